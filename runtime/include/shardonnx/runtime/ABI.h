@@ -1,0 +1,224 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What generated code and the runtime agree on: the step context, the
+// descriptors of library calls and the entry points. Plain C, so that LLVM IR
+// can spell every struct; a change here is a change of SHX_ABI_VERSION.
+//
+// Conventions: sizes and strides are in elements unless a name ends in
+// `Bytes`; row-major; a descriptor is a constant of the program, so a call may
+// keep its address. Calls are issued by one thread per rank, in one fixed
+// order that is the same on all ranks.
+
+#ifndef SHARDONNX_RUNTIME_ABI_H
+#define SHARDONNX_RUNTIME_ABI_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SHX_ABI_VERSION 1
+
+typedef enum ShxDType {
+  SHX_F32 = 0,
+  SHX_BF16 = 1,
+  SHX_F16 = 2,
+  SHX_I64 = 3,
+  SHX_I32 = 4,
+  SHX_I1 = 5, // one byte, 0 or 1
+} ShxDType;
+
+// Values that change from step to step live in memory, never in the code.
+typedef enum ShxScalar {
+  SHX_LOSS_SCALE = 0,  // 1 / (labels of the step, all ranks and microbatches)
+  SHX_LR = 1,
+  SHX_BETA1 = 2,
+  SHX_BETA2 = 3,
+  SHX_EPS = 4,
+  SHX_WEIGHT_DECAY = 5,
+  SHX_BIAS_CORRECTION1 = 6, // 1 - beta1^step
+  SHX_BIAS_CORRECTION2 = 7, // 1 - beta2^step
+  SHX_CLIP = 8,             // factor on every gradient, 1 when off
+  SHX_MOMENTUM = 9,
+  SHX_FIRST_STEP = 10,      // 1 on the first step, else 0 (SGD's momentum)
+  SHX_NUM_SCALARS = 16,
+} ShxScalar;
+
+// The head of the runtime's context: the bases that generated code adds its
+// fixed offsets to. The runtime derives its own struct from it.
+typedef struct ShxContext {
+  uint8_t *privateBase;     // activations and workspaces of this rank
+  uint8_t *const *params;   // [unit] gathered parameters, param_dtype
+  uint8_t *const *grads;    // [unit] this rank's full gradients, reduce_dtype
+  uint8_t *const *inputs;   // [graph input] the current microbatch
+  const float *scalars;     // [ShxScalar]
+} ShxContext;
+
+// A generated kernel: args are the buffers' addresses in the order of the
+// launch; [begin, end) is the part of the kernel's parallel dimension to do.
+typedef void (*ShxKernel)(void *const *args, int64_t begin, int64_t end);
+
+// Runs kernel over [0, count) on the rank's thread pool, in chunks that are
+// multiples of `grain`. Returns when all of it is done. `name` is for traces.
+void shx_launch(ShxContext *ctx, ShxKernel kernel, void *const *args,
+                int64_t count, int64_t grain, const char *name);
+
+#define SHX_MAX_BATCH_DIMS 4
+
+// C = A·B (+ C when accumulate), A being m×k and B k×n after the optional
+// transposition, for every index of the batch dims (strides 0 broadcast).
+// Operands may be f32, bf16 or f16, mixed; products are summed in f32.
+typedef struct ShxGemm {
+  int64_t m, n, k;
+  int64_t lda, ldb, ldc; // of the stored matrices
+  int32_t transA, transB;
+  int32_t dtypeA, dtypeB, dtypeC; // ShxDType
+  int32_t accumulate;
+  int32_t batchRank;
+  int32_t reserved;
+  int64_t batch[SHX_MAX_BATCH_DIMS];
+  int64_t batchStrideA[SHX_MAX_BATCH_DIMS];
+  int64_t batchStrideB[SHX_MAX_BATCH_DIMS];
+  int64_t batchStrideC[SHX_MAX_BATCH_DIMS];
+} ShxGemm;
+// workspace: gemmWorkspaceBytes(desc) of Workspace.h, or null when that is 0.
+void shx_gemm(ShxContext *ctx, const ShxGemm *desc, const void *a,
+              const void *b, void *c, void *workspace);
+
+// softmax(scale·q·kᵀ + mask)·v for each head, without a score matrix. q and
+// out are [batch, seqQ, heads, headDim], k and v [batch, seqK, kvHeads,
+// headDim] (head h reads kv head h·kvHeads/heads); strides are of (batch, seq,
+// head), the head dim is contiguous. lse is f32 [batch, heads, seqQ],
+// contiguous: the log of the sum of exponents, natural base.
+typedef struct ShxAttention {
+  int64_t batch, heads, kvHeads, seqQ, seqK, headDim;
+  int64_t qStride[3], kStride[3], vStride[3], outStride[3];
+  int64_t dqStride[3], dkStride[3], dvStride[3], doutStride[3]; // grad only
+  int64_t maskStride[3];   // of (batch, head, query), key contiguous
+  float scale;
+  float softcap;           // 0: none; else cap·tanh(score/cap)
+  int32_t causal;          // query i sees keys ≤ i + seqK - seqQ
+  int32_t dtype;           // of q, k, v, out and their gradients
+  int32_t maskDtype;       // SHX_F32: added to scores; SHX_I1: 1 = visible
+  int32_t reserved;
+  int64_t window;          // 0: none; else the last `window` visible keys
+} ShxAttention;
+// mask may be null.
+void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
+                   const void *k, const void *v, const void *mask, void *out,
+                   float *lse);
+// workspace: attentionGradWorkspaceBytes(desc) of Workspace.h.
+void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
+                        const void *q, const void *k, const void *v,
+                        const void *mask, const void *out, const float *lse,
+                        const void *dout, void *dq, void *dk, void *dv,
+                        void *workspace);
+
+// out[i, :] = table[ids[i], :]; ids were range-checked when data was read.
+typedef struct ShxEmbedding {
+  int64_t rows, width, vocab; // rows: how many ids
+  int64_t ldOut;              // row stride of out / of dy
+  int32_t tableDtype, outDtype; // grad: dtypes of dtable and dy
+  int32_t accumulate;           // grad: add to dtable instead of zeroing it
+  int32_t idDtype;              // SHX_I64 or SHX_I32
+  int64_t paddingIdx;           // grad skips this id; -1: none
+} ShxEmbedding;
+void shx_embedding(ShxContext *ctx, const ShxEmbedding *desc,
+                   const void *table, const void *ids, void *out);
+// dtable[ids[i], :] += dy[i, :], rows added in the order of i.
+void shx_embedding_grad(ShxContext *ctx, const ShxEmbedding *desc,
+                        const void *ids, const void *dy, void *dtable);
+
+// Cross-entropy of logits x·wᵀ (+ its gradients) in row chunks, logits never
+// whole: loss = Σ -log softmax(x·wᵀ)[label] over labels ≠ ignoreIndex, and with
+// s = *seed: dx = s·∂loss/∂x, dw (+)= s·∂loss/∂w. dx and dw may be null.
+typedef struct ShxLinearCrossEntropy {
+  int64_t rows, width, vocab, chunkRows;
+  int64_t ignoreIndex;
+  int64_t ldx, lddx;
+  int32_t transW;     // 0: w is [width, vocab]; 1: w is [vocab, width]
+  int32_t dtypeX, dtypeW, dtypeDw; // dx has dtypeX
+  int32_t accumulateDw;
+  int32_t labelDtype; // SHX_I64 or SHX_I32
+  float softcap;      // 0: none; else logits are cap·tanh(logits/cap)
+  int32_t reserved;
+} ShxLinearCrossEntropy;
+// workspace: linearCrossEntropyWorkspaceBytes(desc) of Workspace.h.
+void shx_linear_cross_entropy(ShxContext *ctx,
+                              const ShxLinearCrossEntropy *desc, const void *x,
+                              const void *w, const void *labels,
+                              const float *seed, float *loss, void *dx,
+                              void *dw, void *workspace);
+
+// Cross-entropy of given logits [rows, classes]: loss as above; dlogits (may
+// be null) = s·∂loss/∂logits, in dtype. logits and dlogits may be one buffer.
+typedef struct ShxCrossEntropy {
+  int64_t rows, classes, ignoreIndex;
+  int32_t dtype, labelDtype;
+} ShxCrossEntropy;
+void shx_cross_entropy(ShxContext *ctx, const ShxCrossEntropy *desc,
+                       const void *logits, const void *labels,
+                       const float *seed, float *loss, void *dlogits);
+
+#define SHX_MAX_RANK 8
+// dst[i…] = convert(src[i…]) with arbitrary strides (transpose, slice, concat).
+typedef struct ShxCopy {
+  int64_t dims[SHX_MAX_RANK], srcStride[SHX_MAX_RANK], dstStride[SHX_MAX_RANK];
+  int32_t rank, srcDtype, dstDtype;
+  int32_t accumulate; // floats only: dst += src
+} ShxCopy;
+void shx_copy(ShxContext *ctx, const ShxCopy *desc, const void *src, void *dst);
+
+// Fills bytes with zero on the pool.
+void shx_zero(ShxContext *ctx, void *dst, int64_t bytes);
+
+// ---- Collectives. Each unit is a contiguous buffer; rank r owns the r-th
+// contiguous slice (Layout.h). Start returns at once; the work is done by the
+// rank's communication thread in the order of the starts of its queue.
+
+// Makes params[unit] valid: waits until no rank still reads what lies under
+// that buffer, writes this rank's slice (cast to param_dtype), and publishes it.
+void shx_gather_start(ShxContext *ctx, int32_t unit);
+// Returns when every rank's slice of the last started gather is in place.
+void shx_gather_wait(ShxContext *ctx, int32_t unit);
+// This rank reads params[unit] no more until the next gather of the unit.
+void shx_gather_free(ShxContext *ctx, int32_t unit);
+
+// Before the first write of a microbatch into grads[unit]: waits until no rank
+// still reads what lies under that buffer.
+void shx_grad_acquire(ShxContext *ctx, int32_t unit);
+// The gradients of the unit are complete on this rank. Each rank's owned slice
+// of the sum over ranks goes to its reduced gradient (added when accumulate).
+// For a replicated unit (no_shard) the owned slice is the whole unit.
+void shx_reduce_start(ShxContext *ctx, int32_t unit, int32_t accumulate);
+// Returns when this rank's reduced slice is complete.
+void shx_reduce_wait(ShxContext *ctx, int32_t unit);
+
+// The loss of the microbatch (a sum, not yet scaled by SHX_LOSS_SCALE).
+void shx_loss(ShxContext *ctx, const float *loss);
+
+// ---- Update.
+// Global norm of the reduced gradients; sets SHX_CLIP. Waits for all ranks.
+void shx_clip_grad_norm(ShxContext *ctx);
+// Runs the optimizer kernel over the owned slice of the unit, interval by
+// interval (weight decay differs). Kernel args: master f32, grad f32, state0
+// f32, state1 f32 (null when the optimizer has fewer), scalars.
+void shx_optimizer(ShxContext *ctx, int32_t unit, ShxKernel kernel);
+
+// ---- What a program exports.
+// JSON, see docs/manifest.md; lies in the ELF section `.shardonnx` so that
+// `shardonnx inspect EXE` reads it without running the program.
+extern const char shx_manifest[];
+extern const uint64_t shx_manifest_size;
+void shx_first_microbatch(ShxContext *ctx); // writes reduced gradients
+void shx_next_microbatch(ShxContext *ctx);  // adds to them
+void shx_update(ShxContext *ctx);
+void shx_eval_microbatch(ShxContext *ctx);  // forward and loss only
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // SHARDONNX_RUNTIME_ABI_H

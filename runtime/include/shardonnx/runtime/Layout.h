@@ -1,0 +1,47 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Who owns what. One place for the compiler (prediction, inspect) and the
+// runtime (allocation, collectives, checkpoints): sizes in elements.
+
+#ifndef SHARDONNX_RUNTIME_LAYOUT_H
+#define SHARDONNX_RUNTIME_LAYOUT_H
+
+#include <algorithm>
+#include <cstdint>
+
+namespace shardonnx {
+
+// Every parameter starts at a multiple of this inside its unit, so that any
+// dtype is aligned for vector loads and for collectives.
+constexpr int64_t kParameterAlignment = 256;
+// Slices are multiples of this (one cache line of f32).
+constexpr int64_t kSliceAlignment = 16;
+// Units' buffers leave room for the padding of up to this many ranks.
+constexpr int64_t kMaxRanks = 1024;
+// Every planned buffer starts at a multiple of this many bytes.
+constexpr int64_t kBufferAlignmentBytes = 64;
+
+constexpr int64_t alignTo(int64_t value, int64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+// The length of each rank's slice of a unit of `length` elements.
+constexpr int64_t sliceLength(int64_t length, int64_t ranks) {
+  return alignTo((length + ranks - 1) / ranks, kSliceAlignment);
+}
+
+// The half-open interval of the unit that `rank` owns (empty at the tail when
+// the unit is small).
+struct Interval {
+  int64_t begin = 0, end = 0;
+  constexpr int64_t size() const { return end - begin; }
+};
+constexpr Interval ownedInterval(int64_t length, int64_t rank, int64_t ranks) {
+  int64_t slice = sliceLength(length, ranks);
+  return {std::min(rank * slice, length), std::min((rank + 1) * slice, length)};
+}
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_RUNTIME_LAYOUT_H
