@@ -1,0 +1,55 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What the project is built on: LLVM/MLIR 22, the ONNX C++ library, protobuf,
+# OpenBLAS and OpenMP. `./setup` installs all of it.
+
+if(NOT DEFINED MLIR_DIR AND EXISTS /usr/lib/llvm-22/lib/cmake/mlir)
+  set(MLIR_DIR /usr/lib/llvm-22/lib/cmake/mlir)
+endif()
+find_package(MLIR REQUIRED CONFIG)
+if(LLVM_VERSION_MAJOR LESS 22)
+  message(FATAL_ERROR
+    "LLVM/MLIR 22 is needed, found ${LLVM_PACKAGE_VERSION}: run ./setup")
+endif()
+list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
+include(TableGen)
+include(AddLLVM)
+include(AddMLIR)
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # Relative paths in the key, so that checkouts share their objects.
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+      CCACHE_NOHASHDIR=1 ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+endif()
+
+# ld.lld links against libMLIR in a fraction of ld.bfd's time; compiled models
+# are linked with it too.
+find_program(SHARDONNX_LLD NAMES ld.lld
+             HINTS ${LLVM_TOOLS_BINARY_DIR} NO_DEFAULT_PATH REQUIRED)
+add_link_options(-fuse-ld=lld -B${LLVM_TOOLS_BINARY_DIR})
+
+# The ONNX C++ library: built by ./setup into .deps.
+list(APPEND CMAKE_PREFIX_PATH ${PROJECT_SOURCE_DIR}/.deps/onnx)
+if(DEFINED ENV{SHARDONNX_ONNX_ROOT})
+  list(APPEND CMAKE_PREFIX_PATH $ENV{SHARDONNX_ONNX_ROOT})
+endif()
+find_package(Protobuf REQUIRED)
+find_package(ONNX REQUIRED CONFIG)
+
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(Threads REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(ZLIB REQUIRED)
+
+# OpenBLAS built on OpenMP, so that GEMM and generated kernels share one pool.
+find_library(SHARDONNX_OPENBLAS libopenblas.a
+             PATH_SUFFIXES openblas-openmp x86_64-linux-gnu/openblas-openmp
+             REQUIRED)
+find_path(SHARDONNX_OPENBLAS_INCLUDE cblas.h
+          PATH_SUFFIXES x86_64-linux-gnu/openblas-openmp openblas-openmp
+          x86_64-linux-gnu REQUIRED)

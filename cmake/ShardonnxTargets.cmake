@@ -1,0 +1,74 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# How the project's targets are made, so that each CMakeLists.txt only lists.
+
+option(SHARDONNX_ASSERTIONS "Keep assert() in optimised builds" OFF)
+if(SHARDONNX_ASSERTIONS)
+  foreach(config RELEASE RELWITHDEBINFO)
+    string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_${config}
+           "${CMAKE_CXX_FLAGS_${config}}")
+  endforeach()
+endif()
+
+add_library(shardonnx_warnings INTERFACE)
+target_compile_options(shardonnx_warnings INTERFACE
+  -Wall -Wextra $<$<BOOL:${SHARDONNX_WERROR}>:-Werror>)
+
+# Everything that includes MLIR: its headers as system headers (their warnings
+# are not ours), no RTTI as libMLIR was built.
+separate_arguments(llvm_definitions NATIVE_COMMAND ${LLVM_DEFINITIONS})
+add_library(shardonnx_mlir INTERFACE)
+target_include_directories(shardonnx_mlir SYSTEM INTERFACE
+  ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
+target_include_directories(shardonnx_mlir INTERFACE
+  ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
+  ${PROJECT_SOURCE_DIR}/runtime/include)
+target_compile_options(shardonnx_mlir INTERFACE
+  ${llvm_definitions} -fno-rtti -Wno-unused-parameter)
+target_link_libraries(shardonnx_mlir INTERFACE shardonnx_warnings MLIR LLVM)
+
+# All generated headers hang on this one target.
+add_custom_target(shardonnx-headers)
+
+# shardonnx_library(NAME sources… [LINK libs…])
+function(shardonnx_library name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PUBLIC shardonnx_mlir ${ARG_LINK})
+  add_dependencies(${name} shardonnx-headers)
+endfunction()
+
+# shardonnx_dialect(TD dialect): the classes of <TD>.td in the current folder.
+function(shardonnx_dialect td dialect)
+  set(LLVM_TARGET_DEFINITIONS ${td}.td)
+  mlir_tablegen(${td}.h.inc -gen-op-decls)
+  mlir_tablegen(${td}.cpp.inc -gen-op-defs)
+  mlir_tablegen(${td}Dialect.h.inc -gen-dialect-decls -dialect=${dialect})
+  mlir_tablegen(${td}Dialect.cpp.inc -gen-dialect-defs -dialect=${dialect})
+  mlir_tablegen(${td}Types.h.inc -gen-typedef-decls -typedefs-dialect=${dialect})
+  mlir_tablegen(${td}Types.cpp.inc -gen-typedef-defs -typedefs-dialect=${dialect})
+  mlir_tablegen(${td}Attrs.h.inc -gen-attrdef-decls -attrdefs-dialect=${dialect})
+  mlir_tablegen(${td}Attrs.cpp.inc -gen-attrdef-defs -attrdefs-dialect=${dialect})
+  mlir_tablegen(${td}Enums.h.inc -gen-enum-decls)
+  mlir_tablegen(${td}Enums.cpp.inc -gen-enum-defs)
+  add_public_tablegen_target(${td}IncGen)
+  add_dependencies(shardonnx-headers ${td}IncGen)
+endfunction()
+
+# shardonnx_interfaces(TD): the op interfaces of <TD>.td.
+function(shardonnx_interfaces td)
+  set(LLVM_TARGET_DEFINITIONS ${td}.td)
+  mlir_tablegen(${td}.h.inc -gen-op-interface-decls)
+  mlir_tablegen(${td}.cpp.inc -gen-op-interface-defs)
+  add_public_tablegen_target(${td}IncGen)
+  add_dependencies(shardonnx-headers ${td}IncGen)
+endfunction()
+
+# shardonnx_passes(group): the passes of Passes.td in the current folder.
+function(shardonnx_passes group)
+  set(LLVM_TARGET_DEFINITIONS Passes.td)
+  mlir_tablegen(Passes.h.inc -gen-pass-decls -name ${group})
+  add_public_tablegen_target(Shardonnx${group}PassesIncGen)
+  add_dependencies(shardonnx-headers Shardonnx${group}PassesIncGen)
+endfunction()

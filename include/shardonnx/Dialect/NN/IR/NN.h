@@ -1,0 +1,38 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The nn dialect: differentiable tensor ops with static shapes.
+
+#ifndef SHARDONNX_DIALECT_NN_IR_NN_H
+#define SHARDONNX_DIALECT_NN_IR_NN_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/SmallBitVector.h"
+
+#include "shardonnx/Dialect/NN/IR/NNInterfaces.h.inc"
+
+#include "shardonnx/Dialect/NN/IR/NNOpsDialect.h.inc"
+#include "shardonnx/Dialect/NN/IR/NNOpsEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "shardonnx/Dialect/NN/IR/NNOpsAttrs.h.inc"
+#define GET_OP_CLASSES
+#include "shardonnx/Dialect/NN/IR/NNOps.h.inc"
+
+namespace shardonnx::nn {
+
+/// The name of the discardable attribute that holds an op's unit.
+inline constexpr llvm::StringLiteral kUnitAttr = "nn.unit";
+
+} // namespace shardonnx::nn
+
+#endif // SHARDONNX_DIALECT_NN_IR_NN_H

@@ -1,0 +1,107 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Matrix products, attention, embedding: what a library call computes.
+
+#ifndef SHARDONNX_DIALECT_NN_MATMUL_OPS
+#define SHARDONNX_DIALECT_NN_MATMUL_OPS
+
+include "shardonnx/Dialect/NN/IR/NNBase.td"
+
+def NN_MatmulOp : NN_PureOp<"matmul", [
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FlopsOpInterface>]> {
+  let summary = "Matrix product over the last two axes, leading axes broadcast";
+  let description = [{
+    op(lhs) is [..., m, k] and op(rhs) [..., k, n] after the optional swap of
+    their last two axes; the result is [..., m, n], summed in f32 and of any
+    float element type (a weight gradient leaves in the reduce dtype). A linear
+    layer flattens its rows first: lhs [rows, k], rhs two-dimensional.
+  }];
+  let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs,
+                       UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs);
+  let results = (outs NN_FloatTensor:$result);
+  // Result element type: that of lhs.
+  let builders = [OpBuilder<(ins "::mlir::Value":$lhs, "::mlir::Value":$rhs,
+      CArg<"bool", "false">:$transposeLhs, CArg<"bool", "false">:$transposeRhs,
+      CArg<"::mlir::Type", "nullptr">:$elementType)>];
+  let hasVerifier = 1;
+}
+
+def NN_AttentionOp : NN_PureOp<"attention", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FlopsOpInterface>]> {
+  let summary = "Scaled dot-product attention";
+  let description = [{
+    softmax(scale·q·kᵀ + mask)·v per head (torch
+    scaled_dot_product_attention). q is [batch, seqQ, heads, headDim], k and v
+    [batch, seqK, kvHeads, headDim], heads a multiple of kvHeads: head h reads
+    kv head h·kvHeads/heads. `causal`: query i sees keys ≤ i + seqK - seqQ;
+    `window`: only the last `window` of them; `softcap`: scores become
+    cap·tanh(score/cap). mask broadcasts to [batch, heads, seqQ, seqK]: i1
+    (true = visible) or f32 (added). `lse` is the log-sum-exp of the scores,
+    f32 [batch, heads, seqQ], kept for the gradient.
+  }];
+  let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
+                       NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
+                       F32Attr:$scale, UnitAttr:$causal,
+                       DefaultValuedAttr<I64Attr, "0">:$window,
+                       DefaultValuedAttr<F32Attr, "0.0">:$softcap);
+  let results = (outs NN_FloatTensor:$result, NN_F32Tensor:$lse);
+  let hasVerifier = 1;
+}
+
+def NN_AttentionGradOp : NN_PureOp<"attention_grad", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>,
+    DeclareOpInterfaceMethods<FlopsOpInterface>]> {
+  let summary = "Gradients of attention with respect to query, key and value";
+  let description = [{
+    Recomputes probabilities from lse, never keeps scores (Dao 2023,
+    FlashAttention-2, algorithm 2). The mask gets no gradient.
+  }];
+  let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
+                       NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
+                       NN_FloatTensor:$result, NN_F32Tensor:$lse,
+                       NN_FloatTensor:$resultGrad,
+                       F32Attr:$scale, UnitAttr:$causal,
+                       DefaultValuedAttr<I64Attr, "0">:$window,
+                       DefaultValuedAttr<F32Attr, "0.0">:$softcap);
+  let results = (outs NN_FloatTensor:$queryGrad, NN_FloatTensor:$keyGrad,
+                      NN_FloatTensor:$valueGrad);
+}
+
+def NN_RotaryOp : NN_PureOp<"rotary", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
+  let summary = "Rotary position embedding of [batch, seq, heads, headDim]";
+  let description = [{
+    cos and sin are f32 [seq, d] with 2·d ≤ headDim; the first 2·d elements of
+    the head rotate, the rest passes. Pair j is (j, j + d), or (2j, 2j + 1)
+    when `interleaved` (ONNX RotaryEmbedding). `inverse` rotates back: the
+    gradient.
+  }];
+  let arguments = (ins NN_FloatTensor:$operand, NN_F32Tensor:$cos,
+                       NN_F32Tensor:$sin, UnitAttr:$interleaved,
+                       UnitAttr:$inverse);
+  let results = (outs NN_FloatTensor:$result);
+  let hasVerifier = 1;
+}
+
+def NN_EmbeddingOp : NN_PureOp<"embedding", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "Rows of a table: result[i..., :] = table[ids[i...], :]";
+  let arguments = (ins NN_FloatTensor:$table, NN_IntTensor:$ids);
+  let results = (outs NN_FloatTensor:$result);
+}
+
+def NN_EmbeddingGradOp : NN_PureOp<"embedding_grad"> {
+  let summary = "The table's gradient: rows of resultGrad added at ids, in order";
+  let arguments = (ins NN_IntTensor:$ids, NN_FloatTensor:$resultGrad);
+  let results = (outs NN_FloatTensor:$tableGrad);
+  let hasVerifier = 1;
+}
+
+#endif // SHARDONNX_DIALECT_NN_MATMUL_OPS

@@ -1,0 +1,39 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Registration of the nn dialect. Each op family has its own file beside this.
+
+#include "shardonnx/Dialect/NN/IR/NN.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace shardonnx;
+
+#include "shardonnx/Dialect/NN/IR/NNInterfaces.cpp.inc"
+#include "shardonnx/Dialect/NN/IR/NNOpsDialect.cpp.inc"
+#include "shardonnx/Dialect/NN/IR/NNOpsEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "shardonnx/Dialect/NN/IR/NNOpsAttrs.cpp.inc"
+#define GET_OP_CLASSES
+#include "shardonnx/Dialect/NN/IR/NNOps.cpp.inc"
+
+void nn::NNDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "shardonnx/Dialect/NN/IR/NNOpsAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "shardonnx/Dialect/NN/IR/NNOps.cpp.inc"
+      >();
+}
+
+Operation *nn::NNDialect::materializeConstant(OpBuilder &builder,
+                                              Attribute value, Type type,
+                                              Location loc) {
+  if (auto elements = dyn_cast<ElementsAttr>(value))
+    return ConstantOp::create(builder, loc, cast<RankedTensorType>(type),
+                              elements);
+  return nullptr;
+}
