@@ -39,11 +39,12 @@ function(shardonnx_library name)
   add_dependencies(${name} shardonnx-headers)
 endfunction()
 
-# shardonnx_dialect(TD dialect): the classes of <TD>.td in the current folder.
+# shardonnx_dialect(TD dialect [OPTIONS…]): the classes of <TD>.td in the
+# current folder. OPTIONS go to the generator of ops (-op-shard-count=N).
 function(shardonnx_dialect td dialect)
   set(LLVM_TARGET_DEFINITIONS ${td}.td)
-  mlir_tablegen(${td}.h.inc -gen-op-decls)
-  mlir_tablegen(${td}.cpp.inc -gen-op-defs)
+  mlir_tablegen(${td}.h.inc -gen-op-decls ${ARGN})
+  mlir_tablegen(${td}.cpp.inc -gen-op-defs ${ARGN})
   mlir_tablegen(${td}Dialect.h.inc -gen-dialect-decls -dialect=${dialect})
   mlir_tablegen(${td}Dialect.cpp.inc -gen-dialect-defs -dialect=${dialect})
   mlir_tablegen(${td}Types.h.inc -gen-typedef-decls -typedefs-dialect=${dialect})

@@ -15,18 +15,12 @@ using namespace shardonnx;
 #include "shardonnx/Dialect/NN/IR/NNOpsEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "shardonnx/Dialect/NN/IR/NNOpsAttrs.cpp.inc"
-#define GET_OP_CLASSES
-#include "shardonnx/Dialect/NN/IR/NNOps.cpp.inc"
-
 void nn::NNDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "shardonnx/Dialect/NN/IR/NNOpsAttrs.cpp.inc"
       >();
-  addOperations<
-#define GET_OP_LIST
-#include "shardonnx/Dialect/NN/IR/NNOps.cpp.inc"
-      >();
+  registerNNDialectOperations(this);
 }
 
 Operation *nn::NNDialect::materializeConstant(OpBuilder &builder,
