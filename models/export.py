@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Exports a GPT-2 or a Llama of any size to ONNX, ready to be trained.
+
+The model is built from a transformers configuration with random weights, so
+nothing is downloaded. Dropout is off, the KV cache is off, and by default the
+exporter's constant folding is off too: it turns small parameters (position
+embeddings, norm weights) into constants that no longer train. `--optimize`
+asks for the folded graph all the same.
+
+    export.py gpt2-small -o gpt2-small.onnx
+    export.py llama-8b --no-weights --opset 23 -o llama-8b.onnx
+
+Other scripts (test/training/record.py, benchmarks/) import `add_arguments`,
+`build` and `export` from here, so that all of them speak of the same models.
+"""
+
+import argparse
+import contextlib
+import logging
+import os
+import sys
+import warnings
+
+# Name -> family and shape. `seq` is the exported sequence length and, for
+# GPT-2, the number of learned positions.
+PRESETS = {
+    "gpt2-small": dict(family="gpt2", layers=2, hidden=96, heads=3, vocab=256,
+                       seq=128),
+    "llama-small": dict(family="llama", layers=2, hidden=128, heads=4,
+                        kv_heads=2, ffn=352, vocab=256, seq=128),
+    "w1": dict(family="gpt2", layers=6, hidden=384, heads=6, vocab=8192,
+               seq=256),
+    "w2": dict(family="llama", layers=6, hidden=512, heads=8, kv_heads=4,
+               ffn=1376, vocab=8192, seq=256),
+    "gpt2-124m": dict(family="gpt2", layers=12, hidden=768, heads=12,
+                      vocab=50257, seq=1024),
+    "llama-8b": dict(family="llama", layers=32, hidden=4096, heads=32,
+                     kv_heads=8, ffn=14336, vocab=128256, seq=2048,
+                     rope_theta=500000.0),
+}
+
+# Offsets in an external data file start at multiples of this, so that mapped
+# tensors are page-aligned.
+EXTERNAL_ALIGNMENT = 4096
+
+
+def add_arguments(parser):
+    """The options that shape a model and its graph."""
+    size = parser.add_argument_group("size (default: the preset's)")
+    for name in ("layers", "hidden", "heads", "kv-heads", "ffn", "vocab"):
+        size.add_argument(f"--{name}", type=int, metavar="N")
+    size.add_argument("--rope-theta", type=float, metavar="X")
+    size.add_argument("--batch", default="dynamic", metavar="N|dynamic")
+    size.add_argument("--seq", metavar="N|dynamic")
+    model = parser.add_argument_group("model")
+    model.add_argument("--dtype", choices=("f32", "bf16", "f16"),
+                       default="f32")
+    model.add_argument("--attention", choices=("sdpa", "eager"),
+                       default="sdpa")
+    model.add_argument("--tied", action=argparse.BooleanOptionalAction,
+                       help="share the embedding with the head (default: yes "
+                       "for GPT-2, no for Llama)")
+    model.add_argument("--seed", type=int, default=0)
+    model.add_argument("--jitter", type=float, metavar="X",
+                       help="noise added to parameters that start as all "
+                       "ones or zeros; the exporter merges equal parameters "
+                       "(default: 0.02 with --optimize, else 0)")
+    model.add_argument("--weights", action=argparse.BooleanOptionalAction,
+                       default=True, help="--no-weights: a sparse external "
+                       "file in place of the weights")
+    graph = parser.add_argument_group("graph")
+    graph.add_argument("--opset", type=int, choices=(18, 23), default=18)
+    graph.add_argument("--optimize", action=argparse.BooleanOptionalAction,
+                       default=False, help="let the exporter fold constants; "
+                       "it then freezes some parameters (default: no)")
+    graph.add_argument("--labels", action="store_true",
+                       help="an input `labels` and the loss in the graph")
+    graph.add_argument("--attention-mask", action="store_true",
+                       help="an input `attention_mask`")
+    graph.add_argument("--position-ids", action="store_true",
+                       help="an input `position_ids`")
+
+
+def parse(arguments):
+    """Options as `add_arguments` defines them, from a list of words."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("preset", choices=sorted(PRESETS))
+    parser.add_argument("-o", "--output", metavar="FILE")
+    add_arguments(parser)
+    options = parser.parse_args(arguments)
+    for name in ("batch", "seq"):
+        text = getattr(options, name)
+        if text not in (None, "dynamic") and not (text.isdigit()
+                                                  and int(text) > 0):
+            parser.error(f"--{name}: '{text}' is neither a positive number "
+                         "nor 'dynamic'")
+    return options
+
+
+def shape_of(options):
+    """The preset's shape with the command line's changes."""
+    shape = dict(PRESETS[options.preset])
+    for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab",
+                 "rope_theta"):
+        if getattr(options, name) is not None:
+            shape[name] = getattr(options, name)
+    if options.seq not in (None, "dynamic"):
+        shape["seq"] = int(options.seq)
+    return shape
+
+
+def configuration(options):
+    """The transformers configuration: no dropout, no cache."""
+    from transformers import GPT2Config, LlamaConfig
+
+    shape = shape_of(options)
+    common = dict(vocab_size=shape["vocab"], use_cache=False,
+                  bos_token_id=None, eos_token_id=None,
+                  attn_implementation=options.attention)
+    if shape["family"] == "gpt2":
+        tied = options.tied is not False
+        return GPT2Config(n_layer=shape["layers"], n_embd=shape["hidden"],
+                          n_head=shape["heads"], n_inner=shape.get("ffn"),
+                          n_positions=shape["seq"], embd_pdrop=0.0,
+                          attn_pdrop=0.0, resid_pdrop=0.0,
+                          tie_word_embeddings=tied, **common)
+    return LlamaConfig(num_hidden_layers=shape["layers"],
+                       hidden_size=shape["hidden"],
+                       num_attention_heads=shape["heads"],
+                       num_key_value_heads=shape["kv_heads"],
+                       intermediate_size=shape["ffn"],
+                       max_position_embeddings=shape["seq"],
+                       rope_parameters={
+                           "rope_type": "default",
+                           "rope_theta": shape.get("rope_theta", 10000.0)},
+                       attention_dropout=0.0, pad_token_id=None,
+                       tie_word_embeddings=options.tied is True, **common)
+
+
+def torch_dtype(options):
+    import torch
+
+    return {"f32": torch.float32, "bf16": torch.bfloat16,
+            "f16": torch.float16}[options.dtype]
+
+
+def build(options):
+    """The model, with weights drawn from `options.seed`.
+
+    It stays in evaluation mode: without dropout both modes compute the same,
+    and the exporter writes an invalid graph in training mode.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(options.seed)
+    model = AutoModelForCausalLM.from_config(configuration(options),
+                                             dtype=torch_dtype(options))
+    jitter = options.jitter
+    if jitter is None:
+        jitter = 0.02 if options.optimize and options.weights else 0.0
+    if jitter:
+        add_jitter(model, jitter)
+    return model.eval()
+
+
+def add_jitter(model, scale):
+    """Tells constant parameters apart.
+
+    Biases start as zeros and norm weights as ones; the exporter's optimizer
+    would drop the former and share one initializer among the latter.
+    """
+    import torch
+
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.min() == parameter.max():
+                parameter += scale * torch.randn_like(parameter)
+
+
+def trace_inputs(options):
+    """Example inputs and dynamic dimensions, by input name."""
+    import torch
+
+    shape = shape_of(options)
+    # 0 and 1 would be specialised, so dynamic dimensions are traced at 2.
+    batch = 2 if options.batch == "dynamic" else int(options.batch)
+    tokens = torch.zeros(batch, shape["seq"], dtype=torch.int64)
+    inputs = {"input_ids": tokens}
+    if options.attention_mask:
+        inputs["attention_mask"] = torch.ones_like(tokens)
+    if options.position_ids:
+        inputs["position_ids"] = torch.arange(
+            shape["seq"]).expand(batch, -1).contiguous()
+    if options.labels:
+        inputs["labels"] = torch.zeros_like(tokens)
+    axes = {}
+    if options.batch == "dynamic":
+        axes[0] = torch.export.Dim("batch")
+    if options.seq == "dynamic":
+        axes[1] = torch.export.Dim("seq", max=shape["seq"])
+    return inputs, {name: dict(axes) for name in inputs} if axes else None
+
+
+def to_program(model, options):
+    """Runs the exporter. The result is an ONNXProgram, not yet written."""
+    import torch
+
+    inputs, axes = trace_inputs(options)
+    outputs = ["loss", "logits"] if options.labels else ["logits"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        program = torch.onnx.export(
+            model, (), kwargs=inputs, dynamo=True,
+            opset_version=options.opset, optimize=options.optimize,
+            input_names=list(inputs), output_names=outputs,
+            dynamic_shapes=axes, verbose=False)
+    # Stack traces name files of this machine and outweigh a small graph.
+    for node in program.model.graph.all_nodes():
+        node.metadata_props.pop("pkg.torch.onnx.stack_trace", None)
+    return program
+
+
+def real_buffers(model):
+    """Non-persistent buffers of a fake model, computed for real.
+
+    They are functions of the configuration (rotary frequencies), and a graph
+    without their bytes would not be the same program.
+    """
+    buffers = {}
+    for path, module in model.named_modules():
+        names = [name for name, _ in module.named_buffers(recurse=False)]
+        if names:
+            real = type(module)(config=model.config)
+            for name in names:
+                buffers[f"{path}.{name}"] = real.get_buffer(name)
+    return buffers
+
+
+def save_without_weights(program, buffers, output):
+    """Writes the graph and a sparse file of the weights' size beside it."""
+    import onnx_ir
+
+    location = os.path.basename(output) + ".data"
+    offset = 0
+    graph = program.model.graph
+    for name, value in graph.initializers.items():
+        tensor = value.const_value
+        if name in buffers:
+            array = buffers[name].detach().numpy()
+            value.const_value = onnx_ir.tensor(array, name=name)
+            continue
+        if not is_fake(tensor):
+            continue
+        length = tensor.nbytes
+        value.const_value = onnx_ir.ExternalTensor(
+            location, offset, length, tensor.dtype, shape=tensor.shape,
+            name=name, base_dir=os.path.dirname(output) or ".")
+        aligned = -(-length // EXTERNAL_ALIGNMENT) * EXTERNAL_ALIGNMENT
+        offset += aligned
+    with open(os.path.join(os.path.dirname(output), location), "wb") as data:
+        data.truncate(offset)
+    onnx_ir.save(program.model, output)
+
+
+def is_fake(tensor):
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(getattr(tensor, "raw", None), FakeTensor)
+
+
+def check_trainable(program, model, options):
+    """Every parameter must still be an initializer under its own name."""
+    names = set(program.model.graph.initializers)
+    tied = getattr(model, "all_tied_weights_keys", {}) or {}
+    lost = []
+    for name, _ in model.named_parameters():
+        aliases = {name} | {a for a, b in tied.items() if b == name}
+        if not aliases & names:
+            lost.append(name)
+    if lost and not options.optimize:
+        raise SystemExit("export.py: error: the exporter lost "
+                         f"{len(lost)} parameters: {', '.join(lost)}")
+    return lost
+
+
+def export(options, output, model=None):
+    """Exports to `output`. Returns the names of parameters that were lost."""
+    if not options.weights:
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        mode = FakeTensorMode()
+    else:
+        mode = contextlib.nullcontext()
+    with mode:
+        model = model or build(options)
+        program = to_program(model, options)
+    lost = check_trainable(program, model, options)
+    if options.weights:
+        size = sum(p.nbytes for p in model.parameters())
+        program.save(output, external_data=size > 1 << 30)
+    else:
+        save_without_weights(program, real_buffers(model), output)
+    return lost
+
+
+def main():
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    options = parse(sys.argv[1:])
+    output = options.output or options.preset + ".onnx"
+    lost = export(options, output)
+    print(f"{output}: {os.path.getsize(output)} bytes")
+    if lost:
+        print(f"export.py: warning: {len(lost)} parameters are constants or "
+              f"renamed in this graph: {', '.join(lost)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
