@@ -1,0 +1,46 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads an ONNX file into the `onnx` dialect. Weights stay on disk: memory and
+// time grow with the number of nodes, never with the size of the weights.
+
+#ifndef SHARDONNX_IMPORT_IMPORT_H
+#define SHARDONNX_IMPORT_IMPORT_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace shardonnx {
+
+class Diagnostics;
+
+struct ImportOptions {
+  /// Path of the ONNX file.
+  std::string model;
+  /// Bound to axis 0 of every graph input (`--batch`).
+  std::optional<int64_t> batch;
+  /// Bound to axis 1 of every token input (`--seq`).
+  std::optional<int64_t> seq;
+  /// Bound by the name of a dynamic dimension (`--dim NAME=N`).
+  llvm::StringMap<int64_t> dims;
+  /// Says which ONNX op types the next step understands. The others are
+  /// replaced by the function bodies of their schemas where these have one.
+  std::function<bool(llvm::StringRef)> isSupported;
+};
+
+/// Imports a model into a module of the `onnx` and `func` dialects, which it
+/// loads into `context`. On failure one error has been printed and the result
+/// is null.
+mlir::OwningOpRef<mlir::ModuleOp> importOnnx(mlir::MLIRContext &context,
+                                             const ImportOptions &options,
+                                             Diagnostics &diagnostics);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_IMPORT_IMPORT_H

@@ -1,0 +1,155 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// --batch binds axis 0 of every input, --seq axis 1 of token inputs, --dim any
+// dimension by name; a name that is bound in one place is bound everywhere.
+
+#include "Dimensions.h"
+
+#include "shardonnx/Import/Import.h"
+#include "shardonnx/Support/Diagnostics.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <onnx/onnx_pb.h>
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+using Dim = ::onnx::TensorShapeProto::Dimension;
+
+/// Token ids, labels, positions and masks: integers of shape [B, S].
+bool isTokenInput(const ::onnx::TypeProto::Tensor &type) {
+  return type.shape().dim_size() == 2 &&
+         (type.elem_type() == ::onnx::TensorProto::INT64 ||
+          type.elem_type() == ::onnx::TensorProto::INT32);
+}
+
+class Binder {
+public:
+  Binder(::onnx::GraphProto &graph, const ImportOptions &options,
+         Diagnostics &diagnostics)
+      : graph(graph), options(options), diagnostics(diagnostics),
+        byName(options.dims) {}
+
+  LogicalResult run() {
+    for (::onnx::ValueInfoProto &input : *graph.mutable_input())
+      if (failed(bindByOption(input)))
+        return failure();
+    for (const auto &entry : options.dims)
+      if (!namesSeen.contains(entry.first()))
+        return diagnostics.error("--dim: '" + options.model +
+                                 "' has no dynamic dimension named '" +
+                                 entry.first() + "'" + listNames());
+    std::string unbound;
+    for (::onnx::ValueInfoProto &input : *graph.mutable_input())
+      bindByName(input, unbound);
+    if (!unbound.empty())
+      return diagnostics.error(
+          "'" + options.model + "': dynamic dimensions without a value: " +
+          unbound + "; give them with --batch=N, --seq=N or --dim NAME=N");
+    forgetShapes();
+    return success();
+  }
+
+private:
+  std::string listNames() {
+    std::string list;
+    for (const auto &entry : namesSeen)
+      list += (list.empty() ? "; it has '" : ", '") + entry.first().str() + "'";
+    return list;
+  }
+
+  LogicalResult bind(const std::string &input, int axis, Dim &dim,
+                     int64_t value, StringRef option) {
+    if (value <= 0)
+      return diagnostics.error(option + "=" + Twine(value) +
+                               ": a dimension must be at least 1");
+    if (dim.has_dim_value() && dim.dim_value() != value)
+      return diagnostics.error(
+          option + "=" + Twine(value) + ": axis " + Twine(axis) +
+          " of input '" + input + "' of '" + options.model + "' is fixed to " +
+          Twine(dim.dim_value()) + "; leave the option out or export again");
+    if (!dim.dim_param().empty()) {
+      auto [known, added] = byName.try_emplace(dim.dim_param(), value);
+      if (!added && known->second != value)
+        return diagnostics.error(option + "=" + Twine(value) + ": '" +
+                                 dim.dim_param() + "' of input '" + input +
+                                 "' is already bound to " +
+                                 Twine(known->second));
+    }
+    dim.set_dim_value(value);
+    return success();
+  }
+
+  LogicalResult bindByOption(::onnx::ValueInfoProto &input) {
+    auto &type = *input.mutable_type()->mutable_tensor_type();
+    if (!input.type().has_tensor_type() || !type.has_shape())
+      return diagnostics.error("'" + options.model + "': input '" +
+                               input.name() + "' has no tensor shape");
+    for (int axis = 0; axis < type.shape().dim_size(); ++axis) {
+      Dim &dim = *type.mutable_shape()->mutable_dim(axis);
+      std::string name = dim.dim_param();
+      if (!name.empty())
+        namesSeen.insert(name);
+      auto named = options.dims.find(name);
+      if (!name.empty() && named != options.dims.end() &&
+          failed(bind(input.name(), axis, dim, named->second, "--dim " + name)))
+        return failure();
+      if (axis == 0 && options.batch &&
+          failed(bind(input.name(), axis, dim, *options.batch, "--batch")))
+        return failure();
+      if (axis == 1 && options.seq && isTokenInput(type) &&
+          failed(bind(input.name(), axis, dim, *options.seq, "--seq")))
+        return failure();
+    }
+    return success();
+  }
+
+  void bindByName(::onnx::ValueInfoProto &input, std::string &unbound) {
+    auto &shape =
+        *input.mutable_type()->mutable_tensor_type()->mutable_shape();
+    for (int axis = 0; axis < shape.dim_size(); ++axis) {
+      Dim &dim = *shape.mutable_dim(axis);
+      if (dim.has_dim_value())
+        continue;
+      auto known = byName.find(dim.dim_param());
+      if (!dim.dim_param().empty() && known != byName.end()) {
+        dim.set_dim_value(known->second);
+        continue;
+      }
+      unbound += unbound.empty() ? "" : ", ";
+      if (!dim.dim_param().empty())
+        unbound += "'" + dim.dim_param() + "' (";
+      unbound +=
+          "axis " + std::to_string(axis) + " of input '" + input.name() + "'";
+      if (!dim.dim_param().empty())
+        unbound += ")";
+    }
+  }
+
+  void forgetShapes() {
+    graph.clear_value_info();
+    for (::onnx::ValueInfoProto &output : *graph.mutable_output())
+      if (output.type().has_tensor_type())
+        output.mutable_type()->mutable_tensor_type()->clear_shape();
+  }
+
+  ::onnx::GraphProto &graph;
+  const ImportOptions &options;
+  Diagnostics &diagnostics;
+  llvm::StringMap<int64_t> byName;
+  llvm::StringSet<> namesSeen;
+};
+
+} // namespace
+
+LogicalResult bindDimensions(::onnx::GraphProto &graph,
+                             const ImportOptions &options,
+                             Diagnostics &diagnostics) {
+  return Binder(graph, options, diagnostics).run();
+}
+
+} // namespace shardonnx

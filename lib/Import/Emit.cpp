@@ -1,0 +1,311 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Emits one `onnx.node` per ONNX node, in the graph's own order, which the
+// checker has found to be topological.
+
+#include "Emit.h"
+
+#include "Types.h"
+#include "shardonnx/Dialect/ONNX/IR/ONNX.h"
+#include "shardonnx/Support/Diagnostics.h"
+#include "shardonnx/Support/Origin.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <onnx/onnx_pb.h>
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+using shardonnx::onnx::GetOp;
+using shardonnx::onnx::InitializerOp;
+using shardonnx::onnx::NodeOp;
+using shardonnx::onnx::NoneOp;
+
+class Emitter {
+public:
+  Emitter(const ::onnx::GraphProto &graph,
+          const std::vector<Initializer> &initializers,
+          const Metadata &metadata, StringRef modelPath, int opset,
+          MLIRContext &context, Diagnostics &diagnostics)
+      : graph(graph), initializers(initializers), metadata(metadata),
+        modelPath(modelPath), opset(opset), context(context),
+        diagnostics(diagnostics), builder(&context) {}
+
+  OwningOpRef<ModuleOp> run();
+
+private:
+  LogicalResult fail(const Twine &why) {
+    return diagnostics.error("'" + modelPath + "': " + why);
+  }
+
+  LogicalResult refuseControlFlow();
+  LogicalResult readTypes();
+  void emitInitializers();
+  LogicalResult emitFunction();
+  LogicalResult emitNode(const ::onnx::NodeProto &node);
+  LogicalResult emitReturn(func::FuncOp function);
+  FailureOr<Value> lookUp(const std::string &name);
+  FailureOr<Attribute> convert(const ::onnx::AttributeProto &attribute);
+  Location locationOf(const ::onnx::NodeProto &node);
+
+  const ::onnx::GraphProto &graph;
+  const std::vector<Initializer> &initializers;
+  const Metadata &metadata;
+  StringRef modelPath;
+  int opset;
+  MLIRContext &context;
+  Diagnostics &diagnostics;
+  OpBuilder builder;
+  ModuleOp module;
+  Block *entry = nullptr;
+  Value none;
+  llvm::StringMap<Type> types;
+  llvm::StringMap<Value> values;
+  llvm::StringMap<const Initializer *> byName;
+};
+
+OwningOpRef<ModuleOp> Emitter::run() {
+  Location loc = FileLineColLoc::get(&context, modelPath, 0, 0);
+  OwningOpRef<ModuleOp> owner = ModuleOp::create(loc);
+  module = *owner;
+  module->setAttr("onnx.model", builder.getStringAttr(modelPath));
+  module->setAttr("onnx.opset", builder.getI64IntegerAttr(opset));
+  builder.setInsertionPointToEnd(module.getBody());
+  if (failed(refuseControlFlow()) || failed(readTypes()))
+    return {};
+  emitInitializers();
+  if (failed(emitFunction()))
+    return {};
+  return owner;
+}
+
+/// Branches and loops depend on data, which a compiled step cannot.
+LogicalResult Emitter::refuseControlFlow() {
+  llvm::MapVector<StringRef, std::pair<unsigned, StringRef>> found;
+  for (const ::onnx::NodeProto &node : graph.node())
+    for (const ::onnx::AttributeProto &attribute : node.attribute())
+      if (attribute.has_g() || attribute.graphs_size() > 0) {
+        auto &entry = found[node.op_type()];
+        if (entry.first++ == 0)
+          entry.second = node.name();
+      }
+  if (found.empty())
+    return success();
+  std::string list;
+  for (auto &[op, entry] : found)
+    list += (list.empty() ? "" : ", ") + op.str() + " ×" +
+            std::to_string(entry.first) + " ('" + entry.second.str() + "')";
+  return fail("control flow is not supported: " + list +
+              "; export with fixed shapes and without branches");
+}
+
+LogicalResult Emitter::readTypes() {
+  auto read = [&](const ::onnx::ValueInfoProto &info) {
+    if (Type type = convertType(info.type(), &context))
+      types[info.name()] = type;
+  };
+  for (const auto &info : graph.value_info())
+    read(info);
+  for (const auto &info : graph.output())
+    read(info);
+  for (const auto &info : graph.input()) {
+    if (!convertType(info.type(), &context))
+      return fail("input '" + info.name() + "' has a type that is not supported");
+    read(info);
+  }
+  return success();
+}
+
+void Emitter::emitInitializers() {
+  for (const Initializer &init : initializers) {
+    byName[init.name] = &init;
+    Location loc =
+        makeOriginLoc(&context, init.name, "Initializer",
+                      StringRef(init.symbol).rsplit('.').first);
+    OperationState state(loc, InitializerOp::getOperationName());
+    auto op = InitializerOp::create(
+        builder, loc, builder.getStringAttr(init.symbol),
+        TypeAttr::get(init.type), StringAttr(), IntegerAttr(), IntegerAttr(),
+        init.value, StringAttr(), UnitAttr(), UnitAttr());
+    if (!init.value) {
+      op.setFile(init.file);
+      op.setOffset(init.offset);
+      op.setLength(init.length);
+    }
+    if (init.symbol != init.name)
+      op.setGraphName(init.name);
+    op.setTrainable(init.trainable);
+    op.setTransposed(init.transposed);
+  }
+}
+
+LogicalResult Emitter::emitFunction() {
+  SmallVector<Type> argTypes;
+  SmallVector<const ::onnx::ValueInfoProto *> args;
+  for (const auto &input : graph.input()) {
+    if (byName.contains(input.name()))
+      continue;
+    args.push_back(&input);
+    argTypes.push_back(types[input.name()]);
+  }
+  auto function = func::FuncOp::create(
+      builder, module.getLoc(), "main",
+      builder.getFunctionType(argTypes, TypeRange()));
+  entry = function.addEntryBlock();
+  for (auto [index, input] : llvm::enumerate(args)) {
+    function.setArgAttr(index, "onnx.name",
+                        builder.getStringAttr(input->name()));
+    values[input->name()] = entry->getArgument(index);
+  }
+  builder.setInsertionPointToEnd(entry);
+  for (const ::onnx::NodeProto &node : graph.node())
+    if (failed(emitNode(node)))
+      return failure();
+  return emitReturn(function);
+}
+
+Location Emitter::locationOf(const ::onnx::NodeProto &node) {
+  StringRef name = node.name(), path;
+  for (const std::string &output : node.output()) {
+    auto info = metadata.nodes.find(output);
+    if (info == metadata.nodes.end())
+      continue;
+    path = info->second.path;
+    if (name.empty())
+      name = info->second.node;
+  }
+  if (name.empty() && node.output_size() > 0)
+    name = node.output(0);
+  return makeOriginLoc(&context, name, node.op_type(), path);
+}
+
+FailureOr<Value> Emitter::lookUp(const std::string &name) {
+  OpBuilder::InsertionGuard guard(builder);
+  if (name.empty()) {
+    if (!none) {
+      builder.setInsertionPointToStart(entry);
+      none = NoneOp::create(builder, module.getLoc());
+    }
+    return none;
+  }
+  auto known = values.find(name);
+  if (known != values.end())
+    return known->second;
+  auto init = byName.find(name);
+  if (init == byName.end())
+    return fail("'" + name + "' is used before it is computed");
+  Location loc = makeOriginLoc(&context, name, "Initializer",
+                               StringRef(init->second->symbol).rsplit('.').first);
+  Value value = GetOp::create(builder, loc, init->second->type,
+                              FlatSymbolRefAttr::get(&context, init->second->symbol));
+  values[name] = value;
+  return value;
+}
+
+LogicalResult Emitter::emitNode(const ::onnx::NodeProto &node) {
+  SmallVector<Value> operands;
+  for (const std::string &input : node.input()) {
+    FailureOr<Value> value = lookUp(input);
+    if (failed(value))
+      return failure();
+    operands.push_back(*value);
+  }
+  int outputs = node.output_size();
+  while (outputs > 0 && node.output(outputs - 1).empty())
+    --outputs;
+  SmallVector<Type> resultTypes;
+  for (int i = 0; i < outputs; ++i) {
+    auto type = types.find(node.output(i));
+    if (type == types.end() && !node.output(i).empty())
+      return fail("node '" + node.name() + "' (" + node.op_type() +
+                  "): the type of its output '" + node.output(i) +
+                  "' cannot be inferred");
+    resultTypes.push_back(type == types.end()
+                              ? Type(UnrankedTensorType::get(builder.getF32Type()))
+                              : type->second);
+  }
+  NamedAttrList attrs;
+  for (const ::onnx::AttributeProto &attribute : node.attribute()) {
+    FailureOr<Attribute> value = convert(attribute);
+    if (failed(value))
+      return fail("node '" + node.name() + "' (" + node.op_type() +
+                  "): attribute '" + attribute.name() +
+                  "' has a type that is not supported");
+    attrs.append(attribute.name(), *value);
+  }
+  bool standard = node.domain().empty() || node.domain() == "ai.onnx";
+  auto op = NodeOp::create(
+      builder, locationOf(node), resultTypes,
+      builder.getStringAttr(node.op_type()), operands,
+      standard ? StringAttr() : builder.getStringAttr(node.domain()),
+      attrs.getDictionary(&context));
+  for (int i = 0; i < outputs; ++i)
+    if (!node.output(i).empty())
+      values[node.output(i)] = op->getResult(i);
+  return success();
+}
+
+FailureOr<Attribute> Emitter::convert(const ::onnx::AttributeProto &a) {
+  switch (a.type()) {
+  case ::onnx::AttributeProto::FLOAT:
+    return Attribute(builder.getF32FloatAttr(a.f()));
+  case ::onnx::AttributeProto::INT:
+    return Attribute(builder.getI64IntegerAttr(a.i()));
+  case ::onnx::AttributeProto::STRING:
+    return Attribute(builder.getStringAttr(a.s()));
+  case ::onnx::AttributeProto::FLOATS:
+    return Attribute(builder.getDenseF32ArrayAttr(
+        SmallVector<float>(a.floats().begin(), a.floats().end())));
+  case ::onnx::AttributeProto::INTS:
+    return Attribute(builder.getDenseI64ArrayAttr(
+        SmallVector<int64_t>(a.ints().begin(), a.ints().end())));
+  case ::onnx::AttributeProto::STRINGS: {
+    SmallVector<Attribute> items;
+    for (const std::string &item : a.strings())
+      items.push_back(builder.getStringAttr(item));
+    return Attribute(builder.getArrayAttr(items));
+  }
+  case ::onnx::AttributeProto::TENSOR:
+    if (DenseElementsAttr value = convertTensor(a.t(), &context))
+      return Attribute(value);
+    return failure();
+  default:
+    return failure();
+  }
+}
+
+LogicalResult Emitter::emitReturn(func::FuncOp function) {
+  SmallVector<Value> results;
+  for (const auto &output : graph.output()) {
+    FailureOr<Value> value = lookUp(output.name());
+    if (failed(value))
+      return failure();
+    results.push_back(*value);
+  }
+  func::ReturnOp::create(builder, module.getLoc(), results);
+  function.setType(builder.getFunctionType(function.getArgumentTypes(),
+                                           ValueRange(results).getTypes()));
+  for (auto [index, output] : llvm::enumerate(graph.output()))
+    function.setResultAttr(index, "onnx.name",
+                           builder.getStringAttr(output.name()));
+  return success();
+}
+
+} // namespace
+
+OwningOpRef<ModuleOp> emitModule(const ::onnx::GraphProto &graph,
+                                 const std::vector<Initializer> &initializers,
+                                 const Metadata &metadata, StringRef modelPath,
+                                 int opset, MLIRContext &context,
+                                 Diagnostics &diagnostics) {
+  return Emitter(graph, initializers, metadata, modelPath, opset, context,
+                 diagnostics)
+      .run();
+}
+
+} // namespace shardonnx

@@ -1,0 +1,134 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The import from file to module, step by step.
+
+#include "shardonnx/Import/Import.h"
+
+#include "Dimensions.h"
+#include "Emit.h"
+#include "Metadata.h"
+#include "OnnxLibrary.h"
+#include "Parameters.h"
+#include "WireFormat.h"
+#include "shardonnx/Dialect/ONNX/IR/ONNX.h"
+#include "shardonnx/Support/Diagnostics.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <onnx/onnx_pb.h>
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+/// Opsets that the raise reads as they are. Older graphs are converted.
+constexpr int oldestOpset = 13;
+constexpr int convertedOpset = 18;
+
+/// The opset of the default domain, or 0 when the model imports none.
+int opsetOf(const ::onnx::ModelProto &model) {
+  for (const auto &import : model.opset_import())
+    if (import.domain().empty() || import.domain() == "ai.onnx")
+      return static_cast<int>(import.version());
+  return 0;
+}
+
+class Importer {
+public:
+  Importer(MLIRContext &context, const ImportOptions &options,
+           Diagnostics &diagnostics)
+      : context(context), options(options), diagnostics(diagnostics) {}
+
+  OwningOpRef<ModuleOp> run() {
+    if (failed(read()))
+      return {};
+    Metadata metadata = readMetadata(model);
+    FailureOr<std::vector<Initializer>> initializers = takeInitializers(
+        model, stripped, metadata, options.model, &context, diagnostics);
+    if (failed(initializers) ||
+        failed(bindDimensions(*model.mutable_graph(), options, diagnostics)) ||
+        failed(normalize()))
+      return {};
+    completeMetadata(metadata, model);
+    return emitModule(model.graph(), *initializers, metadata, options.model,
+                      opsetOf(model), context, diagnostics);
+  }
+
+private:
+  LogicalResult fail(const Twine &why) {
+    return diagnostics.error("'" + options.model + "': " + why);
+  }
+
+  LogicalResult read();
+  LogicalResult normalize();
+  /// Runs one step of the ONNX library.
+  LogicalResult step(llvm::Error error, const Twine &what) {
+    if (!error)
+      return success();
+    return fail(what + ": " + llvm::toString(std::move(error)));
+  }
+
+  MLIRContext &context;
+  const ImportOptions &options;
+  Diagnostics &diagnostics;
+  StrippedModel stripped;
+  ::onnx::ModelProto model;
+};
+
+LogicalResult Importer::read() {
+  auto buffer = llvm::MemoryBuffer::getFile(options.model, /*IsText=*/false,
+                                            /*RequiresNullTerminator=*/false);
+  if (!buffer)
+    return fail("cannot be read: " + buffer.getError().message());
+  llvm::Expected<StrippedModel> result = stripModel((*buffer)->getBuffer());
+  if (!result)
+    return fail("cannot be imported: " + llvm::toString(result.takeError()));
+  stripped = std::move(*result);
+  if (!model.ParseFromString(stripped.bytes) || opsetOf(model) == 0)
+    return fail("cannot be imported: it is not an ONNX model");
+  stripped.bytes = std::string();
+  if (opsetOf(model) > onnxlib::newestOpset())
+    return fail("uses opset " + Twine(opsetOf(model)) + ", but " +
+                Twine(onnxlib::newestOpset()) +
+                " is the newest that is known; export with an older one");
+  return success();
+}
+
+/// Functions inlined, opset raised where it is too old, checked, and typed.
+LogicalResult Importer::normalize() {
+  if (failed(step(onnxlib::inlineFunctions(model),
+                  "functions cannot be inlined")))
+    return failure();
+  if (opsetOf(model) < oldestOpset &&
+      failed(step(onnxlib::convertVersion(model, convertedOpset),
+                  "opset " + Twine(opsetOf(model)) + " cannot be converted to " +
+                      Twine(convertedOpset) + "; export with that opset")))
+    return failure();
+  if (failed(step(onnxlib::check(model), "is not a valid ONNX model")))
+    return failure();
+  if (options.isSupported &&
+      failed(step(onnxlib::expandSchemaFunctions(model, options.isSupported),
+                  "function bodies cannot be expanded")))
+    return failure();
+  return step(onnxlib::inferShapes(model), "shapes cannot be inferred");
+}
+
+} // namespace
+
+OwningOpRef<ModuleOp> importOnnx(MLIRContext &context,
+                                 const ImportOptions &options,
+                                 Diagnostics &diagnostics) {
+  GOOGLE_PROTOBUF_VERIFY_VERSION;
+  ::google::protobuf::SetLogHandler(nullptr);
+  context.loadDialect<onnx::ONNXDialect, func::FuncDialect>();
+  OwningOpRef<ModuleOp> module =
+      Importer(context, options, diagnostics).run();
+  if (module && failed(verify(*module)))
+    return {};
+  return module;
+}
+
+} // namespace shardonnx

@@ -1,0 +1,186 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads the metadata_props that PyTorch's exporter and onnxscript write, and
+// falls back to the node names of the older exporter.
+
+#include "Metadata.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <onnx/onnx_pb.h>
+
+using llvm::SmallVector;
+using llvm::StringRef;
+
+namespace shardonnx {
+namespace {
+
+template <typename Props> StringRef findProp(const Props &props, StringRef key) {
+  for (const auto &prop : props)
+    if (prop.key() == key)
+      return prop.value();
+  return "";
+}
+
+/// The strings of a Python list of strings, `['', 'transformer', "it's"]`.
+std::vector<std::string> parsePythonList(StringRef text) {
+  std::vector<std::string> items;
+  while (true) {
+    size_t open = text.find_first_of("'\"");
+    if (open == StringRef::npos)
+      return items;
+    char quote = text[open];
+    size_t close = text.find(quote, open + 1);
+    if (close == StringRef::npos)
+      return items;
+    items.push_back(text.slice(open + 1, close).str());
+    text = text.drop_front(close + 1);
+  }
+}
+
+/// The deepest module of `['', 'transformer', 'transformer.h.0', 'add_4']`,
+/// whose last item is the node itself.
+std::string pathFromScopes(StringRef scopes) {
+  std::vector<std::string> items = parsePythonList(scopes);
+  if (!items.empty())
+    items.pop_back();
+  for (const std::string &item : llvm::reverse(items))
+    if (!item.empty() && item.front() != '_')
+      return item;
+  return "";
+}
+
+/// "/transformer/h.0/attn/c_attn/Gemm" -> "transformer.h.0.attn.c_attn".
+std::string pathFromName(StringRef name) {
+  name = name.ltrim('/');
+  char separator = name.contains('/') ? '/' : '.';
+  size_t last = name.rfind(separator);
+  if (last == StringRef::npos)
+    return "";
+  std::string path = name.take_front(last).str();
+  std::replace(path.begin(), path.end(), '/', '.');
+  return path;
+}
+
+/// Reads `%linear : [num_users=1] = call_function[target=torch.ops.aten.linear
+/// .default](args = (%mul_4, %p_weight), kwargs = {})`.
+void readFxNode(StringRef text, NodeInfo &info) {
+  auto [head, tail] = text.split("target=");
+  auto [target, arguments] = tail.split(']');
+  target.consume_front("torch.ops.");
+  info.target = target.str();
+  while (true) {
+    size_t percent = arguments.find('%');
+    if (percent == StringRef::npos)
+      return;
+    arguments = arguments.drop_front(percent + 1);
+    StringRef name = arguments.take_while(
+        [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
+    info.arguments.push_back(name.str());
+    arguments = arguments.drop_front(name.size());
+  }
+}
+
+NodeInfo readNode(const ::onnx::NodeProto &node) {
+  NodeInfo info;
+  info.node = node.name();
+  if (info.node.empty() && node.output_size() > 0)
+    info.node = node.output(0);
+  info.op = node.op_type();
+  StringRef scopes =
+      findProp(node.metadata_props(), "pkg.torch.onnx.name_scopes");
+  info.path = scopes.empty() ? pathFromName(node.name())
+                             : pathFromScopes(scopes);
+  readFxNode(findProp(node.metadata_props(), "pkg.torch.onnx.fx_node"), info);
+  return info;
+}
+
+/// Reads lines such as `p_x: PARAMETER target='x'` and `ids: USER_INPUT`.
+std::vector<SignatureInput> readSignature(StringRef text) {
+  std::vector<SignatureInput> inputs;
+  SmallVector<StringRef> lines;
+  text.split(lines, '\n', -1, /*KeepEmpty=*/false);
+  for (StringRef line : lines) {
+    if (line.starts_with("# outputs"))
+      break;
+    auto [placeholder, rest] = line.split(": ");
+    if (line.starts_with("#") || rest.empty())
+      continue;
+    SignatureInput input;
+    input.placeholder = placeholder.str();
+    input.kind = rest.take_until([](char c) { return c == ' '; }).str();
+    std::vector<std::string> quoted = parsePythonList(rest);
+    if (!quoted.empty())
+      input.target = quoted.front();
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+} // namespace
+
+const SignatureInput *Metadata::findTarget(StringRef target) const {
+  for (const SignatureInput &input : signature)
+    if (input.target == target)
+      return &input;
+  return nullptr;
+}
+
+Metadata readMetadata(const ::onnx::ModelProto &model) {
+  const ::onnx::GraphProto &graph = model.graph();
+  Metadata metadata;
+  metadata.signature = readSignature(
+      findProp(graph.metadata_props(),
+               "pkg.torch.export.ExportedProgram.graph_signature"));
+  for (const ::onnx::ValueInfoProto &value : graph.value_info()) {
+    StringRef folded = findProp(value.metadata_props(),
+                                "pkg.onnxscript.optimizer.folded_from");
+    if (!folded.empty())
+      metadata.foldedFrom[value.name()] = parsePythonList(folded);
+  }
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    NodeInfo info = readNode(node);
+    for (const std::string &output : node.output())
+      if (!output.empty())
+        metadata.nodes[output] = info;
+  }
+  return metadata;
+}
+
+void completeMetadata(Metadata &metadata, const ::onnx::ModelProto &model) {
+  const auto &nodes = model.graph().node();
+  llvm::StringMap<std::string> consumerPath;
+  for (int i = nodes.size() - 1; i >= 0; --i) {
+    const ::onnx::NodeProto &node = nodes.Get(i);
+    std::string path;
+    for (const std::string &output : node.output()) {
+      auto known = metadata.nodes.find(output);
+      if (known != metadata.nodes.end()) {
+        path = known->second.path;
+        continue;
+      }
+      NodeInfo info = readNode(node);
+      auto consumer = consumerPath.find(output);
+      if (info.path.empty() && consumer != consumerPath.end())
+        info.path = consumer->second;
+      path = info.path;
+      metadata.nodes[output] = std::move(info);
+    }
+    for (const std::string &input : node.input())
+      consumerPath[input] = path;
+  }
+  for (const ::onnx::NodeProto &node : nodes)
+    for (const std::string &output : node.output()) {
+      NodeInfo &info = metadata.nodes[output];
+      for (const std::string &input : node.input()) {
+        auto producer = metadata.nodes.find(input);
+        if (info.path.empty() && producer != metadata.nodes.end())
+          info.path = producer->second.path;
+      }
+    }
+}
+
+} // namespace shardonnx

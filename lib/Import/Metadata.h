@@ -1,0 +1,62 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the exporter wrote beside the graph: module paths, the signature that
+// tells parameters from buffers, and what constants were folded from. The ONNX
+// library erases metadata, so this is read before anything else happens.
+
+#ifndef SHARDONNX_LIB_IMPORT_METADATA_H
+#define SHARDONNX_LIB_IMPORT_METADATA_H
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <string>
+#include <vector>
+
+namespace onnx {
+class ModelProto;
+}
+
+namespace shardonnx {
+
+/// One ONNX node as its exporter described it.
+struct NodeInfo {
+  std::string node;
+  std::string op;
+  /// Module path, for example "transformer.h.0.mlp"; may be empty.
+  std::string path;
+  /// The framework's own operator, for example "aten.linear.default".
+  std::string target;
+  /// The placeholders among its arguments, in order, without the '%'.
+  std::vector<std::string> arguments;
+};
+
+/// One input of the exported program.
+struct SignatureInput {
+  std::string placeholder;
+  std::string kind;
+  /// The state-dict name of a parameter or buffer.
+  std::string target;
+};
+
+struct Metadata {
+  /// By the name of each of the node's outputs: names survive what the ONNX
+  /// library does to a model, metadata does not.
+  llvm::StringMap<NodeInfo> nodes;
+  std::vector<SignatureInput> signature;
+  /// Names that a constant was folded from, by the constant's name.
+  llvm::StringMap<std::vector<std::string>> foldedFrom;
+
+  const SignatureInput *findTarget(llvm::StringRef target) const;
+};
+
+Metadata readMetadata(const ::onnx::ModelProto &model);
+
+/// Nodes that the ONNX library made carry no metadata: gives each the path of
+/// the node that consumes it, or else of one that produces its input.
+void completeMetadata(Metadata &metadata, const ::onnx::ModelProto &model);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_LIB_IMPORT_METADATA_H

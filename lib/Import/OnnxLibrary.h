@@ -1,0 +1,43 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What Shardonnx asks of the ONNX C++ library. The library throws; nothing
+// beyond OnnxLibrary.cpp sees its exceptions.
+
+#ifndef SHARDONNX_LIB_IMPORT_ONNXLIBRARY_H
+#define SHARDONNX_LIB_IMPORT_ONNXLIBRARY_H
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+namespace onnx {
+class ModelProto;
+}
+
+namespace shardonnx::onnxlib {
+
+/// Replaces calls of model-local functions by their bodies.
+llvm::Error inlineFunctions(::onnx::ModelProto &model);
+
+/// Replaces nodes for which `isKnown` is false by the function body of their
+/// schema, where there is one.
+llvm::Error
+expandSchemaFunctions(::onnx::ModelProto &model,
+                      llvm::function_ref<bool(llvm::StringRef)> isKnown);
+
+/// Converts the model up to opset `version` of the default domain.
+llvm::Error convertVersion(::onnx::ModelProto &model, int version);
+
+/// The library's checker.
+llvm::Error check(const ::onnx::ModelProto &model);
+
+/// Strict shape inference with data propagation.
+llvm::Error inferShapes(::onnx::ModelProto &model);
+
+/// The newest opset of the default domain that the library knows.
+int newestOpset();
+
+} // namespace shardonnx::onnxlib
+
+#endif // SHARDONNX_LIB_IMPORT_ONNXLIBRARY_H

@@ -1,0 +1,334 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Decides what is a parameter, and recovers those that the exporter's
+// optimizer renamed, transposed or merged.
+
+#include "Parameters.h"
+
+#include "ExternalData.h"
+#include "Types.h"
+#include "shardonnx/Support/Diagnostics.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/Path.h"
+
+#include <onnx/onnx_pb.h>
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+/// The largest tensor that onnxscript's optimizer merges with an equal one. A
+/// larger one that two modules share is tied.
+constexpr int64_t mergeLimit = 1024;
+
+/// Buffers that are known by the last part of their name.
+bool isBufferName(StringRef name) {
+  StringRef last = name.rsplit('.').second;
+  if (last.empty())
+    last = name;
+  static constexpr StringRef names[] = {
+      "inv_freq",      "original_inv_freq", "mask",        "attn_mask",
+      "causal_mask",   "attention_mask",    "masked_bias", "cos",
+      "sin",           "cos_cached",        "sin_cached",  "cos_cache",
+      "sin_cache",     "position_ids",      "running_var", "running_mean",
+      "token_type_ids"};
+  return llvm::is_contained(names, last);
+}
+
+class Taker {
+public:
+  Taker(::onnx::ModelProto &model, const StrippedModel &stripped,
+        const Metadata &metadata, StringRef modelPath, MLIRContext *context,
+        Diagnostics &diagnostics)
+      : graph(*model.mutable_graph()), stripped(stripped), metadata(metadata),
+        modelPath(modelPath), context(context), diagnostics(diagnostics) {}
+
+  FailureOr<std::vector<Initializer>> run() {
+    if (graph.sparse_initializer_size() > 0)
+      return fail("sparse initializers are not supported; store them dense");
+    if (static_cast<size_t>(graph.initializer_size()) !=
+        stripped.initializers.size())
+      return fail("it is not an ONNX model: its graph is malformed");
+    for (int i = 0; i < graph.initializer_size(); ++i)
+      if (llvm::failed(read(graph.initializer(i), stripped.initializers[i])))
+        return failure();
+    moveToInputs();
+    recoverTransposed();
+    recoverShared();
+    markTrainable();
+    warnFrozen();
+    return std::move(initializers);
+  }
+
+private:
+  LogicalResult fail(const Twine &why) {
+    return diagnostics.error("'" + modelPath + "': " + why);
+  }
+
+  LogicalResult read(const ::onnx::TensorProto &tensor,
+                     const InitializerBytes &bytes);
+  LogicalResult locate(Initializer &init, const ::onnx::TensorProto &tensor,
+                       const InitializerBytes &bytes);
+  void moveToInputs();
+  void recoverTransposed();
+  bool isTransposedLinear(const Initializer &init, StringRef target) const;
+  void recoverShared();
+  void recoverSharedOf(::onnx::NodeProto &node, const NodeInfo &info);
+  void markTrainable();
+  void warnFrozen();
+
+  const NodeInfo *infoOf(const ::onnx::NodeProto &node) const {
+    if (node.output_size() == 0)
+      return nullptr;
+    auto found = metadata.nodes.find(node.output(0));
+    return found == metadata.nodes.end() ? nullptr : &found->second;
+  }
+  Initializer *find(StringRef name) {
+    auto found = byName.find(name);
+    return found == byName.end() ? nullptr : &initializers[found->second];
+  }
+  void declareInput(const Initializer &init, int elementType);
+  /// The signature's parameter behind a placeholder such as `p_fc_weight`.
+  const SignatureInput *parameterOf(StringRef placeholder) const {
+    for (const SignatureInput &input : metadata.signature)
+      if (input.placeholder == placeholder && input.kind == "PARAMETER")
+        return &input;
+    return nullptr;
+  }
+
+  ::onnx::GraphProto &graph;
+  const StrippedModel &stripped;
+  const Metadata &metadata;
+  StringRef modelPath;
+  MLIRContext *context;
+  Diagnostics &diagnostics;
+  std::vector<Initializer> initializers;
+  llvm::StringMap<size_t> byName;
+  llvm::StringMap<int> elementTypes;
+  /// State-dict names that the graph still has, under whatever name.
+  llvm::StringSet<> present;
+};
+
+LogicalResult Taker::read(const ::onnx::TensorProto &tensor,
+                          const InitializerBytes &bytes) {
+  Initializer init;
+  init.name = init.symbol = tensor.name();
+  if (init.name.empty())
+    return fail("an initializer has no name");
+  init.type = convertTensorType(tensor, context);
+  if (!init.type)
+    return fail("initializer '" + init.name +
+                "' has an element type or a shape that is not supported");
+  if (llvm::failed(locate(init, tensor, bytes)))
+    return failure();
+  if (!byName.try_emplace(init.name, initializers.size()).second)
+    return fail("initializer '" + init.name + "' occurs twice");
+  elementTypes[init.name] = tensor.data_type();
+  initializers.push_back(std::move(init));
+  return success();
+}
+
+LogicalResult Taker::locate(Initializer &init,
+                            const ::onnx::TensorProto &tensor,
+                            const InitializerBytes &bytes) {
+  uint64_t size = storageBytes(init.type);
+  if (tensor.data_location() == ::onnx::TensorProto::EXTERNAL) {
+    llvm::Expected<ExternalRange> range =
+        resolveExternalData(tensor, size, modelPath);
+    if (!range)
+      return fail(llvm::toString(range.takeError()));
+    init.file = range->file;
+    init.offset = range->offset;
+    init.length = range->length;
+    return success();
+  }
+  if (bytes.mappable) {
+    if (bytes.length != size)
+      return fail("initializer '" + init.name + "' has " +
+                  Twine(bytes.length) + " bytes where its type needs " +
+                  Twine(size));
+    init.file = llvm::sys::path::filename(modelPath).str();
+    init.offset = bytes.offset;
+    init.length = bytes.length;
+    return success();
+  }
+  init.value = convertTensor(tensor, context);
+  if (!init.value)
+    return fail("initializer '" + init.name +
+                "' has not as many elements as its shape says");
+  return success();
+}
+
+void Taker::declareInput(const Initializer &init, int elementType) {
+  ::onnx::ValueInfoProto *input = graph.add_input();
+  input->set_name(init.name);
+  auto *tensor = input->mutable_type()->mutable_tensor_type();
+  tensor->set_elem_type(elementType);
+  auto *shape = tensor->mutable_shape();
+  for (int64_t dim : init.type.getShape())
+    shape->add_dim()->set_dim_value(dim);
+}
+
+/// The library must see every initializer once: the small ones with their
+/// values, the others as typed inputs. Old files list them as inputs, too.
+void Taker::moveToInputs() {
+  auto *inputs = graph.mutable_input();
+  for (int i = inputs->size() - 1; i >= 0; --i)
+    if (byName.contains(inputs->Get(i).name()))
+      inputs->DeleteSubrange(i, 1);
+  auto *tensors = graph.mutable_initializer();
+  for (int i = tensors->size() - 1; i >= 0; --i) {
+    const ::onnx::TensorProto &tensor = tensors->Get(i);
+    bool external = tensor.data_location() == ::onnx::TensorProto::EXTERNAL;
+    if (!external && !stripped.initializers[i].stripped)
+      continue;
+    declareInput(*find(tensor.name()), tensor.data_type());
+    tensors->DeleteSubrange(i, 1);
+  }
+}
+
+/// True when every use of `init` is the matrix of a linear layer of `target`,
+/// where the exporter's only constant subexpression is the transpose.
+bool Taker::isTransposedLinear(const Initializer &init,
+                               StringRef target) const {
+  const SignatureInput *parameter = metadata.findTarget(target);
+  if (!parameter || parameter->kind != "PARAMETER" ||
+      init.type.getRank() != 2)
+    return false;
+  bool used = false;
+  for (const ::onnx::NodeProto &node : graph.node())
+    for (int i = 0; i < node.input_size(); ++i) {
+      if (node.input(i) != init.name)
+        continue;
+      const NodeInfo *info = infoOf(node);
+      used = true;
+      if (!info || i != 1 || !StringRef(info->target).starts_with("aten.linear") ||
+          !llvm::is_contained(info->arguments, parameter->placeholder))
+        return false;
+    }
+  return used;
+}
+
+/// Parameters that the optimizer stored transposed under a new name.
+void Taker::recoverTransposed() {
+  int nextNode = 0;
+  for (Initializer &init : initializers) {
+    auto folded = metadata.foldedFrom.find(init.name);
+    if (folded == metadata.foldedFrom.end() || folded->second.size() != 1)
+      continue;
+    const std::string &target = folded->second.front();
+    if (!isTransposedLinear(init, target))
+      continue;
+    if (!find(target)) {
+      init.symbol = target;
+      init.transposed = true;
+      continue;
+    }
+    // The matrix is also there as it was: tied, so it must stay one parameter.
+    ::onnx::NodeProto transpose;
+    transpose.set_op_type("Transpose");
+    transpose.set_name(init.name + "_transpose");
+    transpose.add_input(target);
+    transpose.add_output(init.name + "_of_tied");
+    for (::onnx::NodeProto &node : *graph.mutable_node())
+      for (std::string &input : *node.mutable_input())
+        if (input == init.name)
+          input = transpose.output(0);
+    *graph.add_node() = transpose;
+    for (int i = graph.node_size() - 1; i > nextNode; --i)
+      graph.mutable_node()->SwapElements(i, i - 1);
+    ++nextNode;
+  }
+}
+
+/// Gives a parameter that the optimizer merged with an equal one its own
+/// initializer again; notes parameters that are tied.
+void Taker::recoverShared() {
+  for (const Initializer &init : initializers)
+    present.insert(init.symbol);
+  for (::onnx::NodeProto &node : *graph.mutable_node())
+    if (const NodeInfo *info = infoOf(node))
+      recoverSharedOf(node, *info);
+}
+
+void Taker::recoverSharedOf(::onnx::NodeProto &node, const NodeInfo &info) {
+  SmallVector<const SignatureInput *> wanted;
+  for (const std::string &argument : info.arguments)
+    if (const SignatureInput *parameter = parameterOf(argument))
+      wanted.push_back(parameter);
+  // addmm(bias, x, weight) becomes Gemm(x, weight, bias).
+  if (StringRef(info.target).starts_with("aten.addmm"))
+    std::rotate(wanted.begin(), wanted.begin() + !wanted.empty(), wanted.end());
+  SmallVector<int> uses;
+  for (int i = 0; i < node.input_size(); ++i)
+    if (Initializer *init = find(node.input(i)))
+      if (metadata.findTarget(init->symbol))
+        uses.push_back(i);
+  // A bias of zeros is dropped; what is left then comes first.
+  if (uses.size() > wanted.size())
+    return;
+  for (auto [use, parameter] : llvm::zip(uses, wanted)) {
+    Initializer init = *find(node.input(use));
+    if (init.symbol == parameter->target || byName.contains(parameter->target))
+      continue;
+    if (init.type.getNumElements() > mergeLimit || init.transposed) {
+      present.insert(parameter->target);
+      continue;
+    }
+    int elementType = elementTypes[init.name];
+    init.name = init.symbol = parameter->target;
+    byName[init.name] = initializers.size();
+    elementTypes[init.name] = elementType;
+    declareInput(init, elementType);
+    present.insert(init.symbol);
+    node.set_input(use, init.name);
+    initializers.push_back(std::move(init));
+  }
+  for (auto [use, parameter] : llvm::zip(uses, wanted))
+    if (byName.contains(parameter->target))
+      node.set_input(use, parameter->target);
+}
+
+void Taker::markTrainable() {
+  for (Initializer &init : initializers) {
+    if (!isa<FloatType>(init.type.getElementType()))
+      continue;
+    const SignatureInput *input = metadata.findTarget(init.symbol);
+    if (!metadata.signature.empty())
+      init.trainable = input && input->kind == "PARAMETER";
+    else
+      init.trainable =
+          init.type.getNumElements() > 1 && !isBufferName(init.symbol);
+  }
+}
+
+/// Names every parameter of the signature that the graph no longer has.
+void Taker::warnFrozen() {
+  for (const SignatureInput &input : metadata.signature) {
+    if (input.kind != "PARAMETER" || present.contains(input.target))
+      continue;
+    std::string what = "left out of the graph";
+    for (const auto &folded : metadata.foldedFrom)
+      if (llvm::is_contained(folded.second, input.target))
+        what = ("folded into the constant '" + folded.first() + "'").str();
+    diagnostics.warning("'" + modelPath + "': parameter '" + input.target +
+                        "' was " + what +
+                        " by the exporter and stays frozen; export with "
+                        "optimize=False to train it");
+  }
+}
+
+} // namespace
+
+FailureOr<std::vector<Initializer>>
+takeInitializers(::onnx::ModelProto &model, const StrippedModel &stripped,
+                 const Metadata &metadata, StringRef modelPath,
+                 MLIRContext *context, Diagnostics &diagnostics) {
+  return Taker(model, stripped, metadata, modelPath, context, diagnostics)
+      .run();
+}
+
+} // namespace shardonnx

@@ -1,0 +1,53 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Initializers of a model: where their bytes lie, which of them training may
+// change, and what the exporter did to them.
+
+#ifndef SHARDONNX_LIB_IMPORT_PARAMETERS_H
+#define SHARDONNX_LIB_IMPORT_PARAMETERS_H
+
+#include "Metadata.h"
+#include "WireFormat.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/Support/LogicalResult.h"
+
+#include <string>
+#include <vector>
+
+namespace onnx {
+class ModelProto;
+}
+
+namespace shardonnx {
+
+class Diagnostics;
+
+struct Initializer {
+  /// The name in the graph.
+  std::string name;
+  /// The name in the state dict; equals `name` unless the exporter renamed it.
+  std::string symbol;
+  mlir::RankedTensorType type;
+  /// Either `file` (relative to the model's folder) or `value`.
+  std::string file;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  mlir::ElementsAttr value;
+  bool trainable = false;
+  bool transposed = false;
+};
+
+/// Reads the initializers and takes them out of the graph: each becomes a graph
+/// input for the ONNX library, except small constants, which it needs for
+/// propagating shapes. Undoes what the exporter's optimizer does to parameters
+/// (transposing, merging equal ones) and warns of those it has frozen.
+llvm::FailureOr<std::vector<Initializer>>
+takeInitializers(::onnx::ModelProto &model, const StrippedModel &stripped,
+                 const Metadata &metadata, llvm::StringRef modelPath,
+                 mlir::MLIRContext *context, Diagnostics &diagnostics);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_LIB_IMPORT_PARAMETERS_H

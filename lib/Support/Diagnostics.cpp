@@ -1,0 +1,85 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Prints errors and warnings as single lines in the form that scripts rely on.
+
+#include "shardonnx/Support/Diagnostics.h"
+
+#include "shardonnx/Support/Origin.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+
+/// Joins the lines of a message, since one error is one line.
+static std::string oneLine(const llvm::Twine &message) {
+  std::string line;
+  bool gap = false;
+  for (char c : message.str()) {
+    if (c == '\n' || c == '\r' || c == '\t' || c == ' ') {
+      gap = true;
+      continue;
+    }
+    if (gap && !line.empty())
+      line += ' ';
+    gap = false;
+    line += c;
+  }
+  return line;
+}
+
+void Diagnostics::print(StringRef severity, const std::string &message) {
+  out << program << ": " << severity << ": " << message << '\n';
+  out.flush();
+}
+
+LogicalResult Diagnostics::error(const llvm::Twine &message) {
+  ++errorCount;
+  print("error", oneLine(message));
+  return failure();
+}
+
+void Diagnostics::warning(const llvm::Twine &message) {
+  std::string line = oneLine(message);
+  if (llvm::is_contained(warned, line))
+    return;
+  warned.push_back(line);
+  print("warning", line);
+}
+
+/// `FILE: node 'N' (Op): message`, leaving out what is not known.
+static std::string withOrigin(StringRef subject, Diagnostic &diagnostic) {
+  std::string message;
+  if (!subject.empty())
+    message = (subject + ": ").str();
+  std::string origin = describeOrigin(diagnostic.getLocation());
+  if (!origin.empty())
+    message += origin + ": ";
+  message += diagnostic.str();
+  for (Diagnostic &note : diagnostic.getNotes())
+    message += "; " + note.str();
+  return message;
+}
+
+std::unique_ptr<ScopedDiagnosticHandler>
+Diagnostics::capture(MLIRContext *context, StringRef subject) {
+  return std::make_unique<ScopedDiagnosticHandler>(
+      context, [this, subject = subject.str()](Diagnostic &diagnostic) {
+        switch (diagnostic.getSeverity()) {
+        case DiagnosticSeverity::Error:
+          (void)error(withOrigin(subject, diagnostic));
+          break;
+        case DiagnosticSeverity::Warning:
+          warning(withOrigin(subject, diagnostic));
+          break;
+        case DiagnosticSeverity::Note:
+        case DiagnosticSeverity::Remark:
+          print("note", oneLine(withOrigin(subject, diagnostic)));
+          break;
+        }
+        return success();
+      });
+}
+
+} // namespace shardonnx
