@@ -35,8 +35,12 @@ public:
         byName(options.dims) {}
 
   LogicalResult run() {
+    // Files of the oldest versions list the weights among the inputs.
+    llvm::StringSet<> weights;
+    for (const ::onnx::TensorProto &tensor : graph.initializer())
+      weights.insert(tensor.name());
     for (::onnx::ValueInfoProto &input : *graph.mutable_input())
-      if (failed(bindByOption(input)))
+      if (!weights.contains(input.name()) && failed(bindByOption(input)))
         return failure();
     for (const auto &entry : options.dims)
       if (!namesSeen.contains(entry.first()))
@@ -130,11 +134,15 @@ private:
     }
   }
 
+  /// Shapes that named dynamic dimensions are inferred anew. The checker wants
+  /// outputs to have a rank, so their dimensions only lose their names.
   void forgetShapes() {
     graph.clear_value_info();
-    for (::onnx::ValueInfoProto &output : *graph.mutable_output())
-      if (output.type().has_tensor_type())
-        output.mutable_type()->mutable_tensor_type()->clear_shape();
+    for (::onnx::ValueInfoProto &output : *graph.mutable_output()) {
+      auto &type = *output.mutable_type()->mutable_tensor_type();
+      for (Dim &dim : *type.mutable_shape()->mutable_dim())
+        dim.clear_dim_param();
+    }
   }
 
   ::onnx::GraphProto &graph;

@@ -93,7 +93,7 @@ resolveExternalData(const ::onnx::TensorProto &tensor, uint64_t bytes,
   if (!fs::exists(file))
     return range;
   if (Error error = checkInsideFolder(tensor, folder, file))
-    return std::move(error);
+    return error;
   if (fs::file_size(file, size))
     return invalid(tensor, "cannot be read from '" + file + "'");
   if (range.offset + range.length > size)

@@ -46,11 +46,11 @@ public:
     if (failed(read()))
       return {};
     Metadata metadata = readMetadata(model);
+    if (failed(bindDimensions(*model.mutable_graph(), options, diagnostics)))
+      return {};
     FailureOr<std::vector<Initializer>> initializers = takeInitializers(
         model, stripped, metadata, options.model, &context, diagnostics);
-    if (failed(initializers) ||
-        failed(bindDimensions(*model.mutable_graph(), options, diagnostics)) ||
-        failed(normalize()))
+    if (failed(initializers) || failed(normalize()))
       return {};
     completeMetadata(metadata, model);
     return emitModule(model.graph(), *initializers, metadata, options.model,

@@ -305,15 +305,24 @@ void Taker::markTrainable() {
   }
 }
 
-/// Names every parameter of the signature that the graph no longer has.
+/// Names every parameter that the program used and the graph no longer has. One
+/// that no operation mentions is the other name of a tied parameter.
 void Taker::warnFrozen() {
+  llvm::StringSet<> mentioned;
+  for (const auto &node : metadata.nodes)
+    for (const std::string &argument : node.second.arguments)
+      mentioned.insert(argument);
   for (const SignatureInput &input : metadata.signature) {
     if (input.kind != "PARAMETER" || present.contains(input.target))
       continue;
-    std::string what = "left out of the graph";
+    std::string what;
+    if (mentioned.contains(input.placeholder))
+      what = "left out of the graph";
     for (const auto &folded : metadata.foldedFrom)
       if (llvm::is_contained(folded.second, input.target))
         what = ("folded into the constant '" + folded.first() + "'").str();
+    if (what.empty())
+      continue;
     diagnostics.warning("'" + modelPath + "': parameter '" + input.target +
                         "' was " + what +
                         " by the exporter and stays frozen; export with "

@@ -129,7 +129,7 @@ public:
                             return stripGraph(graph, out);
                           });
     if (error)
-      return std::move(error);
+      return error;
     if (!sawGraph)
       return malformed("it is not an ONNX model: it has no graph");
     return std::move(result);

@@ -57,7 +57,8 @@ LogicalResult InitializerOp::verify() {
   }
   if (!staysInFolder(*getFile()))
     return emitOpError("file '") << *getFile() << "' leaves the model's folder";
-  if (*getOffset() < 0 || *getLength() < 0)
+  if (static_cast<int64_t>(*getOffset()) < 0 ||
+      static_cast<int64_t>(*getLength()) < 0)
     return emitOpError("has a negative offset or length");
   if (!type.getElementType().isIntOrFloat())
     return success();
@@ -67,7 +68,7 @@ LogicalResult InitializerOp::verify() {
   uint64_t bytes = width;
   for (int64_t dim : type.getShape())
     bytes = llvm::SaturatingMultiply(bytes, static_cast<uint64_t>(dim));
-  if (bytes != static_cast<uint64_t>(*getLength()))
+  if (bytes != *getLength())
     return emitOpError("needs ")
            << bytes << " bytes for " << type << ", not " << *getLength();
   return success();
