@@ -1,0 +1,115 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The training runs that executables must reproduce.
+
+One list, read by record.py (which runs PyTorch) and by run_cases.py (which
+runs Shardonnx and needs nothing but Python's standard library).
+
+A model is a file in models/ and the words that export.py is called with, or
+the name of a module in record.py for what transformers does not have. A case
+is a model, the data it is trained on, and how. Every step sees 12 samples;
+the ranks and microbatches they are dealt to must not matter.
+"""
+
+STEPS = 20
+GLOBAL_BATCH = 12
+
+GPT2 = ("gpt2-small --layers 2 --hidden 48 --heads 3 --vocab 257 --seq 32 "
+        "--jitter 0.1 --seed 1")
+LLAMA = ("llama-small --layers 2 --hidden 48 --heads 6 --kv-heads 2 --ffn 72 "
+         "--vocab 257 --seq 32 --jitter 0.1 --seed 2")
+
+MODELS = {
+    "gpt2-18": f"{GPT2} --opset 18",
+    "gpt2-18-optimized": f"{GPT2} --opset 18 --optimize",
+    "gpt2-23": f"{GPT2} --opset 23",
+    "gpt2-23-optimized": f"{GPT2} --opset 23 --optimize",
+    "llama-18": f"{LLAMA} --opset 18",
+    "llama-18-optimized": f"{LLAMA} --opset 18 --optimize",
+    "llama-23": f"{LLAMA} --opset 23",
+    "llama-23-optimized": f"{LLAMA} --opset 23 --optimize",
+    "gpt2-untied-static": f"{GPT2} --opset 18 --optimize --no-tied --batch 2",
+    "llama-tied-static": f"{LLAMA} --opset 23 --tied --batch 1",
+    "gpt2-eager": f"{GPT2} --opset 18 --attention eager",
+    "llama-eager": f"{LLAMA} --opset 23 --optimize --attention eager",
+    "gpt2-labels": f"{GPT2} --opset 18 --labels",
+    "llama-labels": f"{LLAMA} --opset 23 --optimize --labels",
+    "llama-dynamic-seq": f"{LLAMA} --opset 18 --seq dynamic --optimize",
+    "llama-inputs": f"{LLAMA} --opset 23 --optimize --attention-mask "
+                    "--position-ids",
+    # Nothing here is a multiple of a vector: remainders everywhere.
+    "gpt2-odd": "gpt2-small --layers 3 --hidden 36 --heads 3 --vocab 261 "
+                "--seq 27 --jitter 0.1 --seed 3 --opset 23 --optimize",
+    "regressor": "module Regressor --opset 18",
+    "classifier": "module Classifier --opset 23",
+}
+
+TOKENS = "tokens.bin"  # models/data/tokens.bin
+
+# Tolerances of the f32 runs; a case may set its own.
+LOSS_RTOL = 1e-4
+NORM_RTOL = 1e-3
+
+
+def case(name, model=None, data=TOKENS, batch=1, compile=(), run=(), **other):
+    """`compile` and `run` are options of the compiler and the executable."""
+    return dict(name=name, model=model or name, data=data, batch=batch,
+                compile=list(compile), run=list(run), **other)
+
+
+CASES = [
+    case("gpt2-18"),
+    case("gpt2-18-optimized"),
+    case("gpt2-23"),
+    case("gpt2-23-optimized"),
+    case("llama-18"),
+    case("llama-18-optimized"),
+    case("llama-23"),
+    case("llama-23-optimized"),
+    case("gpt2-untied-static", batch=2),
+    case("llama-tied-static"),
+    case("gpt2-eager"),
+    case("llama-eager"),
+    case("gpt2-labels"),
+    case("llama-labels"),
+    case("llama-dynamic-seq", batch=2, seq=24,
+         compile=["--seq=24"]),
+    case("llama-inputs"),
+    case("gpt2-odd"),
+    # Fewer samples than two steps use: the data starts again.
+    case("gpt2-short-data", model="gpt2-18", data="short.bin"),
+    # Labels of their own, some of them ignored, not equally many a sample.
+    case("llama-masked-labels", model="llama-23", data="masked.npz"),
+    case("gpt2-sgd", model="gpt2-18", optimizer="sgd", lr=0.1, momentum=0.9,
+         compile=["--optimizer=sgd"], run=["--lr=0.1", "--momentum=0.9"]),
+    case("llama-adam", model="llama-18", optimizer="adam",
+         compile=["--optimizer=adam"]),
+    case("gpt2-no-clip", model="gpt2-18", clip=0.0,
+         run=["--clip-grad-norm=0"]),
+    case("gpt2-cosine", model="gpt2-18", schedule="cosine", warmup=5,
+         min_lr=1e-4,
+         run=["--schedule=cosine", "--warmup=5", "--min-lr=1e-4"]),
+    case("gpt2-linear", model="gpt2-18", schedule="linear", warmup=4,
+         run=["--schedule=linear", "--warmup=4"]),
+    case("gpt2-wsd", model="gpt2-18", schedule="wsd", warmup=3, min_lr=1e-5,
+         run=["--schedule=wsd", "--warmup=3", "--min-lr=1e-5"]),
+    case("gpt2-no-decay", model="gpt2-18", no_decay=r".*(bias|ln_\w+\.weight)",
+         run=[r"--no-decay=.*(bias|ln_\w+\.weight)"]),
+    case("gpt2-freeze", model="gpt2-18", freeze=r"transformer\.wpe\.weight",
+         compile=[r"--freeze=transformer\.wpe\.weight"]),
+    case("regressor", data="regressor.npz", batch=2, loss="mse", lr=1e-2,
+         compile=["--loss=mse"], run=["--lr=1e-2"]),
+    case("classifier", data="classifier.npz", batch=2, lr=1e-2,
+         run=["--lr=1e-2"]),
+    # Rounding differs from PyTorch's in every product, hence the bar of 2 %.
+    case("gpt2-bf16", model="gpt2-18", policy="bf16", loss_rtol=2e-2,
+         norm_rtol=1e-1,
+         compile=["--param-dtype=bf16", "--reduce-dtype=f32"]),
+    case("llama-bf16", model="llama-23", policy="bf16", loss_rtol=2e-2,
+         norm_rtol=1e-1,
+         compile=["--param-dtype=bf16", "--reduce-dtype=f32"]),
+]
+
+
+def by_name(name):
+    return next(c for c in CASES if c["name"] == name)

@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiles the recorded cases, trains them, and compares with PyTorch.
+
+    run_cases.py [--shardonnx build/bin/shardonnx] [--case NAME]
+                 [--filter REGEX] [--matrix cases|ranks|all]
+
+`cases` runs every case of cases.py on two ranks. `ranks` runs a GPT-2 and a
+Llama on 1 to 4 ranks, with every strategy, recompute and prefetch setting
+once, and twice with the same bits. `all` is both. Prints a table; exits
+non-zero if a run fails or leaves the recorded one.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import cases
+import check
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+
+# Settings that must not change any result, tried on these two cases.
+MATRIX_CASES = ("gpt2-18", "llama-23-optimized")
+MATRIX = [([], ranks) for ranks in (1, 2, 3, 4)] + [
+    (["--strategy=shard_grad_op"], 3),
+    (["--strategy=no_shard"], 3),
+    (["--strategy=no_shard"], 1),
+    (["--recompute=block"], 2),
+    (["--strategy=shard_grad_op", "--recompute=block"], 4),
+    (["--forward-prefetch=0", "--backward-prefetch=0"], 2),
+    (["--forward-prefetch=2", "--backward-prefetch=2"], 3),
+]
+
+
+class Runner:
+    """Compiles each program once and runs it on any number of ranks."""
+
+    def __init__(self, compiler, folder, timeout):
+        self.compiler = compiler
+        self.folder = folder
+        self.timeout = timeout
+        self.programs = {}
+        self.runs = 0
+
+    def call(self, words):
+        """Output of a command, or an exception that says how it failed."""
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.STDOUT, timeout=self.timeout)
+        if done.returncode != 0:
+            last = done.stdout.strip().split("\n")[-1]
+            raise RuntimeError(f"exit status {done.returncode}: {last}")
+        return done.stdout
+
+    def compile(self, case, extra):
+        words = case["compile"] + extra
+        if "--batch" not in cases.MODELS[case["model"]]:
+            words = words + [f"--batch={case['batch']}"]
+        key = (case["model"], tuple(words))
+        if key not in self.programs:
+            program = os.path.join(self.folder, f"p{len(self.programs)}")
+            model = os.path.join(HERE, "models", case["model"] + ".onnx")
+            self.call([self.compiler, "compile", model, "-o", program]
+                      + words)
+            self.programs[key] = program
+        return self.programs[key]
+
+    def train(self, case, extra, ranks):
+        """Runs a case and returns the path of its log."""
+        program = self.compile(case, extra)
+        self.runs += 1
+        log = os.path.join(self.folder, f"log{self.runs}.jsonl")
+        accumulate = cases.GLOBAL_BATCH // (case["batch"] * ranks)
+        self.call([program, "--data", data_path(case), "--log", log,
+                   "--steps", str(cases.STEPS), "--nproc", str(ranks),
+                   "--accumulate", str(accumulate)] + case["run"])
+        return log
+
+
+def data_path(case):
+    shipped = case["data"] == cases.TOKENS
+    folder = (os.path.join(ROOT, "models", "data") if shipped
+              else os.path.join(HERE, "data"))
+    return os.path.join(folder, case["data"])
+
+
+def ranks_for(case, wanted):
+    """The most ranks, at most `wanted`, that deal the batch out evenly."""
+    microbatches = cases.GLOBAL_BATCH // case["batch"]
+    return max(n for n in range(1, wanted + 1) if microbatches % n == 0)
+
+
+def compare(case, log):
+    with open(os.path.join(HERE, "recorded", case["name"] + ".json")) as file:
+        recorded = json.load(file)
+    return check.compare(check.read_log(log), recorded,
+                         case.get("loss_rtol", cases.LOSS_RTOL),
+                         case.get("norm_rtol", cases.NORM_RTOL))
+
+
+def run(runner, case, extra, ranks):
+    """One line of the table; returns whether the run is as recorded."""
+    name = " ".join([case["name"]] + extra)
+    try:
+        loss, norm, faults = compare(case, runner.train(case, extra, ranks))
+    except (RuntimeError, OSError, ValueError,
+            subprocess.TimeoutExpired) as error:
+        print(f"FAIL  {ranks}  {'-':>7}  {'-':>7}  {name}\n      {error}",
+              flush=True)
+        return False
+    print(f"{'FAIL' if faults else 'ok':4}  {ranks}  {loss:7.1e}  "
+          f"{norm:7.1e}  {name}", flush=True)
+    for fault in faults[:3]:
+        print("      " + fault)
+    return not faults
+
+
+def same_bits(runner, case, ranks):
+    """The same command twice must log the same numbers."""
+    keys = ("step", "loss", "grad_norm", "lr")
+    try:
+        first, second = ([[line.get(k) for k in keys] for line in
+                          check.read_log(runner.train(case, [], ranks))]
+                         for _ in range(2))
+    except (RuntimeError, OSError, ValueError,
+            subprocess.TimeoutExpired) as error:
+        print(f"FAIL  {ranks}  {case['name']} twice\n      {error}")
+        return False
+    same = first == second and bool(first)
+    print(f"{'ok' if same else 'FAIL':4}  {ranks}  {'':7}  {'':7}  "
+          f"{case['name']} twice, the same bits", flush=True)
+    return same
+
+
+def jobs(options):
+    """What to run: functions of a Runner, in order."""
+    if options.matrix in ("cases", "all"):
+        for case in cases.CASES:
+            if options.case and case["name"] not in options.case:
+                continue
+            if re.search(options.filter, case["name"]):
+                ranks = ranks_for(case, options.ranks)
+                yield lambda r, c=case, n=ranks: run(r, c, [], n)
+    if options.matrix in ("ranks", "all"):
+        for name in MATRIX_CASES:
+            case = cases.by_name(name)
+            if options.case and name not in options.case:
+                continue
+            if not re.search(options.filter, name):
+                continue
+            for extra, ranks in MATRIX:
+                yield lambda r, c=case, e=extra, n=ranks: run(r, c, e, n)
+            yield lambda r, c=case: same_bits(r, c, 3)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--shardonnx", metavar="PROGRAM",
+                        default=os.path.join(ROOT, "build", "bin",
+                                             "shardonnx"))
+    parser.add_argument("--case", action="append", metavar="NAME",
+                        help="only this case; may be repeated")
+    parser.add_argument("--filter", default="", metavar="REGEX",
+                        help="only cases whose name matches")
+    parser.add_argument("--matrix", choices=("cases", "ranks", "all"),
+                        default="all")
+    parser.add_argument("--ranks", type=int, default=2, metavar="N",
+                        help="ranks of `cases`")
+    parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS",
+                        help="for one command")
+    options = parser.parse_args()
+    unknown = set(options.case or ()) - {c["name"] for c in cases.CASES}
+    if unknown:
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    print("      ranks  loss     norm     run (largest relative errors)")
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(options.shardonnx, folder, options.timeout)
+        results = [job(runner) for job in jobs(options)]
+    failed = results.count(False)
+    print(f"{len(results) - failed} of {len(results)} runs follow PyTorch")
+    sys.exit(1 if failed or not results else 0)
+
+
+if __name__ == "__main__":
+    main()
