@@ -25,8 +25,9 @@ def FSDP_Dialect : Dialect {
 
     Synchronous form (`fsdp-shard`): all_gather, free, reduce_scatter,
     all_reduce. Asynchronous form (`fsdp-schedule`): all_gather_start,
-    all_gather_wait, grad_acquire, reduce_start, reduce_wait. A start and its
-    wait may stand in different functions of the step, so they pair by unit.
+    all_gather_wait, grad_acquire, reduce_start, reduce_wait. A gather begins,
+    ends and is freed in one function; the wait of a reduction may stand in
+    @update, so starts and waits pair by unit.
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
@@ -59,22 +60,38 @@ def FSDP_GatheredType : TypeDef<FSDP_Dialect, "Gathered"> {
   let summary = "A unit whose parameters are whole on this rank";
 }
 
-def FSDP_UnitOp : FSDP_Op<"unit", [Symbol]> {
+def FSDP_IntervalArrayAttr
+    : TypedArrayAttrBase<FSDP_IntervalAttr, "intervals of a unit">;
+
+def FSDP_UnitOp : FSDP_Op<"unit", [Symbol,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Parameters that are gathered and reduced together";
   let description = [{
     `length` elements hold the trainable parameters, each at a multiple of 256
-    (Layout.h); `frozen_length` more hold the frozen ones, gathered in the same
-    call and never reduced. `reshard_after_forward`: free after the unit's
-    forward and gather again for its backward.
+    (Layout.h), in the order of their first use; the `frozen` section holds the
+    frozen ones, kept in param_dtype, gathered in the same call and never
+    reduced. `sharded`: rank r owns the r-th slice; `replicated` (no_shard):
+    every rank owns the whole, its all_gather is a local cast at most and its
+    reduction an all-reduce. `reshard_after_forward`: freed after the unit's
+    forward and gathered again for its backward.
+
+        fsdp.unit @h.0 sharded f32 reduce f32 length 768 [
+          @h.0.c.weight at 0 size 512,
+          @h.0.c.bias at 512 size 16
+        ] reshard_after_forward
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FSDP_LayoutAttr:$layout,
       TypeAttr:$param_dtype, TypeAttr:$reduce_dtype,
-      I64Attr:$length, DefaultValuedAttr<I64Attr, "0">:$frozen_length,
-      TypedArrayAttrBase<FSDP_IntervalAttr, "intervals">:$intervals,
-      DefaultValuedAttr<TypedArrayAttrBase<FSDP_IntervalAttr, "intervals">,
-                        "{}">:$frozen_intervals,
+      I64Attr:$length, FSDP_IntervalArrayAttr:$intervals,
+      DefaultValuedAttr<I64Attr, "0">:$frozen_length,
+      DefaultValuedAttr<FSDP_IntervalArrayAttr, "{}">:$frozen_intervals,
       UnitAttr:$reshard_after_forward);
-  let assemblyFormat = "$sym_name $layout attr-dict";
+  let assemblyFormat = [{
+    $sym_name $layout $param_dtype `reduce` $reduce_dtype
+    `length` $length custom<Intervals>($intervals)
+    (`frozen` $frozen_length^ custom<Intervals>($frozen_intervals))?
+    (`reshard_after_forward` $reshard_after_forward^)? attr-dict
+  }];
   let hasVerifier = 1;
 }
 
@@ -96,7 +113,8 @@ def FSDP_AllGatherStartOp : FSDP_UnitUser<"all_gather_start",
 def FSDP_AllGatherWaitOp : FSDP_Gather<"all_gather_wait",
     "Waits for the unit's last started all_gather">;
 
-def FSDP_ViewOp : FSDP_Op<"view", [Pure]> {
+def FSDP_ViewOp : FSDP_Op<"view", [Pure,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "One parameter of a gathered unit, in place";
   let arguments = (ins FSDP_GatheredType:$gathered,
                        FlatSymbolRefAttr:$parameter);

@@ -1,0 +1,41 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The fsdp dialect: units of parameters, their collectives, and the update.
+
+#ifndef SHARDONNX_DIALECT_FSDP_IR_FSDP_H
+#define SHARDONNX_DIALECT_FSDP_IR_FSDP_H
+
+#include "shardonnx/Dialect/NN/IR/NN.h"
+
+#include "shardonnx/Dialect/FSDP/IR/FSDPOpsDialect.h.inc"
+#include "shardonnx/Dialect/FSDP/IR/FSDPOpsEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "shardonnx/Dialect/FSDP/IR/FSDPOpsAttrs.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "shardonnx/Dialect/FSDP/IR/FSDPOpsTypes.h.inc"
+#define GET_OP_CLASSES
+#include "shardonnx/Dialect/FSDP/IR/FSDPOps.h.inc"
+
+namespace shardonnx::fsdp {
+
+/// The name of the root unit: what no other unit holds.
+inline constexpr llvm::StringLiteral kRootUnit = "root";
+
+/// Marks an op that computes again, in backward, what forward computed: it
+/// differs from the original, so that no pass merges the two.
+inline constexpr llvm::StringLiteral kRecomputeAttr = "fsdp.recompute";
+
+/// The functions of a step (@microbatch until it is split in two).
+inline constexpr llvm::StringLiteral kMicrobatch = "microbatch";
+inline constexpr llvm::StringLiteral kFirstMicrobatch = "first_microbatch";
+inline constexpr llvm::StringLiteral kNextMicrobatch = "next_microbatch";
+inline constexpr llvm::StringLiteral kUpdate = "update";
+inline constexpr llvm::StringLiteral kEval = "eval";
+
+/// The unit that a gathered value is of; null when no gather defines it.
+mlir::FlatSymbolRefAttr getGatheredUnit(mlir::Value gathered);
+
+} // namespace shardonnx::fsdp
+
+#endif // SHARDONNX_DIALECT_FSDP_IR_FSDP_H
