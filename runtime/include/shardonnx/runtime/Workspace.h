@@ -26,6 +26,7 @@ int64_t linearCrossEntropyChunkRows(int64_t rows, int64_t vocab);
 // Scratch that each thread of the pool keeps for these calls.
 int64_t attentionScratchBytes(const ShxAttention &desc);
 int64_t attentionGradScratchBytes(const ShxAttention &desc);
+int64_t crossEntropyScratchBytes(const ShxCrossEntropy &desc);
 
 } // namespace shardonnx
 

@@ -1,0 +1,68 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The attention calls: tasks for the pool.
+
+#include "AttentionPlan.h"
+#include "Kernels.h"
+#include "Pool.h"
+#include "shardonnx/runtime/Workspace.h"
+
+using namespace shardonnx;
+using namespace shardonnx::rt;
+
+void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
+                   const void *k, const void *v, const void *mask, void *out,
+                   float *lse) {
+  TraceScope scope(ctx, "attention");
+  const Kernels &table = kernels();
+  AttentionOperands args = {q, k, v, mask, out, lse};
+  int64_t bytes = attentionScratchBytes(*desc);
+  int64_t tasks = planAttention(*desc).queryTiles * desc->batch * desc->heads;
+  parallelTasks(tasks, [&](int64_t task) {
+    table.attention(*desc, args, task,
+                    static_cast<float *>(threadScratch(bytes)));
+  });
+}
+
+// dq = the parts' sum, in the order of the parts.
+static void sumPartialDq(const ShxAttention &d, const AttentionPlan &plan,
+                         float *partial, void *dq) {
+  const Kernels &table = kernels();
+  int64_t rows = d.batch * d.heads * d.seqQ;
+  int64_t element = d.dtype == SHX_F32 ? 4 : 2;
+  parallelRange(rows, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float *sum = partial + row * d.headDim;
+      for (int64_t part = 1; part < plan.keyParts; ++part)
+        table.add(sum + part * plan.partialSize, sum, d.headDim);
+      int64_t head = row / d.seqQ;
+      int64_t at = head / d.heads * d.dqStride[0] +
+                   row % d.seqQ * d.dqStride[1] +
+                   head % d.heads * d.dqStride[2];
+      table.narrow(d.dtype, sum, static_cast<char *>(dq) + at * element,
+                   d.headDim);
+    }
+  });
+}
+
+void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
+                        const void *q, const void *k, const void *v,
+                        const void *mask, const void *out, const float *lse,
+                        const void *dout, void *dq, void *dk, void *dv,
+                        void *workspace) {
+  TraceScope scope(ctx, "attention_grad");
+  const Kernels &table = kernels();
+  AttentionPlan plan = planAttention(*desc);
+  float *partial = plan.partialDq ? static_cast<float *>(workspace) : nullptr;
+  AttentionGradOperands args = {q,    k,  v,  mask, out,    lse,
+                                dout, dq, dk, dv,   partial};
+  int64_t bytes = attentionGradScratchBytes(*desc);
+  int64_t tasks = plan.keyParts * desc->batch * desc->kvHeads;
+  parallelTasks(tasks, [&](int64_t task) {
+    table.attentionGrad(*desc, args, task,
+                        static_cast<float *>(threadScratch(bytes)));
+  });
+  if (partial)
+    sumPartialDq(*desc, plan, partial, dq);
+}

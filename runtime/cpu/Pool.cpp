@@ -1,0 +1,106 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The pool's entry points of the ABI, scratch and trace.
+
+#include "Pool.h"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace shardonnx::rt {
+namespace {
+
+KernelTrace trace = nullptr;
+
+int64_t nanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+// A mapping whose last page is out of bounds, the scratch ending before it.
+class Scratch {
+public:
+  ~Scratch() { release(); }
+
+  void *get(int64_t bytes) {
+    if (bytes > size)
+      grow(bytes);
+    return data;
+  }
+
+private:
+  void grow(int64_t bytes) {
+    release();
+    int64_t page = sysconf(_SC_PAGESIZE);
+    int64_t room = (bytes + page - 1) / page * page;
+    void *at = mmap(nullptr, size_t(room + page), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED ||
+        mprotect(static_cast<char *>(at) + room, size_t(page), PROT_NONE)) {
+      std::fprintf(stderr,
+                   "shardonnx: error: no memory for %lld bytes of a thread's "
+                   "scratch; use fewer threads or a smaller batch\n",
+                   static_cast<long long>(bytes));
+      std::exit(1);
+    }
+    mapping = at;
+    mapped = room + page;
+    size = (bytes + 63) / 64 * 64;
+    data = static_cast<char *>(at) + room - size;
+  }
+
+  void release() {
+    if (mapping)
+      munmap(mapping, size_t(mapped));
+    mapping = nullptr;
+    size = 0;
+  }
+
+  void *mapping = nullptr, *data = nullptr;
+  int64_t mapped = 0, size = 0;
+};
+
+} // namespace
+
+void *threadScratch(int64_t bytes) {
+  static thread_local Scratch scratch;
+  return scratch.get(bytes);
+}
+
+void setKernelTrace(KernelTrace newTrace) { trace = newTrace; }
+
+void setPoolThreads(int threads) { omp_set_num_threads(threads); }
+
+TraceScope::TraceScope(ShxContext *context, const char *name)
+    : context(context), name(name) {
+  if (trace)
+    begin = nanoseconds();
+}
+
+TraceScope::~TraceScope() {
+  if (trace)
+    trace(context, name, begin, nanoseconds());
+}
+
+} // namespace shardonnx::rt
+
+using namespace shardonnx::rt;
+
+void shx_launch(ShxContext *ctx, ShxKernel kernel, void *const *args,
+                int64_t count, int64_t grain, const char *name) {
+  TraceScope scope(ctx, name);
+  parallelRange(count, grain > 0 ? grain : 1,
+                [&](int64_t begin, int64_t end) { kernel(args, begin, end); });
+}
+
+void shx_zero(ShxContext *ctx, void *dst, int64_t bytes) {
+  TraceScope scope(ctx, "zero");
+  parallelRange(bytes, 1 << 16, [&](int64_t begin, int64_t end) {
+    std::memset(static_cast<char *>(dst) + begin, 0, size_t(end - begin));
+  });
+}

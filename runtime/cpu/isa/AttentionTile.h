@@ -1,0 +1,150 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What attention's forward and backward share: which keys a query sees, and
+// the scores of a tile with queries in the lanes and one row per key.
+
+#ifndef SHARDONNX_RUNTIME_CPU_ISA_ATTENTIONTILE_H
+#define SHARDONNX_RUNTIME_CPU_ISA_ATTENTIONTILE_H
+
+#include "../AttentionPlan.h"
+#include "Convert.h"
+#include "TileProduct.h"
+
+namespace shardonnx::rt::SHX_ISA {
+
+static_assert(kQueryTile % kTileLanes == 0 && kWidestTile % kTileLanes == 0,
+              "tiles hold whole groups of lanes");
+
+constexpr float kMinusInfinity = -__builtin_inff();
+
+struct Range {
+  int64_t begin, end;
+};
+
+// The keys that query i sees; both ends never fall as i rises.
+SHX_INLINE Range visibleKeys(const ShxAttention &d, int64_t i) {
+  int64_t end = d.causal ? least(d.seqK, i + 1 + d.seqK - d.seqQ) : d.seqK;
+  end = most(end, 0);
+  return {d.window > 0 ? most(0, end - d.window) : 0, end};
+}
+
+// Queries [first, last) of one group of lanes against keys [keys.begin,
+// keys.end): whether some query does not see some key.
+SHX_INLINE bool cutsRange(const ShxAttention &d, int64_t first, int64_t last,
+                          Range keys) {
+  return visibleKeys(d, first).end < keys.end ||
+         visibleKeys(d, last - 1).begin > keys.begin;
+}
+
+// Lanes [0, kTileLanes) of `row` where the query of the lane does not see key
+// j become `fill`. The ends are computed per lane as visibleKeys does.
+SHX_INLINE void hideKey(const ShxAttention &d, int64_t first, int64_t j,
+                        float *row, float fill) {
+  for (int v = 0; v < kTileVectors; ++v) {
+    VecI query = laneIndex() + splatInt(int32_t(first + v * kLanes));
+    VecI end = splatInt(int32_t(d.seqK));
+    if (d.causal)
+      end = query + splatInt(int32_t(1 + d.seqK - d.seqQ));
+    VecI key = splatInt(int32_t(j));
+    VecI seen = key < end;
+    if (d.window > 0)
+      seen &= key >= end - splatInt(int32_t(least(d.window, d.seqK)));
+    Vec score = load(row + v * kLanes);
+    store(row + v * kLanes, seen ? score : splat(fill));
+  }
+}
+
+// Adds the caller's mask, whose keys are contiguous: lane by lane.
+static inline __attribute__((unused)) void
+applyMask(const ShxAttention &d, const void *mask, int64_t batch, int64_t head,
+          int64_t first, int64_t last, Range keys, float *scores,
+          int64_t stride) {
+  int64_t base = batch * d.maskStride[0] + head * d.maskStride[1];
+  for (int64_t i = first; i < last; ++i) {
+    int64_t at = base + i * d.maskStride[2];
+    float *lane = scores + (i - first);
+    if (d.maskDtype == SHX_F32) {
+      const float *from = static_cast<const float *>(mask) + at;
+      for (int64_t j = keys.begin; j < keys.end; ++j)
+        lane[(j - keys.begin) * stride] += from[j];
+    } else {
+      const uint8_t *from = static_cast<const uint8_t *>(mask) + at;
+      for (int64_t j = keys.begin; j < keys.end; ++j)
+        if (!from[j])
+          lane[(j - keys.begin) * stride] = kMinusInfinity;
+    }
+  }
+}
+
+// What a group of lanes works on.
+struct Group {
+  int64_t batch, head;
+  int64_t first, last; // queries
+};
+
+// scores[j - keys.begin][lane] = soft-capped key·query for a group of scaled
+// queries (headDim × kTileLanes); `rows` holds the keys from keys.begin on.
+// With `slope`, its elements are multiplied by the derivative of the cap.
+SHX_INLINE void scoreTile(const ShxAttention &d, Range keys, const float *rows,
+                          const float *queries, float *scores, int64_t stride,
+                          float *slope) {
+  int64_t count = keys.end - keys.begin;
+  product<Update::Write>(count, scores, stride, {rows, d.headDim, 1}, queries,
+                         kTileLanes, d.headDim);
+  if (!(d.softcap > 0))
+    return;
+  for (int64_t j = 0; j < count; ++j)
+    for (int v = 0; v < kTileVectors; ++v) {
+      int64_t at = j * stride + v * kLanes;
+      Vec t = hyperbolicTangent(load(scores + at) / d.softcap);
+      store(scores + at, d.softcap * t);
+      if (slope)
+        store(slope + at, load(slope + at) * (1.0f - t * t));
+    }
+}
+
+// Hides what the group's queries must not see.
+SHX_INLINE void maskTile(const ShxAttention &d, const Group &group,
+                         const void *mask, Range keys, float *scores,
+                         int64_t stride) {
+  if (mask)
+    applyMask(d, mask, group.batch, group.head, group.first, group.last, keys,
+              scores, stride);
+  if (cutsRange(d, group.first, group.last, keys))
+    for (int64_t j = keys.begin; j < keys.end; ++j)
+      hideKey(d, group.first, j, scores + (j - keys.begin) * stride,
+              kMinusInfinity);
+}
+
+// Rows of a strided operand as dense f32 rows of `width` (zero-padded from
+// headDim), times `factor`.
+SHX_INLINE void packRows(int32_t dtype, const void *from, int64_t fromStride,
+                         int64_t count, int64_t dim, float *to, int64_t width,
+                         float factor) {
+  for (int64_t i = 0; i < count; ++i) {
+    float *row = to + i * width;
+    widen(dtype, elementAt(dtype, from, i * fromStride), row, dim);
+    for (int64_t x = dim; x < width; ++x)
+      row[x] = 0;
+    if (factor != 1.0f)
+      for (int64_t x = 0; x < dim; ++x)
+        row[x] *= factor;
+  }
+}
+
+// A tile of rows (kQueryTile, those from `count` on zeroed here) to groups of
+// headDim × kTileLanes.
+SHX_INLINE void packLanes(float *rows, int64_t width, int64_t count,
+                          int64_t dim, float *lanes) {
+  int64_t padded = roundUp(count, kTileLanes);
+  for (int64_t at = count * width; at < padded * width; ++at)
+    rows[at] = 0;
+  for (int64_t first = 0; first < padded; first += kTileLanes)
+    transpose(kTileLanes, dim, rows + first * width, width, lanes + first * dim,
+              kTileLanes);
+}
+
+} // namespace shardonnx::rt::SHX_ISA
+
+#endif // SHARDONNX_RUNTIME_CPU_ISA_ATTENTIONTILE_H

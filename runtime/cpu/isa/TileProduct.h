@@ -1,0 +1,139 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Products of small tiles: the inner loops of attention. Rows of C come from
+// broadcast elements of A, lanes of C from rows of B, so that a tile of C stays
+// in registers for the whole depth, as in a GEMM.
+
+#ifndef SHARDONNX_RUNTIME_CPU_ISA_TILEPRODUCT_H
+#define SHARDONNX_RUNTIME_CPU_ISA_TILEPRODUCT_H
+
+#include "Simd.h"
+
+namespace shardonnx::rt::SHX_ISA {
+
+// Registers of C: kTileRows × kTileVectors, leaving room for a row of B and a
+// broadcast element.
+constexpr int kTileVectors = 2;
+constexpr int kTileRows = SHX_VECTOR_BYTES == 64 ? 12 : 6;
+constexpr int64_t kTileLanes = kTileVectors * kLanes;
+
+// An operand A(row, depth) = data[row * rowStride + depth * depthStride].
+struct Broadcast {
+  const float *data;
+  int64_t rowStride, depthStride;
+};
+
+// What becomes of the old C: overwritten, added to, or multiplied by the lanes
+// of `factor` and then added to.
+enum class Update { Write, Add, Scale };
+
+template <int Rows, Update How>
+SHX_INLINE void productRows(float *c, int64_t cStride, Broadcast a,
+                            const float *b, int64_t bStride, int64_t depth,
+                            const float *factor) {
+  Vec sum[Rows][kTileVectors];
+#pragma GCC unroll 12
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileVectors; ++v) {
+      if (How == Update::Write)
+        sum[r][v] = Vec{};
+      else if (How == Update::Add)
+        sum[r][v] = load(c + r * cStride + v * kLanes);
+      else
+        sum[r][v] =
+            load(c + r * cStride + v * kLanes) * load(factor + v * kLanes);
+    }
+  const float *from = a.data;
+  for (int64_t k = 0; k < depth; ++k) {
+    Vec row[kTileVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileVectors; ++v)
+      row[v] = load(b + v * kLanes);
+#pragma GCC unroll 12
+    for (int r = 0; r < Rows; ++r) {
+      Vec element = splat(from[r * a.rowStride]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kTileVectors; ++v)
+        sum[r][v] += element * row[v];
+    }
+    from += a.depthStride;
+    b += bStride;
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileVectors; ++v)
+      store(c + r * cStride + v * kLanes, sum[r][v]);
+}
+
+template <int Rows, Update How>
+static void productRest(int64_t rows, float *c, int64_t cStride, Broadcast a,
+                        const float *b, int64_t bStride, int64_t depth,
+                        const float *factor) {
+  if constexpr (Rows > 0) {
+    if (rows == Rows)
+      return productRows<Rows, How>(c, cStride, a, b, bStride, depth, factor);
+    productRest<Rows - 1, How>(rows, c, cStride, a, b, bStride, depth, factor);
+  }
+}
+
+// C is rows × kTileLanes.
+template <Update How>
+static void product(int64_t rows, float *c, int64_t cStride, Broadcast a,
+                    const float *b, int64_t bStride, int64_t depth,
+                    const float *factor = nullptr) {
+  while (rows >= kTileRows) {
+    productRows<kTileRows, How>(c, cStride, a, b, bStride, depth, factor);
+    rows -= kTileRows;
+    c += kTileRows * cStride;
+    a.data += kTileRows * a.rowStride;
+  }
+  productRest<kTileRows - 1, How>(rows, c, cStride, a, b, bStride, depth,
+                                  factor);
+}
+
+SHX_INLINE void transpose8(const float *from, int64_t fromStride, float *to,
+                           int64_t toStride) {
+  __m256 r[8], t[8];
+  for (int i = 0; i < 8; ++i)
+    r[i] = _mm256_loadu_ps(from + i * fromStride);
+  for (int i = 0; i < 4; ++i) {
+    t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    r[4 * i] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0x44);
+    r[4 * i + 1] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0xee);
+    r[4 * i + 2] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
+    r[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
+  }
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_ps(to + i * toStride,
+                     _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    _mm256_storeu_ps(to + (i + 4) * toStride,
+                     _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+  }
+}
+
+// to[j][i] = from[i][j] for a rows × columns matrix.
+static inline __attribute__((unused)) void
+transpose(int64_t rows, int64_t columns, const float *from, int64_t fromStride,
+          float *to, int64_t toStride) {
+  for (int64_t i = 0; i < rows; i += 8)
+    for (int64_t j = 0; j < columns; j += 8) {
+      if (i + 8 <= rows && j + 8 <= columns) {
+        transpose8(from + i * fromStride + j, fromStride, to + j * toStride + i,
+                   toStride);
+        continue;
+      }
+      for (int64_t y = i; y < least(i + 8, rows); ++y)
+        for (int64_t x = j; x < least(j + 8, columns); ++x)
+          to[x * toStride + y] = from[y * fromStride + x];
+    }
+}
+
+} // namespace shardonnx::rt::SHX_ISA
+
+#endif // SHARDONNX_RUNTIME_CPU_ISA_TILEPRODUCT_H

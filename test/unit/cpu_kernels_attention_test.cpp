@@ -1,0 +1,374 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention and its gradient against a score matrix in double, over generated
+// shapes with every feature, and the same bits for any number of threads.
+
+#include "cpu_kernels_util.h"
+#include "shardonnx/runtime/Cpu.h"
+#include "shardonnx/runtime/Workspace.h"
+
+using namespace shardonnx;
+using namespace shardonnx::test;
+
+namespace {
+
+enum class Mask { None, Bool, Additive };
+
+struct Case {
+  int64_t batch = 1, heads = 1, kvHeads = 1, seqQ = 1, seqK = 1, headDim = 16;
+  bool causal = false;
+  int64_t window = 0;
+  float softcap = 0;
+  Mask mask = Mask::None;
+  bool maskPerHead = false;
+  int32_t dtype = SHX_F32;
+  bool headMajor = false; // memory is [batch, head, seq, dim]
+};
+
+std::ostream &operator<<(std::ostream &out, const Case &c) {
+  return out << "B" << c.batch << " H" << c.heads << "/" << c.kvHeads << " S"
+             << c.seqQ << "x" << c.seqK << " D" << c.headDim << " causal "
+             << c.causal << " window " << c.window << " cap " << c.softcap
+             << " mask " << int(c.mask) << c.maskPerHead << " dtype " << c.dtype
+             << " headMajor " << c.headMajor;
+}
+
+// The tensors of a case, its descriptor and the kernels' results.
+struct Problem {
+  explicit Problem(const Case &c, unsigned seed = 1)
+      : c(c), q(c.dtype, sizeQ()), k(c.dtype, sizeK()), v(c.dtype, sizeK()),
+        out(c.dtype, sizeQ()), dout(c.dtype, sizeQ()), dq(c.dtype, sizeQ()),
+        dk(c.dtype, sizeK()), dv(c.dtype, sizeK()),
+        lse(SHX_F32, c.batch * c.heads * c.seqQ),
+        mask(c.mask == Mask::Bool ? SHX_I1 : SHX_F32,
+             (c.maskPerHead ? c.heads : 1) * c.seqQ * c.seqK) {
+    std::mt19937 random(seed);
+    for (Buffer *b : {&q, &k, &v, &dout})
+      b->fillRandom(random);
+    if (c.mask == Mask::Additive)
+      mask.fillRandom(random);
+    for (int64_t i = 0; c.mask == Mask::Bool && i < mask.size(); ++i)
+      mask.set(i, random() % 4 != 0);
+    describe();
+  }
+
+  int64_t sizeQ() const { return c.batch * c.heads * c.seqQ * c.headDim; }
+  int64_t sizeK() const { return c.batch * c.kvHeads * c.seqK * c.headDim; }
+
+  void describe() {
+    desc = ShxAttention{};
+    desc.batch = c.batch;
+    desc.heads = c.heads;
+    desc.kvHeads = c.kvHeads;
+    desc.seqQ = c.seqQ;
+    desc.seqK = c.seqK;
+    desc.headDim = c.headDim;
+    for (int64_t *s :
+         {desc.qStride, desc.outStride, desc.dqStride, desc.doutStride})
+      setStrides(s, c.heads, c.seqQ);
+    for (int64_t *s :
+         {desc.kStride, desc.vStride, desc.dkStride, desc.dvStride})
+      setStrides(s, c.kvHeads, c.seqK);
+    desc.maskStride[1] = c.maskPerHead ? c.seqQ * c.seqK : 0;
+    desc.maskStride[2] = c.seqK;
+    desc.scale = float(1 / std::sqrt(double(c.headDim)));
+    desc.softcap = c.softcap;
+    desc.causal = c.causal;
+    desc.dtype = c.dtype;
+    desc.maskDtype = mask.dtype;
+    desc.window = c.window;
+  }
+
+  void setStrides(int64_t *stride, int64_t heads, int64_t seq) const {
+    stride[0] = heads * seq * c.headDim;
+    stride[1] = c.headMajor ? c.headDim : heads * c.headDim;
+    stride[2] = c.headMajor ? seq * c.headDim : c.headDim;
+  }
+
+  const void *maskData() const {
+    return c.mask == Mask::None ? nullptr : mask.data();
+  }
+
+  void run() {
+    float *lseData = static_cast<float *>(lse.data());
+    shx_attention(nullptr, &desc, q.data(), k.data(), v.data(), maskData(),
+                  out.data(), lseData);
+    Workspace workspace(attentionGradWorkspaceBytes(desc));
+    shx_attention_grad(nullptr, &desc, q.data(), k.data(), v.data(), maskData(),
+                       out.data(), lseData, dout.data(), dq.data(), dk.data(),
+                       dv.data(), workspace.data());
+    EXPECT_TRUE(workspace.intact());
+  }
+
+  Case c;
+  Buffer q, k, v, out, dout, dq, dk, dv, lse, mask;
+  ShxAttention desc;
+};
+
+// The definition, in double.
+struct Reference {
+  explicit Reference(const Problem &p)
+      : p(p), d(p.desc), out(size_t(p.sizeQ())), dq(out.size()),
+        dk(size_t(p.sizeK())), dv(dk.size()), lse(size_t(p.lse.size())) {
+    for (int64_t b = 0; b < d.batch; ++b)
+      for (int64_t h = 0; h < d.heads; ++h)
+        for (int64_t i = 0; i < d.seqQ; ++i)
+          row(b, h, i);
+  }
+
+  bool visible(int64_t i, int64_t j) const {
+    int64_t last = d.causal ? i + d.seqK - d.seqQ : d.seqK - 1;
+    return j <= last && (d.window == 0 || j > last - d.window);
+  }
+
+  static size_t at(const int64_t *stride, int64_t b, int64_t row,
+                   int64_t head) {
+    return size_t(b * stride[0] + row * stride[1] + head * stride[2]);
+  }
+
+  // The score and its derivative by scale·q·k.
+  double score(int64_t b, int64_t h, int64_t i, int64_t j,
+               double &slope) const {
+    size_t qAt = at(d.qStride, b, i, h);
+    size_t kAt = at(d.kStride, b, j, h * d.kvHeads / d.heads);
+    double s = 0;
+    for (int64_t x = 0; x < d.headDim; ++x)
+      s += p.q.get(int64_t(qAt) + x) * p.k.get(int64_t(kAt) + x);
+    s *= d.scale;
+    slope = 1;
+    if (d.softcap > 0) {
+      double t = std::tanh(s / d.softcap);
+      slope = 1 - t * t;
+      s = d.softcap * t;
+    }
+    int64_t m = h * d.maskStride[1] + i * d.maskStride[2] + j;
+    if (p.c.mask == Mask::Additive)
+      s += p.mask.get(m);
+    bool hidden = p.c.mask == Mask::Bool && p.mask.get(m) == 0;
+    return hidden || !visible(i, j) ? -INFINITY : s;
+  }
+
+  void row(int64_t b, int64_t h, int64_t i) {
+    std::vector<double> s(size_t(d.seqK)), slope(s.size());
+    double peak = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < d.seqK; ++j) {
+      s[size_t(j)] = score(b, h, i, j, slope[size_t(j)]);
+      peak = std::max(peak, s[size_t(j)]);
+    }
+    for (double &x : s)
+      sum += x = peak == -INFINITY ? 0 : std::exp(x - peak);
+    lse[size_t((b * d.heads + h) * d.seqQ + i)] = peak + std::log(sum);
+    int64_t kv = h * d.kvHeads / d.heads;
+    size_t qAt = at(d.qStride, b, i, h), oAt = at(d.outStride, b, i, h);
+    double delta = 0;
+    for (double &x : s)
+      x = sum > 0 ? x / sum : 0;
+    for (int64_t x = 0; x < d.headDim; ++x) {
+      for (int64_t j = 0; j < d.seqK; ++j)
+        out[oAt + size_t(x)] +=
+            s[size_t(j)] * p.v.get(int64_t(at(d.vStride, b, j, kv)) + x);
+      delta += out[oAt + size_t(x)] * p.dout.get(int64_t(oAt) + x);
+    }
+    for (int64_t j = 0; j < d.seqK; ++j) {
+      size_t kAt = at(d.kStride, b, j, kv);
+      double dp = 0;
+      for (int64_t x = 0; x < d.headDim; ++x)
+        dp += p.dout.get(int64_t(oAt) + x) * p.v.get(int64_t(kAt) + x);
+      double ds = s[size_t(j)] * (dp - delta) * slope[size_t(j)] * d.scale;
+      for (size_t x = 0; x < size_t(d.headDim); ++x) {
+        dv[kAt + x] += s[size_t(j)] * p.dout.get(int64_t(oAt + x));
+        dk[kAt + x] += ds * p.q.get(int64_t(qAt + x));
+        dq[qAt + x] += ds * p.k.get(int64_t(kAt + x));
+      }
+    }
+  }
+
+  const Problem &p;
+  const ShxAttention &d;
+  std::vector<double> out, dq, dk, dv, lse;
+};
+
+void check(const Case &c) {
+  SCOPED_TRACE(testing::Message() << c);
+  Problem p(c);
+  p.run();
+  Reference r(p);
+  double tolerance = precision(c.dtype);
+  expectClose(p.out, r.out, tolerance, "out");
+  for (int64_t i = 0; i < p.lse.size(); ++i) {
+    double expected = r.lse[size_t(i)];
+    if (std::isinf(expected))
+      ASSERT_EQ(p.lse.get(i), expected);
+    else
+      ASSERT_NEAR(p.lse.get(i), expected, 1e-4);
+  }
+  // Gradients are differences (dout·v - dout·out) of larger numbers.
+  expectClose(p.dq, r.dq, 5 * tolerance, "dq");
+  expectClose(p.dk, r.dk, 5 * tolerance, "dk");
+  expectClose(p.dv, r.dv, 5 * tolerance, "dv");
+}
+
+Case randomCase(std::mt19937 &random) {
+  auto pick = [&](std::vector<int64_t> values) {
+    return values[random() % values.size()];
+  };
+  Case c;
+  c.batch = pick({1, 2});
+  c.kvHeads = pick({1, 2, 3});
+  c.heads = c.kvHeads * pick({1, 1, 2, 3});
+  c.seqQ = pick({1, 2, 7, 15, 16, 17, 31, 33, 63, 64, 65, 100, 130});
+  c.seqK = pick({0, 0, 1, 5, 16, 40, 64, 67, 129, 200});
+  c.seqK = c.seqK == 0 ? c.seqQ : c.seqK;
+  c.headDim = pick({16, 20, 24, 32, 37, 64, 80, 96, 128});
+  c.causal = random() % 2;
+  c.window = pick({0, 0, 0, 1, 3, 20, 64, 300});
+  c.softcap = random() % 4 == 0 ? 1.5f : 0;
+  c.mask = Mask(random() % 3);
+  c.maskPerHead = random() % 2;
+  c.dtype = int32_t(random() % 3);
+  c.headMajor = random() % 2;
+  return c;
+}
+
+TEST(CpuAttention, GeneratedShapes) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 70; ++i) {
+    check(randomCase(random));
+    if (HasFatalFailure())
+      return;
+  }
+}
+
+TEST(CpuAttention, SizeOne) { check(Case()); }
+
+TEST(CpuAttention, LargeHeadDim) {
+  Case c;
+  c.heads = 2;
+  c.seqQ = c.seqK = 70;
+  c.headDim = 256;
+  c.causal = true;
+  check(c);
+}
+
+// More keys than a task accumulates, cut into several tasks.
+TEST(CpuAttention, ManyKeysFewHeads) {
+  for (int32_t dtype : {SHX_F32, SHX_BF16}) {
+    Case c;
+    c.heads = 2;
+    c.seqQ = 100;
+    c.seqK = 1500;
+    c.dtype = dtype;
+    check(c);
+    c.causal = true;
+    c.window = 600;
+    check(c);
+  }
+}
+
+// More keys than a task accumulates, one task for all of them.
+TEST(CpuAttention, ManyKeysManyHeads) {
+  Case c;
+  c.batch = 4;
+  c.heads = 8;
+  c.kvHeads = 4;
+  c.seqQ = 9;
+  c.seqK = 1030;
+  c.dtype = SHX_F16;
+  check(c);
+}
+
+TEST(CpuAttention, FullyMaskedRowsGiveZeros) {
+  Case c;
+  c.heads = 2;
+  c.seqQ = 40;
+  c.seqK = 24; // the first 16 queries of a causal mask see nothing
+  c.causal = true;
+  check(c);
+  Problem p(c);
+  p.run();
+  for (int64_t x = 0; x < 16 * 2 * 16; ++x) {
+    EXPECT_EQ(p.out.get(x), 0);
+    EXPECT_EQ(p.dq.get(x), 0);
+  }
+}
+
+TEST(CpuAttention, LargeScoresDoNotOverflow) {
+  Case c;
+  c.seqQ = c.seqK = 50;
+  Problem p(c);
+  for (int64_t i = 0; i < p.q.size(); ++i)
+    p.q.set(i, p.q.get(i) * 300);
+  p.run();
+  Reference r(p);
+  expectClose(p.out, r.out, 1e-3, "out");
+}
+
+TEST(CpuAttention, NanReachesTheOutput) {
+  Case c;
+  c.seqQ = c.seqK = 20;
+  Problem p(c);
+  p.k.set(5, NAN);
+  p.run();
+  for (int64_t i = 0; i < p.out.size(); ++i)
+    ASSERT_TRUE(std::isnan(p.out.get(i)));
+}
+
+// The gradient of Σ out·dout by central differences of the definition.
+TEST(CpuAttention, GradientsAgreeWithFiniteDifferences) {
+  Case c;
+  c.heads = 2;
+  c.seqQ = 5;
+  c.seqK = 6;
+  c.causal = true;
+  c.softcap = 2;
+  c.mask = Mask::Additive;
+  Problem p(c);
+  p.run();
+  auto objective = [&] {
+    Reference r(p);
+    double sum = 0;
+    for (size_t i = 0; i < r.out.size(); ++i)
+      sum += r.out[i] * p.dout.get(int64_t(i));
+    return sum;
+  };
+  Buffer *inputs[] = {&p.q, &p.k, &p.v};
+  Buffer *gradients[] = {&p.dq, &p.dk, &p.dv};
+  for (int t = 0; t < 3; ++t)
+    for (int64_t i = 0; i < inputs[t]->size(); i += 3) {
+      double old = inputs[t]->get(i), h = 1.0 / 1024;
+      inputs[t]->set(i, old + h);
+      double above = objective(), up = inputs[t]->get(i);
+      inputs[t]->set(i, old - h);
+      double below = objective(), down = inputs[t]->get(i);
+      inputs[t]->set(i, old);
+      ASSERT_NEAR(gradients[t]->get(i), (above - below) / (up - down), 2e-5)
+          << t << " " << i;
+    }
+}
+
+TEST(CpuAttention, SameBitsForAnyNumberOfThreads) {
+  for (int64_t heads : {1, 3}) {
+    Case c;
+    c.heads = 2 * heads;
+    c.kvHeads = heads;
+    c.seqQ = 300;
+    c.seqK = 1100;
+    c.headDim = 24;
+    c.causal = true;
+    rt::setPoolThreads(1);
+    Problem one(c);
+    one.run();
+    for (int threads = 2; threads <= 4; ++threads) {
+      rt::setPoolThreads(threads);
+      Problem many(c);
+      many.run();
+      EXPECT_EQ(one.out, many.out);
+      EXPECT_EQ(one.dq, many.dq);
+      EXPECT_EQ(one.dk, many.dk);
+      EXPECT_EQ(one.dv, many.dv);
+    }
+  }
+}
+
+} // namespace

@@ -1,0 +1,370 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The matrix product and both cross-entropies against their definitions in
+// double: odd sizes, strides, broadcast batches, every float type.
+
+#include "cpu_kernels_util.h"
+#include "shardonnx/runtime/Cpu.h"
+#include "shardonnx/runtime/Workspace.h"
+
+using namespace shardonnx;
+using namespace shardonnx::test;
+
+namespace {
+
+int64_t pick(std::mt19937 &random, std::vector<int64_t> values) {
+  return values[random() % values.size()];
+}
+
+// A random product: batch dims may be broadcast on either operand.
+struct GemmProblem {
+  explicit GemmProblem(std::mt19937 &random) {
+    desc.m = pick(random, {1, 2, 7, 16, 33, 70});
+    desc.n = pick(random, {1, 3, 8, 17, 64, 65});
+    desc.k = pick(random, {1, 2, 9, 32, 50});
+    desc.transA = random() % 2;
+    desc.transB = random() % 2;
+    desc.lda = (desc.transA ? desc.m : desc.k) + int64_t(random() % 3);
+    desc.ldb = (desc.transB ? desc.k : desc.n) + int64_t(random() % 3);
+    desc.ldc = desc.n + int64_t(random() % 3);
+    desc.dtypeA = int32_t(random() % 3);
+    desc.dtypeB = int32_t(random() % 3);
+    desc.dtypeC = int32_t(random() % 3);
+    desc.accumulate = random() % 2;
+    desc.batchRank = int32_t(random() % 4);
+    int64_t a = (desc.transA ? desc.k : desc.m) * desc.lda;
+    int64_t b = (desc.transB ? desc.n : desc.k) * desc.ldb;
+    int64_t c = desc.m * desc.ldc;
+    for (int32_t i = desc.batchRank - 1; i >= 0; --i) {
+      desc.batch[i] = pick(random, {1, 2, 3});
+      desc.batchStrideA[i] = random() % 4 == 0 ? 0 : a;
+      desc.batchStrideB[i] = random() % 2 == 0 ? 0 : b;
+      desc.batchStrideC[i] = c;
+      a *= desc.batchStrideA[i] ? desc.batch[i] : 1;
+      b *= desc.batchStrideB[i] ? desc.batch[i] : 1;
+      c *= desc.batch[i];
+    }
+    sizeA = a;
+    sizeB = b;
+    sizeC = c;
+  }
+
+  std::vector<double> expected(const Buffer &a, const Buffer &b,
+                               const Buffer &c) const {
+    std::vector<double> result(static_cast<size_t>(sizeC));
+    for (int64_t i = 0; i < sizeC; ++i)
+      result[size_t(i)] = c.get(i);
+    int64_t batch = 1;
+    for (int32_t i = 0; i < desc.batchRank; ++i)
+      batch *= desc.batch[i];
+    for (int64_t index = 0; index < batch; ++index) {
+      int64_t atA = 0, atB = 0, atC = 0, rest = index;
+      for (int32_t i = desc.batchRank - 1; i >= 0; --i) {
+        int64_t here = rest % desc.batch[i];
+        rest /= desc.batch[i];
+        atA += here * desc.batchStrideA[i];
+        atB += here * desc.batchStrideB[i];
+        atC += here * desc.batchStrideC[i];
+      }
+      for (int64_t y = 0; y < desc.m; ++y)
+        for (int64_t x = 0; x < desc.n; ++x) {
+          int64_t at = atC + y * desc.ldc + x;
+          double sum = desc.accumulate ? c.get(at) : 0;
+          for (int64_t z = 0; z < desc.k; ++z)
+            sum += a.get(atA +
+                         (desc.transA ? z * desc.lda + y : y * desc.lda + z)) *
+                   b.get(atB +
+                         (desc.transB ? x * desc.ldb + z : z * desc.ldb + x));
+          result[size_t(at)] = sum;
+        }
+    }
+    return result;
+  }
+
+  ShxGemm desc{};
+  int64_t sizeA, sizeB, sizeC;
+};
+
+TEST(CpuGemm, GeneratedProducts) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 200; ++i) {
+    GemmProblem p(random);
+    Buffer a(p.desc.dtypeA, p.sizeA), b(p.desc.dtypeB, p.sizeB),
+        c(p.desc.dtypeC, p.sizeC);
+    for (Buffer *buffer : {&a, &b, &c})
+      buffer->fillRandom(random);
+    std::vector<double> expected = p.expected(a, b, c);
+    Workspace workspace(gemmWorkspaceBytes(p.desc));
+    shx_gemm(nullptr, &p.desc, a.data(), b.data(), c.data(), workspace.data());
+    EXPECT_TRUE(workspace.intact());
+    expectClose(c, expected, precision(p.desc.dtypeC), "c");
+    if (HasFatalFailure())
+      return;
+  }
+}
+
+TEST(CpuGemm, WorkspaceOnlyForWhatIsNotF32) {
+  ShxGemm desc{};
+  desc.m = desc.n = desc.k = 64;
+  EXPECT_EQ(gemmWorkspaceBytes(desc), 0);
+  desc.dtypeB = SHX_BF16;
+  EXPECT_EQ(gemmWorkspaceBytes(desc), 64 * 64 * 4);
+}
+
+TEST(CpuGemm, LargeBatchInNarrowTypesKeepsWorkspaceBounded) {
+  ShxGemm desc{};
+  desc.m = desc.n = desc.k = desc.lda = desc.ldb = desc.ldc = 256;
+  desc.dtypeA = desc.dtypeB = desc.dtypeC = SHX_BF16;
+  desc.batchRank = 1;
+  desc.batch[0] = 20;
+  desc.batchStrideA[0] = desc.batchStrideB[0] = desc.batchStrideC[0] =
+      256 * 256;
+  EXPECT_LE(gemmWorkspaceBytes(desc), 8 << 20);
+  std::mt19937 random(1);
+  Buffer a(SHX_BF16, 20 * 256 * 256), b(SHX_BF16, a.size()),
+      c(SHX_BF16, a.size());
+  a.fillRandom(random);
+  b.fill(0);
+  for (int64_t i = 0; i < 20 * 256; ++i)
+    b.set(i / 256 * 256 * 256 + i % 256 * 257, 2); // twice the identity
+  Workspace workspace(gemmWorkspaceBytes(desc));
+  shx_gemm(nullptr, &desc, a.data(), b.data(), c.data(), workspace.data());
+  EXPECT_TRUE(workspace.intact());
+  for (int64_t i = 0; i < a.size(); ++i)
+    ASSERT_EQ(c.get(i), 2 * a.get(i));
+}
+
+// -log softmax(cap(logits))[label] and its derivative, over one row.
+double rowLoss(std::vector<double> &logits, int64_t label, double softcap) {
+  std::vector<double> slope(logits.size(), 1);
+  for (size_t i = 0; softcap > 0 && i < logits.size(); ++i) {
+    double t = std::tanh(logits[i] / softcap);
+    slope[i] = 1 - t * t;
+    logits[i] = softcap * t;
+  }
+  double peak = *std::max_element(logits.begin(), logits.end()), sum = 0;
+  for (double x : logits)
+    sum += std::exp(x - peak);
+  double loss = peak + std::log(sum) - logits[size_t(label)];
+  for (size_t i = 0; i < logits.size(); ++i)
+    logits[i] =
+        (std::exp(logits[i] - peak) / sum - (int64_t(i) == label)) * slope[i];
+  return loss;
+}
+
+struct LossProblem {
+  explicit LossProblem(const ShxLinearCrossEntropy &d)
+      : d(d), x(d.dtypeX, d.rows * d.ldx), w(d.dtypeW, d.vocab * d.width),
+        dx(d.dtypeX, d.rows * d.lddx), dw(d.dtypeDw, d.vocab * d.width),
+        labels(d.labelDtype, d.rows) {
+    std::mt19937 random(5);
+    x.fillRandom(random);
+    w.fillRandom(random, 0.5);
+    dw.fillRandom(random);
+    dx.fill(0.5);
+    for (int64_t i = 0; i < d.rows; ++i)
+      labels.set(i, random() % 5 == 0 ? double(d.ignoreIndex)
+                                      : double(random() % uint64_t(d.vocab)));
+  }
+
+  int64_t weightAt(int64_t column, int64_t word) const {
+    return d.transW ? word * d.width + column : column * d.vocab + word;
+  }
+
+  void reference() {
+    loss = 0;
+    for (int64_t i = 0; i < dw.size(); ++i)
+      dwExpected.push_back(d.accumulateDw ? dw.get(i) : 0);
+    for (int64_t i = 0; i < dx.size(); ++i)
+      dxExpected.push_back(dx.get(i));
+    for (int64_t i = 0; i < d.rows; ++i) {
+      for (int64_t c = 0; c < d.width; ++c)
+        dxExpected[size_t(i * d.lddx + c)] = 0;
+      int64_t label = int64_t(labels.get(i));
+      if (label == d.ignoreIndex)
+        continue;
+      std::vector<double> logits(size_t(d.vocab), 0.0);
+      for (int64_t v = 0; v < d.vocab; ++v)
+        for (int64_t c = 0; c < d.width; ++c)
+          logits[size_t(v)] += x.get(i * d.ldx + c) * w.get(weightAt(c, v));
+      loss += rowLoss(logits, label, d.softcap);
+      for (int64_t v = 0; v < d.vocab; ++v)
+        for (int64_t c = 0; c < d.width; ++c) {
+          double slope = seed * logits[size_t(v)];
+          dxExpected[size_t(i * d.lddx + c)] += slope * w.get(weightAt(c, v));
+          dwExpected[size_t(weightAt(c, v))] += slope * x.get(i * d.ldx + c);
+        }
+    }
+  }
+
+  float run(bool gradients) {
+    float result = NAN;
+    Workspace workspace(linearCrossEntropyWorkspaceBytes(d));
+    shx_linear_cross_entropy(nullptr, &d, x.data(), w.data(), labels.data(),
+                             gradients ? &seed : nullptr, &result,
+                             gradients ? dx.data() : nullptr,
+                             gradients ? dw.data() : nullptr, workspace.data());
+    EXPECT_TRUE(workspace.intact());
+    return result;
+  }
+
+  ShxLinearCrossEntropy d;
+  Buffer x, w, dx, dw, labels;
+  float seed = 0.375f;
+  double loss = 0;
+  std::vector<double> dxExpected, dwExpected;
+};
+
+void checkLoss(const ShxLinearCrossEntropy &d) {
+  SCOPED_TRACE(testing::Message()
+               << "rows " << d.rows << " width " << d.width << " vocab "
+               << d.vocab << " chunk " << d.chunkRows << " transW " << d.transW
+               << " dtypes " << d.dtypeX << d.dtypeW << d.dtypeDw << " cap "
+               << d.softcap << " accumulate " << d.accumulateDw);
+  LossProblem p(d);
+  p.reference();
+  double tolerance = 1e-5 * std::max(1.0, p.loss);
+  EXPECT_NEAR(p.run(false), p.loss, tolerance);
+  EXPECT_NEAR(p.run(true), p.loss, tolerance);
+  expectClose(p.dx, p.dxExpected, precision(d.dtypeX), "dx");
+  expectClose(p.dw, p.dwExpected, precision(d.dtypeDw), "dw");
+}
+
+TEST(CpuLinearCrossEntropy, GeneratedShapes) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 80; ++i) {
+    ShxLinearCrossEntropy d{};
+    d.rows = pick(random, {1, 2, 15, 33, 70});
+    d.width = pick(random, {1, 5, 16, 40});
+    d.vocab = pick(random, {1, 2, 7, 31, 100, 257});
+    d.chunkRows = std::min(d.rows, pick(random, {1, 16, 64}));
+    d.ignoreIndex = -100;
+    d.ldx = d.width + int64_t(random() % 3);
+    d.lddx = d.width + int64_t(random() % 3);
+    d.transW = random() % 2;
+    d.dtypeX = int32_t(random() % 3);
+    d.dtypeW = int32_t(random() % 3);
+    d.dtypeDw = int32_t(random() % 3);
+    d.accumulateDw = random() % 2;
+    d.labelDtype = random() % 2 ? SHX_I64 : SHX_I32;
+    d.softcap = random() % 3 == 0 ? 2.0f : 0;
+    checkLoss(d);
+    if (HasFatalFailure())
+      return;
+  }
+}
+
+// Weights in a narrow type that are too many to be widened at once.
+TEST(CpuLinearCrossEntropy, WidensTheVocabularyInPanels) {
+  for (int32_t transW : {0, 1}) {
+    ShxLinearCrossEntropy d{};
+    d.rows = 3;
+    d.chunkRows = 2;
+    d.width = 8;
+    d.vocab = 600000;
+    d.ldx = d.lddx = d.width;
+    d.ignoreIndex = -100;
+    d.transW = transW;
+    d.dtypeW = SHX_BF16;
+    d.labelDtype = SHX_I64;
+    checkLoss(d);
+  }
+}
+
+TEST(CpuLinearCrossEntropy, ChunkRows) {
+  EXPECT_EQ(linearCrossEntropyChunkRows(100, 8192), 100);
+  for (int64_t vocab : {1, 2, 50, 8192, 50257, 128256}) {
+    int64_t chunk = linearCrossEntropyChunkRows(1 << 20, vocab);
+    EXPECT_EQ(chunk % 16, 0);
+    EXPECT_GE(chunk, 16);
+  }
+}
+
+TEST(CpuCrossEntropy, GeneratedShapes) {
+  std::mt19937 random(17);
+  for (int i = 0; i < 60; ++i) {
+    ShxCrossEntropy d{};
+    d.rows = pick(random, {1, 3, 255, 256, 700});
+    d.classes = pick(random, {1, 2, 8, 33, 130});
+    d.ignoreIndex = -100;
+    d.dtype = int32_t(random() % 3);
+    d.labelDtype = random() % 2 ? SHX_I64 : SHX_I32;
+    Buffer logits(d.dtype, d.rows * d.classes), labels(d.labelDtype, d.rows);
+    logits.fillRandom(random, 3);
+    double loss = 0;
+    float seed = 0.25f, result = NAN;
+    std::vector<double> expected;
+    for (int64_t r = 0; r < d.rows; ++r) {
+      int64_t label = random() % 4 ? int64_t(random() % uint64_t(d.classes))
+                                   : d.ignoreIndex;
+      labels.set(r, double(label));
+      std::vector<double> row;
+      for (int64_t x = 0; x < d.classes; ++x)
+        row.push_back(logits.get(r * d.classes + x));
+      if (label != d.ignoreIndex)
+        loss += rowLoss(row, label, 0);
+      for (double x : row)
+        expected.push_back(label == d.ignoreIndex ? 0 : seed * x);
+    }
+    shx_cross_entropy(nullptr, &d, logits.data(), labels.data(), nullptr,
+                      &result, nullptr);
+    EXPECT_NEAR(result, loss, 1e-5 * std::max(1.0, loss));
+    Buffer dlogits(d.dtype, logits.size());
+    shx_cross_entropy(nullptr, &d, logits.data(), labels.data(), &seed, &result,
+                      dlogits.data());
+    EXPECT_NEAR(result, loss, 1e-5 * std::max(1.0, loss));
+    expectClose(dlogits, expected, precision(d.dtype), "dlogits");
+    // In place.
+    shx_cross_entropy(nullptr, &d, logits.data(), labels.data(), &seed, &result,
+                      logits.data());
+    EXPECT_EQ(logits, dlogits);
+    if (HasFatalFailure())
+      return;
+  }
+}
+
+TEST(CpuCrossEntropy, SameBitsForAnyNumberOfThreads) {
+  std::mt19937 random(23);
+  ShxCrossEntropy d{};
+  d.rows = 1001;
+  d.classes = 77;
+  d.ignoreIndex = -100;
+  d.labelDtype = SHX_I64;
+  Buffer logits(SHX_F32, d.rows * d.classes), labels(SHX_I64, d.rows);
+  logits.fillRandom(random, 3);
+  for (int64_t r = 0; r < d.rows; ++r)
+    labels.set(r, double(r % d.classes));
+  float seed = 1, first = NAN;
+  rt::setPoolThreads(1);
+  Buffer expected(SHX_F32, logits.size());
+  shx_cross_entropy(nullptr, &d, logits.data(), labels.data(), &seed, &first,
+                    expected.data());
+  for (int threads = 2; threads <= 4; ++threads) {
+    rt::setPoolThreads(threads);
+    Buffer dlogits(SHX_F32, logits.size());
+    float loss = NAN;
+    shx_cross_entropy(nullptr, &d, logits.data(), labels.data(), &seed, &loss,
+                      dlogits.data());
+    EXPECT_EQ(loss, first);
+    EXPECT_EQ(dlogits, expected);
+  }
+}
+
+TEST(CpuCrossEntropy, NanLogitsGiveNanLoss) {
+  ShxCrossEntropy d{};
+  d.rows = 2;
+  d.classes = 40;
+  d.ignoreIndex = -100;
+  d.labelDtype = SHX_I64;
+  Buffer logits(SHX_F32, 80), labels(SHX_I64, 2);
+  logits.fill(1);
+  labels.fill(3);
+  logits.set(50, NAN);
+  float loss = 0;
+  shx_cross_entropy(nullptr, &d, logits.data(), labels.data(), nullptr, &loss,
+                    nullptr);
+  EXPECT_TRUE(std::isnan(loss));
+}
+
+} // namespace

@@ -1,0 +1,306 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Embedding, copy with conversion, zero and launch on the pool.
+
+#include "cpu_kernels_util.h"
+#include "shardonnx/runtime/Cpu.h"
+#include <atomic>
+
+using namespace shardonnx;
+using namespace shardonnx::test;
+
+namespace {
+
+int64_t pick(std::mt19937 &random, std::vector<int64_t> values) {
+  return values[random() % values.size()];
+}
+
+ShxEmbedding randomEmbedding(std::mt19937 &random) {
+  ShxEmbedding d{};
+  d.rows = pick(random, {1, 3, 50, 200});
+  d.width = pick(random, {1, 7, 32, 100});
+  d.vocab = pick(random, {1, 5, 60});
+  d.ldOut = d.width + int64_t(random() % 3);
+  d.tableDtype = int32_t(random() % 3);
+  d.outDtype = int32_t(random() % 3);
+  d.accumulate = random() % 2;
+  d.idDtype = random() % 2 ? SHX_I64 : SHX_I32;
+  d.paddingIdx = random() % 2 ? 0 : -1;
+  return d;
+}
+
+TEST(CpuEmbedding, LooksUpAndConverts) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 60; ++i) {
+    ShxEmbedding d = randomEmbedding(random);
+    Buffer table(d.tableDtype, d.vocab * d.width), ids(d.idDtype, d.rows),
+        out(d.outDtype, d.rows * d.ldOut);
+    table.fillRandom(random);
+    out.fill(0.5);
+    for (int64_t r = 0; r < d.rows; ++r)
+      ids.set(r, double(random() % uint64_t(d.vocab)));
+    shx_embedding(nullptr, &d, table.data(), ids.data(), out.data());
+    EXPECT_TRUE(out.guardsIntact());
+    for (int64_t r = 0; r < d.rows; ++r)
+      for (int64_t x = 0; x < d.ldOut; ++x) {
+        double expected =
+            x < d.width
+                ? roundToDtype(d.outDtype,
+                               table.get(int64_t(ids.get(r)) * d.width + x))
+                : 0.5;
+        ASSERT_EQ(out.get(r * d.ldOut + x), expected);
+      }
+  }
+}
+
+TEST(CpuEmbedding, Gradient) {
+  std::mt19937 random(4);
+  for (int i = 0; i < 80; ++i) {
+    ShxEmbedding d = randomEmbedding(random);
+    Buffer dtable(d.tableDtype, d.vocab * d.width), ids(d.idDtype, d.rows),
+        dy(d.outDtype, d.rows * d.ldOut);
+    dtable.fillRandom(random);
+    dy.fillRandom(random);
+    std::vector<double> expected;
+    for (int64_t x = 0; x < dtable.size(); ++x)
+      expected.push_back(d.accumulate ? dtable.get(x) : 0);
+    for (int64_t r = 0; r < d.rows; ++r) {
+      int64_t id = int64_t(random() % uint64_t(d.vocab));
+      ids.set(r, double(id));
+      for (int64_t x = 0; id != d.paddingIdx && x < d.width; ++x)
+        expected[size_t(id * d.width + x)] += dy.get(r * d.ldOut + x);
+    }
+    shx_embedding_grad(nullptr, &d, ids.data(), dy.data(), dtable.data());
+    // Half a unit in the last place: the sum is rounded once.
+    double tolerance = d.tableDtype == SHX_F32    ? 1e-6
+                       : d.tableDtype == SHX_BF16 ? 0.501 / 128
+                                                  : 0.501 / 1024;
+    expectClose(dtable, expected, tolerance, "dtable");
+    if (HasFatalFailure())
+      return;
+  }
+}
+
+TEST(CpuEmbedding, GradientHasTheSameBitsForAnyNumberOfThreads) {
+  std::mt19937 random(6);
+  ShxEmbedding d{};
+  d.rows = 3000;
+  d.width = d.ldOut = 200;
+  d.vocab = 20;
+  d.idDtype = SHX_I64;
+  d.paddingIdx = -1;
+  Buffer ids(SHX_I64, d.rows), dy(SHX_F32, d.rows * d.width);
+  dy.fillRandom(random);
+  for (int64_t r = 0; r < d.rows; ++r)
+    ids.set(r, double(random() % 20));
+  rt::setPoolThreads(1);
+  Buffer expected(SHX_F32, d.vocab * d.width);
+  shx_embedding_grad(nullptr, &d, ids.data(), dy.data(), expected.data());
+  for (int threads = 2; threads <= 4; ++threads) {
+    rt::setPoolThreads(threads);
+    Buffer dtable(SHX_F32, d.vocab * d.width);
+    shx_embedding_grad(nullptr, &d, ids.data(), dy.data(), dtable.data());
+    EXPECT_EQ(dtable, expected);
+  }
+}
+
+// A copy between two tensors whose dims lie in random orders in memory, with
+// gaps, and with the source broadcast along some dims.
+struct CopyProblem {
+  explicit CopyProblem(std::mt19937 &random, bool large) {
+    d.rank = int32_t(random() % 5);
+    sizeSrc = layOut(random, d.srcStride, large, true);
+    sizeDst = layOut(random, d.dstStride, large, false);
+  }
+
+  int64_t layOut(std::mt19937 &random, int64_t *stride, bool large,
+                 bool first) {
+    std::vector<int32_t> order;
+    for (int32_t i = 0; i < d.rank; ++i) {
+      order.push_back(i);
+      if (first)
+        d.dims[i] = large ? pick(random, {1, 9, 20, 70})
+                          : pick(random, {1, 2, 3, 8, 17});
+    }
+    if (random() % 2)
+      std::shuffle(order.begin(), order.end(), random);
+    int64_t size = 1;
+    for (size_t at = order.size(); at-- > 0;) {
+      bool broadcast = first && random() % 8 == 0;
+      stride[order[at]] = broadcast ? 0 : size;
+      if (!broadcast)
+        size = size * d.dims[order[at]] + int64_t(random() % 8 == 0);
+    }
+    return size;
+  }
+
+  template <typename Body> void forEach(Body body) const {
+    int64_t total = 1;
+    for (int32_t i = 0; i < d.rank; ++i)
+      total *= d.dims[i];
+    for (int64_t index = 0; index < total; ++index) {
+      int64_t rest = index, src = 0, dst = 0;
+      for (int32_t i = d.rank - 1; i >= 0; --i) {
+        src += rest % d.dims[i] * d.srcStride[i];
+        dst += rest % d.dims[i] * d.dstStride[i];
+        rest /= d.dims[i];
+      }
+      body(src, dst);
+    }
+  }
+
+  ShxCopy d{};
+  int64_t sizeSrc, sizeDst;
+};
+
+double convert(int32_t from, int32_t to, double value) {
+  if (to == SHX_I1)
+    return value != 0;
+  if (to == SHX_I32 || to == SHX_I64)
+    return std::trunc(value);
+  return roundToDtype(
+      to, from == SHX_I64 || from == SHX_I32 ? double(float(value)) : value);
+}
+
+void checkCopy(std::mt19937 &random, bool large, int32_t from, int32_t to) {
+  CopyProblem p(random, large);
+  p.d.srcDtype = from;
+  p.d.dstDtype = to;
+  p.d.accumulate = from <= SHX_F16 && to <= SHX_F16 && random() % 3 == 0;
+  Buffer src(from, p.sizeSrc), dst(to, p.sizeDst);
+  src.fillRandom(random, from == SHX_I64 || from == SHX_I32 ? 1000 : 2);
+  dst.fillRandom(random, 2);
+  std::vector<double> expected;
+  for (int64_t i = 0; i < p.sizeDst; ++i)
+    expected.push_back(dst.get(i));
+  p.forEach([&](int64_t s, int64_t t) {
+    double &place = expected[size_t(t)];
+    place = p.d.accumulate ? roundToDtype(to, double(float(place + src.get(s))))
+                           : convert(from, to, src.get(s));
+  });
+  shx_copy(nullptr, &p.d, src.data(), dst.data());
+  EXPECT_TRUE(dst.guardsIntact());
+  for (int64_t i = 0; i < p.sizeDst; ++i)
+    ASSERT_EQ(dst.get(i), expected[size_t(i)])
+        << "rank " << p.d.rank << " " << from << " to " << to << " at " << i;
+}
+
+TEST(CpuCopy, EveryPairOfTypes) {
+  std::mt19937 random(8);
+  for (int32_t from = SHX_F32; from <= SHX_I1; ++from)
+    for (int32_t to = SHX_F32; to <= SHX_I1; ++to)
+      for (int i = 0; i < 12; ++i) {
+        checkCopy(random, false, from, to);
+        if (HasFatalFailure())
+          return;
+      }
+}
+
+TEST(CpuCopy, LargeF32) {
+  std::mt19937 random(9);
+  for (int i = 0; i < 60; ++i) {
+    checkCopy(random, true, SHX_F32, SHX_F32);
+    if (HasFatalFailure())
+      return;
+  }
+}
+
+TEST(CpuCopy, LongRunsAreSharedOut) {
+  std::mt19937 random(10);
+  ShxCopy d{};
+  d.rank = 1;
+  d.dims[0] = 100001;
+  d.srcStride[0] = d.dstStride[0] = 1;
+  d.srcDtype = SHX_BF16;
+  d.dstDtype = SHX_F32;
+  Buffer src(SHX_BF16, d.dims[0]), dst(SHX_F32, d.dims[0]);
+  src.fillRandom(random);
+  shx_copy(nullptr, &d, src.data(), dst.data());
+  EXPECT_TRUE(dst.guardsIntact());
+  for (int64_t i = 0; i < d.dims[0]; ++i)
+    ASSERT_EQ(dst.get(i), src.get(i));
+}
+
+TEST(CpuCopy, NarrowingKeepsSpecialValues) {
+  const double values[] = {
+      0.0,    -0.0,  INFINITY, -INFINITY,     1e-40, 65504, 65520, 1e39,
+      3.4e38, -1e-8, 6e-8,     1 + 1.0 / 256, NAN,   2,     -3,    0.1};
+  for (int32_t to : {SHX_BF16, SHX_F16}) {
+    ShxCopy d{};
+    d.rank = 1;
+    d.dims[0] = 16;
+    d.srcStride[0] = d.dstStride[0] = 1;
+    d.dstDtype = to;
+    Buffer src(SHX_F32, 16), dst(to, 16);
+    for (int i = 0; i < 16; ++i)
+      src.set(i, values[i]);
+    shx_copy(nullptr, &d, src.data(), dst.data());
+    double largest = to == SHX_F16 ? 65504 : 3.3895313892515355e38;
+    for (int i = 0; i < 16; ++i) {
+      double expected = roundToDtype(to, src.get(i));
+      if (std::fabs(expected) > largest)
+        expected = std::copysign(INFINITY, expected);
+      if (std::isnan(expected))
+        EXPECT_TRUE(std::isnan(dst.get(i)));
+      else
+        EXPECT_EQ(dst.get(i), expected) << values[i];
+    }
+  }
+}
+
+TEST(CpuPool, ZeroFillsExactly) {
+  for (int64_t bytes : {0, 1, 100, 1000003}) {
+    Buffer buffer(SHX_I1, bytes);
+    buffer.fill(1);
+    shx_zero(nullptr, buffer.data(), bytes);
+    EXPECT_TRUE(buffer.guardsIntact());
+    for (int64_t i = 0; i < bytes; ++i)
+      ASSERT_EQ(buffer.get(i), 0);
+  }
+}
+
+// Adds 1 to each index; the last argument counts calls that break the grain.
+void countKernel(void *const *args, int64_t begin, int64_t end) {
+  auto *counts = static_cast<int32_t *>(args[0]);
+  auto *misaligned = static_cast<std::atomic<int> *>(args[1]);
+  int64_t grain = *static_cast<int64_t *>(args[2]);
+  if (begin % grain)
+    ++*misaligned;
+  for (int64_t i = begin; i < end; ++i)
+    ++counts[i];
+}
+
+TEST(CpuPool, LaunchCoversTheRangeOnce) {
+  for (int threads = 1; threads <= 4; ++threads) {
+    rt::setPoolThreads(threads);
+    for (int64_t count : {0, 1, 5, 64, 1000})
+      for (int64_t grain : {1, 7, 64}) {
+        std::vector<int32_t> counts(size_t(count), 0);
+        std::atomic<int> misaligned{0};
+        void *args[] = {counts.data(), &misaligned, &grain};
+        shx_launch(nullptr, countKernel, args, count, grain, "count");
+        EXPECT_EQ(misaligned, 0);
+        for (int32_t c : counts)
+          EXPECT_EQ(c, 1);
+      }
+  }
+}
+
+int traced = 0;
+
+TEST(CpuPool, TraceSeesEachCall) {
+  rt::setKernelTrace(
+      [](ShxContext *, const char *name, int64_t begin, int64_t end) {
+        EXPECT_STREQ(name, "zero");
+        EXPECT_LE(begin, end);
+        ++traced;
+      });
+  char byte = 1;
+  shx_zero(nullptr, &byte, 1);
+  rt::setKernelTrace(nullptr);
+  shx_zero(nullptr, &byte, 1);
+  EXPECT_EQ(traced, 1);
+}
+
+} // namespace
