@@ -91,7 +91,8 @@ void shx_gemm(ShxContext *ctx, const ShxGemm *desc, const void *a,
 // out are [batch, seqQ, heads, headDim], k and v [batch, seqK, kvHeads,
 // headDim] (head h reads kv head h·kvHeads/heads); strides are of (batch, seq,
 // head), the head dim is contiguous. lse is f32 [batch, heads, seqQ],
-// contiguous: the log of the sum of exponents, natural base.
+// contiguous: the log of the sum of exponents, natural base. A query that sees
+// no key gives zeros, and -infinity in lse.
 typedef struct ShxAttention {
   int64_t batch, heads, kvHeads, seqQ, seqK, headDim;
   int64_t qStride[3], kStride[3], vStride[3], outStride[3];
@@ -133,7 +134,8 @@ void shx_embedding_grad(ShxContext *ctx, const ShxEmbedding *desc,
 
 // Cross-entropy of logits x·wᵀ (+ its gradients) in row chunks, logits never
 // whole: loss = Σ -log softmax(x·wᵀ)[label] over labels ≠ ignoreIndex, and with
-// s = *seed: dx = s·∂loss/∂x, dw (+)= s·∂loss/∂w. dx and dw may be null.
+// s = *seed: dx = s·∂loss/∂x, dw (+)= s·∂loss/∂w. dx and dw may be null, seed
+// too when both are. Logits and loss are f32 whatever the dtypes.
 typedef struct ShxLinearCrossEntropy {
   int64_t rows, width, vocab, chunkRows;
   int64_t ignoreIndex;
