@@ -3,8 +3,8 @@
 //
 // Registration of the nn dialect. Each op family has its own file beside this.
 
-#include "shardonnx/Dialect/NN/IR/NN.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

@@ -13,6 +13,7 @@
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
@@ -32,6 +33,9 @@ namespace shardonnx::nn {
 
 /// The name of the discardable attribute that holds an op's unit.
 inline constexpr llvm::StringLiteral kUnitAttr = "nn.unit";
+
+/// The module attribute that holds the element type of parameter gradients.
+inline constexpr llvm::StringLiteral kReduceDtypeAttr = "nn.reduce_dtype";
 
 } // namespace shardonnx::nn
 

@@ -63,11 +63,15 @@ class NN_BinaryOp<string mnemonic, string doc, list<Trait> traits = []>
   let results = (outs NN_Tensor:$result);
 }
 
+let hasFolder = 1 in {
 def NN_AddOp : NN_BinaryOp<"add", "a + b", [Commutative]>;
 def NN_SubOp : NN_BinaryOp<"sub", "a - b">;
 def NN_MulOp : NN_BinaryOp<"mul", "a·b", [Commutative]>;
 def NN_DivOp : NN_BinaryOp<"div", "a/b, of floats">;
-def NN_PowOp : NN_BinaryOp<"pow", "a^b, of floats">;
+}
+def NN_PowOp : NN_BinaryOp<"pow", "a^b, of floats"> {
+  let hasCanonicalizeMethod = 1;
+}
 def NN_MaxOp : NN_BinaryOp<"max", "Larger of two; at a tie each gets half the gradient">;
 def NN_MinOp : NN_BinaryOp<"min", "Smaller of two; at a tie each gets half the gradient">;
 

@@ -57,6 +57,7 @@ def NN_LinearCrossEntropyGradOp : NN_PureOp<"linear_cross_entropy_grad", [
                        NN_IntTensor:$labels, NN_F32Tensor:$seed,
                        UnitAttr:$transpose_weight,
                        DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
+  let hasVerifier = 1;
   let results = (outs NN_F32Tensor:$sum, NN_FloatTensor:$operandGrad,
                       NN_FloatTensor:$weightGrad);
 }

@@ -21,11 +21,12 @@ def NN_MatmulOp : NN_PureOp<"matmul", [
   let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs,
                        UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs);
   let results = (outs NN_FloatTensor:$result);
-  // Result element type: that of lhs.
+  // Result element type: that of lhs where none is given.
   let builders = [OpBuilder<(ins "::mlir::Value":$lhs, "::mlir::Value":$rhs,
       CArg<"bool", "false">:$transposeLhs, CArg<"bool", "false">:$transposeRhs,
       CArg<"::mlir::Type", "nullptr">:$elementType)>];
   let hasVerifier = 1;
+  let hasCanonicalizeMethod = 1;
 }
 
 def NN_AttentionOp : NN_PureOp<"attention", [

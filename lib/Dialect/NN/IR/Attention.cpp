@@ -1,0 +1,183 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention and rotary embedding: shape rules, verifiers, gradients, FLOPs.
+
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+//===----------------------------------------------------------------------===//
+// attention
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+AttentionOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
+                              ValueRange operands, DictionaryAttr attributes,
+                              OpaqueProperties properties, RegionRange regions,
+                              SmallVectorImpl<Type> &inferred) {
+  auto query = tensorType(operands[0]), value = tensorType(operands[2]);
+  if (query.getRank() != 4 || tensorType(operands[1]).getRank() != 4 ||
+      value.getRank() != 4)
+    return emitOptionalError(
+        loc, "query, key and value must be [batch, seq, heads, headDim]");
+  ArrayRef<int64_t> q = query.getShape();
+  inferred.push_back(query.clone({q[0], q[1], q[2], value.getDimSize(3)}));
+  inferred.push_back(
+      RankedTensorType::get({q[0], q[2], q[1]}, Float32Type::get(context)));
+  return success();
+}
+
+LogicalResult AttentionOp::verify() {
+  ArrayRef<int64_t> q = shapeOf(getQuery()), k = shapeOf(getKey()),
+                    v = shapeOf(getValue());
+  if (q[0] != k[0] || q[3] != k[3] || k.drop_back() != v.drop_back())
+    return emitOpError("query, key and value do not fit each other: ")
+           << getQuery().getType() << ", " << getKey().getType() << ", "
+           << getValue().getType();
+  if (q[2] % k[2] != 0)
+    return emitOpError("has ") << q[2] << " heads, no multiple of the " << k[2]
+                               << " of key and value";
+  Type element = elementType(getQuery());
+  if (elementType(getKey()) != element || elementType(getValue()) != element)
+    return emitOpError("query, key and value differ in element type");
+  if (int64_t(getWindow()) < 0 || getSoftcap().convertToFloat() < 0)
+    return emitOpError("window and softcap cannot be negative");
+  if (Value mask = getMask()) {
+    if (!elementType(mask).isInteger(1) && !elementType(mask).isF32())
+      return emitOpError("mask must be i1 or f32, not ") << elementType(mask);
+    if (!broadcastsTo(shapeOf(mask), {q[0], q[2], q[1], k[1]}))
+      return emitOpError("mask ")
+             << mask.getType() << " does not broadcast to [batch, heads, seqQ, "
+             << "seqK] = [" << ArrayRef<int64_t>{q[0], q[2], q[1], k[1]} << "]";
+  }
+  return success();
+}
+
+LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
+                                    const llvm::SmallBitVector &needed,
+                                    MutableArrayRef<Value> operandGrads) {
+  if (resultGrads[1])
+    return emitOpError("has no gradient through its log-sum-exp");
+  if (getMask() && needed[3])
+    return emitOpError("has no gradient for its mask");
+  NNBuilder b(builder, getLoc());
+  auto grad = AttentionGradOp::create(
+      builder, getLoc(), getQuery(), getKey(), getValue(), getMask(),
+      getResult(), getLse(), b.cast(resultGrads[0], elementType(getResult())),
+      getScaleAttr(), getCausalAttr(), getWindowAttr(), getSoftcapAttr());
+  for (unsigned i = 0; i < 3; ++i)
+    if (needed[i])
+      operandGrads[i] = grad->getResult(i);
+  return success();
+}
+
+/// 2·(queries × keys × (headDim + valueDim)) for every head.
+static int64_t attentionFlops(Value query, Value key, Value value) {
+  ArrayRef<int64_t> q = shapeOf(query);
+  return 2 * q[0] * q[2] * q[1] * shapeOf(key)[1] * (q[3] + shapeOf(value)[3]);
+}
+
+int64_t AttentionOp::getFlops() {
+  return attentionFlops(getQuery(), getKey(), getValue());
+}
+
+LogicalResult AttentionGradOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> loc, ValueRange operands,
+    DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
+    SmallVectorImpl<Type> &inferred) {
+  for (Value operand : operands.take_front(3))
+    inferred.push_back(operand.getType());
+  return success();
+}
+
+// The recomputed scores are not credited.
+int64_t AttentionGradOp::getFlops() {
+  return 2 * attentionFlops(getQuery(), getKey(), getValue());
+}
+
+//===----------------------------------------------------------------------===//
+// rotary
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+RotaryOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
+                           ValueRange operands, DictionaryAttr attributes,
+                           OpaqueProperties properties, RegionRange regions,
+                           SmallVectorImpl<Type> &inferred) {
+  inferred.push_back(operands[0].getType());
+  return success();
+}
+
+LogicalResult RotaryOp::verify() {
+  ArrayRef<int64_t> x = shapeOf(getOperand()), cos = shapeOf(getCos());
+  if (x.size() != 4)
+    return emitOpError("operand must be [batch, seq, heads, headDim], not ")
+           << getOperand().getType();
+  if (cos.size() != 2 || shapeOf(getSin()) != cos || cos[0] != x[1] ||
+      2 * cos[1] > x[3])
+    return emitOpError("cos and sin must be [seq, d] with 2·d ≤ headDim, not ")
+           << getCos().getType() << " and " << getSin().getType();
+  return success();
+}
+
+// A rotation's gradient is the rotation back.
+LogicalResult RotaryOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
+                                 const llvm::SmallBitVector &needed,
+                                 MutableArrayRef<Value> operandGrads) {
+  if (needed[1] || needed[2])
+    return emitOpError("has no gradient for its cos and sin tables");
+  operandGrads[0] =
+      RotaryOp::create(builder, getLoc(), resultGrads[0], getCos(), getSin(),
+                       getInterleaved(), !getInverse());
+  return success();
+}
+
+FailureOr<SmallVector<Value>> RotaryOp::decompose(OpBuilder &builder) {
+  NNBuilder b(builder, getLoc());
+  SmallVector<int64_t> shape(shapeOf(getOperand()));
+  int64_t d = shapeOf(getCos())[1], last = shape.size() - 1;
+  Value x = b.slice(getOperand(), last, 0, 2 * d), first, second;
+  SmallVector<int64_t> half(shape), pairs(shape);
+  half[last] = pairs[last] = d;
+  pairs.push_back(2);
+  if (getInterleaved()) {
+    Value split = b.reshape(x, pairs);
+    first = b.reshape(b.slice(split, last + 1, 0, 1), half);
+    second = b.reshape(b.slice(split, last + 1, 1, 1), half);
+  } else {
+    first = b.slice(getOperand(), last, 0, d);
+    second = b.slice(getOperand(), last, d, d);
+  }
+  Value cos = b.reshape(getCos(), {shape[1], 1, d});
+  Value sin = b.reshape(getSin(), {shape[1], 1, d});
+  first = b.f32(first);
+  second = b.f32(second);
+  Value a = b.mul(first, cos), c = b.mul(second, sin);
+  Value e = b.mul(second, cos), f = b.mul(first, sin);
+  bool back = getInverse();
+  Type element = elementType(getOperand());
+  first = b.cast(back ? b.add(a, c) : b.sub(a, c), element);
+  second = b.cast(back ? b.sub(e, f) : b.add(e, f), element);
+  SmallVector<Value> parts;
+  if (getInterleaved()) {
+    SmallVector<int64_t> single(half);
+    single.push_back(1);
+    Value joined = ConcatOp::create(
+        builder, getLoc(),
+        ValueRange{b.reshape(first, single), b.reshape(second, single)},
+        last + 1);
+    parts.push_back(b.reshape(joined, shapeOf(x)));
+  } else {
+    parts = {first, second};
+  }
+  if (2 * d < shape[last])
+    parts.push_back(b.slice(getOperand(), last, 2 * d, shape[last] - 2 * d));
+  if (parts.size() == 1)
+    return parts;
+  return SmallVector<Value>{
+      ConcatOp::create(builder, getLoc(), parts, last).getResult()};
+}

@@ -1,0 +1,205 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What each elementwise op computes on vectors (or scalars): arith and math
+// ops on f32, which the kernel generator expands into polynomials.
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+/// A constant of the type of a vector or scalar.
+static Value constantOf(OpBuilder &b, Location loc, Type type, double value) {
+  Type element = getElementTypeOrSelf(type);
+  TypedAttr attr =
+      isa<FloatType>(element)
+          ? TypedAttr(b.getFloatAttr(element, value))
+          : TypedAttr(b.getIntegerAttr(element, static_cast<int64_t>(value)));
+  if (auto shaped = dyn_cast<ShapedType>(type))
+    attr = DenseElementsAttr::get(shaped, Attribute(attr));
+  return arith::ConstantOp::create(b, loc, type, attr);
+}
+
+static bool isFloat(Value value) {
+  return isa<FloatType>(getElementTypeOrSelf(value.getType()));
+}
+
+namespace {
+/// Short spellings of float arithmetic on vectors.
+struct Vec {
+  Vec(OpBuilder &b, Location loc) : b(b), loc(loc) {}
+  Value constant(Value like, double value) {
+    return constantOf(b, loc, like.getType(), value);
+  }
+  Value add(Value x, Value y) { return arith::AddFOp::create(b, loc, x, y); }
+  Value mul(Value x, Value y) { return arith::MulFOp::create(b, loc, x, y); }
+  Value div(Value x, Value y) { return arith::DivFOp::create(b, loc, x, y); }
+  Value add(Value x, double y) { return add(x, constant(x, y)); }
+  Value mul(Value x, double y) { return mul(x, constant(x, y)); }
+  Value fma(Value x, Value y, double z) {
+    return math::FmaOp::create(b, loc, x, y, constant(x, z));
+  }
+  Value reciprocal(Value x) { return div(constant(x, 1.0), x); }
+  Value exp(Value x) { return math::ExpOp::create(b, loc, x); }
+  Value tanh(Value x) { return math::TanhOp::create(b, loc, x); }
+  Value erf(Value x) { return math::ErfOp::create(b, loc, x); }
+  Value neg(Value x) { return arith::NegFOp::create(b, loc, x); }
+  Value sigmoid(Value x) { return reciprocal(add(exp(neg(x)), 1.0)); }
+  OpBuilder &b;
+  Location loc;
+};
+} // namespace
+
+#define NN_EMIT(OP) Value OP::emitVector(OpBuilder &builder, ValueRange vectors)
+#define NN_EMIT_AS(OP, TARGET)                                                 \
+  NN_EMIT(OP) { return TARGET::create(builder, getLoc(), vectors[0]); }
+
+NN_EMIT_AS(NegOp, arith::NegFOp)
+NN_EMIT_AS(ExpOp, math::ExpOp)
+NN_EMIT_AS(LogOp, math::LogOp)
+NN_EMIT_AS(SqrtOp, math::SqrtOp)
+NN_EMIT_AS(RsqrtOp, math::RsqrtOp)
+NN_EMIT_AS(TanhOp, math::TanhOp)
+NN_EMIT_AS(ErfOp, math::ErfOp)
+NN_EMIT_AS(AbsOp, math::AbsFOp)
+NN_EMIT_AS(SinOp, math::SinOp)
+NN_EMIT_AS(CosOp, math::CosOp)
+
+NN_EMIT(ReciprocalOp) { return Vec(builder, getLoc()).reciprocal(vectors[0]); }
+
+NN_EMIT(SigmoidOp) { return Vec(builder, getLoc()).sigmoid(vectors[0]); }
+
+// maximumf, so that a NaN stays one.
+NN_EMIT(ReluOp) {
+  Value zero = constantOf(builder, getLoc(), vectors[0].getType(), 0.0);
+  return arith::MaximumFOp::create(builder, getLoc(), vectors[0], zero);
+}
+
+NN_EMIT(SiluOp) {
+  Vec v(builder, getLoc());
+  Value x = vectors[0];
+  return v.div(x, v.add(v.exp(v.neg(x)), 1.0));
+}
+
+NN_EMIT(GeluOp) {
+  Vec v(builder, getLoc());
+  Value x = vectors[0], half = v.mul(x, 0.5), inner;
+  if (getTanh()) {
+    const double scale = std::sqrt(2.0 / M_PI);
+    Value square = v.mul(x, x);
+    Value cubic = v.fma(square, v.constant(x, scale * 0.044715), scale);
+    inner = v.tanh(v.mul(x, cubic));
+  } else {
+    inner = v.erf(v.mul(x, std::sqrt(0.5)));
+  }
+  return v.mul(half, v.add(inner, 1.0));
+}
+
+/// The op for floats, or the one for integers.
+template <typename FloatOp, typename IntOp>
+static Value emitBinary(OpBuilder &builder, Location loc, ValueRange vectors) {
+  if (isFloat(vectors[0]))
+    return FloatOp::create(builder, loc, vectors[0], vectors[1]);
+  return IntOp::create(builder, loc, vectors[0], vectors[1]);
+}
+
+NN_EMIT(AddOp) {
+  return emitBinary<arith::AddFOp, arith::AddIOp>(builder, getLoc(), vectors);
+}
+NN_EMIT(SubOp) {
+  return emitBinary<arith::SubFOp, arith::SubIOp>(builder, getLoc(), vectors);
+}
+NN_EMIT(MulOp) {
+  return emitBinary<arith::MulFOp, arith::MulIOp>(builder, getLoc(), vectors);
+}
+NN_EMIT(MaxOp) {
+  return emitBinary<arith::MaximumFOp, arith::MaxSIOp>(builder, getLoc(),
+                                                       vectors);
+}
+NN_EMIT(MinOp) {
+  return emitBinary<arith::MinimumFOp, arith::MinSIOp>(builder, getLoc(),
+                                                       vectors);
+}
+NN_EMIT(DivOp) {
+  return arith::DivFOp::create(builder, getLoc(), vectors[0], vectors[1]);
+}
+NN_EMIT(PowOp) {
+  return math::PowFOp::create(builder, getLoc(), vectors[0], vectors[1]);
+}
+NN_EMIT(AndOp) {
+  return arith::AndIOp::create(builder, getLoc(), vectors[0], vectors[1]);
+}
+NN_EMIT(OrOp) {
+  return arith::OrIOp::create(builder, getLoc(), vectors[0], vectors[1]);
+}
+NN_EMIT(SelectOp) {
+  return arith::SelectOp::create(builder, getLoc(), vectors[0], vectors[1],
+                                 vectors[2]);
+}
+
+NN_EMIT(CompareOp) {
+  using FP = arith::CmpFPredicate;
+  using IP = arith::CmpIPredicate;
+  static constexpr FP kFloat[] = {FP::OEQ, FP::UNE, FP::OLT,
+                                  FP::OLE, FP::OGT, FP::OGE};
+  static constexpr IP kSigned[] = {IP::eq,  IP::ne,  IP::slt,
+                                   IP::sle, IP::sgt, IP::sge};
+  // false < true
+  static constexpr IP kBool[] = {IP::eq,  IP::ne,  IP::ult,
+                                 IP::ule, IP::ugt, IP::uge};
+  auto index = static_cast<unsigned>(getPredicate());
+  if (isFloat(vectors[0]))
+    return arith::CmpFOp::create(builder, getLoc(), kFloat[index], vectors[0],
+                                 vectors[1]);
+  bool isBool = getElementTypeOrSelf(vectors[0].getType()).isInteger(1);
+  return arith::CmpIOp::create(builder, getLoc(),
+                               isBool ? kBool[index] : kSigned[index],
+                               vectors[0], vectors[1]);
+}
+
+/// The type of `like` with another element type.
+static Type withElement(Type like, Type element) {
+  if (auto shaped = dyn_cast<ShapedType>(like))
+    return shaped.clone(element);
+  return element;
+}
+
+// Floats are f32 here whatever they are in memory, so a cast between them
+// happens where the value is stored.
+NN_EMIT(CastOp) {
+  Value x = vectors[0];
+  Type from = getElementTypeOrSelf(x.getType()), to = elementType(getResult());
+  Location loc = getLoc();
+  if (isa<FloatType>(to)) {
+    if (isa<FloatType>(from))
+      return x;
+    Type type = withElement(x.getType(), builder.getF32Type());
+    if (from.isInteger(1))
+      return arith::UIToFPOp::create(builder, loc, type, x);
+    return arith::SIToFPOp::create(builder, loc, type, x);
+  }
+  Type type = withElement(x.getType(), to);
+  if (to.isInteger(1)) {
+    Value zero = constantOf(builder, loc, x.getType(), 0.0);
+    if (isa<FloatType>(from))
+      return arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::UNE, x,
+                                   zero);
+    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, x,
+                                 zero);
+  }
+  if (isa<FloatType>(from))
+    return arith::FPToSIOp::create(builder, loc, type, x);
+  if (from == to)
+    return x;
+  if (from.isInteger(1))
+    return arith::ExtUIOp::create(builder, loc, type, x);
+  if (from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth())
+    return arith::ExtSIOp::create(builder, loc, type, x);
+  return arith::TruncIOp::create(builder, loc, type, x);
+}

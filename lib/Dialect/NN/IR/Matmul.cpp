@@ -1,0 +1,188 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Matrix product and embedding: verifiers, gradients, FLOPs.
+
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+//===----------------------------------------------------------------------===//
+// matmul
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The sizes of a product: op(lhs) [lead, m, k], op(rhs) [lead, k, n].
+struct ProductShape {
+  int64_t m, k, n;
+  SmallVector<int64_t> lead;
+};
+} // namespace
+
+/// The sizes, or nothing where the operands do not fit each other.
+static std::optional<ProductShape>
+productShape(Value lhs, Value rhs, bool transposeLhs, bool transposeRhs) {
+  ArrayRef<int64_t> a = shapeOf(lhs), b = shapeOf(rhs);
+  if (a.size() < 2 || b.size() < 2)
+    return std::nullopt;
+  ProductShape shape;
+  shape.m = a[a.size() - (transposeLhs ? 1 : 2)];
+  shape.k = a[a.size() - (transposeLhs ? 2 : 1)];
+  shape.n = b[b.size() - (transposeRhs ? 2 : 1)];
+  FailureOr<SmallVector<int64_t>> lead =
+      broadcastShapes(a.drop_back(2), b.drop_back(2));
+  if (b[b.size() - (transposeRhs ? 1 : 2)] != shape.k || failed(lead))
+    return std::nullopt;
+  shape.lead = *lead;
+  return shape;
+}
+
+void MatmulOp::build(OpBuilder &builder, OperationState &state, Value lhs,
+                     Value rhs, bool transposeLhs, bool transposeRhs,
+                     Type element) {
+  std::optional<ProductShape> product =
+      productShape(lhs, rhs, transposeLhs, transposeRhs);
+  assert(product && "operands of a matmul do not fit each other");
+  SmallVector<int64_t> shape = product->lead;
+  shape.append({product->m, product->n});
+  auto type =
+      RankedTensorType::get(shape, element ? element : elementType(lhs));
+  build(builder, state, type, lhs, rhs, transposeLhs, transposeRhs);
+}
+
+LogicalResult MatmulOp::verify() {
+  if (elementType(getLhs()) != elementType(getRhs()))
+    return emitOpError("operands differ in element type: ")
+           << elementType(getLhs()) << " and " << elementType(getRhs());
+  std::optional<ProductShape> product =
+      productShape(getLhs(), getRhs(), getTransposeLhs(), getTransposeRhs());
+  if (!product)
+    return emitOpError("operands do not fit each other: ")
+           << getLhs().getType() << " and " << getRhs().getType();
+  SmallVector<int64_t> shape = product->lead;
+  shape.append({product->m, product->n});
+  if (shapeOf(getResult()) != ArrayRef<int64_t>(shape))
+    return emitOpError("gives [") << shape << "], not " << getType();
+  return success();
+}
+
+/// The value before a transpose of the last two axes alone, or null.
+static Value beforeSwap(Value value) {
+  auto transpose = value.getDefiningOp<TransposeOp>();
+  if (!transpose)
+    return nullptr;
+  ArrayRef<int64_t> permutation = transpose.getPermutation();
+  int64_t rank = permutation.size();
+  if (rank < 2 || permutation[rank - 1] != rank - 2 ||
+      permutation[rank - 2] != rank - 1)
+    return nullptr;
+  for (int64_t axis = 0; axis < rank - 2; ++axis)
+    if (permutation[axis] != axis)
+      return nullptr;
+  return transpose.getOperand();
+}
+
+/// A transposed operand becomes a flag; the rows of a linear layer flatten.
+LogicalResult MatmulOp::canonicalize(MatmulOp op, PatternRewriter &rewriter) {
+  Value lhs = beforeSwap(op.getLhs()), rhs = beforeSwap(op.getRhs());
+  if (lhs || rhs) {
+    rewriter.modifyOpInPlace(op, [&] {
+      if (lhs) {
+        op.getLhsMutable().assign(lhs);
+        op.setTransposeLhs(!op.getTransposeLhs());
+      }
+      if (rhs) {
+        op.getRhsMutable().assign(rhs);
+        op.setTransposeRhs(!op.getTransposeRhs());
+      }
+    });
+    return success();
+  }
+  ArrayRef<int64_t> shape = shapeOf(op.getLhs());
+  if (shape.size() <= 2 || shapeOf(op.getRhs()).size() != 2 ||
+      op.getTransposeLhs())
+    return failure();
+  NNBuilder b(rewriter, op.getLoc());
+  int64_t width = shape.back();
+  Value rows = b.reshape(
+      op.getLhs(), {tensorType(op.getLhs()).getNumElements() / width, width});
+  auto product =
+      MatmulOp::create(rewriter, op.getLoc(), rows, op.getRhs(), false,
+                       op.getTransposeRhs(), elementType(op.getResult()));
+  Value result = b.reshape(product, shapeOf(op.getResult()));
+  if (Attribute unit = op->getAttr(kUnitAttr))
+    for (Value value : SmallVector<Value>{rows, product, result})
+      value.getDefiningOp()->setAttr(kUnitAttr, unit);
+  rewriter.replaceOp(op, result);
+  return success();
+}
+
+// C = A·B: dA = dC·Bᵀ, dB = Aᵀ·dC; a transposed operand swaps the factors.
+LogicalResult MatmulOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
+                                 const llvm::SmallBitVector &needed,
+                                 MutableArrayRef<Value> operandGrads) {
+  NNBuilder b(builder, getLoc());
+  Value a = getLhs(), c = getRhs(), g = b.cast(resultGrads[0], elementType(a));
+  bool ta = getTransposeLhs(), tc = getTransposeRhs();
+  auto product = [&](Value operand, Value l, Value r, bool tl, bool tr) {
+    Type type = gradientElementType(operand);
+    Value full = MatmulOp::create(builder, getLoc(), l, r, tl, tr, type);
+    return b.reduceTo(full, shapeOf(operand), type);
+  };
+  if (needed[0])
+    operandGrads[0] =
+        ta ? product(a, c, g, tc, true) : product(a, g, c, false, !tc);
+  if (needed[1])
+    operandGrads[1] =
+        tc ? product(c, g, a, true, ta) : product(c, a, g, !ta, false);
+  return success();
+}
+
+int64_t MatmulOp::getFlops() {
+  ArrayRef<int64_t> a = shapeOf(getLhs());
+  int64_t k = a[a.size() - (getTransposeLhs() ? 2 : 1)];
+  return 2 * tensorType(getResult()).getNumElements() * k;
+}
+
+//===----------------------------------------------------------------------===//
+// embedding
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+EmbeddingOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
+                              ValueRange operands, DictionaryAttr attributes,
+                              OpaqueProperties properties, RegionRange regions,
+                              SmallVectorImpl<Type> &inferred) {
+  auto table = tensorType(operands[0]);
+  if (table.getRank() != 2)
+    return emitOptionalError(loc, "the table must have two axes, not ", table);
+  SmallVector<int64_t> shape(shapeOf(operands[1]));
+  shape.push_back(table.getDimSize(1));
+  inferred.push_back(table.clone(shape));
+  return success();
+}
+
+LogicalResult EmbeddingOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
+                                    const llvm::SmallBitVector &needed,
+                                    MutableArrayRef<Value> operandGrads) {
+  if (!needed[0])
+    return success();
+  auto type = tensorType(getTable()).clone(gradientElementType(getTable()));
+  operandGrads[0] = EmbeddingGradOp::create(builder, getLoc(), type, getIds(),
+                                            resultGrads[0]);
+  return success();
+}
+
+LogicalResult EmbeddingGradOp::verify() {
+  ArrayRef<int64_t> ids = shapeOf(getIds()), rows = shapeOf(getResultGrad()),
+                    table = shapeOf(getTableGrad());
+  if (table.size() != 2 || rows.size() != ids.size() + 1 ||
+      rows.drop_back() != ids || rows.back() != table.back())
+    return emitOpError("cannot add rows ")
+           << getResultGrad().getType() << " at ids " << getIds().getType()
+           << " to a table " << getTableGrad().getType();
+  return success();
+}

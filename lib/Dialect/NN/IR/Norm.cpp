@@ -1,0 +1,176 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Norms and softmax over the last axis. Forward decompositions and gradients
+// are elementwise ops and row reductions, so the fuser makes one row kernel of
+// each, and one column kernel of the weight and bias gradients.
+
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+#define NN_INFER(OP)                                                           \
+  LogicalResult OP::inferReturnTypes(                                          \
+      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
+      DictionaryAttr attributes, OpaqueProperties properties,                  \
+      RegionRange regions, SmallVectorImpl<Type> &inferred)
+#define NN_VJP(OP)                                                             \
+  LogicalResult OP::buildVjp(OpBuilder &builder, ValueRange resultGrads,       \
+                             const llvm::SmallBitVector &needed,               \
+                             MutableArrayRef<Value> operandGrads)
+
+/// A norm: the operand's type, then `statistics` f32 [..., 1]; the operands
+/// after the first are [last axis].
+static LogicalResult inferNorm(MLIRContext *context,
+                               std::optional<Location> loc, ValueRange operands,
+                               unsigned statistics,
+                               SmallVectorImpl<Type> &inferred) {
+  auto type = tensorType(operands[0]);
+  if (type.getRank() < 1)
+    return emitOptionalError(loc, "normalises the last axis, so not a scalar");
+  int64_t width = type.getShape().back();
+  for (Value scale : operands.drop_front())
+    if (shapeOf(scale) != ArrayRef<int64_t>(width))
+      return emitOptionalError(loc, "weight and bias must be [", width,
+                               "], not ", scale.getType());
+  SmallVector<int64_t> kept(type.getShape());
+  kept.back() = 1;
+  inferred.push_back(type);
+  inferred.append(statistics,
+                  RankedTensorType::get(kept, Float32Type::get(context)));
+  return success();
+}
+
+static LogicalResult inferRows(std::optional<Location> loc, ValueRange operands,
+                               SmallVectorImpl<Type> &inferred) {
+  if (tensorType(operands[0]).getRank() < 1)
+    return emitOptionalError(loc, "works on the last axis, so not a scalar");
+  inferred.push_back(operands[0].getType());
+  return success();
+}
+
+NN_INFER(LayerNormOp) { return inferNorm(context, loc, operands, 2, inferred); }
+NN_INFER(RmsNormOp) { return inferNorm(context, loc, operands, 1, inferred); }
+NN_INFER(SoftmaxOp) { return inferRows(loc, operands, inferred); }
+NN_INFER(LogSoftmaxOp) { return inferRows(loc, operands, inferred); }
+
+/// Gradients of `normed·weight + bias` and of the normalisation itself:
+/// dx = rstd·(d - mean(d) - normed·mean(d·normed)), d = g·weight, where the
+/// first mean is there only if the norm subtracts it.
+static void normVjp(NNBuilder &b, Operation *op, Value g, Value normed,
+                    Value rstd, bool centred,
+                    const llvm::SmallBitVector &needed,
+                    MutableArrayRef<Value> operandGrads) {
+  Value x = op->getOperand(0), weight = op->getOperand(1);
+  if (needed[0]) {
+    Value d = b.mul(g, b.f32(weight));
+    Value inner = b.mul(normed, b.rowMean(b.mul(d, normed)));
+    Value rest = centred ? b.sub(d, b.rowMean(d)) : d;
+    operandGrads[0] = b.cast(b.mul(rstd, b.sub(rest, inner)), elementType(x));
+  }
+  if (needed[1])
+    operandGrads[1] = b.gradientFor(weight, b.mul(g, normed));
+  if (op->getNumOperands() > 2 && needed[2])
+    operandGrads[2] = b.gradientFor(op->getOperand(2), g);
+}
+
+/// Nothing may flow into the statistics that a norm keeps for its gradient.
+static LogicalResult refuseStatistics(Operation *op, ValueRange resultGrads) {
+  for (Value gradient : resultGrads.drop_front())
+    if (gradient)
+      return op->emitOpError("has no gradient through its statistics");
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// layer_norm
+//===----------------------------------------------------------------------===//
+
+FailureOr<SmallVector<Value>> LayerNormOp::decompose(OpBuilder &builder) {
+  NNBuilder b(builder, getLoc());
+  Value x = b.f32(getOperand());
+  Value mean = b.rowMean(x), centred = b.sub(x, mean);
+  Value variance = b.rowMean(b.mul(centred, centred));
+  Value rstd =
+      b.unary<RsqrtOp>(b.add(variance, getEpsilon().convertToDouble()));
+  Value result = b.mul(b.mul(centred, rstd), b.f32(getWeight()));
+  if (getBias())
+    result = b.add(result, b.f32(getBias()));
+  return SmallVector<Value>{b.cast(result, elementType(getOperand())), mean,
+                            rstd};
+}
+
+NN_VJP(LayerNormOp) {
+  if (failed(refuseStatistics(*this, resultGrads)))
+    return failure();
+  NNBuilder b(builder, getLoc());
+  Value normed = b.mul(b.sub(b.f32(getOperand()), getMean()), getRstd());
+  normVjp(b, *this, b.f32(resultGrads[0]), normed, getRstd(),
+          /*centred=*/true, needed, operandGrads);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// rms_norm
+//===----------------------------------------------------------------------===//
+
+FailureOr<SmallVector<Value>> RmsNormOp::decompose(OpBuilder &builder) {
+  NNBuilder b(builder, getLoc());
+  Value x = b.f32(getOperand()), meanSquare = b.rowMean(b.mul(x, x));
+  Value rstd =
+      b.unary<RsqrtOp>(b.add(meanSquare, getEpsilon().convertToDouble()));
+  Value result = b.mul(b.mul(x, rstd), b.f32(getWeight()));
+  return SmallVector<Value>{b.cast(result, elementType(getOperand())), rstd};
+}
+
+NN_VJP(RmsNormOp) {
+  if (failed(refuseStatistics(*this, resultGrads)))
+    return failure();
+  NNBuilder b(builder, getLoc());
+  Value normed = b.mul(b.f32(getOperand()), getRstd());
+  normVjp(b, *this, b.f32(resultGrads[0]), normed, getRstd(),
+          /*centred=*/false, needed, operandGrads);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// softmax, log_softmax
+//===----------------------------------------------------------------------===//
+
+FailureOr<SmallVector<Value>> SoftmaxOp::decompose(OpBuilder &builder) {
+  NNBuilder b(builder, getLoc());
+  Value x = b.f32(getOperand());
+  Value e = b.unary<ExpOp>(b.sub(x, b.rowMax(x)));
+  Value scale = b.unary<ReciprocalOp>(b.rowSum(e));
+  return SmallVector<Value>{b.cast(b.mul(e, scale), elementType(getOperand()))};
+}
+
+// dx = y·(g - Σ g·y).
+NN_VJP(SoftmaxOp) {
+  NNBuilder b(builder, getLoc());
+  Value y = b.f32(getResult()), g = b.f32(resultGrads[0]);
+  Value dx = b.mul(y, b.sub(g, b.rowSum(b.mul(g, y))));
+  operandGrads[0] = b.cast(dx, elementType(getOperand()));
+  return success();
+}
+
+FailureOr<SmallVector<Value>> LogSoftmaxOp::decompose(OpBuilder &builder) {
+  NNBuilder b(builder, getLoc());
+  Value x = b.f32(getOperand());
+  Value shifted = b.sub(x, b.rowMax(x));
+  Value logSum = b.unary<LogOp>(b.rowSum(b.unary<ExpOp>(shifted)));
+  return SmallVector<Value>{
+      b.cast(b.sub(shifted, logSum), elementType(getOperand()))};
+}
+
+// dx = g - exp(y)·Σ g.
+NN_VJP(LogSoftmaxOp) {
+  NNBuilder b(builder, getLoc());
+  Value y = b.f32(getResult()), g = b.f32(resultGrads[0]);
+  Value dx = b.sub(g, b.mul(b.unary<ExpOp>(y), b.rowSum(g)));
+  operandGrads[0] = b.cast(dx, elementType(getOperand()));
+  return success();
+}

@@ -1,0 +1,237 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Ops that move elements: shape rules, folders, gradients.
+
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+#define NN_INFER(OP)                                                           \
+  LogicalResult OP::inferReturnTypes(                                          \
+      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
+      DictionaryAttr attributes, OpaqueProperties properties,                  \
+      RegionRange regions, SmallVectorImpl<Type> &inferred)
+#define NN_VJP(OP)                                                             \
+  LogicalResult OP::buildVjp(OpBuilder &builder, ValueRange resultGrads,       \
+                             const llvm::SmallBitVector &needed,               \
+                             MutableArrayRef<Value> operandGrads)
+
+/// The splat constant of another shape, or nothing.
+static OpFoldResult reshapeSplat(Attribute operand, Type type) {
+  auto elements = dyn_cast_or_null<DenseElementsAttr>(operand);
+  if (!elements || !elements.isSplat())
+    return {};
+  return elements.resizeSplat(cast<ShapedType>(type));
+}
+
+//===----------------------------------------------------------------------===//
+// reshape
+//===----------------------------------------------------------------------===//
+
+LogicalResult ReshapeOp::verify() {
+  auto from = tensorType(getOperand()), to = tensorType(getResult());
+  if (from.getElementType() != to.getElementType() ||
+      from.getNumElements() != to.getNumElements())
+    return emitOpError("keeps elements and their type, but goes from ")
+           << from << " to " << to;
+  return success();
+}
+
+OpFoldResult ReshapeOp::fold(FoldAdaptor adaptor) {
+  if (getOperand().getType() == getType())
+    return getOperand();
+  if (auto inner = getOperand().getDefiningOp<ReshapeOp>()) {
+    if (inner.getOperand().getType() == getType())
+      return inner.getOperand();
+    getOperandMutable().assign(inner.getOperand());
+    return getResult();
+  }
+  if (auto elements = dyn_cast_or_null<DenseElementsAttr>(adaptor.getOperand()))
+    return elements.reshape(getType());
+  return {};
+}
+
+NN_VJP(ReshapeOp) {
+  operandGrads[0] = NNBuilder(builder, getLoc())
+                        .reshape(resultGrads[0], shapeOf(getOperand()));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// transpose
+//===----------------------------------------------------------------------===//
+
+NN_INFER(TransposeOp) {
+  Adaptor adaptor(operands, attributes, properties, regions);
+  ArrayRef<int64_t> permutation = adaptor.getPermutation();
+  auto type = tensorType(operands[0]);
+  SmallVector<int64_t> sorted(permutation), shape;
+  llvm::sort(sorted);
+  if (!llvm::equal(sorted, llvm::seq<int64_t>(0, type.getRank())))
+    return emitOptionalError(loc, "[", permutation,
+                             "] is no permutation of the axes of ", type);
+  for (int64_t axis : permutation)
+    shape.push_back(type.getDimSize(axis));
+  inferred.push_back(type.clone(shape));
+  return success();
+}
+
+static bool isIdentity(ArrayRef<int64_t> permutation) {
+  return llvm::equal(permutation, llvm::seq<int64_t>(0, permutation.size()));
+}
+
+OpFoldResult TransposeOp::fold(FoldAdaptor adaptor) {
+  if (isIdentity(getPermutation()))
+    return getOperand();
+  if (auto inner = getOperand().getDefiningOp<TransposeOp>()) {
+    SmallVector<int64_t> both;
+    for (int64_t axis : getPermutation())
+      both.push_back(inner.getPermutation()[axis]);
+    if (isIdentity(both))
+      return inner.getOperand();
+    getOperandMutable().assign(inner.getOperand());
+    setPermutation(both);
+    return getResult();
+  }
+  return reshapeSplat(adaptor.getOperand(), getType());
+}
+
+NN_VJP(TransposeOp) {
+  SmallVector<int64_t> inverse(getPermutation().size());
+  for (auto [i, axis] : llvm::enumerate(getPermutation()))
+    inverse[axis] = i;
+  operandGrads[0] =
+      NNBuilder(builder, getLoc()).transpose(resultGrads[0], inverse);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// broadcast
+//===----------------------------------------------------------------------===//
+
+LogicalResult BroadcastOp::verify() {
+  if (elementType(getOperand()) != elementType(getResult()) ||
+      !broadcastsTo(shapeOf(getOperand()), shapeOf(getResult())))
+    return emitOpError("cannot broadcast ")
+           << getOperand().getType() << " to " << getType();
+  return success();
+}
+
+OpFoldResult BroadcastOp::fold(FoldAdaptor adaptor) {
+  if (getOperand().getType() == getType())
+    return getOperand();
+  return reshapeSplat(adaptor.getOperand(), getType());
+}
+
+NN_VJP(BroadcastOp) {
+  operandGrads[0] =
+      NNBuilder(builder, getLoc()).gradientFor(getOperand(), resultGrads[0]);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// slice, concat, pad
+//===----------------------------------------------------------------------===//
+
+NN_INFER(SliceOp) {
+  Adaptor adaptor(operands, attributes, properties, regions);
+  auto type = tensorType(operands[0]);
+  ArrayRef<int64_t> offsets = adaptor.getOffsets(), sizes = adaptor.getSizes();
+  size_t rank = type.getRank();
+  if (offsets.size() != rank || sizes.size() != rank)
+    return emitOptionalError(loc, "needs one offset and size for each axis of ",
+                             type);
+  for (auto [offset, size, dim] : llvm::zip(offsets, sizes, type.getShape()))
+    if (offset < 0 || size < 1 || size > dim - offset)
+      return emitOptionalError(loc, "takes ", size, " elements from ", offset,
+                               " on of an axis of ", dim);
+  inferred.push_back(type.clone(sizes));
+  return success();
+}
+
+OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
+  if (getOperand().getType() == getType())
+    return getOperand();
+  if (auto inner = getOperand().getDefiningOp<SliceOp>()) {
+    SmallVector<int64_t> offsets(getOffsets());
+    for (auto [offset, base] : llvm::zip(offsets, inner.getOffsets()))
+      offset += base;
+    setOffsets(offsets);
+    getOperandMutable().assign(inner.getOperand());
+    return getResult();
+  }
+  return reshapeSplat(adaptor.getOperand(), getType());
+}
+
+NN_VJP(SliceOp) {
+  SmallVector<int64_t> high;
+  for (auto [dim, offset, size] :
+       llvm::zip(shapeOf(getOperand()), getOffsets(), getSizes()))
+    high.push_back(dim - offset - size);
+  operandGrads[0] =
+      PadOp::create(builder, getLoc(), resultGrads[0], getOffsets(), high);
+  return success();
+}
+
+NN_INFER(ConcatOp) {
+  Adaptor adaptor(operands, attributes, properties, regions);
+  if (operands.empty())
+    return emitOptionalError(loc, "needs an input");
+  auto first = tensorType(operands[0]);
+  int64_t axis = adaptor.getAxis();
+  if (axis < 0 || axis >= first.getRank())
+    return emitOptionalError(loc, "axis ", axis, " is outside rank ",
+                             first.getRank());
+  SmallVector<int64_t> shape(first.getShape());
+  for (Value input : operands.drop_front()) {
+    auto type = tensorType(input);
+    SmallVector<int64_t> expected(shape);
+    if (type.getRank() == first.getRank())
+      expected[axis] = type.getDimSize(axis);
+    if (type != first.clone(expected))
+      return emitOptionalError(loc, "cannot join ", type, " to ", first,
+                               " along axis ", axis);
+    shape[axis] += type.getDimSize(axis);
+  }
+  inferred.push_back(first.clone(shape));
+  return success();
+}
+
+NN_VJP(ConcatOp) {
+  NNBuilder b(builder, getLoc());
+  int64_t axis = getAxis(), offset = 0;
+  for (auto [i, input] : llvm::enumerate(getInputs())) {
+    int64_t size = shapeOf(input)[axis];
+    if (needed[i])
+      operandGrads[i] = b.slice(resultGrads[0], axis, offset, size);
+    offset += size;
+  }
+  return success();
+}
+
+NN_INFER(PadOp) {
+  Adaptor adaptor(operands, attributes, properties, regions);
+  auto type = tensorType(operands[0]);
+  ArrayRef<int64_t> low = adaptor.getLow(), high = adaptor.getHigh();
+  size_t rank = type.getRank();
+  if (low.size() != rank || high.size() != rank)
+    return emitOptionalError(loc, "needs low and high for each axis of ", type);
+  SmallVector<int64_t> shape(type.getShape());
+  for (auto [size, before, after] : llvm::zip(shape, low, high)) {
+    if (before < 0 || after < 0)
+      return emitOptionalError(loc, "cannot pad by a negative number");
+    size += before + after;
+  }
+  inferred.push_back(type.clone(shape));
+  return success();
+}
+
+NN_VJP(PadOp) {
+  operandGrads[0] = SliceOp::create(builder, getLoc(), resultGrads[0], getLow(),
+                                    shapeOf(getOperand()));
+  return success();
+}

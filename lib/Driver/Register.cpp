@@ -1,0 +1,23 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Registers every dialect and pass of the project.
+
+#include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/InitAll.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+void shardonnx::registerAllDialects(mlir::DialectRegistry &registry) {
+  registry.insert<nn::NNDialect>();
+  registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect,
+                  mlir::math::MathDialect, mlir::vector::VectorDialect>();
+}
+
+void shardonnx::registerAllPasses() {
+  mlir::registerTransformsPasses();
+}

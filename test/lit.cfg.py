@@ -1,0 +1,24 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# lit's configuration; test/lit.site.cfg.py.in tells it where the build is.
+
+import os
+
+import lit.formats
+
+config.name = "Shardonnx"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["Inputs", "unit", "training"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.shardonnx_build, "test")
+config.environment["PATH"] = os.pathsep.join(
+    [
+        os.path.join(config.shardonnx_build, "bin"),
+        config.llvm_tools,
+        os.environ.get("PATH", ""),
+    ]
+)
+config.environment["HOME"] = config.test_exec_root
+config.substitutions.append(("%models", config.shardonnx_source + "/models"))
