@@ -3,21 +3,21 @@
 //
 // Registers every dialect and pass of the project.
 
-#include "shardonnx/Dialect/NN/IR/NN.h"
-#include "shardonnx/InitAll.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Transforms/Passes.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/ONNX/IR/ONNX.h"
+#include "shardonnx/InitAll.h"
 
 void shardonnx::registerAllDialects(mlir::DialectRegistry &registry) {
-  registry.insert<nn::NNDialect>();
+  registry.insert<fsdp::FSDPDialect, nn::NNDialect, onnx::ONNXDialect>();
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect,
                   mlir::math::MathDialect, mlir::vector::VectorDialect>();
 }
 
-void shardonnx::registerAllPasses() {
-  mlir::registerTransformsPasses();
-}
+void shardonnx::registerAllPasses() { mlir::registerTransformsPasses(); }

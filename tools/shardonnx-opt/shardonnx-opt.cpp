@@ -3,9 +3,9 @@
 //
 // shardonnx-opt: mlir-opt with the project's dialects and passes.
 
-#include "shardonnx/InitAll.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "shardonnx/InitAll.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
