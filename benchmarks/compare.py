@@ -47,6 +47,9 @@ def parse():
                         help=f"of a round; the first {measure.WARM_UP} are "
                         "not counted")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--large", action=argparse.BooleanOptionalAction,
+                        default=True, help="also compile a Llama of 8 B "
+                        "parameters whose weights are a sparse file")
     parser.add_argument("--shardonnx", metavar="PROGRAM",
                         default=os.path.join(ROOT, "build", "bin",
                                              "shardonnx"))
@@ -103,18 +106,20 @@ def cores():
     return len(os.sched_getaffinity(0))
 
 
-def prepare(model, options):
-    """Exports and compiles a model; returns the program and its cost."""
+def prepare(model, options, batch=BATCH, export_options=()):
+    """Exports and compiles a model, prints the cost, returns the program."""
     graph = os.path.join(options.work, model + ".onnx")
     program = os.path.join(options.work, model)
     if not os.path.exists(graph):
         subprocess.run([sys.executable,
                         os.path.join(ROOT, "models", "export.py"), model,
-                        "-o", graph], check=True)
+                        "-o", graph] + list(export_options), check=True)
     seconds, resident = measure.run_and_time(
         [options.shardonnx, "compile", graph, "-o", program,
-         f"--batch={BATCH}"] + options.compile_option)
-    return program, seconds, resident
+         f"--batch={batch}"] + options.compile_option)
+    print(f"- compiling {model}: {seconds:.1f} s, {resident / MIB:.0f} MiB "
+          "resident", flush=True)
+    return program
 
 
 def ranks_of(name):
@@ -204,12 +209,11 @@ def main():
     print(f"- {options.rounds} rounds of {options.steps} steps, f32, "
           f"{BATCH} x {SEQUENCE} tokens a rank and step")
     try:
+        ours = set(options.contenders) & set(OURS)
+        if ours and options.large:
+            prepare("llama-8b", options, 1, ["--no-weights"])
         for model in options.models:
-            program = None
-            if set(options.contenders) & set(OURS):
-                program, seconds, resident = prepare(model, options)
-                print(f"- compiling {model}: {seconds:.1f} s, "
-                      f"{resident / MIB:.0f} MiB resident", flush=True)
+            program = prepare(model, options) if ours else None
             results = contend(model, program, options, data)
             check_losses(results)
             report(model, results)
