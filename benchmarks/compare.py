@@ -185,8 +185,11 @@ def report(model, results):
 
 
 def describe_machine():
-    import torch
-
+    # Not imported here: a child's peak memory starts from its parent's.
+    version = subprocess.run(
+        [sys.executable, "-c", "import torch; print(torch.__version__, "
+         "torch.backends.cpu.get_cpu_capability())"],
+        capture_output=True, text=True, check=True).stdout.split()
     name = platform.processor() or platform.machine()
     with open("/proc/cpuinfo") as file:
         for line in file:
@@ -195,9 +198,8 @@ def describe_machine():
                 break
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short",
                              "HEAD"], capture_output=True, text=True)
-    print(f"- machine: {name}, {cores()} cores, "
-          f"{torch.backends.cpu.get_cpu_capability()}\n- PyTorch "
-          f"{torch.__version__}, commit {commit.stdout.strip() or 'unknown'}")
+    print(f"- machine: {name}, {cores()} cores, {version[1]}\n- PyTorch "
+          f"{version[0]}, commit {commit.stdout.strip() or 'unknown'}")
 
 
 def main():
