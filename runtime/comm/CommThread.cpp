@@ -1,0 +1,54 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Jobs are few (some per unit and step), so a lock and a function object each
+// cost nothing that shows.
+
+#include "CommThread.h"
+#include <utility>
+
+namespace shardonnx::rt {
+
+CommThread::CommThread(Control &control)
+    : control(control), thread([this] { serve(); }) {}
+
+CommThread::~CommThread() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    stopping = true;
+  }
+  control.notify();
+  thread.join();
+}
+
+void CommThread::push(Queue queue, Job job) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    queues[static_cast<size_t>(queue)].push_back(std::move(job));
+  }
+  control.notify();
+}
+
+bool CommThread::takeReady(Job &job) {
+  std::lock_guard<std::mutex> lock(mutex);
+  for (std::deque<Job> &queue : queues)
+    if (!queue.empty() && queue.front().ready()) {
+      job = std::move(queue.front());
+      queue.pop_front();
+      return true;
+    }
+  return stopping;
+}
+
+void CommThread::serve() {
+  while (true) {
+    Job job;
+    control.wait(Activity::Running, 0, /*spin=*/false,
+                 [&] { return takeReady(job); });
+    if (!job.run)
+      return;
+    job.run();
+  }
+}
+
+} // namespace shardonnx::rt

@@ -1,0 +1,48 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The communication thread of a rank: two queues, each in order, served as
+// their heads become ready, so that a prefetched gather does not stall behind
+// a reduce-scatter.
+
+#ifndef SHARDONNX_RUNTIME_COMMTHREAD_H
+#define SHARDONNX_RUNTIME_COMMTHREAD_H
+
+#include "Control.h"
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace shardonnx::rt {
+
+struct Job {
+  std::function<bool()> ready; // asked often, so it only reads counters
+  std::function<void()> run;   // publishes what it has done
+};
+
+enum class Queue { Gather, Reduce };
+
+class CommThread {
+public:
+  explicit CommThread(Control &control);
+  ~CommThread(); // drops what is still queued: nobody waits for it
+  CommThread(const CommThread &) = delete;
+  CommThread &operator=(const CommThread &) = delete;
+
+  void push(Queue queue, Job job);
+
+private:
+  void serve();
+  bool takeReady(Job &job);
+
+  Control &control;
+  std::mutex mutex;
+  std::deque<Job> queues[2];
+  bool stopping = false;
+  std::thread thread;
+};
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_COMMTHREAD_H

@@ -1,0 +1,257 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The protocol. A counter is written by its own rank alone and only grows; a
+// wait compares the others' counters with this rank's own count of the same
+// event, which is right because all ranks issue the same events in one order.
+
+#include "Communicator.h"
+#include "ReduceKernels.h"
+#include <cstring>
+#include <utility>
+
+namespace shardonnx::rt {
+namespace {
+
+constexpr auto kAcquire = std::memory_order_acquire;
+
+// For each unit, the units whose interval of the space shares bytes with it.
+template <typename Begin, typename Bytes>
+std::vector<std::vector<size_t>> overlaps(const std::vector<UnitState> &units,
+                                          Begin begin, Bytes bytes) {
+  std::vector<std::vector<size_t>> result(units.size());
+  for (size_t a = 0; a < units.size(); ++a)
+    for (size_t b = 0; b < units.size(); ++b)
+      if (a == b ||
+          (begin(a) < begin(b) + bytes(b) && begin(b) < begin(a) + bytes(a)))
+        result[a].push_back(b);
+  return result;
+}
+
+} // namespace
+
+Communicator::Communicator(State &state, Control &control)
+    : state(state), control(control), units(state.units),
+      counts(state.units.size()) {
+  const Manifest &m = state.manifest;
+  auto paramBegin = [&](size_t u) { return units[u].unit->paramOffsetBytes; };
+  auto paramBytes = [&](size_t u) {
+    const Manifest::Unit &unit = *units[u].unit;
+    int64_t element = dtypeBytes(m.paramType);
+    return unit.frozenLength
+               ? unit.frozenOffsetBytes + unit.frozenLength * element
+               : unit.length * element;
+  };
+  auto gradBegin = [&](size_t u) { return units[u].unit->gradOffsetBytes; };
+  auto gradBytes = [&](size_t u) {
+    return units[u].unit->length * dtypeBytes(m.reduceType);
+  };
+  gatherOverlaps = overlaps(units, paramBegin, paramBytes);
+  gradOverlaps = overlaps(units, gradBegin, gradBytes);
+  // A single rank waits for nobody: its copies are made where they are asked
+  // for, and no thread takes a core from the pool.
+  if (control.ranks() > 1)
+    thread = std::make_unique<CommThread>(control);
+}
+
+template <typename Value>
+bool Communicator::everyRank(bool sharded, size_t unit,
+                             Counter UnitCounters::*counter,
+                             Value value) const {
+  if (!sharded)
+    return (control.mine(unit).*counter).load(kAcquire) >= value;
+  for (int r = 0; r < control.ranks(); ++r)
+    if ((control.unit(r, unit).*counter).load(kAcquire) < value)
+      return false;
+  return true;
+}
+
+std::vector<Communicator::Use>
+Communicator::usesBefore(const std::vector<size_t> &overlapping,
+                         uint64_t Counts::*count) const {
+  std::vector<Use> uses;
+  for (size_t unit : overlapping)
+    if (uint64_t n = counts[unit].*count)
+      uses.push_back({unit, n});
+  return uses;
+}
+
+// ---- All-gather
+
+void Communicator::gatherStart(size_t unit) {
+  bool sharded = units[unit].unit->sharded;
+  std::vector<Use> uses = usesBefore(gatherOverlaps[unit], &Counts::gathers);
+  uint64_t gather = ++counts[unit].gathers;
+  if (state.plan.inPlace)
+    return; // the masters are the gathered unit
+  auto ready = [this, uses = std::move(uses), sharded] {
+    for (const Use &use : uses)
+      if (!everyRank(sharded, use.unit, &UnitCounters::freed, use.count))
+        return false;
+    return true;
+  };
+  auto run = [this, unit, gather] { writeSlice(unit, gather); };
+  if (thread)
+    thread->push(Queue::Gather, {std::move(ready), std::move(run)});
+  else
+    run();
+}
+
+void Communicator::writeSlice(size_t unit, uint64_t gather) {
+  UnitState &u = units[unit];
+  ShxDType dtype = state.manifest.paramType;
+  int64_t element = dtypeBytes(dtype);
+  castSlice(u.gathered + u.owned.begin * element, dtype, u.master,
+            u.owned.size(), /*parallel=*/!thread);
+  if (u.frozen)
+    std::memcpy(u.gathered + u.unit->frozenOffsetBytes +
+                    u.frozenOwned.begin * element,
+                u.frozen, static_cast<size_t>(u.frozenOwned.size() * element));
+  control.publish(control.mine(unit).published, gather);
+}
+
+void Communicator::gatherWait(size_t unit) {
+  bool sharded = units[unit].unit->sharded;
+  uint64_t target =
+      state.plan.inPlace ? counts[unit].updates : counts[unit].gathers;
+  control.wait(Activity::Gather, unit, /*spin=*/true, [&] {
+    return everyRank(sharded, unit, &UnitCounters::published, target);
+  });
+}
+
+void Communicator::gatherFree(size_t unit) {
+  bool sharded = units[unit].unit->sharded;
+  uint64_t gather = counts[unit].gathers;
+  control.publish(control.mine(unit).released, gather);
+  if (!state.debug || state.plan.inPlace) {
+    control.publish(control.mine(unit).freed, gather);
+    return;
+  }
+  auto ready = [this, unit, gather, sharded] {
+    return everyRank(sharded, unit, &UnitCounters::released, gather);
+  };
+  auto run = [this, unit, gather] { poisonSlice(unit, gather); };
+  if (thread)
+    thread->push(Queue::Gather, {ready, run});
+  else
+    run();
+}
+
+void Communicator::poisonSlice(size_t unit, uint64_t gather) {
+  UnitState &u = units[unit];
+  int64_t element = dtypeBytes(state.manifest.paramType);
+  poison(u.gathered + u.owned.begin * element, u.owned.size() * element);
+  poison(u.gathered + u.unit->frozenOffsetBytes + u.frozenOwned.begin * element,
+         u.frozenOwned.size() * element);
+  control.publish(control.mine(unit).freed, gather);
+}
+
+// ---- Reduce-scatter
+
+void Communicator::gradAcquire(size_t unit) {
+  std::vector<Use> uses = usesBefore(gradOverlaps[unit], &Counts::reductions);
+  control.wait(Activity::GradientBuffer, unit, /*spin=*/true, [&] {
+    for (const Use &use : uses)
+      if (!everyRank(true, use.unit, &UnitCounters::gradsDone, use.count))
+        return false;
+    return true;
+  });
+  if (state.debug)
+    poison(state.gradPointers[unit],
+           units[unit].unit->length * dtypeBytes(state.manifest.reduceType));
+}
+
+void Communicator::reduceStart(size_t unit, bool accumulate) {
+  uint64_t reduction = ++counts[unit].reductions;
+  control.publish(control.mine(unit).gradsReady, reduction);
+  // A replicated unit's sum is read by every rank's optimizer, so the last
+  // one must have run before the next sum is written.
+  uint64_t updates = slicesAreMine(unit) ? counts[unit].updates : 0;
+  auto ready = [this, unit, reduction, updates] {
+    return everyRank(true, unit, &UnitCounters::gradsReady, reduction) &&
+           everyRank(true, unit, &UnitCounters::updated, updates);
+  };
+  auto run = [this, unit, reduction, accumulate] {
+    sumSlice(unit, reduction, accumulate);
+  };
+  if (thread)
+    thread->push(Queue::Reduce, {ready, run});
+  else
+    run();
+}
+
+void Communicator::sumSlice(size_t unit, uint64_t reduction, bool accumulate) {
+  UnitState &u = units[unit];
+  ShxDType dtype = state.manifest.reduceType;
+  std::vector<const void *> sources;
+  for (uint8_t *gradients : u.gradients)
+    sources.push_back(gradients + u.reducePart.begin * dtypeBytes(dtype));
+  float *out = u.reduced + (u.reducePart.begin - u.owned.begin);
+  sumSlices(out, sources.data(), sources.size(), u.reducePart.size(), dtype,
+            accumulate, /*parallel=*/!thread);
+  control.publish(control.mine(unit).gradsDone, reduction);
+}
+
+void Communicator::reduceWait(size_t unit) {
+  bool all = slicesAreMine(unit); // the others sum the rest of what is read
+  uint64_t target = counts[unit].reductions;
+  control.wait(Activity::Reduce, unit, /*spin=*/true, [&] {
+    return everyRank(all, unit, &UnitCounters::gradsDone, target);
+  });
+}
+
+// ---- Update
+
+void Communicator::updateBegin(size_t unit) {
+  // In place, the masters are what the other ranks may still be reading.
+  if (!state.plan.inPlace || !units[unit].unit->sharded)
+    return;
+  uint64_t target = counts[unit].gathers;
+  control.wait(Activity::Optimizer, unit, /*spin=*/true, [&] {
+    return everyRank(true, unit, &UnitCounters::freed, target);
+  });
+}
+
+void Communicator::updateEnd(size_t unit) {
+  uint64_t update = ++counts[unit].updates;
+  UnitCounters &mine = control.mine(unit);
+  if (state.plan.inPlace)
+    mine.published.store(update, std::memory_order_release);
+  control.publish(mine.updated, update);
+}
+
+// ---- Numbers
+
+double Communicator::sumNorms(double mine) {
+  uint64_t turn = ++normTurn;
+  RankBlock &block = control.block(control.rank());
+  block.norm[turn % 2] = mine;
+  control.publish(block.normReady, turn);
+  double sum = 0;
+  for (int r = 0; r < control.ranks(); ++r) {
+    control.wait(Activity::Norm, 0, /*spin=*/true, [&] {
+      return control.block(r).normReady.load(kAcquire) >= turn;
+    });
+    sum += control.block(r).norm[turn % 2];
+  }
+  return sum;
+}
+
+Communicator::LossSum Communicator::sumLosses(LossSum mine) {
+  uint64_t turn = ++lossTurn;
+  RankBlock &block = control.block(control.rank());
+  block.loss[turn % 2] = mine.loss;
+  block.lossCount[turn % 2] = mine.count;
+  control.publish(block.lossReady, turn);
+  LossSum sum;
+  for (int r = 0; r < control.ranks(); ++r) {
+    control.wait(Activity::Loss, 0, /*spin=*/true, [&] {
+      return control.block(r).lossReady.load(kAcquire) >= turn;
+    });
+    sum.loss += control.block(r).loss[turn % 2];
+    sum.count += control.block(r).lossCount[turn % 2];
+  }
+  return sum;
+}
+
+} // namespace shardonnx::rt

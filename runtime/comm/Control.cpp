@@ -1,0 +1,179 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Futex waits on one word that all ranks of the machine share.
+
+#include "Control.h"
+#include "../core/Error.h"
+#include <climits>
+#include <ctime>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace shardonnx::rt {
+
+static_assert(Counter::is_always_lock_free, "counters cross processes");
+
+namespace {
+
+constexpr double kLookAgainSeconds = 0.1;
+
+void futexWait(std::atomic<uint32_t> &word, uint32_t seen) {
+  timespec timeout{0, static_cast<long>(kLookAgainSeconds * 1e9)};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
+}
+void futexWakeAll(std::atomic<uint32_t> &word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+const char *describe(Activity activity) {
+  switch (activity) {
+  case Activity::Running:
+    return "computing";
+  case Activity::Gather:
+    return "waiting for the all-gather of unit";
+  case Activity::GradientBuffer:
+    return "waiting for the gradient buffer of unit";
+  case Activity::Reduce:
+    return "waiting for the reduce-scatter of unit";
+  case Activity::Optimizer:
+    return "waiting to update unit";
+  case Activity::Norm:
+    return "waiting for the gradient norm";
+  case Activity::Loss:
+    return "waiting for the loss";
+  case Activity::Start:
+    return "waiting for all ranks to load";
+  case Activity::End:
+    return "waiting for all ranks to end";
+  }
+  return "waiting";
+}
+
+bool namesUnit(Activity activity) {
+  return activity == Activity::Gather || activity == Activity::GradientBuffer ||
+         activity == Activity::Reduce || activity == Activity::Optimizer;
+}
+
+} // namespace
+
+double monotonicSeconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) +
+         static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+size_t Control::bytes(int ranks, size_t units) {
+  auto n = static_cast<size_t>(ranks);
+  return sizeof(ControlHeader) + n * sizeof(RankBlock) +
+         n * units * sizeof(UnitCounters);
+}
+
+// The memory is zero at first, which is the start of every atomic in it.
+Control::Control(uint8_t *memory, int rank, int ranks,
+                 const std::vector<std::string> &unitNames)
+    : header(reinterpret_cast<ControlHeader *>(memory)),
+      blocks(reinterpret_cast<RankBlock *>(memory + sizeof(ControlHeader))),
+      counters(reinterpret_cast<UnitCounters *>(blocks + ranks)), self(rank),
+      count(ranks), units(unitNames.size()), names(unitNames) {
+  blocks[rank].pid.store(::getpid());
+}
+
+void Control::publish(Counter &counter, uint64_t value) {
+  counter.store(value, std::memory_order_release);
+  notify();
+}
+
+// The order is the point: the change, then the sequence, then a look at the
+// sleepers; a sleeper counts itself, reads the sequence, then looks for the
+// change. One of the two sees the other.
+void Control::notify() {
+  header->sequence.fetch_add(1);
+  if (header->sleepers.load() != 0)
+    futexWakeAll(header->sequence);
+}
+
+Control::Sleep::Sleep(Control &control, Activity activity, size_t unit)
+    : control(control), activity(activity), unit(unit),
+      begin(monotonicSeconds()) {
+  if (activity == Activity::Running)
+    return;
+  RankBlock &block = control.block(control.self);
+  block.activityUnit.store(static_cast<uint32_t>(unit));
+  block.activity.store(static_cast<uint32_t>(activity));
+}
+Control::Sleep::~Sleep() {
+  if (counted)
+    control.header->sleepers.fetch_sub(1);
+  if (activity != Activity::Running)
+    control.block(control.self)
+        .activity.store(static_cast<uint32_t>(Activity::Running));
+}
+uint32_t Control::Sleep::prepare() {
+  if (!counted)
+    control.header->sleepers.fetch_add(1);
+  counted = true;
+  return control.header->sequence.load();
+}
+void Control::Sleep::block(uint32_t seen) {
+  futexWait(control.header->sequence, seen);
+  if (control.failed())
+    control.follow();
+  if (activity != Activity::Running &&
+      monotonicSeconds() - begin > control.timeoutSeconds)
+    control.reportHang(activity, unit);
+}
+
+// The rank that is not waiting, or waits for something else, is the one to
+// look at.
+void Control::reportHang(Activity activity, size_t unit) {
+  std::string others;
+  for (int r = 0; r < count; ++r) {
+    auto theirs = static_cast<Activity>(block(r).activity.load());
+    size_t theirUnit = block(r).activityUnit.load();
+    if (r == self || (theirs == activity && theirUnit == unit))
+      continue;
+    others += concat(", rank ", r, " (process ", block(r).pid.load(), ") is ",
+                     describe(theirs));
+    if (namesUnit(theirs) && theirUnit < units)
+      others += " '" + names[theirUnit] + "'";
+  }
+  std::string what = describe(activity);
+  if (namesUnit(activity) && unit < units)
+    what += " '" + names[unit] + "'";
+  failNow(self,
+          concat("rank ", self, " has been ", what, " for ", timeoutSeconds,
+                 " s", others, "; SHARDONNX_TIMEOUT=SECONDS allows more"));
+}
+
+void Control::barrier(Activity activity) {
+  uint64_t turn = ++barriers;
+  publish(block(self).barrier, turn);
+  wait(activity, 0, false, [&] {
+    for (int r = 0; r < count; ++r)
+      if (block(r).barrier.load(std::memory_order_acquire) < turn)
+        return false;
+    return true;
+  });
+}
+
+bool Control::claimFailure(int rank) {
+  int32_t none = 0;
+  bool first = header->failedRank.compare_exchange_strong(none, rank + 1);
+  notify();
+  return first;
+}
+
+void Control::failNow(int rank, const std::string &message,
+                      bool launcherKnows) {
+  if (!claimFailure(rank) || (launcherKnows && launchedByUs))
+    follow();
+  printError(message);
+  ::_exit(kExitFailure);
+}
+
+void Control::follow() { ::_exit(launchedByUs ? kExitFollows : kExitFailure); }
+
+} // namespace shardonnx::rt

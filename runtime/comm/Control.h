@@ -1,0 +1,152 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The control block that the ranks of a machine share: epoch counters for each
+// rank and unit, the exchange of a few numbers per step, and the word by which
+// one failing rank ends all. Every wait of the runtime is Control::wait.
+// docs/runtime.md tells what each counter counts.
+
+#ifndef SHARDONNX_RUNTIME_CONTROL_H
+#define SHARDONNX_RUNTIME_CONTROL_H
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shardonnx::rt {
+
+using Counter = std::atomic<uint64_t>;
+
+// One rank's counters of one unit, on a cache line of their own.
+struct alignas(64) UnitCounters {
+  Counter published;  // gathers (in place: updates) whose slice is written
+  Counter released;   // gathers that this rank reads no more
+  Counter freed;      // …and whose slice it has poisoned, when debugging
+  Counter gradsReady; // reductions whose gradients this rank has written
+  Counter gradsDone;  // reductions whose slice this rank has summed
+  Counter updated;    // optimizer runs
+};
+
+// What a rank is waiting for, for the sentence that a hang ends with.
+enum class Activity : uint32_t {
+  Running, // also the communication thread: its waits are never a hang by
+           // themselves, since the issuing thread comes to wait for them
+  Gather,
+  GradientBuffer,
+  Reduce,
+  Optimizer,
+  Norm,
+  Loss,
+  Start,
+  End,
+};
+
+// Numbers that every rank gives once a step; [2]: a rank may be one ahead.
+struct alignas(64) RankBlock {
+  std::atomic<int32_t> pid;
+  std::atomic<uint32_t> finished; // this process may end, all is well
+  std::atomic<uint32_t> activity, activityUnit;
+  Counter barrier, normReady, lossReady;
+  double norm[2], loss[2], lossCount[2];
+  std::atomic<int64_t> pssBytes, peakBytes;
+};
+
+struct alignas(64) ControlHeader {
+  std::atomic<uint32_t> sequence; // futex: goes up with every change below
+  std::atomic<uint32_t> sleepers;
+  std::atomic<int32_t> failedRank; // 1 + rank of the first failure, 0: none
+  std::atomic<uint32_t> stopped;
+};
+
+class Control {
+public:
+  // `unitNames` outlive the control block.
+  Control(uint8_t *memory, int rank, int ranks,
+          const std::vector<std::string> &unitNames);
+  static size_t bytes(int ranks, size_t units);
+
+  int rank() const { return self; }
+  int ranks() const { return count; }
+  RankBlock &block(int rank) { return blocks[rank]; }
+  UnitCounters &unit(int rank, size_t unit) {
+    return counters[static_cast<size_t>(rank) * units + unit];
+  }
+  UnitCounters &mine(size_t unit) { return this->unit(self, unit); }
+
+  // Sets a counter of this rank and wakes whoever waits.
+  void publish(Counter &counter, uint64_t value);
+  // Wakes all waiters of all ranks, so that they look again.
+  void notify();
+
+  // Waits until ready() holds. Spins for a moment when `spin` (the issuing
+  // thread has a core to itself, the communication thread has not), then
+  // sleeps. Ends the process when another rank failed.
+  template <typename Ready>
+  void wait(Activity activity, size_t unit, bool spin, Ready ready) {
+    for (int i = 0, n = spin ? kSpins : 1; i < n; ++i) {
+      if (ready())
+        return;
+      __builtin_ia32_pause();
+    }
+    Sleep sleep(*this, activity, unit);
+    while (true) {
+      uint32_t seen = sleep.prepare();
+      if (ready())
+        return;
+      sleep.block(seen);
+    }
+  }
+  void barrier(Activity activity);
+
+  // Makes this the failure that ends the run if it is the first one, and tells
+  // whether it was.
+  bool claimFailure(int rank);
+  bool failed() const { return header->failedRank.load() != 0; }
+  // Reports, if this is the first failure, and ends this process. Where our
+  // launcher knows the cause better, it speaks instead.
+  [[noreturn]] void failNow(int rank, const std::string &message,
+                            bool launcherKnows = false);
+  [[noreturn]] void follow(); // another rank failed and has said so
+  void setLaunchedByUs(bool launched) { launchedByUs = launched; }
+
+  // After so many seconds a wait is a hang.
+  void setTimeout(double seconds) { timeoutSeconds = seconds; }
+
+private:
+  static constexpr int kSpins = 2000;
+
+  class Sleep {
+  public:
+    Sleep(Control &control, Activity activity, size_t unit);
+    ~Sleep();
+    uint32_t prepare();
+    void block(uint32_t seen);
+
+  private:
+    Control &control;
+    Activity activity;
+    size_t unit;
+    double begin;
+    bool counted = false;
+  };
+  friend class Sleep;
+  [[noreturn]] void reportHang(Activity activity, size_t unit);
+
+  ControlHeader *header;
+  RankBlock *blocks;
+  UnitCounters *counters;
+  int self, count;
+  size_t units;
+  const std::vector<std::string> &names;
+  uint64_t barriers = 0;
+  double timeoutSeconds = 600;
+  bool launchedByUs = false;
+};
+
+double monotonicSeconds();
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_CONTROL_H

@@ -1,0 +1,236 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Processes and their environment.
+
+#include "Launch.h"
+#include "../core/Error.h"
+#include "Control.h"
+#include "RankInfo.h"
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <sched.h>
+#include <string>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace shardonnx::rt {
+namespace {
+
+constexpr const char *kSelf = "/proc/self/exe";
+constexpr const char *kPrepared = "SHARDONNX_THREADS_PREPARED";
+// Ranks end by themselves when one of them fails; these are for the rest.
+constexpr double kSecondsUntilTerm = 5, kSecondsUntilKill = 10;
+
+// Spinning threads keep the communication thread from a core that they share;
+// sleeping at once costs a system call for every parallel loop.
+constexpr const char *kSpinCount = "20000";
+
+std::vector<std::pair<std::string, std::string>>
+threadEnvironment(int threads) {
+  std::string count = std::to_string(threads);
+  return {{"OMP_NUM_THREADS", count}, {"OPENBLAS_NUM_THREADS", count},
+          {"OMP_DYNAMIC", "false"},   {"OMP_MAX_ACTIVE_LEVELS", "1"},
+          {"OMP_PROC_BIND", "false"}, {"GOMP_SPINCOUNT", kSpinCount}};
+}
+
+void setThreadEnvironment(int localRanks) {
+  for (auto &[name, value] : threadEnvironment(threadsPerRank(localRanks)))
+    ::setenv(name.c_str(), value.c_str(), 1);
+  ::unsetenv("OMP_WAIT_POLICY"); // would overrule the spin count
+  ::setenv(kPrepared, "1", 1);
+}
+
+struct Child {
+  pid_t pid = -1;
+  bool running = false;
+  int status = 0;
+  bool endedByUs = false;
+};
+
+sigset_t launcherSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
+    sigaddset(&set, s);
+  return set;
+}
+
+[[noreturn]] void becomeRank(int rank, pid_t launcher, char **argv) {
+  sigset_t set = launcherSignals();
+  ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != launcher) // it died before we asked
+    ::_exit(kExitFollows);
+  ::setenv(kRankVariable, std::to_string(rank).c_str(), 1);
+  ::execv(kSelf, argv);
+  printError(concat("cannot start rank ", rank, ": ", systemError()));
+  ::_exit(kExitFailure);
+}
+
+class Launcher {
+public:
+  Launcher(int ranks, char **argv) : children(static_cast<size_t>(ranks)) {
+    signals = launcherSignals();
+    ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+    ::setenv(kWorldSizeVariable, std::to_string(ranks).c_str(), 1);
+    ::setenv(kMeetingVariable,
+             concat(::getpid(), ".", monotonicSeconds()).c_str(), 1);
+    setThreadEnvironment(ranks);
+    pid_t self = ::getpid();
+    for (int r = 0; r < ranks; ++r) {
+      Child &child = children[static_cast<size_t>(r)];
+      child.pid = ::fork();
+      if (child.pid == 0)
+        becomeRank(r, self, argv);
+      child.running = child.pid > 0;
+      if (!child.running) {
+        message = concat("cannot start rank ", r, ": ", systemError());
+        beginEnd();
+        break;
+      }
+    }
+  }
+
+  int run() {
+    while (anyRunning()) {
+      timespec pause{0, 100'000'000};
+      int signal = ::sigtimedwait(&signals, nullptr, &pause);
+      if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
+        if (message.empty())
+          message = concat("stopped by ", signal == SIGINT    ? "SIGINT"
+                                          : signal == SIGTERM ? "SIGTERM"
+                                                              : "SIGHUP");
+        sendAll(SIGTERM);
+        beginEnd();
+      }
+      collect();
+      if (ending)
+        pressOn();
+    }
+    return conclude();
+  }
+
+private:
+  bool anyRunning() const {
+    return std::any_of(children.begin(), children.end(),
+                       [](const Child &c) { return c.running; });
+  }
+  void beginEnd() {
+    if (!ending)
+      endBegan = monotonicSeconds();
+    ending = true;
+  }
+  void sendAll(int signal) {
+    for (Child &child : children)
+      if (child.running) {
+        child.endedByUs = true;
+        ::kill(child.pid, signal);
+      }
+  }
+  void pressOn() {
+    double waited = monotonicSeconds() - endBegan;
+    if (waited > kSecondsUntilKill)
+      sendAll(SIGKILL);
+    else if (waited > kSecondsUntilTerm)
+      sendAll(SIGTERM);
+  }
+  void collect() {
+    int status;
+    pid_t pid;
+    while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0)
+      for (size_t r = 0; r < children.size(); ++r)
+        if (children[r].pid == pid && children[r].running) {
+          children[r].running = false;
+          children[r].status = status;
+          noteEnd(static_cast<int>(r), children[r]);
+        }
+  }
+  // The first rank that died of a signal which we did not send is the cause.
+  void noteEnd(int rank, const Child &child) {
+    if (WIFEXITED(child.status) && WEXITSTATUS(child.status) == kExitDone)
+      return;
+    beginEnd();
+    if (WIFSIGNALED(child.status) && !child.endedByUs && message.empty()) {
+      int signal = WTERMSIG(child.status);
+      message = concat("rank ", rank, " (process ", child.pid,
+                       ") was killed by signal ", signal, " (",
+                       ::strsignal(signal), ")");
+      if (signal == SIGKILL)
+        message += ", by someone or for want of memory: see the system's log";
+    }
+  }
+  int conclude() const {
+    if (!message.empty()) {
+      printError(message);
+      return kExitFailure;
+    }
+    int worst = kExitDone, follower = -1;
+    for (size_t r = 0; r < children.size(); ++r) {
+      int code = WIFEXITED(children[r].status) ? WEXITSTATUS(children[r].status)
+                                               : static_cast<int>(kExitFailure);
+      if (code == kExitFollows)
+        follower = static_cast<int>(r);
+      else if (code == kExitUsage && worst == kExitDone)
+        worst = kExitUsage;
+      else if (code != kExitDone && code != kExitUsage)
+        worst = kExitFailure;
+    }
+    // Some rank followed one that ended early, yet with a good exit code.
+    if (worst == kExitDone && follower >= 0) {
+      printError(concat("rank ", follower, " lost the other ranks"));
+      return kExitFailure;
+    }
+    return worst;
+  }
+
+  std::vector<Child> children;
+  sigset_t signals;
+  std::string message;
+  bool ending = false;
+  double endBegan = 0;
+};
+
+} // namespace
+
+int availableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof(set), &set) == 0)
+    return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+int threadsPerRank(int localRanks) {
+  if (const char *wanted = std::getenv("SHARDONNX_NUM_THREADS")) {
+    char *end = nullptr;
+    long threads = std::strtol(wanted, &end, 10);
+    if (!*wanted || *end || threads < 1 || threads > 4096)
+      failUsage("SHARDONNX_NUM_THREADS=", wanted,
+                " is not a number of threads");
+    return static_cast<int>(threads);
+  }
+  return std::max(1, availableCores() / localRanks);
+}
+
+int launchRanks(int ranks, char **argv) { return Launcher(ranks, argv).run(); }
+
+void ensureThreadEnvironment(int localRanks, char **argv) {
+  if (std::getenv(kPrepared)) {
+    ::unsetenv(kPrepared); // not for the processes that we may start
+    return;
+  }
+  setThreadEnvironment(localRanks);
+  ::execv(kSelf, argv);
+  printWarning(concat("cannot restart with ", threadsPerRank(localRanks),
+                      " threads: ", systemError()));
+}
+
+} // namespace shardonnx::rt

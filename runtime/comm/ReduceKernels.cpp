@@ -1,0 +1,135 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Compiled for more than one instruction set; the loader picks.
+
+#include "ReduceKernels.h"
+#include "../core/Half.h"
+#include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/Manifest.h"
+#include <algorithm>
+#include <cstring>
+
+#if defined(__GNUC__) && !defined(__clang__)
+#define SHX_CLONES                                                             \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define SHX_CLONES
+#endif
+
+namespace shardonnx::rt {
+namespace {
+
+// Small enough for the first cache, large enough for long runs of each source.
+constexpr int64_t kChunk = 2048;
+
+template <typename T>
+[[gnu::always_inline]] inline void
+sumChunk(float *__restrict out, const void *const *sources, size_t ranks,
+         int64_t begin, int64_t count, bool accumulate) {
+  float sum[kChunk];
+  const T *first = static_cast<const T *>(sources[0]) + begin;
+  for (int64_t i = 0; i < count; ++i)
+    sum[i] = toFloat(first[i]);
+  for (size_t r = 1; r < ranks; ++r) {
+    const T *next = static_cast<const T *>(sources[r]) + begin;
+    for (int64_t i = 0; i < count; ++i)
+      sum[i] += toFloat(next[i]);
+  }
+  if (accumulate)
+    for (int64_t i = 0; i < count; ++i)
+      out[begin + i] += sum[i];
+  else
+    std::memcpy(out + begin, sum, static_cast<size_t>(count) * sizeof(float));
+}
+
+template <typename T>
+[[gnu::always_inline]] inline void sum(float *out, const void *const *sources,
+                                       size_t ranks, int64_t count,
+                                       bool accumulate) {
+  for (int64_t begin = 0; begin < count; begin += kChunk)
+    sumChunk<T>(out, sources, ranks, begin, std::min(kChunk, count - begin),
+                accumulate);
+}
+
+SHX_CLONES void sumF32(float *out, const void *const *sources, size_t ranks,
+                       int64_t count, bool accumulate) {
+  sum<float>(out, sources, ranks, count, accumulate);
+}
+SHX_CLONES void sumBF16(float *out, const void *const *sources, size_t ranks,
+                        int64_t count, bool accumulate) {
+  sum<BFloat16>(out, sources, ranks, count, accumulate);
+}
+SHX_CLONES void sumF16(float *out, const void *const *sources, size_t ranks,
+                       int64_t count, bool accumulate) {
+  sum<Float16>(out, sources, ranks, count, accumulate);
+}
+
+SHX_CLONES void castBF16(BFloat16 *__restrict out, const float *__restrict in,
+                         int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = fromFloat<BFloat16>(in[i]);
+}
+SHX_CLONES void castF16(Float16 *__restrict out, const float *__restrict in,
+                        int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = fromFloat<Float16>(in[i]);
+}
+
+void sumRange(float *out, const void *const *sources, size_t ranks,
+              int64_t count, ShxDType dtype, bool accumulate) {
+  if (dtype == SHX_BF16)
+    sumBF16(out, sources, ranks, count, accumulate);
+  else if (dtype == SHX_F16)
+    sumF16(out, sources, ranks, count, accumulate);
+  else
+    sumF32(out, sources, ranks, count, accumulate);
+}
+
+void castRange(void *out, ShxDType dtype, const float *in, int64_t count) {
+  if (dtype == SHX_BF16)
+    castBF16(static_cast<BFloat16 *>(out), in, count);
+  else if (dtype == SHX_F16)
+    castF16(static_cast<Float16 *>(out), in, count);
+  else
+    std::memcpy(out, in, static_cast<size_t>(count) * sizeof(float));
+}
+
+// What one thread does of a parallel call.
+constexpr int64_t kShare = 64 * kChunk;
+
+template <typename Body>
+void forShares(int64_t count, bool parallel, Body body) {
+#pragma omp parallel for schedule(static) if (parallel)
+  for (int64_t begin = 0; begin < count; begin += kShare)
+    body(begin, std::min(kShare, count - begin));
+}
+
+} // namespace
+
+void sumSlices(float *out, const void *const *sources, size_t ranks,
+               int64_t count, ShxDType dtype, bool accumulate, bool parallel) {
+  int64_t element = dtypeBytes(dtype);
+  forShares(count, parallel, [&](int64_t begin, int64_t length) {
+    const void *parts[kMaxRanks];
+    for (size_t r = 0; r < ranks; ++r)
+      parts[r] = static_cast<const uint8_t *>(sources[r]) + begin * element;
+    sumRange(out + begin, parts, ranks, length, dtype, accumulate);
+  });
+}
+
+void castSlice(void *out, ShxDType dtype, const float *in, int64_t count,
+               bool parallel) {
+  int64_t element = dtypeBytes(dtype);
+  forShares(count, parallel, [&](int64_t begin, int64_t length) {
+    castRange(static_cast<uint8_t *>(out) + begin * element, dtype, in + begin,
+              length);
+  });
+}
+
+void poison(void *memory, int64_t bytes) {
+  if (bytes > 0)
+    std::memset(memory, 0xff, static_cast<size_t>(bytes));
+}
+
+} // namespace shardonnx::rt

@@ -1,0 +1,33 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The arithmetic of the collectives between processes of one machine: casting
+// a slice into the gathered unit, and summing a slice of every rank's
+// gradients. At the speed of memory on one thread; `parallel` uses the rank's
+// pool, for the issuing thread alone.
+
+#ifndef SHARDONNX_RUNTIME_REDUCEKERNELS_H
+#define SHARDONNX_RUNTIME_REDUCEKERNELS_H
+
+#include "shardonnx/runtime/ABI.h"
+#include <cstddef>
+#include <cstdint>
+
+namespace shardonnx::rt {
+
+// out[i] (+)= Σ_r sources[r][i], added in the order of r, so that the bits do
+// not depend on timing. The sources are of `dtype`, the sum is f32.
+void sumSlices(float *out, const void *const *sources, size_t ranks,
+               int64_t count, ShxDType dtype, bool accumulate,
+               bool parallel = false);
+
+// out[i] = convert(in[i]).
+void castSlice(void *out, ShxDType dtype, const float *in, int64_t count,
+               bool parallel = false);
+
+// Fills memory with NaNs of every float type.
+void poison(void *memory, int64_t bytes);
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_REDUCEKERNELS_H

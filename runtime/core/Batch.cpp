@@ -1,0 +1,73 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Batch.h.
+
+#include "Batch.h"
+#include "shardonnx/runtime/Layout.h"
+
+namespace shardonnx::rt {
+namespace {
+
+using Kind = Manifest::InputKind;
+
+bool isLabel(Kind kind) {
+  return kind == Kind::Labels || kind == Kind::ShiftedLabels;
+}
+
+// A position or mask input that was exported without a batch axis, or with
+// one of size 1, is one row.
+int64_t rowsOf(const Manifest::Input &input) {
+  return input.shape.empty() ? 1 : input.shape[0];
+}
+
+} // namespace
+
+Batch::Batch(const Manifest &manifest) : manifest(manifest) {
+  int64_t bytes = 0;
+  for (const Manifest::Input &input : manifest.inputs)
+    bytes += alignTo(input.bytes(), kBufferAlignmentBytes);
+  memory = Mapping::anonymous(static_cast<size_t>(bytes), "inputs");
+  uint8_t *at = memory.data();
+  for (const Manifest::Input &input : manifest.inputs) {
+    pointers.push_back(at);
+    at += alignTo(input.bytes(), kBufferAlignmentBytes);
+  }
+}
+
+void Batch::fillRow(DataSource &data, size_t index, int64_t row,
+                    int64_t sample) {
+  const Manifest::Input &input = manifest.inputs[index];
+  int64_t n = rowElements(input);
+  uint8_t *to = pointers[index] + row * n * dtypeBytes(input.dtype);
+  data.read(sample == kNoSample ? 0 : sample, index, to);
+  if (sample == kNoSample && isLabel(input.kind))
+    for (int64_t i = 0; i < n; ++i)
+      storeInteger(input, to, i, kIgnoredLabel);
+}
+
+void Batch::fill(DataSource &data, const std::vector<int64_t> &samples) {
+  // Row by row, so that a reader which keeps its last sample reads it once.
+  for (size_t b = 0; b < samples.size(); ++b)
+    for (size_t i = 0; i < manifest.inputs.size(); ++i)
+      if (static_cast<int64_t>(b) < rowsOf(manifest.inputs[i]))
+        fillRow(data, i, static_cast<int64_t>(b), samples[b]);
+}
+
+double lossDenominator(DataSource &data, const Manifest &manifest,
+                       const SampleOrder &order, int64_t step) {
+  const Manifest::Loss &loss = manifest.loss;
+  int64_t microbatches = order.ranks * order.accumulate;
+  if (loss.denominator == Manifest::Denominator::Batches)
+    return static_cast<double>(microbatches);
+  if (loss.denominator == Manifest::Denominator::Elements)
+    return static_cast<double>(microbatches * loss.perMicrobatch);
+  int64_t labels = 0;
+  for (int64_t a = 0; a < order.accumulate; ++a)
+    for (int64_t r = 0; r < order.ranks; ++r)
+      for (int64_t b = 0; b < order.batch; ++b)
+        labels += data.countLabels(order.at(step, a, r, b));
+  return static_cast<double>(labels);
+}
+
+} // namespace shardonnx::rt

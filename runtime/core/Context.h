@@ -1,0 +1,31 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What generated code holds a pointer to: the head that it knows (ShxContext),
+// and behind it what the runtime's entry points need.
+
+#ifndef SHARDONNX_RUNTIME_CONTEXT_H
+#define SHARDONNX_RUNTIME_CONTEXT_H
+
+#include "../comm/Communicator.h"
+#include "shardonnx/runtime/ABI.h"
+
+namespace shardonnx::rt {
+
+struct Context : ShxContext {
+  State *state = nullptr;
+  Communicator *communicator = nullptr;
+  float values[SHX_NUM_SCALARS] = {}; // ShxContext::scalars
+  float valuesWithoutDecay[SHX_NUM_SCALARS] = {};
+  double clipGradNorm = 0; // 0: off
+  double gradNorm = 0;     // of the step, before clipping
+  double lossSum = 0;      // of the microbatches since it was cleared
+};
+
+inline Context &contextOf(ShxContext *context) {
+  return *static_cast<Context *>(context);
+}
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_CONTEXT_H

@@ -1,0 +1,67 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The choice of a reader, and what all readers share.
+
+#include "DataSource.h"
+#include "../Error.h"
+#include "ArraySource.h"
+#include "TokenFile.h"
+#include <cstring>
+
+namespace shardonnx::rt {
+namespace {
+
+bool endsWith(const std::string &text, const char *end) {
+  size_t n = std::strlen(end);
+  return text.size() >= n && text.compare(text.size() - n, n, end) == 0;
+}
+
+} // namespace
+
+std::unique_ptr<DataSource>
+openData(const std::string &path, const std::optional<std::string> &tokenType,
+         const Manifest &manifest) {
+  bool npz = endsWith(path, ".npz");
+  if (npz || endsWith(path, ".safetensors")) {
+    if (tokenType)
+      failUsage("--data-dtype is for .bin files; '", path,
+                "' says its own dtypes");
+    return std::make_unique<ArraySource>(
+        npz ? readNpz(path) : readSafeTensors(path), manifest, path);
+  }
+  if (!endsWith(path, ".bin"))
+    failUsage("the data file '", path,
+              "' ends in none of .bin, .npz, .safetensors");
+  return std::make_unique<TokenFile>(path, tokenType, manifest);
+}
+
+int64_t rowElements(const Manifest::Input &input) {
+  int64_t n = 1;
+  for (size_t i = 1; i < input.shape.size(); ++i)
+    n *= input.shape[i];
+  return n;
+}
+
+void storeInteger(const Manifest::Input &input, void *row, int64_t at,
+                  int64_t value) {
+  switch (input.dtype) {
+  case SHX_I64:
+    static_cast<int64_t *>(row)[at] = value;
+    return;
+  case SHX_I32:
+    static_cast<int32_t *>(row)[at] = static_cast<int32_t>(value);
+    return;
+  case SHX_I1:
+    static_cast<uint8_t *>(row)[at] = value != 0;
+    return;
+  case SHX_F32:
+    static_cast<float *>(row)[at] = static_cast<float>(value);
+    return;
+  case SHX_BF16:
+  case SHX_F16:
+    fail("the graph input '", input.name, "' has a dtype that cannot be fed");
+  }
+}
+
+} // namespace shardonnx::rt

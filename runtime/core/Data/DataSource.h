@@ -1,0 +1,45 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Where samples come from: one interface for token files and array files.
+
+#ifndef SHARDONNX_RUNTIME_DATASOURCE_H
+#define SHARDONNX_RUNTIME_DATASOURCE_H
+
+#include "shardonnx/runtime/Manifest.h"
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace shardonnx::rt {
+
+constexpr int64_t kIgnoredLabel = -100;
+
+class DataSource {
+public:
+  virtual ~DataSource() = default;
+  virtual int64_t samples() const = 0;
+  // Writes a sample's row of graph input `input`, in the input's dtype.
+  // Checks every id against the input's limit.
+  virtual void read(int64_t sample, size_t input, void *row) = 0;
+  // The labels of a sample that count in the loss.
+  virtual int64_t countLabels(int64_t sample) = 0;
+  // Memory held for the data (inflated arrays).
+  virtual int64_t heldBytes() const { return 0; }
+};
+
+// Opens by the file's ending. `tokenType` is u16 or u32 where it was given.
+std::unique_ptr<DataSource>
+openData(const std::string &path, const std::optional<std::string> &tokenType,
+         const Manifest &manifest);
+
+// Elements of one sample of an input.
+int64_t rowElements(const Manifest::Input &input);
+// Writes integers in the input's dtype.
+void storeInteger(const Manifest::Input &input, void *row, int64_t at,
+                  int64_t value);
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_DATASOURCE_H

@@ -1,0 +1,35 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The C entry points of ABI.h for collectives and the loss.
+
+#include "Context.h"
+
+using shardonnx::rt::contextOf;
+
+extern "C" {
+
+void shx_gather_start(ShxContext *ctx, int32_t unit) {
+  contextOf(ctx).communicator->gatherStart(static_cast<size_t>(unit));
+}
+void shx_gather_wait(ShxContext *ctx, int32_t unit) {
+  contextOf(ctx).communicator->gatherWait(static_cast<size_t>(unit));
+}
+void shx_gather_free(ShxContext *ctx, int32_t unit) {
+  contextOf(ctx).communicator->gatherFree(static_cast<size_t>(unit));
+}
+void shx_grad_acquire(ShxContext *ctx, int32_t unit) {
+  contextOf(ctx).communicator->gradAcquire(static_cast<size_t>(unit));
+}
+void shx_reduce_start(ShxContext *ctx, int32_t unit, int32_t accumulate) {
+  contextOf(ctx).communicator->reduceStart(static_cast<size_t>(unit),
+                                           accumulate != 0);
+}
+void shx_reduce_wait(ShxContext *ctx, int32_t unit) {
+  contextOf(ctx).communicator->reduceWait(static_cast<size_t>(unit));
+}
+void shx_loss(ShxContext *ctx, const float *loss) {
+  contextOf(ctx).lossSum += static_cast<double>(*loss);
+}
+
+} // extern "C"

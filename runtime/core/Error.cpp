@@ -1,0 +1,44 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How errors and warnings look to the user.
+
+#include "Error.h"
+#include <cerrno>
+#include <cstring>
+#include <unistd.h>
+
+namespace shardonnx::rt {
+namespace {
+
+std::string &storedName() {
+  static std::string name = "train";
+  return name;
+}
+
+void printLine(const char *severity, const std::string &message) {
+  std::string line = programName() + ": " + severity + ": ";
+  for (char c : message) // whatever the message quotes, it stays one line
+    line += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  line += '\n';
+  size_t done = 0;
+  while (done < line.size()) {
+    ssize_t n = ::write(STDERR_FILENO, line.data() + done, line.size() - done);
+    if (n <= 0)
+      return;
+    done += static_cast<size_t>(n);
+  }
+}
+
+} // namespace
+
+void setProgramName(const char *argv0) {
+  const char *slash = std::strrchr(argv0, '/');
+  storedName() = slash ? slash + 1 : argv0;
+}
+const std::string &programName() { return storedName(); }
+void printError(const std::string &message) { printLine("error", message); }
+void printWarning(const std::string &message) { printLine("warning", message); }
+std::string systemError() { return std::strerror(errno); }
+
+} // namespace shardonnx::rt

@@ -1,0 +1,100 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See File.h.
+
+#include "File.h"
+#include "Error.h"
+#include <cerrno>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <utility>
+
+namespace shardonnx::rt {
+namespace {
+
+// Whether some component is "..", or the path is absolute.
+bool leadsOut(const std::string &path) {
+  if (path.empty() || path[0] == '/')
+    return true;
+  size_t begin = 0;
+  while (begin <= path.size()) {
+    size_t end = std::min(path.find('/', begin), path.size());
+    if (path.compare(begin, end - begin, "..") == 0)
+      return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+} // namespace
+
+File::File(FileDescriptor fd, std::string path)
+    : fd(std::move(fd)), name(std::move(path)) {}
+
+File::File(const std::string &path, const std::string &remedy)
+    : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), name(path) {
+  if (!fd)
+    fail("cannot open '", path, "': ", systemError(), "; ", remedy);
+  checkRegular(remedy);
+}
+
+File File::beneath(const std::string &folder, const std::string &name,
+                   const std::string &remedy) {
+  if (leadsOut(name))
+    fail("the path '", name, "' leads out of the model's folder '", folder,
+         "': external data must lie beside the model");
+  FileDescriptor dir(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!dir)
+    fail("cannot open the folder '", folder, "': ", systemError(), "; ",
+         remedy);
+  open_how how{};
+  how.flags = O_RDONLY | O_CLOEXEC;
+  how.resolve = RESOLVE_BENEATH; // symbolic links may not lead out either
+  int fd = static_cast<int>(
+      ::syscall(SYS_openat2, dir.get(), name.c_str(), &how, sizeof(how)));
+  if (fd < 0 && errno == ENOSYS) // before Linux 5.6
+    fd = ::openat(dir.get(), name.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0 && errno == EXDEV)
+    fail("the path '", name, "' leads out of the model's folder '", folder,
+         "': external data must lie beside the model");
+  if (fd < 0)
+    fail("cannot open '", folder, "/", name, "': ", systemError(), "; ",
+         remedy);
+  File file(FileDescriptor(fd), folder + "/" + name);
+  file.checkRegular(remedy);
+  return file;
+}
+
+void File::checkRegular(const std::string &remedy) {
+  struct stat status{};
+  if (::fstat(fd.get(), &status) != 0)
+    fail("cannot read '", name, "': ", systemError(), "; ", remedy);
+  if (!S_ISREG(status.st_mode))
+    fail("'", name, "' is not a regular file; ", remedy);
+  bytes = status.st_size;
+}
+
+void File::read(void *to, int64_t offset, int64_t length) const {
+  if (offset < 0 || length < 0 || offset > bytes - length)
+    fail("'", name, "' is truncated: bytes ", offset, "…", offset + length,
+         " are wanted, it has ", bytes);
+  auto *out = static_cast<uint8_t *>(to);
+  while (length > 0) {
+    ssize_t n = ::pread(fd.get(), out, static_cast<size_t>(length), offset);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      fail("cannot read '", name, "': ", systemError());
+    if (n == 0)
+      fail("'", name, "' was truncated while it was read, at byte ", offset);
+    out += n;
+    offset += n;
+    length -= n;
+  }
+}
+
+} // namespace shardonnx::rt

@@ -1,0 +1,38 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The JSONL log: one object a step, each written whole or reported as failed.
+
+#ifndef SHARDONNX_RUNTIME_LOG_H
+#define SHARDONNX_RUNTIME_LOG_H
+
+#include "../comm/SharedMemory.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace shardonnx::rt {
+
+struct StepRecord {
+  int64_t step = 0;
+  double loss = 0, gradNorm = 0, lr = 0;
+  int64_t tokens = 0;
+  double stepMs = 0, tokensPerSecond = 0, tflops = 0;
+  int64_t peakBytes = 0, pssBytes = 0;
+  std::optional<double> evalLoss;
+};
+
+class Log {
+public:
+  explicit Log(const std::string &path); // "": no log
+  void write(const StepRecord &record);
+  void close();
+
+private:
+  std::string path;
+  FileDescriptor fd;
+};
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_LOG_H

@@ -1,0 +1,15 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The entry of a training executable.
+
+#include "Program.h"
+
+int main(int argc, char **argv) {
+  return shardonnx::rt::run({{shx_manifest, shx_manifest_size},
+                             shx_first_microbatch,
+                             shx_next_microbatch,
+                             shx_update,
+                             shx_eval_microbatch},
+                            argc, argv);
+}

@@ -1,0 +1,229 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reading the manifest. The executable may have been damaged or built by
+// another version, so every size is checked before memory is planned from it.
+
+#include "shardonnx/runtime/Manifest.h"
+#include "Error.h"
+#include "shardonnx/runtime/Layout.h"
+#include <nlohmann/json.hpp>
+
+namespace shardonnx {
+namespace {
+
+using Json = nlohmann::json;
+using rt::fail;
+
+// Beyond any machine, yet far from overflow when added and multiplied by 8.
+constexpr int64_t kLargest = int64_t(1) << 50;
+
+int64_t product(const std::vector<int64_t> &shape) {
+  int64_t n = 1;
+  for (int64_t d : shape)
+    if (__builtin_mul_overflow(n, d, &n) || n < 0 || n > kLargest)
+      fail("the manifest has a shape that is too large");
+  return n;
+}
+
+int64_t size(const Json &object, const char *key) {
+  int64_t value = object.at(key).get<int64_t>();
+  if (value < 0 || value > kLargest)
+    fail("the manifest's '", key, "' is out of range");
+  return value;
+}
+
+ShxDType dtype(const std::string &name) {
+  static const std::pair<const char *, ShxDType> names[] = {
+      {"f32", SHX_F32}, {"bf16", SHX_BF16}, {"f16", SHX_F16},
+      {"i64", SHX_I64}, {"i32", SHX_I32},   {"i1", SHX_I1}};
+  for (auto &[text, value] : names)
+    if (name == text)
+      return value;
+  fail("the manifest names an unknown dtype '", name, "'");
+}
+
+Manifest::InputKind inputKind(const std::string &name) {
+  using Kind = Manifest::InputKind;
+  static const std::pair<const char *, Kind> names[] = {
+      {"tokens", Kind::Tokens},
+      {"labels", Kind::Labels},
+      {"shifted_labels", Kind::ShiftedLabels},
+      {"attention_mask", Kind::AttentionMask},
+      {"position_ids", Kind::PositionIds},
+      {"data", Kind::Data}};
+  for (auto &[text, value] : names)
+    if (name == text)
+      return value;
+  fail("the manifest names an unknown input kind '", name, "'");
+}
+
+Manifest::Input readInput(const Json &json) {
+  Manifest::Input input;
+  input.name = json.at("name").get<std::string>();
+  input.kind = inputKind(json.at("kind").get<std::string>());
+  input.dtype = dtype(json.at("dtype").get<std::string>());
+  input.shape = json.at("shape").get<std::vector<int64_t>>();
+  input.limit = json.contains("limit") ? size(json, "limit") : 0;
+  product(input.shape);
+  return input;
+}
+
+Manifest::Loss readLoss(const Json &json) {
+  Manifest::Loss loss;
+  loss.kind = json.at("kind").get<std::string>();
+  std::string denominator = json.at("denominator").get<std::string>();
+  if (denominator == "labels")
+    loss.denominator = Manifest::Denominator::Labels;
+  else if (denominator == "elements")
+    loss.denominator = Manifest::Denominator::Elements;
+  else if (denominator == "batches")
+    loss.denominator = Manifest::Denominator::Batches;
+  else
+    fail("the manifest names an unknown loss denominator '", denominator, "'");
+  loss.input = json.value("denominator_input", "");
+  loss.shift = json.value("denominator_shift", int64_t(0));
+  loss.perMicrobatch = json.value("denominator_per_microbatch", int64_t(0));
+  return loss;
+}
+
+Manifest::Param readParam(const Json &json) {
+  Manifest::Param param;
+  param.name = json.at("name").get<std::string>();
+  param.onnx = json.value("onnx", param.name);
+  param.offset = size(json, "offset");
+  param.shape = json.at("shape").get<std::vector<int64_t>>();
+  param.trainable = json.at("trainable").get<bool>();
+  auto source = json.find("source");
+  if (source != json.end() && !source->is_null())
+    param.source =
+        Manifest::Source{source->at("file").get<std::string>(),
+                         source->at("dtype").get<std::string>(),
+                         size(*source, "offset"), size(*source, "length")};
+  return param;
+}
+
+Manifest::Unit readUnit(const Json &json) {
+  Manifest::Unit unit;
+  unit.name = json.at("name").get<std::string>();
+  std::string layout = json.at("layout").get<std::string>();
+  if (layout != "sharded" && layout != "replicated")
+    fail("the manifest names an unknown layout '", layout, "'");
+  unit.sharded = layout == "sharded";
+  unit.length = size(json, "length");
+  unit.paramOffsetBytes = size(json, "param_offset_bytes");
+  unit.gradOffsetBytes = size(json, "grad_offset_bytes");
+  unit.frozenLength = json.value("frozen_length", int64_t(0));
+  unit.frozenOffsetBytes = json.value("frozen_offset_bytes", int64_t(0));
+  for (const Json &param : json.at("params"))
+    unit.params.push_back(readParam(param));
+  for (const Manifest::Param &param : unit.params) {
+    int64_t section = param.trainable ? unit.length : unit.frozenLength;
+    if (param.offset + product(param.shape) > section)
+      fail("the manifest places '", param.name, "' outside its unit");
+  }
+  return unit;
+}
+
+Manifest::Space readSpace(const Json &spaces, const char *name) {
+  const Json &json = spaces.at(name);
+  return {size(json, "bytes"), size(json, "lower_bound_bytes")};
+}
+
+void checkPlacement(const Manifest &m) {
+  int64_t paramBytes = dtypeBytes(m.paramType);
+  for (const Manifest::Unit &unit : m.units) {
+    int64_t end = unit.length * paramBytes;
+    bool fits = unit.gradOffsetBytes + unit.length * dtypeBytes(m.reduceType) <=
+                m.gradientSpace.bytes;
+    if (unit.frozenLength > 0) {
+      fits &= unit.frozenOffsetBytes >= end;
+      end = unit.frozenOffsetBytes + unit.frozenLength * paramBytes;
+    }
+    // In place, the gather space is planned but need not be there.
+    if (!m.gatherInPlace || m.gatherSpace.bytes > 0)
+      fits &= unit.paramOffsetBytes + end <= m.gatherSpace.bytes;
+    if (!fits)
+      fail("the manifest places unit '", unit.name, "' outside its space");
+  }
+}
+
+Manifest read(const Json &json) {
+  Manifest m;
+  m.abi = json.at("abi").get<int>();
+  if (m.abi != SHX_ABI_VERSION)
+    fail("the program was compiled for runtime ABI ", m.abi, ", this is ",
+         SHX_ABI_VERSION, ": compile it again");
+  m.version = json.value("version", "");
+  m.name = json.value("name", "");
+  m.hash = json.at("hash").get<std::string>();
+  m.modelPath = json.at("model").at("path").get<std::string>();
+  m.modelSha256 = json.at("model").value("sha256", "");
+  m.arch = json.value("arch", "");
+  m.batch = size(json, "batch");
+  m.seq = json.value("seq", int64_t(0));
+  for (const Json &input : json.at("inputs"))
+    m.inputs.push_back(readInput(input));
+  m.loss = readLoss(json.at("loss"));
+  m.strategy = json.value("strategy", "");
+  m.optimizer = json.value("optimizer", "adamw");
+  m.paramType = dtype(json.at("param_dtype").get<std::string>());
+  m.reduceType = dtype(json.at("reduce_dtype").get<std::string>());
+  for (const Json &unit : json.at("units"))
+    m.units.push_back(readUnit(unit));
+  const Json &spaces = json.at("spaces");
+  m.privateSpace = readSpace(spaces, "private");
+  m.gatherSpace = readSpace(spaces, "gather");
+  m.gradientSpace = readSpace(spaces, "gradients");
+  m.gatherInPlace = json.at("gather_in_place").get<bool>();
+  m.scratchPerThreadBytes = json.value("scratch_per_thread_bytes", int64_t(0));
+  m.flopsPerMicrobatch = json.value("flops_per_microbatch", 0.0);
+  if (m.gatherInPlace && m.paramType != SHX_F32)
+    fail("the manifest gathers in place, yet its parameters are not f32");
+  if (m.batch < 1)
+    fail("the manifest's 'batch' is out of range");
+  checkPlacement(m);
+  return m;
+}
+
+} // namespace
+
+int64_t Manifest::Input::elements() const { return product(shape); }
+int64_t Manifest::Input::bytes() const {
+  return elements() * dtypeBytes(dtype);
+}
+int64_t Manifest::Param::elements() const { return product(shape); }
+int Manifest::optimizerStates() const { return optimizer == "sgd" ? 1 : 2; }
+int64_t Manifest::tokensPerMicrobatch() const {
+  return batch * (seq > 0 ? seq : 1);
+}
+
+int64_t dtypeBytes(ShxDType dtype) {
+  switch (dtype) {
+  case SHX_F32:
+  case SHX_I32:
+    return 4;
+  case SHX_BF16:
+  case SHX_F16:
+    return 2;
+  case SHX_I64:
+    return 8;
+  case SHX_I1:
+    return 1;
+  }
+  return 0;
+}
+
+std::optional<Manifest> parseManifest(std::string_view json,
+                                      std::string &error) {
+  try {
+    return read(Json::parse(json.begin(), json.end()));
+  } catch (const rt::Error &e) {
+    error = e.what();
+  } catch (const Json::exception &e) {
+    error = rt::concat("the manifest cannot be read (", e.what(), ")");
+  }
+  return std::nullopt;
+}
+
+} // namespace shardonnx

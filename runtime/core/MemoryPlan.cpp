@@ -1,0 +1,63 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Pages that several ranks map count in equal parts, as the proportional set
+// size does.
+
+#include "shardonnx/runtime/MemoryPlan.h"
+#include "shardonnx/runtime/Layout.h"
+
+namespace shardonnx {
+namespace {
+
+// What a process of this runtime takes before it trains: code, libraries,
+// stacks, and what the GEMM library keeps for each thread.
+constexpr int64_t kProcessBytes = 6 << 20;
+constexpr int64_t kThreadBytes = 2 << 20;
+
+} // namespace
+
+std::vector<MemoryItem> planMemory(const Manifest &m, int ranks,
+                                   int threadsPerRank) {
+  int64_t masters = 0, moments = 0, reduced = 0, frozen = 0;
+  int64_t element = dtypeBytes(m.paramType);
+  bool sharded = false, replicated = false;
+  for (const Manifest::Unit &unit : m.units) {
+    sharded |= unit.sharded;
+    replicated |= !unit.sharded;
+    int64_t owned = unit.sharded ? ownedInterval(unit.length, 0, ranks).size()
+                                 : unit.length;
+    int64_t owners = unit.sharded ? ranks : 1;
+    masters += m.gatherInPlace ? unit.length * 4 / owners : owned * 4;
+    frozen += unit.frozenLength * element / owners;
+    moments += owned * 4 * m.optimizerStates();
+    // Replicated, the sum stands once on the machine.
+    reduced += unit.sharded ? owned * 4 : unit.length * 4 / ranks;
+  }
+  int64_t gather = 0;
+  if (!m.gatherInPlace)
+    gather = (sharded ? m.gatherSpace.bytes / ranks : 0) +
+             (replicated ? m.gatherSpace.bytes : 0);
+  int64_t inputs = 0;
+  for (const Manifest::Input &input : m.inputs)
+    inputs += input.bytes();
+  return {{"master weights", masters},
+          {"frozen weights", frozen},
+          {"optimizer state", moments},
+          {"reduced gradients", reduced},
+          {"gathered parameters", gather},
+          {"full gradients", m.gradientSpace.bytes},
+          {"activations and workspaces", m.privateSpace.bytes},
+          {"inputs", inputs},
+          {"thread scratch", m.scratchPerThreadBytes * threadsPerRank},
+          {"process", kProcessBytes + kThreadBytes * threadsPerRank}};
+}
+
+int64_t totalBytes(const std::vector<MemoryItem> &items) {
+  int64_t total = 0;
+  for (const MemoryItem &item : items)
+    total += item.bytes;
+  return total;
+}
+
+} // namespace shardonnx

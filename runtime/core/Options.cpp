@@ -1,0 +1,165 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Options through CLI11: the texts here are what --help shows.
+
+#include "Options.h"
+#include "Error.h"
+#include "shardonnx/runtime/Layout.h"
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <regex>
+
+namespace shardonnx::rt {
+namespace {
+
+constexpr int64_t kMany = int64_t(1) << 40;
+constexpr double kHuge = std::numeric_limits<double>::max();
+
+void addData(CLI::App &app, Options &o) {
+  app.add_option("--data", o.data,
+                 "Token file (.bin: little-endian uint16, or with llm.c's "
+                 "header), or .npz or .safetensors with one array per graph "
+                 "input and 'labels'")
+      ->required();
+  app.add_option("--data-dtype", o.dataType, "Token type of a raw .bin file")
+      ->check(CLI::IsMember({"u16", "u32"}));
+  app.add_option("--eval-data", o.evalData, "Data of the validation loss");
+  app.add_option("--eval-every", o.evalEvery,
+                 "Steps between validation losses (0: only after the last)")
+      ->check(CLI::Range(int64_t(0), kMany));
+  app.add_option("--seed", o.seed, "Of --shuffle and --init=random")
+      ->capture_default_str();
+  app.add_flag("--shuffle", o.shuffle, "Permute the samples of each epoch");
+}
+
+void addTraining(CLI::App &app, Options &o) {
+  app.add_option("--steps", o.steps, "Optimizer steps")
+      ->check(CLI::Range(int64_t(1), kMany))
+      ->capture_default_str();
+  app.add_option("--accumulate", o.accumulate, "Microbatches per step")
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 20))
+      ->capture_default_str();
+  app.add_option("--nproc", o.nproc,
+                 "Start so many ranks on this machine; without it, as "
+                 "torchrun, mpirun or srun say, else one")
+      ->check(CLI::Range(1, static_cast<int>(kMaxRanks)));
+  app.add_option("--log", o.log, "Write one JSON object per step to this file");
+  app.add_flag("--debug-memory", o.debugMemory,
+               "Poison freed buffers (slow; SHARDONNX_DEBUG_MEMORY=1 too)");
+}
+
+struct Betas {
+  std::vector<double> values{0.9, 0.95};
+};
+
+void addOptimizer(CLI::App &app, Options &o, Betas &betas) {
+  auto positive = CLI::Range(0.0, kHuge);
+  app.add_option("--lr", o.lr, "Learning rate")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--betas", betas.values, "Of Adam")
+      ->delimiter(',')
+      ->expected(2)
+      ->capture_default_str();
+  app.add_option("--eps", o.eps, "Of Adam")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--weight-decay", o.weightDecay, "Of trainable parameters")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--no-decay", o.noDecay,
+                 "REGEX: parameters (whole name) without weight decay");
+  app.add_option("--momentum", o.momentum, "Of SGD")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--clip-grad-norm", o.clipGradNorm,
+                 "Largest global gradient norm (0: off)")
+      ->check(positive)
+      ->capture_default_str();
+  static const std::map<std::string, Schedule::Kind> kinds = {
+      {"constant", Schedule::Kind::Constant},
+      {"linear", Schedule::Kind::Linear},
+      {"cosine", Schedule::Kind::Cosine},
+      {"wsd", Schedule::Kind::WSD}};
+  app.add_option("--schedule", o.scheduleKind,
+                 "Of the learning rate: constant, linear, cosine, wsd")
+      ->transform(CLI::CheckedTransformer(kinds).description(""));
+  app.add_option("--warmup", o.warmup, "Steps of linear warm-up")
+      ->check(CLI::Range(int64_t(0), kMany))
+      ->capture_default_str();
+  app.add_option("--min-lr", o.minLR, "Learning rate of the last step")
+      ->check(positive)
+      ->capture_default_str();
+}
+
+void addModel(CLI::App &app, Options &o, std::string &init) {
+  app.add_option("--init", init, "Initial weights: model, random")
+      ->check(CLI::IsMember({"model", "random"}))
+      ->capture_default_str();
+  app.add_option("--model", o.model,
+                 "Where the ONNX file with the initial weights is now");
+}
+
+void checkTogether(const Options &o) {
+  if (o.evalEvery > 0 && o.evalData.empty())
+    failUsage("--eval-every needs --eval-data FILE");
+  if (o.beta1 < 0 || o.beta1 >= 1 || o.beta2 < 0 || o.beta2 >= 1)
+    failUsage("--betas must lie in [0, 1)");
+  for (double value :
+       {o.lr, o.eps, o.weightDecay, o.momentum, o.clipGradNorm, o.minLR})
+    if (!std::isfinite(value))
+      failUsage("an optimizer option is not a finite number");
+  try {
+    std::regex check(o.noDecay);
+  } catch (const std::regex_error &e) {
+    failUsage("--no-decay: '", o.noDecay, "' is no regular expression (",
+              e.what(), ")");
+  }
+}
+
+// CLI11's messages may have several lines.
+std::string oneLine(std::string text) {
+  while (!text.empty() && text.back() == '\n')
+    text.pop_back();
+  for (size_t at; (at = text.find('\n')) != std::string::npos;)
+    text.replace(at, 1, "; ");
+  return text;
+}
+
+} // namespace
+
+std::optional<Options> parseOptions(int argc, char **argv,
+                                    const std::string &description) {
+  Options o;
+  Betas betas;
+  std::string init = "model";
+  CLI::App app(description, programName());
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  addData(app, o);
+  addTraining(app, o);
+  addOptimizer(app, o, betas);
+  addModel(app, o, init);
+  app.get_option("--betas")->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &) {
+    std::cout << app.help();
+    return std::nullopt;
+  } catch (const CLI::ParseError &e) {
+    failUsage(oneLine(e.what()), "; --help lists the options");
+  }
+  o.randomInit = init == "random";
+  o.beta1 = betas.values[0];
+  o.beta2 = betas.values[1];
+  const char *debug = std::getenv("SHARDONNX_DEBUG_MEMORY");
+  o.debugMemory |= debug && *debug && std::string(debug) != "0";
+  checkTogether(o);
+  return o;
+}
+
+} // namespace shardonnx::rt

@@ -1,0 +1,42 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The command line of a training executable.
+
+#ifndef SHARDONNX_RUNTIME_OPTIONS_H
+#define SHARDONNX_RUNTIME_OPTIONS_H
+
+#include "Schedule.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace shardonnx::rt {
+
+struct Options {
+  std::string data, evalData;
+  std::optional<std::string> dataType; // u16 or u32
+  int64_t steps = 100, accumulate = 1, evalEvery = 0;
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1,
+         clipGradNorm = 1.0, momentum = 0;
+  std::string noDecay;
+  Schedule::Kind scheduleKind = Schedule::Kind::Constant;
+  int64_t warmup = 0;
+  double minLR = 0;
+  uint64_t seed = 0;
+  bool shuffle = false, randomInit = false;
+  std::string model, log;
+  int nproc = 0; // 0: not given
+  bool debugMemory = false;
+
+  Schedule schedule() const { return {scheduleKind, lr, minLR, warmup, steps}; }
+};
+
+// Returns nothing after --help or --version, which it prints. Throws
+// Error(kExitUsage).
+std::optional<Options> parseOptions(int argc, char **argv,
+                                    const std::string &description);
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_OPTIONS_H

@@ -1,0 +1,24 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See ProcessMemory.h.
+
+#include "ProcessMemory.h"
+#include <cstdio>
+
+namespace shardonnx::rt {
+
+int64_t proportionalSetBytes() {
+  std::FILE *file = std::fopen("/proc/self/smaps_rollup", "re");
+  if (!file)
+    return 0;
+  char line[256];
+  long long kib = 0;
+  while (std::fgets(line, sizeof(line), file))
+    if (std::sscanf(line, "Pss: %lld", &kib) == 1)
+      break;
+  std::fclose(file);
+  return kib * 1024;
+}
+
+} // namespace shardonnx::rt

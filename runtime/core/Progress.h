@@ -1,0 +1,36 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the user sees while a run goes on: a line that renews itself on a
+// terminal, else a line now and then; and the closing line.
+
+#ifndef SHARDONNX_RUNTIME_PROGRESS_H
+#define SHARDONNX_RUNTIME_PROGRESS_H
+
+#include "Log.h"
+
+namespace shardonnx::rt {
+
+class Progress {
+public:
+  explicit Progress(int64_t steps);
+  void step(const StepRecord &record);
+  // `reached`: the last step. Warm-up steps are left out of the throughput.
+  void close();
+
+private:
+  int64_t warmupSteps() const;
+  std::string lineOf(const StepRecord &record) const;
+
+  const int64_t steps;
+  const bool terminal;
+  double lastShown = 0;
+  StepRecord last;
+  double firstLoss = 0;
+  // Of the steps after warm-up.
+  double seconds = 0, tokens = 0, tflopSeconds = 0;
+};
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_PROGRESS_H

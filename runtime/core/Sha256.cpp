@@ -1,0 +1,99 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Sha256.h.
+
+#include "Sha256.h"
+#include <algorithm>
+#include <cstring>
+
+namespace shardonnx::rt {
+namespace {
+
+constexpr uint32_t kRound[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1,
+    0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3,
+    0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786,
+    0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147,
+    0x06ca6351, 0x14292967, 0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13,
+    0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1, 0xa81a664b,
+    0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a,
+    0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208,
+    0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+uint32_t rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
+
+uint32_t bigEndian(const uint8_t *p) {
+  return uint32_t(p[0]) << 24 | uint32_t(p[1]) << 16 | uint32_t(p[2]) << 8 |
+         p[3];
+}
+
+} // namespace
+
+void Sha256::block(const uint8_t *data) {
+  uint32_t w[64];
+  for (int i = 0; i < 16; ++i)
+    w[i] = bigEndian(data + 4 * i);
+  for (int i = 16; i < 64; ++i) {
+    uint32_t a = w[i - 15], b = w[i - 2];
+    w[i] = w[i - 16] + (rotate(a, 7) ^ rotate(a, 18) ^ (a >> 3)) + w[i - 7] +
+           (rotate(b, 17) ^ rotate(b, 19) ^ (b >> 10));
+  }
+  uint32_t s[8];
+  std::copy(state, state + 8, s);
+  for (int i = 0; i < 64; ++i) {
+    uint32_t e = rotate(s[4], 6) ^ rotate(s[4], 11) ^ rotate(s[4], 25);
+    uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]);
+    uint32_t t1 = s[7] + e + choice + kRound[i] + w[i];
+    uint32_t a = rotate(s[0], 2) ^ rotate(s[0], 13) ^ rotate(s[0], 22);
+    uint32_t majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
+    std::copy_backward(s, s + 7, s + 8);
+    s[4] += t1;
+    s[0] = t1 + a + majority;
+  }
+  for (int i = 0; i < 8; ++i)
+    state[i] += s[i];
+}
+
+void Sha256::update(const void *data, size_t bytes) {
+  auto *in = static_cast<const uint8_t *>(data);
+  total += bytes;
+  while (bytes > 0) {
+    if (buffered == 0 && bytes >= 64) {
+      block(in);
+      in += 64;
+      bytes -= 64;
+      continue;
+    }
+    size_t n = std::min(bytes, 64 - buffered);
+    std::memcpy(buffer + buffered, in, n);
+    buffered += n;
+    in += n;
+    bytes -= n;
+    if (buffered == 64) {
+      block(buffer);
+      buffered = 0;
+    }
+  }
+}
+
+std::string Sha256::hex() {
+  uint64_t bits = total * 8;
+  uint8_t one = 0x80, zero = 0;
+  update(&one, 1);
+  while (buffered != 56)
+    update(&zero, 1);
+  uint8_t length[8];
+  for (int i = 0; i < 8; ++i)
+    length[i] = static_cast<uint8_t>(bits >> (56 - 8 * i));
+  update(length, 8);
+  std::string text;
+  for (uint32_t word : state)
+    for (int shift = 28; shift >= 0; shift -= 4)
+      text += "0123456789abcdef"[word >> shift & 15];
+  return text;
+}
+
+} // namespace shardonnx::rt

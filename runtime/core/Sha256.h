@@ -1,0 +1,32 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// SHA-256 (FIPS 180-4), to tell whether the model's file is still the one that
+// was compiled.
+
+#ifndef SHARDONNX_RUNTIME_SHA256_H
+#define SHARDONNX_RUNTIME_SHA256_H
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace shardonnx::rt {
+
+class Sha256 {
+public:
+  void update(const void *data, size_t bytes);
+  std::string hex(); // finishes
+
+private:
+  void block(const uint8_t *data);
+  uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  uint8_t buffer[64];
+  size_t buffered = 0;
+  uint64_t total = 0;
+};
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_SHA256_H

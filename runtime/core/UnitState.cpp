@@ -1,0 +1,196 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Carving a rank's memory. Three kinds: what the ranks share (control,
+// gathered units, gradients that the others read), the private space of the
+// program, and the owned slices.
+
+#include "UnitState.h"
+#include "../comm/Control.h"
+#include "Error.h"
+
+namespace shardonnx::rt {
+namespace {
+
+// A unit's bytes in the gathered buffer.
+int64_t gatheredBytes(const Manifest &m, const Manifest::Unit &unit) {
+  int64_t element = dtypeBytes(m.paramType);
+  if (unit.frozenLength > 0)
+    return unit.frozenOffsetBytes + unit.frozenLength * element;
+  return unit.length * element;
+}
+
+bool anyUnit(const Manifest &m, bool sharded) {
+  for (const Manifest::Unit &unit : m.units)
+    if (unit.sharded == sharded)
+      return true;
+  return false;
+}
+
+// Hands out parts of one block, or, with no block, only counts them.
+class Carver {
+public:
+  explicit Carver(uint8_t *base) : base(base) {}
+  template <typename T> T *take(int64_t count) {
+    int64_t begin = used;
+    used = alignTo(used + count * static_cast<int64_t>(sizeof(T)),
+                   kBufferAlignmentBytes);
+    return base && count > 0 ? reinterpret_cast<T *>(base + begin) : nullptr;
+  }
+  int64_t used = 0;
+
+private:
+  uint8_t *base;
+};
+
+} // namespace
+
+bool gathersInPlace(const Manifest &manifest, const MemoryOptions &options) {
+  // Poisoning needs buffers that are not the masters themselves.
+  return manifest.gatherInPlace &&
+         !(options.debug && manifest.gatherSpace.bytes > 0);
+}
+
+SharedPlan planShared(const Manifest &m, int ranks,
+                      const MemoryOptions &options) {
+  SharedPlan plan;
+  plan.inPlace = gathersInPlace(m, options);
+  auto page = static_cast<int64_t>(pageBytes());
+  int64_t end = alignTo(
+      static_cast<int64_t>(Control::bytes(ranks, m.units.size())), page);
+  auto take = [&](int64_t bytes) {
+    int64_t begin = end;
+    end += alignTo(bytes, page);
+    return begin;
+  };
+  if (plan.inPlace) {
+    for (const Manifest::Unit &unit : m.units) {
+      plan.unitOffsets.push_back(plan.gatherBytes);
+      if (unit.sharded)
+        plan.gatherBytes +=
+            alignTo(gatheredBytes(m, unit), kBufferAlignmentBytes);
+    }
+  } else if (anyUnit(m, /*sharded=*/true)) {
+    plan.gatherBytes = m.gatherSpace.bytes;
+  }
+  for (const Manifest::Unit &unit : m.units)
+    if (!unit.sharded && ranks > 1)
+      plan.reducedBytes += unit.length * 4;
+  plan.gradientBytes = m.gradientSpace.bytes;
+  plan.gather = take(plan.gatherBytes);
+  plan.reduced = take(plan.reducedBytes);
+  plan.gradients = end;
+  plan.total = end + ranks * alignTo(plan.gradientBytes, page);
+  return plan;
+}
+
+State::State(const Manifest &manifest, int rank, int ranks, int memory,
+             const MemoryOptions &options)
+    : manifest(manifest), plan(planShared(manifest, ranks, options)),
+      debug(options.debug) {
+  auto map = [&](int64_t offset, int64_t bytes, const char *what) {
+    auto size = static_cast<size_t>(bytes);
+    return memory < 0 ? Mapping::anonymous(size, what)
+                      : Mapping::shared(memory, offset, size, what);
+  };
+  controlMemory = map(plan.control, plan.gather, "the control block");
+  gatherMemory = map(plan.gather, plan.gatherBytes, "gathered parameters");
+  reducedMemory = map(plan.reduced, plan.reducedBytes, "reduced gradients");
+  int64_t stride =
+      alignTo(plan.gradientBytes, static_cast<int64_t>(pageBytes()));
+  for (int r = 0; r < ranks; ++r)
+    gradientMemory.push_back(
+        map(plan.gradients + r * stride, plan.gradientBytes, "gradients"));
+  privateMemory =
+      Mapping::anonymous(static_cast<size_t>(manifest.privateSpace.bytes),
+                         "activations", options.debug);
+  if (!plan.inPlace && anyUnit(manifest, /*sharded=*/false))
+    privateGather =
+        Mapping::anonymous(static_cast<size_t>(manifest.gatherSpace.bytes),
+                           "parameters", options.debug);
+  units.resize(manifest.units.size());
+  for (size_t u = 0; u < units.size(); ++u)
+    placeUnit(u, rank, ranks);
+  carveOwned(ranks);
+  setDecay([](const std::string &) { return false; });
+  for (UnitState &state : units) {
+    paramPointers.push_back(state.gathered);
+    gradPointers.push_back(state.gradients[static_cast<size_t>(rank)]);
+  }
+}
+
+void State::placeUnit(size_t index, int rank, int ranks) {
+  const Manifest::Unit &unit = manifest.units[index];
+  UnitState &state = units[index];
+  state.unit = &unit;
+  state.reducePart = ownedInterval(unit.length, rank, ranks);
+  if (unit.sharded) {
+    state.owned = state.reducePart;
+    state.frozenOwned = ownedInterval(unit.frozenLength, rank, ranks);
+  } else {
+    state.owned = {0, unit.length};
+    state.frozenOwned = {0, unit.frozenLength};
+  }
+  if (plan.inPlace && unit.sharded) {
+    state.gathered = gatherMemory.data() + plan.unitOffsets[index];
+    state.master =
+        reinterpret_cast<float *>(state.gathered) + state.owned.begin;
+  } else if (!plan.inPlace) {
+    Mapping &space = unit.sharded ? gatherMemory : privateGather;
+    state.gathered = space.data() + unit.paramOffsetBytes;
+  }
+  for (Mapping &gradients : gradientMemory)
+    state.gradients.push_back(gradients.data() + unit.gradOffsetBytes);
+}
+
+// The owned slices are counted first and then placed, by the same code.
+void State::carveOwned(int ranks) {
+  int64_t element = dtypeBytes(manifest.paramType);
+  for (bool counting : {true, false}) {
+    Carver owned(counting ? nullptr : ownedMemory.data());
+    Carver reduced(reducedMemory.data());
+    for (UnitState &state : units) {
+      int64_t n = state.owned.size();
+      bool sharded = state.unit->sharded;
+      if (plan.inPlace && !sharded) {
+        state.gathered =
+            owned.take<uint8_t>(gatheredBytes(manifest, *state.unit));
+        state.master = reinterpret_cast<float *>(state.gathered);
+      } else if (!plan.inPlace) {
+        state.master = owned.take<float>(n);
+        state.frozen = owned.take<uint8_t>(state.frozenOwned.size() * element);
+      }
+      for (int i = 0; i < manifest.optimizerStates(); ++i)
+        state.moments[i] = owned.take<float>(n);
+      // Replicated: every rank sums a part of one array that all read.
+      state.reduced =
+          !sharded && ranks > 1 ? reduced.take<float>(n) : owned.take<float>(n);
+    }
+    if (counting)
+      ownedMemory = Mapping::anonymous(static_cast<size_t>(owned.used),
+                                       "optimizer state", debug);
+  }
+}
+
+void State::addPieces(UnitState &state, std::vector<bool> decay) {
+  state.pieces.clear();
+  const std::vector<Manifest::Param> &params = state.unit->params;
+  for (size_t p = 0; p < params.size(); ++p) {
+    if (!params[p].trainable)
+      continue;
+    int64_t begin = std::max(params[p].offset, state.owned.begin);
+    int64_t end =
+        std::min(params[p].offset + params[p].elements(), state.owned.end);
+    if (begin >= end)
+      continue;
+    begin -= state.owned.begin;
+    end -= state.owned.begin;
+    Piece *last = state.pieces.empty() ? nullptr : &state.pieces.back();
+    if (last && last->begin + last->length == begin && last->decay == decay[p])
+      last->length += end - begin;
+    else
+      state.pieces.push_back({begin, end - begin, decay[p]});
+  }
+}
+
+} // namespace shardonnx::rt

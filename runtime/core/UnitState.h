@@ -1,0 +1,95 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What one rank owns: its slice of each unit's masters, moments and reduced
+// gradients, and where the gathered parameters and full gradients lie.
+
+#ifndef SHARDONNX_RUNTIME_UNITSTATE_H
+#define SHARDONNX_RUNTIME_UNITSTATE_H
+
+#include "../comm/SharedMemory.h"
+#include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/Manifest.h"
+#include <vector>
+
+namespace shardonnx::rt {
+
+// A part of the owned slice that is parameters of one kind (the rest is
+// padding, which nobody writes): the optimizer and the norm go over these.
+struct Piece {
+  int64_t begin = 0, length = 0; // in the owned slice
+  bool decay = true;
+};
+
+struct UnitState {
+  const Manifest::Unit *unit = nullptr;
+  Interval owned;            // of the trainable section; replicated: all of it
+  Interval frozenOwned;      // of the frozen section
+  Interval reducePart;       // of the trainable section, summed by this rank
+  float *master = nullptr;   // [owned]
+  float *moments[2] = {};    // [owned] each, null when not needed
+  float *reduced = nullptr;  // [owned]
+  uint8_t *frozen = nullptr; // [frozenOwned], null when in place
+  uint8_t *gathered = nullptr;      // the whole unit in param_dtype
+  std::vector<uint8_t *> gradients; // [rank] the whole unit in reduce_dtype
+  std::vector<Piece> pieces;
+};
+
+// Where everything lies in the file that the ranks share. All ranks compute
+// the same from the manifest.
+struct SharedPlan {
+  int64_t control = 0, gather = 0, reduced = 0, gradients = 0;  // offsets
+  int64_t gatherBytes = 0, reducedBytes = 0, gradientBytes = 0; // one rank's
+  int64_t total = 0;
+  // In place: where each unit begins in the gather part.
+  std::vector<int64_t> unitOffsets;
+  bool inPlace = false;
+};
+
+struct MemoryOptions {
+  bool debug = false; // poison what is freed, copy instead of in place
+};
+
+bool gathersInPlace(const Manifest &manifest, const MemoryOptions &options);
+SharedPlan planShared(const Manifest &manifest, int ranks,
+                      const MemoryOptions &options);
+
+// All the memory of a rank, and the units in it.
+class State {
+public:
+  // `memory` is the shared file, or -1 when there is one rank.
+  State(const Manifest &manifest, int rank, int ranks, int memory,
+        const MemoryOptions &options);
+
+  const Manifest &manifest;
+  const SharedPlan plan;
+  const bool debug;
+  uint8_t *control() const { return controlMemory.data(); }
+  uint8_t *privateBase() const { return privateMemory.data(); }
+  std::vector<UnitState> units;
+  std::vector<uint8_t *> paramPointers, gradPointers; // for generated code
+  // `noDecay` is asked by a parameter's name.
+  template <typename Predicate> void setDecay(Predicate noDecay);
+
+private:
+  void placeUnit(size_t index, int rank, int ranks);
+  void carveOwned(int ranks);
+  void addPieces(UnitState &state, std::vector<bool> decay);
+
+  Mapping controlMemory, privateMemory, ownedMemory, gatherMemory,
+      privateGather, reducedMemory;
+  std::vector<Mapping> gradientMemory;
+};
+
+template <typename Predicate> void State::setDecay(Predicate noDecay) {
+  for (UnitState &state : units) {
+    std::vector<bool> decay;
+    for (const Manifest::Param &param : state.unit->params)
+      decay.push_back(!noDecay(param.name));
+    addPieces(state, decay);
+  }
+}
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_UNITSTATE_H

@@ -1,0 +1,101 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The update's entry points: the gradient norm, and the optimizer over the
+// owned slices.
+
+#include "Context.h"
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace shardonnx::rt {
+namespace {
+
+// Chunks are fixed, and their sums are added in order: the same bits with any
+// number of threads.
+constexpr int64_t kNormChunk = 1 << 15;
+constexpr int64_t kOptimizerGrain = 1 << 12;
+
+double squares(const float *x, int64_t count) {
+  constexpr int64_t kLanes = 8;
+  double sums[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (int64_t j = 0; j < kLanes; ++j)
+      sums[j] += static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
+  double sum = 0;
+  for (; i < count; ++i)
+    sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (double lane : sums)
+    sum += lane;
+  return sum;
+}
+
+double squaresOnPool(const float *x, int64_t count) {
+  int64_t chunks = (count + kNormChunk - 1) / kNormChunk;
+  std::vector<double> sums(static_cast<size_t>(chunks));
+#pragma omp parallel for schedule(static)
+  for (int64_t c = 0; c < chunks; ++c)
+    sums[static_cast<size_t>(c)] = squares(
+        x + c * kNormChunk, std::min(kNormChunk, count - c * kNormChunk));
+  double sum = 0;
+  for (double part : sums)
+    sum += part;
+  return sum;
+}
+
+// What of a piece this rank sums: all ranks hold a replicated unit's sum, and
+// each takes the part that it reduced.
+Interval countedPart(const UnitState &u, const Piece &piece) {
+  int64_t begin = u.reducePart.begin - u.owned.begin;
+  int64_t end = u.reducePart.end - u.owned.begin;
+  return {std::max(begin, piece.begin),
+          std::min(end, piece.begin + piece.length)};
+}
+
+} // namespace
+} // namespace shardonnx::rt
+
+using namespace shardonnx::rt;
+
+extern "C" {
+
+void shx_clip_grad_norm(ShxContext *ctx) {
+  Context &context = contextOf(ctx);
+  double mine = 0;
+  for (const UnitState &u : context.state->units)
+    for (const Piece &piece : u.pieces) {
+      shardonnx::Interval part = countedPart(u, piece);
+      if (part.size() > 0)
+        mine += squaresOnPool(u.reduced + part.begin, part.size());
+    }
+  context.gradNorm = std::sqrt(context.communicator->sumNorms(mine));
+  // As torch.nn.utils.clip_grad_norm_ does.
+  double factor = 1;
+  if (context.clipGradNorm > 0)
+    factor = std::min(1.0, context.clipGradNorm / (context.gradNorm + 1e-6));
+  context.values[SHX_CLIP] = static_cast<float>(factor);
+}
+
+void shx_optimizer(ShxContext *ctx, int32_t unit, ShxKernel kernel) {
+  Context &context = contextOf(ctx);
+  auto index = static_cast<size_t>(unit);
+  UnitState &u = context.state->units[index];
+  std::memcpy(context.valuesWithoutDecay, context.values,
+              sizeof(context.values));
+  context.valuesWithoutDecay[SHX_WEIGHT_DECAY] = 0;
+  context.communicator->updateBegin(index);
+  for (const Piece &piece : u.pieces) {
+    auto from = [&](float *base) -> void * {
+      return base ? base + piece.begin : nullptr;
+    };
+    void *args[] = {from(u.master), from(u.reduced), from(u.moments[0]),
+                    from(u.moments[1]),
+                    piece.decay ? context.values : context.valuesWithoutDecay};
+    shx_launch(ctx, kernel, args, piece.length, kOptimizerGrain, "optimizer");
+  }
+  context.communicator->updateEnd(index);
+}
+
+} // extern "C"

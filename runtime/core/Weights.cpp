@@ -1,0 +1,246 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Weights.h.
+
+#include "Weights.h"
+#include "Error.h"
+#include "File.h"
+#include "Half.h"
+#include "SampleOrder.h"
+#include "Sha256.h"
+#include <cctype>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+namespace shardonnx::rt {
+namespace {
+
+constexpr const char *kRemedy =
+    "give --model FILE (where the ONNX file is now, its external data beside "
+    "it), or --init=random";
+constexpr int64_t kChunk = 1 << 18; // elements read at a time
+
+std::string folderOf(const std::string &path) {
+  size_t slash = path.rfind('/');
+  if (slash == std::string::npos)
+    return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+std::string nameOf(const std::string &path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+// Where a weight goes: a range of a parameter, as f32 masters or in
+// param_dtype (frozen parameters).
+struct Target {
+  const Manifest::Param *param;
+  int64_t begin, end; // elements of the parameter
+  uint8_t *to;
+  ShxDType dtype;
+};
+
+// Calls visit(Target) for all that this rank owns.
+template <typename Visit> void forOwned(State &state, Visit visit) {
+  ShxDType paramType = state.manifest.paramType;
+  int64_t element = dtypeBytes(paramType);
+  for (UnitState &u : state.units)
+    for (const Manifest::Param &param : u.unit->params) {
+      Interval owned = param.trainable ? u.owned : u.frozenOwned;
+      int64_t begin = std::max(owned.begin, param.offset);
+      int64_t end = std::min(owned.end, param.offset + param.elements());
+      if (begin >= end)
+        continue;
+      Target target{&param, begin - param.offset, end - param.offset, nullptr,
+                    SHX_F32};
+      if (param.trainable) {
+        target.to = reinterpret_cast<uint8_t *>(u.master + begin - owned.begin);
+      } else {
+        target.dtype = paramType;
+        target.to =
+            u.frozen ? u.frozen + (begin - owned.begin) * element
+                     : u.gathered + u.unit->frozenOffsetBytes + begin * element;
+      }
+      visit(target);
+    }
+}
+
+struct SourceType {
+  int64_t bytes;
+  void (*widen)(float *out, const uint8_t *in, int64_t count);
+};
+
+template <typename T> void widen(float *out, const uint8_t *in, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, in + static_cast<size_t>(i) * sizeof(T), sizeof(T));
+    if constexpr (std::is_same_v<T, double>)
+      out[i] = static_cast<float>(value);
+    else
+      out[i] = toFloat(value);
+  }
+}
+
+SourceType sourceType(const Manifest::Param &param) {
+  static const std::map<std::string, SourceType> types = {
+      {"f32", {4, widen<float>}},
+      {"f64", {8, widen<double>}},
+      {"bf16", {2, widen<BFloat16>}},
+      {"f16", {2, widen<Float16>}}};
+  auto found = types.find(param.source->dtype);
+  if (found == types.end())
+    fail("parameter '", param.name, "' is stored as ", param.source->dtype,
+         ", which cannot be trained");
+  return found->second;
+}
+
+void narrow(const Target &target, int64_t at, const float *values,
+            int64_t count) {
+  uint8_t *to = target.to + at * dtypeBytes(target.dtype);
+  for (int64_t i = 0; i < count; ++i)
+    switch (target.dtype) {
+    case SHX_BF16:
+      reinterpret_cast<BFloat16 *>(to)[i] = fromFloat<BFloat16>(values[i]);
+      break;
+    case SHX_F16:
+      reinterpret_cast<Float16 *>(to)[i] = fromFloat<Float16>(values[i]);
+      break;
+    default:
+      reinterpret_cast<float *>(to)[i] = values[i];
+    }
+}
+
+class ModelFiles {
+public:
+  ModelFiles(const Manifest &manifest, const std::string &modelOverride)
+      : manifest(manifest),
+        path(modelOverride.empty() ? manifest.modelPath : modelOverride),
+        folder(folderOf(path)) {}
+
+  void checkHash() {
+    if (manifest.modelSha256.empty())
+      return;
+    const File &file = open(nameOf(manifest.modelPath));
+    Sha256 hash;
+    std::vector<uint8_t> part(1 << 20);
+    for (int64_t at = 0; at < file.size();) {
+      int64_t n = std::min<int64_t>(static_cast<int64_t>(part.size()),
+                                    file.size() - at);
+      file.read(part.data(), at, n);
+      hash.update(part.data(), static_cast<size_t>(n));
+      at += n;
+    }
+    if (hash.hex() != manifest.modelSha256)
+      fail("'", file.path(),
+           "' is not the model that was compiled (its "
+           "SHA-256 differs): compile it again, or ",
+           kRemedy);
+  }
+
+  void read(const Target &target) {
+    const Manifest::Param &param = *target.param;
+    if (!param.source)
+      fail("the model has no bytes for parameter '", param.name,
+           "': export it with its weights, or use --init=random");
+    SourceType type = sourceType(param);
+    if (param.source->length != param.elements() * type.bytes)
+      fail("parameter '", param.name, "' has ", param.source->length,
+           " bytes in '", param.source->file, "', its shape wants ",
+           param.elements() * type.bytes);
+    const File &file = open(param.source->file);
+    if (param.source->offset > file.size() - param.source->length)
+      fail("'", file.path(), "' is truncated: parameter '", param.name,
+           "' ends at byte ", param.source->offset + param.source->length,
+           ", the file at ", file.size(), "; ", kRemedy);
+    for (int64_t at = target.begin; at < target.end; at += kChunk) {
+      int64_t n = std::min(kChunk, target.end - at);
+      raw.resize(static_cast<size_t>(n * type.bytes));
+      values.resize(static_cast<size_t>(n));
+      file.read(raw.data(), param.source->offset + at * type.bytes,
+                n * type.bytes);
+      type.widen(values.data(), raw.data(), n);
+      narrow(target, at - target.begin, values.data(), n);
+    }
+  }
+
+private:
+  // The model's own file may have another name now (--model FILE).
+  const File &open(const std::string &name) {
+    auto found = files.find(name);
+    if (found != files.end())
+      return found->second;
+    File file = name == nameOf(manifest.modelPath)
+                    ? File(path, kRemedy)
+                    : File::beneath(folder, name, kRemedy);
+    return files.emplace(name, std::move(file)).first->second;
+  }
+
+  const Manifest &manifest;
+  std::string path, folder;
+  std::map<std::string, File> files;
+  std::vector<uint8_t> raw;
+  std::vector<float> values;
+};
+
+enum class Draw { Normal, Ones, Zeros };
+
+bool endsWith(const std::string &text, const std::string &end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+// By what frameworks call them: `ln_1.weight`, `input_layernorm.weight`,
+// `model.norm.weight` scale a norm; every other vector is a bias.
+Draw drawOf(const Manifest::Param &param) {
+  if (param.shape.size() >= 2)
+    return Draw::Normal;
+  if (!endsWith(param.name, "weight"))
+    return Draw::Zeros;
+  std::string module = param.name.substr(0, param.name.size() - 6);
+  for (char &c : module)
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  size_t dot = module.find_last_of('.', module.size() - 2);
+  std::string last = module.substr(dot == std::string::npos ? 0 : dot + 1);
+  bool norm =
+      last.find("norm") != std::string::npos || last.compare(0, 2, "ln") == 0;
+  return norm ? Draw::Ones : Draw::Zeros;
+}
+
+// Box and Muller's formula on two numbers drawn from the element's index.
+float normalAt(uint64_t key, int64_t index) {
+  uint64_t bits = mixBits(key ^ mixBits(static_cast<uint64_t>(index)));
+  double u = (static_cast<double>(bits >> 32) + 1) / 4294967297.0;
+  double v = static_cast<double>(bits & 0xffffffff) / 4294967296.0;
+  return static_cast<float>(std::sqrt(-2 * std::log(u)) *
+                            std::cos(2 * std::acos(-1.0) * v));
+}
+
+void draw(const Target &target, uint64_t seed) {
+  constexpr float kStandardDeviation = 0.02f;
+  Draw kind = drawOf(*target.param);
+  uint64_t key = mixBits(seed);
+  for (unsigned char c : target.param->name)
+    key = mixBits(key ^ c);
+  for (int64_t i = target.begin; i < target.end; ++i) {
+    float value = kind == Draw::Normal ? kStandardDeviation * normalAt(key, i)
+                                       : (kind == Draw::Ones ? 1.0f : 0.0f);
+    narrow(target, i - target.begin, &value, 1);
+  }
+}
+
+} // namespace
+
+void loadWeights(State &state, const std::string &modelOverride,
+                 bool checkHash) {
+  ModelFiles files(state.manifest, modelOverride);
+  if (checkHash)
+    files.checkHash();
+  forOwned(state, [&](const Target &target) { files.read(target); });
+}
+
+void drawWeights(State &state, uint64_t seed) {
+  forOwned(state, [&](const Target &target) { draw(target, seed); });
+}
+
+} // namespace shardonnx::rt

@@ -1,0 +1,96 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The manifest of a program (docs/manifest.md) as a struct: read by the
+// runtime at start and by `shardonnx inspect`.
+
+#ifndef SHARDONNX_RUNTIME_MANIFEST_H
+#define SHARDONNX_RUNTIME_MANIFEST_H
+
+#include "shardonnx/runtime/ABI.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardonnx {
+
+struct Manifest {
+  enum class InputKind {
+    Tokens,
+    Labels,
+    ShiftedLabels,
+    AttentionMask,
+    PositionIds,
+    Data
+  };
+  struct Input {
+    std::string name;
+    InputKind kind = InputKind::Data;
+    ShxDType dtype = SHX_F32;
+    std::vector<int64_t> shape;
+    int64_t limit = 0; // 0: any value
+    int64_t elements() const;
+    int64_t bytes() const;
+  };
+  enum class Denominator { Labels, Elements, Batches };
+  struct Loss {
+    std::string kind;
+    Denominator denominator = Denominator::Labels;
+    std::string input; // whose labels are counted
+    int64_t shift = 0;
+    int64_t perMicrobatch = 0;
+  };
+  struct Source {
+    std::string file, dtype;
+    int64_t offset = 0, length = 0;
+  };
+  struct Param {
+    std::string name, onnx;
+    int64_t offset = 0; // in its section
+    std::vector<int64_t> shape;
+    bool trainable = true;
+    std::optional<Source> source;
+    int64_t elements() const;
+  };
+  struct Unit {
+    std::string name;
+    bool sharded = true;
+    int64_t length = 0, frozenLength = 0;
+    int64_t paramOffsetBytes = 0, gradOffsetBytes = 0, frozenOffsetBytes = 0;
+    std::vector<Param> params;
+  };
+  struct Space {
+    int64_t bytes = 0, lowerBoundBytes = 0;
+  };
+
+  int abi = 0;
+  std::string version, name, hash, modelPath, modelSha256, arch;
+  int64_t batch = 0, seq = 0;
+  std::vector<Input> inputs;
+  Loss loss;
+  std::string strategy, optimizer;
+  ShxDType paramType = SHX_F32, reduceType = SHX_F32;
+  std::vector<Unit> units;
+  Space privateSpace, gatherSpace, gradientSpace;
+  bool gatherInPlace = false;
+  int64_t scratchPerThreadBytes = 0;
+  double flopsPerMicrobatch = 0;
+
+  // f32 tensors of a parameter's size that the optimizer keeps.
+  int optimizerStates() const;
+  // Tokens (or samples, without a sequence) of one microbatch of one rank.
+  int64_t tokensPerMicrobatch() const;
+};
+
+int64_t dtypeBytes(ShxDType dtype);
+
+// Reads a manifest. A compiler's mistake or a damaged executable is told in
+// `error`, one line.
+std::optional<Manifest> parseManifest(std::string_view json,
+                                      std::string &error);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_RUNTIME_MANIFEST_H

@@ -1,0 +1,29 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How much memory each rank of a program takes at a world size, by item: the
+// number that `shardonnx inspect` predicts and that a run logs as peak_bytes.
+
+#ifndef SHARDONNX_RUNTIME_MEMORYPLAN_H
+#define SHARDONNX_RUNTIME_MEMORYPLAN_H
+
+#include "shardonnx/runtime/Manifest.h"
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shardonnx {
+
+struct MemoryItem {
+  std::string name;
+  int64_t bytes = 0; // this rank's share, where ranks share pages
+};
+
+// The largest rank's (rank 0 owns no less than any other).
+std::vector<MemoryItem> planMemory(const Manifest &manifest, int ranks,
+                                   int threadsPerRank);
+int64_t totalBytes(const std::vector<MemoryItem> &items);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_RUNTIME_MEMORYPLAN_H

@@ -1,0 +1,210 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A program written by hand as the compiler writes one, small enough to check
+// with a few lines of arithmetic (TableReference.h), with units that share
+// buffers and a frozen parameter. Compiled once per layout and dtype:
+//   TABLE_BF16        bf16 parameters, f32 masters
+//   TABLE_REPLICATED  no_shard
+//
+// prediction(x) = a[x] + bias[x % 7] + b[x]·c[x] + frozen[x % 3]
+// loss = Σ ½ (prediction - label/300)² over labels other than -100
+
+#include "shardonnx/runtime/ABI.h"
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <unistd.h>
+
+namespace {
+
+constexpr int64_t kVocab = 300, kBatch = 2, kSeq = 8, kRows = kBatch * kSeq;
+
+#ifdef TABLE_BF16
+#define PARAM_DTYPE "bf16"
+#define IN_PLACE "false"
+#define UNIT1_FROZEN "1024"
+struct Param {
+  uint16_t bits;
+  operator float() const {
+    uint32_t wide = uint32_t(bits) << 16;
+    float value;
+    std::memcpy(&value, &wide, 4);
+    return value;
+  }
+};
+constexpr int64_t kFrozenBytes = 1024;
+#else
+#define PARAM_DTYPE "f32"
+#define IN_PLACE "true"
+#define UNIT1_FROZEN "2048"
+using Param = float;
+constexpr int64_t kFrozenBytes = 2048;
+#endif
+#ifdef TABLE_REPLICATED
+#define LAYOUT "replicated"
+#else
+#define LAYOUT "sharded"
+#endif
+
+const Param *param(ShxContext *ctx, int unit) {
+  return reinterpret_cast<const Param *>(ctx->params[unit]);
+}
+float *gradient(ShxContext *ctx, int unit) {
+  return reinterpret_cast<float *>(ctx->grads[unit]);
+}
+
+// What lives in the private space.
+struct Activations {
+  float sum[kRows], b[kRows], c[kRows], error[kRows], loss;
+};
+Activations &activations(ShxContext *ctx) {
+  return *reinterpret_cast<Activations *>(ctx->privateBase);
+}
+const int64_t *tokens(ShxContext *ctx) {
+  return reinterpret_cast<const int64_t *>(ctx->inputs[0]);
+}
+const int64_t *labels(ShxContext *ctx) {
+  return reinterpret_cast<const int64_t *>(ctx->inputs[1]);
+}
+
+void forward(ShxContext *ctx) {
+  if (const char *pause = std::getenv("TABLE_PAUSE_US"))
+    ::usleep(static_cast<useconds_t>(std::atoi(pause)));
+  Activations &act = activations(ctx);
+  const int64_t *x = tokens(ctx), *y = labels(ctx);
+  shx_gather_start(ctx, 0);
+  shx_gather_start(ctx, 1);
+  shx_gather_wait(ctx, 0);
+  for (int64_t i = 0; i < kRows; ++i)
+    act.sum[i] = param(ctx, 0)[x[i]] + param(ctx, 0)[512 + x[i] % 7];
+  shx_gather_free(ctx, 0);
+  shx_gather_start(ctx, 2);
+  shx_gather_wait(ctx, 1);
+  auto *frozen = reinterpret_cast<const Param *>(ctx->params[1] + kFrozenBytes);
+  for (int64_t i = 0; i < kRows; ++i) {
+    act.b[i] = param(ctx, 1)[x[i]];
+    act.sum[i] += frozen[x[i] % 3];
+  }
+  shx_gather_free(ctx, 1);
+  shx_gather_wait(ctx, 2);
+  act.loss = 0;
+  for (int64_t i = 0; i < kRows; ++i) {
+    act.c[i] = param(ctx, 2)[x[i]];
+    float prediction = act.sum[i] + act.b[i] * act.c[i];
+    act.error[i] = y[i] == -100 ? 0 : prediction - float(y[i]) / float(kVocab);
+    act.loss += 0.5f * act.error[i] * act.error[i];
+  }
+  shx_gather_free(ctx, 2);
+  shx_loss(ctx, &act.loss);
+}
+
+// Backward reads the parameters again, as a sharded program does.
+void microbatch(ShxContext *ctx, int32_t accumulate) {
+  forward(ctx);
+  Activations &act = activations(ctx);
+  const int64_t *x = tokens(ctx);
+  float scale = ctx->scalars[SHX_LOSS_SCALE];
+  for (int unit = 2; unit >= 1; --unit) {
+    int other = unit == 2 ? 1 : 2;
+    shx_gather_start(ctx, other);
+    shx_grad_acquire(ctx, unit);
+    float *d = gradient(ctx, unit);
+    std::memset(d, 0, 512 * sizeof(float));
+    shx_gather_wait(ctx, other);
+    for (int64_t i = 0; i < kRows; ++i)
+      d[x[i]] += act.error[i] * scale * param(ctx, other)[x[i]];
+    shx_gather_free(ctx, other);
+    shx_reduce_start(ctx, unit, accumulate);
+  }
+  shx_grad_acquire(ctx, 0);
+  float *d = gradient(ctx, 0);
+  std::memset(d, 0, 768 * sizeof(float));
+  for (int64_t i = 0; i < kRows; ++i) {
+    d[x[i]] += act.error[i] * scale;
+    d[512 + x[i] % 7] += act.error[i] * scale;
+  }
+  shx_reduce_start(ctx, 0, accumulate);
+}
+
+void adamw(void *const *args, int64_t begin, int64_t end) {
+  auto *p = static_cast<float *>(args[0]);
+  auto *g = static_cast<const float *>(args[1]);
+  auto *m = static_cast<float *>(args[2]), *v = static_cast<float *>(args[3]);
+  auto *s = static_cast<const float *>(args[4]);
+  for (int64_t i = begin; i < end; ++i) {
+    float grad = g[i] * s[SHX_CLIP];
+    p[i] -= s[SHX_LR] * s[SHX_WEIGHT_DECAY] * p[i];
+    m[i] = s[SHX_BETA1] * m[i] + (1 - s[SHX_BETA1]) * grad;
+    v[i] = s[SHX_BETA2] * v[i] + (1 - s[SHX_BETA2]) * grad * grad;
+    float root = std::sqrt(v[i] / s[SHX_BIAS_CORRECTION2]) + s[SHX_EPS];
+    p[i] -= s[SHX_LR] * (m[i] / s[SHX_BIAS_CORRECTION1]) / root;
+  }
+}
+
+} // namespace
+
+extern "C" {
+
+void shx_first_microbatch(ShxContext *ctx) { microbatch(ctx, 0); }
+void shx_next_microbatch(ShxContext *ctx) { microbatch(ctx, 1); }
+void shx_eval_microbatch(ShxContext *ctx) { forward(ctx); }
+void shx_update(ShxContext *ctx) {
+  for (int32_t unit : {2, 1, 0})
+    shx_reduce_wait(ctx, unit);
+  shx_clip_grad_norm(ctx);
+  for (int32_t unit : {0, 1, 2})
+    shx_optimizer(ctx, unit, adamw);
+}
+
+extern const char shx_manifest[] = R"({
+  "abi": 1, "version": "0.1.0", "name": "table", "hash": "table-1",
+  "model": {"path": "table.onnx", "sha256": ""}, "arch": "x86-64-v3",
+  "batch": 2, "seq": 8,
+  "inputs": [
+    {"name": "input_ids", "kind": "tokens", "dtype": "i64", "shape": [2, 8],
+     "limit": 300},
+    {"name": "labels", "kind": "labels", "dtype": "i64", "shape": [2, 8],
+     "limit": 300}],
+  "loss": {"kind": "mse", "denominator": "labels",
+           "denominator_input": "labels", "denominator_shift": 0},
+  "strategy": "test", "optimizer": "adamw",
+  "param_dtype": ")" PARAM_DTYPE R"(", "reduce_dtype": "f32",
+  "units": [
+    {"name": "a", "layout": ")" LAYOUT R"(", "length": 768,
+     "param_offset_bytes": 0, "grad_offset_bytes": 0,
+     "params": [
+      {"name": "a.weight", "offset": 0, "shape": [30, 10], "trainable": true,
+       "source": {"file": "table.onnx", "offset": 0, "length": 1200,
+                  "dtype": "f32"}},
+      {"name": "a.bias", "offset": 512, "shape": [7], "trainable": true,
+       "source": {"file": "table.onnx", "offset": 1200, "length": 28,
+                  "dtype": "f32"}}],
+     "frozen_length": 0, "frozen_offset_bytes": 0},
+    {"name": "b", "layout": ")" LAYOUT R"(", "length": 512,
+     "param_offset_bytes": 3072, "grad_offset_bytes": 3072,
+     "params": [
+      {"name": "b.weight", "offset": 0, "shape": [300], "trainable": true,
+       "source": {"file": "table.data", "offset": 0, "length": 1200,
+                  "dtype": "f32"}},
+      {"name": "frozen", "offset": 0, "shape": [3], "trainable": false,
+       "source": {"file": "table.onnx", "offset": 1228, "length": 12,
+                  "dtype": "f32"}}],
+     "frozen_length": 256, "frozen_offset_bytes": )" UNIT1_FROZEN R"(},
+    {"name": "c", "layout": ")" LAYOUT R"(", "length": 512,
+     "param_offset_bytes": 0, "grad_offset_bytes": 0,
+     "params": [
+      {"name": "c.weight", "offset": 0, "shape": [300], "trainable": true,
+       "source": {"file": "table.data", "offset": 1200, "length": 1200,
+                  "dtype": "f32"}}],
+     "frozen_length": 0, "frozen_offset_bytes": 0}],
+  "spaces": {"private": {"bytes": 260, "lower_bound_bytes": 260},
+             "gather": {"bytes": 6144, "lower_bound_bytes": 6144},
+             "gradients": {"bytes": 6144, "lower_bound_bytes": 6144}},
+  "gather_in_place": )" IN_PLACE R"(,
+  "scratch_per_thread_bytes": 0, "flops_per_microbatch": 1e6
+})";
+extern const uint64_t shx_manifest_size = sizeof(shx_manifest) - 1;
+
+} // extern "C"
