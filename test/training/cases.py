@@ -11,6 +11,11 @@ is a model, the data it is trained on, and how. Every step sees 12 samples;
 the ranks and microbatches they are dealt to must not matter.
 """
 
+import os
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+
 STEPS = 20
 GLOBAL_BATCH = 12
 
@@ -40,9 +45,18 @@ MODELS = {
     # Nothing here is a multiple of a vector: remainders everywhere.
     "gpt2-odd": "gpt2-small --layers 3 --hidden 36 --heads 3 --vocab 261 "
                 "--seq 27 --jitter 0.1 --seed 3 --opset 23 --optimize",
+    # Rows longer than a tile of attention, and no multiple of one.
+    "llama-long": "llama-small --layers 2 --hidden 32 --heads 2 --kv-heads 1 "
+                  "--ffn 40 --vocab 257 --seq 200 --jitter 0.1 --seed 6 "
+                  "--opset 18 --optimize",
+    "gpt2-small": "gpt2-small",
+    "llama-small": "llama-small --opset 23",
     "regressor": "module Regressor --opset 18",
     "classifier": "module Classifier --opset 23",
 }
+
+# These two are the project's models/*.onnx and are not exported again.
+SHIPPED = ("gpt2-small", "llama-small")
 
 TOKENS = "tokens.bin"  # models/data/tokens.bin
 
@@ -76,6 +90,9 @@ CASES = [
          compile=["--seq=24"]),
     case("llama-inputs"),
     case("gpt2-odd"),
+    case("llama-long", batch=2),
+    case("gpt2-small", batch=3),
+    case("llama-small", batch=2),
     # Fewer samples than two steps use: the data starts again.
     case("gpt2-short-data", model="gpt2-18", data="short.bin"),
     # Labels of their own, some of them ignored, not equally many a sample.
@@ -109,6 +126,18 @@ CASES = [
          norm_rtol=1e-1,
          compile=["--param-dtype=bf16", "--reduce-dtype=f32"]),
 ]
+
+
+def model_path(name):
+    if name in SHIPPED:
+        return os.path.join(ROOT, "models", name + ".onnx")
+    return os.path.join(HERE, "models", name + ".onnx")
+
+
+def data_path(name):
+    if name == TOKENS:
+        return os.path.join(ROOT, "models", "data", name)
+    return os.path.join(HERE, "data", name)
 
 
 def by_name(name):

@@ -20,9 +20,7 @@ import sys
 
 import cases
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(ROOT, "models"))
+sys.path.insert(0, os.path.join(cases.ROOT, "models"))
 
 import numpy
 import onnx
@@ -102,7 +100,6 @@ def strip(path):
         del node.metadata_props[:]
         node.metadata_props.extend(kept)
     onnx.save(model, path)
-    return model
 
 
 def frozen_parameters(module, model):
@@ -125,11 +122,10 @@ def frozen_parameters(module, model):
 
 def write_data():
     """The data files other than models/data/tokens.bin."""
-    folder = os.path.join(HERE, "data")
+    folder = os.path.join(cases.HERE, "data")
     os.makedirs(folder, exist_ok=True)
     random = numpy.random.default_rng(5)
-    tokens = numpy.fromfile(
-        os.path.join(ROOT, "models", "data", "tokens.bin"), dtype="<u2")
+    tokens = numpy.fromfile(cases.data_path(cases.TOKENS), dtype="<u2")
     tokens[:17 * 32 + 5].tofile(os.path.join(folder, "short.bin"))
     rows = tokens[:24 * 33].reshape(24, 33).astype(numpy.int64)
     labels = rows[:, 1:].copy()
@@ -148,10 +144,8 @@ def write_data():
 def load_samples(case, module):
     """All samples as a dict of arrays: the graph's inputs and `labels`."""
     if case["data"].endswith(".npz"):
-        return dict(numpy.load(os.path.join(HERE, "data", case["data"])))
-    path = (os.path.join(ROOT, "models", "data", case["data"])
-            if case["data"] == cases.TOKENS
-            else os.path.join(HERE, "data", case["data"]))
+        return dict(numpy.load(cases.data_path(case["data"])))
+    path = cases.data_path(case["data"])
     tokens = numpy.fromfile(path, dtype="<u2").astype(numpy.int64)
     length = case.get("seq") or sequence_length(module)
     count = (len(tokens) - 1) // length
@@ -248,6 +242,9 @@ def backward(case, module, batch, labels_total):
 def record(case, module, model):
     """Trains, and returns what the executable's log must show."""
     frozen = frozen_parameters(module, model)
+    if frozen and "--optimize" not in cases.MODELS[case["model"]]:
+        raise SystemExit(f"{case['model']}.onnx does not hold the weights of "
+                         f"{', '.join(frozen)}")
     for name, parameter in module.named_parameters():
         chosen = re.fullmatch(case.get("freeze", r"(?!)"), name)
         parameter.requires_grad_(name not in frozen and not chosen)
@@ -286,21 +283,22 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(2)
     for folder in ("models", "recorded"):
-        os.makedirs(os.path.join(HERE, folder), exist_ok=True)
+        os.makedirs(os.path.join(cases.HERE, folder), exist_ok=True)
     write_data()
     exported = {}
     for case in cases.CASES:
         if not re.search(options.filter, case["name"]):
             continue
         name = case["model"]
-        path = os.path.join(HERE, "models", name + ".onnx")
+        path = cases.model_path(name)
         module, save = build(cases.MODELS[name].split())
         if name not in exported:
-            if not (options.keep_models and os.path.exists(path)):
+            if name not in cases.SHIPPED and not options.keep_models:
                 save(path)
-            exported[name] = strip(path)
+                strip(path)
+            exported[name] = onnx.load(path)
         result = record(case, module, exported[name])
-        target = os.path.join(HERE, "recorded", case["name"] + ".json")
+        target = os.path.join(cases.HERE, "recorded", case["name"] + ".json")
         with open(target, "w") as file:
             json.dump(result, file, indent=1)
             file.write("\n")

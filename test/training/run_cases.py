@@ -23,9 +23,6 @@ import tempfile
 import cases
 import check
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-
 # Settings that must not change any result, tried on these two cases.
 MATRIX_CASES = ("gpt2-18", "llama-23-optimized")
 MATRIX = [([], ranks) for ranks in (1, 2, 3, 4)] + [
@@ -65,9 +62,10 @@ class Runner:
         key = (case["model"], tuple(words))
         if key not in self.programs:
             program = os.path.join(self.folder, f"p{len(self.programs)}")
-            model = os.path.join(HERE, "models", case["model"] + ".onnx")
-            self.call([self.compiler, "compile", model, "-o", program]
-                      + words)
+            said = self.call([self.compiler, "compile",
+                              cases.model_path(case["model"]), "-o", program]
+                             + words)
+            check_warnings(said, recorded(case)["frozen"])
             self.programs[key] = program
         return self.programs[key]
 
@@ -77,17 +75,25 @@ class Runner:
         self.runs += 1
         log = os.path.join(self.folder, f"log{self.runs}.jsonl")
         accumulate = cases.GLOBAL_BATCH // (case["batch"] * ranks)
-        self.call([program, "--data", data_path(case), "--log", log,
-                   "--steps", str(cases.STEPS), "--nproc", str(ranks),
-                   "--accumulate", str(accumulate)] + case["run"])
+        self.call([program, "--data", cases.data_path(case["data"]),
+                   "--log", log, "--steps", str(cases.STEPS),
+                   "--nproc", str(ranks), "--accumulate", str(accumulate)]
+                  + case["run"])
         return log
 
 
-def data_path(case):
-    shipped = case["data"] == cases.TOKENS
-    folder = (os.path.join(ROOT, "models", "data") if shipped
-              else os.path.join(HERE, "data"))
-    return os.path.join(folder, case["data"])
+def recorded(case):
+    path = os.path.join(cases.HERE, "recorded", case["name"] + ".json")
+    with open(path) as file:
+        return json.load(file)
+
+
+def check_warnings(said, frozen):
+    """The compiler must name every parameter that the export froze."""
+    silent = [name for name in frozen if name not in said]
+    if silent:
+        raise RuntimeError("no warning that the export has frozen "
+                           + ", ".join(silent))
 
 
 def ranks_for(case, wanted):
@@ -97,9 +103,7 @@ def ranks_for(case, wanted):
 
 
 def compare(case, log):
-    with open(os.path.join(HERE, "recorded", case["name"] + ".json")) as file:
-        recorded = json.load(file)
-    return check.compare(check.read_log(log), recorded,
+    return check.compare(check.read_log(log), recorded(case),
                          case.get("loss_rtol", cases.LOSS_RTOL),
                          case.get("norm_rtol", cases.NORM_RTOL))
 
@@ -162,7 +166,7 @@ def jobs(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--shardonnx", metavar="PROGRAM",
-                        default=os.path.join(ROOT, "build", "bin",
+                        default=os.path.join(cases.ROOT, "build", "bin",
                                              "shardonnx"))
     parser.add_argument("--case", action="append", metavar="NAME",
                         help="only this case; may be repeated")

@@ -10,11 +10,9 @@ import unittest
 import cases
 import check
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-
 
 def recorded(name):
-    with open(os.path.join(HERE, "recorded", name + ".json")) as file:
+    with open(os.path.join(cases.HERE, "recorded", name + ".json")) as file:
         return json.load(file)
 
 
@@ -73,8 +71,9 @@ class CasesTest(unittest.TestCase):
             run = recorded(case["name"])
             for key in ("loss", "grad_norm", "lr"):
                 self.assertEqual(len(run[key]), cases.STEPS, case["name"])
-            model = os.path.join(HERE, "models", case["model"] + ".onnx")
-            self.assertTrue(os.path.exists(model), model)
+            for path in (cases.model_path(case["model"]),
+                         cases.data_path(case["data"])):
+                self.assertTrue(os.path.exists(path), path)
 
     def test_settings_show(self):
         """A program that ignores an option must not pass its case."""
