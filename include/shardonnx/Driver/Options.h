@@ -1,0 +1,67 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a compilation depends on: one struct for the command line, the JSON
+// configuration and the manifest. No MLIR here, so that the command line's
+// parser need not compile against it.
+
+#ifndef SHARDONNX_DRIVER_OPTIONS_H
+#define SHARDONNX_DRIVER_OPTIONS_H
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace shardonnx {
+
+/// Exit codes of the contract.
+enum ExitCode { kExitDone = 0, kExitInput = 1, kExitUsage = 2 };
+
+struct CompileOptions {
+  std::string model;
+  std::string output; // empty: the model's stem
+
+  std::string target = "cpu"; // cpu | cuda
+  std::string arch = "native";
+
+  std::optional<int64_t> batch, seq;
+  std::map<std::string, int64_t> dims; // by name
+
+  std::string loss;   // empty: decided from the outputs
+  std::string logits; // name of the graph output
+
+  std::string strategy = "full_shard";
+  std::vector<std::string> units = {"block"};
+  std::string paramDtype = "f32";
+  std::string reduceDtype; // empty: f32
+  std::string outputDtype; // empty: as computed
+  std::string recompute = "none";
+  int64_t forwardPrefetch = 1, backwardPrefetch = 1;
+  std::string optimizer = "adamw";
+  std::vector<std::string> freeze;
+  bool strictNumerics = false;
+  std::optional<int64_t> worldSize;
+
+  std::string config;                    // JSON file with the same keys
+  std::string emit;                      // stop at a level and print it
+  std::vector<std::string> printIRAfter; // pass names, or "all"
+  std::string dumpDir;
+  bool timing = false;
+  bool printLocations = false;
+};
+
+struct InspectOptions {
+  CompileOptions compile; // compile.model may be an executable
+  int64_t nproc = 1;
+  bool json = false;
+};
+
+/// Each returns an exit code; errors have been printed by then.
+int runCompile(const CompileOptions &options);
+int runInspect(const InspectOptions &options);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_DRIVER_OPTIONS_H

@@ -1,0 +1,256 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The command line. Every option of the contract is declared once, here; what
+// it means is the driver's.
+
+#include "shardonnx/Driver/Options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+using namespace shardonnx;
+
+namespace {
+
+// One line on standard error, as every error of the program.
+[[noreturn]] void usageError(const std::string &message) {
+  std::string line = message;
+  for (char &c : line)
+    if (c == '\n')
+      c = ' ';
+  std::fprintf(stderr, "shardonnx: error: %s\n", line.c_str());
+  std::exit(kExitUsage);
+}
+
+int64_t parseSize(const std::string &option, const std::string &text) {
+  try {
+    size_t used = 0;
+    long long value = std::stoll(text, &used);
+    if (used == text.size() && value > 0)
+      return value;
+  } catch (const std::exception &) {
+  }
+  usageError(option + ": '" + text + "' is not a positive number");
+}
+
+void addDim(CompileOptions &options, const std::string &text) {
+  size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    usageError("--dim: '" + text + "' is not NAME=N");
+  options.dims[text.substr(0, equals)] =
+      parseSize("--dim " + text.substr(0, equals), text.substr(equals + 1));
+}
+
+const std::vector<std::string> kStrategies = {
+    "full_shard", "shard_grad_op", "no_shard"};
+const std::vector<std::string> kFloatTypes = {"f32", "bf16", "f16"};
+
+// The options that change the program, shared by compile and inspect.
+void addProgramOptions(CLI::App &app, CompileOptions &o) {
+  app.add_option("--target", o.target, "cpu or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--arch", o.arch, "native, x86-64-v3, x86-64-v4 or a CPU name")
+      ->capture_default_str();
+  app.add_option_function<int64_t>(
+         "--batch", [&o](int64_t n) { o.batch = n; },
+         "axis 0 of every input: samples per rank and microbatch")
+      ->check(CLI::PositiveNumber);
+  app.add_option_function<int64_t>(
+         "--seq", [&o](int64_t n) { o.seq = n; },
+         "axis 1 of token inputs: tokens per sample")
+      ->check(CLI::PositiveNumber);
+  app.add_option_function<std::vector<std::string>>(
+         "--dim",
+         [&o](const std::vector<std::string> &all) {
+           for (const std::string &text : all)
+             addDim(o, text);
+         },
+         "bind a dynamic dimension by name")
+      ->allow_extra_args(false)
+      ->type_name("NAME=N");
+  app.add_option("--loss", o.loss, "default: decided from the outputs")
+      ->check(CLI::IsMember({"causal-lm", "cross-entropy", "mse", "graph"}));
+  app.add_option("--logits", o.logits, "the graph output that the loss reads")
+      ->type_name("NAME");
+  app.add_option("--strategy", o.strategy, "who holds parameters and gradients")
+      ->check(CLI::IsMember(kStrategies))
+      ->capture_default_str();
+  app.add_option("--unit", o.units,
+                 "block, size:N, or regexes over whole module paths")
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  app.add_option("--param-dtype", o.paramDtype,
+                 "gathered parameters and activations")
+      ->check(CLI::IsMember(kFloatTypes))
+      ->capture_default_str();
+  app.add_option("--reduce-dtype", o.reduceDtype,
+                 "gradients in the reduction [f32]")
+      ->check(CLI::IsMember(kFloatTypes));
+  app.add_option("--output-dtype", o.outputDtype, "the graph's outputs")
+      ->check(CLI::IsMember(kFloatTypes));
+  app.add_option("--recompute", o.recompute, "none or block")
+      ->check(CLI::IsMember({"none", "block"}))
+      ->capture_default_str();
+  app.add_option("--forward-prefetch", o.forwardPrefetch,
+                 "units ahead that an all-gather is issued")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--backward-prefetch", o.backwardPrefetch,
+                 "the same in the backward pass")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--optimizer", o.optimizer, "adamw, adam or sgd")
+      ->check(CLI::IsMember({"adamw", "adam", "sgd"}))
+      ->capture_default_str();
+  app.add_option("--freeze", o.freeze,
+                 "regexes over whole parameter names: not trained")
+      ->allow_extra_args(false)
+      ->type_name("REGEX");
+  app.add_flag("--strict-numerics", o.strictNumerics,
+               "only passes that preserve numerics bit for bit");
+  app.add_option_function<int64_t>(
+         "--world-size", [&o](int64_t n) { o.worldSize = n; },
+         "a hint; the executable runs at any")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--config", o.config, "JSON with these keys; options win")
+      ->type_name("FILE");
+}
+
+void addCompileOptions(CLI::App &app, CompileOptions &o) {
+  app.add_option("MODEL", o.model, "the exported ONNX model")->required();
+  app.add_option("-o,--output", o.output, "default: the model's stem")
+      ->type_name("OUT");
+  app.add_option("--emit", o.emit, "stop there and print it")
+      ->check(CLI::IsMember({"onnx", "nn", "grad", "fsdp", "schedule", "memory",
+                             "llvm", "ptx", "obj"}));
+  app.add_option("--print-ir-after", o.printIRAfter,
+                 "passes after which the IR goes to standard error, or all")
+      ->allow_extra_args(false)
+      ->type_name("PASS");
+  app.add_option("--dump-dir", o.dumpDir, "write the IR of every level there")
+      ->type_name("DIR");
+  app.add_flag("--timing", o.timing, "print the time of every pass");
+  app.add_flag("--print-locations", o.printLocations,
+               "print ONNX node names and module paths");
+  addProgramOptions(app, o);
+}
+
+// A JSON configuration becomes arguments: "batch": 4 is --batch=4, a list
+// repeats its option, an object gives NAME=VALUE pairs.
+void appendJson(std::vector<std::string> &args, const std::string &key,
+                const nlohmann::json &value) {
+  if (value.is_array() || value.is_object()) {
+    for (const auto &[name, item] : value.items())
+      appendJson(args, key,
+                 value.is_object() ? nlohmann::json(name + "=" + (item.is_string() ? item.get<std::string>() : item.dump()))
+                                   : item);
+    return;
+  }
+  if (value.is_boolean()) {
+    if (value.get<bool>())
+      args.push_back("--" + key);
+    return;
+  }
+  args.push_back("--" + key + "=" +
+                 (value.is_string() ? value.get<std::string>() : value.dump()));
+}
+
+// Keys that the command line gives itself are left out.
+std::vector<std::string>
+configArguments(const std::string &path,
+                const std::vector<std::string> &commandLine) {
+  std::ifstream file(path);
+  if (!file) {
+    std::fprintf(stderr,
+                 "shardonnx: error: --config: cannot read '%s': does it exist?\n",
+                 path.c_str());
+    std::exit(kExitInput);
+  }
+  nlohmann::json json = nlohmann::json::parse(file, nullptr, false, true);
+  if (!json.is_object()) {
+    std::fprintf(stderr,
+                 "shardonnx: error: --config: '%s' is not a JSON object\n",
+                 path.c_str());
+    std::exit(kExitInput);
+  }
+  std::vector<std::string> args;
+  for (const auto &[key, value] : json.items()) {
+    std::string option = "--" + key;
+    bool given = std::any_of(
+        commandLine.begin(), commandLine.end(), [&](const std::string &arg) {
+          return arg == option || arg.rfind(option + "=", 0) == 0;
+        });
+    if (!given)
+      appendJson(args, key, value);
+  }
+  return args;
+}
+
+// The value of --config among the arguments, if any.
+std::string findConfig(const std::vector<std::string> &args) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i].rfind("--config=", 0) == 0)
+      return args[i].substr(9);
+    if (args[i] == "--config" && i + 1 < args.size())
+      return args[i + 1];
+  }
+  return "";
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  CLI::App app("Shardonnx: from an ONNX model to a native program that trains "
+               "it with FSDP",
+               "shardonnx");
+  app.set_version_flag("--version", std::string("shardonnx ") +
+                                        SHARDONNX_VERSION);
+  app.require_subcommand(1);
+
+  CompileOptions compile;
+  CLI::App *compileApp =
+      app.add_subcommand("compile", "make a training executable");
+  addCompileOptions(*compileApp, compile);
+
+  InspectOptions inspect;
+  CLI::App *inspectApp = app.add_subcommand(
+      "inspect", "units, ownership, collectives and the memory peak");
+  inspectApp
+      ->add_option("MODEL", inspect.compile.model,
+                   "an ONNX model or a training executable")
+      ->required();
+  inspectApp
+      ->add_option("--nproc", inspect.nproc, "world size to show it for")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  inspectApp->add_flag("--json", inspect.json, "for programs");
+  addProgramOptions(*inspectApp, inspect.compile);
+
+  std::vector<std::string> args(argv + 1, argv + argc);
+  std::string config = findConfig(args);
+  if (!config.empty() && !args.empty()) {
+    std::vector<std::string> fromFile = configArguments(config, args);
+    args.insert(args.begin() + 1, fromFile.begin(), fromFile.end());
+  }
+  std::vector<std::string> reversed(args.rbegin(), args.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp &help) {
+    return app.exit(help);
+  } catch (const CLI::CallForAllHelp &help) {
+    return app.exit(help);
+  } catch (const CLI::CallForVersion &version) {
+    return app.exit(version);
+  } catch (const CLI::ParseError &error) {
+    usageError(std::string(error.what()) + "; see shardonnx --help");
+  }
+  return *compileApp ? runCompile(compile) : runInspect(inspect);
+}
