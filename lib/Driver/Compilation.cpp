@@ -1,0 +1,143 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Import, then one pass manager a level, so that each level can be printed,
+// dumped and timed by its name.
+
+#include "shardonnx/Driver/Compilation.h"
+#include "shardonnx/Import/Import.h"
+#include "shardonnx/InitAll.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+
+Compilation::Compilation(const CompileOptions &options)
+    : options(options), context(MLIRContext::Threading::DISABLED) {
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  context.appendDialectRegistry(registry);
+  handler = diags.capture(&context, options.model);
+  timing.setEnabled(options.timing);
+  timing.setDisplayMode(DefaultTimingManager::DisplayMode::Tree);
+  timingRoot = timing.getRootScope();
+}
+
+LogicalResult Compilation::import() {
+  TimingScope scope = timingRoot.nest("import");
+  ImportOptions import;
+  import.model = options.model;
+  import.batch = options.batch;
+  import.seq = options.seq;
+  for (const auto &[name, size] : options.dims)
+    import.dims[name] = size;
+  moduleRef = importOnnx(context, import, diags);
+  return success(static_cast<bool>(moduleRef));
+}
+
+// `--print-ir-after` names passes as mlir-opt does: by their argument.
+static void enablePrinting(PassManager &pm, const CompileOptions &options) {
+  if (options.printIRAfter.empty())
+    return;
+  bool all = llvm::is_contained(options.printIRAfter, "all");
+  auto wanted = [all, names = options.printIRAfter](Pass *pass, Operation *) {
+    return all || llvm::is_contained(names, pass->getArgument());
+  };
+  OpPrintingFlags flags;
+  if (options.printLocations)
+    flags.enableDebugInfo(true, /*prettyForm=*/true);
+  pm.enableIRPrinting([](Pass *, Operation *) { return false; }, wanted,
+                      /*printModuleScope=*/true,
+                      /*printAfterOnlyOnChange=*/false,
+                      /*printAfterOnlyOnFailure=*/false, llvm::errs(), flags);
+}
+
+LogicalResult Compilation::runPasses(Level level) {
+  PassManager pm(&context);
+  addPassesTo(level, pm, options);
+  if (pm.empty())
+    return success();
+  enablePrinting(pm, options);
+  TimingScope scope = timingRoot.nest(levelName(level));
+  pm.enableTiming(scope);
+  unsigned errorsBefore = diags.errors();
+  if (succeeded(pm.run(module())))
+    return success();
+  // A pass that fails has said why; one that has not is our mistake.
+  if (diags.errors() == errorsBefore)
+    return diags.error("'" + options.model + "': the passes to level '" +
+                       levelName(level) + "' failed without a reason");
+  return failure();
+}
+
+LogicalResult Compilation::dump(Level level) {
+  if (options.dumpDir.empty())
+    return success();
+  if (std::error_code error = llvm::sys::fs::create_directories(options.dumpDir))
+    return diags.error("--dump-dir: cannot create '" + options.dumpDir +
+                       "': " + error.message());
+  llvm::SmallString<128> path(options.dumpDir);
+  llvm::sys::path::append(path, std::to_string(static_cast<int>(level)) + "-" +
+                                    levelName(level).str() + ".mlir");
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  print(stream);
+  return writeFileAtomically(diags, path, text);
+}
+
+LogicalResult Compilation::runTo(Level level) {
+  int next = reached ? static_cast<int>(*reached) + 1 : 0;
+  for (; next <= static_cast<int>(level); ++next) {
+    Level now = static_cast<Level>(next);
+    if (failed(now == Level::Onnx ? import() : runPasses(now)) ||
+        failed(dump(now)))
+      return failure();
+    reached = now;
+  }
+  return success();
+}
+
+void Compilation::print(llvm::raw_ostream &out) {
+  OpPrintingFlags flags;
+  if (options.printLocations)
+    flags.enableDebugInfo(true, /*prettyForm=*/true);
+  module().print(out, flags);
+  out << '\n';
+}
+
+LogicalResult writeFileAtomically(Diagnostics &diagnostics, StringRef path,
+                                  StringRef content) {
+  llvm::SmallString<128> temporary;
+  int fd = -1;
+  auto fail = [&](std::error_code error) {
+    return diagnostics.error("cannot write '" + path + "': " +
+                             error.message());
+  };
+  if (std::error_code error = llvm::sys::fs::createUniqueFile(
+          path + ".tmp-%%%%%%", fd, temporary))
+    return fail(error);
+  llvm::FileRemover remover(temporary);
+  {
+    llvm::raw_fd_ostream out(fd, /*shouldClose=*/true);
+    out << content;
+    out.close();
+    if (out.has_error()) {
+      std::error_code error = out.error();
+      out.clear_error();
+      return fail(error);
+    }
+  }
+  if (std::error_code error = llvm::sys::fs::rename(temporary, path))
+    return fail(error);
+  remover.releaseFile();
+  return success();
+}
+
+} // namespace shardonnx
