@@ -9,9 +9,11 @@
 #include "shardonnx/InitAll.h"
 
 #include "mlir/IR/Verifier.h"
+#include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
 
@@ -80,7 +82,8 @@ LogicalResult Compilation::runPasses(Level level) {
 LogicalResult Compilation::dump(Level level) {
   if (options.dumpDir.empty())
     return success();
-  if (std::error_code error = llvm::sys::fs::create_directories(options.dumpDir))
+  if (std::error_code error =
+          llvm::sys::fs::create_directories(options.dumpDir))
     return diags.error("--dump-dir: cannot create '" + options.dumpDir +
                        "': " + error.message());
   llvm::SmallString<128> path(options.dumpDir);
@@ -117,11 +120,10 @@ LogicalResult writeFileAtomically(Diagnostics &diagnostics, StringRef path,
   llvm::SmallString<128> temporary;
   int fd = -1;
   auto fail = [&](std::error_code error) {
-    return diagnostics.error("cannot write '" + path + "': " +
-                             error.message());
+    return diagnostics.error("cannot write '" + path + "': " + error.message());
   };
-  if (std::error_code error = llvm::sys::fs::createUniqueFile(
-          path + ".tmp-%%%%%%", fd, temporary))
+  if (std::error_code error =
+          llvm::sys::fs::createUniqueFile(path + ".tmp-%%%%%%", fd, temporary))
     return fail(error);
   llvm::FileRemover remover(temporary);
   {

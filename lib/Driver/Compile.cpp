@@ -69,10 +69,14 @@ int runCompile(const CompileOptions &options) {
   if (!path.empty() && failed(checkOutput(path, compilation.diagnostics())))
     return kExitInput;
   Level level = *parseLevel(options.emit);
-  if (failed(compilation.runTo(level)) ||
-      failed(emitText(compilation, path)))
+  if (failed(compilation.runTo(level)) || failed(emitText(compilation, path)))
     return kExitInput;
   return kExitDone;
+}
+
+int runInspect(const InspectOptions &options) {
+  Compilation compilation(options.compile);
+  return failed(compilation.runTo(Level::Memory)) ? kExitInput : kExitDone;
 }
 
 } // namespace shardonnx

@@ -48,8 +48,8 @@ void addDim(CompileOptions &options, const std::string &text) {
       parseSize("--dim " + text.substr(0, equals), text.substr(equals + 1));
 }
 
-const std::vector<std::string> kStrategies = {
-    "full_shard", "shard_grad_op", "no_shard"};
+const std::vector<std::string> kStrategies = {"full_shard", "shard_grad_op",
+                                              "no_shard"};
 const std::vector<std::string> kFloatTypes = {"f32", "bf16", "f16"};
 
 // The options that change the program, shared by compile and inspect.
@@ -149,9 +149,13 @@ void appendJson(std::vector<std::string> &args, const std::string &key,
                 const nlohmann::json &value) {
   if (value.is_array() || value.is_object()) {
     for (const auto &[name, item] : value.items())
-      appendJson(args, key,
-                 value.is_object() ? nlohmann::json(name + "=" + (item.is_string() ? item.get<std::string>() : item.dump()))
-                                   : item);
+      appendJson(
+          args, key,
+          value.is_object()
+              ? nlohmann::json(
+                    name + "=" +
+                    (item.is_string() ? item.get<std::string>() : item.dump()))
+              : item);
     return;
   }
   if (value.is_boolean()) {
@@ -169,9 +173,10 @@ configArguments(const std::string &path,
                 const std::vector<std::string> &commandLine) {
   std::ifstream file(path);
   if (!file) {
-    std::fprintf(stderr,
-                 "shardonnx: error: --config: cannot read '%s': does it exist?\n",
-                 path.c_str());
+    std::fprintf(
+        stderr,
+        "shardonnx: error: --config: cannot read '%s': does it exist?\n",
+        path.c_str());
     std::exit(kExitInput);
   }
   nlohmann::json json = nlohmann::json::parse(file, nullptr, false, true);
@@ -211,8 +216,8 @@ int main(int argc, char **argv) {
   CLI::App app("Shardonnx: from an ONNX model to a native program that trains "
                "it with FSDP",
                "shardonnx");
-  app.set_version_flag("--version", std::string("shardonnx ") +
-                                        SHARDONNX_VERSION);
+  app.set_version_flag("--version",
+                       std::string("shardonnx ") + SHARDONNX_VERSION);
   app.require_subcommand(1);
 
   CompileOptions compile;
@@ -227,8 +232,7 @@ int main(int argc, char **argv) {
       ->add_option("MODEL", inspect.compile.model,
                    "an ONNX model or a training executable")
       ->required();
-  inspectApp
-      ->add_option("--nproc", inspect.nproc, "world size to show it for")
+  inspectApp->add_option("--nproc", inspect.nproc, "world size to show it for")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   inspectApp->add_flag("--json", inspect.json, "for programs");

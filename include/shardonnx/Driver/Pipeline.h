@@ -7,8 +7,8 @@
 #ifndef SHARDONNX_DRIVER_PIPELINE_H
 #define SHARDONNX_DRIVER_PIPELINE_H
 
-#include "shardonnx/Driver/Options.h"
 #include "mlir/Pass/PassManager.h"
+#include "shardonnx/Driver/Options.h"
 
 namespace shardonnx {
 
