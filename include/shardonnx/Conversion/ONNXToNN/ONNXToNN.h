@@ -1,0 +1,32 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The raise from `onnx` to `nn`.
+
+#ifndef SHARDONNX_CONVERSION_ONNXTONN_ONNXTONN_H
+#define SHARDONNX_CONVERSION_ONNXTONN_ONNXTONN_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <memory>
+
+namespace shardonnx {
+
+/// Whether the raise understands an ONNX op type; the import expands the
+/// others through the function bodies of their schemas.
+bool isRaisable(llvm::StringRef opType);
+
+/// Adds the passes of the raise, in order.
+void buildRaisePipeline(mlir::OpPassManager &manager);
+
+#define GEN_PASS_DECL
+#include "shardonnx/Conversion/ONNXToNN/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "shardonnx/Conversion/ONNXToNN/Passes.h.inc"
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_CONVERSION_ONNXTONN_ONNXTONN_H

@@ -1,0 +1,311 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Evaluators of ONNX ops that make, view or rearrange tensors.
+
+#include "Evaluate.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+HostOutputs one(HostTensor result) {
+  HostOutputs outputs(std::in_place);
+  outputs->push_back(std::move(result));
+  return outputs;
+}
+
+HostOutputs constant(onnx::NodeOp node, HostInputs) {
+  Builder b(node.getContext());
+  SmallVector<int64_t> ints;
+  if (auto value = dyn_cast_or_null<DenseElementsAttr>(node.getNodeAttr("value")))
+    return one(HostTensor::fromAttr(value));
+  if (node.getNodeAttr("value_int"))
+    return one(HostTensor::ints({}, {node.getInt("value_int", 0)},
+                                b.getI64Type()));
+  if (node.getInts("value_ints", ints))
+    return one(HostTensor::ints({static_cast<int64_t>(ints.size())}, ints,
+                                b.getI64Type()));
+  Scalar scalar;
+  if (node.getNodeAttr("value_float")) {
+    scalar.f = node.getFloat("value_float", 0);
+    return one(HostTensor::splat({}, b.getF32Type(), scalar));
+  }
+  auto floats =
+      dyn_cast_or_null<DenseF32ArrayAttr>(node.getNodeAttr("value_floats"));
+  if (!floats)
+    return std::nullopt;
+  std::vector<Scalar> values;
+  for (float value : floats.asArrayRef()) {
+    scalar.f = value;
+    values.push_back(scalar);
+  }
+  return one(HostTensor::dense({floats.size()}, b.getF32Type(), values));
+}
+
+HostOutputs constantOfShape(onnx::NodeOp node, HostInputs inputs) {
+  if (!inputs[0])
+    return std::nullopt;
+  SmallVector<int64_t> shape = inputs[0]->flattenInts();
+  if (llvm::any_of(shape, [](int64_t dim) { return dim < 0; }))
+    return std::nullopt;
+  if (auto value = dyn_cast_or_null<DenseElementsAttr>(node.getNodeAttr("value"))) {
+    HostTensor filler = HostTensor::fromAttr(value);
+    return one(HostTensor::splat(shape, filler.getElementType(), filler.front()));
+  }
+  Scalar zero;
+  zero.f = 0;
+  return one(
+      HostTensor::splat(shape, Float32Type::get(node.getContext()), zero));
+}
+
+HostOutputs range(onnx::NodeOp, HostInputs inputs) {
+  if (inputs.size() != 3 || !inputs[0] || !inputs[1] || !inputs[2])
+    return std::nullopt;
+  Scalar start = inputs[0]->front(), limit = inputs[1]->front(),
+         delta = inputs[2]->front();
+  Type type = inputs[0]->getElementType();
+  bool isFloat = inputs[0]->isFloat();
+  if (isFloat ? delta.f == 0 : delta.i == 0)
+    return std::nullopt;
+  double span = isFloat ? (limit.f - start.f) / delta.f
+                        : static_cast<double>(limit.i - start.i) /
+                              static_cast<double>(delta.i);
+  double count = std::max(0.0, std::ceil(span));
+  if (!(count <= 1 << 24))
+    return std::nullopt;
+  std::vector<Scalar> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (isFloat)
+      values[i].f =
+          roundTo(start.f + static_cast<double>(i) * delta.f, type);
+    else
+      values[i].i = start.i + static_cast<int64_t>(i) * delta.i;
+  }
+  return one(HostTensor::dense({static_cast<int64_t>(values.size())}, type,
+                               std::move(values)));
+}
+
+HostOutputs reshape(onnx::NodeOp node, HostInputs inputs) {
+  if (inputs.size() != 2 || !inputs[0] || !inputs[1])
+    return std::nullopt;
+  auto shape = resolveReshape(inputs[0]->getShape(), inputs[1]->flattenInts(),
+                              node.getInt("allowzero", 0) != 0);
+  if (!shape)
+    return std::nullopt;
+  return one(inputs[0]->reshape(*shape));
+}
+
+HostOutputs squeeze(onnx::NodeOp node, HostInputs inputs) {
+  if (!inputs[0])
+    return std::nullopt;
+  ArrayRef<int64_t> shape = inputs[0]->getShape();
+  const HostTensor *list = inputs.size() > 1 ? inputs[1] : nullptr;
+  auto axes = readAxes(node, list, inputs[0]->getRank());
+  if (!axes)
+    return std::nullopt;
+  HostTensor::Dims kept;
+  for (auto [axis, dim] : llvm::enumerate(shape)) {
+    bool drop = axes->empty() ? dim == 1
+                              : llvm::is_contained(*axes, (int64_t)axis);
+    if (drop && dim != 1)
+      return std::nullopt;
+    if (!drop)
+      kept.push_back(dim);
+  }
+  return one(inputs[0]->reshape(kept));
+}
+
+HostOutputs unsqueeze(onnx::NodeOp node, HostInputs inputs) {
+  if (!inputs[0])
+    return std::nullopt;
+  const HostTensor *list = inputs.size() > 1 ? inputs[1] : nullptr;
+  SmallVector<int64_t> given;
+  node.getInts("axes", given);
+  int64_t rank = inputs[0]->getRank() + (list ? list->getNumElements()
+                                              : (int64_t)given.size());
+  auto axes = readAxes(node, list, rank);
+  if (!axes)
+    return std::nullopt;
+  HostTensor::Dims shape(inputs[0]->getShape());
+  for (int64_t axis : *axes)
+    shape.insert(shape.begin() + axis, 1);
+  return one(inputs[0]->reshape(shape));
+}
+
+HostOutputs transpose(onnx::NodeOp node, HostInputs inputs) {
+  if (!inputs[0])
+    return std::nullopt;
+  SmallVector<int64_t> permutation;
+  if (!node.getInts("perm", permutation))
+    for (int64_t i = inputs[0]->getRank() - 1; i >= 0; --i)
+      permutation.push_back(i);
+  if ((int64_t)permutation.size() != inputs[0]->getRank())
+    return std::nullopt;
+  return one(inputs[0]->transpose(permutation));
+}
+
+HostOutputs expand(onnx::NodeOp, HostInputs inputs) {
+  if (inputs.size() != 2 || !inputs[0] || !inputs[1])
+    return std::nullopt;
+  auto shape =
+      broadcastShapes(inputs[0]->getShape(), inputs[1]->flattenInts());
+  if (!shape)
+    return std::nullopt;
+  return one(inputs[0]->broadcast(*shape));
+}
+
+HostOutputs slice(onnx::NodeOp, HostInputs inputs) {
+  if (inputs.size() < 3 || !inputs[0] || !inputs[1] || !inputs[2])
+    return std::nullopt;
+  SmallVector<int64_t> starts = inputs[1]->flattenInts();
+  SmallVector<int64_t> ends = inputs[2]->flattenInts();
+  SmallVector<int64_t> axes, steps(starts.size(), 1);
+  for (size_t i = 0; i < starts.size(); ++i)
+    axes.push_back(static_cast<int64_t>(i));
+  if (inputs.size() > 3 && inputs[3])
+    axes = inputs[3]->flattenInts();
+  if (inputs.size() > 4 && inputs[4])
+    steps = inputs[4]->flattenInts();
+  if (ends.size() != starts.size() || axes.size() != starts.size() ||
+      steps.size() != starts.size())
+    return std::nullopt;
+  HostTensor result = *inputs[0];
+  for (size_t i = 0; i < starts.size(); ++i) {
+    auto axis = normalizeAxis(axes[i], result.getRank());
+    if (!axis || steps[i] == 0)
+      return std::nullopt;
+    SliceBounds bounds =
+        clampSlice(starts[i], ends[i], steps[i], result.getShape()[*axis]);
+    result = result.slice(*axis, bounds.start, bounds.step, bounds.size);
+  }
+  return one(result);
+}
+
+/// Axes along which no part varies stay unstored.
+HostOutputs concat(onnx::NodeOp node, HostInputs inputs) {
+  if (inputs.empty() || llvm::is_contained(inputs, nullptr))
+    return std::nullopt;
+  auto axis = normalizeAxis(node.getInt("axis", 0), inputs[0]->getRank());
+  if (!axis)
+    return std::nullopt;
+  HostTensor::Dims shape(inputs[0]->getShape()), stored(shape);
+  shape[*axis] = 0;
+  for (const HostTensor *part : inputs) {
+    if (part->getRank() != inputs[0]->getRank())
+      return std::nullopt;
+    shape[*axis] += part->getShape()[*axis];
+  }
+  stored[*axis] = shape[*axis];
+  for (unsigned i = 0; i < stored.size(); ++i)
+    if (i != *axis && llvm::none_of(inputs, [&](const HostTensor *part) {
+          return part->varies(i);
+        }))
+      stored[i] = std::min<int64_t>(stored[i], 1);
+  int64_t outer = 1, inner = 1, count = 1;
+  for (unsigned i = 0; i < stored.size(); ++i) {
+    (i < *axis ? outer : inner) *= i == *axis ? 1 : stored[i];
+    count *= stored[i];
+  }
+  if (count > 1 << 24)
+    return std::nullopt;
+  std::vector<Scalar> values(count);
+  int64_t before = 0;
+  for (const HostTensor *part : inputs) {
+    HostTensor view = *part;
+    for (unsigned i = 0; i < stored.size(); ++i)
+      if (i != *axis && stored[i] < view.getShape()[i])
+        view = view.slice(i, 0, 1, stored[i]);
+    int64_t width = view.getShape()[*axis] * inner;
+    std::vector<Scalar> flat = view.flatten();
+    for (int64_t o = 0; o < outer; ++o)
+      std::copy_n(flat.begin() + o * width, width,
+                  values.begin() + o * shape[*axis] * inner + before * inner);
+    before += view.getShape()[*axis];
+  }
+  return one(HostTensor::dense(stored, inputs[0]->getElementType(),
+                               std::move(values))
+                 .broadcast(shape));
+}
+
+HostOutputs trilu(onnx::NodeOp node, HostInputs inputs) {
+  if (!inputs[0] || inputs[0]->getRank() < 2)
+    return std::nullopt;
+  int64_t k = inputs.size() > 1 && inputs[1] ? inputs[1]->front().i : 0;
+  bool upper = node.getInt("upper", 1) != 0;
+  ArrayRef<int64_t> shape = inputs[0]->getShape();
+  Type i64 = IntegerType::get(node.getContext(), 64);
+  SmallVector<int64_t> rows(shape[shape.size() - 2]), columns(shape.back());
+  for (size_t i = 0; i < rows.size(); ++i)
+    rows[i] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < columns.size(); ++i)
+    columns[i] = static_cast<int64_t>(i);
+  HostTensor row = HostTensor::ints({(int64_t)rows.size(), 1}, rows, i64);
+  HostTensor column = HostTensor::ints({(int64_t)columns.size()}, columns, i64);
+  std::optional<HostTensor> keep = HostTensor::map(
+      {row, column}, IntegerType::get(node.getContext(), 1),
+      [&](ArrayRef<Scalar> x) {
+        Scalar scalar;
+        scalar.i = upper ? x[1].i - x[0].i >= k : x[1].i - x[0].i <= k;
+        return scalar;
+      });
+  if (!keep)
+    return std::nullopt;
+  bool isFloat = inputs[0]->isFloat();
+  auto result = HostTensor::map({*keep, *inputs[0]},
+                                inputs[0]->getElementType(),
+                                [&](ArrayRef<Scalar> x) {
+                                  Scalar zero;
+                                  zero.i = 0;
+                                  if (isFloat)
+                                    zero.f = 0;
+                                  return x[0].i ? x[1] : zero;
+                                });
+  if (!result)
+    return std::nullopt;
+  return one(*result);
+}
+
+HostOutputs tile(onnx::NodeOp, HostInputs inputs) {
+  if (inputs.size() != 2 || !inputs[0] || !inputs[1])
+    return std::nullopt;
+  SmallVector<int64_t> repeats = inputs[1]->flattenInts();
+  ArrayRef<int64_t> shape = inputs[0]->getShape();
+  if (repeats.size() != shape.size())
+    return std::nullopt;
+  // Interleave a repeated axis before each axis, then merge the two.
+  HostTensor::Dims split, spread, merged;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (repeats[i] < 0)
+      return std::nullopt;
+    split.append({1, shape[i]});
+    spread.append({repeats[i], shape[i]});
+    merged.push_back(repeats[i] * shape[i]);
+  }
+  return one(inputs[0]->reshape(split).broadcast(spread).reshape(merged));
+}
+
+} // namespace
+
+void addShapeEvaluators(llvm::StringMap<Evaluator> &table) {
+  table["Constant"] = constant;
+  table["ConstantOfShape"] = constantOfShape;
+  table["Range"] = range;
+  table["Reshape"] = reshape;
+  table["Squeeze"] = squeeze;
+  table["Unsqueeze"] = unsqueeze;
+  table["Transpose"] = transpose;
+  table["Expand"] = expand;
+  table["Slice"] = slice;
+  table["Concat"] = concat;
+  table["Trilu"] = trilu;
+  table["Tile"] = tile;
+}
+
+} // namespace shardonnx

@@ -1,0 +1,419 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Strided views and broadcast computation on tensors of known value.
+
+#include "HostTensor.h"
+
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/APInt.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <cstring>
+
+using namespace mlir;
+
+namespace shardonnx {
+
+/// What one tensor may take while it is computed here.
+static constexpr int64_t maxCodes = int64_t(1) << 28;
+static constexpr int64_t maxValues = int64_t(1) << 25;
+
+static HostTensor::Dims rowMajor(ArrayRef<int64_t> shape) {
+  HostTensor::Dims strides(shape.size(), 0);
+  int64_t step = 1;
+  for (int64_t i = static_cast<int64_t>(shape.size()) - 1; i >= 0; --i) {
+    strides[i] = shape[i] == 1 ? 0 : step;
+    step *= shape[i];
+  }
+  return strides;
+}
+
+static int64_t product(ArrayRef<int64_t> dims) {
+  int64_t result = 1;
+  for (int64_t dim : dims)
+    result *= dim;
+  return result;
+}
+
+/// Calls `body` with the position of every element in row-major order.
+template <typename Body>
+static void forEachPosition(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides,
+                            int64_t offset, Body body) {
+  int64_t count = product(shape);
+  HostTensor::Dims index(shape.size(), 0);
+  for (int64_t n = 0; n < count; ++n) {
+    body(offset);
+    for (int64_t axis = static_cast<int64_t>(shape.size()) - 1; axis >= 0;
+         --axis) {
+      offset += strides[axis];
+      if (++index[axis] < shape[axis])
+        break;
+      offset -= strides[axis] * shape[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+double roundTo(double value, Type type) {
+  if (type.isF32())
+    return static_cast<float>(value);
+  auto floatType = cast<FloatType>(type);
+  if (type.isF64())
+    return value;
+  llvm::APFloat exact(value);
+  bool lost = false;
+  exact.convert(floatType.getFloatSemantics(),
+                llvm::APFloat::rmNearestTiesToEven, &lost);
+  exact.convert(llvm::APFloat::IEEEdouble(),
+                llvm::APFloat::rmNearestTiesToEven, &lost);
+  return exact.convertToDouble();
+}
+
+int64_t wrapTo(int64_t value, Type type) {
+  unsigned width = type.getIntOrFloatBitWidth();
+  if (width >= 64)
+    return value;
+  llvm::APInt bits(64, static_cast<uint64_t>(value));
+  if (width == 1 || type.isUnsignedInteger())
+    return static_cast<int64_t>(bits.trunc(width).getZExtValue());
+  return bits.trunc(width).getSExtValue();
+}
+
+std::optional<HostTensor::Dims> broadcastShapes(ArrayRef<int64_t> a,
+                                                ArrayRef<int64_t> b) {
+  if (a.size() < b.size())
+    std::swap(a, b);
+  HostTensor::Dims result(a);
+  size_t shift = a.size() - b.size();
+  for (size_t i = 0; i < b.size(); ++i) {
+    int64_t &dim = result[shift + i];
+    if (dim == 1)
+      dim = b[i];
+    else if (b[i] != 1 && b[i] != dim)
+      return std::nullopt;
+  }
+  return result;
+}
+
+HostTensor HostTensor::splat(ArrayRef<int64_t> shape, Type elementType,
+                             Scalar value) {
+  HostTensor result;
+  result.elementType = elementType;
+  result.shape.assign(shape.begin(), shape.end());
+  result.strides.assign(shape.size(), 0);
+  result.codes = std::make_shared<std::vector<uint8_t>>(1, 0);
+  result.palette = {value};
+  return result;
+}
+
+HostTensor HostTensor::dense(ArrayRef<int64_t> shape, Type elementType,
+                             std::vector<Scalar> values) {
+  HostTensor result;
+  result.elementType = elementType;
+  result.shape.assign(shape.begin(), shape.end());
+  result.strides = rowMajor(shape);
+  result.values = std::make_shared<std::vector<Scalar>>(std::move(values));
+  return result;
+}
+
+HostTensor HostTensor::ints(ArrayRef<int64_t> shape, ArrayRef<int64_t> values,
+                            Type elementType) {
+  std::vector<Scalar> scalars(values.size());
+  for (size_t i = 0; i < values.size(); ++i)
+    scalars[i].i = values[i];
+  return dense(shape, elementType, std::move(scalars));
+}
+
+HostTensor HostTensor::fromAttr(DenseElementsAttr attr) {
+  auto type = cast<RankedTensorType>(attr.getType());
+  std::vector<Scalar> values;
+  Type element = type.getElementType();
+  if (isa<FloatType>(element))
+    for (llvm::APFloat value : attr.getValues<llvm::APFloat>()) {
+      bool lost = false;
+      value.convert(llvm::APFloat::IEEEdouble(),
+                    llvm::APFloat::rmNearestTiesToEven, &lost);
+      Scalar scalar;
+      scalar.f = value.convertToDouble();
+      values.push_back(scalar);
+    }
+  else
+    for (const llvm::APInt &value : attr.getValues<llvm::APInt>()) {
+      bool isUnsigned = element.isInteger(1) || element.isUnsignedInteger();
+      Scalar scalar;
+      scalar.i = isUnsigned ? static_cast<int64_t>(value.getZExtValue())
+                            : value.getSExtValue();
+      values.push_back(scalar);
+    }
+  if (attr.isSplat() && !values.empty())
+    return splat(type.getShape(), element, values.front());
+  return dense(type.getShape(), element, std::move(values));
+}
+
+HostTensor HostTensor::fromBytes(RankedTensorType type, ArrayRef<char> bytes) {
+  if (type.getElementType().isInteger(1)) {
+    HostTensor result;
+    result.elementType = type.getElementType();
+    result.shape.assign(type.getShape().begin(), type.getShape().end());
+    result.strides = rowMajor(type.getShape());
+    std::vector<uint8_t> codes(bytes.size());
+    for (size_t i = 0; i < bytes.size(); ++i)
+      codes[i] = bytes[i] != 0;
+    result.codes = std::make_shared<std::vector<uint8_t>>(std::move(codes));
+    result.palette.resize(2);
+    result.palette[0].i = 0;
+    result.palette[1].i = 1;
+    return result;
+  }
+  return fromAttr(DenseElementsAttr::getFromRawBuffer(type, bytes));
+}
+
+int64_t HostTensor::getNumElements() const { return product(shape); }
+
+bool HostTensor::isSplat() const {
+  for (unsigned axis = 0; axis < shape.size(); ++axis)
+    if (varies(axis) || shape[axis] == 0)
+      return false;
+  return true;
+}
+
+Scalar HostTensor::at(ArrayRef<int64_t> index) const {
+  int64_t position = offset;
+  for (size_t i = 0; i < index.size(); ++i)
+    position += index[i] * strides[i];
+  return load(position);
+}
+
+std::vector<Scalar> HostTensor::flatten() const {
+  std::vector<Scalar> result;
+  result.reserve(getNumElements());
+  forEachPosition(shape, strides, offset,
+                  [&](int64_t position) { result.push_back(load(position)); });
+  return result;
+}
+
+SmallVector<int64_t> HostTensor::flattenInts() const {
+  SmallVector<int64_t> result;
+  for (Scalar scalar : flatten())
+    result.push_back(scalar.i);
+  return result;
+}
+
+HostTensor HostTensor::compact() const {
+  HostTensor result = *this;
+  for (unsigned axis = 0; axis < shape.size(); ++axis)
+    if (shape[axis] > 1 && !varies(axis))
+      result.shape[axis] = 1;
+  return result;
+}
+
+DenseElementsAttr HostTensor::toAttr() const {
+  RankedTensorType type = getType();
+  std::vector<Scalar> scalars = isSplat() ? std::vector<Scalar>{front()}
+                                          : flatten();
+  if (auto floatType = dyn_cast<FloatType>(elementType)) {
+    SmallVector<llvm::APFloat> floats;
+    floats.reserve(scalars.size());
+    for (Scalar scalar : scalars) {
+      llvm::APFloat value(scalar.f);
+      bool lost = false;
+      value.convert(floatType.getFloatSemantics(),
+                    llvm::APFloat::rmNearestTiesToEven, &lost);
+      floats.push_back(value);
+    }
+    return DenseElementsAttr::get(type, floats);
+  }
+  SmallVector<llvm::APInt> integers;
+  integers.reserve(scalars.size());
+  unsigned width = elementType.getIntOrFloatBitWidth();
+  for (Scalar scalar : scalars)
+    integers.push_back(
+        llvm::APInt(64, static_cast<uint64_t>(scalar.i)).trunc(width));
+  return DenseElementsAttr::get(type, integers);
+}
+
+HostTensor HostTensor::transpose(ArrayRef<int64_t> permutation) const {
+  HostTensor result = *this;
+  for (size_t i = 0; i < permutation.size(); ++i) {
+    result.shape[i] = shape[permutation[i]];
+    result.strides[i] = strides[permutation[i]];
+  }
+  return result;
+}
+
+HostTensor HostTensor::broadcast(ArrayRef<int64_t> newShape) const {
+  HostTensor result = *this;
+  size_t shift = newShape.size() - shape.size();
+  result.shape.assign(newShape.begin(), newShape.end());
+  result.strides.assign(newShape.size(), 0);
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (shape[i] == newShape[shift + i])
+      result.strides[shift + i] = strides[i];
+  return result;
+}
+
+HostTensor HostTensor::slice(unsigned axis, int64_t start, int64_t step,
+                             int64_t size) const {
+  HostTensor result = *this;
+  if (size > 0)
+    result.offset += start * strides[axis];
+  result.strides[axis] = strides[axis] * step;
+  result.shape[axis] = size;
+  return result;
+}
+
+HostTensor HostTensor::reshape(ArrayRef<int64_t> newShape) const {
+  if (isSplat())
+    return splat(newShape, elementType, front());
+  // Without axes of size 1 the shape must be the same for a view to do.
+  auto withoutOnes = [](ArrayRef<int64_t> dims) {
+    Dims kept;
+    llvm::copy_if(dims, std::back_inserter(kept),
+                  [](int64_t dim) { return dim != 1; });
+    return kept;
+  };
+  if (withoutOnes(shape) == withoutOnes(newShape)) {
+    HostTensor result = *this;
+    result.shape.assign(newShape.begin(), newShape.end());
+    result.strides.assign(newShape.size(), 0);
+    size_t from = 0;
+    for (size_t i = 0; i < newShape.size(); ++i) {
+      if (newShape[i] == 1)
+        continue;
+      while (shape[from] == 1)
+        ++from;
+      result.strides[i] = strides[from++];
+    }
+    return result;
+  }
+  if (!codes)
+    return dense(newShape, elementType, flatten());
+  std::vector<uint8_t> copy;
+  copy.reserve(getNumElements());
+  forEachPosition(shape, strides, offset,
+                  [&](int64_t position) { copy.push_back((*codes)[position]); });
+  HostTensor result = *this;
+  result.offset = 0;
+  result.shape.assign(newShape.begin(), newShape.end());
+  result.strides = rowMajor(newShape);
+  result.codes = std::make_shared<std::vector<uint8_t>>(std::move(copy));
+  return result;
+}
+
+std::optional<HostTensor>
+HostTensor::map(ArrayRef<HostTensor> operands, Type elementType,
+                llvm::function_ref<Scalar(ArrayRef<Scalar>)> function) {
+  Dims shape;
+  for (const HostTensor &operand : operands) {
+    std::optional<Dims> both = broadcastShapes(shape, operand.shape);
+    if (!both)
+      return std::nullopt;
+    shape = *both;
+  }
+  SmallVector<HostTensor> views;
+  for (const HostTensor &operand : operands)
+    views.push_back(operand.broadcast(shape));
+  SmallVector<Scalar> arguments(views.size());
+  if (product(shape) == 0)
+    return dense(shape, elementType, {});
+
+  // Of few distinct values: computing each of them once is enough.
+  int single = -1;
+  unsigned many = 0;
+  for (auto [i, view] : llvm::enumerate(views))
+    if (!view.isSplat()) {
+      single = static_cast<int>(i);
+      ++many;
+    }
+  if (many == 0)
+    single = 0;
+  if (many <= 1 && !views.empty() && views[single].codes) {
+    HostTensor result = views[single];
+    result.elementType = elementType;
+    for (Scalar &entry : result.palette) {
+      for (auto [i, view] : llvm::enumerate(views))
+        arguments[i] = static_cast<int>(i) == single ? entry : view.front();
+      entry = function(arguments);
+    }
+    return result;
+  }
+
+  // Axes along which no operand varies are not stored.
+  HostTensor result;
+  result.elementType = elementType;
+  result.shape = shape;
+  Dims stored(shape);
+  for (unsigned axis = 0; axis < shape.size(); ++axis)
+    if (llvm::none_of(views, [&](HostTensor &v) { return v.varies(axis); }))
+      stored[axis] = 1;
+  result.strides = rowMajor(stored);
+  int64_t count = product(stored);
+  bool asCodes = elementType.isInteger(1);
+  if (count > (asCodes ? maxCodes : maxValues))
+    return std::nullopt;
+  std::vector<uint8_t> codes(asCodes ? count : 0);
+  std::vector<Scalar> values(asCodes ? 0 : count);
+
+  SmallVector<int64_t> positions;
+  for (const HostTensor &view : views)
+    positions.push_back(view.offset);
+  Dims index(shape.size(), 0);
+  for (int64_t n = 0; n < count; ++n) {
+    for (size_t i = 0; i < views.size(); ++i)
+      arguments[i] = views[i].load(positions[i]);
+    Scalar value = function(arguments);
+    if (asCodes)
+      codes[n] = value.i != 0;
+    else
+      values[n] = value;
+    for (int64_t axis = static_cast<int64_t>(shape.size()) - 1; axis >= 0;
+         --axis) {
+      bool wraps = ++index[axis] >= stored[axis];
+      for (size_t i = 0; i < views.size(); ++i)
+        positions[i] += views[i].strides[axis] *
+                        (wraps ? 1 - stored[axis] : int64_t(1));
+      if (!wraps)
+        break;
+      index[axis] = 0;
+    }
+  }
+  if (asCodes) {
+    result.codes = std::make_shared<std::vector<uint8_t>>(std::move(codes));
+    result.palette.resize(2);
+    result.palette[0].i = 0;
+    result.palette[1].i = 1;
+  } else {
+    result.values = std::make_shared<std::vector<Scalar>>(std::move(values));
+  }
+  return result;
+}
+
+HostTensor HostTensor::collapseUniformAxes() const {
+  HostTensor result = *this;
+  for (unsigned axis = 0; axis < shape.size(); ++axis) {
+    if (!result.varies(axis))
+      continue;
+    HostTensor rest = result.compact();
+    bool uniform = true;
+    Dims index(rest.shape.size(), 0);
+    int64_t count = product(rest.shape);
+    for (int64_t n = 0; n < count && uniform; ++n) {
+      int64_t kept = index[axis];
+      Scalar value = rest.at(index);
+      index[axis] = 0;
+      uniform = rest.at(index).i == value.i;
+      index[axis] = kept;
+      for (int64_t a = static_cast<int64_t>(index.size()) - 1; a >= 0; --a) {
+        if (++index[a] < rest.shape[a])
+          break;
+        index[a] = 0;
+      }
+    }
+    if (uniform)
+      result.strides[axis] = 0;
+  }
+  return result;
+}
+
+} // namespace shardonnx

@@ -1,0 +1,121 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A tensor of known value, while a graph is raised. Exporters compute masks and
+// position tables by long chains of ops over [batch, 1, seq, seq]; here these
+// are strided views, axes along which nothing changes are never stored, and
+// tensors of few distinct values are bytes, so that the chains cost little.
+
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_HOSTTENSOR_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_HOSTTENSOR_H
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace shardonnx {
+
+/// One element. Which member counts follows from the tensor's element type:
+/// `f` for floats (rounded to that type), `i` for integers and booleans.
+union Scalar {
+  int64_t i;
+  double f;
+};
+
+class HostTensor {
+public:
+  using Dims = llvm::SmallVector<int64_t, 6>;
+
+  /// A tensor that is `value` everywhere.
+  static HostTensor splat(llvm::ArrayRef<int64_t> shape, mlir::Type elementType,
+                          Scalar value);
+  /// A tensor of the given elements in row-major order.
+  static HostTensor dense(llvm::ArrayRef<int64_t> shape, mlir::Type elementType,
+                          std::vector<Scalar> values);
+  static HostTensor ints(llvm::ArrayRef<int64_t> shape,
+                         llvm::ArrayRef<int64_t> values, mlir::Type elementType);
+  static HostTensor fromAttr(mlir::DenseElementsAttr attr);
+  /// From the bytes of a model file: little-endian, one byte for each boolean.
+  static HostTensor fromBytes(mlir::RankedTensorType type,
+                              llvm::ArrayRef<char> bytes);
+
+  mlir::Type getElementType() const { return elementType; }
+  llvm::ArrayRef<int64_t> getShape() const { return shape; }
+  int64_t getRank() const { return static_cast<int64_t>(shape.size()); }
+  int64_t getNumElements() const;
+  bool isFloat() const { return llvm::isa<mlir::FloatType>(elementType); }
+  /// One value everywhere, because no axis is stored.
+  bool isSplat() const;
+  /// Whether the value may change along an axis.
+  bool varies(unsigned axis) const {
+    return shape[axis] > 1 && strides[axis] != 0;
+  }
+  mlir::RankedTensorType getType() const {
+    return mlir::RankedTensorType::get(shape, elementType);
+  }
+
+  Scalar at(llvm::ArrayRef<int64_t> index) const;
+  /// The first element; the tensor must not be empty.
+  Scalar front() const { return load(offset); }
+  /// All elements in row-major order.
+  std::vector<Scalar> flatten() const;
+  llvm::SmallVector<int64_t> flattenInts() const;
+  /// The same tensor with size 1 along every axis that does not vary.
+  HostTensor compact() const;
+  mlir::DenseElementsAttr toAttr() const;
+
+  // Views: no element is copied, but by `reshape` where it must.
+  HostTensor transpose(llvm::ArrayRef<int64_t> permutation) const;
+  HostTensor broadcast(llvm::ArrayRef<int64_t> newShape) const;
+  HostTensor reshape(llvm::ArrayRef<int64_t> newShape) const;
+  HostTensor slice(unsigned axis, int64_t start, int64_t step,
+                   int64_t size) const;
+
+  /// Applies `function` to the elements of `operands`, broadcast to one shape.
+  /// None when the result would be too large to compute here.
+  static std::optional<HostTensor>
+  map(llvm::ArrayRef<HostTensor> operands, mlir::Type elementType,
+      llvm::function_ref<Scalar(llvm::ArrayRef<Scalar>)> function);
+
+  /// Stops storing axes along which all elements are in fact equal.
+  HostTensor collapseUniformAxes() const;
+
+  /// Identifies the storage, for caching what is derived from it.
+  const void *storage() const {
+    return codes ? static_cast<const void *>(codes.get())
+                 : static_cast<const void *>(values.get());
+  }
+
+private:
+  Scalar load(int64_t position) const {
+    return codes ? palette[(*codes)[position]] : (*values)[position];
+  }
+
+  mlir::Type elementType;
+  Dims shape;
+  Dims strides;
+  int64_t offset = 0;
+  /// Either `values`, or `codes` that index `palette`.
+  std::shared_ptr<const std::vector<Scalar>> values;
+  std::shared_ptr<const std::vector<uint8_t>> codes;
+  std::vector<Scalar> palette;
+};
+
+/// The NumPy broadcast of two shapes, or none.
+std::optional<HostTensor::Dims> broadcastShapes(llvm::ArrayRef<int64_t> a,
+                                                llvm::ArrayRef<int64_t> b);
+
+/// `value` rounded to the float type `type`.
+double roundTo(double value, mlir::Type type);
+
+/// `value` wrapped to the integer type `type`.
+int64_t wrapTo(int64_t value, mlir::Type type);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_HOSTTENSOR_H

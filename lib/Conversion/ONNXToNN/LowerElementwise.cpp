@@ -1,0 +1,231 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Lowers elementwise ONNX ops.
+
+#include "Lowering.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+bool isFloat(Value value) { return isa<FloatType>(elementTypeOf(value)); }
+
+template <typename Op> LogicalResult unary(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  if (!isFloat(operand))
+    return l.unsupported(node, "only of floats");
+  l.set(node->getResult(0), l.unary<Op>(operand));
+  return success();
+}
+
+/// All inputs as operands that together broadcast to the node's full shape.
+bool getOperands(Lowering &l, onnx::NodeOp node,
+                 SmallVectorImpl<Value> &operands) {
+  HostTensor::Dims full, reached;
+  for (unsigned i = 0; i < node.getInputs().size(); ++i) {
+    Value input = node.getInput(i);
+    auto both = broadcastShapes(full, l.getShape(input));
+    if (!both)
+      return false;
+    full = *both;
+  }
+  for (unsigned i = 0; i < node.getInputs().size(); ++i) {
+    operands.push_back(l.getBroadcastable(node.getInput(i)));
+    reached = *broadcastShapes(reached, shapeOf(operands.back()));
+  }
+  if (reached != full)
+    operands.front() = l.broadcast(operands.front(), full);
+  return true;
+}
+
+template <typename Op> LogicalResult binary(Lowering &l, onnx::NodeOp node) {
+  SmallVector<Value> operands;
+  if (!getOperands(l, node, operands))
+    return l.unsupported(node, "operands do not broadcast");
+  Value result = operands.front();
+  for (Value next : ArrayRef<Value>(operands).drop_front())
+    result = l.binary<Op>(result, next);
+  l.set(node->getResult(0), result);
+  return success();
+}
+
+template <typename Op>
+LogicalResult floatBinary(Lowering &l, onnx::NodeOp node) {
+  if (!isa<FloatType>(
+          cast<ShapedType>(node.getInputs()[0].getType()).getElementType()))
+    return l.unsupported(node, "only of floats, or of known integers");
+  return binary<Op>(l, node);
+}
+
+LogicalResult lowerPow(Lowering &l, onnx::NodeOp node) {
+  Value base = l.get(node.getInput(0));
+  if (!isFloat(base))
+    return l.unsupported(node, "only of floats, or of known integers");
+  Value exponent =
+      l.cast(l.getBroadcastable(node.getInput(1)), elementTypeOf(base));
+  auto shape = broadcastShapes(shapeOf(base), l.getShape(node.getInput(1)));
+  if (!shape)
+    return l.unsupported(node, "operands do not broadcast");
+  l.set(node->getResult(0),
+        l.binary<nn::PowOp>(l.broadcast(base, *shape), exponent));
+  return success();
+}
+
+Value compare(Lowering &l, nn::ComparePredicate predicate, Value lhs,
+              Value rhs) {
+  auto shape = broadcastShapes(shapeOf(lhs), shapeOf(rhs));
+  Type type = RankedTensorType::get(*shape, l.builder.getI1Type());
+  return nn::CompareOp::create(l.builder, l.loc(), type, predicate, lhs, rhs);
+}
+
+template <nn::ComparePredicate Predicate>
+LogicalResult comparison(Lowering &l, onnx::NodeOp node) {
+  SmallVector<Value> operands;
+  if (!getOperands(l, node, operands))
+    return l.unsupported(node, "operands do not broadcast");
+  l.set(node->getResult(0), compare(l, Predicate, operands[0], operands[1]));
+  return success();
+}
+
+LogicalResult lowerNot(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  Value no = l.splat(0, l.builder.getI1Type());
+  l.set(node->getResult(0),
+        compare(l, nn::ComparePredicate::eq, operand, no));
+  return success();
+}
+
+LogicalResult lowerIsNaN(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  l.set(node->getResult(0),
+        compare(l, nn::ComparePredicate::ne, operand, operand));
+  return success();
+}
+
+LogicalResult lowerWhere(Lowering &l, onnx::NodeOp node) {
+  SmallVector<Value> operands;
+  if (!getOperands(l, node, operands))
+    return l.unsupported(node, "operands do not broadcast");
+  HostTensor::Dims shape;
+  for (Value operand : operands)
+    shape = *broadcastShapes(shape, shapeOf(operand));
+  Type type = RankedTensorType::get(shape, elementTypeOf(operands[1]));
+  l.set(node->getResult(0),
+        nn::SelectOp::create(l.builder, l.loc(), type, operands[0],
+                             operands[1], operands[2]));
+  return success();
+}
+
+LogicalResult castTo(Lowering &l, onnx::NodeOp node, Type type) {
+  if (!type || type.isF64() || type.isUnsignedInteger())
+    return l.unsupported(node, "to a type other than f32, f16, bf16, int32, "
+                               "int64 and bool");
+  l.set(node->getResult(0), l.cast(l.get(node.getInput(0)), type));
+  return success();
+}
+
+LogicalResult lowerCast(Lowering &l, onnx::NodeOp node) {
+  return castTo(l, node,
+                elementTypeOf(node.getInt("to", 0), node.getContext()));
+}
+
+LogicalResult lowerCastLike(Lowering &l, onnx::NodeOp node) {
+  auto like = cast<ShapedType>(node.getInputs()[1].getType());
+  return castTo(l, node, like.getElementType());
+}
+
+LogicalResult lowerIdentity(Lowering &l, onnx::NodeOp node) {
+  l.set(node->getResult(0), l.get(node.getInput(0)));
+  return success();
+}
+
+/// Training needs dropout of probability 0: masks are not modelled yet.
+LogicalResult lowerDropout(Lowering &l, onnx::NodeOp node) {
+  const HostTensor *ratio = l.getConstant(node.getInput(1));
+  const HostTensor *training = l.getConstant(node.getInput(2));
+  bool off = !node.getInput(2) || (training && training->front().i == 0);
+  bool zero = ratio && ratio->front().f == 0;
+  if ((!off && !zero) || node->getNumResults() != 1)
+    return l.unsupported(node, "export in eval mode, or with dropout 0");
+  l.set(node->getResult(0), l.get(node.getInput(0)));
+  return success();
+}
+
+LogicalResult lowerGelu(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  l.set(node->getResult(0),
+        nn::GeluOp::create(l.builder, l.loc(), operand.getType(), operand,
+                           node.getString("approximate", "none") == "tanh"));
+  return success();
+}
+
+LogicalResult lowerClip(Lowering &l, onnx::NodeOp node) {
+  Value result = l.get(node.getInput(0));
+  if (Value low = node.getInput(1))
+    result = l.binary<nn::MaxOp>(result, l.getBroadcastable(low));
+  if (Value high = node.getInput(2))
+    result = l.binary<nn::MinOp>(result, l.getBroadcastable(high));
+  l.set(node->getResult(0), result);
+  return success();
+}
+
+/// x·sigmoid(alpha·x)
+LogicalResult lowerSwish(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  double alpha = node.getFloat("alpha", 1);
+  if (alpha == 1) {
+    l.set(node->getResult(0), l.unary<nn::SiluOp>(operand));
+    return success();
+  }
+  Value scaled = l.binary<nn::MulOp>(
+      operand, l.splat(alpha, elementTypeOf(operand)));
+  l.set(node->getResult(0),
+        l.binary<nn::MulOp>(operand, l.unary<nn::SigmoidOp>(scaled)));
+  return success();
+}
+
+} // namespace
+
+void addElementwiseHandlers(HandlerTable &table) {
+  table["Neg"] = unary<nn::NegOp>;
+  table["Exp"] = unary<nn::ExpOp>;
+  table["Log"] = unary<nn::LogOp>;
+  table["Sqrt"] = unary<nn::SqrtOp>;
+  table["Reciprocal"] = unary<nn::ReciprocalOp>;
+  table["Tanh"] = unary<nn::TanhOp>;
+  table["Erf"] = unary<nn::ErfOp>;
+  table["Sigmoid"] = unary<nn::SigmoidOp>;
+  table["Relu"] = unary<nn::ReluOp>;
+  table["Abs"] = unary<nn::AbsOp>;
+  table["Sin"] = unary<nn::SinOp>;
+  table["Cos"] = unary<nn::CosOp>;
+  table["Add"] = binary<nn::AddOp>;
+  table["Sub"] = binary<nn::SubOp>;
+  table["Mul"] = binary<nn::MulOp>;
+  table["Div"] = floatBinary<nn::DivOp>;
+  table["Max"] = binary<nn::MaxOp>;
+  table["Min"] = binary<nn::MinOp>;
+  table["Sum"] = binary<nn::AddOp>;
+  table["Pow"] = lowerPow;
+  table["Equal"] = comparison<nn::ComparePredicate::eq>;
+  table["Less"] = comparison<nn::ComparePredicate::lt>;
+  table["LessOrEqual"] = comparison<nn::ComparePredicate::le>;
+  table["Greater"] = comparison<nn::ComparePredicate::gt>;
+  table["GreaterOrEqual"] = comparison<nn::ComparePredicate::ge>;
+  table["And"] = binary<nn::AndOp>;
+  table["Or"] = binary<nn::OrOp>;
+  table["Not"] = lowerNot;
+  table["IsNaN"] = lowerIsNaN;
+  table["Where"] = lowerWhere;
+  table["Cast"] = lowerCast;
+  table["CastLike"] = lowerCastLike;
+  table["Identity"] = lowerIdentity;
+  table["Dropout"] = lowerDropout;
+  table["Gelu"] = lowerGelu;
+  table["Clip"] = lowerClip;
+  table["Swish"] = lowerSwish;
+}
+
+} // namespace shardonnx

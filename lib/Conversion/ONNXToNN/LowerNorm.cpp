@@ -1,0 +1,145 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Lowers normalisations, softmax and reductions.
+
+#include "Lowering.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+/// The type of a statistic: f32, one for each row.
+Type rowType(Lowering &l, Value operand) {
+  SmallVector<int64_t> shape(shapeOf(operand));
+  shape.back() = 1;
+  return RankedTensorType::get(shape, l.builder.getF32Type());
+}
+
+/// Joins the axes from `axis` on, over which ONNX normalises, to one.
+Value joinFrom(Lowering &l, Value value, unsigned axis) {
+  SmallVector<int64_t> shape(shapeOf(value).take_front(axis));
+  int64_t width = 1;
+  for (int64_t dim : shapeOf(value).drop_front(axis))
+    width *= dim;
+  shape.push_back(width);
+  return l.reshape(value, shape);
+}
+
+/// A scale or bias as one axis of `width` elements.
+Value asVector(Lowering &l, Value input, int64_t width) {
+  Value value = l.get(input);
+  int64_t count = 1;
+  for (int64_t dim : shapeOf(value))
+    count *= dim;
+  if (count == 1 && width != 1)
+    return l.broadcast(l.reshape(value, {1}), {width});
+  return count == width ? l.reshape(value, {width}) : Value();
+}
+
+LogicalResult lowerLayerNorm(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  SmallVector<int64_t> shape(shapeOf(operand));
+  auto axis = normalizeAxis(node.getInt("axis", -1),
+                            static_cast<int64_t>(shape.size()));
+  if (!axis || node->getNumResults() != 1)
+    return l.unsupported(node, "only its first output");
+  Value x = joinFrom(l, operand, *axis);
+  Value weight = asVector(l, node.getInput(1), shapeOf(x).back());
+  Value bias;
+  if (node.getInput(2))
+    bias = asVector(l, node.getInput(2), shapeOf(x).back());
+  if (!weight || (node.getInput(2) && !bias))
+    return l.unsupported(node, "its scale has another size than the row");
+  Type row = rowType(l, x);
+  auto norm = nn::LayerNormOp::create(
+      l.builder, l.loc(), TypeRange{x.getType(), row, row}, x, weight, bias,
+      l.builder.getF32FloatAttr(
+          static_cast<float>(node.getFloat("epsilon", 1e-5))));
+  l.set(node->getResult(0), l.reshape(norm.getResult(), shape));
+  return success();
+}
+
+LogicalResult lowerRmsNorm(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  SmallVector<int64_t> shape(shapeOf(operand));
+  auto axis = normalizeAxis(node.getInt("axis", -1),
+                            static_cast<int64_t>(shape.size()));
+  if (!axis)
+    return l.unsupported(node, "its axis is out of range");
+  Value x = joinFrom(l, operand, *axis);
+  Value weight = asVector(l, node.getInput(1), shapeOf(x).back());
+  if (!weight)
+    return l.unsupported(node, "its scale has another size than the row");
+  auto norm = nn::RmsNormOp::create(
+      l.builder, l.loc(), TypeRange{x.getType(), rowType(l, x)}, x, weight,
+      l.builder.getF32FloatAttr(
+          static_cast<float>(node.getFloat("epsilon", 1e-5))));
+  l.set(node->getResult(0), l.reshape(norm.getResult(), shape));
+  return success();
+}
+
+/// Moves the axis to the end, applies the op, and moves it back.
+template <typename Op> LogicalResult lastAxis(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  int64_t rank = static_cast<int64_t>(shapeOf(operand).size());
+  auto axis = normalizeAxis(node.getInt("axis", -1), rank);
+  if (!axis || !isa<FloatType>(elementTypeOf(operand)))
+    return l.unsupported(node, "its axis is out of range");
+  SmallVector<int64_t> permutation;
+  for (int64_t i = 0; i < rank; ++i)
+    permutation.push_back(i);
+  std::swap(permutation[*axis], permutation.back());
+  bool moved = *axis != rank - 1;
+  if (moved)
+    operand = l.transpose(operand, permutation);
+  Value result = l.unary<Op>(operand);
+  l.set(node->getResult(0), moved ? l.transpose(result, permutation) : result);
+  return success();
+}
+
+template <typename Op> LogicalResult reduce(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  int64_t rank = static_cast<int64_t>(shapeOf(operand).size());
+  const HostTensor *list = l.getConstant(node.getInput(1));
+  if (node.getInput(1) && !list)
+    return l.unsupported(node, "its axes depend on data");
+  auto axes = readAxes(node, list, rank);
+  if (!axes || !isa<FloatType>(elementTypeOf(operand)))
+    return l.unsupported(node, "only of floats, over axes in range");
+  if (axes->empty() && node.getInt("noop_with_empty_axes", 0)) {
+    l.set(node->getResult(0), operand);
+    return success();
+  }
+  if (axes->empty())
+    for (int64_t i = 0; i < rank; ++i)
+      axes->push_back(i);
+  bool keep = node.getInt("keepdims", 1) != 0;
+  SmallVector<int64_t> shape;
+  for (int64_t i = 0; i < rank; ++i) {
+    bool reduced = llvm::is_contained(*axes, i);
+    if (!reduced || keep)
+      shape.push_back(reduced ? 1 : shapeOf(operand)[i]);
+  }
+  l.set(node->getResult(0),
+        Op::create(l.builder, l.loc(),
+                   RankedTensorType::get(shape, elementTypeOf(operand)),
+                   operand, l.builder.getDenseI64ArrayAttr(*axes),
+                   keep ? l.builder.getUnitAttr() : UnitAttr()));
+  return success();
+}
+
+} // namespace
+
+void addNormHandlers(HandlerTable &table) {
+  table["LayerNormalization"] = lowerLayerNorm;
+  table["RMSNormalization"] = lowerRmsNorm;
+  table["Softmax"] = lastAxis<nn::SoftmaxOp>;
+  table["LogSoftmax"] = lastAxis<nn::LogSoftmaxOp>;
+  table["ReduceSum"] = reduce<nn::ReduceSumOp>;
+  table["ReduceMean"] = reduce<nn::ReduceMeanOp>;
+  table["ReduceMax"] = reduce<nn::ReduceMaxOp>;
+}
+
+} // namespace shardonnx

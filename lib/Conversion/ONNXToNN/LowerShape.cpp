@@ -1,0 +1,334 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Lowers ONNX ops that view, cut or join tensors.
+
+#include "Lowering.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+LogicalResult lowerReshape(Lowering &l, onnx::NodeOp node) {
+  SmallVector<int64_t> wanted;
+  if (!l.getInts(node.getInput(1), wanted))
+    return l.unsupported(node, "its shape depends on data");
+  Value operand = l.get(node.getInput(0));
+  auto shape = resolveReshape(shapeOf(operand), wanted,
+                              node.getInt("allowzero", 0) != 0);
+  if (!shape)
+    return l.unsupported(node, "its shape does not fit");
+  l.set(node->getResult(0), l.reshape(operand, *shape));
+  return success();
+}
+
+LogicalResult lowerFlatten(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  int64_t rank = static_cast<int64_t>(shapeOf(operand).size());
+  int64_t axis = node.getInt("axis", 1), outer = 1, inner = 1;
+  axis = axis < 0 ? axis + rank : axis;
+  for (int64_t i = 0; i < rank; ++i)
+    (i < axis ? outer : inner) *= shapeOf(operand)[i];
+  l.set(node->getResult(0), l.reshape(operand, {outer, inner}));
+  return success();
+}
+
+LogicalResult lowerTranspose(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  int64_t rank = static_cast<int64_t>(shapeOf(operand).size());
+  SmallVector<int64_t> permutation;
+  if (!node.getInts("perm", permutation))
+    for (int64_t i = rank - 1; i >= 0; --i)
+      permutation.push_back(i);
+  if (llvm::is_sorted(permutation))
+    l.set(node->getResult(0), operand);
+  else
+    l.set(node->getResult(0), l.transpose(operand, permutation));
+  return success();
+}
+
+/// The axes of Squeeze and Unsqueeze, an attribute before opset 13.
+std::optional<SmallVector<int64_t>> axesOf(Lowering &l, onnx::NodeOp node,
+                                           int64_t rank) {
+  if (node.getInput(1) && !l.getConstant(node.getInput(1)))
+    return std::nullopt;
+  return readAxes(node, l.getConstant(node.getInput(1)), rank);
+}
+
+LogicalResult lowerSqueeze(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  ArrayRef<int64_t> from = shapeOf(operand);
+  auto axes = axesOf(l, node, static_cast<int64_t>(from.size()));
+  if (!axes)
+    return l.unsupported(node, "its axes depend on data");
+  SmallVector<int64_t> shape;
+  for (auto [axis, dim] : llvm::enumerate(from)) {
+    bool drop = axes->empty()
+                    ? dim == 1
+                    : llvm::is_contained(*axes, static_cast<int64_t>(axis));
+    if (!drop)
+      shape.push_back(dim);
+  }
+  l.set(node->getResult(0), l.reshape(operand, shape));
+  return success();
+}
+
+LogicalResult lowerUnsqueeze(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  SmallVector<int64_t> shape(shapeOf(operand)), given;
+  if (!l.getInts(node.getInput(1), given) && !node.getInts("axes", given))
+    return l.unsupported(node, "its axes depend on data");
+  auto axes =
+      axesOf(l, node, static_cast<int64_t>(shape.size() + given.size()));
+  if (!axes)
+    return l.unsupported(node, "its axes are out of range");
+  for (int64_t axis : *axes)
+    shape.insert(shape.begin() + axis, 1);
+  l.set(node->getResult(0), l.reshape(operand, shape));
+  return success();
+}
+
+LogicalResult lowerExpand(Lowering &l, onnx::NodeOp node) {
+  SmallVector<int64_t> wanted;
+  if (!l.getInts(node.getInput(1), wanted))
+    return l.unsupported(node, "its shape depends on data");
+  Value operand = l.get(node.getInput(0));
+  auto shape = broadcastShapes(shapeOf(operand), wanted);
+  if (!shape)
+    return l.unsupported(node, "its shape does not fit");
+  l.set(node->getResult(0), l.broadcast(operand, *shape));
+  return success();
+}
+
+LogicalResult lowerSlice(Lowering &l, onnx::NodeOp node) {
+  SmallVector<int64_t> starts, ends, axes, steps;
+  if (!l.getInts(node.getInput(1), starts) || !l.getInts(node.getInput(2), ends))
+    return l.unsupported(node, "its bounds depend on data");
+  if (!l.getInts(node.getInput(3), axes))
+    for (size_t i = 0; i < starts.size(); ++i)
+      axes.push_back(static_cast<int64_t>(i));
+  if (!l.getInts(node.getInput(4), steps))
+    steps.assign(starts.size(), 1);
+  if (ends.size() != starts.size() || axes.size() != starts.size() ||
+      steps.size() != starts.size())
+    return l.unsupported(node, "its bounds are malformed");
+  Value result = l.get(node.getInput(0));
+  for (size_t i = 0; i < starts.size(); ++i) {
+    ArrayRef<int64_t> shape = shapeOf(result);
+    auto axis = normalizeAxis(axes[i], static_cast<int64_t>(shape.size()));
+    if (!axis || steps[i] != 1)
+      return l.unsupported(node, "only with step 1");
+    SliceBounds bounds = clampSlice(starts[i], ends[i], 1, shape[*axis]);
+    if (bounds.size == 0)
+      return l.unsupported(node, "its result is empty");
+    result = l.slice(result, *axis, bounds.start, bounds.size);
+  }
+  l.set(node->getResult(0), result);
+  return success();
+}
+
+/// The parts of a split: given sizes, or equal ones with a smaller last.
+std::optional<SmallVector<int64_t>> splitSizes(Lowering &l, Value sizes,
+                                               onnx::NodeOp node, int64_t dim,
+                                               int64_t parts) {
+  SmallVector<int64_t> result;
+  if (sizes && !l.getInts(sizes, result))
+    return std::nullopt;
+  if (!sizes && !node.getInts("split", result)) {
+    int64_t size = (dim + parts - 1) / parts;
+    for (int64_t left = dim; left > 0; left -= size)
+      result.push_back(std::min(size, left));
+  }
+  int64_t total = 0;
+  for (int64_t size : result)
+    total += size;
+  if (total != dim || llvm::any_of(result, [](int64_t s) { return s <= 0; }))
+    return std::nullopt;
+  return result;
+}
+
+SmallVector<Value> cut(Lowering &l, Value operand, unsigned axis,
+                       ArrayRef<int64_t> sizes) {
+  SmallVector<Value> parts;
+  int64_t start = 0;
+  for (int64_t size : sizes) {
+    parts.push_back(l.slice(operand, axis, start, size));
+    start += size;
+  }
+  return parts;
+}
+
+LogicalResult lowerSplit(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  auto axis = normalizeAxis(node.getInt("axis", 0),
+                            static_cast<int64_t>(shapeOf(operand).size()));
+  int64_t parts = node->getNumResults();
+  if (!axis)
+    return l.unsupported(node, "its axis is out of range");
+  auto sizes =
+      splitSizes(l, node.getInput(1), node, shapeOf(operand)[*axis], parts);
+  if (!sizes || static_cast<int64_t>(sizes->size()) != parts)
+    return l.unsupported(node, "its sizes do not fit");
+  for (auto [result, part] :
+       llvm::zip(node->getResults(), cut(l, operand, *axis, *sizes)))
+    l.set(result, part);
+  return success();
+}
+
+LogicalResult lowerSplitToSequence(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  auto axis = normalizeAxis(node.getInt("axis", 0),
+                            static_cast<int64_t>(shapeOf(operand).size()));
+  if (!axis)
+    return l.unsupported(node, "its axis is out of range");
+  int64_t dim = shapeOf(operand)[*axis];
+  SmallVector<int64_t> sizes(dim, 1);
+  if (Value split = node.getInput(1)) {
+    const HostTensor *known = l.getConstant(split);
+    if (!known)
+      return l.unsupported(node, "its sizes depend on data");
+    if (known->getRank() == 0) {
+      int64_t size = known->front().i;
+      if (size <= 0)
+        return l.unsupported(node, "its sizes do not fit");
+      sizes.clear();
+      for (int64_t left = dim; left > 0; left -= size)
+        sizes.push_back(std::min(size, left));
+    } else {
+      auto given = splitSizes(l, split, node, dim, 1);
+      if (!given)
+        return l.unsupported(node, "its sizes do not fit");
+      sizes = *given;
+    }
+  }
+  SmallVector<Value> parts = cut(l, operand, *axis, sizes);
+  bool squeeze = !node.getInput(1) && node.getInt("keepdims", 1) == 0;
+  if (squeeze)
+    for (Value &part : parts) {
+      SmallVector<int64_t> shape(shapeOf(part));
+      shape.erase(shape.begin() + *axis);
+      part = l.reshape(part, shape);
+    }
+  l.setSequence(node->getResult(0), parts);
+  return success();
+}
+
+LogicalResult lowerSequenceAt(Lowering &l, onnx::NodeOp node) {
+  ArrayRef<Value> parts = l.getSequence(node.getInput(0));
+  SmallVector<int64_t> index;
+  if (!l.getInts(node.getInput(1), index) || index.size() != 1)
+    return l.unsupported(node, "its index depends on data");
+  int64_t count = static_cast<int64_t>(parts.size());
+  auto at = normalizeAxis(index[0], count);
+  if (!at)
+    return l.unsupported(node, "its index is out of range");
+  l.set(node->getResult(0), parts[*at]);
+  return success();
+}
+
+LogicalResult lowerConcat(Lowering &l, onnx::NodeOp node) {
+  SmallVector<Value> parts;
+  for (Value input : node.getInputs())
+    parts.push_back(l.get(input));
+  SmallVector<int64_t> shape(shapeOf(parts.front()));
+  auto axis = normalizeAxis(node.getInt("axis", 0),
+                            static_cast<int64_t>(shape.size()));
+  if (!axis)
+    return l.unsupported(node, "its axis is out of range");
+  shape[*axis] = 0;
+  for (Value part : parts)
+    shape[*axis] += shapeOf(part)[*axis];
+  Type type = RankedTensorType::get(shape, elementTypeOf(parts.front()));
+  l.set(node->getResult(0),
+        nn::ConcatOp::create(l.builder, l.loc(), type, parts,
+                             l.builder.getI64IntegerAttr(*axis)));
+  return success();
+}
+
+/// Zeros around floats are nn.pad, other values are joined to the tensor.
+Value padAxis(Lowering &l, Value operand, unsigned axis, int64_t low,
+              int64_t high, double value) {
+  SmallVector<int64_t> shape(shapeOf(operand)), lows(shape.size(), 0),
+      highs(shape.size(), 0);
+  Type element = elementTypeOf(operand);
+  int64_t dim = shape[axis];
+  if (isa<FloatType>(element) && value == 0) {
+    lows[axis] = low;
+    highs[axis] = high;
+    shape[axis] = dim + low + high;
+    return nn::PadOp::create(l.builder, l.loc(),
+                             RankedTensorType::get(shape, element), operand,
+                             l.builder.getDenseI64ArrayAttr(lows),
+                             l.builder.getDenseI64ArrayAttr(highs));
+  }
+  SmallVector<Value> parts;
+  auto filler = [&](int64_t size) {
+    shape[axis] = size;
+    if (size > 0)
+      parts.push_back(l.splat(value, element, shape));
+  };
+  filler(low);
+  parts.push_back(operand);
+  filler(high);
+  shape[axis] = dim + low + high;
+  return nn::ConcatOp::create(l.builder, l.loc(),
+                              RankedTensorType::get(shape, element), parts,
+                              l.builder.getI64IntegerAttr(axis));
+}
+
+LogicalResult lowerPad(Lowering &l, onnx::NodeOp node) {
+  SmallVector<int64_t> pads, axes;
+  Value result = l.get(node.getInput(0));
+  int64_t rank = static_cast<int64_t>(shapeOf(result).size());
+  if (!l.getInts(node.getInput(1), pads) ||
+      node.getString("mode", "constant") != "constant")
+    return l.unsupported(node, "only with a constant value and known sizes");
+  if (!l.getInts(node.getInput(3), axes))
+    for (int64_t i = 0; i < rank; ++i)
+      axes.push_back(i);
+  const HostTensor *filler = l.getConstant(node.getInput(2));
+  if ((node.getInput(2) && !filler) || pads.size() != 2 * axes.size())
+    return l.unsupported(node, "only with a constant value and known sizes");
+  double value = 0;
+  if (filler)
+    value = filler->isFloat() ? filler->front().f
+                              : static_cast<double>(filler->front().i);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    auto axis = normalizeAxis(axes[i], rank);
+    int64_t low = pads[i], high = pads[i + axes.size()];
+    if (!axis)
+      return l.unsupported(node, "its axes are out of range");
+    int64_t dim = shapeOf(result)[*axis];
+    if (dim + std::min<int64_t>(low, 0) + std::min<int64_t>(high, 0) <= 0)
+      return l.unsupported(node, "its result is empty");
+    result = l.slice(result, *axis, std::max<int64_t>(-low, 0),
+                     dim + std::min<int64_t>(low, 0) +
+                         std::min<int64_t>(high, 0));
+    low = std::max<int64_t>(low, 0);
+    high = std::max<int64_t>(high, 0);
+    if (low > 0 || high > 0)
+      result = padAxis(l, result, *axis, low, high, value);
+  }
+  l.set(node->getResult(0), result);
+  return success();
+}
+
+} // namespace
+
+void addShapeHandlers(HandlerTable &table) {
+  table["Reshape"] = lowerReshape;
+  table["Flatten"] = lowerFlatten;
+  table["Transpose"] = lowerTranspose;
+  table["Squeeze"] = lowerSqueeze;
+  table["Unsqueeze"] = lowerUnsqueeze;
+  table["Expand"] = lowerExpand;
+  table["Slice"] = lowerSlice;
+  table["Split"] = lowerSplit;
+  table["SplitToSequence"] = lowerSplitToSequence;
+  table["SequenceAt"] = lowerSequenceAt;
+  table["Concat"] = lowerConcat;
+  table["Pad"] = lowerPad;
+}
+
+} // namespace shardonnx

@@ -1,0 +1,42 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The conversion pass and the pipeline of the raise.
+
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+
+#include "Lowering.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+
+#define GEN_PASS_DEF_CONVERTONNXTONN
+#include "shardonnx/Conversion/ONNXToNN/Passes.h.inc"
+
+namespace {
+
+struct ConvertONNXToNN : impl::ConvertONNXToNNBase<ConvertONNXToNN> {
+  using ConvertONNXToNNBase::ConvertONNXToNNBase;
+
+  void runOnOperation() override {
+    if (failed(Lowering(getOperation(), assumeFullMask).run()))
+      signalPassFailure();
+  }
+};
+
+} // namespace
+
+bool isRaisable(StringRef opType) {
+  return opType == "Shape" || opType == "Size" || findEvaluator(opType) ||
+         getHandlers().contains(opType);
+}
+
+void buildRaisePipeline(OpPassManager &manager) {
+  manager.addPass(createConvertONNXToNN());
+  manager.addPass(createCSEPass());
+}
+
+} // namespace shardonnx
