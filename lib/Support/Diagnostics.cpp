@@ -6,6 +6,7 @@
 #include "shardonnx/Support/Diagnostics.h"
 
 #include "shardonnx/Support/Origin.h"
+#include "mlir/IR/MLIRContext.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -64,6 +65,8 @@ static std::string withOrigin(StringRef subject, Diagnostic &diagnostic) {
 
 std::unique_ptr<ScopedDiagnosticHandler>
 Diagnostics::capture(MLIRContext *context, StringRef subject) {
+  // One line: the operation itself would be many.
+  context->printOpOnDiagnostic(false);
   return std::make_unique<ScopedDiagnosticHandler>(
       context, [this, subject = subject.str()](Diagnostic &diagnostic) {
         switch (diagnostic.getSeverity()) {

@@ -88,8 +88,8 @@ HostOutputs range(onnx::NodeOp, HostInputs inputs) {
     else
       values[i].i = start.i + static_cast<int64_t>(i) * delta.i;
   }
-  return one(HostTensor::dense({static_cast<int64_t>(values.size())}, type,
-                               std::move(values)));
+  int64_t size = static_cast<int64_t>(values.size());
+  return one(HostTensor::dense({size}, type, std::move(values)));
 }
 
 HostOutputs reshape(onnx::NodeOp node, HostInputs inputs) {

@@ -51,7 +51,7 @@ LogicalResult lowerAttention(Lowering &l, onnx::NodeOp node) {
   if (Value input = node.getInput(3)) {
     mask = l.getBroadcastable(input);
     if (isa<FloatType>(elementTypeOf(mask)))
-      mask = l.cast(mask, l.builder.getF32Type());
+      mask = l.castTo(mask, l.builder.getF32Type());
     SmallVector<int64_t> shape(shapeOf(mask));
     while (shape.size() < 4)
       shape.insert(shape.begin(), 1);
@@ -110,7 +110,7 @@ LogicalResult lowerRotary(Lowering &l, onnx::NodeOp node) {
     return l.unsupported(node, "its positions are not the same for all samples");
   Type f32 = l.builder.getF32Type();
   auto table = [&](const HostTensor &rows) {
-    return l.cast(l.broadcast(l.constant(rows), rows.getShape()), f32);
+    return l.castTo(l.broadcast(l.constant(rows), rows.getShape()), f32);
   };
   Value c = table(*cosRows), s = table(*sinRows);
   Value result = nn::RotaryOp::create(

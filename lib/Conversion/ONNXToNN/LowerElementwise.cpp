@@ -64,7 +64,7 @@ LogicalResult lowerPow(Lowering &l, onnx::NodeOp node) {
   if (!isFloat(base))
     return l.unsupported(node, "only of floats, or of known integers");
   Value exponent =
-      l.cast(l.getBroadcastable(node.getInput(1)), elementTypeOf(base));
+      l.castTo(l.getBroadcastable(node.getInput(1)), elementTypeOf(base));
   auto shape = broadcastShapes(shapeOf(base), l.getShape(node.getInput(1)));
   if (!shape)
     return l.unsupported(node, "operands do not broadcast");
@@ -122,7 +122,7 @@ LogicalResult castTo(Lowering &l, onnx::NodeOp node, Type type) {
   if (!type || type.isF64() || type.isUnsignedInteger())
     return l.unsupported(node, "to a type other than f32, f16, bf16, int32, "
                                "int64 and bool");
-  l.set(node->getResult(0), l.cast(l.get(node.getInput(0)), type));
+  l.set(node->getResult(0), l.castTo(l.get(node.getInput(0)), type));
   return success();
 }
 

@@ -54,7 +54,7 @@ LogicalResult lowerCrossEntropy(Lowering &l, onnx::NodeOp node) {
       l.builder.getI64IntegerAttr(ignored));
   if (reduction == "mean")
     result = l.binary<nn::DivOp>(result, countLabels(l, labels, ignored));
-  l.set(node->getResult(0), l.cast(result, elementTypeOf(logits)));
+  l.set(node->getResult(0), l.castTo(result, elementTypeOf(logits)));
   return success();
 }
 

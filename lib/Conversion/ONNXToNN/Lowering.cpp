@@ -245,7 +245,7 @@ Value Lowering::broadcast(Value value, ArrayRef<int64_t> shape) {
       value);
 }
 
-Value Lowering::cast(Value value, Type elementType) {
+Value Lowering::castTo(Value value, Type elementType) {
   if (elementTypeOf(value) == elementType)
     return value;
   return nn::CastOp::create(

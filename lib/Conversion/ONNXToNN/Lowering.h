@@ -81,7 +81,7 @@ public:
   mlir::Value slice(mlir::Value value, unsigned axis, int64_t start,
                     int64_t size);
   mlir::Value broadcast(mlir::Value value, llvm::ArrayRef<int64_t> shape);
-  mlir::Value cast(mlir::Value value, mlir::Type elementType);
+  mlir::Value castTo(mlir::Value value, mlir::Type elementType);
   mlir::Value splat(double value, mlir::Type elementType,
                     llvm::ArrayRef<int64_t> shape = {});
   mlir::Value constant(const HostTensor &tensor);
