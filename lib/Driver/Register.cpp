@@ -9,15 +9,21 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Transforms/Passes.h"
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
+#include "shardonnx/Dialect/Exec/Transforms/Passes.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "shardonnx/InitAll.h"
 
 void shardonnx::registerAllDialects(mlir::DialectRegistry &registry) {
-  registry.insert<fsdp::FSDPDialect, nn::NNDialect, onnx::ONNXDialect>();
+  registry.insert<exec::ExecDialect, fsdp::FSDPDialect, nn::NNDialect,
+                  onnx::ONNXDialect>();
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect,
                   mlir::math::MathDialect, mlir::vector::VectorDialect>();
 }
 
-void shardonnx::registerAllPasses() { mlir::registerTransformsPasses(); }
+void shardonnx::registerAllPasses() {
+  mlir::registerTransformsPasses();
+  exec::registerExecPasses();
+}

@@ -1,30 +1,15 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The exec dialect: buffers at fixed offsets, kernels, library calls, queues.
+// The exec dialect: buffers at fixed offsets and kernels. Library calls and
+// collectives have their own files.
 
 #ifndef SHARDONNX_DIALECT_EXEC_OPS
 #define SHARDONNX_DIALECT_EXEC_OPS
 
-include "mlir/IR/OpBase.td"
-include "mlir/IR/BuiltinAttributeInterfaces.td"
-include "mlir/IR/EnumAttr.td"
-include "mlir/IR/SymbolInterfaces.td"
-include "mlir/Interfaces/SideEffectInterfaces.td"
-
-def Exec_Dialect : Dialect {
-  let name = "exec";
-  let cppNamespace = "::shardonnx::exec";
-  let summary = "A step as calls on planned memory";
-  let description = [{
-    No tensors, no gradients: each op names the buffers it reads and writes,
-    and stands for one call of the runtime's ABI.
-  }];
-  let useDefaultAttributePrinterParser = 1;
-}
-
-class Exec_Op<string mnemonic, list<Trait> traits = []>
-    : Op<Exec_Dialect, mnemonic, traits>;
+include "shardonnx/Dialect/Exec/IR/ExecBase.td"
+include "shardonnx/Dialect/Exec/IR/ExecCallOps.td"
+include "shardonnx/Dialect/Exec/IR/ExecCollectiveOps.td"
 
 def Exec_Private : I32EnumAttrCase<"private_", 0, "private">;
 def Exec_Params : I32EnumAttrCase<"params", 1>;
@@ -40,14 +25,15 @@ def Exec_Space : I32EnumAttr<"Space", "Where a buffer lies",
 }
 def Exec_SpaceAttr : EnumAttr<Exec_Dialect, Exec_Space, "space">;
 
-def Exec_BufferOp : Exec_Op<"buffer", [Pure]> {
+def Exec_BufferOp : Exec_Op<"buffer"> {
   let summary = "A planned piece of memory";
   let description = [{
     `offset` in bytes from the base of the space: private: the rank's private
     space; params, gradients: the buffer of the unit `symbol`; input: the graph
     input of index `offset`; scalar: ShxScalar of index `offset`; constant: the
     exec.constant `symbol`. Strides (elements) are the memref type's; the
-    type's own offset is 0.
+    type's own offset is 0. A private buffer lives from the first to the last
+    op that uses it or a view of it.
 
         %0 = exec.buffer private 4096 : memref<4x256x384xf32>
         %1 = exec.buffer params @transformer.h.0 0 : memref<384x1152xf32>
@@ -55,9 +41,51 @@ def Exec_BufferOp : Exec_Op<"buffer", [Pure]> {
   let arguments = (ins Exec_SpaceAttr:$space,
                        OptionalAttr<FlatSymbolRefAttr>:$symbol,
                        I64Attr:$offset);
-  let results = (outs AnyMemRef:$buffer);
+  let results = (outs Res<AnyMemRef, "", [MemAlloc]>:$buffer);
   let assemblyFormat = [{
     $space ($symbol^)? $offset attr-dict `:` type($buffer)
+  }];
+  let hasVerifier = 1;
+}
+
+def Exec_AllocOp : Exec_Op<"alloc"> {
+  let summary = "A piece of private memory that is not yet placed";
+  let description = [{
+    What `exec-plan-memory` replaces by an exec.buffer. It lives from the first
+    to the last op that uses it or a view of it.
+  }];
+  let results = (outs Res<AnyMemRef, "", [MemAlloc]>:$buffer);
+  let assemblyFormat = "attr-dict `:` type($buffer)";
+}
+
+def Exec_ViewOp : Exec_Op<"view", [Pure]> {
+  let summary = "The same memory under another shape, from `offset` elements on";
+  let description = [{
+    Strides are the result type's; every element lies inside the source.
+
+        %1 = exec.view %0[384] : memref<4x256x1152xf32>
+            to memref<4x256x384xf32, strided<[294912, 1152, 1]>>
+  }];
+  let arguments = (ins AnyMemRef:$source,
+                       DefaultValuedAttr<I64Attr, "0">:$offset);
+  let results = (outs AnyMemRef:$result);
+  let assemblyFormat = [{
+    $source `[` $offset `]` attr-dict `:` type($source) `to` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Exec_SpacePlanOp : Exec_Op<"space"> {
+  let summary = "How much memory a space needs, and the least that any plan could need";
+  let description = [{
+    `lower_bound`: the largest sum of sizes that live at one time.
+
+        exec.space params bytes 4096 lower_bound 4096
+  }];
+  let arguments = (ins Exec_SpaceAttr:$space, I64Attr:$bytes,
+                       I64Attr:$lower_bound);
+  let assemblyFormat = [{
+    $space `bytes` $bytes `lower_bound` $lower_bound attr-dict
   }];
 }
 
@@ -84,6 +112,10 @@ def Exec_KernelOp : Exec_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     the outputs; the body is the nn.fused one, its block arguments the inputs
     as tensors, its nn.yield the outputs. Kind and domain are nn.fused's. A
     launch passes the buffers' addresses in the same order.
+
+    The parallel dimension that `[begin, end)` of a launch runs over: for
+    `rows` the product of all axes but the last, for `columns` the last axis.
+    A kernel gets multiples of `getGrain()` (or the end).
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Exec_KindAttr:$kind,
                        DenseI64ArrayAttr:$domain,
@@ -92,16 +124,16 @@ def Exec_KernelOp : Exec_Op<"kernel", [Symbol, IsolatedFromAbove]> {
   let assemblyFormat = [{
     $sym_name $kind $domain $operand_types attr-dict-with-keyword $body
   }];
-  let hasVerifier = 1;
-}
-
-def Exec_LaunchOp : Exec_Op<"launch", [
-    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "Runs a kernel on buffers of its operand types";
-  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyMemRef>:$buffers);
-  let assemblyFormat = [{
-    $kernel `(` $buffers `)` attr-dict `:` type($buffers)
+  let extraClassDeclaration = [{
+    int64_t getCount();
+    int64_t getGrain();
+    unsigned getNumInputs() { return getBody().getNumArguments(); }
+    mlir::MemRefType getOperandType(unsigned index) {
+      return llvm::cast<mlir::MemRefType>(
+          llvm::cast<mlir::TypeAttr>(getOperandTypes()[index]).getValue());
+    }
   }];
+  let hasVerifier = 1;
 }
 
 #endif // SHARDONNX_DIALECT_EXEC_OPS

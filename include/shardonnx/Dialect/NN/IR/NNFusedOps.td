@@ -40,9 +40,8 @@ def NN_FusedOp : NN_Op<"fused", [Pure, IsolatedFromAbove,
   let hasVerifier = 1;
 }
 
-def NN_YieldOp : NN_Op<"yield", [Pure, Terminator, ReturnLike,
-    HasParent<"FusedOp">]> {
-  let summary = "The results of a fused group";
+def NN_YieldOp : NN_Op<"yield", [Pure, Terminator, ReturnLike]> {
+  let summary = "The results of a fused group (or of the exec.kernel made of it)";
   let arguments = (ins Variadic<NN_Tensor>:$results);
   let builders = [OpBuilder<(ins), [{}]>];
   let assemblyFormat = "attr-dict ($results^ `:` type($results))?";

@@ -1,0 +1,170 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Launches and library calls: one op for each call of the runtime's ABI that
+// computes. Sizes and strides are those of the memref types.
+
+#ifndef SHARDONNX_DIALECT_EXEC_CALL_OPS
+#define SHARDONNX_DIALECT_EXEC_CALL_OPS
+
+include "shardonnx/Dialect/Exec/IR/ExecBase.td"
+
+def Exec_LaunchOp : Exec_Op<"launch", [AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Runs a kernel on buffers of its operand types";
+  let description = [{
+    Inputs are read, outputs written, passed in this order.
+
+        exec.launch @gelu(%0) into (%1) : (memref<8xf32>) -> memref<8xf32>
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyMemRef>:$inputs,
+                       Variadic<AnyMemRef>:$outputs);
+  let assemblyFormat = [{
+    $kernel `(` $inputs `)` `into` ` ` `(` $outputs `)` attr-dict `:`
+    `(` type($inputs) `)` `->` `(` type($outputs) `)`
+  }];
+}
+
+def Exec_GemmOp : Exec_Op<"gemm"> {
+  let summary = "result = lhs·rhs, summed in f32";
+  let description = [{
+    lhs [..., m, k], rhs [..., k, n], result [..., m, n]; leading axes of lhs
+    and rhs broadcast to the result's. One of the last two strides of lhs and
+    of rhs is 1 (a transposed operand is a view with its strides swapped), as
+    is the last of the result.
+  }];
+  let arguments = (ins Exec_Read:$lhs, Exec_Read:$rhs, Exec_Write:$result,
+                       Optional<AnyMemRef>:$workspace);
+  let assemblyFormat = [{
+    $lhs `,` $rhs `into` $result (`workspace` $workspace^ `:`
+    type($workspace))? attr-dict `:` type($lhs) `,` type($rhs) `,`
+    type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Exec_AttentionOp : Exec_Op<"attention"> {
+  let summary = "nn.attention on buffers whose head axis is contiguous";
+  let arguments = (ins Exec_Read:$query, Exec_Read:$key, Exec_Read:$value,
+                       Arg<Optional<AnyMemRef>, "", [MemRead]>:$mask,
+                       Exec_Write:$result, Exec_Write:$lse,
+                       F32Attr:$scale, UnitAttr:$causal,
+                       DefaultValuedAttr<I64Attr, "0">:$window,
+                       DefaultValuedAttr<F32Attr, "0.0">:$softcap);
+  let assemblyFormat = [{
+    $query `,` $key `,` $value (`mask` $mask^ `:` type($mask))? `into`
+    $result `,` $lse attr-dict `:` type($query) `,` type($key) `,`
+    type($value) `,` type($result) `,` type($lse)
+  }];
+  let hasVerifier = 1;
+}
+
+def Exec_AttentionGradOp : Exec_Op<"attention_grad",
+    [AttrSizedOperandSegments]> {
+  let summary = "nn.attention_grad on buffers whose head axis is contiguous";
+  let arguments = (ins Exec_Read:$query, Exec_Read:$key, Exec_Read:$value,
+                       Arg<Optional<AnyMemRef>, "", [MemRead]>:$mask,
+                       Exec_Read:$result, Exec_Read:$lse,
+                       Exec_Read:$result_grad, Exec_Write:$query_grad,
+                       Exec_Write:$key_grad, Exec_Write:$value_grad,
+                       Optional<AnyMemRef>:$workspace,
+                       F32Attr:$scale, UnitAttr:$causal,
+                       DefaultValuedAttr<I64Attr, "0">:$window,
+                       DefaultValuedAttr<F32Attr, "0.0">:$softcap);
+  let assemblyFormat = [{
+    $query `,` $key `,` $value (`mask` $mask^ `:` type($mask))? `,`
+    $result `,` $lse `,` $result_grad `into` $query_grad `,` $key_grad `,`
+    $value_grad (`workspace` $workspace^ `:` type($workspace))? attr-dict
+    `:` type($query) `,` type($key) `,` type($value) `,` type($result) `,`
+    type($lse) `,` type($result_grad) `,` type($query_grad) `,`
+    type($key_grad) `,` type($value_grad)
+  }];
+  let hasVerifier = 1;
+}
+
+def Exec_EmbeddingOp : Exec_Op<"embedding"> {
+  let summary = "result[i..., :] = table[ids[i...], :]";
+  let arguments = (ins Exec_Read:$table, Exec_Read:$ids, Exec_Write:$result);
+  let assemblyFormat = [{
+    $table `,` $ids `into` $result attr-dict `:` type($table) `,` type($ids)
+    `,` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Exec_EmbeddingGradOp : Exec_Op<"embedding_grad"> {
+  let summary = "The table's gradient: rows added at ids, in order";
+  let arguments = (ins Exec_Read:$ids, Exec_Read:$result_grad,
+                       Exec_Write:$table_grad);
+  let assemblyFormat = [{
+    $ids `,` $result_grad `into` $table_grad attr-dict `:` type($ids) `,`
+    type($result_grad) `,` type($table_grad)
+  }];
+  let hasVerifier = 1;
+}
+
+def Exec_CrossEntropyOp : Exec_Op<"cross_entropy",
+    [AttrSizedOperandSegments]> {
+  let summary = "nn.cross_entropy; with logits_grad, nn.cross_entropy_grad";
+  let description = [{
+    logits and logits_grad may be one buffer.
+  }];
+  let arguments = (ins Exec_Read:$logits, Exec_Read:$labels,
+                       Arg<Optional<AnyMemRef>, "", [MemRead]>:$seed,
+                       Exec_Write:$loss,
+                       Arg<Optional<AnyMemRef>, "", [MemWrite]>:$logits_grad,
+                       DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
+  let assemblyFormat = [{
+    $logits `,` $labels (`seed` $seed^ `:` type($seed))? `into` $loss
+    (`grad` $logits_grad^ `:` type($logits_grad))? attr-dict `:`
+    type($logits) `,` type($labels) `,` type($loss)
+  }];
+  let hasVerifier = 1;
+}
+
+def Exec_LinearCrossEntropyOp : Exec_Op<"linear_cross_entropy",
+    [AttrSizedOperandSegments]> {
+  let summary = "nn.linear_cross_entropy; with gradients, nn.linear_cross_entropy_grad";
+  let arguments = (ins Exec_Read:$operand, Exec_Read:$weight, Exec_Read:$labels,
+                       Arg<Optional<AnyMemRef>, "", [MemRead]>:$seed,
+                       Exec_Write:$loss,
+                       Arg<Optional<AnyMemRef>, "", [MemWrite]>:$operand_grad,
+                       Arg<Optional<AnyMemRef>, "", [MemWrite]>:$weight_grad,
+                       Optional<AnyMemRef>:$workspace,
+                       I64Attr:$chunk_rows, UnitAttr:$transpose_weight,
+                       DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
+  let assemblyFormat = [{
+    $operand `,` $weight `,` $labels (`seed` $seed^ `:` type($seed))? `into`
+    $loss (`grad` $operand_grad^ `,` $weight_grad `:` type($operand_grad) `,`
+    type($weight_grad))? (`workspace` $workspace^ `:` type($workspace))?
+    attr-dict `:` type($operand) `,` type($weight) `,` type($labels) `,`
+    type($loss)
+  }];
+  let hasVerifier = 1;
+}
+
+def Exec_CopyOp : Exec_Op<"copy"> {
+  let summary = "Elements from one layout (and element type) to another";
+  let arguments = (ins Exec_Read:$source, Exec_Write:$target);
+  let assemblyFormat = [{
+    $source `into` $target attr-dict `:` type($source) `,` type($target)
+  }];
+  let hasVerifier = 1;
+}
+
+def Exec_ZeroOp : Exec_Op<"zero"> {
+  let summary = "Fills a contiguous buffer with zero";
+  let arguments = (ins Exec_Write:$target);
+  let assemblyFormat = "$target attr-dict `:` type($target)";
+  let hasVerifier = 1;
+}
+
+def Exec_LossOp : Exec_Op<"loss"> {
+  let summary = "Reports the microbatch's loss, a sum not yet scaled";
+  let arguments = (ins Exec_Read:$sum);
+  let assemblyFormat = "$sum attr-dict `:` type($sum)";
+  let hasVerifier = 1;
+}
+
+#endif // SHARDONNX_DIALECT_EXEC_CALL_OPS

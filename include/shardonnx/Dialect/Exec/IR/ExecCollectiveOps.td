@@ -1,0 +1,41 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Collectives and the update: one op for each call of the runtime's ABI.
+
+#ifndef SHARDONNX_DIALECT_EXEC_COLLECTIVE_OPS
+#define SHARDONNX_DIALECT_EXEC_COLLECTIVE_OPS
+
+include "shardonnx/Dialect/Exec/IR/ExecBase.td"
+
+class Exec_UnitOp<string mnemonic, string doc>
+    : Exec_Op<mnemonic, [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = doc;
+  let arguments = (ins FlatSymbolRefAttr:$unit);
+  let assemblyFormat = "$unit attr-dict";
+}
+
+def Exec_GatherStartOp : Exec_UnitOp<"gather_start",
+    "Begins to make the unit's parameters whole">;
+def Exec_GatherWaitOp : Exec_UnitOp<"gather_wait",
+    "The unit's parameters are whole after it">;
+def Exec_GatherFreeOp : Exec_UnitOp<"gather_free",
+    "This rank reads the unit's parameters no more">;
+def Exec_GradAcquireOp : Exec_UnitOp<"grad_acquire",
+    "The unit's gradient buffer may be written after it">;
+def Exec_ReduceStartOp : Exec_UnitOp<"reduce_start",
+    "Begins to sum the unit's gradients over ranks"> {
+  let arguments = (ins FlatSymbolRefAttr:$unit, UnitAttr:$accumulate);
+  let assemblyFormat = "$unit (`accumulate` $accumulate^)? attr-dict";
+}
+def Exec_ReduceWaitOp : Exec_UnitOp<"reduce_wait",
+    "The owned slice of the unit's reduced gradient is complete after it">;
+
+def Exec_ClipGradNormOp : Exec_Op<"clip_grad_norm"> {
+  let summary = "Global norm of the reduced gradients and the clip factor";
+  let assemblyFormat = "attr-dict";
+}
+def Exec_OptimizerOp : Exec_UnitOp<"optimizer",
+    "Updates the owned slice of the unit from its reduced gradient">;
+
+#endif // SHARDONNX_DIALECT_EXEC_COLLECTIVE_OPS

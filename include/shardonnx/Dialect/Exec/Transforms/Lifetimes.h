@@ -1,0 +1,53 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// When each buffer lives, read off the order of ops: for the planner before it
+// chooses offsets, and for the verifier and the report after.
+
+#ifndef SHARDONNX_DIALECT_EXEC_TRANSFORMS_LIFETIMES_H
+#define SHARDONNX_DIALECT_EXEC_TRANSFORMS_LIFETIMES_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
+#include "shardonnx/Dialect/Exec/Transforms/OffsetPlanner.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+
+#include <vector>
+
+namespace shardonnx::exec {
+
+/// The buffers of one space, `owners[i]` being the alloc or buffer or unit that
+/// `items[i]` is the lifetime of. A planned owner's offset is filled in.
+struct Lifetimes {
+  std::vector<mlir::Operation *> owners;
+  std::vector<PlanItem> items;
+};
+
+/// The functions of a step in the order in which they run.
+llvm::SmallVector<mlir::func::FuncOp> stepFunctions(mlir::ModuleOp module);
+
+/// Private buffers of one function; times are positions in its block.
+Lifetimes privateLifetimes(mlir::func::FuncOp function);
+
+/// Gathered parameters, from a gather's start to its free, over all functions
+/// of the step one after the other. A unit that is gathered when a function
+/// begins or ends lives through every function that does not gather it.
+Lifetimes paramLifetimes(mlir::ModuleOp module);
+
+/// Gradients, from grad_acquire to the acquire of another unit that follows
+/// reduce_start: so the reduction of one unit overlaps the gradients of the
+/// next, and what is acquired after those awaits it.
+Lifetimes gradientLifetimes(mlir::ModuleOp module);
+
+/// The op at a time of paramLifetimes or gradientLifetimes.
+mlir::Operation *operationAt(mlir::ModuleOp module, int64_t time);
+
+/// Bytes of a unit's gathered parameters (frozen ones after the trainable) and
+/// of its full gradients.
+int64_t paramBytes(fsdp::UnitOp unit);
+int64_t gradientBytes(fsdp::UnitOp unit);
+int64_t frozenOffsetBytes(fsdp::UnitOp unit);
+
+} // namespace shardonnx::exec
+
+#endif // SHARDONNX_DIALECT_EXEC_TRANSFORMS_LIFETIMES_H

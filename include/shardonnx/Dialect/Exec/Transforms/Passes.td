@@ -1,0 +1,32 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Passes on the exec dialect.
+
+#ifndef SHARDONNX_DIALECT_EXEC_PASSES
+#define SHARDONNX_DIALECT_EXEC_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def PlanMemoryPass : Pass<"exec-plan-memory", "::mlir::ModuleOp"> {
+  let summary = "Gives every buffer an offset in its space";
+  let description = [{
+    Private buffers (exec.alloc) become exec.buffers; each fsdp.unit gets the
+    offset of its gathered parameters (`exec.param_offset`) and of its
+    gradients (`exec.grad_offset`); exec.space ops tell the sizes of the three
+    spaces. Lifetimes come from the order of ops. Preserves numerics.
+  }];
+  let dependentDialects = ["::shardonnx::exec::ExecDialect"];
+}
+
+def VerifyExecPass : Pass<"verify-exec", "::mlir::ModuleOp"> {
+  let summary = "Refuses plans whose live buffers overlap, and reads of what is not there";
+  let description = [{
+    No two live buffers of a space overlap; nothing lies beyond its space; a
+    private buffer is written before it is read; parameters are read only
+    between a gather's wait and its free; gradients are written only between
+    grad_acquire and reduce_start. Changes nothing.
+  }];
+}
+
+#endif // SHARDONNX_DIALECT_EXEC_PASSES

@@ -1,0 +1,147 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Buffers, views, kernels and their launches: what must hold of each.
+
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::exec;
+
+// Strides that are static and not negative, from offset 0.
+static LogicalResult verifyLayout(Operation *op, Type type) {
+  auto memref = cast<MemRefType>(type);
+  int64_t offset = 0;
+  SmallVector<int64_t> strides;
+  if (!memref.hasStaticShape() ||
+      failed(memref.getStridesAndOffset(strides, offset)))
+    return op->emitOpError("needs a static strided memref, got ") << type;
+  if (offset != 0 || llvm::any_of(strides, [](int64_t s) {
+        return ShapedType::isDynamic(s) || s < 0;
+      }))
+    return op->emitOpError("needs static, non-negative strides and offset 0");
+  return success();
+}
+
+LogicalResult BufferOp::verify() {
+  if (failed(verifyLayout(*this, getType())))
+    return failure();
+  bool named = getSpace() == Space::params || getSpace() == Space::gradients ||
+               getSpace() == Space::constant;
+  if (named != bool(getSymbolAttr()))
+    return emitOpError(named ? "needs the symbol of its unit or constant"
+                             : "of this space has no symbol");
+  if (int64_t(getOffset()) < 0)
+    return emitOpError("has a negative offset");
+  return success();
+}
+
+LogicalResult ViewOp::verify() {
+  if (failed(verifyLayout(*this, getType())))
+    return failure();
+  auto source = cast<MemRefType>(getSource().getType());
+  auto result = cast<MemRefType>(getType());
+  if (source.getElementType() != result.getElementType())
+    return emitOpError("changes the element type");
+  int64_t offset = getOffset();
+  if (offset < 0 || offset + spanOf(result) > spanOf(source))
+    return emitOpError("reaches element ")
+           << offset + spanOf(result) - 1 << " of a source of "
+           << spanOf(source);
+  return success();
+}
+
+LogicalResult KernelOp::verify() {
+  Block &body = getBody().front();
+  auto yield = dyn_cast<nn::YieldOp>(body.back());
+  if (!yield)
+    return emitOpError("must end in nn.yield");
+  SmallVector<Type> tensors(body.getArgumentTypes());
+  llvm::append_range(tensors, yield.getOperandTypes());
+  if (tensors.size() != getOperandTypes().size())
+    return emitOpError("has ") << tensors.size() << " inputs and outputs but "
+                               << getOperandTypes().size() << " operand types";
+  for (auto [index, tensor] : llvm::enumerate(tensors)) {
+    auto type = cast<TypeAttr>(getOperandTypes()[index]).getValue();
+    auto memref = dyn_cast<MemRefType>(type);
+    auto shaped = cast<RankedTensorType>(tensor);
+    if (!memref || memref.getShape() != shaped.getShape() ||
+        memref.getElementType() != shaped.getElementType())
+      return emitOpError("operand type #")
+             << index << " is " << type << " for a " << tensor;
+    if (failed(verifyLayout(*this, memref)))
+      return failure();
+  }
+  return success();
+}
+
+int64_t KernelOp::getCount() {
+  ArrayRef<int64_t> domain = getDomain();
+  if (getKind() == nn::FusedKind::columns)
+    return domain.back();
+  int64_t rows = 1;
+  for (int64_t size : domain.drop_back())
+    rows *= size;
+  return rows;
+}
+
+int64_t KernelOp::getGrain() {
+  // Columns in cache lines of f32, so that two threads never write one.
+  constexpr int64_t kColumns = 16;
+  // Rows that make a chunk worth a thread's while.
+  constexpr int64_t kElements = 8192;
+  if (getKind() == nn::FusedKind::columns)
+    return kColumns;
+  return std::max<int64_t>(1, kElements / std::max<int64_t>(
+                                              1, getDomain().back()));
+}
+
+void LaunchOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  for (OpOperand &input : getInputsMutable())
+    effects.emplace_back(MemoryEffects::Read::get(), &input);
+  for (OpOperand &output : getOutputsMutable())
+    effects.emplace_back(MemoryEffects::Write::get(), &output);
+}
+
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto kernel = symbols.lookupNearestSymbolFrom<KernelOp>(*this,
+                                                          getKernelAttr());
+  if (!kernel)
+    return emitOpError("no exec.kernel ") << getKernelAttr();
+  if (kernel.getNumInputs() != getInputs().size() ||
+      kernel.getOperandTypes().size() != getNumOperands())
+    return emitOpError("passes ")
+           << getInputs().size() << " inputs and " << getOutputs().size()
+           << " outputs to " << getKernelAttr();
+  for (auto [index, type] : llvm::enumerate(getOperandTypes()))
+    if (kernel.getOperandType(index) != type)
+      return emitOpError("operand #")
+             << index << " is " << type << ", the kernel takes "
+             << kernel.getOperandType(index);
+  return success();
+}
+
+// A unit is a symbol of the fsdp dialect, which this one does not depend on.
+static LogicalResult verifyUnit(Operation *op, FlatSymbolRefAttr unit,
+                                SymbolTableCollection &symbols) {
+  Operation *symbol = symbols.lookupNearestSymbolFrom(op, unit);
+  if (!symbol || symbol->getName().getStringRef() != "fsdp.unit")
+    return op->emitOpError("no fsdp.unit ") << unit;
+  return success();
+}
+
+#define SHARDONNX_UNIT_OP(OP)                                                  \
+  LogicalResult OP::verifySymbolUses(SymbolTableCollection &symbols) {         \
+    return verifyUnit(*this, getUnitAttr(), symbols);                          \
+  }
+SHARDONNX_UNIT_OP(GatherStartOp)
+SHARDONNX_UNIT_OP(GatherWaitOp)
+SHARDONNX_UNIT_OP(GatherFreeOp)
+SHARDONNX_UNIT_OP(GradAcquireOp)
+SHARDONNX_UNIT_OP(ReduceStartOp)
+SHARDONNX_UNIT_OP(ReduceWaitOp)
+SHARDONNX_UNIT_OP(OptimizerOp)
+#undef SHARDONNX_UNIT_OP

@@ -1,0 +1,250 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Best fit over decreasing sizes (Pisarchyk & Lee 2020, "Efficient Memory
+// Management for Deep Neural Net Inference", greedy by size), with restarts.
+
+#include "shardonnx/Dialect/Exec/Transforms/OffsetPlanner.h"
+#include "shardonnx/runtime/Layout.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <map>
+#include <numeric>
+#include <random>
+#include <tuple>
+#include <vector>
+
+using namespace llvm;
+
+namespace shardonnx::exec {
+namespace {
+
+int64_t alignedBytes(const PlanItem &item) {
+  return alignTo(item.bytes, kBufferAlignmentBytes);
+}
+
+struct Event {
+  int64_t time;
+  bool begins; // ends sort before begins
+  unsigned item;
+};
+
+std::vector<Event> sortedEvents(ArrayRef<PlanItem> items) {
+  std::vector<Event> events;
+  for (auto [index, item] : enumerate(items))
+    for (LiveRange range : item.live)
+      if (range.begin < range.end) {
+        events.push_back({range.begin, true, unsigned(index)});
+        events.push_back({range.end, false, unsigned(index)});
+      }
+  llvm::sort(events, [](const Event &a, const Event &b) {
+    return std::tie(a.time, a.begins, a.item) <
+           std::tie(b.time, b.begins, b.item);
+  });
+  return events;
+}
+
+// One attempt is a list of the items in the order in which they are placed.
+class Planner {
+public:
+  explicit Planner(MutableArrayRef<PlanItem> items) : items(items) {
+    for (const PlanItem &item : items)
+      sizes.push_back(alignedBytes(item));
+    findConflicts();
+  }
+  PlanSummary run();
+
+private:
+  using Order = std::vector<unsigned>;
+  void findConflicts();
+  int64_t place(const Order &order);
+  int64_t bestFit(unsigned item);
+  bool attempt(Order order);
+  void improve();
+  Order sortedBy(function_ref<double(unsigned)> key) const;
+
+  MutableArrayRef<PlanItem> items;
+  std::vector<int64_t> sizes, offsets, best;
+  std::vector<std::vector<unsigned>> conflicts;
+  std::vector<std::pair<int64_t, int64_t>> taken; // of bestFit
+  Order bestOrder;
+  int64_t bestBytes = INT64_MAX, lowerBound = 0;
+  // Conflicts looked at, so that effort has a bound whatever the input.
+  int64_t work = 0;
+  static constexpr int64_t kMaxWork = 60'000'000;
+  static constexpr int kMaxAttempts = 200;
+};
+
+// Pairs that live at one time, from a sweep over begins and ends.
+void Planner::findConflicts() {
+  conflicts.resize(items.size());
+  std::vector<unsigned> active;
+  for (const Event &event : sortedEvents(items)) {
+    if (!event.begins) {
+      active.erase(llvm::find(active, event.item));
+      continue;
+    }
+    for (unsigned other : active) {
+      conflicts[event.item].push_back(other);
+      conflicts[other].push_back(event.item);
+    }
+    active.push_back(event.item);
+  }
+  // Items of several ranges may meet more than once.
+  for (auto &list : conflicts) {
+    llvm::sort(list);
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+}
+
+// The smallest gap among the placed neighbours that holds the item, else the
+// end of the highest.
+int64_t Planner::bestFit(unsigned item) {
+  taken.clear();
+  for (unsigned other : conflicts[item])
+    if (offsets[other] >= 0)
+      taken.push_back({offsets[other], offsets[other] + sizes[other]});
+  work += conflicts[item].size();
+  llvm::sort(taken);
+  int64_t end = 0, bestOffset = -1, bestGap = INT64_MAX;
+  for (auto [begin, last] : taken) {
+    int64_t gap = begin - end;
+    if (gap >= sizes[item] && gap < bestGap) {
+      bestGap = gap;
+      bestOffset = end;
+    }
+    end = std::max(end, last);
+  }
+  return bestOffset >= 0 ? bestOffset : end;
+}
+
+int64_t Planner::place(const Order &order) {
+  offsets.assign(items.size(), -1);
+  int64_t bytes = 0;
+  for (unsigned item : order) {
+    offsets[item] = bestFit(item);
+    bytes = std::max(bytes, offsets[item] + sizes[item]);
+  }
+  return bytes;
+}
+
+// Places in this order; keeps the result when no plan was better.
+bool Planner::attempt(Order order) {
+  int64_t bytes = place(order);
+  if (bytes > bestBytes)
+    return false;
+  bool better = bytes < bestBytes;
+  bestBytes = bytes;
+  best = offsets;
+  bestOrder = std::move(order);
+  return better;
+}
+
+Planner::Order Planner::sortedBy(function_ref<double(unsigned)> key) const {
+  Order order(items.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<double> keys;
+  for (unsigned item : order)
+    keys.push_back(key(item));
+  llvm::stable_sort(order,
+                    [&](unsigned a, unsigned b) { return keys[a] > keys[b]; });
+  return order;
+}
+
+// What stands at the top was placed too late: move it (or, every other time,
+// an item chosen at random) nearer to the front.
+void Planner::improve() {
+  std::mt19937 random(20231); // a fixed seed: the same plan on every machine
+  for (int i = 0; i < kMaxAttempts; ++i) {
+    if (bestBytes == lowerBound || work > kMaxWork)
+      return;
+    Order order = bestOrder;
+    size_t from = random() % order.size();
+    if (i % 2 == 0)
+      for (size_t k = 0; k < order.size(); ++k)
+        if (best[order[k]] + sizes[order[k]] == bestBytes)
+          from = k;
+    size_t to = from == 0 ? 0 : (i % 4 == 0 ? 0 : random() % from);
+    std::rotate(order.begin() + to, order.begin() + from,
+                order.begin() + from + 1);
+    attempt(std::move(order));
+  }
+}
+
+PlanSummary Planner::run() {
+  PlanSummary summary = measureItems(items);
+  if (items.empty())
+    return summary;
+  lowerBound = summary.lowerBound;
+  auto lifetime = [&](unsigned item) {
+    double sum = 0;
+    for (LiveRange range : items[item].live)
+      sum += double(range.end - range.begin);
+    return sum;
+  };
+  auto bySize = [&](unsigned i) { return double(sizes[i]); };
+  auto byArea = [&](unsigned i) { return double(sizes[i]) * lifetime(i); };
+  auto byBegin = [&](unsigned i) {
+    return items[i].live.empty() ? 0.0 : -double(items[i].live[0].begin);
+  };
+  attempt(sortedBy(bySize));
+  for (function_ref<double(unsigned)> key :
+       {function_ref<double(unsigned)>(byArea),
+        function_ref<double(unsigned)>(lifetime),
+        function_ref<double(unsigned)>(byBegin)})
+    if (bestBytes != lowerBound)
+      attempt(sortedBy(key));
+  improve();
+  for (auto [item, offset] : zip(items, best))
+    item.offset = offset;
+  summary.bytes = bestBytes;
+  return summary;
+}
+
+} // namespace
+
+PlanSummary measureItems(ArrayRef<PlanItem> items) {
+  PlanSummary summary;
+  int64_t live = 0;
+  for (const Event &event : sortedEvents(items)) {
+    int64_t bytes = alignedBytes(items[event.item]);
+    live += event.begins ? bytes : -bytes;
+    if (live > summary.lowerBound) {
+      summary.lowerBound = live;
+      summary.peakTime = event.time;
+    }
+  }
+  return summary;
+}
+
+// What is live never overlaps, so a new item need only look at its neighbours.
+std::optional<std::pair<unsigned, unsigned>>
+findOverlap(ArrayRef<PlanItem> items) {
+  std::map<int64_t, unsigned> active; // by offset
+  for (const Event &event : sortedEvents(items)) {
+    const PlanItem &item = items[event.item];
+    if (item.bytes == 0)
+      continue;
+    if (!event.begins) {
+      active.erase(item.offset);
+      continue;
+    }
+    auto next = active.lower_bound(item.offset);
+    if (next != active.end() && next->first < item.offset + item.bytes)
+      return std::pair(next->second, event.item);
+    if (next != active.begin()) {
+      auto previous = std::prev(next);
+      if (previous->first + items[previous->second].bytes > item.offset)
+        return std::pair(previous->second, event.item);
+    }
+    active.emplace(item.offset, event.item);
+  }
+  return std::nullopt;
+}
+
+PlanSummary planOffsets(MutableArrayRef<PlanItem> items) {
+  return Planner(items).run();
+}
+
+} // namespace shardonnx::exec

@@ -1,0 +1,84 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// exec-plan-memory: offsets for the three spaces. Functions of a step run one
+// after the other and share nothing private, so each has the private space to
+// itself; units keep their places over the whole step.
+
+#include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+#include "shardonnx/Dialect/Exec/Transforms/Passes.h"
+
+#include "mlir/IR/Builders.h"
+
+namespace shardonnx::exec {
+#define GEN_PASS_DEF_PLANMEMORYPASS
+#include "shardonnx/Dialect/Exec/Transforms/Passes.h.inc"
+} // namespace shardonnx::exec
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::exec;
+
+namespace {
+
+class PlanMemory : public exec::impl::PlanMemoryPassBase<PlanMemory> {
+public:
+  void runOnOperation() override;
+
+private:
+  void addSpace(Space space, PlanSummary summary);
+  PlanSummary planPrivate();
+  PlanSummary planUnits(Lifetimes lifetimes, StringRef attribute);
+};
+
+} // namespace
+
+void PlanMemory::addSpace(Space space, PlanSummary summary) {
+  OpBuilder builder(&getContext());
+  auto units = getOperation().getOps<fsdp::UnitOp>();
+  if (units.empty())
+    builder.setInsertionPointToStart(getOperation().getBody());
+  else
+    builder.setInsertionPoint(*units.begin());
+  SpacePlanOp::create(builder, getOperation().getLoc(), space, summary.bytes,
+                      summary.lowerBound);
+}
+
+PlanSummary PlanMemory::planPrivate() {
+  PlanSummary largest;
+  for (func::FuncOp function : stepFunctions(getOperation())) {
+    Lifetimes lifetimes = privateLifetimes(function);
+    PlanSummary summary = planOffsets(lifetimes.items);
+    for (auto [owner, item] : llvm::zip(lifetimes.owners, lifetimes.items)) {
+      OpBuilder builder(owner);
+      auto buffer = BufferOp::create(
+          builder, owner->getLoc(), owner->getResult(0).getType(),
+          Space::private_, FlatSymbolRefAttr(), item.offset);
+      owner->getResult(0).replaceAllUsesWith(buffer);
+      owner->erase();
+    }
+    largest.bytes = std::max(largest.bytes, summary.bytes);
+    largest.lowerBound = std::max(largest.lowerBound, summary.lowerBound);
+  }
+  return largest;
+}
+
+PlanSummary PlanMemory::planUnits(Lifetimes lifetimes, StringRef attribute) {
+  PlanSummary summary = planOffsets(lifetimes.items);
+  auto type = IntegerType::get(&getContext(), 64);
+  for (auto [unit, item] : llvm::zip(lifetimes.owners, lifetimes.items))
+    unit->setAttr(attribute, IntegerAttr::get(type, item.offset));
+  return summary;
+}
+
+void PlanMemory::runOnOperation() {
+  ModuleOp module = getOperation();
+  for (SpacePlanOp old : llvm::make_early_inc_range(
+           module.getOps<SpacePlanOp>()))
+    old.erase();
+  addSpace(Space::private_, planPrivate());
+  addSpace(Space::params,
+           planUnits(paramLifetimes(module), kParamOffsetAttr));
+  addSpace(Space::gradients,
+           planUnits(gradientLifetimes(module), kGradOffsetAttr));
+}

@@ -1,0 +1,179 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// verify-exec: the promises of a memory plan, checked from the planned program
+// alone (lifetimes are read off it anew).
+
+#include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+#include "shardonnx/Dialect/Exec/Transforms/Passes.h"
+#include "shardonnx/runtime/Layout.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+namespace shardonnx::exec {
+#define GEN_PASS_DEF_VERIFYEXECPASS
+#include "shardonnx/Dialect/Exec/Transforms/Passes.h.inc"
+} // namespace shardonnx::exec
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::exec;
+
+namespace {
+
+class VerifyExec : public exec::impl::VerifyExecPassBase<VerifyExec> {
+public:
+  void runOnOperation() override;
+
+private:
+  LogicalResult verifySpace(Space space, const Lifetimes &lifetimes);
+  LogicalResult verifyContents(func::FuncOp function);
+};
+
+// What is known of the contents of buffers while walking one function.
+class Contents {
+public:
+  LogicalResult visit(Operation &op);
+
+private:
+  enum class Params { Unknown, Gathering, Whole, Freed };
+  LogicalResult read(Operation &op, Value value);
+  LogicalResult write(Operation &op, Value value);
+
+  llvm::DenseSet<Value> written;
+  llvm::DenseMap<StringAttr, Params> params;
+  llvm::DenseSet<StringAttr> acquired;
+};
+
+} // namespace
+
+LogicalResult Contents::read(Operation &op, Value value) {
+  auto buffer = rootOf(value).getDefiningOp<BufferOp>();
+  if (!buffer)
+    return success();
+  FlatSymbolRefAttr unit = buffer.getSymbolAttr();
+  switch (buffer.getSpace()) {
+  case Space::private_:
+    if (!written.contains(buffer))
+      return op.emitOpError("reads a buffer that nothing has written");
+    return success();
+  case Space::params: {
+    Params state = params.lookup(unit.getAttr());
+    if (state == Params::Gathering || state == Params::Freed)
+      return op.emitOpError("reads parameters of ")
+             << unit
+             << (state == Params::Freed ? " after they were freed"
+                                        : " before their gather was awaited");
+    return success();
+  }
+  case Space::gradients:
+    if (!acquired.contains(unit.getAttr()))
+      return op.emitOpError("reads gradients of ")
+             << unit << " outside grad_acquire and reduce_start";
+    return success();
+  default:
+    return success();
+  }
+}
+
+LogicalResult Contents::write(Operation &op, Value value) {
+  auto buffer = rootOf(value).getDefiningOp<BufferOp>();
+  if (!buffer)
+    return success();
+  switch (buffer.getSpace()) {
+  case Space::private_:
+    written.insert(buffer);
+    return success();
+  case Space::gradients:
+    if (!acquired.contains(buffer.getSymbolAttr().getAttr()))
+      return op.emitOpError("writes gradients of ")
+             << buffer.getSymbolAttr()
+             << " outside grad_acquire and reduce_start";
+    return success();
+  default:
+    return op.emitOpError("writes to ")
+           << stringifySpace(buffer.getSpace()) << ", which is read-only";
+  }
+}
+
+LogicalResult Contents::visit(Operation &op) {
+  if (auto start = dyn_cast<GatherStartOp>(op))
+    params[start.getUnitAttr().getAttr()] = Params::Gathering;
+  else if (auto wait = dyn_cast<GatherWaitOp>(op))
+    params[wait.getUnitAttr().getAttr()] = Params::Whole;
+  else if (auto free = dyn_cast<GatherFreeOp>(op))
+    params[free.getUnitAttr().getAttr()] = Params::Freed;
+  else if (auto acquire = dyn_cast<GradAcquireOp>(op))
+    acquired.insert(acquire.getUnitAttr().getAttr());
+  else if (auto start = dyn_cast<ReduceStartOp>(op))
+    acquired.erase(start.getUnitAttr().getAttr());
+  auto effects = dyn_cast<MemoryEffectOpInterface>(op);
+  if (!effects)
+    return success();
+  SmallVector<MemoryEffects::EffectInstance> list;
+  effects.getEffects(list);
+  for (const auto &effect : list)
+    if (effect.getValue() && isa<MemoryEffects::Read>(effect.getEffect()) &&
+        failed(read(op, effect.getValue())))
+      return failure();
+  for (const auto &effect : list)
+    if (effect.getValue() && isa<MemoryEffects::Write>(effect.getEffect()) &&
+        failed(write(op, effect.getValue())))
+      return failure();
+  return success();
+}
+
+LogicalResult VerifyExec::verifyContents(func::FuncOp function) {
+  Contents contents;
+  for (Operation &op : function.front()) {
+    if (isa<AllocOp>(op))
+      return op.emitOpError("has no place: run exec-plan-memory first");
+    if (failed(contents.visit(op)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult VerifyExec::verifySpace(Space space,
+                                      const Lifetimes &lifetimes) {
+  int64_t bytes = -1;
+  for (SpacePlanOp plan : getOperation().getOps<SpacePlanOp>())
+    if (plan.getSpace() == space)
+      bytes = plan.getBytes();
+  if (bytes < 0)
+    return getOperation().emitError("has no exec.space ")
+           << stringifySpace(space) << ": run exec-plan-memory first";
+  for (auto [owner, item] : llvm::zip(lifetimes.owners, lifetimes.items)) {
+    if (item.live.empty())
+      continue;
+    if (item.offset + item.bytes > bytes)
+      return owner->emitOpError("ends at byte ")
+             << item.offset + item.bytes << " of the " << stringifySpace(space)
+             << " space of " << bytes;
+    if (item.offset % kBufferAlignmentBytes != 0)
+      return owner->emitOpError("is not aligned to ")
+             << kBufferAlignmentBytes << " bytes";
+  }
+  if (auto overlap = findOverlap(lifetimes.items)) {
+    InFlightDiagnostic error = lifetimes.owners[overlap->second]->emitOpError(
+        "overlaps what lives at the same time in the ")
+        << stringifySpace(space) << " space";
+    error.attachNote(lifetimes.owners[overlap->first]->getLoc()) << "this";
+    return error;
+  }
+  return success();
+}
+
+void VerifyExec::runOnOperation() {
+  ModuleOp module = getOperation();
+  bool valid = true;
+  for (func::FuncOp function : stepFunctions(module)) {
+    valid &= succeeded(verifyContents(function));
+    valid &= succeeded(
+        verifySpace(Space::private_, privateLifetimes(function)));
+  }
+  valid &= succeeded(verifySpace(Space::params, paramLifetimes(module)));
+  valid &= succeeded(verifySpace(Space::gradients, gradientLifetimes(module)));
+  if (!valid)
+    signalPassFailure();
+}

@@ -1,0 +1,122 @@
+// RUN: shardonnx-opt %s -verify-exec -split-input-file -verify-diagnostics
+
+exec.space private bytes 1024 lower_bound 1024
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+func.func @first_microbatch() {
+  // expected-note @+1 {{this}}
+  %a = exec.buffer private 0 : memref<64xf32>
+  // expected-error @+1 {{overlaps what lives at the same time in the private space}}
+  %b = exec.buffer private 192 : memref<64xf32>
+  exec.zero %a : memref<64xf32>
+  exec.zero %b : memref<64xf32>
+  exec.copy %a into %b : memref<64xf32>, memref<64xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 256 lower_bound 256
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+func.func @first_microbatch() {
+  // expected-error @+1 {{ends at byte 320 of the private space of 256}}
+  %a = exec.buffer private 64 : memref<64xf32>
+  exec.zero %a : memref<64xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 512 lower_bound 256
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+func.func @first_microbatch() {
+  // expected-error @+1 {{is not aligned to 64 bytes}}
+  %a = exec.buffer private 32 : memref<64xf32>
+  exec.zero %a : memref<64xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 512 lower_bound 512
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+func.func @first_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %b = exec.buffer private 256 : memref<64xf32>
+  // expected-error @+1 {{reads a buffer that nothing has written}}
+  exec.copy %a into %b : memref<64xf32>, memref<64xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 0 lower_bound 0
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+func.func @first_microbatch() {
+  // expected-error @+1 {{has no place: run exec-plan-memory first}}
+  %a = exec.alloc : memref<64xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 256 lower_bound 256
+exec.space params bytes 1024 lower_bound 1024
+exec.space gradients bytes 1024 lower_bound 1024
+fsdp.unit @u sharded f32 reduce f32 length 256 [] {exec.param_offset = 0 : i64, exec.grad_offset = 0 : i64}
+func.func @first_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %w = exec.buffer params @u 0 : memref<64xf32>
+  exec.gather_start @u
+  exec.gather_wait @u
+  exec.copy %w into %a : memref<64xf32>, memref<64xf32>
+  exec.gather_free @u
+  // expected-error @+1 {{reads parameters of @u after they were freed}}
+  exec.copy %w into %a : memref<64xf32>, memref<64xf32>
+  return
+}
+func.func @next_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %w = exec.buffer params @u 0 : memref<64xf32>
+  exec.gather_start @u
+  // expected-error @+1 {{reads parameters of @u before their gather was awaited}}
+  exec.copy %w into %a : memref<64xf32>, memref<64xf32>
+  return
+}
+func.func @update() {
+  %g = exec.buffer gradients @u 0 : memref<64xf32>
+  exec.grad_acquire @u
+  exec.zero %g : memref<64xf32>
+  exec.reduce_start @u
+  // expected-error @+1 {{writes gradients of @u outside grad_acquire and reduce_start}}
+  exec.zero %g : memref<64xf32>
+  return
+}
+func.func @eval() {
+  %w = exec.buffer params @u 0 : memref<64xf32>
+  exec.gather_wait @u
+  // expected-error @+1 {{writes to params, which is read-only}}
+  exec.zero %w : memref<64xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 0 lower_bound 0
+exec.space params bytes 2048 lower_bound 2048
+exec.space gradients bytes 0 lower_bound 0
+// expected-note @+1 {{this}}
+fsdp.unit @u sharded f32 reduce f32 length 256 [] {exec.param_offset = 0 : i64}
+// expected-error @+1 {{overlaps what lives at the same time in the params space}}
+fsdp.unit @v sharded f32 reduce f32 length 256 [] {exec.param_offset = 512 : i64}
+func.func @first_microbatch() {
+  exec.gather_start @u
+  exec.gather_start @v
+  exec.gather_free @u
+  exec.gather_free @v
+  return
+}
