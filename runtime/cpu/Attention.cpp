@@ -18,7 +18,7 @@ void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
   const Kernels &table = kernels();
   AttentionOperands args = {q, k, v, mask, out, lse};
   int64_t bytes = attentionScratchBytes(*desc);
-  int64_t tasks = planAttention(*desc).queryTiles * desc->batch * desc->heads;
+  int64_t tasks = planAttention(*desc).forwardTiles * desc->batch * desc->heads;
   parallelTasks(tasks, [&](int64_t task) {
     table.attention(*desc, args, task,
                     static_cast<float *>(threadScratch(bytes)));

@@ -13,16 +13,17 @@
 
 namespace shardonnx::rt {
 
-constexpr int64_t kQueryTile = 64;  // queries whose scores are live at once
-constexpr int64_t kKeyTile = 64;    // keys whose scores are live at once
-constexpr int64_t kKeyChunk = 512;  // keys whose gradients a task accumulates
-constexpr int64_t kWidestTile = 32; // lanes of the widest instruction set
+constexpr int64_t kForwardTile = 128; // queries of a forward task
+constexpr int64_t kQueryTile = 64;    // queries at once in backward
+constexpr int64_t kKeyTile = 96;      // keys whose scores are live at once
+constexpr int64_t kKeyChunk = 512;    // keys whose gradients a task accumulates
+constexpr int64_t kWidestTile = 32;   // lanes of the widest instruction set
 // Backward makes at least this many tasks where batch × heads alone do not,
 // at the price of one copy of dq a part.
 constexpr int64_t kGradTasks = 16;
 
 struct AttentionPlan {
-  int64_t queryTiles, keyChunks;
+  int64_t forwardTiles, keyChunks;
   int64_t keyParts;    // keys are cut in this many parts, one task each
   int64_t paddedDim;   // headDim up to a multiple of the widest tile
   int64_t partialSize; // floats of one part's dq
@@ -35,7 +36,7 @@ static constexpr int64_t ceilDiv(int64_t a, int64_t b) {
 
 static constexpr AttentionPlan planAttention(const ShxAttention &desc) {
   AttentionPlan plan{};
-  plan.queryTiles = ceilDiv(desc.seqQ, kQueryTile);
+  plan.forwardTiles = ceilDiv(desc.seqQ, kForwardTile);
   plan.keyChunks = ceilDiv(desc.seqK, kKeyChunk);
   int64_t heads = desc.batch * desc.kvHeads;
   int64_t parts = heads > 0 ? ceilDiv(kGradTasks, heads) : 1;
@@ -63,14 +64,14 @@ static constexpr ForwardScratch forwardScratch(const ShxAttention &desc) {
     at += scratchLine(floats);
     return here;
   };
-  s.rows = take(kQueryTile * plan.paddedDim);
-  s.queries = take(kQueryTile * desc.headDim);
-  s.output = take(kQueryTile * desc.headDim);
+  s.rows = take(kForwardTile * plan.paddedDim);
+  s.queries = take(kForwardTile * desc.headDim);
+  s.output = take(kForwardTile * desc.headDim);
   s.keys = take(kKeyTile * desc.headDim);
   s.values = take(kKeyTile * desc.headDim);
   s.scores = take(kKeyTile * kWidestTile);
-  s.peak = take(kQueryTile);
-  s.sum = take(kQueryTile);
+  s.peak = take(kForwardTile);
+  s.sum = take(kForwardTile);
   s.floats = at;
   return s;
 }

@@ -9,18 +9,21 @@
 
 namespace shardonnx::rt {
 
-namespace v3 {
-extern const Kernels kernelTable;
-}
-namespace v4 {
-extern const Kernels kernelTable;
+static const Kernels *overriding = nullptr;
+
+void overrideKernels(const Kernels *table) { overriding = table; }
+
+bool hasV4() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512f") &&
+         __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") &&
+         __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
 }
 
 static const Kernels &choose() {
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512cd") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+  if (hasV4())
     return v4::kernelTable;
   // f16c has no name of its own here; every CPU with AVX2 has it.
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -34,7 +37,7 @@ static const Kernels &choose() {
 
 const Kernels &kernels() {
   static const Kernels &table = choose();
-  return table;
+  return overriding ? *overriding : table;
 }
 
 } // namespace shardonnx::rt

@@ -51,6 +51,17 @@ struct Kernels {
 // x86-64-v3 (AVX2, FMA, F16C).
 const Kernels &kernels();
 
+// Tests run every call on each of these.
+namespace v3 {
+extern const Kernels kernelTable;
+}
+namespace v4 {
+extern const Kernels kernelTable;
+}
+bool hasV4();
+// From now on kernels() are these; null: for the CPU at hand again.
+void overrideKernels(const Kernels *table);
+
 } // namespace shardonnx::rt
 
 #endif // SHARDONNX_RUNTIME_CPU_KERNELS_H

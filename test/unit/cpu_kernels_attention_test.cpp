@@ -189,12 +189,9 @@ struct Reference {
   std::vector<double> out, dq, dk, dv, lse;
 };
 
-void check(const Case &c) {
-  SCOPED_TRACE(testing::Message() << c);
-  Problem p(c);
+void compare(Problem &p, const Reference &r) {
   p.run();
-  Reference r(p);
-  double tolerance = precision(c.dtype);
+  double tolerance = precision(p.c.dtype);
   expectClose(p.out, r.out, tolerance, "out");
   for (int64_t i = 0; i < p.lse.size(); ++i) {
     double expected = r.lse[size_t(i)];
@@ -207,6 +204,13 @@ void check(const Case &c) {
   expectClose(p.dq, r.dq, 5 * tolerance, "dq");
   expectClose(p.dk, r.dk, 5 * tolerance, "dk");
   expectClose(p.dv, r.dv, 5 * tolerance, "dv");
+}
+
+void check(const Case &c) {
+  SCOPED_TRACE(testing::Message() << c);
+  Problem p(c);
+  Reference r(p);
+  forEachKernelTable([&] { compare(p, r); });
 }
 
 Case randomCase(std::mt19937 &random) {

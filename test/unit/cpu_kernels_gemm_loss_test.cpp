@@ -307,18 +307,21 @@ TEST(CpuCrossEntropy, GeneratedShapes) {
       for (double x : row)
         expected.push_back(label == d.ignoreIndex ? 0 : seed * x);
     }
-    shx_cross_entropy(nullptr, &d, logits.data(), labels.data(), nullptr,
-                      &result, nullptr);
-    EXPECT_NEAR(result, loss, 1e-5 * std::max(1.0, loss));
-    Buffer dlogits(d.dtype, logits.size());
-    shx_cross_entropy(nullptr, &d, logits.data(), labels.data(), &seed, &result,
-                      dlogits.data());
-    EXPECT_NEAR(result, loss, 1e-5 * std::max(1.0, loss));
-    expectClose(dlogits, expected, precision(d.dtype), "dlogits");
-    // In place.
-    shx_cross_entropy(nullptr, &d, logits.data(), labels.data(), &seed, &result,
-                      logits.data());
-    EXPECT_EQ(logits, dlogits);
+    double tolerance = 1e-5 * std::max(1.0, loss);
+    forEachKernelTable([&] {
+      shx_cross_entropy(nullptr, &d, logits.data(), labels.data(), nullptr,
+                        &result, nullptr);
+      EXPECT_NEAR(result, loss, tolerance);
+      Buffer dlogits(d.dtype, logits.size());
+      shx_cross_entropy(nullptr, &d, logits.data(), labels.data(), &seed,
+                        &result, dlogits.data());
+      EXPECT_NEAR(result, loss, tolerance);
+      expectClose(dlogits, expected, precision(d.dtype), "dlogits");
+      Buffer inPlace = logits;
+      shx_cross_entropy(nullptr, &d, inPlace.data(), labels.data(), &seed,
+                        &result, inPlace.data());
+      EXPECT_EQ(inPlace, dlogits);
+    });
     if (HasFatalFailure())
       return;
   }

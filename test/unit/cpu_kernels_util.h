@@ -8,7 +8,7 @@
 #ifndef SHARDONNX_TEST_UNIT_CPU_KERNELS_UTIL_H
 #define SHARDONNX_TEST_UNIT_CPU_KERNELS_UTIL_H
 
-#include "shardonnx/runtime/ABI.h"
+#include "../../runtime/cpu/Kernels.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -16,6 +16,10 @@
 #include <gtest/gtest.h>
 #include <random>
 #include <vector>
+
+namespace shardonnx::rt::wide {
+extern const Kernels kernelTable;
+}
 
 namespace shardonnx::test {
 
@@ -178,6 +182,21 @@ inline void expectClose(const Buffer &actual,
         << what << " at " << i << ": " << actual.get(i) << " instead of "
         << expected[size_t(i)];
   }
+}
+
+// Every set of inner loops that this CPU can run, with `wide` (AVX-512's tiles
+// in AVX2's instructions) where it lacks AVX-512.
+template <typename Body> void forEachKernelTable(Body body) {
+  std::pair<const char *, const rt::Kernels *> tables[] = {
+      {"v3", &rt::v3::kernelTable},
+      {rt::hasV4() ? "v4" : "wide",
+       rt::hasV4() ? &rt::v4::kernelTable : &rt::wide::kernelTable}};
+  for (auto [name, table] : tables) {
+    SCOPED_TRACE(name);
+    rt::overrideKernels(table);
+    body();
+  }
+  rt::overrideKernels(nullptr);
 }
 
 // A workspace of exactly so many bytes: NaN at first, guard bytes after it.

@@ -163,6 +163,28 @@ private:
     product<Update::Write>(
         count, ds, kQueryTile, {scratch + at.values + skipped, d.headDim, 1},
         scratch + at.dout + lane * d.headDim, kTileLanes, d.headDim);
+    if (d.softcap > 0) // its slope multiplies v·dout - delta
+      subtractDelta(count, lane, ds);
+    scoreTile(d, keys, scratch + at.keys + skipped,
+              scratch + at.queries + lane * d.headDim, p, kQueryTile, ds);
+    maskTile(d, group, args.mask, keys, p, kQueryTile);
+    for (int v = 0; v < kTileVectors; ++v) {
+      Vec lse = load(scratch + at.lse + lane + v * kLanes);
+      Vec delta =
+          d.softcap > 0 ? Vec{} : load(scratch + at.delta + lane + v * kLanes);
+      for (int64_t j = 0; j < count; ++j) {
+        int64_t to = j * kQueryTile + v * kLanes;
+        Vec probability = exponential(load(p + to) - lse);
+        store(p + to, probability);
+        store(ds + to, probability * (load(ds + to) - delta));
+      }
+    }
+    product<Update::Add>(
+        d.headDim, scratch + at.dqueries + lane * d.headDim, kTileLanes,
+        {scratch + at.keys + skipped, 1, d.headDim}, ds, kQueryTile, count);
+  }
+
+  void subtractDelta(int64_t count, int64_t lane, float *ds) const {
     for (int v = 0; v < kTileVectors; ++v) {
       Vec delta = load(scratch + at.delta + lane + v * kLanes);
       for (int64_t j = 0; j < count; ++j) {
@@ -170,21 +192,6 @@ private:
         store(to, load(to) - delta);
       }
     }
-    scoreTile(d, keys, scratch + at.keys + skipped,
-              scratch + at.queries + lane * d.headDim, p, kQueryTile, ds);
-    maskTile(d, group, args.mask, keys, p, kQueryTile);
-    for (int v = 0; v < kTileVectors; ++v) {
-      Vec lse = load(scratch + at.lse + lane + v * kLanes);
-      for (int64_t j = 0; j < count; ++j) {
-        int64_t to = j * kQueryTile + v * kLanes;
-        Vec probability = exponential(load(p + to) - lse);
-        store(p + to, probability);
-        store(ds + to, probability * load(ds + to));
-      }
-    }
-    product<Update::Add>(
-        d.headDim, scratch + at.dqueries + lane * d.headDim, kTileLanes,
-        {scratch + at.keys + skipped, 1, d.headDim}, ds, kQueryTile, count);
   }
 
   // Rows [j, j + kTileRows) of dk and dv, from the groups that see them: a run

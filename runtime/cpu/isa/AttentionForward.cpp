@@ -40,11 +40,11 @@ public:
       : d(d), args(args), at(forwardScratch(d)), scratch(scratch) {
     int64_t heads = d.batch * d.heads;
     // Late queries see most keys when causal: they go first.
-    int64_t tile = planAttention(d).queryTiles - 1 - task / heads;
+    int64_t tile = planAttention(d).forwardTiles - 1 - task / heads;
     batch = task % heads / d.heads;
     head = task % d.heads;
-    first = tile * kQueryTile;
-    last = least(first + kQueryTile, d.seqQ);
+    first = tile * kForwardTile;
+    last = least(first + kForwardTile, d.seqQ);
   }
 
   void run() {
@@ -67,11 +67,11 @@ private:
              last - first, d.headDim, scratch + at.rows, d.headDim, d.scale);
     packLanes(scratch + at.rows, d.headDim, last - first, d.headDim,
               scratch + at.queries);
-    for (int64_t i = 0; i < kQueryTile; ++i) {
+    for (int64_t i = 0; i < kForwardTile; ++i) {
       scratch[at.peak + i] = kMinusInfinity;
       scratch[at.sum + i] = 0;
     }
-    for (int64_t i = 0; i < kQueryTile * d.headDim; ++i)
+    for (int64_t i = 0; i < kForwardTile * d.headDim; ++i)
       scratch[at.output + i] = 0;
   }
 

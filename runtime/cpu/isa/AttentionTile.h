@@ -13,7 +13,8 @@
 
 namespace shardonnx::rt::SHX_ISA {
 
-static_assert(kQueryTile % kTileLanes == 0 && kWidestTile % kTileLanes == 0,
+static_assert(kForwardTile % kTileLanes == 0 && kQueryTile % kTileLanes == 0 &&
+                  kWidestTile % kTileLanes == 0,
               "tiles hold whole groups of lanes");
 
 constexpr float kMinusInfinity = -__builtin_inff();
@@ -133,8 +134,8 @@ SHX_INLINE void packRows(int32_t dtype, const void *from, int64_t fromStride,
   }
 }
 
-// A tile of rows (kQueryTile, those from `count` on zeroed here) to groups of
-// headDim × kTileLanes.
+// Rows (zeroed here from `count` to a whole group) to groups of headDim ×
+// kTileLanes.
 SHX_INLINE void packLanes(float *rows, int64_t width, int64_t count,
                           int64_t dim, float *lanes) {
   int64_t padded = roundUp(count, kTileLanes);

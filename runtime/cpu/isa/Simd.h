@@ -12,7 +12,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#if defined(__AVX512F__)
+// Wide vectors without AVX-512 are for tests: the compiler splits them.
+#if defined(__AVX512F__) || defined(SHX_WIDE_VECTORS)
 #define SHX_VECTOR_BYTES 64
 #else
 #define SHX_VECTOR_BYTES 32
@@ -45,34 +46,22 @@ SHX_INLINE VecI splatInt(int32_t x) { return x - VecI{}; }
 
 // When either operand is NaN these return b, as the instruction does: with a
 // constant first, NaN goes through a clamp instead of disappearing in it.
-SHX_INLINE Vec maximum(Vec a, Vec b) {
-#if defined(__AVX512F__)
-  return (Vec)_mm512_max_ps((__m512)a, (__m512)b);
-#else
-  return (Vec)_mm256_max_ps((__m256)a, (__m256)b);
-#endif
-}
-SHX_INLINE Vec minimum(Vec a, Vec b) {
-#if defined(__AVX512F__)
-  return (Vec)_mm512_min_ps((__m512)a, (__m512)b);
-#else
-  return (Vec)_mm256_min_ps((__m256)a, (__m256)b);
-#endif
-}
+SHX_INLINE Vec maximum(Vec a, Vec b) { return a > b ? a : b; }
+SHX_INLINE Vec minimum(Vec a, Vec b) { return a < b ? a : b; }
+
 SHX_INLINE Vec roundNearest(Vec a) {
 #if defined(__AVX512F__)
   return (Vec)_mm512_roundscale_ps((__m512)a, 8);
-#else
+#elif SHX_VECTOR_BYTES == 32
   return (Vec)_mm256_round_ps((__m256)a, 8);
-#endif
-}
-SHX_INLINE VecI toInt(Vec a) {
-#if defined(__AVX512F__)
-  return (VecI)_mm512_cvtps_epi32((__m512)a);
 #else
-  return (VecI)_mm256_cvtps_epi32((__m256)a);
+  for (int64_t i = 0; i < kLanes; ++i)
+    a[i] = __builtin_nearbyintf(a[i]);
+  return a;
 #endif
 }
+// Of whole numbers in range.
+SHX_INLINE VecI toInt(Vec a) { return __builtin_convertvector(a, VecI); }
 
 // 0, 1, 2, … in the lanes.
 SHX_INLINE VecI laneIndex() {
@@ -99,24 +88,23 @@ SHX_INLINE float maxLanes(Vec v) {
   return m;
 }
 
-// e^x within 2 ulp for x ≤ 88; 0 below -87.3 (no denormals), NaN for NaN.
-// Range reduction by ln 2 in two parts, then a polynomial of degree 7.
+// e^x within 2 ulp for x ≤ 88; 0 where it would be below the normal numbers;
+// NaN for NaN. Reduction by ln 2 in two parts, then the polynomial of degree 6
+// nearest in relative error (3e-9) on [-ln 2/2, ln 2/2].
 SHX_INLINE Vec exponential(Vec x) {
-  const Vec low = splat(-87.33654f);
-  VecI vanishes = x < low;
-  Vec y = minimum(splat(88.37f), maximum(low, x));
+  // At the lower end 2^n has no bits set, which makes the result 0.
+  Vec y = minimum(splat(88.37f), maximum(splat(-88.029f), x));
   Vec n = roundNearest(y * 1.44269504088896341f);
   Vec r = y - n * 0.693359375f;
   r = r - n * -2.12194440e-4f;
-  Vec p = splat(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
+  Vec p = splat(1.3814539989e-3f);
+  p = p * r + 8.3687452461e-3f;
+  p = p * r + 4.1668390797e-2f;
+  p = p * r + 1.6666520398e-1f;
+  p = p * r + 4.9999993432e-1f;
+  p = p * (r * r) + (r + 1.0f);
   Vec power = (Vec)((toInt(n) + 127) << 23);
-  return (Vec)((VecI)(p * power) & ~vanishes);
+  return p * power;
 }
 
 // tanh: a polynomial near 0, where 1 - 2/(e^2x + 1) would cancel.
