@@ -5,6 +5,7 @@
 // dumped and timed by its name.
 
 #include "shardonnx/Driver/Compilation.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Import/Import.h"
 #include "shardonnx/InitAll.h"
 
@@ -40,6 +41,7 @@ LogicalResult Compilation::import() {
   import.seq = options.seq;
   for (const auto &[name, size] : options.dims)
     import.dims[name] = size;
+  import.isSupported = isRaisable;
   moduleRef = importOnnx(context, import, diags);
   return success(static_cast<bool>(moduleRef));
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "shardonnx/Driver/Pipeline.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -29,9 +30,8 @@ std::optional<Level> parseLevel(StringRef name) {
 void addPassesTo(Level level, OpPassManager &pm,
                  const CompileOptions &options) {
   switch (level) {
-  case Level::Onnx:
-  case Level::Object:
-  case Level::Link:
+  case Level::NN:
+    buildRaisePipeline(pm);
     return;
   default:
     return;
