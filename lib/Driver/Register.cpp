@@ -12,6 +12,7 @@
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/Exec/Transforms/Passes.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "shardonnx/InitAll.h"
@@ -26,4 +27,6 @@ void shardonnx::registerAllDialects(mlir::DialectRegistry &registry) {
 void shardonnx::registerAllPasses() {
   mlir::registerTransformsPasses();
   exec::registerExecPasses();
+  fsdp::registerFSDPPasses();
+  fsdp::registerFSDPPipelines();
 }

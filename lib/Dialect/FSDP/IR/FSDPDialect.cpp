@@ -3,8 +3,8 @@
 //
 // Registration of the fsdp dialect and the syntax of its attributes.
 
-#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

@@ -77,9 +77,9 @@ static LogicalResult verifySection(UnitOp unit, StringRef section,
              << " overlaps the parameter before it, which ends at " << end;
     end = interval.getOffset() + interval.getSize();
     if (end > length)
-      return unit.emitOpError() << "@" << name << " ends at " << end
-                                << ", beyond the " << section << " length "
-                                << length;
+      return unit.emitOpError()
+             << "@" << name << " ends at " << end << ", beyond the " << section
+             << " length " << length;
   }
   return success();
 }
@@ -106,13 +106,13 @@ LogicalResult UnitOp::verifySymbolUses(SymbolTableCollection &symbols) {
       auto parameter = symbols.lookupNearestSymbolFrom<nn::ParameterOp>(
           *this, interval.getParameter());
       if (!parameter)
-        return emitOpError() << interval.getParameter()
-                             << " is not an nn.parameter";
+        return emitOpError()
+               << interval.getParameter() << " is not an nn.parameter";
       int64_t size = cast<ShapedType>(parameter.getType()).getNumElements();
       if (size != interval.getSize())
-        return emitOpError() << interval.getParameter() << " has " << size
-                             << " elements, its interval "
-                             << interval.getSize();
+        return emitOpError()
+               << interval.getParameter() << " has " << size
+               << " elements, its interval " << interval.getSize();
       if (section == getIntervals() && !parameter.getTrainable())
         return emitOpError() << interval.getParameter()
                              << " is frozen, but in the trainable section";
@@ -204,21 +204,20 @@ LogicalResult ViewOp::verifySymbolUses(SymbolTableCollection &symbols) {
 //===----------------------------------------------------------------------===//
 
 static LogicalResult verifyReduction(Operation *op, FlatSymbolRefAttr unitName,
-                                     ArrayAttr parameters,
-                                     ValueRange gradients,
+                                     ArrayAttr parameters, ValueRange gradients,
                                      SymbolTableCollection &symbols) {
   UnitOp unit = lookupUnit(op, unitName, symbols);
   if (!unit)
     return failure();
   if (parameters.size() != gradients.size())
-    return op->emitOpError() << "names " << parameters.size()
-                             << " parameters for " << gradients.size()
-                             << " gradients";
+    return op->emitOpError()
+           << "names " << parameters.size() << " parameters for "
+           << gradients.size() << " gradients";
   ArrayAttr intervals = unit.getIntervals();
   if (parameters.size() != intervals.size())
-    return op->emitOpError() << "reduces " << parameters.size() << " of the "
-                             << intervals.size()
-                             << " trainable parameters of " << unitName;
+    return op->emitOpError()
+           << "reduces " << parameters.size() << " of the " << intervals.size()
+           << " trainable parameters of " << unitName;
   for (auto [name, interval, gradient] : llvm::zip_equal(
            parameters, intervals.getAsRange<IntervalAttr>(), gradients)) {
     if (name != interval.getParameter())
@@ -228,9 +227,9 @@ static LogicalResult verifyReduction(Operation *op, FlatSymbolRefAttr unitName,
         op, interval.getParameter());
     if (!parameter)
       return op->emitOpError() << name << " is not an nn.parameter";
-    auto expected = RankedTensorType::get(
-        cast<ShapedType>(parameter.getType()).getShape(),
-        unit.getReduceDtype());
+    auto expected =
+        RankedTensorType::get(cast<ShapedType>(parameter.getType()).getShape(),
+                              unit.getReduceDtype());
     if (gradient.getType() != expected)
       return op->emitOpError() << "gradient of " << name << " is "
                                << gradient.getType() << ", not " << expected;

@@ -87,7 +87,7 @@ def FSDP_UnitOp : FSDP_Op<"unit", [Symbol,
       DefaultValuedAttr<FSDP_IntervalArrayAttr, "{}">:$frozen_intervals,
       UnitAttr:$reshard_after_forward);
   let assemblyFormat = [{
-    $sym_name $layout $param_dtype `reduce` $reduce_dtype
+    $sym_name `` $layout $param_dtype `reduce` $reduce_dtype
     `length` $length custom<Intervals>($intervals)
     (`frozen` $frozen_length^ custom<Intervals>($frozen_intervals))?
     (`reshard_after_forward` $reshard_after_forward^)? attr-dict

@@ -1,0 +1,64 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Passes on units and the two pipelines that string them together.
+
+#ifndef SHARDONNX_DIALECT_FSDP_TRANSFORMS_PASSES_H
+#define SHARDONNX_DIALECT_FSDP_TRANSFORMS_PASSES_H
+
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassOptions.h"
+
+namespace shardonnx::fsdp {
+
+/// Who keeps what between forward, backward and update.
+enum class Strategy { full_shard, shard_grad_op, no_shard };
+
+/// What backward computes again.
+enum class Recompute { none, block };
+
+#define GEN_PASS_DECL
+#include "shardonnx/Dialect/FSDP/Transforms/Passes.h.inc"
+
+/// From the differentiated nn module to synchronous collectives.
+struct ShardOptions : mlir::PassPipelineOptions<ShardOptions> {
+  Option<Strategy> strategy{
+      *this, "strategy", llvm::cl::desc("Who keeps what"),
+      llvm::cl::init(Strategy::full_shard),
+      llvm::cl::values(clEnumValN(Strategy::full_shard, "full_shard", ""),
+                       clEnumValN(Strategy::shard_grad_op, "shard_grad_op", ""),
+                       clEnumValN(Strategy::no_shard, "no_shard", ""))};
+  Option<Recompute> recompute{
+      *this, "recompute", llvm::cl::desc("What backward computes again"),
+      llvm::cl::init(Recompute::none),
+      llvm::cl::values(clEnumValN(Recompute::none, "none", ""),
+                       clEnumValN(Recompute::block, "block", ""))};
+};
+void buildShardPipeline(mlir::OpPassManager &manager,
+                        const ShardOptions &options);
+
+/// From synchronous collectives to @first_microbatch, @next_microbatch, @update
+/// and @eval with starts and waits.
+struct ScheduleOptions : mlir::PassPipelineOptions<ScheduleOptions> {
+  Option<unsigned> forwardPrefetch{*this, "forward-prefetch",
+                                   llvm::cl::desc("Units ahead in forward"),
+                                   llvm::cl::init(1)};
+  Option<unsigned> backwardPrefetch{*this, "backward-prefetch",
+                                    llvm::cl::desc("Units ahead in backward"),
+                                    llvm::cl::init(1)};
+};
+void buildSchedulePipeline(mlir::OpPassManager &manager,
+                           const ScheduleOptions &options);
+
+#define GEN_PASS_REGISTRATION
+#include "shardonnx/Dialect/FSDP/Transforms/Passes.h.inc"
+
+/// Registers `fsdp-shard` and `fsdp-schedule`.
+void registerFSDPPipelines();
+
+} // namespace shardonnx::fsdp
+
+#endif // SHARDONNX_DIALECT_FSDP_TRANSFORMS_PASSES_H

@@ -1,0 +1,186 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Passes on units: who belongs where, collectives, schedule, and their checks.
+
+#ifndef SHARDONNX_DIALECT_FSDP_TRANSFORMS_PASSES
+#define SHARDONNX_DIALECT_FSDP_TRANSFORMS_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def AssignUnitsPass : Pass<"nn-assign-units", "mlir::ModuleOp"> {
+  let summary = "Names the FSDP unit of every op and parameter";
+  let description = [{
+    Runs on the forward nn graph; sets the attribute `nn.unit`, which what
+    differentiation makes inherits. The unit of an op comes from its module path
+    (its location), that of a parameter from its state-dict name or else from
+    its users. A parameter used in more than one unit, and all that no unit
+    claims, belong to the unit `root`. An op without a path goes with what it
+    reads.
+
+    - `block`: the shortest prefix of the path that ends in `.NUMBER`
+      (`transformer.h.0`); where no path has one, the repeated structure of
+      the graph.
+    - `size:N`: consecutive parameters, in order of use, until they have N
+      elements.
+    - anything else is a regular expression that matches a module's whole path;
+      of nested matches a parameter belongs to the innermost.
+
+    Preserves numerics bit for bit: only attributes change.
+  }];
+  let options = [
+    ListOption<"unit", "unit", "std::string",
+               "block, size:N, or regular expressions over module paths">
+  ];
+}
+
+def RecomputePass : Pass<"fsdp-recompute", "mlir::ModuleOp"> {
+  let summary = "Executes the forward of each block again in its backward";
+  let description = [{
+    With `recompute=block`, what the backward of a unit other than root needs
+    of the unit's own forward is computed again from the unit's inputs, right
+    before that backward (torch.utils.checkpoint around each block). Copies
+    carry `fsdp.recompute`, so that no pass merges them with the originals.
+
+    Preserves numerics bit for bit: the same ops on the same values.
+  }];
+  let options = [
+    Option<"recompute", "recompute", "::shardonnx::fsdp::Recompute",
+           "::shardonnx::fsdp::Recompute::none", "What is computed again", [{
+      ::llvm::cl::values(
+        clEnumValN(::shardonnx::fsdp::Recompute::none, "none", "nothing"),
+        clEnumValN(::shardonnx::fsdp::Recompute::block, "block",
+                   "the forward of every block"))}]>
+  ];
+}
+
+def MakeUnitsPass : Pass<"fsdp-make-units", "mlir::ModuleOp"> {
+  let summary = "Lays the parameters out in units";
+  let description = [{
+    Makes one fsdp.unit of all parameters with one `nn.unit`, in the order of
+    their first use, each at a multiple of 256 elements. param_dtype is the
+    widest type in which the step reads the unit's parameters, reduce_dtype the
+    widest type of their gradients. A trainable parameter that gets no gradient
+    becomes frozen, as PyTorch's optimizer skips it, with a warning.
+
+    Preserves numerics bit for bit.
+  }];
+  let options = [
+    Option<"strategy", "strategy", "::shardonnx::fsdp::Strategy",
+           "::shardonnx::fsdp::Strategy::full_shard", "Who keeps what", [{
+      ::llvm::cl::values(
+        clEnumValN(::shardonnx::fsdp::Strategy::full_shard, "full_shard",
+                   "free after forward, gather again for backward"),
+        clEnumValN(::shardonnx::fsdp::Strategy::shard_grad_op, "shard_grad_op",
+                   "keep from forward to the end of the unit's backward"),
+        clEnumValN(::shardonnx::fsdp::Strategy::no_shard, "no_shard",
+                   "every rank owns everything"))}]>
+  ];
+  let dependentDialects = ["::shardonnx::fsdp::FSDPDialect"];
+}
+
+def RecreateParametersPass
+    : Pass<"fsdp-recreate-parameters", "mlir::ModuleOp"> {
+  let summary = "Backward makes its own transposes and casts of parameters";
+  let description = [{
+    A pure function of parameters (cast, transpose, 1 + w) that forward made and
+    backward reads would keep a whole copy of a gathered parameter alive
+    between the two. Each unit's backward makes it again instead.
+
+    Preserves numerics bit for bit.
+  }];
+}
+
+def GatherPass : Pass<"fsdp-gather", "mlir::ModuleOp"> {
+  let summary = "Puts all_gather, view and free around the uses of parameters";
+  let description = [{
+    Replaces each nn.get by a view of its gathered unit. A unit that reshards
+    is gathered before its first use and freed after its last, in forward and
+    again in backward; others once, from first to last use. A unit whose
+    backward follows its forward without another unit between stays gathered
+    (FSDP2 keeps the last block so).
+
+    Preserves numerics bit for bit.
+  }];
+  let dependentDialects = ["::shardonnx::fsdp::FSDPDialect"];
+}
+
+def ReducePass : Pass<"fsdp-reduce", "mlir::ModuleOp"> {
+  let summary = "Reduces each unit's gradients after the last of them";
+  let description = [{
+    Replaces the nn.grad ops of a unit by one reduce_scatter (sharded units) or
+    all_reduce (replicated ones). A gradient in a narrower type than the unit's
+    reduce_dtype is cast.
+
+    Does not preserve numerics bit for bit: sums over ranks depend on their
+    number.
+  }];
+  let dependentDialects = ["::shardonnx::fsdp::FSDPDialect"];
+}
+
+def MakeUpdatePass : Pass<"fsdp-make-update", "mlir::ModuleOp"> {
+  let summary = "Makes @update: clip, then the optimizer unit by unit";
+  let description = [{
+    Does not preserve numerics: it is where the weights change.
+  }];
+  let dependentDialects = ["::shardonnx::fsdp::FSDPDialect",
+                           "::mlir::func::FuncDialect"];
+}
+
+def ScheduleGathersPass : Pass<"fsdp-schedule-gathers", "mlir::ModuleOp"> {
+  let summary = "Splits each all_gather into a start ahead of time and a wait";
+  let description = [{
+    With a prefetch distance N, the gather of a unit starts when the compute of
+    the unit N before it begins; with 0, where it is needed. Backward's gathers
+    start in backward. The first gather of a function starts at its entry. The
+    order of starts is the order of waits, the same on every rank.
+
+    Preserves numerics bit for bit.
+  }];
+  let options = [
+    Option<"forwardPrefetch", "forward-prefetch", "unsigned", "1",
+           "Units ahead in forward">,
+    Option<"backwardPrefetch", "backward-prefetch", "unsigned", "1",
+           "Units ahead in backward">
+  ];
+}
+
+def ScheduleReductionsPass
+    : Pass<"fsdp-schedule-reductions", "mlir::ModuleOp"> {
+  let summary = "Splits each reduction into grad_acquire, start and wait";
+  let description = [{
+    grad_acquire stands before the first op that writes a gradient of the unit,
+    the start where the synchronous reduction was. Before a unit acquires its
+    gradients, all but `gradient-buffers` - 1 of the started reductions are
+    awaited (FSDP2 has two such buffers); the rest is awaited in @update.
+
+    Preserves numerics bit for bit.
+  }];
+  let options = [
+    Option<"gradientBuffers", "gradient-buffers", "unsigned", "2",
+           "Units whose gradients may exist at once">
+  ];
+}
+
+def SplitMicrobatchPass : Pass<"fsdp-split-microbatch", "mlir::ModuleOp"> {
+  let summary = "Makes @first_microbatch and @next_microbatch of @microbatch";
+  let description = [{
+    The first writes the reduced gradients, the next ones add to them.
+
+    Preserves numerics bit for bit.
+  }];
+}
+
+def VerifyFSDPPass : Pass<"verify-fsdp", "mlir::ModuleOp"> {
+  let summary = "Refuses a step whose collectives do not pair";
+  let description = [{
+    In every function: each gather is begun once, awaited once and freed once;
+    nothing reads a view, or a reshape, transpose, slice or broadcast of one,
+    after the free; a function that reduces does so once for every unit with
+    trainable parameters; no gradient is written before its grad_acquire.
+    In @update: every reduction that the step left open is awaited before the
+    clip, which comes before the optimizer of every unit, each once.
+  }];
+}
+
+#endif // SHARDONNX_DIALECT_FSDP_TRANSFORMS_PASSES

@@ -1,0 +1,47 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The two pipelines: sharding (what each rank keeps) and schedule (when).
+
+#include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+
+using namespace mlir;
+using namespace shardonnx;
+
+void fsdp::buildShardPipeline(OpPassManager &manager,
+                              const ShardOptions &options) {
+  RecomputePassOptions recompute;
+  recompute.recompute = options.recompute;
+  manager.addPass(createRecomputePass(recompute));
+  manager.addPass(createRecreateParametersPass());
+  MakeUnitsPassOptions units;
+  units.strategy = options.strategy;
+  manager.addPass(createMakeUnitsPass(units));
+  manager.addPass(createGatherPass());
+  manager.addPass(createReducePass());
+  manager.addPass(createMakeUpdatePass());
+  manager.addPass(createVerifyFSDPPass());
+}
+
+void fsdp::buildSchedulePipeline(OpPassManager &manager,
+                                 const ScheduleOptions &options) {
+  ScheduleGathersPassOptions gathers;
+  gathers.forwardPrefetch = options.forwardPrefetch;
+  gathers.backwardPrefetch = options.backwardPrefetch;
+  manager.addPass(createScheduleGathersPass(gathers));
+  manager.addPass(createScheduleReductionsPass());
+  manager.addPass(createSplitMicrobatchPass());
+  manager.addPass(createVerifyFSDPPass());
+}
+
+void fsdp::registerFSDPPipelines() {
+  PassPipelineRegistration<ShardOptions>(
+      "fsdp-shard", "Units, gathers, reductions and the update",
+      buildShardPipeline);
+  PassPipelineRegistration<ScheduleOptions>(
+      "fsdp-schedule", "Starts and waits, first and next microbatch",
+      buildSchedulePipeline);
+}

@@ -1,0 +1,116 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Blocks of a graph without module paths. A transformer repeats one sequence of
+// ops; the period is found by comparing the sequence with itself shifted, the
+// border of a block is where only the residual stream crosses.
+
+#include "UnitPolicy.h"
+
+#include "shardonnx/Dialect/NN/IR/NN.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/Hashing.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::fsdp;
+
+// Equal for ops that do the same thing on operands of the same kind and type.
+static llvm::hash_code describe(Operation *op) {
+  llvm::hash_code hash = llvm::hash_combine(op->getName());
+  for (NamedAttribute attribute : op->getAttrs())
+    if (attribute.getName() != nn::kUnitAttr)
+      hash =
+          llvm::hash_combine(hash, attribute.getName(), attribute.getValue());
+  for (Type type : op->getResultTypes())
+    hash = llvm::hash_combine(hash, type);
+  for (Value operand : op->getOperands()) {
+    Operation *def = operand.getDefiningOp();
+    int kind = !def                       ? 0
+               : isa<nn::GetOp>(def)      ? 1
+               : isa<nn::ConstantOp>(def) ? 2
+                                          : 3;
+    hash = llvm::hash_combine(hash, operand.getType(), kind);
+  }
+  return hash;
+}
+
+namespace {
+struct Run {
+  size_t begin = 0, end = 0, period = 0;
+  size_t length() const { return end - begin; }
+};
+} // namespace
+
+static bool readsParameter(Operation *op) {
+  return llvm::any_of(op->getOperands(), [](Value operand) {
+    return operand.getDefiningOp<nn::GetOp>() != nullptr;
+  });
+}
+
+// The longest run in which every op equals the one a period later, at least two
+// periods long and with parameters in it; the shortest period of equals.
+static Run findRun(ArrayRef<Operation *> ops,
+                   ArrayRef<llvm::hash_code> hashes) {
+  Run best;
+  size_t count = ops.size();
+  for (size_t period = 2; 2 * period <= count; ++period)
+    for (size_t begin = 0, i = 0; i + period <= count; ++i) {
+      if (i + period < count && hashes[i] == hashes[i + period])
+        continue;
+      Run run{begin, i + period, period};
+      begin = i + 1;
+      if (run.length() >= 2 * period && run.length() > best.length() &&
+          llvm::any_of(ops.slice(run.begin, period), readsParameter))
+        best = run;
+    }
+  return best;
+}
+
+// How many values made within the run cross the border before ops[cut].
+static size_t countCrossing(ArrayRef<Operation *> ops, const Run &run,
+                            size_t cut) {
+  llvm::DenseSet<Operation *> before(ops.begin() + run.begin,
+                                     ops.begin() + cut);
+  llvm::DenseSet<Value> crossing;
+  for (Operation *op : ops.drop_front(cut))
+    for (Value operand : op->getOperands())
+      if (before.contains(operand.getDefiningOp()))
+        crossing.insert(operand);
+  return crossing.size();
+}
+
+SmallVector<int> fsdp::findRepeatedBlocks(ArrayRef<Operation *> allOps) {
+  SmallVector<Operation *> ops;
+  SmallVector<size_t> indices;
+  SmallVector<llvm::hash_code> hashes;
+  for (auto [index, op] : llvm::enumerate(allOps)) {
+    if (isa<nn::GetOp, nn::ConstantOp>(op))
+      continue;
+    ops.push_back(op);
+    indices.push_back(index);
+    hashes.push_back(describe(op));
+  }
+  SmallVector<int> blocks(allOps.size(), -1);
+  Run run = findRun(ops, hashes);
+  if (run.period == 0)
+    return blocks;
+
+  // The rotation with the fewest crossing values, then the most blocks.
+  size_t bestBegin = run.begin, bestCrossing = SIZE_MAX, bestCount = 0;
+  for (size_t begin = run.begin; begin != run.begin + run.period; ++begin) {
+    size_t crossing = countCrossing(ops, run, begin + run.period);
+    size_t count = (run.end - begin) / run.period;
+    if (crossing < bestCrossing ||
+        (crossing == bestCrossing && count > bestCount)) {
+      bestBegin = begin;
+      bestCrossing = crossing;
+      bestCount = count;
+    }
+  }
+  for (size_t i = 0; i != bestCount * run.period; ++i)
+    blocks[indices[bestBegin + i]] = i / run.period;
+  return blocks;
+}

@@ -1,0 +1,78 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What several passes ask of a step.
+
+#include "Step.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::fsdp;
+
+StepOrder::StepOrder(func::FuncOp function) {
+  llvm::DenseSet<Value> seeded;
+  std::optional<unsigned> start;
+  for (Operation &op : function.getBody().front()) {
+    positions[&op] = ops.size();
+    bool depends = llvm::any_of(op.getOperands(), [&](Value operand) {
+      return seeded.contains(operand);
+    });
+    if (depends || isa<nn::LossScaleOp>(op))
+      seeded.insert(op.result_begin(), op.result_end());
+    if (!start && (depends || op.hasAttr(kRecomputeAttr)))
+      start = ops.size();
+    ops.push_back(&op);
+  }
+  backward = start.value_or(ops.size());
+}
+
+unsigned StepOrder::position(Operation *op) const {
+  auto it = positions.find(op);
+  assert(it != positions.end() && "op is not of this function");
+  return it->second;
+}
+
+SmallVector<func::FuncOp> fsdp::stepFunctions(ModuleOp module) {
+  SmallVector<func::FuncOp> functions;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!function.isExternal())
+      functions.push_back(function);
+  return functions;
+}
+
+FlatSymbolRefAttr fsdp::unitOf(Operation *op) {
+  return op->getAttrOfType<FlatSymbolRefAttr>(nn::kUnitAttr);
+}
+
+llvm::DenseMap<StringAttr, UnitOp> fsdp::unitsByParameter(ModuleOp module) {
+  llvm::DenseMap<StringAttr, UnitOp> units;
+  for (auto unit : module.getOps<UnitOp>())
+    for (ArrayAttr section : {unit.getIntervals(), unit.getFrozenIntervals()})
+      for (auto interval : section.getAsRange<IntervalAttr>())
+        units[interval.getParameter().getAttr()] = unit;
+  return units;
+}
+
+bool fsdp::isAlias(Operation *op) {
+  return isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp>(op);
+}
+
+Operation *fsdp::lastUser(Value value, const StepOrder &order) {
+  Operation *last = nullptr;
+  auto take = [&](Operation *user) {
+    if (user && (!last || order.position(last) < order.position(user)))
+      last = user;
+  };
+  for (Operation *user : value.getUsers()) {
+    take(user);
+    if (isAlias(user))
+      take(lastUser(user->getResult(0), order));
+  }
+  return last;
+}
+
+Type fsdp::widerFloat(Type a, Type b) {
+  if (!a || a == b)
+    return b;
+  return Float32Type::get(b.getContext());
+}

@@ -1,0 +1,235 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Refuses a step whose collectives do not pair. Each function is one block, so
+// a walk in program order is a proof for every run of it on every rank.
+
+#include "Step.h"
+#include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::fsdp;
+
+namespace shardonnx::fsdp {
+#define GEN_PASS_DEF_VERIFYFSDPPASS
+#include "shardonnx/Dialect/FSDP/Transforms/Passes.h.inc"
+} // namespace shardonnx::fsdp
+
+namespace {
+
+using UnitSet = llvm::SmallSetVector<Attribute, 8>;
+
+class FunctionVerifier {
+public:
+  FunctionVerifier(func::FuncOp function, ArrayRef<UnitOp> units)
+      : function(function), units(units) {}
+
+  LogicalResult run();
+
+  /// Reductions that this function starts and does not await.
+  UnitSet openReductions;
+
+private:
+  LogicalResult visit(Operation &op);
+  LogicalResult gathered(Operation *op, FlatSymbolRefAttr unit, Value value);
+  LogicalResult freed(FreeOp op);
+  LogicalResult checkReads(Operation &op);
+  LogicalResult reduced(Operation *op, FlatSymbolRefAttr unit,
+                        ValueRange gradients, bool asynchronous);
+  LogicalResult finish();
+
+  func::FuncOp function;
+  ArrayRef<UnitOp> units;
+  UnitSet started;                                      // gathers not awaited
+  llvm::SmallMapVector<Attribute, Operation *, 8> live; // gathered, not freed
+  llvm::DenseSet<Value> dead;                           // freed gathers
+  llvm::DenseMap<Value, Value> origin; // a view or its alias: its gather
+  llvm::DenseMap<Attribute, Operation *> acquired; // grad_acquire not used up
+  UnitSet reductions;                              // units reduced so far
+};
+
+LogicalResult FunctionVerifier::gathered(Operation *op, FlatSymbolRefAttr unit,
+                                         Value value) {
+  if (!live.insert({unit, op}).second)
+    return op->emitOpError() << "unit " << unit << " is gathered already";
+  origin[value] = value;
+  return success();
+}
+
+LogicalResult FunctionVerifier::freed(FreeOp op) {
+  if (!dead.insert(op.getGathered()).second)
+    return op.emitOpError()
+           << "unit " << getGatheredUnit(op.getGathered()) << " is freed twice";
+  live.erase(getGatheredUnit(op.getGathered()));
+  return success();
+}
+
+// No op may read what lies in a unit's memory after the unit's free.
+LogicalResult FunctionVerifier::checkReads(Operation &op) {
+  for (Value operand : op.getOperands()) {
+    Value gather = origin.lookup(operand);
+    if (!gather)
+      continue;
+    if (dead.contains(gather))
+      return op.emitOpError()
+             << "reads unit " << getGatheredUnit(gather) << " after its free";
+    if (isa<ViewOp>(op) || isAlias(&op))
+      origin[op.getResult(0)] = gather;
+  }
+  return success();
+}
+
+LogicalResult FunctionVerifier::reduced(Operation *op, FlatSymbolRefAttr unit,
+                                        ValueRange gradients,
+                                        bool asynchronous) {
+  if (!reductions.insert(unit))
+    return op->emitOpError() << "unit " << unit << " is reduced twice";
+  if (!asynchronous)
+    return success();
+  Operation *acquire = acquired.lookup(unit);
+  if (!acquire)
+    return op->emitOpError()
+           << "unit " << unit << " was not acquired before its reduction";
+  acquired.erase(unit);
+  openReductions.insert(unit);
+  for (Value gradient : gradients) {
+    Operation *def = gradient.getDefiningOp();
+    if (def && def->isBeforeInBlock(acquire))
+      return def->emitOpError()
+             << "writes a gradient of unit " << unit << " before its acquire";
+  }
+  return success();
+}
+
+LogicalResult FunctionVerifier::visit(Operation &op) {
+  if (auto free = dyn_cast<FreeOp>(op))
+    return freed(free);
+  if (failed(checkReads(op)))
+    return failure();
+  if (auto gather = dyn_cast<AllGatherOp>(op))
+    return gathered(gather, gather.getUnitAttr(), gather.getGathered());
+  if (auto start = dyn_cast<AllGatherStartOp>(op)) {
+    if (live.contains(start.getUnitAttr()))
+      return start.emitOpError()
+             << "unit " << start.getUnitAttr() << " is gathered already";
+    if (!started.insert(start.getUnitAttr()))
+      return start.emitOpError()
+             << "unit " << start.getUnitAttr() << " was started already";
+    return success();
+  }
+  if (auto wait = dyn_cast<AllGatherWaitOp>(op)) {
+    if (!started.remove(wait.getUnitAttr()))
+      return wait.emitOpError()
+             << "no gather of unit " << wait.getUnitAttr() << " was started";
+    return gathered(wait, wait.getUnitAttr(), wait.getGathered());
+  }
+  if (auto acquire = dyn_cast<GradAcquireOp>(op)) {
+    if (!acquired.insert({acquire.getUnitAttr(), acquire}).second)
+      return acquire.emitOpError()
+             << "unit " << acquire.getUnitAttr() << " is acquired already";
+    return success();
+  }
+  if (auto reduce = dyn_cast<ReduceScatterOp>(op))
+    return reduced(reduce, reduce.getUnitAttr(), reduce.getGradients(), false);
+  if (auto reduce = dyn_cast<AllReduceOp>(op))
+    return reduced(reduce, reduce.getUnitAttr(), reduce.getGradients(), false);
+  if (auto start = dyn_cast<ReduceStartOp>(op))
+    return reduced(start, start.getUnitAttr(), start.getGradients(), true);
+  if (auto wait = dyn_cast<ReduceWaitOp>(op))
+    if (function.getName() != kUpdate &&
+        !openReductions.remove(wait.getUnitAttr()))
+      return wait.emitOpError()
+             << "no reduction of unit " << wait.getUnitAttr() << " was started";
+  return success();
+}
+
+LogicalResult FunctionVerifier::finish() {
+  if (!started.empty())
+    return function.emitError() << "the gather of unit " << started.front()
+                                << " is started and never awaited";
+  if (!live.empty())
+    return live.begin()->second->emitOpError()
+           << "unit " << live.begin()->first << " is never freed";
+  for (auto [unit, acquire] : acquired)
+    return acquire->emitOpError()
+           << "unit " << unit << " is acquired and never reduced";
+  if (reductions.empty())
+    return success();
+  for (UnitOp unit : units)
+    if (!unit.getIntervals().empty() &&
+        !reductions.contains(FlatSymbolRefAttr::get(unit.getSymNameAttr())))
+      return function.emitError()
+             << "never reduces the gradients of unit @" << unit.getSymName();
+  return success();
+}
+
+LogicalResult FunctionVerifier::run() {
+  for (Operation &op : function.getBody().front())
+    if (failed(visit(op)))
+      return failure();
+  return finish();
+}
+
+// @update: what is open is awaited, then the clip, then each optimizer once.
+LogicalResult verifyUpdate(func::FuncOp update, UnitSet open,
+                           ArrayRef<UnitOp> units) {
+  bool clipped = false;
+  UnitSet updated;
+  for (Operation &op : update.getBody().front()) {
+    if (auto wait = dyn_cast<ReduceWaitOp>(op)) {
+      if (!open.remove(wait.getUnitAttr()))
+        return wait.emitOpError() << "no reduction of unit "
+                                  << wait.getUnitAttr() << " is open here";
+    } else if (isa<ClipGradNormOp>(op)) {
+      if (!open.empty())
+        return op.emitOpError() << "reads the gradients of unit "
+                                << open.front() << " before its reduce_wait";
+      if (clipped)
+        return op.emitOpError("stands here twice");
+      clipped = true;
+    } else if (auto optimizer = dyn_cast<OptimizerOp>(op)) {
+      if (!clipped)
+        return op.emitOpError("stands before the clip");
+      if (!updated.insert(optimizer.getUnitAttr()))
+        return op.emitOpError()
+               << "updates unit " << optimizer.getUnitAttr() << " twice";
+    }
+  }
+  for (UnitOp unit : units)
+    if (!unit.getIntervals().empty() &&
+        !updated.contains(FlatSymbolRefAttr::get(unit.getSymNameAttr())))
+      return update.emitError() << "never updates unit @" << unit.getSymName();
+  return success();
+}
+
+struct VerifyFSDPPass : public fsdp::impl::VerifyFSDPPassBase<VerifyFSDPPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    SmallVector<UnitOp> units;
+    llvm::append_range(units, module.getOps<UnitOp>());
+    UnitSet open;
+    func::FuncOp update;
+    for (func::FuncOp function : stepFunctions(module)) {
+      FunctionVerifier verifier(function, units);
+      if (failed(verifier.run()))
+        return signalPassFailure();
+      open.insert(verifier.openReductions.begin(),
+                  verifier.openReductions.end());
+      if (function.getName() == kUpdate)
+        update = function;
+    }
+    if (!update && !open.empty()) {
+      module.emitError() << "no @update awaits the reduction of unit "
+                         << open.front();
+      return signalPassFailure();
+    }
+    if (update && failed(verifyUpdate(update, open, units)))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+
+} // namespace
