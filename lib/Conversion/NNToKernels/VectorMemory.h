@@ -1,0 +1,50 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loads and stores of vectors of any element type. Inside a kernel a float is
+// f32 whatever its type in memory, an i1 is a byte in memory.
+
+#ifndef SHARDONNX_LIB_CONVERSION_NNTOKERNELS_VECTORMEMORY_H
+#define SHARDONNX_LIB_CONVERSION_NNTOKERNELS_VECTORMEMORY_H
+
+#include "shardonnx/Conversion/NNToKernels/Emit.h"
+
+namespace shardonnx::kernels {
+
+class VectorMemory {
+public:
+  VectorMemory(mlir::OpBuilder &builder, mlir::Location loc,
+               const KernelTarget &target)
+      : b(builder), loc(loc), target(target) {}
+
+  /// The type in registers of an element type in memory.
+  static mlir::Type computeType(mlir::Type elementType);
+  static mlir::Type storedType(mlir::Type elementType);
+
+  mlir::Value constant(int64_t value);
+  /// base + index · stride, in elements.
+  mlir::Value advance(mlir::Value base, mlir::Value index, int64_t stride,
+                      mlir::Type elementType);
+  /// `width` elements, `stride` apart, the first at address.
+  mlir::Value load(mlir::Value address, mlir::Type elementType, unsigned width,
+                   int64_t stride);
+  void store(mlir::Value vector, mlir::Value address, mlir::Type elementType,
+             int64_t stride);
+  /// A vector<1> or scalar repeated.
+  mlir::Value splat(mlir::Value one, unsigned width);
+
+private:
+  mlir::Value fromStored(mlir::Value vector, mlir::Type elementType);
+  mlir::Value toStored(mlir::Value vector, mlir::Type elementType);
+  mlir::Value roundToBF16(mlir::Value vector);
+  mlir::Value element(mlir::Value address, unsigned index, int64_t stride,
+                      mlir::Type stored);
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  const KernelTarget &target;
+};
+
+} // namespace shardonnx::kernels
+
+#endif // SHARDONNX_LIB_CONVERSION_NNTOKERNELS_VECTORMEMORY_H
