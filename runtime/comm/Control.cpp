@@ -160,20 +160,30 @@ void Control::barrier(Activity activity) {
 }
 
 bool Control::claimFailure(int rank) {
+  ++speakers; // first, so that no other thread of ours leaves meanwhile
   int32_t none = 0;
   bool first = header->failedRank.compare_exchange_strong(none, rank + 1);
   notify();
+  if (!first)
+    --speakers;
   return first;
 }
 
 void Control::failNow(int rank, const std::string &message,
                       bool launcherKnows) {
-  if (!claimFailure(rank) || (launcherKnows && launchedByUs))
+  if (!claimFailure(rank))
     follow();
-  printError(message);
-  ::_exit(kExitFailure);
+  if (!launcherKnows || !launchedByUs) {
+    printError(message);
+    ::_exit(kExitFailure);
+  }
+  ::_exit(kExitFollows);
 }
 
-void Control::follow() { ::_exit(launchedByUs ? kExitFollows : kExitFailure); }
+void Control::follow() {
+  while (speakers.load() != 0) // another thread of this process is speaking
+    ::usleep(1000);
+  ::_exit(launchedByUs ? kExitFollows : kExitFailure);
+}
 
 } // namespace shardonnx::rt

@@ -100,9 +100,6 @@ public:
   }
   void barrier(Activity activity);
 
-  // Makes this the failure that ends the run if it is the first one, and tells
-  // whether it was.
-  bool claimFailure(int rank);
   bool failed() const { return header->failedRank.load() != 0; }
   // Reports, if this is the first failure, and ends this process. Where our
   // launcher knows the cause better, it speaks instead.
@@ -132,6 +129,9 @@ private:
     bool counted = false;
   };
   friend class Sleep;
+  // Makes this the failure that ends the run if it is the first one, and tells
+  // whether it was.
+  bool claimFailure(int rank);
   [[noreturn]] void reportHang(Activity activity, size_t unit);
 
   ControlHeader *header;
@@ -141,6 +141,7 @@ private:
   size_t units;
   const std::vector<std::string> &names;
   uint64_t barriers = 0;
+  std::atomic<int> speakers{0}; // threads of this process that report
   double timeoutSeconds = 600;
   bool launchedByUs = false;
 };

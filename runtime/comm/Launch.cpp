@@ -6,7 +6,6 @@
 #include "Launch.h"
 #include "../core/Error.h"
 #include "Control.h"
-#include "RankInfo.h"
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -41,11 +40,18 @@ threadEnvironment(int threads) {
           {"OMP_PROC_BIND", "false"}, {"GOMP_SPINCOUNT", kSpinCount}};
 }
 
-void setThreadEnvironment(int localRanks) {
-  for (auto &[name, value] : threadEnvironment(threadsPerRank(localRanks)))
+void setThreadEnvironment(int threads) {
+  for (auto &[name, value] : threadEnvironment(threads))
     ::setenv(name.c_str(), value.c_str(), 1);
   ::unsetenv("OMP_WAIT_POLICY"); // would overrule the spin count
   ::setenv(kPrepared, "1", 1);
+}
+
+// Whether the user asked the launcher to give each rank cores of its own.
+bool boundByLauncher(const RankInfo &info) {
+  if (const char *policy = std::getenv("OMPI_MCA_hwloc_base_binding_policy"))
+    return info.launcher == "mpirun" && std::strcmp(policy, "none") != 0;
+  return info.launcher == "srun" && std::getenv("SLURM_CPUS_PER_TASK");
 }
 
 struct Child {
@@ -83,7 +89,9 @@ public:
     ::setenv(kWorldSizeVariable, std::to_string(ranks).c_str(), 1);
     ::setenv(kMeetingVariable,
              concat(::getpid(), ".", monotonicSeconds()).c_str(), 1);
-    setThreadEnvironment(ranks);
+    RankInfo child;
+    child.localWorldSize = ranks;
+    setThreadEnvironment(threadsPerRank(child));
     pid_t self = ::getpid();
     for (int r = 0; r < ranks; ++r) {
       Child &child = children[static_cast<size_t>(r)];
@@ -208,7 +216,7 @@ int availableCores() {
   return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-int threadsPerRank(int localRanks) {
+int threadsPerRank(const RankInfo &info) {
   if (const char *wanted = std::getenv("SHARDONNX_NUM_THREADS")) {
     char *end = nullptr;
     long threads = std::strtol(wanted, &end, 10);
@@ -217,20 +225,31 @@ int threadsPerRank(int localRanks) {
                 " is not a number of threads");
     return static_cast<int>(threads);
   }
-  return std::max(1, availableCores() / localRanks);
+  if (boundByLauncher(info)) // the cores are this rank's alone
+    return availableCores();
+  return std::max(1, availableCores() / info.localWorldSize);
 }
 
 int launchRanks(int ranks, char **argv) { return Launcher(ranks, argv).run(); }
 
-void ensureThreadEnvironment(int localRanks, char **argv) {
+void undoDefaultBinding(const RankInfo &info) {
+  if (!std::getenv("OMPI_COMM_WORLD_RANK") || boundByLauncher(info))
+    return;
+  cpu_set_t all; // the kernel keeps what this process may use
+  std::memset(&all, 0xff, sizeof(all));
+  ::sched_setaffinity(0, sizeof(all), &all);
+}
+
+void ensureThreadEnvironment(const RankInfo &info, char **argv) {
   if (std::getenv(kPrepared)) {
     ::unsetenv(kPrepared); // not for the processes that we may start
     return;
   }
-  setThreadEnvironment(localRanks);
+  int threads = threadsPerRank(info);
+  setThreadEnvironment(threads);
   ::execv(kSelf, argv);
-  printWarning(concat("cannot restart with ", threadsPerRank(localRanks),
-                      " threads: ", systemError()));
+  printWarning(
+      concat("cannot restart with ", threads, " threads: ", systemError()));
 }
 
 } // namespace shardonnx::rt

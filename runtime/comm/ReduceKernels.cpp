@@ -100,7 +100,7 @@ constexpr int64_t kShare = 64 * kChunk;
 
 template <typename Body>
 void forShares(int64_t count, bool parallel, Body body) {
-#pragma omp parallel for schedule(static) if (parallel)
+#pragma omp parallel for schedule(static) if (parallel && count > kShare)
   for (int64_t begin = 0; begin < count; begin += kShare)
     body(begin, std::min(kShare, count - begin));
 }

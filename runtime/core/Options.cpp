@@ -53,16 +53,30 @@ void addTraining(CLI::App &app, Options &o) {
                "Poison freed buffers (slow; SHARDONNX_DEBUG_MEMORY=1 too)");
 }
 
-struct Betas {
-  std::vector<double> values{0.9, 0.95};
+// Options that are read as they are written and translated afterwards.
+struct Texts {
+  std::vector<double> betas{0.9, 0.95};
+  std::string schedule = "constant", init = "model";
 };
 
-void addOptimizer(CLI::App &app, Options &o, Betas &betas) {
+void translate(const Texts &texts, Options &o) {
+  static const std::map<std::string, Schedule::Kind> kinds = {
+      {"constant", Schedule::Kind::Constant},
+      {"linear", Schedule::Kind::Linear},
+      {"cosine", Schedule::Kind::Cosine},
+      {"wsd", Schedule::Kind::WSD}};
+  o.scheduleKind = kinds.at(texts.schedule);
+  o.randomInit = texts.init == "random";
+  o.beta1 = texts.betas[0];
+  o.beta2 = texts.betas[1];
+}
+
+void addOptimizer(CLI::App &app, Options &o, Texts &texts) {
   auto positive = CLI::Range(0.0, kHuge);
   app.add_option("--lr", o.lr, "Learning rate")
       ->check(positive)
       ->capture_default_str();
-  app.add_option("--betas", betas.values, "Of Adam")
+  app.add_option("--betas", texts.betas, "Of Adam")
       ->delimiter(',')
       ->expected(2)
       ->capture_default_str();
@@ -81,14 +95,9 @@ void addOptimizer(CLI::App &app, Options &o, Betas &betas) {
                  "Largest global gradient norm (0: off)")
       ->check(positive)
       ->capture_default_str();
-  static const std::map<std::string, Schedule::Kind> kinds = {
-      {"constant", Schedule::Kind::Constant},
-      {"linear", Schedule::Kind::Linear},
-      {"cosine", Schedule::Kind::Cosine},
-      {"wsd", Schedule::Kind::WSD}};
-  app.add_option("--schedule", o.scheduleKind,
-                 "Of the learning rate: constant, linear, cosine, wsd")
-      ->transform(CLI::CheckedTransformer(kinds).description(""));
+  app.add_option("--schedule", texts.schedule, "Of the learning rate")
+      ->check(CLI::IsMember({"constant", "linear", "cosine", "wsd"}))
+      ->capture_default_str();
   app.add_option("--warmup", o.warmup, "Steps of linear warm-up")
       ->check(CLI::Range(int64_t(0), kMany))
       ->capture_default_str();
@@ -97,8 +106,8 @@ void addOptimizer(CLI::App &app, Options &o, Betas &betas) {
       ->capture_default_str();
 }
 
-void addModel(CLI::App &app, Options &o, std::string &init) {
-  app.add_option("--init", init, "Initial weights: model, random")
+void addModel(CLI::App &app, Options &o, Texts &texts) {
+  app.add_option("--init", texts.init, "Initial weights: model, random")
       ->check(CLI::IsMember({"model", "random"}))
       ->capture_default_str();
   app.add_option("--model", o.model,
@@ -136,14 +145,13 @@ std::string oneLine(std::string text) {
 std::optional<Options> parseOptions(int argc, char **argv,
                                     const std::string &description) {
   Options o;
-  Betas betas;
-  std::string init = "model";
+  Texts texts;
   CLI::App app(description, programName());
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   addData(app, o);
   addTraining(app, o);
-  addOptimizer(app, o, betas);
-  addModel(app, o, init);
+  addOptimizer(app, o, texts);
+  addModel(app, o, texts);
   app.get_option("--betas")->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   try {
     app.parse(argc, argv);
@@ -153,9 +161,7 @@ std::optional<Options> parseOptions(int argc, char **argv,
   } catch (const CLI::ParseError &e) {
     failUsage(oneLine(e.what()), "; --help lists the options");
   }
-  o.randomInit = init == "random";
-  o.beta1 = betas.values[0];
-  o.beta2 = betas.values[1];
+  translate(texts, o);
   const char *debug = std::getenv("SHARDONNX_DEBUG_MEMORY");
   o.debugMemory |= debug && *debug && std::string(debug) != "0";
   checkTogether(o);

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <malloc.h>
 #include <regex>
+#include <sys/prctl.h>
 
 namespace shardonnx::rt {
 namespace {
@@ -78,7 +79,7 @@ int runRank(const Program &program, const Manifest &manifest,
   Monitor monitor(control, group);
   try {
     initialise(state, options, info.rank == 0);
-    Trainer(program, options, state, control).run();
+    Trainer(program, options, state, control, threadsPerRank(info)).run();
   } catch (const Error &e) {
     if (info.worldSize == 1)
       throw;
@@ -91,10 +92,11 @@ int runRank(const Program &program, const Manifest &manifest,
 int runAsRank(const Program &program, const Manifest &manifest,
               const Options &options, const RankInfo &info, int argc,
               char **argv) {
+  undoDefaultBinding(info);
+  ensureThreadEnvironment(info, argv);
   if (info.worldSize > availableCores() && info.rank == 0)
     printWarning(concat(info.worldSize, " ranks share ", availableCores(),
                         " cores: one thread each, and slow"));
-  ensureThreadEnvironment(info.localWorldSize, argv);
   ::mallopt(M_ARENA_MAX, 1); // the threads allocate next to nothing
   blockTerminationSignals();
   MeetingRequest request;
@@ -138,6 +140,8 @@ bool speaks() {
 
 int run(const Program &program, int argc, char **argv) {
   setProgramName(argv[0]);
+  // Started through /proc/self/exe, it would be called `exe` otherwise.
+  ::prctl(PR_SET_NAME, programName().c_str());
   try {
     return runChecked(program, argc, argv);
   } catch (const Error &e) {

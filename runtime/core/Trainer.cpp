@@ -4,7 +4,6 @@
 // See Trainer.h. Nothing here differs between ranks but who writes and prints.
 
 #include "Trainer.h"
-#include "../comm/Launch.h"
 #include "../comm/ReduceKernels.h"
 #include "Error.h"
 #include "ProcessMemory.h"
@@ -22,7 +21,7 @@ constexpr double kMeasurementShare = 0.01;
 } // namespace
 
 Trainer::Trainer(const Program &program, const Options &options, State &state,
-                 Control &control)
+                 Control &control, int threads)
     : program(program), options(options), state(state), control(control),
       manifest(state.manifest), communicator(state, control), batch(manifest),
       progress(options.steps) {
@@ -41,8 +40,7 @@ Trainer::Trainer(const Program &program, const Options &options, State &state,
   context.state = &state;
   context.communicator = &communicator;
   context.clipGradNorm = options.clipGradNorm;
-  int64_t peak = totalBytes(planMemory(manifest, control.ranks(),
-                                       threadsPerRank(control.ranks()))) +
+  int64_t peak = totalBytes(planMemory(manifest, control.ranks(), threads)) +
                  data->heldBytes() + (evalData ? evalData->heldBytes() : 0);
   control.block(control.rank()).peakBytes.store(peak);
 }

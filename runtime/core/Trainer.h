@@ -19,7 +19,7 @@ namespace shardonnx::rt {
 class Trainer {
 public:
   Trainer(const Program &program, const Options &options, State &state,
-          Control &control);
+          Control &control, int threads);
   void run();
 
 private:

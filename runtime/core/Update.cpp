@@ -35,7 +35,7 @@ double squares(const float *x, int64_t count) {
 double squaresOnPool(const float *x, int64_t count) {
   int64_t chunks = (count + kNormChunk - 1) / kNormChunk;
   std::vector<double> sums(static_cast<size_t>(chunks));
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (chunks > 1)
   for (int64_t c = 0; c < chunks; ++c)
     sums[static_cast<size_t>(c)] = squares(
         x + c * kNormChunk, std::min(kNormChunk, count - c * kNormChunk));

@@ -1,0 +1,60 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A folder for the files of a test, and programs run in it.
+
+#ifndef SHARDONNX_TEST_TESTFILES_H
+#define SHARDONNX_TEST_TESTFILES_H
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardonnx::test {
+
+class Folder {
+public:
+  Folder(); // a fresh one, removed at the end
+  ~Folder();
+  Folder(const Folder &) = delete;
+  Folder &operator=(const Folder &) = delete;
+  std::string operator/(const std::string &name) const {
+    return path + "/" + name;
+  }
+  std::string write(const std::string &name, const std::string &bytes) const;
+  const std::string path;
+};
+
+std::string readFile(const std::string &path);
+
+struct Finished {
+  int code = -1; // 128 + signal where one ended it
+  std::string out, err;
+  double seconds = 0;
+};
+
+class Process {
+public:
+  Process(std::vector<std::string> command, const Folder &folder,
+          std::vector<std::pair<std::string, std::string>> environment = {});
+  int pid() const { return id; }
+  // The processes that it started and that still run.
+  std::vector<int> children() const;
+  Finished wait();
+
+private:
+  int id = -1;
+  double begin = 0;
+  std::string out, err;
+};
+
+// Bytes of numbers.
+template <typename T> std::string bytesOf(const std::vector<T> &values) {
+  return std::string(reinterpret_cast<const char *>(values.data()),
+                     values.size() * sizeof(T));
+}
+
+} // namespace shardonnx::test
+
+#endif // SHARDONNX_TEST_TESTFILES_H

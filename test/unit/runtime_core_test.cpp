@@ -1,0 +1,265 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reductions, hashes, weights, environments and the memory plan.
+
+#include "../../runtime/comm/RankInfo.h"
+#include "../../runtime/comm/ReduceKernels.h"
+#include "../../runtime/core/Error.h"
+#include "../../runtime/core/Half.h"
+#include "../../runtime/core/Sha256.h"
+#include "../../runtime/core/UnitState.h"
+#include "../../runtime/core/Weights.h"
+#include "runtime/TestFiles.h"
+#include "shardonnx/runtime/MemoryPlan.h"
+#include <cmath>
+#include <cstdlib>
+#include <gtest/gtest.h>
+
+using namespace shardonnx;
+using namespace shardonnx::rt;
+using namespace shardonnx::test;
+
+namespace {
+
+TEST(ReduceKernels, AddInTheOrderOfRanks) {
+  constexpr int64_t kCount = 300001;
+  std::vector<std::vector<float>> gradients(3, std::vector<float>(kCount));
+  for (int64_t i = 0; i < kCount; ++i)
+    for (size_t r = 0; r < 3; ++r)
+      gradients[r][i] = std::sin(float(i) * float(r + 1)) * 1e3f;
+  const void *sources[] = {gradients[0].data(), gradients[1].data(),
+                           gradients[2].data()};
+  for (bool parallel : {false, true}) {
+    std::vector<float> sum(kCount, 5.0f);
+    sumSlices(sum.data(), sources, 3, kCount, SHX_F32, false, parallel);
+    for (int64_t i = 0; i < kCount; ++i)
+      ASSERT_EQ(sum[i], (gradients[0][i] + gradients[1][i]) + gradients[2][i]);
+    std::vector<float> before = sum;
+    sumSlices(sum.data(), sources, 3, kCount, SHX_F32, true, parallel);
+    for (int64_t i = 0; i < kCount; ++i)
+      ASSERT_EQ(sum[i], before[i] + before[i]);
+  }
+}
+
+TEST(ReduceKernels, WidenHalves) {
+  std::vector<BFloat16> bf16;
+  std::vector<Float16> f16;
+  for (int i = 0; i < 1000; ++i) {
+    bf16.push_back(fromFloat<BFloat16>(float(i) * 0.37f));
+    f16.push_back(fromFloat<Float16>(float(i) * 0.37f));
+  }
+  std::vector<float> sum(1000);
+  const void *b[] = {bf16.data(), bf16.data()};
+  sumSlices(sum.data(), b, 2, 1000, SHX_BF16, false);
+  for (size_t i = 0; i < 1000; ++i)
+    EXPECT_EQ(sum[i], 2 * toFloat(bf16[i]));
+  const void *h[] = {f16.data(), f16.data()};
+  sumSlices(sum.data(), h, 2, 1000, SHX_F16, false);
+  for (size_t i = 0; i < 1000; ++i)
+    EXPECT_EQ(sum[i], 2 * toFloat(f16[i]));
+}
+
+TEST(Half, RoundsToNearestEven) {
+  EXPECT_EQ(fromFloat<BFloat16>(1.0f).bits, 0x3f80);
+  EXPECT_EQ(fromFloat<BFloat16>(1.00390625f).bits, 0x3f80); // a tie, to even
+  EXPECT_EQ(fromFloat<BFloat16>(1.01171875f).bits, 0x3f82);
+  EXPECT_TRUE(std::isnan(toFloat(fromFloat<BFloat16>(std::nanf("")))));
+  EXPECT_TRUE(std::isinf(toFloat(fromFloat<BFloat16>(INFINITY))));
+  EXPECT_EQ(toFloat(fromFloat<Float16>(0.5f)), 0.5f);
+}
+
+TEST(Sha256, MatchesTheStandardsExamples) {
+  Sha256 empty;
+  EXPECT_EQ(empty.hex(), "e3b0c44298fc1c149afbf4c8996fb924"
+                         "27ae41e4649b934ca495991b7852b855");
+  Sha256 abc;
+  abc.update("a", 1);
+  abc.update("bc", 2);
+  EXPECT_EQ(abc.hex(), "ba7816bf8f01cfea414140de5dae2223"
+                       "b00361a396177a9cb410ff61f20015ad");
+  Sha256 many;
+  std::string part(1000, 'a');
+  for (int i = 0; i < 1000; ++i)
+    many.update(part.data(), part.size());
+  EXPECT_EQ(many.hex(), "cdc76e5c9914fb9281a1c7e284d73e67"
+                        "f1809a48a497200e046d39ccc7112cd0");
+}
+
+Manifest smallModel() {
+  Manifest m;
+  m.batch = 1;
+  m.modelPath = "m.onnx";
+  m.gatherInPlace = true;
+  m.privateSpace.bytes = 1 << 20;
+  m.gradientSpace.bytes = 1024 * 4;
+  Manifest::Unit unit;
+  unit.name = "u";
+  unit.length = 1024;
+  auto source = [](int64_t offset, int64_t length) {
+    return Manifest::Source{"m.onnx", "f32", offset, length};
+  };
+  unit.params = {{"fc.weight", "", 0, {20, 25}, true, source(0, 2000)},
+                 {"ln_1.weight", "", 512, {100}, true, source(2000, 400)},
+                 {"fc.bias", "", 768, {100}, true, source(2400, 400)}};
+  m.units = {unit};
+  return m;
+}
+
+// The unit as all ranks own it.
+std::vector<float> collect(const Manifest &m, int ranks, uint64_t seed,
+                           const std::string &model) {
+  std::vector<float> whole(1024);
+  for (int r = 0; r < ranks; ++r) {
+    State state(m, r, ranks, -1, {});
+    if (model.empty())
+      drawWeights(state, seed);
+    else
+      loadWeights(state, model, true);
+    const UnitState &u = state.units[0];
+    std::copy(u.master, u.master + u.owned.size(),
+              whole.begin() + u.owned.begin);
+  }
+  return whole;
+}
+
+TEST(Weights, AreDrawnTheSameAtEveryWorldSize) {
+  Manifest m = smallModel();
+  std::vector<float> one = collect(m, 1, 5, "");
+  for (int ranks : {2, 3, 4, 7})
+    EXPECT_EQ(collect(m, ranks, 5, ""), one);
+  EXPECT_NE(collect(m, 1, 6, ""), one);
+  double squares = 0;
+  for (int i = 0; i < 500; ++i)
+    squares += one[i] * one[i];
+  EXPECT_NEAR(std::sqrt(squares / 500), 0.02, 0.003);
+  EXPECT_EQ(one[512], 1.0f);
+  EXPECT_EQ(one[611], 1.0f);
+  EXPECT_EQ(one[768], 0.0f);
+}
+
+std::string say(const Manifest &m, const std::string &model) {
+  try {
+    collect(m, 2, 0, model);
+  } catch (const Error &e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Weights, AreReadSliceBySlice) {
+  Folder folder;
+  Manifest m = smallModel();
+  std::vector<float> values(700);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = float(i) + 1;
+  std::string model = folder.write("moved.onnx", bytesOf(values));
+  for (int ranks : {1, 2, 3, 5}) {
+    std::vector<float> whole = collect(m, ranks, 0, model);
+    for (size_t i = 0; i < 500; ++i)
+      EXPECT_EQ(whole[i], values[i]);
+    for (size_t i = 0; i < 100; ++i) {
+      EXPECT_EQ(whole[512 + i], values[500 + i]);
+      EXPECT_EQ(whole[768 + i], values[600 + i]);
+    }
+  }
+  Sha256 hash;
+  hash.update(values.data(), values.size() * 4);
+  m.modelSha256 = hash.hex();
+  EXPECT_EQ(say(m, model), "");
+}
+
+TEST(Weights, BadModelsAreNamed) {
+  Folder folder;
+  Manifest m = smallModel();
+  std::string model = folder.write("m.onnx", std::string(2799, 'x'));
+  EXPECT_NE(say(m, model).find("truncated: parameter 'fc.bias'"),
+            std::string::npos);
+  EXPECT_NE(say(m, folder / "none").find("--model FILE"), std::string::npos);
+  m.modelSha256 = std::string(64, '0');
+  EXPECT_NE(say(m, model).find("not the model that was compiled"),
+            std::string::npos);
+  m.modelSha256.clear();
+  m.units[0].params[0].source->file = "../m.onnx";
+  EXPECT_NE(say(m, model).find("leads out of the model's folder"),
+            std::string::npos);
+  m.units[0].params[0].source->file = "/etc/passwd";
+  EXPECT_NE(say(m, model).find("leads out"), std::string::npos);
+  m.units[0].params[0].source->file = "missing.data";
+  EXPECT_NE(say(m, model).find("missing.data"), std::string::npos);
+  m.units[0].params[0].source = std::nullopt;
+  EXPECT_NE(say(m, model).find("--init=random"), std::string::npos);
+}
+
+class Environment : public testing::Test {
+protected:
+  void set(const char *name, const char *value) {
+    ::setenv(name, value, 1);
+    names.push_back(name);
+  }
+  ~Environment() override {
+    for (const char *name : names)
+      ::unsetenv(name);
+  }
+  std::vector<const char *> names;
+};
+
+TEST_F(Environment, LaunchersInTheirOrder) {
+  EXPECT_EQ(rankFromEnvironment().worldSize, 1);
+  set("SLURM_PROCID", "1");
+  set("SLURM_STEP_ID", "0");
+  set("SLURM_NTASKS", "2");
+  EXPECT_EQ(rankFromEnvironment().launcher, "srun");
+  EXPECT_EQ(rankFromEnvironment().rank, 1);
+  set("PMI_RANK", "2");
+  set("PMI_SIZE", "3");
+  EXPECT_EQ(rankFromEnvironment().worldSize, 3);
+  set("OMPI_COMM_WORLD_RANK", "3");
+  set("OMPI_COMM_WORLD_SIZE", "4");
+  EXPECT_EQ(rankFromEnvironment().worldSize, 4);
+  set("RANK", "4");
+  set("WORLD_SIZE", "5");
+  EXPECT_EQ(rankFromEnvironment().launcher, "torchrun");
+  EXPECT_EQ(rankFromEnvironment().worldSize, 5);
+}
+
+TEST_F(Environment, NonsenseIsRefused) {
+  set("RANK", "4");
+  set("WORLD_SIZE", "4");
+  EXPECT_THROW(rankFromEnvironment(), Error);
+  set("RANK", "x");
+  EXPECT_THROW(rankFromEnvironment(), Error);
+  set("RANK", "0");
+  set("LOCAL_WORLD_SIZE", "2"); // two machines
+  EXPECT_THROW(rankFromEnvironment(), Error);
+}
+
+int64_t item(const Manifest &m, int ranks, const std::string &name) {
+  for (const MemoryItem &item : planMemory(m, ranks, 1))
+    if (item.name == name)
+      return item.bytes;
+  return -1;
+}
+
+TEST(MemoryPlan, CountsWhatEachRankHas) {
+  Manifest m = smallModel();
+  EXPECT_EQ(item(m, 1, "master weights"), 4096);
+  EXPECT_EQ(item(m, 2, "master weights"), 2048);
+  EXPECT_EQ(item(m, 2, "optimizer state"), 4096);
+  EXPECT_EQ(item(m, 3, "reduced gradients"), sliceLength(1024, 3) * 4);
+  EXPECT_EQ(item(m, 2, "full gradients"), 4096);
+  EXPECT_EQ(item(m, 2, "activations and workspaces"), 1 << 20);
+  m.units[0].sharded = false;
+  EXPECT_EQ(item(m, 2, "master weights"), 4096);
+  EXPECT_EQ(item(m, 2, "reduced gradients"), 2048);
+}
+
+TEST(Manifest, DamageIsTold) {
+  std::string error;
+  EXPECT_FALSE(parseManifest("{", error));
+  EXPECT_NE(error.find("manifest"), std::string::npos);
+  EXPECT_FALSE(parseManifest("{\"abi\": 99}", error));
+  EXPECT_NE(error.find("compile it again"), std::string::npos);
+}
+
+} // namespace

@@ -1,0 +1,283 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Data files: what they give, and what is said about the bad ones.
+
+#include "../../runtime/core/Data/DataSource.h"
+#include "../../runtime/core/Error.h"
+#include "runtime/TestFiles.h"
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+using namespace shardonnx;
+using namespace shardonnx::rt;
+using namespace shardonnx::test;
+
+namespace {
+
+using Kind = Manifest::InputKind;
+
+Manifest tokenModel(int64_t seq = 4, int64_t vocab = 100) {
+  Manifest m;
+  m.batch = 2;
+  m.seq = seq;
+  m.inputs = {{"input_ids", Kind::Tokens, SHX_I64, {2, seq}, vocab},
+              {"labels", Kind::Labels, SHX_I64, {2, seq}, vocab},
+              {"position_ids", Kind::PositionIds, SHX_I64, {2, seq}, 0},
+              {"attention_mask", Kind::AttentionMask, SHX_I1, {2, seq}, 0}};
+  m.loss.input = "labels";
+  return m;
+}
+
+std::vector<int64_t> row(DataSource &data, int64_t sample, size_t input) {
+  std::vector<int64_t> values(4);
+  data.read(sample, input, values.data());
+  return values;
+}
+
+std::string errorOf(const std::string &path, const Manifest &m,
+                    std::optional<std::string> type = {}) {
+  try {
+    std::unique_ptr<DataSource> data = openData(path, type, m);
+    std::vector<int64_t> to(64);
+    for (int64_t s = 0; s < data->samples(); ++s)
+      for (size_t i = 0; i < m.inputs.size(); ++i)
+        data->read(s, i, to.data());
+  } catch (const Error &e) {
+    return e.what();
+  }
+  return "";
+}
+
+#define EXPECT_SAYS(message, part)                                             \
+  EXPECT_NE((message).find(part), std::string::npos) << (message)
+
+std::vector<uint16_t> counting(uint16_t count) {
+  std::vector<uint16_t> tokens;
+  for (uint16_t i = 0; i < count; ++i)
+    tokens.push_back(i);
+  return tokens;
+}
+
+TEST(TokenFile, SamplesOverlapByOneToken) {
+  Folder folder;
+  Manifest m = tokenModel();
+  auto data = openData(folder.write("t.bin", bytesOf(counting(13))), {}, m);
+  EXPECT_EQ(data->samples(), 3); // floor((13 - 1) / 4)
+  EXPECT_EQ(row(*data, 1, 0), (std::vector<int64_t>{4, 5, 6, 7}));
+  EXPECT_EQ(row(*data, 1, 1), (std::vector<int64_t>{5, 6, 7, 8}));
+  EXPECT_EQ(row(*data, 2, 2), (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(data->countLabels(0), 4);
+}
+
+TEST(TokenFile, GraphsThatShiftGetUnshiftedLabels) {
+  Folder folder;
+  Manifest m = tokenModel();
+  m.inputs[1].kind = Kind::ShiftedLabels;
+  m.loss.shift = 1;
+  auto data = openData(folder.write("t.bin", bytesOf(counting(13))), {}, m);
+  EXPECT_EQ(row(*data, 1, 1), row(*data, 1, 0));
+  EXPECT_EQ(data->countLabels(0), 3);
+}
+
+TEST(TokenFile, RecognisesLlmcsHeader) {
+  Folder folder;
+  Manifest m = tokenModel();
+  std::vector<int32_t> header(256);
+  header[0] = 20240520;
+  header[1] = 1;
+  header[2] = 13;
+  std::string bytes = bytesOf(header) + bytesOf(counting(13));
+  auto data = openData(folder.write("t.bin", bytes), {}, m);
+  EXPECT_EQ(row(*data, 2, 0), (std::vector<int64_t>{8, 9, 10, 11}));
+  bytes.resize(bytes.size() - 2);
+  EXPECT_SAYS(errorOf(folder.write("s.bin", bytes), m), "announces 13 tokens");
+  EXPECT_SAYS(errorOf(folder / "t.bin", m, "u32"), "says u16");
+}
+
+TEST(TokenFile, ReadsU32) {
+  Folder folder;
+  Manifest m = tokenModel(4, 1 << 20);
+  std::string bytes =
+      bytesOf(std::vector<uint32_t>{70000, 70001, 70002, 70003, 70004});
+  auto data = openData(folder.write("t.bin", bytes), "u32", m);
+  EXPECT_EQ(row(*data, 0, 1),
+            (std::vector<int64_t>{70001, 70002, 70003, 70004}));
+}
+
+TEST(TokenFile, NamesWhatIsWrong) {
+  Folder folder;
+  Manifest m = tokenModel();
+  std::string tokens = bytesOf(counting(13));
+  EXPECT_SAYS(errorOf(folder / "none.bin", m), "cannot open");
+  EXPECT_SAYS(errorOf(folder.write("odd.bin", tokens + "x"), m), "truncated");
+  EXPECT_SAYS(errorOf(folder.write("s.bin", tokens.substr(0, 8)), m),
+              "too short: it has 4 tokens, one sample takes 5");
+  EXPECT_SAYS(errorOf(folder.write("e.bin", ""), m), "too short");
+  m.inputs[0].limit = 10;
+  EXPECT_SAYS(errorOf(folder.write("v.bin", tokens), m),
+              "token 10 at position 10, outside the vocabulary of 10");
+  EXPECT_SAYS(errorOf(folder.write("t.txt", tokens), m), ".safetensors");
+  m.inputs[0].kind = Kind::Data;
+  EXPECT_SAYS(errorOf(folder / "v.bin", m), "holds tokens only");
+  EXPECT_SAYS(errorOf(folder.path + "/", m), "");
+}
+
+// ---- Array files
+
+std::string safeTensors(const std::string &header, const std::string &data) {
+  uint64_t length = header.size();
+  return std::string(reinterpret_cast<char *>(&length), 8) + header + data;
+}
+
+std::string arrayPair() {
+  return bytesOf(std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8}) +
+         bytesOf(std::vector<int64_t>{2, 3, 4, -100, -100, 7, 8, 9});
+}
+const char *kPairHeader =
+    R"({"__metadata__":{"a":"b"},)"
+    R"("input_ids":{"dtype":"I32","shape":[2,4],"data_offsets":[0,32]},)"
+    R"("labels":{"dtype":"I64","shape":[2,4],"data_offsets":[32,96]}})";
+
+TEST(SafeTensors, GivesRowsAndCountsLabels) {
+  Folder folder;
+  Manifest m = tokenModel();
+  auto data = openData(
+      folder.write("d.safetensors", safeTensors(kPairHeader, arrayPair())), {},
+      m);
+  EXPECT_EQ(data->samples(), 2);
+  EXPECT_EQ(row(*data, 1, 0), (std::vector<int64_t>{5, 6, 7, 8}));
+  EXPECT_EQ(row(*data, 0, 1), (std::vector<int64_t>{2, 3, 4, -100}));
+  EXPECT_EQ(data->countLabels(0), 3);
+  m.loss.shift = 1;
+  EXPECT_EQ(data->countLabels(0), 2);
+  EXPECT_EQ(data->countLabels(1), 3); // the first is ignored anyway
+}
+
+TEST(SafeTensors, NamesWhatIsWrong) {
+  Folder folder;
+  Manifest m = tokenModel();
+  auto say = [&](const std::string &bytes) {
+    return errorOf(folder.write("d.safetensors", bytes), m);
+  };
+  std::string whole = safeTensors(kPairHeader, arrayPair());
+  EXPECT_SAYS(say(whole.substr(0, whole.size() - 1)),
+              "truncated: array 'labels'");
+  EXPECT_SAYS(say(whole.substr(0, 40)), "truncated");
+  EXPECT_SAYS(say("12"), "truncated");
+  EXPECT_SAYS(say(std::string(16, '\xff')), "no .safetensors file");
+  EXPECT_SAYS(say(safeTensors("{\"a\":", "")), "no .safetensors file");
+  EXPECT_SAYS(say(safeTensors("{}", "")), "no array 'input_ids'");
+  auto one = [](const char *entry) {
+    return safeTensors(std::string(R"({"input_ids":{)") + entry + "}}",
+                       arrayPair());
+  };
+  EXPECT_SAYS(say(one(R"("dtype":"I32","shape":[2,5],"data_offsets":[0,40])")),
+              "has shape [2, 5], the graph wants samples of [4]");
+  EXPECT_SAYS(say(one(R"("dtype":"I32","shape":[2,4],"data_offsets":[0,40])")),
+              "another size than its shape says");
+  EXPECT_SAYS(say(one(R"("dtype":"F32","shape":[2,4],"data_offsets":[0,32])")),
+              "is f32, the graph wants integers");
+  EXPECT_SAYS(
+      say(one(R"("dtype":"I32","shape":[-2,-4],"data_offsets":[0,32])")),
+      "another size");
+  EXPECT_SAYS(
+      say(one(
+          R"("dtype":"I32","shape":[4294967296,4294967296],"data_offsets":[0,0])")),
+      "another size");
+  m.inputs[0].limit = 8;
+  EXPECT_SAYS(say(whole), "has 8 in sample 1 at position 3, outside 0…7");
+}
+
+// A zip archive of one .npy file.
+std::string npz(const std::string &npy, bool deflated) {
+  std::string packed = npy;
+  if (deflated) {
+    packed.resize(npy.size() + 100);
+    z_stream z{};
+    deflateInit2(&z, 9, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY);
+    z.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(npy.data()));
+    z.avail_in = static_cast<uInt>(npy.size());
+    z.next_out = reinterpret_cast<Bytef *>(packed.data());
+    z.avail_out = static_cast<uInt>(packed.size());
+    deflate(&z, Z_FINISH);
+    packed.resize(packed.size() - z.avail_out);
+    deflateEnd(&z);
+  }
+  auto u16 = [](size_t x) {
+    return bytesOf(std::vector<uint16_t>{static_cast<uint16_t>(x)});
+  };
+  auto u32 = [](size_t x) {
+    return bytesOf(std::vector<uint32_t>{static_cast<uint32_t>(x)});
+  };
+  std::string name = "input_ids.npy";
+  std::string common = u16(20) + u16(0) + u16(deflated ? 8 : 0) + u32(0) +
+                       u32(0) + u32(packed.size()) + u32(npy.size()) +
+                       u16(name.size()) + u16(0);
+  std::string local = u32(0x04034b50) + common + name + packed;
+  std::string central = u32(0x02014b50) + u16(20) + common + u16(0) + u16(0) +
+                        u16(0) + u32(0) + u32(0) + name;
+  return local + central + u32(0x06054b50) + u16(0) + u16(0) + u16(1) + u16(1) +
+         u32(central.size()) + u32(local.size()) + u16(0);
+}
+
+std::string npy(const std::string &dictionary, const std::string &data) {
+  std::string header = dictionary + "\n";
+  return std::string("\x93NUMPY\x01\x00", 8) +
+         bytesOf(std::vector<uint16_t>{static_cast<uint16_t>(header.size())}) +
+         header + data;
+}
+const char *kI64 = "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 4)}";
+
+std::string eight() {
+  return bytesOf(std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8});
+}
+
+Manifest dataModel() {
+  Manifest m = tokenModel();
+  m.inputs.resize(1);
+  m.loss = {"mse", Manifest::Denominator::Elements, "", 0, 8};
+  return m;
+}
+
+TEST(Npz, ReadsStoredAndDeflated) {
+  Folder folder;
+  Manifest m = dataModel();
+  for (bool deflated : {false, true}) {
+    auto data = openData(
+        folder.write("d.npz", npz(npy(kI64, eight()), deflated)), {}, m);
+    EXPECT_EQ(data->samples(), 2);
+    EXPECT_EQ(row(*data, 1, 0), (std::vector<int64_t>{5, 6, 7, 8}));
+    EXPECT_EQ(data->heldBytes() > 0, deflated);
+  }
+}
+
+TEST(Npz, NamesWhatIsWrong) {
+  Folder folder;
+  Manifest m = dataModel();
+  auto say = [&](const std::string &bytes) {
+    return errorOf(folder.write("d.npz", bytes), m);
+  };
+  std::string whole = npz(npy(kI64, eight()), false);
+  EXPECT_EQ(say(whole), "");
+  for (size_t cut : {size_t(0), size_t(10), whole.size() / 2, whole.size() - 1})
+    EXPECT_SAYS(say(whole.substr(0, cut)), "no readable .npz file");
+  EXPECT_SAYS(say(npz(npy(kI64, eight().substr(8)), false)),
+              "another size than its shape says");
+  EXPECT_SAYS(say(npz("nonsense", true)), "no .npy file");
+  EXPECT_SAYS(
+      say(npz(npy("{'descr': '<i8', 'fortran_order': True, 'shape': (2, 4)}",
+                  eight()),
+              false)),
+      "Fortran order");
+  EXPECT_SAYS(
+      say(npz(npy("{'descr': '>i8', 'fortran_order': False, 'shape': (2, 4)}",
+                  eight()),
+              false)),
+      "dtype that cannot be read");
+  std::string torn = npz(npy(kI64, eight()), true);
+  torn[60] = static_cast<char>(torn[60] ^ 0x55);
+  EXPECT_NE(say(torn), "");
+}
+
+} // namespace

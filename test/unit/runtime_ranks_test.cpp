@@ -1,0 +1,338 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Whole runs of hand-written programs on 1 to 4 ranks: the losses, the log,
+// and how runs end that do not end well.
+
+#include "runtime/TableReference.h"
+#include "runtime/TestFiles.h"
+#include <csignal>
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+using namespace shardonnx::test;
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<uint16_t> tokens() {
+  std::vector<uint16_t> tokens(2001);
+  uint32_t x = 12345;
+  for (uint16_t &token : tokens) {
+    x = x * 1664525 + 1013904223;
+    token = static_cast<uint16_t>((x >> 8) % 300);
+  }
+  return tokens;
+}
+
+std::vector<Json> readLog(const std::string &path) {
+  std::vector<Json> lines;
+  std::string text = readFile(path);
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != text.npos;
+       begin = end + 1)
+    lines.push_back(Json::parse(text.substr(begin, end - begin)));
+  return lines;
+}
+
+class Runs : public testing::Test {
+protected:
+  Runs() : weights(drawTable()) {
+    writeTable(weights, folder.path);
+    folder.write("t.bin", bytesOf(tokens()));
+  }
+  std::vector<std::string> command(const std::string &program,
+                                   std::vector<std::string> more) {
+    std::vector<std::string> words = {std::string(SHX_TEST_PROGRAMS) + "/" +
+                                          program,
+                                      "--data",
+                                      folder / "t.bin",
+                                      "--model",
+                                      folder / "table.onnx",
+                                      "--lr",
+                                      "0.01"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  Finished run(const std::string &program, std::vector<std::string> more) {
+    return Process(command(program, std::move(more)), folder).wait();
+  }
+  Folder folder;
+  TableWeights weights;
+};
+
+void expectOneError(const Finished &f, const std::string &part) {
+  EXPECT_NE(f.err.find("error: "), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find(part), std::string::npos) << f.err;
+  EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'), 1) << f.err;
+}
+
+struct Variant {
+  const char *program;
+  bool bf16;
+};
+class Losses : public Runs, public testing::WithParamInterface<Variant> {};
+
+TEST_P(Losses, FollowTheReferenceAtEveryWorldSize) {
+  // 24 samples a step: batch 2 × ranks × accumulation.
+  std::vector<TableStep> reference =
+      trainTable(weights, tokens(), 24, 20, 0.01, GetParam().bf16);
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    for (bool debug : {false, true}) {
+      std::vector<std::string> options = {
+          "--steps",      "20",
+          "--nproc",      std::to_string(ranks),
+          "--accumulate", std::to_string(12 / ranks),
+          "--log",        folder / "log.jsonl"};
+      if (debug)
+        options.push_back("--debug-memory");
+      Finished f = run(GetParam().program, options);
+      ASSERT_EQ(f.code, 0) << f.err;
+      std::vector<Json> log = readLog(folder / "log.jsonl");
+      ASSERT_EQ(log.size(), 20u);
+      for (size_t s = 0; s < 20; ++s) {
+        double loss = log[s]["loss"], norm = log[s]["grad_norm"];
+        EXPECT_EQ(log[s]["step"], s + 1);
+        EXPECT_NEAR(loss / reference[s].loss, 1, 1e-4)
+            << ranks << " ranks, step " << s + 1;
+        EXPECT_NEAR(norm / reference[s].gradNorm, 1, 1e-3)
+            << ranks << " ranks, step " << s + 1;
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Programs, Losses,
+    testing::Values(Variant{"table_f32", false}, Variant{"table_bf16", true},
+                    Variant{"table_f32_replicated", false},
+                    Variant{"table_bf16_replicated", true}),
+    [](const auto &info) { return std::string(info.param.program); });
+
+TEST_F(Runs, TheSameCommandGivesTheSameBits) {
+  std::vector<Json> first;
+  for (int turn = 0; turn < 3; ++turn) {
+    Finished f =
+        run("table_bf16", {"--steps", "30", "--nproc", "3", "--shuffle",
+                           "--log", folder / "log.jsonl"});
+    ASSERT_EQ(f.code, 0) << f.err;
+    std::vector<Json> log = readLog(folder / "log.jsonl");
+    if (turn == 0)
+      first = log;
+    for (size_t s = 0; s < 30; ++s) {
+      EXPECT_EQ(log[s]["loss"], first[s]["loss"]);
+      EXPECT_EQ(log[s]["grad_norm"], first[s]["grad_norm"]);
+    }
+  }
+}
+
+TEST_F(Runs, TheLogHasTheContractsFields) {
+  Finished f = run("table_f32", {"--steps", "2", "--nproc", "2", "--log",
+                                 folder / "log.jsonl"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  Json line = readLog(folder / "log.jsonl")[1];
+  for (const char *key :
+       {"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s",
+        "tflops", "mfu", "peak_bytes", "pss_bytes"})
+    EXPECT_TRUE(line.contains(key)) << key;
+  EXPECT_EQ(line.size(), 11u);
+  EXPECT_EQ(line["tokens"], 2 * 2 * 8);
+  EXPECT_TRUE(line["mfu"].is_null());
+  EXPECT_GT(line["pss_bytes"], 0);
+  EXPECT_NE(f.out.find("done: 2 steps"), std::string::npos);
+}
+
+TEST_F(Runs, EvaluationIsTheSameAtEveryWorldSize) {
+  std::vector<uint16_t> some = tokens();
+  some.resize(1001); // 125 samples: the last round is not full
+  folder.write("e.bin", bytesOf(some));
+  double reference = 0;
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    Finished f = run("table_f32",
+                     {"--steps", "4", "--lr", "0", "--nproc",
+                      std::to_string(ranks), "--eval-data", folder / "e.bin",
+                      "--eval-every", "2", "--log", folder / "log.jsonl"});
+    ASSERT_EQ(f.code, 0) << f.err;
+    std::vector<Json> log = readLog(folder / "log.jsonl");
+    EXPECT_FALSE(log[0].contains("eval_loss"));
+    double loss = log[1]["eval_loss"];
+    EXPECT_EQ(log[3]["eval_loss"], log[1]["eval_loss"]); // lr is 0
+    if (ranks == 1)
+      reference = loss;
+    EXPECT_NEAR(loss / reference, 1, 1e-5);
+  }
+}
+
+TEST_F(Runs, NoDecayIsByWholeName) {
+  auto lastLoss = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--steps", "20", "--weight-decay", "5", "--log",
+                               folder / "log.jsonl"});
+    Finished f = run("table_f32", more);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return readLog(folder / "log.jsonl").back()["loss"].get<double>();
+  };
+  double all = lastLoss({}), partial = lastLoss({"--no-decay", "weight"}),
+         none = lastLoss({"--no-decay", ".*\\.(weight|bias)"});
+  EXPECT_EQ(all, partial); // no parameter is called just that
+  EXPECT_NE(all, none);
+  EXPECT_EQ(none, lastLoss({"--weight-decay", "0"}));
+}
+
+TEST_F(Runs, MistakesOnTheCommandLineExitWithTwo) {
+  for (std::vector<std::string> options :
+       {std::vector<std::string>{"--save", "x"},
+        {"--steps", "0"},
+        {"--schedule", "exponential"},
+        {"--betas", "0.9"},
+        {"--no-decay", "("},
+        {"--eval-every", "3"},
+        {"--nproc", "0"},
+        {"--data-dtype", "u8"}}) {
+    Finished f = run("table_f32", options);
+    EXPECT_EQ(f.code, 2) << options[0];
+    expectOneError(f, "");
+  }
+}
+
+TEST_F(Runs, OneRankTellsWhatIsWrong) {
+  Finished f = run("table_f32", {"--nproc", "3", "--log", "/nowhere/l.jsonl"});
+  EXPECT_EQ(f.code, 1);
+  expectOneError(f, "cannot write the log '/nowhere/l.jsonl'");
+  f = run("table_f32", {"--nproc", "2", "--log", "/dev/full"});
+  EXPECT_EQ(f.code, 1);
+  expectOneError(f, "No space left on device");
+  f = run("table_f32", {"--nproc", "4", "--data", folder / "none.bin"});
+  EXPECT_EQ(f.code, 1);
+  expectOneError(f, "cannot open");
+  std::vector<uint16_t> bad = tokens();
+  bad[100] = 300;
+  folder.write("bad.bin", bytesOf(bad));
+  f = run("table_f32", {"--nproc", "2", "--data", folder / "bad.bin"});
+  EXPECT_EQ(f.code, 1);
+  expectOneError(f, "token 300 at position 100");
+}
+
+class Ends : public Runs {
+protected:
+  // A run that lasts for minutes, and has begun.
+  Process startLong(std::vector<std::string> more,
+                    const std::string &timeout = "600") {
+    more.insert(more.end(), {"--steps", "10000"});
+    return Process(
+        command("table_f32", more), folder,
+        {{"TABLE_PAUSE_US", "20000"}, {"SHARDONNX_TIMEOUT", timeout}});
+  }
+  std::vector<int> waitForRanks(const Process &process, size_t ranks) {
+    for (int i = 0; i < 500; ++i) {
+      ::usleep(20000);
+      if (process.children().size() == ranks &&
+          readFile(folder / "log.jsonl").size() > 500)
+        break;
+    }
+    return process.children();
+  }
+  void expectGone(const std::vector<int> &ranks) {
+    for (int pid : ranks)
+      EXPECT_NE(::kill(pid, 0), 0) << pid;
+  }
+};
+
+TEST_F(Ends, AKilledRankEndsAllAndIsNamed) {
+  for (size_t victim : {0u, 1u, 2u}) {
+    Process process =
+        startLong({"--nproc", "3", "--log", folder / "log.jsonl"});
+    std::vector<int> ranks = waitForRanks(process, 3);
+    ASSERT_EQ(ranks.size(), 3u);
+    ::kill(ranks[victim], SIGKILL);
+    Finished f = process.wait();
+    EXPECT_EQ(f.code, 1);
+    EXPECT_LT(f.seconds, 30);
+    expectOneError(f, "rank " + std::to_string(victim) + " (process " +
+                          std::to_string(ranks[victim]) +
+                          ") was killed by signal 9");
+    expectGone(ranks);
+    std::string log = readFile(folder / "log.jsonl");
+    EXPECT_EQ(log.back(), '\n'); // no half line
+    folder.write("log.jsonl", "");
+  }
+}
+
+TEST_F(Ends, SignalsEndAllRanks) {
+  for (int signal : {SIGINT, SIGTERM}) {
+    Process process =
+        startLong({"--nproc", "2", "--log", folder / "log.jsonl"});
+    std::vector<int> ranks = waitForRanks(process, 2);
+    ::kill(process.pid(), signal);
+    Finished f = process.wait();
+    EXPECT_EQ(f.code, 1);
+    expectOneError(f, signal == SIGINT ? "stopped by SIGINT"
+                                       : "stopped by SIGTERM");
+    expectGone(ranks);
+    folder.write("log.jsonl", "");
+  }
+}
+
+TEST_F(Ends, AHangEndsWithASentence) {
+  Process process =
+      startLong({"--nproc", "2", "--log", folder / "log.jsonl"}, "2");
+  std::vector<int> ranks = waitForRanks(process, 2);
+  ASSERT_EQ(ranks.size(), 2u);
+  ::kill(ranks[1], SIGSTOP);
+  Finished f = process.wait();
+  EXPECT_EQ(f.code, 1);
+  EXPECT_LT(f.seconds, 60);
+  expectOneError(f, "rank 1 (process " + std::to_string(ranks[1]) + ")");
+  expectGone(ranks);
+}
+
+// As torchrun starts them: no launcher of ours that could know more.
+class Torchrun : public Runs {
+protected:
+  Process rank(int rank, int world, const std::string &program,
+               std::vector<std::string> more, const std::string &id) {
+    more.insert(more.end(), {"--log", folder / "log.jsonl"});
+    return Process(command(program, more), folder,
+                   {{"RANK", std::to_string(rank)},
+                    {"LOCAL_RANK", std::to_string(rank)},
+                    {"WORLD_SIZE", std::to_string(world)},
+                    {"LOCAL_WORLD_SIZE", std::to_string(world)},
+                    {"TORCHELASTIC_RUN_ID", id + folder.path},
+                    {"OMP_NUM_THREADS", "1"},
+                    {"TABLE_PAUSE_US", "10000"}});
+  }
+};
+
+TEST_F(Torchrun, RanksMeetAndTheDeadIsNamed) {
+  std::vector<std::string> few = {"--steps", "3"};
+  Process a = rank(0, 2, "table_f32", few, "1");
+  Process b = rank(1, 2, "table_f32", few, "1");
+  Finished f = a.wait();
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(b.wait().code, 0);
+
+  std::vector<std::string> many = {"--steps", "10000"};
+  Process c = rank(0, 3, "table_f32", many, "2");
+  Process d = rank(1, 3, "table_f32", many, "2");
+  Process e = rank(2, 3, "table_f32", many, "2");
+  ::sleep(1);
+  ::kill(d.pid(), SIGKILL);
+  Finished first = c.wait(), last = e.wait();
+  EXPECT_EQ(first.code, 1);
+  EXPECT_EQ(last.code, 1);
+  EXPECT_LT(last.seconds, 30);
+  expectOneError({1, "", first.err + last.err, 0}, "rank 1 (process");
+  d.wait();
+}
+
+TEST_F(Torchrun, DifferentProgramsAreRefused) {
+  Process a = rank(0, 2, "table_f32", {"--steps", "3"}, "3");
+  Process b = rank(1, 2, "table_f32", {"--steps", "4"}, "3");
+  Finished f = a.wait(), g = b.wait();
+  EXPECT_EQ(f.code, 1);
+  EXPECT_EQ(g.code, 1);
+  expectOneError({1, "", f.err + g.err, 0}, "rank 1 (process");
+  EXPECT_NE(f.err.find("other options"), std::string::npos) << f.err;
+}
+
+} // namespace
