@@ -14,7 +14,9 @@
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
+#include "shardonnx/Differentiate/Passes.h"
 #include "shardonnx/InitAll.h"
 
 void shardonnx::registerAllDialects(mlir::DialectRegistry &registry) {
@@ -29,4 +31,6 @@ void shardonnx::registerAllPasses() {
   exec::registerExecPasses();
   fsdp::registerFSDPPasses();
   fsdp::registerFSDPPipelines();
+  nn::registerNNPasses();
+  registerDifferentiatePasses();
 }

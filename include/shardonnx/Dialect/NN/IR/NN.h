@@ -34,6 +34,11 @@ namespace shardonnx::nn {
 /// The name of the discardable attribute that holds an op's unit.
 inline constexpr llvm::StringLiteral kUnitAttr = "nn.unit";
 
+/// Argument and result attributes of @forward: the graph's name for it, and
+/// what the data loader feeds (docs/nn.md lists the kinds).
+inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
+inline constexpr llvm::StringLiteral kKindAttr = "nn.kind";
+
 /// The module attribute that holds the element type of parameter gradients.
 inline constexpr llvm::StringLiteral kReduceDtypeAttr = "nn.reduce_dtype";
 

@@ -1,0 +1,52 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Passes on the forward nn graph, before it is differentiated.
+
+#ifndef SHARDONNX_DIALECT_NN_PASSES
+#define SHARDONNX_DIALECT_NN_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def AttachLossPass : Pass<"nn-attach-loss", "mlir::ModuleOp"> {
+  let summary = "Ends @forward in a loss, by what --loss and --logits say";
+  let description = [{
+    Takes the function's outputs away and reports one loss instead
+    (`nn.loss`), with an argument for the labels where the graph has none. The
+    loss of a linear head is fused into `nn.linear_cross_entropy`, so that
+    logits are never whole. docs/nn.md says what counts as a loss in the graph.
+
+    Preserves numerics: yes, up to the order of sums inside the fused loss.
+  }];
+  let options = [
+    Option<"kind", "kind", "std::string", "",
+           "causal-lm, cross-entropy, mse, graph, or empty: by the outputs">,
+    Option<"logits", "logits", "std::string", "",
+           "The output that the loss is computed from">
+  ];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
+def AssignDtypesPass : Pass<"nn-assign-dtypes", "mlir::ModuleOp"> {
+  let summary = "Gives parameters and activations their dtype in memory";
+  let description = [{
+    As FSDP2's MixedPrecisionPolicy: `nn.get` yields the parameter dtype, float
+    inputs are cast to it, and activations follow. f32 stay: statistics of
+    norms, log-sum-exp, losses, tables, and what is computed from those alone.
+    Float outputs that are left are cast to the output dtype. The reduce dtype
+    becomes the module attribute `nn.reduce_dtype`.
+
+    Preserves numerics: no, unless every dtype is f32.
+  }];
+  let options = [
+    Option<"paramDtype", "param-dtype", "std::string", "\"f32\"",
+           "f32, bf16 or f16">,
+    Option<"reduceDtype", "reduce-dtype", "std::string", "\"f32\"",
+           "Element type of parameter gradients">,
+    Option<"outputDtype", "output-dtype", "std::string", "",
+           "Element type of float outputs; empty: as computed">
+  ];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
+#endif // SHARDONNX_DIALECT_NN_PASSES

@@ -1,0 +1,387 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// nn-attach-loss: chooses what is trained, and reports it as one nn.loss.
+
+#include "LossInGraph.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+
+namespace shardonnx::nn {
+#define GEN_PASS_DEF_ATTACHLOSSPASS
+#include "shardonnx/Dialect/NN/Transforms/Passes.h.inc"
+} // namespace shardonnx::nn
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+namespace {
+
+enum class Kind { CausalLm, CrossEntropy, Mse, Graph };
+
+/// A float output of the forward function.
+struct Output {
+  std::string name;
+  Value value;
+  int64_t rank() const { return tensorType(value).getRank(); }
+  bool isScalar() const { return tensorType(value).getNumElements() == 1; }
+};
+
+struct Choice {
+  Kind kind;
+  Output output;
+};
+
+/// Chooses and builds the loss of one function.
+class LossAttacher {
+public:
+  LossAttacher(func::FuncOp function, StringRef kind, StringRef logits)
+      : function(function), kindName(kind), logitsName(logits),
+        terminator(function.getBody().front().getTerminator()),
+        builder(terminator) {}
+
+  LogicalResult run();
+
+private:
+  FailureOr<Choice> choose();
+  FailureOr<Choice> chooseByName(std::optional<Kind> kind);
+  std::string listOutputs() const;
+  LogicalResult buildCrossEntropy(const Output &output);
+  LogicalResult buildMse(const Output &output);
+  LogicalResult buildGraph(const Output &output);
+  void dropOutputs();
+  BlockArgument addLabels(RankedTensorType type);
+  LossOp report(Value sum, StringRef denominator, int64_t argument,
+                int64_t shift, int64_t count);
+  LogicalResult dropOldLabels(LossOp loss);
+
+  func::FuncOp function;
+  StringRef kindName, logitsName;
+  Operation *terminator;
+  OpBuilder builder;
+  SmallVector<Output> outputs;
+};
+
+} // namespace
+
+/// The op that computes from `value` belongs to the same unit.
+static void copyUnit(Value value, Operation *op) {
+  if (Operation *source = value.getDefiningOp())
+    if (Attribute unit = source->getAttr(kUnitAttr))
+      op->setAttr(kUnitAttr, unit);
+}
+
+static std::optional<Kind> parseKind(StringRef name) {
+  return llvm::StringSwitch<std::optional<Kind>>(name)
+      .Case("causal-lm", Kind::CausalLm)
+      .Case("cross-entropy", Kind::CrossEntropy)
+      .Case("mse", Kind::Mse)
+      .Case("graph", Kind::Graph)
+      .Default(std::nullopt);
+}
+
+static std::string shapeText(Value value) {
+  std::string text = "[";
+  llvm::raw_string_ostream os(text);
+  llvm::interleave(shapeOf(value), os, ",");
+  os << ']';
+  return text;
+}
+
+std::string LossAttacher::listOutputs() const {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  if (outputs.empty())
+    os << "none";
+  llvm::interleaveComma(outputs, os, [&](const Output &output) {
+    os << output.name << ' ' << shapeText(output.value);
+  });
+  return text;
+}
+
+//===----------------------------------------------------------------------===//
+// Choosing
+//===----------------------------------------------------------------------===//
+
+FailureOr<Choice> LossAttacher::chooseByName(std::optional<Kind> kind) {
+  auto *it = llvm::find_if(
+      outputs, [&](const Output &output) { return output.name == logitsName; });
+  if (it == outputs.end())
+    return function.emitError("--logits=")
+           << logitsName
+           << " names no float output of the graph; its float outputs are: "
+           << listOutputs();
+  if (!kind) {
+    if (it->isScalar())
+      kind = Kind::Graph;
+    else if (it->rank() == 3)
+      kind = Kind::CausalLm;
+    else if (it->rank() == 2)
+      kind = Kind::CrossEntropy;
+    else
+      return function.emitError("cannot tell the loss from the shape ")
+             << shapeText(it->value) << " of output " << it->name
+             << "; say which with --loss";
+  }
+  return Choice{*kind, *it};
+}
+
+FailureOr<Choice> LossAttacher::choose() {
+  std::optional<Kind> kind;
+  if (!kindName.empty()) {
+    kind = parseKind(kindName);
+    if (!kind)
+      return function.emitError("--loss=")
+             << kindName
+             << " is unknown; it is causal-lm, cross-entropy, mse or graph";
+  }
+  if (!logitsName.empty())
+    return chooseByName(kind);
+
+  // The only output that fits, or null.
+  auto only = [&](auto fits) -> const Output * {
+    auto *first = llvm::find_if(outputs, fits);
+    if (first == outputs.end() ||
+        std::find_if(std::next(first), outputs.end(), fits) != outputs.end())
+      return nullptr;
+    return first;
+  };
+  auto scalar = [](const Output &output) { return output.isScalar(); };
+  auto ofRank = [](int64_t rank) {
+    return [rank](const Output &output) {
+      return output.rank() == rank && !output.isScalar();
+    };
+  };
+  const Output *output = nullptr;
+  if (!kind || *kind == Kind::Graph)
+    if ((output = only(scalar)))
+      return Choice{Kind::Graph, *output};
+  if (!kind || *kind == Kind::CausalLm)
+    if ((output = only(ofRank(3))))
+      return Choice{Kind::CausalLm, *output};
+  bool noSequences = llvm::none_of(outputs, ofRank(3));
+  if ((!kind && noSequences) || kind == Kind::CrossEntropy)
+    if ((output = only(ofRank(2))))
+      return Choice{Kind::CrossEntropy, *output};
+  if (kind == Kind::CrossEntropy && (output = only(ofRank(3))))
+    return Choice{Kind::CrossEntropy, *output};
+  if (kind == Kind::Mse)
+    if ((output = only([](const Output &) { return true; })))
+      return Choice{Kind::Mse, *output};
+  return function.emitError("cannot tell which output the loss is made of; "
+                            "the graph's float outputs are: ")
+         << listOutputs() << "; name one with --logits=NAME";
+}
+
+//===----------------------------------------------------------------------===//
+// Building
+//===----------------------------------------------------------------------===//
+
+void LossAttacher::dropOutputs() {
+  terminator->setOperands({});
+  llvm::BitVector all(function.getNumResults(), true);
+  // Fails only on a function whose results have no common type.
+  (void)function.eraseResults(all);
+}
+
+/// A new last argument for the labels.
+BlockArgument LossAttacher::addLabels(RankedTensorType type) {
+  unsigned index = function.getNumArguments();
+  StringAttr labels = builder.getStringAttr("labels");
+  auto attrs =
+      builder.getDictionaryAttr({builder.getNamedAttr(kNameAttr, labels),
+                                 builder.getNamedAttr(kKindAttr, labels)});
+  (void)function.insertArgument(index, type, attrs, function.getLoc());
+  return function.getArgument(index);
+}
+
+LossOp LossAttacher::report(Value sum, StringRef denominator, int64_t argument,
+                            int64_t shift, int64_t count) {
+  auto loss = LossOp::create(builder, sum.getLoc(), sum, denominator, argument,
+                             shift, count);
+  copyUnit(sum, loss);
+  return loss;
+}
+
+/// Erases what has no effect and no use, last ops first.
+static void eraseDeadOps(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+/// The labels that the graph had for a loss of its own go with that loss.
+LogicalResult LossAttacher::dropOldLabels(LossOp loss) {
+  for (unsigned i = 0; i + 1 < function.getNumArguments(); ++i) {
+    auto name = function.getArgAttrOfType<StringAttr>(i, kNameAttr);
+    if (!name || name.getValue() != "labels")
+      continue;
+    if (!function.getArgument(i).use_empty())
+      return function.emitError("the graph reads its input 'labels' for more "
+                                "than its own loss: use --loss=graph");
+    if (loss.getDenominator() == "labels")
+      loss.setDenominatorArg(loss.getDenominatorArg() - 1);
+    return function.eraseArgument(i);
+  }
+  return success();
+}
+
+/// The product that makes the rows of `logits`, looking through views that
+/// keep each row and through a cast; null where a row is more than a product.
+static MatmulOp linearHead(Value logits) {
+  int64_t width = shapeOf(logits).back();
+  while (logits.hasOneUse()) {
+    if (auto product = logits.getDefiningOp<MatmulOp>()) {
+      bool linear = !product.getTransposeLhs() &&
+                    tensorType(product.getRhs()).getRank() == 2;
+      return linear ? product : nullptr;
+    }
+    Operation *op = logits.getDefiningOp();
+    if (!isa_and_nonnull<ReshapeOp, CastOp>(op))
+      return nullptr;
+    logits = op->getOperand(0);
+    ArrayRef<int64_t> shape = shapeOf(logits);
+    if (shape.empty() || shape.back() != width)
+      return nullptr;
+  }
+  return nullptr;
+}
+
+/// Replaces cross_entropy(matmul) by the op that never holds the logits.
+static Value fuseLinear(CrossEntropyOp op) {
+  MatmulOp product = linearHead(op.getLogits());
+  if (!product)
+    return op.getSum();
+  OpBuilder builder(op);
+  NNBuilder b(builder, product.getLoc());
+  Value weight = product.getRhs();
+  bool transpose = product.getTransposeRhs();
+  if (auto swap = weight.getDefiningOp<TransposeOp>()) {
+    weight = swap.getOperand();
+    transpose = !transpose;
+  }
+  auto operandType = tensorType(product.getLhs());
+  int64_t width = operandType.getShape().back();
+  Value rows = b.reshape(product.getLhs(),
+                         {operandType.getNumElements() / width, width});
+  auto fused = LinearCrossEntropyOp::create(builder, product.getLoc(), rows,
+                                            weight, op.getLabels(), transpose,
+                                            op.getIgnoreIndex());
+  copyUnit(product, fused);
+  if (rows != product.getLhs())
+    copyUnit(product, rows.getDefiningOp());
+  op.getSum().replaceAllUsesWith(fused.getSum());
+  op.erase();
+  return fused.getSum();
+}
+
+LogicalResult LossAttacher::buildCrossEntropy(const Output &output) {
+  ArrayRef<int64_t> shape = shapeOf(output.value);
+  if (shape.size() < 2)
+    return function.emitError("output ")
+           << output.name << " has the shape " << shapeText(output.value)
+           << ", but a cross-entropy needs [...,classes]";
+  NNBuilder b(builder, output.value.getLoc());
+  auto labelType =
+      RankedTensorType::get(shape.drop_back(), builder.getI64Type());
+  int64_t rows = labelType.getNumElements();
+  Value logits = b.reshape(output.value, {rows, shape.back()});
+  BlockArgument labels = addLabels(labelType);
+  Value flat = b.reshape(labels, {rows});
+  auto entropy =
+      CrossEntropyOp::create(builder, output.value.getLoc(), logits, flat);
+  for (Value made : SmallVector<Value>{logits, flat, entropy})
+    if (Operation *op = made.getDefiningOp())
+      copyUnit(output.value, op);
+  dropOutputs();
+  Value sum = fuseLinear(entropy);
+  LossOp loss = report(sum, "labels", labels.getArgNumber(), 0, 1);
+  eraseDeadOps(function.getBody().front());
+  return dropOldLabels(loss);
+}
+
+LogicalResult LossAttacher::buildMse(const Output &output) {
+  NNBuilder b(builder, output.value.getLoc());
+  Value prediction = b.f32(output.value);
+  BlockArgument target = addLabels(tensorType(prediction));
+  Value sum = MseOp::create(builder, output.value.getLoc(), prediction, target);
+  copyUnit(output.value, sum.getDefiningOp());
+  dropOutputs();
+  LossOp loss =
+      report(sum, "elements", -1, 0, tensorType(prediction).getNumElements());
+  eraseDeadOps(function.getBody().front());
+  return dropOldLabels(loss);
+}
+
+/// The graph's own loss: exact over ranks where it is recognised, else a mean
+/// of means.
+LogicalResult LossAttacher::buildGraph(const Output &output) {
+  std::optional<LossInGraph> known = findLossInGraph(output.value);
+  if (known) {
+    int64_t argument = known->labels, shift = known->shift;
+    function.setArgAttr(
+        argument, kKindAttr,
+        builder.getStringAttr(shift > 0 ? "shifted_labels" : "labels"));
+    dropOutputs();
+    // The quotient goes first: its sum must be the head's only use.
+    eraseDeadOps(function.getBody().front());
+    CrossEntropyOp entropy = known->op;
+    builder.setInsertionPoint(terminator);
+    report(entropy.getSum(), "labels", argument, shift, 1);
+    fuseLinear(entropy);
+  } else {
+    NNBuilder b(builder, output.value.getLoc());
+    Value scalar = b.reshape(b.f32(output.value), {});
+    dropOutputs();
+    report(scalar, "batches", -1, 0, 1);
+  }
+  eraseDeadOps(function.getBody().front());
+  return success();
+}
+
+LogicalResult LossAttacher::run() {
+  for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
+    if (!isa<FloatType>(elementType(value)))
+      continue;
+    auto name = function.getResultAttrOfType<StringAttr>(i, kNameAttr);
+    outputs.push_back(
+        {name ? name.str() : "output " + std::to_string(i), value});
+  }
+  FailureOr<Choice> choice = choose();
+  if (failed(choice))
+    return failure();
+  switch (choice->kind) {
+  case Kind::CausalLm:
+  case Kind::CrossEntropy:
+    return buildCrossEntropy(choice->output);
+  case Kind::Mse:
+    return buildMse(choice->output);
+  case Kind::Graph:
+    if (!choice->output.isScalar())
+      return function.emitError("--loss=graph needs a scalar output, but ")
+             << choice->output.name << " is " << shapeText(choice->output.value)
+             << "; choose another with --logits";
+    return buildGraph(choice->output);
+  }
+  llvm_unreachable("every kind of loss returns");
+}
+
+namespace {
+struct AttachLossPass : nn::impl::AttachLossPassBase<AttachLossPass> {
+  using AttachLossPassBase::AttachLossPassBase;
+  void runOnOperation() override {
+    auto forward = getOperation().lookupSymbol<func::FuncOp>("forward");
+    if (!forward) {
+      getOperation().emitError("there is no @forward to attach a loss to");
+      return signalPassFailure();
+    }
+    if (failed(LossAttacher(forward, kind, logits).run()))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,50 @@
+// RUN: shardonnx-opt %s --nn-differentiate -verify-diagnostics -split-input-file
+
+// expected-error @below {{there is no @forward to differentiate}}
+module {
+}
+
+// -----
+
+// expected-error @below {{@forward must report one loss, but reports 0: run nn-attach-loss first}}
+func.func @forward() {
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<4xf32> {onnx_name = "w"}
+func.func @forward() {
+  %w = nn.get @w : tensor<4xf32>
+  %s = nn.reduce_sum %w {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
+  // expected-error @below {{no trainable parameter reaches the loss: nothing can be trained}}
+  nn.loss %s {denominator = "batches"} : tensor<f32>
+  return
+}
+
+// -----
+
+// An op without a gradient on the way to the loss.
+nn.parameter @w : tensor<2x8xf32> trainable {onnx_name = "w"}
+func.func @forward(%ids: tensor<3xi64>) {
+  %w = nn.get @w : tensor<2x8xf32>
+  %rows = nn.embedding %w, %ids : (tensor<2x8xf32>, tensor<3xi64>) -> tensor<3x8xf32>
+  // expected-error @below {{'nn.embedding_grad' has no gradient, but a trainable parameter reaches the loss through it}}
+  %t = nn.embedding_grad %ids, %rows : (tensor<3xi64>, tensor<3x8xf32>) -> tensor<2x8xf32>
+  %s = nn.reduce_sum %t {axes = array<i64: 0, 1>} : (tensor<2x8xf32>) -> tensor<f32>
+  nn.loss %s {denominator = "batches"} : tensor<f32>
+  return
+}
+
+// -----
+
+// A mask that depends on a parameter.
+nn.parameter @m : tensor<1x1x3x3xf32> trainable {onnx_name = "m"}
+func.func @forward(%q: tensor<1x3x1x4xf32>) {
+  %m = nn.get @m : tensor<1x1x3x3xf32>
+  // expected-error @below {{has no gradient for its mask}}
+  %a, %lse = nn.attention %q, %q, %q, %m {scale = 0.5 : f32} : (tensor<1x3x1x4xf32>, tensor<1x3x1x4xf32>, tensor<1x3x1x4xf32>, tensor<1x1x3x3xf32>) -> (tensor<1x3x1x4xf32>, tensor<1x1x3xf32>)
+  %s = nn.reduce_sum %a {axes = array<i64: 0, 1, 2, 3>} : (tensor<1x3x1x4xf32>) -> tensor<f32>
+  nn.loss %s {denominator = "batches"} : tensor<f32>
+  return
+}
