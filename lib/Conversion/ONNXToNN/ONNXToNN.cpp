@@ -37,6 +37,13 @@ bool isRaisable(StringRef opType) {
 void buildRaisePipeline(OpPassManager &manager) {
   manager.addPass(createConvertONNXToNN());
   manager.addPass(createCSEPass());
+  manager.addPass(createRaiseLayout());
+  manager.addPass(createRaiseNorm());
+  manager.addPass(createRaiseActivation());
+  manager.addPass(createRaiseRotary());
+  manager.addPass(createRaiseAttention());
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
 }
 
 } // namespace shardonnx

@@ -25,4 +25,43 @@ def ConvertONNXToNN : Pass<"convert-onnx-to-nn", "::mlir::ModuleOp"> {
                            "::mlir::func::FuncDialect"];
 }
 
+def RaiseLayout : Pass<"raise-layout"> {
+  let summary = "Transposes around matrix products become their attributes";
+  let description = [{
+    Preserves numerics bit for bit, but for 1/sqrt(x), which becomes one op.
+  }];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
+def RaiseNorm : Pass<"raise-norm"> {
+  let summary = "Written-out RMS and layer normalisation become one op";
+  let description = "Changes the rounding of intermediate values only.";
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
+def RaiseActivation : Pass<"raise-activation"> {
+  let summary = "Written-out GELU and SiLU become one op";
+  let description = "Changes the rounding of intermediate values only.";
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
+def RaiseRotary : Pass<"raise-rotary"> {
+  let summary = "Written-out rotary embedding becomes one op, its tables frequencies";
+  let description = [{
+    A table is replaced when it is cos and sin of position × frequency to the
+    precision of f32 angles. Changes rounding only.
+  }];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
+def RaiseAttention : Pass<"raise-attention"> {
+  let summary = "Products around a softmax become attention; causal masks an attribute";
+  let description = [{
+    Recognises scaled dot-product attention with its scale on the scores, the
+    queries or the keys, soft cap, added or selected masks, the guard of rows
+    that see nothing, and repeated key and value heads. Changes rounding only.
+  }];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
 #endif // SHARDONNX_CONVERSION_ONNXTONN_PASSES

@@ -1,0 +1,112 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Matchers that look through casts, shape ops and the order of operands.
+
+#include "Match.h"
+
+#include "mlir/IR/Matchers.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace shardonnx {
+
+std::optional<double> matchSplat(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<nn::ReshapeOp, nn::BroadcastOp, nn::CastOp>(op))
+      break;
+    value = op->getOperand(0);
+  }
+  DenseElementsAttr attr;
+  if (!matchPattern(value, m_Constant(&attr)))
+    return std::nullopt;
+  if (!isa<FloatType>(attr.getElementType()) ||
+      !(attr.isSplat() || attr.getNumElements() == 1))
+    return std::nullopt;
+  APFloat number = *attr.getValues<APFloat>().begin();
+  bool lost = false;
+  number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+  return number.convertToDouble();
+}
+
+bool isSplatOf(Value value, double expected) {
+  std::optional<double> number = matchSplat(value);
+  Type type = elementTypeOf(value);
+  double tolerance = type.isBF16() ? 1e-2 : type.isF16() ? 1e-3 : 1e-5;
+  return number && std::fabs(*number - expected) <=
+                       tolerance * std::max(1e-6, std::fabs(expected));
+}
+
+Value stripCasts(Value value) {
+  while (auto cast = value.getDefiningOp<nn::CastOp>()) {
+    if (!isa<FloatType>(elementTypeOf(cast.getOperand())) ||
+        !isa<FloatType>(elementTypeOf(value)))
+      break;
+    value = cast.getOperand();
+  }
+  return value;
+}
+
+Value stripScale(Value value, double &scale) {
+  while (true) {
+    if (auto product = matchWithSplat<nn::MulOp>(value)) {
+      if (shapeOf(product->first) != shapeOf(value))
+        return value;
+      scale *= product->second;
+      value = product->first;
+      continue;
+    }
+    auto quotient = value.getDefiningOp<nn::DivOp>();
+    std::optional<double> by =
+        quotient ? matchSplat(quotient.getRhs()) : std::nullopt;
+    if (!by || *by == 0 || shapeOf(quotient.getLhs()) != shapeOf(value))
+      return value;
+    scale /= *by;
+    value = quotient.getLhs();
+  }
+}
+
+Value matchSquare(Value value) {
+  if (auto pow = value.getDefiningOp<nn::PowOp>())
+    return isSplatOf(pow.getRhs(), 2) ? Value(pow.getLhs()) : Value();
+  if (auto mul = value.getDefiningOp<nn::MulOp>())
+    return mul.getLhs() == mul.getRhs() ? Value(mul.getLhs()) : Value();
+  return {};
+}
+
+bool isCube(Value value, Value x) {
+  if (auto pow = value.getDefiningOp<nn::PowOp>())
+    return pow.getLhs() == x && isSplatOf(pow.getRhs(), 3);
+  auto mul = value.getDefiningOp<nn::MulOp>();
+  return mul && ((mul.getLhs() == x && matchSquare(mul.getRhs()) == x) ||
+                 (mul.getRhs() == x && matchSquare(mul.getLhs()) == x));
+}
+
+Value swapHeadsAndSeq(OpBuilder &builder, Location loc, Value value) {
+  ArrayRef<int64_t> shape = shapeOf(value);
+  return nn::TransposeOp::create(
+      builder, loc,
+      RankedTensorType::get({shape[0], shape[2], shape[1], shape[3]},
+                            elementTypeOf(value)),
+      value, builder.getDenseI64ArrayAttr({0, 2, 1, 3}));
+}
+
+Value reshapeTo(OpBuilder &builder, Location loc, Value value,
+                ArrayRef<int64_t> shape) {
+  if (shapeOf(value) == shape)
+    return value;
+  return nn::ReshapeOp::create(
+      builder, loc, RankedTensorType::get(shape, elementTypeOf(value)), value);
+}
+
+Value castElements(OpBuilder &builder, Location loc, Value value,
+                   Type elementType) {
+  if (elementTypeOf(value) == elementType)
+    return value;
+  return nn::CastOp::create(
+      builder, loc, RankedTensorType::get(shapeOf(value), elementType), value);
+}
+
+} // namespace shardonnx

@@ -1,0 +1,139 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Finds GELU and SiLU that the exporter has written out.
+
+#include "Match.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace shardonnx {
+
+#define GEN_PASS_DEF_RAISEACTIVATION
+#include "shardonnx/Conversion/ONNXToNN/Passes.h.inc"
+
+namespace {
+
+/// Whether `number` is `expected` to the precision of a constant of `type`.
+bool isNear(double number, double expected, Type type) {
+  double tolerance = type.isBF16() ? 2e-2 : type.isF16() ? 2e-3 : 1e-5;
+  return std::fabs(number - expected) <= tolerance * std::fabs(expected);
+}
+
+/// Matches sqrt(2/π)·(x + 0.044715·x³), the argument of GELU's tanh.
+Value matchTanhArgument(Value value) {
+  double outer = 1;
+  Type type = elementTypeOf(value);
+  Value sum = stripScale(value, outer);
+  auto add = sum.getDefiningOp<nn::AddOp>();
+  if (!add || !isNear(outer, std::sqrt(2 / M_PI), type))
+    return {};
+  auto match = [&](Value x, Value rest) {
+    double inner = 1;
+    Value cube = stripScale(rest, inner);
+    return isNear(inner, 0.044715, type) && isCube(cube, x);
+  };
+  if (match(add.getLhs(), add.getRhs()))
+    return add.getLhs();
+  if (match(add.getRhs(), add.getLhs()))
+    return add.getRhs();
+  return {};
+}
+
+/// The x of 1 + tanh(…) or 1 + erf(x/√2), and which of them it is.
+Value matchGate(Value value, bool &isTanh) {
+  auto sum = matchWithSplat<nn::AddOp>(value);
+  if (!sum || !isNear(sum->second, 1, elementTypeOf(value)))
+    return {};
+  if (auto tanh = sum->first.getDefiningOp<nn::TanhOp>()) {
+    isTanh = true;
+    return matchTanhArgument(tanh.getOperand());
+  }
+  auto erf = sum->first.getDefiningOp<nn::ErfOp>();
+  double scale = 1;
+  Value x = erf ? stripScale(erf.getOperand(), scale) : Value();
+  isTanh = false;
+  return x && isNear(scale, M_SQRT1_2, elementTypeOf(value)) ? x : Value();
+}
+
+/// The factors of a product, down to `x`; numbers are multiplied together.
+void collectFactors(Value value, Value x, double &scale,
+                    SmallVectorImpl<Value> &factors, unsigned depth = 0) {
+  if (value != x && depth < 3) {
+    if (auto product = matchWithSplat<nn::MulOp>(value)) {
+      scale *= product->second;
+      return collectFactors(product->first, x, scale, factors, depth + 1);
+    }
+    if (auto mul = value.getDefiningOp<nn::MulOp>()) {
+      collectFactors(mul.getLhs(), x, scale, factors, depth + 1);
+      return collectFactors(mul.getRhs(), x, scale, factors, depth + 1);
+    }
+  }
+  factors.push_back(value);
+}
+
+/// Any order of 0.5·x·(1 + …).
+struct RaiseGelu : OpRewritePattern<nn::MulOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::MulOp op,
+                                PatternRewriter &rewriter) const override {
+    SmallVector<Value> factors;
+    double scale = 1;
+    collectFactors(op.getResult(), Value(), scale, factors);
+    for (Value gate : factors) {
+      bool isTanh = false;
+      Value x = matchGate(gate, isTanh);
+      if (!x)
+        continue;
+      SmallVector<Value> rest;
+      double half = 1;
+      collectFactors(op.getResult(), x, half, rest);
+      if (rest.size() != 2 || !llvm::is_contained(rest, gate) ||
+          !llvm::is_contained(rest, x) ||
+          !isNear(half, 0.5, elementTypeOf(x)) || x.getType() != op.getType())
+        continue;
+      rewriter.replaceOpWithNewOp<nn::GeluOp>(op, op.getType(), x, isTanh);
+      return success();
+    }
+    return failure();
+  }
+};
+
+/// x·sigmoid(x)
+struct RaiseSilu : OpRewritePattern<nn::MulOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::MulOp op,
+                                PatternRewriter &rewriter) const override {
+    auto match = [&](Value x, Value gate) {
+      auto sigmoid = gate.getDefiningOp<nn::SigmoidOp>();
+      return sigmoid && sigmoid.getOperand() == x;
+    };
+    Value x;
+    if (match(op.getLhs(), op.getRhs()))
+      x = op.getLhs();
+    else if (match(op.getRhs(), op.getLhs()))
+      x = op.getRhs();
+    if (!x)
+      return failure();
+    rewriter.replaceOpWithNewOp<nn::SiluOp>(op, op.getType(), x);
+    return success();
+  }
+};
+
+struct RaiseActivation : impl::RaiseActivationBase<RaiseActivation> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<RaiseGelu, RaiseSilu>(&getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace shardonnx

@@ -1,0 +1,361 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Finds attention that the exporter has written out as two products around a
+// softmax, and simplifies attention: masks that are causal become an attribute,
+// key and value heads that were repeated are read once.
+
+#include "CausalMask.h"
+#include "Match.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace shardonnx {
+
+#define GEN_PASS_DEF_RAISEATTENTION
+#include "shardonnx/Conversion/ONNXToNN/Passes.h.inc"
+
+namespace {
+
+/// A score of this or less hides a key: its weight is zero in f32.
+constexpr double hiddenScore = -1e4;
+
+/// The value behind `select(p != p, 0, p)`, the guard of rows that see nothing.
+Value stripNaNGuard(Value value) {
+  auto select = value.getDefiningOp<nn::SelectOp>();
+  if (!select || !isSplatOf(select.getTrueValue(), 0))
+    return value;
+  auto compare = select.getCondition().getDefiningOp<nn::CompareOp>();
+  if (!compare || compare.getPredicate() != nn::ComparePredicate::ne ||
+      compare.getLhs() != compare.getRhs() ||
+      compare.getLhs() != select.getFalseValue())
+    return value;
+  return select.getFalseValue();
+}
+
+/// What stands between the product of queries and keys and the softmax.
+struct Scores {
+  nn::MatmulOp product;
+  double scale = 1;
+  double softcap = 0;
+  SmallVector<Value> masks;
+};
+
+bool isQueryKeyProduct(Value value) {
+  return static_cast<bool>(value.getDefiningOp<nn::MatmulOp>());
+}
+
+/// cap·tanh(x/cap), down to x.
+Value matchSoftcap(Value value, double &cap) {
+  auto product = matchWithSplat<nn::MulOp>(value);
+  auto tanh = product ? product->first.getDefiningOp<nn::TanhOp>()
+                      : nn::TanhOp();
+  double scale = 1;
+  Value inner = tanh ? stripScale(tanh.getOperand(), scale) : Value();
+  if (!inner || product->second <= 0 ||
+      std::fabs(scale * product->second - 1) > 1e-3)
+    return {};
+  cap = product->second;
+  return inner;
+}
+
+/// Whether the product of queries and keys is behind `value`.
+bool leadsToProduct(Value value, unsigned depth = 0) {
+  value = stripCasts(value);
+  Operation *op = value.getDefiningOp();
+  if (!op || depth > 8)
+    return false;
+  if (isa<nn::MatmulOp>(op))
+    return true;
+  if (isa<nn::AddOp, nn::MulOp, nn::DivOp, nn::TanhOp, nn::SelectOp>(op))
+    return llvm::any_of(op->getOperands(), [&](Value operand) {
+      return leadsToProduct(operand, depth + 1);
+    });
+  return false;
+}
+
+/// Walks from the softmax down to the product.
+std::optional<Scores> matchScores(Value value) {
+  Scores scores;
+  while (true) {
+    value = stripCasts(value);
+    if (isQueryKeyProduct(value)) {
+      scores.product = value.getDefiningOp<nn::MatmulOp>();
+      return scores;
+    }
+    // Masks come last, then the cap, then the scale.
+    if (auto add = value.getDefiningOp<nn::AddOp>()) {
+      bool left = leadsToProduct(add.getLhs());
+      if (scores.softcap != 0 || scores.scale != 1)
+        return std::nullopt;
+      scores.masks.push_back(left ? add.getRhs() : add.getLhs());
+      value = left ? add.getLhs() : add.getRhs();
+      continue;
+    }
+    if (auto select = value.getDefiningOp<nn::SelectOp>()) {
+      std::optional<double> hidden = matchSplat(select.getFalseValue());
+      if (!hidden || *hidden > hiddenScore || scores.softcap != 0 ||
+          scores.scale != 1)
+        return std::nullopt;
+      scores.masks.push_back(select.getCondition());
+      value = select.getTrueValue();
+      continue;
+    }
+    double cap = 0;
+    if (Value inner = matchSoftcap(value, cap)) {
+      if (scores.softcap != 0 || scores.scale != 1)
+        return std::nullopt;
+      scores.softcap = cap;
+      value = inner;
+      continue;
+    }
+    Value scaled = stripScale(value, scores.scale);
+    if (scaled == value)
+      return std::nullopt;
+    value = scaled;
+  }
+}
+
+/// An operand of the product as [batch, heads, seq, dim]; its scale goes into
+/// `scale`, through a transpose of the last two axes if there is one.
+Value readHeads(Value value, bool transposed, double &scale,
+                PatternRewriter &rewriter, Location loc) {
+  value = stripScale(value, scale);
+  if (auto transpose = value.getDefiningOp<nn::TransposeOp>())
+    if (transpose.getPermutation() == ArrayRef<int64_t>{0, 1, 3, 2}) {
+      value = stripScale(transpose.getOperand(), scale);
+      transposed = !transposed;
+    }
+  if (!transposed)
+    return value;
+  ArrayRef<int64_t> shape = shapeOf(value);
+  return nn::TransposeOp::create(
+      rewriter, loc,
+      RankedTensorType::get({shape[0], shape[1], shape[3], shape[2]},
+                            elementTypeOf(value)),
+      value, rewriter.getDenseI64ArrayAttr({0, 1, 3, 2}));
+}
+
+/// Several masks as one: booleans become numbers to add.
+Value joinMasks(ArrayRef<Value> masks, PatternRewriter &rewriter,
+                Location loc) {
+  if (masks.empty())
+    return {};
+  auto toRank4 = [&](Value mask) {
+    SmallVector<int64_t> shape(shapeOf(mask));
+    while (shape.size() < 4)
+      shape.insert(shape.begin(), 1);
+    return reshapeTo(rewriter, loc, mask, shape);
+  };
+  if (masks.size() == 1 && elementTypeOf(masks[0]).isInteger(1))
+    return toRank4(masks[0]);
+  Type f32 = rewriter.getF32Type();
+  auto number = [&](float value) -> Value {
+    return nn::ConstantOp::create(
+        rewriter, loc,
+        DenseElementsAttr::get(RankedTensorType::get({}, f32), value));
+  };
+  Value sum;
+  for (Value mask : masks) {
+    Value term = toRank4(mask);
+    if (elementTypeOf(term).isInteger(1))
+      term = nn::SelectOp::create(
+          rewriter, loc, RankedTensorType::get(shapeOf(term), f32), term,
+          number(0), number(-std::numeric_limits<float>::max()));
+    else
+      term = castElements(rewriter, loc, term, f32);
+    if (!sum) {
+      sum = term;
+      continue;
+    }
+    SmallVector<int64_t> shape;
+    for (auto [a, b] : llvm::zip(shapeOf(sum), shapeOf(term)))
+      shape.push_back(std::max(a, b));
+    sum = nn::AddOp::create(rewriter, loc, RankedTensorType::get(shape, f32),
+                            sum, term);
+  }
+  return sum;
+}
+
+/// softmax(scale·q·kᵀ + masks)·v
+struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::MatmulOp op,
+                                PatternRewriter &rewriter) const override {
+    if (shapeOf(op.getResult()).size() != 4 || op.getTransposeLhs())
+      return failure();
+    Value weights = stripCasts(stripNaNGuard(stripCasts(op.getLhs())));
+    auto softmax = weights.getDefiningOp<nn::SoftmaxOp>();
+    if (!softmax)
+      return failure();
+    std::optional<Scores> scores = matchScores(softmax.getOperand());
+    if (!scores || shapeOf(scores->product.getResult()).size() != 4)
+      return failure();
+    // Every mask must broadcast to the scores.
+    for (Value mask : scores->masks)
+      for (auto [dim, full] :
+           llvm::zip(llvm::reverse(shapeOf(mask)),
+                     llvm::reverse(shapeOf(scores->product.getResult()))))
+        if (dim != 1 && dim != full)
+          return failure();
+    return build(op, *scores, rewriter);
+  }
+
+  LogicalResult build(nn::MatmulOp op, Scores &scores,
+                      PatternRewriter &rewriter) const {
+    Location loc = op.getLoc();
+    nn::MatmulOp product = scores.product;
+    Value rawQuery = product.getLhs(), rawKey = product.getRhs();
+    if (shapeOf(rawQuery).size() != 4 || shapeOf(rawKey).size() != 4 ||
+        shapeOf(op.getRhs()).size() != 4)
+      return failure();
+    Value query = readHeads(rawQuery, product.getTransposeLhs(), scores.scale,
+                            rewriter, loc);
+    Value key = readHeads(rawKey, !product.getTransposeRhs(), scores.scale,
+                          rewriter, loc);
+    double one = 1;
+    Value value =
+        readHeads(op.getRhs(), op.getTransposeRhs(), one, rewriter, loc);
+    ArrayRef<int64_t> q = shapeOf(query), k = shapeOf(key), v = shapeOf(value);
+    if (one != 1 || q[0] != k[0] || q[0] != v[0] || k[1] != v[1] ||
+        k[2] != v[2] || q[3] != k[3] || k[3] != v[3] || q[1] % k[1] != 0)
+      return failure();
+    Type element = elementTypeOf(query);
+    key = castElements(rewriter, loc, key, element);
+    value = castElements(rewriter, loc, value, element);
+    Value seqFirst = swapHeadsAndSeq(rewriter, loc, query);
+    Type lse = RankedTensorType::get({q[0], q[1], q[2]}, rewriter.getF32Type());
+    auto attention = nn::AttentionOp::create(
+        rewriter, loc, TypeRange{seqFirst.getType(), lse}, seqFirst,
+        swapHeadsAndSeq(rewriter, loc, key),
+        swapHeadsAndSeq(rewriter, loc, value),
+        joinMasks(scores.masks, rewriter, loc),
+        rewriter.getF32FloatAttr(static_cast<float>(scores.scale)), UnitAttr(),
+        rewriter.getI64IntegerAttr(0),
+        rewriter.getF32FloatAttr(static_cast<float>(scores.softcap)));
+    Value result = swapHeadsAndSeq(rewriter, loc, attention.getResult());
+    rewriter.replaceOp(op, castElements(rewriter, loc, result,
+                                        elementTypeOf(op.getResult())));
+    return success();
+  }
+};
+
+/// The heads before repeat_kv: reshape(broadcast(reshape(x))) over an axis
+/// after the heads; null when `value` repeats nothing.
+Value matchRepeatedHeads(Value value, PatternRewriter &rewriter) {
+  auto transpose = value.getDefiningOp<nn::TransposeOp>();
+  if (!transpose || transpose.getPermutation() != ArrayRef<int64_t>{0, 2, 1, 3})
+    return {};
+  auto merge = transpose.getOperand().getDefiningOp<nn::ReshapeOp>();
+  auto broadcast = merge ? merge.getOperand().getDefiningOp<nn::BroadcastOp>()
+                         : nn::BroadcastOp();
+  if (!broadcast)
+    return {};
+  ArrayRef<int64_t> from = shapeOf(broadcast.getOperand());
+  ArrayRef<int64_t> to = shapeOf(broadcast.getResult());
+  ArrayRef<int64_t> merged = shapeOf(merge.getResult());
+  if (from.size() != 5 || to.size() != 5 || merged.size() != 4 ||
+      from[2] != 1 || from[0] != to[0] || from[1] != to[1] ||
+      from.drop_front(3) != to.drop_front(3) || merged[0] != to[0] ||
+      merged[1] != to[1] * to[2] || merged[2] != to[3])
+    return {};
+  Location loc = merge.getLoc();
+  Value heads = reshapeTo(rewriter, loc, broadcast.getOperand(),
+                          {from[0], from[1], from[3], from[4]});
+  return swapHeadsAndSeq(rewriter, loc, heads);
+}
+
+struct FoldRepeatedHeads : OpRewritePattern<nn::AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::AttentionOp op,
+                                PatternRewriter &rewriter) const override {
+    Value key = matchRepeatedHeads(op.getKey(), rewriter);
+    Value value = key ? matchRepeatedHeads(op.getValue(), rewriter) : Value();
+    if (!value || shapeOf(key) != shapeOf(value))
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] {
+      op.getKeyMutable().assign(key);
+      op.getValueMutable().assign(value);
+    });
+    return success();
+  }
+};
+
+/// The causal mask behind a boolean, or behind numbers that hide by their size.
+std::optional<CausalMask> readCausalMask(Value mask) {
+  if (elementTypeOf(mask).isInteger(1))
+    return matchCausalMask(mask);
+  while (Operation *op = mask.getDefiningOp()) {
+    if (!isa<nn::ReshapeOp, nn::CastOp, nn::BroadcastOp>(op))
+      break;
+    mask = op->getOperand(0);
+  }
+  auto select = mask.getDefiningOp<nn::SelectOp>();
+  if (!select || !isSplatOf(select.getTrueValue(), 0))
+    return std::nullopt;
+  std::optional<double> hidden = matchSplat(select.getFalseValue());
+  if (!hidden || *hidden > hiddenScore)
+    return std::nullopt;
+  return matchCausalMask(select.getCondition());
+}
+
+/// A mask that hides nothing.
+bool hidesNothing(Value mask) {
+  if (isSplatOf(mask, 0))
+    return true;
+  DenseElementsAttr attr;
+  while (Operation *op = mask.getDefiningOp()) {
+    if (!isa<nn::ReshapeOp, nn::BroadcastOp>(op))
+      break;
+    mask = op->getOperand(0);
+  }
+  return matchPattern(mask, m_Constant(&attr)) &&
+         attr.getElementType().isInteger(1) && attr.isSplat() &&
+         attr.getSplatValue<bool>();
+}
+
+struct FoldCausalMask : OpRewritePattern<nn::AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::AttentionOp op,
+                                PatternRewriter &rewriter) const override {
+    Value mask = op.getMask();
+    if (!mask)
+      return failure();
+    if (hidesNothing(mask)) {
+      rewriter.modifyOpInPlace(op, [&] { op.getMaskMutable().clear(); });
+      return success();
+    }
+    std::optional<CausalMask> causal = readCausalMask(mask);
+    if (!causal || causal->rows != shapeOf(op.getQuery())[1] ||
+        causal->columns != shapeOf(op.getKey())[1] || op.getWindow() != 0)
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] {
+      op.getMaskMutable().clear();
+      op.setCausal(true);
+      op.setWindow(causal->window);
+    });
+    return success();
+  }
+};
+
+struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns
+        .add<FoldCausalMask, FoldRepeatedHeads, RaiseScaledDotProduct>(
+            &getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace shardonnx

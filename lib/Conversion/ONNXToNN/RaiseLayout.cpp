@@ -1,0 +1,116 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Takes away what exporters add around matrix products: transposes that a
+// product can do itself, and batches merged only to transpose a matrix.
+
+#include "Match.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+
+#define GEN_PASS_DEF_RAISELAYOUT
+#include "shardonnx/Conversion/ONNXToNN/Passes.h.inc"
+
+namespace {
+
+/// Whether a permutation swaps the last two axes and no others.
+bool swapsLastTwo(ArrayRef<int64_t> permutation) {
+  int64_t rank = static_cast<int64_t>(permutation.size());
+  if (rank < 2 || permutation[rank - 1] != rank - 2 ||
+      permutation[rank - 2] != rank - 1)
+    return false;
+  for (int64_t i = 0; i < rank - 2; ++i)
+    if (permutation[i] != i)
+      return false;
+  return true;
+}
+
+/// reshape(transpose(reshape(x))), where both reshapes only merge the batch
+/// axes, is a transpose of the last two axes of x.
+struct UnmergeTranspose : OpRewritePattern<nn::ReshapeOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::ReshapeOp outer,
+                                PatternRewriter &rewriter) const override {
+    auto transpose = outer.getOperand().getDefiningOp<nn::TransposeOp>();
+    if (!transpose || !swapsLastTwo(transpose.getPermutation()))
+      return failure();
+    auto inner = transpose.getOperand().getDefiningOp<nn::ReshapeOp>();
+    if (!inner)
+      return failure();
+    ArrayRef<int64_t> from = shapeOf(inner.getOperand());
+    ArrayRef<int64_t> to = shapeOf(outer.getResult());
+    size_t rank = from.size();
+    if (to.size() != rank || rank < 3 ||
+        from.drop_back(2) != to.drop_back(2) ||
+        from.take_back(2) != shapeOf(inner.getResult()).take_back(2) ||
+        to[rank - 1] != from[rank - 2] || to[rank - 2] != from[rank - 1])
+      return failure();
+    SmallVector<int64_t> permutation(rank);
+    for (size_t i = 0; i < rank; ++i)
+      permutation[i] = static_cast<int64_t>(i);
+    std::swap(permutation[rank - 1], permutation[rank - 2]);
+    rewriter.replaceOpWithNewOp<nn::TransposeOp>(
+        outer, outer.getType(), inner.getOperand(),
+        rewriter.getDenseI64ArrayAttr(permutation));
+    return success();
+  }
+};
+
+/// A product reads a transposed matrix as well as any other.
+struct FoldTransposeIntoMatmul : OpRewritePattern<nn::MatmulOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::MatmulOp op,
+                                PatternRewriter &rewriter) const override {
+    auto lhs = op.getLhs().getDefiningOp<nn::TransposeOp>();
+    auto rhs = op.getRhs().getDefiningOp<nn::TransposeOp>();
+    bool foldLhs = lhs && swapsLastTwo(lhs.getPermutation());
+    bool foldRhs = rhs && swapsLastTwo(rhs.getPermutation());
+    if (!foldLhs && !foldRhs)
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] {
+      if (foldLhs) {
+        op.getLhsMutable().assign(lhs.getOperand());
+        op.setTransposeLhs(!op.getTransposeLhs());
+      }
+      if (foldRhs) {
+        op.getRhsMutable().assign(rhs.getOperand());
+        op.setTransposeRhs(!op.getTransposeRhs());
+      }
+    });
+    return success();
+  }
+};
+
+/// 1/sqrt(x) is one op.
+struct RaiseRsqrt : OpRewritePattern<nn::ReciprocalOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::ReciprocalOp op,
+                                PatternRewriter &rewriter) const override {
+    auto sqrt = op.getOperand().getDefiningOp<nn::SqrtOp>();
+    if (!sqrt)
+      return failure();
+    rewriter.replaceOpWithNewOp<nn::RsqrtOp>(op, op.getType(),
+                                             sqrt.getOperand());
+    return success();
+  }
+};
+
+struct RaiseLayout : impl::RaiseLayoutBase<RaiseLayout> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<FoldTransposeIntoMatmul, RaiseRsqrt, UnmergeTranspose>(
+        &getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace shardonnx

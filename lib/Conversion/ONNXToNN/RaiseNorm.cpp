@@ -1,0 +1,169 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Finds RMS and layer normalisation that the exporter has written out.
+
+#include "Match.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+
+#define GEN_PASS_DEF_RAISENORM
+#include "shardonnx/Conversion/ONNXToNN/Passes.h.inc"
+
+namespace {
+
+/// The x of mean(x) over the last axis, kept as size 1.
+Value matchRowMean(Value value) {
+  auto mean = value.getDefiningOp<nn::ReduceMeanOp>();
+  int64_t last =
+      mean ? static_cast<int64_t>(shapeOf(mean.getOperand()).size()) - 1 : 0;
+  if (!mean || !mean.getKeepdims() || mean.getAxes().size() != 1 ||
+      mean.getAxes()[0] != last)
+    return {};
+  return mean.getOperand();
+}
+
+/// Matches x·1/sqrt(mean(x²) + epsilon), the core of both norms.
+bool matchNormalized(Value value, Value &x, double &epsilon) {
+  auto match = [&](Value row, Value inverse) {
+    Value inside;
+    inverse = stripCasts(inverse);
+    if (auto rsqrt = inverse.getDefiningOp<nn::RsqrtOp>())
+      inside = rsqrt.getOperand();
+    else if (auto reciprocal = inverse.getDefiningOp<nn::ReciprocalOp>())
+      if (auto sqrt = reciprocal.getOperand().getDefiningOp<nn::SqrtOp>())
+        inside = sqrt.getOperand();
+    if (!inside)
+      return false;
+    auto sum = matchWithSplat<nn::AddOp>(inside);
+    Value squares = sum ? matchRowMean(sum->first) : Value();
+    Value operand = squares ? matchSquare(squares) : Value();
+    if (!operand || stripCasts(operand) != stripCasts(row))
+      return false;
+    x = row;
+    epsilon = sum->second;
+    return true;
+  };
+  if (auto mul = value.getDefiningOp<nn::MulOp>())
+    return match(mul.getLhs(), mul.getRhs()) ||
+           match(mul.getRhs(), mul.getLhs());
+  auto div = value.getDefiningOp<nn::DivOp>();
+  auto sqrt = div ? stripCasts(div.getRhs()).getDefiningOp<nn::SqrtOp>()
+                  : nn::SqrtOp();
+  auto sum = sqrt ? matchWithSplat<nn::AddOp>(sqrt.getOperand()) : std::nullopt;
+  Value squares = sum ? matchRowMean(sum->first) : Value();
+  Value operand = squares ? matchSquare(squares) : Value();
+  if (!operand || stripCasts(operand) != stripCasts(div.getLhs()))
+    return false;
+  x = div.getLhs();
+  epsilon = sum->second;
+  return true;
+}
+
+/// The x of x - mean(x), or null.
+Value matchCentered(Value value) {
+  auto sub = value.getDefiningOp<nn::SubOp>();
+  if (!sub || matchRowMean(sub.getRhs()) != sub.getLhs())
+    return {};
+  return sub.getLhs();
+}
+
+/// One number for each element of a row.
+bool isRowVector(Value value, int64_t width) {
+  ArrayRef<int64_t> shape = shapeOf(value);
+  return !shape.empty() && shape.back() == width &&
+         cast<RankedTensorType>(value.getType()).getNumElements() == width;
+}
+
+Type rowType(OpBuilder &builder, Value value) {
+  SmallVector<int64_t> shape(shapeOf(value));
+  shape.back() = 1;
+  return RankedTensorType::get(shape, builder.getF32Type());
+}
+
+/// normalized·weight becomes rms_norm, or layer_norm when it was centred.
+struct RaiseScaledNorm : OpRewritePattern<nn::MulOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::MulOp op,
+                                PatternRewriter &rewriter) const override {
+    return success(succeeded(raise(op, op.getLhs(), op.getRhs(), rewriter)) ||
+                   succeeded(raise(op, op.getRhs(), op.getLhs(), rewriter)));
+  }
+
+  LogicalResult raise(nn::MulOp op, Value normalized, Value weight,
+                      PatternRewriter &rewriter) const {
+    Value x;
+    double epsilon = 0;
+    if (!matchNormalized(stripCasts(normalized), x, epsilon))
+      return failure();
+    int64_t width = shapeOf(x).back();
+    if (!isRowVector(weight, width) ||
+        shapeOf(op.getResult()) != shapeOf(normalized))
+      return failure();
+    Location loc = op.getLoc();
+    Value vector = reshapeTo(rewriter, loc, weight, {width});
+    Value centered = matchCentered(stripCasts(x));
+    Value operand = stripCasts(centered ? centered : x);
+    Type element = elementTypeOf(operand);
+    vector = castElements(rewriter, loc, vector, element);
+    FloatAttr eps = rewriter.getF32FloatAttr(static_cast<float>(epsilon));
+    Type row = rowType(rewriter, operand);
+    Value result;
+    if (centered)
+      result = nn::LayerNormOp::create(
+                   rewriter, loc, TypeRange{operand.getType(), row, row},
+                   operand, vector, Value(), eps)
+                   .getResult();
+    else
+      result = nn::RmsNormOp::create(rewriter, loc,
+                                     TypeRange{operand.getType(), row}, operand,
+                                     vector, eps)
+                   .getResult();
+    rewriter.replaceOp(op, castElements(rewriter, loc, result,
+                                        elementTypeOf(op.getResult())));
+    return success();
+  }
+};
+
+/// layer_norm without bias, then a row added to it.
+struct FoldBiasIntoNorm : OpRewritePattern<nn::AddOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::AddOp op,
+                                PatternRewriter &rewriter) const override {
+    auto norm = op.getLhs().getDefiningOp<nn::LayerNormOp>();
+    Value bias = op.getRhs();
+    if (!norm) {
+      norm = op.getRhs().getDefiningOp<nn::LayerNormOp>();
+      bias = op.getLhs();
+    }
+    if (!norm || norm.getBias() || !norm.getResult().hasOneUse() ||
+        !isRowVector(bias, shapeOf(norm.getOperand()).back()) ||
+        op.getType() != norm.getResult().getType())
+      return failure();
+    int64_t width = shapeOf(bias).back();
+    Value vector = reshapeTo(rewriter, op.getLoc(), bias, {width});
+    auto biased = nn::LayerNormOp::create(
+        rewriter, op.getLoc(), norm->getResultTypes(), norm.getOperand(),
+        norm.getWeight(), vector, norm.getEpsilonAttr());
+    rewriter.replaceOp(op, biased.getResult());
+    return success();
+  }
+};
+
+struct RaiseNorm : impl::RaiseNormBase<RaiseNorm> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<FoldBiasIntoNorm, RaiseScaledNorm>(&getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace shardonnx
