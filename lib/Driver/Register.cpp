@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Transforms/Passes.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/Exec/Transforms/Passes.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
@@ -28,6 +29,7 @@ void shardonnx::registerAllDialects(mlir::DialectRegistry &registry) {
 
 void shardonnx::registerAllPasses() {
   mlir::registerTransformsPasses();
+  registerONNXToNNPasses();
   exec::registerExecPasses();
   fsdp::registerFSDPPasses();
   fsdp::registerFSDPPipelines();

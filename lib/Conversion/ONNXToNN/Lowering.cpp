@@ -68,8 +68,10 @@ void Lowering::loadConstant(Entry &entry) {
     return;
   }
   StringRef bytes = (*buffer)->getBuffer();
+  // Exporters repeat a mask for each sample of a static batch.
   entry.constant = HostTensor::fromBytes(
-      type, ArrayRef<char>(bytes.data(), bytes.size()));
+                       type, ArrayRef<char>(bytes.data(), bytes.size()))
+                       .collapseUniformAxes();
 }
 
 const HostTensor *Lowering::getConstant(Value input) {

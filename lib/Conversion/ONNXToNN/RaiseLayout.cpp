@@ -29,34 +29,30 @@ bool swapsLastTwo(ArrayRef<int64_t> permutation) {
   return true;
 }
 
-/// reshape(transpose(reshape(x))), where both reshapes only merge the batch
-/// axes, is a transpose of the last two axes of x.
+/// A matrix transposed while its batch axes are merged, split again after: the
+/// split can as well come first, where it meets what merged them.
 struct UnmergeTranspose : OpRewritePattern<nn::ReshapeOp> {
   using OpRewritePattern::OpRewritePattern;
 
-  LogicalResult matchAndRewrite(nn::ReshapeOp outer,
+  LogicalResult matchAndRewrite(nn::ReshapeOp op,
                                 PatternRewriter &rewriter) const override {
-    auto transpose = outer.getOperand().getDefiningOp<nn::TransposeOp>();
+    auto transpose = op.getOperand().getDefiningOp<nn::TransposeOp>();
     if (!transpose || !swapsLastTwo(transpose.getPermutation()))
       return failure();
-    auto inner = transpose.getOperand().getDefiningOp<nn::ReshapeOp>();
-    if (!inner)
+    ArrayRef<int64_t> to = shapeOf(op.getResult());
+    size_t rank = to.size();
+    if (rank <= transpose.getPermutation().size() ||
+        to.take_back(2) != shapeOf(transpose.getResult()).take_back(2))
       return failure();
-    ArrayRef<int64_t> from = shapeOf(inner.getOperand());
-    ArrayRef<int64_t> to = shapeOf(outer.getResult());
-    size_t rank = from.size();
-    if (to.size() != rank || rank < 3 ||
-        from.drop_back(2) != to.drop_back(2) ||
-        from.take_back(2) != shapeOf(inner.getResult()).take_back(2) ||
-        to[rank - 1] != from[rank - 2] || to[rank - 2] != from[rank - 1])
-      return failure();
-    SmallVector<int64_t> permutation(rank);
+    SmallVector<int64_t> shape(to), permutation(rank);
+    std::swap(shape[rank - 1], shape[rank - 2]);
     for (size_t i = 0; i < rank; ++i)
       permutation[i] = static_cast<int64_t>(i);
     std::swap(permutation[rank - 1], permutation[rank - 2]);
+    Value split =
+        reshapeTo(rewriter, op.getLoc(), transpose.getOperand(), shape);
     rewriter.replaceOpWithNewOp<nn::TransposeOp>(
-        outer, outer.getType(), inner.getOperand(),
-        rewriter.getDenseI64ArrayAttr(permutation));
+        op, op.getType(), split, rewriter.getDenseI64ArrayAttr(permutation));
     return success();
   }
 };
