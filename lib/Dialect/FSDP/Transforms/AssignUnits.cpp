@@ -191,8 +191,8 @@ void Assignment::dropUnitsWithoutParameters() {
       unit = StringRef();
 }
 
-// The unit of the last-made operand that has one; parameters count when the op
-// reads nothing else.
+// The unit of the parameters that the op reads, else of the last-made operand
+// that has one.
 StringRef Assignment::unitOfProducers(Operation *op) const {
   Operation *last = nullptr;
   StringRef ofParameter;
@@ -207,7 +207,9 @@ StringRef Assignment::unitOfProducers(Operation *op) const {
     if (!unitOfOp.lookup(def).empty() && (!last || last->isBeforeInBlock(def)))
       last = def;
   }
-  return last ? unitOfOp.lookup(last) : ofParameter;
+  if (!ofParameter.empty())
+    return ofParameter;
+  return last ? unitOfOp.lookup(last) : StringRef();
 }
 
 // The one unit of all users, the root when they differ.

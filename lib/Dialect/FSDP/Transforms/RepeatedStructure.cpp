@@ -17,22 +17,33 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::fsdp;
 
+// Whether parameters or inputs flow into the op: masks and tables that the first
+// block makes for all of them do not repeat.
+static bool carriesData(Operation *op, llvm::DenseSet<Operation *> &carriers) {
+  bool carries = isa<nn::GetOp>(op);
+  for (Value operand : op->getOperands())
+    carries |= !operand.getDefiningOp() ||
+               carriers.contains(operand.getDefiningOp());
+  if (carries)
+    carriers.insert(op);
+  return carries;
+}
+
 // Equal for ops that do the same thing on operands of the same kind and type.
-static llvm::hash_code describe(Operation *op) {
+static llvm::hash_code
+describe(Operation *op, const llvm::DenseSet<Operation *> &carriers) {
   llvm::hash_code hash = llvm::hash_combine(op->getName());
   for (NamedAttribute attribute : op->getAttrs())
     if (attribute.getName() != nn::kUnitAttr)
-      hash =
-          llvm::hash_combine(hash, attribute.getName(), attribute.getValue());
+      hash = llvm::hash_combine(hash, attribute.getName(),
+                                attribute.getValue());
   for (Type type : op->getResultTypes())
     hash = llvm::hash_combine(hash, type);
   for (Value operand : op->getOperands()) {
     Operation *def = operand.getDefiningOp();
-    int kind = !def                       ? 0
-               : isa<nn::GetOp>(def)      ? 1
-               : isa<nn::ConstantOp>(def) ? 2
-                                          : 3;
-    hash = llvm::hash_combine(hash, operand.getType(), kind);
+    bool isParameter = def && isa<nn::GetOp>(def);
+    bool isData = !def || carriers.contains(def);
+    hash = llvm::hash_combine(hash, operand.getType(), isParameter, isData);
   }
   return hash;
 }
@@ -86,12 +97,13 @@ SmallVector<int> fsdp::findRepeatedBlocks(ArrayRef<Operation *> allOps) {
   SmallVector<Operation *> ops;
   SmallVector<size_t> indices;
   SmallVector<llvm::hash_code> hashes;
+  llvm::DenseSet<Operation *> carriers;
   for (auto [index, op] : llvm::enumerate(allOps)) {
-    if (isa<nn::GetOp, nn::ConstantOp>(op))
+    if (!carriesData(op, carriers) || isa<nn::GetOp>(op))
       continue;
     ops.push_back(op);
     indices.push_back(index);
-    hashes.push_back(describe(op));
+    hashes.push_back(describe(op, carriers));
   }
   SmallVector<int> blocks(allOps.size(), -1);
   Run run = findRun(ops, hashes);
