@@ -3,6 +3,7 @@
 
 #include "shardonnx/Driver/Pipeline.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -27,11 +28,42 @@ std::optional<Level> parseLevel(StringRef name) {
   return std::nullopt;
 }
 
+static void addUnits(OpPassManager &pm, const CompileOptions &options) {
+  fsdp::AssignUnitsPassOptions units;
+  units.unit.assign(options.units.begin(), options.units.end());
+  pm.addPass(fsdp::createAssignUnitsPass(units));
+}
+
+static void addSharding(OpPassManager &pm, const CompileOptions &options) {
+  fsdp::ShardOptions shard;
+  shard.strategy = llvm::StringSwitch<fsdp::Strategy>(options.strategy)
+                       .Case("shard_grad_op", fsdp::Strategy::shard_grad_op)
+                       .Case("no_shard", fsdp::Strategy::no_shard)
+                       .Default(fsdp::Strategy::full_shard);
+  shard.recompute = options.recompute == "block" ? fsdp::Recompute::block
+                                                 : fsdp::Recompute::none;
+  fsdp::buildShardPipeline(pm, shard);
+}
+
+static void addSchedule(OpPassManager &pm, const CompileOptions &options) {
+  fsdp::ScheduleOptions schedule;
+  schedule.forwardPrefetch = options.forwardPrefetch;
+  schedule.backwardPrefetch = options.backwardPrefetch;
+  fsdp::buildSchedulePipeline(pm, schedule);
+}
+
 void addPassesTo(Level level, OpPassManager &pm,
                  const CompileOptions &options) {
   switch (level) {
   case Level::NN:
     buildRaisePipeline(pm);
+    addUnits(pm, options);
+    return;
+  case Level::FSDP:
+    addSharding(pm, options);
+    return;
+  case Level::Schedule:
+    addSchedule(pm, options);
     return;
   default:
     return;

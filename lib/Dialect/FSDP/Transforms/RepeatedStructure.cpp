@@ -17,26 +17,26 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::fsdp;
 
-// Whether parameters or inputs flow into the op: masks and tables that the first
-// block makes for all of them do not repeat.
+// Whether parameters or inputs flow into the op: masks and tables that the
+// first block makes for all of them do not repeat.
 static bool carriesData(Operation *op, llvm::DenseSet<Operation *> &carriers) {
   bool carries = isa<nn::GetOp>(op);
   for (Value operand : op->getOperands())
-    carries |= !operand.getDefiningOp() ||
-               carriers.contains(operand.getDefiningOp());
+    carries |=
+        !operand.getDefiningOp() || carriers.contains(operand.getDefiningOp());
   if (carries)
     carriers.insert(op);
   return carries;
 }
 
 // Equal for ops that do the same thing on operands of the same kind and type.
-static llvm::hash_code
-describe(Operation *op, const llvm::DenseSet<Operation *> &carriers) {
+static llvm::hash_code describe(Operation *op,
+                                const llvm::DenseSet<Operation *> &carriers) {
   llvm::hash_code hash = llvm::hash_combine(op->getName());
   for (NamedAttribute attribute : op->getAttrs())
     if (attribute.getName() != nn::kUnitAttr)
-      hash = llvm::hash_combine(hash, attribute.getName(),
-                                attribute.getValue());
+      hash =
+          llvm::hash_combine(hash, attribute.getName(), attribute.getValue());
   for (Type type : op->getResultTypes())
     hash = llvm::hash_combine(hash, type);
   for (Value operand : op->getOperands()) {

@@ -1,0 +1,65 @@
+// RUN: shardonnx-opt %s -nn-assign-units | FileCheck %s --check-prefix=BLOCK
+// RUN: shardonnx-opt %s -nn-assign-units=unit=size:100 | FileCheck %s --check-prefix=SIZE
+// RUN: shardonnx-opt %s "-nn-assign-units=unit=h.[0-9]+,h.1.mlp" | FileCheck %s --check-prefix=REGEX
+// RUN: not shardonnx-opt %s -nn-assign-units=unit=h.9 2>&1 | FileCheck %s --check-prefix=NOMODULE
+// RUN: not shardonnx-opt %s -nn-assign-units=unit=h.1,block 2>&1 | FileCheck %s --check-prefix=MIXED
+// RUN: not shardonnx-opt %s -nn-assign-units=unit=size:-3 2>&1 | FileCheck %s --check-prefix=NEGATIVE
+// RUN: not shardonnx-opt %s "-nn-assign-units=unit=h.(1" 2>&1 | FileCheck %s --check-prefix=SYNTAX
+
+// NOMODULE: error: --unit=h.9 matches no module
+// MIXED:    error: --unit: block and size:N stand alone
+// NEGATIVE: error: --unit=size:-3: size: wants a positive number of elements
+// SYNTAX:   error: --unit=h.(1: not a regular expression
+
+// The tied table is read by the embedding and by the head; the norm's bias has
+// no path in its name, so it goes with its user.
+// BLOCK: @wte.weight {{.*}}nn.unit = @root
+// BLOCK: @h.0.w {{.*}}nn.unit = @h.0
+// BLOCK: @h.1.mlp.w {{.*}}nn.unit = @h.1
+// BLOCK: @val_7 {{.*}}nn.unit = @h.1
+// SIZE: @wte.weight {{.*}}nn.unit = @root
+// SIZE: @h.0.w {{.*}}nn.unit = @unit.0
+// SIZE: @h.1.mlp.w {{.*}}nn.unit = @unit.0
+// SIZE: @val_7 {{.*}}nn.unit = @unit.0
+// REGEX: @h.0.w {{.*}}nn.unit = @h.0
+// REGEX: @h.1.mlp.w {{.*}}nn.unit = @h.1.mlp
+// REGEX: @val_7 {{.*}}nn.unit = @h.1
+nn.parameter @wte.weight : tensor<32x8xf32> trainable {onnx_name = "wte.weight"}
+nn.parameter @h.0.w : tensor<8x8xf32> trainable {onnx_name = "h.0.w"}
+nn.parameter @h.1.mlp.w : tensor<8x8xf32> trainable {onnx_name = "h.1.mlp.w"}
+nn.parameter @val_7 : tensor<8xf32> trainable {onnx_name = "val_7"}
+
+func.func @main(%ids: tensor<4xi64>) -> tensor<4x32xf32> {
+  // BLOCK: nn.get @wte.weight {nn.unit = @root}
+  %wte = nn.get @wte.weight : tensor<32x8xf32>
+  // BLOCK: nn.embedding {{.*}}nn.unit = @root
+  %x = nn.embedding %wte, %ids : (tensor<32x8xf32>, tensor<4xi64>) -> tensor<4x8xf32> loc(#wte)
+  // BLOCK: nn.get @h.0.w {nn.unit = @h.0}
+  %w0 = nn.get @h.0.w : tensor<8x8xf32>
+  // BLOCK: nn.matmul {{.*}}nn.unit = @h.0
+  %m0 = nn.matmul %x, %w0 : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  // Neither path nor parameter: with what it reads.
+  // BLOCK: nn.add {{.*}}nn.unit = @h.0
+  %x1 = nn.add %x, %m0 : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  // A constant goes with its user.
+  // BLOCK: nn.constant {{.*}}nn.unit = @h.1
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %b = nn.get @val_7 : tensor<8xf32>
+  // BLOCK: nn.mul {{.*}}nn.unit = @h.1
+  %s = nn.mul %b, %half : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32> loc(#norm1)
+  %w1 = nn.get @h.1.mlp.w : tensor<8x8xf32>
+  // BLOCK: nn.matmul {{.*}}nn.unit = @h.1
+  // REGEX: nn.matmul
+  // REGEX: nn.matmul {{.*}}nn.unit = @h.1.mlp
+  %m1 = nn.matmul %x1, %w1 : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  // BLOCK: nn.add {{.*}}nn.unit = @h.1
+  %a1 = nn.add %m1, %s : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32> loc(#block1)
+  // BLOCK: nn.matmul {{.*}}nn.unit = @root
+  %logits = nn.matmul %a1, %wte {transpose_rhs} : (tensor<4x8xf32>, tensor<32x8xf32>) -> tensor<4x32xf32> loc(#head)
+  return %logits : tensor<4x32xf32>
+}
+
+#wte = loc(fused<{node = "n0", op = "Gather", path = "wte"}>["n0"])
+#block1 = loc(fused<{node = "n1", op = "Add", path = "h.1"}>["n1"])
+#norm1 = loc(fused<{node = "n2", op = "Mul", path = "h.1"}>["n2"])
+#head = loc(fused<{node = "n3", op = "MatMul", path = "lm_head"}>["n3"])
