@@ -1,0 +1,64 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Passes from nn ops to fused groups, and from groups to code.
+
+#ifndef SHARDONNX_CONVERSION_NNTOKERNELS_PASSES
+#define SHARDONNX_CONVERSION_NNTOKERNELS_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def NNDecomposePass : Pass<"nn-decompose", "::mlir::func::FuncOp"> {
+  let summary = "Takes norms, softmax, rotary and losses apart";
+  let description = [{
+    Every op with DecomposableOpInterface becomes elementwise, reduce and shape
+    ops. Runs after differentiation. Preserves numerics bit for bit.
+  }];
+}
+
+def NNNormalizeReductionsPass
+    : Pass<"nn-normalize-reductions", "::mlir::func::FuncOp"> {
+  let summary = "Writes each reduction over the last axis, or over all others";
+  let description = [{
+    A reduction over other axes becomes one of these two with reshapes and
+    transposes around it; a total is taken in two steps. Sums are taken in
+    another order.
+  }];
+}
+
+def NNRecomputePass : Pass<"nn-recompute", "::mlir::func::FuncOp"> {
+  let summary = "Backward computes elementwise values again rather than keep them";
+  let description = [{
+    Of all values that backward needs from forward, keeps a set of fewest bytes
+    from which elementwise ops alone give the rest (a minimum cut; of several
+    the one that computes least). Backward begins with what depends on
+    nn.loss_scale; parameters, inputs and constants cost nothing. Runs before
+    the units are gathered, since it makes backward read parameters. Preserves
+    numerics bit for bit.
+  }];
+}
+
+def NNFusePass : Pass<"nn-fuse", "::mlir::func::FuncOp"> {
+  let summary = "Groups elementwise ops and reductions into nn.fused kernels";
+  let description = [{
+    Producers with consumers, then groups that read the same tensors. Groups
+    never form a cycle through other ops, and never read parameters of two
+    units. Sums over leading axes take clones of the elementwise ops that feed
+    them. Preserves numerics but for roundings that a value kept in registers
+    does not see (bf16, f16).
+  }];
+}
+
+def LowerKernelsPass : Pass<"exec-lower-kernels", "::mlir::ModuleOp"> {
+  let summary = "Emits each exec.kernel as an llvm.func of type ShxKernel";
+  let description = [{
+    Vectors of the processor's width, math as polynomials, reductions in an
+    order that depends on the shape alone. For a module of kernels; in a
+    compilation `exec` is lowered together with them.
+  }];
+  let options = [Option<"arch", "arch", "std::string", "\"native\"",
+                        "Processor, as in --arch">];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
+#endif // SHARDONNX_CONVERSION_NNTOKERNELS_PASSES
