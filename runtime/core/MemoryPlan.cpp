@@ -12,8 +12,8 @@ namespace {
 
 // What a process of this runtime takes before it trains: code, libraries,
 // stacks, and what the GEMM library keeps for each thread.
-constexpr int64_t kProcessBytes = 6 << 20;
-constexpr int64_t kThreadBytes = 2 << 20;
+constexpr int64_t kProcessBytes = 10 << 20;
+constexpr int64_t kThreadBytes = 1 << 19;
 
 } // namespace
 

@@ -7,10 +7,10 @@
 #include "Error.h"
 #include "shardonnx/runtime/Layout.h"
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
-#include <limits>
 #include <map>
 #include <regex>
 
@@ -18,37 +18,72 @@ namespace shardonnx::rt {
 namespace {
 
 constexpr int64_t kMany = int64_t(1) << 40;
-constexpr double kHuge = std::numeric_limits<double>::max();
+
+// Bounds are checked by functions of our own: --help shows a letter, and the
+// message says what is wanted.
+CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most = kMany) {
+  return option
+      ->check([=](const std::string &text) {
+        char *end = nullptr;
+        errno = 0;
+        long long value = std::strtoll(text.c_str(), &end, 10);
+        bool good =
+            !text.empty() && !*end && !errno && value >= least && value <= most;
+        return good ? std::string()
+                    : concat("'", text, "' is not a whole number within ",
+                             least, "…", most);
+      })
+      ->type_name("N");
+}
+CLI::Option *nonNegative(CLI::Option *option) {
+  return option
+      ->check([](const std::string &text) {
+        char *end = nullptr;
+        double value = std::strtod(text.c_str(), &end);
+        bool good =
+            !text.empty() && !*end && value >= 0 && std::isfinite(value);
+        return good ? std::string()
+                    : concat("'", text, "' is not a number of 0 or more");
+      })
+      ->type_name("X")
+      ->capture_default_str();
+}
 
 void addData(CLI::App &app, Options &o) {
   app.add_option("--data", o.data,
                  "Token file (.bin: little-endian uint16, or with llm.c's "
                  "header), or .npz or .safetensors with one array per graph "
                  "input and 'labels'")
+      ->type_name("FILE")
       ->required();
-  app.add_option("--data-dtype", o.dataType, "Token type of a raw .bin file")
-      ->check(CLI::IsMember({"u16", "u32"}));
-  app.add_option("--eval-data", o.evalData, "Data of the validation loss");
-  app.add_option("--eval-every", o.evalEvery,
-                 "Steps between validation losses (0: only after the last)")
-      ->check(CLI::Range(int64_t(0), kMany));
+  app.add_option("--data-dtype", o.dataType,
+                 "Token type of a raw .bin file: u16 (default), u32")
+      ->check(CLI::IsMember({"u16", "u32"}).description(""))
+      ->type_name("TYPE");
+  app.add_option("--eval-data", o.evalData, "Data of the validation loss")
+      ->type_name("FILE");
+  whole(app.add_option("--eval-every", o.evalEvery,
+                       "Steps between validation losses (0: only one, after "
+                       "the last step)"),
+        0);
   app.add_option("--seed", o.seed, "Of --shuffle and --init=random")
+      ->type_name("N")
       ->capture_default_str();
   app.add_flag("--shuffle", o.shuffle, "Permute the samples of each epoch");
 }
 
 void addTraining(CLI::App &app, Options &o) {
-  app.add_option("--steps", o.steps, "Optimizer steps")
-      ->check(CLI::Range(int64_t(1), kMany))
+  whole(app.add_option("--steps", o.steps, "Optimizer steps"), 1)
       ->capture_default_str();
-  app.add_option("--accumulate", o.accumulate, "Microbatches per step")
-      ->check(CLI::Range(int64_t(1), int64_t(1) << 20))
+  whole(app.add_option("--accumulate", o.accumulate, "Microbatches per step"),
+        1, 1 << 20)
       ->capture_default_str();
-  app.add_option("--nproc", o.nproc,
-                 "Start so many ranks on this machine; without it, as "
-                 "torchrun, mpirun or srun say, else one")
-      ->check(CLI::Range(1, static_cast<int>(kMaxRanks)));
-  app.add_option("--log", o.log, "Write one JSON object per step to this file");
+  whole(app.add_option("--nproc", o.nproc,
+                       "Start so many ranks on this machine; without it, as "
+                       "torchrun, mpirun or srun say, else one"),
+        1, kMaxRanks);
+  app.add_option("--log", o.log, "Write one JSON object per step to this file")
+      ->type_name("FILE");
   app.add_flag("--debug-memory", o.debugMemory,
                "Poison freed buffers (slow; SHARDONNX_DEBUG_MEMORY=1 too)");
 }
@@ -72,57 +107,48 @@ void translate(const Texts &texts, Options &o) {
 }
 
 void addOptimizer(CLI::App &app, Options &o, Texts &texts) {
-  auto positive = CLI::Range(0.0, kHuge);
-  app.add_option("--lr", o.lr, "Learning rate")
-      ->check(positive)
-      ->capture_default_str();
+  nonNegative(app.add_option("--lr", o.lr, "Learning rate"));
   app.add_option("--betas", texts.betas, "Of Adam")
+      ->type_name("X,X")
       ->delimiter(',')
       ->expected(2)
-      ->capture_default_str();
-  app.add_option("--eps", o.eps, "Of Adam")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--weight-decay", o.weightDecay, "Of trainable parameters")
-      ->check(positive)
-      ->capture_default_str();
+      ->default_str("0.9,0.95");
+  nonNegative(app.add_option("--eps", o.eps, "Of Adam"));
+  nonNegative(app.add_option("--weight-decay", o.weightDecay,
+                             "Of every trainable parameter"));
   app.add_option("--no-decay", o.noDecay,
-                 "REGEX: parameters (whole name) without weight decay");
-  app.add_option("--momentum", o.momentum, "Of SGD")
-      ->check(positive)
+                 "Parameters (whole name) without weight decay")
+      ->type_name("REGEX");
+  nonNegative(app.add_option("--momentum", o.momentum, "Of SGD"));
+  nonNegative(app.add_option("--clip-grad-norm", o.clipGradNorm,
+                             "Largest global gradient norm (0: off)"));
+  app.add_option("--schedule", texts.schedule,
+                 "Of the learning rate: constant, linear, cosine, wsd")
+      ->check(CLI::IsMember({"constant", "linear", "cosine", "wsd"})
+                  .description(""))
+      ->type_name("KIND")
       ->capture_default_str();
-  app.add_option("--clip-grad-norm", o.clipGradNorm,
-                 "Largest global gradient norm (0: off)")
-      ->check(positive)
+  whole(app.add_option("--warmup", o.warmup, "Steps of linear warm-up"), 0)
       ->capture_default_str();
-  app.add_option("--schedule", texts.schedule, "Of the learning rate")
-      ->check(CLI::IsMember({"constant", "linear", "cosine", "wsd"}))
-      ->capture_default_str();
-  app.add_option("--warmup", o.warmup, "Steps of linear warm-up")
-      ->check(CLI::Range(int64_t(0), kMany))
-      ->capture_default_str();
-  app.add_option("--min-lr", o.minLR, "Learning rate of the last step")
-      ->check(positive)
-      ->capture_default_str();
+  nonNegative(
+      app.add_option("--min-lr", o.minLR, "Learning rate of the last step"));
 }
 
 void addModel(CLI::App &app, Options &o, Texts &texts) {
   app.add_option("--init", texts.init, "Initial weights: model, random")
-      ->check(CLI::IsMember({"model", "random"}))
+      ->check(CLI::IsMember({"model", "random"}).description(""))
+      ->type_name("KIND")
       ->capture_default_str();
   app.add_option("--model", o.model,
-                 "Where the ONNX file with the initial weights is now");
+                 "Where the ONNX file with the initial weights is now")
+      ->type_name("FILE");
 }
 
 void checkTogether(const Options &o) {
   if (o.evalEvery > 0 && o.evalData.empty())
     failUsage("--eval-every needs --eval-data FILE");
-  if (o.beta1 < 0 || o.beta1 >= 1 || o.beta2 < 0 || o.beta2 >= 1)
+  if (!(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1))
     failUsage("--betas must lie in [0, 1)");
-  for (double value :
-       {o.lr, o.eps, o.weightDecay, o.momentum, o.clipGradNorm, o.minLR})
-    if (!std::isfinite(value))
-      failUsage("an optimizer option is not a finite number");
   try {
     std::regex check(o.noDecay);
   } catch (const std::regex_error &e) {
