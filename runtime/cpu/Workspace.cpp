@@ -25,7 +25,7 @@ int64_t linearCrossEntropyWorkspaceBytes(const ShxLinearCrossEntropy &desc) {
 }
 
 int64_t linearCrossEntropyChunkRows(int64_t rows, int64_t vocab) {
-  constexpr int64_t kChunkFloats = 1 << 20, kLeastRows = 256;
+  constexpr int64_t kChunkFloats = 1 << 22, kLeastRows = 256;
   int64_t chunk = kChunkFloats / (vocab > 0 ? vocab : 1);
   chunk = (chunk < kLeastRows ? kLeastRows : chunk) / 16 * 16;
   return chunk < rows ? chunk : rows;

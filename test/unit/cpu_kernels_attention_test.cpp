@@ -109,7 +109,8 @@ struct Problem {
 // The definition, in double.
 struct Reference {
   explicit Reference(const Problem &p)
-      : p(p), d(p.desc), out(size_t(p.sizeQ())), dq(out.size()),
+      : p(p), d(p.desc), q(p.q.values()), k(p.k.values()), v(p.v.values()),
+        dout(p.dout.values()), out(size_t(p.sizeQ())), dq(out.size()),
         dk(size_t(p.sizeK())), dv(dk.size()), lse(size_t(p.lse.size())) {
     for (int64_t b = 0; b < d.batch; ++b)
       for (int64_t h = 0; h < d.heads; ++h)
@@ -134,7 +135,7 @@ struct Reference {
     size_t kAt = at(d.kStride, b, j, h * d.kvHeads / d.heads);
     double s = 0;
     for (int64_t x = 0; x < d.headDim; ++x)
-      s += p.q.get(int64_t(qAt) + x) * p.k.get(int64_t(kAt) + x);
+      s += q[qAt + size_t(x)] * k[kAt + size_t(x)];
     s *= d.scale;
     slope = 1;
     if (d.softcap > 0) {
@@ -167,25 +168,26 @@ struct Reference {
     for (int64_t x = 0; x < d.headDim; ++x) {
       for (int64_t j = 0; j < d.seqK; ++j)
         out[oAt + size_t(x)] +=
-            s[size_t(j)] * p.v.get(int64_t(at(d.vStride, b, j, kv)) + x);
-      delta += out[oAt + size_t(x)] * p.dout.get(int64_t(oAt) + x);
+            s[size_t(j)] * v[at(d.vStride, b, j, kv) + size_t(x)];
+      delta += out[oAt + size_t(x)] * dout[oAt + size_t(x)];
     }
     for (int64_t j = 0; j < d.seqK; ++j) {
       size_t kAt = at(d.kStride, b, j, kv);
       double dp = 0;
       for (int64_t x = 0; x < d.headDim; ++x)
-        dp += p.dout.get(int64_t(oAt) + x) * p.v.get(int64_t(kAt) + x);
+        dp += dout[oAt + size_t(x)] * v[kAt + size_t(x)];
       double ds = s[size_t(j)] * (dp - delta) * slope[size_t(j)] * d.scale;
       for (size_t x = 0; x < size_t(d.headDim); ++x) {
-        dv[kAt + x] += s[size_t(j)] * p.dout.get(int64_t(oAt + x));
-        dk[kAt + x] += ds * p.q.get(int64_t(qAt + x));
-        dq[qAt + x] += ds * p.k.get(int64_t(kAt + x));
+        dv[kAt + x] += s[size_t(j)] * dout[oAt + x];
+        dk[kAt + x] += ds * q[qAt + x];
+        dq[qAt + x] += ds * k[kAt + x];
       }
     }
   }
 
   const Problem &p;
   const ShxAttention &d;
+  std::vector<double> q, k, v, dout;
   std::vector<double> out, dq, dk, dv, lse;
 };
 

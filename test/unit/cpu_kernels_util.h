@@ -107,6 +107,12 @@ public:
     for (int64_t i = 0; i < count; ++i)
       set(i, normal(random));
   }
+  std::vector<double> values() const {
+    std::vector<double> all;
+    for (int64_t i = 0; i < count; ++i)
+      all.push_back(get(i));
+    return all;
+  }
   void fill(double value) {
     for (int64_t i = 0; i < count; ++i)
       set(i, value);

@@ -30,14 +30,6 @@ SHX_INLINE Range visibleKeys(const ShxAttention &d, int64_t i) {
   return {d.window > 0 ? most(0, end - d.window) : 0, end};
 }
 
-// Queries [first, last) of one group of lanes against keys [keys.begin,
-// keys.end): whether some query does not see some key.
-SHX_INLINE bool cutsRange(const ShxAttention &d, int64_t first, int64_t last,
-                          Range keys) {
-  return visibleKeys(d, first).end < keys.end ||
-         visibleKeys(d, last - 1).begin > keys.begin;
-}
-
 // Lanes [0, kTileLanes) of `row` where the query of the lane does not see key
 // j become `fill`. The ends are computed per lane as visibleKeys does.
 SHX_INLINE void hideKey(const ShxAttention &d, int64_t first, int64_t j,
@@ -112,10 +104,16 @@ SHX_INLINE void maskTile(const ShxAttention &d, const Group &group,
   if (mask)
     applyMask(d, mask, group.batch, group.head, group.first, group.last, keys,
               scores, stride);
-  if (cutsRange(d, group.first, group.last, keys))
-    for (int64_t j = keys.begin; j < keys.end; ++j)
-      hideKey(d, group.first, j, scores + (j - keys.begin) * stride,
-              kMinusInfinity);
+  // All of the group's queries see the keys from the begin of the last one's to
+  // the end of the first one's.
+  int64_t begin = least(visibleKeys(d, group.last - 1).begin, keys.end);
+  int64_t end = most(visibleKeys(d, group.first).end, most(begin, keys.begin));
+  for (int64_t j = keys.begin; j < begin; ++j)
+    hideKey(d, group.first, j, scores + (j - keys.begin) * stride,
+            kMinusInfinity);
+  for (int64_t j = end; j < keys.end; ++j)
+    hideKey(d, group.first, j, scores + (j - keys.begin) * stride,
+            kMinusInfinity);
 }
 
 // Rows of a strided operand as dense f32 rows of `width` (zero-padded from
@@ -124,13 +122,20 @@ SHX_INLINE void packRows(int32_t dtype, const void *from, int64_t fromStride,
                          int64_t count, int64_t dim, float *to, int64_t width,
                          float factor) {
   for (int64_t i = 0; i < count; ++i) {
+    const void *source = elementAt(dtype, from, i * fromStride);
     float *row = to + i * width;
-    widen(dtype, elementAt(dtype, from, i * fromStride), row, dim);
-    for (int64_t x = dim; x < width; ++x)
+    const float *values = row;
+    if (dtype == SHX_F32)
+      values = static_cast<const float *>(source);
+    else
+      widen(dtype, source, row, dim);
+    int64_t x = 0;
+    for (; x + kLanes <= dim; x += kLanes)
+      store(row + x, load(values + x) * factor);
+    for (; x < dim; ++x)
+      row[x] = values[x] * factor;
+    for (; x < width; ++x)
       row[x] = 0;
-    if (factor != 1.0f)
-      for (int64_t x = 0; x < dim; ++x)
-        row[x] *= factor;
   }
 }
 
