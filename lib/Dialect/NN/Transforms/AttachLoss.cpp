@@ -328,11 +328,11 @@ LogicalResult LossAttacher::buildGraph(const Output &output) {
         argument, kKindAttr,
         builder.getStringAttr(shift > 0 ? "shifted_labels" : "labels"));
     dropOutputs();
-    // The quotient goes first: its sum must be the head's only use.
-    eraseDeadOps(function.getBody().front());
     CrossEntropyOp entropy = known->op;
-    builder.setInsertionPoint(terminator);
     report(entropy.getSum(), "labels", argument, shift, 1);
+    // The quotient and the logits' own use go before the head is fused, which
+    // must have one use.
+    eraseDeadOps(function.getBody().front());
     fuseLinear(entropy);
   } else {
     NNBuilder b(builder, output.value.getLoc());
