@@ -6,6 +6,7 @@
 #include "Launch.h"
 #include "../core/Error.h"
 #include "Control.h"
+#include "Monitor.h"
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -64,8 +65,10 @@ struct Child {
 sigset_t launcherSignals() {
   sigset_t set;
   sigemptyset(&set);
-  for (int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
+  for (int s : {SIGCHLD, SIGINT, SIGTERM})
     sigaddset(&set, s);
+  if (!hangupIsIgnored())
+    sigaddset(&set, SIGHUP);
   return set;
 }
 

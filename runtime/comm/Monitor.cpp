@@ -21,11 +21,18 @@ sigset_t terminationSignals() {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGHUP);
+  if (!hangupIsIgnored())
+    sigaddset(&set, SIGHUP);
   return set;
 }
 
 } // namespace
+
+bool hangupIsIgnored() {
+  struct sigaction action{};
+  ::sigaction(SIGHUP, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
+}
 
 void blockTerminationSignals() {
   sigset_t set = terminationSignals();

@@ -16,6 +16,8 @@ namespace shardonnx::rt {
 
 // Blocks the signals in this and every later thread; before any thread starts.
 void blockTerminationSignals();
+// Under nohup a hangup is not for us; a blocked signal would come through.
+bool hangupIsIgnored();
 
 class Monitor {
 public:

@@ -173,6 +173,11 @@ std::optional<Options> parseOptions(int argc, char **argv,
   Options o;
   Texts texts;
   CLI::App app(description, programName());
+  app.footer("Environment:\n"
+             "  SHARDONNX_NUM_THREADS=N     Threads of each rank (else its "
+             "share of the cores)\n"
+             "  SHARDONNX_TIMEOUT=SECONDS   How long a rank waits for another "
+             "(600)\n");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   addData(app, o);
   addTraining(app, o);

@@ -122,11 +122,14 @@ bool Trainer::evaluatesAfter(int64_t step) const {
          (options.evalEvery > 0 && step % options.evalEvery == 0);
 }
 
-void Trainer::measureMemory() {
+// The last step's is what the closing line says, so it has all ranks'.
+void Trainer::measureMemory(bool last) {
   double begin = monotonicSeconds();
-  if (begin < nextMeasurement)
+  if (!last && begin < nextMeasurement)
     return;
   control.block(control.rank()).pssBytes.store(proportionalSetBytes());
+  if (last)
+    control.barrier(Activity::End);
   double end = monotonicSeconds();
   nextMeasurement = end + (end - begin) / kMeasurementShare;
 }
@@ -162,9 +165,7 @@ void Trainer::run() {
     double loss = microbatches(step);
     program.update(&context);
     double seconds = monotonicSeconds() - begin;
-    if (step == options.steps)
-      nextMeasurement = 0;
-    measureMemory();
+    measureMemory(step == options.steps);
     std::optional<double> evalLoss;
     if (evaluatesAfter(step))
       evalLoss = evaluate();

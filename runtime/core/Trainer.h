@@ -26,7 +26,7 @@ private:
   double microbatches(int64_t step); // returns the loss of the step
   void setScalars(int64_t step, double denominator);
   double evaluate();
-  void measureMemory();
+  void measureMemory(bool last);
   void report(int64_t step, double loss, double lr, double seconds,
               std::optional<double> evalLoss);
   bool evaluatesAfter(int64_t step) const;
