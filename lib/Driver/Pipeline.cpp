@@ -4,6 +4,8 @@
 #include "shardonnx/Driver/Pipeline.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/Differentiate/Passes.h"
 
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -28,24 +30,36 @@ std::optional<Level> parseLevel(StringRef name) {
   return std::nullopt;
 }
 
-static void addUnits(OpPassManager &pm, const CompileOptions &options) {
+// What the graph means, with its loss, units and dtypes.
+static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
+  buildRaisePipeline(pm);
+  nn::AttachLossPassOptions loss;
+  loss.kind = options.loss;
+  loss.logits = options.logits;
+  pm.addPass(nn::createAttachLossPass(loss));
   fsdp::AssignUnitsPassOptions units;
   units.unit.assign(options.units.begin(), options.units.end());
   pm.addPass(fsdp::createAssignUnitsPass(units));
+  nn::AssignDtypesPassOptions dtypes;
+  dtypes.paramDtype = options.paramDtype;
+  dtypes.reduceDtype = options.reduceDtype.empty() ? "f32" : options.reduceDtype;
+  dtypes.outputDtype = options.outputDtype;
+  pm.addPass(nn::createAssignDtypesPass(dtypes));
 }
 
-static void addSharding(OpPassManager &pm, const CompileOptions &options) {
+static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {
   fsdp::ShardOptions shard;
   shard.strategy = llvm::StringSwitch<fsdp::Strategy>(options.strategy)
+                       .Case("full_shard", fsdp::Strategy::full_shard)
                        .Case("shard_grad_op", fsdp::Strategy::shard_grad_op)
-                       .Case("no_shard", fsdp::Strategy::no_shard)
-                       .Default(fsdp::Strategy::full_shard);
+                       .Case("no_shard", fsdp::Strategy::no_shard);
   shard.recompute = options.recompute == "block" ? fsdp::Recompute::block
                                                  : fsdp::Recompute::none;
   fsdp::buildShardPipeline(pm, shard);
 }
 
-static void addSchedule(OpPassManager &pm, const CompileOptions &options) {
+static void addSchedulePasses(OpPassManager &pm,
+                              const CompileOptions &options) {
   fsdp::ScheduleOptions schedule;
   schedule.forwardPrefetch = options.forwardPrefetch;
   schedule.backwardPrefetch = options.backwardPrefetch;
@@ -56,15 +70,13 @@ void addPassesTo(Level level, OpPassManager &pm,
                  const CompileOptions &options) {
   switch (level) {
   case Level::NN:
-    buildRaisePipeline(pm);
-    addUnits(pm, options);
-    return;
+    return addNNPasses(pm, options);
+  case Level::Grad:
+    return pm.addPass(createDifferentiatePass());
   case Level::FSDP:
-    addSharding(pm, options);
-    return;
+    return addShardPasses(pm, options);
   case Level::Schedule:
-    addSchedule(pm, options);
-    return;
+    return addSchedulePasses(pm, options);
   default:
     return;
   }
