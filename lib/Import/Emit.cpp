@@ -154,7 +154,7 @@ LogicalResult Emitter::emitFunction() {
     argTypes.push_back(types[input.name()]);
   }
   auto function = func::FuncOp::create(
-      builder, module.getLoc(), "main",
+      builder, module.getLoc(), "forward",
       builder.getFunctionType(argTypes, TypeRange()));
   entry = function.addEntryBlock();
   for (auto [index, input] : llvm::enumerate(args)) {
