@@ -33,6 +33,11 @@ std::optional<Level> parseLevel(StringRef name) {
 // What the graph means, with its loss, units and dtypes.
 static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
   buildRaisePipeline(pm);
+  if (!options.freeze.empty()) {
+    nn::FreezePassOptions freeze;
+    freeze.regexes.assign(options.freeze.begin(), options.freeze.end());
+    pm.addPass(nn::createFreezePass(freeze));
+  }
   nn::AttachLossPassOptions loss;
   loss.kind = options.loss;
   loss.logits = options.logits;
@@ -42,7 +47,8 @@ static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
   pm.addPass(fsdp::createAssignUnitsPass(units));
   nn::AssignDtypesPassOptions dtypes;
   dtypes.paramDtype = options.paramDtype;
-  dtypes.reduceDtype = options.reduceDtype.empty() ? "f32" : options.reduceDtype;
+  dtypes.reduceDtype =
+      options.reduceDtype.empty() ? "f32" : options.reduceDtype;
   dtypes.outputDtype = options.outputDtype;
   pm.addPass(nn::createAssignDtypesPass(dtypes));
 }

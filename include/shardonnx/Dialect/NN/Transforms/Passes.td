@@ -49,4 +49,19 @@ def AssignDtypesPass : Pass<"nn-assign-dtypes", "mlir::ModuleOp"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def FreezePass : Pass<"nn-freeze", "mlir::ModuleOp"> {
+  let summary = "Makes parameters constants of the training";
+  let description = [{
+    A parameter whose whole name matches one of the regular expressions is no
+    longer trainable: no gradient, no optimizer state. A pattern that matches
+    no parameter is an error.
+
+    Preserves numerics: yes.
+  }];
+  let options = [
+    ListOption<"regexes", "regex", "std::string",
+               "Regular expressions over whole parameter names">
+  ];
+}
+
 #endif // SHARDONNX_DIALECT_NN_PASSES

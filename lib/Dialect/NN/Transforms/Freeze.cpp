@@ -1,0 +1,50 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// `--freeze`: parameters that the user does not want trained.
+
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "llvm/Support/Regex.h"
+
+using namespace mlir;
+using namespace shardonnx;
+
+namespace shardonnx::nn {
+#define GEN_PASS_DEF_FREEZEPASS
+#include "shardonnx/Dialect/NN/Transforms/Passes.h.inc"
+} // namespace shardonnx::nn
+
+namespace {
+
+struct FreezePass : nn::impl::FreezePassBase<FreezePass> {
+  using FreezePassBase::FreezePassBase;
+
+  LogicalResult freeze(StringRef pattern) {
+    llvm::Regex regex(("^(" + pattern + ")$").str());
+    std::string why;
+    if (!regex.isValid(why))
+      return getOperation().emitError()
+             << "--freeze: '" << pattern
+             << "' is not a regular expression: " << why;
+    bool matched = false;
+    for (auto parameter : getOperation().getOps<nn::ParameterOp>()) {
+      if (!regex.match(parameter.getSymName()))
+        continue;
+      matched = true;
+      parameter.setTrainable(false);
+    }
+    if (!matched)
+      return getOperation().emitError()
+             << "--freeze: no parameter's whole name matches '" << pattern
+             << "'; shardonnx inspect lists the names";
+    return success();
+  }
+
+  void runOnOperation() override {
+    for (const std::string &pattern : regexes)
+      if (failed(freeze(pattern)))
+        return signalPassFailure();
+  }
+};
+
+} // namespace

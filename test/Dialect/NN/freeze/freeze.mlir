@@ -1,0 +1,13 @@
+// RUN: shardonnx-opt %s --nn-freeze='regex=wte.weight,h\.[0-9]+\..*' | FileCheck %s
+// RUN: not shardonnx-opt %s --nn-freeze='regex=wte' 2>&1 | FileCheck %s --check-prefix=NONE
+// RUN: not shardonnx-opt %s --nn-freeze='regex=wte(' 2>&1 | FileCheck %s --check-prefix=BAD
+
+// NONE: --freeze: no parameter's whole name matches 'wte'
+// BAD: --freeze: 'wte(' is not a regular expression
+
+// CHECK: nn.parameter @wte.weight : tensor<4x2xf32> {onnx_name = "wte.weight"}
+// CHECK: nn.parameter @h.0.c_fc.weight : tensor<2x2xf32> {onnx_name = "w"}
+// CHECK: nn.parameter @head.h.0.x : tensor<2x2xf32> trainable
+nn.parameter @wte.weight : tensor<4x2xf32> trainable {onnx_name = "wte.weight"}
+nn.parameter @h.0.c_fc.weight : tensor<2x2xf32> trainable {onnx_name = "w"}
+nn.parameter @head.h.0.x : tensor<2x2xf32> trainable {onnx_name = "x"}
