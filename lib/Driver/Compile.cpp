@@ -26,6 +26,11 @@ static LogicalResult checkOptions(const CompileOptions &options,
   if (options.target == "cuda")
     return diagnostics.error("--target=cuda: this build has no CUDA target; "
                              "use --target=cpu");
+  for (const char *later : {"shard_opt", "hybrid_shard", "hybrid_shard_zero2"})
+    if (options.strategy == later)
+      return diagnostics.error(
+          "--strategy=" + options.strategy +
+          ": not built yet; use full_shard, shard_grad_op or no_shard");
   if (options.emit == "ptx")
     return diagnostics.error("--emit=ptx: only --target=cuda has PTX; use "
                              "--emit=llvm or --emit=obj");
@@ -72,11 +77,6 @@ int runCompile(const CompileOptions &options) {
   if (failed(compilation.runTo(level)) || failed(emitText(compilation, path)))
     return kExitInput;
   return kExitDone;
-}
-
-int runInspect(const InspectOptions &options) {
-  Compilation compilation(options.compile);
-  return failed(compilation.runTo(Level::Memory)) ? kExitInput : kExitDone;
 }
 
 } // namespace shardonnx

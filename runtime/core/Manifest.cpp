@@ -94,6 +94,7 @@ Manifest::Param readParam(const Json &json) {
   param.offset = size(json, "offset");
   param.shape = json.at("shape").get<std::vector<int64_t>>();
   param.trainable = json.at("trainable").get<bool>();
+  param.tied = json.value("tied", std::vector<std::string>());
   auto source = json.find("source");
   if (source != json.end() && !source->is_null())
     param.source =
@@ -115,6 +116,7 @@ Manifest::Unit readUnit(const Json &json) {
   unit.gradOffsetBytes = size(json, "grad_offset_bytes");
   unit.frozenLength = json.value("frozen_length", int64_t(0));
   unit.frozenOffsetBytes = json.value("frozen_offset_bytes", int64_t(0));
+  unit.flops = json.value("flops", 0.0);
   for (const Json &param : json.at("params"))
     unit.params.push_back(readParam(param));
   for (const Manifest::Param &param : unit.params) {
@@ -127,7 +129,28 @@ Manifest::Unit readUnit(const Json &json) {
 
 Manifest::Space readSpace(const Json &spaces, const char *name) {
   const Json &json = spaces.at(name);
-  return {size(json, "bytes"), size(json, "lower_bound_bytes")};
+  Manifest::Space space;
+  space.bytes = size(json, "bytes");
+  space.lowerBoundBytes = size(json, "lower_bound_bytes");
+  space.peakAt = json.value("peak_at", "");
+  for (const Json &live : json.value("live", Json::array()))
+    space.live.push_back(
+        {live.at("name").get<std::string>(), size(live, "bytes")});
+  return space;
+}
+
+Manifest::Function readFunction(const Json &json, size_t units) {
+  Manifest::Function function;
+  function.name = json.at("name").get<std::string>();
+  for (const Json &call : json.at("collectives")) {
+    Manifest::Collective collective;
+    collective.op = call.at("op").get<std::string>();
+    collective.unit = call.value("unit", int64_t(-1));
+    if (collective.unit < -1 || collective.unit >= int64_t(units))
+      fail("the manifest's '", function.name, "' names a unit that is not");
+    function.collectives.push_back(std::move(collective));
+  }
+  return function;
 }
 
 void checkPlacement(const Manifest &m) {
@@ -171,6 +194,8 @@ Manifest read(const Json &json) {
   m.reduceType = dtype(json.at("reduce_dtype").get<std::string>());
   for (const Json &unit : json.at("units"))
     m.units.push_back(readUnit(unit));
+  for (const Json &function : json.value("functions", Json::array()))
+    m.functions.push_back(readFunction(function, m.units.size()));
   const Json &spaces = json.at("spaces");
   m.privateSpace = readSpace(spaces, "private");
   m.gatherSpace = readSpace(spaces, "gather");

@@ -5,6 +5,7 @@
 // it means is the driver's.
 
 #include "shardonnx/Driver/Options.h"
+#include "shardonnx/runtime/Layout.h"
 
 #include <CLI/CLI.hpp>
 
@@ -233,8 +234,10 @@ int main(int argc, char **argv) {
                    "an ONNX model or a training executable")
       ->required();
   inspectApp->add_option("--nproc", inspect.nproc, "world size to show it for")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t(1), kMaxRanks))
       ->capture_default_str();
+  inspectApp->add_flag("--parameters", inspect.parameters,
+                       "a line for each parameter and live buffer too");
   inspectApp->add_flag("--json", inspect.json, "for programs");
   addProgramOptions(*inspectApp, inspect.compile);
 

@@ -55,6 +55,7 @@ struct CompileOptions {
 struct InspectOptions {
   CompileOptions compile; // compile.model may be an executable
   int64_t nproc = 1;
+  bool parameters = false; // a line for each
   bool json = false;
 };
 

@@ -52,6 +52,7 @@ struct Manifest {
     std::vector<int64_t> shape;
     bool trainable = true;
     std::optional<Source> source;
+    std::vector<std::string> tied = {}; // its other names
     int64_t elements() const;
   };
   struct Unit {
@@ -60,9 +61,26 @@ struct Manifest {
     int64_t length = 0, frozenLength = 0;
     int64_t paramOffsetBytes = 0, gradOffsetBytes = 0, frozenOffsetBytes = 0;
     std::vector<Param> params;
+    double flops = 0; // the unit's part of flopsPerMicrobatch
+  };
+  // For people: a buffer that lives at the peak of its space.
+  struct LiveBuffer {
+    std::string name;
+    int64_t bytes = 0;
   };
   struct Space {
     int64_t bytes = 0, lowerBoundBytes = 0;
+    std::string peakAt;           // the function and the op that runs there
+    std::vector<LiveBuffer> live; // at the peak, the largest first
+  };
+  // For people: one call that all ranks make together.
+  struct Collective {
+    std::string op;
+    int64_t unit = -1; // -1: of no unit
+  };
+  struct Function {
+    std::string name;
+    std::vector<Collective> collectives; // in the order of issue
   };
 
   int abi = 0;
@@ -73,6 +91,7 @@ struct Manifest {
   std::string strategy, optimizer;
   ShxDType paramType = SHX_F32, reduceType = SHX_F32;
   std::vector<Unit> units;
+  std::vector<Function> functions;
   Space privateSpace, gatherSpace, gradientSpace;
   bool gatherInPlace = false;
   int64_t scratchPerThreadBytes = 0;

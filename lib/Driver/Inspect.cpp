@@ -1,0 +1,87 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// `shardonnx inspect`: a model, as it would be compiled, or an executable.
+
+#include "InspectElf.h"
+#include "InspectReport.h"
+#include "shardonnx/Driver/Compilation.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Threading.h"
+
+#include <cstdlib>
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+// Where the passes leave the manifest of a module.
+constexpr StringLiteral kManifestAttr = "shardonnx.manifest";
+
+// As many threads as the executable would take on this machine.
+int threadsPerRank(int64_t ranks) {
+  int64_t threads = 0;
+  const char *wanted = std::getenv("SHARDONNX_NUM_THREADS");
+  if (wanted && llvm::to_integer(wanted, threads) && threads > 0)
+    return static_cast<int>(std::min<int64_t>(threads, 4096));
+  unsigned cores = llvm::hardware_concurrency().compute_thread_count();
+  return std::max(1, static_cast<int>(cores / ranks));
+}
+
+FailureOr<std::string> manifestOfModel(Compilation &compilation) {
+  if (failed(compilation.runTo(Level::Memory)))
+    return failure();
+  auto manifest =
+      compilation.module()->getAttrOfType<StringAttr>(kManifestAttr);
+  if (!manifest)
+    return compilation.diagnostics().error(
+        "the passes to level 'memory' left no manifest");
+  return manifest.getValue().str();
+}
+
+FailureOr<Manifest> readManifest(const std::string &path,
+                                 FailureOr<std::string> text,
+                                 Diagnostics &diagnostics) {
+  if (failed(text))
+    return failure();
+  std::string error;
+  std::optional<Manifest> manifest = parseManifest(*text, error);
+  if (!manifest)
+    return diagnostics.error("'" + path + "': " + error);
+  return std::move(*manifest);
+}
+
+} // namespace
+
+int runInspect(const InspectOptions &options) {
+  const std::string &path = options.compile.model;
+  Compilation compilation(options.compile);
+  Diagnostics &diagnostics = compilation.diagnostics();
+  FailureOr<Manifest> manifest =
+      readManifest(path,
+                   isElf(path) ? readManifestSection(path, diagnostics)
+                               : manifestOfModel(compilation),
+                   diagnostics);
+  if (failed(manifest))
+    return kExitInput;
+  InspectView view;
+  view.ranks = static_cast<int>(options.nproc);
+  view.threadsPerRank = threadsPerRank(options.nproc);
+  view.parameters = options.parameters;
+  if (options.json)
+    printInspectJson(*manifest, view, llvm::outs());
+  else
+    printInspectText(*manifest, view, llvm::outs());
+  llvm::outs().flush();
+  if (!llvm::outs().has_error())
+    return kExitDone;
+  std::error_code error = llvm::outs().error();
+  llvm::outs().clear_error();
+  (void)diagnostics.error("cannot write to standard output: " +
+                          error.message());
+  return kExitInput;
+}
+
+} // namespace shardonnx

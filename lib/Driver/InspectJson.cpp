@@ -1,0 +1,213 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// `shardonnx inspect --json`; the fields are documented in docs/inspect.md.
+
+#include "InspectReport.h"
+
+#include "llvm/Support/JSON.h"
+
+namespace shardonnx {
+namespace {
+
+using llvm::json::OStream;
+
+const char *inputKindName(Manifest::InputKind kind) {
+  switch (kind) {
+  case Manifest::InputKind::Tokens:
+    return "tokens";
+  case Manifest::InputKind::Labels:
+    return "labels";
+  case Manifest::InputKind::ShiftedLabels:
+    return "shifted_labels";
+  case Manifest::InputKind::AttentionMask:
+    return "attention_mask";
+  case Manifest::InputKind::PositionIds:
+    return "position_ids";
+  case Manifest::InputKind::Data:
+    return "data";
+  }
+  return "";
+}
+
+const char *denominatorName(Manifest::Denominator denominator) {
+  switch (denominator) {
+  case Manifest::Denominator::Labels:
+    return "labels";
+  case Manifest::Denominator::Elements:
+    return "elements";
+  case Manifest::Denominator::Batches:
+    return "batches";
+  }
+  return "";
+}
+
+// Names come from ONNX files, which promise nothing about their encoding.
+std::string text(llvm::StringRef raw) { return llvm::json::fixUTF8(raw); }
+
+void writeShape(OStream &json, const std::vector<int64_t> &shape) {
+  json.attributeArray("shape", [&] {
+    for (int64_t size : shape)
+      json.value(size);
+  });
+}
+
+void writeProgram(OStream &json, const Manifest &m) {
+  json.attribute("name", text(m.name));
+  json.attribute("model", text(m.modelPath));
+  json.attribute("version", text(m.version));
+  json.attribute("arch", text(m.arch));
+  json.attribute("batch", m.batch);
+  json.attribute("seq", m.seq);
+  json.attribute("strategy", text(m.strategy));
+  json.attribute("param_dtype", dtypeName(m.paramType));
+  json.attribute("reduce_dtype", dtypeName(m.reduceType));
+  json.attribute("optimizer", text(m.optimizer));
+  json.attributeArray("inputs", [&] {
+    for (const Manifest::Input &input : m.inputs)
+      json.object([&] {
+        json.attribute("name", text(input.name));
+        json.attribute("kind", inputKindName(input.kind));
+        json.attribute("dtype", dtypeName(input.dtype));
+        writeShape(json, input.shape);
+        json.attribute("bytes", input.bytes());
+      });
+  });
+  json.attributeObject("loss", [&] {
+    json.attribute("kind", text(m.loss.kind));
+    json.attribute("denominator", denominatorName(m.loss.denominator));
+    json.attribute("opaque",
+                   m.loss.denominator == Manifest::Denominator::Batches);
+    json.attribute("description", describeLoss(m));
+  });
+}
+
+void writeInterval(OStream &json, int rank, Interval interval) {
+  json.object([&] {
+    json.attribute("rank", rank);
+    json.attribute("begin", interval.begin);
+    json.attribute("end", interval.end);
+  });
+}
+
+void writeParam(OStream &json, const Manifest::Unit &unit,
+                const Manifest::Param &param, int ranks) {
+  json.attribute("name", text(param.name));
+  json.attribute("onnx", text(param.onnx));
+  writeShape(json, param.shape);
+  json.attribute("elements", param.elements());
+  json.attribute("trainable", param.trainable);
+  json.attribute("offset", param.offset);
+  json.attributeArray("tied", [&] {
+    for (const std::string &name : param.tied)
+      json.value(text(name));
+  });
+  json.attributeArray("owned", [&] {
+    int64_t length = param.trainable ? unit.length : unit.frozenLength;
+    for (int rank = 0; rank < ranks; ++rank) {
+      Interval part = unit.sharded ? ownedInterval(length, rank, ranks)
+                                   : Interval{0, length};
+      part = cutToParameter(part, param);
+      if (part.size() > 0)
+        writeInterval(json, rank, part);
+    }
+  });
+}
+
+void writeUnit(OStream &json, const Manifest &m, const Manifest::Unit &unit,
+               int ranks) {
+  json.attribute("name", text(unit.name));
+  json.attribute("layout", unit.sharded ? "sharded" : "replicated");
+  json.attribute("trainable", countParameters(unit, true));
+  json.attribute("frozen", countParameters(unit, false));
+  json.attribute("length", unit.length);
+  json.attribute("frozen_length", unit.frozenLength);
+  json.attribute("gathered_bytes",
+                 (unit.length + unit.frozenLength) * dtypeBytes(m.paramType));
+  json.attribute("gradient_bytes", unit.length * dtypeBytes(m.reduceType));
+  json.attribute("flops", unit.flops);
+  json.attributeArray("owned", [&] {
+    for (int rank = 0; rank < ranks; ++rank)
+      writeInterval(json, rank, ownedPart(unit, rank, ranks));
+  });
+  json.attributeArray("params", [&] {
+    for (const Manifest::Param &param : unit.params)
+      json.object([&] { writeParam(json, unit, param, ranks); });
+  });
+}
+
+void writeFunctions(OStream &json, const Manifest &m) {
+  json.attributeArray("functions", [&] {
+    for (const Manifest::Function &function : m.functions)
+      json.object([&] {
+        json.attribute("name", text(function.name));
+        json.attributeArray("collectives", [&] {
+          for (const Manifest::Collective &call : function.collectives)
+            json.object([&] {
+              json.attribute("op", text(call.op));
+              if (call.unit >= 0)
+                json.attribute(
+                    "unit", text(m.units[static_cast<size_t>(call.unit)].name));
+            });
+        });
+      });
+  });
+}
+
+void writeSpace(OStream &json, const char *name, const Manifest::Space &space) {
+  json.attributeObject(name, [&] {
+    json.attribute("bytes", space.bytes);
+    json.attribute("lower_bound_bytes", space.lowerBoundBytes);
+    json.attribute("peak_at", text(space.peakAt));
+    json.attributeArray("live", [&] {
+      for (const Manifest::LiveBuffer &buffer : space.live)
+        json.object([&] {
+          json.attribute("name", text(buffer.name));
+          json.attribute("bytes", buffer.bytes);
+        });
+    });
+  });
+}
+
+void writeMemory(OStream &json, const Manifest &m, const InspectView &view) {
+  std::vector<MemoryItem> items =
+      planMemory(m, view.ranks, view.threadsPerRank);
+  json.attributeObject("memory", [&] {
+    json.attribute("ranks", view.ranks);
+    json.attribute("threads_per_rank", view.threadsPerRank);
+    json.attribute("peak_bytes", totalBytes(items));
+    json.attributeArray("items", [&] {
+      for (const MemoryItem &item : items)
+        json.object([&] {
+          json.attribute("name", item.name);
+          json.attribute("bytes", item.bytes);
+        });
+    });
+    json.attributeObject("spaces", [&] {
+      writeSpace(json, "private", m.privateSpace);
+      writeSpace(json, "gather", m.gatherSpace);
+      writeSpace(json, "gradients", m.gradientSpace);
+    });
+    json.attribute("gather_in_place", m.gatherInPlace);
+  });
+}
+
+} // namespace
+
+void printInspectJson(const Manifest &m, const InspectView &view,
+                      llvm::raw_ostream &out) {
+  OStream json(out, /*IndentSize=*/2);
+  json.object([&] {
+    writeProgram(json, m);
+    json.attribute("flops_per_microbatch", m.flopsPerMicrobatch);
+    json.attributeArray("units", [&] {
+      for (const Manifest::Unit &unit : m.units)
+        json.object([&] { writeUnit(json, m, unit, view.ranks); });
+    });
+    writeFunctions(json, m);
+    writeMemory(json, m, view);
+  });
+  out << '\n';
+}
+
+} // namespace shardonnx

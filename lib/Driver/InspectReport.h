@@ -1,0 +1,47 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What `shardonnx inspect` says about a program, as text and as JSON. Both
+// read the manifest, so a model and its executable print the same.
+
+#ifndef SHARDONNX_LIB_DRIVER_INSPECTREPORT_H
+#define SHARDONNX_LIB_DRIVER_INSPECTREPORT_H
+
+#include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/Manifest.h"
+#include "shardonnx/runtime/MemoryPlan.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+namespace shardonnx {
+
+/// What the answers depend on beside the program.
+struct InspectView {
+  int ranks = 1;
+  int threadsPerRank = 1;
+  bool parameters = false; // a line for each, in the text
+};
+
+/// The part of `unit`'s trainable section that `rank` owns.
+Interval ownedPart(const Manifest::Unit &unit, int rank, int ranks);
+
+/// The interval of a section that is shared by all ranks, cut to one
+/// parameter and counted from its first element; empty when they do not meet.
+Interval cutToParameter(Interval owned, const Manifest::Param &param);
+
+/// What the loss is a mean of, in words.
+std::string describeLoss(const Manifest &manifest);
+
+/// Elements of a unit's parameters, without the padding.
+int64_t countParameters(const Manifest::Unit &unit, bool trainable);
+
+const char *dtypeName(ShxDType dtype);
+
+void printInspectText(const Manifest &manifest, const InspectView &view,
+                      llvm::raw_ostream &out);
+void printInspectJson(const Manifest &manifest, const InspectView &view,
+                      llvm::raw_ostream &out);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_LIB_DRIVER_INSPECTREPORT_H

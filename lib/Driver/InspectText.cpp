@@ -1,0 +1,335 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// `shardonnx inspect` for people: tables that are read from top to bottom.
+
+#include "InspectReport.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/Format.h"
+
+namespace shardonnx {
+namespace {
+
+using llvm::raw_ostream;
+using llvm::StringRef;
+
+std::string formatScaled(double value, double step,
+                         llvm::ArrayRef<const char *> units) {
+  size_t unit = 0;
+  while (value >= step && unit + 1 < units.size()) {
+    value /= step;
+    ++unit;
+  }
+  std::string text;
+  llvm::raw_string_ostream(text)
+      << llvm::format(unit == 0 ? "%.0f" : "%.2f", value) << ' ' << units[unit];
+  return StringRef(text).rtrim().str();
+}
+
+std::string formatBytes(int64_t bytes) {
+  return formatScaled(static_cast<double>(bytes), 1024,
+                      {"B", "KiB", "MiB", "GiB", "TiB"});
+}
+
+std::string formatFlops(double flops) {
+  return formatScaled(flops, 1000, {"", "k", "M", "G", "T", "P"});
+}
+
+std::string formatCount(int64_t count) {
+  std::string digits = std::to_string(count);
+  for (size_t at = digits.size(); at > 3;)
+    digits.insert(at -= 3, ",");
+  return digits;
+}
+
+// Columns as wide as their widest cell: words to the left, numbers to the
+// right. `columns` has an l or an r for each.
+class Table {
+public:
+  explicit Table(StringRef columns) : columns(columns) {}
+  void add(std::vector<std::string> row) { rows.push_back(std::move(row)); }
+
+  void print(raw_ostream &out) const {
+    std::vector<size_t> widths;
+    for (const auto &row : rows) {
+      widths.resize(std::max(widths.size(), row.size()));
+      for (auto [index, cell] : llvm::enumerate(row))
+        widths[index] = std::max(widths[index], cell.size());
+    }
+    for (const auto &row : rows) {
+      std::string line;
+      for (auto [index, cell] : llvm::enumerate(row)) {
+        std::string padding(widths[index] - cell.size(), ' ');
+        line += columns[index] == 'l' ? "  " + cell + padding
+                                      : "  " + padding + cell;
+      }
+      out << StringRef(line).rtrim() << '\n';
+    }
+  }
+
+private:
+  StringRef columns;
+  std::vector<std::vector<std::string>> rows;
+};
+
+void printHead(const Manifest &m, raw_ostream &out) {
+  out << m.name << ": " << m.strategy << ", batch " << m.batch;
+  if (m.seq > 0)
+    out << " x " << m.seq;
+  out << " per rank and microbatch, " << dtypeName(m.paramType)
+      << " parameters, " << dtypeName(m.reduceType) << " gradients, "
+      << m.optimizer << ", " << m.arch << '\n';
+  out << "loss: " << m.loss.kind << ", " << describeLoss(m) << '\n';
+}
+
+// A unit that lies inside another's module path stands under it.
+std::string indentOf(const Manifest &m, StringRef name) {
+  std::string indent;
+  for (const Manifest::Unit &other : m.units)
+    if (name.size() > other.name.size() && name.starts_with(other.name) &&
+        name[other.name.size()] == '.')
+      indent += "  ";
+  return indent;
+}
+
+std::string ownedText(Interval part) {
+  return formatCount(part.begin) + ".." + formatCount(part.end);
+}
+
+// Which rank owns what of a parameter, the first and the last when many do.
+std::string ownersText(const Manifest::Unit &unit, const Manifest::Param &param,
+                       int ranks) {
+  if (!unit.sharded)
+    return "every rank, whole";
+  int64_t length = param.trainable ? unit.length : unit.frozenLength;
+  std::vector<std::string> parts;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Interval part = cutToParameter(ownedInterval(length, rank, ranks), param);
+    if (part.size() > 0)
+      parts.push_back("rank " + std::to_string(rank) + ": " + ownedText(part));
+  }
+  if (parts.size() > 3)
+    return parts.front() + ", ... " + parts.back();
+  return llvm::join(parts, ", ");
+}
+
+std::string shapeText(const std::vector<int64_t> &shape) {
+  std::string text;
+  for (int64_t size : shape)
+    text += (text.empty() ? "" : "x") + std::to_string(size);
+  return text.empty() ? "scalar" : text;
+}
+
+void printUnits(const Manifest &m, const InspectView &view, raw_ostream &out) {
+  int ranks = view.ranks;
+  Table table("llrrrrll");
+  table.add({"unit", "layout", "trainable", "frozen", "gathered",
+             "FLOPs/microbatch",
+             "owned by " + std::string(ranks > 1 ? "rank 0" : "the rank"),
+             ranks > 1 ? "rank " + std::to_string(ranks - 1) : ""});
+  int64_t trainable = 0, frozen = 0, bytes = 0;
+  for (const Manifest::Unit &unit : m.units) {
+    int64_t unitBytes =
+        (unit.length + unit.frozenLength) * dtypeBytes(m.paramType);
+    trainable += countParameters(unit, true);
+    frozen += countParameters(unit, false);
+    bytes += unitBytes;
+    table.add({indentOf(m, unit.name) + unit.name,
+               unit.sharded ? "sharded" : "replicated",
+               formatCount(countParameters(unit, true)),
+               formatCount(countParameters(unit, false)),
+               formatBytes(unitBytes), formatFlops(unit.flops),
+               ownedText(ownedPart(unit, 0, ranks)),
+               ranks > 1 ? ownedText(ownedPart(unit, ranks - 1, ranks)) : ""});
+  }
+  table.add({"total", "", formatCount(trainable), formatCount(frozen),
+             formatBytes(bytes), formatFlops(m.flopsPerMicrobatch)});
+  out << "\nunits (" << m.units.size() << "), intervals in elements\n";
+  table.print(out);
+}
+
+void printParameters(const Manifest &m, int ranks, raw_ostream &out) {
+  for (const Manifest::Unit &unit : m.units) {
+    out << "\nparameters of " << unit.name << '\n';
+    Table table("lrll");
+    for (const Manifest::Param &param : unit.params) {
+      std::string name = param.name;
+      if (!param.tied.empty())
+        name += " = " + llvm::join(param.tied, " = ");
+      table.add({name, shapeText(param.shape),
+                 param.trainable ? "trainable" : "frozen",
+                 ownersText(unit, param, ranks)});
+    }
+    table.print(out);
+  }
+}
+
+// Frozen parameters are few and easily overlooked, so they are always named.
+void printFrozen(const Manifest &m, raw_ostream &out) {
+  std::vector<std::string> names;
+  for (const Manifest::Unit &unit : m.units)
+    for (const Manifest::Param &param : unit.params)
+      if (!param.trainable)
+        names.push_back(param.name + " " + shapeText(param.shape));
+  if (names.empty())
+    return;
+  constexpr size_t kShown = 10;
+  out << "\nfrozen parameters (" << names.size() << ")\n";
+  for (const std::string &name : llvm::ArrayRef(names).take_front(kShown))
+    out << "  " << name << '\n';
+  if (names.size() > kShown)
+    out << "  and " << names.size() - kShown << " more (--parameters)\n";
+}
+
+void printMemory(const Manifest &m, const InspectView &view, raw_ostream &out) {
+  std::vector<MemoryItem> items =
+      planMemory(m, view.ranks, view.threadsPerRank);
+  out << "\nmemory of a rank: " << view.ranks
+      << (view.ranks == 1 ? " rank, " : " ranks, ") << view.threadsPerRank
+      << (view.threadsPerRank == 1 ? " thread each" : " threads each")
+      << "; what ranks share counts in equal parts\n";
+  Table table("lrr");
+  int64_t total = totalBytes(items);
+  for (const MemoryItem &item : items) {
+    if (item.bytes == 0)
+      continue;
+    std::string share;
+    llvm::raw_string_ostream(share)
+        << llvm::format("%.1f %%", 100.0 * static_cast<double>(item.bytes) /
+                                       static_cast<double>(total));
+    table.add({item.name, formatBytes(item.bytes), share});
+  }
+  table.add({"peak", formatBytes(total)});
+  table.print(out);
+}
+
+void printLive(const char *name, const Manifest::Space &space, bool all,
+               raw_ostream &out) {
+  if (space.live.empty())
+    return;
+  constexpr size_t kShown = 8;
+  out << "\nat the peak of " << name;
+  if (!space.peakAt.empty())
+    out << ", " << space.peakAt;
+  out << '\n';
+  Table table("lr");
+  llvm::ArrayRef<Manifest::LiveBuffer> shown = space.live;
+  if (!all)
+    shown = shown.take_front(kShown);
+  int64_t rest = 0;
+  for (const Manifest::LiveBuffer &buffer : shown)
+    table.add({buffer.name, formatBytes(buffer.bytes)});
+  for (const Manifest::LiveBuffer &buffer :
+       llvm::ArrayRef(space.live).drop_front(shown.size()))
+    rest += buffer.bytes;
+  if (rest > 0)
+    table.add({"and " + std::to_string(space.live.size() - shown.size()) +
+                   " smaller (--parameters)",
+               formatBytes(rest)});
+  table.print(out);
+}
+
+void printSpaces(const Manifest &m, bool all, raw_ostream &out) {
+  out << "\nplanned spaces\n";
+  Table table("lrrr");
+  table.add({"space", "bytes", "lower bound", "ratio"});
+  std::pair<const char *, const Manifest::Space *> spaces[] = {
+      {"private (activations, workspaces)", &m.privateSpace},
+      {m.gatherInPlace ? "gather (only between machines)" : "gather",
+       &m.gatherSpace},
+      {"gradients", &m.gradientSpace}};
+  for (auto [name, space] : spaces) {
+    std::string ratio = "-";
+    if (space->lowerBoundBytes > 0) {
+      ratio.clear();
+      llvm::raw_string_ostream(ratio) << llvm::format(
+          "%.3f", static_cast<double>(space->bytes) /
+                      static_cast<double>(space->lowerBoundBytes));
+    }
+    table.add({name, formatBytes(space->bytes),
+               formatBytes(space->lowerBoundBytes), ratio});
+  }
+  table.print(out);
+  printLive("private", m.privateSpace, all, out);
+  printLive("gather", m.gatherSpace, all, out);
+  printLive("gradients", m.gradientSpace, all, out);
+}
+
+// The last two parts of each unit's name, or the whole where these are not
+// unique: the order of collectives repeats them many times.
+std::vector<std::string> shortNames(const Manifest &m) {
+  std::vector<std::string> names;
+  llvm::StringSet<> seen;
+  bool unique = true;
+  for (const Manifest::Unit &unit : m.units) {
+    StringRef name = unit.name;
+    size_t last = name.rfind('.');
+    size_t second = last == StringRef::npos || last == 0
+                        ? StringRef::npos
+                        : name.rfind('.', last);
+    if (second != StringRef::npos)
+      name = name.substr(second + 1);
+    unique &= seen.insert(name).second;
+    names.push_back(name.str());
+  }
+  if (!unique)
+    for (auto [name, unit] : llvm::zip_equal(names, m.units))
+      name = unit.name;
+  return names;
+}
+
+// One function: runs of one op share its name, lines are cut at words.
+void printCollectives(const Manifest::Function &function,
+                      llvm::ArrayRef<std::string> names, raw_ostream &out) {
+  constexpr size_t kWidth = 96;
+  out << "  " << function.name << '\n';
+  std::string line;
+  auto flush = [&] {
+    if (!line.empty())
+      out << "   " << line << '\n';
+    line.clear();
+  };
+  StringRef previous;
+  for (auto [index, call] : llvm::enumerate(function.collectives)) {
+    std::string word;
+    if (call.op != previous)
+      word += " " + call.op;
+    if (call.unit >= 0)
+      word += " " + names[static_cast<size_t>(call.unit)];
+    previous = call.op;
+    bool last = index + 1 == function.collectives.size();
+    if (!last && function.collectives[index + 1].op != call.op)
+      word += ";";
+    else if (!last)
+      word += ",";
+    if (line.size() + word.size() > kWidth)
+      flush();
+    line += word;
+  }
+  flush();
+}
+
+} // namespace
+
+void printInspectText(const Manifest &m, const InspectView &view,
+                      raw_ostream &out) {
+  printHead(m, out);
+  printUnits(m, view, out);
+  if (view.parameters)
+    printParameters(m, view.ranks, out);
+  else
+    printFrozen(m, out);
+  printMemory(m, view, out);
+  printSpaces(m, view.parameters, out);
+  if (m.functions.empty())
+    return;
+  out << "\ncollectives, in the order that every rank issues them\n";
+  std::vector<std::string> names = shortNames(m);
+  for (const Manifest::Function &function : m.functions)
+    printCollectives(function, names, out);
+}
+
+} // namespace shardonnx
