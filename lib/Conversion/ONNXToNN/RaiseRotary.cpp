@@ -31,24 +31,31 @@ struct Table {
   }
 };
 
-/// Reads a float constant whose axes but `seqAxis` and the last are 1.
-std::optional<Table> readTable(Value value, int64_t seqAxis) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (!isa<nn::CastOp>(op))
-      break;
-    value = op->getOperand(0);
-  }
+/// The constant behind conversions, or null.
+DenseElementsAttr matchConstant(Value value) {
+  while (auto cast = value.getDefiningOp<nn::CastOp>())
+    value = cast.getOperand();
   DenseElementsAttr attr;
   if (!matchPattern(value, m_Constant(&attr)) ||
       !isa<FloatType>(attr.getElementType()))
-    return std::nullopt;
-  ArrayRef<int64_t> shape = shapeOf(value);
+    return {};
+  return attr;
+}
+
+/// Reads a float constant whose axes but `seqAxis` and the last are 1.
+std::optional<Table> readTable(DenseElementsAttr attr, int64_t seqAxis) {
+  ArrayRef<int64_t> shape = attr.getType().getShape();
   int64_t rank = static_cast<int64_t>(shape.size());
   Table table;
   table.width = shape.empty() ? 0 : shape.back();
   table.seq = seqAxis < rank ? shape[seqAxis] : 0;
   if (attr.getNumElements() != table.seq * table.width)
     return std::nullopt;
+  if (attr.getElementType().isF32()) {
+    auto values = attr.getValues<float>();
+    table.values.assign(values.begin(), values.end());
+    return table;
+  }
   for (APFloat number : attr.getValues<APFloat>()) {
     bool lost = false;
     number.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven, &lost);
@@ -133,16 +140,64 @@ std::optional<SmallVector<float>> recoverFrequencies(const Table &cos,
   return frequencies;
 }
 
+/// A pair of tables and what is behind them.
+struct Tables {
+  Table cos;
+  Table sin;
+  float scaling = 1;
+  std::optional<SmallVector<float>> frequencies;
+};
+
+/// Reads each pair of constants once, however many layers use it.
+class TableReader {
+public:
+  /// `halves`: the constants hold each frequency twice. Null when they are no
+  /// tables over `seqAxis`.
+  const Tables *read(Value cos, Value sin, int64_t seqAxis, bool halves) {
+    DenseElementsAttr c = matchConstant(cos), s = matchConstant(sin);
+    if (!c || !s)
+      return nullptr;
+    auto [entry, isNew] = known.try_emplace({c, s});
+    if (isNew)
+      entry->second = compute(c, s, seqAxis, halves);
+    return entry->second.get();
+  }
+
+private:
+  static std::unique_ptr<Tables> compute(DenseElementsAttr c,
+                                         DenseElementsAttr s, int64_t seqAxis,
+                                         bool halves) {
+    std::optional<Table> cos = readTable(c, seqAxis), sin = readTable(s, seqAxis);
+    if (!cos || !sin || cos->seq != sin->seq || cos->width != sin->width)
+      return nullptr;
+    if (halves) {
+      cos = halve(*cos);
+      sin = halve(*sin);
+      if (!cos || !sin)
+        return nullptr;
+    }
+    auto tables = std::make_unique<Tables>();
+    tables->frequencies = recoverFrequencies(*cos, *sin, tables->scaling);
+    tables->cos = std::move(*cos);
+    tables->sin = std::move(*sin);
+    return tables;
+  }
+
+  llvm::DenseMap<std::pair<Attribute, Attribute>, std::unique_ptr<Tables>>
+      known;
+};
+
 /// cos and sin as `nn` values of [seq, width].
 std::pair<Value, Value> buildTables(OpBuilder &builder, Location loc,
-                                    const Table &cos, const Table &sin) {
-  auto type = RankedTensorType::get({cos.seq, cos.width}, builder.getF32Type());
-  float scaling = 1;
-  if (auto frequencies = recoverFrequencies(cos, sin, scaling)) {
+                                    const Tables &tables) {
+  auto type = RankedTensorType::get({tables.cos.seq, tables.cos.width},
+                                    builder.getF32Type());
+  if (tables.frequencies) {
     auto table = nn::RotaryTableOp::create(
         builder, loc, TypeRange{type, type},
-        builder.getDenseF32ArrayAttr(*frequencies),
-        builder.getI64IntegerAttr(cos.seq), builder.getF32FloatAttr(scaling));
+        builder.getDenseF32ArrayAttr(*tables.frequencies),
+        builder.getI64IntegerAttr(tables.cos.seq),
+        builder.getF32FloatAttr(tables.scaling));
     return {table.getCos(), table.getSin()};
   }
   auto constant = [&](const Table &table) -> Value {
@@ -150,7 +205,7 @@ std::pair<Value, Value> buildTables(OpBuilder &builder, Location loc,
         builder, loc,
         DenseElementsAttr::get(type, ArrayRef<float>(table.values)));
   };
-  return {constant(cos), constant(sin)};
+  return {constant(tables.cos), constant(tables.sin)};
 }
 
 /// Whether `value` is [-right half of x, left half of x] over the last axis.
@@ -178,7 +233,8 @@ bool isRotatedHalf(Value value, Value x) {
 
 /// x·cos + rotate_half(x)·sin (Su et al. 2021; transformers' apply_rotary).
 struct RaiseRotaryEmbedding : OpRewritePattern<nn::AddOp> {
-  using OpRewritePattern::OpRewritePattern;
+  RaiseRotaryEmbedding(MLIRContext *context, TableReader &reader)
+      : OpRewritePattern(context), reader(reader) {}
 
   LogicalResult matchAndRewrite(nn::AddOp op,
                                 PatternRewriter &rewriter) const override {
@@ -215,17 +271,12 @@ struct RaiseRotaryEmbedding : OpRewritePattern<nn::AddOp> {
     bool seqFirst = tableShape.size() == 4 && tableShape[2] == 1 &&
                     tableShape[1] == shapeOf(x)[1] && tableShape[1] != 1;
     int64_t axis = tableShape.size() == 2 ? 0 : seqFirst ? 1 : 2;
-    std::optional<Table> cosTable = readTable(cos, axis);
-    std::optional<Table> sinTable = readTable(sin, axis);
-    if (!cosTable || !sinTable || cosTable->width != shapeOf(x)[3] ||
-        cosTable->seq != shapeOf(x)[seqFirst ? 1 : 2] ||
-        sinTable->width != cosTable->width || sinTable->seq != cosTable->seq)
-      return failure();
-    std::optional<Table> cosHalf = halve(*cosTable), sinHalf = halve(*sinTable);
-    if (!cosHalf || !sinHalf)
+    const Tables *tables = reader.read(cos, sin, axis, /*halves=*/true);
+    if (!tables || tables->cos.width * 2 != shapeOf(x)[3] ||
+        tables->cos.seq != shapeOf(x)[seqFirst ? 1 : 2])
       return failure();
     Location loc = op.getLoc();
-    auto [c, s] = buildTables(rewriter, loc, *cosHalf, *sinHalf);
+    auto [c, s] = buildTables(rewriter, loc, *tables);
     Value operand = seqFirst ? x : swapHeadsAndSeq(rewriter, loc, x);
     Value result = nn::RotaryOp::create(rewriter, loc, operand.getType(),
                                         operand, c, s, UnitAttr(), UnitAttr());
@@ -233,33 +284,38 @@ struct RaiseRotaryEmbedding : OpRewritePattern<nn::AddOp> {
                                     : swapHeadsAndSeq(rewriter, loc, result));
     return success();
   }
+
+  TableReader &reader;
 };
 
 /// The tables of an ONNX RotaryEmbedding, kept as constants until here.
 struct RaiseRotaryTables : OpRewritePattern<nn::RotaryOp> {
-  using OpRewritePattern::OpRewritePattern;
+  RaiseRotaryTables(MLIRContext *context, TableReader &reader)
+      : OpRewritePattern(context), reader(reader) {}
 
   LogicalResult matchAndRewrite(nn::RotaryOp op,
                                 PatternRewriter &rewriter) const override {
-    std::optional<Table> cos = readTable(op.getCos(), 0);
-    std::optional<Table> sin = readTable(op.getSin(), 0);
-    float scaling = 1;
-    if (!cos || !sin || cos->seq != sin->seq || cos->width != sin->width ||
-        !recoverFrequencies(*cos, *sin, scaling))
+    const Tables *tables =
+        reader.read(op.getCos(), op.getSin(), 0, /*halves=*/false);
+    if (!tables || !tables->frequencies)
       return failure();
-    auto [c, s] = buildTables(rewriter, op.getLoc(), *cos, *sin);
+    auto [c, s] = buildTables(rewriter, op.getLoc(), *tables);
     rewriter.modifyOpInPlace(op, [&, c = c, s = s] {
       op.getCosMutable().assign(c);
       op.getSinMutable().assign(s);
     });
     return success();
   }
+
+  TableReader &reader;
 };
 
 struct RaiseRotary : impl::RaiseRotaryBase<RaiseRotary> {
   void runOnOperation() override {
+    TableReader reader;
     RewritePatternSet patterns(&getContext());
-    patterns.add<RaiseRotaryEmbedding, RaiseRotaryTables>(&getContext());
+    patterns.add<RaiseRotaryEmbedding, RaiseRotaryTables>(&getContext(),
+                                                          reader);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }
