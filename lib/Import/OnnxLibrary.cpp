@@ -18,12 +18,22 @@
 namespace shardonnx::onnxlib {
 namespace {
 
+/// The library lists what follows from an error, too: the first one is enough.
+std::string firstError(std::string message) {
+  size_t first = message.find("(op_type:");
+  size_t second =
+      first == std::string::npos ? first : message.find("(op_type:", first + 1);
+  if (second != std::string::npos)
+    message.resize(second);
+  return message;
+}
+
 template <typename Call> llvm::Error guarded(Call call) {
   try {
     call();
     return llvm::Error::success();
   } catch (const std::exception &exception) {
-    return llvm::createStringError(exception.what());
+    return llvm::createStringError(firstError(exception.what()));
   }
 }
 

@@ -108,7 +108,9 @@ private:
   std::vector<Initializer> initializers;
   llvm::StringMap<size_t> byName;
   llvm::StringMap<int> elementTypes;
-  /// State-dict names that the graph still has, under whatever name.
+  /// State-dict names of the file's own initializers.
+  llvm::StringSet<> original;
+  /// State-dict names that the graph has in the end, under whatever name.
   llvm::StringSet<> present;
 };
 
@@ -248,48 +250,50 @@ void Taker::recoverTransposed() {
 /// initializer again; notes parameters that are tied.
 void Taker::recoverShared() {
   for (const Initializer &init : initializers)
-    present.insert(init.symbol);
+    original.insert(init.symbol);
+  for (const auto &name : original)
+    present.insert(name.first());
   for (::onnx::NodeProto &node : *graph.mutable_node())
     if (const NodeInfo *info = infoOf(node))
       recoverSharedOf(node, *info);
 }
 
 void Taker::recoverSharedOf(::onnx::NodeProto &node, const NodeInfo &info) {
-  SmallVector<const SignatureInput *> wanted;
+  // The parameters that the framework's operator reads and the file lacks…
+  SmallVector<const SignatureInput *> missing;
   for (const std::string &argument : info.arguments)
     if (const SignatureInput *parameter = parameterOf(argument))
-      wanted.push_back(parameter);
-  // addmm(bias, x, weight) becomes Gemm(x, weight, bias).
-  if (StringRef(info.target).starts_with("aten.addmm"))
-    std::rotate(wanted.begin(), wanted.begin() + !wanted.empty(), wanted.end());
+      if (!original.contains(parameter->target))
+        missing.push_back(parameter);
+  // …stand behind those that the node reads in their place.
   SmallVector<int> uses;
-  for (int i = 0; i < node.input_size(); ++i)
-    if (Initializer *init = find(node.input(i)))
-      if (metadata.findTarget(init->symbol))
-        uses.push_back(i);
-  // A bias of zeros is dropped; what is left then comes first.
-  if (uses.size() > wanted.size())
-    return;
-  for (auto [use, parameter] : llvm::zip(uses, wanted)) {
+  for (int i = 0; i < node.input_size(); ++i) {
+    Initializer *init = find(node.input(i));
+    const SignatureInput *parameter =
+        init ? metadata.findTarget(init->symbol) : nullptr;
+    if (parameter &&
+        !llvm::is_contained(info.arguments, parameter->placeholder))
+      uses.push_back(i);
+  }
+  // addmm(bias, x, weight) becomes Gemm(x, weight, bias), and a bias of zeros
+  // is dropped.
+  if (StringRef(info.target).starts_with("aten.addmm") && missing.size() == 2)
+    std::swap(missing[0], missing[1]);
+  for (auto [use, parameter] : llvm::zip(uses, missing)) {
     Initializer init = *find(node.input(use));
-    if (init.symbol == parameter->target || byName.contains(parameter->target))
+    present.insert(parameter->target);
+    if (init.type.getNumElements() > mergeLimit || init.transposed)
       continue;
-    if (init.type.getNumElements() > mergeLimit || init.transposed) {
-      present.insert(parameter->target);
+    node.set_input(use, parameter->target);
+    if (byName.contains(parameter->target))
       continue;
-    }
     int elementType = elementTypes[init.name];
     init.name = init.symbol = parameter->target;
     byName[init.name] = initializers.size();
     elementTypes[init.name] = elementType;
     declareInput(init, elementType);
-    present.insert(init.symbol);
-    node.set_input(use, init.name);
     initializers.push_back(std::move(init));
   }
-  for (auto [use, parameter] : llvm::zip(uses, wanted))
-    if (byName.contains(parameter->target))
-      node.set_input(use, parameter->target);
 }
 
 void Taker::markTrainable() {

@@ -50,18 +50,16 @@ bool isQueryKeyProduct(Value value) {
   return static_cast<bool>(value.getDefiningOp<nn::MatmulOp>());
 }
 
-/// cap·tanh(x/cap), down to x.
-Value matchSoftcap(Value value, double &cap) {
+/// cap·tanh(scale·x/cap), down to x.
+Value matchSoftcap(Value value, double &cap, double &scale) {
   auto product = matchWithSplat<nn::MulOp>(value);
   auto tanh = product ? product->first.getDefiningOp<nn::TanhOp>()
                       : nn::TanhOp();
-  double scale = 1;
-  Value inner = tanh ? stripScale(tanh.getOperand(), scale) : Value();
-  if (!inner || product->second <= 0 ||
-      std::fabs(scale * product->second - 1) > 1e-3)
+  if (!tanh || product->second <= 0)
     return {};
   cap = product->second;
-  return inner;
+  scale = cap;
+  return stripScale(tanh.getOperand(), scale);
 }
 
 /// Whether the product of queries and keys is behind `value`.
@@ -106,11 +104,12 @@ std::optional<Scores> matchScores(Value value) {
       value = select.getTrueValue();
       continue;
     }
-    double cap = 0;
-    if (Value inner = matchSoftcap(value, cap)) {
+    double cap = 0, scale = 1;
+    if (Value inner = matchSoftcap(value, cap, scale)) {
       if (scores.softcap != 0 || scores.scale != 1)
         return std::nullopt;
       scores.softcap = cap;
+      scores.scale = scale;
       value = inner;
       continue;
     }
