@@ -15,7 +15,7 @@ class Progress {
 public:
   explicit Progress(int64_t steps);
   void step(const StepRecord &record);
-  // `reached`: the last step. Warm-up steps are left out of the throughput.
+  // Warm-up steps are left out of the throughput.
   void close();
 
 private:
