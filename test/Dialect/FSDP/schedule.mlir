@@ -16,23 +16,27 @@
 // ZERO-NEXT:     fsdp.all_gather_wait @h.1
 // ONE:           fsdp.all_gather_wait @h.1
 // TWO:           fsdp.all_gather_wait @h.1
-// CHECK:         nn.loss %
-// Backward's gathers start in backward: with 1 when block 1 begins, with 2 when
-// the root does.
+// CHECK:         nn.loss_scale
 // TWO-NEXT:      fsdp.all_gather_start @h.0
+// CHECK-NEXT:    nn.cross_entropy_grad
+// CHECK-NEXT:    nn.loss %
+// Backward's gathers start in backward: with 1 when block 1 begins, with 2 when
+// the root does (above).
 // CHECK:         fsdp.grad_acquire @root
 // CHECK-NEXT:    nn.matmul
-// CHECK:         nn.select
 // ONE-NEXT:      fsdp.all_gather_start @h.0
-// CHECK-NEXT:    nn.matmul
-// CHECK:         fsdp.grad_acquire @h.1
+// CHECK-NEXT:    nn.compare
+// CHECK-NEXT:    nn.select
+// CHECK-NEXT:    fsdp.grad_acquire @h.1
 // CHECK-NEXT:    %[[DW1:.*]] = nn.matmul
 // CHECK-NEXT:    fsdp.reduce_start @h.1 [@h.1.w](%[[DW1]] : tensor<8x8xf32>){{$}}
+// CHECK-NEXT:    nn.matmul
 // CHECK:         fsdp.grad_acquire @h.0
+// CHECK-NEXT:    nn.matmul
 // CHECK-NEXT:    nn.reduce_sum
+// CHECK-NEXT:    fsdp.reduce_start @h.0
 // ZERO-NEXT:     fsdp.all_gather_start @h.0
 // CHECK-NEXT:    fsdp.all_gather_wait @h.0
-// CHECK:         fsdp.reduce_start @h.0
 // CHECK:         fsdp.reduce_start @root
 // CHECK-NEXT:    return
 

@@ -41,17 +41,16 @@
 // CHECK:         nn.transpose %[[WTE]]
 // CHECK-NEXT:    nn.matmul
 // CHECK-NEXT:    fsdp.free %[[ROOT]]
-// CHECK:         %[[DW1:.*]] = nn.matmul
-// CHECK:         fsdp.free %[[H1]]
 // CHECK:         fsdp.reduce_scatter @h.1 [@h.1.w]
-// FULL:          %[[H0B:.*]] = fsdp.all_gather @h.0
+// CHECK-NEXT:    nn.matmul
+// CHECK-NEXT:    fsdp.free %[[H1]]
+// CHECK:         fsdp.reduce_scatter @h.0 [@h.0.w, @h.0.b]({{.*}} : tensor<8x8xf32>, tensor<8xf32>)
+// FULL-NEXT:     %[[H0B:.*]] = fsdp.all_gather @h.0
 // FULL-NEXT:     %[[W0B:.*]] = fsdp.view %[[H0B]][@h.0.w]
 // FULL-NEXT:     nn.matmul %{{.*}}, %[[W0B]]
 // FULL-NEXT:     fsdp.free %[[H0B]]
-// KEEP-NOT:      fsdp.all_gather
-// KEEP:          nn.matmul %{{.*}}, %[[W0]]
+// KEEP-NEXT:     nn.matmul %{{.*}}, %[[W0]]
 // KEEP-NEXT:     fsdp.free %[[H0]]
-// CHECK:         fsdp.reduce_scatter @h.0 [@h.0.w, @h.0.b]({{.*}} : tensor<8x8xf32>, tensor<8xf32>)
 // CHECK:         fsdp.reduce_scatter @root [@wte.weight]
 
 // Evaluation has no backward: every unit is freed after its last use.

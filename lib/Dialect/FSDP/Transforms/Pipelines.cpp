@@ -17,6 +17,7 @@ void fsdp::buildShardPipeline(OpPassManager &manager,
   recompute.recompute = options.recompute;
   manager.addPass(createRecomputePass(recompute));
   manager.addPass(createRecreateParametersPass());
+  manager.addPass(createOrderPass());
   MakeUnitsPassOptions units;
   units.strategy = options.strategy;
   manager.addPass(createMakeUnitsPass(units));

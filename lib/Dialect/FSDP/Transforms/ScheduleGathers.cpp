@@ -52,12 +52,21 @@ Operation *firstReader(AllGatherOp gather, const StepOrder &order,
   return first;
 }
 
+// The first op of the unit's backward: it may work before it reads parameters.
+Operation *firstOfBackward(AllGatherOp gather, Block &body,
+                           const StepOrder &order) {
+  for (Operation &op : body)
+    if (order.inBackward(&op) && unitOf(&op) == gather.getUnitAttr())
+      return &op;
+  return firstReader(gather, order, /*inBackward=*/true);
+}
+
 void GatherScheduler::collect(AllGatherOp gather) {
   if (firstReader(gather, order, /*inBackward=*/false)) {
     forward.push_back({gather, gather});
     // A unit that stays gathered begins its backward without a gather.
-    if (Operation *reader = firstReader(gather, order, /*inBackward=*/true))
-      backward.push_back({reader, nullptr});
+    if (firstReader(gather, order, /*inBackward=*/true))
+      backward.push_back({firstOfBackward(gather, body, order), nullptr});
   } else {
     backward.push_back({gather, gather});
   }

@@ -171,6 +171,27 @@ def SplitMicrobatchPass : Pass<"fsdp-split-microbatch", "mlir::ModuleOp"> {
   }];
 }
 
+def PrintCostPass : Pass<"fsdp-print-cost", "mlir::ModuleOp"> {
+  let summary = "Prints parameters, bytes and FLOPs of each unit, and collectives";
+  let description = [{
+    The cost model that `shardonnx inspect` shows, as text or JSON on standard
+    output. Changes nothing.
+  }];
+  let options = [Option<"json", "json", "bool", "false", "Print JSON">];
+}
+
+def OrderPass : Pass<"fsdp-order", "mlir::ModuleOp"> {
+  let summary = "Computes weight gradients as soon as the output's gradient is there";
+  let description = [{
+    A matrix product whose result only becomes a parameter's gradient moves up
+    to right behind the last of its operands: the activation that it reads is
+    then free before the gradient of that activation is made. What it writes
+    lies in the unit's gradient buffer, which is there anyway.
+
+    Preserves numerics bit for bit.
+  }];
+}
+
 def VerifyFSDPPass : Pass<"verify-fsdp", "mlir::ModuleOp"> {
   let summary = "Refuses a step whose collectives do not pair";
   let description = [{

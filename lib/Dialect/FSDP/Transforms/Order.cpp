@@ -1,0 +1,55 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Computes weight gradients as soon as the output's gradient is there, so that
+// the saved activation is free before its own gradient needs memory.
+
+#include "Step.h"
+#include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::fsdp;
+
+namespace shardonnx::fsdp {
+#define GEN_PASS_DEF_ORDERPASS
+#include "shardonnx/Dialect/FSDP/Transforms/Passes.h.inc"
+} // namespace shardonnx::fsdp
+
+namespace {
+
+// Whether the value ends, unread by anything else, as a parameter's gradient.
+bool becomesGradient(Value value) {
+  if (!value.hasOneUse())
+    return false;
+  Operation *user = *value.user_begin();
+  if (isa<nn::GradOp>(user))
+    return true;
+  return isa<nn::ReshapeOp, nn::TransposeOp, nn::CastOp>(user) &&
+         becomesGradient(user->getResult(0));
+}
+
+Operation *lastOperand(Operation *op) {
+  Operation *last = nullptr;
+  for (Value operand : op->getOperands())
+    if (Operation *def = operand.getDefiningOp())
+      if (!last || last->isBeforeInBlock(def))
+        last = def;
+  return last;
+}
+
+struct OrderPass : public fsdp::impl::OrderPassBase<OrderPass> {
+  void runOnOperation() override {
+    for (func::FuncOp function : stepFunctions(getOperation())) {
+      SmallVector<nn::MatmulOp> products;
+      llvm::append_range(products,
+                         function.getBody().front().getOps<nn::MatmulOp>());
+      for (nn::MatmulOp product : products)
+        if (becomesGradient(product.getResult()))
+          if (Operation *last = lastOperand(product))
+            product->moveAfter(last);
+    }
+  }
+};
+
+} // namespace

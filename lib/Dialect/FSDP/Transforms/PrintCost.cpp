@@ -1,0 +1,34 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Prints the cost model's view of a module.
+
+#include "shardonnx/Cost/Cost.h"
+#include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace shardonnx;
+
+namespace shardonnx::fsdp {
+#define GEN_PASS_DEF_PRINTCOSTPASS
+#include "shardonnx/Dialect/FSDP/Transforms/Passes.h.inc"
+} // namespace shardonnx::fsdp
+
+namespace {
+
+struct PrintCostPass : public fsdp::impl::PrintCostPassBase<PrintCostPass> {
+  using PrintCostPassBase::PrintCostPassBase;
+
+  void runOnOperation() override {
+    StepCost cost = estimateStep(getOperation());
+    if (json)
+      llvm::outs() << llvm::formatv("{0:2}\n", toJSON(cost));
+    else
+      print(cost, llvm::outs());
+    markAllAnalysesPreserved();
+  }
+};
+
+} // namespace

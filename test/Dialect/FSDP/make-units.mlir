@@ -1,0 +1,43 @@
+// RUN: shardonnx-opt %s -split-input-file -verify-diagnostics -fsdp-make-units | FileCheck %s
+
+// Order of first use, not of declaration; the widest types win; a parameter
+// without a gradient is frozen, an unused one is in no unit.
+nn.parameter @unused : tensor<4xf32> trainable {nn.unit = @u, onnx_name = "unused"}
+nn.parameter @second : tensor<300xf32> trainable {nn.unit = @u, onnx_name = "second"}
+nn.parameter @first : tensor<300xf32> trainable {nn.unit = @u, onnx_name = "first"}
+// expected-warning @+1 {{'idle' does not reach the loss, so it is frozen}}
+nn.parameter @idle : tensor<300xf32> trainable {nn.unit = @u, onnx_name = "idle"}
+// CHECK:      nn.parameter @idle : tensor<300xf32> {
+// CHECK:      fsdp.unit @u sharded f32 reduce f32 length 1024 [
+// CHECK-NEXT:   @first at 0 size 300,
+// CHECK-NEXT:   @second at 512 size 300
+// CHECK-NEXT: ] frozen 512 [
+// CHECK-NEXT:   @idle at 0 size 300
+// CHECK-NEXT: ] reshard_after_forward
+// CHECK-NOT:  @unused at
+func.func @microbatch(%g: tensor<300xbf16>, %h: tensor<300xf32>) {
+  %0 = nn.get @first : tensor<300xbf16>
+  %1 = nn.get @second : tensor<300xf32>
+  %2 = nn.get @idle : tensor<300xbf16>
+  nn.grad @second, %h : tensor<300xf32>
+  nn.grad @first, %g : tensor<300xbf16>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{has no nn.unit: run nn-assign-units first}}
+nn.parameter @w : tensor<4xf32> trainable {onnx_name = "w"}
+func.func @microbatch() {
+  %0 = nn.get @w : tensor<4xf32>
+  return
+}
+
+// -----
+
+nn.parameter @ids : tensor<4xi64> {nn.unit = @u, onnx_name = "ids"}
+func.func @microbatch() {
+  // expected-error @+1 {{reads @ids as 'i64': only floats can be sharded}}
+  %0 = nn.get @ids : tensor<4xi64>
+  return
+}
