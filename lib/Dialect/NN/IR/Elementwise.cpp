@@ -358,7 +358,7 @@ NN_VJP(GeluOp) {
 }
 
 NN_VJP(CastOp) {
-  if (!isa<FloatType>(elementType(getOperand())))
+  if (!needed[0])
     return success();
   NNBuilder b(builder, getLoc());
   operandGrads[0] = b.cast(resultGrads[0], gradientElementType(getOperand()));
