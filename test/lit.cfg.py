@@ -22,3 +22,7 @@ config.environment["PATH"] = os.pathsep.join(
 )
 config.environment["HOME"] = config.test_exec_root
 config.substitutions.append(("%models", config.shardonnx_source + "/models"))
+# Fails unless a program ends with a code and one error line.
+config.substitutions.append(
+    ("%exits", "python3 " + config.test_source_root + "/cli/Inputs/exits.py")
+)

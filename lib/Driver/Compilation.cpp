@@ -16,6 +16,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/Signals.h"
 #include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
@@ -117,8 +118,26 @@ void Compilation::print(llvm::raw_ostream &out) {
   out << '\n';
 }
 
+// A device or a pipe is written as it is: renaming would replace it.
+static LogicalResult writeInPlace(Diagnostics &diagnostics, StringRef path,
+                                  StringRef content) {
+  std::error_code error;
+  llvm::raw_fd_ostream out(path, error, llvm::sys::fs::CD_OpenExisting);
+  if (!error) {
+    out << content;
+    out.close();
+    error = out.error();
+    out.clear_error();
+  }
+  if (!error)
+    return success();
+  return diagnostics.error("cannot write '" + path + "': " + error.message());
+}
+
 LogicalResult writeFileAtomically(Diagnostics &diagnostics, StringRef path,
                                   StringRef content) {
+  if (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path))
+    return writeInPlace(diagnostics, path, content);
   llvm::SmallString<128> temporary;
   int fd = -1;
   auto fail = [&](std::error_code error) {
@@ -128,6 +147,7 @@ LogicalResult writeFileAtomically(Diagnostics &diagnostics, StringRef path,
           llvm::sys::fs::createUniqueFile(path + ".tmp-%%%%%%", fd, temporary))
     return fail(error);
   llvm::FileRemover remover(temporary);
+  llvm::sys::RemoveFileOnSignal(temporary);
   {
     llvm::raw_fd_ostream out(fd, /*shouldClose=*/true);
     out << content;
@@ -141,6 +161,7 @@ LogicalResult writeFileAtomically(Diagnostics &diagnostics, StringRef path,
   if (std::error_code error = llvm::sys::fs::rename(temporary, path))
     return fail(error);
   remover.releaseFile();
+  llvm::sys::DontRemoveFileOnSignal(temporary);
   return success();
 }
 

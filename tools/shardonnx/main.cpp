@@ -10,6 +10,8 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -49,25 +51,57 @@ void addDim(CompileOptions &options, const std::string &text) {
       parseSize("--dim " + text.substr(0, equals), text.substr(equals + 1));
 }
 
+constexpr int64_t kLargestSize = int64_t(1) << 40;
 const std::vector<std::string> kStrategies = {"full_shard", "shard_grad_op",
                                               "no_shard"};
 const std::vector<std::string> kFloatTypes = {"f32", "bf16", "f16"};
 
+// A whole number within bounds: --help shows a letter, and the message says
+// what is wanted.
+CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most) {
+  return option
+      ->check([=](const std::string &text) {
+        char *end = nullptr;
+        errno = 0;
+        long long value = std::strtoll(text.c_str(), &end, 10);
+        bool good =
+            !text.empty() && !*end && !errno && value >= least && value <= most;
+        return good ? std::string()
+                    : "'" + text + "' is not a whole number within " +
+                          std::to_string(least) + "..." + std::to_string(most);
+      })
+      ->type_name("N");
+}
+
+// One of a few words; --help lists them.
+CLI::Option *oneOf(CLI::Option *option, const std::vector<std::string> &words) {
+  std::string list;
+  for (const std::string &word : words)
+    list += (list.empty() ? "" : "|") + word;
+  return option
+      ->check([words, list](const std::string &text) {
+        bool known = std::find(words.begin(), words.end(), text) != words.end();
+        return known ? std::string() : "'" + text + "' is not one of " + list;
+      })
+      ->type_name(list);
+}
+
 // The options that change the program, shared by compile and inspect.
 void addProgramOptions(CLI::App &app, CompileOptions &o) {
-  app.add_option("--target", o.target, "cpu or cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+  oneOf(app.add_option("--target", o.target, "where the executable runs"),
+        {"cpu", "cuda"})
       ->capture_default_str();
   app.add_option("--arch", o.arch, "native, x86-64-v3, x86-64-v4 or a CPU name")
+      ->type_name("CPU")
       ->capture_default_str();
-  app.add_option_function<int64_t>(
-         "--batch", [&o](int64_t n) { o.batch = n; },
-         "axis 0 of every input: samples per rank and microbatch")
-      ->check(CLI::PositiveNumber);
-  app.add_option_function<int64_t>(
-         "--seq", [&o](int64_t n) { o.seq = n; },
-         "axis 1 of token inputs: tokens per sample")
-      ->check(CLI::PositiveNumber);
+  whole(app.add_option_function<int64_t>(
+            "--batch", [&o](int64_t n) { o.batch = n; },
+            "axis 0 of every input: samples per rank and microbatch"),
+        1, kLargestSize);
+  whole(app.add_option_function<int64_t>(
+            "--seq", [&o](int64_t n) { o.seq = n; },
+            "axis 1 of token inputs: tokens per sample"),
+        1, kLargestSize);
   app.add_option_function<std::vector<std::string>>(
          "--dim",
          [&o](const std::vector<std::string> &all) {
@@ -77,39 +111,42 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
          "bind a dynamic dimension by name")
       ->allow_extra_args(false)
       ->type_name("NAME=N");
-  app.add_option("--loss", o.loss, "default: decided from the outputs")
-      ->check(CLI::IsMember({"causal-lm", "cross-entropy", "mse", "graph"}));
+  oneOf(app.add_option("--loss", o.loss, "default: decided from the outputs"),
+        {"causal-lm", "cross-entropy", "mse", "graph"});
   app.add_option("--logits", o.logits, "the graph output that the loss reads")
       ->type_name("NAME");
-  app.add_option("--strategy", o.strategy, "who holds parameters and gradients")
-      ->check(CLI::IsMember(kStrategies))
+  oneOf(app.add_option("--strategy", o.strategy,
+                       "who holds parameters and gradients"),
+        kStrategies)
       ->capture_default_str();
   app.add_option("--unit", o.units,
                  "block, size:N, or regexes over whole module paths")
+      ->type_name("UNIT")
       ->allow_extra_args(false)
       ->capture_default_str();
-  app.add_option("--param-dtype", o.paramDtype,
-                 "gathered parameters and activations")
-      ->check(CLI::IsMember(kFloatTypes))
+  oneOf(app.add_option("--param-dtype", o.paramDtype,
+                       "gathered parameters and activations"),
+        kFloatTypes)
       ->capture_default_str();
-  app.add_option("--reduce-dtype", o.reduceDtype,
-                 "gradients in the reduction [f32]")
-      ->check(CLI::IsMember(kFloatTypes));
-  app.add_option("--output-dtype", o.outputDtype, "the graph's outputs")
-      ->check(CLI::IsMember(kFloatTypes));
-  app.add_option("--recompute", o.recompute, "none or block")
-      ->check(CLI::IsMember({"none", "block"}))
+  oneOf(app.add_option("--reduce-dtype", o.reduceDtype,
+                       "gradients in the reduction [f32]"),
+        kFloatTypes);
+  oneOf(app.add_option("--output-dtype", o.outputDtype, "the graph's outputs"),
+        kFloatTypes);
+  oneOf(app.add_option("--recompute", o.recompute,
+                       "what backward computes again"),
+        {"none", "block"})
       ->capture_default_str();
-  app.add_option("--forward-prefetch", o.forwardPrefetch,
-                 "units ahead that an all-gather is issued")
-      ->check(CLI::Range(0, 1024))
+  whole(app.add_option("--forward-prefetch", o.forwardPrefetch,
+                       "units ahead that an all-gather is issued"),
+        0, 1024)
       ->capture_default_str();
-  app.add_option("--backward-prefetch", o.backwardPrefetch,
-                 "the same in the backward pass")
-      ->check(CLI::Range(0, 1024))
+  whole(app.add_option("--backward-prefetch", o.backwardPrefetch,
+                       "the same in the backward pass"),
+        0, 1024)
       ->capture_default_str();
-  app.add_option("--optimizer", o.optimizer, "adamw, adam or sgd")
-      ->check(CLI::IsMember({"adamw", "adam", "sgd"}))
+  oneOf(app.add_option("--optimizer", o.optimizer, "what the update computes"),
+        {"adamw", "adam", "sgd"})
       ->capture_default_str();
   app.add_option("--freeze", o.freeze,
                  "regexes over whole parameter names: not trained")
@@ -117,21 +154,23 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
       ->type_name("REGEX");
   app.add_flag("--strict-numerics", o.strictNumerics,
                "only passes that preserve numerics bit for bit");
-  app.add_option_function<int64_t>(
-         "--world-size", [&o](int64_t n) { o.worldSize = n; },
-         "a hint; the executable runs at any")
-      ->check(CLI::PositiveNumber);
+  whole(app.add_option_function<int64_t>(
+            "--world-size", [&o](int64_t n) { o.worldSize = n; },
+            "a hint; the executable runs at any"),
+        1, kLargestSize);
   app.add_option("--config", o.config, "JSON with these keys; options win")
       ->type_name("FILE");
 }
 
 void addCompileOptions(CLI::App &app, CompileOptions &o) {
-  app.add_option("MODEL", o.model, "the exported ONNX model")->required();
+  app.add_option("MODEL", o.model, "the exported ONNX model")
+      ->type_name("FILE")
+      ->required();
   app.add_option("-o,--output", o.output, "default: the model's stem")
       ->type_name("OUT");
-  app.add_option("--emit", o.emit, "stop there and print it")
-      ->check(CLI::IsMember({"onnx", "nn", "grad", "fsdp", "schedule", "memory",
-                             "llvm", "ptx", "obj"}));
+  oneOf(app.add_option("--emit", o.emit, "stop there and print it"),
+        {"onnx", "nn", "grad", "fsdp", "schedule", "memory", "llvm", "ptx",
+         "obj"});
   app.add_option("--print-ir-after", o.printIRAfter,
                  "passes after which the IR goes to standard error, or all")
       ->allow_extra_args(false)
@@ -200,6 +239,19 @@ configArguments(const std::string &path,
   return args;
 }
 
+// CLI11 would say that a subcommand is missing before it says why.
+void checkCommand(const std::vector<std::string> &args) {
+  if (args.empty())
+    usageError("a command is needed: compile or inspect; see shardonnx --help");
+  const std::string &first = args.front();
+  if (first == "compile" || first == "inspect" || first == "-h" ||
+      first == "--help" || first == "--version")
+    return;
+  const char *what = first[0] == '-' ? "option" : "command";
+  usageError(std::string("unknown ") + what + " '" + first +
+             "'; see shardonnx --help");
+}
+
 // The value of --config among the arguments, if any.
 std::string findConfig(const std::vector<std::string> &args) {
   for (size_t i = 0; i < args.size(); ++i) {
@@ -232,16 +284,21 @@ int main(int argc, char **argv) {
   inspectApp
       ->add_option("MODEL", inspect.compile.model,
                    "an ONNX model or a training executable")
+      ->type_name("FILE")
       ->required();
-  inspectApp->add_option("--nproc", inspect.nproc, "world size to show it for")
-      ->check(CLI::Range(int64_t(1), kMaxRanks))
+  whole(inspectApp->add_option("--nproc", inspect.nproc,
+                               "world size to show it for"),
+        1, kMaxRanks)
       ->capture_default_str();
   inspectApp->add_flag("--parameters", inspect.parameters,
                        "a line for each parameter and live buffer too");
   inspectApp->add_flag("--json", inspect.json, "for programs");
   addProgramOptions(*inspectApp, inspect.compile);
 
+  // A full quota is an error of write(2), not the end of the program.
+  std::signal(SIGXFSZ, SIG_IGN);
   std::vector<std::string> args(argv + 1, argv + argc);
+  checkCommand(args);
   std::string config = findConfig(args);
   if (!config.empty() && !args.empty()) {
     std::vector<std::string> fromFile = configArguments(config, args);

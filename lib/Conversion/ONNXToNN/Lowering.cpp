@@ -290,10 +290,15 @@ Value Lowering::constant(const HostTensor &tensor) {
 // The walk
 //===----------------------------------------------------------------------===//
 
-/// A node that depends on one that was refused says nothing new.
+/// A node that depends on one that was refused says nothing new, unless its op
+/// is unknown.
 bool Lowering::isPoisoned(onnx::NodeOp node) {
   return llvm::any_of(node.getInputs(),
                       [&](Value input) { return entryOf(input).failed; });
+}
+
+static bool canEvaluate(StringRef op) {
+  return op == "Shape" || op == "Size" || findEvaluator(op);
 }
 
 /// Computes a node whose inputs are all known.
@@ -336,14 +341,15 @@ bool Lowering::evaluate(onnx::NodeOp node) {
 void Lowering::lowerNode(onnx::NodeOp node) {
   location = node.getLoc();
   bool done = false;
-  if (!isPoisoned(node)) {
+  Handler handler =
+      node.getDomain() ? nullptr : getHandlers().lookup(node.getOpType());
+  if (isPoisoned(node)) {
+    if (!handler && (node.getDomain() || !canEvaluate(node.getOpType())))
+      (void)unsupported(node);
+  } else {
     done = !node.getDomain() && evaluate(node);
-    if (!done) {
-      Handler handler =
-          node.getDomain() ? nullptr : getHandlers().lookup(node.getOpType());
-      done = handler ? succeeded(handler(*this, node))
-                     : succeeded(unsupported(node));
-    }
+    if (!done)
+      done = succeeded(handler ? handler(*this, node) : unsupported(node));
   }
   if (!done)
     for (Value result : node->getResults())
