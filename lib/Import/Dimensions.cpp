@@ -113,8 +113,7 @@ private:
   }
 
   void bindByName(::onnx::ValueInfoProto &input, std::string &unbound) {
-    auto &shape =
-        *input.mutable_type()->mutable_tensor_type()->mutable_shape();
+    auto &shape = *input.mutable_type()->mutable_tensor_type()->mutable_shape();
     for (int axis = 0; axis < shape.dim_size(); ++axis) {
       Dim &dim = *shape.mutable_dim(axis);
       if (dim.has_dim_value())

@@ -7,11 +7,11 @@
 #include "Emit.h"
 
 #include "Types.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "shardonnx/Support/Origin.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/Builders.h"
 #include "llvm/ADT/MapVector.h"
 
 #include <onnx/onnx_pb.h>
@@ -25,6 +25,11 @@ using shardonnx::onnx::GetOp;
 using shardonnx::onnx::InitializerOp;
 using shardonnx::onnx::NodeOp;
 using shardonnx::onnx::NoneOp;
+
+/// The module that a parameter belongs to: "h.0.fc" of "h.0.fc.weight".
+StringRef modulePath(StringRef parameter) {
+  return parameter.contains('.') ? parameter.rsplit('.').first : StringRef();
+}
 
 class Emitter {
 public:
@@ -87,13 +92,15 @@ OwningOpRef<ModuleOp> Emitter::run() {
 /// Branches and loops depend on data, which a compiled step cannot.
 LogicalResult Emitter::refuseControlFlow() {
   llvm::MapVector<StringRef, std::pair<unsigned, StringRef>> found;
+  auto hasGraph = [](const ::onnx::AttributeProto &attribute) {
+    return attribute.has_g() || attribute.graphs_size() > 0;
+  };
   for (const ::onnx::NodeProto &node : graph.node())
-    for (const ::onnx::AttributeProto &attribute : node.attribute())
-      if (attribute.has_g() || attribute.graphs_size() > 0) {
-        auto &entry = found[node.op_type()];
-        if (entry.first++ == 0)
-          entry.second = node.name();
-      }
+    if (llvm::any_of(node.attribute(), hasGraph)) {
+      auto &entry = found[node.op_type()];
+      if (entry.first++ == 0)
+        entry.second = node.name();
+    }
   if (found.empty())
     return success();
   std::string list;
@@ -115,7 +122,8 @@ LogicalResult Emitter::readTypes() {
     read(info);
   for (const auto &info : graph.input()) {
     if (!convertType(info.type(), &context))
-      return fail("input '" + info.name() + "' has a type that is not supported");
+      return fail("input '" + info.name() +
+                  "' has a type that is not supported");
     read(info);
   }
   return success();
@@ -124,9 +132,8 @@ LogicalResult Emitter::readTypes() {
 void Emitter::emitInitializers() {
   for (const Initializer &init : initializers) {
     byName[init.name] = &init;
-    Location loc =
-        makeOriginLoc(&context, init.name, "Initializer",
-                      StringRef(init.symbol).rsplit('.').first);
+    Location loc = makeOriginLoc(&context, init.name, "Initializer",
+                                 modulePath(init.symbol));
     OperationState state(loc, InitializerOp::getOperationName());
     auto op = InitializerOp::create(
         builder, loc, builder.getStringAttr(init.symbol),
@@ -153,9 +160,9 @@ LogicalResult Emitter::emitFunction() {
     args.push_back(&input);
     argTypes.push_back(types[input.name()]);
   }
-  auto function = func::FuncOp::create(
-      builder, module.getLoc(), "forward",
-      builder.getFunctionType(argTypes, TypeRange()));
+  auto function =
+      func::FuncOp::create(builder, module.getLoc(), "forward",
+                           builder.getFunctionType(argTypes, TypeRange()));
   entry = function.addEntryBlock();
   for (auto [index, input] : llvm::enumerate(args)) {
     function.setArgAttr(index, "onnx.name",
@@ -200,9 +207,10 @@ FailureOr<Value> Emitter::lookUp(const std::string &name) {
   if (init == byName.end())
     return fail("'" + name + "' is used before it is computed");
   Location loc = makeOriginLoc(&context, name, "Initializer",
-                               StringRef(init->second->symbol).rsplit('.').first);
-  Value value = GetOp::create(builder, loc, init->second->type,
-                              FlatSymbolRefAttr::get(&context, init->second->symbol));
+                               modulePath(init->second->symbol));
+  Value value =
+      GetOp::create(builder, loc, init->second->type,
+                    FlatSymbolRefAttr::get(&context, init->second->symbol));
   values[name] = value;
   return value;
 }
@@ -225,9 +233,9 @@ LogicalResult Emitter::emitNode(const ::onnx::NodeProto &node) {
       return fail("node '" + node.name() + "' (" + node.op_type() +
                   "): the type of its output '" + node.output(i) +
                   "' cannot be inferred");
-    resultTypes.push_back(type == types.end()
-                              ? Type(UnrankedTensorType::get(builder.getF32Type()))
-                              : type->second);
+    resultTypes.push_back(type == types.end() ? Type(UnrankedTensorType::get(
+                                                    builder.getF32Type()))
+                                              : type->second);
   }
   NamedAttrList attrs;
   for (const ::onnx::AttributeProto &attribute : node.attribute()) {
@@ -239,11 +247,11 @@ LogicalResult Emitter::emitNode(const ::onnx::NodeProto &node) {
     attrs.append(attribute.name(), *value);
   }
   bool standard = node.domain().empty() || node.domain() == "ai.onnx";
-  auto op = NodeOp::create(
-      builder, locationOf(node), resultTypes,
-      builder.getStringAttr(node.op_type()), operands,
-      standard ? StringAttr() : builder.getStringAttr(node.domain()),
-      attrs.getDictionary(&context));
+  auto op = NodeOp::create(builder, locationOf(node), resultTypes,
+                           builder.getStringAttr(node.op_type()), operands,
+                           standard ? StringAttr()
+                                    : builder.getStringAttr(node.domain()),
+                           attrs.getDictionary(&context));
   for (int i = 0; i < outputs; ++i)
     if (!node.output(i).empty())
       values[node.output(i)] = op->getResult(i);

@@ -26,8 +26,8 @@ namespace shardonnx {
 namespace {
 
 Error invalid(const ::onnx::TensorProto &tensor, const Twine &why) {
-  return llvm::createStringError("external data of '" +
-                                 Twine(tensor.name()) + "' " + why);
+  return llvm::createStringError("external data of '" + Twine(tensor.name()) +
+                                 "' " + why);
 }
 
 /// The location as written must be relative and free of "..".
@@ -57,9 +57,9 @@ Error checkInsideFolder(const ::onnx::TensorProto &tensor, StringRef folder,
 
 } // namespace
 
-Expected<ExternalRange>
-resolveExternalData(const ::onnx::TensorProto &tensor, uint64_t bytes,
-                    StringRef modelPath) {
+Expected<ExternalRange> resolveExternalData(const ::onnx::TensorProto &tensor,
+                                            uint64_t bytes,
+                                            StringRef modelPath) {
   ExternalRange range;
   range.length = bytes;
   for (const auto &entry : tensor.external_data()) {
@@ -67,19 +67,21 @@ resolveExternalData(const ::onnx::TensorProto &tensor, uint64_t bytes,
     if (entry.key() == "location")
       range.file = value.str();
     if (entry.key() == "offset" && value.getAsInteger(10, range.offset))
-      return invalid(tensor, "has the offset '" + value +
-                                 "', which is not a number");
+      return invalid(tensor,
+                     "has the offset '" + value + "', which is not a number");
     if (entry.key() == "length" && value.getAsInteger(10, range.length))
-      return invalid(tensor, "has the length '" + value +
-                                 "', which is not a number");
+      return invalid(tensor,
+                     "has the length '" + value + "', which is not a number");
   }
   if (!isPlainRelative(range.file))
     return invalid(tensor, "names the file '" + Twine(range.file) +
                                "', which leaves the model's folder; keep it "
                                "beside the model under a relative path");
   if (range.length != bytes)
-    return invalid(tensor, "has " + Twine(range.length) + " bytes where its "
-                               "type needs " + Twine(bytes));
+    return invalid(tensor, "has " + Twine(range.length) +
+                               " bytes where its "
+                               "type needs " +
+                               Twine(bytes));
   if (range.offset > static_cast<uint64_t>(INT64_MAX) ||
       range.length > static_cast<uint64_t>(INT64_MAX) - range.offset)
     return invalid(tensor, "has an offset beyond any file");

@@ -11,10 +11,10 @@
 #include "OnnxLibrary.h"
 #include "Parameters.h"
 #include "WireFormat.h"
-#include "shardonnx/Dialect/ONNX/IR/ONNX.h"
-#include "shardonnx/Support/Diagnostics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
+#include "shardonnx/Dialect/ONNX/IR/ONNX.h"
+#include "shardonnx/Support/Diagnostics.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <onnx/onnx_pb.h>
@@ -99,13 +99,14 @@ LogicalResult Importer::read() {
 
 /// Functions inlined, opset raised where it is too old, checked, and typed.
 LogicalResult Importer::normalize() {
-  if (failed(step(onnxlib::inlineFunctions(model),
-                  "functions cannot be inlined")))
+  if (failed(
+          step(onnxlib::inlineFunctions(model), "functions cannot be inlined")))
     return failure();
   if (opsetOf(model) < oldestOpset &&
       failed(step(onnxlib::convertVersion(model, convertedOpset),
-                  "opset " + Twine(opsetOf(model)) + " cannot be converted to " +
-                      Twine(convertedOpset) + "; export with that opset")))
+                  "opset " + Twine(opsetOf(model)) +
+                      " cannot be converted to " + Twine(convertedOpset) +
+                      "; export with that opset")))
     return failure();
   if (failed(step(onnxlib::check(model), "is not a valid ONNX model")))
     return failure();
@@ -124,8 +125,7 @@ OwningOpRef<ModuleOp> importOnnx(MLIRContext &context,
   GOOGLE_PROTOBUF_VERIFY_VERSION;
   ::google::protobuf::SetLogHandler(nullptr);
   context.loadDialect<onnx::ONNXDialect, func::FuncDialect>();
-  OwningOpRef<ModuleOp> module =
-      Importer(context, options, diagnostics).run();
+  OwningOpRef<ModuleOp> module = Importer(context, options, diagnostics).run();
   if (module && failed(verify(*module)))
     return {};
   return module;

@@ -18,7 +18,8 @@ using llvm::StringRef;
 namespace shardonnx {
 namespace {
 
-template <typename Props> StringRef findProp(const Props &props, StringRef key) {
+template <typename Props>
+StringRef findProp(const Props &props, StringRef key) {
   for (const auto &prop : props)
     if (prop.key() == key)
       return prop.value();
@@ -92,8 +93,8 @@ NodeInfo readNode(const ::onnx::NodeProto &node) {
   info.op = node.op_type();
   StringRef scopes =
       findProp(node.metadata_props(), "pkg.torch.onnx.name_scopes");
-  info.path = scopes.empty() ? pathFromName(node.name())
-                             : pathFromScopes(scopes);
+  info.path =
+      scopes.empty() ? pathFromName(node.name()) : pathFromScopes(scopes);
   readFxNode(findProp(node.metadata_props(), "pkg.torch.onnx.fx_node"), info);
   return info;
 }

@@ -76,8 +76,8 @@ llvm::Error inferShapes(::onnx::ModelProto &model) {
   // not list it, and the verifiers of the `nn` dialect are strict enough.
   return guarded([&] {
     ::onnx::ShapeInferenceOptions options(/*check_type_val=*/false,
-                                        /*strict_mode_val=*/1,
-                                        /*data_prop_val=*/true);
+                                          /*strict_mode_val=*/1,
+                                          /*data_prop_val=*/true);
     ::onnx::shape_inference::InferShapes(
         model, ::onnx::OpSchemaRegistry::Instance(), options);
   });

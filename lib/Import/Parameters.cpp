@@ -149,9 +149,8 @@ LogicalResult Taker::locate(Initializer &init,
   }
   if (bytes.mappable) {
     if (bytes.length != size)
-      return fail("initializer '" + init.name + "' has " +
-                  Twine(bytes.length) + " bytes where its type needs " +
-                  Twine(size));
+      return fail("initializer '" + init.name + "' has " + Twine(bytes.length) +
+                  " bytes where its type needs " + Twine(size));
     init.file = llvm::sys::path::filename(modelPath).str();
     init.offset = bytes.offset;
     init.length = bytes.length;
@@ -197,8 +196,7 @@ void Taker::moveToInputs() {
 bool Taker::isTransposedLinear(const Initializer &init,
                                StringRef target) const {
   const SignatureInput *parameter = metadata.findTarget(target);
-  if (!parameter || parameter->kind != "PARAMETER" ||
-      init.type.getRank() != 2)
+  if (!parameter || parameter->kind != "PARAMETER" || init.type.getRank() != 2)
     return false;
   bool used = false;
   for (const ::onnx::NodeProto &node : graph.node())
@@ -207,7 +205,8 @@ bool Taker::isTransposedLinear(const Initializer &init,
         continue;
       const NodeInfo *info = infoOf(node);
       used = true;
-      if (!info || i != 1 || !StringRef(info->target).starts_with("aten.linear") ||
+      if (!info || i != 1 ||
+          !StringRef(info->target).starts_with("aten.linear") ||
           !llvm::is_contained(info->arguments, parameter->placeholder))
         return false;
     }

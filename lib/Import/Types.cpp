@@ -5,8 +5,8 @@
 
 #include "Types.h"
 
-#include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "mlir/IR/Builders.h"
+#include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <onnx/onnx_pb.h>

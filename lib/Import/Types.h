@@ -20,7 +20,8 @@ namespace shardonnx {
 mlir::Type convertElementType(int dataType, mlir::MLIRContext *context);
 
 /// The type of a value, or null. Unknown dimensions are dynamic.
-mlir::Type convertType(const ::onnx::TypeProto &type, mlir::MLIRContext *context);
+mlir::Type convertType(const ::onnx::TypeProto &type,
+                       mlir::MLIRContext *context);
 
 /// The type of a tensor, or null when a dimension is negative, the element
 /// type is unknown, or its size overflows.

@@ -182,9 +182,9 @@ private:
 
   /// Contiguous little-endian elements: raw data and packed floats.
   static bool isMappable(const Field &field) {
-    return field.wireType == Bytes && (field.number == TensorRawData ||
-                                       field.number == TensorFloatData ||
-                                       field.number == TensorDoubleData);
+    return field.wireType == Bytes &&
+           (field.number == TensorRawData || field.number == TensorFloatData ||
+            field.number == TensorDoubleData);
   }
 
   Error stripTensor(StringRef tensor, std::string &out) {

@@ -5,8 +5,8 @@
 
 #include "shardonnx/Support/Diagnostics.h"
 
-#include "shardonnx/Support/Origin.h"
 #include "mlir/IR/MLIRContext.h"
+#include "shardonnx/Support/Origin.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;

@@ -5,8 +5,8 @@
 
 #include "CausalMask.h"
 
-#include "shardonnx/Dialect/NN/IR/NN.h"
 #include "mlir/IR/Matchers.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
 
 using namespace mlir;
 
@@ -44,10 +44,9 @@ std::optional<CausalTensor> recognizeCausal(const HostTensor &tensor) {
   for (int64_t row = 0; row < mask.rows; ++row) {
     int64_t last = row + mask.columns - mask.rows;
     for (int64_t column = 0; column < mask.columns; ++column) {
-      bool visible = column <= last &&
-                     (mask.window == 0 || column > last - mask.window);
-      if (at(row, column).i !=
-          (visible ? result.visible.i : result.hidden.i))
+      bool visible =
+          column <= last && (mask.window == 0 || column > last - mask.window);
+      if (at(row, column).i != (visible ? result.visible.i : result.hidden.i))
         return std::nullopt;
     }
   }
@@ -56,9 +55,9 @@ std::optional<CausalTensor> recognizeCausal(const HostTensor &tensor) {
 
 static Value iota(OpBuilder &builder, Location loc, ArrayRef<int64_t> shape,
                   int64_t axis) {
-  return nn::IotaOp::create(
-      builder, loc, RankedTensorType::get(shape, builder.getI64Type()),
-      builder.getI64IntegerAttr(axis));
+  return nn::IotaOp::create(builder, loc,
+                            RankedTensorType::get(shape, builder.getI64Type()),
+                            builder.getI64IntegerAttr(axis));
 }
 
 static Value shifted(OpBuilder &builder, Location loc, Value index,
@@ -66,8 +65,8 @@ static Value shifted(OpBuilder &builder, Location loc, Value index,
   if (by == 0)
     return index;
   auto type = RankedTensorType::get({}, builder.getI64Type());
-  Value constant = nn::ConstantOp::create(
-      builder, loc, DenseElementsAttr::get(type, by));
+  Value constant =
+      nn::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, by));
   return nn::AddOp::create(builder, loc, index.getType(), index, constant);
 }
 
@@ -84,8 +83,8 @@ Value buildCausalMask(OpBuilder &builder, Location loc, const CausalMask &mask,
                                        nn::ComparePredicate::ge, last, column);
   if (mask.window == 0)
     return result;
-  Value before = shifted(builder, loc, row,
-                         mask.columns - mask.rows - mask.window);
+  Value before =
+      shifted(builder, loc, row, mask.columns - mask.rows - mask.window);
   Value inWindow = nn::CompareOp::create(
       builder, loc, flags, nn::ComparePredicate::lt, before, column);
   return nn::AndOp::create(builder, loc, flags, result, inWindow);

@@ -35,8 +35,8 @@ HostOutputs one(std::optional<HostTensor> result) {
 
 bool allPresent(HostInputs inputs) {
   return !inputs.empty() && llvm::all_of(inputs, [](const HostTensor *tensor) {
-           return tensor != nullptr;
-         });
+    return tensor != nullptr;
+  });
 }
 
 template <double (*Function)(double)>
@@ -131,11 +131,11 @@ HostOutputs pow(onnx::NodeOp node, HostInputs inputs) {
     return binary<powInt, powFloat>(node, inputs);
   bool floatBase = inputs[0]->isFloat();
   Type type = inputs[0]->getElementType();
-  return one(HostTensor::map(
-      {*inputs[0], *inputs[1]}, type, [&](ArrayRef<Scalar> x) {
+  return one(
+      HostTensor::map({*inputs[0], *inputs[1]}, type, [&](ArrayRef<Scalar> x) {
         if (floatBase)
-          return ofFloat(roundTo(
-              std::pow(x[0].f, static_cast<double>(x[1].i)), type));
+          return ofFloat(
+              roundTo(std::pow(x[0].f, static_cast<double>(x[1].i)), type));
         return ofInt(static_cast<int64_t>(
             std::pow(static_cast<double>(x[0].i), x[1].f)));
       }));
@@ -182,30 +182,25 @@ bool logicXor(bool a, bool b) { return a != b; }
 HostOutputs logicNot(onnx::NodeOp, HostInputs inputs) {
   if (!allPresent(inputs))
     return std::nullopt;
-  return one(HostTensor::map({*inputs[0]}, inputs[0]->getElementType(),
-                             [](ArrayRef<Scalar> x) {
-                               return ofInt(x[0].i == 0);
-                             }));
+  return one(
+      HostTensor::map({*inputs[0]}, inputs[0]->getElementType(),
+                      [](ArrayRef<Scalar> x) { return ofInt(x[0].i == 0); }));
 }
 
 HostOutputs isNaN(onnx::NodeOp node, HostInputs inputs) {
   if (!allPresent(inputs) || !inputs[0]->isFloat())
     return std::nullopt;
-  return one(HostTensor::map({*inputs[0]},
-                             IntegerType::get(node.getContext(), 1),
-                             [](ArrayRef<Scalar> x) {
-                               return ofInt(std::isnan(x[0].f));
-                             }));
+  return one(HostTensor::map(
+      {*inputs[0]}, IntegerType::get(node.getContext(), 1),
+      [](ArrayRef<Scalar> x) { return ofInt(std::isnan(x[0].f)); }));
 }
 
 HostOutputs where(onnx::NodeOp, HostInputs inputs) {
   if (!allPresent(inputs) || inputs.size() != 3)
     return std::nullopt;
-  return one(HostTensor::map({*inputs[0], *inputs[1], *inputs[2]},
-                             inputs[1]->getElementType(),
-                             [](ArrayRef<Scalar> x) {
-                               return x[0].i ? x[1] : x[2];
-                             }));
+  return one(HostTensor::map(
+      {*inputs[0], *inputs[1], *inputs[2]}, inputs[1]->getElementType(),
+      [](ArrayRef<Scalar> x) { return x[0].i ? x[1] : x[2]; }));
 }
 
 Scalar convertScalar(Scalar x, Type from, Type to) {

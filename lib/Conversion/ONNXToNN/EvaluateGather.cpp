@@ -154,12 +154,14 @@ HostOutputs cumSum(onnx::NodeOp node, HostInputs inputs) {
   HostTensor::Dims shape(inputs[0]->compact().getShape());
   shape[*axis] = full[*axis];
   HostTensor data = inputs[0]->compact().broadcast(shape);
-  bool exclusive = node.getInt("exclusive", 0), reverse = node.getInt("reverse", 0);
+  bool exclusive = node.getInt("exclusive", 0),
+       reverse = node.getInt("reverse", 0);
   Type type = data.getElementType();
   std::vector<Scalar> values = data.flatten();
   int64_t inner = countOf(ArrayRef<int64_t>(shape).drop_front(*axis + 1));
   int64_t length = shape[*axis];
-  int64_t lines = values.empty() ? 0 : (int64_t)values.size() / (inner * length) * inner;
+  int64_t lines =
+      values.empty() ? 0 : (int64_t)values.size() / (inner * length) * inner;
   for (int64_t line = 0; line < lines; ++line) {
     int64_t base = line / inner * inner * length + line % inner;
     Scalar sum;
@@ -167,7 +169,8 @@ HostOutputs cumSum(onnx::NodeOp node, HostInputs inputs) {
     if (data.isFloat())
       sum.f = 0;
     for (int64_t step = 0; step < length; ++step) {
-      Scalar &item = values[base + (reverse ? length - 1 - step : step) * inner];
+      Scalar &item =
+          values[base + (reverse ? length - 1 - step : step) * inner];
       Scalar before = sum;
       if (data.isFloat())
         sum.f = roundTo(sum.f + item.f, type);
@@ -186,8 +189,8 @@ HostOutputs reduce(onnx::NodeOp node, HostInputs inputs) {
   if (!inputs[0] || inputs[0]->getNumElements() > maxElements)
     return std::nullopt;
   const HostTensor &data = *inputs[0];
-  auto axes = readAxes(node, inputs.size() > 1 ? inputs[1] : nullptr,
-                       data.getRank());
+  auto axes =
+      readAxes(node, inputs.size() > 1 ? inputs[1] : nullptr, data.getRank());
   if (!axes || data.getNumElements() == 0)
     return std::nullopt;
   if (axes->empty()) {

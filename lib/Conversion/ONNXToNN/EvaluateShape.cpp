@@ -24,11 +24,12 @@ HostOutputs one(HostTensor result) {
 HostOutputs constant(onnx::NodeOp node, HostInputs) {
   Builder b(node.getContext());
   SmallVector<int64_t> ints;
-  if (auto value = dyn_cast_or_null<DenseElementsAttr>(node.getNodeAttr("value")))
+  if (auto value =
+          dyn_cast_or_null<DenseElementsAttr>(node.getNodeAttr("value")))
     return one(HostTensor::fromAttr(value));
   if (node.getNodeAttr("value_int"))
-    return one(HostTensor::ints({}, {node.getInt("value_int", 0)},
-                                b.getI64Type()));
+    return one(
+        HostTensor::ints({}, {node.getInt("value_int", 0)}, b.getI64Type()));
   if (node.getInts("value_ints", ints))
     return one(HostTensor::ints({static_cast<int64_t>(ints.size())}, ints,
                                 b.getI64Type()));
@@ -55,9 +56,11 @@ HostOutputs constantOfShape(onnx::NodeOp node, HostInputs inputs) {
   SmallVector<int64_t> shape = inputs[0]->flattenInts();
   if (llvm::any_of(shape, [](int64_t dim) { return dim < 0; }))
     return std::nullopt;
-  if (auto value = dyn_cast_or_null<DenseElementsAttr>(node.getNodeAttr("value"))) {
+  if (auto value =
+          dyn_cast_or_null<DenseElementsAttr>(node.getNodeAttr("value"))) {
     HostTensor filler = HostTensor::fromAttr(value);
-    return one(HostTensor::splat(shape, filler.getElementType(), filler.front()));
+    return one(
+        HostTensor::splat(shape, filler.getElementType(), filler.front()));
   }
   Scalar zero;
   zero.f = 0;
@@ -83,8 +86,7 @@ HostOutputs range(onnx::NodeOp, HostInputs inputs) {
   std::vector<Scalar> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) {
     if (isFloat)
-      values[i].f =
-          roundTo(start.f + static_cast<double>(i) * delta.f, type);
+      values[i].f = roundTo(start.f + static_cast<double>(i) * delta.f, type);
     else
       values[i].i = start.i + static_cast<int64_t>(i) * delta.i;
   }
@@ -112,8 +114,8 @@ HostOutputs squeeze(onnx::NodeOp node, HostInputs inputs) {
     return std::nullopt;
   HostTensor::Dims kept;
   for (auto [axis, dim] : llvm::enumerate(shape)) {
-    bool drop = axes->empty() ? dim == 1
-                              : llvm::is_contained(*axes, (int64_t)axis);
+    bool drop =
+        axes->empty() ? dim == 1 : llvm::is_contained(*axes, (int64_t)axis);
     if (drop && dim != 1)
       return std::nullopt;
     if (!drop)
@@ -128,8 +130,8 @@ HostOutputs unsqueeze(onnx::NodeOp node, HostInputs inputs) {
   const HostTensor *list = inputs.size() > 1 ? inputs[1] : nullptr;
   SmallVector<int64_t> given;
   node.getInts("axes", given);
-  int64_t rank = inputs[0]->getRank() + (list ? list->getNumElements()
-                                              : (int64_t)given.size());
+  int64_t rank = inputs[0]->getRank() +
+                 (list ? list->getNumElements() : (int64_t)given.size());
   auto axes = readAxes(node, list, rank);
   if (!axes)
     return std::nullopt;
@@ -154,8 +156,7 @@ HostOutputs transpose(onnx::NodeOp node, HostInputs inputs) {
 HostOutputs expand(onnx::NodeOp, HostInputs inputs) {
   if (inputs.size() != 2 || !inputs[0] || !inputs[1])
     return std::nullopt;
-  auto shape =
-      broadcastShapes(inputs[0]->getShape(), inputs[1]->flattenInts());
+  auto shape = broadcastShapes(inputs[0]->getShape(), inputs[1]->flattenInts());
   if (!shape)
     return std::nullopt;
   return one(inputs[0]->broadcast(*shape));
@@ -229,9 +230,9 @@ HostOutputs concat(onnx::NodeOp node, HostInputs inputs) {
                   values.begin() + o * shape[*axis] * inner + before * inner);
     before += view.getShape()[*axis];
   }
-  return one(HostTensor::dense(stored, inputs[0]->getElementType(),
-                               std::move(values))
-                 .broadcast(shape));
+  return one(
+      HostTensor::dense(stored, inputs[0]->getElementType(), std::move(values))
+          .broadcast(shape));
 }
 
 HostOutputs trilu(onnx::NodeOp node, HostInputs inputs) {
@@ -248,25 +249,26 @@ HostOutputs trilu(onnx::NodeOp node, HostInputs inputs) {
     columns[i] = static_cast<int64_t>(i);
   HostTensor row = HostTensor::ints({(int64_t)rows.size(), 1}, rows, i64);
   HostTensor column = HostTensor::ints({(int64_t)columns.size()}, columns, i64);
-  std::optional<HostTensor> keep = HostTensor::map(
-      {row, column}, IntegerType::get(node.getContext(), 1),
-      [&](ArrayRef<Scalar> x) {
-        Scalar scalar;
-        scalar.i = upper ? x[1].i - x[0].i >= k : x[1].i - x[0].i <= k;
-        return scalar;
-      });
+  std::optional<HostTensor> keep =
+      HostTensor::map({row, column}, IntegerType::get(node.getContext(), 1),
+                      [&](ArrayRef<Scalar> x) {
+                        Scalar scalar;
+                        scalar.i =
+                            upper ? x[1].i - x[0].i >= k : x[1].i - x[0].i <= k;
+                        return scalar;
+                      });
   if (!keep)
     return std::nullopt;
   bool isFloat = inputs[0]->isFloat();
-  auto result = HostTensor::map({*keep, *inputs[0]},
-                                inputs[0]->getElementType(),
-                                [&](ArrayRef<Scalar> x) {
-                                  Scalar zero;
-                                  zero.i = 0;
-                                  if (isFloat)
-                                    zero.f = 0;
-                                  return x[0].i ? x[1] : zero;
-                                });
+  auto result =
+      HostTensor::map({*keep, *inputs[0]}, inputs[0]->getElementType(),
+                      [&](ArrayRef<Scalar> x) {
+                        Scalar zero;
+                        zero.i = 0;
+                        if (isFloat)
+                          zero.f = 0;
+                        return x[0].i ? x[1] : zero;
+                      });
   if (!result)
     return std::nullopt;
   return one(*result);

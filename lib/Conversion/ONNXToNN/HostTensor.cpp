@@ -65,8 +65,8 @@ double roundTo(double value, Type type) {
   bool lost = false;
   exact.convert(floatType.getFloatSemantics(),
                 llvm::APFloat::rmNearestTiesToEven, &lost);
-  exact.convert(llvm::APFloat::IEEEdouble(),
-                llvm::APFloat::rmNearestTiesToEven, &lost);
+  exact.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven,
+                &lost);
   return exact.convertToDouble();
 }
 
@@ -210,8 +210,8 @@ HostTensor HostTensor::compact() const {
 
 DenseElementsAttr HostTensor::toAttr() const {
   RankedTensorType type = getType();
-  std::vector<Scalar> scalars = isSplat() ? std::vector<Scalar>{front()}
-                                          : flatten();
+  std::vector<Scalar> scalars =
+      isSplat() ? std::vector<Scalar>{front()} : flatten();
   if (auto floatType = dyn_cast<FloatType>(elementType)) {
     SmallVector<llvm::APFloat> floats;
     floats.reserve(scalars.size());
@@ -291,8 +291,9 @@ HostTensor HostTensor::reshape(ArrayRef<int64_t> newShape) const {
     return dense(newShape, elementType, flatten());
   std::vector<uint8_t> copy;
   copy.reserve(getNumElements());
-  forEachPosition(shape, strides, offset,
-                  [&](int64_t position) { copy.push_back((*codes)[position]); });
+  forEachPosition(shape, strides, offset, [&](int64_t position) {
+    copy.push_back((*codes)[position]);
+  });
   HostTensor result = *this;
   result.offset = 0;
   result.shape.assign(newShape.begin(), newShape.end());
@@ -371,8 +372,8 @@ HostTensor::map(ArrayRef<HostTensor> operands, Type elementType,
          --axis) {
       bool wraps = ++index[axis] >= stored[axis];
       for (size_t i = 0; i < views.size(); ++i)
-        positions[i] += views[i].strides[axis] *
-                        (wraps ? 1 - stored[axis] : int64_t(1));
+        positions[i] +=
+            views[i].strides[axis] * (wraps ? 1 - stored[axis] : int64_t(1));
       if (!wraps)
         break;
       index[axis] = 0;

@@ -38,7 +38,8 @@ public:
   static HostTensor dense(llvm::ArrayRef<int64_t> shape, mlir::Type elementType,
                           std::vector<Scalar> values);
   static HostTensor ints(llvm::ArrayRef<int64_t> shape,
-                         llvm::ArrayRef<int64_t> values, mlir::Type elementType);
+                         llvm::ArrayRef<int64_t> values,
+                         mlir::Type elementType);
   static HostTensor fromAttr(mlir::DenseElementsAttr attr);
   /// From the bytes of a model file: little-endian, one byte for each boolean.
   static HostTensor fromBytes(mlir::RankedTensorType type,

@@ -57,8 +57,8 @@ LogicalResult lowerAttention(Lowering &l, onnx::NodeOp node) {
       shape.insert(shape.begin(), 1);
     mask = l.reshape(mask, shape);
   }
-  double scale = node.getFloat(
-      "scale", 1 / std::sqrt(static_cast<double>(shapeOf(q)[3])));
+  double scale =
+      node.getFloat("scale", 1 / std::sqrt(static_cast<double>(shapeOf(q)[3])));
   Type lse = RankedTensorType::get(
       {shapeOf(q)[0], shapeOf(q)[2], shapeOf(q)[1]}, l.builder.getF32Type());
   auto attention = nn::AttentionOp::create(
@@ -107,7 +107,8 @@ LogicalResult lowerRotary(Lowering &l, onnx::NodeOp node) {
   int64_t rotated = node.getInt("rotary_embedding_dim", 0);
   rotated = rotated == 0 ? shapeOf(x)[3] : rotated;
   if (!cosRows || !sinRows || cosRows->getShape()[1] * 2 != rotated)
-    return l.unsupported(node, "its positions are not the same for all samples");
+    return l.unsupported(node,
+                         "its positions are not the same for all samples");
   Type f32 = l.builder.getF32Type();
   auto table = [&](const HostTensor &rows) {
     return l.castTo(l.broadcast(l.constant(rows), rows.getShape()), f32);

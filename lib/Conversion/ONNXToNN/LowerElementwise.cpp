@@ -92,8 +92,7 @@ LogicalResult comparison(Lowering &l, onnx::NodeOp node) {
 LogicalResult lowerNot(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
   Value no = l.splat(0, l.builder.getI1Type());
-  l.set(node->getResult(0),
-        compare(l, nn::ComparePredicate::eq, operand, no));
+  l.set(node->getResult(0), compare(l, nn::ComparePredicate::eq, operand, no));
   return success();
 }
 
@@ -113,8 +112,8 @@ LogicalResult lowerWhere(Lowering &l, onnx::NodeOp node) {
     shape = *broadcastShapes(shape, shapeOf(operand));
   Type type = RankedTensorType::get(shape, elementTypeOf(operands[1]));
   l.set(node->getResult(0),
-        nn::SelectOp::create(l.builder, l.loc(), type, operands[0],
-                             operands[1], operands[2]));
+        nn::SelectOp::create(l.builder, l.loc(), type, operands[0], operands[1],
+                             operands[2]));
   return success();
 }
 
@@ -179,8 +178,8 @@ LogicalResult lowerSwish(Lowering &l, onnx::NodeOp node) {
     l.set(node->getResult(0), l.unary<nn::SiluOp>(operand));
     return success();
   }
-  Value scaled = l.binary<nn::MulOp>(
-      operand, l.splat(alpha, elementTypeOf(operand)));
+  Value scaled =
+      l.binary<nn::MulOp>(operand, l.splat(alpha, elementTypeOf(operand)));
   l.set(node->getResult(0),
         l.binary<nn::MulOp>(operand, l.unary<nn::SigmoidOp>(scaled)));
   return success();

@@ -34,8 +34,8 @@ std::optional<int64_t> contiguousStart(ArrayRef<int64_t> indices, int64_t dim) {
 LogicalResult lowerGather(Lowering &l, onnx::NodeOp node) {
   Value data = l.get(node.getInput(0));
   SmallVector<int64_t> shape(shapeOf(data));
-  auto axis = normalizeAxis(node.getInt("axis", 0),
-                            static_cast<int64_t>(shape.size()));
+  auto axis =
+      normalizeAxis(node.getInt("axis", 0), static_cast<int64_t>(shape.size()));
   if (!axis)
     return l.unsupported(node, "its axis is out of range");
   if (const HostTensor *known = l.getConstant(node.getInput(1))) {
@@ -44,8 +44,8 @@ LogicalResult lowerGather(Lowering &l, onnx::NodeOp node) {
     SmallVector<int64_t> flat = compact.flattenInts();
     HostTensor::Dims some(compact.getShape()), all(known->getShape());
     if (auto start = contiguousStart(flat, shape[*axis])) {
-      Value part = l.slice(data, *axis, *start,
-                           static_cast<int64_t>(flat.size()));
+      Value part =
+          l.slice(data, *axis, *start, static_cast<int64_t>(flat.size()));
       auto withIndices = [&](ArrayRef<int64_t> dims) {
         SmallVector<int64_t> full(shape);
         full.erase(full.begin() + *axis);

@@ -19,13 +19,12 @@ Value countLabels(Lowering &l, Value labels, int64_t ignored) {
       l.builder, l.loc(),
       RankedTensorType::get(shapeOf(labels), l.builder.getI1Type()),
       nn::ComparePredicate::ne, labels, skip);
-  Value ones = nn::SelectOp::create(
-      l.builder, l.loc(), RankedTensorType::get(shapeOf(labels), f32), counts,
-      l.splat(1, f32), l.splat(0, f32));
-  return nn::ReduceSumOp::create(l.builder, l.loc(),
-                                 RankedTensorType::get({}, f32), ones,
-                                 l.builder.getDenseI64ArrayAttr({0}),
-                                 UnitAttr());
+  Value ones = nn::SelectOp::create(l.builder, l.loc(),
+                                    RankedTensorType::get(shapeOf(labels), f32),
+                                    counts, l.splat(1, f32), l.splat(0, f32));
+  return nn::ReduceSumOp::create(
+      l.builder, l.loc(), RankedTensorType::get({}, f32), ones,
+      l.builder.getDenseI64ArrayAttr({0}), UnitAttr());
 }
 
 LogicalResult lowerCrossEntropy(Lowering &l, onnx::NodeOp node) {

@@ -20,14 +20,13 @@ int64_t product(ArrayRef<int64_t> dims) {
 Value matmul(Lowering &l, Value lhs, Value rhs, bool transposeLhs,
              bool transposeRhs) {
   ArrayRef<int64_t> a = shapeOf(lhs), b = shapeOf(rhs);
-  SmallVector<int64_t> shape(
-      *broadcastShapes(a.drop_back(2), b.drop_back(2)));
+  SmallVector<int64_t> shape(*broadcastShapes(a.drop_back(2), b.drop_back(2)));
   shape.push_back(transposeLhs ? a.back() : a[a.size() - 2]);
   shape.push_back(transposeRhs ? b[b.size() - 2] : b.back());
   UnitAttr yes = l.builder.getUnitAttr();
   return nn::MatmulOp::create(
-      l.builder, l.loc(), RankedTensorType::get(shape, elementTypeOf(lhs)),
-      lhs, rhs, transposeLhs ? yes : UnitAttr(), transposeRhs ? yes : UnitAttr());
+      l.builder, l.loc(), RankedTensorType::get(shape, elementTypeOf(lhs)), lhs,
+      rhs, transposeLhs ? yes : UnitAttr(), transposeRhs ? yes : UnitAttr());
 }
 
 LogicalResult lowerMatMul(Lowering &l, onnx::NodeOp node) {

@@ -103,7 +103,8 @@ LogicalResult lowerExpand(Lowering &l, onnx::NodeOp node) {
 
 LogicalResult lowerSlice(Lowering &l, onnx::NodeOp node) {
   SmallVector<int64_t> starts, ends, axes, steps;
-  if (!l.getInts(node.getInput(1), starts) || !l.getInts(node.getInput(2), ends))
+  if (!l.getInts(node.getInput(1), starts) ||
+      !l.getInts(node.getInput(2), ends))
     return l.unsupported(node, "its bounds depend on data");
   if (!l.getInts(node.getInput(3), axes))
     for (size_t i = 0; i < starts.size(); ++i)
@@ -232,8 +233,8 @@ LogicalResult lowerConcat(Lowering &l, onnx::NodeOp node) {
   for (Value input : node.getInputs())
     parts.push_back(l.get(input));
   SmallVector<int64_t> shape(shapeOf(parts.front()));
-  auto axis = normalizeAxis(node.getInt("axis", 0),
-                            static_cast<int64_t>(shape.size()));
+  auto axis =
+      normalizeAxis(node.getInt("axis", 0), static_cast<int64_t>(shape.size()));
   if (!axis)
     return l.unsupported(node, "its axis is out of range");
   shape[*axis] = 0;
@@ -302,9 +303,9 @@ LogicalResult lowerPad(Lowering &l, onnx::NodeOp node) {
     int64_t dim = shapeOf(result)[*axis];
     if (dim + std::min<int64_t>(low, 0) + std::min<int64_t>(high, 0) <= 0)
       return l.unsupported(node, "its result is empty");
-    result = l.slice(result, *axis, std::max<int64_t>(-low, 0),
-                     dim + std::min<int64_t>(low, 0) +
-                         std::min<int64_t>(high, 0));
+    result =
+        l.slice(result, *axis, std::max<int64_t>(-low, 0),
+                dim + std::min<int64_t>(low, 0) + std::min<int64_t>(high, 0));
     low = std::max<int64_t>(low, 0);
     high = std::max<int64_t>(high, 0);
     if (low > 0 || high > 0)

@@ -69,16 +69,17 @@ void Lowering::loadConstant(Entry &entry) {
   }
   StringRef bytes = (*buffer)->getBuffer();
   // Exporters repeat a mask for each sample of a static batch.
-  entry.constant = HostTensor::fromBytes(
-                       type, ArrayRef<char>(bytes.data(), bytes.size()))
-                       .collapseUniformAxes();
+  entry.constant =
+      HostTensor::fromBytes(type, ArrayRef<char>(bytes.data(), bytes.size()))
+          .collapseUniformAxes();
 }
 
 const HostTensor *Lowering::getConstant(Value input) {
   if (!input)
     return nullptr;
   Entry &entry = entryOf(input);
-  if (!entry.constant && entry.initializer && !entry.initializer.getTrainable()) {
+  if (!entry.constant && entry.initializer &&
+      !entry.initializer.getTrainable()) {
     auto type = cast<RankedTensorType>(entry.initializer.getType());
     if (type.getNumElements() <= maxConstant)
       loadConstant(entry);
@@ -111,9 +112,9 @@ Value Lowering::getParameter(Entry &entry) {
     Type master = isa<FloatType>(stored) ? Type(builder.getF32Type()) : stored;
     nn::ExternalAttr source;
     if (init.getFile())
-      source = nn::ExternalAttr::get(
-          builder.getContext(), init.getFileAttr(), *init.getOffset(),
-          *init.getLength(), stored, init.getTransposed());
+      source = nn::ExternalAttr::get(builder.getContext(), init.getFileAttr(),
+                                     *init.getOffset(), *init.getLength(),
+                                     stored, init.getTransposed());
     parameter = nn::ParameterOp::create(
         atTop, init.getLoc(), init.getSymNameAttr(),
         TypeAttr::get(RankedTensorType::get(shape, master)),
@@ -135,8 +136,8 @@ Value Lowering::materialize(Value input, bool broadcastable) {
     return entry.value;
   if (onnx::InitializerOp init = entry.initializer) {
     auto type = cast<RankedTensorType>(init.getType());
-    bool large = isa<FloatType>(type.getElementType()) &&
-                 type.getRank() <= 2 && type.getNumElements() > maxInlined;
+    bool large = isa<FloatType>(type.getElementType()) && type.getRank() <= 2 &&
+                 type.getNumElements() > maxInlined;
     if (large || init.getTrainable())
       return getParameter(entry);
   }
@@ -226,17 +227,16 @@ Value Lowering::transpose(Value value, ArrayRef<int64_t> permutation) {
       value, builder.getDenseI64ArrayAttr(permutation));
 }
 
-Value Lowering::slice(Value value, unsigned axis, int64_t start,
-                      int64_t size) {
+Value Lowering::slice(Value value, unsigned axis, int64_t start, int64_t size) {
   SmallVector<int64_t> sizes(shapeOf(value)), offsets(sizes.size(), 0);
   if (start == 0 && sizes[axis] == size)
     return value;
   sizes[axis] = size;
   offsets[axis] = start;
-  return nn::SliceOp::create(
-      builder, location, RankedTensorType::get(sizes, elementTypeOf(value)),
-      value, builder.getDenseI64ArrayAttr(offsets),
-      builder.getDenseI64ArrayAttr(sizes));
+  return nn::SliceOp::create(builder, location,
+                             RankedTensorType::get(sizes, elementTypeOf(value)),
+                             value, builder.getDenseI64ArrayAttr(offsets),
+                             builder.getDenseI64ArrayAttr(sizes));
 }
 
 Value Lowering::broadcast(Value value, ArrayRef<int64_t> shape) {
@@ -250,9 +250,9 @@ Value Lowering::broadcast(Value value, ArrayRef<int64_t> shape) {
 Value Lowering::castTo(Value value, Type elementType) {
   if (elementTypeOf(value) == elementType)
     return value;
-  return nn::CastOp::create(
-      builder, location, RankedTensorType::get(shapeOf(value), elementType),
-      value);
+  return nn::CastOp::create(builder, location,
+                            RankedTensorType::get(shapeOf(value), elementType),
+                            value);
 }
 
 Value Lowering::splat(double value, Type elementType, ArrayRef<int64_t> shape) {
@@ -306,8 +306,8 @@ bool Lowering::evaluate(onnx::NodeOp node) {
   if (node.getOpType() == "Shape" || node.getOpType() == "Size") {
     ArrayRef<int64_t> shape = getShape(node.getInput(0));
     int64_t rank = static_cast<int64_t>(shape.size()), count = 1;
-    SliceBounds bounds = clampSlice(node.getInt("start", 0),
-                                    node.getInt("end", rank), 1, rank);
+    SliceBounds bounds =
+        clampSlice(node.getInt("start", 0), node.getInt("end", rank), 1, rank);
     for (int64_t dim : shape)
       count *= dim;
     Type i64 = builder.getI64Type();
@@ -398,12 +398,14 @@ LogicalResult Lowering::bindArguments(func::FuncOp function, Block &newEntry) {
 
 LogicalResult Lowering::finish(func::FuncOp function, Block &newEntry) {
   SmallVector<Value> results;
-  for (Value operand : function.getBody().front().getTerminator()->getOperands())
+  for (Value operand :
+       function.getBody().front().getTerminator()->getOperands())
     results.push_back(get(operand));
   func::ReturnOp::create(builder, function.getLoc(), results);
   auto type = builder.getFunctionType(newEntry.getArgumentTypes(),
                                       ValueRange(results).getTypes());
-  auto raised = func::FuncOp::create(function.getLoc(), function.getName(), type);
+  auto raised =
+      func::FuncOp::create(function.getLoc(), function.getName(), type);
   auto copyNames = [&](unsigned count, auto getAttr, auto setAttr) {
     for (unsigned i = 0; i < count; ++i)
       if (Attribute name = getAttr(i))
@@ -420,8 +422,8 @@ LogicalResult Lowering::finish(func::FuncOp function, Block &newEntry) {
   raised.getBody().push_back(&newEntry);
   function.erase();
   module.push_back(raised);
-  for (auto init : llvm::make_early_inc_range(
-           module.getOps<onnx::InitializerOp>()))
+  for (auto init :
+       llvm::make_early_inc_range(module.getOps<onnx::InitializerOp>()))
     init.erase();
   if (Attribute model = module->removeAttr("onnx.model"))
     module->setAttr("nn.model", model);

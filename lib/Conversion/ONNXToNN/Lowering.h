@@ -9,10 +9,10 @@
 
 #include "Evaluate.h"
 #include "HostTensor.h"
-#include "shardonnx/Dialect/NN/IR/NN.h"
-#include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -71,7 +71,8 @@ public:
   void setSequence(mlir::Value output, llvm::ArrayRef<mlir::Value> values);
 
   /// Records that a node cannot be lowered; all such nodes make one error.
-  llvm::LogicalResult unsupported(onnx::NodeOp node, const llvm::Twine &why = "");
+  llvm::LogicalResult unsupported(onnx::NodeOp node,
+                                  const llvm::Twine &why = "");
 
   // Building at the place of the node that is being lowered.
 

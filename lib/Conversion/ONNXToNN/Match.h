@@ -8,8 +8,8 @@
 #ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_MATCH_H
 #define SHARDONNX_LIB_CONVERSION_ONNXTONN_MATCH_H
 
-#include "shardonnx/Dialect/NN/IR/NN.h"
 #include "mlir/IR/PatternMatch.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
 
 #include <optional>
 
@@ -30,7 +30,8 @@ mlir::Value stripScale(mlir::Value value, double &scale);
 /// Splits `lhs·rhs` or `lhs + rhs` into one operand that is a number and the
 /// other one.
 template <typename Op>
-std::optional<std::pair<mlir::Value, double>> matchWithSplat(mlir::Value value) {
+std::optional<std::pair<mlir::Value, double>>
+matchWithSplat(mlir::Value value) {
   auto op = value.getDefiningOp<Op>();
   if (!op)
     return std::nullopt;

@@ -4,8 +4,8 @@
 // Finds GELU and SiLU that the exporter has written out.
 
 #include "Match.h"
-#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 
 #include <cmath>
 

@@ -7,9 +7,9 @@
 
 #include "CausalMask.h"
 #include "Match.h"
-#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 
 #include <cmath>
 
@@ -53,8 +53,8 @@ bool isQueryKeyProduct(Value value) {
 /// cap·tanh(scale·x/cap), down to x.
 Value matchSoftcap(Value value, double &cap, double &scale) {
   auto product = matchWithSplat<nn::MulOp>(value);
-  auto tanh = product ? product->first.getDefiningOp<nn::TanhOp>()
-                      : nn::TanhOp();
+  auto tanh =
+      product ? product->first.getDefiningOp<nn::TanhOp>() : nn::TanhOp();
   if (!tanh || product->second <= 0)
     return {};
   cap = product->second;
@@ -239,8 +239,8 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
         rewriter.getI64IntegerAttr(0),
         rewriter.getF32FloatAttr(static_cast<float>(scores.softcap)));
     Value result = swapHeadsAndSeq(rewriter, loc, attention.getResult());
-    rewriter.replaceOp(op, castElements(rewriter, loc, result,
-                                        elementTypeOf(op.getResult())));
+    rewriter.replaceOp(
+        op, castElements(rewriter, loc, result, elementTypeOf(op.getResult())));
     return success();
   }
 };
@@ -348,9 +348,8 @@ struct FoldCausalMask : OpRewritePattern<nn::AttentionOp> {
 struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns
-        .add<FoldCausalMask, FoldRepeatedHeads, RaiseScaledDotProduct>(
-            &getContext());
+    patterns.add<FoldCausalMask, FoldRepeatedHeads, RaiseScaledDotProduct>(
+        &getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

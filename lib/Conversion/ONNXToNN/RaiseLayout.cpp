@@ -5,8 +5,8 @@
 // product can do itself, and batches merged only to transpose a matrix.
 
 #include "Match.h"
-#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 
 using namespace mlir;
 

@@ -4,8 +4,8 @@
 // Finds RMS and layer normalisation that the exporter has written out.
 
 #include "Match.h"
-#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 
 using namespace mlir;
 
@@ -52,8 +52,8 @@ bool matchNormalized(Value value, Value &x, double &epsilon) {
     return match(mul.getLhs(), mul.getRhs()) ||
            match(mul.getRhs(), mul.getLhs());
   auto div = value.getDefiningOp<nn::DivOp>();
-  auto sqrt = div ? stripCasts(div.getRhs()).getDefiningOp<nn::SqrtOp>()
-                  : nn::SqrtOp();
+  auto sqrt =
+      div ? stripCasts(div.getRhs()).getDefiningOp<nn::SqrtOp>() : nn::SqrtOp();
   auto sum = sqrt ? matchWithSplat<nn::AddOp>(sqrt.getOperand()) : std::nullopt;
   Value squares = sum ? matchRowMean(sum->first) : Value();
   Value operand = squares ? matchSquare(squares) : Value();
@@ -115,17 +115,17 @@ struct RaiseScaledNorm : OpRewritePattern<nn::MulOp> {
     Type row = rowType(rewriter, operand);
     Value result;
     if (centered)
-      result = nn::LayerNormOp::create(
-                   rewriter, loc, TypeRange{operand.getType(), row, row},
-                   operand, vector, Value(), eps)
+      result = nn::LayerNormOp::create(rewriter, loc,
+                                       TypeRange{operand.getType(), row, row},
+                                       operand, vector, Value(), eps)
                    .getResult();
     else
       result = nn::RmsNormOp::create(rewriter, loc,
                                      TypeRange{operand.getType(), row}, operand,
                                      vector, eps)
                    .getResult();
-    rewriter.replaceOp(op, castElements(rewriter, loc, result,
-                                        elementTypeOf(op.getResult())));
+    rewriter.replaceOp(
+        op, castElements(rewriter, loc, result, elementTypeOf(op.getResult())));
     return success();
   }
 };

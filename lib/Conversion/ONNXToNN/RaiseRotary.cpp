@@ -5,9 +5,9 @@
 // tables, so that a table is never stored.
 
 #include "Match.h"
-#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 
 #include <cmath>
 
@@ -110,8 +110,8 @@ std::optional<float> recoverFrequency(const Table &cos, const Table &sin,
   }
   float nearest = static_cast<float>(frequency), best = nearest;
   double bestError = columnError(cos, sin, column, nearest, scaling);
-  for (float candidate : {std::nextafter(nearest, 0.0f),
-                          std::nextafter(nearest, INFINITY)}) {
+  for (float candidate :
+       {std::nextafter(nearest, 0.0f), std::nextafter(nearest, INFINITY)}) {
     double error = columnError(cos, sin, column, candidate, scaling);
     if (error < bestError) {
       best = candidate;
@@ -122,9 +122,8 @@ std::optional<float> recoverFrequency(const Table &cos, const Table &sin,
 }
 
 /// The frequencies of a pair of tables that start at position 0, or none.
-std::optional<SmallVector<float>> recoverFrequencies(const Table &cos,
-                                                     const Table &sin,
-                                                     float &scaling) {
+std::optional<SmallVector<float>>
+recoverFrequencies(const Table &cos, const Table &sin, float &scaling) {
   if (cos.seq < 2 || cos.width == 0)
     return std::nullopt;
   scaling = cos.at(0, 0);
@@ -167,7 +166,8 @@ private:
   static std::unique_ptr<Tables> compute(DenseElementsAttr c,
                                          DenseElementsAttr s, int64_t seqAxis,
                                          bool halves) {
-    std::optional<Table> cos = readTable(c, seqAxis), sin = readTable(s, seqAxis);
+    std::optional<Table> cos = readTable(c, seqAxis),
+                         sin = readTable(s, seqAxis);
     if (!cos || !sin || cos->seq != sin->seq || cos->width != sin->width)
       return nullptr;
     if (halves) {
@@ -216,8 +216,8 @@ bool isRotatedHalf(Value value, Value x) {
       static_cast<int64_t>(concat.getAxis()) != last)
     return false;
   auto neg = concat.getInputs()[0].getDefiningOp<nn::NegOp>();
-  auto right = neg ? neg.getOperand().getDefiningOp<nn::SliceOp>()
-                   : nn::SliceOp();
+  auto right =
+      neg ? neg.getOperand().getDefiningOp<nn::SliceOp>() : nn::SliceOp();
   auto left = concat.getInputs()[1].getDefiningOp<nn::SliceOp>();
   int64_t half = shapeOf(x)[last] / 2;
   auto isHalf = [&](nn::SliceOp slice, int64_t start) {

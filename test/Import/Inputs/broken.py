@@ -1,0 +1,48 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Models with one mistake each: broken.py OUT KIND.
+
+import sys
+
+from onnxfile import *
+
+X, Y = [value("x", ["batch", 4])], [value("y", ["batch", 4])]
+RELU = [node("Relu", ["x"], ["y"], "relu")]
+
+
+def simple(initializers=[], nodes=RELU, **kind):
+    return model(graph(nodes, X, Y, initializers), **kind)
+
+
+branch = graph([node("Relu", ["x"], ["b"])], [], [value("b", [2, 4])])
+kinds = {
+    "newer": simple(opset=99),
+    "no_opset": field(1, 8) + field(7, graph(RELU, X, Y).bytes),
+    "no_graph": field(1, 8) + field(8, field(2, 18)),
+    "undefined": simple(nodes=[node("Add", ["x", "nowhere"], ["y"], "add")]),
+    "unknown_op": simple(nodes=[node("Frobnicate", ["x"], ["y"], "frob")]),
+    "shapes": simple([tensor("w", [5, 4], raw=floats(20))],
+                     [node("MatMul", ["x", "w"], ["y"], "matmul")]),
+    "short_data": simple([tensor("w", [4, 4], raw=floats(12))]),
+    "twice": simple([tensor("w", [1], raw=floats(1)), tensor("w", [1], raw=floats(1))]),
+    "negative": simple([tensor("w", [-4, 4], raw=floats(16))]),
+    "overflow": simple([tensor("w", [1 << 62, 1 << 62], raw=floats(16))]),
+    "strings": simple([tensor("w", [1], 8, raw=b"abcd")]),
+    "control_flow": model(
+        graph(
+            [
+                node("Constant", [], ["c"], value=tensor("", [], BOOL, raw=b"\1")),
+                node("If", ["c"], ["y"], "choose", then_branch=branch, else_branch=branch),
+            ],
+            [value("x", [2, 4])],
+            [value("y", [2, 4])],
+        )
+    ),
+    "three_dims": model(
+        graph([node("Relu", ["x"], ["y"], "relu")],
+              [value("x", ["batch", "time", 4]), value("ids", ["batch", "tokens"], INT64)],
+              [value("y", ["batch", "time", 4])])
+    ),
+}
+write(kinds[sys.argv[2]])

@@ -1,0 +1,67 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What PyTorch's exporter with optimize=True does to parameters: a linear weight
+# is stored transposed under another name, two equal norms are merged, one
+# parameter is folded into a constant, a buffer stays.
+
+from onnxfile import *
+
+
+def fx(target, *arguments):
+    return {
+        "pkg.torch.onnx.fx_node": "%%n : [num_users=1] = call_function[target="
+        "torch.ops.%s.default](args = (%s), kwargs = {})" % (target, ", ".join("%" + a for a in arguments)),
+    }
+
+
+def scopes(*path):
+    return {"pkg.torch.onnx.name_scopes": repr(["", *path, "node"])}
+
+
+signature = """
+# inputs
+p_fc_weight: PARAMETER target='fc.weight'
+p_fc_bias: PARAMETER target='fc.bias'
+p_n1_weight: PARAMETER target='n1.weight'
+p_n2_weight: PARAMETER target='n2.weight'
+p_wpe_weight: PARAMETER target='wpe.weight'
+b_table: BUFFER target='table' persistent=False
+x: USER_INPUT
+
+# outputs
+out: USER_OUTPUT
+"""
+write(
+    model(
+        graph(
+            [
+                node("Mul", ["x", "n1.weight"], ["a"], "node_mul",
+                     meta={**scopes("n1"), **fx("aten.mul", "x", "p_n1_weight")}),
+                node("MatMul", ["a", "val_7"], ["b"], "node_linear",
+                     meta={**scopes("h.0", "h.0.fc"), **fx("aten.linear", "a", "p_fc_weight", "p_fc_bias")}),
+                node("Add", ["b", "fc.bias"], ["c"], "node_linear_add",
+                     meta={**scopes("h.0", "h.0.fc"), **fx("aten.linear", "a", "p_fc_weight", "p_fc_bias")}),
+                node("Mul", ["c", "n1.weight"], ["d"], "node_mul_1",
+                     meta={**scopes("n2"), **fx("aten.mul", "c", "p_n2_weight")}),
+                node("Add", ["d", "embedding_1"], ["e"], "node_add"),
+                node("Mul", ["e", "table"], ["out"], "node_mul_2"),
+            ],
+            [value("x", [2, 4])],
+            [value("out", [2, 4])],
+            [
+                tensor("n1.weight", [4], raw=floats(4, 1)),
+                tensor("val_7", [4, 4], raw=floats(16)),
+                tensor("fc.bias", [4], raw=floats(4)),
+                tensor("embedding_1", [2, 4], raw=floats(8)),
+                tensor("table", [4], raw=floats(4)),
+            ],
+            [
+                value("val_7", [4, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['fc.weight']"}),
+                value("embedding_1", [2, 4],
+                      meta={"pkg.onnxscript.optimizer.folded_from": "['arange', 'wpe.weight']"}),
+            ],
+            {"pkg.torch.export.ExportedProgram.graph_signature": signature},
+        )
+    )
+)
