@@ -5,10 +5,12 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Transforms/Passes.h"
+#include "shardonnx/Conversion/NNToKernels/Passes.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/Exec/Transforms/Passes.h"
@@ -24,7 +26,8 @@ void shardonnx::registerAllDialects(mlir::DialectRegistry &registry) {
   registry.insert<exec::ExecDialect, fsdp::FSDPDialect, nn::NNDialect,
                   onnx::ONNXDialect>();
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect,
-                  mlir::math::MathDialect, mlir::vector::VectorDialect>();
+                  mlir::LLVM::LLVMDialect, mlir::math::MathDialect,
+                  mlir::vector::VectorDialect>();
 }
 
 void shardonnx::registerAllPasses() {
@@ -35,4 +38,6 @@ void shardonnx::registerAllPasses() {
   fsdp::registerFSDPPipelines();
   nn::registerNNPasses();
   registerDifferentiatePasses();
+  registerKernelPasses();
+  registerKernelPipelines();
 }

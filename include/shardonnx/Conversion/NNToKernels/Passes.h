@@ -18,6 +18,13 @@ namespace shardonnx {
 #define GEN_PASS_REGISTRATION
 #include "shardonnx/Conversion/NNToKernels/Passes.h.inc"
 
+/// What a differentiated step needs before its units are gathered: named ops
+/// taken apart, reductions normal, and backward's own elementwise values.
+void buildDecomposePipeline(mlir::OpPassManager &manager);
+
+/// The pipeline above, by name.
+void registerKernelPipelines();
+
 } // namespace shardonnx
 
 #endif // SHARDONNX_CONVERSION_NNTOKERNELS_PASSES_H

@@ -1,0 +1,185 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// nn-recompute: what backward keeps of forward, and what it computes again.
+
+#include "MaxFlow.h"
+#include "shardonnx/Conversion/NNToKernels/Kernel.h"
+#include "shardonnx/Conversion/NNToKernels/Passes.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace shardonnx {
+#define GEN_PASS_DEF_NNRECOMPUTEPASS
+#include "shardonnx/Conversion/NNToKernels/Passes.h.inc"
+} // namespace shardonnx
+
+using namespace mlir;
+using namespace shardonnx;
+
+namespace {
+
+class Recomputer {
+public:
+  explicit Recomputer(Block &block) : block(block) {}
+
+  void run();
+
+private:
+  void findBackward();
+  void findFree();
+  bool isForwardValue(Value value) const;
+  int64_t costOf(Value value) const;
+  void cut();
+  void rewrite();
+  Value again(Value value, Operation *before);
+
+  Block &block;
+  llvm::DenseSet<Operation *> backward;
+  llvm::DenseSet<Value> free;       // costs no memory to have in backward
+  llvm::DenseSet<Value> recomputed; // not kept
+  llvm::DenseMap<Value, Value> copies;
+};
+
+} // namespace
+
+/// Ops that give their result again for the price of reading their operands.
+static bool isRepeatable(Operation *op) {
+  if (op->getNumResults() != 1)
+    return false;
+  return isa<nn::ElementwiseOpInterface, nn::BroadcastOp, nn::ReshapeOp,
+             nn::TransposeOp, nn::SliceOp, nn::IotaOp, nn::ConstantOp>(op);
+}
+
+static int64_t bytesOf(Value value) {
+  auto type = nn::tensorType(value);
+  int64_t bits = type.getElementTypeBitWidth();
+  return type.getNumElements() * std::max<int64_t>(1, bits / 8);
+}
+
+void Recomputer::findBackward() {
+  for (Operation &op : block) {
+    bool depends = llvm::any_of(op.getOperands(), [&](Value operand) {
+      Operation *producer = operand.getDefiningOp();
+      return producer && backward.contains(producer);
+    });
+    if (depends || isa<nn::LossScaleOp>(op) || op.hasAttr(fsdp::kRecomputeAttr))
+      backward.insert(&op);
+  }
+}
+
+/// Parameters, inputs, constants and what repeatable ops make of these alone.
+void Recomputer::findFree() {
+  free.insert(block.args_begin(), block.args_end());
+  for (Operation &op : block) {
+    bool given = isa<nn::GetOp, nn::ConstantOp, nn::RotaryTableOp>(op);
+    bool fromFree =
+        isRepeatable(&op) && llvm::all_of(op.getOperands(), [&](Value operand) {
+          return free.contains(operand);
+        });
+    if (given || fromFree)
+      free.insert(op.result_begin(), op.result_end());
+  }
+}
+
+bool Recomputer::isForwardValue(Value value) const {
+  Operation *op = value.getDefiningOp();
+  return op && op->getBlock() == &block && !backward.contains(op);
+}
+
+/// The bytes of a value; a little more if it is stored for backward alone, so
+/// that of equals the one that forward stores anyway is kept.
+int64_t Recomputer::costOf(Value value) const {
+  bool stored = !isRepeatable(value.getDefiningOp()) ||
+                llvm::any_of(value.getUsers(), [&](Operation *user) {
+                  return !backward.contains(user) && !isRepeatable(user) &&
+                         !kernels::isReduction(user);
+                });
+  return 16 * bytesOf(value) + (stored ? 0 : bytesOf(value));
+}
+
+/// Each value is an edge whose capacity is its cost; what cannot be repeated is
+/// fed by the source, what backward reads drains to the sink.
+void Recomputer::cut() {
+  llvm::DenseMap<Value, unsigned> nodes; // the edge is node → node + 1
+  SmallVector<Value> values;
+  for (Operation &op : block)
+    for (Value result : op.getResults())
+      if (isForwardValue(result) && !free.contains(result) &&
+          isa<RankedTensorType>(result.getType())) {
+        nodes[result] = 2 * values.size();
+        values.push_back(result);
+      }
+  unsigned source = 2 * values.size(), sink = source + 1;
+  MaxFlow flow(sink + 1);
+  for (Value value : values) {
+    unsigned node = nodes[value];
+    flow.addEdge(node, node + 1, costOf(value));
+    Operation *op = value.getDefiningOp();
+    if (!isRepeatable(op))
+      flow.addEdge(source, node, MaxFlow::kInfinite);
+    else
+      for (Value operand : op->getOperands())
+        if (auto it = nodes.find(operand); it != nodes.end())
+          flow.addEdge(it->second + 1, node, MaxFlow::kInfinite);
+    if (llvm::any_of(value.getUsers(),
+                     [&](Operation *user) { return backward.contains(user); }))
+      flow.addEdge(node + 1, sink, MaxFlow::kInfinite);
+  }
+  flow.run(source, sink);
+  std::vector<bool> nearSink = flow.sinkSide(sink);
+  for (Value value : values)
+    if (nearSink[nodes[value]] && isRepeatable(value.getDefiningOp()))
+      recomputed.insert(value);
+}
+
+/// The value computed again before an op of backward, once for all of it.
+Value Recomputer::again(Value value, Operation *before) {
+  Operation *op = value.getDefiningOp();
+  bool repeat = isForwardValue(value) && isRepeatable(op) &&
+                (recomputed.contains(value) || free.contains(value));
+  if (!repeat)
+    return value;
+  if (Value copy = copies.lookup(value))
+    return copy;
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(again(operand, before));
+  OpBuilder builder(before);
+  Operation *copy = builder.clone(*op);
+  copy->setOperands(operands);
+  // So that no pass merges it with the original.
+  copy->setAttr(fsdp::kRecomputeAttr, builder.getUnitAttr());
+  return copies[value] = copy->getResult(0);
+}
+
+void Recomputer::rewrite() {
+  SmallVector<Operation *> users;
+  for (Operation &op : block)
+    if (backward.contains(&op))
+      users.push_back(&op);
+  for (Operation *user : users)
+    for (OpOperand &operand : user->getOpOperands())
+      operand.set(again(operand.get(), user));
+}
+
+void Recomputer::run() {
+  findBackward();
+  if (backward.empty())
+    return;
+  findFree();
+  cut();
+  rewrite();
+}
+
+namespace {
+
+struct NNRecomputePass : shardonnx::impl::NNRecomputePassBase<NNRecomputePass> {
+  void runOnOperation() override {
+    if (!getOperation().isExternal())
+      Recomputer(getOperation().getBody().front()).run();
+  }
+};
+
+} // namespace
