@@ -53,14 +53,20 @@ static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
   pm.addPass(nn::createAssignDtypesPass(dtypes));
 }
 
+static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
+  pm.addPass(createDifferentiatePass());
+  fsdp::RecomputePassOptions recompute;
+  if (options.recompute == "block")
+    recompute.recompute = fsdp::Recompute::block;
+  pm.addPass(fsdp::createRecomputePass(recompute));
+}
+
 static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {
   fsdp::ShardOptions shard;
   shard.strategy = llvm::StringSwitch<fsdp::Strategy>(options.strategy)
                        .Case("full_shard", fsdp::Strategy::full_shard)
                        .Case("shard_grad_op", fsdp::Strategy::shard_grad_op)
                        .Case("no_shard", fsdp::Strategy::no_shard);
-  shard.recompute = options.recompute == "block" ? fsdp::Recompute::block
-                                                 : fsdp::Recompute::none;
   fsdp::buildShardPipeline(pm, shard);
 }
 
@@ -78,7 +84,7 @@ void addPassesTo(Level level, OpPassManager &pm,
   case Level::NN:
     return addNNPasses(pm, options);
   case Level::Grad:
-    return pm.addPass(createDifferentiatePass());
+    return addGradPasses(pm, options);
   case Level::FSDP:
     return addShardPasses(pm, options);
   case Level::Schedule:

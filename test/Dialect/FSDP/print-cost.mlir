@@ -1,5 +1,5 @@
 // RUN: shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-shard -fsdp-print-cost -o /dev/null | FileCheck %s
-// RUN: shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-shard=recompute=block -fsdp-schedule -fsdp-print-cost -o /dev/null | FileCheck %s --check-prefix=AGAIN
+// RUN: shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-recompute=recompute=block -fsdp-shard -fsdp-schedule -fsdp-print-cost -o /dev/null | FileCheck %s --check-prefix=AGAIN
 // RUN: shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-shard=strategy=no_shard -fsdp-schedule -fsdp-print-cost=json=true -o /dev/null | FileCheck %s --check-prefix=JSON
 
 // A matmul of 4x8 by 8x8 is 2*4*8*8 = 512 FLOPs, the head 2*4*8*32 = 2048;

@@ -13,9 +13,6 @@ using namespace shardonnx;
 
 void fsdp::buildShardPipeline(OpPassManager &manager,
                               const ShardOptions &options) {
-  RecomputePassOptions recompute;
-  recompute.recompute = options.recompute;
-  manager.addPass(createRecomputePass(recompute));
   manager.addPass(createRecreateParametersPass());
   manager.addPass(createOrderPass());
   MakeUnitsPassOptions units;

@@ -31,11 +31,6 @@ struct ShardOptions : mlir::PassPipelineOptions<ShardOptions> {
       llvm::cl::values(clEnumValN(Strategy::full_shard, "full_shard", ""),
                        clEnumValN(Strategy::shard_grad_op, "shard_grad_op", ""),
                        clEnumValN(Strategy::no_shard, "no_shard", ""))};
-  Option<Recompute> recompute{
-      *this, "recompute", llvm::cl::desc("What backward computes again"),
-      llvm::cl::init(Recompute::none),
-      llvm::cl::values(clEnumValN(Recompute::none, "none", ""),
-                       clEnumValN(Recompute::block, "block", ""))};
 };
 void buildShardPipeline(mlir::OpPassManager &manager,
                         const ShardOptions &options);
