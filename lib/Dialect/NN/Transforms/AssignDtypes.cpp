@@ -46,7 +46,7 @@ static void setElementType(Value value, Type type) {
 /// Operands that a library call or a norm reads in the low type; the others
 /// (tables, masks, statistics) stay.
 static unsigned numLowOperands(Operation *op) {
-  if (isa<MatmulOp, LayerNormOp, LinearCrossEntropyOp>(op))
+  if (isa<MatmulOp, LayerNormOp, RmsNormOp, LinearCrossEntropyOp>(op))
     return op->getNumOperands();
   if (isa<AttentionOp>(op))
     return 3;
@@ -124,11 +124,14 @@ static void assignOp(Operation *op, Type low) {
 }
 
 /// Float arguments enter in the low type (MixedPrecisionPolicy's
-/// cast_forward_inputs).
-static void castInputs(Block &block, Type low) {
-  OpBuilder builder = OpBuilder::atBlockBegin(&block);
-  for (BlockArgument argument : block.getArguments()) {
-    if (!isF32(argument) || argument.use_empty())
+/// cast_forward_inputs). What a loss is compared with is no input of a module.
+static void castInputs(func::FuncOp function, Type low) {
+  OpBuilder builder(function.getBody());
+  for (BlockArgument argument : function.getArguments()) {
+    auto kind = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                      kKindAttr);
+    if (!isF32(argument) || argument.use_empty() ||
+        (kind && kind.getValue() == "labels"))
       continue;
     auto cast = CastOp::create(builder, argument.getLoc(),
                                tensorType(argument).clone(low), argument);
@@ -177,7 +180,7 @@ struct AssignDtypesPass : nn::impl::AssignDtypesPassBase<AssignDtypesPass> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       Block &block = function.getBody().front();
       if (!param->isF32()) {
-        castInputs(block, *param);
+        castInputs(function, *param);
         for (Operation &op : llvm::make_early_inc_range(block))
           assignOp(&op, *param);
       }

@@ -96,7 +96,7 @@ def NN_CompareOp : NN_Elementwise<"compare"> {
                        NN_Tensor:$rhs);
   let results = (outs NN_BoolTensor:$result);
   let assemblyFormat = [{
-    $predicate operands attr-dict `:` functional-type(operands, results)
+    `` $predicate operands attr-dict `:` functional-type(operands, results)
   }];
 }
 

@@ -60,6 +60,7 @@ def NN_IotaOp : NN_PureOp<"iota"> {
   let summary = "The index along one axis";
   let arguments = (ins I64Attr:$axis);
   let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 
@@ -73,6 +74,7 @@ def NN_RotaryTableOp : NN_PureOp<"rotary_table", [
   let arguments = (ins DenseF32ArrayAttr:$inv_freq, I64Attr:$length,
                        DefaultValuedAttr<F32Attr, "1.0">:$scaling);
   let results = (outs NN_F32Tensor:$cos, NN_F32Tensor:$sin);
+  let assemblyFormat = "attr-dict `:` functional-type(operands, results)";
 }
 
 def NN_LossScaleOp : NN_Op<"loss_scale", [Pure]> {

@@ -1,0 +1,317 @@
+// RUN: shardonnx-opt %s -verify-diagnostics -split-input-file
+
+// expected-error @below {{is trainable, so its elements must be floats, not 'i64'}}
+nn.parameter @p : tensor<4xi64> trainable {onnx_name = "p"}
+
+// -----
+
+// expected-error @below {{needs a ranked tensor type with a static shape, not 'tensor<?xf32>'}}
+nn.parameter @p : tensor<?xf32> {onnx_name = "p"}
+
+// -----
+
+func.func @get() {
+  // expected-error @below {{names @p, which is no nn.parameter}}
+  %0 = nn.get @p : tensor<4xf32>
+  return
+}
+
+// -----
+
+nn.parameter @p : tensor<4xf32> {onnx_name = "p"}
+func.func @get() {
+  // expected-error @below {{has 'tensor<5xf32>', but @p is 'tensor<4xf32>'}}
+  %0 = nn.get @p : tensor<5xf32>
+  return
+}
+
+// -----
+
+nn.parameter @p : tensor<4xf32> {onnx_name = "p"}
+func.func @get() {
+  // expected-error @below {{has 'tensor<4xi64>', but @p is 'tensor<4xf32>'}}
+  %0 = nn.get @p : tensor<4xi64>
+  return
+}
+
+// -----
+
+nn.parameter @p : tensor<4xf32> {onnx_name = "p"}
+func.func @grad(%g: tensor<4xf32>) {
+  // expected-error @below {{names @p, which is not trainable}}
+  nn.grad @p, %g : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @iota() {
+  // expected-error @below {{axis 2 is outside rank 2}}
+  %0 = nn.iota {axis = 2 : i64} : () -> tensor<4x2xi64>
+  return
+}
+
+// -----
+
+func.func @loss(%s: tensor<f32>) {
+  // expected-error @below {{denominator must be labels, elements or batches, not "rows"}}
+  nn.loss %s {denominator = "rows"} : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @loss(%s: tensor<f32>) {
+  // expected-error @below {{denominator_arg 1 is no argument of the function}}
+  nn.loss %s {denominator = "labels", denominator_arg = 1 : i64} : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @loss(%s: tensor<f32>) {
+  // expected-error @below {{denominator_arg 0 must hold integer labels}}
+  nn.loss %s {denominator = "labels", denominator_arg = 0 : i64} : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @loss(%s: tensor<2xf32>) {
+  // expected-error @below {{takes a scalar, not 'tensor<2xf32>'}}
+  nn.loss %s {denominator = "batches"} : tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @add(%a: tensor<3xf32>, %b: tensor<4xf32>) {
+  // expected-error @+2 {{operand shapes do not broadcast: 'tensor<4xf32>' against [3]}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.add %a, %b : (tensor<3xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @add(%a: tensor<3xf32>, %b: tensor<3xbf16>) {
+  // expected-error @+2 {{operands differ in element type: 'f32' and 'bf16'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.add %a, %b : (tensor<3xf32>, tensor<3xbf16>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @add(%a: tensor<3xf32>) {
+  // expected-error @+2 {{failed to infer returned types}}
+  // expected-error @below {{inferred type(s) 'tensor<3xf32>' are incompatible with return type(s) of operation 'tensor<4xf32>'}}
+  %0 = nn.add %a, %a : (tensor<3xf32>, tensor<3xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @div(%a: tensor<3xi64>) {
+  // expected-error @+2 {{operands must be floats, not 'i64'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.div %a, %a : (tensor<3xi64>, tensor<3xi64>) -> tensor<3xi64>
+  return
+}
+
+// -----
+
+func.func @cast(%a: tensor<3xf32>) {
+  // expected-error @below {{keeps the shape, but goes from 'tensor<3xf32>' to 'tensor<1x3xi64>'}}
+  %0 = nn.cast %a : tensor<3xf32> -> tensor<1x3xi64>
+  return
+}
+
+// -----
+
+func.func @reshape(%a: tensor<3xf32>) {
+  // expected-error @below {{keeps elements and their type, but goes from 'tensor<3xf32>' to 'tensor<2x2xf32>'}}
+  %0 = nn.reshape %a : tensor<3xf32> -> tensor<2x2xf32>
+  return
+}
+
+// -----
+
+func.func @transpose(%a: tensor<3x4xf32>) {
+  // expected-error @+2 {{[0, 0] is no permutation of the axes of 'tensor<3x4xf32>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.transpose %a {permutation = array<i64: 0, 0>} : (tensor<3x4xf32>) -> tensor<3x3xf32>
+  return
+}
+
+// -----
+
+func.func @broadcast(%a: tensor<3xf32>) {
+  // expected-error @below {{cannot broadcast 'tensor<3xf32>' to 'tensor<3x2xf32>'}}
+  %0 = nn.broadcast %a : tensor<3xf32> -> tensor<3x2xf32>
+  return
+}
+
+// -----
+
+func.func @slice(%a: tensor<3xf32>) {
+  // expected-error @+2 {{takes 3 elements from 1 on of an axis of 3}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.slice %a {offsets = array<i64: 1>, sizes = array<i64: 3>} : (tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @concat(%a: tensor<3x2xf32>, %b: tensor<2x2xf32>) {
+  // expected-error @+2 {{cannot join 'tensor<2x2xf32>' to 'tensor<3x2xf32>' along axis 1}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.concat %a, %b {axis = 1 : i64} : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @pad(%a: tensor<3xf32>) {
+  // expected-error @+2 {{cannot pad by a negative number}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.pad %a {low = array<i64: -1>, high = array<i64: 0>} : (tensor<3xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @reduce(%a: tensor<3x4xf32>) {
+  // expected-error @+2 {{axes [1, 0] are not sorted, distinct axes of 'tensor<3x4xf32>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.reduce_sum %a {axes = array<i64: 1, 0>} : (tensor<3x4xf32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @matmul(%a: tensor<3x4xf32>) {
+  // expected-error @below {{operands do not fit each other: 'tensor<3x4xf32>' and 'tensor<3x4xf32>'}}
+  %0 = nn.matmul %a, %a : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @matmul(%a: tensor<3x4xf32>) {
+  // expected-error @below {{gives [3, 3], not 'tensor<4x4xf32>'}}
+  %0 = nn.matmul %a, %a {transpose_rhs} : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention(%q: tensor<1x3x3x4xf32>, %k: tensor<1x3x2x4xf32>) {
+  // expected-error @below {{has 3 heads, no multiple of the 2 of key and value}}
+  %0:2 = nn.attention %q, %k, %k {scale = 1.0 : f32} : (tensor<1x3x3x4xf32>, tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>) -> (tensor<1x3x3x4xf32>, tensor<1x3x3xf32>)
+  return
+}
+
+// -----
+
+func.func @attention(%q: tensor<1x3x2x4xf32>, %m: tensor<3x4xi1>) {
+  // expected-error @below {{mask 'tensor<3x4xi1>' does not broadcast to [batch, heads, seqQ, seqK] = [1, 2, 3, 3]}}
+  %0:2 = nn.attention %q, %q, %q, %m {scale = 1.0 : f32} : (tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<3x4xi1>) -> (tensor<1x3x2x4xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @rotary(%x: tensor<1x3x2x4xf32>, %c: tensor<3x3xf32>) {
+  // expected-error @below {{cos and sin must be [seq, d] with 2·d ≤ headDim, not 'tensor<3x3xf32>' and 'tensor<3x3xf32>'}}
+  %0 = nn.rotary %x, %c, %c : (tensor<1x3x2x4xf32>, tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<1x3x2x4xf32>
+  return
+}
+
+// -----
+
+func.func @embedding_grad(%i: tensor<3xi64>, %g: tensor<3x4xf32>) {
+  // expected-error @below {{cannot add rows 'tensor<3x4xf32>' at ids 'tensor<3xi64>' to a table 'tensor<8x5xf32>'}}
+  %0 = nn.embedding_grad %i, %g : (tensor<3xi64>, tensor<3x4xf32>) -> tensor<8x5xf32>
+  return
+}
+
+// -----
+
+func.func @norm(%x: tensor<3x4xf32>, %w: tensor<3xf32>) {
+  // expected-error @+2 {{weight and bias must be [4], not 'tensor<3xf32>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0:2 = nn.rms_norm %x, %w {epsilon = 1.0e-5 : f32} : (tensor<3x4xf32>, tensor<3xf32>) -> (tensor<3x4xf32>, tensor<3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @cross_entropy(%x: tensor<3x4xf32>, %l: tensor<4xi64>) {
+  // expected-error @+2 {{needs rows [n, width] and labels [n], not 'tensor<3x4xf32>' and 'tensor<4xi64>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.cross_entropy %x, %l : (tensor<3x4xf32>, tensor<4xi64>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @linear_cross_entropy(%x: tensor<3x4xf32>, %w: tensor<5x4xf32>, %l: tensor<3xi64>) {
+  // expected-error @+2 {{operand and weight do not fit each other: 'tensor<3x4xf32>' and 'tensor<5x4xf32>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.linear_cross_entropy %x, %w, %l : (tensor<3x4xf32>, tensor<5x4xf32>, tensor<3xi64>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @fused(%a: tensor<4x8xf32>) {
+  // expected-error @+2 {{expected rows or columns}}
+  %0 = nn.fused
+    cells [4, 8] (%x = %a : tensor<4x8xf32>) -> tensor<4x8xf32> {
+    nn.yield %x : tensor<4x8xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @fused(%a: tensor<4x8xf32>) {
+  %0 = nn.fused rows [4, 8] (%x = %a : tensor<4x8xf32>) -> tensor<8x4xf32> {
+    // expected-error @below {{cannot be part of a fused group}}
+    %y = nn.transpose %x {permutation = array<i64: 1, 0>} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+    nn.yield %y : tensor<8x4xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @fused(%a: tensor<4x8xf32>) {
+  %0 = nn.fused rows [4, 8] (%x = %a : tensor<4x8xf32>) -> tensor<8xf32> {
+    // expected-error @below {{must reduce the last axis of the domain, and keep it}}
+    %y = nn.reduce_sum %x {axes = array<i64: 0>} : (tensor<4x8xf32>) -> tensor<8xf32>
+    nn.yield %y : tensor<8xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @fused(%a: tensor<4x8xf32>) {
+  %0 = nn.fused columns [4, 8] (%x = %a : tensor<4x8xf32>) -> tensor<4x8xf32> {
+    // expected-error @below {{of a column reduction yields reduce_sums}}
+    nn.yield %x : tensor<4x8xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @fused(%a: tensor<4x8xf32>) {
+  %0 = nn.fused rows [4, 8] (%x = %a : tensor<4x8xf32>) -> tensor<8xf32> {
+    // expected-error @below {{yields other types than the group's results}}
+    nn.yield %x : tensor<4x8xf32>
+  }
+  return
+}

@@ -1,0 +1,130 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What finite differences cannot see: gradients where a function has a kink
+// (PyTorch's choice), and FLOPs by PaLM's rule.
+
+#include "NNEvaluator.h"
+#include "mlir/Parser/Parser.h"
+
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::test;
+
+namespace {
+
+class NNSemanticsTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    context.loadDialect<nn::NNDialect, func::FuncDialect>();
+  }
+
+  /// Parses `func.func @f(ARGUMENTS) { %r… = OP; return }`.
+  Operation *parse(const std::string &arguments, const std::string &op) {
+    std::string text =
+        "func.func @f(" + arguments + ") {\n" + op + "\nreturn\n}";
+    module = parseSourceString<ModuleOp>(text, &context);
+    EXPECT_TRUE(module) << text;
+    function = *module->getOps<func::FuncOp>().begin();
+    return &function.getBody().front().front();
+  }
+
+  /// The gradient of the first operand for a cotangent of ones.
+  std::vector<double> gradient(Operation *op, std::vector<Tensor> arguments) {
+    Operation *terminator = function.getBody().front().getTerminator();
+    Type type = op->getResult(0).getType();
+    EXPECT_TRUE(succeeded(function.insertArgument(
+        function.getNumArguments(), type, {}, function.getLoc())));
+    OpBuilder builder(terminator);
+    llvm::SmallBitVector needed(op->getNumOperands());
+    needed.set(0);
+    SmallVector<Value> grads(op->getNumOperands());
+    EXPECT_TRUE(succeeded(cast<nn::DifferentiableOpInterface>(op).buildVjp(
+        builder, {function.getArguments().back()}, needed, grads)));
+    terminator->setOperands({grads[0]});
+    arguments.push_back(
+        Tensor(cast<RankedTensorType>(type).getShape(), /*fill=*/1));
+    Evaluator evaluator;
+    FailureOr<std::vector<Tensor>> result = evaluator.run(function, arguments);
+    EXPECT_TRUE(succeeded(result));
+    return result->front().data;
+  }
+
+  int64_t flops(const std::string &arguments, const std::string &op) {
+    return cast<nn::FlopsOpInterface>(parse(arguments, op)).getFlops();
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+  func::FuncOp function;
+};
+
+Tensor vector(std::vector<double> data) {
+  Tensor tensor(ArrayRef<int64_t>{static_cast<int64_t>(data.size())});
+  tensor.data = std::move(data);
+  return tensor;
+}
+
+using Doubles = std::vector<double>;
+
+TEST_F(NNSemanticsTest, ReluAndAbsAreFlatAtZero) {
+  const char *argument = "%a: tensor<3xf32>";
+  Operation *relu =
+      parse(argument, "%r = nn.relu %a : (tensor<3xf32>) -> tensor<3xf32>");
+  EXPECT_EQ(gradient(relu, {vector({-1, 0, 1})}), Doubles({0, 0, 1}));
+  Operation *abs =
+      parse(argument, "%r = nn.abs %a : (tensor<3xf32>) -> tensor<3xf32>");
+  EXPECT_EQ(gradient(abs, {vector({-1, 0, 1})}), Doubles({-1, 0, 1}));
+}
+
+TEST_F(NNSemanticsTest, TiesShareTheGradient) {
+  Operation *max = parse(
+      "%a: tensor<3xf32>, %b: tensor<3xf32>",
+      "%r = nn.max %a, %b : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>");
+  EXPECT_EQ(gradient(max, {vector({1, 2, 3}), vector({2, 2, 2})}),
+            Doubles({0, 0.5, 1}));
+  Operation *reduce =
+      parse("%a: tensor<4xf32>", "%r = nn.reduce_max %a {axes = array<i64: 0>} "
+                                 ": (tensor<4xf32>) -> tensor<f32>");
+  EXPECT_EQ(gradient(reduce, {vector({5, 1, 5, 0})}),
+            Doubles({0.5, 0, 0.5, 0}));
+}
+
+TEST_F(NNSemanticsTest, FlopsOfProducts) {
+  EXPECT_EQ(flops("%a: tensor<2x3x4xf32>, %b: tensor<4x5xf32>",
+                  "%r = nn.matmul %a, %b : (tensor<2x3x4xf32>, "
+                  "tensor<4x5xf32>) -> tensor<2x3x5xf32>"),
+            2 * 2 * 3 * 4 * 5);
+  EXPECT_EQ(flops("%a: tensor<4x3xf32>, %b: tensor<5x4xf32>",
+                  "%r = nn.matmul %a, %b {transpose_lhs, transpose_rhs} : "
+                  "(tensor<4x3xf32>, tensor<5x4xf32>) -> tensor<3x5xf32>"),
+            2 * 3 * 4 * 5);
+}
+
+TEST_F(NNSemanticsTest, FlopsOfAttentionDoNotDiscountTheMask) {
+  // Per head and query: scores over 6 keys of width 8, values alike.
+  EXPECT_EQ(flops("%q: tensor<2x6x4x8xf32>, %k: tensor<2x6x2x8xf32>",
+                  "%r:2 = nn.attention %q, %k, %k {causal, scale = 1.0 : f32} "
+                  ": (tensor<2x6x4x8xf32>, tensor<2x6x2x8xf32>, "
+                  "tensor<2x6x2x8xf32>) -> (tensor<2x6x4x8xf32>, "
+                  "tensor<2x4x6xf32>)"),
+            2 * (2 * 4 * 6) * 6 * (8 + 8));
+}
+
+TEST_F(NNSemanticsTest, FlopsOfAFusedLossAreTheHeadsForwardAndBackward) {
+  EXPECT_EQ(flops("%x: tensor<6x4xf32>, %w: tensor<4x9xf32>, %l: tensor<6xi64>",
+                  "%r = nn.linear_cross_entropy %x, %w, %l : (tensor<6x4xf32>, "
+                  "tensor<4x9xf32>, tensor<6xi64>) -> tensor<f32>"),
+            2 * 6 * 4 * 9);
+  EXPECT_EQ(flops("%x: tensor<6x4xf32>, %w: tensor<4x9xf32>, %l: "
+                  "tensor<6xi64>, %s: tensor<f32>",
+                  "%r:3 = nn.linear_cross_entropy_grad %x, %w, %l, %s : "
+                  "(tensor<6x4xf32>, tensor<4x9xf32>, tensor<6xi64>, "
+                  "tensor<f32>) -> (tensor<f32>, tensor<6x4xf32>, "
+                  "tensor<4x9xf32>)"),
+            3 * 2 * 6 * 4 * 9);
+}
+
+} // namespace
