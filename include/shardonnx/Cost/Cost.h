@@ -48,6 +48,9 @@ struct UnitCost {
   /// for what is frozen.
   int64_t stateBytes(int64_t ranks, int64_t states) const;
 
+  /// The unit's part of StepCost::modelFlops.
+  int64_t modelFlops() const { return 3 * forwardFlops; }
+
   int64_t frozenBytes = 0; // of the frozen section, padded, in param_dtype
 };
 

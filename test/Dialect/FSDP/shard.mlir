@@ -8,18 +8,18 @@
 // Each parameter at a multiple of 256, frozen ones in a section of their own.
 // CHECK:      fsdp.unit @root sharded f32 reduce f32 length 256 [
 // CHECK-NEXT:   @wte.weight at 0 size 256
-// CHECK-NEXT: ]{{$}}
+// CHECK-NEXT: ] {fsdp.flops = {{[0-9]+}} : i64}
 // CHECK-NEXT: fsdp.unit @h.0 sharded f32 reduce f32 length 512 [
 // CHECK-NEXT:   @h.0.w at 0 size 64,
 // CHECK-NEXT:   @h.0.b at 256 size 8
 // FULL-NEXT:  ] reshard_after_forward
-// KEEP-NEXT:  ]{{$}}
+// KEEP-NEXT:  ] {fsdp.flops = {{[0-9]+}} : i64}
 // CHECK-NEXT: fsdp.unit @h.1 sharded f32 reduce f32 length 256 [
 // CHECK-NEXT:   @h.1.w at 0 size 64
 // CHECK-NEXT: ] frozen 256 [
 // CHECK-NEXT:   @h.1.b at 0 size 8
 // FULL-NEXT:  ] reshard_after_forward
-// KEEP-NEXT:  ]{{$}}
+// KEEP-NEXT:  ] {fsdp.flops = {{[0-9]+}} : i64}
 
 // CHECK-LABEL: func.func @microbatch
 // CHECK:         %[[ROOT:.*]] = fsdp.all_gather @root

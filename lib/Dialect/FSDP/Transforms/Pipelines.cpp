@@ -21,6 +21,7 @@ void fsdp::buildShardPipeline(OpPassManager &manager,
   manager.addPass(createGatherPass());
   manager.addPass(createReducePass());
   manager.addPass(createMakeUpdatePass());
+  manager.addPass(createRecordFlopsPass());
   manager.addPass(createVerifyFSDPPass());
 }
 

@@ -29,4 +29,13 @@ def VerifyExecPass : Pass<"verify-exec", "::mlir::ModuleOp"> {
   }];
 }
 
+def PrintPlanPass : Pass<"exec-print-plan", "::mlir::ModuleOp"> {
+  let summary = "Prints the planned spaces, what lives at their peaks, and collectives";
+  let description = [{
+    Text, or the manifest's "spaces" and "functions" as JSON, on standard
+    output. Changes nothing.
+  }];
+  let options = [Option<"json", "json", "bool", "false", "Print JSON">];
+}
+
 #endif // SHARDONNX_DIALECT_EXEC_PASSES

@@ -26,6 +26,9 @@ inline constexpr llvm::StringLiteral kRootUnit = "root";
 /// differs from the original, so that no pass merges the two.
 inline constexpr llvm::StringLiteral kRecomputeAttr = "fsdp.recompute";
 
+/// On an fsdp.unit: model FLOPs of one microbatch, an i64.
+inline constexpr llvm::StringLiteral kFlopsAttr = "fsdp.flops";
+
 /// The functions of a step (@microbatch until it is split in two).
 inline constexpr llvm::StringLiteral kMicrobatch = "microbatch";
 inline constexpr llvm::StringLiteral kFirstMicrobatch = "first_microbatch";

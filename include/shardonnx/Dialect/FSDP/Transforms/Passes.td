@@ -180,6 +180,15 @@ def PrintCostPass : Pass<"fsdp-print-cost", "mlir::ModuleOp"> {
   let options = [Option<"json", "json", "bool", "false", "Print JSON">];
 }
 
+def RecordFlopsPass : Pass<"fsdp-record-flops", "mlir::ModuleOp"> {
+  let summary = "Notes the model FLOPs of each unit on it";
+  let description = [{
+    Sets `fsdp.flops`: three times the forward FLOPs of matrix products and
+    attention (PaLM's rule). The manifest carries them to the log and to
+    `inspect`. Preserves numerics bit for bit: only attributes change.
+  }];
+}
+
 def OrderPass : Pass<"fsdp-order", "mlir::ModuleOp"> {
   let summary = "Computes weight gradients as soon as the output's gradient is there";
   let description = [{

@@ -1,0 +1,45 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What people want to see of a planned program: its spaces and what lives at
+// their peaks, and the order of its collectives. `--emit=memory` prints the
+// first, the manifest carries both (docs/manifest.md).
+
+#ifndef SHARDONNX_DIALECT_EXEC_TRANSFORMS_DESCRIBE_H
+#define SHARDONNX_DIALECT_EXEC_TRANSFORMS_DESCRIBE_H
+
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/JSON.h"
+
+#include <string>
+#include <vector>
+
+namespace shardonnx::exec {
+
+struct LiveBuffer {
+  std::string name;
+  int64_t bytes = 0, offset = 0;
+};
+
+struct SpaceReport {
+  Space space;
+  int64_t bytes = 0, lowerBound = 0;
+  std::string peakAt;           // the function and the op that runs there
+  std::vector<LiveBuffer> live; // at the peak, the largest first
+};
+
+/// The spaces of a module that exec-plan-memory has planned.
+std::vector<SpaceReport> describeSpaces(mlir::ModuleOp module);
+
+/// The manifest's "spaces".
+llvm::json::Object spacesToJson(mlir::ModuleOp module);
+
+/// The manifest's "functions": collectives in the order of issue, units by
+/// their position among the module's fsdp.units.
+llvm::json::Array functionsToJson(mlir::ModuleOp module);
+
+} // namespace shardonnx::exec
+
+#endif // SHARDONNX_DIALECT_EXEC_TRANSFORMS_DESCRIBE_H
