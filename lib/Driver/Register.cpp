@@ -12,6 +12,8 @@
 #include "mlir/Transforms/Passes.h"
 #include "shardonnx/Conversion/NNToKernels/Passes.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "shardonnx/Conversion/ExecToLLVM/ExecToLLVM.h"
+#include "shardonnx/Conversion/FSDPToExec/Passes.h"
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/Exec/Transforms/Passes.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
@@ -34,6 +36,8 @@ void shardonnx::registerAllPasses() {
   mlir::registerTransformsPasses();
   registerONNXToNNPasses();
   exec::registerExecPasses();
+  registerFSDPToExecPasses();
+  registerExecToLLVMPasses();
   fsdp::registerFSDPPasses();
   fsdp::registerFSDPPipelines();
   nn::registerNNPasses();

@@ -7,6 +7,7 @@
 #include "Lowering.h"
 
 #include "CausalMask.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Support/Origin.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -297,10 +298,6 @@ bool Lowering::isPoisoned(onnx::NodeOp node) {
                       [&](Value input) { return entryOf(input).failed; });
 }
 
-static bool canEvaluate(StringRef op) {
-  return op == "Shape" || op == "Size" || findEvaluator(op);
-}
-
 /// Computes a node whose inputs are all known.
 bool Lowering::evaluate(onnx::NodeOp node) {
   if (node.getOpType() == "Shape" || node.getOpType() == "Size") {
@@ -340,17 +337,15 @@ bool Lowering::evaluate(onnx::NodeOp node) {
 
 void Lowering::lowerNode(onnx::NodeOp node) {
   location = node.getLoc();
+  Handler handler = getHandlers().lookup(node.getOpType());
+  bool known = !node.getDomain() && isRaisable(node.getOpType());
   bool done = false;
-  Handler handler =
-      node.getDomain() ? nullptr : getHandlers().lookup(node.getOpType());
-  if (isPoisoned(node)) {
-    if (!handler && (node.getDomain() || !canEvaluate(node.getOpType())))
-      (void)unsupported(node);
-  } else {
-    done = !node.getDomain() && evaluate(node);
-    if (!done)
-      done = succeeded(handler ? handler(*this, node) : unsupported(node));
-  }
+  if (!known)
+    (void)unsupported(node);
+  else if (!isPoisoned(node))
+    done = evaluate(node) ||
+           succeeded(handler ? handler(*this, node)
+                             : unsupported(node, "its inputs are data"));
   if (!done)
     for (Value result : node->getResults())
       entryOf(result).failed = true;

@@ -181,6 +181,37 @@ Value joinMasks(ArrayRef<Value> masks, PatternRewriter &rewriter,
   return sum;
 }
 
+/// The causal mask behind a boolean, or behind numbers that hide by their size.
+std::optional<CausalMask> readCausalMask(Value mask) {
+  if (elementTypeOf(mask).isInteger(1))
+    return matchCausalMask(mask);
+  while (Operation *op = mask.getDefiningOp()) {
+    if (!isa<nn::ReshapeOp, nn::CastOp, nn::BroadcastOp>(op))
+      break;
+    mask = op->getOperand(0);
+  }
+  auto select = mask.getDefiningOp<nn::SelectOp>();
+  if (!select || !isSplatOf(select.getTrueValue(), 0))
+    return std::nullopt;
+  std::optional<double> hidden = matchSplat(select.getFalseValue());
+  if (!hidden || *hidden > hiddenScore)
+    return std::nullopt;
+  return matchCausalMask(select.getCondition());
+}
+
+/// Takes one causal mask of `rows` × `columns` out of `masks`.
+std::optional<CausalMask> takeCausalMask(SmallVectorImpl<Value> &masks,
+                                         int64_t rows, int64_t columns) {
+  for (Value &mask : masks) {
+    std::optional<CausalMask> causal = readCausalMask(mask);
+    if (!causal || causal->rows != rows || causal->columns != columns)
+      continue;
+    masks.erase(&mask);
+    return causal;
+  }
+  return std::nullopt;
+}
+
 /// softmax(scale·q·kᵀ + masks)·v
 struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -229,14 +260,16 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     key = castElements(rewriter, loc, key, element);
     value = castElements(rewriter, loc, value, element);
     Value seqFirst = swapHeadsAndSeq(rewriter, loc, query);
+    std::optional<CausalMask> causal = takeCausalMask(scores.masks, q[2], k[2]);
     Type lse = RankedTensorType::get({q[0], q[1], q[2]}, rewriter.getF32Type());
     auto attention = nn::AttentionOp::create(
         rewriter, loc, TypeRange{seqFirst.getType(), lse}, seqFirst,
         swapHeadsAndSeq(rewriter, loc, key),
         swapHeadsAndSeq(rewriter, loc, value),
         joinMasks(scores.masks, rewriter, loc),
-        rewriter.getF32FloatAttr(static_cast<float>(scores.scale)), UnitAttr(),
-        rewriter.getI64IntegerAttr(0),
+        rewriter.getF32FloatAttr(static_cast<float>(scores.scale)),
+        causal ? rewriter.getUnitAttr() : UnitAttr(),
+        rewriter.getI64IntegerAttr(causal ? causal->window : 0),
         rewriter.getF32FloatAttr(static_cast<float>(scores.softcap)));
     Value result = swapHeadsAndSeq(rewriter, loc, attention.getResult());
     rewriter.replaceOp(
@@ -286,24 +319,6 @@ struct FoldRepeatedHeads : OpRewritePattern<nn::AttentionOp> {
     return success();
   }
 };
-
-/// The causal mask behind a boolean, or behind numbers that hide by their size.
-std::optional<CausalMask> readCausalMask(Value mask) {
-  if (elementTypeOf(mask).isInteger(1))
-    return matchCausalMask(mask);
-  while (Operation *op = mask.getDefiningOp()) {
-    if (!isa<nn::ReshapeOp, nn::CastOp, nn::BroadcastOp>(op))
-      break;
-    mask = op->getOperand(0);
-  }
-  auto select = mask.getDefiningOp<nn::SelectOp>();
-  if (!select || !isSplatOf(select.getTrueValue(), 0))
-    return std::nullopt;
-  std::optional<double> hidden = matchSplat(select.getFalseValue());
-  if (!hidden || *hidden > hiddenScore)
-    return std::nullopt;
-  return matchCausalMask(select.getCondition());
-}
 
 /// A mask that hides nothing.
 bool hidesNothing(Value mask) {

@@ -76,27 +76,6 @@ LogicalResult KernelOp::verify() {
   return success();
 }
 
-int64_t KernelOp::getCount() {
-  ArrayRef<int64_t> domain = getDomain();
-  if (getKind() == nn::FusedKind::columns)
-    return domain.back();
-  int64_t rows = 1;
-  for (int64_t size : domain.drop_back())
-    rows *= size;
-  return rows;
-}
-
-int64_t KernelOp::getGrain() {
-  // Columns in cache lines of f32, so that two threads never write one.
-  constexpr int64_t kColumns = 16;
-  // Rows that make a chunk worth a thread's while.
-  constexpr int64_t kElements = 8192;
-  if (getKind() == nn::FusedKind::columns)
-    return kColumns;
-  return std::max<int64_t>(1, kElements / std::max<int64_t>(
-                                              1, getDomain().back()));
-}
-
 void LaunchOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {

@@ -158,25 +158,17 @@ Lifetimes UnitScan::params() {
 Lifetimes UnitScan::gradients() {
   int64_t time = 0;
   for (func::FuncOp function : stepFunctions(module)) {
-    SmallVector<std::pair<State *, int64_t>> reducing; // and since when live
-    auto finish = [&](int64_t end) {
-      for (auto [state, since] : reducing)
-        state->live.push_back({since, end});
-      reducing.clear();
-    };
     for (Operation &op : function.front()) {
       if (auto acquire = dyn_cast<GradAcquireOp>(op)) {
-        finish(time + 1);
         if (State *state = find(acquire.getUnitAttr()))
           state->since = time;
-      } else if (auto start = dyn_cast<ReduceStartOp>(op)) {
-        State *state = find(start.getUnitAttr());
+      } else if (auto wait = dyn_cast<ReduceWaitOp>(op)) {
+        State *state = find(wait.getUnitAttr());
         if (state && state->since >= 0)
-          reducing.push_back({state, std::exchange(state->since, -1)});
+          state->live.push_back({std::exchange(state->since, -1), time + 1});
       }
       ++time;
     }
-    finish(time);
     for (auto &[name, state] : states)
       if (state.since >= 0)
         state.live.push_back({std::exchange(state.since, -1), time});

@@ -48,7 +48,7 @@ func.func @f() {
 
 // -----
 
-exec.kernel @k #nn<kind rows> [4, 8] [memref<4x8xf32>, memref<4x8xf32>] {
+exec.kernel @k rows [4, 8] [memref<4x8xf32>, memref<4x8xf32>] {
 ^bb0(%x: tensor<4x8xf32>):
   nn.yield %x : tensor<4x8xf32>
 }
@@ -63,7 +63,7 @@ func.func @f() {
 // -----
 
 // expected-error @+1 {{operand type #1 is 'memref<8x4xf32>' for a 'tensor<4x8xf32>'}}
-exec.kernel @k #nn<kind rows> [4, 8] [memref<4x8xf32>, memref<8x4xf32>] {
+exec.kernel @k rows [4, 8] [memref<4x8xf32>, memref<8x4xf32>] {
 ^bb0(%x: tensor<4x8xf32>):
   nn.yield %x : tensor<4x8xf32>
 }

@@ -5,11 +5,13 @@
 nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
 fsdp.unit @h.0 sharded f32 reduce f32 length 256 [@w at 0 size 64]
 exec.space private bytes 4096 lower_bound 4000
+// CHECK: exec.input 0 "input_ids" "tokens" limit 16 : tensor<2x4xi64>
+exec.input 0 "input_ids" "tokens" limit 16 : tensor<2x4xi64>
 // CHECK: exec.constant @table = dense<{{.*}}> : tensor<2xf32>
 exec.constant @table = dense<[1.0, 2.0]> : tensor<2xf32>
 
 // CHECK: exec.kernel @double rows
-exec.kernel @double #nn<kind rows> [4, 8] [memref<4x8xf32>, memref<4x8xf32, strided<[16, 1]>>] {
+exec.kernel @double rows [4, 8] [memref<4x8xf32>, memref<4x8xf32, strided<[16, 1]>>] {
 ^bb0(%x: tensor<4x8xf32>):
   %y = nn.add %x, %x : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   nn.yield %y : tensor<4x8xf32>
@@ -86,8 +88,8 @@ func.func @calls() {
   exec.linear_cross_entropy %rows, %e, %labels seed %seed : memref<f32> into %loss grad %rows, %e : memref<8x8xf32>, memref<16x8xf32>
     workspace %ws : memref<256xi8> {chunk_rows = 8, transpose_weight}
     : memref<8x8xf32>, memref<16x8xf32>, memref<8xi64>, memref<f32>
-  // CHECK: exec.loss %{{.*}} : memref<f32>
-  exec.loss %loss : memref<f32>
+  // CHECK: exec.loss %{{.*}} {denominator = "labels"} : memref<f32>
+  exec.loss %loss {denominator = "labels"} : memref<f32>
   // CHECK: exec.clip_grad_norm
   exec.clip_grad_norm
   // CHECK: exec.optimizer @h.0

@@ -2,8 +2,8 @@
 
 // Three units of 256 f32 = 1024 bytes. Prefetch distance 1: @c starts when @a
 // was freed, so two are live at once and @c takes the place of @a. Gradients
-// come in the order c, b, a: c's reduction overlaps b's gradients, a (acquired
-// after b's reduction began) takes the place of c.
+// come in the order c, b, a: c's reduction overlaps b's gradients and is awaited
+// before a is acquired, which takes the place of c.
 // CHECK-DAG: exec.space params bytes 2048 lower_bound 2048
 // CHECK-DAG: exec.space gradients bytes 2048 lower_bound 2048
 // CHECK-DAG: fsdp.unit @a {{.*}}exec.grad_offset = [[GA:[0-9]+]] : i64, exec.param_offset = [[A:[0-9]+]] : i64
@@ -26,6 +26,7 @@ func.func @first_microbatch() {
   exec.reduce_start @c
   exec.grad_acquire @b
   exec.reduce_start @b
+  exec.reduce_wait @c
   exec.grad_acquire @a
   exec.reduce_start @a
   return

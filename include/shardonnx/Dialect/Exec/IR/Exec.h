@@ -18,8 +18,6 @@
 
 #include "shardonnx/Dialect/Exec/IR/ExecOpsDialect.h.inc"
 #include "shardonnx/Dialect/Exec/IR/ExecOpsEnums.h.inc"
-#define GET_ATTRDEF_CLASSES
-#include "shardonnx/Dialect/Exec/IR/ExecOpsAttrs.h.inc"
 #define GET_OP_CLASSES
 #include "shardonnx/Dialect/Exec/IR/ExecOps.h.inc"
 

@@ -21,7 +21,6 @@ def Exec_Dialect : Dialect {
     and stands for one call of the runtime's ABI.
   }];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
-  let useDefaultAttributePrinterParser = 1;
 }
 
 class Exec_Op<string mnemonic, list<Trait> traits = []>

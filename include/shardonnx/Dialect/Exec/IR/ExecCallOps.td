@@ -162,7 +162,13 @@ def Exec_ZeroOp : Exec_Op<"zero"> {
 
 def Exec_LossOp : Exec_Op<"loss"> {
   let summary = "Reports the microbatch's loss, a sum not yet scaled";
-  let arguments = (ins Exec_Read:$sum);
+  let description = [{
+    The attributes are nn.loss's: what the sum is divided by.
+  }];
+  let arguments = (ins Exec_Read:$sum, StrAttr:$denominator,
+                       DefaultValuedAttr<I64Attr, "-1">:$denominator_arg,
+                       DefaultValuedAttr<I64Attr, "0">:$shift,
+                       DefaultValuedAttr<I64Attr, "1">:$count);
   let assemblyFormat = "$sum attr-dict `:` type($sum)";
   let hasVerifier = 1;
 }

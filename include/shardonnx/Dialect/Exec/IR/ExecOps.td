@@ -21,9 +21,7 @@ def Exec_Space : I32EnumAttr<"Space", "Where a buffer lies",
     [Exec_Private, Exec_Params, Exec_Gradients, Exec_Input, Exec_Scalar,
      Exec_Constant]> {
   let cppNamespace = "::shardonnx::exec";
-  let genSpecializedAttr = 0;
 }
-def Exec_SpaceAttr : EnumAttr<Exec_Dialect, Exec_Space, "space">;
 
 def Exec_BufferOp : Exec_Op<"buffer"> {
   let summary = "A planned piece of memory";
@@ -38,7 +36,7 @@ def Exec_BufferOp : Exec_Op<"buffer"> {
         %0 = exec.buffer private 4096 : memref<4x256x384xf32>
         %1 = exec.buffer params @transformer.h.0 0 : memref<384x1152xf32>
   }];
-  let arguments = (ins Exec_SpaceAttr:$space,
+  let arguments = (ins Exec_Space:$space,
                        OptionalAttr<FlatSymbolRefAttr>:$symbol,
                        I64Attr:$offset);
   let results = (outs Res<AnyMemRef, "", [MemAlloc]>:$buffer);
@@ -82,10 +80,24 @@ def Exec_SpacePlanOp : Exec_Op<"space"> {
 
         exec.space params bytes 4096 lower_bound 4096
   }];
-  let arguments = (ins Exec_SpaceAttr:$space, I64Attr:$bytes,
+  let arguments = (ins Exec_Space:$space, I64Attr:$bytes,
                        I64Attr:$lower_bound);
   let assemblyFormat = [{
     $space `bytes` $bytes `lower_bound` $lower_bound attr-dict
+  }];
+}
+
+def Exec_InputOp : Exec_Op<"input"> {
+  let summary = "A graph input: what the runtime must put into ShxContext::inputs[index]";
+  let description = [{
+    `kind` as in docs/manifest.md; ids lie in [0, limit) where limit is not 0.
+
+        exec.input 0 "input_ids" "tokens" limit 8192 : tensor<4x256xi64>
+  }];
+  let arguments = (ins I64Attr:$index, StrAttr:$name, StrAttr:$kind,
+                       I64Attr:$limit, TypeAttr:$type);
+  let assemblyFormat = [{
+    $index $name $kind `limit` $limit attr-dict `:` $type
   }];
 }
 
@@ -112,21 +124,16 @@ def Exec_KernelOp : Exec_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     the outputs; the body is the nn.fused one, its block arguments the inputs
     as tensors, its nn.yield the outputs. Kind and domain are nn.fused's. A
     launch passes the buffers' addresses in the same order.
-
-    The parallel dimension that `[begin, end)` of a launch runs over: for
-    `rows` the product of all axes but the last, for `columns` the last axis.
-    A kernel gets multiples of `getGrain()` (or the end).
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Exec_KindAttr:$kind,
                        DenseI64ArrayAttr:$domain,
                        TypeArrayAttr:$operand_types);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name $kind $domain $operand_types attr-dict-with-keyword $body
+    $sym_name custom<Kind>($kind) $domain $operand_types
+    attr-dict-with-keyword $body
   }];
   let extraClassDeclaration = [{
-    int64_t getCount();
-    int64_t getGrain();
     unsigned getNumInputs() { return getBody().getNumArguments(); }
     mlir::MemRefType getOperandType(unsigned index) {
       return llvm::cast<mlir::MemRefType>(

@@ -34,9 +34,8 @@ Lifetimes privateLifetimes(mlir::func::FuncOp function);
 /// begins or ends lives through every function that does not gather it.
 Lifetimes paramLifetimes(mlir::ModuleOp module);
 
-/// Gradients, from grad_acquire to the acquire of another unit that follows
-/// reduce_start: so the reduction of one unit overlaps the gradients of the
-/// next, and what is acquired after those awaits it.
+/// Gradients, from grad_acquire to reduce_wait; a reduction that is awaited in
+/// another function lasts to the end of its own.
 Lifetimes gradientLifetimes(mlir::ModuleOp module);
 
 /// The op at a time of paramLifetimes or gradientLifetimes.

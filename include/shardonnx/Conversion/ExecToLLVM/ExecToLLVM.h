@@ -1,0 +1,45 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From a planned program to a module of the LLVM dialect.
+
+#ifndef SHARDONNX_CONVERSION_EXECTOLLVM_EXECTOLLVM_H
+#define SHARDONNX_CONVERSION_EXECTOLLVM_EXECTOLLVM_H
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+#include "shardonnx/Conversion/ExecToLLVM/Object.h"
+
+namespace shardonnx {
+
+#define GEN_PASS_DECL
+#include "shardonnx/Conversion/ExecToLLVM/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "shardonnx/Conversion/ExecToLLVM/Passes.h.inc"
+
+struct LoweringOptions {
+  TargetSpec target;
+  /// adamw, adam or sgd.
+  std::string optimizer = "adamw";
+  /// Goes into the section `.shardonnx` as shx_manifest.
+  std::string manifest;
+};
+
+/// Replaces everything in the module by the functions of the ABI that
+/// generated code exports (shx_first_microbatch, …), the kernels, and the
+/// constants that they need.
+mlir::LogicalResult lowerToLLVM(mlir::ModuleOp module,
+                                const LoweringOptions &options);
+
+/// Emits the optimizer over [begin, end) of an owned slice as an ShxKernel,
+/// at the builder's insertion point (Kernel args: see shx_optimizer).
+mlir::LLVM::LLVMFuncOp emitOptimizer(mlir::OpBuilder &builder,
+                                     mlir::Location loc, llvm::StringRef name,
+                                     llvm::StringRef optimizer,
+                                     const TargetSpec &target);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_CONVERSION_EXECTOLLVM_EXECTOLLVM_H

@@ -1,0 +1,47 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From a planned program to an executable: the manifest, the LLVM module, the
+// link.
+
+#ifndef SHARDONNX_TARGET_PROGRAM_H
+#define SHARDONNX_TARGET_PROGRAM_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "shardonnx/Conversion/ExecToLLVM/Object.h"
+#include "llvm/Support/Error.h"
+
+#include <string>
+
+namespace shardonnx {
+
+/// What a program is told beside its module (docs/manifest.md).
+struct ProgramOptions {
+  std::string name;
+  std::string modelPath, modelSha256;
+  std::string arch; // as in --arch
+  TargetSpec target;
+  std::string lossKind = "causal-lm";
+  std::string strategy = "full_shard";
+  std::string optimizer = "adamw";
+};
+
+/// The manifest of a module that exec-plan-memory has planned, as JSON.
+std::string buildManifest(mlir::ModuleOp module, const ProgramOptions &options);
+
+/// Lowers a planned module to the LLVM dialect, manifest included.
+mlir::LogicalResult buildProgram(mlir::ModuleOp module,
+                                 const ProgramOptions &options);
+
+/// Links the object with the runtime to an executable that needs neither. The
+/// output appears whole or not at all.
+llvm::Error linkExecutable(llvm::StringRef objectPath,
+                           llvm::StringRef outputPath);
+
+/// As above, of an object in memory.
+llvm::Error linkExecutable(llvm::ArrayRef<char> object,
+                           llvm::StringRef outputPath);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_TARGET_PROGRAM_H

@@ -1,0 +1,113 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// exec-to-llvm: kernels, the optimizer, the functions of the step, the
+// manifest.
+
+#include "shardonnx/Conversion/ExecToLLVM/ExecToLLVM.h"
+#include "FunctionLowering.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace shardonnx {
+#define GEN_PASS_DEF_EXECTOLLVMPASS
+#include "shardonnx/Conversion/ExecToLLVM/Passes.h.inc"
+} // namespace shardonnx
+
+using namespace mlir;
+using namespace shardonnx;
+
+static constexpr llvm::StringLiteral kOptimizerKernel = "shx_optimizer_kernel";
+
+// What the runtime calls, by the function of the step that it is.
+static std::pair<StringRef, StringRef> entryPoints[] = {
+    {fsdp::kFirstMicrobatch, "shx_first_microbatch"},
+    {fsdp::kNextMicrobatch, "shx_next_microbatch"},
+    {fsdp::kUpdate, "shx_update"},
+    {fsdp::kEval, "shx_eval_microbatch"}};
+
+static LogicalResult lowerOptimizer(ModuleOp module,
+                                    const LoweringOptions &options) {
+  if (options.optimizer != "adamw" && options.optimizer != "adam" &&
+      options.optimizer != "sgd")
+    return module.emitError("unknown optimizer '")
+           << options.optimizer << "': adamw, adam or sgd";
+  module.getContext()
+      ->loadDialect<arith::ArithDialect, scf::SCFDialect, LLVM::LLVMDialect,
+                    vector::VectorDialect>();
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  return kernels::lowerKernel(emitOptimizer(builder, module.getLoc(),
+                                            kOptimizerKernel,
+                                            options.optimizer,
+                                            options.target));
+}
+
+static LogicalResult lowerFunctions(ModuleOp module, ProgramSymbols &symbols) {
+  for (func::FuncOp function :
+       llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
+    auto entry = llvm::find_if(entryPoints, [&](auto &pair) {
+      return pair.first == function.getSymName();
+    });
+    if (entry == std::end(entryPoints))
+      return function.emitError("is no function of a step");
+    if (failed(lowerFunction(function, entry->second, kOptimizerKernel,
+                             symbols)))
+      return failure();
+  }
+  return success();
+}
+
+// The manifest and its size, in a section that tools find without running.
+static void addManifest(ModuleOp module, StringRef manifest) {
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  Location loc = module.getLoc();
+  auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), manifest.size());
+  auto text = LLVM::GlobalOp::create(
+      builder, loc, type, /*isConstant=*/true, LLVM::Linkage::External,
+      "shx_manifest", builder.getStringAttr(manifest));
+  text.setSection(".shardonnx");
+  LLVM::GlobalOp::create(builder, loc, builder.getI64Type(),
+                         /*isConstant=*/true, LLVM::Linkage::External,
+                         "shx_manifest_size",
+                         builder.getI64IntegerAttr(int64_t(manifest.size())));
+}
+
+LogicalResult shardonnx::lowerToLLVM(ModuleOp module,
+                                     const LoweringOptions &options) {
+  module.getContext()->loadDialect<LLVM::LLVMDialect>();
+  ProgramSymbols symbols(module);
+  if (failed(kernels::lowerKernels(module, options.target, symbols.launches)))
+    return failure();
+  // Their names are of no concern to the runtime's.
+  for (auto kernel : module.getOps<LLVM::LLVMFuncOp>())
+    kernel.setLinkage(LLVM::Linkage::Internal);
+  if (failed(lowerOptimizer(module, options)) ||
+      failed(lowerFunctions(module, symbols)))
+    return failure();
+  for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
+    if (!isa<LLVM::LLVMDialect>(op.getDialect()))
+      op.erase();
+  addManifest(module, options.manifest);
+  return success();
+}
+
+namespace {
+
+struct ExecToLLVMPass : shardonnx::impl::ExecToLLVMPassBase<ExecToLLVMPass> {
+  using ExecToLLVMPassBase::ExecToLLVMPassBase;
+
+  void runOnOperation() override {
+    llvm::Expected<TargetSpec> target = resolveTarget(arch);
+    if (!target) {
+      getOperation().emitError(llvm::toString(target.takeError()));
+      return signalPassFailure();
+    }
+    if (failed(lowerToLLVM(getOperation(),
+                           {std::move(*target), optimizer, "{}"})))
+      signalPassFailure();
+  }
+};
+
+} // namespace

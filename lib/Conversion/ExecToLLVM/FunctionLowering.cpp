@@ -1,0 +1,390 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Each exec op is one call of the ABI. Descriptors and the context are spelled
+// by their C structs themselves: descriptors are the struct's bytes as a
+// constant, fields of the context lie at offsetof. So the layouts have one
+// definition, ABI.h, and code is made for machines of the compiler's own
+// layout rules (64 bits, little-endian).
+
+#include "FunctionLowering.h"
+
+#include "shardonnx/Dialect/Exec/IR/Descriptors.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <cstddef>
+#include <type_traits>
+
+using namespace mlir;
+using namespace shardonnx;
+
+static_assert(sizeof(void *) == 8 && sizeof(float) == 4,
+              "descriptors are emitted as the compiler lays them out");
+
+//===----------------------------------------------------------------------===//
+// Symbols
+//===----------------------------------------------------------------------===//
+
+ProgramSymbols::ProgramSymbols(ModuleOp module)
+    : module(module), builder(OpBuilder::atBlockBegin(module.getBody())) {
+  int64_t index = 0;
+  for (auto unit : module.getOps<fsdp::UnitOp>())
+    units[unit.getSymNameAttr()] = index++;
+  for (auto constant : module.getOps<exec::ConstantOp>())
+    constants[constant.getSymNameAttr()] = constant;
+}
+
+LLVM::GlobalOp ProgramSymbols::bytes(StringRef content, StringRef name,
+                                     unsigned alignment) {
+  std::string key = name.str() + '\0' + content.str();
+  LLVM::GlobalOp &global = globals[key];
+  if (global)
+    return global;
+  auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), content.size());
+  std::string unique = ".." + name.str() + "." + std::to_string(globals.size());
+  global = LLVM::GlobalOp::create(builder, module.getLoc(), type,
+                                  /*isConstant=*/true, LLVM::Linkage::Internal,
+                                  unique, builder.getStringAttr(content),
+                                  alignment);
+  return global;
+}
+
+LLVM::LLVMFuncOp ProgramSymbols::declare(StringRef name,
+                                         LLVM::LLVMFunctionType type) {
+  LLVM::LLVMFuncOp &function = functions[name];
+  if (!function)
+    function = LLVM::LLVMFuncOp::create(builder, module.getLoc(), name, type);
+  return function;
+}
+
+// The elements as they lie in memory; an i1 is a byte.
+static std::string bytesOf(ElementsAttr value) {
+  std::string bytes;
+  auto append = [&](auto element) {
+    bytes.append(reinterpret_cast<const char *>(&element), sizeof(element));
+  };
+  Type type = value.getElementType();
+  int64_t size = exec::elementBytes(type);
+  auto appendInteger = [&](const llvm::APInt &element) {
+    uint64_t word = element.getZExtValue();
+    bytes.append(reinterpret_cast<const char *>(&word), size_t(size));
+  };
+  if (type.isF32())
+    for (float element : value.getValues<float>())
+      append(element);
+  else if (isa<FloatType>(type))
+    for (const llvm::APFloat &element : value.getValues<llvm::APFloat>())
+      appendInteger(element.bitcastToAPInt());
+  else
+    for (const llvm::APInt &element : value.getValues<llvm::APInt>())
+      appendInteger(element);
+  return bytes;
+}
+
+LLVM::GlobalOp ProgramSymbols::constant(FlatSymbolRefAttr name) {
+  exec::ConstantOp op = constants.lookup(name.getAttr());
+  return bytes(bytesOf(op.getValue()), name.getValue(), /*alignment=*/64);
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class FunctionLowering {
+public:
+  FunctionLowering(func::FuncOp source, StringRef optimizerKernel,
+                   ProgramSymbols &symbols)
+      : source(source), optimizerKernel(optimizerKernel), symbols(symbols),
+        b(source), loc(source.getLoc()),
+        pointer(LLVM::LLVMPointerType::get(source.getContext())) {}
+
+  LogicalResult run(StringRef name);
+
+private:
+  void emitEntry();
+  LogicalResult lower(Operation &op);
+  bool lowerMemory(Operation &op);
+  bool lowerCall(Operation &op);
+  bool lowerUnitOp(Operation &op);
+  void lower(exec::LaunchOp op);
+  void lower(exec::BufferOp op);
+
+  /// A call of the runtime whose first argument is the context.
+  void call(StringRef name, ArrayRef<Value> arguments);
+  template <typename Descriptor>
+  Value describe(const Descriptor &descriptor, StringRef name);
+  Value addressOf(LLVM::GlobalOp global) {
+    return LLVM::AddressOfOp::create(b, loc, global);
+  }
+  Value at(Value base, int64_t byteOffset);
+  Value field(size_t offset) {
+    return LLVM::LoadOp::create(b, loc, pointer, at(context, offset));
+  }
+  Value i32(int64_t value) {
+    return LLVM::ConstantOp::create(b, loc, b.getI32Type(),
+                                    b.getI32IntegerAttr(int32_t(value)));
+  }
+  Value i64(int64_t value) {
+    return LLVM::ConstantOp::create(b, loc, b.getI64Type(),
+                                    b.getI64IntegerAttr(value));
+  }
+  Value unit(FlatSymbolRefAttr unit) { return i32(symbols.unitIndex(unit)); }
+  /// The address of a buffer; null for none.
+  Value ptr(Value buffer) {
+    if (!buffer)
+      return LLVM::ZeroOp::create(b, loc, pointer);
+    return addresses.lookup(buffer);
+  }
+
+  func::FuncOp source;
+  StringRef optimizerKernel;
+  ProgramSymbols &symbols;
+  OpBuilder b;
+  Location loc;
+  Type pointer;
+  Value context, arguments; // of launches: an array of pointers
+  Value privateBase, params, grads, inputs, scalars;
+  llvm::DenseMap<Value, Value> addresses;
+};
+
+} // namespace
+
+template <typename Descriptor>
+Value FunctionLowering::describe(const Descriptor &descriptor,
+                                 StringRef name) {
+  static_assert(std::is_trivially_copyable_v<Descriptor>);
+  StringRef bytes(reinterpret_cast<const char *>(&descriptor),
+                  sizeof(descriptor));
+  return addressOf(symbols.bytes(bytes, name, alignof(Descriptor)));
+}
+
+Value FunctionLowering::at(Value base, int64_t byteOffset) {
+  if (byteOffset == 0)
+    return base;
+  return LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), base,
+                             ValueRange{i64(byteOffset)});
+}
+
+void FunctionLowering::call(StringRef name, ArrayRef<Value> arguments) {
+  SmallVector<Value> all = {context};
+  llvm::append_range(all, arguments);
+  auto types = llvm::to_vector(
+      llvm::map_range(all, [](Value value) { return value.getType(); }));
+  auto type = LLVM::LLVMFunctionType::get(
+      LLVM::LLVMVoidType::get(b.getContext()), types);
+  LLVM::CallOp::create(b, loc, symbols.declare(name, type), all);
+}
+
+// The bases do not change while a function runs; what it does not use, LLVM
+// drops.
+void FunctionLowering::emitEntry() {
+  size_t most = 1;
+  for (auto launch : source.front().getOps<exec::LaunchOp>())
+    most = std::max<size_t>(most, launch.getNumOperands());
+  arguments = LLVM::AllocaOp::create(b, loc, pointer, pointer,
+                                     i64(int64_t(most)), /*alignment=*/8);
+  privateBase = field(offsetof(ShxContext, privateBase));
+  params = field(offsetof(ShxContext, params));
+  grads = field(offsetof(ShxContext, grads));
+  inputs = field(offsetof(ShxContext, inputs));
+  scalars = field(offsetof(ShxContext, scalars));
+}
+
+void FunctionLowering::lower(exec::BufferOp op) {
+  int64_t offset = op.getOffset();
+  auto element = [&](Value table, int64_t index) -> Value {
+    return LLVM::LoadOp::create(b, loc, pointer,
+                                at(table, index * int64_t(sizeof(void *))));
+  };
+  Value &address = addresses[op.getBuffer()];
+  switch (op.getSpace()) {
+  case exec::Space::private_:
+    address = at(privateBase, offset);
+    return;
+  case exec::Space::params:
+    address = at(element(params, symbols.unitIndex(op.getSymbolAttr())),
+                 offset);
+    return;
+  case exec::Space::gradients:
+    address =
+        at(element(grads, symbols.unitIndex(op.getSymbolAttr())), offset);
+    return;
+  case exec::Space::input:
+    address = element(inputs, offset);
+    return;
+  case exec::Space::scalar:
+    address = at(scalars, offset * int64_t(sizeof(float)));
+    return;
+  case exec::Space::constant:
+    address = at(addressOf(symbols.constant(op.getSymbolAttr())), offset);
+    return;
+  }
+}
+
+bool FunctionLowering::lowerMemory(Operation &op) {
+  if (auto buffer = dyn_cast<exec::BufferOp>(op)) {
+    lower(buffer);
+    return true;
+  }
+  if (auto view = dyn_cast<exec::ViewOp>(op)) {
+    auto type = cast<MemRefType>(view.getType());
+    int64_t offset =
+        view.getOffset() * exec::elementBytes(type.getElementType());
+    addresses[view.getResult()] = at(ptr(view.getSource()), offset);
+    return true;
+  }
+  return false;
+}
+
+void FunctionLowering::lower(exec::LaunchOp op) {
+  for (auto [index, buffer] : llvm::enumerate(op.getOperands()))
+    LLVM::StoreOp::create(
+        b, loc, ptr(buffer),
+        at(arguments, int64_t(index * sizeof(void *))));
+  StringRef kernel = op.getKernel();
+  kernels::KernelLaunch launch = symbols.launches.lookup(kernel);
+  Value function = LLVM::AddressOfOp::create(b, loc, pointer, kernel);
+  std::string name = kernel.str() + '\0';
+  call("shx_launch",
+       {function, arguments, i64(launch.count), i64(launch.grain),
+        addressOf(symbols.bytes(name, "name", /*alignment=*/1))});
+}
+
+bool FunctionLowering::lowerCall(Operation &op) {
+  return TypeSwitch<Operation *, bool>(&op)
+      .Case([&](exec::LaunchOp op) { return lower(op), true; })
+      .Case([&](exec::GemmOp op) {
+        call("shx_gemm",
+             {describe(exec::describe(op), "gemm"), ptr(op.getLhs()),
+              ptr(op.getRhs()), ptr(op.getResult()), ptr(op.getWorkspace())});
+        return true;
+      })
+      .Case([&](exec::AttentionOp op) {
+        call("shx_attention",
+             {describe(exec::describe(op), "attention"), ptr(op.getQuery()),
+              ptr(op.getKey()), ptr(op.getValue()), ptr(op.getMask()),
+              ptr(op.getResult()), ptr(op.getLse())});
+        return true;
+      })
+      .Case([&](exec::AttentionGradOp op) {
+        call("shx_attention_grad",
+             {describe(exec::describe(op), "attention"), ptr(op.getQuery()),
+              ptr(op.getKey()), ptr(op.getValue()), ptr(op.getMask()),
+              ptr(op.getResult()), ptr(op.getLse()), ptr(op.getResultGrad()),
+              ptr(op.getQueryGrad()), ptr(op.getKeyGrad()),
+              ptr(op.getValueGrad()), ptr(op.getWorkspace())});
+        return true;
+      })
+      .Case([&](exec::EmbeddingOp op) {
+        call("shx_embedding",
+             {describe(exec::describe(op), "embedding"), ptr(op.getTable()),
+              ptr(op.getIds()), ptr(op.getResult())});
+        return true;
+      })
+      .Case([&](exec::EmbeddingGradOp op) {
+        call("shx_embedding_grad",
+             {describe(exec::describe(op), "embedding"), ptr(op.getIds()),
+              ptr(op.getResultGrad()), ptr(op.getTableGrad())});
+        return true;
+      })
+      .Case([&](exec::CrossEntropyOp op) {
+        call("shx_cross_entropy",
+             {describe(exec::describe(op), "cross_entropy"),
+              ptr(op.getLogits()), ptr(op.getLabels()), ptr(op.getSeed()),
+              ptr(op.getLoss()), ptr(op.getLogitsGrad())});
+        return true;
+      })
+      .Case([&](exec::LinearCrossEntropyOp op) {
+        call("shx_linear_cross_entropy",
+             {describe(exec::describe(op), "cross_entropy"),
+              ptr(op.getOperand()), ptr(op.getWeight()), ptr(op.getLabels()),
+              ptr(op.getSeed()), ptr(op.getLoss()), ptr(op.getOperandGrad()),
+              ptr(op.getWeightGrad()), ptr(op.getWorkspace())});
+        return true;
+      })
+      .Case([&](exec::CopyOp op) {
+        call("shx_copy", {describe(exec::describe(op), "copy"),
+                          ptr(op.getSource()), ptr(op.getTarget())});
+        return true;
+      })
+      .Case([&](exec::ZeroOp op) {
+        auto type = cast<MemRefType>(op.getTarget().getType());
+        call("shx_zero",
+             {ptr(op.getTarget()),
+              i64(type.getNumElements() *
+                  exec::elementBytes(type.getElementType()))});
+        return true;
+      })
+      .Case([&](exec::LossOp op) {
+        call("shx_loss", {ptr(op.getSum())});
+        return true;
+      })
+      .Default([](Operation *) { return false; });
+}
+
+bool FunctionLowering::lowerUnitOp(Operation &op) {
+  return TypeSwitch<Operation *, bool>(&op)
+      .Case([&](exec::GatherStartOp op) {
+        return call("shx_gather_start", {unit(op.getUnitAttr())}), true;
+      })
+      .Case([&](exec::GatherWaitOp op) {
+        return call("shx_gather_wait", {unit(op.getUnitAttr())}), true;
+      })
+      .Case([&](exec::GatherFreeOp op) {
+        return call("shx_gather_free", {unit(op.getUnitAttr())}), true;
+      })
+      .Case([&](exec::GradAcquireOp op) {
+        return call("shx_grad_acquire", {unit(op.getUnitAttr())}), true;
+      })
+      .Case([&](exec::ReduceStartOp op) {
+        call("shx_reduce_start",
+             {unit(op.getUnitAttr()), i32(op.getAccumulate())});
+        return true;
+      })
+      .Case([&](exec::ReduceWaitOp op) {
+        return call("shx_reduce_wait", {unit(op.getUnitAttr())}), true;
+      })
+      .Case([&](exec::ClipGradNormOp) {
+        return call("shx_clip_grad_norm", {}), true;
+      })
+      .Case([&](exec::OptimizerOp op) {
+        Value kernel =
+            LLVM::AddressOfOp::create(b, loc, pointer, optimizerKernel);
+        return call("shx_optimizer", {unit(op.getUnitAttr()), kernel}), true;
+      })
+      .Default([](Operation *) { return false; });
+}
+
+LogicalResult FunctionLowering::lower(Operation &op) {
+  loc = op.getLoc();
+  if (isa<func::ReturnOp>(op)) {
+    LLVM::ReturnOp::create(b, loc, ValueRange());
+    return success();
+  }
+  if (lowerMemory(op) || lowerCall(op) || lowerUnitOp(op))
+    return success();
+  return op.emitOpError("has no lowering: run exec-plan-memory first");
+}
+
+LogicalResult FunctionLowering::run(StringRef name) {
+  auto type = LLVM::LLVMFunctionType::get(
+      LLVM::LLVMVoidType::get(b.getContext()), {pointer});
+  auto function = LLVM::LLVMFuncOp::create(b, loc, name, type);
+  b.setInsertionPointToStart(function.addEntryBlock(b));
+  context = function.getArgument(0);
+  emitEntry();
+  for (Operation &op : source.front())
+    if (failed(lower(op)))
+      return failure();
+  source.erase();
+  return success();
+}
+
+LogicalResult shardonnx::lowerFunction(func::FuncOp function, StringRef name,
+                                       StringRef optimizerKernel,
+                                       ProgramSymbols &symbols) {
+  return FunctionLowering(function, optimizerKernel, symbols).run(name);
+}

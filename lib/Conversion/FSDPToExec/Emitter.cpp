@@ -1,0 +1,318 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Storage of values, views, parameters and collectives; calls are in
+// EmitCalls.cpp.
+
+#include "Emitter.h"
+
+#include "shardonnx/runtime/ABI.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace shardonnx;
+
+Emitter::Emitter(func::FuncOp function, const ParameterPlaces &parameters,
+                 KernelCache &kernels, MutableArrayRef<InputUse> inputs)
+    : function(function), parameters(parameters), kernels(kernels),
+      inputs(inputs), placement(function, parameters), builder(function),
+      loc(function.getLoc()) {}
+
+//===----------------------------------------------------------------------===//
+// Storage
+//===----------------------------------------------------------------------===//
+
+Storage Emitter::resultStorage(Value value) {
+  const Storage *placed = placement.find(value);
+  Storage storage = placed ? *placed : placement.allocate(value);
+  storages[value] = storage;
+  return storage;
+}
+
+Value Emitter::bufferOf(const Storage &storage) {
+  Root &root = *storage.root;
+  if (!root.value) {
+    auto type = MemRefType::get(root.shape, root.elementType);
+    if (root.space == exec::Space::private_)
+      root.value = exec::AllocOp::create(builder, loc, type);
+    else
+      root.value = exec::BufferOp::create(builder, loc, type, root.space,
+                                          root.symbol, root.offset);
+  }
+  MemRefType type = exec::stridedMemRef(
+      storage.layout.shape, storage.layout.strides, root.elementType);
+  if (storage.layout.offset == 0 && type == root.value.getType())
+    return root.value;
+  Value &view =
+      views[{&root, storage.layout.offset, type.getAsOpaquePointer()}];
+  if (!view)
+    view = exec::ViewOp::create(builder, loc, type, root.value,
+                                storage.layout.offset);
+  return view;
+}
+
+void Emitter::copy(Location where, const Storage &source,
+                   const Storage &target) {
+  Value from = bufferOf(source);
+  exec::CopyOp::create(builder, where, from, bufferOf(target));
+}
+
+Storage Emitter::copyOf(Location where, const Storage &source) {
+  Root root;
+  root.shape = source.layout.shape;
+  root.elementType = source.root->elementType;
+  Storage target = {placement.newRoot(std::move(root)),
+                    Layout::rowMajor(source.layout.shape)};
+  copy(where, source, target);
+  return target;
+}
+
+Storage Emitter::contiguous(Value value) {
+  Storage storage = storageOf(value);
+  if (storage.layout.isContiguous())
+    return storage;
+  auto [copied, isNew] = copies.try_emplace(value);
+  if (isNew)
+    copied->second = copyOf(loc, storage);
+  return copied->second;
+}
+
+// Remembers that a graph input holds ids of a table or of classes.
+void Emitter::useIds(Value ids, int64_t limit, bool labels) {
+  while (Operation *op = ids.getDefiningOp()) {
+    if (!isa<nn::ReshapeOp, nn::SliceOp, nn::TransposeOp, nn::PadOp,
+             nn::ConcatOp, nn::BroadcastOp>(op))
+      return;
+    ids = op->getOperand(0);
+  }
+  InputUse &use = inputs[cast<BlockArgument>(ids).getArgNumber()];
+  use.limit = use.limit ? std::min(use.limit, limit) : limit;
+  (labels ? use.labels : use.tokens) = true;
+}
+
+//===----------------------------------------------------------------------===//
+// Views
+//===----------------------------------------------------------------------===//
+
+LogicalResult Emitter::emitView(Operation &op) {
+  Value operand = op.getOperand(0), result = op.getResult(0);
+  Storage storage = storageOf(operand);
+  ArrayRef<int64_t> shape = shapeOf(result);
+  if (isa<nn::ReshapeOp>(op)) {
+    std::optional<Layout> layout = storage.layout.reshape(shape);
+    if (!layout) {
+      storage = contiguous(operand);
+      layout = storage.layout.reshape(shape);
+    }
+    storage.layout = *layout;
+  } else if (auto transpose = dyn_cast<nn::TransposeOp>(op)) {
+    storage.layout = storage.layout.transpose(transpose.getPermutation());
+  } else if (auto slice = dyn_cast<nn::SliceOp>(op)) {
+    storage.layout =
+        storage.layout.slice(slice.getOffsets(), slice.getSizes());
+  } else {
+    storage.layout = storage.layout.broadcast(shape);
+  }
+  storages[result] = storage;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Constants, parameters, scalars
+//===----------------------------------------------------------------------===//
+
+void Emitter::addConstant(Value value, ElementsAttr bytes) {
+  Root root;
+  root.space = exec::Space::constant;
+  root.symbol = kernels.constant(loc, bytes);
+  root.shape.assign(shapeOf(value).begin(), shapeOf(value).end());
+  root.elementType = elementTypeOf(value);
+  storages[value] = {placement.newRoot(std::move(root)),
+                     Layout::rowMajor(shapeOf(value))};
+}
+
+static std::pair<DenseElementsAttr, DenseElementsAttr>
+rotaryTable(nn::RotaryTableOp op) {
+  std::vector<float> cos, sin;
+  double scaling = op.getScaling().convertToFloat();
+  for (int64_t position = 0; position < int64_t(op.getLength()); ++position)
+    for (float frequency : op.getInvFreq()) {
+      // The angle is rounded to f32, as every exporter's graph does.
+      double angle = float(position) * frequency;
+      cos.push_back(float(std::cos(angle) * scaling));
+      sin.push_back(float(std::sin(angle) * scaling));
+    }
+  auto type = cast<RankedTensorType>(op.getCos().getType());
+  return {DenseElementsAttr::get(type, ArrayRef<float>(cos)),
+          DenseElementsAttr::get(type, ArrayRef<float>(sin))};
+}
+
+static DenseElementsAttr iotaElements(nn::IotaOp op) {
+  auto type = cast<RankedTensorType>(op.getType());
+  Layout layout = Layout::rowMajor(type.getShape());
+  int64_t stride = layout.strides[op.getAxis()];
+  int64_t size = layout.shape[op.getAxis()];
+  Builder builder(op.getContext());
+  std::vector<Attribute> values;
+  for (int64_t i = 0; i < layout.numElements(); ++i) {
+    int64_t index = i / stride % size;
+    if (isa<FloatType>(type.getElementType()))
+      values.push_back(
+          builder.getFloatAttr(type.getElementType(), double(index)));
+    else
+      values.push_back(builder.getIntegerAttr(type.getElementType(), index));
+  }
+  return DenseElementsAttr::get(type, values);
+}
+
+// Ops whose result is there without computing it.
+bool Emitter::emitLeaf(Operation &op) {
+  if (auto constant = dyn_cast<nn::ConstantOp>(op)) {
+    addConstant(constant.getResult(), constant.getValue());
+  } else if (auto table = dyn_cast<nn::RotaryTableOp>(op)) {
+    auto [cos, sin] = rotaryTable(table);
+    addConstant(table.getCos(), cos);
+    addConstant(table.getSin(), sin);
+  } else if (auto iota = dyn_cast<nn::IotaOp>(op)) {
+    addConstant(iota.getResult(), iotaElements(iota));
+  } else if (auto scale = dyn_cast<nn::LossScaleOp>(op)) {
+    Root root;
+    root.space = exec::Space::scalar;
+    root.offset = SHX_LOSS_SCALE;
+    root.elementType = builder.getF32Type();
+    storages[scale.getResult()] = {placement.newRoot(std::move(root)),
+                                   Layout::rowMajor({})};
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Emitter::emit(fsdp::ViewOp op) {
+  ParameterPlace place =
+      parameters.lookup(op.getParameterAttr().getAttr());
+  Root *&root = parameterRoots[op.getParameterAttr()];
+  if (!root) {
+    Root made;
+    made.space = exec::Space::params;
+    made.symbol = FlatSymbolRefAttr::get(place.unit.getSymNameAttr());
+    made.elementType = elementTypeOf(op.getResult());
+    made.offset = place.offset * exec::elementBytes(made.elementType);
+    made.shape.assign(shapeOf(op.getResult()).begin(),
+                      shapeOf(op.getResult()).end());
+    root = placement.newRoot(std::move(made));
+  }
+  storages[op.getResult()] = {root, Layout::rowMajor(shapeOf(op.getResult()))};
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+void Emitter::emit(fsdp::ReduceStartOp op) {
+  for (auto [index, gradient] : llvm::enumerate(op.getGradients())) {
+    Storage target = placement.gradientOf(op, index);
+    Storage source = storageOf(gradient);
+    if (source.root != target.root || !(source.layout == target.layout))
+      copy(loc, source, target);
+  }
+  exec::ReduceStartOp::create(builder, loc, op.getUnitAttr(),
+                              op.getAccumulateAttr());
+}
+
+LogicalResult Emitter::emitUnitOp(Operation &op) {
+  return TypeSwitch<Operation *, LogicalResult>(&op)
+      .Case([&](fsdp::AllGatherStartOp op) {
+        exec::GatherStartOp::create(builder, loc, op.getUnitAttr());
+        return success();
+      })
+      .Case([&](fsdp::AllGatherWaitOp op) {
+        exec::GatherWaitOp::create(builder, loc, op.getUnitAttr());
+        return success();
+      })
+      .Case([&](fsdp::FreeOp op) {
+        exec::GatherFreeOp::create(builder, loc,
+                                   fsdp::getGatheredUnit(op.getGathered()));
+        return success();
+      })
+      .Case([&](fsdp::GradAcquireOp op) {
+        exec::GradAcquireOp::create(builder, loc, op.getUnitAttr());
+        return success();
+      })
+      .Case([&](fsdp::ReduceStartOp op) {
+        emit(op);
+        return success();
+      })
+      .Case([&](fsdp::ReduceWaitOp op) {
+        exec::ReduceWaitOp::create(builder, loc, op.getUnitAttr());
+        return success();
+      })
+      .Case([&](fsdp::ClipGradNormOp) {
+        exec::ClipGradNormOp::create(builder, loc);
+        return success();
+      })
+      .Case([&](fsdp::OptimizerOp op) {
+        exec::OptimizerOp::create(builder, loc, op.getUnitAttr());
+        return success();
+      })
+      .Case([&](fsdp::ViewOp op) {
+        emit(op);
+        return success();
+      })
+      .Default([&](Operation *op) {
+        return op->emitOpError("is not asynchronous: run fsdp-schedule first");
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// The function
+//===----------------------------------------------------------------------===//
+
+LogicalResult Emitter::emit(Operation &op) {
+  loc = op.getLoc();
+  if (isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp>(op))
+    return emitView(op);
+  if (isa<fsdp::FSDPDialect>(op.getDialect()))
+    return emitUnitOp(op);
+  if (emitLeaf(op) || emitCall(op))
+    return success();
+  if (auto loss = dyn_cast<nn::LossOp>(op)) {
+    exec::LossOp::create(builder, loc, contiguousBuffer(loss.getSum()),
+                         loss.getDenominatorAttr(),
+                         loss.getDenominatorArgAttr(), loss.getShiftAttr(),
+                         loss.getCountAttr());
+    return success();
+  }
+  if (auto end = dyn_cast<func::ReturnOp>(op)) {
+    if (end.getNumOperands() != 0)
+      return end.emitOpError("returns tensors, which a step does not");
+    func::ReturnOp::create(builder, loc);
+    return success();
+  }
+  return op.emitOpError("is in no kernel: run the fusion first");
+}
+
+LogicalResult Emitter::run() {
+  if (failed(placement.run()))
+    return failure();
+  for (BlockArgument argument : function.getArguments()) {
+    Root root;
+    root.space = exec::Space::input;
+    root.offset = argument.getArgNumber();
+    root.shape.assign(shapeOf(argument).begin(), shapeOf(argument).end());
+    root.elementType = elementTypeOf(argument);
+    storages[argument] = {placement.newRoot(std::move(root)),
+                          Layout::rowMajor(shapeOf(argument))};
+  }
+  auto emitted =
+      func::FuncOp::create(builder, function.getLoc(), function.getSymName(),
+                           builder.getFunctionType({}, {}));
+  builder.setInsertionPointToEnd(emitted.addEntryBlock());
+  for (Operation &op : function.front())
+    if (failed(emit(op)))
+      return failure();
+  function.erase();
+  return success();
+}

@@ -1,0 +1,94 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// fsdp-to-exec: function by function, then the graph's inputs.
+
+#include "Emitter.h"
+#include "shardonnx/Conversion/FSDPToExec/Passes.h"
+
+namespace shardonnx {
+#define GEN_PASS_DEF_FSDPTOEXECPASS
+#include "shardonnx/Conversion/FSDPToExec/Passes.h.inc"
+} // namespace shardonnx
+
+using namespace mlir;
+using namespace shardonnx;
+
+namespace {
+
+class FSDPToExec : public shardonnx::impl::FSDPToExecPassBase<FSDPToExec> {
+public:
+  void runOnOperation() override;
+
+private:
+  LogicalResult collectInputs();
+  void emitInputs();
+
+  struct Input {
+    std::string name, kind; // kind empty: from how it is used
+    Type type;
+  };
+  SmallVector<Input> inputs;
+  SmallVector<InputUse> uses;
+};
+
+} // namespace
+
+// The functions of a step read the same inputs; @update reads none.
+LogicalResult FSDPToExec::collectInputs() {
+  for (auto function : getOperation().getOps<func::FuncOp>()) {
+    unsigned count = function.getNumArguments();
+    if (count == 0)
+      continue;
+    bool known = !inputs.empty();
+    if (known && count != inputs.size())
+      return function.emitError("reads other inputs than the functions before");
+    for (unsigned i = 0; i < count; ++i) {
+      Type type = function.getArgument(i).getType();
+      if (known && inputs[i].type != type)
+        return function.emitError("input #")
+               << i << " is " << type << ", was " << inputs[i].type;
+      if (known)
+        continue;
+      auto name = function.getArgAttrOfType<StringAttr>(i, "nn.name");
+      auto kind = function.getArgAttrOfType<StringAttr>(i, "nn.kind");
+      inputs.push_back({name ? name.str() : "input" + std::to_string(i),
+                        kind ? kind.str() : "", type});
+    }
+  }
+  uses.resize(inputs.size());
+  return success();
+}
+
+// What the runtime fills an input with: by its kind if that was said, else by
+// its use, else by the names that every exporter gives.
+static StringRef kindOf(StringRef kind, StringRef name, const InputUse &use) {
+  if (!kind.empty())
+    return kind;
+  if (use.labels)
+    return "labels";
+  if (name == "attention_mask" || name == "position_ids")
+    return name;
+  return use.tokens ? "tokens" : "data";
+}
+
+void FSDPToExec::emitInputs() {
+  OpBuilder builder = OpBuilder::atBlockBegin(getOperation().getBody());
+  for (auto [index, input] : llvm::enumerate(inputs))
+    exec::InputOp::create(builder, getOperation().getLoc(), index, input.name,
+                          kindOf(input.kind, input.name, uses[index]),
+                          uses[index].limit, input.type);
+}
+
+void FSDPToExec::runOnOperation() {
+  ModuleOp module = getOperation();
+  if (failed(collectInputs()))
+    return signalPassFailure();
+  ParameterPlaces parameters = placeParameters(module);
+  KernelCache kernels(module);
+  for (func::FuncOp function :
+       llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+    if (failed(Emitter(function, parameters, kernels, uses).run()))
+      return signalPassFailure();
+  emitInputs();
+}

@@ -1,0 +1,179 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which values are written where they are needed.
+
+#include "Placement.h"
+
+#include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+
+using namespace mlir;
+using namespace shardonnx;
+
+ParameterPlaces shardonnx::placeParameters(ModuleOp module) {
+  ParameterPlaces places;
+  for (auto unit : module.getOps<fsdp::UnitOp>()) {
+    auto add = [&](ArrayAttr intervals, int64_t base, bool frozen) {
+      for (auto interval : intervals.getAsRange<fsdp::IntervalAttr>())
+        places[interval.getParameter().getAttr()] = {
+            unit, base + interval.getOffset(), frozen};
+    };
+    add(unit.getIntervals(), 0, false);
+    add(unit.getFrozenIntervals(), unit.getLength(), true);
+  }
+  return places;
+}
+
+// Can the op write its result in this layout? (ABI.h, exec's verifiers.)
+static bool canWrite(Operation *op, unsigned result, const Layout &layout) {
+  if (layout.repeats())
+    return false;
+  if (isa<nn::FusedOp, nn::ConcatOp>(op))
+    return true;
+  if (isa<nn::MatmulOp>(op))
+    return layout.isUnit(1) || layout.isUnit(2);
+  if (isa<nn::AttentionOp>(op) && result == 0)
+    return layout.isUnit(1);
+  if (isa<nn::AttentionGradOp>(op))
+    return layout.isUnit(1);
+  if (isa<nn::LinearCrossEntropyGradOp, nn::EmbeddingOp, nn::EmbeddingGradOp,
+          nn::CrossEntropyGradOp>(op))
+    return layout.isContiguous();
+  return false;
+}
+
+static bool isView(Operation *op) {
+  return isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp>(op);
+}
+
+Placement::Placement(func::FuncOp function, const ParameterPlaces &parameters)
+    : function(function), parameters(parameters) {
+  unsigned count = 0;
+  for (Operation &op : function.front()) {
+    positions[&op] = count;
+    if (auto acquire = dyn_cast<fsdp::GradAcquireOp>(op))
+      acquires[acquire.getUnitAttr()].push_back(count);
+    ++count;
+  }
+}
+
+const Storage *Placement::find(Value value) const {
+  auto found = placed.find(value);
+  return found == placed.end() ? nullptr : &found->second;
+}
+
+Root *Placement::newRoot(Root root) {
+  roots.push_back(std::move(root));
+  return &roots.back();
+}
+
+Storage Placement::allocate(Value value) {
+  Root root;
+  root.shape.assign(shapeOf(value).begin(), shapeOf(value).end());
+  root.elementType = elementTypeOf(value);
+  return {newRoot(std::move(root)), Layout::rowMajor(shapeOf(value))};
+}
+
+// The last op that reads the value's memory if views of it are views.
+unsigned Placement::lastUse(Value value) const {
+  unsigned last = 0;
+  for (Operation *user : value.getUsers()) {
+    last = std::max(last, position(user));
+    if (isView(user))
+      last = std::max(last, lastUse(user->getResult(0)));
+  }
+  return last;
+}
+
+// Has the producer of `value`, looking through reshapes and transposes, write
+// it into `storage`, if nobody needs the value there outside the window.
+bool Placement::place(Value value, const Storage &storage, Window window) {
+  Operation *op = value.getDefiningOp();
+  if (!op || find(value) ||
+      elementTypeOf(value) != storage.root->elementType)
+    return false;
+  Storage source = storage;
+  if (auto reshape = dyn_cast<nn::ReshapeOp>(op)) {
+    auto layout = storage.layout.reshape(shapeOf(reshape.getOperand()));
+    if (!layout)
+      return false;
+    source.layout = *layout;
+    return place(reshape.getOperand(), source, window);
+  }
+  if (auto transpose = dyn_cast<nn::TransposeOp>(op)) {
+    source.layout = storage.layout.untranspose(transpose.getPermutation());
+    return place(transpose.getOperand(), source, window);
+  }
+  unsigned index = cast<OpResult>(value).getResultNumber();
+  if (position(op) < window.begin || lastUse(value) > window.end ||
+      !canWrite(op, index, storage.layout))
+    return false;
+  placed[value] = storage;
+  windows[value] = window;
+  return true;
+}
+
+Storage Placement::partOf(Operation *op, unsigned input) {
+  auto concat = cast<nn::ConcatOp>(op);
+  Storage storage = *find(concat.getResult());
+  SmallVector<int64_t> offsets(storage.layout.rank(), 0);
+  int64_t axis = concat.getAxis();
+  for (Value before : concat.getInputs().take_front(input))
+    offsets[axis] += shapeOf(before)[axis];
+  storage.layout =
+      storage.layout.slice(offsets, shapeOf(concat.getInputs()[input]));
+  return storage;
+}
+
+Storage Placement::gradientOf(fsdp::ReduceStartOp reduce, unsigned index) {
+  auto name = cast<FlatSymbolRefAttr>(reduce.getParameters()[index]);
+  Root *&root = gradientRoots[name];
+  Value gradient = reduce.getGradients()[index];
+  if (!root) {
+    ParameterPlace place = parameters.lookup(name.getAttr());
+    Root made;
+    made.space = exec::Space::gradients;
+    made.symbol = reduce.getUnitAttr();
+    made.elementType = place.unit.getReduceDtype();
+    made.offset = place.offset * exec::elementBytes(made.elementType);
+    made.shape.assign(shapeOf(gradient).begin(), shapeOf(gradient).end());
+    root = newRoot(std::move(made));
+  }
+  return {root, Layout::rowMajor(shapeOf(gradient))};
+}
+
+LogicalResult Placement::placeGradients(fsdp::ReduceStartOp reduce) {
+  unsigned start = position(reduce);
+  auto before = acquires.find(reduce.getUnitAttr());
+  if (before == acquires.end() || before->second.front() > start)
+    return reduce.emitOpError("has no grad_acquire of ")
+           << reduce.getUnitAttr() << " before it";
+  unsigned acquired = 0;
+  for (unsigned acquire : before->second)
+    if (acquire < start)
+      acquired = acquire;
+  for (auto [index, gradient] : llvm::enumerate(reduce.getGradients())) {
+    auto name = cast<FlatSymbolRefAttr>(reduce.getParameters()[index]);
+    if (!parameters.count(name.getAttr()))
+      return reduce.emitOpError("no unit holds ") << name;
+    // The buffer belongs to others once the reduction has begun.
+    place(gradient, gradientOf(reduce, index), {acquired + 1, start});
+  }
+  return success();
+}
+
+LogicalResult Placement::run() {
+  for (Operation &op : llvm::reverse(function.front())) {
+    if (auto reduce = dyn_cast<fsdp::ReduceStartOp>(op)) {
+      if (failed(placeGradients(reduce)))
+        return failure();
+    } else if (auto concat = dyn_cast<nn::ConcatOp>(op)) {
+      if (!find(concat.getResult()))
+        placed[concat.getResult()] = allocate(concat.getResult());
+      for (auto [index, input] : llvm::enumerate(concat.getInputs()))
+        place(input, partOf(concat, index),
+              windows.lookup(concat.getResult()));
+    }
+  }
+  return success();
+}

@@ -1,0 +1,94 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Where the values of one function lie. Decided before anything is emitted,
+// from the last op to the first: what is joined by a concat or handed over as a
+// gradient is written there by its producer, if the producer can.
+
+#ifndef SHARDONNX_LIB_CONVERSION_FSDPTOEXEC_PLACEMENT_H
+#define SHARDONNX_LIB_CONVERSION_FSDPTOEXEC_PLACEMENT_H
+
+#include "Layout.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+
+#include <deque>
+
+namespace shardonnx {
+
+/// A piece of memory that values are views of: an exec.alloc or a buffer of
+/// another space.
+struct Root {
+  exec::Space space = exec::Space::private_;
+  mlir::FlatSymbolRefAttr symbol; // unit or constant
+  int64_t offset = 0;             // as exec.buffer's
+  llvm::SmallVector<int64_t> shape;
+  mlir::Type elementType;
+  mlir::Value value; // the alloc or buffer, once it is emitted
+};
+
+/// Where a value lies.
+struct Storage {
+  Root *root = nullptr;
+  Layout layout;
+};
+
+/// Where a parameter lies in its unit's buffers.
+struct ParameterPlace {
+  fsdp::UnitOp unit;
+  int64_t offset = 0; // elements from the begin of the unit, frozen ones behind
+  bool frozen = false;
+};
+using ParameterPlaces = llvm::DenseMap<mlir::StringAttr, ParameterPlace>;
+
+ParameterPlaces placeParameters(mlir::ModuleOp module);
+
+inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
+  return llvm::cast<mlir::RankedTensorType>(value.getType()).getShape();
+}
+inline mlir::Type elementTypeOf(mlir::Value value) {
+  return llvm::cast<mlir::RankedTensorType>(value.getType()).getElementType();
+}
+
+class Placement {
+public:
+  Placement(mlir::func::FuncOp function, const ParameterPlaces &parameters);
+
+  /// Decides for every concat and every reduction of the function.
+  mlir::LogicalResult run();
+
+  /// Where a value was placed, or null.
+  const Storage *find(mlir::Value value) const;
+  /// A new row-major private root of the value's shape.
+  Storage allocate(mlir::Value value);
+  Root *newRoot(Root root);
+
+  /// Where the i-th input of a concat belongs in its result.
+  Storage partOf(mlir::Operation *concat, unsigned input);
+  /// Where the i-th gradient of a reduction belongs.
+  Storage gradientOf(fsdp::ReduceStartOp reduce, unsigned index);
+
+private:
+  /// Positions between which a storage may hold a value.
+  struct Window {
+    unsigned begin = 0, end = UINT_MAX;
+  };
+  bool place(mlir::Value value, const Storage &storage, Window window);
+  mlir::LogicalResult placeGradients(fsdp::ReduceStartOp reduce);
+  unsigned position(mlir::Operation *op) const { return positions.lookup(op); }
+  unsigned lastUse(mlir::Value value) const;
+
+  mlir::func::FuncOp function;
+  const ParameterPlaces &parameters;
+  llvm::DenseMap<mlir::Operation *, unsigned> positions;
+  llvm::DenseMap<mlir::Value, Storage> placed;
+  llvm::DenseMap<mlir::Value, Window> windows;
+  llvm::DenseMap<mlir::Attribute, Root *> gradientRoots; // by parameter
+  llvm::DenseMap<mlir::Attribute, llvm::SmallVector<unsigned>> acquires;
+  std::deque<Root> roots;
+};
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_LIB_CONVERSION_FSDPTOEXEC_PLACEMENT_H

@@ -1,0 +1,141 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Links a program through the C++ compiler's driver, which knows where its C
+// library lies, with ld.lld. Everything but the C library is linked statically.
+
+#include "shardonnx/Target/Program.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace shardonnx;
+using llvm::ArrayRef;
+using llvm::SmallString;
+using llvm::StringRef;
+
+static llvm::Error failWith(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+// The program as configured, else one of its name on PATH.
+static llvm::Expected<std::string> findProgram(StringRef configured,
+                                               StringRef what) {
+  if (llvm::sys::fs::can_execute(configured))
+    return configured.str();
+  if (auto found =
+          llvm::sys::findProgramByName(llvm::sys::path::filename(configured)))
+    return *found;
+  return failWith("cannot find " + configured + ", the " + what +
+                  " that makes executables: install it or run ./setup");
+}
+
+// The runtime lies beside this program: in ../lib of the build or of where it
+// was installed.
+static llvm::Expected<std::string> findRuntime() {
+  static int anchor;
+  std::string self = llvm::sys::fs::getMainExecutable("shardonnx", &anchor);
+  StringRef bin = llvm::sys::path::parent_path(self);
+  for (StringRef library : {StringRef("lib"), StringRef(SHARDONNX_LIBDIR)}) {
+    SmallString<256> path(llvm::sys::path::parent_path(bin));
+    llvm::sys::path::append(path, library, "libshardonnx_runtime.a");
+    if (llvm::sys::fs::exists(path))
+      return path.str().str();
+  }
+  return failWith("cannot find libshardonnx_runtime.a in the lib folder beside " +
+                  bin + ": build or install it");
+}
+
+// The first line that says what went wrong.
+static std::string firstError(StringRef log) {
+  llvm::SmallVector<StringRef> lines;
+  log.split(lines, '\n');
+  for (StringRef line : lines)
+    if (line.contains("error:"))
+      return line.substr(line.find("error:") + 6).trim().str();
+  return lines.empty() ? std::string() : lines[0].trim().str();
+}
+
+static llvm::Error runLinker(ArrayRef<std::string> command) {
+  SmallString<128> log;
+  if (std::error_code error =
+          llvm::sys::fs::createTemporaryFile("shardonnx-link", "log", log))
+    return failWith("cannot write to the temporary folder: " +
+                    error.message());
+  llvm::FileRemover removeLog(log);
+  llvm::SmallVector<StringRef> arguments(command.begin(), command.end());
+  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log),
+                                          StringRef(log)};
+  std::string message;
+  int status = llvm::sys::ExecuteAndWait(command[0], arguments, std::nullopt,
+                                         redirects, 0, 0, &message);
+  if (status == 0)
+    return llvm::Error::success();
+  if (auto text = llvm::MemoryBuffer::getFile(log); text && message.empty())
+    message = firstError((*text)->getBuffer());
+  return failWith("the link failed: " + message);
+}
+
+static llvm::Expected<std::vector<std::string>>
+linkCommand(StringRef objectPath, StringRef outputPath) {
+  auto compiler = findProgram(SHARDONNX_LINK_DRIVER, "compiler driver");
+  if (!compiler)
+    return compiler.takeError();
+  auto linker = findProgram(SHARDONNX_LLD, "linker");
+  if (!linker)
+    return linker.takeError();
+  auto runtime = findRuntime();
+  if (!runtime)
+    return runtime.takeError();
+  // Written through a buffer, a full disk is an error and not a signal.
+  return std::vector<std::string>{
+      *compiler, "-fuse-ld=lld",
+      "-B" + llvm::sys::path::parent_path(*linker).str(),
+      "-o", outputPath.str(), objectPath.str(), *runtime, SHARDONNX_OPENBLAS,
+      "-l:libgomp.a", "-l:libz.a", "-static-libstdc++", "-static-libgcc",
+      "-pthread", "-ldl", "-lm", "-Wl,--gc-sections", "-Wl,--strip-debug",
+      "-Wl,--no-mmap-output-file"};
+}
+
+llvm::Error shardonnx::linkExecutable(StringRef objectPath,
+                                      StringRef outputPath) {
+  SmallString<256> whole;
+  if (std::error_code error = llvm::sys::fs::createUniqueFile(
+          outputPath + ".%%%%%%.tmp", whole,
+          llvm::sys::fs::all_read | llvm::sys::fs::all_write))
+    return failWith("cannot write '" + outputPath + "': " + error.message());
+  llvm::FileRemover removeHalf(whole);
+  auto command = linkCommand(objectPath, whole);
+  if (!command)
+    return command.takeError();
+  if (llvm::Error error = runLinker(*command))
+    return error;
+  if (std::error_code error = llvm::sys::fs::rename(whole, outputPath))
+    return failWith("cannot write '" + outputPath + "': " + error.message());
+  removeHalf.releaseFile();
+  return llvm::Error::success();
+}
+
+llvm::Error shardonnx::linkExecutable(ArrayRef<char> object,
+                                      StringRef outputPath) {
+  SmallString<128> path;
+  int descriptor = -1;
+  if (std::error_code error = llvm::sys::fs::createTemporaryFile(
+          "shardonnx", "o", descriptor, path))
+    return failWith("cannot write to the temporary folder: " +
+                    error.message());
+  llvm::FileRemover removeObject(path);
+  llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
+  stream.write(object.data(), object.size());
+  stream.close();
+  if (stream.has_error()) {
+    std::string message = stream.error().message();
+    stream.clear_error();
+    return failWith("cannot write to the temporary folder: " + message);
+  }
+  return linkExecutable(StringRef(path), outputPath);
+}

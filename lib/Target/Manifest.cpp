@@ -1,0 +1,234 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Writes the manifest (docs/manifest.md) from the units, the plan and the
+// inputs of a planned module.
+
+#include "shardonnx/Dialect/Exec/IR/Descriptors.h"
+#include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+#include "shardonnx/Target/Program.h"
+#include "shardonnx/runtime/Workspace.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/xxhash.h"
+
+using namespace mlir;
+using namespace shardonnx;
+namespace json = llvm::json;
+
+// JSON must be UTF-8; names come from the user's file.
+static std::string text(StringRef name) {
+  return json::isUTF8(name) ? name.str() : json::fixUTF8(name);
+}
+
+static StringRef dtypeName(Type type) {
+  static constexpr const char *names[] = {"f32", "bf16", "f16",
+                                          "i64", "i32",  "i1"};
+  return names[exec::dtypeOf(type)];
+}
+
+static json::Array shapeOf(Type type) {
+  json::Array shape;
+  for (int64_t size : cast<ShapedType>(type).getShape())
+    shape.push_back(size);
+  return shape;
+}
+
+static json::Array inputsOf(ModuleOp module) {
+  json::Array inputs;
+  for (auto input : module.getOps<exec::InputOp>()) {
+    Type type = input.getType();
+    json::Object object{
+        {"name", text(input.getName())},
+        {"kind", input.getKind()},
+        {"dtype", dtypeName(cast<ShapedType>(type).getElementType())},
+        {"shape", shapeOf(type)}};
+    if (input.getLimit())
+      object["limit"] = int64_t(input.getLimit());
+    inputs.push_back(std::move(object));
+  }
+  return inputs;
+}
+
+// Axis 0 of the first input, and axis 1 of the first that holds tokens.
+static void addSizes(ModuleOp module, json::Object &manifest) {
+  int64_t batch = 1, seq = 0;
+  bool first = true;
+  for (auto input : module.getOps<exec::InputOp>()) {
+    auto type = cast<ShapedType>(input.getType());
+    if (type.getRank() >= 1 && first)
+      batch = type.getDimSize(0);
+    first = false;
+    if (seq == 0 && input.getKind() == "tokens" && type.getRank() >= 2)
+      seq = type.getDimSize(1);
+  }
+  manifest["batch"] = batch;
+  manifest["seq"] = seq;
+}
+
+static json::Object lossOf(ModuleOp module, StringRef kind) {
+  json::Object object{{"kind", kind}, {"denominator", "batches"}};
+  exec::LossOp loss;
+  module.walk([&](exec::LossOp op) { loss = op; });
+  if (!loss)
+    return object;
+  object["denominator"] = loss.getDenominator();
+  object["denominator_shift"] = int64_t(loss.getShift());
+  object["denominator_per_microbatch"] = int64_t(loss.getCount());
+  for (auto input : module.getOps<exec::InputOp>())
+    if (int64_t(input.getIndex()) == int64_t(loss.getDenominatorArg()))
+      object["denominator_input"] = text(input.getName());
+  return object;
+}
+
+static json::Object sourceOf(nn::ExternalAttr source) {
+  return json::Object{{"file", text(source.getFile().getValue())},
+                      {"offset", source.getOffset()},
+                      {"length", source.getLength()},
+                      {"dtype", dtypeName(source.getElementType())},
+                      {"transposed", source.getTransposed()}};
+}
+
+static void addParams(ModuleOp module, ArrayAttr intervals, bool trainable,
+                      json::Array &params) {
+  for (auto interval : intervals.getAsRange<fsdp::IntervalAttr>()) {
+    auto parameter =
+        module.lookupSymbol<nn::ParameterOp>(interval.getParameter());
+    json::Object object{{"name", text(parameter.getSymName())},
+                        {"onnx", text(parameter.getOnnxName())},
+                        {"offset", interval.getOffset()},
+                        {"shape", shapeOf(parameter.getType())},
+                        {"trainable", trainable}};
+    if (nn::ExternalAttr source = parameter.getSourceAttr())
+      object["source"] = sourceOf(source);
+    params.push_back(std::move(object));
+  }
+}
+
+static json::Array unitsOf(ModuleOp module) {
+  json::Array units;
+  for (auto unit : module.getOps<fsdp::UnitOp>()) {
+    auto offset = [&](StringRef name) {
+      auto attr = unit->getAttrOfType<IntegerAttr>(name);
+      return attr ? attr.getInt() : 0;
+    };
+    json::Array params;
+    addParams(module, unit.getIntervals(), /*trainable=*/true, params);
+    addParams(module, unit.getFrozenIntervals(), /*trainable=*/false, params);
+    units.push_back(json::Object{
+        {"name", text(unit.getSymName())},
+        {"layout", fsdp::stringifyLayout(unit.getLayout())},
+        {"length", int64_t(unit.getLength())},
+        {"param_offset_bytes", offset(exec::kParamOffsetAttr)},
+        {"grad_offset_bytes", offset(exec::kGradOffsetAttr)},
+        {"params", std::move(params)},
+        {"frozen_length", int64_t(unit.getFrozenLength())},
+        {"frozen_offset_bytes", exec::frozenOffsetBytes(unit)}});
+  }
+  return units;
+}
+
+static json::Object spacesOf(ModuleOp module) {
+  json::Object spaces;
+  for (auto plan : module.getOps<exec::SpacePlanOp>()) {
+    StringRef name = plan.getSpace() == exec::Space::params
+                         ? "gather"
+                         : exec::stringifySpace(plan.getSpace());
+    spaces[name] =
+        json::Object{{"bytes", int64_t(plan.getBytes())},
+                     {"lower_bound_bytes", int64_t(plan.getLowerBound())}};
+  }
+  return spaces;
+}
+
+static int64_t scratchOf(ModuleOp module) {
+  int64_t bytes = 0;
+  module.walk([&](Operation *op) {
+    if (auto forward = dyn_cast<exec::AttentionOp>(op))
+      bytes = std::max(bytes, attentionScratchBytes(exec::describe(forward)));
+    else if (auto grad = dyn_cast<exec::AttentionGradOp>(op))
+      bytes = std::max(bytes, attentionGradScratchBytes(exec::describe(grad)));
+  });
+  return bytes;
+}
+
+// Three times the forward's matrix products and attention (contract: PaLM's
+// rule), counted in the evaluation, which is the forward.
+static double flopsOf(ModuleOp module) {
+  double flops = 0;
+  auto eval = module.lookupSymbol<func::FuncOp>(fsdp::kEval);
+  if (!eval)
+    return 0;
+  eval.walk([&](Operation *op) {
+    if (auto gemm = dyn_cast<exec::GemmOp>(op)) {
+      ShxGemm desc = exec::describe(gemm);
+      double batch = 1;
+      for (int32_t i = 0; i < desc.batchRank; ++i)
+        batch *= double(desc.batch[i]);
+      flops += 2.0 * batch * double(desc.m) * double(desc.n) * double(desc.k);
+    } else if (auto attention = dyn_cast<exec::AttentionOp>(op)) {
+      ShxAttention desc = exec::describe(attention);
+      flops += 4.0 * double(desc.batch) * double(desc.heads) *
+               double(desc.seqQ) * double(desc.seqK) * double(desc.headDim);
+    } else if (auto loss = dyn_cast<exec::LinearCrossEntropyOp>(op)) {
+      ShxLinearCrossEntropy desc = exec::describe(loss);
+      flops += 2.0 * double(desc.rows) * double(desc.width) *
+               double(desc.vocab);
+    }
+  });
+  return 3 * flops;
+}
+
+static void addDtypes(ModuleOp module, json::Object &manifest) {
+  Type param, reduce;
+  for (auto unit : module.getOps<fsdp::UnitOp>()) {
+    param = unit.getParamDtype();
+    reduce = unit.getReduceDtype();
+  }
+  MLIRContext *context = module.getContext();
+  param = param ? param : Float32Type::get(context);
+  reduce = reduce ? reduce : Float32Type::get(context);
+  manifest["param_dtype"] = dtypeName(param);
+  manifest["reduce_dtype"] = dtypeName(reduce);
+  manifest["gather_in_place"] = param.isF32();
+}
+
+// Of all that the code is made from, so that ranks that run different programs
+// notice.
+static std::string hashOf(ModuleOp module, const json::Object &manifest) {
+  std::string program;
+  llvm::raw_string_ostream stream(program);
+  module.print(stream, OpPrintingFlags().elideLargeElementsAttrs(1024));
+  stream << json::Value(json::Object(manifest));
+  llvm::XXH128_hash_t hash = llvm::xxh3_128bits(
+      ArrayRef(reinterpret_cast<const uint8_t *>(program.data()),
+               program.size()));
+  return llvm::utohexstr(hash.high64, /*LowerCase=*/true, /*Width=*/16) +
+         llvm::utohexstr(hash.low64, /*LowerCase=*/true, /*Width=*/16);
+}
+
+std::string shardonnx::buildManifest(ModuleOp module,
+                                     const ProgramOptions &options) {
+  json::Object manifest{
+      {"abi", SHX_ABI_VERSION},
+      {"version", SHARDONNX_VERSION},
+      {"name", text(options.name)},
+      {"model", json::Object{{"path", text(options.modelPath)},
+                             {"sha256", options.modelSha256}}},
+      {"arch", options.arch},
+      {"inputs", inputsOf(module)},
+      {"loss", lossOf(module, options.lossKind)},
+      {"strategy", options.strategy},
+      {"optimizer", options.optimizer},
+      {"units", unitsOf(module)},
+      {"spaces", spacesOf(module)},
+      {"scratch_per_thread_bytes", scratchOf(module)},
+      {"flops_per_microbatch", flopsOf(module)}};
+  addSizes(module, manifest);
+  addDtypes(module, manifest);
+  manifest["hash"] = hashOf(module, manifest);
+  std::string result;
+  llvm::raw_string_ostream(result) << json::Value(std::move(manifest));
+  return result;
+}

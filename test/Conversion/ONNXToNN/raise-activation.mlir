@@ -1,0 +1,64 @@
+// RUN: shardonnx-opt %s -raise-activation | FileCheck %s
+
+// As transformers' NewGELUActivation: (0.5·x)·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³)))
+// CHECK-LABEL: func.func @gelu_tanh
+func.func @gelu_tanh(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK-NEXT: nn.gelu %arg0 {tanh}
+  // CHECK-NEXT: return
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %three = nn.constant dense<3.0> : tensor<f32>
+  %c = nn.constant dense<0.044715> : tensor<f32>
+  %s = nn.constant dense<0.797884583> : tensor<f32>
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.mul %x, %half : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %1 = nn.pow %x, %three : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %2 = nn.mul %1, %c : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %3 = nn.add %x, %2 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %4 = nn.mul %3, %s : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %5 = nn.tanh %4 : (tensor<4xf32>) -> tensor<4xf32>
+  %6 = nn.add %5, %one : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %7 = nn.mul %0, %6 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %7 : tensor<4xf32>
+}
+
+// As opset 18 writes torch.nn.GELU: 0.5·(x·(1 + erf(x/√2)))
+// CHECK-LABEL: func.func @gelu_erf
+func.func @gelu_erf(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK-NEXT: nn.gelu %arg0 :
+  // CHECK-NEXT: return
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %root = nn.constant dense<1.41421354> : tensor<f32>
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.div %x, %root : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %1 = nn.erf %0 : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = nn.add %one, %1 : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  %3 = nn.mul %x, %2 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %4 = nn.mul %half, %3 : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  return %4 : tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @silu
+func.func @silu(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK-NEXT: nn.silu %arg0
+  %0 = nn.sigmoid %x : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = nn.mul %0, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// Other numbers make another function.
+// CHECK-LABEL: func.func @other
+func.func @other(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  // CHECK-NOT: nn.gelu
+  // CHECK-NOT: nn.silu
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %root = nn.constant dense<1.5> : tensor<f32>
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.div %x, %root : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %1 = nn.erf %0 : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = nn.add %1, %one : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %3 = nn.mul %x, %2 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %4 = nn.mul %3, %half : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %5 = nn.sigmoid %x : (tensor<4xf32>) -> tensor<4xf32>
+  %6 = nn.mul %y, %5 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %4, %6 : tensor<4xf32>, tensor<4xf32>
+}

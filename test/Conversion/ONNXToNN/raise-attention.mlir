@@ -1,0 +1,100 @@
+// RUN: shardonnx-opt %s -raise-attention -canonicalize -split-input-file | FileCheck %s
+
+// As opset 18 writes scaled_dot_product_attention: queries and keys each scaled
+// by the root, the mask added, rows that see nothing guarded; key and value
+// heads repeated before. What was transposed to [batch, heads, seq, dim] is not.
+// CHECK-LABEL: func.func @sdpa
+// CHECK-NEXT: %[[R:[^,]*]], %{{.*}} = nn.attention %arg0, %arg1, %arg2 {causal, scale = 2.500000e-01 : f32} : (tensor<2x5x4x8xf32>, tensor<2x5x2x8xf32>, tensor<2x5x2x8xf32>)
+// CHECK-NEXT: return %[[R]]
+func.func @sdpa(%q: tensor<2x5x4x8xf32>, %k: tensor<2x5x2x8xf32>, %v: tensor<2x5x2x8xf32>) -> tensor<2x5x4x8xf32> {
+  %qt = nn.transpose %q {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x5x4x8xf32>) -> tensor<2x4x5x8xf32>
+  %kt = nn.transpose %k {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x5x2x8xf32>) -> tensor<2x2x5x8xf32>
+  %vt = nn.transpose %v {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x5x2x8xf32>) -> tensor<2x2x5x8xf32>
+  %k5 = nn.reshape %kt : tensor<2x2x5x8xf32> -> tensor<2x2x1x5x8xf32>
+  %kb = nn.broadcast %k5 : tensor<2x2x1x5x8xf32> -> tensor<2x2x2x5x8xf32>
+  %kr = nn.reshape %kb : tensor<2x2x2x5x8xf32> -> tensor<2x4x5x8xf32>
+  %v5 = nn.reshape %vt : tensor<2x2x5x8xf32> -> tensor<2x2x1x5x8xf32>
+  %vb = nn.broadcast %v5 : tensor<2x2x1x5x8xf32> -> tensor<2x2x2x5x8xf32>
+  %vr = nn.reshape %vb : tensor<2x2x2x5x8xf32> -> tensor<2x4x5x8xf32>
+  %root = nn.constant dense<0.5> : tensor<f32>
+  %zero = nn.constant dense<0.0> : tensor<f32>
+  %hide = nn.constant dense<-3.40282347E+38> : tensor<f32>
+  %row = nn.iota {axis = 2 : i64} : () -> tensor<1x1x5x1xi64>
+  %column = nn.iota {axis = 3 : i64} : () -> tensor<1x1x1x5xi64>
+  %seen = nn.compare ge %row, %column : (tensor<1x1x5x1xi64>, tensor<1x1x1x5xi64>) -> tensor<1x1x5x5xi1>
+  %mask = nn.select %seen, %zero, %hide : (tensor<1x1x5x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x5x5xf32>
+  %qs = nn.mul %qt, %root : (tensor<2x4x5x8xf32>, tensor<f32>) -> tensor<2x4x5x8xf32>
+  %kx = nn.transpose %kr {permutation = array<i64: 0, 1, 3, 2>} : (tensor<2x4x5x8xf32>) -> tensor<2x4x8x5xf32>
+  %ks = nn.mul %kx, %root : (tensor<2x4x8x5xf32>, tensor<f32>) -> tensor<2x4x8x5xf32>
+  %s = nn.matmul %qs, %ks : (tensor<2x4x5x8xf32>, tensor<2x4x8x5xf32>) -> tensor<2x4x5x5xf32>
+  %m = nn.add %s, %mask : (tensor<2x4x5x5xf32>, tensor<1x1x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %p = nn.softmax %m : (tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %nan = nn.compare ne %p, %p : (tensor<2x4x5x5xf32>, tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xi1>
+  %safe = nn.select %nan, %zero, %p : (tensor<2x4x5x5xi1>, tensor<f32>, tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %o = nn.matmul %safe, %vr : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+  %y = nn.transpose %o {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x4x5x8xf32>) -> tensor<2x5x4x8xf32>
+  return %y : tensor<2x5x4x8xf32>
+}
+
+// -----
+
+// Eager attention: scores divided, capped, selected by the mask; another mask is
+// data and stays an operand.
+// CHECK-LABEL: func.func @eager
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %arg3 {causal, scale = 5.000000e-01 : f32, softcap = 2.000000e+01 : f32, window = 3 : i64}
+func.func @eager(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %bias: tensor<2x1x5x5xf32>) -> tensor<2x4x5x8xf32> {
+  %two = nn.constant dense<2.0> : tensor<f32>
+  %cap = nn.constant dense<20.0> : tensor<f32>
+  %hide = nn.constant dense<-1.0e+09> : tensor<f32>
+  %off = nn.constant dense<-3> : tensor<i64>
+  %row = nn.iota {axis = 2 : i64} : () -> tensor<1x1x5x1xi64>
+  %column = nn.iota {axis = 3 : i64} : () -> tensor<1x1x1x5xi64>
+  %ge = nn.compare ge %row, %column : (tensor<1x1x5x1xi64>, tensor<1x1x1x5xi64>) -> tensor<1x1x5x5xi1>
+  %start = nn.add %row, %off : (tensor<1x1x5x1xi64>, tensor<i64>) -> tensor<1x1x5x1xi64>
+  %lt = nn.compare lt %start, %column : (tensor<1x1x5x1xi64>, tensor<1x1x1x5xi64>) -> tensor<1x1x5x5xi1>
+  %seen = nn.and %ge, %lt : (tensor<1x1x5x5xi1>, tensor<1x1x5x5xi1>) -> tensor<1x1x5x5xi1>
+  %s = nn.matmul %q, %k {transpose_rhs} : (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x5xf32>
+  %d = nn.div %s, %two : (tensor<2x4x5x5xf32>, tensor<f32>) -> tensor<2x4x5x5xf32>
+  %c0 = nn.div %d, %cap : (tensor<2x4x5x5xf32>, tensor<f32>) -> tensor<2x4x5x5xf32>
+  %c1 = nn.tanh %c0 : (tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %c2 = nn.mul %c1, %cap : (tensor<2x4x5x5xf32>, tensor<f32>) -> tensor<2x4x5x5xf32>
+  %w = nn.select %seen, %c2, %hide : (tensor<1x1x5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>) -> tensor<2x4x5x5xf32>
+  %m = nn.add %w, %bias : (tensor<2x4x5x5xf32>, tensor<2x1x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %p = nn.softmax %m : (tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+  return %o : tensor<2x4x5x8xf32>
+}
+
+// -----
+
+// A mask of the wrong offset hides other keys: it stays. One that hides nothing
+// goes.
+// CHECK-LABEL: func.func @masks
+// CHECK: nn.attention %arg0, %arg1, %arg1, %{{.*}} {scale
+// CHECK: nn.attention %arg0, %arg1, %arg1 {scale
+func.func @masks(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> (tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>) {
+  %row = nn.iota {axis = 2 : i64} : () -> tensor<1x1x3x1xi64>
+  %column = nn.iota {axis = 3 : i64} : () -> tensor<1x1x1x5xi64>
+  %seen = nn.compare ge %row, %column : (tensor<1x1x3x1xi64>, tensor<1x1x1x5xi64>) -> tensor<1x1x3x5xi1>
+  %all = nn.constant dense<true> : tensor<1x1x1x1xi1>
+  %0, %l0 = nn.attention %q, %k, %k, %seen {scale = 1.0 : f32} : (tensor<2x3x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<1x1x3x5xi1>) -> (tensor<2x3x4x8xf32>, tensor<2x4x3xf32>)
+  %1, %l1 = nn.attention %q, %k, %k, %all {scale = 1.0 : f32} : (tensor<2x3x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<1x1x1x1xi1>) -> (tensor<2x3x4x8xf32>, tensor<2x4x3xf32>)
+  return %0, %1 : tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>
+}
+
+// -----
+
+// Both masks of eager attention are kept: the boolean one as numbers.
+// CHECK-LABEL: func.func @joined
+// CHECK: %[[HIDE:.*]] = nn.select %arg3, %{{.*}}, %{{.*}} : (tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>) -> tensor<2x1x1x5xf32>
+// CHECK: %[[SUM:.*]] = nn.add %{{.*}}, %{{.*}} : {{.*}} -> tensor<2x1x5x5xf32>
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[SUM]] {scale = 1.000000e+00 : f32}
+func.func @joined(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %keep: tensor<2x1x1x5xi1>, %bias: tensor<2x1x5x5xf32>) -> tensor<2x4x5x8xf32> {
+  %hide = nn.constant dense<-1.0e+09> : tensor<f32>
+  %s = nn.matmul %q, %k {transpose_rhs} : (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x5xf32>
+  %w = nn.select %keep, %s, %hide : (tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>) -> tensor<2x4x5x5xf32>
+  %m = nn.add %w, %bias : (tensor<2x4x5x5xf32>, tensor<2x1x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %p = nn.softmax %m : (tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+  return %o : tensor<2x4x5x8xf32>
+}

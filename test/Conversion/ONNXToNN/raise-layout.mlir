@@ -1,0 +1,42 @@
+// RUN: shardonnx-opt %s -raise-layout | FileCheck %s
+
+// CHECK-LABEL: func.func @matmul
+func.func @matmul(%x: tensor<2x4xf32>, %w: tensor<8x4xf32>, %y: tensor<4x2xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>) {
+  %t = nn.transpose %w {permutation = array<i64: 1, 0>} : (tensor<8x4xf32>) -> tensor<4x8xf32>
+  // CHECK-DAG: nn.matmul %arg0, %arg1 {transpose_rhs}
+  %0 = nn.matmul %x, %t : (tensor<2x4xf32>, tensor<4x8xf32>) -> tensor<2x8xf32>
+  %u = nn.transpose %y {permutation = array<i64: 1, 0>} : (tensor<4x2xf32>) -> tensor<2x4xf32>
+  // CHECK-DAG: nn.matmul %arg2, %arg1 {transpose_lhs, transpose_rhs}
+  %1 = nn.matmul %u, %w {transpose_rhs} : (tensor<2x4xf32>, tensor<8x4xf32>) -> tensor<2x8xf32>
+  return %0, %1 : tensor<2x8xf32>, tensor<2x8xf32>
+}
+
+// The keys of attention as opset 18 writes them: batch axes merged, matrix
+// transposed, batch axes split.
+// CHECK-LABEL: func.func @keys
+func.func @keys(%k: tensor<2x3x5x4xf32>) -> tensor<2x3x4x5xf32> {
+  // CHECK: nn.transpose %arg0 {permutation = array<i64: 0, 1, 3, 2>}
+  %0 = nn.reshape %k : tensor<2x3x5x4xf32> -> tensor<6x5x4xf32>
+  %1 = nn.transpose %0 {permutation = array<i64: 0, 2, 1>} : (tensor<6x5x4xf32>) -> tensor<6x4x5xf32>
+  %2 = nn.reshape %1 : tensor<6x4x5xf32> -> tensor<2x3x4x5xf32>
+  return %2 : tensor<2x3x4x5xf32>
+}
+
+// CHECK-LABEL: func.func @rsqrt
+func.func @rsqrt(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK-NEXT: nn.rsqrt %arg0
+  %0 = nn.sqrt %x : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = nn.reciprocal %0 : (tensor<4xf32>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// Other permutations stay.
+// CHECK-LABEL: func.func @batch
+func.func @batch(%x: tensor<2x3x4xf32>, %w: tensor<3x2x5xf32>) -> tensor<2x3x5xf32> {
+  // CHECK: nn.transpose
+  // CHECK-NEXT: nn.matmul %arg0, %{{.*}} {transpose_lhs}
+  %t = nn.transpose %w {permutation = array<i64: 1, 0, 2>} : (tensor<3x2x5xf32>) -> tensor<2x3x5xf32>
+  %0 = nn.matmul %x, %t {transpose_lhs} : (tensor<2x3x4xf32>, tensor<2x3x5xf32>) -> tensor<2x4x5xf32>
+  %1 = nn.matmul %x, %0 : (tensor<2x3x4xf32>, tensor<2x4x5xf32>) -> tensor<2x3x5xf32>
+  return %1 : tensor<2x3x5xf32>
+}

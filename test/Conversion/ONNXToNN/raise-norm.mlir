@@ -1,0 +1,67 @@
+// RUN: shardonnx-opt %s -raise-norm | FileCheck %s
+
+// CHECK-LABEL: func.func @rms
+func.func @rms(%x: tensor<2x8xf32>, %w: tensor<8xf32>) -> tensor<2x8xf32> {
+  // CHECK-NEXT: %[[R:[^,]*]], %{{.*}} = nn.rms_norm %arg0, %arg1 {epsilon = 9.99999997E-7 : f32}
+  // CHECK-NEXT: return %[[R]]
+  %two = nn.constant dense<2.0> : tensor<f32>
+  %eps = nn.constant dense<1.0e-6> : tensor<f32>
+  %0 = nn.pow %x, %two : (tensor<2x8xf32>, tensor<f32>) -> tensor<2x8xf32>
+  %1 = nn.reduce_mean %0 {axes = array<i64: 1>, keepdims} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %2 = nn.add %1, %eps : (tensor<2x1xf32>, tensor<f32>) -> tensor<2x1xf32>
+  %3 = nn.rsqrt %2 : (tensor<2x1xf32>) -> tensor<2x1xf32>
+  %4 = nn.mul %x, %3 : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %5 = nn.mul %w, %4 : (tensor<8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %5 : tensor<2x8xf32>
+}
+
+// In half precision the exporter computes in f32 between casts, as the op does.
+// CHECK-LABEL: func.func @half
+func.func @half(%x: tensor<2x8xbf16>, %w: tensor<8xbf16>) -> tensor<2x8xbf16> {
+  // CHECK-NEXT: nn.rms_norm %arg0, %arg1 {{.*}} : (tensor<2x8xbf16>, tensor<8xbf16>) -> (tensor<2x8xbf16>, tensor<2x1xf32>)
+  %eps = nn.constant dense<1.0e-6> : tensor<f32>
+  %f = nn.cast %x : tensor<2x8xbf16> -> tensor<2x8xf32>
+  %0 = nn.mul %f, %f : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  %1 = nn.reduce_mean %0 {axes = array<i64: 1>, keepdims} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %2 = nn.add %1, %eps : (tensor<2x1xf32>, tensor<f32>) -> tensor<2x1xf32>
+  %3 = nn.sqrt %2 : (tensor<2x1xf32>) -> tensor<2x1xf32>
+  %4 = nn.div %f, %3 : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %5 = nn.cast %4 : tensor<2x8xf32> -> tensor<2x8xbf16>
+  %6 = nn.mul %5, %w : (tensor<2x8xbf16>, tensor<8xbf16>) -> tensor<2x8xbf16>
+  return %6 : tensor<2x8xbf16>
+}
+
+// CHECK-LABEL: func.func @layer
+func.func @layer(%x: tensor<2x8xf32>, %w: tensor<8xf32>, %b: tensor<8xf32>) -> tensor<2x8xf32> {
+  // CHECK-NEXT: nn.layer_norm %arg0, %arg1, %arg2 {epsilon = 9.99999974E-6 : f32}
+  %eps = nn.constant dense<1.0e-5> : tensor<f32>
+  %m = nn.reduce_mean %x {axes = array<i64: 1>, keepdims} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %d = nn.sub %x, %m : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %0 = nn.mul %d, %d : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  %1 = nn.reduce_mean %0 {axes = array<i64: 1>, keepdims} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %2 = nn.add %1, %eps : (tensor<2x1xf32>, tensor<f32>) -> tensor<2x1xf32>
+  %3 = nn.rsqrt %2 : (tensor<2x1xf32>) -> tensor<2x1xf32>
+  %4 = nn.mul %d, %3 : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %5 = nn.mul %4, %w : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+  %6 = nn.add %5, %b : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+  return %6 : tensor<2x8xf32>
+}
+
+// The square of something else is no norm, nor is a mean over another axis.
+// CHECK-LABEL: func.func @neither
+func.func @neither(%x: tensor<2x8xf32>, %y: tensor<2x8xf32>, %w: tensor<8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>) {
+  // CHECK-NOT: nn.rms_norm
+  %eps = nn.constant dense<1.0e-6> : tensor<f32>
+  %0 = nn.mul %y, %y : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  %1 = nn.reduce_mean %0 {axes = array<i64: 1>, keepdims} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %2 = nn.add %1, %eps : (tensor<2x1xf32>, tensor<f32>) -> tensor<2x1xf32>
+  %3 = nn.rsqrt %2 : (tensor<2x1xf32>) -> tensor<2x1xf32>
+  %4 = nn.mul %x, %3 : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %5 = nn.mul %w, %4 : (tensor<8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  %6 = nn.reduce_mean %0 {axes = array<i64: 0>, keepdims} : (tensor<2x8xf32>) -> tensor<1x8xf32>
+  %7 = nn.add %6, %eps : (tensor<1x8xf32>, tensor<f32>) -> tensor<1x8xf32>
+  %8 = nn.rsqrt %7 : (tensor<1x8xf32>) -> tensor<1x8xf32>
+  %9 = nn.mul %y, %8 : (tensor<2x8xf32>, tensor<1x8xf32>) -> tensor<2x8xf32>
+  %10 = nn.mul %w, %9 : (tensor<8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %5, %10 : tensor<2x8xf32>, tensor<2x8xf32>
+}
