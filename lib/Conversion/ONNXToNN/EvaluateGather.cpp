@@ -72,7 +72,8 @@ HostOutputs gather(onnx::NodeOp node, HostInputs inputs) {
     values.push_back(data.at(from));
   }
   return one(HostTensor::dense(shape, data.getElementType(), std::move(values))
-                 .broadcast(full));
+                 .broadcast(full)
+                 .collapseUniformAxes());
 }
 
 HostOutputs gatherND(onnx::NodeOp node, HostInputs inputs) {

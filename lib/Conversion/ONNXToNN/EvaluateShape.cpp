@@ -104,6 +104,17 @@ HostOutputs reshape(onnx::NodeOp node, HostInputs inputs) {
   return one(inputs[0]->reshape(*shape));
 }
 
+HostOutputs flatten(onnx::NodeOp node, HostInputs inputs) {
+  if (!inputs[0])
+    return std::nullopt;
+  int64_t rank = inputs[0]->getRank(), axis = node.getInt("axis", 1);
+  axis = axis < 0 ? axis + rank : axis;
+  int64_t outer = 1, inner = 1;
+  for (int64_t i = 0; i < rank; ++i)
+    (i < axis ? outer : inner) *= inputs[0]->getShape()[i];
+  return one(inputs[0]->reshape({outer, inner}));
+}
+
 HostOutputs squeeze(onnx::NodeOp node, HostInputs inputs) {
   if (!inputs[0])
     return std::nullopt;
@@ -300,6 +311,7 @@ void addShapeEvaluators(llvm::StringMap<Evaluator> &table) {
   table["ConstantOfShape"] = constantOfShape;
   table["Range"] = range;
   table["Reshape"] = reshape;
+  table["Flatten"] = flatten;
   table["Squeeze"] = squeeze;
   table["Unsqueeze"] = unsqueeze;
   table["Transpose"] = transpose;

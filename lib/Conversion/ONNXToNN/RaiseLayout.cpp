@@ -83,7 +83,20 @@ struct FoldTransposeIntoMatmul : OpRewritePattern<nn::MatmulOp> {
   }
 };
 
-/// 1/sqrt(x) is one op.
+/// 1/x as a division is a reciprocal, and 1/sqrt(x) one op.
+struct RaiseReciprocal : OpRewritePattern<nn::DivOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::DivOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!isSplatOf(op.getLhs(), 1) || op.getRhs().getType() != op.getType())
+      return failure();
+    rewriter.replaceOpWithNewOp<nn::ReciprocalOp>(op, op.getType(),
+                                                  op.getRhs());
+    return success();
+  }
+};
+
 struct RaiseRsqrt : OpRewritePattern<nn::ReciprocalOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -101,8 +114,8 @@ struct RaiseRsqrt : OpRewritePattern<nn::ReciprocalOp> {
 struct RaiseLayout : impl::RaiseLayoutBase<RaiseLayout> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<FoldTransposeIntoMatmul, RaiseRsqrt, UnmergeTranspose>(
-        &getContext());
+    patterns.add<FoldTransposeIntoMatmul, RaiseReciprocal, RaiseRsqrt,
+                 UnmergeTranspose>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -30,6 +30,18 @@ func.func @rsqrt(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %1 : tensor<4xf32>
 }
 
+// CHECK-LABEL: func.func @one_over_root
+func.func @one_over_root(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  // CHECK-DAG: nn.rsqrt %arg0
+  // CHECK-DAG: nn.div %{{.*}}, %arg0
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %two = nn.constant dense<2.0> : tensor<f32>
+  %0 = nn.sqrt %x : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = nn.div %one, %0 : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  %2 = nn.div %two, %x : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  return %1, %2 : tensor<4xf32>, tensor<4xf32>
+}
+
 // Other permutations stay.
 // CHECK-LABEL: func.func @batch
 func.func @batch(%x: tensor<2x3x4xf32>, %w: tensor<3x2x5xf32>) -> tensor<2x3x5xf32> {
