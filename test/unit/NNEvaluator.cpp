@@ -107,8 +107,9 @@ bool Evaluator::evaluateParameter(Operation *op) {
             result.data[i++] = value.convertToDouble();
         else
           for (const APInt &value : elements.getValues<APInt>())
-            result.data[i++] = value.getBitWidth() == 1 ? value.getZExtValue()
-                                                        : value.getSExtValue();
+            result.data[i++] =
+                double(value.getBitWidth() == 1 ? int64_t(value.getZExtValue())
+                                                : value.getSExtValue());
         return true;
       })
       .Case([&](nn::IotaOp iota) {
