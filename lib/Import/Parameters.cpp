@@ -205,9 +205,15 @@ bool Taker::isTransposedLinear(const Initializer &init,
         continue;
       const NodeInfo *info = infoOf(node);
       used = true;
-      if (!info || i != 1 ||
-          !StringRef(info->target).starts_with("aten.linear") ||
-          !llvm::is_contained(info->arguments, parameter->placeholder))
+      if (!info || i != 1)
+        return false;
+      // The framework's operator says so; without it, the module's own weight
+      // read by a product inside the module can only be this.
+      bool linear = StringRef(info->target).starts_with("aten.linear") &&
+                    llvm::is_contained(info->arguments, parameter->placeholder);
+      bool own = info->target.empty() && info->op == "MatMul" &&
+                 info->path + ".weight" == target.str();
+      if (!linear && !own)
         return false;
     }
   return used;

@@ -179,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(
         RecordedCase{"gpt2-labels"}, RecordedCase{"gpt2-untied-static", 2},
         RecordedCase{"llama-18"}, RecordedCase{"llama-18-optimized"},
         RecordedCase{"llama-23"}, RecordedCase{"llama-23-optimized"},
-        RecordedCase{"llama-dynamic-seq", kGlobalBatch, 32},
+        RecordedCase{"llama-dynamic-seq", kGlobalBatch, 24},
         RecordedCase{"llama-eager"}, RecordedCase{"llama-inputs"},
         RecordedCase{"llama-labels"}, RecordedCase{"llama-tied-static", 1}),
     [](const auto &info) {
