@@ -5,6 +5,7 @@
 // inputs of a planned module.
 
 #include "shardonnx/Dialect/Exec/IR/Descriptors.h"
+#include "shardonnx/Dialect/Exec/Transforms/Describe.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Target/Program.h"
 #include "shardonnx/runtime/Workspace.h"
@@ -106,6 +107,11 @@ static void addParams(ModuleOp module, ArrayAttr intervals, bool trainable,
   }
 }
 
+static int64_t flopsOf(fsdp::UnitOp unit) {
+  auto flops = unit->getAttrOfType<IntegerAttr>(fsdp::kFlopsAttr);
+  return flops ? flops.getInt() : 0;
+}
+
 static json::Array unitsOf(ModuleOp module) {
   json::Array units;
   for (auto unit : module.getOps<fsdp::UnitOp>()) {
@@ -124,22 +130,10 @@ static json::Array unitsOf(ModuleOp module) {
         {"grad_offset_bytes", offset(exec::kGradOffsetAttr)},
         {"params", std::move(params)},
         {"frozen_length", int64_t(unit.getFrozenLength())},
-        {"frozen_offset_bytes", exec::frozenOffsetBytes(unit)}});
+        {"frozen_offset_bytes", exec::frozenOffsetBytes(unit)},
+        {"flops", flopsOf(unit)}});
   }
   return units;
-}
-
-static json::Object spacesOf(ModuleOp module) {
-  json::Object spaces;
-  for (auto plan : module.getOps<exec::SpacePlanOp>()) {
-    StringRef name = plan.getSpace() == exec::Space::params
-                         ? "gather"
-                         : exec::stringifySpace(plan.getSpace());
-    spaces[name] =
-        json::Object{{"bytes", int64_t(plan.getBytes())},
-                     {"lower_bound_bytes", int64_t(plan.getLowerBound())}};
-  }
-  return spaces;
 }
 
 static int64_t scratchOf(ModuleOp module) {
@@ -153,31 +147,11 @@ static int64_t scratchOf(ModuleOp module) {
   return bytes;
 }
 
-// Three times the forward's matrix products and attention (contract: PaLM's
-// rule), counted in the evaluation, which is the forward.
 static double flopsOf(ModuleOp module) {
   double flops = 0;
-  auto eval = module.lookupSymbol<func::FuncOp>(fsdp::kEval);
-  if (!eval)
-    return 0;
-  eval.walk([&](Operation *op) {
-    if (auto gemm = dyn_cast<exec::GemmOp>(op)) {
-      ShxGemm desc = exec::describe(gemm);
-      double batch = 1;
-      for (int32_t i = 0; i < desc.batchRank; ++i)
-        batch *= double(desc.batch[i]);
-      flops += 2.0 * batch * double(desc.m) * double(desc.n) * double(desc.k);
-    } else if (auto attention = dyn_cast<exec::AttentionOp>(op)) {
-      ShxAttention desc = exec::describe(attention);
-      flops += 4.0 * double(desc.batch) * double(desc.heads) *
-               double(desc.seqQ) * double(desc.seqK) * double(desc.headDim);
-    } else if (auto loss = dyn_cast<exec::LinearCrossEntropyOp>(op)) {
-      ShxLinearCrossEntropy desc = exec::describe(loss);
-      flops += 2.0 * double(desc.rows) * double(desc.width) *
-               double(desc.vocab);
-    }
-  });
-  return 3 * flops;
+  for (auto unit : module.getOps<fsdp::UnitOp>())
+    flops += double(flopsOf(unit));
+  return flops;
 }
 
 static void addDtypes(ModuleOp module, json::Object &manifest) {
@@ -222,7 +196,8 @@ std::string shardonnx::buildManifest(ModuleOp module,
       {"strategy", options.strategy},
       {"optimizer", options.optimizer},
       {"units", unitsOf(module)},
-      {"spaces", spacesOf(module)},
+      {"functions", exec::functionsToJson(module)},
+      {"spaces", exec::spacesToJson(module)},
       {"scratch_per_thread_bytes", scratchOf(module)},
       {"flops_per_microbatch", flopsOf(module)}};
   addSizes(module, manifest);
