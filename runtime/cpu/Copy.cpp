@@ -22,7 +22,7 @@ int64_t elementBytes(int32_t dtype) {
   return bytes[dtype];
 }
 
-bool isFloat(int32_t dtype) { return dtype <= SHX_F16; }
+bool isHalf(int32_t dtype) { return dtype == SHX_BF16 || dtype == SHX_F16; }
 
 template <int32_t Type> struct Element;
 template <> struct Element<SHX_I64> {
@@ -210,10 +210,23 @@ private:
       return;
     }
     parallelRange(runs, ceilDiv(kCopyGrain, last.size),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t r = begin; r < end; ++r)
-                      copyRun(locate(r, rank - 1), last.size);
-                  });
+                  [&](int64_t begin, int64_t end) { walkRuns(begin, end); });
+  }
+
+  // Runs [begin, end): the offsets of neighbours along the innermost outer dim
+  // are a stride apart, the others are found anew.
+  void walkRuns(int64_t begin, int64_t end) const {
+    const Dim last = dims[rank - 1];
+    const Dim outer = rank > 1 ? dims[rank - 2] : Dim{1, 0, 0};
+    for (int64_t r = begin; r < end;) {
+      Offset offset = locate(r, rank - 1);
+      int64_t stop = std::min(end, (r / outer.size + 1) * outer.size);
+      for (; r < stop; ++r) {
+        copyRun(offset, last.size);
+        offset.src += outer.src;
+        offset.dst += outer.dst;
+      }
+    }
   }
 
   void copyRun(Offset offset, int64_t count) const {
@@ -223,7 +236,12 @@ private:
     bool dense = last.src == 1 && last.dst == 1;
     if (dense && srcDtype == dstDtype && !accumulate)
       std::memcpy(to, from, size_t(count * elementBytes(srcDtype)));
-    else if (elementBytes(srcDtype) == 2 || elementBytes(dstDtype) == 2)
+    else if (dense && dstDtype == SHX_F32 && isHalf(srcDtype) && !accumulate)
+      kernels().widen(srcDtype, from, reinterpret_cast<float *>(to), count);
+    else if (dense && srcDtype == SHX_F32 && isHalf(dstDtype) && !accumulate)
+      kernels().narrow(dstDtype, reinterpret_cast<const float *>(from), to,
+                       count);
+    else if (isHalf(srcDtype) || isHalf(dstDtype))
       convertBlocks(from, last.src, to, last.dst, count);
     else if (dense && srcDtype == SHX_F32 && dstDtype == SHX_F32)
       kernels().add(reinterpret_cast<const float *>(from),
@@ -254,7 +272,7 @@ private:
   static void readBlock(int32_t dtype, const char *from, int64_t stride,
                         int64_t count, float *values) {
     uint16_t halves[256];
-    if (!isFloat(dtype) || dtype == SHX_F32)
+    if (!isHalf(dtype))
       return converter(dtype, SHX_F32)(from, stride, values, 1, count, false);
     const uint16_t *source = reinterpret_cast<const uint16_t *>(from);
     for (int64_t i = 0; stride != 1 && i < count; ++i)
@@ -265,7 +283,7 @@ private:
   void writeBlock(const float *values, int64_t count, char *to,
                   int64_t stride) const {
     uint16_t halves[256];
-    if (elementBytes(dstDtype) != 2)
+    if (!isHalf(dstDtype))
       return converter(SHX_F32, dstDtype)(values, 1, to, stride, count, false);
     uint16_t *target = reinterpret_cast<uint16_t *>(to);
     kernels().narrow(dstDtype, values, stride == 1 ? target : halves, count);

@@ -117,21 +117,28 @@ SHX_INLINE void transpose8(const float *from, int64_t fromStride, float *to,
   }
 }
 
-// to[j][i] = from[i][j] for a rows × columns matrix.
+SHX_INLINE void transposeBlock(int64_t rows, int64_t columns, const float *from,
+                               int64_t fromStride, float *to,
+                               int64_t toStride) {
+  if (rows == 8 && columns == 8)
+    return transpose8(from, fromStride, to, toStride);
+  for (int64_t y = 0; y < rows; ++y)
+    for (int64_t x = 0; x < columns; ++x)
+      to[x * toStride + y] = from[y * fromStride + x];
+}
+
+// to[j][i] = from[i][j] for a rows × columns matrix, in squares of a cache line
+// on both sides.
 static inline __attribute__((unused)) void
 transpose(int64_t rows, int64_t columns, const float *from, int64_t fromStride,
           float *to, int64_t toStride) {
-  for (int64_t i = 0; i < rows; i += 8)
-    for (int64_t j = 0; j < columns; j += 8) {
-      if (i + 8 <= rows && j + 8 <= columns) {
-        transpose8(from + i * fromStride + j, fromStride, to + j * toStride + i,
-                   toStride);
-        continue;
-      }
-      for (int64_t y = i; y < least(i + 8, rows); ++y)
-        for (int64_t x = j; x < least(j + 8, columns); ++x)
-          to[x * toStride + y] = from[y * fromStride + x];
-    }
+  for (int64_t x = 0; x < columns; x += 16)
+    for (int64_t y = 0; y < rows; y += 16)
+      for (int64_t j = x; j < least(x + 16, columns); j += 8)
+        for (int64_t i = y; i < least(y + 16, rows); i += 8)
+          transposeBlock(least(8, rows - i), least(8, columns - j),
+                         from + i * fromStride + j, fromStride,
+                         to + j * toStride + i, toStride);
 }
 
 } // namespace shardonnx::rt::SHX_ISA

@@ -18,23 +18,6 @@ namespace shardonnx::fsdp {
 
 namespace {
 
-// The first op that may write `gradient`'s memory: its maker, or what that
-// reshapes, transposes or adds up.
-Operation *firstWriter(Value gradient, Operation *reduction) {
-  Operation *def = gradient.getDefiningOp();
-  if (!def)
-    return reduction;
-  Operation *first = def;
-  if (isa<nn::ReshapeOp, nn::TransposeOp, nn::AddOp>(def))
-    for (Value operand : def->getOperands())
-      if (cast<ShapedType>(operand.getType()).getNumElements() ==
-          cast<ShapedType>(gradient.getType()).getNumElements())
-        if (Operation *writer = firstWriter(operand, reduction);
-            writer->isBeforeInBlock(first))
-          first = writer;
-  return first;
-}
-
 struct Reduction {
   Operation *op; // reduce_scatter or all_reduce
   FlatSymbolRefAttr unit;

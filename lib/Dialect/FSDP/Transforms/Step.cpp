@@ -71,6 +71,23 @@ Operation *fsdp::lastUser(Value value, const StepOrder &order) {
   return last;
 }
 
+Operation *fsdp::firstWriter(Value gradient, Operation *reduction) {
+  Operation *def = gradient.getDefiningOp();
+  if (!def)
+    return reduction;
+  Operation *first = def;
+  auto size = [](Value value) {
+    return cast<ShapedType>(value.getType()).getNumElements();
+  };
+  if (isa<nn::ReshapeOp, nn::TransposeOp, nn::AddOp>(def))
+    for (Value operand : def->getOperands())
+      if (size(operand) == size(gradient))
+        if (Operation *writer = firstWriter(operand, reduction);
+            writer->isBeforeInBlock(first))
+          first = writer;
+  return first;
+}
+
 Type fsdp::widerFloat(Type a, Type b) {
   if (!a || a == b)
     return b;

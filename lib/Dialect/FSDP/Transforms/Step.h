@@ -52,6 +52,10 @@ bool isAlias(mlir::Operation *op);
 /// The last op that reads `value` or an alias of it; null when nothing does.
 mlir::Operation *lastUser(mlir::Value value, const StepOrder &order);
 
+/// The first op that may write into the memory of `gradient`, which `reduction`
+/// reads: its maker, or what that reshapes, transposes or adds up.
+mlir::Operation *firstWriter(mlir::Value gradient, mlir::Operation *reduction);
+
 /// The wider of two float types: f32 before bf16 and f16, whose union is f32.
 mlir::Type widerFloat(mlir::Type a, mlir::Type b);
 

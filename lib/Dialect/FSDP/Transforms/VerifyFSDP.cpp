@@ -96,9 +96,9 @@ LogicalResult FunctionVerifier::reduced(Operation *op, FlatSymbolRefAttr unit,
   acquired.erase(unit);
   openReductions.insert(unit);
   for (Value gradient : gradients) {
-    Operation *def = gradient.getDefiningOp();
-    if (def && def->isBeforeInBlock(acquire))
-      return def->emitOpError()
+    Operation *writer = firstWriter(gradient, op);
+    if (writer->isBeforeInBlock(acquire))
+      return writer->emitOpError()
              << "writes a gradient of unit " << unit << " before its acquire";
   }
   return success();
