@@ -58,7 +58,8 @@ public:
     moveToInputs();
     recoverTransposed();
     recoverShared();
-    markTrainable();
+    if (llvm::failed(markTrainable()))
+      return failure();
     warnFrozen();
     return std::move(initializers);
   }
@@ -74,10 +75,13 @@ private:
                        const InitializerBytes &bytes);
   void moveToInputs();
   void recoverTransposed();
+  std::string addTranspose(const std::string &target, const std::string &name,
+                           int position);
+  void replaceUses(const std::string &from, const std::string &to);
   bool isTransposedLinear(const Initializer &init, StringRef target) const;
   void recoverShared();
   void recoverSharedOf(::onnx::NodeProto &node, const NodeInfo &info);
-  void markTrainable();
+  LogicalResult markTrainable();
   void warnFrozen();
 
   const NodeInfo *infoOf(const ::onnx::NodeProto &node) const {
@@ -222,6 +226,7 @@ bool Taker::isTransposedLinear(const Initializer &init,
 /// Parameters that the optimizer stored transposed under a new name.
 void Taker::recoverTransposed() {
   int nextNode = 0;
+  llvm::StringMap<std::string> claimed;
   for (Initializer &init : initializers) {
     auto folded = metadata.foldedFrom.find(init.name);
     if (folded == metadata.foldedFrom.end() || folded->second.size() != 1)
@@ -229,26 +234,39 @@ void Taker::recoverTransposed() {
     const std::string &target = folded->second.front();
     if (!isTransposedLinear(init, target))
       continue;
-    if (!find(target)) {
+    auto [copy, isFirst] = claimed.try_emplace(target, init.name);
+    if (find(target)) {
+      // The matrix is also there as it was: tied, so it stays one parameter.
+      if (isFirst)
+        copy->second = addTranspose(target, init.name, nextNode++);
+      replaceUses(init.name, copy->second);
+    } else if (isFirst) {
       init.symbol = target;
       init.transposed = true;
-      continue;
+    } else {
+      replaceUses(init.name, copy->second);
     }
-    // The matrix is also there as it was: tied, so it must stay one parameter.
-    ::onnx::NodeProto transpose;
-    transpose.set_op_type("Transpose");
-    transpose.set_name(init.name + "_transpose");
-    transpose.add_input(target);
-    transpose.add_output(init.name + "_of_tied");
-    for (::onnx::NodeProto &node : *graph.mutable_node())
-      for (std::string &input : *node.mutable_input())
-        if (input == init.name)
-          input = transpose.output(0);
-    *graph.add_node() = transpose;
-    for (int i = graph.node_size() - 1; i > nextNode; --i)
-      graph.mutable_node()->SwapElements(i, i - 1);
-    ++nextNode;
   }
+}
+
+/// Adds a Transpose of `target` as node number `position`.
+std::string Taker::addTranspose(const std::string &target,
+                                const std::string &name, int position) {
+  ::onnx::NodeProto &transpose = *graph.add_node();
+  transpose.set_op_type("Transpose");
+  transpose.set_name(name + "_transpose");
+  transpose.add_input(target);
+  transpose.add_output(name + "_of_tied");
+  for (int i = graph.node_size() - 1; i > position; --i)
+    graph.mutable_node()->SwapElements(i, i - 1);
+  return name + "_of_tied";
+}
+
+void Taker::replaceUses(const std::string &from, const std::string &to) {
+  for (::onnx::NodeProto &node : *graph.mutable_node())
+    for (std::string &input : *node.mutable_input())
+      if (input == from)
+        input = to;
 }
 
 /// Gives a parameter that the optimizer merged with an equal one its own
@@ -301,7 +319,7 @@ void Taker::recoverSharedOf(::onnx::NodeProto &node, const NodeInfo &info) {
   }
 }
 
-void Taker::markTrainable() {
+LogicalResult Taker::markTrainable() {
   for (Initializer &init : initializers) {
     if (!isa<FloatType>(init.type.getElementType()))
       continue;
@@ -311,7 +329,12 @@ void Taker::markTrainable() {
     else
       init.trainable =
           init.type.getNumElements() > 1 && !isBufferName(init.symbol);
+    if (init.trainable && init.value)
+      return fail("parameter '" + init.symbol +
+                  "' is not stored as plain bytes; save the model with raw or "
+                  "external data");
   }
+  return success();
 }
 
 /// Names every parameter that the program used and the graph no longer has. One

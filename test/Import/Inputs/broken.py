@@ -28,6 +28,10 @@ kinds = {
     "twice": simple([tensor("w", [1], raw=floats(1)), tensor("w", [1], raw=floats(1))]),
     "negative": simple([tensor("w", [-4, 4], raw=floats(16))]),
     "overflow": simple([tensor("w", [1 << 62, 1 << 62], raw=floats(16))]),
+    # f16 as integers of variable length, which no file can be mapped to.
+    "varints": simple(
+        [field(1, 4) + field(2, 10) + field(5, b"".join(varint(i) for i in [0, 15360, 16384, 300])) + field(8, "w")],
+        [node("Add", ["x", "w"], ["y"], "add")]),
     "strings": simple([tensor("w", [1], 8, raw=b"abcd")]),
     "control_flow": model(
         graph(
