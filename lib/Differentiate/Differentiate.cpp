@@ -58,7 +58,7 @@ private:
   Value takeCotangent(Value value);
   void handOver();
   void freezeUnreached();
-  void replaceLossOps(ArrayRef<Operation *> active);
+  void replaceLossOp();
 
   nn::LossOp loss;
   SymbolTable &symbols;
@@ -222,7 +222,7 @@ void Differentiator::freezeUnreached() {
 
 /// A loss and its gradient are one kernel: the forward op goes, and the loss
 /// is reported from where the gradient is computed.
-void Differentiator::replaceLossOps(ArrayRef<Operation *> active) {
+void Differentiator::replaceLossOp() {
   Operation *forward = loss.getSum().getDefiningOp();
   if (!isa_and_nonnull<nn::CrossEntropyOp, nn::LinearCrossEntropyOp>(forward) ||
       !forward->hasOneUse())
@@ -260,7 +260,7 @@ LogicalResult Differentiator::run() {
       return failure();
   freezeUnreached();
   handOver();
-  replaceLossOps(active);
+  replaceLossOp();
   return success();
 }
 

@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Import, raise, loss and gradients against PyTorch, without kernels: the
-// first step of recorded runs (test/training), evaluated in double.
+// first step of recorded runs (test/training), evaluated in double. So are the
+// same steps recomputed, taken apart and fused.
 
 #include "NNEvaluator.h"
+#include "mlir/Pass/PassManager.h"
+#include "shardonnx/Conversion/NNToKernels/Passes.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Driver/Compilation.h"
 #include "llvm/Support/JSON.h"
@@ -42,6 +45,8 @@ protected:
     EXPECT_TRUE(buffer) << path;
     return buffer ? (*buffer)->getBuffer().str() : std::string();
   }
+
+  void checkFirstStep();
 
   void SetUp() override {
     const RecordedCase &c = GetParam();
@@ -134,7 +139,7 @@ int64_t countLabels(func::FuncOp function) {
   return shape[0] * (shape[1] - int64_t(loss.getShift()));
 }
 
-TEST_P(RecordedTest, FirstStepIsPyTorchs) {
+void RecordedTest::checkFirstStep() {
   const RecordedCase &c = GetParam();
   auto function = module.lookupSymbol<func::FuncOp>("microbatch");
   ASSERT_TRUE(function);
@@ -170,6 +175,41 @@ TEST_P(RecordedTest, FirstStepIsPyTorchs) {
   EXPECT_NEAR(std::sqrt(square), wantNorm, 1e-5 * wantNorm);
 }
 
+TEST_P(RecordedTest, FirstStepIsPyTorchs) { checkFirstStep(); }
+
+/// The same, with blocks recomputed and the step in fused groups.
+class FusedStepTest : public RecordedTest {
+protected:
+  void SetUp() override {
+    options.recompute = "block";
+    RecordedTest::SetUp();
+    PassManager passes(module.getContext());
+    buildDecomposePipeline(passes);
+    passes.addNestedPass<func::FuncOp>(createNNFusePass());
+    ASSERT_TRUE(succeeded(passes.run(module)));
+  }
+};
+
+TEST_P(FusedStepTest, FirstStepIsPyTorchs) {
+  bool fused = false;
+  module.walk([&](nn::FusedOp) { fused = true; });
+  EXPECT_TRUE(fused);
+  checkFirstStep();
+}
+
+std::string caseName(const ::testing::TestParamInfo<RecordedCase> &info) {
+  std::string name = info.param.model;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, FusedStepTest,
+                         ::testing::Values(RecordedCase{"gpt2-18"},
+                                           RecordedCase{"gpt2-odd"},
+                                           RecordedCase{"llama-18-optimized"},
+                                           RecordedCase{"llama-23"}),
+                         caseName);
+
 INSTANTIATE_TEST_SUITE_P(
     Models, RecordedTest,
     ::testing::Values(
@@ -182,10 +222,6 @@ INSTANTIATE_TEST_SUITE_P(
         RecordedCase{"llama-dynamic-seq", kGlobalBatch, 24},
         RecordedCase{"llama-eager"}, RecordedCase{"llama-inputs"},
         RecordedCase{"llama-labels"}, RecordedCase{"llama-tied-static", 1}),
-    [](const auto &info) {
-      std::string name = info.param.model;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+    caseName);
 
 } // namespace
