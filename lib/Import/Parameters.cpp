@@ -122,6 +122,7 @@ LogicalResult Taker::read(const ::onnx::TensorProto &tensor,
                           const InitializerBytes &bytes) {
   Initializer init;
   init.name = init.symbol = tensor.name();
+  init.isConstant = bytes.isConstant;
   if (init.name.empty())
     return fail("an initializer has no name");
   init.type = convertTensorType(tensor, context);
@@ -327,8 +328,8 @@ LogicalResult Taker::markTrainable() {
     if (!metadata.signature.empty())
       init.trainable = input && input->kind == "PARAMETER";
     else
-      init.trainable =
-          init.type.getNumElements() > 1 && !isBufferName(init.symbol);
+      init.trainable = !init.isConstant && init.type.getNumElements() > 1 &&
+                       !isBufferName(init.symbol);
     if (init.trainable && init.value)
       return fail("parameter '" + init.symbol +
                   "' is not stored as plain bytes; save the model with raw or "

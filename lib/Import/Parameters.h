@@ -36,6 +36,8 @@ struct Initializer {
   uint64_t length = 0;
   mlir::ElementsAttr value;
   bool trainable = false;
+  /// A large Constant of the graph: a number of the program, not a parameter.
+  bool isConstant = false;
   bool transposed = false;
 };
 

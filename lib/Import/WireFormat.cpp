@@ -18,11 +18,14 @@ namespace {
 enum WireType { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 };
 
 enum ModelField { ModelGraph = 7 };
-enum GraphField { GraphInitializer = 5 };
+enum GraphField { GraphNode = 1, GraphInitializer = 5 };
+enum NodeField { NodeOutput = 2, NodeOpType = 4, NodeAttribute = 5 };
+enum AttributeField { AttributeTensor = 5 };
 enum TensorField {
   TensorFloatData = 4,
   TensorInt32Data = 5,
   TensorInt64Data = 7,
+  TensorName = 8,
   TensorRawData = 9,
   TensorDoubleData = 10,
   TensorUint64Data = 11
@@ -160,10 +163,56 @@ private:
   }
 
   Error stripGraph(StringRef graph, std::string &out) {
-    return rewrite(graph, out, GraphInitializer,
-                   [&](StringRef tensor, std::string &inner) {
-                     return stripTensor(tensor, inner);
-                   });
+    for (Reader reader(graph); !reader.done();) {
+      Expected<Field> field = reader.next();
+      if (!field)
+        return field.takeError();
+      bool isMessage = field->wireType == Bytes;
+      std::string tensor;
+      StringRef constant, name;
+      if (isMessage && field->number == GraphNode &&
+          field->payload.size() > limit &&
+          findConstant(field->payload, constant, name)) {
+        // A large constant is a weight under another name.
+        if (Error error = stripTensor(constant, tensor))
+          return error;
+        result.initializers.back().isConstant = true;
+        appendMessage(tensor, TensorName, name);
+        appendMessage(out, GraphInitializer, tensor);
+      } else if (isMessage && field->number == GraphInitializer) {
+        if (Error error = stripTensor(field->payload, tensor))
+          return error;
+        appendMessage(out, GraphInitializer, tensor);
+      } else {
+        out.append(field->whole.data(), field->whole.size());
+      }
+    }
+    return Error::success();
+  }
+
+  /// The payload of field `number` of a message, or empty.
+  static StringRef findField(StringRef message, unsigned number) {
+    StringRef found;
+    for (Reader reader(message); !reader.done();) {
+      Expected<Field> field = reader.next();
+      if (!field) {
+        llvm::consumeError(field.takeError());
+        return {};
+      }
+      if (field->number == number && field->wireType == Bytes)
+        found = field->payload;
+    }
+    return found;
+  }
+
+  /// The tensor and the output of a Constant node whose value is a tensor.
+  static bool findConstant(StringRef node, StringRef &tensor,
+                           StringRef &output) {
+    if (findField(node, NodeOpType) != "Constant")
+      return false;
+    tensor = findField(findField(node, NodeAttribute), AttributeTensor);
+    output = findField(node, NodeOutput);
+    return !tensor.empty() && !output.empty();
   }
 
   static bool isData(const Field &field) {

@@ -27,6 +27,8 @@ struct InitializerBytes {
   bool mappable = false;
   /// The data was left out of the stripped model.
   bool stripped = false;
+  /// It was the value of a Constant node.
+  bool isConstant = false;
 };
 
 struct StrippedModel {

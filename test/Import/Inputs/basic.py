@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # A linear layer whose weight is raw data, whose bias is packed floats and whose
-# shape is variable-length integers: the three ways to hold an initializer.
+# shape is variable-length integers: the three ways to hold an initializer. A
+# large constant is one, too.
 
 from onnxfile import *
 
@@ -14,7 +15,10 @@ write(
                 node("Add", ["y", "fc.bias"], ["z"], "/model/fc/Add"),
                 node("Constant", [], ["half"], "/model/act/Constant",
                      value=tensor("", [], floats=[0.5])),
-                node("Mul", ["z", "half"], ["h"], "/model/act/Mul"),
+                node("Mul", ["z", "half"], ["scaled"], "/model/act/Mul"),
+                node("Constant", [], ["large"], value=tensor("", [16, 32], raw=floats(512))),
+                node("ReduceMax", ["large"], ["max"], keepdims=0),
+                node("Sub", ["scaled", "max"], ["h"]),
                 node("Reshape", ["h", "shape"], ["out"], "reshape", allowzero=0),
                 node("Clip", ["out", "", "half"], ["clipped"], "clip"),
             ],

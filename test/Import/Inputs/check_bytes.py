@@ -10,7 +10,7 @@ import sys
 
 data = open(sys.argv[1], "rb").read()
 found = re.findall(r"tensor<[\dx]*xf32> from \"[^\"]*\"\[(\d+), (\d+)\]", open(sys.argv[2]).read())
-assert len(found) == 3, found
+assert len(found) == 4, found
 for offset, length in found:
     raw = data[int(offset) : int(offset) + int(length)]
     values = struct.unpack("<%df" % (len(raw) // 4), raw)
