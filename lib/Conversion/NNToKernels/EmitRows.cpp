@@ -93,6 +93,10 @@ void RowEmitter::emitVector(const RowPhase &phase, Value index, unsigned width,
   }
   for (Value value : phase.kept)
     e.body.storeRowBuffer(value, buffers.lookup(value), scope);
+  // All loads come before the first store: an output may lie where an input
+  // lies (exec-reuse-in-place).
+  for (unsigned output : phase.outputs)
+    e.body.emit(e.kernel.getYielded()[output], scope);
   for (unsigned output : phase.outputs)
     e.body.storeOutput(output, scope);
 }

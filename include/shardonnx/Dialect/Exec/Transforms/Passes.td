@@ -8,6 +8,16 @@
 
 include "mlir/Pass/PassBase.td"
 
+def ReuseInPlacePass : Pass<"exec-reuse-in-place", "::mlir::ModuleOp"> {
+  let summary = "Writes results where the last-read operand lies";
+  let description = [{
+    A kernel over rows, or a cross-entropy with its gradient, whose operand
+    nobody reads later writes a result of the same layout in its place. Kernels
+    with several results do so only without reductions: then each element is
+    read before it is written. Preserves numerics bit for bit.
+  }];
+}
+
 def PlanMemoryPass : Pass<"exec-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Gives every buffer an offset in its space";
   let description = [{
