@@ -52,6 +52,8 @@ void Trainer::setScalars(int64_t step, double denominator) {
   v[SHX_LR] = static_cast<float>(options.schedule().at(step));
   v[SHX_BETA1] = static_cast<float>(options.beta1);
   v[SHX_BETA2] = static_cast<float>(options.beta2);
+  v[SHX_ONE_MINUS_BETA1] = static_cast<float>(1 - options.beta1);
+  v[SHX_ONE_MINUS_BETA2] = static_cast<float>(1 - options.beta2);
   v[SHX_EPS] = static_cast<float>(options.eps);
   v[SHX_WEIGHT_DECAY] = static_cast<float>(options.weightDecay);
   v[SHX_BIAS_CORRECTION1] = static_cast<float>(1 - std::pow(options.beta1, t));

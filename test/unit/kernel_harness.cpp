@@ -11,7 +11,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Parser/Parser.h"
-#include "shardonnx/Conversion/NNToKernels/Emit.h"
+#include "shardonnx/Conversion/NNToKernels/LowerKernels.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
@@ -277,27 +277,32 @@ CompiledKernel::CompiledKernel(nn::FusedOp fused, ArrayRef<MemRefType> layouts,
   }
   launch = kernel->getLaunch();
   mode = kernel->getMode();
-  OwningOpRef<ModuleOp> module = ModuleOp::create(fused.getLoc());
-  OpBuilder builder = OpBuilder::atBlockEnd(module->getBody());
-  kernels::KernelTarget kernelTarget;
-  kernelTarget.lanes = target.lanes();
-  kernelTarget.registers = target.vectorBits == 512 ? 32 : 16;
-  kernelTarget.nativeBF16 = target.nativeBF16;
-  auto emitted = kernels::emitKernel(builder, fused.getLoc(), "kernel", *kernel,
-                                     kernelTarget);
+  OwningOpRef<ModuleOp> code = ModuleOp::create(fused.getLoc());
+  OpBuilder builder = OpBuilder::atBlockEnd(code->getBody());
+  auto emitted =
+      kernels::emitKernel(builder, fused.getLoc(), "kernel", *kernel,
+                          kernels::kernelTargetOf(target));
   if (failed(kernels::lowerKernel(emitted))) {
     ADD_FAILURE() << "the kernel does not lower to LLVM";
     return;
   }
+  module = std::make_unique<CompiledModule>(*code, target);
+  function = module->lookup("kernel");
+}
+
+CompiledModule::CompiledModule(ModuleOp module, const TargetSpec &target) {
   SmallVector<char> object;
-  llvm::cantFail(emitObject(*module, target, object, &llvmIR));
+  llvm::cantFail(emitObject(module, target, object, &llvmIR));
   jit = llvm::cantFail(llvm::orc::LLJITBuilder().create());
   llvm::cantFail(jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(
       StringRef(object.data(), object.size()))));
-  function = llvm::cantFail(jit->lookup("kernel")).toPtr<ShxKernel>();
 }
 
-CompiledKernel::~CompiledKernel() = default;
+CompiledModule::~CompiledModule() = default;
+
+ShxKernel CompiledModule::lookup(StringRef name) {
+  return llvm::cantFail(jit->lookup(name)).toPtr<ShxKernel>();
+}
 
 /// A value that the element type holds, so that inputs are exact.
 static double randomElement(Type element, std::mt19937 &random) {

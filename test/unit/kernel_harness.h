@@ -48,21 +48,31 @@ struct Dense {
 std::vector<Dense> evaluate(nn::FusedOp fused, llvm::ArrayRef<Dense> inputs);
 Dense toDense(const Buffer &buffer);
 
+/// A module of lowered kernels, compiled into this process.
+class CompiledModule {
+public:
+  CompiledModule(mlir::ModuleOp module, const TargetSpec &target);
+  ~CompiledModule();
+  ShxKernel lookup(llvm::StringRef name);
+  std::string llvmIR;
+
+private:
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+};
+
 class CompiledKernel {
 public:
   CompiledKernel(nn::FusedOp fused, llvm::ArrayRef<mlir::MemRefType> layouts,
                  const TargetSpec &target);
-  ~CompiledKernel();
 
   void run(llvm::ArrayRef<void *> args, int64_t begin, int64_t end) const {
     function(args.data(), begin, end);
   }
   kernels::KernelLaunch launch{0, 0};
   kernels::Kernel::Mode mode;
-  std::string llvmIR;
 
 private:
-  std::unique_ptr<llvm::orc::LLJIT> jit;
+  std::unique_ptr<CompiledModule> module;
   ShxKernel function = nullptr;
 };
 

@@ -20,9 +20,18 @@ void shardonnx::buildDecomposePipeline(OpPassManager &manager) {
   functions.addPass(createNNRecomputePass());
 }
 
+void shardonnx::buildFusePipeline(OpPassManager &manager) {
+  auto &functions = manager.nest<func::FuncOp>();
+  functions.addPass(createNNFusePass());
+  functions.addPass(createCanonicalizerPass());
+}
+
 void shardonnx::registerKernelPipelines() {
   PassPipelineRegistration<>("nn-decompose-step",
                              "Named ops apart, reductions normal, elementwise "
                              "values recomputed in backward",
                              buildDecomposePipeline);
+  PassPipelineRegistration<>("nn-fuse-step",
+                             "nn-fuse, and the reshapes between groups folded",
+                             buildFusePipeline);
 }

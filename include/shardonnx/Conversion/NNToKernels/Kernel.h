@@ -41,6 +41,15 @@ public:
   get(nn::FusedKind kind, llvm::ArrayRef<int64_t> domain, mlir::Block &body,
       llvm::ArrayRef<mlir::MemRefType> memrefTypes);
 
+  /// Which entry of the argument array holds each buffer, where several share
+  /// one: results in place, and scalars at their offsets.
+  void setSlots(llvm::ArrayRef<unsigned> newSlots) {
+    slots.assign(newSlots.begin(), newSlots.end());
+  }
+  unsigned getSlot(unsigned buffer) const {
+    return slots.empty() ? buffer : slots[buffer];
+  }
+
   Mode getMode() const { return mode; }
   KernelLaunch getLaunch() const;
 
@@ -77,6 +86,7 @@ private:
   Mode mode = Mode::Rows;
   llvm::SmallVector<int64_t> sizes;
   llvm::SmallVector<BufferLayout> buffers;
+  llvm::SmallVector<unsigned> slots;
   mlir::Block *body = nullptr;
   bool hasReductions = false;
   /// For each axis of the original domain its canonical one, or -1.

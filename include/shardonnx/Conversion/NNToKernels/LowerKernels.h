@@ -23,6 +23,14 @@ mlir::LogicalResult lowerKernels(mlir::ModuleOp module,
                                  const TargetSpec &target,
                                  llvm::StringMap<KernelLaunch> &launches);
 
+enum class Optimizer { AdamW, Adam, SGD };
+
+/// Adds the kernel that shx_optimizer runs over a slice to the module.
+mlir::LogicalResult addOptimizerKernel(mlir::ModuleOp module,
+                                       llvm::StringRef name,
+                                       Optimizer optimizer,
+                                       const TargetSpec &target);
+
 } // namespace shardonnx::kernels
 
 #endif // SHARDONNX_CONVERSION_NNTOKERNELS_LOWERKERNELS_H

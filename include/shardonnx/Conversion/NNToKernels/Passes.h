@@ -22,7 +22,10 @@ namespace shardonnx {
 /// taken apart, reductions normal, and backward's own elementwise values.
 void buildDecomposePipeline(mlir::OpPassManager &manager);
 
-/// The pipeline above, by name.
+/// Groups into kernels, and the reshapes between them folded.
+void buildFusePipeline(mlir::OpPassManager &manager);
+
+/// The pipelines above, by name.
 void registerKernelPipelines();
 
 } // namespace shardonnx

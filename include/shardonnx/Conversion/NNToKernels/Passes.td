@@ -49,6 +49,14 @@ def NNFusePass : Pass<"nn-fuse", "::mlir::func::FuncOp"> {
   }];
 }
 
+def DedupeKernelsPass : Pass<"exec-dedupe-kernels", "::mlir::ModuleOp"> {
+  let summary = "Leaves one of all kernels with equal bodies and layouts";
+  let description = [{
+    The layers of a model give the same kernels over and over; launches of the
+    others call the first. Preserves numerics bit for bit.
+  }];
+}
+
 def LowerKernelsPass : Pass<"exec-lower-kernels", "::mlir::ModuleOp"> {
   let summary = "Emits each exec.kernel as an llvm.func of type ShxKernel";
   let description = [{

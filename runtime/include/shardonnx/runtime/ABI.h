@@ -43,6 +43,8 @@ typedef enum ShxScalar {
   SHX_CLIP = 8,             // factor on every gradient, 1 when off
   SHX_MOMENTUM = 9,
   SHX_FIRST_STEP = 10,      // 1 on the first step, else 0 (SGD's momentum)
+  SHX_ONE_MINUS_BETA1 = 11, // taken in f64: 1 - 0.999f is off by 5e-5
+  SHX_ONE_MINUS_BETA2 = 12,
   SHX_NUM_SCALARS = 16,
 } ShxScalar;
 

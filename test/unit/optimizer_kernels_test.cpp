@@ -1,0 +1,112 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The optimizer kernels against torch.optim's formulas in f64, over slices of
+// odd lengths, split anywhere, for several steps.
+
+#include "kernel_harness.h"
+#include "shardonnx/Conversion/NNToKernels/LowerKernels.h"
+#include <cmath>
+#include <gtest/gtest.h>
+
+using namespace shardonnx;
+using namespace shardonnx::test;
+using kernels::Optimizer;
+
+namespace {
+
+struct Settings {
+  double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0.1;
+  double clip = 0.7, momentum = 0.9;
+};
+
+/// One element's state, in f64.
+struct Element {
+  double p, m, v;
+};
+
+void stepReference(Optimizer optimizer, const Settings &s, int t, double grad,
+                   Element &e) {
+  double g = grad * s.clip;
+  if (optimizer == Optimizer::AdamW)
+    e.p *= 1 - s.lr * s.decay;
+  else
+    g += s.decay * e.p;
+  if (optimizer == Optimizer::SGD) {
+    e.m = t == 1 ? g : s.momentum * e.m + g;
+    e.p -= s.lr * e.m;
+    return;
+  }
+  e.m = s.beta1 * e.m + (1 - s.beta1) * g;
+  e.v = s.beta2 * e.v + (1 - s.beta2) * g * g;
+  double denominator =
+      std::sqrt(e.v) / std::sqrt(1 - std::pow(s.beta2, t)) + s.eps;
+  e.p -= s.lr / (1 - std::pow(s.beta1, t)) * e.m / denominator;
+}
+
+void setScalars(const Settings &s, int t, float *scalars) {
+  scalars[SHX_LR] = s.lr;
+  scalars[SHX_BETA1] = s.beta1;
+  scalars[SHX_BETA2] = s.beta2;
+  scalars[SHX_ONE_MINUS_BETA1] = 1 - s.beta1;
+  scalars[SHX_ONE_MINUS_BETA2] = 1 - s.beta2;
+  scalars[SHX_EPS] = s.eps;
+  scalars[SHX_WEIGHT_DECAY] = s.decay;
+  scalars[SHX_BIAS_CORRECTION1] = 1 - std::pow(s.beta1, t);
+  scalars[SHX_BIAS_CORRECTION2] = 1 - std::pow(s.beta2, t);
+  scalars[SHX_CLIP] = s.clip;
+  scalars[SHX_MOMENTUM] = s.momentum;
+  scalars[SHX_FIRST_STEP] = t == 1 ? 1 : 0;
+}
+
+class OptimizerKernels : public ::testing::TestWithParam<Optimizer> {};
+
+TEST_P(OptimizerKernels, FollowTorch) {
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module =
+      mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
+  TargetSpec target = llvm::cantFail(resolveTarget("native"));
+  ASSERT_TRUE(succeeded(kernels::addOptimizerKernel(*module, "update",
+                                                    GetParam(), target)));
+  CompiledModule compiled(*module, target);
+  ShxKernel kernel = compiled.lookup("update");
+
+  constexpr int64_t kLength = 1003;
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  std::vector<float> p(kLength), g(kLength), m(kLength), v(kLength);
+  std::vector<Element> reference(kLength);
+  for (int64_t i = 0; i < kLength; ++i) {
+    p[i] = normal(random);
+    reference[i] = {p[i], 0, 0};
+  }
+  bool sgd = GetParam() == Optimizer::SGD;
+  Settings settings;
+  float scalars[SHX_NUM_SCALARS] = {};
+  for (int t = 1; t <= 5; ++t) {
+    setScalars(settings, t, scalars);
+    for (int64_t i = 0; i < kLength; ++i) {
+      g[i] = normal(random);
+      stepReference(GetParam(), settings, t, g[i], reference[i]);
+    }
+    void *args[] = {p.data(), g.data(), m.data(), sgd ? nullptr : v.data(),
+                    scalars};
+    int64_t cut = random() % kLength;
+    kernel(args, cut, kLength);
+    kernel(args, 0, cut);
+  }
+  for (int64_t i = 0; i < kLength; ++i)
+    ASSERT_NEAR(p[i], reference[i].p, 2e-6) << "element " << i;
+}
+
+std::string nameOf(const ::testing::TestParamInfo<Optimizer> &info) {
+  static const char *const names[] = {"AdamW", "Adam", "SGD"};
+  return names[static_cast<int>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OptimizerKernels,
+                         ::testing::Values(Optimizer::AdamW, Optimizer::Adam,
+                                           Optimizer::SGD),
+                         nameOf);
+
+} // namespace
