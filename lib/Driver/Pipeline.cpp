@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "shardonnx/Driver/Pipeline.h"
-#include "shardonnx/Conversion/NNToKernels/Passes.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
@@ -63,7 +62,6 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
 }
 
 static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {
-  buildDecomposePipeline(pm);
   fsdp::ShardOptions shard;
   shard.strategy = llvm::StringSwitch<fsdp::Strategy>(options.strategy)
                        .Case("full_shard", fsdp::Strategy::full_shard)
@@ -71,9 +69,6 @@ static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {
                        .Case("no_shard", fsdp::Strategy::no_shard);
   fsdp::buildShardPipeline(pm, shard);
 }
-
-// Groups of ops become kernels before anything has an address.
-static void addMemoryPasses(OpPassManager &pm) { buildFusePipeline(pm); }
 
 static void addSchedulePasses(OpPassManager &pm,
                               const CompileOptions &options) {
@@ -94,8 +89,6 @@ void addPassesTo(Level level, OpPassManager &pm,
     return addShardPasses(pm, options);
   case Level::Schedule:
     return addSchedulePasses(pm, options);
-  case Level::Memory:
-    return addMemoryPasses(pm);
   default:
     return;
   }

@@ -279,9 +279,8 @@ CompiledKernel::CompiledKernel(nn::FusedOp fused, ArrayRef<MemRefType> layouts,
   mode = kernel->getMode();
   OwningOpRef<ModuleOp> code = ModuleOp::create(fused.getLoc());
   OpBuilder builder = OpBuilder::atBlockEnd(code->getBody());
-  auto emitted =
-      kernels::emitKernel(builder, fused.getLoc(), "kernel", *kernel,
-                          kernels::kernelTargetOf(target));
+  auto emitted = kernels::emitKernel(builder, fused.getLoc(), "kernel", *kernel,
+                                     kernels::kernelTargetOf(target));
   if (failed(kernels::lowerKernel(emitted))) {
     ADD_FAILURE() << "the kernel does not lower to LLVM";
     return;

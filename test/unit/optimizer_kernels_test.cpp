@@ -66,8 +66,8 @@ TEST_P(OptimizerKernels, FollowTorch) {
   mlir::OwningOpRef<mlir::ModuleOp> module =
       mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
   TargetSpec target = llvm::cantFail(resolveTarget("native"));
-  ASSERT_TRUE(succeeded(kernels::addOptimizerKernel(*module, "update",
-                                                    GetParam(), target)));
+  ASSERT_TRUE(succeeded(
+      kernels::addOptimizerKernel(*module, "update", GetParam(), target)));
   CompiledModule compiled(*module, target);
   ShxKernel kernel = compiled.lookup("update");
 

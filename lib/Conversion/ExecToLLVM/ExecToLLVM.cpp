@@ -7,9 +7,7 @@
 #include "shardonnx/Conversion/ExecToLLVM/ExecToLLVM.h"
 #include "FunctionLowering.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/StringSwitch.h"
 
 namespace shardonnx {
 #define GEN_PASS_DEF_EXECTOLLVMPASS
@@ -30,18 +28,18 @@ static std::pair<StringRef, StringRef> entryPoints[] = {
 
 static LogicalResult lowerOptimizer(ModuleOp module,
                                     const LoweringOptions &options) {
-  if (options.optimizer != "adamw" && options.optimizer != "adam" &&
-      options.optimizer != "sgd")
+  using kernels::Optimizer;
+  auto optimizer = llvm::StringSwitch<std::optional<Optimizer>>(
+                       options.optimizer)
+                       .Case("adamw", Optimizer::AdamW)
+                       .Case("adam", Optimizer::Adam)
+                       .Case("sgd", Optimizer::SGD)
+                       .Default(std::nullopt);
+  if (!optimizer)
     return module.emitError("unknown optimizer '")
            << options.optimizer << "': adamw, adam or sgd";
-  module.getContext()
-      ->loadDialect<arith::ArithDialect, scf::SCFDialect, LLVM::LLVMDialect,
-                    vector::VectorDialect>();
-  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-  return kernels::lowerKernel(emitOptimizer(builder, module.getLoc(),
-                                            kOptimizerKernel,
-                                            options.optimizer,
-                                            options.target));
+  return kernels::addOptimizerKernel(module, kOptimizerKernel, *optimizer,
+                                     options.target);
 }
 
 static LogicalResult lowerFunctions(ModuleOp module, ProgramSymbols &symbols) {
@@ -80,11 +78,12 @@ LogicalResult shardonnx::lowerToLLVM(ModuleOp module,
   ProgramSymbols symbols(module);
   if (failed(kernels::lowerKernels(module, options.target, symbols.launches)))
     return failure();
+  if (failed(lowerOptimizer(module, options)))
+    return failure();
   // Their names are of no concern to the runtime's.
   for (auto kernel : module.getOps<LLVM::LLVMFuncOp>())
     kernel.setLinkage(LLVM::Linkage::Internal);
-  if (failed(lowerOptimizer(module, options)) ||
-      failed(lowerFunctions(module, symbols)))
+  if (failed(lowerFunctions(module, symbols)))
     return failure();
   for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
     if (!isa<LLVM::LLVMDialect>(op.getDialect()))

@@ -22,8 +22,7 @@ static std::string keyOf(exec::KernelOp kernel) {
   llvm::raw_string_ostream stream(key);
   StringAttr name = kernel.getSymNameAttr();
   kernel.setSymName("");
-  kernel->print(stream,
-                OpPrintingFlags().useLocalScope().printGenericOpForm());
+  kernel->print(stream, OpPrintingFlags().useLocalScope().printGenericOpForm());
   kernel.setSymNameAttr(name);
   return key;
 }

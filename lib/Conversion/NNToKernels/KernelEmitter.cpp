@@ -13,9 +13,9 @@ using namespace shardonnx::kernels;
 void KernelEmitter::loadAddresses(Value args) {
   Type pointer = LLVM::LLVMPointerType::get(b.getContext());
   for (auto [i, layout] : llvm::enumerate(kernel.getBuffers())) {
-    Value slot =
-        LLVM::GEPOp::create(b, loc, pointer, pointer, args,
-                            ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(kernel.getSlot(i))});
+    Value slot = LLVM::GEPOp::create(
+        b, loc, pointer, pointer, args,
+        ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(kernel.getSlot(i))});
     Value address = LLVM::LoadOp::create(b, loc, pointer, slot, 8);
     if (layout.offset != 0)
       address = body.getMemory().advance(address, constant(layout.offset), 1,

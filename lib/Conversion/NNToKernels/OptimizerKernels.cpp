@@ -70,8 +70,7 @@ private:
 
 } // namespace
 
-void OptimizerBody::addArgument(int64_t length, unsigned slot,
-                                int64_t offset) {
+void OptimizerBody::addArgument(int64_t length, unsigned slot, int64_t offset) {
   Type f32 = builder.getF32Type();
   block->addArgument(RankedTensorType::get({length}, f32), b.loc);
   slots.push_back(slot);
@@ -88,9 +87,9 @@ void OptimizerBody::yield(Value value, unsigned slot) {
 void OptimizerBody::buildAdam(Value master, Value gradient) {
   Value m = b.add(b.mul(slice(kState0), scalar(SHX_BETA1)),
                   b.mul(gradient, scalar(SHX_ONE_MINUS_BETA1)));
-  Value v = b.add(b.mul(slice(kState1), scalar(SHX_BETA2)),
-                  b.mul(b.mul(gradient, gradient),
-                        scalar(SHX_ONE_MINUS_BETA2)));
+  Value v =
+      b.add(b.mul(slice(kState1), scalar(SHX_BETA2)),
+            b.mul(b.mul(gradient, gradient), scalar(SHX_ONE_MINUS_BETA2)));
   Value root = b.unary<nn::SqrtOp>(v);
   Value correction = b.unary<nn::SqrtOp>(scalar(SHX_BIAS_CORRECTION2));
   Value denominator = b.add(b.div(root, correction), scalar(SHX_EPS));

@@ -33,13 +33,6 @@ struct LoweringOptions {
 mlir::LogicalResult lowerToLLVM(mlir::ModuleOp module,
                                 const LoweringOptions &options);
 
-/// Emits the optimizer over [begin, end) of an owned slice as an ShxKernel,
-/// at the builder's insertion point (Kernel args: see shx_optimizer).
-mlir::LLVM::LLVMFuncOp emitOptimizer(mlir::OpBuilder &builder,
-                                     mlir::Location loc, llvm::StringRef name,
-                                     llvm::StringRef optimizer,
-                                     const TargetSpec &target);
-
 } // namespace shardonnx
 
 #endif // SHARDONNX_CONVERSION_EXECTOLLVM_EXECTOLLVM_H
