@@ -52,6 +52,16 @@ static bool isRepeatable(Operation *op) {
              nn::TransposeOp, nn::SliceOp, nn::IotaOp, nn::ConstantOp>(op);
 }
 
+/// What another unit reads (the residual stream) is kept: to make it again
+/// would gather this unit's parameters for the other's backward, and the one
+/// before it, back to the first.
+static bool leavesUnit(Operation *op) {
+  Attribute unit = op->getAttr(nn::kUnitAttr);
+  return llvm::any_of(op->getUsers(), [&](Operation *user) {
+    return user->getAttr(nn::kUnitAttr) != unit;
+  });
+}
+
 static int64_t bytesOf(Value value) {
   auto type = nn::tensorType(value);
   int64_t bits = type.getElementTypeBitWidth();
@@ -69,6 +79,12 @@ void Recomputer::findBackward() {
   }
 }
 
+static bool readsParameter(Operation *op) {
+  return llvm::any_of(op->getOperands(), [](Value operand) {
+    return operand.getDefiningOp<nn::GetOp>() != nullptr;
+  });
+}
+
 /// Parameters, inputs, constants and what repeatable ops make of these alone.
 void Recomputer::findFree() {
   free.insert(block.args_begin(), block.args_end());
@@ -78,6 +94,7 @@ void Recomputer::findFree() {
         isRepeatable(&op) && llvm::all_of(op.getOperands(), [&](Value operand) {
           return free.contains(operand);
         });
+    fromFree &= !(readsParameter(&op) && leavesUnit(&op));
     if (given || fromFree)
       free.insert(op.result_begin(), op.result_end());
   }
@@ -117,7 +134,7 @@ void Recomputer::cut() {
     unsigned node = nodes[value];
     flow.addEdge(node, node + 1, costOf(value));
     Operation *op = value.getDefiningOp();
-    if (!isRepeatable(op))
+    if (!isRepeatable(op) || leavesUnit(op))
       flow.addEdge(source, node, MaxFlow::kInfinite);
     else
       for (Value operand : op->getOperands())

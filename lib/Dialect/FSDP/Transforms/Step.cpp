@@ -9,6 +9,14 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::fsdp;
 
+// Arithmetic on the loss scale itself may stand anywhere.
+static bool yieldsScalars(Operation *op) {
+  return llvm::all_of(op->getResultTypes(), [](Type type) {
+    auto shaped = dyn_cast<ShapedType>(type);
+    return shaped && shaped.getNumElements() == 1;
+  });
+}
+
 StepOrder::StepOrder(func::FuncOp function) {
   llvm::DenseSet<Value> seeded;
   std::optional<unsigned> start;
@@ -19,7 +27,7 @@ StepOrder::StepOrder(func::FuncOp function) {
     });
     if (depends || isa<nn::LossScaleOp>(op))
       seeded.insert(op.result_begin(), op.result_end());
-    if (!start && (depends || op.hasAttr(kRecomputeAttr)))
+    if (!start && depends && !yieldsScalars(&op))
       start = ops.size();
     ops.push_back(&op);
   }

@@ -16,8 +16,8 @@
 namespace shardonnx::fsdp {
 
 /// The positions of a function's ops at the time of construction, and the
-/// first position of backward: the first op that depends on the loss scale or
-/// computes again. Without one (evaluation), backward begins at the end.
+/// first position of backward: the first tensor that depends on the loss scale.
+/// Without one (evaluation), backward begins at the end.
 class StepOrder {
 public:
   explicit StepOrder(mlir::func::FuncOp function);
