@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "shardonnx/Driver/Pipeline.h"
+#include "shardonnx/Conversion/NNToKernels/Passes.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
@@ -59,6 +60,12 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
   if (options.recompute == "block")
     recompute.recompute = fsdp::Recompute::block;
   pm.addPass(fsdp::createRecomputePass(recompute));
+  // Groups are formed before parameters are gathered, so that each gather is
+  // placed around the groups that read it.
+  pm.addNestedPass<func::FuncOp>(createNNDecomposePass());
+  pm.addNestedPass<func::FuncOp>(createNNNormalizeReductionsPass());
+  pm.addNestedPass<func::FuncOp>(createNNRecomputePass());
+  pm.addNestedPass<func::FuncOp>(createNNFusePass());
 }
 
 static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {

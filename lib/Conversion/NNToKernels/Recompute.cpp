@@ -30,6 +30,7 @@ private:
   void findBackward();
   void findFree();
   bool isForwardValue(Value value) const;
+  bool spansLibraryCall(Value value) const;
   int64_t costOf(Value value) const;
   void cut();
   void rewrite();
@@ -105,10 +106,44 @@ bool Recomputer::isForwardValue(Value value) const {
   return op && op->getBlock() == &block && !backward.contains(op);
 }
 
+/// True if forward reads the value again after a library call that depends on
+/// it, as a residual connection does: no kernel can hold it until then.
+bool Recomputer::spansLibraryCall(Value value) const {
+  Operation *last = nullptr;
+  for (Operation *user : value.getUsers())
+    if (!backward.contains(user) && (!last || last->isBeforeInBlock(user)))
+      last = user;
+  if (!last || value.hasOneUse())
+    return false;
+  // Calls that depend on the value, and what depends on those, up to `last`.
+  llvm::SmallPtrSet<Operation *, 16> seen;
+  SmallVector<std::pair<Operation *, bool>> work;
+  auto visitUsers = [&](Value read, bool afterCall) {
+    for (Operation *user : read.getUsers())
+      if ((user == last || user->isBeforeInBlock(last)) &&
+          (user == last || seen.insert(user).second))
+        work.push_back({user, afterCall});
+  };
+  visitUsers(value, false);
+  while (!work.empty()) {
+    auto [op, afterCall] = work.pop_back_val();
+    if (op == last) {
+      if (afterCall)
+        return true;
+      continue;
+    }
+    bool call = !isRepeatable(op) && !kernels::isReduction(op);
+    for (Value result : op->getResults())
+      visitUsers(result, afterCall || call);
+  }
+  return false;
+}
+
 /// The bytes of a value; a little more if it is stored for backward alone, so
 /// that of equals the one that forward stores anyway is kept.
 int64_t Recomputer::costOf(Value value) const {
   bool stored = !isRepeatable(value.getDefiningOp()) ||
+                spansLibraryCall(value) ||
                 llvm::any_of(value.getUsers(), [&](Operation *user) {
                   return !backward.contains(user) && !isRepeatable(user) &&
                          !kernels::isReduction(user);
