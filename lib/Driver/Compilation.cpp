@@ -6,6 +6,7 @@
 
 #include "shardonnx/Driver/Compilation.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Import/Import.h"
 #include "shardonnx/InitAll.h"
 
@@ -13,9 +14,12 @@
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/SHA256.h"
 #include "llvm/Support/Signals.h"
 #include "llvm/Support/ToolOutputFile.h"
 
@@ -82,8 +86,79 @@ LogicalResult Compilation::runPasses(Level level) {
   return failure();
 }
 
+// Of the file as it is: the executable refuses weights of another one.
+static llvm::Expected<std::string> sha256OfFile(StringRef path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
+                                            /*RequiresNullTerminator=*/false);
+  if (!buffer)
+    return llvm::errorCodeToError(buffer.getError());
+  llvm::SHA256 hash;
+  hash.update((*buffer)->getBuffer());
+  return llvm::toHex(hash.final(), /*LowerCase=*/true);
+}
+
+FailureOr<ProgramOptions> Compilation::programOptions() {
+  ProgramOptions program;
+  program.name = llvm::sys::path::stem(options.model).str();
+  llvm::SmallString<128> path(options.model);
+  llvm::sys::fs::make_absolute(path);
+  llvm::sys::path::remove_dots(path, /*remove_dot_dot=*/true);
+  program.modelPath = path.str().str();
+  llvm::Expected<std::string> hash = sha256OfFile(options.model);
+  if (!hash)
+    return diags.error("'" + options.model + "': cannot be read: " +
+                       llvm::toString(hash.takeError()));
+  program.modelSha256 = *hash;
+  program.arch = options.arch;
+  llvm::Expected<TargetSpec> target = resolveTarget(options.arch);
+  if (!target)
+    return diags.error("--arch: " + llvm::toString(target.takeError()));
+  program.target = *target;
+  if (auto loss = module()->getAttrOfType<StringAttr>(nn::kLossKindAttr))
+    program.lossKind = loss.str();
+  program.strategy = options.strategy;
+  program.optimizer = options.optimizer;
+  return program;
+}
+
+FailureOr<std::string> Compilation::manifest() {
+  FailureOr<ProgramOptions> program = programOptions();
+  if (failed(program))
+    return failure();
+  return buildManifest(module(), *program);
+}
+
+LogicalResult Compilation::lower() {
+  TimingScope scope = timingRoot.nest("llvm");
+  FailureOr<ProgramOptions> program = programOptions();
+  if (failed(program))
+    return failure();
+  return buildProgram(module(), *program);
+}
+
+LogicalResult Compilation::emitObject() {
+  TimingScope scope = timingRoot.nest("object");
+  FailureOr<ProgramOptions> program = programOptions();
+  if (failed(program))
+    return failure();
+  if (llvm::Error error = shardonnx::emitObject(
+          module(), program->target, object,
+          options.emit == "llvm" ? &llvmIR : nullptr))
+    return diags.error("'" + options.model +
+                       "': code generation failed: " +
+                       llvm::toString(std::move(error)));
+  return success();
+}
+
+LogicalResult Compilation::link(StringRef output) {
+  TimingScope scope = timingRoot.nest("link");
+  if (llvm::Error error = linkExecutable(object, output))
+    return diags.error(llvm::toString(std::move(error)));
+  return success();
+}
+
 LogicalResult Compilation::dump(Level level) {
-  if (options.dumpDir.empty())
+  if (options.dumpDir.empty() || level >= Level::Object)
     return success();
   if (std::error_code error =
           llvm::sys::fs::create_directories(options.dumpDir))
@@ -94,7 +169,8 @@ LogicalResult Compilation::dump(Level level) {
                                     levelName(level).str() + ".mlir");
   std::string text;
   llvm::raw_string_ostream stream(text);
-  print(stream);
+  if (failed(print(stream)))
+    return failure();
   return writeFileAtomically(diags, path, text);
 }
 
@@ -102,20 +178,40 @@ LogicalResult Compilation::runTo(Level level) {
   int next = reached ? static_cast<int>(*reached) + 1 : 0;
   for (; next <= static_cast<int>(level); ++next) {
     Level now = static_cast<Level>(next);
-    if (failed(now == Level::Onnx ? import() : runPasses(now)) ||
-        failed(dump(now)))
+    if (failed(runLevel(now)))
       return failure();
     reached = now;
+    if (failed(dump(now)))
+      return failure();
   }
   return success();
 }
 
-void Compilation::print(llvm::raw_ostream &out) {
+LogicalResult Compilation::runLevel(Level level) {
+  switch (level) {
+  case Level::Onnx:
+    return import();
+  case Level::LLVM:
+    return lower();
+  case Level::Object:
+    return emitObject();
+  default:
+    return runPasses(level);
+  }
+}
+
+LogicalResult Compilation::print(llvm::raw_ostream &out) {
+  if (reached == Level::Object) {
+    out << (options.emit == "llvm" ? StringRef(llvmIR)
+                                   : StringRef(object.data(), object.size()));
+    return success();
+  }
   OpPrintingFlags flags;
   if (options.printLocations)
     flags.enableDebugInfo(true, /*prettyForm=*/true);
   module().print(out, flags);
   out << '\n';
+  return success();
 }
 
 // A device or a pipe is written as it is: renaming would replace it.

@@ -53,7 +53,8 @@ static LogicalResult emitText(Compilation &compilation,
                               const std::string &path) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  compilation.print(stream);
+  if (failed(compilation.print(stream)))
+    return failure();
   if (!path.empty())
     return writeFileAtomically(compilation.diagnostics(), path, text);
   llvm::outs() << text;
@@ -73,8 +74,13 @@ int runCompile(const CompileOptions &options) {
   std::string path = outputPath(options);
   if (!path.empty() && failed(checkOutput(path, compilation.diagnostics())))
     return kExitInput;
+  // LLVM IR is printed as the object's code generation leaves it.
   Level level = *parseLevel(options.emit);
-  if (failed(compilation.runTo(level)) || failed(emitText(compilation, path)))
+  bool whole = level == Level::Link;
+  if (whole || level == Level::LLVM)
+    level = Level::Object;
+  if (failed(compilation.runTo(level)) ||
+      failed(whole ? compilation.link(path) : emitText(compilation, path)))
     return kExitInput;
   return kExitDone;
 }

@@ -17,9 +17,6 @@ using namespace mlir;
 namespace shardonnx {
 namespace {
 
-// Where the passes leave the manifest of a module.
-constexpr StringLiteral kManifestAttr = "shardonnx.manifest";
-
 // As many threads as the executable would take on this machine.
 int threadsPerRank(int64_t ranks) {
   int64_t threads = 0;
@@ -33,12 +30,7 @@ int threadsPerRank(int64_t ranks) {
 FailureOr<std::string> manifestOfModel(Compilation &compilation) {
   if (failed(compilation.runTo(Level::Memory)))
     return failure();
-  auto manifest =
-      compilation.module()->getAttrOfType<StringAttr>(kManifestAttr);
-  if (!manifest)
-    return compilation.diagnostics().error(
-        "the passes to level 'memory' left no manifest");
-  return manifest.getValue().str();
+  return compilation.manifest();
 }
 
 FailureOr<Manifest> readManifest(const std::string &path,

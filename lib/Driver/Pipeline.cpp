@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "shardonnx/Driver/Pipeline.h"
+#include "shardonnx/Conversion/FSDPToExec/Passes.h"
 #include "shardonnx/Conversion/NNToKernels/Passes.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "shardonnx/Dialect/Exec/Transforms/Passes.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/Differentiate/Passes.h"
@@ -62,9 +64,7 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
   pm.addPass(fsdp::createRecomputePass(recompute));
   // Groups are formed before parameters are gathered, so that each gather is
   // placed around the groups that read it.
-  pm.addNestedPass<func::FuncOp>(createNNDecomposePass());
-  pm.addNestedPass<func::FuncOp>(createNNNormalizeReductionsPass());
-  pm.addNestedPass<func::FuncOp>(createNNRecomputePass());
+  buildDecomposePipeline(pm);
   pm.addNestedPass<func::FuncOp>(createNNFusePass());
 }
 
@@ -85,6 +85,12 @@ static void addSchedulePasses(OpPassManager &pm,
   fsdp::buildSchedulePipeline(pm, schedule);
 }
 
+static void addMemoryPasses(OpPassManager &pm) {
+  pm.addPass(createFSDPToExecPass());
+  pm.addPass(exec::createPlanMemoryPass());
+  pm.addPass(exec::createVerifyExecPass());
+}
+
 void addPassesTo(Level level, OpPassManager &pm,
                  const CompileOptions &options) {
   switch (level) {
@@ -96,6 +102,8 @@ void addPassesTo(Level level, OpPassManager &pm,
     return addShardPasses(pm, options);
   case Level::Schedule:
     return addSchedulePasses(pm, options);
+  case Level::Memory:
+    return addMemoryPasses(pm);
   default:
     return;
   }

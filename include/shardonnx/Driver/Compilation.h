@@ -10,6 +10,7 @@
 #include "shardonnx/Driver/Options.h"
 #include "shardonnx/Driver/Pipeline.h"
 #include "shardonnx/Support/Diagnostics.h"
+#include "shardonnx/Target/Program.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -29,12 +30,23 @@ public:
   mlir::ModuleOp module() { return *moduleRef; }
   Diagnostics &diagnostics() { return diags; }
 
-  /// The module as text, locations as the options say.
-  void print(llvm::raw_ostream &out);
+  /// The level reached as text: IR, with locations as the options say; LLVM IR
+  /// at Level::LLVM; the relocatable object at Level::Object.
+  mlir::LogicalResult print(llvm::raw_ostream &out);
+
+  /// At Level::Memory: what the executable will say of itself.
+  mlir::FailureOr<std::string> manifest();
+
+  /// At Level::Object: makes the executable.
+  mlir::LogicalResult link(llvm::StringRef output);
 
 private:
   mlir::LogicalResult import();
+  mlir::LogicalResult runLevel(Level level);
   mlir::LogicalResult runPasses(Level level);
+  mlir::LogicalResult lower();
+  mlir::LogicalResult emitObject();
+  mlir::FailureOr<ProgramOptions> programOptions();
   mlir::LogicalResult dump(Level level);
 
   const CompileOptions &options;
@@ -45,6 +57,8 @@ private:
   mlir::TimingScope timingRoot;
   mlir::OwningOpRef<mlir::ModuleOp> moduleRef;
   std::optional<Level> reached;
+  llvm::SmallVector<char, 0> object;
+  std::string llvmIR; // optimised, as text; made only if someone prints it
 };
 
 /// The name that `--emit` and `--dump-dir` use for a level.

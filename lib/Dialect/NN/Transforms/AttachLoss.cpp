@@ -85,6 +85,20 @@ static std::optional<Kind> parseKind(StringRef name) {
       .Default(std::nullopt);
 }
 
+static StringRef kindText(Kind kind) {
+  switch (kind) {
+  case Kind::CausalLm:
+    return "causal-lm";
+  case Kind::CrossEntropy:
+    return "cross-entropy";
+  case Kind::Mse:
+    return "mse";
+  case Kind::Graph:
+    return "graph";
+  }
+  llvm_unreachable("every kind has a name");
+}
+
 static std::string shapeText(Value value) {
   std::string text = "[";
   llvm::raw_string_ostream os(text);
@@ -355,6 +369,9 @@ LogicalResult LossAttacher::run() {
   FailureOr<Choice> choice = choose();
   if (failed(choice))
     return failure();
+  function->getParentOfType<ModuleOp>()->setAttr(
+      kLossKindAttr,
+      StringAttr::get(function.getContext(), kindText(choice->kind)));
   switch (choice->kind) {
   case Kind::CausalLm:
   case Kind::CrossEntropy:

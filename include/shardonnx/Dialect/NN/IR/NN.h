@@ -42,6 +42,10 @@ inline constexpr llvm::StringLiteral kKindAttr = "nn.kind";
 /// The module attribute that holds the element type of parameter gradients.
 inline constexpr llvm::StringLiteral kReduceDtypeAttr = "nn.reduce_dtype";
 
+/// The module's attribute that says which loss was attached: `causal-lm`,
+/// `cross-entropy`, `mse` or `graph`.
+inline constexpr llvm::StringLiteral kLossKindAttr = "nn.loss_kind";
+
 } // namespace shardonnx::nn
 
 #endif // SHARDONNX_DIALECT_NN_IR_NN_H
