@@ -141,11 +141,10 @@ LogicalResult Compilation::emitObject() {
   FailureOr<ProgramOptions> program = programOptions();
   if (failed(program))
     return failure();
-  if (llvm::Error error = shardonnx::emitObject(
-          module(), program->target, object,
-          options.emit == "llvm" ? &llvmIR : nullptr))
-    return diags.error("'" + options.model +
-                       "': code generation failed: " +
+  if (llvm::Error error =
+          shardonnx::emitObject(module(), program->target, object,
+                                options.emit == "llvm" ? &llvmIR : nullptr))
+    return diags.error("'" + options.model + "': code generation failed: " +
                        llvm::toString(std::move(error)));
   return success();
 }
