@@ -97,10 +97,13 @@ Manifest::Param readParam(const Json &json) {
   param.tied = json.value("tied", std::vector<std::string>());
   auto source = json.find("source");
   if (source != json.end() && !source->is_null())
-    param.source =
-        Manifest::Source{source->at("file").get<std::string>(),
-                         source->at("dtype").get<std::string>(),
-                         size(*source, "offset"), size(*source, "length")};
+    param.source = Manifest::Source{
+        source->at("file").get<std::string>(),
+        source->at("dtype").get<std::string>(), size(*source, "offset"),
+        size(*source, "length"), source->value("transposed", false)};
+  if (param.source && param.source->transposed && param.shape.size() != 2)
+    fail("the manifest marks '", param.name,
+         "' as transposed, but it is not two-dimensional");
   return param;
 }
 

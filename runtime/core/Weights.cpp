@@ -153,18 +153,51 @@ public:
       fail("'", file.path(), "' is truncated: parameter '", param.name,
            "' ends at byte ", param.source->offset + param.source->length,
            ", the file at ", file.size(), "; ", kRemedy);
+    if (param.source->transposed)
+      return readTransposed(target, file, type);
     for (int64_t at = target.begin; at < target.end; at += kChunk) {
       int64_t n = std::min(kChunk, target.end - at);
-      raw.resize(static_cast<size_t>(n * type.bytes));
-      values.resize(static_cast<size_t>(n));
-      file.read(raw.data(), param.source->offset + at * type.bytes,
-                n * type.bytes);
-      type.widen(values.data(), raw.data(), n);
+      readRun(file, param, type, at, n);
       narrow(target, at - target.begin, values.data(), n);
     }
   }
 
 private:
+  // `count` elements of the file's tensor from `at` on, into `values`.
+  void readRun(const File &file, const Manifest::Param &param,
+               const SourceType &type, int64_t at, int64_t count) {
+    raw.resize(static_cast<size_t>(count * type.bytes));
+    values.resize(static_cast<size_t>(count));
+    file.read(raw.data(), param.source->offset + at * type.bytes,
+              count * type.bytes);
+    type.widen(values.data(), raw.data(), count);
+  }
+
+  // The file holds [columns, rows] of a parameter [rows, columns]: a panel of
+  // rows at a time, one run of the file for each of its columns.
+  void readTransposed(const Target &target, const File &file,
+                      const SourceType &type) {
+    const Manifest::Param &param = *target.param;
+    int64_t rows = param.shape[0], columns = param.shape[1];
+    int64_t panelRows = std::max<int64_t>(1, 4 * kChunk / columns);
+    std::vector<float> panel;
+    for (int64_t row = target.begin / columns; row * columns < target.end;
+         row += panelRows) {
+      int64_t n = std::min(panelRows, rows - row);
+      panel.resize(static_cast<size_t>(n * columns));
+      for (int64_t column = 0; column < columns; ++column) {
+        readRun(file, param, type, column * rows + row, n);
+        for (int64_t i = 0; i < n; ++i)
+          panel[static_cast<size_t>(i * columns + column)] =
+              values[static_cast<size_t>(i)];
+      }
+      int64_t begin = std::max(target.begin, row * columns);
+      int64_t end = std::min(target.end, (row + n) * columns);
+      narrow(target, begin - target.begin, panel.data() + begin - row * columns,
+             end - begin);
+    }
+  }
+
   // The model's own file may have another name now (--model FILE).
   const File &open(const std::string &name) {
     auto found = files.find(name);

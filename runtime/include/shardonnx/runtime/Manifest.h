@@ -45,6 +45,7 @@ struct Manifest {
   struct Source {
     std::string file, dtype;
     int64_t offset = 0, length = 0;
+    bool transposed = false; // of a two-dimensional parameter
   };
   struct Param {
     std::string name, onnx;
