@@ -32,7 +32,7 @@ private:
   SmallVector<Operation *> reductions;
   SmallVector<Operation *> uniformOps;
   DenseSet<Value> afterReduction;
-  unsigned vectors = 4; // side by side, each with its accumulators
+  unsigned vectors = 8; // side by side, each with its accumulators
   // Of the current block.
   Value column;
   unsigned width = 1, times = 1;
@@ -41,7 +41,6 @@ private:
 } // namespace
 
 ColumnEmitter::ColumnEmitter(KernelEmitter &e) : e(e) {
-  unsigned live = 0;
   for (Operation &op : e.kernel.getBody().without_terminator()) {
     Value result = op.getResult(0);
     bool after =
@@ -54,13 +53,11 @@ ColumnEmitter::ColumnEmitter(KernelEmitter &e) : e(e) {
       reductions.push_back(&op);
     else if (e.kernel.isUniform(result))
       uniformOps.push_back(&op);
-    else
-      ++live;
   }
   // Half of the registers hold accumulators, the rest what a row needs.
   unsigned accumulators = e.target.registers / 2;
   unsigned perVector = std::max<size_t>(1, reductions.size());
-  vectors = std::max(1u, std::min(4u, accumulators / perVector));
+  vectors = std::max(1u, std::min(vectors, accumulators / perVector));
 }
 
 void ColumnEmitter::run(Value begin, Value end) {

@@ -53,6 +53,10 @@ static void emitFlatVector(KernelEmitter &e, Value index, unsigned width,
   scope.index = index;
   scope.addresses = e.bases;
   scope.scalars = &scalars;
+  // All loads come before the first store: an output may lie where an input
+  // lies.
+  for (Value value : e.kernel.getYielded())
+    e.body.emit(value, scope);
   for (unsigned i = 0; i < e.kernel.getYielded().size(); ++i)
     e.body.storeOutput(i, scope);
 }

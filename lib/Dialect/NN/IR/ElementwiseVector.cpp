@@ -87,18 +87,19 @@ NN_EMIT(SiluOp) {
   return v.div(x, v.add(v.exp(v.neg(x)), 1.0));
 }
 
+// With u = sqrt(2/π)·(x + 0.044715·x³), 0.5·(1 + tanh(u)) = sigmoid(2·u): one
+// exponential and one division.
 NN_EMIT(GeluOp) {
   Vec v(builder, getLoc());
-  Value x = vectors[0], half = v.mul(x, 0.5), inner;
+  Value x = vectors[0];
   if (getTanh()) {
-    const double scale = std::sqrt(2.0 / M_PI);
-    Value square = v.mul(x, x);
-    Value cubic = v.fma(square, v.constant(x, scale * 0.044715), scale);
-    inner = v.tanh(v.mul(x, cubic));
-  } else {
-    inner = v.erf(v.mul(x, std::sqrt(0.5)));
+    const double scale = -2.0 * std::sqrt(2.0 / M_PI);
+    Value cubic =
+        v.fma(v.mul(x, x), v.constant(x, scale * 0.044715), scale);
+    return v.div(x, v.add(v.exp(v.mul(x, cubic)), 1.0));
   }
-  return v.mul(half, v.add(inner, 1.0));
+  Value inner = v.erf(v.mul(x, std::sqrt(0.5)));
+  return v.mul(v.mul(x, 0.5), v.add(inner, 1.0));
 }
 
 /// The op for floats, or the one for integers.
