@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Import/Import.h"
 #include "shardonnx/InitAll.h"
+#include "shardonnx/Support/TemporaryFile.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/Pass.h"
@@ -16,11 +17,9 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SHA256.h"
-#include "llvm/Support/Signals.h"
 #include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
@@ -241,8 +240,7 @@ LogicalResult writeFileAtomically(Diagnostics &diagnostics, StringRef path,
   if (std::error_code error =
           llvm::sys::fs::createUniqueFile(path + ".tmp-%%%%%%", fd, temporary))
     return fail(error);
-  llvm::FileRemover remover(temporary);
-  llvm::sys::RemoveFileOnSignal(temporary);
+  TemporaryFile half(temporary);
   {
     llvm::raw_fd_ostream out(fd, /*shouldClose=*/true);
     out << content;
@@ -253,10 +251,8 @@ LogicalResult writeFileAtomically(Diagnostics &diagnostics, StringRef path,
       return fail(error);
     }
   }
-  if (std::error_code error = llvm::sys::fs::rename(temporary, path))
+  if (std::error_code error = half.moveTo(path))
     return fail(error);
-  remover.releaseFile();
-  llvm::sys::DontRemoveFileOnSignal(temporary);
   return success();
 }
 

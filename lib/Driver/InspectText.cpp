@@ -285,7 +285,6 @@ std::vector<std::string> shortNames(const Manifest &m) {
 void printCollectives(const Manifest::Function &function,
                       llvm::ArrayRef<std::string> names, raw_ostream &out) {
   constexpr size_t kWidth = 96;
-  out << "  " << function.name << '\n';
   std::string line;
   auto flush = [&] {
     if (!line.empty())
@@ -312,6 +311,34 @@ void printCollectives(const Manifest::Function &function,
   flush();
 }
 
+bool sameCollectives(const Manifest::Function &a, const Manifest::Function &b) {
+  return std::equal(
+      a.collectives.begin(), a.collectives.end(), b.collectives.begin(),
+      b.collectives.end(),
+      [](const Manifest::Collective &x, const Manifest::Collective &y) {
+        return x.op == y.op && x.unit == y.unit;
+      });
+}
+
+// Neighbours that issue the same, as the microbatches of a step do, are told
+// once.
+void printFunctions(const Manifest &m, raw_ostream &out) {
+  if (m.functions.empty())
+    return;
+  out << "\ncollectives, in the order that every rank issues them\n";
+  std::vector<std::string> names = shortNames(m);
+  for (size_t first = 0, next = 0; first < m.functions.size(); first = next) {
+    out << "  " << m.functions[first].name;
+    for (next = first + 1;
+         next < m.functions.size() &&
+         sameCollectives(m.functions[first], m.functions[next]);
+         ++next)
+      out << ", " << m.functions[next].name;
+    out << '\n';
+    printCollectives(m.functions[first], names, out);
+  }
+}
+
 } // namespace
 
 void printInspectText(const Manifest &m, const InspectView &view,
@@ -324,12 +351,7 @@ void printInspectText(const Manifest &m, const InspectView &view,
     printFrozen(m, out);
   printMemory(m, view, out);
   printSpaces(m, view.parameters, out);
-  if (m.functions.empty())
-    return;
-  out << "\ncollectives, in the order that every rank issues them\n";
-  std::vector<std::string> names = shortNames(m);
-  for (const Manifest::Function &function : m.functions)
-    printCollectives(function, names, out);
+  printFunctions(m, out);
 }
 
 } // namespace shardonnx

@@ -4,10 +4,10 @@
 // Links a program through the C++ compiler's driver, which knows where its C
 // library lies, with ld.lld. Everything but the C library is linked statically.
 
+#include "shardonnx/Support/TemporaryFile.h"
 #include "shardonnx/Target/Program.h"
 
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
@@ -46,8 +46,9 @@ static llvm::Expected<std::string> findRuntime() {
     if (llvm::sys::fs::exists(path))
       return path.str().str();
   }
-  return failWith("cannot find libshardonnx_runtime.a in the lib folder beside " +
-                  bin + ": build or install it");
+  return failWith(
+      "cannot find libshardonnx_runtime.a in the lib folder beside " + bin +
+      ": build or install it");
 }
 
 // The first line that says what went wrong.
@@ -64,9 +65,8 @@ static llvm::Error runLinker(ArrayRef<std::string> command) {
   SmallString<128> log;
   if (std::error_code error =
           llvm::sys::fs::createTemporaryFile("shardonnx-link", "log", log))
-    return failWith("cannot write to the temporary folder: " +
-                    error.message());
-  llvm::FileRemover removeLog(log);
+    return failWith("cannot write to the temporary folder: " + error.message());
+  TemporaryFile removeLog(log);
   llvm::SmallVector<StringRef> arguments(command.begin(), command.end());
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log),
                                           StringRef(log)};
@@ -93,11 +93,23 @@ linkCommand(StringRef objectPath, StringRef outputPath) {
     return runtime.takeError();
   // Written through a buffer, a full disk is an error and not a signal.
   return std::vector<std::string>{
-      *compiler, "-fuse-ld=lld",
+      *compiler,
+      "-fuse-ld=lld",
       "-B" + llvm::sys::path::parent_path(*linker).str(),
-      "-o", outputPath.str(), objectPath.str(), *runtime, SHARDONNX_OPENBLAS,
-      "-l:libgomp.a", "-l:libz.a", "-static-libstdc++", "-static-libgcc",
-      "-pthread", "-ldl", "-lm", "-Wl,--gc-sections", "-Wl,--strip-debug",
+      "-o",
+      outputPath.str(),
+      objectPath.str(),
+      *runtime,
+      SHARDONNX_OPENBLAS,
+      "-l:libgomp.a",
+      "-l:libz.a",
+      "-static-libstdc++",
+      "-static-libgcc",
+      "-pthread",
+      "-ldl",
+      "-lm",
+      "-Wl,--gc-sections",
+      "-Wl,--strip-debug",
       "-Wl,--no-mmap-output-file"};
 }
 
@@ -108,15 +120,14 @@ llvm::Error shardonnx::linkExecutable(StringRef objectPath,
           outputPath + ".%%%%%%.tmp", whole,
           llvm::sys::fs::all_read | llvm::sys::fs::all_write))
     return failWith("cannot write '" + outputPath + "': " + error.message());
-  llvm::FileRemover removeHalf(whole);
+  TemporaryFile half(whole);
   auto command = linkCommand(objectPath, whole);
   if (!command)
     return command.takeError();
   if (llvm::Error error = runLinker(*command))
     return error;
-  if (std::error_code error = llvm::sys::fs::rename(whole, outputPath))
+  if (std::error_code error = half.moveTo(outputPath))
     return failWith("cannot write '" + outputPath + "': " + error.message());
-  removeHalf.releaseFile();
   return llvm::Error::success();
 }
 
@@ -126,9 +137,8 @@ llvm::Error shardonnx::linkExecutable(ArrayRef<char> object,
   int descriptor = -1;
   if (std::error_code error = llvm::sys::fs::createTemporaryFile(
           "shardonnx", "o", descriptor, path))
-    return failWith("cannot write to the temporary folder: " +
-                    error.message());
-  llvm::FileRemover removeObject(path);
+    return failWith("cannot write to the temporary folder: " + error.message());
+  TemporaryFile removeObject(path);
   llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
   stream.write(object.data(), object.size());
   stream.close();

@@ -1,0 +1,35 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A file that must not outlive a failure: removed when the guard ends, and when
+// a signal ends the program.
+
+#ifndef SHARDONNX_SUPPORT_TEMPORARYFILE_H
+#define SHARDONNX_SUPPORT_TEMPORARYFILE_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/FileUtilities.h"
+
+#include <string>
+
+namespace shardonnx {
+
+class TemporaryFile {
+public:
+  /// Guards a file that exists.
+  explicit TemporaryFile(llvm::StringRef path);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile &) = delete;
+  TemporaryFile &operator=(const TemporaryFile &) = delete;
+
+  /// Gives the file its final name, at which it stays.
+  std::error_code moveTo(llvm::StringRef target);
+
+private:
+  std::string path;
+  llvm::FileRemover remover;
+};
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_SUPPORT_TEMPORARYFILE_H

@@ -1,0 +1,31 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See TemporaryFile.h.
+
+#include "shardonnx/Support/TemporaryFile.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Signals.h"
+
+#include <csignal>
+
+namespace shardonnx {
+
+TemporaryFile::TemporaryFile(llvm::StringRef path) : path(path), remover(path) {
+  llvm::sys::RemoveFileOnSignal(path);
+  // LLVM's handlers take this one too; a full quota is an error of write(2)
+  // here and in the programs that we start.
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+TemporaryFile::~TemporaryFile() { llvm::sys::DontRemoveFileOnSignal(path); }
+
+std::error_code TemporaryFile::moveTo(llvm::StringRef target) {
+  if (std::error_code error = llvm::sys::fs::rename(path, target))
+    return error;
+  remover.releaseFile();
+  return {};
+}
+
+} // namespace shardonnx
