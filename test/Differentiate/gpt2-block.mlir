@@ -41,7 +41,7 @@
 // CHECK-NOT: nn.grad
 
 // Activations and weights in bf16, weight gradients leave in f32.
-// BF16: module attributes {nn.reduce_dtype = f32}
+// BF16: module attributes {{.*}}nn.reduce_dtype = f32}
 // BF16: nn.parameter @wte : tensor<32x8xf32> trainable
 // BF16-LABEL: func.func @microbatch
 // BF16: nn.get @wte : tensor<32x8xbf16>
