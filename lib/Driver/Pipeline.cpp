@@ -87,6 +87,7 @@ static void addSchedulePasses(OpPassManager &pm,
 
 static void addMemoryPasses(OpPassManager &pm) {
   pm.addPass(createFSDPToExecPass());
+  pm.addPass(createDedupeKernelsPass());
   pm.addPass(exec::createReuseInPlacePass());
   pm.addPass(exec::createPlanMemoryPass());
   pm.addPass(exec::createVerifyExecPass());
