@@ -1,0 +1,34 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Sums over leading axes take clones of what feeds them.
+
+// RUN: shardonnx-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(nn-fuse,canonicalize))' | FileCheck %s
+
+// The gradients of a norm's weight and bias: one kernel, the product not stored.
+// CHECK-LABEL: func.func @weight_and_bias
+// CHECK: nn.fused columns [16, 8] (%{{.*}} = %arg0 : tensor<16x8xf32>, %{{.*}} = %arg1 : tensor<16x8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+// CHECK-NEXT: nn.mul
+// CHECK-NEXT: nn.reduce_sum
+// CHECK-NEXT: nn.reduce_sum
+// CHECK-NEXT: nn.yield
+// CHECK-NOT: nn.fused
+func.func @weight_and_bias(%g: tensor<16x8xf32>, %x: tensor<16x8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %0 = nn.mul %g, %x : (tensor<16x8xf32>, tensor<16x8xf32>) -> tensor<16x8xf32>
+  %1 = nn.reduce_sum %0 {axes = array<i64: 0>} : (tensor<16x8xf32>) -> tensor<8xf32>
+  %2 = nn.reduce_sum %g {axes = array<i64: 0>} : (tensor<16x8xf32>) -> tensor<8xf32>
+  return %1, %2 : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// What a matmul needs is stored anyway: the sum reads it.
+// CHECK-LABEL: func.func @stored
+// CHECK: %[[G:.*]] = nn.fused rows
+// CHECK: nn.fused columns [16, 8] (%{{.*}} = %[[G]] : tensor<16x8xf32>)
+func.func @stored(%d: tensor<16x8xf32>, %w: tensor<8x8xf32>) -> (tensor<8xf32>, tensor<16x8xf32>) {
+  %0 = nn.tanh %d : (tensor<16x8xf32>) -> tensor<16x8xf32>
+  %1 = nn.reduce_sum %0 {axes = array<i64: 0>} : (tensor<16x8xf32>) -> tensor<8xf32>
+  %2 = nn.matmul %0, %w : (tensor<16x8xf32>, tensor<8x8xf32>) -> tensor<16x8xf32>
+  return %1, %2 : tensor<8xf32>, tensor<16x8xf32>
+}

@@ -1,0 +1,94 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What becomes a row group, and what must not.
+
+// RUN: shardonnx-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(nn-fuse,canonicalize))' | FileCheck %s
+
+// A chain through a reshape of leading axes is one kernel over the finer space;
+// the scalar constant comes along.
+// CHECK-LABEL: func.func @chain
+// CHECK: nn.fused rows [2, 3, 8] (%{{.*}} = %{{.*}} : tensor<2x3x8xf32>, %{{.*}} = %arg1 : tensor<8xf32>) -> tensor<2x3x8xf32>
+// CHECK: nn.constant
+// CHECK: nn.mul
+// CHECK: nn.add
+// CHECK: nn.exp
+// CHECK: nn.yield
+// CHECK-NOT: nn.fused
+func.func @chain(%x: tensor<6x8xf32>, %b: tensor<8xf32>) -> tensor<2x3x8xf32> {
+  %c = nn.constant dense<2.0> : tensor<f32>
+  %0 = nn.mul %x, %c : (tensor<6x8xf32>, tensor<f32>) -> tensor<6x8xf32>
+  %1 = nn.reshape %0 : tensor<6x8xf32> -> tensor<2x3x8xf32>
+  %2 = nn.add %1, %b : (tensor<2x3x8xf32>, tensor<8xf32>) -> tensor<2x3x8xf32>
+  %3 = nn.exp %2 : (tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  return %3 : tensor<2x3x8xf32>
+}
+
+// -----
+
+// The last op needs the matmul, which needs the first: two kernels.
+// CHECK-LABEL: func.func @cycle
+// CHECK: %[[A:.*]] = nn.fused rows
+// CHECK: %[[M:.*]] = nn.matmul %[[A]]
+// CHECK: nn.fused rows {{.*}}%[[M]]
+func.func @cycle(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %0 = nn.exp %x : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = nn.matmul %0, %0 : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %2 = nn.add %0, %1 : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %2 : tensor<8x8xf32>
+}
+
+// -----
+
+// Readers of one tensor become one kernel.
+// CHECK-LABEL: func.func @siblings
+// CHECK: nn.fused rows [4, 8] (%{{.*}} = %arg0 : tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+// CHECK-NOT: nn.fused
+func.func @siblings(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %0 = nn.exp %x : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %1 = nn.tanh %x : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// -----
+
+// Ops of two units stay apart: their parameters are gathered in turn.
+// CHECK-LABEL: func.func @units
+// CHECK: nn.fused {{.*}} attributes {nn.unit = @a}
+// CHECK: nn.fused {{.*}} attributes {nn.unit = @b}
+func.func @units(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = nn.exp %x {nn.unit = @a} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %1 = nn.tanh %0 {nn.unit = @b} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}
+
+// -----
+
+// What backward computes again is not merged with forward, where it would be
+// stored after all.
+// CHECK-LABEL: func.func @backward
+// CHECK: nn.fused rows
+// CHECK-NEXT: nn.gelu
+// CHECK-NEXT: nn.yield
+// CHECK: nn.fused rows
+// CHECK-NEXT: nn.tanh
+// CHECK-NEXT: nn.yield
+func.func @backward(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %0 = nn.gelu %x : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %1 = nn.tanh %x {fsdp.recompute} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// -----
+
+// A row reduction and what uses it: one kernel, nothing stored between.
+// CHECK-LABEL: func.func @center
+// CHECK: nn.fused rows [4, 8] (%{{.*}} = %arg0 : tensor<4x8xf32>) -> tensor<4x8xf32>
+// CHECK-NEXT: nn.reduce_mean %{{.*}} {axes = array<i64: 1>, keepdims}
+// CHECK-NEXT: nn.sub
+// CHECK-NEXT: nn.yield
+func.func @center(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = nn.reduce_mean %x {axes = array<i64: 1>, keepdims} : (tensor<4x8xf32>) -> tensor<4x1xf32>
+  %1 = nn.sub %x, %0 : (tensor<4x8xf32>, tensor<4x1xf32>) -> tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}
