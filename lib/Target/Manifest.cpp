@@ -122,16 +122,16 @@ static json::Array unitsOf(ModuleOp module) {
     json::Array params;
     addParams(module, unit.getIntervals(), /*trainable=*/true, params);
     addParams(module, unit.getFrozenIntervals(), /*trainable=*/false, params);
-    units.push_back(json::Object{
-        {"name", text(unit.getSymName())},
-        {"layout", fsdp::stringifyLayout(unit.getLayout())},
-        {"length", int64_t(unit.getLength())},
-        {"param_offset_bytes", offset(exec::kParamOffsetAttr)},
-        {"grad_offset_bytes", offset(exec::kGradOffsetAttr)},
-        {"params", std::move(params)},
-        {"frozen_length", int64_t(unit.getFrozenLength())},
-        {"frozen_offset_bytes", exec::frozenOffsetBytes(unit)},
-        {"flops", flopsOf(unit)}});
+    units.push_back(
+        json::Object{{"name", text(unit.getSymName())},
+                     {"layout", fsdp::stringifyLayout(unit.getLayout())},
+                     {"length", int64_t(unit.getLength())},
+                     {"param_offset_bytes", offset(exec::kParamOffsetAttr)},
+                     {"grad_offset_bytes", offset(exec::kGradOffsetAttr)},
+                     {"params", std::move(params)},
+                     {"frozen_length", int64_t(unit.getFrozenLength())},
+                     {"frozen_offset_bytes", exec::frozenOffsetBytes(unit)},
+                     {"flops", flopsOf(unit)}});
   }
   return units;
 }
@@ -175,9 +175,8 @@ static std::string hashOf(ModuleOp module, const json::Object &manifest) {
   llvm::raw_string_ostream stream(program);
   module.print(stream, OpPrintingFlags().elideLargeElementsAttrs(1024));
   stream << json::Value(json::Object(manifest));
-  llvm::XXH128_hash_t hash = llvm::xxh3_128bits(
-      ArrayRef(reinterpret_cast<const uint8_t *>(program.data()),
-               program.size()));
+  llvm::XXH128_hash_t hash = llvm::xxh3_128bits(ArrayRef(
+      reinterpret_cast<const uint8_t *>(program.data()), program.size()));
   return llvm::utohexstr(hash.high64, /*LowerCase=*/true, /*Width=*/16) +
          llvm::utohexstr(hash.low64, /*LowerCase=*/true, /*Width=*/16);
 }

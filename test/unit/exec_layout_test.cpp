@@ -67,8 +67,7 @@ TEST(Layout, Broadcast) {
 TEST(Layout, UntransposeUndoesTranspose) {
   Layout layout = Layout::rowMajor({2, 3, 4, 5});
   SmallVector<int64_t> permutation = {2, 0, 3, 1};
-  EXPECT_TRUE(layout.transpose(permutation).untranspose(permutation) ==
-              layout);
+  EXPECT_TRUE(layout.transpose(permutation).untranspose(permutation) == layout);
 }
 
 // Splits a count into random factors.

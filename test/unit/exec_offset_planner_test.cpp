@@ -111,8 +111,7 @@ TEST(OffsetPlanner, RandomLifetimes) {
       int64_t begin = random() % 50, length = 1 + random() % 20;
       items.push_back(item(1 + random() % 5000, begin, begin + length));
       if (random() % 4 == 0)
-        items.back().live.push_back(
-            {begin + length + 3, begin + length + 5});
+        items.back().live.push_back({begin + length + 3, begin + length + 5});
     }
     PlanSummary plan = planOffsets(items);
     checkPlan(items, plan);

@@ -29,12 +29,12 @@ static std::pair<StringRef, StringRef> entryPoints[] = {
 static LogicalResult lowerOptimizer(ModuleOp module,
                                     const LoweringOptions &options) {
   using kernels::Optimizer;
-  auto optimizer = llvm::StringSwitch<std::optional<Optimizer>>(
-                       options.optimizer)
-                       .Case("adamw", Optimizer::AdamW)
-                       .Case("adam", Optimizer::Adam)
-                       .Case("sgd", Optimizer::SGD)
-                       .Default(std::nullopt);
+  auto optimizer =
+      llvm::StringSwitch<std::optional<Optimizer>>(options.optimizer)
+          .Case("adamw", Optimizer::AdamW)
+          .Case("adam", Optimizer::Adam)
+          .Case("sgd", Optimizer::SGD)
+          .Default(std::nullopt);
   if (!optimizer)
     return module.emitError("unknown optimizer '")
            << options.optimizer << "': adamw, adam or sgd";
@@ -50,8 +50,8 @@ static LogicalResult lowerFunctions(ModuleOp module, ProgramSymbols &symbols) {
     });
     if (entry == std::end(entryPoints))
       return function.emitError("is no function of a step");
-    if (failed(lowerFunction(function, entry->second, kOptimizerKernel,
-                             symbols)))
+    if (failed(
+            lowerFunction(function, entry->second, kOptimizerKernel, symbols)))
       return failure();
   }
   return success();
@@ -62,9 +62,9 @@ static void addManifest(ModuleOp module, StringRef manifest) {
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   Location loc = module.getLoc();
   auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), manifest.size());
-  auto text = LLVM::GlobalOp::create(
-      builder, loc, type, /*isConstant=*/true, LLVM::Linkage::External,
-      "shx_manifest", builder.getStringAttr(manifest));
+  auto text = LLVM::GlobalOp::create(builder, loc, type, /*isConstant=*/true,
+                                     LLVM::Linkage::External, "shx_manifest",
+                                     builder.getStringAttr(manifest));
   text.setSection(".shardonnx");
   LLVM::GlobalOp::create(builder, loc, builder.getI64Type(),
                          /*isConstant=*/true, LLVM::Linkage::External,
@@ -103,8 +103,8 @@ struct ExecToLLVMPass : shardonnx::impl::ExecToLLVMPassBase<ExecToLLVMPass> {
       getOperation().emitError(llvm::toString(target.takeError()));
       return signalPassFailure();
     }
-    if (failed(lowerToLLVM(getOperation(),
-                           {std::move(*target), optimizer, "{}"})))
+    if (failed(
+            lowerToLLVM(getOperation(), {std::move(*target), optimizer, "{}"})))
       signalPassFailure();
   }
 };

@@ -43,10 +43,10 @@ LLVM::GlobalOp ProgramSymbols::bytes(StringRef content, StringRef name,
     return global;
   auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), content.size());
   std::string unique = ".." + name.str() + "." + std::to_string(globals.size());
-  global = LLVM::GlobalOp::create(builder, module.getLoc(), type,
-                                  /*isConstant=*/true, LLVM::Linkage::Internal,
-                                  unique, builder.getStringAttr(content),
-                                  alignment);
+  global =
+      LLVM::GlobalOp::create(builder, module.getLoc(), type,
+                             /*isConstant=*/true, LLVM::Linkage::Internal,
+                             unique, builder.getStringAttr(content), alignment);
   return global;
 }
 
@@ -153,8 +153,7 @@ private:
 } // namespace
 
 template <typename Descriptor>
-Value FunctionLowering::describe(const Descriptor &descriptor,
-                                 StringRef name) {
+Value FunctionLowering::describe(const Descriptor &descriptor, StringRef name) {
   static_assert(std::is_trivially_copyable_v<Descriptor>);
   StringRef bytes(reinterpret_cast<const char *>(&descriptor),
                   sizeof(descriptor));
@@ -205,12 +204,11 @@ void FunctionLowering::lower(exec::BufferOp op) {
     address = at(privateBase, offset);
     return;
   case exec::Space::params:
-    address = at(element(params, symbols.unitIndex(op.getSymbolAttr())),
-                 offset);
+    address =
+        at(element(params, symbols.unitIndex(op.getSymbolAttr())), offset);
     return;
   case exec::Space::gradients:
-    address =
-        at(element(grads, symbols.unitIndex(op.getSymbolAttr())), offset);
+    address = at(element(grads, symbols.unitIndex(op.getSymbolAttr())), offset);
     return;
   case exec::Space::input:
     address = element(inputs, offset);
@@ -241,16 +239,14 @@ bool FunctionLowering::lowerMemory(Operation &op) {
 
 void FunctionLowering::lower(exec::LaunchOp op) {
   for (auto [index, buffer] : llvm::enumerate(op.getOperands()))
-    LLVM::StoreOp::create(
-        b, loc, ptr(buffer),
-        at(arguments, int64_t(index * sizeof(void *))));
+    LLVM::StoreOp::create(b, loc, ptr(buffer),
+                          at(arguments, int64_t(index * sizeof(void *))));
   StringRef kernel = op.getKernel();
   kernels::KernelLaunch launch = symbols.launches.lookup(kernel);
   Value function = LLVM::AddressOfOp::create(b, loc, pointer, kernel);
   std::string name = kernel.str() + '\0';
-  call("shx_launch",
-       {function, arguments, i64(launch.count), i64(launch.grain),
-        addressOf(symbols.bytes(name, "name", /*alignment=*/1))});
+  call("shx_launch", {function, arguments, i64(launch.count), i64(launch.grain),
+                      addressOf(symbols.bytes(name, "name", /*alignment=*/1))});
 }
 
 bool FunctionLowering::lowerCall(Operation &op) {
@@ -312,10 +308,9 @@ bool FunctionLowering::lowerCall(Operation &op) {
       })
       .Case([&](exec::ZeroOp op) {
         auto type = cast<MemRefType>(op.getTarget().getType());
-        call("shx_zero",
-             {ptr(op.getTarget()),
-              i64(type.getNumElements() *
-                  exec::elementBytes(type.getElementType()))});
+        call("shx_zero", {ptr(op.getTarget()),
+                          i64(type.getNumElements() *
+                              exec::elementBytes(type.getElementType()))});
         return true;
       })
       .Case([&](exec::LossOp op) {

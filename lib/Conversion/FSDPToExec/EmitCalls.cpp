@@ -154,7 +154,8 @@ void Emitter::emit(nn::AttentionGradOp op) {
       op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
       op.getSoftcapAttr());
   builder.setInsertionPoint(grad);
-  if (Value space = workspace(attentionGradWorkspaceBytes(exec::describe(grad))))
+  if (Value space =
+          workspace(attentionGradWorkspaceBytes(exec::describe(grad))))
     grad.getWorkspaceMutable().assign(space);
   builder.setInsertionPointAfter(grad);
 }
@@ -224,10 +225,9 @@ void Emitter::emit(nn::LinearCrossEntropyOp op) {
   Value weight = contiguousBuffer(op.getWeight());
   Value labels = contiguousBuffer(op.getLabels());
   auto call = exec::LinearCrossEntropyOp::create(
-      builder, loc, operand, weight, labels, Value(),
-      resultBuffer(op.getSum()), Value(), Value(), Value(),
-      builder.getI64IntegerAttr(0), op.getTransposeWeightAttr(),
-      op.getIgnoreIndexAttr());
+      builder, loc, operand, weight, labels, Value(), resultBuffer(op.getSum()),
+      Value(), Value(), Value(), builder.getI64IntegerAttr(0),
+      op.getTransposeWeightAttr(), op.getIgnoreIndexAttr());
   setChunk(builder, call);
 }
 
@@ -243,9 +243,9 @@ void Emitter::emit(nn::LinearCrossEntropyGradOp op) {
   Value operandGrad = resultBuffer(op.getOperandGrad());
   Value weightGrad = resultBuffer(op.getWeightGrad());
   auto call = exec::LinearCrossEntropyOp::create(
-      builder, loc, operand, weight, labels, seed, sum, operandGrad,
-      weightGrad, Value(), builder.getI64IntegerAttr(0),
-      op.getTransposeWeightAttr(), op.getIgnoreIndexAttr());
+      builder, loc, operand, weight, labels, seed, sum, operandGrad, weightGrad,
+      Value(), builder.getI64IntegerAttr(0), op.getTransposeWeightAttr(),
+      op.getIgnoreIndexAttr());
   setChunk(builder, call);
 }
 

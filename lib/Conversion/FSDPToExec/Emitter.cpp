@@ -110,8 +110,7 @@ LogicalResult Emitter::emitView(Operation &op) {
   } else if (auto transpose = dyn_cast<nn::TransposeOp>(op)) {
     storage.layout = storage.layout.transpose(transpose.getPermutation());
   } else if (auto slice = dyn_cast<nn::SliceOp>(op)) {
-    storage.layout =
-        storage.layout.slice(slice.getOffsets(), slice.getSizes());
+    storage.layout = storage.layout.slice(slice.getOffsets(), slice.getSizes());
   } else {
     storage.layout = storage.layout.broadcast(shape);
   }
@@ -191,8 +190,7 @@ bool Emitter::emitLeaf(Operation &op) {
 }
 
 void Emitter::emit(fsdp::ViewOp op) {
-  ParameterPlace place =
-      parameters.lookup(op.getParameterAttr().getAttr());
+  ParameterPlace place = parameters.lookup(op.getParameterAttr().getAttr());
   Root *&root = parameterRoots[op.getParameterAttr()];
   if (!root) {
     Root made;

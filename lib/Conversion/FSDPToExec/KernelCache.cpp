@@ -74,8 +74,7 @@ static std::string nameOf(nn::FusedOp fused) {
   return name;
 }
 
-FlatSymbolRefAttr KernelCache::kernel(nn::FusedOp fused,
-                                      ArrayRef<Type> types) {
+FlatSymbolRefAttr KernelCache::kernel(nn::FusedOp fused, ArrayRef<Type> types) {
   FlatSymbolRefAttr &symbol = kernels[keyOf(fused, types)];
   if (symbol)
     return symbol;

@@ -89,8 +89,7 @@ unsigned Placement::lastUse(Value value) const {
 // it into `storage`, if nobody needs the value there outside the window.
 bool Placement::place(Value value, const Storage &storage, Window window) {
   Operation *op = value.getDefiningOp();
-  if (!op || find(value) ||
-      elementTypeOf(value) != storage.root->elementType)
+  if (!op || find(value) || elementTypeOf(value) != storage.root->elementType)
     return false;
   Storage source = storage;
   if (auto reshape = dyn_cast<nn::ReshapeOp>(op)) {
@@ -171,8 +170,7 @@ LogicalResult Placement::run() {
       if (!find(concat.getResult()))
         placed[concat.getResult()] = allocate(concat.getResult());
       for (auto [index, input] : llvm::enumerate(concat.getInputs()))
-        place(input, partOf(concat, index),
-              windows.lookup(concat.getResult()));
+        place(input, partOf(concat, index), windows.lookup(concat.getResult()));
     }
   }
   return success();

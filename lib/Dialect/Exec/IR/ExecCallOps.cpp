@@ -35,8 +35,7 @@ static LogicalResult verifyMatrix(Operation *op, StringRef what,
   if (hasUnitStride(type, rank - 1) ||
       (mayTranspose && hasUnitStride(type, rank - 2)))
     return success();
-  return op->emitOpError() << what
-                           << " must be contiguous along a matrix axis";
+  return op->emitOpError() << what << " must be contiguous along a matrix axis";
 }
 
 LogicalResult GemmOp::verify() {
@@ -76,8 +75,8 @@ static LogicalResult verifyHeads(Operation *op, ValueRange values) {
 
 template <typename AttentionLike>
 static LogicalResult verifyAttention(AttentionLike op) {
-  if (failed(verifyHeads(op, {op.getQuery(), op.getKey(), op.getValue(),
-                              op.getResult()})) ||
+  if (failed(verifyHeads(
+          op, {op.getQuery(), op.getKey(), op.getValue(), op.getResult()})) ||
       failed(verifyContiguous(op, "lse", op.getLse())))
     return failure();
   MemRefType query = typeOf(op.getQuery()), key = typeOf(op.getKey());

@@ -3,8 +3,8 @@
 //
 // Registration of the exec dialect, and what everyone asks of a memref type.
 
-#include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

@@ -86,8 +86,8 @@ void LaunchOp::getEffects(
 }
 
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  auto kernel = symbols.lookupNearestSymbolFrom<KernelOp>(*this,
-                                                          getKernelAttr());
+  auto kernel =
+      symbols.lookupNearestSymbolFrom<KernelOp>(*this, getKernelAttr());
   if (!kernel)
     return emitOpError("no exec.kernel ") << getKernelAttr();
   if (kernel.getNumInputs() != getInputs().size() ||

@@ -68,7 +68,7 @@ private:
   struct State {
     fsdp::UnitOp unit;
     SmallVector<LiveRange, 1> live;
-    bool crosses; // a function's border while gathered
+    bool crosses;  // a function's border while gathered
     int64_t since; // -1: not live
     bool mentioned = false;
   };
@@ -183,9 +183,8 @@ Lifetimes UnitScan::take(function_ref<int64_t(fsdp::UnitOp)> bytes,
     PlanItem item;
     item.bytes = bytes(state.unit);
     item.live = state.live;
-    llvm::sort(item.live, [](LiveRange a, LiveRange b) {
-      return a.begin < b.begin;
-    });
+    llvm::sort(item.live,
+               [](LiveRange a, LiveRange b) { return a.begin < b.begin; });
     if (auto offset = state.unit->getAttrOfType<IntegerAttr>(offsetAttr))
       item.offset = offset.getInt();
     result.owners.push_back(state.unit);

@@ -73,12 +73,11 @@ PlanSummary PlanMemory::planUnits(Lifetimes lifetimes, StringRef attribute) {
 
 void PlanMemory::runOnOperation() {
   ModuleOp module = getOperation();
-  for (SpacePlanOp old : llvm::make_early_inc_range(
-           module.getOps<SpacePlanOp>()))
+  for (SpacePlanOp old :
+       llvm::make_early_inc_range(module.getOps<SpacePlanOp>()))
     old.erase();
   addSpace(Space::private_, planPrivate());
-  addSpace(Space::params,
-           planUnits(paramLifetimes(module), kParamOffsetAttr));
+  addSpace(Space::params, planUnits(paramLifetimes(module), kParamOffsetAttr));
   addSpace(Space::gradients,
            planUnits(gradientLifetimes(module), kGradOffsetAttr));
 }

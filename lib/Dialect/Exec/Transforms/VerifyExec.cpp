@@ -134,8 +134,7 @@ LogicalResult VerifyExec::verifyContents(func::FuncOp function) {
   return success();
 }
 
-LogicalResult VerifyExec::verifySpace(Space space,
-                                      const Lifetimes &lifetimes) {
+LogicalResult VerifyExec::verifySpace(Space space, const Lifetimes &lifetimes) {
   int64_t bytes = -1;
   for (SpacePlanOp plan : getOperation().getOps<SpacePlanOp>())
     if (plan.getSpace() == space)
@@ -155,8 +154,9 @@ LogicalResult VerifyExec::verifySpace(Space space,
              << kBufferAlignmentBytes << " bytes";
   }
   if (auto overlap = findOverlap(lifetimes.items)) {
-    InFlightDiagnostic error = lifetimes.owners[overlap->second]->emitOpError(
-        "overlaps what lives at the same time in the ")
+    InFlightDiagnostic error =
+        lifetimes.owners[overlap->second]->emitOpError(
+            "overlaps what lives at the same time in the ")
         << stringifySpace(space) << " space";
     error.attachNote(lifetimes.owners[overlap->first]->getLoc()) << "this";
     return error;
@@ -169,8 +169,8 @@ void VerifyExec::runOnOperation() {
   bool valid = true;
   for (func::FuncOp function : stepFunctions(module)) {
     valid &= succeeded(verifyContents(function));
-    valid &= succeeded(
-        verifySpace(Space::private_, privateLifetimes(function)));
+    valid &=
+        succeeded(verifySpace(Space::private_, privateLifetimes(function)));
   }
   valid &= succeeded(verifySpace(Space::params, paramLifetimes(module)));
   valid &= succeeded(verifySpace(Space::gradients, gradientLifetimes(module)));
