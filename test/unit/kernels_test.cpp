@@ -6,6 +6,7 @@
 
 #include "kernel_harness.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 #include <gtest/gtest.h>
 
 using namespace shardonnx::test;
@@ -123,6 +124,48 @@ TEST(ColumnKernels, NormWeightAndBias) {
                     1e-5);
 }
 
+// Results of several types, in one pass; integers, a library call for pow.
+TEST(RowKernels, MixedTypes) {
+  for (int n : {4, 9, 40})
+    checkAllLayouts(llvm::formatv(R"(
+      func.func @f(%a: tensor<3x5x{0}xf16>, %b: tensor<5x{0}xi32>, %c: tensor<3x1x1xf32>) {{
+        %0:3 = nn.fused rows [3, 5, {0}] (%x = %a : tensor<3x5x{0}xf16>, %i = %b : tensor<5x{0}xi32>, %s = %c : tensor<3x1x1xf32>)
+            -> (tensor<3x5x{0}xf32>, tensor<3x5x{0}xi1>, tensor<3x5x{0}xi64>) {{
+          %f = nn.cast %x : tensor<3x5x{0}xf16> -> tensor<3x5x{0}xf32>
+          %g = nn.cast %i : tensor<5x{0}xi32> -> tensor<5x{0}xf32>
+          %m = nn.max %f, %g : (tensor<3x5x{0}xf32>, tensor<5x{0}xf32>) -> tensor<3x5x{0}xf32>
+          %l = nn.compare lt %m, %s : (tensor<3x5x{0}xf32>, tensor<3x1x1xf32>) -> tensor<3x5x{0}xi1>
+          %h = nn.abs %m : (tensor<3x5x{0}xf32>) -> tensor<3x5x{0}xf32>
+          %e = nn.constant dense<1.5> : tensor<f32>
+          %p = nn.pow %h, %e : (tensor<3x5x{0}xf32>, tensor<f32>) -> tensor<3x5x{0}xf32>
+          %d = nn.min %p, %m : (tensor<3x5x{0}xf32>, tensor<3x5x{0}xf32>) -> tensor<3x5x{0}xf32>
+          %r = nn.iota {{axis = 1 : i64} : () -> tensor<3x5x{0}xi32>
+          %t = nn.add %r, %i : (tensor<3x5x{0}xi32>, tensor<5x{0}xi32>) -> tensor<3x5x{0}xi32>
+          %u = nn.cast %t : tensor<3x5x{0}xi32> -> tensor<3x5x{0}xi64>
+          nn.yield %d, %l, %u : tensor<3x5x{0}xf32>, tensor<3x5x{0}xi1>, tensor<3x5x{0}xi64>
+        }
+        return
+      })",
+                                  n),
+                    2e-6);
+}
+
+// A sum in one type of what is stored in another.
+TEST(ColumnKernels, NarrowOperand) {
+  for (int n : {5, 64, 200})
+    checkAllLayouts(llvm::formatv(R"(
+      func.func @f(%a: tensor<37x{0}xbf16>) {{
+        %0 = nn.fused columns [37, {0}] (%x = %a : tensor<37x{0}xbf16>) -> tensor<{0}xf32> {{
+          %f = nn.cast %x : tensor<37x{0}xbf16> -> tensor<37x{0}xf32>
+          %s = nn.reduce_sum %f {{axes = array<i64: 0>} : (tensor<37x{0}xf32>) -> tensor<{0}xf32>
+          nn.yield %s : tensor<{0}xf32>
+        }
+        return
+      })",
+                                  n),
+                    1e-5);
+}
+
 /// An elementwise kernel of one op.
 static std::string unary(llvm::StringRef op, int n, llvm::StringRef type) {
   return llvm::formatv(R"(
@@ -145,6 +188,77 @@ TEST(ElementwiseKernels, EveryUnaryOp) {
       checkGroup(unary(op, 37, type), Layout::Contiguous, 3, 1e-6);
       checkGroup(unary(op, 37, type), Layout::Padded, 3, 1e-6);
     }
+}
+
+/// The largest error of a function over a range, in units in the last place.
+static double worstUlp(llvm::StringRef op, double low, double high,
+                       double (*exact)(double)) {
+  constexpr int64_t kCount = 4 * 25000;
+  ParsedGroup group(unary(op, 25000, "f32"));
+  std::mt19937 random(1);
+  auto tensor =
+      mlir::cast<mlir::RankedTensorType>(group.fused->getOperand(0).getType());
+  Buffer in = Buffer::make(tensor, Layout::Contiguous, random), out = in;
+  auto *x = reinterpret_cast<float *>(in.bytes.data());
+  auto *y = reinterpret_cast<float *>(out.bytes.data());
+  for (int64_t i = 0; i < kCount; ++i)
+    x[i] = low + (high - low) * i / kCount;
+  CompiledKernel kernel(group.fused, {in.type, out.type},
+                        llvm::cantFail(shardonnx::resolveTarget("native")));
+  void *args[] = {x, y};
+  kernel.run(args, 0, kernel.launch.count);
+  double worst = 0;
+  for (int64_t i = 0; i < kCount; ++i) {
+    double expected = exact(x[i]);
+    float next =
+        std::nextafter(std::fabs(static_cast<float>(expected)), INFINITY);
+    double ulp = next - std::fabs(static_cast<float>(expected));
+    worst = std::max(worst, std::fabs(y[i] - expected) / ulp);
+  }
+  return worst;
+}
+
+TEST(ElementwiseKernels, PolynomialsAreAccurate) {
+  EXPECT_LE(worstUlp("exp", -87, 88.7, std::exp), 2);
+  EXPECT_LE(worstUlp("exp", -1, 1, std::exp), 2);
+  EXPECT_LE(worstUlp("tanh", -10, 10, std::tanh), 2);
+  EXPECT_LE(worstUlp("tanh", -0.7, 0.7, std::tanh), 2);
+  EXPECT_LE(worstUlp("erf", -4.5, 4.5, std::erf), 2);
+  EXPECT_LE(worstUlp("erf", -1, 1, std::erf), 2);
+  EXPECT_LE(worstUlp("log", 1e-3, 100, std::log), 2);
+  EXPECT_LE(worstUlp("log", 0.5, 1.5, std::log), 2);
+  EXPECT_LE(
+      worstUlp("rsqrt", 1e-6, 1e3, [](double x) { return 1 / std::sqrt(x); }),
+      2);
+  EXPECT_LE(worstUlp("sin", -3, 3, std::sin), 2);
+  EXPECT_LE(worstUlp("cos", -1.5, 1.5, std::cos), 2);
+}
+
+// Masks are made of infinities, and a NaN must not vanish.
+TEST(ElementwiseKernels, SpecialValues) {
+  ParsedGroup group(unary("exp", 3, "f32"));
+  std::mt19937 random(1);
+  auto tensor =
+      mlir::cast<mlir::RankedTensorType>(group.fused->getOperand(0).getType());
+  Buffer in = Buffer::make(tensor, Layout::Contiguous, random), out = in;
+  auto *x = reinterpret_cast<float *>(in.bytes.data());
+  auto *y = reinterpret_cast<float *>(out.bytes.data());
+  const float values[12] = {-INFINITY, INFINITY, NAN,   -0.0f, 0.0f,  200.0f,
+                            -200.0f,   88.7f,    -87.f, 1.0f,  -1.0f, 1e-30f};
+  std::copy(values, values + 12, x);
+  CompiledKernel kernel(group.fused, {in.type, out.type},
+                        llvm::cantFail(shardonnx::resolveTarget("native")));
+  void *args[] = {x, y};
+  kernel.run(args, 0, kernel.launch.count);
+  EXPECT_EQ(y[0], 0.0f);
+  EXPECT_EQ(y[1], INFINITY);
+  EXPECT_TRUE(std::isnan(y[2]));
+  EXPECT_EQ(y[3], 1.0f);
+  EXPECT_EQ(y[4], 1.0f);
+  EXPECT_EQ(y[5], INFINITY);
+  EXPECT_EQ(y[6], 0.0f);
+  for (int i = 7; i < 12; ++i)
+    EXPECT_NEAR(y[i] / std::exp(static_cast<double>(x[i])), 1.0, 2e-7);
 }
 
 TEST(ElementwiseKernels, WiderTargets) {
