@@ -31,6 +31,11 @@ static LogicalResult checkOptions(const CompileOptions &options,
       return diagnostics.error(
           "--strategy=" + options.strategy +
           ": not built yet; use full_shard, shard_grad_op or no_shard");
+  if (options.strictNumerics && options.paramDtype != "f32")
+    return diagnostics.error(
+        "--strict-numerics: kernels keep the intermediate values of " +
+        options.paramDtype +
+        " in f32, which rounds otherwise; leave --param-dtype at f32");
   if (options.emit == "ptx")
     return diagnostics.error("--emit=ptx: only --target=cuda has PTX; use "
                              "--emit=llvm or --emit=obj");

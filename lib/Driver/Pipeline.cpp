@@ -35,7 +35,7 @@ std::optional<Level> parseLevel(StringRef name) {
 
 // What the graph means, with its loss, units and dtypes.
 static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
-  buildRaisePipeline(pm);
+  buildRaisePipeline(pm, options.strictNumerics);
   if (!options.freeze.empty()) {
     nn::FreezePassOptions freeze;
     freeze.regexes.assign(options.freeze.begin(), options.freeze.end());
@@ -44,6 +44,7 @@ static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
   nn::AttachLossPassOptions loss;
   loss.kind = options.loss;
   loss.logits = options.logits;
+  loss.fuseHead = !options.strictNumerics;
   pm.addPass(nn::createAttachLossPass(loss));
   fsdp::AssignUnitsPassOptions units;
   units.unit.assign(options.units.begin(), options.units.end());

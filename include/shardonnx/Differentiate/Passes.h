@@ -6,9 +6,9 @@
 #ifndef SHARDONNX_DIFFERENTIATE_PASSES_H
 #define SHARDONNX_DIFFERENTIATE_PASSES_H
 
-#include "shardonnx/Dialect/NN/IR/NN.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
 
 namespace shardonnx {
 

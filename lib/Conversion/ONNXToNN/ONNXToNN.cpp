@@ -34,14 +34,16 @@ bool isRaisable(StringRef opType) {
          getHandlers().contains(opType);
 }
 
-void buildRaisePipeline(OpPassManager &manager) {
+void buildRaisePipeline(OpPassManager &manager, bool strictNumerics) {
   manager.addPass(createConvertONNXToNN());
   manager.addPass(createCSEPass());
-  manager.addPass(createRaiseLayout());
-  manager.addPass(createRaiseNorm());
-  manager.addPass(createRaiseActivation());
-  manager.addPass(createRaiseRotary());
-  manager.addPass(createRaiseAttention());
+  if (!strictNumerics) {
+    manager.addPass(createRaiseLayout());
+    manager.addPass(createRaiseNorm());
+    manager.addPass(createRaiseActivation());
+    manager.addPass(createRaiseRotary());
+    manager.addPass(createRaiseAttention());
+  }
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
 }

@@ -18,8 +18,10 @@ namespace shardonnx {
 /// others through the function bodies of their schemas.
 bool isRaisable(llvm::StringRef opType);
 
-/// Adds the passes of the raise, in order.
-void buildRaisePipeline(mlir::OpPassManager &manager);
+/// Adds the passes of the raise, in order. With `strictNumerics` only those
+/// that round as the graph says: what an exporter wrote out stays written out.
+void buildRaisePipeline(mlir::OpPassManager &manager,
+                        bool strictNumerics = false);
 
 #define GEN_PASS_DECL
 #include "shardonnx/Conversion/ONNXToNN/Passes.h.inc"

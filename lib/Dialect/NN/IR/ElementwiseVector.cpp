@@ -94,8 +94,7 @@ NN_EMIT(GeluOp) {
   Value x = vectors[0];
   if (getTanh()) {
     const double scale = -2.0 * std::sqrt(2.0 / M_PI);
-    Value cubic =
-        v.fma(v.mul(x, x), v.constant(x, scale * 0.044715), scale);
+    Value cubic = v.fma(v.mul(x, x), v.constant(x, scale * 0.044715), scale);
     return v.div(x, v.add(v.exp(v.mul(x, cubic)), 1.0));
   }
   Value inner = v.erf(v.mul(x, std::sqrt(0.5)));

@@ -40,8 +40,10 @@ struct Choice {
 /// Chooses and builds the loss of one function.
 class LossAttacher {
 public:
-  LossAttacher(func::FuncOp function, StringRef kind, StringRef logits)
+  LossAttacher(func::FuncOp function, StringRef kind, StringRef logits,
+               bool fuseHead)
       : function(function), kindName(kind), logitsName(logits),
+        fuseHead(fuseHead),
         terminator(function.getBody().front().getTerminator()),
         builder(terminator) {}
 
@@ -62,6 +64,7 @@ private:
 
   func::FuncOp function;
   StringRef kindName, logitsName;
+  bool fuseHead;
   Operation *terminator;
   OpBuilder builder;
   SmallVector<Output> outputs;
@@ -313,7 +316,7 @@ LogicalResult LossAttacher::buildCrossEntropy(const Output &output) {
     if (Operation *op = made.getDefiningOp())
       copyUnit(output.value, op);
   dropOutputs();
-  Value sum = fuseLinear(entropy);
+  Value sum = fuseHead ? fuseLinear(entropy) : entropy.getSum();
   LossOp loss = report(sum, "labels", labels.getArgNumber(), 0, 1);
   eraseDeadOps(function.getBody().front());
   return dropOldLabels(loss);
@@ -347,7 +350,8 @@ LogicalResult LossAttacher::buildGraph(const Output &output) {
     // The quotient and the logits' own use go before the head is fused, which
     // must have one use.
     eraseDeadOps(function.getBody().front());
-    fuseLinear(entropy);
+    if (fuseHead)
+      fuseLinear(entropy);
   } else {
     NNBuilder b(builder, output.value.getLoc());
     Value scalar = b.reshape(b.f32(output.value), {});
@@ -397,7 +401,7 @@ struct AttachLossPass : nn::impl::AttachLossPassBase<AttachLossPass> {
       getOperation().emitError("there is no @forward to attach a loss to");
       return signalPassFailure();
     }
-    if (failed(LossAttacher(forward, kind, logits).run()))
+    if (failed(LossAttacher(forward, kind, logits, fuseHead).run()))
       signalPassFailure();
   }
 };

@@ -32,7 +32,7 @@ typedef enum ShxDType {
 
 // Values that change from step to step live in memory, never in the code.
 typedef enum ShxScalar {
-  SHX_LOSS_SCALE = 0,  // 1 / (labels of the step, all ranks and microbatches)
+  SHX_LOSS_SCALE = 0, // 1 / (labels of the step, all ranks and microbatches)
   SHX_LR = 1,
   SHX_BETA1 = 2,
   SHX_BETA2 = 3,
@@ -51,11 +51,11 @@ typedef enum ShxScalar {
 // The head of the runtime's context: the bases that generated code adds its
 // fixed offsets to. The runtime derives its own struct from it.
 typedef struct ShxContext {
-  uint8_t *privateBase;     // activations and workspaces of this rank
-  uint8_t *const *params;   // [unit] gathered parameters, param_dtype
-  uint8_t *const *grads;    // [unit] this rank's full gradients, reduce_dtype
-  uint8_t *const *inputs;   // [graph input] the current microbatch
-  const float *scalars;     // [ShxScalar]
+  uint8_t *privateBase;   // activations and workspaces of this rank
+  uint8_t *const *params; // [unit] gathered parameters, param_dtype
+  uint8_t *const *grads;  // [unit] this rank's full gradients, reduce_dtype
+  uint8_t *const *inputs; // [graph input] the current microbatch
+  const float *scalars;   // [ShxScalar]
 } ShxContext;
 
 // A generated kernel: args are the buffers' addresses in the order of the
@@ -99,14 +99,14 @@ typedef struct ShxAttention {
   int64_t batch, heads, kvHeads, seqQ, seqK, headDim;
   int64_t qStride[3], kStride[3], vStride[3], outStride[3];
   int64_t dqStride[3], dkStride[3], dvStride[3], doutStride[3]; // grad only
-  int64_t maskStride[3];   // of (batch, head, query), key contiguous
+  int64_t maskStride[3]; // of (batch, head, query), key contiguous
   float scale;
-  float softcap;           // 0: none; else cap·tanh(score/cap)
-  int32_t causal;          // query i sees keys ≤ i + seqK - seqQ
-  int32_t dtype;           // of q, k, v, out and their gradients
-  int32_t maskDtype;       // SHX_F32: added to scores; SHX_I1: 1 = visible
+  float softcap;     // 0: none; else cap·tanh(score/cap)
+  int32_t causal;    // query i sees keys ≤ i + seqK - seqQ
+  int32_t dtype;     // of q, k, v, out and their gradients
+  int32_t maskDtype; // SHX_F32: added to scores; SHX_I1: 1 = visible
   int32_t reserved;
-  int64_t window;          // 0: none; else the last `window` visible keys
+  int64_t window; // 0: none; else the last `window` visible keys
 } ShxAttention;
 // mask may be null.
 void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
@@ -121,15 +121,15 @@ void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
 
 // out[i, :] = table[ids[i], :]; ids were range-checked when data was read.
 typedef struct ShxEmbedding {
-  int64_t rows, width, vocab; // rows: how many ids
-  int64_t ldOut;              // row stride of out / of dy
+  int64_t rows, width, vocab;   // rows: how many ids
+  int64_t ldOut;                // row stride of out / of dy
   int32_t tableDtype, outDtype; // grad: dtypes of dtable and dy
   int32_t accumulate;           // grad: add to dtable instead of zeroing it
   int32_t idDtype;              // SHX_I64 or SHX_I32
   int64_t paddingIdx;           // grad skips this id; -1: none
 } ShxEmbedding;
-void shx_embedding(ShxContext *ctx, const ShxEmbedding *desc,
-                   const void *table, const void *ids, void *out);
+void shx_embedding(ShxContext *ctx, const ShxEmbedding *desc, const void *table,
+                   const void *ids, void *out);
 // dtable[ids[i], :] += dy[i, :], rows added in the order of i.
 void shx_embedding_grad(ShxContext *ctx, const ShxEmbedding *desc,
                         const void *ids, const void *dy, void *dtable);
@@ -142,7 +142,7 @@ typedef struct ShxLinearCrossEntropy {
   int64_t rows, width, vocab, chunkRows;
   int64_t ignoreIndex;
   int64_t ldx, lddx;
-  int32_t transW;     // 0: w is [width, vocab]; 1: w is [vocab, width]
+  int32_t transW; // 0: w is [width, vocab]; 1: w is [vocab, width]
   int32_t dtypeX, dtypeW, dtypeDw; // dx has dtypeX
   int32_t accumulateDw;
   int32_t labelDtype; // SHX_I64 or SHX_I32
@@ -183,7 +183,8 @@ void shx_zero(ShxContext *ctx, void *dst, int64_t bytes);
 // rank's communication thread in the order of the starts of its queue.
 
 // Makes params[unit] valid: waits until no rank still reads what lies under
-// that buffer, writes this rank's slice (cast to param_dtype), and publishes it.
+// that buffer, writes this rank's slice (cast to param_dtype), and publishes
+// it.
 void shx_gather_start(ShxContext *ctx, int32_t unit);
 // Returns when every rank's slice of the last started gather is in place.
 void shx_gather_wait(ShxContext *ctx, int32_t unit);
@@ -219,7 +220,7 @@ extern const uint64_t shx_manifest_size;
 void shx_first_microbatch(ShxContext *ctx); // writes reduced gradients
 void shx_next_microbatch(ShxContext *ctx);  // adds to them
 void shx_update(ShxContext *ctx);
-void shx_eval_microbatch(ShxContext *ctx);  // forward and loss only
+void shx_eval_microbatch(ShxContext *ctx); // forward and loss only
 
 #ifdef __cplusplus
 }

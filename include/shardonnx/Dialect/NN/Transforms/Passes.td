@@ -22,7 +22,9 @@ def AttachLossPass : Pass<"nn-attach-loss", "mlir::ModuleOp"> {
     Option<"kind", "kind", "std::string", "",
            "causal-lm, cross-entropy, mse, graph, or empty: by the outputs">,
     Option<"logits", "logits", "std::string", "",
-           "The output that the loss is computed from">
+           "The output that the loss is computed from">,
+    Option<"fuseHead", "fuse-head", "bool", "true",
+           "Compute a linear head and its loss together, in chunks of rows">
   ];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
