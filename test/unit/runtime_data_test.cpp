@@ -252,6 +252,26 @@ TEST(Npz, ReadsStoredAndDeflated) {
   }
 }
 
+// The compiler folds both to what the executable feeds; the program does not
+// read them, so an array that says something else must not be ignored.
+TEST(Npz, MasksAndPositionsAreWhatTheProgramWasCompiledFor) {
+  Folder folder;
+  Manifest m = dataModel();
+  auto say = [&](Kind kind, const std::vector<int64_t> &values) {
+    m.inputs = {{"input_ids", kind, SHX_I64, {2, 4}, 0}};
+    return errorOf(folder.write("d.npz", npz(npy(kI64, bytesOf(values)), true)),
+                   m);
+  };
+  EXPECT_EQ(say(Kind::AttentionMask, {1, 1, 1, 1, 1, 1, 1, 1}), "");
+  EXPECT_SAYS(say(Kind::AttentionMask, {1, 1, 1, 1, 1, 1, 0, 1}),
+              "has 0 in sample 1 at position 2, the program was compiled for 1 "
+              "there: leave the array out");
+  EXPECT_EQ(say(Kind::PositionIds, {0, 1, 2, 3, 0, 1, 2, 3}), "");
+  EXPECT_SAYS(
+      say(Kind::PositionIds, {0, 1, 2, 3, 4, 5, 6, 7}),
+      "has 4 in sample 1 at position 0, the program was compiled for 0");
+}
+
 TEST(Npz, NamesWhatIsWrong) {
   Folder folder;
   Manifest m = dataModel();

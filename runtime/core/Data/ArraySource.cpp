@@ -77,6 +77,21 @@ bool isLabel(Kind kind) {
   return kind == Kind::Labels || kind == Kind::ShiftedLabels;
 }
 
+// What the executable feeds where no array is given: ones, and 0…S-1.
+int64_t knownValue(const Manifest::Input &input, int64_t at) {
+  if (input.kind != Kind::PositionIds)
+    return 1;
+  return input.shape.empty() ? 0 : at % input.shape.back();
+}
+
+// The compiler folds a mask or positions of [batch, sequence] to what the
+// executable feeds: the program does not read the input.
+bool isFolded(const Manifest::Input &input) {
+  return (input.kind == Kind::AttentionMask ||
+          (input.kind == Kind::PositionIds && input.dtype != SHX_F32)) &&
+         input.shape.size() == 2;
+}
+
 } // namespace
 
 int64_t elementBytes(ElementType type) {
@@ -178,18 +193,33 @@ void ArraySource::convertIntegers(const Manifest::Input &input,
   }
 }
 
+// An array that says something else would be ignored.
+void ArraySource::checkFolded(const Manifest::Input &input, const Array &array,
+                              int64_t sample, const uint8_t *from) {
+  for (int64_t i = 0, n = rowElements(input); i < n; ++i) {
+    float value = floatAt(array.type, from, i);
+    auto known = static_cast<float>(knownValue(input, i));
+    if (value != known)
+      fail("array '", input.name, "' of '", path, "' has ", value,
+           " in sample ", sample, " at position ", i,
+           ", the program was compiled for ", known,
+           " there: leave the array out, and pad after the text, with -100 in "
+           "the labels");
+  }
+}
+
 void ArraySource::read(int64_t sample, size_t index, void *to) {
   const Manifest::Input &input = manifest.inputs[index];
   const Array *array = bound[index];
   int64_t n = rowElements(input);
   if (!array) {
-    int64_t last = input.shape.empty() ? 1 : input.shape.back();
     for (int64_t i = 0; i < n; ++i)
-      storeInteger(input, to, i,
-                   input.kind == Kind::PositionIds ? i % last : 1);
+      storeInteger(input, to, i, knownValue(input, i));
     return;
   }
   const uint8_t *from = load(*array, sample, n);
+  if (isFolded(input))
+    checkFolded(input, *array, sample, from);
   if (input.dtype != SHX_F32) {
     convertIntegers(input, *array, sample, from, to);
     return;

@@ -63,6 +63,8 @@ public:
 private:
   const Array *bind(const Manifest::Input &input);
   const uint8_t *load(const Array &array, int64_t sample, int64_t elements);
+  void checkFolded(const Manifest::Input &input, const Array &array,
+                   int64_t sample, const uint8_t *from);
   void convertIntegers(const Manifest::Input &input, const Array &array,
                        int64_t sample, const uint8_t *from, void *row);
 
