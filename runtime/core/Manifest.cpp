@@ -33,6 +33,10 @@ int64_t size(const Json &object, const char *key) {
   return value;
 }
 
+int64_t optionalSize(const Json &object, const char *key) {
+  return object.contains(key) ? size(object, key) : 0;
+}
+
 ShxDType dtype(const std::string &name) {
   static const std::pair<const char *, ShxDType> names[] = {
       {"f32", SHX_F32}, {"bf16", SHX_BF16}, {"f16", SHX_F16},
@@ -64,7 +68,7 @@ Manifest::Input readInput(const Json &json) {
   input.kind = inputKind(json.at("kind").get<std::string>());
   input.dtype = dtype(json.at("dtype").get<std::string>());
   input.shape = json.at("shape").get<std::vector<int64_t>>();
-  input.limit = json.contains("limit") ? size(json, "limit") : 0;
+  input.limit = optionalSize(json, "limit");
   product(input.shape);
   return input;
 }
@@ -82,8 +86,8 @@ Manifest::Loss readLoss(const Json &json) {
   else
     fail("the manifest names an unknown loss denominator '", denominator, "'");
   loss.input = json.value("denominator_input", "");
-  loss.shift = json.value("denominator_shift", int64_t(0));
-  loss.perMicrobatch = json.value("denominator_per_microbatch", int64_t(0));
+  loss.shift = optionalSize(json, "denominator_shift");
+  loss.perMicrobatch = optionalSize(json, "denominator_per_microbatch");
   return loss;
 }
 
@@ -117,8 +121,8 @@ Manifest::Unit readUnit(const Json &json) {
   unit.length = size(json, "length");
   unit.paramOffsetBytes = size(json, "param_offset_bytes");
   unit.gradOffsetBytes = size(json, "grad_offset_bytes");
-  unit.frozenLength = json.value("frozen_length", int64_t(0));
-  unit.frozenOffsetBytes = json.value("frozen_offset_bytes", int64_t(0));
+  unit.frozenLength = optionalSize(json, "frozen_length");
+  unit.frozenOffsetBytes = optionalSize(json, "frozen_offset_bytes");
   unit.flops = json.value("flops", 0.0);
   for (const Json &param : json.at("params"))
     unit.params.push_back(readParam(param));
@@ -187,7 +191,7 @@ Manifest read(const Json &json) {
   m.modelSha256 = json.at("model").value("sha256", "");
   m.arch = json.value("arch", "");
   m.batch = size(json, "batch");
-  m.seq = json.value("seq", int64_t(0));
+  m.seq = optionalSize(json, "seq");
   for (const Json &input : json.at("inputs"))
     m.inputs.push_back(readInput(input));
   m.loss = readLoss(json.at("loss"));
@@ -204,7 +208,7 @@ Manifest read(const Json &json) {
   m.gatherSpace = readSpace(spaces, "gather");
   m.gradientSpace = readSpace(spaces, "gradients");
   m.gatherInPlace = json.at("gather_in_place").get<bool>();
-  m.scratchPerThreadBytes = json.value("scratch_per_thread_bytes", int64_t(0));
+  m.scratchPerThreadBytes = optionalSize(json, "scratch_per_thread_bytes");
   m.flopsPerMicrobatch = json.value("flops_per_microbatch", 0.0);
   if (m.gatherInPlace && m.paramType != SHX_F32)
     fail("the manifest gathers in place, yet its parameters are not f32");

@@ -262,4 +262,36 @@ TEST(Manifest, DamageIsTold) {
   EXPECT_NE(error.find("compile it again"), std::string::npos);
 }
 
+// A manifest that can be read, with one number replaced.
+std::string errorOfManifest(const std::string &from, const std::string &to) {
+  std::string json = R"({"abi": 1, "hash": "", "model": {"path": "m.onnx"},
+    "batch": 1, "seq": 4, "inputs": [],
+    "loss": {"kind": "mse", "denominator": "labels", "denominator_shift": 0,
+             "denominator_per_microbatch": 4},
+    "param_dtype": "f32", "reduce_dtype": "f32", "gather_in_place": true,
+    "units": [{"name": "u", "layout": "sharded", "length": 256,
+               "param_offset_bytes": 0, "grad_offset_bytes": 0,
+               "frozen_length": 0, "frozen_offset_bytes": 1024, "params": []}],
+    "spaces": {"private": {"bytes": 0, "lower_bound_bytes": 0},
+               "gather": {"bytes": 0, "lower_bound_bytes": 0},
+               "gradients": {"bytes": 1024, "lower_bound_bytes": 0}}})";
+  size_t at = json.find(from);
+  json.replace(at, from.size(), to);
+  std::string error;
+  parseManifest(json, error);
+  return error;
+}
+
+TEST(Manifest, SizesAreBounded) {
+  EXPECT_EQ(errorOfManifest("\"seq\"", "\"seq\""), "");
+  for (std::string key : {"denominator_shift", "denominator_per_microbatch",
+                          "seq", "frozen_length", "frozen_offset_bytes"})
+    for (std::string value : {"-64", "4611686018427387904"}) {
+      std::string name = "\"" + key + "\": ";
+      std::string error = errorOfManifest(name, name + value + ", \"x\": ");
+      EXPECT_NE(error.find("'" + key + "' is out of range"), std::string::npos)
+          << key << " " << value << ": " << error;
+    }
+}
+
 } // namespace
