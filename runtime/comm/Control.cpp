@@ -145,7 +145,8 @@ void Control::reportHang(Activity activity, size_t unit) {
     what += " '" + names[unit] + "'";
   failNow(self,
           concat("rank ", self, " has been ", what, " for ", timeoutSeconds,
-                 " s", others, "; SHARDONNX_TIMEOUT=SECONDS allows more"));
+                 " s", others, "; SHARDONNX_TIMEOUT=SECONDS allows more"),
+          kExitFailure);
 }
 
 void Control::barrier(Activity activity) {
@@ -169,15 +170,14 @@ bool Control::claimFailure(int rank) {
   return first;
 }
 
-void Control::failNow(int rank, const std::string &message,
-                      bool launcherKnows) {
+void Control::failNow(int rank, const std::string &message, int code,
+                      int toLauncher) {
   if (!claimFailure(rank))
     follow();
-  if (!launcherKnows || !launchedByUs) {
-    printError(message);
-    ::_exit(kExitFailure);
-  }
-  ::_exit(kExitFollows);
+  if (toLauncher != 0 && launchedByUs)
+    ::_exit(toLauncher);
+  printError(message);
+  ::_exit(code);
 }
 
 void Control::follow() {

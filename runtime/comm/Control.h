@@ -101,10 +101,11 @@ public:
   void barrier(Activity activity);
 
   bool failed() const { return header->failedRank.load() != 0; }
-  // Reports, if this is the first failure, and ends this process. Where our
-  // launcher knows the cause better, it speaks instead.
-  [[noreturn]] void failNow(int rank, const std::string &message,
-                            bool launcherKnows = false);
+  // Reports, if this is the first failure, and ends this process with `code`.
+  // Where our launcher knows the cause better it speaks instead, and
+  // `toLauncher`, not 0, is what it is told.
+  [[noreturn]] void failNow(int rank, const std::string &message, int code,
+                            int toLauncher = 0);
   [[noreturn]] void follow(); // another rank failed and has said so
   void setLaunchedByUs(bool launched) { launchedByUs = launched; }
 

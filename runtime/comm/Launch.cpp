@@ -55,6 +55,10 @@ bool boundByLauncher(const RankInfo &info) {
   return info.launcher == "srun" && std::getenv("SLURM_CPUS_PER_TASK");
 }
 
+const char *signalName(int signal) {
+  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP";
+}
+
 struct Child {
   pid_t pid = -1;
   bool running = false;
@@ -116,9 +120,7 @@ public:
       int signal = ::sigtimedwait(&signals, nullptr, &pause);
       if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
         if (message.empty())
-          message = concat("stopped by ", signal == SIGINT    ? "SIGINT"
-                                          : signal == SIGTERM ? "SIGTERM"
-                                                              : "SIGHUP");
+          message = concat("stopped by ", signalName(signal));
         sendAll(SIGTERM);
         beginEnd();
       }
@@ -164,7 +166,7 @@ private:
           noteEnd(static_cast<int>(r), children[r]);
         }
   }
-  // The first rank that died of a signal which we did not send is the cause.
+  // The first rank that ended by a signal which we did not send is the cause.
   void noteEnd(int rank, const Child &child) {
     if (WIFEXITED(child.status) && WEXITSTATUS(child.status) == kExitDone)
       return;
@@ -176,6 +178,11 @@ private:
                        ::strsignal(signal), ")");
       if (signal == SIGKILL)
         message += ", by someone or for want of memory: see the system's log";
+    } else if (WIFEXITED(child.status) && !child.endedByUs &&
+               WEXITSTATUS(child.status) > kExitSignalled && message.empty()) {
+      int signal = WEXITSTATUS(child.status) - kExitSignalled;
+      message = concat("rank ", rank, " (process ", child.pid,
+                       ") was stopped by ", signalName(signal));
     }
   }
   int conclude() const {

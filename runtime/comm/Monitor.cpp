@@ -29,7 +29,7 @@ sigset_t terminationSignals() {
 } // namespace
 
 bool hangupIsIgnored() {
-  struct sigaction action{};
+  struct sigaction action {};
   ::sigaction(SIGHUP, nullptr, &action);
   return action.sa_handler == SIG_IGN;
 }
@@ -64,8 +64,9 @@ void Monitor::readSignal() {
   const char *name = info.ssi_signo == SIGINT    ? "SIGINT"
                      : info.ssi_signo == SIGTERM ? "SIGTERM"
                                                  : "SIGHUP";
-  // The launcher got the same signal, and speaks for all its ranks.
-  control.failNow(control.rank(), concat("stopped by ", name), true);
+  // The launcher, which may have got the same signal, speaks for its ranks.
+  control.failNow(control.rank(), concat("stopped by ", name), kExitFailure,
+                  kExitSignalled + static_cast<int>(info.ssi_signo));
 }
 
 void Monitor::peerClosed(const Peer &peer) {
@@ -76,7 +77,7 @@ void Monitor::peerClosed(const Peer &peer) {
                   concat("rank ", peer.rank, " (process ", block.pid.load(),
                          ") died: it was killed or crashed; see its own "
                          "messages and the system's log"),
-                  true);
+                  kExitFailure, kExitFollows);
 }
 
 void Monitor::watch() {

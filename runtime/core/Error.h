@@ -18,7 +18,9 @@ enum ExitCode : int {
   kExitDone = 0,
   kExitFailure = 1, // the input, the file or the machine is at fault
   kExitUsage = 2,   // the command line is
-  kExitFollows = 3, // between ranks and their launcher: another rank failed
+  // Between ranks and their launcher:
+  kExitFollows = 3,     // another rank failed
+  kExitSignalled = 128, // and a signal's number: stopped by that signal
 };
 
 class Error : public std::runtime_error {

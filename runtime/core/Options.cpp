@@ -27,8 +27,10 @@ CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most = kMany) {
         char *end = nullptr;
         errno = 0;
         long long value = std::strtoll(text.c_str(), &end, 10);
-        bool good =
-            !text.empty() && !*end && !errno && value >= least && value <= most;
+        // CLI11 would take 010 for 8.
+        bool octal = text.size() > 1 && text[0] == '0';
+        bool good = !text.empty() && !*end && !errno && !octal &&
+                    value >= least && value <= most;
         return good ? std::string()
                     : concat("'", text, "' is not a whole number within ",
                              least, "…", most);

@@ -83,7 +83,8 @@ int runRank(const Program &program, const Manifest &manifest,
   } catch (const Error &e) {
     if (info.worldSize == 1)
       throw;
-    control.failNow(info.rank, concat("rank ", info.rank, ": ", e.what()));
+    control.failNow(info.rank, concat("rank ", info.rank, ": ", e.what()),
+                    e.exitCode());
   }
   control.block(info.rank).finished.store(1);
   return kExitDone;

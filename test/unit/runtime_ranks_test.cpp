@@ -188,6 +188,9 @@ TEST_F(Runs, MistakesOnTheCommandLineExitWithTwo) {
         {"--no-decay", "("},
         {"--eval-every", "3"},
         {"--nproc", "0"},
+        {"--steps", "010"}, // not 8
+        {"--data", folder / "t.txt"},
+        {"--nproc", "2", "--data", folder / "t.txt"},
         {"--data-dtype", "u8"}}) {
     Finished f = run("table_f32", options);
     EXPECT_EQ(f.code, 2) << options[0];
@@ -268,6 +271,24 @@ TEST_F(Ends, SignalsEndAllRanks) {
     EXPECT_EQ(f.code, 1);
     expectOneError(f, signal == SIGINT ? "stopped by SIGINT"
                                        : "stopped by SIGTERM");
+    expectGone(ranks);
+    folder.write("log.jsonl", "");
+  }
+}
+
+TEST_F(Ends, ARankThatIsStoppedIsNamed) {
+  for (size_t victim : {0u, 1u}) {
+    Process process =
+        startLong({"--nproc", "2", "--log", folder / "log.jsonl"});
+    std::vector<int> ranks = waitForRanks(process, 2);
+    ASSERT_EQ(ranks.size(), 2u);
+    ::kill(ranks[victim], SIGTERM);
+    Finished f = process.wait();
+    EXPECT_EQ(f.code, 1);
+    EXPECT_LT(f.seconds, 30);
+    expectOneError(f, "rank " + std::to_string(victim) + " (process " +
+                          std::to_string(ranks[victim]) +
+                          ") was stopped by SIGTERM");
     expectGone(ranks);
     folder.write("log.jsonl", "");
   }
