@@ -62,7 +62,7 @@ def batches(path, length, batch, rank, world):
 
 def train(model, options, rank, world, log):
     # The optimizer is made after sharding, so that it sees the slices.
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3,
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4,
                                   betas=(0.9, 0.95), eps=1e-8,
                                   weight_decay=0.1, fused=True)
     length = model.config.max_position_embeddings
