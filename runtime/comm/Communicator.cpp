@@ -187,8 +187,9 @@ void Communicator::sumSlice(size_t unit, uint64_t reduction, bool accumulate) {
   for (uint8_t *gradients : u.gradients)
     sources.push_back(gradients + u.reducePart.begin * dtypeBytes(dtype));
   float *out = u.reduced + (u.reducePart.begin - u.owned.begin);
-  sumSlices(out, sources.data(), sources.size(), u.reducePart.size(), dtype,
-            accumulate, /*parallel=*/!thread);
+  if (sources.front() != out)
+    sumSlices(out, sources.data(), sources.size(), u.reducePart.size(), dtype,
+              accumulate, /*parallel=*/!thread);
   control.publish(control.mine(unit).gradsDone, reduction);
 }
 

@@ -17,8 +17,12 @@ constexpr int64_t kThreadBytes = 1 << 19;
 
 } // namespace
 
+bool gradientsAreTheirSum(const Manifest &m, int ranks, int64_t accumulate) {
+  return ranks == 1 && accumulate == 1 && m.reduceType == SHX_F32;
+}
+
 std::vector<MemoryItem> planMemory(const Manifest &m, int ranks,
-                                   int threadsPerRank) {
+                                   int threadsPerRank, int64_t accumulate) {
   int64_t masters = 0, moments = 0, reduced = 0, frozen = 0;
   int64_t element = dtypeBytes(m.paramType);
   bool sharded = false, replicated = false;
@@ -46,7 +50,9 @@ std::vector<MemoryItem> planMemory(const Manifest &m, int ranks,
           {"optimizer state", moments},
           {"reduced gradients", reduced},
           {"gathered parameters", gather},
-          {"full gradients", m.gradientSpace.bytes},
+          {"full gradients", gradientsAreTheirSum(m, ranks, accumulate)
+                                 ? 0
+                                 : m.gradientSpace.bytes},
           {"activations and workspaces", m.privateSpace.bytes},
           {"inputs", inputs},
           {"thread scratch", m.scratchPerThreadBytes * threadsPerRank},

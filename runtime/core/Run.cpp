@@ -68,6 +68,7 @@ int runRank(const Program &program, const Manifest &manifest,
             const Options &options, const RankInfo &info, const Group &group) {
   MemoryOptions memory;
   memory.debug = options.debugMemory;
+  memory.accumulate = options.accumulate;
   State state(manifest, info.rank, info.worldSize,
               group.memory ? group.memory.get() : -1, memory);
   std::vector<std::string> names;
@@ -105,6 +106,7 @@ int runAsRank(const Program &program, const Manifest &manifest,
   request.options = commandLine(argc, argv);
   MemoryOptions memory;
   memory.debug = options.debugMemory;
+  memory.accumulate = options.accumulate;
   request.sharedBytes = planShared(manifest, info.worldSize, memory).total;
   Group group = meet(info, request);
   return runRank(program, manifest, options, info, group);

@@ -40,7 +40,8 @@ Trainer::Trainer(const Program &program, const Options &options, State &state,
   context.state = &state;
   context.communicator = &communicator;
   context.clipGradNorm = options.clipGradNorm;
-  int64_t peak = totalBytes(planMemory(manifest, control.ranks(), threads)) +
+  int64_t peak = totalBytes(planMemory(manifest, control.ranks(), threads,
+                                       options.accumulate)) +
                  data->heldBytes() + (evalData ? evalData->heldBytes() : 0);
   control.block(control.rank()).peakBytes.store(peak);
 }

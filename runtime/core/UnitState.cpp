@@ -8,6 +8,7 @@
 #include "UnitState.h"
 #include "../comm/Control.h"
 #include "Error.h"
+#include "shardonnx/runtime/MemoryPlan.h"
 
 namespace shardonnx::rt {
 namespace {
@@ -76,7 +77,9 @@ SharedPlan planShared(const Manifest &m, int ranks,
   for (const Manifest::Unit &unit : m.units)
     if (!unit.sharded && ranks > 1)
       plan.reducedBytes += unit.length * 4;
-  plan.gradientBytes = m.gradientSpace.bytes;
+  plan.gradientsInPlace =
+      !options.debug && gradientsAreTheirSum(m, ranks, options.accumulate);
+  plan.gradientBytes = plan.gradientsInPlace ? 0 : m.gradientSpace.bytes;
   plan.gather = take(plan.gatherBytes);
   plan.reduced = take(plan.reducedBytes);
   plan.gradients = end;
@@ -139,6 +142,8 @@ void State::placeUnit(size_t index, int rank, int ranks) {
     Mapping &space = unit.sharded ? gatherMemory : privateGather;
     state.gathered = space.data() + unit.paramOffsetBytes;
   }
+  if (plan.gradientsInPlace)
+    return; // carveOwned knows where they are
   for (Mapping &gradients : gradientMemory)
     state.gradients.push_back(gradients.data() + unit.gradOffsetBytes);
 }
@@ -165,6 +170,8 @@ void State::carveOwned(int ranks) {
       // Replicated: every rank sums a part of one array that all read.
       state.reduced =
           !sharded && ranks > 1 ? reduced.take<float>(n) : owned.take<float>(n);
+      if (plan.gradientsInPlace)
+        state.gradients = {reinterpret_cast<uint8_t *>(state.reduced)};
     }
     if (counting)
       ownedMemory = Mapping::anonymous(static_cast<size_t>(owned.used),

@@ -44,10 +44,13 @@ struct SharedPlan {
   // In place: where each unit begins in the gather part.
   std::vector<int64_t> unitOffsets;
   bool inPlace = false;
+  // One rank and one microbatch: the gradients are their own sum.
+  bool gradientsInPlace = false;
 };
 
 struct MemoryOptions {
-  bool debug = false; // poison what is freed, copy instead of in place
+  bool debug = false;     // poison what is freed, copy instead of in place
+  int64_t accumulate = 1; // microbatches of a step
 };
 
 bool gathersInPlace(const Manifest &manifest, const MemoryOptions &options);

@@ -19,9 +19,14 @@ struct MemoryItem {
   int64_t bytes = 0; // this rank's share, where ranks share pages
 };
 
+// Whether a step's gradients need no buffer beside the reduced ones: nobody
+// else's are added, neither of another rank nor of another microbatch.
+bool gradientsAreTheirSum(const Manifest &manifest, int ranks,
+                          int64_t accumulate);
+
 // The largest rank's (rank 0 owns no less than any other).
 std::vector<MemoryItem> planMemory(const Manifest &manifest, int ranks,
-                                   int threadsPerRank);
+                                   int threadsPerRank, int64_t accumulate = 1);
 int64_t totalBytes(const std::vector<MemoryItem> &items);
 
 } // namespace shardonnx
