@@ -62,6 +62,31 @@ void initialise(State &state, const Options &options, bool firstRank) {
   }
 }
 
+bool namesParameter(const Manifest &manifest, const std::string &pattern) {
+  std::regex regex(pattern);
+  for (const Manifest::Unit &unit : manifest.units)
+    for (const Manifest::Param &param : unit.params)
+      if (param.trainable && std::regex_match(param.name, regex))
+        return true;
+  return false;
+}
+
+// Options that this program, or another option, leaves without a meaning.
+void warnOfIgnored(const Options &o, const Manifest &manifest) {
+  if (o.momentum != 0 && manifest.optimizer != "sgd")
+    printWarning(concat("--momentum is ignored: the program was compiled with "
+                        "--optimizer=",
+                        manifest.optimizer));
+  if (o.minLR != 0 && o.scheduleKind == Schedule::Kind::Constant)
+    printWarning("--min-lr is ignored: --schedule=constant has no end to "
+                 "reach");
+  if (o.randomInit && !o.model.empty())
+    printWarning("--model is ignored: --init=random reads no weights");
+  if (!o.noDecay.empty() && !namesParameter(manifest, o.noDecay))
+    printWarning(concat("--no-decay='", o.noDecay,
+                        "' matches no trainable parameter's whole name"));
+}
+
 // One rank of a group that has met. An error here is told by the first rank
 // that has one, and ends all.
 int runRank(const Program &program, const Manifest &manifest,
@@ -99,6 +124,8 @@ int runAsRank(const Program &program, const Manifest &manifest,
   if (info.worldSize > availableCores() && info.rank == 0)
     printWarning(concat(info.worldSize, " ranks share ", availableCores(),
                         " cores: one thread each, and slow"));
+  if (info.rank == 0)
+    warnOfIgnored(options, manifest);
   ::mallopt(M_ARENA_MAX, 1); // the threads allocate next to nothing
   blockTerminationSignals();
   MeetingRequest request;

@@ -30,8 +30,12 @@ Trainer::Trainer(const Program &program, const Options &options, State &state,
     evalData = openData(options.evalData, options.dataType, manifest);
   order = {manifest.batch,  control.ranks(), options.accumulate,
            data->samples(), options.shuffle, options.seed};
-  if (first())
+  if (first()) {
     log = std::make_unique<Log>(options.log);
+    for (const std::string &name : data->unread())
+      printWarning(concat("array '", name, "' of '", options.data,
+                          "' is ignored: the graph has no such input"));
+  }
   context.privateBase = state.privateBase();
   context.params = state.paramPointers.data();
   context.grads = state.gradPointers.data();

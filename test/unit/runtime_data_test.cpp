@@ -252,6 +252,15 @@ TEST(Npz, ReadsStoredAndDeflated) {
   }
 }
 
+TEST(SafeTensors, TellsWhatNoInputReads) {
+  Folder folder;
+  Manifest m = dataModel();
+  auto data = openData(
+      folder.write("d.safetensors", safeTensors(kPairHeader, arrayPair())), {},
+      m);
+  EXPECT_EQ(data->unread(), std::vector<std::string>{"labels"});
+}
+
 // The compiler folds both to what the executable feeds; the program does not
 // read them, so an array that says something else must not be ignored.
 TEST(Npz, MasksAndPositionsAreWhatTheProgramWasCompiledFor) {

@@ -198,6 +198,27 @@ TEST_F(Runs, MistakesOnTheCommandLineExitWithTwo) {
   }
 }
 
+TEST_F(Runs, WhatIsIgnoredIsTold) {
+  struct Case {
+    std::vector<std::string> options;
+    const char *warning;
+  };
+  for (const Case &c :
+       {Case{{}, ""}, Case{{"--momentum", "0.9"}, "--momentum is ignored"},
+        Case{{"--min-lr", "0.001"}, "--min-lr is ignored"},
+        Case{{"--init", "random"}, "--model is ignored"},
+        Case{{"--no-decay", "weight"}, "matches no trainable parameter"}}) {
+    std::vector<std::string> options = {"--steps", "1", "--nproc", "2"};
+    options.insert(options.end(), c.options.begin(), c.options.end());
+    Finished f = run("table_f32", options);
+    EXPECT_EQ(f.code, 0) << f.err;
+    EXPECT_NE(f.err.find(c.warning), std::string::npos) << f.err;
+    EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'),
+              c.options.empty() ? 0 : 1)
+        << f.err;
+  }
+}
+
 TEST_F(Runs, OneRankTellsWhatIsWrong) {
   Finished f = run("table_f32", {"--nproc", "3", "--log", "/nowhere/l.jsonl"});
   EXPECT_EQ(f.code, 1);

@@ -6,6 +6,7 @@
 #include "ArraySource.h"
 #include "../Error.h"
 #include "../Half.h"
+#include <algorithm>
 #include <cstring>
 
 namespace shardonnx::rt {
@@ -236,6 +237,14 @@ int64_t ArraySource::countLabels(int64_t sample) {
   for (int64_t i = manifest.loss.shift; i < n; ++i)
     counted += integerAt(labelArray->type, from, i) != kIgnoredLabel;
   return counted;
+}
+
+std::vector<std::string> ArraySource::unread() const {
+  std::vector<std::string> names;
+  for (auto &[name, array] : arrays)
+    if (std::find(bound.begin(), bound.end(), &array) == bound.end())
+      names.push_back(name);
+  return names;
 }
 
 int64_t ArraySource::heldBytes() const {

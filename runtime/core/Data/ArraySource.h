@@ -59,6 +59,7 @@ public:
   void read(int64_t sample, size_t input, void *row) override;
   int64_t countLabels(int64_t sample) override;
   int64_t heldBytes() const override;
+  std::vector<std::string> unread() const override;
 
 private:
   const Array *bind(const Manifest::Input &input);

@@ -25,6 +25,8 @@ public:
   virtual void read(int64_t sample, size_t input, void *row) = 0;
   // The labels of a sample that count in the loss.
   virtual int64_t countLabels(int64_t sample) = 0;
+  // What the file has and the program does not read.
+  virtual std::vector<std::string> unread() const { return {}; }
   // Memory held for the data (inflated arrays).
   virtual int64_t heldBytes() const { return 0; }
 };
