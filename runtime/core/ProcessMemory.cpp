@@ -5,6 +5,8 @@
 
 #include "ProcessMemory.h"
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 namespace shardonnx::rt {
 
@@ -15,8 +17,10 @@ int64_t proportionalSetBytes() {
   char line[256];
   long long kib = 0;
   while (std::fgets(line, sizeof(line), file))
-    if (std::sscanf(line, "Pss: %lld", &kib) == 1)
+    if (std::strncmp(line, "Pss:", 4) == 0) {
+      kib = std::strtoll(line + 4, nullptr, 10);
       break;
+    }
   std::fclose(file);
   return kib * 1024;
 }

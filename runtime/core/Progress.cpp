@@ -6,6 +6,7 @@
 #include "Progress.h"
 #include "../comm/Control.h"
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ std::string memoryText(int64_t bytes) {
 }
 
 std::string timeText(double seconds) {
-  auto s = static_cast<long long>(seconds + 0.5);
+  long long s = std::llround(seconds);
   char text[64];
   if (s < 60)
     std::snprintf(text, sizeof(text), "%lld s", s);
