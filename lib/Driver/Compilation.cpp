@@ -232,13 +232,12 @@ LogicalResult writeFileAtomically(Diagnostics &diagnostics, StringRef path,
                                   StringRef content) {
   if (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path))
     return writeInPlace(diagnostics, path, content);
-  llvm::SmallString<128> temporary;
+  std::string temporary;
   int fd = -1;
   auto fail = [&](std::error_code error) {
     return diagnostics.error("cannot write '" + path + "': " + error.message());
   };
-  if (std::error_code error =
-          llvm::sys::fs::createUniqueFile(path + ".tmp-%%%%%%", fd, temporary))
+  if (std::error_code error = TemporaryFile::createBeside(path, fd, temporary))
     return fail(error);
   TemporaryFile half(temporary);
   {

@@ -4,6 +4,7 @@
 // `shardonnx compile`: a model to an executable, or to the level that `--emit`
 // names.
 
+#include "CheckOptions.h"
 #include "shardonnx/Driver/Compilation.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -20,29 +21,10 @@ static std::string outputPath(const CompileOptions &options) {
   return llvm::sys::path::stem(options.model).str();
 }
 
-// What can be said before the model is read.
-static LogicalResult checkOptions(const CompileOptions &options,
-                                  Diagnostics &diagnostics) {
-  if (options.target == "cuda")
-    return diagnostics.error("--target=cuda: this build has no CUDA target; "
-                             "use --target=cpu");
-  for (const char *later : {"shard_opt", "hybrid_shard", "hybrid_shard_zero2"})
-    if (options.strategy == later)
-      return diagnostics.error(
-          "--strategy=" + options.strategy +
-          ": not built yet; use full_shard, shard_grad_op or no_shard");
-  if (options.strictNumerics && options.paramDtype != "f32")
-    return diagnostics.error(
-        "--strict-numerics: kernels keep the intermediate values of " +
-        options.paramDtype +
-        " in f32, which rounds otherwise; leave --param-dtype at f32");
-  if (options.emit == "ptx")
-    return diagnostics.error("--emit=ptx: only --target=cuda has PTX; use "
-                             "--emit=llvm or --emit=obj");
-  return success();
-}
-
-static LogicalResult checkOutput(const std::string &path,
+// Whatever is written replaces what lies there: never the model, a device only
+// by text.
+static LogicalResult checkOutput(const CompileOptions &options,
+                                 const std::string &path,
                                  Diagnostics &diagnostics) {
   StringRef folder = llvm::sys::path::parent_path(path);
   if (!folder.empty() && !llvm::sys::fs::is_directory(folder))
@@ -51,6 +33,13 @@ static LogicalResult checkOutput(const std::string &path,
   if (llvm::sys::fs::is_directory(path))
     return diagnostics.error("-o: '" + Twine(path) +
                              "' is a folder; name a file");
+  if (llvm::sys::fs::equivalent(path, options.model))
+    return diagnostics.error("-o: '" + Twine(path) +
+                             "' is the model itself; name another file");
+  if (options.emit.empty() && llvm::sys::fs::exists(path) &&
+      !llvm::sys::fs::is_regular_file(path))
+    return diagnostics.error("-o: '" + Twine(path) +
+                             "' is no regular file; an executable needs one");
   return success();
 }
 
@@ -77,7 +66,8 @@ int runCompile(const CompileOptions &options) {
   if (failed(checkOptions(options, compilation.diagnostics())))
     return kExitUsage;
   std::string path = outputPath(options);
-  if (!path.empty() && failed(checkOutput(path, compilation.diagnostics())))
+  if (!path.empty() &&
+      failed(checkOutput(options, path, compilation.diagnostics())))
     return kExitInput;
   // LLVM IR is printed as the object's code generation leaves it.
   Level level = *parseLevel(options.emit);

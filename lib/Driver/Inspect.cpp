@@ -3,6 +3,7 @@
 //
 // `shardonnx inspect`: a model, as it would be compiled, or an executable.
 
+#include "CheckOptions.h"
 #include "InspectElf.h"
 #include "InspectReport.h"
 #include "shardonnx/Driver/Compilation.h"
@@ -51,10 +52,17 @@ int runInspect(const InspectOptions &options) {
   const std::string &path = options.compile.model;
   Compilation compilation(options.compile);
   Diagnostics &diagnostics = compilation.diagnostics();
+  if (failed(checkOptions(options.compile, diagnostics)))
+    return kExitUsage;
+  bool isExecutable = isElf(path);
+  if (isExecutable && options.compileOptionsGiven)
+    diagnostics.warning("'" + path +
+                        "' is an executable: it shows what it was compiled "
+                        "with, and the compile options here change nothing");
   FailureOr<Manifest> manifest =
       readManifest(path,
-                   isElf(path) ? readManifestSection(path, diagnostics)
-                               : manifestOfModel(compilation),
+                   isExecutable ? readManifestSection(path, diagnostics)
+                                : manifestOfModel(compilation),
                    diagnostics);
   if (failed(manifest))
     return kExitInput;

@@ -47,6 +47,11 @@ public:
         return diagnostics.error("--dim: '" + options.model +
                                  "' has no dynamic dimension named '" +
                                  entry.first() + "'" + listNames());
+    if (options.seq && !boundSeq)
+      return diagnostics.error("--seq=" + Twine(*options.seq) + ": '" +
+                               options.model +
+                               "' has no token input, an integer tensor of "
+                               "shape [batch, tokens]; leave the option out");
     std::string unbound;
     for (::onnx::ValueInfoProto &input : *graph.mutable_input())
       bindByName(input, unbound);
@@ -105,9 +110,11 @@ private:
       if (axis == 0 && options.batch &&
           failed(bind(input.name(), axis, dim, *options.batch, "--batch")))
         return failure();
-      if (axis == 1 && options.seq && isTokenInput(type) &&
-          failed(bind(input.name(), axis, dim, *options.seq, "--seq")))
-        return failure();
+      if (axis == 1 && options.seq && isTokenInput(type)) {
+        boundSeq = true;
+        if (failed(bind(input.name(), axis, dim, *options.seq, "--seq")))
+          return failure();
+      }
     }
     return success();
   }
@@ -149,6 +156,7 @@ private:
   Diagnostics &diagnostics;
   llvm::StringMap<int64_t> byName;
   llvm::StringSet<> namesSeen;
+  bool boundSeq = false;
 };
 
 } // namespace

@@ -96,7 +96,7 @@ Expected<ExternalRange> resolveExternalData(const ::onnx::TensorProto &tensor,
     return range;
   if (Error error = checkInsideFolder(tensor, folder, file))
     return error;
-  if (fs::file_size(file, size))
+  if (!fs::is_regular_file(file) || fs::file_size(file, size))
     return invalid(tensor, "cannot be read from '" + file + "'");
   if (range.offset + range.length > size)
     return invalid(tensor, "ends at byte " +

@@ -5,6 +5,7 @@
 
 #include "shardonnx/Support/TemporaryFile.h"
 
+#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Signals.h"
 
@@ -20,6 +21,23 @@ TemporaryFile::TemporaryFile(llvm::StringRef path) : path(path), remover(path) {
 }
 
 TemporaryFile::~TemporaryFile() { llvm::sys::DontRemoveFileOnSignal(path); }
+
+std::error_code TemporaryFile::createBeside(llvm::StringRef target,
+                                            int &descriptor,
+                                            std::string &path) {
+  std::error_code error;
+  for (int attempt = 0; attempt < 128; ++attempt) {
+    llvm::SmallString<32> suffix;
+    llvm::sys::fs::createUniquePath(".tmp-%%%%%%", suffix,
+                                    /*MakeAbsolute=*/false);
+    path = (target + suffix).str();
+    error = llvm::sys::fs::openFileForWrite(path, descriptor,
+                                            llvm::sys::fs::CD_CreateNew);
+    if (error != std::errc::file_exists)
+      return error;
+  }
+  return error;
+}
 
 std::error_code TemporaryFile::moveTo(llvm::StringRef target) {
   if (std::error_code error = llvm::sys::fs::rename(path, target))

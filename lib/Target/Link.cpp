@@ -115,12 +115,15 @@ linkCommand(StringRef objectPath, StringRef outputPath) {
 
 llvm::Error shardonnx::linkExecutable(StringRef objectPath,
                                       StringRef outputPath) {
-  SmallString<256> whole;
-  if (std::error_code error = llvm::sys::fs::createUniqueFile(
-          outputPath + ".%%%%%%.tmp", whole,
-          llvm::sys::fs::all_read | llvm::sys::fs::all_write))
+  std::string whole;
+  int descriptor = -1;
+  if (std::error_code error =
+          TemporaryFile::createBeside(outputPath, descriptor, whole))
     return failWith("cannot write '" + outputPath + "': " + error.message());
+  llvm::sys::fs::file_t file = descriptor;
   TemporaryFile half(whole);
+  if (std::error_code error = llvm::sys::fs::closeFile(file))
+    return failWith("cannot write '" + outputPath + "': " + error.message());
   auto command = linkCommand(objectPath, whole);
   if (!command)
     return command.takeError();

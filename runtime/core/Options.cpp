@@ -6,8 +6,8 @@
 #include "Options.h"
 #include "Error.h"
 #include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/WholeNumber.h"
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
@@ -24,19 +24,14 @@ constexpr int64_t kMany = int64_t(1) << 40;
 CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most = kMany) {
   return option
       ->check([=](const std::string &text) {
-        char *end = nullptr;
-        errno = 0;
-        long long value = std::strtoll(text.c_str(), &end, 10);
-        // CLI11 would take 010 for 8.
-        bool octal = text.size() > 1 && text[0] == '0';
-        bool good = !text.empty() && !*end && !errno && !octal &&
-                    value >= least && value <= most;
-        return good ? std::string()
-                    : concat("'", text, "' is not a whole number within ",
-                             least, "…", most);
+        return parseWhole(text, least, most)
+                   ? std::string()
+                   : concat("'", text, "' is not a whole number within ", least,
+                            "…", most);
       })
       ->type_name("N");
 }
+
 CLI::Option *nonNegative(CLI::Option *option) {
   return option
       ->check([](const std::string &text) {
@@ -152,7 +147,7 @@ void checkTogether(const Options &o) {
   if (!(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1))
     failUsage("--betas must lie in [0, 1)");
   try {
-    std::regex check(o.noDecay);
+    static_cast<void>(std::regex(o.noDecay));
   } catch (const std::regex_error &e) {
     failUsage("--no-decay: '", o.noDecay, "' is no regular expression (",
               e.what(), ")");

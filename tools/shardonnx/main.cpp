@@ -6,11 +6,11 @@
 
 #include "shardonnx/Driver/Options.h"
 #include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/WholeNumber.h"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -32,26 +32,21 @@ namespace {
   std::exit(kExitUsage);
 }
 
-int64_t parseSize(const std::string &option, const std::string &text) {
-  try {
-    size_t used = 0;
-    long long value = std::stoll(text, &used);
-    if (used == text.size() && value > 0)
-      return value;
-  } catch (const std::exception &) {
-  }
-  usageError(option + ": '" + text + "' is not a positive number");
-}
+constexpr int64_t kLargestSize = int64_t(1) << 40;
 
 void addDim(CompileOptions &options, const std::string &text) {
   size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
     usageError("--dim: '" + text + "' is not NAME=N");
-  options.dims[text.substr(0, equals)] =
-      parseSize("--dim " + text.substr(0, equals), text.substr(equals + 1));
+  std::optional<int64_t> size =
+      parseWhole(text.substr(equals + 1), 1, kLargestSize);
+  if (!size)
+    usageError("--dim: '" + text.substr(equals + 1) + "' in '" + text +
+               "' is not a whole number within 1..." +
+               std::to_string(kLargestSize));
+  options.dims[text.substr(0, equals)] = *size;
 }
 
-constexpr int64_t kLargestSize = int64_t(1) << 40;
 const std::vector<std::string> kStrategies = {"full_shard", "shard_grad_op",
                                               "no_shard"};
 const std::vector<std::string> kFloatTypes = {"f32", "bf16", "f16"};
@@ -61,14 +56,10 @@ const std::vector<std::string> kFloatTypes = {"f32", "bf16", "f16"};
 CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most) {
   return option
       ->check([=](const std::string &text) {
-        char *end = nullptr;
-        errno = 0;
-        long long value = std::strtoll(text.c_str(), &end, 10);
-        bool good =
-            !text.empty() && !*end && !errno && value >= least && value <= most;
-        return good ? std::string()
-                    : "'" + text + "' is not a whole number within " +
-                          std::to_string(least) + "..." + std::to_string(most);
+        return parseWhole(text, least, most)
+                   ? std::string()
+                   : "'" + text + "' is not a whole number within " +
+                         std::to_string(least) + "..." + std::to_string(most);
       })
       ->type_name("N");
 }
@@ -183,28 +174,32 @@ void addCompileOptions(CLI::App &app, CompileOptions &o) {
   addProgramOptions(app, o);
 }
 
+std::string plainText(const nlohmann::json &value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 // A JSON configuration becomes arguments: "batch": 4 is --batch=4, a list
 // repeats its option, an object gives NAME=VALUE pairs.
 void appendJson(std::vector<std::string> &args, const std::string &key,
                 const nlohmann::json &value) {
-  if (value.is_array() || value.is_object()) {
-    for (const auto &[name, item] : value.items())
-      appendJson(
-          args, key,
-          value.is_object()
-              ? nlohmann::json(
-                    name + "=" +
-                    (item.is_string() ? item.get<std::string>() : item.dump()))
-              : item);
-    return;
-  }
+  std::string option = "--" + key;
   if (value.is_boolean()) {
     if (value.get<bool>())
-      args.push_back("--" + key);
+      args.push_back(option);
     return;
   }
-  args.push_back("--" + key + "=" +
-                 (value.is_string() ? value.get<std::string>() : value.dump()));
+  if (!value.is_structured()) {
+    args.push_back(option + "=" + plainText(value));
+    return;
+  }
+  for (const auto &[name, item] : value.items()) {
+    if (item.is_structured())
+      usageError("--config: the value of '" + key +
+                 "' is nested; an option takes a value, a list of values or "
+                 "an object of NAME: VALUE");
+    args.push_back(option + "=" + (value.is_object() ? name + "=" : "") +
+                   plainText(item));
+  }
 }
 
 // Keys that the command line gives itself are left out.
@@ -293,6 +288,8 @@ int main(int argc, char **argv) {
   inspectApp->add_flag("--parameters", inspect.parameters,
                        "a line for each parameter and live buffer too");
   inspectApp->add_flag("--json", inspect.json, "for programs");
+  // Those that precede are inspect's own.
+  size_t ownOptions = inspectApp->get_options().size();
   addProgramOptions(*inspectApp, inspect.compile);
 
   // A full quota is an error of write(2), not the end of the program.
@@ -316,5 +313,11 @@ int main(int argc, char **argv) {
   } catch (const CLI::ParseError &error) {
     usageError(std::string(error.what()) + "; see shardonnx --help");
   }
-  return *compileApp ? runCompile(compile) : runInspect(inspect);
+  if (*compileApp)
+    return runCompile(compile);
+  std::vector<CLI::Option *> given = inspectApp->get_options();
+  inspect.compileOptionsGiven =
+      std::any_of(given.begin() + static_cast<std::ptrdiff_t>(ownOptions),
+                  given.end(), [](CLI::Option *o) { return o->count() > 0; });
+  return runInspect(inspect);
 }

@@ -57,6 +57,7 @@ struct InspectOptions {
   int64_t nproc = 1;
   bool parameters = false; // a line for each
   bool json = false;
+  bool compileOptionsGiven = false; // which say nothing about an executable
 };
 
 /// Each returns an exit code; errors have been printed by then.

@@ -22,6 +22,12 @@ public:
   TemporaryFile(const TemporaryFile &) = delete;
   TemporaryFile &operator=(const TemporaryFile &) = delete;
 
+  /// Makes an empty file of a new name beside `target`, on the same file
+  /// system, open as `descriptor`. Unlike LLVM's createUniqueFile it takes a
+  /// '%' in `target` for what it is.
+  static std::error_code createBeside(llvm::StringRef target, int &descriptor,
+                                      std::string &path);
+
   /// Gives the file its final name, at which it stays.
   std::error_code moveTo(llvm::StringRef target);
 

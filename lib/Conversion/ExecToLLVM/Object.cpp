@@ -80,10 +80,10 @@ llvm::Expected<TargetSpec> shardonnx::resolveTarget(StringRef arch) {
   std::unique_ptr<llvm::MCSubtargetInfo> generic(
       (*target)->createMCSubtargetInfo(triple, "", ""));
   if (!native && !generic->isCPUStringValid(arch))
-    return failWith("unknown processor '" + arch +
-                    "' in --arch: use native, "
-                    "x86-64-v3, x86-64-v4 or a name that `llc -mcpu=help` "
-                    "lists");
+    return failWith(
+        "unknown processor '" + arch +
+        "': use native, x86-64-v3, x86-64-v4 or a name that `llc -mcpu=help` "
+        "lists");
   std::unique_ptr<llvm::MCSubtargetInfo> info(
       (*target)->createMCSubtargetInfo(triple, spec.cpu, spec.features));
   if (!info->checkFeatures("+avx2") || !info->checkFeatures("+fma") ||

@@ -1,0 +1,58 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Options that name what does not exist, or that exclude each other.
+
+#include "CheckOptions.h"
+#include "shardonnx/InitAll.h"
+#include "shardonnx/Target/Program.h"
+
+#include "mlir/Pass/PassRegistry.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+
+// A name that no pass has would print nothing and not say why.
+static LogicalResult checkPassNames(const CompileOptions &options,
+                                    Diagnostics &diagnostics) {
+  if (options.printIRAfter.empty())
+    return success();
+  registerAllPasses();
+  for (const std::string &name : options.printIRAfter)
+    if (name != "all" && !PassInfo::lookup(name))
+      return diagnostics.error("--print-ir-after: there is no pass '" + name +
+                               "'; `shardonnx-opt --help` lists them");
+  return success();
+}
+
+// What `native` lacks is the machine's fault and is told later.
+static LogicalResult checkArch(const CompileOptions &options,
+                               Diagnostics &diagnostics) {
+  if (options.arch == "native")
+    return success();
+  llvm::Expected<TargetSpec> target = resolveTarget(options.arch);
+  if (!target)
+    return diagnostics.error("--arch: " + llvm::toString(target.takeError()));
+  return success();
+}
+
+LogicalResult checkOptions(const CompileOptions &options,
+                           Diagnostics &diagnostics) {
+  if (options.target == "cuda")
+    return diagnostics.error("--target=cuda: this build has no CUDA target; "
+                             "use --target=cpu");
+  if (options.strictNumerics && options.paramDtype != "f32")
+    return diagnostics.error(
+        "--strict-numerics: kernels keep the intermediate values of " +
+        options.paramDtype +
+        " in f32, which rounds otherwise; leave --param-dtype at f32");
+  if (options.emit == "ptx")
+    return diagnostics.error("--emit=ptx: only --target=cuda has PTX; use "
+                             "--emit=llvm or --emit=obj");
+  if (failed(checkArch(options, diagnostics)))
+    return failure();
+  return checkPassNames(options, diagnostics);
+}
+
+} // namespace shardonnx

@@ -1,0 +1,21 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What is wrong with a command line whatever the model says, for every command
+// that compiles.
+
+#ifndef SHARDONNX_DRIVER_CHECKOPTIONS_H
+#define SHARDONNX_DRIVER_CHECKOPTIONS_H
+
+#include "shardonnx/Driver/Options.h"
+#include "shardonnx/Support/Diagnostics.h"
+
+namespace shardonnx {
+
+/// Prints the error, which is one of the command line: exit code 2.
+mlir::LogicalResult checkOptions(const CompileOptions &options,
+                                 Diagnostics &diagnostics);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_DRIVER_CHECKOPTIONS_H
