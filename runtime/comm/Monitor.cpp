@@ -29,7 +29,7 @@ sigset_t terminationSignals() {
 } // namespace
 
 bool hangupIsIgnored() {
-  struct sigaction action {};
+  struct sigaction action{};
   ::sigaction(SIGHUP, nullptr, &action);
   return action.sa_handler == SIG_IGN;
 }
