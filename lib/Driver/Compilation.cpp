@@ -100,7 +100,9 @@ FailureOr<ProgramOptions> Compilation::programOptions() {
   ProgramOptions program;
   program.name = llvm::sys::path::stem(options.model).str();
   llvm::SmallString<128> path(options.model);
-  llvm::sys::fs::make_absolute(path);
+  if (std::error_code error = llvm::sys::fs::make_absolute(path))
+    return diags.error("'" + options.model +
+                       "': its folder cannot be told: " + error.message());
   llvm::sys::path::remove_dots(path, /*remove_dot_dot=*/true);
   program.modelPath = path.str().str();
   llvm::Expected<std::string> hash = sha256OfFile(options.model);

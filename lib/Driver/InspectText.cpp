@@ -63,8 +63,10 @@ public:
       std::string line;
       for (auto [index, cell] : llvm::enumerate(row)) {
         std::string padding(widths[index] - cell.size(), ' ');
-        line += columns[index] == 'l' ? "  " + cell + padding
-                                      : "  " + padding + cell;
+        bool left = columns[index] == 'l';
+        line += "  ";
+        line += left ? cell : padding;
+        line += left ? padding : cell;
       }
       out << StringRef(line).rtrim() << '\n';
     }

@@ -11,7 +11,6 @@
 
 using namespace shardonnx;
 using llvm::ArrayRef;
-using llvm::SmallVector;
 
 Layout Layout::rowMajor(ArrayRef<int64_t> shape) {
   Layout layout;
