@@ -73,9 +73,9 @@ void attentionBenchmark(benchmark::State &state, bool backward) {
   std::vector<float> out(query.size()), dq(query.size()), dk(key.size()),
       dv(key.size()), lse(static_cast<size_t>(d.batch * d.heads * d.seqQ));
   std::vector<float> workspace(
-      static_cast<size_t>(attentionGradWorkspaceBytes(d) / 4));
+      static_cast<size_t>(cpuLibraries().attentionGrad(d) / 4));
   shx_attention(nullptr, &d, query.data(), key.data(), value.data(), nullptr,
-                out.data(), lse.data());
+                out.data(), lse.data(), nullptr);
   for (auto _ : state) {
     if (backward)
       shx_attention_grad(nullptr, &d, query.data(), key.data(), value.data(),
@@ -83,7 +83,7 @@ void attentionBenchmark(benchmark::State &state, bool backward) {
                          dq.data(), dk.data(), dv.data(), workspace.data());
     else
       shx_attention(nullptr, &d, query.data(), key.data(), value.data(),
-                    nullptr, out.data(), lse.data());
+                    nullptr, out.data(), lse.data(), nullptr);
   }
   double products = backward ? 5 : 2;
   state.counters["GFLOP/s"] =
@@ -112,8 +112,7 @@ void LinearCrossEntropy(benchmark::State &state) {
   d.rows = state.range(0);
   d.width = d.ldx = d.lddx = state.range(1);
   d.vocab = state.range(2);
-  d.chunkRows = state.range(3) ? state.range(3)
-                               : linearCrossEntropyChunkRows(d.rows, d.vocab);
+  d.chunkRows = state.range(3) ? state.range(3) : cpuLibraries().chunkRows(d);
   d.ignoreIndex = -100;
   d.transW = int32_t(state.range(4));
   d.labelDtype = SHX_I64;
@@ -121,7 +120,7 @@ void LinearCrossEntropy(benchmark::State &state) {
   std::vector<float> w = random(d.vocab * d.width);
   std::vector<float> dx(x.size()), dw(w.size());
   std::vector<float> workspace(
-      static_cast<size_t>(linearCrossEntropyWorkspaceBytes(d) / 4));
+      static_cast<size_t>(cpuLibraries().linearCrossEntropy(d) / 4));
   std::vector<int64_t> labels(static_cast<size_t>(d.rows), 5);
   float seed = 1, loss = 0;
   for (auto _ : state)
@@ -211,7 +210,8 @@ void EmbeddingGrad(benchmark::State &state) {
   std::vector<float> dy = random(d.rows * d.width);
   std::vector<float> table(static_cast<size_t>(d.vocab * d.width));
   for (auto _ : state)
-    shx_embedding_grad(nullptr, &d, ids.data(), dy.data(), table.data());
+    shx_embedding_grad(nullptr, &d, ids.data(), dy.data(), table.data(),
+                       nullptr);
   state.counters["GB/s"] =
       perSecond(4 * double(table.size()) + 12 * double(dy.size()));
 }

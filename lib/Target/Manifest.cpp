@@ -137,12 +137,16 @@ static json::Array unitsOf(ModuleOp module) {
 }
 
 static int64_t scratchOf(ModuleOp module) {
+  const LibraryModel &libraries =
+      exec::isCuda(module) ? cudaLibraries() : cpuLibraries();
   int64_t bytes = 0;
   module.walk([&](Operation *op) {
     if (auto forward = dyn_cast<exec::AttentionOp>(op))
-      bytes = std::max(bytes, attentionScratchBytes(exec::describe(forward)));
+      bytes =
+          std::max(bytes, libraries.attentionScratch(exec::describe(forward)));
     else if (auto grad = dyn_cast<exec::AttentionGradOp>(op))
-      bytes = std::max(bytes, attentionGradScratchBytes(exec::describe(grad)));
+      bytes =
+          std::max(bytes, libraries.attentionGradScratch(exec::describe(grad)));
   });
   return bytes;
 }

@@ -13,11 +13,11 @@ using namespace shardonnx::rt;
 
 void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
                    const void *k, const void *v, const void *mask, void *out,
-                   float *lse) {
+                   float *lse, void *) {
   TraceScope scope(ctx, "attention");
   const Kernels &table = kernels();
   AttentionOperands args = {q, k, v, mask, out, lse};
-  int64_t bytes = attentionScratchBytes(*desc);
+  int64_t bytes = shardonnx::cpuLibraries().attentionScratch(*desc);
   int64_t tasks = planAttention(*desc).forwardTiles * desc->batch * desc->heads;
   parallelTasks(tasks, [&](int64_t task) {
     table.attention(*desc, args, task,
@@ -57,7 +57,7 @@ void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
   float *partial = plan.partialDq ? static_cast<float *>(workspace) : nullptr;
   AttentionGradOperands args = {q,    k,  v,  mask, out,    lse,
                                 dout, dq, dk, dv,   partial};
-  int64_t bytes = attentionGradScratchBytes(*desc);
+  int64_t bytes = shardonnx::cpuLibraries().attentionGradScratch(*desc);
   int64_t tasks = plan.keyParts * desc->batch * desc->kvHeads;
   parallelTasks(tasks, [&](int64_t task) {
     table.attentionGrad(*desc, args, task,

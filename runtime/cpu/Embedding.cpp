@@ -92,7 +92,7 @@ void addSortedRows(const ShxEmbedding &d, const void *ids, const void *dy,
 } // namespace
 
 void shx_embedding_grad(ShxContext *ctx, const ShxEmbedding *desc,
-                        const void *ids, const void *dy, void *dtable) {
+                        const void *ids, const void *dy, void *dtable, void *) {
   TraceScope scope(ctx, "embedding_grad");
   const ShxEmbedding &d = *desc;
   if (!d.accumulate)

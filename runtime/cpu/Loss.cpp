@@ -171,8 +171,7 @@ double crossEntropyRows(const ShxCrossEntropy &d, const void *logits,
   const Kernels &table = kernels();
   float *copy = nullptr;
   if (d.dtype != SHX_F32)
-    copy = static_cast<float *>(
-        threadScratch(shardonnx::crossEntropyScratchBytes(d)));
+    copy = static_cast<float *>(threadScratch(scratchLine(d.classes) * 4));
   double sum = 0;
   for (int64_t i = begin; i < end; ++i) {
     const void *from = floatAt(d.dtype, logits, i * d.classes);

@@ -1,7 +1,7 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Sizes of workspaces and scratch. Linked into the compiler as well, so it
+// The CPU's workspaces and scratch. Linked into the compiler as well, so it
 // depends on nothing but the plans.
 
 #include "shardonnx/runtime/Workspace.h"
@@ -11,36 +11,47 @@ namespace shardonnx {
 
 using namespace rt;
 
-int64_t gemmWorkspaceBytes(const ShxGemm &desc) {
-  return planGemm(desc).floats * 4;
-}
+// Operands that are not f32 are widened into the workspace, a non-f32 or
+// accumulated-in-lower-precision result is computed there first.
+static int64_t gemm(const ShxGemm &desc) { return planGemm(desc).floats * 4; }
 
-int64_t attentionGradWorkspaceBytes(const ShxAttention &desc) {
+static int64_t attentionGrad(const ShxAttention &desc) {
   AttentionPlan plan = planAttention(desc);
   return plan.partialDq ? plan.keyParts * plan.partialSize * 4 : 0;
 }
 
-int64_t linearCrossEntropyWorkspaceBytes(const ShxLinearCrossEntropy &desc) {
+static int64_t linearCrossEntropy(const ShxLinearCrossEntropy &desc) {
   return planLoss(desc).bytes;
 }
 
-int64_t linearCrossEntropyChunkRows(int64_t rows, int64_t vocab) {
+// 16 MiB of f32 logits, but at least 256 rows, below which the products lose
+// more than 5 % of their speed.
+static int64_t chunkRows(const ShxLinearCrossEntropy &desc) {
   constexpr int64_t kChunkFloats = 1 << 22, kLeastRows = 256;
-  int64_t chunk = kChunkFloats / (vocab > 0 ? vocab : 1);
+  int64_t chunk = kChunkFloats / (desc.vocab > 0 ? desc.vocab : 1);
   chunk = (chunk < kLeastRows ? kLeastRows : chunk) / 16 * 16;
-  return chunk < rows ? chunk : rows;
+  return chunk < desc.rows ? chunk : desc.rows;
 }
 
-int64_t attentionScratchBytes(const ShxAttention &desc) {
+static int64_t attentionScratch(const ShxAttention &desc) {
   return forwardScratch(desc).floats * 4;
 }
 
-int64_t attentionGradScratchBytes(const ShxAttention &desc) {
+static int64_t attentionGradScratch(const ShxAttention &desc) {
   return backwardScratch(desc).floats * 4;
 }
 
-int64_t crossEntropyScratchBytes(const ShxCrossEntropy &desc) {
-  return desc.dtype == SHX_F32 ? 0 : scratchLine(desc.classes) * 4;
+const LibraryModel &cpuLibraries() {
+  static constexpr LibraryModel model = {
+      gemm,
+      [](const ShxAttention &) { return int64_t(0); },
+      attentionGrad,
+      [](const ShxEmbedding &) { return int64_t(0); },
+      linearCrossEntropy,
+      chunkRows,
+      attentionScratch,
+      attentionGradScratch};
+  return model;
 }
 
 } // namespace shardonnx

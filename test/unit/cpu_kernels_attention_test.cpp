@@ -93,8 +93,8 @@ struct Problem {
   void run() {
     float *lseData = static_cast<float *>(lse.data());
     shx_attention(nullptr, &desc, q.data(), k.data(), v.data(), maskData(),
-                  out.data(), lseData);
-    Workspace workspace(attentionGradWorkspaceBytes(desc));
+                  out.data(), lseData, nullptr);
+    Workspace workspace(cpuLibraries().attentionGrad(desc));
     shx_attention_grad(nullptr, &desc, q.data(), k.data(), v.data(), maskData(),
                        out.data(), lseData, dout.data(), dq.data(), dk.data(),
                        dv.data(), workspace.data());

@@ -95,7 +95,7 @@ TEST(CpuGemm, GeneratedProducts) {
     for (Buffer *buffer : {&a, &b, &c})
       buffer->fillRandom(random);
     std::vector<double> expected = p.expected(a, b, c);
-    Workspace workspace(gemmWorkspaceBytes(p.desc));
+    Workspace workspace(cpuLibraries().gemm(p.desc));
     shx_gemm(nullptr, &p.desc, a.data(), b.data(), c.data(), workspace.data());
     EXPECT_TRUE(workspace.intact());
     expectClose(c, expected, precision(p.desc.dtypeC), "c");
@@ -107,9 +107,9 @@ TEST(CpuGemm, GeneratedProducts) {
 TEST(CpuGemm, WorkspaceOnlyForWhatIsNotF32) {
   ShxGemm desc{};
   desc.m = desc.n = desc.k = 64;
-  EXPECT_EQ(gemmWorkspaceBytes(desc), 0);
+  EXPECT_EQ(cpuLibraries().gemm(desc), 0);
   desc.dtypeB = SHX_BF16;
-  EXPECT_EQ(gemmWorkspaceBytes(desc), 64 * 64 * 4);
+  EXPECT_EQ(cpuLibraries().gemm(desc), 64 * 64 * 4);
 }
 
 TEST(CpuGemm, LargeBatchInNarrowTypesKeepsWorkspaceBounded) {
@@ -120,7 +120,7 @@ TEST(CpuGemm, LargeBatchInNarrowTypesKeepsWorkspaceBounded) {
   desc.batch[0] = 20;
   desc.batchStrideA[0] = desc.batchStrideB[0] = desc.batchStrideC[0] =
       256 * 256;
-  EXPECT_LE(gemmWorkspaceBytes(desc), 8 << 20);
+  EXPECT_LE(cpuLibraries().gemm(desc), 8 << 20);
   std::mt19937 random(1);
   Buffer a(SHX_BF16, 20 * 256 * 256), b(SHX_BF16, a.size()),
       c(SHX_BF16, a.size());
@@ -128,7 +128,7 @@ TEST(CpuGemm, LargeBatchInNarrowTypesKeepsWorkspaceBounded) {
   b.fill(0);
   for (int64_t i = 0; i < 20 * 256; ++i)
     b.set(i / 256 * 256 * 256 + i % 256 * 257, 2); // twice the identity
-  Workspace workspace(gemmWorkspaceBytes(desc));
+  Workspace workspace(cpuLibraries().gemm(desc));
   shx_gemm(nullptr, &desc, a.data(), b.data(), c.data(), workspace.data());
   EXPECT_TRUE(workspace.intact());
   for (int64_t i = 0; i < a.size(); ++i)
@@ -200,7 +200,7 @@ struct LossProblem {
 
   float run(bool gradients) {
     float result = NAN;
-    Workspace workspace(linearCrossEntropyWorkspaceBytes(d));
+    Workspace workspace(cpuLibraries().linearCrossEntropy(d));
     shx_linear_cross_entropy(nullptr, &d, x.data(), w.data(), labels.data(),
                              gradients ? &seed : nullptr, &result,
                              gradients ? dx.data() : nullptr,
@@ -273,9 +273,15 @@ TEST(CpuLinearCrossEntropy, WidensTheVocabularyInPanels) {
 }
 
 TEST(CpuLinearCrossEntropy, ChunkRows) {
-  EXPECT_EQ(linearCrossEntropyChunkRows(100, 8192), 100);
+  auto chunkRows = [](int64_t rows, int64_t vocab) {
+    ShxLinearCrossEntropy d{};
+    d.rows = rows;
+    d.vocab = vocab;
+    return cpuLibraries().chunkRows(d);
+  };
+  EXPECT_EQ(chunkRows(100, 8192), 100);
   for (int64_t vocab : {1, 2, 50, 8192, 50257, 128256}) {
-    int64_t chunk = linearCrossEntropyChunkRows(1 << 20, vocab);
+    int64_t chunk = chunkRows(1 << 20, vocab);
     EXPECT_EQ(chunk % 16, 0);
     EXPECT_GE(chunk, 16);
   }

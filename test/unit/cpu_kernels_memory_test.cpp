@@ -71,7 +71,8 @@ TEST(CpuEmbedding, Gradient) {
       for (int64_t x = 0; id != d.paddingIdx && x < d.width; ++x)
         expected[size_t(id * d.width + x)] += dy.get(r * d.ldOut + x);
     }
-    shx_embedding_grad(nullptr, &d, ids.data(), dy.data(), dtable.data());
+    shx_embedding_grad(nullptr, &d, ids.data(), dy.data(), dtable.data(),
+                       nullptr);
     // Half a unit in the last place: the sum is rounded once.
     double tolerance = d.tableDtype == SHX_F32    ? 1e-6
                        : d.tableDtype == SHX_BF16 ? 0.501 / 128
@@ -96,11 +97,13 @@ TEST(CpuEmbedding, GradientHasTheSameBitsForAnyNumberOfThreads) {
     ids.set(r, double(random() % 20));
   rt::setPoolThreads(1);
   Buffer expected(SHX_F32, d.vocab * d.width);
-  shx_embedding_grad(nullptr, &d, ids.data(), dy.data(), expected.data());
+  shx_embedding_grad(nullptr, &d, ids.data(), dy.data(), expected.data(),
+                     nullptr);
   for (int threads = 2; threads <= 4; ++threads) {
     rt::setPoolThreads(threads);
     Buffer dtable(SHX_F32, d.vocab * d.width);
-    shx_embedding_grad(nullptr, &d, ids.data(), dy.data(), dtable.data());
+    shx_embedding_grad(nullptr, &d, ids.data(), dy.data(), dtable.data(),
+                       nullptr);
     EXPECT_EQ(dtable, expected);
   }
 }

@@ -262,7 +262,7 @@ bool FunctionLowering::lowerCall(Operation &op) {
         call("shx_attention",
              {describe(exec::describe(op), "attention"), ptr(op.getQuery()),
               ptr(op.getKey()), ptr(op.getValue()), ptr(op.getMask()),
-              ptr(op.getResult()), ptr(op.getLse())});
+              ptr(op.getResult()), ptr(op.getLse()), ptr(op.getWorkspace())});
         return true;
       })
       .Case([&](exec::AttentionGradOp op) {
@@ -283,7 +283,8 @@ bool FunctionLowering::lowerCall(Operation &op) {
       .Case([&](exec::EmbeddingGradOp op) {
         call("shx_embedding_grad",
              {describe(exec::describe(op), "embedding"), ptr(op.getIds()),
-              ptr(op.getResultGrad()), ptr(op.getTableGrad())});
+              ptr(op.getResultGrad()), ptr(op.getTableGrad()),
+              ptr(op.getWorkspace())});
         return true;
       })
       .Case([&](exec::CrossEntropyOp op) {

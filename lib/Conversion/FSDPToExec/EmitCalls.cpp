@@ -7,7 +7,6 @@
 #include "Emitter.h"
 
 #include "shardonnx/Dialect/Exec/IR/Descriptors.h"
-#include "shardonnx/runtime/Workspace.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -35,7 +34,8 @@ void Emitter::emit(nn::FusedOp op) {
     outs.push_back(resultBuffer(output));
   for (Value buffer : llvm::concat<Value>(ins, outs))
     types.push_back(buffer.getType());
-  exec::LaunchOp::create(builder, loc, kernels.kernel(op, types), ins, outs);
+  exec::LaunchOp::create(builder, loc, kernels.kernel(op, types), ins, outs,
+                         Value());
 }
 
 // A buffer of no meaning but to one call; none for no bytes.
@@ -44,6 +44,14 @@ Value Emitter::workspace(int64_t bytes) {
     return {};
   return exec::AllocOp::create(builder, loc,
                                MemRefType::get(bytes, builder.getI8Type()));
+}
+
+// The call is complete but for its workspace, which depends on it.
+template <typename Call> void Emitter::addWorkspace(Call call, int64_t bytes) {
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(call);
+  if (Value space = workspace(bytes))
+    call.getWorkspaceMutable().assign(space);
 }
 
 //===----------------------------------------------------------------------===//
@@ -96,11 +104,9 @@ void Emitter::emit(nn::MatmulOp op) {
       storage->layout = storage->layout.swapLastTwo();
   }
   Value a = bufferOf(lhs), b = bufferOf(rhs), c = bufferOf(result);
-  auto gemm = exec::GemmOp::create(builder, loc, a, b, c, Value());
-  builder.setInsertionPoint(gemm);
-  if (Value space = workspace(gemmWorkspaceBytes(exec::describe(gemm))))
-    gemm.getWorkspaceMutable().assign(space);
-  builder.setInsertionPointAfter(gemm);
+  auto gemm = exec::GemmOp::create(builder, loc, a, b, c, Value(), calls.tf32,
+                                   calls.deterministic);
+  addWorkspace(gemm, calls.libraries.gemm(exec::describe(gemm)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -134,9 +140,11 @@ void Emitter::emit(nn::AttentionOp op) {
   Value v = headsBuffer(op.getValue());
   Value mask = maskBuffer(op.getMask(), op.getQuery(), op.getKey());
   Value result = resultBuffer(op.getResult()), lse = resultBuffer(op.getLse());
-  exec::AttentionOp::create(builder, loc, q, k, v, mask, result, lse,
-                            op.getScaleAttr(), op.getCausalAttr(),
-                            op.getWindowAttr(), op.getSoftcapAttr());
+  auto attention = exec::AttentionOp::create(
+      builder, loc, q, k, v, mask, result, lse, Value(), op.getScaleAttr(),
+      op.getCausalAttr(), op.getWindowAttr(), op.getSoftcapAttr(), UnitAttr());
+  attention.setDeterministic(calls.deterministic);
+  addWorkspace(attention, calls.libraries.attention(exec::describe(attention)));
 }
 
 void Emitter::emit(nn::AttentionGradOp op) {
@@ -152,12 +160,9 @@ void Emitter::emit(nn::AttentionGradOp op) {
   auto grad = exec::AttentionGradOp::create(
       builder, loc, q, k, v, mask, result, lse, resultGrad, dq, dk, dv, Value(),
       op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
-      op.getSoftcapAttr());
-  builder.setInsertionPoint(grad);
-  if (Value space =
-          workspace(attentionGradWorkspaceBytes(exec::describe(grad))))
-    grad.getWorkspaceMutable().assign(space);
-  builder.setInsertionPointAfter(grad);
+      op.getSoftcapAttr(), UnitAttr());
+  grad.setDeterministic(calls.deterministic);
+  addWorkspace(grad, calls.libraries.attentionGrad(exec::describe(grad)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -175,8 +180,9 @@ void Emitter::emit(nn::EmbeddingOp op) {
 void Emitter::emit(nn::EmbeddingGradOp op) {
   Value ids = contiguousBuffer(op.getIds());
   Value resultGrad = contiguousBuffer(op.getResultGrad());
-  exec::EmbeddingGradOp::create(builder, loc, ids, resultGrad,
-                                resultBuffer(op.getTableGrad()));
+  auto grad = exec::EmbeddingGradOp::create(
+      builder, loc, ids, resultGrad, resultBuffer(op.getTableGrad()), Value());
+  addWorkspace(grad, calls.libraries.embeddingGrad(exec::describe(grad)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -203,18 +209,11 @@ void Emitter::emit(nn::CrossEntropyGradOp op) {
                                op.getIgnoreIndexAttr());
 }
 
-// The op is complete but for its workspace, which depends on it.
-static void setChunk(OpBuilder &builder, exec::LinearCrossEntropyOp op) {
-  ShxLinearCrossEntropy desc = exec::describe(op);
-  op.setChunkRows(linearCrossEntropyChunkRows(desc.rows, desc.vocab));
-  int64_t bytes = linearCrossEntropyWorkspaceBytes(exec::describe(op));
-  if (bytes == 0)
-    return;
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPoint(op);
-  auto type = MemRefType::get(bytes, builder.getI8Type());
-  Value space = exec::AllocOp::create(builder, op.getLoc(), type);
-  op.getWorkspaceMutable().assign(space);
+void Emitter::setChunk(exec::LinearCrossEntropyOp op) {
+  op.setTf32(calls.tf32);
+  op.setDeterministic(calls.deterministic);
+  op.setChunkRows(calls.libraries.chunkRows(exec::describe(op)));
+  addWorkspace(op, calls.libraries.linearCrossEntropy(exec::describe(op)));
 }
 
 void Emitter::emit(nn::LinearCrossEntropyOp op) {
@@ -227,8 +226,9 @@ void Emitter::emit(nn::LinearCrossEntropyOp op) {
   auto call = exec::LinearCrossEntropyOp::create(
       builder, loc, operand, weight, labels, Value(), resultBuffer(op.getSum()),
       Value(), Value(), Value(), builder.getI64IntegerAttr(0),
-      op.getTransposeWeightAttr(), op.getIgnoreIndexAttr());
-  setChunk(builder, call);
+      op.getTransposeWeightAttr(), op.getIgnoreIndexAttr(), UnitAttr(),
+      UnitAttr());
+  setChunk(call);
 }
 
 void Emitter::emit(nn::LinearCrossEntropyGradOp op) {
@@ -245,8 +245,8 @@ void Emitter::emit(nn::LinearCrossEntropyGradOp op) {
   auto call = exec::LinearCrossEntropyOp::create(
       builder, loc, operand, weight, labels, seed, sum, operandGrad, weightGrad,
       Value(), builder.getI64IntegerAttr(0), op.getTransposeWeightAttr(),
-      op.getIgnoreIndexAttr());
-  setChunk(builder, call);
+      op.getIgnoreIndexAttr(), UnitAttr(), UnitAttr());
+  setChunk(call);
 }
 
 //===----------------------------------------------------------------------===//

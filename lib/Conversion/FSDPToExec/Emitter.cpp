@@ -15,10 +15,11 @@ using namespace mlir;
 using namespace shardonnx;
 
 Emitter::Emitter(func::FuncOp function, const ParameterPlaces &parameters,
-                 KernelCache &kernels, MutableArrayRef<InputUse> inputs)
+                 KernelCache &kernels, const CallOptions &calls,
+                 MutableArrayRef<InputUse> inputs)
     : function(function), parameters(parameters), kernels(kernels),
-      inputs(inputs), placement(function, parameters), builder(function),
-      loc(function.getLoc()) {}
+      calls(calls), inputs(inputs), placement(function, parameters),
+      builder(function), loc(function.getLoc()) {}
 
 //===----------------------------------------------------------------------===//
 // Storage

@@ -8,6 +8,7 @@
 
 #include "KernelCache.h"
 #include "Placement.h"
+#include "shardonnx/runtime/Workspace.h"
 
 namespace shardonnx {
 
@@ -18,10 +19,17 @@ struct InputUse {
   bool tokens = false, labels = false;
 };
 
+/// The device's library calls, and what is asked of them.
+struct CallOptions {
+  const LibraryModel &libraries;
+  bool tf32 = false, deterministic = false;
+};
+
 class Emitter {
 public:
   Emitter(mlir::func::FuncOp function, const ParameterPlaces &parameters,
-          KernelCache &kernels, llvm::MutableArrayRef<InputUse> inputs);
+          KernelCache &kernels, const CallOptions &calls,
+          llvm::MutableArrayRef<InputUse> inputs);
 
   /// Replaces the function by one without arguments that holds exec ops.
   mlir::LogicalResult run();
@@ -50,6 +58,8 @@ private:
   mlir::Value headsBuffer(mlir::Value value);
   mlir::Value maskBuffer(mlir::Value mask, mlir::Value query, mlir::Value key);
   mlir::Value workspace(int64_t bytes);
+  template <typename Call> void addWorkspace(Call call, int64_t bytes);
+  void setChunk(exec::LinearCrossEntropyOp op);
 
   void emit(fsdp::ReduceStartOp op);
   void emit(fsdp::ViewOp op);
@@ -75,6 +85,7 @@ private:
   mlir::func::FuncOp function;
   const ParameterPlaces &parameters;
   KernelCache &kernels;
+  const CallOptions &calls;
   llvm::MutableArrayRef<InputUse> inputs;
   Placement placement;
   mlir::OpBuilder builder;

@@ -18,6 +18,7 @@ namespace {
 
 class FSDPToExec : public shardonnx::impl::FSDPToExecPassBase<FSDPToExec> {
 public:
+  using FSDPToExecPassBase::FSDPToExecPassBase;
   void runOnOperation() override;
 
 private:
@@ -86,9 +87,18 @@ void FSDPToExec::runOnOperation() {
     return signalPassFailure();
   ParameterPlaces parameters = placeParameters(module);
   KernelCache kernels(module);
+  bool cuda = target == "cuda";
+  if (!cuda && target != "cpu") {
+    module.emitError("unknown target '") << target << "': cpu or cuda";
+    return signalPassFailure();
+  }
+  CallOptions calls{cuda ? cudaLibraries() : cpuLibraries(), tf32,
+                    deterministic};
+  if (cuda)
+    module->setAttr(exec::kTargetAttr, StringAttr::get(&getContext(), target));
   for (func::FuncOp function :
        llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
-    if (failed(Emitter(function, parameters, kernels, uses).run()))
+    if (failed(Emitter(function, parameters, kernels, calls, uses).run()))
       return signalPassFailure();
   emitInputs();
 }

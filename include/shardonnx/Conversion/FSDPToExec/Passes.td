@@ -15,8 +15,17 @@ def FSDPToExecPass : Pass<"fsdp-to-exec", "::mlir::ModuleOp"> {
     joins and what is handed over as a gradient is written there by its
     producer where the producer can, else copied. Each nn.fused is outlined to
     an exec.kernel, equal ones to one. Graph inputs become exec.input ops and
-    tables known at compile time exec.constants. Preserves numerics.
+    tables known at compile time exec.constants. The module's `exec.target` says which
+    device the calls are of. Preserves numerics.
   }];
+  let options = [
+    Option<"target", "target", "std::string", /*default=*/"\"cpu\"",
+           "whose library calls: cpu or cuda">,
+    Option<"tf32", "tf32", "bool", /*default=*/"false",
+           "f32 products may round their operands to TF32 (cuda)">,
+    Option<"deterministic", "deterministic", "bool", /*default=*/"false",
+           "library calls give the same bits in every run (cuda)">,
+  ];
   let dependentDialects = ["::shardonnx::exec::ExecDialect"];
 }
 

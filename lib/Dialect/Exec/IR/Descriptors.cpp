@@ -59,6 +59,11 @@ static int64_t batchStride(MemRefType type, int64_t fromEnd) {
   return stridesOf(type)[axis];
 }
 
+template <typename Call> static int32_t gemmFlags(Call op) {
+  return (op.getTf32() ? SHX_GEMM_TF32 : 0) |
+         (op.getDeterministic() ? SHX_GEMM_DETERMINISTIC : 0);
+}
+
 ShxGemm describe(GemmOp op) {
   MemRefType lhs = typeOf(op.getLhs()), rhs = typeOf(op.getRhs()),
              result = typeOf(op.getResult());
@@ -81,6 +86,7 @@ ShxGemm describe(GemmOp op) {
     desc.batchStrideB[i] = batchStride(rhs, rank - i);
     desc.batchStrideC[i] = batchStride(result, rank - i);
   }
+  desc.flags = gemmFlags(op);
   return desc;
 }
 
@@ -111,6 +117,7 @@ static ShxAttention describeAttention(AttentionLike op) {
   desc.causal = op.getCausal();
   desc.window = op.getWindow();
   desc.dtype = dtypeOf(op.getQuery());
+  desc.flags = op.getDeterministic() ? SHX_ATTENTION_DETERMINISTIC : 0;
   return desc;
 }
 
@@ -195,6 +202,7 @@ ShxLinearCrossEntropy describe(LinearCrossEntropyOp op) {
     desc.lddx = rowDistance(typeOf(op.getOperandGrad()));
     desc.dtypeDw = dtypeOf(op.getWeightGrad());
   }
+  desc.flags = gemmFlags(op);
   return desc;
 }
 

@@ -40,6 +40,11 @@ void exec::ExecDialect::initialize() {
       >();
 }
 
+bool exec::isCuda(Operation *module) {
+  auto target = module->getAttrOfType<StringAttr>(kTargetAttr);
+  return target && target.getValue() == "cuda";
+}
+
 int64_t exec::elementBytes(Type type) {
   return (type.getIntOrFloatBitWidth() + 7) / 8;
 }

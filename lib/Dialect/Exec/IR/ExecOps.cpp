@@ -91,11 +91,14 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (!kernel)
     return emitOpError("no exec.kernel ") << getKernelAttr();
   if (kernel.getNumInputs() != getInputs().size() ||
-      kernel.getOperandTypes().size() != getNumOperands())
+      kernel.getOperandTypes().size() !=
+          getInputs().size() + getOutputs().size())
     return emitOpError("passes ")
            << getInputs().size() << " inputs and " << getOutputs().size()
            << " outputs to " << getKernelAttr();
-  for (auto [index, type] : llvm::enumerate(getOperandTypes()))
+  for (auto [index, type] : llvm::enumerate(
+           llvm::concat<const Type>(llvm::to_vector(getInputs().getTypes()),
+                                    llvm::to_vector(getOutputs().getTypes()))))
     if (kernel.getOperandType(index) != type)
       return emitOpError("operand #")
              << index << " is " << type << ", the kernel takes "

@@ -5,6 +5,9 @@
 // descriptors of library calls and the entry points. Plain C, so that LLVM IR
 // can spell every struct; a change here is a change of SHX_ABI_VERSION.
 //
+// The same calls are implemented by every device's runtime. On CUDA the
+// addresses are the device's, and a call enqueues its work and returns.
+//
 // Conventions: sizes and strides are in elements unless a name ends in
 // `Bytes`; row-major; a descriptor is a constant of the program, so a call may
 // keep its address. Calls are issued by one thread per rank, in one fixed
@@ -19,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SHX_ABI_VERSION 1
+#define SHX_ABI_VERSION 2
 
 typedef enum ShxDType {
   SHX_F32 = 0,
@@ -51,11 +54,12 @@ typedef enum ShxScalar {
 // The head of the runtime's context: the bases that generated code adds its
 // fixed offsets to. The runtime derives its own struct from it.
 typedef struct ShxContext {
-  uint8_t *privateBase;   // activations and workspaces of this rank
-  uint8_t *const *params; // [unit] gathered parameters, param_dtype
-  uint8_t *const *grads;  // [unit] this rank's full gradients, reduce_dtype
-  uint8_t *const *inputs; // [graph input] the current microbatch
-  const float *scalars;   // [ShxScalar]
+  uint8_t *privateBase;     // activations and workspaces of this rank
+  uint8_t *const *params;   // [unit] gathered parameters, param_dtype
+  uint8_t *const *grads;    // [unit] this rank's full gradients, reduce_dtype
+  uint8_t *const *inputs;   // [graph input] the current microbatch
+  const float *scalars;     // [ShxScalar]
+  const uint8_t *constants; // CUDA: the device's copy of shx_constants
 } ShxContext;
 
 // A generated kernel: args are the buffers' addresses in the order of the
@@ -67,7 +71,47 @@ typedef void (*ShxKernel)(void *const *args, int64_t begin, int64_t end);
 void shx_launch(ShxContext *ctx, ShxKernel kernel, void *const *args,
                 int64_t count, int64_t grain, const char *name);
 
+// ---- CUDA: kernels are functions of device code that the program carries.
+typedef enum ShxImageKind {
+  SHX_CUBIN = 0, // machine code of one architecture
+  SHX_PTX = 1,   // text, ends with a null byte, for this architecture and later
+} ShxImageKind;
+typedef struct ShxDeviceImage {
+  int32_t kind; // ShxImageKind
+  int32_t arch; // 90: sm_90
+  const void *data;
+  uint64_t size;
+} ShxDeviceImage;
+typedef struct ShxDeviceKernel {
+  const char *name; // of the function in the program's images
+  int32_t id;       // 0 … shx_device_kernel_count - 1
+  int32_t blockThreads;
+  int64_t blocks;           // 0: count / elementsPerBlock, rounded up
+  int64_t elementsPerBlock; // of the optimizer
+  int32_t sharedBytes;      // dynamic
+  int32_t args;             // pointers that it takes
+} ShxDeviceKernel;
+// Every parameter of the kernel is one of the addresses in `args`.
+void shx_launch_device(ShxContext *ctx, const ShxDeviceKernel *kernel,
+                       void *const *args);
+
 #define SHX_MAX_BATCH_DIMS 4
+
+// What is done with A·B before it is stored as C (cuBLASLt's epilogues; CUDA
+// only). bias has n elements, aux is laid out as C; both have C's dtype.
+typedef enum ShxEpilogue {
+  SHX_EPILOGUE_NONE = 0,
+  SHX_EPILOGUE_BIAS = 1,        // C = A·B + bias
+  SHX_EPILOGUE_GELU_BIAS = 2,   // aux = A·B + bias, C = gelu(aux), tanh's form
+  SHX_EPILOGUE_DGELU = 3,       // C = A·B · gelu'(aux)
+  SHX_EPILOGUE_DGELU_BGRAD = 4, // …and bias = the sums of C's columns
+  SHX_EPILOGUE_BGRAD = 5,       // bias = the sums of B's columns
+} ShxEpilogue;
+
+typedef enum ShxGemmFlags {
+  SHX_GEMM_TF32 = 1,          // f32 operands may be rounded to TF32
+  SHX_GEMM_DETERMINISTIC = 2, // the same bits in every run
+} ShxGemmFlags;
 
 // C = A·B (+ C when accumulate), A being m×k and B k×n after the optional
 // transposition, for every index of the batch dims (strides 0 broadcast).
@@ -79,15 +123,23 @@ typedef struct ShxGemm {
   int32_t dtypeA, dtypeB, dtypeC; // ShxDType
   int32_t accumulate;
   int32_t batchRank;
+  int32_t epilogue; // ShxEpilogue
+  int32_t flags;    // of ShxGemmFlags
   int32_t reserved;
   int64_t batch[SHX_MAX_BATCH_DIMS];
   int64_t batchStrideA[SHX_MAX_BATCH_DIMS];
   int64_t batchStrideB[SHX_MAX_BATCH_DIMS];
   int64_t batchStrideC[SHX_MAX_BATCH_DIMS];
 } ShxGemm;
-// workspace: gemmWorkspaceBytes(desc) of Workspace.h, or null when that is 0.
+// workspace: LibraryModel::gemm(desc) bytes of Workspace.h; null for 0, as in
+// every call.
 void shx_gemm(ShxContext *ctx, const ShxGemm *desc, const void *a,
               const void *b, void *c, void *workspace);
+// A product with an epilogue. bias and aux are read or written, as it says;
+// what it does not use is null.
+void shx_gemm_epilogue(ShxContext *ctx, const ShxGemm *desc, const void *a,
+                       const void *b, void *c, void *bias, void *aux,
+                       void *workspace);
 
 // softmax(scale·q·kᵀ + mask)·v for each head, without a score matrix. q and
 // out are [batch, seqQ, heads, headDim], k and v [batch, seqK, kvHeads,
@@ -105,14 +157,17 @@ typedef struct ShxAttention {
   int32_t causal;    // query i sees keys ≤ i + seqK - seqQ
   int32_t dtype;     // of q, k, v, out and their gradients
   int32_t maskDtype; // SHX_F32: added to scores; SHX_I1: 1 = visible
-  int32_t reserved;
-  int64_t window; // 0: none; else the last `window` visible keys
+  int32_t flags;     // of ShxAttentionFlags
+  int64_t window;    // 0: none; else the last `window` visible keys
 } ShxAttention;
-// mask may be null.
+typedef enum ShxAttentionFlags {
+  SHX_ATTENTION_DETERMINISTIC = 1, // the same bits in every run
+} ShxAttentionFlags;
+// mask may be null. workspace: LibraryModel::attention(desc).
 void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
                    const void *k, const void *v, const void *mask, void *out,
-                   float *lse);
-// workspace: attentionGradWorkspaceBytes(desc) of Workspace.h.
+                   float *lse, void *workspace);
+// workspace: LibraryModel::attentionGrad(desc).
 void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
                         const void *q, const void *k, const void *v,
                         const void *mask, const void *out, const float *lse,
@@ -130,14 +185,16 @@ typedef struct ShxEmbedding {
 } ShxEmbedding;
 void shx_embedding(ShxContext *ctx, const ShxEmbedding *desc, const void *table,
                    const void *ids, void *out);
-// dtable[ids[i], :] += dy[i, :], rows added in the order of i.
+// dtable[ids[i], :] += dy[i, :], rows added in the order of i. workspace:
+// LibraryModel::embeddingGrad(desc).
 void shx_embedding_grad(ShxContext *ctx, const ShxEmbedding *desc,
-                        const void *ids, const void *dy, void *dtable);
+                        const void *ids, const void *dy, void *dtable,
+                        void *workspace);
 
 // Cross-entropy of logits x·wᵀ (+ its gradients) in row chunks, logits never
 // whole: loss = Σ -log softmax(x·wᵀ)[label] over labels ≠ ignoreIndex, and with
 // s = *seed: dx = s·∂loss/∂x, dw (+)= s·∂loss/∂w. dx and dw may be null, seed
-// too when both are. Logits and loss are f32 whatever the dtypes.
+// too when both are. The loss is f32 whatever the dtypes.
 typedef struct ShxLinearCrossEntropy {
   int64_t rows, width, vocab, chunkRows;
   int64_t ignoreIndex;
@@ -147,9 +204,9 @@ typedef struct ShxLinearCrossEntropy {
   int32_t accumulateDw;
   int32_t labelDtype; // SHX_I64 or SHX_I32
   float softcap;      // 0: none; else logits are cap·tanh(logits/cap)
-  int32_t reserved;
+  int32_t flags;      // of ShxGemmFlags, for its products
 } ShxLinearCrossEntropy;
-// workspace: linearCrossEntropyWorkspaceBytes(desc) of Workspace.h.
+// workspace: LibraryModel::linearCrossEntropy(desc).
 void shx_linear_cross_entropy(ShxContext *ctx,
                               const ShxLinearCrossEntropy *desc, const void *x,
                               const void *w, const void *labels,
@@ -211,6 +268,9 @@ void shx_clip_grad_norm(ShxContext *ctx);
 // interval (weight decay differs). Kernel args: master f32, grad f32, state0
 // f32, state1 f32 (null when the optimizer has fewer), scalars.
 void shx_optimizer(ShxContext *ctx, int32_t unit, ShxKernel kernel);
+// As above on CUDA: the kernel's last parameter is the count, an int64_t.
+void shx_optimizer_device(ShxContext *ctx, int32_t unit,
+                          const ShxDeviceKernel *kernel);
 
 // ---- What a program exports.
 // JSON, see docs/manifest.md; lies in the ELF section `.shardonnx` so that
@@ -221,6 +281,12 @@ void shx_first_microbatch(ShxContext *ctx); // writes reduced gradients
 void shx_next_microbatch(ShxContext *ctx);  // adds to them
 void shx_update(ShxContext *ctx);
 void shx_eval_microbatch(ShxContext *ctx); // forward and loss only
+// A CUDA program exports these as well.
+extern const ShxDeviceImage shx_device_images[];
+extern const int32_t shx_device_image_count;
+extern const int32_t shx_device_kernel_count;
+extern const uint8_t shx_constants[]; // what ShxContext::constants is made of
+extern const uint64_t shx_constants_size;
 
 #ifdef __cplusplus
 }

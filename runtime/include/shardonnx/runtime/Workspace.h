@@ -1,9 +1,9 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How much workspace each library call needs, in bytes: asked by the memory
-// planner at compile time, relied on by the runtime. Independent of the number
-// of threads; what grows with threads is the scratch of Scratch below.
+// What the library calls of a device need beside their operands: asked by the
+// compiler, which plans the memory, and relied on by the runtime. Sizes in
+// bytes.
 
 #ifndef SHARDONNX_RUNTIME_WORKSPACE_H
 #define SHARDONNX_RUNTIME_WORKSPACE_H
@@ -13,20 +13,27 @@
 
 namespace shardonnx {
 
-// Operands that are not f32 are widened into the workspace, a non-f32 or
-// accumulated-in-lower-precision result is computed there first.
-int64_t gemmWorkspaceBytes(const ShxGemm &desc);
-int64_t attentionGradWorkspaceBytes(const ShxAttention &desc);
-int64_t linearCrossEntropyWorkspaceBytes(const ShxLinearCrossEntropy &desc);
+// One device's calls.
+struct LibraryModel {
+  // Workspaces: independent of the number of threads and of the machine.
+  int64_t (*gemm)(const ShxGemm &desc);
+  int64_t (*attention)(const ShxAttention &desc);
+  int64_t (*attentionGrad)(const ShxAttention &desc);
+  int64_t (*embeddingGrad)(const ShxEmbedding &desc);
+  // Grows with desc.chunkRows.
+  int64_t (*linearCrossEntropy)(const ShxLinearCrossEntropy &desc);
 
-// Rows per chunk: 16 MiB of f32 logits, but at least 256 rows, below which the
-// products lose more than 5 % of their speed. A multiple of 16, at most `rows`.
-int64_t linearCrossEntropyChunkRows(int64_t rows, int64_t vocab);
+  // The least rows per chunk that do not cost speed: a multiple of 16, at most
+  // desc.rows.
+  int64_t (*chunkRows)(const ShxLinearCrossEntropy &desc);
 
-// Scratch that each thread of the pool keeps for these calls.
-int64_t attentionScratchBytes(const ShxAttention &desc);
-int64_t attentionGradScratchBytes(const ShxAttention &desc);
-int64_t crossEntropyScratchBytes(const ShxCrossEntropy &desc);
+  // Scratch that each thread of the CPU's pool keeps for these calls.
+  int64_t (*attentionScratch)(const ShxAttention &desc);
+  int64_t (*attentionGradScratch)(const ShxAttention &desc);
+};
+
+const LibraryModel &cpuLibraries();
+const LibraryModel &cudaLibraries();
 
 } // namespace shardonnx
 

@@ -28,6 +28,10 @@ namespace shardonnx::exec {
 inline constexpr llvm::StringLiteral kParamOffsetAttr = "exec.param_offset";
 inline constexpr llvm::StringLiteral kGradOffsetAttr = "exec.grad_offset";
 
+/// Set on the module by fsdp-to-exec: the device whose calls the ops stand for.
+inline constexpr llvm::StringLiteral kTargetAttr = "exec.target";
+bool isCuda(mlir::Operation *module);
+
 /// Bytes of one element in memory; an i1 takes a byte.
 int64_t elementBytes(mlir::Type type);
 

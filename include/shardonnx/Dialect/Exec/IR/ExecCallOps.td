@@ -19,9 +19,11 @@ def Exec_LaunchOp : Exec_Op<"launch", [AttrSizedOperandSegments,
         exec.launch @gelu(%0) into (%1) : (memref<8xf32>) -> memref<8xf32>
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyMemRef>:$inputs,
-                       Variadic<AnyMemRef>:$outputs);
+                       Variadic<AnyMemRef>:$outputs,
+                       Optional<AnyMemRef>:$workspace);
   let assemblyFormat = [{
-    $kernel `(` $inputs `)` `into` ` ` `(` $outputs `)` attr-dict `:`
+    $kernel `(` $inputs `)` `into` ` ` `(` $outputs `)` (`workspace`
+    $workspace^ `:` type($workspace))? attr-dict `:`
     `(` type($inputs) `)` `->` `(` type($outputs) `)`
   }];
 }
@@ -32,10 +34,11 @@ def Exec_GemmOp : Exec_Op<"gemm"> {
     lhs [..., m, k], rhs [..., k, n], result [..., m, n]; leading axes of lhs
     and rhs broadcast to the result's. One of the last two strides of lhs and
     of rhs is 1 (a transposed operand is a view with its strides swapped), as
-    is the last of the result.
+    is the last of the result. `tf32`: f32 operands may be rounded to it.
   }];
   let arguments = (ins Exec_Read:$lhs, Exec_Read:$rhs, Exec_Write:$result,
-                       Optional<AnyMemRef>:$workspace);
+                       Optional<AnyMemRef>:$workspace, UnitAttr:$tf32,
+                       UnitAttr:$deterministic);
   let assemblyFormat = [{
     $lhs `,` $rhs `into` $result (`workspace` $workspace^ `:`
     type($workspace))? attr-dict `:` type($lhs) `,` type($rhs) `,`
@@ -44,18 +47,21 @@ def Exec_GemmOp : Exec_Op<"gemm"> {
   let hasVerifier = 1;
 }
 
-def Exec_AttentionOp : Exec_Op<"attention"> {
+def Exec_AttentionOp : Exec_Op<"attention", [AttrSizedOperandSegments]> {
   let summary = "nn.attention on buffers whose head axis is contiguous";
   let arguments = (ins Exec_Read:$query, Exec_Read:$key, Exec_Read:$value,
                        Arg<Optional<AnyMemRef>, "", [MemRead]>:$mask,
                        Exec_Write:$result, Exec_Write:$lse,
+                       Optional<AnyMemRef>:$workspace,
                        F32Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<I64Attr, "0">:$window,
-                       DefaultValuedAttr<F32Attr, "0.0">:$softcap);
+                       DefaultValuedAttr<F32Attr, "0.0">:$softcap,
+                       UnitAttr:$deterministic);
   let assemblyFormat = [{
     $query `,` $key `,` $value (`mask` $mask^ `:` type($mask))? `into`
-    $result `,` $lse attr-dict `:` type($query) `,` type($key) `,`
-    type($value) `,` type($result) `,` type($lse)
+    $result `,` $lse (`workspace` $workspace^ `:` type($workspace))?
+    attr-dict `:` type($query) `,` type($key) `,` type($value) `,`
+    type($result) `,` type($lse)
   }];
   let hasVerifier = 1;
 }
@@ -71,7 +77,8 @@ def Exec_AttentionGradOp : Exec_Op<"attention_grad",
                        Optional<AnyMemRef>:$workspace,
                        F32Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<I64Attr, "0">:$window,
-                       DefaultValuedAttr<F32Attr, "0.0">:$softcap);
+                       DefaultValuedAttr<F32Attr, "0.0">:$softcap,
+                       UnitAttr:$deterministic);
   let assemblyFormat = [{
     $query `,` $key `,` $value (`mask` $mask^ `:` type($mask))? `,`
     $result `,` $lse `,` $result_grad `into` $query_grad `,` $key_grad `,`
@@ -96,10 +103,12 @@ def Exec_EmbeddingOp : Exec_Op<"embedding"> {
 def Exec_EmbeddingGradOp : Exec_Op<"embedding_grad"> {
   let summary = "The table's gradient: rows added at ids, in order";
   let arguments = (ins Exec_Read:$ids, Exec_Read:$result_grad,
-                       Exec_Write:$table_grad);
+                       Exec_Write:$table_grad,
+                       Optional<AnyMemRef>:$workspace);
   let assemblyFormat = [{
-    $ids `,` $result_grad `into` $table_grad attr-dict `:` type($ids) `,`
-    type($result_grad) `,` type($table_grad)
+    $ids `,` $result_grad `into` $table_grad (`workspace` $workspace^ `:`
+    type($workspace))? attr-dict `:` type($ids) `,` type($result_grad) `,`
+    type($table_grad)
   }];
   let hasVerifier = 1;
 }
@@ -133,7 +142,8 @@ def Exec_LinearCrossEntropyOp : Exec_Op<"linear_cross_entropy",
                        Arg<Optional<AnyMemRef>, "", [MemWrite]>:$weight_grad,
                        Optional<AnyMemRef>:$workspace,
                        I64Attr:$chunk_rows, UnitAttr:$transpose_weight,
-                       DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
+                       DefaultValuedAttr<I64Attr, "-100">:$ignore_index,
+                       UnitAttr:$tf32, UnitAttr:$deterministic);
   let assemblyFormat = [{
     $operand `,` $weight `,` $labels (`seed` $seed^ `:` type($seed))? `into`
     $loss (`grad` $operand_grad^ `,` $weight_grad `:` type($operand_grad) `,`
