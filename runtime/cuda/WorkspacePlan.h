@@ -7,27 +7,16 @@
 #ifndef SHARDONNX_RUNTIME_CUDA_WORKSPACEPLAN_H
 #define SHARDONNX_RUNTIME_CUDA_WORKSPACEPLAN_H
 
+#include "ElementBytes.h"
+#include "GemmPlan.h"
 #include "shardonnx/runtime/ABI.h"
 #include "shardonnx/runtime/Layout.h"
 #include <cstdint>
 
 namespace shardonnx::rt::cuda {
 
-constexpr int64_t bytesOf(int32_t dtype) {
-  return dtype == SHX_F32 || dtype == SHX_I32    ? 4
-         : dtype == SHX_BF16 || dtype == SHX_F16 ? 2
-         : dtype == SHX_I64                      ? 8
-                                                 : 1;
-}
-
-// What cuBLASLt's fastest algorithms want on Hopper (its documentation advises
-// 32 MiB there); small products have no use for it.
 constexpr int64_t gemmWorkspaceBytes(const ShxGemm &desc) {
-  constexpr int64_t kWorkspace = int64_t(32) << 20, kLeastWork = 1 << 27;
-  int64_t work = desc.m * desc.n * desc.k;
-  for (int32_t i = 0; i < desc.batchRank; ++i)
-    work *= desc.batch[i];
-  return work >= kLeastWork ? kWorkspace : 0;
+  return planGemm(desc).bytes;
 }
 
 constexpr int64_t attentionWorkspaceBytes(const ShxAttention &) { return 0; }

@@ -1,0 +1,76 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How a matrix product lays out its workspace on CUDA: for Workspace.cpp, which
+// says how large it is, and for the call, which uses it. cuBLASLt multiplies
+// operands of one dtype, and adds them up in f32 or in that dtype: what is
+// neither is converted into the workspace first.
+
+#ifndef SHARDONNX_RUNTIME_CUDA_GEMMPLAN_H
+#define SHARDONNX_RUNTIME_CUDA_GEMMPLAN_H
+
+#include "ElementBytes.h"
+#include "shardonnx/runtime/ABI.h"
+#include "shardonnx/runtime/Layout.h"
+
+namespace shardonnx::rt::cuda {
+
+// What cuBLAS's authors recommend for Hopper. A product that is small gets as
+// much as four partial sums of its result take, so that small programs stay so.
+constexpr int64_t kGemmLibraryBytes = int64_t(32) << 20;
+constexpr int64_t kGemmPartialSums = 4;
+constexpr int64_t kGemmAlignment = 256;
+
+// Offsets in bytes, -1 where the operand is used as it is.
+struct GemmPlan {
+  int32_t dtypeIn;  // of both operands of the library's product
+  int32_t dtypeOut; // of its result
+  int64_t a, b, c;
+  int64_t library, libraryBytes;
+  int64_t bytes;
+
+  constexpr bool converts() const { return a >= 0 || b >= 0 || c >= 0; }
+};
+
+// Matrices that the operand really has: a batch dim of stride 0 repeats one.
+constexpr int64_t gemmMatrices(const ShxGemm &desc, const int64_t *strides) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < desc.batchRank; ++i)
+    if (strides[i] != 0)
+      count *= desc.batch[i];
+  return count;
+}
+
+constexpr GemmPlan planGemm(const ShxGemm &desc) {
+  GemmPlan plan{};
+  plan.dtypeIn = desc.dtypeA == desc.dtypeB ? desc.dtypeA : int32_t(SHX_F32);
+  plan.dtypeOut = desc.dtypeC == plan.dtypeIn ? desc.dtypeC : int32_t(SHX_F32);
+  int64_t at = 0;
+  auto take = [&at](bool needed, int64_t elements, int32_t dtype) {
+    if (!needed)
+      return int64_t(-1);
+    int64_t here = at;
+    at += alignTo(elements * bytesOf(dtype), kGemmAlignment);
+    return here;
+  };
+  plan.a = take(desc.dtypeA != plan.dtypeIn,
+                gemmMatrices(desc, desc.batchStrideA) * desc.m * desc.k,
+                plan.dtypeIn);
+  plan.b = take(desc.dtypeB != plan.dtypeIn,
+                gemmMatrices(desc, desc.batchStrideB) * desc.k * desc.n,
+                plan.dtypeIn);
+  int64_t results = gemmMatrices(desc, desc.batchStrideC) * desc.m * desc.n;
+  plan.c = take(desc.dtypeC != plan.dtypeOut, results, plan.dtypeOut);
+  plan.library = at;
+  // 4 bytes each, compared without a product that could overflow.
+  int64_t most = kGemmLibraryBytes / (kGemmPartialSums * 4);
+  plan.libraryBytes =
+      results < most ? alignTo(results * kGemmPartialSums * 4, kGemmAlignment)
+                     : kGemmLibraryBytes;
+  plan.bytes = plan.library + plan.libraryBytes;
+  return plan;
+}
+
+} // namespace shardonnx::rt::cuda
+
+#endif // SHARDONNX_RUNTIME_CUDA_GEMMPLAN_H
