@@ -3,12 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """One rank of PyTorch training what our executable trains, as fast as it can.
 
-sdpa, fused AdamW, f32, the same weights, tokens and step as the executable.
+Causal sdpa, fused AdamW, the same tokens and step as the executable; f32, or
+bf16 with f32 masters and moments: autocast, or FSDP2's policy in its modes.
 Rank and world size come from the environment, as torchrun sets them; threads
-from OMP_NUM_THREADS. Rank 0 writes a JSON line a step.
+from OMP_NUM_THREADS. Rank 0 writes a JSON line a step. Several jobs may be
+given at once, parted by `+`: they share one start of PyTorch.
 """
 
 import argparse
+import collections
+import contextlib
 import json
 import os
 import sys
@@ -17,27 +21,85 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "models"))
 
-import numpy
 import torch
 import torch.nn.functional as functional
 
 import export
 
 
-def wrap(model, mode, world):
-    """The model as FSDP2 shards it: a unit a block, and the root."""
-    if mode.startswith("fsdp2"):
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
+def causal_attention(module, query, key, value, attention_mask, scaling=None,
+                     **_):
+    """sdpa that is told to be causal.
 
-        torch.distributed.init_process_group("gloo")
-        mesh = init_device_mesh("cpu", (world,))
+    With a mask in its place, which transformers makes while torch.compile
+    traces, no flash kernel would be taken.
+    """
+    output = functional.scaled_dot_product_attention(
+        query, key, value, is_causal=True, scale=scaling,
+        enable_gqa=key.shape[1] != query.shape[1])
+    return output.transpose(1, 2), None
+
+
+def build(options):
+    """The model on its device, in transformers' words but with fast parts."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    words = [options.model] + (["--seq", options.seq] if options.seq else [])
+    with torch.device(options.device):
+        model = export.build(export.parse(words + options.shape.split()))
+    AttentionInterface.register("causal", causal_attention)
+    AttentionMaskInterface.register("causal", lambda *_, **__: None)
+    model.set_attn_implementation("causal")
+    for block in blocks(model):
+        # transformers writes GPT-2's GELU in six operations.
+        if type(getattr(block.mlp, "act", None)).__name__ == "NewGELUActivation":
+            block.mlp.act = torch.nn.GELU(approximate="tanh")
+    if options.weights:
+        load(model, options.weights)
+    if options.recompute == "block":
+        model.gradient_checkpointing_enable(
+            gradient_checkpointing_kwargs={"use_reentrant": False})
+    return model.train()
+
+
+def load(model, path):
+    """Takes the weights of a file, which must hold every parameter."""
+    from safetensors.torch import load_file
+
+    found = load_file(path)
+    named = dict(model.named_parameters(remove_duplicate=False))
+    shared = collections.defaultdict(list)
+    for name, parameter in named.items():
+        shared[parameter].append(name)
+    with torch.no_grad():
+        for parameter, names in shared.items():
+            name = next((n for n in names if n in found), None)
+            if name is None:
+                raise SystemExit(f"peer.py: error: {path} has no {names[0]}")
+            parameter.copy_(found[name])
+
+
+def wrap(model, options, world):
+    """The model as FSDP2 shards it: a unit a block, and the root."""
+    if options.mode.startswith("fsdp2"):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+        if not torch.distributed.is_initialized():
+            torch.distributed.init_process_group(
+                "nccl" if options.device == "cuda" else "gloo")
+        settings = {"mesh": init_device_mesh(options.device, (world,)),
+                    # One rank has nothing to give back after the forward.
+                    "reshard_after_forward": world > 1}
+        if options.precision == "bf16":
+            settings["mp_policy"] = MixedPrecisionPolicy(
+                param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         for block in blocks(model):
-            if mode == "fsdp2-compile":
+            if options.mode == "fsdp2-compile":
                 block.compile()
-            fully_shard(block, mesh=mesh)
-        fully_shard(model, mesh=mesh)
-    elif mode == "compile":
+            fully_shard(block, **settings)
+        fully_shard(model, **settings)
+    elif options.mode == "compile":
         model.compile()
     return model
 
@@ -47,8 +109,52 @@ def blocks(model):
         else model.model.layers
 
 
+def attention_backend(model, options):
+    """What sdpa may use: on a GPU, the kernel that is fastest at this shape.
+
+    f32 there is computed step by step, for the fused kernels may round more.
+    The result is a function, for these contexts can be entered only once.
+    """
+    if options.device != "cuda":
+        return contextlib.nullcontext, "default"
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    if options.precision == "f32":
+        return lambda: sdpa_kernel(SDPBackend.MATH), "math"
+    backends = {"cudnn": SDPBackend.CUDNN_ATTENTION,
+                "flash": SDPBackend.FLASH_ATTENTION}
+    times = {}
+    for name, backend in backends.items():
+        with contextlib.suppress(RuntimeError), sdpa_kernel(backend):
+            times[name] = time_attention(model.config, options)
+    if not times:
+        return contextlib.nullcontext, "default"
+    best = min(times, key=times.get)
+    return lambda: sdpa_kernel([backends[best], SDPBackend.MATH]), best
+
+
+def time_attention(config, options):
+    """Milliseconds of attention, forward and backward, at the run's shape."""
+    heads = config.num_attention_heads
+    sizes = [heads] + 2 * [getattr(config, "num_key_value_heads", heads)]
+    inputs = [torch.randn(options.batch, n, config.max_position_embeddings,
+                          config.hidden_size // heads, device="cuda",
+                          dtype=torch.bfloat16, requires_grad=True)
+              for n in sizes]
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    for turn in range(6):
+        if turn == 2:
+            start.record()
+        causal_attention(None, *inputs, None)[0].sum().backward()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end)
+
+
 def batches(path, length, batch, rank, world):
     """Input and label tokens of each step, in the executable's order."""
+    import numpy
+
     tokens = numpy.fromfile(path, dtype="<u2").astype(numpy.int64)
     count = (len(tokens) - 1) // length
     sample = rank * batch
@@ -60,56 +166,146 @@ def batches(path, length, batch, rank, world):
         sample += world * batch
 
 
-def train(model, options, rank, world, log):
-    # The optimizer is made after sharding, so that it sees the slices.
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4,
-                                  betas=(0.9, 0.95), eps=1e-8,
-                                  weight_decay=0.1, fused=True)
-    length = model.config.max_position_embeddings
-    data = batches(options.data, length, options.batch, rank, world)
-    for step in range(1, options.steps + 1):
-        start = time.perf_counter()
-        inputs, labels = next(data)
-        logits = model(input_ids=inputs, use_cache=False).logits
-        loss = functional.cross_entropy(logits.flatten(0, 1),
-                                        labels.flatten())
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+class HostClock:
+    """Times steps of the CPU; each ends when its loss is there."""
+
+    def __init__(self, world, write):
+        self.world, self.write = world, write
+
+    def start(self):
+        self.began = time.perf_counter()
+
+    def stop(self, step, loss, norm):
         value = loss.item()
-        elapsed = time.perf_counter() - start
-        if world > 1:
+        elapsed = time.perf_counter() - self.began
+        if self.world > 1:
             norm = norm.full_tensor()
             mean = torch.tensor(value)
             torch.distributed.all_reduce(mean)
-            value = mean.item() / world
+            value = mean.item() / self.world
+        self.write(step=step, loss=value, grad_norm=norm.item(),
+                   step_ms=elapsed * 1e3)
+
+    def finish(self):
+        pass
+
+
+class DeviceClock:
+    """Times steps of the GPU by its own events.
+
+    A step is read when two later ones are queued, so that reading a loss
+    never leaves the GPU without work.
+    """
+
+    def __init__(self, _, write):
+        self.write = write
+        self.pending = collections.deque()
+        self.last = torch.cuda.Event(enable_timing=True)
+        self.last.record()
+
+    def start(self):
+        pass
+
+    def stop(self, step, loss, norm):
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        if hasattr(norm, "full_tensor"):
+            norm = norm.full_tensor()
+        self.pending.append((step, loss.detach(), norm, event))
+        if len(self.pending) > 2:
+            self.read()
+
+    def read(self):
+        step, loss, norm, event = self.pending.popleft()
+        event.synchronize()
+        self.write(step=step, loss=loss.item(), grad_norm=norm.item(),
+                   step_ms=self.last.elapsed_time(event),
+                   peak_bytes=torch.cuda.max_memory_allocated(),
+                   reserved_bytes=torch.cuda.max_memory_reserved())
+        self.last = event
+
+    def finish(self):
+        while self.pending:
+            self.read()
+
+
+def train(model, options, rank, world, log):
+    # The optimizer is made after sharding, so that it sees the slices.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr,
+                                  betas=(0.9, 0.95), eps=1e-8,
+                                  weight_decay=0.1, fused=True)
+    backend, named = attention_backend(model, options)
+
+    def write(**line):
         if log:
-            print(json.dumps(dict(step=step, loss=value,
-                                  grad_norm=norm.item(),
-                                  step_ms=elapsed * 1e3)),
-                  file=log, flush=True)
+            print(json.dumps(dict(line, sdpa=named)), file=log, flush=True)
+
+    kind = DeviceClock if options.device == "cuda" else HostClock
+    if options.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    clock = kind(world, write)
+    autocast = options.precision == "bf16" and "fsdp2" not in options.mode
+    data = batches(options.data, model.config.max_position_embeddings,
+                   options.batch, rank, world)
+    for step in range(1, options.steps + 1):
+        clock.start()
+        inputs, labels = (t.to(options.device, non_blocking=True)
+                          for t in next(data))
+        with backend(), torch.autocast(options.device, torch.bfloat16,
+                                     enabled=autocast):
+            logits = model(input_ids=inputs, use_cache=False).logits
+            loss = functional.cross_entropy(logits.flatten(0, 1).float(),
+                                            labels.flatten())
+        del logits
+        with backend():
+            loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        clock.stop(step, loss, norm)
+    clock.finish()
 
 
-def main():
+def parse(words):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("model", choices=("w1", "w2"))
+    parser.add_argument("model", choices=sorted(export.PRESETS))
     parser.add_argument("--mode", default="eager",
                         choices=("eager", "compile", "fsdp2",
                                  "fsdp2-compile"))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--precision", default="f32", choices=("f32", "bf16"))
+    parser.add_argument("--recompute", default="none",
+                        choices=("none", "block"))
+    parser.add_argument("--seq", metavar="N")
+    parser.add_argument("--shape", default="", metavar="'--layers N …'",
+                        help="changes of the preset, as export.py takes them")
+    parser.add_argument("--weights", metavar="FILE.safetensors")
     parser.add_argument("--data", required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--lr", type=float, default=1e-4)
     parser.add_argument("--log", required=True)
-    options = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def jobs(words):
+    """The command lines between the `+`."""
+    while "+" in words:
+        cut = words.index("+")
+        yield parse(words[:cut])
+        words = words[cut + 1:]
+    yield parse(words)
+
+
+def main():
     rank = int(os.environ.get("RANK", 0))
     world = int(os.environ.get("WORLD_SIZE", 1))
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    model = export.build(export.parse([options.model])).train()
-    model = wrap(model, options.mode, world)
-    log = open(options.log, "w") if rank == 0 else None
-    train(model, options, rank, world, log)
-    if world > 1:
+    if "OMP_NUM_THREADS" in os.environ:
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    for options in list(jobs(sys.argv[1:])):
+        log = open(options.log, "w") if rank == 0 else None
+        train(wrap(build(options), options, world), options, rank, world, log)
+    if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Exports a GPT-2 or a Llama of any size to ONNX, ready to be trained.
+"""Exports a GPT-2, Llama or SmolLM3 of any size to ONNX, to be trained.
 
 The model is built from a transformers configuration with random weights, so
 nothing is downloaded. Dropout is off, the KV cache is off, and by default the
@@ -36,6 +36,11 @@ PRESETS = {
                ffn=1376, vocab=8192, seq=256),
     "gpt2-124m": dict(family="gpt2", layers=12, hidden=768, heads=12,
                       vocab=50257, seq=1024),
+    "gpt2-1.5b": dict(family="gpt2", layers=48, hidden=1600, heads=25,
+                      vocab=50257, seq=1024),
+    "smollm3-3b": dict(family="smollm3", layers=36, hidden=2048, heads=16,
+                       kv_heads=4, ffn=11008, vocab=128256, seq=8192,
+                       rope_theta=2000000.0),
     "llama-8b": dict(family="llama", layers=32, hidden=4096, heads=32,
                      kv_heads=8, ffn=14336, vocab=128256, seq=2048,
                      rope_theta=500000.0),
@@ -60,8 +65,8 @@ def add_arguments(parser):
     model.add_argument("--attention", choices=("sdpa", "eager"),
                        default="sdpa")
     model.add_argument("--tied", action=argparse.BooleanOptionalAction,
-                       help="share the embedding with the head (default: yes "
-                       "for GPT-2, no for Llama)")
+                       help="share the embedding with the head (default: no "
+                       "for Llama, yes for the others)")
     model.add_argument("--seed", type=int, default=0)
     model.add_argument("--jitter", type=float, metavar="X",
                        help="noise added to parameters that start as all "
@@ -115,7 +120,7 @@ def shape_of(options):
 
 def configuration(options):
     """The transformers configuration: no dropout, no cache."""
-    from transformers import GPT2Config, LlamaConfig
+    from transformers import GPT2Config, LlamaConfig, SmolLM3Config
 
     shape = shape_of(options)
     common = dict(vocab_size=shape["vocab"], use_cache=False,
@@ -128,17 +133,21 @@ def configuration(options):
                           n_positions=shape["seq"], embd_pdrop=0.0,
                           attn_pdrop=0.0, resid_pdrop=0.0,
                           tie_word_embeddings=tied, **common)
-    return LlamaConfig(num_hidden_layers=shape["layers"],
-                       hidden_size=shape["hidden"],
-                       num_attention_heads=shape["heads"],
-                       num_key_value_heads=shape["kv_heads"],
-                       intermediate_size=shape["ffn"],
-                       max_position_embeddings=shape["seq"],
-                       rope_parameters={
-                           "rope_type": "default",
-                           "rope_theta": shape.get("rope_theta", 10000.0)},
-                       attention_dropout=0.0, pad_token_id=None,
-                       tie_word_embeddings=options.tied is True, **common)
+    # SmolLM3 differs in layers without rotary embedding: every fourth.
+    smollm3 = shape["family"] == "smollm3"
+    tied = options.tied is not False if smollm3 else options.tied is True
+    kind = SmolLM3Config if smollm3 else LlamaConfig
+    return kind(num_hidden_layers=shape["layers"],
+                hidden_size=shape["hidden"],
+                num_attention_heads=shape["heads"],
+                num_key_value_heads=shape["kv_heads"],
+                intermediate_size=shape["ffn"],
+                max_position_embeddings=shape["seq"],
+                rope_parameters={
+                    "rope_type": "default",
+                    "rope_theta": shape.get("rope_theta", 10000.0)},
+                attention_dropout=0.0, pad_token_id=None,
+                tie_word_embeddings=tied, **common)
 
 
 def torch_dtype(options):
