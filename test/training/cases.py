@@ -23,6 +23,9 @@ GPT2 = ("gpt2-small --layers 2 --hidden 48 --heads 3 --vocab 257 --seq 32 "
         "--jitter 0.1 --seed 1")
 LLAMA = ("llama-small --layers 2 --hidden 48 --heads 6 --kv-heads 2 --ffn 72 "
          "--vocab 257 --seq 32 --jitter 0.1 --seed 2")
+# Five layers: the fourth and no other has no rotary embedding.
+SMOLLM3 = ("smollm3-3b --layers 5 --hidden 48 --heads 6 --kv-heads 2 --ffn 72 "
+           "--vocab 257 --seq 32 --jitter 0.1 --seed 7")
 
 MODELS = {
     "gpt2-18": f"{GPT2} --opset 18",
@@ -33,6 +36,7 @@ MODELS = {
     "llama-18-optimized": f"{LLAMA} --opset 18 --optimize",
     "llama-23": f"{LLAMA} --opset 23",
     "llama-23-optimized": f"{LLAMA} --opset 23 --optimize",
+    "smollm3-18": f"{SMOLLM3} --opset 18",
     "gpt2-untied-static": f"{GPT2} --opset 18 --optimize --no-tied --batch 2",
     "llama-tied-static": f"{LLAMA} --opset 23 --tied --batch 1",
     "gpt2-eager": f"{GPT2} --opset 18 --attention eager",
@@ -80,6 +84,7 @@ CASES = [
     case("llama-18-optimized"),
     case("llama-23"),
     case("llama-23-optimized"),
+    case("smollm3-18"),
     case("gpt2-untied-static", batch=2),
     case("llama-tied-static"),
     case("gpt2-eager"),
