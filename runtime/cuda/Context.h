@@ -1,0 +1,101 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What generated code holds a pointer to on CUDA: the head that it knows
+// (ShxContext), and behind it what the entry points need to enqueue their
+// work. docs/cuda.md tells how a program runs.
+
+#ifndef SHARDONNX_RUNTIME_CUDA_CONTEXT_H
+#define SHARDONNX_RUNTIME_CUDA_CONTEXT_H
+
+#include "Device.h"
+#include "Images.h"
+#include "Stream.h"
+#include "shardonnx/runtime/ABI.h"
+#include <cstddef>
+
+namespace shardonnx::rt::cuda {
+
+class State;
+
+// Each of the program's functions runs in this order, and its entry points do
+// what the mode says.
+enum class Mode {
+  // Nothing is enqueued: library calls look at their descriptors and make
+  // what they need (plans, algorithms, modules), all of which may synchronise,
+  // allocate and time. Every buffer that a call is given exists; those that it
+  // writes may be overwritten (nothing of a step is in them yet), except for
+  // the masters, moments and scalars.
+  Prepare,
+  // Work is enqueued on the streams and nothing else happens: they may be
+  // capturing it for a graph, which forbids synchronising and allocating. The
+  // same addresses and descriptors come as when preparing.
+  Enqueue,
+};
+
+// Numbers in device memory that more than one kernel uses. All ranks' numbers
+// lie in the order of ranks.
+struct Cells {
+  float *scalars = nullptr;             // [SHX_NUM_SCALARS]
+  float *scalarsWithoutDecay = nullptr; // …SHX_WEIGHT_DECAY being 0
+  double *loss = nullptr;       // this rank's sum of the step's microbatches
+  double *losses = nullptr;     // [ranks]
+  double *squares = nullptr;    // this rank's part of the squared norm
+  double *allSquares = nullptr; // [ranks]
+  double *norm = nullptr;       // of the step's gradients, before clipping
+};
+
+// The queues of communication, and what the ranks tell each other. One rank
+// has them, too: its gathers are casts. Made by makeCollectives().
+class Collectives {
+public:
+  virtual ~Collectives() = default;
+
+  // The calls of the ABI. Nothing of an earlier function is waited for: all
+  // of it is done when a function begins.
+  virtual void gatherStart(size_t unit) = 0;
+  virtual void gatherWait(size_t unit) = 0;
+  virtual void gatherFree(size_t unit) = 0;
+  virtual void gradAcquire(size_t unit) = 0;
+  virtual void reduceStart(size_t unit, bool accumulate) = 0;
+  virtual void reduceWait(size_t unit) = 0;
+
+  // Before the first call of a function, and after its last: makes the compute
+  // stream wait for all that this function left on the other streams.
+  virtual void beginFunction() = 0;
+  virtual void endFunction() = 0;
+
+  // Enqueued as work of the compute stream: `count` doubles of each rank, in
+  // the order of ranks, from device memory to device memory.
+  virtual void allGather(const double *mine, double *all, size_t count) = 0;
+
+  // On the host, at once, and in any mode: rank 0's bytes reach all. Every
+  // rank calls it, in one order.
+  virtual void broadcast(void *data, size_t bytes) = 0;
+};
+
+struct Context : ShxContext {
+  Mode mode = Mode::Enqueue;
+  int rank = 0, ranks = 1;
+  const Device *device = nullptr;
+  CUstream compute = nullptr;
+  Images *programImages = nullptr; // generated kernels
+  Images *runtimeImages = nullptr; // kernels/
+  State *state = nullptr;
+  Collectives *collectives = nullptr;
+  Cells cells;
+  double clipGradNorm = 0; // 0: off
+  // What was enqueued last on the compute stream, for the message of an error
+  // that comes later.
+  const char *lastWork = "nothing yet";
+
+  bool preparing() const { return mode == Mode::Prepare; }
+};
+
+inline Context &contextOf(ShxContext *context) {
+  return *static_cast<Context *>(context);
+}
+
+} // namespace shardonnx::rt::cuda
+
+#endif // SHARDONNX_RUNTIME_CUDA_CONTEXT_H

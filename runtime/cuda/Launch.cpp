@@ -1,0 +1,66 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Launch.h. The launches of generated kernels are here, too.
+
+#include "Launch.h"
+#include <limits>
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+unsigned checked(int64_t value) {
+  if (value < 0 || value > std::numeric_limits<int32_t>::max())
+    fail("a kernel would need ", value,
+         " blocks in one dimension, more than "
+         "CUDA has: take a smaller batch");
+  return static_cast<unsigned>(value);
+}
+
+void enqueue(Context &context, CUfunction function, CUstream stream,
+             const char *kernel, Dim grid, Dim block, unsigned sharedBytes,
+             void **arguments) {
+  if (context.preparing() || grid.x == 0 || grid.y == 0 || grid.z == 0)
+    return;
+  if (stream == context.compute)
+    context.lastWork = kernel;
+  check(driver().cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x,
+                                block.y, block.z, sharedBytes, stream,
+                                arguments, nullptr),
+        "launching kernel ", kernel);
+}
+
+} // namespace
+
+Dim::Dim(int64_t x, int64_t y, int64_t z)
+    : x(checked(x)), y(checked(y)), z(checked(z)) {}
+
+void launchRaw(Context &context, CUstream stream, const char *kernel, Dim grid,
+               Dim block, unsigned sharedBytes, void **arguments) {
+  CUfunction function = context.runtimeImages->function(kernel, sharedBytes);
+  enqueue(context, function, stream, kernel, grid, block, sharedBytes,
+          arguments);
+}
+
+} // namespace shardonnx::rt::cuda
+
+using namespace shardonnx::rt::cuda;
+
+extern "C" void shx_launch_device(ShxContext *ctx,
+                                  const ShxDeviceKernel *kernel,
+                                  void *const *args) {
+  constexpr int32_t kMaxArguments = 128;
+  Context &context = contextOf(ctx);
+  auto shared = static_cast<unsigned>(kernel->sharedBytes);
+  CUfunction function = context.programImages->function(kernel->name, shared);
+  if (kernel->args > kMaxArguments)
+    shardonnx::rt::fail("kernel ", kernel->name, " takes ", kernel->args,
+                        " buffers, more than the runtime passes");
+  // The driver wants the addresses of the parameters, each of which is one
+  // pointer of `args`.
+  void *addresses[kMaxArguments];
+  for (int32_t i = 0; i < kernel->args; ++i)
+    addresses[i] = const_cast<void **>(&args[i]);
+  enqueue(context, function, context.compute, kernel->name, kernel->blocks,
+          kernel->blockThreads, shared, addresses);
+}

@@ -1,0 +1,49 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Launches of the runtime's own kernels (kernels/*.cu).
+
+#ifndef SHARDONNX_RUNTIME_CUDA_LAUNCH_H
+#define SHARDONNX_RUNTIME_CUDA_LAUNCH_H
+
+#include "Context.h"
+
+namespace shardonnx::rt::cuda {
+
+// Of a grid or a block.
+struct Dim {
+  Dim(int64_t x, int64_t y = 1, int64_t z = 1);
+  unsigned x, y, z;
+};
+
+// How many blocks `count` elements need.
+constexpr int64_t blocksFor(int64_t count, int64_t perBlock) {
+  return (count + perBlock - 1) / perBlock;
+}
+
+// `arguments` are the addresses of the kernel's parameters. Enqueues nothing
+// when preparing, or when the grid is empty, but finds the kernel.
+void launchRaw(Context &context, CUstream stream, const char *kernel, Dim grid,
+               Dim block, unsigned sharedBytes, void **arguments);
+
+// launchOn(context, stream, "shx_k_name", blocks, threads, 0, x, y, n): the
+// values must have the very types of the kernel's parameters.
+template <typename... Arguments>
+void launchOn(Context &context, CUstream stream, const char *kernel, Dim grid,
+              Dim block, unsigned sharedBytes, const Arguments &...arguments) {
+  const void *addresses[] = {static_cast<const void *>(&arguments)..., nullptr};
+  launchRaw(context, stream, kernel, grid, block, sharedBytes,
+            const_cast<void **>(addresses));
+}
+
+// As above, on the compute stream.
+template <typename... Arguments>
+void launch(Context &context, const char *kernel, Dim grid, Dim block,
+            unsigned sharedBytes, const Arguments &...arguments) {
+  launchOn(context, context.compute, kernel, grid, block, sharedBytes,
+           arguments...);
+}
+
+} // namespace shardonnx::rt::cuda
+
+#endif // SHARDONNX_RUNTIME_CUDA_LAUNCH_H

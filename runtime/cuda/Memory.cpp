@@ -1,0 +1,93 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Memory.h.
+
+#include "Memory.h"
+#include <cstdio>
+#include <cstring>
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+class DriverAllocator : public Allocator {
+public:
+  CUdeviceptr allocate(int64_t bytes) override {
+    CUdeviceptr address = 0;
+    CUresult result = driver().cuMemAlloc(&address, static_cast<size_t>(bytes));
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+      return 0;
+    check(result, "allocating ", bytesText(bytes), " on the GPU");
+    return address;
+  }
+  void release(CUdeviceptr address) override { driver().cuMemFree(address); }
+};
+
+} // namespace
+
+Allocator &driverAllocator() {
+  static DriverAllocator allocator;
+  return allocator;
+}
+
+std::string bytesText(int64_t bytes) {
+  constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
+  auto value = static_cast<double>(bytes);
+  char text[64];
+  if (value >= kGiB)
+    std::snprintf(text, sizeof(text), "%.2f GiB", value / kGiB);
+  else if (value >= kMiB)
+    std::snprintf(text, sizeof(text), "%.1f MiB", value / kMiB);
+  else
+    std::snprintf(text, sizeof(text), "%lld bytes",
+                  static_cast<long long>(bytes));
+  return text;
+}
+
+DeviceMemory::DeviceMemory(int64_t bytes, const std::string &what,
+                           Allocator &allocator)
+    : bytes(bytes), allocator(&allocator) {
+  if (bytes == 0)
+    return;
+  begin = allocator.allocate(bytes);
+  if (!begin) {
+    size_t free = 0, total = 0;
+    check(driver().cuMemGetInfo(&free, &total), "asking for the GPU's memory");
+    fail("the GPU has not enough memory for ", what, ": ", bytesText(bytes),
+         " are needed, ", bytesText(static_cast<int64_t>(free)), " of ",
+         bytesText(static_cast<int64_t>(total)),
+         " are free; take a smaller batch, --recompute, more ranks, or a GPU "
+         "that nothing else uses");
+  }
+  check(driver().cuMemsetD8(begin, 0, static_cast<size_t>(bytes)),
+        "clearing the memory for ", what);
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (begin)
+    allocator->release(begin);
+}
+
+void DeviceMemory::swap(DeviceMemory &other) noexcept {
+  std::swap(begin, other.begin);
+  std::swap(bytes, other.bytes);
+  std::swap(allocator, other.allocator);
+}
+
+PinnedMemory::PinnedMemory(int64_t bytes, const std::string &what)
+    : bytes(bytes) {
+  if (bytes == 0)
+    return;
+  void *address = nullptr;
+  check(driver().cuMemHostAlloc(&address, static_cast<size_t>(bytes), 0),
+        "allocating ", bytesText(bytes), " of pinned host memory for ", what);
+  begin = static_cast<uint8_t *>(address);
+  std::memset(begin, 0, static_cast<size_t>(bytes));
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (begin)
+    driver().cuMemFreeHost(begin);
+}
+
+} // namespace shardonnx::rt::cuda
