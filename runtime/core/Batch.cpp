@@ -4,7 +4,6 @@
 // See Batch.h.
 
 #include "Batch.h"
-#include "shardonnx/runtime/Layout.h"
 
 namespace shardonnx::rt {
 namespace {
@@ -21,37 +20,26 @@ int64_t rowsOf(const Manifest::Input &input) {
   return input.shape.empty() ? 1 : input.shape[0];
 }
 
-} // namespace
-
-Batch::Batch(const Manifest &manifest) : manifest(manifest) {
-  int64_t bytes = 0;
-  for (const Manifest::Input &input : manifest.inputs)
-    bytes += alignTo(input.bytes(), kBufferAlignmentBytes);
-  memory = Mapping::anonymous(static_cast<size_t>(bytes), "inputs");
-  uint8_t *at = memory.data();
-  for (const Manifest::Input &input : manifest.inputs) {
-    pointers.push_back(at);
-    at += alignTo(input.bytes(), kBufferAlignmentBytes);
-  }
-}
-
-void Batch::fillRow(DataSource &data, size_t index, int64_t row,
-                    int64_t sample) {
-  const Manifest::Input &input = manifest.inputs[index];
+void fillRow(const Manifest::Input &input, size_t index, DataSource &data,
+             int64_t row, int64_t sample, uint8_t *to) {
   int64_t n = rowElements(input);
-  uint8_t *to = pointers[index] + row * n * dtypeBytes(input.dtype);
+  to += row * n * dtypeBytes(input.dtype);
   data.read(sample == kNoSample ? 0 : sample, index, to);
   if (sample == kNoSample && isLabel(input.kind))
     for (int64_t i = 0; i < n; ++i)
       storeInteger(input, to, i, kIgnoredLabel);
 }
 
-void Batch::fill(DataSource &data, const std::vector<int64_t> &samples) {
+} // namespace
+
+void fillBatch(const Manifest &manifest, DataSource &data,
+               const std::vector<int64_t> &samples, uint8_t *const *inputs) {
   // Row by row, so that a reader which keeps its last sample reads it once.
   for (size_t b = 0; b < samples.size(); ++b)
     for (size_t i = 0; i < manifest.inputs.size(); ++i)
       if (static_cast<int64_t>(b) < rowsOf(manifest.inputs[i]))
-        fillRow(data, i, static_cast<int64_t>(b), samples[b]);
+        fillRow(manifest.inputs[i], i, data, static_cast<int64_t>(b),
+                samples[b], inputs[i]);
 }
 
 double lossDenominator(DataSource &data, const Manifest &manifest,

@@ -35,6 +35,8 @@ void Log::write(const StepRecord &r) {
                                  {"mfu", nullptr},
                                  {"peak_bytes", r.peakBytes},
                                  {"pss_bytes", r.pssBytes}};
+  if (r.mfu)
+    line["mfu"] = *r.mfu;
   if (r.evalLoss)
     line["eval_loss"] = *r.evalLoss;
   std::string text = line.dump() + "\n";

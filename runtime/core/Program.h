@@ -20,8 +20,10 @@ struct Program {
   void (*evalMicrobatch)(ShxContext *);
 };
 
+class Platform;
+
 // The whole of a training executable; returns its exit code.
-int run(const Program &program, int argc, char **argv);
+int run(Platform &platform, const Program &program, int argc, char **argv);
 
 } // namespace shardonnx::rt
 

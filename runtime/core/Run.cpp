@@ -7,14 +7,11 @@
 #include "../comm/Launch.h"
 #include "../comm/Monitor.h"
 #include "../comm/RankInfo.h"
-#include "../comm/Rendezvous.h"
+#include "Engine.h"
 #include "Error.h"
-#include "Options.h"
-#include "Program.h"
 #include "Trainer.h"
 #include "Weights.h"
 #include <cstdlib>
-#include <malloc.h>
 #include <regex>
 #include <sys/prctl.h>
 
@@ -49,14 +46,14 @@ double hangSeconds() {
   return seconds;
 }
 
-void initialise(State &state, const Options &options, bool firstRank) {
+void initialise(Engine &engine, const Options &options, bool firstRank) {
   if (options.randomInit)
-    drawWeights(state, options.seed);
+    drawWeights(engine, options.seed);
   else
-    loadWeights(state, options.model, /*checkHash=*/firstRank);
+    loadWeights(engine, options.model, /*checkHash=*/firstRank);
   if (!options.noDecay.empty()) {
     std::regex noDecay(options.noDecay);
-    state.setDecay([&](const std::string &name) {
+    engine.setDecay([&](const std::string &name) {
       return std::regex_match(name, noDecay);
     });
   }
@@ -89,23 +86,26 @@ void warnOfIgnored(const Options &o, const Manifest &manifest) {
 
 // One rank of a group that has met. An error here is told by the first rank
 // that has one, and ends all.
-int runRank(const Program &program, const Manifest &manifest,
-            const Options &options, const RankInfo &info, const Group &group) {
-  MemoryOptions memory;
-  memory.debug = options.debugMemory;
-  memory.accumulate = options.accumulate;
-  State state(manifest, info.rank, info.worldSize,
-              group.memory ? group.memory.get() : -1, memory);
+int runRank(Platform &platform, const Program &program,
+            const Manifest &manifest, const Options &options,
+            const RankInfo &info, const Group &group) {
   std::vector<std::string> names;
   for (const Manifest::Unit &unit : manifest.units)
     names.push_back(unit.name);
-  Control control(state.control(), info.rank, info.worldSize, names);
+  size_t controlBytes = Control::bytes(info.worldSize, names.size());
+  Mapping memory = group.memory
+                       ? Mapping::shared(group.memory.get(), 0, controlBytes,
+                                         "the control block")
+                       : Mapping::anonymous(controlBytes, "the control block");
+  Control control(memory.data(), info.rank, info.worldSize, names);
   control.setLaunchedByUs(info.launchedByUs());
   control.setTimeout(hangSeconds());
   Monitor monitor(control, group);
   try {
-    initialise(state, options, info.rank == 0);
-    Trainer(program, options, state, control, threadsPerRank(info)).run();
+    auto engine =
+        platform.makeEngine({program, manifest, options, info, group, control});
+    initialise(*engine, options, info.rank == 0);
+    Trainer(options, *engine).run();
   } catch (const Error &e) {
     if (info.worldSize == 1)
       throw;
@@ -116,30 +116,23 @@ int runRank(const Program &program, const Manifest &manifest,
   return kExitDone;
 }
 
-int runAsRank(const Program &program, const Manifest &manifest,
-              const Options &options, const RankInfo &info, int argc,
-              char **argv) {
-  undoDefaultBinding(info);
-  ensureThreadEnvironment(info, argv);
-  if (info.worldSize > availableCores() && info.rank == 0)
-    printWarning(concat(info.worldSize, " ranks share ", availableCores(),
-                        " cores: one thread each, and slow"));
+int runAsRank(Platform &platform, const Program &program,
+              const Manifest &manifest, const Options &options,
+              const RankInfo &info, int argc, char **argv) {
+  platform.prepare(info, argv);
   if (info.rank == 0)
     warnOfIgnored(options, manifest);
-  ::mallopt(M_ARENA_MAX, 1); // the threads allocate next to nothing
   blockTerminationSignals();
   MeetingRequest request;
   request.program = manifest.hash;
   request.options = commandLine(argc, argv);
-  MemoryOptions memory;
-  memory.debug = options.debugMemory;
-  memory.accumulate = options.accumulate;
-  request.sharedBytes = planShared(manifest, info.worldSize, memory).total;
+  request.sharedBytes = platform.sharedBytes(manifest, options, info);
   Group group = meet(info, request);
-  return runRank(program, manifest, options, info, group);
+  return runRank(platform, program, manifest, options, info, group);
 }
 
-int runChecked(const Program &program, int argc, char **argv) {
+int runChecked(Platform &platform, const Program &program, int argc,
+               char **argv) {
   Manifest manifest = readManifest(program);
   std::optional<Options> options = parseOptions(
       argc, argv,
@@ -154,7 +147,7 @@ int runChecked(const Program &program, int argc, char **argv) {
     info = rankFromEnvironment();
   else if (options->nproc > 1)
     return launchRanks(options->nproc, argv);
-  return runAsRank(program, manifest, *options, info, argc, argv);
+  return runAsRank(platform, program, manifest, *options, info, argc, argv);
 }
 
 // Every rank has the same command line: one of them speaks.
@@ -168,12 +161,12 @@ bool speaks() {
 
 } // namespace
 
-int run(const Program &program, int argc, char **argv) {
+int run(Platform &platform, const Program &program, int argc, char **argv) {
   setProgramName(argv[0]);
   // Started through /proc/self/exe, it would be called `exe` otherwise.
   ::prctl(PR_SET_NAME, programName().c_str());
   try {
-    return runChecked(program, argc, argv);
+    return runChecked(platform, program, argc, argv);
   } catch (const Error &e) {
     if (e.exitCode() == kExitUsage ? speaks() : e.exitCode() != kExitFollows)
       printError(e.what());

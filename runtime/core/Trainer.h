@@ -7,44 +7,43 @@
 #define SHARDONNX_RUNTIME_TRAINER_H
 
 #include "Batch.h"
-#include "Context.h"
+#include "Engine.h"
 #include "Log.h"
-#include "Options.h"
-#include "Program.h"
 #include "Progress.h"
+#include <deque>
 #include <memory>
 
 namespace shardonnx::rt {
 
 class Trainer {
 public:
-  Trainer(const Program &program, const Options &options, State &state,
-          Control &control, int threads);
+  Trainer(const Options &options, Engine &engine);
   void run();
 
 private:
-  double microbatches(int64_t step); // returns the loss of the step
-  void setScalars(int64_t step, double denominator);
+  // A step that the engine may still be at work on.
+  struct Outstanding {
+    int64_t step;
+    double denominator;
+  };
+  void issue(int64_t step);
+  Scalars scalarsOf(int64_t step, double denominator) const;
+  // Takes results until at most `ahead` steps are outstanding.
+  void collect(int ahead);
+  void report(const Outstanding &step, const StepResult &result);
   double evaluate();
-  void measureMemory(bool last);
-  void report(int64_t step, double loss, double lr, double seconds,
-              std::optional<double> evalLoss);
   bool evaluatesAfter(int64_t step) const;
-  bool first() const { return control.rank() == 0; }
+  int64_t heldBytes() const;
+  bool first() const { return engine.rank() == 0; }
 
-  const Program &program;
   const Options &options;
-  State &state;
-  Control &control;
+  Engine &engine;
   const Manifest &manifest;
-  Communicator communicator;
-  Context context;
-  Batch batch;
   std::unique_ptr<DataSource> data, evalData;
   SampleOrder order;
   std::unique_ptr<Log> log;
   Progress progress;
-  double nextMeasurement = 0;
+  std::deque<Outstanding> outstanding;
 };
 
 } // namespace shardonnx::rt

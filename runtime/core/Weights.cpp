@@ -32,37 +32,29 @@ std::string nameOf(const std::string &path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// Where a weight goes: a range of a parameter, as f32 masters or in
-// param_dtype (frozen parameters).
+// Where a weight goes: a range of a parameter that this rank owns.
 struct Target {
+  Engine *engine;
+  size_t unit;
   const Manifest::Param *param;
   int64_t begin, end; // elements of the parameter
-  uint8_t *to;
-  ShxDType dtype;
+
+  void write(int64_t at, const float *values, int64_t count) const {
+    engine->write(unit, param->trainable, param->offset + at, values, count);
+  }
 };
 
 // Calls visit(Target) for all that this rank owns.
-template <typename Visit> void forOwned(State &state, Visit visit) {
-  ShxDType paramType = state.manifest.paramType;
-  int64_t element = dtypeBytes(paramType);
-  for (UnitState &u : state.units)
-    for (const Manifest::Param &param : u.unit->params) {
-      Interval owned = param.trainable ? u.owned : u.frozenOwned;
+template <typename Visit> void forOwned(Engine &engine, Visit visit) {
+  const std::vector<Manifest::Unit> &units = engine.manifest.units;
+  for (size_t unit = 0; unit < units.size(); ++unit)
+    for (const Manifest::Param &param : units[unit].params) {
+      Interval owned = engine.owned(unit, param.trainable);
       int64_t begin = std::max(owned.begin, param.offset);
       int64_t end = std::min(owned.end, param.offset + param.elements());
-      if (begin >= end)
-        continue;
-      Target target{&param, begin - param.offset, end - param.offset, nullptr,
-                    SHX_F32};
-      if (param.trainable) {
-        target.to = reinterpret_cast<uint8_t *>(u.master + begin - owned.begin);
-      } else {
-        target.dtype = paramType;
-        target.to =
-            u.frozen ? u.frozen + (begin - owned.begin) * element
-                     : u.gathered + u.unit->frozenOffsetBytes + begin * element;
-      }
-      visit(target);
+      if (begin < end)
+        visit(Target{&engine, unit, &param, begin - param.offset,
+                     end - param.offset});
     }
 }
 
@@ -93,22 +85,6 @@ SourceType sourceType(const Manifest::Param &param) {
     fail("parameter '", param.name, "' is stored as ", param.source->dtype,
          ", which cannot be trained");
   return found->second;
-}
-
-void narrow(const Target &target, int64_t at, const float *values,
-            int64_t count) {
-  uint8_t *to = target.to + at * dtypeBytes(target.dtype);
-  for (int64_t i = 0; i < count; ++i)
-    switch (target.dtype) {
-    case SHX_BF16:
-      reinterpret_cast<BFloat16 *>(to)[i] = fromFloat<BFloat16>(values[i]);
-      break;
-    case SHX_F16:
-      reinterpret_cast<Float16 *>(to)[i] = fromFloat<Float16>(values[i]);
-      break;
-    default:
-      reinterpret_cast<float *>(to)[i] = values[i];
-    }
 }
 
 class ModelFiles {
@@ -158,7 +134,7 @@ public:
     for (int64_t at = target.begin; at < target.end; at += kChunk) {
       int64_t n = std::min(kChunk, target.end - at);
       readRun(file, param, type, at, n);
-      narrow(target, at - target.begin, values.data(), n);
+      target.write(at, values.data(), n);
     }
   }
 
@@ -193,8 +169,7 @@ private:
       }
       int64_t begin = std::max(target.begin, row * columns);
       int64_t end = std::min(target.end, (row + n) * columns);
-      narrow(target, begin - target.begin, panel.data() + begin - row * columns,
-             end - begin);
+      target.write(begin, panel.data() + begin - row * columns, end - begin);
     }
   }
 
@@ -255,25 +230,30 @@ void draw(const Target &target, uint64_t seed) {
   uint64_t key = mixBits(seed);
   for (unsigned char c : target.param->name)
     key = mixBits(key ^ c);
-  for (int64_t i = target.begin; i < target.end; ++i) {
-    float value = kind == Draw::Normal ? kStandardDeviation * normalAt(key, i)
-                                       : (kind == Draw::Ones ? 1.0f : 0.0f);
-    narrow(target, i - target.begin, &value, 1);
+  std::vector<float> values;
+  for (int64_t at = target.begin; at < target.end; at += kChunk) {
+    int64_t n = std::min(kChunk, target.end - at);
+    values.assign(static_cast<size_t>(n), kind == Draw::Ones ? 1.0f : 0.0f);
+    if (kind == Draw::Normal)
+      for (int64_t i = 0; i < n; ++i)
+        values[static_cast<size_t>(i)] =
+            kStandardDeviation * normalAt(key, at + i);
+    target.write(at, values.data(), n);
   }
 }
 
 } // namespace
 
-void loadWeights(State &state, const std::string &modelOverride,
+void loadWeights(Engine &engine, const std::string &modelOverride,
                  bool checkHash) {
-  ModelFiles files(state.manifest, modelOverride);
+  ModelFiles files(engine.manifest, modelOverride);
   if (checkHash)
     files.checkHash();
-  forOwned(state, [&](const Target &target) { files.read(target); });
+  forOwned(engine, [&](const Target &target) { files.read(target); });
 }
 
-void drawWeights(State &state, uint64_t seed) {
-  forOwned(state, [&](const Target &target) { draw(target, seed); });
+void drawWeights(Engine &engine, uint64_t seed) {
+  forOwned(engine, [&](const Target &target) { draw(target, seed); });
 }
 
 } // namespace shardonnx::rt

@@ -7,7 +7,7 @@
 #ifndef SHARDONNX_RUNTIME_WEIGHTS_H
 #define SHARDONNX_RUNTIME_WEIGHTS_H
 
-#include "UnitState.h"
+#include "Engine.h"
 #include <cstdint>
 #include <string>
 
@@ -15,12 +15,12 @@ namespace shardonnx::rt {
 
 // Fills masters and frozen slices from the model. `checkHash`: compare the
 // model's file with the one that was compiled (once per machine is enough).
-void loadWeights(State &state, const std::string &modelOverride,
+void loadWeights(Engine &engine, const std::string &modelOverride,
                  bool checkHash);
 
 // Draws them: normal(0, 0.02) for matrices, ones for the weights of norms,
 // zeros for other vectors. The same at every world size.
-void drawWeights(State &state, uint64_t seed);
+void drawWeights(Engine &engine, uint64_t seed);
 
 } // namespace shardonnx::rt
 

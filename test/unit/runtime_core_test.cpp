@@ -4,11 +4,11 @@
 // Reductions, hashes, weights, environments and the memory plan.
 
 #include "../../runtime/comm/RankInfo.h"
-#include "../../runtime/comm/ReduceKernels.h"
+#include "../../runtime/cpu/ReduceKernels.h"
+#include "../../runtime/core/Engine.h"
 #include "../../runtime/core/Error.h"
 #include "../../runtime/core/Half.h"
 #include "../../runtime/core/Sha256.h"
-#include "../../runtime/core/UnitState.h"
 #include "../../runtime/core/Weights.h"
 #include "runtime/TestFiles.h"
 #include "shardonnx/runtime/MemoryPlan.h"
@@ -106,19 +106,54 @@ Manifest smallModel() {
   return m;
 }
 
+// Keeps what it is given of one unit, as one rank of several.
+class MasterKeeper : public Engine {
+public:
+  MasterKeeper(const Manifest &m, int rank, int ranks)
+      : Engine(m), self(rank), count(ranks), masters(owned(0, true).size()) {}
+  int rank() const override { return self; }
+  int ranks() const override { return count; }
+  Interval owned(size_t unit, bool trainable) const override {
+    const Manifest::Unit &u = manifest.units[unit];
+    return ownedInterval(trainable ? u.length : u.frozenLength, self, count);
+  }
+  void write(size_t, bool, int64_t begin, const float *values,
+             int64_t n) override {
+    std::copy(values, values + n,
+              masters.begin() + begin - owned(0, true).begin);
+  }
+  void setDecay(const std::function<bool(const std::string &)> &) override {}
+  void start() override {}
+  uint8_t *const *inputs() override { return nullptr; }
+  void beginStep(const Scalars &) override {}
+  void microbatch(bool) override {}
+  void update() override {}
+  void endStep() override {}
+  std::optional<StepResult> result(bool) override { return {}; }
+  void evalMicrobatch() override {}
+  Evaluation evaluation(double) override { return {}; }
+  MemoryUse memory(int64_t, bool) override { return {}; }
+  void finish() override {}
+
+private:
+  int self, count;
+
+public:
+  std::vector<float> masters;
+};
+
 // The unit as all ranks own it.
 std::vector<float> collect(const Manifest &m, int ranks, uint64_t seed,
                            const std::string &model) {
   std::vector<float> whole(1024);
   for (int r = 0; r < ranks; ++r) {
-    State state(m, r, ranks, -1, {});
+    MasterKeeper engine(m, r, ranks);
     if (model.empty())
-      drawWeights(state, seed);
+      drawWeights(engine, seed);
     else
-      loadWeights(state, model, true);
-    const UnitState &u = state.units[0];
-    std::copy(u.master, u.master + u.owned.size(),
-              whole.begin() + u.owned.begin);
+      loadWeights(engine, model, true);
+    std::copy(engine.masters.begin(), engine.masters.end(),
+              whole.begin() + engine.owned(0, true).begin);
   }
   return whole;
 }
@@ -264,7 +299,7 @@ TEST(Manifest, DamageIsTold) {
 
 // A manifest that can be read, with one number replaced.
 std::string errorOfManifest(const std::string &from, const std::string &to) {
-  std::string json = R"({"abi": 1, "hash": "", "model": {"path": "m.onnx"},
+  std::string json = R"({"abi": 2, "hash": "", "model": {"path": "m.onnx"},
     "batch": 1, "seq": 4, "inputs": [],
     "loss": {"kind": "mse", "denominator": "labels", "denominator_shift": 0,
              "denominator_per_microbatch": 4},

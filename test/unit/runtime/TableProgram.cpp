@@ -159,7 +159,7 @@ void shx_update(ShxContext *ctx) {
 }
 
 extern const char shx_manifest[] = R"({
-  "abi": 1, "version": "0.1.0", "name": "table", "hash": "table-1",
+  "abi": 2, "version": "0.1.0", "name": "table", "hash": "table-1",
   "model": {"path": "table.onnx", "sha256": ""}, "arch": "x86-64-v3",
   "batch": 2, "seq": 8,
   "inputs": [

@@ -4,10 +4,10 @@
 // What generated code holds a pointer to: the head that it knows (ShxContext),
 // and behind it what the runtime's entry points need.
 
-#ifndef SHARDONNX_RUNTIME_CONTEXT_H
-#define SHARDONNX_RUNTIME_CONTEXT_H
+#ifndef SHARDONNX_RUNTIME_CPU_CONTEXT_H
+#define SHARDONNX_RUNTIME_CPU_CONTEXT_H
 
-#include "../comm/Communicator.h"
+#include "Communicator.h"
 #include "shardonnx/runtime/ABI.h"
 
 namespace shardonnx::rt {
@@ -28,4 +28,4 @@ inline Context &contextOf(ShxContext *context) {
 
 } // namespace shardonnx::rt
 
-#endif // SHARDONNX_RUNTIME_CONTEXT_H
+#endif // SHARDONNX_RUNTIME_CPU_CONTEXT_H

@@ -9,9 +9,9 @@
 #ifndef SHARDONNX_RUNTIME_COMMUNICATOR_H
 #define SHARDONNX_RUNTIME_COMMUNICATOR_H
 
-#include "../core/UnitState.h"
+#include "../comm/Control.h"
 #include "CommThread.h"
-#include "Control.h"
+#include "State.h"
 #include <memory>
 #include <vector>
 

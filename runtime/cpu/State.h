@@ -1,25 +1,17 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What one rank owns: its slice of each unit's masters, moments and reduced
-// gradients, and where the gathered parameters and full gradients lie.
+// What one rank of the CPU owns: its slice of each unit's masters, moments and
+// reduced gradients, and where the gathered parameters and full gradients lie.
 
-#ifndef SHARDONNX_RUNTIME_UNITSTATE_H
-#define SHARDONNX_RUNTIME_UNITSTATE_H
+#ifndef SHARDONNX_RUNTIME_CPU_STATE_H
+#define SHARDONNX_RUNTIME_CPU_STATE_H
 
 #include "../comm/SharedMemory.h"
-#include "shardonnx/runtime/Layout.h"
-#include "shardonnx/runtime/Manifest.h"
+#include "../core/Pieces.h"
 #include <vector>
 
 namespace shardonnx::rt {
-
-// A part of the owned slice that is parameters of one kind (the rest is
-// padding, which nobody writes): the optimizer and the norm go over these.
-struct Piece {
-  int64_t begin = 0, length = 0; // in the owned slice
-  bool decay = true;
-};
 
 struct UnitState {
   const Manifest::Unit *unit = nullptr;
@@ -67,32 +59,19 @@ public:
   const Manifest &manifest;
   const SharedPlan plan;
   const bool debug;
-  uint8_t *control() const { return controlMemory.data(); }
   uint8_t *privateBase() const { return privateMemory.data(); }
   std::vector<UnitState> units;
   std::vector<uint8_t *> paramPointers, gradPointers; // for generated code
-  // `noDecay` is asked by a parameter's name.
-  template <typename Predicate> void setDecay(Predicate noDecay);
 
 private:
   void placeUnit(size_t index, int rank, int ranks);
   void carveOwned(int ranks);
-  void addPieces(UnitState &state, std::vector<bool> decay);
 
-  Mapping controlMemory, privateMemory, ownedMemory, gatherMemory,
-      privateGather, reducedMemory;
+  Mapping privateMemory, ownedMemory, gatherMemory, privateGather,
+      reducedMemory;
   std::vector<Mapping> gradientMemory;
 };
 
-template <typename Predicate> void State::setDecay(Predicate noDecay) {
-  for (UnitState &state : units) {
-    std::vector<bool> decay;
-    for (const Manifest::Param &param : state.unit->params)
-      decay.push_back(!noDecay(param.name));
-    addPieces(state, decay);
-  }
-}
-
 } // namespace shardonnx::rt
 
-#endif // SHARDONNX_RUNTIME_UNITSTATE_H
+#endif // SHARDONNX_RUNTIME_CPU_STATE_H

@@ -3,10 +3,12 @@
 //
 // The entry of a training executable.
 
-#include "Program.h"
+#include "Engine.h"
 
 int main(int argc, char **argv) {
-  return shardonnx::rt::run({{shx_manifest, shx_manifest_size},
+  shardonnx::rt::CpuPlatform platform;
+  return shardonnx::rt::run(platform,
+                            {{shx_manifest, shx_manifest_size},
                              shx_first_microbatch,
                              shx_next_microbatch,
                              shx_update,

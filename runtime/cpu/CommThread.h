@@ -8,7 +8,7 @@
 #ifndef SHARDONNX_RUNTIME_COMMTHREAD_H
 #define SHARDONNX_RUNTIME_COMMTHREAD_H
 
-#include "Control.h"
+#include "../comm/Control.h"
 #include <deque>
 #include <functional>
 #include <mutex>

@@ -5,9 +5,9 @@
 // gathered units, gradients that the others read), the private space of the
 // program, and the owned slices.
 
-#include "UnitState.h"
+#include "State.h"
 #include "../comm/Control.h"
-#include "Error.h"
+#include "../core/Error.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 
 namespace shardonnx::rt {
@@ -96,7 +96,6 @@ State::State(const Manifest &manifest, int rank, int ranks, int memory,
     return memory < 0 ? Mapping::anonymous(size, what)
                       : Mapping::shared(memory, offset, size, what);
   };
-  controlMemory = map(plan.control, plan.gather, "the control block");
   gatherMemory = map(plan.gather, plan.gatherBytes, "gathered parameters");
   reducedMemory = map(plan.reduced, plan.reducedBytes, "reduced gradients");
   int64_t stride =
@@ -115,8 +114,9 @@ State::State(const Manifest &manifest, int rank, int ranks, int memory,
   for (size_t u = 0; u < units.size(); ++u)
     placeUnit(u, rank, ranks);
   carveOwned(ranks);
-  setDecay([](const std::string &) { return false; });
   for (UnitState &state : units) {
+    state.pieces = piecesOf(*state.unit, state.owned,
+                            [](const std::string &) { return false; });
     paramPointers.push_back(state.gathered);
     gradPointers.push_back(state.gradients[static_cast<size_t>(rank)]);
   }
@@ -176,27 +176,6 @@ void State::carveOwned(int ranks) {
     if (counting)
       ownedMemory = Mapping::anonymous(static_cast<size_t>(owned.used),
                                        "optimizer state", debug);
-  }
-}
-
-void State::addPieces(UnitState &state, std::vector<bool> decay) {
-  state.pieces.clear();
-  const std::vector<Manifest::Param> &params = state.unit->params;
-  for (size_t p = 0; p < params.size(); ++p) {
-    if (!params[p].trainable)
-      continue;
-    int64_t begin = std::max(params[p].offset, state.owned.begin);
-    int64_t end =
-        std::min(params[p].offset + params[p].elements(), state.owned.end);
-    if (begin >= end)
-      continue;
-    begin -= state.owned.begin;
-    end -= state.owned.begin;
-    Piece *last = state.pieces.empty() ? nullptr : &state.pieces.back();
-    if (last && last->begin + last->length == begin && last->decay == decay[p])
-      last->length += end - begin;
-    else
-      state.pieces.push_back({begin, end - begin, decay[p]});
   }
 }
 

@@ -1,0 +1,113 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the training loop asks of a device: memory for one rank's part of the
+// model, the functions of a step, and a few numbers. The CPU's and CUDA's
+// engines implement it; which one is linked decides where a program trains.
+
+#ifndef SHARDONNX_RUNTIME_ENGINE_H
+#define SHARDONNX_RUNTIME_ENGINE_H
+
+#include "../comm/Control.h"
+#include "../comm/Rendezvous.h"
+#include "Options.h"
+#include "Program.h"
+#include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/Manifest.h"
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+
+namespace shardonnx::rt {
+
+using Scalars = std::array<float, SHX_NUM_SCALARS>; // by ShxScalar
+
+// What a step came to, over all ranks. A device may run ahead of its results.
+struct StepResult {
+  double loss = 0;     // the sum, not yet scaled by SHX_LOSS_SCALE
+  double gradNorm = 0; // before clipping
+  double seconds = 0;  // of the step, on the device
+};
+
+// The largest rank's.
+struct MemoryUse {
+  int64_t planned = 0, measured = 0; // bytes
+};
+
+class Engine {
+public:
+  explicit Engine(const Manifest &manifest) : manifest(manifest) {}
+  virtual ~Engine() = default;
+  Engine(const Engine &) = delete;
+  Engine &operator=(const Engine &) = delete;
+
+  const Manifest &manifest;
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+
+  // ---- The model. A unit has a trainable section (f32 masters) and a frozen
+  // one (kept in param_dtype).
+  // The interval of a section that this rank owns.
+  virtual Interval owned(size_t unit, bool trainable) const = 0;
+  // Sets elements [begin, begin + count) of the section; they are owned.
+  virtual void write(size_t unit, bool trainable, int64_t begin,
+                     const float *values, int64_t count) = 0;
+  // Which parameters are not decayed, by name.
+  virtual void
+  setDecay(const std::function<bool(const std::string &)> &noDecay) = 0;
+
+  // ---- A run: start, then steps, then finish. Every rank calls the same in
+  // the same order.
+  virtual void start() = 0;
+  // Host memory for the next microbatch's inputs, by graph input.
+  virtual uint8_t *const *inputs() = 0;
+  virtual void beginStep(const Scalars &scalars) = 0;
+  virtual void microbatch(bool first) = 0;
+  virtual void update() = 0;
+  virtual void endStep() = 0;
+  // The oldest step's result that was not yet taken, if it is there; with
+  // `wait`, and a step outstanding, it will be.
+  virtual std::optional<StepResult> result(bool wait) = 0;
+  // Steps that may be outstanding before the loop waits for the first.
+  virtual int stepsAhead() const { return 0; }
+
+  // Forward alone; inputs as for a microbatch, no step outstanding.
+  virtual void evalMicrobatch() = 0;
+  struct Evaluation {
+    double loss = 0, count = 0;
+  };
+  // The sum over the eval microbatches since the last call, and over ranks;
+  // each rank gives its count.
+  virtual Evaluation evaluation(double count) = 0;
+
+  virtual MemoryUse memory(int64_t heldByHost, bool last) = 0;
+  // The device's dense peak at the program's dtype, FLOP/s, if it is known.
+  virtual std::optional<double> peakFlops() const { return std::nullopt; }
+  virtual void finish() = 0;
+};
+
+// What is known once the ranks of this machine have met.
+struct EngineSetup {
+  const Program &program;
+  const Manifest &manifest;
+  const Options &options;
+  const RankInfo &info;
+  const Group &group; // group.memory begins with the control block
+  Control &control;
+};
+
+class Platform {
+public:
+  virtual ~Platform() = default;
+  // Once per rank, before it meets the others.
+  virtual void prepare(const RankInfo &info, char **argv) = 0;
+  // Of the file that the ranks of a machine share, the control block included.
+  virtual int64_t sharedBytes(const Manifest &manifest, const Options &options,
+                              const RankInfo &info) = 0;
+  virtual std::unique_ptr<Engine> makeEngine(const EngineSetup &setup) = 0;
+};
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_ENGINE_H

@@ -1,0 +1,192 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Engine.h.
+
+#include "Engine.h"
+#include "../comm/Launch.h"
+#include "../core/Error.h"
+#include "../core/Half.h"
+#include "ProcessMemory.h"
+#include "ReduceKernels.h"
+#include "shardonnx/runtime/MemoryPlan.h"
+#include <cstring>
+#include <malloc.h>
+#include <utility>
+
+namespace shardonnx::rt {
+namespace {
+
+// Reading the proportional set size walks all page tables: at most this share
+// of the time.
+constexpr double kMeasurementShare = 0.01;
+
+MemoryOptions memoryOptions(const Options &options) {
+  MemoryOptions memory;
+  memory.debug = options.debugMemory;
+  memory.accumulate = options.accumulate;
+  return memory;
+}
+
+void narrow(ShxDType dtype, uint8_t *to, const float *values, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    switch (dtype) {
+    case SHX_BF16:
+      reinterpret_cast<BFloat16 *>(to)[i] = fromFloat<BFloat16>(values[i]);
+      break;
+    case SHX_F16:
+      reinterpret_cast<Float16 *>(to)[i] = fromFloat<Float16>(values[i]);
+      break;
+    default:
+      reinterpret_cast<float *>(to)[i] = values[i];
+    }
+}
+
+} // namespace
+
+CpuEngine::CpuEngine(const EngineSetup &setup)
+    : Engine(setup.manifest), program(setup.program), control(setup.control),
+      state(manifest, control.rank(), control.ranks(),
+            setup.group.memory ? setup.group.memory.get() : -1,
+            memoryOptions(setup.options)),
+      communicator(state, control),
+      plannedBytes(totalBytes(planMemory(manifest, control.ranks(),
+                                         threadsPerRank(setup.info),
+                                         setup.options.accumulate))) {
+  allocateInputs();
+  context.privateBase = state.privateBase();
+  context.params = state.paramPointers.data();
+  context.grads = state.gradPointers.data();
+  context.inputs = inputPointers.data();
+  context.scalars = context.values;
+  context.state = &state;
+  context.communicator = &communicator;
+  context.clipGradNorm = setup.options.clipGradNorm;
+}
+
+void CpuEngine::allocateInputs() {
+  int64_t bytes = 0;
+  for (const Manifest::Input &input : manifest.inputs)
+    bytes += alignTo(input.bytes(), kBufferAlignmentBytes);
+  inputMemory = Mapping::anonymous(static_cast<size_t>(bytes), "inputs");
+  uint8_t *at = inputMemory.data();
+  for (const Manifest::Input &input : manifest.inputs) {
+    inputPointers.push_back(at);
+    at += alignTo(input.bytes(), kBufferAlignmentBytes);
+  }
+}
+
+Interval CpuEngine::owned(size_t unit, bool trainable) const {
+  const UnitState &u = state.units[unit];
+  return trainable ? u.owned : u.frozenOwned;
+}
+
+void CpuEngine::write(size_t unit, bool trainable, int64_t begin,
+                      const float *values, int64_t count) {
+  UnitState &u = state.units[unit];
+  if (trainable) {
+    std::memcpy(u.master + (begin - u.owned.begin), values,
+                static_cast<size_t>(count) * sizeof(float));
+    return;
+  }
+  ShxDType dtype = manifest.paramType;
+  uint8_t *section = u.frozen
+                         ? u.frozen - u.frozenOwned.begin * dtypeBytes(dtype)
+                         : u.gathered + u.unit->frozenOffsetBytes;
+  narrow(dtype, section + begin * dtypeBytes(dtype), values, count);
+}
+
+void CpuEngine::setDecay(
+    const std::function<bool(const std::string &)> &noDecay) {
+  for (UnitState &u : state.units)
+    u.pieces = piecesOf(*u.unit, u.owned, noDecay);
+}
+
+// All masters are in place.
+void CpuEngine::start() { control.barrier(Activity::Start); }
+
+void CpuEngine::finish() { control.barrier(Activity::End); }
+
+void CpuEngine::poisonPrivate() {
+  if (state.debug) // nothing of a microbatch may be read by the next
+    poison(state.privateBase(), manifest.privateSpace.bytes);
+}
+
+void CpuEngine::beginStep(const Scalars &scalars) {
+  stepBegin = monotonicSeconds();
+  std::memcpy(context.values, scalars.data(), sizeof(context.values));
+  context.lossSum = 0;
+}
+
+void CpuEngine::microbatch(bool first) {
+  poisonPrivate();
+  (first ? program.firstMicrobatch : program.nextMicrobatch)(&context);
+}
+
+void CpuEngine::update() {
+  lossSum = communicator.sumLosses({context.lossSum, 0}).loss;
+  context.lossSum = 0;
+  program.update(&context);
+}
+
+void CpuEngine::endStep() {
+  stepResult = {lossSum, context.gradNorm, monotonicSeconds() - stepBegin};
+}
+
+std::optional<StepResult> CpuEngine::result(bool) {
+  return std::exchange(stepResult, std::nullopt);
+}
+
+void CpuEngine::evalMicrobatch() {
+  poisonPrivate();
+  program.evalMicrobatch(&context);
+}
+
+Engine::Evaluation CpuEngine::evaluation(double count) {
+  Communicator::LossSum sum = communicator.sumLosses({context.lossSum, count});
+  context.lossSum = 0;
+  return {sum.loss, sum.count};
+}
+
+// The last step's is what the closing line says, so it has all ranks'.
+MemoryUse CpuEngine::memory(int64_t heldByHost, bool last) {
+  RankBlock &mine = control.block(control.rank());
+  mine.peakBytes.store(plannedBytes + heldByHost);
+  double begin = monotonicSeconds();
+  if (last || begin >= nextMeasurement) {
+    mine.pssBytes.store(proportionalSetBytes());
+    double end = monotonicSeconds();
+    nextMeasurement = end + (end - begin) / kMeasurementShare;
+  }
+  if (last)
+    control.barrier(Activity::End);
+  MemoryUse use;
+  for (int r = 0; r < control.ranks(); ++r) {
+    RankBlock &block = control.block(r);
+    use.planned = std::max(use.planned, block.peakBytes.load());
+    use.measured = std::max(use.measured, block.pssBytes.load());
+  }
+  return use;
+}
+
+// ---- The platform
+
+void CpuPlatform::prepare(const RankInfo &info, char **argv) {
+  undoDefaultBinding(info);
+  ensureThreadEnvironment(info, argv);
+  if (info.worldSize > availableCores() && info.rank == 0)
+    printWarning(concat(info.worldSize, " ranks share ", availableCores(),
+                        " cores: one thread each, and slow"));
+  ::mallopt(M_ARENA_MAX, 1); // the threads allocate next to nothing
+}
+
+int64_t CpuPlatform::sharedBytes(const Manifest &manifest,
+                                 const Options &options, const RankInfo &info) {
+  return planShared(manifest, info.worldSize, memoryOptions(options)).total;
+}
+
+std::unique_ptr<Engine> CpuPlatform::makeEngine(const EngineSetup &setup) {
+  return std::make_unique<CpuEngine>(setup);
+}
+
+} // namespace shardonnx::rt

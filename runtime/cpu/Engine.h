@@ -1,0 +1,64 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Training on this machine's cores: calls run where they are made, and a step's
+// result is there when it ends.
+
+#ifndef SHARDONNX_RUNTIME_CPU_ENGINE_H
+#define SHARDONNX_RUNTIME_CPU_ENGINE_H
+
+#include "../core/Engine.h"
+#include "Context.h"
+
+namespace shardonnx::rt {
+
+class CpuEngine : public Engine {
+public:
+  explicit CpuEngine(const EngineSetup &setup);
+
+  int rank() const override { return control.rank(); }
+  int ranks() const override { return control.ranks(); }
+  Interval owned(size_t unit, bool trainable) const override;
+  void write(size_t unit, bool trainable, int64_t begin, const float *values,
+             int64_t count) override;
+  void
+  setDecay(const std::function<bool(const std::string &)> &noDecay) override;
+  void start() override;
+  uint8_t *const *inputs() override { return inputPointers.data(); }
+  void beginStep(const Scalars &scalars) override;
+  void microbatch(bool first) override;
+  void update() override;
+  void endStep() override;
+  std::optional<StepResult> result(bool wait) override;
+  void evalMicrobatch() override;
+  Evaluation evaluation(double count) override;
+  MemoryUse memory(int64_t heldByHost, bool last) override;
+  void finish() override;
+
+private:
+  void allocateInputs();
+  void poisonPrivate();
+
+  const Program &program;
+  Control &control;
+  State state;
+  Communicator communicator;
+  Context context;
+  Mapping inputMemory;
+  std::vector<uint8_t *> inputPointers;
+  int64_t plannedBytes;
+  double stepBegin = 0, lossSum = 0, nextMeasurement = 0;
+  std::optional<StepResult> stepResult;
+};
+
+class CpuPlatform : public Platform {
+public:
+  void prepare(const RankInfo &info, char **argv) override;
+  int64_t sharedBytes(const Manifest &manifest, const Options &options,
+                      const RankInfo &info) override;
+  std::unique_ptr<Engine> makeEngine(const EngineSetup &setup) override;
+};
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_CPU_ENGINE_H
