@@ -10,6 +10,7 @@
 
 #include "Device.h"
 #include "Images.h"
+#include "Memory.h"
 #include "Stream.h"
 #include "shardonnx/runtime/ABI.h"
 #include <cstddef>
@@ -38,21 +39,27 @@ enum class Mode {
 struct Cells {
   float *scalars = nullptr;             // [SHX_NUM_SCALARS]
   float *scalarsWithoutDecay = nullptr; // …SHX_WEIGHT_DECAY being 0
-  double *loss = nullptr;       // this rank's sum of the step's microbatches
-  double *losses = nullptr;     // [ranks]
+  // Of this rank's microbatches: their sum, and what evaluation divides by.
+  double *loss = nullptr;       // [2]
+  double *losses = nullptr;     // [ranks][2]
   double *squares = nullptr;    // this rank's part of the squared norm
   double *allSquares = nullptr; // [ranks]
   double *norm = nullptr;       // of the step's gradients, before clipping
 };
 
-// The queues of communication, and what the ranks tell each other. One rank
-// has them, too: its gathers are casts. Made by makeCollectives().
+// The queues of communication, and what the ranks tell each other: SingleRank
+// when there is one, else NCCL's. It is made when the context has its device,
+// images and stream; context.state is there before the first call of the ABI.
 class Collectives {
 public:
   virtual ~Collectives() = default;
 
-  // The calls of the ABI. Nothing of an earlier function is waited for: all
-  // of it is done when a function begins.
+  // The memory that its collectives are fastest on: gathered parameters and
+  // gradients lie in it.
+  virtual Allocator &symmetric() = 0;
+
+  // The calls of the ABI, which enqueue nothing when preparing. Nothing of an
+  // earlier function is waited for: all of it is done when a function begins.
   virtual void gatherStart(size_t unit) = 0;
   virtual void gatherWait(size_t unit) = 0;
   virtual void gatherFree(size_t unit) = 0;
@@ -65,8 +72,8 @@ public:
   virtual void beginFunction() = 0;
   virtual void endFunction() = 0;
 
-  // Enqueued as work of the compute stream: `count` doubles of each rank, in
-  // the order of ranks, from device memory to device memory.
+  // As work of the compute stream: `count` doubles of each rank, in the order
+  // of ranks, from device memory to device memory.
   virtual void allGather(const double *mine, double *all, size_t count) = 0;
 
   // On the host, at once, and in any mode: rank 0's bytes reach all. Every

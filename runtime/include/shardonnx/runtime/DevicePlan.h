@@ -1,0 +1,40 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Where everything of a rank lies on its GPU, for any world size: the run
+// allocates by it, and `shardonnx inspect` predicts with it.
+
+#ifndef SHARDONNX_RUNTIME_DEVICEPLAN_H
+#define SHARDONNX_RUNTIME_DEVICEPLAN_H
+
+#include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/Manifest.h"
+#include <vector>
+
+namespace shardonnx {
+
+// Every buffer of the device begins at a multiple of this many bytes.
+constexpr int64_t kDeviceAlignmentBytes = 256;
+
+// Collectives work in place on equal slices, so a sharded unit's buffers have
+// room for ranks · slice elements, of which the first `length` are the unit's.
+// The planned offsets are moved apart for it; what was disjoint remains so.
+struct DevicePlan {
+  struct Unit {
+    int64_t slice = 0;       // elements of a rank's part of the trainable ones
+    int64_t frozenSlice = 0; // …of the frozen ones
+    Interval gather;         // bytes of the gather space, the padding included
+    Interval gradients;      // bytes of the gradient space, likewise
+  };
+  std::vector<Unit> units;
+  int64_t gatherBytes = 0, gradientBytes = 0; // of the spaces
+  // Of the owned slices; the largest rank's.
+  int64_t masterBytes = 0, momentBytes = 0, reducedBytes = 0, frozenBytes = 0;
+  bool gradientsInPlace = false; // a step's gradients are their own sum
+};
+
+DevicePlan planDevice(const Manifest &manifest, int ranks, int64_t accumulate);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_RUNTIME_DEVICEPLAN_H
