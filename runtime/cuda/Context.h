@@ -17,6 +17,7 @@
 
 namespace shardonnx::rt::cuda {
 
+class Gemm;
 class State;
 
 // Each of the program's functions runs in this order, and its entry points do
@@ -90,6 +91,7 @@ struct Context : ShxContext {
   Images *runtimeImages = nullptr; // kernels/
   State *state = nullptr;
   Collectives *collectives = nullptr;
+  Gemm *gemm = nullptr; // the algorithms of matrix products
   Cells cells;
   double clipGradNorm = 0; // 0: off
   // What was enqueued last on the compute stream, for the message of an error
