@@ -132,8 +132,8 @@ ShxCopy compactCopy(const ShxGemm &desc, const int64_t *strides, int64_t rows,
 
 } // namespace
 
-void multiply(Context &context, const ShxGemm &desc,
-              const GemmOperands &operands, void *workspace, int64_t bytes) {
+void gemm(Context &context, const ShxGemm &desc, const GemmOperands &operands,
+          void *workspace) {
   GemmPlan plan = planGemm(desc);
   auto *space = static_cast<uint8_t *>(workspace);
   ShxGemm product = desc;
@@ -160,7 +160,7 @@ void multiply(Context &context, const ShxGemm &desc,
   }
   if (plan.c < 0) {
     context.gemm->multiply(product, used, space + plan.library,
-                           bytes - plan.library);
+                           plan.libraryBytes);
     return;
   }
   if (desc.epilogue != SHX_EPILOGUE_NONE)
@@ -186,13 +186,11 @@ using namespace shardonnx::rt::cuda;
 
 void shx_gemm(ShxContext *ctx, const ShxGemm *desc, const void *a,
               const void *b, void *c, void *workspace) {
-  multiply(contextOf(ctx), *desc, {a, b, c, nullptr, nullptr}, workspace,
-           planGemm(*desc).bytes);
+  gemm(contextOf(ctx), *desc, a, b, c, workspace);
 }
 
 void shx_gemm_epilogue(ShxContext *ctx, const ShxGemm *desc, const void *a,
                        const void *b, void *c, void *bias, void *aux,
                        void *workspace) {
-  multiply(contextOf(ctx), *desc, {a, b, c, bias, aux}, workspace,
-           planGemm(*desc).bytes);
+  gemm(contextOf(ctx), *desc, {a, b, c, bias, aux}, workspace);
 }

@@ -74,10 +74,14 @@ private:
 };
 
 // C = A·B of any dtypes that the ABI has, converted in the workspace where the
-// library needs it: at least planGemm(desc).bytes of it, more than the least
-// being the library's. For the ABI's calls and for those that contain products.
-void multiply(Context &context, const ShxGemm &desc,
-              const GemmOperands &operands, void *workspace, int64_t bytes);
+// library needs it; the workspace has planGemm(desc).bytes. For the ABI's calls
+// and for those that contain products.
+void gemm(Context &context, const ShxGemm &desc, const GemmOperands &operands,
+          void *workspace);
+inline void gemm(Context &context, const ShxGemm &desc, const void *a,
+                 const void *b, void *c, void *workspace) {
+  gemm(context, desc, GemmOperands{a, b, c, nullptr, nullptr}, workspace);
+}
 
 } // namespace shardonnx::rt::cuda
 

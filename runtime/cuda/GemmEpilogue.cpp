@@ -14,12 +14,15 @@ namespace {
 
 constexpr int kPackElements = 8; // that kernels load and store at once
 
-std::string kernelName(const char *stem, int32_t dtype) {
-  return concat("shx_k_", stem,
-                dtype == SHX_F32    ? "_f32"
-                : dtype == SHX_BF16 ? "_bf16"
-                                    : "_f16");
-}
+// By dtype; launches keep the names.
+constexpr const char *kEpilogue[] = {"shx_k_gemm_epilogue_f32",
+                                     "shx_k_gemm_epilogue_bf16",
+                                     "shx_k_gemm_epilogue_f16"};
+constexpr const char *kColumnSums[] = {
+    "shx_k_column_sums_f32", "shx_k_column_sums_bf16", "shx_k_column_sums_f16"};
+constexpr const char *kColumnTotals[] = {"shx_k_column_totals_f32",
+                                         "shx_k_column_totals_bf16",
+                                         "shx_k_column_totals_f16"};
 
 bool packed(std::initializer_list<const void *> addresses, int64_t columns,
             int64_t ld) {
@@ -43,12 +46,11 @@ void columnSums(Context &context, const void *from, int32_t dtype, int64_t rows,
   splits = blocksFor(rows, rowsPerSplit);
   auto *partial = static_cast<float *>(workspace);
   int64_t blocks = blocksFor(columns, kColumnsPerBlock);
-  launch(context, kernelName("column_sums", dtype).c_str(), Dim(blocks, splits),
-         kColumnsPerBlock, 0, from, partial, rows, columns, ld, rowsPerSplit,
+  launch(context, kColumnSums[dtype], Dim(blocks, splits), kColumnsPerBlock, 0,
+         from, partial, rows, columns, ld, rowsPerSplit,
          int32_t(packed({from}, columns, ld)));
-  launch(context, kernelName("column_totals", dtypeTo).c_str(), blocks,
-         kColumnsPerBlock, 0, static_cast<const float *>(partial), to, columns,
-         splits);
+  launch(context, kColumnTotals[dtypeTo], blocks, kColumnsPerBlock, 0,
+         static_cast<const float *>(partial), to, columns, splits);
 }
 
 } // namespace
@@ -68,8 +70,8 @@ void enqueueEpilogue(Context &context, const GemmProblem &p,
   bool packs =
       packed({operands.c, operands.bias, operands.aux}, columns, p.ldResult);
   int64_t count = rows * (packs ? columns / kPackElements : columns);
-  launch(context, kernelName("gemm_epilogue", p.dtypeOut).c_str(),
-         blocksFor(count, kEpilogueThreads), kEpilogueThreads, 0, operands.c,
+  launch(context, kEpilogue[p.dtypeOut], blocksFor(count, kEpilogueThreads),
+         kEpilogueThreads, 0, operands.c,
          static_cast<const void *>(operands.bias), operands.aux, rows, columns,
          p.ldResult, p.epilogue, int32_t(packs));
   if (p.epilogue == SHX_EPILOGUE_DGELU_BGRAD)
