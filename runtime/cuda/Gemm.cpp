@@ -173,7 +173,7 @@ void gemm(Context &context, const ShxGemm &desc, const GemmOperands &operands,
   product.accumulate = 0;
   used.c = space + plan.c;
   context.gemm->multiply(product, used, space + plan.library,
-                         bytes - plan.library);
+                         plan.libraryBytes);
   std::swap(copy.srcDtype, copy.dstDtype);
   std::swap(copy.srcStride, copy.dstStride);
   copy.accumulate = desc.accumulate;
