@@ -5,6 +5,7 @@
 
 #include "Control.h"
 #include "../core/Error.h"
+#include <algorithm>
 #include <climits>
 #include <ctime>
 #include <linux/futex.h>
@@ -43,6 +44,8 @@ const char *describe(Activity activity) {
     return "waiting for the gradient norm";
   case Activity::Loss:
     return "waiting for the loss";
+  case Activity::Exchange:
+    return "waiting for word from all ranks";
   case Activity::Start:
     return "waiting for all ranks to load";
   case Activity::End:
@@ -133,7 +136,7 @@ void Control::reportHang(Activity activity, size_t unit) {
   for (int r = 0; r < count; ++r) {
     auto theirs = static_cast<Activity>(block(r).activity.load());
     size_t theirUnit = block(r).activityUnit.load();
-    if (r == self || (theirs == activity && theirUnit == unit))
+    if (r == self || !isLocal(r) || (theirs == activity && theirUnit == unit))
       continue;
     others += concat(", rank ", r, " (process ", block(r).pid.load(), ") is ",
                      describe(theirs));
@@ -149,7 +152,15 @@ void Control::reportHang(Activity activity, size_t unit) {
           kExitFailure);
 }
 
+bool Control::isLocal(int rank) const {
+  const std::vector<int> &local = machines.localRanks;
+  return local.empty() ||
+         std::find(local.begin(), local.end(), rank) != local.end();
+}
+
 void Control::barrier(Activity activity) {
+  if (machines.barrier)
+    return machines.barrier(activity);
   uint64_t turn = ++barriers;
   publish(block(self).barrier, turn);
   wait(activity, 0, false, [&] {
@@ -176,6 +187,8 @@ void Control::failNow(int rank, const std::string &message, int code,
     follow();
   if (toLauncher != 0 && launchedByUs)
     ::_exit(toLauncher);
+  if (machines.announceFailure)
+    machines.announceFailure(rank);
   printError(message);
   ::_exit(code);
 }
@@ -183,7 +196,15 @@ void Control::failNow(int rank, const std::string &message, int code,
 void Control::follow() {
   while (speakers.load() != 0) // another thread of this process is speaking
     ::usleep(1000);
+  if (machines.announceFailure)
+    machines.announceFailure(failedRank());
   ::_exit(launchedByUs ? kExitFollows : kExitFailure);
+}
+
+void Control::followRemote(int rank) {
+  if (claimFailure(rank))
+    --speakers; // it is told already
+  follow();
 }
 
 } // namespace shardonnx::rt

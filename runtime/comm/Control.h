@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ enum class Activity : uint32_t {
   Optimizer,
   Norm,
   Loss,
+  Exchange,
   Start,
   End,
 };
@@ -100,6 +102,16 @@ public:
   }
   void barrier(Activity activity);
 
+  // Where there are several machines, the blocks of other machines' ranks stay
+  // empty here, a barrier is somebody else's, and failures are told on.
+  struct Machines {
+    std::vector<int> localRanks;
+    std::function<void(Activity)> barrier;
+    std::function<void(int rank)> announceFailure;
+  };
+  void setMachines(Machines others) { machines = std::move(others); }
+  bool isLocal(int rank) const;
+
   bool failed() const { return header->failedRank.load() != 0; }
   // Reports, if this is the first failure, and ends this process with `code`.
   // Where our launcher knows the cause better it speaks instead, and
@@ -107,6 +119,10 @@ public:
   [[noreturn]] void failNow(int rank, const std::string &message, int code,
                             int toLauncher = 0);
   [[noreturn]] void follow(); // another rank failed and has said so
+  // The same, of a rank of another machine.
+  [[noreturn]] void followRemote(int rank);
+  // The rank that failed first.
+  int failedRank() const { return header->failedRank.load() - 1; }
   void setLaunchedByUs(bool launched) { launchedByUs = launched; }
 
   // After so many seconds a wait is a hang.
@@ -145,6 +161,7 @@ private:
   std::atomic<int> speakers{0}; // threads of this process that report
   double timeoutSeconds = 600;
   bool launchedByUs = false;
+  Machines machines;
 };
 
 double monotonicSeconds();

@@ -40,8 +40,8 @@ void blockTerminationSignals() {
   std::signal(SIGPIPE, SIG_IGN); // a closed pipe is a failed write
 }
 
-Monitor::Monitor(Control &control, const Group &group)
-    : control(control), group(group) {
+Monitor::Monitor(Control &control, const Group &group, Exchange &exchange)
+    : control(control), group(group), exchange(exchange) {
   sigset_t set = terminationSignals();
   signals = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC));
   stop = FileDescriptor(::eventfd(0, EFD_CLOEXEC));
@@ -69,15 +69,66 @@ void Monitor::readSignal() {
                   kExitSignalled + static_cast<int>(info.ssi_signo));
 }
 
-void Monitor::peerClosed(const Peer &peer) {
+bool Monitor::stillOpen(size_t index) {
+  const Peer &peer = group.peers[index];
+  int rank = peer.rank;
+  Exchange::News news = exchange.read(index, rank);
+  switch (news) {
+  case Exchange::News::Nothing:
+    return true;
+  case Exchange::News::Failed:
+    control.followRemote(rank);
+  case Exchange::News::Garbled:
+    control.failNow(control.rank(),
+                    concat("rank ", peer.rank,
+                           " sent bytes that are none of "
+                           "this program's messages"),
+                    kExitFailure);
+  case Exchange::News::Ended:
+    return false;
+  case Exchange::News::Closed:
+  case Exchange::News::Lost:
+    break;
+  }
+  if (peer.remote)
+    remoteClosed(peer, news == Exchange::News::Lost);
+  else
+    localClosed(peer);
+  return false;
+}
+
+void Monitor::localClosed(const Peer &peer) {
   RankBlock &block = control.block(peer.rank);
   if (block.finished.load())
     return;
+  // Rank 0 sees the death of another machine's leader, too, and tells it.
+  bool told =
+      peer.rank != 0 && group.localRanks(peer.rank).front() == peer.rank;
+  if (told)
+    control.followRemote(peer.rank);
   control.failNow(peer.rank,
                   concat("rank ", peer.rank, " (process ", block.pid.load(),
                          ") died: it was killed or crashed; see its own "
                          "messages and the system's log"),
                   kExitFailure, kExitFollows);
+}
+
+// One rank speaks. Of rank 0: its machine's other ranks; when there are none,
+// or the machine is gone, the first rank of the next machine.
+void Monitor::remoteClosed(const Peer &peer, bool machineLost) {
+  const std::string &host = group.machines.hostOf(peer.rank);
+  bool others = group.localRanks(peer.rank).size() > 1;
+  bool second = group.machines.machineOf[control.rank()] == 1;
+  if (control.rank() != 0 && (!second || (others && !machineLost)))
+    control.followRemote(peer.rank);
+  control.failNow(peer.rank,
+                  machineLost
+                      ? concat("host ", host, " of rank ", peer.rank,
+                               " is out of reach: it or its network failed")
+                      : concat("rank ", peer.rank, " (host ", host,
+                               ") died: it was killed or crashed; see its own "
+                               "messages and that host's log"),
+                  kExitFailure);
 }
 
 void Monitor::watch() {
@@ -95,10 +146,8 @@ void Monitor::watch() {
     if (fds[1].revents & POLLIN)
       readSignal();
     for (size_t i = 2; i < fds.size(); ++i)
-      if (fds[i].revents) {
-        peerClosed(group.peers[i - 2]);
+      if (fds[i].revents && !stillOpen(i - 2))
         fds[i].fd = -1; // it ended well
-      }
   }
 }
 

@@ -5,9 +5,11 @@
 
 #include "RankInfo.h"
 #include "../core/Error.h"
+#include "NodeList.h"
 #include "shardonnx/runtime/Layout.h"
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <initializer_list>
 #include <unistd.h>
 
@@ -42,8 +44,33 @@ std::string identity(std::initializer_list<const char *> names) {
   for (const char *name : names)
     if (const char *value = get(name))
       id += std::string("/") + value;
-  return id.empty() ? "/ppid" + std::to_string(::getppid()) : id;
+  return id;
 }
+
+// The launcher on this machine is one process, whatever it calls the job.
+void setMeeting(RankInfo &info, const char *nodeVariable = nullptr) {
+  info.meeting =
+      info.job.empty() ? "/ppid" + std::to_string(::getppid()) : info.job;
+  // Two "machines" of a launcher may be one.
+  if (const char *node = nodeVariable ? get(nodeVariable) : nullptr)
+    info.meeting += std::string("/node") + node;
+}
+
+// Torch's variables, which people also set for other launchers.
+void setMaster(RankInfo &info, const std::string &host, int port) {
+  const char *name = get("MASTER_ADDR");
+  info.master.host = name ? name : host;
+  int chosen = numberOr("MASTER_PORT", port);
+  if (chosen < 1 || chosen > 65535)
+    failUsage("MASTER_PORT=", chosen, " in the environment is not a port");
+  info.master.port = static_cast<uint16_t>(chosen);
+  // torchrun writes [address] for IPv6 in some versions.
+  std::string &h = info.master.host;
+  if (h.size() > 2 && h.front() == '[' && h.back() == ']')
+    h = h.substr(1, h.size() - 2);
+}
+
+constexpr int kDefaultPort = 29500; // torch's own
 
 RankInfo fromTorchrun() {
   RankInfo info;
@@ -52,8 +79,12 @@ RankInfo fromTorchrun() {
   info.worldSize = number("WORLD_SIZE");
   info.localRank = numberOr("LOCAL_RANK", info.rank);
   info.localWorldSize = numberOr("LOCAL_WORLD_SIZE", info.worldSize);
-  info.meeting = identity({"TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT",
-                           "TORCHELASTIC_RESTART_COUNT"});
+  info.job = identity({"TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT",
+                       "TORCHELASTIC_RESTART_COUNT"});
+  setMeeting(info, "GROUP_RANK");
+  setMaster(info, "", kDefaultPort);
+  const char *store = get("TORCHELASTIC_USE_AGENT_STORE");
+  info.agentKeepsStore = store && std::strcmp(store, "True") == 0;
   return info;
 }
 
@@ -64,7 +95,9 @@ RankInfo fromOpenMPI() {
   info.worldSize = number("OMPI_COMM_WORLD_SIZE");
   info.localRank = numberOr("OMPI_COMM_WORLD_LOCAL_RANK", info.rank);
   info.localWorldSize = numberOr("OMPI_COMM_WORLD_LOCAL_SIZE", info.worldSize);
-  info.meeting = identity({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
+  info.job = identity({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
+  setMeeting(info);
+  setMaster(info, "", kDefaultPort);
   return info;
 }
 
@@ -75,20 +108,49 @@ RankInfo fromPMI() {
   info.worldSize = number("PMI_SIZE");
   info.localRank = numberOr("MPI_LOCALRANKID", info.rank);
   info.localWorldSize = numberOr("MPI_LOCALNRANKS", info.worldSize);
-  info.meeting = identity({"PMI_ID", "PMI_JOBID"});
+  info.job = identity({"PMI_ID", "PMI_JOBID"});
+  setMeeting(info);
+  info.job.clear(); // nothing says that it is the same on every machine
+  setMaster(info, "", kDefaultPort);
   return info;
 }
 
+// How many tasks SLURM started on this machine.
+int slurmLocalTasks(int worldSize) {
+  if (numberOr("SLURM_STEP_NUM_NODES", numberOr("SLURM_NNODES", 1)) <= 1)
+    return worldSize;
+  for (const char *name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"})
+    if (const char *list = get(name)) {
+      std::optional<int> count = countOfNode(list, number("SLURM_NODEID"));
+      if (!count)
+        failUsage(name, "=", list,
+                  " in the environment does not tell how many "
+                  "tasks node ",
+                  number("SLURM_NODEID"), " has");
+      return *count;
+    }
+  failUsage("the environment has no SLURM_STEP_TASKS_PER_NODE, which srun "
+            "should set for several machines");
+}
+
 RankInfo fromSlurm() {
+  constexpr int kFirstPort = 20000, kPorts = 12000; // below those of clients
   RankInfo info;
   info.launcher = "srun";
   info.rank = number("SLURM_PROCID");
   info.worldSize = number("SLURM_NTASKS");
   info.localRank = numberOr("SLURM_LOCALID", info.rank);
-  info.localWorldSize = info.worldSize;
-  if (numberOr("SLURM_NNODES", 1) > 1)
-    info.localWorldSize = 0; // several machines: refused below
-  info.meeting = identity({"SLURM_JOB_ID", "SLURM_STEP_ID"});
+  info.localWorldSize = slurmLocalTasks(info.worldSize);
+  info.job = identity({"SLURM_JOB_ID", "SLURM_STEP_ID"});
+  setMeeting(info, "SLURM_NODEID");
+  std::string host;
+  for (const char *name : {"SLURM_STEP_NODELIST", "SLURM_NODELIST"})
+    if (const char *list = get(name); list && host.empty())
+      host = firstHost(list).value_or("");
+  unsigned long port = 0; // another one for each job and step
+  for (char c : info.job)
+    port = (port * 31 + static_cast<unsigned char>(c)) % kPorts;
+  setMaster(info, host, kFirstPort + static_cast<int>(port));
   return info;
 }
 
@@ -97,7 +159,8 @@ RankInfo fromOurLauncher() {
   info.launcher = "shardonnx";
   info.rank = info.localRank = number(kRankVariable);
   info.worldSize = info.localWorldSize = number(kWorldSizeVariable);
-  info.meeting = identity({kMeetingVariable});
+  info.job = identity({kMeetingVariable});
+  setMeeting(info);
   return info;
 }
 
@@ -108,11 +171,16 @@ RankInfo detect() {
     return fromTorchrun();
   if (get("OMPI_COMM_WORLD_RANK"))
     return fromOpenMPI();
-  if (get("PMI_RANK"))
-    return fromPMI();
   // An interactive allocation sets SLURM_JOB_ID and more, but only a task that
   // srun started has a process id in its step.
-  if (get("SLURM_PROCID") && get("SLURM_STEP_ID") && get("SLURM_NTASKS"))
+  bool slurm =
+      get("SLURM_PROCID") && get("SLURM_STEP_ID") && get("SLURM_NTASKS");
+  // Where srun speaks PMI, too, its own variables know the machines.
+  bool same = slurm && numberOr("PMI_RANK", -1) == number("SLURM_PROCID") &&
+              numberOr("PMI_SIZE", -1) == number("SLURM_NTASKS");
+  if (get("PMI_RANK") && !same)
+    return fromPMI();
+  if (slurm)
     return fromSlurm();
   return {};
 }
@@ -127,11 +195,22 @@ RankInfo rankFromEnvironment() {
   if (info.rank >= info.worldSize)
     failUsage("rank ", info.rank, " given by ", info.launcher,
               " is outside the world of ", info.worldSize);
-  if (info.localWorldSize != info.worldSize)
-    fail("the ", info.worldSize, " ranks given by ", info.launcher,
-         " are on several machines, and this runtime connects the ranks of "
-         "one: start them all on one machine");
+  if (info.localWorldSize < 1 || info.localWorldSize > info.worldSize ||
+      info.localRank >= info.localWorldSize)
+    failUsage("local rank ", info.localRank, " of ", info.localWorldSize,
+              " given by ", info.launcher, " does not fit a world of ",
+              info.worldSize);
   return info;
+}
+
+void requireOneMachine(const RankInfo &info) {
+  if (!info.severalMachines())
+    return;
+  throw Error(concat("the ", info.worldSize, " ranks given by ", info.launcher,
+                     " are on several machines, and a program of --target=cpu "
+                     "connects the ranks of one: start them all on one "
+                     "machine, or compile with --target=cuda"),
+              info.rank == 0 ? kExitFailure : kExitFollows); // one speaks
 }
 
 } // namespace shardonnx::rt

@@ -1,12 +1,14 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which rank this process is, of how many, and by which name the ranks of the
-// run find each other: told by our own launcher, torchrun, mpirun or srun.
+// Which rank this process is, of how many, on which of how many machines, and
+// by which name and address the ranks of the run find each other: told by our
+// own launcher, torchrun, mpirun or srun.
 
 #ifndef SHARDONNX_RUNTIME_RANKINFO_H
 #define SHARDONNX_RUNTIME_RANKINFO_H
 
+#include "Socket.h"
 #include <string>
 
 namespace shardonnx::rt {
@@ -15,7 +17,14 @@ struct RankInfo {
   int rank = 0, worldSize = 1;
   int localRank = 0, localWorldSize = 1;
   std::string launcher; // "" when there is none
-  std::string meeting;  // the name of the rendezvous, the same on every rank
+  // The name of the rendezvous of this machine's ranks, the same on each.
+  std::string meeting;
+  // Of several machines: what tells this run from others, the same on all.
+  std::string job;
+  // …where rank 0 listens, or torchrun's agent with a store that knows where.
+  Endpoint master;
+  bool agentKeepsStore = false;
+  bool severalMachines() const { return localWorldSize != worldSize; }
   // Our own launcher watches its children and tells which one died of what.
   bool launchedByUs() const { return launcher == "shardonnx"; }
 };
@@ -23,6 +32,9 @@ struct RankInfo {
 // Reads the environment; a variable that is no number, or a rank outside the
 // world, is an error that names it.
 RankInfo rankFromEnvironment();
+
+// For a runtime that connects the ranks of one machine only.
+void requireOneMachine(const RankInfo &info);
 
 // What our launcher sets for its children.
 constexpr const char *kRankVariable = "SHARDONNX_RANK";

@@ -1,10 +1,11 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How the ranks of a machine meet: at a Unix socket in the abstract namespace
-// (nothing is left behind after kill -9), where rank 0 checks that all run the
-// same program with the same options and hands out the shared memory. The
-// connections stay open: one that closes early means that its rank died.
+// How the ranks meet. Those of a machine: at a Unix socket in the abstract
+// namespace (nothing is left behind after kill -9), where the machine's first
+// rank, its leader, checks that all run the same program with the same options
+// and hands out the shared memory. The leaders of several machines: Machines.h.
+// The connections stay open: one that closes early means that its rank died.
 
 #ifndef SHARDONNX_RUNTIME_RENDEZVOUS_H
 #define SHARDONNX_RUNTIME_RENDEZVOUS_H
@@ -12,6 +13,7 @@
 #include "RankInfo.h"
 #include "SharedMemory.h"
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,21 +22,45 @@ namespace shardonnx::rt {
 struct Peer {
   int rank;
   FileDescriptor connection;
+  bool remote = false; // the leader of another machine
+};
+
+// Which rank runs where.
+struct MachineTable {
+  std::vector<uint16_t> machineOf; // [rank], numbered by their first ranks
+  std::vector<std::string> hosts;  // [machine]
+
+  std::vector<int> ranksOf(size_t machine) const;
+  const std::string &hostOf(int rank) const { return hosts[machineOf[rank]]; }
+  std::string pack() const;
+  static std::optional<MachineTable> unpack(const std::string &bytes,
+                                            int worldSize);
 };
 
 struct Group {
-  FileDescriptor memory;   // one file for everything that is shared
-  std::vector<Peer> peers; // rank 0: all others; others: rank 0
+  FileDescriptor memory; // one file for everything that a machine's ranks share
+  // A leader: its machine's other ranks, then (rank 0) the other leaders or
+  // (another leader) rank 0. Other ranks: their leader.
+  std::vector<Peer> peers;
+  MachineTable machines;
+
+  std::vector<int> localRanks(int rank) const {
+    return machines.ranksOf(machines.machineOf[static_cast<size_t>(rank)]);
+  }
 };
 
 struct MeetingRequest {
   std::string program; // the program's hash
   std::string options; // what must be equal on all ranks
   int64_t sharedBytes = 0;
-  double timeoutSeconds = 30;
+  double timeoutSeconds = 30;          // for the ranks of a machine
+  double machinesTimeoutSeconds = 120; // for machines, which start one by one
 };
 
 Group meet(const RankInfo &info, const MeetingRequest &request);
+
+// Of texts that must be equal.
+uint64_t fnv1a(const std::string &text);
 
 } // namespace shardonnx::rt
 

@@ -9,6 +9,7 @@
 #define SHARDONNX_RUNTIME_ENGINE_H
 
 #include "../comm/Control.h"
+#include "../comm/Exchange.h"
 #include "../comm/Rendezvous.h"
 #include "Options.h"
 #include "Program.h"
@@ -95,6 +96,7 @@ struct EngineSetup {
   const RankInfo &info;
   const Group &group; // group.memory begins with the control block
   Control &control;
+  Exchange &exchange;
 };
 
 class Platform {

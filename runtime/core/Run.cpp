@@ -100,10 +100,12 @@ int runRank(Platform &platform, const Program &program,
   Control control(memory.data(), info.rank, info.worldSize, names);
   control.setLaunchedByUs(info.launchedByUs());
   control.setTimeout(hangSeconds());
-  Monitor monitor(control, group);
+  Exchange exchange(control, group);
+  exchange.connect(info);
+  Monitor monitor(control, group, exchange);
   try {
-    auto engine =
-        platform.makeEngine({program, manifest, options, info, group, control});
+    auto engine = platform.makeEngine(
+        {program, manifest, options, info, group, control, exchange});
     initialise(*engine, options, info.rank == 0);
     Trainer(options, *engine).run();
   } catch (const Error &e) {
@@ -113,6 +115,7 @@ int runRank(Platform &platform, const Program &program,
                     e.exitCode());
   }
   control.block(info.rank).finished.store(1);
+  exchange.announceEnd();
   return kExitDone;
 }
 

@@ -172,6 +172,7 @@ MemoryUse CpuEngine::memory(int64_t heldByHost, bool last) {
 // ---- The platform
 
 void CpuPlatform::prepare(const RankInfo &info, char **argv) {
+  requireOneMachine(info);
   undoDefaultBinding(info);
   ensureThreadEnvironment(info, argv);
   if (info.worldSize > availableCores() && info.rank == 0)

@@ -265,7 +265,13 @@ TEST_F(Environment, NonsenseIsRefused) {
   set("RANK", "x");
   EXPECT_THROW(rankFromEnvironment(), Error);
   set("RANK", "0");
+  set("LOCAL_RANK", "2");
   set("LOCAL_WORLD_SIZE", "2"); // two machines
+  EXPECT_THROW(rankFromEnvironment(), Error);
+  set("LOCAL_RANK", "1");
+  EXPECT_TRUE(rankFromEnvironment().severalMachines());
+  EXPECT_THROW(requireOneMachine(rankFromEnvironment()), Error);
+  set("MASTER_PORT", "0");
   EXPECT_THROW(rankFromEnvironment(), Error);
 }
 

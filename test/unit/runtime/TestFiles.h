@@ -42,6 +42,7 @@ public:
   // The processes that it started and that still run.
   std::vector<int> children() const;
   Finished wait();
+  const std::string &output() const { return out; } // the file
 
 private:
   int id = -1;

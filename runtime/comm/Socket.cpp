@@ -1,0 +1,234 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Socket.h.
+
+#include "Socket.h"
+#include "../core/Error.h"
+#include "Control.h"
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace shardonnx::rt {
+namespace {
+
+constexpr double kSecondsPerAddress = 5;
+constexpr useconds_t kMicrosecondsBetweenTries = 100'000;
+
+struct FreeAddresses {
+  void operator()(addrinfo *list) const { ::freeaddrinfo(list); }
+};
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+
+Addresses resolve(const Endpoint &endpoint, int flags, std::string &error) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo *list = nullptr;
+  int code =
+      ::getaddrinfo(endpoint.host.c_str(),
+                    std::to_string(endpoint.port).c_str(), &hints, &list);
+  if (code == 0)
+    return Addresses(list);
+  error = code == EAI_SYSTEM ? systemError() : ::gai_strerror(code);
+  return nullptr;
+}
+
+int millisecondsUntil(double deadline) {
+  double left = std::min(deadline - monotonicSeconds(), 1e6);
+  return static_cast<int>(std::max(0.0, left) * 1000);
+}
+
+bool waitFor(int fd, short events, double deadline) {
+  pollfd p{fd, events, 0};
+  int n;
+  do
+    n = ::poll(&p, 1, millisecondsUntil(deadline));
+  while (n < 0 && errno == EINTR);
+  return n > 0;
+}
+
+void set(int socket, int level, int option, int value) {
+  ::setsockopt(socket, level, option, &value, sizeof(value));
+}
+
+// One try at one address.
+FileDescriptor tryAddress(const addrinfo &address, double deadline,
+                          std::string &error) {
+  FileDescriptor s(::socket(address.ai_family,
+                            SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (s && ::connect(s.get(), address.ai_addr, address.ai_addrlen) == 0)
+    return s;
+  if (s && errno == EINPROGRESS) {
+    if (!waitFor(s.get(), POLLOUT, deadline))
+      errno = ETIMEDOUT;
+    else {
+      int code = 0;
+      socklen_t length = sizeof(code);
+      ::getsockopt(s.get(), SOL_SOCKET, SO_ERROR, &code, &length);
+      if (code == 0)
+        return s;
+      errno = code;
+    }
+  }
+  error = systemError();
+  return FileDescriptor();
+}
+
+FileDescriptor listenAtAddress(const sockaddr *address, socklen_t length) {
+  FileDescriptor s(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!s)
+    return s;
+  set(s.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address->sa_family == AF_INET6)
+    set(s.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (::bind(s.get(), address, length) != 0 ||
+      ::listen(s.get(), SOMAXCONN) != 0)
+    return FileDescriptor();
+  return s;
+}
+
+FileDescriptor listenEverywhere(uint16_t port) {
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_port = htons(port);
+  FileDescriptor s =
+      listenAtAddress(reinterpret_cast<sockaddr *>(&six), sizeof(six));
+  if (s || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL))
+    return s;
+  sockaddr_in four{};
+  four.sin_family = AF_INET;
+  four.sin_port = htons(port);
+  return listenAtAddress(reinterpret_cast<sockaddr *>(&four), sizeof(four));
+}
+
+} // namespace
+
+std::string describe(const Endpoint &endpoint) {
+  bool six = endpoint.host.find(':') != std::string::npos;
+  return concat(six ? "[" : "", endpoint.host, six ? "]:" : ":", endpoint.port);
+}
+
+FileDescriptor connectTo(const Endpoint &endpoint, double deadline) {
+  std::string error = "nobody answers";
+  while (true) {
+    if (Addresses list = resolve(endpoint, 0, error))
+      for (const addrinfo *a = list.get(); a; a = a->ai_next) {
+        double until =
+            std::min(deadline, monotonicSeconds() + kSecondsPerAddress);
+        if (FileDescriptor s = tryAddress(*a, until, error)) {
+          set(s.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+          return s;
+        }
+      }
+    if (monotonicSeconds() > deadline)
+      fail("cannot connect to ", describe(endpoint), ": ", error);
+    ::usleep(kMicrosecondsBetweenTries);
+  }
+}
+
+FileDescriptor listenAt(const Endpoint &endpoint) {
+  std::string ignored;
+  FileDescriptor s;
+  if (Addresses list = resolve(endpoint, AI_NUMERICHOST, ignored)) {
+    s = listenAtAddress(list->ai_addr, list->ai_addrlen);
+    // An address of a router before this machine is none of its own.
+    if (!s && errno == EADDRNOTAVAIL)
+      s = listenEverywhere(endpoint.port);
+  } else {
+    s = listenEverywhere(endpoint.port);
+  }
+  if (!s)
+    fail("cannot listen at port ", endpoint.port,
+         " for the other machines: ", systemError());
+  return s;
+}
+
+uint16_t portOf(int socket) {
+  sockaddr_storage at{};
+  socklen_t length = sizeof(at);
+  if (::getsockname(socket, reinterpret_cast<sockaddr *>(&at), &length) != 0)
+    return 0;
+  return ntohs(at.ss_family == AF_INET6
+                   ? reinterpret_cast<sockaddr_in6 &>(at).sin6_port
+                   : reinterpret_cast<sockaddr_in &>(at).sin_port);
+}
+
+std::string addressForOthers(int connection) {
+  sockaddr_storage at{};
+  socklen_t length = sizeof(at);
+  char text[INET6_ADDRSTRLEN] = {};
+  if (::getsockname(connection, reinterpret_cast<sockaddr *>(&at), &length) !=
+      0)
+    return "";
+  if (at.ss_family == AF_INET) {
+    const in_addr &four = reinterpret_cast<sockaddr_in &>(at).sin_addr;
+    if (ntohl(four.s_addr) >> 24 == IN_LOOPBACKNET)
+      return "";
+    return ::inet_ntop(AF_INET, &four, text, sizeof(text)) ? text : "";
+  }
+  const in6_addr &six = reinterpret_cast<sockaddr_in6 &>(at).sin6_addr;
+  // A link-local address needs the name of an interface, which differs.
+  if (at.ss_family != AF_INET6 || IN6_IS_ADDR_LOOPBACK(&six) ||
+      IN6_IS_ADDR_LINKLOCAL(&six))
+    return "";
+  return ::inet_ntop(AF_INET6, &six, text, sizeof(text)) ? text : "";
+}
+
+void noticeSilence(int connection) {
+  set(connection, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(connection, IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set(connection, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(connection, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(connection, IPPROTO_TCP, TCP_USER_TIMEOUT, 20'000);
+  set(connection, IPPROTO_TCP, TCP_NODELAY, 1);
+}
+
+bool waitReadable(int fd, double deadline) {
+  return waitFor(fd, POLLIN, deadline);
+}
+
+bool sendAll(int fd, const void *data, size_t bytes, double deadline) {
+  const char *from = static_cast<const char *>(data);
+  while (bytes > 0) {
+    if (!waitFor(fd, POLLOUT, deadline))
+      return false;
+    ssize_t n = ::send(fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) {
+      from += n;
+      bytes -= static_cast<size_t>(n);
+    } else if (errno != EINTR && errno != EAGAIN) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool receiveAll(int fd, void *data, size_t bytes, double deadline) {
+  char *to = static_cast<char *>(data);
+  while (bytes > 0) {
+    if (!waitFor(fd, POLLIN, deadline))
+      return false;
+    ssize_t n = ::recv(fd, to, bytes, MSG_DONTWAIT);
+    if (n > 0) {
+      to += n;
+      bytes -= static_cast<size_t>(n);
+    } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+} // namespace shardonnx::rt

@@ -1,0 +1,48 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// TCP as the rendezvous between machines needs it: connecting with a deadline,
+// listening on both families, and whole reads and writes that end in time
+// whatever the other side does. A deadline is a time of monotonicSeconds().
+
+#ifndef SHARDONNX_RUNTIME_SOCKET_H
+#define SHARDONNX_RUNTIME_SOCKET_H
+
+#include "SharedMemory.h"
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace shardonnx::rt {
+
+struct Endpoint {
+  std::string host; // a name or an address, IPv6 without brackets
+  uint16_t port = 0;
+};
+std::string describe(const Endpoint &endpoint);
+
+// Tries every address of the host again and again until one answers; an error
+// says what was the matter last.
+FileDescriptor connectTo(const Endpoint &endpoint, double deadline);
+
+// Listens at `endpoint.port` (0: any free one): at the host itself when it is
+// written as an address that this machine has, else at every address, since a
+// name may mean another one here than elsewhere.
+FileDescriptor listenAt(const Endpoint &endpoint);
+
+uint16_t portOf(int socket);
+// This side's address of a connection; empty when it is a loopback one, which
+// means nothing to other machines.
+std::string addressForOthers(int connection);
+
+// A machine that is gone shows within 20 s, as an error of the connection.
+void noticeSilence(int connection);
+
+// All of it before the deadline, or false: closed, failed or late.
+bool sendAll(int fd, const void *data, size_t bytes, double deadline);
+bool receiveAll(int fd, void *data, size_t bytes, double deadline);
+bool waitReadable(int fd, double deadline);
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_SOCKET_H

@@ -1,0 +1,298 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Ranks of several "machines" on this one: how they meet, what they exchange,
+// how a run ends, what strangers at the port can do, and torchrun's store.
+
+#include "comm/Control.h"
+#include "comm/NodeList.h"
+#include "comm/StoreClient.h"
+#include "core/Error.h"
+#include "runtime/TestFiles.h"
+#include <algorithm>
+#include <arpa/inet.h>
+#include <csignal>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace shardonnx::rt;
+using namespace shardonnx::test;
+
+namespace {
+
+TEST(NodeList, FirstHost) {
+  EXPECT_EQ(firstHost("gpu1"), "gpu1");
+  EXPECT_EQ(firstHost("gpu1,gpu2"), "gpu1");
+  EXPECT_EQ(firstHost("gpu[01-04,7],login"), "gpu01");
+  EXPECT_EQ(firstHost("gpu[7,9]"), "gpu7");
+  EXPECT_EQ(firstHost("rack[2-3]-gpu[08-09].site.org"), "rack2-gpu08.site.org");
+  EXPECT_EQ(firstHost("gpu[01"), std::nullopt);
+  EXPECT_EQ(firstHost("gpu[]"), std::nullopt);
+  EXPECT_EQ(firstHost("gpu[a-b]"), std::nullopt);
+  EXPECT_EQ(firstHost("gpu;rm"), std::nullopt);
+  EXPECT_EQ(firstHost(""), std::nullopt);
+}
+
+TEST(NodeList, Counts) {
+  EXPECT_EQ(countOfNode("4(x2),3", 0), 4);
+  EXPECT_EQ(countOfNode("4(x2),3", 1), 4);
+  EXPECT_EQ(countOfNode("4(x2),3", 2), 3);
+  EXPECT_EQ(countOfNode("4(x2),3", 3), std::nullopt);
+  EXPECT_EQ(countOfNode("8", 0), 8);
+  for (const char *bad : {"", "x", "4(x2", "4(2)", "4(x)", "-4", "4;3"})
+    EXPECT_EQ(countOfNode(bad, 1), std::nullopt) << bad;
+  EXPECT_EQ(countOfNode("99999999999", 0), std::nullopt);
+}
+
+// What was recorded between PyTorch's own client and store (2.15): the bytes
+// after its greeting, whose second part (a ping) a client may leave out.
+struct Turn {
+  std::string heard, said;
+};
+const std::vector<Turn> kRecorded = {
+    {std::string("\x00\xce\xf7\x85\x3c", 5), ""},
+    {std::string("\x01\x02\0\0\0\0\0\0\0/k\x05\0\0\0\0\0\0\0value", 24), ""},
+    {std::string("\x06\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0/k", 19),
+     std::string(1, '\0')},
+    {std::string("\x03\x02\0\0\0\0\0\0\0/k", 11),
+     std::string("\x05\0\0\0\0\0\0\0value", 13)},
+};
+
+// Plays its part of such a conversation, once.
+class Store {
+public:
+  explicit Store(std::vector<Turn> turns) : turns(std::move(turns)) {
+    listener = listenAt({"127.0.0.1", 0});
+    thread = std::thread([this] { play(); });
+  }
+  ~Store() { thread.join(); }
+  Endpoint endpoint() const { return {"127.0.0.1", portOf(listener.get())}; }
+  bool asRecorded = false;
+
+private:
+  void play() {
+    double deadline = monotonicSeconds() + 10;
+    FileDescriptor c(::accept(listener.get(), nullptr, nullptr));
+    for (const Turn &turn : turns) {
+      std::string heard(turn.heard.size(), '\0');
+      if (!receiveAll(c.get(), &heard[0], heard.size(), deadline) ||
+          heard != turn.heard)
+        return;
+      sendAll(c.get(), turn.said.data(), turn.said.size(), deadline);
+    }
+    asRecorded = true;
+  }
+  std::vector<Turn> turns;
+  FileDescriptor listener;
+  std::thread thread;
+};
+
+TEST(StoreClient, SpeaksAsRecorded) {
+  Store store(kRecorded);
+  StoreClient client(store.endpoint(), monotonicSeconds() + 10);
+  client.set("k", "value");
+  EXPECT_EQ(client.get("k"), "value");
+  EXPECT_EQ(client.address(), ""); // loopback means nothing to others
+}
+
+TEST(StoreClient, DoubtsWhatItIsTold) {
+  std::vector<Turn> turns = {kRecorded[0], kRecorded[2], kRecorded[3]};
+  turns[2].said = std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8);
+  Store huge(turns);
+  StoreClient client(huge.endpoint(), monotonicSeconds() + 10);
+  EXPECT_THROW(client.get("k"), Error);
+  turns[1].said = "\x01";
+  turns.pop_back();
+  Store cancels(turns);
+  StoreClient other(cancels.endpoint(), monotonicSeconds() + 10);
+  EXPECT_THROW(other.get("k"), Error);
+}
+
+uint16_t freePort() { return portOf(listenAt({"127.0.0.1", 0}).get()); }
+
+// The ranks of a run: `layout[m]` of them on machine m, in order.
+class Machines : public testing::Test {
+protected:
+  using Environment = std::vector<std::pair<std::string, std::string>>;
+
+  void start(std::vector<int> layout, Environment more = {},
+             const std::string &host = "127.0.0.1") {
+    int world = 0, rank = 0;
+    for (int ranks : layout)
+      world += ranks;
+    for (size_t m = 0; m < layout.size(); ++m)
+      for (int local = 0; local < layout[m]; ++local, ++rank)
+        startRank(rank, world, local, layout[m], static_cast<int>(m), more,
+                  host);
+  }
+  void startRank(int rank, int world, int local, int locals, int machine,
+                 Environment more = {}, const std::string &host = "127.0.0.1",
+                 const std::string &options = "") {
+    Environment e = {{"RANK", std::to_string(rank)},
+                     {"WORLD_SIZE", std::to_string(world)},
+                     {"LOCAL_RANK", std::to_string(local)},
+                     {"LOCAL_WORLD_SIZE", std::to_string(locals)},
+                     {"GROUP_RANK", std::to_string(machine)},
+                     {"MASTER_ADDR", host},
+                     {"MASTER_PORT", std::to_string(port)},
+                     {"TORCHELASTIC_RUN_ID", folder.path}};
+    e.insert(e.end(), more.begin(), more.end());
+    processes.emplace_back(
+        std::vector<std::string>{SHX_TEST_PROGRAMS "/meeting", options}, folder,
+        e);
+  }
+  std::vector<Finished> wait() {
+    std::vector<Finished> all;
+    for (Process &process : processes)
+      all.push_back(process.wait());
+    return all;
+  }
+  // All but `victim` fail, and one line tells why.
+  void expectOneError(const std::string &part, size_t victim = 99) {
+    std::string text;
+    std::vector<Finished> all = wait();
+    for (size_t r = 0; r < all.size(); ++r) {
+      if (r != victim) {
+        EXPECT_NE(all[r].code, 0) << r;
+      }
+      EXPECT_LT(all[r].seconds, 30);
+      text += all[r].err;
+    }
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+  }
+  // Until the ranks have met and talked.
+  void waitForWords() {
+    for (int i = 0; i < 500; ++i) {
+      size_t spoken = 0;
+      for (size_t r = 0; r < processes.size(); ++r)
+        spoken += !readFile(processes[r].output()).empty();
+      if (spoken == processes.size())
+        return;
+      ::usleep(20000);
+    }
+  }
+  Folder folder;
+  uint16_t port = freePort();
+  std::vector<Process> processes;
+};
+
+TEST_F(Machines, MeetInEveryLayout) {
+  for (const std::vector<int> &layout :
+       {std::vector<int>{1}, {3}, {1, 1}, {2, 2}, {1, 3}, {3, 1, 2}, {1, 1, 1}})
+    for (const char *host : {"127.0.0.1", "::1", "localhost"}) {
+      start(layout, {}, host);
+      std::vector<Finished> all = wait();
+      size_t rank = 0;
+      for (size_t m = 0; m < layout.size(); ++m)
+        for (int local = 0; local < layout[m]; ++local, ++rank) {
+          EXPECT_EQ(all[rank].code, 0) << all[rank].err;
+          EXPECT_EQ(all[rank].out,
+                    concat("rank ", rank, " of ", all.size(), " on machine ", m,
+                           " of ", layout.size(), "\n"));
+        }
+      processes.clear();
+    }
+}
+
+TEST_F(Machines, AFailureIsToldOnce) {
+  for (size_t rank = 0; rank < 4; ++rank) {
+    start({2, 2},
+          {{"MEETING_FAIL", std::to_string(rank)}, {"MEETING_PAUSE", "20"}});
+    expectOneError(concat("rank ", rank, ": broken"));
+    processes.clear();
+  }
+}
+
+TEST_F(Machines, ADeathIsToldOnce) {
+  for (const std::vector<int> &layout : {std::vector<int>{2, 2}, {1, 1, 1}})
+    for (size_t victim = 0; victim < (layout[0] == 2 ? 4u : 3u); ++victim) {
+      start(layout, {{"MEETING_PAUSE", "20"}});
+      waitForWords();
+      ::kill(processes[victim].pid(), SIGKILL);
+      expectOneError(concat("rank ", victim, " ("), victim);
+      processes.clear();
+    }
+}
+
+TEST_F(Machines, ASignalToOneEndsAll) {
+  start({1, 2}, {{"MEETING_PAUSE", "20"}});
+  waitForWords();
+  ::kill(processes[2].pid(), SIGTERM);
+  expectOneError("stopped by SIGTERM");
+}
+
+TEST_F(Machines, OtherOptionsAreRefused) {
+  startRank(0, 3, 0, 2, 0);
+  startRank(1, 3, 1, 2, 0);
+  startRank(2, 3, 0, 1, 1, {}, "127.0.0.1", "--steps=3");
+  expectOneError("rank 2 (host ");
+}
+
+TEST_F(Machines, AMissingMachineIsNamed) {
+  Environment patience = {{"MEETING_TIMEOUT", "2"}};
+  startRank(0, 4, 0, 1, 0, patience);
+  startRank(1, 4, 0, 1, 1, patience);
+  expectOneError("rank 2, 3 did not come within 2 s");
+}
+
+TEST_F(Machines, RanksThatAreTwiceAreNamed) {
+  startRank(0, 3, 0, 1, 0);
+  startRank(1, 3, 0, 1, 1);
+  startRank(1, 3, 0, 1, 2);
+  expectOneError("rank 1 is there twice");
+}
+
+// Whoever connects without being asked changes nothing.
+TEST_F(Machines, StrangersDoNoHarm) {
+  startRank(0, 2, 0, 1, 0);
+  std::vector<FileDescriptor> strangers;
+  double deadline = monotonicSeconds() + 10;
+  for (const std::string &words :
+       {std::string(), std::string("GET / HTTP/1.0\r\n\r\n"), std::string("SX"),
+        std::string(100'000, '\xff'),
+        std::string("SXHM") + std::string(100'000, '\0')}) {
+    strangers.push_back(connectTo({"127.0.0.1", port}, deadline));
+    sendAll(strangers.back().get(), words.data(), words.size(), deadline);
+  }
+  startRank(1, 2, 0, 1, 1);
+  for (const Finished &f : wait()) {
+    EXPECT_EQ(f.code, 0) << f.err;
+    EXPECT_LT(f.seconds, 10);
+  }
+}
+
+TEST_F(Machines, WithoutAnAddressTheUserIsTold) {
+  for (int rank : {0, 1})
+    processes.emplace_back(
+        std::vector<std::string>{SHX_TEST_PROGRAMS "/meeting"}, folder,
+        Environment{{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                    {"OMPI_COMM_WORLD_SIZE", "2"},
+                    {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                    {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}});
+  for (const Finished &f : wait()) {
+    EXPECT_EQ(f.code, 1);
+    EXPECT_NE(f.err.find("set MASTER_ADDR"), std::string::npos) << f.err;
+  }
+}
+
+TEST_F(Machines, SlurmTellsWhere) {
+  for (int rank : {0, 1, 2})
+    processes.emplace_back(
+        std::vector<std::string>{SHX_TEST_PROGRAMS "/meeting"}, folder,
+        Environment{{"SLURM_PROCID", std::to_string(rank)},
+                    {"SLURM_NTASKS", "3"},
+                    {"SLURM_JOB_ID", std::to_string(::getpid())},
+                    {"SLURM_STEP_ID", "0"},
+                    {"SLURM_NNODES", "2"},
+                    {"SLURM_NODEID", rank == 2 ? "1" : "0"},
+                    {"SLURM_LOCALID", rank == 1 ? "1" : "0"},
+                    {"SLURM_STEP_TASKS_PER_NODE", "2,1"},
+                    {"SLURM_STEP_NODELIST", "localhost,elsewhere"}});
+  for (const Finished &f : wait())
+    EXPECT_EQ(f.code, 0) << f.err;
+}
+
+} // namespace
