@@ -7,6 +7,7 @@
 #include "../comm/SharedMemory.h"
 #include "../core/Error.h"
 #include "../core/Sha256.h"
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
@@ -228,7 +229,8 @@ void GemmCache::save() {
     all[key] = choice;
   if (all.size() > kMostEntries)
     all = added;
-  std::string temporary = concat(file, ".", ::getpid());
+  static std::atomic<unsigned> writes{0};
+  std::string temporary = concat(file, ".", ::getpid(), ".", ++writes);
   if (!makeFolders(folder) || !writeFile(temporary, text(all)) ||
       ::rename(temporary.c_str(), file.c_str()) != 0) {
     std::string why = systemError();
