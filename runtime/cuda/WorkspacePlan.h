@@ -8,7 +8,9 @@
 #define SHARDONNX_RUNTIME_CUDA_WORKSPACEPLAN_H
 
 #include "ElementBytes.h"
+#include "EmbeddingPlan.h"
 #include "GemmPlan.h"
+#include "LossPlan.h"
 #include "shardonnx/runtime/ABI.h"
 #include "shardonnx/runtime/Layout.h"
 #include <cstdint>
@@ -27,43 +29,8 @@ constexpr int64_t attentionGradWorkspaceBytes(const ShxAttention &desc) {
   return alignTo(queries * (desc.headDim + 2) * 4, kBufferAlignmentBytes);
 }
 
-// The positions of each id, sorted.
 constexpr int64_t embeddingGradWorkspaceBytes(const ShxEmbedding &desc) {
-  return alignTo(desc.rows * 4, kBufferAlignmentBytes) * 2 +
-         alignTo((desc.vocab + 1) * 4, kBufferAlignmentBytes);
-}
-
-// Offsets in bytes. Logits of a chunk have the operand's dtype.
-struct LossPlan {
-  int64_t logits, losses, gemm;
-  int64_t bytes;
-};
-constexpr LossPlan planLoss(const ShxLinearCrossEntropy &desc) {
-  LossPlan plan{};
-  int64_t at = 0;
-  auto take = [&at](int64_t bytes) {
-    int64_t here = at;
-    at += alignTo(bytes, 256);
-    return here;
-  };
-  plan.logits = take(desc.chunkRows * desc.vocab * bytesOf(desc.dtypeX));
-  plan.losses = take(desc.rows * 4);
-  ShxGemm product{};
-  product.m = desc.chunkRows;
-  product.n = desc.vocab;
-  product.k = desc.width;
-  plan.gemm = take(gemmWorkspaceBytes(product));
-  plan.bytes = at;
-  return plan;
-}
-
-// 256 MiB of logits, but at least 1024 rows.
-constexpr int64_t lossChunkRows(const ShxLinearCrossEntropy &desc) {
-  constexpr int64_t kChunkBytes = int64_t(1) << 28, kLeastRows = 1024;
-  int64_t row = (desc.vocab > 0 ? desc.vocab : 1) * bytesOf(desc.dtypeX);
-  int64_t chunk = kChunkBytes / row;
-  chunk = (chunk < kLeastRows ? kLeastRows : chunk) / 16 * 16;
-  return chunk < desc.rows ? chunk : desc.rows;
+  return planEmbeddingGrad(desc).bytes;
 }
 
 } // namespace shardonnx::rt::cuda

@@ -1,0 +1,51 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Work on slices of units that the runtime itself enqueues (kernels/Slices.cu).
+// As launches do, these enqueue nothing when preparing. The library calls of
+// the ABI are in Embedding.cpp, Loss.cpp, LinearLoss.cpp and Copy.cpp.
+
+#ifndef SHARDONNX_RUNTIME_CUDA_KERNELS_H
+#define SHARDONNX_RUNTIME_CUDA_KERNELS_H
+
+#include "Context.h"
+
+namespace shardonnx::rt::cuda {
+
+// to[i] = from[i] in dtype, rounded to nearest even.
+void castSlice(Context &context, CUstream stream, const float *from,
+               int32_t dtype, void *to, int64_t count);
+
+// to[i] = from[i], or += where accumulate; from has the dtype.
+void accumulateSlice(Context &context, CUstream stream, int32_t dtype,
+                     const void *from, float *to, int64_t count,
+                     bool accumulate);
+
+// to[i] = Σ from[s · stride + i] over `slices` slices, or +=: in f32, in the
+// order of the slices.
+void sumSlices(Context &context, CUstream stream, int32_t dtype,
+               const void *from, int64_t stride, int32_t slices, float *to,
+               int64_t count, bool accumulate);
+
+// partials[p] = Σ x² in double over a part of `count` elements; how many parts
+// there are depends on the count alone.
+int64_t squaresPartials(int64_t count);
+void squares(Context &context, CUstream stream, const float *x, int64_t count,
+             double *partials);
+
+// *sum = Σ values in an order that the count fixes.
+void sumDoubles(Context &context, CUstream stream, const double *values,
+                int64_t count, double *sum);
+
+// From the ranks' sums of squares: *norm, and in *factor what
+// torch.nn.utils.clip_grad_norm_ scales gradients by; 1 when limit is 0.
+void finishNorm(Context &context, CUstream stream, const double *squares,
+                int32_t ranks, double limit, double *norm, float *factor);
+
+// *sum = *loss, or += where accumulate.
+void addLoss(Context &context, CUstream stream, const float *loss, double *sum,
+             bool accumulate);
+
+} // namespace shardonnx::rt::cuda
+
+#endif // SHARDONNX_RUNTIME_CUDA_KERNELS_H

@@ -1,0 +1,147 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Work on owned slices: masters to parameters, reduced gradients to f32, the
+// gradient norm, the sum of losses. Every sum has a fixed order.
+
+#include "Device.cuh"
+#include "Shapes.h"
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+__device__ bool packed(const void *address) {
+  return (reinterpret_cast<uintptr_t>(address) & 15) == 0;
+}
+
+// body.pack(i) or body.one(i) for all of [0, count).
+template <typename Body>
+__device__ void forEach(int64_t count, bool packs, Body body) {
+  int64_t first = int64_t(blockIdx.x) * kSliceThreads + threadIdx.x;
+  int64_t step = int64_t(gridDim.x) * kSliceThreads;
+  int64_t whole = packs ? count / kPack : 0;
+#pragma unroll 2
+  for (int64_t i = first; i < whole; i += step)
+    body.pack(i * kPack);
+  for (int64_t i = whole * kPack + first; i < count; i += step)
+    body.one(i);
+}
+
+template <int32_t To> struct CastSlice {
+  const float *from;
+  Stored<To> *to;
+  __device__ void pack(int64_t i) const {
+    storePack<To>(to + i, loadPack<SHX_F32>(from + i));
+  }
+  __device__ void one(int64_t i) const { to[i] = Float<To>::narrow(from[i]); }
+};
+
+// to[i] (+)= Σ from[s · stride + i] over slices s, in their order.
+template <int32_t From> struct SumSlices {
+  const Stored<From> *from;
+  float *to;
+  int64_t stride;
+  int32_t slices;
+  bool accumulate;
+  __device__ void pack(int64_t i) const {
+    Pack sum = accumulate ? loadPack<SHX_F32>(to + i) : Pack{};
+    for (int32_t s = 0; s < slices; ++s) {
+      Pack slice = loadPack<From>(from + s * stride + i);
+#pragma unroll
+      for (int j = 0; j < kPack; ++j)
+        sum.x[j] += slice.x[j];
+    }
+    storePack<SHX_F32>(to + i, sum);
+  }
+  __device__ void one(int64_t i) const {
+    float sum = accumulate ? to[i] : 0.f;
+    for (int32_t s = 0; s < slices; ++s)
+      sum += Float<From>::widen(from[s * stride + i]);
+    to[i] = sum;
+  }
+};
+
+} // namespace
+} // namespace shardonnx::rt::cuda
+
+using namespace shardonnx::rt::cuda;
+
+#define SHX_CAST_SLICE(suffix, To)                                             \
+  extern "C" __global__ void __launch_bounds__(kSliceThreads)                  \
+      shx_k_cast_slice_##suffix(const float *from, void *to, int64_t count) {  \
+    forEach(count, packed(from) && packed(to),                                 \
+            CastSlice<To>{from, typed<To>(to)});                               \
+  }
+SHX_FOR_FLOATS(SHX_CAST_SLICE)
+
+// stride is a multiple of 8 or there is one slice.
+#define SHX_SUM_SLICES(suffix, From)                                           \
+  extern "C" __global__ void __launch_bounds__(kSliceThreads)                  \
+      shx_k_sum_slices_##suffix(const void *from, float *to, int64_t count,    \
+                                int64_t stride, int32_t slices,                \
+                                int32_t accumulate) {                          \
+    bool packs =                                                               \
+        packed(from) && packed(to) && (slices == 1 || stride % kPack == 0);    \
+    forEach(count, packs,                                                      \
+            SumSlices<From>{typed<From>(from), to, stride, slices,             \
+                            accumulate != 0});                                 \
+  }
+SHX_FOR_FLOATS(SHX_SUM_SLICES)
+
+// sums[b] = Σ x² over the b-th kSquaresChunk elements, in double.
+extern "C" __global__ void __launch_bounds__(kSliceThreads)
+    shx_k_squares(const float *x, double *sums, int64_t count) {
+  __shared__ double shared[kWarp];
+  int64_t begin = blockIdx.x * kSquaresChunk;
+  int64_t length = min(kSquaresChunk, count - begin);
+  const float *from = x + begin;
+  double sum = 0;
+  auto add = [&sum](float value) { sum += double(value) * double(value); };
+  int64_t whole = packed(from) ? length / 4 : 0;
+#pragma unroll 4
+  for (int64_t i = threadIdx.x; i < whole; i += kSliceThreads) {
+    float4 four = reinterpret_cast<const float4 *>(from)[i];
+    add(four.x);
+    add(four.y);
+    add(four.z);
+    add(four.w);
+  }
+  for (int64_t i = whole * 4 + threadIdx.x; i < length; i += kSliceThreads)
+    add(from[i]);
+  sum = blockSum(sum, shared);
+  if (threadIdx.x == 0)
+    sums[blockIdx.x] = sum;
+}
+
+// *sum = Σ values. One block.
+extern "C" __global__ void __launch_bounds__(kFinishThreads)
+    shx_k_sum_doubles(const double *values, int64_t count, double *sum) {
+  __shared__ double shared[kWarp];
+  double mine = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kFinishThreads)
+    mine += values[i];
+  mine = blockSum(mine, shared);
+  if (threadIdx.x == 0)
+    *sum = mine;
+}
+
+// From every rank's sum of squares: the norm, and the factor on gradients that
+// torch.nn.utils.clip_grad_norm_ takes, min(1, limit / (norm + 1e-6)), where a
+// NaN stays one; 1 when limit is 0. One thread.
+extern "C" __global__ void shx_k_norm_finish(const double *squares,
+                                             int32_t ranks, double limit,
+                                             double *norm, float *factor) {
+  double sum = 0;
+  for (int32_t r = 0; r < ranks; ++r)
+    sum += squares[r];
+  double root = sqrt(sum);
+  double ratio = limit / (root + 1e-6);
+  *norm = root;
+  *factor = limit > 0 ? float(ratio > 1 ? 1 : ratio) : 1.f;
+}
+
+// *sum += *loss, or = *loss. One thread.
+extern "C" __global__ void shx_k_loss_add(const float *loss, double *sum,
+                                          int32_t accumulate) {
+  *sum = accumulate ? *sum + double(*loss) : double(*loss);
+}
