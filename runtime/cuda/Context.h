@@ -68,6 +68,12 @@ public:
   virtual void reduceStart(size_t unit, bool accumulate) = 0;
   virtual void reduceWait(size_t unit) = 0;
 
+  // Before a function is prepared or enqueued: its name, for messages.
+  virtual void announce(const char *) {}
+  // After each launch of a function or of its graph on the compute stream,
+  // outside any capture: what a watchdog counts.
+  virtual void launched(const char *) {}
+
   // Before the first call of a function, and after its last: makes the compute
   // stream wait for all that this function left on the other streams.
   virtual void beginFunction() = 0;

@@ -98,6 +98,12 @@ void Device::makeCurrent() const {
   check(driver().cuCtxSetCurrent(handle), "entering the GPU's context");
 }
 
+std::string Device::uuid() const {
+  CUuuid id{};
+  check(driver().cuDeviceGetUuid(&id, device), "asking for the GPU's identity");
+  return std::string(id.bytes, sizeof(id.bytes));
+}
+
 Device::Memory Device::memory() const {
   size_t free = 0, total = 0;
   check(driver().cuMemGetInfo(&free, &total), "asking for the GPU's memory");

@@ -30,6 +30,8 @@ public:
   Device &operator=(const Device &) = delete;
 
   const std::string &name() const { return deviceName; }
+  // 16 bytes that no other GPU has.
+  std::string uuid() const;
   int major() const { return capability[0]; }
   int minor() const { return capability[1]; }
   int arch() const { return capability[0] * 10 + capability[1]; }

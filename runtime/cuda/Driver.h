@@ -21,6 +21,7 @@
   X(cuDeviceGetAttribute)                                                      \
   X(cuDeviceGetCount)                                                          \
   X(cuDeviceGetName)                                                           \
+  X(cuDeviceGetUuid)                                                           \
   X(cuDevicePrimaryCtxRelease)                                                 \
   X(cuDevicePrimaryCtxRetain)                                                  \
   X(cuDeviceTotalMem)                                                          \
