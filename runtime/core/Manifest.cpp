@@ -190,6 +190,7 @@ Manifest read(const Json &json) {
   m.modelPath = json.at("model").at("path").get<std::string>();
   m.modelSha256 = json.at("model").value("sha256", "");
   m.arch = json.value("arch", "");
+  m.target = json.value("target", "cpu");
   m.batch = size(json, "batch");
   m.seq = optionalSize(json, "seq");
   for (const Json &input : json.at("inputs"))

@@ -5,6 +5,7 @@
 // size does.
 
 #include "shardonnx/runtime/MemoryPlan.h"
+#include "shardonnx/runtime/DevicePlan.h"
 #include "shardonnx/runtime/Layout.h"
 
 namespace shardonnx {
@@ -15,6 +16,24 @@ namespace {
 constexpr int64_t kProcessBytes = 10 << 20;
 constexpr int64_t kThreadBytes = 1 << 19;
 
+// Everything is this rank's own: GPUs share nothing. The context, and the code
+// that is loaded into it, are not in it.
+std::vector<MemoryItem> planDeviceMemory(const Manifest &m, int ranks,
+                                         int64_t accumulate) {
+  DevicePlan plan = planDevice(m, ranks, accumulate);
+  int64_t inputs = 0;
+  for (const Manifest::Input &input : m.inputs)
+    inputs += alignTo(input.bytes(), kDeviceAlignmentBytes);
+  return {{"master weights", plan.masterBytes},
+          {"frozen weights", plan.frozenBytes},
+          {"optimizer state", plan.momentBytes},
+          {"reduced gradients", plan.reducedBytes},
+          {"gathered parameters", plan.gatherBytes},
+          {"full gradients", plan.gradientBytes},
+          {"activations and workspaces", m.privateSpace.bytes},
+          {"inputs", kInputCopies * inputs}};
+}
+
 } // namespace
 
 bool gradientsAreTheirSum(const Manifest &m, int ranks, int64_t accumulate) {
@@ -23,6 +42,8 @@ bool gradientsAreTheirSum(const Manifest &m, int ranks, int64_t accumulate) {
 
 std::vector<MemoryItem> planMemory(const Manifest &m, int ranks,
                                    int threadsPerRank, int64_t accumulate) {
+  if (m.target == "cuda")
+    return planDeviceMemory(m, ranks, accumulate);
   int64_t masters = 0, moments = 0, reduced = 0, frozen = 0;
   int64_t element = dtypeBytes(m.paramType);
   bool sharded = false, replicated = false;

@@ -45,6 +45,7 @@ struct Cells {
   double *losses = nullptr;     // [ranks][2]
   double *squares = nullptr;    // this rank's part of the squared norm
   double *allSquares = nullptr; // [ranks]
+  double *partials = nullptr;   // of squares, as many as there are chunks
   double *norm = nullptr;       // of the step's gradients, before clipping
 };
 

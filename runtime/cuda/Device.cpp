@@ -55,9 +55,14 @@ std::optional<double> peakFlops(const std::string &deviceName) {
   return std::nullopt;
 }
 
-Device::Device(int localRank, int localRanks) {
+static int deviceCount() {
   int count = 0;
   check(driver().cuDeviceGetCount(&count), "counting the GPUs");
+  return count;
+}
+
+void requireDevices(int localRanks) {
+  int count = deviceCount();
   if (count == 0)
     fail("no GPU that CUDA can use on this machine (CUDA_VISIBLE_DEVICES may "
          "hide it): this program needs a GPU; compile with --target=cpu to "
@@ -67,8 +72,12 @@ Device::Device(int localRank, int localRanks) {
          count == 1 ? " GPU" : " GPUs",
          ": start fewer, or set NCCL_MULTI_RANK_GPU_ENABLE=1 (NCCL 2.30 or "
          "later) to let them share");
-  check(driver().cuDeviceGet(&device, localRank % count), "taking GPU ",
-        localRank % count);
+}
+
+Device::Device(int localRank, int localRanks) {
+  requireDevices(localRanks);
+  int index = localRank % deviceCount();
+  check(driver().cuDeviceGet(&device, index), "taking GPU ", index);
   char text[256] = {};
   check(driver().cuDeviceGetName(text, sizeof(text) - 1, device),
         "asking for the GPU's name");

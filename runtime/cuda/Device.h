@@ -20,6 +20,10 @@ std::optional<double> peakFlops(const std::string &deviceName);
 // The oldest architecture that programs are built for: 8.0.
 constexpr int kOldestMajor = 8;
 
+// Throws when this machine's GPUs are too few for so many ranks, or when there
+// is no driver.
+void requireDevices(int localRanks);
+
 class Device {
 public:
   // Takes the GPU of the rank with this number on its machine, among those

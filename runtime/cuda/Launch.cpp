@@ -42,6 +42,23 @@ void launchRaw(Context &context, CUstream stream, const char *kernel, Dim grid,
           arguments);
 }
 
+void copyBytes(Context &context, CUstream stream, void *to, const void *from,
+               int64_t bytes) {
+  if (context.preparing() || bytes == 0 || to == from)
+    return;
+  check(driver().cuMemcpyDtoDAsync(deviceAddress(to), deviceAddress(from),
+                                   static_cast<size_t>(bytes), stream),
+        "copying ", bytesText(bytes), " on the GPU");
+}
+
+void launchGenerated(Context &context, const ShxDeviceKernel &kernel,
+                     int64_t blocks, void **arguments) {
+  auto shared = static_cast<unsigned>(kernel.sharedBytes);
+  CUfunction function = context.programImages->function(kernel.name, shared);
+  enqueue(context, function, context.compute, kernel.name, blocks,
+          kernel.blockThreads, shared, arguments);
+}
+
 } // namespace shardonnx::rt::cuda
 
 using namespace shardonnx::rt::cuda;
@@ -49,10 +66,7 @@ using namespace shardonnx::rt::cuda;
 extern "C" void shx_launch_device(ShxContext *ctx,
                                   const ShxDeviceKernel *kernel,
                                   void *const *args) {
-  constexpr int32_t kMaxArguments = 128;
-  Context &context = contextOf(ctx);
-  auto shared = static_cast<unsigned>(kernel->sharedBytes);
-  CUfunction function = context.programImages->function(kernel->name, shared);
+  constexpr int32_t kMaxArguments = 256;
   if (kernel->args > kMaxArguments)
     shardonnx::rt::fail("kernel ", kernel->name, " takes ", kernel->args,
                         " buffers, more than the runtime passes");
@@ -61,6 +75,5 @@ extern "C" void shx_launch_device(ShxContext *ctx,
   void *addresses[kMaxArguments];
   for (int32_t i = 0; i < kernel->args; ++i)
     addresses[i] = const_cast<void **>(&args[i]);
-  enqueue(context, function, context.compute, kernel->name, kernel->blocks,
-          kernel->blockThreads, shared, addresses);
+  launchGenerated(contextOf(ctx), *kernel, kernel->blocks, addresses);
 }

@@ -44,6 +44,14 @@ void launch(Context &context, const char *kernel, Dim grid, Dim block,
            arguments...);
 }
 
+// Bytes from one place of the device to another.
+void copyBytes(Context &context, CUstream stream, void *to, const void *from,
+               int64_t bytes);
+
+// A generated kernel, on the compute stream.
+void launchGenerated(Context &context, const ShxDeviceKernel &kernel,
+                     int64_t blocks, void **arguments);
+
 } // namespace shardonnx::rt::cuda
 
 #endif // SHARDONNX_RUNTIME_CUDA_LAUNCH_H

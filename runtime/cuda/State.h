@@ -7,31 +7,22 @@
 #ifndef SHARDONNX_RUNTIME_CUDA_STATE_H
 #define SHARDONNX_RUNTIME_CUDA_STATE_H
 
+#include "../core/Pieces.h"
 #include "Memory.h"
-#include "shardonnx/runtime/Layout.h"
-#include "shardonnx/runtime/Manifest.h"
-#include <functional>
-#include <vector>
+#include "shardonnx/runtime/DevicePlan.h"
 
 namespace shardonnx::rt::cuda {
 
-// A part of the owned slice that is parameters of one kind (the rest is
-// padding, which nobody reads): the optimizer and the norm go over these.
-struct Piece {
-  int64_t begin = 0, length = 0; // in the owned slice
-  bool decay = true;
-};
-
-// Device addresses. Collectives work in place on equal slices: the gathered
-// parameters and the gradients of a sharded unit have room for ranks · slice
-// elements, of which the first `length` are the unit's.
+// Pointers are device addresses. The gathered parameters and the gradients of
+// a sharded unit have room for ranks · slice elements (DevicePlan.h); those
+// behind `length` are nobody's, and may hold anything.
 struct UnitState {
   const Manifest::Unit *unit = nullptr;
   int64_t slice = 0;         // elements of a rank's part, padded
   int64_t frozenSlice = 0;   // …of the frozen section
   Interval owned;            // of the trainable section; replicated: all of it
   Interval frozenOwned;      // of the frozen section; replicated: all of it
-  Interval counted;          // of the trainable section: whose norm we sum
+  Interval counted;          // of the trainable section: in this rank's norm
   float *master = nullptr;   // [owned]
   float *moments[2] = {};    // [owned] each, null when not needed
   float *reduced = nullptr;  // [owned]
@@ -39,20 +30,10 @@ struct UnitState {
   uint8_t *gathered = nullptr;  // the whole unit in param_dtype
   uint8_t *gradients = nullptr; // the whole unit in reduce_dtype
   // The bytes that these two take in their spaces, the padding with them: two
-  // units that share some must not be in use at once.
+  // units that share some are never in use at once.
   Interval gatherBytes, gradientBytes;
   std::vector<Piece> pieces;
 };
-
-// What the ranks' spaces are made of, for any world size: computed alike by
-// the run and by the prediction.
-struct StatePlan {
-  int64_t gather = 0, gradients = 0; // bytes of the spaces
-  int64_t masters = 0, moments = 0, reduced = 0, frozen = 0; // …of the slices
-  bool gradientsInPlace = false; // the gradients are their own sum
-  std::vector<Interval> gatherBytes, gradientBytes; // [unit]
-};
-StatePlan planState(const Manifest &manifest, int ranks, int64_t accumulate);
 
 class State {
 public:
@@ -62,7 +43,7 @@ public:
 
   const Manifest &manifest;
   const int rank, ranks;
-  const StatePlan plan;
+  const DevicePlan plan;
   std::vector<UnitState> units;
   std::vector<uint8_t *> paramPointers, gradPointers; // for generated code
   uint8_t *privateBase() const { return privateSpace.data(); }
@@ -72,9 +53,8 @@ public:
 private:
   void placeUnit(size_t index);
   void carveOwned();
-  void addPieces(UnitState &state, const std::vector<bool> &decay);
 
-  DeviceMemory privateSpace, gatherSpace, gradientSpace, owned;
+  DeviceMemory privateSpace, gatherSpace, gradientSpace, ownedSlices;
 };
 
 } // namespace shardonnx::rt::cuda

@@ -15,6 +15,8 @@ namespace shardonnx {
 
 // Every buffer of the device begins at a multiple of this many bytes.
 constexpr int64_t kDeviceAlignmentBytes = 256;
+// A microbatch's inputs on the device: what is read, and two that arrive.
+constexpr int64_t kInputCopies = 3;
 
 // Collectives work in place on equal slices, so a sharded unit's buffers have
 // room for ranks · slice elements, of which the first `length` are the unit's.

@@ -86,6 +86,7 @@ struct Manifest {
 
   int abi = 0;
   std::string version, name, hash, modelPath, modelSha256, arch;
+  std::string target; // cpu or cuda
   int64_t batch = 0, seq = 0;
   std::vector<Input> inputs;
   Loss loss;

@@ -1,0 +1,313 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Engine.h.
+
+#include "Engine.h"
+#include "../comm/Exchange.h"
+#include "../core/Error.h"
+#include "GemmCache.h"
+#include "Kernels.h"
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <malloc.h>
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+bool isOff(const char *variable) {
+  const char *text = std::getenv(variable);
+  return text && std::strcmp(text, "0") == 0;
+}
+
+std::vector<ImageTable> runtimeTables() {
+  return {shx_runtime_images, shx_runtime_images + shx_runtime_image_tables};
+}
+
+// What is asked for by item, before the first of it is taken.
+void requireFits(const std::vector<MemoryItem> &items, const Device &device,
+                 int rank) {
+  Device::Memory memory = device.memory();
+  if (totalBytes(items) <= memory.free)
+    return;
+  std::string list;
+  for (const MemoryItem &item : items)
+    if (item.bytes > 0)
+      list += concat(list.empty() ? "" : ", ", item.name, " ",
+                     bytesText(item.bytes));
+  fail("rank ", rank, " needs ", bytesText(totalBytes(items)),
+       " of GPU "
+       "memory (",
+       list, "), '", device.name(), "' has ", bytesText(memory.free),
+       " free of ", bytesText(memory.total),
+       ": take a smaller --batch, --recompute, more ranks, or a GPU that "
+       "nothing else uses");
+}
+
+} // namespace
+
+CudaEngine::CudaEngine(const EngineSetup &setup, const DeviceProgram &code)
+    : Engine(setup.manifest), program(setup.program), options(setup.options),
+      control(setup.control), exchange(setup.exchange),
+      phaseBegin(monotonicSeconds()),
+      device(setup.info.localRank, setup.info.localWorldSize),
+      freeAtStart(device.memory().free),
+      programImages(device, {{"the program", code.images, code.imageCount}}),
+      runtimeImages(device, runtimeTables()),
+      gemm(context, GemmCache::defaultFolder()) {
+  makeContext(setup);
+  log("driver and context");
+  collectives = makeCollectives(context, setup);
+  context.collectives = collectives.get();
+  log("communicators");
+  allocate(code);
+  log("memory");
+}
+
+CudaEngine::~CudaEngine() = default;
+
+void CudaEngine::makeContext(const EngineSetup &setup) {
+  context.rank = setup.info.rank;
+  context.ranks = setup.info.worldSize;
+  context.device = &device;
+  context.compute = compute;
+  context.programImages = &programImages;
+  context.runtimeImages = &runtimeImages;
+  context.gemm = &gemm;
+  context.clipGradNorm = options.clipGradNorm;
+}
+
+void CudaEngine::allocate(const DeviceProgram &code) {
+  auto constantBytes = static_cast<int64_t>(code.constantsSize);
+  items = planMemory(manifest, context.ranks, 0, options.accumulate);
+  items.push_back({"constants", constantBytes});
+  requireFits(items, device, context.rank);
+  state = std::make_unique<State>(manifest, context.rank, context.ranks,
+                                  options.accumulate, collectives->symmetric());
+  batch = std::make_unique<Inputs>(manifest);
+  upload = std::make_unique<Upload>(copy);
+  constants = DeviceMemory(constantBytes, "constants");
+  if (constantBytes > 0)
+    check(driver().cuMemcpyHtoD(constants.address(), code.constants,
+                                code.constantsSize),
+          "copying constants to the GPU");
+  context.constants = constants.data();
+  context.privateBase = state->privateBase();
+  context.params = state->paramPointers.data();
+  context.grads = state->gradPointers.data();
+  context.inputs = batch->device();
+  context.state = state.get();
+}
+
+// ---- The model
+
+Interval CudaEngine::owned(size_t unit, bool trainable) const {
+  const UnitState &u = state->units[unit];
+  return trainable ? u.owned : u.frozenOwned;
+}
+
+void CudaEngine::write(size_t unit, bool trainable, int64_t begin,
+                       const float *values, int64_t count) {
+  const UnitState &u = state->units[unit];
+  if (trainable) {
+    upload->write(reinterpret_cast<uint8_t *>(u.master + begin - u.owned.begin),
+                  SHX_F32, values, count);
+    return;
+  }
+  ShxDType dtype = manifest.paramType;
+  upload->write(u.frozen + (begin - u.frozenOwned.begin) * dtypeBytes(dtype),
+                dtype, values, count);
+}
+
+void CudaEngine::setDecay(
+    const std::function<bool(const std::string &)> &noDecay) {
+  state->setDecay(noDecay);
+}
+
+// ---- The start
+
+void CudaEngine::start() {
+  copy.synchronize("waiting for the weights to be copied");
+  upload.reset();
+  log("weights");
+  int64_t partials = 0;
+  for (const UnitState &u : state->units)
+    for (const Piece &piece : u.pieces)
+      partials += squaresPartials(piece.length);
+  numbers = std::make_unique<Numbers>(context.ranks, partials);
+  context.cells = numbers->cells();
+  context.scalars = context.cells.scalars;
+  makeFunctions();
+  prepare();
+  capture();
+  publishMemory();
+  exchange.barrier(Activity::Start);
+}
+
+void CudaEngine::makeFunctions() {
+  auto make = [this](const char *name, std::function<void()> issue) {
+    return std::make_unique<Function>(context, name, std::move(issue));
+  };
+  firstFunction = make("the first microbatch",
+                       [this] { program.firstMicrobatch(&context); });
+  if (options.accumulate > 1)
+    nextFunction =
+        make("a microbatch", [this] { program.nextMicrobatch(&context); });
+  updateFunction = make("the update", [this] {
+    const Cells &cells = context.cells;
+    collectives->allGather(cells.loss, cells.losses, 2);
+    program.update(&context);
+  });
+  if (!options.evalData.empty())
+    evalFunction =
+        make("an evaluation", [this] { program.evalMicrobatch(&context); });
+}
+
+void CudaEngine::prepare() {
+  for (Function *function : {firstFunction.get(), nextFunction.get(),
+                             updateFunction.get(), evalFunction.get()})
+    if (function)
+      function->prepare();
+  log("libraries and kernels");
+  gemm.tune();
+  log("matrix products");
+}
+
+void CudaEngine::capture() {
+  if (isOff("SHARDONNX_CUDA_GRAPHS"))
+    return;
+  std::string refused;
+  for (Function *function : {firstFunction.get(), nextFunction.get(),
+                             updateFunction.get(), evalFunction.get()})
+    if (function)
+      if (std::string reason = function->capture(); refused.empty())
+        refused = reason;
+  if (!refused.empty() && context.rank == 0)
+    printWarning(concat("CUDA graphs are not used, each step is launched "
+                        "kernel by kernel: ",
+                        refused));
+  compute.synchronize("uploading CUDA graphs");
+  log("graphs");
+}
+
+// ---- Steps
+
+std::string CudaEngine::waiting() const {
+  return concat("waiting for a step (enqueued last: ", context.lastWork, ")");
+}
+
+void CudaEngine::sendBatch() {
+  batch->send(copy, compute);
+  if (options.debugMemory) // nothing of a microbatch may be read by the next
+    check(driver().cuMemsetD8Async(
+              deviceAddress(context.privateBase), 0xff,
+              static_cast<size_t>(manifest.privateSpace.bytes), compute),
+          "poisoning activations");
+}
+
+void CudaEngine::beginStep(const Scalars &scalars) {
+  numbers->beginStep(compute, scalars);
+}
+
+void CudaEngine::microbatch(bool first) {
+  sendBatch();
+  (first ? firstFunction : nextFunction)->run();
+}
+
+void CudaEngine::update() { updateFunction->run(); }
+
+void CudaEngine::endStep() { numbers->endStep(compute); }
+
+std::optional<StepResult> CudaEngine::result(bool wait) {
+  return numbers->take(wait, waiting());
+}
+
+void CudaEngine::evalMicrobatch() {
+  if (!evaluating) {
+    numbers->interrupt();
+    numbers->clearLoss(compute);
+    evaluating = true;
+  }
+  sendBatch();
+  evalFunction->run();
+}
+
+Engine::Evaluation CudaEngine::evaluation(double count) {
+  evaluating = false;
+  numbers->setCount(compute, count);
+  const Cells &cells = context.cells;
+  collectives->beginFunction();
+  collectives->allGather(cells.loss, cells.losses, 2);
+  collectives->endFunction();
+  return numbers->readLosses(compute, waiting());
+}
+
+// ---- Memory
+
+// Of the device, without its context: what this rank has taken since.
+void CudaEngine::publishMemory() {
+  RankBlock &mine = control.block(context.rank);
+  mine.peakBytes.store(totalBytes(items));
+  mine.pssBytes.store(freeAtStart - device.memory().free);
+}
+
+MemoryUse CudaEngine::memory(int64_t, bool last) {
+  if (last) {
+    publishMemory();
+    exchange.barrier(Activity::End);
+  }
+  MemoryUse use;
+  for (int r = 0; r < context.ranks; ++r) {
+    RankBlock &block = control.block(r);
+    use.planned = std::max(use.planned, block.peakBytes.load());
+    use.measured = std::max(use.measured, block.pssBytes.load());
+  }
+  return use;
+}
+
+std::optional<double> CudaEngine::peakFlops() const {
+  return cuda::peakFlops(device.name());
+}
+
+void CudaEngine::finish() {
+  compute.synchronize(waiting().c_str());
+  exchange.barrier(Activity::End);
+}
+
+void CudaEngine::log(const char *phase) {
+  static const char *asked = std::getenv("SHARDONNX_VERBOSE");
+  if (!asked || std::strcmp(asked, "1") != 0 || context.rank != 0)
+    return;
+  double now = monotonicSeconds();
+  Device::Memory memory = device.memory();
+  std::fprintf(stderr, "start: %-22s %7.3f s, %s taken of the GPU\n", phase,
+               now - phaseBegin, bytesText(freeAtStart - memory.free).c_str());
+  phaseBegin = monotonicSeconds();
+}
+
+// ---- The platform
+
+// Whoever lacks a driver lacks it on every rank of its machine: one speaks.
+void CudaPlatform::prepare(const RankInfo &info, char **) {
+  ::mallopt(M_ARENA_MAX, 1); // the threads allocate next to nothing
+  try {
+    requireDevices(info.localWorldSize);
+  } catch (const Error &e) {
+    if (info.localRank == 0)
+      throw;
+    throw Error(e.what(), kExitFollows);
+  }
+}
+
+int64_t CudaPlatform::sharedBytes(const Manifest &manifest, const Options &,
+                                  const RankInfo &info) {
+  return static_cast<int64_t>(
+      Control::bytes(info.worldSize, manifest.units.size()));
+}
+
+std::unique_ptr<Engine> CudaPlatform::makeEngine(const EngineSetup &setup) {
+  return std::make_unique<CudaEngine>(setup, code);
+}
+
+} // namespace shardonnx::rt::cuda

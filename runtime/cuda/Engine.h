@@ -1,0 +1,108 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Training on a GPU: calls enqueue their work and return; a step's result is
+// read while the next step runs. docs/cuda.md tells how.
+
+#ifndef SHARDONNX_RUNTIME_CUDA_ENGINE_H
+#define SHARDONNX_RUNTIME_CUDA_ENGINE_H
+
+#include "../core/Engine.h"
+#include "Context.h"
+#include "Function.h"
+#include "Gemm.h"
+#include "Inputs.h"
+#include "Numbers.h"
+#include "State.h"
+#include "Upload.h"
+#include "shardonnx/runtime/MemoryPlan.h"
+
+namespace shardonnx::rt::cuda {
+
+// What a program exports for a GPU, as values.
+struct DeviceProgram {
+  const ShxDeviceImage *images = nullptr;
+  int32_t imageCount = 0;
+  const uint8_t *constants = nullptr;
+  uint64_t constantsSize = 0;
+};
+
+// Those of one rank, or NCCL's. `context` has its device, images and stream.
+std::unique_ptr<Collectives> makeCollectives(Context &context,
+                                             const EngineSetup &setup);
+
+class CudaEngine : public Engine {
+public:
+  CudaEngine(const EngineSetup &setup, const DeviceProgram &code);
+  ~CudaEngine() override;
+
+  int rank() const override { return context.rank; }
+  int ranks() const override { return context.ranks; }
+  Interval owned(size_t unit, bool trainable) const override;
+  void write(size_t unit, bool trainable, int64_t begin, const float *values,
+             int64_t count) override;
+  void
+  setDecay(const std::function<bool(const std::string &)> &noDecay) override;
+  void start() override;
+  uint8_t *const *inputs() override { return batch->host(); }
+  void beginStep(const Scalars &scalars) override;
+  void microbatch(bool first) override;
+  void update() override;
+  void endStep() override;
+  std::optional<StepResult> result(bool wait) override;
+  int stepsAhead() const override { return Numbers::kAhead; }
+  void evalMicrobatch() override;
+  Evaluation evaluation(double count) override;
+  MemoryUse memory(int64_t heldByHost, bool last) override;
+  std::optional<double> peakFlops() const override;
+  void finish() override;
+
+private:
+  void makeContext(const EngineSetup &setup);
+  void allocate(const DeviceProgram &code);
+  void makeFunctions();
+  void prepare();
+  void capture();
+  void sendBatch();
+  void publishMemory();
+  std::string waiting() const;
+  void log(const char *phase); // of the start, where SHARDONNX_VERBOSE asks
+
+  const Program &program;
+  const Options &options;
+  Control &control;
+  Exchange &exchange;
+  double phaseBegin;
+  Device device;
+  const int64_t freeAtStart; // bytes of the device
+  Stream compute, copy;
+  Images programImages, runtimeImages;
+  Context context;
+  std::unique_ptr<Collectives> collectives;
+  Gemm gemm;
+  std::vector<MemoryItem> items; // what is planned
+  DeviceMemory constants;
+  std::unique_ptr<State> state;
+  std::unique_ptr<Inputs> batch;
+  std::unique_ptr<Numbers> numbers;
+  std::unique_ptr<Upload> upload; // until the start
+  std::unique_ptr<Function> firstFunction, nextFunction, updateFunction,
+      evalFunction;
+  bool evaluating = false;
+};
+
+class CudaPlatform : public Platform {
+public:
+  explicit CudaPlatform(const DeviceProgram &code) : code(code) {}
+  void prepare(const RankInfo &info, char **argv) override;
+  int64_t sharedBytes(const Manifest &manifest, const Options &options,
+                      const RankInfo &info) override;
+  std::unique_ptr<Engine> makeEngine(const EngineSetup &setup) override;
+
+private:
+  const DeviceProgram code;
+};
+
+} // namespace shardonnx::rt::cuda
+
+#endif // SHARDONNX_RUNTIME_CUDA_ENGINE_H

@@ -1,0 +1,96 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The C entry points of ABI.h that are neither a library call nor a generated
+// kernel: collectives, the loss and the update.
+
+#include "Context.h"
+#include "Kernels.h"
+#include "Launch.h"
+#include "State.h"
+
+using namespace shardonnx;
+using namespace shardonnx::rt::cuda;
+
+namespace {
+
+size_t indexOf(int32_t unit) { return static_cast<size_t>(unit); }
+
+// What of a piece this rank's part of the norm has.
+Interval countedPart(const UnitState &u, const rt::Piece &piece) {
+  return {std::max(u.counted.begin - u.owned.begin, piece.begin),
+          std::min(u.counted.end - u.owned.begin, piece.begin + piece.length)};
+}
+
+} // namespace
+
+extern "C" {
+
+void shx_gather_start(ShxContext *ctx, int32_t unit) {
+  contextOf(ctx).collectives->gatherStart(indexOf(unit));
+}
+void shx_gather_wait(ShxContext *ctx, int32_t unit) {
+  contextOf(ctx).collectives->gatherWait(indexOf(unit));
+}
+void shx_gather_free(ShxContext *ctx, int32_t unit) {
+  contextOf(ctx).collectives->gatherFree(indexOf(unit));
+}
+void shx_grad_acquire(ShxContext *ctx, int32_t unit) {
+  contextOf(ctx).collectives->gradAcquire(indexOf(unit));
+}
+void shx_reduce_start(ShxContext *ctx, int32_t unit, int32_t accumulate) {
+  contextOf(ctx).collectives->reduceStart(indexOf(unit), accumulate != 0);
+}
+void shx_reduce_wait(ShxContext *ctx, int32_t unit) {
+  contextOf(ctx).collectives->reduceWait(indexOf(unit));
+}
+
+void shx_loss(ShxContext *ctx, const float *loss) {
+  Context &context = contextOf(ctx);
+  addLoss(context, context.compute, loss, context.cells.loss,
+          /*accumulate=*/true);
+}
+
+void shx_clip_grad_norm(ShxContext *ctx) {
+  Context &context = contextOf(ctx);
+  const Cells &cells = context.cells;
+  int64_t partials = 0;
+  for (const UnitState &u : context.state->units)
+    for (const rt::Piece &piece : u.pieces) {
+      Interval part = countedPart(u, piece);
+      if (part.size() <= 0)
+        continue;
+      squares(context, context.compute, u.reduced + part.begin, part.size(),
+              cells.partials + partials);
+      partials += squaresPartials(part.size());
+    }
+  sumDoubles(context, context.compute, cells.partials, partials, cells.squares);
+  context.collectives->allGather(cells.squares, cells.allSquares, 1);
+  finishNorm(context, context.compute, cells.allSquares, context.ranks,
+             context.clipGradNorm, cells.norm, cells.scalars + SHX_CLIP);
+  copyBytes(context, context.compute, cells.scalarsWithoutDecay + SHX_CLIP,
+            cells.scalars + SHX_CLIP, sizeof(float));
+}
+
+void shx_optimizer_device(ShxContext *ctx, int32_t unit,
+                          const ShxDeviceKernel *kernel) {
+  Context &context = contextOf(ctx);
+  const UnitState &u = context.state->units[indexOf(unit)];
+  for (const rt::Piece &piece : u.pieces) {
+    auto from = [&](float *base) {
+      return base ? base + piece.begin : nullptr;
+    };
+    float *master = from(u.master), *gradient = from(u.reduced),
+          *first = from(u.moments[0]), *second = from(u.moments[1]);
+    const float *scalars =
+        piece.decay ? context.cells.scalars : context.cells.scalarsWithoutDecay;
+    int64_t count = piece.length;
+    void *arguments[] = {&master, &gradient, &first, &second, &scalars, &count};
+    int64_t blocks = kernel->blocks
+                         ? kernel->blocks
+                         : blocksFor(count, kernel->elementsPerBlock);
+    launchGenerated(context, *kernel, blocks, arguments);
+  }
+}
+
+} // extern "C"

@@ -1,0 +1,74 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Function.h.
+
+#include "Function.h"
+#include "../core/Error.h"
+
+namespace shardonnx::rt::cuda {
+
+Function::Function(Context &context, std::string name,
+                   std::function<void()> issue)
+    : context(context), name(std::move(name)), issue(std::move(issue)) {}
+
+Function::~Function() {
+  if (graph)
+    driver().cuGraphExecDestroy(graph);
+}
+
+void Function::enqueue() {
+  context.collectives->beginFunction();
+  issue();
+  context.collectives->endFunction();
+}
+
+void Function::prepare() {
+  context.mode = Mode::Prepare;
+  enqueue();
+  context.mode = Mode::Enqueue;
+}
+
+std::string Function::capture() {
+  // Other threads may call the driver meanwhile.
+  check(driver().cuStreamBeginCapture(context.compute,
+                                      CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+        "beginning the capture of ", name);
+  std::string refused;
+  try {
+    enqueue();
+  } catch (const Error &e) {
+    refused = e.what();
+  }
+  CUgraph captured = nullptr;
+  CUresult result = driver().cuStreamEndCapture(context.compute, &captured);
+  if (refused.empty() && result != CUDA_SUCCESS)
+    refused = "CUDA failed when capturing " + name + ": " + describe(result);
+  if (refused.empty()) {
+    result = driver().cuGraphInstantiate(&graph, captured, 0);
+    if (result == CUDA_SUCCESS)
+      result = driver().cuGraphUpload(graph, context.compute);
+    if (result != CUDA_SUCCESS)
+      refused = "CUDA failed when making the graph of " + name + ": " +
+                describe(result);
+  }
+  if (captured)
+    driver().cuGraphDestroy(captured);
+  if (!refused.empty() && graph) {
+    driver().cuGraphExecDestroy(graph);
+    graph = nullptr;
+  }
+  return refused;
+}
+
+void Function::run() {
+  if (!graph)
+    return enqueue();
+  context.lastWork = name.c_str();
+  check(driver().cuGraphLaunch(graph, context.compute),
+        "launching the graph "
+        "of ",
+        name);
+}
+
+} // namespace shardonnx::rt::cuda

@@ -1,0 +1,41 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One of the program's functions on the device: prepared once, captured into a
+// graph, and then launched with one call; or, where capture is refused, issued
+// anew each time.
+
+#ifndef SHARDONNX_RUNTIME_CUDA_FUNCTION_H
+#define SHARDONNX_RUNTIME_CUDA_FUNCTION_H
+
+#include "Context.h"
+#include <functional>
+#include <string>
+
+namespace shardonnx::rt::cuda {
+
+class Function {
+public:
+  // `issue` makes the calls of the ABI.
+  Function(Context &context, std::string name, std::function<void()> issue);
+  ~Function();
+  Function(const Function &) = delete;
+  Function &operator=(const Function &) = delete;
+
+  void prepare();
+  // Returns why it was refused, or nothing.
+  std::string capture();
+  void run();
+
+private:
+  void enqueue();
+
+  Context &context;
+  const std::string name;
+  const std::function<void()> issue;
+  CUgraphExec graph = nullptr;
+};
+
+} // namespace shardonnx::rt::cuda
+
+#endif // SHARDONNX_RUNTIME_CUDA_FUNCTION_H

@@ -1,0 +1,96 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See State.h.
+
+#include "State.h"
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+// Hands out parts of one block, or, with no block, only counts them.
+class Carver {
+public:
+  explicit Carver(uint8_t *base) : base(base) {}
+  template <typename T> T *take(int64_t count) {
+    int64_t begin = used;
+    used = alignTo(used + count * static_cast<int64_t>(sizeof(T)),
+                   kDeviceAlignmentBytes);
+    return base && count > 0 ? reinterpret_cast<T *>(base + begin) : nullptr;
+  }
+  int64_t used = 0;
+
+private:
+  uint8_t *base;
+};
+
+} // namespace
+
+State::State(const Manifest &manifest, int rank, int ranks, int64_t accumulate,
+             Allocator &symmetric)
+    : manifest(manifest), rank(rank), ranks(ranks),
+      plan(planDevice(manifest, ranks, accumulate)),
+      privateSpace(manifest.privateSpace.bytes, "activations and workspaces"),
+      gatherSpace(plan.gatherBytes, "gathered parameters", symmetric),
+      gradientSpace(plan.gradientBytes, "full gradients", symmetric) {
+  units.resize(manifest.units.size());
+  for (size_t u = 0; u < units.size(); ++u)
+    placeUnit(u);
+  carveOwned();
+  setDecay([](const std::string &) { return false; });
+  for (UnitState &state : units) {
+    paramPointers.push_back(state.gathered);
+    gradPointers.push_back(state.gradients);
+  }
+}
+
+void State::placeUnit(size_t index) {
+  const Manifest::Unit &unit = manifest.units[index];
+  const DevicePlan::Unit &planned = plan.units[index];
+  UnitState &state = units[index];
+  state.unit = &unit;
+  state.slice = planned.slice;
+  state.frozenSlice = planned.frozenSlice;
+  state.gatherBytes = planned.gather;
+  state.gradientBytes = planned.gradients;
+  // All ranks hold a replicated unit's sum, and each counts a part of it.
+  state.counted = ownedInterval(unit.length, rank, ranks);
+  if (unit.sharded) {
+    state.owned = state.counted;
+    state.frozenOwned = ownedInterval(unit.frozenLength, rank, ranks);
+  } else {
+    state.owned = {0, unit.length};
+    state.frozenOwned = {0, unit.frozenLength};
+  }
+  state.gathered = gatherSpace.data() + planned.gather.begin;
+  if (!plan.gradientsInPlace)
+    state.gradients = gradientSpace.data() + planned.gradients.begin;
+}
+
+// The owned slices are counted first and then placed, by the same code.
+void State::carveOwned() {
+  int64_t element = dtypeBytes(manifest.paramType);
+  for (bool counting : {true, false}) {
+    Carver carver(counting ? nullptr : ownedSlices.data());
+    for (UnitState &state : units) {
+      int64_t n = state.owned.size();
+      state.master = carver.take<float>(n);
+      for (int i = 0; i < manifest.optimizerStates(); ++i)
+        state.moments[i] = carver.take<float>(n);
+      state.reduced = carver.take<float>(n);
+      state.frozen = carver.take<uint8_t>(state.frozenOwned.size() * element);
+      if (plan.gradientsInPlace)
+        state.gradients = reinterpret_cast<uint8_t *>(state.reduced);
+    }
+    if (counting)
+      ownedSlices = DeviceMemory(
+          carver.used, "master weights, optimizer state and gradients");
+  }
+}
+
+void State::setDecay(const std::function<bool(const std::string &)> &noDecay) {
+  for (UnitState &state : units)
+    state.pieces = piecesOf(*state.unit, state.owned, noDecay);
+}
+
+} // namespace shardonnx::rt::cuda
