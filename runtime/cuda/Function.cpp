@@ -18,6 +18,7 @@ Function::~Function() {
 }
 
 void Function::enqueue() {
+  context.collectives->announce(name.c_str());
   context.collectives->beginFunction();
   issue();
   context.collectives->endFunction();
@@ -62,13 +63,14 @@ std::string Function::capture() {
 }
 
 void Function::run() {
-  if (!graph)
-    return enqueue();
-  context.lastWork = name.c_str();
-  check(driver().cuGraphLaunch(graph, context.compute),
-        "launching the graph "
-        "of ",
-        name);
+  if (graph) {
+    context.lastWork = name.c_str();
+    check(driver().cuGraphLaunch(graph, context.compute),
+          "launching the graph of ", name);
+  } else {
+    enqueue();
+  }
+  context.collectives->launched(name.c_str());
 }
 
 } // namespace shardonnx::rt::cuda
