@@ -11,9 +11,12 @@ find_program(SHARDONNX_NVCC nvcc HINTS ${cuda_hints} PATH_SUFFIXES bin)
 find_program(SHARDONNX_PTXAS ptxas HINTS ${cuda_hints} PATH_SUFFIXES bin)
 find_path(SHARDONNX_CUDA_INCLUDE cuda.h
           HINTS ${cuda_hints} PATH_SUFFIXES include)
-if(SHARDONNX_NVCC AND SHARDONNX_PTXAS AND SHARDONNX_CUDA_INCLUDE)
+# NCCL's types; not every toolkit has them.
+find_path(SHARDONNX_NCCL_INCLUDE nccl.h HINTS ${SHARDONNX_CUDA_INCLUDE})
+if(SHARDONNX_NVCC AND SHARDONNX_PTXAS AND SHARDONNX_CUDA_INCLUDE AND
+   SHARDONNX_NCCL_INCLUDE)
   set(SHARDONNX_HAS_CUDA ON)
 else()
   set(SHARDONNX_HAS_CUDA OFF)
-  message(STATUS "No CUDA toolkit: programs for GPUs cannot be built here")
+  message(STATUS "No CUDA toolkit with NCCL's header: programs for GPUs cannot be built here")
 endif()

@@ -46,6 +46,8 @@ const char *describe(Activity activity) {
     return "waiting for the loss";
   case Activity::Exchange:
     return "waiting for word from all ranks";
+  case Activity::Connect:
+    return "connecting the GPUs of all ranks";
   case Activity::Start:
     return "waiting for all ranks to load";
   case Activity::End:
@@ -101,18 +103,14 @@ void Control::notify() {
 Control::Sleep::Sleep(Control &control, Activity activity, size_t unit)
     : control(control), activity(activity), unit(unit),
       begin(monotonicSeconds()) {
-  if (activity == Activity::Running)
-    return;
-  RankBlock &block = control.block(control.self);
-  block.activityUnit.store(static_cast<uint32_t>(unit));
-  block.activity.store(static_cast<uint32_t>(activity));
+  if (activity != Activity::Running)
+    control.setActivity(activity, unit);
 }
 Control::Sleep::~Sleep() {
   if (counted)
     control.header->sleepers.fetch_sub(1);
   if (activity != Activity::Running)
-    control.block(control.self)
-        .activity.store(static_cast<uint32_t>(Activity::Running));
+    control.setActivity(Activity::Running, 0);
 }
 uint32_t Control::Sleep::prepare() {
   if (!counted)
@@ -129,9 +127,16 @@ void Control::Sleep::block(uint32_t seen) {
     control.reportHang(activity, unit);
 }
 
+void Control::setActivity(Activity activity, size_t unit) {
+  RankBlock &mine = block(self);
+  mine.activityUnit.store(static_cast<uint32_t>(unit));
+  mine.activity.store(static_cast<uint32_t>(activity));
+}
+
 // The rank that is not waiting, or waits for something else, is the one to
 // look at.
-void Control::reportHang(Activity activity, size_t unit) {
+void Control::reportHang(Activity activity, size_t unit,
+                         const std::string &where) {
   std::string others;
   for (int r = 0; r < count; ++r) {
     auto theirs = static_cast<Activity>(block(r).activity.load());
@@ -147,8 +152,9 @@ void Control::reportHang(Activity activity, size_t unit) {
   if (namesUnit(activity) && unit < units)
     what += " '" + names[unit] + "'";
   failNow(self,
-          concat("rank ", self, " has been ", what, " for ", timeoutSeconds,
-                 " s", others, "; SHARDONNX_TIMEOUT=SECONDS allows more"),
+          concat("rank ", self, " has been ", what, where, " for ",
+                 timeoutSeconds, " s", others,
+                 "; SHARDONNX_TIMEOUT=SECONDS allows more"),
           kExitFailure);
 }
 
@@ -186,10 +192,22 @@ void Control::failNow(int rank, const std::string &message, int code,
   if (!claimFailure(rank))
     follow();
   if (toLauncher != 0 && launchedByUs)
-    ::_exit(toLauncher);
+    leave(toLauncher);
   if (machines.announceFailure)
     machines.announceFailure(rank);
   printError(message);
+  leave(code);
+}
+
+void Control::setBeforeExit(std::function<void()> call) {
+  std::lock_guard<std::mutex> lock(leaving);
+  beforeExit = std::move(call);
+}
+
+void Control::leave(int code) {
+  leaving.lock(); // for good: one thread leaves, others wait for the end
+  if (beforeExit)
+    beforeExit();
   ::_exit(code);
 }
 
@@ -198,7 +216,7 @@ void Control::follow() {
     ::usleep(1000);
   if (machines.announceFailure)
     machines.announceFailure(failedRank());
-  ::_exit(launchedByUs ? kExitFollows : kExitFailure);
+  leave(launchedByUs ? kExitFollows : kExitFailure);
 }
 
 void Control::followRemote(int rank) {

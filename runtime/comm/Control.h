@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ enum class Activity : uint32_t {
   Norm,
   Loss,
   Exchange,
+  Connect,
   Start,
   End,
 };
@@ -127,6 +129,16 @@ public:
 
   // After so many seconds a wait is a hang.
   void setTimeout(double seconds) { timeoutSeconds = seconds; }
+  double timeout() const { return timeoutSeconds; }
+  // Ends the run with the sentence of a hang: what this rank and the others of
+  // its machine are doing. `where` says more of what this one does.
+  [[noreturn]] void reportHang(Activity activity, size_t unit,
+                               const std::string &where = "");
+  // What a rank is doing, where a wait() does not say it.
+  void setActivity(Activity activity, size_t unit);
+
+  // Called last before this process ends by a failure.
+  void setBeforeExit(std::function<void()> call);
 
 private:
   static constexpr int kSpins = 2000;
@@ -149,7 +161,7 @@ private:
   // Makes this the failure that ends the run if it is the first one, and tells
   // whether it was.
   bool claimFailure(int rank);
-  [[noreturn]] void reportHang(Activity activity, size_t unit);
+  [[noreturn]] void leave(int code);
 
   ControlHeader *header;
   RankBlock *blocks;
@@ -162,6 +174,8 @@ private:
   double timeoutSeconds = 600;
   bool launchedByUs = false;
   Machines machines;
+  std::mutex leaving;
+  std::function<void()> beforeExit;
 };
 
 double monotonicSeconds();

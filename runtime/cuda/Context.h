@@ -69,6 +69,9 @@ public:
   virtual void reduceStart(size_t unit, bool accumulate) = 0;
   virtual void reduceWait(size_t unit) = 0;
 
+  // The masters of the unit have changed, as work of the compute stream.
+  virtual void updated(size_t) {}
+
   // Before a function is prepared or enqueued: its name, for messages.
   virtual void announce(const char *) {}
   // After each launch of a function or of its graph on the compute stream,
@@ -101,6 +104,7 @@ struct Context : ShxContext {
   Gemm *gemm = nullptr; // the algorithms of matrix products
   Cells cells;
   double clipGradNorm = 0; // 0: off
+  int64_t step = 0;        // that is being enqueued, for messages
   // What was enqueued last on the compute stream, for the message of an error
   // that comes later.
   const char *lastWork = "nothing yet";

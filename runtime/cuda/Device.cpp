@@ -4,8 +4,7 @@
 // See Device.h.
 
 #include "Device.h"
-#include <cstdlib>
-#include <cstring>
+#include <cctype>
 
 namespace shardonnx::rt::cuda {
 namespace {
@@ -24,12 +23,6 @@ constexpr Peak kPeaks[] = {
     {"A100", 312e12},      {"A800", 312e12},     {"A30", 165e12},
     {"L40S", 362e12},      {"L4", 121e12},
 };
-
-// NCCL lets several ranks use one GPU when this is set.
-bool ranksMayShare() {
-  const char *text = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
-  return text && std::strcmp(text, "1") == 0;
-}
 
 // The part stands by itself: "L4" is not in "L40", "H20" not in "H200".
 bool hasPart(const std::string &name, const std::string &part) {
@@ -61,21 +54,17 @@ static int deviceCount() {
   return count;
 }
 
-void requireDevices(int localRanks) {
-  int count = deviceCount();
-  if (count == 0)
+void requireDevices() {
+  if (deviceCount() == 0)
     fail("no GPU that CUDA can use on this machine (CUDA_VISIBLE_DEVICES may "
          "hide it): this program needs a GPU; compile with --target=cpu to "
          "train here");
-  if (localRanks > count && !ranksMayShare())
-    fail(localRanks, " ranks on this machine, which has ", count,
-         count == 1 ? " GPU" : " GPUs",
-         ": start fewer, or set NCCL_MULTI_RANK_GPU_ENABLE=1 (NCCL 2.30 or "
-         "later) to let them share");
 }
 
-Device::Device(int localRank, int localRanks) {
-  requireDevices(localRanks);
+// Launchers may show each rank its own GPU alone, or all of them to all. Ranks
+// that then share one are found when the ranks have met.
+Device::Device(int localRank) {
+  requireDevices();
   int index = localRank % deviceCount();
   check(driver().cuDeviceGet(&device, index), "taking GPU ", index);
   char text[256] = {};

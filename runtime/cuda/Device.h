@@ -20,15 +20,14 @@ std::optional<double> peakFlops(const std::string &deviceName);
 // The oldest architecture that programs are built for: 8.0.
 constexpr int kOldestMajor = 8;
 
-// Throws when this machine's GPUs are too few for so many ranks, or when there
-// is no driver.
-void requireDevices(int localRanks);
+// Throws when there is no GPU, or no driver.
+void requireDevices();
 
 class Device {
 public:
   // Takes the GPU of the rank with this number on its machine, among those
   // that CUDA_VISIBLE_DEVICES leaves, and makes its context the thread's.
-  Device(int localRank, int localRanks);
+  explicit Device(int localRank);
   ~Device();
   Device(const Device &) = delete;
   Device &operator=(const Device &) = delete;

@@ -50,8 +50,7 @@ void requireFits(const std::vector<MemoryItem> &items, const Device &device,
 CudaEngine::CudaEngine(const EngineSetup &setup, const DeviceProgram &code)
     : Engine(setup.manifest), program(setup.program), options(setup.options),
       control(setup.control), exchange(setup.exchange),
-      phaseBegin(monotonicSeconds()),
-      device(setup.info.localRank, setup.info.localWorldSize),
+      phaseBegin(monotonicSeconds()), device(setup.info.localRank),
       freeAtStart(device.memory().free),
       programImages(device, {{"the program", code.images, code.imageCount}}),
       runtimeImages(device, runtimeTables()),
@@ -207,6 +206,7 @@ void CudaEngine::sendBatch() {
 }
 
 void CudaEngine::beginStep(const Scalars &scalars) {
+  ++context.step;
   numbers->beginStep(compute, scalars);
 }
 
@@ -237,9 +237,12 @@ Engine::Evaluation CudaEngine::evaluation(double count) {
   evaluating = false;
   numbers->setCount(compute, count);
   const Cells &cells = context.cells;
+  const char *name = "the end of an evaluation";
+  collectives->announce(name);
   collectives->beginFunction();
   collectives->allGather(cells.loss, cells.losses, 2);
   collectives->endFunction();
+  collectives->launched(name);
   return numbers->readLosses(compute, waiting());
 }
 
@@ -292,7 +295,7 @@ void CudaEngine::log(const char *phase) {
 void CudaPlatform::prepare(const RankInfo &info, char **) {
   ::mallopt(M_ARENA_MAX, 1); // the threads allocate next to nothing
   try {
-    requireDevices(info.localWorldSize);
+    requireDevices();
   } catch (const Error &e) {
     if (info.localRank == 0)
       throw;

@@ -91,6 +91,7 @@ void shx_optimizer_device(ShxContext *ctx, int32_t unit,
                          : blocksFor(count, kernel->elementsPerBlock);
     launchGenerated(context, *kernel, blocks, arguments);
   }
+  context.collectives->updated(indexOf(unit));
 }
 
 } // extern "C"

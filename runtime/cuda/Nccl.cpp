@@ -1,0 +1,204 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Nccl.h. Communicators are of NCCL's blocking kind: a call returns when
+// its work is enqueued, which is what stream capture needs. What may hang, the
+// making of one, runs on a thread of its own under the run's deadline.
+
+#include "Nccl.h"
+#include "Library.h"
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+NcclApi loadNccl() {
+  Library library = Library::ofToolkit("libnccl.so.2", "NCCL");
+  NcclApi api;
+  library.load(api.ncclGetVersion, "ncclGetVersion");
+  if (api.ncclGetVersion(&api.version) != ncclSuccess ||
+      api.version < kOldestNccl)
+    fail("NCCL ('", library.path(), "') is version ",
+         ncclVersionText(api.version), ", this program needs ",
+         ncclVersionText(kOldestNccl), " or later: install a newer one");
+#define SHX_NCCL_LOAD(name) library.load(api.name, #name);
+  SHX_NCCL_FUNCTIONS(SHX_NCCL_LOAD)
+#undef SHX_NCCL_LOAD
+#define SHX_NCCL_FIND(name)                                                    \
+  api.name = reinterpret_cast<decltype(api.name)>(library.find(#name));
+  SHX_NCCL_WINDOW_FUNCTIONS(SHX_NCCL_FIND)
+#undef SHX_NCCL_FIND
+  return api;
+}
+
+} // namespace
+
+const NcclApi &nccl() {
+  static const NcclApi api = loadNccl();
+  return api;
+}
+
+std::string ncclVersionText(int version) {
+  return concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+std::string describe(ncclResult_t result, ncclComm_t communicator) {
+  std::string text = nccl().ncclGetErrorString(result);
+  const char *last = nccl().ncclGetLastError(communicator);
+  return last && *last ? concat(text, " (", last, ")") : text;
+}
+
+ncclDataType_t ncclType(ShxDType dtype) {
+  return dtype == SHX_F32    ? ncclFloat32
+         : dtype == SHX_BF16 ? ncclBfloat16
+                             : ncclFloat16;
+}
+
+void checkNccl(const std::vector<int> &versions,
+               const std::vector<std::string> &uuids) {
+  for (size_t r = 1; r < versions.size(); ++r)
+    if (versions[r] != versions[0])
+      fail("rank 0 has NCCL ", ncclVersionText(versions[0]), ", rank ", r,
+           " has NCCL ", ncclVersionText(versions[r]),
+           ": install the same version everywhere");
+  for (size_t r = 0; r < uuids.size(); ++r)
+    for (size_t s = 0; s < r; ++s)
+      if (uuids[r] == uuids[s]) {
+        const char *asked = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+        if (versions[0] < kSharingNccl)
+          fail("ranks ", s, " and ", r, " are on one GPU, which NCCL ",
+               ncclVersionText(versions[0]),
+               " refuses: start one rank for "
+               "each GPU, or install NCCL ",
+               ncclVersionText(kSharingNccl));
+        if (!asked || std::strcmp(asked, "1") != 0)
+          fail("ranks ", s, " and ", r,
+               " are on one GPU: start one rank for "
+               "each GPU, or set NCCL_MULTI_RANK_GPU_ENABLE=1 to let them "
+               "share");
+        return;
+      }
+}
+
+// ---- Communicators
+
+NcclCommunicator::NcclCommunicator(Control &control, Exchange &exchange,
+                                   const Device &device, const char *queue)
+    : name(queue) {
+  ncclUniqueId id{};
+  if (control.rank() == 0)
+    check(nccl().ncclGetUniqueId(&id), "making an identifier");
+  std::string bytes =
+      exchange.broadcast(std::string(id.internal, sizeof(id.internal)));
+  if (bytes.size() != sizeof(id.internal))
+    fail("rank 0's identifier for NCCL is cut off");
+  std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
+
+  // The thread may outlive this call only in a process that is ending.
+  struct Making {
+    ncclComm_t handle = nullptr;
+    ncclResult_t result = ncclSuccess;
+    std::string error;
+    std::atomic<bool> done{false};
+  };
+  auto making = std::make_shared<Making>();
+  int rank = control.rank(), ranks = control.ranks();
+  CUcontext context = device.context();
+  std::thread([making, id, rank, ranks, context, &control] {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    driver().cuCtxSetCurrent(context);
+    making->result = nccl().ncclCommInitRankConfig(&making->handle, ranks, id,
+                                                   rank, &config);
+    if (making->result != ncclSuccess)
+      making->error = describe(making->result);
+    making->done.store(true);
+    control.notify();
+  }).detach();
+  control.wait(Activity::Connect, 0, /*spin=*/false,
+               [&] { return making->done.load(); });
+  if (making->result != ncclSuccess)
+    fail("NCCL failed when connecting the ranks for the ", queue,
+         " queue: ", making->error);
+  handle = making->handle;
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  if (handle)
+    nccl().ncclCommDestroy(handle);
+}
+
+// ---- Memory
+
+NcclAllocator::NcclAllocator(Exchange &exchange,
+                             std::vector<ncclComm_t> communicators)
+    : exchange(exchange), communicators(std::move(communicators)) {}
+
+CUdeviceptr NcclAllocator::allocate(int64_t bytes) {
+  void *memory = nullptr;
+  if (nccl().ncclMemAlloc(&memory, static_cast<size_t>(bytes)) != ncclSuccess)
+    return 0;
+  Block block{deviceAddress(memory), {}};
+  std::string error = registerBlock(block, bytes);
+  // A buffer is registered by all ranks or by none: NCCL chooses by it how a
+  // collective is done, and all must choose alike.
+  std::vector<std::string> errors = exchange.allGather(error);
+  bool failed = std::any_of(errors.begin(), errors.end(),
+                            [](auto &text) { return !text.empty(); });
+  if (failed)
+    unregister(block);
+  if (failed && !errors[0].empty() && !error.empty())
+    printWarning(concat("NCCL could not register ", bytesText(bytes), ": ",
+                        error, "; its collectives will be slower"));
+  blocks.push_back(std::move(block));
+  return blocks.back().address;
+}
+
+std::string NcclAllocator::registerBlock(Block &block, int64_t bytes) {
+  const NcclApi &api = nccl();
+  void *memory = devicePointer(block.address);
+  auto size = static_cast<size_t>(bytes);
+  std::string error;
+  for (ncclComm_t communicator : communicators) {
+    Registration registration{communicator, nullptr, nullptr};
+    // All ranks call it for every communicator, whatever came of the last.
+    ncclResult_t result =
+        api.ncclCommWindowRegister
+            ? api.ncclCommWindowRegister(communicator, memory, size,
+                                         &registration.window,
+                                         NCCL_WIN_COLL_SYMMETRIC)
+            : api.ncclCommRegister(communicator, memory, size,
+                                   &registration.handle);
+    if (result == ncclSuccess)
+      block.registrations.push_back(registration);
+    else if (error.empty())
+      error = describe(result, communicator);
+  }
+  return error;
+}
+
+void NcclAllocator::unregister(Block &block) {
+  for (const Registration &r : block.registrations) {
+    if (r.window)
+      nccl().ncclCommWindowDeregister(r.communicator, r.window);
+    else if (r.handle)
+      nccl().ncclCommDeregister(r.communicator, r.handle);
+  }
+  block.registrations.clear();
+}
+
+void NcclAllocator::release(CUdeviceptr address) {
+  auto block = std::find_if(blocks.begin(), blocks.end(), [&](const Block &b) {
+    return b.address == address;
+  });
+  if (block == blocks.end())
+    return;
+  unregister(*block);
+  nccl().ncclMemFree(devicePointer(address));
+  blocks.erase(block);
+}
+
+} // namespace shardonnx::rt::cuda

@@ -1,0 +1,155 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Watchdog.h.
+
+#include "Watchdog.h"
+#include <algorithm>
+#include <numeric>
+#include <unistd.h>
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+constexpr useconds_t kMicrosecondsBetweenLooks = 100'000;
+// When a rank dies the others' NCCL may notice before its machine tells.
+constexpr double kSecondsForTheCause = 5;
+// Of one function: a gather or two and a reduction for each unit, and those of
+// numbers. There are four functions.
+constexpr size_t collectivesOf(size_t units) { return 4 * (4 * units + 8); }
+
+} // namespace
+
+Watchdog::Watchdog(Control &control, size_t units,
+                   std::function<std::string()> asyncError)
+    : control(control), asyncError(std::move(asyncError)),
+      capacity(collectivesOf(units)),
+      numbers(static_cast<int64_t>(capacity * sizeof(uint32_t)),
+              "the watchdog's numbers"),
+      counter(sizeof(uint32_t), "the watchdog's counter"),
+      words(static_cast<int64_t>((kQueues + 1) * sizeof(Word)),
+            "the watchdog's words"),
+      collectives(1) {
+  std::vector<uint32_t> values(capacity);
+  std::iota(values.begin(), values.end(), 0u);
+  check(driver().cuMemcpyHtoD(numbers.address(), values.data(),
+                              values.size() * sizeof(uint32_t)),
+        "filling the watchdog's numbers");
+  thread = std::thread([this] { watch(); });
+}
+
+Watchdog::~Watchdog() {
+  stopping.store(true);
+  thread.join();
+}
+
+void Watchdog::enter(const char *name) {
+  std::lock_guard<std::mutex> lock(mutex);
+  function = name;
+  ordinal = 0;
+}
+
+Watchdog::Station Watchdog::station(Activity activity, size_t unit) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto [at, isNew] = stations.try_emplace({function, ordinal++}, 0);
+  if (isNew && collectives.size() < capacity) {
+    at->second = static_cast<Station>(collectives.size());
+    collectives.push_back({activity, unit});
+  }
+  return at->second;
+}
+
+uint32_t Watchdog::read(size_t word) const {
+  auto *line = reinterpret_cast<const Word *>(words.data()) + word;
+  return __atomic_load_n(&line->value, __ATOMIC_ACQUIRE);
+}
+
+void Watchdog::write(CUstream stream, size_t word, CUdeviceptr from) {
+  check(driver().cuMemcpyDtoHAsync(words.data() + word * sizeof(Word), from,
+                                   sizeof(uint32_t), stream),
+        "marking a collective");
+}
+
+void Watchdog::begin(CUstream stream, size_t queue, Station station) {
+  write(stream, queue, numbers.address() + station * sizeof(uint32_t));
+}
+void Watchdog::end(CUstream stream, size_t queue) {
+  write(stream, queue, numbers.address());
+}
+
+void Watchdog::expect(CUstream stream, const char *name, int64_t step) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    expected.push_back({++sequence, name, step});
+  }
+  check(driver().cuMemsetD32Async(counter.address(), sequence, 1, stream),
+        "counting a function");
+  write(stream, kQueues, counter.address());
+}
+
+// The oldest function that is not done. Sequence numbers wrap around.
+bool Watchdog::outstanding(Expected &first) {
+  std::lock_guard<std::mutex> lock(mutex);
+  uint32_t done = read(kQueues);
+  while (!expected.empty() &&
+         static_cast<int32_t>(done - expected.front().sequence) >= 0)
+    expected.pop_front();
+  if (expected.empty())
+    return false;
+  first = expected.front();
+  return true;
+}
+
+void Watchdog::watch() {
+  double since = monotonicSeconds(), errorSince = 0;
+  std::vector<uint32_t> before;
+  while (!stopping.load()) {
+    ::usleep(kMicrosecondsBetweenLooks);
+    std::vector<uint32_t> now;
+    for (size_t word = 0; word <= kQueues; ++word)
+      now.push_back(read(word));
+    Expected first{};
+    bool busy = outstanding(first);
+    if (!busy || now != before)
+      since = monotonicSeconds();
+    before = now;
+    if (busy && monotonicSeconds() - since > control.timeout())
+      reportHang(first);
+    checkAsyncError(errorSince);
+  }
+}
+
+// The first queue that is in a collective; none: the GPU computes, or a
+// collective waits for that.
+void Watchdog::reportHang(const Expected &first) {
+  Collective hanging;
+  std::string where =
+      concat(" (", first.function, " of step ", first.step, ")");
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (size_t queue = 0; queue < kQueues; ++queue) {
+      uint32_t station = read(queue);
+      if (hanging.activity == Activity::Running && station != 0 &&
+          station < collectives.size())
+        hanging = collectives[station];
+    }
+  }
+  // The others' sentences of the same moment tell of this one.
+  control.setActivity(hanging.activity, hanging.unit);
+  ::usleep(2 * kMicrosecondsBetweenLooks);
+  control.reportHang(hanging.activity, hanging.unit, where);
+}
+
+void Watchdog::checkAsyncError(double &since) {
+  std::string error = asyncError();
+  if (error.empty())
+    return;
+  if (since == 0)
+    since = monotonicSeconds();
+  if (monotonicSeconds() - since > kSecondsForTheCause)
+    control.failNow(control.rank(),
+                    concat("rank ", control.rank(), ": NCCL failed: ", error),
+                    kExitFailure);
+}
+
+} // namespace shardonnx::rt::cuda
