@@ -8,10 +8,8 @@ round after round, so that a machine that grows slower does so for all.
 """
 
 import argparse
-import array
 import os
 import platform
-import random
 import socket
 import subprocess
 import sys
@@ -71,17 +69,6 @@ def parse():
     if options.steps <= measure.WARM_UP:
         parser.error(f"--steps: more than {measure.WARM_UP} are needed")
     return options
-
-
-def write_tokens(path):
-    """Tokens that are not uniform, as no text is; the same every time."""
-    draw = random.Random(0)
-    tokens = array.array("H", (int(VOCABULARY * draw.random() ** 3)
-                               for _ in range(SEQUENCE * 1024 + 1)))
-    if sys.byteorder == "big":
-        tokens.byteswap()
-    with open(path, "wb") as file:
-        tokens.tofile(file)
 
 
 def free_port():
@@ -158,15 +145,15 @@ def contend(model, programs, options, data):
             commands = (peer_commands(name, model, options, data, log)
                         if name in PEERS else
                         our_commands(name, programs[name], options, data, log))
-            steps, (rss, pss) = measure.run(commands, log, ranks_of(name),
-                                            options.timeout)
+            watch = measure.ProcessMemory(ranks_of(name))
+            steps = measure.run(commands, log, options.timeout, watch)
             if len(steps) != options.steps:
                 raise RuntimeError(f"{name}: {len(steps)} steps in its log, "
                                    f"not {options.steps}")
             times = [s["step_ms"] for s in steps[measure.WARM_UP:]]
             result["ms"] += times
-            result["rss"] = max(result["rss"], rss)
-            result["pss"] = max(result["pss"], pss)
+            result["rss"] = max(result["rss"], watch.peak[0])
+            result["pss"] = max(result["pss"], watch.peak[1])
             result["losses"] = [s["loss"] for s in steps]
             print(f"  round {turn + 1}, {name}: median "
                   f"{measure.quiet_median(times)[0]:.0f} ms a step",
@@ -228,7 +215,7 @@ def main():
     options = parse()
     os.makedirs(options.work, exist_ok=True)
     data = os.path.join(options.work, "tokens.bin")
-    write_tokens(data)
+    measure.write_tokens(data, VOCABULARY, SEQUENCE * 1024 + 1)
     describe_machine()
     print(f"- {options.rounds} rounds of {options.steps} steps, f32, "
           f"{BATCH} x {SEQUENCE} tokens a rank and step")

@@ -3,13 +3,17 @@
 """Runs a job of one or more ranks and measures it from outside.
 
 Both sides are measured by the same eyes: step times from a JSON log, memory
-from /proc while steps are running.
+from what the system says while steps are running.
 """
 
+import array
 import json
 import os
+import random
+import signal
 import statistics
 import subprocess
+import sys
 import time
 
 # Steps that fill caches, pools and compiled graphs.
@@ -46,58 +50,107 @@ def memory(pid):
 
 
 def steps_in(log):
+    """The whole lines of a log; one that is no object is an error."""
     try:
         with open(log) as file:
-            return [json.loads(line) for line in file
-                    if line.endswith("\n") and line.strip()]
+            lines = [line for line in file
+                     if line.endswith("\n") and line.strip()]
     except OSError:
         return []
+    return [step_of(log, number + 1, line) for number, line in
+            enumerate(lines)]
 
 
-def run(commands, log, ranks, timeout):
+def step_of(log, number, line):
+    try:
+        step = json.loads(line)
+    except ValueError:
+        step = None
+    if not isinstance(step, dict):
+        raise RuntimeError(f"{os.path.basename(log)}, line {number}: no JSON "
+                           f"object: {line.strip()[:80]!r}")
+    return step
+
+
+class ProcessMemory:
+    """Watches what the largest rank holds, from the second step on."""
+
+    interval = SAMPLE_SECONDS
+
+    def __init__(self, ranks):
+        self.ranks = ranks
+        self.peak = (0, 0)  # resident and proportional set size
+
+    def sample(self, jobs, log):
+        if len(steps_in(log)) < 2:
+            return
+        found = [memory(pid) for job in jobs for pid in children(job.pid)]
+        found = sorted((m for m in found if m), reverse=True)[:self.ranks]
+        for sizes in found:
+            self.peak = tuple(map(max, self.peak, sizes))
+
+
+def run(commands, log, timeout, watch):
     """Starts the commands (word list, environment), waits for all of them.
 
-    Returns the steps of the log and the largest rank's memory. Fails with the
-    output of the first command that fails.
+    `watch.sample` is called while they run. Returns the steps of the log.
+    Fails with the output of the first command that fails. Whatever happens,
+    no process that was started stays behind.
     """
     if os.path.exists(log):
         os.remove(log)
     deadline = time.monotonic() + timeout
-    outputs = [open(f"{log}.out{i}", "w+") for i in range(len(commands))]
-    jobs = [subprocess.Popen(words, env={**os.environ, **env}, stdout=output,
-                             stderr=subprocess.STDOUT)
-            for (words, env), output in zip(commands, outputs)]
-    peak = [0, 0]
+    outputs = [open(f"{log}.out{i}", "w+", errors="replace")
+               for i in range(len(commands))]
+    jobs = []
     try:
-        while any(job.poll() is None for job in jobs):
-            time.sleep(SAMPLE_SECONDS)
-            if len(steps_in(log)) >= 2:
-                sample(jobs, ranks, peak)
-            if (any(job.poll() not in (None, 0) for job in jobs)
-                    or time.monotonic() > deadline):
-                break
+        for (words, env), output in zip(commands, outputs):
+            jobs.append(subprocess.Popen(
+                words, env={**os.environ, **env}, stdout=output,
+                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                start_new_session=True))
+        wait(jobs, log, deadline, timeout, watch)
         failed = [i for i, job in enumerate(jobs) if job.poll() != 0]
         if failed:
-            outputs[failed[0]].seek(0)
-            raise RuntimeError(f"{' '.join(commands[failed[0]][0])}\n"
-                               + outputs[failed[0]].read()[-2000:])
+            raise RuntimeError(failure(commands[failed[0]][0],
+                                       jobs[failed[0]].returncode,
+                                       outputs[failed[0]]))
     finally:
         for job in jobs:
-            if job.poll() is None:
-                job.kill()
-            job.wait()
+            end(job)
         for output in outputs:
             output.close()
-    return steps_in(log), tuple(peak)
+    return steps_in(log)
 
 
-def sample(jobs, ranks, peak):
-    """Raises `peak` to what the largest rank holds now."""
-    found = [memory(pid) for job in jobs for pid in children(job.pid)]
-    found = sorted((m for m in found if m), reverse=True)[:ranks]
-    for resident, proportional in found:
-        peak[0] = max(peak[0], resident)
-        peak[1] = max(peak[1], proportional)
+def wait(jobs, log, deadline, timeout, watch):
+    """Until all have ended well, or one has not."""
+    while any(job.poll() is None for job in jobs):
+        if any(job.poll() not in (None, 0) for job in jobs):
+            return
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{os.path.basename(jobs[0].args[0])}: not done "
+                               f"after {timeout:.0f} s, with "
+                               f"{len(steps_in(log))} steps in its log")
+        time.sleep(watch.interval)
+        watch.sample(jobs, log)
+
+
+def failure(words, status, output):
+    """How a command ended, with the end of what it printed."""
+    output.seek(0)
+    how = (f"ended by signal {-status}" if status is not None and status < 0
+           else f"exit status {status}")
+    return f"{' '.join(words)}: {how}\n{output.read()[-2000:]}"
+
+
+def end(job):
+    """Ends a job with everything that it started."""
+    try:
+        os.killpg(job.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    job.wait()
 
 
 def quiet_median(milliseconds):
@@ -105,6 +158,17 @@ def quiet_median(milliseconds):
     bound = QUIET * min(milliseconds)
     quiet = [t for t in milliseconds if t <= bound]
     return statistics.median(quiet), len(quiet) / len(milliseconds)
+
+
+def write_tokens(path, vocabulary, count):
+    """Tokens that are not uniform, as no text is; the same every time."""
+    draw = random.Random(0)
+    tokens = array.array("H", (int(vocabulary * draw.random() ** 3)
+                               for _ in range(count)))
+    if sys.byteorder == "big":
+        tokens.byteswap()
+    with open(path, "wb") as file:
+        tokens.tofile(file)
 
 
 def run_and_time(words):
