@@ -10,7 +10,6 @@ round after round, so that a machine that grows slower does so for all.
 import argparse
 import os
 import platform
-import socket
 import subprocess
 import sys
 
@@ -71,12 +70,6 @@ def parse():
     return options
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 def peer_commands(mode, model, options, data, log):
     """One process a rank, cores dealt out evenly."""
     ranks = PEERS[mode]
@@ -85,7 +78,7 @@ def peer_commands(mode, model, options, data, log):
              str(BATCH), "--log", log]
     threads = str(max(1, cores() // ranks))
     shared = {"OMP_NUM_THREADS": threads, "WORLD_SIZE": str(ranks),
-              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(measure.free_port()),
               "HF_HUB_OFFLINE": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
     return [(words, {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)})
             for rank in range(ranks)]

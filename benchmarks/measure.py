@@ -11,6 +11,7 @@ import json
 import os
 import random
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -137,11 +138,13 @@ def wait(jobs, log, deadline, timeout, watch):
 
 
 def failure(words, status, output):
-    """How a command ended, with the end of what it printed."""
+    """How a command ended, its last line, and then all about it."""
     output.seek(0)
+    said = output.read()[-4000:].strip()
     how = (f"ended by signal {-status}" if status is not None and status < 0
            else f"exit status {status}")
-    return f"{' '.join(words)}: {how}\n{output.read()[-2000:]}"
+    last = said.split("\n")[-1].strip() or "no output"
+    return f"{how}: {last}\n{' '.join(words)}\n{said}"
 
 
 def end(job):
@@ -158,6 +161,12 @@ def quiet_median(milliseconds):
     bound = QUIET * min(milliseconds)
     quiet = [t for t in milliseconds if t <= bound]
     return statistics.median(quiet), len(quiet) / len(milliseconds)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def write_tokens(path, vocabulary, count):

@@ -1,0 +1,229 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a row is, and the rows that ask whether the executables are right.
+
+A row is a name, a limit in seconds and a function of the session that appends
+results. Raising Skip leaves a row, or the rest of it, out, with the reason;
+any other exception is how it failed.
+"""
+
+import json
+import os
+import re
+from collections import namedtuple
+
+import check
+import measure
+
+Row = namedtuple("Row", "name limit run")
+
+STEPS = 20
+SAMPLES = 12  # of one step, however they are dealt out
+LEARNING_RATE = "1e-3"
+NORM_RTOL = {"f32": 1e-3, "bf16": 5e-2}
+LOSS_RTOL = {"f32": 1e-4, "bf16": 1e-2}
+# NCCL lets ranks share a GPU from this version on, if it is told to.
+SHARING_NCCL = 23000
+STRATEGIES = ("full_shard", "shard_grad_op", "no_shard")
+
+
+class Skip(Exception):
+    """The machine lacks what the row, or the rest of it, needs."""
+
+
+def relative(first, second):
+    """Largest relative difference of losses, and of gradient norms."""
+    return [max(check.relative(a.get(key), b[key])
+                for a, b in zip(first, second))
+            for key in ("loss", "grad_norm")]
+
+
+def faults(steps, reference, precision):
+    """Worst errors against a run of equally many steps; raises if too big."""
+    if len(steps) != len(reference):
+        raise RuntimeError(f"{len(steps)} steps in the log, not "
+                           f"{len(reference)}")
+    loss, norm = relative(steps, reference)
+    if not (loss <= LOSS_RTOL[precision] and norm <= NORM_RTOL[precision]):
+        raise RuntimeError(
+            f"losses part by {loss:.1e} (allowed {LOSS_RTOL[precision]:.0e}), "
+            f"gradient norms by {norm:.1e} (allowed "
+            f"{NORM_RTOL[precision]:.0e})")
+    return {"loss_error": loss, "norm_error": norm}
+
+
+def train_check(session, model, program, ranks=1, steps=STEPS, **options):
+    """A tiny model's run: its 12 samples a step dealt out to the ranks."""
+    words = ["--data", session.path(session.bundle["check_data"]),
+             "--model", session.path(model["graph"]), "--lr", LEARNING_RATE,
+             "--accumulate", str(SAMPLES // ranks)]
+    if ranks > 1:
+        words += ["--nproc", str(ranks)]
+    return session.ours(model["programs"][program], steps, words, **options)
+
+
+def recorded(session, model, precision):
+    with open(session.path(model["recorded"][precision])) as file:
+        run = json.load(file)
+    return [{"loss": loss, "grad_norm": norm}
+            for loss, norm in zip(run["loss"], run["grad_norm"])]
+
+
+def references(session):
+    """PyTorch's runs of all tiny models here, by model and precision.
+
+    All in one process, started when first asked for: starting PyTorch takes
+    longer than the runs. A failure is remembered and raised again.
+    """
+    if session.references is None:
+        try:
+            session.references = train_references(session)
+        except (RuntimeError, OSError, Skip) as error:
+            session.references = error
+    if isinstance(session.references, Exception):
+        raise session.references
+    return session.references
+
+
+def train_references(session):
+    session.need_torch()
+    logs, words = {}, []
+    for model in session.bundle["checks"]:
+        for precision in model["recorded"]:
+            log = session.scratch(f"torch-{model['name']}-{precision}.jsonl")
+            logs[model["name"], precision] = log
+            words += (["+"] if words else []) + [
+                model["preset"], "--shape", model["shape"], "--mode",
+                "eager" if precision == "f32" else "fsdp2",
+                "--precision", precision,
+                "--weights", session.path(model["weights"]),
+                "--data", session.path(session.bundle["check_data"]),
+                "--batch", str(SAMPLES), "--steps", str(STEPS),
+                "--lr", LEARNING_RATE, "--log", log]
+    session.peer(words, session.scratch("torch-checks.jsonl"), 240)
+    return {key: measure.steps_in(log) for key, log in logs.items()}
+
+
+def check_row(model, precision):
+    """Ours against PyTorch here, and against the run recorded elsewhere."""
+    name = f"{precision}-{model['name']}"
+
+    def run(session):
+        steps = train_check(session, model, precision)
+        here = faults(steps, recorded(session, model, precision), precision)
+        session.add(name, "check", against="the recorded PyTorch run", **here)
+        reference = references(session)[model["name"], precision]
+        session.add(name, "check", against="PyTorch on this machine",
+                    **faults(steps, reference, precision))
+
+    return Row(name, 240, run)
+
+
+def strict_row(model):
+    name = f"strict-{model['name']}"
+    keys = ("step", "loss", "grad_norm", "lr")
+
+    def run(session):
+        first, second = (train_check(session, model, "strict")
+                         for _ in range(2))
+        errors = faults(first, recorded(session, model, "f32"), "f32")
+        session.add(name, "check", against="the recorded PyTorch run",
+                    **errors)
+        bits = [[[step.get(key) for key in keys] for step in steps]
+                for steps in (first, second)]
+        if bits[0] != bits[1]:
+            step = next(i for i, (a, b) in enumerate(zip(*bits)) if a != b)
+            raise RuntimeError(f"two runs differ from step {step + 1} on: "
+                               f"{bits[0][step]} and {bits[1][step]}")
+        session.add(name, "check", against="itself, bit for bit",
+                    loss_error=0.0, norm_error=0.0)
+
+    return Row(name, 120, run)
+
+
+def ranks_row(model, ranks):
+    """Every strategy on several ranks against one rank."""
+    name = f"ranks-{ranks}-{model['name']}"
+
+    def run(session):
+        env = {}
+        if session.cuda:
+            env["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
+            session.need_nccl(SHARING_NCCL)
+        alone = train_check(session, model, "full_shard")
+        wrong = []
+        for strategy in STRATEGIES:
+            try:
+                errors = faults(train_check(session, model, strategy, ranks,
+                                            env=env), alone, "f32")
+            except RuntimeError as error:
+                wrong.append(f"{strategy}: {error}")
+                continue
+            session.add(name, "check", **errors,
+                        against=f"one rank ({strategy})")
+        if wrong:
+            raise RuntimeError("; ".join(wrong))
+
+    return Row(name, 240, run)
+
+
+def sanitizer_row(model, tool):
+    """compute-sanitizer over a few steps; its summary must say zero."""
+    name = f"{tool}-{model['name']}"
+
+    def run(session):
+        if not session.cuda:
+            raise Skip("the executables are for the CPU")
+        if not session.sanitizer:
+            raise Skip("compute-sanitizer is not on this machine")
+        report = session.scratch(name + ".txt")
+        train_check(session, model, "full_shard", steps=2, limit=400,
+                    prefix=[session.sanitizer, "--tool", tool,
+                            "--target-processes", "all",
+                            "--error-exitcode", "77", "--log-file", report])
+        with open(report, errors="replace") as file:
+            said = file.read()
+        found = re.findall(r"SUMMARY: (\d+) (?:error|hazard)", said)
+        if not found or any(int(n) for n in found):
+            raise RuntimeError("\n".join(said.strip().split("\n")[:12])
+                               or "no summary")
+        session.add(name, "check", against=f"{tool}, 2 steps",
+                    loss_error=0.0, norm_error=0.0)
+
+    return Row(name, 420, run)
+
+
+def machine_row(session):
+    """The libraries must be there before anything is tried."""
+    machine = session.describe()
+    session.add("machine", "machine", **machine)
+    lacking = [f"{name} ({found['missing']})"
+               for name, found in machine["libraries"].items()
+               if "missing" in found]
+    if lacking:
+        raise RuntimeError("not found: " + ", ".join(lacking))
+
+
+def correctness(bundle):
+    """The rows, in order of worth."""
+    models = bundle["checks"]
+    yield Row("machine", 300, machine_row)
+    for precision in ("f32", "bf16"):
+        for model in models:
+            if precision in model["recorded"]:
+                yield check_row(model, precision)
+    for model in models:
+        if "strict" in model["programs"]:
+            yield strict_row(model)
+    for ranks in (2, 4):
+        for model in models:
+            if all(s in model["programs"] for s in STRATEGIES):
+                yield ranks_row(model, ranks)
+
+
+def sanitizers(bundle):
+    for tool in ("memcheck", "racecheck"):
+        for model in bundle["checks"]:
+            if "strict" in model["programs"]:
+                yield sanitizer_row(model, tool)
+

@@ -1,0 +1,211 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""One call of `run`: where things are, what is left of the time, the results.
+
+Results are lines of JSON, appended one by one and forced to the disk, so that
+whatever happens later, what was measured stays.
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+
+import machine
+import measure
+from rows import Skip
+
+
+class DeviceMemory:
+    """Watches a run: the GPU's memory above what it was, and the first step.
+
+    The memory is that of all processes, as the driver counts it: context,
+    modules and libraries included.
+    """
+
+    def __init__(self, gpu, interval):
+        self.gpu, self.interval = gpu, interval
+        self.idle = gpu.memory() if gpu else None
+        self.began = time.monotonic()
+        self.peak = self.first_step = None
+
+    def sample(self, _, log):
+        if self.first_step is None and has_line(log):
+            self.first_step = time.monotonic() - self.began
+        used = self.gpu.memory() if self.idle else None
+        if used:
+            self.peak = max(self.peak or 0, used[0] - self.idle[0])
+
+
+def has_line(log):
+    try:
+        with open(log, "rb") as file:
+            return b"\n" in file.read(1 << 16)
+    except OSError:
+        return False
+
+
+class Session:
+    """What rows are given."""
+
+    def __init__(self, root, options):
+        self.root = root
+        self.options = options
+        self.rounds = options.rounds
+        with open(os.path.join(root, "bundle.json")) as file:
+            self.bundle = json.load(file)
+        self.cuda = self.bundle["target"] == "cuda"
+        self.began = time.monotonic()
+        self.deadline = self.began + options.budget
+        self.row_deadline = self.deadline
+        self.results = os.path.join(options.out, "results.jsonl")
+        self.folder = tempfile.mkdtemp(prefix="run-")
+        self.references = None
+        self.added = 0  # results of the row that is running
+        self.known = {}
+        self.gpu = machine.Gpu() if self.cuda else None
+        self.sanitizer = machine.sanitizer() if self.cuda else None
+
+    def close(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def end_line(self):
+        """A run that was cut off may have left half a line."""
+        try:
+            with open(self.results, "rb+") as file:
+                if file.seek(0, os.SEEK_END) == 0:
+                    return
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+        except FileNotFoundError:
+            pass
+
+    def add(self, row, kind, **result):
+        self.added += 1
+        line = json.dumps(dict(row=row, kind=kind, at=round(time.time(), 1),
+                               **result))
+        with open(self.results, "a") as file:
+            file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def path(self, name):
+        return os.path.join(self.root, name)
+
+    def scratch(self, name):
+        return os.path.join(self.folder, name)
+
+    def left(self):
+        """Seconds until this row, or all of it, must be over."""
+        return min(self.deadline, self.row_deadline) - time.monotonic()
+
+    def device_memory(self, interval=0.05):
+        return DeviceMemory(self.gpu, interval)
+
+    def once(self, key, function):
+        if key not in self.known:
+            self.known[key] = function()
+        return self.known[key]
+
+    def folders(self):
+        return self.once("folders", lambda: machine.library_folders(
+            self.root, self.options.python))
+
+    def libraries(self):
+        return self.once("libraries", lambda: machine.libraries(
+            self.folders(), self.options.python) if self.cuda else {})
+
+    def torch(self):
+        return self.once("torch", lambda: machine.torch_of(
+            self.options.python))
+
+    def need_torch(self):
+        """Skips unless PyTorch can train on what the executables train on."""
+        found = self.torch()
+        if not isinstance(found, dict):
+            raise Skip(f"no PyTorch with transformers: {found}")
+        if self.cuda and not found["device"]:
+            raise Skip(f"PyTorch {found['torch']} sees no GPU")
+
+    def need_nccl(self, version):
+        found = self.libraries()["libnccl.so.2"].get("version", 0)
+        if found < version:
+            raise Skip(f"NCCL {machine.dotted('libnccl.so.2', found)}: ranks "
+                       "can share a GPU from "
+                       f"{machine.dotted('libnccl.so.2', version)} on")
+
+    def describe(self):
+        found = self.torch()
+        names = machine.LIBRARIES if self.cuda else {}
+        gpu = self.gpu
+        memory = gpu.memory() if gpu else None
+        return dict(
+            target=self.bundle["target"], arch=self.bundle["arch"],
+            commit=self.bundle["commit"], processor=machine.processor(),
+            cores=len(os.sched_getaffinity(0)),
+            python=sys.version.split()[0],
+            gpu=gpu.name() if gpu else None,
+            driver=gpu.driver() if gpu else None,
+            gpu_bytes=memory[1] if memory else None,
+            idle_bytes=memory[0] if memory else None,
+            libraries={name: self.libraries()[name] for name in names},
+            torch=found if isinstance(found, dict) else {"missing": found})
+
+    def environment(self, cache):
+        """Of our executables: CUDA's libraries, and a cache of this run's."""
+        env = {"XDG_CACHE_HOME": cache}
+        if self.cuda:
+            env["LD_LIBRARY_PATH"] = ":".join(self.folders())
+        return env
+
+    def ours(self, program, steps, words, watch=None, limit=120, prefix=(),
+             env=None, cache=None):
+        """Runs one of our executables, returns the steps of its log."""
+        log = self.scratch("ours.jsonl")
+        command = [*prefix, self.path(program), *words, "--steps", str(steps),
+                   "--log", log]
+        environment = self.environment(cache or self.scratch("cache"))
+        return self.call(command, {**environment, **(env or {})}, log, limit,
+                         watch)
+
+    def peer(self, words, log, limit, watch=None):
+        """Runs PyTorch's side, returns the steps of its log."""
+        command = [self.options.python,
+                   os.path.join(self.root, "benchmarks", "peer.py"), *words]
+        env = {"HF_HUB_OFFLINE": "1", "TORCH_CPP_LOG_LEVEL": "ERROR",
+               "PYTHONWARNINGS": "ignore", "RANK": "0", "LOCAL_RANK": "0",
+               "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
+               "MASTER_PORT": str(measure.free_port()),
+               "TORCHINDUCTOR_CACHE_DIR": self.scratch("inductor")}
+        if not self.cuda:
+            env["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
+        words = ["--device", "cuda" if self.cuda else "cpu"]
+        return self.call(per_job(command, words), env, log, limit, watch)
+
+    def peer_run(self, work, mode, watch, limit):
+        log = self.scratch(f"{mode}.jsonl")
+        words = [work["preset"], "--mode", mode, "--seq", str(work["seq"]),
+                 "--shape", work["shape"], "--precision", work["precision"],
+                 "--recompute", work["recompute"],
+                 "--data", self.path(self.bundle["speed_data"]),
+                 "--batch", str(work["batch"]), "--steps", str(work["steps"]),
+                 "--lr", "1e-4", "--log", log]
+        return self.peer(words, log, limit, watch)
+
+    def call(self, command, env, log, limit, watch):
+        limit = min(self.options.limit or limit, self.left())
+        if limit <= 0:
+            raise RuntimeError("no time left")
+        return measure.run([(command, env)], log, limit,
+                           watch or self.device_memory())
+
+
+def per_job(command, words):
+    """Adds words to every one of the jobs that are parted by `+`."""
+    result = []
+    for word in command:
+        result += words + [word] if word == "+" else [word]
+    return result + words

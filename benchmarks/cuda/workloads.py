@@ -1,0 +1,68 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a bundle holds: tiny models that are checked, large ones measured."""
+
+from collections import namedtuple
+
+BF16 = ("--param-dtype=bf16", "--reduce-dtype=f32")
+
+# Tiny models, weights included: the project's recorded training runs. `cases`
+# are recordings by precision, `programs` compile options by name.
+Check = namedtuple("Check", "name model cases programs")
+
+EVERY_PROGRAM = {
+    "full_shard": (), "bf16": BF16, "strict": ("--strict-numerics",),
+    "shard_grad_op": ("--strategy=shard_grad_op",),
+    "no_shard": ("--strategy=no_shard",),
+}
+CHECKS = [
+    Check("gpt2", "gpt2-18", {"f32": "gpt2-18", "bf16": "gpt2-bf16"},
+          EVERY_PROGRAM),
+    Check("llama", "llama-23", {"f32": "llama-23", "bf16": "llama-bf16"},
+          EVERY_PROGRAM),
+    Check("smollm3", "smollm3-18", {"f32": "smollm3-18"},
+          {"full_shard": ()}),
+]
+
+# `peers`: modes of peer.py. `limit`: seconds for the whole row. `start`: its
+# time to start is measured, too.
+Work = namedtuple("Work", "name title preset shape batch seq precision "
+                  "recompute steps peers limit start")
+
+MODES = ("eager", "compile", "fsdp2", "fsdp2-compile")
+
+
+def large(name, title, preset, batch, seq, recompute, limit, steps=25,
+          start=False):
+    return Work(name, title, preset, "", batch, seq, "bf16", recompute, steps,
+                MODES, limit, start)
+
+
+CUDA_WORK = [
+    large("gpt2-124m", "GPT-2 124M", "gpt2-124m", 32, 1024, "none", 540,
+          steps=60, start=True),
+    large("gpt2-1.5b", "GPT-2 1.5B", "gpt2-1.5b", 16, 1024, "none", 560),
+    large("gpt2-1.5b-block", "GPT-2 1.5B", "gpt2-1.5b", 16, 1024, "block",
+          560),
+    large("smollm3-3b-8192", "SmolLM3-3B", "smollm3-3b", 1, 8192, "none",
+          560),
+    large("smollm3-3b-8192-block", "SmolLM3-3B", "smollm3-3b", 1, 8192,
+          "block", 560),
+    large("smollm3-3b-4096-block", "SmolLM3-3B", "smollm3-3b", 4, 4096,
+          "block", 560),
+]
+
+# The same rows at a size that a CPU trains in a moment.
+TWIN_CHECKS = [CHECKS[0]._replace(programs={
+    name: EVERY_PROGRAM[name]
+    for name in ("full_shard", "bf16", "strict", "shard_grad_op", "no_shard")
+}), CHECKS[2]]
+TWIN_WORK = [
+    Work("gpt2-small", "GPT-2 of 2 layers", "gpt2-small", "", 4, 128, "f32",
+         "none", 8, ("eager",), 120, True),
+]
+
+# Ids below this are in every model's vocabulary.
+SPEED_VOCABULARY = 50257
+TWIN_VOCABULARY = 256
+SPEED_TOKENS = 1 << 20

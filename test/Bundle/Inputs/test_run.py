@@ -1,0 +1,206 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A bundle's `run` must survive whatever its programs do.
+
+Every program here is `fake`, which hangs, crashes, prints garbage or trains
+wrongly on request.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+BROKEN = ("hang", "crash", "error", "short", "garbage", "array", "nan",
+          "wrong")
+
+
+def check(name, program):
+    """A tiny model, all of whose programs are the same one."""
+    names = ("full_shard", "f32", "bf16", "strict", "shard_grad_op",
+             "no_shard")
+    return dict(name=name, preset="gpt2-small", shape="", graph="graph",
+                weights="weights", recorded={"f32": "recorded/run.json"},
+                programs={n: f"programs/{program}" for n in names})
+
+
+def work(name, program, peers=("eager", "fsdp2-compile"), start=False):
+    return dict(name=name, title=f"Work {name}", preset="gpt2-small",
+                shape="", batch=2, seq=8, precision="f32", recompute="none",
+                steps=10, peers=list(peers), limit=60, start=start,
+                program=f"programs/{program}", parameters=1000, flops=10 ** 9,
+                planned_bytes=1 << 24)
+
+
+class RunTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="bundle-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        for name in ("benchmarks", "benchmarks/cuda", "test/training",
+                     "models"):
+            target = os.path.join(self.folder, name)
+            os.makedirs(target, exist_ok=True)
+            for file in os.listdir(os.path.join(ROOT, name)):
+                if file.endswith(".py"):
+                    shutil.copy(os.path.join(ROOT, name, file), target)
+        shutil.copy(os.path.join(ROOT, "benchmarks", "cuda", "run"),
+                    self.folder)
+        os.mkdir(os.path.join(self.folder, "programs"))
+        for name in BROKEN + ("good", "restless", "python", "memory"):
+            shutil.copy(os.path.join(HERE, "fake"),
+                        os.path.join(self.folder, "programs", name))
+        os.mkdir(os.path.join(self.folder, "recorded"))
+        shutil.copy(os.path.join(ROOT, "test", "training", "recorded",
+                                 "gpt2-18.json"),
+                    os.path.join(self.folder, "recorded", "run.json"))
+        self.out = os.path.join(self.folder, "results")
+
+    def words(self, checks=(), works=(), options=()):
+        with open(os.path.join(self.folder, "bundle.json"), "w") as file:
+            json.dump(dict(target="cpu", arch="native", commit="none",
+                           check_data="data", speed_data="data",
+                           checks=list(checks), workloads=list(works)), file)
+        return [sys.executable, os.path.join(self.folder, "run"), "--python",
+                os.path.join(self.folder, "programs", "python"), *options]
+
+    def run_it(self, checks=(), works=(), options=()):
+        """Exit status, row -> last status and reason, what was printed."""
+        done = subprocess.run(self.words(checks, works, options),
+                              capture_output=True, text=True, timeout=120)
+        return done.returncode, self.ends(), done.stdout + done.stderr
+
+    def ends(self):
+        found = {}
+        with open(os.path.join(self.out, "results.jsonl")) as file:
+            for line in file:
+                result = json.loads(line)
+                if result["kind"] == "end":
+                    found[result["row"]] = (result["status"], result["why"])
+        return found
+
+    def left_over(self):
+        """Processes that still run a program of this bundle."""
+        said = subprocess.run(["ps", "-eo", "args"], capture_output=True,
+                              text=True).stdout
+        return [line for line in said.split("\n")
+                if os.path.join(self.folder, "programs") in line]
+
+    def test_all_good(self):
+        status, ends, said = self.run_it(
+            [check("a", "good")], [work("w", "good", start=True)])
+        self.assertEqual(status, 0, said)
+        for row in ("machine", "f32-a", "strict-a", "ranks-2-a", "ranks-4-a",
+                    "w", "start-w"):
+            # The fake peer trains well in every mode but `compile`.
+            self.assertEqual(ends[row], ("ok", None), said)
+        self.assertEqual(ends["memcheck-a"][0], "skipped")
+        self.assertIn("| shardonnx : eager | 1.00 |", said)
+        self.assertIn("| f32-a | PyTorch on this machine | 0.0e+00 |", said)
+        with open(os.path.join(self.out, "tables.md")) as file:
+            self.assertIn(file.read().strip(), said)
+
+    def test_broken_checks(self):
+        """Each fails with a reason of its own, and all others run."""
+        reasons = dict(hang="not done after 6 s, with 0 steps",
+                       crash="ended by signal 6",
+                       error="the device is on fire",
+                       short="3 steps in the log, not 20",
+                       garbage="line 3: no JSON object",
+                       array="line 3: no JSON object", nan="losses part by",
+                       wrong="losses part by")
+        status, ends, said = self.run_it(
+            [check(name, name) for name in BROKEN] + [check("a", "good")],
+            options=["--rows", "f32", "--limit", "6"])
+        self.assertEqual(status, 1)
+        self.assertEqual(ends["f32-a"], ("ok", None), said)
+        for name in BROKEN:
+            self.assertEqual(ends["f32-" + name][0], "failed", name)
+            self.assertIn(reasons[name], ends["f32-" + name][1])
+        self.assertEqual(self.left_over(), [])
+
+    def test_restless(self):
+        """Runs that differ in one bit are not the same."""
+        _, ends, _ = self.run_it([check("r", "restless")],
+                                 options=["--rows", "strict"])
+        self.assertEqual(ends["strict-r"][0], "failed")
+        self.assertIn("two runs differ from step 6 on", ends["strict-r"][1])
+
+    def test_broken_peers(self):
+        """Ours is measured whatever becomes of PyTorch."""
+        status, ends, said = self.run_it(works=[
+            work("m", "good", ["compile", "eager"]),
+            work("o", "memory"), work("n", "nan"), work("last", "good")],
+            options=["--limit", "20"])
+        self.assertEqual(status, 1)
+        self.assertEqual(ends["m"], ("ok", None), said)
+        self.assertIn("| compile | out of memory |", said)
+        self.assertIn("out of memory", ends["o"][1])
+        self.assertIn("step 5: loss is nan", ends["n"][1])
+        self.assertEqual(ends["last"], ("ok", None))
+
+    def test_no_torch(self):
+        status, ends, said = self.run_it(
+            [check("a", "good")], [work("w", "good")],
+            ["--python", "/nonexistent/python"])
+        self.assertEqual(status, 0, said)
+        self.assertEqual(ends["f32-a"][0], "partly")
+        self.assertEqual(ends["w"][0], "ok")
+        self.assertIn("without PyTorch: no PyTorch with transformers", said)
+
+    def test_budget(self):
+        """No row begins without time, and none outlasts it."""
+        began = time.monotonic()
+        _, ends, _ = self.run_it([check("h", "hang"), check("a", "good")],
+                                 options=["--budget", "8",
+                                          "--rows", "f32-h,f32-a"])
+        self.assertLess(time.monotonic() - began, 20)
+        self.assertEqual(ends["f32-h"][0], "failed")
+        self.assertEqual(ends["f32-a"], ("skipped", "the budget is used up"))
+
+    def test_stopped(self):
+        """SIGTERM ends what runs, and the tables still come."""
+        job = subprocess.Popen(
+            self.words([check("a", "good"), check("h", "hang")],
+                       options=["--rows", "f32-a,f32-h"]),
+            stdout=subprocess.PIPE, text=True)
+        while not (os.path.exists(self.out) and "f32-a" in self.ends()):
+            time.sleep(0.05)
+        time.sleep(1)
+        job.send_signal(signal.SIGTERM)
+        said = job.communicate(timeout=30)[0]
+        self.assertEqual(job.returncode, 1)
+        self.assertEqual(self.ends()["f32-h"], ("stopped", "by SIGTERM"))
+        self.assertIn("| f32-h | stopped |", said)
+        self.assertEqual(self.left_over(), [])
+
+    def test_half_a_line(self):
+        """Results that a crash cut off neither stop nor mix with new ones."""
+        self.run_it([check("a", "good")], options=["--rows", "f32-a"])
+        path = os.path.join(self.out, "results.jsonl")
+        with open(path) as file:
+            whole = file.read()
+        with open(path, "w") as file:
+            file.write(whole + '{"row": "lost", "kind": "begin"}\n' + whole[:40])
+        done = subprocess.run(self.words([check("a", "good")], options=[
+            "--rows", "strict-a"]), capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for line in ("| f32-a | ok |", "| strict-a | ok |",
+                     "| lost | killed |"):
+            self.assertIn(line, done.stdout)
+
+    def test_command_line(self):
+        done = subprocess.run(self.words(options=["--rows", "f33"]),
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there is no 'f33'", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
