@@ -136,7 +136,7 @@ def ratio_table(medians):
 
 
 def memory_table(work, found):
-    """Peaks, and what of them is not model state."""
+    """Peaks, what of them is not model state, and how good the plan was."""
     state = work["parameters"] * speed.STATE_BYTES
     lines, beyond = [], {}
     for who, turns in found.items():
@@ -152,8 +152,20 @@ def memory_table(work, found):
     ours, eager = beyond.get(speed.OURS), beyond.get("eager")
     if ours is not None and eager:
         text += f"; beyond it, {speed.OURS} : eager = {ours / eager:.2f}"
-    return text + f". Planned for {speed.OURS}: " \
-                  f"{mebibytes(work['planned_bytes'])} MiB.\n"
+    text += f". Planned for {speed.OURS}: " \
+            f"{mebibytes(work['planned_bytes'])} MiB"
+    return text + measured_text(found.get(speed.OURS) or []) + ".\n"
+
+
+def measured_text(turns):
+    """What was measured beside the plan, and the context apart from it."""
+    peak, held, whole = (largest(turns, key) for key in (
+        "peak_bytes", "held_bytes", "process_bytes"))
+    if not peak or not held or not whole:
+        return ""
+    return (f"; measured {mebibytes(held)} MiB ({held / peak - 1:+.1%} of "
+            f"the peak in use), and {mebibytes(whole - held)} MiB of context "
+            "and modules")
 
 
 def workload(results, peak):
@@ -168,8 +180,11 @@ def workload(results, peak):
     ratios = ratio_table(medians)
     text += speeds + ("\n" + ratios if ratios else "")
     text += "\n" + memory_table(work, found)
-    for note in of_kind(results, "note"):
-        text += f"\n{note['text']}\n"
+    notes = [note["text"] for note in of_kind(results, "note")]
+    notes += [w for turns in found.values() for t in turns
+              for w in t.get("warnings", ())]
+    for note in dict.fromkeys(notes):
+        text += f"\n{note}\n"
     return text
 
 
@@ -177,9 +192,13 @@ def starts(rows):
     lines = [[name, r["which"], f"{r['seconds']:.2f}", r["cached_files"]]
              for name, results in rows.items()
              for r in of_kind(results, "start")]
+    phases = ["\n".join([f"\n{name}, {r['which']} start:\n"] +
+                        ["    " + line for line in r.get("phases", ())]) + "\n"
+              for name, results in rows.items()
+              for r in of_kind(results, "start") if r.get("phases")]
     return lines and ("\n### Start: from exec to the first step's line\n\n"
                       + table(["row", "start", "seconds", "files in the cache"],
-                              lines))
+                              lines) + "".join(phases))
 
 
 def ends(rows):

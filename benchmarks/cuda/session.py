@@ -156,7 +156,7 @@ class Session:
 
     def environment(self, cache):
         """Of our executables: CUDA's libraries, and a cache of this run's."""
-        env = {"XDG_CACHE_HOME": cache}
+        env = {"SHARDONNX_CACHE_DIR": cache}
         if self.cuda:
             env["LD_LIBRARY_PATH"] = ":".join(self.folders())
         return env
@@ -170,6 +170,11 @@ class Session:
         environment = self.environment(cache or self.scratch("cache"))
         return self.call(command, {**environment, **(env or {})}, log, limit,
                          watch)
+
+    def said_by_ours(self, part):
+        """Lines with `part` in them that our last run printed."""
+        with open(self.scratch("ours.jsonl.out0"), errors="replace") as file:
+            return [line.strip()[:300] for line in file if part in line][:40]
 
     def peer(self, words, log, limit, watch=None):
         """Runs PyTorch's side, returns the steps of its log."""

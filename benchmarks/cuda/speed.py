@@ -72,7 +72,8 @@ def take_turn(session, work, who):
                                    else "reserved_bytes"),
                 process_bytes=device.peak, first_loss=steps[0]["loss"],
                 last_loss=steps[-1]["loss"],
-                **({"sdpa": steps[0]["sdpa"]} if who != OURS else {}))
+                **({"sdpa": steps[0]["sdpa"]} if who != OURS else
+                   {"warnings": session.said_by_ours("warning:")}))
 
 
 def chosen_peers(session, work, name):
@@ -125,12 +126,13 @@ def start_row(work):
             session.ours(work["program"], 4, [
                 "--data", session.path(session.bundle["speed_data"]),
                 "--lr", LEARNING_RATE, "--init", "random"], watch=watch,
-                cache=cache, limit=120)
+                cache=cache, limit=120, env={"SHARDONNX_VERBOSE": "1"})
             if watch.first_step is None:
                 raise RuntimeError("the first step's line was never seen")
             files = sum(len(f) for _, _, f in os.walk(cache))
             session.add(name, "start", which=which, seconds=watch.first_step,
-                        cached_files=files)
+                        cached_files=files,
+                        phases=session.said_by_ours("start:"))
 
     return Row(name, 240, run)
 
