@@ -54,11 +54,10 @@ def peak_flops(name):
     return next((f for part, f in PEAKS if part in (name or "")), None)
 
 
-def library_folders(bundle, python):
+def library_folders(python):
     """Where CUDA's libraries may be, in the order in which they are taken."""
     folders = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":")
                if f]
-    folders.append(os.path.join(bundle, "lib"))
     for site in site_packages(python):
         folders += sorted(glob.glob(os.path.join(site, "nvidia", "*", "lib")))
     if os.environ.get("CUDA_HOME"):

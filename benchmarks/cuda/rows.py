@@ -148,8 +148,8 @@ def ranks_row(model, ranks):
     def run(session):
         env = {}
         if session.cuda:
-            env["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
-            session.need_nccl(SHARING_NCCL)
+            env = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "LD_LIBRARY_PATH":
+                   ":".join(session.nccl_folders(SHARING_NCCL))}
         alone = train_check(session, model, "full_shard")
         wrong = []
         for strategy in STRATEGIES:

@@ -7,9 +7,11 @@ whatever happens later, what was measured stays.
 """
 
 import json
+import lzma
 import os
 import shutil
 import sys
+import tarfile
 import tempfile
 import time
 
@@ -95,6 +97,20 @@ class Session:
     def path(self, name):
         return os.path.join(self.root, name)
 
+    def program(self, name):
+        """An executable: of the archive, taken out when first asked for."""
+        return os.path.join(self.once("unpacked", self.unpack), name)
+
+    def unpack(self):
+        archive = self.path("programs.tar.xz")
+        if not os.path.exists(archive):
+            return self.root
+        # Older Pythons have no filters, newer ones ask for one.
+        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        with tarfile.open(archive, "r|xz") as file:
+            file.extractall(self.folder, **safe)
+        return self.folder
+
     def scratch(self, name):
         return os.path.join(self.folder, name)
 
@@ -112,7 +128,7 @@ class Session:
 
     def folders(self):
         return self.once("folders", lambda: machine.library_folders(
-            self.root, self.options.python))
+            self.options.python))
 
     def libraries(self):
         return self.once("libraries", lambda: machine.libraries(
@@ -130,12 +146,26 @@ class Session:
         if self.cuda and not found["device"]:
             raise Skip(f"PyTorch {found['torch']} sees no GPU")
 
-    def need_nccl(self, version):
-        found = self.libraries()["libnccl.so.2"].get("version", 0)
-        if found < version:
-            raise Skip(f"NCCL {machine.dotted('libnccl.so.2', found)}: ranks "
-                       "can share a GPU from "
-                       f"{machine.dotted('libnccl.so.2', version)} on")
+    def nccl_folders(self, version):
+        """The libraries' folders, with the bundle's NCCL if it is needed."""
+        name = "libnccl.so.2"
+        found = self.libraries()[name].get("version", 0)
+        if found >= version:
+            return self.folders()
+        packed = self.path(f"lib/{name}.xz")
+        if not os.path.exists(packed):
+            raise Skip(f"NCCL {machine.dotted(name, found)}: ranks can share "
+                       f"a GPU from {machine.dotted(name, version)} on")
+        return [self.once("nccl", lambda: self.unpack_library(packed)),
+                *self.folders()]
+
+    def unpack_library(self, packed):
+        folder = self.scratch("lib")
+        os.makedirs(folder, exist_ok=True)
+        target = os.path.join(folder, os.path.basename(packed)[:-3])
+        with lzma.open(packed) as source, open(target, "wb") as file:
+            shutil.copyfileobj(source, file)
+        return folder
 
     def describe(self):
         found = self.torch()
@@ -165,7 +195,7 @@ class Session:
              env=None, cache=None):
         """Runs one of our executables, returns the steps of its log."""
         log = self.scratch("ours.jsonl")
-        command = [*prefix, self.path(program), *words, "--steps", str(steps),
+        command = [*prefix, self.program(program), *words, "--steps", str(steps),
                    "--log", log]
         environment = self.environment(cache or self.scratch("cache"))
         return self.call(command, {**environment, **(env or {})}, log, limit,
