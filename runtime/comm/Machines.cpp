@@ -365,7 +365,7 @@ std::string MachineTable::pack() const {
   std::string bytes(reinterpret_cast<const char *>(machineOf.data()),
                     machineOf.size() * sizeof(uint16_t));
   for (const std::string &host : hosts)
-    bytes += host.c_str() + std::string(1, '\0');
+    bytes += host + '\0';
   return bytes;
 }
 

@@ -57,13 +57,10 @@ void NcclCollectives::wait(const Point &point, CUstream stream) {
 }
 
 void NcclCollectives::announce(const char *function) {
-  name = function;
-  watchdog.enter(function);
+  watchdog.expect(function, context.step);
 }
 
-void NcclCollectives::launched(const char *function) {
-  watchdog.expect(context.compute, function, context.step);
-}
+void NcclCollectives::launched() { watchdog.mark(context.compute); }
 
 void NcclCollectives::beginFunction() {
   ++function;
@@ -96,10 +93,8 @@ void NcclCollectives::collective(Queue &queue, Activity activity, size_t unit,
   watchdog.begin(queue.stream, queue.index, station);
   work();
   watchdog.end(queue.stream, queue.index);
-  if (!context.preparing())
-    return;
-  watchdog.expect(queue.stream, name, context.step);
-  queue.stream.synchronize("running a collective for the first time");
+  if (context.preparing())
+    queue.stream.synchronize("running a collective for the first time");
 }
 
 // ---- All-gather
@@ -270,12 +265,14 @@ std::unique_ptr<Collectives> makeCollectives(Context &context,
                                              const EngineSetup &setup) {
   if (setup.info.worldSize == 1)
     return std::make_unique<SingleRank>(context);
+  int version = nccl().version;
+  std::string mine(reinterpret_cast<const char *>(&version), sizeof(version));
   std::vector<int> versions;
   std::vector<std::string> uuids;
-  for (const std::string &word : setup.exchange.allGather(
-           concat(nccl().version, ' ', context.device->uuid()))) {
-    versions.push_back(std::atoi(word.c_str()));
-    uuids.push_back(word.substr(word.find(' ')));
+  for (const std::string &word :
+       setup.exchange.allGather(mine + context.device->uuid())) {
+    std::memcpy(&versions.emplace_back(), word.data(), sizeof(version));
+    uuids.push_back(word.substr(sizeof(version)));
   }
   checkNccl(versions, uuids);
   return std::make_unique<NcclCollectives>(context, setup.manifest,

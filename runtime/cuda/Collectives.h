@@ -32,7 +32,7 @@ public:
   void reduceWait(size_t unit) override;
   void updated(size_t unit) override;
   void announce(const char *function) override;
-  void launched(const char *function) override;
+  void launched() override;
   void beginFunction() override;
   void endFunction() override;
   void allGather(const double *mine, double *all, size_t count) override;
@@ -79,7 +79,6 @@ private:
   Point begun;                    // of the function, on the compute stream
   Point numbersReady, numbersThere;
   uint64_t function = 0; // counts them
-  const char *name = "the start";
   // Collectives that have run: NCCL connects the ranks in the first run, which
   // must not be a captured one.
   std::set<std::pair<Activity, size_t>> connected;

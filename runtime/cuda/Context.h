@@ -72,11 +72,11 @@ public:
   // The masters of the unit have changed, as work of the compute stream.
   virtual void updated(size_t) {}
 
-  // Before a function is prepared or enqueued: its name, for messages.
+  // Before a function is prepared, captured or launched: its name. After that,
+  // outside any capture. Between the two, and until the compute stream is
+  // there, a watchdog sees to it that something moves.
   virtual void announce(const char *) {}
-  // After each launch of a function or of its graph on the compute stream,
-  // outside any capture: what a watchdog counts.
-  virtual void launched(const char *) {}
+  virtual void launched() {}
 
   // Before the first call of a function, and after its last: makes the compute
   // stream wait for all that this function left on the other streams.

@@ -237,12 +237,11 @@ Engine::Evaluation CudaEngine::evaluation(double count) {
   evaluating = false;
   numbers->setCount(compute, count);
   const Cells &cells = context.cells;
-  const char *name = "the end of an evaluation";
-  collectives->announce(name);
+  collectives->announce("the end of an evaluation");
   collectives->beginFunction();
   collectives->allGather(cells.loss, cells.losses, 2);
   collectives->endFunction();
-  collectives->launched(name);
+  collectives->launched();
   return numbers->readLosses(compute, waiting());
 }
 

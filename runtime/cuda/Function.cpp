@@ -18,19 +18,21 @@ Function::~Function() {
 }
 
 void Function::enqueue() {
-  context.collectives->announce(name.c_str());
   context.collectives->beginFunction();
   issue();
   context.collectives->endFunction();
 }
 
 void Function::prepare() {
+  context.collectives->announce(name.c_str());
   context.mode = Mode::Prepare;
   enqueue();
   context.mode = Mode::Enqueue;
+  context.collectives->launched();
 }
 
 std::string Function::capture() {
+  context.collectives->announce(name.c_str());
   // Other threads may call the driver meanwhile.
   check(driver().cuStreamBeginCapture(context.compute,
                                       CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
@@ -59,10 +61,12 @@ std::string Function::capture() {
     driver().cuGraphExecDestroy(graph);
     graph = nullptr;
   }
+  context.collectives->launched();
   return refused;
 }
 
 void Function::run() {
+  context.collectives->announce(name.c_str());
   if (graph) {
     context.lastWork = name.c_str();
     check(driver().cuGraphLaunch(graph, context.compute),
@@ -70,7 +74,7 @@ void Function::run() {
   } else {
     enqueue();
   }
-  context.collectives->launched(name.c_str());
+  context.collectives->launched();
 }
 
 } // namespace shardonnx::rt::cuda

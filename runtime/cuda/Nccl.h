@@ -43,7 +43,7 @@
 namespace shardonnx::rt::cuda {
 
 struct NcclApi {
-#define SHX_NCCL_MEMBER(name) decltype(&::name) name = nullptr;
+#define SHX_NCCL_MEMBER(name) decltype (&::name)(name) = nullptr;
   SHX_NCCL_FUNCTIONS(SHX_NCCL_MEMBER)
   SHX_NCCL_WINDOW_FUNCTIONS(SHX_NCCL_MEMBER)
 #undef SHX_NCCL_MEMBER
@@ -71,7 +71,7 @@ void check(ncclResult_t result, const Parts &...what) {
 ncclDataType_t ncclType(ShxDType dtype);
 
 // All ranks must have the same version, one that can do what this run asks:
-// `uuids` are the GPUs of all ranks.
+// `uuids` tell the GPUs of all ranks apart.
 void checkNccl(const std::vector<int> &versions,
                const std::vector<std::string> &uuids);
 

@@ -43,10 +43,17 @@ Watchdog::~Watchdog() {
   thread.join();
 }
 
-void Watchdog::enter(const char *name) {
+void Watchdog::expect(const char *name, int64_t step) {
   std::lock_guard<std::mutex> lock(mutex);
   function = name;
   ordinal = 0;
+  expected.push_back({++sequence, function, step});
+}
+
+void Watchdog::mark(CUstream stream) {
+  check(driver().cuMemsetD32Async(counter.address(), sequence, 1, stream),
+        "counting a function");
+  write(stream, kQueues, counter.address());
 }
 
 Watchdog::Station Watchdog::station(Activity activity, size_t unit) {
@@ -75,16 +82,6 @@ void Watchdog::begin(CUstream stream, size_t queue, Station station) {
 }
 void Watchdog::end(CUstream stream, size_t queue) {
   write(stream, queue, numbers.address());
-}
-
-void Watchdog::expect(CUstream stream, const char *name, int64_t step) {
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    expected.push_back({++sequence, name, step});
-  }
-  check(driver().cuMemsetD32Async(counter.address(), sequence, 1, stream),
-        "counting a function");
-  write(stream, kQueues, counter.address());
 }
 
 // The oldest function that is not done. Sequence numbers wrap around.

@@ -32,17 +32,16 @@ public:
   Watchdog(const Watchdog &) = delete;
   Watchdog &operator=(const Watchdog &) = delete;
 
-  // The function whose calls come now; counts its collectives anew.
-  void enter(const char *function);
+  // A function is under way from now until the stream that is given to `mark`
+  // is there; its collectives are counted anew. `mark` is never captured.
+  void expect(const char *function, int64_t step);
+  void mark(CUstream stream);
+
   // The function's next collective, for `begin`.
   using Station = uint32_t;
   Station station(Activity activity, size_t unit);
   void begin(CUstream stream, size_t queue, Station station);
   void end(CUstream stream, size_t queue);
-
-  // Work is under way on the stream from now until what was enqueued on it so
-  // far is done; never under capture.
-  void expect(CUstream stream, const char *function, int64_t step);
 
   static constexpr size_t kQueues = 2;
 
@@ -53,7 +52,7 @@ private:
   };
   struct Expected {
     uint32_t sequence;
-    const char *function;
+    std::string function;
     int64_t step;
   };
   // What the GPU writes, each word on a line of its own.
@@ -71,7 +70,7 @@ private:
   std::function<std::string()> asyncError;
   size_t capacity;
   DeviceMemory numbers; // 0, 1, 2, …: what marks are copied from
-  DeviceMemory counter; // the sequence number, for `expect`
+  DeviceMemory counter; // the sequence number, for `mark`
   PinnedMemory words;   // [queue] what runs, 0: nothing; [kQueues] sequence
   std::mutex mutex;     // of what follows
   std::vector<Collective> collectives; // by station; 0 is none
