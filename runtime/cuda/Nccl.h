@@ -43,7 +43,7 @@
 namespace shardonnx::rt::cuda {
 
 struct NcclApi {
-#define SHX_NCCL_MEMBER(name) decltype (&::name)(name) = nullptr;
+#define SHX_NCCL_MEMBER(name) decltype(&::name) name = nullptr;
   SHX_NCCL_FUNCTIONS(SHX_NCCL_MEMBER)
   SHX_NCCL_WINDOW_FUNCTIONS(SHX_NCCL_MEMBER)
 #undef SHX_NCCL_MEMBER
