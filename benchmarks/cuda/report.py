@@ -142,12 +142,15 @@ def memory_table(work, found):
     for who, turns in found.items():
         if turns:
             peak = largest(turns, "peak_bytes")
-            beyond[who] = None if peak is None else peak - state
+            held = largest(turns, "held_bytes")
+            # Ours counts as measured, PyTorch's as its allocator puts it: the
+            # larger and the smaller of two figures.
+            counts = held if who == speed.OURS and held else peak
+            beyond[who] = None if counts is None else counts - state
             lines.append([who] + [mebibytes(b) for b in (
-                peak, largest(turns, "held_bytes"),
-                largest(turns, "process_bytes"), beyond[who])])
+                peak, held, largest(turns, "process_bytes"), beyond[who])])
     text = table(["MiB", "peak in use", "held", "whole process",
-                  "peak beyond model state"], lines)
+                  "beyond model state"], lines)
     text += f"\nModel state: {mebibytes(state)} MiB"
     ours, eager = beyond.get(speed.OURS), beyond.get("eager")
     if ours is not None and eager:
