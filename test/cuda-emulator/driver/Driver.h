@@ -1,0 +1,180 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What lies behind the driver API's handles.
+
+#ifndef SHARDONNX_TEST_CUDA_EMULATOR_DRIVER_H
+#define SHARDONNX_TEST_CUDA_EMULATOR_DRIVER_H
+
+#include "machine/DeviceMemory.h"
+#include "machine/Machine.h"
+#include <chrono>
+#include <condition_variable>
+#include <cuda.h>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace shardonnx::emulator {
+
+/// A piece of a stream's work; throws Fault.
+using Work = std::function<void()>;
+
+/// What an event waits for: one record of it.
+struct Completion {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::chrono::steady_clock::time_point time;
+
+  void finish();
+  void wait();
+  bool isDone();
+};
+
+struct GraphNode {
+  std::string name;
+  Work work;
+  std::vector<size_t> after;
+};
+
+} // namespace shardonnx::emulator
+
+// The driver's opaque handle types.
+
+struct CUctx_st {
+  int device = 0;
+  /// The first error a kernel made; every later call returns it.
+  CUresult error = CUDA_SUCCESS;
+  int retained = 0;
+};
+
+struct CUmod_st {
+  CUctx_st *context = nullptr;
+  std::unordered_map<std::string, std::unique_ptr<CUfunc_st>> functions;
+  struct Global {
+    CUdeviceptr address;
+    size_t bytes;
+  };
+  std::unordered_map<std::string, Global> globals;
+};
+
+struct CUfunc_st {
+  CUmod_st *module = nullptr;
+  std::shared_ptr<shardonnx::emulator::Program> program;
+  int maxDynamicShared = 48 << 10;
+};
+
+struct CUgraph_st {
+  std::vector<shardonnx::emulator::GraphNode> nodes;
+};
+
+struct CUgraphExec_st {
+  std::shared_ptr<const CUgraph_st> graph;
+  /// Launches of one executable graph do not overlap.
+  std::shared_ptr<std::mutex> running = std::make_shared<std::mutex>();
+};
+
+namespace shardonnx::emulator {
+
+/// A capture in progress, shared by the streams that take part.
+struct Capture {
+  CUstream origin = nullptr;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::thread::id owner;
+  bool invalid = false;
+  uint64_t id = 0;
+  std::unique_ptr<CUgraph_st> graph;
+  std::set<CUstream> streams;
+};
+
+} // namespace shardonnx::emulator
+
+struct CUstream_st {
+  CUctx_st *context = nullptr;
+  unsigned flags = 0;
+  int priority = 0;
+  std::shared_ptr<shardonnx::emulator::Capture> capture;
+  /// Nodes that the next captured one comes after.
+  std::set<size_t> tips;
+
+  std::thread thread;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<shardonnx::emulator::Work> queue;
+  bool busy = false, closing = false;
+
+  void loop();
+  void push(shardonnx::emulator::Work work);
+  void drain();
+  bool idle();
+};
+
+struct CUevent_st {
+  unsigned flags = 0;
+  std::shared_ptr<shardonnx::emulator::Completion> last;
+  /// Set while its last record was captured.
+  std::weak_ptr<shardonnx::emulator::Capture> capture;
+  bool captured = false;
+  std::set<size_t> tips;
+};
+
+namespace shardonnx::emulator {
+
+/// Everything process-wide, behind one lock (`lock` is taken by the API).
+struct Driver {
+  static Driver &get();
+
+  std::recursive_mutex mutex;
+  bool initialised = false;
+  int devices = 1;
+  std::vector<std::unique_ptr<CUctx_st>> primary;
+  std::set<CUstream> streams;
+  std::set<CUevent> events;
+  std::set<CUmodule> modules;
+  std::set<CUgraphExec> executables;
+  std::set<std::shared_ptr<Capture>> captures;
+  uint64_t nextCapture = 1;
+};
+
+/// One line on stderr.
+void say(const std::string &message);
+
+/// The calling thread's context; null without one.
+CUctx_st *currentContext();
+std::vector<CUctx_st *> &contextStack();
+bool &insideHostFunction();
+
+/// Checks that every call makes: initialised, a context, no sticky error.
+CUresult enter();
+/// The same for calls that a capture forbids.
+CUresult enterUnsafe(const char *name);
+/// The stream, or an error for the default stream and for unknown ones.
+CUresult enterStream(CUstream stream);
+
+/// Enqueues or captures.
+CUresult enqueue(CUstream stream, std::string name, Work work);
+void failContext(CUctx_st *context, const Fault &fault);
+
+/// Waits for all streams of the context (`all`), or its blocking ones.
+void drainStreams(CUctx_st *context, bool all);
+
+/// Runs a graph's nodes, those that are ready side by side.
+void runGraph(const CUgraph_st &graph, CUctx_st *context);
+
+/// A random pause, if SHARDONNX_EMULATOR_SHUFFLE asks for them.
+void shuffleDelay();
+bool shuffling();
+uint64_t shuffleNumber();
+
+CUresult loadModule(CUmod_st &module, const char *text);
+
+} // namespace shardonnx::emulator
+
+#endif

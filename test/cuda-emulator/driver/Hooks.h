@@ -1,0 +1,38 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the emulated libcuda.so.1 offers the other emulated libraries (and the
+// tests) besides the driver API.
+
+#ifndef SHARDONNX_TEST_CUDA_EMULATOR_HOOKS_H
+#define SHARDONNX_TEST_CUDA_EMULATOR_HOOKS_H
+
+#include <cstddef>
+#include <cstdint>
+#include <cuda.h>
+
+extern "C" {
+
+/// Puts work on a stream, as a kernel launch would be: it may be captured, and
+/// then runs as often as the graph. `run` gets `argument` and returns a
+/// CUresult; `destroy` is called once it can run no more.
+CUresult shardonnxEmulatorEnqueue(CUstream stream, const char *name,
+                                  CUresult (*run)(void *), void *argument,
+                                  void (*destroy)(void *));
+
+/// The bytes behind a device address, or null and a message on stderr that
+/// names `who`, if they are not inside one allocation.
+void *shardonnxEmulatorTranslate(CUdeviceptr address, size_t bytes,
+                                 const char *who);
+
+/// Reports a mistake of the program and makes the context's error stick.
+void shardonnxEmulatorFail(CUresult code, const char *message);
+
+/// The device of a stream; -1 if it is none.
+int shardonnxEmulatorDevice(CUstream stream);
+
+/// Lane-instructions run so far.
+uint64_t shardonnxEmulatorInstructions(void);
+}
+
+#endif
