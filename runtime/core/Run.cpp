@@ -103,8 +103,11 @@ int runRank(Platform &platform, const Program &program,
   Exchange exchange(control, group);
   exchange.connect(info);
   Monitor monitor(control, group, exchange);
+  // Outside the try: when this rank fails its device may be in a collective
+  // that never ends, and to take the engine apart would be to wait for that.
+  std::unique_ptr<Engine> engine;
   try {
-    auto engine = platform.makeEngine(
+    engine = platform.makeEngine(
         {program, manifest, options, info, group, control, exchange});
     initialise(*engine, options, info.rank == 0);
     Trainer(options, *engine).run();
@@ -114,6 +117,7 @@ int runRank(Platform &platform, const Program &program,
     control.failNow(info.rank, concat("rank ", info.rank, ": ", e.what()),
                     e.exitCode());
   }
+  engine.reset();
   control.block(info.rank).finished.store(1);
   exchange.announceEnd();
   return kExitDone;

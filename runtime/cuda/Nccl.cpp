@@ -9,7 +9,9 @@
 #include "Library.h"
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <thread>
 
@@ -126,8 +128,10 @@ NcclCommunicator::NcclCommunicator(Control &control, Exchange &exchange,
   handle = making->handle;
 }
 
+// When this rank fails the process is about to end, and the others do not come
+// to what the library would do here.
 NcclCommunicator::~NcclCommunicator() {
-  if (handle)
+  if (handle && std::uncaught_exceptions() == 0)
     nccl().ncclCommDestroy(handle);
 }
 
