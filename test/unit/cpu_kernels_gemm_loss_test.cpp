@@ -4,7 +4,7 @@
 // The matrix product and both cross-entropies against their definitions in
 // double: odd sizes, strides, broadcast batches, every float type.
 
-#include "cpu_kernels_util.h"
+#include "loss_problem.h"
 #include "shardonnx/runtime/Cpu.h"
 #include "shardonnx/runtime/Workspace.h"
 
@@ -12,10 +12,6 @@ using namespace shardonnx;
 using namespace shardonnx::test;
 
 namespace {
-
-int64_t pick(std::mt19937 &random, std::vector<int64_t> values) {
-  return values[random() % values.size()];
-}
 
 // A random product: batch dims may be broadcast on either operand.
 struct GemmProblem {
@@ -135,86 +131,16 @@ TEST(CpuGemm, LargeBatchInNarrowTypesKeepsWorkspaceBounded) {
     ASSERT_EQ(c.get(i), 2 * a.get(i));
 }
 
-// -log softmax(cap(logits))[label] and its derivative, over one row.
-double rowLoss(std::vector<double> &logits, int64_t label, double softcap) {
-  std::vector<double> slope(logits.size(), 1);
-  for (size_t i = 0; softcap > 0 && i < logits.size(); ++i) {
-    double t = std::tanh(logits[i] / softcap);
-    slope[i] = 1 - t * t;
-    logits[i] = softcap * t;
-  }
-  double peak = *std::max_element(logits.begin(), logits.end()), sum = 0;
-  for (double x : logits)
-    sum += std::exp(x - peak);
-  double loss = peak + std::log(sum) - logits[size_t(label)];
-  for (size_t i = 0; i < logits.size(); ++i)
-    logits[i] =
-        (std::exp(logits[i] - peak) / sum - (int64_t(i) == label)) * slope[i];
-  return loss;
+float run(LossProblem &p, bool gradients) {
+  float result = NAN;
+  Workspace workspace(cpuLibraries().linearCrossEntropy(p.d));
+  shx_linear_cross_entropy(nullptr, &p.d, p.x.data(), p.w.data(),
+                           p.labels.data(), gradients ? &p.seed : nullptr,
+                           &result, gradients ? p.dx.data() : nullptr,
+                           gradients ? p.dw.data() : nullptr, workspace.data());
+  EXPECT_TRUE(workspace.intact());
+  return result;
 }
-
-struct LossProblem {
-  explicit LossProblem(const ShxLinearCrossEntropy &d)
-      : d(d), x(d.dtypeX, d.rows * d.ldx), w(d.dtypeW, d.vocab * d.width),
-        dx(d.dtypeX, d.rows * d.lddx), dw(d.dtypeDw, d.vocab * d.width),
-        labels(d.labelDtype, d.rows) {
-    std::mt19937 random(5);
-    x.fillRandom(random);
-    w.fillRandom(random, 0.5);
-    dw.fillRandom(random);
-    dx.fill(0.5);
-    for (int64_t i = 0; i < d.rows; ++i)
-      labels.set(i, random() % 5 == 0 ? double(d.ignoreIndex)
-                                      : double(random() % uint64_t(d.vocab)));
-  }
-
-  int64_t weightAt(int64_t column, int64_t word) const {
-    return d.transW ? word * d.width + column : column * d.vocab + word;
-  }
-
-  void reference() {
-    loss = 0;
-    for (int64_t i = 0; i < dw.size(); ++i)
-      dwExpected.push_back(d.accumulateDw ? dw.get(i) : 0);
-    for (int64_t i = 0; i < dx.size(); ++i)
-      dxExpected.push_back(dx.get(i));
-    for (int64_t i = 0; i < d.rows; ++i) {
-      for (int64_t c = 0; c < d.width; ++c)
-        dxExpected[size_t(i * d.lddx + c)] = 0;
-      int64_t label = int64_t(labels.get(i));
-      if (label == d.ignoreIndex)
-        continue;
-      std::vector<double> logits(size_t(d.vocab), 0.0);
-      for (int64_t v = 0; v < d.vocab; ++v)
-        for (int64_t c = 0; c < d.width; ++c)
-          logits[size_t(v)] += x.get(i * d.ldx + c) * w.get(weightAt(c, v));
-      loss += rowLoss(logits, label, d.softcap);
-      for (int64_t v = 0; v < d.vocab; ++v)
-        for (int64_t c = 0; c < d.width; ++c) {
-          double slope = seed * logits[size_t(v)];
-          dxExpected[size_t(i * d.lddx + c)] += slope * w.get(weightAt(c, v));
-          dwExpected[size_t(weightAt(c, v))] += slope * x.get(i * d.ldx + c);
-        }
-    }
-  }
-
-  float run(bool gradients) {
-    float result = NAN;
-    Workspace workspace(cpuLibraries().linearCrossEntropy(d));
-    shx_linear_cross_entropy(nullptr, &d, x.data(), w.data(), labels.data(),
-                             gradients ? &seed : nullptr, &result,
-                             gradients ? dx.data() : nullptr,
-                             gradients ? dw.data() : nullptr, workspace.data());
-    EXPECT_TRUE(workspace.intact());
-    return result;
-  }
-
-  ShxLinearCrossEntropy d;
-  Buffer x, w, dx, dw, labels;
-  float seed = 0.375f;
-  double loss = 0;
-  std::vector<double> dxExpected, dwExpected;
-};
 
 void checkLoss(const ShxLinearCrossEntropy &d) {
   SCOPED_TRACE(testing::Message()
@@ -225,8 +151,8 @@ void checkLoss(const ShxLinearCrossEntropy &d) {
   LossProblem p(d);
   p.reference();
   double tolerance = 1e-5 * std::max(1.0, p.loss);
-  EXPECT_NEAR(p.run(false), p.loss, tolerance);
-  EXPECT_NEAR(p.run(true), p.loss, tolerance);
+  EXPECT_NEAR(run(p, false), p.loss, tolerance);
+  EXPECT_NEAR(run(p, true), p.loss, tolerance);
   expectClose(p.dx, p.dxExpected, precision(d.dtypeX), "dx");
   expectClose(p.dw, p.dwExpected, precision(d.dtypeDw), "dw");
 }

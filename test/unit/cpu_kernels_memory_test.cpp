@@ -3,7 +3,7 @@
 //
 // Embedding, copy with conversion, zero and launch on the pool.
 
-#include "cpu_kernels_util.h"
+#include "copy_problem.h"
 #include "shardonnx/runtime/Cpu.h"
 #include <atomic>
 
@@ -11,10 +11,6 @@ using namespace shardonnx;
 using namespace shardonnx::test;
 
 namespace {
-
-int64_t pick(std::mt19937 &random, std::vector<int64_t> values) {
-  return values[random() % values.size()];
-}
 
 ShxEmbedding randomEmbedding(std::mt19937 &random) {
   ShxEmbedding d{};
@@ -108,64 +104,6 @@ TEST(CpuEmbedding, GradientHasTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
-// A copy between two tensors whose dims lie in random orders in memory, with
-// gaps, and with the source broadcast along some dims.
-struct CopyProblem {
-  explicit CopyProblem(std::mt19937 &random, bool large) {
-    d.rank = int32_t(random() % 5);
-    sizeSrc = layOut(random, d.srcStride, large, true);
-    sizeDst = layOut(random, d.dstStride, large, false);
-  }
-
-  int64_t layOut(std::mt19937 &random, int64_t *stride, bool large,
-                 bool first) {
-    std::vector<int32_t> order;
-    for (int32_t i = 0; i < d.rank; ++i) {
-      order.push_back(i);
-      if (first)
-        d.dims[i] = large ? pick(random, {1, 9, 20, 70})
-                          : pick(random, {1, 2, 3, 8, 17});
-    }
-    if (random() % 2)
-      std::shuffle(order.begin(), order.end(), random);
-    int64_t size = 1;
-    for (size_t at = order.size(); at-- > 0;) {
-      bool broadcast = first && random() % 8 == 0;
-      stride[order[at]] = broadcast ? 0 : size;
-      if (!broadcast)
-        size = size * d.dims[order[at]] + int64_t(random() % 8 == 0);
-    }
-    return size;
-  }
-
-  template <typename Body> void forEach(Body body) const {
-    int64_t total = 1;
-    for (int32_t i = 0; i < d.rank; ++i)
-      total *= d.dims[i];
-    for (int64_t index = 0; index < total; ++index) {
-      int64_t rest = index, src = 0, dst = 0;
-      for (int32_t i = d.rank - 1; i >= 0; --i) {
-        src += rest % d.dims[i] * d.srcStride[i];
-        dst += rest % d.dims[i] * d.dstStride[i];
-        rest /= d.dims[i];
-      }
-      body(src, dst);
-    }
-  }
-
-  ShxCopy d{};
-  int64_t sizeSrc, sizeDst;
-};
-
-double convert(int32_t from, int32_t to, double value) {
-  if (to == SHX_I1)
-    return value != 0;
-  if (to == SHX_I32 || to == SHX_I64)
-    return std::trunc(value);
-  return roundToDtype(
-      to, from == SHX_I64 || from == SHX_I32 ? double(float(value)) : value);
-}
-
 void checkCopy(std::mt19937 &random, bool large, int32_t from, int32_t to) {
   CopyProblem p(random, large);
   p.d.srcDtype = from;
@@ -174,14 +112,7 @@ void checkCopy(std::mt19937 &random, bool large, int32_t from, int32_t to) {
   Buffer src(from, p.sizeSrc), dst(to, p.sizeDst);
   src.fillRandom(random, from == SHX_I64 || from == SHX_I32 ? 1000 : 2);
   dst.fillRandom(random, 2);
-  std::vector<double> expected;
-  for (int64_t i = 0; i < p.sizeDst; ++i)
-    expected.push_back(dst.get(i));
-  p.forEach([&](int64_t s, int64_t t) {
-    double &place = expected[size_t(t)];
-    place = p.d.accumulate ? roundToDtype(to, double(float(place + src.get(s))))
-                           : convert(from, to, src.get(s));
-  });
+  std::vector<double> expected = p.expected(src, dst);
   shx_copy(nullptr, &p.d, src.data(), dst.data());
   EXPECT_TRUE(dst.guardsIntact());
   for (int64_t i = 0; i < p.sizeDst; ++i)

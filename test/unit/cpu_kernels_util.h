@@ -51,6 +51,10 @@ inline double precision(int32_t dtype) {
   return dtype == SHX_F32 ? 2e-5 : dtype == SHX_BF16 ? 6e-3 : 8e-4;
 }
 
+inline int64_t pick(std::mt19937 &random, std::vector<int64_t> values) {
+  return values[random() % values.size()];
+}
+
 inline int64_t bytesOf(int32_t dtype) {
   constexpr int64_t bytes[] = {4, 2, 2, 8, 4, 1};
   return bytes[dtype];

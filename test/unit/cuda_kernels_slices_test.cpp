@@ -1,0 +1,145 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The runtime's work on slices: casts, sums of slices, the gradient norm and
+// the clip factor, the loss.
+
+#include "../../runtime/cuda/Kernels.h"
+#include "cuda_kernels_util.h"
+
+using namespace shardonnx;
+using namespace shardonnx::rt::cuda;
+using shardonnx::test::Buffer;
+using shardonnx::test::CudaDevice;
+using shardonnx::test::DeviceBuffer;
+using shardonnx::test::DeviceValue;
+
+namespace {
+
+// Neither whole packs nor whole blocks; the last one is more than a grid.
+const int64_t kSizes[] = {0, 1, 7, 8, 16, 255, 4096, 10007};
+
+TEST(CudaSlices, CastsMasters) {
+  CudaDevice &device = CudaDevice::get();
+  std::mt19937 random(1);
+  for (int32_t dtype : {SHX_F32, SHX_BF16, SHX_F16})
+    for (int64_t count : kSizes)
+      for (int64_t offset : {0, 4}) {
+        Buffer from(SHX_F32, count), to(dtype, count);
+        from.fillRandom(random);
+        DeviceBuffer onFrom(from, offset), onTo(to);
+        device.call([&] {
+          castSlice(device.context(), device.stream(),
+                    static_cast<float *>(onFrom.data()), dtype, onTo.data(),
+                    count);
+        });
+        Buffer result = onTo.download();
+        for (int64_t i = 0; i < count; ++i)
+          ASSERT_EQ(result.get(i), test::roundToDtype(dtype, from.get(i)));
+      }
+}
+
+TEST(CudaSlices, SumsInOrder) {
+  CudaDevice &device = CudaDevice::get();
+  std::mt19937 random(2);
+  for (int32_t dtype : {SHX_F32, SHX_BF16, SHX_F16})
+    for (int64_t count : kSizes)
+      for (int32_t slices : {1, 3})
+        for (bool accumulate : {false, true}) {
+          int64_t stride = count + (count % 8 ? 0 : 8);
+          Buffer from(dtype, stride * slices), to(SHX_F32, count);
+          from.fillRandom(random);
+          to.fillRandom(random);
+          DeviceBuffer onFrom(from), onTo(to);
+          device.call([&] {
+            sumSlices(device.context(), device.stream(), dtype, onFrom.data(),
+                      stride, slices, static_cast<float *>(onTo.data()), count,
+                      accumulate);
+          });
+          Buffer result = onTo.download();
+          for (int64_t i = 0; i < count; ++i) {
+            float sum = accumulate ? float(to.get(i)) : 0;
+            for (int64_t s = 0; s < slices; ++s)
+              sum += float(from.get(s * stride + i));
+            ASSERT_EQ(result.get(i), sum)
+                << dtype << " " << count << " at " << i;
+          }
+        }
+}
+
+double normSquared(const Buffer &x, int64_t offset) {
+  CudaDevice &device = CudaDevice::get();
+  int64_t parts = squaresPartials(x.size());
+  DeviceBuffer onX(x, offset), partials(Buffer(SHX_I64, parts));
+  DeviceValue<double> sum(NAN);
+  device.call([&] {
+    squares(device.context(), device.stream(), static_cast<float *>(onX.data()),
+            x.size(), static_cast<double *>(partials.data()));
+    sumDoubles(device.context(), device.stream(),
+               static_cast<double *>(partials.data()), parts, sum.data());
+  });
+  partials.download(); // its guards
+  return sum.get();
+}
+
+TEST(CudaSlices, SumsSquares) {
+  std::mt19937 random(3);
+  for (int64_t count : {0, 1, 5, 4096, 32768, 70001}) {
+    Buffer x(SHX_F32, count);
+    x.fillRandom(random);
+    double expected = 0;
+    for (int64_t i = 0; i < count; ++i)
+      expected += x.get(i) * x.get(i);
+    double aligned = normSquared(x, 0);
+    EXPECT_NEAR(aligned, expected, 1e-13 * expected);
+    EXPECT_NEAR(normSquared(x, 4), expected, 1e-13 * expected);
+    EXPECT_EQ(normSquared(x, 0), aligned);
+  }
+  Buffer large(SHX_F32, 2);
+  large.fill(1e30); // squares beyond f32
+  EXPECT_NEAR(normSquared(large, 0), 2e60, 1e54);
+}
+
+std::pair<double, float> finish(std::vector<double> ranks, double limit) {
+  CudaDevice &device = CudaDevice::get();
+  test::DeviceBytes squares(int64_t(ranks.size() * sizeof(double)));
+  squares.upload(ranks.data());
+  DeviceValue<double> norm(NAN);
+  DeviceValue<float> factor(NAN);
+  device.call([&] {
+    finishNorm(device.context(), device.stream(),
+               static_cast<double *>(squares.data()), int32_t(ranks.size()),
+               limit, norm.data(), factor.data());
+  });
+  return {norm.get(), factor.get()};
+}
+
+// As torch.nn.utils.clip_grad_norm_ does.
+TEST(CudaSlices, ClipsTheNorm) {
+  EXPECT_EQ(finish({9, 16}, 0), std::pair(5.0, 1.0f));
+  EXPECT_EQ(finish({9, 16}, 10), std::pair(5.0, 1.0f));
+  auto [norm, factor] = finish({9, 16}, 1);
+  EXPECT_EQ(norm, 5);
+  EXPECT_EQ(factor, float(1 / (5 + 1e-6)));
+  EXPECT_EQ(finish({0}, 1), std::pair(0.0, 1.0f));
+  EXPECT_TRUE(std::isnan(finish({1, NAN}, 1).second));
+  EXPECT_TRUE(std::isnan(finish({1, NAN}, 1).first));
+  EXPECT_EQ(finish({INFINITY}, 1), std::pair(double(INFINITY), 0.0f));
+}
+
+TEST(CudaSlices, AddsTheLoss) {
+  CudaDevice &device = CudaDevice::get();
+  DeviceValue<float> loss(2.5f);
+  DeviceValue<double> sum(100);
+  auto add = [&](bool accumulate) {
+    device.call([&] {
+      addLoss(device.context(), device.stream(), loss.data(), sum.data(),
+              accumulate);
+    });
+    return sum.get();
+  };
+  EXPECT_EQ(add(false), 2.5);
+  EXPECT_EQ(add(true), 5);
+}
+
+} // namespace
