@@ -71,10 +71,11 @@ void shx_clip_grad_norm(ShxContext *ctx) {
         mine += squaresOnPool(u.reduced + part.begin, part.size());
     }
   context.gradNorm = std::sqrt(context.communicator->sumNorms(mine));
-  // As torch.nn.utils.clip_grad_norm_ does.
+  // As torch.nn.utils.clip_grad_norm_ does; a NaN stays one in this order of
+  // min's arguments.
   double factor = 1;
   if (context.clipGradNorm > 0)
-    factor = std::min(1.0, context.clipGradNorm / (context.gradNorm + 1e-6));
+    factor = std::min(context.clipGradNorm / (context.gradNorm + 1e-6), 1.0);
   context.values[SHX_CLIP] = static_cast<float>(factor);
 }
 

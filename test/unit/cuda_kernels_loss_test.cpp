@@ -53,7 +53,7 @@ struct LogitsProblem {
       shx_cross_entropy(&device.context(), &d, onLogits.data(), onLabels.data(),
                         onSeed.data(), onLoss.data(), to);
     });
-    dlogits = offset == -1 ? onLogits.download() : onGradient.download();
+    (offset == -1 ? onLogits : onGradient).download(dlogits);
     return onLoss.get();
   }
 
@@ -144,8 +144,8 @@ float run(LossProblem &p, bool gradients) {
   // the gradients that dw is added to.
   device.call([&] {
     if (!device.context().preparing()) {
-      dx = DeviceBuffer(p.dx);
-      dw = DeviceBuffer(p.dw);
+      dx.upload(p.dx);
+      dw.upload(p.dw);
     }
     shx_linear_cross_entropy(&device.context(), &p.d, x.data(), w.data(),
                              labels.data(), gradients ? seed.data() : nullptr,
@@ -153,8 +153,8 @@ float run(LossProblem &p, bool gradients) {
                              gradients ? dw.data() : nullptr, workspace.data());
   });
   EXPECT_TRUE(workspace.intact());
-  p.dx = dx.download();
-  p.dw = dw.download();
+  dx.download(p.dx);
+  dw.download(p.dw);
   return loss.get();
 }
 
@@ -177,7 +177,7 @@ void checkLoss(const ShxLinearCrossEntropy &d) {
   double tolerance = lossTolerance(d, p.loss);
   EXPECT_NEAR(run(p, false), p.loss, tolerance);
   EXPECT_NEAR(run(p, true), p.loss, tolerance);
-  double operands = precision(logitsDtype(d));
+  double operands = precision(rt::cuda::logitsDtype(d));
   expectClose(p.dx, p.dxExpected, 3 * (precision(d.dtypeX) + operands), "dx");
   expectClose(p.dw, p.dwExpected, 3 * (precision(d.dtypeDw) + operands), "dw");
 }

@@ -105,13 +105,17 @@ public:
   explicit DeviceBuffer(const Buffer &host, int64_t offset = 0)
       : dtype(host.dtype), count(host.size()),
         bytes(host.size() * bytesOf(host.dtype), offset) {
-    bytes.upload(host.data());
+    upload(host);
   }
+  void upload(const Buffer &host) const { bytes.upload(host.data()); }
   void *data() const { return bytes.data(); }
-  Buffer download() const {
-    Buffer host(dtype, count);
+  void download(Buffer &host) const {
     bytes.download(host.data());
     EXPECT_TRUE(bytes.intact());
+  }
+  Buffer download() const {
+    Buffer host(dtype, count);
+    download(host);
     return host;
   }
 

@@ -185,7 +185,8 @@ typedef struct ShxEmbedding {
 } ShxEmbedding;
 void shx_embedding(ShxContext *ctx, const ShxEmbedding *desc, const void *table,
                    const void *ids, void *out);
-// dtable[ids[i], :] += dy[i, :], rows added in the order of i. workspace:
+// dtable[ids[i], :] += dy[i, :]; the rows of an id are added in an order that
+// the ids alone decide, on the CPU that of i. workspace:
 // LibraryModel::embeddingGrad(desc).
 void shx_embedding_grad(ShxContext *ctx, const ShxEmbedding *desc,
                         const void *ids, const void *dy, void *dtable,

@@ -1,0 +1,30 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The CUDA runtime's own kernels: assembled for every architecture that programs
+# may meet, and run on the emulated device.
+
+get_property(folder GLOBAL PROPERTY SHARDONNX_CUDA_PTX_FOLDER)
+get_property(modules GLOBAL PROPERTY SHARDONNX_CUDA_MODULES)
+get_property(strict GLOBAL PROPERTY SHARDONNX_STRICT_PTXAS)
+# As the driver will compile the PTX: no spills, no local memory. The build has
+# done so for sm_90 (runtime/cuda/kernels).
+foreach(module IN LISTS modules)
+  foreach(arch 80 89 100 120)
+    add_test(NAME cuda_ptx_${module}_sm_${arch}
+      COMMAND ${SHARDONNX_PTXAS} -arch=sm_${arch} ${strict}
+              ${folder}/${module}.ptx
+              -o ${CMAKE_CURRENT_BINARY_DIR}/${module}.sm_${arch})
+  endforeach()
+endforeach()
+
+add_executable(cuda_kernels_test
+  cuda_kernels_copy_test.cpp cuda_kernels_embedding_test.cpp
+  cuda_kernels_loss_test.cpp cuda_kernels_slices_test.cpp)
+# The test's main comes before the one of training executables.
+target_link_libraries(cuda_kernels_test
+  PRIVATE GTest::gtest_main shardonnx_runtime_cuda shardonnx_workspace
+          shardonnx_warnings)
+gtest_discover_tests(cuda_kernels_test
+  PROPERTIES ENVIRONMENT
+  "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/cuda-emulator")
