@@ -25,6 +25,3 @@ add_executable(cuda_kernels_test
 target_link_libraries(cuda_kernels_test
   PRIVATE GTest::gtest_main shardonnx_runtime_cuda shardonnx_workspace
           shardonnx_warnings)
-gtest_discover_tests(cuda_kernels_test
-  PROPERTIES ENVIRONMENT
-  "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/cuda-emulator")

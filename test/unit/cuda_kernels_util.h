@@ -38,7 +38,7 @@ public:
 
 private:
   CudaDevice()
-      : device(0, 1),
+      : device(0),
         images(device, {shx_runtime_images,
                         shx_runtime_images + shx_runtime_image_tables}),
         gemm(ctx, "") {
