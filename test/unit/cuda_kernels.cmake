@@ -25,3 +25,10 @@ add_executable(cuda_kernels_test
 target_link_libraries(cuda_kernels_test
   PRIVATE GTest::gtest_main shardonnx_runtime_cuda shardonnx_workspace
           shardonnx_warnings)
+add_dependencies(cuda_kernels_test cuda_emulator)
+# In one process, which compiles the PTX once.
+add_test(NAME cuda_kernels_test
+  COMMAND ${CMAKE_COMMAND} -E env CUDA_FORCE_PTX_JIT=1
+          LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/cuda-emulator
+          $<TARGET_FILE:cuda_kernels_test>
+          --gtest_filter=-CudaLinearCrossEntropy.GeneratedShapes)
