@@ -5,6 +5,9 @@
 # the runtime's kernels and ptxas. No library: programs load what the machine
 # they run on has. Without a toolkit everything else is built. Sets
 #   SHARDONNX_HAS_CUDA, SHARDONNX_CUDA_INCLUDE, SHARDONNX_NVCC, SHARDONNX_PTXAS
+# and, where cuDNN's headers and those of its C++ frontend are found (./setup
+# puts the frontend into .deps; SHARDONNX_CUDNN_FRONTEND names another folder),
+#   SHARDONNX_CUDNN_INCLUDE
 
 set(cuda_hints $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda)
 find_program(SHARDONNX_NVCC nvcc HINTS ${cuda_hints} PATH_SUFFIXES bin)
@@ -19,4 +22,22 @@ if(SHARDONNX_NVCC AND SHARDONNX_PTXAS AND SHARDONNX_CUDA_INCLUDE AND
 else()
   set(SHARDONNX_HAS_CUDA OFF)
   message(STATUS "No CUDA toolkit with NCCL's header: programs for GPUs cannot be built here")
+endif()
+
+if(SHARDONNX_HAS_CUDA)
+  find_path(SHARDONNX_CUDNN_HEADERS cudnn.h
+            HINTS ${SHARDONNX_CUDA_INCLUDE} ${cuda_hints}
+            PATH_SUFFIXES include)
+  find_path(SHARDONNX_CUDNN_FRONTEND_HEADERS cudnn_frontend.h
+            HINTS ${SHARDONNX_CUDNN_FRONTEND} $ENV{SHARDONNX_CUDNN_FRONTEND}
+                  ${PROJECT_SOURCE_DIR}/.deps/cudnn-frontend
+            PATH_SUFFIXES include)
+  if(SHARDONNX_CUDNN_HEADERS AND SHARDONNX_CUDNN_FRONTEND_HEADERS)
+    set(SHARDONNX_CUDNN_INCLUDE ${SHARDONNX_CUDNN_HEADERS}
+        ${SHARDONNX_CUDNN_FRONTEND_HEADERS})
+    list(REMOVE_DUPLICATES SHARDONNX_CUDNN_INCLUDE)
+  else()
+    message(STATUS "No cuDNN or no frontend of it: attention on GPUs will run "
+                   "on kernels of our own")
+  endif()
 endif()

@@ -17,6 +17,7 @@
 
 namespace shardonnx::rt::cuda {
 
+class Attention;
 class Gemm;
 class State;
 
@@ -101,7 +102,8 @@ struct Context : ShxContext {
   Images *runtimeImages = nullptr; // kernels/
   State *state = nullptr;
   Collectives *collectives = nullptr;
-  Gemm *gemm = nullptr; // the algorithms of matrix products
+  Gemm *gemm = nullptr;           // the algorithms of matrix products
+  Attention *attention = nullptr; // cuDNN's plans; null: our kernels alone
   Cells cells;
   double clipGradNorm = 0; // 0: off
   int64_t step = 0;        // that is being enqueued, for messages

@@ -54,7 +54,7 @@ CudaEngine::CudaEngine(const EngineSetup &setup, const DeviceProgram &code)
       freeAtStart(device.memory().free),
       programImages(device, {{"the program", code.images, code.imageCount}}),
       runtimeImages(device, runtimeTables()),
-      gemm(context, GemmCache::defaultFolder()) {
+      gemm(context, GemmCache::defaultFolder()), attention(context) {
   makeContext(setup);
   log("driver and context");
   collectives = makeCollectives(context, setup);
@@ -74,6 +74,7 @@ void CudaEngine::makeContext(const EngineSetup &setup) {
   context.programImages = &programImages;
   context.runtimeImages = &runtimeImages;
   context.gemm = &gemm;
+  context.attention = &attention;
   context.clipGradNorm = options.clipGradNorm;
 }
 

@@ -8,6 +8,7 @@
 #define SHARDONNX_RUNTIME_CUDA_ENGINE_H
 
 #include "../core/Engine.h"
+#include "Attention.h"
 #include "Context.h"
 #include "Function.h"
 #include "Gemm.h"
@@ -80,6 +81,7 @@ private:
   Context context;
   std::unique_ptr<Collectives> collectives;
   Gemm gemm;
+  Attention attention;
   std::vector<MemoryItem> items; // what is planned
   DeviceMemory constants;
   std::unique_ptr<State> state;

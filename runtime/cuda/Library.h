@@ -29,7 +29,8 @@ public:
 
   // The file that was loaded, as the loader calls it.
   const std::string &path() const { return name; }
-  void *find(const char *symbol) const; // null when it has none
+  void *find(const char *symbol) const;   // null when it has none
+  void *native() const { return handle; } // what dlsym takes
   // Throws an Error that names the library and the symbol.
   void *require(const char *symbol) const;
   template <typename Function>

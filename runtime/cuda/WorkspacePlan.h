@@ -7,6 +7,7 @@
 #ifndef SHARDONNX_RUNTIME_CUDA_WORKSPACEPLAN_H
 #define SHARDONNX_RUNTIME_CUDA_WORKSPACEPLAN_H
 
+#include "AttentionPlan.h"
 #include "ElementBytes.h"
 #include "EmbeddingPlan.h"
 #include "GemmPlan.h"
@@ -19,14 +20,6 @@ namespace shardonnx::rt::cuda {
 
 constexpr int64_t gemmWorkspaceBytes(const ShxGemm &desc) {
   return planGemm(desc).bytes;
-}
-
-constexpr int64_t attentionWorkspaceBytes(const ShxAttention &) { return 0; }
-
-// dq in f32, and a dot product for each query.
-constexpr int64_t attentionGradWorkspaceBytes(const ShxAttention &desc) {
-  int64_t queries = desc.batch * desc.heads * desc.seqQ;
-  return alignTo(queries * (desc.headDim + 2) * 4, kBufferAlignmentBytes);
 }
 
 constexpr int64_t embeddingGradWorkspaceBytes(const ShxEmbedding &desc) {

@@ -94,7 +94,8 @@ template <int32_t Type, int Dim> struct KeyBlock {
 
   __device__ void run() {
     loadTile<Type, kRows, Dim>(
-        shared.rows, typed<Type>(a.k, rowOffset(d.kStride, batch, first, kvHead)),
+        shared.rows,
+        typed<Type>(a.k, rowOffset(d.kStride, batch, first, kvHead)),
         d.kStride[1], last - first, headDim, a.vectors);
     loadTile<Type, kRows, Dim>(
         shared.moreRows,
@@ -125,7 +126,8 @@ template <int32_t Type, int Dim> struct KeyBlock {
     const int count = queryEnd - query;
     __syncthreads(); // the tiles of the last queries are read
     loadTile<Type, kColumns<Dim>, Dim>(
-        shared.columns, typed<Type>(a.q, rowOffset(d.qStride, batch, query, head)),
+        shared.columns,
+        typed<Type>(a.q, rowOffset(d.qStride, batch, query, head)),
         d.qStride[1], count, headDim, a.vectors);
     loadTile<Type, kColumns<Dim>, Dim>(
         shared.moreColumns,
@@ -141,7 +143,8 @@ template <int32_t Type, int Dim> struct KeyBlock {
 
   __device__ void visit(int64_t head, int query, int queryEnd) {
     load(head, query, queryEnd);
-    float scores[kOwnRows][kColumns<Dim> / 16], ds[kOwnRows][kColumns<Dim> / 16];
+    float scores[kOwnRows][kColumns<Dim> / 16],
+        ds[kOwnRows][kColumns<Dim> / 16];
     dotTile<Dim, kColumns<Dim>>(shared.rows, shared.columns, depth, scores);
     dotTile<Dim, kColumns<Dim>>(shared.moreRows, shared.moreColumns, depth, ds);
     const Scoring scoring(a, batch, head);
@@ -223,14 +226,16 @@ template <int32_t Type, int Dim> struct QueryBlock {
   __device__ void visit(const Scoring &scoring, int key, int keyEnd) {
     __syncthreads(); // the tiles of the last keys are read
     loadTile<Type, kColumns<Dim>, Dim>(
-        shared.columns, typed<Type>(a.k, rowOffset(d.kStride, batch, key, kvHead)),
+        shared.columns,
+        typed<Type>(a.k, rowOffset(d.kStride, batch, key, kvHead)),
         d.kStride[1], keyEnd - key, headDim, a.vectors);
     loadTile<Type, kColumns<Dim>, Dim>(
         shared.moreColumns,
         typed<Type>(a.v, rowOffset(d.vStride, batch, key, kvHead)),
         d.vStride[1], keyEnd - key, headDim, a.vectors);
     __syncthreads();
-    float scores[kOwnRows][kColumns<Dim> / 16], ds[kOwnRows][kColumns<Dim> / 16];
+    float scores[kOwnRows][kColumns<Dim> / 16],
+        ds[kOwnRows][kColumns<Dim> / 16];
     dotTile<Dim, kColumns<Dim>>(shared.rows, shared.columns, depth, scores);
     dotTile<Dim, kColumns<Dim>>(shared.moreRows, shared.moreColumns, depth, ds);
 #pragma unroll

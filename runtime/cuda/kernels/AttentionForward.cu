@@ -55,7 +55,8 @@ struct Softmax {
   }
 };
 
-template <int32_t Type, int Dim> __device__ void forward(const AttentionArgs &a) {
+template <int32_t Type, int Dim>
+__device__ void forward(const AttentionArgs &a) {
   constexpr int kKeys = kRows;
   extern __shared__ float4 memory[];
   float *queries = reinterpret_cast<float *>(memory);

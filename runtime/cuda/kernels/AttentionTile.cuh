@@ -199,8 +199,8 @@ template <int Dim> struct RowTile {
       for (int g = 0; g < Dim / 64; ++g) {
         int column = g * 64 + columnGroup() * 4;
         if (column < headDim)
-          storeFour<Type>(to + row * stride + column, x[r][g],
-                          headDim - column, vectors);
+          storeFour<Type>(to + row * stride + column, x[r][g], headDim - column,
+                          vectors);
       }
     }
   }
@@ -216,9 +216,10 @@ struct Scoring {
     if (!mask)
       return;
     int64_t at = batch * d.maskStride[0] + head * d.maskStride[1];
-    mask = d.maskDtype == SHX_F32
-               ? static_cast<const void *>(static_cast<const float *>(mask) + at)
-               : static_cast<const uint8_t *>(mask) + at;
+    mask =
+        d.maskDtype == SHX_F32
+            ? static_cast<const void *>(static_cast<const float *>(mask) + at)
+            : static_cast<const uint8_t *>(mask) + at;
   }
 
   // The score of a pair that is within the tensors; `slope` is the derivative

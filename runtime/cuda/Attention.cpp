@@ -1,0 +1,194 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Attention.h; and the launches of our own kernels.
+
+#include "Attention.h"
+#include "../core/Error.h"
+#include "AttentionArgs.h"
+#include "AttentionPlan.h"
+#include "CudnnAttention.h"
+#include "Launch.h"
+#include <cstring>
+
+namespace shardonnx::rt::cuda {
+
+#ifdef SHX_HAS_CUDNN
+
+Attention::Attention(Context &context) : context(context) {}
+
+Attention::~Attention() {
+  plans.clear();
+  if (handle)
+    endCudnnHandle(handle);
+}
+
+// What one rank meets all of them do.
+void Attention::warn(const std::string &refusal) {
+  if (context.rank == 0)
+    printWarning(concat("attention runs on kernels of our own, which are "
+                        "slower than cuDNN's: ",
+                        refusal));
+}
+
+CudnnPlan *Attention::planOf(const ShxAttention &desc, bool grad) {
+  std::string key(sizeof(desc) + 1, char(grad));
+  std::memcpy(key.data(), &desc, sizeof(desc));
+  auto [entry, isNew] = plans.try_emplace(key);
+  if (!isNew || dead)
+    return entry->second.get();
+  std::string refusal;
+  if (!handle)
+    handle = makeCudnnHandle(context.compute, refusal);
+  dead = !handle;
+  if (handle)
+    entry->second =
+        makeCudnnPlan(desc, grad, {handle, "", context.device->arch()},
+                      grad ? attentionGradWorkspaceBytes(desc)
+                           : attentionWorkspaceBytes(desc),
+                      refusal);
+  if (!entry->second)
+    warn(refusal);
+  return entry->second.get();
+}
+
+bool Attention::run(const ShxAttention &desc, bool grad, bool hasMask,
+                    const CudnnOperands &operands, void *workspace) {
+  if (cudnnRefusal(desc, hasMask, grad))
+    return false;
+  CudnnPlan *plan = planOf(desc, grad);
+  if (!plan || context.preparing())
+    return plan;
+  context.lastWork =
+      grad ? "attention's gradient (cuDNN)" : "attention (cuDNN)";
+  if (std::string error = plan->run(operands, workspace); !error.empty())
+    fail("cuDNN failed at ", context.lastWork, ": ", error);
+  return true;
+}
+
+#else
+
+Attention::Attention(Context &context) : context(context) {}
+Attention::~Attention() = default;
+
+bool Attention::run(const ShxAttention &desc, bool grad, bool hasMask,
+                    const CudnnOperands &, void *) {
+  if (dead || cudnnRefusal(desc, hasMask, grad))
+    return false;
+  dead = true;
+  if (context.rank == 0)
+    printWarning("attention runs on kernels of our own, which are slower than "
+                 "cuDNN's: this program's runtime was built without cuDNN");
+  return false;
+}
+
+#endif
+
+namespace {
+
+bool isAligned(const void *pointer, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % uintptr_t(bytes) == 0;
+}
+
+bool strideIsEven(const int64_t (&stride)[3]) {
+  return stride[0] % 4 == 0 && stride[1] % 4 == 0 && stride[2] % 4 == 0;
+}
+
+// Whether four elements may be read and written at once.
+bool canTakeFour(const AttentionArgs &args, bool grad) {
+  const ShxAttention &d = args.desc;
+  int64_t bytes = d.dtype == SHX_F32 ? 16 : 8;
+  bool can = d.headDim % 4 == 0 && strideIsEven(d.qStride) &&
+             strideIsEven(d.kStride) && strideIsEven(d.vStride) &&
+             strideIsEven(d.outStride) && isAligned(args.q, bytes) &&
+             isAligned(args.k, bytes) && isAligned(args.v, bytes) &&
+             isAligned(args.out, bytes);
+  if (grad)
+    can = can && strideIsEven(d.doutStride) && strideIsEven(d.dqStride) &&
+          strideIsEven(d.dkStride) && strideIsEven(d.dvStride) &&
+          isAligned(args.dout, bytes) && isAligned(args.dq, bytes) &&
+          isAligned(args.dk, bytes) && isAligned(args.dv, bytes);
+  return can;
+}
+
+const char *typeName(int32_t dtype) {
+  return dtype == SHX_F32 ? "f32" : dtype == SHX_BF16 ? "bf16" : "f16";
+}
+
+void launchOwn(Context &context, const char *stem, const AttentionArgs &args,
+               int64_t blocks, int sharedBytes) {
+  std::string kernel = concat(stem, typeName(args.desc.dtype));
+  if (sharedBytes)
+    kernel += concat("_", attentionDim(args.desc.headDim));
+  launch(context, kernel.c_str(), blocks, kAttentionThreads,
+         unsigned(sharedBytes), args);
+}
+
+AttentionArgs argsOf(const ShxAttention &desc, const void *q, const void *k,
+                     const void *v, const void *mask) {
+  if (desc.headDim > kAttentionMaxDim)
+    fail("attention with a head dim of ", desc.headDim,
+         " cannot run on a GPU: this runtime goes up to ", kAttentionMaxDim);
+  AttentionArgs args{};
+  args.desc = desc;
+  args.q = q;
+  args.k = k;
+  args.v = v;
+  args.mask = mask;
+  return args;
+}
+
+} // namespace
+} // namespace shardonnx::rt::cuda
+
+using namespace shardonnx::rt::cuda;
+
+void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
+                   const void *k, const void *v, const void *mask, void *out,
+                   float *lse, void *workspace) {
+  Context &context = contextOf(ctx);
+  const ShxAttention &d = *desc;
+  CudnnOperands operands{q, k, v, out, lse, nullptr, nullptr, nullptr, nullptr};
+  if (context.attention &&
+      context.attention->run(d, false, mask, operands, workspace))
+    return;
+  AttentionArgs args = argsOf(d, q, k, v, mask);
+  args.out = out;
+  args.lse = lse;
+  args.vectors = canTakeFour(args, false);
+  launchOwn(context, "shx_k_attention_", args,
+            blocksFor(d.seqQ, kAttentionRows) * d.batch * d.heads,
+            attentionForwardShared(attentionDim(d.headDim)));
+}
+
+void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
+                        const void *q, const void *k, const void *v,
+                        const void *mask, const void *out, const float *lse,
+                        const void *dout, void *dq, void *dk, void *dv,
+                        void *workspace) {
+  Context &context = contextOf(ctx);
+  const ShxAttention &d = *desc;
+  CudnnOperands operands{
+      q,  k,  v, const_cast<void *>(out), const_cast<float *>(lse), dout,
+      dq, dk, dv};
+  if (context.attention &&
+      context.attention->run(d, true, mask, operands, workspace))
+    return;
+  AttentionArgs args = argsOf(d, q, k, v, mask);
+  args.dout = dout;
+  args.out = operands.out;
+  args.lse = operands.lse;
+  args.delta = static_cast<float *>(workspace);
+  args.dq = dq;
+  args.dk = dk;
+  args.dv = dv;
+  args.vectors = canTakeFour(args, true);
+  constexpr int kRowsPerBlock = kAttentionThreads / 32;
+  launchOwn(context, "shx_k_attention_dots_", args,
+            blocksFor(d.batch * d.heads * d.seqQ, kRowsPerBlock), 0);
+  int shared = attentionGradShared(attentionDim(d.headDim));
+  launchOwn(context, "shx_k_attention_keys_", args,
+            blocksFor(d.seqK, kAttentionRows) * d.batch * d.kvHeads, shared);
+  launchOwn(context, "shx_k_attention_queries_", args,
+            blocksFor(d.seqQ, kAttentionRows) * d.batch * d.heads, shared);
+}
