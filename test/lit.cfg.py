@@ -26,3 +26,6 @@ config.substitutions.append(("%models", config.shardonnx_source + "/models"))
 config.substitutions.append(
     ("%exits", "python3 " + config.test_source_root + "/cli/Inputs/exits.py")
 )
+# Tests that assemble GPU code say `REQUIRES: cuda`.
+if config.ptxas and os.access(config.ptxas, os.X_OK):
+    config.available_features.add("cuda")

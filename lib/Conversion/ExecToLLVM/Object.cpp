@@ -118,7 +118,8 @@ static void attachTarget(llvm::Module &module, const TargetSpec &spec,
   }
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+void shardonnx::optimizeModule(llvm::Module &module,
+                               llvm::TargetMachine &machine) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager cgscc;
@@ -153,7 +154,7 @@ llvm::Error shardonnx::emitObject(ModuleOp module, const TargetSpec &spec,
     return failWith("a module of another dialect than llvm reached the code "
                     "generator");
   attachTarget(*translated, spec, **machine);
-  optimize(*translated, **machine);
+  optimizeModule(*translated, **machine);
   if (llvmIR) {
     llvm::raw_string_ostream stream(*llvmIR);
     translated->print(stream, nullptr);

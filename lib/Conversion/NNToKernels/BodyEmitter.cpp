@@ -29,7 +29,8 @@ Value BodyEmitter::emit(Value value, Scope &scope) {
     int64_t stride = layout.strides.back();
     Value address = memory.advance(scope.addresses[i], scope.index, stride,
                                    layout.elementType);
-    result = memory.load(address, layout.elementType, scope.width, stride);
+    result = memory.load(address, layout.elementType, scope.width, stride,
+                         scope.alignmentOf(i));
   } else {
     result = emitOp(value.getDefiningOp(), scope);
   }
@@ -98,10 +99,11 @@ void BodyEmitter::storeOutput(unsigned i, Scope &scope) {
   const BufferLayout &layout = kernel.getOutput(i);
   Value vector = emit(kernel.getYielded()[i], scope);
   int64_t stride = layout.strides.back();
-  Value address = memory.advance(scope.addresses[kernel.getNumInputs() + i],
-                                 scope.index, stride, layout.elementType);
+  unsigned buffer = kernel.getNumInputs() + i;
+  Value address = memory.advance(scope.addresses[buffer], scope.index, stride,
+                                 layout.elementType);
   memory.store(vector, address, layout.elementType,
-               scope.width == 1 ? 1 : stride);
+               scope.width == 1 ? 1 : stride, scope.alignmentOf(buffer));
 }
 
 void BodyEmitter::storeRowBuffer(Value value, Value buffer, Scope &scope) {

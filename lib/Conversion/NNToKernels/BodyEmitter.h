@@ -15,8 +15,12 @@ using ValueMap = llvm::DenseMap<mlir::Value, mlir::Value>;
 /// One vector of the iteration space and what is known there.
 struct Scope {
   unsigned width = 1;
+  unsigned alignmentOf(unsigned buffer) const {
+    return alignments.empty() ? 0 : alignments[buffer];
+  }
   mlir::Value index;                     // of the first lane, vector axis
   llvm::ArrayRef<mlir::Value> addresses; // per buffer, at vector index 0
+  llvm::ArrayRef<unsigned> alignments;   // per buffer, bytes; none: elements
   llvm::ArrayRef<mlir::Value> leading;   // index along each leading axis
   const ValueMap *scalars = nullptr;     // uniform values, as vector<1>
   const ValueMap *rowBuffers = nullptr;  // values kept for this row: address

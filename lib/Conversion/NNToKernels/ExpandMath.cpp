@@ -6,76 +6,13 @@
 // coefficients are weighted least-squares fits of f64, sharpened towards the
 // smallest maximum relative error.
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "shardonnx/Conversion/NNToKernels/Emit.h"
+#include "VectorMath.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 
 using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::kernels;
-
-namespace {
-
-/// Arithmetic on vectors of f32 and of their bits.
-class VectorMath {
-public:
-  VectorMath(OpBuilder &b, Location loc, VectorType type)
-      : b(b), loc(loc), type(type),
-        bitsType(VectorType::get(type.getShape(), b.getI32Type())) {}
-
-  Value exp(Value x);
-  Value tanh(Value x);
-  Value erf(Value x);
-  Value log(Value x);
-  Value sinOrCos(Value x, bool cosine);
-  Value rsqrt(Value x) {
-    return arith::DivFOp::create(b, loc, f(1.0f),
-                                 math::SqrtOp::create(b, loc, x));
-  }
-
-private:
-  Value f(float v) {
-    return arith::ConstantOp::create(
-        b, loc, DenseElementsAttr::get(type, b.getF32FloatAttr(v)));
-  }
-  Value i(int32_t v) {
-    return arith::ConstantOp::create(
-        b, loc, DenseElementsAttr::get(bitsType, b.getI32IntegerAttr(v)));
-  }
-  Value fma(Value x, Value y, Value z) {
-    return math::FmaOp::create(b, loc, x, y, z);
-  }
-  Value add(Value x, Value y) { return arith::AddFOp::create(b, loc, x, y); }
-  Value sub(Value x, Value y) { return arith::SubFOp::create(b, loc, x, y); }
-  Value mul(Value x, Value y) { return arith::MulFOp::create(b, loc, x, y); }
-  Value bits(Value x) { return arith::BitcastOp::create(b, loc, bitsType, x); }
-  Value fromBits(Value x) { return arith::BitcastOp::create(b, loc, type, x); }
-  Value abs(Value x) { return math::AbsFOp::create(b, loc, x); }
-  Value copySign(Value x, Value sign) {
-    return math::CopySignOp::create(b, loc, x, sign);
-  }
-  Value less(Value x, Value y) {
-    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, y);
-  }
-  Value select(Value c, Value x, Value y) {
-    return arith::SelectOp::create(b, loc, c, x, y);
-  }
-  /// The smaller or larger, x where x is NaN: one instruction each.
-  Value atMost(Value x, float v) { return select(less(f(v), x), f(v), x); }
-  Value atLeast(Value x, float v) { return select(less(x, f(v)), f(v), x); }
-  /// Horner's rule, the highest power first.
-  Value polynomial(Value x, ArrayRef<float> coefficients);
-  Value roundToBits(Value scaled, Value &rounded);
-  Value expCore(Value x);
-
-  OpBuilder &b;
-  Location loc;
-  VectorType type, bitsType;
-};
-
-} // namespace
 
 Value VectorMath::polynomial(Value x, ArrayRef<float> coefficients) {
   Value result = f(coefficients.front());
@@ -121,7 +58,7 @@ Value VectorMath::tanh(Value x) {
   Value small = fma(mul(x, square), p, x);
   Value clamped = atMost(a, 10.0f);
   Value e = expCore(add(clamped, clamped));
-  Value quotient = arith::DivFOp::create(b, loc, f(2.0f), add(e, f(1.0f)));
+  Value quotient = divide(f(2.0f), add(e, f(1.0f)));
   Value large = copySign(sub(f(1.0f), quotient), x);
   return select(less(a, f(0.625f)), small, large);
 }
@@ -196,29 +133,36 @@ Value VectorMath::sinOrCos(Value x, bool cosine) {
   return fromBits(arith::XOrIOp::create(b, loc, bits(result), negative));
 }
 
+Value VectorMath::expand(Operation *op) {
+  Value x = op->getOperand(0);
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case<math::ExpOp>([&](auto) { return exp(x); })
+      .Case<math::TanhOp>([&](auto) { return tanh(x); })
+      .Case<math::ErfOp>([&](auto) { return erf(x); })
+      .Case<math::LogOp>([&](auto) { return log(x); })
+      .Case<math::SinOp>([&](auto) { return sinOrCos(x, false); })
+      .Case<math::CosOp>([&](auto) { return sinOrCos(x, true); })
+      .Case<math::RsqrtOp>([&](auto) { return rsqrt(x); })
+      .Default(Value());
+}
+
+VectorType kernels::floatVectorOf(Operation *op) {
+  if (op->getNumResults() != 1)
+    return {};
+  auto type = dyn_cast<VectorType>(op->getResult(0).getType());
+  return type && type.getElementType().isF32() ? type : VectorType();
+}
+
 void kernels::expandMath(LLVM::LLVMFuncOp function) {
   SmallVector<Operation *> ops;
   function.walk([&](Operation *op) {
-    if (isa_and_nonnull<math::MathDialect>(op->getDialect()))
+    if (isa_and_nonnull<math::MathDialect>(op->getDialect()) &&
+        floatVectorOf(op))
       ops.push_back(op);
   });
   for (Operation *op : ops) {
-    auto type = dyn_cast<VectorType>(op->getResult(0).getType());
-    if (!type || !type.getElementType().isF32())
-      continue;
     OpBuilder b(op);
-    VectorMath math(b, op->getLoc(), type);
-    Value x = op->getOperand(0);
-    Value result =
-        llvm::TypeSwitch<Operation *, Value>(op)
-            .Case<math::ExpOp>([&](auto) { return math.exp(x); })
-            .Case<math::TanhOp>([&](auto) { return math.tanh(x); })
-            .Case<math::ErfOp>([&](auto) { return math.erf(x); })
-            .Case<math::LogOp>([&](auto) { return math.log(x); })
-            .Case<math::SinOp>([&](auto) { return math.sinOrCos(x, false); })
-            .Case<math::CosOp>([&](auto) { return math.sinOrCos(x, true); })
-            .Case<math::RsqrtOp>([&](auto) { return math.rsqrt(x); })
-            .Default(Value());
+    Value result = VectorMath(b, op->getLoc(), floatVectorOf(op)).expand(op);
     if (!result)
       continue;
     op->getResult(0).replaceAllUsesWith(result);

@@ -27,6 +27,8 @@ using namespace shardonnx::kernels;
 /// relaxed: masks are made of infinities, and NaNs must stay NaNs.
 static void allowContraction(LLVM::LLVMFuncOp function) {
   function.walk([](arith::ArithFastMathInterface op) {
+    if (!isa<arith::AddFOp, arith::SubFOp, arith::MulFOp>(op))
+      return;
     auto flags = op.getFastMathFlagsAttr();
     auto value = flags ? flags.getValue() : arith::FastMathFlags::none;
     op->setAttr(op.getFastMathAttrName(),
@@ -37,6 +39,10 @@ static void allowContraction(LLVM::LLVMFuncOp function) {
 
 LogicalResult kernels::lowerKernel(LLVM::LLVMFuncOp function) {
   expandMath(function);
+  return convertKernel(function);
+}
+
+LogicalResult kernels::convertKernel(LLVM::LLVMFuncOp function) {
   allowContraction(function);
   MLIRContext *context = function.getContext();
   LowerToLLVMOptions options(context);

@@ -31,7 +31,7 @@ KernelTarget kernels::kernelTargetOf(const TargetSpec &target) {
   return result;
 }
 
-static FailureOr<Kernel> describe(exec::KernelOp op) {
+FailureOr<Kernel> kernels::describeKernel(exec::KernelOp op) {
   SmallVector<MemRefType> types;
   for (Attribute type : op.getOperandTypes())
     types.push_back(cast<MemRefType>(cast<TypeAttr>(type).getValue()));
@@ -46,7 +46,7 @@ LogicalResult kernels::lowerKernels(ModuleOp module, const TargetSpec &target,
                     vector::VectorDialect>();
   KernelTarget kernelTarget = kernelTargetOf(target);
   for (auto op : llvm::make_early_inc_range(module.getOps<exec::KernelOp>())) {
-    FailureOr<Kernel> kernel = describe(op);
+    FailureOr<Kernel> kernel = describeKernel(op);
     if (failed(kernel))
       return op.emitOpError("has operand types that do not fit its domain");
     launches[op.getSymName()] = kernel->getLaunch();

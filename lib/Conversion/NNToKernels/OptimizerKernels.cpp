@@ -11,12 +11,12 @@
 // SGD: g ← g + wd·p, b ← μ·b + g (b = g on the first step), p ← p - lr·b.
 // g is the reduced gradient times the clip factor.
 
+#include "DeviceEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "shardonnx/Conversion/NNToKernels/LowerKernels.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/runtime/ABI.h"
 
@@ -133,6 +133,25 @@ FailureOr<Kernel> OptimizerBody::finish() {
   if (succeeded(kernel))
     kernel->setSlots(slots);
   return kernel;
+}
+
+LogicalResult kernels::addDeviceOptimizerKernel(ModuleOp device, StringRef name,
+                                                Optimizer optimizer,
+                                                DeviceLaunch &launch) {
+  loadDeviceDialects(*device.getContext());
+  OptimizerBody body(device.getContext(), device.getLoc());
+  body.build(optimizer);
+  FailureOr<Kernel> kernel = body.finish();
+  if (failed(kernel))
+    return failure();
+  OpBuilder builder = OpBuilder::atBlockEnd(device.getBody());
+  DeviceAccess access(*kernel, {});
+  FailureOr<DeviceLaunch> emitted =
+      emitDeviceCounted(builder, device.getLoc(), name, access);
+  if (failed(emitted))
+    return failure();
+  launch = *emitted;
+  return success();
 }
 
 LogicalResult kernels::addOptimizerKernel(ModuleOp module, StringRef name,

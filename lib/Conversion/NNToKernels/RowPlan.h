@@ -30,11 +30,13 @@ struct RowPhase {
 struct RowPlan {
   explicit RowPlan(const Kernel &kernel);
 
+  /// How many reductions, one behind the other, a value waits for.
+  unsigned levelOf(mlir::Value value) const { return levels.lookup(value); }
+
   std::vector<RowPhase> phases;
   llvm::SmallSetVector<mlir::Value, 4> kept;
 
 private:
-  unsigned levelOf(mlir::Value value) const { return levels.lookup(value); }
   void assignLevels();
   void assignRoots();
   void chooseKept();

@@ -63,13 +63,13 @@ Value VectorMemory::element(Value address, unsigned index, int64_t stride,
 }
 
 Value VectorMemory::load(Value address, Type elementType, unsigned width,
-                         int64_t stride) {
+                         int64_t stride, unsigned alignment) {
   Type stored = storedType(elementType);
   auto vectorType = VectorType::get(width, stored);
   Value loaded;
   if (stride == 1) {
-    loaded =
-        LLVM::LoadOp::create(b, loc, vectorType, address, alignmentOf(stored));
+    loaded = LLVM::LoadOp::create(b, loc, vectorType, address,
+                                  std::max(alignment, alignmentOf(stored)));
   } else if (stride == 0) {
     Value one =
         LLVM::LoadOp::create(b, loc, stored, address, alignmentOf(stored));
@@ -86,11 +86,12 @@ Value VectorMemory::load(Value address, Type elementType, unsigned width,
 }
 
 void VectorMemory::store(Value vector, Value address, Type elementType,
-                         int64_t stride) {
+                         int64_t stride, unsigned alignment) {
   Type stored = storedType(elementType);
   Value value = toStored(vector, elementType);
   if (stride == 1) {
-    LLVM::StoreOp::create(b, loc, value, address, alignmentOf(stored));
+    LLVM::StoreOp::create(b, loc, value, address,
+                          std::max(alignment, alignmentOf(stored)));
     return;
   }
   int64_t width = cast<VectorType>(value.getType()).getNumElements();
@@ -111,15 +112,34 @@ Value VectorMemory::splat(Value one, unsigned width) {
       b, loc, VectorType::get(width, one.getType()), one);
 }
 
-Value VectorMemory::fromStored(Value vector, Type elementType) {
-  auto type = cast<VectorType>(vector.getType());
-  VectorType f32 = VectorType::get(type.getShape(), b.getF32Type());
-  if (elementType.isBF16()) {
-    auto i32 = VectorType::get(type.getShape(), b.getI32Type());
+/// A bf16 is the upper half of an f32. Where registers hold two of them, each
+/// pair takes a shift and a mask.
+Value VectorMemory::widenBF16(Value vector) {
+  int64_t width = cast<VectorType>(vector.getType()).getNumElements();
+  auto f32 = VectorType::get(width, b.getF32Type());
+  auto i32 = VectorType::get(width, b.getI32Type());
+  if (!target.packedPairs || width % 2 != 0) {
     Value bits = arith::ExtUIOp::create(b, loc, i32, vector);
     bits = arith::ShLIOp::create(b, loc, bits, splatInt(b, loc, i32, 16));
     return arith::BitcastOp::create(b, loc, f32, bits);
   }
+  auto pairs = VectorType::get(width / 2, b.getI32Type());
+  auto half = VectorType::get(width / 2, b.getF32Type());
+  Value words = vector::BitCastOp::create(b, loc, pairs, vector);
+  Value even =
+      arith::ShLIOp::create(b, loc, words, splatInt(b, loc, pairs, 16));
+  Value odd =
+      arith::AndIOp::create(b, loc, words, splatInt(b, loc, pairs, -0x10000));
+  return vector::InterleaveOp::create(
+      b, loc, f32, arith::BitcastOp::create(b, loc, half, even),
+      arith::BitcastOp::create(b, loc, half, odd));
+}
+
+Value VectorMemory::fromStored(Value vector, Type elementType) {
+  auto type = cast<VectorType>(vector.getType());
+  VectorType f32 = VectorType::get(type.getShape(), b.getF32Type());
+  if (elementType.isBF16())
+    return widenBF16(vector);
   if (elementType.isF16())
     return arith::ExtFOp::create(b, loc, f32, vector);
   if (elementType.isInteger(1))

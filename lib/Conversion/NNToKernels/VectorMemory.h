@@ -25,15 +25,17 @@ public:
   /// base + index · stride, in elements.
   mlir::Value advance(mlir::Value base, mlir::Value index, int64_t stride,
                       mlir::Type elementType);
-  /// `width` elements, `stride` apart, the first at address.
+  /// `width` elements, `stride` apart, the first at address. Contiguous ones
+  /// are `alignment` bytes aligned, by default like one element.
   mlir::Value load(mlir::Value address, mlir::Type elementType, unsigned width,
-                   int64_t stride);
+                   int64_t stride, unsigned alignment = 0);
   void store(mlir::Value vector, mlir::Value address, mlir::Type elementType,
-             int64_t stride);
+             int64_t stride, unsigned alignment = 0);
   /// A vector<1> or scalar repeated.
   mlir::Value splat(mlir::Value one, unsigned width);
 
 private:
+  mlir::Value widenBF16(mlir::Value vector);
   mlir::Value fromStored(mlir::Value vector, mlir::Type elementType);
   mlir::Value toStored(mlir::Value vector, mlir::Type elementType);
   mlir::Value roundToBF16(mlir::Value vector);

@@ -11,6 +11,11 @@
 #include "llvm/Support/Error.h"
 #include <string>
 
+namespace llvm {
+class Module;
+class TargetMachine;
+} // namespace llvm
+
 namespace shardonnx {
 
 /// The processor that code is made for. Without a triple or a CPU LLVM makes
@@ -34,6 +39,9 @@ llvm::Expected<TargetSpec> resolveTarget(llvm::StringRef arch);
 llvm::Error emitObject(mlir::ModuleOp module, const TargetSpec &target,
                        llvm::SmallVectorImpl<char> &object,
                        std::string *llvmIR = nullptr);
+
+/// LLVM's pipeline at O3, without what the kernel generator has done itself.
+void optimizeModule(llvm::Module &module, llvm::TargetMachine &machine);
 
 } // namespace shardonnx
 

@@ -11,7 +11,14 @@
 #include "shardonnx/Conversion/NNToKernels/Emit.h"
 #include "llvm/ADT/StringMap.h"
 
+namespace shardonnx::exec {
+class KernelOp;
+} // namespace shardonnx::exec
+
 namespace shardonnx::kernels {
+
+/// What an exec.kernel describes; fails if its operands do not fit its domain.
+llvm::FailureOr<Kernel> describeKernel(exec::KernelOp op);
 
 /// What kernels for this processor look like.
 KernelTarget kernelTargetOf(const TargetSpec &target);

@@ -69,4 +69,31 @@ def LowerKernelsPass : Pass<"exec-lower-kernels", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 
+def LowerDeviceKernelsPass
+    : Pass<"exec-lower-device-kernels", "::mlir::ModuleOp"> {
+  let summary = "Emits each exec.kernel as GPU functions in a module @device";
+  let description = [{
+    llvm.func with nvvm.kernel, one for each launch: accesses of 16 bytes a
+    thread where lengths and alignments allow it, rows reduced by shuffles and
+    shared memory, columns in two launches without atomics. `exec.blocks` on a
+    function says how many blocks a launch has. Leaves the module @device alone,
+    to look at it; in a compilation `exec` is lowered together with kernels.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect",
+                           "::mlir::NVVM::NVVMDialect"];
+}
+
+def PrintPTXPass : Pass<"exec-print-ptx", "::mlir::ModuleOp"> {
+  let summary = "Prints a module @device as PTX";
+  let description = [{
+    To standard output, as it is in a program. With `report`, what
+    `ptxas -v` says of it (registers, stack, spills) in place of the text.
+    Changes nothing.
+  }];
+  let options = [Option<"chip", "chip", "std::string", "\"sm_90\"",
+                        "GPU, as in --gpu-arch">,
+                 Option<"report", "report", "bool", "false",
+                        "Print what ptxas reports">];
+}
+
 #endif // SHARDONNX_CONVERSION_NNTOKERNELS_PASSES

@@ -1,0 +1,61 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From kernels' descriptions to GPU functions, and how each is launched.
+
+#ifndef SHARDONNX_CONVERSION_NNTOKERNELS_DEVICE_H
+#define SHARDONNX_CONVERSION_NNTOKERNELS_DEVICE_H
+
+#include "shardonnx/Conversion/NNToKernels/LowerKernels.h"
+
+namespace shardonnx::kernels {
+
+/// What the emitters ask of a GPU. One set of functions serves all chips that a
+/// program is made for; the figures are those of the largest.
+struct DeviceTarget {
+  unsigned multiprocessors = 132;
+  unsigned maxBlockThreads = 512; // so that each may have 128 registers
+};
+
+/// One call of a function of the device module; a kernel is one or several, in
+/// order.
+struct DeviceLaunch {
+  std::string symbol;
+  int32_t blockThreads = 0;
+  int64_t blocks = 0;           // 0: as many as the elements need
+  int64_t elementsPerBlock = 0; // of flat kernels
+  int32_t sharedBytes = 0;      // dynamic
+  /// Which of inputs, outputs, then workspace goes into each parameter.
+  llvm::SmallVector<unsigned> args;
+};
+
+/// What a kernel keeps between its launches, in bytes: partial sums of columns.
+int64_t deviceWorkspaceBytes(const Kernel &kernel);
+
+/// Adds the kernel's functions to the builder's module, in LLVM and NVVM alone.
+/// `alignments`: what the buffers' addresses are multiples of, in bytes; none:
+/// 16.
+llvm::FailureOr<llvm::SmallVector<DeviceLaunch>>
+emitDeviceKernel(mlir::OpBuilder &builder, mlir::Location loc,
+                 llvm::StringRef name, const Kernel &kernel,
+                 const DeviceTarget &target,
+                 llvm::ArrayRef<unsigned> alignments = {});
+
+/// Moves every exec.kernel of the module into the device module. What the
+/// module's launches say of their operands' alignment is used. `launches` gets
+/// the calls of each; the exec.launch ops stay.
+mlir::LogicalResult
+lowerDeviceKernels(mlir::ModuleOp module, mlir::ModuleOp device,
+                   const DeviceTarget &target,
+                   llvm::StringMap<llvm::SmallVector<DeviceLaunch>> &launches);
+
+/// Adds the optimizer's kernel: parameters are master, gradient, two states,
+/// scalars and, as an i64, the number of elements.
+mlir::LogicalResult addDeviceOptimizerKernel(mlir::ModuleOp device,
+                                             llvm::StringRef name,
+                                             Optimizer optimizer,
+                                             DeviceLaunch &launch);
+
+} // namespace shardonnx::kernels
+
+#endif // SHARDONNX_CONVERSION_NNTOKERNELS_DEVICE_H
