@@ -214,6 +214,7 @@ class Session:
                "PYTHONWARNINGS": "ignore", "RANK": "0", "LOCAL_RANK": "0",
                "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
                "MASTER_PORT": str(measure.free_port()),
+               "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
                "TORCHINDUCTOR_CACHE_DIR": self.scratch("inductor")}
         if not self.cuda:
             env["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
