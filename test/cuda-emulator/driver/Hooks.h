@@ -31,6 +31,10 @@ void shardonnxEmulatorFail(CUresult code, const char *message);
 /// The device of a stream; -1 if it is none.
 int shardonnxEmulatorDevice(CUstream stream);
 
+/// Calls run(argument, k) for every k below `count`, on all threads.
+void shardonnxEmulatorParallel(uint64_t count, void (*run)(void *, uint64_t),
+                               void *argument);
+
 /// Lane-instructions run so far.
 uint64_t shardonnxEmulatorInstructions(void);
 }

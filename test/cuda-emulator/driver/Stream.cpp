@@ -5,6 +5,7 @@
 
 #include "Driver.h"
 #include "Hooks.h"
+#include "machine/ThreadPool.h"
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -328,6 +329,15 @@ int shardonnxEmulatorDevice(CUstream stream) {
   Driver &driver = Driver::get();
   std::lock_guard<std::recursive_mutex> lock(driver.mutex);
   return driver.streams.count(stream) ? stream->context->device : -1;
+}
+
+void shardonnxEmulatorParallel(uint64_t count, void (*run)(void *, uint64_t),
+                               void *argument) {
+  std::atomic<uint64_t> next{0};
+  ThreadPool::get().run(count, [&] {
+    for (uint64_t k; (k = next++) < count;)
+      run(argument, k);
+  });
 }
 
 uint64_t shardonnxEmulatorInstructions() { return executedInstructions(); }

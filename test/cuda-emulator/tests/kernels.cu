@@ -33,7 +33,8 @@ __global__ void rowSums(const float *in, float *out, int columns) {
 /// C = A B through tiles of shared memory.
 __global__ void tiledMatmul(const float *a, const float *b, float *c, int n) {
   __shared__ float ta[16][16], tb[16][17];
-  int row = blockIdx.y * 16 + threadIdx.y, column = blockIdx.x * 16 + threadIdx.x;
+  int row = blockIdx.y * 16 + threadIdx.y,
+      column = blockIdx.x * 16 + threadIdx.x;
   float sum = 0;
   for (int k = 0; k < n; k += 16) {
     ta[threadIdx.y][threadIdx.x] = a[row * n + k + threadIdx.x];
@@ -62,11 +63,20 @@ __global__ void collatz(const unsigned *in, unsigned *out, int n) {
       break;
   }
   switch (in[i] % 5) {
-  case 0: steps += 10; break;
-  case 1: steps *= 3; break;
-  case 2: steps ^= 7; break;
-  case 3: steps = 1000 - steps; break;
-  default: break;
+  case 0:
+    steps += 10;
+    break;
+  case 1:
+    steps *= 3;
+    break;
+  case 2:
+    steps ^= 7;
+    break;
+  case 3:
+    steps = 1000 - steps;
+    break;
+  default:
+    break;
   }
   out[i] = steps;
 }
@@ -93,10 +103,12 @@ __global__ void bf16Axpy(const __nv_bfloat16 *x, const __nv_bfloat16 *y,
                          __nv_bfloat16 *out, float a, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n)
-    out[i] = __float2bfloat16(a * __bfloat162float(x[i]) + __bfloat162float(y[i]));
+    out[i] =
+        __float2bfloat16(a * __bfloat162float(x[i]) + __bfloat162float(y[i]));
 }
 
-__global__ void halfPairs(const __half2 *x, const __half2 *y, __half2 *out, int n) {
+__global__ void halfPairs(const __half2 *x, const __half2 *y, __half2 *out,
+                          int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n)
     out[i] = __hmax2(__hfma2(x[i], y[i], x[i]), __hsub2(x[i], y[i]));
@@ -113,13 +125,13 @@ __global__ void tensorCore(const __nv_bfloat16 *a, const __nv_bfloat16 *b,
     sb[k] = b[k]; // row-major K x N
   __syncwarp();
   uint32_t ra[4], rb[2];
-  uint32_t pa = static_cast<uint32_t>(__cvta_generic_to_shared(
-      &sa[(lane % 16) * 16 + lane / 16 * 8]));
+  uint32_t pa = static_cast<uint32_t>(
+      __cvta_generic_to_shared(&sa[(lane % 16) * 16 + lane / 16 * 8]));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3])
                : "r"(pa));
-  uint32_t pb = static_cast<uint32_t>(
-      __cvta_generic_to_shared(&sb[(lane % 16) * 8]));
+  uint32_t pb =
+      static_cast<uint32_t>(__cvta_generic_to_shared(&sb[(lane % 16) * 8]));
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
                : "=r"(rb[0]), "=r"(rb[1])
                : "r"(pb));
@@ -139,7 +151,8 @@ __global__ void tensorCore(const __nv_bfloat16 *a, const __nv_bfloat16 *b,
 /// Reverses 128 words through shared memory, copied asynchronously.
 __global__ void asyncReverse(const float4 *in, float4 *out, int wait) {
   extern __shared__ float4 tile[];
-  uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(&tile[threadIdx.x]));
+  uint32_t to =
+      static_cast<uint32_t>(__cvta_generic_to_shared(&tile[threadIdx.x]));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to),
                "l"(in + threadIdx.x));
   asm volatile("cp.async.commit_group;");
@@ -188,9 +201,7 @@ __global__ void spin(float *out, int rounds) {
 
 // Wrong ones.
 
-__global__ void beyondEnd(float *out, int n) {
-  out[threadIdx.x + n] = 1;
-}
+__global__ void beyondEnd(float *out, int n) { out[threadIdx.x + n] = 1; }
 
 __global__ void misaligned(float *out) {
   float4 *p = reinterpret_cast<float4 *>(out + 1);
