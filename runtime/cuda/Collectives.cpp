@@ -30,10 +30,11 @@ void copy(void *to, const void *from, int64_t bytes, CUstream stream) {
 } // namespace
 
 NcclCollectives::NcclCollectives(Context &context, const Manifest &manifest,
-                                 Control &control, Exchange &exchange)
+                                 Control &control, Exchange &exchange,
+                                 int ranksPerGpu)
     : context(context), control(control), exchange(exchange),
-      gathers(control, exchange, *context.device, "gather", 0),
-      reductions(control, exchange, *context.device, "reduce", 1),
+      gathers(control, exchange, *context.device, "gather", 0, ranksPerGpu),
+      reductions(control, exchange, *context.device, "reduce", 1, ranksPerGpu),
       memory(exchange, {gathers.communicator, reductions.communicator}),
       points(manifest.units.size()), watchdog(control, manifest.units.size(),
                                               [this] { return asyncError(); }) {
@@ -274,9 +275,9 @@ std::unique_ptr<Collectives> makeCollectives(Context &context,
     std::memcpy(&versions.emplace_back(), word.data(), sizeof(version));
     uuids.push_back(word.substr(sizeof(version)));
   }
-  checkNccl(versions, uuids);
   return std::make_unique<NcclCollectives>(context, setup.manifest,
-                                           setup.control, setup.exchange);
+                                           setup.control, setup.exchange,
+                                           checkNccl(versions, uuids));
 }
 
 } // namespace shardonnx::rt::cuda

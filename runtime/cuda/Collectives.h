@@ -20,7 +20,7 @@ namespace shardonnx::rt::cuda {
 class NcclCollectives : public Collectives {
 public:
   NcclCollectives(Context &context, const Manifest &manifest, Control &control,
-                  Exchange &exchange);
+                  Exchange &exchange, int ranksPerGpu);
   ~NcclCollectives() override;
 
   Allocator &symmetric() override { return memory; }
@@ -48,8 +48,9 @@ private:
   };
   struct Queue {
     Queue(Control &control, Exchange &exchange, const Device &device,
-          const char *name, size_t index)
-        : stream(Priority::High), communicator(control, exchange, device, name),
+          const char *name, size_t index, int ranksPerGpu)
+        : stream(Priority::High),
+          communicator(control, exchange, device, name, ranksPerGpu),
           index(index) {}
     Stream stream;
     NcclCommunicator communicator;

@@ -37,6 +37,9 @@ NcclApi loadNccl() {
   return api;
 }
 
+// Thread blocks that the communicators of one queue have on a shared GPU.
+constexpr int kBlocksOfShared = 8;
+
 } // namespace
 
 const NcclApi &nccl() {
@@ -60,36 +63,39 @@ ncclDataType_t ncclType(ShxDType dtype) {
                              : ncclFloat16;
 }
 
-void checkNccl(const std::vector<int> &versions,
-               const std::vector<std::string> &uuids) {
+int checkNccl(const std::vector<int> &versions,
+              const std::vector<std::string> &uuids) {
   for (size_t r = 1; r < versions.size(); ++r)
     if (versions[r] != versions[0])
       fail("rank 0 has NCCL ", ncclVersionText(versions[0]), ", rank ", r,
            " has NCCL ", ncclVersionText(versions[r]),
            ": install the same version everywhere");
-  for (size_t r = 0; r < uuids.size(); ++r)
-    for (size_t s = 0; s < r; ++s)
-      if (uuids[r] == uuids[s]) {
-        const char *asked = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
-        if (versions[0] < kSharingNccl)
-          fail("ranks ", s, " and ", r, " are on one GPU, which NCCL ",
-               ncclVersionText(versions[0]),
-               " refuses: start one rank for "
-               "each GPU, or install NCCL ",
-               ncclVersionText(kSharingNccl));
-        if (!asked || std::strcmp(asked, "1") != 0)
-          fail("ranks ", s, " and ", r,
-               " are on one GPU: start one rank for "
-               "each GPU, or set NCCL_MULTI_RANK_GPU_ENABLE=1 to let them "
-               "share");
-        return;
-      }
+  size_t most = 1;
+  for (size_t r = 0; r < uuids.size(); ++r) {
+    auto first = std::find(uuids.begin(), uuids.end(), uuids[r]);
+    if (first == uuids.begin() + static_cast<std::ptrdiff_t>(r))
+      continue;
+    std::string who =
+        concat("ranks ", first - uuids.begin(), " and ", r, " are on one GPU");
+    const char *asked = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    if (versions[0] < kSharingNccl)
+      fail(who, ", which NCCL ", ncclVersionText(versions[0]),
+           " refuses: start one rank for each GPU, or install NCCL ",
+           ncclVersionText(kSharingNccl));
+    if (!asked || std::strcmp(asked, "1") != 0)
+      fail(who, ": start one rank for each GPU, or set "
+                "NCCL_MULTI_RANK_GPU_ENABLE=1 to let them share");
+    most = std::max(most, static_cast<size_t>(std::count(
+                              uuids.begin(), uuids.end(), uuids[r])));
+  }
+  return static_cast<int>(most);
 }
 
 // ---- Communicators
 
 NcclCommunicator::NcclCommunicator(Control &control, Exchange &exchange,
-                                   const Device &device, const char *queue)
+                                   const Device &device, const char *queue,
+                                   int ranksPerGpu)
     : name(queue) {
   ncclUniqueId id{};
   if (control.rank() == 0)
@@ -110,8 +116,13 @@ NcclCommunicator::NcclCommunicator(Control &control, Exchange &exchange,
   auto making = std::make_shared<Making>();
   int rank = control.rank(), ranks = control.ranks();
   CUcontext context = device.context();
-  std::thread([making, id, rank, ranks, context, &control] {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  if (ranksPerGpu > 1) {
+    // All of them must find room on it, and its switch cannot add for them.
+    config.maxCTAs = std::max(1, kBlocksOfShared / ranksPerGpu);
+    ::setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
+  }
+  std::thread([making, id, rank, ranks, context, config, &control]() mutable {
     driver().cuCtxSetCurrent(context);
     making->result = nccl().ncclCommInitRankConfig(&making->handle, ranks, id,
                                                    rank, &config);
@@ -176,6 +187,10 @@ std::string NcclAllocator::registerBlock(Block &block, int64_t bytes) {
                                          NCCL_WIN_COLL_SYMMETRIC)
             : api.ncclCommRegister(communicator, memory, size,
                                    &registration.handle);
+    // Where windows do not work, it gives none.
+    if (result == ncclSuccess && !registration.window && !registration.handle)
+      result = api.ncclCommRegister(communicator, memory, size,
+                                    &registration.handle);
     if (result == ncclSuccess)
       block.registrations.push_back(registration);
     else if (error.empty())

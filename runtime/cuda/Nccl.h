@@ -71,9 +71,10 @@ void check(ncclResult_t result, const Parts &...what) {
 ncclDataType_t ncclType(ShxDType dtype);
 
 // All ranks must have the same version, one that can do what this run asks:
-// `uuids` tell the GPUs of all ranks apart.
-void checkNccl(const std::vector<int> &versions,
-               const std::vector<std::string> &uuids);
+// `uuids` tell the GPUs of all ranks apart. Returns how many ranks the GPU with
+// the most has.
+int checkNccl(const std::vector<int> &versions,
+              const std::vector<std::string> &uuids);
 
 // One communicator of all ranks, of one queue.
 class NcclCommunicator {
@@ -81,7 +82,7 @@ public:
   // Every rank makes the same in the same order. A rank that does not come, or
   // dies meanwhile, ends the run with a sentence.
   NcclCommunicator(Control &control, Exchange &exchange, const Device &device,
-                   const char *queue);
+                   const char *queue, int ranksPerGpu);
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator &) = delete;
   NcclCommunicator &operator=(const NcclCommunicator &) = delete;
