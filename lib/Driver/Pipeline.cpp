@@ -66,6 +66,9 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
   // Groups are formed before parameters are gathered, so that each gather is
   // placed around the groups that read it.
   buildDecomposePipeline(pm);
+  // GELU is then the library's.
+  if (options.target == "cuda" && !options.strictNumerics)
+    pm.addNestedPass<func::FuncOp>(createNNFuseEpiloguesPass());
   pm.addNestedPass<func::FuncOp>(createNNFusePass());
 }
 

@@ -19,7 +19,8 @@ using namespace shardonnx::test;
 // Products and lookups
 //===----------------------------------------------------------------------===//
 
-static void matmul(nn::MatmulOp op, const Tensor &a, const Tensor &b,
+template <typename Product>
+static void matmul(Product op, const Tensor &a, const Tensor &b,
                    Tensor &result) {
   int64_t k = a.shape[a.shape.size() - (op.getTransposeLhs() ? 2 : 1)];
   size_t rank = result.shape.size();
@@ -37,11 +38,51 @@ static void matmul(nn::MatmulOp op, const Tensor &a, const Tensor &b,
   });
 }
 
+static double geluOf(double x, double &slope) {
+  double scale = std::sqrt(2 / M_PI), cubic = 0.044715;
+  double t = std::tanh(scale * (x + cubic * x * x * x));
+  slope = (1 + t) / 2 + x / 2 * (1 - t * t) * scale * (1 + 3 * cubic * x * x);
+  return x / 2 * (1 + t);
+}
+
+// `extra` is null where the op has none.
+static void epilogue(nn::MatmulEpilogueOp op, const Tensor *side,
+                     const Tensor &rhs, Tensor &result, Tensor *extra) {
+  nn::Epilogue kind = op.getEpilogue();
+  forEachIndex(result.shape, [&](ArrayRef<int64_t> index) {
+    double &to = result.at(index), slope = 0;
+    if (kind == nn::Epilogue::bias || kind == nn::Epilogue::gelu_bias)
+      to += side->at(index.drop_front());
+    if (kind == nn::Epilogue::gelu_bias) {
+      extra->at(index) = to;
+      to = geluOf(to, slope);
+    } else if (kind == nn::Epilogue::dgelu) {
+      geluOf(side->at(index), slope);
+      to *= slope;
+    }
+  });
+  if (kind == nn::Epilogue::bgrad)
+    forEachIndex(rhs.shape, [&](ArrayRef<int64_t> index) {
+      extra->at({index[op.getTransposeRhs() ? 0 : 1]}) += rhs.at(index);
+    });
+}
+
 bool Evaluator::evaluateMatmul(Operation *op) {
   return TypeSwitch<Operation *, bool>(op)
       .Case([&](nn::MatmulOp op) {
         Tensor &result = make(op.getResult());
         matmul(op, get(op.getLhs()), get(op.getRhs()), result);
+        return true;
+      })
+      .Case([&](nn::MatmulEpilogueOp op) {
+        for (Value result : op->getResults())
+          make(result);
+        auto at = [&](Value value) {
+          return value ? &values.find(value)->second : nullptr;
+        };
+        matmul(op, get(op.getLhs()), get(op.getRhs()), *at(op.getResult()));
+        epilogue(op, at(op.getSide()), get(op.getRhs()), *at(op.getResult()),
+                 at(op.getExtra()));
         return true;
       })
       .Case([&](nn::EmbeddingOp op) {

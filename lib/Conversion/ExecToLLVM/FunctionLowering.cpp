@@ -258,6 +258,20 @@ bool FunctionLowering::lowerCall(Operation &op) {
               ptr(op.getRhs()), ptr(op.getResult()), ptr(op.getWorkspace())});
         return true;
       })
+      .Case([&](exec::GemmEpilogueOp op) {
+        bool isVector = op.getEpilogue() == nn::Epilogue::bias ||
+                        op.getEpilogue() == nn::Epilogue::gelu_bias;
+        bool isBGrad = op.getEpilogue() == nn::Epilogue::bgrad;
+        Value bias = isVector  ? op.getSide()
+                     : isBGrad ? op.getExtra()
+                               : Value();
+        Value aux = isVector ? op.getExtra() : op.getSide();
+        call("shx_gemm_epilogue",
+             {describe(exec::describe(op), "gemm"), ptr(op.getLhs()),
+              ptr(op.getRhs()), ptr(op.getResult()), ptr(bias), ptr(aux),
+              ptr(op.getWorkspace())});
+        return true;
+      })
       .Case([&](exec::AttentionOp op) {
         call("shx_attention",
              {describe(exec::describe(op), "attention"), ptr(op.getQuery()),

@@ -14,14 +14,14 @@ using namespace shardonnx;
 
 bool Emitter::emitCall(Operation &op) {
   return TypeSwitch<Operation *, bool>(&op)
-      .Case<nn::FusedOp, nn::MatmulOp, nn::AttentionOp, nn::AttentionGradOp,
-            nn::EmbeddingOp, nn::EmbeddingGradOp, nn::CrossEntropyOp,
-            nn::CrossEntropyGradOp, nn::LinearCrossEntropyOp,
-            nn::LinearCrossEntropyGradOp, nn::ConcatOp, nn::PadOp>(
-          [&](auto call) {
-            emit(call);
-            return true;
-          })
+      .Case<nn::FusedOp, nn::MatmulOp, nn::MatmulEpilogueOp, nn::AttentionOp,
+            nn::AttentionGradOp, nn::EmbeddingOp, nn::EmbeddingGradOp,
+            nn::CrossEntropyOp, nn::CrossEntropyGradOp,
+            nn::LinearCrossEntropyOp, nn::LinearCrossEntropyGradOp,
+            nn::ConcatOp, nn::PadOp>([&](auto call) {
+        emit(call);
+        return true;
+      })
       .Default([](Operation *) { return false; });
 }
 
@@ -106,6 +106,25 @@ void Emitter::emit(nn::MatmulOp op) {
   Value a = bufferOf(lhs), b = bufferOf(rhs), c = bufferOf(result);
   auto gemm = exec::GemmOp::create(builder, loc, a, b, c, Value(), calls.tf32,
                                    calls.deterministic);
+  addWorkspace(gemm, calls.libraries.gemm(exec::describe(gemm)));
+}
+
+// The placement has seen to a layout of the result that the epilogue takes.
+void Emitter::emit(nn::MatmulEpilogueOp op) {
+  Value a = bufferOf(matrix(op.getLhs(), op.getTransposeLhs()));
+  Value b = bufferOf(matrix(op.getRhs(), op.getTransposeRhs()));
+  Value side, extra;
+  if (op.getSide())
+    side = contiguousBuffer(op.getSide());
+  // A pre-activation that nobody reads (evaluation) is not written.
+  bool unread =
+      op.getEpilogue() == nn::Epilogue::gelu_bias && op.getExtra().use_empty();
+  Value c = resultBuffer(op.getResult());
+  if (op.getExtra() && !unread)
+    extra = resultBuffer(op.getExtra());
+  auto gemm = exec::GemmEpilogueOp::create(builder, loc, op.getEpilogueAttr(),
+                                           a, b, side, c, extra, Value(),
+                                           calls.tf32, calls.deterministic);
   addWorkspace(gemm, calls.libraries.gemm(exec::describe(gemm)));
 }
 

@@ -44,6 +44,7 @@ private:
   bool emitCall(mlir::Operation &op);
   void emit(nn::FusedOp op);
   void emit(nn::MatmulOp op);
+  void emit(nn::MatmulEpilogueOp op);
   void emit(nn::AttentionOp op);
   void emit(nn::AttentionGradOp op);
   void emit(nn::EmbeddingOp op);

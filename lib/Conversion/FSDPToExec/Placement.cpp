@@ -32,6 +32,12 @@ static bool canWrite(Operation *op, unsigned result, const Layout &layout) {
     return true;
   if (isa<nn::MatmulOp>(op))
     return layout.isUnit(1) || layout.isUnit(2);
+  if (auto product = dyn_cast<nn::MatmulEpilogueOp>(op)) {
+    // A pre-activation is laid out as the result.
+    bool rows = product.getEpilogue() == nn::Epilogue::bias ||
+                product.getEpilogue() == nn::Epilogue::bgrad;
+    return result == 0 && rows ? layout.isUnit(1) : layout.isContiguous();
+  }
   if (isa<nn::AttentionOp>(op) && result == 0)
     return layout.isUnit(1);
   if (isa<nn::AttentionGradOp>(op))

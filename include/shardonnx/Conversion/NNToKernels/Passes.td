@@ -38,6 +38,19 @@ def NNRecomputePass : Pass<"nn-recompute", "::mlir::func::FuncOp"> {
   }];
 }
 
+def NNFuseEpiloguesPass : Pass<"nn-fuse-epilogues", "::mlir::func::FuncOp"> {
+  let summary = "Bias, GELU and their gradients become part of matrix products";
+  let description = [{
+    For a library that does them in one call (cuBLASLt): a bias that another
+    library call reads, bias and GELU with the pre-activation as second result,
+    GELU's gradient, and a bias's gradient beside that of the weight. Runs after
+    nn-recompute: what it saved for backward is replaced by a value of the same
+    size, and GELU's output is computed again from the pre-activation where it
+    was. A sum of a product and a bias is rounded once instead of twice, and
+    GELU is the library's.
+  }];
+}
+
 def NNFusePass : Pass<"nn-fuse", "::mlir::func::FuncOp"> {
   let summary = "Groups elementwise ops and reductions into nn.fused kernels";
   let description = [{

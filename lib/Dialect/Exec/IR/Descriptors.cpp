@@ -64,7 +64,7 @@ template <typename Call> static int32_t gemmFlags(Call op) {
          (op.getDeterministic() ? SHX_GEMM_DETERMINISTIC : 0);
 }
 
-ShxGemm describe(GemmOp op) {
+template <typename Product> static ShxGemm describeProduct(Product op) {
   MemRefType lhs = typeOf(op.getLhs()), rhs = typeOf(op.getRhs()),
              result = typeOf(op.getResult());
   int64_t rank = result.getRank();
@@ -89,6 +89,19 @@ ShxGemm describe(GemmOp op) {
   desc.flags = gemmFlags(op);
   return desc;
 }
+
+ShxGemm describe(GemmOp op) { return describeProduct(op); }
+
+ShxGemm describe(GemmEpilogueOp op) {
+  ShxGemm desc = describeProduct(op);
+  desc.epilogue = static_cast<int32_t>(op.getEpilogue());
+  return desc;
+}
+
+static_assert(int(nn::Epilogue::bias) == SHX_EPILOGUE_BIAS &&
+              int(nn::Epilogue::gelu_bias) == SHX_EPILOGUE_GELU_BIAS &&
+              int(nn::Epilogue::dgelu) == SHX_EPILOGUE_DGELU &&
+              int(nn::Epilogue::bgrad) == SHX_EPILOGUE_BGRAD);
 
 template <typename AttentionLike>
 static ShxAttention describeAttention(AttentionLike op) {

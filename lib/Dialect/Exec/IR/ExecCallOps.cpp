@@ -38,28 +38,58 @@ static LogicalResult verifyMatrix(Operation *op, StringRef what,
   return op->emitOpError() << what << " must be contiguous along a matrix axis";
 }
 
-LogicalResult GemmOp::verify() {
-  MemRefType lhs = typeOf(getLhs()), rhs = typeOf(getRhs()),
-             result = typeOf(getResult());
-  if (failed(verifyMatrix(*this, "lhs", lhs, true)) ||
-      failed(verifyMatrix(*this, "rhs", rhs, true)) ||
-      failed(verifyMatrix(*this, "result", result, false)))
+template <typename Product> static LogicalResult verifyProduct(Product op) {
+  MemRefType lhs = typeOf(op.getLhs()), rhs = typeOf(op.getRhs()),
+             result = typeOf(op.getResult());
+  if (failed(verifyMatrix(op, "lhs", lhs, true)) ||
+      failed(verifyMatrix(op, "rhs", rhs, true)) ||
+      failed(verifyMatrix(op, "result", result, false)))
     return failure();
   int64_t rank = result.getRank();
   if (lhs.getRank() > rank || rhs.getRank() > rank ||
       rank - 2 > SHX_MAX_BATCH_DIMS)
-    return emitOpError("has operands of too many axes");
+    return op.emitOpError("has operands of too many axes");
   auto dim = [](MemRefType type, int64_t fromEnd) {
     return type.getDimSize(type.getRank() - fromEnd);
   };
   if (dim(lhs, 2) != dim(result, 2) || dim(rhs, 1) != dim(result, 1) ||
       dim(lhs, 1) != dim(rhs, 2))
-    return emitOpError("shapes do not multiply");
+    return op.emitOpError("shapes do not multiply");
   for (int64_t axis = 3; axis <= rank; ++axis)
     for (MemRefType operand : {lhs, rhs})
       if (axis <= operand.getRank() && dim(operand, axis) != 1 &&
           dim(operand, axis) != dim(result, axis))
-        return emitOpError("leading axes do not broadcast");
+        return op.emitOpError("leading axes do not broadcast");
+  return success();
+}
+
+LogicalResult GemmOp::verify() { return verifyProduct(*this); }
+
+LogicalResult GemmEpilogueOp::verify() {
+  if (failed(verifyProduct(*this)))
+    return failure();
+  MemRefType result = typeOf(getResult());
+  if (result.getRank() != 2)
+    return emitOpError("has a product of two axes, not ") << result;
+  auto row =
+      MemRefType::get(result.getShape().take_back(), result.getElementType());
+  nn::Epilogue epilogue = getEpilogue();
+  bool isBGrad = epilogue == nn::Epilogue::bgrad,
+       isGelu = epilogue == nn::Epilogue::gelu_bias;
+  Type side, extra; // that the epilogue has
+  if (!isBGrad)
+    side = epilogue == nn::Epilogue::dgelu ? result : row;
+  if (isGelu && getExtra())
+    extra = result;
+  else if (isBGrad)
+    extra = row;
+  auto typeOrNone = [](Value value) {
+    return value ? value.getType() : Type();
+  };
+  if (typeOrNone(getSide()) != side)
+    return emitOpError("side is not what the epilogue reads");
+  if (typeOrNone(getExtra()) != extra)
+    return emitOpError("extra is not what the epilogue writes");
   return success();
 }
 

@@ -41,11 +41,12 @@ Operation *lastOperand(Operation *op) {
 struct OrderPass : public fsdp::impl::OrderPassBase<OrderPass> {
   void runOnOperation() override {
     for (func::FuncOp function : stepFunctions(getOperation())) {
-      SmallVector<nn::MatmulOp> products;
-      llvm::append_range(products,
-                         function.getBody().front().getOps<nn::MatmulOp>());
-      for (nn::MatmulOp product : products)
-        if (becomesGradient(product.getResult()))
+      SmallVector<Operation *> products;
+      for (Operation &op : function.getBody().front())
+        if (isa<nn::MatmulOp, nn::MatmulEpilogueOp>(op))
+          products.push_back(&op);
+      for (Operation *product : products)
+        if (becomesGradient(product->getResult(0)))
           if (Operation *last = lastOperand(product))
             product->moveAfter(last);
     }

@@ -1,7 +1,7 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Matrix product and embedding: verifiers, gradients, FLOPs.
+// Matrix products and embedding: verifiers, gradients, FLOPs.
 
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "llvm/ADT/STLExtras.h"
@@ -53,21 +53,24 @@ void MatmulOp::build(OpBuilder &builder, OperationState &state, Value lhs,
   build(builder, state, type, lhs, rhs, transposeLhs, transposeRhs);
 }
 
-LogicalResult MatmulOp::verify() {
-  if (elementType(getLhs()) != elementType(getRhs()))
-    return emitOpError("operands differ in element type: ")
-           << elementType(getLhs()) << " and " << elementType(getRhs());
-  std::optional<ProductShape> product =
-      productShape(getLhs(), getRhs(), getTransposeLhs(), getTransposeRhs());
+template <typename Product> static LogicalResult verifyProduct(Product op) {
+  if (elementType(op.getLhs()) != elementType(op.getRhs()))
+    return op.emitOpError("operands differ in element type: ")
+           << elementType(op.getLhs()) << " and " << elementType(op.getRhs());
+  std::optional<ProductShape> product = productShape(
+      op.getLhs(), op.getRhs(), op.getTransposeLhs(), op.getTransposeRhs());
   if (!product)
-    return emitOpError("operands do not fit each other: ")
-           << getLhs().getType() << " and " << getRhs().getType();
+    return op.emitOpError("operands do not fit each other: ")
+           << op.getLhs().getType() << " and " << op.getRhs().getType();
   SmallVector<int64_t> shape = product->lead;
   shape.append({product->m, product->n});
-  if (shapeOf(getResult()) != ArrayRef<int64_t>(shape))
-    return emitOpError("gives [") << shape << "], not " << getType();
+  if (shapeOf(op.getResult()) != ArrayRef<int64_t>(shape))
+    return op.emitOpError("gives [")
+           << shape << "], not " << op.getResult().getType();
   return success();
 }
+
+LogicalResult MatmulOp::verify() { return verifyProduct(*this); }
 
 /// The value before a transpose of the last two axes alone, or null.
 static Value beforeSwap(Value value) {
@@ -141,11 +144,46 @@ LogicalResult MatmulOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
   return success();
 }
 
-int64_t MatmulOp::getFlops() {
-  ArrayRef<int64_t> a = shapeOf(getLhs());
-  int64_t k = a[a.size() - (getTransposeLhs() ? 2 : 1)];
-  return 2 * tensorType(getResult()).getNumElements() * k;
+template <typename Product> static int64_t flopsOf(Product op) {
+  ArrayRef<int64_t> a = shapeOf(op.getLhs());
+  int64_t k = a[a.size() - (op.getTransposeLhs() ? 2 : 1)];
+  return 2 * tensorType(op.getResult()).getNumElements() * k;
 }
+
+int64_t MatmulOp::getFlops() { return flopsOf(*this); }
+
+//===----------------------------------------------------------------------===//
+// matmul_epilogue
+//===----------------------------------------------------------------------===//
+
+LogicalResult MatmulEpilogueOp::verify() {
+  if (failed(verifyProduct(*this)))
+    return failure();
+  auto result = cast<RankedTensorType>(getResult().getType());
+  if (result.getRank() != 2)
+    return emitOpError("has a product of two axes, not ") << result;
+  auto row = result.clone(result.getShape().take_back());
+  bool isBGrad = getEpilogue() == Epilogue::bgrad;
+  Type side, extra; // that the epilogue has
+  if (!isBGrad)
+    side = getEpilogue() == Epilogue::dgelu ? result : row;
+  if (getEpilogue() == Epilogue::gelu_bias)
+    extra = result;
+  else if (isBGrad)
+    extra = row;
+  auto check = [&](StringRef what, Value value, Type type) -> LogicalResult {
+    if ((value ? value.getType() : Type()) == type)
+      return success();
+    auto error = emitOpError() << stringifyEpilogue(getEpilogue()) << " has ";
+    if (type)
+      return error << what << " of " << type;
+    return error << "no " << what;
+  };
+  return success(succeeded(check("a side operand", getSide(), side)) &&
+                 succeeded(check("an extra result", getExtra(), extra)));
+}
+
+int64_t MatmulEpilogueOp::getFlops() { return flopsOf(*this); }
 
 //===----------------------------------------------------------------------===//
 // embedding

@@ -15,6 +15,7 @@ namespace shardonnx::exec {
 ShxDType dtypeOf(mlir::Type elementType);
 
 ShxGemm describe(GemmOp op);
+ShxGemm describe(GemmEpilogueOp op);
 ShxAttention describe(AttentionOp op);
 ShxAttention describe(AttentionGradOp op);
 ShxEmbedding describe(EmbeddingOp op);

@@ -47,6 +47,39 @@ def Exec_GemmOp : Exec_Op<"gemm"> {
   let hasVerifier = 1;
 }
 
+// nn.matmul_epilogue's epilogue, named by its C++ class as Exec_KindAttr is.
+def Exec_EpilogueAttr : Attr<
+    CPred<"::llvm::isa<::shardonnx::nn::EpilogueAttr>($_self)">,
+    "epilogue of nn.matmul_epilogue"> {
+  let storageType = "::shardonnx::nn::EpilogueAttr";
+  let returnType = "::shardonnx::nn::Epilogue";
+  let convertFromStorage = "$_self.getValue()";
+}
+
+def Exec_GemmEpilogueOp : Exec_Op<"gemm_epilogue",
+    [AttrSizedOperandSegments]> {
+  let summary = "nn.matmul_epilogue on buffers, one call (CUDA)";
+  let description = [{
+    The product as in exec.gemm, of two axes. `side` is what the epilogue reads,
+    `extra` what it writes besides the result; gelu_bias may leave it out.
+    Pre-activations are laid out as the result, vectors are contiguous.
+  }];
+  let arguments = (ins Exec_EpilogueAttr:$epilogue, Exec_Read:$lhs,
+                       Exec_Read:$rhs,
+                       Arg<Optional<AnyMemRef>, "", [MemRead]>:$side,
+                       Exec_Write:$result,
+                       Arg<Optional<AnyMemRef>, "", [MemWrite]>:$extra,
+                       Optional<AnyMemRef>:$workspace, UnitAttr:$tf32,
+                       UnitAttr:$deterministic);
+  let assemblyFormat = [{
+    $lhs `,` $rhs (`side` $side^ `:` type($side))? `into` $result
+    (`extra` $extra^ `:` type($extra))? (`workspace` $workspace^ `:`
+    type($workspace))? attr-dict `:` type($lhs) `,` type($rhs) `,`
+    type($result)
+  }];
+  let hasVerifier = 1;
+}
+
 def Exec_AttentionOp : Exec_Op<"attention", [AttrSizedOperandSegments]> {
   let summary = "nn.attention on buffers whose head axis is contiguous";
   let arguments = (ins Exec_Read:$query, Exec_Read:$key, Exec_Read:$value,

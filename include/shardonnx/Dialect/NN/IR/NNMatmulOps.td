@@ -29,6 +29,45 @@ def NN_MatmulOp : NN_PureOp<"matmul", [
   let hasCanonicalizeMethod = 1;
 }
 
+def NN_EpilogueBias : I32EnumAttrCase<"bias", 1>;
+def NN_EpilogueGeluBias : I32EnumAttrCase<"gelu_bias", 2>;
+def NN_EpilogueDGelu : I32EnumAttrCase<"dgelu", 3>;
+def NN_EpilogueBGrad : I32EnumAttrCase<"bgrad", 5>;
+// The numbers are ShxEpilogue's.
+def NN_Epilogue : I32EnumAttr<"Epilogue", "What follows a matrix product",
+    [NN_EpilogueBias, NN_EpilogueGeluBias, NN_EpilogueDGelu,
+     NN_EpilogueBGrad]> {
+  let cppNamespace = "::shardonnx::nn";
+  let genSpecializedAttr = 0;
+}
+def NN_EpilogueAttr : EnumAttr<NN_Dialect, NN_Epilogue, "epilogue">;
+
+def NN_MatmulEpilogueOp : NN_PureOp<"matmul_epilogue", [
+    DeclareOpInterfaceMethods<FlopsOpInterface>]> {
+  let summary = "A matrix product and what follows it, one library call";
+  let description = [{
+    p = op(lhs)·op(rhs) as in nn.matmul, of two axes, [m, n]:
+
+    | epilogue | side | result | extra |
+    | --- | --- | --- | --- |
+    | `bias` | bias [n] | p + bias | |
+    | `gelu_bias` | bias [n] | gelu(p + bias), tanh's form | p + bias |
+    | `dgelu` | x [m, n] | p · gelu'(x), tanh's form | |
+    | `bgrad` | | p | the sums of op(rhs)'s columns [n] |
+
+    side, result and extra have one element type. Made by nn-fuse-epilogues
+    after differentiation.
+  }];
+  let arguments = (ins NN_EpilogueAttr:$epilogue, NN_FloatTensor:$lhs,
+                       NN_FloatTensor:$rhs, Optional<NN_FloatTensor>:$side,
+                       UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs);
+  let results = (outs NN_FloatTensor:$result, Optional<NN_FloatTensor>:$extra);
+  let assemblyFormat = [{
+    $epilogue operands attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
 def NN_AttentionOp : NN_PureOp<"attention", [
     DeclareOpInterfaceMethods<InferTypeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
