@@ -54,6 +54,7 @@ private:
   bool accepts(const Pending &pending, const GemmChoice &choice) const;
   GemmChoice firstOf(const GemmProblem &problem, const GemmOperands &operands);
   GemmChoice fastestOf(const Pending &pending);
+  void runOnce(const Pending &pending, const GemmChoice &choice);
   double timeOf(const Pending &pending, const LtProduct &product,
                 const GemmChoice &choice, double best);
   cublasStatus_t enqueue(const LtProduct &product, const GemmProblem &problem,

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <utility>
 
 namespace shardonnx::rt::cuda {
 namespace {
@@ -153,19 +154,18 @@ void Gemm::tune() {
     return;
   library();
   std::vector<Settled> settled(pending.size());
+  Mode mode = std::exchange(context.mode, Mode::Enqueue); // products run
   if (context.rank == 0) {
-    Mode mode = context.mode;
-    context.mode = Mode::Enqueue; // what is timed runs
     for (size_t i = 0; i < pending.size(); ++i) {
       GemmChoice choice = settle(pending[i]);
       settled[i] = {hashOf(pending[i].key), choice.fused, choice.algorithm};
     }
-    context.mode = mode;
     if (file)
       file->save();
   }
-  context.collectives->broadcast(settled.data(),
-                                 settled.size() * sizeof(Settled));
+  if (context.ranks > 1)
+    context.collectives->broadcast(settled.data(),
+                                   settled.size() * sizeof(Settled));
   for (size_t i = 0; i < pending.size(); ++i) {
     GemmChoice choice;
     choice.fused = settled[i].fused != 0;
@@ -175,9 +175,23 @@ void Gemm::tune() {
     if (!same || !accepts(pending[i], choice))
       choice = firstOf(pending[i].problem, pending[i].operands);
     choices[pending[i].key] = choice;
+    runOnce(pending[i], choice);
   }
+  check(driver().cuStreamSynchronize(context.compute),
+        "trying the algorithms of matrix products");
+  context.mode = mode;
   pending.clear();
   known.clear();
+}
+
+// Loads the algorithm's code, which a stream that is captured may not, and
+// finds out here what cannot run.
+void Gemm::runOnce(const Pending &p, const GemmChoice &choice) {
+  LtProduct product(p.problem, p.operands, choice.fused);
+  cublasStatus_t status =
+      enqueue(product, p.problem, p.operands, choice, p.offset, p.workspace);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    failCublasLt(status, p.problem);
 }
 
 const GemmChoice &Gemm::choiceOf(const std::string &key,

@@ -45,7 +45,7 @@ private:
   bool fuseBiasGradient(MatmulOp product);
   MatmulEpilogueOp create(Operation *before, MatmulOp product,
                           Epilogue epilogue, Value side);
-  Value reshaped(Value value, Value like);
+  void replace(Value old, Value by);
   void eraseDead();
 
   Block &block;
@@ -151,10 +151,9 @@ bool EpilogueFuser::fuseBias(MatmulOp product) {
       first, product, gelu ? Epilogue::gelu_bias : Epilogue::bias, sum->bias);
   Value biased = gelu ? fused.getExtra() : fused.getResult();
   if (gelu)
-    gelu.getResult().replaceAllUsesWith(
-        reshaped(fused.getResult(), gelu.getResult()));
+    replace(gelu.getResult(), fused.getResult());
   for (AddOp add : sum->adds)
-    add.getResult().replaceAllUsesWith(reshaped(biased, add.getResult()));
+    replace(add.getResult(), biased);
   return true;
 }
 
@@ -171,7 +170,8 @@ public:
   explicit GeluGradient(RankedTensorType type, Location loc) {
     x = scratch.addArgument(type, loc);
     g = scratch.addArgument(type, loc);
-    OpBuilder builder = OpBuilder::atBlockEnd(&scratch);
+    OpBuilder builder(type.getContext());
+    builder.setInsertionPointToEnd(&scratch);
     auto gelu = GeluOp::create(builder, loc, type, x, /*tanh=*/true);
     llvm::SmallBitVector needed(1, true);
     if (failed(gelu.buildVjp(builder, ValueRange{g}, needed, root)))
@@ -252,7 +252,7 @@ bool EpilogueFuser::fuseGeluGradient(MatmulOp product) {
   MatmulEpilogueOp fused =
       create(early ? product.getOperation() : factor.getOperation(), product,
              Epilogue::dgelu, x);
-  gradient.replaceAllUsesWith(reshaped(fused.getResult(), gradient));
+  replace(gradient, fused.getResult());
   return true;
 }
 
@@ -322,18 +322,21 @@ MatmulEpilogueOp EpilogueFuser::create(Operation *before, MatmulOp product,
   return fused;
 }
 
-/// The value in the shape of another, right behind it.
-Value EpilogueFuser::reshaped(Value value, Value like) {
-  if (value.getType() == like.getType())
-    return value;
-  OpBuilder builder(block.getParent()->getContext());
-  builder.setInsertionPointAfterValue(value);
-  Value shaped =
-      NNBuilder(builder, value.getLoc()).reshape(value, shapeOf(like));
-  for (NamedAttribute attribute : value.getDefiningOp()->getDiscardableAttrs())
-    shaped.getDefiningOp()->setDiscardableAttr(attribute.getName(),
-                                               attribute.getValue());
-  return shaped;
+/// `by` may have another shape; what reshapes back to it reads it directly.
+void EpilogueFuser::replace(Value old, Value by) {
+  for (Operation *user : llvm::to_vector(old.getUsers()))
+    if (isa<ReshapeOp>(user) && user->getResult(0).getType() == by.getType())
+      user->getResult(0).replaceAllUsesWith(by);
+  if (old.getType() != by.getType()) {
+    OpBuilder builder(by.getContext());
+    builder.setInsertionPointAfterValue(by);
+    Operation *product = by.getDefiningOp();
+    by = NNBuilder(builder, by.getLoc()).reshape(by, shapeOf(old));
+    for (NamedAttribute attribute : product->getDiscardableAttrs())
+      by.getDefiningOp()->setDiscardableAttr(attribute.getName(),
+                                             attribute.getValue());
+  }
+  old.replaceAllUsesWith(by);
 }
 
 /// What backward computes again leaves the first computation behind, whose

@@ -26,6 +26,9 @@ exec.kernel @double rows [4, 16] [memref<4x16xf32>, memref<4x16xf32>] {
 // CHECK: llvm.call @shx_gather_start(%arg0, %[[ONE]])
 // CHECK: llvm.call @shx_gather_wait
 // CHECK: llvm.call @shx_gemm(%arg0, %{{.*}}, %{{.*}}, %{{.*}}, %[[PRIVATE]], %{{.*}})
+// The sums of the epilogue are its bias; it reads no pre-activation.
+// CHECK: %[[NULL:.*]] = llvm.mlir.zero
+// CHECK: llvm.call @shx_gemm_epilogue(%arg0, %{{.*}}, %{{.*}}, %{{.*}}, %[[PRIVATE]], %[[SUMS:[^,]*]], %[[NULL]], %{{.*}})
 // CHECK: llvm.store %[[PRIVATE]]
 // CHECK: %[[KERNEL:.*]] = llvm.mlir.addressof @double
 // Flat: 64 elements in chunks of 4096.
@@ -46,6 +49,8 @@ func.func @first_microbatch() {
   %w = exec.buffer params @b 0 : memref<8x16xf32>
   %y = exec.buffer private 0 : memref<4x16xf32>
   exec.gemm %x, %w into %y : memref<4x8xf32>, memref<8x16xf32>, memref<4x16xf32>
+  %s = exec.buffer private 512 : memref<16xf32>
+  exec.gemm_epilogue %x, %w into %y extra %s : memref<16xf32> {epilogue = #nn<epilogue bgrad>} : memref<4x8xf32>, memref<8x16xf32>, memref<4x16xf32>
   %z = exec.buffer private 256 : memref<4x16xf32>
   exec.launch @double(%y) into (%z) : (memref<4x16xf32>) -> (memref<4x16xf32>)
   %t = exec.buffer constant @table 0 : memref<2xf32>

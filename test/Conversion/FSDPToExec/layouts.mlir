@@ -96,3 +96,20 @@ func.func @eval() {
   %cos, %sin = nn.rotary_table {inv_freq = array<f32: 1.0>, length = 2 : i64} : () -> (tensor<2x1xf32>, tensor<2x1xf32>)
   return
 }
+
+// -----
+
+// A pre-activation that nobody reads is not written; one that is lies as the
+// result does, which may not be a part of a wider concat then.
+// CHECK-LABEL: func.func @eval()
+// CHECK: exec.gemm_epilogue %{{.*}}, %{{.*}} side %{{.*}} : memref<8xf32> into %[[H:.*]] {epilogue
+// CHECK: %[[G:.*]] = exec.alloc : memref<4x8xf32>
+// CHECK: %[[X:.*]] = exec.alloc : memref<4x8xf32>
+// CHECK: exec.gemm_epilogue %[[H]], %{{.*}} side %{{.*}} : memref<8xf32> into %[[G]] extra %[[X]] : memref<4x8xf32>
+// CHECK: exec.copy %[[G]]
+func.func @eval(%a: tensor<4x8xf32>, %w: tensor<8x8xf32>, %b: tensor<8xf32>) {
+  %h, %unread = nn.matmul_epilogue gelu_bias %a, %w, %b : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  %g, %x = nn.matmul_epilogue gelu_bias %h, %w, %b : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  %c = nn.concat %g, %x {axis = 1 : i64} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x16xf32>
+  return
+}

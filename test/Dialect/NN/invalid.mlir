@@ -315,3 +315,35 @@ func.func @fused(%a: tensor<4x8xf32>) {
   }
   return
 }
+
+// -----
+
+func.func @epilogue(%a: tensor<4x8xf32>, %b: tensor<8x8xf32>, %c: tensor<8xbf16>) {
+  // expected-error @below {{bias has the side operand 'tensor<8xf32>'}}
+  %0 = nn.matmul_epilogue bias %a, %b, %c : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8xbf16>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @epilogue(%a: tensor<4x8xf32>, %b: tensor<8x8xf32>, %c: tensor<8xf32>) {
+  // expected-error @below {{gelu_bias has the extra result 'tensor<4x8xf32>'}}
+  %0 = nn.matmul_epilogue gelu_bias %a, %b, %c : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @epilogue(%a: tensor<4x8xf32>, %b: tensor<8x8xf32>, %c: tensor<4x8xf32>) {
+  // expected-error @below {{dgelu has no extra result}}
+  %0, %1 = nn.matmul_epilogue dgelu %a, %b, %c : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @epilogue(%a: tensor<2x4x8xf32>, %b: tensor<8x8xf32>) {
+  // expected-error @below {{has a product of two axes}}
+  %0, %1 = nn.matmul_epilogue bgrad %a, %b : (tensor<2x4x8xf32>, tensor<8x8xf32>) -> (tensor<2x4x8xf32>, tensor<8xf32>)
+  return
+}

@@ -94,3 +94,16 @@ func.func @fused(%a: tensor<4x8xf32>, %b: tensor<8xf32>) -> tensor<4x8xf32> {
   }
   return %0 : tensor<4x8xf32>
 }
+
+// CHECK-LABEL: func.func @epilogues
+func.func @epilogues(%a: tensor<4x8xf32>, %b: tensor<8x8xf32>, %c: tensor<8xf32>) {
+  // CHECK: %{{.*}} = nn.matmul_epilogue bias %arg0, %arg1, %arg2 {transpose_rhs} : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %0 = nn.matmul_epilogue bias %a, %b, %c {transpose_rhs} : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  // CHECK: %{{.*}}, %[[X:.*]] = nn.matmul_epilogue gelu_bias
+  %1, %x = nn.matmul_epilogue gelu_bias %a, %b, %c : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  // CHECK: nn.matmul_epilogue dgelu %arg0, %arg1, %[[X]]
+  %2 = nn.matmul_epilogue dgelu %a, %b, %x : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  // CHECK: nn.matmul_epilogue bgrad %arg0, %{{.*}} {transpose_lhs} : (tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<8xf32>)
+  %3, %s = nn.matmul_epilogue bgrad %a, %2 {transpose_lhs} : (tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<8xf32>)
+  return
+}

@@ -176,11 +176,11 @@ LogicalResult MatmulEpilogueOp::verify() {
       return success();
     auto error = emitOpError() << stringifyEpilogue(getEpilogue()) << " has ";
     if (type)
-      return error << what << " of " << type;
+      return error << "the " << what << " " << type;
     return error << "no " << what;
   };
-  return success(succeeded(check("a side operand", getSide(), side)) &&
-                 succeeded(check("an extra result", getExtra(), extra)));
+  return success(succeeded(check("side operand", getSide(), side)) &&
+                 succeeded(check("extra result", getExtra(), extra)));
 }
 
 int64_t MatmulEpilogueOp::getFlops() { return flopsOf(*this); }

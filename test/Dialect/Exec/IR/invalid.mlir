@@ -84,3 +84,24 @@ func.func @f() {
   exec.gather_start @u
   return
 }
+
+// -----
+
+func.func @f() {
+  %a = exec.alloc : memref<4x8xf32>
+  %b = exec.alloc : memref<8x8xf32>
+  %s = exec.alloc : memref<4xf32>
+  // expected-error @+1 {{side is not what the epilogue reads}}
+  exec.gemm_epilogue %a, %b side %s : memref<4xf32> into %a {epilogue = #nn<epilogue bias>} : memref<4x8xf32>, memref<8x8xf32>, memref<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f() {
+  %a = exec.alloc : memref<4x8xf32>
+  %b = exec.alloc : memref<8x8xf32>
+  // expected-error @+1 {{extra is not what the epilogue writes}}
+  exec.gemm_epilogue %a, %b into %a {epilogue = #nn<epilogue bgrad>} : memref<4x8xf32>, memref<8x8xf32>, memref<4x8xf32>
+  return
+}

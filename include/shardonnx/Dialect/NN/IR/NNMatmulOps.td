@@ -63,7 +63,7 @@ def NN_MatmulEpilogueOp : NN_PureOp<"matmul_epilogue", [
                        UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs);
   let results = (outs NN_FloatTensor:$result, Optional<NN_FloatTensor>:$extra);
   let assemblyFormat = [{
-    $epilogue operands attr-dict `:` functional-type(operands, results)
+    `` $epilogue operands attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
 }
