@@ -197,6 +197,46 @@ TEST_P(FusedStepTest, FirstStepIsPyTorchs) {
   checkFirstStep();
 }
 
+/// The same for a device whose products do what follows them.
+class EpilogueTest : public RecordedTest {
+protected:
+  void SetUp() override {
+    options.target = "cuda";
+    RecordedTest::SetUp();
+  }
+  int64_t count(nn::Epilogue epilogue) {
+    int64_t found = 0;
+    module.lookupSymbol<func::FuncOp>("microbatch")
+        .walk([&](nn::MatmulEpilogueOp op) {
+          found += op.getEpilogue() == epilogue;
+        });
+    return found;
+  }
+};
+
+TEST_P(EpilogueTest, FirstStepIsPyTorchs) {
+  EXPECT_GT(count(nn::Epilogue::bias), 0);
+  EXPECT_GT(count(nn::Epilogue::bgrad), 0);
+  EXPECT_GT(count(nn::Epilogue::gelu_bias), 0);
+  EXPECT_EQ(count(nn::Epilogue::gelu_bias), count(nn::Epilogue::dgelu));
+  checkFirstStep();
+}
+
+class RecomputedEpilogueTest : public EpilogueTest {
+protected:
+  void SetUp() override {
+    options.recompute = "block";
+    EpilogueTest::SetUp();
+  }
+};
+
+// Forward and what backward computes again of it.
+TEST_P(RecomputedEpilogueTest, FirstStepIsPyTorchs) {
+  EXPECT_GT(count(nn::Epilogue::dgelu), 0);
+  EXPECT_EQ(count(nn::Epilogue::gelu_bias), 2 * count(nn::Epilogue::dgelu));
+  checkFirstStep();
+}
+
 std::string caseName(const ::testing::TestParamInfo<RecordedCase> &info) {
   std::string name = info.param.model;
   std::replace(name.begin(), name.end(), '-', '_');
@@ -209,6 +249,13 @@ INSTANTIATE_TEST_SUITE_P(Models, FusedStepTest,
                                            RecordedCase{"llama-18-optimized"},
                                            RecordedCase{"llama-23"}),
                          caseName);
+
+INSTANTIATE_TEST_SUITE_P(Models, EpilogueTest,
+                         ::testing::Values(RecordedCase{"gpt2-18"},
+                                           RecordedCase{"gpt2-23-optimized"}),
+                         caseName);
+INSTANTIATE_TEST_SUITE_P(Models, RecomputedEpilogueTest,
+                         ::testing::Values(RecordedCase{"gpt2-23"}), caseName);
 
 INSTANTIATE_TEST_SUITE_P(
     Models, RecordedTest,
