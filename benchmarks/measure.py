@@ -7,6 +7,7 @@ from what the system says while steps are running.
 """
 
 import array
+import ctypes
 import json
 import os
 import random
@@ -22,6 +23,9 @@ WARM_UP = 3
 # A step is quiet if it is no slower than this times the fastest.
 QUIET = 1.25
 SAMPLE_SECONDS = 0.5
+
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
 
 
 def children(pid):
@@ -91,6 +95,11 @@ class ProcessMemory:
             self.peak = tuple(map(max, self.peak, sizes))
 
 
+def end_with_parent():
+    """Called in a child: the kernel ends it when this process is killed."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def run(commands, log, timeout, watch):
     """Starts the commands (word list, environment), waits for all of them.
 
@@ -109,7 +118,7 @@ def run(commands, log, timeout, watch):
             jobs.append(subprocess.Popen(
                 words, env={**os.environ, **env}, stdout=output,
                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                start_new_session=True))
+                start_new_session=True, preexec_fn=end_with_parent))
         wait(jobs, log, deadline, timeout, watch)
         failed = [i for i, job in enumerate(jobs) if job.poll() != 0]
         if failed:

@@ -83,7 +83,7 @@ def chosen_peers(session, work, name):
     except Skip as reason:
         session.add(name, "note", text=f"without PyTorch: {reason}")
         return ()
-    return [p for p in work["peers"] if p in PEERS]
+    return [peer for peer in work["peers"] if peer in session.options.peers]
 
 
 def speed_row(work):

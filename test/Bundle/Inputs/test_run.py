@@ -180,6 +180,20 @@ class RunTest(unittest.TestCase):
         self.assertIn("| f32-h | stopped |", said)
         self.assertEqual(self.left_over(), [])
 
+    def test_killed(self):
+        """What `run` started ends with it, whatever ends it."""
+        job = subprocess.Popen(self.words([check("h", "hang")],
+                                          options=["--rows", "f32-h"]),
+                               stdout=subprocess.DEVNULL)
+        while not self.left_over():
+            time.sleep(0.05)
+        job.kill()
+        job.wait()
+        patience = time.monotonic() + 10
+        while self.left_over() and time.monotonic() < patience:
+            time.sleep(0.05)
+        self.assertEqual(self.left_over(), [])
+
     def test_half_a_line(self):
         """Results that a crash cut off neither stop nor mix with new ones."""
         self.run_it([check("a", "good")], options=["--rows", "f32-a"])
@@ -200,6 +214,9 @@ class RunTest(unittest.TestCase):
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
         self.assertIn("there is no 'f33'", done.stderr)
+        done = subprocess.run(self.words(options=["--peers", "jax"]),
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
 
 
 if __name__ == "__main__":
