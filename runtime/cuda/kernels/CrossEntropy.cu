@@ -49,18 +49,20 @@ struct Normalizer {
       raise(x);
     sum += expOf(x - high);
   }
-  __device__ void add(const Pack &pack) {
-    float top = pack.x[0];
+  template <int Count> __device__ void add(const Pack (&packs)[Count]) {
+    float top = packs[0].x[0];
 #pragma unroll
-    for (int j = 1; j < kPack; ++j)
-      top = fmaxf(top, pack.x[j]);
+    for (int i = 0; i < Count * kPack; ++i)
+      top = fmaxf(top, packs[i / kPack].x[i % kPack]);
     if (top > high)
       raise(top);
-    float part = 0;
+    float parts[Count] = {};
 #pragma unroll
-    for (int j = 0; j < kPack; ++j)
-      part += expOf(pack.x[j] - high);
-    sum += part;
+    for (int i = 0; i < Count * kPack; ++i)
+      parts[i / kPack] += expOf(packs[i / kPack].x[i % kPack] - high);
+#pragma unroll
+    for (int i = 0; i < Count; ++i)
+      sum += parts[i];
   }
   __device__ void merge(float otherHigh, float otherSum) {
     float top = fmaxf(high, otherHigh);
@@ -87,9 +89,11 @@ template <bool Softcap> __device__ Capped cap(float x, float softcap) {
   return {softcap * t, 1.f - t * t};
 }
 
-// A row cut into a head, packs, and a tail. packs(j) is called for the first
-// element of each pack of this thread, one(j) for each other element.
+// A row cut into a head, packs, and a tail. forEach calls packs(j, loaded) for
+// packs of this thread, kStep elements apart from j on, which are loaded
+// before any of them is used, and one(j) for each other element.
 struct Cut {
+  static constexpr int32_t kStep = kLossThreads * kPack;
   int32_t head, tail, length; // [0, head) and [tail, length) are no packs
   template <typename Element>
   __device__ Cut(const Element *from, const Element *to, int32_t length)
@@ -100,16 +104,30 @@ struct Cut {
     head = alike ? min(before, length) : length;
     tail = head + (length - head) / kPack * kPack;
   }
-  template <int Unroll, typename Packs, typename One>
-  __device__ void forEach(Packs packs, One one) const {
-#pragma unroll Unroll
-    for (int32_t j = head + int32_t(threadIdx.x) * kPack; j < tail;
-         j += kLossThreads * kPack)
-      packs(j);
+  template <int32_t Type, int Batch, typename Packs, typename One>
+  __device__ void forEach(const Stored<Type> *row, Packs packs, One one) const {
+    int32_t j = head + int32_t(threadIdx.x) * kPack;
+    for (; j + (Batch - 1) * kStep < tail; j += Batch * kStep)
+      loadAndCall<Type, Batch>(row, j, packs);
+    if (Batch > 1)
+#pragma unroll 1
+      for (; j < tail; j += kStep)
+        loadAndCall<Type, 1>(row, j, packs);
     int32_t singles = head + length - tail;
 #pragma unroll 1
     for (int32_t i = int32_t(threadIdx.x); i < singles; i += kLossThreads)
       one(i < head ? i : tail - head + i);
+  }
+
+private:
+  template <int32_t Type, int Batch, typename Packs>
+  static __device__ void loadAndCall(const Stored<Type> *row, int32_t j,
+                                     Packs packs) {
+    Pack loaded[Batch];
+#pragma unroll
+    for (int i = 0; i < Batch; ++i)
+      loaded[i] = loadPack<Type>(row + j + i * kStep);
+    packs(j, loaded);
   }
 };
 
@@ -131,22 +149,26 @@ __device__ Normalizer mergeBlock(Normalizer mine) {
   return all;
 }
 
+// Packs in flight; a soft cap has no use for many, as tanh takes longer.
+template <bool Softcap> constexpr int kBatch = Softcap ? 1 : 4;
+
 template <int32_t Type, bool Softcap>
 __device__ Normalizer normalize(const Stored<Type> *row, const Cut &cut,
                                 float softcap) {
   Normalizer mine;
-  auto packs = [&](int32_t j) {
-    Pack pack = loadPack<Type>(row + j);
+  auto packs = [&](int32_t, auto &loaded) {
     if (Softcap)
 #pragma unroll
-      for (int i = 0; i < kPack; ++i)
-        pack.x[i] = cap<Softcap>(pack.x[i], softcap).value;
-    mine.add(pack);
+      for (Pack &pack : loaded)
+#pragma unroll
+        for (float &x : pack.x)
+          x = cap<Softcap>(x, softcap).value;
+    mine.add(loaded);
   };
   auto one = [&](int32_t j) {
     mine.add(cap<Softcap>(Float<Type>::widen(row[j]), softcap).value);
   };
-  cut.forEach<Softcap ? 1 : 4>(packs, one);
+  cut.forEach<Type, kBatch<Softcap>>(row, packs, one);
   return mergeBlock(mine);
 }
 
@@ -160,30 +182,37 @@ __device__ void writeGradient(const Stored<Type> *row, Stored<Type> *to,
     float p = scale * expOf(z.value - all.high);
     return (atLabel ? p - seed : p) * z.slope;
   };
-  auto packs = [&](int32_t j) {
-    Pack pack = loadPack<Type>(row + j);
-    int64_t place = label - j;
-    if (place < 0 || place >= kPack)
+  auto packs = [&](int32_t j, auto &loaded) {
 #pragma unroll
-      for (int i = 0; i < kPack; ++i)
-        pack.x[i] = gradient(pack.x[i], false);
-    else
+    for (Pack &pack : loaded) {
+      int64_t place = label - j;
+      if (place < 0 || place >= kPack)
 #pragma unroll
-      for (int i = 0; i < kPack; ++i)
-        pack.x[i] = gradient(pack.x[i], i == place);
-    storePack<Type>(to + j, pack);
+        for (float &x : pack.x)
+          x = gradient(x, false);
+      else
+#pragma unroll
+        for (int i = 0; i < kPack; ++i)
+          pack.x[i] = gradient(pack.x[i], i == place);
+      storePack<Type>(to + j, pack);
+      j += Cut::kStep;
+    }
   };
   auto one = [&](int32_t j) {
     to[j] =
         Float<Type>::narrow(gradient(Float<Type>::widen(row[j]), j == label));
   };
-  cut.forEach<Softcap ? 1 : 2>(packs, one);
+  cut.forEach<Type, kBatch<Softcap>>(row, packs, one);
 }
 
 template <int32_t Type>
 __device__ void writeZeros(Stored<Type> *to, const Cut &cut) {
-  cut.forEach<1>([=](int32_t j) { storePack<Type>(to + j, Pack{}); },
-                 [=](int32_t j) { to[j] = 0; });
+  for (int32_t j = cut.head + int32_t(threadIdx.x) * kPack; j < cut.tail;
+       j += Cut::kStep)
+    storePack<Type>(to + j, Pack{});
+  int32_t singles = cut.head + cut.length - cut.tail;
+  for (int32_t i = int32_t(threadIdx.x); i < singles; i += kLossThreads)
+    to[i < cut.head ? i : cut.tail - cut.head + i] = 0;
 }
 
 // A label that is neither ignored nor a class gives NaN: the loss then shows

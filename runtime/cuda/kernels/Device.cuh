@@ -31,6 +31,11 @@ template <> struct Float<SHX_BF16> {
   static __device__ uint16_t narrow(float x) {
     return __bfloat16_as_ushort(__float2bfloat16_rn(x));
   }
+  static __device__ uint32_t narrowTwo(float low, float high) {
+    uint32_t result;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+    return result;
+  }
 };
 template <> struct Float<SHX_F16> {
   using Stored = uint16_t;
@@ -39,6 +44,11 @@ template <> struct Float<SHX_F16> {
   }
   static __device__ uint16_t narrow(float x) {
     return __half_as_ushort(__float2half_rn(x));
+  }
+  static __device__ uint32_t narrowTwo(float low, float high) {
+    uint32_t result;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+    return result;
   }
 };
 
@@ -89,8 +99,7 @@ __device__ void storePack(Stored<Type> *to, const Pack &pack) {
     uint32_t words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      words[i] = uint32_t(Float<Type>::narrow(pack.x[2 * i])) |
-                 uint32_t(Float<Type>::narrow(pack.x[2 * i + 1])) << 16;
+      words[i] = Float<Type>::narrowTwo(pack.x[2 * i], pack.x[2 * i + 1]);
     *reinterpret_cast<uint4 *>(to) =
         make_uint4(words[0], words[1], words[2], words[3]);
   }
