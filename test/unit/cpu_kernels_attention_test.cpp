@@ -4,7 +4,7 @@
 // Attention and its gradient against a score matrix in double, over generated
 // shapes with every feature, and the same bits for any number of threads.
 
-#include "cpu_kernels_util.h"
+#include "attention_problem.h"
 #include "shardonnx/runtime/Cpu.h"
 #include "shardonnx/runtime/Workspace.h"
 
@@ -13,83 +13,8 @@ using namespace shardonnx::test;
 
 namespace {
 
-enum class Mask { None, Bool, Additive };
-
-struct Case {
-  int64_t batch = 1, heads = 1, kvHeads = 1, seqQ = 1, seqK = 1, headDim = 16;
-  bool causal = false;
-  int64_t window = 0;
-  float softcap = 0;
-  Mask mask = Mask::None;
-  bool maskPerHead = false;
-  int32_t dtype = SHX_F32;
-  bool headMajor = false; // memory is [batch, head, seq, dim]
-};
-
-std::ostream &operator<<(std::ostream &out, const Case &c) {
-  return out << "B" << c.batch << " H" << c.heads << "/" << c.kvHeads << " S"
-             << c.seqQ << "x" << c.seqK << " D" << c.headDim << " causal "
-             << c.causal << " window " << c.window << " cap " << c.softcap
-             << " mask " << int(c.mask) << c.maskPerHead << " dtype " << c.dtype
-             << " headMajor " << c.headMajor;
-}
-
-// The tensors of a case, its descriptor and the kernels' results.
-struct Problem {
-  explicit Problem(const Case &c, unsigned seed = 1)
-      : c(c), q(c.dtype, sizeQ()), k(c.dtype, sizeK()), v(c.dtype, sizeK()),
-        out(c.dtype, sizeQ()), dout(c.dtype, sizeQ()), dq(c.dtype, sizeQ()),
-        dk(c.dtype, sizeK()), dv(c.dtype, sizeK()),
-        lse(SHX_F32, c.batch * c.heads * c.seqQ),
-        mask(c.mask == Mask::Bool ? SHX_I1 : SHX_F32,
-             (c.maskPerHead ? c.heads : 1) * c.seqQ * c.seqK) {
-    std::mt19937 random(seed);
-    for (Buffer *b : {&q, &k, &v, &dout})
-      b->fillRandom(random);
-    if (c.mask == Mask::Additive)
-      mask.fillRandom(random);
-    for (int64_t i = 0; c.mask == Mask::Bool && i < mask.size(); ++i)
-      mask.set(i, random() % 4 != 0);
-    describe();
-  }
-
-  int64_t sizeQ() const { return c.batch * c.heads * c.seqQ * c.headDim; }
-  int64_t sizeK() const { return c.batch * c.kvHeads * c.seqK * c.headDim; }
-
-  void describe() {
-    desc = ShxAttention{};
-    desc.batch = c.batch;
-    desc.heads = c.heads;
-    desc.kvHeads = c.kvHeads;
-    desc.seqQ = c.seqQ;
-    desc.seqK = c.seqK;
-    desc.headDim = c.headDim;
-    for (int64_t *s :
-         {desc.qStride, desc.outStride, desc.dqStride, desc.doutStride})
-      setStrides(s, c.heads, c.seqQ);
-    for (int64_t *s :
-         {desc.kStride, desc.vStride, desc.dkStride, desc.dvStride})
-      setStrides(s, c.kvHeads, c.seqK);
-    desc.maskStride[1] = c.maskPerHead ? c.seqQ * c.seqK : 0;
-    desc.maskStride[2] = c.seqK;
-    desc.scale = float(1 / std::sqrt(double(c.headDim)));
-    desc.softcap = c.softcap;
-    desc.causal = c.causal;
-    desc.dtype = c.dtype;
-    desc.maskDtype = mask.dtype;
-    desc.window = c.window;
-  }
-
-  void setStrides(int64_t *stride, int64_t heads, int64_t seq) const {
-    stride[0] = heads * seq * c.headDim;
-    stride[1] = c.headMajor ? c.headDim : heads * c.headDim;
-    stride[2] = c.headMajor ? seq * c.headDim : c.headDim;
-  }
-
-  const void *maskData() const {
-    return c.mask == Mask::None ? nullptr : mask.data();
-  }
-
+struct Problem : AttentionProblem {
+  using AttentionProblem::AttentionProblem;
   void run() {
     float *lseData = static_cast<float *>(lse.data());
     shx_attention(nullptr, &desc, q.data(), k.data(), v.data(), maskData(),
@@ -100,112 +25,13 @@ struct Problem {
                        dv.data(), workspace.data());
     EXPECT_TRUE(workspace.intact());
   }
-
-  Case c;
-  Buffer q, k, v, out, dout, dq, dk, dv, lse, mask;
-  ShxAttention desc;
 };
-
-// The definition, in double.
-struct Reference {
-  explicit Reference(const Problem &p)
-      : p(p), d(p.desc), q(p.q.values()), k(p.k.values()), v(p.v.values()),
-        dout(p.dout.values()), out(size_t(p.sizeQ())), dq(out.size()),
-        dk(size_t(p.sizeK())), dv(dk.size()), lse(size_t(p.lse.size())) {
-    for (int64_t b = 0; b < d.batch; ++b)
-      for (int64_t h = 0; h < d.heads; ++h)
-        for (int64_t i = 0; i < d.seqQ; ++i)
-          row(b, h, i);
-  }
-
-  bool visible(int64_t i, int64_t j) const {
-    int64_t last = d.causal ? i + d.seqK - d.seqQ : d.seqK - 1;
-    return j <= last && (d.window == 0 || j > last - d.window);
-  }
-
-  static size_t at(const int64_t *stride, int64_t b, int64_t row,
-                   int64_t head) {
-    return size_t(b * stride[0] + row * stride[1] + head * stride[2]);
-  }
-
-  // The score and its derivative by scale·q·k.
-  double score(int64_t b, int64_t h, int64_t i, int64_t j,
-               double &slope) const {
-    size_t qAt = at(d.qStride, b, i, h);
-    size_t kAt = at(d.kStride, b, j, h * d.kvHeads / d.heads);
-    double s = 0;
-    for (int64_t x = 0; x < d.headDim; ++x)
-      s += q[qAt + size_t(x)] * k[kAt + size_t(x)];
-    s *= d.scale;
-    slope = 1;
-    if (d.softcap > 0) {
-      double t = std::tanh(s / d.softcap);
-      slope = 1 - t * t;
-      s = d.softcap * t;
-    }
-    int64_t m = h * d.maskStride[1] + i * d.maskStride[2] + j;
-    if (p.c.mask == Mask::Additive)
-      s += p.mask.get(m);
-    bool hidden = p.c.mask == Mask::Bool && p.mask.get(m) == 0;
-    return hidden || !visible(i, j) ? -INFINITY : s;
-  }
-
-  void row(int64_t b, int64_t h, int64_t i) {
-    std::vector<double> s(size_t(d.seqK)), slope(s.size());
-    double peak = -INFINITY, sum = 0;
-    for (int64_t j = 0; j < d.seqK; ++j) {
-      s[size_t(j)] = score(b, h, i, j, slope[size_t(j)]);
-      peak = std::max(peak, s[size_t(j)]);
-    }
-    for (double &x : s)
-      sum += x = peak == -INFINITY ? 0 : std::exp(x - peak);
-    lse[size_t((b * d.heads + h) * d.seqQ + i)] = peak + std::log(sum);
-    int64_t kv = h * d.kvHeads / d.heads;
-    size_t qAt = at(d.qStride, b, i, h), oAt = at(d.outStride, b, i, h);
-    double delta = 0;
-    for (double &x : s)
-      x = sum > 0 ? x / sum : 0;
-    for (int64_t x = 0; x < d.headDim; ++x) {
-      for (int64_t j = 0; j < d.seqK; ++j)
-        out[oAt + size_t(x)] +=
-            s[size_t(j)] * v[at(d.vStride, b, j, kv) + size_t(x)];
-      delta += out[oAt + size_t(x)] * dout[oAt + size_t(x)];
-    }
-    for (int64_t j = 0; j < d.seqK; ++j) {
-      size_t kAt = at(d.kStride, b, j, kv);
-      double dp = 0;
-      for (int64_t x = 0; x < d.headDim; ++x)
-        dp += dout[oAt + size_t(x)] * v[kAt + size_t(x)];
-      double ds = s[size_t(j)] * (dp - delta) * slope[size_t(j)] * d.scale;
-      for (size_t x = 0; x < size_t(d.headDim); ++x) {
-        dv[kAt + x] += s[size_t(j)] * dout[oAt + x];
-        dk[kAt + x] += ds * q[qAt + x];
-        dq[qAt + x] += ds * k[kAt + x];
-      }
-    }
-  }
-
-  const Problem &p;
-  const ShxAttention &d;
-  std::vector<double> q, k, v, dout;
-  std::vector<double> out, dq, dk, dv, lse;
-};
+using Case = AttentionCase;
+using Reference = AttentionReference;
 
 void compare(Problem &p, const Reference &r) {
   p.run();
-  double tolerance = precision(p.c.dtype);
-  expectClose(p.out, r.out, tolerance, "out");
-  for (int64_t i = 0; i < p.lse.size(); ++i) {
-    double expected = r.lse[size_t(i)];
-    if (std::isinf(expected))
-      ASSERT_EQ(p.lse.get(i), expected);
-    else
-      ASSERT_NEAR(p.lse.get(i), expected, 1e-4);
-  }
-  // Gradients are differences (dout·v - dout·out) of larger numbers.
-  expectClose(p.dq, r.dq, 5 * tolerance, "dq");
-  expectClose(p.dk, r.dk, 5 * tolerance, "dk");
-  expectClose(p.dv, r.dv, 5 * tolerance, "dv");
+  expectResults(p, r);
 }
 
 void check(const Case &c) {
@@ -215,32 +41,10 @@ void check(const Case &c) {
   forEachKernelTable([&] { compare(p, r); });
 }
 
-Case randomCase(std::mt19937 &random) {
-  auto pick = [&](std::vector<int64_t> values) {
-    return values[random() % values.size()];
-  };
-  Case c;
-  c.batch = pick({1, 2});
-  c.kvHeads = pick({1, 2, 3});
-  c.heads = c.kvHeads * pick({1, 1, 2, 3});
-  c.seqQ = pick({1, 2, 7, 15, 16, 17, 31, 33, 63, 64, 65, 100, 130});
-  c.seqK = pick({0, 0, 1, 5, 16, 40, 64, 67, 129, 200});
-  c.seqK = c.seqK == 0 ? c.seqQ : c.seqK;
-  c.headDim = pick({16, 20, 24, 32, 37, 64, 80, 96, 128});
-  c.causal = random() % 2;
-  c.window = pick({0, 0, 0, 1, 3, 20, 64, 300});
-  c.softcap = random() % 4 == 0 ? 1.5f : 0;
-  c.mask = Mask(random() % 3);
-  c.maskPerHead = random() % 2;
-  c.dtype = int32_t(random() % 3);
-  c.headMajor = random() % 2;
-  return c;
-}
-
 TEST(CpuAttention, GeneratedShapes) {
   std::mt19937 random(7);
   for (int i = 0; i < 70; ++i) {
-    check(randomCase(random));
+    check(randomAttention(random));
     if (HasFatalFailure())
       return;
   }
