@@ -12,6 +12,25 @@
 
 using namespace shardonnx::emulator;
 
+/// All devices, or those that CUDA_VISIBLE_DEVICES names up to the first that
+/// does not exist.
+static void findDevices(Driver &driver, int count) {
+  const char *text = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (!text) {
+    for (int device = 0; device < count; ++device)
+      driver.visible.push_back(device);
+  }
+  while (text && *text) {
+    char *end;
+    long device = std::strtol(text, &end, 10);
+    if (end == text || device < 0 || device >= count)
+      break;
+    driver.visible.push_back(static_cast<int>(device));
+    text = *end == ',' ? end + 1 : end;
+  }
+  driver.devices = static_cast<int>(driver.visible.size());
+}
+
 CUresult cuInit(unsigned flags) {
   Driver &driver = Driver::get();
   std::lock_guard<std::recursive_mutex> lock(driver.mutex);
@@ -20,7 +39,7 @@ CUresult cuInit(unsigned flags) {
   if (driver.initialised)
     return CUDA_SUCCESS;
   const char *text = std::getenv("SHARDONNX_EMULATOR_DEVICES");
-  driver.devices = text ? std::atoi(text) : 1;
+  findDevices(driver, text ? std::atoi(text) : 1);
   if (driver.devices <= 0)
     return CUDA_ERROR_NO_DEVICE;
   for (int device = 0; device < driver.devices; ++device) {
@@ -42,6 +61,10 @@ static CUresult checkDevice(CUdevice device) {
     return CUDA_ERROR_NOT_INITIALIZED;
   return device >= 0 && device < driver.devices ? CUDA_SUCCESS
                                                 : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static int physical(CUdevice device) {
+  return Driver::get().visible[static_cast<size_t>(device)];
 }
 
 CUresult cuDeviceGetCount(int *count) {
@@ -67,14 +90,15 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
   if (CUresult result = checkDevice(device))
     return result;
   std::memcpy(uuid->bytes, "emulated device", sizeof uuid->bytes);
-  uuid->bytes[15] = static_cast<char>(device);
+  uuid->bytes[15] = static_cast<char>(physical(device));
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device) {
   if (CUresult result = checkDevice(device))
     return result;
-  std::snprintf(id, static_cast<size_t>(length), "0000:%02X:00.0", device + 1);
+  std::snprintf(id, static_cast<size_t>(length), "0000:%02X:00.0",
+                physical(device) + 1);
   return CUDA_SUCCESS;
 }
 
@@ -123,7 +147,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
   auto found = values.find(attribute);
   *value = found == values.end() ? 0 : found->second;
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
-    *value = device + 1;
+    *value = physical(device) + 1;
   return CUDA_SUCCESS;
 }
 

@@ -134,6 +134,8 @@ struct Driver {
   std::recursive_mutex mutex;
   bool initialised = false;
   int devices = 1;
+  /// The machine's number of each device of the process.
+  std::vector<int> visible;
   std::vector<std::unique_ptr<CUctx_st>> primary;
   std::set<CUstream> streams;
   std::set<CUevent> events;

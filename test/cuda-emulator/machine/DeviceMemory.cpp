@@ -13,8 +13,10 @@
 using namespace shardonnx::emulator;
 
 namespace {
-constexpr size_t kAlign = 512;
-/// Between two allocations.
+/// What is accounted for, and where allocations start.
+constexpr size_t kUnit = 512;
+constexpr size_t kAlign = 4096;
+/// At least this much lies between two allocations.
 constexpr size_t kRedZone = 4096;
 
 size_t roundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
@@ -70,7 +72,7 @@ DeviceMemory::Arena &DeviceMemory::arena(int device) {
 uint64_t DeviceMemory::allocate(int device, size_t bytes) {
   std::unique_lock<std::shared_mutex> lock(mutex);
   Arena &from = arena(device);
-  if (bytes > capacity || roundUp(bytes, kAlign) > capacity - from.used)
+  if (bytes > capacity || roundUp(bytes, kUnit) > capacity - from.used)
     return 0;
   size_t span = roundUp(bytes, kAlign) + kRedZone;
   for (auto hole = from.free.begin(); hole != from.free.end(); ++hole) {
@@ -83,7 +85,7 @@ uint64_t DeviceMemory::allocate(int device, size_t bytes) {
     char *host = from.base + offset;
     uint64_t address = kGlobalWindow + reinterpret_cast<uint64_t>(host);
     ranges[address] = {address, address + bytes, host, device, false};
-    from.used += roundUp(bytes, kAlign);
+    from.used += roundUp(bytes, kUnit);
     // Whoever reads what was never written computes with NaN.
     std::memset(host, 0xff, bytes);
     return address;
@@ -102,7 +104,7 @@ bool DeviceMemory::release(uint64_t address) {
   size_t bytes = roundUp(range.high - range.low, kAlign);
   size_t offset = static_cast<size_t>(range.host - to.base);
   size_t span = bytes + kRedZone;
-  to.used -= bytes;
+  to.used -= roundUp(range.high - range.low, kUnit);
   madvise(range.host, span, MADV_DONTNEED);
   auto next = to.free.lower_bound(offset);
   if (next != to.free.end() && next->first == offset + span) {

@@ -4,10 +4,15 @@
 // A context on the emulated device and short ways to use it.
 
 #include "Fixture.h"
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
 using namespace shardonnx::emulator;
+
+/// Before the first cuInit: some tests have two ranks.
+static const bool twoDevices =
+    setenv("SHARDONNX_EMULATOR_DEVICES", "2", 1) == 0;
 
 std::string shardonnx::emulator::readText(const std::string &path) {
   std::ifstream file(path);
@@ -18,6 +23,7 @@ std::string shardonnx::emulator::readText(const std::string &path) {
 }
 
 void DeviceTest::SetUp() {
+  ASSERT_TRUE(twoDevices);
   CHECK_CU(cuInit(0));
   CHECK_CU(cuDevicePrimaryCtxRetain(&context, 0));
   CHECK_CU(cuCtxSetCurrent(context));
