@@ -1,25 +1,20 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Generates kernels from nn.fused groups given as text, runs them in this
-// process, and evaluates the same groups naively in f64.
+// Generates kernels from nn.fused groups given as text, runs them, and
+// evaluates the same groups naively in f64.
 
 #ifndef SHARDONNX_TEST_UNIT_KERNEL_HARNESS_H
 #define SHARDONNX_TEST_UNIT_KERNEL_HARNESS_H
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
-#include "shardonnx/Conversion/ExecToLLVM/Object.h"
-#include "shardonnx/Conversion/NNToKernels/Kernel.h"
+#include "shardonnx/Conversion/NNToKernels/LowerKernels.h"
 #include "shardonnx/runtime/ABI.h"
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
-
-namespace llvm::orc {
-class LLJIT;
-}
 
 namespace shardonnx::test {
 
@@ -48,33 +43,33 @@ struct Dense {
 std::vector<Dense> evaluate(nn::FusedOp fused, llvm::ArrayRef<Dense> inputs);
 Dense toDense(const Buffer &buffer);
 
-/// A module of lowered kernels, compiled into this process.
-class CompiledModule {
+/// A kernel on the machine that a test program is for: the CPU
+/// (cpu_kernel_runner.cpp) or a GPU (device_kernel_runner.cpp).
+class KernelRunner {
 public:
-  CompiledModule(mlir::ModuleOp module, const TargetSpec &target);
-  ~CompiledModule();
-  ShxKernel lookup(llvm::StringRef name);
-  std::string llvmIR;
-
-private:
-  std::unique_ptr<llvm::orc::LLJIT> jit;
+  virtual ~KernelRunner() = default;
+  /// Inputs, then outputs; one buffer may be both.
+  virtual void run(llvm::ArrayRef<Buffer *> buffers) = 0;
+  /// The same in another way that must give the same bits.
+  virtual void runOtherwise(llvm::ArrayRef<Buffer *> buffers,
+                            std::mt19937 &random) = 0;
 };
 
-class CompiledKernel {
+/// `arch`: a processor; the machine's own if empty.
+std::unique_ptr<KernelRunner> makeRunner(nn::FusedOp fused,
+                                         llvm::ArrayRef<mlir::MemRefType> types,
+                                         llvm::StringRef arch = "");
+
+/// The optimizer's kernel on a part of some slices: master, gradient, two
+/// states (the last may be empty).
+class OptimizerRunner {
 public:
-  CompiledKernel(nn::FusedOp fused, llvm::ArrayRef<mlir::MemRefType> layouts,
-                 const TargetSpec &target);
-
-  void run(llvm::ArrayRef<void *> args, int64_t begin, int64_t end) const {
-    function(args.data(), begin, end);
-  }
-  kernels::KernelLaunch launch{0, 0};
-  kernels::Kernel::Mode mode;
-
-private:
-  std::unique_ptr<CompiledModule> module;
-  ShxKernel function = nullptr;
+  virtual ~OptimizerRunner() = default;
+  virtual void run(llvm::ArrayRef<std::vector<float> *> slices,
+                   llvm::ArrayRef<float> scalars, int64_t begin,
+                   int64_t end) = 0;
 };
+std::unique_ptr<OptimizerRunner> makeOptimizerRunner(kernels::Optimizer kind);
 
 /// A module that holds one nn.fused, parsed from text.
 struct ParsedGroup {
@@ -84,10 +79,12 @@ struct ParsedGroup {
   nn::FusedOp fused;
 };
 
-/// Compiles the group on buffers of a layout, runs it whole and in random
-/// chunks (equal bits), and compares with the naive evaluation.
+/// Compiles the group on buffers of a layout, runs it in two ways (equal bits)
+/// and compares with the naive evaluation. In place: the first output, of the
+/// first input's type, lies where that lies.
 void checkGroup(llvm::StringRef text, Layout layout, unsigned seed,
-                double tolerance, llvm::StringRef arch = "native");
+                double tolerance, llvm::StringRef arch = "",
+                bool inPlace = false);
 
 } // namespace shardonnx::test
 

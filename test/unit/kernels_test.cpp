@@ -7,6 +7,7 @@
 #include "kernel_harness.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
+#include <cstring>
 #include <gtest/gtest.h>
 
 using namespace shardonnx::test;
@@ -191,8 +192,8 @@ TEST(ElementwiseKernels, EveryUnaryOp) {
 }
 
 /// The largest error of a function over a range, in units in the last place.
-static double worstUlp(llvm::StringRef op, double low, double high,
-                       double (*exact)(double)) {
+static void findWorst(llvm::StringRef op, double low, double high,
+                      double (*exact)(double), double &worst) {
   constexpr int64_t kCount = 4 * 25000;
   ParsedGroup group(unary(op, 25000, "f32"));
   std::mt19937 random(1);
@@ -203,11 +204,10 @@ static double worstUlp(llvm::StringRef op, double low, double high,
   auto *y = reinterpret_cast<float *>(out.bytes.data());
   for (int64_t i = 0; i < kCount; ++i)
     x[i] = low + (high - low) * i / kCount;
-  CompiledKernel kernel(group.fused, {in.type, out.type},
-                        llvm::cantFail(shardonnx::resolveTarget("native")));
-  void *args[] = {x, y};
-  kernel.run(args, 0, kernel.launch.count);
-  double worst = 0;
+  auto kernel = makeRunner(group.fused, {in.type, out.type});
+  ASSERT_TRUE(kernel);
+  kernel->run({&in, &out});
+  worst = 0;
   for (int64_t i = 0; i < kCount; ++i) {
     double expected = exact(x[i]);
     float next =
@@ -215,6 +215,12 @@ static double worstUlp(llvm::StringRef op, double low, double high,
     double ulp = next - std::fabs(static_cast<float>(expected));
     worst = std::max(worst, std::fabs(y[i] - expected) / ulp);
   }
+}
+
+static double worstUlp(llvm::StringRef op, double low, double high,
+                       double (*exact)(double)) {
+  double worst = INFINITY;
+  findWorst(op, low, high, exact, worst);
   return worst;
 }
 
@@ -246,10 +252,9 @@ TEST(ElementwiseKernels, SpecialValues) {
   const float values[12] = {-INFINITY, INFINITY, NAN,   -0.0f, 0.0f,  200.0f,
                             -200.0f,   88.7f,    -87.f, 1.0f,  -1.0f, 1e-30f};
   std::copy(values, values + 12, x);
-  CompiledKernel kernel(group.fused, {in.type, out.type},
-                        llvm::cantFail(shardonnx::resolveTarget("native")));
-  void *args[] = {x, y};
-  kernel.run(args, 0, kernel.launch.count);
+  auto kernel = makeRunner(group.fused, {in.type, out.type});
+  ASSERT_TRUE(kernel);
+  kernel->run({&in, &out});
   EXPECT_EQ(y[0], 0.0f);
   EXPECT_EQ(y[1], INFINITY);
   EXPECT_TRUE(std::isnan(y[2]));
@@ -261,8 +266,97 @@ TEST(ElementwiseKernels, SpecialValues) {
     EXPECT_NEAR(y[i] / std::exp(static_cast<double>(x[i])), 1.0, 2e-7);
 }
 
-TEST(ElementwiseKernels, WiderTargets) {
-  if (!__builtin_cpu_supports("avx512bw"))
-    GTEST_SKIP() << "needs AVX-512";
-  checkGroup(unary("gelu", 37, "bf16"), Layout::Padded, 5, 1e-6, "x86-64-v4");
+// Rows of many vectors, of an odd length, and too long to keep.
+TEST(RowKernels, LongSoftmax) {
+  for (int n : {768, 1600, 4096, 16384, 50257})
+    for (const char *type : {"f32", "bf16"}) {
+      SCOPED_TRACE(std::string(type) + " " + std::to_string(n));
+      std::string text = llvm::formatv(R"(
+      func.func @f(%a: tensor<3x{0}x{1}>) {{
+        %0 = nn.fused rows [3, {0}] (%h = %a : tensor<3x{0}x{1}>) -> tensor<3x{0}x{1}> {{
+          %x = nn.cast %h : tensor<3x{0}x{1}> -> tensor<3x{0}xf32>
+          %t = nn.reduce_max %x {{axes = array<i64: 1>, keepdims} : (tensor<3x{0}xf32>) -> tensor<3x1xf32>
+          %s = nn.sub %x, %t : (tensor<3x{0}xf32>, tensor<3x1xf32>) -> tensor<3x{0}xf32>
+          %e = nn.exp %s : (tensor<3x{0}xf32>) -> tensor<3x{0}xf32>
+          %u = nn.reduce_sum %e {{axes = array<i64: 1>, keepdims} : (tensor<3x{0}xf32>) -> tensor<3x1xf32>
+          %p = nn.div %e, %u : (tensor<3x{0}xf32>, tensor<3x1xf32>) -> tensor<3x{0}xf32>
+          %o = nn.cast %p : tensor<3x{0}xf32> -> tensor<3x{0}x{1}>
+          nn.yield %o : tensor<3x{0}x{1}>
+        }
+        return
+      })",
+                                       n, type);
+      checkGroup(text, Layout::Contiguous, 1, 1e-5);
+      checkGroup(text, Layout::Contiguous, 2, 1e-5, "", /*inPlace=*/true);
+    }
+}
+
+// Sums over many rows, of a norm's gradients.
+TEST(ColumnKernels, ManyRows) {
+  for (int n : {40, 200, 768, 1001}) {
+    SCOPED_TRACE(n);
+    checkGroup(llvm::formatv(R"(
+      func.func @f(%g: tensor<3x700x{0}xbf16>, %r: tensor<3x700x1xf32>) {{
+        %0:2 = nn.fused columns [3, 700, {0}] (%a = %g : tensor<3x700x{0}xbf16>, %d = %r : tensor<3x700x1xf32>)
+            -> (tensor<{0}xf32>, tensor<{0}xbf16>) {{
+          %f = nn.cast %a : tensor<3x700x{0}xbf16> -> tensor<3x700x{0}xf32>
+          %2 = nn.mul %f, %d : (tensor<3x700x{0}xf32>, tensor<3x700x1xf32>) -> tensor<3x700x{0}xf32>
+          %4 = nn.reduce_sum %2 {{axes = array<i64: 0, 1>} : (tensor<3x700x{0}xf32>) -> tensor<{0}xf32>
+          %5 = nn.reduce_sum %a {{axes = array<i64: 0, 1>} : (tensor<3x700x{0}xbf16>) -> tensor<{0}xbf16>
+          nn.yield %4, %5 : tensor<{0}xf32>, tensor<{0}xbf16>
+        }
+        return
+      })",
+                             n)
+                   .str(),
+               Layout::Padded, 4, 1e-4);
+  }
+}
+
+// Each result lies where its operand lies.
+TEST(ElementwiseKernels, InPlace) {
+  for (const char *type : {"f32", "bf16"})
+    for (int n : {37, 4099, 30000}) {
+      checkGroup(unary("gelu", n, type), Layout::Contiguous, 5, 1e-6, "", true);
+      checkGroup(unary("gelu", n, type), Layout::Padded, 5, 1e-6, "", true);
+    }
+}
+
+// Powers of any sign, and what has none.
+TEST(ElementwiseKernels, Powers) {
+  ParsedGroup group(R"(
+    func.func @f(%a: tensor<24xf32>, %b: tensor<24xf32>) {
+      %0 = nn.fused rows [24] (%x = %a : tensor<24xf32>, %y = %b : tensor<24xf32>) -> tensor<24xf32> {
+        %1 = nn.pow %x, %y : (tensor<24xf32>, tensor<24xf32>) -> tensor<24xf32>
+        nn.yield %1 : tensor<24xf32>
+      }
+      return
+    })");
+  const float bases[24] = {2,    -2,     -2,       0,        0,  0,
+                           1.5f, 10,     1e-30f,   1e30f,    -1, 0.25f,
+                           NAN,  NAN,    INFINITY, INFINITY, -8, 1,
+                           3,    1e-40f, 0.999f,   123.456f, 2,  -0.5f};
+  const float powers[24] = {10,    3,   2,  2,     -1,   0,     0.5f, -30,
+                            0.5f,  2,   7,  -0.5f, 0,    1,     -1,   0.5f,
+                            0.25f, NAN, 40, 0.5f,  1e4f, -3.7f, -149, -3};
+  std::mt19937 random(1);
+  auto tensor =
+      mlir::cast<mlir::RankedTensorType>(group.fused->getOperand(0).getType());
+  Buffer x = Buffer::make(tensor, Layout::Contiguous, random), y = x, z = x;
+  std::memcpy(x.bytes.data(), bases, sizeof(bases));
+  std::memcpy(y.bytes.data(), powers, sizeof(powers));
+  auto kernel = makeRunner(group.fused, {x.type, y.type, z.type});
+  ASSERT_TRUE(kernel);
+  kernel->run({&x, &y, &z});
+  for (int64_t i = 0; i < 24; ++i) {
+    double expected =
+        static_cast<float>(std::pow(double(bases[i]), double(powers[i])));
+    double actual = z.read({i});
+    if (std::isnan(expected))
+      EXPECT_TRUE(std::isnan(actual)) << i << ": " << actual;
+    else if (std::isinf(expected) || expected == 0)
+      EXPECT_EQ(actual, expected) << i;
+    else
+      EXPECT_NEAR(actual / expected, 1.0, 4e-7) << i;
+  }
 }

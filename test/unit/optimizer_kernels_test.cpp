@@ -5,7 +5,7 @@
 // odd lengths, split anywhere, for several steps.
 
 #include "kernel_harness.h"
-#include "shardonnx/Conversion/NNToKernels/LowerKernels.h"
+#include "shardonnx/runtime/ABI.h"
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -62,16 +62,10 @@ void setScalars(const Settings &s, int t, float *scalars) {
 class OptimizerKernels : public ::testing::TestWithParam<Optimizer> {};
 
 TEST_P(OptimizerKernels, FollowTorch) {
-  mlir::MLIRContext context;
-  mlir::OwningOpRef<mlir::ModuleOp> module =
-      mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
-  TargetSpec target = llvm::cantFail(resolveTarget("native"));
-  ASSERT_TRUE(succeeded(
-      kernels::addOptimizerKernel(*module, "update", GetParam(), target)));
-  CompiledModule compiled(*module, target);
-  ShxKernel kernel = compiled.lookup("update");
+  std::unique_ptr<OptimizerRunner> kernel = makeOptimizerRunner(GetParam());
+  ASSERT_TRUE(kernel);
 
-  constexpr int64_t kLength = 1003;
+  constexpr int64_t kLength = 5003;
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
   std::vector<float> p(kLength), g(kLength), m(kLength), v(kLength);
@@ -80,7 +74,8 @@ TEST_P(OptimizerKernels, FollowTorch) {
     p[i] = normal(random);
     reference[i] = {p[i], 0, 0};
   }
-  bool sgd = GetParam() == Optimizer::SGD;
+  if (GetParam() == Optimizer::SGD)
+    v.clear();
   Settings settings;
   float scalars[SHX_NUM_SCALARS] = {};
   for (int t = 1; t <= 5; ++t) {
@@ -89,11 +84,9 @@ TEST_P(OptimizerKernels, FollowTorch) {
       g[i] = normal(random);
       stepReference(GetParam(), settings, t, g[i], reference[i]);
     }
-    void *args[] = {p.data(), g.data(), m.data(), sgd ? nullptr : v.data(),
-                    scalars};
     int64_t cut = random() % kLength;
-    kernel(args, cut, kLength);
-    kernel(args, 0, cut);
+    kernel->run({&p, &g, &m, &v}, scalars, cut, kLength);
+    kernel->run({&p, &g, &m, &v}, scalars, 0, cut);
   }
   for (int64_t i = 0; i < kLength; ++i)
     ASSERT_NEAR(p[i], reference[i].p, 2e-6) << "element " << i;

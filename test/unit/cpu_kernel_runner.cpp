@@ -1,0 +1,136 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Kernels for the CPU, compiled into this process.
+
+#include "kernel_harness.h"
+#include "shardonnx/runtime/ABI.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::test;
+
+namespace {
+
+/// The function @kernel of a module of lowered kernels.
+class CompiledModule {
+public:
+  CompiledModule(ModuleOp module, const TargetSpec &target) {
+    SmallVector<char> object;
+    llvm::cantFail(emitObject(module, target, object));
+    jit = llvm::cantFail(llvm::orc::LLJITBuilder().create());
+    llvm::cantFail(jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(
+        StringRef(object.data(), object.size()))));
+    kernel = llvm::cantFail(jit->lookup("kernel")).toPtr<ShxKernel>();
+  }
+  ShxKernel kernel = nullptr;
+
+private:
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+};
+
+class CpuRunner : public KernelRunner {
+public:
+  void run(ArrayRef<Buffer *> buffers) override {
+    module->kernel(addressesOf(buffers).data(), 0, launch.count);
+  }
+  void runOtherwise(ArrayRef<Buffer *> buffers, std::mt19937 &random) override;
+
+  std::unique_ptr<CompiledModule> module;
+  kernels::KernelLaunch launch{0, 0};
+  kernels::Kernel::Mode mode = kernels::Kernel::Mode::Flat;
+
+private:
+  static SmallVector<void *> addressesOf(ArrayRef<Buffer *> buffers) {
+    SmallVector<void *> addresses;
+    for (Buffer *buffer : buffers)
+      addresses.push_back(buffer->bytes.data());
+    return addresses;
+  }
+};
+
+class CpuOptimizer : public OptimizerRunner {
+public:
+  void run(ArrayRef<std::vector<float> *> slices, ArrayRef<float> scalars,
+           int64_t begin, int64_t end) override {
+    SmallVector<void *> args;
+    for (std::vector<float> *slice : slices)
+      args.push_back(slice->empty() ? nullptr : slice->data());
+    args.push_back(const_cast<float *>(scalars.data()));
+    module->kernel(args.data(), begin, end);
+  }
+  std::unique_ptr<CompiledModule> module;
+};
+
+} // namespace
+
+/// In chunks of random sizes, in random order. A column kernel is split at
+/// multiples of its grain, as the runtime does: single columns and vectors of
+/// them may round differently.
+void CpuRunner::runOtherwise(ArrayRef<Buffer *> buffers, std::mt19937 &random) {
+  std::vector<std::pair<int64_t, int64_t>> chunks;
+  for (int64_t at = 0; at < launch.count;) {
+    int64_t size = 1 + random() % (launch.count / 3 + 1);
+    if (mode == kernels::Kernel::Mode::Columns)
+      size = llvm::alignTo(size, launch.grain);
+    int64_t end = std::min(at + size, launch.count);
+    chunks.push_back({at, end});
+    at = end;
+  }
+  std::shuffle(chunks.begin(), chunks.end(), random);
+  SmallVector<void *> addresses = addressesOf(buffers);
+  for (auto [begin, end] : chunks)
+    module->kernel(addresses.data(), begin, end);
+}
+
+std::unique_ptr<KernelRunner> test::makeRunner(nn::FusedOp fused,
+                                               ArrayRef<MemRefType> types,
+                                               StringRef arch) {
+  TargetSpec target =
+      llvm::cantFail(resolveTarget(arch.empty() ? "native" : arch));
+  auto kernel = kernels::Kernel::get(fused.getKind(), fused.getDomain(),
+                                     fused.getBody().front(), types);
+  if (failed(kernel))
+    return nullptr;
+  auto runner = std::make_unique<CpuRunner>();
+  runner->launch = kernel->getLaunch();
+  runner->mode = kernel->getMode();
+  OwningOpRef<ModuleOp> code = ModuleOp::create(fused.getLoc());
+  OpBuilder builder = OpBuilder::atBlockEnd(code->getBody());
+  auto emitted = kernels::emitKernel(builder, fused.getLoc(), "kernel", *kernel,
+                                     kernels::kernelTargetOf(target));
+  if (failed(kernels::lowerKernel(emitted)))
+    return nullptr;
+  runner->module = std::make_unique<CompiledModule>(*code, target);
+  return runner;
+}
+
+std::unique_ptr<OptimizerRunner>
+test::makeOptimizerRunner(kernels::Optimizer kind) {
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  TargetSpec target = llvm::cantFail(resolveTarget("native"));
+  if (failed(kernels::addOptimizerKernel(*module, "kernel", kind, target)))
+    return nullptr;
+  auto runner = std::make_unique<CpuOptimizer>();
+  runner->module = std::make_unique<CompiledModule>(*module, target);
+  return runner;
+}
+
+TEST(WiderTargets, Gelu) {
+  if (!__builtin_cpu_supports("avx512bw"))
+    GTEST_SKIP() << "needs AVX-512";
+  checkGroup(R"(
+    func.func @f(%a: tensor<4x37xbf16>) {
+      %0 = nn.fused rows [4, 37] (%x = %a : tensor<4x37xbf16>) -> tensor<4x37xbf16> {
+        %1 = nn.gelu %x : (tensor<4x37xbf16>) -> tensor<4x37xbf16>
+        nn.yield %1 : tensor<4x37xbf16>
+      }
+      return
+    })",
+             Layout::Padded, 5, 1e-6, "x86-64-v4");
+}
