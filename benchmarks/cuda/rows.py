@@ -17,7 +17,7 @@ import measure
 
 Row = namedtuple("Row", "name limit run")
 
-STEPS = 20
+STEPS = 20  # that are recorded
 SAMPLES = 12  # of one step, however they are dealt out
 LEARNING_RATE = "1e-3"
 NORM_RTOL = {"f32": 1e-3, "bf16": 5e-2}
@@ -52,21 +52,23 @@ def faults(steps, reference, precision):
     return {"loss_error": loss, "norm_error": norm}
 
 
-def train_check(session, model, program, ranks=1, steps=STEPS, **options):
+def train_check(session, model, program, ranks=1, steps=None, **options):
     """A tiny model's run: its 12 samples a step dealt out to the ranks."""
     words = ["--data", session.path(session.bundle["check_data"]),
              "--model", session.path(model["graph"]), "--lr", LEARNING_RATE,
              "--accumulate", str(SAMPLES // ranks)]
     if ranks > 1:
         words += ["--nproc", str(ranks)]
-    return session.ours(model["programs"][program], steps, words, **options)
+    return session.ours(model["programs"][program],
+                        steps or session.options.steps, words, **options)
 
 
 def recorded(session, model, precision):
     with open(session.path(model["recorded"][precision])) as file:
         run = json.load(file)
-    return [{"loss": loss, "grad_norm": norm}
-            for loss, norm in zip(run["loss"], run["grad_norm"])]
+    steps = [{"loss": loss, "grad_norm": norm}
+             for loss, norm in zip(run["loss"], run["grad_norm"])]
+    return steps[:session.options.steps]
 
 
 def references(session):
@@ -98,7 +100,8 @@ def train_references(session):
                 "--precision", precision,
                 "--weights", session.path(model["weights"]),
                 "--data", session.path(session.bundle["check_data"]),
-                "--batch", str(SAMPLES), "--steps", str(STEPS),
+                "--batch", str(SAMPLES),
+                "--steps", str(session.options.steps),
                 "--lr", LEARNING_RATE, "--log", log]
     session.peer(words, session.scratch("torch-checks.jsonl"), 240)
     return {key: measure.steps_in(log) for key, log in logs.items()}
