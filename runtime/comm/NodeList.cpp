@@ -67,14 +67,16 @@ std::optional<int> countOfNode(const std::string &list, int node) {
     if (list.compare(at, 2, "(x") == 0) {
       at += 2;
       times = number(list, at);
-      if (!times || at >= list.size() || list[at++] != ')')
+      if (!times || at >= list.size() || list[at] != ')')
         return std::nullopt;
+      ++at;
     }
     if (node < *times)
       return count;
     node -= *times;
-    if (at < list.size() && list[at++] != ',')
+    if (at < list.size() && list[at] != ',')
       return std::nullopt;
+    ++at;
   }
   return std::nullopt;
 }

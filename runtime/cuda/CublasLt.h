@@ -36,6 +36,7 @@
 namespace shardonnx::rt::cuda {
 
 struct CublasLtApi {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares the name.
 #define SHX_CUBLASLT_MEMBER(name) decltype(&::name) name = nullptr;
   SHX_CUBLASLT_FUNCTIONS(SHX_CUBLASLT_MEMBER)
 #undef SHX_CUBLASLT_MEMBER

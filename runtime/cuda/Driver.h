@@ -73,6 +73,7 @@
 namespace shardonnx::rt::cuda {
 
 struct DriverApi {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares the name.
 #define SHX_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
   SHX_CUDA_DRIVER_FUNCTIONS(SHX_CUDA_MEMBER)
 #undef SHX_CUDA_MEMBER

@@ -43,6 +43,7 @@
 namespace shardonnx::rt::cuda {
 
 struct NcclApi {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares the name.
 #define SHX_NCCL_MEMBER(name) decltype(&::name) name = nullptr;
   SHX_NCCL_FUNCTIONS(SHX_NCCL_MEMBER)
   SHX_NCCL_WINDOW_FUNCTIONS(SHX_NCCL_MEMBER)
