@@ -42,3 +42,13 @@ add_test(NAME cuda_attention_test
   COMMAND ${CMAKE_COMMAND} -E env CUDA_FORCE_PTX_JIT=1
           LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/cuda-emulator
           $<TARGET_FILE:cuda_attention_test>)
+
+add_executable(cuda_gemm_test cuda_gemm_test.cpp)
+target_link_libraries(cuda_gemm_test
+  PRIVATE GTest::gtest_main shardonnx_runtime_cuda shardonnx_workspace
+          shardonnx_warnings)
+add_dependencies(cuda_gemm_test cuda_emulator)
+add_test(NAME cuda_gemm_test
+  COMMAND ${CMAKE_COMMAND} -E env CUDA_FORCE_PTX_JIT=1
+          LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/cuda-emulator
+          $<TARGET_FILE:cuda_gemm_test>)

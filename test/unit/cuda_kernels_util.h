@@ -28,9 +28,17 @@ public:
 
   // Library calls are made twice: to be prepared, then to be enqueued.
   template <typename Call> void call(Call body) {
+    prepare(body);
+    enqueue(body);
+  }
+  // May overwrite what the call writes.
+  template <typename Call> void prepare(Call body) {
     ctx.mode = rt::cuda::Mode::Prepare;
     body();
     gemm.tune();
+    synchronize();
+  }
+  template <typename Call> void enqueue(Call body) {
     ctx.mode = rt::cuda::Mode::Enqueue;
     body();
     synchronize();
