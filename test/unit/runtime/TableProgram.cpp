@@ -17,14 +17,19 @@
 #include <initializer_list>
 #include <unistd.h>
 
+#define TABLE_TARGET "cpu"
+#ifdef TABLE_BF16
+#define TABLE_IN_PLACE "false"
+#else
+#define TABLE_IN_PLACE "true"
+#endif
+#include "TableManifest.inc"
+
 namespace {
 
 constexpr int64_t kVocab = 300, kBatch = 2, kSeq = 8, kRows = kBatch * kSeq;
 
 #ifdef TABLE_BF16
-#define PARAM_DTYPE "bf16"
-#define IN_PLACE "false"
-#define UNIT1_FROZEN "1024"
 struct Param {
   uint16_t bits;
   operator float() const {
@@ -34,18 +39,8 @@ struct Param {
     return value;
   }
 };
-constexpr int64_t kFrozenBytes = 1024;
 #else
-#define PARAM_DTYPE "f32"
-#define IN_PLACE "true"
-#define UNIT1_FROZEN "2048"
 using Param = float;
-constexpr int64_t kFrozenBytes = 2048;
-#endif
-#ifdef TABLE_REPLICATED
-#define LAYOUT "replicated"
-#else
-#define LAYOUT "sharded"
 #endif
 
 const Param *param(ShxContext *ctx, int unit) {
@@ -157,54 +152,5 @@ void shx_update(ShxContext *ctx) {
   for (int32_t unit : {0, 1, 2})
     shx_optimizer(ctx, unit, adamw);
 }
-
-extern const char shx_manifest[] = R"({
-  "abi": 2, "version": "0.1.0", "name": "table", "hash": "table-1",
-  "model": {"path": "table.onnx", "sha256": ""}, "arch": "x86-64-v3",
-  "batch": 2, "seq": 8,
-  "inputs": [
-    {"name": "input_ids", "kind": "tokens", "dtype": "i64", "shape": [2, 8],
-     "limit": 300},
-    {"name": "labels", "kind": "labels", "dtype": "i64", "shape": [2, 8],
-     "limit": 300}],
-  "loss": {"kind": "mse", "denominator": "labels",
-           "denominator_input": "labels", "denominator_shift": 0},
-  "strategy": "test", "optimizer": "adamw",
-  "param_dtype": ")" PARAM_DTYPE R"(", "reduce_dtype": "f32",
-  "units": [
-    {"name": "a", "layout": ")" LAYOUT R"(", "length": 768,
-     "param_offset_bytes": 0, "grad_offset_bytes": 0,
-     "params": [
-      {"name": "a.weight", "offset": 0, "shape": [30, 10], "trainable": true,
-       "source": {"file": "table.onnx", "offset": 0, "length": 1200,
-                  "dtype": "f32"}},
-      {"name": "a.bias", "offset": 512, "shape": [7], "trainable": true,
-       "source": {"file": "table.onnx", "offset": 1200, "length": 28,
-                  "dtype": "f32"}}],
-     "frozen_length": 0, "frozen_offset_bytes": 0},
-    {"name": "b", "layout": ")" LAYOUT R"(", "length": 512,
-     "param_offset_bytes": 3072, "grad_offset_bytes": 3072,
-     "params": [
-      {"name": "b.weight", "offset": 0, "shape": [300], "trainable": true,
-       "source": {"file": "table.data", "offset": 0, "length": 1200,
-                  "dtype": "f32"}},
-      {"name": "frozen", "offset": 0, "shape": [3], "trainable": false,
-       "source": {"file": "table.onnx", "offset": 1228, "length": 12,
-                  "dtype": "f32"}}],
-     "frozen_length": 256, "frozen_offset_bytes": )" UNIT1_FROZEN R"(},
-    {"name": "c", "layout": ")" LAYOUT R"(", "length": 512,
-     "param_offset_bytes": 0, "grad_offset_bytes": 0,
-     "params": [
-      {"name": "c.weight", "offset": 0, "shape": [300], "trainable": true,
-       "source": {"file": "table.data", "offset": 1200, "length": 1200,
-                  "dtype": "f32"}}],
-     "frozen_length": 0, "frozen_offset_bytes": 0}],
-  "spaces": {"private": {"bytes": 260, "lower_bound_bytes": 260},
-             "gather": {"bytes": 6144, "lower_bound_bytes": 6144},
-             "gradients": {"bytes": 6144, "lower_bound_bytes": 6144}},
-  "gather_in_place": )" IN_PLACE R"(,
-  "scratch_per_thread_bytes": 0, "flops_per_microbatch": 1e6
-})";
-extern const uint64_t shx_manifest_size = sizeof(shx_manifest) - 1;
 
 } // extern "C"

@@ -1,0 +1,189 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the CUDA runtime decides without a device: the image that suits one,
+// where libraries are looked for, where everything lies.
+
+#include "../../runtime/core/Error.h"
+#include "../../runtime/cuda/Images.h"
+#include "../../runtime/cuda/Library.h"
+#include "../../runtime/cuda/Memory.h"
+#include "shardonnx/runtime/DevicePlan.h"
+#include "shardonnx/runtime/MemoryPlan.h"
+#include <cstdlib>
+#include <gtest/gtest.h>
+
+using namespace shardonnx;
+using namespace shardonnx::rt;
+using namespace shardonnx::rt::cuda;
+
+namespace {
+
+constexpr ShxDeviceImage kImages[] = {{SHX_PTX, 80, "", 0},
+                                      {SHX_CUBIN, 80, "", 0},
+                                      {SHX_CUBIN, 86, "", 0},
+                                      {SHX_CUBIN, 90, "", 0},
+                                      {SHX_PTX, 90, "", 0}};
+constexpr ImageTable kTable = {"a table", kImages, 5};
+
+int indexOf(const ImageTable &table, int major, int minor, bool force = false) {
+  const ShxDeviceImage *image = chooseImage(table, major, minor, force);
+  return image ? static_cast<int>(image - table.images) : -1;
+}
+
+TEST(Images, MachineCodeOfTheSameMajorAndNoLaterMinor) {
+  EXPECT_EQ(indexOf(kTable, 8, 0), 1);
+  EXPECT_EQ(indexOf(kTable, 8, 6), 2);
+  EXPECT_EQ(indexOf(kTable, 8, 9), 2);
+  EXPECT_EQ(indexOf(kTable, 9, 0), 3);
+}
+
+TEST(Images, OtherwiseTheLatestPtxThatIsNotTooLate) {
+  EXPECT_EQ(indexOf(kTable, 10, 0), 4);
+  EXPECT_EQ(indexOf(kTable, 12, 1), 4);
+  EXPECT_EQ(indexOf(kTable, 7, 5), -1);
+  constexpr ImageTable late = {"late", kImages + 3, 2};
+  EXPECT_EQ(indexOf(late, 8, 9), -1);
+}
+
+TEST(Images, PtxWhenItIsForced) {
+  EXPECT_EQ(indexOf(kTable, 8, 6, true), 0);
+  EXPECT_EQ(indexOf(kTable, 9, 0, true), 4);
+}
+
+TEST(Device, PeaksAreByName) {
+  EXPECT_EQ(peakFlops("NVIDIA H100 80GB HBM3"), 989e12);
+  EXPECT_EQ(peakFlops("NVIDIA H100 PCIe"), 756e12);
+  EXPECT_EQ(peakFlops("NVIDIA H200"), 989e12);
+  EXPECT_EQ(peakFlops("NVIDIA H20"), 148e12);
+  EXPECT_EQ(peakFlops("NVIDIA A100-SXM4-80GB"), 312e12);
+  EXPECT_EQ(peakFlops("NVIDIA L4"), 121e12);
+  EXPECT_EQ(peakFlops("NVIDIA L40"), std::nullopt);
+  EXPECT_EQ(peakFlops("Somebody's GPU"), std::nullopt);
+}
+
+TEST(Library, IsLookedForByTheLoaderAndInTheToolkit) {
+  ::setenv("CUDA_HOME", "/opt/cuda", 1);
+  EXPECT_EQ(Library::candidates("libx.so.1"),
+            (std::vector<std::string>{"libx.so.1", "/opt/cuda/lib64/libx.so.1",
+                                      "/usr/local/cuda/lib64/libx.so.1"}));
+  ::unsetenv("CUDA_HOME");
+  EXPECT_EQ(Library::candidates("libx.so.1").size(), 2u);
+}
+
+std::string messageOf(const std::function<void()> &body) {
+  try {
+    body();
+  } catch (const Error &e) {
+    EXPECT_EQ(e.exitCode(), kExitFailure);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Library, MissingIsToldInOneLine) {
+  std::string message = messageOf(
+      [] { Library::ofToolkit("libshardonnx_none.so.9", "cuNothing 9"); });
+  EXPECT_EQ(message, "cuNothing 9 (libshardonnx_none.so.9) cannot be loaded "
+                     "from the loader's path, "
+                     "/usr/local/cuda/lib64/libshardonnx_none.so.9: install "
+                     "it, or set LD_LIBRARY_PATH or CUDA_HOME to where it is");
+  Library math({"libm.so.6"}, "the maths library", "");
+  EXPECT_NE(math.find("cos"), nullptr);
+  EXPECT_EQ(math.find("shardonnx_none"), nullptr);
+  EXPECT_EQ(messageOf([&] { (void)math.require("shardonnx_none"); }),
+            "the maths library ('libm.so.6') has no shardonnx_none: it is too "
+            "old for this program; install a newer one");
+}
+
+TEST(Memory, BytesForPeople) {
+  EXPECT_EQ(bytesText(512), "512 bytes");
+  EXPECT_EQ(bytesText(3 << 20), "3.0 MiB");
+  EXPECT_EQ(bytesText(int64_t{5} << 29), "2.50 GiB");
+}
+
+// Three units; the first and the last take turns on the same bytes.
+Manifest threeUnits() {
+  Manifest m;
+  m.target = "cuda";
+  m.optimizer = "adamw";
+  m.paramType = SHX_BF16;
+  m.reduceType = SHX_F32;
+  for (int64_t u = 0; u < 3; ++u) {
+    Manifest::Unit unit;
+    unit.length = 1280;
+    unit.paramOffsetBytes = u % 2 * 2560;
+    unit.gradOffsetBytes = u % 2 * 5120;
+    m.units.push_back(unit);
+  }
+  m.units[1].frozenLength = 256;
+  m.units[1].frozenOffsetBytes = 2560;
+  m.gatherSpace.bytes = 5632;
+  m.gradientSpace.bytes = 10240;
+  return m;
+}
+
+TEST(DevicePlan, OneRankLiesAsThePlanSays) {
+  Manifest m = threeUnits();
+  DevicePlan plan = planDevice(m, 1, 2);
+  EXPECT_EQ(plan.gatherBytes, 5632);
+  EXPECT_EQ(plan.gradientBytes, 10240);
+  for (size_t u = 0; u < 3; ++u) {
+    EXPECT_EQ(plan.units[u].gather.begin, m.units[u].paramOffsetBytes);
+    EXPECT_EQ(plan.units[u].slice, 1280);
+  }
+  EXPECT_EQ(plan.masterBytes, 3 * 1280 * 4);
+  EXPECT_EQ(plan.momentBytes, 6 * 1280 * 4);
+  EXPECT_EQ(plan.frozenBytes, 256 * 2);
+  EXPECT_FALSE(plan.gradientsInPlace);
+  EXPECT_TRUE(planDevice(m, 1, 1).gradientsInPlace);
+  EXPECT_EQ(planDevice(m, 1, 1).gradientBytes, 0);
+}
+
+bool meet(const Interval &a, const Interval &b) {
+  return a.begin < b.end && b.begin < a.end;
+}
+
+TEST(DevicePlan, PaddedSlicesStayApart) {
+  Manifest m = threeUnits();
+  for (int ranks : {2, 3, 7, 64, 1000}) {
+    DevicePlan plan = planDevice(m, ranks, 1);
+    for (const DevicePlan::Unit &unit : plan.units) {
+      EXPECT_GE(unit.slice * ranks, 1280);
+      EXPECT_GE(unit.gather.size(), unit.slice * ranks * 2);
+      EXPECT_GE(unit.gradients.size(), unit.slice * ranks * 4);
+      EXPECT_LE(unit.gather.end, plan.gatherBytes);
+      EXPECT_LE(unit.gradients.end, plan.gradientBytes);
+      EXPECT_EQ(unit.gather.begin % 256, 0);
+    }
+    EXPECT_GE(plan.units[1].gather.size(),
+              2560 + plan.units[1].frozenSlice * ranks * 2);
+    for (size_t other : {0u, 2u}) {
+      EXPECT_FALSE(meet(plan.units[1].gather, plan.units[other].gather));
+      EXPECT_FALSE(meet(plan.units[1].gradients, plan.units[other].gradients));
+    }
+    EXPECT_TRUE(meet(plan.units[0].gather, plan.units[2].gather));
+  }
+}
+
+TEST(DevicePlan, ReplicatedUnitsHaveNoPadding) {
+  Manifest m = threeUnits();
+  for (Manifest::Unit &unit : m.units)
+    unit.sharded = false;
+  DevicePlan plan = planDevice(m, 7, 1);
+  EXPECT_EQ(plan.gatherBytes, 5632);
+  EXPECT_EQ(plan.gradientBytes, 10240);
+  EXPECT_EQ(plan.masterBytes, 3 * 1280 * 4);
+}
+
+TEST(DevicePlan, IsWhatAProgramForGpusIsPredictedToTake) {
+  Manifest m = threeUnits();
+  m.privateSpace.bytes = 1 << 20;
+  DevicePlan plan = planDevice(m, 2, 1);
+  EXPECT_EQ(totalBytes(planMemory(m, 2, 4)),
+            plan.gatherBytes + plan.gradientBytes + plan.masterBytes +
+                plan.momentBytes + plan.reducedBytes + plan.frozenBytes +
+                (1 << 20));
+}
+
+} // namespace

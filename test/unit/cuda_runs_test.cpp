@@ -1,0 +1,221 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Whole runs of hand-written programs for GPUs, on the emulated one: losses,
+// graphs, evaluation, the log, and what is said where there is no GPU.
+
+#include "runtime/TableReference.h"
+#include "runtime/TestFiles.h"
+#include <algorithm>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+using namespace shardonnx::test;
+
+namespace {
+
+using Json = nlohmann::json;
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+std::vector<uint16_t> tokens() {
+  std::vector<uint16_t> tokens(2001);
+  uint32_t x = 12345;
+  for (uint16_t &token : tokens) {
+    x = x * 1664525 + 1013904223;
+    token = static_cast<uint16_t>((x >> 8) % 300);
+  }
+  return tokens;
+}
+
+std::vector<Json> readLog(const std::string &path) {
+  std::vector<Json> lines;
+  std::string text = readFile(path);
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != text.npos;
+       begin = end + 1)
+    lines.push_back(Json::parse(text.substr(begin, end - begin)));
+  return lines;
+}
+
+class CudaRuns : public testing::Test {
+protected:
+  CudaRuns() : weights(drawTable()) {
+    writeTable(weights, folder.path);
+    folder.write("t.bin", bytesOf(tokens()));
+  }
+  Finished run(const std::string &program, std::vector<std::string> more,
+               Environment environment = {}) {
+    std::vector<std::string> words = {std::string(SHX_TEST_PROGRAMS) + "/" +
+                                          program,
+                                      "--data",
+                                      folder / "t.bin",
+                                      "--model",
+                                      folder / "table.onnx",
+                                      "--lr",
+                                      "0.01",
+                                      "--log",
+                                      folder / "log.jsonl"};
+    words.insert(words.end(), more.begin(), more.end());
+    environment.insert(environment.begin(),
+                       {"LD_LIBRARY_PATH", SHX_CUDA_EMULATOR});
+    return Process(words, folder, environment).wait();
+  }
+  std::vector<Json> log() { return readLog(folder / "log.jsonl"); }
+  Folder folder;
+  TableWeights weights;
+};
+
+void expectOneError(const Finished &f, const std::string &part) {
+  EXPECT_EQ(f.code, 1);
+  EXPECT_NE(f.err.find("error: "), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find(part), std::string::npos) << f.err;
+  EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'), 1) << f.err;
+}
+
+// Both of loss and norm, to the last bit.
+std::vector<double> numbersOf(const std::vector<Json> &log) {
+  std::vector<double> numbers;
+  for (const Json &line : log)
+    numbers.insert(numbers.end(), {line["loss"], line["grad_norm"]});
+  return numbers;
+}
+
+struct Variant {
+  const char *program;
+  bool bf16;
+};
+class CudaLosses : public CudaRuns,
+                   public testing::WithParamInterface<Variant> {};
+
+TEST_P(CudaLosses, FollowTheReference) {
+  std::vector<TableStep> reference =
+      trainTable(weights, tokens(), 4, 12, 0.01, GetParam().bf16);
+  std::vector<double> first;
+  for (const char *graphs : {"1", "0"}) {
+    Finished f = run(GetParam().program, {"--steps", "12", "--accumulate", "2"},
+                     {{"SHARDONNX_CUDA_GRAPHS", graphs}});
+    ASSERT_EQ(f.code, 0) << f.err;
+    EXPECT_EQ(f.err, "");
+    std::vector<Json> lines = log();
+    ASSERT_EQ(lines.size(), 12u);
+    for (size_t s = 0; s < 12; ++s) {
+      double loss = lines[s]["loss"], norm = lines[s]["grad_norm"];
+      EXPECT_EQ(lines[s]["step"], s + 1);
+      EXPECT_NEAR(loss / reference[s].loss, 1, 1e-4) << "step " << s + 1;
+      EXPECT_NEAR(norm / reference[s].gradNorm, 1, 1e-3) << "step " << s + 1;
+    }
+    if (first.empty())
+      first = numbersOf(lines);
+    EXPECT_EQ(numbersOf(lines), first);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Programs, CudaLosses,
+    testing::Values(Variant{"table_cuda_f32", false},
+                    Variant{"table_cuda_bf16", true},
+                    Variant{"table_cuda_f32_replicated", false},
+                    Variant{"table_cuda_bf16_replicated", true}),
+    [](const auto &info) { return std::string(info.param.program); });
+
+// The gradients then lie where their sums do.
+TEST_F(CudaRuns, OneMicrobatchNeedsNoGradientSpace) {
+  std::vector<TableStep> reference =
+      trainTable(weights, tokens(), 2, 6, 0.01, false);
+  Finished f = run("table_cuda_f32", {"--steps", "6", "--debug-memory"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  std::vector<Json> lines = log();
+  for (size_t s = 0; s < 6; ++s)
+    EXPECT_NEAR(lines[s]["loss"].get<double>() / reference[s].loss, 1, 1e-4);
+  int64_t one = lines[5]["peak_bytes"];
+  f = run("table_cuda_f32", {"--steps", "1", "--accumulate", "2"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(log()[0]["peak_bytes"].get<int64_t>() - one, 6144);
+}
+
+TEST_F(CudaRuns, TheLogHasTheContractsFields) {
+  Finished f = run("table_cuda_f32", {"--steps", "3"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  Json line = log()[2];
+  for (const char *key :
+       {"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s",
+        "tflops", "mfu", "peak_bytes", "pss_bytes"})
+    EXPECT_TRUE(line.contains(key)) << key;
+  EXPECT_EQ(line.size(), 11u);
+  EXPECT_EQ(line["tokens"], 2 * 8);
+  EXPECT_GT(line["step_ms"], 0);
+  EXPECT_GT(line["pss_bytes"], 0);
+  EXPECT_NE(f.out.find("done: 3 steps"), std::string::npos);
+}
+
+TEST_F(CudaRuns, EvaluationLeavesTheStepsAlone) {
+  std::vector<uint16_t> some = tokens();
+  some.resize(101); // 12 samples and a half
+  folder.write("e.bin", bytesOf(some));
+  Finished f = run("table_cuda_f32", {"--steps", "6"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  std::vector<double> without = numbersOf(log());
+  f = run("table_cuda_f32", {"--steps", "6", "--eval-data", folder / "e.bin",
+                             "--eval-every", "2"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(numbersOf(log()), without);
+  EXPECT_FALSE(log()[0].contains("eval_loss"));
+  double second = log()[1]["eval_loss"], last = log()[5]["eval_loss"];
+  EXPECT_GT(second, 0);
+  EXPECT_NE(second, last);
+  // The first step's loss is of weights that an evaluation at lr 0 sees, too.
+  f = run("table_cuda_f32", {"--steps", "1", "--lr", "0", "--eval-data",
+                             folder / "t.bin", "--shuffle"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_NEAR(log()[0]["eval_loss"].get<double>() /
+                  log()[0]["loss"].get<double>(),
+              1, 0.9);
+}
+
+TEST_F(CudaRuns, NoDecayIsByWholeName) {
+  auto lastLoss = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--steps", "8", "--weight-decay", "5"});
+    Finished f = run("table_cuda_f32", more);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return log().back()["loss"].get<double>();
+  };
+  double all = lastLoss({}),
+         none = lastLoss({"--no-decay", ".*\\.(weight|bias)"});
+  EXPECT_NE(all, none);
+  EXPECT_EQ(none, lastLoss({"--weight-decay", "0"}));
+}
+
+TEST_F(CudaRuns, AFaultOfAKernelEndsTheRun) {
+  Finished f = run("table_cuda_fault", {"--steps", "3"});
+  expectOneError(f, "CUDA_ERROR_");
+  EXPECT_NE(f.err.find("SHARDONNX_CUDA_GRAPHS=0"), std::string::npos) << f.err;
+}
+
+TEST_F(CudaRuns, TheStartIsToldWhenItIsAskedFor) {
+  Finished f =
+      run("table_cuda_f32", {"--steps", "1"}, {{"SHARDONNX_VERBOSE", "1"}});
+  ASSERT_EQ(f.code, 0) << f.err;
+  for (const char *phase : {"driver and context", "memory", "weights",
+                            "libraries and kernels", "graphs"})
+    EXPECT_NE(f.err.find(phase), std::string::npos) << f.err;
+}
+
+TEST_F(CudaRuns, MoreRanksThanGpusAreRefused) {
+  Finished f =
+      run("table_cuda_f32", {"--nproc", "3"}, {{"CUDA_VISIBLE_DEVICES", "0"}});
+  expectOneError(f, "3 ranks on this machine, which has 1 GPU: start fewer");
+}
+
+TEST_F(CudaRuns, WithoutADriverOneLineSaysSo) {
+  if (::dlopen("libcuda.so.1", RTLD_LAZY))
+    GTEST_SKIP() << "this machine has a driver";
+  for (const char *ranks : {"1", "3"}) {
+    Finished f =
+        run("table_cuda_f32", {"--nproc", ranks}, {{"LD_LIBRARY_PATH", ""}});
+    expectOneError(f, "no NVIDIA driver (libcuda.so.1) on this machine: this "
+                      "program needs a GPU; compile with --target=cpu to "
+                      "train here");
+  }
+}
+
+} // namespace
