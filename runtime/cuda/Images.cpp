@@ -28,6 +28,12 @@ std::string architectures(const ImageTable &table) {
   return text.empty() ? "none" : text;
 }
 
+// Machine code and PTX have the names of their kernels in them, so a module
+// that lacks the name need not be loaded to know.
+bool mayHave(const ShxDeviceImage &image, const char *kernel) {
+  return ::memmem(image.data, image.size, kernel, std::strlen(kernel));
+}
+
 std::string firstLine(const char *text) {
   return std::string(text, std::strcspn(text, "\n"));
 }
@@ -54,7 +60,8 @@ const ShxDeviceImage *chooseImage(const ImageTable &table, int major, int minor,
 Images::Images(const Device &device, std::vector<ImageTable> tables)
     : device(device) {
   for (const ImageTable &table : tables)
-    modules.push_back({table, nullptr});
+    modules.push_back({table, chooseImage(table, device.major(), device.minor(),
+                                          ptxIsForced())});
 }
 
 Images::~Images() {
@@ -65,8 +72,7 @@ Images::~Images() {
 
 void Images::load(Loaded &loaded) const {
   const ImageTable &table = loaded.table;
-  const ShxDeviceImage *image =
-      chooseImage(table, device.major(), device.minor(), ptxIsForced());
+  const ShxDeviceImage *image = loaded.image;
   if (!image)
     fail(table.name, " has no code for '", device.name(), "' (sm_",
          device.arch(), "), only for ", architectures(table),
@@ -84,6 +90,8 @@ void Images::load(Loaded &loaded) const {
 
 CUfunction Images::find(const char *name) {
   for (Loaded &loaded : modules) {
+    if (loaded.image && !mayHave(*loaded.image, name))
+      continue;
     if (!loaded.module)
       load(loaded);
     CUfunction function = nullptr;

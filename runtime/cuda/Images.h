@@ -43,6 +43,7 @@ public:
 private:
   struct Loaded {
     ImageTable table;
+    const ShxDeviceImage *image; // that suits the device, or null
     CUmodule module = nullptr;
   };
   void load(Loaded &loaded) const;

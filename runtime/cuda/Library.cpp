@@ -11,7 +11,7 @@
 namespace shardonnx::rt::cuda {
 namespace {
 
-constexpr const char *kToolkitFolder = "/usr/local/cuda/lib64";
+constexpr const char *kToolkit = "/usr/local/cuda";
 
 // The loader tells why in words of its own; a file that is there but cannot be
 // loaded is worth more than one that is not.
@@ -33,9 +33,10 @@ std::string list(const std::vector<std::string> &places) {
 
 std::vector<std::string> Library::candidates(const std::string &soname) {
   std::vector<std::string> places = {soname};
-  if (const char *home = std::getenv("CUDA_HOME"); home && *home)
+  const char *home = std::getenv("CUDA_HOME");
+  if (home && *home && std::string(home) != kToolkit)
     places.push_back(concat(home, "/lib64/", soname));
-  places.push_back(concat(kToolkitFolder, "/", soname));
+  places.push_back(concat(kToolkit, "/lib64/", soname));
   return places;
 }
 

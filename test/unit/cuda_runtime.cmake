@@ -5,7 +5,6 @@
 # (test/cuda-emulator), which takes the place of the driver.
 
 set(SHARDONNX_CUDA_EMULATOR ${PROJECT_BINARY_DIR}/lib/cuda-emulator)
-set(on_emulator ENVIRONMENT "LD_LIBRARY_PATH=${SHARDONNX_CUDA_EMULATOR}")
 
 add_executable(cuda_plan_test cuda_plan_test.cpp)
 target_link_libraries(cuda_plan_test
@@ -51,7 +50,7 @@ target_compile_definitions(cuda_runs_test PRIVATE
 target_link_libraries(cuda_runs_test
   PRIVATE runtime_test_support shardonnx_warnings nlohmann_json::nlohmann_json
           GTest::gtest_main)
-add_dependencies(cuda_runs_test ${cuda_programs})
+add_dependencies(cuda_runs_test ${cuda_programs} cuda_emulator)
 gtest_discover_tests(cuda_runs_test PROPERTIES TIMEOUT 180)
 
 add_executable(cuda_runtime_test cuda_runtime_test.cpp)
@@ -59,6 +58,9 @@ target_compile_definitions(cuda_runtime_test PRIVATE
   TEST_PTX="${CMAKE_CURRENT_BINARY_DIR}/table_cuda_f32.ptx")
 target_link_libraries(cuda_runtime_test
   PRIVATE GTest::gtest_main shardonnx_runtime_cuda shardonnx_warnings)
-add_dependencies(cuda_runtime_test table_cuda_f32)
-gtest_discover_tests(cuda_runtime_test
-  DISCOVERY_MODE PRE_TEST PROPERTIES ${on_emulator})
+add_dependencies(cuda_runtime_test table_cuda_f32 cuda_emulator)
+# In one process, which compiles the PTX once.
+add_test(NAME cuda_runtime_test
+  COMMAND ${CMAKE_COMMAND} -E env CUDA_FORCE_PTX_JIT=1
+          LD_LIBRARY_PATH=${SHARDONNX_CUDA_EMULATOR}
+          $<TARGET_FILE:cuda_runtime_test>)

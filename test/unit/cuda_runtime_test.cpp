@@ -53,7 +53,7 @@ const ShxDeviceImage &testImage() {
 class OnDevice : public testing::Test {
 protected:
   OnDevice()
-      : device(0, 1), program(device, {{"the test", &testImage(), 1}}),
+      : device(0), program(device, {{"the test", &testImage(), 1}}),
         runtime(device, {shx_runtime_images,
                          shx_runtime_images + shx_runtime_image_tables}),
         collectives(context) {
