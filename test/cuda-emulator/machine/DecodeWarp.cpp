@@ -237,18 +237,44 @@ void Decoder::fourOperands(const Op &op) {
   instr.target = target;
 }
 
+/// A sum with the carry flag: add, sub, mad and their forms with a c.
 void Decoder::carry(const Op &op) {
-  bool in = op.opcode[0] == "addc" || op.opcode[0] == "subc";
+  bool in = op.opcode[0].back() == 'c';
   bool out = has(op, "cc");
   if (!in && !out)
     return simple(op);
   if (carryFlag == kNowhere)
     carryFlag = allocate(0);
-  simple(op);
+  if (op.opcode[0][0] == 'm')
+    multiplyCarry(op);
+  else
+    simple(op);
   Instr &instr = program.code.back();
   instr.c = carryFlag;
   instr.mode = static_cast<uint8_t>((in ? 1 : 0) | (out ? 2 : 0) |
                                     (op.opcode[0][0] == 's' ? 4 : 0));
+}
+
+/// mad.lo.cc and the like are a product and a sum; only the sum carries.
+void Decoder::multiplyCarry(const Op &op) {
+  const std::string &type = op.opcode.back();
+  const HandlerTable::Entry *product =
+      table.find(std::string(has(op, "hi") ? "mul.hi." : "mul.lo.") + type);
+  const HandlerTable::Entry *sum = table.find("add.cc." + type);
+  if (!product || !sum || op.operands.size() != 4)
+    fail("malformed instruction");
+  unsigned bytes = sum->bytes[0];
+  Ref a = source(op.operands[1], bytes), b = source(op.operands[2], bytes);
+  Ref c = source(op.operands[3], bytes);
+  Ref d = destination(op.operands[0], bytes), partial = allocate(bytes);
+  Instr &multiply = emit(product->run);
+  multiply.d = partial;
+  multiply.a = a;
+  multiply.b = b;
+  Instr &add = emit(sum->run);
+  add.d = d;
+  add.a = partial;
+  add.b = c;
 }
 
 void Decoder::trap(const Op &) { emit(trapLanes); }

@@ -293,6 +293,8 @@ void Decoder::statement(const Op &op) {
       {"addc", &Decoder::carry},
       {"sub", &Decoder::carry},
       {"subc", &Decoder::carry},
+      {"mad", &Decoder::carry},
+      {"madc", &Decoder::carry},
       {"trap", &Decoder::trap},
       {"membar", &Decoder::ignore},
       {"fence", &Decoder::ignore},

@@ -99,6 +99,7 @@ private:
   void loadMatrix(const Op &op);
   void fourOperands(const Op &op);
   void carry(const Op &op);
+  void multiplyCarry(const Op &op);
   void trap(const Op &op);
 
   const PtxModule &module;

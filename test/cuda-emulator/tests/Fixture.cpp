@@ -40,7 +40,7 @@ void DeviceTest::TearDown() {
 
 CUfunction DeviceTest::function(const char *name) {
   if (!module) {
-    std::string text = readText(SHARDONNX_EMULATOR_KERNELS);
+    std::string text = readText(kernelsPath());
     EXPECT_EQ(cuModuleLoadData(&module, text.c_str()), CUDA_SUCCESS);
   }
   CUfunction found = nullptr;

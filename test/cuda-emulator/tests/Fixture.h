@@ -48,6 +48,7 @@ class DeviceTest : public testing::Test {
 protected:
   void SetUp() override;
   void TearDown() override;
+  virtual std::string kernelsPath() const { return SHARDONNX_EMULATOR_KERNELS; }
 
   CUfunction function(const char *name);
   /// Launches on the fixture's stream.

@@ -1,7 +1,7 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Kernels that nvcc compiled, run by the emulator, against the host.
+// Kernels that nvcc and LLVM compiled, run by the emulator, against the host.
 
 #include "Fixture.h"
 #include <chrono>
@@ -11,7 +11,17 @@ using namespace shardonnx::emulator;
 
 namespace {
 
-using KernelTest = DeviceTest;
+class KernelTest : public DeviceTest,
+                   public testing::WithParamInterface<const char *> {
+protected:
+  std::string kernelsPath() const override { return GetParam(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(, KernelTest,
+                         testing::Values(SHARDONNX_EMULATOR_ALL_KERNELS),
+                         [](const auto &info) {
+                           return info.index ? "llvm" : "nvcc";
+                         });
 
 uint16_t bfloat(float value) {
   uint32_t bits;
@@ -25,7 +35,7 @@ float fromBfloat(uint16_t value) {
   return result;
 }
 
-TEST_F(KernelTest, RowSums) {
+TEST_P(KernelTest, RowSums) {
   constexpr int rows = 37, columns = 501;
   std::vector<float> in = randomFloats(rows * columns);
   Buffer<float> a(in), b(rows);
@@ -41,7 +51,7 @@ TEST_F(KernelTest, RowSums) {
   }
 }
 
-TEST_F(KernelTest, TiledMatmul) {
+TEST_P(KernelTest, TiledMatmul) {
   constexpr int n = 48;
   std::vector<float> x = randomFloats(n * n, 1), y = randomFloats(n * n, 2);
   Buffer<float> a(x), b(y), c(n * n);
@@ -80,7 +90,7 @@ unsigned collatzOnHost(unsigned start) {
   }
 }
 
-TEST_F(KernelTest, DivergentLoopsAndSwitch) {
+TEST_P(KernelTest, DivergentLoopsAndSwitch) {
   constexpr int n = 1000;
   std::vector<unsigned> in(n);
   for (int i = 0; i < n; ++i)
@@ -94,7 +104,7 @@ TEST_F(KernelTest, DivergentLoopsAndSwitch) {
     EXPECT_EQ(out[i], collatzOnHost(in[i])) << i;
 }
 
-TEST_F(KernelTest, MathFunctions) {
+TEST_P(KernelTest, MathFunctions) {
   constexpr int n = 777;
   std::vector<float> in = randomFloats(n);
   in[5] = 30.5f; // beyond the fast path of sin
@@ -129,7 +139,7 @@ TEST_F(KernelTest, MathFunctions) {
   }
 }
 
-TEST_F(KernelTest, BFloatArithmetic) {
+TEST_P(KernelTest, BFloatArithmetic) {
   constexpr int n = 300;
   std::vector<float> fx = randomFloats(n, 3), fy = randomFloats(n, 4);
   std::vector<uint16_t> x(n), y(n);
@@ -147,7 +157,7 @@ TEST_F(KernelTest, BFloatArithmetic) {
               bfloat(std::fma(1.25f, fromBfloat(x[i]), fromBfloat(y[i]))));
 }
 
-TEST_F(KernelTest, HalfPairs) {
+TEST_P(KernelTest, HalfPairs) {
   constexpr int n = 64;
   // Small integers: exact in f16, so the host needs no f16 of its own.
   std::vector<uint16_t> x(2 * n), y(2 * n);
@@ -174,7 +184,7 @@ TEST_F(KernelTest, HalfPairs) {
   }
 }
 
-TEST_F(KernelTest, TensorCore) {
+TEST_P(KernelTest, TensorCore) {
   std::vector<float> fa = randomFloats(256, 5), fb = randomFloats(128, 6);
   std::vector<uint16_t> xa(256), xb(128);
   for (int i = 0; i < 256; ++i)
@@ -196,7 +206,7 @@ TEST_F(KernelTest, TensorCore) {
     }
 }
 
-TEST_F(KernelTest, AsyncCopy) {
+TEST_P(KernelTest, AsyncCopy) {
   std::vector<float> in = randomFloats(256);
   Buffer<float> a(in), b(256);
   CHECK_CU(
@@ -212,7 +222,7 @@ TEST_F(KernelTest, AsyncCopy) {
   EXPECT_TRUE(std::isnan(b.read()[0]));
 }
 
-TEST_F(KernelTest, Oddments) {
+TEST_P(KernelTest, Oddments) {
   Buffer<float> a(32);
   Buffer<unsigned> b(32);
   CHECK_CU(launch(function("oddments"), 1, 32, 0, a.address, b.address));
@@ -239,7 +249,7 @@ TEST_F(KernelTest, Oddments) {
   }
 }
 
-TEST_F(KernelTest, ModuleVariables) {
+TEST_P(KernelTest, ModuleVariables) {
   CUfunction kernel = function("oddments");
   CUdeviceptr counter;
   size_t bytes;
@@ -257,7 +267,7 @@ TEST_F(KernelTest, ModuleVariables) {
 
 /// Not a benchmark: slower than this and training in the emulator takes
 /// minutes.
-TEST_F(KernelTest, IsFastEnough) {
+TEST_P(KernelTest, IsFastEnough) {
   Buffer<float> a(64 * 256);
   uint64_t before = shardonnxEmulatorInstructions();
   auto start = std::chrono::steady_clock::now();
