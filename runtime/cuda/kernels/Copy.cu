@@ -143,18 +143,38 @@ __device__ void copyElement(const CopyShape &shape, const void *src, void *dst,
     *typed<SHX_F16>(dst, place.dst) = Float<SHX_F16>::narrow(value);
 }
 
+// 16 bytes as elements; a union of both would be copied piecewise.
+template <typename Element> struct Vector {
+  static constexpr int kCount = 16 / sizeof(Element);
+  Element x[kCount];
+  __device__ void load(const Element *from) {
+    uint4 bits = *reinterpret_cast<const uint4 *>(from);
+    const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int j = 0; j < kCount; ++j)
+      x[j] = Element(words[j * 4 / kCount] >> (j * 32 / (kCount / 4)) % 32);
+  }
+  __device__ void store(Element *to) const {
+    uint32_t words[4] = {};
+#pragma unroll
+    for (int j = 0; j < kCount; ++j)
+      words[j * 4 / kCount] |= uint32_t(x[j]) << (j * 32 / (kCount / 4)) % 32;
+    // The compiler would break up an assignment here.
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
+                     __cvta_generic_to_global(to)),
+                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  }
+};
+
 // A tile of src[wide][tall] becomes one of dst[tall][wide]. A row of the tile
 // in shared memory is 4 bytes longer, so that columns lie in different banks.
 template <typename Element>
 __device__ void transpose(const TransposeShape &shape,
                           const Element *__restrict__ src,
                           Element *__restrict__ dst) {
-  constexpr int kVector = 16 / sizeof(Element);
+  constexpr int kVector = Vector<Element>::kCount;
   constexpr int kVectors = kTransposeTile / kVector; // of a row of the tile
-  union Vector {
-    uint4 bits;
-    Element x[kVector];
-  };
   __shared__ Element tile[kTransposeTile][kTransposeTile + 4 / sizeof(Element)];
   uint32_t rows = quotient(blockIdx.x, shape.tilesWide);
   uint32_t outer = quotient(rows, shape.tilesTall);
@@ -172,17 +192,17 @@ __device__ void transpose(const TransposeShape &shape,
     if (w >= wides)
       continue;
     const Element *from = src + w * shape.wideStride + t;
-    Vector vector{};
-    if (shape.vectors && t + kVector <= talls)
-      vector.bits = *reinterpret_cast<const uint4 *>(from);
-    else
+    if (shape.vectors && t + kVector <= talls) {
+      Vector<Element> vector;
+      vector.load(from);
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
-        if (t + j < talls)
-          vector.x[j] = from[j];
-#pragma unroll
-    for (int j = 0; j < kVector; ++j)
-      tile[w][t + j] = vector.x[j];
+        tile[w][t + j] = vector.x[j];
+    } else {
+#pragma unroll 1
+      for (int j = 0; j < kVector && t + j < talls; ++j)
+        tile[w][t + j] = from[j];
+    }
   }
   __syncthreads();
 #pragma unroll
@@ -192,17 +212,17 @@ __device__ void transpose(const TransposeShape &shape,
     if (t >= talls)
       continue;
     Element *to = dst + t * shape.tallStride + w;
-    Vector vector;
-#pragma unroll
-    for (int j = 0; j < kVector; ++j)
-      vector.x[j] = tile[w + j][t];
-    if (shape.vectors && w + kVector <= wides)
-      *reinterpret_cast<uint4 *>(to) = vector.bits;
-    else
+    if (shape.vectors && w + kVector <= wides) {
+      Vector<Element> vector;
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
-        if (w + j < wides)
-          to[j] = vector.x[j];
+        vector.x[j] = tile[w + j][t];
+      vector.store(to);
+    } else {
+#pragma unroll 1
+      for (int j = 0; j < kVector && w + j < wides; ++j)
+        to[j] = tile[w + j][t];
+    }
   }
 }
 
