@@ -20,10 +20,10 @@ constexpr int64_t cudnnSpareBytes(const ShxAttention &desc) {
 }
 
 // The deterministic algorithm keeps the gradients of all scores, in 16 bits and
-// in tiles of 64.
+// in tiles of 64 queries and 128 keys.
 constexpr int64_t cudnnScoreBytes(const ShxAttention &desc) {
   return desc.batch * desc.heads * alignTo(desc.seqQ, 64) *
-         alignTo(desc.seqK, 64) * 2;
+         alignTo(desc.seqK, 128) * 2;
 }
 
 // dq in f32 or the scores, a dot product for each query and, where heads share

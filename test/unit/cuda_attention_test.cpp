@@ -5,6 +5,7 @@
 // score matrix in double; the same bits twice; strides and addresses that do
 // not allow wide accesses.
 
+#include "../../runtime/cuda/Attention.h"
 #include "attention_problem.h"
 #include "cuda_kernels_util.h"
 #include "shardonnx/runtime/Workspace.h"
@@ -23,12 +24,13 @@ struct Problem : AttentionProblem {
     DeviceBuffer dq_(dq, offset), dk_(dk, offset), dv_(dv, offset);
     DeviceBuffer q_(q, offset), k_(k, offset), v_(v, offset);
     DeviceBuffer out_(out, offset), dout_(dout, offset), lse_(lse), mask_(mask);
+    DeviceBytes forward(cudaLibraries().attention(desc));
     DeviceBytes workspace(cudaLibraries().attentionGrad(desc));
     const void *given = c.mask == Mask::None ? nullptr : mask_.data();
     auto *sums = static_cast<float *>(lse_.data());
     device.call([&] {
       shx_attention(&device.context(), &desc, q_.data(), k_.data(), v_.data(),
-                    given, out_.data(), sums, nullptr);
+                    given, out_.data(), sums, forward.data());
       shx_attention_grad(&device.context(), &desc, q_.data(), k_.data(),
                          v_.data(), given, out_.data(), sums, dout_.data(),
                          dq_.data(), dk_.data(), dv_.data(), workspace.data());
@@ -161,6 +163,24 @@ TEST(CudaAttention, SameBitsTwice) {
   EXPECT_EQ(one.dq, two.dq);
   EXPECT_EQ(one.dk, two.dk);
   EXPECT_EQ(one.dv, two.dv);
+}
+
+// With cuDNN where there is one that takes the device, which the emulated one
+// is not; the same results anyhow.
+TEST(CudaAttention, CudnnOrNot) {
+  rt::cuda::Attention attention(CudaDevice::get().context());
+  CudaDevice::get().context().attention = &attention;
+  AttentionCase c;
+  c.heads = 4;
+  c.kvHeads = 2;
+  c.seqQ = c.seqK = 70;
+  c.headDim = 64;
+  c.causal = true;
+  c.dtype = SHX_BF16;
+  check(c);
+  c.headMajor = true;
+  check(c);
+  CudaDevice::get().context().attention = nullptr;
 }
 
 TEST(CudaAttention, RefusesLargerHeadDims) {

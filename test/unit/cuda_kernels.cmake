@@ -64,3 +64,20 @@ add_test(NAME cuda_gemm_test
   COMMAND ${CMAKE_COMMAND} -E env CUDA_FORCE_PTX_JIT=1
           LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/cuda-emulator
           $<TARGET_FILE:cuda_gemm_test>)
+
+# cuDNN's plans of our attention, without a GPU and without a driver.
+if(SHARDONNX_CUDNN_INCLUDE)
+  add_library(cudnn_driver_stub SHARED cudnn_driver_stub.cpp)
+  set(stub_folder ${PROJECT_BINARY_DIR}/lib/cudnn-driver-stub)
+  set_target_properties(cudnn_driver_stub PROPERTIES
+    OUTPUT_NAME cuda SUFFIX .so.1 LIBRARY_OUTPUT_DIRECTORY ${stub_folder})
+  add_executable(cudnn_plans_test cudnn_plans_test.cpp)
+  target_link_libraries(cudnn_plans_test
+    PRIVATE GTest::gtest_main shardonnx_runtime_cuda shardonnx_workspace
+            shardonnx_warnings)
+  add_dependencies(cudnn_plans_test cudnn_driver_stub)
+  add_test(NAME cudnn_plans_test
+    COMMAND ${CMAKE_COMMAND} -E env
+            LD_LIBRARY_PATH=${stub_folder}:$ENV{LD_LIBRARY_PATH}
+            $<TARGET_FILE:cudnn_plans_test> --gtest_filter=-*.TableOf*)
+endif()

@@ -1,0 +1,221 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// cuDNN makes plans of our attention graphs for an H100 that is not there: for
+// every shape that it is asked for, in the workspace that the compiler plans;
+// and it refuses what we say that it refuses. The table that this prints is in
+// docs/cuda.md. A plan takes seconds where the machine is busy, so that ctest
+// makes only those of Shapes, Deterministic and Refused.
+
+#include "../../runtime/cuda/AttentionPlan.h"
+#include "../../runtime/cuda/CudnnAttention.h"
+#include <cstdio>
+#include <gtest/gtest.h>
+
+using namespace shardonnx;
+using namespace shardonnx::rt::cuda;
+
+namespace {
+
+constexpr const char *kH100 = R"({
+  "cudaDeviceId": 0, "deviceName": "NVIDIA H100 80GB HBM3", "deviceVer": 900,
+  "driverVer": 13000, "totalGlobalMem": 85045166080,
+  "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
+  "regsPerBlock": 65536, "multiProcessorCount": 132, "warpSize": 32,
+  "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
+  "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536,
+  "maxCtasPerSM": 32, "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048,
+  "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1,
+  "smClockRateKHz": 1980000, "memClockRateKHz": 2619000,
+  "l2CacheSize": 52428800})";
+
+struct Case {
+  const char *name;
+  int64_t batch, heads, kvHeads, seqQ, seqK, headDim;
+  bool causal = true;
+  int64_t window = 0;
+  bool deterministic = false, packed = false; // packed: q, k, v in one tensor
+  int32_t dtype = SHX_BF16;
+};
+
+ShxAttention describe(const Case &c) {
+  ShxAttention d{};
+  d.batch = c.batch;
+  d.heads = c.heads;
+  d.kvHeads = c.kvHeads;
+  d.seqQ = c.seqQ;
+  d.seqK = c.seqK;
+  d.headDim = c.headDim;
+  auto fill = [&](int64_t (&stride)[3], int64_t row, int64_t rows) {
+    stride[0] = rows * row;
+    stride[1] = row;
+    stride[2] = c.headDim;
+  };
+  int64_t qRow = c.heads * c.headDim, kRow = c.kvHeads * c.headDim;
+  int64_t all = qRow + 2 * kRow;
+  for (auto *stride : {&d.qStride, &d.dqStride})
+    fill(*stride, c.packed ? all : qRow, c.seqQ);
+  for (auto *stride : {&d.kStride, &d.vStride, &d.dkStride, &d.dvStride})
+    fill(*stride, c.packed ? all : kRow, c.seqK);
+  for (auto *stride : {&d.outStride, &d.doutStride})
+    fill(*stride, qRow, c.seqQ);
+  d.scale = 0.125f;
+  d.causal = c.causal;
+  d.dtype = c.dtype;
+  d.window = c.window;
+  d.flags = c.deterministic ? SHX_ATTENTION_DETERMINISTIC : 0;
+  return d;
+}
+
+std::unique_ptr<CudnnPlan> planFor(const ShxAttention &d, bool grad,
+                                   std::string &refusal) {
+  return makeCudnnPlan(d, grad, {nullptr, kH100, 90},
+                       grad ? attentionGradWorkspaceBytes(d)
+                            : attentionWorkspaceBytes(d),
+                       refusal);
+}
+
+class CudnnPlans : public testing::Test {
+protected:
+  void SetUp() override {
+    if (!loadCudnn().empty())
+      GTEST_SKIP() << loadCudnn();
+    if (cudnnVersion() < 90800)
+      GTEST_SKIP() << "cuDNN makes plans without a GPU from 9.8 on";
+  }
+};
+
+void expectPlans(const Case &c) {
+  SCOPED_TRACE(c.name);
+  ShxAttention d = describe(c);
+  std::printf("| %s | %lld × %lld/%lld × %lld, %lld × %lld |", c.name,
+              (long long)c.batch, (long long)c.heads, (long long)c.kvHeads,
+              (long long)c.headDim, (long long)c.seqQ, (long long)c.seqK);
+  for (bool grad : {false, true}) {
+    ASSERT_EQ(cudnnRefusal(d, false, grad), nullptr);
+    std::string refusal;
+    auto plan = planFor(d, grad, refusal);
+    ASSERT_NE(plan, nullptr) << (grad ? "backward: " : "forward: ") << refusal;
+    int64_t planned =
+        grad ? attentionGradWorkspaceBytes(d) : attentionWorkspaceBytes(d);
+    EXPECT_LE(plan->workspaceBytes(), planned);
+    // What is planned beyond it is spare bytes and alignment alone.
+    EXPECT_GE(plan->workspaceBytes() + cudnnSpareBytes(d) + 4096, planned);
+    std::printf(" %lld | %s |", (long long)plan->workspaceBytes(),
+                plan->name().c_str());
+  }
+  std::printf("\n");
+}
+
+TEST_F(CudnnPlans, TableOfModels) {
+  for (const Case &c : {
+           Case{"GPT-2 124M", 32, 12, 12, 1024, 1024, 64},
+           Case{"GPT-2 124M, q·k·v packed", 32, 12, 12, 1024, 1024, 64, true, 0,
+                false, true},
+           Case{"GPT-2 1.5B", 16, 25, 25, 1024, 1024, 64},
+           Case{"SmolLM3-3B", 1, 16, 4, 8192, 8192, 128},
+           Case{"SmolLM3-3B", 4, 16, 4, 4096, 4096, 128},
+           Case{"Llama-8B", 1, 32, 8, 4096, 4096, 128},
+           Case{"Llama-8B", 1, 32, 8, 8192, 8192, 128},
+           Case{"BERT, not causal", 32, 12, 12, 512, 512, 64, false},
+       })
+    expectPlans(c);
+}
+
+TEST_F(CudnnPlans, TableOfShapes) {
+  for (const Case &c : {
+           Case{"window 1024", 2, 32, 8, 4096, 4096, 128, true, 1024},
+           Case{"window 1", 1, 3, 3, 300, 300, 64, true, 1},
+           Case{"odd lengths", 2, 4, 2, 77, 77, 64},
+           Case{"more keys", 2, 4, 2, 77, 131, 64},
+           Case{"more keys, window", 1, 3, 3, 300, 400, 64, true, 100},
+           Case{"more queries, not causal", 2, 4, 4, 131, 77, 64, false},
+           Case{"one query", 1, 3, 1, 1, 400, 64},
+           Case{"one key and value head", 2, 71, 1, 300, 300, 64},
+           Case{"f16", 2, 8, 4, 512, 512, 64, true, 0, false, false, SHX_F16},
+       })
+    expectPlans(c);
+}
+
+TEST_F(CudnnPlans, TableOfHeadDims) {
+  for (int64_t dim : {8, 32, 72, 80, 96, 160, 192, 256})
+    expectPlans({"head dim", 2, 8, 4, 512, 512, dim});
+}
+
+TEST_F(CudnnPlans, TableOfDeterministic) {
+  expectPlans({"deterministic", 4, 12, 12, 1024, 1024, 64, true, 0, true});
+  expectPlans({"deterministic", 1, 16, 4, 1000, 1000, 128, true, 0, true});
+  expectPlans({"deterministic", 1, 6, 2, 300, 400, 192, true, 100, true});
+}
+
+TEST_F(CudnnPlans, Shapes) {
+  expectPlans({"q·k·v packed", 2, 12, 12, 128, 128, 64, true, 0, false, true});
+  expectPlans({"more keys, window", 1, 6, 3, 77, 131, 128, true, 50});
+}
+
+TEST_F(CudnnPlans, Deterministic) {
+  expectPlans({"deterministic", 1, 6, 2, 300, 400, 192, true, 100, true});
+}
+
+// What cudnnRefusal() lays at cuDNN's door. Where cuDNN learns it, the sentence
+// there can go. (It has plans for larger head dims, but forward alone.)
+TEST_F(CudnnPlans, Refused) {
+  for (const Case &c : {
+           Case{"head dim", 2, 4, 4, 128, 128, 20},
+           Case{"head dim", 2, 4, 4, 128, 128, 264},
+           Case{"more queries", 2, 4, 4, 131, 77, 64},
+           Case{"one query, one key", 1, 1, 1, 1, 1, 64},
+       }) {
+    ShxAttention d = describe(c);
+    EXPECT_NE(cudnnRefusal(d, false, true), nullptr) << c.name;
+    std::string refusal;
+    EXPECT_EQ(
+        makeCudnnPlan(d, true, {nullptr, kH100, 90}, int64_t(1) << 40, refusal),
+        nullptr)
+        << c.name;
+    EXPECT_NE(refusal, "") << c.name;
+  }
+}
+
+TEST_F(CudnnPlans, TooLittleWorkspace) {
+  ShxAttention d = describe({"small", 2, 8, 8, 512, 512, 64});
+  std::string refusal;
+  EXPECT_EQ(makeCudnnPlan(d, true, {nullptr, kH100, 90}, 1000, refusal),
+            nullptr);
+  EXPECT_NE(refusal, "");
+}
+
+// What needs no library to be known.
+TEST(CudnnRefusal, Sentences) {
+  Case small{"small", 2, 4, 4, 128, 128, 64};
+  ShxAttention d = describe(small);
+  EXPECT_EQ(cudnnRefusal(d, false, false), nullptr);
+  EXPECT_STREQ(cudnnRefusal(d, true, false),
+               "cuDNN does not promise zeros for a query whose keys are all "
+               "masked");
+  d.dtype = SHX_F32;
+  EXPECT_STREQ(cudnnRefusal(d, false, false),
+               "cuDNN's attention is for bf16 and f16 only");
+  EXPECT_EQ(attentionGradWorkspaceBytes(d), 4096);
+  d = describe({"one", 1, 1, 1, 1, 1, 64});
+  EXPECT_EQ(cudnnRefusal(d, false, false), nullptr);
+  d = describe(small);
+  d.softcap = 30;
+  EXPECT_NE(cudnnRefusal(d, false, false), nullptr);
+  d = describe(small);
+  d.causal = 0;
+  d.window = 20;
+  EXPECT_NE(cudnnRefusal(d, false, false), nullptr);
+  d = describe(small);
+  d.qStride[1] += 4;
+  EXPECT_NE(cudnnRefusal(d, false, false), nullptr);
+  d = describe(small);
+  d.dvStride[2] += 4;
+  EXPECT_EQ(cudnnRefusal(d, false, false), nullptr);
+  EXPECT_NE(cudnnRefusal(d, false, true), nullptr);
+  d = describe({"large", 32, 12, 12, 1024, 1024, 64, true, 0, true});
+  EXPECT_EQ(cudnnRefusal(d, false, false), nullptr);
+  EXPECT_NE(cudnnRefusal(d, false, true), nullptr);
+}
+
+} // namespace
