@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <tuple>
 #include <unistd.h>
+#include <utility>
 
 using namespace shardonnx::test;
 using shardonnx::rt::cuda::checkNccl;
@@ -117,13 +118,26 @@ TEST_F(Collectives, EveryElementIsRight) {
   }
 }
 
+// Two machines in one, whose ranks meet by TCP and share two GPUs.
+TEST_F(Collectives, SeveralMachinesAndSharedGpus) {
+  start({2, 2}, "bf16", "f32",
+        {{"SHARDONNX_EMULATOR_NCCL_VERSION", "23007"},
+         {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}});
+  expectWell();
+}
+
+// When collectives run for the first time, and in a graph.
 TEST_F(Collectives, AHangNamesUnitAndCollective) {
-  start({3}, "bf16", "f32",
-        {{"SHARDONNX_EMULATOR_HANG_RANK", "1"}, {"SHARDONNX_TIMEOUT", "2"}});
-  std::string text = expectOneError();
-  EXPECT_NE(text.find("waiting for the "), std::string::npos) << text;
-  EXPECT_NE(text.find(" of unit '"), std::string::npos) << text;
-  EXPECT_NE(text.find(" of step "), std::string::npos) << text;
+  for (auto [which, step] :
+       {std::make_pair("1:3", " of step 0)"), std::make_pair("1:38", ")")}) {
+    start(
+        {3}, "bf16", "f32",
+        {{"SHARDONNX_EMULATOR_HANG_RANK", which}, {"SHARDONNX_TIMEOUT", "2"}});
+    std::string text = expectOneError();
+    EXPECT_NE(text.find("waiting for the "), std::string::npos) << text;
+    EXPECT_NE(text.find(" of unit '"), std::string::npos) << text;
+    EXPECT_NE(text.find(step), std::string::npos) << text;
+  }
 }
 
 TEST_F(Collectives, ADeathEndsAllAndIsNamed) {
