@@ -29,6 +29,12 @@ static LogicalResult checkPassNames(const CompileOptions &options,
 // What `native` lacks is the machine's fault and is told later.
 static LogicalResult checkArch(const CompileOptions &options,
                                Diagnostics &diagnostics) {
+  if (options.target == "cuda") {
+    llvm::Expected<std::vector<std::string>> chips = resolveChips(options.arch);
+    if (!chips)
+      return diagnostics.error("--arch: " + llvm::toString(chips.takeError()));
+    return success();
+  }
   if (options.arch == "native")
     return success();
   llvm::Expected<TargetSpec> target = resolveTarget(options.arch);
@@ -39,15 +45,23 @@ static LogicalResult checkArch(const CompileOptions &options,
 
 LogicalResult checkOptions(const CompileOptions &options,
                            Diagnostics &diagnostics) {
-  if (options.target == "cuda")
-    return diagnostics.error("--target=cuda: this build has no CUDA target; "
-                             "use --target=cpu");
+  bool cuda = options.target == "cuda";
+  if (cuda && !hasCudaTarget())
+    return diagnostics.error(
+        "--target=cuda: this build has no CUDA target; install the CUDA "
+        "toolkit and build again, or use --target=cpu");
+  if (options.tf32 && !cuda)
+    return diagnostics.error("--tf32: only --target=cuda has TF32; leave it "
+                             "out");
+  if (options.tf32 && options.strictNumerics)
+    return diagnostics.error("--tf32: rounds the operands of products, which "
+                             "--strict-numerics excludes; leave one out");
   if (options.strictNumerics && options.paramDtype != "f32")
     return diagnostics.error(
         "--strict-numerics: kernels keep the intermediate values of " +
         options.paramDtype +
         " in f32, which rounds otherwise; leave --param-dtype at f32");
-  if (options.emit == "ptx")
+  if (options.emit == "ptx" && !cuda)
     return diagnostics.error("--emit=ptx: only --target=cuda has PTX; use "
                              "--emit=llvm or --emit=obj");
   if (failed(checkArch(options, diagnostics)))

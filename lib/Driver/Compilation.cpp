@@ -96,7 +96,9 @@ static llvm::Expected<std::string> sha256OfFile(StringRef path) {
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
-FailureOr<ProgramOptions> Compilation::programOptions() {
+FailureOr<const ProgramOptions *> Compilation::programOptions() {
+  if (program)
+    return &*program;
   ProgramOptions program;
   program.name = llvm::sys::path::stem(options.model).str();
   llvm::SmallString<128> path(options.model);
@@ -110,8 +112,19 @@ FailureOr<ProgramOptions> Compilation::programOptions() {
     return diags.error("'" + options.model + "': cannot be read: " +
                        llvm::toString(hash.takeError()));
   program.modelSha256 = *hash;
+  program.device = options.target;
   program.arch = options.arch;
-  llvm::Expected<TargetSpec> target = resolveTarget(options.arch);
+  bool cuda = options.target == "cuda";
+  if (cuda) {
+    llvm::Expected<std::vector<std::string>> chips = resolveChips(options.arch);
+    if (!chips)
+      return diags.error("--arch: " + llvm::toString(chips.takeError()));
+    program.chips = *chips;
+    program.arch = llvm::join(program.chips, ",");
+  }
+  // A GPU program's host code only makes calls, and runs on other machines.
+  llvm::Expected<TargetSpec> target =
+      resolveTarget(cuda ? "x86-64-v3" : options.arch);
   if (!target)
     return diags.error("--arch: " + llvm::toString(target.takeError()));
   program.target = *target;
@@ -119,31 +132,47 @@ FailureOr<ProgramOptions> Compilation::programOptions() {
     program.lossKind = loss.str();
   program.strategy = options.strategy;
   program.optimizer = options.optimizer;
-  return program;
+  this->program = std::move(program);
+  return &*this->program;
 }
 
 FailureOr<std::string> Compilation::manifest() {
-  FailureOr<ProgramOptions> program = programOptions();
+  FailureOr<const ProgramOptions *> program = programOptions();
   if (failed(program))
     return failure();
-  return buildManifest(module(), *program);
+  return buildManifest(module(), **program);
+}
+
+LogicalResult Compilation::lowerDevice() {
+  if (options.target != "cuda")
+    return success();
+  TimingScope scope = timingRoot.nest("ptx");
+  FailureOr<const ProgramOptions *> program = programOptions();
+  if (failed(program))
+    return failure();
+  llvm::Expected<DeviceProgram> built = buildDeviceProgram(module(), **program);
+  if (!built)
+    return diags.error("'" + options.model + "': code generation failed: " +
+                       llvm::toString(built.takeError()));
+  device = std::move(*built);
+  return success();
 }
 
 LogicalResult Compilation::lower() {
   TimingScope scope = timingRoot.nest("llvm");
-  FailureOr<ProgramOptions> program = programOptions();
+  FailureOr<const ProgramOptions *> program = programOptions();
   if (failed(program))
     return failure();
-  return buildProgram(module(), *program);
+  return buildProgram(module(), **program, device ? &*device : nullptr);
 }
 
 LogicalResult Compilation::emitObject() {
   TimingScope scope = timingRoot.nest("object");
-  FailureOr<ProgramOptions> program = programOptions();
+  FailureOr<const ProgramOptions *> program = programOptions();
   if (failed(program))
     return failure();
   if (llvm::Error error =
-          shardonnx::emitObject(module(), program->target, object,
+          shardonnx::emitObject(module(), (*program)->target, object,
                                 options.emit == "llvm" ? &llvmIR : nullptr))
     return diags.error("'" + options.model + "': code generation failed: " +
                        llvm::toString(std::move(error)));
@@ -152,13 +181,14 @@ LogicalResult Compilation::emitObject() {
 
 LogicalResult Compilation::link(StringRef output) {
   TimingScope scope = timingRoot.nest("link");
-  if (llvm::Error error = linkExecutable(object, output))
+  if (llvm::Error error = linkExecutable(object, output, device.has_value()))
     return diags.error(llvm::toString(std::move(error)));
   return success();
 }
 
 LogicalResult Compilation::dump(Level level) {
-  if (options.dumpDir.empty() || level >= Level::Object)
+  if (options.dumpDir.empty() || level >= Level::Object ||
+      (level == Level::PTX && !device))
     return success();
   if (std::error_code error =
           llvm::sys::fs::create_directories(options.dumpDir))
@@ -166,7 +196,8 @@ LogicalResult Compilation::dump(Level level) {
                        "': " + error.message());
   llvm::SmallString<128> path(options.dumpDir);
   llvm::sys::path::append(path, std::to_string(static_cast<int>(level)) + "-" +
-                                    levelName(level).str() + ".mlir");
+                                    levelName(level).str() +
+                                    (level == Level::PTX ? ".ptx" : ".mlir"));
   std::string text;
   llvm::raw_string_ostream stream(text);
   if (failed(print(stream)))
@@ -191,6 +222,8 @@ LogicalResult Compilation::runLevel(Level level) {
   switch (level) {
   case Level::Onnx:
     return import();
+  case Level::PTX:
+    return lowerDevice();
   case Level::LLVM:
     return lower();
   case Level::Object:
@@ -204,6 +237,10 @@ LogicalResult Compilation::print(llvm::raw_ostream &out) {
   if (reached == Level::Object) {
     out << (options.emit == "llvm" ? StringRef(llvmIR)
                                    : StringRef(object.data(), object.size()));
+    return success();
+  }
+  if (reached == Level::PTX && device) {
+    out << device->ptx();
     return success();
   }
   OpPrintingFlags flags;

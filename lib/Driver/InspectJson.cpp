@@ -56,6 +56,7 @@ void writeProgram(OStream &json, const Manifest &m) {
   json.attribute("name", text(m.name));
   json.attribute("model", text(m.modelPath));
   json.attribute("version", text(m.version));
+  json.attribute("target", m.target);
   json.attribute("arch", text(m.arch));
   json.attribute("batch", m.batch);
   json.attribute("seq", m.seq);

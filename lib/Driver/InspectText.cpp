@@ -83,7 +83,7 @@ void printHead(const Manifest &m, raw_ostream &out) {
     out << " x " << m.seq;
   out << " per rank and microbatch, " << dtypeName(m.paramType)
       << " parameters, " << dtypeName(m.reduceType) << " gradients, "
-      << m.optimizer << ", " << m.arch << '\n';
+      << m.optimizer << ", " << (m.cuda() ? "cuda " : "") << m.arch << '\n';
   out << "loss: " << m.loss.kind << ", " << describeLoss(m) << '\n';
 }
 

@@ -18,7 +18,8 @@ using namespace mlir;
 namespace shardonnx {
 
 static constexpr const char *kLevelNames[] = {
-    "onnx", "nn", "grad", "fsdp", "schedule", "memory", "llvm", "obj", "link"};
+    "onnx",   "nn",  "grad", "fsdp", "schedule",
+    "memory", "ptx", "llvm", "obj",  "link"};
 
 StringRef levelName(Level level) {
   return kLevelNames[static_cast<int>(level)];
@@ -89,10 +90,18 @@ static void addSchedulePasses(OpPassManager &pm,
   fsdp::buildSchedulePipeline(pm, schedule);
 }
 
-static void addMemoryPasses(OpPassManager &pm) {
-  pm.addPass(createFSDPToExecPass());
+static void addMemoryPasses(OpPassManager &pm, const CompileOptions &options) {
+  FSDPToExecPassOptions calls;
+  calls.target = options.target;
+  calls.tf32 = options.tf32;
+  calls.deterministic = options.strictNumerics;
+  pm.addPass(createFSDPToExecPass(calls));
   pm.addPass(createDedupeKernelsPass());
+  if (options.target == "cuda")
+    pm.addPass(createAddKernelWorkspacesPass());
   pm.addPass(exec::createReuseInPlacePass());
+  if (options.target == "cuda" && !options.strictNumerics)
+    pm.addPass(exec::createGrowLossChunksPass());
   pm.addPass(exec::createPlanMemoryPass());
   pm.addPass(exec::createVerifyExecPass());
 }
@@ -109,7 +118,7 @@ void addPassesTo(Level level, OpPassManager &pm,
   case Level::Schedule:
     return addSchedulePasses(pm, options);
   case Level::Memory:
-    return addMemoryPasses(pm);
+    return addMemoryPasses(pm, options);
   default:
     return;
   }

@@ -36,19 +36,18 @@ static llvm::Expected<std::string> findProgram(StringRef configured,
 
 // The runtime lies beside this program: in ../lib of the build or of where it
 // was installed.
-static llvm::Expected<std::string> findRuntime() {
+static llvm::Expected<std::string> findRuntime(StringRef file) {
   static int anchor;
   std::string self = llvm::sys::fs::getMainExecutable("shardonnx", &anchor);
   StringRef bin = llvm::sys::path::parent_path(self);
   for (StringRef library : {StringRef("lib"), StringRef(SHARDONNX_LIBDIR)}) {
     SmallString<256> path(llvm::sys::path::parent_path(bin));
-    llvm::sys::path::append(path, library, "libshardonnx_runtime.a");
+    llvm::sys::path::append(path, library, file);
     if (llvm::sys::fs::exists(path))
       return path.str().str();
   }
-  return failWith(
-      "cannot find libshardonnx_runtime.a in the lib folder beside " + bin +
-      ": build or install it");
+  return failWith("cannot find " + file + " in the lib folder beside " + bin +
+                  ": build or install it");
 }
 
 // The first line that says what went wrong.
@@ -81,40 +80,38 @@ static llvm::Error runLinker(ArrayRef<std::string> command) {
 }
 
 static llvm::Expected<std::vector<std::string>>
-linkCommand(StringRef objectPath, StringRef outputPath) {
+linkCommand(StringRef objectPath, StringRef outputPath, bool cuda) {
   auto compiler = findProgram(SHARDONNX_LINK_DRIVER, "compiler driver");
   if (!compiler)
     return compiler.takeError();
   auto linker = findProgram(SHARDONNX_LLD, "linker");
   if (!linker)
     return linker.takeError();
-  auto runtime = findRuntime();
+  auto runtime = findRuntime(cuda ? "libshardonnx_runtime_cuda.a"
+                                  : "libshardonnx_runtime.a");
   if (!runtime)
     return runtime.takeError();
-  // Written through a buffer, a full disk is an error and not a signal.
-  return std::vector<std::string>{
+  std::vector<std::string> command = {
       *compiler,
       "-fuse-ld=lld",
       "-B" + llvm::sys::path::parent_path(*linker).str(),
       "-o",
       outputPath.str(),
       objectPath.str(),
-      *runtime,
-      SHARDONNX_OPENBLAS,
-      "-l:libgomp.a",
-      "-l:libz.a",
-      "-static-libstdc++",
-      "-static-libgcc",
-      "-pthread",
-      "-ldl",
-      "-lm",
-      "-Wl,--gc-sections",
-      "-Wl,--strip-debug",
-      "-Wl,--no-mmap-output-file"};
+      *runtime};
+  // CUDA's libraries are loaded at run time.
+  if (!cuda)
+    command.insert(command.end(), {SHARDONNX_OPENBLAS, "-l:libgomp.a"});
+  // Written through a buffer, a full disk is an error and not a signal.
+  command.insert(command.end(),
+                 {"-l:libz.a", "-static-libstdc++", "-static-libgcc",
+                  "-pthread", "-ldl", "-lm", "-Wl,--gc-sections",
+                  "-Wl,--strip-debug", "-Wl,--no-mmap-output-file"});
+  return command;
 }
 
 llvm::Error shardonnx::linkExecutable(StringRef objectPath,
-                                      StringRef outputPath) {
+                                      StringRef outputPath, bool cuda) {
   std::string whole;
   int descriptor = -1;
   if (std::error_code error =
@@ -124,7 +121,7 @@ llvm::Error shardonnx::linkExecutable(StringRef objectPath,
   TemporaryFile half(whole);
   if (std::error_code error = llvm::sys::fs::closeFile(file))
     return failWith("cannot write '" + outputPath + "': " + error.message());
-  auto command = linkCommand(objectPath, whole);
+  auto command = linkCommand(objectPath, whole, cuda);
   if (!command)
     return command.takeError();
   if (llvm::Error error = runLinker(*command))
@@ -135,7 +132,7 @@ llvm::Error shardonnx::linkExecutable(StringRef objectPath,
 }
 
 llvm::Error shardonnx::linkExecutable(ArrayRef<char> object,
-                                      StringRef outputPath) {
+                                      StringRef outputPath, bool cuda) {
   SmallString<128> path;
   int descriptor = -1;
   if (std::error_code error = llvm::sys::fs::createTemporaryFile(
@@ -150,5 +147,5 @@ llvm::Error shardonnx::linkExecutable(ArrayRef<char> object,
     stream.clear_error();
     return failWith("cannot write to the temporary folder: " + message);
   }
-  return linkExecutable(StringRef(path), outputPath);
+  return linkExecutable(StringRef(path), outputPath, cuda);
 }

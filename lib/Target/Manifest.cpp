@@ -169,7 +169,8 @@ static void addDtypes(ModuleOp module, json::Object &manifest) {
   reduce = reduce ? reduce : Float32Type::get(context);
   manifest["param_dtype"] = dtypeName(param);
   manifest["reduce_dtype"] = dtypeName(reduce);
-  manifest["gather_in_place"] = param.isF32();
+  // A GPU's masters are not what its products read: each rank has its own.
+  manifest["gather_in_place"] = param.isF32() && !exec::isCuda(module);
 }
 
 // Of all that the code is made from, so that ranks that run different programs
@@ -193,6 +194,7 @@ std::string shardonnx::buildManifest(ModuleOp module,
       {"name", text(options.name)},
       {"model", json::Object{{"path", text(options.modelPath)},
                              {"sha256", options.modelSha256}}},
+      {"target", options.device},
       {"arch", options.arch},
       {"inputs", inputsOf(module)},
       {"loss", lossOf(module, options.lossKind)},

@@ -25,12 +25,14 @@ static LogicalResult verifyDtypes(ModuleOp module) {
 }
 
 LogicalResult shardonnx::buildProgram(ModuleOp module,
-                                      const ProgramOptions &options) {
+                                      const ProgramOptions &options,
+                                      const DeviceProgram *device) {
   if (failed(verifyDtypes(module)))
     return failure();
   LoweringOptions lowering;
   lowering.target = options.target;
   lowering.optimizer = options.optimizer;
   lowering.manifest = buildManifest(module, options);
+  lowering.device = device;
   return lowerToLLVM(module, lowering);
 }

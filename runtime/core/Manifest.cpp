@@ -189,8 +189,10 @@ Manifest read(const Json &json) {
   m.hash = json.at("hash").get<std::string>();
   m.modelPath = json.at("model").at("path").get<std::string>();
   m.modelSha256 = json.at("model").value("sha256", "");
-  m.arch = json.value("arch", "");
   m.target = json.value("target", "cpu");
+  if (m.target != "cpu" && m.target != "cuda")
+    fail("the manifest's 'target' is '", m.target, "': cpu or cuda");
+  m.arch = json.value("arch", "");
   m.batch = size(json, "batch");
   m.seq = optionalSize(json, "seq");
   for (const Json &input : json.at("inputs"))

@@ -42,7 +42,7 @@ bool gradientsAreTheirSum(const Manifest &m, int ranks, int64_t accumulate) {
 
 std::vector<MemoryItem> planMemory(const Manifest &m, int ranks,
                                    int threadsPerRank, int64_t accumulate) {
-  if (m.target == "cuda")
+  if (m.cuda())
     return planDeviceMemory(m, ranks, accumulate);
   int64_t masters = 0, moments = 0, reduced = 0, frozen = 0;
   int64_t element = dtypeBytes(m.paramType);

@@ -82,8 +82,11 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
   oneOf(app.add_option("--target", o.target, "where the executable runs"),
         {"cpu", "cuda"})
       ->capture_default_str();
-  app.add_option("--arch", o.arch, "native, x86-64-v3, x86-64-v4 or a CPU name")
-      ->type_name("CPU")
+  app.add_option("--arch", o.arch,
+                 "native, x86-64-v3, x86-64-v4 or a CPU name; for cuda sm_90, "
+                 "or several: sm_80,sm_90 (native: this machine's GPU, sm_90 "
+                 "without one)")
+      ->type_name("ARCH")
       ->capture_default_str();
   whole(app.add_option_function<int64_t>(
             "--batch", [&o](int64_t n) { o.batch = n; },
@@ -145,6 +148,8 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
       ->type_name("REGEX");
   app.add_flag("--strict-numerics", o.strictNumerics,
                "only passes that preserve numerics bit for bit");
+  app.add_flag("--tf32", o.tf32,
+               "f32 matrix products may round their operands to TF32 (cuda)");
   whole(app.add_option_function<int64_t>(
             "--world-size", [&o](int64_t n) { o.worldSize = n; },
             "a hint; the executable runs at any"),

@@ -30,8 +30,9 @@ public:
   mlir::ModuleOp module() { return *moduleRef; }
   Diagnostics &diagnostics() { return diags; }
 
-  /// The level reached as text: IR, with locations as the options say; LLVM IR
-  /// at Level::LLVM; the relocatable object at Level::Object.
+  /// The level reached as text: IR, with locations as the options say; the
+  /// kernels' PTX at Level::PTX; LLVM IR at Level::LLVM; the relocatable object
+  /// at Level::Object.
   mlir::LogicalResult print(llvm::raw_ostream &out);
 
   /// At Level::Memory: what the executable will say of itself.
@@ -44,9 +45,10 @@ private:
   mlir::LogicalResult import();
   mlir::LogicalResult runLevel(Level level);
   mlir::LogicalResult runPasses(Level level);
+  mlir::LogicalResult lowerDevice();
   mlir::LogicalResult lower();
   mlir::LogicalResult emitObject();
-  mlir::FailureOr<ProgramOptions> programOptions();
+  mlir::FailureOr<const ProgramOptions *> programOptions();
   mlir::LogicalResult dump(Level level);
 
   const CompileOptions &options;
@@ -57,6 +59,8 @@ private:
   mlir::TimingScope timingRoot;
   mlir::OwningOpRef<mlir::ModuleOp> moduleRef;
   std::optional<Level> reached;
+  std::optional<ProgramOptions> program; // hashing the model takes a while
+  std::optional<DeviceProgram> device;   // with --target=cuda
   llvm::SmallVector<char, 0> object;
   std::string llvmIR; // optimised, as text; made only if someone prints it
 };

@@ -42,6 +42,7 @@ struct CompileOptions {
   std::string optimizer = "adamw";
   std::vector<std::string> freeze;
   bool strictNumerics = false;
+  bool tf32 = false; // f32 products may round their operands to TF32
   std::optional<int64_t> worldSize;
 
   std::string config;                    // JSON file with the same keys

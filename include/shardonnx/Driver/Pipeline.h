@@ -13,7 +13,18 @@
 namespace shardonnx {
 
 /// Where a compilation can stop (`--emit`), in order.
-enum class Level { Onnx, NN, Grad, FSDP, Schedule, Memory, LLVM, Object, Link };
+enum class Level {
+  Onnx,
+  NN,
+  Grad,
+  FSDP,
+  Schedule,
+  Memory,
+  PTX, // of the kernels; only with --target=cuda
+  LLVM,
+  Object,
+  Link
+};
 
 /// The level that `--emit=NAME` names; Link for the empty name.
 std::optional<Level> parseLevel(llvm::StringRef name);

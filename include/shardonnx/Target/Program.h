@@ -8,6 +8,7 @@
 #define SHARDONNX_TARGET_PROGRAM_H
 
 #include "mlir/IR/BuiltinOps.h"
+#include "shardonnx/Conversion/ExecToLLVM/DeviceProgram.h"
 #include "shardonnx/Conversion/ExecToLLVM/Object.h"
 #include "llvm/Support/Error.h"
 
@@ -19,8 +20,10 @@ namespace shardonnx {
 struct ProgramOptions {
   std::string name;
   std::string modelPath, modelSha256;
-  std::string arch; // as in --arch
-  TargetSpec target;
+  std::string device = "cpu";     // cpu | cuda
+  std::string arch;               // as in --arch
+  TargetSpec target;              // of the host's code
+  std::vector<std::string> chips; // of the kernels, cuda
   std::string lossKind = "causal-lm";
   std::string strategy = "full_shard";
   std::string optimizer = "adamw";
@@ -31,16 +34,29 @@ std::string buildManifest(mlir::ModuleOp module, const ProgramOptions &options);
 
 /// Lowers a planned module to the LLVM dialect, manifest included.
 mlir::LogicalResult buildProgram(mlir::ModuleOp module,
-                                 const ProgramOptions &options);
+                                 const ProgramOptions &options,
+                                 const DeviceProgram *device = nullptr);
+
+/// Whether this build can make programs for GPUs.
+bool hasCudaTarget();
+
+/// `native` (this machine's GPU, sm_90 without one), or names such as
+/// `sm_80,sm_90`. An unknown name is an error that lists those known.
+llvm::Expected<std::vector<std::string>> resolveChips(llvm::StringRef arch);
+
+/// Lowers the kernels of a planned module to the code of GPUs; they are in the
+/// module no more.
+llvm::Expected<DeviceProgram> buildDeviceProgram(mlir::ModuleOp module,
+                                                 const ProgramOptions &options);
 
 /// Links the object with the runtime to an executable that needs neither. The
 /// output appears whole or not at all.
 llvm::Error linkExecutable(llvm::StringRef objectPath,
-                           llvm::StringRef outputPath);
+                           llvm::StringRef outputPath, bool cuda = false);
 
 /// As above, of an object in memory.
 llvm::Error linkExecutable(llvm::ArrayRef<char> object,
-                           llvm::StringRef outputPath);
+                           llvm::StringRef outputPath, bool cuda = false);
 
 } // namespace shardonnx
 

@@ -26,18 +26,26 @@ static std::pair<StringRef, StringRef> entryPoints[] = {
     {fsdp::kUpdate, "shx_update"},
     {fsdp::kEval, "shx_eval_microbatch"}};
 
-static LogicalResult lowerOptimizer(ModuleOp module,
-                                    const LoweringOptions &options) {
+FailureOr<kernels::Optimizer> shardonnx::parseOptimizer(ModuleOp module,
+                                                        StringRef name) {
   using kernels::Optimizer;
-  auto optimizer =
-      llvm::StringSwitch<std::optional<Optimizer>>(options.optimizer)
-          .Case("adamw", Optimizer::AdamW)
-          .Case("adam", Optimizer::Adam)
-          .Case("sgd", Optimizer::SGD)
-          .Default(std::nullopt);
+  auto optimizer = llvm::StringSwitch<std::optional<Optimizer>>(name)
+                       .Case("adamw", Optimizer::AdamW)
+                       .Case("adam", Optimizer::Adam)
+                       .Case("sgd", Optimizer::SGD)
+                       .Default(std::nullopt);
   if (!optimizer)
     return module.emitError("unknown optimizer '")
-           << options.optimizer << "': adamw, adam or sgd";
+           << name << "': adamw, adam or sgd";
+  return *optimizer;
+}
+
+static LogicalResult lowerOptimizer(ModuleOp module,
+                                    const LoweringOptions &options) {
+  FailureOr<kernels::Optimizer> optimizer =
+      parseOptimizer(module, options.optimizer);
+  if (failed(optimizer))
+    return failure();
   return kernels::addOptimizerKernel(module, kOptimizerKernel, *optimizer,
                                      options.target);
 }
@@ -76,10 +84,13 @@ LogicalResult shardonnx::lowerToLLVM(ModuleOp module,
                                      const LoweringOptions &options) {
   module.getContext()->loadDialect<LLVM::LLVMDialect>();
   ProgramSymbols symbols(module);
-  if (failed(kernels::lowerKernels(module, options.target, symbols.launches)))
-    return failure();
-  if (failed(lowerOptimizer(module, options)))
-    return failure();
+  symbols.device = options.device;
+  if (!options.device) {
+    if (failed(kernels::lowerKernels(module, options.target, symbols.launches)))
+      return failure();
+    if (failed(lowerOptimizer(module, options)))
+      return failure();
+  }
   // Their names are of no concern to the runtime's.
   for (auto kernel : module.getOps<LLVM::LLVMFuncOp>())
     kernel.setLinkage(LLVM::Linkage::Internal);
@@ -89,6 +100,8 @@ LogicalResult shardonnx::lowerToLLVM(ModuleOp module,
     if (!isa<LLVM::LLVMDialect>(op.getDialect()))
       op.erase();
   addManifest(module, options.manifest);
+  if (options.device)
+    symbols.addDeviceSymbols();
   return success();
 }
 

@@ -58,8 +58,7 @@ LLVM::LLVMFuncOp ProgramSymbols::declare(StringRef name,
   return function;
 }
 
-// The elements as they lie in memory; an i1 is a byte.
-static std::string bytesOf(ElementsAttr value) {
+std::string shardonnx::bytesOf(ElementsAttr value) {
   std::string bytes;
   auto append = [&](auto element) {
     bytes.append(reinterpret_cast<const char *>(&element), sizeof(element));
@@ -110,6 +109,7 @@ private:
   bool lowerCall(Operation &op);
   bool lowerUnitOp(Operation &op);
   void lower(exec::LaunchOp op);
+  void lowerDevice(exec::LaunchOp op);
   void lower(exec::BufferOp op);
 
   /// A call of the runtime whose first argument is the context.
@@ -146,7 +146,7 @@ private:
   Location loc;
   Type pointer;
   Value context, arguments; // of launches: an array of pointers
-  Value privateBase, params, grads, inputs, scalars;
+  Value privateBase, params, grads, inputs, scalars, constants;
   llvm::DenseMap<Value, Value> addresses;
 };
 
@@ -190,6 +190,8 @@ void FunctionLowering::emitEntry() {
   grads = field(offsetof(ShxContext, grads));
   inputs = field(offsetof(ShxContext, inputs));
   scalars = field(offsetof(ShxContext, scalars));
+  if (symbols.device)
+    constants = field(offsetof(ShxContext, constants));
 }
 
 void FunctionLowering::lower(exec::BufferOp op) {
@@ -217,6 +219,11 @@ void FunctionLowering::lower(exec::BufferOp op) {
     address = at(scalars, offset * int64_t(sizeof(float)));
     return;
   case exec::Space::constant:
+    if (symbols.device) {
+      address =
+          at(constants, symbols.constantOffset(op.getSymbolAttr()) + offset);
+      return;
+    }
     address = at(addressOf(symbols.constant(op.getSymbolAttr())), offset);
     return;
   }
@@ -237,7 +244,22 @@ bool FunctionLowering::lowerMemory(Operation &op) {
   return false;
 }
 
+// Each stage of a kernel takes some of the launch's operands.
+void FunctionLowering::lowerDevice(exec::LaunchOp op) {
+  auto launches = symbols.device->launches.find(op.getKernel());
+  assert(launches != symbols.device->launches.end() && "kernel not lowered");
+  for (const kernels::DeviceLaunch &launch : launches->second) {
+    for (auto [slot, operand] : llvm::enumerate(launch.args))
+      LLVM::StoreOp::create(b, loc, ptr(op->getOperand(operand)),
+                            at(arguments, int64_t(slot * sizeof(void *))));
+    call("shx_launch_device",
+         {addressOf(symbols.deviceKernel(launch)), arguments});
+  }
+}
+
 void FunctionLowering::lower(exec::LaunchOp op) {
+  if (symbols.device)
+    return lowerDevice(op);
   for (auto [index, buffer] : llvm::enumerate(op.getOperands()))
     LLVM::StoreOp::create(b, loc, ptr(buffer),
                           at(arguments, int64_t(index * sizeof(void *))));
@@ -361,6 +383,12 @@ bool FunctionLowering::lowerUnitOp(Operation &op) {
         return call("shx_clip_grad_norm", {}), true;
       })
       .Case([&](exec::OptimizerOp op) {
+        if (symbols.device) {
+          Value kernel =
+              addressOf(symbols.deviceKernel(symbols.device->optimizer));
+          call("shx_optimizer_device", {unit(op.getUnitAttr()), kernel});
+          return true;
+        }
         Value kernel =
             LLVM::AddressOfOp::create(b, loc, pointer, optimizerKernel);
         return call("shx_optimizer", {unit(op.getUnitAttr()), kernel}), true;

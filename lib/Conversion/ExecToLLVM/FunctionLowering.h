@@ -8,6 +8,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "shardonnx/Conversion/ExecToLLVM/DeviceProgram.h"
 #include "shardonnx/Conversion/NNToKernels/LowerKernels.h"
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 
@@ -35,6 +36,15 @@ public:
 
   llvm::StringMap<kernels::KernelLaunch> launches; // by kernel
 
+  /// Set for a program whose kernels run on a GPU.
+  const DeviceProgram *device = nullptr;
+  /// The ShxDeviceKernel of a launch.
+  mlir::LLVM::GlobalOp deviceKernel(const kernels::DeviceLaunch &launch);
+  /// Where an exec.constant lies in shx_constants.
+  int64_t constantOffset(mlir::FlatSymbolRefAttr name);
+  /// Adds what a GPU program exports; after all functions are lowered.
+  void addDeviceSymbols();
+
 private:
   mlir::ModuleOp module;
   mlir::OpBuilder builder;
@@ -42,7 +52,13 @@ private:
   llvm::StringMap<mlir::LLVM::LLVMFuncOp> functions;
   llvm::DenseMap<mlir::StringAttr, int64_t> units;
   llvm::DenseMap<mlir::StringAttr, exec::ConstantOp> constants;
+  llvm::StringMap<mlir::LLVM::GlobalOp> deviceKernels;
+  llvm::DenseMap<mlir::StringAttr, int64_t> constantOffsets;
+  std::string constantBytes; // of a GPU program
 };
+
+/// The elements as they lie in memory; an i1 is a byte.
+std::string bytesOf(mlir::ElementsAttr value);
 
 /// Makes `void NAME(ShxContext *)` of a function of exec ops.
 mlir::LogicalResult lowerFunction(mlir::func::FuncOp function,

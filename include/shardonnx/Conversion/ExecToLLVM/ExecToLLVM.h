@@ -10,6 +10,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include "shardonnx/Conversion/ExecToLLVM/Object.h"
+#include "shardonnx/Conversion/NNToKernels/LowerKernels.h"
 
 namespace shardonnx {
 
@@ -19,17 +20,25 @@ namespace shardonnx {
 #define GEN_PASS_REGISTRATION
 #include "shardonnx/Conversion/ExecToLLVM/Passes.h.inc"
 
+struct DeviceProgram;
+
 struct LoweringOptions {
   TargetSpec target;
   /// adamw, adam or sgd.
   std::string optimizer = "adamw";
   /// Goes into the section `.shardonnx` as shx_manifest.
   std::string manifest;
+  /// The kernels, where a GPU runs them; they are no longer in the module.
+  const DeviceProgram *device = nullptr;
 };
 
 /// Replaces everything in the module by the functions of the ABI that
 /// generated code exports (shx_first_microbatch, …), the kernels, and the
 /// constants that they need.
+/// adamw, adam or sgd; another name is an error at the module.
+mlir::FailureOr<kernels::Optimizer> parseOptimizer(mlir::ModuleOp module,
+                                                   llvm::StringRef name);
+
 mlir::LogicalResult lowerToLLVM(mlir::ModuleOp module,
                                 const LoweringOptions &options);
 

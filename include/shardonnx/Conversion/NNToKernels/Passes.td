@@ -70,6 +70,17 @@ def DedupeKernelsPass : Pass<"exec-dedupe-kernels", "::mlir::ModuleOp"> {
   }];
 }
 
+def AddKernelWorkspacesPass
+    : Pass<"exec-add-kernel-workspaces", "::mlir::ModuleOp"> {
+  let summary = "Gives launches the memory that GPU kernels keep between stages";
+  let description = [{
+    Column sums are taken in two stages on a GPU: partial sums of blocks of
+    rows, then their sum. The partial sums are an exec.alloc, so that the memory
+    plan counts them. Preserves numerics bit for bit.
+  }];
+  let dependentDialects = ["::shardonnx::exec::ExecDialect"];
+}
+
 def LowerKernelsPass : Pass<"exec-lower-kernels", "::mlir::ModuleOp"> {
   let summary = "Emits each exec.kernel as an llvm.func of type ShxKernel";
   let description = [{

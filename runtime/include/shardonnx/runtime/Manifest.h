@@ -85,8 +85,8 @@ struct Manifest {
   };
 
   int abi = 0;
-  std::string version, name, hash, modelPath, modelSha256, arch;
-  std::string target; // cpu or cuda
+  std::string version, name, hash, modelPath, modelSha256;
+  std::string target, arch; // cpu or cuda; as in --arch
   int64_t batch = 0, seq = 0;
   std::vector<Input> inputs;
   Loss loss;
@@ -99,6 +99,7 @@ struct Manifest {
   int64_t scratchPerThreadBytes = 0;
   double flopsPerMicrobatch = 0;
 
+  bool cuda() const { return target == "cuda"; }
   // f32 tensors of a parameter's size that the optimizer keeps.
   int optimizerStates() const;
   // Tokens (or samples, without a sequence) of one microbatch of one rank.

@@ -18,6 +18,16 @@ def ReuseInPlacePass : Pass<"exec-reuse-in-place", "::mlir::ModuleOp"> {
   }];
 }
 
+def GrowLossChunksPass : Pass<"exec-grow-loss-chunks", "::mlir::ModuleOp"> {
+  let summary = "Lets a loss in chunks of rows use what memory its peak leaves";
+  let description = [{
+    chunk_rows of each exec.linear_cross_entropy grow until the workspace fills
+    what the private space has left at that op, given the largest sum of what
+    lives anywhere in the step. Sums over rows are taken in larger parts.
+  }];
+  let dependentDialects = ["::shardonnx::exec::ExecDialect"];
+}
+
 def PlanMemoryPass : Pass<"exec-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Gives every buffer an offset in its space";
   let description = [{
