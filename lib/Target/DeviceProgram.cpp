@@ -43,7 +43,7 @@ shardonnx::resolveChips(StringRef arch) {
   }
   std::vector<std::string> chips;
   for (StringRef name : llvm::split(arch, ',')) {
-    if (llvm::Error error = checkChip(name))
+    if (llvm::Error error = checkDeviceChip(name))
       return error;
     chips.push_back(name.str());
   }
@@ -66,16 +66,16 @@ shardonnx::buildDeviceProgram(ModuleOp module, const ProgramOptions &options) {
       parseOptimizer(module, options.optimizer);
   if (failed(optimizer) || failed(kernels::addDeviceOptimizerKernel(
                                *device, "shx_optimizer_kernel", *optimizer,
-                               target, program.optimizer)))
+                               program.optimizer)))
     return failWith("the optimizer");
   llvm::Expected<DeviceImages> images =
       emitDeviceImages(*device, options.chips);
   if (!images)
     return images.takeError();
-  for (auto &[arch, cubin] : images->cubins)
-    program.images.push_back({SHX_CUBIN, arch, std::move(cubin)});
+  for (DeviceImage &cubin : images->cubins)
+    program.images.push_back({SHX_CUBIN, cubin.arch, std::move(cubin.bytes)});
   // For chips that are later than all of these; ends with a null byte.
   program.images.push_back(
-      {SHX_PTX, images->ptxArch, std::move(images->ptx) + '\0'});
+      {SHX_PTX, images->ptx.arch, std::move(images->ptx.bytes) + '\0'});
   return program;
 }

@@ -109,6 +109,7 @@ int64_t ProgramSymbols::constantOffset(FlatSymbolRefAttr name) {
 
 void ProgramSymbols::addDeviceSymbols() {
   Location loc = module.getLoc();
+  builder.setInsertionPointToEnd(module.getBody());
   Type i32 = builder.getI32Type(), i64 = builder.getI64Type();
   auto number = [&](StringRef name, Type type, int64_t value) {
     LLVM::GlobalOp::create(builder, loc, type, /*isConstant=*/true,
