@@ -64,9 +64,9 @@ shardonnx::buildDeviceProgram(ModuleOp module, const ProgramOptions &options) {
     return failWith("a kernel");
   FailureOr<kernels::Optimizer> optimizer =
       parseOptimizer(module, options.optimizer);
-  if (failed(optimizer) || failed(kernels::addDeviceOptimizerKernel(
-                               *device, "shx_optimizer_kernel", *optimizer,
-                               program.optimizer)))
+  if (failed(optimizer) ||
+      failed(kernels::addDeviceOptimizerKernel(*device, "shx_optimizer_kernel",
+                                               *optimizer, program.optimizer)))
     return failWith("the optimizer");
   llvm::Expected<DeviceImages> images =
       emitDeviceImages(*device, options.chips);
