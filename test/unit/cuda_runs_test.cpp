@@ -118,6 +118,33 @@ TEST_P(CudaLosses, FollowTheReference) {
   }
 }
 
+// Streams start late at random, so that an order that only happens to be right
+// shows.
+TEST_P(CudaLosses, AreTheSameAtEveryWorldSize) {
+  std::vector<TableStep> reference =
+      trainTable(weights, tokens(), 24, 6, 0.01, GetParam().bf16);
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    for (const char *graphs : {"1", "0"}) {
+      Finished f = run(GetParam().program,
+                       {"--steps", "6", "--nproc", std::to_string(ranks),
+                        "--accumulate", std::to_string(12 / ranks)},
+                       {{"SHARDONNX_EMULATOR_DEVICES", "4"},
+                        {"SHARDONNX_EMULATOR_SHUFFLE", std::to_string(ranks)},
+                        {"SHARDONNX_EMULATOR_THREADS", "1"},
+                        {"SHARDONNX_CUDA_GRAPHS", graphs}});
+      ASSERT_EQ(f.code, 0) << f.err;
+      std::vector<Json> lines = log();
+      ASSERT_EQ(lines.size(), 6u);
+      for (size_t s = 0; s < 6; ++s) {
+        double loss = lines[s]["loss"], norm = lines[s]["grad_norm"];
+        EXPECT_NEAR(loss / reference[s].loss, 1, 1e-4)
+            << ranks << " ranks, step " << s + 1;
+        EXPECT_NEAR(norm / reference[s].gradNorm, 1, 1e-3)
+            << ranks << " ranks, step " << s + 1;
+      }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Programs, CudaLosses,
     testing::Values(Variant{"table_cuda_f32", false},
