@@ -38,6 +38,13 @@ else:
     print(function())
 """
 
+ASK_DEVICES = """
+import ctypes
+library, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+print(0 if library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count))
+      else count.value)
+"""
+
 ASK_TORCH = """
 import json, torch, transformers
 print(json.dumps(dict(torch=torch.__version__, cuda=torch.version.cuda,
@@ -106,6 +113,13 @@ def libraries(folders, python):
                        if isinstance(said, int) and said > 0
                        else {"path": path, "missing": str(said)})
     return found
+
+
+def devices(folders, python):
+    """How many GPUs a program may use here."""
+    said = ask([python, "-c", ASK_DEVICES],
+               env={"LD_LIBRARY_PATH": ":".join(folders)})
+    return said if isinstance(said, int) else 0
 
 
 def dotted(name, version):

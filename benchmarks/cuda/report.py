@@ -56,7 +56,7 @@ def machine_list(found):
             else f"none ({torch['missing']})")
     lines = [f"processor: {found['processor']}, {found['cores']} cores"]
     if found["target"] == "cuda":
-        lines.append(f"GPU: {found['gpu'] or 'unknown'}, "
+        lines.append(f"GPU: {found['gpus']} x {found['gpu'] or 'unknown'}, "
                      f"{mebibytes(found['gpu_bytes'])} MiB, driver "
                      f"{found['driver'] or 'unknown'}, "
                      f"{mebibytes(found['idle_bytes'])} MiB in use before")

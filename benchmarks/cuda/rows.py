@@ -145,12 +145,15 @@ def strict_row(model):
 
 
 def ranks_row(model, ranks):
-    """Every strategy on several ranks against one rank."""
+    """Every strategy on several ranks against one rank.
+
+    They share a GPU where there are fewer GPUs than ranks.
+    """
     name = f"ranks-{ranks}-{model['name']}"
 
     def run(session):
         env = {}
-        if session.cuda:
+        if session.cuda and session.devices() < ranks:
             env = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "LD_LIBRARY_PATH":
                    ":".join(session.nccl_folders(SHARING_NCCL))}
         alone = train_check(session, model, "full_shard")

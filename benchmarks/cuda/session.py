@@ -146,6 +146,10 @@ class Session:
         if self.cuda and not found["device"]:
             raise Skip(f"PyTorch {found['torch']} sees no GPU")
 
+    def devices(self):
+        return self.once("devices", lambda: machine.devices(
+            self.folders(), self.options.python))
+
     def nccl_folders(self, version):
         """The libraries' folders, with the bundle's NCCL if it is needed."""
         name = "libnccl.so.2"
@@ -179,6 +183,7 @@ class Session:
             python=sys.version.split()[0],
             gpu=gpu.name() if gpu else None,
             driver=gpu.driver() if gpu else None,
+            gpus=self.devices() if self.cuda else 0,
             gpu_bytes=memory[1] if memory else None,
             idle_bytes=memory[0] if memory else None,
             libraries={name: self.libraries()[name] for name in names},
