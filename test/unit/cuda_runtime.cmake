@@ -43,15 +43,17 @@ foreach(program table_cuda_f32 table_cuda_bf16 table_cuda_f32_replicated
   list(APPEND cuda_programs ${program})
 endforeach()
 
-add_executable(cuda_runs_test cuda_runs_test.cpp)
-target_compile_definitions(cuda_runs_test PRIVATE
-  SHX_TEST_PROGRAMS="$<TARGET_FILE_DIR:table_cuda_f32>"
-  SHX_CUDA_EMULATOR="${SHARDONNX_CUDA_EMULATOR}")
-target_link_libraries(cuda_runs_test
-  PRIVATE runtime_test_support shardonnx_warnings nlohmann_json::nlohmann_json
-          GTest::gtest_main)
-add_dependencies(cuda_runs_test ${cuda_programs} cuda_emulator)
-gtest_discover_tests(cuda_runs_test PROPERTIES TIMEOUT 180)
+foreach(part runs ranks)
+  add_executable(cuda_${part}_test cuda_${part}_test.cpp)
+  target_compile_definitions(cuda_${part}_test PRIVATE
+    SHX_TEST_PROGRAMS="$<TARGET_FILE_DIR:table_cuda_f32>"
+    SHX_CUDA_EMULATOR="${SHARDONNX_CUDA_EMULATOR}")
+  target_link_libraries(cuda_${part}_test
+    PRIVATE runtime_test_support shardonnx_warnings nlohmann_json::nlohmann_json
+            GTest::gtest_main)
+  add_dependencies(cuda_${part}_test ${cuda_programs} cuda_emulator)
+  gtest_discover_tests(cuda_${part}_test PROPERTIES TIMEOUT 180)
+endforeach()
 
 add_executable(cuda_runtime_test cuda_runtime_test.cpp)
 target_compile_definitions(cuda_runtime_test PRIVATE
