@@ -20,16 +20,26 @@ struct Matrix {
   const Layout &layout;
   char *bytes = nullptr;
 
-  /// False if it is not inside one allocation.
-  bool locate(uint64_t address, const char *name) {
+  /// False if it is not inside one allocation, or other work uses it.
+  bool locate(uint64_t address, bool writes, const char *name) {
     const Layout &l = layout;
+    uint64_t size = bytesOf(l.type), rows = l.rows * size;
     uint64_t elements = (l.columns - 1) * static_cast<uint64_t>(l.ld) + l.rows;
     if (l.batch > 1)
       elements +=
           static_cast<uint64_t>(l.stride) * static_cast<uint64_t>(l.batch - 1);
     bytes = static_cast<char *>(
-        shardonnxEmulatorTranslate(address, elements * bytesOf(l.type), name));
-    return bytes != nullptr;
+        shardonnxEmulatorTranslate(address, elements * size, name));
+    if (!bytes)
+      return false;
+    // Column by column: what lies between them may be another's.
+    for (int32_t batch = 0; batch < l.batch; ++batch)
+      for (uint64_t n = 0; n < l.columns; ++n) {
+        uint64_t offset = static_cast<uint64_t>(column(n, batch) - bytes);
+        if (!shardonnxEmulatorAccess(address + offset, rows, writes, name))
+          return false;
+      }
+    return true;
   }
   char *column(uint64_t n, int32_t batch) const {
     int64_t first = layout.stride * batch + static_cast<int64_t>(n) * layout.ld;
@@ -125,8 +135,8 @@ public:
       return false;
     // What lies there is lost, as with the real one.
     if (size_t bytes = workspaceOf(m.algorithm, m.d)) {
-      void *room = shardonnxEmulatorTranslate(m.workspace, bytes,
-                                              "cublasLtMatmul: workspace");
+      void *room = shardonnxEmulatorAccess(m.workspace, bytes, 1,
+                                           "cublasLtMatmul: workspace");
       if (!room)
         return false;
       std::memset(room, 0xff, bytes);
@@ -138,27 +148,27 @@ public:
 
 private:
   bool locate() {
-    if (!a.locate(m.pa, "cublasLtMatmul: A") ||
-        !b.locate(m.pb, "cublasLtMatmul: B") ||
-        !d.locate(m.pd, "cublasLtMatmul: D") ||
-        (m.beta != 0 && !c.locate(m.pc, "cublasLtMatmul: C")))
+    if (!a.locate(m.pa, false, "cublasLtMatmul: A") ||
+        !b.locate(m.pb, false, "cublasLtMatmul: B") ||
+        !d.locate(m.pd, true, "cublasLtMatmul: D") ||
+        (m.beta != 0 && !c.locate(m.pc, false, "cublasLtMatmul: C")))
       return false;
     if (hasBias(o.epilogue) || hasBiasGradient(o.epilogue)) {
       uint64_t count =
           o.epilogue == CUBLASLT_EPILOGUE_BGRADB ? m.d.columns : m.d.rows;
       count += static_cast<uint64_t>(o.biasStride * (m.d.batch - 1));
-      bias = static_cast<char *>(shardonnxEmulatorTranslate(
+      bias = static_cast<char *>(shardonnxEmulatorAccess(
           reinterpret_cast<CUdeviceptr>(o.bias), count * bytesOf(m.d.type),
-          "cublasLtMatmul: bias"));
+          hasBiasGradient(o.epilogue), "cublasLtMatmul: bias"));
       if (!bias)
         return false;
     }
     if (hasAux(o.epilogue)) {
       uint64_t count =
           (m.d.columns - 1) * static_cast<uint64_t>(o.auxLd) + m.d.rows;
-      aux = static_cast<char *>(shardonnxEmulatorTranslate(
+      aux = static_cast<char *>(shardonnxEmulatorAccess(
           reinterpret_cast<CUdeviceptr>(o.aux), count * bytesOf(m.d.type),
-          "cublasLtMatmul: aux"));
+          isGelu(o.epilogue), "cublasLtMatmul: aux"));
       if (!aux)
         return false;
     }

@@ -44,6 +44,9 @@ struct GraphNode {
   std::vector<size_t> after;
 };
 
+/// Makes work the current one of the thread, for looking for races.
+Work inOrder(Order order, Work work);
+
 } // namespace shardonnx::emulator
 
 // The driver's opaque handle types.
@@ -73,6 +76,8 @@ struct CUfunc_st {
 
 struct CUgraph_st {
   std::vector<shardonnx::emulator::GraphNode> nodes;
+  /// Set when races are looked for.
+  std::shared_ptr<const shardonnx::emulator::Reachability> order;
 };
 
 struct CUgraphExec_st {
@@ -100,6 +105,9 @@ struct CUstream_st {
   CUctx_st *context = nullptr;
   unsigned flags = 0;
   int priority = 0;
+  /// What of all timelines comes before the next work; its own is `timeline`.
+  shardonnx::emulator::Clock clock;
+  uint32_t timeline = 0;
   std::shared_ptr<shardonnx::emulator::Capture> capture;
   /// Nodes that the next captured one comes after.
   std::set<size_t> tips;
@@ -119,6 +127,7 @@ struct CUstream_st {
 struct CUevent_st {
   unsigned flags = 0;
   std::shared_ptr<shardonnx::emulator::Completion> last;
+  shardonnx::emulator::Clock clock;
   /// Set while its last record was captured.
   std::weak_ptr<shardonnx::emulator::Capture> capture;
   bool captured = false;
@@ -143,6 +152,9 @@ struct Driver {
   std::set<CUgraphExec> executables;
   std::set<std::shared_ptr<Capture>> captures;
   uint64_t nextCapture = 1;
+  /// What the host has waited for. Timeline 0 is the host's own.
+  Clock host = {0};
+  uint32_t timelines = 1;
 };
 
 /// One line on stderr.
@@ -159,6 +171,9 @@ CUresult enter();
 CUresult enterUnsafe(const char *name);
 /// The stream, or an error for the default stream and for unknown ones.
 CUresult enterStream(CUstream stream);
+
+/// The host has seen all of a stream's work so far.
+void seeStream(CUstream stream);
 
 /// Enqueues or captures.
 CUresult enqueue(CUstream stream, std::string name, Work work);

@@ -58,11 +58,19 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream,
       auto now = std::make_shared<Completion>();
       now->finish();
       std::lock_guard<std::recursive_mutex> lock(Driver::get().mutex);
-      if (Driver::get().events.count(event))
-        event->last = now;
+      if (!Driver::get().events.count(event))
+        return;
+      event->last = now;
+      // Behind the whole graph: more than it is, so nothing is reported
+      // wrongly.
+      if (std::shared_ptr<const Order> order = currentOrder()) {
+        event->clock = *order->clock;
+        event->clock[order->timeline] = order->sequence;
+      }
     });
   event->captured = false;
   event->last = std::make_shared<Completion>();
+  event->clock = stream->clock;
   // Not enqueue(): waiters must go on after an error, too.
   stream->push([last = event->last] { last->finish(); });
   return CUDA_SUCCESS;
@@ -123,6 +131,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
         "capture");
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
+  mergeClock(stream->clock, event->clock);
   if (event->last)
     stream->push([last = event->last] { last->wait(); });
   return CUDA_SUCCESS;
@@ -141,12 +150,20 @@ static CUresult enterHostWait(CUevent event, const char *name) {
   return CUDA_ERROR_CAPTURED_EVENT;
 }
 
+static void seeEvent(CUevent event) {
+  Driver &driver = Driver::get();
+  std::lock_guard<std::recursive_mutex> lock(driver.mutex);
+  mergeClock(driver.host, event->clock);
+}
+
 CUresult cuEventQuery(CUevent event) {
   if (CUresult result = enterHostWait(event, "cuEventQuery"))
     return result;
   std::shared_ptr<Completion> last = event->last;
-  return !last || last->isDone() ? currentContext()->error
-                                 : CUDA_ERROR_NOT_READY;
+  if (last && !last->isDone())
+    return CUDA_ERROR_NOT_READY;
+  seeEvent(event);
+  return currentContext()->error;
 }
 
 CUresult cuEventSynchronize(CUevent event) {
@@ -154,6 +171,7 @@ CUresult cuEventSynchronize(CUevent event) {
     return result;
   if (std::shared_ptr<Completion> last = event->last)
     last->wait();
+  seeEvent(event);
   return currentContext()->error;
 }
 

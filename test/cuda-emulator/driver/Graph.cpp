@@ -155,12 +155,30 @@ CUresult cuGraphDestroy(CUgraph graph) {
   return CUDA_SUCCESS;
 }
 
+/// Captured nodes only come after ones captured before them.
+static std::shared_ptr<const Reachability>
+findReachability(const CUgraph_st &graph) {
+  size_t count = graph.nodes.size();
+  auto before = std::make_shared<Reachability>(count, std::vector<bool>(count));
+  for (size_t node = 0; node < count; ++node)
+    for (size_t after : graph.nodes[node].after) {
+      (*before)[after][node] = true;
+      for (size_t k = 0; k < after; ++k)
+        if ((*before)[k][after])
+          (*before)[k][node] = true;
+    }
+  return before;
+}
+
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph,
                                      unsigned long long) {
   if (CUresult result = enter())
     return result;
   auto *created = new CUgraphExec_st;
-  created->graph = std::make_shared<CUgraph_st>(*graph);
+  auto copy = std::make_shared<CUgraph_st>(*graph);
+  if (raceChecking())
+    copy->order = findReachability(*copy);
+  created->graph = copy;
   std::lock_guard<std::recursive_mutex> lock(Driver::get().mutex);
   Driver::get().executables.insert(created);
   *executable = created;

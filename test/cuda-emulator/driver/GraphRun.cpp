@@ -59,7 +59,7 @@ class GraphRun {
 public:
   GraphRun(const CUgraph_st &graph, CUctx_st *context)
       : graph(graph), context(context), missing(graph.nodes.size()),
-        followers(graph.nodes.size()) {
+        followers(graph.nodes.size()), launch(currentOrder()) {
     for (size_t node = 0; node < graph.nodes.size(); ++node) {
       missing[node] = graph.nodes[node].after.size();
       for (size_t before : graph.nodes[node].after)
@@ -108,7 +108,7 @@ private:
     shuffleDelay();
     try {
       if (!failed())
-        graph.nodes[node].work();
+        runNode(node);
     } catch (const Fault &fault) {
       caught = std::make_unique<Fault>(fault);
     }
@@ -123,6 +123,17 @@ private:
     changed.notify_all();
   }
 
+  void runNode(size_t node) {
+    const GraphNode &what = graph.nodes[node];
+    if (!launch || !graph.order)
+      return what.work();
+    Order order = *launch;
+    order.name = what.name;
+    order.graph = graph.order;
+    order.node = static_cast<uint32_t>(node);
+    inOrder(std::move(order), what.work)();
+  }
+
   bool failed() {
     std::lock_guard<std::mutex> lock(mutex);
     return failure != nullptr;
@@ -134,6 +145,8 @@ private:
   std::condition_variable changed;
   std::vector<size_t> missing, ready;
   std::vector<std::vector<size_t>> followers;
+  /// The graph's own place, when races are looked for.
+  std::shared_ptr<const Order> launch;
   size_t finished = 0, running = 0;
   std::unique_ptr<Fault> failure;
 };

@@ -25,6 +25,11 @@ CUresult shardonnxEmulatorEnqueue(CUstream stream, const char *name,
 void *shardonnxEmulatorTranslate(CUdeviceptr address, size_t bytes,
                                  const char *who);
 
+/// The same for memory that the current work on a stream is about to use; also
+/// null for a race with other work.
+void *shardonnxEmulatorAccess(CUdeviceptr address, size_t bytes, int writes,
+                              const char *who);
+
 /// Reports a mistake of the program and makes the context's error stick.
 void shardonnxEmulatorFail(CUresult code, const char *message);
 

@@ -124,12 +124,15 @@ CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute,
 }
 
 /// The bytes of the device, or a Fault.
-static char *bytesOf(CUdeviceptr address, size_t bytes, const char *call) {
+static char *bytesOf(CUdeviceptr address, size_t bytes, bool writes,
+                     const char *call) {
   char *host = DeviceMemory::get().translate(address, bytes);
   if (!host)
     throw Fault(CUDA_ERROR_ILLEGAL_ADDRESS,
                 std::string(call) + ": " +
                     DeviceMemory::get().describe(address, bytes));
+  if (raceChecking())
+    touchMemory(host, bytes, writes);
   return host;
 }
 
@@ -144,10 +147,22 @@ static char *hostBytes(const void *pointer, const char *call) {
 }
 
 /// Either kind, as unified addressing allows.
-static char *anyBytes(CUdeviceptr address, size_t bytes, const char *call) {
+static char *anyBytes(CUdeviceptr address, size_t bytes, bool writes,
+                      const char *call) {
   if (address >> 48)
-    return bytesOf(address, bytes, call);
+    return bytesOf(address, bytes, writes, call);
   return reinterpret_cast<char *>(address);
+}
+
+/// What the host does itself comes after all it has waited for.
+static Order hostOrder(const char *name) {
+  Driver &driver = Driver::get();
+  std::lock_guard<std::recursive_mutex> lock(driver.mutex);
+  Order order;
+  order.name = name;
+  order.clock = std::make_shared<const Clock>(driver.host);
+  order.sequence = ++driver.host[0];
+  return order;
 }
 
 /// Synchronous calls run here, after the streams that do not opt out of it.
@@ -156,7 +171,10 @@ static CUresult runNow(const char *name, const Work &work) {
     return result;
   drainStreams(currentContext(), false);
   try {
-    work();
+    if (raceChecking())
+      inOrder(hostOrder(name), work)();
+    else
+      work();
   } catch (const Fault &fault) {
     say(fault.what());
     return CUDA_ERROR_INVALID_VALUE;
@@ -166,7 +184,7 @@ static CUresult runNow(const char *name, const Work &work) {
 
 static Work toDevice(CUdeviceptr to, const void *from, size_t bytes) {
   return [=] {
-    std::memcpy(bytesOf(to, bytes, "copy to the device"),
+    std::memcpy(bytesOf(to, bytes, true, "copy to the device"),
                 hostBytes(from, "copy to the device"), bytes);
   };
 }
@@ -174,27 +192,28 @@ static Work toDevice(CUdeviceptr to, const void *from, size_t bytes) {
 static Work toHost(void *to, CUdeviceptr from, size_t bytes) {
   return [=] {
     std::memcpy(hostBytes(to, "copy to the host"),
-                bytesOf(from, bytes, "copy to the host"), bytes);
+                bytesOf(from, bytes, false, "copy to the host"), bytes);
   };
 }
 
 static Work onDevice(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   return [=] {
-    std::memmove(bytesOf(to, bytes, "copy on the device"),
-                 bytesOf(from, bytes, "copy on the device"), bytes);
+    std::memmove(bytesOf(to, bytes, true, "copy on the device"),
+                 bytesOf(from, bytes, false, "copy on the device"), bytes);
   };
 }
 
 static Work anywhere(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   return [=] {
-    std::memmove(anyBytes(to, bytes, "copy"), anyBytes(from, bytes, "copy"),
-                 bytes);
+    std::memmove(anyBytes(to, bytes, true, "copy"),
+                 anyBytes(from, bytes, false, "copy"), bytes);
   };
 }
 
 template <class T> static Work fill(CUdeviceptr to, T value, size_t count) {
   return [=] {
-    T *host = reinterpret_cast<T *>(bytesOf(to, count * sizeof(T), "fill"));
+    T *host =
+        reinterpret_cast<T *>(bytesOf(to, count * sizeof(T), true, "fill"));
     if (to % sizeof(T))
       throw Fault(CUDA_ERROR_INVALID_VALUE, "fill of a misaligned address");
     std::fill(host, host + count, value);

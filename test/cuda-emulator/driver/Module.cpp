@@ -257,8 +257,11 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gridX, unsigned gridY,
     return result;
   if (CUresult result = fillParams(*program, params, extra, launch.params))
     return result;
-  return enqueue(stream, "kernel " + program->name,
-                 [program, launch] { runLaunch(launch); });
+  return enqueue(stream, "kernel " + program->name, [program, launch] {
+    Launch now = launch;
+    now.order = currentOrder();
+    runLaunch(now);
+  });
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,

@@ -172,8 +172,35 @@ void shardonnx::emulator::drainStreams(CUctx_st *context, bool all) {
           (all || !(stream->flags & CU_STREAM_NON_BLOCKING)))
         waiting.push_back(stream);
   }
-  for (CUstream stream : waiting)
+  for (CUstream stream : waiting) {
     stream->drain();
+    seeStream(stream);
+  }
+}
+
+void shardonnx::emulator::seeStream(CUstream stream) {
+  Driver &driver = Driver::get();
+  std::lock_guard<std::recursive_mutex> lock(driver.mutex);
+  mergeClock(driver.host, stream->clock);
+}
+
+Work shardonnx::emulator::inOrder(Order order, Work work) {
+  return [order = std::move(order), work = std::move(work)] {
+    beginOrder(order);
+    work();
+    currentOrder() = nullptr;
+  };
+}
+
+/// The work's place among all work; the stream goes on behind it.
+static Order nextOrder(CUstream stream, const std::string &name) {
+  mergeClock(stream->clock, Driver::get().host);
+  Order order;
+  order.name = name;
+  order.timeline = stream->timeline;
+  order.clock = std::make_shared<const Clock>(stream->clock);
+  order.sequence = ++stream->clock[stream->timeline];
+  return order;
 }
 
 CUresult shardonnx::emulator::enqueue(CUstream stream, std::string name,
@@ -184,6 +211,8 @@ CUresult shardonnx::emulator::enqueue(CUstream stream, std::string name,
   std::lock_guard<std::recursive_mutex> lock(driver.mutex);
   if (!stream->capture) {
     CUctx_st *context = stream->context;
+    if (raceChecking())
+      work = inOrder(nextOrder(stream, name), std::move(work));
     stream->push([context, work = std::move(work)] {
       if (!context->error)
         work();
@@ -212,6 +241,9 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags,
   Driver &driver = Driver::get();
   std::lock_guard<std::recursive_mutex> lock(driver.mutex);
   driver.streams.insert(created);
+  created->timeline = driver.timelines++;
+  created->clock = driver.host;
+  created->clock.resize(driver.timelines);
   *stream = created;
   return CUDA_SUCCESS;
 }
@@ -261,13 +293,17 @@ CUresult cuStreamSynchronize(CUstream stream) {
   if (CUresult result = enterWait(stream, "cuStreamSynchronize"))
     return result;
   stream->drain();
+  seeStream(stream);
   return stream->context->error;
 }
 
 CUresult cuStreamQuery(CUstream stream) {
   if (CUresult result = enterWait(stream, "cuStreamQuery"))
     return result;
-  return stream->idle() ? stream->context->error : CUDA_ERROR_NOT_READY;
+  if (!stream->idle())
+    return CUDA_ERROR_NOT_READY;
+  seeStream(stream);
+  return stream->context->error;
 }
 
 CUresult cuStreamGetPriority(CUstream stream, int *priority) {
@@ -315,6 +351,20 @@ void shardonnxEmulatorFail(CUresult code, const char *message) {
     failContext(context, Fault(code, message));
   else
     say(message);
+}
+
+void *shardonnxEmulatorAccess(CUdeviceptr address, size_t bytes, int writes,
+                              const char *who) {
+  void *host = shardonnxEmulatorTranslate(address, bytes, who);
+  if (host && raceChecking()) {
+    try {
+      touchMemory(static_cast<char *>(host), bytes, writes != 0);
+    } catch (const Fault &fault) {
+      say(fault.what());
+      return nullptr;
+    }
+  }
+  return host;
 }
 
 void *shardonnxEmulatorTranslate(CUdeviceptr address, size_t bytes,

@@ -9,6 +9,17 @@
 
 using namespace shardonnx::emulator;
 
+/// Races with other blocks and other work.
+static void checkRace(Warp &w, const Instr &i, unsigned lane, const char *host,
+                      unsigned bytes, Use use) {
+  const Block &block = *w.block;
+  std::string text = touchFromBlock(*block.launch->order, block.linear, host,
+                                    bytes, use != Use::Read, use == Use::Atomic,
+                                    block.program->hasFences);
+  if (!text.empty())
+    fault(w, i, lane, CUDA_ERROR_LAUNCH_FAILED, text);
+}
+
 char *shardonnx::emulator::resolveLane(Warp &w, const Instr &i, unsigned lane,
                                        Space space, uint64_t address,
                                        unsigned bytes, unsigned align,
@@ -69,7 +80,10 @@ char *shardonnx::emulator::resolveLane(Warp &w, const Instr &i, unsigned lane,
         fault(w, i, lane, CUDA_ERROR_ILLEGAL_ADDRESS,
               "memory of another device");
     }
-    return range.host + (address - range.low);
+    char *host = range.host + (address - range.low);
+    if (w.block->launch->order && !range.pinned)
+      checkRace(w, i, lane, host, bytes, use);
+    return host;
   }
   }
 }
@@ -105,7 +119,8 @@ static bool resolveFast(Warp &w, const Instr &i, unsigned bytes,
 
 void shardonnx::emulator::resolve(Warp &w, const Instr &i, Space space,
                                   unsigned bytes, Use use, Resolved &out) {
-  if ((space == Global || space == Generic) && resolveFast(w, i, bytes, out))
+  if ((space == Global || space == Generic) && !w.block->launch->order &&
+      resolveFast(w, i, bytes, out))
     return;
   out.contiguous = false;
   for (unsigned l = 0; l < kLanes; ++l)

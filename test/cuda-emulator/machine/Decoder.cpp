@@ -210,6 +210,12 @@ void Decoder::call(const Op &op) {
     program.code[skip].target = static_cast<uint32_t>(program.code.size());
 }
 
+/// Memory is always in order here; but what blocks do with it is not known.
+void Decoder::fence(const Op &op) {
+  if (!has(op, "cta"))
+    program.hasFences = true;
+}
+
 /// Modifiers that change no result here.
 static bool matters(const std::string &part) {
   static const std::unordered_set<std::string> ignored = {
@@ -296,8 +302,8 @@ void Decoder::statement(const Op &op) {
       {"mad", &Decoder::carry},
       {"madc", &Decoder::carry},
       {"trap", &Decoder::trap},
-      {"membar", &Decoder::ignore},
-      {"fence", &Decoder::ignore},
+      {"membar", &Decoder::fence},
+      {"fence", &Decoder::fence},
       {"nanosleep", &Decoder::ignore},
       {"prefetch", &Decoder::ignore},
       {"prefetchu", &Decoder::ignore},

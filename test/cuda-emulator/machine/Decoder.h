@@ -54,6 +54,7 @@ private:
   void leave(const Op &op);
   void call(const Op &op);
   void ignore(const Op &) {}
+  void fence(const Op &op);
 
   // Operands (Operands.cpp).
   Ref allocate(unsigned bytes);

@@ -4,6 +4,7 @@
 // The memory of the emulated devices.
 
 #include "DeviceMemory.h"
+#include "Order.h"
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -65,6 +66,7 @@ DeviceMemory::Arena &DeviceMemory::arena(int device) {
     }
     result.base = static_cast<char *>(base);
     result.free[0] = span;
+    addShadow(result.base, span);
   }
   return result;
 }
@@ -88,6 +90,7 @@ uint64_t DeviceMemory::allocate(int device, size_t bytes) {
     from.used += roundUp(bytes, kUnit);
     // Whoever reads what was never written computes with NaN.
     std::memset(host, 0xff, bytes);
+    forgetMemory(host, bytes);
     return address;
   }
   return 0;

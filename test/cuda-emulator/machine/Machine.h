@@ -7,6 +7,7 @@
 #ifndef SHARDONNX_TEST_CUDA_EMULATOR_MACHINE_H
 #define SHARDONNX_TEST_CUDA_EMULATOR_MACHINE_H
 
+#include "Order.h"
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -104,6 +105,8 @@ struct Program {
   /// The narrowest access that may reach shared memory: what races are
   /// looked for in.
   uint32_t sharedGranule = 8;
+  /// It has fences: blocks may order their accesses by flags.
+  bool hasFences = false;
   struct Param {
     uint32_t offset, size;
   };
@@ -206,6 +209,8 @@ struct Launch {
   uint32_t dynamicShared = 0;
   std::vector<char> params;
   int device = 0;
+  /// Set when races in global memory are looked for.
+  std::shared_ptr<const Order> order;
 };
 
 /// Throws a Fault that names kernel, block, thread and line.

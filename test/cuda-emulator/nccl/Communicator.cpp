@@ -236,10 +236,10 @@ bool Communicator::collective(const Operation &o) {
   const char *name = nameOf(o.call);
   if (gives && o.count)
     from = static_cast<char *>(
-        shardonnxEmulatorTranslate(o.send, given * bytes, name));
+        shardonnxEmulatorAccess(o.send, given * bytes, 0, name));
   if (takes && o.count)
     to = static_cast<char *>(
-        shardonnxEmulatorTranslate(o.receive, taken * bytes, name));
+        shardonnxEmulatorAccess(o.receive, taken * bytes, 1, name));
   if (o.count && ((gives && !from) || (takes && !to)))
     return false;
   Post post{static_cast<int32_t>(o.call), o.type, o.reduction, o.root, o.count};
@@ -289,8 +289,8 @@ bool Communicator::transfers(const std::vector<Operation> &operations) {
   for (const Operation &o : operations) {
     bool sends = o.call == Call::Send;
     size_t total = o.count * bytesOf(o.type);
-    char *bytes = static_cast<char *>(shardonnxEmulatorTranslate(
-        sends ? o.send : o.receive, total, nameOf(o.call)));
+    char *bytes = static_cast<char *>(shardonnxEmulatorAccess(
+        sends ? o.send : o.receive, total, !sends, nameOf(o.call)));
     if (!bytes)
       return false;
     open.push_back({&o, bytes, 0, total});
