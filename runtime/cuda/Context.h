@@ -105,6 +105,7 @@ struct Context : ShxContext {
   Gemm *gemm = nullptr;           // the algorithms of matrix products
   Attention *attention = nullptr; // cuDNN's plans; null: our kernels alone
   Cells cells;
+  bool poison = false;     // what is freed, or about to be written anew
   double clipGradNorm = 0; // 0: off
   int64_t step = 0;        // that is being enqueued, for messages
   // What was enqueued last on the compute stream, for the message of an error

@@ -76,6 +76,7 @@ void CudaEngine::makeContext(const EngineSetup &setup) {
   context.gemm = &gemm;
   context.attention = &attention;
   context.clipGradNorm = options.clipGradNorm;
+  context.poison = options.debugMemory;
 }
 
 void CudaEngine::allocate(const DeviceProgram &code) {

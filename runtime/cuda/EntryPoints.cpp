@@ -22,6 +22,15 @@ Interval countedPart(const UnitState &u, const rt::Piece &piece) {
           std::min(u.counted.end - u.owned.begin, piece.begin + piece.length)};
 }
 
+// Makes NaNs of every float type, where a debugging run asks for it.
+void poison(Context &context, uint8_t *memory, int64_t bytes) {
+  if (context.poison && !context.preparing() && bytes > 0)
+    rt::cuda::check(driver().cuMemsetD8Async(deviceAddress(memory), 0xff,
+                                             static_cast<size_t>(bytes),
+                                             context.compute),
+                    "poisoning a buffer");
+}
+
 } // namespace
 
 extern "C" {
@@ -33,10 +42,17 @@ void shx_gather_wait(ShxContext *ctx, int32_t unit) {
   contextOf(ctx).collectives->gatherWait(indexOf(unit));
 }
 void shx_gather_free(ShxContext *ctx, int32_t unit) {
-  contextOf(ctx).collectives->gatherFree(indexOf(unit));
+  Context &context = contextOf(ctx);
+  const UnitState &u = context.state->units[indexOf(unit)];
+  poison(context, u.gathered, u.gatherBytes.size());
+  context.collectives->gatherFree(indexOf(unit));
 }
 void shx_grad_acquire(ShxContext *ctx, int32_t unit) {
-  contextOf(ctx).collectives->gradAcquire(indexOf(unit));
+  Context &context = contextOf(ctx);
+  const UnitState &u = context.state->units[indexOf(unit)];
+  context.collectives->gradAcquire(indexOf(unit));
+  poison(context, u.gradients,
+         u.unit->length * dtypeBytes(context.state->manifest.reduceType));
 }
 void shx_reduce_start(ShxContext *ctx, int32_t unit, int32_t accumulate) {
   contextOf(ctx).collectives->reduceStart(indexOf(unit), accumulate != 0);

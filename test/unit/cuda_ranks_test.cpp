@@ -90,6 +90,23 @@ TEST_F(CudaRanks, EvaluationIsTheSameAtEveryWorldSize) {
   }
 }
 
+// What is freed is not read, and gradients are all written.
+TEST_F(CudaRanks, PoisonedBuffersChangeNothing) {
+  for (const char *ranks : {"1", "3"}) {
+    std::vector<std::string> options = {
+        "--steps", "4", "--nproc", ranks, "--lr", "0.01", "--accumulate", "2"};
+    ASSERT_EQ(start(options).wait().code, 0);
+    std::vector<Json> plain = log();
+    options.push_back("--debug-memory");
+    ASSERT_EQ(start(options).wait().code, 0);
+    std::vector<Json> poisoned = log();
+    for (size_t s = 0; s < 4; ++s) {
+      EXPECT_EQ(poisoned[s]["loss"], plain[s]["loss"]);
+      EXPECT_EQ(poisoned[s]["grad_norm"], plain[s]["grad_norm"]);
+    }
+  }
+}
+
 TEST_F(CudaRanks, TwoMachinesTrainAsOne) {
   std::vector<std::string> options = {"--steps", "4", "--lr", "0.01"};
   std::vector<std::string> local = options;
