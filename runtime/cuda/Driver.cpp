@@ -33,6 +33,11 @@ DriverApi loadDriver() {
 #define SHX_CUDA_LOAD(name) library.load(api.name, SHX_CUDA_NAME(name));
   SHX_CUDA_DRIVER_FUNCTIONS(SHX_CUDA_LOAD)
 #undef SHX_CUDA_LOAD
+#define SHX_CUDA_FIND(name)                                                    \
+  api.name =                                                                   \
+      reinterpret_cast<decltype(api.name)>(library.find(SHX_CUDA_NAME(name)));
+  SHX_CUDA_DRIVER_OPTIONAL(SHX_CUDA_FIND)
+#undef SHX_CUDA_FIND
   CUresult result = api.cuInit(0);
   if (result == CUDA_ERROR_NO_DEVICE)
     fail("no GPU that CUDA can use on this machine (CUDA_VISIBLE_DEVICES may "

@@ -70,12 +70,16 @@
   X(cuStreamSynchronize)                                                       \
   X(cuStreamWaitEvent)
 
+// …and those that it does without where a driver has none.
+#define SHX_CUDA_DRIVER_OPTIONAL(X) X(cuFuncLoad)
+
 namespace shardonnx::rt::cuda {
 
 struct DriverApi {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): it declares the name.
 #define SHX_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
   SHX_CUDA_DRIVER_FUNCTIONS(SHX_CUDA_MEMBER)
+  SHX_CUDA_DRIVER_OPTIONAL(SHX_CUDA_MEMBER)
 #undef SHX_CUDA_MEMBER
 };
 

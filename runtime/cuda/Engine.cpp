@@ -93,6 +93,8 @@ void CudaEngine::allocate(const DeviceProgram &code) {
     check(driver().cuMemcpyHtoD(constants.address(), code.constants,
                                 code.constantsSize),
           "copying constants to the GPU");
+  // That copy is ordered with none of our streams.
+  check(driver().cuCtxSynchronize(), "copying constants to the GPU");
   context.constants = constants.data();
   context.privateBase = state->privateBase();
   context.params = state->paramPointers.data();
@@ -165,25 +167,43 @@ void CudaEngine::makeFunctions() {
         make("an evaluation", [this] { program.evalMicrobatch(&context); });
 }
 
+std::vector<Function *> CudaEngine::functions() const {
+  std::vector<Function *> used;
+  for (const auto *function :
+       {&firstFunction, &nextFunction, &updateFunction, &evalFunction})
+    if (*function)
+      used.push_back(function->get());
+  return used;
+}
+
 void CudaEngine::prepare() {
-  for (Function *function : {firstFunction.get(), nextFunction.get(),
-                             updateFunction.get(), evalFunction.get()})
-    if (function)
-      function->prepare();
+  for (Function *function : functions())
+    function->prepare();
   log("libraries and kernels");
   gemm.tune();
   log("matrix products");
 }
 
+// What libraries do at their first use, loading code and connecting ranks, is
+// done before a graph is captured. Nothing of a step is in memory yet, so the
+// microbatches may run on inputs that are all zero; the update may not.
+void CudaEngine::warmUp() {
+  for (Function *function : functions())
+    if (function != updateFunction.get())
+      function->warmUp();
+  gatherLosses();
+  compute.synchronize(waiting().c_str());
+  log("first runs");
+}
+
 void CudaEngine::capture() {
   if (isOff("SHARDONNX_CUDA_GRAPHS"))
     return;
+  warmUp();
   std::string refused;
-  for (Function *function : {firstFunction.get(), nextFunction.get(),
-                             updateFunction.get(), evalFunction.get()})
-    if (function)
-      if (std::string reason = function->capture(); refused.empty())
-        refused = reason;
+  for (Function *function : functions())
+    if (std::string reason = function->capture(); refused.empty())
+      refused = reason;
   if (!refused.empty() && context.rank == 0)
     printWarning(concat("CUDA graphs are not used, each step is launched "
                         "kernel by kernel: ",
@@ -195,7 +215,7 @@ void CudaEngine::capture() {
 // ---- Steps
 
 std::string CudaEngine::waiting() const {
-  return concat("waiting for a step (enqueued last: ", context.lastWork, ")");
+  return concat("waiting for the GPU (enqueued last: ", context.lastWork, ")");
 }
 
 void CudaEngine::sendBatch() {
@@ -235,15 +255,18 @@ void CudaEngine::evalMicrobatch() {
   evalFunction->run();
 }
 
+void CudaEngine::gatherLosses() {
+  collectives->announce("a sum of losses");
+  collectives->beginFunction();
+  collectives->allGather(context.cells.loss, context.cells.losses, 2);
+  collectives->endFunction();
+  collectives->launched();
+}
+
 Engine::Evaluation CudaEngine::evaluation(double count) {
   evaluating = false;
   numbers->setCount(compute, count);
-  const Cells &cells = context.cells;
-  collectives->announce("the end of an evaluation");
-  collectives->beginFunction();
-  collectives->allGather(cells.loss, cells.losses, 2);
-  collectives->endFunction();
-  collectives->launched();
+  gatherLosses();
   return numbers->readLosses(compute, waiting());
 }
 

@@ -62,8 +62,11 @@ private:
   void makeContext(const EngineSetup &setup);
   void allocate(const DeviceProgram &code);
   void makeFunctions();
+  std::vector<Function *> functions() const; // that this run uses
   void prepare();
+  void warmUp();
   void capture();
+  void gatherLosses();
   void sendBatch();
   void publishMemory();
   std::string waiting() const;

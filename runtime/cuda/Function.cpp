@@ -31,6 +31,12 @@ void Function::prepare() {
   context.collectives->launched();
 }
 
+void Function::warmUp() {
+  context.collectives->announce(name.c_str());
+  enqueue();
+  context.collectives->launched();
+}
+
 std::string Function::capture() {
   context.collectives->announce(name.c_str());
   // Other threads may call the driver meanwhile.

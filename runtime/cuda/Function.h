@@ -23,6 +23,9 @@ public:
   Function &operator=(const Function &) = delete;
 
   void prepare();
+  // Enqueues it for once as it is, so that libraries load and connect what
+  // they leave to their first use.
+  void warmUp();
   // Returns why it was refused, or nothing.
   std::string capture();
   void run();

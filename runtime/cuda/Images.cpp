@@ -10,9 +10,6 @@
 namespace shardonnx::rt::cuda {
 namespace {
 
-// What a block may have without asking.
-constexpr unsigned kDefaultSharedBytes = 48 << 10;
-
 // The driver's own switch; we choose the images, so it is ours to honour.
 bool ptxIsForced() {
   const char *text = std::getenv("CUDA_FORCE_PTX_JIT");
@@ -97,8 +94,12 @@ CUfunction Images::find(const char *name) {
     CUfunction function = nullptr;
     CUresult result =
         driver().cuModuleGetFunction(&function, loaded.module, name);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+      // Not at its first launch, which a graph may be capturing.
+      if (driver().cuFuncLoad)
+        check(driver().cuFuncLoad(function), "loading kernel ", name);
       return function;
+    }
     if (result != CUDA_ERROR_NOT_FOUND)
       failCuda(result, concat("looking for kernel ", name));
   }
@@ -111,7 +112,9 @@ CUfunction Images::function(const char *name, unsigned sharedBytes) {
   Function &entry = functions[name];
   if (!entry.handle)
     entry.handle = find(name);
-  if (sharedBytes > kDefaultSharedBytes && sharedBytes > entry.sharedBytes) {
+  // More than 48 KiB, a kernel's static shared memory included, must be asked
+  // for.
+  if (sharedBytes > entry.sharedBytes) {
     check(driver().cuFuncSetAttribute(
               entry.handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
               static_cast<int>(sharedBytes)),

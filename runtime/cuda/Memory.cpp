@@ -59,8 +59,10 @@ DeviceMemory::DeviceMemory(int64_t bytes, const std::string &what,
          " are free; take a smaller batch, --recompute, more ranks, or a GPU "
          "that nothing else uses");
   }
+  // The stream that clears it is ordered with none of ours.
   check(driver().cuMemsetD8(begin, 0, static_cast<size_t>(bytes)),
         "clearing the memory for ", what);
+  check(driver().cuCtxSynchronize(), "clearing the memory for ", what);
 }
 
 DeviceMemory::~DeviceMemory() {
