@@ -23,6 +23,13 @@ using namespace shardonnx::nn;
 /// elements.
 static constexpr int64_t kRowMultiple = 8;
 
+/// Whether GELU, or its gradient, at a product's result may be the library's:
+/// good to 11 bits or so (tanh.approx), which 16-bit floats do not see.
+static bool mayFuseGelu(Value result) {
+  return !elementType(result).isF32() &&
+         shapeOf(result).back() % kRowMultiple == 0;
+}
+
 namespace {
 
 /// The sum of a product and its bias, once in forward and perhaps again in
@@ -141,7 +148,7 @@ bool EpilogueFuser::fuseBias(MatmulOp product) {
     return false;
   AddOp first = sum->adds.front();
   GeluOp gelu = firstGelu(*sum);
-  if (gelu && shapeOf(product.getResult()).back() % kRowMultiple != 0)
+  if (!mayFuseGelu(product.getResult()))
     gelu = nullptr;
   if (!gelu && llvm::none_of(sum->adds, [](AddOp add) {
         return readByCall(add.getResult());
@@ -229,8 +236,7 @@ static MulOp onlyFactor(Value value) {
 }
 
 bool EpilogueFuser::fuseGeluGradient(MatmulOp product) {
-  if (!isPlain(product) ||
-      shapeOf(product.getResult()).back() % kRowMultiple != 0)
+  if (!isPlain(product) || !mayFuseGelu(product.getResult()))
     return false;
   MulOp factor = onlyFactor(product.getResult());
   if (!factor)

@@ -47,7 +47,7 @@ def NNFuseEpiloguesPass : Pass<"nn-fuse-epilogues", "::mlir::func::FuncOp"> {
     nn-recompute: what it saved for backward is replaced by a value of the same
     size, and GELU's output is computed again from the pre-activation where it
     was. A sum of a product and a bias is rounded once instead of twice, and
-    GELU is the library's.
+    GELU is the library's: bf16 and f16 only.
   }];
 }
 
