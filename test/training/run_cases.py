@@ -4,12 +4,17 @@
 """Compiles the recorded cases, trains them, and compares with PyTorch.
 
     run_cases.py [--shardonnx build/bin/shardonnx] [--case NAME]
-                 [--filter REGEX] [--matrix cases|ranks|all]
+                 [--filter REGEX] [--matrix cases|ranks|core|all]
+                 [--emulator build/lib/cuda-emulator]
 
 `cases` runs every case of cases.py on two ranks. `ranks` runs a GPT-2 and a
 Llama on 1 to 4 ranks, with every strategy, recompute and prefetch setting
-once, and twice with the same bits. `all` is both. Prints a table; exits
-non-zero if a run fails or leaves the recorded one.
+once, and twice with the same bits. `all` is both. `core` is one case of each
+kind, and a Llama with each strategy: what an emulated device runs in minutes.
+With --emulator, programs
+are compiled for CUDA and run on the emulated device, whose libraries lie in
+that folder. Prints a table; exits non-zero if a run fails or leaves the
+recorded one.
 """
 
 import argparse
@@ -36,11 +41,24 @@ MATRIX = [([], ranks) for ranks in (1, 2, 3, 4)] + [
 ]
 
 
+# Each kind of loss, layout, optimizer and dtype once, and every strategy.
+CORE_CASES = ("gpt2-18", "llama-23-optimized", "smollm3-18", "gpt2-labels",
+              "llama-masked-labels", "gpt2-sgd", "gpt2-no-decay", "gpt2-freeze",
+              "regressor", "classifier", "gpt2-bf16", "llama-bf16")
+CORE_MATRIX = [([], 2), (["--strategy=shard_grad_op"], 2),
+               (["--strategy=no_shard"], 2), (["--recompute=block"], 3),
+               (["--strict-numerics"], 1)]
+
+
 class Runner:
     """Compiles each program once and runs it on any number of ranks."""
 
-    def __init__(self, compiler, folder, timeout):
+    def __init__(self, compiler, folder, timeout, emulator=None):
         self.compiler = compiler
+        self.target = ["--target=cuda"] if emulator else []
+        self.environment = dict(os.environ)
+        if emulator:
+            self.environment |= emulated(emulator, folder)
         self.folder = folder
         self.timeout = timeout
         self.programs = {}
@@ -49,14 +67,15 @@ class Runner:
     def call(self, words):
         """Output of a command, or an exception that says how it failed."""
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True,
-                              stderr=subprocess.STDOUT, timeout=self.timeout)
+                              stderr=subprocess.STDOUT, timeout=self.timeout,
+                              env=self.environment)
         if done.returncode != 0:
             last = done.stdout.strip().split("\n")[-1]
             raise RuntimeError(f"exit status {done.returncode}: {last}")
         return done.stdout
 
     def compile(self, case, extra):
-        words = case["compile"] + extra
+        words = case["compile"] + extra + self.target
         if "--batch" not in cases.MODELS[case["model"]]:
             words = words + [f"--batch={case['batch']}"]
         key = (case["model"], tuple(words))
@@ -80,6 +99,14 @@ class Runner:
                    "--nproc", str(ranks), "--accumulate", str(accumulate)]
                   + case["run"])
         return log
+
+
+def emulated(libraries, folder):
+    """The environment in which a program meets the emulated device."""
+    return {"LD_LIBRARY_PATH": os.path.abspath(libraries),
+            "CUDA_FORCE_PTX_JIT": "1",  # it has no machine of its own
+            "SHARDONNX_EMULATOR_DEVICES": "4",
+            "SHARDONNX_CACHE_DIR": folder}
 
 
 def recorded(case):
@@ -142,21 +169,31 @@ def same_bits(runner, case, ranks):
     return same
 
 
+def wanted(options, name):
+    return ((not options.case or name in options.case)
+            and re.search(options.filter, name))
+
+
 def jobs(options):
     """What to run: functions of a Runner, in order."""
     if options.matrix in ("cases", "all"):
         for case in cases.CASES:
-            if options.case and case["name"] not in options.case:
-                continue
-            if re.search(options.filter, case["name"]):
+            if wanted(options, case["name"]):
                 ranks = ranks_for(case, options.ranks)
                 yield lambda r, c=case, n=ranks: run(r, c, [], n)
+    if options.matrix == "core":
+        for name in CORE_CASES:
+            if wanted(options, name):
+                yield lambda r, c=cases.by_name(name): run(r, c, [], 1)
+        case = cases.by_name(MATRIX_CASES[1])
+        if wanted(options, case["name"]):
+            for extra, ranks in CORE_MATRIX:
+                yield lambda r, e=extra, n=ranks: run(r, case, e, n)
+            yield lambda r: same_bits(r, case, 2)
     if options.matrix in ("ranks", "all"):
         for name in MATRIX_CASES:
             case = cases.by_name(name)
-            if options.case and name not in options.case:
-                continue
-            if not re.search(options.filter, name):
+            if not wanted(options, name):
                 continue
             for extra, ranks in MATRIX:
                 yield lambda r, c=case, e=extra, n=ranks: run(r, c, e, n)
@@ -172,19 +209,22 @@ def main():
                         help="only this case; may be repeated")
     parser.add_argument("--filter", default="", metavar="REGEX",
                         help="only cases whose name matches")
-    parser.add_argument("--matrix", choices=("cases", "ranks", "all"),
+    parser.add_argument("--matrix", choices=("cases", "ranks", "core", "all"),
                         default="all")
     parser.add_argument("--ranks", type=int, default=2, metavar="N",
                         help="ranks of `cases`")
     parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS",
                         help="for one command")
+    parser.add_argument("--emulator", metavar="FOLDER",
+                        help="compile for CUDA and run on the emulated device")
     options = parser.parse_args()
     unknown = set(options.case or ()) - {c["name"] for c in cases.CASES}
     if unknown:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     print("      ranks  loss     norm     run (largest relative errors)")
     with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(options.shardonnx, folder, options.timeout)
+        runner = Runner(options.shardonnx, folder, options.timeout,
+                        options.emulator)
         results = [job(runner) for job in jobs(options)]
     failed = results.count(False)
     print(f"{len(results) - failed} of {len(results)} runs follow PyTorch")
