@@ -4,7 +4,7 @@
 // See GemmEpilogue.h.
 
 #include "GemmEpilogue.h"
-#include "ElementBytes.h"
+#include "GemmPlan.h"
 #include "Launch.h"
 #include "kernels/GemmShapes.h"
 #include <algorithm>
@@ -41,7 +41,7 @@ void columnSums(Context &context, const void *from, int32_t dtype, int64_t rows,
   int64_t most = bytes / (columns * int64_t(sizeof(float)));
   int64_t splits =
       std::max<int64_t>(1, std::min(most, blocksFor(rows, kRowsPerSplit)));
-  splits = std::min<int64_t>(splits, 64); // a second kernel adds these
+  splits = std::min(splits, kGemmColumnSplits); // a second kernel adds these
   int64_t rowsPerSplit = blocksFor(rows, splits);
   splits = blocksFor(rows, rowsPerSplit);
   auto *partial = static_cast<float *>(workspace);

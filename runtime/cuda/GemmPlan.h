@@ -15,10 +15,14 @@
 
 namespace shardonnx::rt::cuda {
 
-// What cuBLAS's authors recommend for Hopper. A product that is small gets as
-// much as four partial sums of its result take, so that small programs stay so.
+// What cuBLAS's authors recommend for Hopper, where the product is worth it;
+// never more than four partial sums of the result take. Smaller products get
+// partial sums of so many terms at least, so that tiny programs stay tiny.
 constexpr int64_t kGemmLibraryBytes = int64_t(32) << 20;
-constexpr int64_t kGemmPartialSums = 4;
+constexpr int64_t kGemmPartialSums = 4, kGemmTermsPerPart = 256;
+constexpr double kGemmLargeProduct = 1 << 30; // multiplications
+// Rows that a bias's gradient is split into at most.
+constexpr int64_t kGemmColumnSplits = 64;
 constexpr int64_t kGemmAlignment = 256;
 
 // Offsets in bytes, -1 where the operand is used as it is.
@@ -39,6 +43,24 @@ constexpr int64_t gemmMatrices(const ShxGemm &desc, const int64_t *strides) {
     if (strides[i] != 0)
       count *= desc.batch[i];
   return count;
+}
+
+constexpr int64_t gemmLibraryBytes(const ShxGemm &desc, int64_t results) {
+  double products = double(results) * double(desc.k);
+  int64_t parts = desc.k / kGemmTermsPerPart;
+  if (products >= kGemmLargeProduct || parts > kGemmPartialSums)
+    parts = kGemmPartialSums;
+  // 4 bytes each, compared without a product that could overflow.
+  int64_t bytes = kGemmLibraryBytes;
+  if (parts < 2)
+    bytes = 0;
+  else if (results < kGemmLibraryBytes / (parts * 4))
+    bytes = results * parts * 4;
+  // Where the library does not do an epilogue: column sums of parts.
+  bool sums = desc.epilogue == SHX_EPILOGUE_BGRAD ||
+              desc.epilogue == SHX_EPILOGUE_DGELU_BGRAD;
+  int64_t columns = sums ? kGemmColumnSplits * desc.n * 4 : 0;
+  return alignTo(bytes > columns ? bytes : columns, kGemmAlignment);
 }
 
 constexpr GemmPlan planGemm(const ShxGemm &desc) {
@@ -62,11 +84,7 @@ constexpr GemmPlan planGemm(const ShxGemm &desc) {
   int64_t results = gemmMatrices(desc, desc.batchStrideC) * desc.m * desc.n;
   plan.c = take(desc.dtypeC != plan.dtypeOut, results, plan.dtypeOut);
   plan.library = at;
-  // 4 bytes each, compared without a product that could overflow.
-  int64_t most = kGemmLibraryBytes / (kGemmPartialSums * 4);
-  plan.libraryBytes =
-      results < most ? alignTo(results * kGemmPartialSums * 4, kGemmAlignment)
-                     : kGemmLibraryBytes;
+  plan.libraryBytes = gemmLibraryBytes(desc, results);
   plan.bytes = plan.library + plan.libraryBytes;
   return plan;
 }

@@ -276,7 +276,14 @@ TEST(CudaGemmPlan, ConvertsWhatTheLibraryRefuses) {
 }
 
 TEST(CudaGemmPlan, TinyProductsHaveLittleWorkspace) {
-  EXPECT_EQ(planGemm(typed(SHX_F32, SHX_F32, SHX_F32, 8)).bytes, 1024);
+  EXPECT_EQ(planGemm(typed(SHX_F32, SHX_F32, SHX_F32, 8)).bytes, 0);
+  // Two sums of 256 terms.
+  EXPECT_EQ(planGemm(typed(SHX_F32, SHX_F32, SHX_F32, 512)).bytes,
+            512 * 512 * 4 * 2);
+  // A bias's gradient, where the library does not give it.
+  ShxGemm sums = typed(SHX_F32, SHX_F32, SHX_F32, 8);
+  sums.epilogue = SHX_EPILOGUE_BGRAD;
+  EXPECT_EQ(planGemm(sums).bytes, 64 * 8 * 4);
   EXPECT_EQ(planGemm(typed(SHX_BF16, SHX_BF16, SHX_BF16, 4096)).bytes,
             int64_t(32) << 20);
   EXPECT_EQ(planGemm(typed(SHX_F32, SHX_F32, SHX_F32, 1 << 30)).bytes,
