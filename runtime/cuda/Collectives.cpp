@@ -129,8 +129,9 @@ void NcclCollectives::gatherSections(size_t unit) {
   bool both = u.slice > 0 && u.frozenSlice > 0;
   bool apart = both && u.slice * context.ranks > u.unit->length;
   auto copyFrozen = [&] {
-    copy(frozen + u.frozenOwned.begin * element, u.frozen,
-         u.frozenOwned.size() * element, gathers.stream);
+    if (!context.preparing())
+      copy(frozen + u.frozenOwned.begin * element, u.frozen,
+           u.frozenOwned.size() * element, gathers.stream);
   };
   auto gather = [&](uint8_t *section, int64_t slice) {
     if (slice > 0)

@@ -119,7 +119,7 @@ TEST_P(CudaLosses, FollowTheReference) {
 }
 
 // Streams start late at random, so that an order that only happens to be right
-// shows.
+// shows, and whatever nothing orders is an error.
 TEST_P(CudaLosses, AreTheSameAtEveryWorldSize) {
   std::vector<TableStep> reference =
       trainTable(weights, tokens(), 24, 6, 0.01, GetParam().bf16);
@@ -131,6 +131,7 @@ TEST_P(CudaLosses, AreTheSameAtEveryWorldSize) {
                        {{"SHARDONNX_EMULATOR_DEVICES", "4"},
                         {"SHARDONNX_EMULATOR_SHUFFLE", std::to_string(ranks)},
                         {"SHARDONNX_EMULATOR_THREADS", "1"},
+                        {"SHARDONNX_EMULATOR_RACECHECK", "1"},
                         {"SHARDONNX_CUDA_GRAPHS", graphs}});
       ASSERT_EQ(f.code, 0) << f.err;
       std::vector<Json> lines = log();

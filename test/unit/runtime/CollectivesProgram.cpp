@@ -124,7 +124,12 @@ public:
            stashes[u].size());
       c.gatherFree(u);
     }
+    c.gatherStart(0); // once more, as a backward pass does
     for (size_t u = kUnits; u-- > 0;) {
+      if (u == 0) {
+        c.gatherWait(0);
+        c.gatherFree(0);
+      }
       c.gradAcquire(u);
       copy(deviceAddress(state.units[u].gradients), newGradients[u].address(),
            newGradients[u].size());
