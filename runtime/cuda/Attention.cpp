@@ -111,17 +111,47 @@ bool canTakeFour(const AttentionArgs &args, bool grad) {
   return can;
 }
 
-const char *typeName(int32_t dtype) {
-  return dtype == SHX_F32 ? "f32" : dtype == SHX_BF16 ? "bf16" : "f16";
-}
+enum Own { Forward, Dots, Keys, Queries };
 
-void launchOwn(Context &context, const char *stem, const AttentionArgs &args,
-               int64_t blocks, int sharedBytes) {
-  std::string kernel = concat(stem, typeName(args.desc.dtype));
-  if (sharedBytes)
-    kernel += concat("_", attentionDim(args.desc.headDim));
-  launch(context, kernel.c_str(), blocks, kAttentionThreads,
-         unsigned(sharedBytes), args);
+// By kernel, dtype and head dim. The names outlive the launch, which leaves one
+// in the context.
+#define SHX_NAMES_OF_TYPE(stem) {stem "_64", stem "_128", stem "_256"}
+#define SHX_NAMES(stem)                                                        \
+  {SHX_NAMES_OF_TYPE(stem "f32"), SHX_NAMES_OF_TYPE(stem "bf16"),              \
+   SHX_NAMES_OF_TYPE(stem "f16")}
+#define SHX_SAME(name) {name, name, name}
+constexpr const char *kKernels[4][3][3] = {
+    SHX_NAMES("shx_k_attention_"),
+    {SHX_SAME("shx_k_attention_dots_f32"),
+     SHX_SAME("shx_k_attention_dots_bf16"),
+     SHX_SAME("shx_k_attention_dots_f16")},
+    SHX_NAMES("shx_k_attention_keys_"),
+    SHX_NAMES("shx_k_attention_queries_")};
+#undef SHX_NAMES_OF_TYPE
+#undef SHX_NAMES
+#undef SHX_SAME
+
+void launchOwn(Context &context, Own which, const AttentionArgs &args) {
+  const ShxAttention &d = args.desc;
+  bool half = d.dtype != SHX_F32;
+  int dim = attentionDim(d.headDim);
+  const char *kernel = kKernels[which][d.dtype][dim / 128];
+  if (which == Dots) {
+    constexpr int kRowsPerBlock = kAttentionThreads / 32;
+    launch(context, kernel,
+           blocksFor(d.batch * d.heads * d.seqQ, kRowsPerBlock),
+           kAttentionThreads, 0, args);
+    return;
+  }
+  int shared = which == Forward ? (half ? attentionHalfForwardShared(dim)
+                                        : attentionForwardShared(dim))
+                                : (half ? attentionHalfGradShared(dim)
+                                        : attentionGradShared(dim));
+  int64_t blocks = which == Keys ? blocksFor(d.seqK, kAttentionRows) * d.kvHeads
+                                 : blocksFor(d.seqQ, kAttentionRows) * d.heads;
+  launch(context, kernel, blocks * d.batch,
+         half ? attentionHalfThreads(dim, which == Keys) : kAttentionThreads,
+         unsigned(shared), args);
 }
 
 AttentionArgs argsOf(const ShxAttention &desc, const void *q, const void *k,
@@ -156,9 +186,7 @@ void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
   args.out = out;
   args.lse = lse;
   args.vectors = canTakeFour(args, false);
-  launchOwn(context, "shx_k_attention_", args,
-            blocksFor(d.seqQ, kAttentionRows) * d.batch * d.heads,
-            attentionForwardShared(attentionDim(d.headDim)));
+  launchOwn(context, Forward, args);
 }
 
 void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
@@ -183,12 +211,7 @@ void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
   args.dk = dk;
   args.dv = dv;
   args.vectors = canTakeFour(args, true);
-  constexpr int kRowsPerBlock = kAttentionThreads / 32;
-  launchOwn(context, "shx_k_attention_dots_", args,
-            blocksFor(d.batch * d.heads * d.seqQ, kRowsPerBlock), 0);
-  int shared = attentionGradShared(attentionDim(d.headDim));
-  launchOwn(context, "shx_k_attention_keys_", args,
-            blocksFor(d.seqK, kAttentionRows) * d.batch * d.kvHeads, shared);
-  launchOwn(context, "shx_k_attention_queries_", args,
-            blocksFor(d.seqQ, kAttentionRows) * d.batch * d.heads, shared);
+  launchOwn(context, Dots, args);
+  launchOwn(context, Keys, args);
+  launchOwn(context, Queries, args);
 }

@@ -23,9 +23,8 @@ struct AttentionArgs {
   int32_t reserved;
 };
 
-constexpr int kAttentionThreads = 256;
-// A block owns this many queries (forward, dq) or keys (dk and dv): 16 threads
-// share four of them.
+constexpr int kAttentionThreads = 256; // of the f32 kernels
+// A block owns this many queries (forward, dq) or keys (dk and dv).
 constexpr int kAttentionRows = 64;
 constexpr int64_t kAttentionMaxDim = 256;
 
@@ -35,12 +34,20 @@ constexpr int attentionDim(int64_t headDim) {
 }
 
 // How many rows of the other operand are on the chip at once, as far as shared
-// memory goes.
+// memory and registers go. (The f32 forward always has 64.)
 constexpr int attentionColumns(int dim) { return dim <= 128 ? 64 : 32; }
 
-// Floats from a row to the next in shared memory: eight threads that read 16
+// f32: from a row to the next in shared memory; eight threads that read 16
 // bytes of eight rows meet eight different banks.
 constexpr int attentionPitch(int columns) { return columns + 4; }
+// 16 bits: likewise.
+constexpr int attentionHalfPitch(int dim) { return dim + 8; }
+
+// The kernels of 16-bit floats: a warp has 16 of the rows. dk and dv of the
+// largest head dim do not fit into its registers: two warps have a half each.
+constexpr int attentionHalfThreads(int dim, bool keys) {
+  return keys && dim > 128 ? 256 : 128;
+}
 
 // Dynamic shared memory, in bytes.
 constexpr int attentionForwardShared(int dim) {
@@ -51,6 +58,16 @@ constexpr int attentionGradShared(int dim) {
   int columns = attentionColumns(dim);
   return 4 * (2 * (kAttentionRows + columns) * attentionPitch(dim) +
               2 * kAttentionRows * attentionPitch(columns) + 2 * columns);
+}
+constexpr int attentionHalfForwardShared(int dim) {
+  return 2 * (kAttentionRows + 2 * attentionColumns(dim)) *
+         attentionHalfPitch(dim);
+}
+constexpr int attentionHalfGradColumns(int dim) { return dim <= 64 ? 64 : 32; }
+constexpr int attentionHalfGradShared(int dim) {
+  int columns = attentionHalfGradColumns(dim);
+  return 2 * 2 * (kAttentionRows + columns) * attentionHalfPitch(dim) +
+         4 * 2 * columns;
 }
 
 } // namespace shardonnx::rt::cuda

@@ -261,18 +261,18 @@ template <int32_t Type, int Dim> struct QueryBlock {
 using namespace shardonnx::rt::cuda;
 
 #define SHX_ROW_KERNEL(name, type)                                             \
-  extern "C" __global__ void __launch_bounds__(kAttentionThreads, 1)              \
+  extern "C" __global__ void __launch_bounds__(kAttentionThreads, 1)           \
       shx_k_attention_dots_##name(const __grid_constant__ AttentionArgs a) {   \
     rowDots<type>(a);                                                          \
   }
 SHX_FOR_FLOATS(SHX_ROW_KERNEL)
 
 #define SHX_KERNELS(name, type, dim)                                           \
-  extern "C" __global__ void __launch_bounds__(kAttentionThreads, 1)              \
+  extern "C" __global__ void __launch_bounds__(kAttentionThreads, 1)           \
       shx_k_attention_keys_##name(const __grid_constant__ AttentionArgs a) {   \
     KeyBlock<type, dim>(a).run();                                              \
   }                                                                            \
-  extern "C" __global__ void __launch_bounds__(kAttentionThreads, 1)              \
+  extern "C" __global__ void __launch_bounds__(kAttentionThreads, 1)           \
       shx_k_attention_queries_##name(                                          \
           const __grid_constant__ AttentionArgs a) {                           \
     QueryBlock<type, dim>(a).run();                                            \

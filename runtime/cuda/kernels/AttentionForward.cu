@@ -143,7 +143,7 @@ __device__ void forward(const AttentionArgs &a) {
 using namespace shardonnx::rt::cuda;
 
 #define SHX_KERNEL(name, type, dim)                                            \
-  extern "C" __global__ void __launch_bounds__(kAttentionThreads, 1)              \
+  extern "C" __global__ void __launch_bounds__(kAttentionThreads, 1)           \
       shx_k_attention_##name(const __grid_constant__ AttentionArgs args) {     \
     forward<type, dim>(args);                                                  \
   }

@@ -257,16 +257,10 @@ struct Scoring {
 
 } // namespace shardonnx::rt::cuda
 
-// KERNEL(name, type, dim) for each type and head dim that kernels exist for.
+// KERNEL(name, type, dim) for each head dim that f32 kernels exist for.
 #define SHX_FOR_ATTENTION(KERNEL)                                              \
   KERNEL(f32_64, SHX_F32, 64)                                                  \
   KERNEL(f32_128, SHX_F32, 128)                                                \
-  KERNEL(f32_256, SHX_F32, 256)                                                \
-  KERNEL(bf16_64, SHX_BF16, 64)                                                \
-  KERNEL(bf16_128, SHX_BF16, 128)                                              \
-  KERNEL(bf16_256, SHX_BF16, 256)                                              \
-  KERNEL(f16_64, SHX_F16, 64)                                                  \
-  KERNEL(f16_128, SHX_F16, 128)                                                \
-  KERNEL(f16_256, SHX_F16, 256)
+  KERNEL(f32_256, SHX_F32, 256)
 
 #endif // SHARDONNX_RUNTIME_CUDA_KERNELS_ATTENTIONTILE_CUH
