@@ -177,3 +177,31 @@ test::makeOptimizerRunner(kernels::Optimizer kind) {
   runner->module = std::make_unique<LoadedModule>(*device);
   return runner;
 }
+
+// Machine code for each chip and PTX for what comes after them.
+TEST(DeviceImages, OfTwoChips) {
+  if (auto ptxas = findPtxas(); !ptxas)
+    GTEST_SKIP() << llvm::toString(ptxas.takeError());
+  MLIRContext context;
+  OwningOpRef<ModuleOp> device = ModuleOp::create(UnknownLoc::get(&context));
+  kernels::DeviceLaunch launch;
+  ASSERT_TRUE(succeeded(kernels::addDeviceOptimizerKernel(
+      *device, "update", kernels::Optimizer::AdamW, launch)));
+  auto images = emitDeviceImages(*device, {"sm_90", "sm_80"});
+  ASSERT_TRUE(bool(images)) << llvm::toString(images.takeError());
+  ASSERT_EQ(images->cubins.size(), 2u);
+  EXPECT_EQ(images->cubins[0].arch, 80);
+  EXPECT_EQ(images->cubins[1].arch, 90);
+  for (const DeviceImage &cubin : images->cubins)
+    EXPECT_EQ(cubin.bytes.substr(1, 3), "ELF");
+  EXPECT_EQ(images->ptx.arch, 90);
+  EXPECT_NE(images->ptx.bytes.find(".target sm_90"), std::string::npos);
+}
+
+TEST(DeviceImages, UnknownChip) {
+  llvm::Error error = checkDeviceChip("sm_99x");
+  ASSERT_TRUE(bool(error));
+  std::string message = llvm::toString(std::move(error));
+  EXPECT_NE(message.find("unknown GPU 'sm_99x'"), std::string::npos) << message;
+  EXPECT_NE(message.find("sm_90"), std::string::npos) << message;
+}

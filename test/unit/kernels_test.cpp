@@ -87,6 +87,24 @@ TEST(RowKernels, MaskedSoftmax) {
                     1e-2);
 }
 
+// Results of one element a row, and of one altogether, without a reduction.
+TEST(ElementwiseKernels, ScalarResults) {
+  for (int n : {6, 41, 512})
+    checkAllLayouts(llvm::formatv(R"(
+      func.func @f(%a: tensor<5x{0}xf32>, %v: tensor<5x1xf32>, %c: tensor<1xf32>) {{
+        %0:3 = nn.fused rows [5, {0}] (%x = %a : tensor<5x{0}xf32>, %y = %v : tensor<5x1xf32>, %z = %c : tensor<1xf32>)
+            -> (tensor<5x{0}xf32>, tensor<5x1xf32>, tensor<1xf32>) {{
+          %e = nn.exp %y : (tensor<5x1xf32>) -> tensor<5x1xf32>
+          %s = nn.mul %x, %e : (tensor<5x{0}xf32>, tensor<5x1xf32>) -> tensor<5x{0}xf32>
+          %t = nn.neg %z : (tensor<1xf32>) -> tensor<1xf32>
+          nn.yield %s, %e, %t : tensor<5x{0}xf32>, tensor<5x1xf32>, tensor<1xf32>
+        }
+        return
+      })",
+                                  n),
+                    2e-6);
+}
+
 // Rotary: halves of a head, tables that broadcast over batch and heads.
 TEST(RowKernels, Rotary) {
   checkAllLayouts(R"(

@@ -46,6 +46,7 @@ private:
                    ArrayRef<Value> leading);
   void place(Tile &tile, Value number);
   void emitTiles(MutableArrayRef<std::unique_ptr<Tile>> tiles);
+  void storeOutput(unsigned i, Tile &tile);
 
   DeviceEmitter &e;
   unsigned lanes;
@@ -97,10 +98,20 @@ void ElementwiseEmitter::emitTiles(
         e.body.emit(argument, tile->scope);
   for (auto &tile : tiles) {
     for (Value value : e.kernel.getYielded())
-      e.body.emit(value, tile->scope);
+      if (!e.kernel.isUniform(value))
+        e.body.emit(value, tile->scope);
     for (unsigned i = 0; i < e.kernel.getYielded().size(); ++i)
-      e.body.storeOutput(i, tile->scope);
+      storeOutput(i, *tile);
   }
+}
+
+/// A result of one element a row is stored by who has the row's first element.
+void ElementwiseEmitter::storeOutput(unsigned i, Tile &tile) {
+  if (e.kernel.getOutput(i).strides.back() != 0)
+    return e.body.storeOutput(i, tile.scope);
+  Value first = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq,
+                                      tile.scope.index, e.constant(0));
+  e.when(first, [&] { e.body.storeOutput(i, flat ? common : tile.scalars); });
 }
 
 void ElementwiseEmitter::emitVectors(ArrayRef<Value> numbers) {

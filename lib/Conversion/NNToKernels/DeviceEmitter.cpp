@@ -230,8 +230,6 @@ Value DeviceEmitter::combineWarp(Operation *reduction, Value x,
 
 void DeviceEmitter::barrier() { NVVM::BarrierOp::create(b, loc); }
 
-void DeviceEmitter::warpBarrier() { NVVM::SyncWarpOp::create(b, loc, i32(-1)); }
-
 Value DeviceEmitter::sharedArray(int64_t elements) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(function);
@@ -261,14 +259,8 @@ kernels::emitDeviceKernel(OpBuilder &builder, Location loc, StringRef name,
   DeviceAccess access(kernel, alignments);
   if (kernel.getMode() == Kernel::Mode::Columns)
     return emitDeviceColumns(builder, loc, name, access, target);
-  // A result of one element a row is written when all have read the row.
-  bool perRow = llvm::any_of(kernel.getBody(),
-                             [](Operation &op) { return isReduction(&op); }) ||
-                llvm::any_of(llvm::seq<unsigned>(0, kernel.getYielded().size()),
-                             [&](unsigned i) {
-                               return kernel.getOutput(i).strides.back() == 0;
-                             });
-  if (perRow)
+  if (llvm::any_of(kernel.getBody(),
+                   [](Operation &op) { return isReduction(&op); }))
     return emitDeviceRows(builder, loc, name, access, target);
   return emitDeviceElementwise(builder, loc, name, access, target);
 }

@@ -74,7 +74,6 @@ struct DeviceEmitter {
   mlir::Value combineWarp(mlir::Operation *reduction, mlir::Value x,
                           unsigned threads);
   void barrier();
-  void warpBarrier();
   /// An array of f32 in shared memory.
   mlir::Value sharedArray(int64_t elements);
 

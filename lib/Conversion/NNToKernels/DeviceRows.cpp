@@ -72,7 +72,6 @@ private:
   SmallVector<unsigned> scalarOutputs;
   Value shared;
   unsigned sharedUsed = 0;
-  bool synchronized = false;
 };
 
 } // namespace
@@ -123,6 +122,8 @@ static RowShape chooseShape(const RowPlan &plan, const DeviceAccess &access,
     double cost = double(slots) * threads / vectors;
     if (threads > kWarp)
       cost += 0.15;
+    if (slots > 2)
+      cost += 0.03 * (slots - 2);
     double all = double(rows) * threads;
     if (all < kEnoughThreads)
       cost += 0.3 * std::log2(kEnoughThreads / all);
@@ -179,8 +180,7 @@ void RowsEmitter::locate() {
   if (shape.threads > kWarp) {
     unsigned reductions = llvm::count_if(
         e.kernel.getBody(), [](Operation &op) { return isReduction(&op); });
-    if (reductions > 0)
-      shared = e.sharedArray(int64_t(reductions) * kWarp);
+    shared = e.sharedArray(int64_t(reductions) * kWarp);
   }
 }
 
@@ -338,7 +338,6 @@ void RowsEmitter::joinWarps(const RowPhase &phase,
       LLVM::StoreOp::create(e.b, e.loc, total, slotOf(r, warp));
   });
   e.barrier();
-  synchronized = true;
   Value part = e.rem(lane, together), exists;
   if (together != warps) {
     exists = e.less(part, e.i32(warps));
@@ -356,14 +355,11 @@ void RowsEmitter::joinWarps(const RowPhase &phase,
   sharedUsed += phase.reductions.size();
 }
 
-/// Results of one element a row, when every thread has read what may lie there.
+/// Results of one element a row, which never lie where an operand lies
+/// (exec-reuse-in-place).
 void RowsEmitter::storeScalars() {
   if (scalarOutputs.empty())
     return;
-  if (shape.threads > kWarp && !synchronized)
-    e.barrier();
-  else if (shape.threads > 1 && shape.threads <= kWarp)
-    e.warpBarrier();
   Value first;
   if (shape.threads > 1)
     first = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, member,
