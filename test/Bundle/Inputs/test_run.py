@@ -54,7 +54,8 @@ class RunTest(unittest.TestCase):
         shutil.copy(os.path.join(ROOT, "benchmarks", "cuda", "run"),
                     self.folder)
         os.mkdir(os.path.join(self.folder, "programs"))
-        for name in BROKEN + ("good", "restless", "python", "memory"):
+        for name in BROKEN + ("good", "restless", "python", "memory",
+                              "compute-sanitizer"):
             shutil.copy(os.path.join(HERE, "fake"),
                         os.path.join(self.folder, "programs", name))
         os.mkdir(os.path.join(self.folder, "recorded"))
@@ -63,9 +64,9 @@ class RunTest(unittest.TestCase):
                     os.path.join(self.folder, "recorded", "run.json"))
         self.out = os.path.join(self.folder, "results")
 
-    def words(self, checks=(), works=(), options=()):
+    def words(self, checks=(), works=(), options=(), target="cpu"):
         with open(os.path.join(self.folder, "bundle.json"), "w") as file:
-            json.dump(dict(target="cpu", arch="native", commit="none",
+            json.dump(dict(target=target, arch="native", commit="none",
                            check_data="data", speed_data="data",
                            checks=list(checks), workloads=list(works)), file)
         return [sys.executable, os.path.join(self.folder, "run"), "--python",
@@ -185,6 +186,25 @@ class RunTest(unittest.TestCase):
         self.assertEqual(self.ends()["f32-h"], ("stopped", "by SIGTERM"))
         self.assertIn("| f32-h | stopped |", said)
         self.assertEqual(self.left_over(), [])
+
+    def test_sanitizer(self):
+        """A row is good only if the tool says that it found nothing."""
+        path = os.path.join(self.folder, "programs")
+        for program, found, wanted in (
+                ("good", "ERROR SUMMARY: 0 errors", ("ok", None)),
+                ("good", "ERROR SUMMARY: 3 errors", ("failed", "3 errors")),
+                ("good", "nothing", ("failed", "no summary")),
+                ("error", "ERROR SUMMARY: 0 errors",
+                 ("failed", "the device is on fire"))):
+            subprocess.run(
+                self.words([check("s", program)], target="cuda",
+                           options=["--rows", "memcheck"]),
+                env={**os.environ, "FAKE_FOUND": found,
+                     "PATH": path + ":" + os.environ["PATH"]},
+                capture_output=True, timeout=60)
+            status, why = self.ends()["memcheck-s"]
+            self.assertEqual(status, wanted[0], why)
+            self.assertIn(wanted[1] or "", why or "")
 
     def test_killed(self):
         """What `run` started ends with it, whatever ends it."""
