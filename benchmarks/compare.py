@@ -78,7 +78,8 @@ def peer_commands(mode, model, options, data, log):
              str(BATCH), "--log", log]
     threads = str(max(1, cores() // ranks))
     shared = {"OMP_NUM_THREADS": threads, "WORLD_SIZE": str(ranks),
-              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(measure.free_port()),
+              "MASTER_ADDR": "127.0.0.1",
+              "MASTER_PORT": str(measure.free_port()),
               "HF_HUB_OFFLINE": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
     return [(words, {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)})
             for rank in range(ranks)]

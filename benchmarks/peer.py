@@ -52,7 +52,8 @@ def build(options):
     model.set_attn_implementation("causal")
     for block in blocks(model):
         # transformers writes GPT-2's GELU in six operations.
-        if type(getattr(block.mlp, "act", None)).__name__ == "NewGELUActivation":
+        kind = type(getattr(block.mlp, "act", None)).__name__
+        if kind == "NewGELUActivation":
             block.mlp.act = torch.nn.GELU(approximate="tanh")
     if options.weights:
         load(model, options.weights)

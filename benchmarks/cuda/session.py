@@ -200,8 +200,8 @@ class Session:
              env=None, cache=None):
         """Runs one of our executables, returns the steps of its log."""
         log = self.scratch("ours.jsonl")
-        command = [*prefix, self.program(program), *words, "--steps", str(steps),
-                   "--log", log]
+        command = [*prefix, self.program(program), *words,
+                   "--steps", str(steps), "--log", log]
         environment = self.environment(cache or self.scratch("cache"))
         return self.call(command, {**environment, **(env or {})}, log, limit,
                          watch)

@@ -227,7 +227,8 @@ class RunTest(unittest.TestCase):
         with open(path) as file:
             whole = file.read()
         with open(path, "w") as file:
-            file.write(whole + '{"row": "lost", "kind": "begin"}\n' + whole[:40])
+            file.write(whole + '{"row": "lost", "kind": "begin"}\n'
+                       + whole[:40])
         done = subprocess.run(self.words([check("a", "good")], options=[
             "--rows", "strict-a"]), capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
