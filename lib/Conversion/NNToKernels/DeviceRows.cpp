@@ -81,17 +81,22 @@ private:
 static unsigned registersOf(const RowPlan &plan, const DeviceAccess &access) {
   const Kernel &kernel = access.kernel;
   SmallVector<unsigned> live(plan.phases.size() + 1, 0);
+  // Rows are loaded at the start, everything else is computed where it is
+  // first asked for.
   auto count = [&](Value value) {
     if (kernel.isUniform(value))
       return;
-    unsigned last = 0, level = plan.levelOf(value);
+    unsigned first = UINT_MAX, last = 0;
     for (Operation *user : value.getUsers()) {
       if (user == kernel.getBody().getTerminator())
         continue;
       unsigned at = plan.levelOf(user->getResult(0));
-      last = std::max(last, isReduction(user) ? at - 1 : at);
+      at = isReduction(user) ? at - 1 : at;
+      first = std::min(first, at);
+      last = std::max(last, at);
     }
-    for (unsigned phase = level + 1; phase <= last; ++phase)
+    first = isa<BlockArgument>(value) ? 0 : std::min(first, last);
+    for (unsigned phase = first + 1; phase <= last; ++phase)
       ++live[phase];
   };
   for (BlockArgument argument : kernel.getBody().getArguments())
