@@ -31,37 +31,62 @@ void Attention::warn(const std::string &refusal) {
                         refusal));
 }
 
-CudnnPlan *Attention::planOf(const ShxAttention &desc, bool grad) {
-  std::string key(sizeof(desc) + 1, char(grad));
-  std::memcpy(key.data(), &desc, sizeof(desc));
-  auto [entry, isNew] = plans.try_emplace(key);
-  if (!isNew || dead)
-    return entry->second.get();
+std::unique_ptr<CudnnPlan> Attention::makePlan(const ShxAttention &desc,
+                                               bool grad) {
   std::string refusal;
   if (!handle)
     handle = makeCudnnHandle(context.compute, refusal);
   dead = !handle;
+  std::unique_ptr<CudnnPlan> plan;
   if (handle)
-    entry->second =
-        makeCudnnPlan(desc, grad, {handle, "", context.device->arch()},
-                      grad ? attentionGradWorkspaceBytes(desc)
-                           : attentionWorkspaceBytes(desc),
-                      refusal);
-  if (!entry->second)
+    plan = makeCudnnPlan(desc, grad, {handle, "", context.device->arch()},
+                         grad ? attentionGradWorkspaceBytes(desc)
+                              : attentionWorkspaceBytes(desc),
+                         refusal);
+  if (!plan)
     warn(refusal);
-  return entry->second.get();
+  return plan;
+}
+
+// What the plans take for granted.
+static bool areAligned(const CudnnOperands &operands) {
+  for (const void *pointer :
+       {operands.q, operands.k, operands.v,
+        static_cast<const void *>(operands.out), operands.dout,
+        static_cast<const void *>(operands.dq),
+        static_cast<const void *>(operands.dk),
+        static_cast<const void *>(operands.dv)})
+    if (reinterpret_cast<uintptr_t>(pointer) % 16 != 0)
+      return false;
+  return true;
 }
 
 bool Attention::run(const ShxAttention &desc, bool grad, bool hasMask,
                     const CudnnOperands &operands, void *workspace) {
-  if (cudnnRefusal(desc, hasMask, grad))
+  if (cudnnRefusal(desc, hasMask, grad) || !areAligned(operands))
     return false;
-  CudnnPlan *plan = planOf(desc, grad);
-  if (!plan || context.preparing())
-    return plan;
+  std::string key(sizeof(desc) + 1, char(grad));
+  std::memcpy(key.data(), &desc, sizeof(desc));
+  auto [entry, isNew] = plans.try_emplace(key);
+  std::unique_ptr<CudnnPlan> &plan = entry->second;
+  if (isNew && !dead)
+    plan = makePlan(desc, grad);
+  if (!plan || (context.preparing() && !isNew))
+    return plan != nullptr;
   context.lastWork =
       grad ? "attention's gradient (cuDNN)" : "attention (cuDNN)";
-  if (std::string error = plan->run(operands, workspace); !error.empty())
+  std::string error = plan->run(operands, workspace);
+  if (context.preparing()) {
+    // A first run loads the kernels, which a capture might not allow.
+    check(driver().cuStreamSynchronize(context.compute), "running ",
+          context.lastWork, " for the first time");
+    if (!error.empty()) {
+      warn(error);
+      plan = nullptr;
+    }
+    return plan != nullptr;
+  }
+  if (!error.empty())
     fail("cuDNN failed at ", context.lastWork, ": ", error);
   return true;
 }

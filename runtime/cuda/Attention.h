@@ -25,12 +25,12 @@ public:
   Attention(const Attention &) = delete;
   Attention &operator=(const Attention &) = delete;
 
-  // Whether cuDNN does it; when preparing, nothing is enqueued.
+  // Whether cuDNN does it. When preparing, a plan runs once when it is made.
   bool run(const ShxAttention &desc, bool grad, bool hasMask,
            const CudnnOperands &operands, void *workspace);
 
 private:
-  CudnnPlan *planOf(const ShxAttention &desc, bool grad);
+  std::unique_ptr<CudnnPlan> makePlan(const ShxAttention &desc, bool grad);
   void warn(const std::string &refusal);
 
   Context &context;
