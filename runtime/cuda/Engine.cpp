@@ -145,6 +145,7 @@ void CudaEngine::start() {
   prepare();
   capture();
   publishMemory();
+  logMemory();
   exchange.barrier(Activity::Start);
 }
 
@@ -302,15 +303,32 @@ void CudaEngine::finish() {
   exchange.barrier(Activity::End);
 }
 
-void CudaEngine::log(const char *phase) {
+bool CudaEngine::isVerbose() const {
   static const char *asked = std::getenv("SHARDONNX_VERBOSE");
-  if (!asked || std::strcmp(asked, "1") != 0 || context.rank != 0)
+  return context.rank == 0 && asked && std::strcmp(asked, "1") == 0;
+}
+
+void CudaEngine::log(const char *phase) {
+  if (!isVerbose())
     return;
   double now = monotonicSeconds();
   Device::Memory memory = device.memory();
   std::fprintf(stderr, "start: %-22s %7.3f s, %s taken of the GPU\n", phase,
                now - phaseBegin, bytesText(freeAtStart - memory.free).c_str());
   phaseBegin = monotonicSeconds();
+}
+
+// What the plan does not have: measured, never predicted.
+void CudaEngine::logMemory() const {
+  if (!isVerbose())
+    return;
+  Device::Memory memory = device.memory();
+  int64_t planned = totalBytes(items), taken = freeAtStart - memory.free;
+  std::fprintf(stderr,
+               "memory: %s planned; %s beside it for modules, graphs and "
+               "communicators; %s for the CUDA context and other programs\n",
+               bytesText(planned).c_str(), bytesText(taken - planned).c_str(),
+               bytesText(memory.total - freeAtStart).c_str());
 }
 
 // ---- The platform

@@ -70,7 +70,10 @@ private:
   void sendBatch();
   void publishMemory();
   std::string waiting() const;
-  void log(const char *phase); // of the start, where SHARDONNX_VERBOSE asks
+  // SHARDONNX_VERBOSE=1: rank 0 tells how the start goes.
+  bool isVerbose() const;
+  void log(const char *phase);
+  void logMemory() const;
 
   const Program &program;
   const Options &options;

@@ -93,15 +93,16 @@ void shx_optimizer_device(ShxContext *ctx, int32_t unit,
   Context &context = contextOf(ctx);
   const UnitState &u = context.state->units[indexOf(unit)];
   for (const rt::Piece &piece : u.pieces) {
-    auto from = [&](float *base) {
+    auto from = [&](float *base) -> void * {
       return base ? base + piece.begin : nullptr;
     };
-    float *master = from(u.master), *gradient = from(u.reduced),
-          *first = from(u.moments[0]), *second = from(u.moments[1]);
-    const float *scalars =
-        piece.decay ? context.cells.scalars : context.cells.scalarsWithoutDecay;
+    void *buffers[] = {from(u.master), from(u.reduced), from(u.moments[0]),
+                       from(u.moments[1]),
+                       piece.decay ? context.cells.scalars
+                                   : context.cells.scalarsWithoutDecay};
     int64_t count = piece.length;
-    void *arguments[] = {&master, &gradient, &first, &second, &scalars, &count};
+    void *arguments[] = {&buffers[0], &buffers[1], &buffers[2],
+                         &buffers[3], &buffers[4], &count};
     int64_t blocks = kernel->blocks
                          ? kernel->blocks
                          : blocksFor(count, kernel->elementsPerBlock);

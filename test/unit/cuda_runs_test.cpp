@@ -232,7 +232,7 @@ TEST_F(CudaRuns, TheStartIsToldWhenItIsAskedFor) {
       run("table_cuda_f32", {"--steps", "1"}, {{"SHARDONNX_VERBOSE", "1"}});
   ASSERT_EQ(f.code, 0) << f.err;
   for (const char *phase : {"driver and context", "memory", "weights",
-                            "libraries and kernels", "graphs"})
+                            "libraries and kernels", "graphs", "CUDA context"})
     EXPECT_NE(f.err.find(phase), std::string::npos) << f.err;
 }
 
