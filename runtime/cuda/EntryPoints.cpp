@@ -101,8 +101,9 @@ void shx_optimizer_device(ShxContext *ctx, int32_t unit,
                        piece.decay ? context.cells.scalars
                                    : context.cells.scalarsWithoutDecay};
     int64_t count = piece.length;
-    void *arguments[] = {&buffers[0], &buffers[1], &buffers[2],
-                         &buffers[3], &buffers[4], &count};
+    void *arguments[] = {parameter(buffers[0]), parameter(buffers[1]),
+                         parameter(buffers[2]), parameter(buffers[3]),
+                         parameter(buffers[4]), parameter(count)};
     int64_t blocks = kernel->blocks
                          ? kernel->blocks
                          : blocksFor(count, kernel->elementsPerBlock);

@@ -74,6 +74,6 @@ extern "C" void shx_launch_device(ShxContext *ctx,
   // pointer of `args`.
   void *addresses[kMaxArguments];
   for (int32_t i = 0; i < kernel->args; ++i)
-    addresses[i] = const_cast<void **>(&args[i]);
+    addresses[i] = parameter(args[i]);
   launchGenerated(contextOf(ctx), *kernel, kernel->blocks, addresses);
 }

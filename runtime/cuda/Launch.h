@@ -21,6 +21,11 @@ constexpr int64_t blocksFor(int64_t count, int64_t perBlock) {
   return (count + perBlock - 1) / perBlock;
 }
 
+// A kernel's parameter as the driver wants it: by address.
+template <typename T> void *parameter(const T &value) {
+  return const_cast<void *>(static_cast<const void *>(&value));
+}
+
 // `arguments` are the addresses of the kernel's parameters. Enqueues nothing
 // when preparing, or when the grid is empty, but finds the kernel.
 void launchRaw(Context &context, CUstream stream, const char *kernel, Dim grid,
@@ -31,9 +36,8 @@ void launchRaw(Context &context, CUstream stream, const char *kernel, Dim grid,
 template <typename... Arguments>
 void launchOn(Context &context, CUstream stream, const char *kernel, Dim grid,
               Dim block, unsigned sharedBytes, const Arguments &...arguments) {
-  const void *addresses[] = {static_cast<const void *>(&arguments)..., nullptr};
-  launchRaw(context, stream, kernel, grid, block, sharedBytes,
-            const_cast<void **>(addresses));
+  void *addresses[] = {parameter(arguments)..., nullptr};
+  launchRaw(context, stream, kernel, grid, block, sharedBytes, addresses);
 }
 
 // As above, on the compute stream.
