@@ -19,10 +19,9 @@ using namespace shardonnx::emulator;
 
 namespace {
 
-/// The last access of a kind to a granule: work in the upper half, block below.
+/// The last access of a kind to a byte: work in the upper half, block below.
 constexpr uint64_t kAtomic = 0x8000'0000;
 constexpr uint64_t kManyBlocks = 0x7fff'ffff;
-constexpr size_t kGranule = 2;
 
 struct Cell {
   std::atomic<uint64_t> write, read;
@@ -49,7 +48,7 @@ Cell *cellsOf(const char *host) {
   std::shared_lock<std::shared_mutex> lock(registry.mutex);
   for (const Shadow &shadow : registry.shadows)
     if (host >= shadow.base && host < shadow.base + shadow.bytes)
-      return shadow.cells + (host - shadow.base) / kGranule;
+      return shadow.cells + (host - shadow.base);
   return nullptr;
 }
 
@@ -93,14 +92,25 @@ bool conflicts(uint64_t then, const Access &now) {
   return !now.blocksCommunicate && (then & ~kAtomic & 0xffff'ffff) != now.block;
 }
 
+/// 'kernel k' (work 7 of stream 2, node 3 of its graph)
+std::string describe(const Order &order) {
+  std::string text =
+      "'" + order.name + "' (work " + std::to_string(order.sequence) + " of " +
+      (order.timeline ? "stream " + std::to_string(order.timeline)
+                      : "the host");
+  if (order.graph)
+    text += ", node " + std::to_string(order.node) + " of its graph";
+  return text + ")";
+}
+
 std::string explain(uint64_t then, bool wrote, const Access &now) {
   uint32_t id = static_cast<uint32_t>(then >> 32);
   std::string verb = wrote ? "written" : "read";
   if (id == now.order.id)
     return "race in global memory: another block of this kernel has " + verb +
            " the same bytes";
-  return "race in global memory: '" + orderOf(id).name + "' has " + verb +
-         " the same bytes, and nothing orders it and '" + now.order.name + "'";
+  return "race in global memory: " + describe(orderOf(id)) + " has " + verb +
+         " the same bytes, and nothing orders it and " + describe(now.order);
 }
 
 std::string touchCell(Cell &cell, const Access &now) {
@@ -131,8 +141,7 @@ std::string touch(const char *host, size_t bytes, const Access &access) {
   Cell *cells = cellsOf(host);
   if (!cells)
     return "";
-  size_t first = reinterpret_cast<uintptr_t>(host) % kGranule;
-  for (size_t k = 0; k * kGranule < bytes + first; ++k) {
+  for (size_t k = 0; k < bytes; ++k) {
     std::string text = touchCell(cells[k], access);
     if (!text.empty())
       return text;
@@ -194,16 +203,14 @@ std::string shardonnx::emulator::touchFromBlock(const Order &order,
 
 void shardonnx::emulator::forgetMemory(const char *host, size_t bytes) {
   if (Cell *cells = raceChecking() ? cellsOf(host) : nullptr)
-    std::fill_n(reinterpret_cast<uint64_t *>(cells),
-                (bytes + kGranule - 1) / kGranule * 2, 0);
+    std::fill_n(reinterpret_cast<uint64_t *>(cells), bytes * 2, 0);
 }
 
 void shardonnx::emulator::addShadow(const char *base, size_t bytes) {
   if (!raceChecking())
     return;
-  void *cells =
-      mmap(nullptr, bytes / kGranule * sizeof(Cell), PROT_READ | PROT_WRITE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *cells = mmap(nullptr, bytes * sizeof(Cell), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (cells == MAP_FAILED) {
     std::perror("cuda emulator: cannot map room for race checking");
     std::abort();
