@@ -169,8 +169,8 @@ void LtProduct::describeEpilogue() {
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
   auto set = [&](cublasLtMatmulDescAttributes_t which, auto value) {
     if (status == CUBLAS_STATUS_SUCCESS)
-      status = cublasLt().cublasLtMatmulDescSetAttribute(product, which, &value,
-                                                         sizeof value);
+      status = cublasLt().cublasLtMatmulDescSetAttribute(
+          product, which, static_cast<const void *>(&value), sizeof value);
   };
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t(epilogueOf(problem)));
   if (problem.alignBias != 0)

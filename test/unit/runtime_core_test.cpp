@@ -4,12 +4,12 @@
 // Reductions, hashes, weights, environments and the memory plan.
 
 #include "../../runtime/comm/RankInfo.h"
-#include "../../runtime/cpu/ReduceKernels.h"
 #include "../../runtime/core/Engine.h"
 #include "../../runtime/core/Error.h"
 #include "../../runtime/core/Half.h"
 #include "../../runtime/core/Sha256.h"
 #include "../../runtime/core/Weights.h"
+#include "../../runtime/cpu/ReduceKernels.h"
 #include "runtime/TestFiles.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 #include <cmath>
