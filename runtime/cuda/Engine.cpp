@@ -41,8 +41,8 @@ void requireFits(const std::vector<MemoryItem> &items, const Device &device,
        "memory (",
        list, "), '", device.name(), "' has ", bytesText(memory.free),
        " free of ", bytesText(memory.total),
-       ": take a smaller --batch, --recompute, more ranks, or a GPU that "
-       "nothing else uses");
+       ": compile it with a smaller --batch or with --recompute, start more "
+       "ranks, or take a GPU that nothing else uses");
 }
 
 } // namespace

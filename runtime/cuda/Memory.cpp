@@ -56,8 +56,8 @@ DeviceMemory::DeviceMemory(int64_t bytes, const std::string &what,
     fail("the GPU has not enough memory for ", what, ": ", bytesText(bytes),
          " are needed, ", bytesText(static_cast<int64_t>(free)), " of ",
          bytesText(static_cast<int64_t>(total)),
-         " are free; take a smaller batch, --recompute, more ranks, or a GPU "
-         "that nothing else uses");
+         " are free; compile with a smaller --batch or with --recompute, start "
+         "more ranks, or take a GPU that nothing else uses");
   }
   // The stream that clears it is ordered with none of ours.
   check(driver().cuMemsetD8(begin, 0, static_cast<size_t>(bytes)),

@@ -221,6 +221,15 @@ TEST_F(CudaRuns, NoDecayIsByWholeName) {
   EXPECT_EQ(none, lastLoss({"--weight-decay", "0"}));
 }
 
+TEST_F(CudaRuns, TooLittleMemoryIsToldByItem) {
+  Finished f = run("table_cuda_f32", {"--steps", "1"},
+                   {{"SHARDONNX_EMULATOR_MEMORY", "30000"}});
+  expectOneError(f, "optimizer state 14336 bytes");
+  EXPECT_NE(f.err.find("has 30000 bytes free of 30000 bytes"),
+            std::string::npos)
+      << f.err;
+}
+
 TEST_F(CudaRuns, AFaultOfAKernelEndsTheRun) {
   Finished f = run("table_cuda_fault", {"--steps", "3"});
   expectOneError(f, "CUDA_ERROR_");
