@@ -70,6 +70,12 @@ int runInspect(const InspectOptions &options) {
   view.ranks = static_cast<int>(options.nproc);
   view.threadsPerRank = threadsPerRank(options.nproc);
   view.parameters = options.parameters;
+  if (!options.log.empty()) {
+    FailureOr<RunMemory> run = readRunLog(options.log, diagnostics);
+    if (failed(run))
+      return kExitInput;
+    view.run = *run;
+  }
   if (options.json)
     printInspectJson(*manifest, view, llvm::outs());
   else

@@ -177,6 +177,12 @@ void writeMemory(OStream &json, const Manifest &m, const InspectView &view) {
     json.attribute("ranks", view.ranks);
     json.attribute("threads_per_rank", view.threadsPerRank);
     json.attribute("peak_bytes", totalBytes(items));
+    if (view.run) {
+      json.attribute("run_peak_bytes", view.run->planned);
+      json.attribute("run_measured_bytes", view.run->measured);
+      if (view.run->context)
+        json.attribute("run_context_bytes", *view.run->context);
+    }
     json.attributeArray("items", [&] {
       for (const MemoryItem &item : items)
         json.object([&] {

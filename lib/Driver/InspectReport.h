@@ -7,6 +7,7 @@
 #ifndef SHARDONNX_LIB_DRIVER_INSPECTREPORT_H
 #define SHARDONNX_LIB_DRIVER_INSPECTREPORT_H
 
+#include "RunLog.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
 #include "shardonnx/runtime/MemoryPlan.h"
@@ -19,7 +20,8 @@ namespace shardonnx {
 struct InspectView {
   int ranks = 1;
   int threadsPerRank = 1;
-  bool parameters = false; // a line for each, in the text
+  bool parameters = false;      // a line for each, in the text
+  std::optional<RunMemory> run; // what a run has measured
 };
 
 /// The part of `unit`'s trainable section that `rank` owns.

@@ -186,13 +186,31 @@ void printFrozen(const Manifest &m, raw_ostream &out) {
     out << "  and " << names.size() - kShown << " more (--parameters)\n";
 }
 
+// The run may have had another world size or accumulation: its own prediction
+// is what its measurement is compared with.
+void addMeasured(const RunMemory &run, Table &table) {
+  table.add({"predicted by the run", formatBytes(run.planned)});
+  std::string ratio;
+  if (run.planned > 0)
+    llvm::raw_string_ostream(ratio)
+        << llvm::format("%.3f x", static_cast<double>(run.measured) /
+                                      static_cast<double>(run.planned));
+  table.add({"measured", formatBytes(run.measured), ratio});
+  if (run.context)
+    table.add({"context and modules", formatBytes(*run.context), "measured"});
+}
+
 void printMemory(const Manifest &m, const InspectView &view, raw_ostream &out) {
   std::vector<MemoryItem> items =
       planMemory(m, view.ranks, view.threadsPerRank);
   out << "\nmemory of a rank: " << view.ranks
-      << (view.ranks == 1 ? " rank, " : " ranks, ") << view.threadsPerRank
-      << (view.threadsPerRank == 1 ? " thread each" : " threads each")
-      << "; what ranks share counts in equal parts\n";
+      << (view.ranks == 1 ? " rank, " : " ranks, ");
+  if (m.cuda())
+    out << "of its GPU; the context and loaded code come on top\n";
+  else
+    out << view.threadsPerRank
+        << (view.threadsPerRank == 1 ? " thread each" : " threads each")
+        << "; what ranks share counts in equal parts\n";
   Table table("lrr");
   int64_t total = totalBytes(items);
   for (const MemoryItem &item : items) {
@@ -205,6 +223,8 @@ void printMemory(const Manifest &m, const InspectView &view, raw_ostream &out) {
     table.add({item.name, formatBytes(item.bytes), share});
   }
   table.add({"peak", formatBytes(total)});
+  if (view.run)
+    addMeasured(*view.run, table);
   table.print(out);
 }
 

@@ -34,6 +34,9 @@ struct StepResult {
 // The largest rank's.
 struct MemoryUse {
   int64_t planned = 0, measured = 0; // bytes
+  // A GPU's context, the code and libraries loaded into it and what other
+  // programs have of the GPU: all that no plan can know.
+  std::optional<int64_t> context = {};
 };
 
 class Engine {

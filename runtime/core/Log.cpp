@@ -37,6 +37,8 @@ void Log::write(const StepRecord &r) {
                                  {"pss_bytes", r.pssBytes}};
   if (r.mfu)
     line["mfu"] = *r.mfu;
+  if (r.contextBytes)
+    line["context_bytes"] = *r.contextBytes;
   if (r.evalLoss)
     line["eval_loss"] = *r.evalLoss;
   std::string text = line.dump() + "\n";

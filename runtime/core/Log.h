@@ -19,6 +19,7 @@ struct StepRecord {
   int64_t tokens = 0;
   double stepMs = 0, tokensPerSecond = 0, tflops = 0;
   int64_t peakBytes = 0, pssBytes = 0;
+  std::optional<int64_t> contextBytes;
   std::optional<double> mfu, evalLoss;
 };
 

@@ -128,6 +128,7 @@ void Trainer::report(const Outstanding &step, const StepResult &result) {
   record.evalLoss = evalLoss;
   record.peakBytes = memory.planned;
   record.pssBytes = memory.measured;
+  record.contextBytes = memory.context;
   log->write(record);
   progress.step(record);
 }

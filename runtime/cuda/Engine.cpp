@@ -277,7 +277,9 @@ Engine::Evaluation CudaEngine::evaluation(double count) {
 void CudaEngine::publishMemory() {
   RankBlock &mine = control.block(context.rank);
   mine.peakBytes.store(totalBytes(items));
-  mine.pssBytes.store(freeAtStart - device.memory().free);
+  Device::Memory memory = device.memory();
+  mine.pssBytes.store(freeAtStart - memory.free);
+  contextBytes = memory.total - memory.free - totalBytes(items);
 }
 
 MemoryUse CudaEngine::memory(int64_t, bool last) {
@@ -286,6 +288,7 @@ MemoryUse CudaEngine::memory(int64_t, bool last) {
     exchange.barrier(Activity::End);
   }
   MemoryUse use;
+  use.context = contextBytes;
   for (int r = 0; r < context.ranks; ++r) {
     RankBlock &block = control.block(r);
     use.planned = std::max(use.planned, block.peakBytes.load());

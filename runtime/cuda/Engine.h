@@ -82,6 +82,7 @@ private:
   double phaseBegin;
   Device device;
   const int64_t freeAtStart; // bytes of the device
+  int64_t contextBytes = 0;  // of the device, beside what is planned
   Stream compute, copy;
   Images programImages, runtimeImages;
   Context context;

@@ -293,6 +293,10 @@ int main(int argc, char **argv) {
   inspectApp->add_flag("--parameters", inspect.parameters,
                        "a line for each parameter and live buffer too");
   inspectApp->add_flag("--json", inspect.json, "for programs");
+  inspectApp
+      ->add_option("--log", inspect.log,
+                   "a run's log: shows the memory that was measured")
+      ->type_name("FILE.jsonl");
   // Those that precede are inspect's own.
   size_t ownOptions = inspectApp->get_options().size();
   addProgramOptions(*inspectApp, inspect.compile);

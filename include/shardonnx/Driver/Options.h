@@ -58,6 +58,7 @@ struct InspectOptions {
   int64_t nproc = 1;
   bool parameters = false; // a line for each
   bool json = false;
+  std::string log; // of a run, whose memory stands beside the prediction
   bool compileOptionsGiven = false; // which say nothing about an executable
 };
 

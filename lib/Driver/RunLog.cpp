@@ -1,0 +1,48 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "RunLog.h"
+
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/LineIterator.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+
+FailureOr<RunMemory> readRunLog(const std::string &path,
+                                Diagnostics &diagnostics) {
+  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false);
+  if (!buffer)
+    return diagnostics.error(
+        "--log: '" + path + "' cannot be read: " + buffer.getError().message());
+  RunMemory memory;
+  for (llvm::line_iterator line(**buffer); !line.is_at_end(); ++line) {
+    llvm::Expected<llvm::json::Value> value = llvm::json::parse(*line);
+    const llvm::json::Object *step = value ? value->getAsObject() : nullptr;
+    std::optional<int64_t> planned, measured;
+    if (step) {
+      planned = step->getInteger("peak_bytes");
+      measured = step->getInteger("pss_bytes");
+    }
+    if (!value)
+      llvm::consumeError(value.takeError());
+    if (!planned || !measured)
+      return diagnostics.error(
+          "--log: line " + std::to_string(line.line_number()) + " of '" + path +
+          "' is no step with peak_bytes and pss_bytes; give a log that a "
+          "training executable wrote");
+    ++memory.steps;
+    memory.planned = std::max(memory.planned, *planned);
+    memory.measured = std::max(memory.measured, *measured);
+    if (std::optional<int64_t> context = step->getInteger("context_bytes"))
+      memory.context = std::max(memory.context.value_or(0), *context);
+  }
+  if (memory.steps == 0)
+    return diagnostics.error("--log: '" + path +
+                             "' has no step; give the log of a run");
+  return memory;
+}
+
+} // namespace shardonnx
