@@ -117,12 +117,34 @@ static bool resolveFast(Warp &w, const Instr &i, unsigned bytes,
   return !bad;
 }
 
+/// Offsets of shared memory, in line; resolveLane() tells what is wrong.
+template <class A>
+static void resolveShared(Warp &w, const Instr &i, unsigned bytes, Use use,
+                          Resolved &out) {
+  Block &block = *w.block;
+  const A *a = w.at<A>(i.a);
+  for (uint32_t rest = w.mask; rest; rest &= rest - 1) {
+    unsigned l = static_cast<unsigned>(__builtin_ctz(rest));
+    uint64_t offset = a[l] + static_cast<uint64_t>(i.imm);
+    if ((offset & (bytes - 1)) || offset > block.sharedBytes ||
+        bytes > block.sharedBytes - offset) {
+      out.p[l] = resolveLane(w, i, l, Shared, offset, bytes, bytes, use);
+      continue;
+    }
+    block.shadow->touch(w, i, l, offset, bytes, use);
+    out.p[l] = block.shared + offset;
+  }
+}
+
 void shardonnx::emulator::resolve(Warp &w, const Instr &i, Space space,
                                   unsigned bytes, Use use, Resolved &out) {
   if ((space == Global || space == Generic) && !w.block->launch->order &&
       resolveFast(w, i, bytes, out))
     return;
   out.contiguous = false;
+  if (space == Shared && i.a != kNowhere)
+    return i.wideAddress ? resolveShared<uint64_t>(w, i, bytes, use, out)
+                         : resolveShared<uint32_t>(w, i, bytes, use, out);
   for (unsigned l = 0; l < kLanes; ++l)
     if (w.mask >> l & 1)
       out.p[l] =

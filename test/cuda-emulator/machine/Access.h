@@ -61,23 +61,48 @@ public:
   void reset(size_t bytes, unsigned granule);
   /// Throws Fault on a race.
   void touch(Warp &w, const Instr &i, unsigned lane, uint64_t offset,
-             unsigned bytes, Use use);
+             unsigned bytes, Use use) {
+    uint64_t end = (offset + bytes + granule - 1) >> shift;
+    for (uint64_t k = offset >> shift; k < end; ++k)
+      if (use != Use::Read || !readQuickly(w, i, lane, cells[k]))
+        check(w, i, lane, k << shift, cells[k], use);
+  }
 
 private:
+  /// Epochs are the block's, syncs the warp's; instructions are PTX lines.
   struct Cell {
     uint32_t writeEpoch, readEpoch;
+    uint32_t writeLine, readLine;
     uint16_t writer, reader;
     uint16_t writeSync, readSync;
-    const Instr *writeInstr, *readInstr;
     bool writeAtomic;
   };
+  /// Reader fields: several threads of one warp, or of several.
+  static constexpr uint16_t kWholeWarp = 0x4000;
+  static constexpr uint16_t kManyWarps = 0x8000;
+  static constexpr uint16_t kThreadMask = 0x03ff;
+
+  /// What most reads are: nobody has written since the last barrier, and
+  /// nobody, or many, have read.
+  bool readQuickly(const Warp &w, const Instr &i, unsigned lane, Cell &cell) {
+    uint32_t epoch = w.block->epoch;
+    if (cell.writeEpoch == epoch)
+      return false;
+    if (cell.readEpoch == epoch)
+      return cell.reader & kManyWarps;
+    cell.readEpoch = epoch;
+    cell.reader = static_cast<uint16_t>(w.index * kLanes + lane);
+    cell.readSync = static_cast<uint16_t>(w.syncs);
+    cell.readLine = i.line;
+    return true;
+  }
   void check(Warp &w, const Instr &i, unsigned lane, uint64_t offset,
              Cell &cell, Use use);
   [[noreturn]] void race(Warp &w, const Instr &i, unsigned lane,
                          uint64_t offset, const char *now, const char *then,
-                         unsigned other, const Instr *before);
+                         unsigned other, uint32_t line);
   std::vector<Cell> cells;
-  unsigned granule = 4;
+  unsigned granule = 4, shift = 2;
 };
 
 } // namespace shardonnx::emulator

@@ -10,26 +10,19 @@
 
 using namespace shardonnx::emulator;
 
-namespace {
-/// Reader fields: several threads of one warp, or of several.
-constexpr uint16_t kWholeWarp = 0x4000;
-constexpr uint16_t kManyWarps = 0x8000;
-constexpr uint16_t kThreadMask = 0x03ff;
-} // namespace
-
 void SharedShadow::reset(size_t bytes, unsigned toGranule) {
   granule = toGranule;
+  shift = static_cast<unsigned>(__builtin_ctz(granule));
   cells.assign((bytes + granule - 1) / granule, Cell());
 }
 
 void SharedShadow::race(Warp &w, const Instr &i, unsigned lane, uint64_t offset,
                         const char *now, const char *then, unsigned other,
-                        const Instr *before) {
+                        uint32_t line) {
   std::string text = std::string("race in shared memory at offset ") +
                      std::to_string(offset) + ": " + now + " here, " + then +
                      " by thread " + std::to_string(other) + " at PTX line " +
-                     std::to_string(before ? before->line : 0) +
-                     " with no barrier between";
+                     std::to_string(line) + " with no barrier between";
   fault(w, i, lane, CUDA_ERROR_LAUNCH_FAILED, text);
 }
 
@@ -44,7 +37,7 @@ void SharedShadow::check(Warp &w, const Instr &i, unsigned lane,
     wroteNow = false;
   if (wroteNow && !(use == Use::Atomic && cell.writeAtomic))
     race(w, i, lane, offset, use == Use::Read ? "read" : "written", "written",
-         cell.writer, cell.writeInstr);
+         cell.writer, cell.writeLine);
   bool readNow = cell.readEpoch == epoch && cell.reader != thread;
   bool sameWarp = !(cell.reader & kManyWarps) &&
                   (cell.reader & kThreadMask) / kLanes == w.index;
@@ -59,7 +52,7 @@ void SharedShadow::check(Warp &w, const Instr &i, unsigned lane,
     cell.reader = reader;
     cell.readEpoch = epoch;
     cell.readSync = sync;
-    cell.readInstr = &i;
+    cell.readLine = i.line;
     return;
   }
   if (readNow && sameWarp && cell.readSync != sync)
@@ -67,17 +60,10 @@ void SharedShadow::check(Warp &w, const Instr &i, unsigned lane,
   // Lanes of one instruction read before any of them writes.
   if (readNow && use != Use::Atomic)
     race(w, i, lane, offset, "written", "read", cell.reader & kThreadMask,
-         cell.readInstr);
+         cell.readLine);
   cell.writeEpoch = epoch;
   cell.writer = thread;
   cell.writeSync = sync;
   cell.writeAtomic = use == Use::Atomic;
-  cell.writeInstr = &i;
-}
-
-void SharedShadow::touch(Warp &w, const Instr &i, unsigned lane,
-                         uint64_t offset, unsigned bytes, Use use) {
-  uint64_t end = (offset + bytes + granule - 1) / granule;
-  for (uint64_t cell = offset / granule; cell < end; ++cell)
-    check(w, i, lane, cell * granule, cells[cell], use);
+  cell.writeLine = i.line;
 }

@@ -4,6 +4,7 @@
 // Streams, events, capture and graphs.
 
 #include "Fixture.h"
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -11,6 +12,12 @@
 using namespace shardonnx::emulator;
 
 namespace {
+
+/// Holds a stream until the flag is set.
+void waitAtGate(void *open) {
+  while (!*static_cast<std::atomic<bool> *>(open))
+    std::this_thread::yield();
+}
 
 class StreamTest : public DeviceTest {
 protected:
@@ -88,15 +95,13 @@ TEST_F(StreamTest, QueryAndElapsed) {
   CHECK_CU(cuEventCreate(&start, 0));
   CHECK_CU(cuEventCreate(&end, 0));
   CHECK_CU(cuEventRecord(start, stream));
-  CHECK_CU(cuLaunchHostFunc(
-      stream,
-      [](void *) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      },
-      nullptr));
+  std::atomic<bool> open{false};
+  CHECK_CU(cuLaunchHostFunc(stream, waitAtGate, &open));
   CHECK_CU(cuEventRecord(end, stream));
   EXPECT_EQ(cuEventQuery(end), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  open = true;
   CHECK_CU(cuEventSynchronize(end));
   CHECK_CU(cuEventQuery(end));
   float milliseconds = 0;
@@ -108,14 +113,11 @@ TEST_F(StreamTest, QueryAndElapsed) {
 
 TEST_F(StreamTest, CopiesReadHostMemoryWhenTheyRun) {
   std::vector<float> host(256, 1.0f);
-  CHECK_CU(cuLaunchHostFunc(
-      stream,
-      [](void *) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      },
-      nullptr));
+  std::atomic<bool> open{false};
+  CHECK_CU(cuLaunchHostFunc(stream, waitAtGate, &open));
   CHECK_CU(cuMemcpyHtoDAsync(a.address, host.data(), 1024, stream));
   host.assign(256, 2.0f);
+  open = true;
   CHECK_CU(cuStreamSynchronize(stream));
   expectAll(a, 2);
 }
