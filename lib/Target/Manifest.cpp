@@ -8,6 +8,7 @@
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Target/Program.h"
+#include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Workspace.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -151,6 +152,19 @@ static int64_t scratchOf(ModuleOp module) {
   return bytes;
 }
 
+// What a GPU keeps a copy of, each piece at its own alignment.
+static int64_t constantsOf(ModuleOp module) {
+  int64_t bytes = 0;
+  if (exec::isCuda(module))
+    for (auto constant : module.getOps<exec::ConstantOp>()) {
+      ElementsAttr value = constant.getValue();
+      bytes =
+          alignTo(bytes, kConstantAlignmentBytes) +
+          value.getNumElements() * exec::elementBytes(value.getElementType());
+    }
+  return bytes;
+}
+
 static double flopsOf(ModuleOp module) {
   double flops = 0;
   for (auto unit : module.getOps<fsdp::UnitOp>())
@@ -204,6 +218,7 @@ std::string shardonnx::buildManifest(ModuleOp module,
       {"functions", exec::functionsToJson(module)},
       {"spaces", exec::spacesToJson(module)},
       {"scratch_per_thread_bytes", scratchOf(module)},
+      {"constant_bytes", constantsOf(module)},
       {"flops_per_microbatch", flopsOf(module)}};
   addSizes(module, manifest);
   addDtypes(module, manifest);

@@ -212,6 +212,7 @@ Manifest read(const Json &json) {
   m.gradientSpace = readSpace(spaces, "gradients");
   m.gatherInPlace = json.at("gather_in_place").get<bool>();
   m.scratchPerThreadBytes = optionalSize(json, "scratch_per_thread_bytes");
+  m.constantBytes = optionalSize(json, "constant_bytes");
   m.flopsPerMicrobatch = json.value("flops_per_microbatch", 0.0);
   if (m.gatherInPlace && m.paramType != SHX_F32)
     fail("the manifest gathers in place, yet its parameters are not f32");

@@ -31,7 +31,8 @@ std::vector<MemoryItem> planDeviceMemory(const Manifest &m, int ranks,
           {"gathered parameters", plan.gatherBytes},
           {"full gradients", plan.gradientBytes},
           {"activations and workspaces", m.privateSpace.bytes},
-          {"inputs", kInputCopies * inputs}};
+          {"inputs", kInputCopies * inputs},
+          {"constants", m.constantBytes}};
 }
 
 } // namespace

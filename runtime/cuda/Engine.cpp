@@ -82,7 +82,6 @@ void CudaEngine::makeContext(const EngineSetup &setup) {
 void CudaEngine::allocate(const DeviceProgram &code) {
   auto constantBytes = static_cast<int64_t>(code.constantsSize);
   items = planMemory(manifest, context.ranks, 0, options.accumulate);
-  items.push_back({"constants", constantBytes});
   requireFits(items, device, context.rank);
   state = std::make_unique<State>(manifest, context.rank, context.ranks,
                                   options.accumulate, collectives->symmetric());

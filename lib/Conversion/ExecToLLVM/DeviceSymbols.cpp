@@ -95,12 +95,10 @@ ProgramSymbols::deviceKernel(const kernels::DeviceLaunch &launch) {
 }
 
 int64_t ProgramSymbols::constantOffset(FlatSymbolRefAttr name) {
-  // Of any element type, and for 16-byte accesses.
-  constexpr size_t kAlignment = 256;
   auto [it, isNew] = constantOffsets.try_emplace(name.getAttr(), 0);
   if (isNew) {
-    constantBytes.resize(
-        size_t(alignTo(int64_t(constantBytes.size()), int64_t(kAlignment))));
+    constantBytes.resize(size_t(
+        alignTo(int64_t(constantBytes.size()), kConstantAlignmentBytes)));
     it->second = int64_t(constantBytes.size());
     constantBytes += bytesOf(constants.lookup(name.getAttr()).getValue());
   }

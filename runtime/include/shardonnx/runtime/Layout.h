@@ -22,6 +22,9 @@ constexpr int64_t kMaxRanks = 1024;
 // Every planned buffer starts at a multiple of this many bytes.
 constexpr int64_t kBufferAlignmentBytes = 64;
 
+// Each of a GPU program's constants, inside their one piece of memory.
+constexpr int64_t kConstantAlignmentBytes = 256;
+
 constexpr int64_t alignTo(int64_t value, int64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }

@@ -97,6 +97,7 @@ struct Manifest {
   Space privateSpace, gatherSpace, gradientSpace;
   bool gatherInPlace = false;
   int64_t scratchPerThreadBytes = 0;
+  int64_t constantBytes = 0; // on a GPU
   double flopsPerMicrobatch = 0;
 
   bool cuda() const { return target == "cuda"; }
