@@ -5,6 +5,8 @@
 
 #include "Emitter.h"
 #include "shardonnx/Conversion/FSDPToExec/Passes.h"
+#include "shardonnx/Dialect/Exec/IR/Descriptors.h"
+#include "shardonnx/runtime/CudaAttention.h"
 
 namespace shardonnx {
 #define GEN_PASS_DEF_FSDPTOEXECPASS
@@ -81,6 +83,23 @@ void FSDPToExec::emitInputs() {
                           uses[index].limit, input.type);
 }
 
+// Attention that is not cuDNN's is slower: said of the first op of each reason.
+static void sayWhoseAttention(ModuleOp module) {
+  llvm::SmallPtrSet<const char *, 4> said;
+  module.walk([&](Operation *op) {
+    const char *reason = nullptr;
+    if (auto forward = dyn_cast<exec::AttentionOp>(op))
+      reason = cudnnRefusal(exec::describe(forward), bool(forward.getMask()),
+                            /*grad=*/false);
+    else if (auto grad = dyn_cast<exec::AttentionGradOp>(op))
+      reason = cudnnRefusal(exec::describe(grad), bool(grad.getMask()),
+                            /*grad=*/true);
+    if (reason && said.insert(reason).second)
+      op->emitRemark("attention runs on Shardonnx's own kernels, because ")
+          << reason;
+  });
+}
+
 void FSDPToExec::runOnOperation() {
   ModuleOp module = getOperation();
   if (failed(collectInputs()))
@@ -101,4 +120,6 @@ void FSDPToExec::runOnOperation() {
     if (failed(Emitter(function, parameters, kernels, calls, uses).run()))
       return signalPassFailure();
   emitInputs();
+  if (cuda)
+    sayWhoseAttention(module);
 }
