@@ -33,8 +33,8 @@ static SmallVector<Operation *> reductionsOf(const Kernel &kernel) {
 
 /// Threads of a block side by side: a power of two.
 static int64_t threadsAcross(int64_t columns, int64_t lanes) {
-  return llvm::PowerOf2Ceil(
-      std::min<int64_t>(kWarp, llvm::divideCeil(columns, lanes)));
+  int64_t vectors = llvm::divideCeil(columns, lanes);
+  return llvm::PowerOf2Ceil(std::clamp<int64_t>(vectors, 1, kWarp));
 }
 
 /// Rows of one chunk. Known before the buffers' alignments are, since the
@@ -319,19 +319,19 @@ void ColumnTotals::run() {
     exists = e.less(column, e.i32(columns));
     safe = arith::MinUIOp::create(e.b, e.loc, column, e.i32(columns - 1));
   }
-  SmallVector<Value> accumulators =
-      sweep(y, e.i32(chunks), down, 4, 1,
-            [&](ArrayRef<Value> items, MutableArrayRef<Value> next) {
-              SmallVector<Value> parts;
-              for (Value chunk : items)
-                for (unsigned r = 0; r < reductions.size(); ++r)
-                  parts.push_back(e.body.getMemory().load(
-                      partial(r, chunk, safe), e.b.getF32Type(), 1, 1));
-              for (unsigned i = 0; i < parts.size(); ++i) {
-                unsigned r = i % reductions.size();
-                next[r] = e.combine(reductions[r], next[r], parts[i]);
-              }
-            });
+  SmallVector<Value> accumulators = sweep(
+      y, e.i32(chunks), down, 4, 1,
+      [&](ArrayRef<Value> items, MutableArrayRef<Value> next) {
+        SmallVector<Value> parts;
+        for (Value chunk : items)
+          for (unsigned r = 0; r < reductions.size(); ++r)
+            parts.push_back(e.body.getMemory().load(partial(r, chunk, safe),
+                                                    e.b.getF32Type(), 1, 1));
+        const Value *part = parts.begin();
+        for (size_t item = 0; item < items.size(); ++item)
+          for (auto [reduction, total] : llvm::zip_equal(reductions, next))
+            total = e.combine(reduction, total, *part++);
+      });
   SmallVector<Value> totals = joinDown(accumulators, 1);
   Value first = e.less(e.thread, e.i32(across));
   if (exists)
