@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # The CUDA runtime's own kernels: assembled for every architecture that programs
-# may meet, and run on the emulated device.
+# may meet, and run on the emulated device. Tests with the label `environment`
+# are started by ctest, which gives them one; test/run asks it to.
 
 get_property(folder GLOBAL PROPERTY SHARDONNX_CUDA_PTX_FOLDER)
 get_property(modules GLOBAL PROPERTY SHARDONNX_CUDA_MODULES)
@@ -15,6 +16,8 @@ foreach(module IN LISTS modules)
       COMMAND ${SHARDONNX_PTXAS} -arch=sm_${arch} ${strict}
               ${folder}/${module}.ptx
               -o ${CMAKE_CURRENT_BINARY_DIR}/${module}.sm_${arch})
+    set_tests_properties(cuda_ptx_${module}_sm_${arch}
+      PROPERTIES LABELS environment)
   endforeach()
 endforeach()
 
@@ -23,6 +26,7 @@ function(shardonnx_vector_test module scalar)
   add_test(NAME cuda_vectors_${module}
     COMMAND ${CMAKE_COMMAND} -DPTX=${folder}/${module}.ptx -DSCALAR=${scalar}
             -P ${CMAKE_CURRENT_SOURCE_DIR}/CheckVectorAccess.cmake)
+  set_tests_properties(cuda_vectors_${module} PROPERTIES LABELS environment)
 endfunction()
 shardonnx_vector_test(Copy "shx_k_copy_([1248]|elements)")
 shardonnx_vector_test(CrossEntropy shx_k_sum_losses)
@@ -44,6 +48,7 @@ add_test(NAME cuda_kernels_test
   COMMAND ${CMAKE_COMMAND} -E env CUDA_FORCE_PTX_JIT=1
           LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/cuda-emulator
           $<TARGET_FILE:cuda_kernels_test>)
+set_tests_properties(cuda_kernels_test PROPERTIES LABELS environment)
 
 add_executable(cuda_attention_test cuda_attention_test.cpp)
 target_link_libraries(cuda_attention_test
@@ -54,6 +59,7 @@ add_test(NAME cuda_attention_test
   COMMAND ${CMAKE_COMMAND} -E env CUDA_FORCE_PTX_JIT=1
           LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/cuda-emulator
           $<TARGET_FILE:cuda_attention_test>)
+set_tests_properties(cuda_attention_test PROPERTIES LABELS environment)
 
 add_executable(cuda_gemm_test cuda_gemm_test.cpp)
 target_link_libraries(cuda_gemm_test
@@ -64,6 +70,7 @@ add_test(NAME cuda_gemm_test
   COMMAND ${CMAKE_COMMAND} -E env CUDA_FORCE_PTX_JIT=1
           LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/cuda-emulator
           $<TARGET_FILE:cuda_gemm_test>)
+set_tests_properties(cuda_gemm_test PROPERTIES LABELS environment)
 
 # cuDNN's plans of our attention, without a GPU and without a driver.
 if(SHARDONNX_CUDNN_INCLUDE)
@@ -80,4 +87,5 @@ if(SHARDONNX_CUDNN_INCLUDE)
     COMMAND ${CMAKE_COMMAND} -E env
             LD_LIBRARY_PATH=${stub_folder}:$ENV{LD_LIBRARY_PATH}
             $<TARGET_FILE:cudnn_plans_test> --gtest_filter=-*.TableOf*)
+  set_tests_properties(cudnn_plans_test PROPERTIES LABELS environment)
 endif()

@@ -66,3 +66,4 @@ add_test(NAME cuda_runtime_test
   COMMAND ${CMAKE_COMMAND} -E env CUDA_FORCE_PTX_JIT=1
           LD_LIBRARY_PATH=${SHARDONNX_CUDA_EMULATOR}
           $<TARGET_FILE:cuda_runtime_test>)
+set_tests_properties(cuda_runtime_test PROPERTIES LABELS environment)
