@@ -13,6 +13,7 @@
 #include "../comm/Rendezvous.h"
 #include "Options.h"
 #include "Program.h"
+#include "Trace.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
 #include <array>
@@ -89,6 +90,11 @@ public:
   // The device's dense peak at the program's dtype, FLOP/s, if it is known.
   virtual std::optional<double> peakFlops() const { return std::nullopt; }
   virtual void finish() = 0;
+
+  // Around the steps that are traced: after the second call the trace has
+  // everything of them.
+  virtual void beginTrace() = 0;
+  virtual void endTrace() = 0;
 };
 
 // What is known once the ranks of this machine have met.
@@ -100,6 +106,7 @@ struct EngineSetup {
   const Group &group; // group.memory begins with the control block
   Control &control;
   Exchange &exchange;
+  Trace *trace = nullptr; // outlives the engine; null: none
 };
 
 class Platform {

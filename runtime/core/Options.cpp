@@ -8,6 +8,7 @@
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/WholeNumber.h"
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
@@ -69,7 +70,14 @@ void addData(CLI::App &app, Options &o) {
   app.add_flag("--shuffle", o.shuffle, "Permute the samples of each epoch");
 }
 
-void addTraining(CLI::App &app, Options &o) {
+// Options that are read as they are written and translated afterwards.
+struct Texts {
+  std::vector<double> betas{0.9, 0.95};
+  std::string schedule = "constant", init = "model";
+  std::optional<std::string> traceSteps;
+};
+
+void addTraining(CLI::App &app, Options &o, Texts &texts) {
   whole(app.add_option("--steps", o.steps, "Optimizer steps"), 1)
       ->capture_default_str();
   whole(app.add_option("--accumulate", o.accumulate, "Microbatches per step"),
@@ -81,15 +89,37 @@ void addTraining(CLI::App &app, Options &o) {
         1, kMaxRanks);
   app.add_option("--log", o.log, "Write one JSON object per step to this file")
       ->type_name("FILE");
+  app.add_option("--trace", o.trace,
+                 "Write a trace of compute and communication to this file, "
+                 "for ui.perfetto.dev")
+      ->type_name("FILE.json");
+  app.add_option("--trace-steps", texts.traceSteps, "Steps of --trace (2-4)")
+      ->type_name("FIRST-LAST");
   app.add_flag("--debug-memory", o.debugMemory,
                "Poison freed buffers (slow; SHARDONNX_DEBUG_MEMORY=1 too)");
 }
 
-// Options that are read as they are written and translated afterwards.
-struct Texts {
-  std::vector<double> betas{0.9, 0.95};
-  std::string schedule = "constant", init = "model";
-};
+// One number is one step. The default is what there is of it.
+void setTraceSteps(const std::optional<std::string> &text, Options &o) {
+  if (!text) {
+    o.traceFirst = std::min(o.traceFirst, o.steps);
+    o.traceLast = std::min(o.traceLast, o.steps);
+    return;
+  }
+  if (o.trace.empty())
+    failUsage("--trace-steps needs --trace FILE.json");
+  size_t dash = text->find('-');
+  std::string end = dash == text->npos ? *text : text->substr(dash + 1);
+  std::optional<int64_t> first = parseWhole(text->substr(0, dash), 1, kMany);
+  std::optional<int64_t> last = parseWhole(end, 1, kMany);
+  if (!first || !last || *first > *last)
+    failUsage("--trace-steps: '", *text, "' is not FIRST-LAST, as in 2-4");
+  if (*last > o.steps)
+    failUsage("--trace-steps=", *text, ": the run has ", o.steps,
+              " steps; give more --steps, or others");
+  o.traceFirst = *first;
+  o.traceLast = *last;
+}
 
 void translate(const Texts &texts, Options &o) {
   static const std::map<std::string, Schedule::Kind> kinds = {
@@ -101,6 +131,7 @@ void translate(const Texts &texts, Options &o) {
   o.randomInit = texts.init == "random";
   o.beta1 = texts.betas[0];
   o.beta2 = texts.betas[1];
+  setTraceSteps(texts.traceSteps, o);
 }
 
 void addOptimizer(CLI::App &app, Options &o, Texts &texts) {
@@ -177,7 +208,7 @@ std::optional<Options> parseOptions(int argc, char **argv,
              "(600)\n");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   addData(app, o);
-  addTraining(app, o);
+  addTraining(app, o, texts);
   addOptimizer(app, o, texts);
   addModel(app, o, texts);
   app.get_option("--betas")->multi_option_policy(CLI::MultiOptionPolicy::Throw);

@@ -26,7 +26,9 @@ struct Options {
   uint64_t seed = 0;
   bool shuffle = false, randomInit = false;
   std::string model, log;
-  int nproc = 0; // 0: not given
+  std::string trace;                     // "": none
+  int64_t traceFirst = 2, traceLast = 4; // steps
+  int nproc = 0;                         // 0: not given
   bool debugMemory = false;
 
   Schedule schedule() const { return {scheduleKind, lr, minLR, warmup, steps}; }

@@ -9,6 +9,7 @@
 #include "../comm/RankInfo.h"
 #include "Engine.h"
 #include "Error.h"
+#include "TraceFile.h"
 #include "Trainer.h"
 #include "Weights.h"
 #include <cstdlib>
@@ -103,15 +104,23 @@ int runRank(Platform &platform, const Program &program,
   Exchange exchange(control, group);
   exchange.connect(info);
   Monitor monitor(control, group, exchange);
+  std::unique_ptr<TraceFile> trace;
   // Outside the try: when this rank fails its device may be in a collective
   // that never ends, and to take the engine apart would be to wait for that.
   std::unique_ptr<Engine> engine;
   try {
-    engine = platform.makeEngine(
-        {program, manifest, options, info, group, control, exchange});
+    if (!options.trace.empty())
+      trace = std::make_unique<TraceFile>(options, manifest, info.rank,
+                                          info.worldSize,
+                                          group.localRanks(info.rank));
+    engine =
+        platform.makeEngine({program, manifest, options, info, group, control,
+                             exchange, trace ? &trace->trace : nullptr});
     initialise(*engine, options, info.rank == 0);
-    Trainer(options, *engine).run();
+    Trainer(options, *engine, trace.get()).run();
   } catch (const Error &e) {
+    if (trace)
+      trace->discard();
     if (info.worldSize == 1)
       throw;
     control.failNow(info.rank, concat("rank ", info.rank, ": ", e.what()),

@@ -10,8 +10,9 @@
 
 namespace shardonnx::rt {
 
-Trainer::Trainer(const Options &options, Engine &engine)
-    : options(options), engine(engine), manifest(engine.manifest),
+Trainer::Trainer(const Options &options, Engine &engine, TraceFile *traceFile)
+    : options(options), engine(engine), traceFile(traceFile),
+      trace(traceFile ? &traceFile->trace : nullptr), manifest(engine.manifest),
       progress(options.steps) {
   data = openData(options.data, options.dataType, manifest);
   if (!options.evalData.empty())
@@ -45,6 +46,24 @@ Scalars Trainer::scalarsOf(int64_t step, double denominator) const {
   return v;
 }
 
+// What came before the traced steps is done before they begin.
+void Trainer::trainStep(int64_t step) {
+  if (trace && step == trace->firstStep) {
+    engine.beginTrace();
+    trace->setActive(true);
+  }
+  {
+    bool traced = trace && trace->active();
+    TraceSpan span(trace, TraceRow::Steps,
+                   traced ? trace->intern(concat("step ", step)) : "");
+    issue(step);
+  }
+  if (trace && step == trace->lastStep) {
+    trace->setActive(false);
+    engine.endTrace();
+  }
+}
+
 void Trainer::issue(int64_t step) {
   double denominator = lossDenominator(*data, manifest, order, step);
   engine.beginStep(scalarsOf(step, denominator));
@@ -52,10 +71,17 @@ void Trainer::issue(int64_t step) {
   for (int64_t a = 0; a < order.accumulate; ++a) {
     for (int64_t b = 0; b < order.batch; ++b)
       samples[static_cast<size_t>(b)] = order.at(step, a, engine.rank(), b);
-    fillBatch(manifest, *data, samples, engine.inputs());
+    {
+      TraceSpan span(trace, TraceRow::Steps, "batch");
+      fillBatch(manifest, *data, samples, engine.inputs());
+    }
+    TraceSpan span(trace, TraceRow::Steps, "microbatch");
     engine.microbatch(a == 0);
   }
-  engine.update();
+  {
+    TraceSpan span(trace, TraceRow::Steps, "update");
+    engine.update();
+  }
   engine.endStep();
   outstanding.push_back({step, denominator});
 }
@@ -148,12 +174,16 @@ void Trainer::collect(int ahead) {
 void Trainer::run() {
   engine.start();
   for (int64_t step = 1; step <= options.steps; ++step) {
-    issue(step);
+    trainStep(step);
     // Weights of a later step are not what an evaluation is of.
     bool drain = step == options.steps || evaluatesAfter(step);
     collect(drain ? 0 : engine.stepsAhead());
   }
-  engine.finish();
+  if (traceFile)
+    traceFile->writePart();
+  engine.finish(); // all ranks have written theirs
+  if (traceFile)
+    traceFile->join();
   if (!first())
     return;
   log->close();

@@ -10,6 +10,7 @@
 #include "Engine.h"
 #include "Log.h"
 #include "Progress.h"
+#include "TraceFile.h"
 #include <deque>
 #include <memory>
 
@@ -17,7 +18,8 @@ namespace shardonnx::rt {
 
 class Trainer {
 public:
-  Trainer(const Options &options, Engine &engine);
+  // `trace` may be null.
+  Trainer(const Options &options, Engine &engine, TraceFile *trace);
   void run();
 
 private:
@@ -26,6 +28,7 @@ private:
     int64_t step;
     double denominator;
   };
+  void trainStep(int64_t step);
   void issue(int64_t step);
   Scalars scalarsOf(int64_t step, double denominator) const;
   // Takes results until at most `ahead` steps are outstanding.
@@ -38,6 +41,8 @@ private:
 
   const Options &options;
   Engine &engine;
+  TraceFile *traceFile;
+  Trace *trace; // null: none
   const Manifest &manifest;
   std::unique_ptr<DataSource> data, evalData;
   SampleOrder order;

@@ -30,8 +30,8 @@ std::vector<std::vector<size_t>> overlaps(const std::vector<UnitState> &units,
 
 } // namespace
 
-Communicator::Communicator(State &state, Control &control)
-    : state(state), control(control), units(state.units),
+Communicator::Communicator(State &state, Control &control, Trace *trace)
+    : state(state), control(control), trace(trace), units(state.units),
       counts(state.units.size()) {
   const Manifest &m = state.manifest;
   auto paramBegin = [&](size_t u) { return units[u].unit->paramOffsetBytes; };
@@ -76,6 +76,15 @@ Communicator::usesBefore(const std::vector<size_t> &overlapping,
   return uses;
 }
 
+// What the issuing thread waits for, for the trace too.
+template <typename Ready>
+void Communicator::wait(Activity activity, const char *name, int64_t unit,
+                        Ready ready) {
+  TraceSpan span(trace, TraceRow::Waiting, name, unit);
+  control.wait(activity, unit < 0 ? 0 : static_cast<size_t>(unit),
+               /*spin=*/true, ready);
+}
+
 // ---- All-gather
 
 void Communicator::gatherStart(size_t unit) {
@@ -99,6 +108,8 @@ void Communicator::gatherStart(size_t unit) {
 
 void Communicator::writeSlice(size_t unit, uint64_t gather) {
   UnitState &u = units[unit];
+  TraceSpan span(trace, TraceRow::Gather, u.unit->name.c_str(),
+                 static_cast<int64_t>(unit));
   ShxDType dtype = state.manifest.paramType;
   int64_t element = dtypeBytes(dtype);
   castSlice(u.gathered + u.owned.begin * element, dtype, u.master,
@@ -114,7 +125,7 @@ void Communicator::gatherWait(size_t unit) {
   bool sharded = units[unit].unit->sharded;
   uint64_t target =
       state.plan.inPlace ? counts[unit].updates : counts[unit].gathers;
-  control.wait(Activity::Gather, unit, /*spin=*/true, [&] {
+  wait(Activity::Gather, "gather", static_cast<int64_t>(unit), [&] {
     return everyRank(sharded, unit, &UnitCounters::published, target);
   });
 }
@@ -150,12 +161,13 @@ void Communicator::poisonSlice(size_t unit, uint64_t gather) {
 
 void Communicator::gradAcquire(size_t unit) {
   std::vector<Use> uses = usesBefore(gradOverlaps[unit], &Counts::reductions);
-  control.wait(Activity::GradientBuffer, unit, /*spin=*/true, [&] {
-    for (const Use &use : uses)
-      if (!everyRank(true, use.unit, &UnitCounters::gradsDone, use.count))
-        return false;
-    return true;
-  });
+  wait(Activity::GradientBuffer, "gradient buffer", static_cast<int64_t>(unit),
+       [&] {
+         for (const Use &use : uses)
+           if (!everyRank(true, use.unit, &UnitCounters::gradsDone, use.count))
+             return false;
+         return true;
+       });
   if (state.debug)
     poison(state.gradPointers[unit],
            units[unit].unit->length * dtypeBytes(state.manifest.reduceType));
@@ -182,6 +194,8 @@ void Communicator::reduceStart(size_t unit, bool accumulate) {
 
 void Communicator::sumSlice(size_t unit, uint64_t reduction, bool accumulate) {
   UnitState &u = units[unit];
+  TraceSpan span(trace, TraceRow::Reduce, u.unit->name.c_str(),
+                 static_cast<int64_t>(unit));
   ShxDType dtype = state.manifest.reduceType;
   std::vector<const void *> sources;
   for (uint8_t *gradients : u.gradients)
@@ -196,9 +210,8 @@ void Communicator::sumSlice(size_t unit, uint64_t reduction, bool accumulate) {
 void Communicator::reduceWait(size_t unit) {
   bool all = slicesAreMine(unit); // the others sum the rest of what is read
   uint64_t target = counts[unit].reductions;
-  control.wait(Activity::Reduce, unit, /*spin=*/true, [&] {
-    return everyRank(all, unit, &UnitCounters::gradsDone, target);
-  });
+  wait(Activity::Reduce, "reduction", static_cast<int64_t>(unit),
+       [&] { return everyRank(all, unit, &UnitCounters::gradsDone, target); });
 }
 
 // ---- Update
@@ -208,9 +221,8 @@ void Communicator::updateBegin(size_t unit) {
   if (!state.plan.inPlace || !units[unit].unit->sharded)
     return;
   uint64_t target = counts[unit].gathers;
-  control.wait(Activity::Optimizer, unit, /*spin=*/true, [&] {
-    return everyRank(true, unit, &UnitCounters::freed, target);
-  });
+  wait(Activity::Optimizer, "last readers", static_cast<int64_t>(unit),
+       [&] { return everyRank(true, unit, &UnitCounters::freed, target); });
 }
 
 void Communicator::updateEnd(size_t unit) {
@@ -230,9 +242,8 @@ double Communicator::sumNorms(double mine) {
   control.publish(block.normReady, turn);
   double sum = 0;
   for (int r = 0; r < control.ranks(); ++r) {
-    control.wait(Activity::Norm, 0, /*spin=*/true, [&] {
-      return control.block(r).normReady.load(kAcquire) >= turn;
-    });
+    wait(Activity::Norm, "norm", -1,
+         [&] { return control.block(r).normReady.load(kAcquire) >= turn; });
     sum += control.block(r).norm[turn % 2];
   }
   return sum;
@@ -246,9 +257,8 @@ Communicator::LossSum Communicator::sumLosses(LossSum mine) {
   control.publish(block.lossReady, turn);
   LossSum sum;
   for (int r = 0; r < control.ranks(); ++r) {
-    control.wait(Activity::Loss, 0, /*spin=*/true, [&] {
-      return control.block(r).lossReady.load(kAcquire) >= turn;
-    });
+    wait(Activity::Loss, "loss", -1,
+         [&] { return control.block(r).lossReady.load(kAcquire) >= turn; });
     sum.loss += control.block(r).loss[turn % 2];
     sum.count += control.block(r).lossCount[turn % 2];
   }

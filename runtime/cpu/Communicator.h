@@ -10,6 +10,7 @@
 #define SHARDONNX_RUNTIME_COMMUNICATOR_H
 
 #include "../comm/Control.h"
+#include "../core/Trace.h"
 #include "CommThread.h"
 #include "State.h"
 #include <memory>
@@ -19,7 +20,7 @@ namespace shardonnx::rt {
 
 class Communicator {
 public:
-  Communicator(State &state, Control &control);
+  Communicator(State &state, Control &control, Trace *trace);
 
   void gatherStart(size_t unit);
   void gatherWait(size_t unit);
@@ -58,12 +59,15 @@ private:
   bool slicesAreMine(size_t unit) const { return !units[unit].unit->sharded; }
   std::vector<Use> usesBefore(const std::vector<size_t> &overlapping,
                               uint64_t Counts::*count) const;
+  template <typename Ready>
+  void wait(Activity activity, const char *name, int64_t unit, Ready ready);
   void writeSlice(size_t unit, uint64_t gather);
   void poisonSlice(size_t unit, uint64_t gather);
   void sumSlice(size_t unit, uint64_t reduction, bool accumulate);
 
   State &state;
   Control &control;
+  Trace *trace; // null: none
   std::vector<UnitState> &units;
   std::vector<Counts> counts;
   // [unit] the units, itself among them, whose gather or gradient buffer

@@ -15,6 +15,7 @@ namespace shardonnx::rt {
 struct Context : ShxContext {
   State *state = nullptr;
   Communicator *communicator = nullptr;
+  Trace *trace = nullptr;             // null: none
   float values[SHX_NUM_SCALARS] = {}; // ShxContext::scalars
   float valuesWithoutDecay[SHX_NUM_SCALARS] = {};
   double clipGradNorm = 0; // 0: off

@@ -9,6 +9,7 @@
 #include "../core/Half.h"
 #include "ProcessMemory.h"
 #include "ReduceKernels.h"
+#include "shardonnx/runtime/Cpu.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 #include <cstring>
 #include <malloc.h>
@@ -49,7 +50,7 @@ CpuEngine::CpuEngine(const EngineSetup &setup)
       state(manifest, control.rank(), control.ranks(),
             setup.group.memory ? setup.group.memory.get() : -1,
             memoryOptions(setup.options)),
-      communicator(state, control),
+      communicator(state, control, setup.trace),
       plannedBytes(totalBytes(planMemory(manifest, control.ranks(),
                                          threadsPerRank(setup.info),
                                          setup.options.accumulate))) {
@@ -61,6 +62,7 @@ CpuEngine::CpuEngine(const EngineSetup &setup)
   context.scalars = context.values;
   context.state = &state;
   context.communicator = &communicator;
+  context.trace = setup.trace;
   context.clipGradNorm = setup.options.clipGradNorm;
 }
 
@@ -106,6 +108,16 @@ void CpuEngine::setDecay(
 void CpuEngine::start() { control.barrier(Activity::Start); }
 
 void CpuEngine::finish() { control.barrier(Activity::End); }
+
+void CpuEngine::beginTrace() {
+  setKernelTrace(
+      [](ShxContext *context, const char *name, int64_t begin, int64_t end) {
+        contextOf(context).trace->measure(
+            {name, begin, end, -1, TraceRow::Compute});
+      });
+}
+
+void CpuEngine::endTrace() { setKernelTrace(nullptr); }
 
 void CpuEngine::poisonPrivate() {
   if (state.debug) // nothing of a microbatch may be read by the next

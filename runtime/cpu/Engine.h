@@ -34,6 +34,8 @@ public:
   Evaluation evaluation(double count) override;
   MemoryUse memory(int64_t heldByHost, bool last) override;
   void finish() override;
+  void beginTrace() override;
+  void endTrace() override;
 
 private:
   void allocateInputs();

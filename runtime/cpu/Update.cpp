@@ -5,6 +5,7 @@
 // owned slices.
 
 #include "Context.h"
+#include "Pool.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -64,12 +65,15 @@ extern "C" {
 void shx_clip_grad_norm(ShxContext *ctx) {
   Context &context = contextOf(ctx);
   double mine = 0;
-  for (const UnitState &u : context.state->units)
-    for (const Piece &piece : u.pieces) {
-      shardonnx::Interval part = countedPart(u, piece);
-      if (part.size() > 0)
-        mine += squaresOnPool(u.reduced + part.begin, part.size());
-    }
+  {
+    TraceScope scope(ctx, "grad_norm");
+    for (const UnitState &u : context.state->units)
+      for (const Piece &piece : u.pieces) {
+        shardonnx::Interval part = countedPart(u, piece);
+        if (part.size() > 0)
+          mine += squaresOnPool(u.reduced + part.begin, part.size());
+      }
+  }
   context.gradNorm = std::sqrt(context.communicator->sumNorms(mine));
   // As torch.nn.utils.clip_grad_norm_ does; a NaN stays one in this order of
   // min's arguments.

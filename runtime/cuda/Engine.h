@@ -57,6 +57,8 @@ public:
   MemoryUse memory(int64_t heldByHost, bool last) override;
   std::optional<double> peakFlops() const override;
   void finish() override;
+  void beginTrace() override;
+  void endTrace() override;
 
 private:
   void makeContext(const EngineSetup &setup);
