@@ -4,7 +4,8 @@
 # What the CUDA target needs on the machine that builds it: headers, nvcc for
 # the runtime's kernels and ptxas. No library: programs load what the machine
 # they run on has. Without a toolkit everything else is built. Sets
-#   SHARDONNX_HAS_CUDA, SHARDONNX_CUDA_INCLUDE, SHARDONNX_NVCC, SHARDONNX_PTXAS
+#   SHARDONNX_HAS_CUDA, SHARDONNX_CUDA_INCLUDE, SHARDONNX_NVCC, SHARDONNX_PTXAS,
+#   SHARDONNX_CUPTI_INCLUDE (empty where there is none)
 # and, where cuDNN's headers and those of its C++ frontend are found (./setup
 # puts the frontend into .deps; SHARDONNX_CUDNN_FRONTEND names another folder),
 #   SHARDONNX_CUDNN_INCLUDE
@@ -25,6 +26,22 @@ else()
 endif()
 
 if(SHARDONNX_HAS_CUDA)
+  # Records of --trace; their layout is CUDA 13's.
+  find_path(SHARDONNX_CUPTI_HEADERS cupti.h
+            HINTS ${SHARDONNX_CUDA_INCLUDE} ${cuda_hints}
+            PATH_SUFFIXES include extras/CUPTI/include)
+  set(SHARDONNX_CUPTI_INCLUDE)
+  if(SHARDONNX_CUPTI_HEADERS)
+    file(STRINGS ${SHARDONNX_CUPTI_HEADERS}/cupti_version.h cupti_version
+         REGEX "define CUPTI_API_VERSION [0-9]+")
+    if(cupti_version MATCHES "VERSION ([0-9]+)" AND
+       CMAKE_MATCH_1 GREATER_EQUAL 130000)
+      set(SHARDONNX_CUPTI_INCLUDE ${SHARDONNX_CUPTI_HEADERS})
+    endif()
+  endif()
+  if(NOT SHARDONNX_CUPTI_INCLUDE)
+    message(STATUS "No CUPTI of CUDA 13: programs for GPUs will have no --trace")
+  endif()
   find_path(SHARDONNX_CUDNN_HEADERS cudnn.h
             HINTS ${SHARDONNX_CUDA_INCLUDE} ${cuda_hints}
             PATH_SUFFIXES include)

@@ -69,6 +69,7 @@ public:
   int64_t exposed = 0; // of all units together
   // What kept something from being recorded; "": nothing.
   std::string missing;
+  bool hasTimes = true; // else they are not known
 
 private:
   void keep(const TraceEvent &event);

@@ -132,9 +132,11 @@ Json headerOf(const Trace &trace, const Manifest &manifest) {
                      {"reduce_ms", millis(times.reduce, trace.steps())},
                      {"exposed_ms", millis(times.exposed, trace.steps())}});
   }
-  Json header = {{"rank", trace.rank},
-                 {"exposed_ms", millis(trace.exposed, trace.steps())},
-                 {"units", units}};
+  Json header = {{"rank", trace.rank}};
+  if (trace.hasTimes) {
+    header["exposed_ms"] = millis(trace.exposed, trace.steps());
+    header["units"] = units;
+  }
   if (trace.dropped() > 0)
     header["events_left_out"] = trace.dropped();
   if (!trace.missing.empty())
@@ -143,7 +145,13 @@ Json headerOf(const Trace &trace, const Manifest &manifest) {
 }
 
 // The mean over the ranks of a machine, the most exposed units first.
-void printTable(const std::vector<Json> &ranks, const Trace &trace) {
+void printTable(std::vector<Json> ranks, const Trace &trace) {
+  ranks.erase(
+      std::remove_if(ranks.begin(), ranks.end(),
+                     [](const Json &rank) { return !rank.contains("units"); }),
+      ranks.end());
+  if (ranks.empty())
+    return;
   struct Line {
     std::string unit;
     double gather, reduce, exposed;

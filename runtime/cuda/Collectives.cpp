@@ -98,6 +98,15 @@ void NcclCollectives::collective(Queue &queue, Activity activity, size_t unit,
     queue.stream.synchronize("running a collective for the first time");
 }
 
+// For the trace: one kernel of NCCL.
+void NcclCollectives::note(CollectiveKind kind, const Queue &queue,
+                           int64_t unit) {
+  if (context.issued && !context.preparing())
+    context.issued->push_back(
+        {kind, &queue == &gathers ? TraceRow::Gather : TraceRow::Reduce,
+         static_cast<int32_t>(unit)});
+}
+
 // ---- All-gather
 
 void NcclCollectives::gatherStart(size_t unit) {
@@ -153,6 +162,9 @@ void NcclCollectives::gatherSections(size_t unit) {
     if (!apart)
       check(nccl().ncclGroupEnd(), "gathering unit '", u.unit->name, "'");
   });
+  for (int kernels = apart ? 2 : (u.slice > 0 || u.frozenSlice > 0);
+       kernels > 0; --kernels)
+    note(CollectiveKind::AllGather, gathers, static_cast<int64_t>(unit));
 }
 
 void NcclCollectives::gatherWait(size_t unit) {
@@ -205,6 +217,9 @@ void NcclCollectives::reduceUnit(size_t unit) {
                                    ncclType(dtype), ncclSum,
                                    reductions.communicator, reductions.stream),
         "reducing the gradients of unit '", u.unit->name, "'");
+  note(u.unit->sharded ? CollectiveKind::ReduceScatter
+                       : CollectiveKind::AllReduce,
+       reductions, static_cast<int64_t>(unit));
 }
 
 void NcclCollectives::reduceWait(size_t unit) {
@@ -224,6 +239,7 @@ void NcclCollectives::allGather(const double *mine, double *all, size_t count) {
                                reductions.communicator, reductions.stream),
           "gathering numbers");
   });
+  note(CollectiveKind::AllGather, reductions, -1);
   record(numbersThere, reductions.stream);
   wait(numbersThere, context.compute);
 }

@@ -37,6 +37,10 @@ public:
   void endFunction() override;
   void allGather(const double *mine, double *all, size_t count) override;
   void broadcast(void *data, size_t bytes) override;
+  std::vector<std::pair<CUstream, TraceRow>> queues() const override {
+    return {{gathers.stream, TraceRow::Gather},
+            {reductions.stream, TraceRow::Reduce}};
+  }
 
 private:
   // A point of a stream. It counts in the function that recorded it alone: of
@@ -66,6 +70,7 @@ private:
   void enter(Queue &queue);
   template <typename Work>
   void collective(Queue &queue, Activity activity, size_t unit, Work work);
+  void note(CollectiveKind kind, const Queue &queue, int64_t unit);
   void gatherSections(size_t unit);
   void reduceUnit(size_t unit);
   void abort();

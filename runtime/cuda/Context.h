@@ -9,6 +9,7 @@
 #define SHARDONNX_RUNTIME_CUDA_CONTEXT_H
 
 #include "Device.h"
+#include "GpuTrace.h"
 #include "Images.h"
 #include "Memory.h"
 #include "Stream.h"
@@ -91,6 +92,11 @@ public:
   // On the host, at once, and in any mode: rank 0's bytes reach all. Every
   // rank calls it, in one order.
   virtual void broadcast(void *data, size_t bytes) = 0;
+
+  // The streams of its queues, for the trace.
+  virtual std::vector<std::pair<CUstream, TraceRow>> queues() const {
+    return {};
+  }
 };
 
 struct Context : ShxContext {
@@ -111,6 +117,9 @@ struct Context : ShxContext {
   // What was enqueued last on the compute stream, for the message of an error
   // that comes later.
   const char *lastWork = "nothing yet";
+
+  // Where collectives are noted as they are enqueued; null: nowhere.
+  std::vector<IssuedCollective> *issued = nullptr;
 
   bool preparing() const { return mode == Mode::Prepare; }
 };

@@ -71,7 +71,9 @@
   X(cuStreamWaitEvent)
 
 // …and those that it does without where a driver has none.
-#define SHX_CUDA_DRIVER_OPTIONAL(X) X(cuFuncLoad)
+#define SHX_CUDA_DRIVER_OPTIONAL(X)                                            \
+  X(cuFuncLoad)                                                                \
+  X(cuGetExportTable)
 
 namespace shardonnx::rt::cuda {
 

@@ -50,8 +50,9 @@ void requireFits(const std::vector<MemoryItem> &items, const Device &device,
 CudaEngine::CudaEngine(const EngineSetup &setup, const DeviceProgram &code)
     : Engine(setup.manifest), program(setup.program), options(setup.options),
       control(setup.control), exchange(setup.exchange),
-      phaseBegin(monotonicSeconds()), device(setup.info.localRank),
-      freeAtStart(device.memory().free),
+      phaseBegin(monotonicSeconds()),
+      tracer(setup.trace, setup.info.localRank, setup.info.worldSize),
+      device(setup.info.localRank), freeAtStart(device.memory().free),
       programImages(device, {{"the program", code.images, code.imageCount}}),
       runtimeImages(device, runtimeTables()),
       gemm(context, GemmCache::defaultFolder()), attention(context) {
@@ -304,6 +305,30 @@ void CudaEngine::finish() {
   compute.synchronize(waiting().c_str());
   exchange.barrier(Activity::End);
 }
+
+// ---- The trace
+
+void CudaEngine::drain() {
+  compute.synchronize(waiting().c_str());
+  copy.synchronize(waiting().c_str());
+}
+
+void CudaEngine::beginTrace() {
+  drain();
+  Tracer::Queues queues = collectives->queues();
+  queues.push_back({compute, TraceRow::Compute});
+  queues.push_back({copy, TraceRow::Copy});
+  tracer.begin(queues);
+  context.issued = tracer.issued();
+}
+
+void CudaEngine::endTrace() {
+  drain();
+  context.issued = nullptr;
+  tracer.end();
+}
+
+// ---- What the start says
 
 bool CudaEngine::isVerbose() const {
   static const char *asked = std::getenv("SHARDONNX_VERBOSE");

@@ -15,6 +15,7 @@
 #include "Inputs.h"
 #include "Numbers.h"
 #include "State.h"
+#include "Tracer.h"
 #include "Upload.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 
@@ -69,6 +70,7 @@ private:
   void warmUp();
   void capture();
   void gatherLosses();
+  void drain();
   void sendBatch();
   void publishMemory();
   std::string waiting() const;
@@ -82,6 +84,7 @@ private:
   Control &control;
   Exchange &exchange;
   double phaseBegin;
+  Tracer tracer; // CUPTI sees the context when it is made
   Device device;
   const int64_t freeAtStart; // bytes of the device
   int64_t contextBytes = 0;  // of the device, beside what is planned

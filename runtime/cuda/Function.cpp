@@ -44,25 +44,28 @@ std::string Function::capture() {
                                       CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
         "beginning the capture of ", name);
   std::string refused;
+  captured.clear();
+  context.issued = &captured;
   try {
     enqueue();
   } catch (const Error &e) {
     refused = e.what();
   }
-  CUgraph captured = nullptr;
-  CUresult result = driver().cuStreamEndCapture(context.compute, &captured);
+  context.issued = nullptr;
+  CUgraph recorded = nullptr;
+  CUresult result = driver().cuStreamEndCapture(context.compute, &recorded);
   if (refused.empty() && result != CUDA_SUCCESS)
     refused = "CUDA failed when capturing " + name + ": " + describe(result);
   if (refused.empty()) {
-    result = driver().cuGraphInstantiate(&graph, captured, 0);
+    result = driver().cuGraphInstantiate(&graph, recorded, 0);
     if (result == CUDA_SUCCESS)
       result = driver().cuGraphUpload(graph, context.compute);
     if (result != CUDA_SUCCESS)
       refused = "CUDA failed when making the graph of " + name + ": " +
                 describe(result);
   }
-  if (captured)
-    driver().cuGraphDestroy(captured);
+  if (recorded)
+    driver().cuGraphDestroy(recorded);
   if (!refused.empty() && graph) {
     driver().cuGraphExecDestroy(graph);
     graph = nullptr;
@@ -77,6 +80,9 @@ void Function::run() {
     context.lastWork = name.c_str();
     check(driver().cuGraphLaunch(graph, context.compute),
           "launching the graph of ", name);
+    if (context.issued)
+      context.issued->insert(context.issued->end(), captured.begin(),
+                             captured.end());
   } else {
     enqueue();
   }

@@ -37,6 +37,7 @@ private:
   const std::string name;
   const std::function<void()> issue;
   CUgraphExec graph = nullptr;
+  std::vector<IssuedCollective> captured; // in the graph
 };
 
 } // namespace shardonnx::rt::cuda

@@ -55,6 +55,17 @@ foreach(part runs ranks)
   gtest_discover_tests(cuda_${part}_test PROPERTIES TIMEOUT 180)
 endforeach()
 
+add_executable(cuda_trace_test cuda_trace_test.cpp)
+target_compile_definitions(cuda_trace_test PRIVATE
+  SHX_TEST_PROGRAMS="$<TARGET_FILE_DIR:table_cuda_f32>"
+  SHX_CUDA_EMULATOR="${SHARDONNX_CUDA_EMULATOR}"
+  $<$<BOOL:${SHARDONNX_CUPTI_INCLUDE}>:SHX_TEST_CUPTI>)
+target_link_libraries(cuda_trace_test
+  PRIVATE GTest::gtest_main runtime_test_support shardonnx_runtime_cuda
+          shardonnx_warnings nlohmann_json::nlohmann_json)
+add_dependencies(cuda_trace_test table_cuda_f32 cuda_emulator)
+gtest_discover_tests(cuda_trace_test PROPERTIES TIMEOUT 180)
+
 add_executable(cuda_runtime_test cuda_runtime_test.cpp)
 target_compile_definitions(cuda_runtime_test PRIVATE
   TEST_PTX="${CMAKE_CURRENT_BINARY_DIR}/table_cuda_f32.ptx")
