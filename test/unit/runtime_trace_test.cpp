@@ -113,7 +113,8 @@ TEST(TraceFile, JoinsTheRanksOfAMachine) {
   EXPECT_FALSE(events[1].contains("args"));
   Json ranks = trace["otherData"]["ranks"];
   ASSERT_EQ(ranks.size(), 2u);
-  EXPECT_NEAR(ranks[0]["units"][1]["gather_ms"], 3.999001 / 2, 1e-9); // per step
+  EXPECT_NEAR(ranks[0]["units"][1]["gather_ms"], 3.999001 / 2,
+              1e-9); // per step
   EXPECT_EQ(ranks[1]["missing"], "something");
   // Nothing else is left in the folder.
   auto files = std::filesystem::directory_iterator(folder.path);
