@@ -40,8 +40,9 @@ std::unique_ptr<CudnnPlan> Attention::makePlan(const ShxAttention &desc,
   std::unique_ptr<CudnnPlan> plan;
   if (handle)
     plan = makeCudnnPlan(desc, grad, {handle, "", context.device->arch()},
-                         grad ? attentionGradWorkspaceBytes(desc)
-                              : attentionWorkspaceBytes(desc),
+                         (grad ? attentionGradWorkspaceBytes(desc)
+                               : attentionWorkspaceBytes(desc)) -
+                             kLibraryAlignmentBytes,
                          refusal);
   if (!plan)
     warn(refusal);
@@ -75,6 +76,8 @@ bool Attention::run(const ShxAttention &desc, bool grad, bool hasMask,
     return plan != nullptr;
   context.lastWork =
       grad ? "attention's gradient (cuDNN)" : "attention (cuDNN)";
+  int64_t bytes = plan->workspaceBytes();
+  alignWorkspace(workspace, bytes);
   std::string error = plan->run(operands, workspace);
   if (context.preparing()) {
     // A first run loads the kernels, which a capture might not allow.

@@ -9,6 +9,7 @@
 
 #include "CudnnAttention.h"
 #include "Library.h"
+#include <cstdlib>
 #include <cudnn_frontend.h>
 
 namespace cudnn_frontend {
@@ -197,8 +198,11 @@ std::string Plan::run(const CudnnOperands &operands, void *workspace) {
 
 std::string load() {
   try {
-    // The frontend looks for it by this name, and finds what is loaded.
-    Library::ofToolkit("libcudart.so.13", "the CUDA 13 runtime");
+    // The frontend would take CUDA 12's where there are both.
+    Library runtime =
+        Library::ofToolkit("libcudart.so.13", "the CUDA 13 runtime");
+    ::setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", runtime.path().c_str(),
+             /*overwrite=*/0);
     Library library = Library::ofToolkit("libcudnn.so.9", "cuDNN 9");
     library.require("cudnnBackendFinalize");
     fe::cudnn_dlhandle = library.native();

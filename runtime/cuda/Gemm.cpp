@@ -34,6 +34,8 @@ void Gemm::multiply(const ShxGemm &desc, const GemmOperands &operands,
                     void *workspace, int64_t bytes) {
   if (desc.m == 0 || desc.n == 0)
     return;
+  if (workspace)
+    alignWorkspace(workspace, bytes);
   GemmCall call = makeGemmCall(desc, operands, workspace ? bytes : 0);
   const GemmProblem &problem = call.problem;
   bool epilogue = problem.epilogue != SHX_EPILOGUE_NONE;

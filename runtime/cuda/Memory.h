@@ -24,6 +24,16 @@ public:
 };
 Allocator &driverAllocator();
 
+// A workspace begins at a multiple of 64 bytes; cuBLASLt takes one at 256 only,
+// and others are kept to what their authors test. Leaves out what lies before.
+constexpr int64_t kLibraryAlignmentBytes = 256;
+inline void alignWorkspace(void *&workspace, int64_t &bytes) {
+  auto begin = reinterpret_cast<uintptr_t>(workspace);
+  auto before = static_cast<int64_t>(-begin % kLibraryAlignmentBytes);
+  workspace = static_cast<uint8_t *>(workspace) + before;
+  bytes = bytes > before ? bytes - before : 0;
+}
+
 // Bytes for people: 3.2 GiB, 17 MiB, 512 bytes.
 std::string bytesText(int64_t bytes);
 

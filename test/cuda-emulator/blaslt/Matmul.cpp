@@ -258,8 +258,8 @@ static const char *checkCall(const Multiplication &m) {
     return "an operand is not aligned to its elements";
   if (algorithm.id == kAligned && (m.pa | m.pb | m.pc | m.pd) % 16)
     return "the algorithm was chosen for operands aligned to 16 bytes";
-  if (m.workspaceBytes && m.workspace % 16)
-    return "the workspace is not aligned to 16 bytes";
+  if (m.workspaceBytes && m.workspace % 256)
+    return "the workspace is not aligned to 256 bytes";
   bool same = m.pc == m.pd && m.beta != 0;
   if (same && (m.c.ld != m.d.ld || m.c.stride != m.d.stride))
     return "C is D with another layout";
