@@ -175,9 +175,9 @@ TEST_F(CudaRuns, TheLogHasTheContractsFields) {
   Json line = log()[2];
   for (const char *key :
        {"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s",
-        "tflops", "mfu", "peak_bytes", "pss_bytes"})
+        "tflops", "mfu", "peak_bytes", "pss_bytes", "context_bytes"})
     EXPECT_TRUE(line.contains(key)) << key;
-  EXPECT_EQ(line.size(), 11u);
+  EXPECT_EQ(line.size(), 12u);
   EXPECT_EQ(line["tokens"], 2 * 8);
   EXPECT_GT(line["step_ms"], 0);
   EXPECT_GT(line["pss_bytes"], 0);

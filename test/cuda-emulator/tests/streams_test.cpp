@@ -100,6 +100,7 @@ TEST_F(StreamTest, QueryAndElapsed) {
   CHECK_CU(cuEventRecord(end, stream));
   EXPECT_EQ(cuEventQuery(end), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  CHECK_CU(cuEventSynchronize(start)); // however busy the machine is
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   open = true;
   CHECK_CU(cuEventSynchronize(end));
