@@ -41,9 +41,12 @@ std::optional<CausalTensor> recognizeCausal(const HostTensor &tensor) {
          at(mask.rows - 1, mask.columns - 1 - seen).i == result.visible.i)
     ++seen;
   mask.window = seen == mask.columns ? 0 : seen;
+  // Row 0 and column 0 meet every diagonal.
+  bool byDiagonals = tensor.isDiagonal(rank - 2, rank - 1);
   for (int64_t row = 0; row < mask.rows; ++row) {
     int64_t last = row + mask.columns - mask.rows;
-    for (int64_t column = 0; column < mask.columns; ++column) {
+    int64_t end = byDiagonals && row > 0 ? 1 : mask.columns;
+    for (int64_t column = 0; column < end; ++column) {
       bool visible =
           column <= last && (mask.window == 0 || column > last - mask.window);
       if (at(row, column).i != (visible ? result.visible.i : result.hidden.i))

@@ -106,6 +106,9 @@ std::optional<HostTensor> combine(const HostTensor &a, const HostTensor &b) {
     return HostTensor::map({a, b}, type, [&](ArrayRef<Scalar> x) {
       return ofFloat(roundTo(OfFloat(x[0].f, x[1].f), type));
     });
+  if (OfInt == subInt)
+    if (auto difference = HostTensor::indexDifference(a, b))
+      return difference;
   return HostTensor::map({a, b}, type, [&](ArrayRef<Scalar> x) {
     return ofInt(wrapTo(OfInt(x[0].i, x[1].i), type));
   });
@@ -156,13 +159,18 @@ HostOutputs comparison(onnx::NodeOp node, HostInputs inputs) {
       inputs[0]->isFloat() != inputs[1]->isFloat())
     return std::nullopt;
   bool isFloat = inputs[0]->isFloat();
-  return one(HostTensor::map(
-      {*inputs[0], *inputs[1]}, IntegerType::get(node.getContext(), 1),
-      [&](ArrayRef<Scalar> x) {
-        int order = compare(x[0], x[1], isFloat);
-        return ofInt((Less && order == -1) || (Equal && order == 0) ||
-                     (Greater && order == 1));
-      }));
+  SmallVector<HostTensor, 2> operands = {*inputs[0], *inputs[1]};
+  // Indices of rows against those of columns: the difference against 0.
+  if (auto difference = HostTensor::indexDifference(operands[0], operands[1]))
+    operands = {*difference,
+                HostTensor::splat({}, difference->getElementType(), ofInt(0))};
+  return one(HostTensor::map(operands, IntegerType::get(node.getContext(), 1),
+                             [&](ArrayRef<Scalar> x) {
+                               int order = compare(x[0], x[1], isFloat);
+                               return ofInt((Less && order == -1) ||
+                                            (Equal && order == 0) ||
+                                            (Greater && order == 1));
+                             }));
 }
 
 template <bool (*Function)(bool, bool)>

@@ -260,12 +260,21 @@ HostOutputs trilu(onnx::NodeOp node, HostInputs inputs) {
     columns[i] = static_cast<int64_t>(i);
   HostTensor row = HostTensor::ints({(int64_t)rows.size(), 1}, rows, i64);
   HostTensor column = HostTensor::ints({(int64_t)columns.size()}, columns, i64);
+  std::optional<HostTensor> difference =
+      HostTensor::indexDifference(column, row);
+  if (!difference)
+    difference = HostTensor::map({column, row}, i64, [](ArrayRef<Scalar> x) {
+      Scalar scalar;
+      scalar.i = x[0].i - x[1].i;
+      return scalar;
+    });
+  if (!difference)
+    return std::nullopt;
   std::optional<HostTensor> keep =
-      HostTensor::map({row, column}, IntegerType::get(node.getContext(), 1),
+      HostTensor::map({*difference}, IntegerType::get(node.getContext(), 1),
                       [&](ArrayRef<Scalar> x) {
                         Scalar scalar;
-                        scalar.i =
-                            upper ? x[1].i - x[0].i >= k : x[1].i - x[0].i <= k;
+                        scalar.i = upper ? x[0].i >= k : x[0].i <= k;
                         return scalar;
                       });
   if (!keep)

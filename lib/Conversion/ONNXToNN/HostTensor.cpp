@@ -9,7 +9,7 @@
 #include "llvm/ADT/APInt.h"
 #include "llvm/ADT/STLExtras.h"
 
-#include <cstring>
+#include <utility>
 
 using namespace mlir;
 
@@ -212,6 +212,14 @@ DenseElementsAttr HostTensor::toAttr() const {
   RankedTensorType type = getType();
   std::vector<Scalar> scalars =
       isSplat() ? std::vector<Scalar>{front()} : flatten();
+  if (elementType.isF32()) {
+    // Values are rounded already.
+    std::vector<float> floats;
+    floats.reserve(scalars.size());
+    for (Scalar scalar : scalars)
+      floats.push_back(static_cast<float>(scalar.f));
+    return DenseElementsAttr::get(type, ArrayRef<float>(floats));
+  }
   if (auto floatType = dyn_cast<FloatType>(elementType)) {
     SmallVector<llvm::APFloat> floats;
     floats.reserve(scalars.size());
@@ -302,6 +310,96 @@ HostTensor HostTensor::reshape(ArrayRef<int64_t> newShape) const {
   return result;
 }
 
+//===----------------------------------------------------------------------===//
+// Diagonals
+//===----------------------------------------------------------------------===//
+
+/// Element (r, c) lies on diagonal r + columns - 1 - c.
+HostTensor HostTensor::foldDiagonals(unsigned row, unsigned column) const {
+  HostTensor result = *this;
+  int64_t columns = shape[column];
+  result.offset += (columns - 1) * strides[column];
+  result.shape[row] += columns - 1;
+  result.shape[column] = 1;
+  result.strides[column] = 0;
+  return result;
+}
+
+HostTensor HostTensor::unfoldDiagonals(unsigned row, unsigned column,
+                                       int64_t rows, int64_t columns) const {
+  HostTensor result = *this;
+  result.offset += (columns - 1) * strides[row];
+  result.shape[row] = rows;
+  result.shape[column] = columns;
+  result.strides[column] = -strides[row];
+  return result;
+}
+
+/// Two axes such that every view either is stored by their diagonals or does
+/// not vary along them.
+static std::optional<std::pair<unsigned, unsigned>>
+commonDiagonal(ArrayRef<HostTensor> views) {
+  for (const HostTensor &view : views)
+    for (unsigned row = 0; row < view.getRank(); ++row)
+      for (unsigned column = row + 1; column < view.getRank(); ++column)
+        if (view.varies(row) && view.varies(column) &&
+            llvm::all_of(views, [&](const HostTensor &other) {
+              return other.isDiagonal(row, column) ||
+                     (!other.varies(row) && !other.varies(column));
+            }))
+          return std::pair(row, column);
+  return std::nullopt;
+}
+
+/// The one axis along which an integer tensor grows, and its step.
+static std::optional<std::pair<unsigned, int64_t>>
+evenSteps(const HostTensor &tensor) {
+  std::optional<unsigned> axis;
+  for (unsigned i = 0; i < tensor.getRank(); ++i)
+    if (tensor.getShape()[i] == 0)
+      return std::nullopt;
+    else if (tensor.varies(i) && std::exchange(axis, i))
+      return std::nullopt;
+  if (!axis)
+    return std::nullopt;
+  SmallVector<int64_t> items = tensor.compact().flattenInts();
+  // Far from overflow, so that differences compare as their operands do.
+  constexpr int64_t limit = int64_t(1) << 61;
+  for (size_t i = 0; i < items.size(); ++i)
+    if (items[i] < -limit || items[i] > limit ||
+        (i > 1 && items[i] - items[i - 1] != items[1] - items[0]))
+      return std::nullopt;
+  return std::pair(*axis, items[1] - items[0]);
+}
+
+std::optional<HostTensor> HostTensor::indexDifference(const HostTensor &a,
+                                                      const HostTensor &b) {
+  auto shape = broadcastShapes(a.shape, b.shape);
+  if (!shape || !a.elementType.isInteger(64) || !b.elementType.isInteger(64))
+    return std::nullopt;
+  HostTensor left = a.broadcast(*shape), right = b.broadcast(*shape);
+  auto fromLeft = evenSteps(left), fromRight = evenSteps(right);
+  if (!fromLeft || !fromRight || fromLeft->first == fromRight->first ||
+      fromLeft->second != fromRight->second)
+    return std::nullopt;
+  unsigned row = fromLeft->first, column = fromRight->first;
+  int64_t step = fromLeft->second, columns = (*shape)[column];
+  Dims stored(shape->size(), 1);
+  stored[row] = (*shape)[row] + columns - 1;
+  std::vector<Scalar> values(stored[row]);
+  int64_t start = left.front().i - right.front().i - (columns - 1) * step;
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i].i = start + static_cast<int64_t>(i) * step;
+  HostTensor result = dense(stored, a.elementType, std::move(values))
+                          .unfoldDiagonals(row, column, (*shape)[row], columns);
+  result.shape = *shape;
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Elementwise computation
+//===----------------------------------------------------------------------===//
+
 std::optional<HostTensor>
 HostTensor::map(ArrayRef<HostTensor> operands, Type elementType,
                 llvm::function_ref<Scalar(ArrayRef<Scalar>)> function) {
@@ -338,6 +436,16 @@ HostTensor::map(ArrayRef<HostTensor> operands, Type elementType,
       entry = function(arguments);
     }
     return result;
+  }
+
+  if (auto diagonal = commonDiagonal(views)) {
+    auto [row, column] = *diagonal;
+    for (HostTensor &view : views)
+      view = view.foldDiagonals(row, column);
+    std::optional<HostTensor> result = map(views, elementType, function);
+    if (!result)
+      return std::nullopt;
+    return result->unfoldDiagonals(row, column, shape[row], shape[column]);
   }
 
   // Axes along which no operand varies are not stored.

@@ -56,6 +56,11 @@ public:
   bool varies(unsigned axis) const {
     return shape[axis] > 1 && strides[axis] != 0;
   }
+  /// Whether elements are equal wherever index[row] - index[column] is, because
+  /// of how they are stored: the 2n - 1 diagonals of an n × n mask.
+  bool isDiagonal(unsigned row, unsigned column) const {
+    return strides[row] != 0 && strides[row] == -strides[column];
+  }
   mlir::RankedTensorType getType() const {
     return mlir::RankedTensorType::get(shape, elementType);
   }
@@ -83,6 +88,12 @@ public:
   map(llvm::ArrayRef<HostTensor> operands, mlir::Type elementType,
       llvm::function_ref<Scalar(llvm::ArrayRef<Scalar>)> function);
 
+  /// `a - b` by diagonals, for integers that grow evenly along one axis each,
+  /// as indices of rows and of columns do; none for others. Whatever depends on
+  /// the difference alone is then computed once for each diagonal.
+  static std::optional<HostTensor> indexDifference(const HostTensor &a,
+                                                   const HostTensor &b);
+
   /// Stops storing axes along which all elements are in fact equal.
   HostTensor collapseUniformAxes() const;
 
@@ -93,6 +104,10 @@ public:
   }
 
 private:
+  /// Axis `row` becomes the diagonals of (`row`, `column`), and `column` 1.
+  HostTensor foldDiagonals(unsigned row, unsigned column) const;
+  HostTensor unfoldDiagonals(unsigned row, unsigned column, int64_t rows,
+                             int64_t columns) const;
   Scalar load(int64_t position) const {
     return codes ? palette[(*codes)[position]] : (*values)[position];
   }

@@ -99,3 +99,50 @@ func.func @almost(%x: tensor<3x3xi1>) -> tensor<3x3xi1> {
   %y = onnx.node "And"(%mask, %x) : (tensor<3x3xi1>, tensor<3x3xi1>) -> tensor<3x3xi1>
   return %y : tensor<3x3xi1>
 }
+
+// -----
+
+// At this length the flags would be 16 GiB: only the 2 × 131072 - 1 diagonals
+// are computed, of a comparison and of a window's difference, and combined.
+// CHECK-LABEL: func.func @long
+func.func @long(%x: tensor<131072x131072xi1>) -> tensor<131072x131072xi1> {
+  %c0 = onnx.node "Constant"() {value_int = 0 : i64} : () -> tensor<i64>
+  %c1 = onnx.node "Constant"() {value_int = 1 : i64} : () -> tensor<i64>
+  %n = onnx.node "Constant"() {value_int = 131072 : i64} : () -> tensor<i64>
+  %w = onnx.node "Constant"() {value_int = 4096 : i64} : () -> tensor<i64>
+  %l1 = onnx.node "Constant"() {value_ints = array<i64: 1>} : () -> tensor<1xi64>
+  %k = onnx.node "Range"(%c0, %n, %c1) : (tensor<i64>, tensor<i64>, tensor<i64>) -> tensor<?xi64>
+  %q = onnx.node "Unsqueeze"(%k, %l1) : (tensor<?xi64>, tensor<1xi64>) -> tensor<?x1xi64>
+  %past = onnx.node "LessOrEqual"(%k, %q) : (tensor<?xi64>, tensor<?x1xi64>) -> tensor<?x?xi1>
+  %age = onnx.node "Sub"(%q, %k) : (tensor<?x1xi64>, tensor<?xi64>) -> tensor<?x?xi64>
+  %recent = onnx.node "Less"(%age, %w) : (tensor<?x?xi64>, tensor<i64>) -> tensor<?x?xi1>
+  %mask = onnx.node "And"(%past, %recent) : (tensor<?x?xi1>, tensor<?x?xi1>) -> tensor<?x?xi1>
+  // CHECK: %[[SEEN:.*]] = nn.compare ge %[[ROW:.*]], %[[COLUMN:.*]] : {{.*}} -> tensor<131072x131072xi1>
+  // CHECK-NEXT: %[[BACK:.*]] = nn.constant dense<-4096> : tensor<i64>
+  // CHECK-NEXT: %[[BEFORE:.*]] = nn.add %[[ROW]], %[[BACK]]
+  // CHECK-NEXT: %[[RECENT:.*]] = nn.compare lt %[[BEFORE]], %[[COLUMN]] :
+  // CHECK-NEXT: nn.and %[[SEEN]], %[[RECENT]]
+  %y = onnx.node "And"(%mask, %x) : (tensor<?x?xi1>, tensor<131072x131072xi1>) -> tensor<131072x131072xi1>
+  return %y : tensor<131072x131072xi1>
+}
+
+// -----
+
+// The band of Trilu, and one that is no causal mask: it keeps its flags.
+// CHECK-LABEL: func.func @band
+func.func @band(%x: tensor<3x4xi1>, %z: tensor<3x3xi1>) -> (tensor<3x4xi1>, tensor<3x3xi1>) {
+  %ones = onnx.node "Constant"() {value = dense<true> : tensor<3x4xi1>} : () -> tensor<3x4xi1>
+  %k = onnx.node "Constant"() {value_int = 1 : i64} : () -> tensor<i64>
+  %band = onnx.node "Trilu"(%ones, %k) {upper = 0 : i64} : (tensor<3x4xi1>, tensor<i64>) -> tensor<3x4xi1>
+  // CHECK: nn.compare ge {{.*}} -> tensor<3x4xi1>
+  %y = onnx.node "And"(%band, %x) : (tensor<3x4xi1>, tensor<3x4xi1>) -> tensor<3x4xi1>
+  %i = onnx.node "Constant"() {value = dense<[0, 1, 2]> : tensor<3xi64>} : () -> tensor<3xi64>
+  %c = onnx.node "Constant"() {value = dense<[[0], [1], [2]]> : tensor<3x1xi64>} : () -> tensor<3x1xi64>
+  %off = onnx.node "Less"(%c, %i) : (tensor<3x1xi64>, tensor<3xi64>) -> tensor<3x3xi1>
+  %twice = onnx.node "Add"(%i, %i) : (tensor<3xi64>, tensor<3xi64>) -> tensor<3xi64>
+  %steep = onnx.node "Less"(%c, %twice) : (tensor<3x1xi64>, tensor<3xi64>) -> tensor<3x3xi1>
+  %both = onnx.node "Xor"(%off, %steep) : (tensor<3x3xi1>, tensor<3x3xi1>) -> tensor<3x3xi1>
+  // CHECK: nn.constant dense<{{\[}}[false, false, false], [false, true, false], [false, false, true]]>
+  %v = onnx.node "And"(%both, %z) : (tensor<3x3xi1>, tensor<3x3xi1>) -> tensor<3x3xi1>
+  return %y, %v : tensor<3x4xi1>, tensor<3x3xi1>
+}
