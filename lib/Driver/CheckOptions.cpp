@@ -29,14 +29,14 @@ static LogicalResult checkPassNames(const CompileOptions &options,
 // What `native` lacks is the machine's fault and is told later.
 static LogicalResult checkArch(const CompileOptions &options,
                                Diagnostics &diagnostics) {
+  if (options.arch == "native")
+    return success();
   if (options.target == "cuda") {
     llvm::Expected<std::vector<std::string>> chips = resolveChips(options.arch);
     if (!chips)
       return diagnostics.error("--arch: " + llvm::toString(chips.takeError()));
     return success();
   }
-  if (options.arch == "native")
-    return success();
   llvm::Expected<TargetSpec> target = resolveTarget(options.arch);
   if (!target)
     return diagnostics.error("--arch: " + llvm::toString(target.takeError()));
