@@ -7,6 +7,7 @@
 
 #include "State.h"
 #include "../comm/Control.h"
+#include "../core/Carver.h"
 #include "../core/Error.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 
@@ -27,22 +28,6 @@ bool anyUnit(const Manifest &m, bool sharded) {
       return true;
   return false;
 }
-
-// Hands out parts of one block, or, with no block, only counts them.
-class Carver {
-public:
-  explicit Carver(uint8_t *base) : base(base) {}
-  template <typename T> T *take(int64_t count) {
-    int64_t begin = used;
-    used = alignTo(used + count * static_cast<int64_t>(sizeof(T)),
-                   kBufferAlignmentBytes);
-    return base && count > 0 ? reinterpret_cast<T *>(base + begin) : nullptr;
-  }
-  int64_t used = 0;
-
-private:
-  uint8_t *base;
-};
 
 } // namespace
 
@@ -152,8 +137,9 @@ void State::placeUnit(size_t index, int rank, int ranks) {
 void State::carveOwned(int ranks) {
   int64_t element = dtypeBytes(manifest.paramType);
   for (bool counting : {true, false}) {
-    Carver owned(counting ? nullptr : ownedMemory.data());
-    Carver reduced(reducedMemory.data());
+    Carver owned(counting ? nullptr : ownedMemory.data(),
+                 kBufferAlignmentBytes);
+    Carver reduced(reducedMemory.data(), kBufferAlignmentBytes);
     for (UnitState &state : units) {
       int64_t n = state.owned.size();
       bool sharded = state.unit->sharded;

@@ -4,28 +4,9 @@
 // See State.h.
 
 #include "State.h"
+#include "../core/Carver.h"
 
 namespace shardonnx::rt::cuda {
-namespace {
-
-// Hands out parts of one block, or, with no block, only counts them.
-class Carver {
-public:
-  explicit Carver(uint8_t *base) : base(base) {}
-  template <typename T> T *take(int64_t count) {
-    int64_t begin = used;
-    used = alignTo(used + count * static_cast<int64_t>(sizeof(T)),
-                   kDeviceAlignmentBytes);
-    return base && count > 0 ? reinterpret_cast<T *>(base + begin) : nullptr;
-  }
-  int64_t used = 0;
-
-private:
-  uint8_t *base;
-};
-
-} // namespace
-
 State::State(const Manifest &manifest, int rank, int ranks, int64_t accumulate,
              Allocator &symmetric)
     : manifest(manifest), rank(rank), ranks(ranks),
@@ -71,7 +52,8 @@ void State::placeUnit(size_t index) {
 void State::carveOwned() {
   int64_t element = dtypeBytes(manifest.paramType);
   for (bool counting : {true, false}) {
-    Carver carver(counting ? nullptr : ownedSlices.data());
+    Carver carver(counting ? nullptr : ownedSlices.data(),
+                  kDeviceAlignmentBytes);
     for (UnitState &state : units) {
       int64_t n = state.owned.size();
       state.master = carver.take<float>(n);

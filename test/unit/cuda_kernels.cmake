@@ -38,39 +38,13 @@ shardonnx_vector_test(Slices
 add_executable(cuda_kernels_test
   cuda_kernels_copy_test.cpp cuda_kernels_embedding_test.cpp
   cuda_kernels_loss_test.cpp cuda_kernels_slices_test.cpp)
-# The test's main comes before the one of training executables.
-target_link_libraries(cuda_kernels_test
-  PRIVATE GTest::gtest_main shardonnx_runtime_cuda shardonnx_workspace
-          shardonnx_warnings)
-add_dependencies(cuda_kernels_test cuda_emulator)
-# In one process, which compiles the PTX once.
-add_test(NAME cuda_kernels_test
-  COMMAND ${CMAKE_COMMAND} -E env CUDA_FORCE_PTX_JIT=1
-          LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/cuda-emulator
-          $<TARGET_FILE:cuda_kernels_test>)
-set_tests_properties(cuda_kernels_test PROPERTIES LABELS environment)
+shardonnx_emulated_test(cuda_kernels_test)
 
 add_executable(cuda_attention_test cuda_attention_test.cpp)
-target_link_libraries(cuda_attention_test
-  PRIVATE GTest::gtest_main shardonnx_runtime_cuda shardonnx_workspace
-          shardonnx_warnings)
-add_dependencies(cuda_attention_test cuda_emulator)
-add_test(NAME cuda_attention_test
-  COMMAND ${CMAKE_COMMAND} -E env CUDA_FORCE_PTX_JIT=1
-          LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/cuda-emulator
-          $<TARGET_FILE:cuda_attention_test>)
-set_tests_properties(cuda_attention_test PROPERTIES LABELS environment)
+shardonnx_emulated_test(cuda_attention_test)
 
 add_executable(cuda_gemm_test cuda_gemm_test.cpp)
-target_link_libraries(cuda_gemm_test
-  PRIVATE GTest::gtest_main shardonnx_runtime_cuda shardonnx_workspace
-          shardonnx_warnings)
-add_dependencies(cuda_gemm_test cuda_emulator)
-add_test(NAME cuda_gemm_test
-  COMMAND ${CMAKE_COMMAND} -E env CUDA_FORCE_PTX_JIT=1
-          LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/cuda-emulator
-          $<TARGET_FILE:cuda_gemm_test>)
-set_tests_properties(cuda_gemm_test PROPERTIES LABELS environment)
+shardonnx_emulated_test(cuda_gemm_test)
 
 # cuDNN's plans of our attention, without a GPU and without a driver.
 if(SHARDONNX_CUDNN_INCLUDE)

@@ -4,45 +4,24 @@
 // Whole runs of hand-written programs for GPUs, on the emulated one: losses,
 // graphs, evaluation, the log, and what is said where there is no GPU.
 
+#include "runtime/RunLog.h"
 #include "runtime/TableReference.h"
-#include "runtime/TestFiles.h"
 #include <algorithm>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 using namespace shardonnx::test;
 
 namespace {
 
-using Json = nlohmann::json;
 using Environment = std::vector<std::pair<std::string, std::string>>;
-
-std::vector<uint16_t> tokens() {
-  std::vector<uint16_t> tokens(2001);
-  uint32_t x = 12345;
-  for (uint16_t &token : tokens) {
-    x = x * 1664525 + 1013904223;
-    token = static_cast<uint16_t>((x >> 8) % 300);
-  }
-  return tokens;
-}
-
-std::vector<Json> readLog(const std::string &path) {
-  std::vector<Json> lines;
-  std::string text = readFile(path);
-  for (size_t begin = 0, end; (end = text.find('\n', begin)) != text.npos;
-       begin = end + 1)
-    lines.push_back(Json::parse(text.substr(begin, end - begin)));
-  return lines;
-}
 
 class CudaRuns : public testing::Test {
 protected:
   CudaRuns() : weights(drawTable()) {
     writeTable(weights, folder.path);
-    folder.write("t.bin", bytesOf(tokens()));
+    folder.write("t.bin", bytesOf(tableTokens()));
   }
   Finished run(const std::string &program, std::vector<std::string> more,
                Environment environment = {}) {
@@ -97,7 +76,7 @@ class CudaLosses : public CudaRuns,
 
 TEST_P(CudaLosses, FollowTheReference) {
   std::vector<TableStep> reference =
-      trainTable(weights, tokens(), 4, 12, 0.01, GetParam().bf16);
+      trainTable(weights, tableTokens(), 4, 12, 0.01, GetParam().bf16);
   std::vector<double> first;
   for (const char *graphs : {"1", "0"}) {
     Finished f = run(GetParam().program, {"--steps", "12", "--accumulate", "2"},
@@ -122,7 +101,7 @@ TEST_P(CudaLosses, FollowTheReference) {
 // shows, and whatever nothing orders is an error.
 TEST_P(CudaLosses, AreTheSameAtEveryWorldSize) {
   std::vector<TableStep> reference =
-      trainTable(weights, tokens(), 24, 6, 0.01, GetParam().bf16);
+      trainTable(weights, tableTokens(), 24, 6, 0.01, GetParam().bf16);
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (const char *graphs : {"1", "0"}) {
       Finished f = run(GetParam().program,
@@ -157,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
 // The gradients then lie where their sums do.
 TEST_F(CudaRuns, OneMicrobatchNeedsNoGradientSpace) {
   std::vector<TableStep> reference =
-      trainTable(weights, tokens(), 2, 6, 0.01, false);
+      trainTable(weights, tableTokens(), 2, 6, 0.01, false);
   Finished f = run("table_cuda_f32", {"--steps", "6", "--debug-memory"});
   ASSERT_EQ(f.code, 0) << f.err;
   std::vector<Json> lines = log();
@@ -185,7 +164,7 @@ TEST_F(CudaRuns, TheLogHasTheContractsFields) {
 }
 
 TEST_F(CudaRuns, EvaluationLeavesTheStepsAlone) {
-  std::vector<uint16_t> some = tokens();
+  std::vector<uint16_t> some = tableTokens();
   some.resize(101); // 12 samples and a half
   folder.write("e.bin", bytesOf(some));
   Finished f = run("table_cuda_f32", {"--steps", "6"});

@@ -4,8 +4,6 @@
 # Tests of the CUDA runtime. Those that need a device run on the emulated one
 # (test/cuda-emulator), which takes the place of the driver.
 
-set(SHARDONNX_CUDA_EMULATOR ${PROJECT_BINARY_DIR}/lib/cuda-emulator)
-
 add_executable(cuda_plan_test cuda_plan_test.cpp)
 target_link_libraries(cuda_plan_test
   PRIVATE GTest::gtest_main shardonnx_runtime_cuda shardonnx_warnings)
@@ -69,12 +67,5 @@ gtest_discover_tests(cuda_trace_test PROPERTIES TIMEOUT 180)
 add_executable(cuda_runtime_test cuda_runtime_test.cpp)
 target_compile_definitions(cuda_runtime_test PRIVATE
   TEST_PTX="${CMAKE_CURRENT_BINARY_DIR}/table_cuda_f32.ptx")
-target_link_libraries(cuda_runtime_test
-  PRIVATE GTest::gtest_main shardonnx_runtime_cuda shardonnx_warnings)
-add_dependencies(cuda_runtime_test table_cuda_f32 cuda_emulator)
-# In one process, which compiles the PTX once.
-add_test(NAME cuda_runtime_test
-  COMMAND ${CMAKE_COMMAND} -E env CUDA_FORCE_PTX_JIT=1
-          LD_LIBRARY_PATH=${SHARDONNX_CUDA_EMULATOR}
-          $<TARGET_FILE:cuda_runtime_test>)
-set_tests_properties(cuda_runtime_test PROPERTIES LABELS environment)
+add_dependencies(cuda_runtime_test table_cuda_f32)
+shardonnx_emulated_test(cuda_runtime_test)

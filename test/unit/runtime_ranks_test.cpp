@@ -4,44 +4,22 @@
 // Whole runs of hand-written programs on 1 to 4 ranks: the losses, the log,
 // and how runs end that do not end well.
 
+#include "runtime/RunLog.h"
 #include "runtime/TableReference.h"
-#include "runtime/TestFiles.h"
 #include <csignal>
 #include <cstdlib>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 using namespace shardonnx::test;
 
 namespace {
 
-using Json = nlohmann::json;
-
-std::vector<uint16_t> tokens() {
-  std::vector<uint16_t> tokens(2001);
-  uint32_t x = 12345;
-  for (uint16_t &token : tokens) {
-    x = x * 1664525 + 1013904223;
-    token = static_cast<uint16_t>((x >> 8) % 300);
-  }
-  return tokens;
-}
-
-std::vector<Json> readLog(const std::string &path) {
-  std::vector<Json> lines;
-  std::string text = readFile(path);
-  for (size_t begin = 0, end; (end = text.find('\n', begin)) != text.npos;
-       begin = end + 1)
-    lines.push_back(Json::parse(text.substr(begin, end - begin)));
-  return lines;
-}
-
 class Runs : public testing::Test {
 protected:
   Runs() : weights(drawTable()) {
     writeTable(weights, folder.path);
-    folder.write("t.bin", bytesOf(tokens()));
+    folder.write("t.bin", bytesOf(tableTokens()));
   }
   std::vector<std::string> command(const std::string &program,
                                    std::vector<std::string> more) {
@@ -78,7 +56,7 @@ class Losses : public Runs, public testing::WithParamInterface<Variant> {};
 TEST_P(Losses, FollowTheReferenceAtEveryWorldSize) {
   // 24 samples a step: batch 2 × ranks × accumulation.
   std::vector<TableStep> reference =
-      trainTable(weights, tokens(), 24, 20, 0.01, GetParam().bf16);
+      trainTable(weights, tableTokens(), 24, 20, 0.01, GetParam().bf16);
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (bool debug : {false, true}) {
       std::vector<std::string> options = {
@@ -144,7 +122,7 @@ TEST_F(Runs, TheLogHasTheContractsFields) {
 }
 
 TEST_F(Runs, EvaluationIsTheSameAtEveryWorldSize) {
-  std::vector<uint16_t> some = tokens();
+  std::vector<uint16_t> some = tableTokens();
   some.resize(1001); // 125 samples: the last round is not full
   folder.write("e.bin", bytesOf(some));
   double reference = 0;
@@ -229,7 +207,7 @@ TEST_F(Runs, OneRankTellsWhatIsWrong) {
   f = run("table_f32", {"--nproc", "4", "--data", folder / "none.bin"});
   EXPECT_EQ(f.code, 1);
   expectOneError(f, "cannot open");
-  std::vector<uint16_t> bad = tokens();
+  std::vector<uint16_t> bad = tableTokens();
   bad[100] = 300;
   folder.write("bad.bin", bytesOf(bad));
   f = run("table_f32", {"--nproc", "2", "--data", folder / "bad.bin"});

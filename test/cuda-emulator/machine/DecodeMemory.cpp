@@ -143,22 +143,23 @@ void Decoder::loadStore(const Op &op) {
   instr.mode = static_cast<uint8_t>(space | (count - 1) << 4);
 }
 
+/// Where a state space lies among generic addresses; global memory is there.
+static uint64_t windowOf(Space space) {
+  switch (space) {
+  case Shared:
+    return kSharedWindow;
+  case Local:
+    return kLocalWindow;
+  case Param:
+    return kParamWindow;
+  default:
+    return 0;
+  }
+}
+
 void Decoder::convertAddress(const Op &op) {
   bool toSpace = has(op, "to");
-  uint64_t window = 0;
-  switch (spaceOf(op)) {
-  case Shared:
-    window = kSharedWindow;
-    break;
-  case Local:
-    window = kLocalWindow;
-    break;
-  case Param:
-    window = kParamWindow;
-    break;
-  default:
-    break;
-  }
+  uint64_t window = windowOf(spaceOf(op));
   if (op.opcode.back() != "u64")
     fail("only 64-bit addresses are emulated");
   Ref a = source(op.operands.at(1), 8), b = constant<uint64_t>(window);
@@ -288,20 +289,7 @@ void Decoder::asyncCopy(const Op &op) {
 }
 
 void Decoder::isSpace(const Op &op) {
-  uint64_t window = 0;
-  switch (spaceOf(op)) {
-  case Shared:
-    window = kSharedWindow;
-    break;
-  case Local:
-    window = kLocalWindow;
-    break;
-  case Param:
-    window = kParamWindow;
-    break;
-  default:
-    break;
-  }
+  uint64_t window = windowOf(spaceOf(op));
   Ref a = source(op.operands.at(1), 8);
   Ref d = destination(op.operands[0], 0);
   Instr &instr = emit(testSpace);

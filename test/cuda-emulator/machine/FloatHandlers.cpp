@@ -4,29 +4,12 @@
 // f32 and f64 arithmetic. Approximate instructions are run as accurately as
 // the host's library; subnormals are kept whatever .ftz says.
 
-#include "Handlers.h"
+#include "LaneMacros.h"
 #include <cmath>
 
 using namespace shardonnx::emulator;
 
 namespace {
-
-#define UNARY(name, expression)                                                \
-  table.add<T, T>(std::string(name) + "." + n, [](Warp &w, const Instr &i) {   \
-    map1<T, T>(w, i, [](T a) { return static_cast<T>(expression); });          \
-  })
-#define BINARY(name, expression)                                               \
-  table.add<T, T, T>(std::string(name) + "." + n, [](Warp &w,                  \
-                                                     const Instr &i) {         \
-    map2<T, T, T>(w, i, [](T a, T b) { return static_cast<T>(expression); });  \
-  })
-#define TERNARY(name, expression)                                              \
-  table.add<T, T, T, T>(std::string(name) + "." + n,                           \
-                        [](Warp &w, const Instr &i) {                          \
-                          map3<T, T, T, T>(w, i, [](T a, T b, T c) {           \
-                            return static_cast<T>(expression);                 \
-                          });                                                  \
-                        })
 
 /// A NaN gives way to a number, and -0 is less than +0.
 template <class T> T minimum(T a, T b) {

@@ -3,7 +3,7 @@
 //
 // Integer arithmetic.
 
-#include "Handlers.h"
+#include "LaneMacros.h"
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -34,23 +34,6 @@ __extension__ template <> struct WiderOf<8, false> {
 template <class T>
 using Wider = typename WiderOf<sizeof(T), std::is_signed<T>::value>::type;
 template <class T> using Bits = std::make_unsigned_t<T>;
-
-#define UNARY(name, expression)                                                \
-  table.add<T, T>(std::string(name) + "." + n, [](Warp &w, const Instr &i) {   \
-    map1<T, T>(w, i, [](T a) { return static_cast<T>(expression); });          \
-  })
-#define BINARY(name, expression)                                               \
-  table.add<T, T, T>(std::string(name) + "." + n, [](Warp &w,                  \
-                                                     const Instr &i) {         \
-    map2<T, T, T>(w, i, [](T a, T b) { return static_cast<T>(expression); });  \
-  })
-#define TERNARY(name, expression)                                              \
-  table.add<T, T, T, T>(std::string(name) + "." + n,                           \
-                        [](Warp &w, const Instr &i) {                          \
-                          map3<T, T, T, T>(w, i, [](T a, T b, T c) {           \
-                            return static_cast<T>(expression);                 \
-                          });                                                  \
-                        })
 
 /// Division as the hardware does it: no trap, all ones for a zero divisor.
 template <class T> T quotient(T a, T b) {

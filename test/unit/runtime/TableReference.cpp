@@ -56,6 +56,16 @@ void append(std::ofstream &file, const std::vector<float> &values) {
 
 } // namespace
 
+std::vector<uint16_t> tableTokens() {
+  std::vector<uint16_t> tokens(2001);
+  uint32_t x = 12345;
+  for (uint16_t &token : tokens) {
+    x = x * 1664525 + 1013904223;
+    token = static_cast<uint16_t>((x >> 8) % 300);
+  }
+  return tokens;
+}
+
 TableWeights drawTable() {
   return {draw(300, 1), draw(7, 2), draw(3, 3), draw(300, 4), draw(300, 5)};
 }

@@ -13,6 +13,9 @@
 
 namespace shardonnx::test {
 
+// 2001 of them below 300, always the same.
+std::vector<uint16_t> tableTokens();
+
 struct TableStep {
   double loss, gradNorm;
 };
