@@ -43,7 +43,7 @@ void fillBatch(const Manifest &manifest, DataSource &data,
 }
 
 double lossDenominator(DataSource &data, const Manifest &manifest,
-                       const SampleOrder &order, int64_t step) {
+                       const SampleOrder &order, int64_t consumed) {
   const Manifest::Loss &loss = manifest.loss;
   int64_t microbatches = order.ranks * order.accumulate;
   if (loss.denominator == Manifest::Denominator::Batches)
@@ -54,7 +54,7 @@ double lossDenominator(DataSource &data, const Manifest &manifest,
   for (int64_t a = 0; a < order.accumulate; ++a)
     for (int64_t r = 0; r < order.ranks; ++r)
       for (int64_t b = 0; b < order.batch; ++b)
-        labels += data.countLabels(order.at(step, a, r, b));
+        labels += data.countLabels(order.at(consumed, a, r, b));
   return static_cast<double>(labels);
 }
 

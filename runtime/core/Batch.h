@@ -22,7 +22,7 @@ void fillBatch(const Manifest &manifest, DataSource &data,
 // What the summed loss of a step is divided by: the same on every rank, since
 // each counts the labels of all.
 double lossDenominator(DataSource &data, const Manifest &manifest,
-                       const SampleOrder &order, int64_t step);
+                       const SampleOrder &order, int64_t consumed);
 
 } // namespace shardonnx::rt
 

@@ -28,8 +28,9 @@ int64_t Permutation::operator()(int64_t index) const {
   return static_cast<int64_t>(x);
 }
 
-int64_t SampleOrder::at(int64_t step, int64_t a, int64_t r, int64_t b) const {
-  int64_t index = (step - 1) * perStep() + (a * ranks + r) * batch + b;
+int64_t SampleOrder::at(int64_t consumed, int64_t a, int64_t r,
+                        int64_t b) const {
+  int64_t index = consumed + (a * ranks + r) * batch + b;
   int64_t epoch = index / samples, inEpoch = index % samples;
   if (!shuffle)
     return inEpoch;

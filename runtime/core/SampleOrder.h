@@ -30,8 +30,9 @@ struct SampleOrder {
   uint64_t seed = 0;
 
   int64_t perStep() const { return batch * ranks * accumulate; }
-  // The b-th sample of microbatch a of rank r in step `step`, from 1.
-  int64_t at(int64_t step, int64_t a, int64_t r, int64_t b) const;
+  // The b-th sample of microbatch a of rank r in the step that begins when
+  // `consumed` samples of the run have been used.
+  int64_t at(int64_t consumed, int64_t a, int64_t r, int64_t b) const;
 };
 
 // A well-mixed function of its input (splitmix64's finaliser).

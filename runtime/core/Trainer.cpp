@@ -29,7 +29,7 @@ Trainer::Trainer(const Options &options, Engine &engine, TraceFile *traceFile)
 
 Scalars Trainer::scalarsOf(int64_t step, double denominator) const {
   Scalars v{};
-  auto t = static_cast<double>(step);
+  auto t = static_cast<double>(state.optimizerSteps + 1);
   v[SHX_LOSS_SCALE] = static_cast<float>(denominator > 0 ? 1 / denominator : 0);
   v[SHX_LR] = static_cast<float>(options.schedule().at(step));
   v[SHX_BETA1] = static_cast<float>(options.beta1);
@@ -42,7 +42,7 @@ Scalars Trainer::scalarsOf(int64_t step, double denominator) const {
   v[SHX_BIAS_CORRECTION2] = static_cast<float>(1 - std::pow(options.beta2, t));
   v[SHX_CLIP] = 1;
   v[SHX_MOMENTUM] = static_cast<float>(options.momentum);
-  v[SHX_FIRST_STEP] = step == 1 ? 1 : 0;
+  v[SHX_FIRST_STEP] = state.optimizerSteps == 0 ? 1 : 0;
   return v;
 }
 
@@ -65,12 +65,13 @@ void Trainer::trainStep(int64_t step) {
 }
 
 void Trainer::issue(int64_t step) {
-  double denominator = lossDenominator(*data, manifest, order, step);
+  double denominator = lossDenominator(*data, manifest, order, state.samples);
   engine.beginStep(scalarsOf(step, denominator));
   std::vector<int64_t> samples(static_cast<size_t>(order.batch));
   for (int64_t a = 0; a < order.accumulate; ++a) {
     for (int64_t b = 0; b < order.batch; ++b)
-      samples[static_cast<size_t>(b)] = order.at(step, a, engine.rank(), b);
+      samples[static_cast<size_t>(b)] =
+          order.at(state.samples, a, engine.rank(), b);
     {
       TraceSpan span(trace, TraceRow::Steps, "batch");
       fillBatch(manifest, *data, samples, engine.inputs());
@@ -84,6 +85,9 @@ void Trainer::issue(int64_t step) {
   }
   engine.endStep();
   outstanding.push_back({step, denominator});
+  state.step = step;
+  ++state.optimizerSteps;
+  state.samples += order.perStep();
 }
 
 // Every sample once. The last round's missing samples have no labels; where
@@ -173,7 +177,7 @@ void Trainer::collect(int ahead) {
 
 void Trainer::run() {
   engine.start();
-  for (int64_t step = 1; step <= options.steps; ++step) {
+  for (int64_t step = state.step + 1; step <= options.steps; ++step) {
     trainStep(step);
     // Weights of a later step are not what an evaluation is of.
     bool drain = step == options.steps || evaluatesAfter(step);

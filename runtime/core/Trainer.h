@@ -11,6 +11,7 @@
 #include "Log.h"
 #include "Progress.h"
 #include "TraceFile.h"
+#include "TrainState.h"
 #include <deque>
 #include <memory>
 
@@ -46,6 +47,7 @@ private:
   const Manifest &manifest;
   std::unique_ptr<DataSource> data, evalData;
   SampleOrder order;
+  TrainState state; // after the steps that were issued
   std::unique_ptr<Log> log;
   Progress progress;
   std::deque<Outstanding> outstanding;

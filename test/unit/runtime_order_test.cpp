@@ -25,7 +25,7 @@ TEST(SampleOrder, IsTheContracts) {
       for (int64_t r = 0; r < 3; ++r)
         for (int64_t b = 0; b < 2; ++b) {
           int64_t consumed = (step - 1) * 12;
-          EXPECT_EQ(order.at(step, a, r, b),
+          EXPECT_EQ(order.at(consumed, a, r, b),
                     (consumed + (a * 3 + r) * 2 + b) % 17);
         }
 }
@@ -35,7 +35,7 @@ std::multiset<int64_t> samplesOfStep(SampleOrder order, int64_t step) {
   for (int64_t a = 0; a < order.accumulate; ++a)
     for (int64_t r = 0; r < order.ranks; ++r)
       for (int64_t b = 0; b < order.batch; ++b)
-        samples.insert(order.at(step, a, r, b));
+        samples.insert(order.at((step - 1) * order.perStep(), a, r, b));
   return samples;
 }
 
@@ -54,7 +54,7 @@ TEST(SampleOrder, ShuffleVisitsEachSampleOncePerEpoch) {
   SampleOrder order{1, 1, 1, 100, true, 3};
   std::vector<int64_t> epochs[2];
   for (int64_t step = 1; step <= 200; ++step)
-    epochs[(step - 1) / 100].push_back(order.at(step, 0, 0, 0));
+    epochs[(step - 1) / 100].push_back(order.at(step - 1, 0, 0, 0));
   for (auto &epoch : epochs)
     EXPECT_EQ(std::set<int64_t>(epoch.begin(), epoch.end()).size(), 100u);
   EXPECT_NE(epochs[0], epochs[1]);
