@@ -51,15 +51,18 @@ void addData(CLI::App &app, Options &o) {
   app.add_option("--data", o.data,
                  "Token file (.bin: little-endian uint16, or with llm.c's "
                  "header), or .npz or .safetensors with one array per graph "
-                 "input and 'labels'")
+                 "input and 'labels'; several files or a pattern in quotes "
+                 "('shards/*.bin') are read one after the other")
       ->type_name("FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->required();
   app.add_option("--data-dtype", o.dataType,
                  "Token type of a raw .bin file: u16 (default), u32")
       ->check(CLI::IsMember({"u16", "u32"}).description(""))
       ->type_name("TYPE");
   app.add_option("--eval-data", o.evalData, "Data of the validation loss")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   whole(app.add_option("--eval-every", o.evalEvery,
                        "Steps between validation losses (0: only one, after "
                        "the last step)"),
@@ -89,6 +92,9 @@ void addTraining(CLI::App &app, Options &o, Texts &texts) {
         1, kMaxRanks);
   app.add_option("--log", o.log, "Write one JSON object per step to this file")
       ->type_name("FILE");
+  app.add_option("--tensorboard", o.tensorboard,
+                 "Write an event file for TensorBoard into this folder")
+      ->type_name("DIR");
   app.add_option("--trace", o.trace,
                  "Write a trace of compute and communication to this file, "
                  "for ui.perfetto.dev")

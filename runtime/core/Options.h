@@ -10,12 +10,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace shardonnx::rt {
 
 struct Options {
-  std::string data, evalData;
-  std::optional<std::string> dataType; // u16 or u32
+  std::vector<std::string> data, evalData; // files, or patterns of names
+  std::optional<std::string> dataType;     // u16 or u32
   int64_t steps = 100, accumulate = 1, evalEvery = 0;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1,
          clipGradNorm = 1.0, momentum = 0;
@@ -26,6 +27,7 @@ struct Options {
   uint64_t seed = 0;
   bool shuffle = false, randomInit = false;
   std::string model, log;
+  std::string tensorboard;               // folder; "": none
   std::string trace;                     // "": none
   int64_t traceFirst = 2, traceLast = 4; // steps
   int nproc = 0;                         // 0: not given

@@ -22,8 +22,9 @@ Trainer::Trainer(const Options &options, Engine &engine, TraceFile *traceFile)
   if (!first())
     return;
   log = std::make_unique<Log>(options.log);
+  tensorBoard = std::make_unique<TensorBoard>(options.tensorboard);
   for (const std::string &name : data->unread())
-    printWarning(concat("array '", name, "' of '", options.data,
+    printWarning(concat("array '", name, "' of '", options.data.front(),
                         "' is ignored: the graph has no such input"));
 }
 
@@ -160,6 +161,7 @@ void Trainer::report(const Outstanding &step, const StepResult &result) {
   record.pssBytes = memory.measured;
   record.contextBytes = memory.context;
   log->write(record);
+  tensorBoard->write(record);
   progress.step(record);
 }
 
@@ -191,6 +193,7 @@ void Trainer::run() {
   if (!first())
     return;
   log->close();
+  tensorBoard->close();
   progress.close();
 }
 

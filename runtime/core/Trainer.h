@@ -10,6 +10,7 @@
 #include "Engine.h"
 #include "Log.h"
 #include "Progress.h"
+#include "TensorBoard.h"
 #include "TraceFile.h"
 #include "TrainState.h"
 #include <deque>
@@ -49,6 +50,7 @@ private:
   SampleOrder order;
   TrainState state; // after the steps that were issued
   std::unique_ptr<Log> log;
+  std::unique_ptr<TensorBoard> tensorBoard;
   Progress progress;
   std::deque<Outstanding> outstanding;
 };

@@ -8,12 +8,14 @@
 #include "../../runtime/core/Error.h"
 #include "../../runtime/core/Half.h"
 #include "../../runtime/core/Sha256.h"
+#include "../../runtime/core/TensorBoard.h"
 #include "../../runtime/core/Weights.h"
 #include "../../runtime/cpu/ReduceKernels.h"
 #include "runtime/TestFiles.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <gtest/gtest.h>
 
 using namespace shardonnx;
@@ -240,6 +242,46 @@ protected:
   }
   std::vector<const char *> names;
 };
+
+// The check value of RFC 3720's CRC, and a file whose records follow each other
+// to its end, with what was written at the known places of the message.
+TEST(TensorBoard, WritesRecords) {
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
+  Folder folder;
+  TensorBoard board(folder / "events");
+  StepRecord record;
+  record.step = 300;
+  record.loss = 2.5;
+  board.write(record);
+  board.close();
+  std::string name;
+  for (const auto &entry :
+       std::filesystem::directory_iterator(folder / "events"))
+    name = entry.path();
+  EXPECT_NE(name.find("/events.out.tfevents."), name.npos);
+  std::string bytes = readFile(name);
+  std::vector<std::string> events;
+  for (size_t at = 0; at < bytes.size();) {
+    uint64_t length = 0;
+    ASSERT_LE(at + 16, bytes.size());
+    std::memcpy(&length, bytes.data() + at, sizeof(length));
+    uint32_t crc = 0, masked = crc32c(bytes.substr(at, sizeof(length)));
+    std::memcpy(&crc, bytes.data() + at + 8, sizeof(crc));
+    EXPECT_EQ(crc, (masked >> 15 | masked << 17) + 0xa282ead8u);
+    events.push_back(bytes.substr(at + 12, length));
+    at += length + 16;
+  }
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_NE(events[0].find("\x1a\x0d"
+                           "brain.Event:2"),
+            std::string::npos);
+  // step = 300 as a varint; loss's value: tag (1), simple_value 2.5 (2).
+  EXPECT_EQ(events[1].substr(9, 3), "\x10\xac\x02");
+  EXPECT_NE(events[1].find(std::string("\x0a\x0a"
+                                       "train/loss\x15\0\0\x20\x40",
+                                       17)),
+            std::string::npos);
+}
 
 TEST_F(Environment, LaunchersInTheirOrder) {
   EXPECT_EQ(rankFromEnvironment().worldSize, 1);

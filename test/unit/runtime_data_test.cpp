@@ -38,7 +38,7 @@ std::vector<int64_t> row(DataSource &data, int64_t sample, size_t input) {
 std::string errorOf(const std::string &path, const Manifest &m,
                     std::optional<std::string> type = {}) {
   try {
-    std::unique_ptr<DataSource> data = openData(path, type, m);
+    std::unique_ptr<DataSource> data = openData({path}, type, m);
     std::vector<int64_t> to(64);
     for (int64_t s = 0; s < data->samples(); ++s)
       for (size_t i = 0; i < m.inputs.size(); ++i)
@@ -62,7 +62,7 @@ std::vector<uint16_t> counting(uint16_t count) {
 TEST(TokenFile, SamplesOverlapByOneToken) {
   Folder folder;
   Manifest m = tokenModel();
-  auto data = openData(folder.write("t.bin", bytesOf(counting(13))), {}, m);
+  auto data = openData({folder.write("t.bin", bytesOf(counting(13)))}, {}, m);
   EXPECT_EQ(data->samples(), 3); // floor((13 - 1) / 4)
   EXPECT_EQ(row(*data, 1, 0), (std::vector<int64_t>{4, 5, 6, 7}));
   EXPECT_EQ(row(*data, 1, 1), (std::vector<int64_t>{5, 6, 7, 8}));
@@ -75,7 +75,7 @@ TEST(TokenFile, GraphsThatShiftGetUnshiftedLabels) {
   Manifest m = tokenModel();
   m.inputs[1].kind = Kind::ShiftedLabels;
   m.loss.shift = 1;
-  auto data = openData(folder.write("t.bin", bytesOf(counting(13))), {}, m);
+  auto data = openData({folder.write("t.bin", bytesOf(counting(13)))}, {}, m);
   EXPECT_EQ(row(*data, 1, 1), row(*data, 1, 0));
   EXPECT_EQ(data->countLabels(0), 3);
 }
@@ -88,11 +88,34 @@ TEST(TokenFile, RecognisesLlmcsHeader) {
   header[1] = 1;
   header[2] = 13;
   std::string bytes = bytesOf(header) + bytesOf(counting(13));
-  auto data = openData(folder.write("t.bin", bytes), {}, m);
+  auto data = openData({folder.write("t.bin", bytes)}, {}, m);
   EXPECT_EQ(row(*data, 2, 0), (std::vector<int64_t>{8, 9, 10, 11}));
   bytes.resize(bytes.size() - 2);
   EXPECT_SAYS(errorOf(folder.write("s.bin", bytes), m), "announces 13 tokens");
   EXPECT_SAYS(errorOf(folder / "t.bin", m, "u32"), "says u16");
+}
+
+// 13 tokens are 3 samples of 4, 9 are 2: the fourth sample is the second
+// file's first.
+TEST(SeveralFiles, ComeOneAfterTheOther) {
+  Folder folder;
+  Manifest m = tokenModel();
+  folder.write("s2.bin", bytesOf(counting(9)));
+  folder.write("s1.bin", bytesOf(counting(13)));
+  for (const std::vector<std::string> &words :
+       {std::vector<std::string>{folder / "s1.bin", folder / "s2.bin"},
+        std::vector<std::string>{folder / "s*.bin"}}) {
+    auto data = openData(words, {}, m);
+    EXPECT_EQ(data->samples(), 5);
+    EXPECT_EQ(row(*data, 2, 0), (std::vector<int64_t>{8, 9, 10, 11}));
+    EXPECT_EQ(row(*data, 3, 0), (std::vector<int64_t>{0, 1, 2, 3}));
+    EXPECT_EQ(row(*data, 4, 1), (std::vector<int64_t>{5, 6, 7, 8}));
+    EXPECT_EQ(data->countLabels(4), 4);
+  }
+  // A file may have such a name.
+  folder.write("s[1].bin", bytesOf(counting(5)));
+  EXPECT_EQ(openData({folder / "s[1].bin"}, {}, m)->samples(), 1);
+  EXPECT_SAYS(errorOf(folder / "t*.bin", m), "no file matches");
 }
 
 TEST(TokenFile, ReadsU32) {
@@ -100,7 +123,7 @@ TEST(TokenFile, ReadsU32) {
   Manifest m = tokenModel(4, 1 << 20);
   std::string bytes =
       bytesOf(std::vector<uint32_t>{70000, 70001, 70002, 70003, 70004});
-  auto data = openData(folder.write("t.bin", bytes), "u32", m);
+  auto data = openData({folder.write("t.bin", bytes)}, "u32", m);
   EXPECT_EQ(row(*data, 0, 1),
             (std::vector<int64_t>{70001, 70002, 70003, 70004}));
 }
@@ -143,8 +166,8 @@ TEST(SafeTensors, GivesRowsAndCountsLabels) {
   Folder folder;
   Manifest m = tokenModel();
   auto data = openData(
-      folder.write("d.safetensors", safeTensors(kPairHeader, arrayPair())), {},
-      m);
+      {folder.write("d.safetensors", safeTensors(kPairHeader, arrayPair()))},
+      {}, m);
   EXPECT_EQ(data->samples(), 2);
   EXPECT_EQ(row(*data, 1, 0), (std::vector<int64_t>{5, 6, 7, 8}));
   EXPECT_EQ(row(*data, 0, 1), (std::vector<int64_t>{2, 3, 4, -100}));
@@ -245,7 +268,7 @@ TEST(Npz, ReadsStoredAndDeflated) {
   Manifest m = dataModel();
   for (bool deflated : {false, true}) {
     auto data = openData(
-        folder.write("d.npz", npz(npy(kI64, eight()), deflated)), {}, m);
+        {folder.write("d.npz", npz(npy(kI64, eight()), deflated))}, {}, m);
     EXPECT_EQ(data->samples(), 2);
     EXPECT_EQ(row(*data, 1, 0), (std::vector<int64_t>{5, 6, 7, 8}));
     EXPECT_EQ(data->heldBytes() > 0, deflated);
@@ -256,8 +279,8 @@ TEST(SafeTensors, TellsWhatNoInputReads) {
   Folder folder;
   Manifest m = dataModel();
   auto data = openData(
-      folder.write("d.safetensors", safeTensors(kPairHeader, arrayPair())), {},
-      m);
+      {folder.write("d.safetensors", safeTensors(kPairHeader, arrayPair()))},
+      {}, m);
   EXPECT_EQ(data->unread(), std::vector<std::string>{"labels"});
 }
 

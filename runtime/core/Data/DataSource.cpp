@@ -6,8 +6,10 @@
 #include "DataSource.h"
 #include "../Error.h"
 #include "ArraySource.h"
+#include "SeveralFiles.h"
 #include "TokenFile.h"
 #include <cstring>
+#include <sys/resource.h>
 
 namespace shardonnx::rt {
 namespace {
@@ -17,10 +19,18 @@ bool endsWith(const std::string &text, const char *end) {
   return text.size() >= n && text.compare(text.size() - n, n, end) == 0;
 }
 
-} // namespace
+// Every file stays open. The usual limit, 1024, is for programs that use
+// select(); the hard one is what the system allows.
+void allowOpenFiles() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 std::unique_ptr<DataSource>
-openData(const std::string &path, const std::optional<std::string> &tokenType,
+openFile(const std::string &path, const std::optional<std::string> &tokenType,
          const Manifest &manifest) {
   bool npz = endsWith(path, ".npz");
   if (npz || endsWith(path, ".safetensors")) {
@@ -34,6 +44,22 @@ openData(const std::string &path, const std::optional<std::string> &tokenType,
     failUsage("the data file '", path,
               "' ends in none of .bin, .npz, .safetensors");
   return std::make_unique<TokenFile>(path, tokenType, manifest);
+}
+
+} // namespace
+
+std::unique_ptr<DataSource>
+openData(const std::vector<std::string> &words,
+         const std::optional<std::string> &tokenType,
+         const Manifest &manifest) {
+  std::vector<std::string> paths = expandPatterns(words);
+  if (paths.size() == 1)
+    return openFile(paths.front(), tokenType, manifest);
+  allowOpenFiles();
+  std::vector<std::unique_ptr<DataSource>> files;
+  for (const std::string &path : paths)
+    files.push_back(openFile(path, tokenType, manifest));
+  return std::make_unique<SeveralFiles>(std::move(files));
 }
 
 int64_t rowElements(const Manifest::Input &input) {

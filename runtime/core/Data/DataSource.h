@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace shardonnx::rt {
 
@@ -31,10 +32,11 @@ public:
   virtual int64_t heldBytes() const { return 0; }
 };
 
-// Opens by the file's ending. `tokenType` is u16 or u32 where it was given.
+// Opens files, or patterns of their names, by their ending: their samples one
+// after the other. `tokenType` is u16 or u32 where it was given.
 std::unique_ptr<DataSource>
-openData(const std::string &path, const std::optional<std::string> &tokenType,
-         const Manifest &manifest);
+openData(const std::vector<std::string> &paths,
+         const std::optional<std::string> &tokenType, const Manifest &manifest);
 
 // Elements of one sample of an input.
 int64_t rowElements(const Manifest::Input &input);
