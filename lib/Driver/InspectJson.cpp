@@ -115,17 +115,18 @@ void writeParam(OStream &json, const Manifest::Unit &unit,
   });
 }
 
-void writeUnit(OStream &json, const Manifest &m, const Manifest::Unit &unit,
-               int ranks) {
+void writeUnit(OStream &json, const Manifest::Unit &unit, int ranks) {
   json.attribute("name", text(unit.name));
   json.attribute("layout", unit.sharded ? "sharded" : "replicated");
   json.attribute("trainable", countParameters(unit, true));
   json.attribute("frozen", countParameters(unit, false));
   json.attribute("length", unit.length);
   json.attribute("frozen_length", unit.frozenLength);
-  json.attribute("gathered_bytes",
-                 (unit.length + unit.frozenLength) * dtypeBytes(m.paramType));
-  json.attribute("gradient_bytes", unit.length * dtypeBytes(m.reduceType));
+  json.attribute("param_dtype", dtypeName(unit.paramType));
+  json.attribute("reduce_dtype", dtypeName(unit.reduceType));
+  json.attribute("gathered_bytes", (unit.length + unit.frozenLength) *
+                                       dtypeBytes(unit.paramType));
+  json.attribute("gradient_bytes", unit.gradientBytes());
   json.attribute("flops", unit.flops);
   json.attributeArray("owned", [&] {
     for (int rank = 0; rank < ranks; ++rank)
@@ -195,7 +196,7 @@ void writeMemory(OStream &json, const Manifest &m, const InspectView &view) {
       writeSpace(json, "gather", m.gatherSpace);
       writeSpace(json, "gradients", m.gradientSpace);
     });
-    json.attribute("gather_in_place", m.gatherInPlace);
+    json.attribute("gather_in_place", m.gathersInPlace());
   });
 }
 
@@ -209,7 +210,7 @@ void printInspectJson(const Manifest &m, const InspectView &view,
     json.attribute("flops_per_microbatch", m.flopsPerMicrobatch);
     json.attributeArray("units", [&] {
       for (const Manifest::Unit &unit : m.units)
-        json.object([&] { writeUnit(json, m, unit, view.ranks); });
+        json.object([&] { writeUnit(json, unit, view.ranks); });
     });
     writeFunctions(json, m);
     writeMemory(json, m, view);

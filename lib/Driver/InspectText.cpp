@@ -135,7 +135,7 @@ void printUnits(const Manifest &m, const InspectView &view, raw_ostream &out) {
   int64_t trainable = 0, frozen = 0, bytes = 0;
   for (const Manifest::Unit &unit : m.units) {
     int64_t unitBytes =
-        (unit.length + unit.frozenLength) * dtypeBytes(m.paramType);
+        (unit.length + unit.frozenLength) * dtypeBytes(unit.paramType);
     trainable += countParameters(unit, true);
     frozen += countParameters(unit, false);
     bytes += unitBytes;
@@ -260,7 +260,7 @@ void printSpaces(const Manifest &m, bool all, raw_ostream &out) {
   table.add({"space", "bytes", "lower bound", "ratio"});
   std::pair<const char *, const Manifest::Space *> spaces[] = {
       {"private (activations, workspaces)", &m.privateSpace},
-      {m.gatherInPlace ? "gather (only between machines)" : "gather",
+      {m.gathersInPlace() ? "gather (only between machines)" : "gather",
        &m.gatherSpace},
       {"gradients", &m.gradientSpace}};
   for (auto [name, space] : spaces) {

@@ -113,6 +113,12 @@ static int64_t flopsOf(fsdp::UnitOp unit) {
   return flops ? flops.getInt() : 0;
 }
 
+// A GPU's masters are not what its products read: each rank has its own.
+static bool gathersInPlace(fsdp::UnitOp unit) {
+  return unit.getParamDtype().isF32() &&
+         !exec::isCuda(unit->getParentOfType<ModuleOp>());
+}
+
 static json::Array unitsOf(ModuleOp module) {
   json::Array units;
   for (auto unit : module.getOps<fsdp::UnitOp>()) {
@@ -129,6 +135,9 @@ static json::Array unitsOf(ModuleOp module) {
                      {"length", int64_t(unit.getLength())},
                      {"param_offset_bytes", offset(exec::kParamOffsetAttr)},
                      {"grad_offset_bytes", offset(exec::kGradOffsetAttr)},
+                     {"param_dtype", dtypeName(unit.getParamDtype())},
+                     {"reduce_dtype", dtypeName(unit.getReduceDtype())},
+                     {"gather_in_place", gathersInPlace(unit)},
                      {"params", std::move(params)},
                      {"frozen_length", int64_t(unit.getFrozenLength())},
                      {"frozen_offset_bytes", exec::frozenOffsetBytes(unit)},
@@ -183,8 +192,6 @@ static void addDtypes(ModuleOp module, json::Object &manifest) {
   reduce = reduce ? reduce : Float32Type::get(context);
   manifest["param_dtype"] = dtypeName(param);
   manifest["reduce_dtype"] = dtypeName(reduce);
-  // A GPU's masters are not what its products read: each rank has its own.
-  manifest["gather_in_place"] = param.isF32() && !exec::isCuda(module);
 }
 
 // Of all that the code is made from, so that ranks that run different programs

@@ -44,14 +44,12 @@ int64_t spaceBytes(const std::vector<Interval> &buffers, int64_t planned) {
 
 Buffer gatherBuffer(const Manifest::Unit &unit, const DevicePlan::Unit &plan,
                     int64_t element, int64_t owners) {
-  Buffer buffer{unit.paramOffsetBytes, unit.length * element,
+  Buffer buffer{unit.paramOffsetBytes, unit.gatheredBytes(),
                 plan.slice * owners * element};
-  if (unit.frozenLength > 0) {
-    buffer.planned = unit.frozenOffsetBytes + unit.frozenLength * element;
+  if (unit.frozenLength > 0)
     buffer.needed =
         std::max(buffer.needed,
                  unit.frozenOffsetBytes + plan.frozenSlice * owners * element);
-  }
   buffer.needed = std::max(buffer.needed, buffer.planned);
   return buffer;
 }
@@ -61,19 +59,20 @@ Buffer gatherBuffer(const Manifest::Unit &unit, const DevicePlan::Unit &plan,
 DevicePlan planDevice(const Manifest &m, int ranks, int64_t accumulate) {
   DevicePlan plan;
   plan.gradientsInPlace = gradientsAreTheirSum(m, ranks, accumulate);
-  int64_t param = dtypeBytes(m.paramType), reduce = dtypeBytes(m.reduceType);
   std::vector<Buffer> gather, gradients;
   auto bytes = [](int64_t elements, int64_t size) {
     return alignTo(elements * size, kDeviceAlignmentBytes);
   };
   for (const Manifest::Unit &unit : m.units) {
     int64_t owners = unit.sharded ? ranks : 1;
+    int64_t param = dtypeBytes(unit.paramType);
+    int64_t reduce = dtypeBytes(unit.reduceType);
     DevicePlan::Unit u;
     u.slice = sliceLength(unit.length, owners);
     u.frozenSlice = sliceLength(unit.frozenLength, owners);
     plan.units.push_back(u);
     gather.push_back(gatherBuffer(unit, u, param, owners));
-    int64_t planned = unit.length * reduce;
+    int64_t planned = unit.gradientBytes();
     gradients.push_back({unit.gradOffsetBytes, planned,
                          std::max(planned, u.slice * owners * reduce)});
     int64_t owned = ownedInterval(unit.length, 0, owners).size();

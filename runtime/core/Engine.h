@@ -68,7 +68,8 @@ public:
   // Host memory for the next microbatch's inputs, by graph input.
   virtual uint8_t *const *inputs() = 0;
   virtual void beginStep(const Scalars &scalars) = 0;
-  virtual void microbatch(bool first) = 0;
+  // Of the step's, the first or the last one.
+  virtual void microbatch(bool first, bool last) = 0;
   virtual void update() = 0;
   virtual void endStep() = 0;
   // The oldest step's result that was not yet taken, if it is there; with
@@ -103,6 +104,7 @@ struct EngineSetup {
   const Manifest &manifest;
   const Options &options;
   const RankInfo &info;
+  const Topology &topology;
   const Group &group; // group.memory begins with the control block
   Control &control;
   Exchange &exchange;
@@ -116,7 +118,7 @@ public:
   virtual void prepare(const RankInfo &info, char **argv) = 0;
   // Of the file that the ranks of a machine share, the control block included.
   virtual int64_t sharedBytes(const Manifest &manifest, const Options &options,
-                              const RankInfo &info) = 0;
+                              const Topology &topology) = 0;
   virtual std::unique_ptr<Engine> makeEngine(const EngineSetup &setup) = 0;
 };
 

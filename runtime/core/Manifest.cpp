@@ -7,6 +7,7 @@
 #include "shardonnx/runtime/Manifest.h"
 #include "Error.h"
 #include "shardonnx/runtime/Layout.h"
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace shardonnx {
@@ -111,13 +112,28 @@ Manifest::Param readParam(const Json &json) {
   return param;
 }
 
-Manifest::Unit readUnit(const Json &json) {
+// Where a unit does not say it, it has what the program has.
+void readUnitTypes(const Json &json, const Json &program,
+                   Manifest::Unit &unit) {
+  auto own = [&](const char *key) -> const Json & {
+    return json.contains(key) ? json.at(key) : program.at(key);
+  };
+  unit.paramType = dtype(own("param_dtype").get<std::string>());
+  unit.reduceType = dtype(own("reduce_dtype").get<std::string>());
+  unit.gatherInPlace = json.value("gather_in_place", false);
+  if (unit.gatherInPlace && unit.paramType != SHX_F32)
+    fail("the manifest gathers unit '", unit.name,
+         "' in place, yet its parameters are not f32");
+}
+
+Manifest::Unit readUnit(const Json &json, const Json &program) {
   Manifest::Unit unit;
   unit.name = json.at("name").get<std::string>();
   std::string layout = json.at("layout").get<std::string>();
   if (layout != "sharded" && layout != "replicated")
     fail("the manifest names an unknown layout '", layout, "'");
   unit.sharded = layout == "sharded";
+  readUnitTypes(json, program, unit);
   unit.length = size(json, "length");
   unit.paramOffsetBytes = size(json, "param_offset_bytes");
   unit.gradOffsetBytes = size(json, "grad_offset_bytes");
@@ -161,18 +177,16 @@ Manifest::Function readFunction(const Json &json, size_t units) {
 }
 
 void checkPlacement(const Manifest &m) {
-  int64_t paramBytes = dtypeBytes(m.paramType);
   for (const Manifest::Unit &unit : m.units) {
-    int64_t end = unit.length * paramBytes;
-    bool fits = unit.gradOffsetBytes + unit.length * dtypeBytes(m.reduceType) <=
-                m.gradientSpace.bytes;
-    if (unit.frozenLength > 0) {
-      fits &= unit.frozenOffsetBytes >= end;
-      end = unit.frozenOffsetBytes + unit.frozenLength * paramBytes;
-    }
+    bool fits =
+        unit.gradOffsetBytes + unit.gradientBytes() <= m.gradientSpace.bytes;
+    if (unit.frozenLength > 0)
+      fits &=
+          unit.frozenOffsetBytes >= unit.length * dtypeBytes(unit.paramType);
     // In place, the gather space is planned but need not be there.
-    if (!m.gatherInPlace || m.gatherSpace.bytes > 0)
-      fits &= unit.paramOffsetBytes + end <= m.gatherSpace.bytes;
+    if (!unit.gatherInPlace || m.gatherSpace.bytes > 0)
+      fits &=
+          unit.paramOffsetBytes + unit.gatheredBytes() <= m.gatherSpace.bytes;
     if (!fits)
       fail("the manifest places unit '", unit.name, "' outside its space");
   }
@@ -203,19 +217,16 @@ Manifest read(const Json &json) {
   m.paramType = dtype(json.at("param_dtype").get<std::string>());
   m.reduceType = dtype(json.at("reduce_dtype").get<std::string>());
   for (const Json &unit : json.at("units"))
-    m.units.push_back(readUnit(unit));
+    m.units.push_back(readUnit(unit, json));
   for (const Json &function : json.value("functions", Json::array()))
     m.functions.push_back(readFunction(function, m.units.size()));
   const Json &spaces = json.at("spaces");
   m.privateSpace = readSpace(spaces, "private");
   m.gatherSpace = readSpace(spaces, "gather");
   m.gradientSpace = readSpace(spaces, "gradients");
-  m.gatherInPlace = json.at("gather_in_place").get<bool>();
   m.scratchPerThreadBytes = optionalSize(json, "scratch_per_thread_bytes");
   m.constantBytes = optionalSize(json, "constant_bytes");
   m.flopsPerMicrobatch = json.value("flops_per_microbatch", 0.0);
-  if (m.gatherInPlace && m.paramType != SHX_F32)
-    fail("the manifest gathers in place, yet its parameters are not f32");
   if (m.batch < 1)
     fail("the manifest's 'batch' is out of range");
   checkPlacement(m);
@@ -229,6 +240,19 @@ int64_t Manifest::Input::bytes() const {
   return elements() * dtypeBytes(dtype);
 }
 int64_t Manifest::Param::elements() const { return product(shape); }
+int64_t Manifest::Unit::gatheredBytes() const {
+  int64_t element = dtypeBytes(paramType);
+  return frozenLength > 0 ? frozenOffsetBytes + frozenLength * element
+                          : length * element;
+}
+int64_t Manifest::Unit::gradientBytes() const {
+  return length * dtypeBytes(reduceType);
+}
+bool Manifest::hybrid() const { return strategy.rfind("hybrid_", 0) == 0; }
+bool Manifest::gathersInPlace() const {
+  return std::all_of(units.begin(), units.end(),
+                     [](const Unit &unit) { return unit.gatherInPlace; });
+}
 int Manifest::optimizerStates() const { return optimizer == "sgd" ? 1 : 2; }
 int64_t Manifest::tokensPerMicrobatch() const {
   return batch * (seq > 0 ? seq : 1);

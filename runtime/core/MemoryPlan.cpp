@@ -7,6 +7,7 @@
 #include "shardonnx/runtime/MemoryPlan.h"
 #include "shardonnx/runtime/DevicePlan.h"
 #include "shardonnx/runtime/Layout.h"
+#include <algorithm>
 
 namespace shardonnx {
 namespace {
@@ -38,7 +39,11 @@ std::vector<MemoryItem> planDeviceMemory(const Manifest &m, int ranks,
 } // namespace
 
 bool gradientsAreTheirSum(const Manifest &m, int ranks, int64_t accumulate) {
-  return ranks == 1 && accumulate == 1 && m.reduceType == SHX_F32;
+  auto f32 = [](const Manifest::Unit &unit) {
+    return unit.reduceType == SHX_F32;
+  };
+  return ranks == 1 && accumulate == 1 &&
+         std::all_of(m.units.begin(), m.units.end(), f32);
 }
 
 std::vector<MemoryItem> planMemory(const Manifest &m, int ranks,
@@ -46,24 +51,21 @@ std::vector<MemoryItem> planMemory(const Manifest &m, int ranks,
   if (m.cuda())
     return planDeviceMemory(m, ranks, accumulate);
   int64_t masters = 0, moments = 0, reduced = 0, frozen = 0;
-  int64_t element = dtypeBytes(m.paramType);
-  bool sharded = false, replicated = false;
+  bool sharded = false, replicated = false; // units that are not in place
   for (const Manifest::Unit &unit : m.units) {
-    sharded |= unit.sharded;
-    replicated |= !unit.sharded;
+    sharded |= unit.sharded && !unit.gatherInPlace;
+    replicated |= !unit.sharded && !unit.gatherInPlace;
     int64_t owned = unit.sharded ? ownedInterval(unit.length, 0, ranks).size()
                                  : unit.length;
     int64_t owners = unit.sharded ? ranks : 1;
-    masters += m.gatherInPlace ? unit.length * 4 / owners : owned * 4;
-    frozen += unit.frozenLength * element / owners;
+    masters += unit.gatherInPlace ? unit.length * 4 / owners : owned * 4;
+    frozen += unit.frozenLength * dtypeBytes(unit.paramType) / owners;
     moments += owned * 4 * m.optimizerStates();
     // Replicated, the sum stands once on the machine.
     reduced += unit.sharded ? owned * 4 : unit.length * 4 / ranks;
   }
-  int64_t gather = 0;
-  if (!m.gatherInPlace)
-    gather = (sharded ? m.gatherSpace.bytes / ranks : 0) +
-             (replicated ? m.gatherSpace.bytes : 0);
+  int64_t gather = (sharded ? m.gatherSpace.bytes / ranks : 0) +
+                   (replicated ? m.gatherSpace.bytes : 0);
   int64_t inputs = 0;
   for (const Manifest::Input &input : m.inputs)
     inputs += input.bytes();

@@ -90,6 +90,11 @@ void addTraining(CLI::App &app, Options &o, Texts &texts) {
                        "Start so many ranks on this machine; without it, as "
                        "torchrun, mpirun or srun say, else one"),
         1, kMaxRanks);
+  whole(app.add_option("--replicas", o.replicas,
+                       "Groups of ranks that each keep the model, of "
+                       "--strategy=hybrid_shard or hybrid_shard_zero2 (the "
+                       "number of machines)"),
+        1, kMaxRanks);
   app.add_option("--log", o.log, "Write one JSON object per step to this file")
       ->type_name("FILE");
   app.add_option("--tensorboard", o.tensorboard,

@@ -31,6 +31,7 @@ struct Options {
   std::string trace;                     // "": none
   int64_t traceFirst = 2, traceLast = 4; // steps
   int nproc = 0;                         // 0: not given
+  int replicas = 0;                      // of the model; 0: not given
   bool debugMemory = false;
 
   Schedule schedule() const { return {scheduleKind, lr, minLR, warmup, steps}; }

@@ -9,6 +9,7 @@
 #include "../comm/RankInfo.h"
 #include "Engine.h"
 #include "Error.h"
+#include "Topology.h"
 #include "TraceFile.h"
 #include "Trainer.h"
 #include "Weights.h"
@@ -89,7 +90,8 @@ void warnOfIgnored(const Options &o, const Manifest &manifest) {
 // that has one, and ends all.
 int runRank(Platform &platform, const Program &program,
             const Manifest &manifest, const Options &options,
-            const RankInfo &info, const Group &group) {
+            const RankInfo &info, const Topology &topology,
+            const Group &group) {
   std::vector<std::string> names;
   for (const Manifest::Unit &unit : manifest.units)
     names.push_back(unit.name);
@@ -113,9 +115,9 @@ int runRank(Platform &platform, const Program &program,
       trace = std::make_unique<TraceFile>(options, manifest, info.rank,
                                           info.worldSize,
                                           group.localRanks(info.rank));
-    engine =
-        platform.makeEngine({program, manifest, options, info, group, control,
-                             exchange, trace ? &trace->trace : nullptr});
+    engine = platform.makeEngine({program, manifest, options, info, topology,
+                                  group, control, exchange,
+                                  trace ? &trace->trace : nullptr});
     initialise(*engine, options, info.rank == 0);
     Trainer(options, *engine, trace.get()).run();
   } catch (const Error &e) {
@@ -135,6 +137,8 @@ int runRank(Platform &platform, const Program &program,
 int runAsRank(Platform &platform, const Program &program,
               const Manifest &manifest, const Options &options,
               const RankInfo &info, int argc, char **argv) {
+  Topology topology =
+      topologyOf(manifest, options, info.worldSize, info.localWorldSize);
   platform.prepare(info, argv);
   if (info.rank == 0)
     warnOfIgnored(options, manifest);
@@ -142,9 +146,9 @@ int runAsRank(Platform &platform, const Program &program,
   MeetingRequest request;
   request.program = manifest.hash;
   request.options = commandLine(argc, argv);
-  request.sharedBytes = platform.sharedBytes(manifest, options, info);
+  request.sharedBytes = platform.sharedBytes(manifest, options, topology);
   Group group = meet(info, request);
-  return runRank(platform, program, manifest, options, info, group);
+  return runRank(platform, program, manifest, options, info, topology, group);
 }
 
 int runChecked(Platform &platform, const Program &program, int argc,
@@ -161,8 +165,10 @@ int runChecked(Platform &platform, const Program &program, int argc,
   bool child = std::getenv(kRankVariable);
   if (child || options->nproc == 0)
     info = rankFromEnvironment();
-  else if (options->nproc > 1)
+  else if (options->nproc > 1) {
+    topologyOf(manifest, *options, options->nproc, options->nproc); // checks
     return launchRanks(options->nproc, argv);
+  }
   return runAsRank(platform, program, manifest, *options, info, argc, argv);
 }
 

@@ -78,7 +78,7 @@ void Trainer::issue(int64_t step) {
       fillBatch(manifest, *data, samples, engine.inputs());
     }
     TraceSpan span(trace, TraceRow::Steps, "microbatch");
-    engine.microbatch(a == 0);
+    engine.microbatch(a == 0, a + 1 == order.accumulate);
   }
   {
     TraceSpan span(trace, TraceRow::Steps, "update");

@@ -33,19 +33,10 @@ std::vector<std::vector<size_t>> overlaps(const std::vector<UnitState> &units,
 Communicator::Communicator(State &state, Control &control, Trace *trace)
     : state(state), control(control), trace(trace), units(state.units),
       counts(state.units.size()) {
-  const Manifest &m = state.manifest;
   auto paramBegin = [&](size_t u) { return units[u].unit->paramOffsetBytes; };
-  auto paramBytes = [&](size_t u) {
-    const Manifest::Unit &unit = *units[u].unit;
-    int64_t element = dtypeBytes(m.paramType);
-    return unit.frozenLength
-               ? unit.frozenOffsetBytes + unit.frozenLength * element
-               : unit.length * element;
-  };
+  auto paramBytes = [&](size_t u) { return units[u].unit->gatheredBytes(); };
   auto gradBegin = [&](size_t u) { return units[u].unit->gradOffsetBytes; };
-  auto gradBytes = [&](size_t u) {
-    return units[u].unit->length * dtypeBytes(m.reduceType);
-  };
+  auto gradBytes = [&](size_t u) { return units[u].unit->gradientBytes(); };
   gatherOverlaps = overlaps(units, paramBegin, paramBytes);
   gradOverlaps = overlaps(units, gradBegin, gradBytes);
   // A single rank waits for nobody: its copies are made where they are asked
@@ -91,7 +82,7 @@ void Communicator::gatherStart(size_t unit) {
   bool sharded = units[unit].unit->sharded;
   std::vector<Use> uses = usesBefore(gatherOverlaps[unit], &Counts::gathers);
   uint64_t gather = ++counts[unit].gathers;
-  if (state.plan.inPlace)
+  if (units[unit].inPlace)
     return; // the masters are the gathered unit
   auto ready = [this, uses = std::move(uses), sharded] {
     for (const Use &use : uses)
@@ -110,7 +101,7 @@ void Communicator::writeSlice(size_t unit, uint64_t gather) {
   UnitState &u = units[unit];
   TraceSpan span(trace, TraceRow::Gather, u.unit->name.c_str(),
                  static_cast<int64_t>(unit));
-  ShxDType dtype = state.manifest.paramType;
+  ShxDType dtype = u.unit->paramType;
   int64_t element = dtypeBytes(dtype);
   castSlice(u.gathered + u.owned.begin * element, dtype, u.master,
             u.owned.size(), /*parallel=*/!thread);
@@ -124,7 +115,7 @@ void Communicator::writeSlice(size_t unit, uint64_t gather) {
 void Communicator::gatherWait(size_t unit) {
   bool sharded = units[unit].unit->sharded;
   uint64_t target =
-      state.plan.inPlace ? counts[unit].updates : counts[unit].gathers;
+      units[unit].inPlace ? counts[unit].updates : counts[unit].gathers;
   wait(Activity::Gather, "gather", static_cast<int64_t>(unit), [&] {
     return everyRank(sharded, unit, &UnitCounters::published, target);
   });
@@ -134,7 +125,7 @@ void Communicator::gatherFree(size_t unit) {
   bool sharded = units[unit].unit->sharded;
   uint64_t gather = counts[unit].gathers;
   control.publish(control.mine(unit).released, gather);
-  if (!state.debug || state.plan.inPlace) {
+  if (!state.debug || units[unit].inPlace) {
     control.publish(control.mine(unit).freed, gather);
     return;
   }
@@ -150,7 +141,7 @@ void Communicator::gatherFree(size_t unit) {
 
 void Communicator::poisonSlice(size_t unit, uint64_t gather) {
   UnitState &u = units[unit];
-  int64_t element = dtypeBytes(state.manifest.paramType);
+  int64_t element = dtypeBytes(u.unit->paramType);
   poison(u.gathered + u.owned.begin * element, u.owned.size() * element);
   poison(u.gathered + u.unit->frozenOffsetBytes + u.frozenOwned.begin * element,
          u.frozenOwned.size() * element);
@@ -169,8 +160,7 @@ void Communicator::gradAcquire(size_t unit) {
          return true;
        });
   if (state.debug)
-    poison(state.gradPointers[unit],
-           units[unit].unit->length * dtypeBytes(state.manifest.reduceType));
+    poison(state.gradPointers[unit], units[unit].unit->gradientBytes());
 }
 
 void Communicator::reduceStart(size_t unit, bool accumulate) {
@@ -196,7 +186,7 @@ void Communicator::sumSlice(size_t unit, uint64_t reduction, bool accumulate) {
   UnitState &u = units[unit];
   TraceSpan span(trace, TraceRow::Reduce, u.unit->name.c_str(),
                  static_cast<int64_t>(unit));
-  ShxDType dtype = state.manifest.reduceType;
+  ShxDType dtype = u.unit->reduceType;
   std::vector<const void *> sources;
   for (uint8_t *gradients : u.gradients)
     sources.push_back(gradients + u.reducePart.begin * dtypeBytes(dtype));
@@ -218,7 +208,7 @@ void Communicator::reduceWait(size_t unit) {
 
 void Communicator::updateBegin(size_t unit) {
   // In place, the masters are what the other ranks may still be reading.
-  if (!state.plan.inPlace || !units[unit].unit->sharded)
+  if (!units[unit].inPlace || !units[unit].unit->sharded)
     return;
   uint64_t target = counts[unit].gathers;
   wait(Activity::Optimizer, "last readers", static_cast<int64_t>(unit),
@@ -228,7 +218,7 @@ void Communicator::updateBegin(size_t unit) {
 void Communicator::updateEnd(size_t unit) {
   uint64_t update = ++counts[unit].updates;
   UnitCounters &mine = control.mine(unit);
-  if (state.plan.inPlace)
+  if (units[unit].inPlace)
     mine.published.store(update, std::memory_order_release);
   control.publish(mine.updated, update);
 }

@@ -91,7 +91,7 @@ void CpuEngine::write(size_t unit, bool trainable, int64_t begin,
                 static_cast<size_t>(count) * sizeof(float));
     return;
   }
-  ShxDType dtype = manifest.paramType;
+  ShxDType dtype = u.unit->paramType;
   uint8_t *section = u.frozen
                          ? u.frozen - u.frozenOwned.begin * dtypeBytes(dtype)
                          : u.gathered + u.unit->frozenOffsetBytes;
@@ -130,7 +130,7 @@ void CpuEngine::beginStep(const Scalars &scalars) {
   context.lossSum = 0;
 }
 
-void CpuEngine::microbatch(bool first) {
+void CpuEngine::microbatch(bool first, bool) {
   poisonPrivate();
   (first ? program.firstMicrobatch : program.nextMicrobatch)(&context);
 }
@@ -194,8 +194,9 @@ void CpuPlatform::prepare(const RankInfo &info, char **argv) {
 }
 
 int64_t CpuPlatform::sharedBytes(const Manifest &manifest,
-                                 const Options &options, const RankInfo &info) {
-  return planShared(manifest, info.worldSize, memoryOptions(options)).total;
+                                 const Options &options,
+                                 const Topology &topology) {
+  return planShared(manifest, topology.ranks, memoryOptions(options)).total;
 }
 
 std::unique_ptr<Engine> CpuPlatform::makeEngine(const EngineSetup &setup) {

@@ -26,7 +26,7 @@ public:
   void start() override;
   uint8_t *const *inputs() override { return inputPointers.data(); }
   void beginStep(const Scalars &scalars) override;
-  void microbatch(bool first) override;
+  void microbatch(bool first, bool last) override;
   void update() override;
   void endStep() override;
   std::optional<StepResult> result(bool wait) override;
@@ -57,7 +57,7 @@ class CpuPlatform : public Platform {
 public:
   void prepare(const RankInfo &info, char **argv) override;
   int64_t sharedBytes(const Manifest &manifest, const Options &options,
-                      const RankInfo &info) override;
+                      const Topology &topology) override;
   std::unique_ptr<Engine> makeEngine(const EngineSetup &setup) override;
 };
 

@@ -14,33 +14,26 @@
 namespace shardonnx::rt {
 namespace {
 
-// A unit's bytes in the gathered buffer.
-int64_t gatheredBytes(const Manifest &m, const Manifest::Unit &unit) {
-  int64_t element = dtypeBytes(m.paramType);
-  if (unit.frozenLength > 0)
-    return unit.frozenOffsetBytes + unit.frozenLength * element;
-  return unit.length * element;
-}
-
-bool anyUnit(const Manifest &m, bool sharded) {
+// Units of the layout that are gathered into planned buffers.
+bool anyCopied(const Manifest &m, bool sharded, const MemoryOptions &options) {
   for (const Manifest::Unit &unit : m.units)
-    if (unit.sharded == sharded)
+    if (unit.sharded == sharded && !gathersInPlace(m, unit, options))
       return true;
   return false;
 }
 
 } // namespace
 
-bool gathersInPlace(const Manifest &manifest, const MemoryOptions &options) {
+bool gathersInPlace(const Manifest &manifest, const Manifest::Unit &unit,
+                    const MemoryOptions &options) {
   // Poisoning needs buffers that are not the masters themselves.
-  return manifest.gatherInPlace &&
+  return unit.gatherInPlace &&
          !(options.debug && manifest.gatherSpace.bytes > 0);
 }
 
 SharedPlan planShared(const Manifest &m, int ranks,
                       const MemoryOptions &options) {
   SharedPlan plan;
-  plan.inPlace = gathersInPlace(m, options);
   auto page = static_cast<int64_t>(pageBytes());
   int64_t end = alignTo(
       static_cast<int64_t>(Control::bytes(ranks, m.units.size())), page);
@@ -49,15 +42,14 @@ SharedPlan planShared(const Manifest &m, int ranks,
     end += alignTo(bytes, page);
     return begin;
   };
-  if (plan.inPlace) {
-    for (const Manifest::Unit &unit : m.units) {
-      plan.unitOffsets.push_back(plan.gatherBytes);
-      if (unit.sharded)
-        plan.gatherBytes +=
-            alignTo(gatheredBytes(m, unit), kBufferAlignmentBytes);
-    }
-  } else if (anyUnit(m, /*sharded=*/true)) {
-    plan.gatherBytes = m.gatherSpace.bytes;
+  if (anyCopied(m, /*sharded=*/true, options))
+    plan.gatherBytes = alignTo(m.gatherSpace.bytes, page);
+  for (const Manifest::Unit &unit : m.units) {
+    bool inPlace = gathersInPlace(m, unit, options);
+    plan.unitOffsets.push_back(inPlace ? plan.gatherBytes
+                                       : unit.paramOffsetBytes);
+    if (inPlace && unit.sharded)
+      plan.gatherBytes += alignTo(unit.gatheredBytes(), kBufferAlignmentBytes);
   }
   for (const Manifest::Unit &unit : m.units)
     if (!unit.sharded && ranks > 1)
@@ -91,13 +83,13 @@ State::State(const Manifest &manifest, int rank, int ranks, int memory,
   privateMemory =
       Mapping::anonymous(static_cast<size_t>(manifest.privateSpace.bytes),
                          "activations", options.debug);
-  if (!plan.inPlace && anyUnit(manifest, /*sharded=*/false))
+  if (anyCopied(manifest, /*sharded=*/false, options))
     privateGather =
         Mapping::anonymous(static_cast<size_t>(manifest.gatherSpace.bytes),
                            "parameters", options.debug);
   units.resize(manifest.units.size());
   for (size_t u = 0; u < units.size(); ++u)
-    placeUnit(u, rank, ranks);
+    placeUnit(u, rank, ranks, options);
   carveOwned(ranks);
   for (UnitState &state : units) {
     state.pieces = piecesOf(*state.unit, state.owned,
@@ -107,10 +99,12 @@ State::State(const Manifest &manifest, int rank, int ranks, int memory,
   }
 }
 
-void State::placeUnit(size_t index, int rank, int ranks) {
+void State::placeUnit(size_t index, int rank, int ranks,
+                      const MemoryOptions &options) {
   const Manifest::Unit &unit = manifest.units[index];
   UnitState &state = units[index];
   state.unit = &unit;
+  state.inPlace = gathersInPlace(manifest, unit, options);
   state.reducePart = ownedInterval(unit.length, rank, ranks);
   if (unit.sharded) {
     state.owned = state.reducePart;
@@ -119,14 +113,13 @@ void State::placeUnit(size_t index, int rank, int ranks) {
     state.owned = {0, unit.length};
     state.frozenOwned = {0, unit.frozenLength};
   }
-  if (plan.inPlace && unit.sharded) {
+  if (unit.sharded)
     state.gathered = gatherMemory.data() + plan.unitOffsets[index];
+  else if (!state.inPlace)
+    state.gathered = privateGather.data() + unit.paramOffsetBytes;
+  if (state.inPlace && unit.sharded)
     state.master =
         reinterpret_cast<float *>(state.gathered) + state.owned.begin;
-  } else if (!plan.inPlace) {
-    Mapping &space = unit.sharded ? gatherMemory : privateGather;
-    state.gathered = space.data() + unit.paramOffsetBytes;
-  }
   if (plan.gradientsInPlace)
     return; // carveOwned knows where they are
   for (Mapping &gradients : gradientMemory)
@@ -135,7 +128,6 @@ void State::placeUnit(size_t index, int rank, int ranks) {
 
 // The owned slices are counted first and then placed, by the same code.
 void State::carveOwned(int ranks) {
-  int64_t element = dtypeBytes(manifest.paramType);
   for (bool counting : {true, false}) {
     Carver owned(counting ? nullptr : ownedMemory.data(),
                  kBufferAlignmentBytes);
@@ -143,13 +135,13 @@ void State::carveOwned(int ranks) {
     for (UnitState &state : units) {
       int64_t n = state.owned.size();
       bool sharded = state.unit->sharded;
-      if (plan.inPlace && !sharded) {
-        state.gathered =
-            owned.take<uint8_t>(gatheredBytes(manifest, *state.unit));
+      if (state.inPlace && !sharded) {
+        state.gathered = owned.take<uint8_t>(state.unit->gatheredBytes());
         state.master = reinterpret_cast<float *>(state.gathered);
-      } else if (!plan.inPlace) {
+      } else if (!state.inPlace) {
         state.master = owned.take<float>(n);
-        state.frozen = owned.take<uint8_t>(state.frozenOwned.size() * element);
+        state.frozen = owned.take<uint8_t>(state.frozenOwned.size() *
+                                           dtypeBytes(state.unit->paramType));
       }
       for (int i = 0; i < manifest.optimizerStates(); ++i)
         state.moments[i] = owned.take<float>(n);

@@ -15,6 +15,7 @@ namespace shardonnx::rt {
 
 struct UnitState {
   const Manifest::Unit *unit = nullptr;
+  bool inPlace = false;      // the masters are the gathered unit
   Interval owned;            // of the trainable section; replicated: all of it
   Interval frozenOwned;      // of the frozen section
   Interval reducePart;       // of the trainable section, summed by this rank
@@ -33,9 +34,8 @@ struct SharedPlan {
   int64_t control = 0, gather = 0, reduced = 0, gradients = 0;  // offsets
   int64_t gatherBytes = 0, reducedBytes = 0, gradientBytes = 0; // one rank's
   int64_t total = 0;
-  // In place: where each unit begins in the gather part.
+  // Where each sharded unit begins in the gather part.
   std::vector<int64_t> unitOffsets;
-  bool inPlace = false;
   // One rank and one microbatch: the gradients are their own sum.
   bool gradientsInPlace = false;
 };
@@ -45,7 +45,8 @@ struct MemoryOptions {
   int64_t accumulate = 1; // microbatches of a step
 };
 
-bool gathersInPlace(const Manifest &manifest, const MemoryOptions &options);
+bool gathersInPlace(const Manifest &manifest, const Manifest::Unit &unit,
+                    const MemoryOptions &options);
 SharedPlan planShared(const Manifest &manifest, int ranks,
                       const MemoryOptions &options);
 
@@ -64,7 +65,8 @@ public:
   std::vector<uint8_t *> paramPointers, gradPointers; // for generated code
 
 private:
-  void placeUnit(size_t index, int rank, int ranks);
+  void placeUnit(size_t index, int rank, int ranks,
+                 const MemoryOptions &options);
   void carveOwned(int ranks);
 
   Mapping privateMemory, ownedMemory, gatherMemory, privateGather,

@@ -111,7 +111,7 @@ void NcclCollectives::note(CollectiveKind kind, const Queue &queue,
 
 void NcclCollectives::gatherStart(size_t unit) {
   const UnitState &u = context.state->units[unit];
-  ShxDType dtype = context.state->manifest.paramType;
+  ShxDType dtype = u.unit->paramType;
   int64_t element = dtypeBytes(dtype);
   enter(gathers);
   for (size_t other = 0; other < points.size(); ++other)
@@ -132,7 +132,7 @@ void NcclCollectives::gatherStart(size_t unit) {
 // on the second, which then is gathered after it.
 void NcclCollectives::gatherSections(size_t unit) {
   const UnitState &u = context.state->units[unit];
-  ShxDType dtype = context.state->manifest.paramType;
+  ShxDType dtype = u.unit->paramType;
   int64_t element = dtypeBytes(dtype);
   uint8_t *frozen = u.gathered + u.unit->frozenOffsetBytes;
   bool both = u.slice > 0 && u.frozenSlice > 0;
@@ -191,7 +191,7 @@ void NcclCollectives::gradAcquire(size_t unit) {
 
 void NcclCollectives::reduceStart(size_t unit, bool accumulate) {
   const UnitState &u = context.state->units[unit];
-  ShxDType dtype = context.state->manifest.reduceType;
+  ShxDType dtype = u.unit->reduceType;
   record(points[unit].ready, context.compute);
   enter(reductions);
   wait(points[unit].ready, reductions.stream);
@@ -205,7 +205,7 @@ void NcclCollectives::reduceStart(size_t unit, bool accumulate) {
 
 void NcclCollectives::reduceUnit(size_t unit) {
   const UnitState &u = context.state->units[unit];
-  ShxDType dtype = context.state->manifest.reduceType;
+  ShxDType dtype = u.unit->reduceType;
   uint8_t *mine = u.gradients + context.rank * u.slice * dtypeBytes(dtype);
   check(u.unit->sharded
             ? nccl().ncclReduceScatter(

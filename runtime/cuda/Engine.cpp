@@ -118,7 +118,7 @@ void CudaEngine::write(size_t unit, bool trainable, int64_t begin,
                   SHX_F32, values, count);
     return;
   }
-  ShxDType dtype = manifest.paramType;
+  ShxDType dtype = u.unit->paramType;
   upload->write(u.frozen + (begin - u.frozenOwned.begin) * dtypeBytes(dtype),
                 dtype, values, count);
 }
@@ -233,7 +233,7 @@ void CudaEngine::beginStep(const Scalars &scalars) {
   numbers->beginStep(compute, scalars);
 }
 
-void CudaEngine::microbatch(bool first) {
+void CudaEngine::microbatch(bool first, bool) {
   sendBatch();
   (first ? firstFunction : nextFunction)->run();
 }
@@ -373,9 +373,9 @@ void CudaPlatform::prepare(const RankInfo &info, char **) {
 }
 
 int64_t CudaPlatform::sharedBytes(const Manifest &manifest, const Options &,
-                                  const RankInfo &info) {
+                                  const Topology &topology) {
   return static_cast<int64_t>(
-      Control::bytes(info.worldSize, manifest.units.size()));
+      Control::bytes(topology.ranks, manifest.units.size()));
 }
 
 std::unique_ptr<Engine> CudaPlatform::makeEngine(const EngineSetup &setup) {

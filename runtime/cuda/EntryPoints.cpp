@@ -51,8 +51,7 @@ void shx_grad_acquire(ShxContext *ctx, int32_t unit) {
   Context &context = contextOf(ctx);
   const UnitState &u = context.state->units[indexOf(unit)];
   context.collectives->gradAcquire(indexOf(unit));
-  poison(context, u.gradients,
-         u.unit->length * dtypeBytes(context.state->manifest.reduceType));
+  poison(context, u.gradients, u.unit->gradientBytes());
 }
 void shx_reduce_start(ShxContext *ctx, int32_t unit, int32_t accumulate) {
   contextOf(ctx).collectives->reduceStart(indexOf(unit), accumulate != 0);

@@ -12,7 +12,7 @@ namespace shardonnx::rt::cuda {
 
 void SingleRank::gatherStart(size_t unit) {
   const UnitState &u = context.state->units[unit];
-  ShxDType dtype = context.state->manifest.paramType;
+  ShxDType dtype = u.unit->paramType;
   castSlice(context, context.compute, u.master, dtype, u.gathered,
             u.unit->length);
   copyBytes(context, context.compute, u.gathered + u.unit->frozenOffsetBytes,
@@ -23,8 +23,8 @@ void SingleRank::reduceStart(size_t unit, bool accumulate) {
   const UnitState &u = context.state->units[unit];
   if (context.state->plan.gradientsInPlace)
     return;
-  accumulateSlice(context, context.compute, context.state->manifest.reduceType,
-                  u.gradients, u.reduced, u.unit->length, accumulate);
+  accumulateSlice(context, context.compute, u.unit->reduceType, u.gradients,
+                  u.reduced, u.unit->length, accumulate);
 }
 
 void SingleRank::allGather(const double *mine, double *all, size_t count) {

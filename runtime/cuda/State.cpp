@@ -50,7 +50,6 @@ void State::placeUnit(size_t index) {
 
 // The owned slices are counted first and then placed, by the same code.
 void State::carveOwned() {
-  int64_t element = dtypeBytes(manifest.paramType);
   for (bool counting : {true, false}) {
     Carver carver(counting ? nullptr : ownedSlices.data(),
                   kDeviceAlignmentBytes);
@@ -60,7 +59,8 @@ void State::carveOwned() {
       for (int i = 0; i < manifest.optimizerStates(); ++i)
         state.moments[i] = carver.take<float>(n);
       state.reduced = carver.take<float>(n);
-      state.frozen = carver.take<uint8_t>(state.frozenOwned.size() * element);
+      state.frozen = carver.take<uint8_t>(state.frozenOwned.size() *
+                                          dtypeBytes(state.unit->paramType));
       if (plan.gradientsInPlace)
         state.gradients = reinterpret_cast<uint8_t *>(state.reduced);
     }

@@ -107,11 +107,10 @@ Manifest threeUnits() {
   Manifest m;
   m.target = "cuda";
   m.optimizer = "adamw";
-  m.paramType = SHX_BF16;
-  m.reduceType = SHX_F32;
   for (int64_t u = 0; u < 3; ++u) {
     Manifest::Unit unit;
     unit.length = 1280;
+    unit.paramType = SHX_BF16;
     unit.paramOffsetBytes = u % 2 * 2560;
     unit.gradOffsetBytes = u % 2 * 5120;
     m.units.push_back(unit);

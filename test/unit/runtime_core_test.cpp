@@ -9,6 +9,7 @@
 #include "../../runtime/core/Half.h"
 #include "../../runtime/core/Sha256.h"
 #include "../../runtime/core/TensorBoard.h"
+#include "../../runtime/core/Topology.h"
 #include "../../runtime/core/Weights.h"
 #include "../../runtime/cpu/ReduceKernels.h"
 #include "runtime/TestFiles.h"
@@ -92,11 +93,11 @@ Manifest smallModel() {
   Manifest m;
   m.batch = 1;
   m.modelPath = "m.onnx";
-  m.gatherInPlace = true;
   m.privateSpace.bytes = 1 << 20;
   m.gradientSpace.bytes = 1024 * 4;
   Manifest::Unit unit;
   unit.name = "u";
+  unit.gatherInPlace = true;
   unit.length = 1024;
   auto source = [](int64_t offset, int64_t length) {
     return Manifest::Source{"m.onnx", "f32", offset, length};
@@ -128,7 +129,7 @@ public:
   void start() override {}
   uint8_t *const *inputs() override { return nullptr; }
   void beginStep(const Scalars &) override {}
-  void microbatch(bool) override {}
+  void microbatch(bool, bool) override {}
   void update() override {}
   void endStep() override {}
   std::optional<StepResult> result(bool) override { return {}; }
@@ -326,6 +327,32 @@ int64_t item(const Manifest &m, int ranks, const std::string &name) {
   return -1;
 }
 
+TEST(Topology, GroupsAreConsecutiveRanks) {
+  Topology t(6, 2);
+  EXPECT_EQ(t.groupSize(), 3);
+  EXPECT_EQ(t.groupRank(4), 1);
+  EXPECT_EQ(t.replica(4), 1);
+  EXPECT_EQ(t.owned(true, 1024, 4).begin, sliceLength(1024, 3));
+  EXPECT_EQ(t.owned(false, 1024, 4).size(), 1024);
+}
+
+TEST(Topology, ReplicasAreForHybridStrategies) {
+  Manifest m = smallModel();
+  Options o;
+  m.strategy = "full_shard";
+  EXPECT_EQ(topologyOf(m, o, 4, 2).replicas, 1);
+  o.replicas = 1;
+  EXPECT_EQ(topologyOf(m, o, 4, 2).replicas, 1);
+  o.replicas = 2;
+  EXPECT_THROW(topologyOf(m, o, 4, 2), Error);
+  m.strategy = "hybrid_shard";
+  EXPECT_EQ(topologyOf(m, o, 4, 4).replicas, 2);
+  EXPECT_THROW(topologyOf(m, o, 3, 3), Error);
+  o.replicas = 0; // one a machine
+  EXPECT_EQ(topologyOf(m, o, 6, 2).replicas, 3);
+  EXPECT_EQ(topologyOf(m, o, 5, 2).replicas, 1);
+}
+
 TEST(MemoryPlan, CountsWhatEachRankHas) {
   Manifest m = smallModel();
   EXPECT_EQ(item(m, 1, "master weights"), 4096);
@@ -353,8 +380,9 @@ std::string errorOfManifest(const std::string &from, const std::string &to) {
     "batch": 1, "seq": 4, "inputs": [],
     "loss": {"kind": "mse", "denominator": "labels", "denominator_shift": 0,
              "denominator_per_microbatch": 4},
-    "param_dtype": "f32", "reduce_dtype": "f32", "gather_in_place": true,
+    "param_dtype": "f32", "reduce_dtype": "f32",
     "units": [{"name": "u", "layout": "sharded", "length": 256,
+               "gather_in_place": true,
                "param_offset_bytes": 0, "grad_offset_bytes": 0,
                "frozen_length": 0, "frozen_offset_bytes": 1024, "params": []}],
     "spaces": {"private": {"bytes": 0, "lower_bound_bytes": 0},

@@ -49,8 +49,11 @@ Manifest modelOf(ShxDType paramType, ShxDType reduceType) {
              unitOf("second", false, 512, 256, 1536 * p, 1280 * g),
              unitOf("third", true, 256, 0, 2304 * p, 1792 * g),
              unitOf("fourth", true, 512, 0, 2304 * p, 1792 * g)};
-  for (Manifest::Unit &unit : m.units)
+  for (Manifest::Unit &unit : m.units) {
+    unit.paramType = paramType;
+    unit.reduceType = reduceType;
     unit.frozenOffsetBytes = unit.length * p;
+  }
   m.gatherSpace.bytes = 2816 * p;
   m.gradientSpace.bytes = 2304 * g;
   return m;

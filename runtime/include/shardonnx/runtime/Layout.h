@@ -45,6 +45,23 @@ constexpr Interval ownedInterval(int64_t length, int64_t rank, int64_t ranks) {
   return {std::min(rank * slice, length), std::min((rank + 1) * slice, length)};
 }
 
+// The ranks of a run: `replicas` groups of consecutive ranks. A sharded unit is
+// whole once in each group, owned by the rank's place in it; a replicated unit
+// is whole on every rank.
+struct Topology {
+  constexpr Topology(int ranks = 1, int replicas = 1)
+      : ranks(ranks), replicas(replicas) {}
+  int ranks, replicas; // replicas divides ranks
+  constexpr int groupSize() const { return ranks / replicas; }
+  constexpr int groupRank(int rank) const { return rank % groupSize(); }
+  constexpr int replica(int rank) const { return rank / groupSize(); }
+  // What a rank owns of a section of a unit.
+  constexpr Interval owned(bool sharded, int64_t length, int rank) const {
+    return sharded ? ownedInterval(length, groupRank(rank), groupSize())
+                   : Interval{0, length};
+  }
+};
+
 } // namespace shardonnx
 
 #endif // SHARDONNX_RUNTIME_LAYOUT_H

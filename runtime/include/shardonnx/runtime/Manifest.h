@@ -61,8 +61,14 @@ struct Manifest {
     bool sharded = true;
     int64_t length = 0, frozenLength = 0;
     int64_t paramOffsetBytes = 0, gradOffsetBytes = 0, frozenOffsetBytes = 0;
+    ShxDType paramType = SHX_F32, reduceType = SHX_F32;
+    // Its f32 master slices are the gathered unit.
+    bool gatherInPlace = false;
     std::vector<Param> params;
     double flops = 0; // the unit's part of flopsPerMicrobatch
+    // Both sections, as they lie in the gathered buffer.
+    int64_t gatheredBytes() const;
+    int64_t gradientBytes() const;
   };
   // For people: a buffer that lives at the peak of its space.
   struct LiveBuffer {
@@ -91,16 +97,20 @@ struct Manifest {
   std::vector<Input> inputs;
   Loss loss;
   std::string strategy, optimizer;
+  // What was asked for; each unit has its own.
   ShxDType paramType = SHX_F32, reduceType = SHX_F32;
   std::vector<Unit> units;
   std::vector<Function> functions;
   Space privateSpace, gatherSpace, gradientSpace;
-  bool gatherInPlace = false;
   int64_t scratchPerThreadBytes = 0;
   int64_t constantBytes = 0; // on a GPU
   double flopsPerMicrobatch = 0;
 
   bool cuda() const { return target == "cuda"; }
+  // One master copy in each group of ranks, the groups being replicas.
+  bool hybrid() const;
+  // Whether all units are gathered in place.
+  bool gathersInPlace() const;
   // f32 tensors of a parameter's size that the optimizer keeps.
   int optimizerStates() const;
   // Tokens (or samples, without a sequence) of one microbatch of one rank.

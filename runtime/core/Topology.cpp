@@ -1,0 +1,31 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Topology.h.
+
+#include "Topology.h"
+#include "Error.h"
+
+namespace shardonnx::rt {
+
+Topology topologyOf(const Manifest &manifest, const Options &options,
+                    int worldSize, int localWorldSize) {
+  int replicas = options.replicas;
+  if (replicas > 1 && !manifest.hybrid())
+    failUsage("--replicas=", replicas,
+              ": the program was compiled with "
+              "--strategy=",
+              manifest.strategy,
+              ", which has one replica; compile it with "
+              "--strategy=hybrid_shard or hybrid_shard_zero2");
+  if (replicas == 0) {
+    bool even = worldSize % localWorldSize == 0;
+    replicas = manifest.hybrid() && even ? worldSize / localWorldSize : 1;
+  }
+  if (worldSize % replicas != 0)
+    failUsage("--replicas=", replicas, " does not divide the ", worldSize,
+              " ranks: each replica needs as many ranks as the others");
+  return {worldSize, replicas};
+}
+
+} // namespace shardonnx::rt
