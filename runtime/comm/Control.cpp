@@ -7,6 +7,7 @@
 #include "../core/Error.h"
 #include <algorithm>
 #include <climits>
+#include <csignal>
 #include <ctime>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -56,6 +57,26 @@ const char *describe(Activity activity) {
   return "waiting";
 }
 
+// The same of a collective that is over.
+const char *describeBehind(Activity activity) {
+  switch (activity) {
+  case Activity::Gather:
+    return " behind the all-gather of unit";
+  case Activity::GradientBuffer:
+    return " behind the wait for the gradient buffer of unit";
+  case Activity::Reduce:
+    return " behind the reduce-scatter of unit";
+  case Activity::Optimizer:
+    return " behind the update of unit";
+  case Activity::Norm:
+    return " behind the gradient norm";
+  case Activity::Loss:
+    return " behind the loss";
+  default:
+    return "";
+  }
+}
+
 bool namesUnit(Activity activity) {
   return activity == Activity::Gather || activity == Activity::GradientBuffer ||
          activity == Activity::Reduce || activity == Activity::Optimizer;
@@ -102,15 +123,19 @@ void Control::notify() {
 
 Control::Sleep::Sleep(Control &control, Activity activity, size_t unit)
     : control(control), activity(activity), unit(unit),
-      begin(monotonicSeconds()) {
-  if (activity != Activity::Running)
-    control.setActivity(activity, unit);
+      lookedAt(monotonicSeconds()) {
+  if (activity == Activity::Running)
+    return;
+  control.setActivity(activity, unit);
+  control.block(control.self).asleep.store(1);
 }
 Control::Sleep::~Sleep() {
   if (counted)
     control.header->sleepers.fetch_sub(1);
-  if (activity != Activity::Running)
-    control.setActivity(Activity::Running, 0);
+  if (activity == Activity::Running)
+    return;
+  control.block(control.self).asleep.store(0);
+  control.setActivity(Activity::Running, 0);
 }
 uint32_t Control::Sleep::prepare() {
   if (!counted)
@@ -120,10 +145,13 @@ uint32_t Control::Sleep::prepare() {
 }
 void Control::Sleep::block(uint32_t seen) {
   futexWait(control.header->sequence, seen);
+  // While this process itself was stopped, nobody kept it waiting.
+  double now = monotonicSeconds();
+  waited += std::min(now - lookedAt, 10 * kLookAgainSeconds);
+  lookedAt = now;
   if (control.failed())
     control.follow();
-  if (activity != Activity::Running &&
-      monotonicSeconds() - begin > control.timeoutSeconds)
+  if (activity != Activity::Running && waited > control.timeoutSeconds)
     control.reportHang(activity, unit);
 }
 
@@ -131,6 +159,46 @@ void Control::setActivity(Activity activity, size_t unit) {
   RankBlock &mine = block(self);
   mine.activityUnit.store(static_cast<uint32_t>(unit));
   mine.activity.store(static_cast<uint32_t>(activity));
+  noteLast(activity, unit);
+}
+
+RankStatus Control::status(int rank) {
+  RankBlock &b = block(rank);
+  return {b.step.load(), b.activity.load(), b.activityUnit.load(),
+          b.last.load(), b.lastUnit.load()};
+}
+
+void Control::setStatus(int rank, const RankStatus &status) {
+  RankBlock &b = block(rank);
+  b.step.store(status.step);
+  b.activity.store(status.activity);
+  b.activityUnit.store(status.activityUnit);
+  b.last.store(status.last);
+  b.lastUnit.store(status.lastUnit);
+}
+
+std::string Control::doing(int rank) {
+  RankStatus s = status(rank);
+  auto named = [&](uint32_t activity, uint32_t unit) {
+    bool known = namesUnit(static_cast<Activity>(activity)) && unit < units;
+    return known ? " '" + names[unit] + "'" : std::string();
+  };
+  std::string text = describe(static_cast<Activity>(s.activity)) +
+                     named(s.activity, s.activityUnit);
+  if (s.activity == static_cast<uint32_t>(Activity::Running))
+    text += describeBehind(static_cast<Activity>(s.last)) +
+            named(s.last, s.lastUnit);
+  if (s.step > 0)
+    text += concat(", in step ", s.step);
+  return text;
+}
+
+// Nobody is left who could wake another.
+bool Control::everybodySleeps() {
+  for (int r = 0; r < count; ++r)
+    if (!block(r).asleep.load() || block(r).jobs.load())
+      return false;
+  return true;
 }
 
 // The rank that is not waiting, or waits for something else, is the one to
@@ -138,23 +206,29 @@ void Control::setActivity(Activity activity, size_t unit) {
 void Control::reportHang(Activity activity, size_t unit,
                          const std::string &where) {
   std::string others;
+  int64_t step = block(self).step.load();
   for (int r = 0; r < count; ++r) {
-    auto theirs = static_cast<Activity>(block(r).activity.load());
-    size_t theirUnit = block(r).activityUnit.load();
-    if (r == self || !isLocal(r) || (theirs == activity && theirUnit == unit))
+    RankStatus theirs = status(r);
+    bool same = theirs.activity == static_cast<uint32_t>(activity) &&
+                theirs.activityUnit == unit && theirs.step == step;
+    if (r == self || same)
       continue;
-    others += concat(", rank ", r, " (process ", block(r).pid.load(), ") is ",
-                     describe(theirs));
-    if (namesUnit(theirs) && theirUnit < units)
-      others += " '" + names[theirUnit] + "'";
+    if (isLocal(r))
+      others += concat("; rank ", r, " (process ", block(r).pid.load(), ") is ",
+                       doing(r));
+    else if (block(r).beats.load()) // as its machine last told
+      others += concat("; rank ", r, " (of another machine) is ", doing(r));
   }
   std::string what = describe(activity);
   if (namesUnit(activity) && unit < units)
     what += " '" + names[unit] + "'";
+  if (!where.empty())
+    what += where;
+  else if (step > 0)
+    what += concat(", in step ", step, ",");
   failNow(self,
-          concat("rank ", self, " has been ", what, where, " for ",
-                 timeoutSeconds, " s", others,
-                 "; SHARDONNX_TIMEOUT=SECONDS allows more"),
+          concat("rank ", self, " has been ", what, " for ", timeoutSeconds,
+                 " s", others, "; --timeout SECONDS allows more"),
           kExitFailure);
 }
 
@@ -191,8 +265,11 @@ void Control::failNow(int rank, const std::string &message, int code,
                       int toLauncher) {
   if (!claimFailure(rank))
     follow();
-  if (toLauncher != 0 && launchedByUs)
+  if (toLauncher != 0 && launchedByUs) {
+    std::string note = doing(rank);
+    (void)!::pwrite(launcherNote, note.data(), note.size(), 0);
     leave(toLauncher);
+  }
   if (machines.announceFailure)
     machines.announceFailure(rank);
   printError(message);
@@ -206,6 +283,8 @@ void Control::setBeforeExit(std::function<void()> call) {
 
 void Control::leave(int code) {
   leaving.lock(); // for good: one thread leaves, others wait for the end
+  if (int pid = toKill.load())
+    ::kill(pid, SIGKILL);
   if (beforeExit)
     beforeExit();
   ::_exit(code);

@@ -47,11 +47,22 @@ enum class Activity : uint32_t {
   End,
 };
 
+// What a rank is doing, for the sentence that a run ends with.
+struct RankStatus {
+  int64_t step = 0; // from 1; 0: before the first
+  uint32_t activity = 0, activityUnit = 0;
+  uint32_t last = 0, lastUnit = 0; // what it waited for last
+};
+
 // Numbers that every rank gives once a step; [2]: a rank may be one ahead.
 struct alignas(64) RankBlock {
   std::atomic<int32_t> pid;
   std::atomic<uint32_t> finished; // this process may end, all is well
-  std::atomic<uint32_t> activity, activityUnit;
+  std::atomic<int64_t> step;
+  std::atomic<uint32_t> activity, activityUnit, last, lastUnit;
+  std::atomic<uint32_t> asleep; // the issuing thread, in a wait
+  std::atomic<uint32_t> jobs;   // that the communication threads are at
+  Counter beats;                // go up while the process runs
   Counter barrier, normReady, lossReady;
   double norm[2], loss[2], lossCount[2];
   std::atomic<int64_t> pssBytes, peakBytes;
@@ -89,6 +100,7 @@ public:
   // sleeps. Ends the process when another rank failed.
   template <typename Ready>
   void wait(Activity activity, size_t unit, bool spin, Ready ready) {
+    noteLast(activity, unit);
     for (int i = 0, n = spin ? kSpins : 1; i < n; ++i) {
       if (ready())
         return;
@@ -114,6 +126,17 @@ public:
   void setMachines(Machines others) { machines = std::move(others); }
   bool isLocal(int rank) const;
 
+  // For the sentence that a run ends with.
+  void setStep(int64_t step) { block(self).step.store(step); }
+  RankStatus status(int rank);
+  void setStatus(int rank, const RankStatus &status); // of another machine's
+  // "computing behind the all-gather of unit 'h.1', in step 7".
+  std::string doing(int rank);
+  // Signs of life, and of all ranks of the machine waiting for each other.
+  void beat() { block(self).beats.fetch_add(1); }
+  bool everybodySleeps();
+  uint32_t changes() const { return header->sequence.load(); }
+
   bool failed() const { return header->failedRank.load() != 0; }
   // Reports, if this is the first failure, and ends this process with `code`.
   // Where our launcher knows the cause better it speaks instead, and
@@ -125,7 +148,11 @@ public:
   [[noreturn]] void followRemote(int rank);
   // The rank that failed first.
   int failedRank() const { return header->failedRank.load() - 1; }
-  void setLaunchedByUs(bool launched) { launchedByUs = launched; }
+  // `note`: a file in which our launcher finds what the failed rank did.
+  void setLaunchedByUs(bool launched, int note = -1) {
+    launchedByUs = launched;
+    launcherNote = note;
+  }
 
   // After so many seconds a wait is a hang.
   void setTimeout(double seconds) { timeoutSeconds = seconds; }
@@ -137,6 +164,8 @@ public:
   // What a rank is doing, where a wait() does not say it.
   void setActivity(Activity activity, size_t unit);
 
+  // A process that does not end by itself.
+  void killAtExit(int pid) { toKill.store(pid); }
   // Called last before this process ends by a failure.
   void setBeforeExit(std::function<void()> call);
 
@@ -154,10 +183,17 @@ private:
     Control &control;
     Activity activity;
     size_t unit;
-    double begin;
+    double lookedAt, waited = 0; // seconds
     bool counted = false;
   };
   friend class Sleep;
+  void noteLast(Activity activity, size_t unit) {
+    if (activity == Activity::Running)
+      return;
+    constexpr auto relaxed = std::memory_order_relaxed;
+    block(self).lastUnit.store(static_cast<uint32_t>(unit), relaxed);
+    block(self).last.store(static_cast<uint32_t>(activity), relaxed);
+  }
   // Makes this the failure that ends the run if it is the first one, and tells
   // whether it was.
   bool claimFailure(int rank);
@@ -170,9 +206,11 @@ private:
   size_t units;
   const std::vector<std::string> &names;
   uint64_t barriers = 0;
+  std::atomic<int> toKill{0};
   std::atomic<int> speakers{0}; // threads of this process that report
   double timeoutSeconds = 600;
   bool launchedByUs = false;
+  int launcherNote = -1;
   Machines machines;
   std::mutex leaving;
   std::function<void()> beforeExit;

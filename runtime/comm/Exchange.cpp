@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <poll.h>
 #include <sys/socket.h>
 
 namespace shardonnx::rt {
@@ -52,6 +53,18 @@ bool split(const std::string &list, std::vector<std::string> &byRank,
 struct Memory {
   int64_t peak, used;
 };
+
+struct RankBeat {
+  int64_t rank;
+  RankStatus status;
+};
+constexpr int kRelayedRanks = 64; // a beat fits into what a socket takes
+
+// Now: who sends beats must not wait.
+bool takesBytes(int connection) {
+  pollfd one{connection, POLLOUT, 0};
+  return ::poll(&one, 1, 0) == 1 && (one.revents & POLLOUT);
+}
 
 } // namespace
 
@@ -195,6 +208,8 @@ Exchange::News Exchange::read(size_t peer, int &rank) {
       downs[header.round] = std::move(payload);
     else if (header.kind == Ended)
       inbox.ended = true;
+    else if (header.kind == Beat && takeBeat(payload))
+      continue;
     else if (header.kind == Failed && header.rank >= 0 &&
              header.rank < control.ranks()) {
       rank = static_cast<int>(header.rank);
@@ -204,6 +219,36 @@ Exchange::News Exchange::read(size_t peer, int &rank) {
   }
   control.notify();
   return News::Nothing;
+}
+
+// Whoever is in the middle of a message gives a sign of life by that.
+void Exchange::sendBeats() {
+  std::unique_lock<std::timed_mutex> lock(sending, std::try_to_lock);
+  if (!lock)
+    return;
+  std::string bytes;
+  for (int r = 0; r < control.ranks(); ++r)
+    if (control.isLocal(r) ||
+        (control.rank() == 0 && control.ranks() <= kRelayedRanks))
+      append(bytes, RankBeat{r, control.status(r)});
+  lock.unlock();
+  for (size_t p = 0; p < group.peers.size(); ++p)
+    if (group.peers[p].remote && takesBytes(group.peers[p].connection.get()))
+      send(p, Beat, 0, bytes);
+}
+
+bool Exchange::takeBeat(const std::string &bytes) {
+  for (size_t at = 0; at < bytes.size();) {
+    RankBeat beat{};
+    if (!take(bytes, at, beat) || beat.rank < 0 || beat.rank >= control.ranks())
+      return false;
+    auto rank = static_cast<int>(beat.rank);
+    if (control.isLocal(rank))
+      continue;
+    control.setStatus(rank, beat.status);
+    control.block(rank).beats.fetch_add(1);
+  }
+  return true;
 }
 
 void Exchange::announceFailure(int rank) {

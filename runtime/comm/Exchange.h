@@ -47,9 +47,11 @@ public:
   // said so; or that this machine's part ended well.
   void announceFailure(int rank);
   void announceEnd();
+  // The monitor's sign of life to other machines: what its ranks are doing.
+  void sendBeats();
 
 private:
-  enum Kind : uint32_t { Up, Down, Failed, Ended };
+  enum Kind : uint32_t { Up, Down, Failed, Ended, Beat };
   struct Header {
     uint32_t magic, kind;
     uint64_t round; // Up, Down
@@ -61,6 +63,7 @@ private:
     bool ended = false;
   };
   void send(size_t peer, Kind kind, int rank, const std::string &bytes);
+  bool takeBeat(const std::string &bytes);
   bool takeMessage(Inbox &inbox, Header &header, std::string &payload);
   std::string collect(const std::string &mine, size_t &count,
                       Activity activity);

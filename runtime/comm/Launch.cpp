@@ -14,6 +14,7 @@
 #include <cstring>
 #include <sched.h>
 #include <string>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -96,6 +97,9 @@ public:
     ::setenv(kWorldSizeVariable, std::to_string(ranks).c_str(), 1);
     ::setenv(kMeetingVariable,
              concat(::getpid(), ".", monotonicSeconds()).c_str(), 1);
+    note = FileDescriptor(::memfd_create("shardonnx-note", 0)); // inherited
+    if (note)
+      ::setenv(kNoteVariable, std::to_string(note.get()).c_str(), 1);
     RankInfo child;
     child.localWorldSize = ranks;
     setThreadEnvironment(threadsPerRank(child));
@@ -176,8 +180,7 @@ private:
       message = concat("rank ", rank, " (process ", child.pid,
                        ") was killed by signal ", signal, " (",
                        ::strsignal(signal), ")");
-      if (signal == SIGKILL)
-        message += ", by someone or for want of memory: see the system's log";
+      diedOf = signal;
     } else if (WIFEXITED(child.status) && !child.endedByUs &&
                WEXITSTATUS(child.status) > kExitSignalled && message.empty()) {
       int signal = WEXITSTATUS(child.status) - kExitSignalled;
@@ -185,7 +188,26 @@ private:
                        ") was stopped by ", signalName(signal));
     }
   }
-  int conclude() const {
+  // Of a rank that died, what it did, as the others saw it.
+  std::string whatItDid() const {
+    char text[kNoteBytes];
+    ssize_t n = note ? ::pread(note.get(), text, sizeof(text), 0) : 0;
+    std::string did(text, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+    return did.empty() ? did : " while " + did;
+  }
+  // A rank that reported a failure may have killed one that did not answer.
+  bool aRankSpoke() const {
+    return std::any_of(children.begin(), children.end(), [](const Child &c) {
+      return WIFEXITED(c.status) && WEXITSTATUS(c.status) == kExitFailure;
+    });
+  }
+  int conclude() {
+    if (diedOf != 0 && aRankSpoke())
+      return kExitFailure;
+    if (diedOf != 0)
+      message += whatItDid();
+    if (diedOf == SIGKILL)
+      message += ", by someone or for want of memory: see the system's log";
     if (!message.empty()) {
       printError(message);
       return kExitFailure;
@@ -209,8 +231,11 @@ private:
     return worst;
   }
 
+  static constexpr size_t kNoteBytes = 1024;
   std::vector<Child> children;
   sigset_t signals;
+  FileDescriptor note;
+  int diedOf = 0; // the signal that killed the rank of `message`
   std::string message;
   bool ending = false;
   double endBegan = 0;

@@ -32,11 +32,26 @@ private:
   bool stillOpen(size_t peer); // reads it
   void localClosed(const Peer &peer);
   void remoteClosed(const Peer &peer, bool machineLost);
+  // Once in a while: who is stopped, and whether anybody can still go on.
+  void lookAround();
+  void listenTo(size_t peer, double seconds);
+  void localSilent(const Peer &peer, double seconds);
+  void remoteSilent(const Peer &peer, double seconds);
+  void watchForDeadlock(double seconds);
+  bool speaksOf(const Peer &remote, bool machineLost) const;
 
   Control &control;
   const Group &group;
   Exchange &exchange;
   FileDescriptor signals, stop;
+  struct Life {
+    uint64_t beats = 0;
+    double silent = 0; // seconds
+    bool ended = false;
+  };
+  std::vector<Life> lives; // [peer]
+  double lastLook, nextBeats = 0, asleep = 0;
+  uint32_t changes = 0;
   std::thread thread;
 };
 

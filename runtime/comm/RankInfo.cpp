@@ -160,6 +160,7 @@ RankInfo fromOurLauncher() {
   info.rank = info.localRank = number(kRankVariable);
   info.worldSize = info.localWorldSize = number(kWorldSizeVariable);
   info.job = identity({kMeetingVariable});
+  info.launcherNote = get(kNoteVariable) ? number(kNoteVariable) : -1;
   setMeeting(info);
   return info;
 }

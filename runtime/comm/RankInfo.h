@@ -24,6 +24,7 @@ struct RankInfo {
   // …where rank 0 listens, or torchrun's agent with a store that knows where.
   Endpoint master;
   bool agentKeepsStore = false;
+  int launcherNote = -1; // the file of kNoteVariable
   bool severalMachines() const { return localWorldSize != worldSize; }
   // Our own launcher watches its children and tells which one died of what.
   bool launchedByUs() const { return launcher == "shardonnx"; }
@@ -40,6 +41,8 @@ void requireOneMachine(const RankInfo &info);
 constexpr const char *kRankVariable = "SHARDONNX_RANK";
 constexpr const char *kWorldSizeVariable = "SHARDONNX_WORLD_SIZE";
 constexpr const char *kMeetingVariable = "SHARDONNX_MEETING";
+// A file that they inherit: there a rank says what another did when it died.
+constexpr const char *kNoteVariable = "SHARDONNX_NOTE";
 
 } // namespace shardonnx::rt
 

@@ -80,12 +80,7 @@ struct Texts {
   std::optional<std::string> traceSteps;
 };
 
-void addTraining(CLI::App &app, Options &o, Texts &texts) {
-  whole(app.add_option("--steps", o.steps, "Optimizer steps"), 1)
-      ->capture_default_str();
-  whole(app.add_option("--accumulate", o.accumulate, "Microbatches per step"),
-        1, 1 << 20)
-      ->capture_default_str();
+void addRanks(CLI::App &app, Options &o) {
   whole(app.add_option("--nproc", o.nproc,
                        "Start so many ranks on this machine; without it, as "
                        "torchrun, mpirun or srun say, else one"),
@@ -95,6 +90,27 @@ void addTraining(CLI::App &app, Options &o, Texts &texts) {
                        "--strategy=hybrid_shard or hybrid_shard_zero2 (the "
                        "number of machines)"),
         1, kMaxRanks);
+  app.add_option("--timeout", o.timeout,
+                 "Seconds that a rank waits for another before it ends the "
+                 "run and says who hangs in what")
+      ->envname("SHARDONNX_TIMEOUT")
+      ->check([](const std::string &text) {
+        char *end = nullptr;
+        double seconds = std::strtod(text.c_str(), &end);
+        return !text.empty() && !*end && seconds > 0 && seconds < 1e9
+                   ? std::string()
+                   : concat("'", text, "' is not a number of seconds above 0");
+      })
+      ->type_name("SECONDS")
+      ->capture_default_str();
+}
+
+void addTraining(CLI::App &app, Options &o, Texts &texts) {
+  whole(app.add_option("--steps", o.steps, "Optimizer steps"), 1)
+      ->capture_default_str();
+  whole(app.add_option("--accumulate", o.accumulate, "Microbatches per step"),
+        1, 1 << 20)
+      ->capture_default_str();
   app.add_option("--log", o.log, "Write one JSON object per step to this file")
       ->type_name("FILE");
   app.add_option("--tensorboard", o.tensorboard,
@@ -214,12 +230,11 @@ std::optional<Options> parseOptions(int argc, char **argv,
   CLI::App app(description, programName());
   app.footer("Environment:\n"
              "  SHARDONNX_NUM_THREADS=N     Threads of each rank (else its "
-             "share of the cores)\n"
-             "  SHARDONNX_TIMEOUT=SECONDS   How long a rank waits for another "
-             "(600)\n");
+             "share of the cores)\n");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   addData(app, o);
   addTraining(app, o, texts);
+  addRanks(app, o);
   addOptimizer(app, o, texts);
   addModel(app, o, texts);
   app.get_option("--betas")->multi_option_policy(CLI::MultiOptionPolicy::Throw);

@@ -32,6 +32,7 @@ struct Options {
   int64_t traceFirst = 2, traceLast = 4; // steps
   int nproc = 0;                         // 0: not given
   int replicas = 0;                      // of the model; 0: not given
+  double timeout = 600;                  // seconds
   bool debugMemory = false;
 
   Schedule schedule() const { return {scheduleKind, lr, minLR, warmup, steps}; }

@@ -36,18 +36,6 @@ std::string commandLine(int argc, char **argv) {
   return line;
 }
 
-double hangSeconds() {
-  constexpr double kDefault = 600;
-  const char *text = std::getenv("SHARDONNX_TIMEOUT");
-  if (!text)
-    return kDefault;
-  char *end = nullptr;
-  double seconds = std::strtod(text, &end);
-  if (!*text || *end || !(seconds > 0))
-    failUsage("SHARDONNX_TIMEOUT=", text, " is not a number of seconds");
-  return seconds;
-}
-
 void initialise(Engine &engine, const Options &options, bool firstRank) {
   if (options.randomInit)
     drawWeights(engine, options.seed);
@@ -101,8 +89,8 @@ int runRank(Platform &platform, const Program &program,
                                          "the control block")
                        : Mapping::anonymous(controlBytes, "the control block");
   Control control(memory.data(), info.rank, info.worldSize, names);
-  control.setLaunchedByUs(info.launchedByUs());
-  control.setTimeout(hangSeconds());
+  control.setLaunchedByUs(info.launchedByUs(), info.launcherNote);
+  control.setTimeout(options.timeout);
   Exchange exchange(control, group);
   exchange.connect(info);
   Monitor monitor(control, group, exchange);
@@ -119,7 +107,7 @@ int runRank(Platform &platform, const Program &program,
                                   group, control, exchange,
                                   trace ? &trace->trace : nullptr});
     initialise(*engine, options, info.rank == 0);
-    Trainer(options, *engine, trace.get()).run();
+    Trainer(options, *engine, control, trace.get()).run();
   } catch (const Error &e) {
     if (trace)
       trace->discard();

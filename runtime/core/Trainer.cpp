@@ -10,8 +10,9 @@
 
 namespace shardonnx::rt {
 
-Trainer::Trainer(const Options &options, Engine &engine, TraceFile *traceFile)
-    : options(options), engine(engine), traceFile(traceFile),
+Trainer::Trainer(const Options &options, Engine &engine, Control &control,
+                 TraceFile *traceFile)
+    : options(options), engine(engine), control(control), traceFile(traceFile),
       trace(traceFile ? &traceFile->trace : nullptr), manifest(engine.manifest),
       progress(options.steps) {
   data = openData(options.data, options.dataType, manifest);
@@ -66,6 +67,7 @@ void Trainer::trainStep(int64_t step) {
 }
 
 void Trainer::issue(int64_t step) {
+  control.setStep(step);
   double denominator = lossDenominator(*data, manifest, order, state.samples);
   engine.beginStep(scalarsOf(step, denominator));
   std::vector<int64_t> samples(static_cast<size_t>(order.batch));

@@ -21,7 +21,8 @@ namespace shardonnx::rt {
 class Trainer {
 public:
   // `trace` may be null.
-  Trainer(const Options &options, Engine &engine, TraceFile *trace);
+  Trainer(const Options &options, Engine &engine, Control &control,
+          TraceFile *trace);
   void run();
 
 private:
@@ -43,6 +44,7 @@ private:
 
   const Options &options;
   Engine &engine;
+  Control &control; // is told the step, for messages
   TraceFile *traceFile;
   Trace *trace; // null: none
   const Manifest &manifest;

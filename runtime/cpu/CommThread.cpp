@@ -35,6 +35,7 @@ bool CommThread::takeReady(Job &job) {
     if (!queue.empty() && queue.front().ready()) {
       job = std::move(queue.front());
       queue.pop_front();
+      control.block(control.rank()).jobs.fetch_add(1);
       return true;
     }
   return stopping;
@@ -48,6 +49,7 @@ void CommThread::serve() {
     if (!job.run)
       return;
     job.run();
+    control.block(control.rank()).jobs.fetch_sub(1);
   }
 }
 

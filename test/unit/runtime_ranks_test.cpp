@@ -220,10 +220,9 @@ protected:
   // A run that lasts for minutes, and has begun.
   Process startLong(std::vector<std::string> more,
                     const std::string &timeout = "600") {
-    more.insert(more.end(), {"--steps", "10000"});
-    return Process(
-        command("table_f32", more), folder,
-        {{"TABLE_PAUSE_US", "20000"}, {"SHARDONNX_TIMEOUT", timeout}});
+    more.insert(more.end(), {"--steps", "10000", "--timeout", timeout});
+    return Process(command("table_f32", more), folder,
+                   {{"TABLE_PAUSE_US", "20000"}});
   }
   std::vector<int> waitForRanks(const Process &process, size_t ranks) {
     for (int i = 0; i < 500; ++i) {
@@ -233,6 +232,10 @@ protected:
         break;
     }
     return process.children();
+  }
+  void expectAlive(const std::vector<int> &ranks) {
+    for (int pid : ranks)
+      EXPECT_EQ(::kill(pid, 0), 0) << pid;
   }
   void expectGone(const std::vector<int> &ranks) {
     for (int pid : ranks)
@@ -253,6 +256,7 @@ TEST_F(Ends, AKilledRankEndsAllAndIsNamed) {
     expectOneError(f, "rank " + std::to_string(victim) + " (process " +
                           std::to_string(ranks[victim]) +
                           ") was killed by signal 9");
+    EXPECT_NE(f.err.find(", in step "), std::string::npos) << f.err;
     expectGone(ranks);
     std::string log = readFile(folder / "log.jsonl");
     EXPECT_EQ(log.back(), '\n'); // no half line
@@ -303,7 +307,49 @@ TEST_F(Ends, AHangEndsWithASentence) {
   EXPECT_EQ(f.code, 1);
   EXPECT_LT(f.seconds, 60);
   expectOneError(f, "rank 1 (process " + std::to_string(ranks[1]) + ")");
+  EXPECT_NE(f.err.find("rank 0 has been waiting for the "), std::string::npos)
+      << f.err;
+  EXPECT_NE(f.err.find(", in step "), std::string::npos) << f.err;
   expectGone(ranks);
+}
+
+// Long before anybody's patience ends.
+TEST_F(Ends, AStoppedRankIsNamedAndEnds) {
+  for (size_t victim : {0u, 1u}) {
+    Process process =
+        startLong({"--nproc", "3", "--log", folder / "log.jsonl"}, "6");
+    std::vector<int> ranks = waitForRanks(process, 3);
+    ASSERT_EQ(ranks.size(), 3u);
+    ::kill(ranks[victim], SIGSTOP);
+    Finished f = process.wait();
+    EXPECT_EQ(f.code, 1);
+    EXPECT_LT(f.seconds, 25);
+    expectOneError(f, "rank " + std::to_string(victim) + " (process " +
+                          std::to_string(ranks[victim]) +
+                          ") was stopped (SIGSTOP or SIGTSTP)");
+    EXPECT_NE(f.err.find(", in step "), std::string::npos) << f.err;
+    expectGone(ranks);
+    folder.write("log.jsonl", "");
+  }
+}
+
+// The job as a whole is stopped and goes on (Ctrl-Z, fg).
+TEST_F(Ends, StoppingAllRanksEndsNothing) {
+  Process process =
+      startLong({"--nproc", "2", "--log", folder / "log.jsonl"}, "4");
+  std::vector<int> ranks = waitForRanks(process, 2);
+  ASSERT_EQ(ranks.size(), 2u);
+  for (int pid : ranks)
+    ::kill(pid, SIGSTOP);
+  ::sleep(4);
+  for (int pid : ranks)
+    ::kill(pid, SIGCONT);
+  size_t before = readFile(folder / "log.jsonl").size();
+  ::sleep(1);
+  EXPECT_GT(readFile(folder / "log.jsonl").size(), before);
+  expectAlive(ranks);
+  ::kill(process.pid(), SIGINT);
+  process.wait();
 }
 
 // As torchrun starts them: no launcher of ours that could know more.
