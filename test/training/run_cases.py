@@ -88,16 +88,16 @@ class Runner:
             self.programs[key] = program
         return self.programs[key]
 
-    def train(self, case, extra, ranks):
+    def train(self, case, extra, ranks, run=(), steps=cases.STEPS):
         """Runs a case and returns the path of its log."""
         program = self.compile(case, extra)
         self.runs += 1
         log = os.path.join(self.folder, f"log{self.runs}.jsonl")
         accumulate = cases.GLOBAL_BATCH // (case["batch"] * ranks)
         self.call([program, "--data", cases.data_path(case["data"]),
-                   "--log", log, "--steps", str(cases.STEPS),
+                   "--log", log, "--steps", str(steps),
                    "--nproc", str(ranks), "--accumulate", str(accumulate)]
-                  + case["run"])
+                  + case["run"] + list(run))
         return log
 
 

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Trains with every way to share the work, and compares with one rank.
+
+    run_strategies.py [--shardonnx build/bin/shardonnx] [--all]
+                      [--filter REGEX] [--table FILE.md]
+
+Each run is one of strategy × recompute × accumulation mode × ranks × dtype on
+three models; its losses must be those of one rank that shards, recomputes and
+holds back nothing. Without --all a selection runs in which every pair of two
+settings occurs. Afterwards the memory of each strategy at 1, 2 and 4 ranks is
+measured against what was planned. --table writes both as a page.
+"""
+
+import argparse
+import itertools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import cases
+import check
+from run_cases import Runner
+
+MODELS = ("gpt2-18", "llama-23-optimized", "smollm3-18")
+STRATEGIES = ("full_shard", "shard_grad_op", "shard_opt", "no_shard",
+              "hybrid_shard", "hybrid_shard_zero2")
+RECOMPUTE = ("none", "block", "selective", "every:2")
+ACCUMULATE = ("sharded", "unsharded")
+RANKS = (1, 2, 3, 4)
+DTYPES = ("f32", "bf16")
+AXES = (MODELS, STRATEGIES, RECOMPUTE, ACCUMULATE, RANKS, DTYPES)
+
+# Largest relative difference of a loss from one rank's.
+LOSS_RTOL = {"f32": 1e-5, "bf16": 1e-2}
+
+# Measured memory may differ from planned by this share and these bytes.
+MEMORY_SHARE, MEMORY_BYTES = 0.10, 32 << 20
+MEMORY_MODEL, MEMORY_RANKS = "gpt2-small", (1, 2, 4)
+
+
+def words(strategy="full_shard", recompute="none", accumulate="sharded",
+          dtype="f32"):
+    """Options of the compiler."""
+    return [f"--strategy={strategy}", f"--recompute={recompute}",
+            f"--accumulate-mode={accumulate}", f"--param-dtype={dtype}"]
+
+
+def replicas(strategy, ranks):
+    """Options of the run: two groups where there are enough ranks for two."""
+    if not strategy.startswith("hybrid"):
+        return []
+    return [f"--replicas={2 if ranks % 2 == 0 else ranks}"]
+
+
+def pairwise(axes):
+    """Combinations in which every pair of two axes' values occurs, chosen
+    greedily: the same ones in every run."""
+    open_pairs = {((i, x), (j, y))
+                  for i, j in itertools.combinations(range(len(axes)), 2)
+                  for x in axes[i] for y in axes[j]}
+
+    def covered(combination):
+        return {((i, combination[i]), (j, combination[j]))
+                for i, j in itertools.combinations(range(len(axes)), 2)}
+
+    chosen = []
+    everything = list(itertools.product(*axes))
+    while open_pairs:
+        best = max(everything, key=lambda c: len(covered(c) & open_pairs))
+        chosen.append(best)
+        open_pairs -= covered(best)
+    return chosen
+
+
+class References:
+    """One rank's losses by model and dtype."""
+
+    def __init__(self, runner):
+        self.runner = runner
+        self.losses = {}
+
+    def of(self, model, dtype):
+        key = (model, dtype)
+        if key not in self.losses:
+            log = self.runner.train(cases.by_name(model), words(dtype=dtype), 1)
+            self.losses[key] = losses_of(log)
+        return self.losses[key]
+
+
+def losses_of(log):
+    return [line["loss"] for line in check.read_log(log)]
+
+
+def difference(mine, theirs):
+    """The largest relative difference; infinite where a number is missing."""
+    if len(mine) != cases.STEPS or len(theirs) != cases.STEPS:
+        return float("inf")
+    if any(x is None for x in mine + theirs):
+        return float("inf")
+    return max(abs(x - y) / abs(y) for x, y in zip(mine, theirs))
+
+
+def train(runner, references, combination):
+    """One row of the table: the combination, the difference, the verdict."""
+    model, strategy, recompute, accumulate, ranks, dtype = combination
+    name = " ".join(map(str, combination))
+    try:
+        log = runner.train(cases.by_name(model),
+                           words(strategy, recompute, accumulate, dtype), ranks,
+                           replicas(strategy, ranks))
+        worst = difference(losses_of(log), references.of(model, dtype))
+    except (RuntimeError, OSError, ValueError,
+            subprocess.TimeoutExpired) as error:
+        print(f"FAIL  {'-':>7}  {name}\n      {error}", flush=True)
+        return (*combination, None, False)
+    good = worst <= LOSS_RTOL[dtype]
+    print(f"{'ok' if good else 'FAIL':4}  {worst:7.1e}  {name}", flush=True)
+    return (*combination, worst, good)
+
+
+def measure(runner, strategy, ranks, dtype):
+    """Planned and measured bytes of the largest rank."""
+    name = f"memory {strategy} {ranks} {dtype}"
+    try:
+        log = runner.train(cases.by_name(MEMORY_MODEL),
+                           words(strategy, dtype=dtype), ranks,
+                           replicas(strategy, ranks), steps=3)
+        last = check.read_log(log)[-1]
+        planned, measured = last["peak_bytes"], last["pss_bytes"]
+    except (RuntimeError, OSError, ValueError, KeyError, IndexError,
+            subprocess.TimeoutExpired) as error:
+        print(f"FAIL  {'-':>7}  {name}\n      {error}", flush=True)
+        return (strategy, ranks, dtype, None, None, False)
+    good = abs(measured - planned) <= MEMORY_SHARE * planned + MEMORY_BYTES
+    print(f"{'ok' if good else 'FAIL':4}  {mib(planned)} planned, "
+          f"{mib(measured)} measured  {name}", flush=True)
+    return (strategy, ranks, dtype, planned, measured, good)
+
+
+def mib(count):
+    return f"{count / 2**20:.0f} MiB"
+
+
+def shown(worst):
+    return "failed" if worst is None else f"{worst:.1e}"
+
+
+def run_table(runs):
+    """A row for each model and setting, a column for each number of ranks."""
+    rows = {}
+    for *setting, ranks, dtype, worst, _ in runs:
+        rows.setdefault((*setting, dtype), {})[ranks] = shown(worst)
+    yield ("| model | strategy | recompute | accumulation | dtype | "
+           + " | ".join(f"{n} ranks" if n > 1 else "1 rank" for n in RANKS)
+           + " |")
+    yield "| --- | --- | --- | --- | --- |" + " --- |" * len(RANKS)
+    for key, cells in rows.items():
+        yield ("| " + " | ".join(key) + " | "
+               + " | ".join(cells.get(n, "") for n in RANKS) + " |")
+
+
+def memory_table(memory):
+    rows = {}
+    for strategy, ranks, dtype, planned, measured, _ in memory:
+        cell = "failed" if planned is None else (f"{planned / 2**20:.0f} / "
+                                                 f"{measured / 2**20:.0f}")
+        rows.setdefault((strategy, dtype), {})[ranks] = cell
+    yield ("| strategy | dtype | " + " | ".join(
+        f"{n} rank{'s' if n > 1 else ''}" for n in MEMORY_RANKS) + " |")
+    yield "| --- | --- |" + " --- |" * len(MEMORY_RANKS)
+    for key, cells in rows.items():
+        yield ("| " + " | ".join(key) + " | "
+               + " | ".join(cells[n] for n in MEMORY_RANKS) + " |")
+
+
+def page(runs, memory):
+    """The page that docs/ keeps."""
+    failed = sum(not row[-1] for row in runs)
+    yield "# Every strategy against one rank"
+    yield ""
+    yield ("Written by `test/training/run_strategies.py --all --table`. "
+           f"{len(runs)} runs, {failed} failed. Each figure is the largest "
+           f"relative difference of a loss in")
+    yield (f"{cases.STEPS} steps from that of one rank with the same dtype, no "
+           f"recomputation and sharded accumulation; the bars are "
+           f"{LOSS_RTOL['f32']:g} (f32) and {LOSS_RTOL['bf16']:g} (bf16).")
+    yield ("A step is 12 samples, dealt to ranks and microbatches. Hybrid "
+           "strategies have two replicas, on three ranks three.")
+    yield ""
+    yield "## Memory of a rank"
+    yield ""
+    yield (f"`models/{MEMORY_MODEL}.onnx`, the largest rank: MiB planned "
+           "before the run / proportional set size measured.")
+    yield ""
+    yield from memory_table(memory)
+    yield ""
+    yield "## Losses"
+    yield ""
+    yield from run_table(runs)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--shardonnx", metavar="PROGRAM",
+                        default=os.path.join(cases.ROOT, "build", "bin",
+                                             "shardonnx"))
+    parser.add_argument("--all", action="store_true",
+                        help="every combination, not every pair")
+    parser.add_argument("--filter", default="", metavar="REGEX",
+                        help="only runs whose line matches")
+    parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS",
+                        help="for one command")
+    parser.add_argument("--table", metavar="FILE.md", help="write a page")
+    options = parser.parse_args()
+    chosen = [c for c in (itertools.product(*AXES) if options.all
+                          else pairwise(AXES))
+              if re.search(options.filter, " ".join(map(str, c)))]
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(options.shardonnx, folder, options.timeout)
+        references = References(runner)
+        print("      loss     run (largest relative difference from one rank)")
+        runs = [train(runner, references, c) for c in chosen]
+        memory = [measure(runner, s, n, d) for s in STRATEGIES for d in DTYPES
+                  for n in MEMORY_RANKS
+                  if re.search(options.filter, f"memory {s} {n} {d}")]
+    failed = sum(not row[-1] for row in runs + memory)
+    if options.table:
+        with open(options.table, "w") as file:
+            file.writelines(line + "\n" for line in page(runs, memory))
+    print(f"{len(runs) + len(memory) - failed} of {len(runs) + len(memory)} "
+          f"are as they should be")
+    sys.exit(1 if failed or not runs + memory else 0)
+
+
+if __name__ == "__main__":
+    main()
