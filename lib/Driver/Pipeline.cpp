@@ -75,10 +75,14 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
 
 static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {
   fsdp::ShardOptions shard;
-  shard.strategy = llvm::StringSwitch<fsdp::Strategy>(options.strategy)
-                       .Case("full_shard", fsdp::Strategy::full_shard)
-                       .Case("shard_grad_op", fsdp::Strategy::shard_grad_op)
-                       .Case("no_shard", fsdp::Strategy::no_shard);
+  shard.strategy =
+      llvm::StringSwitch<fsdp::Strategy>(options.strategy)
+          .Case("full_shard", fsdp::Strategy::full_shard)
+          .Case("shard_grad_op", fsdp::Strategy::shard_grad_op)
+          .Case("shard_opt", fsdp::Strategy::shard_opt)
+          .Case("no_shard", fsdp::Strategy::no_shard)
+          .Case("hybrid_shard", fsdp::Strategy::hybrid_shard)
+          .Case("hybrid_shard_zero2", fsdp::Strategy::hybrid_shard_zero2);
   fsdp::buildShardPipeline(pm, shard);
 }
 
@@ -87,6 +91,7 @@ static void addSchedulePasses(OpPassManager &pm,
   fsdp::ScheduleOptions schedule;
   schedule.forwardPrefetch = options.forwardPrefetch;
   schedule.backwardPrefetch = options.backwardPrefetch;
+  schedule.unshardedAccumulation = options.accumulateMode == "unsharded";
   fsdp::buildSchedulePipeline(pm, schedule);
 }
 

@@ -141,6 +141,8 @@ static json::Array unitsOf(ModuleOp module) {
                      {"params", std::move(params)},
                      {"frozen_length", int64_t(unit.getFrozenLength())},
                      {"frozen_offset_bytes", exec::frozenOffsetBytes(unit)},
+                     {"kept", unit.getKept()},
+                     {"reshard_group", int64_t(unit.getReshardGroup())},
                      {"flops", flopsOf(unit)}});
   }
   return units;
@@ -220,6 +222,9 @@ std::string shardonnx::buildManifest(ModuleOp module,
       {"inputs", inputsOf(module)},
       {"loss", lossOf(module, options.lossKind)},
       {"strategy", options.strategy},
+      {"accumulate", module->hasAttr(fsdp::kUnshardedAccumulationAttr)
+                         ? "unsharded"
+                         : "sharded"},
       {"optimizer", options.optimizer},
       {"units", unitsOf(module)},
       {"functions", exec::functionsToJson(module)},

@@ -140,6 +140,11 @@ Manifest::Unit readUnit(const Json &json, const Json &program) {
   unit.frozenLength = optionalSize(json, "frozen_length");
   unit.frozenOffsetBytes = optionalSize(json, "frozen_offset_bytes");
   unit.flops = json.value("flops", 0.0);
+  unit.kept = json.value("kept", false);
+  unit.reshardGroup = optionalSize(json, "reshard_group");
+  if (unit.kept && (!unit.sharded || unit.reshardGroup > 0))
+    fail("the manifest keeps unit '", unit.name,
+         "', which is not sharded or reshards");
   for (const Json &param : json.at("params"))
     unit.params.push_back(readParam(param));
   for (const Manifest::Param &param : unit.params) {
@@ -213,6 +218,10 @@ Manifest read(const Json &json) {
     m.inputs.push_back(readInput(input));
   m.loss = readLoss(json.at("loss"));
   m.strategy = json.value("strategy", "");
+  std::string accumulate = json.value("accumulate", "sharded");
+  if (accumulate != "sharded" && accumulate != "unsharded")
+    fail("the manifest names an unknown way to accumulate '", accumulate, "'");
+  m.unshardedAccumulation = accumulate == "unsharded";
   m.optimizer = json.value("optimizer", "adamw");
   m.paramType = dtype(json.at("param_dtype").get<std::string>());
   m.reduceType = dtype(json.at("reduce_dtype").get<std::string>());

@@ -18,6 +18,10 @@ void shx_gather_wait(ShxContext *ctx, int32_t unit) {
 void shx_gather_free(ShxContext *ctx, int32_t unit) {
   contextOf(ctx).communicator->gatherFree(static_cast<size_t>(unit));
 }
+// The next gather costs the same from everyone: the unit exists once.
+void shx_gather_reshard(ShxContext *ctx, int32_t unit) {
+  shx_gather_free(ctx, unit);
+}
 void shx_grad_acquire(ShxContext *ctx, int32_t unit) {
   contextOf(ctx).communicator->gradAcquire(static_cast<size_t>(unit));
 }

@@ -47,6 +47,9 @@ void shx_gather_free(ShxContext *ctx, int32_t unit) {
   poison(context, u.gathered, u.gatherBytes.size());
   context.collectives->gatherFree(indexOf(unit));
 }
+void shx_gather_reshard(ShxContext *ctx, int32_t unit) {
+  shx_gather_free(ctx, unit);
+}
 void shx_grad_acquire(ShxContext *ctx, int32_t unit) {
   Context &context = contextOf(ctx);
   const UnitState &u = context.state->units[indexOf(unit)];

@@ -47,8 +47,9 @@ void addDim(CompileOptions &options, const std::string &text) {
   options.dims[text.substr(0, equals)] = *size;
 }
 
-const std::vector<std::string> kStrategies = {"full_shard", "shard_grad_op",
-                                              "no_shard"};
+const std::vector<std::string> kStrategies = {
+    "full_shard", "shard_grad_op", "shard_opt",
+    "no_shard",   "hybrid_shard",  "hybrid_shard_zero2"};
 const std::vector<std::string> kFloatTypes = {"f32", "bf16", "f16"};
 
 // A whole number within bounds: --help shows a letter, and the message says
@@ -141,6 +142,11 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
       ->capture_default_str();
   oneOf(app.add_option("--optimizer", o.optimizer, "what the update computes"),
         {"adamw", "adam", "sgd"})
+      ->capture_default_str();
+  oneOf(app.add_option("--accumulate-mode", o.accumulateMode,
+                       "gradients over microbatches: each reduced into owned "
+                       "slices, or kept whole and reduced with the last"),
+        {"sharded", "unsharded"})
       ->capture_default_str();
   app.add_option("--freeze", o.freeze,
                  "regexes over whole parameter names: not trained")

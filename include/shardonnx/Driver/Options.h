@@ -40,6 +40,7 @@ struct CompileOptions {
   std::string recompute = "none";
   int64_t forwardPrefetch = 1, backwardPrefetch = 1;
   std::string optimizer = "adamw";
+  std::string accumulateMode = "sharded"; // sharded | unsharded
   std::vector<std::string> freeze;
   bool strictNumerics = false;
   bool tf32 = false; // f32 products may round their operands to TF32

@@ -368,6 +368,9 @@ bool FunctionLowering::lowerUnitOp(Operation &op) {
       .Case([&](exec::GatherFreeOp op) {
         return call("shx_gather_free", {unit(op.getUnitAttr())}), true;
       })
+      .Case([&](exec::GatherReshardOp op) {
+        return call("shx_gather_reshard", {unit(op.getUnitAttr())}), true;
+      })
       .Case([&](exec::GradAcquireOp op) {
         return call("shx_grad_acquire", {unit(op.getUnitAttr())}), true;
       })

@@ -232,8 +232,11 @@ LogicalResult Emitter::emitUnitOp(Operation &op) {
         return success();
       })
       .Case([&](fsdp::FreeOp op) {
-        exec::GatherFreeOp::create(builder, loc,
-                                   fsdp::getGatheredUnit(op.getGathered()));
+        FlatSymbolRefAttr unit = fsdp::getGatheredUnit(op.getGathered());
+        if (op.getReshard())
+          exec::GatherReshardOp::create(builder, loc, unit);
+        else
+          exec::GatherFreeOp::create(builder, loc, unit);
         return success();
       })
       .Case([&](fsdp::GradAcquireOp op) {

@@ -122,6 +122,7 @@ static LogicalResult verifyUnit(Operation *op, FlatSymbolRefAttr unit,
 SHARDONNX_UNIT_OP(GatherStartOp)
 SHARDONNX_UNIT_OP(GatherWaitOp)
 SHARDONNX_UNIT_OP(GatherFreeOp)
+SHARDONNX_UNIT_OP(GatherReshardOp)
 SHARDONNX_UNIT_OP(GradAcquireOp)
 SHARDONNX_UNIT_OP(ReduceStartOp)
 SHARDONNX_UNIT_OP(ReduceWaitOp)

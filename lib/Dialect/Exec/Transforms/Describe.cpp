@@ -119,8 +119,9 @@ llvm::json::Array functionsToJson(ModuleOp module) {
   for (func::FuncOp function : stepFunctions(module)) {
     llvm::json::Array calls;
     for (Operation &op : function.front()) {
-      if (!isa<GatherStartOp, GatherWaitOp, GatherFreeOp, GradAcquireOp,
-               ReduceStartOp, ReduceWaitOp, OptimizerOp, ClipGradNormOp>(op))
+      if (!isa<GatherStartOp, GatherWaitOp, GatherFreeOp, GatherReshardOp,
+               GradAcquireOp, ReduceStartOp, ReduceWaitOp, OptimizerOp,
+               ClipGradNormOp>(op))
         continue;
       llvm::json::Object call{{"op", op.getName().stripDialect()}};
       if (auto unit = op.getAttrOfType<FlatSymbolRefAttr>("unit"))

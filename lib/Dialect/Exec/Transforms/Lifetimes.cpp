@@ -107,14 +107,18 @@ void UnitScan::scanParams(Operation &op, int64_t begin, int64_t time) {
       state->mentioned = true;
     return state;
   };
-  if (auto wait = dyn_cast<GatherWaitOp>(op)) {
-    needLive(wait.getUnitAttr());
-  } else if (auto free = dyn_cast<GatherFreeOp>(op)) {
-    if (State *state = needLive(free.getUnitAttr())) {
+  auto freed = [&](FlatSymbolRefAttr unit) {
+    if (State *state = needLive(unit)) {
       state->live.push_back({state->since, time + 1});
       state->since = -1;
     }
-  }
+  };
+  if (auto wait = dyn_cast<GatherWaitOp>(op))
+    needLive(wait.getUnitAttr());
+  else if (auto free = dyn_cast<GatherFreeOp>(op))
+    freed(free.getUnitAttr());
+  else if (auto reshard = dyn_cast<GatherReshardOp>(op))
+    freed(reshard.getUnitAttr());
 }
 
 void UnitScan::endParams(func::FuncOp function, int64_t begin, int64_t end) {

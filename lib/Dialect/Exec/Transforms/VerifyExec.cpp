@@ -103,6 +103,8 @@ LogicalResult Contents::visit(Operation &op) {
     params[wait.getUnitAttr().getAttr()] = Params::Whole;
   else if (auto free = dyn_cast<GatherFreeOp>(op))
     params[free.getUnitAttr().getAttr()] = Params::Freed;
+  else if (auto reshard = dyn_cast<GatherReshardOp>(op))
+    params[reshard.getUnitAttr().getAttr()] = Params::Freed;
   else if (auto acquire = dyn_cast<GradAcquireOp>(op))
     acquired.insert(acquire.getUnitAttr().getAttr());
   else if (auto start = dyn_cast<ReduceStartOp>(op))

@@ -92,6 +92,14 @@ LogicalResult UnitOp::verify() {
       failed(verifySection(*this, "frozen", getFrozenIntervals(),
                            getFrozenLength())))
     return failure();
+  if (getReshardGroup() != 0 &&
+      (int64_t(getReshardGroup()) < 2 || !getReshardAfterForward()))
+    return emitOpError() << "reshard_group " << int64_t(getReshardGroup())
+                         << " wants reshard_after_forward and two ranks or "
+                            "more";
+  if (getKept() &&
+      (getReshardAfterForward() || getLayout() == Layout::replicated))
+    return emitOpError("is kept, so it is sharded and does not reshard");
   llvm::SmallDenseSet<Attribute> seen;
   for (ArrayAttr section : {getIntervals(), getFrozenIntervals()})
     for (auto interval : section.getAsRange<IntervalAttr>())

@@ -45,7 +45,7 @@ public:
 private:
   void collect(nn::GetOp get);
   bool staysGathered(UnitOp unit, const UnitUses &uses) const;
-  void gather(UnitOp unit, const Window &window);
+  void gather(UnitOp unit, const Window &window, bool reshard);
 
   func::FuncOp function;
   const llvm::DenseMap<StringAttr, UnitOp> &units;
@@ -86,7 +86,7 @@ bool Gatherer::staysGathered(UnitOp unit, const UnitUses &mine) const {
   return true;
 }
 
-void Gatherer::gather(UnitOp unit, const Window &window) {
+void Gatherer::gather(UnitOp unit, const Window &window, bool reshard) {
   OpBuilder builder(order.at(window.begin));
   Location loc = unit.getLoc();
   auto name = FlatSymbolRefAttr::get(unit.getSymNameAttr());
@@ -113,7 +113,7 @@ void Gatherer::gather(UnitOp unit, const Window &window) {
       use->set(value);
   }
   builder.setInsertionPointAfter(order.at(window.end));
-  FreeOp::create(builder, loc, gathered);
+  FreeOp::create(builder, loc, gathered, reshard);
 }
 
 void Gatherer::run() {
@@ -130,8 +130,10 @@ void Gatherer::run() {
       windows[0].merge(windows[1]);
       windows.pop_back();
     }
-    for (const Window &window : windows)
-      gather(unit, window);
+    for (const Window &window : windows) {
+      bool again = &window != &windows.back();
+      gather(unit, window, again && unit.getReshardGroup() != 0);
+    }
   }
   for (nn::GetOp get : gets)
     get.erase();

@@ -110,15 +110,18 @@ LogicalResult UnitMaker::emit() {
   builder.setInsertionPointAfter(last);
   auto layout =
       strategy == Strategy::no_shard ? Layout::replicated : Layout::sharded;
+  bool reshards =
+      strategy == Strategy::full_shard || strategy == Strategy::hybrid_shard;
+  bool kept = strategy == Strategy::shard_opt;
   for (auto &[name, draft] : drafts) {
     Section trainable = layOut(draft.trainable), frozen = layOut(draft.frozen);
-    bool reshard =
-        strategy == Strategy::full_shard && name.getValue() != kRootUnit;
+    bool reshard = reshards && name.getValue() != kRootUnit;
     auto unit = UnitOp::create(
         builder, module.getLoc(), name.getValue(), layout, draft.paramDtype,
         draft.reduceDtype ? draft.reduceDtype : draft.paramDtype,
         trainable.length, builder.getArrayAttr(trainable.intervals),
-        frozen.length, builder.getArrayAttr(frozen.intervals), reshard);
+        frozen.length, builder.getArrayAttr(frozen.intervals), reshard,
+        /*reshard_group=*/0, kept);
     if (symbols.lookup(name))
       return unit.emitOpError() << "has the name of another symbol";
   }

@@ -31,7 +31,9 @@ void fsdp::buildSchedulePipeline(OpPassManager &manager,
   gathers.forwardPrefetch = options.forwardPrefetch;
   gathers.backwardPrefetch = options.backwardPrefetch;
   manager.addPass(createScheduleGathersPass(gathers));
-  manager.addPass(createScheduleReductionsPass());
+  ScheduleReductionsPassOptions reductions;
+  reductions.unsharded = options.unshardedAccumulation;
+  manager.addPass(createScheduleReductionsPass(reductions));
   manager.addPass(createSplitMicrobatchPass());
   manager.addPass(createVerifyFSDPPass());
 }

@@ -91,10 +91,14 @@ struct ScheduleReductionsPass
       module.emitError("gradient-buffers must be at least 1");
       return signalPassFailure();
     }
+    // Nothing is awaited before another unit's buffer: each has its own.
+    unsigned buffers = unsharded ? UINT_MAX : unsigned(gradientBuffers);
+    if (unsharded)
+      module->setAttr(kUnshardedAccumulationAttr, UnitAttr::get(&getContext()));
     auto update = module.lookupSymbol<func::FuncOp>(kUpdate);
     for (func::FuncOp function : stepFunctions(module)) {
       SmallVector<FlatSymbolRefAttr> open =
-          schedule(function.getBody().front(), gradientBuffers);
+          schedule(function.getBody().front(), buffers);
       if (!open.empty() && !update) {
         function.emitError("reduces gradients, but there is no @update to "
                            "await them");

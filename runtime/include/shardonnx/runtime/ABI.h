@@ -248,6 +248,11 @@ void shx_gather_start(ShxContext *ctx, int32_t unit);
 void shx_gather_wait(ShxContext *ctx, int32_t unit);
 // This rank reads params[unit] no more until the next gather of the unit.
 void shx_gather_free(ShxContext *ctx, int32_t unit);
+// As gather_free, but of a unit with a reshard group of K: the rank keeps the
+// (groupRank % K)-th K-th of params[unit], and the next gather of the unit
+// collects those of K consecutive ranks. Where ranks share the gathered unit
+// there is nothing to keep.
+void shx_gather_reshard(ShxContext *ctx, int32_t unit);
 
 // Before the first write of a microbatch into grads[unit]: waits until no rank
 // still reads what lies under that buffer.

@@ -65,6 +65,10 @@ struct Manifest {
     // Its f32 master slices are the gathered unit.
     bool gatherInPlace = false;
     std::vector<Param> params;
+    // Whole through all microbatches: gathered once a step, in @update.
+    bool kept = false;
+    // Ranks that gather it again for backward; 0: all that own it.
+    int64_t reshardGroup = 0;
     double flops = 0; // the unit's part of flopsPerMicrobatch
     // Both sections, as they lie in the gathered buffer.
     int64_t gatheredBytes() const;
@@ -97,6 +101,9 @@ struct Manifest {
   std::vector<Input> inputs;
   Loss loss;
   std::string strategy, optimizer;
+  // Gradients stay whole over a step's microbatches: they are added up in the
+  // unit's gradient buffer, and reduced behind the last.
+  bool unshardedAccumulation = false;
   // What was asked for; each unit has its own.
   ShxDType paramType = SHX_F32, reduceType = SHX_F32;
   std::vector<Unit> units;

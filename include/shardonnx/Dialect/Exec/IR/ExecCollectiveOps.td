@@ -21,6 +21,8 @@ def Exec_GatherWaitOp : Exec_UnitOp<"gather_wait",
     "The unit's parameters are whole after it">;
 def Exec_GatherFreeOp : Exec_UnitOp<"gather_free",
     "This rank reads the unit's parameters no more">;
+def Exec_GatherReshardOp : Exec_UnitOp<"gather_reshard",
+    "As gather_free, but each rank keeps its part of the unit's reshard_group">;
 def Exec_GradAcquireOp : Exec_UnitOp<"grad_acquire",
     "The unit's gradient buffer may be written after it">;
 def Exec_ReduceStartOp : Exec_UnitOp<"reduce_start",

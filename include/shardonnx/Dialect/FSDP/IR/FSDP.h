@@ -29,6 +29,11 @@ inline constexpr llvm::StringLiteral kRecomputeAttr = "fsdp.recompute";
 /// On an fsdp.unit: model FLOPs of one microbatch, an i64.
 inline constexpr llvm::StringLiteral kFlopsAttr = "fsdp.flops";
 
+/// On the module, a unit attribute: gradients stay whole over the microbatches
+/// of a step and are reduced once, behind the last of them.
+inline constexpr llvm::StringLiteral kUnshardedAccumulationAttr =
+    "fsdp.unsharded_accumulation";
+
 /// The functions of a step (@microbatch until it is split in two).
 inline constexpr llvm::StringLiteral kMicrobatch = "microbatch";
 inline constexpr llvm::StringLiteral kFirstMicrobatch = "first_microbatch";

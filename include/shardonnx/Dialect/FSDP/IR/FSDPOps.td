@@ -73,7 +73,10 @@ def FSDP_UnitOp : FSDP_Op<"unit", [Symbol,
     reduced. `sharded`: rank r owns the r-th slice; `replicated` (no_shard):
     every rank owns the whole, its all_gather is a local cast at most and its
     reduction an all-reduce. `reshard_after_forward`: freed after the unit's
-    forward and gathered again for its backward.
+    forward and gathered again for its backward; with `reshard_group` K each
+    rank keeps a K-th of it between the two, and K ranks gather it again.
+    `kept`: gathered once a step, behind its optimizer, and whole through all
+    microbatches.
 
         fsdp.unit @h.0 sharded f32 reduce f32 length 768 [
           @h.0.c.weight at 0 size 512,
@@ -85,12 +88,14 @@ def FSDP_UnitOp : FSDP_Op<"unit", [Symbol,
       I64Attr:$length, FSDP_IntervalArrayAttr:$intervals,
       DefaultValuedAttr<I64Attr, "0">:$frozen_length,
       DefaultValuedAttr<FSDP_IntervalArrayAttr, "{}">:$frozen_intervals,
-      UnitAttr:$reshard_after_forward);
+      UnitAttr:$reshard_after_forward,
+      DefaultValuedAttr<I64Attr, "0">:$reshard_group, UnitAttr:$kept);
   let assemblyFormat = [{
     $sym_name `` $layout $param_dtype `reduce` $reduce_dtype
     `length` $length custom<Intervals>($intervals)
     (`frozen` $frozen_length^ custom<Intervals>($frozen_intervals))?
-    (`reshard_after_forward` $reshard_after_forward^)? attr-dict
+    (`reshard_after_forward` $reshard_after_forward^)?
+    (`reshard_group` $reshard_group^)? (`kept` $kept^)? attr-dict
   }];
   let hasVerifier = 1;
 }
@@ -124,8 +129,12 @@ def FSDP_ViewOp : FSDP_Op<"view", [Pure,
 
 def FSDP_FreeOp : FSDP_Op<"free"> {
   let summary = "This rank reads the gathered unit no more";
-  let arguments = (ins FSDP_GatheredType:$gathered);
-  let assemblyFormat = "$gathered attr-dict";
+  let description = [{
+    `reshard`: behind the forward of a unit with a `reshard_group`; each rank
+    keeps its part of that group until the next gather.
+  }];
+  let arguments = (ins FSDP_GatheredType:$gathered, UnitAttr:$reshard);
+  let assemblyFormat = "$gathered (`reshard` $reshard^)? attr-dict";
 }
 
 def FSDP_GradAcquireOp : FSDP_UnitUser<"grad_acquire",

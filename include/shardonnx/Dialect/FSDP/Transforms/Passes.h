@@ -15,7 +15,14 @@
 namespace shardonnx::fsdp {
 
 /// Who keeps what between forward, backward and update.
-enum class Strategy { full_shard, shard_grad_op, no_shard };
+enum class Strategy {
+  full_shard,
+  shard_grad_op,
+  shard_opt,
+  no_shard,
+  hybrid_shard,
+  hybrid_shard_zero2
+};
 
 /// What backward computes again.
 enum class Recompute { none, block };
@@ -28,9 +35,13 @@ struct ShardOptions : mlir::PassPipelineOptions<ShardOptions> {
   Option<Strategy> strategy{
       *this, "strategy", llvm::cl::desc("Who keeps what"),
       llvm::cl::init(Strategy::full_shard),
-      llvm::cl::values(clEnumValN(Strategy::full_shard, "full_shard", ""),
-                       clEnumValN(Strategy::shard_grad_op, "shard_grad_op", ""),
-                       clEnumValN(Strategy::no_shard, "no_shard", ""))};
+      llvm::cl::values(
+          clEnumValN(Strategy::full_shard, "full_shard", ""),
+          clEnumValN(Strategy::shard_grad_op, "shard_grad_op", ""),
+          clEnumValN(Strategy::shard_opt, "shard_opt", ""),
+          clEnumValN(Strategy::no_shard, "no_shard", ""),
+          clEnumValN(Strategy::hybrid_shard, "hybrid_shard", ""),
+          clEnumValN(Strategy::hybrid_shard_zero2, "hybrid_shard_zero2", ""))};
 };
 void buildShardPipeline(mlir::OpPassManager &manager,
                         const ShardOptions &options);
@@ -44,6 +55,10 @@ struct ScheduleOptions : mlir::PassPipelineOptions<ScheduleOptions> {
   Option<unsigned> backwardPrefetch{*this, "backward-prefetch",
                                     llvm::cl::desc("Units ahead in backward"),
                                     llvm::cl::init(1)};
+  Option<bool> unshardedAccumulation{
+      *this, "unsharded-accumulation",
+      llvm::cl::desc("Gradients stay whole over a step's microbatches"),
+      llvm::cl::init(false)};
 };
 void buildSchedulePipeline(mlir::OpPassManager &manager,
                            const ScheduleOptions &options);

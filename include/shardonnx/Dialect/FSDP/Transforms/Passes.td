@@ -73,8 +73,15 @@ def MakeUnitsPass : Pass<"fsdp-make-units", "mlir::ModuleOp"> {
                    "free after forward, gather again for backward"),
         clEnumValN(::shardonnx::fsdp::Strategy::shard_grad_op, "shard_grad_op",
                    "keep from forward to the end of the unit's backward"),
+        clEnumValN(::shardonnx::fsdp::Strategy::shard_opt, "shard_opt",
+                   "gather once a step, shard gradients and optimizer"),
         clEnumValN(::shardonnx::fsdp::Strategy::no_shard, "no_shard",
-                   "every rank owns everything"))}]>
+                   "every rank owns everything"),
+        clEnumValN(::shardonnx::fsdp::Strategy::hybrid_shard, "hybrid_shard",
+                   "full_shard in a group of ranks, all-reduce across"),
+        clEnumValN(::shardonnx::fsdp::Strategy::hybrid_shard_zero2,
+                   "hybrid_shard_zero2",
+                   "shard_grad_op in a group of ranks, all-reduce across"))}]>
   ];
   let dependentDialects = ["::shardonnx::fsdp::FSDPDialect"];
 }
@@ -154,11 +161,17 @@ def ScheduleReductionsPass
     gradients, all but `gradient-buffers` - 1 of the started reductions are
     awaited (FSDP2 has two such buffers); the rest is awaited in @update.
 
+    With `unsharded`, every unit has a gradient buffer of its own over the whole
+    step, into which the microbatches add; all reductions are awaited in
+    @update. Marks the module `fsdp.unsharded_accumulation`.
+
     Preserves numerics bit for bit.
   }];
   let options = [
     Option<"gradientBuffers", "gradient-buffers", "unsigned", "2",
-           "Units whose gradients may exist at once">
+           "Units whose gradients may exist at once">,
+    Option<"unsharded", "unsharded", "bool", "false",
+           "Gradients stay whole over a step's microbatches">
   ];
 }
 
