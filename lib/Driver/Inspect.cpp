@@ -46,6 +46,22 @@ FailureOr<Manifest> readManifest(const std::string &path,
   return std::move(*manifest);
 }
 
+FailureOr<Topology> topologyOf(const Manifest &manifest,
+                               const InspectOptions &options,
+                               Diagnostics &diagnostics) {
+  std::string asked = "--replicas=" + std::to_string(options.replicas);
+  if (options.replicas > 1 && !manifest.hybrid())
+    return diagnostics.error(asked + ": --strategy=" + manifest.strategy +
+                             " has one replica, hybrid_shard and "
+                             "hybrid_shard_zero2 have several");
+  if (options.nproc % options.replicas != 0)
+    return diagnostics.error(asked + " does not divide the " +
+                             std::to_string(options.nproc) +
+                             " ranks of --nproc");
+  return Topology(static_cast<int>(options.nproc),
+                  static_cast<int>(options.replicas));
+}
+
 } // namespace
 
 int runInspect(const InspectOptions &options) {
@@ -67,7 +83,10 @@ int runInspect(const InspectOptions &options) {
   if (failed(manifest))
     return kExitInput;
   InspectView view;
-  view.ranks = static_cast<int>(options.nproc);
+  FailureOr<Topology> topology = topologyOf(*manifest, options, diagnostics);
+  if (failed(topology))
+    return kExitUsage;
+  view.topology = *topology;
   view.threadsPerRank = threadsPerRank(options.nproc);
   view.parameters = options.parameters;
   if (!options.log.empty()) {

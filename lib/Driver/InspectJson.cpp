@@ -92,7 +92,7 @@ void writeInterval(OStream &json, int rank, Interval interval) {
 }
 
 void writeParam(OStream &json, const Manifest::Unit &unit,
-                const Manifest::Param &param, int ranks) {
+                const Manifest::Param &param, const Topology &topology) {
   json.attribute("name", text(param.name));
   json.attribute("onnx", text(param.onnx));
   writeShape(json, param.shape);
@@ -105,17 +105,17 @@ void writeParam(OStream &json, const Manifest::Unit &unit,
   });
   json.attributeArray("owned", [&] {
     int64_t length = param.trainable ? unit.length : unit.frozenLength;
-    for (int rank = 0; rank < ranks; ++rank) {
-      Interval part = unit.sharded ? ownedInterval(length, rank, ranks)
-                                   : Interval{0, length};
-      part = cutToParameter(part, param);
+    for (int rank = 0; rank < topology.ranks; ++rank) {
+      Interval part =
+          cutToParameter(topology.owned(unit.sharded, length, rank), param);
       if (part.size() > 0)
         writeInterval(json, rank, part);
     }
   });
 }
 
-void writeUnit(OStream &json, const Manifest::Unit &unit, int ranks) {
+void writeUnit(OStream &json, const Manifest::Unit &unit,
+               const Topology &topology) {
   json.attribute("name", text(unit.name));
   json.attribute("layout", unit.sharded ? "sharded" : "replicated");
   json.attribute("trainable", countParameters(unit, true));
@@ -129,12 +129,13 @@ void writeUnit(OStream &json, const Manifest::Unit &unit, int ranks) {
   json.attribute("gradient_bytes", unit.gradientBytes());
   json.attribute("flops", unit.flops);
   json.attributeArray("owned", [&] {
-    for (int rank = 0; rank < ranks; ++rank)
-      writeInterval(json, rank, ownedPart(unit, rank, ranks));
+    for (int rank = 0; rank < topology.ranks; ++rank)
+      writeInterval(json, rank,
+                    topology.owned(unit.sharded, unit.length, rank));
   });
   json.attributeArray("params", [&] {
     for (const Manifest::Param &param : unit.params)
-      json.object([&] { writeParam(json, unit, param, ranks); });
+      json.object([&] { writeParam(json, unit, param, topology); });
   });
 }
 
@@ -173,9 +174,10 @@ void writeSpace(OStream &json, const char *name, const Manifest::Space &space) {
 
 void writeMemory(OStream &json, const Manifest &m, const InspectView &view) {
   std::vector<MemoryItem> items =
-      planMemory(m, view.ranks, view.threadsPerRank);
+      planMemory(m, view.topology, view.threadsPerRank);
   json.attributeObject("memory", [&] {
-    json.attribute("ranks", view.ranks);
+    json.attribute("ranks", view.topology.ranks);
+    json.attribute("replicas", view.topology.replicas);
     json.attribute("threads_per_rank", view.threadsPerRank);
     json.attribute("peak_bytes", totalBytes(items));
     if (view.run) {
@@ -210,7 +212,7 @@ void printInspectJson(const Manifest &m, const InspectView &view,
     json.attribute("flops_per_microbatch", m.flopsPerMicrobatch);
     json.attributeArray("units", [&] {
       for (const Manifest::Unit &unit : m.units)
-        json.object([&] { writeUnit(json, unit, view.ranks); });
+        json.object([&] { writeUnit(json, unit, view.topology); });
     });
     writeFunctions(json, m);
     writeMemory(json, m, view);

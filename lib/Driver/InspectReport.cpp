@@ -7,12 +7,6 @@
 
 namespace shardonnx {
 
-Interval ownedPart(const Manifest::Unit &unit, int rank, int ranks) {
-  if (!unit.sharded)
-    return {0, unit.length};
-  return ownedInterval(unit.length, rank, ranks);
-}
-
 Interval cutToParameter(Interval owned, const Manifest::Param &param) {
   int64_t begin = std::max(owned.begin, param.offset);
   int64_t end = std::min(owned.end, param.offset + param.elements());

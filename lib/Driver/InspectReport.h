@@ -18,14 +18,11 @@ namespace shardonnx {
 
 /// What the answers depend on beside the program.
 struct InspectView {
-  int ranks = 1;
+  Topology topology;
   int threadsPerRank = 1;
   bool parameters = false;      // a line for each, in the text
   std::optional<RunMemory> run; // what a run has measured
 };
-
-/// The part of `unit`'s trainable section that `rank` owns.
-Interval ownedPart(const Manifest::Unit &unit, int rank, int ranks);
 
 /// The interval of a section that is shared by all ranks, cut to one
 /// parameter and counted from its first element; empty when they do not meet.

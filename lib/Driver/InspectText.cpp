@@ -103,13 +103,13 @@ std::string ownedText(Interval part) {
 
 // Which rank owns what of a parameter, the first and the last when many do.
 std::string ownersText(const Manifest::Unit &unit, const Manifest::Param &param,
-                       int ranks) {
+                       const Topology &topology) {
   if (!unit.sharded)
     return "every rank, whole";
   int64_t length = param.trainable ? unit.length : unit.frozenLength;
   std::vector<std::string> parts;
-  for (int rank = 0; rank < ranks; ++rank) {
-    Interval part = cutToParameter(ownedInterval(length, rank, ranks), param);
+  for (int rank = 0; rank < topology.ranks; ++rank) {
+    Interval part = cutToParameter(topology.owned(true, length, rank), param);
     if (part.size() > 0)
       parts.push_back("rank " + std::to_string(rank) + ": " + ownedText(part));
   }
@@ -126,7 +126,10 @@ std::string shapeText(const std::vector<int64_t> &shape) {
 }
 
 void printUnits(const Manifest &m, const InspectView &view, raw_ostream &out) {
-  int ranks = view.ranks;
+  int ranks = view.topology.ranks;
+  auto owned = [&](const Manifest::Unit &unit, int rank) {
+    return ownedText(view.topology.owned(unit.sharded, unit.length, rank));
+  };
   Table table("llrrrrll");
   table.add({"unit", "layout", "trainable", "frozen", "gathered",
              "FLOPs/microbatch",
@@ -143,9 +146,8 @@ void printUnits(const Manifest &m, const InspectView &view, raw_ostream &out) {
                unit.sharded ? "sharded" : "replicated",
                formatCount(countParameters(unit, true)),
                formatCount(countParameters(unit, false)),
-               formatBytes(unitBytes), formatFlops(unit.flops),
-               ownedText(ownedPart(unit, 0, ranks)),
-               ranks > 1 ? ownedText(ownedPart(unit, ranks - 1, ranks)) : ""});
+               formatBytes(unitBytes), formatFlops(unit.flops), owned(unit, 0),
+               ranks > 1 ? owned(unit, ranks - 1) : ""});
   }
   table.add({"total", "", formatCount(trainable), formatCount(frozen),
              formatBytes(bytes), formatFlops(m.flopsPerMicrobatch)});
@@ -153,7 +155,8 @@ void printUnits(const Manifest &m, const InspectView &view, raw_ostream &out) {
   table.print(out);
 }
 
-void printParameters(const Manifest &m, int ranks, raw_ostream &out) {
+void printParameters(const Manifest &m, const Topology &topology,
+                     raw_ostream &out) {
   for (const Manifest::Unit &unit : m.units) {
     out << "\nparameters of " << unit.name << '\n';
     Table table("lrll");
@@ -163,7 +166,7 @@ void printParameters(const Manifest &m, int ranks, raw_ostream &out) {
         name += " = " + llvm::join(param.tied, " = ");
       table.add({name, shapeText(param.shape),
                  param.trainable ? "trainable" : "frozen",
-                 ownersText(unit, param, ranks)});
+                 ownersText(unit, param, topology)});
     }
     table.print(out);
   }
@@ -202,9 +205,12 @@ void addMeasured(const RunMemory &run, Table &table) {
 
 void printMemory(const Manifest &m, const InspectView &view, raw_ostream &out) {
   std::vector<MemoryItem> items =
-      planMemory(m, view.ranks, view.threadsPerRank);
-  out << "\nmemory of a rank: " << view.ranks
-      << (view.ranks == 1 ? " rank, " : " ranks, ");
+      planMemory(m, view.topology, view.threadsPerRank);
+  const Topology &topology = view.topology;
+  out << "\nmemory of a rank: " << topology.ranks
+      << (topology.ranks == 1 ? " rank, " : " ranks, ");
+  if (topology.replicas > 1)
+    out << topology.replicas << " replicas, ";
   if (m.cuda())
     out << "of its GPU; the context and loaded code come on top\n";
   else
@@ -368,7 +374,7 @@ void printInspectText(const Manifest &m, const InspectView &view,
   printHead(m, out);
   printUnits(m, view, out);
   if (view.parameters)
-    printParameters(m, view.ranks, out);
+    printParameters(m, view.topology, out);
   else
     printFrozen(m, out);
   printMemory(m, view, out);

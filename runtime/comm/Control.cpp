@@ -39,6 +39,8 @@ const char *describe(Activity activity) {
     return "waiting for the gradient buffer of unit";
   case Activity::Reduce:
     return "waiting for the reduce-scatter of unit";
+  case Activity::Replicas:
+    return "waiting for the all-reduce over the replicas of unit";
   case Activity::Optimizer:
     return "waiting to update unit";
   case Activity::Norm:
@@ -79,7 +81,8 @@ const char *describeBehind(Activity activity) {
 
 bool namesUnit(Activity activity) {
   return activity == Activity::Gather || activity == Activity::GradientBuffer ||
-         activity == Activity::Reduce || activity == Activity::Optimizer;
+         activity == Activity::Reduce || activity == Activity::Replicas ||
+         activity == Activity::Optimizer;
 }
 
 } // namespace

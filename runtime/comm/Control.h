@@ -29,6 +29,9 @@ struct alignas(64) UnitCounters {
   Counter gradsReady; // reductions whose gradients this rank has written
   Counter gradsDone;  // reductions whose slice this rank has summed
   Counter updated;    // optimizer runs
+  // Steps whose part of the slice this rank has summed over the replicas, and
+  // whose slice has all of the other replicas' parts.
+  Counter replicaSummed, replicaDone;
 };
 
 // What a rank is waiting for, for the sentence that a hang ends with.
@@ -38,6 +41,7 @@ enum class Activity : uint32_t {
   Gather,
   GradientBuffer,
   Reduce,
+  Replicas,
   Optimizer,
   Norm,
   Loss,

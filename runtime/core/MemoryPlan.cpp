@@ -36,36 +36,51 @@ std::vector<MemoryItem> planDeviceMemory(const Manifest &m, int ranks,
           {"constants", m.constantBytes}};
 }
 
+// What units of the layout take of the gather space, where they are not in
+// place; several may lie on the same bytes.
+int64_t copiedBytes(const Manifest &m, bool sharded) {
+  std::vector<Interval> buffers;
+  for (const Manifest::Unit &unit : m.units)
+    if (unit.sharded == sharded && !unit.gatherInPlace)
+      buffers.push_back({unit.paramOffsetBytes,
+                         unit.paramOffsetBytes + unit.gatheredBytes()});
+  std::sort(
+      buffers.begin(), buffers.end(),
+      [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
+  int64_t bytes = 0, end = 0;
+  for (const Interval &buffer : buffers) {
+    bytes += std::max<int64_t>(0, buffer.end - std::max(end, buffer.begin));
+    end = std::max(end, buffer.end);
+  }
+  return bytes;
+}
+
 } // namespace
 
 bool gradientsAreTheirSum(const Manifest &m, int ranks, int64_t accumulate) {
   auto f32 = [](const Manifest::Unit &unit) {
     return unit.reduceType == SHX_F32;
   };
-  return ranks == 1 && accumulate == 1 &&
+  return ranks == 1 && (accumulate == 1 || m.unshardedAccumulation) &&
          std::all_of(m.units.begin(), m.units.end(), f32);
 }
 
-std::vector<MemoryItem> planMemory(const Manifest &m, int ranks,
+std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
                                    int threadsPerRank, int64_t accumulate) {
   if (m.cuda())
-    return planDeviceMemory(m, ranks, accumulate);
+    return planDeviceMemory(m, topology.ranks, accumulate);
   int64_t masters = 0, moments = 0, reduced = 0, frozen = 0;
-  bool sharded = false, replicated = false; // units that are not in place
   for (const Manifest::Unit &unit : m.units) {
-    sharded |= unit.sharded && !unit.gatherInPlace;
-    replicated |= !unit.sharded && !unit.gatherInPlace;
-    int64_t owned = unit.sharded ? ownedInterval(unit.length, 0, ranks).size()
-                                 : unit.length;
-    int64_t owners = unit.sharded ? ranks : 1;
+    int64_t owners = unit.sharded ? topology.groupSize() : 1;
+    int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
     masters += unit.gatherInPlace ? unit.length * 4 / owners : owned * 4;
     frozen += unit.frozenLength * dtypeBytes(unit.paramType) / owners;
     moments += owned * 4 * m.optimizerStates();
     // Replicated, the sum stands once on the machine.
-    reduced += unit.sharded ? owned * 4 : unit.length * 4 / ranks;
+    reduced += unit.sharded ? owned * 4 : unit.length * 4 / topology.ranks;
   }
-  int64_t gather = (sharded ? m.gatherSpace.bytes / ranks : 0) +
-                   (replicated ? m.gatherSpace.bytes : 0);
+  int64_t gather = copiedBytes(m, /*sharded=*/true) / topology.groupSize() +
+                   copiedBytes(m, /*sharded=*/false);
   int64_t inputs = 0;
   for (const Manifest::Input &input : m.inputs)
     inputs += input.bytes();
@@ -74,7 +89,7 @@ std::vector<MemoryItem> planMemory(const Manifest &m, int ranks,
           {"optimizer state", moments},
           {"reduced gradients", reduced},
           {"gathered parameters", gather},
-          {"full gradients", gradientsAreTheirSum(m, ranks, accumulate)
+          {"full gradients", gradientsAreTheirSum(m, topology.ranks, accumulate)
                                  ? 0
                                  : m.gradientSpace.bytes},
           {"activations and workspaces", m.privateSpace.bytes},

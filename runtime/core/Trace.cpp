@@ -42,7 +42,7 @@ void Trace::measure(const TraceEvent &event) {
   TraceTimes &unit = timesOf(event.unit);
   if (event.row == TraceRow::Gather)
     unit.gather += length;
-  if (event.row == TraceRow::Reduce)
+  if (event.row == TraceRow::Reduce || event.row == TraceRow::Replicas)
     unit.reduce += length;
   if (event.row == TraceRow::Waiting) {
     unit.exposed += length;

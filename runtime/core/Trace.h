@@ -22,8 +22,16 @@ namespace shardonnx::rt {
 int64_t monotonicNanoseconds(); // CLOCK_MONOTONIC: one clock on a machine
 
 // In the order in which they are shown.
-enum class TraceRow : uint8_t { Steps, Waiting, Compute, Gather, Reduce, Copy };
-constexpr size_t kTraceRows = 6;
+enum class TraceRow : uint8_t {
+  Steps,
+  Waiting,
+  Compute,
+  Gather,
+  Reduce,
+  Replicas,
+  Copy
+};
+constexpr size_t kTraceRows = 7;
 
 struct TraceEvent {
   const char *name;   // outlives the trace

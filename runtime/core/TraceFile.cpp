@@ -19,8 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char *kRowNames[kTraceRows] = {"steps",  "waiting", "compute",
-                                               "gather", "reduce",  "copy"};
+constexpr const char *kRowNames[kTraceRows] = {
+    "steps", "waiting", "compute", "gather", "reduce", "replicas", "copy"};
 constexpr const char *kNoUnit = "(norm and loss)";
 constexpr size_t kTableRows = 12; // units that the table on stderr names
 

@@ -1,9 +1,9 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The communication thread of a rank: two queues, each in order, served as
-// their heads become ready, so that a prefetched gather does not stall behind
-// a reduce-scatter.
+// The communication thread of a rank: queues, each in order, served as their
+// heads become ready, so that a prefetched gather does not stall behind a
+// reduce-scatter, nor that one behind a sum over the replicas.
 
 #ifndef SHARDONNX_RUNTIME_COMMTHREAD_H
 #define SHARDONNX_RUNTIME_COMMTHREAD_H
@@ -21,7 +21,8 @@ struct Job {
   std::function<void()> run;   // publishes what it has done
 };
 
-enum class Queue { Gather, Reduce };
+enum class Queue { Gather, Reduce, ReplicaSum, ReplicaCopy };
+constexpr size_t kQueues = 4;
 
 class CommThread {
 public:
@@ -38,7 +39,7 @@ private:
 
   Control &control;
   std::mutex mutex;
-  std::deque<Job> queues[2];
+  std::deque<Job> queues[kQueues];
   bool stopping = false;
   std::thread thread;
 };

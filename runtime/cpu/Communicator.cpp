@@ -32,9 +32,14 @@ std::vector<std::vector<size_t>> overlaps(const std::vector<UnitState> &units,
 
 Communicator::Communicator(State &state, Control &control, Trace *trace)
     : state(state), control(control), trace(trace), units(state.units),
-      counts(state.units.size()) {
+      self{state.rank, state.rank + 1, 1}, group(groupOf(state)),
+      column{state.topology.groupRank(state.rank), state.topology.ranks,
+             state.topology.groupSize()},
+      all{0, state.topology.ranks, 1}, counts(state.units.size()) {
   auto paramBegin = [&](size_t u) { return units[u].unit->paramOffsetBytes; };
-  auto paramBytes = [&](size_t u) { return units[u].unit->gatheredBytes(); };
+  auto paramBytes = [&](size_t u) {
+    return units[u].inPlace ? 0 : units[u].unit->gatheredBytes();
+  };
   auto gradBegin = [&](size_t u) { return units[u].unit->gradOffsetBytes; };
   auto gradBytes = [&](size_t u) { return units[u].unit->gradientBytes(); };
   gatherOverlaps = overlaps(units, paramBegin, paramBytes);
@@ -45,13 +50,15 @@ Communicator::Communicator(State &state, Control &control, Trace *trace)
     thread = std::make_unique<CommThread>(control);
 }
 
-template <typename Value>
-bool Communicator::everyRank(bool sharded, size_t unit,
-                             Counter UnitCounters::*counter,
-                             Value value) const {
-  if (!sharded)
-    return (control.mine(unit).*counter).load(kAcquire) >= value;
-  for (int r = 0; r < control.ranks(); ++r)
+Communicator::Ranks Communicator::groupOf(const State &state) {
+  int size = state.topology.groupSize();
+  int begin = state.topology.replica(state.rank) * size;
+  return {begin, begin + size, 1};
+}
+
+bool Communicator::every(const Ranks &ranks, size_t unit,
+                         Counter UnitCounters::*counter, uint64_t value) const {
+  for (int r = ranks.begin; r < ranks.end; r += ranks.step)
     if ((control.unit(r, unit).*counter).load(kAcquire) < value)
       return false;
   return true;
@@ -79,14 +86,13 @@ void Communicator::wait(Activity activity, const char *name, int64_t unit,
 // ---- All-gather
 
 void Communicator::gatherStart(size_t unit) {
-  bool sharded = units[unit].unit->sharded;
   std::vector<Use> uses = usesBefore(gatherOverlaps[unit], &Counts::gathers);
   uint64_t gather = ++counts[unit].gathers;
   if (units[unit].inPlace)
     return; // the masters are the gathered unit
-  auto ready = [this, uses = std::move(uses), sharded] {
+  auto ready = [this, uses = std::move(uses)] {
     for (const Use &use : uses)
-      if (!everyRank(sharded, use.unit, &UnitCounters::freed, use.count))
+      if (!every(readers(use.unit), use.unit, &UnitCounters::freed, use.count))
         return false;
     return true;
   };
@@ -113,24 +119,22 @@ void Communicator::writeSlice(size_t unit, uint64_t gather) {
 }
 
 void Communicator::gatherWait(size_t unit) {
-  bool sharded = units[unit].unit->sharded;
   uint64_t target =
       units[unit].inPlace ? counts[unit].updates : counts[unit].gathers;
   wait(Activity::Gather, "gather", static_cast<int64_t>(unit), [&] {
-    return everyRank(sharded, unit, &UnitCounters::published, target);
+    return every(readers(unit), unit, &UnitCounters::published, target);
   });
 }
 
 void Communicator::gatherFree(size_t unit) {
-  bool sharded = units[unit].unit->sharded;
   uint64_t gather = counts[unit].gathers;
   control.publish(control.mine(unit).released, gather);
   if (!state.debug || units[unit].inPlace) {
     control.publish(control.mine(unit).freed, gather);
     return;
   }
-  auto ready = [this, unit, gather, sharded] {
-    return everyRank(sharded, unit, &UnitCounters::released, gather);
+  auto ready = [this, unit, gather] {
+    return every(readers(unit), unit, &UnitCounters::released, gather);
   };
   auto run = [this, unit, gather] { poisonSlice(unit, gather); };
   if (thread)
@@ -155,23 +159,32 @@ void Communicator::gradAcquire(size_t unit) {
   wait(Activity::GradientBuffer, "gradient buffer", static_cast<int64_t>(unit),
        [&] {
          for (const Use &use : uses)
-           if (!everyRank(true, use.unit, &UnitCounters::gradsDone, use.count))
+           if (!every(summands(use.unit), use.unit, &UnitCounters::gradsDone,
+                      use.count))
              return false;
          return true;
        });
-  if (state.debug)
+  // Later microbatches add to what the first one wrote.
+  if (state.debug && (firstMicrobatch || !state.manifest.unshardedAccumulation))
     poison(state.gradPointers[unit], units[unit].unit->gradientBytes());
 }
 
 void Communicator::reduceStart(size_t unit, bool accumulate) {
+  if (state.manifest.unshardedAccumulation) {
+    if (!lastMicrobatch)
+      return;
+    accumulate = false; // the gradient buffer has them all
+  }
   uint64_t reduction = ++counts[unit].reductions;
   control.publish(control.mine(unit).gradsReady, reduction);
-  // A replicated unit's sum is read by every rank's optimizer, so the last
-  // one must have run before the next sum is written.
-  uint64_t updates = slicesAreMine(unit) ? counts[unit].updates : 0;
-  auto ready = [this, unit, reduction, updates] {
-    return everyRank(true, unit, &UnitCounters::gradsReady, reduction) &&
-           everyRank(true, unit, &UnitCounters::updated, updates);
+  // The last sum must have been read before the next one is written: a
+  // replicated unit's by every rank's optimizer, a slice by its replicas.
+  uint64_t updates = sharded(unit) ? 0 : counts[unit].updates;
+  uint64_t sums = counts[unit].replicaSums;
+  auto ready = [this, unit, reduction, updates, sums] {
+    return every(summands(unit), unit, &UnitCounters::gradsReady, reduction) &&
+           every(all, unit, &UnitCounters::updated, updates) &&
+           every(column, unit, &UnitCounters::replicaDone, sums);
   };
   auto run = [this, unit, reduction, accumulate] {
     sumSlice(unit, reduction, accumulate);
@@ -180,6 +193,8 @@ void Communicator::reduceStart(size_t unit, bool accumulate) {
     thread->push(Queue::Reduce, {ready, run});
   else
     run();
+  if (lastMicrobatch && !units[unit].replicaSums.empty())
+    startReplicaSum(unit);
 }
 
 void Communicator::sumSlice(size_t unit, uint64_t reduction, bool accumulate) {
@@ -198,21 +213,91 @@ void Communicator::sumSlice(size_t unit, uint64_t reduction, bool accumulate) {
 }
 
 void Communicator::reduceWait(size_t unit) {
-  bool all = slicesAreMine(unit); // the others sum the rest of what is read
+  // Of a replicated unit, the others sum the rest of what is read.
+  const Ranks &ranks = sharded(unit) ? self : all;
   uint64_t target = counts[unit].reductions;
   wait(Activity::Reduce, "reduction", static_cast<int64_t>(unit),
-       [&] { return everyRank(all, unit, &UnitCounters::gradsDone, target); });
+       [&] { return every(ranks, unit, &UnitCounters::gradsDone, target); });
+  uint64_t sums = counts[unit].replicaSums;
+  if (sums > 0)
+    wait(Activity::Replicas, "replicas", static_cast<int64_t>(unit),
+         [&] { return every(self, unit, &UnitCounters::replicaDone, sums); });
+}
+
+// ---- All-reduce over the replicas
+// In two steps, in place: each replica sums its part of the slice, of which
+// nobody else reads the other replicas' summands; then each copies the parts
+// that the others have summed.
+
+void Communicator::startReplicaSum(size_t unit) {
+  uint64_t reduction = counts[unit].reductions;
+  uint64_t sum = ++counts[unit].replicaSums;
+  auto reduced = [this, unit, reduction] {
+    return every(column, unit, &UnitCounters::gradsDone, reduction);
+  };
+  thread->push(Queue::ReplicaSum,
+               {reduced, [this, unit, sum] { sumReplicaPart(unit, sum); }});
+  auto summed = [this, unit, sum] {
+    return every(column, unit, &UnitCounters::replicaSummed, sum);
+  };
+  thread->push(Queue::ReplicaCopy,
+               {summed, [this, unit, sum] { copyReplicaParts(unit, sum); }});
+}
+
+void Communicator::sumReplicaPart(size_t unit, uint64_t sum) {
+  UnitState &u = units[unit];
+  TraceSpan span(trace, TraceRow::Replicas, u.unit->name.c_str(),
+                 static_cast<int64_t>(unit));
+  Interval part = state.replicaPart(u, state.topology.replica(state.rank));
+  std::vector<const void *> sources;
+  for (float *slice : u.replicaSums)
+    sources.push_back(slice + part.begin);
+  sumSlices(u.reduced + part.begin, sources.data(), sources.size(), part.size(),
+            SHX_F32, /*accumulate=*/false);
+  control.publish(control.mine(unit).replicaSummed, sum);
+}
+
+void Communicator::copyReplicaParts(size_t unit, uint64_t sum) {
+  UnitState &u = units[unit];
+  TraceSpan span(trace, TraceRow::Replicas, u.unit->name.c_str(),
+                 static_cast<int64_t>(unit));
+  for (int replica = 0; replica < state.topology.replicas; ++replica) {
+    if (replica == state.topology.replica(state.rank))
+      continue;
+    Interval part = state.replicaPart(u, replica);
+    const float *from = u.replicaSums[static_cast<size_t>(replica)];
+    std::memcpy(u.reduced + part.begin, from + part.begin,
+                static_cast<size_t>(part.size()) * sizeof(float));
+  }
+  control.publish(control.mine(unit).replicaDone, sum);
+}
+
+void Communicator::beginMicrobatch(bool first, bool last) {
+  firstMicrobatch = first;
+  lastMicrobatch = last;
 }
 
 // ---- Update
 
+void Communicator::gatherKept() {
+  for (size_t unit = 0; unit < units.size(); ++unit)
+    if (units[unit].unit->kept)
+      gatherStart(unit);
+}
+
+void Communicator::freeKept() {
+  for (size_t unit = 0; unit < units.size(); ++unit)
+    if (units[unit].unit->kept)
+      gatherFree(unit);
+}
+
 void Communicator::updateBegin(size_t unit) {
   // In place, the masters are what the other ranks may still be reading.
-  if (!units[unit].inPlace || !units[unit].unit->sharded)
+  if (!units[unit].inPlace || !sharded(unit))
     return;
   uint64_t target = counts[unit].gathers;
   wait(Activity::Optimizer, "last readers", static_cast<int64_t>(unit),
-       [&] { return everyRank(true, unit, &UnitCounters::freed, target); });
+       [&] { return every(group, unit, &UnitCounters::freed, target); });
 }
 
 void Communicator::updateEnd(size_t unit) {

@@ -29,6 +29,13 @@ public:
   void reduceStart(size_t unit, bool accumulate);
   void reduceWait(size_t unit);
 
+  // Units that stay gathered between the updates: the first gather, once all
+  // masters are in place, and their end, before an update.
+  void gatherKept();
+  void freeKept();
+  // The microbatch that begins is the step's first or last one.
+  void beginMicrobatch(bool first, bool last);
+
   // Around the optimizer's write of a unit's masters.
   void updateBegin(size_t unit);
   void updateEnd(size_t unit);
@@ -45,7 +52,11 @@ private:
   // How often this rank has started each, in program order, which is the
   // order of every rank.
   struct Counts {
-    uint64_t gathers = 0, reductions = 0, updates = 0;
+    uint64_t gathers = 0, reductions = 0, replicaSums = 0, updates = 0;
+  };
+  // Every `step`-th rank of [begin, end).
+  struct Ranks {
+    int begin, end, step;
   };
   // Another unit whose buffer lies on the same bytes, and how many of its
   // uses came before.
@@ -53,10 +64,17 @@ private:
     size_t unit;
     uint64_t count;
   };
-  template <typename Value>
-  bool everyRank(bool sharded, size_t unit, Counter UnitCounters::*counter,
-                 Value value) const;
-  bool slicesAreMine(size_t unit) const { return !units[unit].unit->sharded; }
+  bool every(const Ranks &ranks, size_t unit, Counter UnitCounters::*counter,
+             uint64_t value) const;
+  bool sharded(size_t unit) const { return units[unit].unit->sharded; }
+  // Who shares the gathered unit, and whose gradients of it are added up.
+  static Ranks groupOf(const State &state);
+  const Ranks &readers(size_t unit) const {
+    return sharded(unit) ? group : self;
+  }
+  const Ranks &summands(size_t unit) const {
+    return sharded(unit) ? group : all;
+  }
   std::vector<Use> usesBefore(const std::vector<size_t> &overlapping,
                               uint64_t Counts::*count) const;
   template <typename Ready>
@@ -64,11 +82,17 @@ private:
   void writeSlice(size_t unit, uint64_t gather);
   void poisonSlice(size_t unit, uint64_t gather);
   void sumSlice(size_t unit, uint64_t reduction, bool accumulate);
+  void startReplicaSum(size_t unit);
+  void sumReplicaPart(size_t unit, uint64_t sum);
+  void copyReplicaParts(size_t unit, uint64_t sum);
 
   State &state;
   Control &control;
   Trace *trace; // null: none
   std::vector<UnitState> &units;
+  // This rank, its replica, the ranks at its place in each replica, all.
+  const Ranks self, group, column, all;
+  bool firstMicrobatch = true, lastMicrobatch = true;
   std::vector<Counts> counts;
   // [unit] the units, itself among them, whose gather or gradient buffer
   // shares bytes with its own.

@@ -47,11 +47,11 @@ void narrow(ShxDType dtype, uint8_t *to, const float *values, int64_t count) {
 
 CpuEngine::CpuEngine(const EngineSetup &setup)
     : Engine(setup.manifest), program(setup.program), control(setup.control),
-      state(manifest, control.rank(), control.ranks(),
+      state(manifest, setup.topology, control.rank(),
             setup.group.memory ? setup.group.memory.get() : -1,
             memoryOptions(setup.options)),
       communicator(state, control, setup.trace),
-      plannedBytes(totalBytes(planMemory(manifest, control.ranks(),
+      plannedBytes(totalBytes(planMemory(manifest, setup.topology,
                                          threadsPerRank(setup.info),
                                          setup.options.accumulate))) {
   allocateInputs();
@@ -105,7 +105,10 @@ void CpuEngine::setDecay(
 }
 
 // All masters are in place.
-void CpuEngine::start() { control.barrier(Activity::Start); }
+void CpuEngine::start() {
+  control.barrier(Activity::Start);
+  communicator.gatherKept();
+}
 
 void CpuEngine::finish() { control.barrier(Activity::End); }
 
@@ -130,14 +133,16 @@ void CpuEngine::beginStep(const Scalars &scalars) {
   context.lossSum = 0;
 }
 
-void CpuEngine::microbatch(bool first, bool) {
+void CpuEngine::microbatch(bool first, bool last) {
   poisonPrivate();
+  communicator.beginMicrobatch(first, last);
   (first ? program.firstMicrobatch : program.nextMicrobatch)(&context);
 }
 
 void CpuEngine::update() {
   lossSum = communicator.sumLosses({context.lossSum, 0}).loss;
   context.lossSum = 0;
+  communicator.freeKept();
   program.update(&context);
 }
 
@@ -196,7 +201,7 @@ void CpuPlatform::prepare(const RankInfo &info, char **argv) {
 int64_t CpuPlatform::sharedBytes(const Manifest &manifest,
                                  const Options &options,
                                  const Topology &topology) {
-  return planShared(manifest, topology.ranks, memoryOptions(options)).total;
+  return planShared(manifest, topology, memoryOptions(options)).total;
 }
 
 std::unique_ptr<Engine> CpuPlatform::makeEngine(const EngineSetup &setup) {

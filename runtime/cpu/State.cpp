@@ -22,6 +22,12 @@ bool anyCopied(const Manifest &m, bool sharded, const MemoryOptions &options) {
   return false;
 }
 
+// Of a rank's slice, the same for every rank.
+int64_t replicaSumBytes(const Manifest::Unit &unit, const Topology &topology) {
+  return alignTo(sliceLength(unit.length, topology.groupSize()) * 4,
+                 kBufferAlignmentBytes);
+}
+
 } // namespace
 
 bool gathersInPlace(const Manifest &manifest, const Manifest::Unit &unit,
@@ -31,17 +37,10 @@ bool gathersInPlace(const Manifest &manifest, const Manifest::Unit &unit,
          !(options.debug && manifest.gatherSpace.bytes > 0);
 }
 
-SharedPlan planShared(const Manifest &m, int ranks,
+SharedPlan planShared(const Manifest &m, const Topology &topology,
                       const MemoryOptions &options) {
   SharedPlan plan;
   auto page = static_cast<int64_t>(pageBytes());
-  int64_t end = alignTo(
-      static_cast<int64_t>(Control::bytes(ranks, m.units.size())), page);
-  auto take = [&](int64_t bytes) {
-    int64_t begin = end;
-    end += alignTo(bytes, page);
-    return begin;
-  };
   if (anyCopied(m, /*sharded=*/true, options))
     plan.gatherBytes = alignTo(m.gatherSpace.bytes, page);
   for (const Manifest::Unit &unit : m.units) {
@@ -50,36 +49,72 @@ SharedPlan planShared(const Manifest &m, int ranks,
                                        : unit.paramOffsetBytes);
     if (inPlace && unit.sharded)
       plan.gatherBytes += alignTo(unit.gatheredBytes(), kBufferAlignmentBytes);
-  }
-  for (const Manifest::Unit &unit : m.units)
-    if (!unit.sharded && ranks > 1)
+    if (!unit.sharded && topology.ranks > 1)
       plan.reducedBytes += unit.length * 4;
+    if (unit.sharded && topology.replicas > 1)
+      plan.replicaSumBytes += replicaSumBytes(unit, topology);
+  }
   plan.gradientsInPlace =
-      !options.debug && gradientsAreTheirSum(m, ranks, options.accumulate);
+      !options.debug &&
+      gradientsAreTheirSum(m, topology.ranks, options.accumulate);
   plan.gradientBytes = plan.gradientsInPlace ? 0 : m.gradientSpace.bytes;
-  plan.gather = take(plan.gatherBytes);
-  plan.reduced = take(plan.reducedBytes);
-  plan.gradients = end;
-  plan.total = end + ranks * alignTo(plan.gradientBytes, page);
+  auto end =
+      static_cast<int64_t>(Control::bytes(topology.ranks, m.units.size()));
+  auto take = [&](int64_t &bytes, int64_t times) {
+    int64_t begin = alignTo(end, page);
+    bytes = alignTo(bytes, page);
+    end = begin + bytes * times;
+    return begin;
+  };
+  plan.gather = take(plan.gatherBytes, topology.replicas);
+  plan.reduced = take(plan.reducedBytes, 1);
+  plan.replicaSums = take(plan.replicaSumBytes, topology.ranks);
+  plan.gradients = take(plan.gradientBytes, topology.ranks);
+  plan.total = end;
   return plan;
 }
 
-State::State(const Manifest &manifest, int rank, int ranks, int memory,
-             const MemoryOptions &options)
-    : manifest(manifest), plan(planShared(manifest, ranks, options)),
-      debug(options.debug) {
+State::State(const Manifest &manifest, const Topology &topology, int rank,
+             int memory, const MemoryOptions &options)
+    : manifest(manifest), topology(topology), rank(rank),
+      plan(planShared(manifest, topology, options)), debug(options.debug) {
+  mapMemory(memory, options);
+  units.resize(manifest.units.size());
+  for (size_t u = 0; u < units.size(); ++u)
+    placeUnit(u, options);
+  carveOwned();
+  placeReplicaSums();
+  auto self = static_cast<size_t>(rank);
+  for (size_t u = 0; u < units.size(); ++u) {
+    UnitState &state = units[u];
+    state.pieces = piecesOf(*state.unit, state.owned,
+                            [](const std::string &) { return false; });
+    paramPointers.push_back(state.gathered);
+    gradPointers.push_back(plan.gradientsInPlace
+                               ? state.gradients.front()
+                               : gradientMemory[self].data() +
+                                     state.unit->gradOffsetBytes);
+  }
+}
+
+void State::mapMemory(int memory, const MemoryOptions &options) {
   auto map = [&](int64_t offset, int64_t bytes, const char *what) {
     auto size = static_cast<size_t>(bytes);
     return memory < 0 ? Mapping::anonymous(size, what)
                       : Mapping::shared(memory, offset, size, what);
   };
-  gatherMemory = map(plan.gather, plan.gatherBytes, "gathered parameters");
+  gatherMemory = map(plan.gather + topology.replica(rank) * plan.gatherBytes,
+                     plan.gatherBytes, "gathered parameters");
   reducedMemory = map(plan.reduced, plan.reducedBytes, "reduced gradients");
-  int64_t stride =
-      alignTo(plan.gradientBytes, static_cast<int64_t>(pageBytes()));
-  for (int r = 0; r < ranks; ++r)
-    gradientMemory.push_back(
-        map(plan.gradients + r * stride, plan.gradientBytes, "gradients"));
+  for (int r = 0; r < topology.ranks; ++r)
+    gradientMemory.push_back(map(plan.gradients + r * plan.gradientBytes,
+                                 plan.gradientBytes, "gradients"));
+  for (int replica = 0; replica < topology.replicas; ++replica) {
+    int other = replica * topology.groupSize() + topology.groupRank(rank);
+    replicaSumMemory.push_back(
+        map(plan.replicaSums + other * plan.replicaSumBytes,
+            plan.replicaSumBytes, "reduced gradients of the replicas"));
+  }
   privateMemory =
       Mapping::anonymous(static_cast<size_t>(manifest.privateSpace.bytes),
                          "activations", options.debug);
@@ -87,47 +122,46 @@ State::State(const Manifest &manifest, int rank, int ranks, int memory,
     privateGather =
         Mapping::anonymous(static_cast<size_t>(manifest.gatherSpace.bytes),
                            "parameters", options.debug);
-  units.resize(manifest.units.size());
-  for (size_t u = 0; u < units.size(); ++u)
-    placeUnit(u, rank, ranks, options);
-  carveOwned(ranks);
-  for (UnitState &state : units) {
-    state.pieces = piecesOf(*state.unit, state.owned,
-                            [](const std::string &) { return false; });
-    paramPointers.push_back(state.gathered);
-    gradPointers.push_back(state.gradients[static_cast<size_t>(rank)]);
-  }
 }
 
-void State::placeUnit(size_t index, int rank, int ranks,
-                      const MemoryOptions &options) {
+void State::placeUnit(size_t index, const MemoryOptions &options) {
   const Manifest::Unit &unit = manifest.units[index];
   UnitState &state = units[index];
   state.unit = &unit;
   state.inPlace = gathersInPlace(manifest, unit, options);
-  state.reducePart = ownedInterval(unit.length, rank, ranks);
+  state.owned = topology.owned(unit.sharded, unit.length, rank);
+  state.frozenOwned = topology.owned(unit.sharded, unit.frozenLength, rank);
+  state.reducePart = unit.sharded
+                         ? state.owned
+                         : ownedInterval(unit.length, rank, topology.ranks);
+  state.counted = state.reducePart;
   if (unit.sharded) {
-    state.owned = state.reducePart;
-    state.frozenOwned = ownedInterval(unit.frozenLength, rank, ranks);
-  } else {
-    state.owned = {0, unit.length};
-    state.frozenOwned = {0, unit.frozenLength};
-  }
-  if (unit.sharded)
+    Interval part = replicaPart(state, topology.replica(rank));
+    state.counted = {state.owned.begin + part.begin,
+                     state.owned.begin + part.end};
     state.gathered = gatherMemory.data() + plan.unitOffsets[index];
-  else if (!state.inPlace)
+  } else if (!state.inPlace) {
     state.gathered = privateGather.data() + unit.paramOffsetBytes;
+  }
   if (state.inPlace && unit.sharded)
     state.master =
         reinterpret_cast<float *>(state.gathered) + state.owned.begin;
   if (plan.gradientsInPlace)
     return; // carveOwned knows where they are
-  for (Mapping &gradients : gradientMemory)
-    state.gradients.push_back(gradients.data() + unit.gradOffsetBytes);
+  int first = unit.sharded ? topology.replica(rank) * topology.groupSize() : 0;
+  int count = unit.sharded ? topology.groupSize() : topology.ranks;
+  for (int r = first; r < first + count; ++r)
+    state.gradients.push_back(gradientMemory[static_cast<size_t>(r)].data() +
+                              unit.gradOffsetBytes);
+}
+
+Interval State::replicaPart(const UnitState &unit, int replica) const {
+  return ownedInterval(unit.owned.size(), replica, topology.replicas);
 }
 
 // The owned slices are counted first and then placed, by the same code.
-void State::carveOwned(int ranks) {
+void State::carveOwned() {
+  bool alone = topology.ranks == 1;
   for (bool counting : {true, false}) {
     Carver owned(counting ? nullptr : ownedMemory.data(),
                  kBufferAlignmentBytes);
@@ -146,14 +180,33 @@ void State::carveOwned(int ranks) {
       for (int i = 0; i < manifest.optimizerStates(); ++i)
         state.moments[i] = owned.take<float>(n);
       // Replicated: every rank sums a part of one array that all read.
-      state.reduced =
-          !sharded && ranks > 1 ? reduced.take<float>(n) : owned.take<float>(n);
+      if (!sharded && !alone)
+        state.reduced = reduced.take<float>(n);
+      else if (topology.replicas == 1)
+        state.reduced = owned.take<float>(n);
       if (plan.gradientsInPlace)
         state.gradients = {reinterpret_cast<uint8_t *>(state.reduced)};
     }
     if (counting)
       ownedMemory = Mapping::anonymous(static_cast<size_t>(owned.used),
                                        "optimizer state", debug);
+  }
+}
+
+// Where the replicas add up their slices, these are shared.
+void State::placeReplicaSums() {
+  if (topology.replicas == 1)
+    return;
+  int64_t offset = 0;
+  for (UnitState &state : units) {
+    if (!state.unit->sharded)
+      continue;
+    for (Mapping &memory : replicaSumMemory)
+      state.replicaSums.push_back(
+          reinterpret_cast<float *>(memory.data() + offset));
+    state.reduced =
+        state.replicaSums[static_cast<size_t>(topology.replica(rank))];
+    offset += replicaSumBytes(*state.unit, topology);
   }
 }
 

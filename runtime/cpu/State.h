@@ -15,28 +15,36 @@ namespace shardonnx::rt {
 
 struct UnitState {
   const Manifest::Unit *unit = nullptr;
-  bool inPlace = false;      // the masters are the gathered unit
-  Interval owned;            // of the trainable section; replicated: all of it
-  Interval frozenOwned;      // of the frozen section
-  Interval reducePart;       // of the trainable section, summed by this rank
-  float *master = nullptr;   // [owned]
-  float *moments[2] = {};    // [owned] each, null when not needed
-  float *reduced = nullptr;  // [owned]
-  uint8_t *frozen = nullptr; // [frozenOwned], null when in place
-  uint8_t *gathered = nullptr;      // the whole unit in param_dtype
-  std::vector<uint8_t *> gradients; // [rank] the whole unit in reduce_dtype
+  bool inPlace = false;     // the masters are the gathered unit
+  Interval owned;           // of the trainable section; replicated: all of it
+  Interval frozenOwned;     // of the frozen section
+  Interval reducePart;      // of the trainable section, summed by this rank
+  Interval counted;         // …of which this rank's part of the norm is
+  float *master = nullptr;  // [owned]
+  float *moments[2] = {};   // [owned] each, null when not needed
+  float *reduced = nullptr; // [owned]
+  // [replica] the reduced slice of the rank at this rank's place in each
+  // replica; empty where there is one replica, or the unit is replicated.
+  std::vector<float *> replicaSums;
+  uint8_t *frozen = nullptr;   // [frozenOwned], null when in place
+  uint8_t *gathered = nullptr; // the whole unit in param_dtype
+  // The whole unit in reduce_dtype, of each rank whose gradients this one sums.
+  std::vector<uint8_t *> gradients;
   std::vector<Piece> pieces;
 };
 
 // Where everything lies in the file that the ranks share. All ranks compute
 // the same from the manifest.
 struct SharedPlan {
-  int64_t control = 0, gather = 0, reduced = 0, gradients = 0;  // offsets
-  int64_t gatherBytes = 0, reducedBytes = 0, gradientBytes = 0; // one rank's
+  // Offsets: of the first replica, of all ranks, of the first rank twice.
+  int64_t gather = 0, reduced = 0, replicaSums = 0, gradients = 0;
+  // One replica's, all ranks', one rank's, one rank's: multiples of a page.
+  int64_t gatherBytes = 0, reducedBytes = 0, replicaSumBytes = 0,
+          gradientBytes = 0;
   int64_t total = 0;
   // Where each sharded unit begins in the gather part.
   std::vector<int64_t> unitOffsets;
-  // One rank and one microbatch: the gradients are their own sum.
+  // One rank and one reduction: the gradients are their own sum.
   bool gradientsInPlace = false;
 };
 
@@ -47,31 +55,37 @@ struct MemoryOptions {
 
 bool gathersInPlace(const Manifest &manifest, const Manifest::Unit &unit,
                     const MemoryOptions &options);
-SharedPlan planShared(const Manifest &manifest, int ranks,
+SharedPlan planShared(const Manifest &manifest, const Topology &topology,
                       const MemoryOptions &options);
 
 // All the memory of a rank, and the units in it.
 class State {
 public:
   // `memory` is the shared file, or -1 when there is one rank.
-  State(const Manifest &manifest, int rank, int ranks, int memory,
-        const MemoryOptions &options);
+  State(const Manifest &manifest, const Topology &topology, int rank,
+        int memory, const MemoryOptions &options);
 
   const Manifest &manifest;
+  const Topology topology;
+  const int rank;
   const SharedPlan plan;
   const bool debug;
+  // Which part of its owned slice a replica adds up.
+  Interval replicaPart(const UnitState &unit, int replica) const;
   uint8_t *privateBase() const { return privateMemory.data(); }
   std::vector<UnitState> units;
   std::vector<uint8_t *> paramPointers, gradPointers; // for generated code
 
 private:
-  void placeUnit(size_t index, int rank, int ranks,
-                 const MemoryOptions &options);
-  void carveOwned(int ranks);
+  void mapMemory(int memory, const MemoryOptions &options);
+  void placeUnit(size_t index, const MemoryOptions &options);
+  void carveOwned();
+  void placeReplicaSums();
 
   Mapping privateMemory, ownedMemory, gatherMemory, privateGather,
       reducedMemory;
-  std::vector<Mapping> gradientMemory;
+  std::vector<Mapping> gradientMemory;   // [rank]
+  std::vector<Mapping> replicaSumMemory; // [replica]
 };
 
 } // namespace shardonnx::rt

@@ -46,11 +46,11 @@ double squaresOnPool(const float *x, int64_t count) {
   return sum;
 }
 
-// What of a piece this rank sums: all ranks hold a replicated unit's sum, and
-// each takes the part that it reduced.
+// What of a piece this rank sums: of what several ranks hold, each takes a
+// part.
 Interval countedPart(const UnitState &u, const Piece &piece) {
-  int64_t begin = u.reducePart.begin - u.owned.begin;
-  int64_t end = u.reducePart.end - u.owned.begin;
+  int64_t begin = u.counted.begin - u.owned.begin;
+  int64_t end = u.counted.end - u.owned.begin;
   return {std::max(begin, piece.begin),
           std::min(end, piece.begin + piece.length)};
 }

@@ -320,8 +320,9 @@ TEST_F(Environment, NonsenseIsRefused) {
   EXPECT_THROW(rankFromEnvironment(), Error);
 }
 
-int64_t item(const Manifest &m, int ranks, const std::string &name) {
-  for (const MemoryItem &item : planMemory(m, ranks, 1))
+int64_t item(const Manifest &m, const Topology &topology,
+             const std::string &name) {
+  for (const MemoryItem &item : planMemory(m, topology, 1))
     if (item.name == name)
       return item.bytes;
   return -1;
@@ -364,6 +365,37 @@ TEST(MemoryPlan, CountsWhatEachRankHas) {
   m.units[0].sharded = false;
   EXPECT_EQ(item(m, 2, "master weights"), 4096);
   EXPECT_EQ(item(m, 2, "reduced gradients"), 2048);
+}
+
+TEST(MemoryPlan, CountsReplicasAndEachUnitsDtype) {
+  Manifest m = smallModel();
+  // Two bf16 units of 1024 that take turns, behind one that is in place.
+  for (int64_t begin : {4096, 5120}) {
+    Manifest::Unit unit = m.units[0];
+    unit.gatherInPlace = false;
+    unit.paramType = SHX_BF16;
+    unit.paramOffsetBytes = begin;
+    m.units.push_back(unit);
+  }
+  m.gatherSpace.bytes = 7168;
+  EXPECT_EQ(item(m, 1, "gathered parameters"), 3072);
+  EXPECT_EQ(item(m, 2, "gathered parameters"), 1536);
+  EXPECT_EQ(item(m, 2, "master weights"), 3 * 2048);
+  Topology hybrid(4, 2);
+  EXPECT_EQ(item(m, hybrid, "gathered parameters"), 1536);
+  EXPECT_EQ(item(m, hybrid, "master weights"), 3 * 2048);
+  EXPECT_EQ(item(m, hybrid, "reduced gradients"), 3 * 2048);
+}
+
+TEST(MemoryPlan, GradientsMayBeTheirSum) {
+  Manifest m = smallModel();
+  EXPECT_TRUE(gradientsAreTheirSum(m, 1, 1));
+  EXPECT_FALSE(gradientsAreTheirSum(m, 1, 2));
+  EXPECT_FALSE(gradientsAreTheirSum(m, 2, 1));
+  m.unshardedAccumulation = true;
+  EXPECT_TRUE(gradientsAreTheirSum(m, 1, 2));
+  m.units[0].reduceType = SHX_BF16;
+  EXPECT_FALSE(gradientsAreTheirSum(m, 1, 2));
 }
 
 TEST(Manifest, DamageIsTold) {

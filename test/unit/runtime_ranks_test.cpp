@@ -4,48 +4,14 @@
 // Whole runs of hand-written programs on 1 to 4 ranks: the losses, the log,
 // and how runs end that do not end well.
 
-#include "runtime/RunLog.h"
-#include "runtime/TableReference.h"
+#include "runtime/TableRuns.h"
 #include <csignal>
 #include <cstdlib>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 using namespace shardonnx::test;
 
 namespace {
-
-class Runs : public testing::Test {
-protected:
-  Runs() : weights(drawTable()) {
-    writeTable(weights, folder.path);
-    folder.write("t.bin", bytesOf(tableTokens()));
-  }
-  std::vector<std::string> command(const std::string &program,
-                                   std::vector<std::string> more) {
-    std::vector<std::string> words = {std::string(SHX_TEST_PROGRAMS) + "/" +
-                                          program,
-                                      "--data",
-                                      folder / "t.bin",
-                                      "--model",
-                                      folder / "table.onnx",
-                                      "--lr",
-                                      "0.01"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-  Finished run(const std::string &program, std::vector<std::string> more) {
-    return Process(command(program, std::move(more)), folder).wait();
-  }
-  Folder folder;
-  TableWeights weights;
-};
-
-void expectOneError(const Finished &f, const std::string &part) {
-  EXPECT_NE(f.err.find("error: "), std::string::npos) << f.err;
-  EXPECT_NE(f.err.find(part), std::string::npos) << f.err;
-  EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'), 1) << f.err;
-}
 
 struct Variant {
   const char *program;
@@ -59,25 +25,10 @@ TEST_P(Losses, FollowTheReferenceAtEveryWorldSize) {
       trainTable(weights, tableTokens(), 24, 20, 0.01, GetParam().bf16);
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (bool debug : {false, true}) {
-      std::vector<std::string> options = {
-          "--steps",      "20",
-          "--nproc",      std::to_string(ranks),
-          "--accumulate", std::to_string(12 / ranks),
-          "--log",        folder / "log.jsonl"};
+      std::vector<std::string> options;
       if (debug)
         options.push_back("--debug-memory");
-      Finished f = run(GetParam().program, options);
-      ASSERT_EQ(f.code, 0) << f.err;
-      std::vector<Json> log = readLog(folder / "log.jsonl");
-      ASSERT_EQ(log.size(), 20u);
-      for (size_t s = 0; s < 20; ++s) {
-        double loss = log[s]["loss"], norm = log[s]["grad_norm"];
-        EXPECT_EQ(log[s]["step"], s + 1);
-        EXPECT_NEAR(loss / reference[s].loss, 1, 1e-4)
-            << ranks << " ranks, step " << s + 1;
-        EXPECT_NEAR(norm / reference[s].gradNorm, 1, 1e-3)
-            << ranks << " ranks, step " << s + 1;
-      }
+      expectReference(GetParam().program, ranks, reference, options);
     }
 }
 

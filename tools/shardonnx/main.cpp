@@ -296,6 +296,10 @@ int main(int argc, char **argv) {
                                "world size to show it for"),
         1, kMaxRanks)
       ->capture_default_str();
+  whole(inspectApp->add_option("--replicas", inspect.replicas,
+                               "of the model, with a hybrid strategy"),
+        1, kMaxRanks)
+      ->capture_default_str();
   inspectApp->add_flag("--parameters", inspect.parameters,
                        "a line for each parameter and live buffer too");
   inspectApp->add_flag("--json", inspect.json, "for programs");

@@ -5,7 +5,10 @@
 // with a few lines of arithmetic (TableReference.h), with units that share
 // buffers and a frozen parameter. Compiled once per layout and dtype:
 //   TABLE_BF16        bf16 parameters, f32 masters
+//   TABLE_MIXED       unit b has bf16 parameters, the others f32
 //   TABLE_REPLICATED  no_shard
+//   TABLE_KEPT        units stay gathered between the updates
+//   TABLE_UNSHARDED   gradients are added up before they are reduced
 //
 // prediction(x) = a[x] + bias[x % 7] + b[x]·c[x] + frozen[x % 3]
 // loss = Σ ½ (prediction - label/300)² over labels other than -100
@@ -29,22 +32,39 @@ namespace {
 
 constexpr int64_t kVocab = 300, kBatch = 2, kSeq = 8, kRows = kBatch * kSeq;
 
-#ifdef TABLE_BF16
-struct Param {
-  uint16_t bits;
-  operator float() const {
-    uint32_t wide = uint32_t(bits) << 16;
-    float value;
-    std::memcpy(&value, &wide, 4);
-    return value;
-  }
-};
+#if defined(TABLE_BF16)
+constexpr bool kIsBF16[] = {true, true, true};
+#elif defined(TABLE_MIXED)
+constexpr bool kIsBF16[] = {false, true, false};
 #else
-using Param = float;
+constexpr bool kIsBF16[] = {false, false, false};
 #endif
 
-const Param *param(ShxContext *ctx, int unit) {
-  return reinterpret_cast<const Param *>(ctx->params[unit]);
+float param(ShxContext *ctx, int unit, int64_t at, int64_t sectionBytes = 0) {
+  const uint8_t *section = ctx->params[unit] + sectionBytes;
+  if (!kIsBF16[unit])
+    return reinterpret_cast<const float *>(section)[at];
+  uint32_t wide = uint32_t(reinterpret_cast<const uint16_t *>(section)[at])
+                  << 16;
+  float value;
+  std::memcpy(&value, &wide, 4);
+  return value;
+}
+// What a kept unit's program leaves out of its microbatches.
+#ifdef TABLE_KEPT
+void gatherStart(ShxContext *, int32_t) {}
+void gatherFree(ShxContext *, int32_t) {}
+#else
+void gatherStart(ShxContext *ctx, int32_t unit) { shx_gather_start(ctx, unit); }
+void gatherFree(ShxContext *ctx, int32_t unit) { shx_gather_free(ctx, unit); }
+#endif
+// Unsharded, later microbatches add to what the first one wrote.
+void clear(float *gradients, size_t count, [[maybe_unused]] bool accumulate) {
+#ifdef TABLE_UNSHARDED
+  if (accumulate)
+    return;
+#endif
+  std::memset(gradients, 0, count * sizeof(float));
 }
 float *gradient(ShxContext *ctx, int unit) {
   return reinterpret_cast<float *>(ctx->grads[unit]);
@@ -69,29 +89,28 @@ void forward(ShxContext *ctx) {
     ::usleep(static_cast<useconds_t>(std::atoi(pause)));
   Activations &act = activations(ctx);
   const int64_t *x = tokens(ctx), *y = labels(ctx);
-  shx_gather_start(ctx, 0);
-  shx_gather_start(ctx, 1);
+  gatherStart(ctx, 0);
+  gatherStart(ctx, 1);
   shx_gather_wait(ctx, 0);
   for (int64_t i = 0; i < kRows; ++i)
-    act.sum[i] = param(ctx, 0)[x[i]] + param(ctx, 0)[512 + x[i] % 7];
-  shx_gather_free(ctx, 0);
-  shx_gather_start(ctx, 2);
+    act.sum[i] = param(ctx, 0, x[i]) + param(ctx, 0, 512 + x[i] % 7);
+  gatherFree(ctx, 0);
+  gatherStart(ctx, 2);
   shx_gather_wait(ctx, 1);
-  auto *frozen = reinterpret_cast<const Param *>(ctx->params[1] + kFrozenBytes);
   for (int64_t i = 0; i < kRows; ++i) {
-    act.b[i] = param(ctx, 1)[x[i]];
-    act.sum[i] += frozen[x[i] % 3];
+    act.b[i] = param(ctx, 1, x[i]);
+    act.sum[i] += param(ctx, 1, x[i] % 3, kFrozenBytes);
   }
-  shx_gather_free(ctx, 1);
+  gatherFree(ctx, 1);
   shx_gather_wait(ctx, 2);
   act.loss = 0;
   for (int64_t i = 0; i < kRows; ++i) {
-    act.c[i] = param(ctx, 2)[x[i]];
+    act.c[i] = param(ctx, 2, x[i]);
     float prediction = act.sum[i] + act.b[i] * act.c[i];
     act.error[i] = y[i] == -100 ? 0 : prediction - float(y[i]) / float(kVocab);
     act.loss += 0.5f * act.error[i] * act.error[i];
   }
-  shx_gather_free(ctx, 2);
+  gatherFree(ctx, 2);
   shx_loss(ctx, &act.loss);
 }
 
@@ -103,19 +122,19 @@ void microbatch(ShxContext *ctx, int32_t accumulate) {
   float scale = ctx->scalars[SHX_LOSS_SCALE];
   for (int unit = 2; unit >= 1; --unit) {
     int other = unit == 2 ? 1 : 2;
-    shx_gather_start(ctx, other);
+    gatherStart(ctx, other);
     shx_grad_acquire(ctx, unit);
     float *d = gradient(ctx, unit);
-    std::memset(d, 0, 512 * sizeof(float));
+    clear(d, 512, accumulate != 0);
     shx_gather_wait(ctx, other);
     for (int64_t i = 0; i < kRows; ++i)
-      d[x[i]] += act.error[i] * scale * param(ctx, other)[x[i]];
-    shx_gather_free(ctx, other);
+      d[x[i]] += act.error[i] * scale * param(ctx, other, x[i]);
+    gatherFree(ctx, other);
     shx_reduce_start(ctx, unit, accumulate);
   }
   shx_grad_acquire(ctx, 0);
   float *d = gradient(ctx, 0);
-  std::memset(d, 0, 768 * sizeof(float));
+  clear(d, 768, accumulate != 0);
   for (int64_t i = 0; i < kRows; ++i) {
     d[x[i]] += act.error[i] * scale;
     d[512 + x[i] % 7] += act.error[i] * scale;
@@ -149,8 +168,12 @@ void shx_update(ShxContext *ctx) {
   for (int32_t unit : {2, 1, 0})
     shx_reduce_wait(ctx, unit);
   shx_clip_grad_norm(ctx);
-  for (int32_t unit : {0, 1, 2})
+  for (int32_t unit : {0, 1, 2}) {
     shx_optimizer(ctx, unit, adamw);
+#ifdef TABLE_KEPT
+    shx_gather_start(ctx, unit);
+#endif
+  }
 }
 
 } // extern "C"

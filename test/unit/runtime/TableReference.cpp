@@ -83,9 +83,12 @@ void writeTable(const TableWeights &w, const std::string &folder) {
 std::vector<TableStep> trainTable(TableWeights w,
                                   const std::vector<uint16_t> &tokens,
                                   int64_t globalBatch, int steps, double lr,
-                                  bool roundParams) {
+                                  bool roundParams, bool roundB) {
   auto samples = static_cast<int64_t>(tokens.size() - 1) / kSeq;
   auto seen = [&](float x) { return roundParams ? roundToBF16(x) : x; };
+  auto seenOfB = [&](float x) {
+    return roundParams || roundB ? roundToBF16(x) : x;
+  };
   Moments moments[4];
   std::vector<TableStep> result;
   for (int step = 1; step <= steps; ++step) {
@@ -95,9 +98,9 @@ std::vector<TableStep> trainTable(TableWeights w,
       int64_t sample = ((step - 1) * globalBatch + i / kSeq) % samples;
       auto at = static_cast<size_t>(sample * kSeq + i % kSeq);
       size_t x = tokens[at];
-      double b = seen(w.b[x]), c = seen(w.c[x]);
+      double b = seenOfB(w.b[x]), c = seen(w.c[x]);
       double error = seen(w.a[x]) + seen(w.bias[x % 7]) +
-                     seen(w.frozen[x % 3]) + b * c -
+                     seenOfB(w.frozen[x % 3]) + b * c -
                      tokens[at + 1] / double(kVocab);
       loss += 0.5 * error * error / count;
       da[x] += error / count;

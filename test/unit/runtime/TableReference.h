@@ -29,11 +29,12 @@ TableWeights drawTable();
 void writeTable(const TableWeights &weights, const std::string &folder);
 
 // AdamW on samples of 8 tokens, `globalBatch` of them a step, in the order of
-// the file. `roundParams`: the forward sees parameters rounded to bf16.
+// the file. `roundParams`: the forward sees parameters rounded to bf16;
+// `roundB`: those of unit b.
 std::vector<TableStep> trainTable(TableWeights weights,
                                   const std::vector<uint16_t> &tokens,
                                   int64_t globalBatch, int steps, double lr,
-                                  bool roundParams);
+                                  bool roundParams, bool roundB = false);
 
 } // namespace shardonnx::test
 

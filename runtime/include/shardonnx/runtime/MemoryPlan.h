@@ -7,6 +7,7 @@
 #ifndef SHARDONNX_RUNTIME_MEMORYPLAN_H
 #define SHARDONNX_RUNTIME_MEMORYPLAN_H
 
+#include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
 #include <cstdint>
 #include <string>
@@ -20,13 +21,15 @@ struct MemoryItem {
 };
 
 // Whether a step's gradients need no buffer beside the reduced ones: nobody
-// else's are added, neither of another rank nor of another microbatch.
+// else's are added behind a reduction, neither of another rank nor of another
+// microbatch.
 bool gradientsAreTheirSum(const Manifest &manifest, int ranks,
                           int64_t accumulate);
 
 // The largest rank's (rank 0 owns no less than any other).
-std::vector<MemoryItem> planMemory(const Manifest &manifest, int ranks,
-                                   int threadsPerRank, int64_t accumulate = 1);
+std::vector<MemoryItem> planMemory(const Manifest &manifest,
+                                   const Topology &topology, int threadsPerRank,
+                                   int64_t accumulate = 1);
 int64_t totalBytes(const std::vector<MemoryItem> &items);
 
 } // namespace shardonnx

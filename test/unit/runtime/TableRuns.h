@@ -1,0 +1,72 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Tests that run the programs of TableProgram.cpp in a folder of their own.
+
+#ifndef SHARDONNX_TEST_TABLERUNS_H
+#define SHARDONNX_TEST_TABLERUNS_H
+
+#include "RunLog.h"
+#include "TableReference.h"
+#include <algorithm>
+#include <gtest/gtest.h>
+
+namespace shardonnx::test {
+
+class Runs : public testing::Test {
+protected:
+  Runs() : weights(drawTable()) {
+    writeTable(weights, folder.path);
+    folder.write("t.bin", bytesOf(tableTokens()));
+  }
+  std::vector<std::string> command(const std::string &program,
+                                   std::vector<std::string> more) {
+    std::vector<std::string> words = {std::string(SHX_TEST_PROGRAMS) + "/" +
+                                          program,
+                                      "--data",
+                                      folder / "t.bin",
+                                      "--model",
+                                      folder / "table.onnx",
+                                      "--lr",
+                                      "0.01"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  Finished run(const std::string &program, std::vector<std::string> more) {
+    return Process(command(program, std::move(more)), folder).wait();
+  }
+  // A run of 20 steps of 24 samples, batch 2 × ranks × accumulation each, with
+  // the reference's losses and norms.
+  void expectReference(const std::string &program, int ranks,
+                       const std::vector<TableStep> &reference,
+                       std::vector<std::string> more) {
+    more.insert(more.end(),
+                {"--steps", std::to_string(reference.size()), "--nproc",
+                 std::to_string(ranks), "--accumulate",
+                 std::to_string(12 / ranks), "--log", folder / "log.jsonl"});
+    Finished f = run(program, more);
+    ASSERT_EQ(f.code, 0) << f.err;
+    std::vector<Json> log = readLog(folder / "log.jsonl");
+    ASSERT_EQ(log.size(), reference.size());
+    for (size_t s = 0; s < log.size(); ++s) {
+      double loss = log[s]["loss"], norm = log[s]["grad_norm"];
+      EXPECT_EQ(log[s]["step"], s + 1);
+      EXPECT_NEAR(loss / reference[s].loss, 1, 1e-4)
+          << program << " on " << ranks << " ranks, step " << s + 1;
+      EXPECT_NEAR(norm / reference[s].gradNorm, 1, 1e-3)
+          << program << " on " << ranks << " ranks, step " << s + 1;
+    }
+  }
+  Folder folder;
+  TableWeights weights;
+};
+
+inline void expectOneError(const Finished &f, const std::string &part) {
+  EXPECT_NE(f.err.find("error: "), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find(part), std::string::npos) << f.err;
+  EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'), 1) << f.err;
+}
+
+} // namespace shardonnx::test
+
+#endif // SHARDONNX_TEST_TABLERUNS_H

@@ -1,0 +1,91 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Runs whose ranks form replicas, whose units stay gathered, whose gradients
+// are added up before they are reduced, and whose units differ in dtype: all
+// with the losses of one process.
+
+#include "runtime/TableRuns.h"
+
+using namespace shardonnx::test;
+
+namespace {
+
+struct Groups {
+  const char *program;
+  std::vector<std::pair<int, int>> ranksAndReplicas;
+};
+class Strategies : public Runs, public testing::WithParamInterface<Groups> {};
+
+TEST_P(Strategies, FollowTheReference) {
+  std::string program = GetParam().program;
+  bool bf16 = program.find("bf16") != program.npos;
+  std::vector<TableStep> reference = trainTable(
+      weights, tableTokens(), 24, 20, 0.01, bf16, program == "table_mixed");
+  for (auto [ranks, replicas] : GetParam().ranksAndReplicas)
+    for (bool debug : {false, true}) {
+      std::vector<std::string> options;
+      if (replicas > 1)
+        options = {"--replicas", std::to_string(replicas)};
+      if (debug)
+        options.push_back("--debug-memory");
+      expectReference(program, ranks, reference, options);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Programs, Strategies,
+    testing::Values(Groups{"table_f32", {{2, 2}, {3, 3}, {4, 2}, {4, 4}}},
+                    Groups{"table_bf16", {{2, 2}, {4, 2}}},
+                    Groups{"table_mixed", {{1, 1}, {2, 1}, {3, 1}, {4, 2}}},
+                    Groups{"table_f32_kept", {{1, 1}, {3, 1}, {4, 2}}},
+                    Groups{"table_bf16_kept", {{1, 1}, {3, 1}, {4, 2}}},
+                    Groups{"table_f32_unsharded", {{1, 1}, {3, 1}, {4, 2}}},
+                    Groups{"table_f32_replicated_unsharded", {{1, 1}, {3, 1}}},
+                    Groups{"table_bf16_kept_unsharded", {{2, 1}, {4, 4}}}),
+    [](const auto &info) { return std::string(info.param.program); });
+
+class Replicas : public Runs {};
+
+TEST_F(Replicas, TheSameCommandGivesTheSameBits) {
+  std::vector<Json> first;
+  for (int turn = 0; turn < 3; ++turn) {
+    Finished f =
+        run("table_f32", {"--steps", "30", "--nproc", "4", "--replicas", "2",
+                          "--accumulate", "2", "--log", folder / "log.jsonl"});
+    ASSERT_EQ(f.code, 0) << f.err;
+    std::vector<Json> log = readLog(folder / "log.jsonl");
+    if (turn == 0)
+      first = log;
+    for (size_t s = 0; s < 30; ++s) {
+      EXPECT_EQ(log[s]["loss"], first[s]["loss"]);
+      EXPECT_EQ(log[s]["grad_norm"], first[s]["grad_norm"]);
+    }
+  }
+}
+
+TEST_F(Replicas, EvaluateAsOneRankDoes) {
+  std::vector<double> losses;
+  for (const char *program : {"table_f32", "table_f32_kept"})
+    for (const char *replicas : {"1", "2"}) {
+      Finished f =
+          run(program, {"--steps", "6", "--nproc", "2", "--replicas", replicas,
+                        "--eval-data", folder / "t.bin", "--eval-every", "3",
+                        "--log", folder / "log.jsonl"});
+      ASSERT_EQ(f.code, 0) << f.err;
+      losses.push_back(readLog(folder / "log.jsonl").back()["eval_loss"]);
+      EXPECT_NEAR(losses.back() / losses.front(), 1, 1e-5);
+    }
+}
+
+TEST_F(Replicas, MistakesAreToldBeforeRanksStart) {
+  Finished f = run("table_f32_replicated", {"--nproc", "2", "--replicas", "2"});
+  EXPECT_EQ(f.code, 2);
+  expectOneError(f, "--replicas=2: the program was compiled with "
+                    "--strategy=no_shard");
+  f = run("table_f32", {"--nproc", "3", "--replicas", "2"});
+  EXPECT_EQ(f.code, 2);
+  expectOneError(f, "--replicas=2 does not divide the 3 ranks");
+}
+
+} // namespace
