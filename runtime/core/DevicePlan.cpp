@@ -5,6 +5,7 @@
 
 #include "shardonnx/runtime/DevicePlan.h"
 #include "shardonnx/runtime/MemoryPlan.h"
+#include <algorithm>
 #include <set>
 
 namespace shardonnx {
@@ -42,45 +43,82 @@ int64_t spaceBytes(const std::vector<Interval> &buffers, int64_t planned) {
   return end;
 }
 
-Buffer gatherBuffer(const Manifest::Unit &unit, const DevicePlan::Unit &plan,
-                    int64_t element, int64_t owners) {
-  Buffer buffer{unit.paramOffsetBytes, unit.gatheredBytes(),
-                plan.slice * owners * element};
+// Of `owners` equal parts of each section, gathered in place.
+int64_t paddedBytes(const Manifest::Unit &unit, int64_t slice,
+                    int64_t frozenSlice, int64_t owners) {
+  int64_t element = dtypeBytes(unit.paramType);
+  int64_t bytes = slice * owners * element;
   if (unit.frozenLength > 0)
-    buffer.needed =
-        std::max(buffer.needed,
-                 unit.frozenOffsetBytes + plan.frozenSlice * owners * element);
-  buffer.needed = std::max(buffer.needed, buffer.planned);
+    bytes = std::max(bytes,
+                     unit.frozenOffsetBytes + frozenSlice * owners * element);
+  return bytes;
+}
+
+Buffer gatherBuffer(const Manifest::Unit &unit, const DevicePlan::Unit &plan,
+                    int64_t owners) {
+  Buffer buffer{unit.paramOffsetBytes, unit.gatheredBytes(), 0};
+  buffer.needed = std::max(
+      {buffer.planned, paddedBytes(unit, plan.slice, plan.frozenSlice, owners),
+       paddedBytes(unit, plan.groupSlice, plan.groupFrozenSlice, plan.group)});
   return buffer;
+}
+
+int64_t aligned(int64_t elements, int64_t size) {
+  return alignTo(elements * size, kDeviceAlignmentBytes);
+}
+
+DevicePlan::Unit planUnit(const Manifest::Unit &unit, int64_t owners,
+                          int group) {
+  DevicePlan::Unit u;
+  u.slice = sliceLength(unit.length, owners);
+  u.frozenSlice = sliceLength(unit.frozenLength, owners);
+  u.group = group;
+  if (group > 0) {
+    u.groupSlice = sliceLength(unit.length, group);
+    u.groupFrozenSlice = sliceLength(unit.frozenLength, group);
+  }
+  return u;
+}
+
+// Of the slices of rank 0, which owns no less than any other.
+void addOwned(DevicePlan &plan, const Manifest &m, const Manifest::Unit &unit,
+              const Topology &topology) {
+  int64_t param = dtypeBytes(unit.paramType);
+  int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
+  plan.masterBytes += aligned(owned, 4);
+  plan.momentBytes += aligned(owned, 4) * m.optimizerStates();
+  plan.reducedBytes += aligned(owned, 4);
+  plan.frozenBytes +=
+      aligned(topology.owned(unit.sharded, unit.frozenLength, 0).size(), param);
+  const DevicePlan::Unit &u = plan.units.back();
+  plan.reshardedBytes +=
+      aligned(u.groupSlice, param) + aligned(u.groupFrozenSlice, param);
 }
 
 } // namespace
 
-DevicePlan planDevice(const Manifest &m, int ranks, int64_t accumulate) {
+int reshardGroup(const Manifest::Unit &unit, const Topology &topology) {
+  int owners = topology.groupSize();
+  bool smaller = unit.sharded && unit.reshardGroup > 1 &&
+                 unit.reshardGroup < owners && owners % unit.reshardGroup == 0;
+  return smaller ? static_cast<int>(unit.reshardGroup) : 0;
+}
+
+DevicePlan planDevice(const Manifest &m, const Topology &topology,
+                      int64_t accumulate) {
   DevicePlan plan;
-  plan.gradientsInPlace = gradientsAreTheirSum(m, ranks, accumulate);
+  plan.gradientsInPlace = gradientsAreTheirSum(m, topology.ranks, accumulate);
   std::vector<Buffer> gather, gradients;
-  auto bytes = [](int64_t elements, int64_t size) {
-    return alignTo(elements * size, kDeviceAlignmentBytes);
-  };
   for (const Manifest::Unit &unit : m.units) {
-    int64_t owners = unit.sharded ? ranks : 1;
-    int64_t param = dtypeBytes(unit.paramType);
-    int64_t reduce = dtypeBytes(unit.reduceType);
-    DevicePlan::Unit u;
-    u.slice = sliceLength(unit.length, owners);
-    u.frozenSlice = sliceLength(unit.frozenLength, owners);
-    plan.units.push_back(u);
-    gather.push_back(gatherBuffer(unit, u, param, owners));
+    int64_t owners = unit.sharded ? topology.groupSize() : 1;
+    plan.units.push_back(planUnit(unit, owners, reshardGroup(unit, topology)));
+    const DevicePlan::Unit &u = plan.units.back();
+    gather.push_back(gatherBuffer(unit, u, owners));
     int64_t planned = unit.gradientBytes();
-    gradients.push_back({unit.gradOffsetBytes, planned,
-                         std::max(planned, u.slice * owners * reduce)});
-    int64_t owned = ownedInterval(unit.length, 0, owners).size();
-    plan.masterBytes += bytes(owned, 4);
-    plan.momentBytes += bytes(owned, 4) * m.optimizerStates();
-    plan.reducedBytes += bytes(owned, 4);
-    plan.frozenBytes +=
-        bytes(ownedInterval(unit.frozenLength, 0, owners).size(), param);
+    gradients.push_back(
+        {unit.gradOffsetBytes, planned,
+         std::max(planned, u.slice * owners * dtypeBytes(unit.reduceType))});
+    addOwned(plan, m, unit, topology);
   }
   std::vector<Interval> movedGather = moveApart(gather),
                         movedGradients = moveApart(gradients);

@@ -19,9 +19,10 @@ constexpr int64_t kThreadBytes = 1 << 19;
 
 // Everything is this rank's own: GPUs share nothing. The context, and the code
 // that is loaded into it, are not in it.
-std::vector<MemoryItem> planDeviceMemory(const Manifest &m, int ranks,
+std::vector<MemoryItem> planDeviceMemory(const Manifest &m,
+                                         const Topology &topology,
                                          int64_t accumulate) {
-  DevicePlan plan = planDevice(m, ranks, accumulate);
+  DevicePlan plan = planDevice(m, topology, accumulate);
   int64_t inputs = 0;
   for (const Manifest::Input &input : m.inputs)
     inputs += alignTo(input.bytes(), kDeviceAlignmentBytes);
@@ -30,6 +31,7 @@ std::vector<MemoryItem> planDeviceMemory(const Manifest &m, int ranks,
           {"optimizer state", plan.momentBytes},
           {"reduced gradients", plan.reducedBytes},
           {"gathered parameters", plan.gatherBytes},
+          {"resharded parameters", plan.reshardedBytes},
           {"full gradients", plan.gradientBytes},
           {"activations and workspaces", m.privateSpace.bytes},
           {"inputs", kInputCopies * inputs},
@@ -68,7 +70,7 @@ bool gradientsAreTheirSum(const Manifest &m, int ranks, int64_t accumulate) {
 std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
                                    int threadsPerRank, int64_t accumulate) {
   if (m.cuda())
-    return planDeviceMemory(m, topology.ranks, accumulate);
+    return planDeviceMemory(m, topology, accumulate);
   int64_t masters = 0, moments = 0, reduced = 0, frozen = 0;
   for (const Manifest::Unit &unit : m.units) {
     int64_t owners = unit.sharded ? topology.groupSize() : 1;

@@ -7,6 +7,7 @@
 #include "../core/Error.h"
 #include "Engine.h"
 #include "Kernels.h"
+#include "Launch.h"
 #include "SingleRank.h"
 #include <chrono>
 #include <cstring>
@@ -30,14 +31,17 @@ void copy(void *to, const void *from, int64_t bytes, CUstream stream) {
 } // namespace
 
 NcclCollectives::NcclCollectives(Context &context, const Manifest &manifest,
-                                 Control &control, Exchange &exchange,
-                                 int ranksPerGpu)
+                                 const Topology &topology, Control &control,
+                                 Exchange &exchange, int ranksPerGpu)
     : context(context), control(control), exchange(exchange),
-      gathers(control, exchange, *context.device, "gather", 0, ranksPerGpu),
-      reductions(control, exchange, *context.device, "reduce", 1, ranksPerGpu),
-      memory(exchange, {gathers.communicator, reductions.communicator}),
-      points(manifest.units.size()), watchdog(control, manifest.units.size(),
-                                              [this] { return asyncError(); }) {
+      communicators(manifest, topology, control, exchange, *context.device,
+                    ranksPerGpu),
+      gathers(0, TraceRow::Gather), reductions(1, TraceRow::Reduce),
+      memory(exchange, communicators.ofSpaces()), points(manifest.units.size()),
+      watchdog(control, manifest.units.size(),
+               [this] { return asyncError(); }) {
+  if (topology.replicas > 1)
+    replicas.emplace(2, TraceRow::Replicas);
   control.setBeforeExit([this] { abort(); });
 }
 
@@ -65,6 +69,8 @@ void NcclCollectives::launched() { watchdog.mark(context.compute); }
 
 void NcclCollectives::beginFunction() {
   ++function;
+  for (UnitPoints &unit : points)
+    unit.resharded = false;
   record(begun, context.compute);
 }
 
@@ -76,8 +82,23 @@ void NcclCollectives::enter(Queue &queue) {
   wait(begun, queue.stream);
 }
 
+std::vector<NcclCollectives::Queue *> NcclCollectives::allQueues() {
+  std::vector<Queue *> list = {&gathers, &reductions};
+  if (replicas)
+    list.push_back(&*replicas);
+  return list;
+}
+
+std::vector<std::pair<CUstream, TraceRow>> NcclCollectives::queues() const {
+  std::vector<std::pair<CUstream, TraceRow>> list = {
+      {gathers.stream, gathers.row}, {reductions.stream, reductions.row}};
+  if (replicas)
+    list.emplace_back(replicas->stream, replicas->row);
+  return list;
+}
+
 void NcclCollectives::endFunction() {
-  for (Queue *queue : {&gathers, &reductions})
+  for (Queue *queue : allQueues())
     if (queue->function == function) {
       record(queue->end, queue->stream);
       wait(queue->end, context.compute);
@@ -86,10 +107,12 @@ void NcclCollectives::endFunction() {
 
 // Where `work` calls NCCL. When preparing, it runs once, at once.
 template <typename Work>
-void NcclCollectives::collective(Queue &queue, Activity activity, size_t unit,
-                                 Work work) {
+void NcclCollectives::collective(Queue &queue,
+                                 const NcclCommunicator &communicator,
+                                 Activity activity, size_t unit, Work work) {
   Watchdog::Station station = watchdog.station(activity, unit);
-  if (context.preparing() && !connected.insert({activity, unit}).second)
+  if (context.preparing() &&
+      !connected.insert({communicator, activity, unit}).second)
     return;
   watchdog.begin(queue.stream, queue.index, station);
   work();
@@ -102,67 +125,76 @@ void NcclCollectives::collective(Queue &queue, Activity activity, size_t unit,
 void NcclCollectives::note(CollectiveKind kind, const Queue &queue,
                            int64_t unit) {
   if (context.issued && !context.preparing())
-    context.issued->push_back(
-        {kind, &queue == &gathers ? TraceRow::Gather : TraceRow::Reduce,
-         static_cast<int32_t>(unit)});
+    context.issued->push_back({kind, queue.row, static_cast<int32_t>(unit)});
 }
 
 // ---- All-gather
 
 void NcclCollectives::gatherStart(size_t unit) {
   const UnitState &u = context.state->units[unit];
-  ShxDType dtype = u.unit->paramType;
-  int64_t element = dtypeBytes(dtype);
   enter(gathers);
   for (size_t other = 0; other < points.size(); ++other)
     if (overlap(u.gatherBytes, context.state->units[other].gatherBytes))
       wait(points[other].freed, gathers.stream);
   wait(points[unit].updated, gathers.stream);
-  castSlice(context, gathers.stream, u.master, dtype,
-            u.gathered + u.owned.begin * element, u.owned.size());
-  if (u.unit->sharded)
-    gatherSections(unit);
-  else if (!context.preparing())
-    copy(u.gathered + u.unit->frozenOffsetBytes, u.frozen,
-         u.unit->frozenLength * element, gathers.stream);
+  uint8_t *frozen = u.gathered + u.unit->frozenOffsetBytes;
+  if (std::exchange(points[unit].resharded, false))
+    gather(unit, communicators.again(u.group),
+           {u.gathered, u.groupSlice, u.groupOwned, u.resharded},
+           {frozen, u.groupFrozenSlice, u.groupFrozenOwned, u.reshardedFrozen});
+  else
+    gather(unit, u.unit->sharded ? communicators.gather() : nullptr,
+           {u.gathered, u.slice, u.owned, u.master, /*masters=*/true},
+           {frozen, u.frozenSlice, u.frozenOwned, u.frozen});
   record(points[unit].gathered, gathers.stream);
+}
+
+// This rank's part, into its place.
+void NcclCollectives::bring(const Section &section, ShxDType dtype) {
+  int64_t element = dtypeBytes(dtype);
+  uint8_t *to = section.begin + section.mine.begin * element;
+  if (section.masters)
+    castSlice(context, gathers.stream,
+              static_cast<const float *>(section.brought), dtype, to,
+              section.mine.size());
+  else if (!context.preparing())
+    copy(to, section.brought, section.mine.size() * element, gathers.stream);
 }
 
 // The two sections in one grouped call; but the padding of the first may lie
 // on the second, which then is gathered after it.
-void NcclCollectives::gatherSections(size_t unit) {
+void NcclCollectives::gather(size_t unit, const NcclCommunicator *communicator,
+                             const Section &trainable, const Section &frozen) {
   const UnitState &u = context.state->units[unit];
   ShxDType dtype = u.unit->paramType;
-  int64_t element = dtypeBytes(dtype);
-  uint8_t *frozen = u.gathered + u.unit->frozenOffsetBytes;
-  bool both = u.slice > 0 && u.frozenSlice > 0;
-  bool apart = both && u.slice * context.ranks > u.unit->length;
-  auto copyFrozen = [&] {
-    if (!context.preparing())
-      copy(frozen + u.frozenOwned.begin * element, u.frozen,
-           u.frozenOwned.size() * element, gathers.stream);
-  };
-  auto gather = [&](uint8_t *section, int64_t slice) {
-    if (slice > 0)
-      check(nccl().ncclAllGather(section + context.rank * slice * element,
-                                 section, static_cast<size_t>(slice),
-                                 ncclType(dtype), gathers.communicator,
-                                 gathers.stream),
+  int64_t ranks = communicator ? communicator->members.count : 1;
+  bool both = trainable.slice > 0 && frozen.slice > 0;
+  bool apart = both && trainable.slice * ranks > u.unit->length;
+  bring(trainable, dtype);
+  if (!apart)
+    bring(frozen, dtype);
+  if (!communicator)
+    return;
+  auto all = [&](const Section &section) {
+    const uint8_t *mine = section.begin + communicator->members.index *
+                                              section.slice * dtypeBytes(dtype);
+    if (section.slice > 0)
+      check(nccl().ncclAllGather(
+                mine, section.begin, static_cast<size_t>(section.slice),
+                ncclType(dtype), *communicator, gathers.stream),
             "gathering unit '", u.unit->name, "'");
   };
-  if (!apart)
-    copyFrozen();
-  collective(gathers, Activity::Gather, unit, [&] {
+  collective(gathers, *communicator, Activity::Gather, unit, [&] {
     if (!apart)
       check(nccl().ncclGroupStart(), "grouping two gathers");
-    gather(u.gathered, u.slice);
+    all(trainable);
     if (apart)
-      copyFrozen();
-    gather(frozen, u.frozenSlice);
+      bring(frozen, dtype);
+    all(frozen);
     if (!apart)
       check(nccl().ncclGroupEnd(), "gathering unit '", u.unit->name, "'");
   });
-  for (int kernels = apart ? 2 : (u.slice > 0 || u.frozenSlice > 0);
+  for (int kernels = apart ? 2 : (trainable.slice > 0 || frozen.slice > 0);
        kernels > 0; --kernels)
     note(CollectiveKind::AllGather, gathers, static_cast<int64_t>(unit));
 }
@@ -173,6 +205,22 @@ void NcclCollectives::gatherWait(size_t unit) {
 
 void NcclCollectives::gatherFree(size_t unit) {
   record(points[unit].freed, context.compute);
+}
+
+// On the compute stream, where the unit's last reader was.
+void NcclCollectives::gatherReshard(size_t unit) {
+  const UnitState &u = context.state->units[unit];
+  if (u.group == 0)
+    return;
+  points[unit].resharded = true;
+  int64_t element = dtypeBytes(u.unit->paramType);
+  const uint8_t *frozen = u.gathered + u.unit->frozenOffsetBytes;
+  copyBytes(context, context.compute, u.resharded,
+            u.gathered + u.groupOwned.begin * element,
+            u.groupOwned.size() * element);
+  copyBytes(context, context.compute, u.reshardedFrozen,
+            frozen + u.groupFrozenOwned.begin * element,
+            u.groupFrozenOwned.size() * element);
 }
 
 void NcclCollectives::updated(size_t unit) {
@@ -192,55 +240,90 @@ void NcclCollectives::gradAcquire(size_t unit) {
 void NcclCollectives::reduceStart(size_t unit, bool accumulate) {
   const UnitState &u = context.state->units[unit];
   ShxDType dtype = u.unit->reduceType;
+  Queue &queue = u.unit->sharded ? reductions : wholeQueue();
   record(points[unit].ready, context.compute);
-  enter(reductions);
-  wait(points[unit].ready, reductions.stream);
-  if (u.unit->length > 0)
-    collective(reductions, Activity::Reduce, unit, [&] { reduceUnit(unit); });
-  accumulateSlice(context, reductions.stream, dtype,
+  enter(queue);
+  wait(points[unit].ready, queue.stream);
+  if (u.unit->sharded)
+    reduceScatter(unit);
+  else
+    allReduce(unit, queue, *communicators.world(), u.gradients, u.unit->length,
+              dtype);
+  accumulateSlice(context, queue.stream, dtype,
                   u.gradients + u.owned.begin * dtypeBytes(dtype), u.reduced,
                   u.owned.size(), accumulate);
-  record(points[unit].reduced, reductions.stream);
+  record(points[unit].reduced, queue.stream);
+  if (u.unit->sharded && replicas && context.lastMicrobatch)
+    addReplicas(unit);
 }
 
-void NcclCollectives::reduceUnit(size_t unit) {
+void NcclCollectives::reduceScatter(size_t unit) {
   const UnitState &u = context.state->units[unit];
+  const NcclCommunicator *group = communicators.reduce();
+  if (!group || u.unit->length == 0)
+    return;
   ShxDType dtype = u.unit->reduceType;
-  uint8_t *mine = u.gradients + context.rank * u.slice * dtypeBytes(dtype);
-  check(u.unit->sharded
-            ? nccl().ncclReduceScatter(
-                  u.gradients, mine, static_cast<size_t>(u.slice),
-                  ncclType(dtype), ncclSum, reductions.communicator,
-                  reductions.stream)
-            : nccl().ncclAllReduce(u.gradients, u.gradients,
-                                   static_cast<size_t>(u.unit->length),
-                                   ncclType(dtype), ncclSum,
-                                   reductions.communicator, reductions.stream),
-        "reducing the gradients of unit '", u.unit->name, "'");
-  note(u.unit->sharded ? CollectiveKind::ReduceScatter
-                       : CollectiveKind::AllReduce,
-       reductions, static_cast<int64_t>(unit));
+  uint8_t *mine =
+      u.gradients + group->members.index * u.slice * dtypeBytes(dtype);
+  collective(reductions, *group, Activity::Reduce, unit, [&] {
+    check(nccl().ncclReduceScatter(
+              u.gradients, mine, static_cast<size_t>(u.slice), ncclType(dtype),
+              ncclSum, *group, reductions.stream),
+          "reducing the gradients of unit '", u.unit->name, "'");
+  });
+  note(CollectiveKind::ReduceScatter, reductions, static_cast<int64_t>(unit));
+}
+
+void NcclCollectives::allReduce(size_t unit, Queue &queue,
+                                const NcclCommunicator &communicator,
+                                void *data, int64_t count, ShxDType dtype) {
+  if (count == 0)
+    return;
+  Activity activity = context.state->units[unit].unit->sharded
+                          ? Activity::Replicas
+                          : Activity::Reduce;
+  collective(queue, communicator, activity, unit, [&] {
+    check(nccl().ncclAllReduce(data, data, static_cast<size_t>(count),
+                               ncclType(dtype), ncclSum, communicator,
+                               queue.stream),
+          "adding up the gradients of unit '",
+          context.state->units[unit].unit->name, "'");
+  });
+  note(CollectiveKind::AllReduce, queue, static_cast<int64_t>(unit));
+}
+
+// Once a step: what this rank's group has summed, over all groups.
+void NcclCollectives::addReplicas(size_t unit) {
+  const UnitState &u = context.state->units[unit];
+  enter(*replicas);
+  wait(points[unit].reduced, replicas->stream);
+  allReduce(unit, *replicas, *communicators.replicas(), u.reduced,
+            u.owned.size(), SHX_F32);
+  record(points[unit].added, replicas->stream);
 }
 
 void NcclCollectives::reduceWait(size_t unit) {
   wait(points[unit].reduced, context.compute);
+  wait(points[unit].added, context.compute);
 }
 
 // ---- Numbers and bytes
 
 void NcclCollectives::allGather(const double *mine, double *all, size_t count) {
+  Queue &queue = wholeQueue();
+  const NcclCommunicator &communicator = *communicators.world();
   record(numbersReady, context.compute);
-  enter(reductions);
-  wait(numbersReady, reductions.stream);
+  enter(queue);
+  wait(numbersReady, queue.stream);
   // The norm is one number, a loss comes with its count.
   Activity activity = count == 1 ? Activity::Norm : Activity::Loss;
-  collective(reductions, activity, 0, [&] {
-    check(nccl().ncclAllGather(mine, all, count, ncclFloat64,
-                               reductions.communicator, reductions.stream),
+  collective(queue, communicator, activity, 0, [&] {
+    check(nccl().ncclAllGather(mine, all, count, ncclFloat64, communicator,
+                               queue.stream),
           "gathering numbers");
   });
-  note(CollectiveKind::AllGather, reductions, -1);
-  record(numbersThere, reductions.stream);
+  note(CollectiveKind::AllGather, queue, -1);
+  record(numbersThere, queue.stream);
   wait(numbersThere, context.compute);
 }
 
@@ -255,12 +338,11 @@ void NcclCollectives::broadcast(void *data, size_t bytes) {
 // ---- Failures
 
 std::string NcclCollectives::asyncError() {
-  for (Queue *queue : {&gathers, &reductions}) {
+  for (NcclCommunicator *one : communicators.all()) {
     ncclResult_t error = ncclSuccess;
-    nccl().ncclCommGetAsyncError(queue->communicator, &error);
+    nccl().ncclCommGetAsyncError(*one, &error);
     if (error != ncclSuccess && error != ncclInProgress)
-      return concat("the ", queue->communicator.queue(),
-                    " queue: ", describe(error, queue->communicator));
+      return concat("the ", one->queue(), " queue: ", describe(error, *one));
   }
   return "";
 }
@@ -272,8 +354,8 @@ void NcclCollectives::abort() {
   auto aborted = std::make_shared<std::promise<void>>();
   std::future<void> end = aborted->get_future();
   std::thread([this, aborted] {
-    nccl().ncclCommAbort(gathers.communicator);
-    nccl().ncclCommAbort(reductions.communicator);
+    for (NcclCommunicator *one : communicators.all())
+      nccl().ncclCommAbort(*one);
     aborted->set_value();
   }).detach();
   end.wait_for(kPatience);
@@ -292,9 +374,9 @@ std::unique_ptr<Collectives> makeCollectives(Context &context,
     std::memcpy(&versions.emplace_back(), word.data(), sizeof(version));
     uuids.push_back(word.substr(sizeof(version)));
   }
-  return std::make_unique<NcclCollectives>(context, setup.manifest,
-                                           setup.control, setup.exchange,
-                                           checkNccl(versions, uuids));
+  return std::make_unique<NcclCollectives>(
+      context, setup.manifest, setup.topology, setup.control, setup.exchange,
+      checkNccl(versions, uuids));
 }
 
 } // namespace shardonnx::rt::cuda

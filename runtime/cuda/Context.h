@@ -67,6 +67,8 @@ public:
   virtual void gatherStart(size_t unit) = 0;
   virtual void gatherWait(size_t unit) = 0;
   virtual void gatherFree(size_t unit) = 0;
+  // Before the free behind the forward: what the next gather is made of.
+  virtual void gatherReshard(size_t) {}
   virtual void gradAcquire(size_t unit) = 0;
   virtual void reduceStart(size_t unit, bool accumulate) = 0;
   virtual void reduceWait(size_t unit) = 0;
@@ -114,6 +116,8 @@ struct Context : ShxContext {
   bool poison = false;     // what is freed, or about to be written anew
   double clipGradNorm = 0; // 0: off
   int64_t step = 0;        // that is being enqueued, for messages
+  // Of the step's microbatches, the one whose function is being issued.
+  bool firstMicrobatch = true, lastMicrobatch = true;
   // What was enqueued last on the compute stream, for the message of an error
   // that comes later.
   const char *lastWork = "nothing yet";

@@ -49,8 +49,8 @@ void requireFits(const std::vector<MemoryItem> &items, const Device &device,
 
 CudaEngine::CudaEngine(const EngineSetup &setup, const DeviceProgram &code)
     : Engine(setup.manifest), program(setup.program), options(setup.options),
-      control(setup.control), exchange(setup.exchange),
-      phaseBegin(monotonicSeconds()),
+      topology(setup.topology), control(setup.control),
+      exchange(setup.exchange), phaseBegin(monotonicSeconds()),
       tracer(setup.trace, setup.info.localRank, setup.info.worldSize),
       device(setup.info.localRank), freeAtStart(device.memory().free),
       programImages(device, {{"the program", code.images, code.imageCount}}),
@@ -82,9 +82,9 @@ void CudaEngine::makeContext(const EngineSetup &setup) {
 
 void CudaEngine::allocate(const DeviceProgram &code) {
   auto constantBytes = static_cast<int64_t>(code.constantsSize);
-  items = planMemory(manifest, context.ranks, 0, options.accumulate);
+  items = planMemory(manifest, topology, 0, options.accumulate);
   requireFits(items, device, context.rank);
-  state = std::make_unique<State>(manifest, context.rank, context.ranks,
+  state = std::make_unique<State>(manifest, context.rank, topology,
                                   options.accumulate, collectives->symmetric());
   batch = std::make_unique<Inputs>(manifest);
   upload = std::make_unique<Upload>(copy);
@@ -144,6 +144,7 @@ void CudaEngine::start() {
   makeFunctions();
   prepare();
   capture();
+  gatherKept();
   publishMemory();
   logMemory();
   exchange.barrier(Activity::Start);
@@ -153,11 +154,21 @@ void CudaEngine::makeFunctions() {
   auto make = [this](const char *name, std::function<void()> issue) {
     return std::make_unique<Function>(context, name, std::move(issue));
   };
-  firstFunction = make("the first microbatch",
-                       [this] { program.firstMicrobatch(&context); });
-  if (options.accumulate > 1)
-    nextFunction =
-        make("a microbatch", [this] { program.nextMicrobatch(&context); });
+  auto microbatch = [&](const char *name, bool first, bool last) {
+    return make(name, [this, first, last] {
+      context.firstMicrobatch = first;
+      context.lastMicrobatch = last;
+      (first ? program.firstMicrobatch : program.nextMicrobatch)(&context);
+    });
+  };
+  // What is done behind the last one's reductions, if anything.
+  bool lastDiffers = manifest.unshardedAccumulation || topology.replicas > 1;
+  int64_t count = options.accumulate;
+  firstFunction = microbatch("the first microbatch", true, count == 1);
+  if (count > 2 || (count > 1 && !lastDiffers))
+    nextFunction = microbatch("a microbatch", false, false);
+  if (count > 1 && lastDiffers)
+    lastFunction = microbatch("the last microbatch", false, true);
   updateFunction = make("the update", [this] {
     const Cells &cells = context.cells;
     collectives->allGather(cells.loss, cells.losses, 2);
@@ -170,8 +181,8 @@ void CudaEngine::makeFunctions() {
 
 std::vector<Function *> CudaEngine::functions() const {
   std::vector<Function *> used;
-  for (const auto *function :
-       {&firstFunction, &nextFunction, &updateFunction, &evalFunction})
+  for (const auto *function : {&firstFunction, &nextFunction, &lastFunction,
+                               &updateFunction, &evalFunction})
     if (*function)
       used.push_back(function->get());
   return used;
@@ -213,6 +224,17 @@ void CudaEngine::capture() {
   log("graphs");
 }
 
+// The update gathers them for the next step, this for the first one.
+void CudaEngine::gatherKept() {
+  Function first(context, "the first gathers", [this] {
+    for (size_t u = 0; u < state->units.size(); ++u)
+      if (manifest.units[u].kept)
+        collectives->gatherStart(u);
+  });
+  first.run();
+  compute.synchronize(waiting().c_str());
+}
+
 // ---- Steps
 
 std::string CudaEngine::waiting() const {
@@ -233,9 +255,12 @@ void CudaEngine::beginStep(const Scalars &scalars) {
   numbers->beginStep(compute, scalars);
 }
 
-void CudaEngine::microbatch(bool first, bool) {
+void CudaEngine::microbatch(bool first, bool last) {
   sendBatch();
-  (first ? firstFunction : nextFunction)->run();
+  Function *function = first                  ? firstFunction.get()
+                       : last && lastFunction ? lastFunction.get()
+                                              : nextFunction.get();
+  function->run();
 }
 
 void CudaEngine::update() { updateFunction->run(); }

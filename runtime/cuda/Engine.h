@@ -69,6 +69,7 @@ private:
   void prepare();
   void warmUp();
   void capture();
+  void gatherKept();
   void gatherLosses();
   void drain();
   void sendBatch();
@@ -81,6 +82,7 @@ private:
 
   const Program &program;
   const Options &options;
+  const Topology topology;
   Control &control;
   Exchange &exchange;
   double phaseBegin;
@@ -100,8 +102,8 @@ private:
   std::unique_ptr<Inputs> batch;
   std::unique_ptr<Numbers> numbers;
   std::unique_ptr<Upload> upload; // until the start
-  std::unique_ptr<Function> firstFunction, nextFunction, updateFunction,
-      evalFunction;
+  std::unique_ptr<Function> firstFunction, nextFunction, lastFunction,
+      updateFunction, evalFunction;
   bool evaluating = false;
 };
 

@@ -31,6 +31,10 @@ void poison(Context &context, uint8_t *memory, int64_t bytes) {
                     "poisoning a buffer");
 }
 
+bool addsUpUnsharded(const Context &context) {
+  return context.state->manifest.unshardedAccumulation;
+}
+
 } // namespace
 
 extern "C" {
@@ -48,16 +52,23 @@ void shx_gather_free(ShxContext *ctx, int32_t unit) {
   context.collectives->gatherFree(indexOf(unit));
 }
 void shx_gather_reshard(ShxContext *ctx, int32_t unit) {
+  contextOf(ctx).collectives->gatherReshard(indexOf(unit));
   shx_gather_free(ctx, unit);
 }
 void shx_grad_acquire(ShxContext *ctx, int32_t unit) {
   Context &context = contextOf(ctx);
   const UnitState &u = context.state->units[indexOf(unit)];
   context.collectives->gradAcquire(indexOf(unit));
-  poison(context, u.gradients, u.unit->gradientBytes());
+  bool added = addsUpUnsharded(context) && !context.firstMicrobatch;
+  if (!added)
+    poison(context, u.gradients, u.unit->gradientBytes());
 }
 void shx_reduce_start(ShxContext *ctx, int32_t unit, int32_t accumulate) {
-  contextOf(ctx).collectives->reduceStart(indexOf(unit), accumulate != 0);
+  Context &context = contextOf(ctx);
+  bool unsharded = addsUpUnsharded(context);
+  if (!unsharded || context.lastMicrobatch)
+    context.collectives->reduceStart(indexOf(unit),
+                                     accumulate != 0 && !unsharded);
 }
 void shx_reduce_wait(ShxContext *ctx, int32_t unit) {
   contextOf(ctx).collectives->reduceWait(indexOf(unit));

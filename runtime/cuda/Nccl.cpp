@@ -40,6 +40,21 @@ NcclApi loadNccl() {
 // Thread blocks that the communicators of one queue have on a shared GPU.
 constexpr int kBlocksOfShared = 8;
 
+// The identifier that the first of the members made.
+ncclUniqueId identifierOf(const Members &members, Exchange &exchange) {
+  ncclUniqueId id{};
+  if (members.index == 0)
+    check(nccl().ncclGetUniqueId(&id), "making an identifier");
+  std::string mine(members.index == 0 ? sizeof(id.internal) : 0, 0);
+  std::memcpy(mine.data(), id.internal, mine.size());
+  std::string bytes =
+      exchange.allGather(mine).at(static_cast<size_t>(members.first));
+  if (bytes.size() != sizeof(id.internal))
+    fail("rank ", members.first, "'s identifier for NCCL is cut off");
+  std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
+  return id;
+}
+
 } // namespace
 
 const NcclApi &nccl() {
@@ -95,16 +110,9 @@ int checkNccl(const std::vector<int> &versions,
 
 NcclCommunicator::NcclCommunicator(Control &control, Exchange &exchange,
                                    const Device &device, const char *queue,
-                                   int ranksPerGpu)
-    : name(queue) {
-  ncclUniqueId id{};
-  if (control.rank() == 0)
-    check(nccl().ncclGetUniqueId(&id), "making an identifier");
-  std::string bytes =
-      exchange.broadcast(std::string(id.internal, sizeof(id.internal)));
-  if (bytes.size() != sizeof(id.internal))
-    fail("rank 0's identifier for NCCL is cut off");
-  std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
+                                   int ranksPerGpu, const Members &members)
+    : members(members), name(queue) {
+  ncclUniqueId id = identifierOf(members, exchange);
 
   // The thread may outlive this call only in a process that is ending.
   struct Making {
@@ -114,7 +122,7 @@ NcclCommunicator::NcclCommunicator(Control &control, Exchange &exchange,
     std::atomic<bool> done{false};
   };
   auto making = std::make_shared<Making>();
-  int rank = control.rank(), ranks = control.ranks();
+  int rank = members.index, ranks = members.count;
   CUcontext context = device.context();
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   if (ranksPerGpu > 1) {

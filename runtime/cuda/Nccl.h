@@ -77,18 +77,27 @@ ncclDataType_t ncclType(ShxDType dtype);
 int checkNccl(const std::vector<int> &versions,
               const std::vector<std::string> &uuids);
 
-// One communicator of all ranks, of one queue.
+// The ranks of a communicator, by their order in it: first, first + stride, …
+struct Members {
+  int first = 0, stride = 1, count = 1;
+  int index = 0; // of this rank
+};
+
+// One communicator, of one queue.
 class NcclCommunicator {
 public:
-  // Every rank makes the same in the same order. A rank that does not come, or
-  // dies meanwhile, ends the run with a sentence.
+  // Every rank makes the same in the same order, each with those that it shares
+  // it with. A rank that does not come, or dies meanwhile, ends the run with a
+  // sentence.
   NcclCommunicator(Control &control, Exchange &exchange, const Device &device,
-                   const char *queue, int ranksPerGpu);
+                   const char *queue, int ranksPerGpu, const Members &members);
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator &) = delete;
   NcclCommunicator &operator=(const NcclCommunicator &) = delete;
   operator ncclComm_t() const { return handle; }
   const char *queue() const { return name; }
+
+  const Members members;
 
 private:
   const char *name;

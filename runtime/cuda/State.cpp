@@ -7,10 +7,17 @@
 #include "../core/Carver.h"
 
 namespace shardonnx::rt::cuda {
-State::State(const Manifest &manifest, int rank, int ranks, int64_t accumulate,
-             Allocator &symmetric)
-    : manifest(manifest), rank(rank), ranks(ranks),
-      plan(planDevice(manifest, ranks, accumulate)),
+
+// Of what all ranks of a group of replicas hold, each counts a part.
+static Interval countedPart(const Interval &owned, int rank, int ranks) {
+  Interval part = ownedInterval(owned.size(), rank, ranks);
+  return {owned.begin + part.begin, owned.begin + part.end};
+}
+
+State::State(const Manifest &manifest, int rank, const Topology &topology,
+             int64_t accumulate, Allocator &symmetric)
+    : manifest(manifest), rank(rank), topology(topology),
+      plan(planDevice(manifest, topology, accumulate)),
       privateSpace(manifest.privateSpace.bytes, "activations and workspaces"),
       gatherSpace(plan.gatherBytes, "gathered parameters", symmetric),
       gradientSpace(plan.gradientBytes, "full gradients", symmetric) {
@@ -34,14 +41,20 @@ void State::placeUnit(size_t index) {
   state.frozenSlice = planned.frozenSlice;
   state.gatherBytes = planned.gather;
   state.gradientBytes = planned.gradients;
-  // All ranks hold a replicated unit's sum, and each counts a part of it.
-  state.counted = ownedInterval(unit.length, rank, ranks);
-  if (unit.sharded) {
-    state.owned = state.counted;
-    state.frozenOwned = ownedInterval(unit.frozenLength, rank, ranks);
-  } else {
-    state.owned = {0, unit.length};
-    state.frozenOwned = {0, unit.frozenLength};
+  state.owned = topology.owned(unit.sharded, unit.length, rank);
+  state.frozenOwned = topology.owned(unit.sharded, unit.frozenLength, rank);
+  state.counted =
+      unit.sharded
+          ? countedPart(state.owned, topology.replica(rank), topology.replicas)
+          : countedPart(state.owned, rank, topology.ranks);
+  state.group = planned.group;
+  if (planned.group > 0) {
+    int index = rank % planned.group;
+    state.groupSlice = planned.groupSlice;
+    state.groupFrozenSlice = planned.groupFrozenSlice;
+    state.groupOwned = ownedInterval(unit.length, index, planned.group);
+    state.groupFrozenOwned =
+        ownedInterval(unit.frozenLength, index, planned.group);
   }
   state.gathered = gatherSpace.data() + planned.gather.begin;
   if (!plan.gradientsInPlace)
@@ -59,8 +72,11 @@ void State::carveOwned() {
       for (int i = 0; i < manifest.optimizerStates(); ++i)
         state.moments[i] = carver.take<float>(n);
       state.reduced = carver.take<float>(n);
-      state.frozen = carver.take<uint8_t>(state.frozenOwned.size() *
-                                          dtypeBytes(state.unit->paramType));
+      int64_t element = dtypeBytes(state.unit->paramType);
+      state.frozen = carver.take<uint8_t>(state.frozenOwned.size() * element);
+      state.resharded = carver.take<uint8_t>(state.groupOwned.size() * element);
+      state.reshardedFrozen =
+          carver.take<uint8_t>(state.groupFrozenOwned.size() * element);
       if (plan.gradientsInPlace)
         state.gradients = reinterpret_cast<uint8_t *>(state.reduced);
     }

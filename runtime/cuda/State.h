@@ -27,6 +27,12 @@ struct UnitState {
   float *moments[2] = {};    // [owned] each, null when not needed
   float *reduced = nullptr;  // [owned]
   uint8_t *frozen = nullptr; // [frozenOwned], in param_dtype
+  // Between forward and backward, where a smaller group gathers the unit again:
+  // its ranks, the parts of this one, and where they are kept.
+  int group = 0; // 0: none
+  int64_t groupSlice = 0, groupFrozenSlice = 0;
+  Interval groupOwned, groupFrozenOwned;
+  uint8_t *resharded = nullptr, *reshardedFrozen = nullptr;
   uint8_t *gathered = nullptr;  // the whole unit in param_dtype
   uint8_t *gradients = nullptr; // the whole unit in reduce_dtype
   // The bytes that these two take in their spaces, the padding with them: two
@@ -38,11 +44,12 @@ struct UnitState {
 class State {
 public:
   // `symmetric` allocates what collectives touch.
-  State(const Manifest &manifest, int rank, int ranks, int64_t accumulate,
-        Allocator &symmetric);
+  State(const Manifest &manifest, int rank, const Topology &topology,
+        int64_t accumulate, Allocator &symmetric);
 
   const Manifest &manifest;
-  const int rank, ranks;
+  const int rank;
+  const Topology topology;
   const DevicePlan plan;
   std::vector<UnitState> units;
   std::vector<uint8_t *> paramPointers, gradPointers; // for generated code

@@ -14,9 +14,11 @@ namespace {
 constexpr useconds_t kMicrosecondsBetweenLooks = 100'000;
 // When a rank dies the others' NCCL may notice before its machine tells.
 constexpr double kSecondsForTheCause = 5;
-// Of one function: a gather or two and a reduction for each unit, and those of
-// numbers. There are four functions.
-constexpr size_t collectivesOf(size_t units) { return 4 * (4 * units + 8); }
+// Of one function: a gather or two, a reduction and the replicas' for each
+// unit, and those of numbers. There are seven functions: the step's first,
+// other and last microbatch, the update, an evaluation, sums of losses, first
+// gathers.
+constexpr size_t collectivesOf(size_t units) { return 7 * (6 * units + 8); }
 
 } // namespace
 

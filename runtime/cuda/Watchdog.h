@@ -43,7 +43,7 @@ public:
   void begin(CUstream stream, size_t queue, Station station);
   void end(CUstream stream, size_t queue);
 
-  static constexpr size_t kQueues = 2;
+  static constexpr size_t kQueues = 3; // gathers, reductions, replicas
 
 private:
   struct Collective {

@@ -56,7 +56,8 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 class Collectives : public testing::Test {
 protected:
   void start(std::vector<int> layout, const std::string &paramType,
-             const std::string &reduceType, const Environment &more = {}) {
+             const std::string &reduceType, const Environment &more = {},
+             int replicas = 1, int reshardGroup = 0) {
     int world = 0, rank = 0;
     for (int ranks : layout)
       world += ranks;
@@ -75,10 +76,11 @@ protected:
                          {"MASTER_PORT", port},
                          {"TORCHELASTIC_RUN_ID", folder.path}};
         e.insert(e.end(), more.begin(), more.end());
-        processes.emplace_back(std::vector<std::string>{SHX_TEST_PROGRAMS
-                                                        "/collectives",
-                                                        paramType, reduceType},
-                               folder, e);
+        processes.emplace_back(
+            std::vector<std::string>{
+                SHX_TEST_PROGRAMS "/collectives", paramType, reduceType,
+                std::to_string(replicas), std::to_string(reshardGroup)},
+            folder, e);
       }
   }
   void expectWell() {
@@ -125,6 +127,20 @@ TEST_F(Collectives, EveryElementIsRight) {
   }
 }
 
+// Groups of ranks: replicas of one rank and of two, and of ranks that gather a
+// unit again for backward.
+TEST_F(Collectives, EveryElementIsRightInGroups) {
+  for (auto [ranks, replicas, group] :
+       {std::make_tuple(2, 2, 0), std::make_tuple(4, 2, 0),
+        std::make_tuple(4, 1, 2)}) {
+    start({ranks}, "bf16", "f32",
+          {{"SHARDONNX_EMULATOR_SHUFFLE", "7"},
+           {"SHARDONNX_EMULATOR_RACECHECK", "1"}},
+          replicas, group);
+    expectWell();
+  }
+}
+
 // Two machines in one, whose ranks meet by TCP and share two GPUs.
 TEST_F(Collectives, SeveralMachinesAndSharedGpus) {
   start({2, 2}, "bf16", "f32",
@@ -137,7 +153,7 @@ TEST_F(Collectives, SeveralMachinesAndSharedGpus) {
 // while to load kernels, which the timeout must allow.
 TEST_F(Collectives, AHangNamesUnitAndCollective) {
   for (auto [which, step] :
-       {std::make_pair("1:3", " of step 0)"), std::make_pair("1:38", ")")}) {
+       {std::make_pair("1:3", " of step 0)"), std::make_pair("1:42", ")")}) {
     start(
         {3}, "bf16", "f32",
         {{"SHARDONNX_EMULATOR_HANG_RANK", which}, {"SHARDONNX_TIMEOUT", "6"}});

@@ -6,7 +6,8 @@
 // masters) on its GPU and looks at every element: each function once issued
 // call by call, then as a graph. The numbers are such that every sum is exact
 // in every type. COLLECTIVES_ROUNDS makes it go on.
-//   collectives f32|bf16|f16 f32|bf16|f16     (param_dtype, reduce_dtype)
+//   collectives f32|bf16|f16 f32|bf16|f16 [REPLICAS [RESHARD_GROUP]]
+// (param_dtype, reduce_dtype)
 
 #include "comm/Monitor.h"
 #include "core/Error.h"
@@ -23,7 +24,7 @@ using namespace shardonnx::rt::cuda;
 
 namespace {
 
-constexpr size_t kUnits = 4;
+constexpr size_t kUnits = 5, kKept = 4;
 
 Manifest::Unit unitOf(const char *name, bool sharded, int64_t length,
                       int64_t frozen, int64_t paramAt, int64_t gradAt) {
@@ -38,8 +39,10 @@ Manifest::Unit unitOf(const char *name, bool sharded, int64_t length,
 }
 
 // A unit with a frozen section, whose slices of three ranks need padding; a
-// replicated one; two that take turns on the same bytes.
-Manifest modelOf(ShxDType paramType, ShxDType reduceType) {
+// replicated one; two that take turns on the same bytes; one that stays
+// gathered from an update to the next. The last has dtypes of its own.
+Manifest modelOf(ShxDType paramType, ShxDType reduceType,
+                 int64_t reshardGroup) {
   Manifest m;
   m.paramType = paramType;
   m.reduceType = reduceType;
@@ -48,14 +51,19 @@ Manifest modelOf(ShxDType paramType, ShxDType reduceType) {
   m.units = {unitOf("first", true, 1280, 256, 0, 0),
              unitOf("second", false, 512, 256, 1536 * p, 1280 * g),
              unitOf("third", true, 256, 0, 2304 * p, 1792 * g),
-             unitOf("fourth", true, 512, 0, 2304 * p, 1792 * g)};
+             unitOf("fourth", true, 512, 0, 2304 * p, 1792 * g),
+             unitOf("kept", true, 768, 0, 2816 * p, 2304 * g)};
   for (Manifest::Unit &unit : m.units) {
     unit.paramType = paramType;
     unit.reduceType = reduceType;
     unit.frozenOffsetBytes = unit.length * p;
   }
-  m.gatherSpace.bytes = 2816 * p;
-  m.gradientSpace.bytes = 2304 * g;
+  m.units[0].reshardGroup = reshardGroup;
+  Manifest::Unit &kept = m.units[kKept];
+  kept.kept = true;
+  kept.paramType = kept.reduceType = SHX_F32;
+  m.gatherSpace.bytes = 2816 * p + 768 * 4;
+  m.gradientSpace.bytes = 2304 * g + 768 * 4;
   return m;
 }
 
@@ -86,12 +94,13 @@ std::vector<uint8_t> bytesOf(const std::vector<float> &values, ShxDType dtype) {
 
 class Model {
 public:
-  Model(Context &context, Control &control, const Manifest &manifest)
-      : context(context), control(control), manifest(manifest),
-        state(manifest, context.rank, context.ranks, /*accumulate=*/2,
+  Model(Context &context, const EngineSetup &setup)
+      : context(context), manifest(setup.manifest), topology(setup.topology),
+        state(manifest, context.rank, setup.topology, /*accumulate=*/2,
               context.collectives->symmetric()),
         numbers(static_cast<int64_t>(sizeof(double)) * (context.ranks + 1),
-                "numbers") {
+                "numbers"),
+        again(sectionBytes(manifest.units[0]), "a copy of a unit") {
     context.state = &state;
     for (size_t u = 0; u < kUnits; ++u) {
       const Manifest::Unit &unit = manifest.units[u];
@@ -100,7 +109,7 @@ public:
       std::vector<float> gradients;
       for (int64_t i = 0; i < unit.length; ++i)
         gradients.push_back(gradientOf(context.rank, u, i));
-      std::vector<uint8_t> bytes = bytesOf(gradients, manifest.reduceType);
+      std::vector<uint8_t> bytes = bytesOf(gradients, unit.reduceType);
       newGradients.emplace_back(static_cast<int64_t>(bytes.size()),
                                 "new gradients");
       upload(newGradients.back().address(), bytes);
@@ -109,7 +118,7 @@ public:
            i < state.units[u].frozenOwned.end; ++i)
         frozen.push_back(frozenOf(u, i));
       upload(deviceAddress(state.units[u].frozen),
-             bytesOf(frozen, manifest.paramType));
+             bytesOf(frozen, unit.paramType));
     }
   }
 
@@ -120,17 +129,20 @@ public:
     c.gatherStart(0);
     c.gatherStart(1);
     for (size_t u = 0; u < kUnits; ++u) {
-      if (u >= 2)
+      if (u >= 2 && u != kKept)
         c.gatherStart(u);
       c.gatherWait(u);
-      copy(stashes[u].address(), deviceAddress(state.units[u].gathered),
-           stashes[u].size());
-      c.gatherFree(u);
+      stash(stashes[u], u);
+      if (u == 0)
+        leave();
+      if (u != kKept)
+        c.gatherFree(u);
     }
     c.gatherStart(0); // once more, as a backward pass does
     for (size_t u = kUnits; u-- > 0;) {
       if (u == 0) {
         c.gatherWait(0);
+        stash(again, 0);
         c.gatherFree(0);
       }
       c.gradAcquire(u);
@@ -151,10 +163,10 @@ public:
            newMasters[u].size());
       c.updated(u);
     }
+    c.gatherStart(kKept);
     c.gatherStart(0);
     c.gatherWait(0);
-    copy(stashes[0].address(), deviceAddress(state.units[0].gathered),
-         stashes[0].size());
+    stash(stashes[0], 0);
     c.gatherFree(0);
   }
 
@@ -172,25 +184,24 @@ public:
   }
 
   void expectGathered(size_t units, int turn) {
-    for (size_t u = 0; u < units; ++u) {
-      const Manifest::Unit &unit = manifest.units[u];
-      std::vector<float> values;
-      for (int64_t i = 0; i < unit.length; ++i)
-        values.push_back(masterOf(u, i, turn));
-      for (int64_t i = 0; i < unit.frozenLength; ++i)
-        values.push_back(frozenOf(u, i));
-      expect(stashes[u].address(), bytesOf(values, manifest.paramType),
-             concat("unit '", unit.name, "' after gathering"));
-    }
+    for (size_t u = 0; u < units; ++u)
+      expect(stashes[u].address(), wholeUnit(u, turn),
+             concat("unit '", manifest.units[u].name, "' after gathering"));
   }
-  void expectReduced(int times) {
+  void expectGatheredAgain(int turn) {
+    expect(again.address(), wholeUnit(0, turn), "what is gathered again");
+  }
+  // `last`: over all replicas; else a sharded unit's over this rank's alone.
+  void expectReduced(int times, bool last) {
     for (size_t u = 0; u < kUnits; ++u) {
       std::vector<float> values;
       for (int64_t i = state.units[u].owned.begin; i < state.units[u].owned.end;
            ++i) {
         float sum = 0;
         for (int r = 0; r < context.ranks; ++r)
-          sum += gradientOf(r, u, i);
+          if (last || !manifest.units[u].sharded ||
+              topology.replica(r) == topology.replica(context.rank))
+            sum += gradientOf(r, u, i);
         values.push_back(sum * static_cast<float>(times));
       }
       expect(deviceAddress(state.units[u].reduced), bytesOf(values, SHX_F32),
@@ -210,7 +221,28 @@ public:
 
 private:
   int64_t sectionBytes(const Manifest::Unit &unit) const {
-    return (unit.length + unit.frozenLength) * dtypeBytes(manifest.paramType);
+    return (unit.length + unit.frozenLength) * dtypeBytes(unit.paramType);
+  }
+  std::vector<uint8_t> wholeUnit(size_t u, int turn) const {
+    const Manifest::Unit &unit = manifest.units[u];
+    std::vector<float> values;
+    for (int64_t i = 0; i < unit.length; ++i)
+      values.push_back(masterOf(u, i, turn));
+    for (int64_t i = 0; i < unit.frozenLength; ++i)
+      values.push_back(frozenOf(u, i));
+    return bytesOf(values, unit.paramType);
+  }
+  void stash(const DeviceMemory &to, size_t unit) {
+    copy(to.address(), deviceAddress(state.units[unit].gathered), to.size());
+  }
+  // Behind a forward: what is gathered again comes from elsewhere.
+  void leave() {
+    context.collectives->gatherReshard(0);
+    if (!context.preparing())
+      check(driver().cuMemsetD8Async(deviceAddress(state.units[0].gathered),
+                                     0xff, static_cast<size_t>(again.size()),
+                                     context.compute),
+            "poisoning");
   }
   double *numberAt(int index) const {
     return devicePointer<double>(numbers.address()) + index;
@@ -227,19 +259,19 @@ private:
   }
   static void expect(CUdeviceptr at, const std::vector<uint8_t> &wanted,
                      const std::string &what) {
-    std::vector<uint8_t> there(wanted.size());
+    std::string there(wanted.size(), 0);
     if (!there.empty())
       check(driver().cuMemcpyDtoH(there.data(), at, there.size()), "reading");
     for (size_t i = 0; i < there.size(); ++i)
-      if (there[i] != wanted[i])
+      if (static_cast<uint8_t>(there[i]) != wanted[i])
         fail(what, " is wrong at byte ", i);
   }
 
   Context &context;
-  Control &control;
   const Manifest &manifest;
+  const Topology &topology;
   State state;
-  DeviceMemory numbers;
+  DeviceMemory numbers, again;
   std::vector<DeviceMemory> stashes, newMasters, newGradients;
 };
 
@@ -257,10 +289,11 @@ void runTurn(Context &context, Model &model, Function &update, Function &first,
   first.run();
   finish();
   model.expectGathered(kUnits, turn);
-  model.expectReduced(1);
+  model.expectGatheredAgain(turn);
+  model.expectReduced(1, false);
   next.run();
   finish();
-  model.expectReduced(2);
+  model.expectReduced(2, true);
   model.expectNumbers(turn);
 }
 
@@ -277,10 +310,16 @@ void runModel(const EngineSetup &setup, int rounds) {
   context.runtimeImages = &kernels;
   std::unique_ptr<Collectives> collectives = makeCollectives(context, setup);
   context.collectives = collectives.get();
-  Model model(context, setup.control, setup.manifest);
+  Model model(context, setup);
   Function update(context, "the update", [&] { model.update(); });
-  Function first(context, "the first microbatch", [&] { model.step(false); });
-  Function next(context, "a microbatch", [&] { model.step(true); });
+  Function first(context, "the first microbatch", [&] {
+    context.lastMicrobatch = false;
+    model.step(false);
+  });
+  Function next(context, "the last microbatch", [&] {
+    context.lastMicrobatch = true;
+    model.step(true);
+  });
   for (Function *function : {&update, &first, &next})
     function->prepare();
   int word = setup.info.rank == 0 ? 42 : 0;
@@ -295,7 +334,7 @@ void runModel(const EngineSetup &setup, int rounds) {
     runTurn(context, model, update, first, next, turn);
 }
 
-void runRank(const RankInfo &info, const Manifest &manifest) {
+void runRank(const RankInfo &info, const Manifest &manifest, int replicas) {
   MeetingRequest request;
   request.program = "collectives";
   std::vector<std::string> names;
@@ -316,9 +355,11 @@ void runRank(const RankInfo &info, const Manifest &manifest) {
   const char *rounds = std::getenv("COLLECTIVES_ROUNDS");
   Program program{};
   Options options;
+  Topology topology(info.worldSize, replicas);
   try {
-    runModel({program, manifest, options, info, group, control, exchange},
-             rounds ? std::atoi(rounds) : 2);
+    runModel(
+        {program, manifest, options, info, topology, group, control, exchange},
+        rounds ? std::atoi(rounds) : 2);
   } catch (const Error &e) {
     control.failNow(info.rank, concat("rank ", info.rank, ": ", e.what()),
                     kExitFailure);
@@ -340,10 +381,13 @@ ShxDType typeOf(const char *name) {
 int main(int argc, char **argv) {
   setProgramName(argv[0]);
   blockTerminationSignals();
-  if (argc != 3)
+  if (argc < 3)
     return 2;
+  int replicas = argc > 3 ? std::atoi(argv[3]) : 1;
+  int reshardGroup = argc > 4 ? std::atoi(argv[4]) : 0;
   try {
-    runRank(rankFromEnvironment(), modelOf(typeOf(argv[1]), typeOf(argv[2])));
+    runRank(rankFromEnvironment(),
+            modelOf(typeOf(argv[1]), typeOf(argv[2]), reshardGroup), replicas);
     return 0;
   } catch (const Error &e) {
     if (e.exitCode() != kExitFollows)

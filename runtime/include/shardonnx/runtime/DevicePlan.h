@@ -25,17 +25,27 @@ struct DevicePlan {
   struct Unit {
     int64_t slice = 0;       // elements of a rank's part of the trainable ones
     int64_t frozenSlice = 0; // …of the frozen ones
-    Interval gather;         // bytes of the gather space, the padding included
-    Interval gradients;      // bytes of the gradient space, likewise
+    // Ranks that gather the unit again for backward, and the parts that they
+    // keep until then; 0: all that own it.
+    int group = 0;
+    int64_t groupSlice = 0, groupFrozenSlice = 0;
+    Interval gather;    // bytes of the gather space, the padding included
+    Interval gradients; // bytes of the gradient space, likewise
   };
   std::vector<Unit> units;
   int64_t gatherBytes = 0, gradientBytes = 0; // of the spaces
   // Of the owned slices; the largest rank's.
   int64_t masterBytes = 0, momentBytes = 0, reducedBytes = 0, frozenBytes = 0;
+  int64_t reshardedBytes = 0;    // what is kept between forward and backward
   bool gradientsInPlace = false; // a step's gradients are their own sum
 };
 
-DevicePlan planDevice(const Manifest &manifest, int ranks, int64_t accumulate);
+DevicePlan planDevice(const Manifest &manifest, const Topology &topology,
+                      int64_t accumulate);
+
+// A reshard group that is no smaller than the unit's owners, or does not divide
+// them, is all of them: the program runs at every world size.
+int reshardGroup(const Manifest::Unit &unit, const Topology &topology);
 
 } // namespace shardonnx
 
