@@ -46,6 +46,10 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(ZLIB REQUIRED)
 
+# What carries slices between machines; Debian has it as a shared library.
+find_library(SHARDONNX_GLOO gloo REQUIRED)
+find_path(SHARDONNX_GLOO_INCLUDE gloo/transport/context.h REQUIRED)
+
 # OpenBLAS built on OpenMP, so that GEMM and generated kernels share one pool.
 find_library(SHARDONNX_OPENBLAS libopenblas.a
              PATH_SUFFIXES openblas-openmp x86_64-linux-gnu/openblas-openmp

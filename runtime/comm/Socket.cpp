@@ -165,6 +165,23 @@ uint16_t portOf(int socket) {
                    : reinterpret_cast<sockaddr_in &>(at).sin_port);
 }
 
+std::string localAddress(int connection) {
+  sockaddr_storage at{};
+  socklen_t length = sizeof(at);
+  char text[NI_MAXHOST] = {};
+  auto *any = reinterpret_cast<sockaddr *>(&at);
+  if (::getsockname(connection, any, &length) != 0 ||
+      ::getnameinfo(any, length, text, sizeof(text), nullptr, 0,
+                    NI_NUMERICHOST) != 0)
+    return "";
+  // An IPv4 connection of a socket that listens on both families.
+  constexpr const char *kMapped = "::ffff:";
+  std::string address = text;
+  bool mapped =
+      address.rfind(kMapped, 0) == 0 && address.find('.') != std::string::npos;
+  return mapped ? address.substr(std::strlen(kMapped)) : address;
+}
+
 std::string addressForOthers(int connection) {
   sockaddr_storage at{};
   socklen_t length = sizeof(at);

@@ -31,7 +31,9 @@ FileDescriptor connectTo(const Endpoint &endpoint, double deadline);
 FileDescriptor listenAt(const Endpoint &endpoint);
 
 uint16_t portOf(int socket);
-// This side's address of a connection; empty when it is a loopback one, which
+// This side's address of a connection.
+std::string localAddress(int connection);
+// The same; empty when it is a loopback one, which
 // means nothing to other machines.
 std::string addressForOthers(int connection);
 
