@@ -204,14 +204,4 @@ RankInfo rankFromEnvironment() {
   return info;
 }
 
-void requireOneMachine(const RankInfo &info) {
-  if (!info.severalMachines())
-    return;
-  throw Error(concat("the ", info.worldSize, " ranks given by ", info.launcher,
-                     " are on several machines, and a program of --target=cpu "
-                     "connects the ranks of one: start them all on one "
-                     "machine, or compile with --target=cuda"),
-              info.rank == 0 ? kExitFailure : kExitFollows); // one speaks
-}
-
 } // namespace shardonnx::rt

@@ -34,9 +34,6 @@ struct RankInfo {
 // world, is an error that names it.
 RankInfo rankFromEnvironment();
 
-// For a runtime that connects the ranks of one machine only.
-void requireOneMachine(const RankInfo &info);
-
 // What our launcher sets for its children.
 constexpr const char *kRankVariable = "SHARDONNX_RANK";
 constexpr const char *kWorldSizeVariable = "SHARDONNX_WORLD_SIZE";

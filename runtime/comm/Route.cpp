@@ -6,6 +6,7 @@
 #include "Route.h"
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace shardonnx::rt {
 
@@ -37,6 +38,37 @@ Route routeOf(const std::vector<int> &members,
 size_t Route::place(int rank) const {
   return static_cast<size_t>(std::find(members.begin(), members.end(), rank) -
                              members.begin());
+}
+
+Routes::Routes(const Topology &topology, const std::vector<uint16_t> &machineOf,
+               int rank) {
+  auto machine = [&](int r) { return machineOf[static_cast<size_t>(r)]; };
+  std::vector<int> world, mates;
+  for (int r = 0; r < topology.ranks; ++r) {
+    world.push_back(r);
+    isLocal.push_back(machine(r) == machine(rank));
+    if (topology.replica(r) == topology.replica(rank))
+      mates.push_back(r);
+    if (topology.groupRank(r) != topology.groupRank(rank))
+      continue;
+    column.push_back(r);
+    columnLeavesMachine |= machine(r) != machine(rank);
+  }
+  group = routeOf(mates, machineOf, rank);
+  all = routeOf(world, machineOf, rank);
+}
+
+std::vector<int> Routes::peers(int rank) const {
+  std::set<int> peers;
+  for (const Route *route : {&group, &all}) {
+    for (size_t member : route->carried)
+      peers.insert(route->members[member]);
+    peers.insert(route->carriers.begin(), route->carriers.end());
+  }
+  if (columnLeavesMachine)
+    peers.insert(column.begin(), column.end());
+  peers.erase(rank);
+  return std::vector<int>(peers.begin(), peers.end());
 }
 
 } // namespace shardonnx::rt

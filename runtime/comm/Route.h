@@ -9,6 +9,7 @@
 #ifndef SHARDONNX_RUNTIME_ROUTE_H
 #define SHARDONNX_RUNTIME_ROUTE_H
 
+#include "shardonnx/runtime/Layout.h"
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -31,6 +32,21 @@ struct Route {
 // out to the members of another in turn, so that machines may differ in size.
 Route routeOf(const std::vector<int> &members,
               const std::vector<uint16_t> &machineOf, int rank);
+
+// All routes of a rank.
+struct Routes {
+  Routes(const Topology &topology, const std::vector<uint16_t> &machineOf,
+         int rank);
+  Route group; // of sharded units
+  Route all;   // of replicated ones
+  // The ranks at this rank's place in each replica.
+  std::vector<int> column;
+  bool columnLeavesMachine = false;
+  std::vector<bool> isLocal; // [rank]
+
+  // Whom the rank exchanges bytes with.
+  std::vector<int> peers(int rank) const;
+};
 
 } // namespace shardonnx::rt
 

@@ -25,7 +25,7 @@ Topology topologyOf(const Manifest &manifest, const Options &options,
   if (worldSize % replicas != 0)
     failUsage("--replicas=", replicas, " does not divide the ", worldSize,
               " ranks: each replica needs as many ranks as the others");
-  return {worldSize, replicas};
+  return {worldSize, replicas, localWorldSize};
 }
 
 } // namespace shardonnx::rt

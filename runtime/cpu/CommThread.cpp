@@ -9,8 +9,12 @@
 
 namespace shardonnx::rt {
 
-CommThread::CommThread(Control &control)
-    : control(control), thread([this] { serve(); }) {}
+CommThread::CommThread(Control &control, bool threadPerQueue)
+    : control(control) {
+  size_t each = threadPerQueue ? 1 : kQueues;
+  for (size_t first = 0; first < kQueues; first += each)
+    threads.emplace_back([this, first, each] { serve(first, first + each); });
+}
 
 CommThread::~CommThread() {
   {
@@ -18,7 +22,8 @@ CommThread::~CommThread() {
     stopping = true;
   }
   control.notify();
-  thread.join();
+  for (std::thread &thread : threads)
+    thread.join();
 }
 
 void CommThread::push(Queue queue, Job job) {
@@ -29,10 +34,11 @@ void CommThread::push(Queue queue, Job job) {
   control.notify();
 }
 
-bool CommThread::takeReady(Job &job) {
+bool CommThread::takeReady(size_t first, size_t last, Job &job) {
   std::lock_guard<std::mutex> lock(mutex);
-  for (std::deque<Job> &queue : queues)
-    if (!queue.empty() && queue.front().ready()) {
+  for (size_t i = first; i < last; ++i)
+    if (std::deque<Job> &queue = queues[i];
+        !queue.empty() && queue.front().ready()) {
       job = std::move(queue.front());
       queue.pop_front();
       control.block(control.rank()).jobs.fetch_add(1);
@@ -41,11 +47,11 @@ bool CommThread::takeReady(Job &job) {
   return stopping;
 }
 
-void CommThread::serve() {
+void CommThread::serve(size_t first, size_t last) {
   while (true) {
     Job job;
     control.wait(Activity::Running, 0, /*spin=*/false,
-                 [&] { return takeReady(job); });
+                 [&] { return takeReady(first, last, job); });
     if (!job.run)
       return;
     job.run();

@@ -3,7 +3,8 @@
 //
 // The communication thread of a rank: queues, each in order, served as their
 // heads become ready, so that a prefetched gather does not stall behind a
-// reduce-scatter, nor that one behind a sum over the replicas.
+// reduce-scatter, nor that one behind a sum over the replicas. Where a job
+// waits for other machines, each queue has a thread of its own.
 
 #ifndef SHARDONNX_RUNTIME_COMMTHREAD_H
 #define SHARDONNX_RUNTIME_COMMTHREAD_H
@@ -13,6 +14,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 namespace shardonnx::rt {
 
@@ -26,7 +28,7 @@ constexpr size_t kQueues = 4;
 
 class CommThread {
 public:
-  explicit CommThread(Control &control);
+  CommThread(Control &control, bool threadPerQueue);
   ~CommThread(); // drops what is still queued: nobody waits for it
   CommThread(const CommThread &) = delete;
   CommThread &operator=(const CommThread &) = delete;
@@ -34,14 +36,14 @@ public:
   void push(Queue queue, Job job);
 
 private:
-  void serve();
-  bool takeReady(Job &job);
+  void serve(size_t first, size_t last);
+  bool takeReady(size_t first, size_t last, Job &job);
 
   Control &control;
   std::mutex mutex;
   std::deque<Job> queues[kQueues];
   bool stopping = false;
-  std::thread thread;
+  std::vector<std::thread> threads;
 };
 
 } // namespace shardonnx::rt

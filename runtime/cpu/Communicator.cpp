@@ -30,8 +30,10 @@ std::vector<std::vector<size_t>> overlaps(const std::vector<UnitState> &units,
 
 } // namespace
 
-Communicator::Communicator(State &state, Control &control, Trace *trace)
-    : state(state), control(control), trace(trace), units(state.units),
+Communicator::Communicator(State &state, Control &control, Trace *trace,
+                           const Machines &machines)
+    : state(state), control(control), trace(trace), exchange(machines.exchange),
+      routes(machines.routes), network(machines.network), units(state.units),
       self{state.rank, state.rank + 1, 1}, group(groupOf(state)),
       column{state.topology.groupRank(state.rank), state.topology.ranks,
              state.topology.groupSize()},
@@ -47,7 +49,7 @@ Communicator::Communicator(State &state, Control &control, Trace *trace)
   // A single rank waits for nobody: its copies are made where they are asked
   // for, and no thread takes a core from the pool.
   if (control.ranks() > 1)
-    thread = std::make_unique<CommThread>(control);
+    thread = std::make_unique<CommThread>(control, network != nullptr);
 }
 
 Communicator::Ranks Communicator::groupOf(const State &state) {
@@ -59,7 +61,8 @@ Communicator::Ranks Communicator::groupOf(const State &state) {
 bool Communicator::every(const Ranks &ranks, size_t unit,
                          Counter UnitCounters::*counter, uint64_t value) const {
   for (int r = ranks.begin; r < ranks.end; r += ranks.step)
-    if ((control.unit(r, unit).*counter).load(kAcquire) < value)
+    if (routes.isLocal[static_cast<size_t>(r)] &&
+        (control.unit(r, unit).*counter).load(kAcquire) < value)
       return false;
   return true;
 }
@@ -115,6 +118,8 @@ void Communicator::writeSlice(size_t unit, uint64_t gather) {
     std::memcpy(u.gathered + u.unit->frozenOffsetBytes +
                     u.frozenOwned.begin * element,
                 u.frozen, static_cast<size_t>(u.frozenOwned.size() * element));
+  if (sharded(unit) && travels(unit))
+    sendSlices(unit, gather);
   control.publish(control.mine(unit).published, gather);
 }
 
@@ -186,8 +191,8 @@ void Communicator::reduceStart(size_t unit, bool accumulate) {
            every(all, unit, &UnitCounters::updated, updates) &&
            every(column, unit, &UnitCounters::replicaDone, sums);
   };
-  auto run = [this, unit, reduction, accumulate] {
-    sumSlice(unit, reduction, accumulate);
+  auto run = [this, unit, reduction, accumulate, last = lastMicrobatch] {
+    sumSlice(unit, reduction, accumulate, last);
   };
   if (thread)
     thread->push(Queue::Reduce, {ready, run});
@@ -197,10 +202,16 @@ void Communicator::reduceStart(size_t unit, bool accumulate) {
     startReplicaSum(unit);
 }
 
-void Communicator::sumSlice(size_t unit, uint64_t reduction, bool accumulate) {
+void Communicator::sumSlice(size_t unit, uint64_t reduction, bool accumulate,
+                            bool last) {
   UnitState &u = units[unit];
   TraceSpan span(trace, TraceRow::Reduce, u.unit->name.c_str(),
                  static_cast<int64_t>(unit));
+  if (travels(unit)) {
+    sumOverMachines(unit, reduction, accumulate, last);
+    control.publish(control.mine(unit).gradsDone, reduction);
+    return;
+  }
   ShxDType dtype = u.unit->reduceType;
   std::vector<const void *> sources;
   for (uint8_t *gradients : u.gradients)
@@ -232,6 +243,14 @@ void Communicator::reduceWait(size_t unit) {
 void Communicator::startReplicaSum(size_t unit) {
   uint64_t reduction = counts[unit].reductions;
   uint64_t sum = ++counts[unit].replicaSums;
+  if (routes.columnLeavesMachine) {
+    auto mine = [this, unit, reduction] {
+      return every(self, unit, &UnitCounters::gradsDone, reduction);
+    };
+    thread->push(Queue::ReplicaSum,
+                 {mine, [this, unit, sum] { sumOverReplicas(unit, sum); }});
+    return;
+  }
   auto reduced = [this, unit, reduction] {
     return every(column, unit, &UnitCounters::gradsDone, reduction);
   };
@@ -311,6 +330,12 @@ void Communicator::updateEnd(size_t unit) {
 // ---- Numbers
 
 double Communicator::sumNorms(double mine) {
+  if (network) {
+    double sum = 0;
+    for (const LossSum &theirs : fromMachines({mine, 0}, Activity::Norm))
+      sum += theirs.loss;
+    return sum;
+  }
   uint64_t turn = ++normTurn;
   RankBlock &block = control.block(control.rank());
   block.norm[turn % 2] = mine;
@@ -325,6 +350,14 @@ double Communicator::sumNorms(double mine) {
 }
 
 Communicator::LossSum Communicator::sumLosses(LossSum mine) {
+  if (network) {
+    LossSum sum;
+    for (const LossSum &theirs : fromMachines(mine, Activity::Loss)) {
+      sum.loss += theirs.loss;
+      sum.count += theirs.count;
+    }
+    return sum;
+  }
   uint64_t turn = ++lossTurn;
   RankBlock &block = control.block(control.rank());
   block.loss[turn % 2] = mine.loss;

@@ -1,7 +1,7 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Collectives between the processes of one machine over shared memory: what
+// Collectives, between the processes of one machine over shared memory: what
 // generated code starts and waits for. The issuing thread counts; the
 // communication thread waits for the other ranks and moves the bytes.
 // docs/runtime.md describes the protocol.
@@ -12,6 +12,7 @@
 #include "../comm/Control.h"
 #include "../core/Trace.h"
 #include "CommThread.h"
+#include "Network.h"
 #include "State.h"
 #include <memory>
 #include <vector>
@@ -20,7 +21,14 @@ namespace shardonnx::rt {
 
 class Communicator {
 public:
-  Communicator(State &state, Control &control, Trace *trace);
+  // What reaches the other machines; `network` is null where there are none.
+  struct Machines {
+    Exchange &exchange;
+    const Routes &routes;
+    Network *network;
+  };
+  Communicator(State &state, Control &control, Trace *trace,
+               const Machines &machines);
 
   void gatherStart(size_t unit);
   void gatherWait(size_t unit);
@@ -81,7 +89,18 @@ private:
   void wait(Activity activity, const char *name, int64_t unit, Ready ready);
   void writeSlice(size_t unit, uint64_t gather);
   void poisonSlice(size_t unit, uint64_t gather);
-  void sumSlice(size_t unit, uint64_t reduction, bool accumulate);
+  void sumSlice(size_t unit, uint64_t reduction, bool accumulate, bool last);
+  bool travels(size_t unit) const;
+  const Route &routeOf(size_t unit) const {
+    return sharded(unit) ? routes.group : routes.all;
+  }
+  Interval partOf(size_t unit, bool trainable, size_t member) const;
+  void sendSlices(size_t unit, uint64_t gather);
+  void sumOverMachines(size_t unit, uint64_t reduction, bool accumulate,
+                       bool last);
+  void sumOverReplicas(size_t unit, uint64_t sum);
+  // What each rank gives, by rank, where there are several machines.
+  std::vector<LossSum> fromMachines(const LossSum &mine, Activity activity);
   void startReplicaSum(size_t unit);
   void sumReplicaPart(size_t unit, uint64_t sum);
   void copyReplicaParts(size_t unit, uint64_t sum);
@@ -89,6 +108,9 @@ private:
   State &state;
   Control &control;
   Trace *trace; // null: none
+  Exchange &exchange;
+  const Routes &routes;
+  Network *network; // null: one machine
   std::vector<UnitState> &units;
   // This rank, its replica, the ranks at its place in each replica, all.
   const Ranks self, group, column, all;

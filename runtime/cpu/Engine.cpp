@@ -22,8 +22,9 @@ namespace {
 // of the time.
 constexpr double kMeasurementShare = 0.01;
 
-MemoryOptions memoryOptions(const Options &options) {
+MemoryOptions memoryOptions(const Options &options, const Topology &topology) {
   MemoryOptions memory;
+  memory.groupsLeaveMachine = topology.groupsLeaveMachine();
   memory.debug = options.debugMemory;
   memory.accumulate = options.accumulate;
   return memory;
@@ -43,17 +44,45 @@ void narrow(ShxDType dtype, uint8_t *to, const float *values, int64_t count) {
     }
 }
 
+// The ranks of a group in shared memory must be on one machine.
+void checkPlaces(const EngineSetup &setup, const Routes &routes) {
+  if (setup.topology.groupsLeaveMachine() || !routes.group.leavesMachine())
+    return;
+  fail("ranks ", routes.group.members.front(), "…", routes.group.members.back(),
+       ", which keep one replica of the model, are on several machines though "
+       "each machine has ranks for whole replicas: number the ranks machine by "
+       "machine (mpirun --map-by slot, srun --distribution=block)");
+}
+
+std::unique_ptr<Network> connect(const EngineSetup &setup,
+                                 const Routes &routes) {
+  if (setup.group.machines.hosts.size() < 2)
+    return nullptr;
+  checkPlaces(setup, routes);
+  return std::make_unique<Network>(setup.control, setup.exchange, setup.group,
+                                   routes.peers(setup.info.rank));
+}
+
+Routes routesOf(const EngineSetup &setup) {
+  return Routes(setup.topology, setup.group.machines.machineOf,
+                setup.info.rank);
+}
+
 } // namespace
 
 CpuEngine::CpuEngine(const EngineSetup &setup)
     : Engine(setup.manifest), program(setup.program), control(setup.control),
       state(manifest, setup.topology, control.rank(),
             setup.group.memory ? setup.group.memory.get() : -1,
-            memoryOptions(setup.options)),
-      communicator(state, control, setup.trace),
+            memoryOptions(setup.options, setup.topology)),
+      routes(routesOf(setup)), network(connect(setup, routes)),
+      communicator(state, control, setup.trace,
+                   {setup.exchange, routes, network.get()}),
       plannedBytes(totalBytes(planMemory(manifest, setup.topology,
                                          threadsPerRank(setup.info),
                                          setup.options.accumulate))) {
+  if (network)
+    plannedBytes += Network::stagingBytes(routes);
   allocateInputs();
   context.privateBase = state.privateBase();
   context.params = state.paramPointers.data();
@@ -189,7 +218,6 @@ MemoryUse CpuEngine::memory(int64_t heldByHost, bool last) {
 // ---- The platform
 
 void CpuPlatform::prepare(const RankInfo &info, char **argv) {
-  requireOneMachine(info);
   undoDefaultBinding(info);
   ensureThreadEnvironment(info, argv);
   if (info.worldSize > availableCores() && info.rank == 0)
@@ -201,7 +229,7 @@ void CpuPlatform::prepare(const RankInfo &info, char **argv) {
 int64_t CpuPlatform::sharedBytes(const Manifest &manifest,
                                  const Options &options,
                                  const Topology &topology) {
-  return planShared(manifest, topology, memoryOptions(options)).total;
+  return planShared(manifest, topology, memoryOptions(options, topology)).total;
 }
 
 std::unique_ptr<Engine> CpuPlatform::makeEngine(const EngineSetup &setup) {

@@ -9,6 +9,7 @@
 
 #include "../core/Engine.h"
 #include "Context.h"
+#include "Network.h"
 
 namespace shardonnx::rt {
 
@@ -44,6 +45,8 @@ private:
   const Program &program;
   Control &control;
   State state;
+  Routes routes;
+  std::unique_ptr<Network> network; // where there are several machines
   Communicator communicator;
   Context context;
   Mapping inputMemory;

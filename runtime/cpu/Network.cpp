@@ -255,10 +255,13 @@ void Network::allReduce(const std::vector<int> &members, const Slot &slot,
   }
 }
 
-int64_t Network::stagingBytes(const Route &route) {
-  auto others =
-      static_cast<int64_t>(route.carried.size() + route.carriers.size());
-  return others == 0 ? 0 : (2 * others + 1) * kChunk * 4;
+// The queues of reductions and of replicas are each in one call at most.
+int64_t Network::stagingBytes(const Routes &routes) {
+  int64_t most = 0;
+  for (const Route *route : {&routes.group, &routes.all})
+    if (size_t others = route->carried.size() + route->carriers.size())
+      most = std::max(most, (2 * static_cast<int64_t>(others) + 1) * kChunk);
+  return (most + (routes.columnLeavesMachine ? kChunk : 0)) * 4;
 }
 
 } // namespace shardonnx::rt

@@ -28,9 +28,10 @@ public:
   Network(const Network &) = delete;
   Network &operator=(const Network &) = delete;
 
+  enum Collective : uint32_t { Gather, GatherFrozen, Reduce, Spread, Replicas };
   // What tells the bytes of one call from all others between two ranks.
   struct Slot {
-    uint32_t collective; // which one
+    Collective collective;
     uint32_t unit;
     uint64_t turn; // how often it was made
     uint64_t pack(uint64_t piece) const;
@@ -63,7 +64,7 @@ public:
                  int64_t count);
 
   // What a rank needs beside its buffers, at most.
-  static int64_t stagingBytes(const Route &route);
+  static int64_t stagingBytes(const Routes &routes);
 
 private:
   class Transfers;

@@ -32,9 +32,10 @@ int64_t replicaSumBytes(const Manifest::Unit &unit, const Topology &topology) {
 
 bool gathersInPlace(const Manifest &manifest, const Manifest::Unit &unit,
                     const MemoryOptions &options) {
-  // Poisoning needs buffers that are not the masters themselves.
-  return unit.gatherInPlace &&
-         !(options.debug && manifest.gatherSpace.bytes > 0);
+  // Poisoning needs buffers that are not the masters themselves, and so do
+  // slices that come from other machines.
+  bool copies = options.debug || (options.groupsLeaveMachine && unit.sharded);
+  return unit.gatherInPlace && !(copies && manifest.gatherSpace.bytes > 0);
 }
 
 SharedPlan planShared(const Manifest &m, const Topology &topology,

@@ -51,6 +51,7 @@ struct SharedPlan {
 struct MemoryOptions {
   bool debug = false;     // poison what is freed, copy instead of in place
   int64_t accumulate = 1; // microbatches of a step
+  bool groupsLeaveMachine = false;
 };
 
 bool gathersInPlace(const Manifest &manifest, const Manifest::Unit &unit,

@@ -49,11 +49,19 @@ constexpr Interval ownedInterval(int64_t length, int64_t rank, int64_t ranks) {
 // whole once in each group, owned by the rank's place in it; a replicated unit
 // is whole on every rank.
 struct Topology {
-  constexpr Topology(int ranks = 1, int replicas = 1)
-      : ranks(ranks), replicas(replicas) {}
+  constexpr Topology(int ranks = 1, int replicas = 1, int ranksHere = 0)
+      : ranks(ranks), replicas(replicas),
+        ranksHere(ranksHere ? ranksHere : ranks) {}
   int ranks, replicas; // replicas divides ranks
+  int ranksHere;       // on this machine
   constexpr int groupSize() const { return ranks / replicas; }
   constexpr int groupRank(int rank) const { return rank % groupSize(); }
+  // Of a group, on this machine.
+  constexpr int groupHere() const { return std::min(groupSize(), ranksHere); }
+  // Whether a group may have ranks on several machines.
+  constexpr bool groupsLeaveMachine() const {
+    return ranksHere < ranks && ranksHere % groupSize() != 0;
+  }
   constexpr int replica(int rank) const { return rank / groupSize(); }
   // What a rank owns of a section of a unit.
   constexpr Interval owned(bool sharded, int64_t length, int rank) const {

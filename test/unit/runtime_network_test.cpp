@@ -1,0 +1,178 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Whole runs of hand-written programs with ranks on several "machines" of this
+// one: shared memory within each, Gloo between them. Losses as on one machine,
+// and how runs end that do not end well.
+
+#include "comm/Route.h"
+#include "comm/Socket.h"
+#include "runtime/TableRuns.h"
+#include <csignal>
+#include <cstdlib>
+#include <unistd.h>
+
+using namespace shardonnx;
+using namespace shardonnx::rt;
+using namespace shardonnx::test;
+
+namespace {
+
+TEST(Route, EachSliceGoesToEachMachineOnce) {
+  // Ranks by machine, in odd orders and sizes.
+  const std::vector<std::vector<uint16_t>> placements = {
+      {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1}, {0, 1, 1, 2, 2, 2}, {0, 1, 2}};
+  for (const std::vector<uint16_t> &machineOf : placements) {
+    auto ranks = static_cast<int>(machineOf.size());
+    std::vector<int> members(machineOf.size());
+    for (int r = 0; r < ranks; ++r)
+      members[static_cast<size_t>(r)] = r;
+    // [owner][machine]: how many ranks carry the slice there.
+    std::vector<std::vector<int>> carriers(members.size(),
+                                           std::vector<int>(3, 0));
+    for (int r = 0; r < ranks; ++r) {
+      Route route = routeOf(members, machineOf, r);
+      for (size_t owner : route.carried) {
+        ++carriers[owner][machineOf[static_cast<size_t>(r)]];
+        std::vector<int> told =
+            routeOf(members, machineOf, members[owner]).carriers;
+        EXPECT_EQ(std::count(told.begin(), told.end(), r), 1);
+      }
+    }
+    for (int owner = 0; owner < ranks; ++owner)
+      for (uint16_t m = 0; m < 3; ++m) {
+        bool elsewhere = m != machineOf[static_cast<size_t>(owner)] &&
+                         std::count(machineOf.begin(), machineOf.end(), m) > 0;
+        EXPECT_EQ(carriers[static_cast<size_t>(owner)][m], elsewhere ? 1 : 0);
+      }
+  }
+}
+
+class Networks : public Runs {
+protected:
+  // `layout[m]` ranks on machine m.
+  std::vector<Process> start(const std::vector<int> &layout,
+                             const std::string &program,
+                             std::vector<std::string> more) {
+    std::string port = std::to_string(portOf(listenAt({"127.0.0.1", 0}).get()));
+    int world = 0, rank = 0;
+    for (int ranks : layout)
+      world += ranks;
+    std::vector<Process> processes;
+    for (size_t m = 0; m < layout.size(); ++m)
+      for (int local = 0; local < layout[m]; ++local)
+        processes.emplace_back(
+            command(program, more), folder,
+            std::vector<std::pair<std::string, std::string>>{
+                {"RANK", std::to_string(rank++)},
+                {"WORLD_SIZE", std::to_string(world)},
+                {"LOCAL_RANK", std::to_string(local)},
+                {"LOCAL_WORLD_SIZE", std::to_string(layout[m])},
+                {"GROUP_RANK", std::to_string(m)},
+                {"MASTER_ADDR", "127.0.0.1"},
+                {"MASTER_PORT", port},
+                {"SHARDONNX_NUM_THREADS", "1"},
+                {"TORCHELASTIC_RUN_ID", folder.path},
+                {"TABLE_PAUSE_US", pause}});
+    return processes;
+  }
+  static Finished waitForAll(std::vector<Process> &processes) {
+    Finished all{0, "", "", 0};
+    for (Process &process : processes) {
+      Finished f = process.wait();
+      all.code = std::max(all.code, f.code);
+      all.err += f.err;
+      all.seconds = std::max(all.seconds, f.seconds);
+    }
+    return all;
+  }
+  std::vector<Json> losses(const std::vector<int> &layout,
+                           const std::string &program,
+                           std::vector<std::string> more) {
+    more.insert(more.end(), {"--log", folder / "log.jsonl"});
+    std::vector<Process> processes = start(layout, program, more);
+    Finished f = waitForAll(processes);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return readLog(folder / "log.jsonl");
+  }
+  std::string pause = "0";
+};
+
+TEST_F(Networks, LossesAreThoseOfOneMachine) {
+  for (const std::string program :
+       {"table_f32", "table_bf16", "table_f32_replicated", "table_mixed",
+        "table_bf16_kept", "table_f32_unsharded"}) {
+    std::vector<std::string> options = {"--steps", "12", "--accumulate", "2"};
+    std::vector<std::string> alone = options;
+    alone.insert(alone.end(),
+                 {"--nproc", "3", "--log", folder / "alone.jsonl"});
+    ASSERT_EQ(run(program, alone).code, 0);
+    std::vector<Json> expected = readLog(folder / "alone.jsonl");
+    ASSERT_EQ(expected.size(), 12u);
+    bool bf16 = program.find("f32") == std::string::npos;
+    for (const std::vector<int> &layout :
+         {std::vector<int>{1, 2}, std::vector<int>{1, 1, 1}}) {
+      std::vector<Json> log = losses(layout, program, options);
+      ASSERT_EQ(log.size(), 12u) << program;
+      for (size_t s = 0; s < log.size(); ++s) {
+        double loss = log[s]["loss"], norm = log[s]["grad_norm"];
+        double theirs = expected[s]["loss"],
+               theirNorm = expected[s]["grad_norm"];
+        EXPECT_NEAR(loss / theirs, 1, bf16 ? 1e-3 : 1e-6) << program << s;
+        EXPECT_NEAR(norm / theirNorm, 1, bf16 ? 1e-2 : 1e-5) << program << s;
+      }
+    }
+  }
+}
+
+TEST_F(Networks, TheSameCommandGivesTheSameBits) {
+  std::vector<std::string> options = {"--steps", "8", "--accumulate", "2"};
+  std::vector<Json> first = losses({2, 2}, "table_f32", options),
+                    second = losses({2, 2}, "table_f32", options);
+  ASSERT_EQ(first.size(), 8u);
+  for (size_t s = 0; s < first.size(); ++s) {
+    EXPECT_EQ(first[s]["loss"], second[s]["loss"]);
+    EXPECT_EQ(first[s]["grad_norm"], second[s]["grad_norm"]);
+  }
+}
+
+TEST_F(Networks, PoisonedMemoryIsNotRead) {
+  std::vector<Json> log =
+      losses({2, 1}, "table_bf16", {"--steps", "6", "--debug-memory"});
+  ASSERT_EQ(log.size(), 6u);
+  EXPECT_TRUE(log.back()["loss"].is_number());
+}
+
+// One message in all, wherever the victim was.
+TEST_F(Networks, ADeadOrStoppedRankEndsAll) {
+  pause = "20000";
+  for (auto [victim, signal] : {std::pair<size_t, int>{0, SIGKILL},
+                                {1, SIGKILL},
+                                {2, SIGKILL},
+                                {2, SIGSTOP},
+                                {1, SIGSTOP}}) {
+    std::vector<Process> processes = start(
+        {2, 1}, "table_f32",
+        {"--steps", "10000", "--timeout", "8", "--log", folder / "log.jsonl"});
+    for (int i = 0; i < 500 && readFile(folder / "log.jsonl").size() < 500; ++i)
+      ::usleep(20000);
+    ::kill(processes[victim].pid(), signal);
+    // What nobody here can end: its own machine's ranks would, or its agent.
+    Finished all{0, "", "", 0};
+    for (size_t r = 0; r < processes.size(); ++r) {
+      if (r == victim)
+        continue;
+      Finished f = processes[r].wait();
+      EXPECT_EQ(f.code, 1);
+      EXPECT_LT(f.seconds, 30);
+      all.err += f.err;
+    }
+    ::kill(processes[victim].pid(), SIGKILL);
+    processes[victim].wait();
+    expectOneError(all, "rank " + std::to_string(victim) + " (");
+    EXPECT_NE(all.err.find(", in step "), std::string::npos) << all.err;
+    folder.write("log.jsonl", "");
+  }
+}
+
+} // namespace
