@@ -154,7 +154,8 @@ void Control::Sleep::block(uint32_t seen) {
   lookedAt = now;
   if (control.failed())
     control.follow();
-  if (activity != Activity::Running && waited > control.timeoutSeconds)
+  if (activity != Activity::Running &&
+      waited > control.timeoutSeconds + control.grace())
     control.reportHang(activity, unit);
 }
 

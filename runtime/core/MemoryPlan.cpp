@@ -38,12 +38,17 @@ std::vector<MemoryItem> planDeviceMemory(const Manifest &m,
           {"constants", m.constantBytes}};
 }
 
+// Slices of other machines need a place to come to.
+bool gathersInPlace(const Manifest::Unit &unit, const Topology &topology) {
+  return unit.gatherInPlace && !(unit.sharded && topology.groupsLeaveMachine());
+}
+
 // What units of the layout take of the gather space, where they are not in
 // place; several may lie on the same bytes.
-int64_t copiedBytes(const Manifest &m, bool sharded) {
+int64_t copiedBytes(const Manifest &m, const Topology &topology, bool sharded) {
   std::vector<Interval> buffers;
   for (const Manifest::Unit &unit : m.units)
-    if (unit.sharded == sharded && !unit.gatherInPlace)
+    if (unit.sharded == sharded && !gathersInPlace(unit, topology))
       buffers.push_back({unit.paramOffsetBytes,
                          unit.paramOffsetBytes + unit.gatheredBytes()});
   std::sort(
@@ -73,16 +78,21 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
     return planDeviceMemory(m, topology, accumulate);
   int64_t masters = 0, moments = 0, reduced = 0, frozen = 0;
   for (const Manifest::Unit &unit : m.units) {
-    int64_t owners = unit.sharded ? topology.groupSize() : 1;
+    int64_t owners = unit.sharded ? topology.groupHere() : 1;
     int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
-    masters += unit.gatherInPlace ? unit.length * 4 / owners : owned * 4;
-    frozen += unit.frozenLength * dtypeBytes(unit.paramType) / owners;
+    bool inPlace = gathersInPlace(unit, topology);
+    masters += inPlace ? unit.length * 4 / owners : owned * 4;
+    frozen +=
+        dtypeBytes(unit.paramType) *
+        (inPlace ? unit.frozenLength / owners
+                 : topology.owned(unit.sharded, unit.frozenLength, 0).size());
     moments += owned * 4 * m.optimizerStates();
     // Replicated, the sum stands once on the machine.
-    reduced += unit.sharded ? owned * 4 : unit.length * 4 / topology.ranks;
+    reduced += unit.sharded ? owned * 4 : unit.length * 4 / topology.ranksHere;
   }
-  int64_t gather = copiedBytes(m, /*sharded=*/true) / topology.groupSize() +
-                   copiedBytes(m, /*sharded=*/false);
+  int64_t gather =
+      copiedBytes(m, topology, /*sharded=*/true) / topology.groupHere() +
+      copiedBytes(m, topology, /*sharded=*/false);
   int64_t inputs = 0;
   for (const Manifest::Input &input : m.inputs)
     inputs += input.bytes();

@@ -103,6 +103,8 @@ int runRank(Platform &platform, const Program &program,
       trace = std::make_unique<TraceFile>(options, manifest, info.rank,
                                           info.worldSize,
                                           group.localRanks(info.rank));
+    if (info.rank == 0) // for all
+      checkMachines(manifest, options, group.machines.machineOf);
     engine = platform.makeEngine({program, manifest, options, info, topology,
                                   group, control, exchange,
                                   trace ? &trace->trace : nullptr});

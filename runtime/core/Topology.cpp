@@ -5,6 +5,7 @@
 
 #include "Topology.h"
 #include "Error.h"
+#include <map>
 
 namespace shardonnx::rt {
 
@@ -26,6 +27,22 @@ Topology topologyOf(const Manifest &manifest, const Options &options,
     failUsage("--replicas=", replicas, " does not divide the ", worldSize,
               " ranks: each replica needs as many ranks as the others");
   return {worldSize, replicas, localWorldSize};
+}
+
+// One replica a machine is what each rank took from its own machine's size.
+void checkMachines(const Manifest &manifest, const Options &options,
+                   const std::vector<uint16_t> &machineOf) {
+  std::map<uint16_t, int> sizes;
+  for (uint16_t machine : machineOf)
+    ++sizes[machine];
+  if (!manifest.hybrid() || options.replicas > 0)
+    return;
+  for (auto &[machine, size] : sizes)
+    if (size != sizes.begin()->second)
+      failUsage("the machines have different numbers of ranks (",
+                sizes.begin()->second, " and ", size,
+                "), so that --strategy=", manifest.strategy,
+                " cannot keep one replica on each: give --replicas N");
 }
 
 } // namespace shardonnx::rt

@@ -10,6 +10,7 @@
 #include "Options.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
+#include <vector>
 
 namespace shardonnx::rt {
 
@@ -17,6 +18,10 @@ namespace shardonnx::rt {
 // replica a machine, and any other one a single one.
 Topology topologyOf(const Manifest &manifest, const Options &options,
                     int worldSize, int localWorldSize);
+
+// What no rank knows before the machines have met: `machineOf`, by rank.
+void checkMachines(const Manifest &manifest, const Options &options,
+                   const std::vector<uint16_t> &machineOf);
 
 } // namespace shardonnx::rt
 

@@ -95,6 +95,26 @@ protected:
     EXPECT_EQ(f.code, 0) << f.err;
     return readLog(folder / "log.jsonl");
   }
+  // The losses of `layout` are those of as many ranks on one machine.
+  void expectSame(const std::string &program, const std::vector<int> &layout,
+                  int ranks, const std::vector<std::string> &more) {
+    std::vector<std::string> options = {"--steps", "10", "--accumulate", "2"};
+    options.insert(options.end(), more.begin(), more.end());
+    std::vector<Json> log = losses(layout, program, options);
+    options.insert(options.end(), {"--nproc", std::to_string(ranks), "--log",
+                                   folder / "alone.jsonl"});
+    Finished f = run(program, options);
+    ASSERT_EQ(f.code, 0) << f.err;
+    std::vector<Json> alone = readLog(folder / "alone.jsonl");
+    ASSERT_EQ(log.size(), alone.size()) << program;
+    bool bf16 = program.find("f32") == std::string::npos;
+    for (size_t s = 0; s < log.size(); ++s) {
+      double loss = log[s]["loss"], norm = log[s]["grad_norm"];
+      double theirs = alone[s]["loss"], theirNorm = alone[s]["grad_norm"];
+      EXPECT_NEAR(loss / theirs, 1, bf16 ? 1e-3 : 1e-6) << program << s;
+      EXPECT_NEAR(norm / theirNorm, 1, bf16 ? 1e-2 : 1e-5) << program << s;
+    }
+  }
   std::string pause = "0";
 };
 
@@ -102,31 +122,31 @@ TEST_F(Networks, LossesAreThoseOfOneMachine) {
   for (const std::string program :
        {"table_f32", "table_bf16", "table_f32_replicated", "table_mixed",
         "table_bf16_kept", "table_f32_unsharded"}) {
-    std::vector<std::string> options = {"--steps", "12", "--accumulate", "2"};
-    std::vector<std::string> alone = options;
-    alone.insert(alone.end(),
-                 {"--nproc", "3", "--log", folder / "alone.jsonl"});
-    ASSERT_EQ(run(program, alone).code, 0);
-    std::vector<Json> expected = readLog(folder / "alone.jsonl");
-    ASSERT_EQ(expected.size(), 12u);
-    bool bf16 = program.find("f32") == std::string::npos;
-    for (const std::vector<int> &layout :
-         {std::vector<int>{1, 2}, std::vector<int>{1, 1, 1}}) {
-      std::vector<Json> log = losses(layout, program, options);
-      ASSERT_EQ(log.size(), 12u) << program;
-      for (size_t s = 0; s < log.size(); ++s) {
-        double loss = log[s]["loss"], norm = log[s]["grad_norm"];
-        double theirs = expected[s]["loss"],
-               theirNorm = expected[s]["grad_norm"];
-        EXPECT_NEAR(loss / theirs, 1, bf16 ? 1e-3 : 1e-6) << program << s;
-        EXPECT_NEAR(norm / theirNorm, 1, bf16 ? 1e-2 : 1e-5) << program << s;
-      }
-    }
+    bool replicated = program.find("replicated") != std::string::npos;
+    std::vector<std::string> shard;
+    if (!replicated)
+      shard = {"--replicas", "1"};
+    expectSame(program, {1, 2}, 3, shard);
+    expectSame(program, {1, 1, 1}, 3, shard);
   }
 }
 
+// A replica on each machine, two on each, and two over four machines.
+TEST_F(Networks, ReplicasAddUpBetweenMachines) {
+  for (const std::string program : {"table_f32", "table_bf16_kept"}) {
+    expectSame(program, {2, 2}, 4, {"--replicas", "2"});
+    expectSame(program, {2, 2}, 4, {"--replicas", "4"});
+    expectSame(program, {1, 1, 1, 1}, 4, {"--replicas", "2"});
+  }
+  std::vector<Process> odd = start({2, 1}, "table_f32", {"--steps", "1"});
+  Finished f = waitForAll(odd);
+  EXPECT_EQ(f.code, 2);
+  expectOneError(f, "different numbers of ranks");
+}
+
 TEST_F(Networks, TheSameCommandGivesTheSameBits) {
-  std::vector<std::string> options = {"--steps", "8", "--accumulate", "2"};
+  std::vector<std::string> options = {"--steps", "8",          "--accumulate",
+                                      "2",       "--replicas", "1"};
   std::vector<Json> first = losses({2, 2}, "table_f32", options),
                     second = losses({2, 2}, "table_f32", options);
   ASSERT_EQ(first.size(), 8u);
@@ -138,7 +158,8 @@ TEST_F(Networks, TheSameCommandGivesTheSameBits) {
 
 TEST_F(Networks, PoisonedMemoryIsNotRead) {
   std::vector<Json> log =
-      losses({2, 1}, "table_bf16", {"--steps", "6", "--debug-memory"});
+      losses({2, 1}, "table_bf16",
+             {"--steps", "6", "--debug-memory", "--replicas", "1"});
   ASSERT_EQ(log.size(), 6u);
   EXPECT_TRUE(log.back()["loss"].is_number());
 }
@@ -151,11 +172,13 @@ TEST_F(Networks, ADeadOrStoppedRankEndsAll) {
                                 {2, SIGKILL},
                                 {2, SIGSTOP},
                                 {1, SIGSTOP}}) {
-    std::vector<Process> processes = start(
-        {2, 1}, "table_f32",
-        {"--steps", "10000", "--timeout", "8", "--log", folder / "log.jsonl"});
+    std::vector<Process> processes =
+        start({2, 1}, "table_f32",
+              {"--steps", "10000", "--replicas", "1", "--timeout", "8", "--log",
+               folder / "log.jsonl"});
     for (int i = 0; i < 500 && readFile(folder / "log.jsonl").size() < 500; ++i)
       ::usleep(20000);
+    ::usleep(1'500'000); // its machine has told the others of a step
     ::kill(processes[victim].pid(), signal);
     // What nobody here can end: its own machine's ranks would, or its agent.
     Finished all{0, "", "", 0};

@@ -352,19 +352,4 @@ TEST_F(Torchrun, DifferentProgramsAreRefused) {
   EXPECT_NE(f.err.find("other options"), std::string::npos) << f.err;
 }
 
-TEST_F(Torchrun, SeveralMachinesNeedGpus) {
-  std::string errors;
-  for (const char *rank : {"0", "1"}) {
-    Finished f = Process(command("table_f32", {"--steps", "3"}), folder,
-                         {{"RANK", rank},
-                          {"WORLD_SIZE", "2"},
-                          {"LOCAL_RANK", "0"},
-                          {"LOCAL_WORLD_SIZE", "1"}})
-                     .wait();
-    EXPECT_EQ(f.code, 1);
-    errors += f.err;
-  }
-  expectOneError({1, "", errors, 0}, "or compile with --target=cuda");
-}
-
 } // namespace
