@@ -82,7 +82,7 @@ CpuEngine::CpuEngine(const EngineSetup &setup)
                                          threadsPerRank(setup.info),
                                          setup.options.accumulate))) {
   if (network)
-    plannedBytes += Network::stagingBytes(routes);
+    plannedBytes += Network::stagingBytes(routes, manifest);
   allocateInputs();
   context.privateBase = state.privateBase();
   context.params = state.paramPointers.data();

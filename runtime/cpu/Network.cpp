@@ -8,7 +8,6 @@
 #include "../core/Error.h"
 #include "../gloo/Image.h"
 #include "ReduceKernels.h"
-#include "shardonnx/runtime/Manifest.h"
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -146,11 +145,11 @@ void Network::gather(const Route &route, const Slot &slot,
 void Network::reduceScatter(const Route &route, const Slot &slot,
                             const Reduction &r) {
   int64_t element = dtypeBytes(r.dtype);
-  auto room = static_cast<size_t>(kChunk * element);
   Interval mine = r.partOf(route.place(control.rank()));
   int64_t longest = mine.size();
   for (size_t member : route.carried)
     longest = std::max(longest, r.partOf(member).size());
+  auto room = static_cast<size_t>(std::min(longest, kChunk) * element);
   std::vector<float> sums(r.dtype == SHX_F32 ? 0 : kChunk);
   auto from = [&](const Interval &interval) {
     std::vector<const void *> at;
@@ -256,12 +255,18 @@ void Network::allReduce(const std::vector<int> &members, const Slot &slot,
 }
 
 // The queues of reductions and of replicas are each in one call at most.
-int64_t Network::stagingBytes(const Routes &routes) {
-  int64_t most = 0;
+int64_t Network::stagingBytes(const Routes &routes, const Manifest &manifest) {
+  int64_t most = 0, chunk = 0;
+  for (const Manifest::Unit &unit : manifest.units) {
+    const Route &route = unit.sharded ? routes.group : routes.all;
+    auto members = static_cast<int64_t>(route.members.size());
+    chunk = std::max(chunk, sliceLength(unit.length, members));
+  }
+  chunk = std::min(chunk, kChunk);
   for (const Route *route : {&routes.group, &routes.all})
     if (size_t others = route->carried.size() + route->carriers.size())
-      most = std::max(most, (2 * static_cast<int64_t>(others) + 1) * kChunk);
-  return (most + (routes.columnLeavesMachine ? kChunk : 0)) * 4;
+      most = std::max(most, (2 * static_cast<int64_t>(others) + 1) * chunk);
+  return (most + (routes.columnLeavesMachine ? chunk : 0)) * 4;
 }
 
 } // namespace shardonnx::rt

@@ -14,6 +14,7 @@
 #include "../gloo/Gloo.h"
 #include "shardonnx/runtime/ABI.h"
 #include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/Manifest.h"
 #include <functional>
 #include <vector>
 
@@ -64,7 +65,7 @@ public:
                  int64_t count);
 
   // What a rank needs beside its buffers, at most.
-  static int64_t stagingBytes(const Routes &routes);
+  static int64_t stagingBytes(const Routes &routes, const Manifest &manifest);
 
 private:
   class Transfers;
