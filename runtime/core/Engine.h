@@ -28,7 +28,7 @@ using Scalars = std::array<float, SHX_NUM_SCALARS>; // by ShxScalar
 // What a step came to, over all ranks. A device may run ahead of its results.
 struct StepResult {
   double loss = 0;     // the sum, not yet scaled by SHX_LOSS_SCALE
-  double gradNorm = 0; // before clipping
+  double gradNorm = 0; // before clipping, without the loss scale
   double seconds = 0;  // of the step, on the device
 };
 
@@ -58,6 +58,10 @@ public:
   // Sets elements [begin, begin + count) of the section; they are owned.
   virtual void write(size_t unit, bool trainable, int64_t begin,
                      const float *values, int64_t count) = 0;
+  // Elements [begin, begin + count) of the last step's reduced gradients, which
+  // have the loss scale; they are owned, and no step is outstanding.
+  virtual void readReduced(size_t unit, int64_t begin, float *values,
+                           int64_t count) = 0;
   // Which parameters are not decayed, by name.
   virtual void
   setDecay(const std::function<bool(const std::string &)> &noDecay) = 0;

@@ -41,6 +41,10 @@ void Log::write(const StepRecord &r) {
     line["context_bytes"] = *r.contextBytes;
   if (r.evalLoss)
     line["eval_loss"] = *r.evalLoss;
+  if (r.lossScale)
+    line["loss_scale"] = *r.lossScale;
+  if (r.skipped)
+    line["skipped"] = true;
   std::string text = line.dump() + "\n";
   off_t begin = ::lseek(fd.get(), 0, SEEK_END);
   ssize_t n = ::write(fd.get(), text.data(), text.size());

@@ -20,7 +20,8 @@ struct StepRecord {
   double stepMs = 0, tokensPerSecond = 0, tflops = 0;
   int64_t peakBytes = 0, pssBytes = 0;
   std::optional<int64_t> contextBytes;
-  std::optional<double> mfu, evalLoss;
+  std::optional<double> mfu, evalLoss, lossScale;
+  bool skipped = false; // the update was left out
 };
 
 class Log {

@@ -258,6 +258,11 @@ int64_t Manifest::Unit::gradientBytes() const {
   return length * dtypeBytes(reduceType);
 }
 bool Manifest::hybrid() const { return strategy.rfind("hybrid_", 0) == 0; }
+bool Manifest::usesF16() const {
+  return std::any_of(units.begin(), units.end(), [](const Unit &unit) {
+    return unit.paramType == SHX_F16 || unit.reduceType == SHX_F16;
+  });
+}
 bool Manifest::gathersInPlace() const {
   return std::all_of(units.begin(), units.end(),
                      [](const Unit &unit) { return unit.gatherInPlace; });

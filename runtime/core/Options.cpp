@@ -76,7 +76,8 @@ void addData(CLI::App &app, Options &o) {
 // Options that are read as they are written and translated afterwards.
 struct Texts {
   std::vector<double> betas{0.9, 0.95};
-  std::string schedule = "constant", init = "model";
+  std::string schedule = "constant", init = "model", onNonFinite = "stop";
+  std::optional<std::string> lossScale;
   std::optional<std::string> traceSteps;
 };
 
@@ -148,6 +149,19 @@ void setTraceSteps(const std::optional<std::string> &text, Options &o) {
   o.traceLast = *last;
 }
 
+void setLossScale(const std::optional<std::string> &text, Options &o) {
+  o.dynamicLossScale = text == "dynamic";
+  if (!text || o.dynamicLossScale)
+    return;
+  char *end = nullptr;
+  double scale = std::strtod(text->c_str(), &end);
+  if (text->empty() || *end || !(scale >= 0x1p-120 && scale <= 0x1p120))
+    failUsage("--loss-scale: '", *text,
+              "' is neither 'dynamic' nor a factor "
+              "above 0, as 1024");
+  o.lossScale = scale;
+}
+
 void translate(const Texts &texts, Options &o) {
   static const std::map<std::string, Schedule::Kind> kinds = {
       {"constant", Schedule::Kind::Constant},
@@ -158,7 +172,9 @@ void translate(const Texts &texts, Options &o) {
   o.randomInit = texts.init == "random";
   o.beta1 = texts.betas[0];
   o.beta2 = texts.betas[1];
+  o.skipNonFinite = texts.onNonFinite == "skip";
   setTraceSteps(texts.traceSteps, o);
+  setLossScale(texts.lossScale, o);
 }
 
 void addOptimizer(CLI::App &app, Options &o, Texts &texts) {
@@ -177,6 +193,21 @@ void addOptimizer(CLI::App &app, Options &o, Texts &texts) {
   nonNegative(app.add_option("--momentum", o.momentum, "Of SGD"));
   nonNegative(app.add_option("--clip-grad-norm", o.clipGradNorm,
                              "Largest global gradient norm (0: off)"));
+  nonNegative(app.add_option("--clip-grad-value", o.clipGradValue,
+                             "Largest element of a gradient, either sign, "
+                             "behind --clip-grad-norm (0: off)"));
+  app.add_option("--loss-scale", texts.lossScale,
+                 "Factor on the loss against zeros in float16 gradients: a "
+                 "number, or dynamic (halved on overflow, when the step is "
+                 "skipped; doubled after 2000 steps). Default: dynamic for "
+                 "float16 programs, else 1")
+      ->type_name("dynamic|X");
+  app.add_option("--on-nonfinite", texts.onNonFinite,
+                 "A step whose loss or gradient norm is not finite: stop, or "
+                 "skip its update")
+      ->check(CLI::IsMember({"stop", "skip"}).description(""))
+      ->type_name("KIND")
+      ->capture_default_str();
   app.add_option("--schedule", texts.schedule,
                  "Of the learning rate: constant, linear, cosine, wsd")
       ->check(CLI::IsMember({"constant", "linear", "cosine", "wsd"})

@@ -19,7 +19,10 @@ struct Options {
   std::optional<std::string> dataType;     // u16 or u32
   int64_t steps = 100, accumulate = 1, evalEvery = 0;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1,
-         clipGradNorm = 1.0, momentum = 0;
+         clipGradNorm = 1.0, clipGradValue = 0, momentum = 0; // 0: off
+  std::optional<double> lossScale;                            // fixed
+  bool dynamicLossScale = false; // asked for: float16 programs have it anyway
+  bool skipNonFinite = false;    // else the run stops
   std::string noDecay;
   Schedule::Kind scheduleKind = Schedule::Kind::Constant;
   int64_t warmup = 0;

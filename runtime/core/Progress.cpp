@@ -5,6 +5,7 @@
 
 #include "Progress.h"
 #include "../comm/Control.h"
+#include "Error.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -58,6 +59,8 @@ std::string Progress::lineOf(const StepRecord &r) const {
                      std::to_string(steps) + format("  loss %.4f", r.loss);
   if (r.evalLoss)
     line += format("  eval %.4f", *r.evalLoss);
+  if (r.skipped)
+    line += "  skipped";
   return line + format("  norm %.3f", r.gradNorm) + format("  lr %.2e", r.lr) +
          format("  %.0f tok/s", r.tokensPerSecond) + "  " +
          memoryText(r.pssBytes) + "/rank  " + timeText(left) + " left";
@@ -71,6 +74,7 @@ void Progress::step(const StepRecord &r) {
     tokens += static_cast<double>(r.tokens);
     tflopSeconds += r.tflops * r.stepMs / 1000;
   }
+  skipped += r.skipped ? 1 : 0;
   last = r;
   double now = monotonicSeconds();
   if (terminal) {
@@ -90,13 +94,17 @@ void Progress::close() {
     std::printf("\n");
   double rate = seconds > 0 ? tokens / seconds : last.tokensPerSecond;
   double tflops = seconds > 0 ? tflopSeconds / seconds : last.tflops;
-  std::printf("done: %lld steps, loss %.4f -> %.4f, %.0f tok/s, %.3f TFLOP/s "
-              "(without %lld warm-up step%s), memory per rank %s planned, %s "
-              "measured\n",
-              static_cast<long long>(last.step), firstLoss, last.loss, rate,
-              tflops, static_cast<long long>(warmupSteps()),
-              warmupSteps() == 1 ? "" : "s", memoryText(last.peakBytes).c_str(),
-              memoryText(last.pssBytes).c_str());
+  std::printf(
+      "done: %lld steps, loss %.4f -> %.4f, %.0f tok/s, %.3f TFLOP/s "
+      "(without %lld warm-up step%s), memory per rank %s planned, %s "
+      "measured%s\n",
+      static_cast<long long>(last.step), firstLoss, last.loss, rate, tflops,
+      static_cast<long long>(warmupSteps()), warmupSteps() == 1 ? "" : "s",
+      memoryText(last.peakBytes).c_str(), memoryText(last.pssBytes).c_str(),
+      skipped > 0 ? concat(", ", skipped, skipped == 1 ? " step" : " steps",
+                           " skipped for gradients that were not finite")
+                        .c_str()
+                  : "");
   std::fflush(stdout);
 }
 

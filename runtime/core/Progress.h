@@ -27,6 +27,7 @@ private:
   double lastShown = 0;
   StepRecord last;
   double firstLoss = 0;
+  int64_t skipped = 0;
   // Of the steps after warm-up.
   double seconds = 0, tokens = 0, tflopSeconds = 0;
 };

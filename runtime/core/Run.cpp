@@ -109,7 +109,7 @@ int runRank(Platform &platform, const Program &program,
                                   group, control, exchange,
                                   trace ? &trace->trace : nullptr});
     initialise(*engine, options, info.rank == 0);
-    Trainer(options, *engine, control, trace.get()).run();
+    Trainer(options, *engine, control, exchange, trace.get()).run();
   } catch (const Error &e) {
     if (trace)
       trace->discard();

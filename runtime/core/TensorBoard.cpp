@@ -90,6 +90,8 @@ std::string summaryOf(const StepRecord &r) {
                static_cast<double>(r.pssBytes) / kMiB);
   if (r.evalLoss)
     appendScalar(summary, "eval/loss", *r.evalLoss);
+  if (r.lossScale)
+    appendScalar(summary, "train/loss_scale", *r.lossScale);
   return summary;
 }
 

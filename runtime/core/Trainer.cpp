@@ -5,15 +5,17 @@
 
 #include "Trainer.h"
 #include "Error.h"
+#include "NonFinite.h"
 #include <cmath>
 #include <limits>
 
 namespace shardonnx::rt {
 
 Trainer::Trainer(const Options &options, Engine &engine, Control &control,
-                 TraceFile *traceFile)
-    : options(options), engine(engine), control(control), traceFile(traceFile),
-      trace(traceFile ? &traceFile->trace : nullptr), manifest(engine.manifest),
+                 Exchange &exchange, TraceFile *traceFile)
+    : options(options), engine(engine), control(control), exchange(exchange),
+      traceFile(traceFile), trace(traceFile ? &traceFile->trace : nullptr),
+      manifest(engine.manifest), lossScale(options, manifest),
       progress(options.steps) {
   data = openData(options.data, options.dataType, manifest);
   if (!options.evalData.empty())
@@ -32,7 +34,8 @@ Trainer::Trainer(const Options &options, Engine &engine, Control &control,
 Scalars Trainer::scalarsOf(int64_t step, double denominator) const {
   Scalars v{};
   auto t = static_cast<double>(state.optimizerSteps + 1);
-  v[SHX_LOSS_SCALE] = static_cast<float>(denominator > 0 ? 1 / denominator : 0);
+  v[SHX_LOSS_SCALE] =
+      static_cast<float>(denominator > 0 ? state.lossScale / denominator : 0);
   v[SHX_LR] = static_cast<float>(options.schedule().at(step));
   v[SHX_BETA1] = static_cast<float>(options.beta1);
   v[SHX_BETA2] = static_cast<float>(options.beta2);
@@ -42,7 +45,10 @@ Scalars Trainer::scalarsOf(int64_t step, double denominator) const {
   v[SHX_WEIGHT_DECAY] = static_cast<float>(options.weightDecay);
   v[SHX_BIAS_CORRECTION1] = static_cast<float>(1 - std::pow(options.beta1, t));
   v[SHX_BIAS_CORRECTION2] = static_cast<float>(1 - std::pow(options.beta2, t));
-  v[SHX_CLIP] = 1;
+  v[SHX_CLIP] = static_cast<float>(1 / state.lossScale);
+  v[SHX_CLIP_VALUE] = options.clipGradValue > 0
+                          ? static_cast<float>(options.clipGradValue)
+                          : std::numeric_limits<float>::infinity();
   v[SHX_MOMENTUM] = static_cast<float>(options.momentum);
   v[SHX_FIRST_STEP] = state.optimizerSteps == 0 ? 1 : 0;
   return v;
@@ -70,11 +76,23 @@ void Trainer::issue(int64_t step) {
   control.setStep(step);
   double denominator = lossDenominator(*data, manifest, order, state.samples);
   engine.beginStep(scalarsOf(step, denominator));
+  issueMicrobatches(state.samples);
+  {
+    TraceSpan span(trace, TraceRow::Steps, "update");
+    engine.update();
+  }
+  engine.endStep();
+  outstanding.push_back({step, state.samples, denominator, state.lossScale});
+  state.step = step;
+  ++state.optimizerSteps;
+  state.samples += order.perStep();
+}
+
+void Trainer::issueMicrobatches(int64_t consumed) {
   std::vector<int64_t> samples(static_cast<size_t>(order.batch));
   for (int64_t a = 0; a < order.accumulate; ++a) {
     for (int64_t b = 0; b < order.batch; ++b)
-      samples[static_cast<size_t>(b)] =
-          order.at(state.samples, a, engine.rank(), b);
+      samples[static_cast<size_t>(b)] = order.at(consumed, a, engine.rank(), b);
     {
       TraceSpan span(trace, TraceRow::Steps, "batch");
       fillBatch(manifest, *data, samples, engine.inputs());
@@ -82,15 +100,36 @@ void Trainer::issue(int64_t step) {
     TraceSpan span(trace, TraceRow::Steps, "microbatch");
     engine.microbatch(a == 0, a + 1 == order.accumulate);
   }
-  {
-    TraceSpan span(trace, TraceRow::Steps, "update");
-    engine.update();
+}
+
+int Trainer::stepsAhead() const {
+  return lossScale.isDynamic() || options.skipNonFinite ? 0
+                                                        : engine.stepsAhead();
+}
+
+void Trainer::settle(const Outstanding &step, const StepResult &result) {
+  bool skipped = !std::isfinite(result.gradNorm);
+  bool stop = (skipped || !std::isfinite(result.loss)) &&
+              !options.skipNonFinite &&
+              !(skipped && lossScale.mayBeTooLarge(state));
+  if (stop)
+    stopAt(step, result);
+  if (skipped)
+    --state.optimizerSteps;
+  lossScale.update(state, skipped);
+}
+
+// Where a later step has taken the gradients' place, the step is run again.
+void Trainer::stopAt(const Outstanding &step, const StepResult &result) {
+  if (!outstanding.empty()) {
+    while (!outstanding.empty()) {
+      engine.result(/*wait=*/true);
+      outstanding.pop_front();
+    }
+    engine.beginStep(scalarsOf(step.step, step.denominator));
+    issueMicrobatches(step.samples);
   }
-  engine.endStep();
-  outstanding.push_back({step, denominator});
-  state.step = step;
-  ++state.optimizerSteps;
-  state.samples += order.perStep();
+  stopAtNonFinite(engine, exchange, step.step, result);
 }
 
 // Every sample once. The last round's missing samples have no labels; where
@@ -159,6 +198,9 @@ void Trainer::report(const Outstanding &step, const StepResult &result) {
   if (std::optional<double> peak = engine.peakFlops())
     record.mfu = flops / order.ranks / *peak;
   record.evalLoss = evalLoss;
+  if (lossScale.isDynamic() || step.lossScale != 1)
+    record.lossScale = step.lossScale;
+  record.skipped = !std::isfinite(result.gradNorm);
   record.peakBytes = memory.planned;
   record.pssBytes = memory.measured;
   record.contextBytes = memory.context;
@@ -176,16 +218,18 @@ void Trainer::collect(int ahead) {
     Outstanding step = outstanding.front();
     outstanding.pop_front();
     report(step, *result);
+    settle(step, *result);
   }
 }
 
 void Trainer::run() {
   engine.start();
+  lossScale.begin(state);
   for (int64_t step = state.step + 1; step <= options.steps; ++step) {
     trainStep(step);
     // Weights of a later step are not what an evaluation is of.
     bool drain = step == options.steps || evaluatesAfter(step);
-    collect(drain ? 0 : engine.stepsAhead());
+    collect(drain ? 0 : stepsAhead());
   }
   if (traceFile)
     traceFile->writePart();

@@ -9,6 +9,7 @@
 #include "Batch.h"
 #include "Engine.h"
 #include "Log.h"
+#include "LossScale.h"
 #include "Progress.h"
 #include "TensorBoard.h"
 #include "TraceFile.h"
@@ -22,18 +23,24 @@ class Trainer {
 public:
   // `trace` may be null.
   Trainer(const Options &options, Engine &engine, Control &control,
-          TraceFile *trace);
+          Exchange &exchange, TraceFile *trace);
   void run();
 
 private:
   // A step that the engine may still be at work on.
   struct Outstanding {
-    int64_t step;
-    double denominator;
+    int64_t step, samples; // samples: consumed before it
+    double denominator, lossScale;
   };
   void trainStep(int64_t step);
   void issue(int64_t step);
+  void issueMicrobatches(int64_t consumed);
   Scalars scalarsOf(int64_t step, double denominator) const;
+  // While a step may be skipped, no later one is issued.
+  int stepsAhead() const;
+  // What the result says about the loss scale, and whether the run goes on.
+  void settle(const Outstanding &step, const StepResult &result);
+  [[noreturn]] void stopAt(const Outstanding &step, const StepResult &result);
   // Takes results until at most `ahead` steps are outstanding.
   void collect(int ahead);
   void report(const Outstanding &step, const StepResult &result);
@@ -45,11 +52,13 @@ private:
   const Options &options;
   Engine &engine;
   Control &control; // is told the step, for messages
+  Exchange &exchange;
   TraceFile *traceFile;
   Trace *trace; // null: none
   const Manifest &manifest;
   std::unique_ptr<DataSource> data, evalData;
   SampleOrder order;
+  const LossScale lossScale;
   TrainState state; // after the steps that were issued
   std::unique_ptr<Log> log;
   std::unique_ptr<TensorBoard> tensorBoard;

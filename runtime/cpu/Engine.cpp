@@ -127,6 +127,13 @@ void CpuEngine::write(size_t unit, bool trainable, int64_t begin,
   narrow(dtype, section + begin * dtypeBytes(dtype), values, count);
 }
 
+void CpuEngine::readReduced(size_t unit, int64_t begin, float *values,
+                            int64_t count) {
+  const UnitState &u = state.units[unit];
+  std::memcpy(values, u.reduced + (begin - u.owned.begin),
+              static_cast<size_t>(count) * sizeof(float));
+}
+
 void CpuEngine::setDecay(
     const std::function<bool(const std::string &)> &noDecay) {
   for (UnitState &u : state.units)

@@ -22,6 +22,8 @@ public:
   Interval owned(size_t unit, bool trainable) const override;
   void write(size_t unit, bool trainable, int64_t begin, const float *values,
              int64_t count) override;
+  void readReduced(size_t unit, int64_t begin, float *values,
+                   int64_t count) override;
   void
   setDecay(const std::function<bool(const std::string &)> &noDecay) override;
   void start() override;

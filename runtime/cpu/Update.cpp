@@ -74,13 +74,14 @@ void shx_clip_grad_norm(ShxContext *ctx) {
           mine += squaresOnPool(u.reduced + part.begin, part.size());
       }
   }
-  context.gradNorm = std::sqrt(context.communicator->sumNorms(mine));
-  // As torch.nn.utils.clip_grad_norm_ does; a NaN stays one in this order of
-  // min's arguments.
-  double factor = 1;
+  // The gradients have the loss scale.
+  auto unscale = static_cast<double>(context.values[SHX_CLIP]);
+  context.gradNorm = std::sqrt(context.communicator->sumNorms(mine)) * unscale;
+  double factor = 1; // as torch.nn.utils.clip_grad_norm_ does
   if (context.clipGradNorm > 0)
     factor = std::min(context.clipGradNorm / (context.gradNorm + 1e-6), 1.0);
-  context.values[SHX_CLIP] = static_cast<float>(factor);
+  context.values[SHX_CLIP] = static_cast<float>(factor * unscale);
+  context.values[SHX_SKIP] = std::isfinite(context.gradNorm) ? 0 : 1;
 }
 
 void shx_optimizer(ShxContext *ctx, int32_t unit, ShxKernel kernel) {

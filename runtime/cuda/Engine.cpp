@@ -123,6 +123,16 @@ void CudaEngine::write(size_t unit, bool trainable, int64_t begin,
                 dtype, values, count);
 }
 
+void CudaEngine::readReduced(size_t unit, int64_t begin, float *values,
+                             int64_t count) {
+  const UnitState &u = state->units[unit];
+  compute.synchronize(waiting().c_str());
+  check(driver().cuMemcpyDtoH(values,
+                              deviceAddress(u.reduced + begin - u.owned.begin),
+                              static_cast<size_t>(count) * sizeof(float)),
+        "reading gradients");
+}
+
 void CudaEngine::setDecay(
     const std::function<bool(const std::string &)> &noDecay) {
   state->setDecay(noDecay);

@@ -96,9 +96,8 @@ void shx_clip_grad_norm(ShxContext *ctx) {
   sumDoubles(context, context.compute, cells.partials, partials, cells.squares);
   context.collectives->allGather(cells.squares, cells.allSquares, 1);
   finishNorm(context, context.compute, cells.allSquares, context.ranks,
-             context.clipGradNorm, cells.norm, cells.scalars + SHX_CLIP);
-  copyBytes(context, context.compute, cells.scalarsWithoutDecay + SHX_CLIP,
-            cells.scalars + SHX_CLIP, sizeof(float));
+             context.clipGradNorm, cells.norm, cells.scalars,
+             cells.scalarsWithoutDecay);
 }
 
 void shx_optimizer_device(ShxContext *ctx, int32_t unit,

@@ -37,10 +37,13 @@ void squares(Context &context, CUstream stream, const float *x, int64_t count,
 void sumDoubles(Context &context, CUstream stream, const double *values,
                 int64_t count, double *sum);
 
-// From the ranks' sums of squares: *norm, and in *factor what
-// torch.nn.utils.clip_grad_norm_ scales gradients by; 1 when limit is 0.
+// From the ranks' sums of squares: *norm, without the loss scale, and in both
+// arrays of scalars SHX_CLIP and SHX_SKIP. SHX_CLIP was 1 / the loss scale, and
+// is multiplied by what torch.nn.utils.clip_grad_norm_ scales gradients by; by
+// 1 when limit is 0.
 void finishNorm(Context &context, CUstream stream, const double *squares,
-                int32_t ranks, double limit, double *norm, float *factor);
+                int32_t ranks, double limit, double *norm, float *scalars,
+                float *scalarsWithoutDecay);
 
 // *sum = *loss, or += where accumulate.
 void addLoss(Context &context, CUstream stream, const float *loss, double *sum,

@@ -60,9 +60,10 @@ void sumDoubles(Context &context, CUstream stream, const double *values,
 }
 
 void finishNorm(Context &context, CUstream stream, const double *squares,
-                int32_t ranks, double limit, double *norm, float *factor) {
+                int32_t ranks, double limit, double *norm, float *scalars,
+                float *scalarsWithoutDecay) {
   launchOn(context, stream, "shx_k_norm_finish", 1, 1, 0, squares, ranks, limit,
-           norm, factor);
+           norm, scalars, scalarsWithoutDecay);
 }
 
 void addLoss(Context &context, CUstream stream, const float *loss, double *sum,

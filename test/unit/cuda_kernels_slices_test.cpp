@@ -100,29 +100,60 @@ TEST(CudaSlices, SumsSquares) {
   EXPECT_NEAR(normSquared(large, 0), 2e60, 1e54);
 }
 
-std::pair<double, float> finish(std::vector<double> ranks, double limit) {
+struct Finished {
+  double norm;
+  float factor, skip;
+};
+Finished finish(std::vector<double> ranks, double limit, float unscale = 1) {
   CudaDevice &device = CudaDevice::get();
   test::DeviceBytes squares(int64_t(ranks.size() * sizeof(double)));
   squares.upload(ranks.data());
   DeviceValue<double> norm(NAN);
-  DeviceValue<float> factor(NAN);
+  std::vector<float> scalars(2 * SHX_NUM_SCALARS, NAN);
+  scalars[SHX_CLIP] = unscale;
+  int64_t bytes = int64_t(scalars.size() * sizeof(float));
+  test::DeviceBytes cells(bytes);
+  cells.upload(scalars.data());
+  auto *values = static_cast<float *>(cells.data());
   device.call([&] {
     finishNorm(device.context(), device.stream(),
                static_cast<double *>(squares.data()), int32_t(ranks.size()),
-               limit, norm.data(), factor.data());
+               limit, norm.data(), values, values + SHX_NUM_SCALARS);
   });
-  return {norm.get(), factor.get()};
+  cells.download(scalars.data());
+  const float *other = scalars.data() + SHX_NUM_SCALARS; // without decay
+  EXPECT_EQ(std::memcmp(&scalars[SHX_CLIP], other + SHX_CLIP, 4), 0);
+  EXPECT_EQ(scalars[SHX_SKIP], other[SHX_SKIP]);
+  return {norm.get(), scalars[SHX_CLIP], scalars[SHX_SKIP]};
 }
 
 // As torch.nn.utils.clip_grad_norm_ does.
 TEST(CudaSlices, ClipsTheNorm) {
-  EXPECT_EQ(finish({9, 16}, 0), std::pair(5.0, 1.0f));
-  EXPECT_EQ(finish({9, 16}, 10), std::pair(5.0, 1.0f));
-  auto [norm, factor] = finish({9, 16}, 1);
-  EXPECT_EQ(norm, 5);
-  EXPECT_EQ(factor, float(1 / (5 + 1e-6)));
-  EXPECT_EQ(finish({0}, 1), std::pair(0.0, 1.0f));
-  EXPECT_TRUE(std::isnan(finish({1, NAN}, 1).second));
+  for (double limit : {0., 10.}) {
+    Finished f = finish({9, 16}, limit);
+    EXPECT_EQ(f.norm, 5);
+    EXPECT_EQ(f.factor, 1);
+    EXPECT_EQ(f.skip, 0);
+  }
+  Finished f = finish({9, 16}, 1);
+  EXPECT_EQ(f.norm, 5);
+  EXPECT_EQ(f.factor, float(1 / (5 + 1e-6)));
+  f = finish({0}, 1);
+  EXPECT_EQ(f.norm, 0);
+  EXPECT_EQ(f.factor, 1);
+}
+
+TEST(CudaSlices, TheNormIsWithoutTheLossScale) {
+  Finished f = finish({9 * 64, 16 * 64}, 1, 0.125f);
+  EXPECT_EQ(f.norm, 5);
+  EXPECT_EQ(f.factor, float(1 / (5 + 1e-6) * 0.125));
+  EXPECT_EQ(finish({9 * 64}, 0, 0.125f).factor, 0.125f);
+}
+
+TEST(CudaSlices, AStepThatIsNotFiniteIsSkipped) {
+  EXPECT_EQ(finish({1, NAN}, 1).skip, 1);
+  EXPECT_EQ(finish({INFINITY, 1}, 0).skip, 1);
+  EXPECT_EQ(finish({1, 1}, 0).skip, 0);
   EXPECT_TRUE(std::isnan(finish({1, NAN}, 1).first));
   EXPECT_EQ(finish({INFINITY}, 1), std::pair(double(INFINITY), 0.0f));
 }

@@ -211,6 +211,7 @@ TEST_F(OnDevice, AStepsNumbersAreReadLater) {
   for (int step = 1; step <= 5; ++step) {
     scalars[SHX_LR] = static_cast<float>(step);
     scalars[SHX_WEIGHT_DECAY] = 0.5f;
+    scalars[SHX_CLIP] = 1;
     numbers.beginStep(compute, scalars);
     // The loss is the learning rate, the norm what clipping makes of 9·step².
     copyBytes(context, compute, loss.data(), cells.scalars + SHX_LR, 4);
@@ -219,7 +220,7 @@ TEST_F(OnDevice, AStepsNumbersAreReadLater) {
     addLoss(context, compute, from, cells.loss, true);
     collectives.allGather(cells.loss, cells.losses, 2);
     finishNorm(context, compute, cells.losses, 1, 0.25, cells.norm,
-               cells.scalars + SHX_CLIP);
+               cells.scalars, cells.scalarsWithoutDecay);
     numbers.endStep(compute);
     if (step == 1)
       continue;

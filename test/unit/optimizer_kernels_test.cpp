@@ -6,6 +6,7 @@
 
 #include "kernel_harness.h"
 #include "shardonnx/runtime/ABI.h"
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@ namespace {
 
 struct Settings {
   double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0.1;
-  double clip = 0.7, momentum = 0.9;
+  double clip = 0.7, momentum = 0.9, clipValue = INFINITY;
 };
 
 /// One element's state, in f64.
@@ -27,7 +28,7 @@ struct Element {
 
 void stepReference(Optimizer optimizer, const Settings &s, int t, double grad,
                    Element &e) {
-  double g = grad * s.clip;
+  double g = std::clamp(grad * s.clip, -s.clipValue, s.clipValue);
   if (optimizer == Optimizer::AdamW)
     e.p *= 1 - s.lr * s.decay;
   else
@@ -56,6 +57,7 @@ void setScalars(const Settings &s, int t, float *scalars) {
   scalars[SHX_BIAS_CORRECTION2] = 1 - std::pow(s.beta2, t);
   scalars[SHX_CLIP] = s.clip;
   scalars[SHX_MOMENTUM] = s.momentum;
+  scalars[SHX_CLIP_VALUE] = s.clipValue;
   scalars[SHX_FIRST_STEP] = t == 1 ? 1 : 0;
 }
 
@@ -77,6 +79,7 @@ TEST_P(OptimizerKernels, FollowTorch) {
   if (GetParam() == Optimizer::SGD)
     v.clear();
   Settings settings;
+  settings.clipValue = 0.5; // a third of the gradients
   float scalars[SHX_NUM_SCALARS] = {};
   for (int t = 1; t <= 5; ++t) {
     setScalars(settings, t, scalars);
@@ -90,6 +93,32 @@ TEST_P(OptimizerKernels, FollowTorch) {
   }
   for (int64_t i = 0; i < kLength; ++i)
     ASSERT_NEAR(p[i], reference[i].p, 2e-6) << "element " << i;
+}
+
+// Whatever the gradients are.
+TEST_P(OptimizerKernels, SkipAStepBitForBit) {
+  std::unique_ptr<OptimizerRunner> kernel = makeOptimizerRunner(GetParam());
+  ASSERT_TRUE(kernel);
+  constexpr int64_t kLength = 517;
+  std::vector<float> p(kLength), g(kLength, NAN), m(kLength), v(kLength);
+  for (int64_t i = 0; i < kLength; ++i) {
+    p[i] = 0.25f * float(i) - 7;
+    m[i] = -0.5f * float(i);
+    v[i] = float(i);
+    if (i % 3 == 0)
+      g[i] = INFINITY;
+  }
+  if (GetParam() == Optimizer::SGD)
+    v.clear();
+  std::vector<float> p0 = p, m0 = m, v0 = v;
+  float scalars[SHX_NUM_SCALARS] = {};
+  setScalars(Settings(), 3, scalars);
+  scalars[SHX_CLIP] = NAN;
+  scalars[SHX_SKIP] = 1;
+  kernel->run({&p, &g, &m, &v}, scalars, 0, kLength);
+  EXPECT_EQ(p, p0);
+  EXPECT_EQ(m, m0);
+  EXPECT_EQ(v, v0);
 }
 
 std::string nameOf(const ::testing::TestParamInfo<Optimizer> &info) {

@@ -125,6 +125,7 @@ public:
     std::copy(values, values + n,
               masters.begin() + begin - owned(0, true).begin);
   }
+  void readReduced(size_t, int64_t, float *, int64_t) override {}
   void setDecay(const std::function<bool(const std::string &)> &) override {}
   void start() override {}
   uint8_t *const *inputs() override { return nullptr; }
@@ -408,7 +409,7 @@ TEST(Manifest, DamageIsTold) {
 
 // A manifest that can be read, with one number replaced.
 std::string errorOfManifest(const std::string &from, const std::string &to) {
-  std::string json = R"({"abi": 2, "hash": "", "model": {"path": "m.onnx"},
+  std::string json = R"({"abi": 3, "hash": "", "model": {"path": "m.onnx"},
     "batch": 1, "seq": 4, "inputs": [],
     "loss": {"kind": "mse", "denominator": "labels", "denominator_shift": 0,
              "denominator_per_microbatch": 4},

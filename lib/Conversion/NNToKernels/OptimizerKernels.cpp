@@ -9,7 +9,8 @@
 //   p ← p - lr/(1 - β1^t) · m / (sqrt(v)/sqrt(1 - β2^t) + ε).
 // Adam (Kingma & Ba 2015): the same with g ← g + wd·p in place of the decay.
 // SGD: g ← g + wd·p, b ← μ·b + g (b = g on the first step), p ← p - lr·b.
-// g is the reduced gradient times the clip factor.
+// g is the reduced gradient times the clip factor, cut at the clip value. A
+// step to be skipped leaves everything as it is, whatever the gradients are.
 
 #include "DeviceEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -50,7 +51,8 @@ private:
   static constexpr int64_t kLength = 1 << 20;
 
   void addArgument(int64_t length, unsigned slot, int64_t offset);
-  void yield(Value value, unsigned slot);
+  // What becomes of a slice, unless the step is skipped.
+  void yield(Value value, Slot slot);
   Value slice(Slot slot) { return block->getArgument(slot); }
   Value scalar(ShxScalar scalar) {
     return block->getArgument(kState1 + 1 + scalar);
@@ -62,6 +64,7 @@ private:
   nn::NNBuilder b;
   Region region;
   Block *block;
+  Value skips;
   SmallVector<unsigned> slots;
   SmallVector<MemRefType> types;
   SmallVector<Value> results;
@@ -79,8 +82,8 @@ void OptimizerBody::addArgument(int64_t length, unsigned slot, int64_t offset) {
   types.push_back(MemRefType::get({length}, f32, layout));
 }
 
-void OptimizerBody::yield(Value value, unsigned slot) {
-  results.push_back(value);
+void OptimizerBody::yield(Value value, Slot slot) {
+  results.push_back(b.select(skips, slice(slot), value));
   resultSlots.push_back(slot);
 }
 
@@ -109,8 +112,15 @@ void OptimizerBody::buildSGD(Value master, Value gradient) {
 }
 
 void OptimizerBody::build(Optimizer optimizer) {
+  skips =
+      b.compare(nn::ComparePredicate::ne, scalar(SHX_SKIP), b.constant(0.0));
   Value master = slice(kMaster);
+  Value limit = scalar(SHX_CLIP_VALUE), least = b.mul(limit, -1.0);
   Value gradient = b.mul(slice(kGradient), scalar(SHX_CLIP));
+  gradient = b.select(b.compare(nn::ComparePredicate::gt, gradient, limit),
+                      limit, gradient);
+  gradient = b.select(b.compare(nn::ComparePredicate::lt, gradient, least),
+                      least, gradient);
   Value decay = scalar(SHX_WEIGHT_DECAY);
   if (optimizer == Optimizer::AdamW)
     master = b.mul(master, b.oneMinus(b.mul(scalar(SHX_LR), decay)));

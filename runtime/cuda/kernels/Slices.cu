@@ -125,19 +125,25 @@ extern "C" __global__ void __launch_bounds__(kFinishThreads)
     *sum = mine;
 }
 
-// From every rank's sum of squares: the norm, and the factor on gradients that
-// torch.nn.utils.clip_grad_norm_ takes, min(1, limit / (norm + 1e-6)), where a
-// NaN stays one; 1 when limit is 0. One thread.
+// From every rank's sum of squares of gradients that have the loss scale, whose
+// inverse is in SHX_CLIP: the norm without it; times SHX_CLIP the factor that
+// torch.nn.utils.clip_grad_norm_ takes, min(1, limit / (norm + 1e-6)), 1 when
+// limit is 0; and whether to skip the step. Both arrays of scalars get the
+// last two. One thread.
 extern "C" __global__ void shx_k_norm_finish(const double *squares,
                                              int32_t ranks, double limit,
-                                             double *norm, float *factor) {
+                                             double *norm, float *scalars,
+                                             float *scalarsWithoutDecay) {
   double sum = 0;
   for (int32_t r = 0; r < ranks; ++r)
     sum += squares[r];
-  double root = sqrt(sum);
+  double unscale = scalars[SHX_CLIP];
+  double root = sqrt(sum) * unscale;
   double ratio = limit / (root + 1e-6);
+  double factor = limit > 0 && ratio < 1 ? ratio : 1;
   *norm = root;
-  *factor = limit > 0 ? float(ratio > 1 ? 1 : ratio) : 1.f;
+  scalars[SHX_CLIP] = scalarsWithoutDecay[SHX_CLIP] = float(factor * unscale);
+  scalars[SHX_SKIP] = scalarsWithoutDecay[SHX_SKIP] = isfinite(root) ? 0 : 1;
 }
 
 // *sum += *loss, or = *loss. One thread.

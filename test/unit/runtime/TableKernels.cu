@@ -69,7 +69,10 @@ __global__ void table_adamw(float *p, const float *g, float *m, float *v,
   int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= count)
     return;
-  float grad = g[i] * s[SHX_CLIP];
+  if (s[SHX_SKIP] != 0)
+    return;
+  float limit = s[SHX_CLIP_VALUE];
+  float grad = fminf(fmaxf(g[i] * s[SHX_CLIP], -limit), limit);
   p[i] -= s[SHX_LR] * s[SHX_WEIGHT_DECAY] * p[i];
   m[i] = s[SHX_BETA1] * m[i] + (1 - s[SHX_BETA1]) * grad;
   v[i] = s[SHX_BETA2] * v[i] + (1 - s[SHX_BETA2]) * grad * grad;

@@ -14,6 +14,7 @@
 // loss = Σ ½ (prediction - label/300)² over labels other than -100
 
 #include "shardonnx/runtime/ABI.h"
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -147,8 +148,11 @@ void adamw(void *const *args, int64_t begin, int64_t end) {
   auto *g = static_cast<const float *>(args[1]);
   auto *m = static_cast<float *>(args[2]), *v = static_cast<float *>(args[3]);
   auto *s = static_cast<const float *>(args[4]);
+  if (s[SHX_SKIP] != 0)
+    return;
+  float limit = s[SHX_CLIP_VALUE];
   for (int64_t i = begin; i < end; ++i) {
-    float grad = g[i] * s[SHX_CLIP];
+    float grad = std::min(std::max(g[i] * s[SHX_CLIP], -limit), limit);
     p[i] -= s[SHX_LR] * s[SHX_WEIGHT_DECAY] * p[i];
     m[i] = s[SHX_BETA1] * m[i] + (1 - s[SHX_BETA1]) * grad;
     v[i] = s[SHX_BETA2] * v[i] + (1 - s[SHX_BETA2]) * grad * grad;

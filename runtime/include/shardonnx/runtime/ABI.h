@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SHX_ABI_VERSION 2
+#define SHX_ABI_VERSION 3
 
 typedef enum ShxDType {
   SHX_F32 = 0,
@@ -35,7 +35,9 @@ typedef enum ShxDType {
 
 // Values that change from step to step live in memory, never in the code.
 typedef enum ShxScalar {
-  SHX_LOSS_SCALE = 0, // 1 / (labels of the step, all ranks and microbatches)
+  // The loss scale (1 but for float16) / (labels of the step, all ranks and
+  // microbatches).
+  SHX_LOSS_SCALE = 0,
   SHX_LR = 1,
   SHX_BETA1 = 2,
   SHX_BETA2 = 3,
@@ -43,11 +45,17 @@ typedef enum ShxScalar {
   SHX_WEIGHT_DECAY = 5,
   SHX_BIAS_CORRECTION1 = 6, // 1 - beta1^step
   SHX_BIAS_CORRECTION2 = 7, // 1 - beta2^step
-  SHX_CLIP = 8,             // factor on every gradient, 1 when off
+  // Factor on every gradient: 1 / the loss scale, and behind
+  // shx_clip_grad_norm times what clips the norm.
+  SHX_CLIP = 8,
   SHX_MOMENTUM = 9,
   SHX_FIRST_STEP = 10,      // 1 on the first step, else 0 (SGD's momentum)
   SHX_ONE_MINUS_BETA1 = 11, // taken in f64: 1 - 0.999f is off by 5e-5
   SHX_ONE_MINUS_BETA2 = 12,
+  // 1 when the norm is not finite, else 0: set by shx_clip_grad_norm. The
+  // optimizer then leaves masters and moments as they are.
+  SHX_SKIP = 13,
+  SHX_CLIP_VALUE = 14, // each gradient lies within ± this; infinity when off
   SHX_NUM_SCALARS = 16,
 } ShxScalar;
 
@@ -268,7 +276,8 @@ void shx_reduce_wait(ShxContext *ctx, int32_t unit);
 void shx_loss(ShxContext *ctx, const float *loss);
 
 // ---- Update.
-// Global norm of the reduced gradients; sets SHX_CLIP. Waits for all ranks.
+// Global norm of the reduced gradients; sets SHX_CLIP and SHX_SKIP. Waits for
+// all ranks.
 void shx_clip_grad_norm(ShxContext *ctx);
 // Runs the optimizer kernel over the owned slice of the unit, interval by
 // interval (weight decay differs). Kernel args: master f32, grad f32, state0

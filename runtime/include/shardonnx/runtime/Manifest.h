@@ -116,6 +116,9 @@ struct Manifest {
   bool cuda() const { return target == "cuda"; }
   // One master copy in each group of ranks, the groups being replicas.
   bool hybrid() const;
+  // Whether parameters or gradients are float16: small gradients are zero in
+  // it, so the loss is scaled.
+  bool usesF16() const;
   // Whether all units are gathered in place.
   bool gathersInPlace() const;
   // f32 tensors of a parameter's size that the optimizer keeps.
