@@ -130,6 +130,11 @@ CASES = [
     case("llama-bf16", model="llama-23", policy="bf16", loss_rtol=2e-2,
          norm_rtol=1e-1,
          compile=["--param-dtype=bf16", "--reduce-dtype=f32"]),
+    # Float16 with its loss scale, against the run in float32: `like`.
+    case("gpt2-f16", model="gpt2-18", like="gpt2-18", loss_rtol=1e-2,
+         norm_rtol=1e-1, compile=["--param-dtype=f16", "--reduce-dtype=f32"]),
+    case("llama-f16", model="llama-23", like="llama-23", loss_rtol=1e-2,
+         norm_rtol=1e-1, compile=["--param-dtype=f16", "--reduce-dtype=f16"]),
 ]
 
 

@@ -287,7 +287,7 @@ def main():
     write_data()
     exported = {}
     for case in cases.CASES:
-        if not re.search(options.filter, case["name"]):
+        if not re.search(options.filter, case["name"]) or "like" in case:
             continue
         name = case["model"]
         path = cases.model_path(name)

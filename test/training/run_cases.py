@@ -44,7 +44,8 @@ MATRIX = [([], ranks) for ranks in (1, 2, 3, 4)] + [
 # Each kind of loss, layout, optimizer and dtype once, and every strategy.
 CORE_CASES = ("gpt2-18", "llama-23-optimized", "smollm3-18", "gpt2-labels",
               "llama-masked-labels", "gpt2-sgd", "gpt2-no-decay", "gpt2-freeze",
-              "regressor", "classifier", "gpt2-bf16", "llama-bf16")
+              "regressor", "classifier", "gpt2-bf16", "llama-bf16",
+              "gpt2-f16")
 CORE_MATRIX = [([], 2), (["--strategy=shard_grad_op"], 2),
                (["--strategy=no_shard"], 2), (["--recompute=block"], 3),
                (["--strict-numerics"], 1)]
@@ -110,7 +111,8 @@ def emulated(libraries, folder):
 
 
 def recorded(case):
-    path = os.path.join(cases.HERE, "recorded", case["name"] + ".json")
+    name = case.get("like", case["name"])
+    path = os.path.join(cases.HERE, "recorded", name + ".json")
     with open(path) as file:
         return json.load(file)
 

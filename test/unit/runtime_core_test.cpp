@@ -7,6 +7,7 @@
 #include "../../runtime/core/Engine.h"
 #include "../../runtime/core/Error.h"
 #include "../../runtime/core/Half.h"
+#include "../../runtime/core/LossScale.h"
 #include "../../runtime/core/Sha256.h"
 #include "../../runtime/core/TensorBoard.h"
 #include "../../runtime/core/Topology.h"
@@ -327,6 +328,39 @@ int64_t item(const Manifest &m, const Topology &topology,
     if (item.name == name)
       return item.bytes;
   return -1;
+}
+
+TEST(LossScale, FollowsGradScaler) {
+  Manifest m = smallModel();
+  Options o;
+  TrainState state;
+  EXPECT_FALSE(LossScale(o, m).isDynamic());
+  LossScale(o, m).begin(state);
+  EXPECT_EQ(state.lossScale, 1);
+  m.units[0].paramType = SHX_F16;
+  LossScale scale(o, m);
+  EXPECT_TRUE(scale.isDynamic());
+  scale.begin(state);
+  EXPECT_EQ(state.lossScale, 65536);
+  scale.update(state, /*skipped=*/true);
+  EXPECT_EQ(state.lossScale, 32768);
+  for (int step = 0; step < 1999; ++step)
+    scale.update(state, false);
+  EXPECT_EQ(state.lossScale, 32768);
+  scale.update(state, false);
+  EXPECT_EQ(state.lossScale, 65536);
+  EXPECT_EQ(state.cleanSteps, 0);
+  scale.update(state, false);
+  state.step = 2002; // a run that goes on
+  scale.begin(state);
+  EXPECT_EQ(state.lossScale, 65536);
+  EXPECT_EQ(state.cleanSteps, 1);
+  o.lossScale = 128;
+  LossScale fixed(o, m);
+  fixed.begin(state);
+  fixed.update(state, true);
+  EXPECT_EQ(state.lossScale, 128);
+  EXPECT_FALSE(fixed.mayBeTooLarge(state));
 }
 
 TEST(Topology, GroupsAreConsecutiveRanks) {

@@ -9,6 +9,8 @@
 //   TABLE_REPLICATED  no_shard
 //   TABLE_KEPT        units stay gathered between the updates
 //   TABLE_UNSHARDED   gradients are added up before they are reduced
+// In the environment, TABLE_GRADIENT_LIMIT=X: what is larger becomes infinity,
+// as in float16.
 //
 // prediction(x) = a[x] + bias[x % 7] + b[x]·c[x] + frozen[x % 3]
 // loss = Σ ½ (prediction - label/300)² over labels other than -100
@@ -115,6 +117,14 @@ void forward(ShxContext *ctx) {
   shx_loss(ctx, &act.loss);
 }
 
+void overflow(float *gradients, int64_t count) {
+  const char *text = std::getenv("TABLE_GRADIENT_LIMIT");
+  float limit = text ? float(std::atof(text)) : INFINITY;
+  for (int64_t i = 0; i < count; ++i)
+    if (std::fabs(gradients[i]) > limit)
+      gradients[i] = INFINITY;
+}
+
 // Backward reads the parameters again, as a sharded program does.
 void microbatch(ShxContext *ctx, int32_t accumulate) {
   forward(ctx);
@@ -131,6 +141,7 @@ void microbatch(ShxContext *ctx, int32_t accumulate) {
     for (int64_t i = 0; i < kRows; ++i)
       d[x[i]] += act.error[i] * scale * param(ctx, other, x[i]);
     gatherFree(ctx, other);
+    overflow(d, 512);
     shx_reduce_start(ctx, unit, accumulate);
   }
   shx_grad_acquire(ctx, 0);
@@ -140,6 +151,7 @@ void microbatch(ShxContext *ctx, int32_t accumulate) {
     d[x[i]] += act.error[i] * scale;
     d[512 + x[i] % 7] += act.error[i] * scale;
   }
+  overflow(d, 768);
   shx_reduce_start(ctx, 0, accumulate);
 }
 

@@ -4,6 +4,7 @@
 // See TableReference.h.
 
 #include "TableReference.h"
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -35,11 +36,11 @@ struct Moments {
 };
 
 void adamw(std::vector<float> &param, const std::vector<double> &grad,
-           Moments &state, double factor, double lr, int step) {
+           Moments &state, double factor, double limit, double lr, int step) {
   state.m.resize(param.size());
   state.v.resize(param.size());
   for (size_t i = 0; i < param.size(); ++i) {
-    double g = grad[i] * factor;
+    double g = std::clamp(grad[i] * factor, -limit, limit);
     double p = param[i] * (1 - lr * 0.1);
     state.m[i] = 0.9 * state.m[i] + 0.1 * g;
     state.v[i] = 0.95 * state.v[i] + 0.05 * g * g;
@@ -83,7 +84,8 @@ void writeTable(const TableWeights &w, const std::string &folder) {
 std::vector<TableStep> trainTable(TableWeights w,
                                   const std::vector<uint16_t> &tokens,
                                   int64_t globalBatch, int steps, double lr,
-                                  bool roundParams, bool roundB) {
+                                  bool roundParams, bool roundB, int skipped,
+                                  double clipValue) {
   auto samples = static_cast<int64_t>(tokens.size() - 1) / kSeq;
   auto seen = [&](float x) { return roundParams ? roundToBF16(x) : x; };
   auto seenOfB = [&](float x) {
@@ -114,11 +116,13 @@ std::vector<TableStep> trainTable(TableWeights w,
         squares += g * g;
     double norm = std::sqrt(squares);
     result.push_back({loss, norm});
+    if (step <= skipped)
+      continue;
     double factor = std::min(1.0, 1.0 / (norm + 1e-6));
-    adamw(w.a, da, moments[0], factor, lr, step);
-    adamw(w.bias, dbias, moments[1], factor, lr, step);
-    adamw(w.b, db, moments[2], factor, lr, step);
-    adamw(w.c, dc, moments[3], factor, lr, step);
+    adamw(w.a, da, moments[0], factor, clipValue, lr, step - skipped);
+    adamw(w.bias, dbias, moments[1], factor, clipValue, lr, step - skipped);
+    adamw(w.b, db, moments[2], factor, clipValue, lr, step - skipped);
+    adamw(w.c, dc, moments[3], factor, clipValue, lr, step - skipped);
   }
   return result;
 }

@@ -30,11 +30,13 @@ void writeTable(const TableWeights &weights, const std::string &folder);
 
 // AdamW on samples of 8 tokens, `globalBatch` of them a step, in the order of
 // the file. `roundParams`: the forward sees parameters rounded to bf16;
-// `roundB`: those of unit b.
+// `roundB`: those of unit b. The first `skipped` steps change nothing.
+// `clipValue`: the largest element of a gradient.
 std::vector<TableStep> trainTable(TableWeights weights,
                                   const std::vector<uint16_t> &tokens,
                                   int64_t globalBatch, int steps, double lr,
-                                  bool roundParams, bool roundB = false);
+                                  bool roundParams, bool roundB = false,
+                                  int skipped = 0, double clipValue = 1e30);
 
 } // namespace shardonnx::test
 
