@@ -74,12 +74,12 @@ NonFinite findNonFinite(Engine &engine) {
         continue;
       Found found = search(engine, order[place], param);
       if (found.count > 0)
-        return {place,
-                concat("the gradient of '", param.name, "' in unit '",
-                       unit.name, "' has ", found.count, " elements on rank ",
-                       engine.rank(), " that are not finite, the first (",
-                       std::isnan(found.value) ? "NaN" : "infinity", ") at ",
-                       found.first)};
+        return {place, concat("the gradient of '", param.name, "' in unit '",
+                              unit.name, "' is not finite in ", found.count,
+                              found.count == 1 ? " element" : " elements",
+                              " on rank ", engine.rank(), ", the first (",
+                              std::isnan(found.value) ? "NaN" : "infinity",
+                              ") at ", found.first)};
     }
   }
   return {};
