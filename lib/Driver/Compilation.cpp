@@ -5,6 +5,7 @@
 // dumped and timed by its name.
 
 #include "shardonnx/Driver/Compilation.h"
+#include "Trial.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Import/Import.h"
@@ -68,6 +69,10 @@ static void enablePrinting(PassManager &pm, const CompileOptions &options) {
 }
 
 LogicalResult Compilation::runPasses(Level level) {
+  if (level == Level::Grad &&
+      StringRef(options.recompute).starts_with("budget:") &&
+      failed(fitRecompute(module(), options, diags)))
+    return failure();
   PassManager pm(&context);
   addPassesTo(level, pm, options);
   if (pm.empty())

@@ -61,8 +61,9 @@ static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
 static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
   pm.addPass(createDifferentiatePass());
   fsdp::RecomputePassOptions recompute;
-  if (options.recompute == "block")
-    recompute.recompute = fsdp::Recompute::block;
+  // A budget has become a plan by then: fitRecompute.
+  if (!StringRef(options.recompute).starts_with("budget:"))
+    recompute.recompute = options.recompute;
   pm.addPass(fsdp::createRecomputePass(recompute));
   // Groups are formed before parameters are gathered, so that each gather is
   // placed around the groups that read it.

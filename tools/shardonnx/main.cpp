@@ -5,8 +5,8 @@
 // it means is the driver's.
 
 #include "shardonnx/Driver/Options.h"
+#include "shardonnx/Support/ByteSize.h"
 #include "shardonnx/runtime/Layout.h"
-#include "shardonnx/runtime/WholeNumber.h"
 
 #include <CLI/CLI.hpp>
 
@@ -78,6 +78,25 @@ CLI::Option *oneOf(CLI::Option *option, const std::vector<std::string> &words) {
       ->type_name(list);
 }
 
+// What is wrong with a value of --recompute; empty when nothing is.
+std::string checkRecompute(const std::string &text) {
+  auto startsWith = [&](const std::string &prefix) {
+    return text.rfind(prefix, 0) == 0;
+  };
+  if (text == "none" || text == "block" || text == "selective")
+    return "";
+  if (startsWith("every:"))
+    return parseWhole(text.substr(6), 1, 1 << 20)
+               ? ""
+               : "'" + text + "': every: wants a positive number of blocks";
+  if (startsWith("budget:"))
+    return parseByteSize(text.substr(7))
+               ? ""
+               : "'" + text + "': budget: wants bytes, as in budget:512MiB";
+  return "'" + text +
+         "' is not one of none|block|every:N|selective|budget:BYTES";
+}
+
 // The options that change the program, shared by compile and inspect.
 void addProgramOptions(CLI::App &app, CompileOptions &o) {
   oneOf(app.add_option("--target", o.target, "where the executable runs"),
@@ -128,9 +147,12 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
         kFloatTypes);
   oneOf(app.add_option("--output-dtype", o.outputDtype, "the graph's outputs"),
         kFloatTypes);
-  oneOf(app.add_option("--recompute", o.recompute,
-                       "what backward computes again"),
-        {"none", "block"})
+  app.add_option("--recompute", o.recompute,
+                 "what backward computes again: nothing; every block, or every "
+                 "N-th; all but matrix products and attention; the cheapest "
+                 "with which activations fit")
+      ->check(checkRecompute)
+      ->type_name("none|block|every:N|selective|budget:BYTES")
       ->capture_default_str();
   whole(app.add_option("--forward-prefetch", o.forwardPrefetch,
                        "units ahead that an all-gather is issued"),
@@ -140,6 +162,19 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
                        "the same in the backward pass"),
         0, 1024)
       ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--memory-budget",
+         [&o](const std::string &text) {
+           o.memoryBudget = parseByteSize(text);
+         },
+         "of a rank, at --world-size: gathers start as early as it allows, "
+         "what is left keeps units gathered")
+      ->check([](const std::string &text) {
+        return parseByteSize(text)
+                   ? std::string()
+                   : "'" + text + "' is no size; write 80GB or 512MiB";
+      })
+      ->type_name("BYTES");
   oneOf(app.add_option("--optimizer", o.optimizer, "what the update computes"),
         {"adamw", "adam", "sgd"})
       ->capture_default_str();

@@ -37,8 +37,9 @@ struct CompileOptions {
   std::string paramDtype = "f32";
   std::string reduceDtype; // empty: f32
   std::string outputDtype; // empty: as computed
-  std::string recompute = "none";
+  std::string recompute = "none"; // block | every:N | selective | budget:BYTES
   int64_t forwardPrefetch = 1, backwardPrefetch = 1;
+  std::optional<int64_t> memoryBudget; // bytes of a rank, at worldSize
   std::string optimizer = "adamw";
   std::string accumulateMode = "sharded"; // sharded | unsharded
   std::vector<std::string> freeze;

@@ -22,7 +22,8 @@ namespace {
 
 class Recomputer {
 public:
-  explicit Recomputer(Block &block) : block(block) {}
+  /// `plan`: fsdp.recompute_plan, may be null.
+  Recomputer(Block &block, DictionaryAttr plan) : block(block), plan(plan) {}
 
   void run();
 
@@ -32,11 +33,13 @@ private:
   bool isForwardValue(Value value) const;
   bool spansLibraryCall(Value value) const;
   int64_t costOf(Value value) const;
+  int64_t costOfRunning(Operation *op) const;
   void cut();
   void rewrite();
   Value again(Value value, Operation *before);
 
   Block &block;
+  DictionaryAttr plan;
   llvm::DenseSet<Operation *> backward;
   llvm::DenseSet<Value> free;       // costs no memory to have in backward
   llvm::DenseSet<Value> recomputed; // not kept
@@ -139,6 +142,9 @@ bool Recomputer::spansLibraryCall(Value value) const {
   return false;
 }
 
+/// What a byte is worth in costOf and costOfRunning.
+static constexpr int64_t kCostOfByte = 16;
+
 /// The bytes of a value; a little more if it is stored for backward alone, so
 /// that of equals the one that forward stores anyway is kept.
 int64_t Recomputer::costOf(Value value) const {
@@ -148,33 +154,70 @@ int64_t Recomputer::costOf(Value value) const {
                   return !backward.contains(user) && !isRepeatable(user) &&
                          !kernels::isReduction(user);
                 });
-  return 16 * bytesOf(value) + (stored ? 0 : bytesOf(value));
+  return kCostOfByte * bytesOf(value) + (stored ? 0 : bytesOf(value));
 }
 
-/// Each value is an edge whose capacity is its cost; what cannot be repeated is
-/// fed by the source, what backward reads drains to the sink.
+/// What computing the results of `op` again costs, as the plan has it for its
+/// unit; infinite where they must be kept.
+int64_t Recomputer::costOfRunning(Operation *op) const {
+  if (leavesUnit(op))
+    return MaxFlow::kInfinite;
+  if (isRepeatable(op))
+    return 0;
+  auto unit = op->getAttrOfType<FlatSymbolRefAttr>(nn::kUnitAttr);
+  Attribute mode = plan && unit ? plan.get(unit.getAttr()) : Attribute();
+  bool selective = isa_and_nonnull<IntegerAttr>(mode) ||
+                   mode == StringAttr::get(op->getContext(), "selective");
+  if (!selective || !isMemoryEffectFree(op))
+    return MaxFlow::kInfinite;
+  auto counted = dyn_cast<nn::FlopsOpInterface>(op);
+  if (!counted)
+    return 0;
+  auto price = dyn_cast<IntegerAttr>(mode);
+  if (!price)
+    return MaxFlow::kInfinite;
+  double cost = double(kCostOfByte) * double(counted.getFlops()) /
+                double(std::max<int64_t>(1, price.getInt()));
+  return std::min<int64_t>(MaxFlow::kInfinite - 1, int64_t(cost));
+}
+
+/// Each value is an edge whose capacity is its cost, fed by an edge of its op
+/// with the cost of running that again; what backward reads drains to the sink.
+/// Values on the sink's side of their own edge are computed again.
 void Recomputer::cut() {
   llvm::DenseMap<Value, unsigned> nodes; // the edge is node → node + 1
   SmallVector<Value> values;
-  for (Operation &op : block)
+  SmallVector<Operation *> ops;
+  unsigned count = 0;
+  for (Operation &op : block) {
+    unsigned before = count;
     for (Value result : op.getResults())
       if (isForwardValue(result) && !free.contains(result) &&
           isa<RankedTensorType>(result.getType())) {
-        nodes[result] = 2 * values.size();
+        nodes[result] = count;
         values.push_back(result);
+        count += 2;
       }
-  unsigned source = 2 * values.size(), sink = source + 1;
+    if (count != before)
+      ops.push_back(&op);
+  }
+  unsigned firstOp = count, source = firstOp + ops.size(), sink = source + 1;
   MaxFlow flow(sink + 1);
+  for (auto [index, op] : llvm::enumerate(ops)) {
+    int64_t running = costOfRunning(op);
+    if (running > 0)
+      flow.addEdge(source, firstOp + index, running);
+    if (running < MaxFlow::kInfinite)
+      for (Value operand : op->getOperands())
+        if (auto it = nodes.find(operand); it != nodes.end())
+          flow.addEdge(it->second + 1, firstOp + index, MaxFlow::kInfinite);
+    for (Value result : op->getResults())
+      if (auto it = nodes.find(result); it != nodes.end())
+        flow.addEdge(firstOp + index, it->second, MaxFlow::kInfinite);
+  }
   for (Value value : values) {
     unsigned node = nodes[value];
     flow.addEdge(node, node + 1, costOf(value));
-    Operation *op = value.getDefiningOp();
-    if (!isRepeatable(op) || leavesUnit(op))
-      flow.addEdge(source, node, MaxFlow::kInfinite);
-    else
-      for (Value operand : op->getOperands())
-        if (auto it = nodes.find(operand); it != nodes.end())
-          flow.addEdge(it->second + 1, node, MaxFlow::kInfinite);
     if (llvm::any_of(value.getUsers(),
                      [&](Operation *user) { return backward.contains(user); }))
       flow.addEdge(node + 1, sink, MaxFlow::kInfinite);
@@ -182,15 +225,16 @@ void Recomputer::cut() {
   flow.run(source, sink);
   std::vector<bool> nearSink = flow.sinkSide(sink);
   for (Value value : values)
-    if (nearSink[nodes[value]] && isRepeatable(value.getDefiningOp()))
+    if (nearSink[nodes[value]])
       recomputed.insert(value);
 }
 
 /// The value computed again before an op of backward, once for all of it.
 Value Recomputer::again(Value value, Operation *before) {
   Operation *op = value.getDefiningOp();
-  bool repeat = isForwardValue(value) && isRepeatable(op) &&
-                (recomputed.contains(value) || free.contains(value));
+  bool repeat =
+      isForwardValue(value) && (recomputed.contains(value) ||
+                                (isRepeatable(op) && free.contains(value)));
   if (!repeat)
     return value;
   if (Value copy = copies.lookup(value))
@@ -203,7 +247,10 @@ Value Recomputer::again(Value value, Operation *before) {
   copy->setOperands(operands);
   // So that no pass merges it with the original.
   copy->setAttr(fsdp::kRecomputeAttr, builder.getUnitAttr());
-  return copies[value] = copy->getResult(0);
+  for (auto [result, copied] :
+       llvm::zip_equal(op->getResults(), copy->getResults()))
+    copies[result] = copied;
+  return copies[value];
 }
 
 void Recomputer::rewrite() {
@@ -229,8 +276,12 @@ namespace {
 
 struct NNRecomputePass : shardonnx::impl::NNRecomputePassBase<NNRecomputePass> {
   void runOnOperation() override {
-    if (!getOperation().isExternal())
-      Recomputer(getOperation().getBody().front()).run();
+    if (getOperation().isExternal())
+      return;
+    DictionaryAttr plan;
+    if (Operation *module = getOperation()->getParentOp())
+      plan = module->getAttrOfType<DictionaryAttr>(fsdp::kRecomputePlanAttr);
+    Recomputer(getOperation().getBody().front(), plan).run();
   }
 };
 

@@ -1,6 +1,24 @@
 // RUN: shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-recompute=recompute=block | FileCheck %s
 // RUN: shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-recompute=recompute=block -cse | FileCheck %s
 // RUN: shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-recompute | FileCheck %s --check-prefix=NONE
+// RUN: shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-recompute=recompute=every:2 | FileCheck %s --check-prefix=EVERY
+// RUN: not shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-recompute=recompute=every:0 2>&1 | FileCheck %s --check-prefix=ZERO
+// RUN: not shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-recompute=recompute=all 2>&1 | FileCheck %s --check-prefix=WORD
+// RUN: sed 's/^module {/module attributes {fsdp.recompute_plan = {h.0 = "block"}} {/' %S/Inputs/two-blocks.mlir \
+// RUN:   | shardonnx-opt -fsdp-recompute=recompute=block | FileCheck %s --check-prefix=PLAN
+
+// ZERO: --recompute=every:0: wants a positive number of blocks
+// WORD: --recompute=all: wants none, block, every:N or selective
+
+// The second of two blocks.
+// EVERY:     fsdp.recompute_plan = {h.1 = "block"}
+// EVERY:     {fsdp.recompute, nn.unit = @h.1}
+// EVERY-NOT: {fsdp.recompute, nn.unit = @h.0}
+
+// A plan that stands there is kept.
+// PLAN:     fsdp.recompute_plan = {h.0 = "block"}
+// PLAN-NOT: {fsdp.recompute, nn.unit = @h.1}
+// PLAN:     {fsdp.recompute, nn.unit = @h.0}
 
 // NONE-NOT: fsdp.recompute
 

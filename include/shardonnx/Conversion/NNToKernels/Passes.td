@@ -27,14 +27,22 @@ def NNNormalizeReductionsPass
 }
 
 def NNRecomputePass : Pass<"nn-recompute", "::mlir::func::FuncOp"> {
-  let summary = "Backward computes elementwise values again rather than keep them";
+  let summary = "Backward computes values again rather than keep them";
   let description = [{
     Of all values that backward needs from forward, keeps a set of fewest bytes
     from which elementwise ops alone give the rest (a minimum cut; of several
     the one that computes least). Backward begins with what depends on
     nn.loss_scale; parameters, inputs and constants cost nothing. Runs before
-    the units are gathered, since it makes backward read parameters. Preserves
-    numerics bit for bit.
+    the units are gathered, since it makes backward read parameters.
+
+    In a unit that the module's `fsdp.recompute_plan` calls `selective`, every
+    pure op may be computed again but library calls: matrix products, attention,
+    losses, lookups. Where the plan has a price P, these may be too, at the
+    price of their FLOPs, where a byte kept costs P FLOPs: what is kept and what
+    is computed together are the cheapest (the same cut, with ops as edges).
+    What another unit reads is always kept.
+
+    Preserves numerics bit for bit.
   }];
 }
 

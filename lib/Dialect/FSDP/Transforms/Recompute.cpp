@@ -1,13 +1,15 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Executes the forward of each block again in its backward, from the block's
-// inputs, so that nothing inside the block is saved.
+// Decides what the backward of each unit computes again. Executes the forward
+// of blocks again in their backward, from their inputs, so that nothing inside
+// a block is saved; finer choices are nn-recompute's.
 
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -22,20 +24,27 @@ namespace {
 
 class Recomputer {
 public:
-  explicit Recomputer(func::FuncOp function)
-      : function(function), order(function) {}
+  Recomputer(func::FuncOp function, DictionaryAttr plan)
+      : function(function), plan(plan), order(function) {}
 
   void run();
 
 private:
+  bool isBlock(FlatSymbolRefAttr unit) const;
   bool isInside(Value value, FlatSymbolRefAttr unit) const;
   Value recompute(Value value, FlatSymbolRefAttr unit);
 
   func::FuncOp function;
+  DictionaryAttr plan;
   StepOrder order;
   llvm::DenseMap<Attribute, OpBuilder> builders; // of each unit's clones
   llvm::DenseMap<Operation *, Operation *> clones;
 };
+
+bool Recomputer::isBlock(FlatSymbolRefAttr unit) const {
+  auto mode = unit ? plan.getAs<StringAttr>(unit.getAttr()) : nullptr;
+  return mode && mode.getValue() == "block";
+}
 
 // Made by the unit's own forward, from something: tables and constants that
 // read nothing of the step are cheap to keep and read by every block.
@@ -69,7 +78,7 @@ void Recomputer::run() {
       backward.push_back(&op);
   for (Operation *op : backward) {
     FlatSymbolRefAttr unit = unitOf(op);
-    if (!unit || unit.getValue() == kRootUnit)
+    if (!isBlock(unit))
       continue;
     builders.try_emplace(unit, op);
     for (OpOperand &operand : op->getOpOperands())
@@ -78,15 +87,64 @@ void Recomputer::run() {
   }
 }
 
+// The units other than root, in the order of their first op.
+llvm::SetVector<StringAttr> unitsInOrder(ModuleOp module) {
+  llvm::SetVector<StringAttr> units;
+  for (func::FuncOp function : stepFunctions(module))
+    if (function.getName() == kMicrobatch)
+      for (Operation &op : function.getBody().front())
+        if (FlatSymbolRefAttr unit = unitOf(&op);
+            unit && unit.getValue() != kRootUnit)
+          units.insert(unit.getAttr());
+  return units;
+}
+
 struct RecomputePass : public fsdp::impl::RecomputePassBase<RecomputePass> {
   using RecomputePassBase::RecomputePassBase;
 
-  void runOnOperation() override {
-    if (recompute == Recompute::none)
-      return;
-    for (func::FuncOp function : stepFunctions(getOperation()))
-      Recomputer(function).run();
-  }
+  FailureOr<DictionaryAttr> makePlan();
+  void runOnOperation() override;
 };
+
+FailureOr<DictionaryAttr> RecomputePass::makePlan() {
+  StringRef mode = recompute;
+  unsigned every = 1;
+  if (mode.consume_front("every:")) {
+    if (mode.getAsInteger(10, every) || every == 0)
+      return getOperation().emitError()
+                 << "--recompute=every:" << mode
+                 << ": wants a positive number of blocks",
+             failure();
+    mode = "block";
+  }
+  SmallVector<NamedAttribute> plan;
+  if (mode == "block" || mode == "selective") {
+    for (auto [index, unit] : llvm::enumerate(unitsInOrder(getOperation())))
+      if ((index + 1) % every == 0)
+        plan.push_back({unit, StringAttr::get(&getContext(), mode)});
+  } else if (mode != "none") {
+    return getOperation().emitError()
+               << "--recompute=" << mode
+               << ": wants none, block, every:N or selective",
+           failure();
+  }
+  return DictionaryAttr::get(&getContext(), plan);
+}
+
+void RecomputePass::runOnOperation() {
+  ModuleOp module = getOperation();
+  if (!module->hasAttr(kRecomputePlanAttr)) {
+    FailureOr<DictionaryAttr> plan = makePlan();
+    if (failed(plan))
+      return signalPassFailure();
+    if (!plan->empty())
+      module->setAttr(kRecomputePlanAttr, *plan);
+  }
+  auto plan = module->getAttrOfType<DictionaryAttr>(kRecomputePlanAttr);
+  if (!plan)
+    return;
+  for (func::FuncOp function : stepFunctions(module))
+    Recomputer(function, plan).run();
+}
 
 } // namespace

@@ -26,6 +26,13 @@ inline constexpr llvm::StringLiteral kRootUnit = "root";
 /// differs from the original, so that no pass merges the two.
 inline constexpr llvm::StringLiteral kRecomputeAttr = "fsdp.recompute";
 
+/// On the module: what backward computes again, a dictionary from units to
+/// "block" (all but the unit's inputs), "selective" (all but the results of
+/// library calls), or an i64 P (as selective, and library calls that cost less
+/// than P FLOPs for each byte that need not be kept). Units that are not in it
+/// only have elementwise values computed again.
+inline constexpr llvm::StringLiteral kRecomputePlanAttr = "fsdp.recompute_plan";
+
 /// On an fsdp.unit: model FLOPs of one microbatch, an i64.
 inline constexpr llvm::StringLiteral kFlopsAttr = "fsdp.flops";
 

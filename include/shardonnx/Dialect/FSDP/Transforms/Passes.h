@@ -24,9 +24,6 @@ enum class Strategy {
   hybrid_shard_zero2
 };
 
-/// What backward computes again.
-enum class Recompute { none, block };
-
 #define GEN_PASS_DECL
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h.inc"
 

@@ -35,22 +35,26 @@ def AssignUnitsPass : Pass<"nn-assign-units", "mlir::ModuleOp"> {
 }
 
 def RecomputePass : Pass<"fsdp-recompute", "mlir::ModuleOp"> {
-  let summary = "Executes the forward of each block again in its backward";
+  let summary = "Decides what each unit's backward computes again; executes blocks again";
   let description = [{
-    With `recompute=block`, what the backward of a unit other than root needs
-    of the unit's own forward is computed again from the unit's inputs, right
-    before that backward (torch.utils.checkpoint around each block). Copies
-    carry `fsdp.recompute`, so that no pass merges them with the originals.
+    Writes the attribute `fsdp.recompute_plan` of the module, unless it has one:
+
+    - `none`: no unit in it.
+    - `block`: every unit other than root. What the unit's backward needs of its
+      own forward is computed again from the unit's inputs, right before that
+      backward (torch.utils.checkpoint around each block). This pass does so.
+    - `every:N`: every N-th of these units, the N-th one first.
+    - `selective`: nn-recompute keeps the results of matrix products and
+      attention, and computes the rest of these units again.
+
+    Copies carry `fsdp.recompute`, so that no pass merges them with the
+    originals.
 
     Preserves numerics bit for bit: the same ops on the same values.
   }];
   let options = [
-    Option<"recompute", "recompute", "::shardonnx::fsdp::Recompute",
-           "::shardonnx::fsdp::Recompute::none", "What is computed again", [{
-      ::llvm::cl::values(
-        clEnumValN(::shardonnx::fsdp::Recompute::none, "none", "nothing"),
-        clEnumValN(::shardonnx::fsdp::Recompute::block, "block",
-                   "the forward of every block"))}]>
+    Option<"recompute", "recompute", "std::string", "\"none\"",
+           "none, block, every:N or selective">
   ];
 }
 

@@ -1,0 +1,39 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How long a step takes on a device, and how long it waits for collectives: a
+// walk over the calls that every rank makes, with one queue for the work, one
+// for gathers and one for reductions. Reads the manifest, so a model and its
+// executable get the same answer. No MLIR here.
+
+#ifndef SHARDONNX_COST_EXPOSURE_H
+#define SHARDONNX_COST_EXPOSURE_H
+
+#include "shardonnx/Cost/Device.h"
+#include "shardonnx/runtime/Manifest.h"
+
+#include <vector>
+
+namespace shardonnx {
+
+/// Seconds of a step.
+struct UnitExposure {
+  double gather = 0, reduce = 0; // of the unit's collectives
+  double exposed = 0;            // that the work waits for them
+};
+
+struct StepExposure {
+  std::vector<UnitExposure> units; // as the manifest's
+  double work = 0;                 // products, kernels, the optimizer
+  double exposed = 0;              // of all units
+  double seconds() const { return work + exposed; }
+};
+
+/// Of a step with one microbatch on `ranks` ranks, after another one: what that
+/// left open is awaited here.
+StepExposure predictExposure(const Manifest &manifest, const Device &device,
+                             int64_t ranks);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_COST_EXPOSURE_H

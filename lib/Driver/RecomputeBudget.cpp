@@ -1,0 +1,155 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The cheapest recomputation that fits. Levels lie between `none` and `block`:
+// each computes more again, and keeps less, than the one before. The first
+// level that fits if all units are at it is found, then how few units must be
+// at it while the others stay one level below. The first units go first: what
+// they keep lives longest.
+
+#include "Trial.h"
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "shardonnx/Support/ByteSize.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
+
+#include <set>
+
+using namespace mlir;
+
+namespace shardonnx {
+
+OwningOpRef<ModuleOp> planCopy(ModuleOp module, Level first,
+                               const CompileOptions &options) {
+  ScopedDiagnosticHandler silent(module.getContext(),
+                                 [](Diagnostic &) { return success(); });
+  OwningOpRef<ModuleOp> copy(module.clone());
+  PassManager pm(module.getContext());
+  for (int level = int(first); level <= int(Level::Memory); ++level)
+    addPassesTo(Level(level), pm, options);
+  if (failed(pm.run(*copy)))
+    return nullptr;
+  return copy;
+}
+
+namespace {
+
+int64_t privateBytes(ModuleOp module) {
+  for (auto plan : module.getOps<exec::SpacePlanOp>())
+    if (plan.getSpace() == exec::Space::private_)
+      return plan.getBytes();
+  return 0;
+}
+
+class RecomputeFitter {
+public:
+  RecomputeFitter(ModuleOp module, const CompileOptions &options,
+                  int64_t budget)
+      : module(module), options(options), budget(budget) {}
+
+  LogicalResult run(Diagnostics &diagnostics);
+
+private:
+  void collect();
+  bool fits(size_t level, size_t unitsAt);
+  void setPlan(size_t level, size_t unitsAt);
+
+  ModuleOp module;
+  const CompileOptions &options;
+  int64_t budget;
+  llvm::SetVector<StringAttr> units; // other than root, in order
+  SmallVector<Attribute> levels;     // values of the plan; null: none
+  int64_t least = INT64_MAX;         // that any trial took
+  bool broken = false;               // a pass has failed
+};
+
+} // namespace
+
+// FLOPs that a byte of each library call's result costs: prices just above
+// these have it computed again. Chains of calls cost more for each byte that
+// can be dropped, so the list goes on beyond the largest.
+void RecomputeFitter::collect() {
+  std::set<int64_t> prices;
+  module.walk([&](Operation *op) {
+    auto unit = op->getAttrOfType<FlatSymbolRefAttr>(nn::kUnitAttr);
+    if (!unit || unit.getValue() == fsdp::kRootUnit || isa<nn::ParameterOp>(op))
+      return;
+    units.insert(unit.getAttr());
+    auto counted = dyn_cast<nn::FlopsOpInterface>(op);
+    auto type = counted ? dyn_cast<ShapedType>(op->getResult(0).getType())
+                        : ShapedType();
+    if (type && type.hasStaticShape() && type.getNumElements() != 0)
+      prices.insert(1 + counted.getFlops() / type.getNumElements() /
+                            std::max(1u, type.getElementTypeBitWidth() / 8));
+  });
+  MLIRContext *context = module.getContext();
+  levels = {nullptr, StringAttr::get(context, "selective")};
+  int64_t largest = prices.empty() ? 0 : *prices.rbegin();
+  for (int64_t factor : {2, 4})
+    prices.insert(factor * largest);
+  for (int64_t price : prices)
+    levels.push_back(IntegerAttr::get(IntegerType::get(context, 64), price));
+  levels.push_back(StringAttr::get(context, "block"));
+}
+
+// The first `unitsAt` units are at `level`, the others one below.
+void RecomputeFitter::setPlan(size_t level, size_t unitsAt) {
+  SmallVector<NamedAttribute> plan;
+  for (auto [index, unit] : llvm::enumerate(units))
+    if (Attribute mode = levels[index < unitsAt ? level : level - 1])
+      plan.push_back({unit, mode});
+  module->setAttr(fsdp::kRecomputePlanAttr,
+                  DictionaryAttr::get(module.getContext(), plan));
+}
+
+bool RecomputeFitter::fits(size_t level, size_t unitsAt) {
+  setPlan(level, unitsAt);
+  OwningOpRef<ModuleOp> planned = planCopy(module, Level::Grad, options);
+  if (!planned) {
+    broken = true;
+    return true; // the search ends, and the passes on the module say why
+  }
+  int64_t bytes = privateBytes(*planned);
+  least = std::min(least, bytes);
+  return bytes <= budget;
+}
+
+LogicalResult RecomputeFitter::run(Diagnostics &diagnostics) {
+  collect();
+  size_t level = 0;
+  while (level != levels.size() && !fits(level, units.size()))
+    ++level;
+  if (broken || level == 0)
+    return success();
+  if (level == levels.size())
+    return diagnostics.error(
+        "--recompute=budget:" + Twine(budget) +
+        ": activations and workspaces "
+        "of '" +
+        options.model + "' take at least " + Twine(least) +
+        " bytes on a rank, whatever is computed again; give budget:" +
+        Twine(least) + " or more, or compile with a smaller batch");
+  size_t tooFew = 0, enough = units.size();
+  while (tooFew + 1 < enough) {
+    size_t middle = (tooFew + enough) / 2;
+    (fits(level, middle) ? enough : tooFew) = middle;
+  }
+  setPlan(level, enough);
+  return success();
+}
+
+LogicalResult fitRecompute(ModuleOp module, const CompileOptions &options,
+                           Diagnostics &diagnostics) {
+  StringRef text = options.recompute;
+  text.consume_front("budget:");
+  std::optional<int64_t> budget = parseByteSize(text.str());
+  assert(budget && "the command line checks this");
+  return RecomputeFitter(module, options, *budget).run(diagnostics);
+}
+
+} // namespace shardonnx
