@@ -61,6 +61,10 @@ LogicalResult checkOptions(const CompileOptions &options,
         "--strict-numerics: kernels keep the intermediate values of " +
         options.paramDtype +
         " in f32, which rounds otherwise; leave --param-dtype at f32");
+  if (options.memoryBudget && !options.worldSize)
+    return diagnostics.error(
+        "--memory-budget: what a rank holds depends on how many there are; "
+        "give the number with --world-size=N");
   if (options.emit == "ptx" && !cuda)
     return diagnostics.error("--emit=ptx: only --target=cuda has PTX; use "
                              "--emit=llvm or --emit=obj");

@@ -73,6 +73,8 @@ LogicalResult Compilation::runPasses(Level level) {
       StringRef(options.recompute).starts_with("budget:") &&
       failed(fitRecompute(module(), options, diags)))
     return failure();
+  if (level == Level::FSDP && options.memoryBudget && failed(fitMemory()))
+    return failure();
   PassManager pm(&context);
   addPassesTo(level, pm, options);
   if (pm.empty())
@@ -88,6 +90,16 @@ LogicalResult Compilation::runPasses(Level level) {
     return diags.error("'" + options.model + "': the passes to level '" +
                        levelName(level) + "' failed without a reason");
   return failure();
+}
+
+LogicalResult Compilation::fitMemory() {
+  FailureOr<const ProgramOptions *> program = programOptions();
+  if (failed(program))
+    return failure();
+  return shardonnx::fitMemory(
+      module(), options,
+      [&](ModuleOp planned) { return buildManifest(planned, **program); },
+      diags);
 }
 
 // Of the file as it is: the executable refuses weights of another one.

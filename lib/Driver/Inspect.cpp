@@ -6,6 +6,7 @@
 #include "CheckOptions.h"
 #include "InspectElf.h"
 #include "InspectReport.h"
+#include "Trial.h"
 #include "shardonnx/Driver/Compilation.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -16,9 +17,7 @@
 using namespace mlir;
 
 namespace shardonnx {
-namespace {
 
-// As many threads as the executable would take on this machine.
 int threadsPerRank(int64_t ranks) {
   int64_t threads = 0;
   const char *wanted = std::getenv("SHARDONNX_NUM_THREADS");
@@ -27,6 +26,8 @@ int threadsPerRank(int64_t ranks) {
   unsigned cores = llvm::hardware_concurrency().compute_thread_count();
   return std::max(1, static_cast<int>(cores / ranks));
 }
+
+namespace {
 
 FailureOr<std::string> manifestOfModel(Compilation &compilation) {
   if (failed(compilation.runTo(Level::Memory)))
@@ -95,6 +96,17 @@ int runInspect(const InspectOptions &options) {
       return kExitInput;
     view.run = *run;
   }
+  if (!options.trace.empty()) {
+    FailureOr<MeasuredExposure> trace = readTrace(options.trace, diagnostics);
+    if (failed(trace))
+      return kExitInput;
+    view.trace = std::move(*trace);
+  }
+  view.device =
+      options.device.empty() || (options.device == "cpu" && !manifest->cuda())
+          ? deviceOfProgram(manifest->cuda(), manifest->arch,
+                            view.threadsPerRank)
+          : *deviceNamed(options.device);
   if (options.json)
     printInspectJson(*manifest, view, llvm::outs());
   else

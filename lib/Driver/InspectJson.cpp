@@ -216,6 +216,7 @@ void printInspectJson(const Manifest &m, const InspectView &view,
     });
     writeFunctions(json, m);
     writeMemory(json, m, view);
+    writeExposure(json, m, view);
   });
   out << '\n';
 }

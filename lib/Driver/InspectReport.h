@@ -8,10 +8,13 @@
 #define SHARDONNX_LIB_DRIVER_INSPECTREPORT_H
 
 #include "RunLog.h"
+#include "TraceLog.h"
+#include "shardonnx/Cost/Device.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace shardonnx {
@@ -22,6 +25,8 @@ struct InspectView {
   int threadsPerRank = 1;
   bool parameters = false;      // a line for each, in the text
   std::optional<RunMemory> run; // what a run has measured
+  Device device;                // whose communication is predicted
+  std::optional<MeasuredExposure> trace;
 };
 
 /// The interval of a section that is shared by all ranks, cut to one
@@ -35,6 +40,12 @@ std::string describeLoss(const Manifest &manifest);
 int64_t countParameters(const Manifest::Unit &unit, bool trainable);
 
 const char *dtypeName(ShxDType dtype);
+
+/// The communication of a step, predicted and, with a trace, measured.
+void printExposure(const Manifest &manifest, const InspectView &view,
+                   llvm::raw_ostream &out);
+void writeExposure(llvm::json::OStream &json, const Manifest &manifest,
+                   const InspectView &view);
 
 void printInspectText(const Manifest &manifest, const InspectView &view,
                       llvm::raw_ostream &out);

@@ -379,6 +379,7 @@ void printInspectText(const Manifest &m, const InspectView &view,
     printFrozen(m, out);
   printMemory(m, view, out);
   printSpaces(m, view.parameters, out);
+  printExposure(m, view, out);
   printFunctions(m, out);
 }
 

@@ -30,6 +30,18 @@ mlir::LogicalResult fitRecompute(mlir::ModuleOp module,
                                  const CompileOptions &options,
                                  Diagnostics &diagnostics);
 
+/// `--memory-budget`, on a module of Level::Grad: decides which units are
+/// merged, which are kept and how early gathers start, so that the planned
+/// memory of a rank of --world-size has at most that many bytes, and writes it
+/// down as attributes of the module. `manifestOf` tells of a planned module.
+mlir::LogicalResult
+fitMemory(mlir::ModuleOp module, const CompileOptions &options,
+          llvm::function_ref<std::string(mlir::ModuleOp)> manifestOf,
+          Diagnostics &diagnostics);
+
+/// As many threads as a rank would take on this machine.
+int threadsPerRank(int64_t ranks);
+
 } // namespace shardonnx
 
 #endif // SHARDONNX_LIB_DRIVER_TRIAL_H

@@ -174,10 +174,14 @@ Manifest::Function readFunction(const Json &json, size_t units) {
     Manifest::Collective collective;
     collective.op = call.at("op").get<std::string>();
     collective.unit = call.value("unit", int64_t(-1));
+    collective.flops = call.value("flops", 0.0);
+    collective.bytes = call.value("bytes", 0.0);
     if (collective.unit < -1 || collective.unit >= int64_t(units))
       fail("the manifest's '", function.name, "' names a unit that is not");
     function.collectives.push_back(std::move(collective));
   }
+  function.flops = json.value("flops", 0.0);
+  function.bytes = json.value("bytes", 0.0);
   return function;
 }
 

@@ -342,6 +342,14 @@ int main(int argc, char **argv) {
       ->add_option("--log", inspect.log,
                    "a run's log: shows the memory that was measured")
       ->type_name("FILE.jsonl");
+  inspectApp
+      ->add_option("--trace", inspect.trace,
+                   "a run's trace: shows the communication that was measured")
+      ->type_name("FILE.json");
+  oneOf(inspectApp->add_option("--device", inspect.device,
+                               "predict communication for it [what the program "
+                               "is for]"),
+        {"cpu", "a100", "h100", "h200"});
   // Those that precede are inspect's own.
   size_t ownOptions = inspectApp->get_options().size();
   addProgramOptions(*inspectApp, inspect.compile);

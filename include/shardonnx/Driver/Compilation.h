@@ -45,6 +45,7 @@ private:
   mlir::LogicalResult import();
   mlir::LogicalResult runLevel(Level level);
   mlir::LogicalResult runPasses(Level level);
+  mlir::LogicalResult fitMemory();
   mlir::LogicalResult lowerDevice();
   mlir::LogicalResult lower();
   mlir::LogicalResult emitObject();

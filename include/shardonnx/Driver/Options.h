@@ -35,8 +35,8 @@ struct CompileOptions {
   std::string strategy = "full_shard";
   std::vector<std::string> units = {"block"};
   std::string paramDtype = "f32";
-  std::string reduceDtype; // empty: f32
-  std::string outputDtype; // empty: as computed
+  std::string reduceDtype;        // empty: f32
+  std::string outputDtype;        // empty: as computed
   std::string recompute = "none"; // block | every:N | selective | budget:BYTES
   int64_t forwardPrefetch = 1, backwardPrefetch = 1;
   std::optional<int64_t> memoryBudget; // bytes of a rank, at worldSize
@@ -60,7 +60,9 @@ struct InspectOptions {
   int64_t nproc = 1, replicas = 1;
   bool parameters = false; // a line for each
   bool json = false;
-  std::string log; // of a run, whose memory stands beside the prediction
+  std::string log;    // of a run, whose memory stands beside the prediction
+  std::string trace;  // of a run, whose waits stand beside those predicted
+  std::string device; // cpu, a100, h100, h200; empty: what the program is for
   bool compileOptionsGiven = false; // which say nothing about an executable
 };
 

@@ -4,6 +4,7 @@
 // Reads a planned module for people: see Describe.h.
 
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
+#include "shardonnx/Dialect/Exec/IR/Descriptors.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Support/Origin.h"
 
@@ -111,6 +112,63 @@ llvm::json::Object spacesToJson(ModuleOp module) {
   return spaces;
 }
 
+static double batchOf(const ShxGemm &gemm) {
+  double batch = 1;
+  for (int32_t i = 0; i < gemm.batchRank; ++i)
+    batch *= double(gemm.batch[i]);
+  return batch;
+}
+
+static double flopsOf(const ShxGemm &gemm) {
+  return 2.0 * double(gemm.m) * double(gemm.n) * double(gemm.k) * batchOf(gemm);
+}
+
+// Two products forward. A causal mask leaves half of the scores out.
+static double flopsOf(const ShxAttention &attention) {
+  double scores = double(attention.batch) * double(attention.heads) *
+                  double(attention.seqQ) * double(attention.seqK);
+  return 4.0 * scores * double(attention.headDim) *
+         (attention.causal ? 0.5 : 1.0);
+}
+
+static double flopsOf(LinearCrossEntropyOp op) {
+  ShxLinearCrossEntropy desc = describe(op);
+  double product =
+      2.0 * double(desc.rows) * double(desc.width) * double(desc.vocab);
+  return product * (op.getOperandGrad() ? 3 : 1);
+}
+
+Work workOf(Operation *op) {
+  Work work;
+  if (auto gemm = dyn_cast<GemmOp>(op))
+    work.flops = flopsOf(describe(gemm));
+  else if (auto gemm = dyn_cast<GemmEpilogueOp>(op))
+    work.flops = flopsOf(describe(gemm));
+  else if (auto forward = dyn_cast<AttentionOp>(op))
+    work.flops = flopsOf(describe(forward));
+  else if (auto grad = dyn_cast<AttentionGradOp>(op))
+    // The scores again, and four products.
+    work.flops = 2.5 * flopsOf(describe(grad));
+  else if (auto loss = dyn_cast<LinearCrossEntropyOp>(op))
+    work.flops = flopsOf(loss);
+  else if (!isa<LaunchOp, EmbeddingOp, EmbeddingGradOp, CrossEntropyOp, CopyOp,
+                ZeroOp>(op))
+    return work;
+  for (Value operand : op->getOperands())
+    if (auto type = dyn_cast<MemRefType>(operand.getType()))
+      work.bytes += double(spanOf(type) * elementBytes(type.getElementType()));
+  return work;
+}
+
+// The call with the work since the call before it.
+static void takeWork(Work &work, llvm::json::Object &call) {
+  if (work.flops > 0)
+    call["flops"] = work.flops;
+  if (work.bytes > 0)
+    call["bytes"] = work.bytes;
+  work = {};
+}
+
 llvm::json::Array functionsToJson(ModuleOp module) {
   llvm::DenseMap<StringAttr, int64_t> indices;
   for (auto unit : module.getOps<fsdp::UnitOp>())
@@ -118,7 +176,11 @@ llvm::json::Array functionsToJson(ModuleOp module) {
   llvm::json::Array functions;
   for (func::FuncOp function : stepFunctions(module)) {
     llvm::json::Array calls;
+    Work work;
     for (Operation &op : function.front()) {
+      Work more = workOf(&op);
+      work.flops += more.flops;
+      work.bytes += more.bytes;
       if (!isa<GatherStartOp, GatherWaitOp, GatherFreeOp, GatherReshardOp,
                GradAcquireOp, ReduceStartOp, ReduceWaitOp, OptimizerOp,
                ClipGradNormOp>(op))
@@ -126,10 +188,13 @@ llvm::json::Array functionsToJson(ModuleOp module) {
       llvm::json::Object call{{"op", op.getName().stripDialect()}};
       if (auto unit = op.getAttrOfType<FlatSymbolRefAttr>("unit"))
         call["unit"] = indices.lookup(unit.getAttr());
+      takeWork(work, call);
       calls.push_back(std::move(call));
     }
-    functions.push_back(llvm::json::Object{{"name", function.getSymName()},
-                                           {"collectives", std::move(calls)}});
+    llvm::json::Object described{{"name", function.getSymName()},
+                                 {"collectives", std::move(calls)}};
+    takeWork(work, described);
+    functions.push_back(std::move(described));
   }
   return functions;
 }

@@ -112,10 +112,14 @@ LogicalResult UnitMaker::emit() {
       strategy == Strategy::no_shard ? Layout::replicated : Layout::sharded;
   bool reshards =
       strategy == Strategy::full_shard || strategy == Strategy::hybrid_shard;
-  bool kept = strategy == Strategy::shard_opt;
+  llvm::DenseSet<Attribute> chosen;
+  if (auto names = module->getAttrOfType<ArrayAttr>(kKeepAttr))
+    chosen.insert(names.begin(), names.end());
   for (auto &[name, draft] : drafts) {
     Section trainable = layOut(draft.trainable), frozen = layOut(draft.frozen);
-    bool reshard = reshards && name.getValue() != kRootUnit;
+    bool kept = strategy == Strategy::shard_opt ||
+                (layout == Layout::sharded && chosen.contains(name));
+    bool reshard = reshards && !kept && name.getValue() != kRootUnit;
     auto unit = UnitOp::create(
         builder, module.getLoc(), name.getValue(), layout, draft.paramDtype,
         draft.reduceDtype ? draft.reduceDtype : draft.paramDtype,

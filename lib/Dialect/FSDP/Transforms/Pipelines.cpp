@@ -13,6 +13,7 @@ using namespace shardonnx;
 
 void fsdp::buildShardPipeline(OpPassManager &manager,
                               const ShardOptions &options) {
+  manager.addPass(createMergeUnitsPass());
   manager.addPass(createRecreateParametersPass());
   manager.addPass(createOrderPass());
   MakeUnitsPassOptions units;

@@ -24,17 +24,46 @@ struct UnitBegin {
   AllGatherOp gather;
 };
 
+// Bytes of gathered units at each position of a function.
+class GatheredBytes {
+public:
+  GatheredBytes(func::FuncOp function, const StepOrder &order);
+
+  int64_t of(AllGatherOp gather) const {
+    return bytes.lookup(gather.getUnitAttr().getAttr());
+  }
+  int64_t most(unsigned begin, unsigned end) const {
+    return begin == end
+               ? 0
+               : *std::max_element(live.begin() + begin, live.begin() + end);
+  }
+  void add(AllGatherOp gather, unsigned begin, unsigned end) {
+    for (unsigned at = begin; at != end; ++at)
+      live[at] += of(gather);
+  }
+
+private:
+  llvm::DenseMap<StringAttr, int64_t> bytes;
+  SmallVector<int64_t> live;
+};
+
 class GatherScheduler {
 public:
   explicit GatherScheduler(func::FuncOp function)
-      : body(function.getBody().front()), order(function) {}
+      : function(function), body(function.getBody().front()), order(function) {}
 
-  void run(unsigned forwardPrefetch, unsigned backwardPrefetch);
+  void run(unsigned forwardPrefetch, unsigned backwardPrefetch,
+           std::optional<int64_t> budget);
 
 private:
   void collect(AllGatherOp gather);
-  void start(MutableArrayRef<UnitBegin> begins, unsigned prefetch);
+  void start(ArrayRef<UnitBegin> begins,
+             llvm::function_ref<unsigned(unsigned)> aheadOf);
+  unsigned lastFree(AllGatherOp gather) const;
+  void startWithin(ArrayRef<UnitBegin> begins, GatheredBytes &gathered,
+                   int64_t budget);
 
+  func::FuncOp function;
   Block &body;
   StepOrder order;
   SmallVector<UnitBegin> forward, backward;
@@ -72,15 +101,35 @@ void GatherScheduler::collect(AllGatherOp gather) {
   }
 }
 
-// The gather of a unit starts where the compute of the unit `prefetch` before
-// it begins, behind that unit's own wait.
-void GatherScheduler::start(MutableArrayRef<UnitBegin> begins,
-                            unsigned prefetch) {
+GatheredBytes::GatheredBytes(func::FuncOp function, const StepOrder &order) {
+  Block &body = function.getBody().front();
+  int64_t kept = 0;
+  for (auto unit : function->getParentOfType<ModuleOp>().getOps<UnitOp>()) {
+    auto width = [](Type type) { return type.getIntOrFloatBitWidth() / 8; };
+    int64_t size = (unit.getLength() + unit.getFrozenLength()) *
+                   width(unit.getParamDtype());
+    bytes[unit.getSymNameAttr()] = size;
+    kept += unit.getKept() ? size : 0;
+  }
+  live.assign(body.getOperations().size(), kept);
+  for (auto gather : body.getOps<AllGatherOp>()) {
+    unsigned end = live.size();
+    for (Operation *user : gather->getUsers())
+      if (isa<FreeOp>(user))
+        end = order.position(user);
+    add(gather, order.position(gather), end);
+  }
+}
+
+// The gather of a unit starts where the compute of the unit `aheadOf` says
+// begins, behind that unit's own wait.
+void GatherScheduler::start(ArrayRef<UnitBegin> begins,
+                            llvm::function_ref<unsigned(unsigned)> aheadOf) {
   OpBuilder builder(body.getParentOp()->getContext());
   for (size_t i = 0; i != begins.size(); ++i) {
     if (!begins[i].gather)
       continue;
-    Operation *ahead = begins[i < prefetch ? 0 : i - prefetch].where;
+    Operation *ahead = begins[aheadOf(i)].where;
     bool behindWait = isa<AllGatherOp>(ahead) && ahead != begins[i].where;
     // Starts that share a place keep the order of their waits.
     while (behindWait && isa<AllGatherStartOp>(ahead->getNextNode()))
@@ -94,7 +143,44 @@ void GatherScheduler::start(MutableArrayRef<UnitBegin> begins,
   }
 }
 
-void GatherScheduler::run(unsigned forwardPrefetch, unsigned backwardPrefetch) {
+// Where the unit was freed last before it is gathered here; 0 if it was not.
+unsigned GatherScheduler::lastFree(AllGatherOp gather) const {
+  unsigned last = 0;
+  for (auto free : body.getOps<FreeOp>())
+    if (getGatheredUnit(free.getGathered()) == gather.getUnitAttr() &&
+        free->isBeforeInBlock(gather))
+      last = std::max(last, order.position(free));
+  return last;
+}
+
+// In the order of need, each as early as the budget allows, and not before the
+// one that is needed earlier.
+void GatherScheduler::startWithin(ArrayRef<UnitBegin> begins,
+                                  GatheredBytes &gathered, int64_t budget) {
+  SmallVector<unsigned> chosen(begins.size());
+  unsigned last = 0;
+  for (unsigned i = 0; i != begins.size(); ++i) {
+    chosen[i] = i;
+    if (!begins[i].gather)
+      continue;
+    unsigned need = order.position(begins[i].where);
+    unsigned freed = lastFree(begins[i].gather);
+    for (unsigned ahead = last; ahead != i; ++ahead) {
+      unsigned from = order.position(begins[ahead].where);
+      if (from < freed ||
+          gathered.most(from, need) + gathered.of(begins[i].gather) > budget)
+        continue;
+      gathered.add(begins[i].gather, from, need);
+      chosen[i] = ahead;
+      break;
+    }
+    last = chosen[i];
+  }
+  start(begins, [&](unsigned i) { return chosen[i]; });
+}
+
+void GatherScheduler::run(unsigned forwardPrefetch, unsigned backwardPrefetch,
+                          std::optional<int64_t> budget) {
   SmallVector<AllGatherOp> gathers;
   llvm::append_range(gathers, body.getOps<AllGatherOp>());
   if (gathers.empty())
@@ -104,8 +190,17 @@ void GatherScheduler::run(unsigned forwardPrefetch, unsigned backwardPrefetch) {
   llvm::stable_sort(backward, [](const UnitBegin &a, const UnitBegin &b) {
     return a.where->isBeforeInBlock(b.where);
   });
-  start(forward, forwardPrefetch);
-  start(backward, backwardPrefetch);
+  if (budget) {
+    GatheredBytes gathered(function, order);
+    startWithin(forward, gathered, *budget);
+    startWithin(backward, gathered, *budget);
+  } else {
+    auto distance = [](unsigned prefetch) {
+      return [prefetch](unsigned i) { return i < prefetch ? 0 : i - prefetch; };
+    };
+    start(forward, distance(forwardPrefetch));
+    start(backward, distance(backwardPrefetch));
+  }
   for (AllGatherOp gather : gathers) {
     OpBuilder builder(gather);
     auto wait = AllGatherWaitOp::create(builder, gather.getLoc(),
@@ -125,8 +220,12 @@ struct ScheduleGathersPass
   using ScheduleGathersPassBase::ScheduleGathersPassBase;
 
   void runOnOperation() override {
+    std::optional<int64_t> budget;
+    if (auto attr =
+            getOperation()->getAttrOfType<IntegerAttr>(kGatherBudgetAttr))
+      budget = attr.getInt();
     for (func::FuncOp function : stepFunctions(getOperation()))
-      GatherScheduler(function).run(forwardPrefetch, backwardPrefetch);
+      GatherScheduler(function).run(forwardPrefetch, backwardPrefetch, budget);
   }
 };
 

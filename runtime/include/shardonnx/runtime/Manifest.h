@@ -87,11 +87,13 @@ struct Manifest {
   // For people: one call that all ranks make together.
   struct Collective {
     std::string op;
-    int64_t unit = -1; // -1: of no unit
+    int64_t unit = -1;           // -1: of no unit
+    double flops = 0, bytes = 0; // computed and moved since the call before
   };
   struct Function {
     std::string name;
     std::vector<Collective> collectives; // in the order of issue
+    double flops = 0, bytes = 0;         // behind the last of them
   };
 
   int abi = 0;

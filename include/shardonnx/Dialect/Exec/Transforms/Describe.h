@@ -30,6 +30,13 @@ struct SpaceReport {
   std::vector<LiveBuffer> live; // at the peak, the largest first
 };
 
+/// What an op computes and moves: FLOPs of matrix products and attention as
+/// they are executed (causal discounted), bytes of the buffers it names.
+struct Work {
+  double flops = 0, bytes = 0;
+};
+Work workOf(mlir::Operation *op);
+
 /// The spaces of a module that exec-plan-memory has planned.
 std::vector<SpaceReport> describeSpaces(mlir::ModuleOp module);
 
@@ -37,7 +44,7 @@ std::vector<SpaceReport> describeSpaces(mlir::ModuleOp module);
 llvm::json::Object spacesToJson(mlir::ModuleOp module);
 
 /// The manifest's "functions": collectives in the order of issue, units by
-/// their position among the module's fsdp.units.
+/// their position among the module's fsdp.units, with the work before each.
 llvm::json::Array functionsToJson(mlir::ModuleOp module);
 
 } // namespace shardonnx::exec

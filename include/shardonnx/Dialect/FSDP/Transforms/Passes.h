@@ -24,6 +24,14 @@ enum class Strategy {
   hybrid_shard_zero2
 };
 
+/// On the module, what `--memory-budget` has decided. Units in whose gather the
+/// latency outweighs the bytes, up to so many, are merged with a neighbour.
+inline constexpr llvm::StringLiteral kMergeBelowAttr = "fsdp.merge_below";
+/// Names of units that are kept whatever the strategy says.
+inline constexpr llvm::StringLiteral kKeepAttr = "fsdp.keep";
+/// Bytes of gathered units at one time, up to which gathers start early.
+inline constexpr llvm::StringLiteral kGatherBudgetAttr = "fsdp.gather_budget";
+
 #define GEN_PASS_DECL
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h.inc"
 

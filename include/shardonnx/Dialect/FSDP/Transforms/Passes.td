@@ -58,6 +58,19 @@ def RecomputePass : Pass<"fsdp-recompute", "mlir::ModuleOp"> {
   ];
 }
 
+def MergeUnitsPass : Pass<"fsdp-merge-units", "mlir::ModuleOp"> {
+  let summary = "Makes one unit of small neighbours";
+  let description = [{
+    With the module's attribute `fsdp.merge_below`, an i64: of units that follow
+    one another in forward, root left out, two become one where the parameters
+    of either have fewer bytes than that; the result goes on so with the next
+    one. Names are joined by `+`. Units that are read in different dtypes are
+    not merged.
+
+    Preserves numerics bit for bit: only attributes change.
+  }];
+}
+
 def MakeUnitsPass : Pass<"fsdp-make-units", "mlir::ModuleOp"> {
   let summary = "Lays the parameters out in units";
   let description = [{
@@ -65,7 +78,8 @@ def MakeUnitsPass : Pass<"fsdp-make-units", "mlir::ModuleOp"> {
     their first use, each at a multiple of 256 elements. param_dtype is the
     widest type in which the step reads the unit's parameters, reduce_dtype the
     widest type of their gradients. A trainable parameter that gets no gradient
-    becomes frozen, as PyTorch's optimizer skips it, with a warning.
+    becomes frozen, as PyTorch's optimizer skips it, with a warning. Units that
+    the module's `fsdp.keep` names are kept, unless they are replicated.
 
     Preserves numerics bit for bit.
   }];
@@ -145,6 +159,11 @@ def ScheduleGathersPass : Pass<"fsdp-schedule-gathers", "mlir::ModuleOp"> {
     the unit N before it begins; with 0, where it is needed. Backward's gathers
     start in backward. The first gather of a function starts at its entry. The
     order of starts is the order of waits, the same on every rank.
+
+    With the module's attribute `fsdp.gather_budget`, an i64, each gather starts
+    as early as the compute of a unit at which the units that are gathered
+    then, kept ones too, have no more bytes than that; at the latest where it
+    is needed.
 
     Preserves numerics bit for bit.
   }];

@@ -1,0 +1,142 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The communication of a step as `shardonnx inspect` shows it: what the model
+// of the device predicts, and beside it what a run's trace has measured.
+
+#include "InspectReport.h"
+#include "shardonnx/Cost/Exposure.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace shardonnx {
+namespace {
+
+constexpr double kMillis = 1e3;
+
+struct Row {
+  std::string name;
+  UnitExposure predicted;
+  std::optional<MeasuredExposure::Unit> measured;
+};
+
+// The most exposed first; equals stay in the program's order.
+std::vector<Row> rowsOf(const Manifest &m, const InspectView &view,
+                        const StepExposure &step) {
+  std::vector<Row> rows;
+  for (auto [unit, predicted] : llvm::zip_equal(m.units, step.units)) {
+    Row row{unit.name, predicted, std::nullopt};
+    if (view.trace)
+      if (auto found = view.trace->units.find(unit.name);
+          found != view.trace->units.end())
+        row.measured = found->second;
+    rows.push_back(std::move(row));
+  }
+  llvm::stable_sort(rows, [](const Row &a, const Row &b) {
+    return a.predicted.exposed > b.predicted.exposed;
+  });
+  return rows;
+}
+
+// As many as fit on a screen; the others are summed up.
+void shorten(std::vector<Row> &rows) {
+  constexpr size_t kShown = 12;
+  if (rows.size() <= kShown + 1)
+    return;
+  Row others;
+  others.name = "(" + std::to_string(rows.size() - kShown) + " others)";
+  for (const Row &row : llvm::ArrayRef(rows).drop_front(kShown)) {
+    others.predicted.gather += row.predicted.gather;
+    others.predicted.reduce += row.predicted.reduce;
+    others.predicted.exposed += row.predicted.exposed;
+    if (!row.measured)
+      continue;
+    if (!others.measured)
+      others.measured.emplace();
+    others.measured->exposed += row.measured->exposed;
+  }
+  rows.resize(kShown);
+  rows.push_back(std::move(others));
+}
+
+void printRow(const Row &row, llvm::raw_ostream &out) {
+  out << llvm::formatv("  {0,-28}{1,10:F3}{2,10:F3}{3,10:F3}", row.name,
+                       row.predicted.gather * kMillis,
+                       row.predicted.reduce * kMillis,
+                       row.predicted.exposed * kMillis);
+  if (row.measured)
+    out << llvm::formatv("{0,10:F3}", row.measured->exposed);
+  out << '\n';
+}
+
+} // namespace
+
+void printExposure(const Manifest &m, const InspectView &view,
+                   llvm::raw_ostream &out) {
+  if (view.ranks == 1 && !view.trace)
+    return;
+  StepExposure step = predictExposure(m, view.device, view.ranks);
+  out << llvm::formatv(
+      "\ncommunication of a step, ms, predicted for {0}, {1} ranks{2}\n",
+      view.device.name, view.ranks,
+      view.trace && view.trace->ranks != view.ranks
+          ? "; measured with " + std::to_string(view.trace->ranks)
+          : "");
+  out << llvm::formatv("  {0,-28}{1,10}{2,10}{3,10}", "unit", "gather",
+                       "reduce", "exposed");
+  out << (view.trace ? "  measured\n" : "\n");
+  std::vector<Row> rows = rowsOf(m, view, step);
+  Row all{"total", {}, std::nullopt};
+  for (const Row &row : rows) {
+    all.predicted.gather += row.predicted.gather;
+    all.predicted.reduce += row.predicted.reduce;
+  }
+  all.predicted.exposed = step.exposed;
+  if (view.trace) {
+    all.measured.emplace();
+    all.measured->exposed = view.trace->exposed;
+  }
+  if (!view.parameters)
+    shorten(rows);
+  for (const Row &row : rows)
+    printRow(row, out);
+  printRow(all, out);
+  out << llvm::formatv("  step {0:F3} ms: work {1:F3}, exposed {2:F3}\n",
+                       step.seconds() * kMillis, step.work * kMillis,
+                       step.exposed * kMillis);
+}
+
+void writeExposure(llvm::json::OStream &json, const Manifest &m,
+                   const InspectView &view) {
+  StepExposure step = predictExposure(m, view.device, view.ranks);
+  json.attributeObject("communication", [&] {
+    json.attribute("device", view.device.name);
+    json.attribute("step_ms", step.seconds() * kMillis);
+    json.attribute("work_ms", step.work * kMillis);
+    json.attribute("exposed_ms", step.exposed * kMillis);
+    if (view.trace) {
+      json.attribute("measured_ranks", view.trace->ranks);
+      json.attribute("measured_exposed_ms", view.trace->exposed);
+    }
+    json.attributeArray("units", [&] {
+      for (auto [unit, predicted] : llvm::zip_equal(m.units, step.units))
+        json.object([&, &unit = unit, &predicted = predicted] {
+          json.attribute("name", llvm::json::fixUTF8(unit.name));
+          json.attribute("gather_ms", predicted.gather * kMillis);
+          json.attribute("reduce_ms", predicted.reduce * kMillis);
+          json.attribute("exposed_ms", predicted.exposed * kMillis);
+          if (!view.trace)
+            return;
+          auto found = view.trace->units.find(unit.name);
+          if (found == view.trace->units.end())
+            return;
+          json.attribute("measured_gather_ms", found->second.gather);
+          json.attribute("measured_reduce_ms", found->second.reduce);
+          json.attribute("measured_exposed_ms", found->second.exposed);
+        });
+    });
+  });
+}
+
+} // namespace shardonnx

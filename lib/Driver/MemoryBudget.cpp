@@ -1,0 +1,170 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What is made of memory that a rank has left. First, gathers start as far
+// ahead as the prefetch distances say. Then units are kept over the steps,
+// those first whose gather takes longest for a byte. What is left then has
+// gathers start earlier still. Every choice is tried on a copy and measured
+// with the planner that the executable's own prediction comes from.
+
+#include "Trial.h"
+#include "shardonnx/Cost/Device.h"
+#include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+#include "shardonnx/runtime/MemoryPlan.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <functional>
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+class MemoryFitter {
+public:
+  MemoryFitter(ModuleOp module, const CompileOptions &options,
+               llvm::function_ref<std::string(ModuleOp)> manifestOf)
+      : module(module), options(options), manifestOf(manifestOf),
+        ranks(*options.worldSize), threads(threadsPerRank(ranks)),
+        budget(*options.memoryBudget), builder(module.getContext()) {}
+
+  LogicalResult run(Diagnostics &diagnostics);
+
+private:
+  bool measure();
+  bool fits() { return measure() && bytes <= budget; }
+  void setNumber(StringRef name, std::optional<int64_t> number);
+  void setKept(ArrayRef<std::string> names);
+  void mergeSmall();
+  void keepUnits();
+  void startEarlier();
+
+  ModuleOp module;
+  const CompileOptions &options;
+  llvm::function_ref<std::string(ModuleOp)> manifestOf;
+  int64_t ranks;
+  int threads;
+  int64_t budget;
+  OpBuilder builder;
+  // Of the last measurement.
+  Manifest manifest;
+  int64_t bytes = 0;
+  bool broken = false; // a pass has failed: the compilation will say why
+};
+
+} // namespace
+
+void MemoryFitter::setNumber(StringRef name, std::optional<int64_t> number) {
+  if (number)
+    module->setAttr(name, builder.getI64IntegerAttr(*number));
+  else
+    module->removeAttr(name);
+}
+
+void MemoryFitter::setKept(ArrayRef<std::string> names) {
+  SmallVector<Attribute> list;
+  for (const std::string &name : names)
+    list.push_back(builder.getStringAttr(name));
+  module->setAttr(fsdp::kKeepAttr, builder.getArrayAttr(list));
+}
+
+// Plans a copy as the module's attributes say.
+bool MemoryFitter::measure() {
+  OwningOpRef<ModuleOp> planned = planCopy(module, Level::FSDP, options);
+  std::string error;
+  std::optional<Manifest> parsed;
+  if (planned)
+    parsed = parseManifest(manifestOf(*planned), error);
+  broken |= !parsed;
+  if (!parsed)
+    return false;
+  manifest = std::move(*parsed);
+  bytes = totalBytes(planMemory(manifest, int(ranks), threads));
+  return true;
+}
+
+// Neighbours whose gathers would take longer to begin than to run.
+void MemoryFitter::mergeSmall() {
+  Device device = deviceOfProgram(manifest.cuda(), manifest.arch, threads);
+  setNumber(fsdp::kMergeBelowAttr, device.latencyBytes(ranks));
+  if (!fits())
+    setNumber(fsdp::kMergeBelowAttr, std::nullopt);
+}
+
+// The largest number of units that fit, in the order of seconds that a byte of
+// their gathers takes.
+void MemoryFitter::keepUnits() {
+  Device device = deviceOfProgram(manifest.cuda(), manifest.arch, threads);
+  std::vector<std::pair<double, std::string>> units;
+  for (const Manifest::Unit &unit : manifest.units)
+    if (unit.sharded && !unit.kept)
+      units.push_back(
+          {device.gatherSeconds(double(unit.gatheredBytes()), ranks) /
+               double(unit.gatheredBytes()),
+           unit.name});
+  llvm::stable_sort(
+      units, [](const auto &a, const auto &b) { return a.first > b.first; });
+  std::vector<std::string> names;
+  for (const auto &[seconds, name] : units)
+    names.push_back(name);
+  size_t enough = 0, tooMany = names.size() + 1;
+  while (enough + 1 < tooMany) {
+    size_t middle = (enough + tooMany) / 2;
+    setKept(ArrayRef(names).take_front(middle));
+    (fits() ? enough : tooMany) = middle;
+  }
+  setKept(ArrayRef(names).take_front(enough));
+}
+
+// Offsets may leave gaps, so a budget of live bytes that should fit may not.
+void MemoryFitter::startEarlier() {
+  constexpr int kTries = 4;
+  if (!fits())
+    return;
+  // Ranks of a machine share what they gather, unless they have GPUs.
+  int64_t sharing = manifest.cuda() ? 1 : ranks;
+  int64_t gathered =
+      manifest.gatherSpace.lowerBoundBytes + (budget - bytes) * sharing;
+  for (int i = 0; i < kTries && gathered > 0; ++i) {
+    setNumber(fsdp::kGatherBudgetAttr, gathered);
+    if (fits() || broken)
+      return;
+    gathered -= (bytes - budget) * sharing;
+  }
+  setNumber(fsdp::kGatherBudgetAttr, std::nullopt);
+}
+
+LogicalResult MemoryFitter::run(Diagnostics &diagnostics) {
+  // Each gather where it is needed: there is no less.
+  setNumber(fsdp::kGatherBudgetAttr, 0);
+  bool least = fits();
+  if (broken)
+    return success();
+  if (!least)
+    return diagnostics.error(
+        "--memory-budget=" + Twine(budget) + ": a rank of " + Twine(ranks) +
+        " takes at least " + Twine(bytes) + " bytes for '" + options.model +
+        "' with --strategy=" + options.strategy +
+        " and --recompute=" + options.recompute +
+        "; give that much, more ranks (--world-size), a "
+        "smaller batch or more recomputation");
+  mergeSmall();
+  setNumber(fsdp::kGatherBudgetAttr, std::nullopt);
+  if (fits())
+    keepUnits();
+  else
+    // The distances do not fit: as far ahead as does.
+    setNumber(fsdp::kGatherBudgetAttr, 0);
+  startEarlier();
+  return success();
+}
+
+LogicalResult fitMemory(ModuleOp module, const CompileOptions &options,
+                        llvm::function_ref<std::string(ModuleOp)> manifestOf,
+                        Diagnostics &diagnostics) {
+  return MemoryFitter(module, options, manifestOf).run(diagnostics);
+}
+
+} // namespace shardonnx

@@ -1,0 +1,124 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The model of devices and links, and the waits of a step, against arithmetic
+// done by hand.
+
+#include "shardonnx/Cost/Exposure.h"
+
+#include <gtest/gtest.h>
+
+using namespace shardonnx;
+
+namespace {
+
+constexpr double kMicro = 1e-6;
+
+TEST(Device, RingOfOneMachine) {
+  Device h100 = *deviceNamed("h100");
+  // 8.4 us, then 7 steps of 3.4 us.
+  EXPECT_NEAR(h100.latencySeconds(8), 32.2 * kMicro, 1e-9);
+  // Each rank sends 315 of 360 MB at 0.8 of 450 GB/s: 875 us.
+  EXPECT_NEAR(h100.gatherSeconds(360e6, 8), 907.2 * kMicro, 1e-9);
+  EXPECT_NEAR(h100.reduceScatterSeconds(360e6, 8), 907.2 * kMicro, 1e-9);
+  EXPECT_NEAR(h100.allReduceSeconds(360e6, 8), 1814.4 * kMicro, 1e-9);
+  // 32.2 us at 360 GB/s, of which each rank sends 7/8.
+  EXPECT_NEAR(double(h100.latencyBytes(8)), 13248000, 1);
+}
+
+TEST(Device, RingOfTwoMachines) {
+  Device h100 = *deviceNamed("h100");
+  // Of 15 steps two leave the machine: 8.4 + 13 * 3.4 + 2 * 14 us.
+  EXPECT_NEAR(h100.latencySeconds(16), 80.6 * kMicro, 1e-9);
+  // 15/16 of 320 MB at 0.8 of 400 GB/s.
+  EXPECT_NEAR(h100.gatherSeconds(320e6, 16), (80.6 + 937.5) * kMicro, 1e-9);
+}
+
+TEST(Device, SharedMemory) {
+  Device cpu = cpuDevice(4);
+  // Each rank writes a quarter at 8 GB/s, and reads its slice of all four.
+  EXPECT_NEAR(cpu.gatherSeconds(8e6, 4), 270 * kMicro, 1e-9);
+  EXPECT_NEAR(cpu.reduceScatterSeconds(8e6, 4), 1020 * kMicro, 1e-9);
+  // 0.7 of 4 threads' 76.8 GFLOP/s, or 32 GB/s, whichever takes longer.
+  EXPECT_NEAR(cpu.workSeconds(215.04e9, 0, false), 1, 1e-9);
+  EXPECT_NEAR(cpu.workSeconds(1, 32e9, false), 1, 1e-9);
+}
+
+TEST(Device, OneRankWaitsForNobody) {
+  for (const char *name : {"cpu", "a100", "h100", "h200"}) {
+    Device device = *deviceNamed(name);
+    EXPECT_EQ(device.gatherSeconds(1e9, 1), 0);
+    EXPECT_EQ(device.reduceScatterSeconds(1e9, 1), 0);
+    EXPECT_EQ(device.latencyBytes(1), 0);
+  }
+  EXPECT_FALSE(deviceNamed("h1000"));
+}
+
+TEST(Device, OfProgram) {
+  EXPECT_EQ(deviceOfProgram(true, "sm_80,sm_90", 1).name, "a100");
+  EXPECT_EQ(deviceOfProgram(true, "sm_90", 1).name, "h100");
+  EXPECT_EQ(deviceOfProgram(false, "native", 2).f32Flops,
+            cpuDevice(2).f32Flops);
+}
+
+// One second of latency, 1 MB/s, 1 GFLOP/s, 1 GB/s of memory.
+Device slow() {
+  Device device;
+  device.f32Flops = device.halfFlops = device.memoryBytesPerSecond = 1e9;
+  device.within = {1e6, 0};
+  device.collectiveSeconds = 1;
+  return device;
+}
+
+// 2 MB of parameters and of gradients: two seconds a collective on two ranks.
+Manifest oneUnit() {
+  Manifest m;
+  m.optimizer = "adamw";
+  m.units.resize(1);
+  m.units[0].length = 500000;
+  return m;
+}
+
+TEST(Exposure, WaitsForWhatWorkDoesNotHide) {
+  Manifest m = oneUnit();
+  // The gather takes 2 s, of which 1 s of work hides half; the reduction begins
+  // at 5 s, ends at 7 s, and is awaited at 6 s.
+  m.functions = {
+      {"first_microbatch",
+       {{"gather_start", 0, 0, 0},
+        {"gather_wait", 0, 1e9, 0},
+        {"gather_free", 0, 0, 0},
+        {"reduce_start", 0, 3e9, 0}},
+       0,
+       1e9},
+      {"update", {{"reduce_wait", 0, 0, 0}, {"optimizer", 0, 0, 0}}}};
+  StepExposure step = predictExposure(m, slow(), 2);
+  EXPECT_NEAR(step.units[0].gather, 2, 1e-9);
+  EXPECT_NEAR(step.units[0].reduce, 2, 1e-9);
+  EXPECT_NEAR(step.units[0].exposed, 2, 1e-9);
+  EXPECT_NEAR(step.exposed, 2, 1e-9);
+  // The optimizer moves 7 f32 for each of 250000 owned elements: 7 ms.
+  EXPECT_NEAR(step.work, 5.007, 1e-9);
+  // One rank neither gathers nor reduces.
+  EXPECT_NEAR(predictExposure(m, slow(), 1).exposed, 0, 1e-9);
+}
+
+TEST(Exposure, InPlaceOnlyRanksMeet) {
+  Manifest m = oneUnit();
+  m.units[0].gatherInPlace = true;
+  m.functions = {{"first_microbatch",
+                  {{"gather_start", 0, 0, 0}, {"gather_wait", 0, 0, 0}}}};
+  EXPECT_NEAR(predictExposure(m, slow(), 2).units[0].exposed, 1, 1e-9);
+}
+
+TEST(Exposure, AKeptUnitIsAwaitedInTheNextStep) {
+  Manifest m = oneUnit();
+  // Gathered behind the optimizer, awaited after 0.5 s of the next step.
+  m.functions = {{"first_microbatch", {{"gather_wait", 0, 5e8, 0}}},
+                 {"update", {{"gather_start", 0, 0, 0}}}};
+  StepExposure step = predictExposure(m, slow(), 2);
+  EXPECT_NEAR(step.units[0].exposed, 1.5, 1e-9);
+  EXPECT_NEAR(step.seconds(), 2, 1e-9);
+}
+
+} // namespace
