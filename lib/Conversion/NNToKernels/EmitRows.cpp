@@ -40,6 +40,10 @@ private:
 
 } // namespace
 
+/// Partial sums of a reduction that are side by side: enough for the latency of
+/// an addition where rows come from memory.
+static constexpr int64_t kAccumulators = 2;
+
 void RowEmitter::run(Value begin, Value end) {
   Type pointer = LLVM::LLVMPointerType::get(e.b.getContext());
   int64_t length = e.kernel.getRowLength();
@@ -106,9 +110,11 @@ void RowEmitter::emitVector(const RowPhase &phase, Value index, unsigned width,
 void RowEmitter::emitLoop(const RowPhase &phase) {
   int64_t length = e.kernel.getRowLength(), lanes = e.target.lanes;
   int64_t vectors = length / lanes, odd = length % lanes;
-  int64_t unroll =
-      std::max<int64_t>(1, std::min<int64_t>(unrollFor(phase.cost), vectors));
   size_t count = phase.reductions.size();
+  // The order of a sum must not depend on what else its kernel does: whether a
+  // value is recomputed would change results.
+  int64_t wanted = count == 0 ? unrollFor(phase.cost) : kAccumulators;
+  int64_t unroll = std::max<int64_t>(1, std::min<int64_t>(wanted, vectors));
 
   SmallVector<Value> accumulators;
   for (int64_t k = 0; k < unroll; ++k)
