@@ -10,9 +10,10 @@ namespace {
 
 class Walk {
 public:
-  Walk(const Manifest &manifest, const Device &device, int64_t ranks)
-      : m(manifest), device(device), ranks(ranks),
-        gathered(manifest.units.size()), reduced(manifest.units.size()) {}
+  Walk(const Manifest &manifest, const Device &device, const Topology &topology)
+      : m(manifest), device(device), group(topology.groupSize()),
+        replicas(topology.replicas), gathered(manifest.units.size()),
+        reduced(manifest.units.size()), resharded(manifest.units.size()) {}
 
   void run(const std::string &function);
   StepExposure step; // since it was last cleared
@@ -20,35 +21,40 @@ public:
 private:
   void work(double flops, double bytes);
   void call(const Manifest::Collective &call);
-  double gatherSeconds(const Manifest::Unit &unit) const;
+  double gatherSeconds(const Manifest::Unit &unit, bool nearby) const;
   double reduceSeconds(const Manifest::Unit &unit) const;
   double optimizerBytes(const Manifest::Unit &unit) const;
   void wait(UnitExposure &unit, double until);
 
   const Manifest &m;
   const Device &device;
-  int64_t ranks;
+  int64_t group, replicas; // ranks that share a unit, and copies of it
   double now = 0, gatherQueue = 0, reduceQueue = 0; // when each is free
   std::vector<double> gathered, reduced;            // when the last one ends
+  std::vector<bool> resharded; // lies within its reshard_group
 };
 
-double Walk::gatherSeconds(const Manifest::Unit &unit) const {
+double Walk::gatherSeconds(const Manifest::Unit &unit, bool nearby) const {
   if (!unit.sharded)
     return 0;
   // In place nothing is copied: ranks meet.
   double bytes = unit.gatherInPlace ? 0 : double(unit.gatheredBytes());
-  return device.gatherSeconds(bytes, ranks);
+  return device.gatherSeconds(bytes, nearby ? std::min(unit.reshardGroup, group)
+                                            : group);
 }
 
 double Walk::reduceSeconds(const Manifest::Unit &unit) const {
   double bytes = double(unit.gradientBytes());
-  return unit.sharded ? device.reduceScatterSeconds(bytes, ranks)
-                      : device.allReduceSeconds(bytes, ranks);
+  if (!unit.sharded)
+    return device.allReduceSeconds(bytes, group * replicas);
+  double owned = double(unit.length) * sizeof(float) / double(group);
+  return device.reduceScatterSeconds(bytes, group) +
+         device.allReduceSeconds(owned, replicas);
 }
 
 // Reads and writes the master and the moments, reads the gradient.
 double Walk::optimizerBytes(const Manifest::Unit &unit) const {
-  double owned = double(unit.length) / double(unit.sharded ? ranks : 1);
+  double owned = double(unit.length) / double(unit.sharded ? group : 1);
   return owned * sizeof(float) * (2.0 * (1 + m.optimizerStates()) + 1);
 }
 
@@ -73,12 +79,15 @@ void Walk::call(const Manifest::Collective &call) {
   const Manifest::Unit &unit = m.units[index];
   UnitExposure &exposure = step.units[index];
   if (call.op == "gather_start") {
-    double seconds = gatherSeconds(unit);
+    double seconds = gatherSeconds(unit, resharded[index]);
     exposure.gather += seconds;
     gatherQueue = std::max(gatherQueue, now) + seconds;
     gathered[index] = gatherQueue;
   } else if (call.op == "gather_wait") {
     wait(exposure, gathered[index]);
+    resharded[index] = false;
+  } else if (call.op == "gather_reshard") {
+    resharded[index] = !device.sharedMemory;
   } else if (call.op == "reduce_start") {
     double seconds = reduceSeconds(unit);
     exposure.reduce += seconds;
@@ -104,8 +113,8 @@ void Walk::run(const std::string &name) {
 } // namespace
 
 StepExposure predictExposure(const Manifest &manifest, const Device &device,
-                             int64_t ranks) {
-  Walk walk(manifest, device, ranks);
+                             const Topology &topology) {
+  Walk walk(manifest, device, topology);
   for (int count = 0; count < 2; ++count) {
     walk.step = {};
     walk.run("first_microbatch");

@@ -63,6 +63,36 @@ FailureOr<Topology> topologyOf(const Manifest &manifest,
                   static_cast<int>(options.replicas));
 }
 
+// What was measured of a run, where its files are given.
+LogicalResult readMeasured(const InspectOptions &options, InspectView &view,
+                           Diagnostics &diagnostics) {
+  if (!options.log.empty()) {
+    FailureOr<RunMemory> run = readRunLog(options.log, diagnostics);
+    if (failed(run))
+      return failure();
+    view.run = *run;
+  }
+  if (options.trace.empty())
+    return success();
+  FailureOr<MeasuredExposure> trace = readTrace(options.trace, diagnostics);
+  if (failed(trace))
+    return failure();
+  view.trace = std::move(*trace);
+  return success();
+}
+
+// A CPU is one of as many threads as the ranks of this machine would take.
+Device deviceOf(const Manifest &manifest, const InspectOptions &options,
+                int threads) {
+  bool cpu =
+      options.device.empty() ? !manifest.cuda() : options.device == "cpu";
+  if (cpu)
+    return cpuDevice(threads);
+  return options.device.empty()
+             ? deviceOfProgram(/*cuda=*/true, manifest.arch, threads)
+             : *deviceNamed(options.device);
+}
+
 } // namespace
 
 int runInspect(const InspectOptions &options) {
@@ -90,23 +120,9 @@ int runInspect(const InspectOptions &options) {
   view.topology = *topology;
   view.threadsPerRank = threadsPerRank(options.nproc);
   view.parameters = options.parameters;
-  if (!options.log.empty()) {
-    FailureOr<RunMemory> run = readRunLog(options.log, diagnostics);
-    if (failed(run))
-      return kExitInput;
-    view.run = *run;
-  }
-  if (!options.trace.empty()) {
-    FailureOr<MeasuredExposure> trace = readTrace(options.trace, diagnostics);
-    if (failed(trace))
-      return kExitInput;
-    view.trace = std::move(*trace);
-  }
-  view.device =
-      options.device.empty() || (options.device == "cpu" && !manifest->cuda())
-          ? deviceOfProgram(manifest->cuda(), manifest->arch,
-                            view.threadsPerRank)
-          : *deviceNamed(options.device);
+  view.device = deviceOf(*manifest, options, view.threadsPerRank);
+  if (failed(readMeasured(options, view, diagnostics)))
+    return kExitInput;
   if (options.json)
     printInspectJson(*manifest, view, llvm::outs());
   else

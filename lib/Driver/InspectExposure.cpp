@@ -74,13 +74,13 @@ void printRow(const Row &row, llvm::raw_ostream &out) {
 
 void printExposure(const Manifest &m, const InspectView &view,
                    llvm::raw_ostream &out) {
-  if (view.ranks == 1 && !view.trace)
+  if (view.topology.ranks == 1 && !view.trace)
     return;
-  StepExposure step = predictExposure(m, view.device, view.ranks);
+  StepExposure step = predictExposure(m, view.device, view.topology);
   out << llvm::formatv(
       "\ncommunication of a step, ms, predicted for {0}, {1} ranks{2}\n",
-      view.device.name, view.ranks,
-      view.trace && view.trace->ranks != view.ranks
+      view.device.name, view.topology.ranks,
+      view.trace && view.trace->ranks != view.topology.ranks
           ? "; measured with " + std::to_string(view.trace->ranks)
           : "");
   out << llvm::formatv("  {0,-28}{1,10}{2,10}{3,10}", "unit", "gather",
@@ -109,7 +109,7 @@ void printExposure(const Manifest &m, const InspectView &view,
 
 void writeExposure(llvm::json::OStream &json, const Manifest &m,
                    const InspectView &view) {
-  StepExposure step = predictExposure(m, view.device, view.ranks);
+  StepExposure step = predictExposure(m, view.device, view.topology);
   json.attributeObject("communication", [&] {
     json.attribute("device", view.device.name);
     json.attribute("step_ms", step.seconds() * kMillis);

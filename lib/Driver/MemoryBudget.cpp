@@ -81,7 +81,7 @@ bool MemoryFitter::measure() {
   if (!parsed)
     return false;
   manifest = std::move(*parsed);
-  bytes = totalBytes(planMemory(manifest, int(ranks), threads));
+  bytes = totalBytes(planMemory(manifest, Topology(int(ranks), 1), threads));
   return true;
 }
 

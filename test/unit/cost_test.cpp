@@ -92,7 +92,7 @@ TEST(Exposure, WaitsForWhatWorkDoesNotHide) {
        0,
        1e9},
       {"update", {{"reduce_wait", 0, 0, 0}, {"optimizer", 0, 0, 0}}}};
-  StepExposure step = predictExposure(m, slow(), 2);
+  StepExposure step = predictExposure(m, slow(), Topology(2, 1));
   EXPECT_NEAR(step.units[0].gather, 2, 1e-9);
   EXPECT_NEAR(step.units[0].reduce, 2, 1e-9);
   EXPECT_NEAR(step.units[0].exposed, 2, 1e-9);
@@ -100,7 +100,7 @@ TEST(Exposure, WaitsForWhatWorkDoesNotHide) {
   // The optimizer moves 7 f32 for each of 250000 owned elements: 7 ms.
   EXPECT_NEAR(step.work, 5.007, 1e-9);
   // One rank neither gathers nor reduces.
-  EXPECT_NEAR(predictExposure(m, slow(), 1).exposed, 0, 1e-9);
+  EXPECT_NEAR(predictExposure(m, slow(), Topology(1, 1)).exposed, 0, 1e-9);
 }
 
 TEST(Exposure, InPlaceOnlyRanksMeet) {
@@ -108,7 +108,8 @@ TEST(Exposure, InPlaceOnlyRanksMeet) {
   m.units[0].gatherInPlace = true;
   m.functions = {{"first_microbatch",
                   {{"gather_start", 0, 0, 0}, {"gather_wait", 0, 0, 0}}}};
-  EXPECT_NEAR(predictExposure(m, slow(), 2).units[0].exposed, 1, 1e-9);
+  EXPECT_NEAR(predictExposure(m, slow(), Topology(2, 1)).units[0].exposed, 1,
+              1e-9);
 }
 
 TEST(Exposure, AKeptUnitIsAwaitedInTheNextStep) {
@@ -116,9 +117,33 @@ TEST(Exposure, AKeptUnitIsAwaitedInTheNextStep) {
   // Gathered behind the optimizer, awaited after 0.5 s of the next step.
   m.functions = {{"first_microbatch", {{"gather_wait", 0, 5e8, 0}}},
                  {"update", {{"gather_start", 0, 0, 0}}}};
-  StepExposure step = predictExposure(m, slow(), 2);
+  StepExposure step = predictExposure(m, slow(), Topology(2, 1));
   EXPECT_NEAR(step.units[0].exposed, 1.5, 1e-9);
   EXPECT_NEAR(step.seconds(), 2, 1e-9);
+}
+
+TEST(Exposure, ReplicasAddUpWhatTheyOwn) {
+  Manifest m = oneUnit();
+  m.functions = {{"first_microbatch", {{"reduce_start", 0, 0, 0}}}};
+  // 2 s in each group of two; then 1 MB at 2 replicas: twice 1 s and 0.5 MB.
+  StepExposure step = predictExposure(m, slow(), Topology(4, 2));
+  EXPECT_NEAR(step.units[0].reduce, 5, 1e-9);
+}
+
+TEST(Exposure, AReshardGroupGathersAgain) {
+  Manifest m = oneUnit();
+  m.units[0].reshardGroup = 2;
+  m.functions = {{"first_microbatch",
+                  {{"gather_start", 0, 0, 0},
+                   {"gather_wait", 0, 0, 0},
+                   {"gather_reshard", 0, 0, 0},
+                   {"gather_start", 0, 0, 0},
+                   {"gather_wait", 0, 0, 0},
+                   {"gather_free", 0, 0, 0}}}};
+  // 1 s and 1.5 MB on four ranks, then 1 s and 1 MB on two.
+  StepExposure step = predictExposure(m, slow(), Topology(4, 1));
+  EXPECT_NEAR(step.units[0].gather, 4.5, 1e-9);
+  EXPECT_NEAR(step.exposed, 4.5, 1e-9);
 }
 
 } // namespace

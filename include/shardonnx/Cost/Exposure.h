@@ -10,6 +10,7 @@
 #define SHARDONNX_COST_EXPOSURE_H
 
 #include "shardonnx/Cost/Device.h"
+#include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
 
 #include <vector>
@@ -29,10 +30,10 @@ struct StepExposure {
   double seconds() const { return work + exposed; }
 };
 
-/// Of a step with one microbatch on `ranks` ranks, after another one: what that
-/// left open is awaited here.
+/// Of a step with one microbatch, after another one: what that left open is
+/// awaited here.
 StepExposure predictExposure(const Manifest &manifest, const Device &device,
-                             int64_t ranks);
+                             const Topology &topology);
 
 } // namespace shardonnx
 
