@@ -8,7 +8,7 @@
 // with the planner that the executable's own prediction comes from.
 
 #include "Trial.h"
-#include "shardonnx/Cost/Device.h"
+#include "shardonnx/Cost/Exposure.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 
@@ -33,13 +33,16 @@ public:
   LogicalResult run(Diagnostics &diagnostics);
 
 private:
+  Device device() const {
+    return deviceOfProgram(manifest.cuda(), manifest.arch, threads);
+  }
   bool measure();
   bool fits() { return measure() && bytes <= budget; }
   void setNumber(StringRef name, std::optional<int64_t> number);
   void setKept(ArrayRef<std::string> names);
   void mergeSmall();
   void keepUnits();
-  void startEarlier();
+  void startEarlier(std::optional<int64_t> otherwise);
 
   ModuleOp module;
   const CompileOptions &options;
@@ -51,6 +54,7 @@ private:
   // Of the last measurement.
   Manifest manifest;
   int64_t bytes = 0;
+  double exposed = 0;  // seconds of a step, predicted
   bool broken = false; // a pass has failed: the compilation will say why
 };
 
@@ -81,27 +85,33 @@ bool MemoryFitter::measure() {
   if (!parsed)
     return false;
   manifest = std::move(*parsed);
-  bytes = totalBytes(planMemory(manifest, Topology(int(ranks), 1), threads));
+  Topology topology(static_cast<int>(ranks), 1);
+  bytes = totalBytes(planMemory(manifest, topology, threads));
+  exposed = predictExposure(manifest, device(), topology).exposed;
   return true;
 }
 
-// Neighbours whose gathers would take longer to begin than to run.
+// Neighbours whose gathers would take longer to begin than to run, if the step
+// then waits less: what is merged overlaps less.
 void MemoryFitter::mergeSmall() {
-  Device device = deviceOfProgram(manifest.cuda(), manifest.arch, threads);
-  setNumber(fsdp::kMergeBelowAttr, device.latencyBytes(ranks));
-  if (!fits())
+  if (!measure())
+    return;
+  double apart = exposed;
+  setNumber(fsdp::kMergeBelowAttr, device().latencyBytes(ranks));
+  if (!fits() || exposed >= apart)
     setNumber(fsdp::kMergeBelowAttr, std::nullopt);
 }
 
 // The largest number of units that fit, in the order of seconds that a byte of
 // their gathers takes.
 void MemoryFitter::keepUnits() {
-  Device device = deviceOfProgram(manifest.cuda(), manifest.arch, threads);
+  if (!measure())
+    return;
   std::vector<std::pair<double, std::string>> units;
   for (const Manifest::Unit &unit : manifest.units)
     if (unit.sharded && !unit.kept)
       units.push_back(
-          {device.gatherSeconds(double(unit.gatheredBytes()), ranks) /
+          {device().gatherSeconds(double(unit.gatheredBytes()), ranks) /
                double(unit.gatheredBytes()),
            unit.name});
   llvm::stable_sort(
@@ -119,21 +129,27 @@ void MemoryFitter::keepUnits() {
 }
 
 // Offsets may leave gaps, so a budget of live bytes that should fit may not.
-void MemoryFitter::startEarlier() {
+// What starts earlier may also stand before what is needed sooner: then not.
+void MemoryFitter::startEarlier(std::optional<int64_t> otherwise) {
   constexpr int kTries = 4;
   if (!fits())
     return;
   // Ranks of a machine share what they gather, unless they have GPUs.
   int64_t sharing = manifest.cuda() ? 1 : ranks;
+  double before = exposed;
   int64_t gathered =
       manifest.gatherSpace.lowerBoundBytes + (budget - bytes) * sharing;
   for (int i = 0; i < kTries && gathered > 0; ++i) {
     setNumber(fsdp::kGatherBudgetAttr, gathered);
-    if (fits() || broken)
+    if (!measure())
       return;
+    if (bytes <= budget && exposed <= before)
+      return;
+    if (bytes <= budget)
+      break;
     gathered -= (bytes - budget) * sharing;
   }
-  setNumber(fsdp::kGatherBudgetAttr, std::nullopt);
+  setNumber(fsdp::kGatherBudgetAttr, otherwise);
 }
 
 LogicalResult MemoryFitter::run(Diagnostics &diagnostics) {
@@ -150,14 +166,15 @@ LogicalResult MemoryFitter::run(Diagnostics &diagnostics) {
         " and --recompute=" + options.recompute +
         "; give that much, more ranks (--world-size), a "
         "smaller batch or more recomputation");
+  std::optional<int64_t> start; // the prefetch distances
+  setNumber(fsdp::kGatherBudgetAttr, start);
+  bool distancesFit = fits();
+  if (!distancesFit)
+    setNumber(fsdp::kGatherBudgetAttr, start = 0);
   mergeSmall();
-  setNumber(fsdp::kGatherBudgetAttr, std::nullopt);
-  if (fits())
+  if (distancesFit)
     keepUnits();
-  else
-    // The distances do not fit: as far ahead as does.
-    setNumber(fsdp::kGatherBudgetAttr, 0);
-  startEarlier();
+  startEarlier(start);
   return success();
 }
 

@@ -36,6 +36,10 @@ MATRIX = [([], ranks) for ranks in (1, 2, 3, 4)] + [
     (["--strategy=no_shard"], 1),
     (["--recompute=block"], 2),
     (["--strategy=shard_grad_op", "--recompute=block"], 4),
+    (["--recompute=every:2"], 3),
+    (["--recompute=selective"], 2),
+    (["--recompute=budget:285KB"], 2),  # between none and block of both
+    (["--memory-budget=1GB", "--world-size=2"], 2),
     (["--forward-prefetch=0", "--backward-prefetch=0"], 2),
     (["--forward-prefetch=2", "--backward-prefetch=2"], 3),
 ]
