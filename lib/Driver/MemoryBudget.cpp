@@ -92,14 +92,22 @@ bool MemoryFitter::measure() {
 }
 
 // Neighbours whose gathers would take longer to begin than to run, if the step
-// then waits less: what is merged overlaps less.
+// then waits less: what is merged overlaps less, so only smaller ones may do.
 void MemoryFitter::mergeSmall() {
+  constexpr int64_t kFractions[] = {1, 8, 64, 512};
   if (!measure())
     return;
-  double apart = exposed;
-  setNumber(fsdp::kMergeBelowAttr, device().latencyBytes(ranks));
-  if (!fits() || exposed >= apart)
-    setNumber(fsdp::kMergeBelowAttr, std::nullopt);
+  double least = exposed;
+  int64_t whole = device().latencyBytes(ranks);
+  std::optional<int64_t> best;
+  for (int64_t fraction : kFractions) {
+    setNumber(fsdp::kMergeBelowAttr, whole / fraction);
+    if (fits() && exposed < least) {
+      least = exposed;
+      best = whole / fraction;
+    }
+  }
+  setNumber(fsdp::kMergeBelowAttr, best);
 }
 
 // The largest number of units that fit, in the order of seconds that a byte of
