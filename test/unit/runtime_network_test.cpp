@@ -50,30 +50,36 @@ TEST(Route, EachSliceGoesToEachMachineOnce) {
 
 class Networks : public Runs {
 protected:
+  using Environment = std::vector<std::pair<std::string, std::string>>;
+
   // `layout[m]` ranks on machine m.
   std::vector<Process> start(const std::vector<int> &layout,
                              const std::string &program,
-                             std::vector<std::string> more) {
+                             const std::vector<std::string> &more) {
     std::string port = std::to_string(portOf(listenAt({"127.0.0.1", 0}).get()));
     int world = 0, rank = 0;
     for (int ranks : layout)
       world += ranks;
     std::vector<Process> processes;
     for (size_t m = 0; m < layout.size(); ++m)
-      for (int local = 0; local < layout[m]; ++local)
-        processes.emplace_back(
-            command(program, more), folder,
-            std::vector<std::pair<std::string, std::string>>{
-                {"RANK", std::to_string(rank++)},
-                {"WORLD_SIZE", std::to_string(world)},
-                {"LOCAL_RANK", std::to_string(local)},
-                {"LOCAL_WORLD_SIZE", std::to_string(layout[m])},
-                {"GROUP_RANK", std::to_string(m)},
-                {"MASTER_ADDR", "127.0.0.1"},
-                {"MASTER_PORT", port},
-                {"SHARDONNX_NUM_THREADS", "1"},
-                {"TORCHELASTIC_RUN_ID", folder.path},
-                {"TABLE_PAUSE_US", pause}});
+      for (int local = 0; local < layout[m]; ++local) {
+        Environment environment = {
+            {"RANK", std::to_string(rank++)},
+            {"WORLD_SIZE", std::to_string(world)},
+            {"LOCAL_RANK", std::to_string(local)},
+            {"LOCAL_WORLD_SIZE", std::to_string(layout[m])},
+            {"GROUP_RANK", std::to_string(m)},
+            {"MASTER_ADDR", firstHost},
+            {"MASTER_PORT", port},
+            {"SHARDONNX_NUM_THREADS", "1"},
+            {"TORCHELASTIC_RUN_ID", folder.path},
+            {"TABLE_PAUSE_US", pause}};
+        std::vector<std::string> words = command(program, more);
+        if (m < hosts.size())
+          words.insert(words.begin(),
+                       {"/usr/bin/env", "ip", "netns", "exec", hosts[m]});
+        processes.emplace_back(words, folder, environment);
+      }
     return processes;
   }
   static Finished waitForAll(std::vector<Process> &processes) {
@@ -115,7 +121,38 @@ protected:
       EXPECT_NEAR(norm / theirNorm, 1, bf16 ? 1e-2 : 1e-5) << program << s;
     }
   }
-  std::string pause = "0";
+  std::string pause = "0", firstHost = "127.0.0.1";
+  std::vector<std::string> hosts; // network namespaces, by machine
+};
+
+// Two hosts with a cable between them: network namespaces of this machine.
+class TwoHosts : public Networks {
+protected:
+  static constexpr const char *kLeft = "10.213.77.1", *kRight = "10.213.77.2";
+
+  void SetUp() override {
+    std::string id = std::to_string(::getpid());
+    std::string a = "shxa" + id, b = "shxb" + id;
+    if (!ip("netns add " + a) || !ip("netns add " + b))
+      GTEST_SKIP() << "no network namespaces here: that takes root, "
+                      "CAP_SYS_ADMIN and iproute2";
+    hosts = {a, b};
+    firstHost = kLeft;
+    bool good = ip("link add " + a + " netns " + a + " type veth peer name " +
+                   b + " netns " + b);
+    for (auto &[host, address] : {std::pair{a, kLeft}, std::pair{b, kRight}})
+      good = good && ip("-n " + host + " link set lo up") &&
+             ip("-n " + host + " addr add " + address + "/24 dev " + host) &&
+             ip("-n " + host + " link set " + host + " up");
+    ASSERT_TRUE(good);
+  }
+  void TearDown() override {
+    for (const std::string &host : hosts)
+      ip("netns del " + host);
+  }
+  static bool ip(const std::string &words) {
+    return std::system(("ip " + words + " >/dev/null 2>&1").c_str()) == 0;
+  }
 };
 
 TEST_F(Networks, LossesAreThoseOfOneMachine) {
@@ -196,6 +233,66 @@ TEST_F(Networks, ADeadOrStoppedRankEndsAll) {
     EXPECT_NE(all.err.find(", in step "), std::string::npos) << all.err;
     folder.write("log.jsonl", "");
   }
+}
+
+TEST_F(TwoHosts, TrainTogether) {
+  expectSame("table_f32", {2, 2}, 4, {"--replicas", "1"});
+  expectSame("table_bf16", {2, 1}, 3, {"--replicas", "1"});
+}
+
+// No message gets through: each host speaks for itself.
+TEST_F(TwoHosts, ACutCableEndsBoth) {
+  pause = "20000";
+  std::vector<Process> processes =
+      start({1, 1}, "table_f32",
+            {"--steps", "10000", "--replicas", "1", "--timeout", "8", "--log",
+             folder / "log.jsonl"});
+  for (int i = 0; i < 500 && readFile(folder / "log.jsonl").size() < 500; ++i)
+    ::usleep(20000);
+  ASSERT_TRUE(ip("-n " + hosts[1] + " link set " + hosts[1] + " down"));
+  Finished left = processes[0].wait(), right = processes[1].wait();
+  for (const Finished &f : {left, right}) {
+    EXPECT_EQ(f.code, 1);
+    EXPECT_LT(f.seconds, 30);
+  }
+  expectOneError(left, "rank 1 (host ");
+  expectOneError(right, "rank 0 (host ");
+}
+
+// Two nodes as srun would start them.
+TEST_F(Networks, SlurmsVariablesAreEnough) {
+  std::vector<Process> processes;
+  std::string port = std::to_string(portOf(listenAt({"127.0.0.1", 0}).get()));
+  for (std::string node : {"0", "1"})
+    processes.emplace_back(
+        command("table_f32", {"--steps", "3", "--replicas", "1"}), folder,
+        Environment{{"SLURM_JOB_ID", std::to_string(::getpid())},
+                    {"SLURM_STEP_ID", "0"},
+                    {"SLURM_PROCID", node},
+                    {"SLURM_NTASKS", "2"},
+                    {"SLURM_LOCALID", "0"},
+                    {"SLURM_NODEID", node},
+                    {"SLURM_STEP_NUM_NODES", "2"},
+                    {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                    {"MASTER_ADDR", "127.0.0.1"},
+                    {"MASTER_PORT", port},
+                    {"SHARDONNX_NUM_THREADS", "1"}});
+  Finished f = waitForAll(processes);
+  EXPECT_EQ(f.code, 0) << f.err;
+}
+
+TEST_F(Networks, MpirunStartsRanks) {
+  if (std::system("mpirun --version >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "no mpirun here";
+  std::vector<std::string> words =
+      command("table_f32", {"--steps", "3", "--log", folder / "log.jsonl"});
+  words.insert(words.begin(), {"/usr/bin/env", "mpirun", "--allow-run-as-root",
+                               "--oversubscribe", "-n", "3"});
+  Finished f = Process(words, folder).wait();
+  EXPECT_EQ(f.code, 0) << f.err;
+  std::vector<Json> log = readLog(folder / "log.jsonl");
+  ASSERT_EQ(log.size(), 3u);
+  EXPECT_EQ(log[0]["tokens"], 2 * 8 * 3);
 }
 
 } // namespace
