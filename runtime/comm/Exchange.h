@@ -29,6 +29,10 @@ public:
   // Where there are several machines, barriers and failures go through here.
   void connect(const RankInfo &info);
 
+  const std::string &hostOf(int rank) const {
+    return group.machines.hostOf(rank);
+  }
+
   // Calls that all ranks make in one order, on the issuing thread.
   // What each rank gives, by rank.
   std::vector<std::string> allGather(const std::string &mine,

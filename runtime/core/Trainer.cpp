@@ -6,6 +6,7 @@
 #include "Trainer.h"
 #include "Error.h"
 #include "NonFinite.h"
+#include "SameData.h"
 #include <cmath>
 #include <limits>
 
@@ -223,6 +224,13 @@ void Trainer::collect(int ahead) {
 }
 
 void Trainer::run() {
+  if (engine.ranks() > 1) {
+    requireSameData(exchange, engine.rank(), "--data",
+                    identityOf(*data, manifest));
+    if (evalData)
+      requireSameData(exchange, engine.rank(), "--eval-data",
+                      identityOf(*evalData, manifest));
+  }
   engine.start();
   lossScale.begin(state);
   for (int64_t step = state.step + 1; step <= options.steps; ++step) {

@@ -259,6 +259,36 @@ TEST_F(TwoHosts, ACutCableEndsBoth) {
   expectOneError(right, "rank 0 (host ");
 }
 
+// The same command line, and another file under the same name.
+TEST_F(Networks, OtherDataIsNoticed) {
+  Folder other;
+  std::vector<uint16_t> tokens = tableTokens();
+  folder.write("mine.bin", bytesOf(tokens));
+  for (uint16_t &token : tokens)
+    token ^= 1;
+  other.write("mine.bin", bytesOf(tokens));
+  std::string port = std::to_string(portOf(listenAt({"127.0.0.1", 0}).get()));
+  std::vector<Process> processes;
+  for (const std::string rank : {"0", "1"}) {
+    std::vector<std::string> words = command(
+        "table_f32", {"--steps", "3", "--replicas", "1", "--data", "mine.bin"});
+    words.insert(words.begin(), {"/usr/bin/env", "-C",
+                                 rank == "0" ? folder.path : other.path});
+    processes.emplace_back(words, folder,
+                           Environment{{"RANK", rank},
+                                       {"WORLD_SIZE", "2"},
+                                       {"LOCAL_RANK", "0"},
+                                       {"LOCAL_WORLD_SIZE", "1"},
+                                       {"GROUP_RANK", rank},
+                                       {"MASTER_ADDR", "127.0.0.1"},
+                                       {"MASTER_PORT", port},
+                                       {"SHARDONNX_NUM_THREADS", "1"}});
+  }
+  Finished f = waitForAll(processes);
+  EXPECT_EQ(f.code, 1);
+  expectOneError(f, "finds other data at --data than rank 0");
+}
+
 // Two nodes as srun would start them.
 TEST_F(Networks, SlurmsVariablesAreEnough) {
   std::vector<Process> processes;
