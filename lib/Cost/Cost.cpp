@@ -7,16 +7,12 @@
 #include "shardonnx/runtime/Layout.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 
 namespace shardonnx {
-
-int64_t Collective::bytesSent(int64_t ranks) const {
-  int64_t once = bytes / ranks * (ranks - 1);
-  return kind == CollectiveKind::AllReduce ? 2 * once : once;
-}
 
 int64_t UnitCost::stateBytes(int64_t ranks, int64_t states) const {
   if (layout == "replicated")
@@ -77,36 +73,72 @@ static llvm::StringMap<int64_t> countFlops(func::FuncOp function) {
   return flops;
 }
 
-static SmallVector<Collective>
-listCollectives(func::FuncOp function,
-                const llvm::StringMap<const UnitCost *> &units) {
-  SmallVector<Collective> list;
-  if (!function)
-    return list;
-  auto add = [&](CollectiveKind kind, StringRef name) {
-    const UnitCost *unit = units.lookup(name);
-    bool isGather = kind == CollectiveKind::AllGather;
-    // Every rank has the whole of a replicated unit.
-    if (isGather && unit->layout == "replicated")
-      return;
-    list.push_back({kind, unit->name,
-                    isGather ? unit->gatheredBytes : unit->gradientBytes});
-  };
-  for (Operation &op : function.getBody().front()) {
-    if (auto gather = dyn_cast<fsdp::AllGatherOp>(op))
-      add(CollectiveKind::AllGather, gather.getUnit());
-    else if (auto start = dyn_cast<fsdp::AllGatherStartOp>(op))
-      add(CollectiveKind::AllGather, start.getUnit());
-    else if (auto reduce = dyn_cast<fsdp::ReduceScatterOp>(op))
-      add(CollectiveKind::ReduceScatter, reduce.getUnit());
-    else if (auto reduce = dyn_cast<fsdp::AllReduceOp>(op))
-      add(CollectiveKind::AllReduce, reduce.getUnit());
-    else if (auto start = dyn_cast<fsdp::ReduceStartOp>(op))
-      add(units.lookup(start.getUnit())->layout == "replicated"
-              ? CollectiveKind::AllReduce
-              : CollectiveKind::ReduceScatter,
-          start.getUnit());
+// The collectives of a function in the order of their start.
+class CollectiveList {
+public:
+  explicit CollectiveList(ModuleOp module) {
+    for (auto unit : module.getOps<fsdp::UnitOp>())
+      units[unit.getSymName()] = unit;
   }
+  SmallVector<Collective> of(func::FuncOp function);
+
+private:
+  void visit(Operation &op);
+  void gather(fsdp::UnitOp unit);
+  void reduce(fsdp::UnitOp unit);
+
+  llvm::StringMap<fsdp::UnitOp> units;
+  llvm::StringSet<> resharded; // whose next gather is that of the small group
+  SmallVector<Collective> list;
+};
+
+void CollectiveList::gather(fsdp::UnitOp unit) {
+  // Every rank has the whole of a replicated unit.
+  if (unit.getLayout() == fsdp::Layout::replicated)
+    return;
+  UnitCost cost = describe(unit);
+  bool again = resharded.erase(unit.getSymName());
+  list.push_back({CollectiveKind::AllGather, cost.name, cost.gatheredBytes,
+                  again ? int64_t(unit.getReshardGroup()) : 0});
+}
+
+void CollectiveList::reduce(fsdp::UnitOp unit) {
+  UnitCost cost = describe(unit);
+  if (unit.getLayout() == fsdp::Layout::replicated)
+    list.push_back({CollectiveKind::AllReduce, cost.name, cost.gradientBytes});
+  else
+    list.push_back({CollectiveKind::ReduceScatter, cost.name,
+                    cost.gradientBytes, /*group=*/0,
+                    cost.length * int64_t(sizeof(float))});
+}
+
+// Whatever the form, a kept unit is gathered behind its optimizer alone.
+void CollectiveList::visit(Operation &op) {
+  if (auto free = dyn_cast<fsdp::FreeOp>(op)) {
+    if (free.getReshard())
+      resharded.insert(fsdp::getGatheredUnit(free.getGathered()).getValue());
+  } else if (isa<fsdp::AllGatherOp, fsdp::AllGatherStartOp>(op)) {
+    fsdp::UnitOp unit =
+        units.lookup(op.getAttrOfType<FlatSymbolRefAttr>("unit").getValue());
+    if (!unit.getKept())
+      gather(unit);
+  } else if (auto optimizer = dyn_cast<fsdp::OptimizerOp>(op)) {
+    fsdp::UnitOp unit = units.lookup(optimizer.getUnit());
+    if (unit.getKept())
+      gather(unit);
+  } else if (isa<fsdp::ReduceScatterOp, fsdp::AllReduceOp, fsdp::ReduceStartOp>(
+                 op)) {
+    reduce(
+        units.lookup(op.getAttrOfType<FlatSymbolRefAttr>("unit").getValue()));
+  }
+}
+
+SmallVector<Collective> CollectiveList::of(func::FuncOp function) {
+  list.clear();
+  resharded.clear();
+  if (function)
+    for (Operation &op : function.getBody().front())
+      visit(op);
   return list;
 }
 
@@ -124,11 +156,13 @@ StepCost estimateStep(ModuleOp module) {
     cost.units.back().forwardFlops = forward.lookup(unit.getSymName());
     cost.units.back().stepFlops = whole.lookup(unit.getSymName());
   }
-  llvm::StringMap<const UnitCost *> units;
-  for (const UnitCost &unit : cost.units)
-    units[unit.name] = &unit;
-  cost.microbatch = listCollectives(step, units);
-  cost.evaluation = listCollectives(evaluation, units);
+  CollectiveList collectives(module);
+  cost.microbatch = collectives.of(step);
+  cost.update =
+      collectives.of(module.lookupSymbol<func::FuncOp>(fsdp::kUpdate));
+  cost.evaluation = collectives.of(evaluation);
+  cost.unshardedAccumulation =
+      module->hasAttr(fsdp::kUnshardedAccumulationAttr);
   return cost;
 }
 

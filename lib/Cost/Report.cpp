@@ -11,18 +11,6 @@ using namespace mlir;
 
 namespace shardonnx {
 
-StringRef stringify(CollectiveKind kind) {
-  switch (kind) {
-  case CollectiveKind::AllGather:
-    return "all_gather";
-  case CollectiveKind::ReduceScatter:
-    return "reduce_scatter";
-  case CollectiveKind::AllReduce:
-    return "all_reduce";
-  }
-  llvm_unreachable("unknown collective");
-}
-
 static void printCollectives(StringRef title, ArrayRef<Collective> collectives,
                              llvm::raw_ostream &out) {
   out << title << "\n";
@@ -32,7 +20,13 @@ static void printCollectives(StringRef title, ArrayRef<Collective> collectives,
                          collective.bytes);
 }
 
-void print(const StepCost &cost, llvm::raw_ostream &out) {
+static StepTraffic trafficOf(const StepCost &cost, const StepShape &shape) {
+  return trafficOf(cost.microbatch, cost.update, cost.unshardedAccumulation,
+                   shape.ranks, shape.microbatches);
+}
+
+void print(const StepCost &cost, const StepShape &shape,
+           llvm::raw_ostream &out) {
   constexpr const char *kRow = "{0,-32}{1,-12}{2,12}{3,10}{4,16}{5,16}{6,16}\n";
   out << llvm::formatv(kRow, "unit", "layout", "trainable", "frozen",
                        "gathered bytes", "forward FLOPs", "step FLOPs");
@@ -43,8 +37,16 @@ void print(const StepCost &cost, llvm::raw_ostream &out) {
   out << llvm::formatv("model FLOPs of a microbatch: {0}\n", cost.modelFlops());
   printCollectives("collectives of a microbatch, in order:", cost.microbatch,
                    out);
+  if (!cost.update.empty())
+    printCollectives("collectives of an update, in order:", cost.update, out);
   printCollectives("collectives of an evaluation, in order:", cost.evaluation,
                    out);
+  StepTraffic traffic = trafficOf(cost, shape);
+  out << llvm::formatv("bytes that each of {0} ranks sends in a step:\n"
+                       "  {1,-16}{2}\n  {3,-16}{4}\n  {5,-16}{6}\n",
+                       shape.ranks.ranks, "all_gather", traffic.allGather,
+                       "reduce_scatter", traffic.reduceScatter, "all_reduce",
+                       traffic.allReduce);
 }
 
 static llvm::json::Array toJSON(ArrayRef<Collective> collectives) {
@@ -56,7 +58,8 @@ static llvm::json::Array toJSON(ArrayRef<Collective> collectives) {
   return list;
 }
 
-llvm::json::Value toJSON(const StepCost &cost) {
+llvm::json::Value toJSON(const StepCost &cost, const StepShape &shape) {
+  StepTraffic traffic = trafficOf(cost, shape);
   llvm::json::Array units;
   for (const UnitCost &unit : cost.units)
     units.push_back(llvm::json::Object{{"name", unit.name},
@@ -73,7 +76,12 @@ llvm::json::Value toJSON(const StepCost &cost) {
       {"model_flops", cost.modelFlops()},
       {"collectives",
        llvm::json::Object{{"microbatch", toJSON(cost.microbatch)},
-                          {"evaluation", toJSON(cost.evaluation)}}}};
+                          {"update", toJSON(cost.update)},
+                          {"evaluation", toJSON(cost.evaluation)}}},
+      {"bytes_sent",
+       llvm::json::Object{{"all_gather", traffic.allGather},
+                          {"reduce_scatter", traffic.reduceScatter},
+                          {"all_reduce", traffic.allReduce}}}};
 }
 
 } // namespace shardonnx

@@ -118,6 +118,7 @@ int runInspect(const InspectOptions &options) {
   if (failed(topology))
     return kExitUsage;
   view.topology = *topology;
+  view.accumulate = options.accumulate;
   view.threadsPerRank = threadsPerRank(options.nproc);
   view.parameters = options.parameters;
   view.device = deviceOf(*manifest, options, view.threadsPerRank);

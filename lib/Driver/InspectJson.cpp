@@ -118,6 +118,8 @@ void writeUnit(OStream &json, const Manifest::Unit &unit,
                const Topology &topology) {
   json.attribute("name", text(unit.name));
   json.attribute("layout", unit.sharded ? "sharded" : "replicated");
+  json.attribute("kept", unit.kept);
+  json.attribute("reshard_group", unit.reshardGroup);
   json.attribute("trainable", countParameters(unit, true));
   json.attribute("frozen", countParameters(unit, false));
   json.attribute("length", unit.length);
@@ -157,6 +159,18 @@ void writeFunctions(OStream &json, const Manifest &m) {
   });
 }
 
+void writeTraffic(OStream &json, const Manifest &m, const InspectView &view) {
+  StepTraffic traffic = stepTraffic(m, view);
+  json.attributeObject("bytes_sent", [&] {
+    json.attribute("ranks", view.topology.ranks);
+    json.attribute("replicas", view.topology.replicas);
+    json.attribute("microbatches", view.accumulate);
+    json.attribute("all_gather", traffic.allGather);
+    json.attribute("reduce_scatter", traffic.reduceScatter);
+    json.attribute("all_reduce", traffic.allReduce);
+  });
+}
+
 void writeSpace(OStream &json, const char *name, const Manifest::Space &space) {
   json.attributeObject(name, [&] {
     json.attribute("bytes", space.bytes);
@@ -174,7 +188,7 @@ void writeSpace(OStream &json, const char *name, const Manifest::Space &space) {
 
 void writeMemory(OStream &json, const Manifest &m, const InspectView &view) {
   std::vector<MemoryItem> items =
-      planMemory(m, view.topology, view.threadsPerRank);
+      planMemory(m, view.topology, view.threadsPerRank, view.accumulate);
   json.attributeObject("memory", [&] {
     json.attribute("ranks", view.topology.ranks);
     json.attribute("replicas", view.topology.replicas);
@@ -215,6 +229,7 @@ void printInspectJson(const Manifest &m, const InspectView &view,
         json.object([&] { writeUnit(json, unit, view.topology); });
     });
     writeFunctions(json, m);
+    writeTraffic(json, m, view);
     writeMemory(json, m, view);
     writeExposure(json, m, view);
   });

@@ -5,6 +5,8 @@
 
 #include "InspectReport.h"
 
+#include "llvm/ADT/DenseSet.h"
+
 namespace shardonnx {
 
 Interval cutToParameter(Interval owned, const Manifest::Param &param) {
@@ -13,6 +15,42 @@ Interval cutToParameter(Interval owned, const Manifest::Param &param) {
   if (begin >= end)
     return {};
   return {begin - param.offset, end - param.offset};
+}
+
+// The collectives of a function in the order of their start. A unit that has
+// resharded is gathered by its small group the next time.
+static std::vector<Collective> collectivesOf(const Manifest &m,
+                                             llvm::StringRef name) {
+  std::vector<Collective> list;
+  llvm::DenseSet<int64_t> resharded;
+  for (const Manifest::Function &function : m.functions) {
+    if (function.name != name)
+      continue;
+    for (const Manifest::Collective &call : function.collectives) {
+      if (call.unit < 0)
+        continue;
+      const Manifest::Unit &unit = m.units[static_cast<size_t>(call.unit)];
+      if (call.op == "gather_reshard")
+        resharded.insert(call.unit);
+      else if (call.op == "gather_start" && unit.sharded)
+        list.push_back({CollectiveKind::AllGather, unit.name,
+                        unit.gatheredBytes(),
+                        resharded.erase(call.unit) ? unit.reshardGroup : 0});
+      else if (call.op == "reduce_start" && unit.sharded)
+        list.push_back({CollectiveKind::ReduceScatter, unit.name,
+                        unit.gradientBytes(), /*group=*/0, 4 * unit.length});
+      else if (call.op == "reduce_start")
+        list.push_back(
+            {CollectiveKind::AllReduce, unit.name, unit.gradientBytes()});
+    }
+  }
+  return list;
+}
+
+StepTraffic stepTraffic(const Manifest &m, const InspectView &view) {
+  return trafficOf(collectivesOf(m, "first_microbatch"),
+                   collectivesOf(m, "update"), m.unshardedAccumulation,
+                   view.topology, view.accumulate);
 }
 
 std::string describeLoss(const Manifest &m) {

@@ -10,6 +10,7 @@
 #include "RunLog.h"
 #include "TraceLog.h"
 #include "shardonnx/Cost/Device.h"
+#include "shardonnx/Cost/Traffic.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
 #include "shardonnx/runtime/MemoryPlan.h"
@@ -22,6 +23,7 @@ namespace shardonnx {
 /// What the answers depend on beside the program.
 struct InspectView {
   Topology topology;
+  int64_t accumulate = 1; // microbatches of a step
   int threadsPerRank = 1;
   bool parameters = false;      // a line for each, in the text
   std::optional<RunMemory> run; // what a run has measured
@@ -32,6 +34,9 @@ struct InspectView {
 /// The interval of a section that is shared by all ranks, cut to one
 /// parameter and counted from its first element; empty when they do not meet.
 Interval cutToParameter(Interval owned, const Manifest::Param &param);
+
+/// What each rank sends in a step.
+StepTraffic stepTraffic(const Manifest &manifest, const InspectView &view);
 
 /// What the loss is a mean of, in words.
 std::string describeLoss(const Manifest &manifest);

@@ -205,7 +205,7 @@ void addMeasured(const RunMemory &run, Table &table) {
 
 void printMemory(const Manifest &m, const InspectView &view, raw_ostream &out) {
   std::vector<MemoryItem> items =
-      planMemory(m, view.topology, view.threadsPerRank);
+      planMemory(m, view.topology, view.threadsPerRank, view.accumulate);
   const Topology &topology = view.topology;
   out << "\nmemory of a rank: " << topology.ranks
       << (topology.ranks == 1 ? " rank, " : " ranks, ");
@@ -367,6 +367,26 @@ void printFunctions(const Manifest &m, raw_ostream &out) {
   }
 }
 
+void printTraffic(const Manifest &m, const InspectView &view,
+                  raw_ostream &out) {
+  StepTraffic traffic = stepTraffic(m, view);
+  if (traffic.total() == 0)
+    return;
+  out << "\nbytes that each of " << view.topology.ranks
+      << " ranks sends in a step of " << view.accumulate
+      << (view.accumulate == 1 ? " microbatch\n" : " microbatches\n");
+  Table table("lrr");
+  std::pair<const char *, int64_t> rows[] = {
+      {"all-gather", traffic.allGather},
+      {"reduce-scatter", traffic.reduceScatter},
+      {"all-reduce", traffic.allReduce},
+      {"total", traffic.total()}};
+  for (auto [name, bytes] : rows)
+    if (bytes > 0)
+      table.add({name, formatBytes(bytes), formatCount(bytes)});
+  table.print(out);
+}
+
 } // namespace
 
 void printInspectText(const Manifest &m, const InspectView &view,
@@ -379,6 +399,7 @@ void printInspectText(const Manifest &m, const InspectView &view,
     printFrozen(m, out);
   printMemory(m, view, out);
   printSpaces(m, view.parameters, out);
+  printTraffic(m, view, out);
   printExposure(m, view, out);
   printFunctions(m, out);
 }

@@ -39,7 +39,9 @@ void Gemm::multiply(const ShxGemm &desc, const GemmOperands &operands,
   GemmCall call = makeGemmCall(desc, operands, workspace ? bytes : 0);
   const GemmProblem &problem = call.problem;
   bool epilogue = problem.epilogue != SHX_EPILOGUE_NONE;
-  if (epilogue && (problem.batch > 1 || problem.accumulate))
+  // What the result is added to does not matter to the sums of an operand.
+  bool sums = problem.epilogue == SHX_EPILOGUE_BGRAD;
+  if (epilogue && (problem.batch > 1 || (problem.accumulate && !sums)))
     fail("a product with an epilogue is batched or accumulated, which this "
          "runtime does not do: recompile with a compiler of the same version");
   if (problem.k == 0) { // the library refuses it

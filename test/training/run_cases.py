@@ -42,6 +42,10 @@ MATRIX = [([], ranks) for ranks in (1, 2, 3, 4)] + [
     (["--memory-budget=1GB", "--world-size=2"], 2),
     (["--forward-prefetch=0", "--backward-prefetch=0"], 2),
     (["--forward-prefetch=2", "--backward-prefetch=2"], 3),
+    (["--strategy=shard_opt"], 3),
+    (["--accumulate-mode=unsharded"], 2),
+    (["--strategy=shard_opt", "--accumulate-mode=unsharded"], 4),
+    (["--strategy=no_shard", "--accumulate-mode=unsharded"], 2),
 ]
 
 
@@ -52,6 +56,8 @@ CORE_CASES = ("gpt2-18", "llama-23-optimized", "smollm3-18", "gpt2-labels",
               "gpt2-f16")
 CORE_MATRIX = [([], 2), (["--strategy=shard_grad_op"], 2),
                (["--strategy=no_shard"], 2), (["--recompute=block"], 3),
+               (["--strategy=shard_opt"], 2),
+               (["--accumulate-mode=unsharded"], 2),
                (["--strict-numerics"], 1)]
 
 

@@ -335,6 +335,10 @@ int main(int argc, char **argv) {
                                "of the model, with a hybrid strategy"),
         1, kMaxRanks)
       ->capture_default_str();
+  whole(inspectApp->add_option("--accumulate", inspect.accumulate,
+                               "microbatches of a step"),
+        1, kLargestSize)
+      ->capture_default_str();
   inspectApp->add_flag("--parameters", inspect.parameters,
                        "a line for each parameter and live buffer too");
   inspectApp->add_flag("--json", inspect.json, "for programs");

@@ -8,6 +8,7 @@
 #ifndef SHARDONNX_COST_COST_H
 #define SHARDONNX_COST_COST_H
 
+#include "shardonnx/Cost/Traffic.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 
 #include "llvm/Support/JSON.h"
@@ -16,21 +17,6 @@
 #include <string>
 
 namespace shardonnx {
-
-enum class CollectiveKind { AllGather, ReduceScatter, AllReduce };
-
-llvm::StringRef stringify(CollectiveKind kind);
-
-/// One collective of a microbatch.
-struct Collective {
-  CollectiveKind kind;
-  std::string unit;
-  int64_t bytes; // of the whole unit
-
-  /// What each rank sends in the algorithm of least traffic: (N-1)/N of the
-  /// unit, twice that for an all-reduce.
-  int64_t bytesSent(int64_t ranks) const;
-};
 
 struct UnitCost {
   std::string name;
@@ -57,7 +43,9 @@ struct UnitCost {
 struct StepCost {
   llvm::SmallVector<UnitCost> units;
   llvm::SmallVector<Collective> microbatch; // in the order of their start
+  llvm::SmallVector<Collective> update;
   llvm::SmallVector<Collective> evaluation;
+  bool unshardedAccumulation = false;
 
   int64_t trainable() const;
   int64_t forwardFlops() const;
@@ -65,11 +53,18 @@ struct StepCost {
   int64_t modelFlops() const { return 3 * forwardFlops(); }
 };
 
+/// The ranks and microbatches that a report counts the traffic of a step for.
+struct StepShape {
+  Topology ranks;
+  int64_t microbatches = 1;
+};
+
 /// Reads the costs of a module that fsdp-shard has made.
 StepCost estimateStep(mlir::ModuleOp module);
 
-void print(const StepCost &cost, llvm::raw_ostream &out);
-llvm::json::Value toJSON(const StepCost &cost);
+void print(const StepCost &cost, const StepShape &shape,
+           llvm::raw_ostream &out);
+llvm::json::Value toJSON(const StepCost &cost, const StepShape &shape);
 
 } // namespace shardonnx
 

@@ -58,6 +58,7 @@ struct CompileOptions {
 struct InspectOptions {
   CompileOptions compile; // compile.model may be an executable
   int64_t nproc = 1, replicas = 1;
+  int64_t accumulate = 1;  // microbatches of a step
   bool parameters = false; // a line for each
   bool json = false;
   std::string log;    // of a run, whose memory stands beside the prediction

@@ -26,6 +26,10 @@ bool Emitter::emitCall(Operation &op) {
 }
 
 void Emitter::emit(nn::FusedOp op) {
+  if (op.getOutputs().size() == 1 && placement.isSum(op.getOutputs()[0])) {
+    resultStorage(op.getOutputs()[0]);
+    return;
+  }
   SmallVector<Value> ins, outs;
   SmallVector<Type> types;
   for (Value input : op.getInputs())
@@ -104,8 +108,9 @@ void Emitter::emit(nn::MatmulOp op) {
       storage->layout = storage->layout.swapLastTwo();
   }
   Value a = bufferOf(lhs), b = bufferOf(rhs), c = bufferOf(result);
-  auto gemm = exec::GemmOp::create(builder, loc, a, b, c, Value(), calls.tf32,
-                                   calls.deterministic);
+  auto gemm =
+      exec::GemmOp::create(builder, loc, a, b, c, Value(), calls.tf32,
+                           calls.deterministic, placement.adds(op.getResult()));
   addWorkspace(gemm, calls.libraries.gemm(exec::describe(gemm)));
 }
 
@@ -122,9 +127,9 @@ void Emitter::emit(nn::MatmulEpilogueOp op) {
   Value c = resultBuffer(op.getResult());
   if (op.getExtra() && !unread)
     extra = resultBuffer(op.getExtra());
-  auto gemm = exec::GemmEpilogueOp::create(builder, loc, op.getEpilogueAttr(),
-                                           a, b, side, c, extra, Value(),
-                                           calls.tf32, calls.deterministic);
+  auto gemm = exec::GemmEpilogueOp::create(
+      builder, loc, op.getEpilogueAttr(), a, b, side, c, extra, Value(),
+      calls.tf32, calls.deterministic, placement.adds(op.getResult()));
   addWorkspace(gemm, calls.libraries.gemm(exec::describe(gemm)));
 }
 
@@ -200,7 +205,8 @@ void Emitter::emit(nn::EmbeddingGradOp op) {
   Value ids = contiguousBuffer(op.getIds());
   Value resultGrad = contiguousBuffer(op.getResultGrad());
   auto grad = exec::EmbeddingGradOp::create(
-      builder, loc, ids, resultGrad, resultBuffer(op.getTableGrad()), Value());
+      builder, loc, ids, resultGrad, resultBuffer(op.getTableGrad()), Value(),
+      placement.adds(op.getTableGrad()));
   addWorkspace(grad, calls.libraries.embeddingGrad(exec::describe(grad)));
 }
 
@@ -246,7 +252,7 @@ void Emitter::emit(nn::LinearCrossEntropyOp op) {
       builder, loc, operand, weight, labels, Value(), resultBuffer(op.getSum()),
       Value(), Value(), Value(), builder.getI64IntegerAttr(0),
       op.getTransposeWeightAttr(), op.getIgnoreIndexAttr(), UnitAttr(),
-      UnitAttr());
+      UnitAttr(), UnitAttr());
   setChunk(call);
 }
 
@@ -264,7 +270,8 @@ void Emitter::emit(nn::LinearCrossEntropyGradOp op) {
   auto call = exec::LinearCrossEntropyOp::create(
       builder, loc, operand, weight, labels, seed, sum, operandGrad, weightGrad,
       Value(), builder.getI64IntegerAttr(0), op.getTransposeWeightAttr(),
-      op.getIgnoreIndexAttr(), UnitAttr(), UnitAttr());
+      op.getIgnoreIndexAttr(), UnitAttr(), UnitAttr(), UnitAttr());
+  call.setAccumulate(placement.adds(op.getWeightGrad()));
   setChunk(call);
 }
 

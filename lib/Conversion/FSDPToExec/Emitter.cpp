@@ -18,8 +18,9 @@ Emitter::Emitter(func::FuncOp function, const ParameterPlaces &parameters,
                  KernelCache &kernels, const CallOptions &calls,
                  MutableArrayRef<InputUse> inputs)
     : function(function), parameters(parameters), kernels(kernels),
-      calls(calls), inputs(inputs), placement(function, parameters),
-      builder(function), loc(function.getLoc()) {}
+      calls(calls), inputs(inputs),
+      placement(function, parameters, !calls.deterministic), builder(function),
+      loc(function.getLoc()) {}
 
 //===----------------------------------------------------------------------===//
 // Storage
@@ -54,10 +55,10 @@ Value Emitter::bufferOf(const Storage &storage) {
   return view;
 }
 
-void Emitter::copy(Location where, const Storage &source,
-                   const Storage &target) {
+void Emitter::copy(Location where, const Storage &source, const Storage &target,
+                   bool accumulate) {
   Value from = bufferOf(source);
-  exec::CopyOp::create(builder, where, from, bufferOf(target));
+  exec::CopyOp::create(builder, where, from, bufferOf(target), accumulate);
 }
 
 Storage Emitter::copyOf(Location where, const Storage &source) {
@@ -215,7 +216,7 @@ void Emitter::emit(fsdp::ReduceStartOp op) {
     Storage target = placement.gradientOf(op, index);
     Storage source = storageOf(gradient);
     if (source.root != target.root || !(source.layout == target.layout))
-      copy(loc, source, target);
+      copy(loc, source, target, op.getAccumulateUnsharded());
   }
   exec::ReduceStartOp::create(builder, loc, op.getUnitAttr(),
                               op.getAccumulateAttr());

@@ -73,7 +73,8 @@ private:
   /// The operand where it lies if that is row-major, else a copy.
   Storage contiguous(mlir::Value value);
   Storage copyOf(mlir::Location loc, const Storage &source);
-  void copy(mlir::Location loc, const Storage &source, const Storage &target);
+  void copy(mlir::Location loc, const Storage &source, const Storage &target,
+            bool accumulate = false);
   mlir::Value bufferOf(const Storage &storage);
   mlir::Value contiguousBuffer(mlir::Value value) {
     return bufferOf(contiguous(value));

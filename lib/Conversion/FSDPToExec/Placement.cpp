@@ -48,12 +48,23 @@ static bool canWrite(Operation *op, unsigned result, const Layout &layout) {
   return false;
 }
 
+// Can the op add its result to what lies in this layout?
+static bool canAdd(Operation *op, unsigned result, const Layout &layout) {
+  bool adds = isa<nn::MatmulOp, nn::EmbeddingGradOp>(op);
+  if (auto product = dyn_cast<nn::MatmulEpilogueOp>(op))
+    adds = product.getEpilogue() == nn::Epilogue::bgrad && result == 0;
+  else if (auto loss = dyn_cast<nn::LinearCrossEntropyGradOp>(op))
+    adds = op->getResult(result) == loss.getWeightGrad();
+  return adds && canWrite(op, result, layout);
+}
+
 static bool isView(Operation *op) {
   return isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp>(op);
 }
 
-Placement::Placement(func::FuncOp function, const ParameterPlaces &parameters)
-    : function(function), parameters(parameters) {
+Placement::Placement(func::FuncOp function, const ParameterPlaces &parameters,
+                     bool splitSums)
+    : function(function), parameters(parameters), splitSums(splitSums) {
   unsigned count = 0;
   for (Operation &op : function.front()) {
     positions[&op] = count;
@@ -91,30 +102,86 @@ unsigned Placement::lastUse(Value value) const {
   return last;
 }
 
-// Has the producer of `value`, looking through reshapes and transposes, write
-// it into `storage`, if nobody needs the value there outside the window.
-bool Placement::place(Value value, const Storage &storage, Window window) {
+// The producer of `value`, looking through reshapes and transposes, and where
+// in `storage` it would write; none if it cannot, or if somebody needs the
+// value there outside the window. What is added is nowhere by itself, so nobody
+// may read it.
+std::optional<Placement::Target> Placement::resolve(Value value,
+                                                    const Storage &storage,
+                                                    Window window,
+                                                    bool add) const {
   Operation *op = value.getDefiningOp();
-  if (!op || find(value) || elementTypeOf(value) != storage.root->elementType)
-    return false;
+  if (!op || find(value) || elementTypeOf(value) != storage.root->elementType ||
+      (add && !value.hasOneUse()))
+    return std::nullopt;
   Storage source = storage;
   if (auto reshape = dyn_cast<nn::ReshapeOp>(op)) {
     auto layout = storage.layout.reshape(shapeOf(reshape.getOperand()));
     if (!layout)
-      return false;
+      return std::nullopt;
     source.layout = *layout;
-    return place(reshape.getOperand(), source, window);
+    return resolve(reshape.getOperand(), source, window, add);
   }
   if (auto transpose = dyn_cast<nn::TransposeOp>(op)) {
     source.layout = storage.layout.untranspose(transpose.getPermutation());
-    return place(transpose.getOperand(), source, window);
+    return resolve(transpose.getOperand(), source, window, add);
   }
+  if (lastUse(value) > window.end)
+    return std::nullopt;
+  // A sum is as good as its summands: placeSum asks them.
+  if (splitSums && !fsdp::summandsOf(op).empty())
+    return Target{value, storage};
   unsigned index = cast<OpResult>(value).getResultNumber();
-  if (position(op) < window.begin || lastUse(value) > window.end ||
-      !canWrite(op, index, storage.layout))
+  if (position(op) < window.begin ||
+      !(add ? canAdd(op, index, storage.layout)
+            : canWrite(op, index, storage.layout)))
+    return std::nullopt;
+  return Target{value, storage};
+}
+
+// The first of the summands writes, unless it adds too; the others add.
+bool Placement::placeSum(Value sum, const Storage &storage, Window window,
+                         bool add) {
+  SmallVector<Target> targets;
+  for (Value summand : fsdp::summandsOf(sum.getDefiningOp())) {
+    auto target = resolve(summand, storage, window, /*add=*/true);
+    if (!target || !fsdp::summandsOf(target->value.getDefiningOp()).empty())
+      return false;
+    targets.push_back(*target);
+  }
+  llvm::sort(targets, [&](const Target &a, const Target &b) {
+    return position(a.value.getDefiningOp()) <
+           position(b.value.getDefiningOp());
+  });
+  for (const Target &target : targets) {
+    placed[target.value] = target.storage;
+    if (add || &target != &targets.front())
+      added.insert(target.value);
+  }
+  placed[sum] = storage;
+  sums.insert(sum);
+  return true;
+}
+
+bool Placement::place(Value value, const Storage &storage, Window window,
+                      bool add) {
+  std::optional<Target> target = resolve(value, storage, window, add);
+  if (!target)
     return false;
-  placed[value] = storage;
-  windows[value] = window;
+  Operation *op = target->value.getDefiningOp();
+  if (splitSums && !fsdp::summandsOf(op).empty() &&
+      storage.root->space == exec::Space::gradients &&
+      placeSum(target->value, target->storage, window, add))
+    return true;
+  // A sum that is not split is a kernel, which writes.
+  unsigned index = cast<OpResult>(target->value).getResultNumber();
+  if (position(op) < window.begin || (add && isa<nn::FusedOp>(op)) ||
+      !canWrite(op, index, target->storage.layout))
+    return false;
+  placed[target->value] = target->storage;
+  windows[target->value] = window;
+  if (add)
+    added.insert(target->value);
   return true;
 }
 
@@ -162,7 +229,8 @@ LogicalResult Placement::placeGradients(fsdp::ReduceStartOp reduce) {
     if (!parameters.count(name.getAttr()))
       return reduce.emitOpError("no unit holds ") << name;
     // The buffer belongs to others once the reduction has begun.
-    place(gradient, gradientOf(reduce, index), {acquired + 1, start});
+    place(gradient, gradientOf(reduce, index), {acquired + 1, start},
+          reduce.getAccumulateUnsharded());
   }
   return success();
 }
@@ -176,7 +244,8 @@ LogicalResult Placement::run() {
       if (!find(concat.getResult()))
         placed[concat.getResult()] = allocate(concat.getResult());
       for (auto [index, input] : llvm::enumerate(concat.getInputs()))
-        place(input, partOf(concat, index), windows.lookup(concat.getResult()));
+        place(input, partOf(concat, index), windows.lookup(concat.getResult()),
+              /*add=*/false);
     }
   }
   return success();

@@ -13,6 +13,8 @@
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 
+#include "llvm/ADT/DenseSet.h"
+
 #include <deque>
 
 namespace shardonnx {
@@ -53,13 +55,19 @@ inline mlir::Type elementTypeOf(mlir::Value value) {
 
 class Placement {
 public:
-  Placement(mlir::func::FuncOp function, const ParameterPlaces &parameters);
+  /// With `splitSums` what adds up to a gradient is added to it one by one.
+  Placement(mlir::func::FuncOp function, const ParameterPlaces &parameters,
+            bool splitSums);
 
   /// Decides for every concat and every reduction of the function.
   mlir::LogicalResult run();
 
   /// Where a value was placed, or null.
   const Storage *find(mlir::Value value) const;
+  /// Whether the value is added to what lies in its place.
+  bool adds(mlir::Value value) const { return added.contains(value); }
+  /// Whether the value is there once its summands are: its op does nothing.
+  bool isSum(mlir::Value value) const { return sums.contains(value); }
   /// A new row-major private root of the value's shape.
   Storage allocate(mlir::Value value);
   Root *newRoot(Root root);
@@ -74,7 +82,17 @@ private:
   struct Window {
     unsigned begin = 0, end = UINT_MAX;
   };
-  bool place(mlir::Value value, const Storage &storage, Window window);
+  /// A value that can be written into a storage, or added to it.
+  struct Target {
+    mlir::Value value;
+    Storage storage;
+  };
+  std::optional<Target> resolve(mlir::Value value, const Storage &storage,
+                                Window window, bool add) const;
+  bool place(mlir::Value value, const Storage &storage, Window window,
+             bool add);
+  bool placeSum(mlir::Value sum, const Storage &storage, Window window,
+                bool add);
   mlir::LogicalResult placeGradients(fsdp::ReduceStartOp reduce);
   unsigned position(mlir::Operation *op) const { return positions.lookup(op); }
   unsigned lastUse(mlir::Value value) const;
@@ -82,7 +100,9 @@ private:
   mlir::func::FuncOp function;
   const ParameterPlaces &parameters;
   llvm::DenseMap<mlir::Operation *, unsigned> positions;
+  bool splitSums;
   llvm::DenseMap<mlir::Value, Storage> placed;
+  llvm::DenseSet<mlir::Value> added, sums;
   llvm::DenseMap<mlir::Value, Window> windows;
   llvm::DenseMap<mlir::Attribute, Root *> gradientRoots; // by parameter
   llvm::DenseMap<mlir::Attribute, llvm::SmallVector<unsigned>> acquires;

@@ -181,3 +181,23 @@ func.func @f() {
   fsdp.optimizer @u
   return
 }
+
+// -----
+
+// expected-error @+1 {{reshard_group 1 wants reshard_after_forward and two ranks or more}}
+fsdp.unit @u sharded f32 reduce f32 length 0 [] reshard_after_forward reshard_group 1
+
+// -----
+
+// expected-error @+1 {{reshard_group 4 wants reshard_after_forward and two ranks or more}}
+fsdp.unit @u sharded f32 reduce f32 length 0 [] reshard_group 4
+
+// -----
+
+// expected-error @+1 {{is kept, so it is sharded and does not reshard}}
+fsdp.unit @u sharded f32 reduce f32 length 0 [] reshard_after_forward kept
+
+// -----
+
+// expected-error @+1 {{is kept, so it is sharded and does not reshard}}
+fsdp.unit @u replicated f32 reduce f32 length 0 [] kept

@@ -1,5 +1,6 @@
 // RUN: shardonnx-opt %s -split-input-file -verify-diagnostics -fsdp-schedule-reductions | FileCheck %s
 // RUN: shardonnx-opt %s -split-input-file -verify-diagnostics -fsdp-schedule-reductions=gradient-buffers=1 | FileCheck %s --check-prefix=ONE
+// RUN: shardonnx-opt %s -split-input-file -verify-diagnostics -fsdp-schedule-reductions=unsharded=true | FileCheck %s --check-prefix=WHOLE
 
 nn.parameter @a : tensor<8xf32> trainable {onnx_name = "a"}
 nn.parameter @b : tensor<8xf32> trainable {onnx_name = "b"}
@@ -30,6 +31,15 @@ fsdp.unit @w replicated f32 reduce f32 length 256 [@c at 0 size 8]
 // ONE:      fsdp.reduce_start @u
 // ONE-NEXT: fsdp.reduce_wait @u
 // ONE-NEXT: fsdp.grad_acquire @v
+
+// Every unit has a buffer of its own over the step: nothing is awaited in it.
+// WHOLE:       module attributes {fsdp.unsharded_accumulation}
+// WHOLE-LABEL: func.func @microbatch
+// WHOLE-NOT:     fsdp.reduce_wait
+// WHOLE-LABEL: func.func @update
+// WHOLE-NEXT:    fsdp.reduce_wait @u
+// WHOLE-NEXT:    fsdp.reduce_wait @v
+// WHOLE-NEXT:    fsdp.reduce_wait @w
 func.func @microbatch(%x: tensor<8xf32>) {
   %0 = nn.neg %x : (tensor<8xf32>) -> tensor<8xf32>
   fsdp.reduce_scatter @u [@a](%0 : tensor<8xf32>)

@@ -345,3 +345,85 @@ func.func @update() {
   fsdp.clip_grad_norm
   return
 }
+
+// -----
+
+// A kept unit is whole where a function begins, once it is awaited.
+nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 64] kept
+func.func @eval() {
+  %u = fsdp.all_gather_wait @u
+  %w = fsdp.view %u[@w] : tensor<8x8xf32>
+  return
+}
+func.func @update() {
+  %u = fsdp.all_gather_wait @u
+  fsdp.free %u
+  fsdp.clip_grad_norm
+  fsdp.optimizer @u
+  fsdp.all_gather_start @u
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 64] kept
+func.func @eval() {
+  %u = fsdp.all_gather_wait @u
+  // expected-error @+1 {{frees unit @u, which is kept, outside @update}}
+  fsdp.free %u
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 64] kept
+func.func @eval() {
+  // expected-error @+1 {{gathers unit @u, which is kept, outside @update}}
+  fsdp.all_gather_start @u
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 64] kept
+func.func @update() {
+  %u = fsdp.all_gather_wait @u
+  fsdp.free %u
+  // expected-error @+1 {{gathers unit @u, which is kept, before its optimizer}}
+  fsdp.all_gather_start @u
+  fsdp.clip_grad_norm
+  fsdp.optimizer @u
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 64] kept
+func.func @update() {
+  %u = fsdp.all_gather_wait @u
+  fsdp.clip_grad_norm
+  // expected-error @+1 {{writes unit @u, which is read}}
+  fsdp.optimizer @u
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 64] kept
+func.func @eval() {
+  %u = fsdp.all_gather_wait @u
+  %w = fsdp.view %u[@w] : tensor<8x8xf32>
+  return
+}
+// expected-error @+1 {{never gathers unit @u, which is kept}}
+func.func @update() {
+  fsdp.clip_grad_norm
+  fsdp.optimizer @u
+  return
+}

@@ -87,6 +87,7 @@ template <typename Product> static ShxGemm describeProduct(Product op) {
     desc.batchStrideC[i] = batchStride(result, rank - i);
   }
   desc.flags = gemmFlags(op);
+  desc.accumulate = op.getAccumulate();
   return desc;
 }
 
@@ -180,6 +181,7 @@ ShxEmbedding describe(EmbeddingGradOp op) {
   desc.ldOut = rowDistance(typeOf(op.getResultGrad()));
   desc.tableDtype = dtypeOf(op.getTableGrad());
   desc.outDtype = dtypeOf(op.getResultGrad());
+  desc.accumulate = op.getAccumulate();
   desc.idDtype = dtypeOf(op.getIds());
   desc.paddingIdx = -1;
   return desc;
@@ -214,6 +216,7 @@ ShxLinearCrossEntropy describe(LinearCrossEntropyOp op) {
   if (op.getSeed()) {
     desc.lddx = rowDistance(typeOf(op.getOperandGrad()));
     desc.dtypeDw = dtypeOf(op.getWeightGrad());
+    desc.accumulateDw = op.getAccumulate();
   }
   desc.flags = gemmFlags(op);
   return desc;
@@ -228,6 +231,7 @@ ShxCopy describe(CopyOp op) {
   copyDims(stridesOf(target), desc.dstStride);
   desc.srcDtype = dtypeOf(op.getSource());
   desc.dstDtype = dtypeOf(op.getTarget());
+  desc.accumulate = op.getAccumulate();
   return desc;
 }
 

@@ -7,9 +7,27 @@
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/runtime/ABI.h"
 
+#include "llvm/ADT/TypeSwitch.h"
+
 using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::exec;
+
+Value exec::accumulatedInto(Operation *op) {
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case<GemmOp, GemmEpilogueOp>(
+          [](auto op) { return op.getAccumulate() ? op.getResult() : Value(); })
+      .Case([](EmbeddingGradOp op) {
+        return op.getAccumulate() ? op.getTableGrad() : Value();
+      })
+      .Case([](LinearCrossEntropyOp op) {
+        return op.getAccumulate() ? op.getWeightGrad() : Value();
+      })
+      .Case([](CopyOp op) {
+        return op.getAccumulate() ? op.getTarget() : Value();
+      })
+      .Default([](Operation *) { return Value(); });
+}
 
 static MemRefType typeOf(Value value) {
   return cast<MemRefType>(value.getType());
@@ -90,6 +108,8 @@ LogicalResult GemmEpilogueOp::verify() {
     return emitOpError("side is not what the epilogue reads");
   if (typeOrNone(getExtra()) != extra)
     return emitOpError("extra is not what the epilogue writes");
+  if (getAccumulate() && !isBGrad)
+    return emitOpError("accumulates what its epilogue computes");
   return success();
 }
 
@@ -172,6 +192,8 @@ LogicalResult CrossEntropyOp::verify() {
 LogicalResult LinearCrossEntropyOp::verify() {
   if (!getSeed() != !getOperandGrad() || !getSeed() != !getWeightGrad())
     return emitOpError("needs a seed exactly when it writes gradients");
+  if (getAccumulate() && !getWeightGrad())
+    return emitOpError("accumulates, but writes no gradient");
   for (Value value : {getWeight(), getLabels(), getWeightGrad()})
     if (failed(verifyContiguous(*this, "weight and labels", value)))
       return failure();
@@ -187,6 +209,8 @@ LogicalResult CopyOp::verify() {
     return emitOpError("source and target differ in shape");
   if (source.getRank() > SHX_MAX_RANK)
     return emitOpError("has more than ") << SHX_MAX_RANK << " axes";
+  if (getAccumulate() && !isa<FloatType>(target.getElementType()))
+    return emitOpError("accumulates, but not floats");
   return success();
 }
 

@@ -79,6 +79,7 @@ private:
   void scanParams(Operation &op, int64_t begin, int64_t time);
   void endParams(func::FuncOp function, int64_t begin, int64_t end);
   void liveThrough();
+  void liveAlways(State &state, int64_t end);
   Lifetimes take(function_ref<int64_t(fsdp::UnitOp)> bytes,
                  StringRef offsetAttr);
 
@@ -147,6 +148,11 @@ void UnitScan::liveThrough() {
   }
 }
 
+void UnitScan::liveAlways(State &state, int64_t end) {
+  if (!state.live.empty())
+    state.live = {{0, end}};
+}
+
 Lifetimes UnitScan::params() {
   int64_t time = 0;
   for (func::FuncOp function : stepFunctions(module)) {
@@ -156,6 +162,9 @@ Lifetimes UnitScan::params() {
     endParams(function, begin, time);
   }
   liveThrough();
+  for (auto &[name, state] : states)
+    if (state.unit.getKept())
+      liveAlways(state, time);
   return take(paramBytes, kParamOffsetAttr);
 }
 
@@ -177,6 +186,9 @@ Lifetimes UnitScan::gradients() {
       if (state.since >= 0)
         state.live.push_back({std::exchange(state.since, -1), time});
   }
+  if (module->hasAttr(fsdp::kUnshardedAccumulationAttr))
+    for (auto &[name, state] : states)
+      liveAlways(state, time);
   return take(gradientBytes, kGradOffsetAttr);
 }
 

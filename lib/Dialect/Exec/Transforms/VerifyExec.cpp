@@ -33,7 +33,9 @@ private:
 // What is known of the contents of buffers while walking one function.
 class Contents {
 public:
+  explicit Contents(func::FuncOp function);
   LogicalResult visit(Operation &op);
+  LogicalResult finish(func::FuncOp function);
 
 private:
   enum class Params { Unknown, Gathering, Whole, Freed };
@@ -43,9 +45,30 @@ private:
   llvm::DenseSet<Value> written;
   llvm::DenseMap<StringAttr, Params> params;
   llvm::DenseSet<StringAttr> acquired;
+  // Gradients hold what earlier microbatches of the step left.
+  bool mustAdd = false;
 };
 
 } // namespace
+
+// Kept units are being gathered wherever a function begins.
+Contents::Contents(func::FuncOp function) {
+  auto module = function->getParentOfType<ModuleOp>();
+  for (auto unit : module.getOps<fsdp::UnitOp>())
+    if (unit.getKept())
+      params[unit.getSymNameAttr()] = Params::Gathering;
+  mustAdd = module->hasAttr(fsdp::kUnshardedAccumulationAttr) &&
+            function.getName() == fsdp::kNextMicrobatch;
+}
+
+LogicalResult Contents::finish(func::FuncOp function) {
+  auto module = function->getParentOfType<ModuleOp>();
+  for (auto unit : module.getOps<fsdp::UnitOp>())
+    if (unit.getKept() && params[unit.getSymNameAttr()] == Params::Freed)
+      return function.emitError("frees @")
+             << unit.getSymName() << ", which is kept, for good";
+  return success();
+}
 
 LogicalResult Contents::read(Operation &op, Value value) {
   auto buffer = rootOf(value).getDefiningOp<BufferOp>();
@@ -70,6 +93,9 @@ LogicalResult Contents::read(Operation &op, Value value) {
     if (!acquired.contains(unit.getAttr()))
       return op.emitOpError("reads gradients of ")
              << unit << " outside grad_acquire and reduce_start";
+    if (!mustAdd && !written.contains(buffer))
+      return op.emitOpError("reads gradients of ")
+             << unit << " that nothing has written";
     return success();
   default:
     return success();
@@ -89,6 +115,10 @@ LogicalResult Contents::write(Operation &op, Value value) {
       return op.emitOpError("writes gradients of ")
              << buffer.getSymbolAttr()
              << " outside grad_acquire and reduce_start";
+    if (mustAdd && accumulatedInto(&op) != value)
+      return op.emitOpError("overwrites gradients of ")
+             << buffer.getSymbolAttr() << " of earlier microbatches";
+    written.insert(buffer);
     return success();
   default:
     return op.emitOpError("writes to ")
@@ -114,6 +144,8 @@ LogicalResult Contents::visit(Operation &op) {
     return success();
   SmallVector<MemoryEffects::EffectInstance> list;
   effects.getEffects(list);
+  if (Value target = accumulatedInto(&op); target && failed(read(op, target)))
+    return failure();
   for (const auto &effect : list)
     if (effect.getValue() && isa<MemoryEffects::Read>(effect.getEffect()) &&
         failed(read(op, effect.getValue())))
@@ -126,14 +158,14 @@ LogicalResult Contents::visit(Operation &op) {
 }
 
 LogicalResult VerifyExec::verifyContents(func::FuncOp function) {
-  Contents contents;
+  Contents contents(function);
   for (Operation &op : function.front()) {
     if (isa<AllocOp>(op))
       return op.emitOpError("has no place: run exec-plan-memory first");
     if (failed(contents.visit(op)))
       return failure();
   }
-  return success();
+  return contents.finish(function);
 }
 
 LogicalResult VerifyExec::verifySpace(Space space, const Lifetimes &lifetimes) {

@@ -173,6 +173,22 @@ LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyTrainableUnit(*this, getUnitAttr(), symbols);
 }
 
+SmallVector<Value> fsdp::summandsOf(Operation *op) {
+  auto fused = dyn_cast<nn::FusedOp>(op);
+  if (!fused || fused.getInputs().size() < 2 || fused.getOutputs().size() != 1)
+    return {};
+  Block &body = fused.getBody().front();
+  bool adds = llvm::all_of(body, [&](Operation &inner) {
+    return isa<nn::AddOp>(inner) || &inner == body.getTerminator();
+  });
+  Type type = fused.getOutputs()[0].getType();
+  adds &= llvm::all_of(fused.getInputs(),
+                       [&](Value input) { return input.getType() == type; });
+  adds &= llvm::all_of(body.getArguments(),
+                       [](BlockArgument input) { return input.hasOneUse(); });
+  return adds ? llvm::to_vector(fused.getInputs()) : SmallVector<Value>();
+}
+
 FlatSymbolRefAttr fsdp::getGatheredUnit(Value gathered) {
   Operation *def = gathered.getDefiningOp();
   if (auto gather = dyn_cast_or_null<AllGatherOp>(def))

@@ -28,6 +28,7 @@ void fsdp::buildShardPipeline(OpPassManager &manager,
 
 void fsdp::buildSchedulePipeline(OpPassManager &manager,
                                  const ScheduleOptions &options) {
+  manager.addPass(createKeepUnitsPass());
   ScheduleGathersPassOptions gathers;
   gathers.forwardPrefetch = options.forwardPrefetch;
   gathers.backwardPrefetch = options.backwardPrefetch;

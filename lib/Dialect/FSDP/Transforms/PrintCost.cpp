@@ -22,11 +22,17 @@ struct PrintCostPass : public fsdp::impl::PrintCostPassBase<PrintCostPass> {
   using PrintCostPassBase::PrintCostPassBase;
 
   void runOnOperation() override {
+    if (ranks == 0 || replicas == 0 || ranks % replicas != 0) {
+      getOperation().emitError()
+          << replicas << " replicas do not divide " << ranks << " ranks";
+      return signalPassFailure();
+    }
     StepCost cost = estimateStep(getOperation());
+    StepShape shape{Topology(ranks, replicas), microbatches};
     if (json)
-      llvm::outs() << llvm::formatv("{0:2}\n", toJSON(cost));
+      llvm::outs() << llvm::formatv("{0:2}\n", toJSON(cost, shape));
     else
-      print(cost, llvm::outs());
+      print(cost, shape, llvm::outs());
     markAllAnalysesPreserved();
   }
 };

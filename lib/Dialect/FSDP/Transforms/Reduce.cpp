@@ -66,10 +66,11 @@ void reduce(UnitOp unit, Block *body,
   ArrayAttr parameters = builder.getArrayAttr(names);
   if (unit.getLayout() == Layout::sharded)
     ReduceScatterOp::create(builder, unit.getLoc(), name, parameters, gradients,
-                            /*accumulate=*/false);
+                            /*accumulate=*/false,
+                            /*accumulate_unsharded=*/false);
   else
     AllReduceOp::create(builder, unit.getLoc(), name, parameters, gradients,
-                        /*accumulate=*/false);
+                        /*accumulate=*/false, /*accumulate_unsharded=*/false);
 }
 
 struct ReducePass : public fsdp::impl::ReducePassBase<ReducePass> {

@@ -1,8 +1,8 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Makes @first_microbatch, which writes the reduced gradients, and
-// @next_microbatch, which adds to them.
+// Makes @first_microbatch, which writes gradients, and @next_microbatch, which
+// adds to them: to the reduced ones, or before they are reduced.
 
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
@@ -31,14 +31,12 @@ struct SplitMicrobatchPass
     auto next = cast<func::FuncOp>(builder.clone(*first));
     first.setName(kFirstMicrobatch);
     next.setName(kNextMicrobatch);
-    for (Operation &op : next.getBody().front()) {
-      if (auto reduce = dyn_cast<ReduceStartOp>(op))
-        reduce.setAccumulate(true);
-      else if (auto reduce = dyn_cast<ReduceScatterOp>(op))
-        reduce.setAccumulate(true);
-      else if (auto reduce = dyn_cast<AllReduceOp>(op))
-        reduce.setAccumulate(true);
-    }
+    StringRef how = getOperation()->hasAttr(kUnshardedAccumulationAttr)
+                        ? "accumulate_unsharded"
+                        : "accumulate";
+    for (Operation &op : next.getBody().front())
+      if (isa<ReduceStartOp, ReduceScatterOp, AllReduceOp>(op))
+        op.setAttr(how, builder.getUnitAttr());
   }
 };
 

@@ -87,7 +87,8 @@ Operation *fsdp::firstWriter(Value gradient, Operation *reduction) {
   auto size = [](Value value) {
     return cast<ShapedType>(value.getType()).getNumElements();
   };
-  if (isa<nn::ReshapeOp, nn::TransposeOp, nn::AddOp>(def))
+  if (isa<nn::ReshapeOp, nn::TransposeOp, nn::AddOp>(def) ||
+      !summandsOf(def).empty())
     for (Value operand : def->getOperands())
       if (size(operand) == size(gradient))
         if (Operation *writer = firstWriter(operand, reduction);

@@ -25,25 +25,36 @@ using UnitSet = llvm::SmallSetVector<Attribute, 8>;
 class FunctionVerifier {
 public:
   FunctionVerifier(func::FuncOp function, ArrayRef<UnitOp> units)
-      : function(function), units(units) {}
+      : function(function), units(units) {
+    for (UnitOp unit : units)
+      if (unit.getKept())
+        kept.insert(FlatSymbolRefAttr::get(unit.getSymNameAttr()));
+  }
 
   LogicalResult run();
 
   /// Reductions that this function starts and does not await.
   UnitSet openReductions;
+  /// Kept units that this function found gathered.
+  UnitSet keptHere;
 
 private:
   LogicalResult visit(Operation &op);
   LogicalResult gathered(Operation *op, FlatSymbolRefAttr unit, Value value);
+  LogicalResult startedGather(AllGatherStartOp op);
+  LogicalResult awaited(AllGatherWaitOp op);
   LogicalResult freed(FreeOp op);
   LogicalResult checkReads(Operation &op);
   LogicalResult reduced(Operation *op, FlatSymbolRefAttr unit,
                         ValueRange gradients, bool asynchronous);
   LogicalResult finish();
+  bool isUpdate() { return function.getName() == kUpdate; }
 
   func::FuncOp function;
   ArrayRef<UnitOp> units;
-  UnitSet started;                                      // gathers not awaited
+  UnitSet kept;    // of the units
+  UnitSet updated; // by their optimizer so far
+  UnitSet started; // gathers not awaited
   llvm::SmallMapVector<Attribute, Operation *, 8> live; // gathered, not freed
   llvm::DenseSet<Value> dead;                           // freed gathers
   llvm::DenseMap<Value, Value> origin; // a view or its alias: its gather
@@ -59,7 +70,36 @@ LogicalResult FunctionVerifier::gathered(Operation *op, FlatSymbolRefAttr unit,
   return success();
 }
 
+LogicalResult FunctionVerifier::startedGather(AllGatherStartOp op) {
+  FlatSymbolRefAttr unit = op.getUnitAttr();
+  if (live.contains(unit))
+    return op.emitOpError() << "unit " << unit << " is gathered already";
+  if (!started.insert(unit))
+    return op.emitOpError() << "unit " << unit << " was started already";
+  if (kept.contains(unit) && !isUpdate())
+    return op.emitOpError()
+           << "gathers unit " << unit << ", which is kept, outside @update";
+  if (kept.contains(unit) && !updated.contains(unit))
+    return op.emitOpError() << "gathers unit " << unit
+                            << ", which is kept, before its optimizer";
+  return success();
+}
+
+// A kept unit was started by the @update before, and stays.
+LogicalResult FunctionVerifier::awaited(AllGatherWaitOp op) {
+  FlatSymbolRefAttr unit = op.getUnitAttr();
+  if (kept.contains(unit))
+    keptHere.insert(unit);
+  else if (!started.remove(unit))
+    return op.emitOpError() << "no gather of unit " << unit << " was started";
+  return gathered(op, unit, op.getGathered());
+}
+
 LogicalResult FunctionVerifier::freed(FreeOp op) {
+  FlatSymbolRefAttr unit = getGatheredUnit(op.getGathered());
+  if (keptHere.contains(unit) && !isUpdate())
+    return op.emitOpError()
+           << "frees unit " << unit << ", which is kept, outside @update";
   if (!dead.insert(op.getGathered()).second)
     return op.emitOpError()
            << "unit " << getGatheredUnit(op.getGathered()) << " is freed twice";
@@ -111,20 +151,16 @@ LogicalResult FunctionVerifier::visit(Operation &op) {
     return failure();
   if (auto gather = dyn_cast<AllGatherOp>(op))
     return gathered(gather, gather.getUnitAttr(), gather.getGathered());
-  if (auto start = dyn_cast<AllGatherStartOp>(op)) {
-    if (live.contains(start.getUnitAttr()))
-      return start.emitOpError()
-             << "unit " << start.getUnitAttr() << " is gathered already";
-    if (!started.insert(start.getUnitAttr()))
-      return start.emitOpError()
-             << "unit " << start.getUnitAttr() << " was started already";
+  if (auto start = dyn_cast<AllGatherStartOp>(op))
+    return startedGather(start);
+  if (auto wait = dyn_cast<AllGatherWaitOp>(op))
+    return awaited(wait);
+  if (auto optimizer = dyn_cast<OptimizerOp>(op)) {
+    updated.insert(optimizer.getUnitAttr());
+    if (live.contains(optimizer.getUnitAttr()))
+      return optimizer.emitOpError()
+             << "writes unit " << optimizer.getUnitAttr() << ", which is read";
     return success();
-  }
-  if (auto wait = dyn_cast<AllGatherWaitOp>(op)) {
-    if (!started.remove(wait.getUnitAttr()))
-      return wait.emitOpError()
-             << "no gather of unit " << wait.getUnitAttr() << " was started";
-    return gathered(wait, wait.getUnitAttr(), wait.getGathered());
   }
   if (auto acquire = dyn_cast<GradAcquireOp>(op)) {
     if (!acquired.insert({acquire.getUnitAttr(), acquire}).second)
@@ -147,12 +183,13 @@ LogicalResult FunctionVerifier::visit(Operation &op) {
 }
 
 LogicalResult FunctionVerifier::finish() {
-  if (!started.empty())
-    return function.emitError() << "the gather of unit " << started.front()
-                                << " is started and never awaited";
-  if (!live.empty())
-    return live.begin()->second->emitOpError()
-           << "unit " << live.begin()->first << " is never freed";
+  for (Attribute unit : started)
+    if (!kept.contains(unit))
+      return function.emitError() << "the gather of unit " << unit
+                                  << " is started and never awaited";
+  for (auto [unit, gather] : live)
+    if (!keptHere.contains(unit))
+      return gather->emitOpError() << "unit " << unit << " is never freed";
   for (auto [unit, acquire] : acquired)
     return acquire->emitOpError()
            << "unit " << unit << " is acquired and never reduced";
@@ -174,10 +211,11 @@ LogicalResult FunctionVerifier::run() {
 }
 
 // @update: what is open is awaited, then the clip, then each optimizer once.
+// What the functions before found gathered is gathered again.
 LogicalResult verifyUpdate(func::FuncOp update, UnitSet open,
-                           ArrayRef<UnitOp> units) {
+                           const UnitSet &kept, ArrayRef<UnitOp> units) {
   bool clipped = false;
-  UnitSet updated;
+  UnitSet updated, gathered;
   for (Operation &op : update.getBody().front()) {
     if (auto wait = dyn_cast<ReduceWaitOp>(op)) {
       if (!open.remove(wait.getUnitAttr()))
@@ -196,8 +234,14 @@ LogicalResult verifyUpdate(func::FuncOp update, UnitSet open,
       if (!updated.insert(optimizer.getUnitAttr()))
         return op.emitOpError()
                << "updates unit " << optimizer.getUnitAttr() << " twice";
+    } else if (auto start = dyn_cast<AllGatherStartOp>(op)) {
+      gathered.insert(start.getUnitAttr());
     }
   }
+  for (Attribute unit : updated)
+    if (kept.contains(unit) && !gathered.contains(unit))
+      return update.emitError()
+             << "never gathers unit " << unit << ", which is kept";
   for (UnitOp unit : units)
     if (!unit.getIntervals().empty() &&
         !updated.contains(FlatSymbolRefAttr::get(unit.getSymNameAttr())))
@@ -210,7 +254,7 @@ struct VerifyFSDPPass : public fsdp::impl::VerifyFSDPPassBase<VerifyFSDPPass> {
     ModuleOp module = getOperation();
     SmallVector<UnitOp> units;
     llvm::append_range(units, module.getOps<UnitOp>());
-    UnitSet open;
+    UnitSet open, kept;
     func::FuncOp update;
     for (func::FuncOp function : stepFunctions(module)) {
       FunctionVerifier verifier(function, units);
@@ -218,6 +262,7 @@ struct VerifyFSDPPass : public fsdp::impl::VerifyFSDPPassBase<VerifyFSDPPass> {
         return signalPassFailure();
       open.insert(verifier.openReductions.begin(),
                   verifier.openReductions.end());
+      kept.insert(verifier.keptHere.begin(), verifier.keptHere.end());
       if (function.getName() == kUpdate)
         update = function;
     }
@@ -226,7 +271,7 @@ struct VerifyFSDPPass : public fsdp::impl::VerifyFSDPPassBase<VerifyFSDPPass> {
                          << open.front();
       return signalPassFailure();
     }
-    if (update && failed(verifyUpdate(update, open, units)))
+    if (update && failed(verifyUpdate(update, open, kept, units)))
       return signalPassFailure();
     markAllAnalysesPreserved();
   }

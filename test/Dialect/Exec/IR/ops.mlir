@@ -37,6 +37,8 @@ func.func @first_microbatch() {
   exec.gemm %y1, %w into %z : memref<4x8xf32, strided<[16, 1]>>, memref<8x8xf32>, memref<4x8xf32>
   // CHECK: exec.gather_free @h.0
   exec.gather_free @h.0
+  // CHECK: exec.gather_reshard @h.0
+  exec.gather_reshard @h.0
   // CHECK: exec.grad_acquire @h.0
   exec.grad_acquire @h.0
   %g = exec.buffer gradients @h.0 0 : memref<8x8xf32>

@@ -74,3 +74,63 @@ func.func @first_microbatch() {
   exec.gather_free @a
   return
 }
+
+// -----
+
+// @a is kept: it has its place through every function, though @update frees it
+// for a while; @b, which comes and goes, lies beside it.
+// CHECK: exec.space params bytes 2048 lower_bound 2048
+fsdp.unit @a sharded f32 reduce f32 length 256 [] kept
+fsdp.unit @b sharded f32 reduce f32 length 256 []
+func.func @first_microbatch() {
+  exec.gather_wait @a
+  return
+}
+func.func @update() {
+  exec.gather_wait @a
+  exec.gather_free @a
+  exec.gather_start @b
+  exec.gather_wait @b
+  exec.gather_free @b
+  exec.gather_start @a
+  return
+}
+
+// -----
+
+// Gradients that stay whole share nothing, though their units take turns: three
+// times 1024 bytes, not two.
+// CHECK: exec.space gradients bytes 3072 lower_bound 3072
+module attributes {fsdp.unsharded_accumulation} {
+  fsdp.unit @a sharded f32 reduce f32 length 256 []
+  fsdp.unit @b sharded f32 reduce f32 length 256 []
+  fsdp.unit @c sharded f32 reduce f32 length 256 []
+  func.func @first_microbatch() {
+    exec.grad_acquire @c
+    exec.reduce_start @c
+    exec.reduce_wait @c
+    exec.grad_acquire @b
+    exec.reduce_start @b
+    exec.reduce_wait @b
+    exec.grad_acquire @a
+    exec.reduce_start @a
+    exec.reduce_wait @a
+    return
+  }
+}
+
+// -----
+
+// Resharding ends the gathered unit's life as its free does.
+// CHECK: exec.space params bytes 1024 lower_bound 1024
+fsdp.unit @a sharded f32 reduce f32 length 256 [] reshard_after_forward reshard_group 2
+fsdp.unit @b sharded f32 reduce f32 length 256 []
+func.func @first_microbatch() {
+  exec.gather_start @a
+  exec.gather_wait @a
+  exec.gather_reshard @a
+  exec.gather_start @b
+  exec.gather_wait @b
+  exec.gather_free @b
+  return
+}

@@ -120,3 +120,89 @@ func.func @first_microbatch() {
   exec.gather_free @v
   return
 }
+
+// -----
+
+exec.space private bytes 256 lower_bound 256
+exec.space params bytes 1024 lower_bound 1024
+exec.space gradients bytes 0 lower_bound 0
+fsdp.unit @u sharded f32 reduce f32 length 256 [] kept {exec.param_offset = 0 : i64, exec.grad_offset = 0 : i64}
+func.func @first_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %w = exec.buffer params @u 0 : memref<64xf32>
+  // expected-error @+1 {{reads parameters of @u before their gather was awaited}}
+  exec.copy %w into %a : memref<64xf32>, memref<64xf32>
+  exec.gather_wait @u
+  return
+}
+
+// -----
+
+exec.space private bytes 0 lower_bound 0
+exec.space params bytes 1024 lower_bound 1024
+exec.space gradients bytes 0 lower_bound 0
+fsdp.unit @u sharded f32 reduce f32 length 256 [] kept {exec.param_offset = 0 : i64, exec.grad_offset = 0 : i64}
+// expected-error @+1 {{frees @u, which is kept, for good}}
+func.func @update() {
+  exec.gather_wait @u
+  exec.gather_free @u
+  return
+}
+
+// -----
+
+exec.space private bytes 256 lower_bound 256
+exec.space params bytes 1024 lower_bound 1024
+exec.space gradients bytes 0 lower_bound 0
+fsdp.unit @u sharded f32 reduce f32 length 256 [] reshard_after_forward reshard_group 2 {exec.param_offset = 0 : i64, exec.grad_offset = 0 : i64}
+func.func @first_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %w = exec.buffer params @u 0 : memref<64xf32>
+  exec.gather_start @u
+  exec.gather_wait @u
+  exec.gather_reshard @u
+  // expected-error @+1 {{reads parameters of @u after they were freed}}
+  exec.copy %w into %a : memref<64xf32>, memref<64xf32>
+  return
+}
+
+// -----
+
+// What earlier microbatches left is lost.
+module attributes {fsdp.unsharded_accumulation} {
+  exec.space private bytes 256 lower_bound 256
+  exec.space params bytes 0 lower_bound 0
+  exec.space gradients bytes 1024 lower_bound 1024
+  fsdp.unit @u sharded f32 reduce f32 length 256 [] {exec.param_offset = 0 : i64, exec.grad_offset = 0 : i64}
+  func.func @next_microbatch() {
+    %a = exec.buffer private 0 : memref<64xf32>
+    %g = exec.buffer gradients @u 0 : memref<64xf32>
+    exec.zero %a : memref<64xf32>
+    exec.grad_acquire @u
+    exec.copy %a into %g accumulate : memref<64xf32>, memref<64xf32>
+    // expected-error @+1 {{overwrites gradients of @u of earlier microbatches}}
+    exec.copy %a into %g : memref<64xf32>, memref<64xf32>
+    exec.reduce_start @u
+    return
+  }
+}
+
+// -----
+
+// The first microbatch has nothing to add to.
+module attributes {fsdp.unsharded_accumulation} {
+  exec.space private bytes 256 lower_bound 256
+  exec.space params bytes 0 lower_bound 0
+  exec.space gradients bytes 1024 lower_bound 1024
+  fsdp.unit @u sharded f32 reduce f32 length 256 [] {exec.param_offset = 0 : i64, exec.grad_offset = 0 : i64}
+  func.func @first_microbatch() {
+    %a = exec.buffer private 0 : memref<64xf32>
+    %g = exec.buffer gradients @u 0 : memref<64xf32>
+    exec.zero %a : memref<64xf32>
+    exec.grad_acquire @u
+    // expected-error @+1 {{reads gradients of @u that nothing has written}}
+    exec.copy %a into %g accumulate : memref<64xf32>, memref<64xf32>
+    exec.reduce_start @u
+    return
+  }
+}

@@ -49,6 +49,9 @@ mlir::MemRefType stridedMemRef(llvm::ArrayRef<int64_t> shape,
                                llvm::ArrayRef<int64_t> strides,
                                mlir::Type elementType);
 
+/// The operand that the call adds its result to; null when it adds to none.
+mlir::Value accumulatedInto(mlir::Operation *op);
+
 /// The alloc or buffer that a value is a view of.
 mlir::Value rootOf(mlir::Value buffer);
 

@@ -35,13 +35,15 @@ def Exec_GemmOp : Exec_Op<"gemm"> {
     and rhs broadcast to the result's. One of the last two strides of lhs and
     of rhs is 1 (a transposed operand is a view with its strides swapped), as
     is the last of the result. `tf32`: f32 operands may be rounded to it.
+    `accumulate`, here and in other calls: the result is added to what lies
+    there.
   }];
   let arguments = (ins Exec_Read:$lhs, Exec_Read:$rhs, Exec_Write:$result,
                        Optional<AnyMemRef>:$workspace, UnitAttr:$tf32,
-                       UnitAttr:$deterministic);
+                       UnitAttr:$deterministic, UnitAttr:$accumulate);
   let assemblyFormat = [{
-    $lhs `,` $rhs `into` $result (`workspace` $workspace^ `:`
-    type($workspace))? attr-dict `:` type($lhs) `,` type($rhs) `,`
+    $lhs `,` $rhs `into` $result (`accumulate` $accumulate^)?
+    (`workspace` $workspace^ `:` type($workspace))? attr-dict `:` type($lhs) `,` type($rhs) `,`
     type($result)
   }];
   let hasVerifier = 1;
@@ -62,7 +64,8 @@ def Exec_GemmEpilogueOp : Exec_Op<"gemm_epilogue",
   let description = [{
     The product as in exec.gemm, of two axes. `side` is what the epilogue reads,
     `extra` what it writes besides the result; gelu_bias may leave it out.
-    Pre-activations are laid out as the result, vectors are contiguous.
+    Pre-activations are laid out as the result, vectors are contiguous. Only
+    the result of a bgrad may `accumulate`; its sums never do.
   }];
   let arguments = (ins Exec_EpilogueAttr:$epilogue, Exec_Read:$lhs,
                        Exec_Read:$rhs,
@@ -70,10 +73,10 @@ def Exec_GemmEpilogueOp : Exec_Op<"gemm_epilogue",
                        Exec_Write:$result,
                        Arg<Optional<AnyMemRef>, "", [MemWrite]>:$extra,
                        Optional<AnyMemRef>:$workspace, UnitAttr:$tf32,
-                       UnitAttr:$deterministic);
+                       UnitAttr:$deterministic, UnitAttr:$accumulate);
   let assemblyFormat = [{
     $lhs `,` $rhs (`side` $side^ `:` type($side))? `into` $result
-    (`extra` $extra^ `:` type($extra))? (`workspace` $workspace^ `:`
+    (`accumulate` $accumulate^)? (`extra` $extra^ `:` type($extra))? (`workspace` $workspace^ `:`
     type($workspace))? attr-dict `:` type($lhs) `,` type($rhs) `,`
     type($result)
   }];
@@ -137,9 +140,10 @@ def Exec_EmbeddingGradOp : Exec_Op<"embedding_grad"> {
   let summary = "The table's gradient: rows added at ids, in order";
   let arguments = (ins Exec_Read:$ids, Exec_Read:$result_grad,
                        Exec_Write:$table_grad,
-                       Optional<AnyMemRef>:$workspace);
+                       Optional<AnyMemRef>:$workspace, UnitAttr:$accumulate);
   let assemblyFormat = [{
-    $ids `,` $result_grad `into` $table_grad (`workspace` $workspace^ `:`
+    $ids `,` $result_grad `into` $table_grad (`accumulate` $accumulate^)?
+    (`workspace` $workspace^ `:`
     type($workspace))? attr-dict `:` type($ids) `,` type($result_grad) `,`
     type($table_grad)
   }];
@@ -176,11 +180,12 @@ def Exec_LinearCrossEntropyOp : Exec_Op<"linear_cross_entropy",
                        Optional<AnyMemRef>:$workspace,
                        I64Attr:$chunk_rows, UnitAttr:$transpose_weight,
                        DefaultValuedAttr<I64Attr, "-100">:$ignore_index,
-                       UnitAttr:$tf32, UnitAttr:$deterministic);
+                       UnitAttr:$tf32, UnitAttr:$deterministic,
+                       UnitAttr:$accumulate);
   let assemblyFormat = [{
     $operand `,` $weight `,` $labels (`seed` $seed^ `:` type($seed))? `into`
     $loss (`grad` $operand_grad^ `,` $weight_grad `:` type($operand_grad) `,`
-    type($weight_grad))? (`workspace` $workspace^ `:` type($workspace))?
+    type($weight_grad))? (`accumulate` $accumulate^)? (`workspace` $workspace^ `:` type($workspace))?
     attr-dict `:` type($operand) `,` type($weight) `,` type($labels) `,`
     type($loss)
   }];
@@ -189,9 +194,10 @@ def Exec_LinearCrossEntropyOp : Exec_Op<"linear_cross_entropy",
 
 def Exec_CopyOp : Exec_Op<"copy"> {
   let summary = "Elements from one layout (and element type) to another";
-  let arguments = (ins Exec_Read:$source, Exec_Write:$target);
+  let arguments = (ins Exec_Read:$source, Exec_Write:$target,
+                       UnitAttr:$accumulate);
   let assemblyFormat = [{
-    $source `into` $target attr-dict `:` type($source) `,` type($target)
+    $source `into` $target (`accumulate` $accumulate^)? attr-dict `:` type($source) `,` type($target)
   }];
   let hasVerifier = 1;
 }

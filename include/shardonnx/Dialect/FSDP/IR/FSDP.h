@@ -48,6 +48,10 @@ inline constexpr llvm::StringLiteral kNextMicrobatch = "next_microbatch";
 inline constexpr llvm::StringLiteral kUpdate = "update";
 inline constexpr llvm::StringLiteral kEval = "eval";
 
+/// What a kernel that does nothing but add up its inputs, all of its result's
+/// type and none read twice, adds up; empty for every other op.
+llvm::SmallVector<mlir::Value> summandsOf(mlir::Operation *op);
+
 /// The unit that a gathered value is of; null when no gather defines it.
 mlir::FlatSymbolRefAttr getGatheredUnit(mlir::Value gathered);
 

@@ -146,11 +146,14 @@ class FSDP_Reduce<string mnemonic, string doc> : FSDP_Op<mnemonic, [
   let description = [{
     gradients[i] is that of parameters[i], in reduce_dtype: the memory planner
     has its producer write it into the unit's gradient buffer. With
-    `accumulate` the owned slice is added to what earlier microbatches left.
+    `accumulate` the owned slice is added to what earlier microbatches left;
+    with `accumulate_unsharded` the gradients are, in the gradient buffer, and
+    the last microbatch of the step reduces them.
   }];
   let arguments = (ins FlatSymbolRefAttr:$unit,
       TypedArrayAttrBase<FlatSymbolRefAttr, "parameters">:$parameters,
-      Variadic<FSDP_FloatTensor>:$gradients, UnitAttr:$accumulate);
+      Variadic<FSDP_FloatTensor>:$gradients, UnitAttr:$accumulate,
+      UnitAttr:$accumulate_unsharded);
   let assemblyFormat = [{
     $unit $parameters `(` $gradients `:` type($gradients) `)` attr-dict
   }];

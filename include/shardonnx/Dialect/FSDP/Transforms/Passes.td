@@ -152,6 +152,18 @@ def MakeUpdatePass : Pass<"fsdp-make-update", "mlir::ModuleOp"> {
                            "::mlir::func::FuncDialect"];
 }
 
+def KeepUnitsPass : Pass<"fsdp-keep-units", "mlir::ModuleOp"> {
+  let summary = "Gathers `kept` units once a step, behind their optimizer";
+  let description = [{
+    In the functions that read a kept unit, its gathers become a wait at the
+    first of them, and its frees go. @update frees it, runs its optimizer, and
+    starts the gather for the step after it; the runtime issues the first. A
+    unit without trainable parameters is gathered once for all.
+
+    Preserves numerics bit for bit.
+  }];
+}
+
 def ScheduleGathersPass : Pass<"fsdp-schedule-gathers", "mlir::ModuleOp"> {
   let summary = "Splits each all_gather into a start ahead of time and a wait";
   let description = [{
@@ -201,7 +213,8 @@ def ScheduleReductionsPass
 def SplitMicrobatchPass : Pass<"fsdp-split-microbatch", "mlir::ModuleOp"> {
   let summary = "Makes @first_microbatch and @next_microbatch of @microbatch";
   let description = [{
-    The first writes the reduced gradients, the next ones add to them.
+    The first writes the reduced gradients, the next ones add to them; where
+    the module accumulates unsharded, they add to the gradients themselves.
 
     Preserves numerics bit for bit.
   }];
@@ -211,9 +224,17 @@ def PrintCostPass : Pass<"fsdp-print-cost", "mlir::ModuleOp"> {
   let summary = "Prints parameters, bytes and FLOPs of each unit, and collectives";
   let description = [{
     The cost model that `shardonnx inspect` shows, as text or JSON on standard
-    output. Changes nothing.
+    output. Bytes sent are those of a step of so many ranks and microbatches.
+    Changes nothing.
   }];
-  let options = [Option<"json", "json", "bool", "false", "Print JSON">];
+  let options = [
+    Option<"json", "json", "bool", "false", "Print JSON">,
+    Option<"ranks", "ranks", "unsigned", "2", "Ranks of the run">,
+    Option<"replicas", "replicas", "unsigned", "1",
+           "Groups of ranks, of which each has the whole model">,
+    Option<"microbatches", "microbatches", "unsigned", "1",
+           "Microbatches of a step">
+  ];
 }
 
 def RecordFlopsPass : Pass<"fsdp-record-flops", "mlir::ModuleOp"> {
@@ -242,7 +263,8 @@ def VerifyFSDPPass : Pass<"verify-fsdp", "mlir::ModuleOp"> {
   let description = [{
     In every function: each gather is begun once, awaited once and freed once;
     nothing reads a view, or a reshape, transpose, slice or broadcast of one,
-    after the free; a function that reduces does so once for every unit with
+    after the free; a kept unit is awaited before it is read, and @update alone
+    frees and gathers it, around its optimizer; a function that reduces does so once for every unit with
     trainable parameters; no gradient is written before its grad_acquire.
     In @update: every reduction that the step left open is awaited before the
     clip, which comes before the optimizer of every unit, each once.
