@@ -304,12 +304,6 @@ void Communicator::gatherKept() {
       gatherStart(unit);
 }
 
-void Communicator::freeKept() {
-  for (size_t unit = 0; unit < units.size(); ++unit)
-    if (units[unit].unit->kept)
-      gatherFree(unit);
-}
-
 void Communicator::updateBegin(size_t unit) {
   // In place, the masters are what the other ranks may still be reading.
   if (!units[unit].inPlace || !sharded(unit))

@@ -38,9 +38,8 @@ public:
   void reduceWait(size_t unit);
 
   // Units that stay gathered between the updates: the first gather, once all
-  // masters are in place, and their end, before an update.
+  // masters are in place.
   void gatherKept();
-  void freeKept();
   // The microbatch that begins is the step's first or last one.
   void beginMicrobatch(bool first, bool last);
 

@@ -178,7 +178,6 @@ void CpuEngine::microbatch(bool first, bool last) {
 void CpuEngine::update() {
   lossSum = communicator.sumLosses({context.lossSum, 0}).loss;
   context.lossSum = 0;
-  communicator.freeKept();
   program.update(&context);
 }
 

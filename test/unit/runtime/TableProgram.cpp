@@ -181,6 +181,10 @@ void shx_first_microbatch(ShxContext *ctx) { microbatch(ctx, 0); }
 void shx_next_microbatch(ShxContext *ctx) { microbatch(ctx, 1); }
 void shx_eval_microbatch(ShxContext *ctx) { forward(ctx); }
 void shx_update(ShxContext *ctx) {
+#ifdef TABLE_KEPT
+  for (int32_t unit : {0, 1, 2})
+    shx_gather_free(ctx, unit);
+#endif
   for (int32_t unit : {2, 1, 0})
     shx_reduce_wait(ctx, unit);
   shx_clip_grad_norm(ctx);

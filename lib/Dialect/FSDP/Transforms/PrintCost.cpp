@@ -24,7 +24,8 @@ struct PrintCostPass : public fsdp::impl::PrintCostPassBase<PrintCostPass> {
   void runOnOperation() override {
     if (ranks == 0 || replicas == 0 || ranks % replicas != 0) {
       getOperation().emitError()
-          << replicas << " replicas do not divide " << ranks << " ranks";
+          << unsigned(replicas) << " replicas do not divide " << unsigned(ranks)
+          << " ranks";
       return signalPassFailure();
     }
     StepCost cost = estimateStep(getOperation());
