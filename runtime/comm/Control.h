@@ -158,6 +158,17 @@ public:
     launcherNote = note;
   }
 
+  // From now on SIGTERM ends the run after a step; the engine tells the other
+  // ranks with the step's loss.
+  void setStopsAfterStep() { stopsAfterStep.store(true); }
+  // Returns whether it does.
+  bool askToStop() {
+    if (stopsAfterStep.load())
+      stopAsked.store(true);
+    return stopsAfterStep.load();
+  }
+  bool askedToStop() const { return stopAsked.load(); }
+
   // After so many seconds a wait is a hang.
   void setTimeout(double seconds) { timeoutSeconds = seconds; }
   double timeout() const { return timeoutSeconds; }
@@ -217,6 +228,7 @@ private:
   uint64_t barriers = 0;
   std::atomic<int> toKill{0};
   std::atomic<int> speakers{0}; // threads of this process that report
+  std::atomic<bool> stopsAfterStep{false}, stopAsked{false};
   double timeoutSeconds = 600;
   bool launchedByUs = false;
   int launcherNote = -1;

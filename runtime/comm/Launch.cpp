@@ -28,7 +28,7 @@ namespace {
 constexpr const char *kSelf = "/proc/self/exe";
 constexpr const char *kPrepared = "SHARDONNX_THREADS_PREPARED";
 // Ranks end by themselves when one of them fails; these are for the rest.
-constexpr double kSecondsUntilTerm = 5, kSecondsUntilKill = 10;
+constexpr double kSecondsUntilInterrupt = 5, kSecondsUntilKill = 10;
 
 // Spinning threads keep the communication thread from a core that they share;
 // sleeping at once costs a system call for every parallel loop.
@@ -122,10 +122,12 @@ public:
     while (anyRunning()) {
       timespec pause{0, 100'000'000};
       int signal = ::sigtimedwait(&signals, nullptr, &pause);
-      if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
+      if (signal == SIGTERM && !asked && !ending)
+        askToStop();
+      else if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
         if (message.empty())
           message = concat("stopped by ", signalName(signal));
-        sendAll(SIGTERM);
+        sendAll(SIGINT);
         beginEnd();
       }
       collect();
@@ -139,6 +141,14 @@ private:
   bool anyRunning() const {
     return std::any_of(children.begin(), children.end(),
                        [](const Child &c) { return c.running; });
+  }
+  // The ranks finish their step, save, and end well; those that do not train
+  // yet end at once.
+  void askToStop() {
+    asked = true;
+    for (Child &child : children)
+      if (child.running)
+        ::kill(child.pid, SIGTERM);
   }
   void beginEnd() {
     if (!ending)
@@ -156,8 +166,8 @@ private:
     double waited = monotonicSeconds() - endBegan;
     if (waited > kSecondsUntilKill)
       sendAll(SIGKILL);
-    else if (waited > kSecondsUntilTerm)
-      sendAll(SIGTERM);
+    else if (waited > kSecondsUntilInterrupt)
+      sendAll(SIGINT); // SIGTERM would let it finish its step
   }
   void collect() {
     int status;
@@ -175,6 +185,11 @@ private:
     if (WIFEXITED(child.status) && WEXITSTATUS(child.status) == kExitDone)
       return;
     beginEnd();
+    int by = WIFSIGNALED(child.status)
+                 ? WTERMSIG(child.status)
+                 : WEXITSTATUS(child.status) - kExitSignalled;
+    if (asked && by == SIGTERM && message.empty())
+      message = "stopped by SIGTERM";
     if (WIFSIGNALED(child.status) && !child.endedByUs && message.empty()) {
       int signal = WTERMSIG(child.status);
       message = concat("rank ", rank, " (process ", child.pid,
@@ -237,7 +252,7 @@ private:
   FileDescriptor note;
   int diedOf = 0; // the signal that killed the rank of `message`
   std::string message;
-  bool ending = false;
+  bool ending = false, asked = false;
   double endBegan = 0;
 };
 

@@ -122,6 +122,8 @@ void Monitor::readSignal() {
   if (::read(signals.get(), &info, sizeof(info)) !=
       static_cast<ssize_t>(sizeof(info)))
     return;
+  if (info.ssi_signo == SIGTERM && control.askToStop())
+    return;
   const char *name = info.ssi_signo == SIGINT    ? "SIGINT"
                      : info.ssi_signo == SIGTERM ? "SIGTERM"
                                                  : "SIGHUP";

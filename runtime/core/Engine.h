@@ -14,6 +14,7 @@
 #include "Options.h"
 #include "Program.h"
 #include "Trace.h"
+#include "TrainState.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
 #include <array>
@@ -30,6 +31,7 @@ struct StepResult {
   double loss = 0;     // the sum, not yet scaled by SHX_LOSS_SCALE
   double gradNorm = 0; // before clipping, without the loss scale
   double seconds = 0;  // of the step, on the device
+  bool stop = false;   // a rank was asked to end the run (Control::askToStop)
 };
 
 // The largest rank's.
@@ -62,6 +64,9 @@ public:
   // have the loss scale; they are owned, and no step is outstanding.
   virtual void readReduced(size_t unit, int64_t begin, float *values,
                            int64_t count) = 0;
+  // The same of a tensor that the optimizer keeps of the trainable section.
+  virtual void writeMoment(size_t unit, int which, int64_t begin,
+                           const float *values, int64_t count) = 0;
   // Which parameters are not decayed, by name.
   virtual void
   setDecay(const std::function<bool(const std::string &)> &noDecay) = 0;
@@ -96,10 +101,26 @@ public:
   virtual std::optional<double> peakFlops() const { return std::nullopt; }
   virtual void finish() = 0;
 
+  // ---- Saving. What snapshot() was called at, between steps or before the
+  // start, is what read() gives, on another thread, until a unit's optimizer
+  // runs; before that the engine calls what setBeforeUpdate was given.
+  virtual void snapshot() {}
+  using Sink = std::function<void(const uint8_t *bytes, int64_t count)>;
+  // Elements of a section that this rank owns, piece by piece; masters and
+  // moments are f32, frozen ones in the unit's param_dtype.
+  virtual void read(size_t unit, StateArray array, const Interval &interval,
+                    const Sink &sink) = 0;
+  void setBeforeUpdate(std::function<void(size_t unit)> call) {
+    beforeUpdate = std::move(call);
+  }
+
   // Around the steps that are traced: after the second call the trace has
   // everything of them.
   virtual void beginTrace() = 0;
   virtual void endTrace() = 0;
+
+protected:
+  std::function<void(size_t unit)> beforeUpdate; // may be empty
 };
 
 // What is known once the ranks of this machine have met.

@@ -6,19 +6,39 @@
 #include "Log.h"
 #include "Error.h"
 #include <fcntl.h>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace shardonnx::rt {
 
-Log::Log(const std::string &path) : path(path) {
+Log::Log(const std::string &path, int64_t step) : path(path) {
   if (path.empty())
     return;
   fd = FileDescriptor(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      ::open(path.c_str(),
+             O_RDWR | O_CREAT | O_CLOEXEC | (step > 0 ? 0 : O_TRUNC), 0666));
   if (!fd)
     fail("cannot write the log '", path, "': ", systemError(),
          "; --log needs a file in a folder that exists and can be written");
+  if (step > 0)
+    keepUpTo(step);
+}
+
+// A line that is none of ours, or half of one, ends what is kept.
+void Log::keepUpTo(int64_t step) {
+  std::ifstream file(path);
+  std::string line;
+  int64_t end = 0;
+  while (std::getline(file, line) && !file.eof()) {
+    nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
+    if (!record.is_object() || !record.contains("step") ||
+        !record["step"].is_number_integer() || record["step"] > step)
+      break;
+    end += static_cast<int64_t>(line.size()) + 1;
+  }
+  if (::ftruncate(fd.get(), end) == 0) // a pipe has nothing to keep
+    ::lseek(fd.get(), end, SEEK_SET);
 }
 
 void Log::write(const StepRecord &r) {
@@ -45,6 +65,10 @@ void Log::write(const StepRecord &r) {
     line["loss_scale"] = *r.lossScale;
   if (r.skipped)
     line["skipped"] = true;
+  if (r.saveMs)
+    line["save_ms"] = *r.saveMs;
+  if (r.saveStallMs)
+    line["save_stall_ms"] = *r.saveStallMs;
   std::string text = line.dump() + "\n";
   off_t begin = ::lseek(fd.get(), 0, SEEK_END);
   ssize_t n = ::write(fd.get(), text.data(), text.size());

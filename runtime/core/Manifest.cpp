@@ -100,6 +100,7 @@ Manifest::Param readParam(const Json &json) {
   param.shape = json.at("shape").get<std::vector<int64_t>>();
   param.trainable = json.at("trainable").get<bool>();
   param.tied = json.value("tied", std::vector<std::string>());
+  param.stateDict = json.value("state_dict", param.name);
   auto source = json.find("source");
   if (source != json.end() && !source->is_null())
     param.source = Manifest::Source{

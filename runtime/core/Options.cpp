@@ -230,7 +230,27 @@ void addModel(CLI::App &app, Options &o, Texts &texts) {
       ->type_name("FILE");
 }
 
+void addCheckpoints(CLI::App &app, Options &o) {
+  app.add_option("--save", o.save,
+                 "Save checkpoints to this folder: at the end, and as "
+                 "--save-every says")
+      ->type_name("DIR");
+  whole(app.add_option("--save-every", o.saveEvery,
+                       "Steps between checkpoints (0: only at the end)"),
+        0);
+  whole(app.add_option("--keep", o.keep,
+                       "Checkpoints that stay, the newest (0: all)"),
+        0);
+  app.add_option("--resume", o.resume,
+                 "Go on from this checkpoint, or from the newest whole one in "
+                 "the folder that --save named; --steps counts from the run's "
+                 "begin")
+      ->type_name("DIR");
+}
+
 void checkTogether(const Options &o) {
+  if (o.save.empty() && (o.saveEvery > 0 || o.keep > 0))
+    failUsage(o.keep > 0 ? "--keep" : "--save-every", " needs --save DIR");
   if (o.evalEvery > 0 && o.evalData.empty())
     failUsage("--eval-every needs --eval-data FILE");
   if (!(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1))
@@ -268,6 +288,7 @@ std::optional<Options> parseOptions(int argc, char **argv,
   addRanks(app, o);
   addOptimizer(app, o, texts);
   addModel(app, o, texts);
+  addCheckpoints(app, o);
   app.get_option("--betas")->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   try {
     app.parse(argc, argv);

@@ -29,6 +29,8 @@ struct Options {
   double minLR = 0;
   uint64_t seed = 0;
   bool shuffle = false, randomInit = false;
+  std::string save, resume;        // "": none
+  int64_t saveEvery = 0, keep = 0; // 0: only at the end; all
   std::string model, log;
   std::string tensorboard;               // folder; "": none
   std::string trace;                     // "": none

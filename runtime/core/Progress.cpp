@@ -42,19 +42,21 @@ std::string timeText(double seconds) {
 
 } // namespace
 
-Progress::Progress(int64_t steps)
-    : steps(steps), terminal(::isatty(STDOUT_FILENO) == 1) {}
+Progress::Progress(int64_t steps, int64_t begin)
+    : steps(steps), begin(begin), terminal(::isatty(STDOUT_FILENO) == 1) {}
 
 // The first step touches every page for the first time.
 int64_t Progress::warmupSteps() const {
-  return steps > 10 ? 3 : (steps > 1 ? 1 : 0);
+  int64_t all = steps - begin;
+  return all > 10 ? 3 : (all > 1 ? 1 : 0);
 }
 
 std::string Progress::lineOf(const StepRecord &r) const {
-  double left = static_cast<double>(steps - r.step) *
-                (seconds > 0 && r.step > warmupSteps()
-                     ? seconds / static_cast<double>(r.step - warmupSteps())
-                     : r.stepMs / 1000);
+  int64_t measured = r.step - begin - warmupSteps();
+  double left =
+      static_cast<double>(steps - r.step) *
+      (seconds > 0 && measured > 0 ? seconds / static_cast<double>(measured)
+                                   : r.stepMs / 1000);
   std::string line = "step " + std::to_string(r.step) + "/" +
                      std::to_string(steps) + format("  loss %.4f", r.loss);
   if (r.evalLoss)
@@ -67,9 +69,9 @@ std::string Progress::lineOf(const StepRecord &r) const {
 }
 
 void Progress::step(const StepRecord &r) {
-  if (r.step == 1)
+  if (r.step == begin + 1)
     firstLoss = r.loss;
-  if (r.step > warmupSteps()) {
+  if (r.step - begin > warmupSteps()) {
     seconds += r.stepMs / 1000;
     tokens += static_cast<double>(r.tokens);
     tflopSeconds += r.tflops * r.stepMs / 1000;
@@ -81,11 +83,16 @@ void Progress::step(const StepRecord &r) {
     std::printf("\r\033[K%s", lineOf(r).c_str());
     if (r.evalLoss) // worth keeping
       std::printf("\n");
-  } else if (r.step == 1 || r.step == steps || r.evalLoss ||
+  } else if (r.step == begin + 1 || r.step == steps || r.evalLoss ||
              now - lastShown >= kSecondsBetweenLines) {
     std::printf("%s\n", lineOf(r).c_str());
     lastShown = now;
   }
+  std::fflush(stdout);
+}
+
+void Progress::note(const std::string &line) const {
+  std::printf("%s%s\n", terminal ? "\r\033[K" : "", line.c_str());
   std::fflush(stdout);
 }
 
@@ -98,7 +105,7 @@ void Progress::close() {
       "done: %lld steps, loss %.4f -> %.4f, %.0f tok/s, %.3f TFLOP/s "
       "(without %lld warm-up step%s), memory per rank %s planned, %s "
       "measured%s\n",
-      static_cast<long long>(last.step), firstLoss, last.loss, rate, tflops,
+      static_cast<long long>(last.step - begin), firstLoss, last.loss, rate, tflops,
       static_cast<long long>(warmupSteps()), warmupSteps() == 1 ? "" : "s",
       memoryText(last.peakBytes).c_str(), memoryText(last.pssBytes).c_str(),
       skipped > 0 ? concat(", ", skipped, skipped == 1 ? " step" : " steps",

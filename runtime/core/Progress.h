@@ -13,8 +13,11 @@ namespace shardonnx::rt {
 
 class Progress {
 public:
-  explicit Progress(int64_t steps);
+  // A run of steps begin + 1 to `steps`.
+  Progress(int64_t steps, int64_t begin);
   void step(const StepRecord &record);
+  // A line that stays.
+  void note(const std::string &line) const;
   // Warm-up steps are left out of the throughput.
   void close();
 
@@ -22,7 +25,7 @@ private:
   int64_t warmupSteps() const;
   std::string lineOf(const StepRecord &record) const;
 
-  const int64_t steps;
+  const int64_t steps, begin;
   const bool terminal;
   double lastShown = 0;
   StepRecord last;

@@ -7,6 +7,8 @@
 #include "../comm/Launch.h"
 #include "../comm/Monitor.h"
 #include "../comm/RankInfo.h"
+#include "Checkpoint/Restore.h"
+#include "Checkpoint/Saver.h"
 #include "Engine.h"
 #include "Error.h"
 #include "Topology.h"
@@ -36,10 +38,16 @@ std::string commandLine(int argc, char **argv) {
   return line;
 }
 
-void initialise(Engine &engine, const Options &options, bool firstRank) {
-  if (options.randomInit)
+// How far the run has come.
+TrainState initialise(Engine &engine, const Options &options,
+                      Exchange &exchange, const Topology &topology) {
+  bool firstRank = engine.rank() == 0;
+  std::optional<TrainState> restored;
+  if (!options.resume.empty())
+    restored = restore(options, engine, exchange, topology);
+  if (!restored && options.randomInit)
     drawWeights(engine, options.seed);
-  else
+  else if (!restored)
     loadWeights(engine, options.model, /*checkHash=*/firstRank);
   if (!options.noDecay.empty()) {
     std::regex noDecay(options.noDecay);
@@ -47,6 +55,7 @@ void initialise(Engine &engine, const Options &options, bool firstRank) {
       return std::regex_match(name, noDecay);
     });
   }
+  return restored.value_or(TrainState());
 }
 
 bool namesParameter(const Manifest &manifest, const std::string &pattern) {
@@ -98,6 +107,7 @@ int runRank(Platform &platform, const Program &program,
   // Outside the try: when this rank fails its device may be in a collective
   // that never ends, and to take the engine apart would be to wait for that.
   std::unique_ptr<Engine> engine;
+  std::unique_ptr<Saver> saver;
   try {
     if (!options.trace.empty())
       trace = std::make_unique<TraceFile>(options, manifest, info.rank,
@@ -108,8 +118,13 @@ int runRank(Platform &platform, const Program &program,
     engine = platform.makeEngine({program, manifest, options, info, topology,
                                   group, control, exchange,
                                   trace ? &trace->trace : nullptr});
-    initialise(*engine, options, info.rank == 0);
-    Trainer(options, *engine, control, exchange, trace.get()).run();
+    TrainState state = initialise(*engine, options, exchange, topology);
+    if (!options.save.empty())
+      saver = std::make_unique<Saver>(options, *engine, exchange, topology,
+                                      state.step);
+    Trainer(options, *engine, control, exchange, state, saver.get(),
+            trace.get())
+        .run();
   } catch (const Error &e) {
     if (trace)
       trace->discard();
@@ -118,6 +133,7 @@ int runRank(Platform &platform, const Program &program,
     control.failNow(info.rank, concat("rank ", info.rank, ": ", e.what()),
                     e.exitCode());
   }
+  saver.reset();
   engine.reset();
   control.block(info.rank).finished.store(1);
   exchange.announceEnd();

@@ -1,8 +1,8 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How far a run has come, beside its weights and moments: what a checkpoint
-// stores so that a run goes on from it as if it had never stopped.
+// What a checkpoint stores so that a run goes on from it as if it had never
+// stopped: how far the run has come, and which arrays each unit has.
 
 #ifndef SHARDONNX_RUNTIME_TRAINSTATE_H
 #define SHARDONNX_RUNTIME_TRAINSTATE_H
@@ -18,6 +18,10 @@ struct TrainState {
   double lossScale = 1;       // of float16 programs
   int64_t cleanSteps = 0;     // since lossScale last changed
 };
+
+// What is kept of a unit's sections: the masters and the optimizer's tensors of
+// the trainable one, the values of the frozen one.
+enum class StateArray { Master, Moment1, Moment2, Frozen };
 
 } // namespace shardonnx::rt
 

@@ -7,17 +7,21 @@
 #include "Error.h"
 #include "NonFinite.h"
 #include "SameData.h"
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 namespace shardonnx::rt {
 
 Trainer::Trainer(const Options &options, Engine &engine, Control &control,
-                 Exchange &exchange, TraceFile *traceFile)
+                 Exchange &exchange, const TrainState &state, Saver *saver,
+                 TraceFile *traceFile)
     : options(options), engine(engine), control(control), exchange(exchange),
-      traceFile(traceFile), trace(traceFile ? &traceFile->trace : nullptr),
-      manifest(engine.manifest), lossScale(options, manifest),
-      progress(options.steps) {
+      saver(saver), traceFile(traceFile),
+      trace(traceFile ? &traceFile->trace : nullptr), manifest(engine.manifest),
+      lossScale(options, manifest), state(state),
+      progress(options.steps, state.step), lastStep(options.steps) {
   data = openData(options.data, options.dataType, manifest);
   if (!options.evalData.empty())
     evalData = openData(options.evalData, options.dataType, manifest);
@@ -25,7 +29,7 @@ Trainer::Trainer(const Options &options, Engine &engine, Control &control,
            data->samples(), options.shuffle, options.seed};
   if (!first())
     return;
-  log = std::make_unique<Log>(options.log);
+  log = std::make_unique<Log>(options.log, state.step);
   tensorBoard = std::make_unique<TensorBoard>(options.tensorboard);
   for (const std::string &name : data->unread())
     printWarning(concat("array '", name, "' of '", options.data.front(),
@@ -205,6 +209,11 @@ void Trainer::report(const Outstanding &step, const StepResult &result) {
   record.peakBytes = memory.planned;
   record.pssBytes = memory.measured;
   record.contextBytes = memory.context;
+  if (lastSaved) {
+    record.saveMs = lastSaved->ms;
+    record.saveStallMs = lastSaved->stallMs;
+    lastSaved.reset();
+  }
   log->write(record);
   tensorBoard->write(record);
   progress.step(record);
@@ -218,9 +227,33 @@ void Trainer::collect(int ahead) {
       return;
     Outstanding step = outstanding.front();
     outstanding.pop_front();
+    if (result->stop && !stopped) {
+      // Every rank comes to know of it before the next step but these.
+      stopped = true;
+      lastStep = std::min(lastStep, step.step + stepsAhead());
+    }
     report(step, *result);
     settle(step, *result);
   }
+}
+
+void Trainer::tell(const std::optional<SaveRecord> &saved) {
+  if (!saved || !first())
+    return;
+  lastSaved = saved;
+  char text[160];
+  std::snprintf(text, sizeof(text),
+                ": %.1f MB in %.2f s, training stood still for %.2f s, state ",
+                static_cast<double>(saved->bytes) / 1e6, saved->ms / 1e3,
+                saved->stallMs / 1e3);
+  progress.note(
+      concat("saved '", saved->path, "'", text, hexText(saved->hash)));
+}
+
+// After `step`, when it is time to.
+void Trainer::save(int64_t step) {
+  if (saver && saver->savesAfter(step, step >= lastStep))
+    tell(saver->begin(state));
 }
 
 void Trainer::run() {
@@ -233,12 +266,24 @@ void Trainer::run() {
   }
   engine.start();
   lossScale.begin(state);
-  for (int64_t step = state.step + 1; step <= options.steps; ++step) {
+  control.setStopsAfterStep();
+  for (int64_t step = state.step + 1; step <= lastStep; ++step) {
     trainStep(step);
+    if (saver)
+      tell(saver->poll());
     // Weights of a later step are not what an evaluation is of.
-    bool drain = step == options.steps || evaluatesAfter(step);
+    bool drain = step >= lastStep || evaluatesAfter(step) ||
+                 (saver && saver->savesAfter(step, /*last=*/false));
     collect(drain ? 0 : stepsAhead());
+    if (step >= lastStep)
+      collect(0);
+    save(step);
   }
+  if (saver)
+    tell(saver->finish());
+  if (stopped && first())
+    progress.note(concat("stopped by SIGTERM after step ", state.step,
+                         saver ? "" : ", nothing is saved: no --save"));
   if (traceFile)
     traceFile->writePart();
   engine.finish(); // all ranks have written theirs

@@ -7,6 +7,7 @@
 #define SHARDONNX_RUNTIME_TRAINER_H
 
 #include "Batch.h"
+#include "Checkpoint/Saver.h"
 #include "Engine.h"
 #include "Log.h"
 #include "LossScale.h"
@@ -21,9 +22,10 @@ namespace shardonnx::rt {
 
 class Trainer {
 public:
-  // `trace` may be null.
+  // Goes on from `state`. `saver` and `trace` may be null.
   Trainer(const Options &options, Engine &engine, Control &control,
-          Exchange &exchange, TraceFile *trace);
+          Exchange &exchange, const TrainState &state, Saver *saver,
+          TraceFile *trace);
   void run();
 
 private:
@@ -44,6 +46,8 @@ private:
   // Takes results until at most `ahead` steps are outstanding.
   void collect(int ahead);
   void report(const Outstanding &step, const StepResult &result);
+  void save(int64_t step);
+  void tell(const std::optional<SaveRecord> &saved);
   double evaluate();
   bool evaluatesAfter(int64_t step) const;
   int64_t heldBytes() const;
@@ -53,6 +57,7 @@ private:
   Engine &engine;
   Control &control; // is told the step, for messages
   Exchange &exchange;
+  Saver *saver; // null: none
   TraceFile *traceFile;
   Trace *trace; // null: none
   const Manifest &manifest;
@@ -64,6 +69,9 @@ private:
   std::unique_ptr<TensorBoard> tensorBoard;
   Progress progress;
   std::deque<Outstanding> outstanding;
+  int64_t lastStep; // sooner than asked for after SIGTERM
+  bool stopped = false;
+  std::optional<SaveRecord> lastSaved; // that no record of a step tells yet
 };
 
 } // namespace shardonnx::rt

@@ -6,12 +6,12 @@
 #include "Weights.h"
 #include "Error.h"
 #include "File.h"
-#include "Half.h"
 #include "SampleOrder.h"
 #include "Sha256.h"
+#include "StateDict.h"
+#include "TensorReader.h"
 #include <cctype>
 #include <cmath>
-#include <cstring>
 #include <map>
 
 namespace shardonnx::rt {
@@ -20,7 +20,7 @@ namespace {
 constexpr const char *kRemedy =
     "give --model FILE (where the ONNX file is now, its external data beside "
     "it), or --init=random";
-constexpr int64_t kChunk = 1 << 18; // elements read at a time
+constexpr int64_t kChunk = 1 << 18; // elements drawn at a time
 
 std::string folderOf(const std::string &path) {
   size_t slash = path.rfind('/');
@@ -30,61 +30,6 @@ std::string folderOf(const std::string &path) {
 }
 std::string nameOf(const std::string &path) {
   return path.substr(path.rfind('/') + 1);
-}
-
-// Where a weight goes: a range of a parameter that this rank owns.
-struct Target {
-  Engine *engine;
-  size_t unit;
-  const Manifest::Param *param;
-  int64_t begin, end; // elements of the parameter
-
-  void write(int64_t at, const float *values, int64_t count) const {
-    engine->write(unit, param->trainable, param->offset + at, values, count);
-  }
-};
-
-// Calls visit(Target) for all that this rank owns.
-template <typename Visit> void forOwned(Engine &engine, Visit visit) {
-  const std::vector<Manifest::Unit> &units = engine.manifest.units;
-  for (size_t unit = 0; unit < units.size(); ++unit)
-    for (const Manifest::Param &param : units[unit].params) {
-      Interval owned = engine.owned(unit, param.trainable);
-      int64_t begin = std::max(owned.begin, param.offset);
-      int64_t end = std::min(owned.end, param.offset + param.elements());
-      if (begin < end)
-        visit(Target{&engine, unit, &param, begin - param.offset,
-                     end - param.offset});
-    }
-}
-
-struct SourceType {
-  int64_t bytes;
-  void (*widen)(float *out, const uint8_t *in, int64_t count);
-};
-
-template <typename T> void widen(float *out, const uint8_t *in, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    T value;
-    std::memcpy(&value, in + static_cast<size_t>(i) * sizeof(T), sizeof(T));
-    if constexpr (std::is_same_v<T, double>)
-      out[i] = static_cast<float>(value);
-    else
-      out[i] = toFloat(value);
-  }
-}
-
-SourceType sourceType(const Manifest::Param &param) {
-  static const std::map<std::string, SourceType> types = {
-      {"f32", {4, widen<float>}},
-      {"f64", {8, widen<double>}},
-      {"bf16", {2, widen<BFloat16>}},
-      {"f16", {2, widen<Float16>}}};
-  auto found = types.find(param.source->dtype);
-  if (found == types.end())
-    fail("parameter '", param.name, "' is stored as ", param.source->dtype,
-         ", which cannot be trained");
-  return found->second;
 }
 
 class ModelFiles {
@@ -114,65 +59,26 @@ public:
            kRemedy);
   }
 
-  void read(const Target &target) {
+  void read(const OwnedRange &target) {
     const Manifest::Param &param = *target.param;
     if (!param.source)
       fail("the model has no bytes for parameter '", param.name,
            "': export it with its weights, or use --init=random");
-    SourceType type = sourceType(param);
-    if (param.source->length != param.elements() * type.bytes)
+    int64_t bytes = param.elements() *
+                    TensorReader::elementBytes(param.source->dtype, param.name);
+    if (param.source->length != bytes)
       fail("parameter '", param.name, "' has ", param.source->length,
-           " bytes in '", param.source->file, "', its shape wants ",
-           param.elements() * type.bytes);
+           " bytes in '", param.source->file, "', its shape wants ", bytes);
     const File &file = open(param.source->file);
     if (param.source->offset > file.size() - param.source->length)
       fail("'", file.path(), "' is truncated: parameter '", param.name,
            "' ends at byte ", param.source->offset + param.source->length,
            ", the file at ", file.size(), "; ", kRemedy);
-    if (param.source->transposed)
-      return readTransposed(target, file, type);
-    for (int64_t at = target.begin; at < target.end; at += kChunk) {
-      int64_t n = std::min(kChunk, target.end - at);
-      readRun(file, param, type, at, n);
-      target.write(at, values.data(), n);
-    }
+    reader.read(target, {&file, param.source->offset, param.source->dtype,
+                         param.source->transposed});
   }
 
 private:
-  // `count` elements of the file's tensor from `at` on, into `values`.
-  void readRun(const File &file, const Manifest::Param &param,
-               const SourceType &type, int64_t at, int64_t count) {
-    raw.resize(static_cast<size_t>(count * type.bytes));
-    values.resize(static_cast<size_t>(count));
-    file.read(raw.data(), param.source->offset + at * type.bytes,
-              count * type.bytes);
-    type.widen(values.data(), raw.data(), count);
-  }
-
-  // The file holds [columns, rows] of a parameter [rows, columns]: a panel of
-  // rows at a time, one run of the file for each of its columns.
-  void readTransposed(const Target &target, const File &file,
-                      const SourceType &type) {
-    const Manifest::Param &param = *target.param;
-    int64_t rows = param.shape[0], columns = param.shape[1];
-    int64_t panelRows = std::max<int64_t>(1, 4 * kChunk / columns);
-    std::vector<float> panel;
-    for (int64_t row = target.begin / columns; row * columns < target.end;
-         row += panelRows) {
-      int64_t n = std::min(panelRows, rows - row);
-      panel.resize(static_cast<size_t>(n * columns));
-      for (int64_t column = 0; column < columns; ++column) {
-        readRun(file, param, type, column * rows + row, n);
-        for (int64_t i = 0; i < n; ++i)
-          panel[static_cast<size_t>(i * columns + column)] =
-              values[static_cast<size_t>(i)];
-      }
-      int64_t begin = std::max(target.begin, row * columns);
-      int64_t end = std::min(target.end, (row + n) * columns);
-      target.write(begin, panel.data() + begin - row * columns, end - begin);
-    }
-  }
-
   // The model's own file may have another name now (--model FILE).
   const File &open(const std::string &name) {
     auto found = files.find(name);
@@ -187,8 +93,7 @@ private:
   const Manifest &manifest;
   std::string path, folder;
   std::map<std::string, File> files;
-  std::vector<uint8_t> raw;
-  std::vector<float> values;
+  TensorReader reader;
 };
 
 enum class Draw { Normal, Ones, Zeros };
@@ -224,7 +129,7 @@ float normalAt(uint64_t key, int64_t index) {
                             std::cos(2 * std::acos(-1.0) * v));
 }
 
-void draw(const Target &target, uint64_t seed) {
+void draw(const OwnedRange &target, uint64_t seed) {
   constexpr float kStandardDeviation = 0.02f;
   Draw kind = drawOf(*target.param);
   uint64_t key = mixBits(seed);
@@ -246,14 +151,16 @@ void draw(const Target &target, uint64_t seed) {
 
 void loadWeights(Engine &engine, const std::string &modelOverride,
                  bool checkHash) {
+  if (isStateDict(modelOverride))
+    return loadStateDict(engine, modelOverride, /*warns=*/checkHash);
   ModelFiles files(engine.manifest, modelOverride);
   if (checkHash)
     files.checkHash();
-  forOwned(engine, [&](const Target &target) { files.read(target); });
+  forOwned(engine, [&](const OwnedRange &target) { files.read(target); });
 }
 
 void drawWeights(Engine &engine, uint64_t seed) {
-  forOwned(engine, [&](const Target &target) { draw(target, seed); });
+  forOwned(engine, [&](const OwnedRange &target) { draw(target, seed); });
 }
 
 } // namespace shardonnx::rt

@@ -92,6 +92,7 @@ CpuEngine::CpuEngine(const EngineSetup &setup)
   context.state = &state;
   context.communicator = &communicator;
   context.trace = setup.trace;
+  context.beforeUpdate = &beforeUpdate;
   context.clipGradNorm = setup.options.clipGradNorm;
 }
 
@@ -121,10 +122,41 @@ void CpuEngine::write(size_t unit, bool trainable, int64_t begin,
     return;
   }
   ShxDType dtype = u.unit->paramType;
-  uint8_t *section = u.frozen
-                         ? u.frozen - u.frozenOwned.begin * dtypeBytes(dtype)
-                         : u.gathered + u.unit->frozenOffsetBytes;
-  narrow(dtype, section + begin * dtypeBytes(dtype), values, count);
+  narrow(dtype, frozenSection(u) + begin * dtypeBytes(dtype), values, count);
+}
+
+uint8_t *CpuEngine::frozenSection(const UnitState &u) const {
+  return u.frozen
+             ? u.frozen - u.frozenOwned.begin * dtypeBytes(u.unit->paramType)
+             : u.gathered + u.unit->frozenOffsetBytes;
+}
+
+void CpuEngine::writeMoment(size_t unit, int which, int64_t begin,
+                            const float *values, int64_t count) {
+  UnitState &u = state.units[unit];
+  std::memcpy(u.moments[which] + (begin - u.owned.begin), values,
+              static_cast<size_t>(count) * sizeof(float));
+}
+
+void CpuEngine::read(size_t unit, StateArray array, const Interval &interval,
+                     const Sink &sink) {
+  constexpr int64_t kPiece = 8 << 20;
+  const UnitState &u = state.units[unit];
+  const uint8_t *from;
+  int64_t bytes = interval.size() * static_cast<int64_t>(sizeof(float));
+  if (array == StateArray::Frozen) {
+    int64_t element = dtypeBytes(u.unit->paramType);
+    from = frozenSection(u) + interval.begin * element;
+    bytes = interval.size() * element;
+  } else {
+    const float *base = array == StateArray::Master    ? u.master
+                        : array == StateArray::Moment1 ? u.moments[0]
+                                                       : u.moments[1];
+    from = reinterpret_cast<const uint8_t *>(base + interval.begin -
+                                             u.owned.begin);
+  }
+  for (int64_t at = 0; at < bytes; at += kPiece)
+    sink(from + at, std::min(kPiece, bytes - at));
 }
 
 void CpuEngine::readReduced(size_t unit, int64_t begin, float *values,
@@ -176,13 +208,17 @@ void CpuEngine::microbatch(bool first, bool last) {
 }
 
 void CpuEngine::update() {
-  lossSum = communicator.sumLosses({context.lossSum, 0}).loss;
+  double asked = control.askedToStop() ? 1 : 0;
+  Communicator::LossSum sum = communicator.sumLosses({context.lossSum, asked});
+  lossSum = sum.loss;
+  stop = sum.count > 0;
   context.lossSum = 0;
   program.update(&context);
 }
 
 void CpuEngine::endStep() {
-  stepResult = {lossSum, context.gradNorm, monotonicSeconds() - stepBegin};
+  stepResult = {lossSum, context.gradNorm, monotonicSeconds() - stepBegin,
+                stop};
 }
 
 std::optional<StepResult> CpuEngine::result(bool) {

@@ -24,6 +24,10 @@ public:
              int64_t count) override;
   void readReduced(size_t unit, int64_t begin, float *values,
                    int64_t count) override;
+  void writeMoment(size_t unit, int which, int64_t begin, const float *values,
+                   int64_t count) override;
+  void read(size_t unit, StateArray array, const Interval &interval,
+            const Sink &sink) override;
   void
   setDecay(const std::function<bool(const std::string &)> &noDecay) override;
   void start() override;
@@ -43,6 +47,8 @@ public:
 private:
   void allocateInputs();
   void poisonPrivate();
+  // Where a unit's frozen section would begin if this rank had all of it.
+  uint8_t *frozenSection(const UnitState &u) const;
 
   const Program &program;
   Control &control;
@@ -55,6 +61,7 @@ private:
   std::vector<uint8_t *> inputPointers;
   int64_t plannedBytes;
   double stepBegin = 0, lossSum = 0, nextMeasurement = 0;
+  bool stop = false;
   std::optional<StepResult> stepResult;
 };
 

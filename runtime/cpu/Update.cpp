@@ -91,6 +91,8 @@ void shx_optimizer(ShxContext *ctx, int32_t unit, ShxKernel kernel) {
   std::memcpy(context.valuesWithoutDecay, context.values,
               sizeof(context.values));
   context.valuesWithoutDecay[SHX_WEIGHT_DECAY] = 0;
+  if (*context.beforeUpdate)
+    (*context.beforeUpdate)(index);
   context.communicator->updateBegin(index);
   for (const Piece &piece : u.pieces) {
     auto from = [&](float *base) -> void * {

@@ -88,6 +88,7 @@ void CudaEngine::allocate(const DeviceProgram &code) {
                                   options.accumulate, collectives->symmetric());
   batch = std::make_unique<Inputs>(manifest);
   upload = std::make_unique<Upload>(copy);
+  download = std::make_unique<Download>(device);
   constants = DeviceMemory(constantBytes, "constants");
   if (constantBytes > 0)
     check(driver().cuMemcpyHtoD(constants.address(), code.constants,
@@ -131,6 +132,33 @@ void CudaEngine::readReduced(size_t unit, int64_t begin, float *values,
                               deviceAddress(u.reduced + begin - u.owned.begin),
                               static_cast<size_t>(count) * sizeof(float)),
         "reading gradients");
+}
+
+void CudaEngine::writeMoment(size_t unit, int which, int64_t begin,
+                             const float *values, int64_t count) {
+  const UnitState &u = state->units[unit];
+  upload->write(
+      reinterpret_cast<uint8_t *>(u.moments[which] + begin - u.owned.begin),
+      SHX_F32, values, count);
+}
+
+void CudaEngine::snapshot() { download->mark({compute, copy}); }
+
+void CudaEngine::read(size_t unit, StateArray array, const Interval &interval,
+                      const Sink &sink) {
+  const UnitState &u = state->units[unit];
+  if (array == StateArray::Frozen) {
+    int64_t element = dtypeBytes(u.unit->paramType);
+    download->read(u.frozen + (interval.begin - u.frozenOwned.begin) * element,
+                   interval.size() * element, sink);
+    return;
+  }
+  const float *base = array == StateArray::Master    ? u.master
+                      : array == StateArray::Moment1 ? u.moments[0]
+                                                     : u.moments[1];
+  download->read(
+      reinterpret_cast<const uint8_t *>(base + interval.begin - u.owned.begin),
+      interval.size() * static_cast<int64_t>(sizeof(float)), sink);
 }
 
 void CudaEngine::setDecay(
@@ -273,7 +301,16 @@ void CudaEngine::microbatch(bool first, bool last) {
   function->run();
 }
 
-void CudaEngine::update() { updateFunction->run(); }
+// The GPU is at work on what was enqueued while a checkpoint is copied from
+// the state that the update will change.
+void CudaEngine::update() {
+  if (beforeUpdate)
+    for (size_t unit = 0; unit < state->units.size(); ++unit)
+      beforeUpdate(unit);
+  if (control.askedToStop())
+    numbers->setCount(compute, 1);
+  updateFunction->run();
+}
 
 void CudaEngine::endStep() { numbers->endStep(compute); }
 

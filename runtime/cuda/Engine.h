@@ -10,6 +10,7 @@
 #include "../core/Engine.h"
 #include "Attention.h"
 #include "Context.h"
+#include "Download.h"
 #include "Function.h"
 #include "Gemm.h"
 #include "Inputs.h"
@@ -45,6 +46,11 @@ public:
              int64_t count) override;
   void readReduced(size_t unit, int64_t begin, float *values,
                    int64_t count) override;
+  void writeMoment(size_t unit, int which, int64_t begin, const float *values,
+                   int64_t count) override;
+  void snapshot() override;
+  void read(size_t unit, StateArray array, const Interval &interval,
+            const Sink &sink) override;
   void
   setDecay(const std::function<bool(const std::string &)> &noDecay) override;
   void start() override;
@@ -104,6 +110,7 @@ private:
   std::unique_ptr<Inputs> batch;
   std::unique_ptr<Numbers> numbers;
   std::unique_ptr<Upload> upload; // until the start
+  std::unique_ptr<Download> download;
   std::unique_ptr<Function> firstFunction, nextFunction, lastFunction,
       updateFunction, evalFunction;
   bool evaluating = false;

@@ -119,6 +119,7 @@ std::optional<StepResult> Numbers::take(bool wait, const std::string &waiting) {
   StepResult result;
   result.gradNorm = numbers[0];
   result.loss = sumOfLosses(numbers, 0);
+  result.stop = sumOfLosses(numbers, 1) > 0;
   result.seconds = Event::milliseconds(begin, done.end) * 1e-3;
   ++taken;
   return result;

@@ -127,6 +127,8 @@ public:
               masters.begin() + begin - owned(0, true).begin);
   }
   void readReduced(size_t, int64_t, float *, int64_t) override {}
+  void writeMoment(size_t, int, int64_t, const float *, int64_t) override {}
+  void read(size_t, StateArray, const Interval &, const Sink &) override {}
   void setDecay(const std::function<bool(const std::string &)> &) override {}
   void start() override {}
   uint8_t *const *inputs() override { return nullptr; }
@@ -317,7 +319,6 @@ TEST_F(Environment, NonsenseIsRefused) {
   EXPECT_THROW(rankFromEnvironment(), Error);
   set("LOCAL_RANK", "1");
   EXPECT_TRUE(rankFromEnvironment().severalMachines());
-  EXPECT_THROW(requireOneMachine(rankFromEnvironment()), Error);
   set("MASTER_PORT", "0");
   EXPECT_THROW(rankFromEnvironment(), Error);
 }

@@ -216,15 +216,28 @@ TEST_F(Ends, AKilledRankEndsAllAndIsNamed) {
 }
 
 TEST_F(Ends, SignalsEndAllRanks) {
-  for (int signal : {SIGINT, SIGTERM}) {
+  Process process = startLong({"--nproc", "2", "--log", folder / "log.jsonl"});
+  std::vector<int> ranks = waitForRanks(process, 2);
+  ::kill(process.pid(), SIGINT);
+  Finished f = process.wait();
+  EXPECT_EQ(f.code, 1);
+  expectOneError(f, "stopped by SIGINT");
+  expectGone(ranks);
+}
+
+// Whoever is sent it: the launcher, or a rank.
+TEST_F(Ends, SigtermLetsTheStepFinish) {
+  for (int to : {-1, 0, 1}) {
     Process process =
         startLong({"--nproc", "2", "--log", folder / "log.jsonl"});
     std::vector<int> ranks = waitForRanks(process, 2);
-    ::kill(process.pid(), signal);
+    ASSERT_EQ(ranks.size(), 2u);
+    ::kill(to < 0 ? process.pid() : ranks[size_t(to)], SIGTERM);
     Finished f = process.wait();
-    EXPECT_EQ(f.code, 1);
-    expectOneError(f, signal == SIGINT ? "stopped by SIGINT"
-                                       : "stopped by SIGTERM");
+    EXPECT_EQ(f.code, 0) << f.err;
+    EXPECT_EQ(f.err, "");
+    EXPECT_NE(f.out.find("stopped by SIGTERM after step "), std::string::npos)
+        << f.out;
     expectGone(ranks);
     folder.write("log.jsonl", "");
   }
@@ -236,13 +249,13 @@ TEST_F(Ends, ARankThatIsStoppedIsNamed) {
         startLong({"--nproc", "2", "--log", folder / "log.jsonl"});
     std::vector<int> ranks = waitForRanks(process, 2);
     ASSERT_EQ(ranks.size(), 2u);
-    ::kill(ranks[victim], SIGTERM);
+    ::kill(ranks[victim], SIGINT);
     Finished f = process.wait();
     EXPECT_EQ(f.code, 1);
     EXPECT_LT(f.seconds, 30);
     expectOneError(f, "rank " + std::to_string(victim) + " (process " +
                           std::to_string(ranks[victim]) +
-                          ") was stopped by SIGTERM");
+                          ") was stopped by SIGINT");
     expectGone(ranks);
     folder.write("log.jsonl", "");
   }

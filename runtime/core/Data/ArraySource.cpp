@@ -67,13 +67,6 @@ float floatAt(ElementType type, const uint8_t *from, int64_t at) {
   }
 }
 
-std::string shapeText(const std::vector<int64_t> &shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i)
-    text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
-
 bool isLabel(Kind kind) {
   return kind == Kind::Labels || kind == Kind::ShiftedLabels;
 }
@@ -94,6 +87,13 @@ bool isFolded(const Manifest::Input &input) {
 }
 
 } // namespace
+
+std::string shapeText(const std::vector<int64_t> &shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
 
 int64_t elementBytes(ElementType type) {
   return kTypes[static_cast<size_t>(type)].bytes;

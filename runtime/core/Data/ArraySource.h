@@ -45,10 +45,13 @@ using Arrays = std::map<std::string, Array>;
 
 Arrays readNpz(const std::string &path);
 Arrays readSafeTensors(const std::string &path);
+Arrays readSafeTensors(std::shared_ptr<File> file,
+                       std::map<std::string, std::string> *metadata = nullptr);
 
 int64_t elementBytes(ElementType type);
 const char *elementName(ElementType type);
 bool isFloat(ElementType type);
+std::string shapeText(const std::vector<int64_t> &shape); // [2, 3]
 // The product of a shape from a file; negative when it overflows.
 int64_t checkedElements(const std::vector<int64_t> &shape);
 

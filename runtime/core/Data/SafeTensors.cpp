@@ -35,7 +35,13 @@ ElementType elementType(const std::string &name, const std::string &array,
 } // namespace
 
 Arrays readSafeTensors(const std::string &path) {
-  auto file = std::make_shared<File>(path, "give the data file with --data");
+  return readSafeTensors(
+      std::make_shared<File>(path, "give the data file with --data"));
+}
+
+Arrays readSafeTensors(std::shared_ptr<File> file,
+                       std::map<std::string, std::string> *metadata) {
+  const std::string &path = file->path();
   uint64_t length = 0;
   file->read(&length, 0, sizeof(length));
   if (length > static_cast<uint64_t>(kLargestHeader))
@@ -48,8 +54,11 @@ Arrays readSafeTensors(const std::string &path) {
   try {
     Json json = Json::parse(header);
     for (auto &[name, entry] : json.items()) {
-      if (name == "__metadata__")
+      if (name == "__metadata__") {
+        if (metadata)
+          *metadata = entry.get<std::map<std::string, std::string>>();
         continue;
+      }
       Array array;
       array.type =
           elementType(entry.at("dtype").get<std::string>(), name, path);

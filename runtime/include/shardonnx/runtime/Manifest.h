@@ -54,6 +54,7 @@ struct Manifest {
     bool trainable = true;
     std::optional<Source> source;
     std::vector<std::string> tied = {}; // its other names
+    std::string stateDict = {};         // the one that frameworks store
     int64_t elements() const;
   };
   struct Unit {
