@@ -148,6 +148,10 @@ void Emitter::emitInitializers() {
       op.setGraphName(init.name);
     op.setTrainable(init.trainable);
     op.setTransposed(init.transposed);
+    if (!init.names.empty()) {
+      SmallVector<StringRef> names(init.names.begin(), init.names.end());
+      op->setAttr("onnx.names", builder.getStrArrayAttr(names));
+    }
   }
 }
 

@@ -60,6 +60,7 @@ public:
     recoverShared();
     if (llvm::failed(markTrainable()))
       return failure();
+    nameTied();
     warnFrozen();
     return std::move(initializers);
   }
@@ -82,6 +83,8 @@ private:
   void recoverShared();
   void recoverSharedOf(::onnx::NodeProto &node, const NodeInfo &info);
   LogicalResult markTrainable();
+  void nameTied();
+  Initializer *sharedWith(StringRef target);
   void warnFrozen();
 
   const NodeInfo *infoOf(const ::onnx::NodeProto &node) const {
@@ -336,6 +339,40 @@ LogicalResult Taker::markTrainable() {
                   "external data");
   }
   return success();
+}
+
+/// The parameter that a module's own operation reads in the place of `target`,
+/// which the graph does not have: it is tied.
+Initializer *Taker::sharedWith(StringRef target) {
+  auto [module, name] = target.rsplit('.');
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    const NodeInfo *info = infoOf(node);
+    if (!info || info->path != module)
+      continue;
+    for (const std::string &input : node.input()) {
+      Initializer *init = find(input);
+      if (init && init->trainable &&
+          StringRef(init->symbol).rsplit('.').second == name)
+        return init;
+    }
+  }
+  return nullptr;
+}
+
+void Taker::nameTied() {
+  llvm::StringSet<> symbols;
+  for (const Initializer &init : initializers)
+    symbols.insert(init.symbol);
+  llvm::StringMap<Initializer *> tied;
+  for (const SignatureInput &input : metadata.signature)
+    if (input.kind == "PARAMETER" && !symbols.contains(input.target))
+      if (Initializer *init = sharedWith(input.target)) {
+        tied[input.target] = init;
+        tied[init->symbol] = init;
+      }
+  for (const SignatureInput &input : metadata.signature)
+    if (Initializer *init = tied.lookup(input.target))
+      init->names.push_back(input.target);
 }
 
 /// Names every parameter that the program used and the graph no longer has. One

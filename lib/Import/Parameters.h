@@ -39,6 +39,9 @@ struct Initializer {
   /// A large Constant of the graph: a number of the program, not a parameter.
   bool isConstant = false;
   bool transposed = false;
+  /// Where modules share it: all its names in the state dict, in the order of
+  /// the modules. The graph has only one of them.
+  std::vector<std::string> names;
 };
 
 /// Reads the initializers and takes them out of the graph: each becomes a graph

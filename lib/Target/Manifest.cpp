@@ -92,6 +92,16 @@ static json::Object sourceOf(nn::ExternalAttr source) {
                       {"transposed", source.getTransposed()}};
 }
 
+// A parameter that modules share: the state dict has it under the first name.
+static void addNames(ArrayAttr names, StringRef symbol, json::Object &param) {
+  json::Array tied;
+  for (auto name : names.getAsValueRange<StringAttr>())
+    if (name != symbol)
+      tied.push_back(text(name));
+  param["tied"] = std::move(tied);
+  param["state_dict"] = text(cast<StringAttr>(names[0]).getValue());
+}
+
 static void addParams(ModuleOp module, ArrayAttr intervals, bool trainable,
                       json::Array &params) {
   for (auto interval : intervals.getAsRange<fsdp::IntervalAttr>()) {
@@ -104,6 +114,8 @@ static void addParams(ModuleOp module, ArrayAttr intervals, bool trainable,
                         {"trainable", trainable}};
     if (nn::ExternalAttr source = parameter.getSourceAttr())
       object["source"] = sourceOf(source);
+    if (auto names = parameter->getAttrOfType<ArrayAttr>("nn.names"))
+      addNames(names, parameter.getSymName(), object);
     params.push_back(std::move(object));
   }
 }

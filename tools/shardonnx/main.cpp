@@ -220,6 +220,21 @@ void addCompileOptions(CLI::App &app, CompileOptions &o) {
   addProgramOptions(app, o);
 }
 
+void addExportOptions(CLI::App &app, ExportOptions &o) {
+  app.add_option("CHECKPOINT", o.checkpoint,
+                 "a checkpoint, or the folder that --save named: the newest")
+      ->type_name("DIR")
+      ->required();
+  app.add_option("-o,--output", o.output,
+                 "model.onnx: the graph with these weights; "
+                 "model.safetensors: a state dict")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("--model", o.model,
+                 "where the ONNX file that was compiled is now")
+      ->type_name("FILE");
+}
+
 std::string plainText(const nlohmann::json &value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -283,10 +298,11 @@ configArguments(const std::string &path,
 // CLI11 would say that a subcommand is missing before it says why.
 void checkCommand(const std::vector<std::string> &args) {
   if (args.empty())
-    usageError("a command is needed: compile or inspect; see shardonnx --help");
+    usageError("a command is needed: compile, inspect or export; see shardonnx "
+               "--help");
   const std::string &first = args.front();
-  if (first == "compile" || first == "inspect" || first == "-h" ||
-      first == "--help" || first == "--version")
+  if (first == "compile" || first == "inspect" || first == "export" ||
+      first == "-h" || first == "--help" || first == "--version")
     return;
   const char *what = first[0] == '-' ? "option" : "command";
   usageError(std::string("unknown ") + what + " '" + first +
@@ -358,6 +374,11 @@ int main(int argc, char **argv) {
   size_t ownOptions = inspectApp->get_options().size();
   addProgramOptions(*inspectApp, inspect.compile);
 
+  ExportOptions exported;
+  CLI::App *exportApp = app.add_subcommand(
+      "export", "a checkpoint's weights as ONNX or .safetensors");
+  addExportOptions(*exportApp, exported);
+
   // A full quota is an error of write(2), not the end of the program.
   std::signal(SIGXFSZ, SIG_IGN);
   std::vector<std::string> args(argv + 1, argv + argc);
@@ -381,6 +402,8 @@ int main(int argc, char **argv) {
   }
   if (*compileApp)
     return runCompile(compile);
+  if (*exportApp)
+    return runExport(exported);
   std::vector<CLI::Option *> given = inspectApp->get_options();
   inspect.compileOptionsGiven =
       std::any_of(given.begin() + static_cast<std::ptrdiff_t>(ownOptions),

@@ -67,9 +67,16 @@ struct InspectOptions {
   bool compileOptionsGiven = false; // which say nothing about an executable
 };
 
+struct ExportOptions {
+  std::string checkpoint; // or the folder that --save named
+  std::string output;     // .onnx or .safetensors
+  std::string model;      // the ONNX file; empty: where it was compiled from
+};
+
 /// Each returns an exit code; errors have been printed by then.
 int runCompile(const CompileOptions &options);
 int runInspect(const InspectOptions &options);
+int runExport(const ExportOptions &options);
 
 } // namespace shardonnx
 

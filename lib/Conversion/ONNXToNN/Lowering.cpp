@@ -122,6 +122,8 @@ Value Lowering::getParameter(Entry &entry) {
         init.getTrainable() ? atTop.getUnitAttr() : UnitAttr(),
         atTop.getStringAttr(init.getGraphName().value_or(init.getSymName())),
         source);
+    if (Attribute names = init->getAttr("onnx.names"))
+      parameter->setAttr("nn.names", names);
   }
   entry.value = nn::GetOp::create(
       builder, init.getLoc(), RankedTensorType::get(shape, stored),

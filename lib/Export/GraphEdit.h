@@ -1,0 +1,45 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The graph of an ONNX file with its initializers taken out: what the importer
+// makes of it, so that parameters which an exporter merged stand by themselves.
+
+#ifndef SHARDONNX_LIB_EXPORT_GRAPHEDIT_H
+#define SHARDONNX_LIB_EXPORT_GRAPHEDIT_H
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace onnx {
+class ModelProto;
+}
+
+namespace shardonnx {
+
+struct GraphInitializer {
+  /// In the graph, and in the state dict.
+  std::string name, symbol;
+  std::vector<int64_t> shape;
+  int elementType = 0; // of ONNX
+  int64_t bytes = 0;
+  /// Where its bytes are, in a file beside the model; empty: in the graph.
+  std::string file;
+  int64_t offset = 0;
+  /// The bytes hold the transpose of the state dict's matrix.
+  bool transposed = false;
+};
+
+struct EditedGraph {
+  std::unique_ptr<::onnx::ModelProto> model; // without its large initializers
+  std::vector<GraphInitializer> initializers;
+  bool external = false; // the file had external data
+};
+
+/// Throws rt::Error.
+EditedGraph readGraph(const std::string &path);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_LIB_EXPORT_GRAPHEDIT_H
