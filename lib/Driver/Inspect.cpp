@@ -10,6 +10,7 @@
 #include "shardonnx/Driver/Compilation.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Threading.h"
 
 #include <cstdlib>
@@ -120,6 +121,10 @@ int runInspect(const InspectOptions &options) {
   view.topology = *topology;
   view.accumulate = options.accumulate;
   view.threadsPerRank = threadsPerRank(options.nproc);
+  view.offload = llvm::StringSwitch<Offload>(options.offload)
+                     .Case("optimizer", Offload::Optimizer)
+                     .Case("params", Offload::Params)
+                     .Default(Offload::None);
   view.parameters = options.parameters;
   view.device = deviceOf(*manifest, options, view.threadsPerRank);
   if (failed(readMeasured(options, view, diagnostics)))

@@ -187,13 +187,15 @@ void writeSpace(OStream &json, const char *name, const Manifest::Space &space) {
 }
 
 void writeMemory(OStream &json, const Manifest &m, const InspectView &view) {
-  std::vector<MemoryItem> items =
-      planMemory(m, view.topology, view.threadsPerRank, view.accumulate);
+  std::vector<MemoryItem> items = planMemory(
+      m, view.topology, view.threadsPerRank, view.accumulate, view.offload);
   json.attributeObject("memory", [&] {
     json.attribute("ranks", view.topology.ranks);
     json.attribute("replicas", view.topology.replicas);
     json.attribute("threads_per_rank", view.threadsPerRank);
     json.attribute("peak_bytes", totalBytes(items));
+    json.attribute("offloaded_bytes",
+                   offloadedBytes(m, view.topology, view.offload));
     if (view.run) {
       json.attribute("run_peak_bytes", view.run->planned);
       json.attribute("run_measured_bytes", view.run->measured);

@@ -25,6 +25,7 @@ struct InspectView {
   Topology topology;
   int64_t accumulate = 1; // microbatches of a step
   int threadsPerRank = 1;
+  Offload offload = Offload::None;
   bool parameters = false;      // a line for each, in the text
   std::optional<RunMemory> run; // what a run has measured
   Device device;                // whose communication is predicted

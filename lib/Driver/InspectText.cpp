@@ -204,8 +204,8 @@ void addMeasured(const RunMemory &run, Table &table) {
 }
 
 void printMemory(const Manifest &m, const InspectView &view, raw_ostream &out) {
-  std::vector<MemoryItem> items =
-      planMemory(m, view.topology, view.threadsPerRank, view.accumulate);
+  std::vector<MemoryItem> items = planMemory(
+      m, view.topology, view.threadsPerRank, view.accumulate, view.offload);
   const Topology &topology = view.topology;
   out << "\nmemory of a rank: " << topology.ranks
       << (topology.ranks == 1 ? " rank, " : " ranks, ");
@@ -229,6 +229,9 @@ void printMemory(const Manifest &m, const InspectView &view, raw_ostream &out) {
     table.add({item.name, formatBytes(item.bytes), share});
   }
   table.add({"peak", formatBytes(total)});
+  if (view.offload != Offload::None)
+    table.add({m.cuda() ? "in pinned host memory" : "in a file (--offload-dir)",
+               formatBytes(offloadedBytes(m, view.topology, view.offload))});
   if (view.run)
     addMeasured(*view.run, table);
   table.print(out);

@@ -82,17 +82,35 @@ DevicePlan::Unit planUnit(const Manifest::Unit &unit, int64_t owners,
 
 // Of the slices of rank 0, which owns no less than any other.
 void addOwned(DevicePlan &plan, const Manifest &m, const Manifest::Unit &unit,
-              const Topology &topology) {
+              const Topology &topology, Offload offload) {
   int64_t param = dtypeBytes(unit.paramType);
   int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
-  plan.masterBytes += aligned(owned, 4);
-  plan.momentBytes += aligned(owned, 4) * m.optimizerStates();
+  int64_t frozen = topology.owned(unit.sharded, unit.frozenLength, 0).size();
+  bool masters = offload == Offload::Params;
+  int64_t &moments =
+      offload == Offload::None ? plan.momentBytes : plan.hostBytes;
+  moments += aligned(owned, 4) * m.optimizerStates();
+  (masters ? plan.hostBytes : plan.masterBytes) += aligned(owned, 4);
+  (masters ? plan.hostBytes : plan.frozenBytes) += aligned(frozen, param);
+  if (masters && unit.paramType != SHX_F32) { // what gathers read
+    plan.hostBytes += aligned(owned, param);
+    plan.stagingCastBytes = std::max(plan.stagingCastBytes, param);
+  }
+  if (offload != Offload::None)
+    plan.stagingElements =
+        std::min(kOffloadElements, std::max(plan.stagingElements, owned));
   plan.reducedBytes += aligned(owned, 4);
-  plan.frozenBytes +=
-      aligned(topology.owned(unit.sharded, unit.frozenLength, 0).size(), param);
   const DevicePlan::Unit &u = plan.units.back();
   plan.reshardedBytes +=
       aligned(u.groupSlice, param) + aligned(u.groupFrozenSlice, param);
+}
+
+void planStaging(DevicePlan &plan, const Manifest &m, Offload offload) {
+  int64_t n = plan.stagingElements;
+  int64_t part = aligned(n, 4) * m.optimizerStates();
+  if (offload == Offload::Params)
+    part += aligned(n, 4) + aligned(n, plan.stagingCastBytes);
+  plan.stagingBytes = kOffloadParts * part;
 }
 
 } // namespace
@@ -105,7 +123,7 @@ int reshardGroup(const Manifest::Unit &unit, const Topology &topology) {
 }
 
 DevicePlan planDevice(const Manifest &m, const Topology &topology,
-                      int64_t accumulate) {
+                      int64_t accumulate, Offload offload) {
   DevicePlan plan;
   plan.gradientsInPlace = gradientsAreTheirSum(m, topology.ranks, accumulate);
   std::vector<Buffer> gather, gradients;
@@ -118,8 +136,9 @@ DevicePlan planDevice(const Manifest &m, const Topology &topology,
     gradients.push_back(
         {unit.gradOffsetBytes, planned,
          std::max(planned, u.slice * owners * dtypeBytes(unit.reduceType))});
-    addOwned(plan, m, unit, topology);
+    addOwned(plan, m, unit, topology, offload);
   }
+  planStaging(plan, m, offload);
   std::vector<Interval> movedGather = moveApart(gather),
                         movedGradients = moveApart(gradients);
   for (size_t u = 0; u < plan.units.size(); ++u) {

@@ -32,6 +32,9 @@ struct StepResult {
   double gradNorm = 0; // before clipping, without the loss scale
   double seconds = 0;  // of the step, on the device
   bool stop = false;   // a rank was asked to end the run (Control::askToStop)
+  // With --offload: what its update moved in and out, and how long that took.
+  int64_t offloadBytes = 0;
+  double offloadSeconds = 0;
 };
 
 // The largest rank's.

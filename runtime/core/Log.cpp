@@ -59,6 +59,8 @@ void Log::write(const StepRecord &r) {
     line["mfu"] = *r.mfu;
   if (r.contextBytes)
     line["context_bytes"] = *r.contextBytes;
+  if (r.offloadBytesPerSecond)
+    line["offload_bytes_per_s"] = *r.offloadBytesPerSecond;
   if (r.evalLoss)
     line["eval_loss"] = *r.evalLoss;
   if (r.lossScale)

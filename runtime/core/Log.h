@@ -24,6 +24,7 @@ struct StepRecord {
   bool skipped = false; // the update was left out
   // Of the checkpoint that became whole since the last record.
   std::optional<double> saveMs, saveStallMs;
+  std::optional<double> offloadBytesPerSecond; // of rank 0
 };
 
 class Log {

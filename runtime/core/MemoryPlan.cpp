@@ -21,14 +21,15 @@ constexpr int64_t kThreadBytes = 1 << 19;
 // that is loaded into it, are not in it.
 std::vector<MemoryItem> planDeviceMemory(const Manifest &m,
                                          const Topology &topology,
-                                         int64_t accumulate) {
-  DevicePlan plan = planDevice(m, topology, accumulate);
+                                         int64_t accumulate, Offload offload) {
+  DevicePlan plan = planDevice(m, topology, accumulate, offload);
   int64_t inputs = 0;
   for (const Manifest::Input &input : m.inputs)
     inputs += alignTo(input.bytes(), kDeviceAlignmentBytes);
   return {{"master weights", plan.masterBytes},
           {"frozen weights", plan.frozenBytes},
           {"optimizer state", plan.momentBytes},
+          {"offload buffers", plan.stagingBytes},
           {"reduced gradients", plan.reducedBytes},
           {"gathered parameters", plan.gatherBytes},
           {"resharded parameters", plan.reshardedBytes},
@@ -62,6 +63,15 @@ int64_t copiedBytes(const Manifest &m, const Topology &topology, bool sharded) {
   return bytes;
 }
 
+// Of a program for CPUs: f32 tensors of a unit's owned slice that lie in the
+// file. Masters that are the gathered unit stay where they are.
+int offloadedTensors(const Manifest &m, bool inPlace, Offload offload) {
+  if (offload == Offload::None)
+    return 0;
+  bool masters = offload == Offload::Params && !inPlace;
+  return m.optimizerStates() + (masters ? 1 : 0);
+}
+
 } // namespace
 
 bool gradientsAreTheirSum(const Manifest &m, int ranks, int64_t accumulate) {
@@ -73,20 +83,25 @@ bool gradientsAreTheirSum(const Manifest &m, int ranks, int64_t accumulate) {
 }
 
 std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
-                                   int threadsPerRank, int64_t accumulate) {
+                                   int threadsPerRank, int64_t accumulate,
+                                   Offload offload) {
   if (m.cuda())
-    return planDeviceMemory(m, topology, accumulate);
-  int64_t masters = 0, moments = 0, reduced = 0, frozen = 0;
+    return planDeviceMemory(m, topology, accumulate, offload);
+  int64_t masters = 0, moments = 0, reduced = 0, frozen = 0, part = 0;
   for (const Manifest::Unit &unit : m.units) {
     int64_t owners = unit.sharded ? topology.groupHere() : 1;
     int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
     bool inPlace = gathersInPlace(unit, topology);
-    masters += inPlace ? unit.length * 4 / owners : owned * 4;
+    int tensors = offloadedTensors(m, inPlace, offload);
+    part = std::max(part, std::min(owned, kOffloadElements) * 4 * tensors);
+    if (tensors <= m.optimizerStates()) // else the masters are among them
+      masters += inPlace ? unit.length * 4 / owners : owned * 4;
     frozen +=
         dtypeBytes(unit.paramType) *
         (inPlace ? unit.frozenLength / owners
                  : topology.owned(unit.sharded, unit.frozenLength, 0).size());
-    moments += owned * 4 * m.optimizerStates();
+    if (tensors == 0)
+      moments += owned * 4 * m.optimizerStates();
     // Replicated, the sum stands once on the machine.
     reduced += unit.sharded ? owned * 4 : unit.length * 4 / topology.ranksHere;
   }
@@ -99,6 +114,7 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
   return {{"master weights", masters},
           {"frozen weights", frozen},
           {"optimizer state", moments},
+          {"offload buffers", part},
           {"reduced gradients", reduced},
           {"gathered parameters", gather},
           {"full gradients", gradientsAreTheirSum(m, topology.ranks, accumulate)
@@ -108,6 +124,17 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
           {"inputs", inputs},
           {"thread scratch", m.scratchPerThreadBytes * threadsPerRank},
           {"process", kProcessBytes + kThreadBytes * threadsPerRank}};
+}
+
+int64_t offloadedBytes(const Manifest &m, const Topology &topology,
+                       Offload offload) {
+  if (m.cuda())
+    return planDevice(m, topology, 1, offload).hostBytes;
+  int64_t bytes = 0;
+  for (const Manifest::Unit &unit : m.units)
+    bytes += topology.owned(unit.sharded, unit.length, 0).size() * 4 *
+             offloadedTensors(m, gathersInPlace(unit, topology), offload);
+  return bytes;
 }
 
 int64_t totalBytes(const std::vector<MemoryItem> &items) {

@@ -76,7 +76,8 @@ void addData(CLI::App &app, Options &o) {
 // Options that are read as they are written and translated afterwards.
 struct Texts {
   std::vector<double> betas{0.9, 0.95};
-  std::string schedule = "constant", init = "model", onNonFinite = "stop";
+  std::string schedule = "constant", init = "model", onNonFinite = "stop",
+              offload = "none";
   std::optional<std::string> lossScale;
   std::optional<std::string> traceSteps;
 };
@@ -170,11 +171,29 @@ void translate(const Texts &texts, Options &o) {
       {"wsd", Schedule::Kind::WSD}};
   o.scheduleKind = kinds.at(texts.schedule);
   o.randomInit = texts.init == "random";
+  static const std::map<std::string, Offload> offloads = {
+      {"none", Offload::None},
+      {"optimizer", Offload::Optimizer},
+      {"params", Offload::Params}};
+  o.offload = offloads.at(texts.offload);
   o.beta1 = texts.betas[0];
   o.beta2 = texts.betas[1];
   o.skipNonFinite = texts.onNonFinite == "skip";
   setTraceSteps(texts.traceSteps, o);
   setLossScale(texts.lossScale, o);
+}
+
+void addOffload(CLI::App &app, Options &o, Texts &texts) {
+  app.add_option("--offload", texts.offload,
+                 "Keep the owned slices of the optimizer's state (optimizer), "
+                 "of weights as well (params), in pinned host memory; of a "
+                 "program for CPUs in a file in --offload-dir")
+      ->check(CLI::IsMember({"none", "optimizer", "params"}).description(""))
+      ->type_name("KIND")
+      ->capture_default_str();
+  app.add_option("--offload-dir", o.offloadDir,
+                 "Folder on a fast disk for --offload of a program for CPUs")
+      ->type_name("DIR");
 }
 
 void addOptimizer(CLI::App &app, Options &o, Texts &texts) {
@@ -287,6 +306,7 @@ std::optional<Options> parseOptions(int argc, char **argv,
   addTraining(app, o, texts);
   addRanks(app, o);
   addOptimizer(app, o, texts);
+  addOffload(app, o, texts);
   addModel(app, o, texts);
   addCheckpoints(app, o);
   app.get_option("--betas")->multi_option_policy(CLI::MultiOptionPolicy::Throw);

@@ -7,6 +7,7 @@
 #define SHARDONNX_RUNTIME_OPTIONS_H
 
 #include "Schedule.h"
+#include "shardonnx/runtime/Offload.h"
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -38,6 +39,8 @@ struct Options {
   int nproc = 0;                         // 0: not given
   int replicas = 0;                      // of the model; 0: not given
   double timeout = 600;                  // seconds
+  Offload offload = Offload::None;
+  std::string offloadDir; // of a program for CPUs; "": not given
   bool debugMemory = false;
 
   Schedule schedule() const { return {scheduleKind, lr, minLR, warmup, steps}; }

@@ -101,17 +101,20 @@ void Progress::close() {
     std::printf("\n");
   double rate = seconds > 0 ? tokens / seconds : last.tokensPerSecond;
   double tflops = seconds > 0 ? tflopSeconds / seconds : last.tflops;
-  std::printf(
-      "done: %lld steps, loss %.4f -> %.4f, %.0f tok/s, %.3f TFLOP/s "
-      "(without %lld warm-up step%s), memory per rank %s planned, %s "
-      "measured%s\n",
-      static_cast<long long>(last.step - begin), firstLoss, last.loss, rate, tflops,
-      static_cast<long long>(warmupSteps()), warmupSteps() == 1 ? "" : "s",
-      memoryText(last.peakBytes).c_str(), memoryText(last.pssBytes).c_str(),
-      skipped > 0 ? concat(", ", skipped, skipped == 1 ? " step" : " steps",
-                           " skipped for gradients that were not finite")
-                        .c_str()
-                  : "");
+  std::string more;
+  if (skipped > 0)
+    more = concat(", ", skipped, skipped == 1 ? " step" : " steps",
+                  " skipped for gradients that were not finite");
+  if (last.offloadBytesPerSecond)
+    more += format(", %.2f GB/s to and from what is offloaded",
+                   *last.offloadBytesPerSecond * 1e-9);
+  std::printf("done: %lld steps, loss %.4f -> %.4f, %.0f tok/s, %.3f TFLOP/s "
+              "(without %lld warm-up step%s), memory per rank %s planned, %s "
+              "measured%s\n",
+              static_cast<long long>(last.step - begin), firstLoss, last.loss,
+              rate, tflops, static_cast<long long>(warmupSteps()),
+              warmupSteps() == 1 ? "" : "s", memoryText(last.peakBytes).c_str(),
+              memoryText(last.pssBytes).c_str(), more.c_str());
   std::fflush(stdout);
 }
 

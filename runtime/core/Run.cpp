@@ -67,6 +67,19 @@ bool namesParameter(const Manifest &manifest, const std::string &pattern) {
   return false;
 }
 
+void checkOffload(const Options &o, const Manifest &manifest) {
+  if (manifest.cuda() && !o.offloadDir.empty())
+    failUsage("--offload-dir: a program for GPUs offloads to host memory; "
+              "leave it out");
+  if (manifest.cuda())
+    return;
+  bool offloads = o.offload != Offload::None;
+  if (offloads && o.offloadDir.empty())
+    failUsage("--offload needs --offload-dir DIR, a folder on a fast disk");
+  if (!offloads && !o.offloadDir.empty())
+    failUsage("--offload-dir needs --offload=optimizer or --offload=params");
+}
+
 // Options that this program, or another option, leaves without a meaning.
 void warnOfIgnored(const Options &o, const Manifest &manifest) {
   if (o.momentum != 0 && manifest.optimizer != "sgd")
@@ -76,6 +89,9 @@ void warnOfIgnored(const Options &o, const Manifest &manifest) {
   if (o.minLR != 0 && o.scheduleKind == Schedule::Kind::Constant)
     printWarning("--min-lr is ignored: --schedule=constant has no end to "
                  "reach");
+  if (o.offload == Offload::Params && manifest.gathersInPlace())
+    printWarning("--offload=params moves no weights: gathered in f32 they are "
+                 "what the ranks read; compile with --param-dtype=bf16");
   if (o.randomInit && !o.model.empty())
     printWarning("--model is ignored: --init=random reads no weights");
   if (!o.noDecay.empty() && !namesParameter(manifest, o.noDecay))
@@ -167,6 +183,7 @@ int runChecked(Platform &platform, const Program &program, int argc,
              manifest.version, ")"));
   if (!options)
     return kExitDone;
+  checkOffload(*options, manifest);
   RankInfo info;
   bool child = std::getenv(kRankVariable);
   if (child || options->nproc == 0)

@@ -206,6 +206,9 @@ void Trainer::report(const Outstanding &step, const StepResult &result) {
   if (lossScale.isDynamic() || step.lossScale != 1)
     record.lossScale = step.lossScale;
   record.skipped = !std::isfinite(result.gradNorm);
+  if (result.offloadBytes > 0 && result.offloadSeconds > 0)
+    record.offloadBytesPerSecond =
+        static_cast<double>(result.offloadBytes) / result.offloadSeconds;
   record.peakBytes = memory.planned;
   record.pssBytes = memory.measured;
   record.contextBytes = memory.context;

@@ -112,8 +112,15 @@ void Communicator::writeSlice(size_t unit, uint64_t gather) {
                  static_cast<int64_t>(unit));
   ShxDType dtype = u.unit->paramType;
   int64_t element = dtypeBytes(dtype);
-  castSlice(u.gathered + u.owned.begin * element, dtype, u.master,
-            u.owned.size(), /*parallel=*/!thread);
+  int64_t count = u.owned.size();
+  int64_t step = state.offloads ? kOffloadElements : count;
+  for (int64_t begin = 0; begin < count; begin += step) {
+    castSlice(u.gathered + (u.owned.begin + begin) * element, dtype,
+              u.master + begin, std::min(step, count - begin),
+              /*parallel=*/!thread);
+    if (state.offloads)
+      state.leave(unit, begin);
+  }
   if (u.frozen)
     std::memcpy(u.gathered + u.unit->frozenOffsetBytes +
                     u.frozenOwned.begin * element,

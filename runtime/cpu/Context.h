@@ -20,9 +20,10 @@ struct Context : ShxContext {
   float valuesWithoutDecay[SHX_NUM_SCALARS] = {};
   // The engine's; may be empty. Before a unit's optimizer.
   const std::function<void(size_t unit)> *beforeUpdate = nullptr;
-  double clipGradNorm = 0; // 0: off
-  double gradNorm = 0;     // of the step, before clipping
-  double lossSum = 0;      // of the microbatches since it was cleared
+  double clipGradNorm = 0;   // 0: off
+  double gradNorm = 0;       // of the step, before clipping
+  double offloadSeconds = 0; // of the step: updates of what is offloaded
+  double lossSum = 0;        // of the microbatches since it was cleared
 };
 
 inline Context &contextOf(ShxContext *context) {

@@ -27,6 +27,8 @@ MemoryOptions memoryOptions(const Options &options, const Topology &topology) {
   memory.groupsLeaveMachine = topology.groupsLeaveMachine();
   memory.debug = options.debugMemory;
   memory.accumulate = options.accumulate;
+  memory.offload = options.offload;
+  memory.offloadDir = options.offloadDir;
   return memory;
 }
 
@@ -78,9 +80,9 @@ CpuEngine::CpuEngine(const EngineSetup &setup)
       routes(routesOf(setup)), network(connect(setup, routes)),
       communicator(state, control, setup.trace,
                    {setup.exchange, routes, network.get()}),
-      plannedBytes(totalBytes(planMemory(manifest, setup.topology,
-                                         threadsPerRank(setup.info),
-                                         setup.options.accumulate))) {
+      plannedBytes(totalBytes(
+          planMemory(manifest, setup.topology, threadsPerRank(setup.info),
+                     setup.options.accumulate, setup.options.offload))) {
   if (network)
     plannedBytes += Network::stagingBytes(routes, manifest);
   allocateInputs();
@@ -157,6 +159,8 @@ void CpuEngine::read(size_t unit, StateArray array, const Interval &interval,
   }
   for (int64_t at = 0; at < bytes; at += kPiece)
     sink(from + at, std::min(kPiece, bytes - at));
+  if (state.offloads)
+    state.leaveUnit(unit);
 }
 
 void CpuEngine::readReduced(size_t unit, int64_t begin, float *values,
@@ -174,6 +178,7 @@ void CpuEngine::setDecay(
 
 // All masters are in place.
 void CpuEngine::start() {
+  state.leaveAll();
   control.barrier(Activity::Start);
   communicator.gatherKept();
 }
@@ -213,12 +218,14 @@ void CpuEngine::update() {
   lossSum = sum.loss;
   stop = sum.count > 0;
   context.lossSum = 0;
+  context.offloadSeconds = 0;
+  state.expect(0, 0);
   program.update(&context);
 }
 
 void CpuEngine::endStep() {
-  stepResult = {lossSum, context.gradNorm, monotonicSeconds() - stepBegin,
-                stop};
+  stepResult = {lossSum, context.gradNorm,   monotonicSeconds() - stepBegin,
+                stop,    state.bytesMoved(), context.offloadSeconds};
 }
 
 std::optional<StepResult> CpuEngine::result(bool) {

@@ -7,9 +7,9 @@
 
 #include "State.h"
 #include "../comm/Control.h"
-#include "../core/Carver.h"
 #include "../core/Error.h"
 #include "shardonnx/runtime/MemoryPlan.h"
+#include <algorithm>
 
 namespace shardonnx::rt {
 namespace {
@@ -78,12 +78,13 @@ SharedPlan planShared(const Manifest &m, const Topology &topology,
 State::State(const Manifest &manifest, const Topology &topology, int rank,
              int memory, const MemoryOptions &options)
     : manifest(manifest), topology(topology), rank(rank),
-      plan(planShared(manifest, topology, options)), debug(options.debug) {
+      plan(planShared(manifest, topology, options)), debug(options.debug),
+      offloads(options.offload != Offload::None) {
   mapMemory(memory, options);
   units.resize(manifest.units.size());
   for (size_t u = 0; u < units.size(); ++u)
     placeUnit(u, options);
-  carveOwned();
+  carveOwned(options);
   placeReplicaSums();
   auto self = static_cast<size_t>(rank);
   for (size_t u = 0; u < units.size(); ++u) {
@@ -161,37 +162,87 @@ Interval State::replicaPart(const UnitState &unit, int replica) const {
 }
 
 // The owned slices are counted first and then placed, by the same code.
-void State::carveOwned() {
-  bool alone = topology.ranks == 1;
+void State::carveOwned(const MemoryOptions &options) {
   for (bool counting : {true, false}) {
     Carver owned(counting ? nullptr : ownedMemory.data(),
                  kBufferAlignmentBytes);
     Carver reduced(reducedMemory.data(), kBufferAlignmentBytes);
-    for (UnitState &state : units) {
-      int64_t n = state.owned.size();
-      bool sharded = state.unit->sharded;
-      if (state.inPlace && !sharded) {
-        state.gathered = owned.take<uint8_t>(state.unit->gatheredBytes());
-        state.master = reinterpret_cast<float *>(state.gathered);
-      } else if (!state.inPlace) {
-        state.master = owned.take<float>(n);
-        state.frozen = owned.take<uint8_t>(state.frozenOwned.size() *
-                                           dtypeBytes(state.unit->paramType));
-      }
-      for (int i = 0; i < manifest.optimizerStates(); ++i)
-        state.moments[i] = owned.take<float>(n);
-      // Replicated: every rank sums a part of one array that all read.
-      if (!sharded && !alone)
-        state.reduced = reduced.take<float>(n);
-      else if (topology.replicas == 1)
-        state.reduced = owned.take<float>(n);
-      if (plan.gradientsInPlace)
-        state.gradients = {reinterpret_cast<uint8_t *>(state.reduced)};
-    }
-    if (counting)
-      ownedMemory = Mapping::anonymous(static_cast<size_t>(owned.used),
-                                       "optimizer state", debug);
+    Carver file(counting ? nullptr : offloadFile.data(),
+                static_cast<int64_t>(pageBytes()));
+    for (UnitState &state : units)
+      carveUnit(state, options, owned, reduced, file);
+    if (!counting)
+      continue;
+    ownedMemory = Mapping::anonymous(static_cast<size_t>(owned.used),
+                                     "optimizer state", debug);
+    offloadBytes = file.used;
+    offloadFile = OffloadFile(options.offloadDir, offloadBytes);
   }
+}
+
+void State::carveUnit(UnitState &state, const MemoryOptions &options,
+                      Carver &owned, Carver &reduced, Carver &file) {
+  Carver &masters = options.offload == Offload::Params ? file : owned;
+  Carver &moments = options.offload == Offload::None ? owned : file;
+  int64_t n = state.owned.size();
+  bool sharded = state.unit->sharded;
+  if (state.inPlace && !sharded) {
+    state.gathered = owned.take<uint8_t>(state.unit->gatheredBytes());
+    state.master = reinterpret_cast<float *>(state.gathered);
+  } else if (!state.inPlace) {
+    state.master = masters.take<float>(n);
+    state.frozen = owned.take<uint8_t>(state.frozenOwned.size() *
+                                       dtypeBytes(state.unit->paramType));
+  }
+  for (int i = 0; i < manifest.optimizerStates(); ++i)
+    state.moments[i] = moments.take<float>(n);
+  // Replicated: every rank sums a part of one array that all read.
+  if (!sharded && topology.ranks > 1)
+    state.reduced = reduced.take<float>(n);
+  else if (topology.replicas == 1)
+    state.reduced = owned.take<float>(n);
+  if (plan.gradientsInPlace)
+    state.gradients = {reinterpret_cast<uint8_t *>(state.reduced)};
+}
+
+// Calls `visit` with each offloaded tensor's part of these elements.
+template <typename Visit>
+static void visitPart(const UnitState &u, const OffloadFile &file,
+                      int64_t begin, Visit visit) {
+  int64_t count = std::min(kOffloadElements, u.owned.size() - begin);
+  if (count <= 0)
+    return;
+  for (const float *tensor : {u.master, u.moments[0], u.moments[1]})
+    if (file.holds(tensor))
+      visit(tensor + begin, count * int64_t(sizeof(float)));
+}
+
+void State::expect(size_t unit, int64_t begin) const {
+  if (unit < units.size())
+    visitPart(
+        units[unit], offloadFile, begin,
+        [&](const float *at, int64_t bytes) { offloadFile.expect(at, bytes); });
+}
+
+void State::leave(size_t unit, int64_t begin) const {
+  visitPart(
+      units[unit], offloadFile, begin,
+      [&](const float *at, int64_t bytes) { offloadFile.leave(at, bytes); });
+}
+
+void State::leaveUnit(size_t unit) const {
+  int64_t count = units[unit].owned.size();
+  for (int64_t begin = 0; begin < count; begin += kOffloadElements)
+    leave(unit, begin);
+}
+
+int64_t State::bytesMoved() const {
+  int64_t bytes = 0;
+  for (const UnitState &u : units)
+    for (int64_t begin = 0; begin < u.owned.size(); begin += kOffloadElements)
+      visitPart(u, offloadFile, begin,
+                [&](const float *, int64_t part) { bytes += 2 * part; });
+  return bytes;
 }
 
 // Where the replicas add up their slices, these are shared.

@@ -8,7 +8,10 @@
 #define SHARDONNX_RUNTIME_CPU_STATE_H
 
 #include "../comm/SharedMemory.h"
+#include "../core/Carver.h"
 #include "../core/Pieces.h"
+#include "OffloadFile.h"
+#include "shardonnx/runtime/Offload.h"
 #include <vector>
 
 namespace shardonnx::rt {
@@ -52,6 +55,8 @@ struct MemoryOptions {
   bool debug = false;     // poison what is freed, copy instead of in place
   int64_t accumulate = 1; // microbatches of a step
   bool groupsLeaveMachine = false;
+  Offload offload = Offload::None;
+  std::string offloadDir;
 };
 
 bool gathersInPlace(const Manifest &manifest, const Manifest::Unit &unit,
@@ -74,17 +79,30 @@ public:
   // Which part of its owned slice a replica adds up.
   Interval replicaPart(const UnitState &unit, int replica) const;
   uint8_t *privateBase() const { return privateMemory.data(); }
+  // What is offloaded of a unit's owned slice is about to be used, or has been:
+  // elements [begin, begin + kOffloadElements), or what there is of them.
+  const bool offloads;
+  void expect(size_t unit, int64_t begin) const;
+  void leave(size_t unit, int64_t begin) const;
+  void leaveUnit(size_t unit) const;
+  void leaveAll() const { offloadFile.leave(offloadFile.data(), offloadBytes); }
+  // Of an update, in both directions.
+  int64_t bytesMoved() const;
   std::vector<UnitState> units;
   std::vector<uint8_t *> paramPointers, gradPointers; // for generated code
 
 private:
   void mapMemory(int memory, const MemoryOptions &options);
   void placeUnit(size_t index, const MemoryOptions &options);
-  void carveOwned();
+  void carveOwned(const MemoryOptions &options);
+  void carveUnit(UnitState &state, const MemoryOptions &options, Carver &owned,
+                 Carver &reduced, Carver &file);
   void placeReplicaSums();
 
   Mapping privateMemory, ownedMemory, gatherMemory, privateGather,
       reducedMemory;
+  OffloadFile offloadFile;
+  int64_t offloadBytes = 0;
   std::vector<Mapping> gradientMemory;   // [rank]
   std::vector<Mapping> replicaSumMemory; // [replica]
 };

@@ -55,6 +55,43 @@ Interval countedPart(const UnitState &u, const Piece &piece) {
           std::min(end, piece.begin + piece.length)};
 }
 
+// Elements of the owned slice, interval by interval.
+void updatePart(Context &context, const UnitState &u, const Interval &part,
+                ShxKernel kernel) {
+  for (const Piece &piece : u.pieces) {
+    Interval cut{std::max(piece.begin, part.begin),
+                 std::min(piece.begin + piece.length, part.end)};
+    if (cut.size() <= 0)
+      continue;
+    auto from = [&](float *base) -> void * {
+      return base ? base + cut.begin : nullptr;
+    };
+    void *args[] = {from(u.master), from(u.reduced), from(u.moments[0]),
+                    from(u.moments[1]),
+                    piece.decay ? context.values : context.valuesWithoutDecay};
+    shx_launch(&context, kernel, args, cut.size(), kOptimizerGrain,
+               "optimizer");
+  }
+}
+
+// Part by part, the next one being read meanwhile.
+void updateOffloaded(Context &context, size_t unit, ShxKernel kernel) {
+  const State &state = *context.state;
+  const UnitState &u = state.units[unit];
+  double begun = monotonicSeconds();
+  int64_t count = u.owned.size();
+  for (int64_t begin = 0; begin < count; begin += kOffloadElements) {
+    int64_t end = std::min(begin + kOffloadElements, count);
+    if (end < count)
+      state.expect(unit, end);
+    else
+      state.expect(unit + 1, 0);
+    updatePart(context, u, {begin, end}, kernel);
+    state.leave(unit, begin);
+  }
+  context.offloadSeconds += monotonicSeconds() - begun;
+}
+
 } // namespace
 } // namespace shardonnx::rt
 
@@ -94,15 +131,10 @@ void shx_optimizer(ShxContext *ctx, int32_t unit, ShxKernel kernel) {
   if (*context.beforeUpdate)
     (*context.beforeUpdate)(index);
   context.communicator->updateBegin(index);
-  for (const Piece &piece : u.pieces) {
-    auto from = [&](float *base) -> void * {
-      return base ? base + piece.begin : nullptr;
-    };
-    void *args[] = {from(u.master), from(u.reduced), from(u.moments[0]),
-                    from(u.moments[1]),
-                    piece.decay ? context.values : context.valuesWithoutDecay};
-    shx_launch(ctx, kernel, args, piece.length, kOptimizerGrain, "optimizer");
-  }
+  if (context.state->offloads)
+    updateOffloaded(context, index, kernel);
+  else
+    updatePart(context, u, {0, u.owned.size()}, kernel);
   context.communicator->updateEnd(index);
 }
 

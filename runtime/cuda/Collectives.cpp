@@ -21,13 +21,6 @@ bool overlap(const Interval &a, const Interval &b) {
   return a.begin < b.end && b.begin < a.end;
 }
 
-void copy(void *to, const void *from, int64_t bytes, CUstream stream) {
-  if (bytes > 0)
-    check(driver().cuMemcpyDtoDAsync(deviceAddress(to), deviceAddress(from),
-                                     static_cast<size_t>(bytes), stream),
-          "copying a slice");
-}
-
 } // namespace
 
 NcclCollectives::NcclCollectives(Context &context, const Manifest &manifest,
@@ -137,28 +130,31 @@ void NcclCollectives::gatherStart(size_t unit) {
     if (overlap(u.gatherBytes, context.state->units[other].gatherBytes))
       wait(points[other].freed, gathers.stream);
   wait(points[unit].updated, gathers.stream);
+  int64_t element = dtypeBytes(u.unit->paramType);
   uint8_t *frozen = u.gathered + u.unit->frozenOffsetBytes;
+  CUstream stream = gathers.stream;
+  auto copied = [&](uint8_t *to, const uint8_t *from, const Interval &part) {
+    copyBytes(context, stream, to + part.begin * element, from,
+              part.size() * element);
+  };
   if (std::exchange(points[unit].resharded, false))
     gather(unit, communicators.again(u.group),
-           {u.gathered, u.groupSlice, u.groupOwned, u.resharded},
-           {frozen, u.groupFrozenSlice, u.groupFrozenOwned, u.reshardedFrozen});
+           {u.gathered, u.groupSlice,
+            [&] { copied(u.gathered, u.resharded, u.groupOwned); }},
+           {frozen, u.groupFrozenSlice,
+            [&] { copied(frozen, u.reshardedFrozen, u.groupFrozenOwned); }});
   else
     gather(unit, u.unit->sharded ? communicators.gather() : nullptr,
-           {u.gathered, u.slice, u.owned, u.master, /*masters=*/true},
-           {frozen, u.frozenSlice, u.frozenOwned, u.frozen});
+           {u.gathered, u.slice,
+            [&] {
+              bringOwned(context, stream, u,
+                         u.gathered + u.owned.begin * element);
+            }},
+           {frozen, u.frozenSlice, [&] {
+              bringFrozen(context, stream, u,
+                          frozen + u.frozenOwned.begin * element);
+            }});
   record(points[unit].gathered, gathers.stream);
-}
-
-// This rank's part, into its place.
-void NcclCollectives::bring(const Section &section, ShxDType dtype) {
-  int64_t element = dtypeBytes(dtype);
-  uint8_t *to = section.begin + section.mine.begin * element;
-  if (section.masters)
-    castSlice(context, gathers.stream,
-              static_cast<const float *>(section.brought), dtype, to,
-              section.mine.size());
-  else if (!context.preparing())
-    copy(to, section.brought, section.mine.size() * element, gathers.stream);
 }
 
 // The two sections in one grouped call; but the padding of the first may lie
@@ -170,9 +166,9 @@ void NcclCollectives::gather(size_t unit, const NcclCommunicator *communicator,
   int64_t ranks = communicator ? communicator->members.count : 1;
   bool both = trainable.slice > 0 && frozen.slice > 0;
   bool apart = both && trainable.slice * ranks > u.unit->length;
-  bring(trainable, dtype);
+  trainable.bring();
   if (!apart)
-    bring(frozen, dtype);
+    frozen.bring();
   if (!communicator)
     return;
   auto all = [&](const Section &section) {
@@ -189,7 +185,7 @@ void NcclCollectives::gather(size_t unit, const NcclCommunicator *communicator,
       check(nccl().ncclGroupStart(), "grouping two gathers");
     all(trainable);
     if (apart)
-      bring(frozen, dtype);
+      frozen.bring();
     all(frozen);
     if (!apart)
       check(nccl().ncclGroupEnd(), "gathering unit '", u.unit->name, "'");

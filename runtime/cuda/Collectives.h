@@ -13,6 +13,7 @@
 #include "Context.h"
 #include "State.h"
 #include "Watchdog.h"
+#include <functional>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -69,10 +70,8 @@ private:
   // it brings an equal part.
   struct Section {
     uint8_t *begin;
-    int64_t slice;       // elements of a part
-    Interval mine;       // this rank's, padding left out
-    const void *brought; // f32 masters, or in the unit's param_dtype
-    bool masters = false;
+    int64_t slice;               // elements of a part
+    std::function<void()> bring; // this rank's, into its place
   };
   void record(Point &point, CUstream stream);
   void wait(const Point &point, CUstream stream);
@@ -84,7 +83,6 @@ private:
   void collective(Queue &queue, const NcclCommunicator &communicator,
                   Activity activity, size_t unit, Work work);
   void note(CollectiveKind kind, const Queue &queue, int64_t unit);
-  void bring(const Section &section, ShxDType dtype);
   void gather(size_t unit, const NcclCommunicator *communicator,
               const Section &trainable, const Section &frozen);
   void reduceScatter(size_t unit);

@@ -20,6 +20,7 @@ namespace shardonnx::rt::cuda {
 
 class Attention;
 class Gemm;
+class Staging;
 class State;
 
 // Each of the program's functions runs in this order, and its entry points do
@@ -110,6 +111,7 @@ struct Context : ShxContext {
   Images *runtimeImages = nullptr; // kernels/
   State *state = nullptr;
   Collectives *collectives = nullptr;
+  Staging *staging = nullptr;     // null: nothing is offloaded
   Gemm *gemm = nullptr;           // the algorithms of matrix products
   Attention *attention = nullptr; // cuDNN's plans; null: our kernels alone
   Cells cells;

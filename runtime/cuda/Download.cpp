@@ -44,4 +44,12 @@ void Download::read(const uint8_t *from, int64_t bytes,
   }
 }
 
+void Download::readHost(const uint8_t *from, int64_t bytes,
+                        const Engine::Sink &sink) {
+  device.makeCurrent();
+  stream.synchronize("waiting for a checkpoint's bytes");
+  for (int64_t at = 0; at < bytes; at += kBufferBytes)
+    sink(from + at, std::min(kBufferBytes, bytes - at));
+}
+
 } // namespace shardonnx::rt::cuda

@@ -23,6 +23,8 @@ public:
   void mark(std::initializer_list<CUstream> streams);
   // On any thread: gives `bytes` bytes of the device, piece by piece.
   void read(const uint8_t *from, int64_t bytes, const Engine::Sink &sink);
+  // The same of host memory that the device writes (--offload).
+  void readHost(const uint8_t *from, int64_t bytes, const Engine::Sink &sink);
 
 private:
   struct Buffer {

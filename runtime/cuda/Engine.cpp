@@ -82,10 +82,12 @@ void CudaEngine::makeContext(const EngineSetup &setup) {
 
 void CudaEngine::allocate(const DeviceProgram &code) {
   auto constantBytes = static_cast<int64_t>(code.constantsSize);
-  items = planMemory(manifest, topology, 0, options.accumulate);
+  items =
+      planMemory(manifest, topology, 0, options.accumulate, options.offload);
   requireFits(items, device, context.rank);
   state = std::make_unique<State>(manifest, context.rank, topology,
-                                  options.accumulate, collectives->symmetric());
+                                  options.accumulate, collectives->symmetric(),
+                                  options.offload);
   batch = std::make_unique<Inputs>(manifest);
   upload = std::make_unique<Upload>(copy);
   download = std::make_unique<Download>(device);
@@ -102,6 +104,9 @@ void CudaEngine::allocate(const DeviceProgram &code) {
   context.grads = state->gradPointers.data();
   context.inputs = batch->device();
   context.state = state.get();
+  if (options.offload != Offload::None)
+    staging = std::make_unique<Staging>(context);
+  context.staging = staging.get();
 }
 
 // ---- The model
@@ -114,14 +119,22 @@ Interval CudaEngine::owned(size_t unit, bool trainable) const {
 void CudaEngine::write(size_t unit, bool trainable, int64_t begin,
                        const float *values, int64_t count) {
   const UnitState &u = state->units[unit];
-  if (trainable) {
-    upload->write(reinterpret_cast<uint8_t *>(u.master + begin - u.owned.begin),
-                  SHX_F32, values, count);
-    return;
-  }
   ShxDType dtype = u.unit->paramType;
-  upload->write(u.frozen + (begin - u.frozenOwned.begin) * dtypeBytes(dtype),
-                dtype, values, count);
+  int64_t element = dtypeBytes(dtype);
+  bool onHost = state->offload == Offload::Params;
+  int64_t at = begin - (trainable ? u.owned : u.frozenOwned).begin;
+  auto put = [&](void *section, ShxDType type) {
+    uint8_t *to = static_cast<uint8_t *>(section) + at * dtypeBytes(type);
+    if (onHost)
+      convertValues(to, type, values, count);
+    else
+      upload->write(to, type, values, count);
+  };
+  if (!trainable)
+    return put(u.frozen, dtype);
+  put(u.master, SHX_F32);
+  if (onHost)
+    convertValues(u.hostParams + at * element, dtype, values, count);
 }
 
 void CudaEngine::readReduced(size_t unit, int64_t begin, float *values,
@@ -137,9 +150,12 @@ void CudaEngine::readReduced(size_t unit, int64_t begin, float *values,
 void CudaEngine::writeMoment(size_t unit, int which, int64_t begin,
                              const float *values, int64_t count) {
   const UnitState &u = state->units[unit];
-  upload->write(
-      reinterpret_cast<uint8_t *>(u.moments[which] + begin - u.owned.begin),
-      SHX_F32, values, count);
+  auto *to =
+      reinterpret_cast<uint8_t *>(u.moments[which] + begin - u.owned.begin);
+  if (state->offload == Offload::None)
+    upload->write(to, SHX_F32, values, count);
+  else
+    convertValues(to, SHX_F32, values, count);
 }
 
 void CudaEngine::snapshot() { download->mark({compute, copy}); }
@@ -147,18 +163,23 @@ void CudaEngine::snapshot() { download->mark({compute, copy}); }
 void CudaEngine::read(size_t unit, StateArray array, const Interval &interval,
                       const Sink &sink) {
   const UnitState &u = state->units[unit];
-  if (array == StateArray::Frozen) {
-    int64_t element = dtypeBytes(u.unit->paramType);
-    download->read(u.frozen + (interval.begin - u.frozenOwned.begin) * element,
-                   interval.size() * element, sink);
-    return;
-  }
-  const float *base = array == StateArray::Master    ? u.master
-                      : array == StateArray::Moment1 ? u.moments[0]
-                                                     : u.moments[1];
-  download->read(
-      reinterpret_cast<const uint8_t *>(base + interval.begin - u.owned.begin),
-      interval.size() * static_cast<int64_t>(sizeof(float)), sink);
+  bool frozen = array == StateArray::Frozen;
+  bool moment = array == StateArray::Moment1 || array == StateArray::Moment2;
+  int64_t element = frozen ? dtypeBytes(u.unit->paramType) : sizeof(float);
+  const float *floats = array == StateArray::Master    ? u.master
+                        : array == StateArray::Moment1 ? u.moments[0]
+                                                       : u.moments[1];
+  const uint8_t *base =
+      frozen ? u.frozen : reinterpret_cast<const uint8_t *>(floats);
+  int64_t begin = (frozen ? u.frozenOwned : u.owned).begin;
+  const uint8_t *from =
+      static_cast<const uint8_t *>(base) + (interval.begin - begin) * element;
+  bool onHost = state->offload == Offload::Params ||
+                (moment && state->offload == Offload::Optimizer);
+  if (onHost)
+    download->readHost(from, interval.size() * element, sink);
+  else
+    download->read(from, interval.size() * element, sink);
 }
 
 void CudaEngine::setDecay(
@@ -209,8 +230,12 @@ void CudaEngine::makeFunctions() {
     lastFunction = microbatch("the last microbatch", false, true);
   updateFunction = make("the update", [this] {
     const Cells &cells = context.cells;
+    if (staging)
+      staging->begin();
     collectives->allGather(cells.loss, cells.losses, 2);
     program.update(&context);
+    if (staging)
+      staging->end();
   });
   if (!options.evalData.empty())
     evalFunction =
@@ -309,13 +334,18 @@ void CudaEngine::update() {
       beforeUpdate(unit);
   if (control.askedToStop())
     numbers->setCount(compute, 1);
+  if (staging)
+    numbers->beginUpdate(compute);
   updateFunction->run();
 }
 
 void CudaEngine::endStep() { numbers->endStep(compute); }
 
 std::optional<StepResult> CudaEngine::result(bool wait) {
-  return numbers->take(wait, waiting());
+  std::optional<StepResult> result = numbers->take(wait, waiting());
+  if (result && staging)
+    result->offloadBytes = staging->bytes();
+  return result;
 }
 
 void CudaEngine::evalMicrobatch() {
@@ -390,6 +420,9 @@ void CudaEngine::beginTrace() {
   Tracer::Queues queues = collectives->queues();
   queues.push_back({compute, TraceRow::Compute});
   queues.push_back({copy, TraceRow::Copy});
+  if (staging)
+    for (CUstream stream : staging->streams())
+      queues.push_back({stream, TraceRow::Copy});
   tracer.begin(queues);
   context.issued = tracer.issued();
 }
@@ -423,6 +456,9 @@ void CudaEngine::logMemory() const {
     return;
   Device::Memory memory = device.memory();
   int64_t planned = totalBytes(items), taken = freeAtStart - memory.free;
+  if (staging)
+    std::fprintf(stderr, "memory: %s in pinned host memory (--offload)\n",
+                 bytesText(state->plan.hostBytes).c_str());
   std::fprintf(stderr,
                "memory: %s planned; %s beside it for modules, graphs and "
                "communicators; %s for the CUDA context and other programs\n",

@@ -15,6 +15,7 @@
 #include "Gemm.h"
 #include "Inputs.h"
 #include "Numbers.h"
+#include "Staging.h"
 #include "State.h"
 #include "Tracer.h"
 #include "Upload.h"
@@ -107,6 +108,7 @@ private:
   std::vector<MemoryItem> items; // what is planned
   DeviceMemory constants;
   std::unique_ptr<State> state;
+  std::unique_ptr<Staging> staging; // null: nothing is offloaded
   std::unique_ptr<Inputs> batch;
   std::unique_ptr<Numbers> numbers;
   std::unique_ptr<Upload> upload; // until the start

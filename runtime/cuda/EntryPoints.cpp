@@ -7,6 +7,7 @@
 #include "Context.h"
 #include "Kernels.h"
 #include "Launch.h"
+#include "Staging.h"
 #include "State.h"
 
 using namespace shardonnx;
@@ -104,22 +105,18 @@ void shx_optimizer_device(ShxContext *ctx, int32_t unit,
                           const ShxDeviceKernel *kernel) {
   Context &context = contextOf(ctx);
   const UnitState &u = context.state->units[indexOf(unit)];
-  for (const rt::Piece &piece : u.pieces) {
-    auto from = [&](float *base) -> void * {
-      return base ? base + piece.begin : nullptr;
-    };
-    void *buffers[] = {from(u.master), from(u.reduced), from(u.moments[0]),
-                       from(u.moments[1]),
-                       piece.decay ? context.cells.scalars
-                                   : context.cells.scalarsWithoutDecay};
-    int64_t count = piece.length;
-    void *arguments[] = {parameter(buffers[0]), parameter(buffers[1]),
-                         parameter(buffers[2]), parameter(buffers[3]),
-                         parameter(buffers[4]), parameter(count)};
-    int64_t blocks = kernel->blocks
-                         ? kernel->blocks
-                         : blocksFor(count, kernel->elementsPerBlock);
-    launchGenerated(context, *kernel, blocks, arguments);
+  if (context.staging) {
+    context.staging->update(indexOf(unit), *kernel);
+  } else {
+    for (const rt::Piece &piece : u.pieces) {
+      auto from = [&](float *base) {
+        return base ? base + piece.begin : nullptr;
+      };
+      launchOptimizer(context, *kernel, piece.decay,
+                      {from(u.master), from(u.reduced), from(u.moments[0]),
+                       from(u.moments[1])},
+                      piece.length);
+    }
   }
   context.collectives->updated(indexOf(unit));
 }

@@ -16,6 +16,14 @@ namespace shardonnx::rt::cuda {
 void castSlice(Context &context, CUstream stream, const float *from,
                int32_t dtype, void *to, int64_t count);
 
+// What this rank owns of a unit, in param_dtype, for a gather: of the trainable
+// section and of the frozen one.
+struct UnitState;
+void bringOwned(Context &context, CUstream stream, const UnitState &unit,
+                void *to);
+void bringFrozen(Context &context, CUstream stream, const UnitState &unit,
+                 void *to);
+
 // to[i] = from[i], or += where accumulate; from has the dtype.
 void accumulateSlice(Context &context, CUstream stream, int32_t dtype,
                      const void *from, float *to, int64_t count,

@@ -59,6 +59,19 @@ void launchGenerated(Context &context, const ShxDeviceKernel &kernel,
           kernel.blockThreads, shared, arguments);
 }
 
+void launchOptimizer(Context &context, const ShxDeviceKernel &kernel,
+                     bool decay, const std::array<float *, 4> &buffers,
+                     int64_t count) {
+  float *scalars =
+      decay ? context.cells.scalars : context.cells.scalarsWithoutDecay;
+  void *arguments[] = {parameter(buffers[0]), parameter(buffers[1]),
+                       parameter(buffers[2]), parameter(buffers[3]),
+                       parameter(scalars),    parameter(count)};
+  int64_t blocks =
+      kernel.blocks ? kernel.blocks : blocksFor(count, kernel.elementsPerBlock);
+  launchGenerated(context, kernel, blocks, arguments);
+}
+
 } // namespace shardonnx::rt::cuda
 
 using namespace shardonnx::rt::cuda;

@@ -7,6 +7,7 @@
 #define SHARDONNX_RUNTIME_CUDA_LAUNCH_H
 
 #include "Context.h"
+#include <array>
 
 namespace shardonnx::rt::cuda {
 
@@ -55,6 +56,11 @@ void copyBytes(Context &context, CUstream stream, void *to, const void *from,
 // A generated kernel, on the compute stream.
 void launchGenerated(Context &context, const ShxDeviceKernel &kernel,
                      int64_t blocks, void **arguments);
+
+// The optimizer's kernel over `count` elements: master, gradient, moments.
+void launchOptimizer(Context &context, const ShxDeviceKernel &kernel,
+                     bool decay, const std::array<float *, 4> &buffers,
+                     int64_t count);
 
 } // namespace shardonnx::rt::cuda
 

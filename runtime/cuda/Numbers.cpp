@@ -89,6 +89,12 @@ void Numbers::beginStep(CUstream compute, const Scalars &values) {
   ++begun;
 }
 
+void Numbers::beginUpdate(CUstream compute) {
+  Slot &now = slot(begun - 1);
+  now.update.record(compute);
+  now.timesUpdate = true;
+}
+
 void Numbers::endStep(CUstream compute) {
   size_t index = static_cast<size_t>(ended) % kSlots;
   size_t size = static_cast<size_t>(reportDoubles(ranks)) * sizeof(double);
@@ -121,6 +127,8 @@ std::optional<StepResult> Numbers::take(bool wait, const std::string &waiting) {
   result.loss = sumOfLosses(numbers, 0);
   result.stop = sumOfLosses(numbers, 1) > 0;
   result.seconds = Event::milliseconds(begin, done.end) * 1e-3;
+  if (done.timesUpdate)
+    result.offloadSeconds = Event::milliseconds(done.update, done.end) * 1e-3;
   ++taken;
   return result;
 }

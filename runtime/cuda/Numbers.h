@@ -29,6 +29,8 @@ public:
 
   // Sends the scalars and clears the loss; the step begins.
   void beginStep(CUstream compute, const Scalars &scalars);
+  // The update begins: its time is told with the step's result.
+  void beginUpdate(CUstream compute);
   // The step's numbers are in their cells.
   void endStep(CUstream compute);
   // Something else than steps took the device's time.
@@ -44,7 +46,8 @@ public:
 
 private:
   struct Slot {
-    Event begin{Event::Timing}, end{Event::Timing};
+    Event begin{Event::Timing}, update{Event::Timing}, end{Event::Timing};
+    bool timesUpdate = false;
     bool continuous = false; // its time counts from the last step's end
   };
   Slot &slot(int64_t step) {

@@ -12,11 +12,9 @@ namespace shardonnx::rt::cuda {
 
 void SingleRank::gatherStart(size_t unit) {
   const UnitState &u = context.state->units[unit];
-  ShxDType dtype = u.unit->paramType;
-  castSlice(context, context.compute, u.master, dtype, u.gathered,
-            u.unit->length);
-  copyBytes(context, context.compute, u.gathered + u.unit->frozenOffsetBytes,
-            u.frozen, u.unit->frozenLength * dtypeBytes(dtype));
+  bringOwned(context, context.compute, u, u.gathered);
+  bringFrozen(context, context.compute, u,
+              u.gathered + u.unit->frozenOffsetBytes);
 }
 
 void SingleRank::reduceStart(size_t unit, bool accumulate) {

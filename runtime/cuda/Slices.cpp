@@ -6,6 +6,7 @@
 #include "KernelNames.h"
 #include "Kernels.h"
 #include "Launch.h"
+#include "Staging.h"
 #include "kernels/Shapes.h"
 #include <algorithm>
 
@@ -27,6 +28,36 @@ void castSlice(Context &context, CUstream stream, const float *from,
   static constexpr auto names = SHX_KERNEL_NAMES("shx_k_cast_slice");
   launchOn(context, stream, names(dtype), sliceBlocks(count), kSliceThreads, 0,
            from, to, count);
+}
+
+static void copyToDevice(Context &context, CUstream stream, void *to,
+                         const void *from, int64_t bytes) {
+  if (context.preparing() || bytes == 0)
+    return;
+  if (context.staging)
+    context.staging->wait(stream);
+  check(driver().cuMemcpyHtoDAsync(deviceAddress(to), from,
+                                   static_cast<size_t>(bytes), stream),
+        "copying offloaded parameters to the GPU");
+}
+
+void bringOwned(Context &context, CUstream stream, const UnitState &u,
+                void *to) {
+  ShxDType dtype = u.unit->paramType;
+  int64_t count = u.owned.size();
+  if (u.hostParams)
+    copyToDevice(context, stream, to, u.hostParams, count * dtypeBytes(dtype));
+  else
+    castSlice(context, stream, u.master, dtype, to, count);
+}
+
+void bringFrozen(Context &context, CUstream stream, const UnitState &u,
+                 void *to) {
+  int64_t bytes = u.frozenOwned.size() * dtypeBytes(u.unit->paramType);
+  if (context.state->offload == Offload::Params)
+    copyToDevice(context, stream, to, u.frozen, bytes);
+  else
+    copyBytes(context, stream, to, u.frozen, bytes);
 }
 
 void accumulateSlice(Context &context, CUstream stream, int32_t dtype,

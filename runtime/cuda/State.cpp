@@ -15,9 +15,9 @@ static Interval countedPart(const Interval &owned, int rank, int ranks) {
 }
 
 State::State(const Manifest &manifest, int rank, const Topology &topology,
-             int64_t accumulate, Allocator &symmetric)
-    : manifest(manifest), rank(rank), topology(topology),
-      plan(planDevice(manifest, topology, accumulate)),
+             int64_t accumulate, Allocator &symmetric, Offload offload)
+    : manifest(manifest), rank(rank), topology(topology), offload(offload),
+      plan(planDevice(manifest, topology, accumulate, offload)),
       privateSpace(manifest.privateSpace.bytes, "activations and workspaces"),
       gatherSpace(plan.gatherBytes, "gathered parameters", symmetric),
       gradientSpace(plan.gradientBytes, "full gradients", symmetric) {
@@ -64,26 +64,40 @@ void State::placeUnit(size_t index) {
 // The owned slices are counted first and then placed, by the same code.
 void State::carveOwned() {
   for (bool counting : {true, false}) {
-    Carver carver(counting ? nullptr : ownedSlices.data(),
+    Carver device(counting ? nullptr : ownedSlices.data(),
                   kDeviceAlignmentBytes);
-    for (UnitState &state : units) {
-      int64_t n = state.owned.size();
-      state.master = carver.take<float>(n);
-      for (int i = 0; i < manifest.optimizerStates(); ++i)
-        state.moments[i] = carver.take<float>(n);
-      state.reduced = carver.take<float>(n);
-      int64_t element = dtypeBytes(state.unit->paramType);
-      state.frozen = carver.take<uint8_t>(state.frozenOwned.size() * element);
-      state.resharded = carver.take<uint8_t>(state.groupOwned.size() * element);
-      state.reshardedFrozen =
-          carver.take<uint8_t>(state.groupFrozenOwned.size() * element);
-      if (plan.gradientsInPlace)
-        state.gradients = reinterpret_cast<uint8_t *>(state.reduced);
-    }
-    if (counting)
-      ownedSlices = DeviceMemory(
-          carver.used, "master weights, optimizer state and gradients");
+    Carver host(counting ? nullptr : hostSlices.data(), kDeviceAlignmentBytes);
+    for (UnitState &state : units)
+      carveUnit(state, device, host);
+    if (!counting)
+      continue;
+    ownedSlices =
+        DeviceMemory(device.used, "master weights, optimizer state and "
+                                  "gradients");
+    hostSlices = PinnedMemory(host.used, "offloaded slices");
   }
+}
+
+void State::carveUnit(UnitState &state, Carver &device, Carver &host) {
+  bool masters = offload == Offload::Params;
+  Carver &weights = masters ? host : device;
+  Carver &moments = offload == Offload::None ? device : host;
+  int64_t n = state.owned.size();
+  int64_t element = dtypeBytes(state.unit->paramType);
+  state.master = weights.take<float>(n);
+  for (int i = 0; i < manifest.optimizerStates(); ++i)
+    state.moments[i] = moments.take<float>(n);
+  state.reduced = device.take<float>(n);
+  state.frozen = weights.take<uint8_t>(state.frozenOwned.size() * element);
+  if (masters)
+    state.hostParams = state.unit->paramType == SHX_F32
+                           ? reinterpret_cast<uint8_t *>(state.master)
+                           : host.take<uint8_t>(n * element);
+  state.resharded = device.take<uint8_t>(state.groupOwned.size() * element);
+  state.reshardedFrozen =
+      device.take<uint8_t>(state.groupFrozenOwned.size() * element);
+  if (plan.gradientsInPlace)
+    state.gradients = reinterpret_cast<uint8_t *>(state.reduced);
 }
 
 void State::setDecay(const std::function<bool(const std::string &)> &noDecay) {

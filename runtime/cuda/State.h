@@ -7,6 +7,7 @@
 #ifndef SHARDONNX_RUNTIME_CUDA_STATE_H
 #define SHARDONNX_RUNTIME_CUDA_STATE_H
 
+#include "../core/Carver.h"
 #include "../core/Pieces.h"
 #include "Memory.h"
 #include "shardonnx/runtime/DevicePlan.h"
@@ -27,6 +28,10 @@ struct UnitState {
   float *moments[2] = {};    // [owned] each, null when not needed
   float *reduced = nullptr;  // [owned]
   uint8_t *frozen = nullptr; // [frozenOwned], in param_dtype
+  // With --offload=params: [owned], what gathers read, in param_dtype. Masters
+  // and frozen weights then lie in host memory as this does, with any --offload
+  // the moments do.
+  uint8_t *hostParams = nullptr;
   // Between forward and backward, where a smaller group gathers the unit again:
   // its ranks, the parts of this one, and where they are kept.
   int group = 0; // 0: none
@@ -45,11 +50,13 @@ class State {
 public:
   // `symmetric` allocates what collectives touch.
   State(const Manifest &manifest, int rank, const Topology &topology,
-        int64_t accumulate, Allocator &symmetric);
+        int64_t accumulate, Allocator &symmetric,
+        Offload offload = Offload::None);
 
   const Manifest &manifest;
   const int rank;
   const Topology topology;
+  const Offload offload;
   const DevicePlan plan;
   std::vector<UnitState> units;
   std::vector<uint8_t *> paramPointers, gradPointers; // for generated code
@@ -60,8 +67,10 @@ public:
 private:
   void placeUnit(size_t index);
   void carveOwned();
+  void carveUnit(UnitState &state, Carver &device, Carver &host);
 
   DeviceMemory privateSpace, gatherSpace, gradientSpace, ownedSlices;
+  PinnedMemory hostSlices;
 };
 
 } // namespace shardonnx::rt::cuda

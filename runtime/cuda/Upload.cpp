@@ -15,7 +15,10 @@ namespace {
 constexpr size_t kBuffers = 2;
 constexpr int64_t kBufferElements = 1 << 20;
 
-void convert(uint8_t *to, ShxDType dtype, const float *values, int64_t count) {
+} // namespace
+
+void convertValues(uint8_t *to, ShxDType dtype, const float *values,
+                   int64_t count) {
   if (dtype == SHX_F32) {
     std::memcpy(to, values, static_cast<size_t>(count) * sizeof(float));
     return;
@@ -26,8 +29,6 @@ void convert(uint8_t *to, ShxDType dtype, const float *values, int64_t count) {
     else
       reinterpret_cast<Float16 *>(to)[i] = fromFloat<Float16>(values[i]);
 }
-
-} // namespace
 
 Upload::Upload(CUstream stream) : stream(stream) {
   for (size_t i = 0; i < kBuffers; ++i) {
@@ -46,7 +47,7 @@ void Upload::write(uint8_t *to, ShxDType dtype, const float *values,
     Buffer &buffer = buffers[next];
     if (buffer.used)
       buffer.sent.synchronize("waiting for weights to be copied");
-    convert(buffer.memory.data(), dtype, values + at, n);
+    convertValues(buffer.memory.data(), dtype, values + at, n);
     check(driver().cuMemcpyHtoDAsync(deviceAddress(to + at * element),
                                      buffer.memory.data(),
                                      static_cast<size_t>(n * element), stream),

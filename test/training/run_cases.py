@@ -54,11 +54,12 @@ CORE_CASES = ("gpt2-18", "llama-23-optimized", "smollm3-18", "gpt2-labels",
               "llama-masked-labels", "gpt2-sgd", "gpt2-no-decay", "gpt2-freeze",
               "regressor", "classifier", "gpt2-bf16", "llama-bf16",
               "gpt2-f16")
-CORE_MATRIX = [([], 2), (["--strategy=shard_grad_op"], 2),
-               (["--strategy=no_shard"], 2), (["--recompute=block"], 3),
-               (["--strategy=shard_opt"], 2),
-               (["--accumulate-mode=unsharded"], 2),
-               (["--strict-numerics"], 1)]
+CORE_MATRIX = [([], 2, []), (["--strategy=shard_grad_op"], 2, []),
+               (["--strategy=no_shard"], 2, []), (["--recompute=block"], 3, []),
+               (["--strict-numerics"], 1, []),
+               (["--strategy=shard_opt"], 2, ["--offload=params"]),
+               (["--strategy=hybrid_shard", "--accumulate-mode=unsharded"], 4,
+                ["--replicas=2"])]
 
 
 class Runner:
@@ -147,11 +148,12 @@ def compare(case, log):
                          case.get("norm_rtol", cases.NORM_RTOL))
 
 
-def run(runner, case, extra, ranks):
+def run(runner, case, extra, ranks, options=()):
     """One line of the table; returns whether the run is as recorded."""
-    name = " ".join([case["name"]] + extra)
+    name = " ".join([case["name"], *extra, *options])
     try:
-        loss, norm, faults = compare(case, runner.train(case, extra, ranks))
+        loss, norm, faults = compare(case, runner.train(case, extra, ranks,
+                                                        options))
     except (RuntimeError, OSError, ValueError,
             subprocess.TimeoutExpired) as error:
         print(f"FAIL  {ranks}  {'-':>7}  {'-':>7}  {name}\n      {error}",
@@ -199,8 +201,8 @@ def jobs(options):
                 yield lambda r, c=cases.by_name(name): run(r, c, [], 1)
         case = cases.by_name(MATRIX_CASES[1])
         if wanted(options, case["name"]):
-            for extra, ranks in CORE_MATRIX:
-                yield lambda r, e=extra, n=ranks: run(r, case, e, n)
+            for extra, ranks, words in CORE_MATRIX:
+                yield lambda r, e=extra, n=ranks, w=words: run(r, case, e, n, w)
             yield lambda r: same_bits(r, case, 2)
     if options.matrix in ("ranks", "all"):
         for name in MATRIX_CASES:

@@ -175,6 +175,36 @@ TEST(DevicePlan, ReplicatedUnitsHaveNoPadding) {
   EXPECT_EQ(plan.masterBytes, 3 * 1280 * 4);
 }
 
+TEST(DevicePlan, GroupsOwnAndKeepTheirParts) {
+  Manifest m = threeUnits();
+  m.units[0].reshardGroup = 2;
+  m.units[1].reshardGroup = 3; // does not divide the owners
+  DevicePlan plan = planDevice(m, Topology(8, 2), 1);
+  EXPECT_EQ(plan.units[0].slice, 320);
+  EXPECT_EQ(plan.masterBytes, 3 * 320 * 4);
+  EXPECT_EQ(plan.units[0].group, 2);
+  EXPECT_EQ(plan.units[0].groupSlice, 640);
+  EXPECT_EQ(plan.units[1].group, 0);
+  EXPECT_EQ(plan.reshardedBytes, 640 * 2);
+  EXPECT_EQ(planDevice(m, Topology(2, 1), 1).reshardedBytes, 0);
+}
+
+TEST(DevicePlan, OffloadedSlicesLeaveTheDevice) {
+  Manifest m = threeUnits();
+  DevicePlan none = planDevice(m, 2, 1);
+  DevicePlan state = planDevice(m, 2, 1, Offload::Optimizer);
+  EXPECT_EQ(state.momentBytes, 0);
+  EXPECT_EQ(state.masterBytes, none.masterBytes);
+  EXPECT_EQ(state.hostBytes, none.momentBytes);
+  EXPECT_EQ(state.stagingElements, 640); // the largest slice
+  EXPECT_EQ(state.stagingBytes, kOffloadParts * 2 * 640 * 4);
+  DevicePlan params = planDevice(m, 2, 1, Offload::Params);
+  EXPECT_EQ(params.masterBytes + params.frozenBytes, 0);
+  EXPECT_EQ(params.hostBytes, none.momentBytes + none.masterBytes +
+                                  none.frozenBytes + 3 * 640 * 2);
+  EXPECT_EQ(params.stagingBytes, kOffloadParts * (3 * 640 * 4 + 640 * 2));
+}
+
 TEST(DevicePlan, IsWhatAProgramForGpusIsPredictedToTake) {
   Manifest m = threeUnits();
   m.privateSpace.bytes = 1 << 20;

@@ -133,6 +133,60 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"table_cuda_bf16_replicated", true}),
     [](const auto &info) { return std::string(info.param.program); });
 
+TEST_F(CudaRuns, ReplicasFollowTheReference) {
+  std::vector<TableStep> reference =
+      trainTable(weights, tableTokens(), 24, 6, 0.01, true);
+  for (auto [ranks, replicas] :
+       {std::make_pair(2, "2"), std::make_pair(4, "2")}) {
+    Finished f =
+        run("table_cuda_bf16",
+            {"--steps", "6", "--nproc", std::to_string(ranks), "--replicas",
+             replicas, "--accumulate", std::to_string(12 / ranks)},
+            {{"SHARDONNX_EMULATOR_DEVICES", "4"},
+             {"SHARDONNX_EMULATOR_SHUFFLE", "5"},
+             {"SHARDONNX_EMULATOR_THREADS", "1"},
+             {"SHARDONNX_EMULATOR_RACECHECK", "1"}});
+    ASSERT_EQ(f.code, 0) << f.err;
+    std::vector<Json> lines = log();
+    for (size_t s = 0; s < 6; ++s) {
+      EXPECT_NEAR(lines[s]["loss"].get<double>() / reference[s].loss, 1, 1e-4);
+      EXPECT_NEAR(lines[s]["grad_norm"].get<double>() / reference[s].gradNorm,
+                  1, 1e-3);
+    }
+  }
+}
+
+// Where slices lie changes no bit. Three units share three buffers.
+TEST_F(CudaRuns, OffloadChangesNoBit) {
+  for (auto [program, ranks] : {std::make_pair("table_cuda_f32", "1"),
+                                std::make_pair("table_cuda_bf16", "3")}) {
+    std::vector<double> without;
+    for (const char *offload : {"none", "optimizer", "params"}) {
+      Finished f = run(program,
+                       {"--steps", "5", "--nproc", ranks, "--accumulate", "2",
+                        "--offload", offload, "--eval-data", folder / "t.bin"},
+                       {{"SHARDONNX_EMULATOR_DEVICES", "4"},
+                        {"SHARDONNX_EMULATOR_SHUFFLE", "9"},
+                        {"SHARDONNX_EMULATOR_THREADS", "1"},
+                        {"SHARDONNX_EMULATOR_RACECHECK", "1"}});
+      ASSERT_EQ(f.code, 0) << f.err;
+      std::vector<Json> lines = log();
+      if (without.empty())
+        without = numbersOf(lines);
+      EXPECT_EQ(numbersOf(lines), without) << program << " " << offload;
+      bool none = std::string(offload) == "none";
+      EXPECT_EQ(lines[4].contains("offload_bytes_per_s"), !none);
+      EXPECT_EQ(f.out.find("GB/s") == f.out.npos, none) << f.out;
+    }
+  }
+  Finished f = run("table_cuda_f32",
+                   {"--offload=optimizer", "--offload-dir", folder.path});
+  EXPECT_EQ(f.code, 2);
+  EXPECT_NE(f.err.find("a program for GPUs offloads to host memory"),
+            std::string::npos)
+      << f.err;
+}
+
 // The gradients then lie where their sums do.
 TEST_F(CudaRuns, OneMicrobatchNeedsNoGradientSpace) {
   std::vector<TableStep> reference =

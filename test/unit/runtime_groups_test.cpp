@@ -78,6 +78,47 @@ TEST_F(Replicas, EvaluateAsOneRankDoes) {
     }
 }
 
+class Offloads : public Runs {};
+
+// Where slices lie changes no bit, and a file takes what memory had.
+TEST_F(Offloads, ToAFileChangesNoBit) {
+  for (const char *program : {"table_f32", "table_bf16", "table_bf16_kept"})
+    for (const char *ranks : {"1", "3"}) {
+      std::vector<Json> without;
+      for (const char *offload : {"none", "optimizer", "params"}) {
+        std::vector<std::string> words = {
+            "--steps",   "8",     "--nproc", ranks,
+            "--offload", offload, "--log",   folder / "log.jsonl"};
+        bool none = std::string(offload) == "none";
+        if (!none)
+          words.insert(words.end(), {"--offload-dir", folder.path});
+        Finished f = run(program, words);
+        ASSERT_EQ(f.code, 0) << f.err;
+        std::vector<Json> log = readLog(folder / "log.jsonl");
+        if (none)
+          without = log;
+        for (size_t s = 0; s < 8; ++s) {
+          EXPECT_EQ(log[s]["loss"], without[s]["loss"]);
+          EXPECT_EQ(log[s]["grad_norm"], without[s]["grad_norm"]);
+          EXPECT_EQ(log[s].contains("offload_bytes_per_s"), !none);
+        }
+      }
+    }
+}
+
+TEST_F(Offloads, MistakesAreTold) {
+  Finished f = run("table_f32", {"--offload=optimizer"});
+  EXPECT_EQ(f.code, 2);
+  expectOneError(f, "--offload needs --offload-dir DIR");
+  f = run("table_f32", {"--offload-dir", folder.path});
+  EXPECT_EQ(f.code, 2);
+  expectOneError(f, "--offload-dir needs --offload=optimizer");
+  f = run("table_f32",
+          {"--offload=optimizer", "--offload-dir", folder / "absent"});
+  EXPECT_EQ(f.code, 1);
+  expectOneError(f, "absent': cannot make a file: No such file or directory");
+}
+
 TEST_F(Replicas, MistakesAreToldBeforeRanksStart) {
   Finished f = run("table_f32_replicated", {"--nproc", "2", "--replicas", "2"});
   EXPECT_EQ(f.code, 2);

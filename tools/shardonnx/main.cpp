@@ -355,6 +355,9 @@ int main(int argc, char **argv) {
                                "microbatches of a step"),
         1, kLargestSize)
       ->capture_default_str();
+  oneOf(inspectApp->add_option("--offload", inspect.offload,
+                               "as the executable's: what is not in memory"),
+        {"none", "optimizer", "params"});
   inspectApp->add_flag("--parameters", inspect.parameters,
                        "a line for each parameter and live buffer too");
   inspectApp->add_flag("--json", inspect.json, "for programs");

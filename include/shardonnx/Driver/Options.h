@@ -61,6 +61,7 @@ struct InspectOptions {
   int64_t accumulate = 1;  // microbatches of a step
   bool parameters = false; // a line for each
   bool json = false;
+  std::string offload = "none"; // as the executable's: none|optimizer|params
   std::string log;    // of a run, whose memory stands beside the prediction
   std::string trace;  // of a run, whose waits stand beside those predicted
   std::string device; // cpu, a100, h100, h200; empty: what the program is for

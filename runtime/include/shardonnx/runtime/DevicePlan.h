@@ -9,6 +9,7 @@
 
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
+#include "shardonnx/runtime/Offload.h"
 #include <vector>
 
 namespace shardonnx {
@@ -36,12 +37,17 @@ struct DevicePlan {
   int64_t gatherBytes = 0, gradientBytes = 0; // of the spaces
   // Of the owned slices; the largest rank's.
   int64_t masterBytes = 0, momentBytes = 0, reducedBytes = 0, frozenBytes = 0;
-  int64_t reshardedBytes = 0;    // what is kept between forward and backward
+  int64_t reshardedBytes = 0; // what is kept between forward and backward
+  // With --offload, in host memory: then the items above leave it out, and the
+  // device has buffers for parts of it.
+  int64_t hostBytes = 0;
+  int64_t stagingBytes = 0, stagingElements = 0; // of all parts, of one
+  int64_t stagingCastBytes = 0;  // of an element in the widest param_dtype
   bool gradientsInPlace = false; // a step's gradients are their own sum
 };
 
 DevicePlan planDevice(const Manifest &manifest, const Topology &topology,
-                      int64_t accumulate);
+                      int64_t accumulate, Offload offload = Offload::None);
 
 // A reshard group that is no smaller than the unit's owners, or does not divide
 // them, is all of them: the program runs at every world size.

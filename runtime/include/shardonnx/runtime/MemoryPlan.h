@@ -9,6 +9,7 @@
 
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
+#include "shardonnx/runtime/Offload.h"
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,7 +30,12 @@ bool gradientsAreTheirSum(const Manifest &manifest, int ranks,
 // The largest rank's (rank 0 owns no less than any other).
 std::vector<MemoryItem> planMemory(const Manifest &manifest,
                                    const Topology &topology, int threadsPerRank,
-                                   int64_t accumulate = 1);
+                                   int64_t accumulate = 1,
+                                   Offload offload = Offload::None);
+// What lies outside of it with --offload: in pinned host memory (CUDA), in a
+// file (CPU).
+int64_t offloadedBytes(const Manifest &manifest, const Topology &topology,
+                       Offload offload);
 int64_t totalBytes(const std::vector<MemoryItem> &items);
 
 } // namespace shardonnx

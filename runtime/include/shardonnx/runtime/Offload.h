@@ -1,0 +1,27 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What of a rank's owned slices lies outside of the memory that it trains in:
+// of a GPU in pinned host memory, of a CPU in a file. They come in by parts,
+// ahead of the optimizer, and go back behind it.
+
+#ifndef SHARDONNX_RUNTIME_OFFLOAD_H
+#define SHARDONNX_RUNTIME_OFFLOAD_H
+
+#include <cstdint>
+
+namespace shardonnx {
+
+enum class Offload {
+  None,
+  Optimizer, // its state
+  Params,    // the masters and frozen weights, too
+};
+
+// Elements of a part, and how many parts are under way at once.
+constexpr int64_t kOffloadElements = int64_t(1) << 21;
+constexpr int64_t kOffloadParts = 3;
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_RUNTIME_OFFLOAD_H
