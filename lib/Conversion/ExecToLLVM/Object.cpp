@@ -114,7 +114,12 @@ static void attachTarget(llvm::Module &module, const TargetSpec &spec,
       function.addFnAttr("target-features", spec.features);
     function.addFnAttr("prefer-vector-width", width);
     function.addFnAttr("min-legal-vector-width", width);
-    function.setDoesNotThrow();
+    // Kernels call nothing. What the runtime's calls throw goes through the
+    // other functions to the training loop, which tells it.
+    if (function.hasInternalLinkage())
+      function.setDoesNotThrow();
+    else
+      function.setUWTableKind(llvm::UWTableKind::Default);
   }
 }
 
