@@ -245,7 +245,8 @@ void addModel(CLI::App &app, Options &o, Texts &texts) {
       ->type_name("KIND")
       ->capture_default_str();
   app.add_option("--model", o.model,
-                 "Where the ONNX file with the initial weights is now")
+                 "Where the ONNX file with the initial weights is now, or a "
+                 "state dict: .safetensors, or its .index.json")
       ->type_name("FILE");
 }
 

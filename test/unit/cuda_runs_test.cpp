@@ -187,6 +187,33 @@ TEST_F(CudaRuns, OffloadChangesNoBit) {
       << f.err;
 }
 
+// Copied from the device while the next step runs there.
+TEST_F(CudaRuns, GoOnFromACheckpointBitByBit) {
+  for (auto [program, ranks, offload] :
+       {std::make_tuple("table_cuda_f32", "1", "none"),
+        std::make_tuple("table_cuda_f32_replicated", "2", "none"),
+        std::make_tuple("table_cuda_bf16", "3", "optimizer")}) {
+    auto train = [&](const char *steps, std::vector<std::string> more) {
+      more.insert(more.end(), {"--steps", steps, "--nproc", ranks, "--offload",
+                               offload, "--shuffle"});
+      Finished f = run(program, more,
+                       {{"SHARDONNX_EMULATOR_DEVICES", "4"},
+                        {"SHARDONNX_EMULATOR_SHUFFLE", "9"},
+                        {"SHARDONNX_EMULATOR_THREADS", "1"},
+                        {"SHARDONNX_EMULATOR_RACECHECK", "1"}});
+      EXPECT_EQ(f.code, 0) << f.err;
+      return f;
+    };
+    std::string saved = folder / (std::string("c-") + program);
+    train("8", {});
+    std::vector<double> whole = numbersOf(log());
+    train("4", {"--save", saved, "--save-every", "3"});
+    Finished f = train("8", {"--save", saved, "--resume", saved});
+    EXPECT_NE(f.out.find("step-00000004': step 4"), std::string::npos) << f.out;
+    EXPECT_EQ(numbersOf(log()), whole) << program;
+  }
+}
+
 // The gradients then lie where their sums do.
 TEST_F(CudaRuns, OneMicrobatchNeedsNoGradientSpace) {
   std::vector<TableStep> reference =
