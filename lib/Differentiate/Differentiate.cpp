@@ -264,6 +264,14 @@ LogicalResult Differentiator::run() {
   return success();
 }
 
+/// Evaluation drops nothing.
+static void dropDropout(func::FuncOp eval) {
+  for (auto op : llvm::make_early_inc_range(eval.getOps<nn::DropoutOp>())) {
+    op.getResult().replaceAllUsesWith(op.getOperand());
+    op.erase();
+  }
+}
+
 namespace {
 struct DifferentiatePass
     : shardonnx::impl::DifferentiatePassBase<DifferentiatePass> {
@@ -283,6 +291,7 @@ struct DifferentiatePass
     }
     func::FuncOp eval = forward.clone();
     eval.setName("eval");
+    dropDropout(eval);
     symbols.insert(eval, std::next(forward->getIterator()));
     (void)symbols.rename(forward, "microbatch");
     if (failed(Differentiator(losses.front(), symbols).run()))

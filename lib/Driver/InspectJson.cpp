@@ -24,6 +24,10 @@ const char *inputKindName(Manifest::InputKind kind) {
     return "attention_mask";
   case Manifest::InputKind::PositionIds:
     return "position_ids";
+  case Manifest::InputKind::FirstKeys:
+    return "first_keys";
+  case Manifest::InputKind::Random:
+    return "random";
   case Manifest::InputKind::Data:
     return "data";
   }

@@ -36,7 +36,11 @@ std::optional<Level> parseLevel(StringRef name) {
 
 // What the graph means, with its loss, units and dtypes.
 static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
-  buildRaisePipeline(pm, options.strictNumerics);
+  RaiseOptions raise;
+  raise.strictNumerics = options.strictNumerics;
+  raise.dropout = options.dropout;
+  raise.positionsVary = options.documentSeparator.has_value();
+  buildRaisePipeline(pm, raise);
   if (!options.freeze.empty()) {
     nn::FreezePassOptions freeze;
     freeze.regexes.assign(options.freeze.begin(), options.freeze.end());
@@ -47,6 +51,9 @@ static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
   loss.logits = options.logits;
   loss.fuseHead = !options.strictNumerics;
   pm.addPass(nn::createAttachLossPass(loss));
+  nn::DocumentMasksPassOptions documents;
+  documents.separator = options.documentSeparator.value_or(-1);
+  pm.addPass(nn::createDocumentMasksPass(documents));
   fsdp::AssignUnitsPassOptions units;
   units.unit.assign(options.units.begin(), options.units.end());
   pm.addPass(fsdp::createAssignUnitsPass(units));

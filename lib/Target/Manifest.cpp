@@ -246,6 +246,9 @@ std::string shardonnx::buildManifest(ModuleOp module,
       {"flops_per_microbatch", flopsOf(module)}};
   addSizes(module, manifest);
   addDtypes(module, manifest);
+  if (auto separator =
+          module->getAttrOfType<IntegerAttr>(nn::kDocumentSeparatorAttr))
+    manifest["document_separator"] = separator.getInt();
   manifest["hash"] = hashOf(module, manifest);
   std::string result;
   llvm::raw_string_ostream(result) << json::Value(std::move(manifest));

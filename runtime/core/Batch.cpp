@@ -4,6 +4,7 @@
 // See Batch.h.
 
 #include "Batch.h"
+#include "shardonnx/runtime/Random.h"
 
 namespace shardonnx::rt {
 namespace {
@@ -20,6 +21,15 @@ int64_t rowsOf(const Manifest::Input &input) {
   return input.shape.empty() ? 1 : input.shape[0];
 }
 
+void fillRandom(const Manifest::Input &input, const RandomState &random,
+                uint8_t *to) {
+  storeInteger(input, to, 0, random.firstSample);
+  for (int64_t op = 0; op + 1 < input.elements(); ++op)
+    storeInteger(input, to, op + 1,
+                 static_cast<int64_t>(shardonnx::random::streamKey(
+                     random.seed, static_cast<uint64_t>(op))));
+}
+
 void fillRow(const Manifest::Input &input, size_t index, DataSource &data,
              int64_t row, int64_t sample, uint8_t *to) {
   int64_t n = rowElements(input);
@@ -33,11 +43,16 @@ void fillRow(const Manifest::Input &input, size_t index, DataSource &data,
 } // namespace
 
 void fillBatch(const Manifest &manifest, DataSource &data,
-               const std::vector<int64_t> &samples, uint8_t *const *inputs) {
+               const std::vector<int64_t> &samples, const RandomState &random,
+               uint8_t *const *inputs) {
+  for (size_t i = 0; i < manifest.inputs.size(); ++i)
+    if (manifest.inputs[i].kind == Kind::Random)
+      fillRandom(manifest.inputs[i], random, inputs[i]);
   // Row by row, so that a reader which keeps its last sample reads it once.
   for (size_t b = 0; b < samples.size(); ++b)
     for (size_t i = 0; i < manifest.inputs.size(); ++i)
-      if (static_cast<int64_t>(b) < rowsOf(manifest.inputs[i]))
+      if (manifest.inputs[i].kind != Kind::Random &&
+          static_cast<int64_t>(b) < rowsOf(manifest.inputs[i]))
         fillRow(manifest.inputs[i], i, data, static_cast<int64_t>(b),
                 samples[b], inputs[i]);
 }

@@ -56,6 +56,8 @@ Manifest::InputKind inputKind(const std::string &name) {
       {"shifted_labels", Kind::ShiftedLabels},
       {"attention_mask", Kind::AttentionMask},
       {"position_ids", Kind::PositionIds},
+      {"first_keys", Kind::FirstKeys},
+      {"random", Kind::Random},
       {"data", Kind::Data}};
   for (auto &[text, value] : names)
     if (name == text)
@@ -240,6 +242,7 @@ Manifest read(const Json &json) {
   m.gradientSpace = readSpace(spaces, "gradients");
   m.scratchPerThreadBytes = optionalSize(json, "scratch_per_thread_bytes");
   m.constantBytes = optionalSize(json, "constant_bytes");
+  m.documentSeparator = json.value("document_separator", int64_t(-1));
   m.flopsPerMicrobatch = json.value("flops_per_microbatch", 0.0);
   if (m.batch < 1)
     fail("the manifest's 'batch' is out of range");

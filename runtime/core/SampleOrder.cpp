@@ -30,7 +30,7 @@ int64_t Permutation::operator()(int64_t index) const {
 
 int64_t SampleOrder::at(int64_t consumed, int64_t a, int64_t r,
                         int64_t b) const {
-  int64_t index = consumed + (a * ranks + r) * batch + b;
+  int64_t index = consumed + offset(a, r) + b;
   int64_t epoch = index / samples, inEpoch = index % samples;
   if (!shuffle)
     return inEpoch;

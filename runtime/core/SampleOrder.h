@@ -30,6 +30,8 @@ struct SampleOrder {
   uint64_t seed = 0;
 
   int64_t perStep() const { return batch * ranks * accumulate; }
+  // How many samples of the step come before microbatch a of rank r.
+  int64_t offset(int64_t a, int64_t r) const { return (a * ranks + r) * batch; }
   // The b-th sample of microbatch a of rank r in the step that begins when
   // `consumed` samples of the run have been used.
   int64_t at(int64_t consumed, int64_t a, int64_t r, int64_t b) const;

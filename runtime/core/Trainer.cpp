@@ -100,7 +100,9 @@ void Trainer::issueMicrobatches(int64_t consumed) {
       samples[static_cast<size_t>(b)] = order.at(consumed, a, engine.rank(), b);
     {
       TraceSpan span(trace, TraceRow::Steps, "batch");
-      fillBatch(manifest, *data, samples, engine.inputs());
+      int64_t first = state.samples + order.offset(a, engine.rank());
+      fillBatch(manifest, *data, samples, {options.seed, first},
+                engine.inputs());
     }
     TraceSpan span(trace, TraceRow::Steps, "microbatch");
     engine.microbatch(a == 0, a + 1 == order.accumulate);
@@ -162,7 +164,7 @@ double Trainer::evaluate() {
           manifest.loss.denominator == Manifest::Denominator::Elements
               ? static_cast<double>(manifest.loss.perMicrobatch)
               : 1;
-    fillBatch(manifest, *evalData, samples, engine.inputs());
+    fillBatch(manifest, *evalData, samples, {}, engine.inputs());
     engine.evalMicrobatch();
   }
   Engine::Evaluation sum = engine.evaluation(denominator);

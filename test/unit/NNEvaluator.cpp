@@ -72,9 +72,9 @@ LogicalResult Evaluator::evaluate(Operation *op) {
   values.reserve(values.size() + op->getNumResults() + 1);
   if (auto fused = dyn_cast<nn::FusedOp>(op))
     return evaluateFused(fused);
-  if (evaluateParameter(op) || evaluateElementwise(op) || evaluateShape(op) ||
-      evaluateReduce(op) || evaluateMatmul(op) || evaluateAttention(op) ||
-      evaluateNorm(op) || evaluateLoss(op))
+  if (evaluateParameter(op) || evaluateRandom(op) || evaluateElementwise(op) ||
+      evaluateShape(op) || evaluateReduce(op) || evaluateMatmul(op) ||
+      evaluateAttention(op) || evaluateNorm(op) || evaluateLoss(op))
     return success();
   return op->emitError("the evaluator does not know this op");
 }

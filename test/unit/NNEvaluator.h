@@ -72,6 +72,7 @@ private:
   bool evaluateMatmul(mlir::Operation *op);
   bool evaluateAttention(mlir::Operation *op);
   bool evaluateNorm(mlir::Operation *op);
+  bool evaluateRandom(mlir::Operation *op);
   bool evaluateLoss(mlir::Operation *op);
   llvm::LogicalResult evaluateFused(nn::FusedOp op);
 

@@ -5,6 +5,7 @@
 
 #include "NNEvaluator.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/runtime/Random.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -290,6 +291,53 @@ static void norm(const Tensor &x, const Tensor &weight, const Tensor *bias,
           (values[i] - centre) * scale * weight.data[i] +
           (bias ? bias->data[i] : 0);
   });
+}
+
+/// Dropout by its definition, and its halves of keys and comparisons as the
+/// decomposition has them: 32 bits are exact in a double.
+bool Evaluator::evaluateRandom(Operation *op) {
+  return TypeSwitch<Operation *, bool>(op)
+      .Case([&](nn::DropoutOp op) {
+        Tensor &result = make(op.getResult());
+        const Tensor &x = get(op.getOperand()), &state = get(op.getRandom());
+        double ratio = op.getRatio().convertToDouble();
+        int64_t width = result.shape.size() == 1 ? 1 : result.shape.back();
+        int64_t rows = int64_t(x.data.size()) / width;
+        auto stream = uint64_t(state.data[op.getStream() + 1]);
+        auto first = uint64_t(state.data[0]) * (rows / op.getSamples());
+        for (size_t i = 0; i < x.data.size(); ++i) {
+          uint64_t key = random::rowKey(stream, first + i / width);
+          bool kept = random::elementBits(key, uint32_t(i % width)) >=
+                      random::dropBelow(ratio);
+          result.data[i] = kept ? x.data[i] / (1 - ratio) : 0;
+        }
+        return true;
+      })
+      .Case([&](nn::RandomKeyOp op) {
+        Tensor &result = make(op.getResult());
+        forEachIndex(result.shape, [&](ArrayRef<int64_t> index) {
+          auto row = uint64_t(get(op.getFirst()).at(index));
+          for (auto [axis, size] : llvm::enumerate(op.getSizes()))
+            row = (axis > 0 ? row * size : row) +
+                  uint64_t(get(op.getIndices()[axis]).at(index));
+          uint64_t key =
+              random::rowKey(uint64_t(get(op.getStream()).at(index)), row);
+          result.at(index) = uint32_t(op.getHalf() == 1 ? key >> 32 : key);
+        });
+        return true;
+      })
+      .Case([&](nn::RandomKeepOp op) {
+        Tensor &result = make(op.getResult());
+        forEachIndex(result.shape, [&](ArrayRef<int64_t> index) {
+          uint64_t key = uint64_t(get(op.getHigh()).at(index)) << 32 |
+                         uint64_t(get(op.getLow()).at(index));
+          auto column = uint32_t(get(op.getColumn()).at(index));
+          result.at(index) =
+              random::elementBits(key, column) >= uint64_t(op.getThreshold());
+        });
+        return true;
+      })
+      .Default(false);
 }
 
 bool Evaluator::evaluateNorm(Operation *op) {

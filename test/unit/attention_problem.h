@@ -11,7 +11,7 @@
 
 namespace shardonnx::test {
 
-enum class Mask { None, Bool, Additive };
+enum class Mask { None, Bool, Additive, FirstKeys };
 
 struct AttentionCase {
   int64_t batch = 1, heads = 1, kvHeads = 1, seqQ = 1, seqK = 1, headDim = 16;
@@ -39,8 +39,10 @@ struct AttentionProblem {
         out(c.dtype, sizeQ()), dout(c.dtype, sizeQ()), dq(c.dtype, sizeQ()),
         dk(c.dtype, sizeK()), dv(c.dtype, sizeK()),
         lse(SHX_F32, c.batch * c.heads * c.seqQ),
-        mask(c.mask == Mask::Bool ? SHX_I1 : SHX_F32,
-             (c.maskPerHead ? c.heads : 1) * c.seqQ * c.seqK) {
+        mask(maskDtype(c),
+             c.mask == Mask::FirstKeys
+                 ? c.batch * c.seqQ
+                 : (c.maskPerHead ? c.heads : 1) * c.seqQ * c.seqK) {
     std::mt19937 random(seed);
     for (Buffer *b : {&q, &k, &v, &dout})
       b->fillRandom(random);
@@ -48,11 +50,31 @@ struct AttentionProblem {
       mask.fillRandom(random);
     for (int64_t i = 0; c.mask == Mask::Bool && i < mask.size(); ++i)
       mask.set(i, random() % 4 != 0);
+    if (c.mask == Mask::FirstKeys)
+      drawFirstKeys(random);
     describe();
   }
 
   int64_t sizeQ() const { return c.batch * c.heads * c.seqQ * c.headDim; }
   int64_t sizeK() const { return c.batch * c.kvHeads * c.seqK * c.headDim; }
+
+  static int32_t maskDtype(const AttentionCase &c) {
+    return c.mask == Mask::FirstKeys ? SHX_I32
+           : c.mask == Mask::Bool    ? SHX_I1
+                                     : SHX_F32;
+  }
+
+  // Documents of every length, one query to all.
+  void drawFirstKeys(std::mt19937 &random) {
+    for (int64_t b = 0; b < c.batch; ++b) {
+      int64_t first = 0, rarity = 1 + random() % (2 * c.seqQ);
+      for (int64_t i = 0; i < c.seqQ; ++i) {
+        if (i > 0 && random() % uint64_t(rarity) == 0)
+          first = std::max<int64_t>(first, i + c.seqK - c.seqQ);
+        mask.set(b * c.seqQ + i, double(first));
+      }
+    }
+  }
 
   void describe() {
     desc = ShxAttention{};
@@ -70,6 +92,11 @@ struct AttentionProblem {
       setStrides(s, c.kvHeads, c.seqK);
     desc.maskStride[1] = c.maskPerHead ? c.seqQ * c.seqK : 0;
     desc.maskStride[2] = c.seqK;
+    if (c.mask == Mask::FirstKeys) {
+      desc.maskStride[0] = c.seqQ;
+      desc.maskStride[1] = 0;
+      desc.maskStride[2] = 1;
+    }
     desc.scale = float(1 / std::sqrt(double(c.headDim)));
     desc.softcap = c.softcap;
     desc.causal = c.causal;
@@ -105,8 +132,10 @@ struct AttentionReference {
           row(b, h, i);
   }
 
-  bool visible(int64_t i, int64_t j) const {
+  bool visible(int64_t b, int64_t i, int64_t j) const {
     int64_t last = d.causal ? i + d.seqK - d.seqQ : d.seqK - 1;
+    if (p.c.mask == Mask::FirstKeys && j < p.mask.get(b * d.seqQ + i))
+      return false;
     return j <= last && (d.window == 0 || j > last - d.window);
   }
 
@@ -134,7 +163,7 @@ struct AttentionReference {
     if (p.c.mask == Mask::Additive)
       s += p.mask.get(m);
     bool hidden = p.c.mask == Mask::Bool && p.mask.get(m) == 0;
-    return hidden || !visible(i, j) ? -INFINITY : s;
+    return hidden || !visible(b, i, j) ? -INFINITY : s;
   }
 
   void row(int64_t b, int64_t h, int64_t i) {
@@ -210,7 +239,7 @@ inline AttentionCase randomAttention(std::mt19937 &random) {
   c.causal = random() % 2;
   c.window = pick({0, 0, 0, 1, 3, 20, 64, 300});
   c.softcap = random() % 4 == 0 ? 1.5f : 0;
-  c.mask = Mask(random() % 3);
+  c.mask = Mask(random() % 4);
   c.maskPerHead = random() % 2;
   c.dtype = int32_t(random() % 3);
   c.headMajor = random() % 2;

@@ -95,6 +95,21 @@ TEST(CudaAttention, ManyTiles) {
   check(c);
 }
 
+// Whole tiles lie outside a query's document.
+TEST(CudaAttention, Documents) {
+  for (int32_t dtype : {SHX_F32, SHX_BF16}) {
+    AttentionCase c;
+    c.batch = 2;
+    c.heads = 2;
+    c.kvHeads = 1;
+    c.seqQ = c.seqK = 300;
+    c.causal = true;
+    c.mask = Mask::FirstKeys;
+    c.dtype = dtype;
+    check(c);
+  }
+}
+
 TEST(CudaAttention, FullyMaskedRowsGiveZeros) {
   AttentionCase c;
   c.heads = 2;

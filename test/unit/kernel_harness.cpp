@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Parser/Parser.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/runtime/Random.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 #include <cstring>
@@ -151,6 +152,22 @@ static double evaluateGelu(nn::GeluOp op, double x) {
   return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
 }
 
+/// Half of a row's key, as what an i32 holds.
+static double evaluateKey(nn::RandomKeyOp op, ArrayRef<double> x) {
+  auto row = static_cast<uint64_t>(x[1]);
+  for (auto [axis, size] : llvm::enumerate(op.getSizes()))
+    row = (axis > 0 ? row * size : row) + static_cast<uint64_t>(x[2 + axis]);
+  uint64_t key = random::rowKey(static_cast<uint64_t>(x[0]), row);
+  return static_cast<uint32_t>(op.getHalf() == 1 ? key >> 32 : key);
+}
+
+static double evaluateKeep(nn::RandomKeepOp op, ArrayRef<double> x) {
+  uint64_t key =
+      static_cast<uint64_t>(x[1]) << 32 | static_cast<uint64_t>(x[0]);
+  return random::elementBits(key, static_cast<uint32_t>(x[2])) >=
+         static_cast<uint64_t>(op.getThreshold());
+}
+
 static double evaluateElement(Operation *op, ArrayRef<double> x) {
   return llvm::TypeSwitch<Operation *, double>(op)
       .Case<nn::NegOp>([&](auto) { return -x[0]; })
@@ -185,6 +202,8 @@ static double evaluateElement(Operation *op, ArrayRef<double> x) {
       .Case<nn::AndOp>([&](auto) { return x[0] * x[1]; })
       .Case<nn::OrOp>([&](auto) { return std::max(x[0], x[1]); })
       .Case<nn::SelectOp>([&](auto) { return x[0] != 0 ? x[1] : x[2]; })
+      .Case([&](nn::RandomKeyOp key) { return evaluateKey(key, x); })
+      .Case([&](nn::RandomKeepOp keep) { return evaluateKeep(keep, x); })
       .Case<nn::CompareOp>([&](nn::CompareOp c) {
         return compare(c.getPredicate(), x[0], x[1]) ? 1.0 : 0.0;
       })

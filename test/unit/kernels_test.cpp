@@ -340,6 +340,44 @@ TEST(ElementwiseKernels, InPlace) {
     }
 }
 
+// Masks come out as the definition has them, in rows and in sums of columns.
+TEST(RowKernels, Dropout) {
+  const char *body = R"(
+          %i = nn.iota {{axis = 0 : i64} : () -> tensor<3x4x1xi64>
+          %j = nn.iota {{axis = 1 : i64} : () -> tensor<3x4x1xi64>
+          %c = nn.iota {{axis = 0 : i64} : () -> tensor<{0}xi32>
+          %l = nn.random_key %s, %f, %i, %j {{sizes = array<i64: 3, 4>, half = 0 : i64}
+             : (tensor<1xi64>, tensor<1xi64>, tensor<3x4x1xi64>, tensor<3x4x1xi64>) -> tensor<3x4x1xi32>
+          %h = nn.random_key %s, %f, %i, %j {{sizes = array<i64: 3, 4>, half = 1 : i64}
+             : (tensor<1xi64>, tensor<1xi64>, tensor<3x4x1xi64>, tensor<3x4x1xi64>) -> tensor<3x4x1xi32>
+          %k = nn.random_keep %l, %h, %c {{threshold = 2900000000 : i64}
+             : (tensor<3x4x1xi32>, tensor<3x4x1xi32>, tensor<{0}xi32>) -> tensor<3x4x{0}xi1>
+          %z = nn.constant dense<0.0> : tensor<f32>
+          %y = nn.select %k, %x, %z : (tensor<3x4x{0}xi1>, tensor<3x4x{0}xf32>, tensor<f32>) -> tensor<3x4x{0}xf32>
+)";
+  const char *head = R"(
+      func.func @f(%a: tensor<3x4x{0}xf32>, %t: tensor<1xi64>, %u: tensor<1xi64>) {{
+        %0 = nn.fused {1} [3, 4, {0}] (%x = %a : tensor<3x4x{0}xf32>, %s = %t : tensor<1xi64>, %f = %u : tensor<1xi64>)
+            -> tensor<{2}{0}xf32> {{)";
+  for (int n : {1, 5, 64, 77}) {
+    checkAllLayouts(
+        llvm::formatv(head, n, "rows", "3x4x").str() +
+            llvm::formatv(body, n).str() +
+            llvm::formatv("nn.yield %y : tensor<3x4x{0}xf32> } return }", n)
+                .str(),
+        0);
+    checkAllLayouts(
+        llvm::formatv(head, n, "columns", "").str() +
+            llvm::formatv(body, n).str() +
+            llvm::formatv("%q = nn.reduce_sum %y {{axes = array<i64: 0, 1>} : "
+                          "(tensor<3x4x{0}xf32>) -> tensor<{0}xf32> "
+                          "nn.yield %q : tensor<{0}xf32> } return }",
+                          n)
+                .str(),
+        1e-6);
+  }
+}
+
 // Powers of any sign, and what has none.
 TEST(ElementwiseKernels, Powers) {
   ParsedGroup group(R"(

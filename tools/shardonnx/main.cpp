@@ -187,6 +187,18 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
                  "regexes over whole parameter names: not trained")
       ->allow_extra_args(false)
       ->type_name("REGEX");
+  oneOf(app.add_option("--dropout", o.dropout,
+                       "which Dropout nodes drop: those in training mode, all "
+                       "with a ratio, none"),
+        {"graph", "on", "off"})
+      ->capture_default_str();
+  whole(app.add_option_function<int64_t>(
+            "--document-separator",
+            [&o](int64_t n) { o.documentSeparator = n; },
+            "the token that ends a document: attention and the loss stay "
+            "within documents"),
+        0, int64_t(1) << 31)
+      ->type_name("ID");
   app.add_flag("--strict-numerics", o.strictNumerics,
                "only passes that preserve numerics bit for bit");
   app.add_flag("--tf32", o.tf32,

@@ -42,7 +42,9 @@ struct CompileOptions {
   std::optional<int64_t> memoryBudget; // bytes of a rank, at worldSize
   std::string optimizer = "adamw";
   std::string accumulateMode = "sharded"; // sharded | unsharded
+  std::optional<int64_t> documentSeparator; // the token that ends a document
   std::vector<std::string> freeze;
+  std::string dropout = "graph"; // which Dropout nodes drop: graph | on | off
   bool strictNumerics = false;
   bool tf32 = false; // f32 products may round their operands to TF32
   std::optional<int64_t> worldSize;

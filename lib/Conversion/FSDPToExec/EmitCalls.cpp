@@ -143,11 +143,12 @@ Value Emitter::headsBuffer(Value value) {
   return bufferOf(storage.layout.isUnit(1) ? storage : contiguous(value));
 }
 
-// The mask as [batch, heads, seqQ, seqK]; only its keys need be there.
+// The mask as [batch, heads, seqQ, seqK]; only its keys need be there. First
+// keys have one element a query.
 Value Emitter::maskBuffer(Value mask, Value query, Value key) {
   if (!mask)
     return {};
-  int64_t seqK = shapeOf(key)[1];
+  int64_t seqK = elementTypeOf(mask).isInteger(32) ? 1 : shapeOf(key)[1];
   Storage storage = storageOf(mask);
   SmallVector<int64_t> keys(storage.layout.shape);
   keys.back() = seqK;

@@ -69,7 +69,8 @@ bool fusion::isRowOp(Operation *op) {
 bool fusion::isCheap(Operation *op) {
   if (!isRowOp(op) || kernels::isReduction(op))
     return false;
-  if (isa<nn::ConstantOp, nn::IotaOp, nn::BroadcastOp>(op))
+  // The key of a row costs less than storing one for each row.
+  if (isa<nn::ConstantOp, nn::IotaOp, nn::BroadcastOp, nn::RandomKeyOp>(op))
     return true;
   return isa<nn::ElementwiseOpInterface>(op) &&
          rowSpaceOf(domainOf(op)).rows == 1;

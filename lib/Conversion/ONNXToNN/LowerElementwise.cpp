@@ -140,15 +140,30 @@ LogicalResult lowerIdentity(Lowering &l, onnx::NodeOp node) {
   return success();
 }
 
-/// Training needs dropout of probability 0: masks are not modelled yet.
+/// By ONNX, Dropout drops where its training_mode is true. PyTorch's exporter
+/// leaves training_mode out of what scaled_dot_product_attention drops.
 LogicalResult lowerDropout(Lowering &l, onnx::NodeOp node) {
-  const HostTensor *ratio = l.getConstant(node.getInput(1));
+  Value input = node.getInput(0);
+  const HostTensor *given = l.getConstant(node.getInput(1));
   const HostTensor *training = l.getConstant(node.getInput(2));
-  bool off = !node.getInput(2) || (training && training->front().i == 0);
-  bool zero = ratio && ratio->front().f == 0;
-  if ((!off && !zero) || node->getNumResults() != 1)
-    return l.unsupported(node, "export in eval mode, or with dropout 0");
-  l.set(node->getResult(0), l.get(node.getInput(0)));
+  if ((node.getInput(1) && !given) || (node.getInput(2) && !training))
+    return l.unsupported(node, "its ratio or training_mode depends on data");
+  if (node->getNumResults() > 1 && !node->getResult(1).use_empty())
+    return l.unsupported(node, "its mask is read");
+  double ratio = given ? given->front().f : 0.5;
+  if (ratio < 0 || ratio >= 1)
+    return l.unsupported(node, "its ratio is not within [0, 1)");
+  bool drops = training && training->front().i != 0;
+  if (l.getDropoutMode() != "graph")
+    drops = l.getDropoutMode() == "on";
+  else if (!node.getInput(2) && given && ratio > 0)
+    l.warnOfIdleDropout(node);
+  Value value = l.get(input);
+  if (drops && ratio > 0)
+    value = l.dropout(node, value, ratio);
+  if (!value)
+    return failure();
+  l.set(node->getResult(0), value);
   return success();
 }
 

@@ -12,6 +12,7 @@
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include <utility>
 
 using namespace mlir;
 
@@ -269,6 +270,37 @@ Value Lowering::splat(double value, Type elementType, ArrayRef<int64_t> shape) {
       HostTensor::splat(shape, elementType, scalar).toAttr());
 }
 
+void Lowering::warnOfIdleDropout(onnx::NodeOp node) {
+  if (!std::exchange(warnedOfDropout, true))
+    node.emitWarning("Dropout without a training_mode does nothing "
+                     "(scaled_dot_product_attention is exported so); "
+                     "--dropout=on has it drop, --dropout=off says that it "
+                     "should not");
+}
+
+Value Lowering::dropout(onnx::NodeOp node, Value value, double ratio) {
+  Block *block = builder.getInsertionBlock();
+  // Axis 0 of every input of the graph counts samples.
+  int64_t samples = 0;
+  for (BlockArgument argument : block->getArguments())
+    if (samples == 0 && argument != random && !shapeOf(argument).empty())
+      samples = shapeOf(argument)[0];
+  ArrayRef<int64_t> shape = shapeOf(value);
+  if (samples == 0 || shape.empty() || shape[0] % samples != 0) {
+    (void)unsupported(node, "axis 0 of what it drops from does not count "
+                            "samples, so ranks cannot draw their masks apart; "
+                            "--dropout=off leaves dropout out");
+    return {};
+  }
+  Type i64 = builder.getI64Type();
+  if (!random)
+    random = block->addArgument(RankedTensorType::get({1}, i64), location);
+  return nn::DropoutOp::create(builder, location, value.getType(), value,
+                               random, builder.getF64FloatAttr(ratio),
+                               builder.getI64IntegerAttr(dropouts++),
+                               builder.getI64IntegerAttr(samples));
+}
+
 /// Size 1 along axes where it is uniform; a causal mask as comparisons.
 Value Lowering::constant(const HostTensor &tensor) {
   HostTensor compact = tensor.compact();
@@ -368,7 +400,8 @@ bool Lowering::bindKnownInput(Value argument, StringRef name) {
                                             type.getElementType(), scalar));
     return true;
   }
-  if (name != "position_ids" || !isa<IntegerType>(type.getElementType()))
+  if (name != "position_ids" || positionsVary ||
+      !isa<IntegerType>(type.getElementType()))
     return false;
   SmallVector<int64_t> positions;
   for (int64_t i = 0; i < type.getShape()[1]; ++i)
@@ -399,6 +432,8 @@ LogicalResult Lowering::finish(func::FuncOp function, Block &newEntry) {
        function.getBody().front().getTerminator()->getOperands())
     results.push_back(get(operand));
   func::ReturnOp::create(builder, function.getLoc(), results);
+  if (random)
+    random.setType(RankedTensorType::get({dropouts + 1}, builder.getI64Type()));
   auto type = builder.getFunctionType(newEntry.getArgumentTypes(),
                                       ValueRange(results).getTypes());
   auto raised =
@@ -409,13 +444,17 @@ LogicalResult Lowering::finish(func::FuncOp function, Block &newEntry) {
         setAttr(i, name);
   };
   copyNames(
-      type.getNumInputs(),
+      function.getNumArguments(),
       [&](unsigned i) { return function.getArgAttr(i, "onnx.name"); },
       [&](unsigned i, Attribute n) { raised.setArgAttr(i, "nn.name", n); });
   copyNames(
       type.getNumResults(),
       [&](unsigned i) { return function.getResultAttr(i, "onnx.name"); },
       [&](unsigned i, Attribute n) { raised.setResultAttr(i, "nn.name", n); });
+  if (random)
+    for (StringRef attr : {nn::kNameAttr, nn::kKindAttr})
+      raised.setArgAttr(random.getArgNumber(), attr,
+                        builder.getStringAttr("random"));
   raised.getBody().push_back(&newEntry);
   function.erase();
   module.push_back(raised);

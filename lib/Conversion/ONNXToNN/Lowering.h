@@ -43,9 +43,11 @@ inline mlir::Type elementTypeOf(mlir::Value value) {
 
 class Lowering {
 public:
-  Lowering(mlir::ModuleOp module, bool assumeFullMask)
+  Lowering(mlir::ModuleOp module, bool assumeFullMask, bool positionsVary,
+           llvm::StringRef dropout)
       : builder(module.getContext()), module(module),
-        assumeFullMask(assumeFullMask) {}
+        assumeFullMask(assumeFullMask), positionsVary(positionsVary),
+        dropoutMode(dropout) {}
 
   /// Rewrites the module; on failure one error has been emitted.
   llvm::LogicalResult run();
@@ -86,6 +88,12 @@ public:
   mlir::Value splat(double value, mlir::Type elementType,
                     llvm::ArrayRef<int64_t> shape = {});
   mlir::Value constant(const HostTensor &tensor);
+  /// `value` with a share of its elements dropped; null, and the node is
+  /// refused, where samples cannot be told apart.
+  mlir::Value dropout(onnx::NodeOp node, mlir::Value value, double ratio);
+  /// Says once that a Dropout node with a ratio does nothing.
+  void warnOfIdleDropout(onnx::NodeOp node);
+  llvm::StringRef getDropoutMode() const { return dropoutMode; }
   template <typename Op> mlir::Value binary(mlir::Value lhs, mlir::Value rhs) {
     auto shape = broadcastShapes(shapeOf(lhs), shapeOf(rhs));
     assert(shape && "operands must broadcast");
@@ -129,7 +137,11 @@ private:
   llvm::LogicalResult reportUnsupported();
 
   mlir::ModuleOp module;
-  bool assumeFullMask;
+  bool assumeFullMask, positionsVary;
+  std::string dropoutMode;
+  mlir::BlockArgument random; // appended for the first dropout
+  int64_t dropouts = 0;
+  bool warnedOfDropout = false;
   mlir::Location location = mlir::UnknownLoc::get(module.getContext());
   llvm::DenseMap<mlir::Value, std::unique_ptr<Entry>> entries;
   llvm::DenseMap<mlir::Operation *, nn::ParameterOp> parameters;

@@ -22,7 +22,8 @@ struct ConvertONNXToNN : impl::ConvertONNXToNNBase<ConvertONNXToNN> {
   using ConvertONNXToNNBase::ConvertONNXToNNBase;
 
   void runOnOperation() override {
-    if (failed(Lowering(getOperation(), assumeFullMask).run()))
+    if (failed(Lowering(getOperation(), assumeFullMask, positionsVary, dropout)
+                   .run()))
       signalPassFailure();
   }
 };
@@ -34,10 +35,13 @@ bool isRaisable(StringRef opType) {
          getHandlers().contains(opType);
 }
 
-void buildRaisePipeline(OpPassManager &manager, bool strictNumerics) {
-  manager.addPass(createConvertONNXToNN());
+void buildRaisePipeline(OpPassManager &manager, const RaiseOptions &options) {
+  ConvertONNXToNNOptions convert;
+  convert.dropout = options.dropout;
+  convert.positionsVary = options.positionsVary;
+  manager.addPass(createConvertONNXToNN(convert));
   manager.addPass(createCSEPass());
-  if (!strictNumerics) {
+  if (!options.strictNumerics) {
     manager.addPass(createRaiseLayout());
     manager.addPass(createRaiseNorm());
     manager.addPass(createRaiseActivation());

@@ -80,9 +80,10 @@ int64_t knownValue(const Manifest::Input &input, int64_t at) {
 
 // The compiler folds a mask or positions of [batch, sequence] to what the
 // executable feeds: the program does not read the input.
-bool isFolded(const Manifest::Input &input) {
+bool isFolded(const Manifest &manifest, const Manifest::Input &input) {
   return (input.kind == Kind::AttentionMask ||
-          (input.kind == Kind::PositionIds && input.dtype != SHX_F32)) &&
+          (input.kind == Kind::PositionIds && input.dtype != SHX_F32 &&
+           manifest.documentSeparator < 0)) &&
          input.shape.size() == 2;
 }
 
@@ -135,6 +136,8 @@ ArraySource::ArraySource(Arrays arraysIn, const Manifest &manifest,
 }
 
 const Array *ArraySource::bind(const Manifest::Input &input) {
+  if (input.kind == Kind::Random || input.kind == Kind::FirstKeys)
+    return nullptr;
   auto found = arrays.find(input.name);
   if (found == arrays.end() && isLabel(input.kind))
     found = arrays.find("labels");
@@ -209,17 +212,50 @@ void ArraySource::checkFolded(const Manifest::Input &input, const Array &array,
   }
 }
 
+// Where documents begin follows from the tokens; labels are the file's own.
+void ArraySource::readDocuments(const Manifest::Input &input, int64_t sample,
+                                void *to) {
+  const Array *tokens = nullptr;
+  int64_t n = rowElements(input);
+  for (size_t i = 0; i < manifest.inputs.size() && !tokens; ++i)
+    if (manifest.inputs[i].kind == Kind::Tokens &&
+        rowElements(manifest.inputs[i]) == n)
+      tokens = bound[i];
+  if (!tokens)
+    fail("the graph has no tokens by which documents are told apart for its "
+         "input '",
+         input.name, "'");
+  const uint8_t *from = load(*tokens, sample, n);
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < n; ++i)
+    ids.push_back(integerAt(tokens->type, from, i));
+  std::vector<int64_t> begins =
+      documentBegins(ids, n, manifest.documentSeparator);
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t begin = begins[static_cast<size_t>(i)];
+    storeInteger(input, to, i,
+                 input.kind == Kind::FirstKeys ? begin : i - begin);
+  }
+}
+
 void ArraySource::read(int64_t sample, size_t index, void *to) {
   const Manifest::Input &input = manifest.inputs[index];
   const Array *array = bound[index];
   int64_t n = rowElements(input);
+  bool packed = manifest.documentSeparator >= 0 &&
+                (input.kind == Kind::FirstKeys ||
+                 (input.kind == Kind::PositionIds && !array));
+  if (packed) {
+    readDocuments(input, sample, to);
+    return;
+  }
   if (!array) {
     for (int64_t i = 0; i < n; ++i)
       storeInteger(input, to, i, knownValue(input, i));
     return;
   }
   const uint8_t *from = load(*array, sample, n);
-  if (isFolded(input))
+  if (isFolded(manifest, input))
     checkFolded(input, *array, sample, from);
   if (input.dtype != SHX_F32) {
     convertIntegers(input, *array, sample, from, to);

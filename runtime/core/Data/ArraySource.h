@@ -69,6 +69,7 @@ private:
   const uint8_t *load(const Array &array, int64_t sample, int64_t elements);
   void checkFolded(const Manifest::Input &input, const Array &array,
                    int64_t sample, const uint8_t *from);
+  void readDocuments(const Manifest::Input &input, int64_t sample, void *to);
   void convertIntegers(const Manifest::Input &input, const Array &array,
                        int64_t sample, const uint8_t *from, void *row);
 

@@ -62,6 +62,15 @@ openData(const std::vector<std::string> &words,
   return std::make_unique<SeveralFiles>(std::move(files));
 }
 
+std::vector<int64_t> documentBegins(const std::vector<int64_t> &ids,
+                                    int64_t count, int64_t separator) {
+  std::vector<int64_t> begins(static_cast<size_t>(count), 0);
+  for (size_t i = 1; i < begins.size(); ++i)
+    begins[i] =
+        ids[i - 1] == separator ? static_cast<int64_t>(i) : begins[i - 1];
+  return begins;
+}
+
 int64_t rowElements(const Manifest::Input &input) {
   int64_t n = 1;
   for (size_t i = 1; i < input.shape.size(); ++i)

@@ -38,6 +38,10 @@ std::unique_ptr<DataSource>
 openData(const std::vector<std::string> &paths,
          const std::optional<std::string> &tokenType, const Manifest &manifest);
 
+// Where the document of each token begins. A separator belongs to the document
+// that it ends; a sample that starts within a document starts it anew.
+std::vector<int64_t> documentBegins(const std::vector<int64_t> &ids,
+                                    int64_t count, int64_t separator);
 // Elements of one sample of an input.
 int64_t rowElements(const Manifest::Input &input);
 // Writes integers in the input's dtype.

@@ -68,7 +68,8 @@ void TokenFile::checkInputs() {
            input.name,
            "' wants data: give an .npz or .safetensors file with "
            "an array for each input");
-    if (input.kind == Kind::AttentionMask || input.kind == Kind::PositionIds)
+    if (input.kind == Kind::AttentionMask || input.kind == Kind::PositionIds ||
+        input.kind == Kind::Random || input.kind == Kind::FirstKeys)
       continue;
     int64_t n = rowElements(input);
     if (length != 0 && n != length)
@@ -93,7 +94,29 @@ void TokenFile::load(int64_t sample) {
                 static_cast<size_t>(tokenBytes));
     ids[i] = id;
   }
+  if (manifest.documentSeparator >= 0)
+    begins = documentBegins(ids, length, manifest.documentSeparator);
   loaded = sample;
+}
+
+// Whether the label at a position is predicted from a token that ends another
+// document. Labels stand at the token before the predicted one, shifted ones at
+// the predicted one.
+bool TokenFile::crossesDocument(int64_t position, bool shifted) const {
+  if (manifest.documentSeparator < 0 || (shifted && position == 0))
+    return false;
+  int64_t before = shifted ? position - 1 : position;
+  return ids[static_cast<size_t>(before)] == manifest.documentSeparator;
+}
+
+int64_t TokenFile::countLabels(int64_t sample) {
+  int64_t shift = manifest.loss.shift, count = length - shift;
+  if (manifest.documentSeparator < 0)
+    return count;
+  load(sample);
+  for (int64_t i = shift; i < length; ++i)
+    count -= crossesDocument(i, shift > 0);
+  return count;
 }
 
 void TokenFile::checkLimit(const Manifest::Input &input, int64_t sample,
@@ -112,6 +135,18 @@ void TokenFile::checkLimit(const Manifest::Input &input, int64_t sample,
 void TokenFile::read(int64_t sample, size_t index, void *row) {
   const Manifest::Input &input = manifest.inputs[index];
   int64_t n = rowElements(input);
+  bool packed =
+      manifest.documentSeparator >= 0 &&
+      (input.kind == Kind::PositionIds || input.kind == Kind::FirstKeys);
+  if (packed) {
+    load(sample);
+    for (int64_t i = 0; i < n; ++i) {
+      int64_t begin = begins[static_cast<size_t>(i % length)];
+      storeInteger(input, row, i,
+                   input.kind == Kind::FirstKeys ? begin : i % length - begin);
+    }
+    return;
+  }
   if (input.kind == Kind::AttentionMask || input.kind == Kind::PositionIds) {
     int64_t last = input.shape.empty() ? 1 : input.shape.back();
     for (int64_t i = 0; i < n; ++i)
@@ -122,8 +157,13 @@ void TokenFile::read(int64_t sample, size_t index, void *row) {
   load(sample);
   int64_t first = input.kind == Kind::Labels ? 1 : 0;
   checkLimit(input, sample, first);
-  for (int64_t i = 0; i < n; ++i)
-    storeInteger(input, row, i, ids[static_cast<size_t>(first + i)]);
+  bool labels = input.kind == Kind::Labels || input.kind == Kind::ShiftedLabels;
+  for (int64_t i = 0; i < n; ++i) {
+    bool crosses =
+        labels && crossesDocument(i, input.kind == Kind::ShiftedLabels);
+    storeInteger(input, row, i,
+                 crosses ? kIgnoredLabel : ids[static_cast<size_t>(first + i)]);
+  }
 }
 
 } // namespace shardonnx::rt

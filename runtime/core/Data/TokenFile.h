@@ -20,12 +20,13 @@ public:
             const Manifest &manifest);
   int64_t samples() const override { return (tokens - 1) / length; }
   void read(int64_t sample, size_t input, void *row) override;
-  int64_t countLabels(int64_t) override { return length - manifest.loss.shift; }
+  int64_t countLabels(int64_t sample) override;
 
 private:
   void readHeader(const std::optional<std::string> &tokenType);
   void checkInputs();
   void load(int64_t sample);
+  bool crossesDocument(int64_t position, bool shifted) const;
   void checkLimit(const Manifest::Input &input, int64_t sample, int64_t first);
 
   const Manifest &manifest;
@@ -36,7 +37,8 @@ private:
   int64_t length = 0;  // S
   int64_t loaded = -1; // the sample in `ids`
   std::vector<uint8_t> raw;
-  std::vector<int64_t> ids; // S+1
+  std::vector<int64_t> ids;    // S+1
+  std::vector<int64_t> begins; // of their documents, where samples are packed
 };
 
 } // namespace shardonnx::rt

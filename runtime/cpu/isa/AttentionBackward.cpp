@@ -22,6 +22,7 @@ public:
     part = task / heads;
     batch = task % heads / d.kvHeads;
     kvHead = task % d.kvHeads;
+    firstKeys = firstKeysOf(d, args.mask, batch);
   }
 
   void run() {
@@ -77,8 +78,8 @@ private:
 
   void visitQueries() {
     last = least(first + kQueryTile, d.seqQ);
-    Range keys = {most(chunk.begin, visibleKeys(d, first).begin),
-                  least(chunk.end, visibleKeys(d, last - 1).end)};
+    Range keys = {most(chunk.begin, visibleKeys(d, firstKeys, first).begin),
+                  least(chunk.end, visibleKeys(d, firstKeys, last - 1).end)};
     if (keys.begin >= keys.end && plan.partialDq)
       return;
     for (int64_t i = 0; i < kQueryTile * d.headDim; ++i)
@@ -143,8 +144,8 @@ private:
   // The keys of the tile that the group sees, out to whole rows of products.
   Range groupKeys(int64_t i, Range tile) const {
     int64_t end = least(i + kTileLanes, last);
-    Range keys = {most(tile.begin, visibleKeys(d, i).begin),
-                  least(tile.end, visibleKeys(d, end - 1).end)};
+    Range keys = {most(tile.begin, visibleKeys(d, firstKeys, i).begin),
+                  least(tile.end, visibleKeys(d, firstKeys, end - 1).end)};
     if (keys.begin >= keys.end)
       return {tile.begin, tile.begin};
     int64_t begin = (keys.begin - tile.begin) / kTileRows * kTileRows;
@@ -252,6 +253,7 @@ private:
   float *scratch;
   const int64_t width; // of the rows whose lanes are the head dim
   int64_t batch, kvHead, head, part, first, last;
+  const int32_t *firstKeys;
   Range chunk;
 };
 

@@ -45,11 +45,13 @@ public:
     head = task % d.heads;
     first = tile * kForwardTile;
     last = least(first + kForwardTile, d.seqQ);
+    firstKeys = firstKeysOf(d, args.mask, batch);
   }
 
   void run() {
     loadQueries();
-    Range keys = {visibleKeys(d, first).begin, visibleKeys(d, last - 1).end};
+    Range keys = {visibleKeys(d, firstKeys, first).begin,
+                  visibleKeys(d, firstKeys, last - 1).end};
     for (int64_t j = keys.begin; j < keys.end; j += kKeyTile)
       visitKeys({j, least(j + kKeyTile, keys.end)});
     storeOutput();
@@ -88,8 +90,9 @@ private:
   }
 
   void visitGroup(Group group, Range tile) {
-    Range keys = {most(tile.begin, visibleKeys(d, group.first).begin),
-                  least(tile.end, visibleKeys(d, group.last - 1).end)};
+    Range keys = {
+        most(tile.begin, visibleKeys(d, firstKeys, group.first).begin),
+        least(tile.end, visibleKeys(d, firstKeys, group.last - 1).end)};
     if (keys.begin >= keys.end)
       return;
     int64_t lane = group.first - first;
@@ -135,6 +138,7 @@ private:
   const ForwardScratch at;
   float *scratch;
   int64_t batch, head, first, last;
+  const int32_t *firstKeys;
 };
 
 } // namespace

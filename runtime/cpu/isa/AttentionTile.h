@@ -23,17 +23,30 @@ struct Range {
   int64_t begin, end;
 };
 
+// The first keys of a batch element's queries, where the caller gives them.
+SHX_INLINE const int32_t *firstKeysOf(const ShxAttention &d, const void *mask,
+                                      int64_t batch) {
+  if (!mask || d.maskDtype != SHX_I32)
+    return nullptr;
+  return static_cast<const int32_t *>(mask) + batch * d.maskStride[0];
+}
+
 // The keys that query i sees; both ends never fall as i rises.
-SHX_INLINE Range visibleKeys(const ShxAttention &d, int64_t i) {
+SHX_INLINE Range visibleKeys(const ShxAttention &d, const int32_t *firstKeys,
+                             int64_t i) {
   int64_t end = d.causal ? least(d.seqK, i + 1 + d.seqK - d.seqQ) : d.seqK;
   end = most(end, 0);
-  return {d.window > 0 ? most(0, end - d.window) : 0, end};
+  int64_t begin = d.window > 0 ? most(0, end - d.window) : 0;
+  if (firstKeys)
+    begin = most(begin, firstKeys[i * d.maskStride[2]]);
+  return {begin, end};
 }
 
 // Lanes [0, kTileLanes) of `row` where the query of the lane does not see key
-// j become `fill`. The ends are computed per lane as visibleKeys does.
-SHX_INLINE void hideKey(const ShxAttention &d, int64_t first, int64_t j,
-                        float *row, float fill) {
+// j become `fill`. The ends are computed per lane as visibleKeys does;
+// `begins` has each lane's first key, null where none is given.
+SHX_INLINE void hideKey(const ShxAttention &d, const int32_t *begins,
+                        int64_t first, int64_t j, float *row, float fill) {
   for (int v = 0; v < kTileVectors; ++v) {
     VecI query = laneIndex() + splatInt(int32_t(first + v * kLanes));
     VecI end = splatInt(int32_t(d.seqK));
@@ -43,6 +56,11 @@ SHX_INLINE void hideKey(const ShxAttention &d, int64_t first, int64_t j,
     VecI seen = key < end;
     if (d.window > 0)
       seen &= key >= end - splatInt(int32_t(least(d.window, d.seqK)));
+    if (begins) {
+      VecI begin;
+      __builtin_memcpy(&begin, begins + v * kLanes, sizeof(begin));
+      seen &= key >= begin;
+    }
     Vec score = load(row + v * kLanes);
     store(row + v * kLanes, seen ? score : splat(fill));
   }
@@ -101,19 +119,28 @@ SHX_INLINE void scoreTile(const ShxAttention &d, Range keys, const float *rows,
 SHX_INLINE void maskTile(const ShxAttention &d, const Group &group,
                          const void *mask, Range keys, float *scores,
                          int64_t stride) {
-  if (mask)
+  const int32_t *firstKeys = firstKeysOf(d, mask, group.batch);
+  int32_t begins[kTileLanes];
+  if (firstKeys)
+    for (int64_t l = 0; l < kTileLanes; ++l)
+      begins[l] =
+          firstKeys[least(group.first + l, group.last - 1) * d.maskStride[2]];
+  else if (mask)
     applyMask(d, mask, group.batch, group.head, group.first, group.last, keys,
               scores, stride);
   // All of the group's queries see the keys from the begin of the last one's to
   // the end of the first one's.
-  int64_t begin = least(visibleKeys(d, group.last - 1).begin, keys.end);
-  int64_t end = most(visibleKeys(d, group.first).end, most(begin, keys.begin));
-  for (int64_t j = keys.begin; j < begin; ++j)
-    hideKey(d, group.first, j, scores + (j - keys.begin) * stride,
-            kMinusInfinity);
-  for (int64_t j = end; j < keys.end; ++j)
-    hideKey(d, group.first, j, scores + (j - keys.begin) * stride,
-            kMinusInfinity);
+  int64_t begin =
+      least(visibleKeys(d, firstKeys, group.last - 1).begin, keys.end);
+  int64_t end =
+      most(visibleKeys(d, firstKeys, group.first).end, most(begin, keys.begin));
+  auto hide = [&](int64_t from, int64_t to) {
+    for (int64_t j = from; j < to; ++j)
+      hideKey(d, firstKeys ? begins : nullptr, group.first, j,
+              scores + (j - keys.begin) * stride, kMinusInfinity);
+  };
+  hide(keys.begin, begin);
+  hide(end, keys.end);
 }
 
 // Rows of a strided operand as dense f32 rows of `width` (zero-padded from

@@ -104,11 +104,11 @@ template <int32_t Type, int Dim> struct KeyBlock {
     dk.clear();
     dv.clear();
     const int64_t group = d.heads / d.kvHeads;
+    const Visible visible(a, batch);
     for (int64_t head = kvHead * group; head < (kvHead + 1) * group; ++head)
       for (int query = 0; query < d.seqQ; query += kColumns<Dim>) {
         const int queryEnd = int(min(int64_t(query) + kColumns<Dim>, d.seqQ));
-        if (visibleKeys(d, query).begin < last &&
-            visibleKeys(d, queryEnd - 1).end > first)
+        if (visible(query).begin < last && visible(queryEnd - 1).end > first)
           visit(head, query, queryEnd);
       }
 #pragma unroll
@@ -193,8 +193,8 @@ template <int32_t Type, int Dim> struct QueryBlock {
   __device__ void run() {
     loadQueries();
     const Scoring scoring(a, batch, head);
-    const int end = visibleKeys(d, int(last) - 1).end;
-    for (int key = visibleKeys(d, int(first)).begin; key < end;
+    const int end = scoring.visible(int(last) - 1).end;
+    for (int key = scoring.visible(int(first)).begin; key < end;
          key += kColumns<Dim>)
       visit(scoring, key, min(key + kColumns<Dim>, end));
 #pragma unroll

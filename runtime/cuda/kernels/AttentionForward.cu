@@ -83,8 +83,8 @@ __device__ void forward(const AttentionArgs &a) {
   RowTile<Dim> output;
   output.clear();
 
-  const int end = visibleKeys(d, int(last) - 1).end;
-  for (int key = visibleKeys(d, int(first)).begin; key < end; key += kKeys) {
+  const int end = scoring.visible(int(last) - 1).end;
+  for (int key = scoring.visible(int(first)).begin; key < end; key += kKeys) {
     const int keys = min(kKeys, end - key);
     __syncthreads(); // the tile's values are read
     loadTile<Type, kKeys, Dim>(

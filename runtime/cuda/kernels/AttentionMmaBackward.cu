@@ -75,8 +75,8 @@ __device__ void keyBlock(const AttentionArgs &a) {
     const Scoring scoring(a, batch, head);
     for (int query = 0; query < d.seqQ; query += kQueries) {
       const int count = int(min(int64_t(kQueries), d.seqQ - query));
-      if (visibleKeys(d, query).begin >= last ||
-          visibleKeys(d, query + count - 1).end <= first)
+      if (scoring.visible(query).begin >= last ||
+          scoring.visible(query + count - 1).end <= first)
         continue;
       __syncthreads(); // the tiles of the last queries are read
       loadHalfTile<kQueries, Dim, kThreads>(
@@ -164,8 +164,8 @@ __device__ void queryBlock(const AttentionArgs &a) {
   Fragment<Dim> dq;
   dq.clear();
 
-  const int end = visibleKeys(d, int(last) - 1).end;
-  for (int key = visibleKeys(d, int(first)).begin; key < end; key += kKeys) {
+  const int end = scoring.visible(int(last) - 1).end;
+  for (int key = scoring.visible(int(first)).begin; key < end; key += kKeys) {
     const int count = min(kKeys, end - key);
     __syncthreads(); // the tiles of the last keys are read
     loadHalfTile<kKeys, Dim, kThreads>(

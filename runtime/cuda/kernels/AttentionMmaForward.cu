@@ -81,8 +81,8 @@ __device__ void forward(const AttentionArgs &a) {
   Fragment<Dim> output;
   output.clear();
 
-  const int end = visibleKeys(d, int(last) - 1).end;
-  for (int key = visibleKeys(d, int(first)).begin; key < end; key += kKeys) {
+  const int end = scoring.visible(int(last) - 1).end;
+  for (int key = scoring.visible(int(first)).begin; key < end; key += kKeys) {
     const int keys = min(kKeys, end - key);
     __syncthreads(); // the last tiles are read
     loadHalfTile<kKeys, Dim, kThreads>(

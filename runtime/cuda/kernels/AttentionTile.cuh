@@ -24,16 +24,30 @@ __device__ inline float minusInfinity() { return __int_as_float(0xff800000); }
 __device__ inline int rowGroup() { return int(threadIdx.x) / 16; }
 __device__ inline int columnGroup() { return int(threadIdx.x) % 16; }
 
-// The keys that query i sees; both ends never fall as i rises.
+// Which keys a query of a batch element sees; both ends never fall as the
+// query rises.
 struct KeyRange {
   int begin, end;
 };
-__device__ inline KeyRange visibleKeys(const ShxAttention &d, int i) {
-  int64_t end = d.causal ? min(d.seqK, i + 1 + d.seqK - d.seqQ) : d.seqK;
-  end = max(end, int64_t(0));
-  int64_t begin = d.window > 0 ? max(int64_t(0), end - d.window) : 0;
-  return {int(begin), int(end)};
-}
+struct Visible {
+  const ShxAttention &d;
+  const int32_t *firstKeys; // of each query, where the caller gives them
+
+  __device__ Visible(const AttentionArgs &args, int64_t batch)
+      : d(args.desc), firstKeys(nullptr) {
+    if (args.mask && d.maskDtype == SHX_I32)
+      firstKeys =
+          static_cast<const int32_t *>(args.mask) + batch * d.maskStride[0];
+  }
+  __device__ KeyRange operator()(int i) const {
+    int64_t end = d.causal ? min(d.seqK, i + 1 + d.seqK - d.seqQ) : d.seqK;
+    end = max(end, int64_t(0));
+    int64_t begin = d.window > 0 ? max(int64_t(0), end - d.window) : 0;
+    if (firstKeys)
+      begin = max(begin, int64_t(firstKeys[i * d.maskStride[2]]));
+    return {int(begin), int(end)};
+  }
+};
 
 __device__ inline int64_t rowOffset(const int64_t *stride, int64_t batch,
                                     int64_t row, int64_t head) {
@@ -209,10 +223,12 @@ template <int Dim> struct RowTile {
 // What is between a product q·k and the score that softmax sees.
 struct Scoring {
   const ShxAttention &d;
+  const Visible visible;
   const void *mask; // of the batch and head; null: none
 
   __device__ Scoring(const AttentionArgs &args, int64_t batch, int64_t head)
-      : d(args.desc), mask(args.mask) {
+      : d(args.desc), visible(args, batch),
+        mask(visible.firstKeys ? nullptr : args.mask) {
     if (!mask)
       return;
     int64_t at = batch * d.maskStride[0] + head * d.maskStride[1];
@@ -233,7 +249,7 @@ struct Scoring {
       x = d.softcap * t;
       slope = 1 - t * t;
     }
-    KeyRange seen = visibleKeys(d, query);
+    KeyRange seen = visible(query);
     if (key < seen.begin || key >= seen.end)
       return minusInfinity();
     if (mask) {
@@ -250,8 +266,7 @@ struct Scoring {
   // the scale.
   __device__ bool plain(int query, int queryEnd, int key, int keyEnd) const {
     return !mask && d.softcap <= 0 && queryEnd <= d.seqQ &&
-           keyEnd <= visibleKeys(d, query).end &&
-           key >= visibleKeys(d, queryEnd - 1).begin;
+           keyEnd <= visible(query).end && key >= visible(queryEnd - 1).begin;
   }
 };
 

@@ -11,6 +11,7 @@
 #include "llvm/ADT/StringRef.h"
 
 #include <memory>
+#include <string>
 
 namespace shardonnx {
 
@@ -18,10 +19,17 @@ namespace shardonnx {
 /// others through the function bodies of their schemas.
 bool isRaisable(llvm::StringRef opType);
 
-/// Adds the passes of the raise, in order. With `strictNumerics` only those
-/// that round as the graph says: what an exporter wrote out stays written out.
+struct RaiseOptions {
+  /// Only passes that round as the graph says: what an exporter wrote out stays
+  /// written out.
+  bool strictNumerics = false;
+  std::string dropout = "graph"; // graph | on | off
+  bool positionsVary = false;    // position_ids restart within samples
+};
+
+/// Adds the passes of the raise, in order.
 void buildRaisePipeline(mlir::OpPassManager &manager,
-                        bool strictNumerics = false);
+                        const RaiseOptions &options);
 
 #define GEN_PASS_DECL
 #include "shardonnx/Conversion/ONNXToNN/Passes.h.inc"

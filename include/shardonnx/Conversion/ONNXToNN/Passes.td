@@ -19,7 +19,12 @@ def ConvertONNXToNN : Pass<"convert-onnx-to-nn", "::mlir::ModuleOp"> {
   let options = [
     Option<"assumeFullMask", "assume-full-mask", "bool", "true",
            "attention_mask is all ones and position_ids are 0…S-1, as the "
-           "executable feeds them">
+           "executable feeds them">,
+    Option<"positionsVary", "positions-vary", "bool", "false",
+           "position_ids restart within samples, so they are data">,
+    Option<"dropout", "dropout", "std::string", "\"graph\"",
+           "which Dropout nodes drop: graph (those in training mode), on (all "
+           "with a ratio), off">
   ];
   let dependentDialects = ["::shardonnx::nn::NNDialect",
                            "::mlir::func::FuncDialect"];

@@ -133,12 +133,14 @@ static LogicalResult verifyAttention(AttentionLike op) {
   if (query.getDimSize(2) % key.getDimSize(2) != 0)
     return op.emitOpError("heads are not a multiple of the kv heads");
   if (Value mask = op.getMask()) {
-    int64_t seqK = key.getDimSize(1);
     MemRefType type = typeOf(mask);
+    // The first key of each query, or something for each key.
+    bool first = type.getElementType().isInteger(32);
+    int64_t seqK = first ? 1 : key.getDimSize(1);
     if (type.getRank() != 4 || type.getDimSize(3) != seqK ||
         !hasUnitStride(type, 3))
       return op.emitOpError("mask must be [batch, heads, seqQ, seqK] with "
-                            "contiguous keys");
+                            "contiguous keys, or i32 [batch, heads, seqQ, 1]");
   }
   return success();
 }

@@ -47,8 +47,15 @@ LogicalResult AttentionOp::verify() {
   if (int64_t(getWindow()) < 0 || getSoftcap().convertToFloat() < 0)
     return emitOpError("window and softcap cannot be negative");
   if (Value mask = getMask()) {
+    if (elementType(mask).isInteger(32)) {
+      if (shapeOf(mask) != ArrayRef<int64_t>{q[0], 1, q[1], 1})
+        return emitOpError("first keys must be [batch, 1, seqQ, 1], not ")
+               << mask.getType();
+      return success();
+    }
     if (!elementType(mask).isInteger(1) && !elementType(mask).isF32())
-      return emitOpError("mask must be i1 or f32, not ") << elementType(mask);
+      return emitOpError("mask must be i1, f32 or i32, not ")
+             << elementType(mask);
     if (!broadcastsTo(shapeOf(mask), {q[0], q[2], q[1], k[1]}))
       return emitOpError("mask ")
              << mask.getType() << " does not broadcast to [batch, heads, seqQ, "

@@ -23,6 +23,8 @@ struct Manifest {
     ShiftedLabels,
     AttentionMask,
     PositionIds,
+    FirstKeys, // of each query: where its document begins
+    Random,    // of dropout: the first sample's number, a key for each op
     Data
   };
   struct Input {
@@ -115,6 +117,7 @@ struct Manifest {
   int64_t scratchPerThreadBytes = 0;
   int64_t constantBytes = 0; // on a GPU
   double flopsPerMicrobatch = 0;
+  int64_t documentSeparator = -1; // the token that ends a document; -1: none
 
   bool cuda() const { return target == "cuda"; }
   // One master copy in each group of ranks, the groups being replicas.

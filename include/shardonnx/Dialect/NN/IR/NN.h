@@ -44,6 +44,9 @@ inline constexpr llvm::StringLiteral kReduceDtypeAttr = "nn.reduce_dtype";
 
 /// The module's attribute that says which loss was attached: `causal-lm`,
 /// `cross-entropy`, `mse` or `graph`.
+/// The token that ends a document (an i64), where samples are packed.
+inline constexpr llvm::StringLiteral kDocumentSeparatorAttr =
+    "nn.document_separator";
 inline constexpr llvm::StringLiteral kLossKindAttr = "nn.loss_kind";
 
 } // namespace shardonnx::nn

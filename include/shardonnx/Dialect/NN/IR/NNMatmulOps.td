@@ -80,7 +80,8 @@ def NN_AttentionOp : NN_PureOp<"attention", [
     kv head h·kvHeads/heads. `causal`: query i sees keys ≤ i + seqK - seqQ;
     `window`: only the last `window` of them; `softcap`: scores become
     cap·tanh(score/cap). mask broadcasts to [batch, heads, seqQ, seqK]: i1
-    (true = visible) or f32 (added). `lse` is the log-sum-exp of the scores,
+    (true = visible) or f32 (added); or it is i32 [batch, 1, seqQ, 1], the first
+    key that each query sees, which never falls along the queries. `lse` is the log-sum-exp of the scores,
     f32 [batch, heads, seqQ], kept for the gradient.
   }];
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,

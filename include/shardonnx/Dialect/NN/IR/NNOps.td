@@ -12,6 +12,7 @@ include "shardonnx/Dialect/NN/IR/NNShapeOps.td"
 include "shardonnx/Dialect/NN/IR/NNMatmulOps.td"
 include "shardonnx/Dialect/NN/IR/NNNormOps.td"
 include "shardonnx/Dialect/NN/IR/NNLossOps.td"
+include "shardonnx/Dialect/NN/IR/NNRandomOps.td"
 include "shardonnx/Dialect/NN/IR/NNFusedOps.td"
 
 #endif // SHARDONNX_DIALECT_NN_OPS

@@ -29,6 +29,23 @@ def AttachLossPass : Pass<"nn-attach-loss", "mlir::ModuleOp"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def DocumentMasksPass : Pass<"nn-document-masks", "mlir::ModuleOp"> {
+  let summary = "Attention within documents of packed samples, by --document-separator";
+  let description = [{
+    Each causal attention gets the first key that each query sees, an argument
+    of kind `first_keys` that the data reader fills from the tokens. What mixes
+    positions otherwise (attention that was not recognised, or has a mask of its
+    own) is an error, as is a loss that does not count labels.
+
+    Preserves numerics: no, that is what it is for.
+  }];
+  let options = [
+    Option<"separator", "separator", "int64_t", "-1",
+           "The token that ends a document; negative: nothing is done">
+  ];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
 def AssignDtypesPass : Pass<"nn-assign-dtypes", "mlir::ModuleOp"> {
   let summary = "Gives parameters and activations their dtype in memory";
   let description = [{

@@ -1,0 +1,169 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Dropout as elementwise ops on indices: the arithmetic of runtime/Random.h, so
+// that a fused kernel makes the mask in registers, again in backward.
+
+#include "shardonnx/runtime/Random.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+//===----------------------------------------------------------------------===//
+// dropout
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+DropoutOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
+                            ValueRange operands, DictionaryAttr attributes,
+                            OpaqueProperties properties, RegionRange regions,
+                            SmallVectorImpl<Type> &inferred) {
+  inferred.push_back(operands[0].getType());
+  return success();
+}
+
+LogicalResult DropoutOp::verify() {
+  double ratio = getRatio().convertToDouble();
+  if (!(ratio > 0 && ratio < 1))
+    return emitOpError("ratio must be above 0 and below 1");
+  auto random = tensorType(getRandom());
+  int64_t stream = getStream(), samples = getSamples();
+  if (random.getRank() != 1 || !random.getElementType().isInteger(64) ||
+      stream < 0 || stream + 1 >= random.getDimSize(0))
+    return emitOpError("stream ") << stream << " has no key in " << random;
+  ArrayRef<int64_t> shape = shapeOf(getOperand());
+  if (shape.empty() || samples < 1 || shape[0] % samples != 0)
+    return emitOpError("axis 0 of ")
+           << getOperand().getType() << " is not made of " << samples
+           << " samples";
+  return success();
+}
+
+// Linear, and its own transpose: the same mask on the gradient.
+LogicalResult DropoutOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
+                                  const llvm::SmallBitVector &needed,
+                                  MutableArrayRef<Value> operandGrads) {
+  operandGrads[0] =
+      DropoutOp::create(builder, getLoc(), resultGrads[0], getRandom(),
+                        getRatioAttr(), getStreamAttr(), getSamplesAttr());
+  return success();
+}
+
+/// The bits' comparison for a tensor of at least two axes.
+static Value keepMask(NNBuilder &b, DropoutOp op, ArrayRef<int64_t> shape) {
+  Type i64 = b.builder.getI64Type(), i32 = b.builder.getI32Type();
+  SmallVector<int64_t> rows(shape);
+  rows.back() = 1;
+  auto rowType = RankedTensorType::get(rows, i64);
+  SmallVector<Value> indices;
+  for (int64_t axis = 0, end = shape.size() - 1; axis < end; ++axis)
+    indices.push_back(IotaOp::create(b.builder, b.loc, rowType, axis));
+  Value first = b.slice(op.getRandom(), 0, 0, 1);
+  Value stream = b.slice(op.getRandom(), 0, int64_t(op.getStream()) + 1, 1);
+  // The first row of a sample: a sample has several rows of axis 0.
+  int64_t perSample = shape[0] / int64_t(op.getSamples());
+  first = b.mul(first, double(perSample));
+  auto half = [&](int64_t which) {
+    return RandomKeyOp::create(b.builder, b.loc,
+                               RankedTensorType::get(rows, i32), stream, first,
+                               indices, shape.drop_back(), which);
+  };
+  Value low = half(0), high = half(1);
+  Value column = IotaOp::create(b.builder, b.loc,
+                                RankedTensorType::get({shape.back()}, i32), 0);
+  auto maskType = RankedTensorType::get(shape, b.builder.getI1Type());
+  int64_t threshold = random::dropBelow(op.getRatio().convertToDouble());
+  return RandomKeepOp::create(b.builder, b.loc, maskType, low, high, column,
+                              threshold);
+}
+
+FailureOr<SmallVector<Value>> DropoutOp::decompose(OpBuilder &builder) {
+  NNBuilder b(builder, getLoc());
+  SmallVector<int64_t> shape(shapeOf(getOperand()));
+  if (shape.size() == 1)
+    shape.push_back(1);
+  Value x = b.f32(b.reshape(getOperand(), shape));
+  x = b.mul(x, 1.0 / (1.0 - getRatio().convertToDouble()));
+  Value kept = b.select(keepMask(b, *this, shape), x, b.constant(0.0));
+  kept = b.cast(kept, elementType(getOperand()));
+  return SmallVector<Value>{b.reshape(kept, shapeOf(getOperand()))};
+}
+
+//===----------------------------------------------------------------------===//
+// random_key, random_keep
+//===----------------------------------------------------------------------===//
+
+LogicalResult RandomKeyOp::verify() {
+  if (getIndices().size() != getSizes().size())
+    return emitOpError("has ") << getIndices().size() << " indices and "
+                               << getSizes().size() << " sizes";
+  return success();
+}
+
+namespace {
+/// Short spellings of wrapping integer arithmetic on vectors.
+struct Bits {
+  Value constant(Value like, uint64_t value) {
+    Type type = like.getType(), element = getElementTypeOrSelf(type);
+    unsigned width = element.getIntOrFloatBitWidth();
+    TypedAttr attr =
+        b.getIntegerAttr(element, APInt(width, value, /*isSigned=*/false,
+                                        /*implicitTrunc=*/true));
+    if (auto shaped = dyn_cast<ShapedType>(type))
+      attr = DenseElementsAttr::get(shaped, Attribute(attr));
+    return arith::ConstantOp::create(b, loc, type, attr);
+  }
+  Value add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
+  Value mul(Value x, uint64_t y) {
+    return arith::MulIOp::create(b, loc, x, constant(x, y));
+  }
+  Value shiftRight(Value x, uint64_t y) {
+    return arith::ShRUIOp::create(b, loc, x, constant(x, y));
+  }
+  Value xorShift(Value x, uint64_t y) {
+    return arith::XOrIOp::create(b, loc, x, shiftRight(x, y));
+  }
+  OpBuilder &b;
+  Location loc;
+};
+} // namespace
+
+Value RandomKeyOp::emitVector(OpBuilder &builder, ValueRange vectors) {
+  Bits v{builder, getLoc()};
+  Value stream = vectors[0], row = vectors[1];
+  SmallVector<Value> indices(vectors.drop_front(2));
+  ArrayRef<int64_t> sizes = getSizes();
+  // The row's number: `first` counts along axis 0.
+  for (auto [axis, index] : llvm::enumerate(indices)) {
+    if (axis > 0)
+      row = v.mul(row, sizes[axis]);
+    row = v.add(row, index);
+  }
+  Value x = v.add(stream, v.mul(row, random::kStep));
+  x = v.mul(v.xorShift(x, random::kMixShifts[0]), random::kMix1);
+  x = v.mul(v.xorShift(x, random::kMixShifts[1]), random::kMix2);
+  x = v.xorShift(x, random::kMixShifts[2]);
+  if (getHalf() == 1)
+    x = v.shiftRight(x, 32);
+  Type type = builder.getI32Type();
+  if (auto shaped = dyn_cast<ShapedType>(x.getType()))
+    type = shaped.clone(type);
+  return arith::TruncIOp::create(builder, getLoc(), type, x);
+}
+
+Value RandomKeepOp::emitVector(OpBuilder &builder, ValueRange vectors) {
+  Bits v{builder, getLoc()};
+  Value x = v.add(vectors[2], vectors[0]);
+  x = v.mul(v.xorShift(x, random::kHashShifts[0]), random::kHash[0]);
+  x = v.add(v.xorShift(x, random::kHashShifts[1]), vectors[1]);
+  x = v.mul(x, random::kHash[1]);
+  x = v.mul(v.xorShift(x, random::kHashShifts[2]), random::kHash[2]);
+  x = v.xorShift(x, random::kHashShifts[3]);
+  return arith::CmpIOp::create(builder, getLoc(), arith::CmpIPredicate::uge, x,
+                               v.constant(x, getThreshold()));
+}

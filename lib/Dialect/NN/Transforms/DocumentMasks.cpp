@@ -1,0 +1,158 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// nn-document-masks: samples that hold several documents are trained as if each
+// document stood alone. Which keys a query sees follows from the tokens, so the
+// reader of the data computes it, and attention takes one number a query.
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
+
+namespace shardonnx::nn {
+#define GEN_PASS_DEF_DOCUMENTMASKSPASS
+#include "shardonnx/Dialect/NN/Transforms/Passes.h.inc"
+} // namespace shardonnx::nn
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+static constexpr llvm::StringLiteral kOption = "--document-separator: ";
+
+/// The ids that embeddings read straight from an argument: the tokens.
+static EmbeddingOp findTokens(func::FuncOp function) {
+  EmbeddingOp found;
+  function.walk([&](EmbeddingOp op) {
+    Value ids = op.getIds();
+    while (auto reshape = ids.getDefiningOp<ReshapeOp>())
+      ids = reshape.getOperand();
+    auto argument = dyn_cast<BlockArgument>(ids);
+    if (!argument || shapeOf(argument).size() != 2)
+      return;
+    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                      kNameAttr);
+    if (!found && (!name || name.getValue() != "position_ids"))
+      found = op;
+  });
+  return found;
+}
+
+/// Weights over the positions that no attention op computes.
+static bool mixesPositions(Operation &op, int64_t length) {
+  return isa<SoftmaxOp>(op) && shapeOf(op.getOperand(0)).size() >= 3 &&
+         shapeOf(op.getOperand(0)).back() == length;
+}
+
+static LogicalResult checkAttention(AttentionOp op, int64_t batch,
+                                    int64_t length) {
+  ArrayRef<int64_t> q = shapeOf(op.getQuery());
+  if (!op.getCausal())
+    return op.emitError() << kOption
+                          << "attention sees later positions too, and only "
+                             "causal attention can be kept within documents";
+  if (op.getMask())
+    return op.emitError() << kOption
+                          << "attention has a mask of its own, which cannot be "
+                             "joined with the documents'";
+  if (q[0] != batch || q[1] != length || shapeOf(op.getKey())[1] != length)
+    return op.emitError() << kOption << "attention is over " << q[1] << " of "
+                          << shapeOf(op.getKey())[1]
+                          << " positions, the tokens are " << length;
+  return success();
+}
+
+static LogicalResult checkLoss(func::FuncOp function) {
+  for (auto loss : function.getOps<LossOp>())
+    if (loss.getDenominator() != "labels")
+      return function.emitError()
+             << kOption
+             << "the loss of this graph does not count labels, so none can be "
+                "left out where a document ends; train its logits with "
+                "--loss=causal-lm";
+  return success();
+}
+
+namespace {
+struct DocumentMasksPass : nn::impl::DocumentMasksPassBase<DocumentMasksPass> {
+  using DocumentMasksPassBase::DocumentMasksPassBase;
+
+  LogicalResult run(func::FuncOp function) {
+    EmbeddingOp embedding = findTokens(function);
+    if (!embedding)
+      return function.emitError()
+             << kOption << "no embedding reads an input of tokens";
+    ArrayRef<int64_t> ids = shapeOf(embedding.getIds());
+    int64_t vocabulary = shapeOf(embedding.getTable())[0];
+    if (separator >= vocabulary)
+      return function.emitError()
+             << kOption << separator << " is outside the vocabulary of "
+             << vocabulary;
+    int64_t batch = ids.front(), length = ids.back();
+    for (BlockArgument argument : function.getArguments()) {
+      auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                        kNameAttr);
+      if (name && name.getValue() == "position_ids" &&
+          shapeOf(argument) != ArrayRef<int64_t>{batch, length})
+        return function.emitError()
+               << kOption << "the input position_ids is " << argument.getType()
+               << ", so positions cannot restart in each sample's documents";
+    }
+    SmallVector<AttentionOp> attentions;
+    for (Operation &op : function.getBody().front()) {
+      if (auto attention = dyn_cast<AttentionOp>(op)) {
+        if (failed(checkAttention(attention, batch, length)))
+          return failure();
+        attentions.push_back(attention);
+      } else if (mixesPositions(op, length)) {
+        return op.emitError()
+               << kOption
+               << "this softmax mixes positions but was not recognised as "
+                  "attention (dropout on its weights and --strict-numerics "
+                  "keep it written out), so documents cannot be kept apart";
+      }
+    }
+    if (attentions.empty())
+      return function.emitError()
+             << kOption << "the graph has no attention that it could keep "
+             << "within documents";
+    if (failed(checkLoss(function)))
+      return failure();
+    addFirstKeys(function, attentions, batch, length);
+    return success();
+  }
+
+  void addFirstKeys(func::FuncOp function, ArrayRef<AttentionOp> attentions,
+                    int64_t batch, int64_t length) {
+    OpBuilder builder(function.getBody());
+    StringAttr name = builder.getStringAttr("first_keys");
+    auto attrs =
+        builder.getDictionaryAttr({builder.getNamedAttr(kNameAttr, name),
+                                   builder.getNamedAttr(kKindAttr, name)});
+    unsigned index = function.getNumArguments();
+    (void)function.insertArgument(
+        index, RankedTensorType::get({batch, length}, builder.getI32Type()),
+        attrs, function.getLoc());
+    Value argument = function.getArgument(index);
+    for (AttentionOp op : attentions) {
+      // A reshape beside each, so that it is of the attention's unit.
+      builder.setInsertionPoint(op);
+      Value keys = NNBuilder(builder, op.getLoc())
+                       .reshape(argument, {batch, 1, length, 1});
+      if (Attribute unit = op->getAttr(kUnitAttr))
+        keys.getDefiningOp()->setAttr(kUnitAttr, unit);
+      op.getMaskMutable().assign(keys);
+    }
+    getOperation()->setAttr(kDocumentSeparatorAttr,
+                            builder.getI64IntegerAttr(separator));
+  }
+
+  void runOnOperation() override {
+    if (separator < 0)
+      return;
+    auto forward = getOperation().lookupSymbol<func::FuncOp>("forward");
+    if (!forward || failed(run(forward)))
+      signalPassFailure();
+  }
+};
+} // namespace
