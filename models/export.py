@@ -4,10 +4,10 @@
 """Exports a GPT-2, Llama or SmolLM3 of any size to ONNX, to be trained.
 
 The model is built from a transformers configuration with random weights, so
-nothing is downloaded. Dropout is off, the KV cache is off, and by default the
-exporter's constant folding is off too: it turns small parameters (position
-embeddings, norm weights) into constants that no longer train. `--optimize`
-asks for the folded graph all the same.
+nothing is downloaded. Dropout is off unless --dropout gives its ratio, the KV
+cache is off, and by default the exporter's constant folding is off too: it
+turns small parameters (position embeddings, norm weights) into constants that
+no longer train. `--optimize` asks for the folded graph all the same.
 
     export.py gpt2-small -o gpt2-small.onnx
     export.py llama-8b --no-weights --opset 23 -o llama-8b.onnx
@@ -67,6 +67,9 @@ def add_arguments(parser):
     model.add_argument("--tied", action=argparse.BooleanOptionalAction,
                        help="share the embedding with the head (default: no "
                        "for Llama, yes for the others)")
+    model.add_argument("--dropout", type=float, default=0.0, metavar="X",
+                       help="export GPT-2 in training mode, which drops this "
+                       "share of embeddings, attention weights and results")
     model.add_argument("--seed", type=int, default=0)
     model.add_argument("--jitter", type=float, metavar="X",
                        help="noise added to parameters that start as all "
@@ -103,6 +106,10 @@ def parse(arguments):
                                                   and int(text) > 0):
             parser.error(f"--{name}: '{text}' is neither a positive number "
                          "nor 'dynamic'")
+    if not 0 <= options.dropout < 1:
+        parser.error(f"--dropout: {options.dropout} is not within [0, 1)")
+    if options.dropout and PRESETS[options.preset]["family"] != "gpt2":
+        parser.error("--dropout: only GPT-2 has dropout")
     return options
 
 
@@ -119,7 +126,7 @@ def shape_of(options):
 
 
 def configuration(options):
-    """The transformers configuration: no dropout, no cache."""
+    """The transformers configuration, without a cache."""
     from transformers import GPT2Config, LlamaConfig, SmolLM3Config
 
     shape = shape_of(options)
@@ -130,8 +137,10 @@ def configuration(options):
         tied = options.tied is not False
         return GPT2Config(n_layer=shape["layers"], n_embd=shape["hidden"],
                           n_head=shape["heads"], n_inner=shape.get("ffn"),
-                          n_positions=shape["seq"], embd_pdrop=0.0,
-                          attn_pdrop=0.0, resid_pdrop=0.0,
+                          n_positions=shape["seq"],
+                          embd_pdrop=options.dropout,
+                          attn_pdrop=options.dropout,
+                          resid_pdrop=options.dropout,
                           tie_word_embeddings=tied, **common)
     # SmolLM3 differs in layers without rotary embedding: every fourth.
     smollm3 = shape["family"] == "smollm3"
@@ -160,8 +169,7 @@ def torch_dtype(options):
 def build(options):
     """The model, with weights drawn from `options.seed`.
 
-    It stays in evaluation mode: without dropout both modes compute the same,
-    and the exporter writes an invalid graph in training mode.
+    Without dropout it stays in evaluation mode: both modes compute the same.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -174,7 +182,7 @@ def build(options):
         jitter = 0.02 if options.optimize and options.weights else 0.0
     if jitter:
         add_jitter(model, jitter)
-    return model.eval()
+    return model.train() if options.dropout else model.eval()
 
 
 def add_jitter(model, scale):

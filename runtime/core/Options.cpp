@@ -67,7 +67,7 @@ void addData(CLI::App &app, Options &o) {
                        "Steps between validation losses (0: only one, after "
                        "the last step)"),
         0);
-  app.add_option("--seed", o.seed, "Of --shuffle and --init=random")
+  app.add_option("--seed", o.seed, "Of --shuffle, --init=random and dropout")
       ->type_name("N")
       ->capture_default_str();
   app.add_flag("--shuffle", o.shuffle, "Permute the samples of each epoch");

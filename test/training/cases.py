@@ -53,6 +53,11 @@ MODELS = {
     "llama-long": "llama-small --layers 2 --hidden 32 --heads 2 --kv-heads 1 "
                   "--ffn 40 --vocab 257 --seq 200 --jitter 0.1 --seed 6 "
                   "--opset 18 --optimize",
+    # Exported in training mode, with dropout everywhere. What the fused
+    # attention drops has no training_mode in this graph, and does nothing.
+    "gpt2-dropout": f"{GPT2} --opset 18 --attention eager --dropout 0.2",
+    "gpt2-dropout-fused": f"{GPT2} --opset 18 --dropout 0.2 --optimize",
+    "gpt2-positions": f"{GPT2} --opset 18 --position-ids --optimize",
     "gpt2-small": "gpt2-small",
     "llama-small": "llama-small --opset 23",
     "regressor": "module Regressor --opset 18",
@@ -119,6 +124,19 @@ CASES = [
          run=[r"--no-decay=.*(bias|ln_\w+\.weight)"]),
     case("gpt2-freeze", model="gpt2-18", freeze=r"transformer\.wpe\.weight",
          compile=[r"--freeze=transformer\.wpe\.weight"]),
+    # PyTorch with the masks of runtime/Random.h.
+    case("gpt2-dropout", dropout="all"),
+    case("gpt2-dropout-fused", batch=3, dropout="no attention"),
+    case("gpt2-dropout-off", model="gpt2-dropout", compile=["--dropout=off"]),
+    # Documents that end with a space, apart by an explicit mask in PyTorch.
+    case("gpt2-documents", model="gpt2-18", separator=32,
+         compile=["--document-separator=32"]),
+    case("gpt2-documents-positions", model="gpt2-positions", batch=2,
+         separator=32, compile=["--document-separator=32"]),
+    case("gpt2-documents-labels", model="gpt2-labels", separator=32,
+         compile=["--document-separator=32"]),
+    case("llama-documents", model="llama-long", batch=2, separator=10,
+         compile=["--document-separator=10"]),
     case("regressor", data="regressor.npz", batch=2, loss="mse", lr=1e-2,
          compile=["--loss=mse"], run=["--lr=1e-2"]),
     case("classifier", data="classifier.npz", batch=2, lr=1e-2,

@@ -12,6 +12,8 @@ over all labels of its 12 samples, one clip, one optimizer step.
 """
 
 import argparse
+import contextlib
+import itertools
 import json
 import math
 import os
@@ -120,6 +122,78 @@ def frozen_parameters(module, model):
     return frozen
 
 
+def finalise(x):
+    """splitmix64's finaliser, on arrays (runtime/Random.h)."""
+    x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xbf58476d1ce4e5b9)
+    x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94d049bb133111eb)
+    return x ^ (x >> numpy.uint64(31))
+
+
+def keep_mask(shape, ratio, op, first, seed=0):
+    """What a program keeps: samples along axis 0, the first being `first`."""
+    step = numpy.uint64(0x9e3779b97f4a7c15)
+    with numpy.errstate(over="ignore"):
+        stream = finalise(finalise(numpy.uint64([seed]) + step)
+                          ^ finalise(~numpy.uint64([op])))
+        rows = int(numpy.prod(shape[:-1]))
+        row = numpy.arange(rows, dtype=numpy.uint64)
+        row += numpy.uint64(first * (rows // shape[0]))
+        key = finalise(stream + row * step)[:, None]
+        x = numpy.arange(shape[-1], dtype=numpy.uint32)[None, :]
+        x = x + key.astype(numpy.uint32)
+        x = (x ^ (x >> numpy.uint32(17))) * numpy.uint32(0xed5ad4bb)
+        x = (x ^ (x >> numpy.uint32(11))) + (key >> numpy.uint64(32)).astype(
+            numpy.uint32)
+        x = x * numpy.uint32(0xac4c1b51)
+        x = (x ^ (x >> numpy.uint32(15))) * numpy.uint32(0x31848bab)
+        x = x ^ (x >> numpy.uint32(14))
+    keep = x >= numpy.uint32(int(ratio * 2**32))
+    return torch.from_numpy(keep.reshape(shape))
+
+
+@contextlib.contextmanager
+def our_dropout(case, module, first):
+    """Within it, PyTorch drops what a program drops.
+
+    Each call of a forward pass is the next op of the graph. Exported
+    scaled_dot_product_attention does not drop.
+    """
+    original, ops = torch.nn.functional.dropout, itertools.count()
+
+    def dropout(x, p=0.5, training=True, inplace=False):
+        if not training or p == 0:
+            return x
+        return x * keep_mask(tuple(x.shape), p, next(ops), first) / (1 - p)
+
+    if case.get("dropout") == "no attention":
+        for layer in module.transformer.h:
+            layer.attn.attn_dropout.p = 0.0
+    torch.nn.functional.dropout = dropout
+    module.train("dropout" in case)
+    try:
+        yield
+    finally:
+        torch.nn.functional.dropout = original
+
+
+def separate_documents(case, module, batch):
+    """An explicit mask of documents, and labels that stay within them."""
+    ids = batch["input_ids"]
+    ends = (ids == case["separator"]).long()
+    document = ends.cumsum(1) - ends
+    same = document[:, :, None] == document[:, None, :]
+    length = ids.shape[1]
+    seen = same & torch.ones(length, length, dtype=torch.bool).tril()
+    batch["attention_mask"] = torch.zeros(seen.shape).masked_fill(
+        ~seen, torch.finfo(torch.float32).min)[:, None]
+    batch["labels"] = batch["labels"].masked_fill(ends.bool(), -100)
+    if "--position-ids" in cases.MODELS[case["model"]]:
+        place = torch.arange(length).expand_as(ids)
+        begins = torch.nn.functional.pad(ends, (1, 0))[:, :-1].bool()
+        begin = torch.where(begins, place, 0).cummax(1).values
+        batch["position_ids"] = place - begin
+
+
 def write_data():
     """The data files other than models/data/tokens.bin."""
     folder = os.path.join(cases.HERE, "data")
@@ -170,7 +244,7 @@ def step_loss(case, module, batch):
         return ((logits - labels) ** 2).sum(), labels.numel()
     if "--labels" in cases.MODELS[case["model"]]:
         # The graph shifts by itself: the last place has no label.
-        logits, labels = logits[:, :-1], inputs["input_ids"][:, 1:]
+        logits, labels = logits[:, :-1], labels[:, :-1]
     loss = torch.nn.functional.cross_entropy(
         logits.reshape(-1, logits.shape[-1]), labels.reshape(-1),
         ignore_index=-100, reduction="sum")
@@ -261,9 +335,13 @@ def record(case, module, model):
         first = (step - 1) * cases.GLOBAL_BATCH
         which = [(first + i) % count for i in range(cases.GLOBAL_BATCH)]
         batch = {k: v[which] for k, v in samples.items()}
-        _, labels_total = step_loss(case, module, batch)
+        if "separator" in case:
+            separate_documents(case, module, batch)
+        with our_dropout(case, module, first):
+            _, labels_total = step_loss(case, module, batch)
         optimizer.zero_grad()
-        loss = backward(case, module, batch, labels_total)
+        with our_dropout(case, module, first):
+            loss = backward(case, module, batch, labels_total)
         norm = torch.nn.utils.clip_grad_norm_(trained, clip or math.inf)
         for group in optimizer.param_groups:
             group["lr"] = rate(case, step)

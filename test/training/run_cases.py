@@ -9,7 +9,7 @@
 
 `cases` runs every case of cases.py on two ranks. `ranks` runs a GPT-2 and a
 Llama on 1 to 4 ranks, with every strategy, recompute and prefetch setting
-once, and twice with the same bits. `all` is both. `core` is one case of each
+once, and twice with the same bits; and dropout at several numbers of ranks. `all` is both. `core` is one case of each
 kind, and a Llama with each strategy: what an emulated device runs in minutes.
 With --emulator, programs
 are compiled for CUDA and run on the emulated device, whose libraries lie in
@@ -48,9 +48,15 @@ MATRIX = [([], ranks) for ranks in (1, 2, 3, 4)] + [
     (["--strategy=no_shard", "--accumulate-mode=unsharded"], 2),
 ]
 
+# Masks of dropout depend on none of these.
+DROPOUT_CASE = "gpt2-dropout"
+DROPOUT_MATRIX = [([], 1), ([], 3), ([], 4), (["--recompute=block"], 3),
+                  (["--strategy=no_shard"], 2)]
+
 
 # Each kind of loss, layout, optimizer and dtype once, and every strategy.
 CORE_CASES = ("gpt2-18", "llama-23-optimized", "smollm3-18", "gpt2-labels",
+              "gpt2-dropout-fused", "llama-documents",
               "llama-masked-labels", "gpt2-sgd", "gpt2-no-decay", "gpt2-freeze",
               "regressor", "classifier", "gpt2-bf16", "llama-bf16",
               "gpt2-f16")
@@ -212,6 +218,10 @@ def jobs(options):
             for extra, ranks in MATRIX:
                 yield lambda r, c=case, e=extra, n=ranks: run(r, c, e, n)
             yield lambda r, c=case: same_bits(r, c, 3)
+        if wanted(options, DROPOUT_CASE):
+            case = cases.by_name(DROPOUT_CASE)
+            for extra, ranks in DROPOUT_MATRIX:
+                yield lambda r, c=case, e=extra, n=ranks: run(r, c, e, n)
 
 
 def main():

@@ -78,16 +78,13 @@ TEST(CpuAttention, ManyKeysFewHeads) {
 
 // Whole tiles lie outside a query's document.
 TEST(CpuAttention, Documents) {
-  for (int64_t kvHeads : {1, 6}) {
-    Case c;
-    c.batch = 2;
-    c.kvHeads = kvHeads;
-    c.heads = 2 * kvHeads;
-    c.seqQ = c.seqK = 700;
-    c.causal = true;
-    c.mask = Mask::FirstKeys;
-    check(c);
-  }
+  Case c;
+  c.batch = 2;
+  c.heads = 2;
+  c.seqQ = c.seqK = 600; // more keys than a task accumulates
+  c.causal = true;
+  c.mask = Mask::FirstKeys;
+  check(c);
 }
 
 // More keys than a task accumulates, one task for all of them.

@@ -88,7 +88,7 @@ TEST(TokenFile, SeparatesDocuments) {
   m.documentSeparator = 3;
   m.inputs.push_back({"first_keys", Kind::FirstKeys, SHX_I64, {2, 4}, 0});
   std::string bytes = bytesOf(std::vector<uint16_t>{3, 3, 5, 6, 7, 8, 3, 9, 9});
-  auto data = openData(folder.write("t.bin", bytes), {}, m);
+  auto data = openData({folder.write("t.bin", bytes)}, {}, m);
   EXPECT_EQ(row(*data, 0, 4), (std::vector<int64_t>{0, 1, 2, 2}));
   EXPECT_EQ(row(*data, 0, 2), (std::vector<int64_t>{0, 0, 0, 1}));
   EXPECT_EQ(row(*data, 0, 1), (std::vector<int64_t>{-100, -100, 6, 7}));
@@ -97,7 +97,7 @@ TEST(TokenFile, SeparatesDocuments) {
   EXPECT_EQ(row(*data, 1, 1), (std::vector<int64_t>{8, 3, -100, 9}));
   m.inputs[1].kind = Kind::ShiftedLabels;
   m.loss.shift = 1;
-  data = openData(folder / "t.bin", {}, m);
+  data = openData({folder / "t.bin"}, {}, m);
   EXPECT_EQ(row(*data, 1, 1), (std::vector<int64_t>{7, 8, 3, -100}));
   EXPECT_EQ(data->countLabels(1), 2);
 }

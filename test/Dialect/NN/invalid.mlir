@@ -347,3 +347,35 @@ func.func @epilogue(%a: tensor<2x4x8xf32>, %b: tensor<8x8xf32>) {
   %0, %1 = nn.matmul_epilogue bgrad %a, %b : (tensor<2x4x8xf32>, tensor<8x8xf32>) -> (tensor<2x4x8xf32>, tensor<8xf32>)
   return
 }
+
+// -----
+
+func.func @first_keys(%q: tensor<1x3x2x4xf32>, %m: tensor<1x1x3x3xi32>) {
+  // expected-error @below {{first keys must be [batch, 1, seqQ, 1], not 'tensor<1x1x3x3xi32>'}}
+  %0:2 = nn.attention %q, %q, %q, %m {scale = 1.0 : f32} : (tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<1x1x3x3xi32>) -> (tensor<1x3x2x4xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @dropout(%x: tensor<3x4xf32>, %r: tensor<2xi64>) {
+  // expected-error @below {{ratio must be above 0 and below 1}}
+  %0 = nn.dropout %x, %r {ratio = 1.0 : f64, samples = 3 : i64, stream = 0 : i64} : (tensor<3x4xf32>, tensor<2xi64>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @dropout(%x: tensor<3x4xf32>, %r: tensor<2xi64>) {
+  // expected-error @below {{stream 1 has no key in 'tensor<2xi64>'}}
+  %0 = nn.dropout %x, %r {ratio = 0.5 : f64, samples = 3 : i64, stream = 1 : i64} : (tensor<3x4xf32>, tensor<2xi64>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @dropout(%x: tensor<3x4xf32>, %r: tensor<2xi64>) {
+  // expected-error @below {{axis 0 of 'tensor<3x4xf32>' is not made of 2 samples}}
+  %0 = nn.dropout %x, %r {ratio = 0.5 : f64, samples = 2 : i64, stream = 0 : i64} : (tensor<3x4xf32>, tensor<2xi64>) -> tensor<3x4xf32>
+  return
+}
