@@ -8,7 +8,7 @@ func.func @forward(%ids: tensor<2x4xi64> {nn.name = "input_ids"}) {
   // expected-error @below {{--document-separator: attention sees later positions too, and only causal attention can be kept within documents}}
   %a, %l = nn.attention %q, %q, %q {scale = 1.0 : f32} : (tensor<2x4x1x6xf32>, tensor<2x4x1x6xf32>, tensor<2x4x1x6xf32>) -> (tensor<2x4x1x6xf32>, tensor<2x1x4xf32>)
   %s = nn.reduce_sum %q {axes = array<i64: 0, 1, 2, 3>} : (tensor<2x4x1x6xf32>) -> tensor<f32>
-  nn.loss %s {denominator = "labels"} : tensor<f32>
+  nn.loss %s {denominator = "labels", denominator_arg = 0 : i64} : tensor<f32>
   return
 }
 
@@ -22,7 +22,7 @@ func.func @forward(%ids: tensor<2x4xi64> {nn.name = "input_ids"}, %m: tensor<1x1
   // expected-error @below {{--document-separator: attention has a mask of its own, which cannot be joined with the documents'}}
   %a, %l = nn.attention %q, %q, %q, %m {scale = 1.0 : f32, causal} : (tensor<2x4x1x6xf32>, tensor<2x4x1x6xf32>, tensor<2x4x1x6xf32>, tensor<1x1x4x4xi1>) -> (tensor<2x4x1x6xf32>, tensor<2x1x4xf32>)
   %s = nn.reduce_sum %q {axes = array<i64: 0, 1, 2, 3>} : (tensor<2x4x1x6xf32>) -> tensor<f32>
-  nn.loss %s {denominator = "labels"} : tensor<f32>
+  nn.loss %s {denominator = "labels", denominator_arg = 0 : i64} : tensor<f32>
   return
 }
 
@@ -37,7 +37,7 @@ func.func @forward(%ids: tensor<2x4xi64> {nn.name = "input_ids"}) {
   // expected-error @below {{--document-separator: this softmax mixes positions but was not recognised as attention}}
   %o = nn.softmax %p : (tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
   %s = nn.reduce_sum %q {axes = array<i64: 0, 1, 2, 3>} : (tensor<2x4x1x12xf32>) -> tensor<f32>
-  nn.loss %s {denominator = "labels"} : tensor<f32>
+  nn.loss %s {denominator = "labels", denominator_arg = 0 : i64} : tensor<f32>
   return
 }
 
@@ -50,7 +50,7 @@ func.func @forward(%ids: tensor<2x4xi64> {nn.name = "input_ids"}) {
   %x = nn.embedding %w, %ids : (tensor<8x6xf32>, tensor<2x4xi64>) -> tensor<2x4x6xf32>
   %q = nn.reshape %x : tensor<2x4x6xf32> -> tensor<2x4x1x6xf32>
   %s = nn.reduce_sum %q {axes = array<i64: 0, 1, 2, 3>} : (tensor<2x4x1x6xf32>) -> tensor<f32>
-  nn.loss %s {denominator = "labels"} : tensor<f32>
+  nn.loss %s {denominator = "labels", denominator_arg = 0 : i64} : tensor<f32>
   return
 }
 
@@ -78,7 +78,7 @@ func.func @forward(%ids: tensor<2x4xi64> {nn.name = "input_ids"}) {
   %q = nn.reshape %x : tensor<2x4x6xf32> -> tensor<2x4x1x6xf32>
   %a, %l = nn.attention %q, %q, %q {scale = 1.0 : f32, causal} : (tensor<2x4x1x6xf32>, tensor<2x4x1x6xf32>, tensor<2x4x1x6xf32>) -> (tensor<2x4x1x6xf32>, tensor<2x1x4xf32>)
   %s = nn.reduce_sum %q {axes = array<i64: 0, 1, 2, 3>} : (tensor<2x4x1x6xf32>) -> tensor<f32>
-  nn.loss %s {denominator = "labels"} : tensor<f32>
+  nn.loss %s {denominator = "labels", denominator_arg = 0 : i64} : tensor<f32>
   return
 }
 
@@ -87,7 +87,7 @@ func.func @forward(%ids: tensor<2x4xi64> {nn.name = "input_ids"}) {
 // expected-error @below {{--document-separator: no embedding reads an input of tokens}}
 func.func @forward(%x: tensor<2x4xf32>) {
   %s = nn.reduce_sum %x {axes = array<i64: 0, 1>} : (tensor<2x4xf32>) -> tensor<f32>
-  nn.loss %s {denominator = "labels"} : tensor<f32>
+  nn.loss %s {denominator = "batches"} : tensor<f32>
   return
 }
 
@@ -101,6 +101,6 @@ func.func @forward(%ids: tensor<2x4xi64> {nn.name = "input_ids"}, %p: tensor<1x4
   %q = nn.reshape %x : tensor<2x4x6xf32> -> tensor<2x4x1x6xf32>
   %a, %l = nn.attention %q, %q, %q {scale = 1.0 : f32, causal} : (tensor<2x4x1x6xf32>, tensor<2x4x1x6xf32>, tensor<2x4x1x6xf32>) -> (tensor<2x4x1x6xf32>, tensor<2x1x4xf32>)
   %s = nn.reduce_sum %q {axes = array<i64: 0, 1, 2, 3>} : (tensor<2x4x1x6xf32>) -> tensor<f32>
-  nn.loss %s {denominator = "labels"} : tensor<f32>
+  nn.loss %s {denominator = "labels", denominator_arg = 0 : i64} : tensor<f32>
   return
 }
