@@ -100,7 +100,7 @@ void Trainer::issueMicrobatches(int64_t consumed) {
       samples[static_cast<size_t>(b)] = order.at(consumed, a, engine.rank(), b);
     {
       TraceSpan span(trace, TraceRow::Steps, "batch");
-      int64_t first = state.samples + order.offset(a, engine.rank());
+      int64_t first = consumed + order.offset(a, engine.rank());
       fillBatch(manifest, *data, samples, {options.seed, first},
                 engine.inputs());
     }

@@ -164,8 +164,9 @@ typedef struct ShxAttention {
   float softcap;     // 0: none; else cap·tanh(score/cap)
   int32_t causal;    // query i sees keys ≤ i + seqK - seqQ
   int32_t dtype;     // of q, k, v, out and their gradients
-  int32_t maskDtype; // SHX_F32: added to scores; SHX_I1: 1 = visible; SHX_I32:
-                     // the first key of each query, no falling along queries
+  // SHX_F32: added to scores; SHX_I1: 1 = visible; SHX_I32: the first key that
+  // each query sees, which never falls along the queries.
+  int32_t maskDtype;
   int32_t flags;     // of ShxAttentionFlags
   int64_t window;    // 0: none; else the last `window` visible keys
 } ShxAttention;
