@@ -57,7 +57,8 @@ MODELS = {
     # attention drops has no training_mode in this graph, and does nothing.
     "gpt2-dropout": f"{GPT2} --opset 18 --attention eager --dropout 0.2",
     "gpt2-dropout-fused": f"{GPT2} --opset 18 --dropout 0.2 --optimize",
-    "gpt2-positions": f"{GPT2} --opset 18 --position-ids --optimize",
+    "gpt2-positions": f"{GPT2} --opset 18 --attention-mask --position-ids "
+                      "--optimize",
     "gpt2-small": "gpt2-small",
     "llama-small": "llama-small --opset 23",
     "regressor": "module Regressor --opset 18",

@@ -61,17 +61,23 @@ static Value keepMask(NNBuilder &b, DropoutOp op, ArrayRef<int64_t> shape) {
   rows.back() = 1;
   auto rowType = RankedTensorType::get(rows, i64);
   SmallVector<Value> indices;
-  for (int64_t axis = 0, end = shape.size() - 1; axis < end; ++axis)
-    indices.push_back(IotaOp::create(b.builder, b.loc, rowType, axis));
+  SmallVector<int64_t> sizes; // axes of one element have no index
+  for (auto [axis, size] : llvm::enumerate(shape.drop_back()))
+    if (size != 1) {
+      indices.push_back(IotaOp::create(b.builder, b.loc, rowType, axis));
+      sizes.push_back(size);
+    }
   Value first = b.slice(op.getRandom(), 0, 0, 1);
   Value stream = b.slice(op.getRandom(), 0, int64_t(op.getStream()) + 1, 1);
   // The first row of a sample: a sample has several rows of axis 0.
   int64_t perSample = shape[0] / int64_t(op.getSamples());
   first = b.mul(first, double(perSample));
+  if (shape[0] == 1 && !sizes.empty()) // then no index multiplies it
+    first = b.mul(first, double(sizes[0]));
   auto half = [&](int64_t which) {
     return RandomKeyOp::create(b.builder, b.loc,
                                RankedTensorType::get(rows, i32), stream, first,
-                               indices, shape.drop_back(), which);
+                               indices, sizes, which);
   };
   Value low = half(0), high = half(1);
   Value column = IotaOp::create(b.builder, b.loc,

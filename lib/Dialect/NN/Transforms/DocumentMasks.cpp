@@ -86,8 +86,8 @@ struct DocumentMasksPass : nn::impl::DocumentMasksPassBase<DocumentMasksPass> {
     int64_t vocabulary = shapeOf(embedding.getTable())[0];
     if (separator >= vocabulary)
       return function.emitError()
-             << kOption << separator << " is outside the vocabulary of "
-             << vocabulary;
+             << kOption << int64_t(separator)
+             << " is outside the vocabulary of " << vocabulary;
     int64_t batch = ids.front(), length = ids.back();
     for (BlockArgument argument : function.getArguments()) {
       auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
