@@ -41,7 +41,7 @@ struct CompileOptions {
   int64_t forwardPrefetch = 1, backwardPrefetch = 1;
   std::optional<int64_t> memoryBudget; // bytes of a rank, at worldSize
   std::string optimizer = "adamw";
-  std::string accumulateMode = "sharded"; // sharded | unsharded
+  std::string accumulateMode = "sharded";   // sharded | unsharded
   std::optional<int64_t> documentSeparator; // the token that ends a document
   std::vector<std::string> freeze;
   std::string dropout = "graph"; // which Dropout nodes drop: graph | on | off

@@ -161,14 +161,14 @@ typedef struct ShxAttention {
   int64_t dqStride[3], dkStride[3], dvStride[3], doutStride[3]; // grad only
   int64_t maskStride[3]; // of (batch, head, query), key contiguous
   float scale;
-  float softcap;     // 0: none; else cap·tanh(score/cap)
-  int32_t causal;    // query i sees keys ≤ i + seqK - seqQ
-  int32_t dtype;     // of q, k, v, out and their gradients
+  float softcap;  // 0: none; else cap·tanh(score/cap)
+  int32_t causal; // query i sees keys ≤ i + seqK - seqQ
+  int32_t dtype;  // of q, k, v, out and their gradients
   // SHX_F32: added to scores; SHX_I1: 1 = visible; SHX_I32: the first key that
   // each query sees, which never falls along the queries.
   int32_t maskDtype;
-  int32_t flags;     // of ShxAttentionFlags
-  int64_t window;    // 0: none; else the last `window` visible keys
+  int32_t flags;  // of ShxAttentionFlags
+  int64_t window; // 0: none; else the last `window` visible keys
 } ShxAttention;
 typedef enum ShxAttentionFlags {
   SHX_ATTENTION_DETERMINISTIC = 1, // the same bits in every run
