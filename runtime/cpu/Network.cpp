@@ -118,7 +118,8 @@ Network::Network(Control &control, Exchange &exchange, const Group &group,
 }
 
 void Network::broken(int peer, const ShxGlooError &error) {
-  for (double waited = 0; waited < kSecondsForTheCause; waited += 0.05) {
+  double end = monotonicSeconds() + kSecondsForTheCause;
+  while (monotonicSeconds() < end) {
     if (control.failed())
       control.follow();
     ::usleep(50'000);

@@ -42,26 +42,29 @@ auto guarded(ShxGlooError *error, Call call) -> decltype(call()) {
   }
 }
 
-// What a rank says: for each of its peers the peer, a length and the address
-// of this end.
-void append(std::vector<char> &bytes, int peer,
+// What a rank says: for each of its peers a head, and the address of this end.
+struct Head {
+  int32_t peer, bytes;
+};
+
+void append(std::vector<char> &said, int peer,
             const std::vector<char> &address) {
-  const int32_t head[] = {peer, static_cast<int32_t>(address.size())};
-  auto *from = reinterpret_cast<const char *>(head);
-  bytes.insert(bytes.end(), from, from + sizeof(head));
-  bytes.insert(bytes.end(), address.begin(), address.end());
+  Head head{peer, static_cast<int32_t>(address.size())};
+  auto *from = reinterpret_cast<const char *>(&head);
+  said.insert(said.end(), from, from + sizeof(head));
+  said.insert(said.end(), address.begin(), address.end());
 }
 
-std::vector<char> addressFor(int rank, const char *bytes, size_t count) {
-  int32_t head[2];
+std::vector<char> addressFor(int rank, const char *said, size_t count) {
+  Head head{};
   for (size_t at = 0; count - at >= sizeof(head);) {
-    std::memcpy(head, bytes + at, sizeof(head));
+    std::memcpy(&head, said + at, sizeof(head));
     at += sizeof(head);
-    auto length = static_cast<size_t>(head[1]);
-    if (head[1] < 0 || count - at < length)
+    auto length = static_cast<size_t>(head.bytes);
+    if (head.bytes < 0 || count - at < length)
       break;
-    if (head[0] == rank)
-      return std::vector<char>(bytes + at, bytes + at + length);
+    if (head.peer == rank)
+      return std::vector<char>(said + at, said + at + length);
     at += length;
   }
   throw std::runtime_error("a rank did not say its address");
