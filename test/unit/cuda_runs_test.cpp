@@ -7,6 +7,7 @@
 #include "runtime/RunLog.h"
 #include "runtime/TableReference.h"
 #include <algorithm>
+#include <cmath>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sstream>
@@ -314,6 +315,40 @@ TEST_F(CudaRuns, WithoutADriverOneLineSaysSo) {
     expectOneError(f, "no NVIDIA driver (libcuda.so.1) on this machine: this "
                       "program needs a GPU; compile with --target=cpu to "
                       "train here");
+  }
+}
+
+// A later step may have begun when the host learns of it.
+TEST_F(CudaRuns, GradientsThatAreNotFiniteStopTheRun) {
+  weights.c[tableTokens()[0]] = NAN;
+  writeTable(weights, folder.path);
+  for (const char *ranks : {"1", "2"}) {
+    Finished f = run("table_cuda_f32", {"--steps", "5", "--nproc", ranks},
+                     {{"SHARDONNX_EMULATOR_DEVICES", "2"}});
+    expectOneError(f, "step 1: loss not finite, gradient norm not finite; the "
+                      "gradient of 'c.weight' in unit 'c' is not finite in ");
+  }
+  Finished f =
+      run("table_cuda_f32", {"--steps", "5", "--on-nonfinite", "skip"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  ASSERT_EQ(log().size(), 5u);
+  EXPECT_EQ(log()[0]["skipped"], true);
+}
+
+TEST_F(CudaRuns, ScalesTheLossAndClipsByValue) {
+  std::vector<TableStep> reference =
+      trainTable(weights, tableTokens(), 2, 10, 0.01, false, false, 0, 0.001);
+  for (const char *scale : {"1", "4096", "dynamic"}) {
+    Finished f = run("table_cuda_f32", {"--steps", "10", "--loss-scale", scale,
+                                        "--clip-grad-value", "0.001"});
+    ASSERT_EQ(f.code, 0) << f.err;
+    std::vector<Json> lines = log();
+    ASSERT_EQ(lines.size(), 10u);
+    for (size_t s = 0; s < 10; ++s) {
+      double loss = lines[s]["loss"], norm = lines[s]["grad_norm"];
+      EXPECT_NEAR(loss / reference[s].loss, 1, 1e-4) << scale << " " << s;
+      EXPECT_NEAR(norm / reference[s].gradNorm, 1, 1e-3) << scale << " " << s;
+    }
   }
 }
 
