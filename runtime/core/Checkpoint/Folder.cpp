@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <functional>
 #include <sys/file.h>
+#include <unistd.h>
 
 namespace fs = std::filesystem;
 
@@ -72,6 +73,18 @@ bool isWhole(const std::string &path, std::string &why) {
   }
 }
 
+// A run that was just killed may still be at its last write. Where a file
+// system knows no locks there is none.
+bool isLocked(int fd) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+      return true;
+    ::usleep(100'000);
+  }
+  return false;
+}
+
 // Only what a checkpoint is made of: a folder, and the files in it.
 void removeCheckpoint(const std::string &path) {
   std::error_code error;
@@ -128,7 +141,7 @@ SaveFolder::SaveFolder(const std::string &path, int64_t step) : path(path) {
     fail("cannot make the folder '", path,
          "': ", error ? error.message() : systemError(),
          "; --save needs a folder that can be written");
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+  if (!isLocked(lock.get()))
     fail("another run saves to '", path, "'; give another --save");
   for (const Entry &entry : entriesOf(path)) {
     std::string folder = (fs::path(path) / entry.name).string();
