@@ -108,7 +108,9 @@ TEST_F(CudaRanks, PoisonedBuffersChangeNothing) {
 }
 
 TEST_F(CudaRanks, TwoMachinesTrainAsOne) {
-  std::vector<std::string> options = {"--steps", "4", "--lr", "0.01"};
+  // Else each machine has a replica.
+  std::vector<std::string> options = {"--steps", "4",          "--lr",
+                                      "0.01",    "--replicas", "1"};
   std::vector<std::string> local = options;
   local.insert(local.end(), {"--nproc", "2"});
   ASSERT_EQ(start(local).wait().code, 0);
