@@ -7,6 +7,7 @@
 #include "Activity.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Differentiate/Passes.h"
 #include "shardonnx/Support/Origin.h"
 #include "llvm/ADT/DenseMap.h"
@@ -198,9 +199,8 @@ void Differentiator::handOver() {
         last = summand.getDefiningOp();
     builder.setInsertionPointAfter(last);
     Value sum = sumUp(builder, parameter.getLoc(), summands);
-    auto dtype = (*parameter->getParentOp())
-                     .getAttrOfType<TypeAttr>(nn::kReduceDtypeAttr);
-    Type element = dtype ? dtype.getValue() : nn::elementType(sum);
+    Type reduce = nn::reduceType(parameter);
+    Type element = reduce ? reduce : nn::elementType(sum);
     sum = nn::NNBuilder(builder, parameter.getLoc()).cast(sum, element);
     nn::GradOp::create(builder, parameter.getLoc(),
                        FlatSymbolRefAttr::get(name), sum);

@@ -43,6 +43,45 @@ static LogicalResult checkArch(const CompileOptions &options,
   return success();
 }
 
+static bool isLow(const std::optional<std::string> &dtype) {
+  return dtype && *dtype != "f32";
+}
+
+// What a unit's policy asks for must be possible in this program.
+static LogicalResult checkPolicies(const CompileOptions &options,
+                                   Diagnostics &diagnostics) {
+  for (auto [index, policy] : llvm::enumerate(options.unitPolicies)) {
+    auto error = [&](const Twine &what) {
+      return diagnostics.error("--config: units[" + Twine(index) +
+                               "]: " + what);
+    };
+    if (options.strictNumerics &&
+        (isLow(policy.paramDtype) || isLow(policy.outputDtype)))
+      return error("kernels keep the intermediate values of narrow types in "
+                   "f32, which rounds otherwise: leave the dtypes at f32 with "
+                   "--strict-numerics");
+    if (options.strategy == "no_shard" &&
+        (policy.reshard.value_or(0) != 0 || policy.kept))
+      return error("--strategy=no_shard keeps parameters whole on every rank; "
+                   "leave reshard_after_forward and kept out");
+    bool isRoot = policy.modules == std::vector<std::string>{"root"};
+    if (policy.recompute &&
+        (isRoot || options.recompute.rfind("budget:", 0) == 0))
+      return error(isRoot
+                       ? "the root unit is not recomputed; leave recompute out"
+                       : "--recompute=budget decides for every unit; leave "
+                         "recompute out");
+    if (options.memoryBudget &&
+        (policy.forwardPrefetch || policy.backwardPrefetch))
+      return error("--memory-budget places the gathers; leave "
+                   "forward_prefetch and backward_prefetch out");
+    if (policy.kept.value_or(false) && policy.reshard.value_or(0) != 0)
+      return error("a unit that is kept between steps is not freed after "
+                   "forward; give kept or reshard_after_forward");
+  }
+  return success();
+}
+
 LogicalResult checkOptions(const CompileOptions &options,
                            Diagnostics &diagnostics) {
   bool cuda = options.target == "cuda";
@@ -68,7 +107,8 @@ LogicalResult checkOptions(const CompileOptions &options,
   if (options.emit == "ptx" && !cuda)
     return diagnostics.error("--emit=ptx: only --target=cuda has PTX; use "
                              "--emit=llvm or --emit=obj");
-  if (failed(checkArch(options, diagnostics)))
+  if (failed(checkPolicies(options, diagnostics)) ||
+      failed(checkArch(options, diagnostics)))
     return failure();
   return checkPassNames(options, diagnostics);
 }

@@ -8,6 +8,7 @@
 #include "Trial.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Import/Import.h"
 #include "shardonnx/InitAll.h"
 #include "shardonnx/Support/TemporaryFile.h"
@@ -38,6 +39,45 @@ Compilation::Compilation(const CompileOptions &options)
   timingRoot = timing.getRootScope();
 }
 
+// What the configuration's `units` say, for nn-assign-units to read.
+static ArrayAttr unitRules(Builder &b, const CompileOptions &options) {
+  SmallVector<Attribute> rules;
+  for (const UnitPolicy &policy : options.unitPolicies) {
+    NamedAttrList rule;
+    SmallVector<StringRef> modules(policy.modules.begin(),
+                                   policy.modules.end());
+    rule.set("modules", b.getStrArrayAttr(modules));
+    if (policy.together)
+      rule.set("together", b.getUnitAttr());
+    auto setType = [&](StringRef key, const std::optional<std::string> &name) {
+      if (name)
+        rule.set(key, TypeAttr::get(*name == "f32"    ? Type(b.getF32Type())
+                                    : *name == "bf16" ? Type(b.getBF16Type())
+                                                      : Type(b.getF16Type())));
+    };
+    auto setNumber = [&](StringRef key, std::optional<int64_t> value) {
+      if (value)
+        rule.set(key, b.getI64IntegerAttr(*value));
+    };
+    auto setTruth = [&](StringRef key, std::optional<bool> value) {
+      if (value)
+        rule.set(key, b.getBoolAttr(*value));
+    };
+    setType(nn::kParamDtypeKey, policy.paramDtype);
+    setType(nn::kReduceDtypeKey, policy.reduceDtype);
+    setType(nn::kOutputDtypeKey, policy.outputDtype);
+    setTruth(nn::kCastInputsKey, policy.castForwardInputs);
+    setNumber(nn::kReshardKey, policy.reshard);
+    if (policy.recompute)
+      rule.set(nn::kRecomputeKey, b.getStringAttr(*policy.recompute));
+    setNumber(nn::kForwardPrefetchKey, policy.forwardPrefetch);
+    setNumber(nn::kBackwardPrefetchKey, policy.backwardPrefetch);
+    setTruth(nn::kKeptKey, policy.kept);
+    rules.push_back(rule.getDictionary(b.getContext()));
+  }
+  return b.getArrayAttr(rules);
+}
+
 LogicalResult Compilation::import() {
   TimingScope scope = timingRoot.nest("import");
   ImportOptions import;
@@ -48,7 +88,12 @@ LogicalResult Compilation::import() {
     import.dims[name] = size;
   import.isSupported = isRaisable;
   moduleRef = importOnnx(context, import, diags);
-  return success(static_cast<bool>(moduleRef));
+  if (!moduleRef)
+    return failure();
+  Builder builder(&context);
+  if (!options.unitPolicies.empty())
+    module()->setAttr(nn::kUnitRulesAttr, unitRules(builder, options));
+  return success();
 }
 
 // `--print-ir-after` names passes as mlir-opt does: by their argument.

@@ -5,6 +5,7 @@
 
 #include "InspectReport.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/JSON.h"
 
 namespace shardonnx {
@@ -118,18 +119,29 @@ void writeParam(OStream &json, const Manifest::Unit &unit,
   });
 }
 
-void writeUnit(OStream &json, const Manifest::Unit &unit,
-               const Topology &topology) {
-  json.attribute("name", text(unit.name));
-  json.attribute("layout", unit.sharded ? "sharded" : "replicated");
-  json.attribute("kept", unit.kept);
+void writePolicy(OStream &json, const Manifest::Unit &unit) {
+  json.attribute("param_dtype", dtypeName(unit.paramType));
+  json.attribute("reduce_dtype", dtypeName(unit.reduceType));
+  json.attribute("reshard_after_forward", unit.reshards);
   json.attribute("reshard_group", unit.reshardGroup);
+  json.attribute("kept", unit.kept);
+  json.attributeObject("policy", [&] {
+    for (const auto &[key, value] : unit.policy)
+      json.attribute(text(key), text(value));
+  });
+}
+
+void writeUnit(OStream &json, const Manifest &m, const Manifest::Unit &unit,
+               int64_t parent, const Topology &topology) {
+  json.attribute("name", text(unit.name));
+  if (parent >= 0)
+    json.attribute("inside", text(m.units[static_cast<size_t>(parent)].name));
+  json.attribute("layout", unit.sharded ? "sharded" : "replicated");
   json.attribute("trainable", countParameters(unit, true));
   json.attribute("frozen", countParameters(unit, false));
   json.attribute("length", unit.length);
   json.attribute("frozen_length", unit.frozenLength);
-  json.attribute("param_dtype", dtypeName(unit.paramType));
-  json.attribute("reduce_dtype", dtypeName(unit.reduceType));
+  writePolicy(json, unit);
   json.attribute("gathered_bytes", (unit.length + unit.frozenLength) *
                                        dtypeBytes(unit.paramType));
   json.attribute("gradient_bytes", unit.gradientBytes());
@@ -231,8 +243,8 @@ void printInspectJson(const Manifest &m, const InspectView &view,
     writeProgram(json, m);
     json.attribute("flops_per_microbatch", m.flopsPerMicrobatch);
     json.attributeArray("units", [&] {
-      for (const Manifest::Unit &unit : m.units)
-        json.object([&] { writeUnit(json, unit, view.topology); });
+      for (auto [unit, parent] : llvm::zip_equal(m.units, parentsOf(m)))
+        json.object([&] { writeUnit(json, m, unit, parent, view.topology); });
     });
     writeFunctions(json, m);
     writeTraffic(json, m, view);

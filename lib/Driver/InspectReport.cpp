@@ -6,6 +6,7 @@
 #include "InspectReport.h"
 
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
 
 namespace shardonnx {
 
@@ -66,6 +67,27 @@ std::string describeLoss(const Manifest &m) {
            "microbatches";
   }
   return "";
+}
+
+std::vector<int64_t> parentsOf(const Manifest &m) {
+  std::vector<int64_t> parents;
+  for (const Manifest::Unit &unit : m.units) {
+    int64_t parent = -1;
+    size_t longest = 0;
+    for (auto [index, other] : llvm::enumerate(m.units)) {
+      llvm::StringRef name = unit.name;
+      bool inside = name.consume_front(other.name) && name.starts_with(".");
+      bool inRoot = other.name == "root" && unit.name != "root";
+      if (inside && other.name.size() > longest) {
+        parent = static_cast<int64_t>(index);
+        longest = other.name.size();
+      } else if (inRoot && longest == 0) {
+        parent = static_cast<int64_t>(index);
+      }
+    }
+    parents.push_back(parent);
+  }
+  return parents;
 }
 
 int64_t countParameters(const Manifest::Unit &unit, bool trainable) {

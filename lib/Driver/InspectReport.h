@@ -39,6 +39,10 @@ Interval cutToParameter(Interval owned, const Manifest::Param &param);
 /// What each rank sends in a step.
 StepTraffic stepTraffic(const Manifest &manifest, const InspectView &view);
 
+/// The unit around each one, as an index: that of the innermost module that
+/// holds it, else the root; -1 for the root itself.
+std::vector<int64_t> parentsOf(const Manifest &manifest);
+
 /// What the loss is a mean of, in words.
 std::string describeLoss(const Manifest &manifest);
 

@@ -87,14 +87,33 @@ void printHead(const Manifest &m, raw_ostream &out) {
   out << "loss: " << m.loss.kind << ", " << describeLoss(m) << '\n';
 }
 
-// A unit that lies inside another's module path stands under it.
-std::string indentOf(const Manifest &m, StringRef name) {
-  std::string indent;
-  for (const Manifest::Unit &other : m.units)
-    if (name.size() > other.name.size() && name.starts_with(other.name) &&
-        name[other.name.size()] == '.')
-      indent += "  ";
-  return indent;
+// Calls back with every unit and its depth, inner units behind the one around
+// them: the order of print(model).
+void forEachNested(
+    llvm::ArrayRef<int64_t> parents, int64_t parent, size_t depth,
+    llvm::function_ref<void(size_t unit, size_t depth)> callback) {
+  for (auto [unit, itsParent] : llvm::enumerate(parents))
+    if (itsParent == parent) {
+      callback(unit, depth);
+      forEachNested(parents, static_cast<int64_t>(unit), depth + 1, callback);
+    }
+}
+
+// How the unit is kept and computed in: FSDP's policies in words.
+std::string policyText(const Manifest::Unit &unit) {
+  std::string text = dtypeName(unit.paramType);
+  text += std::string(", reduce ") + dtypeName(unit.reduceType);
+  if (!unit.sharded)
+    text += ", whole";
+  else if (unit.kept)
+    text += ", kept";
+  else if (unit.reshards && unit.reshardGroup > 0)
+    text += ", reshard to " + std::to_string(unit.reshardGroup);
+  else
+    text += unit.reshards ? ", reshard" : ", stays gathered";
+  for (const auto &[key, value] : unit.policy)
+    text += ", " + key + "=" + value;
+  return text;
 }
 
 std::string ownedText(Interval part) {
@@ -126,32 +145,43 @@ std::string shapeText(const std::vector<int64_t> &shape) {
 }
 
 void printUnits(const Manifest &m, const InspectView &view, raw_ostream &out) {
-  int ranks = view.topology.ranks;
-  auto owned = [&](const Manifest::Unit &unit, int rank) {
-    return ownedText(view.topology.owned(unit.sharded, unit.length, rank));
-  };
-  Table table("llrrrrll");
-  table.add({"unit", "layout", "trainable", "frozen", "gathered",
-             "FLOPs/microbatch",
-             "owned by " + std::string(ranks > 1 ? "rank 0" : "the rank"),
-             ranks > 1 ? "rank " + std::to_string(ranks - 1) : ""});
+  // All ranks where they fit, else the first and the last.
+  std::vector<int> ranks;
+  for (int rank = 0; rank < view.topology.ranks; ++rank)
+    if (view.topology.ranks <= 4 || rank == 0 ||
+        rank + 1 == view.topology.ranks)
+      ranks.push_back(rank);
+  Table table("lllrrrrllll");
+  std::vector<std::string> head = {
+      "unit",   "layout",   "policy",          "trainable",
+      "frozen", "gathered", "FLOPs/microbatch"};
+  for (int rank : ranks)
+    head.push_back("rank " + std::to_string(rank));
+  table.add(head);
   int64_t trainable = 0, frozen = 0, bytes = 0;
-  for (const Manifest::Unit &unit : m.units) {
-    int64_t unitBytes =
-        (unit.length + unit.frozenLength) * dtypeBytes(unit.paramType);
+  forEachNested(parentsOf(m), -1, 0, [&](size_t index, size_t depth) {
+    const Manifest::Unit &unit = m.units[index];
     trainable += countParameters(unit, true);
     frozen += countParameters(unit, false);
+    int64_t unitBytes =
+        (unit.length + unit.frozenLength) * dtypeBytes(unit.paramType);
     bytes += unitBytes;
-    table.add({indentOf(m, unit.name) + unit.name,
-               unit.sharded ? "sharded" : "replicated",
-               formatCount(countParameters(unit, true)),
-               formatCount(countParameters(unit, false)),
-               formatBytes(unitBytes), formatFlops(unit.flops), owned(unit, 0),
-               ranks > 1 ? owned(unit, ranks - 1) : ""});
-  }
-  table.add({"total", "", formatCount(trainable), formatCount(frozen),
+    std::vector<std::string> row = {std::string(2 * depth, ' ') + unit.name,
+                                    unit.sharded ? "sharded" : "replicated",
+                                    policyText(unit),
+                                    formatCount(countParameters(unit, true)),
+                                    formatCount(countParameters(unit, false)),
+                                    formatBytes(unitBytes),
+                                    formatFlops(unit.flops)};
+    for (int rank : ranks)
+      row.push_back(
+          ownedText(view.topology.owned(unit.sharded, unit.length, rank)));
+    table.add(row);
+  });
+  table.add({"total", "", "", formatCount(trainable), formatCount(frozen),
              formatBytes(bytes), formatFlops(m.flopsPerMicrobatch)});
-  out << "\nunits (" << m.units.size() << "), intervals in elements\n";
+  out << "\nunits (" << m.units.size()
+      << ") as they are nested, intervals in elements that a rank owns\n";
   table.print(out);
 }
 

@@ -56,6 +56,7 @@ static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
   pm.addPass(nn::createDocumentMasksPass(documents));
   fsdp::AssignUnitsPassOptions units;
   units.unit.assign(options.units.begin(), options.units.end());
+  units.ignore.assign(options.ignore.begin(), options.ignore.end());
   pm.addPass(fsdp::createAssignUnitsPass(units));
   nn::AssignDtypesPassOptions dtypes;
   dtypes.paramDtype = options.paramDtype;

@@ -7,6 +7,7 @@
 #include "shardonnx/Dialect/Exec/IR/Descriptors.h"
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+#include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Target/Program.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Workspace.h"
@@ -131,6 +132,25 @@ static bool gathersInPlace(fsdp::UnitOp unit) {
          !exec::isCuda(unit->getParentOfType<ModuleOp>());
 }
 
+// What the configuration has set for the unit, for people.
+static json::Object policyOf(fsdp::UnitOp unit) {
+  json::Object object;
+  for (StringRef key :
+       {nn::kOutputDtypeKey, nn::kCastInputsKey, nn::kRecomputeKey,
+        nn::kForwardPrefetchKey, nn::kBackwardPrefetchKey}) {
+    Attribute value = nn::unitSetting(unit, unit.getSymName(), key);
+    if (auto type = dyn_cast_or_null<TypeAttr>(value))
+      object[key] = dtypeName(type.getValue());
+    else if (auto word = dyn_cast_or_null<StringAttr>(value))
+      object[key] = word.getValue();
+    else if (auto truth = dyn_cast_or_null<BoolAttr>(value))
+      object[key] = truth.getValue() ? "true" : "false";
+    else if (auto number = dyn_cast_or_null<IntegerAttr>(value))
+      object[key] = std::to_string(number.getInt());
+  }
+  return object;
+}
+
 static json::Array unitsOf(ModuleOp module) {
   json::Array units;
   for (auto unit : module.getOps<fsdp::UnitOp>()) {
@@ -153,6 +173,8 @@ static json::Array unitsOf(ModuleOp module) {
                      {"params", std::move(params)},
                      {"frozen_length", int64_t(unit.getFrozenLength())},
                      {"frozen_offset_bytes", exec::frozenOffsetBytes(unit)},
+                     {"reshard_after_forward", unit.getReshardAfterForward()},
+                     {"policy", policyOf(unit)},
                      {"kept", unit.getKept()},
                      {"reshard_group", int64_t(unit.getReshardGroup())},
                      {"flops", flopsOf(unit)}});

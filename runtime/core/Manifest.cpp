@@ -143,6 +143,9 @@ Manifest::Unit readUnit(const Json &json, const Json &program) {
   unit.frozenLength = optionalSize(json, "frozen_length");
   unit.frozenOffsetBytes = optionalSize(json, "frozen_offset_bytes");
   unit.flops = json.value("flops", 0.0);
+  unit.reshards = json.value("reshard_after_forward", false);
+  for (const auto &[key, value] : json.value("policy", Json::object()).items())
+    unit.policy.emplace_back(key, value.get<std::string>());
   unit.kept = json.value("kept", false);
   unit.reshardGroup = optionalSize(json, "reshard_group");
   if (unit.kept && (!unit.sharded || unit.reshardGroup > 0))

@@ -76,9 +76,14 @@ NORM_RTOL = 1e-3
 
 
 def case(name, model=None, data=TOKENS, batch=1, compile=(), run=(), **other):
-    """`compile` and `run` are options of the compiler and the executable."""
+    """`compile` and `run` are options of the compiler and the executable;
+    `like` names the recorded case that it is compared with, if not its own."""
     return dict(name=name, model=model or name, data=data, batch=batch,
                 compile=list(compile), run=list(run), **other)
+
+
+def config(name):
+    return "--config=" + os.path.join(HERE, "configs", name)
 
 
 CASES = [
@@ -154,6 +159,9 @@ CASES = [
          norm_rtol=1e-1, compile=["--param-dtype=f16", "--reduce-dtype=f32"]),
     case("llama-f16", model="llama-23", like="llama-23", loss_rtol=1e-2,
          norm_rtol=1e-1, compile=["--param-dtype=f16", "--reduce-dtype=f16"]),
+    # Blocks in bf16, one with a f32 module inside, the rest in f32.
+    case("gpt2-mixed-units", model="gpt2-18", like="gpt2-18", loss_rtol=2e-2,
+         norm_rtol=1e-1, compile=[config("mixed.json")]),
 ]
 
 

@@ -46,6 +46,12 @@ MATRIX = [([], ranks) for ranks in (1, 2, 3, 4)] + [
     (["--accumulate-mode=unsharded"], 2),
     (["--strategy=shard_opt", "--accumulate-mode=unsharded"], 4),
     (["--strategy=no_shard", "--accumulate-mode=unsharded"], 2),
+    ([cases.config("units.json")], 3),
+    ([cases.config("units.json")], 1),
+    (["--unit=size:9000"], 4),
+    # Units with fewer elements than four ranks have slices.
+    (["--unit=block", r"--unit=.*\.(ln_1|input_layernorm)",
+      r"--ignore=.*\.(ln_2|post_attention_layernorm)\..*"], 4),
 ]
 
 # Masks of dropout depend on none of these.

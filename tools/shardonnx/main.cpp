@@ -4,7 +4,7 @@
 // The command line. Every option of the contract is declared once, here; what
 // it means is the driver's.
 
-#include "shardonnx/Driver/Options.h"
+#include "Config.h"
 #include "shardonnx/Support/ByteSize.h"
 #include "shardonnx/runtime/Layout.h"
 
@@ -12,25 +12,10 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-
-#include <nlohmann/json.hpp>
 
 using namespace shardonnx;
 
 namespace {
-
-// One line on standard error, as every error of the program.
-[[noreturn]] void usageError(const std::string &message) {
-  std::string line = message;
-  for (char &c : line)
-    if (c == '\n')
-      c = ' ';
-  std::fprintf(stderr, "shardonnx: error: %s\n", line.c_str());
-  std::exit(kExitUsage);
-}
 
 constexpr int64_t kLargestSize = int64_t(1) << 40;
 
@@ -134,7 +119,7 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
         kStrategies)
       ->capture_default_str();
   app.add_option("--unit", o.units,
-                 "block, size:N, or regexes over whole module paths")
+                 "block, size:N and regexes over whole module paths, together")
       ->type_name("UNIT")
       ->allow_extra_args(false)
       ->capture_default_str();
@@ -199,6 +184,10 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
             "within documents"),
         0, int64_t(1) << 31)
       ->type_name("ID");
+  app.add_option("--ignore", o.ignore,
+                 "regexes over whole parameter names: whole on every rank")
+      ->allow_extra_args(false)
+      ->type_name("REGEX");
   app.add_flag("--strict-numerics", o.strictNumerics,
                "only passes that preserve numerics bit for bit");
   app.add_flag("--tf32", o.tf32,
@@ -207,7 +196,9 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
             "--world-size", [&o](int64_t n) { o.worldSize = n; },
             "a hint; the executable runs at any"),
         1, kLargestSize);
-  app.add_option("--config", o.config, "JSON with these keys; options win")
+  app.add_option("--config", o.config,
+                 "JSON with these keys and 'units', or Accelerate's YAML for "
+                 "FSDP; options win")
       ->type_name("FILE");
 }
 
@@ -247,64 +238,16 @@ void addExportOptions(CLI::App &app, ExportOptions &o) {
       ->type_name("FILE");
 }
 
-std::string plainText(const nlohmann::json &value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-// A JSON configuration becomes arguments: "batch": 4 is --batch=4, a list
-// repeats its option, an object gives NAME=VALUE pairs.
-void appendJson(std::vector<std::string> &args, const std::string &key,
-                const nlohmann::json &value) {
-  std::string option = "--" + key;
-  if (value.is_boolean()) {
-    if (value.get<bool>())
-      args.push_back(option);
-    return;
-  }
-  if (!value.is_structured()) {
-    args.push_back(option + "=" + plainText(value));
-    return;
-  }
-  for (const auto &[name, item] : value.items()) {
-    if (item.is_structured())
-      usageError("--config: the value of '" + key +
-                 "' is nested; an option takes a value, a list of values or "
-                 "an object of NAME: VALUE");
-    args.push_back(option + "=" + (value.is_object() ? name + "=" : "") +
-                   plainText(item));
-  }
-}
-
-// Keys that the command line gives itself are left out.
-std::vector<std::string>
-configArguments(const std::string &path,
-                const std::vector<std::string> &commandLine) {
-  std::ifstream file(path);
-  if (!file) {
-    std::fprintf(
-        stderr,
-        "shardonnx: error: --config: cannot read '%s': does it exist?\n",
-        path.c_str());
-    std::exit(kExitInput);
-  }
-  nlohmann::json json = nlohmann::json::parse(file, nullptr, false, true);
-  if (!json.is_object()) {
-    std::fprintf(stderr,
-                 "shardonnx: error: --config: '%s' is not a JSON object\n",
-                 path.c_str());
-    std::exit(kExitInput);
-  }
-  std::vector<std::string> args;
-  for (const auto &[key, value] : json.items()) {
-    std::string option = "--" + key;
-    bool given = std::any_of(
-        commandLine.begin(), commandLine.end(), [&](const std::string &arg) {
-          return arg == option || arg.rfind(option + "=", 0) == 0;
-        });
-    if (!given)
-      appendJson(args, key, value);
-  }
-  return args;
+// Units of a configuration stand beside those of --unit, and instead of its
+// default where they make any.
+void addUnits(const Config &config, const CLI::App &app, CompileOptions &o) {
+  o.unitPolicies = config.units;
+  bool makesUnits = std::any_of(
+      config.units.begin(), config.units.end(), [](const UnitPolicy &policy) {
+        return policy.modules != std::vector<std::string>{"root"};
+      });
+  if (makesUnits && app.count("--unit") == 0)
+    o.units.clear();
 }
 
 // CLI11 would say that a subcommand is missing before it says why.
@@ -319,17 +262,6 @@ void checkCommand(const std::vector<std::string> &args) {
   const char *what = first[0] == '-' ? "option" : "command";
   usageError(std::string("unknown ") + what + " '" + first +
              "'; see shardonnx --help");
-}
-
-// The value of --config among the arguments, if any.
-std::string findConfig(const std::vector<std::string> &args) {
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i].rfind("--config=", 0) == 0)
-      return args[i].substr(9);
-    if (args[i] == "--config" && i + 1 < args.size())
-      return args[i + 1];
-  }
-  return "";
 }
 
 } // namespace
@@ -398,11 +330,9 @@ int main(int argc, char **argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   std::vector<std::string> args(argv + 1, argv + argc);
   checkCommand(args);
-  std::string config = findConfig(args);
-  if (!config.empty() && !args.empty()) {
-    std::vector<std::string> fromFile = configArguments(config, args);
-    args.insert(args.begin() + 1, fromFile.begin(), fromFile.end());
-  }
+  Config config = readConfig(args);
+  args.insert(args.begin() + 1, config.arguments.begin(),
+              config.arguments.end());
   std::vector<std::string> reversed(args.rbegin(), args.rend());
   try {
     app.parse(reversed);
@@ -415,12 +345,16 @@ int main(int argc, char **argv) {
   } catch (const CLI::ParseError &error) {
     usageError(std::string(error.what()) + "; see shardonnx --help");
   }
-  if (*compileApp)
+  if (*compileApp) {
+    addUnits(config, *compileApp, compile);
     return runCompile(compile);
+  }
   if (*exportApp)
     return runExport(exported);
+  addUnits(config, *inspectApp, inspect.compile);
   std::vector<CLI::Option *> given = inspectApp->get_options();
   inspect.compileOptionsGiven =
+      !config.units.empty() ||
       std::any_of(given.begin() + static_cast<std::ptrdiff_t>(ownOptions),
                   given.end(), [](CLI::Option *o) { return o->count() > 0; });
   return runInspect(inspect);

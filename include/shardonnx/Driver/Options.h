@@ -19,6 +19,19 @@ namespace shardonnx {
 /// Exit codes of the contract.
 enum ExitCode { kExitDone = 0, kExitInput = 1, kExitUsage = 2 };
 
+/// One entry of a configuration's `units`: which modules make a unit (or one
+/// each), and what holds there instead of the program's own options.
+struct UnitPolicy {
+  std::vector<std::string> modules; // regexes; block, size:N or root alone
+  bool together = false;            // all matches are one unit
+  std::optional<std::string> paramDtype, reduceDtype, outputDtype;
+  std::optional<bool> castForwardInputs;
+  std::optional<int64_t> reshard; // 0: stays gathered, 1: freed, K: to K ranks
+  std::optional<std::string> recompute;
+  std::optional<int64_t> forwardPrefetch, backwardPrefetch;
+  std::optional<bool> kept; // gathered between steps
+};
+
 struct CompileOptions {
   std::string model;
   std::string output; // empty: the model's stem
@@ -34,6 +47,7 @@ struct CompileOptions {
 
   std::string strategy = "full_shard";
   std::vector<std::string> units = {"block"};
+  std::vector<UnitPolicy> unitPolicies; // before `units` where both match
   std::string paramDtype = "f32";
   std::string reduceDtype;        // empty: f32
   std::string outputDtype;        // empty: as computed
@@ -44,7 +58,8 @@ struct CompileOptions {
   std::string accumulateMode = "sharded";   // sharded | unsharded
   std::optional<int64_t> documentSeparator; // the token that ends a document
   std::vector<std::string> freeze;
-  std::string dropout = "graph"; // which Dropout nodes drop: graph | on | off
+  std::string dropout = "graph";   // which Dropout nodes drop: graph | on | off
+  std::vector<std::string> ignore; // whole on every rank
   bool strictNumerics = false;
   bool tf32 = false; // f32 products may round their operands to TF32
   std::optional<int64_t> worldSize;

@@ -2,14 +2,19 @@
 // RUN: shardonnx-opt %s -nn-assign-units=unit=size:100 | FileCheck %s --check-prefix=SIZE
 // RUN: shardonnx-opt %s "-nn-assign-units=unit=h.[0-9]+,h.1.mlp" | FileCheck %s --check-prefix=REGEX
 // RUN: not shardonnx-opt %s -nn-assign-units=unit=h.9 2>&1 | FileCheck %s --check-prefix=NOMODULE
-// RUN: not shardonnx-opt %s -nn-assign-units=unit=h.1,block 2>&1 | FileCheck %s --check-prefix=MIXED
+// RUN: shardonnx-opt %s -nn-assign-units=unit=h.1.mlp,block | FileCheck %s --check-prefix=MIXED
+// RUN: shardonnx-opt %s -nn-assign-units=unit=h.1,size:64 | FileCheck %s --check-prefix=REST
+// RUN: shardonnx-opt %s -nn-assign-units=unit=wte,lm_head,block | FileCheck %s --check-prefix=TIED
+// RUN: not shardonnx-opt %s -nn-assign-units=unit=root 2>&1 | FileCheck %s --check-prefix=ROOT
+// RUN: not shardonnx-opt %s -nn-assign-units=unit=size:8,size:9 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not shardonnx-opt %s -nn-assign-units=unit=size:-3 2>&1 | FileCheck %s --check-prefix=NEGATIVE
 // RUN: not shardonnx-opt %s "-nn-assign-units=unit=h.(1" 2>&1 | FileCheck %s --check-prefix=SYNTAX
 
 // NOMODULE: error: --unit=h.9 matches no module
-// MIXED:    error: --unit: block and size:N stand alone
+// ROOT:     error: --unit=root: root is what is left
+// TWICE:    error: --unit: size:N may be given once
 // NEGATIVE: error: --unit=size:-3: size: wants a positive number of elements
-// SYNTAX:   error: --unit=h.(1: not a regular expression
+// SYNTAX:   error: --unit=h.(1: 'h.(1' is not a regular expression
 
 // The tied table is read by the embedding and by the head; the norm's bias has
 // no path in its name, so it goes with its user.
@@ -24,6 +29,21 @@
 // REGEX: @h.0.w {{.*}}nn.unit = @h.0
 // REGEX: @h.1.mlp.w {{.*}}nn.unit = @h.1.mlp
 // REGEX: @val_7 {{.*}}nn.unit = @h.1
+// Blocks, and a module inside one of them.
+// MIXED: @wte.weight {{.*}}nn.unit = @root
+// MIXED: @h.0.w {{.*}}nn.unit = @h.0
+// MIXED: @h.1.mlp.w {{.*}}nn.unit = @h.1.mlp
+// MIXED: @val_7 {{.*}}nn.unit = @h.1
+// Of what is left the tied table stays in the root.
+// REST: @wte.weight {{.*}}nn.unit = @root
+// REST: @h.0.w {{.*}}nn.unit = @unit.0
+// REST: @h.1.mlp.w {{.*}}nn.unit = @h.1
+// REST: @val_7 {{.*}}nn.unit = @h.1
+// The user named the embedding: it owns the table, which the head reads too.
+// TIED: @wte.weight {{.*}}nn.unit = @wte
+// TIED: nn.get @wte.weight {nn.unit = @wte}
+// TIED: nn.embedding {{.*}}nn.unit = @wte
+// TIED: transpose_rhs{{.*}}nn.unit = @wte
 nn.parameter @wte.weight : tensor<32x8xf32> trainable {onnx_name = "wte.weight"}
 nn.parameter @h.0.w : tensor<8x8xf32> trainable {onnx_name = "h.0.w"}
 nn.parameter @h.1.mlp.w : tensor<8x8xf32> trainable {onnx_name = "h.1.mlp.w"}

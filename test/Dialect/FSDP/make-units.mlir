@@ -41,3 +41,34 @@ func.func @microbatch() {
   %0 = nn.get @ids : tensor<4xi64>
   return
 }
+
+// -----
+
+// A policy comes before the strategy; what the user ignores is whole.
+// CHECK: fsdp.unit @root sharded f32 reduce f32 length 256
+// CHECK: ] reshard_after_forward{{$}}
+// CHECK: fsdp.unit @h.0 sharded
+// CHECK: ]{{$}}
+// CHECK: fsdp.unit @h.1 sharded
+// CHECK: ] reshard_after_forward reshard_group 4
+// CHECK: fsdp.unit @h.2 sharded
+// CHECK: ] kept
+// CHECK: fsdp.unit @ignored replicated
+module attributes {nn.unit_policies = {
+    root = {reshard_after_forward = 1 : i64},
+    h.0 = {reshard_after_forward = 0 : i64},
+    h.1 = {reshard_after_forward = 4 : i64}, h.2 = {kept = true}}} {
+  nn.parameter @r : tensor<4xf32> {nn.unit = @root, onnx_name = "r"}
+  nn.parameter @a : tensor<4xf32> {nn.unit = @h.0, onnx_name = "a"}
+  nn.parameter @b : tensor<4xf32> {nn.unit = @h.1, onnx_name = "b"}
+  nn.parameter @c : tensor<4xf32> {nn.unit = @h.2, onnx_name = "c"}
+  nn.parameter @d : tensor<4xf32> {nn.unit = @ignored, onnx_name = "d"}
+  func.func @microbatch(%g: tensor<4xf32>) {
+    %0 = nn.get @r : tensor<4xf32>
+    %1 = nn.get @a : tensor<4xf32>
+    %2 = nn.get @b : tensor<4xf32>
+    %3 = nn.get @c : tensor<4xf32>
+    %4 = nn.get @d : tensor<4xf32>
+    return
+  }
+}

@@ -4,11 +4,13 @@
 // Names the FSDP unit of every op and parameter of a forward nn graph.
 
 #include "Step.h"
-#include "UnitPolicy.h"
+#include "UnitRules.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Support/Origin.h"
 
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -21,41 +23,51 @@ namespace shardonnx::fsdp {
 
 namespace {
 
+// --ignore is about sharding, and about precision as FSDP's ignored_params.
+DictionaryAttr settingsOfIgnored(MLIRContext *context) {
+  Builder b(context);
+  auto f32 = TypeAttr::get(b.getF32Type());
+  return b.getDictionaryAttr({b.getNamedAttr(nn::kParamDtypeKey, f32),
+                              b.getNamedAttr(nn::kReduceDtypeKey, f32)});
+}
+
 // Works on names: the empty one means "not known yet".
 class Assignment {
 public:
-  Assignment(ModuleOp module, const UnitPolicy &policy);
+  Assignment(ModuleOp module, UnitRules &rules);
 
-  LogicalResult run();
+  LogicalResult run(ArrayRef<std::string> ignored);
 
 private:
-  void collect();
-  LogicalResult checkPatterns();
-  bool hasBlocks() const;
+  LogicalResult resolve();
+  LogicalResult ignore(StringRef pattern);
   void assignByPath();
   void assignByRepetition();
-  void assignBySize();
   void claimParameter(nn::ParameterOp parameter);
+  bool isNamed(StringRef unit) const;
+  void assignBySize(const UnitRule &rule);
   void dropUnitsWithoutParameters();
   void deriveOps();
   StringRef unitOfProducers(Operation *op) const;
   StringRef unitOfUsers(Operation *op) const;
   void write();
+  void warnOfUnused(const llvm::SmallPtrSetImpl<const UnitRule *> &used);
 
   ModuleOp module;
-  const UnitPolicy &policy;
+  UnitRules &rules;
   StringRef root = kRootUnit;
   std::vector<Operation *> ops;
   llvm::MapVector<StringAttr, nn::ParameterOp> parameters; // in order of use
   llvm::DenseMap<StringAttr, SmallVector<Operation *>> users;
   llvm::DenseMap<Operation *, StringRef> unitOfOp;
   llvm::DenseMap<StringAttr, StringRef> unitOfParameter;
+  llvm::DenseMap<StringRef, const UnitRule *> ruleOfUnit;
   llvm::BumpPtrAllocator allocator;
   llvm::StringSaver names{allocator};
 };
 
-Assignment::Assignment(ModuleOp module, const UnitPolicy &policy)
-    : module(module), policy(policy) {
+Assignment::Assignment(ModuleOp module, UnitRules &rules)
+    : module(module), rules(rules) {
   SymbolTable symbols(module);
   for (func::FuncOp function : stepFunctions(module))
     for (Operation &op : function.getBody().front().without_terminator()) {
@@ -69,103 +81,115 @@ Assignment::Assignment(ModuleOp module, const UnitPolicy &policy)
     }
 }
 
-LogicalResult Assignment::run() {
-  if (failed(checkPatterns()))
+LogicalResult Assignment::run(ArrayRef<std::string> ignored) {
+  if (failed(resolve()))
     return failure();
-  if (policy.kind() == UnitPolicy::Kind::Size)
-    assignBySize();
-  else if (policy.kind() == UnitPolicy::Kind::Block && !hasBlocks())
+  ruleOfUnit[root] = rules.find(UnitRule::Kind::Root);
+  assignByPath();
+  // Where no module has a path that says something, structure has to.
+  if (rules.find(UnitRule::Kind::Block) && ruleOfUnit.size() == 1)
     assignByRepetition();
-  else
-    assignByPath();
+  for (auto &[name, parameter] : parameters)
+    claimParameter(parameter);
+  if (const UnitRule *size = rules.find(UnitRule::Kind::Size))
+    assignBySize(*size);
+  for (const std::string &pattern : ignored)
+    if (failed(ignore(pattern)))
+      return failure();
   dropUnitsWithoutParameters();
   deriveOps();
   write();
   return success();
 }
 
-LogicalResult Assignment::checkPatterns() {
+LogicalResult Assignment::resolve() {
   SmallVector<StringRef> paths;
   for (Operation *op : ops)
     paths.push_back(getOrigin(op->getLoc()).path);
   for (auto &[name, parameter] : parameters)
     paths.push_back(modulePathOf(name));
-  if (auto pattern = policy.unmatched(paths))
-    return module.emitError()
-           << "--unit=" << *pattern
-           << " matches no module; a regular expression must match a module's "
-              "whole path ('shardonnx inspect' lists the parameters)";
-  return success();
-}
-
-bool Assignment::hasBlocks() const {
-  return llvm::any_of(ops,
-                      [&](Operation *op) {
-                        StringRef path = getOrigin(op->getLoc()).path;
-                        return !policy.unitOfPath(path).empty();
-                      }) ||
-         llvm::any_of(parameters, [&](auto &entry) {
-           return !policy.unitOfPath(modulePathOf(entry.first)).empty();
-         });
+  return rules.resolve(paths, [&] { return module.emitError(); });
 }
 
 void Assignment::assignByPath() {
+  auto unitOf = [&](StringRef path) {
+    auto [unit, rule] = rules.unitOfPath(path);
+    if (rule)
+      ruleOfUnit.insert({unit, rule});
+    return unit;
+  };
   for (Operation *op : ops) {
     StringRef path = getOrigin(op->getLoc()).path;
     if (isa<nn::GetOp, nn::ConstantOp>(op) || path.empty())
       continue;
-    StringRef unit = policy.unitOfPath(path);
+    StringRef unit = unitOf(path);
     unitOfOp[op] = unit.empty() ? root : unit;
   }
-  for (auto &[name, parameter] : parameters) {
-    StringRef unit = policy.unitOfPath(modulePathOf(name));
-    if (!unit.empty())
+  for (auto &[name, parameter] : parameters)
+    if (StringRef unit = unitOf(modulePathOf(name)); !unit.empty())
       unitOfParameter[name] = unit;
-    claimParameter(parameter);
-  }
 }
 
-// A parameter without a path takes the one unit of its users; one that several
-// units use belongs to the root, which stays gathered.
+// Whether the user named the unit's module, by a regular expression.
+bool Assignment::isNamed(StringRef unit) const {
+  const UnitRule *rule = ruleOfUnit.lookup(unit);
+  return rule && rule->kind == UnitRule::Kind::Module;
+}
+
+// A parameter without a path takes the one unit of its users. One that several
+// units use (a tied weight) belongs to the root, which stays gathered, unless
+// the user named its unit, or all of theirs.
 void Assignment::claimParameter(nn::ParameterOp parameter) {
   StringAttr name = parameter.getSymNameAttr();
   llvm::SmallSetVector<StringRef, 4> claims;
-  for (Operation *user : users[name])
-    if (StringRef unit = unitOfOp.lookup(user); !unit.empty())
-      claims.insert(unit);
   StringRef &unit = unitOfParameter[name];
   if (!unit.empty())
     claims.insert(unit);
-  unit = claims.size() == 1 ? claims.front() : root;
+  for (Operation *user : users[name])
+    if (StringRef other = unitOfOp.lookup(user); !other.empty())
+      claims.insert(other);
+  bool allNamed =
+      llvm::all_of(claims, [&](StringRef claim) { return isNamed(claim); });
+  if (isNamed(unit))
+    return;
+  unit = claims.size() == 1 || (allNamed && !claims.empty()) ? claims.front()
+                                                             : root;
 }
 
 void Assignment::assignByRepetition() {
-  for (auto [op, block] : llvm::zip_equal(ops, findRepeatedBlocks(ops)))
-    if (!isa<nn::GetOp, nn::ConstantOp>(op))
-      unitOfOp[op] = block < 0 ? root : names.save("block." + Twine(block));
-  for (auto &[name, parameter] : parameters)
-    claimParameter(parameter);
+  const UnitRule *rule = rules.find(UnitRule::Kind::Block);
+  for (auto [op, block] : llvm::zip_equal(ops, findRepeatedBlocks(ops))) {
+    if (isa<nn::GetOp, nn::ConstantOp>(op) || isNamed(unitOfOp.lookup(op)))
+      continue;
+    StringRef unit = block < 0 ? root : names.save("block." + Twine(block));
+    unitOfOp[op] = unit;
+    ruleOfUnit.insert({unit, rule});
+  }
 }
 
-// A parameter whose users lie further apart than one group (a tied weight)
-// would keep that group gathered, so it goes to the root.
-void Assignment::assignBySize() {
+// Of what no other rule claims. A parameter whose users lie further apart than
+// one group (a tied weight) would keep that group gathered: it stays in the
+// root.
+void Assignment::assignBySize(const UnitRule &rule) {
+  // An op of the root goes with the parameters that it reads, or near them.
+  for (auto &[op, unit] : unitOfOp)
+    if (unit == root)
+      unit = StringRef();
   int64_t elements = 0;
   unsigned group = 0;
   StringRef unit, last;
   SmallVector<StringAttr> open;
   for (auto &[name, parameter] : parameters) {
-    if (users[name].size() > 1) {
-      unitOfParameter[name] = root;
+    if (unitOfParameter[name] != root || users[name].size() > 1)
       continue;
-    }
     if (open.empty())
       unit = names.save("unit." + Twine(group));
     open.push_back(name);
     unitOfParameter[name] = unit;
     elements += cast<ShapedType>(parameter.getType()).getNumElements();
-    if (elements < policy.size())
+    if (elements < rule.size)
       continue;
+    ruleOfUnit[unit] = &rule;
     last = unit;
     elements = 0;
     ++group;
@@ -180,6 +204,25 @@ void Assignment::assignBySize() {
       if (opUnit.empty() || opUnit == root)
         opUnit = unitOfParameter[name];
     }
+}
+
+LogicalResult Assignment::ignore(StringRef pattern) {
+  llvm::Regex regex(("^(" + pattern + ")$").str());
+  std::string why;
+  if (!regex.isValid(why))
+    return module.emitError() << "--ignore: '" << pattern
+                              << "' is not a regular expression: " << why;
+  bool matched = false;
+  for (auto &[name, parameter] : parameters)
+    if (regex.match(name)) {
+      unitOfParameter[name] = kIgnoredUnit;
+      matched = true;
+    }
+  if (!matched)
+    return module.emitError()
+           << "--ignore: no parameter's whole name matches '" << pattern
+           << "'; shardonnx inspect lists the names";
+  return success();
 }
 
 void Assignment::dropUnitsWithoutParameters() {
@@ -201,7 +244,10 @@ StringRef Assignment::unitOfProducers(Operation *op) const {
     if (!def || isa<nn::ConstantOp>(def))
       continue;
     if (auto get = dyn_cast<nn::GetOp>(def)) {
-      ofParameter = unitOfParameter.lookup(get.getParameterAttr().getAttr());
+      StringRef owner =
+          unitOfParameter.lookup(get.getParameterAttr().getAttr());
+      if (owner != kIgnoredUnit)
+        ofParameter = owner;
       continue;
     }
     if (!unitOfOp.lookup(def).empty() && (!last || last->isBeforeInBlock(def)))
@@ -251,8 +297,40 @@ void Assignment::write() {
   };
   for (Operation *op : ops)
     op->setAttr(nn::kUnitAttr, reference(unitOfOp[op]));
-  for (auto &[name, parameter] : parameters)
-    parameter->setAttr(nn::kUnitAttr, reference(unitOfParameter[name]));
+  llvm::SetVector<StringRef> units; // in order of use
+  for (auto &[name, parameter] : parameters) {
+    StringRef unit = unitOfParameter[name];
+    parameter->setAttr(nn::kUnitAttr, reference(unit));
+    units.insert(unit);
+  }
+  SmallVector<NamedAttribute> policies;
+  llvm::SmallPtrSet<const UnitRule *, 8> used;
+  for (StringRef unit : units) {
+    const UnitRule *rule = ruleOfUnit.lookup(unit);
+    used.insert(rule);
+    DictionaryAttr settings = rule ? rule->settings : DictionaryAttr();
+    if (unit == kIgnoredUnit)
+      settings = settingsOfIgnored(module.getContext());
+    if (settings)
+      policies.emplace_back(reference(unit).getAttr(), settings);
+  }
+  module->removeAttr(nn::kUnitRulesAttr);
+  if (!policies.empty())
+    module->setAttr(nn::kUnitPoliciesAttr,
+                    DictionaryAttr::get(module.getContext(), policies));
+  warnOfUnused(used);
+}
+
+// Nothing that the user asks for is left out without a word.
+void Assignment::warnOfUnused(
+    const llvm::SmallPtrSetImpl<const UnitRule *> &used) {
+  for (const UnitRule &rule : rules.all())
+    if (!used.contains(&rule) &&
+        (rule.settings || rule.kind == UnitRule::Kind::Module))
+      module.emitWarning()
+          << rule.origin
+          << " makes no unit: its modules have no parameters of their own (a "
+             "tied weight has one owner, an inner unit keeps its own)";
 }
 
 struct AssignUnitsPass
@@ -262,9 +340,11 @@ struct AssignUnitsPass
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SmallVector<std::string> words(unit.begin(), unit.end());
-    FailureOr<UnitPolicy> policy =
-        UnitPolicy::parse(words, [&] { return module.emitError(); });
-    if (failed(policy) || failed(Assignment(module, *policy).run()))
+    SmallVector<std::string> ignored(ignore.begin(), ignore.end());
+    FailureOr<UnitRules> rules = UnitRules::parse(
+        words, module->getAttrOfType<ArrayAttr>(nn::kUnitRulesAttr),
+        [&] { return module.emitError(); });
+    if (failed(rules) || failed(Assignment(module, *rules).run(ignored)))
       signalPassFailure();
   }
 };

@@ -22,7 +22,6 @@ struct Window {
   unsigned begin = UINT_MAX, end = 0; // positions of the first and last reader
   SmallVector<OpOperand *> uses;
 
-  bool empty() const { return uses.empty(); }
   void merge(const Window &other) {
     begin = std::min(begin, other.begin);
     end = std::max(end, other.end);
@@ -30,9 +29,14 @@ struct Window {
   }
 };
 
+// In order; at first a window for each use, then one for uses that are near.
 struct UnitUses {
-  Window forward, backward;
+  SmallVector<Window> forward, backward;
 };
+
+StringAttr parameterOf(OpOperand *use) {
+  return use->get().getDefiningOp<nn::GetOp>().getParameterAttr().getAttr();
+}
 
 class Gatherer {
 public:
@@ -44,6 +48,8 @@ public:
 
 private:
   void collect(nn::GetOp get);
+  bool isFar(UnitOp unit, const Window &open, ArrayRef<Window> rest) const;
+  void join(UnitOp unit, SmallVectorImpl<Window> &windows) const;
   bool staysGathered(UnitOp unit, const UnitUses &uses) const;
   void gather(UnitOp unit, const Window &window, bool reshard);
 
@@ -57,32 +63,74 @@ void Gatherer::collect(nn::GetOp get) {
   UnitOp unit = units.lookup(get.getParameterAttr().getAttr());
   for (OpOperand &use : get->getUses()) {
     Operation *user = use.getOwner();
-    Window &window =
-        order.inBackward(user) ? uses[unit].backward : uses[unit].forward;
+    UnitUses &ofUnit = uses[unit];
     Operation *last = user;
     if (isAlias(user))
       if (Operation *reader = lastUser(user->getResult(0), order))
         last = reader;
-    window.begin = std::min(window.begin, order.position(user));
-    window.end = std::max(window.end, order.position(last));
-    window.uses.push_back(&use);
+    (order.inBackward(user) ? ofUnit.backward : ofUnit.forward)
+        .push_back({order.position(user), order.position(last), {&use}});
   }
+}
+
+// Whether the unit is worth freeing between `open` and what follows it: one of
+// its parameters is read on both sides (a tied weight) and other units are
+// gathered between. Those of a unit inside this one do not count.
+bool Gatherer::isFar(UnitOp unit, const Window &open,
+                     ArrayRef<Window> rest) const {
+  if (!unit.getReshardAfterForward() || rest.front().begin <= open.end)
+    return false;
+  auto isTied = [&](const Window &window) {
+    return llvm::any_of(window.uses, [&](OpOperand *use) {
+      return llvm::any_of(open.uses, [&](OpOperand *earlier) {
+        return parameterOf(use) == parameterOf(earlier);
+      });
+    });
+  };
+  auto between = [&](const Window &window) {
+    return open.end < window.begin && window.begin < rest.front().begin;
+  };
+  std::string inside = (unit.getSymName() + ".").str();
+  return llvm::any_of(rest, isTied) && llvm::any_of(uses, [&](auto &entry) {
+           UnitOp other = entry.first;
+           return other != unit && other.getReshardAfterForward() &&
+                  !other.getSymName().starts_with(inside) &&
+                  (llvm::any_of(entry.second.forward, between) ||
+                   llvm::any_of(entry.second.backward, between));
+         });
+}
+
+void Gatherer::join(UnitOp unit, SmallVectorImpl<Window> &windows) const {
+  llvm::stable_sort(windows, [](const Window &a, const Window &b) {
+    return a.begin < b.begin;
+  });
+  SmallVector<Window> joined;
+  for (auto [index, window] : llvm::enumerate(windows))
+    if (joined.empty() ||
+        isFar(unit, joined.back(), ArrayRef(windows).drop_front(index)))
+      joined.push_back(window);
+    else
+      joined.back().merge(window);
+  windows.assign(joined.begin(), joined.end());
 }
 
 // Freeing pays only when another unit is gathered before this one's backward.
 bool Gatherer::staysGathered(UnitOp unit, const UnitUses &mine) const {
   if (!unit.getReshardAfterForward())
     return true;
-  if (mine.backward.begin <= mine.forward.end)
+  unsigned end = mine.forward.back().end, begin = mine.backward.front().begin;
+  if (begin <= end)
     return true;
   auto between = [&](const Window &window) {
-    return !window.empty() && mine.forward.end < window.begin &&
-           window.begin < mine.backward.begin;
+    return end < window.begin && window.begin < begin;
   };
-  for (auto [other, theirs] : uses)
+  for (const auto &entry : uses) {
+    UnitOp other = entry.first;
     if (other != unit && other.getReshardAfterForward() &&
-        (between(theirs.forward) || between(theirs.backward)))
+        (llvm::any_of(entry.second.forward, between) ||
+         llvm::any_of(entry.second.backward, between)))
       return false;
+  }
   return true;
 }
 
@@ -121,15 +169,20 @@ void Gatherer::run() {
   llvm::append_range(gets, function.getBody().front().getOps<nn::GetOp>());
   for (nn::GetOp get : gets)
     collect(get);
+  llvm::MapVector<UnitOp, UnitUses> joined = uses;
+  for (auto &[unit, unitUses] : joined) {
+    join(unit, unitUses.forward);
+    join(unit, unitUses.backward);
+  }
+  uses = joined;
   for (auto &[unit, unitUses] : uses) {
-    SmallVector<Window, 2> windows;
-    for (const Window &window : {unitUses.forward, unitUses.backward})
-      if (!window.empty())
-        windows.push_back(window);
-    if (windows.size() == 2 && staysGathered(unit, unitUses)) {
-      windows[0].merge(windows[1]);
-      windows.pop_back();
+    auto [windows, backward] = unitUses;
+    if (!windows.empty() && !backward.empty() &&
+        staysGathered(unit, unitUses)) {
+      windows.back().merge(backward.front());
+      backward.erase(backward.begin());
     }
+    windows.append(backward);
     for (const Window &window : windows) {
       bool again = &window != &windows.back();
       gather(unit, window, again && unit.getReshardGroup() != 0);

@@ -5,6 +5,7 @@
 
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/runtime/Layout.h"
 
 using namespace mlir;
@@ -52,6 +53,12 @@ public:
 private:
   void collectGradients();
   LogicalResult place(nn::GetOp get);
+  struct Gathering {
+    bool reshards = false, kept = false;
+    int64_t group = 0;
+  };
+  Layout layoutOf(StringRef unit) const;
+  Gathering gatheringOf(StringRef unit);
   LogicalResult emit();
 
   ModuleOp module;
@@ -100,6 +107,39 @@ LogicalResult UnitMaker::place(nn::GetOp get) {
   return success();
 }
 
+Layout UnitMaker::layoutOf(StringRef unit) const {
+  return strategy == Strategy::no_shard || unit == kIgnoredUnit
+             ? Layout::replicated
+             : Layout::sharded;
+}
+
+// How long the unit stays gathered: as its policy says, else the strategy.
+UnitMaker::Gathering UnitMaker::gatheringOf(StringRef unit) {
+  Gathering result;
+  if (layoutOf(unit) == Layout::replicated)
+    return result;
+  bool frees =
+      strategy == Strategy::full_shard || strategy == Strategy::hybrid_shard;
+  result.reshards = frees && unit != kRootUnit;
+  auto chosen = module->getAttrOfType<ArrayAttr>(kKeepAttr);
+  result.kept =
+      strategy == Strategy::shard_opt ||
+      (chosen &&
+       llvm::is_contained(chosen, StringAttr::get(module.getContext(), unit)));
+  if (auto setting = dyn_cast_or_null<IntegerAttr>(
+          nn::unitSetting(module, unit, nn::kReshardKey))) {
+    result.reshards = setting.getInt() != 0;
+    result.group = setting.getInt() > 1 ? setting.getInt() : 0;
+    result.kept &= !result.reshards;
+  }
+  if (auto setting = dyn_cast_or_null<BoolAttr>(
+          nn::unitSetting(module, unit, nn::kKeptKey)))
+    result.kept = setting.getValue();
+  if (result.kept)
+    return {/*reshards=*/false, /*kept=*/true, /*group=*/0};
+  return result;
+}
+
 LogicalResult UnitMaker::emit() {
   OpBuilder builder(module.getContext());
   Operation *last = nullptr;
@@ -108,24 +148,16 @@ LogicalResult UnitMaker::emit() {
   if (!last)
     return success();
   builder.setInsertionPointAfter(last);
-  auto layout =
-      strategy == Strategy::no_shard ? Layout::replicated : Layout::sharded;
-  bool reshards =
-      strategy == Strategy::full_shard || strategy == Strategy::hybrid_shard;
-  llvm::DenseSet<Attribute> chosen;
-  if (auto names = module->getAttrOfType<ArrayAttr>(kKeepAttr))
-    chosen.insert(names.begin(), names.end());
   for (auto &[name, draft] : drafts) {
     Section trainable = layOut(draft.trainable), frozen = layOut(draft.frozen);
-    bool kept = strategy == Strategy::shard_opt ||
-                (layout == Layout::sharded && chosen.contains(name));
-    bool reshard = reshards && !kept && name.getValue() != kRootUnit;
+    Gathering gathering = gatheringOf(name);
     auto unit = UnitOp::create(
-        builder, module.getLoc(), name.getValue(), layout, draft.paramDtype,
+        builder, module.getLoc(), name.getValue(), layoutOf(name),
+        draft.paramDtype,
         draft.reduceDtype ? draft.reduceDtype : draft.paramDtype,
         trainable.length, builder.getArrayAttr(trainable.intervals),
-        frozen.length, builder.getArrayAttr(frozen.intervals), reshard,
-        /*reshard_group=*/0, kept);
+        frozen.length, builder.getArrayAttr(frozen.intervals),
+        gathering.reshards, gathering.group, gathering.kept);
     if (symbols.lookup(name))
       return unit.emitOpError() << "has the name of another symbol";
   }

@@ -6,6 +6,7 @@
 
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -44,9 +45,16 @@ SmallVector<Candidate> collect(func::FuncOp step) {
     candidate.bytes +=
         type.getNumElements() * (type.getElementTypeBitWidth() / 8);
   }
+  // What the user has set for a unit is not for its neighbours.
+  auto policies =
+      step->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>(
+          nn::kUnitPoliciesAttr);
   SmallVector<Candidate> list;
-  for (auto &[name, candidate] : units)
+  for (auto &[name, candidate] : units) {
+    if (policies && policies.contains(name))
+      candidate.dtype = nullptr;
     list.push_back(std::move(candidate));
+  }
   return list;
 }
 

@@ -7,6 +7,7 @@
 
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
@@ -117,16 +118,19 @@ FailureOr<DictionaryAttr> RecomputePass::makePlan() {
              failure();
     mode = "block";
   }
-  SmallVector<NamedAttribute> plan;
-  if (mode == "block" || mode == "selective") {
-    for (auto [index, unit] : llvm::enumerate(unitsInOrder(getOperation())))
-      if ((index + 1) % every == 0)
-        plan.push_back({unit, StringAttr::get(&getContext(), mode)});
-  } else if (mode != "none") {
+  if (mode != "none" && mode != "block" && mode != "selective")
     return getOperation().emitError()
                << "--recompute=" << mode
                << ": wants none, block, every:N or selective",
            failure();
+  SmallVector<NamedAttribute> plan;
+  for (auto [index, unit] : llvm::enumerate(unitsInOrder(getOperation()))) {
+    StringRef what = (index + 1) % every == 0 ? mode : "none";
+    if (auto own = dyn_cast_or_null<StringAttr>(
+            nn::unitSetting(getOperation(), unit, nn::kRecomputeKey)))
+      what = own.getValue();
+    if (what != "none")
+      plan.push_back({unit, StringAttr::get(&getContext(), what)});
   }
   return DictionaryAttr::get(&getContext(), plan);
 }

@@ -5,7 +5,7 @@
 // ops; the period is found by comparing the sequence with itself shifted, the
 // border of a block is where only the residual stream crosses.
 
-#include "UnitPolicy.h"
+#include "UnitRules.h"
 
 #include "shardonnx/Dialect/NN/IR/NN.h"
 

@@ -5,6 +5,7 @@
 
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -60,6 +61,8 @@ private:
   void start(ArrayRef<UnitBegin> begins,
              llvm::function_ref<unsigned(unsigned)> aheadOf);
   unsigned lastFree(AllGatherOp gather) const;
+  unsigned aheadOf(ArrayRef<UnitBegin> begins, unsigned i, unsigned prefetch,
+                   StringRef key) const;
   void startWithin(ArrayRef<UnitBegin> begins, GatheredBytes &gathered,
                    int64_t budget);
 
@@ -153,6 +156,27 @@ unsigned GatherScheduler::lastFree(AllGatherOp gather) const {
   return last;
 }
 
+// The first unit that prefetches so far ahead that the i-th is in reach: its
+// own distance if it has one. Not before the i-th unit was freed (a tied
+// weight is gathered again).
+unsigned GatherScheduler::aheadOf(ArrayRef<UnitBegin> begins, unsigned i,
+                                  unsigned prefetch, StringRef key) const {
+  unsigned freed = lastFree(begins[i].gather);
+  for (unsigned ahead = 0; ahead != i; ++ahead) {
+    AllGatherOp gather = begins[ahead].gather;
+    FlatSymbolRefAttr unit =
+        gather ? gather.getUnitAttr() : unitOf(begins[ahead].where);
+    uint64_t distance = prefetch;
+    if (auto own = dyn_cast_or_null<IntegerAttr>(
+            unit ? nn::unitSetting(function, unit.getValue(), key)
+                 : Attribute()))
+      distance = own.getInt();
+    if (ahead + distance >= i && order.position(begins[ahead].where) >= freed)
+      return ahead;
+  }
+  return i;
+}
+
 // In the order of need, each as early as the budget allows, and not before the
 // one that is needed earlier.
 void GatherScheduler::startWithin(ArrayRef<UnitBegin> begins,
@@ -195,11 +219,12 @@ void GatherScheduler::run(unsigned forwardPrefetch, unsigned backwardPrefetch,
     startWithin(forward, gathered, *budget);
     startWithin(backward, gathered, *budget);
   } else {
-    auto distance = [](unsigned prefetch) {
-      return [prefetch](unsigned i) { return i < prefetch ? 0 : i - prefetch; };
-    };
-    start(forward, distance(forwardPrefetch));
-    start(backward, distance(backwardPrefetch));
+    start(forward, [&](unsigned i) {
+      return aheadOf(forward, i, forwardPrefetch, nn::kForwardPrefetchKey);
+    });
+    start(backward, [&](unsigned i) {
+      return aheadOf(backward, i, backwardPrefetch, nn::kBackwardPrefetchKey);
+    });
   }
   for (AllGatherOp gather : gathers) {
     OpBuilder builder(gather);

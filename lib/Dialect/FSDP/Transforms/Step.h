@@ -15,6 +15,9 @@
 
 namespace shardonnx::fsdp {
 
+/// The unit of parameters that --ignore names: every rank holds it whole.
+inline constexpr llvm::StringLiteral kIgnoredUnit = "ignored";
+
 /// The positions of a function's ops at the time of construction, and the
 /// first position of backward: the first tensor that depends on the loss scale.
 /// Without one (evaluation), backward begins at the end.

@@ -5,6 +5,7 @@
 
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -32,24 +33,37 @@ bool nn::broadcastsTo(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
   return succeeded(shape) && ArrayRef<int64_t>(*shape) == to;
 }
 
-bool nn::isParameterView(Value value) {
+/// The nn.get that `value` is a view of; null when it is none.
+static GetOp viewedParameter(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (isa<GetOp>(op))
-      return true;
+    if (auto get = dyn_cast<GetOp>(op))
+      return get;
     if (!isa<CastOp, ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op))
-      return false;
+      break;
     value = op->getOperand(0);
   }
-  return false;
+  return nullptr;
+}
+
+bool nn::isParameterView(Value value) {
+  return viewedParameter(value) != nullptr;
+}
+
+Type nn::reduceType(Operation *op) {
+  if (auto unit = op->getAttrOfType<FlatSymbolRefAttr>(kUnitAttr))
+    if (auto type = dyn_cast_or_null<TypeAttr>(
+            unitSetting(op, unit.getValue(), kReduceDtypeKey)))
+      return type.getValue();
+  auto module = op->getParentOfType<ModuleOp>();
+  auto type =
+      module ? module->getAttrOfType<TypeAttr>(kReduceDtypeAttr) : nullptr;
+  return type ? type.getValue() : nullptr;
 }
 
 Type nn::gradientElementType(Value value) {
-  if (isParameterView(value)) {
-    auto module = value.getDefiningOp()->getParentOfType<ModuleOp>();
-    if (auto dtype = module ? module->getAttrOfType<TypeAttr>(kReduceDtypeAttr)
-                            : nullptr)
-      return dtype.getValue();
-  }
+  if (GetOp get = viewedParameter(value))
+    if (Type type = reduceType(get))
+      return type;
   return elementType(value);
 }
 

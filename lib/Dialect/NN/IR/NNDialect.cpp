@@ -3,8 +3,10 @@
 //
 // Registration of the nn dialect. Each op family has its own file beside this.
 
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -30,4 +32,13 @@ Operation *nn::NNDialect::materializeConstant(OpBuilder &builder,
     return ConstantOp::create(builder, loc, cast<RankedTensorType>(type),
                               elements);
   return nullptr;
+}
+
+Attribute nn::unitSetting(Operation *op, StringRef unit, StringRef key) {
+  auto module = dyn_cast<ModuleOp>(op);
+  if (!module)
+    module = op->getParentOfType<ModuleOp>();
+  auto policies = module->getAttrOfType<DictionaryAttr>(kUnitPoliciesAttr);
+  auto policy = policies ? policies.getAs<DictionaryAttr>(unit) : nullptr;
+  return policy ? policy.get(key) : Attribute();
 }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace shardonnx {
@@ -68,6 +69,9 @@ struct Manifest {
     // Its f32 master slices are the gathered unit.
     bool gatherInPlace = false;
     std::vector<Param> params;
+    bool reshards = false; // freed after forward, gathered again for backward
+    // For people: what else a configuration has set for it.
+    std::vector<std::pair<std::string, std::string>> policy;
     // Whole through all microbatches: gathered once a step, in @update.
     bool kept = false;
     // Ranks that gather it again for backward; 0: all that own it.

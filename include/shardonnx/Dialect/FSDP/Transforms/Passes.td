@@ -14,23 +14,32 @@ def AssignUnitsPass : Pass<"nn-assign-units", "mlir::ModuleOp"> {
     Runs on the forward nn graph; sets the attribute `nn.unit`, which what
     differentiation makes inherits. The unit of an op comes from its module path
     (its location), that of a parameter from its state-dict name or else from
-    its users. A parameter used in more than one unit, and all that no unit
-    claims, belong to the unit `root`. An op without a path goes with what it
-    reads.
+    its users. A parameter used in more than one unit belongs to the first of
+    them that the user named, else, as all that no unit claims, to the unit
+    `root`. An op without a path goes with what it reads.
 
     - `block`: the shortest prefix of the path that ends in `.NUMBER`
       (`transformer.h.0`); where no path has one, the repeated structure of
       the graph.
-    - `size:N`: consecutive parameters, in order of use, until they have N
-      elements.
+    - `size:N`: of what nothing else claims, consecutive parameters, in order
+      of use, until they have N elements.
     - anything else is a regular expression that matches a module's whole path;
       of nested matches a parameter belongs to the innermost.
+
+    The module attribute `nn.unit_rules` holds the entries of a configuration's
+    `units`; they come before the words of the option. What they set for each
+    unit becomes the attribute `nn.unit_policies`.
+
+    A parameter whose whole name matches one of `ignore` belongs to the unit
+    `ignored`, which every rank holds whole, in f32.
 
     Preserves numerics bit for bit: only attributes change.
   }];
   let options = [
     ListOption<"unit", "unit", "std::string",
-               "block, size:N, or regular expressions over module paths">
+               "block, size:N, or regular expressions over module paths">,
+    ListOption<"ignore", "ignore", "std::string",
+               "Regular expressions over whole parameter names">
   ];
 }
 
@@ -78,8 +87,9 @@ def MakeUnitsPass : Pass<"fsdp-make-units", "mlir::ModuleOp"> {
     their first use, each at a multiple of 256 elements. param_dtype is the
     widest type in which the step reads the unit's parameters, reduce_dtype the
     widest type of their gradients. A trainable parameter that gets no gradient
-    becomes frozen, as PyTorch's optimizer skips it, with a warning. Units that
-    the module's `fsdp.keep` names are kept, unless they are replicated.
+    becomes frozen, as PyTorch's optimizer skips it, with a warning. What a
+    unit's policy says of resharding comes before the strategy, and before the
+    module's `fsdp.keep`, which names units to keep. `ignored` is replicated.
 
     Preserves numerics bit for bit.
   }];
@@ -123,7 +133,9 @@ def GatherPass : Pass<"fsdp-gather", "mlir::ModuleOp"> {
     is gathered before its first use and freed after its last, in forward and
     again in backward; others once, from first to last use. A unit whose
     backward follows its forward without another unit between stays gathered
-    (FSDP2 keeps the last block so).
+    (FSDP2 keeps the last block so). Where a parameter of a unit that reshards
+    is read again behind other units (a tied weight), the unit is freed between
+    the two.
 
     Preserves numerics bit for bit.
   }];

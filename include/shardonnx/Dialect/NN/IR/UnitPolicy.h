@@ -1,0 +1,46 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a configuration sets for single units, as every pass asks for it.
+
+#ifndef SHARDONNX_DIALECT_NN_IR_UNITPOLICY_H
+#define SHARDONNX_DIALECT_NN_IR_UNITPOLICY_H
+
+#include "mlir/IR/Attributes.h"
+#include "mlir/IR/Types.h"
+
+namespace mlir {
+class Operation;
+}
+
+namespace shardonnx::nn {
+
+/// Module attributes. What the configuration's `units` say, in order, until
+/// nn-assign-units has read it: dictionaries of `modules` and settings. Then
+/// the settings by unit, for those that have any.
+inline constexpr llvm::StringLiteral kUnitRulesAttr = "nn.unit_rules";
+inline constexpr llvm::StringLiteral kUnitPoliciesAttr = "nn.unit_policies";
+
+/// The settings of a unit's policy (docs/fsdp.md).
+inline constexpr llvm::StringLiteral kParamDtypeKey = "param_dtype";
+inline constexpr llvm::StringLiteral kReduceDtypeKey = "reduce_dtype";
+inline constexpr llvm::StringLiteral kOutputDtypeKey = "output_dtype";
+inline constexpr llvm::StringLiteral kCastInputsKey = "cast_forward_inputs";
+inline constexpr llvm::StringLiteral kReshardKey = "reshard_after_forward";
+inline constexpr llvm::StringLiteral kRecomputeKey = "recompute";
+inline constexpr llvm::StringLiteral kForwardPrefetchKey = "forward_prefetch";
+inline constexpr llvm::StringLiteral kBackwardPrefetchKey = "backward_prefetch";
+inline constexpr llvm::StringLiteral kKeptKey = "kept";
+
+/// What the policy of `unit` says of `key`; null when nothing. `op` is the
+/// module or stands in it.
+mlir::Attribute unitSetting(mlir::Operation *op, llvm::StringRef unit,
+                            llvm::StringRef key);
+
+/// The element type in which gradients of the parameter that `op` is or reads
+/// are reduced: its unit's, else the module's; null when neither is set.
+mlir::Type reduceType(mlir::Operation *op);
+
+} // namespace shardonnx::nn
+
+#endif // SHARDONNX_DIALECT_NN_IR_UNITPOLICY_H

@@ -1,0 +1,198 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What --unit and a configuration's `units` say about module paths.
+
+#include "UnitRules.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::fsdp;
+
+using EmitError = llvm::function_ref<InFlightDiagnostic()>;
+
+bool UnitRule::matches(StringRef module) const {
+  return llvm::any_of(patterns, [&](const llvm::Regex &pattern) {
+    return pattern.match(module);
+  });
+}
+
+// Reads one word into `rule`: block, size:N, root or a regular expression.
+static LogicalResult readWord(StringRef word, UnitRule &rule,
+                              EmitError emitError) {
+  StringRef number = word;
+  if (word == "block") {
+    rule.kind = UnitRule::Kind::Block;
+  } else if (word == "root") {
+    rule.kind = UnitRule::Kind::Root;
+  } else if (number.consume_front("size:")) {
+    rule.kind = UnitRule::Kind::Size;
+    if (number.getAsInteger(10, rule.size) || rule.size <= 0)
+      return emitError() << rule.origin
+                         << ": size: wants a positive number of elements";
+  } else {
+    rule.kind = UnitRule::Kind::Module;
+    rule.patterns.emplace_back(("^(" + word + ")$").str());
+    std::string reason;
+    if (!rule.patterns.back().isValid(reason))
+      return emitError() << rule.origin << ": '" << word
+                         << "' is not a regular expression: " << reason;
+  }
+  rule.sources.push_back(word.str());
+  return success();
+}
+
+static LogicalResult readPolicy(DictionaryAttr policy, UnitRule &rule,
+                                EmitError emitError) {
+  auto modules = policy.getAs<ArrayAttr>("modules");
+  if (!modules || modules.empty())
+    return emitError() << rule.origin << " has no modules";
+  for (Attribute module : modules) {
+    auto word = dyn_cast<StringAttr>(module);
+    if (!word)
+      return emitError() << rule.origin << " has a module that is no string";
+    if (failed(readWord(word, rule, emitError)))
+      return failure();
+    if (rule.kind != UnitRule::Kind::Module && modules.size() > 1)
+      return emitError() << rule.origin << ": '" << word.getValue()
+                         << "' stands alone, not in a list of modules";
+  }
+  rule.together = policy.contains("together");
+  SmallVector<NamedAttribute> settings;
+  for (NamedAttribute setting : policy)
+    if (setting.getName() != "modules" && setting.getName() != "together")
+      settings.push_back(setting);
+  if (!settings.empty())
+    rule.settings = DictionaryAttr::get(policy.getContext(), settings);
+  return success();
+}
+
+FailureOr<UnitRules> UnitRules::parse(ArrayRef<std::string> words,
+                                      ArrayAttr policies, EmitError emitError) {
+  UnitRules result;
+  ArrayRef<Attribute> entries;
+  if (policies)
+    entries = policies.getValue();
+  for (Attribute policy : entries) {
+    UnitRule rule;
+    rule.origin = "units[" + std::to_string(result.rules.size()) + "]";
+    auto dictionary = dyn_cast<DictionaryAttr>(policy);
+    if (!dictionary)
+      return emitError() << rule.origin << " is no dictionary", failure();
+    if (failed(readPolicy(dictionary, rule, emitError)))
+      return failure();
+    result.rules.push_back(std::move(rule));
+  }
+  for (StringRef word : words) {
+    UnitRule rule;
+    rule.origin = ("--unit=" + word).str();
+    if (failed(readWord(word, rule, emitError)))
+      return failure();
+    if (rule.kind == UnitRule::Kind::Root)
+      return emitError() << rule.origin
+                         << ": root is what is left; only a configuration's "
+                            "'units' may name it, to give it a policy",
+             failure();
+    result.rules.push_back(std::move(rule));
+  }
+  bool any = llvm::any_of(result.rules, [](const UnitRule &rule) {
+    return rule.kind != UnitRule::Kind::Root;
+  });
+  if (!any)
+    result.rules.emplace_back();
+  for (UnitRule::Kind kind : {UnitRule::Kind::Size, UnitRule::Kind::Root})
+    if (llvm::count_if(result.rules, [&](const UnitRule &rule) {
+          return rule.kind == kind;
+        }) > 1)
+      return emitError() << (kind == UnitRule::Kind::Size
+                                 ? "--unit: size:N may be given once"
+                                 : "units: root may be named once"),
+             failure();
+  return result;
+}
+
+// Calls back with every module on the way to `path`, outermost first, until
+// the callback returns true.
+static void forEachModule(StringRef path,
+                          llvm::function_ref<bool(StringRef)> callback) {
+  for (size_t end = 0; end != StringRef::npos && !path.empty();) {
+    end = path.find('.', end + 1);
+    if (callback(path.take_front(end)))
+      return;
+  }
+}
+
+static bool endsInNumber(StringRef module) {
+  StringRef last = module.substr(module.rfind('.') + 1);
+  return !last.empty() && llvm::all_of(last, llvm::isDigit);
+}
+
+// The first module that the pattern matches; empty when none.
+static StringRef firstMatch(const llvm::Regex &pattern,
+                            ArrayRef<StringRef> paths) {
+  StringRef found;
+  for (StringRef path : paths) {
+    forEachModule(path, [&](StringRef module) {
+      if (pattern.match(module))
+        found = module;
+      return !found.empty();
+    });
+    if (!found.empty())
+      break;
+  }
+  return found;
+}
+
+LogicalResult UnitRules::resolve(ArrayRef<StringRef> paths,
+                                 EmitError emitError) {
+  for (UnitRule &rule : rules)
+    for (auto [index, pattern] : llvm::enumerate(rule.patterns)) {
+      StringRef module = firstMatch(pattern, paths);
+      if (module.empty())
+        return emitError()
+               << rule.origin
+               << (StringRef(rule.origin).starts_with("--")
+                       ? std::string()
+                       : ": '" + rule.sources[index] + "'")
+               << " matches no module; a regular expression must match a "
+                  "module's whole path ('shardonnx inspect' lists the "
+                  "parameters)";
+      if (rule.together && rule.name.empty())
+        rule.name = module.str();
+    }
+  return success();
+}
+
+std::pair<StringRef, const UnitRule *>
+UnitRules::unitOfPath(StringRef path) const {
+  std::pair<StringRef, const UnitRule *> found = {};
+  bool insideBlock = false;
+  forEachModule(path, [&](StringRef module) {
+    for (const UnitRule &rule : rules) {
+      bool isBlock = rule.kind == UnitRule::Kind::Block && !insideBlock &&
+                     endsInNumber(module);
+      if (!isBlock && !rule.matches(module))
+        continue;
+      found = {rule.together ? StringRef(rule.name) : module, &rule};
+      break;
+    }
+    insideBlock |= endsInNumber(module);
+    return false;
+  });
+  return found;
+}
+
+const UnitRule *UnitRules::find(UnitRule::Kind kind) const {
+  const auto *rule = llvm::find_if(
+      rules, [&](const UnitRule &rule) { return rule.kind == kind; });
+  return rule == rules.end() ? nullptr : rule;
+}
+
+StringRef fsdp::modulePathOf(StringRef parameterName) {
+  size_t dot = parameterName.rfind('.');
+  return dot == StringRef::npos ? StringRef() : parameterName.take_front(dot);
+}

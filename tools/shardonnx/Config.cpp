@@ -1,0 +1,260 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// JSON configurations: keys are options, `units` is a list of policies.
+
+#include "Config.h"
+#include "shardonnx/Driver/AccelerateConfig.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+namespace shardonnx {
+namespace {
+
+using Json = nlohmann::json;
+
+[[noreturn]] void fail(const std::string &message, int code) {
+  std::string line = message;
+  for (char &c : line)
+    if (c == '\n')
+      c = ' ';
+  std::fprintf(stderr, "shardonnx: error: %s\n", line.c_str());
+  std::exit(code);
+}
+
+std::string plainText(const Json &value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// "batch": 4 is --batch=4, a list repeats its option, an object gives
+// NAME=VALUE pairs.
+void appendJson(std::vector<std::string> &args, const std::string &key,
+                const Json &value) {
+  std::string option = "--" + key;
+  if (value.is_boolean()) {
+    if (value.get<bool>())
+      args.push_back(option);
+    return;
+  }
+  if (!value.is_structured()) {
+    args.push_back(option + "=" + plainText(value));
+    return;
+  }
+  for (const auto &[name, item] : value.items()) {
+    if (item.is_structured())
+      usageError("--config: the value of '" + key +
+                 "' is nested; an option takes a value, a list of values or "
+                 "an object of NAME: VALUE");
+    args.push_back(option + "=" + (value.is_object() ? name + "=" : "") +
+                   plainText(item));
+  }
+}
+
+// One object of `units`; `where` names it in messages.
+class UnitReader {
+public:
+  UnitReader(const Json &json, std::string where)
+      : json(json), where(std::move(where)) {}
+
+  UnitPolicy read() {
+    if (!json.is_object())
+      wrong("is not an object; it is {\"modules\": REGEX, ...}");
+    for (const auto &[name, value] : json.items()) {
+      key = name;
+      std::replace(key.begin(), key.end(), '-', '_');
+      readKey(value);
+    }
+    if (policy.modules.empty())
+      wrong("has no 'modules': a regular expression over whole module paths, "
+            "block, size:N or root");
+    policy.together = each ? !*each : policy.modules.size() > 1;
+    return policy;
+  }
+
+private:
+  [[noreturn]] void wrong(const std::string &what) const {
+    usageError("--config: " + where + " " + what);
+  }
+  [[noreturn]] void wants(const Json &value, const std::string &what) const {
+    wrong("'" + key + "': " + value.dump() + " is not " + what);
+  }
+
+  void readKey(const Json &value) {
+    if (key == "modules")
+      policy.modules = names(value);
+    else if (key == "each")
+      each = truth(value);
+    else if (key == "param_dtype")
+      policy.paramDtype = oneOf(value, {"f32", "bf16", "f16"});
+    else if (key == "reduce_dtype")
+      policy.reduceDtype = oneOf(value, {"f32", "bf16", "f16"});
+    else if (key == "output_dtype")
+      policy.outputDtype = oneOf(value, {"f32", "bf16", "f16"});
+    else if (key == "cast_forward_inputs")
+      policy.castForwardInputs = truth(value);
+    else if (key == "reshard_after_forward")
+      policy.reshard = value.is_boolean() ? int64_t(value.get<bool>())
+                                          : number(value, 2, 1 << 20);
+    else if (key == "recompute")
+      policy.recompute = oneOf(value, {"none", "selective", "block"});
+    else if (key == "forward_prefetch")
+      policy.forwardPrefetch = number(value, 0, 1024);
+    else if (key == "backward_prefetch")
+      policy.backwardPrefetch = number(value, 0, 1024);
+    else if (key == "kept")
+      policy.kept = truth(value);
+    else
+      wrong("has the key '" + key +
+            "'; it may have modules, each, param_dtype, reduce_dtype, "
+            "output_dtype, cast_forward_inputs, reshard_after_forward, "
+            "recompute, forward_prefetch, backward_prefetch and kept");
+  }
+
+  std::vector<std::string> names(const Json &value) const {
+    std::vector<std::string> result;
+    for (const Json &item : value.is_array() ? value : Json::array({value})) {
+      if (!item.is_string())
+        wants(item, "a regular expression in quotes");
+      result.push_back(item.get<std::string>());
+    }
+    return result;
+  }
+  bool truth(const Json &value) const {
+    if (!value.is_boolean())
+      wants(value, "true or false");
+    return value.get<bool>();
+  }
+  int64_t number(const Json &value, int64_t least, int64_t most) const {
+    bool fits = value.is_number_unsigned() &&
+                value.get<uint64_t>() <= uint64_t(most) &&
+                value.get<int64_t>() >= least;
+    if (!fits)
+      wants(value, (key == "reshard_after_forward" ? "true, false or " : "") +
+                       std::string("a whole number within ") +
+                       std::to_string(least) + "..." + std::to_string(most));
+    return value.get<int64_t>();
+  }
+  std::string oneOf(const Json &value,
+                    const std::vector<std::string> &words) const {
+    std::string list;
+    for (const std::string &word : words) {
+      if (value.is_string() && value.get<std::string>() == word)
+        return word;
+      list += (list.empty() ? "" : "|") + word;
+    }
+    wants(value, "one of " + list);
+  }
+
+  const Json &json;
+  std::string where, key;
+  UnitPolicy policy;
+  std::optional<bool> each;
+};
+
+std::vector<UnitPolicy> readUnits(const Json &json) {
+  if (!json.is_array())
+    usageError("--config: 'units' is not a list; it is [{\"modules\": REGEX, "
+               "\"param_dtype\": \"bf16\"}, ...]");
+  std::vector<UnitPolicy> units;
+  for (const Json &entry : json)
+    units.push_back(
+        UnitReader(entry, "units[" + std::to_string(units.size()) + "]")
+            .read());
+  return units;
+}
+
+// The value of --config among the arguments, if any.
+std::string findConfig(const std::vector<std::string> &args) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i].rfind("--config=", 0) == 0)
+      return args[i].substr(9);
+    if (args[i] == "--config" && i + 1 < args.size())
+      return args[i + 1];
+  }
+  return "";
+}
+
+bool isGiven(const std::vector<std::string> &args, const std::string &option) {
+  return std::any_of(args.begin(), args.end(), [&](const std::string &arg) {
+    return arg == option || arg.rfind(option + "=", 0) == 0;
+  });
+}
+
+Config readJson(const Json &json, const std::vector<std::string> &commandLine) {
+  Config config;
+  for (const auto &[key, value] : json.items()) {
+    if (key == "units")
+      config.units = readUnits(value);
+    else if (!isGiven(commandLine, "--" + key))
+      appendJson(config.arguments, key, value);
+  }
+  return config;
+}
+
+std::string joined(const std::vector<std::string> &items) {
+  std::string text;
+  for (const std::string &item : items)
+    text += (text.empty() ? "" : ", ") + item;
+  return text;
+}
+
+// Says what became of keys that are no options.
+void printNotes(const AccelerateConfig &config) {
+  if (!config.runtime.empty())
+    std::fprintf(stderr, "shardonnx: note: --config: tell the executable: %s\n",
+                 joined(config.runtime).c_str());
+  for (const std::string &note : config.notes)
+    std::fprintf(stderr, "shardonnx: note: --config: %s\n", note.c_str());
+  if (!config.unused.empty())
+    std::fprintf(stderr,
+                 "shardonnx: note: --config: these keys mean nothing here: "
+                 "%s\n",
+                 joined(config.unused).c_str());
+}
+
+Config readAccelerate(const std::string &path,
+                      const std::vector<std::string> &commandLine) {
+  AccelerateConfig accelerate = readAccelerateConfig(path);
+  if (!accelerate.error.empty())
+    fileError("--config: '" + path + "' " + accelerate.error);
+  printNotes(accelerate);
+  Config config;
+  for (const auto &[name, value] : accelerate.options)
+    if (!isGiven(commandLine, "--" + name))
+      config.arguments.push_back("--" + name + "=" + value);
+  return config;
+}
+
+bool endsWith(const std::string &text, const std::string &end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+} // namespace
+
+void usageError(const std::string &message) { fail(message, kExitUsage); }
+void fileError(const std::string &message) { fail(message, kExitInput); }
+
+Config readConfig(const std::vector<std::string> &commandLine) {
+  std::string path = findConfig(commandLine);
+  if (path.empty())
+    return {};
+  std::ifstream file(path);
+  if (!file)
+    fileError("--config: cannot read '" + path + "': does it exist?");
+  if (endsWith(path, ".yaml") || endsWith(path, ".yml"))
+    return readAccelerate(path, commandLine);
+  Json json = Json::parse(file, nullptr, false, true);
+  if (json.is_object() && json.contains("fsdp_config"))
+    return readAccelerate(path, commandLine);
+  if (!json.is_object())
+    fileError("--config: '" + path + "' is not a JSON object");
+  return readJson(json, commandLine);
+}
+
+} // namespace shardonnx
