@@ -144,8 +144,9 @@ Manifest::Unit readUnit(const Json &json, const Json &program) {
   unit.frozenOffsetBytes = optionalSize(json, "frozen_offset_bytes");
   unit.flops = json.value("flops", 0.0);
   unit.reshards = json.value("reshard_after_forward", false);
-  for (const auto &[key, value] : json.value("policy", Json::object()).items())
-    unit.policy.emplace_back(key, value.get<std::string>());
+  if (auto policy = json.find("policy"); policy != json.end())
+    for (const auto &[key, value] : policy->items())
+      unit.policy.emplace_back(key, value.get<std::string>());
   unit.kept = json.value("kept", false);
   unit.reshardGroup = optionalSize(json, "reshard_group");
   if (unit.kept && (!unit.sharded || unit.reshardGroup > 0))

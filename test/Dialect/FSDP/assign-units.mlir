@@ -43,7 +43,7 @@
 // TIED: @wte.weight {{.*}}nn.unit = @wte
 // TIED: nn.get @wte.weight {nn.unit = @wte}
 // TIED: nn.embedding {{.*}}nn.unit = @wte
-// TIED: transpose_rhs{{.*}}nn.unit = @wte
+// TIED: nn.matmul {{.*}}nn.unit = @wte, transpose_rhs
 nn.parameter @wte.weight : tensor<32x8xf32> trainable {onnx_name = "wte.weight"}
 nn.parameter @h.0.w : tensor<8x8xf32> trainable {onnx_name = "h.0.w"}
 nn.parameter @h.1.mlp.w : tensor<8x8xf32> trainable {onnx_name = "h.1.mlp.w"}

@@ -4,7 +4,7 @@
 // The table is read by the embedding and by the head (tied): its unit is freed
 // while the blocks run, and gathered again for the head. The block reads its
 // bias on both sides of the module inside it, which does not free it.
-nn.parameter @wte : tensor<32x8xf32> {nn.unit = @wte, onnx_name = "wte"}
+nn.parameter @wte.weight : tensor<32x8xf32> {nn.unit = @wte, onnx_name = "wte.weight"}
 nn.parameter @h.bias : tensor<8xf32> {nn.unit = @h.0, onnx_name = "h.bias"}
 nn.parameter @h.mlp : tensor<8x8xf32> {nn.unit = @h.0.mlp, onnx_name = "h.mlp"}
 
@@ -25,7 +25,7 @@ nn.parameter @h.mlp : tensor<8x8xf32> {nn.unit = @h.0.mlp, onnx_name = "h.mlp"}
 // KEEP:     fsdp.all_gather @wte
 // KEEP-NOT: fsdp.all_gather @wte
 func.func @eval(%ids: tensor<4xi64>) -> tensor<4x32xf32> {
-  %t = nn.get @wte : tensor<32x8xf32>
+  %t = nn.get @wte.weight : tensor<32x8xf32>
   %b = nn.get @h.bias : tensor<8xf32>
   %w = nn.get @h.mlp : tensor<8x8xf32>
   %x = nn.embedding %t, %ids : (tensor<32x8xf32>, tensor<4xi64>) -> tensor<4x8xf32>

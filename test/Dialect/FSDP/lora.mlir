@@ -23,7 +23,7 @@ nn.parameter @head.0.w : tensor<8x32xf32> {onnx_name = "head.0.w"}
 // CHECK-NOT: fsdp.all_gather @head.0
 // CHECK:     fsdp.all_gather @h.1
 // CHECK-NOT: fsdp.all_gather @root
-// CHECK:     fsdp.reduce_scatter @h.0[@h.0.lora_a, @h.0.lora_b]
+// CHECK:     fsdp.reduce_scatter @h.0 [@h.0.lora_a, @h.0.lora_b]
 // CHECK-NOT: fsdp.reduce_scatter
 func.func @forward(%ids: tensor<4xi64>, %labels: tensor<4xi64>) {
   %t = nn.get @wte.weight : tensor<32x8xf32>

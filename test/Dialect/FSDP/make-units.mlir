@@ -45,7 +45,7 @@ func.func @microbatch() {
 // -----
 
 // A policy comes before the strategy; what the user ignores is whole.
-// CHECK: fsdp.unit @root sharded f32 reduce f32 length 256
+// CHECK: fsdp.unit @root sharded f32 reduce f32 length 0 [] frozen 256
 // CHECK: ] reshard_after_forward{{$}}
 // CHECK: fsdp.unit @h.0 sharded
 // CHECK: ]{{$}}
