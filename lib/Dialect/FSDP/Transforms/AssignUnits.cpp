@@ -43,6 +43,8 @@ private:
   LogicalResult ignore(StringRef pattern);
   void assignByPath();
   void assignByRepetition();
+  std::pair<StringRef, const UnitRule *>
+  unitOfNames(nn::ParameterOp parameter) const;
   void claimParameter(nn::ParameterOp parameter);
   bool isNamed(StringRef unit) const;
   void assignBySize(const UnitRule &rule);
@@ -136,9 +138,23 @@ bool Assignment::isNamed(StringRef unit) const {
   return rule && rule->kind == UnitRule::Kind::Module;
 }
 
+// The unit that the user named of a module that has the parameter under one of
+// its names, in the state dict's order; empty when there is none.
+std::pair<StringRef, const UnitRule *>
+Assignment::unitOfNames(nn::ParameterOp parameter) const {
+  SmallVector<StringRef> all = {parameter.getSymName()};
+  if (auto tied = parameter->getAttrOfType<ArrayAttr>("nn.names"))
+    all.assign(llvm::to_vector(tied.getAsValueRange<StringAttr>()));
+  for (StringRef name : all)
+    if (auto found = rules.unitOfPath(modulePathOf(name));
+        found.second && found.second->kind == UnitRule::Kind::Module)
+      return found;
+  return {};
+}
+
 // A parameter without a path takes the one unit of its users. One that several
 // units use (a tied weight) belongs to the root, which stays gathered, unless
-// the user named its unit, or all of theirs.
+// the user named a unit that has it, or all of theirs.
 void Assignment::claimParameter(nn::ParameterOp parameter) {
   StringAttr name = parameter.getSymNameAttr();
   llvm::SmallSetVector<StringRef, 4> claims;
@@ -150,8 +166,11 @@ void Assignment::claimParameter(nn::ParameterOp parameter) {
       claims.insert(other);
   bool allNamed =
       llvm::all_of(claims, [&](StringRef claim) { return isNamed(claim); });
-  if (isNamed(unit))
+  if (auto named = unitOfNames(parameter); named.second) {
+    unit = named.first;
+    ruleOfUnit.insert(named);
     return;
+  }
   unit = claims.size() == 1 || (allNamed && !claims.empty()) ? claims.front()
                                                              : root;
 }
