@@ -110,7 +110,9 @@ TEST_F(Runs, NoDecayIsByWholeName) {
 
 TEST_F(Runs, MistakesOnTheCommandLineExitWithTwo) {
   for (std::vector<std::string> options :
-       {std::vector<std::string>{"--save", "x"},
+       {std::vector<std::string>{"--saves", "x"},
+        {"--save-every", "2"}, // where is not said
+        {"--keep", "2"},
         {"--steps", "0"},
         {"--schedule", "exponential"},
         {"--betas", "0.9"},
