@@ -4,13 +4,15 @@
 """Trains with every way to share the work, and compares with one rank.
 
     run_strategies.py [--shardonnx build/bin/shardonnx] [--all]
-                      [--filter REGEX] [--table FILE.md]
+                      [--filter REGEX] [--memory-model MODEL.onnx]
+                      [--table FILE.md]
 
 Each run is one of strategy × recompute × accumulation mode × ranks × dtype on
 three models; its losses must be those of one rank that shards, recomputes and
 holds back nothing. Without --all a selection runs in which every pair of two
 settings occurs. Afterwards the memory of each strategy at 1, 2 and 4 ranks is
-measured against what was planned. --table writes both as a page.
+measured against what was planned, with drawn weights: --memory-model may be a
+larger model than the project's. --table writes both as a page.
 """
 
 import argparse
@@ -39,7 +41,8 @@ LOSS_RTOL = {"f32": 1e-5, "bf16": 1e-2}
 
 # Measured memory may differ from planned by this share and these bytes.
 MEMORY_SHARE, MEMORY_BYTES = 0.10, 32 << 20
-MEMORY_MODEL, MEMORY_RANKS = "gpt2-small", (1, 2, 4)
+MEMORY_MODEL = os.path.join(cases.ROOT, "models", "gpt2-small.onnx")
+MEMORY_RANKS, MEMORY_STEPS = (1, 2, 4), 3
 
 
 def words(strategy="full_shard", recompute="none", accumulate="sharded",
@@ -74,6 +77,24 @@ def pairwise(axes):
         chosen.append(best)
         open_pairs -= covered(best)
     return chosen
+
+
+class MemoryRunner(Runner):
+    """Also runs a model that is no recorded case, to see what it takes."""
+
+    def measure(self, model, compile_words, ranks, run_words):
+        key = (model, tuple(compile_words))
+        if key not in self.programs:
+            program = os.path.join(self.folder, f"p{len(self.programs)}")
+            self.call([self.compiler, "compile", model, "-o", program,
+                       "--batch=1"] + compile_words)
+            self.programs[key] = program
+        self.runs += 1
+        log = os.path.join(self.folder, f"log{self.runs}.jsonl")
+        self.call([self.programs[key], "--data", cases.data_path(cases.TOKENS),
+                   "--log", log, "--steps", str(MEMORY_STEPS), "--init=random",
+                   "--accumulate=2", "--nproc", str(ranks)] + run_words)
+        return log
 
 
 class References:
@@ -122,13 +143,12 @@ def train(runner, references, combination):
     return (*combination, worst, good)
 
 
-def measure(runner, strategy, ranks, dtype):
+def measure(runner, model, strategy, ranks, dtype):
     """Planned and measured bytes of the largest rank."""
     name = f"memory {strategy} {ranks} {dtype}"
     try:
-        log = runner.train(cases.by_name(MEMORY_MODEL),
-                           words(strategy, dtype=dtype), ranks,
-                           replicas(strategy, ranks), steps=3)
+        log = runner.measure(model, words(strategy, dtype=dtype), ranks,
+                             replicas(strategy, ranks))
         last = check.read_log(log)[-1]
         planned, measured = last["peak_bytes"], last["pss_bytes"]
     except (RuntimeError, OSError, ValueError, KeyError, IndexError,
@@ -177,7 +197,7 @@ def memory_table(memory):
                + " | ".join(cells[n] for n in MEMORY_RANKS) + " |")
 
 
-def page(runs, memory):
+def page(runs, memory, model):
     """The page that docs/ keeps."""
     failed = sum(not row[-1] for row in runs)
     yield "# Every strategy against one rank"
@@ -193,8 +213,9 @@ def page(runs, memory):
     yield ""
     yield "## Memory of a rank"
     yield ""
-    yield (f"`models/{MEMORY_MODEL}.onnx`, the largest rank: MiB planned "
-           "before the run / proportional set size measured.")
+    yield (f"{model}, one sample a rank and microbatch, two microbatches; the "
+           "largest rank: MiB planned before the run / proportional")
+    yield "set size measured."
     yield ""
     yield from memory_table(memory)
     yield ""
@@ -214,23 +235,26 @@ def main():
                         help="only runs whose line matches")
     parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS",
                         help="for one command")
+    parser.add_argument("--memory-model", default=MEMORY_MODEL,
+                        metavar="MODEL.onnx", help="whose memory is measured")
     parser.add_argument("--table", metavar="FILE.md", help="write a page")
     options = parser.parse_args()
     chosen = [c for c in (itertools.product(*AXES) if options.all
                           else pairwise(AXES))
               if re.search(options.filter, " ".join(map(str, c)))]
     with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(options.shardonnx, folder, options.timeout)
+        runner = MemoryRunner(options.shardonnx, folder, options.timeout)
         references = References(runner)
         print("      loss     run (largest relative difference from one rank)")
         runs = [train(runner, references, c) for c in chosen]
-        memory = [measure(runner, s, n, d) for s in STRATEGIES for d in DTYPES
-                  for n in MEMORY_RANKS
+        memory = [measure(runner, options.memory_model, s, n, d)
+                  for s in STRATEGIES for d in DTYPES for n in MEMORY_RANKS
                   if re.search(options.filter, f"memory {s} {n} {d}")]
     failed = sum(not row[-1] for row in runs + memory)
     if options.table:
         with open(options.table, "w") as file:
-            file.writelines(line + "\n" for line in page(runs, memory))
+            file.writelines(line + "\n" for line in page(
+                runs, memory, os.path.basename(options.memory_model)))
     print(f"{len(runs) + len(memory) - failed} of {len(runs) + len(memory)} "
           f"are as they should be")
     sys.exit(1 if failed or not runs + memory else 0)
