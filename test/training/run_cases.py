@@ -71,7 +71,8 @@ CORE_MATRIX = [([], 2, []), (["--strategy=shard_grad_op"], 2, []),
                (["--strict-numerics"], 1, []),
                (["--strategy=shard_opt"], 2, ["--offload=params"]),
                (["--strategy=hybrid_shard", "--accumulate-mode=unsharded"], 4,
-                ["--replicas=2"])]
+                ["--replicas=2"]),
+               ([cases.config("reshard.json")], 4, [])]
 
 
 class Runner:
