@@ -107,8 +107,8 @@ bool Saver::savesAfter(int64_t step, bool last) const {
 }
 
 std::optional<SaveRecord> Saver::begin(const TrainState &after) {
-  double start = monotonicSeconds();
-  std::optional<SaveRecord> before = finish();
+  std::optional<SaveRecord> before =
+      finish(); // that save's stall, not this one's
   state = after;
   began = monotonicSeconds();
   report = {};
@@ -129,7 +129,7 @@ std::optional<SaveRecord> Saver::begin(const TrainState &after) {
   threadDone = false;
   writing = true;
   thread = std::thread([this] { writeFile(); });
-  report.stallMs = (monotonicSeconds() - start) * 1e3;
+  report.stallMs = (monotonicSeconds() - began) * 1e3;
   return before;
 }
 
@@ -194,7 +194,6 @@ void Saver::writeFile() {
     ::unlink(path.c_str());
     ::rmdir(partial.c_str());
   }
-  report.ms = (monotonicSeconds() - began) * 1e3;
   std::lock_guard<std::mutex> lock(mutex);
   written.assign(written.size(), true);
   threadDone = true;
@@ -232,6 +231,7 @@ bool Saver::gather() {
     if (threadDone && !error.empty())
       throw Error(error, kExitFailure);
     report.done = threadDone;
+    report.ms = (monotonicSeconds() - began) * 1e3;
   }
   std::vector<std::string> messages = exchange.allGather(message());
   for (const std::string &text : messages) {
@@ -297,7 +297,7 @@ void Saver::commit() {
   } catch (const std::exception &e) {
     error = e.what();
   }
-  record.ms = (monotonicSeconds() - began) * 1e3;
+  ended = monotonicSeconds();
   std::lock_guard<std::mutex> lock(mutex);
   threadDone = true;
   changed.notify_all();
@@ -306,12 +306,20 @@ void Saver::commit() {
 std::optional<SaveRecord> Saver::published(bool wait) {
   if (!committing)
     return std::nullopt;
+  bool waited;
   {
     std::unique_lock<std::mutex> lock(mutex);
     if (!threadDone && !wait)
       return std::nullopt;
+    waited = !threadDone;
   }
+  double start = monotonicSeconds();
   thread.join();
+  if (waited) {
+    ended = monotonicSeconds();
+    record.stallMs += (ended - start) * 1e3;
+  }
+  record.ms += (ended - gathered) * 1e3;
   committing = false;
   if (!error.empty())
     throw Error(error, kExitFailure);
@@ -320,6 +328,7 @@ std::optional<SaveRecord> Saver::published(bool wait) {
 
 std::optional<SaveRecord> Saver::poll() {
   if (writing && gather() && first()) {
+    gathered = monotonicSeconds();
     threadDone = false;
     committing = true;
     thread = std::thread([this] { commit(); });

@@ -91,6 +91,8 @@ private:
   Report report;
   std::string error;
   double began = 0;
+  double gathered = 0,
+         ended = 0;        // rank 0's: all have written, all is published
   bool writing = false;    // until all ranks have written
   bool committing = false; // rank 0, until it has published
   Checkpoint index;        // rank 0's
