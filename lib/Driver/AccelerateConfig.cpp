@@ -75,7 +75,7 @@ void Entries::readMapping(yaml::MappingNode &mapping, bool outermost) {
     }
     // Both spellings are in use inside fsdp_config.
     if (!outermost && !StringRef(key).starts_with("fsdp_"))
-      key = "fsdp_" + key;
+      key.insert(0, "fsdp_");
     if (!values.emplace(key, text(pair.getValue())).second && error.empty())
       error = "has '" + key + "' twice";
   }

@@ -112,7 +112,7 @@ std::string policyText(const Manifest::Unit &unit) {
   else
     text += unit.reshards ? ", reshard" : ", stays gathered";
   for (const auto &[key, value] : unit.policy)
-    text += ", " + key + "=" + value;
+    text.append(", ").append(key).append("=").append(value);
   return text;
 }
 
