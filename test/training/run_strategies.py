@@ -202,7 +202,7 @@ def page(runs, memory, model):
     failed = sum(not row[-1] for row in runs)
     yield "# Every strategy against one rank"
     yield ""
-    yield ("Written by `test/training/run_strategies.py --all --table`. "
+    yield ("Written by `test/training/run_strategies.py --table`: "
            f"{len(runs)} runs, {failed} failed. Each figure is the largest "
            f"relative difference of a loss in")
     yield (f"{cases.STEPS} steps from that of one rank with the same dtype, no "

@@ -226,7 +226,8 @@ Config readAccelerate(const std::string &path,
   Config config;
   for (const auto &[name, value] : accelerate.options)
     if (!isGiven(commandLine, "--" + name))
-      config.arguments.push_back("--" + name + "=" + value);
+      config.arguments.push_back(
+          std::string("--").append(name).append("=").append(value));
   return config;
 }
 
