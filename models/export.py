@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Exports a GPT-2, Llama or SmolLM3 of any size to ONNX, to be trained.
+"""Exports transformers of any size to ONNX, to be trained.
 
 The model is built from a transformers configuration with random weights, so
 nothing is downloaded. Dropout is off unless --dropout gives its ratio, the KV
@@ -11,6 +11,7 @@ no longer train. `--optimize` asks for the folded graph all the same.
 
     export.py gpt2-small -o gpt2-small.onnx
     export.py llama-8b --no-weights --opset 23 -o llama-8b.onnx
+    export.py tiny --architecture gemma2 -o gemma2.onnx
 
 Other scripts (test/training/record.py, benchmarks/) import `add_arguments`,
 `build` and `export` from here, so that all of them speak of the same models.
@@ -23,9 +24,13 @@ import os
 import sys
 import warnings
 
+import architectures
+
 # Name -> family and shape. `seq` is the exported sequence length and, for
 # GPT-2, the number of learned positions.
 PRESETS = {
+    "tiny": dict(family="llama", layers=2, hidden=64, heads=4, kv_heads=2,
+                 ffn=96, vocab=128, seq=32),
     "gpt2-small": dict(family="gpt2", layers=2, hidden=96, heads=3, vocab=256,
                        seq=128),
     "llama-small": dict(family="llama", layers=2, hidden=128, heads=4,
@@ -60,6 +65,11 @@ def add_arguments(parser):
     size.add_argument("--batch", default="dynamic", metavar="N|dynamic")
     size.add_argument("--seq", metavar="N|dynamic")
     model = parser.add_argument_group("model")
+    model.add_argument("--architecture", metavar="NAME",
+                       choices=sorted(architectures.ARCHITECTURES),
+                       help="build this in the preset's shape (default: the "
+                       "preset's own): "
+                       + ", ".join(architectures.ARCHITECTURES))
     model.add_argument("--dtype", choices=("f32", "bf16", "f16"),
                        default="f32")
     model.add_argument("--attention", choices=("sdpa", "eager"),
@@ -71,6 +81,9 @@ def add_arguments(parser):
                        help="export GPT-2 in training mode, which drops this "
                        "share of embeddings, attention weights and results")
     model.add_argument("--seed", type=int, default=0)
+    model.add_argument("--spread", type=float, metavar="X",
+                       help="standard deviation of the random weights "
+                       "(default: the configuration's)")
     model.add_argument("--jitter", type=float, metavar="X",
                        help="noise added to parameters that start as all "
                        "ones or zeros; the exporter merges equal parameters "
@@ -108,7 +121,8 @@ def parse(arguments):
                          "nor 'dynamic'")
     if not 0 <= options.dropout < 1:
         parser.error(f"--dropout: {options.dropout} is not within [0, 1)")
-    if options.dropout and PRESETS[options.preset]["family"] != "gpt2":
+    if options.dropout and (options.architecture or PRESETS[options.preset]
+                            ["family"]) != "gpt2":
         parser.error("--dropout: only GPT-2 has dropout")
     return options
 
@@ -133,6 +147,11 @@ def configuration(options):
     common = dict(vocab_size=shape["vocab"], use_cache=False,
                   bos_token_id=None, eos_token_id=None,
                   attn_implementation=options.attention)
+    if options.spread:
+        common["initializer_range"] = common["init_std"] = options.spread
+    if options.architecture and not options.dropout:
+        return architectures.configuration(options.architecture, shape,
+                                           options.tied, common)
     if shape["family"] == "gpt2":
         tied = options.tied is not False
         return GPT2Config(n_layer=shape["layers"], n_embd=shape["hidden"],
@@ -172,11 +191,14 @@ def build(options):
     Without dropout it stays in evaluation mode: both modes compute the same.
     """
     import torch
-    from transformers import AutoModelForCausalLM
+    import transformers
 
     torch.manual_seed(options.seed)
-    model = AutoModelForCausalLM.from_config(configuration(options),
-                                             dtype=torch_dtype(options))
+    name = options.architecture
+    task = (architectures.ARCHITECTURES[name].task if name
+            else "AutoModelForCausalLM")
+    model = getattr(transformers, task).from_config(configuration(options),
+                                                    dtype=torch_dtype(options))
     jitter = options.jitter
     if jitter is None:
         jitter = 0.02 if options.optimize and options.weights else 0.0

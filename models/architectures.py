@@ -1,0 +1,143 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The architectures of transformers that export.py can build at any size.
+
+An architecture is a configuration class, how the shape of a preset is spelled
+in it, and what it sets apart from its neighbours (a window, a soft cap, ALiBi):
+those are scaled down so that they matter in a graph of 32 tokens.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """`task` is the Auto class that builds it; `settings` maps a shape to
+    arguments of its own; `tied` is what its published models do."""
+    config: str
+    settings: object = lambda shape: {}
+    task: str = "AutoModelForCausalLM"
+    tied: bool = False
+    # The exporter refuses some implementations; PyTorch has others alone.
+    attention: tuple = ("sdpa", "eager")
+    # What the graph is fed, if not tokens: a function that test/architectures
+    # calls with its Model, to arrays by name, `labels` among them.
+    samples: object = None
+
+
+def plain(shape):
+    """What most configurations call their shape."""
+    return dict(num_hidden_layers=shape["layers"],
+                hidden_size=shape["hidden"],
+                num_attention_heads=shape["heads"],
+                intermediate_size=shape["ffn"],
+                max_position_embeddings=shape["seq"])
+
+
+def rotary(shape, **more):
+    return dict(rope_parameters={"rope_type": "default", "rope_theta":
+                                 shape.get("rope_theta", 10000.0), **more})
+
+
+def grouped(shape, **more):
+    """Llama's shape: rotary embedding, key and value heads in groups."""
+    return {**plain(shape), **rotary(shape),
+            "num_key_value_heads": shape["kv_heads"], **more}
+
+
+def window(shape):
+    """A quarter of the sequence."""
+    return shape["seq"] // 4
+
+
+def alternating(shape):
+    """Layers with a window, and every second one without."""
+    kinds = ("sliding_attention", "full_attention")
+    return [kinds[i % 2] for i in range(shape["layers"])]
+
+
+def wide_heads(shape):
+    """Heads that are not the hidden size over their number."""
+    return shape["hidden"] // shape["heads"] * 3 // 2
+
+
+def gemma3_settings(shape):
+    rope = {kind: {"rope_type": "default", "rope_theta": theta} for
+            kind, theta in (("sliding_attention", 10000.0),
+                            ("full_attention", 1000000.0))}
+    return grouped(shape, rope_parameters=rope, sliding_window=window(shape),
+                   layer_types=alternating(shape), query_pre_attn_scalar=16,
+                   head_dim=wide_heads(shape))
+
+
+def gpt2_like(shape):
+    """Bloom's names."""
+    return dict(n_layer=shape["layers"], hidden_size=shape["hidden"],
+                n_head=shape["heads"])
+
+
+DECODERS = {
+    "gpt2": Architecture("GPT2Config", lambda s: dict(
+        n_layer=s["layers"], n_embd=s["hidden"], n_head=s["heads"],
+        n_inner=s.get("ffn"), n_positions=s["seq"], embd_pdrop=0.0,
+        attn_pdrop=0.0, resid_pdrop=0.0), tied=True),
+    "llama": Architecture("LlamaConfig", grouped),
+    "mistral": Architecture("MistralConfig", lambda s: grouped(
+        s, sliding_window=window(s))),
+    "qwen2": Architecture("Qwen2Config", grouped),
+    "qwen3": Architecture("Qwen3Config", lambda s: grouped(
+        s, head_dim=wide_heads(s))),
+    # Every second layer without rotary embedding.
+    "smollm3": Architecture("SmolLM3Config", lambda s: grouped(
+        s, no_rope_layer_interval=2), tied=True),
+    "gemma2": Architecture("Gemma2Config", lambda s: grouped(
+        s, sliding_window=window(s), layer_types=alternating(s),
+        attn_logit_softcapping=5.0, final_logit_softcapping=3.0,
+        query_pre_attn_scalar=16, head_dim=wide_heads(s)), tied=True,
+        attention=("eager",)),
+    "gemma3": Architecture("Gemma3TextConfig", gemma3_settings, tied=True),
+    "phi3": Architecture("Phi3Config", lambda s: grouped(
+        s, original_max_position_embeddings=s["seq"],
+        sliding_window=window(s))),
+    "opt": Architecture("OPTConfig", lambda s: dict(
+        hidden_size=s["hidden"], num_hidden_layers=s["layers"],
+        num_attention_heads=s["heads"], ffn_dim=s["ffn"], dropout=0.0,
+        word_embed_proj_dim=s["hidden"], max_position_embeddings=s["seq"]),
+        tied=True),
+    # A quarter of each head is rotated.
+    "gpt_neox": Architecture("GPTNeoXConfig", lambda s: {
+        **plain(s), **rotary(s, partial_rotary_factor=0.25)}),
+    "bloom": Architecture("BloomConfig", gpt2_like, tied=True,
+                          attention=("eager",)),
+    "falcon": Architecture("FalconConfig", lambda s: dict(
+        hidden_size=s["hidden"], num_hidden_layers=s["layers"],
+        num_attention_heads=s["heads"], ffn_hidden_size=s["ffn"],
+        max_position_embeddings=s["seq"], **rotary(s)), tied=True),
+    "olmo2": Architecture("Olmo2Config", grouped),
+    "granite": Architecture("GraniteConfig", lambda s: grouped(
+        s, embedding_multiplier=3.0, residual_multiplier=0.5,
+        attention_multiplier=0.1, logits_scaling=2.0)),
+    "stablelm": Architecture("StableLmConfig", lambda s: {
+        **grouped(s), **rotary(s, partial_rotary_factor=0.25),
+        "use_qkv_bias": True}),
+    "starcoder2": Architecture("Starcoder2Config", lambda s: grouped(
+        s, sliding_window=window(s)), tied=True),
+    "cohere": Architecture("CohereConfig", lambda s: grouped(
+        s, logit_scale=0.25, use_qk_norm=True), tied=True),
+    "glm": Architecture("GlmConfig", lambda s: {
+        **grouped(s, head_dim=s["hidden"] // s["heads"]),
+        **rotary(s, partial_rotary_factor=0.5)}),
+}
+
+ARCHITECTURES = {**DECODERS}
+
+
+def configuration(name, shape, tied, common):
+    """The transformers configuration of an architecture."""
+    import transformers
+
+    architecture = ARCHITECTURES[name]
+    tied = architecture.tied if tied is None else tied
+    arguments = {"pad_token_id": None, **common,
+                 **architecture.settings(shape), "tie_word_embeddings": tied}
+    return getattr(transformers, architecture.config)(**arguments)

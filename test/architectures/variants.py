@@ -1,0 +1,69 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which graphs are exported of which architecture, and how they are trained.
+
+Read by record.py (PyTorch, ONNX Runtime) and run.py (Shardonnx; Python's
+standard library and numpy). A variant is named ARCHITECTURE-OPSET-ATTENTION,
+with `-folded` where the exporter's optimizer ran, and what else is special.
+"""
+
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "models"))
+
+import architectures
+
+OPSETS = (18, 23)
+STEPS = 20
+GLOBAL_BATCH = 12
+# Samples per rank and microbatch of a training run, and of a forward one.
+BATCH = 3
+
+# Weights wide enough, and norms and biases apart from 1 and 0, so that a wrong
+# mask or scale shows in the loss.
+COMMON = "tiny --spread 0.12 --jitter 0.1 --seed 1"
+
+# Special graphs: name -> words of export.py. Each is made at one opset of each
+# attention, in turn, of the architectures that have it.
+SPECIAL = {
+    "labels": "--labels",
+    "mask": "--attention-mask",
+    "positions": "--position-ids",
+    "static": "--batch 3",
+    "dynamic": "--seq dynamic",
+}
+
+# Bars: the forward pass against ONNX Runtime, relative to the largest logit
+# where that is above one; losses against PyTorch.
+FORWARD_TOLERANCE = 1e-4
+LOSS_RTOL = 2e-4
+
+
+def variants(pattern=lambda name: True):
+    """Variant name -> words of export.py."""
+    made = {}
+    for name, architecture in architectures.ARCHITECTURES.items():
+        for opset in OPSETS:
+            for attention in architecture.attention:
+                words = (f"{COMMON} --architecture {name} --opset {opset} "
+                         f"--attention {attention}")
+                made[f"{name}-{opset}-{attention}"] = words
+                made[f"{name}-{opset}-{attention}-folded"] = (
+                    words + " --optimize")
+        if architecture.samples:
+            continue
+        for i, (special, more) in enumerate(SPECIAL.items()):
+            opset, attention = OPSETS[i % 2], architecture.attention[-1]
+            folded = i % 3 == 0
+            key = f"{name}-{opset}-{attention}{'-folded' * folded}-{special}"
+            made[key] = (f"{COMMON} --architecture {name} --opset {opset} "
+                         f"--attention {attention} {more}"
+                         + " --optimize" * folded)
+    return {name: words for name, words in made.items() if pattern(name)}
+
+
+def architecture_of(name):
+    return name.split("-")[0]
