@@ -50,8 +50,6 @@ TEST(Nccl, RanksShareAGpuOnlyOnRequest) {
   ::unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
 }
 
-using Environment = std::vector<std::pair<std::string, std::string>>;
-
 // The ranks of a run: `layout[m]` of them on machine m, in order.
 class Collectives : public testing::Test {
 protected:

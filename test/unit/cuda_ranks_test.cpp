@@ -18,8 +18,6 @@ using namespace shardonnx::test;
 namespace {
 
 using Json = nlohmann::json;
-using Environment = std::vector<std::pair<std::string, std::string>>;
-
 std::vector<uint16_t> tokens(size_t count) {
   std::vector<uint16_t> tokens(count);
   uint32_t x = 12345;

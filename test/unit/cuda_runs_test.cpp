@@ -4,51 +4,30 @@
 // Whole runs of hand-written programs for GPUs, on the emulated one: losses,
 // graphs, evaluation, the log, and what is said where there is no GPU.
 
-#include "runtime/RunLog.h"
-#include "runtime/TableReference.h"
-#include <algorithm>
+#include "runtime/TableRuns.h"
 #include <cmath>
 #include <dlfcn.h>
-#include <gtest/gtest.h>
 #include <sstream>
 
 using namespace shardonnx::test;
 
 namespace {
 
-using Environment = std::vector<std::pair<std::string, std::string>>;
-
-class CudaRuns : public testing::Test {
+class CudaRuns : public Runs {
 protected:
-  CudaRuns() : weights(drawTable()) {
-    writeTable(weights, folder.path);
-    folder.write("t.bin", bytesOf(tableTokens()));
-  }
   Finished run(const std::string &program, std::vector<std::string> more,
                Environment environment = {}) {
-    std::vector<std::string> words = {std::string(SHX_TEST_PROGRAMS) + "/" +
-                                          program,
-                                      "--data",
-                                      folder / "t.bin",
-                                      "--model",
-                                      folder / "table.onnx",
-                                      "--lr",
-                                      "0.01",
-                                      "--log",
-                                      folder / "log.jsonl"};
-    words.insert(words.end(), more.begin(), more.end());
-    Environment emulated = {{"LD_LIBRARY_PATH", SHX_CUDA_EMULATOR},
-                            {"CUDA_FORCE_PTX_JIT", "1"}};
-    environment.insert(environment.begin(), emulated.begin(), emulated.end());
-    return Process(words, folder, environment).wait();
+    more.insert(more.begin(), {"--log", folder / "log.jsonl"});
+    environment.insert(
+        environment.begin(),
+        {{"LD_LIBRARY_PATH", SHX_CUDA_EMULATOR}, {"CUDA_FORCE_PTX_JIT", "1"}});
+    return Runs::run(program, std::move(more), std::move(environment));
   }
   std::vector<Json> log() { return readLog(folder / "log.jsonl"); }
-  Folder folder;
-  TableWeights weights;
 };
 
 // The emulated device has its own lines.
-void expectOneError(const Finished &f, const std::string &part) {
+void expectOneErrorOfRun(const Finished &f, const std::string &part) {
   EXPECT_EQ(f.code, 1);
   std::vector<std::string> lines;
   std::istringstream stream(f.err);
@@ -285,7 +264,7 @@ TEST_F(CudaRuns, NoDecayIsByWholeName) {
 TEST_F(CudaRuns, TooLittleMemoryIsToldByItem) {
   Finished f = run("table_cuda_f32", {"--steps", "1"},
                    {{"SHARDONNX_EMULATOR_MEMORY", "30000"}});
-  expectOneError(f, "optimizer state 14336 bytes");
+  expectOneErrorOfRun(f, "optimizer state 14336 bytes");
   EXPECT_NE(f.err.find("has 30000 bytes free of 30000 bytes"),
             std::string::npos)
       << f.err;
@@ -293,7 +272,7 @@ TEST_F(CudaRuns, TooLittleMemoryIsToldByItem) {
 
 TEST_F(CudaRuns, AFaultOfAKernelEndsTheRun) {
   Finished f = run("table_cuda_fault", {"--steps", "3"});
-  expectOneError(f, "CUDA_ERROR_");
+  expectOneErrorOfRun(f, "CUDA_ERROR_");
   EXPECT_NE(f.err.find("SHARDONNX_CUDA_GRAPHS=0"), std::string::npos) << f.err;
 }
 
@@ -312,9 +291,10 @@ TEST_F(CudaRuns, WithoutADriverOneLineSaysSo) {
   for (const char *ranks : {"1", "3"}) {
     Finished f =
         run("table_cuda_f32", {"--nproc", ranks}, {{"LD_LIBRARY_PATH", ""}});
-    expectOneError(f, "no NVIDIA driver (libcuda.so.1) on this machine: this "
-                      "program needs a GPU; compile with --target=cpu to "
-                      "train here");
+    expectOneErrorOfRun(f,
+                        "no NVIDIA driver (libcuda.so.1) on this machine: this "
+                        "program needs a GPU; compile with --target=cpu to "
+                        "train here");
   }
 }
 
@@ -325,8 +305,9 @@ TEST_F(CudaRuns, GradientsThatAreNotFiniteStopTheRun) {
   for (const char *ranks : {"1", "2"}) {
     Finished f = run("table_cuda_f32", {"--steps", "5", "--nproc", ranks},
                      {{"SHARDONNX_EMULATOR_DEVICES", "2"}});
-    expectOneError(f, "step 1: loss not finite, gradient norm not finite; the "
-                      "gradient of 'c.weight' in unit 'c' is not finite in ");
+    expectOneErrorOfRun(
+        f, "step 1: loss not finite, gradient norm not finite; the "
+           "gradient of 'c.weight' in unit 'c' is not finite in ");
   }
   Finished f =
       run("table_cuda_f32", {"--steps", "5", "--on-nonfinite", "skip"});

@@ -115,8 +115,6 @@ uint16_t freePort() { return portOf(listenAt({"127.0.0.1", 0}).get()); }
 // The ranks of a run: `layout[m]` of them on machine m, in order.
 class Machines : public testing::Test {
 protected:
-  using Environment = std::vector<std::pair<std::string, std::string>>;
-
   void start(std::vector<int> layout, Environment more = {},
              const std::string &host = "127.0.0.1") {
     int world = 0, rank = 0;

@@ -50,8 +50,6 @@ TEST(Route, EachSliceGoesToEachMachineOnce) {
 
 class Networks : public Runs {
 protected:
-  using Environment = std::vector<std::pair<std::string, std::string>>;
-
   // `layout[m]` ranks on machine m.
   std::vector<Process> start(const std::vector<int> &layout,
                              const std::string &program,

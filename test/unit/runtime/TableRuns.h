@@ -32,8 +32,29 @@ protected:
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  Finished run(const std::string &program, std::vector<std::string> more) {
-    return Process(command(program, std::move(more)), folder).wait();
+  Finished run(const std::string &program, std::vector<std::string> more,
+               Environment environment = {}) {
+    return Process(command(program, std::move(more)), folder,
+                   std::move(environment))
+        .wait();
+  }
+  // Three runs of 30 steps have the same losses and norms to the last bit.
+  void expectSameBits(const std::string &program,
+                      std::vector<std::string> more) {
+    more.insert(more.end(), {"--steps", "30", "--log", folder / "log.jsonl"});
+    std::vector<Json> first;
+    for (int turn = 0; turn < 3; ++turn) {
+      Finished f = run(program, more);
+      ASSERT_EQ(f.code, 0) << f.err;
+      std::vector<Json> log = readLog(folder / "log.jsonl");
+      ASSERT_EQ(log.size(), 30u);
+      if (turn == 0)
+        first = log;
+      for (size_t s = 0; s < 30; ++s) {
+        EXPECT_EQ(log[s]["loss"], first[s]["loss"]);
+        EXPECT_EQ(log[s]["grad_norm"], first[s]["grad_norm"]);
+      }
+    }
   }
   // A run of 20 steps of 24 samples, batch 2 × ranks × accumulation each, with
   // the reference's losses and norms.

@@ -53,7 +53,7 @@ std::string readFile(const std::string &path) {
 }
 
 Process::Process(std::vector<std::string> command, const Folder &folder,
-                 std::vector<std::pair<std::string, std::string>> environment)
+                 Environment environment)
     : begin(now()), out(folder / ("out" + std::to_string(++counter))),
       err(folder / ("err" + std::to_string(counter))) {
   id = ::fork();

@@ -34,10 +34,12 @@ struct Finished {
   double seconds = 0;
 };
 
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
 class Process {
 public:
   Process(std::vector<std::string> command, const Folder &folder,
-          std::vector<std::pair<std::string, std::string>> environment = {});
+          Environment environment = {});
   int pid() const { return id; }
   // The processes that it started and that still run.
   std::vector<int> children() const;
