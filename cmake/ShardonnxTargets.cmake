@@ -57,6 +57,16 @@ function(shardonnx_dialect td dialect)
   add_dependencies(shardonnx-headers ${td}IncGen)
 endfunction()
 
+# shardonnx_op_group(TD): the classes of the ops of <TD>.td, a group of a dialect
+# that has a header of its own.
+function(shardonnx_op_group td)
+  set(LLVM_TARGET_DEFINITIONS ${td}.td)
+  mlir_tablegen(${td}.h.inc -gen-op-decls)
+  mlir_tablegen(${td}.cpp.inc -gen-op-defs)
+  add_public_tablegen_target(${td}IncGen)
+  add_dependencies(shardonnx-headers ${td}IncGen)
+endfunction()
+
 # shardonnx_interfaces(TD): the op interfaces of <TD>.td.
 function(shardonnx_interfaces td)
   set(LLVM_TARGET_DEFINITIONS ${td}.td)

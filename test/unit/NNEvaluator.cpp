@@ -246,7 +246,9 @@ static Element binaryFunction(Operation *op) {
 Element test::elementFunction(Operation *op) {
   if (Element unary = unaryFunction(op))
     return unary;
-  return binaryFunction(op);
+  if (Element binary = binaryFunction(op))
+    return binary;
+  return mathFunction(op);
 }
 
 bool Evaluator::evaluateElementwise(Operation *op) {

@@ -89,6 +89,9 @@ private:
 std::function<double(llvm::ArrayRef<double>)>
 elementFunction(mlir::Operation *op);
 
+/// The same of the ops of NNMath.
+std::function<double(llvm::ArrayRef<double>)> mathFunction(mlir::Operation *op);
+
 } // namespace shardonnx::test
 
 #endif // SHARDONNX_TEST_UNIT_NNEVALUATOR_H

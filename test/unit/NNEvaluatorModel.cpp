@@ -5,6 +5,7 @@
 
 #include "NNEvaluator.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNMath.h"
 #include "shardonnx/runtime/Random.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -365,6 +366,14 @@ bool Evaluator::evaluateNorm(Operation *op) {
                      for (auto [i, value] : llvm::enumerate(values))
                        result.data[row * values.size() + i] =
                            log ? value - lse : std::exp(value - lse);
+                   });
+        return true;
+      })
+      .Case([&](nn::LogSumExpOp op) {
+        Tensor &result = make(op.getResult());
+        forEachRow(get(op.getOperand()),
+                   [&](size_t row, ArrayRef<double> values) {
+                     result.data[row] = logSumExp(values);
                    });
         return true;
       })

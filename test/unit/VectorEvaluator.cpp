@@ -79,6 +79,9 @@ static Result evaluateUnary(Operation *op, double x) {
       .Case([&](math::AbsFOp) { return std::fabs(x); })
       .Case([&](math::SinOp) { return std::sin(x); })
       .Case([&](math::CosOp) { return std::cos(x); })
+      .Case([&](math::FloorOp) { return std::floor(x); })
+      .Case([&](math::CeilOp) { return std::ceil(x); })
+      .Case([&](math::RoundEvenOp) { return std::nearbyint(x); })
       .Case<arith::SIToFPOp, arith::UIToFPOp, arith::ExtSIOp, arith::ExtUIOp,
             arith::TruncIOp>([&](auto) { return x; })
       .Case([&](arith::FPToSIOp) { return std::trunc(x); })
@@ -92,6 +95,11 @@ static Result evaluateBinary(Operation *op, double a, double b) {
       .Case<arith::MulFOp, arith::MulIOp>([&](auto) { return a * b; })
       .Case([&](arith::DivFOp) { return a / b; })
       .Case([&](math::PowFOp) { return std::pow(a, b); })
+      .Case([&](math::CopySignOp) { return std::copysign(a, b); })
+      .Case<arith::RemFOp, arith::RemSIOp>(
+          [&](auto) { return std::fmod(a, b); })
+      .Case([&](arith::DivSIOp) { return std::trunc(a / b); })
+      .Case([&](arith::XOrIOp) { return double(int64_t(a) ^ int64_t(b)); })
       .Case<arith::MaximumFOp, arith::MaxSIOp>(
           [&](auto) { return std::max(a, b); })
       .Case<arith::MinimumFOp, arith::MinSIOp>(

@@ -4,57 +4,13 @@
 // What each elementwise op computes on vectors (or scalars): arith and math
 // ops on f32, which the kernel generator expands into polynomials.
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/IR/TypeUtilities.h"
+#include "VectorBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include <cmath>
 
 using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
-
-/// A constant of the type of a vector or scalar.
-static Value constantOf(OpBuilder &b, Location loc, Type type, double value) {
-  Type element = getElementTypeOrSelf(type);
-  TypedAttr attr =
-      isa<FloatType>(element)
-          ? TypedAttr(b.getFloatAttr(element, value))
-          : TypedAttr(b.getIntegerAttr(element, static_cast<int64_t>(value)));
-  if (auto shaped = dyn_cast<ShapedType>(type))
-    attr = DenseElementsAttr::get(shaped, Attribute(attr));
-  return arith::ConstantOp::create(b, loc, type, attr);
-}
-
-static bool isFloat(Value value) {
-  return isa<FloatType>(getElementTypeOrSelf(value.getType()));
-}
-
-namespace {
-/// Short spellings of float arithmetic on vectors.
-struct Vec {
-  Vec(OpBuilder &b, Location loc) : b(b), loc(loc) {}
-  Value constant(Value like, double value) {
-    return constantOf(b, loc, like.getType(), value);
-  }
-  Value add(Value x, Value y) { return arith::AddFOp::create(b, loc, x, y); }
-  Value mul(Value x, Value y) { return arith::MulFOp::create(b, loc, x, y); }
-  Value div(Value x, Value y) { return arith::DivFOp::create(b, loc, x, y); }
-  Value add(Value x, double y) { return add(x, constant(x, y)); }
-  Value mul(Value x, double y) { return mul(x, constant(x, y)); }
-  Value fma(Value x, Value y, double z) {
-    return math::FmaOp::create(b, loc, x, y, constant(x, z));
-  }
-  Value reciprocal(Value x) { return div(constant(x, 1.0), x); }
-  Value exp(Value x) { return math::ExpOp::create(b, loc, x); }
-  Value tanh(Value x) { return math::TanhOp::create(b, loc, x); }
-  Value erf(Value x) { return math::ErfOp::create(b, loc, x); }
-  Value neg(Value x) { return arith::NegFOp::create(b, loc, x); }
-  Value sigmoid(Value x) { return reciprocal(add(exp(neg(x)), 1.0)); }
-  OpBuilder &b;
-  Location loc;
-};
-} // namespace
 
 #define NN_EMIT(OP) Value OP::emitVector(OpBuilder &builder, ValueRange vectors)
 #define NN_EMIT_AS(OP, TARGET)                                                 \

@@ -6,6 +6,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/NNMath.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -23,6 +24,7 @@ void nn::NNDialect::initialize() {
 #include "shardonnx/Dialect/NN/IR/NNOpsAttrs.cpp.inc"
       >();
   registerNNDialectOperations(this);
+  registerMathOps(*this);
 }
 
 Operation *nn::NNDialect::materializeConstant(OpBuilder &builder,
