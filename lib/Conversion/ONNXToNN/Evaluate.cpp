@@ -6,7 +6,8 @@
 #include "Evaluate.h"
 
 #include "mlir/IR/Builders.h"
-#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
 
 using namespace mlir;
 
@@ -16,11 +17,97 @@ Evaluator findEvaluator(StringRef opType) {
   static const llvm::StringMap<Evaluator> table = [] {
     llvm::StringMap<Evaluator> all;
     addElementwiseEvaluators(all);
+    addCastEvaluators(all);
+    addMathEvaluators(all);
+    addReduceEvaluators(all);
+    addScanEvaluators(all);
     addShapeEvaluators(all);
     addGatherEvaluators(all);
     return all;
   }();
   return table.lookup(opType);
+}
+
+Scalar scalarOf(double value, Type type) {
+  if (isa<FloatType>(type))
+    return ofFloat(roundTo(value, type));
+  return ofInt(wrapTo(static_cast<int64_t>(value), type));
+}
+
+double toDouble(Scalar value, Type type) {
+  if (isa<FloatType>(type))
+    return value.f;
+  return type.isUnsignedInteger() ? static_cast<double>(uint64_t(value.i))
+                                  : static_cast<double>(value.i);
+}
+
+int compareScalars(Scalar a, Scalar b, Type type) {
+  if (isa<FloatType>(type)) {
+    if (std::isnan(a.f) || std::isnan(b.f))
+      return 2;
+    return a.f < b.f ? -1 : a.f > b.f;
+  }
+  if (type.isUnsignedInteger()) {
+    auto x = static_cast<uint64_t>(a.i), y = static_cast<uint64_t>(b.i);
+    return x < y ? -1 : x > y;
+  }
+  return a.i < b.i ? -1 : a.i > b.i;
+}
+
+Scalar addScalars(Scalar a, Scalar b, Type type) {
+  if (isa<FloatType>(type))
+    return ofFloat(roundTo(a.f + b.f, type));
+  return ofInt(wrapTo(
+      static_cast<int64_t>(static_cast<uint64_t>(a.i) + uint64_t(b.i)), type));
+}
+
+Scalar multiplyScalars(Scalar a, Scalar b, Type type) {
+  if (isa<FloatType>(type))
+    return ofFloat(roundTo(a.f * b.f, type));
+  return ofInt(wrapTo(
+      static_cast<int64_t>(static_cast<uint64_t>(a.i) * uint64_t(b.i)), type));
+}
+
+static bool isNotANumber(Scalar value, Type type) {
+  return isa<FloatType>(type) && std::isnan(value.f);
+}
+
+Scalar maxScalar(Scalar a, Scalar b, Type type) {
+  if (isNotANumber(a, type) || isNotANumber(b, type))
+    return isNotANumber(a, type) ? a : b;
+  return compareScalars(a, b, type) > -1 ? a : b;
+}
+
+Scalar minScalar(Scalar a, Scalar b, Type type) {
+  if (isNotANumber(a, type) || isNotANumber(b, type))
+    return isNotANumber(a, type) ? a : b;
+  return compareScalars(a, b, type) < 1 ? a : b;
+}
+
+std::optional<int64_t> countOf(ArrayRef<int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t dim : shape)
+    if (dim < 0 || (dim > 0 && count > maxEvaluated / dim))
+      return std::nullopt;
+    else
+      count *= dim;
+  return count;
+}
+
+bool advance(MutableArrayRef<int64_t> index, ArrayRef<int64_t> shape) {
+  for (size_t axis = index.size(); axis-- > 0;) {
+    if (++index[axis] < shape[axis])
+      return true;
+    index[axis] = 0;
+  }
+  return false;
+}
+
+AxisView::AxisView(ArrayRef<int64_t> shape, unsigned axis)
+    : length(shape[axis]) {
+  for (auto [i, dim] : llvm::enumerate(shape))
+    if (i != axis)
+      (i < axis ? outer : inner) *= dim;
 }
 
 Type elementTypeOf(int64_t dataType, MLIRContext *context) {
@@ -32,6 +119,8 @@ Type elementTypeOf(int64_t dataType, MLIRContext *context) {
     return b.getIntegerType(8, false);
   case 3:
     return b.getI8Type();
+  case 4:
+    return b.getIntegerType(16, false);
   case 5:
     return b.getI16Type();
   case 6:
@@ -44,6 +133,10 @@ Type elementTypeOf(int64_t dataType, MLIRContext *context) {
     return b.getF16Type();
   case 11:
     return b.getF64Type();
+  case 12:
+    return b.getIntegerType(32, false);
+  case 13:
+    return b.getIntegerType(64, false);
   case 16:
     return b.getBF16Type();
   default:

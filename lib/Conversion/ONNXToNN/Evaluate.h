@@ -9,6 +9,7 @@
 
 #include "HostTensor.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace shardonnx {
@@ -17,15 +18,88 @@ namespace shardonnx {
 using HostInputs = llvm::ArrayRef<const HostTensor *>;
 using HostOutputs = std::optional<llvm::SmallVector<HostTensor, 1>>;
 
-/// Computes one node; none when it cannot.
+/// Computes one node; none when it cannot. All inputs that the node has are
+/// there; it may compute more outputs than the node has.
 using Evaluator = HostOutputs (*)(onnx::NodeOp, HostInputs);
 
+// An op type whose schema has a function body gets an evaluator only where it
+// has a lowering, too: the body is as good, and it serves inputs that are data.
 void addElementwiseEvaluators(llvm::StringMap<Evaluator> &table);
+void addCastEvaluators(llvm::StringMap<Evaluator> &table);
+void addMathEvaluators(llvm::StringMap<Evaluator> &table);
+void addReduceEvaluators(llvm::StringMap<Evaluator> &table);
+void addScanEvaluators(llvm::StringMap<Evaluator> &table);
 void addShapeEvaluators(llvm::StringMap<Evaluator> &table);
 void addGatherEvaluators(llvm::StringMap<Evaluator> &table);
 
 /// The evaluator of an op type, or null.
 Evaluator findEvaluator(llvm::StringRef opType);
+
+/// What one evaluation may make.
+inline constexpr int64_t maxEvaluated = int64_t(1) << 25;
+
+inline Scalar ofInt(int64_t value) {
+  Scalar scalar;
+  scalar.i = value;
+  return scalar;
+}
+inline Scalar ofFloat(double value) {
+  Scalar scalar;
+  scalar.f = value;
+  return scalar;
+}
+/// `value` as an element of `type`, rounded or cut off to it.
+Scalar scalarOf(double value, mlir::Type type);
+
+/// An element of `type` as a number.
+double toDouble(Scalar value, mlir::Type type);
+
+/// -1, 0 or 1 as `a` is less than, equal to or greater than `b`; 2 where one of
+/// them is not a number.
+int compareScalars(Scalar a, Scalar b, mlir::Type type);
+
+// Sums and products as the type has them: floats are rounded, integers wrap.
+Scalar addScalars(Scalar a, Scalar b, mlir::Type type);
+Scalar multiplyScalars(Scalar a, Scalar b, mlir::Type type);
+/// The greater or lesser one; what is not a number wins, as in NumPy.
+Scalar maxScalar(Scalar a, Scalar b, mlir::Type type);
+Scalar minScalar(Scalar a, Scalar b, mlir::Type type);
+
+inline HostOutputs one(std::optional<HostTensor> result) {
+  if (!result)
+    return std::nullopt;
+  HostOutputs outputs(std::in_place);
+  outputs->push_back(std::move(*result));
+  return outputs;
+}
+
+/// Input `index`, or null where it is absent.
+inline const HostTensor *inputAt(HostInputs inputs, size_t index) {
+  return index < inputs.size() ? inputs[index] : nullptr;
+}
+
+/// Whether the first `count` inputs are there.
+inline bool hasInputs(HostInputs inputs, size_t count) {
+  return inputs.size() >= count &&
+         llvm::all_of(inputs.take_front(count),
+                      [](const HostTensor *tensor) { return tensor; });
+}
+
+/// The number of elements; none when there are more than may be computed.
+std::optional<int64_t> countOf(llvm::ArrayRef<int64_t> shape);
+
+/// Steps `index` through `shape` in row-major order; false after the last.
+bool advance(llvm::MutableArrayRef<int64_t> index,
+             llvm::ArrayRef<int64_t> shape);
+
+/// A shape seen from one of its axes: `outer` × `length` × `inner` elements.
+struct AxisView {
+  int64_t outer = 1, length, inner = 1;
+  AxisView(llvm::ArrayRef<int64_t> shape, unsigned axis);
+  int64_t at(int64_t o, int64_t n, int64_t i) const {
+    return (o * length + n) * inner + i;
+  }
+};
 
 /// The element type for a TensorProto.DataType as the graph writes it.
 mlir::Type elementTypeOf(int64_t dataType, mlir::MLIRContext *context);

@@ -1,7 +1,7 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Evaluators of ONNX ops that index or accumulate.
+// Evaluators of ONNX ops that index.
 
 #include "Evaluate.h"
 
@@ -11,31 +11,6 @@ using namespace mlir;
 
 namespace shardonnx {
 namespace {
-
-constexpr int64_t maxElements = 1 << 25;
-
-HostOutputs one(HostTensor result) {
-  HostOutputs outputs(std::in_place);
-  outputs->push_back(std::move(result));
-  return outputs;
-}
-
-/// Steps `index` through `shape` in row-major order.
-void advance(SmallVectorImpl<int64_t> &index, ArrayRef<int64_t> shape) {
-  for (int64_t axis = static_cast<int64_t>(index.size()) - 1; axis >= 0;
-       --axis) {
-    if (++index[axis] < shape[axis])
-      return;
-    index[axis] = 0;
-  }
-}
-
-int64_t countOf(ArrayRef<int64_t> shape) {
-  int64_t count = 1;
-  for (int64_t dim : shape)
-    count *= dim;
-  return count;
-}
 
 HostOutputs gather(onnx::NodeOp node, HostInputs inputs) {
   if (inputs.size() != 2 || !inputs[0] || !inputs[1])
@@ -52,15 +27,15 @@ HostOutputs gather(onnx::NodeOp node, HostInputs inputs) {
   };
   replaceAxis(shape, indices.getShape());
   replaceAxis(full, inputs[1]->getShape());
-  int64_t count = countOf(shape);
-  if (count > maxElements)
+  std::optional<int64_t> count = countOf(shape);
+  if (!count)
     return std::nullopt;
   SmallVector<int64_t> flat = indices.flattenInts();
   int64_t dim = data.getShape()[*axis], width = indices.getRank();
   std::vector<Scalar> values;
-  values.reserve(count);
+  values.reserve(*count);
   SmallVector<int64_t> index(shape.size(), 0), from(data.getRank(), 0);
-  for (int64_t n = 0; n < count; ++n, advance(index, shape)) {
+  for (int64_t n = 0; n < *count; ++n, advance(index, shape)) {
     int64_t which = 0;
     for (int64_t i = 0; i < width; ++i)
       which = which * indices.getShape()[i] + index[*axis + i];
@@ -94,14 +69,14 @@ HostOutputs gatherND(onnx::NodeOp node, HostInputs inputs) {
   HostTensor::Dims shape(stored);
   shape.append(inner.begin(), inner.end());
   full.append(inner.begin(), inner.end());
-  int64_t count = countOf(shape);
-  if (count > maxElements)
+  std::optional<int64_t> count = countOf(shape);
+  if (!count)
     return std::nullopt;
   std::vector<Scalar> values;
-  values.reserve(count);
+  values.reserve(*count);
   SmallVector<int64_t> index(shape.size(), 0), from(data.getRank(), 0);
   SmallVector<int64_t> at(indices.getRank(), 0);
-  for (int64_t n = 0; n < count; ++n, advance(index, shape)) {
+  for (int64_t n = 0; n < *count; ++n, advance(index, shape)) {
     std::copy_n(index.begin(), outer.size(), at.begin());
     for (int64_t i = 0; i < depth; ++i) {
       at.back() = i;
@@ -126,7 +101,7 @@ HostOutputs gatherElements(onnx::NodeOp node, HostInputs inputs) {
   const HostTensor &data = *inputs[0], &indices = *inputs[1];
   auto axis = normalizeAxis(node.getInt("axis", 0), data.getRank());
   if (!axis || indices.getRank() != data.getRank() ||
-      indices.getNumElements() > maxElements)
+      !countOf(indices.getShape()))
     return std::nullopt;
   std::vector<Scalar> values;
   SmallVector<int64_t> index(data.getRank(), 0);
@@ -144,117 +119,12 @@ HostOutputs gatherElements(onnx::NodeOp node, HostInputs inputs) {
                                std::move(values)));
 }
 
-HostOutputs cumSum(onnx::NodeOp node, HostInputs inputs) {
-  if (inputs.size() != 2 || !inputs[0] || !inputs[1])
-    return std::nullopt;
-  HostTensor::Dims full(inputs[0]->getShape());
-  auto axis = normalizeAxis(inputs[1]->front().i, inputs[0]->getRank());
-  if (!axis)
-    return std::nullopt;
-  // Only the axis itself must be stored.
-  HostTensor::Dims shape(inputs[0]->compact().getShape());
-  shape[*axis] = full[*axis];
-  HostTensor data = inputs[0]->compact().broadcast(shape);
-  bool exclusive = node.getInt("exclusive", 0),
-       reverse = node.getInt("reverse", 0);
-  Type type = data.getElementType();
-  std::vector<Scalar> values = data.flatten();
-  int64_t inner = countOf(ArrayRef<int64_t>(shape).drop_front(*axis + 1));
-  int64_t length = shape[*axis];
-  int64_t lines =
-      values.empty() ? 0 : (int64_t)values.size() / (inner * length) * inner;
-  for (int64_t line = 0; line < lines; ++line) {
-    int64_t base = line / inner * inner * length + line % inner;
-    Scalar sum;
-    sum.i = 0;
-    if (data.isFloat())
-      sum.f = 0;
-    for (int64_t step = 0; step < length; ++step) {
-      Scalar &item =
-          values[base + (reverse ? length - 1 - step : step) * inner];
-      Scalar before = sum;
-      if (data.isFloat())
-        sum.f = roundTo(sum.f + item.f, type);
-      else
-        sum.i = wrapTo(sum.i + item.i, type);
-      item = exclusive ? before : sum;
-    }
-  }
-  return one(HostTensor::dense(shape, type, std::move(values)).broadcast(full));
-}
-
-enum class Reduction { Sum, Max, Min, Prod, Mean };
-
-template <Reduction Kind>
-HostOutputs reduce(onnx::NodeOp node, HostInputs inputs) {
-  if (!inputs[0] || inputs[0]->getNumElements() > maxElements)
-    return std::nullopt;
-  const HostTensor &data = *inputs[0];
-  auto axes =
-      readAxes(node, inputs.size() > 1 ? inputs[1] : nullptr, data.getRank());
-  if (!axes || data.getNumElements() == 0)
-    return std::nullopt;
-  if (axes->empty()) {
-    if (node.getInt("noop_with_empty_axes", 0))
-      return one(data);
-    for (int64_t i = 0; i < data.getRank(); ++i)
-      axes->push_back(i);
-  }
-  HostTensor::Dims kept(data.getShape()), squeezed;
-  for (int64_t axis : *axes)
-    kept[axis] = 1;
-  for (int64_t i = 0; i < data.getRank(); ++i)
-    if (!llvm::is_contained(*axes, i))
-      squeezed.push_back(kept[i]);
-  int64_t parts = data.getNumElements() / countOf(kept);
-  std::vector<Scalar> result(countOf(kept));
-  std::vector<bool> seen(result.size(), false);
-  SmallVector<int64_t> index(data.getRank(), 0);
-  bool isFloat = data.isFloat();
-  for (Scalar item : data.flatten()) {
-    int64_t to = 0;
-    for (int64_t i = 0; i < data.getRank(); ++i)
-      to = to * kept[i] + (kept[i] == 1 ? 0 : index[i]);
-    advance(index, data.getShape());
-    Scalar &sum = result[to];
-    if (!seen[to]) {
-      sum = item;
-      seen[to] = true;
-    } else if (isFloat) {
-      sum.f = Kind == Reduction::Max    ? std::max(sum.f, item.f)
-              : Kind == Reduction::Min  ? std::min(sum.f, item.f)
-              : Kind == Reduction::Prod ? sum.f * item.f
-                                        : sum.f + item.f;
-    } else {
-      sum.i = Kind == Reduction::Max    ? std::max(sum.i, item.i)
-              : Kind == Reduction::Min  ? std::min(sum.i, item.i)
-              : Kind == Reduction::Prod ? sum.i * item.i
-                                        : sum.i + item.i;
-    }
-  }
-  for (Scalar &sum : result) {
-    if (isFloat)
-      sum.f = roundTo(Kind == Reduction::Mean ? sum.f / (double)parts : sum.f,
-                      data.getElementType());
-    else if (Kind == Reduction::Mean)
-      sum.i /= parts;
-  }
-  return one(HostTensor::dense(node.getInt("keepdims", 1) ? kept : squeezed,
-                               data.getElementType(), std::move(result)));
-}
-
 } // namespace
 
 void addGatherEvaluators(llvm::StringMap<Evaluator> &table) {
   table["Gather"] = gather;
   table["GatherND"] = gatherND;
   table["GatherElements"] = gatherElements;
-  table["CumSum"] = cumSum;
-  table["ReduceSum"] = reduce<Reduction::Sum>;
-  table["ReduceMax"] = reduce<Reduction::Max>;
-  table["ReduceMin"] = reduce<Reduction::Min>;
-  table["ReduceProd"] = reduce<Reduction::Prod>;
-  table["ReduceMean"] = reduce<Reduction::Mean>;
 }
 
 } // namespace shardonnx

@@ -15,12 +15,6 @@ using namespace mlir;
 namespace shardonnx {
 namespace {
 
-HostOutputs one(HostTensor result) {
-  HostOutputs outputs(std::in_place);
-  outputs->push_back(std::move(result));
-  return outputs;
-}
-
 HostOutputs constant(onnx::NodeOp node, HostInputs) {
   Builder b(node.getContext());
   SmallVector<int64_t> ints;

@@ -362,24 +362,60 @@ bool Lowering::evaluate(onnx::NodeOp node) {
       return false;
   }
   HostOutputs outputs = evaluator(node, inputs);
-  if (!outputs || outputs->size() != node->getNumResults())
+  if (!outputs || outputs->size() < node->getNumResults())
     return false;
   for (auto [result, value] : llvm::zip(node->getResults(), *outputs))
     setConstant(result, std::move(value));
   return true;
 }
 
+/// Whether programs compute with elements of this type.
+static bool isOfProgram(Type element) {
+  return element.isF32() || element.isF16() || element.isBF16() ||
+         element.isSignlessInteger(1) || element.isSignlessInteger(32) ||
+         element.isSignlessInteger(64);
+}
+
+/// Whether all that a node reads and makes can be in a program. A known scalar
+/// can, whatever its type: handlers read it (Dropout's ratio may be f64).
+bool Lowering::isCompilable(onnx::NodeOp node) {
+  for (Value input : node.getInputs()) {
+    auto type = dyn_cast<ShapedType>(input.getType());
+    if (!type)
+      continue;
+    ArrayRef<int64_t> shape = getShape(input);
+    if (llvm::is_contained(shape, 0) ||
+        (!isOfProgram(type.getElementType()) &&
+         !(shape.empty() && getConstant(input))))
+      return false;
+  }
+  return llvm::all_of(node.getResultTypes(), [](Type result) {
+    auto type = dyn_cast<ShapedType>(result);
+    return !type ||
+           (isOfProgram(type.getElementType()) &&
+            !(type.hasRank() && llvm::is_contained(type.getShape(), 0)));
+  });
+}
+
+/// Lowers a node whose inputs are data, at least some.
+LogicalResult Lowering::lowerData(onnx::NodeOp node) {
+  Handler handler = getHandlers().lookup(node.getOpType());
+  if (!handler)
+    return unsupported(node, "its inputs are data");
+  if (!isCompilable(node))
+    return unsupported(node, "of these types or sizes it can be computed only "
+                             "where its inputs are known");
+  return handler(*this, node);
+}
+
 void Lowering::lowerNode(onnx::NodeOp node) {
   location = node.getLoc();
-  Handler handler = getHandlers().lookup(node.getOpType());
   bool known = !node.getDomain() && isRaisable(node.getOpType());
   bool done = false;
   if (!known)
     (void)unsupported(node);
   else if (!isPoisoned(node))
-    done = evaluate(node) ||
-           succeeded(handler ? handler(*this, node)
-                             : unsupported(node, "its inputs are data"));
+    done = evaluate(node) || succeeded(lowerData(node));
   if (!done)
     for (Value result : node->getResults())
       entryOf(result).failed = true;
@@ -415,22 +451,41 @@ bool Lowering::bindKnownInput(Value argument, StringRef name) {
 LogicalResult Lowering::bindArguments(func::FuncOp function, Block &newEntry) {
   for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
     auto name = function.getArgAttrOfType<StringAttr>(index, "onnx.name");
+    if (auto known = function.getArgAttrOfType<DenseElementsAttr>(
+            index, kInputValueAttr)) {
+      setConstant(argument, HostTensor::fromAttr(known));
+      continue;
+    }
     auto type = dyn_cast<RankedTensorType>(argument.getType());
     if (!type || !type.hasStaticShape())
       return function.emitError() << "input " << (name ? name.getValue() : "")
                                   << " has no static shape";
     Value value = newEntry.addArgument(type, argument.getLoc());
-    if (!name || !bindKnownInput(argument, name.getValue()))
+    boundArguments.push_back(index);
+    if (evaluating || !name || !bindKnownInput(argument, name.getValue()))
       set(argument, value);
   }
   return success();
 }
 
+/// What the function returns as `output`. Of an output whose value is told as
+/// `known` that is a placeholder, for its type may be none that is computed
+/// with later.
+Value Lowering::returned(Value output, Attribute &known) {
+  const HostTensor *value = evaluating ? getConstant(output) : nullptr;
+  if (!value)
+    return get(output);
+  known = value->toAttr();
+  return splat(0, builder.getF32Type());
+}
+
 LogicalResult Lowering::finish(func::FuncOp function, Block &newEntry) {
+  ValueRange outputs =
+      function.getBody().front().getTerminator()->getOperands();
+  SmallVector<Attribute> known(outputs.size());
   SmallVector<Value> results;
-  for (Value operand :
-       function.getBody().front().getTerminator()->getOperands())
-    results.push_back(get(operand));
+  for (auto [output, value] : llvm::zip(outputs, known))
+    results.push_back(returned(output, value));
   func::ReturnOp::create(builder, function.getLoc(), results);
   if (random)
     random.setType(RankedTensorType::get({dropouts + 1}, builder.getI64Type()));
@@ -438,19 +493,15 @@ LogicalResult Lowering::finish(func::FuncOp function, Block &newEntry) {
                                       ValueRange(results).getTypes());
   auto raised =
       func::FuncOp::create(function.getLoc(), function.getName(), type);
-  auto copyNames = [&](unsigned count, auto getAttr, auto setAttr) {
-    for (unsigned i = 0; i < count; ++i)
-      if (Attribute name = getAttr(i))
-        setAttr(i, name);
-  };
-  copyNames(
-      function.getNumArguments(),
-      [&](unsigned i) { return function.getArgAttr(i, "onnx.name"); },
-      [&](unsigned i, Attribute n) { raised.setArgAttr(i, "nn.name", n); });
-  copyNames(
-      type.getNumResults(),
-      [&](unsigned i) { return function.getResultAttr(i, "onnx.name"); },
-      [&](unsigned i, Attribute n) { raised.setResultAttr(i, "nn.name", n); });
+  for (auto [to, from] : llvm::enumerate(boundArguments))
+    if (Attribute name = function.getArgAttr(from, "onnx.name"))
+      raised.setArgAttr(to, nn::kNameAttr, name);
+  for (unsigned i = 0; i < type.getNumResults(); ++i) {
+    if (Attribute name = function.getResultAttr(i, "onnx.name"))
+      raised.setResultAttr(i, nn::kNameAttr, name);
+    if (known[i])
+      raised.setResultAttr(i, kOutputValueAttr, known[i]);
+  }
   if (random)
     for (StringRef attr : {nn::kNameAttr, nn::kKindAttr})
       raised.setArgAttr(random.getArgNumber(), attr,
@@ -464,6 +515,7 @@ LogicalResult Lowering::finish(func::FuncOp function, Block &newEntry) {
   if (Attribute model = module->removeAttr("onnx.model"))
     module->setAttr("nn.model", model);
   module->removeAttr("onnx.opset");
+  module->removeAttr(kEvaluateAttr);
   return success();
 }
 

@@ -11,6 +11,7 @@
 #include "HostTensor.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "llvm/ADT/MapVector.h"
@@ -125,7 +126,10 @@ private:
   llvm::LogicalResult lowerFunction(mlir::func::FuncOp function);
   llvm::LogicalResult bindArguments(mlir::func::FuncOp function,
                                     mlir::Block &newEntry);
+  mlir::Value returned(mlir::Value output, mlir::Attribute &known);
   bool bindKnownInput(mlir::Value argument, llvm::StringRef name);
+  bool isCompilable(onnx::NodeOp node);
+  llvm::LogicalResult lowerData(onnx::NodeOp node);
   void lowerNode(onnx::NodeOp node);
   bool evaluate(onnx::NodeOp node);
   bool isPoisoned(onnx::NodeOp node);
@@ -138,6 +142,10 @@ private:
 
   mlir::ModuleOp module;
   bool assumeFullMask, positionsVary;
+  /// The graph is run as it is: nothing is assumed of its inputs, and outputs
+  /// that are known are told rather than computed.
+  bool evaluating = module->hasAttr(kEvaluateAttr);
+  llvm::SmallVector<unsigned> boundArguments; // their places in the ONNX graph
   std::string dropoutMode;
   mlir::BlockArgument random; // appended for the first dropout
   int64_t dropouts = 0;

@@ -30,9 +30,12 @@ struct ConvertONNXToNN : impl::ConvertONNXToNNBase<ConvertONNXToNN> {
 
 } // namespace
 
+bool isEvaluable(StringRef opType) {
+  return opType == "Shape" || opType == "Size" || findEvaluator(opType);
+}
+
 bool isRaisable(StringRef opType) {
-  return opType == "Shape" || opType == "Size" || findEvaluator(opType) ||
-         getHandlers().contains(opType);
+  return isEvaluable(opType) || getHandlers().contains(opType);
 }
 
 void buildRaisePipeline(OpPassManager &manager, const RaiseOptions &options) {

@@ -76,3 +76,23 @@ func.func @inputs(%mask: tensor<2x3xi64> {onnx.name = "attention_mask"}, %pos: t
   %y = onnx.node "Add"(%sum, %x) : (tensor<2x3xi64>, tensor<2x3xi64>) -> tensor<2x3xi64>
   return %y : tensor<2x3xi64>
 }
+
+// -----
+
+// An input that is known is no argument; an output that is known carries its
+// value, of whatever type, and what is returned for it means nothing.
+// CHECK-LABEL: func.func @forward
+// CHECK-SAME: (%{{.*}}: tensor<2xf32> {nn.name = "x"})
+// CHECK-SAME: (tensor<f32> {nn.name = "y", nn.value = dense<[1.500000e+00, 2.500000e+00]> : tensor<2xf64>},
+// CHECK-SAME: tensor<2xf32> {nn.name = "z"})
+module attributes {onnx.evaluate} {
+  func.func @forward(%k: tensor<2xf64> {onnx.name = "k", onnx.value = dense<[0.5, 1.5]> : tensor<2xf64>},
+                     %x: tensor<2xf32> {onnx.name = "x"})
+      -> (tensor<2xf64> {onnx.name = "y"}, tensor<2xf32> {onnx.name = "z"}) {
+    %one = onnx.node "Constant"() {value = dense<1.0> : tensor<f64>} : () -> tensor<f64>
+    %y = onnx.node "Add"(%k, %one) : (tensor<2xf64>, tensor<f64>) -> tensor<2xf64>
+    // CHECK: nn.add
+    %z = onnx.node "Add"(%x, %x) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+    return %y, %z : tensor<2xf64>, tensor<2xf32>
+  }
+}

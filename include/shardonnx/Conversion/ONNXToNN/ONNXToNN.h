@@ -19,6 +19,23 @@ namespace shardonnx {
 /// others through the function bodies of their schemas.
 bool isRaisable(llvm::StringRef opType);
 
+/// Whether an op type can be computed where all its inputs are known. For a
+/// graph whose inputs are all known the import expands the others.
+bool isEvaluable(llvm::StringRef opType);
+
+// A graph that is run as it is, rather than trained:
+
+/// Unit attribute of the module: nothing is assumed of the inputs, and outputs
+/// that turn out to be known carry their value.
+inline constexpr llvm::StringLiteral kEvaluateAttr = "onnx.evaluate";
+/// Attribute of an argument of the `onnx` function: the value of a known input,
+/// which is no argument of the `nn` function.
+inline constexpr llvm::StringLiteral kInputValueAttr = "onnx.value";
+/// Attribute of a result of the `nn` function: the value of an output that was
+/// computed here, of any element type. What the function returns in its place
+/// has no meaning.
+inline constexpr llvm::StringLiteral kOutputValueAttr = "nn.value";
+
 struct RaiseOptions {
   /// Only passes that round as the graph says: what an exporter wrote out stays
   /// written out.
