@@ -49,7 +49,7 @@ private:
   }
 
   LogicalResult refuseControlFlow();
-  LogicalResult readTypes();
+  void readTypes();
   void emitInitializers();
   LogicalResult emitFunction();
   LogicalResult emitNode(const ::onnx::NodeProto &node);
@@ -81,8 +81,9 @@ OwningOpRef<ModuleOp> Emitter::run() {
   module->setAttr("onnx.model", builder.getStringAttr(modelPath));
   module->setAttr("onnx.opset", builder.getI64IntegerAttr(opset));
   builder.setInsertionPointToEnd(module.getBody());
-  if (failed(refuseControlFlow()) || failed(readTypes()))
+  if (failed(refuseControlFlow()))
     return {};
+  readTypes();
   emitInitializers();
   if (failed(emitFunction()))
     return {};
@@ -111,7 +112,7 @@ LogicalResult Emitter::refuseControlFlow() {
               "; export with fixed shapes and without branches");
 }
 
-LogicalResult Emitter::readTypes() {
+void Emitter::readTypes() {
   auto read = [&](const ::onnx::ValueInfoProto &info) {
     if (Type type = convertType(info.type(), &context))
       types[info.name()] = type;
@@ -120,13 +121,8 @@ LogicalResult Emitter::readTypes() {
     read(info);
   for (const auto &info : graph.output())
     read(info);
-  for (const auto &info : graph.input()) {
-    if (!convertType(info.type(), &context))
-      return fail("input '" + info.name() +
-                  "' has a type that is not supported");
+  for (const auto &info : graph.input())
     read(info);
-  }
-  return success();
 }
 
 void Emitter::emitInitializers() {

@@ -7,6 +7,7 @@
 
 #include "Dimensions.h"
 #include "Emit.h"
+#include "Interface.h"
 #include "Metadata.h"
 #include "OnnxLibrary.h"
 #include "Parameters.h"
@@ -28,12 +29,13 @@ namespace {
 constexpr int oldestOpset = 13;
 constexpr int convertedOpset = 18;
 
-/// The opset of the default domain, or 0 when the model imports none.
+/// The opset of the default domain, or 0 when the model imports no domain. One
+/// that imports others alone has no op of the default domain.
 int opsetOf(const ::onnx::ModelProto &model) {
   for (const auto &import : model.opset_import())
     if (import.domain().empty() || import.domain() == "ai.onnx")
       return static_cast<int>(import.version());
-  return 0;
+  return model.opset_import_size() == 0 ? 0 : onnxlib::newestOpset();
 }
 
 class Importer {
@@ -94,6 +96,10 @@ LogicalResult Importer::read() {
     return fail("uses opset " + Twine(opsetOf(model)) + ", but " +
                 Twine(onnxlib::newestOpset()) +
                 " is the newest that is known; export with an older one");
+  if (std::string list = listUnsupportedTypes(model.graph()); !list.empty())
+    return fail("types that are not supported: " + list +
+                "; dense tensors of f64, f32, f16, bf16, integers of 8 to 64 "
+                "bits and bool are");
   return success();
 }
 
@@ -110,10 +116,8 @@ LogicalResult Importer::normalize() {
     return failure();
   if (failed(step(onnxlib::check(model), "is not a valid ONNX model")))
     return failure();
-  if (options.isSupported &&
-      failed(step(onnxlib::expandSchemaFunctions(model, options.isSupported),
-                  "function bodies cannot be expanded")))
-    return failure();
+  if (options.isSupported)
+    onnxlib::expandSchemaFunctions(model, options.isSupported);
   return step(onnxlib::inferShapes(model), "shapes cannot be inferred");
 }
 

@@ -37,6 +37,43 @@ template <typename Call> llvm::Error guarded(Call call) {
   }
 }
 
+using ::onnx::inliner::FunctionId;
+
+/// The library binds a body's attributes to those that its node states, so the
+/// node must state the schema's defaults.
+void stateDefaults(::onnx::NodeProto &node, const ::onnx::OpSchema &schema) {
+  std::set<std::string> stated;
+  for (const ::onnx::AttributeProto &attribute : node.attribute())
+    stated.insert(attribute.name());
+  for (const auto &[name, attribute] : schema.attributes())
+    if (attribute.default_value.has_name() && !stated.count(name))
+      *node.add_attribute() = attribute.default_value;
+}
+
+/// Replaces the nodes of one op by the body of its schema, if it has one.
+void expand(::onnx::ModelProto &model, const FunctionId &id) {
+  int version = 0;
+  for (const auto &import : model.opset_import())
+    if (import.domain() == id.first)
+      version = static_cast<int>(import.version());
+  const ::onnx::OpSchema *schema =
+      ::onnx::OpSchemaRegistry::Schema(id.second, version, id.first);
+  if (!schema ||
+      !(schema->HasFunction() || schema->HasContextDependentFunction()))
+    return;
+  ::onnx::ModelProto expanded = model;
+  for (::onnx::NodeProto &node : *expanded.mutable_graph()->mutable_node())
+    if (node.op_type() == id.second && node.domain() == id.first)
+      stateDefaults(node, *schema);
+  llvm::Error error = guarded([&] {
+    auto ids = ::onnx::inliner::FunctionIdSet::Create({id});
+    ::onnx::inliner::InlineSelectedFunctions(expanded, *ids, nullptr);
+  });
+  if (!error)
+    model = std::move(expanded);
+  llvm::consumeError(std::move(error));
+}
+
 } // namespace
 
 llvm::Error inlineFunctions(::onnx::ModelProto &model) {
@@ -45,20 +82,21 @@ llvm::Error inlineFunctions(::onnx::ModelProto &model) {
   return guarded([&] { ::onnx::inliner::InlineLocalFunctions(model, true); });
 }
 
-llvm::Error
-expandSchemaFunctions(::onnx::ModelProto &model,
-                      llvm::function_ref<bool(llvm::StringRef)> isKnown) {
-  std::set<::onnx::inliner::FunctionId> unknown;
-  for (const ::onnx::NodeProto &node : model.graph().node())
-    if (!isKnown(node.op_type()))
-      unknown.insert({node.domain(), node.op_type()});
-  if (unknown.empty())
-    return llvm::Error::success();
-  return guarded([&] {
-    auto ids = ::onnx::inliner::FunctionIdSet::Create(
-        ::onnx::inliner::FunctionIdVector(unknown.begin(), unknown.end()));
-    ::onnx::inliner::InlineSelectedFunctions(model, *ids, nullptr);
-  });
+void expandSchemaFunctions(::onnx::ModelProto &model,
+                           llvm::function_ref<bool(llvm::StringRef)> isKnown) {
+  std::set<FunctionId> tried;
+  while (true) {
+    std::set<FunctionId> unknown;
+    for (const ::onnx::NodeProto &node : model.graph().node())
+      if (FunctionId id(node.domain(), node.op_type());
+          !isKnown(node.op_type()) && !tried.count(id))
+        unknown.insert(id);
+    if (unknown.empty())
+      return;
+    for (const FunctionId &id : unknown)
+      expand(model, id);
+    tried.insert(unknown.begin(), unknown.end());
+  }
 }
 
 llvm::Error convertVersion(::onnx::ModelProto &model, int version) {

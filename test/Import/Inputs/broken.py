@@ -43,6 +43,11 @@ kinds = {
             [value("y", [2, 4])],
         )
     ),
+    # f8E4M3FN has number 17.
+    "float8": model(graph([node("Cast", ["x"], ["y"], "cast", to=17)], [value("x", [2, 4])], [value("y", [2, 4], 17)])),
+    "preview": model(
+        graph([node("Frobnicate", ["x"], ["y"], "frob", "somewhere")], [value("x", [2, 4])], [value("y", [2, 4])]),
+        opset=None, domains=["somewhere"]),
     "three_dims": model(
         graph([node("Relu", ["x"], ["y"], "relu")],
               [value("x", ["batch", "time", 4]), value("ids", ["batch", "tokens"], INT64)],

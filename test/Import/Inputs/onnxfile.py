@@ -105,7 +105,8 @@ def graph(nodes, inputs, outputs, initializers=[], values=[], meta={}):
 
 def model(graph, opset=18, functions=[], domains=[]):
     out = field(1, 8) + field(7, graph.bytes)
-    out += field(8, field(1, "") + field(2, opset))
+    if opset is not None:
+        out += field(8, field(1, "") + field(2, opset))
     out += b"".join(field(8, field(1, d) + field(2, 1)) for d in domains)
     return out + b"".join(field(25, f) for f in functions)
 
