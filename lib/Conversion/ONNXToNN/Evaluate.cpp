@@ -21,6 +21,13 @@ Evaluator findEvaluator(StringRef opType) {
     addMathEvaluators(all);
     addReduceEvaluators(all);
     addScanEvaluators(all);
+    addMatmulEvaluators(all);
+    addConvEvaluators(all);
+    addPoolEvaluators(all);
+    addNormEvaluators(all);
+    addPadEvaluators(all);
+    addScatterEvaluators(all);
+    addSelectEvaluators(all);
     addShapeEvaluators(all);
     addGatherEvaluators(all);
     return all;

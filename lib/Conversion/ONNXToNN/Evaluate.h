@@ -29,6 +29,13 @@ void addCastEvaluators(llvm::StringMap<Evaluator> &table);
 void addMathEvaluators(llvm::StringMap<Evaluator> &table);
 void addReduceEvaluators(llvm::StringMap<Evaluator> &table);
 void addScanEvaluators(llvm::StringMap<Evaluator> &table);
+void addMatmulEvaluators(llvm::StringMap<Evaluator> &table);
+void addConvEvaluators(llvm::StringMap<Evaluator> &table);
+void addPoolEvaluators(llvm::StringMap<Evaluator> &table);
+void addNormEvaluators(llvm::StringMap<Evaluator> &table);
+void addPadEvaluators(llvm::StringMap<Evaluator> &table);
+void addScatterEvaluators(llvm::StringMap<Evaluator> &table);
+void addSelectEvaluators(llvm::StringMap<Evaluator> &table);
 void addShapeEvaluators(llvm::StringMap<Evaluator> &table);
 void addGatherEvaluators(llvm::StringMap<Evaluator> &table);
 
