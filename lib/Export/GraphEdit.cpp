@@ -49,7 +49,8 @@ std::vector<Initializer> take(const std::string &path,
   Diagnostics diagnostics("", stream);
   Metadata metadata = readMetadata(model);
   auto initializers =
-      takeInitializers(model, stripped, metadata, path, &context, diagnostics);
+      takeInitializers(model, stripped, metadata, path, &context,
+                       /*forTraining=*/true, diagnostics);
   if (failed(initializers)) {
     llvm::StringRef line = llvm::StringRef(text).split('\n').first;
     line.consume_front(": error: ");

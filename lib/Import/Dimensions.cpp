@@ -145,6 +145,9 @@ private:
   void forgetShapes() {
     graph.clear_value_info();
     for (::onnx::ValueInfoProto &output : *graph.mutable_output()) {
+      if (!output.type().has_tensor_type() ||
+          !output.type().tensor_type().has_shape())
+        continue;
       auto &type = *output.mutable_type()->mutable_tensor_type();
       for (Dim &dim : *type.mutable_shape()->mutable_dim())
         dim.clear_dim_param();

@@ -7,6 +7,7 @@
 
 #include "Dimensions.h"
 #include "Emit.h"
+#include "GivenInputs.h"
 #include "Interface.h"
 #include "Metadata.h"
 #include "OnnxLibrary.h"
@@ -48,10 +49,14 @@ public:
     if (failed(read()))
       return {};
     Metadata metadata = readMetadata(model);
+    if (options.inputs &&
+        failed(bindGivenInputs(*model.mutable_graph(), options, diagnostics)))
+      return {};
     if (failed(bindDimensions(*model.mutable_graph(), options, diagnostics)))
       return {};
-    FailureOr<std::vector<Initializer>> initializers = takeInitializers(
-        model, stripped, metadata, options.model, &context, diagnostics);
+    FailureOr<std::vector<Initializer>> initializers =
+        takeInitializers(model, stripped, metadata, options.model, &context,
+                         /*forTraining=*/!options.inputs, diagnostics);
     if (failed(initializers) || failed(normalize()))
       return {};
     completeMetadata(metadata, model);

@@ -42,9 +42,10 @@ class Taker {
 public:
   Taker(::onnx::ModelProto &model, const StrippedModel &stripped,
         const Metadata &metadata, StringRef modelPath, MLIRContext *context,
-        Diagnostics &diagnostics)
+        bool forTraining, Diagnostics &diagnostics)
       : graph(*model.mutable_graph()), stripped(stripped), metadata(metadata),
-        modelPath(modelPath), context(context), diagnostics(diagnostics) {}
+        modelPath(modelPath), context(context), forTraining(forTraining),
+        diagnostics(diagnostics) {}
 
   FailureOr<std::vector<Initializer>> run() {
     if (graph.sparse_initializer_size() > 0)
@@ -111,6 +112,7 @@ private:
   const Metadata &metadata;
   StringRef modelPath;
   MLIRContext *context;
+  bool forTraining;
   Diagnostics &diagnostics;
   std::vector<Initializer> initializers;
   llvm::StringMap<size_t> byName;
@@ -333,7 +335,10 @@ LogicalResult Taker::markTrainable() {
     else
       init.trainable = !init.isConstant && init.type.getNumElements() > 1 &&
                        !isBufferName(init.symbol);
-    if (init.trainable && init.value)
+    if (!init.trainable || !init.value)
+      continue;
+    init.trainable = false;
+    if (forTraining)
       return fail("parameter '" + init.symbol +
                   "' is not stored as plain bytes; save the model with raw or "
                   "external data");
@@ -405,8 +410,10 @@ void Taker::warnFrozen() {
 FailureOr<std::vector<Initializer>>
 takeInitializers(::onnx::ModelProto &model, const StrippedModel &stripped,
                  const Metadata &metadata, StringRef modelPath,
-                 MLIRContext *context, Diagnostics &diagnostics) {
-  return Taker(model, stripped, metadata, modelPath, context, diagnostics)
+                 MLIRContext *context, bool forTraining,
+                 Diagnostics &diagnostics) {
+  return Taker(model, stripped, metadata, modelPath, context, forTraining,
+               diagnostics)
       .run();
 }
 

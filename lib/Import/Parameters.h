@@ -47,11 +47,13 @@ struct Initializer {
 /// Reads the initializers and takes them out of the graph: each becomes a graph
 /// input for the ONNX library, except small constants, which it needs for
 /// propagating shapes. Undoes what the exporter's optimizer does to parameters
-/// (transposing, merging equal ones) and warns of those it has frozen.
+/// (transposing, merging equal ones) and warns of those it has frozen. A weight
+/// whose values the IR holds can be read but not trained.
 llvm::FailureOr<std::vector<Initializer>>
 takeInitializers(::onnx::ModelProto &model, const StrippedModel &stripped,
                  const Metadata &metadata, llvm::StringRef modelPath,
-                 mlir::MLIRContext *context, Diagnostics &diagnostics);
+                 mlir::MLIRContext *context, bool forTraining,
+                 Diagnostics &diagnostics);
 
 } // namespace shardonnx
 

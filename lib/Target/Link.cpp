@@ -5,6 +5,7 @@
 // library lies, with ld.lld. Everything but the C library is linked statically.
 
 #include "shardonnx/Support/TemporaryFile.h"
+#include "shardonnx/Target/EvalProgram.h"
 #include "shardonnx/Target/Program.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -131,21 +132,47 @@ llvm::Error shardonnx::linkExecutable(StringRef objectPath,
   return llvm::Error::success();
 }
 
-llvm::Error shardonnx::linkExecutable(ArrayRef<char> object,
-                                      StringRef outputPath, bool cuda) {
-  SmallString<128> path;
+// The object as a file, for the linker.
+static llvm::Error writeObject(ArrayRef<char> object, SmallString<128> &path) {
   int descriptor = -1;
   if (std::error_code error = llvm::sys::fs::createTemporaryFile(
           "shardonnx", "o", descriptor, path))
     return failWith("cannot write to the temporary folder: " + error.message());
-  TemporaryFile removeObject(path);
   llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
   stream.write(object.data(), object.size());
   stream.close();
-  if (stream.has_error()) {
-    std::string message = stream.error().message();
-    stream.clear_error();
-    return failWith("cannot write to the temporary folder: " + message);
-  }
+  if (!stream.has_error())
+    return llvm::Error::success();
+  std::string message = stream.error().message();
+  stream.clear_error();
+  return failWith("cannot write to the temporary folder: " + message);
+}
+
+llvm::Error shardonnx::linkExecutable(ArrayRef<char> object,
+                                      StringRef outputPath, bool cuda) {
+  SmallString<128> path;
+  llvm::Error error = writeObject(object, path);
+  TemporaryFile removeObject(path);
+  if (error)
+    return error;
   return linkExecutable(StringRef(path), outputPath, cuda);
+}
+
+// The runtime's calls are those of the program that loads it.
+llvm::Error shardonnx::linkLibrary(ArrayRef<char> object,
+                                   StringRef outputPath) {
+  SmallString<128> path;
+  llvm::Error error = writeObject(object, path);
+  TemporaryFile removeObject(path);
+  if (error)
+    return error;
+  auto linker = findProgram(SHARDONNX_LLD, "linker");
+  if (!linker)
+    return linker.takeError();
+  return runLinker({*linker, "-shared", "-o", outputPath.str(),
+                    path.str().str(), "--no-mmap-output-file"});
+}
+
+llvm::Expected<std::string> shardonnx::findEvalProgram() {
+  return findRuntime("shardonnx-eval");
 }

@@ -5,6 +5,7 @@
 // it means is the driver's.
 
 #include "Config.h"
+#include "shardonnx/Driver/Eval.h"
 #include "shardonnx/Support/ByteSize.h"
 #include "shardonnx/runtime/Layout.h"
 
@@ -238,6 +239,40 @@ void addExportOptions(CLI::App &app, ExportOptions &o) {
       ->type_name("FILE");
 }
 
+std::string checkInput(const std::string &text) {
+  size_t equals = text.find('=');
+  return equals == std::string::npos || equals == 0 || equals + 1 == text.size()
+             ? "'" + text + "' is not NAME=FILE.npy"
+             : "";
+}
+
+void addEvalOptions(CLI::App &app, EvalOptions &o) {
+  app.add_option("MODEL", o.model, "an ONNX model")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("--input", o.inputs,
+                 "the value of a graph input; its shape binds the model's "
+                 "dynamic dimensions")
+      ->check(checkInput)
+      ->allow_extra_args(false)
+      ->type_name("NAME=FILE.npy");
+  app.add_option("--output-dir", o.outputDir,
+                 "each output is written there as NAME.npy, what no file name "
+                 "should have as %XX")
+      ->type_name("DIR")
+      ->required();
+  app.add_flag("--grad", o.gradients,
+               "also write the gradient of the sum of the float outputs, for "
+               "each float input and initializer, as NAME.grad.npy");
+  oneOf(app.add_option("--dropout", o.dropout,
+                       "off: Dropout nodes in training mode do nothing; graph: "
+                       "they are refused"),
+        {"graph", "off"})
+      ->capture_default_str();
+  app.add_flag("--strict-numerics", o.strictNumerics,
+               "only passes that preserve numerics bit for bit");
+}
+
 // Units of a configuration stand beside those of --unit, and instead of its
 // default where they make any.
 void addUnits(const Config &config, const CLI::App &app, CompileOptions &o) {
@@ -253,11 +288,12 @@ void addUnits(const Config &config, const CLI::App &app, CompileOptions &o) {
 // CLI11 would say that a subcommand is missing before it says why.
 void checkCommand(const std::vector<std::string> &args) {
   if (args.empty())
-    usageError("a command is needed: compile, inspect or export; see shardonnx "
-               "--help");
+    usageError("a command is needed: compile, inspect, eval or export; see "
+               "shardonnx --help");
   const std::string &first = args.front();
-  if (first == "compile" || first == "inspect" || first == "export" ||
-      first == "-h" || first == "--help" || first == "--version")
+  if (first == "compile" || first == "inspect" || first == "eval" ||
+      first == "export" || first == "-h" || first == "--help" ||
+      first == "--version")
     return;
   const char *what = first[0] == '-' ? "option" : "command";
   usageError(std::string("unknown ") + what + " '" + first +
@@ -321,6 +357,11 @@ int main(int argc, char **argv) {
   size_t ownOptions = inspectApp->get_options().size();
   addProgramOptions(*inspectApp, inspect.compile);
 
+  EvalOptions eval;
+  CLI::App *evalApp =
+      app.add_subcommand("eval", "run a graph once, on given inputs");
+  addEvalOptions(*evalApp, eval);
+
   ExportOptions exported;
   CLI::App *exportApp = app.add_subcommand(
       "export", "a checkpoint's weights as ONNX or .safetensors");
@@ -349,6 +390,8 @@ int main(int argc, char **argv) {
     addUnits(config, *compileApp, compile);
     return runCompile(compile);
   }
+  if (*evalApp)
+    return runEval(eval);
   if (*exportApp)
     return runExport(exported);
   addUnits(config, *inspectApp, inspect.compile);

@@ -26,4 +26,31 @@ def DifferentiatePass : Pass<"nn-differentiate", "mlir::ModuleOp"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def SumOutputsPass : Pass<"nn-sum-outputs", "mlir::ModuleOp"> {
+  let summary = "The sum of the float outputs is the loss, float inputs are trained";
+  let description = [{
+    What `shardonnx eval --grad` differentiates. Float arguments of @forward are
+    read as trainable parameters, which remember the argument
+    (`nn.argument`), and nn.loss gets the sum of all elements of all float
+    results. Where no trainable parameter reaches it there is no loss, and
+    nothing to differentiate.
+
+    Preserves numerics: yes (it adds ops).
+  }];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
+def MakeEvalPass : Pass<"nn-make-eval", "mlir::ModuleOp"> {
+  let summary = "@forward or @microbatch becomes @eval, which takes weights and returns gradients";
+  let description = [{
+    Parameters become arguments, as the model's files hold them (`nn.source`
+    where the bytes lie), gradients become results (`nn.gradient_of` names the
+    argument) of the argument's type, zeros where nothing flows. Results whose
+    value is known (`nn.value`), the loss and what only it reads go.
+
+    Preserves numerics: yes; gradients are cast to the types of the arguments.
+  }];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
 #endif // SHARDONNX_DIFFERENTIATE_PASSES

@@ -15,10 +15,17 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace shardonnx {
 
 class Diagnostics;
+
+/// The shape of the value that an input of the graph is given.
+struct GivenInput {
+  std::vector<int64_t> shape;
+  std::string source; // for messages: what names it
+};
 
 struct ImportOptions {
   /// Path of the ONNX file.
@@ -29,6 +36,9 @@ struct ImportOptions {
   std::optional<int64_t> seq;
   /// Bound by the name of a dynamic dimension (`--dim NAME=N`).
   llvm::StringMap<int64_t> dims;
+  /// By name, where every input has a value (`shardonnx eval`): binds their
+  /// dynamic dimensions, and must name each input that is no weight.
+  std::optional<llvm::StringMap<GivenInput>> inputs;
   /// Says which ONNX op types the next step understands. The others are
   /// replaced by the function bodies of their schemas where these have one.
   std::function<bool(llvm::StringRef)> isSupported;

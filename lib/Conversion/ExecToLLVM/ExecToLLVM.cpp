@@ -88,7 +88,7 @@ LogicalResult shardonnx::lowerToLLVM(ModuleOp module,
   if (!options.device) {
     if (failed(kernels::lowerKernels(module, options.target, symbols.launches)))
       return failure();
-    if (failed(lowerOptimizer(module, options)))
+    if (!options.optimizer.empty() && failed(lowerOptimizer(module, options)))
       return failure();
   }
   // Their names are of no concern to the runtime's.

@@ -64,6 +64,7 @@ private:
 
   void emit(fsdp::ReduceStartOp op);
   void emit(fsdp::ViewOp op);
+  void emit(mlir::func::ReturnOp op);
   void addConstant(mlir::Value value, mlir::ElementsAttr bytes);
 
   /// Where an operand lies.

@@ -6,6 +6,7 @@
 #include "Emitter.h"
 #include "shardonnx/Conversion/FSDPToExec/Passes.h"
 #include "shardonnx/Dialect/Exec/IR/Descriptors.h"
+#include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/runtime/CudaAttention.h"
 
 namespace shardonnx {
@@ -25,6 +26,7 @@ public:
 
 private:
   LogicalResult collectInputs();
+  void collectOutputs(func::FuncOp function);
   void emitInputs();
 
   struct Input {
@@ -41,10 +43,10 @@ private:
 LogicalResult FSDPToExec::collectInputs() {
   for (auto function : getOperation().getOps<func::FuncOp>()) {
     unsigned count = function.getNumArguments();
-    if (count == 0)
+    if (count + function.getNumResults() == 0)
       continue;
     bool known = !inputs.empty();
-    if (known && count != inputs.size())
+    if (known && (count != inputs.size() || function.getNumResults() != 0))
       return function.emitError("reads other inputs than the functions before");
     for (unsigned i = 0; i < count; ++i) {
       Type type = function.getArgument(i).getType();
@@ -58,9 +60,20 @@ LogicalResult FSDPToExec::collectInputs() {
       inputs.push_back({name ? name.str() : "input" + std::to_string(i),
                         kind ? kind.str() : "", type});
     }
+    collectOutputs(function);
   }
   uses.resize(inputs.size());
   return success();
+}
+
+// What a function returns, it writes into memory that it is given: behind its
+// inputs.
+void FSDPToExec::collectOutputs(func::FuncOp function) {
+  for (auto [i, type] : llvm::enumerate(function.getResultTypes())) {
+    auto name = function.getResultAttrOfType<StringAttr>(i, "nn.name");
+    inputs.push_back({name ? name.str() : "output" + std::to_string(i),
+                      exec::kOutputKind.str(), type});
+  }
 }
 
 // What the runtime fills an input with: by its kind if that was said, else by

@@ -214,6 +214,21 @@ Storage Placement::gradientOf(fsdp::ReduceStartOp reduce, unsigned index) {
   return {root, Layout::rowMajor(shapeOf(gradient))};
 }
 
+Storage Placement::outputOf(func::ReturnOp end, unsigned index) {
+  outputRoots.resize(end.getNumOperands());
+  Root *&root = outputRoots[index];
+  Value value = end.getOperand(index);
+  if (!root) {
+    Root made;
+    made.space = exec::Space::input;
+    made.offset = function.getNumArguments() + index;
+    made.shape.assign(shapeOf(value).begin(), shapeOf(value).end());
+    made.elementType = elementTypeOf(value);
+    root = newRoot(std::move(made));
+  }
+  return {root, Layout::rowMajor(shapeOf(value))};
+}
+
 LogicalResult Placement::placeGradients(fsdp::ReduceStartOp reduce) {
   unsigned start = position(reduce);
   auto before = acquires.find(reduce.getUnitAttr());
@@ -240,6 +255,9 @@ LogicalResult Placement::run() {
     if (auto reduce = dyn_cast<fsdp::ReduceStartOp>(op)) {
       if (failed(placeGradients(reduce)))
         return failure();
+    } else if (auto end = dyn_cast<func::ReturnOp>(op)) {
+      for (auto [index, value] : llvm::enumerate(end.getOperands()))
+        place(value, outputOf(end, index), Window(), /*add=*/false);
     } else if (auto concat = dyn_cast<nn::ConcatOp>(op)) {
       if (!find(concat.getResult()))
         placed[concat.getResult()] = allocate(concat.getResult());

@@ -74,6 +74,8 @@ public:
 
   /// Where the i-th input of a concat belongs in its result.
   Storage partOf(mlir::Operation *concat, unsigned input);
+  /// Where the i-th value that the function returns belongs: behind its inputs.
+  Storage outputOf(mlir::func::ReturnOp end, unsigned index);
   /// Where the i-th gradient of a reduction belongs.
   Storage gradientOf(fsdp::ReduceStartOp reduce, unsigned index);
 
@@ -105,6 +107,7 @@ private:
   llvm::DenseSet<mlir::Value> added, sums;
   llvm::DenseMap<mlir::Value, Window> windows;
   llvm::DenseMap<mlir::Attribute, Root *> gradientRoots; // by parameter
+  llvm::SmallVector<Root *> outputRoots;
   llvm::DenseMap<mlir::Attribute, llvm::SmallVector<unsigned>> acquires;
   std::deque<Root> roots;
 };

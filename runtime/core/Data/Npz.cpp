@@ -6,6 +6,7 @@
 
 #include "../Error.h"
 #include "ArraySource.h"
+#include "shardonnx/runtime/Npy.h"
 #include <cstring>
 #include <zlib.h>
 
@@ -17,8 +18,6 @@ constexpr uint32_t kEndSignature = 0x06054b50, kEnd64Signature = 0x06064b50,
                    kCentralSignature = 0x02014b50, kLocalSignature = 0x04034b50;
 constexpr int64_t kEndBytes = 22, kCentralBytes = 46, kLocalBytes = 30,
                   kLongestComment = 65535;
-constexpr int64_t kLargestNpyHeader = 1 << 20;
-
 struct Member {
   std::string name;
   int method = 0;
@@ -191,17 +190,6 @@ std::vector<uint8_t> inflateMember(const ZipReader &zip, const Member &member) {
   return out;
 }
 
-// The text after 'key': in the header's Python dictionary.
-std::string field(const std::string &header, const std::string &key) {
-  size_t begin = header.find("'" + key + "':");
-  if (begin == std::string::npos)
-    return "";
-  begin += key.size() + 3;
-  while (begin < header.size() && header[begin] == ' ')
-    ++begin;
-  return header.substr(begin);
-}
-
 ElementType npyType(const ZipReader &zip, const std::string &name,
                     const std::string &descr) {
   static const std::pair<const char *, ElementType> names[] = {
@@ -212,57 +200,30 @@ ElementType npyType(const ZipReader &zip, const std::string &name,
       {"<i8", ElementType::I64}, {"<f2", ElementType::F16},
       {"<f4", ElementType::F32}, {"<f8", ElementType::F64}};
   for (auto &[text, type] : names)
-    if (descr.compare(0, 5, std::string("'") + text + "'") == 0)
+    if (descr == text)
       return type;
-  zip.damaged("array '" + name + "' has a dtype that cannot be read: " +
-              descr.substr(0, descr.find(',')));
-}
-
-std::vector<int64_t> npyShape(const ZipReader &zip, const std::string &name,
-                              const std::string &text) {
-  std::vector<int64_t> shape;
-  size_t end = text.find(')');
-  if (text.empty() || text[0] != '(' || end == std::string::npos)
-    zip.damaged("array '" + name + "' has no shape");
-  size_t i = 1;
-  while (i < end) {
-    if (text[i] < '0' || text[i] > '9') {
-      ++i;
-      continue;
-    }
-    int64_t dim = 0;
-    for (; i < end && text[i] >= '0' && text[i] <= '9'; ++i)
-      if (__builtin_mul_overflow(dim, int64_t(10), &dim) ||
-          __builtin_add_overflow(dim, int64_t(text[i] - '0'), &dim))
-        zip.damaged("array '" + name + "' is too large");
-    shape.push_back(dim);
-  }
-  return shape;
+  zip.damaged("array '" + name + "' has a dtype that cannot be read: '" +
+              descr + "'");
 }
 
 // Reads the header that stands before the array's bytes; returns its length.
 int64_t readNpyHeader(const ZipReader &zip, const Member &member,
                       const std::string &name,
                       const std::vector<uint8_t> &start, Array &array) {
-  if (start.size() < 12 || std::memcmp(start.data(), "\x93NUMPY", 6) != 0)
-    zip.damaged("'" + member.name + "' is no .npy file");
-  bool longHeader = start[6] >= 2;
-  int64_t prefix = longHeader ? 12 : 10;
-  int64_t length =
-      longHeader ? at<uint32_t>(start, 8) : int64_t(at<uint16_t>(start, 8));
-  if (length > kLargestNpyHeader ||
-      prefix + length > static_cast<int64_t>(start.size()))
-    zip.damaged("the header of '" + member.name + "' is truncated");
-  std::string header(start.begin() + prefix, start.begin() + prefix + length);
-  array.type = npyType(zip, name, field(header, "descr"));
-  array.shape = npyShape(zip, name, field(header, "shape"));
-  if (field(header, "fortran_order").compare(0, 5, "False") != 0)
+  std::string error;
+  std::optional<NpyHeader> header = parseNpyHeader(
+      {reinterpret_cast<const char *>(start.data()), start.size()}, error);
+  if (!header)
+    zip.damaged("array '" + name + "': " + error);
+  array.type = npyType(zip, name, header->descr);
+  array.shape = header->shape;
+  if (header->fortranOrder)
     zip.damaged("array '" + name +
                 "' is in Fortran order: save np.ascontiguousarray of it");
   if (checkedElements(array.shape) < 0 ||
-      array.bytes() != member.size - prefix - length)
+      array.bytes() != member.size - header->length)
     zip.damaged("array '" + name + "' has another size than its shape says");
-  return prefix + length;
+  return header->length;
 }
 
 Array readMember(const ZipReader &zip, const Member &member,

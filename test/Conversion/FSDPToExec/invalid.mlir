@@ -17,13 +17,6 @@ func.func @eval() {
 
 // -----
 
-func.func @eval(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-  // expected-error @+1 {{returns tensors, which a step does not}}
-  return %x : tensor<4x8xf32>
-}
-
-// -----
-
 func.func @first_microbatch(%x: tensor<4x8xf32>) {
   return
 }

@@ -24,7 +24,7 @@ struct DeviceProgram;
 
 struct LoweringOptions {
   TargetSpec target;
-  /// adamw, adam or sgd.
+  /// adamw, adam or sgd; empty: the program has no update.
   std::string optimizer = "adamw";
   /// Goes into the section `.shardonnx` as shx_manifest.
   std::string manifest;

@@ -45,6 +45,7 @@ private:
   llvm::DenseSet<Value> written;
   llvm::DenseMap<StringAttr, Params> params;
   llvm::DenseSet<StringAttr> acquired;
+  llvm::DenseSet<int64_t> outputs; // indices of graph inputs
   // Gradients hold what earlier microbatches of the step left.
   bool mustAdd = false;
 };
@@ -57,6 +58,9 @@ Contents::Contents(func::FuncOp function) {
   for (auto unit : module.getOps<fsdp::UnitOp>())
     if (unit.getKept())
       params[unit.getSymNameAttr()] = Params::Gathering;
+  for (auto input : module.getOps<InputOp>())
+    if (input.getKind() == kOutputKind)
+      outputs.insert(int64_t(input.getIndex()));
   mustAdd = module->hasAttr(fsdp::kUnshardedAccumulationAttr) &&
             function.getName() == fsdp::kNextMicrobatch;
 }
@@ -120,6 +124,10 @@ LogicalResult Contents::write(Operation &op, Value value) {
              << buffer.getSymbolAttr() << " of earlier microbatches";
     written.insert(buffer);
     return success();
+  case Space::input:
+    if (outputs.contains(buffer.getOffset()))
+      return success();
+    [[fallthrough]];
   default:
     return op.emitOpError("writes to ")
            << stringifySpace(buffer.getSpace()) << ", which is read-only";

@@ -16,6 +16,9 @@
 
 namespace shardonnx::exec {
 
+/// Kind of an exec.input that the program writes: what a function returns.
+inline constexpr llvm::StringLiteral kOutputKind = "output";
+
 /// The buffers of one space, `owners[i]` being the alloc or buffer or unit that
 /// `items[i]` is the lifetime of. A planned owner's offset is filled in.
 struct Lifetimes {

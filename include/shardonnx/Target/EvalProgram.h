@@ -1,0 +1,27 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A compiled graph that is run once: a shared object, and the program that
+// loads it.
+
+#ifndef SHARDONNX_TARGET_EVALPROGRAM_H
+#define SHARDONNX_TARGET_EVALPROGRAM_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <string>
+
+namespace shardonnx {
+
+/// Links the object to a shared object that findEvalProgram() can load.
+llvm::Error linkLibrary(llvm::ArrayRef<char> object,
+                        llvm::StringRef outputPath);
+
+/// The program `shardonnx-eval`, beside this one.
+llvm::Expected<std::string> findEvalProgram();
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_TARGET_EVALPROGRAM_H

@@ -1,0 +1,316 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See EvalProgram.h.
+
+#include "EvalProgram.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Transforms/Passes.h"
+#include "shardonnx/Conversion/ExecToLLVM/ExecToLLVM.h"
+#include "shardonnx/Conversion/FSDPToExec/Passes.h"
+#include "shardonnx/Conversion/NNToKernels/Passes.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+#include "shardonnx/Dialect/Exec/Transforms/Passes.h"
+#include "shardonnx/Dialect/ONNX/IR/ONNX.h"
+#include "shardonnx/Differentiate/Passes.h"
+#include "shardonnx/Import/Import.h"
+#include "shardonnx/InitAll.h"
+#include "shardonnx/Support/TemporaryFile.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+
+EvalProgram::EvalProgram(const EvalOptions &options, ArrayRef<EvalInput> inputs,
+                         EvalPlan plan, Diagnostics &diagnostics)
+    : options(options), inputs(inputs), plan(plan), diags(diagnostics),
+      context(MLIRContext::Threading::DISABLED) {
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  context.appendDialectRegistry(registry);
+  handler = diags.capture(&context, options.model);
+}
+
+//===----------------------------------------------------------------------===//
+// The graph and what is known of it
+//===----------------------------------------------------------------------===//
+
+LogicalResult EvalProgram::import() {
+  ImportOptions import;
+  import.model = options.model;
+  import.inputs.emplace();
+  for (const EvalInput &input : inputs)
+    (*import.inputs)[input.name] = {input.shape, input.source()};
+  import.isSupported =
+      plan.known == Known::Everything ? isEvaluable : isRaisable;
+  moduleRef = importOnnx(context, import, diags);
+  return success(bool(moduleRef));
+}
+
+LogicalResult EvalProgram::bindInputs() {
+  auto forward = module().lookupSymbol<func::FuncOp>("forward");
+  for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
+    auto name = forward.getArgAttrOfType<StringAttr>(i, "onnx.name");
+    auto type = dyn_cast<RankedTensorType>(forward.getArgument(i).getType());
+    const EvalInput *input = llvm::find_if(
+        inputs, [&](const EvalInput &each) { return each.name == name; });
+    if (!type || input == inputs.end())
+      return diags.error("'" + options.model + "': input '" + name.getValue() +
+                         "' is no tensor");
+    Type element = type.getElementType();
+    if (!holds(input->descr, element)) {
+      final = true;
+      return diags.error(input->source() + " has dtype '" + input->descr +
+                         "', but input '" + input->name + "' is " +
+                         typeName(element) + " ('" + numpyDescr(element) +
+                         "')");
+    }
+    bool integers = isa<IntegerType>(element);
+    integerInputs |= integers;
+    if (plan.known == Known::Nothing ||
+        (plan.known == Known::Integers && !integers))
+      continue;
+    auto value = readElements(*input, type, diags);
+    if (failed(value))
+      return failure();
+    forward.setArgAttr(i, kInputValueAttr, *value);
+  }
+  return success();
+}
+
+/// A weight is an argument of the program where it is trainable, else a
+/// constant.
+void EvalProgram::markInitializers() {
+  for (auto init : module().getOps<onnx::InitializerOp>()) {
+    bool isFloat =
+        isa<FloatType>(cast<RankedTensorType>(init.getType()).getElementType());
+    if (plan.known == Known::Everything)
+      init.setTrainable(false);
+    else if (options.gradients && plan.allWeights && isFloat)
+      init.setTrainable(true);
+    if (options.gradients && isFloat && !init.getTrainable())
+      constants.push_back(
+          init.getGraphName().value_or(init.getSymName()).str());
+    if (auto value = init.getValue())
+      values[init.getSymName()] = cast<DenseElementsAttr>(*value);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Passes
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+EvalProgram::runPasses(llvm::function_ref<void(OpPassManager &)> add) {
+  PassManager manager(&context);
+  add(manager);
+  unsigned errorsBefore = diags.errors();
+  if (succeeded(manager.run(module())))
+    return success();
+  if (diags.errors() == errorsBefore)
+    return diags.error("'" + options.model +
+                       "': a pass failed without a reason");
+  return failure();
+}
+
+LogicalResult EvalProgram::raise() {
+  module()->setAttr(kEvaluateAttr, UnitAttr::get(&context));
+  RaiseOptions raise;
+  raise.strictNumerics = options.strictNumerics;
+  raise.dropout = options.dropout;
+  return runPasses(
+      [&](OpPassManager &manager) { buildRaisePipeline(manager, raise); });
+}
+
+/// What no program can compute as the graph says.
+LogicalResult EvalProgram::checkRaised() {
+  WalkResult result = module().walk([&](Operation *op) {
+    if (isa<nn::DropoutOp>(op)) {
+      op->emitError("draws random numbers; --dropout=off leaves it out");
+      return WalkResult::interrupt();
+    }
+    for (Type type : op->getResultTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type);
+          tensor && tensor.hasStaticShape() && tensor.getNumElements() == 0) {
+        op->emitError("makes a tensor of no elements, which is not compiled");
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+static void addKernelPasses(OpPassManager &manager) {
+  buildDecomposePipeline(manager);
+  manager.addNestedPass<func::FuncOp>(createNNFusePass());
+  FSDPToExecPassOptions calls;
+  manager.addPass(createFSDPToExecPass(calls));
+  manager.addPass(createDedupeKernelsPass());
+  manager.addPass(exec::createReuseInPlacePass());
+  manager.addPass(exec::createPlanMemoryPass());
+  manager.addPass(exec::createVerifyExecPass());
+}
+
+/// The outputs that the raise has computed, and those that the program will.
+void EvalProgram::collectOutputs() {
+  auto forward = module().lookupSymbol<func::FuncOp>("forward");
+  for (unsigned i = 0; i < forward.getNumResults(); ++i) {
+    auto name = forward.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
+    EvalOutput output;
+    output.fileName = fileNameOf(name.getValue()) + ".npy";
+    output.value =
+        forward.getResultAttrOfType<DenseElementsAttr>(i, kOutputValueAttr);
+    output.type = cast<RankedTensorType>(
+        output.value ? Type(output.value.getType())
+                     : Type(forward.getResultTypes()[i]));
+    outputs.push_back(std::move(output));
+  }
+}
+
+/// The arguments of @eval, then its results: what lies in which buffer.
+void EvalProgram::collectBuffers() {
+  auto eval = module().lookupSymbol<func::FuncOp>("eval");
+  StringRef folder = llvm::sys::path::parent_path(options.model);
+  for (unsigned i = 0; i < eval.getNumArguments(); ++i) {
+    EvalBuffer buffer;
+    buffer.type = cast<RankedTensorType>(eval.getArgument(i).getType());
+    buffer.name = eval.getArgAttrOfType<StringAttr>(i, nn::kNameAttr).str();
+    auto weight = eval.getArgAttrOfType<StringAttr>(i, kWeightAttr);
+    auto source = eval.getArgAttrOfType<nn::ExternalAttr>(i, kSourceAttr);
+    if (source) {
+      llvm::SmallString<256> path(folder);
+      llvm::sys::path::append(path, source.getFile().getValue());
+      buffer.file = path.str().str();
+      buffer.offset = source.getOffset();
+    } else if (weight) {
+      buffer.value = values.lookup(weight.getValue());
+    } else {
+      const EvalInput *input = llvm::find_if(
+          inputs, [&](const auto &each) { return each.name == buffer.name; });
+      buffer.file = input->path;
+      buffer.offset = input->offset;
+    }
+    buffers.push_back(std::move(buffer));
+  }
+  for (unsigned i = 0; i < eval.getNumResults(); ++i) {
+    EvalBuffer buffer;
+    buffer.type = cast<RankedTensorType>(eval.getResultTypes()[i]);
+    if (auto of = eval.getResultAttrOfType<StringAttr>(i, kGradientOfAttr)) {
+      EvalOutput output;
+      output.fileName = fileNameOf(of.getValue()) + ".grad.npy";
+      output.type = buffer.type;
+      output.gradient = true;
+      outputs.push_back(std::move(output));
+    }
+    buffers.push_back(std::move(buffer));
+  }
+  firstOutput = eval.getNumArguments();
+}
+
+/// What the planned program says of its buffers.
+void EvalProgram::collectPlan() {
+  for (auto input : module().getOps<exec::InputOp>()) {
+    EvalBuffer &buffer = buffers[input.getIndex()];
+    buffer.limit = int64_t(input.getLimit());
+    buffer.labels = input.getKind() == "labels";
+  }
+  for (auto space : module().getOps<exec::SpacePlanOp>())
+    if (space.getSpace() == exec::Space::private_)
+      privateBytes = int64_t(space.getBytes());
+}
+
+LogicalResult EvalProgram::lower() {
+  llvm::Expected<TargetSpec> target = resolveTarget("native");
+  if (!target)
+    return diags.error(llvm::toString(target.takeError()));
+  LoweringOptions lowering;
+  lowering.target = *target;
+  lowering.optimizer.clear();
+  lowering.manifest = "{}";
+  if (failed(lowerToLLVM(module(), lowering)))
+    return failure();
+  if (llvm::Error error = emitObject(module(), *target, object))
+    return diags.error("'" + options.model + "': code generation failed: " +
+                       llvm::toString(std::move(error)));
+  return success();
+}
+
+LogicalResult EvalProgram::compile() {
+  if (failed(import()) || failed(bindInputs()))
+    return failure();
+  markInitializers();
+  if (failed(raise()))
+    return failure();
+  collectOutputs();
+  if (!options.gradients && llvm::all_of(outputs, [](const EvalOutput &each) {
+        return bool(each.value);
+      }))
+    return success();
+  if (failed(checkRaised()))
+    return failure();
+  if (options.gradients) {
+    if (failed(runPasses([](OpPassManager &manager) {
+          manager.addPass(createSumOutputsPass());
+        })))
+      return failure();
+    auto forward = module().lookupSymbol<func::FuncOp>("forward");
+    bool flows = !forward.getOps<nn::LossOp>().empty();
+    if (flows && failed(runPasses([](OpPassManager &manager) {
+          manager.addPass(createDifferentiatePass());
+        })))
+      return failure();
+  }
+  if (failed(runPasses([](OpPassManager &manager) {
+        manager.addPass(createMakeEvalPass());
+      })))
+    return failure();
+  collectBuffers();
+  if (failed(runPasses(addKernelPasses)))
+    return failure();
+  collectPlan();
+  return lower();
+}
+
+//===----------------------------------------------------------------------===//
+// The run
+//===----------------------------------------------------------------------===//
+
+/// Writes every output beside its final name, then gives all their names.
+LogicalResult EvalProgram::run() {
+  std::vector<std::pair<std::unique_ptr<TemporaryFile>, std::string>> files;
+  size_t computed = firstOutput;
+  for (const EvalOutput &output : outputs) {
+    llvm::SmallString<256> path(options.outputDir);
+    llvm::sys::path::append(path, output.fileName);
+    int descriptor = -1;
+    std::string half;
+    if (std::error_code error =
+            TemporaryFile::createBeside(path, descriptor, half))
+      return diags.error("cannot write '" + path + "': " + error.message());
+    files.emplace_back(std::make_unique<TemporaryFile>(half), path.str().str());
+    llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
+    if (output.value)
+      stream << npyOf(output.value);
+    else
+      buffers[computed++].output = half;
+    stream.close();
+    if (stream.has_error()) {
+      std::string message = stream.error().message();
+      stream.clear_error();
+      return diags.error("cannot write '" + path + "': " + message);
+    }
+  }
+  EvalJob job{object, buffers, privateBytes};
+  if (!object.empty() && failed(runEvalJob(job, diags)))
+    return failure();
+  for (auto &[half, path] : files)
+    if (std::error_code error = half->moveTo(path))
+      return diags.error("cannot write '" + path + "': " + error.message());
+  return success();
+}
+
+} // namespace shardonnx
