@@ -479,7 +479,7 @@ LogicalResult Lowering::bindArguments(func::FuncOp function, Block &newEntry) {
 /// with later.
 Value Lowering::returned(Value output, Attribute &known) {
   const HostTensor *value = evaluating ? getConstant(output) : nullptr;
-  if (!value)
+  if (!value || !(value->isSplat() || countOf(value->getShape())))
     return get(output);
   known = value->toAttr();
   return splat(0, builder.getF32Type());
