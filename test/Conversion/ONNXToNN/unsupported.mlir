@@ -1,7 +1,7 @@
 // Everything that cannot be raised, in one error.
 // RUN: shardonnx-opt %s -convert-onnx-to-nn -verify-diagnostics -split-input-file
 
-// expected-error @+1 {{these ONNX ops are not supported: Conv ×4 ('a', 'b', 'c', …); Frob ×1 ('f'); Slice ×1 ('s'): only with step 1; Gather ×1 ('g'): only rows of a float matrix, or a range}}
+// expected-error @+1 {{these ONNX ops are not supported: Conv ×4 ('a', 'b', 'c', …): its inputs are data; Frob ×1 ('f'); Slice ×1 ('s'): only with step 1; Gather ×1 ('g'): only rows of a float matrix, or a range}}
 module {
   func.func @f(%x: tensor<2x4xf32>, %i: tensor<2xi64>) -> tensor<2x4xf32> {
     %0 = onnx.node "Conv"(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32> loc(fused<{node = "a", op = "Conv"}>["a"])
