@@ -61,10 +61,8 @@ HostOutputs castNode(onnx::NodeOp node, HostInputs inputs) {
 }
 
 HostOutputs castLike(onnx::NodeOp node, HostInputs inputs) {
-  if (!hasInputs(inputs, 1) || inputs.size() != 2)
-    return std::nullopt;
   auto like = dyn_cast<ShapedType>(node.getInputs()[1].getType());
-  if (!like)
+  if (!inputs[0] || !like)
     return std::nullopt;
   return castTo(*inputs[0], like.getElementType());
 }

@@ -51,14 +51,6 @@ template <typename Op> LogicalResult binary(Lowering &l, onnx::NodeOp node) {
   return success();
 }
 
-template <typename Op>
-LogicalResult floatBinary(Lowering &l, onnx::NodeOp node) {
-  if (!isa<FloatType>(
-          cast<ShapedType>(node.getInputs()[0].getType()).getElementType()))
-    return l.unsupported(node, "only of floats, or of known integers");
-  return binary<Op>(l, node);
-}
-
 LogicalResult lowerPow(Lowering &l, onnx::NodeOp node) {
   Value base = l.get(node.getInput(0));
   if (!isFloat(base))
@@ -175,16 +167,6 @@ LogicalResult lowerGelu(Lowering &l, onnx::NodeOp node) {
   return success();
 }
 
-LogicalResult lowerClip(Lowering &l, onnx::NodeOp node) {
-  Value result = l.get(node.getInput(0));
-  if (Value low = node.getInput(1))
-    result = l.binary<nn::MaxOp>(result, l.getBroadcastable(low));
-  if (Value high = node.getInput(2))
-    result = l.binary<nn::MinOp>(result, l.getBroadcastable(high));
-  l.set(node->getResult(0), result);
-  return success();
-}
-
 /// x·sigmoid(alpha·x)
 LogicalResult lowerSwish(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
@@ -203,7 +185,6 @@ LogicalResult lowerSwish(Lowering &l, onnx::NodeOp node) {
 } // namespace
 
 void addElementwiseHandlers(HandlerTable &table) {
-  table["Neg"] = unary<nn::NegOp>;
   table["Exp"] = unary<nn::ExpOp>;
   table["Log"] = unary<nn::LogOp>;
   table["Sqrt"] = unary<nn::SqrtOp>;
@@ -212,13 +193,11 @@ void addElementwiseHandlers(HandlerTable &table) {
   table["Erf"] = unary<nn::ErfOp>;
   table["Sigmoid"] = unary<nn::SigmoidOp>;
   table["Relu"] = unary<nn::ReluOp>;
-  table["Abs"] = unary<nn::AbsOp>;
   table["Sin"] = unary<nn::SinOp>;
   table["Cos"] = unary<nn::CosOp>;
   table["Add"] = binary<nn::AddOp>;
   table["Sub"] = binary<nn::SubOp>;
   table["Mul"] = binary<nn::MulOp>;
-  table["Div"] = floatBinary<nn::DivOp>;
   table["Max"] = binary<nn::MaxOp>;
   table["Min"] = binary<nn::MinOp>;
   table["Sum"] = binary<nn::AddOp>;
@@ -238,7 +217,6 @@ void addElementwiseHandlers(HandlerTable &table) {
   table["Identity"] = lowerIdentity;
   table["Dropout"] = lowerDropout;
   table["Gelu"] = lowerGelu;
-  table["Clip"] = lowerClip;
   table["Swish"] = lowerSwish;
 }
 

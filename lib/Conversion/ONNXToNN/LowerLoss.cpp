@@ -1,15 +1,22 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Lowers losses inside a graph: as a sum, divided by the count of labels, so
-// that the loss pass can find the sum and take means over all ranks.
+// Lowers losses inside a graph. The plain cross-entropy is a sum, divided by
+// the count of labels, so that the loss pass can find the sum and take means
+// over all ranks; with class weights, losses of single labels or
+// log-probabilities as a second output, it is elementwise ops on rows of
+// classes.
 
 #include "Lowering.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 
 using namespace mlir;
 
 namespace shardonnx {
 namespace {
+
+using nn::ComparePredicate;
+using nn::NNBuilder;
 
 /// The number of labels other than `ignored`, f32.
 Value countLabels(Lowering &l, Value labels, int64_t ignored) {
@@ -27,33 +34,137 @@ Value countLabels(Lowering &l, Value labels, int64_t ignored) {
       l.builder.getDenseI64ArrayAttr({0}), UnitAttr());
 }
 
-LogicalResult lowerCrossEntropy(Lowering &l, onnx::NodeOp node) {
-  StringRef reduction = node.getString("reduction", "mean");
-  if (node.getInput(2) || node->getNumResults() != 1 || reduction == "none")
-    return l.unsupported(node, "only mean or sum, without class weights");
-  Value logits = l.get(node.getInput(0)), labels = l.get(node.getInput(1));
-  SmallVector<int64_t> shape(shapeOf(logits));
-  // [N, C, d…] has its classes in the middle.
-  if (shape.size() > 2) {
-    SmallVector<int64_t> permutation = {0};
-    for (size_t i = 2; i < shape.size(); ++i)
-      permutation.push_back(static_cast<int64_t>(i));
-    permutation.push_back(1);
-    logits = l.transpose(logits, permutation);
+/// A loss of labels among classes, as rows.
+struct Classes {
+  Value rows;   // [N·d…, C]
+  Value labels; // [N·d…]
+  int64_t count;
+  /// The order that moves axis 1 of [N, C, d…] to the end, empty where it is
+  /// there, and the shape [N, d…, C] with it.
+  SmallVector<int64_t> order, shape;
+};
+
+/// Null where scores and labels do not fit.
+std::optional<Classes> readClasses(Lowering &l, onnx::NodeOp node) {
+  Classes c;
+  Value scores = l.get(node.getInput(0));
+  Value labels = l.get(node.getInput(1));
+  ArrayRef<int64_t> shape = shapeOf(scores);
+  SmallVector<int64_t> without(shape);
+  if (shape.size() >= 2)
+    without.erase(without.begin() + 1);
+  if (shape.size() < 2 || !isa<FloatType>(elementTypeOf(scores)) ||
+      !isa<IntegerType>(elementTypeOf(labels)) ||
+      shapeOf(labels) != ArrayRef<int64_t>(without)) {
+    (void)l.unsupported(node, "its labels do not fit its scores");
+    return std::nullopt;
   }
-  int64_t classes = shapeOf(logits).back(), rows = 1;
-  for (int64_t dim : shapeOf(logits).drop_back())
-    rows *= dim;
-  logits = l.reshape(logits, {rows, classes});
-  labels = l.reshape(labels, {rows});
+  c.count = shape[1];
+  if (shape.size() > 2) {
+    c.order = {0};
+    for (size_t i = 2; i < shape.size(); ++i)
+      c.order.push_back(static_cast<int64_t>(i));
+    c.order.push_back(1);
+    scores = l.transpose(scores, c.order);
+  }
+  c.shape.assign(shapeOf(scores).begin(), shapeOf(scores).end());
+  int64_t rows = ShapedType::getNumElements(without);
+  c.rows = l.reshape(scores, {rows, c.count});
+  c.labels = l.reshape(labels, {rows});
+  return c;
+}
+
+/// The mean or sum of the losses, or the losses themselves, from the rows of
+/// log-probabilities: -w[label]·logProb[label], 0 where the label is ignored.
+Value likelihoodLoss(Lowering &l, onnx::NodeOp node, const Classes &c,
+                     Value logProb) {
+  NNBuilder b(l.builder, l.loc());
+  StringRef reduction = node.getString("reduction", "mean");
+  int64_t rows = shapeOf(c.labels)[0];
+  Value labels = b.cast(c.labels, b.builder.getI64Type());
+  labels = b.reshape(labels, {rows, 1});
+  Value classes = nn::IotaOp::create(
+      b.builder, b.loc,
+      RankedTensorType::get({c.count}, b.builder.getI64Type()), 0);
+  Value zero = b.constant(0);
+  Value isLabel = b.compare(ComparePredicate::eq, classes, labels);
+  auto atLabel = [&](Value value) {
+    return b.rowSum(b.select(isLabel, value, zero));
+  };
+  Value weight =
+      node.getInput(2)
+          ? atLabel(b.f32(l.get(node.getInput(2))))
+          : b.splat(1,
+                    RankedTensorType::get({rows, 1}, b.builder.getF32Type()));
+  bool ignores = node.getNodeAttr("ignore_index") != Attribute();
+  if (ignores) {
+    auto ignored = static_cast<double>(node.getInt("ignore_index", -100));
+    Value skip = b.compare(ComparePredicate::eq, labels,
+                           b.constant(ignored, elementTypeOf(labels)));
+    weight = b.select(skip, zero, weight);
+  }
+  // Not a product with what may be infinite where the label is ignored.
+  Value counts = b.compare(ComparePredicate::ne, weight, zero);
+  Value loss = b.select(counts, b.mul(atLabel(logProb), weight), zero);
+  loss = b.unary<nn::NegOp>(loss);
+  if (reduction == "none")
+    return b.reshape(loss, l.getShape(node.getInput(1)));
+  Value sum = b.sum(loss, {0, 1}, /*keepdims=*/false);
+  if (reduction == "sum")
+    return sum;
+  if (!ignores && !node.getInput(2))
+    return b.mul(sum, 1.0 / static_cast<double>(rows));
+  return b.div(sum, b.sum(weight, {0, 1}, /*keepdims=*/false));
+}
+
+/// The plain mean or sum.
+Value crossEntropy(Lowering &l, onnx::NodeOp node, const Classes &c) {
   int64_t ignored = node.getInt("ignore_index", -100);
   Type f32 = l.builder.getF32Type();
   Value result = nn::CrossEntropyOp::create(
-      l.builder, l.loc(), RankedTensorType::get({}, f32), logits, labels,
+      l.builder, l.loc(), RankedTensorType::get({}, f32), c.rows, c.labels,
       l.builder.getI64IntegerAttr(ignored));
-  if (reduction == "mean")
-    result = l.binary<nn::DivOp>(result, countLabels(l, labels, ignored));
-  l.set(node->getResult(0), l.castTo(result, elementTypeOf(logits)));
+  if (node.getString("reduction", "mean") == "mean")
+    result = l.binary<nn::DivOp>(result, countLabels(l, c.labels, ignored));
+  return result;
+}
+
+LogicalResult lowerCrossEntropy(Lowering &l, onnx::NodeOp node) {
+  auto c = readClasses(l, node);
+  if (!c)
+    return failure();
+  Type element = elementTypeOf(c->rows);
+  bool wantsLogProb =
+      node->getNumResults() > 1 && !isa<NoneType>(node->getResult(1).getType());
+  if (!node.getInput(2) && !wantsLogProb &&
+      node.getString("reduction", "mean") != "none") {
+    l.set(node->getResult(0), l.castTo(crossEntropy(l, node, *c), element));
+    return success();
+  }
+  NNBuilder b(l.builder, l.loc());
+  Value logProb = b.unary<nn::LogSoftmaxOp>(b.f32(c->rows));
+  Value loss = likelihoodLoss(l, node, *c, logProb);
+  l.set(node->getResult(0), b.cast(loss, element));
+  if (!wantsLogProb)
+    return success();
+  Value all = b.cast(b.reshape(logProb, c->shape), element);
+  if (!c->order.empty()) {
+    SmallVector<int64_t> back = {0, static_cast<int64_t>(c->order.size()) - 1};
+    for (size_t i = 1; i + 1 < c->order.size(); ++i)
+      back.push_back(static_cast<int64_t>(i));
+    all = b.transpose(all, back);
+  }
+  l.set(node->getResult(1), all);
+  return success();
+}
+
+LogicalResult lowerLikelihoodLoss(Lowering &l, onnx::NodeOp node) {
+  auto c = readClasses(l, node);
+  if (!c)
+    return failure();
+  NNBuilder b(l.builder, l.loc());
+  Value loss = likelihoodLoss(l, node, *c, b.f32(c->rows));
+  l.set(node->getResult(0), b.cast(loss, elementTypeOf(c->rows)));
   return success();
 }
 
@@ -61,6 +172,7 @@ LogicalResult lowerCrossEntropy(Lowering &l, onnx::NodeOp node) {
 
 void addLossHandlers(HandlerTable &table) {
   table["SoftmaxCrossEntropyLoss"] = lowerCrossEntropy;
+  table["NegativeLogLikelihoodLoss"] = lowerLikelihoodLoss;
 }
 
 } // namespace shardonnx

@@ -1,7 +1,7 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Lowers normalisations, softmax and reductions.
+// Lowers normalisations over the last axes, and softmax.
 
 #include "Lowering.h"
 
@@ -43,8 +43,8 @@ LogicalResult lowerLayerNorm(Lowering &l, onnx::NodeOp node) {
   SmallVector<int64_t> shape(shapeOf(operand));
   auto axis = normalizeAxis(node.getInt("axis", -1),
                             static_cast<int64_t>(shape.size()));
-  if (!axis || node->getNumResults() != 1)
-    return l.unsupported(node, "only its first output");
+  if (!axis)
+    return l.unsupported(node, "its axis is out of range");
   Value x = joinFrom(l, operand, *axis);
   Value weight = asVector(l, node.getInput(1), shapeOf(x).back());
   Value bias;
@@ -58,6 +58,14 @@ LogicalResult lowerLayerNorm(Lowering &l, onnx::NodeOp node) {
       l.builder.getF32FloatAttr(
           static_cast<float>(node.getFloat("epsilon", 1e-5))));
   l.set(node->getResult(0), l.reshape(norm.getResult(), shape));
+  // Mean and 1/deviation of each row.
+  std::fill(shape.begin() + *axis, shape.end(), 1);
+  for (unsigned i = 1; i < node->getNumResults(); ++i) {
+    auto type = dyn_cast<ShapedType>(node->getResult(i).getType());
+    if (type)
+      l.set(node->getResult(i), l.castTo(l.reshape(norm->getResult(i), shape),
+                                         type.getElementType()));
+  }
   return success();
 }
 
@@ -99,37 +107,6 @@ template <typename Op> LogicalResult lastAxis(Lowering &l, onnx::NodeOp node) {
   return success();
 }
 
-template <typename Op> LogicalResult reduce(Lowering &l, onnx::NodeOp node) {
-  Value operand = l.get(node.getInput(0));
-  int64_t rank = static_cast<int64_t>(shapeOf(operand).size());
-  const HostTensor *list = l.getConstant(node.getInput(1));
-  if (node.getInput(1) && !list)
-    return l.unsupported(node, "its axes depend on data");
-  auto axes = readAxes(node, list, rank);
-  if (!axes || !isa<FloatType>(elementTypeOf(operand)))
-    return l.unsupported(node, "only of floats, over axes in range");
-  if (axes->empty() && node.getInt("noop_with_empty_axes", 0)) {
-    l.set(node->getResult(0), operand);
-    return success();
-  }
-  if (axes->empty())
-    for (int64_t i = 0; i < rank; ++i)
-      axes->push_back(i);
-  bool keep = node.getInt("keepdims", 1) != 0;
-  SmallVector<int64_t> shape;
-  for (int64_t i = 0; i < rank; ++i) {
-    bool reduced = llvm::is_contained(*axes, i);
-    if (!reduced || keep)
-      shape.push_back(reduced ? 1 : shapeOf(operand)[i]);
-  }
-  l.set(node->getResult(0),
-        Op::create(l.builder, l.loc(),
-                   RankedTensorType::get(shape, elementTypeOf(operand)),
-                   operand, l.builder.getDenseI64ArrayAttr(*axes),
-                   keep ? l.builder.getUnitAttr() : UnitAttr()));
-  return success();
-}
-
 } // namespace
 
 void addNormHandlers(HandlerTable &table) {
@@ -137,9 +114,6 @@ void addNormHandlers(HandlerTable &table) {
   table["RMSNormalization"] = lowerRmsNorm;
   table["Softmax"] = lastAxis<nn::SoftmaxOp>;
   table["LogSoftmax"] = lastAxis<nn::LogSoftmaxOp>;
-  table["ReduceSum"] = reduce<nn::ReduceSumOp>;
-  table["ReduceMean"] = reduce<nn::ReduceMeanOp>;
-  table["ReduceMax"] = reduce<nn::ReduceMaxOp>;
 }
 
 } // namespace shardonnx

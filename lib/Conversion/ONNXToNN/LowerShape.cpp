@@ -3,7 +3,7 @@
 //
 // Lowers ONNX ops that view, cut or join tensors.
 
-#include "Lowering.h"
+#include "Rearrange.h"
 
 using namespace mlir;
 
@@ -115,30 +115,17 @@ LogicalResult lowerSlice(Lowering &l, onnx::NodeOp node) {
       steps.size() != starts.size())
     return l.unsupported(node, "its bounds are malformed");
   Value result = l.get(node.getInput(0));
-  SmallVector<int64_t> emptyShape;
   for (size_t i = 0; i < starts.size(); ++i) {
     ArrayRef<int64_t> shape = shapeOf(result);
     auto axis = normalizeAxis(axes[i], static_cast<int64_t>(shape.size()));
-    if (!axis || steps[i] != 1)
-      return l.unsupported(node, "only with step 1");
-    SliceBounds bounds = clampSlice(starts[i], ends[i], 1, shape[*axis]);
-    if (bounds.size == 0) {
-      if (emptyShape.empty())
-        emptyShape.assign(shape.begin(), shape.end());
-      emptyShape[*axis] = 0;
-      continue;
-    }
-    result = l.slice(result, *axis, bounds.start, bounds.size);
+    if (!axis || steps[i] == 0)
+      return l.unsupported(node, "its axes are out of range, or a step is 0");
+    SliceBounds bounds = clampSlice(starts[i], ends[i], steps[i], shape[*axis]);
+    if (bounds.size == 0)
+      return l.unsupported(node, "its result is empty");
+    result = stepAxis(l, result, *axis, bounds.start, steps[i], bounds.size);
   }
-  if (emptyShape.empty()) {
-    l.set(node->getResult(0), result);
-    return success();
-  }
-  // No elements: known, whatever the operand holds.
-  for (auto [axis, dim] : llvm::enumerate(shapeOf(result)))
-    emptyShape[axis] = emptyShape[axis] == 0 ? 0 : dim;
-  l.setConstant(node->getResult(0),
-                HostTensor::splat(emptyShape, elementTypeOf(result), Scalar{}));
+  l.set(node->getResult(0), result);
   return success();
 }
 
@@ -244,10 +231,7 @@ LogicalResult lowerSequenceAt(Lowering &l, onnx::NodeOp node) {
 LogicalResult lowerConcat(Lowering &l, onnx::NodeOp node) {
   SmallVector<Value> parts;
   for (Value input : node.getInputs())
-    if (!llvm::is_contained(l.getShape(input), 0))
-      parts.push_back(l.get(input));
-  if (parts.empty())
-    return l.unsupported(node, "its result is empty");
+    parts.push_back(l.get(input));
   SmallVector<int64_t> shape(shapeOf(parts.front()));
   auto axis =
       normalizeAxis(node.getInt("axis", 0), static_cast<int64_t>(shape.size()));
@@ -263,43 +247,32 @@ LogicalResult lowerConcat(Lowering &l, onnx::NodeOp node) {
   return success();
 }
 
-/// Zeros around floats are nn.pad, other values are joined to the tensor.
-Value padAxis(Lowering &l, Value operand, unsigned axis, int64_t low,
-              int64_t high, double value) {
-  SmallVector<int64_t> shape(shapeOf(operand)), lows(shape.size(), 0),
-      highs(shape.size(), 0);
-  Type element = elementTypeOf(operand);
-  int64_t dim = shape[axis];
-  if (isa<FloatType>(element) && value == 0) {
-    lows[axis] = low;
-    highs[axis] = high;
-    shape[axis] = dim + low + high;
-    return nn::PadOp::create(l.builder, l.loc(),
-                             RankedTensorType::get(shape, element), operand,
-                             l.builder.getDenseI64ArrayAttr(lows),
-                             l.builder.getDenseI64ArrayAttr(highs));
+/// The places of an axis of `dim` elements that a Pad by `low` and `high` in
+/// one of its modes reads; none where ONNX does not say.
+std::optional<SmallVector<int64_t>> padPlaces(StringRef mode, int64_t dim,
+                                              int64_t low, int64_t high) {
+  SmallVector<int64_t> places;
+  // Mirrored without the border elements, there and back is one period.
+  int64_t period = mode == "reflect" ? std::max<int64_t>(2 * dim - 2, 1) : dim;
+  for (int64_t i = -low; i < dim + high; ++i) {
+    int64_t place = ((i % period) + period) % period;
+    if (mode == "edge")
+      place = std::clamp<int64_t>(i, 0, dim - 1);
+    else if (mode == "reflect")
+      place = std::min(place, period - place);
+    else if (mode != "wrap")
+      return std::nullopt;
+    places.push_back(place);
   }
-  SmallVector<Value> parts;
-  auto filler = [&](int64_t size) {
-    shape[axis] = size;
-    if (size > 0)
-      parts.push_back(l.splat(value, element, shape));
-  };
-  filler(low);
-  parts.push_back(operand);
-  filler(high);
-  shape[axis] = dim + low + high;
-  return nn::ConcatOp::create(l.builder, l.loc(),
-                              RankedTensorType::get(shape, element), parts,
-                              l.builder.getI64IntegerAttr(axis));
+  return places;
 }
 
 LogicalResult lowerPad(Lowering &l, onnx::NodeOp node) {
   SmallVector<int64_t> pads, axes;
   Value result = l.get(node.getInput(0));
   int64_t rank = static_cast<int64_t>(shapeOf(result).size());
-  if (!l.getInts(node.getInput(1), pads) ||
-      node.getString("mode", "constant") != "constant")
+  StringRef mode = node.getString("mode", "constant");
+  if (!l.getInts(node.getInput(1), pads))
     return l.unsupported(node, "only with a constant value and known sizes");
   if (!l.getInts(node.getInput(3), axes))
     for (int64_t i = 0; i < rank; ++i)
@@ -324,8 +297,16 @@ LogicalResult lowerPad(Lowering &l, onnx::NodeOp node) {
                 dim + std::min<int64_t>(low, 0) + std::min<int64_t>(high, 0));
     low = std::max<int64_t>(low, 0);
     high = std::max<int64_t>(high, 0);
-    if (low > 0 || high > 0)
+    if (low == 0 && high == 0)
+      continue;
+    if (mode == "constant") {
       result = padAxis(l, result, *axis, low, high, value);
+      continue;
+    }
+    auto places = padPlaces(mode, shapeOf(result)[*axis], low, high);
+    result = places ? takeAxis(l, result, *axis, *places) : Value();
+    if (!result)
+      return l.unsupported(node, "its mode is unknown, or it is too wide");
   }
   l.set(node->getResult(0), result);
   return success();

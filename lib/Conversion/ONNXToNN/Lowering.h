@@ -26,11 +26,16 @@ using Handler = llvm::LogicalResult (*)(Lowering &, onnx::NodeOp);
 using HandlerTable = llvm::StringMap<Handler>;
 
 void addElementwiseHandlers(HandlerTable &table);
+void addMathHandlers(HandlerTable &table);
 void addShapeHandlers(HandlerTable &table);
 void addGatherHandlers(HandlerTable &table);
 void addMatmulHandlers(HandlerTable &table);
 void addAttentionHandlers(HandlerTable &table);
 void addNormHandlers(HandlerTable &table);
+void addChannelNormHandlers(HandlerTable &table);
+void addReduceHandlers(HandlerTable &table);
+void addRearrangeHandlers(HandlerTable &table);
+void addEinsumHandlers(HandlerTable &table);
 void addLossHandlers(HandlerTable &table);
 const HandlerTable &getHandlers();
 

@@ -12,7 +12,6 @@
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 
 #include <cmath>
-#include <limits>
 
 using namespace mlir;
 
@@ -26,42 +25,15 @@ namespace {
 /// A score of this or less hides a key: its weight is zero in f32.
 constexpr double hiddenScore = -1e4;
 
-/// A condition that holds nowhere.
-bool isNever(Value condition) {
-  DenseElementsAttr attr;
-  return matchPattern(condition, m_Constant(&attr)) &&
-         attr.getElementType().isInteger(1) && attr.isSplat() &&
-         !attr.getSplatValue<bool>();
-}
-
-bool isMinusInfinity(Value value) {
-  std::optional<double> splat = matchSplat(value);
-  return splat && *splat == -std::numeric_limits<double>::infinity();
-}
-
-/// Whether a condition holds only for rows of `weights`, a softmax, that see
-/// no key: their weights are no numbers, or their largest score is -inf.
-bool holdsForEmptyRows(Value condition, Value weights) {
-  if (isNever(condition))
-    return true;
-  auto compare = condition.getDefiningOp<nn::CompareOp>();
-  if (!compare)
-    return false;
-  if (compare.getPredicate() == nn::ComparePredicate::ne)
-    return compare.getLhs() == compare.getRhs() && compare.getLhs() == weights;
-  auto softmax = stripCasts(weights).getDefiningOp<nn::SoftmaxOp>();
-  auto largest = stripCasts(compare.getLhs()).getDefiningOp<nn::ReduceMaxOp>();
-  return compare.getPredicate() == nn::ComparePredicate::eq && softmax &&
-         largest && isMinusInfinity(compare.getRhs()) &&
-         stripCasts(largest.getOperand()) == stripCasts(softmax.getOperand());
-}
-
-/// The value behind `select(empty, 0, p)`, the guard of rows that see nothing.
-Value stripEmptyRowGuard(Value value) {
+/// The value behind `select(p != p, 0, p)`, the guard of rows that see nothing.
+Value stripNaNGuard(Value value) {
   auto select = value.getDefiningOp<nn::SelectOp>();
-  if (!select || !isSplatOf(select.getTrueValue(), 0) ||
-      select.getFalseValue().getType() != select.getType() ||
-      !holdsForEmptyRows(select.getCondition(), select.getFalseValue()))
+  if (!select || !isSplatOf(select.getTrueValue(), 0))
+    return value;
+  auto compare = select.getCondition().getDefiningOp<nn::CompareOp>();
+  if (!compare || compare.getPredicate() != nn::ComparePredicate::ne ||
+      compare.getLhs() != compare.getRhs() ||
+      compare.getLhs() != select.getFalseValue())
     return value;
   return select.getFalseValue();
 }
@@ -248,7 +220,7 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
                                 PatternRewriter &rewriter) const override {
     if (shapeOf(op.getResult()).size() != 4 || op.getTransposeLhs())
       return failure();
-    Value weights = stripCasts(stripEmptyRowGuard(stripCasts(op.getLhs())));
+    Value weights = stripCasts(stripNaNGuard(stripCasts(op.getLhs())));
     auto softmax = weights.getDefiningOp<nn::SoftmaxOp>();
     if (!softmax)
       return failure();

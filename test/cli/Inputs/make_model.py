@@ -78,9 +78,9 @@ def build(kind, argument):
     logits = value_info(12, "logits", ["batch", 8, 300])
     if kind == "unsupported":
         nodes = [
-            node("LpNormalization", ["x"], ["a"]),
-            node("Hardmax", ["a"], ["b"]),
-            node("Hardmax", ["b"], ["y"]),
+            node("RandomNormalLike", ["x"], ["a"]),
+            node("RandomUniformLike", ["a"], ["b"]),
+            node("RandomUniformLike", ["b"], ["y"]),
         ]
         return model(nodes, [], [x], [value_info(12, "y", ["batch", 8, 16])])
     if kind == "external-shape":

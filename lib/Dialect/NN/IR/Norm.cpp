@@ -103,13 +103,35 @@ FailureOr<SmallVector<Value>> LayerNormOp::decompose(OpBuilder &builder) {
                             rstd};
 }
 
+/// What flows into the mean is shared by the row; d rstd/dx is
+/// -rstd²·normed/width.
+static void addStatistics(NNBuilder &b, LayerNormOp op, Value normed,
+                          ValueRange resultGrads, Value &gradient) {
+  Value x = op.getOperand(), share;
+  double width = shapeOf(x).back();
+  if (resultGrads[1])
+    share = b.broadcast(b.mul(resultGrads[1], 1 / width), shapeOf(x));
+  if (resultGrads[2]) {
+    Value square = b.mul(op.getRstd(), op.getRstd());
+    Value slope = b.mul(b.mul(resultGrads[2], square), -1 / width);
+    Value part = b.mul(normed, slope);
+    share = share ? b.add(share, part) : part;
+  }
+  if (!share)
+    return;
+  if (gradient)
+    share = b.add(b.f32(gradient), share);
+  gradient = b.cast(share, elementType(x));
+}
+
 NN_VJP(LayerNormOp) {
-  if (failed(refuseStatistics(*this, resultGrads)))
-    return failure();
   NNBuilder b(builder, getLoc());
   Value normed = b.mul(b.sub(b.f32(getOperand()), getMean()), getRstd());
-  normVjp(b, *this, b.f32(resultGrads[0]), normed, getRstd(),
-          /*centred=*/true, needed, operandGrads);
+  if (resultGrads[0])
+    normVjp(b, *this, b.f32(resultGrads[0]), normed, getRstd(),
+            /*centred=*/true, needed, operandGrads);
+  if (needed[0])
+    addStatistics(b, *this, normed, resultGrads, operandGrads[0]);
   return success();
 }
 

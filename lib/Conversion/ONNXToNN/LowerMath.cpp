@@ -1,0 +1,341 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Lowers activations and other functions of one or two numbers. They are
+// written as selections whose unused side stays finite, so that gradients are
+// PyTorch's at the seams, too.
+
+#include "Lowering.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNMath.h"
+#include <limits>
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+using nn::ComparePredicate;
+using nn::NNBuilder;
+
+bool isFloat(Value value) { return isa<FloatType>(elementTypeOf(value)); }
+bool isInt(Value value) {
+  Type type = elementTypeOf(value);
+  return type.isInteger(32) || type.isInteger(64);
+}
+
+/// A node of one float operand: `fn` is given it in f32.
+template <typename Fn>
+LogicalResult ofFloat(Lowering &l, onnx::NodeOp node, Fn fn) {
+  Value operand = l.get(node.getInput(0));
+  if (!isFloat(operand))
+    return l.unsupported(node, "only of floats");
+  NNBuilder b(l.builder, l.loc());
+  Value result = fn(b, b.f32(operand));
+  l.set(node->getResult(0), b.cast(result, elementTypeOf(operand)));
+  return success();
+}
+
+template <typename Op> LogicalResult function(Lowering &l, onnx::NodeOp node) {
+  return ofFloat(l, node, [](NNBuilder &b, Value x) { return b.unary<Op>(x); });
+}
+
+Value isPositive(NNBuilder &b, Value x) {
+  return b.compare(ComparePredicate::gt, x, b.constant(0, elementTypeOf(x)));
+}
+Value isNegative(NNBuilder &b, Value x) {
+  return b.compare(ComparePredicate::lt, x, b.constant(0, elementTypeOf(x)));
+}
+
+//===----------------------------------------------------------------------===//
+// Activations
+//===----------------------------------------------------------------------===//
+
+/// scale·(x above zero, alpha·(e^(x/divisor) - 1) up to it)
+Value exponentialUnit(NNBuilder &b, Value x, double alpha, double divisor,
+                      double scale) {
+  Value positive = isPositive(b, x);
+  Value low = b.select(positive, b.constant(0), x);
+  Value curve = b.unary<nn::Expm1Op>(b.mul(low, 1.0 / divisor));
+  return b.select(positive, b.mul(x, scale), b.mul(curve, alpha * scale));
+}
+
+LogicalResult lowerElu(Lowering &l, onnx::NodeOp node) {
+  double alpha = node.getFloat("alpha", 1);
+  return ofFloat(l, node, [&](NNBuilder &b, Value x) {
+    return exponentialUnit(b, x, alpha, 1, 1);
+  });
+}
+
+LogicalResult lowerSelu(Lowering &l, onnx::NodeOp node) {
+  double alpha = node.getFloat("alpha", 1.67326319217681884765625);
+  double gamma = node.getFloat("gamma", 1.05070102214813232421875);
+  return ofFloat(l, node, [&](NNBuilder &b, Value x) {
+    return exponentialUnit(b, x, alpha, 1, gamma);
+  });
+}
+
+LogicalResult lowerCelu(Lowering &l, onnx::NodeOp node) {
+  double alpha = node.getFloat("alpha", 1);
+  return ofFloat(l, node, [&](NNBuilder &b, Value x) {
+    return exponentialUnit(b, x, alpha, alpha, 1);
+  });
+}
+
+LogicalResult lowerLeakyRelu(Lowering &l, onnx::NodeOp node) {
+  double alpha = node.getFloat("alpha", 0.01);
+  return ofFloat(l, node, [&](NNBuilder &b, Value x) {
+    return b.select(isPositive(b, x), x, b.mul(x, alpha));
+  });
+}
+
+LogicalResult lowerPRelu(Lowering &l, onnx::NodeOp node) {
+  if (!nn::broadcastsTo(l.getShape(node.getInput(1)),
+                        l.getShape(node.getInput(0))))
+    return l.unsupported(node, "its slope does not broadcast");
+  Value slope = l.get(node.getInput(1));
+  return ofFloat(l, node, [&](NNBuilder &b, Value x) {
+    return b.select(isPositive(b, x), x, b.mul(x, b.f32(slope)));
+  });
+}
+
+LogicalResult lowerThresholdedRelu(Lowering &l, onnx::NodeOp node) {
+  double alpha = node.getFloat("alpha", 1);
+  return ofFloat(l, node, [&](NNBuilder &b, Value x) {
+    Value above = b.compare(ComparePredicate::gt, x, b.constant(alpha));
+    return b.select(above, x, b.constant(0));
+  });
+}
+
+/// alpha·x + beta within [0, 1], gradient 0 where it is cut off.
+Value hardSigmoid(NNBuilder &b, Value x, double alpha, double beta) {
+  Value y = b.add(b.mul(x, alpha), beta);
+  Value zero = b.constant(0), one = b.constant(1);
+  Value low = b.compare(ComparePredicate::le, y, zero);
+  Value high = b.compare(ComparePredicate::ge, y, one);
+  return b.select(high, one, b.select(low, zero, y));
+}
+
+LogicalResult lowerHardSigmoid(Lowering &l, onnx::NodeOp node) {
+  double alpha = node.getFloat("alpha", 0.2);
+  double beta = node.getFloat("beta", 0.5);
+  return ofFloat(l, node, [&](NNBuilder &b, Value x) {
+    return hardSigmoid(b, x, alpha, beta);
+  });
+}
+
+LogicalResult lowerHardSwish(Lowering &l, onnx::NodeOp node) {
+  return ofFloat(l, node, [](NNBuilder &b, Value x) {
+    return b.mul(x, hardSigmoid(b, x, 1.0 / 6, 0.5));
+  });
+}
+
+LogicalResult lowerMish(Lowering &l, onnx::NodeOp node) {
+  return ofFloat(l, node, [](NNBuilder &b, Value x) {
+    return b.mul(x, b.unary<nn::TanhOp>(b.unary<nn::SoftplusOp>(x)));
+  });
+}
+
+LogicalResult lowerSoftsign(Lowering &l, onnx::NodeOp node) {
+  return ofFloat(l, node, [](NNBuilder &b, Value x) {
+    return b.div(x, b.add(b.unary<nn::AbsOp>(x), 1));
+  });
+}
+
+LogicalResult lowerShrink(Lowering &l, onnx::NodeOp node) {
+  double bias = node.getFloat("bias", 0), lambd = node.getFloat("lambd", 0.5);
+  return ofFloat(l, node, [&](NNBuilder &b, Value x) {
+    Value low = b.compare(ComparePredicate::lt, x, b.constant(-lambd));
+    Value high = b.compare(ComparePredicate::gt, x, b.constant(lambd));
+    Value inner = b.select(high, b.add(x, -bias), b.constant(0));
+    return b.select(low, b.add(x, bias), inner);
+  });
+}
+
+/// At a bound the gradient is the operand's, as torch.clamp has it.
+LogicalResult lowerClip(Lowering &l, onnx::NodeOp node) {
+  Value result = l.get(node.getInput(0));
+  NNBuilder b(l.builder, l.loc());
+  if (node.getInput(1)) {
+    Value low = l.getBroadcastable(node.getInput(1));
+    result =
+        b.select(b.compare(ComparePredicate::lt, result, low), low, result);
+  }
+  if (node.getInput(2)) {
+    Value high = l.getBroadcastable(node.getInput(2));
+    result =
+        b.select(b.compare(ComparePredicate::gt, result, high), high, result);
+  }
+  l.set(node->getResult(0), result);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Signs and classes of numbers
+//===----------------------------------------------------------------------===//
+
+LogicalResult lowerNeg(Lowering &l, onnx::NodeOp node) {
+  Value x = l.get(node.getInput(0));
+  NNBuilder b(l.builder, l.loc());
+  l.set(node->getResult(0), isFloat(x)
+                                ? b.unary<nn::NegOp>(x)
+                                : b.sub(b.constant(0, elementTypeOf(x)), x));
+  return success();
+}
+
+LogicalResult lowerAbs(Lowering &l, onnx::NodeOp node) {
+  Value x = l.get(node.getInput(0));
+  NNBuilder b(l.builder, l.loc());
+  if (isFloat(x)) {
+    l.set(node->getResult(0), b.unary<nn::AbsOp>(x));
+    return success();
+  }
+  Value negated = b.sub(b.constant(0, elementTypeOf(x)), x);
+  l.set(node->getResult(0), b.select(isNegative(b, x), negated, x));
+  return success();
+}
+
+LogicalResult lowerSign(Lowering &l, onnx::NodeOp node) {
+  Value x = l.get(node.getInput(0));
+  NNBuilder b(l.builder, l.loc());
+  Type type = elementTypeOf(x);
+  if (isFloat(x)) {
+    l.set(node->getResult(0), b.unary<nn::SignOp>(x));
+    return success();
+  }
+  Value rest = b.select(isNegative(b, x), b.constant(-1, type), x);
+  l.set(node->getResult(0),
+        b.select(isPositive(b, x), b.constant(1, type), rest));
+  return success();
+}
+
+LogicalResult lowerIsInf(Lowering &l, onnx::NodeOp node) {
+  Value x = l.get(node.getInput(0));
+  bool positive = node.getInt("detect_positive", 1) != 0;
+  bool negative = node.getInt("detect_negative", 1) != 0;
+  if (!isFloat(x))
+    return l.unsupported(node, "only of floats");
+  NNBuilder b(l.builder, l.loc());
+  double infinity = std::numeric_limits<double>::infinity();
+  Type type = elementTypeOf(x);
+  if (positive && negative)
+    x = b.unary<nn::AbsOp>(x);
+  Value result =
+      positive || negative
+          ? b.compare(ComparePredicate::eq, x,
+                      b.constant(positive ? infinity : -infinity, type))
+          : l.splat(0, b.builder.getI1Type(), shapeOf(x));
+  l.set(node->getResult(0), result);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Functions of several numbers
+//===----------------------------------------------------------------------===//
+
+/// Two operands that together broadcast to the node's full shape; false, and
+/// the node is refused, where they do not.
+bool getPair(Lowering &l, onnx::NodeOp node, Value &lhs, Value &rhs) {
+  auto full = broadcastShapes(l.getShape(node.getInput(0)),
+                              l.getShape(node.getInput(1)));
+  if (!full) {
+    (void)l.unsupported(node, "operands do not broadcast");
+    return false;
+  }
+  lhs = l.getBroadcastable(node.getInput(0));
+  rhs = l.getBroadcastable(node.getInput(1));
+  if (*broadcastShapes(shapeOf(lhs), shapeOf(rhs)) != *full)
+    lhs = l.broadcast(lhs, *full);
+  return true;
+}
+
+LogicalResult lowerDiv(Lowering &l, onnx::NodeOp node) {
+  Value lhs, rhs;
+  if (!getPair(l, node, lhs, rhs))
+    return failure();
+  if (!isFloat(lhs) && !isInt(lhs))
+    return l.unsupported(node, "only of floats, int32 and int64");
+  l.set(node->getResult(0), isFloat(lhs) ? l.binary<nn::DivOp>(lhs, rhs)
+                                         : l.binary<nn::QuotientOp>(lhs, rhs));
+  return success();
+}
+
+LogicalResult lowerMod(Lowering &l, onnx::NodeOp node) {
+  bool fmod = node.getInt("fmod", 0) != 0;
+  Value lhs, rhs;
+  if (!getPair(l, node, lhs, rhs))
+    return failure();
+  if (isFloat(lhs) ? !fmod : !isInt(lhs))
+    return l.unsupported(node, "only of int32 and int64, or of floats with "
+                               "fmod = 1");
+  l.set(node->getResult(0),
+        nn::RemainderOp::create(l.builder, l.loc(), lhs, rhs, !fmod));
+  return success();
+}
+
+LogicalResult lowerXor(Lowering &l, onnx::NodeOp node) {
+  Value lhs, rhs;
+  if (!getPair(l, node, lhs, rhs))
+    return failure();
+  NNBuilder b(l.builder, l.loc());
+  l.set(node->getResult(0), b.compare(ComparePredicate::ne, lhs, rhs));
+  return success();
+}
+
+LogicalResult lowerMean(Lowering &l, onnx::NodeOp node) {
+  unsigned count = node.getInputs().size();
+  NNBuilder b(l.builder, l.loc());
+  Value sum;
+  for (unsigned i = 0; i < count; ++i) {
+    Value next = l.get(node.getInput(i));
+    if (sum && !broadcastShapes(shapeOf(sum), shapeOf(next)))
+      return l.unsupported(node, "operands do not broadcast");
+    if (!isFloat(next))
+      return l.unsupported(node, "only of floats");
+    sum = sum ? b.add(sum, b.f32(next)) : b.f32(next);
+  }
+  auto type = cast<ShapedType>(node->getResult(0).getType());
+  l.set(node->getResult(0),
+        b.cast(b.mul(sum, 1.0 / count), type.getElementType()));
+  return success();
+}
+
+} // namespace
+
+void addMathHandlers(HandlerTable &table) {
+  table["Floor"] = function<nn::FloorOp>;
+  table["Ceil"] = function<nn::CeilOp>;
+  table["Round"] = function<nn::RoundOp>;
+  table["Tan"] = function<nn::TanOp>;
+  table["Asin"] = function<nn::AsinOp>;
+  table["Acos"] = function<nn::AcosOp>;
+  table["Atan"] = function<nn::AtanOp>;
+  table["Sinh"] = function<nn::SinhOp>;
+  table["Cosh"] = function<nn::CoshOp>;
+  table["Asinh"] = function<nn::AsinhOp>;
+  table["Acosh"] = function<nn::AcoshOp>;
+  table["Atanh"] = function<nn::AtanhOp>;
+  table["Softplus"] = function<nn::SoftplusOp>;
+  table["Elu"] = lowerElu;
+  table["Selu"] = lowerSelu;
+  table["Celu"] = lowerCelu;
+  table["LeakyRelu"] = lowerLeakyRelu;
+  table["PRelu"] = lowerPRelu;
+  table["ThresholdedRelu"] = lowerThresholdedRelu;
+  table["HardSigmoid"] = lowerHardSigmoid;
+  table["HardSwish"] = lowerHardSwish;
+  table["Mish"] = lowerMish;
+  table["Softsign"] = lowerSoftsign;
+  table["Shrink"] = lowerShrink;
+  table["Clip"] = lowerClip;
+  table["Neg"] = lowerNeg;
+  table["Abs"] = lowerAbs;
+  table["Sign"] = lowerSign;
+  table["IsInf"] = lowerIsInf;
+  table["Div"] = lowerDiv;
+  table["Mod"] = lowerMod;
+  table["Xor"] = lowerXor;
+  table["Mean"] = lowerMean;
+}
+
+} // namespace shardonnx

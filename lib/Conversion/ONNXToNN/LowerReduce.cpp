@@ -1,0 +1,271 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Lowers reductions and running sums. Sums, means and maxima of floats are what
+// kernels reduce; other reductions combine halves of the axis elementwise, as
+// often as it can be halved, which is exact for integers, and whose gradient
+// is right where a factor is zero.
+
+#include "Lowering.h"
+#include "Rearrange.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNMath.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+using nn::ComparePredicate;
+using nn::NNBuilder;
+
+/// What a node reduces: its axes, sorted, and whether they stay.
+struct Reduction {
+  Value operand;
+  SmallVector<int64_t> axes;
+  bool keep;
+  SmallVector<int64_t> shape; // of the result
+
+  bool isFloat() const { return isa<FloatType>(elementTypeOf(operand)); }
+};
+
+std::optional<Reduction> readReduction(Lowering &l, onnx::NodeOp node) {
+  Reduction r;
+  r.operand = l.get(node.getInput(0));
+  int64_t rank = static_cast<int64_t>(shapeOf(r.operand).size());
+  const HostTensor *list = l.getConstant(node.getInput(1));
+  if (node.getInput(1) && !list) {
+    (void)l.unsupported(node, "its axes depend on data");
+    return std::nullopt;
+  }
+  auto axes = readAxes(node, list, rank);
+  if (!axes) {
+    (void)l.unsupported(node, "its axes are out of range");
+    return std::nullopt;
+  }
+  r.axes = *axes;
+  if (r.axes.empty() && node.getInt("noop_with_empty_axes", 0) == 0)
+    llvm::append_range(r.axes, llvm::seq<int64_t>(0, rank));
+  r.keep = node.getInt("keepdims", 1) != 0;
+  for (int64_t i = 0; i < rank; ++i) {
+    bool reduced = llvm::is_contained(r.axes, i);
+    if (!reduced || r.keep)
+      r.shape.push_back(reduced ? 1 : shapeOf(r.operand)[i]);
+  }
+  return r;
+}
+
+/// `combine` over all elements of an axis, which stays as size 1.
+template <typename Fn>
+Value combineAxis(Lowering &l, Value value, unsigned axis, Fn combine) {
+  Value odd;
+  for (int64_t size = shapeOf(value)[axis]; size > 1; size /= 2) {
+    if (size % 2 == 1) {
+      Value last = l.slice(value, axis, size - 1, 1);
+      odd = odd ? combine(odd, last) : last;
+    }
+    value = combine(l.slice(value, axis, 0, size / 2),
+                    l.slice(value, axis, size / 2, size / 2));
+  }
+  return odd ? combine(value, odd) : value;
+}
+
+template <typename Fn>
+Value combineAxes(Lowering &l, const Reduction &r, Value value, Fn combine) {
+  for (int64_t axis : r.axes)
+    value = combineAxis(l, value, static_cast<unsigned>(axis), combine);
+  return l.reshape(value, r.shape);
+}
+
+template <typename Op>
+Value reduceFloats(NNBuilder &b, const Reduction &r, Value value) {
+  if (r.axes.empty())
+    return value;
+  return Op::create(b.builder, b.loc, value, r.axes, r.keep);
+}
+
+template <typename Op, typename Combine>
+LogicalResult reduce(Lowering &l, onnx::NodeOp node) {
+  auto r = readReduction(l, node);
+  if (!r)
+    return failure();
+  NNBuilder b(l.builder, l.loc());
+  if (r->isFloat()) {
+    l.set(node->getResult(0), reduceFloats<Op>(b, *r, r->operand));
+    return success();
+  }
+  l.set(node->getResult(0),
+        combineAxes(l, *r, r->operand,
+                    [&](Value x, Value y) { return l.binary<Combine>(x, y); }));
+  return success();
+}
+
+LogicalResult lowerReduceMean(Lowering &l, onnx::NodeOp node) {
+  auto r = readReduction(l, node);
+  if (!r)
+    return failure();
+  if (!r->isFloat())
+    return l.unsupported(node, "only of floats");
+  NNBuilder b(l.builder, l.loc());
+  l.set(node->getResult(0), reduceFloats<nn::ReduceMeanOp>(b, *r, r->operand));
+  return success();
+}
+
+/// Of booleans: whether any, or all, are true.
+template <typename Op, typename Combine, typename Logic>
+LogicalResult extremum(Lowering &l, onnx::NodeOp node) {
+  auto type = cast<ShapedType>(node.getInputs()[0].getType());
+  if (type.getElementType().isInteger(1))
+    return reduce<Op, Logic>(l, node);
+  return reduce<Op, Combine>(l, node);
+}
+
+LogicalResult lowerReduceMin(Lowering &l, onnx::NodeOp node) {
+  auto type = cast<ShapedType>(node.getInputs()[0].getType());
+  if (!isa<FloatType>(type.getElementType()))
+    return extremum<nn::ReduceMaxOp, nn::MinOp, nn::AndOp>(l, node);
+  auto r = readReduction(l, node);
+  if (!r)
+    return failure();
+  NNBuilder b(l.builder, l.loc());
+  Value negated = b.unary<nn::NegOp>(r->operand);
+  l.set(node->getResult(0),
+        b.unary<nn::NegOp>(reduceFloats<nn::ReduceMaxOp>(b, *r, negated)));
+  return success();
+}
+
+LogicalResult lowerReduceProd(Lowering &l, onnx::NodeOp node) {
+  auto r = readReduction(l, node);
+  if (!r)
+    return failure();
+  NNBuilder b(l.builder, l.loc());
+  Type type = elementTypeOf(r->operand);
+  Value x = r->isFloat() ? b.f32(r->operand) : r->operand;
+  Value product = combineAxes(
+      l, *r, x, [&](Value x, Value y) { return l.binary<nn::MulOp>(x, y); });
+  l.set(node->getResult(0), b.cast(product, type));
+  return success();
+}
+
+/// A reduction of floats as `fn` of the f32 operand.
+template <typename Fn>
+LogicalResult composite(Lowering &l, onnx::NodeOp node, Fn fn) {
+  auto r = readReduction(l, node);
+  if (!r)
+    return failure();
+  if (!r->isFloat())
+    return l.unsupported(node, "only of floats");
+  NNBuilder b(l.builder, l.loc());
+  Value result = fn(b, *r, b.f32(r->operand));
+  l.set(node->getResult(0), b.cast(result, elementTypeOf(r->operand)));
+  return success();
+}
+
+LogicalResult lowerReduceL1(Lowering &l, onnx::NodeOp node) {
+  return composite(l, node, [](NNBuilder &b, const Reduction &r, Value x) {
+    return reduceFloats<nn::ReduceSumOp>(b, r, b.unary<nn::AbsOp>(x));
+  });
+}
+
+LogicalResult lowerReduceSumSquare(Lowering &l, onnx::NodeOp node) {
+  return composite(l, node, [](NNBuilder &b, const Reduction &r, Value x) {
+    return reduceFloats<nn::ReduceSumOp>(b, r, b.mul(x, x));
+  });
+}
+
+LogicalResult lowerReduceL2(Lowering &l, onnx::NodeOp node) {
+  return composite(l, node, [](NNBuilder &b, const Reduction &r, Value x) {
+    return safeSqrt(b, reduceFloats<nn::ReduceSumOp>(b, r, b.mul(x, x)));
+  });
+}
+
+LogicalResult lowerReduceLogSum(Lowering &l, onnx::NodeOp node) {
+  return composite(l, node, [](NNBuilder &b, const Reduction &r, Value x) {
+    return b.unary<nn::LogOp>(reduceFloats<nn::ReduceSumOp>(b, r, x));
+  });
+}
+
+LogicalResult lowerReduceLogSumExp(Lowering &l, onnx::NodeOp node) {
+  return composite(l, node, [&](NNBuilder &b, const Reduction &r, Value x) {
+    if (r.axes.empty())
+      return x;
+    int64_t rank = static_cast<int64_t>(shapeOf(x).size()), width = 1;
+    SmallVector<int64_t> permutation, shape;
+    for (int64_t axis = 0; axis < rank; ++axis)
+      if (!llvm::is_contained(r.axes, axis)) {
+        permutation.push_back(axis);
+        shape.push_back(shapeOf(x)[axis]);
+      }
+    for (int64_t axis : r.axes) {
+      permutation.push_back(axis);
+      width *= shapeOf(x)[axis];
+    }
+    if (!llvm::is_sorted(permutation))
+      x = b.transpose(x, permutation);
+    shape.push_back(width);
+    Value rows = nn::LogSumExpOp::create(b.builder, b.loc, b.reshape(x, shape));
+    return b.reshape(rows, r.shape);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Running sums and products
+//===----------------------------------------------------------------------===//
+
+/// Every element with the one `by` places before it (behind it in reverse),
+/// `neutral` where there is none: log2(n) such steps reach all of them.
+Value shifted(Lowering &l, Value value, unsigned axis, int64_t by, bool reverse,
+              double neutral) {
+  int64_t size = shapeOf(value)[axis];
+  if (by >= size)
+    return l.splat(neutral, elementTypeOf(value), shapeOf(value));
+  Value part = l.slice(value, axis, reverse ? by : 0, size - by);
+  return padAxis(l, part, axis, reverse ? 0 : by, reverse ? by : 0, neutral);
+}
+
+template <typename Op, int Neutral>
+LogicalResult running(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  SmallVector<int64_t> given;
+  if (!l.getInts(node.getInput(1), given) || given.size() != 1)
+    return l.unsupported(node, "its axis depends on data");
+  auto axis =
+      normalizeAxis(given[0], static_cast<int64_t>(shapeOf(operand).size()));
+  Type type = elementTypeOf(operand);
+  if (!axis || type.isInteger(1))
+    return l.unsupported(node, "its axis is out of range");
+  bool reverse = node.getInt("reverse", 0) != 0;
+  NNBuilder b(l.builder, l.loc());
+  Value sum = isa<FloatType>(type) ? b.f32(operand) : operand;
+  if (node.getInt("exclusive", 0) != 0)
+    sum = shifted(l, sum, *axis, 1, reverse, Neutral);
+  for (int64_t by = 1; by < shapeOf(sum)[*axis]; by *= 2)
+    sum = l.binary<Op>(sum, shifted(l, sum, *axis, by, reverse, Neutral));
+  l.set(node->getResult(0), b.cast(sum, type));
+  return success();
+}
+
+} // namespace
+
+Value safeSqrt(NNBuilder &b, Value square) {
+  Value positive = b.compare(ComparePredicate::gt, square, b.constant(0));
+  Value root = b.unary<nn::SqrtOp>(b.select(positive, square, b.constant(1)));
+  return b.select(positive, root, square);
+}
+
+void addReduceHandlers(HandlerTable &table) {
+  table["ReduceSum"] = reduce<nn::ReduceSumOp, nn::AddOp>;
+  table["ReduceMean"] = lowerReduceMean;
+  table["ReduceMax"] = extremum<nn::ReduceMaxOp, nn::MaxOp, nn::OrOp>;
+  table["ReduceMin"] = lowerReduceMin;
+  table["ReduceProd"] = lowerReduceProd;
+  table["ReduceL1"] = lowerReduceL1;
+  table["ReduceL2"] = lowerReduceL2;
+  table["ReduceSumSquare"] = lowerReduceSumSquare;
+  table["ReduceLogSum"] = lowerReduceLogSum;
+  table["ReduceLogSumExp"] = lowerReduceLogSumExp;
+  table["CumSum"] = running<nn::AddOp, 0>;
+  table["CumProd"] = running<nn::MulOp, 1>;
+}
+
+} // namespace shardonnx

@@ -1,0 +1,214 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Orders of elements that no single nn op has, and the ONNX ops that are such
+// orders.
+
+#include "Rearrange.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+
+/// Zeros around floats are nn.pad, other values are joined to the tensor.
+Value padAxis(Lowering &l, Value operand, unsigned axis, int64_t low,
+              int64_t high, double value) {
+  SmallVector<int64_t> shape(shapeOf(operand)), lows(shape.size(), 0),
+      highs(shape.size(), 0);
+  Type element = elementTypeOf(operand);
+  if (isa<FloatType>(element) && value == 0) {
+    lows[axis] = low;
+    highs[axis] = high;
+    return nn::PadOp::create(l.builder, l.loc(), operand, lows, highs);
+  }
+  SmallVector<Value> parts;
+  auto filler = [&](int64_t size) {
+    shape[axis] = size;
+    if (size > 0)
+      parts.push_back(l.splat(value, element, shape));
+  };
+  filler(low);
+  parts.push_back(operand);
+  filler(high);
+  return join(l, parts, axis);
+}
+
+Value join(Lowering &l, ArrayRef<Value> parts, unsigned axis) {
+  if (parts.size() == 1)
+    return parts.front();
+  return nn::ConcatOp::create(l.builder, l.loc(), parts, axis);
+}
+
+/// An even axis is one of pairs: each pair swapped, then the pairs reversed.
+Value reverseAxis(Lowering &l, Value value, unsigned axis) {
+  SmallVector<int64_t> shape(shapeOf(value));
+  int64_t size = shape[axis];
+  if (size == 1)
+    return value;
+  if (size % 2 == 1)
+    return join(l,
+                {l.slice(value, axis, size - 1, 1),
+                 reverseAxis(l, l.slice(value, axis, 0, size - 1), axis)},
+                axis);
+  SmallVector<int64_t> paired(shape);
+  paired[axis] = size / 2;
+  paired.insert(paired.begin() + axis + 1, 2);
+  Value pairs = l.reshape(value, paired);
+  pairs =
+      join(l, {l.slice(pairs, axis + 1, 1, 1), l.slice(pairs, axis + 1, 0, 1)},
+           axis + 1);
+  return l.reshape(reverseAxis(l, pairs, axis), shape);
+}
+
+/// Groups of `step` elements, of which one stays: the first, or, where the axis
+/// ends within the last group, a later one.
+static Value everyNth(Lowering &l, Value value, unsigned axis, int64_t start,
+                      int64_t step, int64_t count) {
+  SmallVector<int64_t> shape(shapeOf(value));
+  int64_t dim = shape[axis], length = count * step;
+  if (length > dim) {
+    value = padAxis(l, value, axis, 0, length - dim, 0);
+    dim = length;
+  }
+  int64_t first = std::min(start, dim - length), inGroup = start - first;
+  assert(inGroup < step && "the last element taken lies within the axis");
+  value = l.slice(value, axis, first, length);
+  SmallVector<int64_t> grouped(shape);
+  grouped[axis] = count;
+  grouped.insert(grouped.begin() + axis + 1, step);
+  shape[axis] = count;
+  value = l.slice(l.reshape(value, grouped), axis + 1, inGroup, 1);
+  return l.reshape(value, shape);
+}
+
+Value stepAxis(Lowering &l, Value value, unsigned axis, int64_t start,
+               int64_t step, int64_t count) {
+  if (count == 1)
+    return l.slice(value, axis, start, 1);
+  if (step < 0) {
+    int64_t last = start + (count - 1) * step;
+    return reverseAxis(l, stepAxis(l, value, axis, last, -step, count), axis);
+  }
+  if (step == 1)
+    return l.slice(value, axis, start, count);
+  return everyNth(l, value, axis, start, step, count);
+}
+
+Value takeAxis(Lowering &l, Value value, unsigned axis,
+               ArrayRef<int64_t> indices) {
+  constexpr size_t kMaxRuns = 64;
+  SmallVector<Value> parts;
+  for (size_t i = 0; i < indices.size();) {
+    int64_t step = i + 1 < indices.size() ? indices[i + 1] - indices[i] : 0;
+    step = step < -1 || step > 1 ? 0 : step;
+    size_t end = i + 1;
+    while (end < indices.size() && indices[end] - indices[end - 1] == step)
+      ++end;
+    auto count = static_cast<int64_t>(end - i);
+    if (step == 0) {
+      SmallVector<int64_t> shape(shapeOf(value));
+      shape[axis] = count;
+      parts.push_back(l.broadcast(l.slice(value, axis, indices[i], 1), shape));
+    } else {
+      parts.push_back(stepAxis(l, value, axis, indices[i], step, count));
+    }
+    i = end;
+    if (parts.size() > kMaxRuns)
+      return {};
+  }
+  return join(l, parts, axis);
+}
+
+namespace {
+
+LogicalResult lowerTile(Lowering &l, onnx::NodeOp node) {
+  SmallVector<int64_t> repeats, split, spread, shape;
+  if (!l.getInts(node.getInput(1), repeats))
+    return l.unsupported(node, "its repeats depend on data");
+  Value operand = l.get(node.getInput(0));
+  if (repeats.size() != shapeOf(operand).size() ||
+      llvm::any_of(repeats, [](int64_t n) { return n < 1; }))
+    return l.unsupported(node, "its repeats do not fit");
+  for (auto [dim, count] : llvm::zip(shapeOf(operand), repeats)) {
+    split.append({1, dim});
+    spread.append({count, dim});
+    shape.push_back(count * dim);
+  }
+  Value copies = l.broadcast(l.reshape(operand, split), spread);
+  l.set(node->getResult(0), l.reshape(copies, shape));
+  return success();
+}
+
+LogicalResult lowerTrilu(Lowering &l, onnx::NodeOp node) {
+  SmallVector<int64_t> diagonal = {0};
+  if (node.getInput(1) && !l.getInts(node.getInput(1), diagonal))
+    return l.unsupported(node, "its diagonal depends on data");
+  Value operand = l.get(node.getInput(0));
+  ArrayRef<int64_t> shape = shapeOf(operand);
+  if (shape.size() < 2 || diagonal.size() != 1)
+    return l.unsupported(node, "only of matrices");
+  nn::NNBuilder b(l.builder, l.loc());
+  Type i64 = l.builder.getI64Type();
+  int64_t rows = shape[shape.size() - 2], columns = shape.back();
+  auto index = [&](ArrayRef<int64_t> shape, int64_t axis) -> Value {
+    return nn::IotaOp::create(l.builder, l.loc(),
+                              RankedTensorType::get(shape, i64), axis);
+  };
+  Value offset = b.sub(index({1, columns}, 1), index({rows, 1}, 0));
+  bool upper = node.getInt("upper", 1) != 0;
+  // Far outside the matrix it makes no difference how far.
+  int64_t bound = std::clamp(diagonal[0], -rows - 1, columns + 1);
+  Value keep =
+      b.compare(upper ? nn::ComparePredicate::ge : nn::ComparePredicate::le,
+                offset, b.constant(static_cast<double>(bound), i64));
+  Value zero = b.constant(0, elementTypeOf(operand));
+  l.set(node->getResult(0), b.select(keep, operand, zero));
+  return success();
+}
+
+/// Channels [C, b, b] beside blocks: mode DCR has the block's axes first.
+LogicalResult lowerDepthToSpace(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  SmallVector<int64_t> s(shapeOf(operand));
+  int64_t size = node.getInt("blocksize", 0);
+  if (s.size() != 4 || size < 1 || s[1] % (size * size) != 0)
+    return l.unsupported(node, "its blocksize does not fit");
+  int64_t depth = s[1] / (size * size);
+  Value result;
+  if (node.getString("mode", "DCR") == "CRD")
+    result =
+        l.transpose(l.reshape(operand, {s[0], depth, size, size, s[2], s[3]}),
+                    {0, 1, 4, 2, 5, 3});
+  else
+    result =
+        l.transpose(l.reshape(operand, {s[0], size, size, depth, s[2], s[3]}),
+                    {0, 3, 4, 1, 5, 2});
+  l.set(node->getResult(0),
+        l.reshape(result, {s[0], depth, s[2] * size, s[3] * size}));
+  return success();
+}
+
+LogicalResult lowerSpaceToDepth(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  SmallVector<int64_t> s(shapeOf(operand));
+  int64_t size = node.getInt("blocksize", 0);
+  if (s.size() != 4 || size < 1 || s[2] % size != 0 || s[3] % size != 0)
+    return l.unsupported(node, "its blocksize does not fit");
+  Value blocks = l.transpose(
+      l.reshape(operand, {s[0], s[1], s[2] / size, size, s[3] / size, size}),
+      {0, 3, 5, 1, 2, 4});
+  l.set(node->getResult(0), l.reshape(blocks, {s[0], s[1] * size * size,
+                                               s[2] / size, s[3] / size}));
+  return success();
+}
+
+} // namespace
+
+void addRearrangeHandlers(HandlerTable &table) {
+  table["Tile"] = lowerTile;
+  table["Trilu"] = lowerTrilu;
+  table["DepthToSpace"] = lowerDepthToSpace;
+  table["SpaceToDepth"] = lowerSpaceToDepth;
+}
+
+} // namespace shardonnx
