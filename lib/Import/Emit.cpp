@@ -144,6 +144,8 @@ void Emitter::emitInitializers() {
       op.setGraphName(init.name);
     op.setTrainable(init.trainable);
     op.setTransposed(init.transposed);
+    if (init.addend != 0)
+      op->setAttr("onnx.addend", builder.getF32FloatAttr(init.addend));
     if (!init.names.empty()) {
       SmallVector<StringRef> names(init.names.begin(), init.names.end());
       op->setAttr("onnx.names", builder.getStrArrayAttr(names));

@@ -12,6 +12,7 @@
 #include <onnx/shape_inference/implementation.h>
 #include <onnx/version_converter/convert.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -50,6 +51,21 @@ void stateDefaults(::onnx::NodeProto &node, const ::onnx::OpSchema &schema) {
       *node.add_attribute() = attribute.default_value;
 }
 
+/// The library looks up the types of inputs that a node leaves out, too, when a
+/// body is of an older opset: some type does.
+void nameAbsentInput(::onnx::GraphProto &graph) {
+  auto *absent = graph.add_value_info()->mutable_type();
+  absent->mutable_tensor_type()->set_elem_type(::onnx::TensorProto::FLOAT);
+}
+
+void forgetAbsentInput(::onnx::GraphProto &graph) {
+  auto &infos = *graph.mutable_value_info();
+  infos.erase(
+      std::remove_if(infos.begin(), infos.end(),
+                     [](const auto &info) { return info.name().empty(); }),
+      infos.end());
+}
+
 /// Replaces the nodes of one op by the body of its schema, if it has one.
 void expand(::onnx::ModelProto &model, const FunctionId &id) {
   int version = 0;
@@ -65,10 +81,12 @@ void expand(::onnx::ModelProto &model, const FunctionId &id) {
   for (::onnx::NodeProto &node : *expanded.mutable_graph()->mutable_node())
     if (node.op_type() == id.second && node.domain() == id.first)
       stateDefaults(node, *schema);
+  nameAbsentInput(*expanded.mutable_graph());
   llvm::Error error = guarded([&] {
     auto ids = ::onnx::inliner::FunctionIdSet::Create({id});
     ::onnx::inliner::InlineSelectedFunctions(expanded, *ids, nullptr);
   });
+  forgetAbsentInput(*expanded.mutable_graph());
   if (!error)
     model = std::move(expanded);
   llvm::consumeError(std::move(error));

@@ -7,6 +7,7 @@
 #include "Parameters.h"
 
 #include "ExternalData.h"
+#include "FoldedParameters.h"
 #include "Types.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
@@ -56,6 +57,8 @@ public:
     for (int i = 0; i < graph.initializer_size(); ++i)
       if (llvm::failed(read(graph.initializer(i), stripped.initializers[i])))
         return failure();
+    if (forTraining)
+      recoverFolded();
     moveToInputs();
     recoverTransposed();
     recoverShared();
@@ -75,6 +78,7 @@ private:
                      const InitializerBytes &bytes);
   LogicalResult locate(Initializer &init, const ::onnx::TensorProto &tensor,
                        const InitializerBytes &bytes);
+  void recoverFolded();
   void moveToInputs();
   void recoverTransposed();
   std::string addTranspose(const std::string &target, const std::string &name,
@@ -181,6 +185,16 @@ void Taker::declareInput(const Initializer &init, int elementType) {
   auto *shape = tensor->mutable_shape();
   for (int64_t dim : init.type.getShape())
     shape->add_dim()->set_dim_value(dim);
+}
+
+void Taker::recoverFolded() {
+  recoverFoldedParameters(graph, metadata, modelPath, initializers);
+  byName.clear();
+  for (auto [i, init] : llvm::enumerate(initializers)) {
+    byName[init.name] = i;
+    elementTypes[init.name] =
+        graph.initializer(static_cast<int>(i)).data_type();
+  }
 }
 
 /// The library must see every initializer once: the small ones with their

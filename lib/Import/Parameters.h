@@ -39,6 +39,8 @@ struct Initializer {
   /// A large Constant of the graph: a number of the program, not a parameter.
   bool isConstant = false;
   bool transposed = false;
+  /// What the bytes plus this are the parameter: the file has 1 + weight.
+  float addend = 0;
   /// Where modules share it: all its names in the state dict, in the order of
   /// the modules. The graph has only one of them.
   std::vector<std::string> names;

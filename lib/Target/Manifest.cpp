@@ -113,8 +113,12 @@ static void addParams(ModuleOp module, ArrayAttr intervals, bool trainable,
                         {"offset", interval.getOffset()},
                         {"shape", shapeOf(parameter.getType())},
                         {"trainable", trainable}};
-    if (nn::ExternalAttr source = parameter.getSourceAttr())
-      object["source"] = sourceOf(source);
+    if (nn::ExternalAttr source = parameter.getSourceAttr()) {
+      json::Object where = sourceOf(source);
+      if (auto addend = parameter->getAttrOfType<FloatAttr>("nn.addend"))
+        where["addend"] = addend.getValueAsDouble();
+      object["source"] = std::move(where);
+    }
     if (auto names = parameter->getAttrOfType<ArrayAttr>("nn.names"))
       addNames(names, parameter.getSymName(), object);
     params.push_back(std::move(object));

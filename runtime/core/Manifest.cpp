@@ -108,7 +108,8 @@ Manifest::Param readParam(const Json &json) {
     param.source = Manifest::Source{
         source->at("file").get<std::string>(),
         source->at("dtype").get<std::string>(), size(*source, "offset"),
-        size(*source, "length"), source->value("transposed", false)};
+        size(*source, "length"), source->value("transposed", false),
+        source->value("addend", 0.0f)};
   if (param.source && param.source->transposed && param.shape.size() != 2)
     fail("the manifest marks '", param.name,
          "' as transposed, but it is not two-dimensional");

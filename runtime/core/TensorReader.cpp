@@ -69,6 +69,9 @@ void TensorReader::readRun(const Stored &stored, int64_t at, int64_t count) {
   stored.file->read(raw.data(), stored.offset + at * type.bytes,
                     count * type.bytes);
   type.widen(values.data(), raw.data(), count);
+  if (stored.addend != 0)
+    for (float &value : values)
+      value += stored.addend;
 }
 
 // A panel of rows at a time, one run of the file for each of its columns.

@@ -24,6 +24,7 @@ public:
     int64_t offset;
     std::string dtype;
     bool transposed;
+    float addend = 0; // to every element
   };
   // Bytes of an element; throws for a dtype that cannot be trained.
   static int64_t elementBytes(const std::string &dtype,

@@ -75,7 +75,7 @@ public:
            "' ends at byte ", param.source->offset + param.source->length,
            ", the file at ", file.size(), "; ", kRemedy);
     reader.read(target, {&file, param.source->offset, param.source->dtype,
-                         param.source->transposed});
+                         param.source->transposed, param.source->addend});
   }
 
 private:

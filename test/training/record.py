@@ -107,7 +107,8 @@ def strip(path):
 def frozen_parameters(module, model):
     """Names of parameters that the graph no longer holds.
 
-    One is there if an initializer has its bytes, as they are or transposed.
+    One is there if an initializer has its bytes, as they are, transposed or,
+    for position embeddings, under a batch of one.
     """
     held = set()
     for tensor in model.graph.initializer:
@@ -116,7 +117,7 @@ def frozen_parameters(module, model):
     frozen = []
     for name, parameter in module.named_parameters():
         array = parameter.detach().numpy()
-        forms = [array, array.T] if array.ndim == 2 else [array]
+        forms = [array, array.T, array[None]] if array.ndim == 2 else [array]
         if not any((f.shape, f.tobytes()) in held for f in forms):
             frozen.append(name)
     return frozen

@@ -6,6 +6,7 @@
 #include "Evaluate.h"
 
 #include "mlir/IR/Builders.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <cmath>
 
@@ -24,6 +25,9 @@ Evaluator findEvaluator(StringRef opType) {
     addMatmulEvaluators(all);
     addConvEvaluators(all);
     addPoolEvaluators(all);
+    addResizeEvaluators(all);
+    addGridSampleEvaluators(all);
+    addRecurrentEvaluators(all);
     addNormEvaluators(all);
     addPadEvaluators(all);
     addScatterEvaluators(all);
@@ -91,6 +95,20 @@ Scalar minScalar(Scalar a, Scalar b, Type type) {
   return compareScalars(a, b, type) < 1 ? a : b;
 }
 
+std::optional<SmallVector<int64_t>> shortInts(const HostTensor *tensor) {
+  constexpr int64_t longest = 1 << 16;
+  if (!tensor || tensor->isFloat() || tensor->getRank() > 1 ||
+      tensor->getNumElements() > longest)
+    return std::nullopt;
+  return tensor->flattenInts();
+}
+
+std::optional<int64_t> onlyInt(const HostTensor *tensor) {
+  if (!tensor || tensor->isFloat() || tensor->getNumElements() != 1)
+    return std::nullopt;
+  return tensor->front().i;
+}
+
 std::optional<int64_t> countOf(ArrayRef<int64_t> shape) {
   int64_t count = 1;
   for (int64_t dim : shape)
@@ -155,6 +173,8 @@ SliceBounds clampSlice(int64_t start, int64_t end, int64_t step, int64_t dim) {
   auto clamp = [](int64_t value, int64_t low, int64_t high) {
     return std::min(std::max(value, low), high);
   };
+  // Longer steps than the axis take the first element only.
+  step = clamp(step, -dim - 1, dim + 1);
   if (start < 0)
     start = start < -dim ? -1 : start + dim;
   else
@@ -170,18 +190,25 @@ SliceBounds clampSlice(int64_t start, int64_t end, int64_t step, int64_t dim) {
     int64_t span = end - start;
     return {start, step, span <= 0 ? 0 : (span - 1) / step + 1};
   }
-  start = clamp(start, -1, dim - 1);
+  // Unlike NumPy's: a start before the first element is the first one.
+  start = clamp(start, 0, std::max<int64_t>(dim - 1, 0));
   end = clamp(end, -1, dim - 1);
-  int64_t span = start - end;
+  int64_t span = dim == 0 ? 0 : start - end;
   return {start, step, span <= 0 ? 0 : (span - 1) / -step + 1};
+}
+
+/// The product of dimensions; none when it does not fit.
+static std::optional<int64_t> productOf(ArrayRef<int64_t> dims) {
+  int64_t result = 1;
+  for (int64_t dim : dims)
+    if (llvm::MulOverflow(result, dim, result))
+      return std::nullopt;
+  return result;
 }
 
 std::optional<HostTensor::Dims> resolveReshape(ArrayRef<int64_t> from,
                                                ArrayRef<int64_t> wanted,
                                                bool allowZero) {
-  int64_t total = 1, known = 1;
-  for (int64_t dim : from)
-    total *= dim;
   HostTensor::Dims result(wanted);
   int inferred = -1;
   for (size_t i = 0; i < result.size(); ++i) {
@@ -189,6 +216,7 @@ std::optional<HostTensor::Dims> resolveReshape(ArrayRef<int64_t> from,
       if (inferred >= 0)
         return std::nullopt;
       inferred = static_cast<int>(i);
+      result[i] = 1;
       continue;
     }
     if (result[i] == 0 && !allowZero) {
@@ -198,16 +226,15 @@ std::optional<HostTensor::Dims> resolveReshape(ArrayRef<int64_t> from,
     }
     if (result[i] < 0)
       return std::nullopt;
-    known *= result[i];
   }
-  if (inferred >= 0) {
-    if (known == 0 || total % known != 0)
-      return std::nullopt;
-    result[inferred] = total / known;
-    known *= result[inferred];
-  }
-  if (known != total)
+  auto total = productOf(from), known = productOf(result);
+  if (!total || !known)
     return std::nullopt;
+  if (inferred < 0)
+    return *known == *total ? std::optional(result) : std::nullopt;
+  if (*known == 0 || *total % *known != 0)
+    return std::nullopt;
+  result[inferred] = *total / *known;
   return result;
 }
 
@@ -222,10 +249,14 @@ std::optional<unsigned> normalizeAxis(int64_t axis, int64_t rank) {
 std::optional<SmallVector<int64_t>>
 readAxes(onnx::NodeOp node, const HostTensor *input, int64_t rank) {
   SmallVector<int64_t> axes;
-  if (input)
-    axes = input->flattenInts();
-  else
+  if (input) {
+    auto list = shortInts(input);
+    if (!list)
+      return std::nullopt;
+    axes = *list;
+  } else {
     node.getInts("axes", axes);
+  }
   for (int64_t &axis : axes) {
     std::optional<unsigned> positive = normalizeAxis(axis, rank);
     if (!positive)

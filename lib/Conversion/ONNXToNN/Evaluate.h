@@ -32,6 +32,9 @@ void addScanEvaluators(llvm::StringMap<Evaluator> &table);
 void addMatmulEvaluators(llvm::StringMap<Evaluator> &table);
 void addConvEvaluators(llvm::StringMap<Evaluator> &table);
 void addPoolEvaluators(llvm::StringMap<Evaluator> &table);
+void addResizeEvaluators(llvm::StringMap<Evaluator> &table);
+void addGridSampleEvaluators(llvm::StringMap<Evaluator> &table);
+void addRecurrentEvaluators(llvm::StringMap<Evaluator> &table);
 void addNormEvaluators(llvm::StringMap<Evaluator> &table);
 void addPadEvaluators(llvm::StringMap<Evaluator> &table);
 void addScatterEvaluators(llvm::StringMap<Evaluator> &table);
@@ -91,6 +94,13 @@ inline bool hasInputs(HostInputs inputs, size_t count) {
          llvm::all_of(inputs.take_front(count),
                       [](const HostTensor *tensor) { return tensor; });
 }
+
+/// The elements of a short list of integers (a shape, axes, bounds); none when
+/// it is something else.
+std::optional<llvm::SmallVector<int64_t>> shortInts(const HostTensor *tensor);
+
+/// The only element of a tensor of integers; none when it is something else.
+std::optional<int64_t> onlyInt(const HostTensor *tensor);
 
 /// The number of elements; none when there are more than may be computed.
 std::optional<int64_t> countOf(llvm::ArrayRef<int64_t> shape);

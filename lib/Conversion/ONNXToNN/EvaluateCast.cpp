@@ -61,8 +61,10 @@ HostOutputs castNode(onnx::NodeOp node, HostInputs inputs) {
 }
 
 HostOutputs castLike(onnx::NodeOp node, HostInputs inputs) {
+  if (!hasInputs(inputs, 1) || inputs.size() != 2)
+    return std::nullopt;
   auto like = dyn_cast<ShapedType>(node.getInputs()[1].getType());
-  if (!inputs[0] || !like)
+  if (!like)
     return std::nullopt;
   return castTo(*inputs[0], like.getElementType());
 }

@@ -221,8 +221,12 @@ std::optional<Window> readTransposedWindow(onnx::NodeOp node,
     int64_t full = (input[i] - 1) * w.stride[i] + (*extra)[i] + span;
     int64_t before = (*pads)[i], after = (*pads)[rank + i];
     int64_t size = (*wanted)[i];
-    if (size < 0 && same)
+    if (size < 0 && same) {
       size = input[i] * w.stride[i];
+      // What stands beyond the last product is told nowhere.
+      if (size > full)
+        return std::nullopt;
+    }
     if (size >= 0) {
       int64_t total = std::max<int64_t>(0, full - size);
       before = lower || automatic == "NOTSET" ? total - total / 2 : total / 2;

@@ -13,7 +13,7 @@ namespace shardonnx {
 namespace {
 
 HostOutputs gather(onnx::NodeOp node, HostInputs inputs) {
-  if (inputs.size() != 2 || !inputs[0] || !inputs[1])
+  if (!hasInputs(inputs, 2) || inputs[1]->isFloat())
     return std::nullopt;
   const HostTensor &data = *inputs[0];
   auto axis = normalizeAxis(node.getInt("axis", 0), data.getRank());
@@ -28,7 +28,7 @@ HostOutputs gather(onnx::NodeOp node, HostInputs inputs) {
   replaceAxis(shape, indices.getShape());
   replaceAxis(full, inputs[1]->getShape());
   std::optional<int64_t> count = countOf(shape);
-  if (!count)
+  if (!count || !countOf(indices.getShape()))
     return std::nullopt;
   SmallVector<int64_t> flat = indices.flattenInts();
   int64_t dim = data.getShape()[*axis], width = indices.getRank();
@@ -52,18 +52,22 @@ HostOutputs gather(onnx::NodeOp node, HostInputs inputs) {
 }
 
 HostOutputs gatherND(onnx::NodeOp node, HostInputs inputs) {
-  if (inputs.size() != 2 || !inputs[0] || !inputs[1] ||
-      node.getInt("batch_dims", 0) != 0 || inputs[1]->getRank() == 0)
+  if (!hasInputs(inputs, 2) || inputs[1]->getRank() == 0 ||
+      inputs[1]->isFloat())
     return std::nullopt;
   const HostTensor &data = *inputs[0], &indices = *inputs[1];
-  int64_t depth = indices.getShape().back();
-  if (depth > data.getRank())
+  // The first axes that both have in common, and those that are indexed.
+  int64_t batch = node.getInt("batch_dims", 0),
+          depth = indices.getShape().back();
+  if (batch < 0 || batch >= indices.getRank() ||
+      batch + depth > data.getRank() ||
+      data.getShape().take_front(batch) != indices.getShape().take_front(batch))
     return std::nullopt;
   HostTensor::Dims outer(indices.getShape().drop_back());
-  ArrayRef<int64_t> inner = data.getShape().drop_front(depth);
+  ArrayRef<int64_t> inner = data.getShape().drop_front(batch + depth);
   // Axes of the index grid along which it does not vary are not stored.
   HostTensor::Dims stored(outer), full(outer);
-  for (unsigned i = 0; i < outer.size(); ++i)
+  for (unsigned i = batch; i < outer.size(); ++i)
     if (!indices.varies(i))
       stored[i] = std::min<int64_t>(stored[i], 1);
   HostTensor::Dims shape(stored);
@@ -78,16 +82,17 @@ HostOutputs gatherND(onnx::NodeOp node, HostInputs inputs) {
   SmallVector<int64_t> at(indices.getRank(), 0);
   for (int64_t n = 0; n < *count; ++n, advance(index, shape)) {
     std::copy_n(index.begin(), outer.size(), at.begin());
+    std::copy_n(index.begin(), batch, from.begin());
     for (int64_t i = 0; i < depth; ++i) {
       at.back() = i;
-      int64_t dim = data.getShape()[i], pick = indices.at(at).i;
+      int64_t dim = data.getShape()[batch + i], pick = indices.at(at).i;
       pick = pick < 0 ? pick + dim : pick;
       if (pick < 0 || pick >= dim)
         return std::nullopt;
-      from[i] = pick;
+      from[batch + i] = pick;
     }
-    for (size_t i = depth; i < from.size(); ++i)
-      from[i] = index[outer.size() + i - depth];
+    for (size_t i = batch + depth; i < from.size(); ++i)
+      from[i] = index[outer.size() + i - batch - depth];
     values.push_back(data.at(from));
   }
   HostTensor result =
@@ -96,13 +101,16 @@ HostOutputs gatherND(onnx::NodeOp node, HostInputs inputs) {
 }
 
 HostOutputs gatherElements(onnx::NodeOp node, HostInputs inputs) {
-  if (inputs.size() != 2 || !inputs[0] || !inputs[1])
+  if (!hasInputs(inputs, 2) || inputs[1]->isFloat())
     return std::nullopt;
   const HostTensor &data = *inputs[0], &indices = *inputs[1];
   auto axis = normalizeAxis(node.getInt("axis", 0), data.getRank());
   if (!axis || indices.getRank() != data.getRank() ||
       !countOf(indices.getShape()))
     return std::nullopt;
+  for (int64_t i = 0; i < data.getRank(); ++i)
+    if (i != *axis && indices.getShape()[i] > data.getShape()[i])
+      return std::nullopt;
   std::vector<Scalar> values;
   SmallVector<int64_t> index(data.getRank(), 0);
   for (int64_t n = 0; n < indices.getNumElements();

@@ -140,6 +140,31 @@ HostOutputs mean(onnx::NodeOp, HostInputs inputs) {
   }));
 }
 
+HostOutputs relu(onnx::NodeOp, HostInputs inputs) {
+  if (!hasInputs(inputs, 1))
+    return std::nullopt;
+  Type type = inputs[0]->getElementType();
+  return one(HostTensor::map({*inputs[0]}, type, [&](ArrayRef<Scalar> x) {
+    return maxScalar(x[0], scalarOf(0, type), type);
+  }));
+}
+
+/// Where the bounds cross, the upper one holds.
+HostOutputs clip(onnx::NodeOp, HostInputs inputs) {
+  if (!hasInputs(inputs, 1))
+    return std::nullopt;
+  Type type = inputs[0]->getElementType();
+  const HostTensor *low = inputAt(inputs, 1), *high = inputAt(inputs, 2);
+  for (const HostTensor *bound : {low, high})
+    if (bound &&
+        (bound->getElementType() != type || bound->getNumElements() != 1))
+      return std::nullopt;
+  return one(HostTensor::map({*inputs[0]}, type, [&](ArrayRef<Scalar> x) {
+    Scalar value = low ? maxScalar(x[0], low->front(), type) : x[0];
+    return high ? minScalar(value, high->front(), type) : value;
+  }));
+}
+
 } // namespace
 
 void addMathEvaluators(llvm::StringMap<Evaluator> &table) {
@@ -154,6 +179,8 @@ void addMathEvaluators(llvm::StringMap<Evaluator> &table) {
   table["Atanh"] = unary<std::atanh>;
   // Halves to even, as the rounding mode is by default.
   table["Round"] = unary<std::nearbyint>;
+  table["Relu"] = relu;
+  table["Clip"] = clip;
   table["IsInf"] = isInf;
   table["Mod"] = mod;
   table["BitShift"] = bitShift;

@@ -115,6 +115,51 @@ HostOutputs instanceNormalization(onnx::NodeOp node, HostInputs inputs) {
   return one(denseLike(*inputs[0], std::move(items)));
 }
 
+/// Unlike the schema's body, which loses digits where the mean is large, by
+/// deviations from the mean. Mean and 1/deviation are in the type of `stash`.
+HostOutputs layerNormalization(onnx::NodeOp node, HostInputs inputs) {
+  if (!hasInputs(inputs, 2) || !inputs[0]->isFloat() ||
+      !countOf(inputs[0]->getShape()))
+    return std::nullopt;
+  auto axis = normalizeAxis(node.getInt("axis", -1), inputs[0]->getRank());
+  Type stash = elementTypeOf(node.getInt("stash_type", 1), node.getContext());
+  if (!axis || !isa_and_nonnull<FloatType>(stash))
+    return std::nullopt;
+  ArrayRef<int64_t> shape = inputs[0]->getShape();
+  ArrayRef<int64_t> inner = shape.drop_front(*axis);
+  const HostTensor *bias = inputAt(inputs, 2);
+  for (const HostTensor *tensor : {inputs[1], bias})
+    if (tensor &&
+        broadcastShapes(tensor->getShape(), inner) != HostTensor::Dims(inner))
+      return std::nullopt;
+  int64_t size = *countOf(inner), rows = *countOf(shape.take_front(*axis));
+  std::vector<Scalar> items = inputs[0]->flatten(), means, inverses;
+  std::vector<Scalar> scale = inputs[1]->broadcast(inner).flatten();
+  std::vector<Scalar> shift(size, ofFloat(0));
+  if (bias)
+    shift = bias->broadcast(inner).flatten();
+  double epsilon = node.getFloat("epsilon", 1e-5F);
+  Type type = inputs[0]->getElementType();
+  for (int64_t row = 0; row < rows; ++row) {
+    Moments m =
+        momentsOf(items, size, [&](int64_t n) { return row * size + n; });
+    double inverse = 1 / std::sqrt(m.variance + epsilon);
+    means.push_back(ofFloat(roundTo(m.mean, stash)));
+    inverses.push_back(ofFloat(roundTo(inverse, stash)));
+    for (int64_t n = 0; n < size; ++n) {
+      Scalar &item = items[row * size + n];
+      double normal = roundTo((item.f - m.mean) * inverse, type);
+      item.f = roundTo(normal * scale[n].f + shift[n].f, type);
+    }
+  }
+  HostTensor::Dims kept(shape);
+  std::fill(kept.begin() + *axis, kept.end(), 1);
+  HostOutputs outputs = one(denseLike(*inputs[0], std::move(items)));
+  outputs->push_back(HostTensor::dense(kept, stash, std::move(means)));
+  outputs->push_back(HostTensor::dense(kept, stash, std::move(inverses)));
+  return outputs;
+}
+
 /// A line whose norm is 0 becomes 0.
 HostOutputs lpNormalization(onnx::NodeOp node, HostInputs inputs) {
   if (!hasInputs(inputs, 1) || !inputs[0]->isFloat() ||
@@ -191,6 +236,7 @@ HostOutputs dropout(onnx::NodeOp node, HostInputs inputs) {
 void addNormEvaluators(llvm::StringMap<Evaluator> &table) {
   table["BatchNormalization"] = batchNormalization;
   table["InstanceNormalization"] = instanceNormalization;
+  table["LayerNormalization"] = layerNormalization;
   table["LpNormalization"] = lpNormalization;
   table["LRN"] = lrn;
   table["Dropout"] = dropout;

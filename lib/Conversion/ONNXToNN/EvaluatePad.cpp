@@ -33,22 +33,24 @@ struct Padding {
 
 std::optional<Padding> readPadding(HostInputs inputs) {
   ArrayRef<int64_t> from = inputs[0]->getShape();
-  SmallVector<int64_t> pads = inputs[1]->flattenInts(), axes;
+  auto pads = shortInts(inputs[1]);
+  std::optional<SmallVector<int64_t>> axes(std::in_place);
   if (const HostTensor *list = inputAt(inputs, 3))
-    axes = list->flattenInts();
+    axes = shortInts(list);
   else
     for (size_t i = 0; i < from.size(); ++i)
-      axes.push_back(static_cast<int64_t>(i));
-  if (pads.size() != 2 * axes.size())
+      axes->push_back(static_cast<int64_t>(i));
+  if (!pads || !axes || pads->size() != 2 * axes->size())
     return std::nullopt;
   Padding p;
   p.before.assign(from.size(), 0);
   p.shape.assign(from.begin(), from.end());
-  for (auto [i, item] : llvm::enumerate(axes)) {
+  for (auto [i, item] : llvm::enumerate(*axes)) {
     auto axis = normalizeAxis(item, inputs[0]->getRank());
     constexpr int64_t limit = int64_t(1) << 31;
-    int64_t before = pads[i], after = pads[axes.size() + i];
-    if (!axis || std::abs(before) > limit || std::abs(after) > limit)
+    int64_t before = (*pads)[i], after = (*pads)[axes->size() + i];
+    if (!axis || before < -limit || before > limit || after < -limit ||
+        after > limit || from[*axis] > limit)
       return std::nullopt;
     p.before[*axis] = before;
     p.shape[*axis] = from[*axis] + before + after;
@@ -90,15 +92,15 @@ HostOutputs pad(onnx::NodeOp node, HostInputs inputs) {
 }
 
 /// The sizes of the parts: given, or equal but for a smaller last one.
-SmallVector<int64_t> partSizes(onnx::NodeOp node, const HostTensor *given,
-                               int64_t size) {
+std::optional<SmallVector<int64_t>>
+partSizes(onnx::NodeOp node, const HostTensor *given, int64_t size) {
   if (given)
-    return given->flattenInts();
+    return shortInts(given);
   SmallVector<int64_t> sizes;
   if (node.getInts("split", sizes))
     return sizes;
   auto parts = static_cast<int64_t>(node->getNumResults());
-  int64_t chunk = (size + parts - 1) / parts;
+  int64_t chunk = size / parts + (size % parts != 0);
   for (int64_t i = 0; i < parts; ++i)
     sizes.push_back(std::max<int64_t>(0, std::min(chunk, size - i * chunk)));
   return sizes;
@@ -108,11 +110,14 @@ HostOutputs split(onnx::NodeOp node, HostInputs inputs) {
   if (!hasInputs(inputs, 1))
     return std::nullopt;
   auto axis = normalizeAxis(node.getInt("axis", 0), inputs[0]->getRank());
-  if (!axis)
+  if (!axis || node->getNumResults() == 0)
     return std::nullopt;
   int64_t size = inputs[0]->getShape()[*axis], start = 0;
+  auto sizes = partSizes(node, inputAt(inputs, 1), size);
+  if (!sizes)
+    return std::nullopt;
   HostOutputs parts(std::in_place);
-  for (int64_t part : partSizes(node, inputAt(inputs, 1), size)) {
+  for (int64_t part : *sizes) {
     if (part < 0 || part > size - start)
       return std::nullopt;
     parts->push_back(inputs[0]->slice(*axis, start, 1, part));
@@ -136,7 +141,7 @@ HostOutputs eyeLike(onnx::NodeOp node, HostInputs inputs) {
   int64_t diagonal = node.getInt("k", 0);
   std::vector<Scalar> values(*count, scalarOf(0, type));
   for (int64_t row = 0; row < shape[0]; ++row)
-    if (row + diagonal >= 0 && row + diagonal < shape[1])
+    if (diagonal >= -row && diagonal < shape[1] - row)
       values[row * shape[1] + row + diagonal] = scalarOf(1, type);
   return one(HostTensor::dense(shape, type, std::move(values)));
 }
@@ -147,7 +152,8 @@ HostOutputs reverseSequence(onnx::NodeOp node, HostInputs inputs) {
           time = node.getInt("time_axis", 0);
   if (!hasInputs(inputs, 2) || inputs[0]->getRank() < 2 ||
       !((batch == 0 && time == 1) || (batch == 1 && time == 0)) ||
-      inputs[1]->getNumElements() != inputs[0]->getShape()[batch])
+      inputs[1]->getNumElements() != inputs[0]->getShape()[batch] ||
+      inputs[1]->isFloat())
     return std::nullopt;
   ArrayRef<int64_t> shape = inputs[0]->getShape();
   auto count = countOf(shape);

@@ -15,10 +15,11 @@ using Combination = Scalar (*)(Scalar, Scalar, Type);
 /// Running sums or products, of which the first is `Start`.
 template <Combination Combine, int Start>
 HostOutputs cumulate(onnx::NodeOp node, HostInputs inputs) {
-  if (!hasInputs(inputs, 2) || inputs[1]->getNumElements() != 1)
+  auto along = onlyInt(inputAt(inputs, 1));
+  if (!hasInputs(inputs, 1) || !along)
     return std::nullopt;
   HostTensor::Dims full(inputs[0]->getShape());
-  auto axis = normalizeAxis(inputs[1]->front().i, inputs[0]->getRank());
+  auto axis = normalizeAxis(*along, inputs[0]->getRank());
   if (!axis)
     return std::nullopt;
   // Only the axis itself must be stored.

@@ -159,7 +159,7 @@ HostOutputs tensorScatter(onnx::NodeOp node, HostInputs inputs) {
 
 HostOutputs oneHot(onnx::NodeOp node, HostInputs inputs) {
   if (!hasInputs(inputs, 3) || inputs[1]->getNumElements() != 1 ||
-      inputs[2]->getNumElements() != 2)
+      inputs[2]->getNumElements() != 2 || !countOf(inputs[0]->getShape()))
     return std::nullopt;
   auto axis = normalizeAxis(node.getInt("axis", -1), inputs[0]->getRank() + 1);
   auto depth = static_cast<int64_t>(

@@ -21,11 +21,11 @@ bool sortsBefore(Scalar a, Scalar b, Type type) {
 }
 
 HostOutputs topK(onnx::NodeOp node, HostInputs inputs) {
-  if (!hasInputs(inputs, 2) || inputs[1]->getNumElements() != 1 ||
-      !countOf(inputs[0]->getShape()))
+  auto given = onlyInt(inputAt(inputs, 1));
+  if (!hasInputs(inputs, 1) || !given || !countOf(inputs[0]->getShape()))
     return std::nullopt;
   auto axis = normalizeAxis(node.getInt("axis", -1), inputs[0]->getRank());
-  int64_t k = inputs[1]->front().i;
+  int64_t k = *given;
   if (!axis || k < 0 || k > inputs[0]->getShape()[*axis])
     return std::nullopt;
   bool largest = node.getInt("largest", 1) != 0;
@@ -93,7 +93,8 @@ HostTensor pickSlices(const HostTensor &data, unsigned axis,
 
 HostOutputs compress(onnx::NodeOp node, HostInputs inputs) {
   if (!hasInputs(inputs, 2) || inputs[1]->getRank() != 1 ||
-      !countOf(inputs[0]->getShape()))
+      inputs[1]->isFloat() || !countOf(inputs[0]->getShape()) ||
+      !countOf(inputs[1]->getShape()))
     return std::nullopt;
   HostTensor data = *inputs[0];
   unsigned axis = 0;

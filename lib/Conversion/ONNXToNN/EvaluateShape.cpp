@@ -6,7 +6,7 @@
 #include "Evaluate.h"
 
 #include "mlir/IR/Builders.h"
-#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <cmath>
 
@@ -45,53 +45,58 @@ HostOutputs constant(onnx::NodeOp node, HostInputs) {
 }
 
 HostOutputs constantOfShape(onnx::NodeOp node, HostInputs inputs) {
-  if (!inputs[0])
-    return std::nullopt;
-  SmallVector<int64_t> shape = inputs[0]->flattenInts();
-  if (llvm::any_of(shape, [](int64_t dim) { return dim < 0; }))
+  auto shape = shortInts(inputAt(inputs, 0));
+  if (!shape || llvm::any_of(*shape, [](int64_t dim) { return dim < 0; }))
     return std::nullopt;
   if (auto value =
           dyn_cast_or_null<DenseElementsAttr>(node.getNodeAttr("value"))) {
     HostTensor filler = HostTensor::fromAttr(value);
+    if (filler.getNumElements() != 1)
+      return std::nullopt;
     return one(
-        HostTensor::splat(shape, filler.getElementType(), filler.front()));
+        HostTensor::splat(*shape, filler.getElementType(), filler.front()));
   }
   Scalar zero;
   zero.f = 0;
   return one(
-      HostTensor::splat(shape, Float32Type::get(node.getContext()), zero));
+      HostTensor::splat(*shape, Float32Type::get(node.getContext()), zero));
 }
 
 HostOutputs range(onnx::NodeOp, HostInputs inputs) {
-  if (inputs.size() != 3 || !inputs[0] || !inputs[1] || !inputs[2])
+  if (!hasInputs(inputs, 3) ||
+      llvm::any_of(inputs, [&](const HostTensor *bound) {
+        return bound->getNumElements() != 1 ||
+               bound->getElementType() != inputs[0]->getElementType();
+      }))
     return std::nullopt;
-  Scalar start = inputs[0]->front(), limit = inputs[1]->front(),
-         delta = inputs[2]->front();
   Type type = inputs[0]->getElementType();
-  bool isFloat = inputs[0]->isFloat();
-  if (isFloat ? delta.f == 0 : delta.i == 0)
+  Scalar start = inputs[0]->front(), delta = inputs[2]->front();
+  double step = toDouble(delta, type);
+  if (step == 0)
     return std::nullopt;
-  double span = isFloat ? (limit.f - start.f) / delta.f
-                        : static_cast<double>(limit.i - start.i) /
-                              static_cast<double>(delta.i);
+  double span =
+      (toDouble(inputs[1]->front(), type) - toDouble(start, type)) / step;
   double count = std::max(0.0, std::ceil(span));
   if (!(count <= 1 << 24))
     return std::nullopt;
   std::vector<Scalar> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) {
-    if (isFloat)
+    if (isa<FloatType>(type))
       values[i].f = roundTo(start.f + static_cast<double>(i) * delta.f, type);
     else
-      values[i].i = start.i + static_cast<int64_t>(i) * delta.i;
+      values[i].i = wrapTo(static_cast<int64_t>(static_cast<uint64_t>(start.i) +
+                                                i * uint64_t(delta.i)),
+                           type);
   }
   int64_t size = static_cast<int64_t>(values.size());
   return one(HostTensor::dense({size}, type, std::move(values)));
 }
 
 HostOutputs reshape(onnx::NodeOp node, HostInputs inputs) {
-  if (inputs.size() != 2 || !inputs[0] || !inputs[1])
+  auto wanted = shortInts(inputAt(inputs, 1));
+  if (!hasInputs(inputs, 1) || !wanted)
     return std::nullopt;
-  auto shape = resolveReshape(inputs[0]->getShape(), inputs[1]->flattenInts(),
+  auto shape = resolveReshape(inputs[0]->getShape(), *wanted,
                               node.getInt("allowzero", 0) != 0);
   if (!shape)
     return std::nullopt;
@@ -99,10 +104,12 @@ HostOutputs reshape(onnx::NodeOp node, HostInputs inputs) {
 }
 
 HostOutputs flatten(onnx::NodeOp node, HostInputs inputs) {
-  if (!inputs[0])
+  if (!hasInputs(inputs, 1))
     return std::nullopt;
   int64_t rank = inputs[0]->getRank(), axis = node.getInt("axis", 1);
   axis = axis < 0 ? axis + rank : axis;
+  if (axis < 0 || axis > rank || !countOf(inputs[0]->getShape()))
+    return std::nullopt;
   int64_t outer = 1, inner = 1;
   for (int64_t i = 0; i < rank; ++i)
     (i < axis ? outer : inner) *= inputs[0]->getShape()[i];
@@ -110,7 +117,7 @@ HostOutputs flatten(onnx::NodeOp node, HostInputs inputs) {
 }
 
 HostOutputs squeeze(onnx::NodeOp node, HostInputs inputs) {
-  if (!inputs[0])
+  if (!hasInputs(inputs, 1))
     return std::nullopt;
   ArrayRef<int64_t> shape = inputs[0]->getShape();
   const HostTensor *list = inputs.size() > 1 ? inputs[1] : nullptr;
@@ -130,7 +137,7 @@ HostOutputs squeeze(onnx::NodeOp node, HostInputs inputs) {
 }
 
 HostOutputs unsqueeze(onnx::NodeOp node, HostInputs inputs) {
-  if (!inputs[0])
+  if (!hasInputs(inputs, 1))
     return std::nullopt;
   const HostTensor *list = inputs.size() > 1 ? inputs[1] : nullptr;
   SmallVector<int64_t> given;
@@ -147,48 +154,56 @@ HostOutputs unsqueeze(onnx::NodeOp node, HostInputs inputs) {
 }
 
 HostOutputs transpose(onnx::NodeOp node, HostInputs inputs) {
-  if (!inputs[0])
+  if (!hasInputs(inputs, 1))
     return std::nullopt;
   SmallVector<int64_t> permutation;
   if (!node.getInts("perm", permutation))
     for (int64_t i = inputs[0]->getRank() - 1; i >= 0; --i)
       permutation.push_back(i);
-  if ((int64_t)permutation.size() != inputs[0]->getRank())
+  int64_t rank = inputs[0]->getRank();
+  if ((int64_t)permutation.size() != rank)
     return std::nullopt;
+  for (int64_t axis = 0; axis < rank; ++axis)
+    if (!llvm::is_contained(permutation, axis))
+      return std::nullopt;
   return one(inputs[0]->transpose(permutation));
 }
 
 HostOutputs expand(onnx::NodeOp, HostInputs inputs) {
-  if (inputs.size() != 2 || !inputs[0] || !inputs[1])
+  auto wanted = shortInts(inputAt(inputs, 1));
+  if (!hasInputs(inputs, 1) || !wanted ||
+      llvm::any_of(*wanted, [](int64_t dim) { return dim < 0; }))
     return std::nullopt;
-  auto shape = broadcastShapes(inputs[0]->getShape(), inputs[1]->flattenInts());
+  auto shape = broadcastShapes(inputs[0]->getShape(), *wanted);
   if (!shape)
     return std::nullopt;
   return one(inputs[0]->broadcast(*shape));
 }
 
 HostOutputs slice(onnx::NodeOp, HostInputs inputs) {
-  if (inputs.size() < 3 || !inputs[0] || !inputs[1] || !inputs[2])
+  auto starts = shortInts(inputAt(inputs, 1)),
+       ends = shortInts(inputAt(inputs, 2));
+  if (!hasInputs(inputs, 1) || !starts || !ends ||
+      ends->size() != starts->size())
     return std::nullopt;
-  SmallVector<int64_t> starts = inputs[1]->flattenInts();
-  SmallVector<int64_t> ends = inputs[2]->flattenInts();
-  SmallVector<int64_t> axes, steps(starts.size(), 1);
-  for (size_t i = 0; i < starts.size(); ++i)
-    axes.push_back(static_cast<int64_t>(i));
-  if (inputs.size() > 3 && inputs[3])
-    axes = inputs[3]->flattenInts();
-  if (inputs.size() > 4 && inputs[4])
-    steps = inputs[4]->flattenInts();
-  if (ends.size() != starts.size() || axes.size() != starts.size() ||
-      steps.size() != starts.size())
+  std::optional<SmallVector<int64_t>> axes(std::in_place),
+      steps(std::in_place, starts->size(), 1);
+  for (size_t i = 0; i < starts->size(); ++i)
+    axes->push_back(static_cast<int64_t>(i));
+  if (const HostTensor *given = inputAt(inputs, 3))
+    axes = shortInts(given);
+  if (const HostTensor *given = inputAt(inputs, 4))
+    steps = shortInts(given);
+  if (!axes || !steps || axes->size() != starts->size() ||
+      steps->size() != starts->size())
     return std::nullopt;
   HostTensor result = *inputs[0];
-  for (size_t i = 0; i < starts.size(); ++i) {
-    auto axis = normalizeAxis(axes[i], result.getRank());
-    if (!axis || steps[i] == 0)
+  for (size_t i = 0; i < starts->size(); ++i) {
+    auto axis = normalizeAxis((*axes)[i], result.getRank());
+    if (!axis || (*steps)[i] == 0)
       return std::nullopt;
-    SliceBounds bounds =
-        clampSlice(starts[i], ends[i], steps[i], result.getShape()[*axis]);
+    SliceBounds bounds = clampSlice((*starts)[i], (*ends)[i], (*steps)[i],
+                                    result.getShape()[*axis]);
     result = result.slice(*axis, bounds.start, bounds.step, bounds.size);
   }
   return one(result);
@@ -196,7 +211,7 @@ HostOutputs slice(onnx::NodeOp, HostInputs inputs) {
 
 /// Axes along which no part varies stay unstored.
 HostOutputs concat(onnx::NodeOp node, HostInputs inputs) {
-  if (inputs.empty() || llvm::is_contained(inputs, nullptr))
+  if (inputs.empty() || !hasInputs(inputs, inputs.size()))
     return std::nullopt;
   auto axis = normalizeAxis(node.getInt("axis", 0), inputs[0]->getRank());
   if (!axis)
@@ -204,9 +219,14 @@ HostOutputs concat(onnx::NodeOp node, HostInputs inputs) {
   HostTensor::Dims shape(inputs[0]->getShape()), stored(shape);
   shape[*axis] = 0;
   for (const HostTensor *part : inputs) {
-    if (part->getRank() != inputs[0]->getRank())
+    if (part->getRank() != inputs[0]->getRank() ||
+        part->getElementType() != inputs[0]->getElementType())
       return std::nullopt;
-    shape[*axis] += part->getShape()[*axis];
+    for (auto [i, dim] : llvm::enumerate(part->getShape()))
+      if (i != *axis && dim != shape[i])
+        return std::nullopt;
+    if (llvm::AddOverflow(shape[*axis], part->getShape()[*axis], shape[*axis]))
+      return std::nullopt;
   }
   stored[*axis] = shape[*axis];
   for (unsigned i = 0; i < stored.size(); ++i)
@@ -214,14 +234,11 @@ HostOutputs concat(onnx::NodeOp node, HostInputs inputs) {
           return part->varies(i);
         }))
       stored[i] = std::min<int64_t>(stored[i], 1);
-  int64_t outer = 1, inner = 1, count = 1;
-  for (unsigned i = 0; i < stored.size(); ++i) {
-    (i < *axis ? outer : inner) *= i == *axis ? 1 : stored[i];
-    count *= stored[i];
-  }
-  if (count > 1 << 24)
+  auto count = countOf(stored);
+  if (!count)
     return std::nullopt;
-  std::vector<Scalar> values(count);
+  auto [outer, length, inner] = AxisView(stored, *axis);
+  std::vector<Scalar> values(*count);
   int64_t before = 0;
   for (const HostTensor *part : inputs) {
     HostTensor view = *part;
@@ -232,7 +249,7 @@ HostOutputs concat(onnx::NodeOp node, HostInputs inputs) {
     std::vector<Scalar> flat = view.flatten();
     for (int64_t o = 0; o < outer; ++o)
       std::copy_n(flat.begin() + o * width, width,
-                  values.begin() + o * shape[*axis] * inner + before * inner);
+                  values.begin() + (o * length + before) * inner);
     before += view.getShape()[*axis];
   }
   return one(
@@ -241,11 +258,16 @@ HostOutputs concat(onnx::NodeOp node, HostInputs inputs) {
 }
 
 HostOutputs trilu(onnx::NodeOp node, HostInputs inputs) {
-  if (!inputs[0] || inputs[0]->getRank() < 2)
+  if (!hasInputs(inputs, 1) || inputs[0]->getRank() < 2)
     return std::nullopt;
-  int64_t k = inputs.size() > 1 && inputs[1] ? inputs[1]->front().i : 0;
+  std::optional<int64_t> k = 0;
+  if (const HostTensor *given = inputAt(inputs, 1))
+    k = onlyInt(given);
   bool upper = node.getInt("upper", 1) != 0;
   ArrayRef<int64_t> shape = inputs[0]->getShape();
+  constexpr int64_t longest = 1 << 24;
+  if (!k || shape[shape.size() - 2] > longest || shape.back() > longest)
+    return std::nullopt;
   Type i64 = IntegerType::get(node.getContext(), 64);
   SmallVector<int64_t> rows(shape[shape.size() - 2]), columns(shape.back());
   for (size_t i = 0; i < rows.size(); ++i)
@@ -268,7 +290,7 @@ HostOutputs trilu(onnx::NodeOp node, HostInputs inputs) {
       HostTensor::map({*difference}, IntegerType::get(node.getContext(), 1),
                       [&](ArrayRef<Scalar> x) {
                         Scalar scalar;
-                        scalar.i = upper ? x[0].i >= k : x[0].i <= k;
+                        scalar.i = upper ? x[0].i >= *k : x[0].i <= *k;
                         return scalar;
                       });
   if (!keep)
@@ -289,21 +311,22 @@ HostOutputs trilu(onnx::NodeOp node, HostInputs inputs) {
 }
 
 HostOutputs tile(onnx::NodeOp, HostInputs inputs) {
-  if (inputs.size() != 2 || !inputs[0] || !inputs[1])
+  auto repeats = shortInts(inputAt(inputs, 1));
+  if (!hasInputs(inputs, 1) || !repeats)
     return std::nullopt;
-  SmallVector<int64_t> repeats = inputs[1]->flattenInts();
   ArrayRef<int64_t> shape = inputs[0]->getShape();
-  if (repeats.size() != shape.size())
+  if (repeats->size() != shape.size())
     return std::nullopt;
   // Interleave a repeated axis before each axis, then merge the two.
   HostTensor::Dims split, spread, merged;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (repeats[i] < 0)
+  for (auto [times, dim] : llvm::zip(*repeats, shape)) {
+    split.append({1, dim});
+    spread.append({times, dim});
+    if (times < 0 || llvm::MulOverflow(times, dim, merged.emplace_back()))
       return std::nullopt;
-    split.append({1, shape[i]});
-    spread.append({repeats[i], shape[i]});
-    merged.push_back(repeats[i] * shape[i]);
   }
+  if (!inputs[0]->isSplat() && !countOf(merged))
+    return std::nullopt;
   return one(inputs[0]->reshape(split).broadcast(spread).reshape(merged));
 }
 

@@ -8,6 +8,7 @@
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/APInt.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <utility>
 
@@ -19,21 +20,23 @@ namespace shardonnx {
 static constexpr int64_t maxCodes = int64_t(1) << 28;
 static constexpr int64_t maxValues = int64_t(1) << 25;
 
+/// At most INT64_MAX.
+static int64_t product(ArrayRef<int64_t> dims) {
+  int64_t result = 1;
+  for (int64_t dim : dims)
+    if (llvm::MulOverflow(result, dim, result))
+      return llvm::is_contained(dims, 0) ? 0 : INT64_MAX;
+  return result;
+}
+
 static HostTensor::Dims rowMajor(ArrayRef<int64_t> shape) {
   HostTensor::Dims strides(shape.size(), 0);
   int64_t step = 1;
   for (int64_t i = static_cast<int64_t>(shape.size()) - 1; i >= 0; --i) {
     strides[i] = shape[i] == 1 ? 0 : step;
-    step *= shape[i];
+    step = product({step, shape[i]});
   }
   return strides;
-}
-
-static int64_t product(ArrayRef<int64_t> dims) {
-  int64_t result = 1;
-  for (int64_t dim : dims)
-    result *= dim;
-  return result;
 }
 
 /// Calls `body` with the position of every element in row-major order.
@@ -266,7 +269,7 @@ HostTensor HostTensor::slice(unsigned axis, int64_t start, int64_t step,
   HostTensor result = *this;
   if (size > 0)
     result.offset += start * strides[axis];
-  result.strides[axis] = strides[axis] * step;
+  result.strides[axis] = size > 1 ? strides[axis] * step : 0;
   result.shape[axis] = size;
   return result;
 }

@@ -1,21 +1,26 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Lowers the Attention and RotaryEmbedding ops of opset 23 and later. Inside
-// `nn` both are laid out [batch, seq, heads, headDim].
+// Lowers the Attention op of opset 23 and later. Inside `nn` it is laid out
+// [batch, seq, heads, headDim].
 
-#include "Lowering.h"
+#include "AttentionMask.h"
+#include "SeqFirst.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 
 namespace shardonnx {
-namespace {
 
-const int64_t swapHeads[] = {0, 2, 1, 3};
+//===----------------------------------------------------------------------===//
+// Layouts
+//===----------------------------------------------------------------------===//
 
-/// [batch, heads, seq, dim] transposed, or [batch, seq, heads·dim] split.
+static const int64_t swapHeads[] = {0, 2, 1, 3};
+
 Value toSeqFirst(Lowering &l, Value value, int64_t heads) {
   ArrayRef<int64_t> shape = shapeOf(value);
   if (shape.size() == 4)
@@ -32,92 +37,143 @@ Value fromSeqFirst(Lowering &l, Value value, bool wasFlat) {
   return l.reshape(value, {shape[0], shape[1], shape[2] * shape[3]});
 }
 
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Attention written out
+//===----------------------------------------------------------------------===//
+
+/// What a node computes: operands by sequence, keys and values with the past.
+struct Attention {
+  onnx::NodeOp node;
+  Value q, k, v;
+  AttentionSizes sizes;
+  AttentionMask mask;
+  double scale, softcap;
+};
+
+/// [batch, seq, kvHeads, d] as [batch, heads, seq, d].
+Value perHead(Lowering &l, Value value, int64_t heads) {
+  Value turned = l.transpose(value, swapHeads);
+  SmallVector<int64_t> shape(shapeOf(turned));
+  int64_t repeats = heads / shape[1];
+  if (repeats == 1)
+    return turned;
+  Value one = l.reshape(turned, {shape[0], shape[1], 1, shape[2], shape[3]});
+  Value many =
+      l.broadcast(one, {shape[0], shape[1], repeats, shape[2], shape[3]});
+  return l.reshape(many, {shape[0], heads, shape[2], shape[3]});
+}
+
+/// Probabilities; a query that sees no key has zeros.
+Value probabilities(nn::NNBuilder &b, Value scores, bool masked) {
+  if (!masked)
+    return b.unary<nn::SoftmaxOp>(scores);
+  Type type = nn::elementType(scores);
+  Value none =
+      b.compare(nn::ComparePredicate::eq, b.rowMax(scores),
+                b.constant(-std::numeric_limits<double>::infinity(), type));
+  Value zero = b.constant(0, type);
+  Value safe = b.select(none, zero, scores);
+  return b.select(none, zero, b.unary<nn::SoftmaxOp>(safe));
+}
+
+/// Scores and probabilities as values of their own: slower, but every output
+/// of the node can be read.
+Value writeOut(Lowering &l, const Attention &a) {
+  onnx::NodeOp node = a.node;
+  nn::NNBuilder b(l.builder, l.loc());
+  int64_t heads = shapeOf(a.q)[2];
+  double root = std::sqrt(a.scale);
+  Value q = b.mul(perHead(l, a.q, heads), root);
+  Value k = b.mul(perHead(l, a.k, heads), root);
+  Value scores = nn::MatmulOp::create(l.builder, l.loc(), q, k,
+                                      /*transposeLhs=*/false,
+                                      /*transposeRhs=*/true);
+  SmallVector<Value, 4> stages{scores};
+  if (a.softcap != 0)
+    scores =
+        b.mul(b.unary<nn::TanhOp>(b.mul(scores, 1 / a.softcap)), a.softcap);
+  stages.push_back(scores);
+  Value mask = a.mask.whole(l, a.sizes);
+  Type type = elementTypeOf(scores);
+  if (mask && isa<FloatType>(elementTypeOf(mask)))
+    scores = b.add(scores, b.cast(mask, type));
+  else if (mask)
+    scores =
+        b.select(mask, scores,
+                 b.constant(-std::numeric_limits<double>::infinity(), type));
+  stages.push_back(scores);
+  stages.push_back(probabilities(b, scores, mask != nullptr));
+  int64_t mode = node.getInt("qk_matmul_output_mode", 0);
+  if (node->getNumResults() > 3 && mode >= 0 && mode < 4)
+    l.set(node->getResult(3), stages[mode]);
+  Value result = nn::MatmulOp::create(l.builder, l.loc(), stages.back(),
+                                      perHead(l, a.v, heads));
+  return l.transpose(result, swapHeads);
+}
+
+//===----------------------------------------------------------------------===//
+// Attention as one op
+//===----------------------------------------------------------------------===//
+
+Value asOne(Lowering &l, const Attention &a) {
+  Type lse =
+      RankedTensorType::get({a.sizes.batch, shapeOf(a.q)[2], a.sizes.queries},
+                            l.builder.getF32Type());
+  auto attention = nn::AttentionOp::create(
+      l.builder, l.loc(), TypeRange{a.q.getType(), lse}, a.q, a.k, a.v,
+      a.mask.value, l.builder.getF32FloatAttr(static_cast<float>(a.scale)),
+      a.mask.causal ? l.builder.getUnitAttr() : UnitAttr(),
+      l.builder.getI64IntegerAttr(a.mask.window),
+      l.builder.getF32FloatAttr(static_cast<float>(a.softcap)));
+  return attention.getResult();
+}
+
+/// Keys or values behind those of the past, which ONNX lays out by head.
+Value withPast(Lowering &l, Value past, Value now) {
+  Value before = l.transpose(past, swapHeads);
+  SmallVector<int64_t> shape(shapeOf(now));
+  shape[1] += shapeOf(before)[1];
+  return nn::ConcatOp::create(
+      l.builder, l.loc(), RankedTensorType::get(shape, elementTypeOf(now)),
+      ValueRange{before, now}, l.builder.getI64IntegerAttr(1));
+}
+
 LogicalResult lowerAttention(Lowering &l, onnx::NodeOp node) {
-  if (node.getInput(4) || node.getInput(5) || node.getInput(6) ||
-      node->getNumResults() != 1)
-    return l.unsupported(node, "with a key/value cache");
   Value query = l.get(node.getInput(0));
   bool flat = shapeOf(query).size() == 3;
   int64_t heads = node.getInt("q_num_heads", 0);
   int64_t kvHeads = node.getInt("kv_num_heads", heads);
-  Value q = toSeqFirst(l, query, heads);
-  Value k = toSeqFirst(l, l.get(node.getInput(1)), kvHeads);
-  Value v = toSeqFirst(l, l.get(node.getInput(2)), kvHeads);
-  if (!q || !k || !v)
+  Attention a{node, {}, {}, {}, {}, {}, 0, node.getFloat("softcap", 0)};
+  a.q = toSeqFirst(l, query, heads);
+  a.k = toSeqFirst(l, l.get(node.getInput(1)), kvHeads);
+  a.v = toSeqFirst(l, l.get(node.getInput(2)), kvHeads);
+  if (!a.q || !a.k || !a.v || shapeOf(a.q)[2] % shapeOf(a.k)[2] != 0)
     return l.unsupported(node, "its heads do not divide its width");
-  if (shapeOf(k)[3] != shapeOf(v)[3])
-    return l.unsupported(node, "with keys and values of different width");
-  Value mask;
-  if (Value input = node.getInput(3)) {
-    mask = l.getBroadcastable(input);
-    if (isa<FloatType>(elementTypeOf(mask)))
-      mask = l.castTo(mask, l.builder.getF32Type());
-    SmallVector<int64_t> shape(shapeOf(mask));
-    while (shape.size() < 4)
-      shape.insert(shape.begin(), 1);
-    mask = l.reshape(mask, shape);
+  if (!isa<FloatType>(elementTypeOf(a.q)))
+    return l.unsupported(node, "only of floats");
+  if (node.getInput(4) && node.getInput(5)) {
+    Value pastKey = l.get(node.getInput(4)),
+          pastValue = l.get(node.getInput(5));
+    a.sizes.past = shapeOf(pastKey)[2];
+    a.k = withPast(l, pastKey, a.k);
+    a.v = withPast(l, pastValue, a.v);
   }
-  double scale =
-      node.getFloat("scale", 1 / std::sqrt(static_cast<double>(shapeOf(q)[3])));
-  Type lse = RankedTensorType::get(
-      {shapeOf(q)[0], shapeOf(q)[2], shapeOf(q)[1]}, l.builder.getF32Type());
-  auto attention = nn::AttentionOp::create(
-      l.builder, l.loc(), TypeRange{q.getType(), lse}, q, k, v, mask,
-      l.builder.getF32FloatAttr(static_cast<float>(scale)),
-      node.getInt("is_causal", 0) ? l.builder.getUnitAttr() : UnitAttr(),
-      l.builder.getI64IntegerAttr(0),
-      l.builder.getF32FloatAttr(
-          static_cast<float>(node.getFloat("softcap", 0))));
-  l.set(node->getResult(0), fromSeqFirst(l, attention.getResult(), flat));
-  return success();
-}
-
-/// The rows of a cache that the positions 0…S-1 of every sample read.
-std::optional<HostTensor> cacheRows(const HostTensor &cache,
-                                    const HostTensor *positions, int64_t seq) {
-  if (!positions) {
-    // [batch, seq, dim], the same for every sample.
-    if (cache.getRank() != 3 || cache.varies(0) || cache.getShape()[1] != seq)
-      return std::nullopt;
-    return cache.reshape(cache.slice(0, 0, 1, 1).getShape().drop_front());
-  }
-  if (cache.getRank() != 2 || positions->getRank() != 2 || positions->varies(0))
-    return std::nullopt;
-  SmallVector<int64_t> rows = positions->slice(0, 0, 1, 1).flattenInts();
-  for (auto [i, row] : llvm::enumerate(rows))
-    if (row != rows.front() + static_cast<int64_t>(i))
-      return std::nullopt;
-  if (static_cast<int64_t>(rows.size()) != seq || rows.front() < 0 ||
-      rows.back() >= cache.getShape()[0])
-    return std::nullopt;
-  return cache.slice(0, rows.front(), 1, seq);
-}
-
-LogicalResult lowerRotary(Lowering &l, onnx::NodeOp node) {
-  Value operand = l.get(node.getInput(0));
-  bool flat = shapeOf(operand).size() == 3;
-  Value x = toSeqFirst(l, operand, node.getInt("num_heads", 0));
-  const HostTensor *cos = l.getConstant(node.getInput(1));
-  const HostTensor *sin = l.getConstant(node.getInput(2));
-  const HostTensor *positions = l.getConstant(node.getInput(3));
-  if (!x || !cos || !sin || (node.getInput(3) && !positions))
-    return l.unsupported(node, "its positions depend on data");
-  auto cosRows = cacheRows(*cos, positions, shapeOf(x)[1]);
-  auto sinRows = cacheRows(*sin, positions, shapeOf(x)[1]);
-  int64_t rotated = node.getInt("rotary_embedding_dim", 0);
-  rotated = rotated == 0 ? shapeOf(x)[3] : rotated;
-  if (!cosRows || !sinRows || cosRows->getShape()[1] * 2 != rotated)
-    return l.unsupported(node,
-                         "its positions are not the same for all samples");
-  Type f32 = l.builder.getF32Type();
-  auto table = [&](const HostTensor &rows) {
-    return l.castTo(l.broadcast(l.constant(rows), rows.getShape()), f32);
-  };
-  Value c = table(*cosRows), s = table(*sinRows);
-  Value result = nn::RotaryOp::create(
-      l.builder, l.loc(), x.getType(), x, c, s,
-      node.getInt("interleaved", 0) ? l.builder.getUnitAttr() : UnitAttr(),
-      UnitAttr());
+  for (auto [i, present] : {std::pair(1, a.k), std::pair(2, a.v)})
+    if (node->getNumResults() > static_cast<unsigned>(i))
+      l.set(node->getResult(i), l.transpose(present, swapHeads));
+  a.sizes.batch = shapeOf(a.q)[0];
+  a.sizes.queries = shapeOf(a.q)[1];
+  a.sizes.keys = shapeOf(a.k)[1];
+  auto mask = buildAttentionMask(l, node, a.sizes);
+  if (!mask)
+    return failure();
+  a.mask = *mask;
+  a.scale = node.getFloat("scale",
+                          1 / std::sqrt(static_cast<double>(shapeOf(a.q)[3])));
+  bool whole = node->getNumResults() < 4 && shapeOf(a.k)[3] == shapeOf(a.v)[3];
+  Value result = whole ? asOne(l, a) : writeOut(l, a);
   l.set(node->getResult(0), fromSeqFirst(l, result, flat));
   return success();
 }
@@ -126,7 +182,7 @@ LogicalResult lowerRotary(Lowering &l, onnx::NodeOp node) {
 
 void addAttentionHandlers(HandlerTable &table) {
   table["Attention"] = lowerAttention;
-  table["RotaryEmbedding"] = lowerRotary;
+  addRotaryHandlers(table);
 }
 
 } // namespace shardonnx

@@ -115,17 +115,30 @@ LogicalResult lowerSlice(Lowering &l, onnx::NodeOp node) {
       steps.size() != starts.size())
     return l.unsupported(node, "its bounds are malformed");
   Value result = l.get(node.getInput(0));
+  SmallVector<int64_t> emptyShape;
   for (size_t i = 0; i < starts.size(); ++i) {
     ArrayRef<int64_t> shape = shapeOf(result);
     auto axis = normalizeAxis(axes[i], static_cast<int64_t>(shape.size()));
     if (!axis || steps[i] == 0)
       return l.unsupported(node, "its axes are out of range, or a step is 0");
     SliceBounds bounds = clampSlice(starts[i], ends[i], steps[i], shape[*axis]);
-    if (bounds.size == 0)
-      return l.unsupported(node, "its result is empty");
+    if (bounds.size == 0) {
+      if (emptyShape.empty())
+        emptyShape.assign(shape.begin(), shape.end());
+      emptyShape[*axis] = 0;
+      continue;
+    }
     result = stepAxis(l, result, *axis, bounds.start, steps[i], bounds.size);
   }
-  l.set(node->getResult(0), result);
+  if (emptyShape.empty()) {
+    l.set(node->getResult(0), result);
+    return success();
+  }
+  // No elements: known, whatever the operand holds.
+  for (auto [axis, dim] : llvm::enumerate(shapeOf(result)))
+    emptyShape[axis] = emptyShape[axis] == 0 ? 0 : dim;
+  l.setConstant(node->getResult(0),
+                HostTensor::splat(emptyShape, elementTypeOf(result), Scalar{}));
   return success();
 }
 
@@ -231,7 +244,10 @@ LogicalResult lowerSequenceAt(Lowering &l, onnx::NodeOp node) {
 LogicalResult lowerConcat(Lowering &l, onnx::NodeOp node) {
   SmallVector<Value> parts;
   for (Value input : node.getInputs())
-    parts.push_back(l.get(input));
+    if (!llvm::is_contained(l.getShape(input), 0))
+      parts.push_back(l.get(input));
+  if (parts.empty())
+    return l.unsupported(node, "its result is empty");
   SmallVector<int64_t> shape(shapeOf(parts.front()));
   auto axis =
       normalizeAxis(node.getInt("axis", 0), static_cast<int64_t>(shape.size()));

@@ -130,6 +130,8 @@ Value Lowering::getParameter(Entry &entry) {
         source);
     if (Attribute names = init->getAttr("onnx.names"))
       parameter->setAttr("nn.names", names);
+    if (Attribute addend = init->getAttr("onnx.addend"))
+      parameter->setAttr("nn.addend", addend);
   }
   entry.value = nn::GetOp::create(
       builder, init.getLoc(), RankedTensorType::get(shape, stored),
@@ -382,23 +384,27 @@ static bool isOfProgram(Type element) {
 }
 
 /// Whether all that a node reads and makes can be in a program. A known scalar
-/// can, whatever its type: handlers read it (Dropout's ratio may be f64).
+/// can, whatever its type: handlers read it (Dropout's ratio may be f64). A
+/// slice of nothing is known, and joining what is known to be empty is nothing.
 bool Lowering::isCompilable(onnx::NodeOp node) {
+  bool joins = node.getOpType() == "Concat", cuts = node.getOpType() == "Slice";
   for (Value input : node.getInputs()) {
     auto type = dyn_cast<ShapedType>(input.getType());
     if (!type)
       continue;
     ArrayRef<int64_t> shape = getShape(input);
+    if (joins && llvm::is_contained(shape, 0) && getConstant(input))
+      continue;
     if (llvm::is_contained(shape, 0) ||
         (!isOfProgram(type.getElementType()) &&
          !(shape.empty() && getConstant(input))))
       return false;
   }
-  return llvm::all_of(node.getResultTypes(), [](Type result) {
+  return llvm::all_of(node.getResultTypes(), [cuts](Type result) {
     auto type = dyn_cast<ShapedType>(result);
-    return !type ||
-           (isOfProgram(type.getElementType()) &&
-            !(type.hasRank() && llvm::is_contained(type.getShape(), 0)));
+    return !type || (isOfProgram(type.getElementType()) &&
+                     (cuts || !(type.hasRank() &&
+                                llvm::is_contained(type.getShape(), 0))));
   });
 }
 
@@ -478,7 +484,7 @@ LogicalResult Lowering::bindArguments(func::FuncOp function, Block &newEntry) {
 /// with later.
 Value Lowering::returned(Value output, Attribute &known) {
   const HostTensor *value = evaluating ? getConstant(output) : nullptr;
-  if (!value)
+  if (!value || !(value->isSplat() || countOf(value->getShape())))
     return get(output);
   known = value->toAttr();
   return splat(0, builder.getF32Type());

@@ -12,6 +12,7 @@
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 
@@ -25,15 +26,42 @@ namespace {
 /// A score of this or less hides a key: its weight is zero in f32.
 constexpr double hiddenScore = -1e4;
 
-/// The value behind `select(p != p, 0, p)`, the guard of rows that see nothing.
-Value stripNaNGuard(Value value) {
+/// A condition that holds nowhere.
+bool isNever(Value condition) {
+  DenseElementsAttr attr;
+  return matchPattern(condition, m_Constant(&attr)) &&
+         attr.getElementType().isInteger(1) && attr.isSplat() &&
+         !attr.getSplatValue<bool>();
+}
+
+bool isMinusInfinity(Value value) {
+  std::optional<double> splat = matchSplat(value);
+  return splat && *splat == -std::numeric_limits<double>::infinity();
+}
+
+/// Whether a condition holds only for rows of `weights`, a softmax, that see
+/// no key: their weights are no numbers, or their largest score is -inf.
+bool holdsForEmptyRows(Value condition, Value weights) {
+  if (isNever(condition))
+    return true;
+  auto compare = condition.getDefiningOp<nn::CompareOp>();
+  if (!compare)
+    return false;
+  if (compare.getPredicate() == nn::ComparePredicate::ne)
+    return compare.getLhs() == compare.getRhs() && compare.getLhs() == weights;
+  auto softmax = stripCasts(weights).getDefiningOp<nn::SoftmaxOp>();
+  auto largest = stripCasts(compare.getLhs()).getDefiningOp<nn::ReduceMaxOp>();
+  return compare.getPredicate() == nn::ComparePredicate::eq && softmax &&
+         largest && isMinusInfinity(compare.getRhs()) &&
+         stripCasts(largest.getOperand()) == stripCasts(softmax.getOperand());
+}
+
+/// The value behind `select(empty, 0, p)`, the guard of rows that see nothing.
+Value stripEmptyRowGuard(Value value) {
   auto select = value.getDefiningOp<nn::SelectOp>();
-  if (!select || !isSplatOf(select.getTrueValue(), 0))
-    return value;
-  auto compare = select.getCondition().getDefiningOp<nn::CompareOp>();
-  if (!compare || compare.getPredicate() != nn::ComparePredicate::ne ||
-      compare.getLhs() != compare.getRhs() ||
-      compare.getLhs() != select.getFalseValue())
+  if (!select || !isSplatOf(select.getTrueValue(), 0) ||
+      select.getFalseValue().getType() != select.getType() ||
+      !holdsForEmptyRows(select.getCondition(), select.getFalseValue()))
     return value;
   return select.getFalseValue();
 }
@@ -220,7 +248,7 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
                                 PatternRewriter &rewriter) const override {
     if (shapeOf(op.getResult()).size() != 4 || op.getTransposeLhs())
       return failure();
-    Value weights = stripCasts(stripNaNGuard(stripCasts(op.getLhs())));
+    Value weights = stripCasts(stripEmptyRowGuard(stripCasts(op.getLhs())));
     auto softmax = weights.getDefiningOp<nn::SoftmaxOp>();
     if (!softmax)
       return failure();

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Takes away what exporters add around matrix products: transposes that a
-// product can do itself, and batches merged only to transpose a matrix.
+// product can do itself, and batches merged with heads or only to transpose a
+// matrix.
 
 #include "Match.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -111,11 +112,92 @@ struct RaiseRsqrt : OpRewritePattern<nn::ReciprocalOp> {
   }
 };
 
+/// The [batch, heads, …] behind [batch·heads, …] of rank 3, or null.
+Value beforeMerge(Value value) {
+  auto merge = value.getDefiningOp<nn::ReshapeOp>();
+  if (!merge || shapeOf(value).size() != 3)
+    return {};
+  ArrayRef<int64_t> from = shapeOf(merge.getOperand());
+  if (from.size() != 4 || from.take_back(2) != shapeOf(value).take_back(2))
+    return {};
+  return merge.getOperand();
+}
+
+RankedTensorType withLeading(Value value, ArrayRef<int64_t> leading) {
+  SmallVector<int64_t> shape(leading);
+  llvm::append_range(shape, shapeOf(value).take_back(2));
+  return RankedTensorType::get(shape, elementTypeOf(value));
+}
+
+/// A product of batches and heads that were merged (torch.bmm and baddbmm) is
+/// one of batches and heads, merged afterwards.
+struct MergeAfterMatmul : OpRewritePattern<nn::MatmulOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::MatmulOp op,
+                                PatternRewriter &rewriter) const override {
+    Value lhs = beforeMerge(op.getLhs()), rhs = beforeMerge(op.getRhs());
+    if (!lhs || !rhs ||
+        shapeOf(lhs).take_front(2) != shapeOf(rhs).take_front(2))
+      return failure();
+    auto product = cast<nn::MatmulOp>(rewriter.clone(*op));
+    rewriter.modifyOpInPlace(product, [&] {
+      product.getLhsMutable().assign(lhs);
+      product.getRhsMutable().assign(rhs);
+      product.getResult().setType(
+          withLeading(op.getResult(), shapeOf(lhs).take_front(2)));
+    });
+    rewriter.replaceOpWithNewOp<nn::ReshapeOp>(op, op.getType(),
+                                               product.getResult());
+    return success();
+  }
+};
+
+/// What is done to merged scores, a factor or a bias such as ALiBi's, is done
+/// before they are merged.
+template <typename Op> struct MergeAfterScores : OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(Op op,
+                                PatternRewriter &rewriter) const override {
+    bool left = static_cast<bool>(scoresBehind(op.getLhs()));
+    Value scores = scoresBehind(left ? op.getLhs() : op.getRhs());
+    Value other = left ? op.getRhs() : op.getLhs();
+    if (!scores ||
+        shapeOf(left ? op.getLhs() : op.getRhs()) != shapeOf(op.getResult()))
+      return failure();
+    ArrayRef<int64_t> leading = shapeOf(scores).take_front(2);
+    ArrayRef<int64_t> shape = shapeOf(other);
+    if (shape.size() == 3 && shape[0] == leading[0] * leading[1])
+      other = reshapeTo(rewriter, op.getLoc(), other,
+                        withLeading(other, leading).getShape());
+    else if (!shape.empty() && !(shape.size() == 3 && shape[0] == 1))
+      return failure();
+    auto result =
+        Op::create(rewriter, op.getLoc(), withLeading(op.getResult(), leading),
+                   left ? scores : other, left ? other : scores);
+    rewriter.replaceOpWithNewOp<nn::ReshapeOp>(op, op.getType(),
+                                               result.getResult());
+    return success();
+  }
+
+  /// Scores of rank 4 behind a merge: a product, and what was done to it.
+  static Value scoresBehind(Value value) {
+    Value scores = beforeMerge(value);
+    return scores && scores.getDefiningOp() &&
+                   isa<nn::MatmulOp, nn::AddOp, nn::MulOp>(
+                       scores.getDefiningOp())
+               ? scores
+               : Value();
+  }
+};
+
 struct RaiseLayout : impl::RaiseLayoutBase<RaiseLayout> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<FoldTransposeIntoMatmul, RaiseReciprocal, RaiseRsqrt,
-                 UnmergeTranspose>(&getContext());
+    patterns.add<FoldTransposeIntoMatmul, MergeAfterMatmul,
+                 MergeAfterScores<nn::AddOp>, MergeAfterScores<nn::MulOp>,
+                 RaiseReciprocal, RaiseRsqrt, UnmergeTranspose>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -196,3 +196,18 @@ func.func @loss(%logits: tensor<6x16xf32>, %labels: tensor<6xi64>) -> tensor<f32
   %0 = onnx.node "SoftmaxCrossEntropyLoss"(%logits, %labels) {ignore_index = -100 : i64, reduction = "mean"} : (tensor<6x16xf32>, tensor<6xi64>) -> tensor<f32>
   return %0 : tensor<f32>
 }
+
+// -----
+
+// What a model of full rotary width leaves unrotated has no elements.
+// CHECK-LABEL: func.func @empty_slice
+func.func @empty_slice(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  %start = onnx.node "Constant"() {value_ints = array<i64: 4>} : () -> tensor<1xi64>
+  %end = onnx.node "Constant"() {value_ints = array<i64: 99>} : () -> tensor<1xi64>
+  %axis = onnx.node "Constant"() {value_ints = array<i64: 1>} : () -> tensor<1xi64>
+  %0 = onnx.node "Slice"(%x, %start, %end, %axis) : (tensor<2x4xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2x0xf32>
+  // CHECK-NOT: nn.slice
+  // CHECK: nn.concat %arg0 {axis = 1 : i64} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %1 = onnx.node "Concat"(%x, %0) {axis = 1 : i64} : (tensor<2x4xf32>, tensor<2x0xf32>) -> tensor<2x4xf32>
+  return %1 : tensor<2x4xf32>
+}

@@ -52,3 +52,32 @@ func.func @batch(%x: tensor<2x3x4xf32>, %w: tensor<3x2x5xf32>) -> tensor<2x3x5xf
   %1 = nn.matmul %x, %0 : (tensor<2x3x4xf32>, tensor<2x4x5xf32>) -> tensor<2x3x5xf32>
   return %1 : tensor<2x3x5xf32>
 }
+
+// Batches and heads merged for a product of rank 3, scores with a factor and a
+// bias of their own (torch.baddbmm): merged only after all of it.
+// CHECK-LABEL: func.func @merged_scores
+func.func @merged_scores(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x5x4xf32>, %alibi: tensor<6x1x5xf32>) -> tensor<2x3x5x5xf32> {
+  // CHECK: %[[P:.*]] = nn.matmul %arg0, %arg1 {transpose_rhs} : (tensor<2x3x5x4xf32>, tensor<2x3x5x4xf32>) -> tensor<2x3x5x5xf32>
+  // CHECK: %[[S:.*]] = nn.mul %[[P]], %{{.*}} : (tensor<2x3x5x5xf32>, tensor<f32>)
+  // CHECK: %[[A:.*]] = nn.reshape %arg2 : tensor<6x1x5xf32> -> tensor<2x3x1x5xf32>
+  // CHECK: %[[R:.*]] = nn.add %[[S]], %[[A]] : (tensor<2x3x5x5xf32>, tensor<2x3x1x5xf32>)
+  // CHECK: return %[[R]]
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %0 = nn.reshape %q : tensor<2x3x5x4xf32> -> tensor<6x5x4xf32>
+  %1 = nn.reshape %k : tensor<2x3x5x4xf32> -> tensor<6x5x4xf32>
+  %2 = nn.matmul %0, %1 {transpose_rhs} : (tensor<6x5x4xf32>, tensor<6x5x4xf32>) -> tensor<6x5x5xf32>
+  %3 = nn.mul %2, %half : (tensor<6x5x5xf32>, tensor<f32>) -> tensor<6x5x5xf32>
+  %4 = nn.add %3, %alibi : (tensor<6x5x5xf32>, tensor<6x1x5xf32>) -> tensor<6x5x5xf32>
+  %5 = nn.reshape %4 : tensor<6x5x5xf32> -> tensor<2x3x5x5xf32>
+  return %5 : tensor<2x3x5x5xf32>
+}
+
+// Merged otherwise: stays.
+// CHECK-LABEL: func.func @merged_otherwise
+func.func @merged_otherwise(%q: tensor<2x3x5x4xf32>, %k: tensor<3x2x5x4xf32>) -> tensor<6x5x5xf32> {
+  // CHECK: nn.matmul {{.*}} -> tensor<6x5x5xf32>
+  %0 = nn.reshape %q : tensor<2x3x5x4xf32> -> tensor<6x5x4xf32>
+  %1 = nn.reshape %k : tensor<3x2x5x4xf32> -> tensor<6x5x4xf32>
+  %2 = nn.matmul %0, %1 {transpose_rhs} : (tensor<6x5x4xf32>, tensor<6x5x4xf32>) -> tensor<6x5x5xf32>
+  return %2 : tensor<6x5x5xf32>
+}

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # What PyTorch's exporter with optimize=True does to parameters: a linear weight
-# is stored transposed under another name, two equal norms are merged, one
-# parameter is folded into a constant, a buffer stays.
+# is stored transposed under another name, two equal norms are merged, parameters
+# are folded into constants, a buffer stays.
 
 from onnxfile import *
 
@@ -26,6 +26,10 @@ p_fc_bias: PARAMETER target='fc.bias'
 p_n1_weight: PARAMETER target='n1.weight'
 p_n2_weight: PARAMETER target='n2.weight'
 p_wpe_weight: PARAMETER target='wpe.weight'
+p_type_weight: PARAMETER target='type.weight'
+p_n3_weight: PARAMETER target='n3.weight'
+p_lost_weight: PARAMETER target='lost.weight'
+p_bucket_weight: PARAMETER target='bucket.weight'
 b_table: BUFFER target='table' persistent=False
 x: USER_INPUT
 
@@ -45,21 +49,35 @@ write(
                 node("Mul", ["c", "n1.weight"], ["d"], "node_mul_1",
                      meta={**scopes("n2"), **fx("aten.mul", "c", "p_n2_weight")}),
                 node("Add", ["d", "embedding_1"], ["e"], "node_add"),
-                node("Mul", ["e", "table"], ["out"], "node_mul_2"),
+                node("Mul", ["e", "table"], ["f"], "node_mul_2"),
+                node("Add", ["f", "embedding_2"], ["g"], "node_add_1"),
+                node("Mul", ["add_3", "g"], ["h"], "node_mul_3"),
+                node("Mul", ["h", "sigmoid"], ["i"], "node_mul_4"),
+                node("Mul", ["i", "embedding_3"], ["out"], "node_mul_5"),
             ],
             [value("x", [2, 4])],
-            [value("out", [2, 4])],
+            [value("out", [3, 2, 4])],
             [
                 tensor("n1.weight", [4], raw=floats(4, 1)),
                 tensor("val_7", [4, 4], raw=floats(16)),
                 tensor("fc.bias", [4], raw=floats(4)),
                 tensor("embedding_1", [2, 4], raw=floats(8)),
                 tensor("table", [4], raw=floats(4)),
+                tensor("embedding_2", [1, 2, 4], raw=floats(4) + floats(4)),
+                tensor("add_3", [4], raw=floats(4)),
+                tensor("sigmoid", [4], raw=floats(4)),
+                tensor("embedding_3", [3, 2, 4], raw=floats(4) + floats(20)),
             ],
             [
                 value("val_7", [4, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['fc.weight']"}),
                 value("embedding_1", [2, 4],
                       meta={"pkg.onnxscript.optimizer.folded_from": "['arange', 'wpe.weight']"}),
+                value("embedding_2", [1, 2, 4],
+                      meta={"pkg.onnxscript.optimizer.folded_from": "['type.weight', 'zeros']"}),
+                value("add_3", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['n3.weight']"}),
+                value("sigmoid", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['lost.weight']"}),
+                value("embedding_3", [3, 2, 4],
+                      meta={"pkg.onnxscript.optimizer.folded_from": "['bucket.weight', 'index']"}),
             ],
             {"pkg.torch.export.ExportedProgram.graph_signature": signature},
         )

@@ -49,6 +49,7 @@ struct Manifest {
     std::string file, dtype;
     int64_t offset = 0, length = 0;
     bool transposed = false; // of a two-dimensional parameter
+    float addend = 0;        // the parameter is what the file has plus this
   };
   struct Param {
     std::string name, onnx;

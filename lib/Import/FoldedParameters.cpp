@@ -1,0 +1,221 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See FoldedParameters.h.
+
+#include "FoldedParameters.h"
+
+#include "Types.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+#include <onnx/onnx_pb.h>
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+/// Whether `name` is what the exporter calls the `n`th result of an operator:
+/// "add", "add_12".
+bool isResultOf(StringRef name, StringRef op) {
+  if (!name.consume_front(op))
+    return false;
+  unsigned number = 0;
+  return name.empty() ||
+         (name.consume_front("_") && !name.getAsInteger(10, number));
+}
+
+class Recovery {
+public:
+  Recovery(::onnx::GraphProto &graph, const Metadata &metadata,
+           StringRef modelPath, std::vector<Initializer> &initializers)
+      : graph(graph), metadata(metadata), modelPath(modelPath),
+        initializers(initializers) {
+    for (const Initializer &init : initializers)
+      names.insert(init.name);
+    for (const Initializer &init : initializers)
+      if (const SignatureInput *parameter = parameterBehind(init))
+        ++claims[parameter->target];
+  }
+
+  void run() {
+    for (auto [i, init] : llvm::enumerate(initializers)) {
+      const SignatureInput *parameter = parameterBehind(init);
+      // Two constants of one parameter are two computations of it.
+      if (!parameter || claims[parameter->target] != 1 || init.value ||
+          !isa<FloatType>(init.type.getElementType()))
+        continue;
+      ::onnx::TensorProto &tensor =
+          *graph.mutable_initializer(static_cast<int>(i));
+      StringRef name = init.name;
+      if (isResultOf(name, "add") && isScale(name))
+        recoverOnePlus(init, tensor, parameter->target);
+      else if (isResultOf(name, "embedding") || isResultOf(name, "expand"))
+        recoverRows(init, tensor, parameter->target);
+    }
+    moveToFront();
+  }
+
+private:
+  /// The only parameter that a constant was folded from, if the graph no longer
+  /// has it.
+  const SignatureInput *parameterBehind(const Initializer &init) const {
+    auto folded = metadata.foldedFrom.find(init.name);
+    if (folded == metadata.foldedFrom.end())
+      return nullptr;
+    const SignatureInput *found = nullptr;
+    for (const std::string &source : folded->second) {
+      const SignatureInput *input = metadata.findTarget(source);
+      if (!input || input->kind != "PARAMETER")
+        continue;
+      if (found)
+        return nullptr;
+      found = input;
+    }
+    return found && !names.contains(found->target) ? found : nullptr;
+  }
+
+  /// Whether nodes only multiply by it: what is added to a scale is one.
+  bool isScale(StringRef name) const {
+    bool used = false;
+    for (const ::onnx::NodeProto &node : graph.node())
+      for (int i = 0; i < node.input_size(); ++i) {
+        if (node.input(i) != name)
+          continue;
+        used = true;
+        bool norm = i == 1 && (node.op_type() == "RMSNormalization" ||
+                               node.op_type() == "LayerNormalization");
+        if (!norm && node.op_type() != "Mul")
+          return false;
+      }
+    return used;
+  }
+
+  void recoverOnePlus(Initializer &init, ::onnx::TensorProto &tensor,
+                      const std::string &target) {
+    int type = tensor.data_type();
+    if (type != ::onnx::TensorProto::FLOAT &&
+        type != ::onnx::TensorProto::FLOAT16 &&
+        type != ::onnx::TensorProto::BFLOAT16)
+      return;
+    ::onnx::TensorProto one;
+    one.set_data_type(type);
+    if (type == ::onnx::TensorProto::FLOAT)
+      one.add_float_data(1);
+    else
+      one.add_int32_data(type == ::onnx::TensorProto::FLOAT16 ? 0x3c00
+                                                              : 0x3f80);
+    std::string old = init.name;
+    rename(init, tensor, target);
+    init.addend = -1;
+    addNode("Add", {target, addConstant(old + "_one", one)}, old);
+  }
+
+  /// The rows behind `init`: all of them where no two are equal, one where all
+  /// are; otherwise it is not known which are the same row of the table.
+  void recoverRows(Initializer &init, ::onnx::TensorProto &tensor,
+                   const std::string &target) {
+    int64_t width = init.type.getRank() > 1 ? init.type.getShape().back() : 0;
+    int64_t count = width > 0 ? init.type.getNumElements() / width : 0;
+    std::unique_ptr<llvm::MemoryBuffer> bytes = read(init);
+    if (count < 1 || !bytes)
+      return;
+    StringRef data = bytes->getBuffer();
+    size_t stride = data.size() / static_cast<size_t>(count);
+    llvm::StringSet<> distinct;
+    for (size_t row = 0; row < static_cast<size_t>(count); ++row)
+      distinct.insert(data.substr(row * stride, stride));
+    // A sparse file is zeros: its rows only look equal.
+    bool empty = data.find_first_not_of('\0') == StringRef::npos;
+    bool repeated = count > 1 && distinct.size() == 1 && !empty;
+    if (!repeated && !empty && distinct.size() != static_cast<size_t>(count))
+      return;
+    std::string old = init.name;
+    ::onnx::TensorProto shape;
+    shape.set_data_type(::onnx::TensorProto::INT64);
+    shape.add_dims(init.type.getRank());
+    for (int64_t dim : init.type.getShape())
+      shape.add_int64_data(dim);
+    init.type = RankedTensorType::get({repeated ? 1 : count, width},
+                                      init.type.getElementType());
+    init.length = storageBytes(init.type);
+    rename(init, tensor, target);
+    std::string to = addConstant(old + "_shape", shape);
+    addNode(repeated ? "Expand" : "Reshape", {target, to}, old);
+  }
+
+  std::unique_ptr<llvm::MemoryBuffer> read(const Initializer &init) const {
+    llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
+    llvm::sys::path::append(path, init.file);
+    auto buffer =
+        llvm::MemoryBuffer::getFileSlice(path, init.length, init.offset);
+    return buffer && (*buffer)->getBufferSize() == init.length
+               ? std::move(*buffer)
+               : nullptr;
+  }
+
+  /// Parameter and tensor under their state-dict name, in the shape of `init`.
+  void rename(Initializer &init, ::onnx::TensorProto &tensor,
+              const std::string &target) {
+    init.name = init.symbol = target;
+    tensor.set_name(target);
+    tensor.clear_dims();
+    for (int64_t dim : init.type.getShape())
+      tensor.add_dims(dim);
+    if (tensor.has_raw_data())
+      tensor.mutable_raw_data()->resize(
+          std::min<size_t>(tensor.raw_data().size(), init.length));
+  }
+
+  std::string addConstant(const std::string &name,
+                          const ::onnx::TensorProto &value) {
+    ::onnx::NodeProto &node = addNode("Constant", {}, name);
+    ::onnx::AttributeProto &attribute = *node.add_attribute();
+    attribute.set_name("value");
+    attribute.set_type(::onnx::AttributeProto::TENSOR);
+    *attribute.mutable_t() = value;
+    return name;
+  }
+
+  ::onnx::NodeProto &addNode(const std::string &op,
+                             ArrayRef<std::string> inputs,
+                             const std::string &output) {
+    ::onnx::NodeProto &node = *graph.add_node();
+    node.set_op_type(op);
+    node.set_name(output + "_recovered");
+    for (const std::string &input : inputs)
+      node.add_input(input);
+    node.add_output(output);
+    ++added;
+    return node;
+  }
+
+  /// Those that were added, in their order, before all others.
+  void moveToFront() {
+    auto *nodes = graph.mutable_node();
+    std::rotate(nodes->pointer_begin(), nodes->pointer_end() - added,
+                nodes->pointer_end());
+  }
+
+  ::onnx::GraphProto &graph;
+  const Metadata &metadata;
+  StringRef modelPath;
+  std::vector<Initializer> &initializers;
+  llvm::StringSet<> names;
+  llvm::StringMap<unsigned> claims;
+  int added = 0;
+};
+
+} // namespace
+
+void recoverFoldedParameters(::onnx::GraphProto &graph,
+                             const Metadata &metadata, StringRef modelPath,
+                             std::vector<Initializer> &initializers) {
+  Recovery(graph, metadata, modelPath, initializers).run();
+}
+
+} // namespace shardonnx

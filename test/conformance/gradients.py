@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compares gradients of `shardonnx eval --grad` with central differences in f64.
+
+    gradients.py [--shardonnx build/bin/shardonnx] [--jobs N] [--filter REGEX]
+                 [--report FILE.json] [--verbose]
+
+Each case of gradient_cases.py is one node whose float outputs are multiplied by
+weights that differ, so that no gradient is uniform. Differences are taken by
+ONNX's reference evaluator in f64. Many cases share a graph, and so one process;
+the cases of a graph that does not give an answer run alone.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import re
+import sys
+import time
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+import backend
+import gradient_cases
+
+OPSET = 23
+GROUP = 24  # cases of a graph
+STEP = 1e-5
+RELATIVE, ABSOLUTE = 1e-3, 1e-5  # absolute: of the largest, or of 1
+
+
+class Softsign(OpRun):
+    """The reference's own refuses scalars."""
+
+    def _run(self, x):
+        return (np.asarray(x / (1 + np.abs(x))),)
+
+
+class MeanVarianceNormalization(OpRun):
+    """The reference's own computes in f32 alone."""
+
+    def _run(self, x, axes=None):
+        axes = tuple(axes or (0, 2, 3))
+        deviation = np.sqrt((x ** 2).mean(axes, keepdims=True) -
+                            x.mean(axes, keepdims=True) ** 2)
+        return ((x - x.mean(axes, keepdims=True)) / (deviation + 1e-9),)
+
+
+class Problem:
+    """A case as a graph: its names begin with `prefix`."""
+
+    def __init__(self, case, prefix):
+        self.case = case
+        self.prefix = prefix
+        self.nodes, self.inputs, self.constants = [], {}, {}
+        names = []
+        for i, array in enumerate(case.inputs):
+            name = f"{prefix}x{i}"
+            if array is None:
+                name = ""
+            elif array.dtype == np.float64:
+                self.inputs[name] = array
+            else:
+                self.constants[name] = array
+            names.append(name)
+        self.made = [f"{prefix}y{i}" for i in range(case.outputs)]
+        self.nodes.append(helper.make_node(case.op, names, self.made,
+                                           f"{prefix}node", **case.attributes))
+        self.results = self.weigh()
+
+    def weigh(self):
+        """Multiplies each output that counts by weights of its shape."""
+        values = self.evaluator(self.made).run(None, self.inputs)
+        results = []
+        for i in self.case.kept:
+            random = np.random.RandomState(11 + i)
+            weights = random.uniform(-1, 1, values[i].shape)
+            self.inputs[f"{self.prefix}w{i}"] = weights.astype(
+                np.float32).astype(np.float64)
+            results.append(f"{self.prefix}z{i}")
+            self.nodes.append(helper.make_node(
+                "Mul", [self.made[i], f"{self.prefix}w{i}"], [results[-1]]))
+        return results
+
+    def evaluator(self, outputs):
+        return ReferenceEvaluator(model([self], TensorProto.DOUBLE, outputs),
+                                  new_ops=[Softsign, MeanVarianceNormalization])
+
+    def reference(self):
+        """The weighted outputs, and the gradient of their sum for each input."""
+        evaluator = self.evaluator(self.results)
+
+        def total(inputs):
+            return sum(z.sum() for z in evaluator.run(None, inputs))
+
+        values = dict(zip(self.results, evaluator.run(None, self.inputs)))
+        if any(value.dtype != np.float64 for value in values.values()):
+            raise TypeError("the reference does not compute in f64")
+        gradients = {}
+        for name, array in self.inputs.items():
+            gradient = np.zeros(array.shape)
+            for place in np.ndindex(array.shape):
+                ends = []
+                for step in (STEP, -STEP):
+                    moved = array.copy()
+                    moved[place] += step
+                    ends.append(total(self.inputs | {name: moved}))
+                gradient[place] = (ends[0] - ends[1]) / (2 * STEP)
+            gradients[name] = gradient
+        return values, gradients
+
+
+def model(problems, element, outputs):
+    """One model of several problems."""
+    nodes = [node for p in problems for node in p.nodes]
+    inputs = [helper.make_tensor_value_info(name, element, array.shape)
+              for p in problems for name, array in p.inputs.items()]
+    made = [helper.make_tensor_value_info(name, element, None)
+            for name in outputs]
+    constants = [numpy_helper.from_array(array, name)
+                 for p in problems for name, array in p.constants.items()]
+    graph = helper.make_graph(nodes, "gradients", inputs, made, constants)
+    return helper.make_model(graph, ir_version=10,
+                             opset_imports=[helper.make_opsetid("", OPSET)])
+
+
+def evaluate(problems, options):
+    """What Shardonnx makes of the problems."""
+    outputs = [name for p in problems for name in p.results]
+    typed = onnx.shape_inference.infer_shapes(
+        model(problems, TensorProto.FLOAT, outputs))
+    inputs = {name: array.astype(np.float32)
+              for p in problems for name, array in p.inputs.items()}
+    return backend.evaluate(typed, inputs, options.shardonnx, grad=True)
+
+
+def difference(name, got, expected):
+    """What is wrong with an array, or nothing."""
+    if got.shape != expected.shape:
+        return f"{name} has shape {got.shape}, not {expected.shape}"
+    if got.size == 0:
+        return ""
+    scale = max(1.0, float(np.abs(expected).max()))
+    off = np.abs(got - expected) - RELATIVE * np.abs(expected)
+    if np.all(off <= ABSOLUTE * scale):  # not so for NaN
+        return ""
+    place = np.unravel_index(np.nanargmax(off), off.shape)
+    return (f"{name}{list(map(int, place))} is {got[place]:.7g}, "
+            f"not {expected[place]:.7g}")
+
+
+def compare(problem, result):
+    values, gradients = problem.reference()
+    for name, expected in values.items():
+        if said := difference(name, result.outputs[name], expected):
+            return said
+    for name, expected in gradients.items():
+        if name not in result.gradients:
+            return f"there is no gradient of {name}"
+        if said := difference("the gradient of " + name,
+                              result.gradients[name], expected):
+            return said
+    return ""
+
+
+def run_group(problems, options):
+    """Pairs of a case's name and what is wrong with it."""
+    try:
+        result = evaluate(problems, options)
+    except (backend.Refused, backend.Crashed, backend.Hung) as error:
+        if len(problems) > 1:
+            half = len(problems) // 2
+            return (run_group(problems[:half], options) +
+                    run_group(problems[half:], options))
+        return [(problems[0].case.name,
+                 f"{type(error).__name__.lower()}: {error}")]
+    return [(p.case.name, compare(p, result)) for p in problems]
+
+
+def run(cases, options):
+    """All cases, in groups that hold no two neighbours."""
+    count = -(-len(cases) // GROUP)
+    groups = [cases[i::count] for i in range(count)]
+    with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
+        ends = pool.map(run_cases, groups, [options] * count)
+        return [end for group in ends for end in group]
+
+
+def run_cases(cases, options):
+    return run_group([Problem(case, f"c{i}_") for i, case in enumerate(cases)],
+                     options)
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--shardonnx", default=backend.DEFAULT_COMPILER)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--filter", default="", help="regex over case names")
+    parser.add_argument("--report", help="write the counts here")
+    parser.add_argument("--verbose", action="store_true",
+                        help="print every case")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_options()
+    start = time.time()
+    cases = [case for case in gradient_cases.all_cases()
+             if re.search(options.filter, case.name)]
+    ends = sorted(run(cases, options))
+    bad = [end for end in ends if end[1]]
+    for name, said in ends:
+        if said or options.verbose:
+            print(f"FAIL {name}: {said}" if said else f"ok   {name}")
+    passed = len(ends) - len(bad)
+    print(f"{passed} gradients right, {len(bad)} not, "
+          f"in {time.time() - start:.0f} s")
+    if options.report:
+        with open(options.report, "w") as file:
+            json.dump({"passed": passed, "failed": len(bad)}, file)
+    return 1 if bad or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
