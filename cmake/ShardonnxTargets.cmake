@@ -58,11 +58,13 @@ function(shardonnx_dialect td dialect)
 endfunction()
 
 # shardonnx_op_group(TD): the classes of the ops of <TD>.td, a group of a dialect
-# that has a header of its own.
+# that has a header of its own, and of its enumerations.
 function(shardonnx_op_group td)
   set(LLVM_TARGET_DEFINITIONS ${td}.td)
   mlir_tablegen(${td}.h.inc -gen-op-decls)
   mlir_tablegen(${td}.cpp.inc -gen-op-defs)
+  mlir_tablegen(${td}Enums.h.inc -gen-enum-decls)
+  mlir_tablegen(${td}Enums.cpp.inc -gen-enum-defs)
   add_public_tablegen_target(${td}IncGen)
   add_dependencies(shardonnx-headers ${td}IncGen)
 endfunction()

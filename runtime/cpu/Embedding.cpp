@@ -3,10 +3,13 @@
 //
 // Embedding lookup and its gradient. The gradient is cut by columns among the
 // threads: rows are then added in the order of the ids on every thread, and
-// ids that are much more frequent than others do no harm.
+// ids that are much more frequent than others do no harm. The ids of a data
+// file were checked when it was read; those that the graph computes are here,
+// and may count from the end of the table.
 
 #include "AttentionPlan.h"
 #include "Matrix.h"
+#include "OutsideIndex.h"
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -19,14 +22,17 @@ void shx_embedding(ShxContext *ctx, const ShxEmbedding *desc, const void *table,
   const ShxEmbedding &d = *desc;
   const Kernels &kernel = kernels();
   bool same = d.tableDtype == d.outDtype;
+  OutsideIndex outside;
   int64_t grain = ceilDiv(1 << 13, d.width > 0 ? d.width : 1);
   parallelRange(d.rows, grain, [&](int64_t begin, int64_t end) {
     float *copy = nullptr;
     if (!same)
       copy = static_cast<float *>(threadScratch(scratchLine(d.width) * 4));
     for (int64_t i = begin; i < end; ++i) {
-      const void *from =
-          floatAt(d.tableDtype, table, indexAt(d.idDtype, ids, i) * d.width);
+      int64_t id = outside.within(indexAt(d.idDtype, ids, i), d.vocab);
+      if (id < 0)
+        continue;
+      const void *from = floatAt(d.tableDtype, table, id * d.width);
       void *to = floatAt(d.outDtype, out, i * d.ldOut);
       if (same) {
         std::copy_n(static_cast<const char *>(from),
@@ -37,12 +43,19 @@ void shx_embedding(ShxContext *ctx, const ShxEmbedding *desc, const void *table,
       kernel.narrow(d.outDtype, copy, to, d.width);
     }
   });
+  outside.endProgramIfAny("an embedding");
 }
 
 namespace {
 
 // Columns of a part start at whole cache lines of any float type.
 constexpr int64_t kColumnGrain = 32;
+
+// The forward has checked the ids.
+int64_t rowAt(const ShxEmbedding &d, const void *ids, int64_t i) {
+  int64_t id = indexAt(d.idDtype, ids, i);
+  return id < 0 ? id + d.vocab : id;
+}
 
 // Columns [begin, end) of an f32 table.
 void addRows(const ShxEmbedding &d, const void *ids, const void *dy,
@@ -53,7 +66,7 @@ void addRows(const ShxEmbedding &d, const void *ids, const void *dy,
   if (d.outDtype != SHX_F32)
     copy = static_cast<float *>(threadScratch(scratchLine(count) * 4));
   for (int64_t i = 0; i < d.rows; ++i) {
-    int64_t id = indexAt(d.idDtype, ids, i);
+    int64_t id = rowAt(d, ids, i);
     if (id == d.paddingIdx)
       continue;
     const void *from = floatAt(d.outDtype, dy, i * d.ldOut + begin);
@@ -74,11 +87,10 @@ void addSortedRows(const ShxEmbedding &d, const void *ids, const void *dy,
   float *sum = static_cast<float *>(threadScratch(2 * line * 4));
   float *row = sum + line;
   for (size_t at = 0; at < order.size();) {
-    int64_t id = indexAt(d.idDtype, ids, order[at]);
+    int64_t id = rowAt(d, ids, order[at]);
     void *to = floatAt(d.tableDtype, dtable, id * d.width + begin);
     kernel.widen(d.tableDtype, to, sum, count);
-    for (; at < order.size() && indexAt(d.idDtype, ids, order[at]) == id;
-         ++at) {
+    for (; at < order.size() && rowAt(d, ids, order[at]) == id; ++at) {
       kernel.widen(d.outDtype,
                    floatAt(d.outDtype, dy, order[at] * d.ldOut + begin), row,
                    count);
@@ -102,7 +114,7 @@ void shx_embedding_grad(ShxContext *ctx, const ShxEmbedding *desc,
     order.resize(size_t(d.rows));
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      return indexAt(d.idDtype, ids, a) < indexAt(d.idDtype, ids, b);
+      return rowAt(d, ids, a) < rowAt(d, ids, b);
     });
   }
   parallelRange(d.width, kColumnGrain, [&](int64_t begin, int64_t end) {

@@ -74,7 +74,8 @@ LogicalResult Evaluator::evaluate(Operation *op) {
     return evaluateFused(fused);
   if (evaluateParameter(op) || evaluateRandom(op) || evaluateElementwise(op) ||
       evaluateShape(op) || evaluateReduce(op) || evaluateMatmul(op) ||
-      evaluateAttention(op) || evaluateNorm(op) || evaluateLoss(op))
+      evaluateAttention(op) || evaluateNorm(op) || evaluateLoss(op) ||
+      evaluateIndex(op))
     return success();
   return op->emitError("the evaluator does not know this op");
 }

@@ -73,6 +73,7 @@ private:
   bool evaluateAttention(mlir::Operation *op);
   bool evaluateNorm(mlir::Operation *op);
   bool evaluateRandom(mlir::Operation *op);
+  bool evaluateIndex(mlir::Operation *op);
   bool evaluateLoss(mlir::Operation *op);
   llvm::LogicalResult evaluateFused(nn::FusedOp op);
 

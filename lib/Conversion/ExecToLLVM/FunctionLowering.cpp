@@ -10,7 +10,9 @@
 #include "FunctionLowering.h"
 
 #include "shardonnx/Dialect/Exec/IR/Descriptors.h"
+#include "shardonnx/Dialect/Exec/IR/ExecIndex.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "shardonnx/Support/Origin.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <cstddef>
@@ -107,6 +109,7 @@ private:
   LogicalResult lower(Operation &op);
   bool lowerMemory(Operation &op);
   bool lowerCall(Operation &op);
+  bool lowerIndexCall(Operation &op);
   bool lowerUnitOp(Operation &op);
   void lower(exec::LaunchOp op);
   void lowerDevice(exec::LaunchOp op);
@@ -357,6 +360,35 @@ bool FunctionLowering::lowerCall(Operation &op) {
       .Default([](Operation *) { return false; });
 }
 
+bool FunctionLowering::lowerIndexCall(Operation &op) {
+  // Whose index it was, for the message about one that is out of range.
+  auto origin = [&]() -> Value {
+    std::string words = describeOrigin(op.getLoc());
+    return addressOf(symbols.bytes((words.empty() ? "an op" : words) + '\0',
+                                   "name", /*alignment=*/1));
+  };
+  return TypeSwitch<Operation *, bool>(&op)
+      .Case([&](exec::GatherElementsOp op) {
+        call("shx_gather",
+             {describe(exec::describe(op), "indexing"), ptr(op.getData()),
+              ptr(op.getIndices()), ptr(op.getResult()), origin()});
+        return true;
+      })
+      .Case([&](exec::ScatterOp op) {
+        call("shx_scatter",
+             {describe(exec::describe(op), "indexing"), ptr(op.getIndices()),
+              ptr(op.getUpdates()), ptr(op.getTarget()), origin()});
+        return true;
+      })
+      .Case([&](exec::TopKOp op) {
+        call("shx_top_k",
+             {describe(exec::describe(op), "top_k"), ptr(op.getOperand()),
+              ptr(op.getValues()), ptr(op.getIndices())});
+        return true;
+      })
+      .Default([](Operation *) { return false; });
+}
+
 bool FunctionLowering::lowerUnitOp(Operation &op) {
   return TypeSwitch<Operation *, bool>(&op)
       .Case([&](exec::GatherStartOp op) {
@@ -405,7 +437,7 @@ LogicalResult FunctionLowering::lower(Operation &op) {
     LLVM::ReturnOp::create(b, loc, ValueRange());
     return success();
   }
-  if (lowerMemory(op) || lowerCall(op) || lowerUnitOp(op))
+  if (lowerMemory(op) || lowerCall(op) || lowerIndexCall(op) || lowerUnitOp(op))
     return success();
   return op.emitOpError("has no lowering: run exec-plan-memory first");
 }

@@ -291,6 +291,8 @@ LogicalResult Emitter::emit(Operation &op) {
     return emitUnitOp(op);
   if (emitLeaf(op) || emitCall(op))
     return success();
+  if (std::optional<LogicalResult> done = emitIndexOp(op))
+    return *done;
   if (auto loss = dyn_cast<nn::LossOp>(op)) {
     exec::LossOp::create(builder, loc, contiguousBuffer(loss.getSum()),
                          loss.getDenominatorAttr(),

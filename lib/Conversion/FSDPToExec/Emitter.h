@@ -8,6 +8,7 @@
 
 #include "KernelCache.h"
 #include "Placement.h"
+#include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "shardonnx/runtime/Workspace.h"
 
 namespace shardonnx {
@@ -61,6 +62,14 @@ private:
   mlir::Value workspace(int64_t bytes);
   template <typename Call> void addWorkspace(Call call, int64_t bytes);
   void setChunk(exec::LinearCrossEntropyOp op);
+
+  // EmitIndex.cpp; nothing where the op is none of these.
+  std::optional<mlir::LogicalResult> emitIndexOp(mlir::Operation &op);
+  void emit(nn::GatherOp op);
+  void emit(nn::ScatterOp op);
+  void emit(nn::TopKOp op);
+  void emit(nn::WindowsOp op);
+  void emit(nn::OverlapAddOp op);
 
   void emit(fsdp::ReduceStartOp op);
   void emit(fsdp::ViewOp op);

@@ -6,6 +6,7 @@
 #include "Placement.h"
 
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+#include "shardonnx/Dialect/NN/IR/NNIndex.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -43,8 +44,10 @@ static bool canWrite(Operation *op, unsigned result, const Layout &layout) {
   if (isa<nn::AttentionGradOp>(op))
     return layout.isUnit(1);
   if (isa<nn::LinearCrossEntropyGradOp, nn::EmbeddingOp, nn::EmbeddingGradOp,
-          nn::CrossEntropyGradOp>(op))
+          nn::CrossEntropyGradOp, nn::ScatterOp>(op))
     return layout.isContiguous();
+  if (isa<nn::GatherOp>(op))
+    return true;
   return false;
 }
 
@@ -59,7 +62,8 @@ static bool canAdd(Operation *op, unsigned result, const Layout &layout) {
 }
 
 static bool isView(Operation *op) {
-  return isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp>(op);
+  return isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp,
+             nn::WindowsOp>(op);
 }
 
 Placement::Placement(func::FuncOp function, const ParameterPlaces &parameters,

@@ -1,21 +1,39 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Lowers Gather: an embedding, or a cut at known indices.
+// Lowers Gather and its kin: an embedding, a cut at known indices, or
+// nn.gather.
 
-#include "Lowering.h"
+#include "LowerIndex.h"
 
 using namespace mlir;
 
 namespace shardonnx {
 namespace {
 
+/// Slices of a float tensor's first axis are rows of a table.
 Value embed(Lowering &l, Value table, Value ids) {
-  SmallVector<int64_t> shape(shapeOf(ids));
-  shape.push_back(shapeOf(table)[1]);
-  return nn::EmbeddingOp::create(
-      l.builder, l.loc(), RankedTensorType::get(shape, elementTypeOf(table)),
-      table, ids);
+  SmallVector<int64_t> slice(shapeOf(table).drop_front());
+  int64_t rows = shapeOf(table)[0];
+  int64_t width = ShapedType::getNumElements(slice);
+  SmallVector<int64_t> flat(shapeOf(ids)), shape(shapeOf(ids));
+  flat.push_back(width);
+  shape.append(slice);
+  Value result = nn::EmbeddingOp::create(
+      l.builder, l.loc(), RankedTensorType::get(flat, elementTypeOf(table)),
+      l.reshape(table, {rows, width}), ids);
+  return l.reshape(result, shape);
+}
+
+bool isTable(Value data) {
+  return shapeOf(data).size() >= 2 && isa<FloatType>(elementTypeOf(data));
+}
+
+/// Indices with one more axis, that of the coordinates.
+Value withCoordinates(Lowering &l, Value indices) {
+  SmallVector<int64_t> shape(shapeOf(indices));
+  shape.push_back(1);
+  return l.reshape(indices, shape);
 }
 
 /// Known indices that count up by one are a slice.
@@ -57,15 +75,72 @@ LogicalResult lowerGather(Lowering &l, onnx::NodeOp node) {
       return success();
     }
   }
-  if (*axis != 0 || shape.size() != 2 || !isa<FloatType>(elementTypeOf(data)))
-    return l.unsupported(node, "only rows of a float matrix, or a range");
-  Value ids = l.get(node.getInput(1));
-  l.set(node->getResult(0), embed(l, data, ids));
+  Value indices = l.get(node.getInput(1));
+  if (*axis == 0 && isTable(data)) {
+    l.set(node->getResult(0), embed(l, data, indices));
+    return success();
+  }
+  auto axes =
+      nn::IndexAxes::along(*axis, static_cast<int64_t>(shape.size()),
+                           static_cast<int64_t>(shapeOf(indices).size()));
+  l.set(node->getResult(0),
+        nn::GatherOp::create(l.builder, l.loc(), data,
+                             withCoordinates(l, indices), axes.data, axes.index,
+                             axes.indexed));
+  return success();
+}
+
+LogicalResult lowerGatherElements(Lowering &l, onnx::NodeOp node) {
+  Value data = l.get(node.getInput(0)), indices = l.get(node.getInput(1));
+  int64_t rank = static_cast<int64_t>(shapeOf(data).size());
+  auto axis = normalizeAxis(node.getInt("axis", 0), rank);
+  if (!axis || static_cast<int64_t>(shapeOf(indices).size()) != rank)
+    return l.unsupported(node, "its axis or indices do not fit");
+  for (int64_t i = 0; i < rank; ++i)
+    if (i != *axis && shapeOf(indices)[i] > shapeOf(data)[i])
+      return l.unsupported(node, "its indices are larger than the data");
+  auto axes = nn::IndexAxes::elements(*axis, rank);
+  l.set(node->getResult(0),
+        nn::GatherOp::create(l.builder, l.loc(), data,
+                             withCoordinates(l, indices), axes.data, axes.index,
+                             axes.indexed));
+  return success();
+}
+
+LogicalResult lowerGatherND(Lowering &l, onnx::NodeOp node) {
+  Value data = l.get(node.getInput(0)), indices = l.get(node.getInput(1));
+  int64_t batch = node.getInt("batch_dims", 0);
+  int64_t rank = static_cast<int64_t>(shapeOf(data).size());
+  int64_t indexRank = static_cast<int64_t>(shapeOf(indices).size());
+  int64_t coordinates = indexRank > 0 ? shapeOf(indices).back() : 0;
+  if (batch < 0 || batch >= indexRank || coordinates < 1 ||
+      batch + coordinates > rank)
+    return l.unsupported(node, "its indices do not fit");
+  for (int64_t i = 0; i < batch; ++i)
+    if (shapeOf(indices)[i] != shapeOf(data)[i])
+      return l.unsupported(node, "its batch axes do not fit");
+  if (batch == 0 && coordinates == 1 && isTable(data)) {
+    Value ids = l.reshape(indices, shapeOf(indices).drop_back());
+    l.set(node->getResult(0), embed(l, data, ids));
+    return success();
+  }
+  auto axes = nn::IndexAxes::slices(coordinates, batch, rank, indexRank);
+  l.set(node->getResult(0),
+        nn::GatherOp::create(l.builder, l.loc(), data, indices, axes.data,
+                             axes.index, axes.indexed));
   return success();
 }
 
 } // namespace
 
-void addGatherHandlers(HandlerTable &table) { table["Gather"] = lowerGather; }
+void addGatherHandlers(HandlerTable &table) {
+  table["Gather"] = lowerGather;
+  table["GatherElements"] = lowerGatherElements;
+  table["GatherND"] = lowerGatherND;
+  addScatterHandlers(table);
+  addSelectionHandlers(table);
+  addConvolutionHandlers(table);
+  addPoolingHandlers(table);
+}
 
 } // namespace shardonnx

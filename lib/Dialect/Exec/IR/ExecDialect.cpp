@@ -4,7 +4,7 @@
 // Registration of the exec dialect, and what everyone asks of a memref type.
 
 #include "mlir/IR/DialectImplementation.h"
-#include "shardonnx/Dialect/Exec/IR/Exec.h"
+#include "shardonnx/Dialect/Exec/IR/ExecIndex.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -38,6 +38,7 @@ void exec::ExecDialect::initialize() {
 #define GET_OP_LIST
 #include "shardonnx/Dialect/Exec/IR/ExecOps.cpp.inc"
       >();
+  registerIndexOps(*this);
 }
 
 bool exec::isCuda(Operation *module) {

@@ -5,6 +5,7 @@
 
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
 #include "shardonnx/Dialect/Exec/IR/Descriptors.h"
+#include "shardonnx/Dialect/Exec/IR/ExecIndex.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Support/Origin.h"
 
@@ -152,7 +153,7 @@ Work workOf(Operation *op) {
   else if (auto loss = dyn_cast<LinearCrossEntropyOp>(op))
     work.flops = flopsOf(loss);
   else if (!isa<LaunchOp, EmbeddingOp, EmbeddingGradOp, CrossEntropyOp, CopyOp,
-                ZeroOp>(op))
+                ZeroOp, GatherElementsOp, ScatterOp, TopKOp>(op))
     return work;
   for (Value operand : op->getOperands())
     if (auto type = dyn_cast<MemRefType>(operand.getType()))

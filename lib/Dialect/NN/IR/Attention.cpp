@@ -6,6 +6,8 @@
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
@@ -64,13 +66,88 @@ LogicalResult AttentionOp::verify() {
   return success();
 }
 
+namespace {
+/// The gradient of an added mask (a trainable position bias), written out with
+/// the scores in memory: p·(dout·v - delta), p = exp(score + mask - lse), delta
+/// = out·dout. Few models train one; the others keep no scores.
+class MaskGradient {
+public:
+  MaskGradient(AttentionOp op, OpBuilder &builder)
+      : op(op), b(builder, op.getLoc()), q(shapeOf(op.getQuery())),
+        k(shapeOf(op.getKey())) {}
+
+  Value build(Value resultGrad);
+
+private:
+  /// [batch, seq, heads, dim] as f32 [batch, kvHeads, heads of each, seq, dim].
+  Value byHead(Value value) {
+    ArrayRef<int64_t> s = shapeOf(value);
+    Value heads = b.transpose(b.f32(value), {0, 2, 1, 3});
+    return b.reshape(heads, {s[0], k[2], s[2] / k[2], s[1], s[3]});
+  }
+  Value product(Value left, Value right) {
+    Value full = MatmulOp::create(b.builder, b.loc, left, right, false, true);
+    return b.reshape(full, {q[0], q[2], q[1], k[1]});
+  }
+  Value number(int64_t value) {
+    return b.constant(double(value), b.builder.getI32Type());
+  }
+  /// The index along axis 0 or 1 of [seqQ, seqK].
+  Value index(int64_t axis) {
+    SmallVector<int64_t> shape = {1, 1};
+    shape[axis] = axis == 0 ? q[1] : k[1];
+    auto type = RankedTensorType::get(shape, b.builder.getI32Type());
+    return IotaOp::create(b.builder, b.loc, type, axis);
+  }
+  Value hideUnseen(Value probabilities);
+
+  AttentionOp op;
+  NNBuilder b;
+  ArrayRef<int64_t> q, k;
+};
+} // namespace
+
+/// What `causal` and `window` hide counts nothing.
+Value MaskGradient::hideUnseen(Value probabilities) {
+  Value zero = b.constant(0);
+  Value end = number(k[1]);
+  if (op.getCausal()) {
+    end = b.add(index(0), number(1 + k[1] - q[1]));
+    Value seen = b.compare(ComparePredicate::lt, index(1), end);
+    probabilities = b.select(seen, probabilities, zero);
+  }
+  if (int64_t window = op.getWindow()) {
+    Value begin = b.sub(end, number(window));
+    Value seen = b.compare(ComparePredicate::ge, index(1), begin);
+    probabilities = b.select(seen, probabilities, zero);
+  }
+  return probabilities;
+}
+
+Value MaskGradient::build(Value resultGrad) {
+  SmallVector<int64_t> rows = {q[0], q[2], q[1], 1};
+  Value scores = b.mul(product(byHead(op.getQuery()), byHead(op.getKey())),
+                       op.getScale().convertToDouble());
+  if (double cap = op.getSoftcap().convertToDouble(); cap > 0)
+    scores = b.mul(b.unary<TanhOp>(b.mul(scores, 1 / cap)), cap);
+  scores = b.add(scores, op.getMask());
+  Value lse = b.reshape(op.getLse(), rows);
+  Value p = b.unary<ExpOp>(b.sub(scores, lse));
+  // A query that sees no key.
+  Value none = b.constant(-std::numeric_limits<double>::infinity());
+  p = b.select(b.compare(ComparePredicate::eq, lse, none), b.constant(0), p);
+  p = hideUnseen(p);
+  Value delta = b.rowSum(b.mul(b.f32(op.getResult()), b.f32(resultGrad)));
+  delta = b.reshape(b.transpose(delta, {0, 2, 1, 3}), rows);
+  Value dp = product(byHead(resultGrad), byHead(op.getValue()));
+  return b.gradientFor(op.getMask(), b.mul(p, b.sub(dp, delta)));
+}
+
 LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
                                     const llvm::SmallBitVector &needed,
                                     MutableArrayRef<Value> operandGrads) {
   if (resultGrads[1])
     return emitOpError("has no gradient through its log-sum-exp");
-  if (getMask() && needed[3])
-    return emitOpError("has no gradient for its mask");
   NNBuilder b(builder, getLoc());
   auto grad = AttentionGradOp::create(
       builder, getLoc(), getQuery(), getKey(), getValue(), getMask(),
@@ -79,6 +156,8 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
   for (unsigned i = 0; i < 3; ++i)
     if (needed[i])
       operandGrads[i] = grad->getResult(i);
+  if (getMask() && needed[3])
+    operandGrads[3] = MaskGradient(*this, builder).build(resultGrads[0]);
   return success();
 }
 

@@ -6,6 +6,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -18,12 +19,14 @@ using namespace shardonnx;
 #include "shardonnx/Dialect/NN/IR/NNOpsEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "shardonnx/Dialect/NN/IR/NNOpsAttrs.cpp.inc"
+
 void nn::NNDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "shardonnx/Dialect/NN/IR/NNOpsAttrs.cpp.inc"
       >();
   registerNNDialectOperations(this);
+  registerIndexOps(*this);
   registerMathOps(*this);
 }
 

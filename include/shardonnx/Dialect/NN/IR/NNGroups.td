@@ -7,6 +7,7 @@
 #define SHARDONNX_DIALECT_NN_GROUPS
 
 include "shardonnx/Dialect/NN/IR/NNOps.td"
+include "shardonnx/Dialect/NN/IR/NNIndexOps.td"
 include "shardonnx/Dialect/NN/IR/NNMathOps.td"
 
 #endif // SHARDONNX_DIALECT_NN_GROUPS

@@ -1,0 +1,284 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// gather, scatter and top_k: shape rules, verifiers, gradients.
+
+#include "mlir/IR/DialectImplementation.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNIndex.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+#include "shardonnx/Dialect/NN/IR/NNIndexOpsEnums.cpp.inc"
+#define GET_OP_CLASSES
+#include "shardonnx/Dialect/NN/IR/NNIndexOps.cpp.inc"
+
+template <typename... Ops> static void registerAll(nn::NNDialect &dialect) {
+  (RegisteredOperationName::insert<Ops>(dialect), ...);
+}
+
+void nn::registerIndexOps(NNDialect &dialect) {
+  registerAll<
+#define GET_OP_LIST
+#include "shardonnx/Dialect/NN/IR/NNIndexOps.cpp.inc"
+      >(dialect);
+}
+
+//===----------------------------------------------------------------------===//
+// Axes
+//===----------------------------------------------------------------------===//
+
+IndexAxes IndexAxes::along(int64_t axis, int64_t dataRank, int64_t indexRank) {
+  IndexAxes axes;
+  auto walkData = [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i) {
+      axes.data.push_back(i);
+      axes.index.push_back(-1);
+    }
+  };
+  walkData(0, axis);
+  for (int64_t i = 0; i < indexRank; ++i) {
+    axes.data.push_back(-1);
+    axes.index.push_back(i);
+  }
+  walkData(axis + 1, dataRank);
+  axes.indexed = {axis};
+  return axes;
+}
+
+IndexAxes IndexAxes::elements(int64_t axis, int64_t rank) {
+  IndexAxes axes;
+  for (int64_t i = 0; i < rank; ++i) {
+    axes.data.push_back(i == axis ? -1 : i);
+    axes.index.push_back(i);
+  }
+  axes.indexed = {axis};
+  return axes;
+}
+
+IndexAxes IndexAxes::slices(int64_t coordinates, int64_t batchRank,
+                            int64_t dataRank, int64_t indexRank) {
+  IndexAxes axes;
+  for (int64_t i = 0; i < indexRank - 1; ++i) {
+    axes.data.push_back(i < batchRank ? i : -1);
+    axes.index.push_back(i);
+  }
+  for (int64_t i = batchRank + coordinates; i < dataRank; ++i) {
+    axes.data.push_back(i);
+    axes.index.push_back(-1);
+  }
+  for (int64_t i = 0; i < coordinates; ++i)
+    axes.indexed.push_back(batchRank + i);
+  return axes;
+}
+
+/// Is every axis of `rank` in the lists once? -1 stands for none.
+static bool coversOnce(int64_t rank, ArrayRef<int64_t> a,
+                       ArrayRef<int64_t> b = {}) {
+  SmallVector<int64_t> all;
+  for (int64_t axis : llvm::concat<const int64_t>(a, b))
+    if (axis != -1)
+      all.push_back(axis);
+  llvm::sort(all);
+  return llvm::equal(all, llvm::seq<int64_t>(0, rank));
+}
+
+std::optional<SmallVector<int64_t>>
+nn::gatheredShape(ArrayRef<int64_t> data, ArrayRef<int64_t> indices,
+                  ArrayRef<int64_t> dataAxes, ArrayRef<int64_t> indexAxes,
+                  ArrayRef<int64_t> indexedAxes) {
+  if (indices.empty() || dataAxes.size() != indexAxes.size() ||
+      indices.back() != int64_t(indexedAxes.size()) || indexedAxes.empty() ||
+      llvm::is_contained(indexedAxes, -1) ||
+      !coversOnce(data.size(), dataAxes, indexedAxes) ||
+      !coversOnce(indices.size() - 1, indexAxes))
+    return std::nullopt;
+  SmallVector<int64_t> shape;
+  for (auto [fromData, fromIndices] : llvm::zip(dataAxes, indexAxes)) {
+    if (fromIndices < 0) {
+      if (fromData < 0)
+        return std::nullopt;
+      shape.push_back(data[fromData]);
+      continue;
+    }
+    shape.push_back(indices[fromIndices]);
+    if (fromData >= 0 && shape.back() > data[fromData])
+      return std::nullopt;
+  }
+  return shape;
+}
+
+//===----------------------------------------------------------------------===//
+// gather
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
+                           ValueRange operands, DictionaryAttr attributes,
+                           OpaqueProperties properties, RegionRange regions,
+                           SmallVectorImpl<Type> &inferred) {
+  Adaptor adaptor(operands, attributes, properties, regions);
+  auto data = tensorType(operands[0]);
+  auto shape = gatheredShape(data.getShape(), shapeOf(operands[1]),
+                             adaptor.getDataAxes(), adaptor.getIndexAxes(),
+                             adaptor.getIndexedAxes());
+  if (!shape)
+    return emitOptionalError(loc, "cannot gather from ", data, " at ",
+                             operands[1].getType(), " along these axes");
+  inferred.push_back(data.clone(*shape));
+  return success();
+}
+
+/// The sum of `updates` at the indices, in f32 and then in `type`.
+template <typename Op>
+static Value scatterAdd(NNBuilder &b, Op op, Value updates,
+                        RankedTensorType type) {
+  auto wide = type.clone(b.builder.getF32Type());
+  Value sum = ScatterOp::create(b.builder, b.loc, wide, Scatter::add,
+                                op.getIndices(), b.f32(updates),
+                                /*data=*/Value(), op.getDataAxes(),
+                                op.getIndexAxes(), op.getIndexedAxes());
+  return b.cast(sum, type.getElementType());
+}
+
+LogicalResult GatherOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
+                                 const llvm::SmallBitVector &needed,
+                                 MutableArrayRef<Value> operandGrads) {
+  if (!needed[0])
+    return success();
+  NNBuilder b(builder, getLoc());
+  auto type = tensorType(getData()).clone(gradientElementType(getData()));
+  operandGrads[0] = scatterAdd(b, *this, resultGrads[0], type);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// scatter
+//===----------------------------------------------------------------------===//
+
+LogicalResult ScatterOp::verify() {
+  auto shape = gatheredShape(shapeOf(getResult()), shapeOf(getIndices()),
+                             getDataAxes(), getIndexAxes(), getIndexedAxes());
+  if (!shape || ArrayRef<int64_t>(*shape) != shapeOf(getUpdates()))
+    return emitOpError("cannot scatter ")
+           << getUpdates().getType() << " at " << getIndices().getType()
+           << " into " << getResult().getType() << " along these axes";
+  if (elementType(getUpdates()) != elementType(getResult()))
+    return emitOpError("updates and result differ in element type");
+  if (getData() && getData().getType() != getResult().getType())
+    return emitOpError("data and result differ in type");
+  return success();
+}
+
+static Value gatherLike(NNBuilder &b, ScatterOp op, Value data) {
+  return GatherOp::create(b.builder, b.loc, data, op.getIndices(),
+                          op.getDataAxes(), op.getIndexAxes(),
+                          op.getIndexedAxes());
+}
+
+/// A minimum or maximum shares its gradient among what equals it, as torch's
+/// scatter_reduce does.
+static void shareExtremum(NNBuilder &b, ScatterOp op, Value gradient,
+                          Value &dataGrad, Value &updatesGrad) {
+  auto equal = [&](Value x, Value y) {
+    return b.cast(b.compare(ComparePredicate::eq, x, y), elementType(gradient));
+  };
+  Value result = op.getResult();
+  Value hits = equal(op.getUpdates(), gatherLike(b, op, result));
+  Value count = scatterAdd(b, op, hits, tensorType(gradient));
+  Value own;
+  if (op.getData()) {
+    own = equal(op.getData(), result);
+    count = b.add(count, own);
+  }
+  Value one = b.constant(1, elementType(gradient));
+  Value share =
+      b.div(gradient, MaxOp::create(b.builder, b.loc, count, one).getResult());
+  if (own)
+    dataGrad = b.mul(share, own);
+  updatesGrad = b.mul(gatherLike(b, op, share), hits);
+}
+
+LogicalResult ScatterOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
+                                  const llvm::SmallBitVector &needed,
+                                  MutableArrayRef<Value> operandGrads) {
+  NNBuilder b(builder, getLoc());
+  Value gradient = resultGrads[0], dataGrad, updatesGrad;
+  auto scatterInto = [&](Value data, Value updates) -> Value {
+    return ScatterOp::create(builder, getLoc(), data.getType(), getReduction(),
+                             getIndices(), updates, data, getDataAxes(),
+                             getIndexAxes(), getIndexedAxes());
+  };
+  switch (getReduction()) {
+  case Scatter::none: {
+    auto type = tensorType(getUpdates()).clone(elementType(gradient));
+    dataGrad =
+        scatterInto(gradient, b.broadcast(b.constant(0, elementType(gradient)),
+                                          type.getShape()));
+    updatesGrad = gatherLike(b, *this, gradient);
+    break;
+  }
+  case Scatter::add:
+    dataGrad = gradient;
+    updatesGrad = gatherLike(b, *this, gradient);
+    break;
+  case Scatter::mul: {
+    dataGrad = scatterInto(gradient, getUpdates());
+    Value product = b.mul(gradient, getResult());
+    updatesGrad = b.div(gatherLike(b, *this, product), getUpdates());
+    break;
+  }
+  case Scatter::min:
+  case Scatter::max:
+    shareExtremum(b, *this, gradient, dataGrad, updatesGrad);
+    break;
+  }
+  if (needed[1])
+    operandGrads[1] = updatesGrad;
+  if (getData() && needed[2])
+    operandGrads[2] = dataGrad;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// top_k
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+TopKOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
+                         ValueRange operands, DictionaryAttr attributes,
+                         OpaqueProperties properties, RegionRange regions,
+                         SmallVectorImpl<Type> &inferred) {
+  Adaptor adaptor(operands, attributes, properties, regions);
+  auto type = tensorType(operands[0]);
+  int64_t axis = adaptor.getAxis(), k = adaptor.getK();
+  if (axis < 0 || axis >= type.getRank() || k < 1 || k > type.getDimSize(axis))
+    return emitOptionalError(loc, "cannot take ", k, " elements along axis ",
+                             axis, " of ", type);
+  SmallVector<int64_t> shape(type.getShape());
+  shape[axis] = k;
+  inferred.push_back(type.clone(shape));
+  inferred.push_back(
+      RankedTensorType::get(shape, IntegerType::get(context, 64)));
+  return success();
+}
+
+LogicalResult TopKOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
+                               const llvm::SmallBitVector &needed,
+                               MutableArrayRef<Value> operandGrads) {
+  if (!needed[0] || !resultGrads[0])
+    return success();
+  NNBuilder b(builder, getLoc());
+  SmallVector<int64_t> shape(shapeOf(getIndices()));
+  auto axes = IndexAxes::elements(getAxis(), shape.size());
+  shape.push_back(1);
+  Value sum = ScatterOp::create(
+      builder, getLoc(), tensorType(getOperand()).clone(builder.getF32Type()),
+      Scatter::add, b.reshape(getIndices(), shape), b.f32(resultGrads[0]),
+      Value(), axes.data, axes.index, axes.indexed);
+  operandGrads[0] = b.cast(sum, gradientElementType(getOperand()));
+  return success();
+}
