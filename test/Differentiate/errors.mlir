@@ -35,16 +35,3 @@ func.func @forward(%ids: tensor<3xi64>) {
   nn.loss %s {denominator = "batches"} : tensor<f32>
   return
 }
-
-// -----
-
-// A mask that depends on a parameter.
-nn.parameter @m : tensor<1x1x3x3xf32> trainable {onnx_name = "m"}
-func.func @forward(%q: tensor<1x3x1x4xf32>) {
-  %m = nn.get @m : tensor<1x1x3x3xf32>
-  // expected-error @below {{has no gradient for its mask}}
-  %a, %lse = nn.attention %q, %q, %q, %m {scale = 0.5 : f32} : (tensor<1x3x1x4xf32>, tensor<1x3x1x4xf32>, tensor<1x3x1x4xf32>, tensor<1x1x3x3xf32>) -> (tensor<1x3x1x4xf32>, tensor<1x1x3xf32>)
-  %s = nn.reduce_sum %a {axes = array<i64: 0, 1, 2, 3>} : (tensor<1x3x1x4xf32>) -> tensor<f32>
-  nn.loss %s {denominator = "batches"} : tensor<f32>
-  return
-}
