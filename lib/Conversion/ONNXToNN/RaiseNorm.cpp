@@ -166,12 +166,11 @@ struct CenteredRmsNorm : OpRewritePattern<nn::RmsNormOp> {
     if (!matchCentered(stripCasts(op.getOperand())) ||
         !op.getRstd().use_empty())
       return failure();
-    rewriter.replaceOp(
-        op.getResult().getDefiningOp(),
-        ValueRange{buildNorm(rewriter, op.getLoc(), op.getOperand(),
-                             op.getWeight(), op.getEpsilon().convertToFloat(),
-                             elementTypeOf(op.getResult())),
-                   op.getRstd()});
+    Value norm = buildNorm(rewriter, op.getLoc(), op.getOperand(),
+                           op.getWeight(), op.getEpsilon().convertToFloat(),
+                           elementTypeOf(op.getResult()));
+    rewriter.replaceAllUsesWith(op.getResult(), norm);
+    rewriter.eraseOp(op);
     return success();
   }
 };
