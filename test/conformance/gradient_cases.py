@@ -261,7 +261,7 @@ def indexing():
     yield case("GatherND", x, np.array([[1], [1]]))
     yield case("GatherND", floats(2, 3, 2), np.array([[1], [0]]), batch_dims=1)
     places = np.array([[0, 1], [2, 0]])
-    for reduction in ("none", "add"):
+    for reduction in ("none", "add", "mul", "max", "min"):
         yield case("ScatterElements", x, places, floats(2, 2, seed=3), axis=1,
                    reduction=reduction)
         yield case("ScatterND", x, np.array([[0], [2]]), floats(2, 4, seed=3),
@@ -292,7 +292,12 @@ def windows():
     yield case("MaxPool", floats(1, 1, 4, 4), kernel_shape=[3, 3],
                pads=[1, 1, 1, 1])
     yield case("GlobalAveragePool", floats(2, 2, 3, 2))
-    yield case("GlobalMaxPool", floats(2, 2, 3))
+    # The reference reduces the wrong axes of anything but images.
+    yield case("GlobalMaxPool", floats(2, 2, 3, 2))
+    yield case("ConvTranspose", floats(1, 2, 4), floats(2, 3, 3, seed=1))
+    yield case("ConvTranspose", floats(1, 2, 3, 4), floats(2, 3, 3, 2, seed=1),
+               floats(3, seed=2), strides=[2, 3], pads=[1, 0, 1, 1])
+    yield case("LpPool", floats(1, 2, 6), kernel_shape=[3], strides=[2])
 
 
 def losses():

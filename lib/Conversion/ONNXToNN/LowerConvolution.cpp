@@ -31,9 +31,10 @@ std::optional<Windows> readWindows(Lowering &l, onnx::NodeOp node,
     w.dilations.assign(std::max<int64_t>(rank, 0), 1);
   if (!node.getInts("pads", pads))
     pads.assign(std::max<int64_t>(2 * rank, 0), 0);
+  // What is larger is a mistake, and its products would not fit in an integer.
+  constexpr int64_t kMost = 1 << 16;
   auto positive = [](ArrayRef<int64_t> values) {
-    return llvm::all_of(values,
-                        [](int64_t v) { return v > 0 && v <= INT32_MAX; });
+    return llvm::all_of(values, [](int64_t v) { return v > 0 && v <= kMost; });
   };
   auto refuse = [&](const Twine &why) {
     (void)l.unsupported(node, why);
@@ -42,7 +43,7 @@ std::optional<Windows> readWindows(Lowering &l, onnx::NodeOp node,
   if (rank < 1 || w.rank() != rank || int64_t(w.strides.size()) != rank ||
       int64_t(w.dilations.size()) != rank || int64_t(pads.size()) != 2 * rank ||
       !positive(w.sizes) || !positive(w.strides) || !positive(w.dilations) ||
-      llvm::any_of(pads, [](int64_t p) { return p < 0 || p > INT32_MAX; }))
+      llvm::any_of(pads, [](int64_t p) { return p < 0 || p > kMost; }))
     return refuse("its kernel, strides, dilations or pads do not fit");
   w.low.assign(pads.begin(), pads.begin() + rank);
   w.high.assign(pads.begin() + rank, pads.end());
@@ -186,7 +187,8 @@ LogicalResult checkOperands(Lowering &l, onnx::NodeOp node, Value x, Value w,
   ArrayRef<int64_t> a = shapeOf(x), b = shapeOf(w);
   if (!isa<FloatType>(elementTypeOf(x)))
     return l.unsupported(node, "only of floats");
-  if (a.size() < 3 || a.size() != b.size() || groups < 1)
+  if (a.size() < 3 || a.size() != b.size() || groups < 1 ||
+      elementTypeOf(x) != elementTypeOf(w))
     return l.unsupported(node, "its operands do not fit");
   if (a.size() > 5 || (a.size() == 5 && groups > 1))
     return l.unsupported(node, "only of 1, 2 or 3 spatial axes, the last "

@@ -76,6 +76,8 @@ LogicalResult lowerGather(Lowering &l, onnx::NodeOp node) {
     }
   }
   Value indices = l.get(node.getInput(1));
+  if (!areIndices(indices))
+    return l.unsupported(node, "its indices are no i32 or i64");
   if (*axis == 0 && isTable(data)) {
     l.set(node->getResult(0), embed(l, data, indices));
     return success();
@@ -94,7 +96,8 @@ LogicalResult lowerGatherElements(Lowering &l, onnx::NodeOp node) {
   Value data = l.get(node.getInput(0)), indices = l.get(node.getInput(1));
   int64_t rank = static_cast<int64_t>(shapeOf(data).size());
   auto axis = normalizeAxis(node.getInt("axis", 0), rank);
-  if (!axis || static_cast<int64_t>(shapeOf(indices).size()) != rank)
+  if (!axis || !areIndices(indices) ||
+      static_cast<int64_t>(shapeOf(indices).size()) != rank)
     return l.unsupported(node, "its axis or indices do not fit");
   for (int64_t i = 0; i < rank; ++i)
     if (i != *axis && shapeOf(indices)[i] > shapeOf(data)[i])
@@ -113,8 +116,8 @@ LogicalResult lowerGatherND(Lowering &l, onnx::NodeOp node) {
   int64_t rank = static_cast<int64_t>(shapeOf(data).size());
   int64_t indexRank = static_cast<int64_t>(shapeOf(indices).size());
   int64_t coordinates = indexRank > 0 ? shapeOf(indices).back() : 0;
-  if (batch < 0 || batch >= indexRank || coordinates < 1 ||
-      batch + coordinates > rank)
+  if (!areIndices(indices) || batch < 0 || batch >= indexRank ||
+      coordinates < 1 || batch + coordinates > rank)
     return l.unsupported(node, "its indices do not fit");
   for (int64_t i = 0; i < batch; ++i)
     if (shapeOf(indices)[i] != shapeOf(data)[i])

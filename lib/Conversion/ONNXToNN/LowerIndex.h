@@ -16,6 +16,12 @@ void addSelectionHandlers(HandlerTable &table);
 void addConvolutionHandlers(HandlerTable &table);
 void addPoolingHandlers(HandlerTable &table);
 
+/// Can the values be indices of nn.gather?
+inline bool areIndices(mlir::Value value) {
+  mlir::Type type = elementTypeOf(value);
+  return type.isInteger(64) || type.isInteger(32);
+}
+
 /// Windows along the spatial axes, all but the first two.
 struct Windows {
   llvm::SmallVector<int64_t> sizes, strides, dilations, low, high;

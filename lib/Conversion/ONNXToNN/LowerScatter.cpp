@@ -22,7 +22,8 @@ LogicalResult emitScatter(Lowering &l, onnx::NodeOp node, Value data,
                                  axes.index, axes.indexed);
   if (!reduction)
     return l.unsupported(node, "its reduction is unknown");
-  if (!shape || ArrayRef<int64_t>(*shape) != shapeOf(updates) ||
+  if (!areIndices(indices) || !shape ||
+      ArrayRef<int64_t>(*shape) != shapeOf(updates) ||
       elementTypeOf(updates) != elementTypeOf(data))
     return l.unsupported(node, "its indices and updates do not fit");
   l.set(node->getResult(0),

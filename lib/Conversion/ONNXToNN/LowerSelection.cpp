@@ -65,7 +65,10 @@ LogicalResult lowerOneHot(Lowering &l, onnx::NodeOp node) {
     return l.unsupported(node, "its depth depends on data");
   int64_t depth = known->isFloat() ? static_cast<int64_t>(known->front().f)
                                    : known->front().i;
-  if (!axis || depth < 1 || shapeOf(values) != ArrayRef<int64_t>{2})
+  // A depth that is no depth would make a constant of its size.
+  constexpr int64_t kMostDepth = 1 << 24;
+  if (!axis || depth < 1 || depth > kMostDepth ||
+      shapeOf(values) != ArrayRef<int64_t>{2})
     return l.unsupported(node, "its axis, depth or values do not fit");
   Type i64 = l.builder.getI64Type();
   indices = l.castTo(indices, i64);
