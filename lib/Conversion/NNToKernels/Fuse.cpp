@@ -48,6 +48,8 @@ private:
   ColumnGroup columnGroupOf(Operation *sum);
   bool isStored(Operation *op) const;
   bool mayJoin(const ColumnGroup &a, const ColumnGroup &b) const;
+  SmallVector<unsigned> parts() const;
+  void breakCycles();
   void buildColumns(const ColumnGroup &group);
   void buildRows(unsigned id);
   void buildLeftOvers();
@@ -167,6 +169,39 @@ void BlockFuser::buildColumns(const ColumnGroup &group) {
         return group.cone.contains(op) || llvm::is_contained(group.sums, op);
       },
       graph.positionOf(group.sums.back()));
+}
+
+//===----------------------------------------------------------------------===//
+// Cycles
+//===----------------------------------------------------------------------===//
+
+/// What the block is cut into: row groups by their numbers, then column groups,
+/// then the other ops by their positions.
+SmallVector<unsigned> BlockFuser::parts() const {
+  unsigned rows = graph.groupCount(), others = rows + columns.size();
+  SmallVector<unsigned> result;
+  for (unsigned position = 0; position < graph.size(); ++position)
+    result.push_back(
+        graph.groupOf(graph.at(position)).value_or(others + position));
+  for (auto [i, group] : llvm::enumerate(columns))
+    for (Operation *sum : group.sums)
+      result[graph.positionOf(sum)] = rows + i;
+  return result;
+}
+
+/// Takes groups apart until every one can run at once.
+void BlockFuser::breakCycles() {
+  while (std::optional<unsigned> part = graph.partOnCycle(parts())) {
+    unsigned rows = graph.groupCount();
+    if (*part < rows) {
+      graph.dissolve(*part);
+      continue;
+    }
+    SmallVector<Operation *> sums = std::move(columns[*part - rows].sums);
+    columns.erase(columns.begin() + (*part - rows));
+    for (Operation *sum : sums)
+      columns.push_back(columnGroupOf(sum));
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -342,6 +377,7 @@ LogicalResult BlockFuser::run() {
   }
   graph.formGroups();
   formColumns();
+  breakCycles();
   for (const ColumnGroup &group : columns)
     buildColumns(group);
   eraseDead(block, became, keys, graph);

@@ -128,6 +128,56 @@ bool FusionGraph::depend(Operation *a, Operation *b) const {
   return pathOutside(nodeA, nodeB) || pathOutside(nodeB, nodeA);
 }
 
+/// Parts of which all predecessors were taken, by way of `edges`, are taken:
+/// what is left of `parts` lies on a cycle or behind one.
+static void takeReady(ArrayRef<std::pair<unsigned, unsigned>> edges,
+                      llvm::SetVector<unsigned> &parts) {
+  llvm::DenseMap<unsigned, unsigned> waiting;
+  llvm::DenseMap<unsigned, SmallVector<unsigned>> successors;
+  for (auto [from, to] : edges)
+    if (parts.contains(from) && parts.contains(to)) {
+      ++waiting[to];
+      successors[from].push_back(to);
+    }
+  SmallVector<unsigned> ready;
+  for (unsigned part : parts)
+    if (waiting.lookup(part) == 0)
+      ready.push_back(part);
+  llvm::DenseSet<unsigned> taken;
+  while (!ready.empty()) {
+    unsigned part = ready.pop_back_val();
+    taken.insert(part);
+    for (unsigned next : successors[part])
+      if (--waiting[next] == 0)
+        ready.push_back(next);
+  }
+  parts.remove_if([&](unsigned part) { return taken.contains(part); });
+}
+
+std::optional<unsigned>
+FusionGraph::partOnCycle(ArrayRef<unsigned> parts) const {
+  SmallVector<std::pair<unsigned, unsigned>> edges;
+  llvm::DenseMap<unsigned, unsigned> sizes;
+  llvm::SetVector<unsigned> left;
+  for (auto [position, part] : llvm::enumerate(parts)) {
+    ++sizes[part];
+    left.insert(part);
+    for (unsigned next : successors[position])
+      if (parts[next] != part)
+        edges.push_back({part, parts[next]});
+  }
+  takeReady(edges, left);
+  // From the other end, what is behind a cycle goes, too.
+  for (auto &[from, to] : edges)
+    std::swap(from, to);
+  takeReady(edges, left);
+  std::optional<unsigned> smallest;
+  for (unsigned part : left)
+    if (sizes[part] > 1 && (!smallest || sizes[part] < sizes[*smallest]))
+      smallest = part;
+  return smallest;
+}
+
 /// Ops that depend on the loss scale or compute again for those that do.
 llvm::SmallBitVector FusionGraph::findBackward() const {
   llvm::SmallBitVector backward(ops.size());
@@ -143,27 +193,37 @@ llvm::SmallBitVector FusionGraph::findBackward() const {
   return backward;
 }
 
+void FusionGraph::makeSingleton(unsigned position, bool backward) {
+  Operation *op = ops[position];
+  Group group;
+  group.members.push_back(position);
+  ArrayRef<int64_t> domain = domainOf(op);
+  group.space = rowSpaceOf(domain);
+  auto refined = refineDomains({domain}, group.space.length);
+  if (isRowReshape(op))
+    refined = refineDomains({domain, nn::shapeOf(op->getOperand(0))},
+                            group.space.length);
+  if (failed(refined))
+    return;
+  group.domain = *refined;
+  group.unit = op->getAttr(nn::kUnitAttr);
+  group.backward = backward;
+  groupIds[position] = groups.size();
+  groups.push_back(std::move(group));
+}
+
 void FusionGraph::makeSingletons() {
   llvm::SmallBitVector backward = findBackward();
-  for (auto [position, op] : llvm::enumerate(ops)) {
-    if (!isRowOp(op) || isCheap(op))
-      continue;
-    Group group;
-    group.members.push_back(position);
-    ArrayRef<int64_t> domain = domainOf(op);
-    group.space = rowSpaceOf(domain);
-    auto refined = refineDomains({domain}, group.space.length);
-    if (isRowReshape(op))
-      refined = refineDomains({domain, nn::shapeOf(op->getOperand(0))},
-                              group.space.length);
-    if (failed(refined))
-      continue;
-    group.domain = *refined;
-    group.unit = op->getAttr(nn::kUnitAttr);
-    group.backward = backward[position];
-    groupIds[position] = groups.size();
-    groups.push_back(std::move(group));
-  }
+  for (auto [position, op] : llvm::enumerate(ops))
+    if (isRowOp(op) && !isCheap(op))
+      makeSingleton(position, backward[position]);
+}
+
+void FusionGraph::dissolve(unsigned id) {
+  Group group = std::move(groups[id]);
+  groups[id] = Group();
+  for (unsigned position : group.members)
+    makeSingleton(position, group.backward);
 }
 
 bool FusionGraph::agree(const Group &a, const Group &b) const {

@@ -80,13 +80,22 @@ public:
   /// The group of an op, or none.
   std::optional<unsigned> groupOf(mlir::Operation *op) const;
   const Group &group(unsigned id) const { return groups[id]; }
+  unsigned groupCount() const { return groups.size(); }
   llvm::SmallVector<unsigned> liveGroups() const;
   /// Does `b` depend on `a`, or `a` on `b`, by way of other ops?
   bool depend(mlir::Operation *a, mlir::Operation *b) const;
+  /// Of the parts that the block is cut into (one number a position), the
+  /// smallest of several ops that waits for itself; none if every part can
+  /// run at once. Merging looks no further than a group's last op, so that it
+  /// misses ways that lead on and back.
+  std::optional<unsigned> partOnCycle(llvm::ArrayRef<unsigned> parts) const;
+  /// Makes every member of a group a group of its own again.
+  void dissolve(unsigned id);
 
 private:
   void addOrderEdges();
   llvm::SmallBitVector findBackward() const;
+  void makeSingleton(unsigned position, bool backward);
   void makeSingletons();
   void mergeWithProducers();
   void mergeReadersOfSameTensors();
