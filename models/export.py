@@ -49,6 +49,12 @@ PRESETS = {
     "llama-8b": dict(family="llama", layers=32, hidden=4096, heads=32,
                      kv_heads=8, ffn=14336, vocab=128256, seq=2048,
                      rope_theta=500000.0),
+    "llama-70b": dict(family="llama", layers=80, hidden=8192, heads=64,
+                      kv_heads=8, ffn=28672, vocab=128256, seq=8192,
+                      rope_theta=500000.0),
+    "llama-405b": dict(family="llama", layers=126, hidden=16384, heads=128,
+                       kv_heads=8, ffn=53248, vocab=128256, seq=8192,
+                       rope_theta=500000.0),
 }
 
 # Offsets in an external data file start at multiples of this, so that mapped
