@@ -13,6 +13,7 @@
 #include "shardonnx/Support/Diagnostics.h"
 #include "shardonnx/Support/Origin.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -49,7 +50,7 @@ private:
   }
 
   LogicalResult refuseControlFlow();
-  void readTypes();
+  LogicalResult readTypes();
   void emitInitializers();
   LogicalResult emitFunction();
   LogicalResult emitNode(const ::onnx::NodeProto &node);
@@ -83,7 +84,8 @@ OwningOpRef<ModuleOp> Emitter::run() {
   builder.setInsertionPointToEnd(module.getBody());
   if (failed(refuseControlFlow()))
     return {};
-  readTypes();
+  if (failed(readTypes()))
+    return {};
   emitInitializers();
   if (failed(emitFunction()))
     return {};
@@ -112,17 +114,20 @@ LogicalResult Emitter::refuseControlFlow() {
               "; export with fixed shapes and without branches");
 }
 
-void Emitter::readTypes() {
-  auto read = [&](const ::onnx::ValueInfoProto &info) {
-    if (Type type = convertType(info.type(), &context))
+LogicalResult Emitter::readTypes() {
+  for (const auto *list :
+       {&graph.value_info(), &graph.output(), &graph.input()})
+    for (const ::onnx::ValueInfoProto &info : *list) {
+      Type type = convertType(info.type(), &context);
+      if (!type)
+        continue;
+      if (isTooLarge(type))
+        return fail("'" + info.name() +
+                    "' has more elements than any memory holds: " +
+                    llvm::formatv("{0}", type).str());
       types[info.name()] = type;
-  };
-  for (const auto &info : graph.value_info())
-    read(info);
-  for (const auto &info : graph.output())
-    read(info);
-  for (const auto &info : graph.input())
-    read(info);
+    }
+  return success();
 }
 
 void Emitter::emitInitializers() {

@@ -70,6 +70,9 @@ private:
   }
 
   LogicalResult read();
+  LogicalResult check() {
+    return step(onnxlib::check(model), "is not a valid ONNX model");
+  }
   LogicalResult normalize();
   /// Runs one step of the ONNX library.
   LogicalResult step(llvm::Error error, const Twine &what) {
@@ -113,13 +116,15 @@ LogicalResult Importer::normalize() {
   if (failed(
           step(onnxlib::inlineFunctions(model), "functions cannot be inlined")))
     return failure();
+  // The converter trusts what the checker has not seen.
   if (opsetOf(model) < oldestOpset &&
-      failed(step(onnxlib::convertVersion(model, convertedOpset),
-                  "opset " + Twine(opsetOf(model)) +
-                      " cannot be converted to " + Twine(convertedOpset) +
-                      "; export with that opset")))
+      (failed(check()) ||
+       failed(step(onnxlib::convertVersion(model, convertedOpset),
+                   "opset " + Twine(opsetOf(model)) +
+                       " cannot be converted to " + Twine(convertedOpset) +
+                       "; export with that opset"))))
     return failure();
-  if (failed(step(onnxlib::check(model), "is not a valid ONNX model")))
+  if (failed(check()))
     return failure();
   if (options.isSupported)
     onnxlib::expandSchemaFunctions(model, options.isSupported);

@@ -6,6 +6,8 @@
 
 #include "OnnxLibrary.h"
 
+#include "SchemaRegistry.h"
+
 #include <onnx/checker.h>
 #include <onnx/defs/schema.h>
 #include <onnx/inliner/inliner.h>
@@ -13,6 +15,7 @@
 #include <onnx/version_converter/convert.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 
@@ -92,11 +95,62 @@ void expand(::onnx::ModelProto &model, const FunctionId &id) {
   llvm::consumeError(std::move(error));
 }
 
+/// How many nodes a graph has when its calls of functions are replaced by their
+/// bodies. Forty functions that each call the one before twice make 2^40.
+class ExpandedSize {
+public:
+  explicit ExpandedSize(const ::onnx::ModelProto &model) {
+    for (const ::onnx::FunctionProto &function : model.functions())
+      functions[{function.domain(), function.name()}] = &function;
+  }
+
+  /// Saturates at `most` + 1, also for calls that nest too deep.
+  template <typename Nodes> int64_t of(const Nodes &nodes, int depth = 0) {
+    int64_t sum = 0;
+    for (const ::onnx::NodeProto &node : nodes) {
+      sum += 1 + ofCall({node.domain(), node.op_type()}, depth);
+      for (const ::onnx::AttributeProto &attribute : node.attribute()) {
+        if (attribute.has_g())
+          sum += of(attribute.g().node(), depth);
+        for (const ::onnx::GraphProto &graph : attribute.graphs())
+          sum += of(graph.node(), depth);
+      }
+      sum = std::min(sum, most + 1);
+    }
+    return sum;
+  }
+
+  static constexpr int64_t most = 4'000'000;
+
+private:
+  static constexpr int deepest = 100;
+
+  int64_t ofCall(const FunctionId &id, int depth) {
+    auto function = functions.find(id);
+    if (function == functions.end())
+      return 0;
+    auto known = sizes.find(id);
+    if (known != sizes.end())
+      return known->second; // 0 within itself: the library refuses circles
+    if (depth == deepest)
+      return most + 1;
+    sizes[id] = 0;
+    return sizes[id] = of(function->second->node(), depth + 1);
+  }
+
+  std::map<FunctionId, const ::onnx::FunctionProto *> functions;
+  std::map<FunctionId, int64_t> sizes;
+};
+
 } // namespace
 
 llvm::Error inlineFunctions(::onnx::ModelProto &model) {
   if (model.functions_size() == 0)
     return llvm::Error::success();
+  if (ExpandedSize(model).of(model.graph().node()) > ExpandedSize::most)
+    return llvm::createStringError(
+        "they nest more than a hundred deep or come to more than " +
+        std::to_string(ExpandedSize::most) + " nodes");
   return guarded([&] { ::onnx::inliner::InlineLocalFunctions(model, true); });
 }
 
@@ -134,8 +188,8 @@ llvm::Error inferShapes(::onnx::ModelProto &model) {
     ::onnx::ShapeInferenceOptions options(/*check_type_val=*/false,
                                           /*strict_mode_val=*/1,
                                           /*data_prop_val=*/true);
-    ::onnx::shape_inference::InferShapes(
-        model, ::onnx::OpSchemaRegistry::Instance(), options);
+    SchemaRegistry schemas;
+    ::onnx::shape_inference::InferShapes(model, &schemas, options);
   });
 }
 

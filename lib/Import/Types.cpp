@@ -95,6 +95,17 @@ RankedTensorType convertTensorType(const ::onnx::TensorProto &tensor,
   return RankedTensorType::get(dims, element);
 }
 
+bool isTooLarge(Type type) {
+  auto tensor = llvm::dyn_cast<RankedTensorType>(type);
+  if (!tensor)
+    return false;
+  uint64_t elements = 1;
+  for (int64_t dim : tensor.getShape())
+    if (!ShapedType::isDynamic(dim))
+      elements = llvm::SaturatingMultiply(elements, static_cast<uint64_t>(dim));
+  return elements > uint64_t(1) << 48;
+}
+
 uint64_t storageBytes(RankedTensorType type) {
   uint64_t width = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
   return width * static_cast<uint64_t>(type.getNumElements());

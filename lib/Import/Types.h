@@ -28,6 +28,10 @@ mlir::Type convertType(const ::onnx::TypeProto &type,
 mlir::RankedTensorType convertTensorType(const ::onnx::TensorProto &tensor,
                                          mlir::MLIRContext *context);
 
+/// Whether a tensor has more elements than can be counted with safely, once
+/// they are multiplied by their size and added up.
+bool isTooLarge(mlir::Type type);
+
 /// The bytes that a tensor of this type takes in a file.
 uint64_t storageBytes(mlir::RankedTensorType type);
 

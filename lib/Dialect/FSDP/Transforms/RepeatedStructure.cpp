@@ -62,13 +62,18 @@ static bool readsParameter(Operation *op) {
   });
 }
 
+// Ops of a block, many times what any transformer has: the search takes as many
+// passes over the graph.
+constexpr size_t longestBlock = 4096;
+
 // The longest run in which every op equals the one a period later, at least two
 // periods long and with parameters in it; the shortest period of equals.
 static Run findRun(ArrayRef<Operation *> ops,
                    ArrayRef<llvm::hash_code> hashes) {
   Run best;
   size_t count = ops.size();
-  for (size_t period = 2; 2 * period <= count; ++period)
+  size_t longest = std::min(count / 2, longestBlock);
+  for (size_t period = 2; period <= longest; ++period)
     for (size_t begin = 0, i = 0; i + period <= count; ++i) {
       if (i + period < count && hashes[i] == hashes[i + period])
         continue;
@@ -81,17 +86,25 @@ static Run findRun(ArrayRef<Operation *> ops,
   return best;
 }
 
-// How many values made within the run cross the border before ops[cut].
-static size_t countCrossing(ArrayRef<Operation *> ops, const Run &run,
-                            size_t cut) {
-  llvm::DenseSet<Operation *> before(ops.begin() + run.begin,
-                                     ops.begin() + cut);
-  llvm::DenseSet<Value> crossing;
-  for (Operation *op : ops.drop_front(cut))
-    for (Value operand : op->getOperands())
-      if (before.contains(operand.getDefiningOp()))
-        crossing.insert(operand);
-  return crossing.size();
+// How many values made within the run cross the border before each op.
+static SmallVector<size_t> countCrossing(ArrayRef<Operation *> ops,
+                                         const Run &run) {
+  llvm::DenseMap<Operation *, size_t> positions;
+  llvm::DenseMap<Value, size_t> lastUses;
+  for (size_t i = run.begin; i != ops.size(); ++i) {
+    for (Value operand : ops[i]->getOperands())
+      if (positions.contains(operand.getDefiningOp()))
+        lastUses[operand] = i;
+    positions[ops[i]] = i;
+  }
+  SmallVector<size_t> crossing(ops.size() + 2, 0); // first as differences
+  for (auto [value, last] : lastUses) {
+    ++crossing[positions[value.getDefiningOp()] + 1];
+    --crossing[last + 1];
+  }
+  for (size_t i = 1; i != crossing.size(); ++i)
+    crossing[i] += crossing[i - 1];
+  return crossing;
 }
 
 SmallVector<int> fsdp::findRepeatedBlocks(ArrayRef<Operation *> allOps) {
@@ -112,9 +125,10 @@ SmallVector<int> fsdp::findRepeatedBlocks(ArrayRef<Operation *> allOps) {
     return blocks;
 
   // The rotation with the fewest crossing values, then the most blocks.
+  SmallVector<size_t> crossings = countCrossing(ops, run);
   size_t bestBegin = run.begin, bestCrossing = SIZE_MAX, bestCount = 0;
   for (size_t begin = run.begin; begin != run.begin + run.period; ++begin) {
-    size_t crossing = countCrossing(ops, run, begin + run.period);
+    size_t crossing = crossings[begin + run.period];
     size_t count = (run.end - begin) / run.period;
     if (crossing < bestCrossing ||
         (crossing == bestCrossing && count > bestCount)) {
