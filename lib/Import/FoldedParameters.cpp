@@ -17,10 +17,8 @@
 using namespace mlir;
 
 namespace shardonnx {
-namespace {
+namespace {} // namespace
 
-/// Whether `name` is what the exporter calls the `n`th result of an operator:
-/// "add", "add_12".
 bool isResultOf(StringRef name, StringRef op) {
   if (!name.consume_front(op))
     return false;
@@ -28,6 +26,8 @@ bool isResultOf(StringRef name, StringRef op) {
   return name.empty() ||
          (name.consume_front("_") && !name.getAsInteger(10, number));
 }
+
+namespace {
 
 class Recovery {
 public:
@@ -56,6 +56,8 @@ public:
         recoverOnePlus(init, tensor, parameter->target);
       else if (isResultOf(name, "embedding") || isResultOf(name, "expand"))
         recoverRows(init, tensor, parameter->target);
+      else if (isTableOfTables(init))
+        recoverUnchanged(init, tensor, parameter->target);
     }
     moveToFront();
   }
@@ -93,6 +95,28 @@ private:
           return false;
       }
     return used;
+  }
+
+  /// Whether slices are taken of it, such as the weights of a token's experts:
+  /// the exporter has put a transpose of no effect before that.
+  bool isTableOfTables(const Initializer &init) const {
+    bool used = false;
+    for (const ::onnx::NodeProto &node : graph.node())
+      for (int i = 0; i < node.input_size(); ++i) {
+        if (node.input(i) != init.name)
+          continue;
+        used = true;
+        if (i != 0 || node.op_type() != "GatherND")
+          return false;
+      }
+    return used && init.type.getRank() > 2;
+  }
+
+  void recoverUnchanged(Initializer &init, ::onnx::TensorProto &tensor,
+                        const std::string &target) {
+    std::string old = init.name;
+    rename(init, tensor, target);
+    addNode("Identity", {target}, old);
   }
 
   void recoverOnePlus(Initializer &init, ::onnx::TensorProto &tensor,

@@ -17,10 +17,15 @@ class TensorProto;
 
 namespace shardonnx {
 
+/// Whether `name` is what the exporter calls a result of an operator: "add",
+/// "add_12".
+bool isResultOf(llvm::StringRef name, llvm::StringRef op);
+
 /// Undoes, before anything reads the graph,
 ///  - `1 + weight`, the scale of Gemma's norms,
 ///  - rows of a table at positions, such as learned position embeddings,
-///  - a row repeated along other axes, such as a class token.
+///  - a row repeated along other axes, such as a class token,
+///  - a stack of matrices that only slices are taken of, such as experts.
 /// The constant becomes the parameter under its own name, and nodes at the head
 /// of the graph compute the constant from it. `initializers[i]` and the graph's
 /// initializer i are the same.

@@ -215,13 +215,18 @@ void Taker::moveToInputs() {
   }
 }
 
-/// True when every use of `init` is the matrix of a linear layer of `target`,
-/// where the exporter's only constant subexpression is the transpose.
+/// True when `init` is a transpose by name, or when its every use is the matrix
+/// of a linear layer of `target`, where the exporter's only constant
+/// subexpression is the transpose.
 bool Taker::isTransposedLinear(const Initializer &init,
                                StringRef target) const {
   const SignatureInput *parameter = metadata.findTarget(target);
   if (!parameter || parameter->kind != "PARAMETER" || init.type.getRank() != 2)
     return false;
+  // `weight.T` of a module's own code.
+  if (isResultOf(init.name, "permute") || isResultOf(init.name, "transpose") ||
+      isResultOf(init.name, "t"))
+    return true;
   bool used = false;
   for (const ::onnx::NodeProto &node : graph.node())
     for (int i = 0; i < node.input_size(); ++i) {

@@ -28,6 +28,8 @@ p_n2_weight: PARAMETER target='n2.weight'
 p_wpe_weight: PARAMETER target='wpe.weight'
 p_type_weight: PARAMETER target='type.weight'
 p_n3_weight: PARAMETER target='n3.weight'
+p_own_weight: PARAMETER target='own.weight'
+p_experts: PARAMETER target='experts'
 p_lost_weight: PARAMETER target='lost.weight'
 p_bucket_weight: PARAMETER target='bucket.weight'
 b_table: BUFFER target='table' persistent=False
@@ -53,10 +55,12 @@ write(
                 node("Add", ["f", "embedding_2"], ["g"], "node_add_1"),
                 node("Mul", ["add_3", "g"], ["h"], "node_mul_3"),
                 node("Mul", ["h", "sigmoid"], ["i"], "node_mul_4"),
-                node("Mul", ["i", "embedding_3"], ["out"], "node_mul_5"),
+                node("Mul", ["i", "embedding_3"], ["j"], "node_mul_5"),
+                node("MatMul", ["j", "permute_1"], ["out"], "node_matmul"),
+                node("GatherND", ["val_8", "ids"], ["picked"], "node_gather"),
             ],
-            [value("x", [2, 4])],
-            [value("out", [3, 2, 4])],
+            [value("x", [2, 4]), value("ids", [5, 1], INT64)],
+            [value("out", [3, 2, 4]), value("picked", [5, 2, 4])],
             [
                 tensor("n1.weight", [4], raw=floats(4, 1)),
                 tensor("val_7", [4, 4], raw=floats(16)),
@@ -65,6 +69,8 @@ write(
                 tensor("table", [4], raw=floats(4)),
                 tensor("embedding_2", [1, 2, 4], raw=floats(4) + floats(4)),
                 tensor("add_3", [4], raw=floats(4)),
+                tensor("permute_1", [4, 4], raw=floats(16)),
+                tensor("val_8", [3, 2, 4], raw=floats(24)),
                 tensor("sigmoid", [4], raw=floats(4)),
                 tensor("embedding_3", [3, 2, 4], raw=floats(4) + floats(20)),
             ],
@@ -74,6 +80,8 @@ write(
                       meta={"pkg.onnxscript.optimizer.folded_from": "['arange', 'wpe.weight']"}),
                 value("embedding_2", [1, 2, 4],
                       meta={"pkg.onnxscript.optimizer.folded_from": "['type.weight', 'zeros']"}),
+                value("permute_1", [4, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['own.weight']"}),
+                value("val_8", [3, 2, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['experts']"}),
                 value("add_3", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['n3.weight']"}),
                 value("sigmoid", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['lost.weight']"}),
                 value("embedding_3", [3, 2, 4],
