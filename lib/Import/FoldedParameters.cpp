@@ -139,37 +139,53 @@ private:
     addNode("Add", {target, addConstant(old + "_one", one)}, old);
   }
 
-  /// The rows behind `init`: all of them where no two are equal, one where all
-  /// are; otherwise it is not known which are the same row of the table.
+  /// The rows behind `init`: those of one sample where a static batch repeats
+  /// them; all of these where no two are equal, one where all are. Otherwise it
+  /// is not known which of them are the same row of the table.
   void recoverRows(Initializer &init, ::onnx::TensorProto &tensor,
                    const std::string &target) {
-    int64_t width = init.type.getRank() > 1 ? init.type.getShape().back() : 0;
-    int64_t count = width > 0 ? init.type.getNumElements() / width : 0;
+    SmallVector<int64_t> shape(init.type.getShape());
+    if (shape.size() < 2 || init.type.getNumElements() == 0)
+      return;
+    int64_t width = shape.back(), all = init.type.getNumElements() / width;
     std::unique_ptr<llvm::MemoryBuffer> bytes = read(init);
-    if (count < 1 || !bytes)
+    if (!bytes)
       return;
-    StringRef data = bytes->getBuffer();
-    size_t stride = data.size() / static_cast<size_t>(count);
+    auto row = [&, stride = bytes->getBufferSize() / all](int64_t i) {
+      return bytes->getBuffer().substr(i * stride, stride);
+    };
+    int64_t count = shape[shape.size() - 2];
+    for (int64_t i = count; i < all; ++i)
+      if (row(i) != row(i % count))
+        count = all;
     llvm::StringSet<> distinct;
-    for (size_t row = 0; row < static_cast<size_t>(count); ++row)
-      distinct.insert(data.substr(row * stride, stride));
+    for (int64_t i = 0; i < count; ++i)
+      distinct.insert(row(i));
     // A sparse file is zeros: its rows only look equal.
-    bool empty = data.find_first_not_of('\0') == StringRef::npos;
-    bool repeated = count > 1 && distinct.size() == 1 && !empty;
-    if (!repeated && !empty && distinct.size() != static_cast<size_t>(count))
+    bool empty = bytes->getBuffer().find_first_not_of('\0') == StringRef::npos;
+    if (distinct.size() == 1 && !empty)
+      count = 1;
+    else if (static_cast<int64_t>(distinct.size()) != count && !empty)
       return;
+    setRows(init, tensor, target, count, shape);
+  }
+
+  void setRows(Initializer &init, ::onnx::TensorProto &tensor,
+               const std::string &target, int64_t count,
+               ArrayRef<int64_t> shape) {
     std::string old = init.name;
-    ::onnx::TensorProto shape;
-    shape.set_data_type(::onnx::TensorProto::INT64);
-    shape.add_dims(init.type.getRank());
-    for (int64_t dim : init.type.getShape())
-      shape.add_int64_data(dim);
-    init.type = RankedTensorType::get({repeated ? 1 : count, width},
+    ::onnx::TensorProto to;
+    to.set_data_type(::onnx::TensorProto::INT64);
+    to.add_dims(static_cast<int64_t>(shape.size()));
+    for (int64_t dim : shape)
+      to.add_int64_data(dim);
+    bool same = init.type.getNumElements() == count * shape.back();
+    init.type = RankedTensorType::get({count, shape.back()},
                                       init.type.getElementType());
     init.length = storageBytes(init.type);
     rename(init, tensor, target);
-    std::string to = addConstant(old + "_shape", shape);
-    addNode(repeated ? "Expand" : "Reshape", {target, to}, old);
+    std::string name = addConstant(old + "_shape", to);
+    addNode(same ? "Reshape" : "Expand", {target, name}, old);
   }
 
   std::unique_ptr<llvm::MemoryBuffer> read(const Initializer &init) const {

@@ -78,13 +78,21 @@ LogicalResult lowerRmsNorm(Lowering &l, onnx::NodeOp node) {
     return l.unsupported(node, "its axis is out of range");
   Value x = joinFrom(l, operand, *axis);
   Value weight = asVector(l, node.getInput(1), shapeOf(x).back());
-  if (!weight)
-    return l.unsupported(node, "its scale has another size than the row");
+  // A scale that differs between rows, of each head for instance, comes after.
+  Value after = weight ? Value() : l.get(node.getInput(1));
+  if (after) {
+    auto full = broadcastShapes(shape, shapeOf(after));
+    if (!full || ArrayRef<int64_t>(*full) != ArrayRef<int64_t>(shape))
+      return l.unsupported(node, "its scale has another size than the row");
+    weight = l.splat(1, elementTypeOf(x), {shapeOf(x).back()});
+  }
   auto norm = nn::RmsNormOp::create(
       l.builder, l.loc(), TypeRange{x.getType(), rowType(l, x)}, x, weight,
       l.builder.getF32FloatAttr(
           static_cast<float>(node.getFloat("epsilon", 1e-5))));
-  l.set(node->getResult(0), l.reshape(norm.getResult(), shape));
+  Value result = l.reshape(norm.getResult(), shape);
+  l.set(node->getResult(0),
+        after ? l.binary<nn::MulOp>(result, after) : result);
   return success();
 }
 

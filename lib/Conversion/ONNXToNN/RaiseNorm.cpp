@@ -85,6 +85,28 @@ Type rowType(OpBuilder &builder, Value value) {
   return RankedTensorType::get(shape, builder.getF32Type());
 }
 
+/// The norm of x, which is centred or not, with a scale of one row.
+Value buildNorm(OpBuilder &builder, Location loc, Value x, Value weight,
+                double epsilon, Type resultElement) {
+  Value centered = matchCentered(stripCasts(x));
+  Value operand = stripCasts(centered ? centered : x);
+  weight = castElements(builder, loc, weight, elementTypeOf(operand));
+  FloatAttr eps = builder.getF32FloatAttr(static_cast<float>(epsilon));
+  Type row = rowType(builder, operand);
+  Value result;
+  if (centered)
+    result = nn::LayerNormOp::create(builder, loc,
+                                     TypeRange{operand.getType(), row, row},
+                                     operand, weight, Value(), eps)
+                 .getResult();
+  else
+    result =
+        nn::RmsNormOp::create(builder, loc, TypeRange{operand.getType(), row},
+                              operand, weight, eps)
+            .getResult();
+  return castElements(builder, loc, result, resultElement);
+}
+
 /// normalized·weight becomes rms_norm, or layer_norm when it was centred.
 struct RaiseScaledNorm : OpRewritePattern<nn::MulOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -105,27 +127,50 @@ struct RaiseScaledNorm : OpRewritePattern<nn::MulOp> {
     if (!isRowVector(weight, width) ||
         shapeOf(op.getResult()) != shapeOf(normalized))
       return failure();
-    Location loc = op.getLoc();
-    Value vector = reshapeTo(rewriter, loc, weight, {width});
-    Value centered = matchCentered(stripCasts(x));
-    Value operand = stripCasts(centered ? centered : x);
-    Type element = elementTypeOf(operand);
-    vector = castElements(rewriter, loc, vector, element);
-    FloatAttr eps = rewriter.getF32FloatAttr(static_cast<float>(epsilon));
-    Type row = rowType(rewriter, operand);
-    Value result;
-    if (centered)
-      result = nn::LayerNormOp::create(rewriter, loc,
-                                       TypeRange{operand.getType(), row, row},
-                                       operand, vector, Value(), eps)
-                   .getResult();
-    else
-      result = nn::RmsNormOp::create(rewriter, loc,
-                                     TypeRange{operand.getType(), row}, operand,
-                                     vector, eps)
-                   .getResult();
+    Value vector = reshapeTo(rewriter, op.getLoc(), weight, {width});
+    rewriter.replaceOp(op, buildNorm(rewriter, op.getLoc(), x, vector, epsilon,
+                                     elementTypeOf(op.getResult())));
+    return success();
+  }
+};
+
+/// A norm whose scale differs between rows (one for each head) or is missing:
+/// a norm with a scale of ones. Comes after all others were found.
+template <typename Op> struct RaiseBareNorm : OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(Op op,
+                                PatternRewriter &rewriter) const override {
+    Value x;
+    double epsilon = 0;
+    if (!matchNormalized(op.getResult(), x, epsilon) ||
+        shapeOf(x) != shapeOf(op.getResult()))
+      return failure();
+    Type type = elementTypeOf(op.getResult());
+    auto one =
+        DenseElementsAttr::get(RankedTensorType::get({shapeOf(x).back()}, type),
+                               rewriter.getFloatAttr(type, 1));
+    Value ones = nn::ConstantOp::create(rewriter, op.getLoc(), one);
     rewriter.replaceOp(
-        op, castElements(rewriter, loc, result, elementTypeOf(op.getResult())));
+        op, buildNorm(rewriter, op.getLoc(), x, ones, epsilon, type));
+    return success();
+  }
+};
+
+/// rms_norm of x - mean(x), as the exporter's own rewriting has it.
+struct CenteredRmsNorm : OpRewritePattern<nn::RmsNormOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::RmsNormOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!matchCentered(stripCasts(op.getOperand())) ||
+        !op.getRstd().use_empty())
+      return failure();
+    Value norm = buildNorm(rewriter, op.getLoc(), op.getOperand(),
+                           op.getWeight(), op.getEpsilon().convertToFloat(),
+                           elementTypeOf(op.getResult()));
+    rewriter.replaceAllUsesWith(op.getResult(), norm);
+    rewriter.eraseOp(op);
     return success();
   }
 };
@@ -159,8 +204,12 @@ struct FoldBiasIntoNorm : OpRewritePattern<nn::AddOp> {
 struct RaiseNorm : impl::RaiseNormBase<RaiseNorm> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<FoldBiasIntoNorm, RaiseScaledNorm>(&getContext());
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    patterns.add<CenteredRmsNorm, FoldBiasIntoNorm, RaiseScaledNorm>(
+        &getContext());
+    RewritePatternSet rest(&getContext());
+    rest.add<RaiseBareNorm<nn::MulOp>, RaiseBareNorm<nn::DivOp>>(&getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))) ||
+        failed(applyPatternsGreedily(getOperation(), std::move(rest))))
       signalPassFailure();
   }
 };

@@ -64,8 +64,12 @@ std::optional<Table> readTable(DenseElementsAttr attr, int64_t seqAxis) {
   return table;
 }
 
-/// The left half of a table whose halves are equal.
-std::optional<Table> halve(const Table &table) {
+/// How a table holds the frequencies: each once; all of them twice; or each
+/// twice in a row.
+enum class Layout { Once, Halves, Pairs };
+
+/// Each frequency once, if the table holds it twice as `layout` says.
+std::optional<Table> halve(const Table &table, Layout layout) {
   Table half;
   half.seq = table.seq;
   half.width = table.width / 2;
@@ -73,8 +77,9 @@ std::optional<Table> halve(const Table &table) {
     return std::nullopt;
   for (int64_t row = 0; row < table.seq; ++row)
     for (int64_t column = 0; column < half.width; ++column) {
-      float value = table.at(row, column);
-      if (value != table.at(row, column + half.width))
+      bool pairs = layout == Layout::Pairs;
+      float value = table.at(row, pairs ? 2 * column : column);
+      if (value != table.at(row, pairs ? 2 * column + 1 : column + half.width))
         return std::nullopt;
       half.values.push_back(value);
     }
@@ -150,29 +155,29 @@ struct Tables {
 /// Reads each pair of constants once, however many layers use it.
 class TableReader {
 public:
-  /// `halves`: the constants hold each frequency twice. Null when they are no
-  /// tables over `seqAxis`.
-  const Tables *read(Value cos, Value sin, int64_t seqAxis, bool halves) {
+  /// Null when the constants are no tables over `seqAxis` in this layout.
+  const Tables *read(Value cos, Value sin, int64_t seqAxis, Layout layout) {
     DenseElementsAttr c = matchConstant(cos), s = matchConstant(sin);
     if (!c || !s)
       return nullptr;
-    auto [entry, isNew] = known.try_emplace({c, s});
+    auto [entry, isNew] =
+        known[static_cast<size_t>(layout)].try_emplace({c, s});
     if (isNew)
-      entry->second = compute(c, s, seqAxis, halves);
+      entry->second = compute(c, s, seqAxis, layout);
     return entry->second.get();
   }
 
 private:
   static std::unique_ptr<Tables> compute(DenseElementsAttr c,
                                          DenseElementsAttr s, int64_t seqAxis,
-                                         bool halves) {
+                                         Layout layout) {
     std::optional<Table> cos = readTable(c, seqAxis),
                          sin = readTable(s, seqAxis);
     if (!cos || !sin || cos->seq != sin->seq || cos->width != sin->width)
       return nullptr;
-    if (halves) {
-      cos = halve(*cos);
-      sin = halve(*sin);
+    if (layout != Layout::Once) {
+      cos = halve(*cos, layout);
+      sin = halve(*sin, layout);
       if (!cos || !sin)
         return nullptr;
     }
@@ -184,7 +189,7 @@ private:
   }
 
   llvm::DenseMap<std::pair<Attribute, Attribute>, std::unique_ptr<Tables>>
-      known;
+      known[3];
 };
 
 /// cos and sin as `nn` values of [seq, width].
@@ -231,6 +236,44 @@ bool isRotatedHalf(Value value, Value x) {
   return shapeOf(x)[last] % 2 == 0 && isHalf(right, half) && isHalf(left, 0);
 }
 
+Value stripReshapes(Value value) {
+  while (auto reshape = value.getDefiningOp<nn::ReshapeOp>())
+    value = reshape.getOperand();
+  return value;
+}
+
+/// Whether `value` holds element `which` of each pair of `x`'s elements.
+bool isOfPairs(Value value, Value x, int64_t which) {
+  auto slice = stripReshapes(value).getDefiningOp<nn::SliceOp>();
+  SmallVector<int64_t> pairs(shapeOf(x));
+  if (!slice || stripReshapes(slice.getOperand()) != stripReshapes(x))
+    return false;
+  pairs.back() /= 2;
+  pairs.push_back(2);
+  SmallVector<int64_t> sizes(pairs), offsets(pairs.size(), 0);
+  sizes.back() = 1;
+  offsets.back() = which;
+  return shapeOf(slice.getOperand()) == ArrayRef<int64_t>(pairs) &&
+         slice.getSizes() == ArrayRef<int64_t>(sizes) &&
+         slice.getOffsets() == ArrayRef<int64_t>(offsets);
+}
+
+/// Whether `value` is x with each pair (a, b) of the last axis as (-b, a).
+bool isRotatedPair(Value value, Value x) {
+  auto concat = stripReshapes(value).getDefiningOp<nn::ConcatOp>();
+  SmallVector<int64_t> pairs(shapeOf(x));
+  if (!concat || concat.getInputs().size() != 2 || pairs.back() % 2 != 0 ||
+      value.getType() != x.getType())
+    return false;
+  pairs.back() /= 2;
+  pairs.push_back(2);
+  auto neg = stripReshapes(concat.getInputs()[0]).getDefiningOp<nn::NegOp>();
+  return neg && static_cast<size_t>(concat.getAxis()) == pairs.size() - 1 &&
+         shapeOf(concat.getResult()) == ArrayRef<int64_t>(pairs) &&
+         isOfPairs(neg.getOperand(), x, 1) &&
+         isOfPairs(concat.getInputs()[1], x, 0);
+}
+
 /// x·cos + rotate_half(x)·sin (Su et al. 2021; transformers' apply_rotary).
 struct RaiseRotaryEmbedding : OpRewritePattern<nn::AddOp> {
   RaiseRotaryEmbedding(MLIRContext *context, TableReader &reader)
@@ -254,15 +297,20 @@ struct RaiseRotaryEmbedding : OpRewritePattern<nn::AddOp> {
         Value cos = first ? straight.getRhs() : straight.getLhs();
         Value half = second ? rotated.getLhs() : rotated.getRhs();
         Value sin = second ? rotated.getRhs() : rotated.getLhs();
-        if (x.getType() == op.getType() && isRotatedHalf(half, x) &&
-            succeeded(replace(op, x, cos, sin, rewriter)))
+        if (x.getType() != op.getType())
+          continue;
+        if (isRotatedHalf(half, x) &&
+            succeeded(replace(op, x, cos, sin, Layout::Halves, rewriter)))
+          return success();
+        if (isRotatedPair(half, x) &&
+            succeeded(replace(op, x, cos, sin, Layout::Pairs, rewriter)))
           return success();
       }
     return failure();
   }
 
   LogicalResult replace(nn::AddOp op, Value x, Value cos, Value sin,
-                        PatternRewriter &rewriter) const {
+                        Layout layout, PatternRewriter &rewriter) const {
     // [batch, heads, seq, dim] as a rule; some models rotate before they
     // transpose, and then the axis of the tables tells.
     ArrayRef<int64_t> tableShape = shapeOf(cos);
@@ -271,15 +319,17 @@ struct RaiseRotaryEmbedding : OpRewritePattern<nn::AddOp> {
     bool seqFirst = tableShape.size() == 4 && tableShape[2] == 1 &&
                     tableShape[1] == shapeOf(x)[1] && tableShape[1] != 1;
     int64_t axis = tableShape.size() == 2 ? 0 : seqFirst ? 1 : 2;
-    const Tables *tables = reader.read(cos, sin, axis, /*halves=*/true);
+    const Tables *tables = reader.read(cos, sin, axis, layout);
     if (!tables || tables->cos.width * 2 != shapeOf(x)[3] ||
         tables->cos.seq != shapeOf(x)[seqFirst ? 1 : 2])
       return failure();
     Location loc = op.getLoc();
     auto [c, s] = buildTables(rewriter, loc, *tables);
     Value operand = seqFirst ? x : swapHeadsAndSeq(rewriter, loc, x);
-    Value result = nn::RotaryOp::create(rewriter, loc, operand.getType(),
-                                        operand, c, s, UnitAttr(), UnitAttr());
+    Value result = nn::RotaryOp::create(
+        rewriter, loc, operand.getType(), operand, c, s,
+        layout == Layout::Pairs ? rewriter.getUnitAttr() : UnitAttr(),
+        UnitAttr());
     rewriter.replaceOp(op, seqFirst ? result
                                     : swapHeadsAndSeq(rewriter, loc, result));
     return success();
@@ -296,7 +346,7 @@ struct RaiseRotaryTables : OpRewritePattern<nn::RotaryOp> {
   LogicalResult matchAndRewrite(nn::RotaryOp op,
                                 PatternRewriter &rewriter) const override {
     const Tables *tables =
-        reader.read(op.getCos(), op.getSin(), 0, /*halves=*/false);
+        reader.read(op.getCos(), op.getSin(), 0, Layout::Once);
     if (!tables || !tables->frequencies)
       return failure();
     auto [c, s] = buildTables(rewriter, op.getLoc(), *tables);

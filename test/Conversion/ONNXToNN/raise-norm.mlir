@@ -65,3 +65,30 @@ func.func @neither(%x: tensor<2x8xf32>, %y: tensor<2x8xf32>, %w: tensor<8xf32>) 
   %10 = nn.mul %w, %9 : (tensor<8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
   return %5, %10 : tensor<2x8xf32>, tensor<2x8xf32>
 }
+
+// The exporter's own rewriting leaves the centring; a scale of each head comes
+// after a norm of ones.
+// CHECK-LABEL: func.func @centered
+func.func @centered(%x: tensor<2x8xf32>, %w: tensor<8xf32>) -> tensor<2x8xf32> {
+  // CHECK-NEXT: %[[R:[a-z]+]], %{{.*}} = nn.layer_norm %arg0, %arg1 {epsilon = 9.99999974E-6 : f32}
+  // CHECK-NEXT: return %[[R]]
+  %m = nn.reduce_mean %x {axes = array<i64: 1>, keepdims} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %d = nn.sub %x, %m : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %r, %s = nn.rms_norm %d, %w {epsilon = 1.0e-5 : f32} : (tensor<2x8xf32>, tensor<8xf32>) -> (tensor<2x8xf32>, tensor<2x1xf32>)
+  return %r : tensor<2x8xf32>
+}
+
+// CHECK-LABEL: func.func @heads
+func.func @heads(%x: tensor<2x3x8xf32>, %w: tensor<3x8xf32>) -> tensor<2x3x8xf32> {
+  // CHECK: %[[ONES:.*]] = nn.constant dense<1.000000e+00> : tensor<8xf32>
+  // CHECK: %[[R:[a-z]+]], %{{.*}} = nn.rms_norm %arg0, %[[ONES]] {epsilon = 9.99999974E-6 : f32}
+  // CHECK: nn.mul %arg1, %[[R]] : (tensor<3x8xf32>, tensor<2x3x8xf32>)
+  %eps = nn.constant dense<1.0e-5> : tensor<f32>
+  %0 = nn.mul %x, %x : (tensor<2x3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  %1 = nn.reduce_mean %0 {axes = array<i64: 2>, keepdims} : (tensor<2x3x8xf32>) -> tensor<2x3x1xf32>
+  %2 = nn.add %1, %eps : (tensor<2x3x1xf32>, tensor<f32>) -> tensor<2x3x1xf32>
+  %3 = nn.rsqrt %2 : (tensor<2x3x1xf32>) -> tensor<2x3x1xf32>
+  %4 = nn.mul %x, %3 : (tensor<2x3x8xf32>, tensor<2x3x1xf32>) -> tensor<2x3x8xf32>
+  %5 = nn.mul %w, %4 : (tensor<3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  return %5 : tensor<2x3x8xf32>
+}

@@ -45,3 +45,25 @@ func.func @table(%q: tensor<2x3x6x4xf32>) -> tensor<2x3x6x4xf32> {
   %y0 = nn.add %a0, %b0 : (tensor<2x3x6x4xf32>, tensor<2x3x6x4xf32>) -> tensor<2x3x6x4xf32>
   return %y0 : tensor<2x3x6x4xf32>
 }
+
+// Pairs (2j, 2j + 1), each frequency twice in a row (Cohere, GLM).
+// CHECK-LABEL: func.func @pairs
+func.func @pairs(%q: tensor<2x3x6x4xf32>) -> tensor<2x3x6x4xf32> {
+  // CHECK: nn.rotary_table {inv_freq = array<f32: 1.000000e+00, 2.500000e-01>, length = 6 : i64}
+  // CHECK: nn.rotary %{{.*}} {interleaved} : (tensor<2x6x3x4xf32>, tensor<6x2xf32>, tensor<6x2xf32>)
+  // CHECK-NOT: nn.concat
+  %cos = nn.constant dense<[[[[1.000000000e+00, 1.000000000e+00, 1.000000000e+00, 1.000000000e+00], [5.403022766e-01, 5.403022766e-01, 9.689124227e-01, 9.689124227e-01], [-4.161468446e-01, -4.161468446e-01, 8.775825500e-01, 8.775825500e-01], [-9.899924994e-01, -9.899924994e-01, 7.316888571e-01, 7.316888571e-01], [-6.536436081e-01, -6.536436081e-01, 5.403022766e-01, 5.403022766e-01], [2.836622000e-01, 2.836622000e-01, 3.153223693e-01, 3.153223693e-01]]]]> : tensor<1x1x6x4xf32>
+  %sin = nn.constant dense<[[[[0.000000000e+00, 0.000000000e+00, 0.000000000e+00, 0.000000000e+00], [8.414709568e-01, 8.414709568e-01, 2.474039644e-01, 2.474039644e-01], [9.092974067e-01, 9.092974067e-01, 4.794255495e-01, 4.794255495e-01], [1.411200017e-01, 1.411200017e-01, 6.816387773e-01, 6.816387773e-01], [-7.568024993e-01, -7.568024993e-01, 8.414709568e-01, 8.414709568e-01], [-9.589242935e-01, -9.589242935e-01, 9.489846230e-01, 9.489846230e-01]]]]> : tensor<1x1x6x4xf32>
+  %g = nn.reshape %q : tensor<2x3x6x4xf32> -> tensor<2x3x6x2x2xf32>
+  %a = nn.slice %g {offsets = array<i64: 0, 0, 0, 0, 0>, sizes = array<i64: 2, 3, 6, 2, 1>} : (tensor<2x3x6x2x2xf32>) -> tensor<2x3x6x2x1xf32>
+  %b = nn.slice %g {offsets = array<i64: 0, 0, 0, 0, 1>, sizes = array<i64: 2, 3, 6, 2, 1>} : (tensor<2x3x6x2x2xf32>) -> tensor<2x3x6x2x1xf32>
+  %b1 = nn.reshape %b : tensor<2x3x6x2x1xf32> -> tensor<2x3x6x2xf32>
+  %n = nn.neg %b1 : (tensor<2x3x6x2xf32>) -> tensor<2x3x6x2xf32>
+  %n1 = nn.reshape %n : tensor<2x3x6x2xf32> -> tensor<2x3x6x2x1xf32>
+  %c = nn.concat %n1, %a {axis = 4 : i64} : (tensor<2x3x6x2x1xf32>, tensor<2x3x6x2x1xf32>) -> tensor<2x3x6x2x2xf32>
+  %h = nn.reshape %c : tensor<2x3x6x2x2xf32> -> tensor<2x3x6x4xf32>
+  %x0 = nn.mul %q, %cos : (tensor<2x3x6x4xf32>, tensor<1x1x6x4xf32>) -> tensor<2x3x6x4xf32>
+  %x1 = nn.mul %h, %sin : (tensor<2x3x6x4xf32>, tensor<1x1x6x4xf32>) -> tensor<2x3x6x4xf32>
+  %y = nn.add %x0, %x1 : (tensor<2x3x6x4xf32>, tensor<2x3x6x4xf32>) -> tensor<2x3x6x4xf32>
+  return %y : tensor<2x3x6x4xf32>
+}
