@@ -22,17 +22,37 @@ public:
 
 private:
   LogicalResult readInputs();
-  LogicalResult tryPlan(EvalPlan plan);
-  LogicalResult finish(EvalProgram &program);
-  void report(const EvalProgram &program);
+  SmallVector<EvalPlan> plans() const;
+  LogicalResult tryPlan(EvalPlan plan, bool &wasWrong);
+  LogicalResult finish(EvalProgram &program, EvalPlan plan);
+  void addGradients(ArrayRef<std::string> names, EvalPlan plan);
+  void count(const EvalProgram &program);
 
   const EvalOptions &options;
   Diagnostics diags;
   std::vector<EvalInput> inputs;
   std::string refusal; // of the last plan that would compile the graph
-  bool final = false, integerInputs = true;
+  bool integerInputs = true;
+  unsigned compiled = 0, folded = 0, gradients = 0;
 };
 
+/// Collects what is said of a plan that may not be the one.
+struct Attempt {
+  std::string text;
+  llvm::raw_string_ostream stream{text};
+  Diagnostics diagnostics{"shardonnx", stream};
+
+  /// Its errors: warnings say what training would want to know.
+  std::string errors() const {
+    std::string result;
+    SmallVector<StringRef> lines;
+    StringRef(text).split(lines, '\n', -1, /*KeepEmpty=*/false);
+    for (StringRef line : lines)
+      if (!line.starts_with("shardonnx: warning:"))
+        result += line.str() + "\n";
+    return result;
+  }
+};
 } // namespace
 
 LogicalResult Evaluation::readInputs() {
@@ -59,46 +79,69 @@ static LogicalResult checkNames(ArrayRef<EvalOutput> outputs,
   return success();
 }
 
-void Evaluation::report(const EvalProgram &program) {
-  unsigned compiled = 0, folded = 0, gradients = 0;
+void Evaluation::count(const EvalProgram &program) {
   for (const EvalOutput &output : program.getOutputs())
-    ++(output.gradient ? gradients : output.value ? folded : compiled);
+    if (output.wanted)
+      ++(output.gradient ? gradients : output.value ? folded : compiled);
+}
+
+static std::string join(ArrayRef<std::string> names) {
+  std::string list;
+  for (const std::string &name : names)
+    list += (list.empty() ? "'" : ", '") + name + "'";
+  return list;
+}
+
+/// The gradients of what the first program took for constants, as it would be
+/// trained, come from a program of their own.
+void Evaluation::addGradients(ArrayRef<std::string> names, EvalPlan plan) {
+  plan.allWeights = true;
+  Attempt attempt;
+  EvalProgram program(options, inputs, plan, attempt.diagnostics);
+  if (succeeded(program.compile())) {
+    program.keepGradients(names);
+    if (succeeded(program.run()))
+      return count(program);
+  }
+  diags.warning("'" + options.model + "': no gradient of " + join(names) +
+                ": the graph is compiled for their values");
+}
+
+LogicalResult Evaluation::finish(EvalProgram &program, EvalPlan plan) {
+  if (failed(checkNames(program.getOutputs(), diags)) || failed(program.run()))
+    return failure();
+  count(program);
+  if (!program.getConstants().empty())
+    addGradients(program.getConstants(), plan);
   llvm::outs() << compiled << " outputs compiled, " << folded << " folded";
   if (options.gradients)
     llvm::outs() << ", " << gradients << " gradients";
   llvm::outs() << '\n';
-  std::string list;
-  for (const std::string &name : program.getConstants())
-    list += (list.empty() ? "'" : ", '") + name + "'";
-  if (!list.empty())
-    diags.warning("'" + options.model + "': no gradient of " + list +
-                  ": the graph is compiled for their values");
-}
-
-LogicalResult Evaluation::finish(EvalProgram &program) {
-  if (failed(checkNames(program.getOutputs(), diags)) || failed(program.run()))
-    return failure();
-  report(program);
   return success();
 }
 
-/// Failure of a plan is not the end: what it said is kept.
-LogicalResult Evaluation::tryPlan(EvalPlan plan) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  Diagnostics captured("shardonnx", stream);
-  EvalProgram program(options, inputs, plan, captured);
+/// What a plan that fails has said is kept; `wasWrong` where the command line's
+/// inputs are at fault, or the machine, so that no other plan can do better.
+LogicalResult Evaluation::tryPlan(EvalPlan plan, bool &wasWrong) {
+  Attempt attempt;
+  EvalProgram program(options, inputs, plan, attempt.diagnostics);
   bool compiled = succeeded(program.compile());
-  final = program.isFinal();
+  wasWrong = compiled || program.isFinal();
   integerInputs = program.hasIntegerInputs();
-  if (compiled) {
-    final = true;
-    if (succeeded(finish(program)))
-      return success();
-  }
+  if (compiled && succeeded(finish(program, plan)))
+    return success();
   if (refusal.empty() || plan.known != Known::Everything)
-    refusal = text;
+    refusal = attempt.errors();
   return failure();
+}
+
+SmallVector<EvalPlan> Evaluation::plans() const {
+  SmallVector<EvalPlan> plans;
+  for (Known known : {Known::Nothing, Known::Integers})
+    plans.push_back({known, /*allWeights=*/false});
+  if (!options.gradients)
+    plans.push_back({Known::Everything, /*allWeights=*/false});
+  return plans;
 }
 
 LogicalResult Evaluation::run() {
@@ -108,19 +151,14 @@ LogicalResult Evaluation::run() {
           llvm::sys::fs::create_directories(options.outputDir))
     return diags.error("--output-dir: cannot create '" + options.outputDir +
                        "': " + error.message());
-  SmallVector<EvalPlan> plans;
-  for (Known known : {Known::Nothing, Known::Integers}) {
-    if (options.gradients)
-      plans.push_back({known, /*allWeights=*/true});
-    plans.push_back({known, /*allWeights=*/false});
-  }
-  if (!options.gradients)
-    plans.push_back({Known::Everything, /*allWeights=*/false});
-  for (EvalPlan plan : plans) {
-    if (final || (plan.known == Known::Integers && !integerInputs))
+  bool wasWrong = false;
+  for (EvalPlan plan : plans()) {
+    if (plan.known == Known::Integers && !integerInputs)
       continue;
-    if (succeeded(tryPlan(plan)))
+    if (succeeded(tryPlan(plan, wasWrong)))
       return success();
+    if (wasWrong)
+      break;
   }
   llvm::errs() << refusal;
   return failure();

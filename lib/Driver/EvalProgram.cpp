@@ -18,6 +18,7 @@
 #include "shardonnx/Import/Import.h"
 #include "shardonnx/InitAll.h"
 #include "shardonnx/Support/TemporaryFile.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
@@ -119,6 +120,8 @@ EvalProgram::runPasses(llvm::function_ref<void(OpPassManager &)> add) {
 
 LogicalResult EvalProgram::raise() {
   module()->setAttr(kEvaluateAttr, UnitAttr::get(&context));
+  if (options.gradients)
+    module()->setAttr(kDifferentiateAttr, UnitAttr::get(&context));
   RaiseOptions raise;
   raise.strictNumerics = options.strictNumerics;
   raise.dropout = options.dropout;
@@ -128,23 +131,15 @@ LogicalResult EvalProgram::raise() {
 
 /// What no program can compute as the graph says.
 LogicalResult EvalProgram::checkRaised() {
-  WalkResult result = module().walk([&](Operation *op) {
-    if (isa<nn::DropoutOp>(op)) {
-      op->emitError("draws random numbers; --dropout=off leaves it out");
-      return WalkResult::interrupt();
-    }
-    for (Type type : op->getResultTypes())
-      if (auto tensor = dyn_cast<RankedTensorType>(type);
-          tensor && tensor.hasStaticShape() && tensor.getNumElements() == 0) {
-        op->emitError("makes a tensor of no elements, which is not compiled");
-        return WalkResult::interrupt();
-      }
-    return WalkResult::advance();
+  WalkResult result = module().walk([](nn::DropoutOp op) {
+    op.emitError("draws random numbers; --dropout=off leaves it out");
+    return WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());
 }
 
 static void addKernelPasses(OpPassManager &manager) {
+  manager.addNestedPass<func::FuncOp>(createRemoveEmptyPass());
   buildDecomposePipeline(manager);
   manager.addNestedPass<func::FuncOp>(createNNFusePass());
   FSDPToExecPassOptions calls;
@@ -169,6 +164,10 @@ void EvalProgram::collectOutputs() {
                      : Type(forward.getResultTypes()[i]));
     outputs.push_back(std::move(output));
   }
+}
+
+static std::string gradientFile(StringRef name) {
+  return fileNameOf(name) + ".grad.npy";
 }
 
 /// The arguments of @eval, then its results: what lies in which buffer.
@@ -201,7 +200,7 @@ void EvalProgram::collectBuffers() {
     buffer.type = cast<RankedTensorType>(eval.getResultTypes()[i]);
     if (auto of = eval.getResultAttrOfType<StringAttr>(i, kGradientOfAttr)) {
       EvalOutput output;
-      output.fileName = fileNameOf(of.getValue()) + ".grad.npy";
+      output.fileName = gradientFile(of.getValue());
       output.type = buffer.type;
       output.gradient = true;
       outputs.push_back(std::move(output));
@@ -254,6 +253,7 @@ LogicalResult EvalProgram::compile() {
     return failure();
   if (options.gradients) {
     if (failed(runPasses([](OpPassManager &manager) {
+          manager.addNestedPass<func::FuncOp>(createRemoveEmptyPass());
           manager.addPass(createSumOutputsPass());
         })))
       return failure();
@@ -279,11 +279,22 @@ LogicalResult EvalProgram::compile() {
 // The run
 //===----------------------------------------------------------------------===//
 
+void EvalProgram::keepGradients(ArrayRef<std::string> names) {
+  llvm::StringSet<> files;
+  for (const std::string &name : names)
+    files.insert(gradientFile(name));
+  for (EvalOutput &output : outputs)
+    output.wanted = output.gradient && files.contains(output.fileName);
+}
+
 /// Writes every output beside its final name, then gives all their names.
 LogicalResult EvalProgram::run() {
   std::vector<std::pair<std::unique_ptr<TemporaryFile>, std::string>> files;
   size_t computed = firstOutput;
   for (const EvalOutput &output : outputs) {
+    size_t buffer = output.value ? buffers.size() : computed++;
+    if (!output.wanted)
+      continue;
     llvm::SmallString<256> path(options.outputDir);
     llvm::sys::path::append(path, output.fileName);
     int descriptor = -1;
@@ -296,7 +307,7 @@ LogicalResult EvalProgram::run() {
     if (output.value)
       stream << npyOf(output.value);
     else
-      buffers[computed++].output = half;
+      buffers[buffer].output = half;
     stream.close();
     if (stream.has_error()) {
       std::string message = stream.error().message();

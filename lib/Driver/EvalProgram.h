@@ -28,8 +28,8 @@ enum class Known { Nothing, Integers, Everything };
 /// How a graph is to be evaluated.
 struct EvalPlan {
   Known known = Known::Nothing;
-  /// Gradients of every float initializer, rather than of those that training
-  /// would change; the others then are constants.
+  /// Every float initializer is an argument of the program and has a gradient,
+  /// rather than those alone that training would change.
   bool allWeights = false;
 };
 
@@ -40,6 +40,7 @@ struct EvalOutput {
   mlir::RankedTensorType type;
   mlir::DenseElementsAttr value; // null: compiled
   bool gradient = false;
+  bool wanted = true; // to be written
 };
 
 class EvalProgram {
@@ -58,6 +59,8 @@ public:
   llvm::ArrayRef<EvalOutput> getOutputs() const { return outputs; }
   /// Float initializers that have no gradient, being constants of the program.
   llvm::ArrayRef<std::string> getConstants() const { return constants; }
+  /// Writes nothing but the gradients of these.
+  void keepGradients(llvm::ArrayRef<std::string> names);
   /// Whether an input is of a dtype of that kind, so that a plan differs from
   /// the one before.
   bool hasIntegerInputs() const { return integerInputs; }

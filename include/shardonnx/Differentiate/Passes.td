@@ -53,4 +53,17 @@ def MakeEvalPass : Pass<"nn-make-eval", "mlir::ModuleOp"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def RemoveEmptyPass : Pass<"nn-remove-empty", "mlir::func::FuncOp"> {
+  let summary = "Tensors of no elements are computed by no kernel";
+  let description = [{
+    An op without a result that has elements becomes constants; a concat leaves
+    out what is empty; sums over nothing (reductions, products, gradients of
+    lookups and slices) are zeros. An op that makes elements of none in another
+    way is an error.
+
+    Preserves numerics bit for bit.
+  }];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
 #endif // SHARDONNX_DIFFERENTIATE_PASSES

@@ -171,6 +171,8 @@ static DenseElementsAttr iotaElements(nn::IotaOp op) {
 // What is returned goes where the caller has made room for it.
 void Emitter::emit(func::ReturnOp op) {
   for (auto [index, value] : llvm::enumerate(op.getOperands())) {
+    if (cast<RankedTensorType>(value.getType()).getNumElements() == 0)
+      continue;
     Storage source = storageOf(value), target = placement.outputOf(op, index);
     if (source.root != target.root || !(source.layout == target.layout))
       copy(loc, source, target);

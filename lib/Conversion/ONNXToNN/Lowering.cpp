@@ -387,17 +387,19 @@ static bool isOfProgram(Type element) {
 /// can, whatever its type: handlers read it (Dropout's ratio may be f64). A
 /// slice of nothing is known, and joining what is known to be empty is nothing.
 bool Lowering::isCompilable(onnx::NodeOp node) {
-  bool joins = node.getOpType() == "Concat", cuts = node.getOpType() == "Slice";
+  bool emptyToo = module->hasAttr(kDifferentiateAttr);
+  bool joins = emptyToo || node.getOpType() == "Concat";
+  bool cuts = emptyToo || node.getOpType() == "Slice";
   for (Value input : node.getInputs()) {
     auto type = dyn_cast<ShapedType>(input.getType());
     if (!type)
       continue;
     ArrayRef<int64_t> shape = getShape(input);
-    if (joins && llvm::is_contained(shape, 0) && getConstant(input))
+    bool empty = llvm::is_contained(shape, 0);
+    if (empty && joins && getConstant(input))
       continue;
-    if (llvm::is_contained(shape, 0) ||
-        (!isOfProgram(type.getElementType()) &&
-         !(shape.empty() && getConstant(input))))
+    if ((empty && !emptyToo) || (!isOfProgram(type.getElementType()) &&
+                                 !(shape.empty() && getConstant(input))))
       return false;
   }
   return llvm::all_of(node.getResultTypes(), [cuts](Type result) {
@@ -527,6 +529,7 @@ LogicalResult Lowering::finish(func::FuncOp function, Block &newEntry) {
     module->setAttr("nn.model", model);
   module->removeAttr("onnx.opset");
   module->removeAttr(kEvaluateAttr);
+  module->removeAttr(kDifferentiateAttr);
   return success();
 }
 

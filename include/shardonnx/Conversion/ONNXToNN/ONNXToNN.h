@@ -28,6 +28,10 @@ bool isEvaluable(llvm::StringRef opType);
 /// Unit attribute of the module: nothing is assumed of the inputs, and outputs
 /// that turn out to be known carry their value.
 inline constexpr llvm::StringLiteral kEvaluateAttr = "onnx.evaluate";
+/// Unit attribute of the module: the outputs are differentiated, so tensors
+/// without elements are lowered, too (`nn-remove-empty`), rather than left to
+/// the interpreter.
+inline constexpr llvm::StringLiteral kDifferentiateAttr = "onnx.differentiate";
 /// Attribute of an argument of the `onnx` function: the value of a known input,
 /// which is no argument of the `nn` function.
 inline constexpr llvm::StringLiteral kInputValueAttr = "onnx.value";

@@ -1,0 +1,77 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Writes a small graph and values for its inputs into a folder:
+#
+#   graphs.py DIR KIND
+#
+# Values are 0, 1, 2…, so that results can be told by hand.
+
+import os
+import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../Import/Inputs"))
+from onnxfile import *
+
+DOUBLE, INT32 = 11, 6
+FORMATS = {"<f4": "f", "<f8": "d", "<i4": "i", "<i8": "q"}
+folder, kind = sys.argv[1:]
+os.makedirs(folder, exist_ok=True)
+
+
+def npy(name, shape, values, descr="<f4", order="False", cut=0):
+    text = "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }" % (descr, order, tuple(shape))
+    text = text.ljust(117) + "\n"
+    data = struct.pack("<%d%s" % (len(values), FORMATS[descr]), *values)
+    with open(os.path.join(folder, name + ".npy"), "wb") as file:
+        file.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode() + data[: len(data) - cut])
+
+
+def save(nodes, inputs, outputs, initializers=[]):
+    write(model(graph(nodes, inputs, outputs, initializers)), os.path.join(folder, "m.onnx"))
+
+
+X = value("x", ["batch", 3])
+npy("x", [2, 3], [float(i) for i in range(6)])
+
+if kind == "linear":
+    # y = x·w + b, of which the second column is negative.
+    save(
+        [node("MatMul", ["x", "w"], ["xw"]), node("Add", ["xw", "b"], ["/fc/y"]), node("Relu", ["/fc/y"], ["relu"])],
+        [X], [value("/fc/y", ["batch", 2]), value("relu", ["batch", 2])],
+        [tensor("w", [3, 2], raw=struct.pack("<6f", 1, -1, 0, -1, 1, -1)), tensor("b", [2], floats=[0.5, 0.25])])
+    npy("f64", [2, 3], [0.0] * 6, "<f8")
+    npy("wide", [2, 4], [0.0] * 8)
+    npy("fortran", [2, 3], [0.0] * 6, order="True")
+    npy("cut", [2, 3], [0.0] * 6, cut=1)
+elif kind == "shape":
+    # Reshape's shape is an input.
+    save([node("Reshape", ["x", "shape"], ["y"])], [X, value("shape", [2], INT64)], [value("y", ["a", "b"])])
+    npy("shape", [2], [3, -1], "<i8")
+elif kind == "double":
+    save([node("Add", ["d", "d"], ["y"])], [value("d", [2], DOUBLE)], [value("y", [2], DOUBLE)])
+    npy("d", [2], [0.1, 0.2], "<f8")
+elif kind == "empty":
+    # A column is appended to none; the sum over no rows is zero.
+    save(
+        [node("Concat", ["none", "x"], ["y"], axis=1), node("MatMul", ["none", "rows"], ["z"])],
+        [X, value("none", ["batch", 0]), value("rows", [0, 4])], [value("y", ["batch", 3]), value("z", ["batch", 4])])
+    npy("none", [2, 0], [])
+    npy("rows", [0, 4], [])
+elif kind == "scalar":
+    # Training takes the scalar for a constant; it has a gradient all the same.
+    save([node("Mul", ["x", "c"], ["y"])], [X], [value("y", ["batch", 3])], [tensor("c", [], floats=[2.0])])
+elif kind == "integers":
+    # Nothing flows to the input from an output of integers.
+    save([node("Shape", ["x"], ["y"])], [X], [value("y", [2], INT64)])
+elif kind == "rows":
+    save([node("Gather", ["table", "ids"], ["y"], axis=0)], [value("ids", ["n"], INT64)], [value("y", ["n", 2])],
+         [tensor("table", [3, 2], raw=floats(6))])
+    npy("ids", [3], [2, 0, 2], "<i8")
+    npy("beyond", [1], [3], "<i8")
+elif kind == "dropout":
+    save([node("Dropout", ["x", "ratio", "training"], ["y"])], [X], [value("y", ["batch", 3])],
+         [tensor("ratio", [], floats=[0.5]), tensor("training", [], BOOL, raw=b"\1")])
+elif kind == "unknown":
+    save([node("Unique", ["x"], ["u"]), node("Sqrt", ["u"], ["y"])], [X], [value("y", ["n"])])
