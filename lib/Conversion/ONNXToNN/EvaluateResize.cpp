@@ -43,16 +43,23 @@ std::optional<double> Interpolation::sourceOf(int64_t index,
                                               const Scaling &s) const {
   auto x = static_cast<double>(index), from = static_cast<double>(s.from);
   double width = s.scale * from;
-  if (coordinates == "align_corners")
-    return width == 1 ? 0 : x * (from - 1) / (width - 1);
+  // Of a scale that gives no whole number of outputs the schema says one thing
+  // and its reference another.
+  auto to = static_cast<double>(s.to);
+  bool whole = std::fabs(width - to) < 1e-5 * width;
+  if (coordinates == "align_corners" && whole)
+    return s.to == 1 ? 0 : x * (from - 1) / (to - 1);
   if (coordinates == "asymmetric")
     return x / s.scale;
   if (coordinates == "half_pixel")
     return (x + 0.5) / s.scale - 0.5;
-  if (coordinates == "pytorch_half_pixel")
-    return width == 1 ? -0.5 : (x + 0.5) / s.scale - 0.5;
+  if (coordinates == "pytorch_half_pixel" && s.to > 1)
+    return (x + 0.5) / s.scale - 0.5;
+  // The same pixel for both -0.5 and 0, which are said; not so between four.
+  if (coordinates == "pytorch_half_pixel" && whole && mode != "cubic")
+    return 0;
   if (coordinates == "half_pixel_symmetric") {
-    double adjustment = static_cast<double>(s.to) / width;
+    double adjustment = to / width;
     return from / 2 * (1 - adjustment) + (x + 0.5) / s.scale - 0.5;
   }
   if (coordinates != "tf_crop_and_resize")
