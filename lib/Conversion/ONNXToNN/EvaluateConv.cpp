@@ -274,11 +274,49 @@ HostOutputs convTranspose(onnx::NodeOp node, HostInputs inputs) {
   return finish(c, sums, bias, inputs[0]->getElementType());
 }
 
+/// Adds up the columns of blocks where they overlap in the image.
+HostOutputs col2Im(onnx::NodeOp node, HostInputs inputs) {
+  auto image = shortInts(inputAt(inputs, 1)),
+       block = shortInts(inputAt(inputs, 2));
+  if (!hasInputs(inputs, 1) || !image || !block || image->empty() ||
+      inputs[0]->getRank() != 3 || !inputs[0]->isFloat() ||
+      !countOf(inputs[0]->getShape()) ||
+      llvm::any_of(*image, [](int64_t dim) { return dim < 1; }))
+    return std::nullopt;
+  auto window = readWindow(node, *image, *block);
+  if (!window)
+    return std::nullopt;
+  auto pixels = countOf(*image), taps = countOf(*block),
+       blocks = countOf(window->output);
+  ArrayRef<int64_t> shape = inputs[0]->getShape();
+  if (!pixels || !taps || !blocks || shape[1] % *taps != 0 ||
+      shape[2] != *blocks)
+    return std::nullopt;
+  int64_t channels = shape[1] / *taps;
+  HostTensor::Dims result = {shape[0], channels};
+  result.append(image->begin(), image->end());
+  auto count = countOf(result);
+  if (!count)
+    return std::nullopt;
+  std::vector<Scalar> data = inputs[0]->flatten();
+  std::vector<Scalar> sums(*count, ofFloat(0));
+  Type type = inputs[0]->getElementType();
+  for (int64_t plane = 0; plane < shape[0] * channels; ++plane)
+    forEachTap(*window, [&](int64_t pixel, int64_t tap, int64_t at) {
+      sums[plane * *pixels + pixel].f +=
+          data[(plane * *taps + tap) * *blocks + at].f;
+    });
+  for (Scalar &sum : sums)
+    sum.f = roundTo(sum.f, type);
+  return one(HostTensor::dense(result, type, std::move(sums)));
+}
+
 } // namespace
 
 void addConvEvaluators(llvm::StringMap<Evaluator> &table) {
   table["Conv"] = conv;
   table["ConvTranspose"] = convTranspose;
+  table["Col2Im"] = col2Im;
 }
 
 } // namespace shardonnx

@@ -330,6 +330,50 @@ HostOutputs tile(onnx::NodeOp, HostInputs inputs) {
   return one(inputs[0]->reshape(split).broadcast(spread).reshape(merged));
 }
 
+/// [n, channels, rows, columns] of a node, and how wide its blocks are; none
+/// where they do not fit.
+std::optional<HostTensor::Dims> readBlocks(onnx::NodeOp node, HostInputs inputs,
+                                           int64_t &block) {
+  block = node.getInt("blocksize", 0);
+  if (!hasInputs(inputs, 1) || inputs[0]->getRank() != 4 || block < 1 ||
+      block > 1 << 15 || !countOf(inputs[0]->getShape()))
+    return std::nullopt;
+  return HostTensor::Dims(inputs[0]->getShape());
+}
+
+HostOutputs depthToSpace(onnx::NodeOp node, HostInputs inputs) {
+  int64_t b = 0;
+  auto x = readBlocks(node, inputs, b);
+  StringRef mode = node.getString("mode", "DCR");
+  if (!x || (*x)[1] % (b * b) != 0 || (mode != "DCR" && mode != "CRD"))
+    return std::nullopt;
+  int64_t n = (*x)[0], depth = (*x)[1] / (b * b), h = (*x)[2], w = (*x)[3];
+  HostTensor blocks = mode == "DCR" ? inputs[0]
+                                          ->reshape({n, b, b, depth, h, w})
+                                          .transpose({0, 3, 4, 1, 5, 2})
+                                    : inputs[0]
+                                          ->reshape({n, depth, b, b, h, w})
+                                          .transpose({0, 1, 4, 2, 5, 3});
+  return one(blocks.reshape({n, depth, h * b, w * b}));
+}
+
+HostOutputs spaceToDepth(onnx::NodeOp node, HostInputs inputs) {
+  int64_t b = 0;
+  auto x = readBlocks(node, inputs, b);
+  StringRef mode = node.getString("mode", "DCR");
+  if (!x || (*x)[2] % b != 0 || (*x)[3] % b != 0 ||
+      (mode != "DCR" && mode != "CRD"))
+    return std::nullopt;
+  int64_t n = (*x)[0], depth = (*x)[1], h = (*x)[2] / b, w = (*x)[3] / b;
+  SmallVector<int64_t> order = {0, 3, 5, 1, 2, 4};
+  if (mode == "CRD")
+    order = {0, 1, 3, 5, 2, 4};
+  return one(inputs[0]
+                 ->reshape({n, depth, h, b, w, b})
+                 .transpose(order)
+                 .reshape({n, depth * b * b, h, w}));
+}
+
 } // namespace
 
 void addShapeEvaluators(llvm::StringMap<Evaluator> &table) {
@@ -346,6 +390,8 @@ void addShapeEvaluators(llvm::StringMap<Evaluator> &table) {
   table["Concat"] = concat;
   table["Trilu"] = trilu;
   table["Tile"] = tile;
+  table["DepthToSpace"] = depthToSpace;
+  table["SpaceToDepth"] = spaceToDepth;
 }
 
 } // namespace shardonnx
