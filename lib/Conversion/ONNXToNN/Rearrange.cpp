@@ -194,9 +194,12 @@ LogicalResult lowerSpaceToDepth(Lowering &l, onnx::NodeOp node) {
   int64_t size = node.getInt("blocksize", 0);
   if (s.size() != 4 || size < 1 || s[2] % size != 0 || s[3] % size != 0)
     return l.unsupported(node, "its blocksize does not fit");
+  SmallVector<int64_t> order = {0, 3, 5, 1, 2, 4};
+  if (node.getString("mode", "DCR") == "CRD")
+    order = {0, 1, 3, 5, 2, 4};
   Value blocks = l.transpose(
       l.reshape(operand, {s[0], s[1], s[2] / size, size, s[3] / size, size}),
-      {0, 3, 5, 1, 2, 4});
+      order);
   l.set(node->getResult(0), l.reshape(blocks, {s[0], s[1] * size * size,
                                                s[2] / size, s[3] / size}));
   return success();
