@@ -121,7 +121,8 @@ mapAxes(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
       return failure();
     runs[axis] = {toAxis, end};
   }
-  if (!oneRow && toAxis != 0)
+  // Axes of size 1 that lead are of no axis of `from`.
+  if (!oneRow && productOf(to.take_front(toAxis)) != 1)
     return failure();
   if (fromRank > 0)
     runs[fromRank - 1] = {to.size() - 1, to.size()};

@@ -92,3 +92,16 @@ func.func @center(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %1 = nn.sub %x, %0 : (tensor<4x8xf32>, tensor<4x1xf32>) -> tensor<4x8xf32>
   return %1 : tensor<4x8xf32>
 }
+
+// -----
+
+// Axes of size 1 in front of counted ones are no trouble.
+// CHECK-LABEL: func.func @counted_in_the_middle
+func.func @counted_in_the_middle(%i: tensor<2x1x4xi64>) -> tensor<2x3x4xi1> {
+  // CHECK: nn.iota {axis = 1 : i64} : () -> tensor<1x3x1xi64>
+  // CHECK: nn.fused rows [2, 3, 4]
+  // CHECK: nn.compare eq
+  %count = nn.iota {axis = 1 : i64} : () -> tensor<1x3x1xi64>
+  %hit = nn.compare eq %i, %count : (tensor<2x1x4xi64>, tensor<1x3x1xi64>) -> tensor<2x3x4xi1>
+  return %hit : tensor<2x3x4xi1>
+}
