@@ -28,6 +28,7 @@ FusionGraph::FusionGraph(Block &block) {
   }
   successors.resize(ops.size());
   groupIds.assign(ops.size(), -1);
+  spans.assign(ops.size(), 0);
   for (auto [position, op] : llvm::enumerate(ops))
     for (Operation *user : op->getUsers())
       if (Operation *inBlock = block.findAncestorOpInBlock(*user))
@@ -101,11 +102,30 @@ ArrayRef<unsigned> FusionGraph::nodeMembers(unsigned node) const {
   return ArrayRef(identity).slice(node - groups.size(), 1);
 }
 
+void FusionGraph::noteSpan(const Group &group) {
+  unsigned last = group.members.back();
+  for (size_t i = group.members.front() + 1; i <= spans.size(); i += i & -i)
+    spans[i - 1] = std::max(spans[i - 1], last);
+}
+
+/// The last position that a path to `position` may pass: beyond it itself where
+/// a group leads back, whose own last member another group may span, and so on.
+unsigned FusionGraph::horizonOf(unsigned position) const {
+  for (unsigned horizon = position;;) {
+    unsigned reached = horizon;
+    for (size_t i = horizon + 1; i > 0; i -= i & -i)
+      reached = std::max(reached, spans[i - 1]);
+    if (reached == horizon)
+      return horizon;
+    horizon = reached;
+  }
+}
+
 /// Is there a path between two groups through something outside both?
 bool FusionGraph::pathOutside(unsigned from, unsigned to) const {
   llvm::DenseSet<unsigned> seen{from};
   SmallVector<unsigned> work{from};
-  unsigned horizon = lastOf(to);
+  unsigned horizon = horizonOf(lastOf(to));
   while (!work.empty()) {
     unsigned node = work.pop_back_val();
     for (unsigned member : nodeMembers(node))
@@ -278,6 +298,7 @@ bool FusionGraph::tryMerge(unsigned a, unsigned b) {
     groupIds[member] = a;
   ga.members.append(gb.members);
   llvm::sort(ga.members);
+  noteSpan(ga);
   ga.domain = *domain;
   ga.space.length = length;
   if (!ga.unit)

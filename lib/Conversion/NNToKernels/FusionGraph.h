@@ -106,6 +106,8 @@ private:
   unsigned firstOf(unsigned node) const { return nodeMembers(node).front(); }
   unsigned lastOf(unsigned node) const { return nodeMembers(node).back(); }
   llvm::ArrayRef<unsigned> nodeMembers(unsigned node) const;
+  void noteSpan(const Group &group);
+  unsigned horizonOf(unsigned position) const;
 
   llvm::SmallVector<mlir::Operation *> ops;
   llvm::DenseMap<mlir::Operation *, unsigned> positions;
@@ -113,6 +115,8 @@ private:
   std::vector<Group> groups;
   llvm::SmallVector<int> groupIds;      // by position, -1: none
   llvm::SmallVector<unsigned> identity; // positions, for singleton nodes
+  /// A Fenwick tree: how far the groups reach that begin up to a position.
+  llvm::SmallVector<unsigned> spans;
 };
 
 } // namespace shardonnx::fusion
