@@ -157,7 +157,8 @@ LogicalResult JobRunner::checkIds(const EvalBuffer &buffer) {
       std::memcpy(&narrow, data + i * 4, 4);
       id = narrow;
     }
-    if ((id < 0 || id >= buffer.limit) &&
+    int64_t least = buffer.labels ? 0 : -buffer.limit; // from the end
+    if ((id < least || id >= buffer.limit) &&
         !(buffer.labels && id == kIgnoredLabel))
       return fail("input '" + buffer.name + "' is " + Twine(id) +
                   " at element " + Twine(i) +

@@ -18,8 +18,8 @@ struct EvalBuffer {
   int64_t offset = 0;
   mlir::DenseElementsAttr value; // instead of a file
   std::string output;            // path that it is written to; empty: none
-  /// Ids lie in [0, limit) where limit is not 0, or are -100 where that is
-  /// ignored.
+  /// Ids lie in [-limit, limit) where limit is not 0, labels in [0, limit) or
+  /// are -100, which is ignored.
   int64_t limit = 0;
   bool labels = false;
 };
