@@ -4,12 +4,13 @@
 """Exports every architecture in every variant and records what must come out.
 
     .deps/torch/bin/python test/architectures/record.py FOLDER
-                           [--filter REGEX] [--jobs N]
+                           [--filter REGEX] [--jobs N] [--shipped]
 
 For each variant of variants.py FOLDER receives NAME.onnx; NAME.npz, the inputs
 of a forward pass and ONNX Runtime's outputs; NAME.json, 20 steps of PyTorch or
 the message with which the exporter or ONNX Runtime refuses. Variants that are
-there are not made again.
+there are not made again. `--shipped` makes the few small ones that the
+repository holds in recorded/.
 """
 
 import argparse
@@ -118,8 +119,25 @@ def forward(model, path):
             | {f"out.{k}": v for k, v in outputs.items()})
 
 
+def strip(path):
+    """Drops the metadata that the importer does not read."""
+    import onnx
+
+    unread = {"namespace", "pkg.torch.onnx.class_hierarchy"}
+    model = onnx.load(path)
+    for node in model.graph.node:
+        kept = [p for p in node.metadata_props if p.key not in unread]
+        del node.metadata_props[:]
+        node.metadata_props.extend(kept)
+    onnx.save(model, path)
+
+
 def first_line(error):
-    lines = [line for line in str(error).split("\n") if line.strip()]
+    """The cause where the exporter names one, without colours."""
+    while error.__cause__:
+        error = error.__cause__
+    text = re.sub("\x1b\\[[0-9;]*m", "", str(error))
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
 
 
@@ -137,11 +155,13 @@ def record(name, words, folder):
     try:
         model = Model(words)
         export.export(model.options, path + ".onnx", model.module)
+        strip(path + ".onnx")
     except Exception as error:  # whatever the exporter throws
         result["exporter"] = first_line(error)
     else:
         try:
-            numpy.savez(path + ".npz", **forward(model, path + ".onnx"))
+            outputs = forward(model, path + ".onnx")
+            numpy.savez_compressed(path + ".npz", **outputs)
         except Exception as error:
             result["onnxruntime"] = first_line(error)
         result["ops"] = expected_ops(model)
@@ -159,9 +179,12 @@ def main():
     parser.add_argument("--filter", default="", metavar="REGEX",
                         help="only variants whose name matches")
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
+    parser.add_argument("--shipped", action="store_true",
+                        help="those that the repository holds")
     options = parser.parse_args()
     os.makedirs(options.folder, exist_ok=True)
-    wanted = variants.variants(lambda n: re.search(options.filter, n))
+    wanted = (variants.shipped() if options.shipped else
+              variants.variants(lambda n: re.search(options.filter, n)))
     missing = {name: words for name, words in wanted.items() if not
                os.path.exists(os.path.join(options.folder, name + ".json"))}
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles what record.py wrote, and compares with ONNX Runtime and PyTorch.
 
-    run.py FOLDER [--shardonnx build/bin/shardonnx] [--filter REGEX]
+    run.py [FOLDER] [--shardonnx build/bin/shardonnx] [--filter REGEX]
            [--jobs N] [--results FILE.json]
 
 A variant passes if it compiles, if its attention and its norms are single ops,
@@ -168,7 +168,9 @@ def load(folder, pattern):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folder", metavar="FOLDER")
+    parser.add_argument("folder", metavar="FOLDER", nargs="?",
+                        default=variants.RECORDED,
+                        help="what record.py wrote (default: recorded/)")
     parser.add_argument("--shardonnx", metavar="PROGRAM",
                         default=os.path.join(variants.ROOT, "build", "bin",
                                              "shardonnx"))

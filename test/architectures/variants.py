@@ -65,5 +65,17 @@ def variants(pattern=lambda name: True):
     return {name: words for name, words in made.items() if pattern(name)}
 
 
-def architecture_of(name):
-    return name.split("-")[0]
+# What the repository holds, recorded, at half the width: each thing that an
+# architecture has of its own, at both opsets, folded or not.
+SHIPPED = ("mistral-23-sdpa-folded", "qwen3-18-eager",
+           "gemma2-18-eager-folded", "gemma3-23-sdpa-folded", "phi3-18-sdpa",
+           "opt-23-sdpa-folded", "gpt_neox-18-sdpa-folded",
+           "bloom-23-eager-folded", "falcon-18-sdpa-folded", "granite-18-eager",
+           "cohere-23-eager-folded", "glm-18-sdpa")
+SMALL = "--hidden 32 --heads 4 --kv-heads 2 --ffn 48"
+RECORDED = os.path.join(HERE, "recorded")
+
+
+def shipped():
+    found = variants(lambda name: name in SHIPPED)
+    return {name: f"{words} {SMALL}" for name, words in found.items()}
