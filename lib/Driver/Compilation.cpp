@@ -5,6 +5,7 @@
 // dumped and timed by its name.
 
 #include "shardonnx/Driver/Compilation.h"
+#include "MaskChoice.h"
 #include "Trial.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
@@ -120,6 +121,8 @@ LogicalResult Compilation::runPasses(Level level) {
     return failure();
   if (level == Level::FSDP && options.memoryBudget && failed(fitMemory()))
     return failure();
+  if (level == Level::NN)
+    chooseMasks(module(), options);
   PassManager pm(&context);
   addPassesTo(level, pm, options);
   if (pm.empty())

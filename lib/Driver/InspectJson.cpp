@@ -23,6 +23,10 @@ const char *inputKindName(Manifest::InputKind kind) {
     return "shifted_labels";
   case Manifest::InputKind::AttentionMask:
     return "attention_mask";
+  case Manifest::InputKind::ReadMask:
+    return "read_mask";
+  case Manifest::InputKind::TokenTypeIds:
+    return "token_type_ids";
   case Manifest::InputKind::PositionIds:
     return "position_ids";
   case Manifest::InputKind::FirstKeys:

@@ -55,6 +55,8 @@ Manifest::InputKind inputKind(const std::string &name) {
       {"labels", Kind::Labels},
       {"shifted_labels", Kind::ShiftedLabels},
       {"attention_mask", Kind::AttentionMask},
+      {"read_mask", Kind::ReadMask},
+      {"token_type_ids", Kind::TokenTypeIds},
       {"position_ids", Kind::PositionIds},
       {"first_keys", Kind::FirstKeys},
       {"random", Kind::Random},

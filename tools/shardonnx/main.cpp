@@ -178,6 +178,11 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
                        "with a ratio, none"),
         {"graph", "on", "off"})
       ->capture_default_str();
+  oneOf(app.add_option("--attention-mask", o.attentionMask,
+                       "the graph's padding masks: folded to ones, read from "
+                       "the data, or read where attention is not causal"),
+        {"ones", "input", "auto"})
+      ->capture_default_str();
   whole(app.add_option_function<int64_t>(
             "--document-separator",
             [&o](int64_t n) { o.documentSeparator = n; },

@@ -58,8 +58,9 @@ struct CompileOptions {
   std::string accumulateMode = "sharded";   // sharded | unsharded
   std::optional<int64_t> documentSeparator; // the token that ends a document
   std::vector<std::string> freeze;
-  std::string dropout = "graph";   // which Dropout nodes drop: graph | on | off
-  std::vector<std::string> ignore; // whole on every rank
+  std::string dropout = "graph"; // which Dropout nodes drop: graph | on | off
+  std::string attentionMask = "auto"; // ones | input | auto: as it is used
+  std::vector<std::string> ignore;    // whole on every rank
   bool strictNumerics = false;
   bool tf32 = false; // f32 products may round their operands to TF32
   std::optional<int64_t> worldSize;

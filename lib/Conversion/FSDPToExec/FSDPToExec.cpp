@@ -83,7 +83,9 @@ static StringRef kindOf(StringRef kind, StringRef name, const InputUse &use) {
     return kind;
   if (use.labels)
     return "labels";
-  if (name == "attention_mask" || name == "position_ids")
+  if (name.ends_with("attention_mask"))
+    return "attention_mask";
+  if (name == "position_ids" || name == "token_type_ids")
     return name;
   return use.tokens ? "tokens" : "data";
 }

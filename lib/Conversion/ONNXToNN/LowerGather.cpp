@@ -4,6 +4,7 @@
 // Lowers Gather and its kin: an embedding, a cut at known indices, or
 // nn.gather.
 
+#include "GridGather.h"
 #include "LowerIndex.h"
 
 using namespace mlir;
@@ -111,8 +112,15 @@ LogicalResult lowerGatherElements(Lowering &l, onnx::NodeOp node) {
 }
 
 LogicalResult lowerGatherND(Lowering &l, onnx::NodeOp node) {
-  Value data = l.get(node.getInput(0)), indices = l.get(node.getInput(1));
+  Value data = l.get(node.getInput(0));
   int64_t batch = node.getInt("batch_dims", 0);
+  const HostTensor *known = l.getConstant(node.getInput(1));
+  Value ranges = known && batch == 0 ? gatherGrid(l, data, *known) : Value();
+  if (ranges) {
+    l.set(node->getResult(0), ranges);
+    return success();
+  }
+  Value indices = l.get(node.getInput(1));
   int64_t rank = static_cast<int64_t>(shapeOf(data).size());
   int64_t indexRank = static_cast<int64_t>(shapeOf(indices).size());
   int64_t coordinates = indexRank > 0 ? shapeOf(indices).back() : 0;

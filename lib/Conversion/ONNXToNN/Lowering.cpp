@@ -434,12 +434,15 @@ void Lowering::lowerNode(onnx::NodeOp node) {
       entryOf(result).failed = true;
 }
 
-/// The executable feeds ones as `attention_mask` and 0…S-1 as `position_ids`.
+/// The executable feeds ones as `attention_mask`, unless the program reads it,
+/// and 0…S-1 as `position_ids`.
 bool Lowering::bindKnownInput(Value argument, StringRef name) {
   auto type = cast<RankedTensorType>(argument.getType());
   if (!assumeFullMask || type.getRank() != 2)
     return false;
-  if (name == "attention_mask") {
+  if (name.ends_with(onnx::kMaskSuffix)) {
+    if (module->hasAttr(onnx::kReadMasksAttr))
+      return false;
     Scalar scalar;
     if (isa<FloatType>(type.getElementType()))
       scalar.f = 1;
@@ -492,6 +495,16 @@ Value Lowering::returned(Value output, Attribute &known) {
   return splat(0, builder.getF32Type());
 }
 
+/// Masks that the program reads are fed from the data.
+static void nameMasks(func::FuncOp function) {
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    auto name = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
+    if (name && name.getValue().ends_with(onnx::kMaskSuffix))
+      function.setArgAttr(i, nn::kKindAttr,
+                          StringAttr::get(function.getContext(), "read_mask"));
+  }
+}
+
 LogicalResult Lowering::finish(func::FuncOp function, Block &newEntry) {
   ValueRange outputs =
       function.getBody().front().getTerminator()->getOperands();
@@ -515,6 +528,8 @@ LogicalResult Lowering::finish(func::FuncOp function, Block &newEntry) {
     if (known[i])
       raised.setResultAttr(i, kOutputValueAttr, known[i]);
   }
+  if (module->removeAttr(onnx::kReadMasksAttr))
+    nameMasks(raised);
   if (random)
     for (StringRef attr : {nn::kNameAttr, nn::kKindAttr})
       raised.setArgAttr(random.getArgNumber(), attr,

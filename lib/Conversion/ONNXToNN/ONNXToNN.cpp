@@ -50,6 +50,7 @@ void buildRaisePipeline(OpPassManager &manager, const RaiseOptions &options) {
     manager.addPass(createRaiseActivation());
     manager.addPass(createRaiseRotary());
     manager.addPass(createRaiseAttention());
+    manager.addPass(createRaiseMasks());
   }
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());

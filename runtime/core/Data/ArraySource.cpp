@@ -71,18 +71,16 @@ bool isLabel(Kind kind) {
   return kind == Kind::Labels || kind == Kind::ShiftedLabels;
 }
 
-// What the executable feeds where no array is given: ones, and 0…S-1.
-int64_t knownValue(const Manifest::Input &input, int64_t at) {
-  if (input.kind != Kind::PositionIds)
-    return 1;
-  return input.shape.empty() ? 0 : at % input.shape.back();
+bool wantsFloat(const Manifest::Input &input) {
+  return input.dtype == SHX_F32 || input.dtype == SHX_BF16 ||
+         input.dtype == SHX_F16;
 }
 
 // The compiler folds a mask or positions of [batch, sequence] to what the
 // executable feeds: the program does not read the input.
 bool isFolded(const Manifest &manifest, const Manifest::Input &input) {
   return (input.kind == Kind::AttentionMask ||
-          (input.kind == Kind::PositionIds && input.dtype != SHX_F32 &&
+          (input.kind == Kind::PositionIds && !wantsFloat(input) &&
            manifest.documentSeparator < 0)) &&
          input.shape.size() == 2;
 }
@@ -142,7 +140,7 @@ const Array *ArraySource::bind(const Manifest::Input &input) {
   if (found == arrays.end() && isLabel(input.kind))
     found = arrays.find("labels");
   if (found == arrays.end()) {
-    if (input.kind == Kind::AttentionMask || input.kind == Kind::PositionIds)
+    if (hasKnownValue(input))
       return nullptr;
     std::string there;
     for (auto &[name, array] : arrays)
@@ -161,8 +159,7 @@ const Array *ArraySource::bind(const Manifest::Input &input) {
     fail("array '", input.name, "' of '", path, "' has shape ",
          shapeText(array.shape), ", the graph wants samples of ",
          shapeText({input.shape.begin() + 1, input.shape.end()}));
-  bool wantsFloat = input.dtype == SHX_F32;
-  if (!wantsFloat && isFloat(array.type))
+  if (!wantsFloat(input) && isFloat(array.type))
     fail("array '", input.name, "' of '", path, "' is ",
          elementName(array.type), ", the graph wants integers");
   if (count >= 0 && samples != count)
@@ -208,7 +205,10 @@ void ArraySource::checkFolded(const Manifest::Input &input, const Array &array,
            " in sample ", sample, " at position ", i,
            ", the program was compiled for ", known,
            " there: leave the array out, and pad after the text, with -100 in "
-           "the labels");
+           "the labels",
+           input.kind == Kind::AttentionMask
+               ? ", or compile with --attention-mask=input"
+               : "");
   }
 }
 
@@ -257,12 +257,12 @@ void ArraySource::read(int64_t sample, size_t index, void *to) {
   const uint8_t *from = load(*array, sample, n);
   if (isFolded(manifest, input))
     checkFolded(input, *array, sample, from);
-  if (input.dtype != SHX_F32) {
+  if (!wantsFloat(input)) {
     convertIntegers(input, *array, sample, from, to);
     return;
   }
   for (int64_t i = 0; i < n; ++i)
-    static_cast<float *>(to)[i] = floatAt(array->type, from, i);
+    storeFloat(input, to, i, floatAt(array->type, from, i));
 }
 
 int64_t ArraySource::countLabels(int64_t sample) {

@@ -5,6 +5,7 @@
 
 #include "DataSource.h"
 #include "../Error.h"
+#include "../Half.h"
 #include "ArraySource.h"
 #include "SeveralFiles.h"
 #include "TokenFile.h"
@@ -78,6 +79,32 @@ int64_t rowElements(const Manifest::Input &input) {
   return n;
 }
 
+bool hasKnownValue(const Manifest::Input &input) {
+  using Kind = Manifest::InputKind;
+  return input.kind == Kind::AttentionMask || input.kind == Kind::ReadMask ||
+         input.kind == Kind::TokenTypeIds || input.kind == Kind::PositionIds;
+}
+
+int64_t knownValue(const Manifest::Input &input, int64_t at) {
+  if (input.kind == Manifest::InputKind::TokenTypeIds)
+    return 0;
+  if (input.kind != Manifest::InputKind::PositionIds)
+    return 1;
+  return input.shape.empty() ? 0 : at % input.shape.back();
+}
+
+void storeFloat(const Manifest::Input &input, void *row, int64_t at,
+                float value) {
+  if (input.dtype == SHX_F32)
+    static_cast<float *>(row)[at] = value;
+  else if (input.dtype == SHX_BF16)
+    static_cast<BFloat16 *>(row)[at] = fromFloat<BFloat16>(value);
+  else if (input.dtype == SHX_F16)
+    static_cast<Float16 *>(row)[at] = fromFloat<Float16>(value);
+  else
+    storeInteger(input, row, at, static_cast<int64_t>(value));
+}
+
 void storeInteger(const Manifest::Input &input, void *row, int64_t at,
                   int64_t value) {
   switch (input.dtype) {
@@ -91,11 +118,10 @@ void storeInteger(const Manifest::Input &input, void *row, int64_t at,
     static_cast<uint8_t *>(row)[at] = value != 0;
     return;
   case SHX_F32:
-    static_cast<float *>(row)[at] = static_cast<float>(value);
-    return;
   case SHX_BF16:
   case SHX_F16:
-    fail("the graph input '", input.name, "' has a dtype that cannot be fed");
+    storeFloat(input, row, at, static_cast<float>(value));
+    return;
   }
 }
 

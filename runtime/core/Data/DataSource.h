@@ -44,7 +44,13 @@ std::vector<int64_t> documentBegins(const std::vector<int64_t> &ids,
                                     int64_t count, int64_t separator);
 // Elements of one sample of an input.
 int64_t rowElements(const Manifest::Input &input);
-// Writes integers in the input's dtype.
+// Whether the executable fills an input itself where the data does not, and
+// with what: masks are ones, token types zeros, positions count.
+bool hasKnownValue(const Manifest::Input &input);
+int64_t knownValue(const Manifest::Input &input, int64_t at);
+// Write numbers in the input's dtype.
+void storeFloat(const Manifest::Input &input, void *row, int64_t at,
+                float value);
 void storeInteger(const Manifest::Input &input, void *row, int64_t at,
                   int64_t value);
 

@@ -68,8 +68,8 @@ void TokenFile::checkInputs() {
            input.name,
            "' wants data: give an .npz or .safetensors file with "
            "an array for each input");
-    if (input.kind == Kind::AttentionMask || input.kind == Kind::PositionIds ||
-        input.kind == Kind::Random || input.kind == Kind::FirstKeys)
+    if (hasKnownValue(input) || input.kind == Kind::Random ||
+        input.kind == Kind::FirstKeys)
       continue;
     int64_t n = rowElements(input);
     if (length != 0 && n != length)
@@ -147,11 +147,9 @@ void TokenFile::read(int64_t sample, size_t index, void *row) {
     }
     return;
   }
-  if (input.kind == Kind::AttentionMask || input.kind == Kind::PositionIds) {
-    int64_t last = input.shape.empty() ? 1 : input.shape.back();
+  if (hasKnownValue(input)) {
     for (int64_t i = 0; i < n; ++i)
-      storeInteger(input, row, i,
-                   input.kind == Kind::PositionIds ? i % last : 1);
+      storeInteger(input, row, i, knownValue(input, i));
     return;
   }
   load(sample);

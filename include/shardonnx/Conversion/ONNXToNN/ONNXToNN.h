@@ -15,6 +15,13 @@
 
 namespace shardonnx {
 
+namespace onnx {
+/// How exporters end the names of padding masks.
+constexpr llvm::StringLiteral kMaskSuffix("attention_mask");
+/// On a module: padding masks are data, not ones (--attention-mask).
+constexpr llvm::StringLiteral kReadMasksAttr("onnx.read_masks");
+} // namespace onnx
+
 /// Whether the raise understands an ONNX op type; the import expands the
 /// others through the function bodies of their schemas.
 bool isRaisable(llvm::StringRef opType);

@@ -13,8 +13,9 @@ def ConvertONNXToNN : Pass<"convert-onnx-to-nn", "::mlir::ModuleOp"> {
   let description = [{
     Nodes whose inputs are known (shapes, masks, position ids, tables) are
     computed; each other node becomes a few `nn` ops. One error lists all ops
-    that are not supported. Preserves numerics bit for bit, up to the rounding
-    of transcendental functions in tables.
+    that are not supported. Padding masks are ones, or data if the module has
+    `onnx.read_masks`. Preserves numerics bit for bit, up to the rounding of
+    transcendental functions in tables.
   }];
   let options = [
     Option<"assumeFullMask", "assume-full-mask", "bool", "true",
@@ -65,6 +66,16 @@ def RaiseAttention : Pass<"raise-attention"> {
     Recognises scaled dot-product attention with its scale on the scores, the
     queries or the keys, soft cap, added or selected masks, the guard of rows
     that see nothing, and repeated key and value heads. Changes rounding only.
+  }];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
+def RaiseMasks : Pass<"raise-masks"> {
+  let summary = "Masks that depend on data are small, their causal part an attribute";
+  let description = [{
+    Broadcasts move behind the ops that make a mask, and into attention. Of a
+    mask that is causal and something else, the causal part becomes an
+    attribute. Preserves numerics bit for bit, but for queries that see no key.
   }];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }

@@ -22,7 +22,9 @@ struct Manifest {
     Tokens,
     Labels,
     ShiftedLabels,
-    AttentionMask,
+    AttentionMask, // ones
+    ReadMask,      // from the data; ones where it has none
+    TokenTypeIds,  // from the data; zeros where it has none
     PositionIds,
     FirstKeys, // of each query: where its document begins
     Random,    // of dropout: the first sample's number, a key for each op

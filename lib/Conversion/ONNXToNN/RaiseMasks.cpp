@@ -1,0 +1,187 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Masks that depend on data, as padding does: what a mask repeats is computed
+// once, and its causal part becomes an attribute of attention.
+
+#include "CausalMask.h"
+#include "Match.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+
+#define GEN_PASS_DEF_RAISEMASKS
+#include "shardonnx/Conversion/ONNXToNN/Passes.h.inc"
+
+namespace {
+
+/// A score of this or less hides a key: its weight is zero in f32.
+constexpr double hiddenScore = -1e4;
+
+/// The common shape of values that broadcast to one.
+SmallVector<int64_t> joinShapes(ArrayRef<Value> values) {
+  SmallVector<int64_t> joined;
+  for (Value value : values) {
+    ArrayRef<int64_t> shape = shapeOf(value);
+    if (shape.size() > joined.size())
+      joined.insert(joined.begin(), shape.size() - joined.size(), 1);
+    auto at = joined.end() - static_cast<ptrdiff_t>(shape.size());
+    for (auto [i, dim] : llvm::enumerate(shape))
+      at[i] = at[i] == 1 ? dim : at[i];
+  }
+  return joined;
+}
+
+/// Broadcasts move behind ops on booleans, and behind ops all of whose operands
+/// are repeated or constant: these then compute each value once.
+struct SinkBroadcast : OpInterfaceRewritePattern<nn::ElementwiseOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::ElementwiseOpInterface interface,
+                                PatternRewriter &rewriter) const override {
+    Operation *op = interface;
+    if (op->getNumResults() != 1)
+      return failure();
+    bool flags = elementTypeOf(op->getResult(0)).isInteger(1);
+    SmallVector<Value> operands;
+    bool repeats = false;
+    for (Value operand : op->getOperands()) {
+      auto broadcast = operand.getDefiningOp<nn::BroadcastOp>();
+      if (!flags && !broadcast && !matchPattern(operand, m_Constant()))
+        return failure();
+      operands.push_back(broadcast ? broadcast.getOperand() : operand);
+      repeats |= static_cast<bool>(broadcast);
+    }
+    if (!repeats)
+      return failure();
+    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    OperationState state(op->getLoc(), op->getName());
+    state.addOperands(operands);
+    state.addAttributes(op->getAttrs());
+    state.addTypes(type.clone(joinShapes(operands)));
+    Value small = rewriter.create(state)->getResult(0);
+    if (small.getType() == type)
+      rewriter.replaceOp(op, small);
+    else
+      rewriter.replaceOpWithNewOp<nn::BroadcastOp>(op, type, small);
+    return success();
+  }
+};
+
+/// Attention repeats its mask by itself.
+struct FoldMaskBroadcast : OpRewritePattern<nn::AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::AttentionOp op,
+                                PatternRewriter &rewriter) const override {
+    auto broadcast = op.getMask()
+                         ? op.getMask().getDefiningOp<nn::BroadcastOp>()
+                         : nn::BroadcastOp();
+    if (!broadcast)
+      return failure();
+    SmallVector<int64_t> shape(shapeOf(broadcast.getOperand()));
+    shape.insert(shape.begin(), 4 - shape.size(), 1);
+    Value mask =
+        reshapeTo(rewriter, op.getLoc(), broadcast.getOperand(), shape);
+    rewriter.modifyOpInPlace(op, [&] { op.getMaskMutable().assign(mask); });
+    return success();
+  }
+};
+
+/// The booleans whose conjunction `mask` is.
+void collectTerms(Value mask, SmallVectorImpl<Value> &terms) {
+  auto both = mask.getDefiningOp<nn::AndOp>();
+  if (!both || matchCausalMask(mask)) {
+    terms.push_back(mask);
+    return;
+  }
+  collectTerms(both.getLhs(), terms);
+  collectTerms(both.getRhs(), terms);
+}
+
+/// causal ∧ rest, as booleans or as numbers to add: the first becomes an
+/// attribute, the rest stays.
+struct SplitCausalMask : OpRewritePattern<nn::AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::AttentionOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!op.getMask() || op.getCausal() || op.getWindow() != 0)
+      return failure();
+    auto select = op.getMask().getDefiningOp<nn::SelectOp>();
+    Value flags = op.getMask();
+    if (select) {
+      std::optional<double> hidden = matchSplat(select.getFalseValue());
+      if (!isSplatOf(select.getTrueValue(), 0) || !hidden ||
+          *hidden > hiddenScore)
+        return failure();
+      flags = select.getCondition();
+    }
+    if (!elementTypeOf(flags).isInteger(1))
+      return failure();
+    SmallVector<Value> terms;
+    collectTerms(flags, terms);
+    std::optional<CausalMask> causal;
+    for (Value &term : terms) {
+      causal = matchCausalMask(term);
+      if (causal && causal->rows == shapeOf(op.getQuery())[1] &&
+          causal->columns == shapeOf(op.getKey())[1]) {
+        terms.erase(&term);
+        break;
+      }
+      causal.reset();
+    }
+    if (!causal || terms.empty())
+      return failure();
+    Value rest = join(op.getLoc(), terms, select, rewriter);
+    rewriter.modifyOpInPlace(op, [&] {
+      op.getMaskMutable().assign(rest);
+      op.setCausal(true);
+      op.setWindow(causal->window);
+    });
+    return success();
+  }
+
+  /// The terms as one mask of rank 4, of the kind that `select` was.
+  static Value join(Location loc, ArrayRef<Value> terms, nn::SelectOp select,
+                    PatternRewriter &rewriter) {
+    Value all = terms.front();
+    for (Value term : terms.drop_front())
+      all = nn::AndOp::create(
+          rewriter, loc,
+          RankedTensorType::get(joinShapes({all, term}), rewriter.getI1Type()),
+          all, term);
+    SmallVector<int64_t> shape(shapeOf(all));
+    shape.insert(shape.begin(), 4 - shape.size(), 1);
+    all = reshapeTo(rewriter, loc, all, shape);
+    if (!select)
+      return all;
+    Type element = elementTypeOf(select.getResult());
+    auto number = [&](double value) -> Value {
+      auto type = RankedTensorType::get({}, element);
+      return nn::ConstantOp::create(
+          rewriter, loc,
+          DenseElementsAttr::get(type, rewriter.getFloatAttr(element, value)));
+    };
+    return nn::SelectOp::create(
+        rewriter, loc, RankedTensorType::get(shape, element), all, number(0),
+        number(*matchSplat(select.getFalseValue())));
+  }
+};
+
+struct RaiseMasks : impl::RaiseMasksBase<RaiseMasks> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<FoldMaskBroadcast, SinkBroadcast, SplitCausalMask>(
+        &getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace shardonnx

@@ -1,0 +1,74 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Under causal attention padding comes after the text and no query of the text
+// sees it, so a mask of ones says the same and costs nothing. Where attention
+// looks both ways the mask matters, and the program reads it. Which it is, is
+// seen on a copy that has been raised with ones.
+
+#include "MaskChoice.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+bool hasMask(ModuleOp module) {
+  for (auto function : module.getOps<func::FuncOp>())
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      auto name = function.getArgAttrOfType<StringAttr>(i, "onnx.name");
+      if (name && name.getValue().ends_with(onnx::kMaskSuffix))
+        return true;
+    }
+  return false;
+}
+
+/// What passes have to say is not printed: they say it again on the module.
+OwningOpRef<ModuleOp> raiseCopy(ModuleOp module, bool readMasks) {
+  ScopedDiagnosticHandler silent(module.getContext(),
+                                 [](Diagnostic &) { return success(); });
+  OwningOpRef<ModuleOp> copy(module.clone());
+  if (readMasks)
+    (*copy)->setAttr(onnx::kReadMasksAttr, UnitAttr::get(module.getContext()));
+  RaiseOptions options;
+  options.dropout = "off";
+  PassManager pm(module.getContext());
+  buildRaisePipeline(pm, options);
+  if (failed(pm.run(*copy)))
+    return nullptr;
+  return copy;
+}
+
+bool looksBothWays(ModuleOp module) {
+  return module
+      .walk([](nn::AttentionOp op) {
+        return op.getCausal() ? WalkResult::advance() : WalkResult::interrupt();
+      })
+      .wasInterrupted();
+}
+
+/// A graph whose masks can only be ones still compiles: its program refuses
+/// data that says otherwise.
+bool masksMatter(ModuleOp module) {
+  OwningOpRef<ModuleOp> raised = raiseCopy(module, /*readMasks=*/false);
+  return raised && looksBothWays(*raised) &&
+         raiseCopy(module, /*readMasks=*/true);
+}
+
+} // namespace
+
+void chooseMasks(ModuleOp module, const CompileOptions &options) {
+  bool read = options.attentionMask == "input" ||
+              (options.attentionMask == "auto" && hasMask(module) &&
+               masksMatter(module));
+  if (read)
+    module->setAttr(onnx::kReadMasksAttr, UnitAttr::get(module.getContext()));
+}
+
+} // namespace shardonnx
