@@ -20,9 +20,11 @@ class Architecture:
     tied: bool = False
     # The exporter refuses some implementations; PyTorch has others alone.
     attention: tuple = ("sdpa", "eager")
-    # What the graph is fed, if not tokens: a function that test/architectures
-    # calls with its Model, to arrays by name, `labels` among them.
+    # What the graph is fed, if not tokens: from the shape of the preset to
+    # arrays by the names of its inputs, and `labels`.
     samples: object = None
+    # Outputs of the graph; the first one is trained.
+    outputs: tuple = ("logits",)
 
 
 def plain(shape):
@@ -129,7 +131,133 @@ DECODERS = {
         **rotary(s, partial_rotary_factor=0.5)}),
 }
 
-ARCHITECTURES = {**DECODERS}
+# Sequences that samples() makes, and the tokens that they leave to the words.
+SAMPLES = 36
+PAD, MASK, WORDS = 0, 1, 2
+# Share of the words that a masked language model predicts.
+MASKED = 0.3
+CLASSES = 3
+
+
+def text(shape):
+    """Sequences of words, padded after their end, and where words are."""
+    import numpy
+
+    draw = numpy.random.default_rng(0)
+    size = (SAMPLES, shape["seq"])
+    ids = draw.integers(WORDS, shape["vocab"], size)
+    ends = draw.integers(shape["seq"] // 2, shape["seq"] + 1, SAMPLES)
+    seen = numpy.arange(shape["seq"]) < ends[:, None]
+    return numpy.where(seen, ids, PAD), seen, draw
+
+
+def masked_words(shape, types=True):
+    """Some words hidden, to be predicted."""
+    import numpy
+
+    ids, seen, draw = text(shape)
+    hidden = seen & (draw.random(ids.shape) < MASKED)
+    samples = dict(input_ids=numpy.where(hidden, MASK, ids),
+                   attention_mask=seen.astype(numpy.int64))
+    if types:
+        samples["token_type_ids"] = (
+            numpy.arange(shape["seq"]) >= shape["seq"] // 2) * seen.astype(
+                numpy.int64)
+    return dict(samples, labels=numpy.where(hidden, ids, -100))
+
+
+def classes(shape):
+    """One class for each sequence."""
+    ids, seen, draw = text(shape)
+    return dict(input_ids=ids, attention_mask=seen.astype("int64"),
+                labels=draw.integers(0, CLASSES, SAMPLES))
+
+
+def pairs(shape):
+    """A sequence, and another one that is predicted word by word."""
+    import numpy
+
+    ids, seen, draw = text(shape)
+    target, spoken, _ = text(dict(shape, seq=shape["seq"] * 3 // 4))
+    target = numpy.roll(target, 1, axis=0)
+    spoken = numpy.roll(spoken, 1, axis=0)
+    return dict(input_ids=ids, attention_mask=seen.astype("int64"),
+                decoder_input_ids=numpy.pad(target[:, :-1], ((0, 0), (1, 0))),
+                labels=numpy.where(spoken, target, -100))
+
+
+def pictures(shape):
+    """One class for each picture."""
+    import numpy
+
+    draw = numpy.random.default_rng(0)
+    return dict(pixel_values=draw.standard_normal(
+        (SAMPLES, 3, 16, 16)).astype(numpy.float32),
+        labels=draw.integers(0, CLASSES, SAMPLES))
+
+
+def encoder(shape):
+    """BERT's shape, without dropout."""
+    return {**plain(shape), "hidden_dropout_prob": 0.0, "pad_token_id": PAD,
+            "attention_probs_dropout_prob": 0.0, "num_labels": CLASSES}
+
+
+def distilled(shape):
+    return dict(dim=shape["hidden"], n_layers=shape["layers"],
+                n_heads=shape["heads"], hidden_dim=shape["ffn"],
+                max_position_embeddings=shape["seq"], dropout=0.0,
+                attention_dropout=0.0, seq_classif_dropout=0.0,
+                pad_token_id=PAD, num_labels=CLASSES)
+
+
+def roberta_settings(shape):
+    """Positions count from behind the padding token's."""
+    return {**encoder(shape), "type_vocab_size": 1,
+            "max_position_embeddings": shape["seq"] + PAD + 1}
+
+
+def experts(shape):
+    """Chosen by products with all of their weights: the only form that the
+    exporter takes."""
+    return grouped(shape, experts_implementation="batched_mm",
+                   num_experts_per_tok=2)
+
+
+MASKED_LM, CLASSIFIER = ("AutoModelForMaskedLM",
+                         "AutoModelForSequenceClassification")
+ENCODERS = {
+    "bert": Architecture("BertConfig", encoder, MASKED_LM, True,
+                         samples=masked_words),
+    "bert_cls": Architecture("BertConfig", encoder, CLASSIFIER, True,
+                             samples=classes),
+    "roberta": Architecture("RobertaConfig", roberta_settings, MASKED_LM, True,
+                            samples=lambda s: masked_words(s, types=False)),
+    "roberta_cls": Architecture("RobertaConfig", roberta_settings, CLASSIFIER,
+                                True, samples=classes),
+    "distilbert": Architecture("DistilBertConfig", distilled, MASKED_LM, True,
+                               samples=lambda s: masked_words(s, types=False)),
+    "distilbert_cls": Architecture("DistilBertConfig", distilled, CLASSIFIER,
+                                   True, samples=classes),
+    "t5": Architecture("T5Config", lambda s: dict(
+        d_model=s["hidden"], d_kv=s["hidden"] // s["heads"], d_ff=s["ffn"],
+        num_layers=s["layers"], num_heads=s["heads"], dropout_rate=0.0,
+        relative_attention_num_buckets=8, relative_attention_max_distance=16,
+        decoder_start_token_id=PAD, pad_token_id=PAD),
+        "AutoModelForSeq2SeqLM", True, ("eager",), pairs,
+        outputs=("logits", "encoder_last_hidden_state")),
+    "vit": Architecture("ViTConfig", lambda s: {
+        **encoder(s), "image_size": 16, "patch_size": 4},
+        "AutoModelForImageClassification", samples=pictures),
+}
+EXPERTS = {
+    "mixtral": Architecture("MixtralConfig", lambda s: {
+        **experts(s), "num_local_experts": 4, "sliding_window": None}),
+    "qwen3_moe": Architecture("Qwen3MoeConfig", lambda s: {
+        **experts(s), "num_experts": 4, "moe_intermediate_size": s["ffn"],
+        "head_dim": wide_heads(s)}),
+}
+
+ARCHITECTURES = {**DECODERS, **ENCODERS, **EXPERTS}
 
 
 def configuration(name, shape, tied, common):

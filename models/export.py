@@ -234,6 +234,10 @@ def trace_inputs(options):
     shape = shape_of(options)
     # 0 and 1 would be specialised, so dynamic dimensions are traced at 2.
     batch = 2 if options.batch == "dynamic" else int(options.batch)
+    samples = (options.architecture and architectures.ARCHITECTURES[
+        options.architecture].samples)
+    if samples:
+        return sample_inputs(samples(shape), batch, options)
     tokens = torch.zeros(batch, shape["seq"], dtype=torch.int64)
     inputs = {"input_ids": tokens}
     if options.attention_mask:
@@ -251,12 +255,31 @@ def trace_inputs(options):
     return inputs, {name: dict(axes) for name in inputs} if axes else None
 
 
+def sample_inputs(samples, batch, options):
+    """As trace_inputs, of an architecture that is fed more than tokens."""
+    import torch
+
+    inputs = {name: torch.from_numpy(array[:batch])
+              for name, array in samples.items()
+              if options.labels or name != "labels"}
+    if inputs.get("labels") is not None and "decoder_input_ids" in inputs:
+        del inputs["decoder_input_ids"]  # the model makes them of the labels
+    inputs = {name: value.to(torch_dtype(options))
+              if value.is_floating_point() else value
+              for name, value in inputs.items()}
+    if options.batch != "dynamic":
+        return inputs, None
+    return inputs, {name: {0: torch.export.Dim("batch")} for name in inputs}
+
+
 def to_program(model, options):
     """Runs the exporter. The result is an ONNXProgram, not yet written."""
     import torch
 
     inputs, axes = trace_inputs(options)
-    outputs = ["loss", "logits"] if options.labels else ["logits"]
+    outputs = ["loss"] if options.labels else []
+    outputs += (architectures.ARCHITECTURES[options.architecture].outputs
+                if options.architecture else ("logits",))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)

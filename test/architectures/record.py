@@ -46,7 +46,8 @@ class Model:
         self.architecture = variants.architectures.ARCHITECTURES[
             self.options.architecture]
         self.module = export.build(self.options)
-        self.samples = (self.architecture.samples or tokens)(self)
+        samples = self.architecture.samples
+        self.samples = samples(self.shape) if samples else tokens(self)
 
     def loss(self, batch):
         """The sum over labels, and how many there are."""
@@ -55,7 +56,7 @@ class Model:
         inputs = {k: v for k, v in batch.items() if k != "labels"}
         labels = batch["labels"]
         logits = self.module(**inputs).logits.float()
-        if self.options.labels:
+        if self.options.labels and not self.architecture.samples:
             # The graph shifts by itself: the last place has no label.
             logits, labels = logits[:, :-1], labels[:, :-1]
         loss = torch.nn.functional.cross_entropy(
@@ -90,11 +91,18 @@ def train(model):
 
 def expected_ops(model):
     """What the raised graph must hold: norms and attentions of the module."""
-    names = [type(m).__name__ for m in model.module.modules()]
-    norms = sum("Norm" in name for name in names)
-    attentions = sum(bool(re.search(r"Attention$", n)) for n in names)
-    return {"attention": attentions, "norm": norms,
-            "unrecognised softmax": 0}
+    def is_attention(module):
+        return type(module).__name__.endswith("Attention")
+
+    modules = list(model.module.modules())
+    names = [type(m).__name__ for m in modules]
+    # Some wrap what computes.
+    attentions = sum(is_attention(m) and not any(
+        is_attention(inner) for inner in m.modules() if inner is not m)
+        for m in modules)
+    return {"attention": attentions,
+            "norm": sum("Norm" in name for name in names),
+            "unrecognised softmax": sum("Router" in name for name in names)}
 
 
 def forward(model, path):
@@ -164,6 +172,11 @@ def record(name, words, folder):
             numpy.savez_compressed(path + ".npz", **outputs)
         except Exception as error:
             result["onnxruntime"] = first_line(error)
+        if model.architecture.samples:
+            result["data"] = name + ".samples.npz"
+            numpy.savez(os.path.join(folder, result["data"]), **model.samples)
+        if len(model.architecture.outputs) > 1 and not model.options.labels:
+            result["logits"] = model.architecture.outputs[0]
         result["ops"] = expected_ops(model)
         result.update(train(model))
     with open(path + ".json", "w") as file:

@@ -53,6 +53,7 @@ class Variant:
         self.recorded = recorded
         self.name = recorded["name"]
         self.options = options
+        self.folder = folder
         self.model = os.path.join(folder, self.name + ".onnx")
         self.data = os.path.join(folder, self.name + ".npz")
         self.scratch = os.path.join(scratch, self.name)
@@ -60,6 +61,8 @@ class Variant:
         self.shape = [f"--batch={variants.BATCH}"]
         if "--seq" in words:
             self.shape.append("--seq=32")
+        if "logits" in recorded:
+            self.shape.append(f"--logits={recorded['logits']}")
 
     def call(self, *words, **more):
         return call(list(words), self.options.timeout, **more)
@@ -108,8 +111,9 @@ class Variant:
                          program, *self.shape)
         if "stays frozen" in said:
             raise Failed(said.strip().split("\n")[0])
-        data = self.recorded.get("data") or os.path.join(
-            variants.ROOT, "models", "data", "tokens.bin")
+        data = (os.path.join(self.folder, self.recorded["data"])
+                if "data" in self.recorded else os.path.join(
+                    variants.ROOT, "models", "data", "tokens.bin"))
         self.call(program, "--data", data, "--log", log, "--nproc", "2",
                   "--steps", str(variants.STEPS), "--accumulate",
                   str(variants.GLOBAL_BATCH // variants.BATCH // 2),

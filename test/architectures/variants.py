@@ -53,9 +53,9 @@ def variants(pattern=lambda name: True):
                 made[f"{name}-{opset}-{attention}"] = words
                 made[f"{name}-{opset}-{attention}-folded"] = (
                     words + " --optimize")
-        if architecture.samples:
-            continue
         for i, (special, more) in enumerate(SPECIAL.items()):
+            if architecture.samples and special not in ("labels", "static"):
+                continue
             opset, attention = OPSETS[i % 2], architecture.attention[-1]
             folded = i % 3 == 0
             key = f"{name}-{opset}-{attention}{'-folded' * folded}-{special}"
