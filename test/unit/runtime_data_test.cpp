@@ -326,6 +326,34 @@ TEST(Npz, MasksAndPositionsAreWhatTheProgramWasCompiledFor) {
       "has 4 in sample 1 at position 0, the program was compiled for 0");
 }
 
+// Masks that the program reads, token types, and inputs of narrow types.
+TEST(Npz, FeedsMasksAndNarrowInputs) {
+  Folder folder;
+  Manifest m = dataModel();
+  m.inputs = {{"input_ids", Kind::ReadMask, SHX_I64, {2, 4}, 0},
+              {"other_mask", Kind::ReadMask, SHX_I64, {2, 4}, 0},
+              {"token_type_ids", Kind::TokenTypeIds, SHX_I64, {2, 4}, 2}};
+  std::vector<int64_t> values = {1, 1, 1, 0, 1, 0, 1, 1};
+  auto data = openData(
+      {folder.write("d.npz", npz(npy(kI64, bytesOf(values)), true))}, {}, m);
+  EXPECT_EQ(row(*data, 1, 0), (std::vector<int64_t>{1, 0, 1, 1}));
+  EXPECT_EQ(row(*data, 1, 1), (std::vector<int64_t>{1, 1, 1, 1}));
+  EXPECT_EQ(row(*data, 1, 2), (std::vector<int64_t>{0, 0, 0, 0}));
+  m.inputs = {{"input_ids", Kind::Data, SHX_BF16, {2, 4}, 0},
+              {"input_ids", Kind::Data, SHX_F16, {2, 4}, 0},
+              {"input_ids", Kind::Data, SHX_I1, {2, 4}, 0}};
+  data = openData(
+      {folder.write("d.npz", npz(npy(kI64, bytesOf(values)), true))}, {}, m);
+  std::vector<uint16_t> halves(4);
+  data->read(1, 0, halves.data());
+  EXPECT_EQ(halves, (std::vector<uint16_t>{0x3f80, 0, 0x3f80, 0x3f80}));
+  data->read(1, 1, halves.data());
+  EXPECT_EQ(halves, (std::vector<uint16_t>{0x3c00, 0, 0x3c00, 0x3c00}));
+  std::vector<uint8_t> flags(4);
+  data->read(1, 2, flags.data());
+  EXPECT_EQ(flags, (std::vector<uint8_t>{1, 0, 1, 1}));
+}
+
 TEST(Npz, NamesWhatIsWrong) {
   Folder folder;
   Manifest m = dataModel();

@@ -72,6 +72,30 @@ struct SinkBroadcast : OpInterfaceRewritePattern<nn::ElementwiseOpInterface> {
   }
 };
 
+/// x ∧ true is x.
+struct FoldTrue : OpRewritePattern<nn::AndOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::AndOp op,
+                                PatternRewriter &rewriter) const override {
+    auto isTrue = [](Value value) {
+      DenseElementsAttr attr;
+      return matchPattern(value, m_Constant(&attr)) && attr.isSplat() &&
+             attr.getSplatValue<bool>();
+    };
+    Value other = isTrue(op.getRhs())   ? op.getLhs()
+                  : isTrue(op.getLhs()) ? op.getRhs()
+                                        : Value();
+    if (!other)
+      return failure();
+    if (other.getType() == op.getType())
+      rewriter.replaceOp(op, other);
+    else
+      rewriter.replaceOpWithNewOp<nn::BroadcastOp>(op, op.getType(), other);
+    return success();
+  }
+};
+
 /// Attention repeats its mask by itself.
 struct FoldMaskBroadcast : OpRewritePattern<nn::AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -176,7 +200,7 @@ struct SplitCausalMask : OpRewritePattern<nn::AttentionOp> {
 struct RaiseMasks : impl::RaiseMasksBase<RaiseMasks> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<FoldMaskBroadcast, SinkBroadcast, SplitCausalMask>(
+    patterns.add<FoldMaskBroadcast, FoldTrue, SinkBroadcast, SplitCausalMask>(
         &getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
