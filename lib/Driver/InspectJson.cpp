@@ -92,6 +92,22 @@ void writeProgram(OStream &json, const Manifest &m) {
   });
 }
 
+void writeRaised(OStream &json, const Manifest &m) {
+  json.attributeArray("raised", [&] {
+    for (const Manifest::Raised &entry : m.raised)
+      json.object([&] {
+        json.attribute("what", text(entry.what));
+        json.attribute("count", static_cast<int64_t>(entry.nodes.size()));
+        if (!entry.why.empty())
+          json.attribute("why", text(entry.why));
+        json.attributeArray("nodes", [&] {
+          for (const std::string &node : entry.nodes)
+            json.value(text(node));
+        });
+      });
+  });
+}
+
 void writeInterval(OStream &json, int rank, Interval interval) {
   json.object([&] {
     json.attribute("rank", rank);
@@ -250,6 +266,7 @@ void printInspectJson(const Manifest &m, const InspectView &view,
       for (auto [unit, parent] : llvm::zip_equal(m.units, parentsOf(m)))
         json.object([&] { writeUnit(json, m, unit, parent, view.topology); });
     });
+    writeRaised(json, m);
     writeFunctions(json, m);
     writeTraffic(json, m, view);
     writeMemory(json, m, view);

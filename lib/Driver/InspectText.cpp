@@ -219,6 +219,30 @@ void printFrozen(const Manifest &m, raw_ostream &out) {
     out << "  and " << names.size() - kShown << " more (--parameters)\n";
 }
 
+// The nodes of one kind: how many, and the first.
+std::string nodesText(const std::vector<std::string> &nodes) {
+  constexpr size_t kShown = 2;
+  std::string text = "x" + std::to_string(nodes.size());
+  for (const std::string &node : llvm::ArrayRef(nodes).take_front(kShown))
+    if (!node.empty())
+      text.append(text.back() == '\'' ? ", '" : "  '").append(node).append("'");
+  return nodes.size() > kShown ? text + ", ..." : text;
+}
+
+// What the graph's operations were found to be, and where not, why.
+void printRaised(const Manifest &m, raw_ostream &out) {
+  if (m.raised.empty())
+    return;
+  out << "\nfound in the graph (ONNX nodes; --json has them all)\n";
+  for (const Manifest::Raised &entry : m.raised)
+    if (entry.why.empty())
+      out << "  " << entry.what << " " << nodesText(entry.nodes) << '\n';
+  for (const Manifest::Raised &entry : m.raised)
+    if (!entry.why.empty())
+      out << "  written out: " << entry.what << " " << nodesText(entry.nodes)
+          << ": " << entry.why << '\n';
+}
+
 // The run may have had another world size or accumulation: its own prediction
 // is what its measurement is compared with.
 void addMeasured(const RunMemory &run, Table &table) {
@@ -430,6 +454,7 @@ void printInspectText(const Manifest &m, const InspectView &view,
     printParameters(m, view.topology, out);
   else
     printFrozen(m, out);
+  printRaised(m, out);
   printMemory(m, view, out);
   printSpaces(m, view.parameters, out);
   printTraffic(m, view, out);

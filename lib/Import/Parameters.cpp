@@ -8,6 +8,7 @@
 
 #include "ExternalData.h"
 #include "FoldedParameters.h"
+#include "LegacyWeights.h"
 #include "Types.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
@@ -61,6 +62,7 @@ public:
       recoverFolded();
     moveToInputs();
     recoverTransposed();
+    recoverLegacy();
     recoverShared();
     if (llvm::failed(markTrainable()))
       return failure();
@@ -85,6 +87,7 @@ private:
                            int position);
   void replaceUses(const std::string &from, const std::string &to);
   bool isTransposedLinear(const Initializer &init, StringRef target) const;
+  void recoverLegacy();
   void recoverShared();
   void recoverSharedOf(::onnx::NodeProto &node, const NodeInfo &info);
   LogicalResult markTrainable();
@@ -270,6 +273,29 @@ void Taker::recoverTransposed() {
       init.transposed = true;
     } else {
       replaceUses(init.name, copy->second);
+    }
+  }
+}
+
+/// Weights that the older exporter stored transposed under a number.
+void Taker::recoverLegacy() {
+  int nextNode = 0;
+  for (const LegacyWeight &weight :
+       findLegacyWeights(graph, metadata, initializers, modelPath)) {
+    Initializer &init = *find(weight.name);
+    init.isConstant = !weight.copyOf.empty();
+    if (weight.copyOf.empty()) {
+      init.symbol = weight.target;
+      init.transposed = true;
+    } else if (weight.copyIsTransposed) {
+      Initializer &original = *find(weight.copyOf);
+      if (original.names.empty())
+        original.names.push_back(original.symbol);
+      original.names.push_back(weight.target);
+      replaceUses(weight.name,
+                  addTranspose(weight.copyOf, weight.name, nextNode++));
+    } else {
+      replaceUses(weight.name, weight.copyOf);
     }
   }
 }

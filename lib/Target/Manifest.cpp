@@ -7,6 +7,7 @@
 #include "shardonnx/Dialect/Exec/IR/Descriptors.h"
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+#include "shardonnx/Dialect/NN/IR/RaiseReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Target/Program.h"
 #include "shardonnx/runtime/Layout.h"
@@ -83,6 +84,25 @@ static json::Object lossOf(ModuleOp module, StringRef kind) {
     if (int64_t(input.getIndex()) == int64_t(loss.getDenominatorArg()))
       object["denominator_input"] = text(input.getName());
   return object;
+}
+
+// What the raise found, and what it did not and why.
+static json::Array raisedOf(ModuleOp module) {
+  json::Array entries;
+  auto raised = module->getAttrOfType<ArrayAttr>(nn::kRaisedAttr);
+  if (!raised)
+    return entries;
+  for (auto entry : raised.getAsRange<DictionaryAttr>()) {
+    json::Object object{{"what", text(entry.getAs<StringAttr>("what"))}};
+    if (auto why = entry.getAs<StringAttr>("why"))
+      object["why"] = text(why);
+    json::Array nodes;
+    for (auto node : entry.getAs<ArrayAttr>("nodes").getAsRange<StringAttr>())
+      nodes.push_back(text(node));
+    object["nodes"] = std::move(nodes);
+    entries.push_back(std::move(object));
+  }
+  return entries;
 }
 
 static json::Object sourceOf(nn::ExternalAttr source) {
@@ -270,6 +290,8 @@ std::string shardonnx::buildManifest(ModuleOp module,
       {"scratch_per_thread_bytes", scratchOf(module)},
       {"constant_bytes", constantsOf(module)},
       {"flops_per_microbatch", flopsOf(module)}};
+  if (json::Array raised = raisedOf(module); !raised.empty())
+    manifest["raised"] = std::move(raised);
   addSizes(module, manifest);
   addDtypes(module, manifest);
   if (auto separator =

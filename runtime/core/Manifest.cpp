@@ -251,6 +251,10 @@ Manifest read(const Json &json) {
   m.constantBytes = optionalSize(json, "constant_bytes");
   m.documentSeparator = json.value("document_separator", int64_t(-1));
   m.flopsPerMicrobatch = json.value("flops_per_microbatch", 0.0);
+  for (const Json &entry : json.value("raised", Json::array()))
+    m.raised.push_back({entry.at("what").get<std::string>(),
+                        entry.value("why", ""),
+                        entry.at("nodes").get<std::vector<std::string>>()});
   if (m.batch < 1)
     fail("the manifest's 'batch' is out of range");
   checkPlacement(m);

@@ -54,6 +54,9 @@ void buildRaisePipeline(OpPassManager &manager, const RaiseOptions &options) {
   }
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
+  ReportRaiseOptions report;
+  report.strict = options.strictNumerics;
+  manager.addPass(createReportRaise(report));
 }
 
 } // namespace shardonnx

@@ -22,7 +22,7 @@ func.func @padding(%seen: tensor<2x4xi64>, %q: tensor<2x4x1x8xf32>) -> tensor<2x
 func.func @causal(%row: tensor<2x1x1x4xi1>, %q: tensor<2x4x1x8xf32>) -> tensor<2x4x1x8xf32> {
   %rows = nn.iota {axis = 2 : i64} : () -> tensor<1x1x4x1xi64>
   %columns = nn.iota {axis = 3 : i64} : () -> tensor<1x1x1x4xi64>
-  %causal = nn.compare %rows, %columns {predicate = 5 : i32} : (tensor<1x1x4x1xi64>, tensor<1x1x1x4xi64>) -> tensor<1x1x4x4xi1>
+  %causal = nn.compare ge %rows, %columns : (tensor<1x1x4x1xi64>, tensor<1x1x1x4xi64>) -> tensor<1x1x4x4xi1>
   %all = nn.broadcast %row : tensor<2x1x1x4xi1> -> tensor<2x1x4x4xi1>
   %both = nn.and %causal, %all : (tensor<1x1x4x4xi1>, tensor<2x1x4x4xi1>) -> tensor<2x1x4x4xi1>
   %zero = nn.constant dense<0.0> : tensor<f32>

@@ -80,4 +80,15 @@ def RaiseMasks : Pass<"raise-masks"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def ReportRaise : Pass<"report-raise", "::mlir::ModuleOp"> {
+  let summary = "The module says what was raised, and what was not and why";
+  let description = [{
+    Sets `nn.raised` for `shardonnx inspect`. Preserves numerics bit for bit.
+  }];
+  let options = [
+    Option<"strict", "strict", "bool", "false",
+           "nothing was raised: --strict-numerics">
+  ];
+}
+
 #endif // SHARDONNX_CONVERSION_ONNXTONN_PASSES

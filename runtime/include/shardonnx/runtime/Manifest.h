@@ -39,6 +39,11 @@ struct Manifest {
     int64_t elements() const;
     int64_t bytes() const;
   };
+  // What the compiler found in the graph, or, with a reason, did not.
+  struct Raised {
+    std::string what, why;
+    std::vector<std::string> nodes; // of the graph
+  };
   enum class Denominator { Labels, Elements, Batches };
   struct Loss {
     std::string kind;
@@ -124,6 +129,7 @@ struct Manifest {
   int64_t scratchPerThreadBytes = 0;
   int64_t constantBytes = 0; // on a GPU
   double flopsPerMicrobatch = 0;
+  std::vector<Raised> raised;
   int64_t documentSeparator = -1; // the token that ends a document; -1: none
 
   bool cuda() const { return target == "cuda"; }

@@ -1,0 +1,50 @@
+// What is one op, and what is written out and why.
+// RUN: shardonnx-opt %s -report-raise -split-input-file | FileCheck %s
+// RUN: shardonnx-opt %s -report-raise=strict -split-input-file | FileCheck %s --check-prefix=STRICT
+
+// CHECK: nn.raised = [{nodes = ["act", "act2"], what = "gelu"}]
+module {
+  func.func @found(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+    %0 = nn.gelu %x : (tensor<2x4xf32>) -> tensor<2x4xf32> loc(fused<{node = "act", op = "Mul"}>["act"])
+    %1 = nn.gelu %0 : (tensor<2x4xf32>) -> tensor<2x4xf32> loc(fused<{node = "act2", op = "Mul"}>["act2"])
+    return %1 : tensor<2x4xf32>
+  }
+}
+
+// -----
+
+// A softmax that weights nothing was never attention.
+// CHECK-LABEL: module
+// CHECK-NOT: nn.raised
+// CHECK: func.func @router
+module {
+  func.func @router(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+    %0 = nn.softmax %x : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    return %0 : tensor<2x4xf32>
+  }
+}
+
+// -----
+
+// CHECK: nn.raised = [{nodes = ["soft"], what = "attention", why = "its scores are not [batch, heads, queries, keys]"}]
+// STRICT: nn.raised = [{nodes = ["soft"], what = "attention", why = "--strict-numerics keeps what is written out"}]
+module {
+  func.func @one_head(%q: tensor<2x4x8xf32>, %k: tensor<2x4x8xf32>, %v: tensor<2x4x8xf32>) -> tensor<2x4x8xf32> {
+    %s = nn.matmul %q, %k {transpose_rhs} : (tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x4xf32>
+    %p = nn.softmax %s : (tensor<2x4x4xf32>) -> tensor<2x4x4xf32> loc(fused<{node = "soft", op = "Softmax"}>["soft"])
+    %r = nn.matmul %p, %v : (tensor<2x4x4xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+    return %r : tensor<2x4x8xf32>
+  }
+}
+
+// -----
+
+// CHECK: nn.raised = [{nodes = ["root"], what = "norm", why = "what lies around the root of its mean of squares is not known"}]
+module {
+  func.func @root(%x: tensor<2x4xf32>) -> tensor<2x1xf32> {
+    %two = nn.mul %x, %x : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+    %m = nn.reduce_mean %two {axes = array<i64: 1>, keepdims} : (tensor<2x4xf32>) -> tensor<2x1xf32>
+    %r = nn.sqrt %m : (tensor<2x1xf32>) -> tensor<2x1xf32> loc(fused<{node = "root", op = "Sqrt"}>["root"])
+    return %r : tensor<2x1xf32>
+  }
+}
