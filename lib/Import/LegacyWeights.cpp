@@ -76,8 +76,8 @@ bool Finder::isTranspose(const Initializer &a, const Initializer &b) const {
   auto left = bytesOf(a), right = bytesOf(b);
   if (!left || !right || left->getBufferSize() != right->getBufferSize())
     return false;
-  size_t rows = shape[0], columns = shape[1];
-  size_t width = rows * columns ? left->getBufferSize() / (rows * columns) : 0;
+  size_t rows = shape[0], columns = shape[1], count = rows * columns;
+  size_t width = count == 0 ? 0 : left->getBufferSize() / count;
   const char *x = left->getBufferStart(), *y = right->getBufferStart();
   for (size_t row = 0; row < rows; ++row)
     for (size_t column = 0; column < columns; ++column)

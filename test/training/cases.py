@@ -26,6 +26,9 @@ LLAMA = ("llama-small --layers 2 --hidden 48 --heads 6 --kv-heads 2 --ffn 72 "
 # Five layers: the fourth and no other has no rotary embedding.
 SMOLLM3 = ("smollm3-3b --layers 5 --hidden 48 --heads 6 --kv-heads 2 --ffn 72 "
            "--vocab 257 --seq 32 --jitter 0.1 --seed 7")
+# What is fed arrays: its architecture makes them, too.
+ARRAYS = ("tiny --hidden 32 --ffn 48 --vocab 64 --seq 16 --spread 0.12 "
+          "--jitter 0.1 --seed 8 --architecture")
 
 MODELS = {
     "gpt2-18": f"{GPT2} --opset 18",
@@ -59,6 +62,9 @@ MODELS = {
     "gpt2-dropout-fused": f"{GPT2} --opset 18 --dropout 0.2 --optimize",
     "gpt2-positions": f"{GPT2} --opset 18 --attention-mask --position-ids "
                       "--optimize",
+    "bert": f"{ARRAYS} bert --opset 18",
+    "bert-labels": f"{ARRAYS} bert --opset 23 --attention eager --labels",
+    "distilbert-classifier": f"{ARRAYS} distilbert_cls --opset 23",
     "gpt2-small": "gpt2-small",
     "llama-small": "llama-small --opset 23",
     "regressor": "module Regressor --opset 18",
@@ -105,6 +111,10 @@ CASES = [
     case("llama-dynamic-seq", batch=2, seq=24,
          compile=["--seq=24"]),
     case("llama-inputs"),
+    # Padding masks that the program reads, token types, classes.
+    case("bert", data="bert.npz", batch=2),
+    case("bert-labels", data="bert.npz", batch=3),
+    case("distilbert-classifier", data="distilbert_cls.npz", batch=2),
     case("gpt2-odd"),
     case("llama-long", batch=2),
     case("gpt2-small", batch=3),

@@ -119,6 +119,8 @@ bool isOneOp(Operation *op) {
 }
 
 struct ReportRaise : impl::ReportRaiseBase<ReportRaise> {
+  using ReportRaiseBase::ReportRaiseBase;
+
   void runOnOperation() override {
     llvm::MapVector<std::pair<StringRef, StringRef>, SmallVector<Attribute>>
         report;
