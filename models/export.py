@@ -99,6 +99,8 @@ def add_arguments(parser):
                        "file in place of the weights")
     graph = parser.add_argument_group("graph")
     graph.add_argument("--opset", type=int, choices=(18, 23), default=18)
+    graph.add_argument("--legacy", action="store_true",
+                       help="PyTorch's older exporter, as Optimum uses it")
     graph.add_argument("--optimize", action=argparse.BooleanOptionalAction,
                        default=False, help="let the exporter fold constants; "
                        "it then freezes some parameters (default: no)")
@@ -125,6 +127,9 @@ def parse(arguments):
                                                   and int(text) > 0):
             parser.error(f"--{name}: '{text}' is neither a positive number "
                          "nor 'dynamic'")
+    if options.legacy and (options.opset > 20 or not options.weights):
+        parser.error("--legacy: that exporter knows opsets up to 20, and no "
+                     "graphs without weights")
     if not 0 <= options.dropout < 1:
         parser.error(f"--dropout: {options.dropout} is not within [0, 1)")
     if options.dropout and (options.architecture or PRESETS[options.preset]
@@ -277,21 +282,41 @@ def to_program(model, options):
     import torch
 
     inputs, axes = trace_inputs(options)
-    outputs = ["loss"] if options.labels else []
-    outputs += (architectures.ARCHITECTURES[options.architecture].outputs
-                if options.architecture else ("logits",))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         program = torch.onnx.export(
             model, (), kwargs=inputs, dynamo=True,
             opset_version=options.opset, optimize=options.optimize,
-            input_names=list(inputs), output_names=outputs,
+            input_names=list(inputs), output_names=output_names(options),
             dynamic_shapes=axes, verbose=False)
     # Stack traces name files of this machine and outweigh a small graph.
     for node in program.model.graph.all_nodes():
         node.metadata_props.pop("pkg.torch.onnx.stack_trace", None)
     return program
+
+
+def export_legacy(model, options, output):
+    """The older exporter: paths in node names, transposed copies of weights."""
+    import torch
+
+    inputs, _ = trace_inputs(options)
+    axes = {0: "batch"} if options.batch == "dynamic" else {}
+    if options.seq == "dynamic":
+        axes[1] = "seq"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(model, (), output, kwargs=inputs, dynamo=False,
+                          opset_version=options.opset,
+                          input_names=list(inputs),
+                          output_names=output_names(options),
+                          dynamic_axes={name: axes for name in inputs})
+
+
+def output_names(options):
+    names = ["loss"] if options.labels else []
+    return names + list(architectures.ARCHITECTURES[
+        options.architecture].outputs if options.architecture else ["logits"])
 
 
 def real_buffers(model):
@@ -359,6 +384,9 @@ def check_trainable(program, model, options):
 
 def export(options, output, model=None):
     """Exports to `output`. Returns the names of parameters that were lost."""
+    if options.legacy:
+        export_legacy(model or build(options), options, output)
+        return []
     if not options.weights:
         from torch._subclasses.fake_tensor import FakeTensorMode
         mode = FakeTensorMode()

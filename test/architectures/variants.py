@@ -34,6 +34,7 @@ SPECIAL = {
     "positions": "--position-ids",
     "static": "--batch 3",
     "dynamic": "--seq dynamic",
+    "legacy": "--legacy",
 }
 
 # Bars: the forward pass against ONNX Runtime, relative to the largest logit
@@ -54,9 +55,11 @@ def variants(pattern=lambda name: True):
                 made[f"{name}-{opset}-{attention}-folded"] = (
                     words + " --optimize")
         for i, (special, more) in enumerate(SPECIAL.items()):
-            if architecture.samples and special not in ("labels", "static"):
+            tokens = special in ("mask", "positions", "dynamic")
+            if tokens if architecture.samples else special == "legacy":
                 continue
-            opset, attention = OPSETS[i % 2], architecture.attention[-1]
+            opset = 18 if special == "legacy" else OPSETS[i % 2]
+            attention = architecture.attention[-1]
             folded = i % 3 == 0
             key = f"{name}-{opset}-{attention}{'-folded' * folded}-{special}"
             made[key] = (f"{COMMON} --architecture {name} --opset {opset} "
