@@ -62,7 +62,8 @@ public:
       recoverFolded();
     moveToInputs();
     recoverTransposed();
-    recoverLegacy();
+    if (forTraining)
+      recoverLegacy();
     recoverShared();
     if (llvm::failed(markTrainable()))
       return failure();
