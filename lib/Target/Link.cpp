@@ -169,7 +169,7 @@ llvm::Error shardonnx::linkLibrary(ArrayRef<char> object,
   auto linker = findProgram(SHARDONNX_LLD, "linker");
   if (!linker)
     return linker.takeError();
-  return runLinker({*linker, "-shared", "-o", outputPath.str(),
+  return runLinker({*linker, "-shared", "--threads=1", "-o", outputPath.str(),
                     path.str().str(), "--no-mmap-output-file"});
 }
 

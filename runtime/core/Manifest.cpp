@@ -107,11 +107,12 @@ Manifest::Param readParam(const Json &json) {
   param.stateDict = json.value("state_dict", param.name);
   auto source = json.find("source");
   if (source != json.end() && !source->is_null())
-    param.source = Manifest::Source{
-        source->at("file").get<std::string>(),
-        source->at("dtype").get<std::string>(), size(*source, "offset"),
-        size(*source, "length"), source->value("transposed", false),
-        source->value("addend", 0.0f)};
+    param.source = Manifest::Source{source->at("file").get<std::string>(),
+                                    source->at("dtype").get<std::string>(),
+                                    size(*source, "offset"),
+                                    size(*source, "length"),
+                                    source->value("transposed", false),
+                                    source->value("addend", 0.0f)};
   if (param.source && param.source->transposed && param.shape.size() != 2)
     fail("the manifest marks '", param.name,
          "' as transposed, but it is not two-dimensional");
