@@ -28,6 +28,11 @@ class Case:
         self.kept = kept
 
     @property
+    def empty(self):
+        return any(a is not None and a.dtype.kind == "f" and a.size == 0
+                   for a in self.inputs)
+
+    @property
     def name(self):
         words = [self.op]
         for array in self.inputs:
@@ -97,7 +102,9 @@ UNARY = {
 def unary():
     for values, ops in UNARY.items():
         for op, shape in itertools.product(ops, UNARY_SHAPES):
-            yield case(op, values(*shape))
+            # ONNX's own function body of Celu gives a scalar one axis.
+            if op != "Celu" or shape:
+                yield case(op, values(*shape))
     x = floats(3, 5)
     yield case("Gelu", x, approximate="tanh")
     yield case("LeakyRelu", x, alpha=0.3)
