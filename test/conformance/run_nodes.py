@@ -10,7 +10,7 @@ Every test ends as one of
 
     compiled  its outputs are right, and at least one was compiled
     folded    its outputs are right, all computed while compiling
-    refused   one error that says what is not supported
+    refused   one error that names an op and says what is not supported
     wrong     an output differs by onnx.backend's own tolerances
     crashed   anything else than an answer or one clear error
     hung      no end in time
@@ -30,6 +30,8 @@ import re
 import sys
 import time
 import warnings
+
+import onnx.defs
 
 import backend
 import page
@@ -55,6 +57,13 @@ def ops_of(cases):
     return {name: first.get(stem[name], op) for name, op in first.items()}
 
 
+def names_op(refusal):
+    """Whether a refusal says which op it is about."""
+    said = refusal.split("model.onnx", 1)[-1]
+    known = {schema.name for schema in onnx.defs.get_all_schemas()}
+    return not known.isdisjoint(re.findall(r"\w+", said))
+
+
 def run_case(case, compiler):
     """The outcome of one test, and what there is to say about it."""
     from onnx.backend.test.runner import Runner, _normalize_tensor
@@ -69,7 +78,8 @@ def run_case(case, compiler):
                 [_normalize_tensor(array) for array in expected],
                 list(result.outputs.values()), case.rtol, case.atol)
         except backend.Refused as refusal:
-            return "refused", str(refusal)
+            kind = "refused" if names_op(str(refusal)) else "crashed"
+            return kind, str(refusal)
         except backend.Crashed as crash:
             return "crashed", str(crash)
         except backend.Hung as hang:
