@@ -24,6 +24,7 @@ compiles. --write records this run in nodes.txt and docs/conformance.md;
 import argparse
 import collections
 import concurrent.futures
+import functools
 import json
 import os
 import re
@@ -57,11 +58,15 @@ def ops_of(cases):
     return {name: first.get(stem[name], op) for name, op in first.items()}
 
 
+@functools.lru_cache
+def known_ops():
+    return {schema.name for schema in onnx.defs.get_all_schemas()}
+
+
 def names_op(refusal):
     """Whether a refusal says which op it is about."""
     said = refusal.split("model.onnx", 1)[-1]
-    known = {schema.name for schema in onnx.defs.get_all_schemas()}
-    return not known.isdisjoint(re.findall(r"\w+", said))
+    return not known_ops().isdisjoint(re.findall(r"\w+", said))
 
 
 def run_case(case, compiler):
