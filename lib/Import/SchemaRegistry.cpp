@@ -10,6 +10,15 @@ namespace {
 
 constexpr int64_t longestFollowed = 1024;
 
+/// Whether the library has not said which types the op makes: those of its
+/// first input, as its function body has it.
+bool lacksInference(const ::onnx::OpSchema &schema) {
+  return !schema.has_type_and_shape_inference_function() &&
+         schema.domain() == ::onnx::ONNX_DOMAIN &&
+         (schema.Name() == "GroupNormalization" ||
+          schema.Name() == "MeanVarianceNormalization");
+}
+
 /// Whether no input is a long vector.
 bool isShort(const ::onnx::DataPropagationContext &context) {
   for (size_t i = 0; i < context.getNumInputs(); ++i) {
@@ -30,18 +39,23 @@ SchemaRegistry::GetSchema(const std::string &op, int version,
                           const std::string &domain) const {
   const ::onnx::OpSchema *schema =
       ::onnx::OpSchemaRegistry::Schema(op, version, domain);
-  if (!schema || !schema->has_data_propagation_function())
+  if (!schema ||
+      !(schema->has_data_propagation_function() || lacksInference(*schema)))
     return schema;
   auto &own = schemas[{op, version, domain}];
-  if (!own) {
-    own = std::make_unique<::onnx::OpSchema>(*schema);
+  if (own)
+    return own.get();
+  own = std::make_unique<::onnx::OpSchema>(*schema);
+  if (lacksInference(*schema))
+    own->TypeAndShapeInferenceFunction(
+        ::onnx::propagateShapeAndTypeFromFirstInput);
+  if (schema->has_data_propagation_function())
     own->PartialDataPropagationFunction(
         [follow = schema->GetDataPropagationFunction()](
             ::onnx::DataPropagationContext &context) {
           if (isShort(context))
             follow(context);
         });
-  }
   return own.get();
 }
 
