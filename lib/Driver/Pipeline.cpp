@@ -41,6 +41,10 @@ static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
   raise.dropout = options.dropout;
   raise.positionsVary = options.documentSeparator.has_value();
   buildRaisePipeline(pm, raise);
+  if (options.target == "cuda")
+    pm.addPass(nn::createWriteOutTopKPass());
+  else if (!options.strictNumerics)
+    pm.addPass(nn::createGroupMatmulsPass());
   if (!options.freeze.empty()) {
     nn::FreezePassOptions freeze;
     freeze.regexes.assign(options.freeze.begin(), options.freeze.end());

@@ -5,6 +5,7 @@
 // inputs of a planned module.
 
 #include "shardonnx/Dialect/Exec/IR/Descriptors.h"
+#include "shardonnx/Dialect/Exec/IR/ExecIndex.h"
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
@@ -217,6 +218,8 @@ static int64_t scratchOf(ModuleOp module) {
     else if (auto grad = dyn_cast<exec::AttentionGradOp>(op))
       bytes =
           std::max(bytes, libraries.attentionGradScratch(exec::describe(grad)));
+    else
+      bytes = std::max(bytes, exec::scratchOf(op));
   });
   return bytes;
 }

@@ -67,7 +67,8 @@ private:
   // floats of 16 bits alone.
   template <typename Stored, typename Compared> void select(Line line) const {
     const Stored *source = static_cast<const Stored *>(from) + line.from;
-    char *scratch = static_cast<char *>(threadScratch(d.size * 16));
+    char *scratch =
+        static_cast<char *>(threadScratch(d.size * SHX_TOP_K_SCRATCH));
     int64_t *order = reinterpret_cast<int64_t *>(scratch);
     Compared *keys = reinterpret_cast<Compared *>(order + d.size);
     for (int64_t i = 0; i < d.size; ++i) {

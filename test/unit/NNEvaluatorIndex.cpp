@@ -128,5 +128,27 @@ bool Evaluator::evaluateIndex(Operation *op) {
         });
         return true;
       })
+      .Case([&](nn::GroupedMatmulOp op) {
+        Tensor &result = make(op.getResult());
+        const Tensor &rows = get(op.getRows()), &m = get(op.getMatrices());
+        forEachIndex(result.shape, [&](ArrayRef<int64_t> at) {
+          int64_t group = int64_t(get(op.getIndices()).at(at[0]));
+          for (int64_t k = 0; k < rows.shape[1]; ++k)
+            result.at(at) += rows.at({at[0], k}) *
+                             (op.getTransposed() ? m.at({group, at[1], k})
+                                                 : m.at({group, k, at[1]}));
+        });
+        return true;
+      })
+      .Case([&](nn::GroupedMatmulGradOp op) {
+        Tensor &result = make(op.getResult());
+        const Tensor &lhs = get(op.getLhs()), &rhs = get(op.getRhs());
+        for (int64_t i = 0; i < lhs.shape[0]; ++i)
+          for (int64_t a = 0; a < lhs.shape[1]; ++a)
+            for (int64_t b = 0; b < rhs.shape[1]; ++b)
+              result.at({int64_t(get(op.getIndices()).at(i)), a, b}) +=
+                  lhs.at({i, a}) * rhs.at({i, b});
+        return true;
+      })
       .Default(false);
 }

@@ -197,6 +197,59 @@ TEST(CpuIndex, SaysWhatIsOutside) {
               ::testing::ExitedWithCode(1), "error: index -6 of node 's'");
 }
 
+// rows × depth times one of the groups' matrices; several blocks of each.
+TEST(CpuGroupedGemm, MultipliesAndSums) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 30; ++i) {
+    ShxGroupedGemm d{};
+    d.rows = pick(random, {1, 20, 300});
+    d.groups = pick(random, {1, 4, 9});
+    d.depth = pick(random, {1, 7, 40});
+    d.width = pick(random, {1, 33, 270});
+    d.lda = d.depth + int64_t(random() % 3);
+    d.ldc = d.width + int64_t(random() % 3);
+    d.transposed = random() % 2;
+    d.dtypeA = int32_t(random() % 3);
+    d.dtypeMatrix = int32_t(random() % 3);
+    d.dtypeC = int32_t(random() % 3);
+    d.indexDtype = SHX_I64;
+    Buffer a(d.dtypeA, d.rows * d.lda), c(d.dtypeC, d.rows * d.ldc),
+        matrices(d.dtypeMatrix, d.groups * d.depth * d.width),
+        indices(SHX_I64, d.rows);
+    a.fillRandom(random);
+    c.fillRandom(random);
+    matrices.fillRandom(random);
+    for (int64_t r = 0; r < d.rows; ++r)
+      indices.set(r, double(random() % uint64_t(d.groups)));
+    auto group = [&](int64_t r) { return int64_t(indices.get(r)); };
+    std::vector<double> sums(size_t(matrices.size()), 0),
+        products = c.values(); // what lies between the rows stays
+    for (int64_t r = 0; r < d.rows; ++r)
+      for (int64_t y = 0; y < d.width; ++y) {
+        double sum = 0;
+        for (int64_t x = 0; x < d.depth; ++x) {
+          int64_t base = group(r) * d.depth * d.width;
+          sum += a.get(r * d.lda + x) *
+                 matrices.get(
+                     base + (d.transposed ? y * d.depth + x : x * d.width + y));
+          sums[size_t(base + x * d.width + y)] +=
+              a.get(r * d.lda + x) * c.get(r * d.ldc + y);
+        }
+        products[size_t(r * d.ldc + y)] = sum;
+      }
+    setPoolThreads(1 + int(random() % 4));
+    Buffer gradient = matrices, product = c;
+    shx_grouped_gemm_grad(nullptr, &d, a.data(), c.data(), indices.data(),
+                          gradient.data(), "");
+    expectClose(gradient, sums, precision(d.dtypeMatrix), "gradient");
+    shx_grouped_gemm(nullptr, &d, a.data(), matrices.data(), indices.data(),
+                     product.data(), "");
+    expectClose(product, products, precision(d.dtypeC), "product");
+    if (HasFatalFailure())
+      return;
+  }
+}
+
 TEST(CpuTopK, RanksLines) {
   std::mt19937 random(3);
   for (int i = 0; i < 100; ++i) {

@@ -380,6 +380,20 @@ bool FunctionLowering::lowerIndexCall(Operation &op) {
               ptr(op.getUpdates()), ptr(op.getTarget()), origin()});
         return true;
       })
+      .Case([&](exec::GroupedGemmOp op) {
+        call("shx_grouped_gemm",
+             {describe(exec::describe(op), "grouped_gemm"), ptr(op.getRows()),
+              ptr(op.getMatrices()), ptr(op.getIndices()), ptr(op.getResult()),
+              origin()});
+        return true;
+      })
+      .Case([&](exec::GroupedGemmGradOp op) {
+        call("shx_grouped_gemm_grad",
+             {describe(exec::describe(op), "grouped_gemm"), ptr(op.getLhs()),
+              ptr(op.getRhs()), ptr(op.getIndices()), ptr(op.getResult()),
+              origin()});
+        return true;
+      })
       .Case([&](exec::TopKOp op) {
         call("shx_top_k",
              {describe(exec::describe(op), "top_k"), ptr(op.getOperand()),

@@ -89,15 +89,32 @@ void Emitter::emit(nn::TopKOp op) {
                        op.getSmallest(), op.getLastFirst());
 }
 
+void Emitter::emit(nn::GroupedMatmulOp op) {
+  Value rows = headsBuffer(op.getRows());
+  Value matrices = contiguousBuffer(op.getMatrices());
+  Value indices = contiguousBuffer(op.getIndices());
+  exec::GroupedGemmOp::create(builder, loc, rows, matrices, indices,
+                              resultBuffer(op.getResult()), op.getTransposed());
+}
+
+void Emitter::emit(nn::GroupedMatmulGradOp op) {
+  Value lhs = headsBuffer(op.getLhs()), rhs = headsBuffer(op.getRhs());
+  Value indices = contiguousBuffer(op.getIndices());
+  exec::GroupedGemmGradOp::create(builder, loc, lhs, rhs, indices,
+                                  resultBuffer(op.getResult()));
+}
+
 std::optional<LogicalResult> Emitter::emitIndexOp(Operation &op) {
-  if (isa<nn::GatherOp, nn::ScatterOp, nn::TopKOp>(op) &&
+  if (isa<nn::GatherOp, nn::ScatterOp, nn::TopKOp, nn::GroupedMatmulOp,
+          nn::GroupedMatmulGradOp>(op) &&
       &calls.libraries == &cudaLibraries())
     return op.emitError("has no kernel for GPUs; compile with --target=cpu");
   return TypeSwitch<Operation *, std::optional<LogicalResult>>(&op)
       .Case<nn::GatherOp, nn::ScatterOp, nn::TopKOp, nn::WindowsOp,
-            nn::OverlapAddOp>([&](auto indexOp) {
-        emit(indexOp);
-        return success();
-      })
+            nn::OverlapAddOp, nn::GroupedMatmulOp, nn::GroupedMatmulGradOp>(
+          [&](auto indexOp) {
+            emit(indexOp);
+            return success();
+          })
       .Default([](Operation *) { return std::nullopt; });
 }

@@ -68,6 +68,8 @@ private:
   void emit(nn::GatherOp op);
   void emit(nn::ScatterOp op);
   void emit(nn::TopKOp op);
+  void emit(nn::GroupedMatmulOp op);
+  void emit(nn::GroupedMatmulGradOp op);
   void emit(nn::WindowsOp op);
   void emit(nn::OverlapAddOp op);
 

@@ -44,7 +44,7 @@ static bool canWrite(Operation *op, unsigned result, const Layout &layout) {
   if (isa<nn::AttentionGradOp>(op))
     return layout.isUnit(1);
   if (isa<nn::LinearCrossEntropyGradOp, nn::EmbeddingOp, nn::EmbeddingGradOp,
-          nn::CrossEntropyGradOp, nn::ScatterOp>(op))
+          nn::CrossEntropyGradOp, nn::ScatterOp, nn::GroupedMatmulGradOp>(op))
     return layout.isContiguous();
   if (isa<nn::GatherOp>(op))
     return true;

@@ -12,6 +12,8 @@ fsdp.unit @a sharded f32 reduce f32 length 0 []
 // CHECK: llvm.call @shx_gather(%arg0, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[WHAT]])
 // CHECK: llvm.call @shx_scatter(
 // CHECK: llvm.call @shx_top_k(
+// CHECK: llvm.call @shx_grouped_gemm(
+// CHECK: llvm.call @shx_grouped_gemm_grad(
 func.func @first_microbatch() {
   %x = exec.buffer input 0 : memref<3x4xf32>
   %i = exec.buffer input 1 : memref<2x1xi64>
@@ -23,6 +25,13 @@ func.func @first_microbatch() {
   %v = exec.buffer private 128 : memref<1x4xf32>
   %k = exec.buffer private 192 : memref<1x4xi64>
   exec.top_k %s into %v, %k {axis = 0 : i64} : memref<3x4xf32>, memref<1x4xf32>, memref<1x4xi64>
+  %r = exec.buffer input 2 : memref<2x4xf32>
+  %m = exec.buffer input 3 : memref<5x4x3xf32>
+  %n = exec.buffer input 4 : memref<2xi64>
+  %y = exec.buffer private 256 : memref<2x3xf32>
+  exec.grouped_gemm %r, %m, %n into %y : memref<2x4xf32>, memref<5x4x3xf32>, memref<2xi64>, memref<2x3xf32>
+  %d = exec.buffer private 320 : memref<5x4x3xf32>
+  exec.grouped_gemm_grad %r, %y, %n into %d : memref<2x4xf32>, memref<2x3xf32>, memref<2xi64>, memref<5x4x3xf32>
   return
 }
 func.func @next_microbatch() {

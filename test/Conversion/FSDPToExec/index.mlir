@@ -42,3 +42,17 @@ func.func @eval(%x: tensor<4x3xf32>, %i: tensor<2x1xi64>) {
   %v:2 = nn.top_k %m {axis = 0 : i64, k = 2 : i64} : (tensor<3x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xi64>)
   return
 }
+
+// -----
+
+// Rows are read at their distance; the gradient of the matrices is one call.
+// CHECK-LABEL: func.func @eval()
+// CHECK: %[[X:.*]] = exec.view %{{.*}}[0] : memref<5x8xf32> to memref<5x3xf32, strided<[8, 1]>>
+// CHECK: exec.grouped_gemm %[[X]], %{{.*}}, %{{.*}} into %[[Y:.*]] {transposed} : memref<5x3xf32, strided<[8, 1]>>, memref<4x2x3xf32>, memref<5xi64>, memref<5x2xf32>
+// CHECK: exec.grouped_gemm_grad %[[Y]], %[[X]], %{{.*}} into %{{.*}} : {{.*}}, memref<4x2x3xf32>
+func.func @eval(%all: tensor<5x8xf32>, %w: tensor<4x2x3xf32>, %i: tensor<5xi64>) {
+  %x = nn.slice %all {offsets = array<i64: 0, 0>, sizes = array<i64: 5, 3>} : (tensor<5x8xf32>) -> tensor<5x3xf32>
+  %y = nn.grouped_matmul %x, %w, %i {transposed} : (tensor<5x3xf32>, tensor<4x2x3xf32>, tensor<5xi64>) -> tensor<5x2xf32>
+  %dw = nn.grouped_matmul_grad %y, %x, %i : (tensor<5x2xf32>, tensor<5x3xf32>, tensor<5xi64>) -> tensor<4x2x3xf32>
+  return
+}

@@ -69,3 +69,12 @@ func.func @not_windows(%x: tensor<2x3x2xf32>) {
   %0 = nn.overlap_add %x {axes = array<i64: 1>, strides = array<i64: 1>, dilations = array<i64: 1>} : tensor<2x3x2xf32> -> tensor<2x6xf32>
   return
 }
+
+// -----
+
+func.func @other_depth(%x: tensor<5x3xf32>, %w: tensor<4x2x6xf32>, %i: tensor<5xi64>) {
+  // expected-error @+2 {{failed to infer returned types}}
+  // expected-error @+1 {{rows 'tensor<5x3xf32>' do not fit matrices 'tensor<4x2x6xf32>' and indices 'tensor<5xi64>'}}
+  %0 = nn.grouped_matmul %x, %w, %i : (tensor<5x3xf32>, tensor<4x2x6xf32>, tensor<5xi64>) -> tensor<5x6xf32>
+  return
+}

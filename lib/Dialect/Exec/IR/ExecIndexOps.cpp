@@ -7,6 +7,8 @@
 #include "shardonnx/Dialect/Exec/IR/Descriptors.h"
 #include "shardonnx/Dialect/Exec/IR/ExecIndex.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
+#include "shardonnx/runtime/GroupedPlan.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -153,4 +155,83 @@ ShxTopK exec::describe(TopKOp op) {
   desc.smallest = op.getSmallest();
   desc.lastFirst = op.getLastFirst();
   return desc;
+}
+
+//===----------------------------------------------------------------------===//
+// grouped_gemm
+//===----------------------------------------------------------------------===//
+
+/// Rows of any distance, each contiguous.
+static bool isRows(MemRefType type) {
+  return type.getRank() == 2 &&
+         (type.getDimSize(1) == 1 || stridesOf(type)[1] == 1);
+}
+
+/// `left` [n, a], `right` [n, b], matrices [groups, a, b].
+template <typename Op>
+static LogicalResult verifyGrouped(Op op, MemRefType left, MemRefType right,
+                                   MemRefType matrices) {
+  MemRefType indices = typeOf(op.getIndices());
+  if (!isRows(left) || !isRows(right) || !isContiguous(matrices) ||
+      !isContiguous(indices) || matrices.getRank() != 3)
+    return op.emitOpError("needs rows, contiguous matrices and indices");
+  if (left.getDimSize(0) != right.getDimSize(0) ||
+      indices.getShape() != left.getShape().take_front() ||
+      left.getDimSize(1) != matrices.getDimSize(1) ||
+      right.getDimSize(1) != matrices.getDimSize(2))
+    return op.emitOpError("has buffers that do not fit each other");
+  return success();
+}
+
+LogicalResult GroupedGemmOp::verify() {
+  MemRefType rows = typeOf(getRows()), result = typeOf(getResult());
+  if (getTransposed())
+    std::swap(rows, result);
+  return verifyGrouped(*this, rows, result, typeOf(getMatrices()));
+}
+
+LogicalResult GroupedGemmGradOp::verify() {
+  return verifyGrouped(*this, typeOf(getLhs()), typeOf(getRhs()),
+                       typeOf(getResult()));
+}
+
+static ShxGroupedGemm describeGrouped(MemRefType a, MemRefType c,
+                                      MemRefType matrices, MemRefType indices) {
+  auto distance = [](MemRefType type) {
+    return type.getDimSize(0) == 1 ? type.getDimSize(1) : stridesOf(type)[0];
+  };
+  ShxGroupedGemm desc = {};
+  desc.rows = a.getDimSize(0);
+  desc.groups = matrices.getDimSize(0);
+  desc.depth = a.getDimSize(1);
+  desc.width = c.getDimSize(1);
+  desc.lda = distance(a);
+  desc.ldc = distance(c);
+  desc.dtypeA = dtypeOf(a.getElementType());
+  desc.dtypeMatrix = dtypeOf(matrices.getElementType());
+  desc.dtypeC = dtypeOf(c.getElementType());
+  desc.indexDtype = dtypeOf(indices.getElementType());
+  return desc;
+}
+
+ShxGroupedGemm exec::describe(GroupedGemmOp op) {
+  ShxGroupedGemm desc =
+      describeGrouped(typeOf(op.getRows()), typeOf(op.getResult()),
+                      typeOf(op.getMatrices()), typeOf(op.getIndices()));
+  desc.transposed = op.getTransposed();
+  return desc;
+}
+
+ShxGroupedGemm exec::describe(GroupedGemmGradOp op) {
+  return describeGrouped(typeOf(op.getLhs()), typeOf(op.getRhs()),
+                         typeOf(op.getResult()), typeOf(op.getIndices()));
+}
+
+int64_t exec::scratchOf(Operation *op) {
+  return llvm::TypeSwitch<Operation *, int64_t>(op)
+      .Case<GroupedGemmOp, GroupedGemmGradOp>([](auto op) {
+        return rt::groupedScratch(describe(op)).floats * int64_t(sizeof(float));
+      })
+      .Case([](TopKOp op) { return describe(op).size * SHX_TOP_K_SCRATCH; })
+      .Default(int64_t(0));
 }

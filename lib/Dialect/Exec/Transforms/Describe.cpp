@@ -124,6 +124,10 @@ static double flopsOf(const ShxGemm &gemm) {
   return 2.0 * double(gemm.m) * double(gemm.n) * double(gemm.k) * batchOf(gemm);
 }
 
+static double flopsOf(const ShxGroupedGemm &gemm) {
+  return 2.0 * double(gemm.rows) * double(gemm.depth) * double(gemm.width);
+}
+
 // Two products forward. A causal mask leaves half of the scores out.
 static double flopsOf(const ShxAttention &attention) {
   double scores = double(attention.batch) * double(attention.heads) *
@@ -152,6 +156,10 @@ Work workOf(Operation *op) {
     work.flops = 2.5 * flopsOf(describe(grad));
   else if (auto loss = dyn_cast<LinearCrossEntropyOp>(op))
     work.flops = flopsOf(loss);
+  else if (auto grouped = dyn_cast<GroupedGemmOp>(op))
+    work.flops = flopsOf(describe(grouped));
+  else if (auto grad = dyn_cast<GroupedGemmGradOp>(op))
+    work.flops = flopsOf(describe(grad));
   else if (!isa<LaunchOp, EmbeddingOp, EmbeddingGradOp, CrossEntropyOp, CopyOp,
                 ZeroOp, GatherElementsOp, ScatterOp, TopKOp>(op))
     return work;

@@ -66,8 +66,30 @@ typedef struct ShxTopK {
   int32_t smallest;  // the k smallest instead, the smallest first
   int32_t lastFirst; // of equal ones the last comes first
 } ShxTopK;
+// Bytes of scratch for each element of a line.
+#define SHX_TOP_K_SCRATCH 16
 void shx_top_k(ShxContext *ctx, const ShxTopK *desc, const void *from,
                void *values, int64_t *indices);
+
+// out[i, :] = a[i, :]·matrices[indices[i]], each matrix depth × width, stored
+// transposed with `transposed`: what a mixture of experts computes, without a
+// copy of an expert for each row. Matrices are contiguous.
+typedef struct ShxGroupedGemm {
+  int64_t rows, groups, depth, width;
+  int64_t lda, ldc; // of the rows of a and out
+  int32_t transposed;
+  int32_t dtypeA, dtypeMatrix, dtypeC;
+  int32_t indexDtype;
+  int32_t reserved;
+} ShxGroupedGemm;
+void shx_grouped_gemm(ShxContext *ctx, const ShxGroupedGemm *desc,
+                      const void *a, const void *matrices, const void *indices,
+                      void *out, const char *what);
+// matrices[g] = Σ a[i, :]ᵀ·c[i, :] over the rows with indices[i] = g, depth
+// elements of a by width elements of c, in the order of the rows.
+void shx_grouped_gemm_grad(ShxContext *ctx, const ShxGroupedGemm *desc,
+                           const void *a, const void *c, const void *indices,
+                           void *matrices, const char *what);
 
 #ifdef __cplusplus
 }

@@ -17,6 +17,12 @@ namespace shardonnx::exec {
 ShxIndexing describe(GatherElementsOp op);
 ShxIndexing describe(ScatterOp op);
 ShxTopK describe(TopKOp op);
+ShxGroupedGemm describe(GroupedGemmOp op);
+ShxGroupedGemm describe(GroupedGemmGradOp op);
+
+/// Bytes of scratch that each thread keeps for a call of this group; 0 for
+/// others.
+int64_t scratchOf(mlir::Operation *op);
 
 /// Registers the group with the dialect.
 void registerIndexOps(ExecDialect &dialect);

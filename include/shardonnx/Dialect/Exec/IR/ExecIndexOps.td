@@ -51,4 +51,26 @@ def Exec_TopKOp : Exec_Op<"top_k"> {
   let hasVerifier = 1;
 }
 
+def Exec_GroupedGemmOp : Exec_Op<"grouped_gemm"> {
+  let summary = "nn.grouped_matmul on buffers; rows at one distance";
+  let arguments = (ins Exec_Read:$rows, Exec_Read:$matrices, Exec_Read:$indices,
+                       Exec_Write:$result, UnitAttr:$transposed);
+  let assemblyFormat = [{
+    $rows `,` $matrices `,` $indices `into` $result attr-dict `:` type($rows)
+    `,` type($matrices) `,` type($indices) `,` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Exec_GroupedGemmGradOp : Exec_Op<"grouped_gemm_grad"> {
+  let summary = "nn.grouped_matmul_grad on buffers; rows at one distance";
+  let arguments = (ins Exec_Read:$lhs, Exec_Read:$rhs, Exec_Read:$indices,
+                       Exec_Write:$result);
+  let assemblyFormat = [{
+    $lhs `,` $rhs `,` $indices `into` $result attr-dict `:` type($lhs) `,`
+    type($rhs) `,` type($indices) `,` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
 #endif // SHARDONNX_DIALECT_EXEC_INDEX_OPS

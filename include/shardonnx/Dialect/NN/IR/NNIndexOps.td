@@ -118,4 +118,32 @@ def NN_OverlapAddOp : NN_Op<"overlap_add", [Pure,
   let hasVerifier = 1;
 }
 
+def NN_GroupedMatmulOp : NN_PureOp<"grouped_matmul", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FlopsOpInterface>]> {
+  let summary = "Each row times the matrix that it chooses";
+  let description = [{
+    result[i, :] = rows[i, :]·matrices[indices[i]]: a mixture of experts. rows is
+    [n, k], matrices [groups, k, m], or [groups, m, k] with `transposed`; the
+    result is [n, m]. Made by nn-group-matmuls.
+  }];
+  let arguments = (ins NN_FloatTensor:$rows, NN_FloatTensor:$matrices,
+                       NN_IntTensor:$indices, UnitAttr:$transposed);
+  let results = (outs NN_FloatTensor:$result);
+}
+
+def NN_GroupedMatmulGradOp : NN_PureOp<"grouped_matmul_grad", [
+    DeclareOpInterfaceMethods<FlopsOpInterface>]> {
+  let summary = "The matrices' gradient: outer products added at indices, in order";
+  let description = [{
+    result[g] is the sum of lhs[i, :]ᵀ·rhs[i, :] over the rows i with
+    indices[i] = g.
+  }];
+  let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs,
+                       NN_IntTensor:$indices);
+  let results = (outs NN_FloatTensor:$result);
+  let hasVerifier = 1;
+}
+
 #endif // SHARDONNX_DIALECT_NN_INDEX_OPS

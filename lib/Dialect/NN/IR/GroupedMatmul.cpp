@@ -1,0 +1,77 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// grouped_matmul and its gradient: shape rule, verifier, FLOPs.
+
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNIndex.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+LogicalResult GroupedMatmulOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> loc, ValueRange operands,
+    DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
+    SmallVectorImpl<Type> &inferred) {
+  Adaptor adaptor(operands, attributes, properties, regions);
+  auto rows = tensorType(operands[0]), matrices = tensorType(operands[1]);
+  bool transposed = adaptor.getTransposed();
+  if (rows.getRank() != 2 || matrices.getRank() != 3 ||
+      rows.getDimSize(1) != matrices.getDimSize(transposed ? 2 : 1) ||
+      rows.getElementType() != matrices.getElementType() ||
+      shapeOf(operands[2]) != ArrayRef<int64_t>(rows.getDimSize(0)))
+    return emitOptionalError(loc, "rows ", rows, " do not fit matrices ",
+                             matrices, " and indices ", operands[2].getType());
+  inferred.push_back(rows.clone(
+      {rows.getDimSize(0), matrices.getDimSize(transposed ? 1 : 2)}));
+  return success();
+}
+
+static int64_t productFlops(Value rows, Value result) {
+  return 2 * tensorType(rows).getNumElements() * shapeOf(result).back();
+}
+
+int64_t GroupedMatmulOp::getFlops() {
+  return productFlops(getRows(), getResult());
+}
+
+// y = x·W: dx = dy·Wᵀ, and dW is the sum of x ⊗ dy over its rows.
+LogicalResult GroupedMatmulOp::buildVjp(OpBuilder &builder,
+                                        ValueRange resultGrads,
+                                        const llvm::SmallBitVector &needed,
+                                        MutableArrayRef<Value> operandGrads) {
+  NNBuilder b(builder, getLoc());
+  Value gradient = b.cast(resultGrads[0], elementType(getRows()));
+  if (needed[0])
+    operandGrads[0] =
+        GroupedMatmulOp::create(builder, getLoc(), gradient, getMatrices(),
+                                getIndices(), !getTransposed());
+  if (needed[1]) {
+    Value left = getRows(), right = gradient;
+    if (getTransposed())
+      std::swap(left, right);
+    auto type =
+        tensorType(getMatrices()).clone(gradientElementType(getMatrices()));
+    operandGrads[1] = GroupedMatmulGradOp::create(builder, getLoc(), type, left,
+                                                  right, getIndices());
+  }
+  return success();
+}
+
+LogicalResult GroupedMatmulGradOp::verify() {
+  ArrayRef<int64_t> left = shapeOf(getLhs()), right = shapeOf(getRhs()),
+                    sum = shapeOf(getResult());
+  if (left.size() != 2 || right.size() != 2 || sum.size() != 3 ||
+      left[0] != right[0] || left[1] != sum[1] || right[1] != sum[2] ||
+      shapeOf(getIndices()) != left.take_front() ||
+      elementType(getLhs()) != elementType(getRhs()))
+    return emitOpError("cannot add products of ")
+           << getLhs().getType() << " and " << getRhs().getType() << " at "
+           << getIndices().getType() << " to " << getResult().getType();
+  return success();
+}
+
+int64_t GroupedMatmulGradOp::getFlops() {
+  return 2 * tensorType(getLhs()).getNumElements() * shapeOf(getRhs()).back();
+}

@@ -1,0 +1,192 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// shx_grouped_gemm and its gradient: rows are sorted by the matrix that they
+// choose, and each thread packs some rows of a group and multiplies them with
+// some columns of its matrix.
+
+#include "Matrix.h"
+#include "OutsideIndex.h"
+#include "shardonnx/runtime/GroupedPlan.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace shardonnx::rt {
+namespace {
+
+// Rows in the order of their groups, and where each group begins.
+struct Groups {
+  std::vector<int64_t> order, begins;
+};
+
+Groups sortRows(const ShxGroupedGemm &d, const void *indices,
+                const char *what) {
+  OutsideIndex outside;
+  std::vector<int64_t> groupOf(static_cast<size_t>(d.rows), 0);
+  Groups groups;
+  groups.begins.assign(static_cast<size_t>(d.groups) + 1, 0);
+  for (size_t i = 0; i < groupOf.size(); ++i) {
+    groupOf[i] = outside.within(
+        indexAt(d.indexDtype, indices, static_cast<int64_t>(i)), d.groups);
+    if (groupOf[i] >= 0)
+      ++groups.begins[static_cast<size_t>(groupOf[i]) + 1];
+  }
+  outside.endProgramIfAny(what);
+  for (size_t g = 1; g < groups.begins.size(); ++g)
+    groups.begins[g] += groups.begins[g - 1];
+  std::vector<int64_t> next(groups.begins.begin(), groups.begins.end() - 1);
+  groups.order.resize(groupOf.size());
+  for (size_t i = 0; i < groupOf.size(); ++i)
+    groups.order[static_cast<size_t>(next[static_cast<size_t>(groupOf[i])]++)] =
+        static_cast<int64_t>(i);
+  return groups;
+}
+
+// Columns [first, first + count) of some rows, dense and in f32.
+void packRows(int32_t dtype, const void *from, int64_t stride,
+              const int64_t *rows, int64_t rowCount, int64_t first,
+              int64_t count, float *to) {
+  for (int64_t i = 0; i < rowCount; ++i)
+    kernels().widen(dtype, floatAt(dtype, from, rows[i] * stride + first),
+                    to + i * count, count);
+}
+
+class Product {
+public:
+  Product(const ShxGroupedGemm &desc, const Groups &groups, const void *a,
+          const void *matrices, void *out)
+      : d(desc), groups(groups), at(groupedScratch(desc)), a(a),
+        matrices(matrices), out(out) {
+    for (int64_t g = 0; g < d.groups; ++g)
+      for (int64_t i = begin(g); i < begin(g + 1); i += kGroupedRows)
+        chunks.push_back({g, i, std::min(i + kGroupedRows, begin(g + 1))});
+    blocks = ceilDiv(d.width, kGroupedColumns);
+  }
+
+  void run() const {
+    parallelTasks(static_cast<int64_t>(chunks.size()) * blocks,
+                  [&](int64_t task) {
+                    visit(chunks[static_cast<size_t>(task / blocks)],
+                          task % blocks * kGroupedColumns);
+                  });
+  }
+
+private:
+  struct Chunk {
+    int64_t group, begin, end;
+  };
+  static int64_t ceilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
+  int64_t begin(int64_t group) const {
+    return groups.begins[static_cast<size_t>(group)];
+  }
+
+  void visit(const Chunk &chunk, int64_t first) const {
+    float *scratch = static_cast<float *>(threadScratch(at.floats * 4));
+    int64_t rows = chunk.end - chunk.begin;
+    int64_t columns = std::min(kGroupedColumns, d.width - first);
+    const int64_t *order = groups.order.data() + chunk.begin;
+    packRows(d.dtypeA, a, d.lda, order, rows, 0, d.depth, scratch + at.a);
+    sgemm(rows, columns, d.depth, {scratch + at.a, d.depth, false},
+          matrix(chunk.group, first, columns, scratch + at.matrix), 0,
+          scratch + at.c, columns);
+    for (int64_t i = 0; i < rows; ++i)
+      kernels().narrow(d.dtypeC, scratch + at.c + i * columns,
+                       floatAt(d.dtypeC, out, order[i] * d.ldc + first),
+                       columns);
+  }
+
+  // Columns [first, first + columns) of a group's matrix.
+  MatrixView matrix(int64_t group, int64_t first, int64_t columns,
+                    float *copy) const {
+    int64_t stride = d.transposed ? d.depth : d.width;
+    int64_t from =
+        group * d.depth * d.width + (d.transposed ? first * d.depth : first);
+    const void *source = floatAt(d.dtypeMatrix, matrices, from);
+    if (d.dtypeMatrix == SHX_F32)
+      return {static_cast<const float *>(source), stride, d.transposed != 0};
+    int64_t rows = d.transposed ? columns : d.depth;
+    int64_t width = d.transposed ? d.depth : columns;
+    for (int64_t i = 0; i < rows; ++i)
+      kernels().widen(d.dtypeMatrix, floatAt(d.dtypeMatrix, source, i * stride),
+                      copy + i * width, width);
+    return {copy, width, d.transposed != 0};
+  }
+
+  const ShxGroupedGemm &d;
+  const Groups &groups;
+  const GroupedScratch at;
+  const void *a, *matrices;
+  void *out;
+  std::vector<Chunk> chunks;
+  int64_t blocks;
+};
+
+// A task owns columns of one group's matrix and adds its rows in order.
+class Gradient {
+public:
+  Gradient(const ShxGroupedGemm &desc, const Groups &groups, const void *a,
+           const void *c, void *matrices)
+      : d(desc), groups(groups), at(groupedScratch(desc)), a(a), c(c),
+        matrices(matrices) {}
+
+  void run() const {
+    int64_t blocks = (d.width + kGroupedColumns - 1) / kGroupedColumns;
+    parallelTasks(d.groups * blocks, [&](int64_t task) {
+      visit(task / blocks, task % blocks * kGroupedColumns);
+    });
+  }
+
+private:
+  void visit(int64_t group, int64_t first) const {
+    float *scratch = static_cast<float *>(threadScratch(at.floats * 4));
+    int64_t columns = std::min(kGroupedColumns, d.width - first);
+    void *to =
+        floatAt(d.dtypeMatrix, matrices, group * d.depth * d.width + first);
+    bool direct = d.dtypeMatrix == SHX_F32;
+    float *sum = direct ? static_cast<float *>(to) : scratch + at.matrix;
+    int64_t stride = direct ? d.width : columns;
+    for (int64_t i = 0; i < d.depth; ++i)
+      std::fill_n(sum + i * stride, columns, 0.0f);
+    size_t g = static_cast<size_t>(group);
+    for (int64_t i = groups.begins[g]; i < groups.begins[g + 1];
+         i += kGroupedRows) {
+      int64_t rows = std::min(kGroupedRows, groups.begins[g + 1] - i);
+      const int64_t *order = groups.order.data() + i;
+      packRows(d.dtypeA, a, d.lda, order, rows, 0, d.depth, scratch + at.a);
+      packRows(d.dtypeC, c, d.ldc, order, rows, first, columns, scratch + at.c);
+      sgemm(d.depth, columns, rows, {scratch + at.a, d.depth, true},
+            {scratch + at.c, columns, false}, 1, sum, stride);
+    }
+    for (int64_t i = 0; !direct && i < d.depth; ++i)
+      kernels().narrow(d.dtypeMatrix, sum + i * columns,
+                       floatAt(d.dtypeMatrix, to, i * d.width), columns);
+  }
+
+  const ShxGroupedGemm &d;
+  const Groups &groups;
+  const GroupedScratch at;
+  const void *a, *c;
+  void *matrices;
+};
+
+} // namespace
+} // namespace shardonnx::rt
+
+using namespace shardonnx::rt;
+
+void shx_grouped_gemm(ShxContext *ctx, const ShxGroupedGemm *desc,
+                      const void *a, const void *matrices, const void *indices,
+                      void *out, const char *what) {
+  TraceScope scope(ctx, "grouped_gemm");
+  Groups groups = sortRows(*desc, indices, what);
+  Product(*desc, groups, a, matrices, out).run();
+}
+
+void shx_grouped_gemm_grad(ShxContext *ctx, const ShxGroupedGemm *desc,
+                           const void *a, const void *c, const void *indices,
+                           void *matrices, const char *what) {
+  TraceScope scope(ctx, "grouped_gemm_grad");
+  Groups groups = sortRows(*desc, indices, what);
+  Gradient(*desc, groups, a, c, matrices).run();
+}
