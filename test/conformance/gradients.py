@@ -43,7 +43,7 @@ class Softsign(OpRun):
 
 
 class Erf(OpRun):
-    """The reference's own computes in f32 alone; so for the two below."""
+    """The reference's own computes in f32; so for the three below."""
 
     def _run(self, x):
         return (error_function(x),)
@@ -65,6 +65,17 @@ class MeanVarianceNormalization(OpRun):
         return ((x - x.mean(axes, keepdims=True)) / (deviation + 1e-9),)
 
 
+class GroupNormalization(OpRun):
+    def _run(self, x, scale, bias, epsilon=1e-5, num_groups=None,
+             stash_type=1):
+        groups = x.reshape(x.shape[0], num_groups, -1)
+        means = groups.mean(-1, keepdims=True)
+        spread = np.sqrt(groups.var(-1, keepdims=True) + epsilon)
+        channels = (1, -1) + (1,) * (x.ndim - 2)
+        return (((groups - means) / spread).reshape(x.shape) *
+                scale.reshape(channels) + bias.reshape(channels),)
+
+
 class LpNormalization(OpRun):
     """The reference's own sums x, not |x|, where p is 1."""
 
@@ -77,7 +88,8 @@ def error_function(x):
     return np.vectorize(math.erf, otypes=[np.float64])(x)
 
 
-OWN_OPS = [Softsign, Erf, Gelu, MeanVarianceNormalization, LpNormalization]
+OWN_OPS = [Softsign, Erf, Gelu, MeanVarianceNormalization,
+           GroupNormalization, LpNormalization]
 
 
 class Problem:
