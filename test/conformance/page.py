@@ -25,7 +25,7 @@ The standard's own node tests, {total} in onnx {version}, each run by `shardonnx
 To run one test: `test/conformance/run_nodes.py --filter test_softmax_axis_1 --verbose`.
 """
 
-REASON_LENGTH = 100
+REASON_LENGTH = 95
 
 
 def table(head, rows):
@@ -39,24 +39,34 @@ def reason(message):
     """What a refusal says, without the file and the nodes."""
     said = re.sub(r"^shardonnx: error: ('[^']*\.onnx'|[^ ]*\.onnx): ", "", message)
     said = re.sub(r"^these ONNX ops are not supported: ", "", said)
-    said = re.sub(r"; (dense tensors of|export with) .*", "", said)
+    said = re.sub(r"control flow is not supported: ([^;]*).*", r"\1", said)
     said = re.sub(r" \('[^)]*\)", "", said)
-    said = re.sub(r"(input|output) '[^']*'", r"\1", said)
     said = re.sub(r" ×\d+", "", said)
-    return shortened(said.replace("|", "\\|"))
+    return said.replace("|", "\\|")
+
+
+def types(message):
+    """The types that a refusal names, as they stand in brackets."""
+    return re.findall(r"\(([^()']*)\)", message)
+
+
+def reasons(outcomes):
+    """The types that are missing, then the commonest of other refusals."""
+    missing, others = set(), collections.Counter()
+    for outcome in outcomes:
+        if "types that are not supported" in outcome.message:
+            missing.update(types(outcome.message))
+        else:
+            others[reason(outcome.message)] += 1
+    said = [", ".join(sorted(missing))] if missing else []
+    said += [other for other, _ in others.most_common()]
+    return shortened("; ".join(said))
 
 
 def shortened(said):
     if len(said) <= REASON_LENGTH:
         return said
     return said[:REASON_LENGTH].rsplit(" ", 1)[0] + " …"
-
-
-def reasons(outcomes):
-    """The commonest three of a few refusals."""
-    counts = collections.Counter(reason(o.message) for o in outcomes)
-    common = [said for said, _ in counts.most_common(3)]
-    return "; ".join(common) + ("; …" if len(counts) > 3 else "")
 
 
 def text(outcomes):
@@ -83,4 +93,5 @@ def text(outcomes):
         f"## Ops of which every test passes: {len(passed)}\n",
         table(head, passed),
         f"## Ops of which tests are refused: {len(refused)}\n",
+        "What is refused: an element type or a kind of value, or an op.\n",
         table(head + ["why"], refused)])
