@@ -234,8 +234,8 @@ TEST(SafeTensors, NamesWhatIsWrong) {
   EXPECT_SAYS(say(whole), "has 8 in sample 1 at position 3, outside 0…7");
 }
 
-// A zip archive of one .npy file.
-std::string npz(const std::string &npy, bool deflated) {
+// A zip archive of one .npy file, listed `entries` times.
+std::string npz(const std::string &npy, bool deflated, size_t entries = 1) {
   std::string packed = npy;
   if (deflated) {
     packed.resize(npy.size() + 100);
@@ -262,8 +262,11 @@ std::string npz(const std::string &npy, bool deflated) {
   std::string local = u32(0x04034b50) + common + name + packed;
   std::string central = u32(0x02014b50) + u16(20) + common + u16(0) + u16(0) +
                         u16(0) + u32(0) + u32(0) + name;
-  return local + central + u32(0x06054b50) + u16(0) + u16(0) + u16(1) + u16(1) +
-         u32(central.size()) + u32(local.size()) + u16(0);
+  std::string directory;
+  for (size_t i = 0; i < entries; ++i)
+    directory += central;
+  return local + directory + u32(0x06054b50) + u16(0) + u16(0) + u16(entries) +
+         u16(entries) + u32(directory.size()) + u32(local.size()) + u16(0);
 }
 
 std::string npy(const std::string &dictionary, const std::string &data) {
@@ -367,6 +370,7 @@ TEST(Npz, NamesWhatIsWrong) {
   EXPECT_SAYS(say(npz(npy(kI64, eight().substr(8)), false)),
               "another size than its shape says");
   EXPECT_SAYS(say(npz("nonsense", true)), "no .npy file");
+  EXPECT_SAYS(say(npz(npy(kI64, eight()), true, 2)), "its members overlap");
   EXPECT_SAYS(
       say(npz(npy("{'descr': '<i8', 'fortran_order': True, 'shape': (2, 4)}",
                   eight()),

@@ -118,7 +118,7 @@ void readExtra(const std::vector<uint8_t> &bytes, int64_t begin, int64_t end,
 std::vector<Member> ZipReader::members() const {
   std::vector<uint8_t> bytes = readBytes(*file, directory, directoryBytes);
   std::vector<Member> result;
-  int64_t cursor = 0;
+  int64_t cursor = 0, used = 0;
   for (int64_t i = 0; i < entries; ++i) {
     if (cursor + kCentralBytes > directoryBytes ||
         at<uint32_t>(bytes, cursor) != kCentralSignature)
@@ -142,6 +142,11 @@ std::vector<Member> ZipReader::members() const {
     if (member.size < 0 || member.packed < 0 || member.header < 0 ||
         member.packed > file->size())
       damaged("'" + member.name + "' has an impossible size");
+    // They lie before the directory. Many that share their bytes would inflate
+    // to any size.
+    used += kLocalBytes + (extra - name) + member.packed;
+    if (used > directory)
+      damaged("its members overlap");
     result.push_back(std::move(member));
     cursor = next;
   }
@@ -256,7 +261,8 @@ Arrays readNpz(const std::string &path) {
     std::string name = member.name;
     if (name.size() > 4 && name.compare(name.size() - 4, 4, ".npy") == 0)
       name.resize(name.size() - 4);
-    arrays.emplace(name, readMember(zip, member, name));
+    if (!arrays.emplace(name, readMember(zip, member, name)).second)
+      zip.damaged("it has '" + name + "' twice");
   }
   return arrays;
 }
