@@ -87,15 +87,17 @@ LogicalResult EvalProgram::bindInputs() {
 /// constant.
 void EvalProgram::markInitializers() {
   for (auto init : module().getOps<onnx::InitializerOp>()) {
-    bool isFloat =
-        isa<FloatType>(cast<RankedTensorType>(init.getType()).getElementType());
+    auto type = cast<RankedTensorType>(init.getType());
+    std::string name = init.getGraphName().value_or(init.getSymName()).str();
+    bool isFloat = isa<FloatType>(type.getElementType());
     if (plan.known == Known::Everything)
       init.setTrainable(false);
     else if (options.gradients && plan.allWeights && isFloat)
       init.setTrainable(true);
-    if (options.gradients && isFloat && !init.getTrainable())
-      constants.push_back(
-          init.getGraphName().value_or(init.getSymName()).str());
+    if (options.gradients && init.getTrainable())
+      trained.emplace_back(name, type);
+    else if (options.gradients && isFloat)
+      constants.push_back(name);
     if (auto value = init.getValue())
       values[init.getSymName()] = cast<DenseElementsAttr>(*value);
   }
@@ -208,6 +210,26 @@ void EvalProgram::collectBuffers() {
     buffers.push_back(std::move(buffer));
   }
   firstOutput = eval.getNumArguments();
+  addZeroGradients();
+}
+
+/// Weights that nothing reads are in no program.
+void EvalProgram::addZeroGradients() {
+  llvm::StringSet<> known;
+  for (const EvalOutput &output : outputs)
+    if (output.gradient)
+      known.insert(output.fileName);
+  Builder builder(&context);
+  for (auto &[name, type] : trained) {
+    EvalOutput output;
+    output.fileName = gradientFile(name);
+    output.type = type;
+    output.gradient = true;
+    output.value = DenseElementsAttr::get(
+        type, builder.getZeroAttr(type.getElementType()));
+    if (known.insert(output.fileName).second)
+      outputs.push_back(std::move(output));
+  }
 }
 
 /// What the planned program says of its buffers.

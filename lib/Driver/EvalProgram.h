@@ -77,6 +77,7 @@ private:
       runPasses(llvm::function_ref<void(mlir::OpPassManager &)>);
   void collectOutputs();
   void collectBuffers();
+  void addZeroGradients();
   void collectPlan();
 
   const EvalOptions &options;
@@ -89,6 +90,7 @@ private:
   bool final = false, integerInputs = false;
   llvm::StringMap<mlir::DenseElementsAttr> values; // of inline initializers
   std::vector<std::string> constants;
+  std::vector<std::pair<std::string, mlir::RankedTensorType>> trained;
   std::vector<EvalOutput> outputs;
   std::vector<EvalBuffer> buffers;
   size_t firstOutput = 0; // of the buffers, those that the program writes

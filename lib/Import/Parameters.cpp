@@ -62,9 +62,10 @@ public:
       recoverFolded();
     moveToInputs();
     recoverTransposed();
-    if (forTraining)
+    if (forTraining) {
       recoverLegacy();
-    recoverShared();
+      recoverShared();
+    }
     if (llvm::failed(markTrainable()))
       return failure();
     nameTied();

@@ -61,7 +61,8 @@ elif kind == "empty":
     npy("rows", [0, 4], [])
 elif kind == "scalar":
     # Training takes the scalar for a constant; it has a gradient all the same.
-    save([node("Mul", ["x", "c"], ["y"])], [X], [value("y", ["batch", 3])], [tensor("c", [], floats=[2.0])])
+    save([node("Mul", ["x", "c"], ["y"])], [X], [value("y", ["batch", 3])],
+         [tensor("c", [], floats=[2.0]), tensor("unread", [2], raw=floats(2))])
 elif kind == "integers":
     # Nothing flows to the input from an output of integers.
     save([node("Shape", ["x"], ["y"])], [X], [value("y", [2], INT64)])
