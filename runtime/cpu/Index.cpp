@@ -107,10 +107,10 @@ template <typename T> void combine(int32_t reduction, T value, T &to) {
     to = T(to * value);
     return;
   case SHX_REDUCE_MIN: // a NaN stays
-    to = value < to || value != value ? value : to;
+    to = value < to || isNotANumber(value) ? value : to;
     return;
   default:
-    to = value > to || value != value ? value : to;
+    to = value > to || isNotANumber(value) ? value : to;
     return;
   }
 }

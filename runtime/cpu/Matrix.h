@@ -9,6 +9,8 @@
 
 #include "Kernels.h"
 #include "Pool.h"
+#include <cmath>
+#include <type_traits>
 
 namespace shardonnx::rt {
 
@@ -24,6 +26,13 @@ inline void *floatAt(int32_t dtype, void *base, int64_t index) {
 inline int64_t indexAt(int32_t dtype, const void *base, int64_t i) {
   return dtype == SHX_I64 ? static_cast<const int64_t *>(base)[i]
                           : static_cast<const int32_t *>(base)[i];
+}
+
+// Integers never are.
+template <typename T> bool isNotANumber(T value) {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::isnan(value);
+  return false;
 }
 
 struct MatrixView {

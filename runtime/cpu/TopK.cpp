@@ -13,8 +13,8 @@ namespace {
 
 // a before b among the largest: NaN first.
 template <typename T> bool larger(T a, T b) {
-  if (a != a || b != b)
-    return a != a && b == b;
+  if (isNotANumber(a) || isNotANumber(b))
+    return !isNotANumber(b);
   return a > b;
 }
 
