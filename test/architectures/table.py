@@ -75,15 +75,17 @@ def main():
                                      for c in COLUMNS] for name in names])
     lines += ["", "–: transformers has no such attention for it.", "",
               "With labels and the loss in the graph, with an attention mask, "
-              "with positions as an input, of static shape, of dynamic length:",
-              ""]
+              "with positions as an input, of static shape, of dynamic length, "
+              "by the older exporter:", ""]
     special = {n: {} for n in names}
     for name, row in rows.items():
         kind = name.split("-")[-1]
         if kind in variants.SPECIAL:
             special[variants.architecture_of(name)][kind] = row
-    lines += table(["", *variants.SPECIAL], [
-        [name] + [cell(special[name].get(k), notes) for k in variants.SPECIAL]
+    kinds = [k for k in variants.SPECIAL
+             if any(k in special[name] for name in names)]
+    lines += table(["", *kinds], [
+        [name] + [cell(special[name].get(k), notes) for k in kinds]
         for name in names if special[name]])
     if notes.texts:
         lines += ["", "## Messages", "", *notes.lines()]

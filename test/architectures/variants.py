@@ -68,6 +68,10 @@ def variants(pattern=lambda name: True):
     return {name: words for name, words in made.items() if pattern(name)}
 
 
+def architecture_of(name):
+    return name.split("-")[0]
+
+
 # What the repository holds, recorded, at half the width: each thing that an
 # architecture has of its own, at both opsets, folded or not.
 SHIPPED = ("mistral-23-sdpa-folded", "qwen3-18-eager",
