@@ -17,11 +17,11 @@ The standard's own node tests, {total} in onnx {version}, each run by `shardonnx
 | outcome | tests | |
 | --- | ---: | --- |
 | compiled | {compiled} | right; the op ran as native code, by the passes and kernels that training uses |
-| folded | {folded} | right; computed while compiling, from the values of the inputs: what shapes a program, and element types that do not train |
+| folded | {folded} | right; computed while compiling, from the inputs: what shapes a program, and types that do not train |
 | refused | {refused} | one error that says which op or type is not supported |
 | wrong, crashed, hung | {broken} | |
 
-`test/conformance/gradients.py` checks the gradients of every differentiable op against central differences in f64 (`shardonnx eval --grad`).
+`test/conformance/gradients.py` checks the gradients of every differentiable op against central differences in f64 (`eval --grad`).
 To run one test: `test/conformance/run_nodes.py --filter test_softmax_axis_1 --verbose`.
 """
 
