@@ -116,8 +116,11 @@ Value FusedBuilder::clone(Operation *op) {
     shape = *nn::broadcastShapes(shape, nn::shapeOf(operands.back()));
   }
   if (isa<nn::BroadcastOp, nn::IotaOp>(op)) {
-    Shape target = *convertShape(type.getShape(), from, targetOf(from));
-    shape.assign(target.begin(), target.end());
+    auto target = convertShape(type.getShape(), from, targetOf(from));
+    // One element that is spread over other rows than these stays one.
+    if (failed(target))
+      return operands[0];
+    shape.assign(target->begin(), target->end());
   }
   if (isa<nn::BroadcastOp>(op) && nn::shapeOf(operands[0]) == ArrayRef(shape))
     return operands[0];

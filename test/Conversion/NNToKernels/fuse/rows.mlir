@@ -105,3 +105,17 @@ func.func @counted_in_the_middle(%i: tensor<2x1x4xi64>) -> tensor<2x3x4xi1> {
   %hit = nn.compare eq %i, %count : (tensor<2x1x4xi64>, tensor<1x3x1xi64>) -> tensor<2x3x4xi1>
   return %hit : tensor<2x3x4xi1>
 }
+
+// -----
+
+// One element spread over [4, 3] is no [2, 6] in a kernel of columns.
+// CHECK-LABEL: func.func @spread_over_other_rows
+func.func @spread_over_other_rows(%c: tensor<2x6x1xi1>, %one: tensor<1xf32>) -> tensor<1xf32> {
+  // CHECK: nn.fused columns [2, 6, 1]
+  %spread = nn.broadcast %one : tensor<1xf32> -> tensor<4x3x1xf32>
+  %again = nn.reshape %spread : tensor<4x3x1xf32> -> tensor<2x6x1xf32>
+  %zero = nn.constant dense<0.0> : tensor<f32>
+  %kept = nn.select %c, %again, %zero : (tensor<2x6x1xi1>, tensor<2x6x1xf32>, tensor<f32>) -> tensor<2x6x1xf32>
+  %sum = nn.reduce_sum %kept {axes = array<i64: 0, 1>} : (tensor<2x6x1xf32>) -> tensor<1xf32>
+  return %sum : tensor<1xf32>
+}
