@@ -122,7 +122,10 @@ Value FusedBuilder::clone(Operation *op) {
       return operands[0];
     shape.assign(target->begin(), target->end());
   }
-  if (isa<nn::BroadcastOp>(op) && nn::shapeOf(operands[0]) == ArrayRef(shape))
+  // One that only adds or drops axes of size one in front is no op here.
+  if (isa<nn::BroadcastOp>(op) &&
+      ShapedType::getNumElements(nn::shapeOf(operands[0])) ==
+          ShapedType::getNumElements(shape))
     return operands[0];
   Operation *copy = inside.clone(*op);
   copy->setOperands(operands);

@@ -96,17 +96,17 @@ Value likelihoodLoss(Lowering &l, onnx::NodeOp node, const Classes &c,
           ? atLabel(b.f32(l.get(node.getInput(2))))
           : b.splat(1,
                     RankedTensorType::get({rows, 1}, b.builder.getF32Type()));
+  Value loss = b.unary<nn::NegOp>(atLabel(logProb));
   bool ignores = node.getNodeAttr("ignore_index") != Attribute();
   if (ignores) {
     auto ignored = static_cast<double>(node.getInt("ignore_index", -100));
     Value skip = b.compare(ComparePredicate::eq, labels,
                            b.constant(ignored, elementTypeOf(labels)));
+    // What is ignored may be infinite: a product with zero would be NaN.
     weight = b.select(skip, zero, weight);
+    loss = b.select(skip, zero, loss);
   }
-  // Not a product with what may be infinite where the label is ignored.
-  Value counts = b.compare(ComparePredicate::ne, weight, zero);
-  Value loss = b.select(counts, b.mul(atLabel(logProb), weight), zero);
-  loss = b.unary<nn::NegOp>(loss);
+  loss = b.mul(loss, weight);
   if (reduction == "none")
     return b.reshape(loss, l.getShape(node.getInput(1)));
   Value sum = b.sum(loss, {0, 1}, /*keepdims=*/false);

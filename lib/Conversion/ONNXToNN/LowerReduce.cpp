@@ -64,8 +64,9 @@ Value combineAxis(Lowering &l, Value value, unsigned axis, Fn combine) {
       Value last = l.slice(value, axis, size - 1, 1);
       odd = odd ? combine(odd, last) : last;
     }
-    value = combine(l.slice(value, axis, 0, size / 2),
-                    l.slice(value, axis, size / 2, size / 2));
+    Value low = l.slice(value, axis, 0, size / 2);
+    Value high = l.slice(value, axis, size / 2, size / 2);
+    value = combine(low, high);
   }
   return odd ? combine(value, odd) : value;
 }

@@ -154,7 +154,8 @@ LogicalResult lowerTrilu(Lowering &l, onnx::NodeOp node) {
     return nn::IotaOp::create(l.builder, l.loc(),
                               RankedTensorType::get(shape, i64), axis);
   };
-  Value offset = b.sub(index({1, columns}, 1), index({rows, 1}, 0));
+  Value column = index({1, columns}, 1), row = index({rows, 1}, 0);
+  Value offset = b.sub(column, row);
   bool upper = node.getInt("upper", 1) != 0;
   // Far outside the matrix it makes no difference how far.
   int64_t bound = std::clamp(diagonal[0], -rows - 1, columns + 1);
