@@ -13,16 +13,16 @@
 #include "shardonnx/Import/Import.h"
 #include "shardonnx/InitAll.h"
 #include "shardonnx/Support/TemporaryFile.h"
+#include "shardonnx/runtime/Sha256.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/SHA256.h"
 #include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
@@ -150,15 +150,25 @@ LogicalResult Compilation::fitMemory() {
       diags);
 }
 
-// Of the file as it is: the executable refuses weights of another one.
+// Of the file as it is: the executable refuses weights of another one. Read in
+// parts, because a model may be larger than the memory; and by the runtime's
+// own code, because llvm::SHA256 is wrong beyond 2 GiB.
 static llvm::Expected<std::string> sha256OfFile(StringRef path) {
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
-                                            /*RequiresNullTerminator=*/false);
-  if (!buffer)
-    return llvm::errorCodeToError(buffer.getError());
-  llvm::SHA256 hash;
-  hash.update((*buffer)->getBuffer());
-  return llvm::toHex(hash.final(), /*LowerCase=*/true);
+  namespace fs = llvm::sys::fs;
+  llvm::Expected<fs::file_t> file = fs::openNativeFileForRead(path);
+  if (!file)
+    return file.takeError();
+  llvm::scope_exit close([&] { fs::closeFile(*file); });
+  rt::Sha256 hash;
+  std::vector<char> part(1 << 20);
+  while (true) {
+    llvm::Expected<size_t> bytes = fs::readNativeFile(*file, part);
+    if (!bytes)
+      return bytes.takeError();
+    if (*bytes == 0)
+      return hash.hex();
+    hash.update(part.data(), *bytes);
+  }
 }
 
 FailureOr<const ProgramOptions *> Compilation::programOptions() {

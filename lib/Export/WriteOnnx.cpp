@@ -9,7 +9,7 @@
 
 #include "../../runtime/core/Error.h"
 #include "../../runtime/core/Half.h"
-#include "../../runtime/core/Sha256.h"
+#include "shardonnx/runtime/Sha256.h"
 
 #include <onnx/onnx_pb.h>
 

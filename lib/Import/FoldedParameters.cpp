@@ -17,7 +17,6 @@
 using namespace mlir;
 
 namespace shardonnx {
-namespace {} // namespace
 
 bool isResultOf(StringRef name, StringRef op) {
   if (!name.consume_front(op))

@@ -3,7 +3,7 @@
 //
 // See Sha256.h.
 
-#include "Sha256.h"
+#include "shardonnx/runtime/Sha256.h"
 #include <algorithm>
 #include <cstring>
 

@@ -7,9 +7,9 @@
 #include "Error.h"
 #include "File.h"
 #include "SampleOrder.h"
-#include "Sha256.h"
 #include "StateDict.h"
 #include "TensorReader.h"
+#include "shardonnx/runtime/Sha256.h"
 #include <cctype>
 #include <cmath>
 #include <map>

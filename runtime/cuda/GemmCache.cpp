@@ -6,7 +6,7 @@
 #include "GemmCache.h"
 #include "../comm/SharedMemory.h"
 #include "../core/Error.h"
-#include "../core/Sha256.h"
+#include "shardonnx/runtime/Sha256.h"
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>

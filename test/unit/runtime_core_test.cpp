@@ -8,7 +8,7 @@
 #include "../../runtime/core/Error.h"
 #include "../../runtime/core/Half.h"
 #include "../../runtime/core/LossScale.h"
-#include "../../runtime/core/Sha256.h"
+#include "shardonnx/runtime/Sha256.h"
 #include "../../runtime/core/TensorBoard.h"
 #include "../../runtime/core/Topology.h"
 #include "../../runtime/core/Weights.h"
