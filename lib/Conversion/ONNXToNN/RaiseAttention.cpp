@@ -363,6 +363,52 @@ bool hidesNothing(Value mask) {
          attr.getSplatValue<bool>();
 }
 
+/// Whether `value` is `flag` everywhere.
+bool isFlag(Value value, bool flag) {
+  DenseElementsAttr attr;
+  return matchPattern(value, m_Constant(&attr)) &&
+         attr.getElementType().isInteger(1) && attr.isSplat() &&
+         attr.getSplatValue<bool>() == flag;
+}
+
+/// masked_fill (torch) says what to hide: select(hide, -∞, scores). Everything
+/// else here reads what to show.
+struct ShowInsteadOfHide : OpRewritePattern<nn::SelectOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::SelectOp op,
+                                PatternRewriter &rewriter) const override {
+    std::optional<double> hidden = matchSplat(op.getTrueValue());
+    if (!hidden || *hidden > hiddenScore || matchSplat(op.getFalseValue()))
+      return failure();
+    Value show = invert(op.getCondition(), rewriter);
+    rewriter.replaceOpWithNewOp<nn::SelectOp>(
+        op, op.getType(), show, op.getFalseValue(), op.getTrueValue());
+    return success();
+  }
+
+  static Value invert(Value flags, PatternRewriter &rewriter) {
+    if (auto select = flags.getDefiningOp<nn::SelectOp>())
+      if (isFlag(select.getTrueValue(), false) &&
+          isFlag(select.getFalseValue(), true))
+        return select.getCondition();
+    auto compare = flags.getDefiningOp<nn::CompareOp>();
+    bool equal = compare && compare.getPredicate() == nn::ComparePredicate::eq;
+    if (equal && isFlag(compare.getRhs(), false))
+      return compare.getLhs();
+    Location loc = flags.getLoc();
+    if (equal)
+      return nn::CompareOp::create(rewriter, loc, flags.getType(),
+                                   nn::ComparePredicate::ne, compare.getLhs(),
+                                   compare.getRhs());
+    auto scalar = RankedTensorType::get({}, rewriter.getI1Type());
+    Value no = nn::ConstantOp::create(rewriter, loc,
+                                      DenseElementsAttr::get(scalar, false));
+    return nn::CompareOp::create(rewriter, loc, flags.getType(),
+                                 nn::ComparePredicate::eq, flags, no);
+  }
+};
+
 struct FoldCausalMask : OpRewritePattern<nn::AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -391,8 +437,8 @@ struct FoldCausalMask : OpRewritePattern<nn::AttentionOp> {
 struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<FoldCausalMask, FoldRepeatedHeads, RaiseScaledDotProduct>(
-        &getContext());
+    patterns.add<FoldCausalMask, FoldRepeatedHeads, ShowInsteadOfHide,
+                 RaiseScaledDotProduct>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -98,3 +98,24 @@ func.func @joined(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2
   %o = nn.matmul %p, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
   return %o : tensor<2x4x5x8xf32>
 }
+
+// masked_fill hides where a flag is set; ALiBi of the heads is a mask to add.
+// CHECK-LABEL: func.func @masked_fill
+func.func @masked_fill(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x4x8xf32>, %v: tensor<2x3x4x8xf32>, %alibi: tensor<3x1x4xf32>) -> tensor<2x3x4x8xf32> {
+  // CHECK: %[[M:.*]] = nn.reshape %arg3 : tensor<3x1x4xf32> -> tensor<1x3x1x4xf32>
+  // CHECK: nn.attention {{.*}}%[[M]]{{.*}}causal
+  // CHECK-NOT: nn.softmax
+  %hidden = nn.constant dense<-3.40282347E+38> : tensor<f32>
+  %yes = nn.constant dense<true> : tensor<i1>
+  %no = nn.constant dense<false> : tensor<i1>
+  %0 = nn.matmul %q, %k {transpose_rhs} : (tensor<2x3x4x8xf32>, tensor<2x3x4x8xf32>) -> tensor<2x3x4x4xf32>
+  %1 = nn.add %0, %alibi : (tensor<2x3x4x4xf32>, tensor<3x1x4xf32>) -> tensor<2x3x4x4xf32>
+  %r = nn.iota {axis = 2 : i64} : () -> tensor<1x1x4x1xi64>
+  %c = nn.iota {axis = 3 : i64} : () -> tensor<1x1x1x4xi64>
+  %2 = nn.compare ge %r, %c : (tensor<1x1x4x1xi64>, tensor<1x1x1x4xi64>) -> tensor<1x1x4x4xi1>
+  %3 = nn.select %2, %no, %yes : (tensor<1x1x4x4xi1>, tensor<i1>, tensor<i1>) -> tensor<1x1x4x4xi1>
+  %4 = nn.select %3, %hidden, %1 : (tensor<1x1x4x4xi1>, tensor<f32>, tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
+  %5 = nn.softmax %4 : (tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
+  %6 = nn.matmul %5, %v : (tensor<2x3x4x4xf32>, tensor<2x3x4x8xf32>) -> tensor<2x3x4x8xf32>
+  return %6 : tensor<2x3x4x8xf32>
+}
