@@ -4,7 +4,7 @@
 // Evaluators of elementwise ONNX ops. Floats are computed in double and rounded
 // to the type, which for + - * / and sqrt of f32 is what f32 hardware does.
 
-#include "Evaluate.h"
+#include "EvaluateUnary.h"
 
 #include <cmath>
 
@@ -15,16 +15,6 @@ namespace {
 
 bool allPresent(HostInputs inputs) {
   return !inputs.empty() && hasInputs(inputs, inputs.size());
-}
-
-template <double (*Function)(double)>
-HostOutputs unary(onnx::NodeOp, HostInputs inputs) {
-  if (!hasInputs(inputs, 1) || !inputs[0]->isFloat())
-    return std::nullopt;
-  Type type = inputs[0]->getElementType();
-  return one(HostTensor::map({*inputs[0]}, type, [&](ArrayRef<Scalar> x) {
-    return ofFloat(roundTo(Function(x[0].f), type));
-  }));
 }
 
 double negate(double x) { return -x; }

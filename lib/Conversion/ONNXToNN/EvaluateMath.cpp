@@ -4,7 +4,7 @@
 // Evaluators of elementwise ONNX ops that masks and position tables seldom
 // need: trigonometry, rounding, bits, remainders.
 
-#include "Evaluate.h"
+#include "EvaluateUnary.h"
 
 #include <cmath>
 
@@ -12,16 +12,6 @@ using namespace mlir;
 
 namespace shardonnx {
 namespace {
-
-template <double (*Function)(double)>
-HostOutputs unary(onnx::NodeOp, HostInputs inputs) {
-  if (!hasInputs(inputs, 1) || !inputs[0]->isFloat())
-    return std::nullopt;
-  Type type = inputs[0]->getElementType();
-  return one(HostTensor::map({*inputs[0]}, type, [&](ArrayRef<Scalar> x) {
-    return ofFloat(roundTo(Function(x[0].f), type));
-  }));
-}
 
 HostOutputs isInf(onnx::NodeOp node, HostInputs inputs) {
   if (!hasInputs(inputs, 1) || !inputs[0]->isFloat())
