@@ -137,7 +137,8 @@ class Variant:
                 row["forward"] = self.forward()
             row["loss"], row["grad_norm"] = self.train()
         except (Failed, OSError, ValueError) as error:
-            return dict(row, status="FAIL", message=str(error))
+            message = str(error).replace(self.folder + os.sep, "")
+            return dict(row, status="FAIL", message=message)
         return dict(row, status="ok")
 
 
