@@ -8,13 +8,13 @@
 #include "../../runtime/core/Error.h"
 #include "../../runtime/core/Half.h"
 #include "../../runtime/core/LossScale.h"
-#include "shardonnx/runtime/Sha256.h"
 #include "../../runtime/core/TensorBoard.h"
 #include "../../runtime/core/Topology.h"
 #include "../../runtime/core/Weights.h"
 #include "../../runtime/cpu/ReduceKernels.h"
 #include "runtime/TestFiles.h"
 #include "shardonnx/runtime/MemoryPlan.h"
+#include "shardonnx/runtime/Sha256.h"
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
