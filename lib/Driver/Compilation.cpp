@@ -158,7 +158,7 @@ static llvm::Expected<std::string> sha256OfFile(StringRef path) {
   llvm::Expected<fs::file_t> file = fs::openNativeFileForRead(path);
   if (!file)
     return file.takeError();
-  llvm::scope_exit close([&] { fs::closeFile(*file); });
+  llvm::scope_exit close([&] { (void)fs::closeFile(*file); });
   rt::Sha256 hash;
   std::vector<char> part(1 << 20);
   while (true) {
