@@ -19,9 +19,9 @@
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
 
@@ -154,21 +154,19 @@ LogicalResult Compilation::fitMemory() {
 // parts, because a model may be larger than the memory; and by the runtime's
 // own code, because llvm::SHA256 is wrong beyond 2 GiB.
 static llvm::Expected<std::string> sha256OfFile(StringRef path) {
-  namespace fs = llvm::sys::fs;
-  llvm::Expected<fs::file_t> file = fs::openNativeFileForRead(path);
-  if (!file)
-    return file.takeError();
-  llvm::scope_exit close([&] { (void)fs::closeFile(*file); });
+  constexpr uint64_t kPart = 64 << 20;
+  uint64_t size = 0;
+  if (std::error_code error = llvm::sys::fs::file_size(path, size))
+    return llvm::errorCodeToError(error);
   rt::Sha256 hash;
-  std::vector<char> part(1 << 20);
-  while (true) {
-    llvm::Expected<size_t> bytes = fs::readNativeFile(*file, part);
-    if (!bytes)
-      return bytes.takeError();
-    if (*bytes == 0)
-      return hash.hex();
-    hash.update(part.data(), *bytes);
+  for (uint64_t at = 0; at < size; at += kPart) {
+    auto part = llvm::MemoryBuffer::getFileSlice(
+        path, std::min(kPart, size - at), static_cast<int64_t>(at));
+    if (!part)
+      return llvm::errorCodeToError(part.getError());
+    hash.update((*part)->getBufferStart(), (*part)->getBufferSize());
   }
+  return hash.hex();
 }
 
 FailureOr<const ProgramOptions *> Compilation::programOptions() {
