@@ -207,8 +207,7 @@ std::optional<Window> readTransposedWindow(onnx::NodeOp node,
        extra = readPerAxis(node, "output_padding", rank, 0, 0),
        wanted = readPerAxis(node, "output_shape", rank, -1, -1);
   StringRef automatic = node.getString("auto_pad", "NOTSET");
-  bool lower = automatic == "SAME_LOWER",
-       same = lower || automatic == "SAME_UPPER";
+  bool same = automatic == "SAME_LOWER" || automatic == "SAME_UPPER";
   if (!stride || !dilation || !pads || !extra || !wanted)
     return std::nullopt;
   Window w;
@@ -229,7 +228,7 @@ std::optional<Window> readTransposedWindow(onnx::NodeOp node,
     }
     if (size >= 0) {
       int64_t total = std::max<int64_t>(0, full - size);
-      before = lower || automatic == "NOTSET" ? total - total / 2 : total / 2;
+      before = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
       after = total - before;
     }
     w.before.push_back(before);

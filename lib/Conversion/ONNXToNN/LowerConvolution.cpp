@@ -250,9 +250,11 @@ bool readTransposedPads(onnx::NodeOp node, Windows &w, ArrayRef<int64_t> full) {
       int64_t places = (full[i] - w.span(i)) / w.strides[i] + 1;
       int64_t size = hasShape ? wanted[i] : places * w.strides[i];
       int64_t total = full[i] + extra[i] - size;
-      w.low[i] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
-      if (automatic == "NOTSET")
-        w.low[i] = total / 2;
+      // What stands beyond the last product is told nowhere.
+      if (total < 0 && !hasShape)
+        return false;
+      int64_t cut = std::max<int64_t>(0, total);
+      w.low[i] = automatic == "SAME_UPPER" ? cut / 2 : cut - cut / 2;
       w.high[i] = total - w.low[i];
     }
     w.high[i] -= extra[i];

@@ -96,3 +96,15 @@ func.func @pools(%x: tensor<1x2x5x5xf32>) -> (tensor<1x2x3x3xf32>, tensor<1x2x2x
   %2 = onnx.node "GlobalAveragePool"(%x) : (tensor<1x2x5x5xf32>) -> tensor<1x2x1x1xf32>
   return %0, %1, %2 : tensor<1x2x3x3xf32>, tensor<1x2x2x2xf32>, tensor<1x2x1x1xf32>
 }
+
+// -----
+
+// An odd cut for a wanted size takes more from the start, but for SAME_UPPER.
+// CHECK-LABEL: func.func @transposed_to_size
+// CHECK: nn.slice {{.*}}offsets = array<i64: 0, 0, 1>, sizes = array<i64: 1, 1, 6>
+// CHECK: nn.slice {{.*}}offsets = array<i64: 0, 0, 0>, sizes = array<i64: 1, 1, 6>
+func.func @transposed_to_size(%x: tensor<1x1x3xf32>, %w: tensor<1x1x3xf32>) -> (tensor<1x1x6xf32>, tensor<1x1x6xf32>) {
+  %0 = onnx.node "ConvTranspose"(%x, %w) {strides = array<i64: 2>, output_shape = array<i64: 6>} : (tensor<1x1x3xf32>, tensor<1x1x3xf32>) -> tensor<1x1x6xf32>
+  %1 = onnx.node "ConvTranspose"(%x, %w) {strides = array<i64: 2>, auto_pad = "SAME_UPPER"} : (tensor<1x1x3xf32>, tensor<1x1x3xf32>) -> tensor<1x1x6xf32>
+  return %0, %1 : tensor<1x1x6xf32>, tensor<1x1x6xf32>
+}
