@@ -54,30 +54,42 @@ SmallVector<int64_t> lastAxes(Value value, int64_t count) {
   return llvm::to_vector(llvm::seq<int64_t>(rank - count, rank));
 }
 
-SmallVector<int64_t> sum(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
-  SmallVector<int64_t> result;
-  for (auto [x, y] : llvm::zip(a, b))
-    result.push_back(x + y);
-  return result;
+/// A pooling's windows and their elements, around the input `filler`.
+struct Pooling {
+  Windows windows;
+  Value input, elements;
+};
+
+std::optional<Pooling> pool(Lowering &l, onnx::NodeOp node, double filler) {
+  Value x = l.get(node.getInput(0));
+  SmallVector<int64_t> beyond;
+  if (failed(checkOperand(l, node, x)))
+    return std::nullopt;
+  auto w = readPooling(l, node, x, beyond);
+  if (!w)
+    return std::nullopt;
+  SmallVector<int64_t> behind;
+  for (auto [pad, more] : llvm::zip(w->high, beyond))
+    behind.push_back(pad + more);
+  Value padded = padSpatial(l, x, w->low, behind, filler);
+  return Pooling{*w, x, slideWindows(l, padded, *w)};
+}
+
+/// One element from each window.
+template <typename Reduce>
+Value reduceWindows(Lowering &l, Value elements, const Windows &w) {
+  return Reduce::create(l.builder, l.loc(), elements,
+                        lastAxes(elements, w.rank()), /*keepdims=*/false);
 }
 
 LogicalResult lowerMaxPool(Lowering &l, onnx::NodeOp node) {
   if (node->getNumResults() > 1 && !node->getResult(1).use_empty())
     return l.unsupported(node, "with its indices");
-  Value x = l.get(node.getInput(0));
-  if (failed(checkOperand(l, node, x)))
+  auto p = pool(l, node, -std::numeric_limits<double>::infinity());
+  if (!p)
     return failure();
-  SmallVector<int64_t> beyond;
-  auto w = readPooling(l, node, x, beyond);
-  if (!w)
-    return failure();
-  Value padded = padSpatial(l, x, w->low, sum(w->high, beyond),
-                            -std::numeric_limits<double>::infinity());
-  Value windows = slideWindows(l, padded, *w);
   l.set(node->getResult(0),
-        nn::ReduceMaxOp::create(l.builder, l.loc(), windows,
-                                lastAxes(windows, w->rank()),
-                                /*keepdims=*/false));
+        reduceWindows<nn::ReduceMaxOp>(l, p->elements, p->windows));
   return success();
 }
 
@@ -104,21 +116,14 @@ Value inverseCounts(Lowering &l, const Windows &w, int64_t i, int64_t size,
 }
 
 LogicalResult lowerAveragePool(Lowering &l, onnx::NodeOp node) {
-  Value x = l.get(node.getInput(0));
-  if (failed(checkOperand(l, node, x)))
+  auto p = pool(l, node, 0);
+  if (!p)
     return failure();
-  SmallVector<int64_t> beyond;
-  auto w = readPooling(l, node, x, beyond);
-  if (!w)
-    return failure();
+  const Windows &w = p->windows;
   bool include = node.getInt("count_include_pad", 0) != 0;
-  Value padded = padSpatial(l, x, w->low, sum(w->high, beyond), 0);
-  Value windows = slideWindows(l, padded, *w);
-  Value result = nn::ReduceSumOp::create(l.builder, l.loc(), windows,
-                                         lastAxes(windows, w->rank()),
-                                         /*keepdims=*/false);
-  for (int64_t i = 0; i < w->rank(); ++i) {
-    Value counts = inverseCounts(l, *w, i, shapeOf(x)[i + 2],
+  Value result = reduceWindows<nn::ReduceSumOp>(l, p->elements, w);
+  for (int64_t i = 0; i < w.rank(); ++i) {
+    Value counts = inverseCounts(l, w, i, shapeOf(p->input)[i + 2],
                                  shapeOf(result)[i + 2], include);
     result =
         l.binary<nn::MulOp>(result, l.castTo(counts, elementTypeOf(result)));
@@ -133,19 +138,12 @@ Value power(Lowering &l, Value value, double exponent) {
 }
 
 LogicalResult lowerLpPool(Lowering &l, onnx::NodeOp node) {
-  Value x = l.get(node.getInput(0));
-  if (failed(checkOperand(l, node, x)))
-    return failure();
-  SmallVector<int64_t> beyond;
-  auto w = readPooling(l, node, x, beyond);
-  if (!w)
+  auto pooling = pool(l, node, 0);
+  if (!pooling)
     return failure();
   double p = static_cast<double>(node.getInt("p", 2));
-  Value padded = padSpatial(l, x, w->low, sum(w->high, beyond), 0);
-  Value windows = power(l, l.unary<nn::AbsOp>(slideWindows(l, padded, *w)), p);
-  Value total = nn::ReduceSumOp::create(l.builder, l.loc(), windows,
-                                        lastAxes(windows, w->rank()),
-                                        /*keepdims=*/false);
+  Value powers = power(l, l.unary<nn::AbsOp>(pooling->elements), p);
+  Value total = reduceWindows<nn::ReduceSumOp>(l, powers, pooling->windows);
   l.set(node->getResult(0), power(l, total, 1 / p));
   return success();
 }
