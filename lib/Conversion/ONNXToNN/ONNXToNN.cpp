@@ -5,7 +5,7 @@
 
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 
-#include "Lowering.h"
+#include "Lower/Lowering.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 

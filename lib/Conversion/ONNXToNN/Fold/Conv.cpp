@@ -4,7 +4,7 @@
 // Evaluators of convolutions over any number of spatial axes, and the windows
 // that they share with pooling.
 
-#include "EvaluateWindow.h"
+#include "Window.h"
 
 using namespace mlir;
 

@@ -4,8 +4,8 @@
 // Which keys the queries of an ONNX Attention see: its mask, its causality, its
 // windows and the lengths of an outer cache, as one mask.
 
-#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_ATTENTIONMASK_H
-#define SHARDONNX_LIB_CONVERSION_ONNXTONN_ATTENTIONMASK_H
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_ATTENTIONMASK_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_ATTENTIONMASK_H
 
 #include "Lowering.h"
 
@@ -34,4 +34,4 @@ std::optional<AttentionMask> buildAttentionMask(Lowering &l, onnx::NodeOp node,
 
 } // namespace shardonnx
 
-#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_ATTENTIONMASK_H
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_ATTENTIONMASK_H

@@ -4,8 +4,8 @@
 // What ONNX says about windows that slide over spatial axes, for convolutions
 // and pooling.
 
-#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_EVALUATEWINDOW_H
-#define SHARDONNX_LIB_CONVERSION_ONNXTONN_EVALUATEWINDOW_H
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_WINDOW_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_WINDOW_H
 
 #include "Evaluate.h"
 
@@ -42,4 +42,4 @@ std::optional<HostTensor::Dims> readPerAxis(onnx::NodeOp node,
 
 } // namespace shardonnx
 
-#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_EVALUATEWINDOW_H
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_WINDOW_H

@@ -5,7 +5,7 @@
 // leave gaps (a vision transformer's) are a reshape of the image; other windows
 // are copied into rows, one for each place of the kernel.
 
-#include "LowerIndex.h"
+#include "Index.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;

@@ -4,7 +4,7 @@
 // Evaluators of elementwise ONNX ops that masks and position tables seldom
 // need: trigonometry, rounding, bits, remainders.
 
-#include "EvaluateUnary.h"
+#include "Unary.h"
 
 #include <cmath>
 

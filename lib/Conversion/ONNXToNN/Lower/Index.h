@@ -3,8 +3,8 @@
 //
 // What the lowerings of ops that choose elements share.
 
-#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWERINDEX_H
-#define SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWERINDEX_H
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_INDEX_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_INDEX_H
 
 #include "Lowering.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
@@ -52,4 +52,4 @@ mlir::Value slideWindows(Lowering &l, mlir::Value value,
 
 } // namespace shardonnx
 
-#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWERINDEX_H
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_INDEX_H

@@ -5,7 +5,7 @@
 // softmax, and simplifies attention: masks that are causal become an attribute,
 // key and value heads that were repeated are read once.
 
-#include "CausalMask.h"
+#include "../Lower/CausalMask.h"
 #include "Match.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"

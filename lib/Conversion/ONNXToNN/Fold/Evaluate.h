@@ -4,8 +4,8 @@
 // An interpreter of ONNX nodes whose inputs are all known: shapes, masks,
 // position ids and rotary tables become values before anything is lowered.
 
-#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_EVALUATE_H
-#define SHARDONNX_LIB_CONVERSION_ONNXTONN_EVALUATE_H
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_EVALUATE_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_EVALUATE_H
 
 #include "HostTensor.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
@@ -142,4 +142,4 @@ readAxes(onnx::NodeOp node, const HostTensor *input, int64_t rank);
 
 } // namespace shardonnx
 
-#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_EVALUATE_H
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_EVALUATE_H

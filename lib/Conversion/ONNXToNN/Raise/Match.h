@@ -5,8 +5,8 @@
 // product in any order and type conversions in between, so these look through
 // both.
 
-#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_MATCH_H
-#define SHARDONNX_LIB_CONVERSION_ONNXTONN_MATCH_H
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_RAISE_MATCH_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_RAISE_MATCH_H
 
 #include "mlir/IR/PatternMatch.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
@@ -70,4 +70,4 @@ mlir::Value castElements(mlir::OpBuilder &builder, mlir::Location loc,
 
 } // namespace shardonnx
 
-#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_MATCH_H
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_RAISE_MATCH_H

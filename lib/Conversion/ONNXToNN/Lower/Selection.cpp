@@ -3,7 +3,7 @@
 //
 // Lowers TopK, ArgMax and ArgMin, which rank elements, and OneHot.
 
-#include "LowerIndex.h"
+#include "Index.h"
 
 using namespace mlir;
 

@@ -3,7 +3,7 @@
 //
 // Lowers poolings to reductions of windows.
 
-#include "LowerIndex.h"
+#include "Index.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <limits>

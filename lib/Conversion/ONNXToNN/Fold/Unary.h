@@ -3,8 +3,8 @@
 //
 // The evaluator of an op that is one function of a real number, on floats.
 
-#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_EVALUATEUNARY_H
-#define SHARDONNX_LIB_CONVERSION_ONNXTONN_EVALUATEUNARY_H
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_UNARY_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_UNARY_H
 
 #include "Evaluate.h"
 
@@ -22,4 +22,4 @@ HostOutputs unary(onnx::NodeOp, HostInputs inputs) {
 
 } // namespace shardonnx
 
-#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_EVALUATEUNARY_H
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_UNARY_H

@@ -5,8 +5,8 @@
 // functions of indices, so that `mask[b, k]` over all b and k is a GatherND
 // with a grid of them.
 
-#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_GRIDGATHER_H
-#define SHARDONNX_LIB_CONVERSION_ONNXTONN_GRIDGATHER_H
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_GRIDGATHER_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_GRIDGATHER_H
 
 #include "Lowering.h"
 
@@ -20,4 +20,4 @@ mlir::Value gatherGrid(Lowering &lowering, mlir::Value data,
 
 } // namespace shardonnx
 
-#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_GRIDGATHER_H
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_GRIDGATHER_H

@@ -4,7 +4,7 @@
 // Masks that depend on data, as padding does: what a mask repeats is computed
 // once, and its causal part becomes an attribute of attention.
 
-#include "CausalMask.h"
+#include "../Lower/CausalMask.h"
 #include "Match.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"

@@ -3,7 +3,7 @@
 //
 // Evaluators of pooling over any number of spatial axes.
 
-#include "EvaluateWindow.h"
+#include "Window.h"
 
 #include <cmath>
 

@@ -4,7 +4,7 @@
 // Evaluators of elementwise ONNX ops. Floats are computed in double and rounded
 // to the type, which for + - * / and sqrt of f32 is what f32 hardware does.
 
-#include "EvaluateUnary.h"
+#include "Unary.h"
 
 #include <cmath>
 

@@ -5,7 +5,7 @@
 // nn.gather.
 
 #include "GridGather.h"
-#include "LowerIndex.h"
+#include "Index.h"
 
 using namespace mlir;
 

@@ -3,8 +3,8 @@
 //
 // Orders of elements that no single nn op has, as slices, reshapes and joins.
 
-#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_REARRANGE_H
-#define SHARDONNX_LIB_CONVERSION_ONNXTONN_REARRANGE_H
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_REARRANGE_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_REARRANGE_H
 
 #include "Lowering.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
@@ -35,4 +35,4 @@ mlir::Value safeSqrt(nn::NNBuilder &b, mlir::Value square);
 
 } // namespace shardonnx
 
-#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_REARRANGE_H
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_REARRANGE_H

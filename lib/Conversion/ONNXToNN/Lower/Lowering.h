@@ -4,11 +4,11 @@
 // The state of a graph while its nodes become `nn` ops one by one, and what the
 // lowerings of single ops share.
 
-#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWERING_H
-#define SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWERING_H
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_LOWERING_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_LOWERING_H
 
-#include "Evaluate.h"
-#include "HostTensor.h"
+#include "../Fold/Evaluate.h"
+#include "../Fold/HostTensor.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
@@ -170,4 +170,4 @@ private:
 
 } // namespace shardonnx
 
-#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWERING_H
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_LOWERING_H

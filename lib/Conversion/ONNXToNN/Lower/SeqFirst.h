@@ -4,8 +4,8 @@
 // The layout of heads that nn.attention and nn.rotary share, and the handlers
 // of the ONNX ops that become these.
 
-#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_SEQFIRST_H
-#define SHARDONNX_LIB_CONVERSION_ONNXTONN_SEQFIRST_H
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_SEQFIRST_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_SEQFIRST_H
 
 #include "Lowering.h"
 
@@ -20,4 +20,4 @@ void addRotaryHandlers(HandlerTable &table);
 
 } // namespace shardonnx
 
-#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_SEQFIRST_H
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_SEQFIRST_H

@@ -4,10 +4,10 @@
 // A causal mask, recognised among tensors of known value and written so that
 // its size does not matter: comparisons of indices instead of seq × seq flags.
 
-#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_CAUSALMASK_H
-#define SHARDONNX_LIB_CONVERSION_ONNXTONN_CAUSALMASK_H
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_CAUSALMASK_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_CAUSALMASK_H
 
-#include "HostTensor.h"
+#include "../Fold/HostTensor.h"
 #include "mlir/IR/Builders.h"
 
 namespace shardonnx {
@@ -41,4 +41,4 @@ std::optional<CausalMask> matchCausalMask(mlir::Value value);
 
 } // namespace shardonnx
 
-#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_CAUSALMASK_H
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_CAUSALMASK_H

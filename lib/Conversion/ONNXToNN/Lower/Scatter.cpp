@@ -3,7 +3,7 @@
 //
 // Lowers ScatterElements, ScatterND and the deprecated Scatter.
 
-#include "LowerIndex.h"
+#include "Index.h"
 
 using namespace mlir;
 

@@ -6,8 +6,8 @@
 // are strided views, axes along which nothing changes are never stored, and
 // tensors of few distinct values are bytes, so that the chains cost little.
 
-#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_HOSTTENSOR_H
-#define SHARDONNX_LIB_CONVERSION_ONNXTONN_HOSTTENSOR_H
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_HOSTTENSOR_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_HOSTTENSOR_H
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -134,4 +134,4 @@ int64_t wrapTo(int64_t value, mlir::Type type);
 
 } // namespace shardonnx
 
-#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_HOSTTENSOR_H
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_HOSTTENSOR_H
