@@ -5,8 +5,8 @@
 // of index.json, the index, and then the one rank's file. Where it opens, all
 // that its index describes must be readable.
 
-#include "../runtime/core/Checkpoint/Reader.h"
-#include "../runtime/core/Error.h"
+#include "../runtime/checkpoint/Reader.h"
+#include "../runtime/support/Error.h"
 #include "Scratch.h"
 
 #include <algorithm>

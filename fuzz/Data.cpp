@@ -5,8 +5,8 @@
 // may have. It ends with samples or with an Error; SHARDONNX_FUZZ_FILE is the
 // name that decides on the reader.
 
-#include "../runtime/core/Data/DataSource.h"
-#include "../runtime/core/Error.h"
+#include "../runtime/data/DataSource.h"
+#include "../runtime/support/Error.h"
 #include "Scratch.h"
 
 using namespace shardonnx;

@@ -5,8 +5,8 @@
 
 #include "Export.h"
 
-#include "../../runtime/core/Checkpoint/Folder.h"
-#include "../../runtime/core/Error.h"
+#include "../../runtime/checkpoint/Folder.h"
+#include "../../runtime/support/Error.h"
 
 #include <cstdio>
 #include <filesystem>

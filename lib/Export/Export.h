@@ -7,7 +7,7 @@
 #ifndef SHARDONNX_LIB_EXPORT_EXPORT_H
 #define SHARDONNX_LIB_EXPORT_EXPORT_H
 
-#include "../../runtime/core/Checkpoint/Reader.h"
+#include "../../runtime/checkpoint/Reader.h"
 #include "shardonnx/Driver/Options.h"
 
 #include <fstream>

@@ -5,7 +5,7 @@
 
 #include "GraphEdit.h"
 
-#include "../../runtime/core/Error.h"
+#include "../../runtime/support/Error.h"
 #include "../Import/Metadata.h"
 #include "../Import/Parameters.h"
 #include "../Import/Types.h"

@@ -6,7 +6,7 @@
 
 #include "Export.h"
 
-#include "../../runtime/core/Error.h"
+#include "../../runtime/support/Error.h"
 
 #include <nlohmann/json.hpp>
 

@@ -7,8 +7,8 @@
 #include "Export.h"
 #include "GraphEdit.h"
 
-#include "../../runtime/core/Error.h"
-#include "../../runtime/core/Half.h"
+#include "../../runtime/support/Error.h"
+#include "../../runtime/support/Half.h"
 #include "shardonnx/runtime/Sha256.h"
 
 #include <onnx/onnx_pb.h>

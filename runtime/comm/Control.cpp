@@ -4,7 +4,7 @@
 // Futex waits on one word that all ranks of the machine share.
 
 #include "Control.h"
-#include "../core/Error.h"
+#include "../support/Error.h"
 #include <algorithm>
 #include <climits>
 #include <csignal>

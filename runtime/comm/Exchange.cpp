@@ -5,7 +5,7 @@
 // length, bytes) and comes down whole.
 
 #include "Exchange.h"
-#include "../core/Error.h"
+#include "../support/Error.h"
 #include "Socket.h"
 #include <cerrno>
 #include <chrono>

@@ -4,7 +4,7 @@
 // Processes and their environment.
 
 #include "Launch.h"
-#include "../core/Error.h"
+#include "../support/Error.h"
 #include "Control.h"
 #include "Monitor.h"
 #include <algorithm>

@@ -6,7 +6,7 @@
 // its first bytes are not a hello, and holds nobody up when they do not come.
 
 #include "Machines.h"
-#include "../core/Error.h"
+#include "../support/Error.h"
 #include "Control.h"
 #include "StoreClient.h"
 #include "shardonnx/runtime/ABI.h"

@@ -4,7 +4,7 @@
 // One poll over everything that can end a run from outside.
 
 #include "Monitor.h"
-#include "../core/Error.h"
+#include "../support/Error.h"
 #include <algorithm>
 #include <csignal>
 #include <fstream>

@@ -4,7 +4,7 @@
 // The environments of the launchers that people use.
 
 #include "RankInfo.h"
-#include "../core/Error.h"
+#include "../support/Error.h"
 #include "NodeList.h"
 #include "shardonnx/runtime/Layout.h"
 #include <cerrno>

@@ -5,7 +5,7 @@
 // and the answer brings the memfd.
 
 #include "Rendezvous.h"
-#include "../core/Error.h"
+#include "../support/Error.h"
 #include "Control.h"
 #include "Machines.h"
 #include "shardonnx/runtime/ABI.h"

@@ -10,8 +10,8 @@
 #ifndef SHARDONNX_RUNTIME_RENDEZVOUS_H
 #define SHARDONNX_RUNTIME_RENDEZVOUS_H
 
+#include "../support/Mapping.h"
 #include "RankInfo.h"
-#include "SharedMemory.h"
 #include <cstdint>
 #include <optional>
 #include <string>

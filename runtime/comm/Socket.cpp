@@ -4,7 +4,7 @@
 // See Socket.h.
 
 #include "Socket.h"
-#include "../core/Error.h"
+#include "../support/Error.h"
 #include "Control.h"
 #include <algorithm>
 #include <arpa/inet.h>

@@ -8,7 +8,7 @@
 #ifndef SHARDONNX_RUNTIME_SOCKET_H
 #define SHARDONNX_RUNTIME_SOCKET_H
 
-#include "SharedMemory.h"
+#include "../support/Mapping.h"
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -5,7 +5,7 @@
 // arguments; a string is its length in eight bytes and its bytes.
 
 #include "StoreClient.h"
-#include "../core/Error.h"
+#include "../support/Error.h"
 #include <cstring>
 
 namespace shardonnx::rt {

@@ -5,7 +5,7 @@
 // another version, so every size is checked before memory is planned from it.
 
 #include "shardonnx/runtime/Manifest.h"
-#include "Error.h"
+#include "../support/Error.h"
 #include "shardonnx/runtime/Layout.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -4,7 +4,7 @@
 // Options through CLI11: the texts here are what --help shows.
 
 #include "Options.h"
-#include "Error.h"
+#include "../support/Error.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/WholeNumber.h"
 #include <CLI/CLI.hpp>

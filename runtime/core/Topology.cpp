@@ -4,7 +4,7 @@
 // See Topology.h.
 
 #include "Topology.h"
-#include "Error.h"
+#include "../support/Error.h"
 #include <map>
 
 namespace shardonnx::rt {

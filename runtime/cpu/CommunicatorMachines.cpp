@@ -5,7 +5,7 @@
 // each, shared memory holds what is gathered and every local rank's gradients;
 // slices and the machines' sums travel.
 
-#include "../core/Error.h"
+#include "../support/Error.h"
 #include "Communicator.h"
 #include <cstring>
 

@@ -5,8 +5,8 @@
 
 #include "Engine.h"
 #include "../comm/Launch.h"
-#include "../core/Error.h"
-#include "../core/Half.h"
+#include "../support/Error.h"
+#include "../support/Half.h"
 #include "ProcessMemory.h"
 #include "ReduceKernels.h"
 #include "shardonnx/runtime/Cpu.h"

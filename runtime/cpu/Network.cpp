@@ -5,8 +5,8 @@
 // one chunk is added while the next one travels.
 
 #include "Network.h"
-#include "../core/Error.h"
 #include "../gloo/Image.h"
+#include "../support/Error.h"
 #include "ReduceKernels.h"
 #include <algorithm>
 #include <cstdlib>

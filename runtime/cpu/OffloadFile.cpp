@@ -4,7 +4,7 @@
 // See OffloadFile.h.
 
 #include "OffloadFile.h"
-#include "../core/Error.h"
+#include "../support/Error.h"
 #include "shardonnx/runtime/Layout.h"
 #include <algorithm>
 #include <cerrno>

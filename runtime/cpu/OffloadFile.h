@@ -8,7 +8,7 @@
 #ifndef SHARDONNX_RUNTIME_CPU_OFFLOADFILE_H
 #define SHARDONNX_RUNTIME_CPU_OFFLOADFILE_H
 
-#include "../comm/SharedMemory.h"
+#include "../support/Mapping.h"
 #include <string>
 
 namespace shardonnx::rt {

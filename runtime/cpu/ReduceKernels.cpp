@@ -4,7 +4,7 @@
 // Compiled for more than one instruction set; the loader picks.
 
 #include "ReduceKernels.h"
-#include "../core/Half.h"
+#include "../support/Half.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
 #include <algorithm>

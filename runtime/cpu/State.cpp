@@ -7,7 +7,7 @@
 
 #include "State.h"
 #include "../comm/Control.h"
-#include "../core/Error.h"
+#include "../support/Error.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 #include <algorithm>
 

@@ -7,9 +7,9 @@
 #ifndef SHARDONNX_RUNTIME_CPU_STATE_H
 #define SHARDONNX_RUNTIME_CPU_STATE_H
 
-#include "../comm/SharedMemory.h"
 #include "../core/Carver.h"
 #include "../core/Pieces.h"
+#include "../support/Mapping.h"
 #include "OffloadFile.h"
 #include "shardonnx/runtime/Offload.h"
 #include <vector>

@@ -5,7 +5,7 @@
 // owned slices.
 
 #include "Context.h"
-#include "Pool.h"
+#include "kernels/Pool.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -5,9 +5,10 @@
 
 #include "Engine.h"
 #include "../comm/Exchange.h"
-#include "../core/Error.h"
-#include "GemmCache.h"
-#include "Kernels.h"
+#include "../support/Error.h"
+#include "collectives/Collectives.h"
+#include "gemm/GemmCache.h"
+#include "state/Slices.h"
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -8,18 +8,18 @@
 #define SHARDONNX_RUNTIME_CUDA_ENGINE_H
 
 #include "../core/Engine.h"
-#include "Attention.h"
-#include "Context.h"
-#include "Download.h"
-#include "Function.h"
-#include "Gemm.h"
-#include "Inputs.h"
-#include "Numbers.h"
-#include "Staging.h"
-#include "State.h"
-#include "Tracer.h"
-#include "Upload.h"
+#include "attention/Attention.h"
+#include "gemm/Gemm.h"
+#include "io/Download.h"
+#include "io/Inputs.h"
+#include "io/Numbers.h"
+#include "io/Upload.h"
+#include "launch/Context.h"
+#include "launch/Function.h"
 #include "shardonnx/runtime/MemoryPlan.h"
+#include "state/Staging.h"
+#include "state/State.h"
+#include "trace/Tracer.h"
 
 namespace shardonnx::rt::cuda {
 
@@ -30,10 +30,6 @@ struct DeviceProgram {
   const uint8_t *constants = nullptr;
   uint64_t constantsSize = 0;
 };
-
-// Those of one rank, or NCCL's. `context` has its device, images and stream.
-std::unique_ptr<Collectives> makeCollectives(Context &context,
-                                             const EngineSetup &setup);
 
 class CudaEngine : public Engine {
 public:

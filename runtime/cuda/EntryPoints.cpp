@@ -4,11 +4,11 @@
 // The C entry points of ABI.h that are neither a library call nor a generated
 // kernel: collectives, the loss and the update.
 
-#include "Context.h"
-#include "Kernels.h"
-#include "Launch.h"
-#include "Staging.h"
-#include "State.h"
+#include "launch/Context.h"
+#include "launch/Launch.h"
+#include "state/Slices.h"
+#include "state/Staging.h"
+#include "state/State.h"
 
 using namespace shardonnx;
 using namespace shardonnx::rt::cuda;

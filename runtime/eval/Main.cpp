@@ -6,8 +6,8 @@
 // them anew, and it is a process of its own: a graph that fails takes nobody
 // with it. The plan, written by lib/Driver, says what lies in each buffer.
 
-#include "../core/Error.h"
-#include "../core/File.h"
+#include "../support/Error.h"
+#include "../support/File.h"
 #include "shardonnx/runtime/ABI.h"
 #include "shardonnx/runtime/Cpu.h"
 #include "shardonnx/runtime/Npy.h"

@@ -5,8 +5,8 @@
 // executable needs no file of ours, but libgloo.so.0 of the system.
 
 #include "Image.h"
-#include "../comm/SharedMemory.h"
-#include "../core/Error.h"
+#include "../support/Error.h"
+#include "../support/Mapping.h"
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>

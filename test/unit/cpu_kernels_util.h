@@ -8,7 +8,7 @@
 #ifndef SHARDONNX_TEST_UNIT_CPU_KERNELS_UTIL_H
 #define SHARDONNX_TEST_UNIT_CPU_KERNELS_UTIL_H
 
-#include "../../runtime/cpu/Kernels.h"
+#include "../../runtime/cpu/kernels/Kernels.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

@@ -5,7 +5,7 @@
 // score matrix in double; the same bits twice; strides and addresses that do
 // not allow wide accesses.
 
-#include "../../runtime/cuda/Attention.h"
+#include "../../runtime/cuda/attention/Attention.h"
 #include "attention_problem.h"
 #include "cuda_kernels_util.h"
 #include "shardonnx/runtime/Workspace.h"

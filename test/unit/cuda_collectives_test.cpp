@@ -4,9 +4,9 @@
 // Collectives between ranks on emulated GPUs (runtime/CollectivesProgram.cpp
 // looks at every element), and how they end when a rank hangs or dies.
 
-#include "core/Error.h"
-#include "cuda/Nccl.h"
+#include "cuda/collectives/Nccl.h"
 #include "runtime/TestFiles.h"
+#include "support/Error.h"
 #include <algorithm>
 #include <csignal>
 #include <gtest/gtest.h>

@@ -5,9 +5,9 @@
 // told (solved here as its documentation defines it, column-major, and compared
 // with the ABI's definition), the workspace plan, and the cache file.
 
-#include "../../runtime/cuda/GemmCache.h"
-#include "../../runtime/cuda/GemmPlan.h"
-#include "../../runtime/cuda/GemmProblem.h"
+#include "../../runtime/cuda/gemm/GemmCache.h"
+#include "../../runtime/cuda/gemm/GemmProblem.h"
+#include "../../runtime/cuda/plan/GemmPlan.h"
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>

@@ -5,7 +5,7 @@
 // double: shapes, transposes, gaps, batches, dtypes, epilogues that the library
 // does and such as it must leave to the kernels after it.
 
-#include "../../runtime/cuda/GemmPlan.h"
+#include "../../runtime/cuda/plan/GemmPlan.h"
 #include "cuda_kernels_util.h"
 #include <cstdlib>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 // Embedding and its gradient on the device: shapes with and without 16-byte
 // accesses, ids that are even, rare, or all the same.
 
-#include "../../runtime/cuda/EmbeddingPlan.h"
+#include "../../runtime/cuda/plan/EmbeddingPlan.h"
 #include "cuda_kernels_util.h"
 #include "shardonnx/runtime/Workspace.h"
 

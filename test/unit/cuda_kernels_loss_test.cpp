@@ -4,7 +4,7 @@
 // Cross-entropy on the device: rows at any alignment, in place and not, and the
 // chunked form with its products.
 
-#include "../../runtime/cuda/LossPlan.h"
+#include "../../runtime/cuda/plan/LossPlan.h"
 #include "cuda_kernels_util.h"
 #include "loss_problem.h"
 #include "shardonnx/runtime/Workspace.h"

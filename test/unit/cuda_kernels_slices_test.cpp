@@ -4,7 +4,7 @@
 // The runtime's work on slices: casts, sums of slices, the gradient norm and
 // the clip factor, the loss.
 
-#include "../../runtime/cuda/Kernels.h"
+#include "../../runtime/cuda/state/Slices.h"
 #include "cuda_kernels_util.h"
 #include <cstring>
 

@@ -8,9 +8,9 @@
 #ifndef SHARDONNX_TEST_UNIT_CUDA_KERNELS_UTIL_H
 #define SHARDONNX_TEST_UNIT_CUDA_KERNELS_UTIL_H
 
-#include "../../runtime/cuda/Gemm.h"
-#include "../../runtime/cuda/Launch.h"
-#include "../../runtime/cuda/Memory.h"
+#include "../../runtime/cuda/driver/Memory.h"
+#include "../../runtime/cuda/gemm/Gemm.h"
+#include "../../runtime/cuda/launch/Launch.h"
 #include "cpu_kernels_util.h"
 
 namespace shardonnx::test {

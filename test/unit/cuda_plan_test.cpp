@@ -4,10 +4,10 @@
 // What the CUDA runtime decides without a device: the image that suits one,
 // where libraries are looked for, where everything lies.
 
-#include "../../runtime/core/Error.h"
-#include "../../runtime/cuda/Images.h"
-#include "../../runtime/cuda/Library.h"
-#include "../../runtime/cuda/Memory.h"
+#include "../../runtime/cuda/driver/Images.h"
+#include "../../runtime/cuda/driver/Library.h"
+#include "../../runtime/cuda/driver/Memory.h"
+#include "../../runtime/support/Error.h"
 #include "shardonnx/runtime/DevicePlan.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 #include <cstdlib>

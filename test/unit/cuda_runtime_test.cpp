@@ -3,14 +3,14 @@
 //
 // The parts of the CUDA runtime on a device, which may be the emulated one.
 
-#include "../../runtime/cuda/Function.h"
-#include "../../runtime/cuda/Inputs.h"
-#include "../../runtime/cuda/Kernels.h"
-#include "../../runtime/cuda/Launch.h"
-#include "../../runtime/cuda/Numbers.h"
-#include "../../runtime/cuda/SingleRank.h"
-#include "../../runtime/cuda/State.h"
-#include "../../runtime/cuda/Upload.h"
+#include "../../runtime/cuda/collectives/SingleRank.h"
+#include "../../runtime/cuda/io/Inputs.h"
+#include "../../runtime/cuda/io/Numbers.h"
+#include "../../runtime/cuda/io/Upload.h"
+#include "../../runtime/cuda/launch/Function.h"
+#include "../../runtime/cuda/launch/Launch.h"
+#include "../../runtime/cuda/state/Slices.h"
+#include "../../runtime/cuda/state/State.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>

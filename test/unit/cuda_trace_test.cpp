@@ -4,7 +4,7 @@
 // --trace of programs for GPUs: what becomes of a GPU's records, which are made
 // up here, and runs on the emulated GPU, which records nothing.
 
-#include "../../runtime/cuda/GpuTrace.h"
+#include "../../runtime/cuda/trace/GpuTrace.h"
 #include "runtime/TableReference.h"
 #include "runtime/TestFiles.h"
 #include <algorithm>

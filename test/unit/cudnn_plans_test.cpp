@@ -7,8 +7,8 @@
 // docs/cuda.md. A plan takes seconds where the machine is busy, so that ctest
 // makes only those of Shapes, Deterministic and Refused.
 
-#include "../../runtime/cuda/AttentionPlan.h"
-#include "../../runtime/cuda/CudnnAttention.h"
+#include "../../runtime/cuda/attention/CudnnAttention.h"
+#include "../../runtime/cuda/plan/AttentionPlan.h"
 #include <cstdio>
 #include <gtest/gtest.h>
 

@@ -4,9 +4,9 @@
 // Checkpoints: runs that go on as if they had never stopped, what is never
 // resumed, what an index may not say, and runs that are killed while they save.
 
-#include "../../runtime/core/Checkpoint/Index.h"
-#include "../../runtime/core/Checkpoint/StateHash.h"
-#include "../../runtime/core/Error.h"
+#include "../../runtime/checkpoint/Index.h"
+#include "../../runtime/checkpoint/StateHash.h"
+#include "../../runtime/support/Error.h"
 #include "runtime/TableRuns.h"
 #include <csignal>
 #include <cstdlib>

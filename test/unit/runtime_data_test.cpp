@@ -3,8 +3,8 @@
 //
 // Data files: what they give, and what is said about the bad ones.
 
-#include "../../runtime/core/Data/DataSource.h"
-#include "../../runtime/core/Error.h"
+#include "../../runtime/data/DataSource.h"
+#include "../../runtime/support/Error.h"
 #include "runtime/TestFiles.h"
 #include <gtest/gtest.h>
 #include <zlib.h>

@@ -7,8 +7,8 @@
 #include "comm/Control.h"
 #include "comm/NodeList.h"
 #include "comm/StoreClient.h"
-#include "core/Error.h"
 #include "runtime/TestFiles.h"
+#include "support/Error.h"
 #include <algorithm>
 #include <arpa/inet.h>
 #include <csignal>

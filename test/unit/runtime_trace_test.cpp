@@ -3,8 +3,8 @@
 //
 // --trace: what is recorded, the file that it becomes, and whole runs with it.
 
-#include "../../runtime/core/Error.h"
-#include "../../runtime/core/TraceFile.h"
+#include "../../runtime/support/Error.h"
+#include "../../runtime/training/TraceFile.h"
 #include "runtime/TableReference.h"
 #include "runtime/TestFiles.h"
 #include <algorithm>

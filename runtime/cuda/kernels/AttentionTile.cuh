@@ -10,7 +10,7 @@
 #ifndef SHARDONNX_RUNTIME_CUDA_KERNELS_ATTENTIONTILE_CUH
 #define SHARDONNX_RUNTIME_CUDA_KERNELS_ATTENTIONTILE_CUH
 
-#include "../AttentionArgs.h"
+#include "AttentionArgs.h"
 #include "Device.cuh"
 
 namespace shardonnx::rt::cuda {

@@ -10,10 +10,11 @@
 // (param_dtype, reduce_dtype)
 
 #include "comm/Monitor.h"
-#include "core/Error.h"
-#include "core/Half.h"
 #include "cuda/Engine.h"
-#include "cuda/Function.h"
+#include "cuda/collectives/Collectives.h"
+#include "cuda/launch/Function.h"
+#include "support/Error.h"
+#include "support/Half.h"
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

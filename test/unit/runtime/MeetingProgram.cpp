@@ -7,8 +7,8 @@
 
 #include "comm/Exchange.h"
 #include "comm/Monitor.h"
-#include "core/Error.h"
 #include "shardonnx/runtime/Layout.h"
+#include "support/Error.h"
 #include <cstdio>
 #include <cstdlib>
 #include <unistd.h>

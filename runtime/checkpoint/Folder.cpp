@@ -1,0 +1,188 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Folder.h.
+
+#include "Folder.h"
+#include "../support/Error.h"
+#include "Reader.h"
+#include "StreamedFile.h"
+#include <algorithm>
+#include <cstdio>
+#include <fcntl.h>
+#include <filesystem>
+#include <functional>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+
+namespace shardonnx::rt {
+namespace {
+
+constexpr const char *kStep = "step-";
+constexpr size_t kDigits = 8;
+
+struct Entry {
+  int64_t step;
+  std::string name;
+  bool partial;
+};
+
+std::optional<Entry> parseEntry(const std::string &name) {
+  std::string digits = name;
+  bool partial = false;
+  std::string suffix = kPartial;
+  if (digits.size() > suffix.size() &&
+      digits.compare(digits.size() - suffix.size(), suffix.size(), suffix) ==
+          0) {
+    partial = true;
+    digits.resize(digits.size() - suffix.size());
+  }
+  if (digits.compare(0, 5, kStep) != 0)
+    return std::nullopt;
+  digits.erase(0, 5);
+  if (digits.size() < kDigits || digits.size() > 18 ||
+      digits.find_first_not_of("0123456789") != std::string::npos)
+    return std::nullopt;
+  return Entry{std::stoll(digits), name, partial};
+}
+
+// The newest first.
+std::vector<Entry> entriesOf(const std::string &path) {
+  std::vector<Entry> entries;
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end;
+       it.increment(error))
+    if (std::optional<Entry> entry = parseEntry(it->path().filename()))
+      entries.push_back(*entry);
+  if (error)
+    fail("cannot read the folder '", path, "': ", error.message());
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry &a, const Entry &b) { return a.step > b.step; });
+  return entries;
+}
+
+bool isWhole(const std::string &path, std::string &why) {
+  try {
+    CheckpointReader reader(path);
+    return true;
+  } catch (const Error &e) {
+    why = e.what();
+    return false;
+  }
+}
+
+// A run that was just killed may still be at its last write. Where a file
+// system knows no locks there is none.
+bool isLocked(int fd) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+      return true;
+    ::usleep(100'000);
+  }
+  return false;
+}
+
+// Only what a checkpoint is made of: a folder, and the files in it.
+void removeCheckpoint(const std::string &path) {
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end;
+       it.increment(error)) {
+    std::string extension = it->path().extension();
+    if (it->is_regular_file(error) &&
+        (extension == ".safetensors" || extension == ".json"))
+      fs::remove(it->path(), error);
+  }
+  fs::remove(path, error);
+  if (error)
+    printWarning(concat("cannot remove '", path, "': ", error.message()));
+}
+
+} // namespace
+
+std::string stepName(int64_t step) {
+  std::string digits = std::to_string(step);
+  return kStep + std::string(kDigits - std::min(kDigits, digits.size()), '0') +
+         digits;
+}
+
+std::optional<std::string> findCheckpoint(const std::string &path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error))
+    return std::nullopt;
+  if (fs::exists(fs::path(path) / kIndexName, error)) {
+    CheckpointReader reader(path); // says what is wrong
+    return path;
+  }
+  bool any = false;
+  for (const Entry &entry : entriesOf(path)) {
+    std::string folder = (fs::path(path) / entry.name).string(), why;
+    any |= !entry.partial;
+    if (entry.partial)
+      printWarning(concat("'", folder, "' was not finished: it is left out"));
+    else if (isWhole(folder, why))
+      return folder;
+    else
+      printWarning(concat(why, " (it is left out)"));
+  }
+  if (any)
+    fail("no checkpoint in '", path, "' is whole; give another --resume");
+  return std::nullopt;
+}
+
+SaveFolder::SaveFolder(const std::string &path, int64_t step) : path(path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  lock =
+      FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (error || !lock)
+    fail("cannot make the folder '", path,
+         "': ", error ? error.message() : systemError(),
+         "; --save needs a folder that can be written");
+  if (!isLocked(lock.get()))
+    fail("another run saves to '", path, "'; give another --save");
+  for (const Entry &entry : entriesOf(path)) {
+    std::string folder = (fs::path(path) / entry.name).string();
+    if (entry.partial) {
+      printWarning(concat("'", folder, "' was not finished: it is removed"));
+      removeCheckpoint(folder);
+    } else if (entry.step > step) {
+      fail("'", folder, "' is of a later step than ", step,
+           ", where this run begins: --resume it, or give another --save");
+    }
+  }
+}
+
+void SaveFolder::publish(int64_t step, int64_t keep) {
+  std::string to = (fs::path(path) / stepName(step)).string();
+  std::string from = to + kPartial;
+  syncFolder(from);
+  if (std::rename(from.c_str(), to.c_str()) != 0)
+    fail("cannot rename '", from, "' to '", to, "': ", systemError());
+  syncFolder(path);
+  prune(step, keep);
+}
+
+// A folder that is not whole is never counted, and left for people to see.
+void SaveFolder::prune(int64_t step, int64_t keep) {
+  int64_t kept = 0;
+  for (const Entry &entry : entriesOf(path)) {
+    if (keep == 0 || entry.partial || entry.step > step)
+      continue;
+    std::string folder = (fs::path(path) / entry.name).string(), why;
+    if (kept < keep) {
+      kept += entry.step == step || isWhole(folder, why);
+      continue;
+    }
+    if (!isWhole(folder, why))
+      continue;
+    // A run that is killed here leaves what its name calls unfinished.
+    std::string doomed = folder + kPartial;
+    if (std::rename(folder.c_str(), doomed.c_str()) == 0)
+      removeCheckpoint(doomed);
+  }
+}
+
+} // namespace shardonnx::rt

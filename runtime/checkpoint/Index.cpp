@@ -1,0 +1,324 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Index.h.
+
+#include "Index.h"
+#include "../support/Error.h"
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace shardonnx::rt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char *kFormat = "shardonnx-checkpoint";
+constexpr int kVersion = 1;
+// Beyond any machine, yet far from overflow when added and multiplied by 8.
+constexpr int64_t kLargest = int64_t(1) << 50;
+
+struct Name {
+  ShxDType dtype;
+  const char *ours, *safeTensors;
+};
+constexpr Name kNames[] = {{SHX_F32, "f32", "F32"},
+                           {SHX_BF16, "bf16", "BF16"},
+                           {SHX_F16, "f16", "F16"}};
+
+// ---- Writing
+
+Json paramJson(const Manifest::Param &param) {
+  return {{"name", param.name},          {"onnx", param.onnx},
+          {"offset", param.offset},      {"shape", param.shape},
+          {"tied", param.tied},          {"state_dict", param.stateDict},
+          {"trainable", param.trainable}};
+}
+
+Json slicesJson(const std::vector<Checkpoint::Slice> &slices) {
+  Json json = Json::array();
+  for (const Checkpoint::Slice &slice : slices)
+    json.push_back({{"file", slice.file},
+                    {"begin", slice.interval.begin},
+                    {"end", slice.interval.end}});
+  return json;
+}
+
+Json unitJson(const Checkpoint::Unit &unit) {
+  Json params = Json::array();
+  for (const Manifest::Param &param : unit.params)
+    params.push_back(paramJson(param));
+  return {{"name", unit.name},
+          {"length", unit.length},
+          {"frozen_length", unit.frozenLength},
+          {"frozen_dtype", dtypeName(unit.frozenType)},
+          {"params", params},
+          {"slices", slicesJson(unit.trainable)},
+          {"frozen_slices", slicesJson(unit.frozen)}};
+}
+
+// ---- Reading
+
+class Reader {
+public:
+  Reader(const std::string &path) : path(path) {}
+
+  Checkpoint read(const Json &json) const {
+    if (json.value("format", "") != kFormat)
+      bad("it is not the index of a checkpoint");
+    if (int version = json.at("version").get<int>(); version != kVersion)
+      bad(concat("its version is ", version, ", this program reads ",
+                 kVersion));
+    Checkpoint c;
+    c.id = json.at("id").get<std::string>();
+    readProgram(json.at("program"), c);
+    readState(json, c);
+    for (const Json &file : json.at("files"))
+      c.files.push_back(
+          {fileName(file.at("name").get<std::string>()), size(file, "bytes")});
+    std::set<std::string> units, params;
+    for (const Json &unit : json.at("units")) {
+      c.units.push_back(readUnit(unit, c.files.size()));
+      if (!units.insert(c.units.back().name).second)
+        bad(concat("it has unit '", c.units.back().name, "' twice"));
+      for (const Manifest::Param &param : c.units.back().params)
+        if (!params.insert(param.name).second)
+          bad(concat("it has parameter '", param.name, "' twice"));
+    }
+    return c;
+  }
+
+  [[noreturn]] void bad(const std::string &why) const {
+    fail("the checkpoint '", path, "' is damaged: ", why,
+         "; --resume another one");
+  }
+
+private:
+  int64_t size(const Json &object, const char *key) const {
+    int64_t value = object.at(key).get<int64_t>();
+    if (value < 0 || value > kLargest)
+      bad(concat("its '", key, "' is out of range"));
+    return value;
+  }
+
+  uint64_t hex(const Json &object, const char *key) const {
+    std::string text = object.at(key).get<std::string>();
+    if (text.size() != 16 ||
+        text.find_first_not_of("0123456789abcdef") != std::string::npos)
+      bad(concat("its '", key, "' is no number of 16 digits"));
+    return std::stoull(text, nullptr, 16);
+  }
+
+  // A plain name: nothing outside the checkpoint's folder is ever opened.
+  std::string fileName(const std::string &name) const {
+    if (name.empty() || name[0] == '.' ||
+        name.find_first_of(std::string("/\0", 2)) != std::string::npos)
+      bad(concat("the file name '", name, "' leads out of its folder"));
+    return name;
+  }
+
+  void readProgram(const Json &json, Checkpoint &c) const {
+    c.program = json.at("name").get<std::string>();
+    c.strategy = json.at("strategy").get<std::string>();
+    c.optimizer = json.at("optimizer").get<std::string>();
+    static_cast<void>(optimizerStatesOf(c.optimizer));
+    c.modelPath = json.at("model").at("path").get<std::string>();
+    c.modelSha256 = json.at("model").at("sha256").get<std::string>();
+  }
+
+  void readState(const Json &json, Checkpoint &c) const {
+    c.worldSize = static_cast<int>(
+        std::min<int64_t>(size(json, "world_size"), kMaxRanks));
+    const Json &state = json.at("state");
+    c.state.step = size(state, "step");
+    c.state.optimizerSteps = size(state, "optimizer_steps");
+    c.state.samples = size(state, "samples");
+    c.state.lossScale = state.at("loss_scale").get<double>();
+    c.state.cleanSteps = size(state, "clean_steps");
+    c.seed = json.at("options").at("seed").get<uint64_t>();
+    c.shuffle = json.at("options").at("shuffle").get<bool>();
+    c.trainableHash = hex(json.at("state_hash"), "trainable");
+    c.frozenHash = hex(json.at("state_hash"), "frozen");
+  }
+
+  Manifest::Param readParam(const Json &json,
+                            const Checkpoint::Unit &unit) const {
+    Manifest::Param param;
+    param.name = json.at("name").get<std::string>();
+    param.onnx = json.at("onnx").get<std::string>();
+    param.offset = size(json, "offset");
+    param.shape = json.at("shape").get<std::vector<int64_t>>();
+    param.tied = json.at("tied").get<std::vector<std::string>>();
+    param.stateDict = json.at("state_dict").get<std::string>();
+    param.trainable = json.at("trainable").get<bool>();
+    int64_t elements = 1;
+    for (int64_t d : param.shape)
+      if (d < 0 || __builtin_mul_overflow(elements, d, &elements) ||
+          elements > kLargest)
+        bad(concat("the shape of '", param.name, "' is out of range"));
+    int64_t section = param.trainable ? unit.length : unit.frozenLength;
+    if (param.offset + elements > section)
+      bad(concat("'", param.name, "' lies outside its unit"));
+    return param;
+  }
+
+  // Sorted by their begin, and each element of the section once.
+  std::vector<Checkpoint::Slice> readSlices(const Json &json, int64_t length,
+                                            const std::string &unit,
+                                            size_t files) const {
+    std::vector<Checkpoint::Slice> slices;
+    for (const Json &slice : json) {
+      int64_t file = size(slice, "file");
+      Interval interval{size(slice, "begin"), size(slice, "end")};
+      if (file >= static_cast<int64_t>(files) || interval.size() <= 0)
+        bad(concat("a slice of unit '", unit, "' is out of range"));
+      slices.push_back({static_cast<size_t>(file), interval});
+    }
+    std::sort(slices.begin(), slices.end(), [](const auto &a, const auto &b) {
+      return a.interval.begin < b.interval.begin;
+    });
+    std::set<size_t> seen;
+    int64_t end = 0;
+    for (const Checkpoint::Slice &slice : slices) {
+      if (slice.interval.begin != end || !seen.insert(slice.file).second)
+        bad(concat("the slices of unit '", unit,
+                   "' overlap or leave some of it out at element ", end));
+      end = slice.interval.end;
+    }
+    if (end != length)
+      bad(concat("the slices of unit '", unit, "' end at element ", end, " of ",
+                 length));
+    return slices;
+  }
+
+  Checkpoint::Unit readUnit(const Json &json, size_t files) const {
+    Checkpoint::Unit unit;
+    unit.name = json.at("name").get<std::string>();
+    unit.length = size(json, "length");
+    unit.frozenLength = size(json, "frozen_length");
+    std::string type = json.at("frozen_dtype").get<std::string>();
+    bool known = false;
+    for (const Name &name : kNames)
+      if (type == name.ours) {
+        unit.frozenType = name.dtype;
+        known = true;
+      }
+    if (!known)
+      bad(concat("it names an unknown dtype '", type, "'"));
+    for (const Json &param : json.at("params"))
+      unit.params.push_back(readParam(param, unit));
+    checkPlaces(unit);
+    unit.trainable =
+        readSlices(json.at("slices"), unit.length, unit.name, files);
+    unit.frozen = readSlices(json.at("frozen_slices"), unit.frozenLength,
+                             unit.name, files);
+    return unit;
+  }
+
+  // No two parameters on the same elements.
+  void checkPlaces(const Checkpoint::Unit &unit) const {
+    for (bool trainable : {true, false}) {
+      std::vector<std::pair<int64_t, int64_t>> places;
+      for (const Manifest::Param &param : unit.params)
+        if (param.trainable == trainable)
+          places.emplace_back(param.offset, param.offset + param.elements());
+      std::sort(places.begin(), places.end());
+      for (size_t i = 1; i < places.size(); ++i)
+        if (places[i].first < places[i - 1].second)
+          bad(concat("parameters of unit '", unit.name, "' overlap"));
+    }
+  }
+
+  const std::string &path;
+};
+
+} // namespace
+
+int Checkpoint::optimizerStates() const { return optimizerStatesOf(optimizer); }
+
+int optimizerStatesOf(const std::string &optimizer) {
+  if (optimizer == "sgd")
+    return 1;
+  if (optimizer == "adamw" || optimizer == "adam")
+    return 2;
+  fail("a checkpoint names an unknown optimizer '", optimizer, "'");
+}
+
+std::string tensorName(const std::string &unit, StateArray array,
+                       const std::string &optimizer) {
+  switch (array) {
+  case StateArray::Master:
+    return unit + "/master";
+  case StateArray::Moment1:
+    return unit + (optimizer == "sgd" ? "/momentum" : "/exp_avg");
+  case StateArray::Moment2:
+    return unit + "/exp_avg_sq";
+  case StateArray::Frozen:
+    break;
+  }
+  return unit + "/frozen";
+}
+
+const char *dtypeName(ShxDType dtype) {
+  for (const Name &name : kNames)
+    if (name.dtype == dtype)
+      return name.ours;
+  return "?";
+}
+
+const char *safeTensorsName(ShxDType dtype) {
+  for (const Name &name : kNames)
+    if (name.dtype == dtype)
+      return name.safeTensors;
+  return "?";
+}
+
+std::string hexText(uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx",
+                static_cast<unsigned long long>(value));
+  return text;
+}
+
+std::string writeIndex(const Checkpoint &c) {
+  Json files = Json::array(), units = Json::array();
+  for (const Checkpoint::File &file : c.files)
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}});
+  for (const Checkpoint::Unit &unit : c.units)
+    units.push_back(unitJson(unit));
+  Json json = {
+      {"format", kFormat},
+      {"version", kVersion},
+      {"id", c.id},
+      {"program",
+       {{"name", c.program},
+        {"strategy", c.strategy},
+        {"optimizer", c.optimizer},
+        {"model", {{"path", c.modelPath}, {"sha256", c.modelSha256}}}}},
+      {"world_size", c.worldSize},
+      {"state",
+       {{"step", c.state.step},
+        {"optimizer_steps", c.state.optimizerSteps},
+        {"samples", c.state.samples},
+        {"loss_scale", c.state.lossScale},
+        {"clean_steps", c.state.cleanSteps}}},
+      {"options", {{"seed", c.seed}, {"shuffle", c.shuffle}}},
+      {"state_hash",
+       {{"trainable", hexText(c.trainableHash)},
+        {"frozen", hexText(c.frozenHash)}}},
+      {"files", files},
+      {"units", units}};
+  return json.dump(1) + "\n";
+}
+
+Checkpoint parseIndex(const std::string &text, const std::string &path) {
+  Reader reader(path);
+  try {
+    return reader.read(Json::parse(text));
+  } catch (const Json::exception &e) {
+    reader.bad(e.what());
+  }
+}
+
+} // namespace shardonnx::rt

@@ -1,0 +1,74 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The index of a checkpoint: what was trained, how far, and which rank's file
+// holds which interval of which unit. docs/checkpoints.md tells the format.
+
+#ifndef SHARDONNX_RUNTIME_CHECKPOINT_INDEX_H
+#define SHARDONNX_RUNTIME_CHECKPOINT_INDEX_H
+
+#include "../core/TrainState.h"
+#include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/Manifest.h"
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shardonnx::rt {
+
+constexpr const char *kIndexName = "index.json";
+
+struct Checkpoint {
+  struct File {
+    std::string name; // in the checkpoint's folder
+    int64_t bytes = 0;
+  };
+  // What of a unit's section a file holds.
+  struct Slice {
+    size_t file = 0;
+    Interval interval;
+  };
+  struct Unit {
+    std::string name;
+    int64_t length = 0, frozenLength = 0; // elements, padding among them
+    ShxDType frozenType = SHX_F32;
+    std::vector<Manifest::Param> params;
+    std::vector<Slice> trainable, frozen; // in order, each element once
+  };
+  std::string id; // of this save: its files carry it too
+  std::string program, strategy, optimizer, modelPath, modelSha256;
+  int worldSize = 0;
+  TrainState state;
+  uint64_t seed = 0;
+  bool shuffle = false;
+  // StateHash.h, of masters and moments, and of frozen parameters.
+  uint64_t trainableHash = 0, frozenHash = 0;
+  std::vector<File> files;
+  std::vector<Unit> units;
+
+  uint64_t hash() const { return trainableHash + frozenHash; }
+  int optimizerStates() const;
+};
+
+// How many tensors of a parameter's size an optimizer keeps; throws for one
+// that is not known.
+int optimizerStatesOf(const std::string &optimizer);
+
+// The name of a unit's tensor in a rank's file.
+std::string tensorName(const std::string &unit, StateArray array,
+                       const std::string &optimizer);
+// f32, bf16, f16; and as .safetensors calls them.
+const char *dtypeName(ShxDType dtype);
+const char *safeTensorsName(ShxDType dtype);
+// Sixteen digits.
+std::string hexText(uint64_t value);
+
+std::string writeIndex(const Checkpoint &checkpoint);
+// An index is untrusted input: every size, name and interval is checked, and
+// that the intervals of each section cover it exactly once. `path` is for
+// messages.
+Checkpoint parseIndex(const std::string &text, const std::string &path);
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_CHECKPOINT_INDEX_H

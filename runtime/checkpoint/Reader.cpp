@@ -1,0 +1,144 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Reader.h.
+
+#include "Reader.h"
+#include "../support/Error.h"
+#include "../support/Half.h"
+#include <algorithm>
+#include <cstring>
+
+namespace shardonnx::rt {
+namespace {
+
+constexpr const char *kRemedy = "--resume another checkpoint";
+constexpr int64_t kLargestIndex = int64_t(1) << 30;
+
+std::string readWhole(const File &file) {
+  if (file.size() > kLargestIndex)
+    fail("'", file.path(), "' is too large for an index");
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  file.read(text.data(), 0, file.size());
+  return text;
+}
+
+ElementType elementType(ShxDType dtype) {
+  return dtype == SHX_BF16  ? ElementType::BF16
+         : dtype == SHX_F16 ? ElementType::F16
+                            : ElementType::F32;
+}
+
+template <typename T>
+void widenRun(float *out, const uint8_t *from, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, from + static_cast<size_t>(i) * sizeof(T), sizeof(T));
+    out[i] = toFloat(value);
+  }
+}
+
+} // namespace
+
+std::vector<StateArray> arraysOf(bool trainable, int optimizerStates) {
+  if (!trainable)
+    return {StateArray::Frozen};
+  if (optimizerStates == 1)
+    return {StateArray::Master, StateArray::Moment1};
+  return {StateArray::Master, StateArray::Moment1, StateArray::Moment2};
+}
+
+void widenTo(float *out, const uint8_t *from, ShxDType dtype, int64_t count) {
+  switch (dtype) {
+  case SHX_BF16:
+    return widenRun<BFloat16>(out, from, count);
+  case SHX_F16:
+    return widenRun<Float16>(out, from, count);
+  default:
+    return widenRun<float>(out, from, count);
+  }
+}
+
+CheckpointReader::CheckpointReader(const std::string &folder) : folder(folder) {
+  File file = File::beneath(folder, kIndexName, kRemedy);
+  checkpoint = parseIndex(readWhole(file), folder);
+  for (size_t unit = 0; unit < checkpoint.units.size(); ++unit)
+    for (const Manifest::Param &param : checkpoint.units[unit].params)
+      places[param.name] = {unit, &param};
+  for (size_t i = 0; i < checkpoint.files.size(); ++i)
+    checkFile(i);
+}
+
+void CheckpointReader::checkFile(size_t i) {
+  const Checkpoint::File &expected = checkpoint.files[i];
+  auto file =
+      std::make_shared<File>(File::beneath(folder, expected.name, kRemedy));
+  if (file->size() != expected.bytes)
+    fail("the checkpoint '", folder, "' is damaged: '", expected.name, "' has ",
+         file->size(), " bytes of ", expected.bytes, "; ", kRemedy);
+  std::map<std::string, std::string> metadata;
+  arrays.push_back(readSafeTensors(std::move(file), &metadata));
+  if (metadata["id"] != checkpoint.id)
+    fail("the checkpoint '", folder, "' is mixed: '", expected.name,
+         "' was saved at another time than the index; ", kRemedy);
+  for (size_t unit = 0; unit < checkpoint.units.size(); ++unit)
+    for (bool trainable : {true, false})
+      for (StateArray array : arraysOf(trainable, checkpoint.optimizerStates()))
+        for (const Checkpoint::Slice &slice : slicesOf(unit, array)) {
+          if (slice.file != i)
+            continue;
+          const Array &found = tensor(i, unit, array);
+          if (found.shape != std::vector<int64_t>{slice.interval.size()} ||
+              found.type != elementType(dtypeOf(unit, array)))
+            fail("the checkpoint '", folder, "' is damaged: '", expected.name,
+                 "' holds unit '", checkpoint.units[unit].name,
+                 "' in another shape or dtype than the index says; ", kRemedy);
+        }
+}
+
+CheckpointReader::Place CheckpointReader::find(const std::string &name) const {
+  auto found = places.find(name);
+  return found == places.end() ? Place{} : found->second;
+}
+
+ShxDType CheckpointReader::dtypeOf(size_t unit, StateArray array) const {
+  return array == StateArray::Frozen ? checkpoint.units[unit].frozenType
+                                     : SHX_F32;
+}
+
+const std::vector<Checkpoint::Slice> &
+CheckpointReader::slicesOf(size_t unit, StateArray array) const {
+  const Checkpoint::Unit &u = checkpoint.units[unit];
+  return array == StateArray::Frozen ? u.frozen : u.trainable;
+}
+
+const Array &CheckpointReader::tensor(size_t file, size_t unit,
+                                      StateArray array) const {
+  std::string name =
+      tensorName(checkpoint.units[unit].name, array, checkpoint.optimizer);
+  auto found = arrays[file].find(name);
+  if (found == arrays[file].end())
+    fail("the checkpoint '", folder, "' is damaged: '",
+         checkpoint.files[file].name, "' lacks '", name, "'; ", kRemedy);
+  return found->second;
+}
+
+void CheckpointReader::read(size_t unit, StateArray array, int64_t begin,
+                            int64_t count, float *out) {
+  ShxDType dtype = dtypeOf(unit, array);
+  int64_t element = dtypeBytes(dtype);
+  for (const Checkpoint::Slice &slice : slicesOf(unit, array)) {
+    int64_t from = std::max(begin, slice.interval.begin);
+    int64_t n = std::min(begin + count, slice.interval.end) - from;
+    if (n <= 0)
+      continue;
+    const Array &stored = tensor(slice.file, unit, array);
+    raw.resize(static_cast<size_t>(n * element));
+    stored.file->read(raw.data(),
+                      stored.offset + (from - slice.interval.begin) * element,
+                      n * element);
+    widenTo(out + (from - begin), raw.data(), dtype, n);
+  }
+}
+
+} // namespace shardonnx::rt

@@ -1,0 +1,213 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Restore.h.
+
+#include "Restore.h"
+#include "../core/OwnedRange.h"
+#include "../support/Error.h"
+#include "Folder.h"
+#include "Reader.h"
+#include "Saver.h"
+#include "StateHash.h"
+#include <cstdio>
+#include <cstring>
+#include <set>
+
+namespace shardonnx::rt {
+namespace {
+
+constexpr int64_t kChunk = 1 << 18; // elements read at a time
+constexpr size_t kNamed = 3;        // of the parameters that do not fit
+
+// What all ranks resume; empty: nothing, which only --save's own folder may
+// come to.
+std::string agreeOnFolder(const Options &options, int rank,
+                          Exchange &exchange) {
+  std::string mine;
+  if (rank == 0) {
+    std::optional<std::string> found = findCheckpoint(options.resume);
+    if (!found && options.resume != options.save)
+      fail("there is no checkpoint in '", options.resume,
+           "'; --resume takes a checkpoint or the folder that --save named");
+    mine = found.value_or("");
+  }
+  return exchange.broadcast(mine);
+}
+
+// Each parameter of the program must be there in its shape, and the other way
+// round.
+class Fit {
+public:
+  Fit(const Manifest &manifest, const CheckpointReader &reader)
+      : reader(reader) {
+    size_t known = 0;
+    for (const Manifest::Unit &unit : manifest.units)
+      for (const Manifest::Param &param : unit.params)
+        known += check(param);
+    size_t stored = 0;
+    for (const Checkpoint::Unit &unit : reader.index().units)
+      stored += unit.params.size();
+    if (known < stored)
+      for (const Checkpoint::Unit &unit : reader.index().units)
+        for (const Manifest::Param &param : unit.params)
+          if (!seen.count(param.name))
+            note(concat("'", param.name, "' is not in the program"));
+  }
+
+  void require() const {
+    if (count > 0)
+      fail("the checkpoint '", reader.path(), "' is of another model: ", text,
+           count > kNamed ? concat(" and ", count - kNamed, " more") : "",
+           "; resume it with the program of that model, or load its weights "
+           "alone with shardonnx export and --model");
+  }
+
+private:
+  bool check(const Manifest::Param &param) {
+    seen.insert(param.name);
+    const Manifest::Param *stored = reader.find(param.name).param;
+    if (!stored)
+      note(concat("it has no '", param.name, "'"));
+    else if (stored->shape != param.shape)
+      note(concat("its '", param.name, "' is ", shapeText(stored->shape),
+                  ", the program's ", shapeText(param.shape)));
+    else if (stored->trainable != param.trainable)
+      note(concat("its '", param.name, "' is ",
+                  stored->trainable ? "trained" : "frozen",
+                  ", the program's is not"));
+    return stored;
+  }
+  void note(const std::string &what) {
+    if (++count <= kNamed)
+      text += (text.empty() ? "" : ", ") + what;
+  }
+
+  const CheckpointReader &reader;
+  std::set<std::string> seen;
+  std::string text;
+  size_t count = 0;
+};
+
+void load(Engine &engine, CheckpointReader &reader, int moments) {
+  std::vector<float> values;
+  forOwned(engine, [&](const OwnedRange &range) {
+    const Manifest::Param &param = *range.param;
+    CheckpointReader::Place place = reader.find(param.name);
+    for (StateArray array : arraysOf(param.trainable, moments))
+      for (int64_t at = range.begin; at < range.end; at += kChunk) {
+        int64_t n = std::min(kChunk, range.end - at);
+        values.resize(static_cast<size_t>(n));
+        reader.read(place.unit, array, place.param->offset + at, n,
+                    values.data());
+        if (array == StateArray::Master || array == StateArray::Frozen)
+          range.write(at, values.data(), n);
+        else
+          engine.writeMoment(range.unit, array == StateArray::Moment2,
+                             param.offset + at, values.data(), n);
+      }
+  });
+}
+
+struct Hashes {
+  uint64_t trainable = 0, frozen = 0;
+};
+
+// Of what the ranks hold now, each element once.
+Hashes hashState(Engine &engine, Exchange &exchange, const Topology &topology) {
+  const Manifest &manifest = engine.manifest;
+  Hashes mine;
+  engine.snapshot();
+  for (size_t unit = 0; unit < manifest.units.size(); ++unit)
+    for (bool trainable : {true, false}) {
+      Interval saved = savedInterval(engine, topology, unit, trainable);
+      for (StateArray array : arraysOf(trainable, manifest.optimizerStates())) {
+        ShxDType dtype = trainable ? SHX_F32 : manifest.units[unit].paramType;
+        SectionHash hash(manifest.units[unit].params, array, dtype);
+        int64_t at = saved.begin;
+        if (saved.size() > 0)
+          engine.read(unit, array, saved,
+                      [&](const uint8_t *bytes, int64_t count) {
+                        int64_t n = count / dtypeBytes(dtype);
+                        (trainable ? mine.trainable : mine.frozen) +=
+                            hash.of(bytes, at, n);
+                        at += n;
+                      });
+      }
+    }
+  Hashes all;
+  for (const std::string &bytes : exchange.allGather(
+           {reinterpret_cast<const char *>(&mine), sizeof(mine)})) {
+    Hashes other;
+    std::memcpy(&other, bytes.data(), sizeof(other));
+    all.trainable += other.trainable;
+    all.frozen += other.frozen;
+  }
+  return all;
+}
+
+// Frozen parameters in another dtype than they were saved in are rounded.
+bool sameFrozenTypes(const Manifest &manifest, const CheckpointReader &reader) {
+  for (const Manifest::Unit &unit : manifest.units)
+    for (const Manifest::Param &param : unit.params) {
+      size_t stored = reader.find(param.name).unit;
+      if (!param.trainable &&
+          reader.index().units[stored].frozenType != unit.paramType)
+        return false;
+    }
+  return true;
+}
+
+// Another order of samples would see some twice and others never.
+void warnOfOptions(const Options &options, const Checkpoint &index) {
+  if (options.seed != index.seed || options.shuffle != index.shuffle)
+    printWarning(concat("the checkpoint was saved with --seed ", index.seed,
+                        index.shuffle ? " --shuffle" : "",
+                        "; this run's order of samples is another one"));
+  if (options.randomInit || !options.model.empty())
+    printWarning(concat(options.randomInit ? "--init=random" : "--model",
+                        " is ignored: --resume has the weights"));
+}
+
+} // namespace
+
+std::optional<TrainState> restore(const Options &options, Engine &engine,
+                                  Exchange &exchange,
+                                  const Topology &topology) {
+  bool first = engine.rank() == 0;
+  std::string folder = agreeOnFolder(options, engine.rank(), exchange);
+  if (folder.empty()) {
+    if (first)
+      std::printf("'%s' holds no checkpoint yet: the run begins at step 1\n",
+                  options.resume.c_str());
+    return std::nullopt;
+  }
+  CheckpointReader reader(folder);
+  const Checkpoint &index = reader.index();
+  const Manifest &manifest = engine.manifest;
+  if (index.optimizerStates() != manifest.optimizerStates())
+    fail("the checkpoint '", folder, "' has the state of ", index.optimizer,
+         ", the program was compiled with --optimizer=", manifest.optimizer);
+  Fit(manifest, reader).require();
+  if (index.state.step >= options.steps)
+    failUsage("the checkpoint '", folder, "' is of step ", index.state.step,
+              ", --steps=", options.steps,
+              " leaves nothing to do: give more --steps");
+  load(engine, reader, manifest.optimizerStates());
+  Hashes now = hashState(engine, exchange, topology);
+  if (now.trainable != index.trainableHash ||
+      (now.frozen != index.frozenHash && sameFrozenTypes(manifest, reader)))
+    fail("the checkpoint '", folder,
+         "' is damaged: its tensors are not those that were saved (their hash "
+         "differs); --resume another one");
+  if (first) {
+    warnOfOptions(options, index);
+    std::printf("resumed '%s': step %lld, state %s\n", folder.c_str(),
+                static_cast<long long>(index.state.step),
+                hexText(now.trainable + now.frozen).c_str());
+    std::fflush(stdout);
+  }
+  return index.state;
+}
+
+} // namespace shardonnx::rt

@@ -1,0 +1,245 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Attention.h; and the launches of our own kernels.
+
+#include "Attention.h"
+#include "../../support/Error.h"
+#include "../kernels/AttentionArgs.h"
+#include "../launch/Launch.h"
+#include "../plan/AttentionPlan.h"
+#include "CudnnAttention.h"
+#include <cstring>
+
+namespace shardonnx::rt::cuda {
+
+#ifdef SHX_HAS_CUDNN
+
+Attention::Attention(Context &context) : context(context) {}
+
+Attention::~Attention() {
+  plans.clear();
+  if (handle)
+    endCudnnHandle(handle);
+}
+
+// What one rank meets all of them do.
+void Attention::warn(const std::string &refusal) {
+  if (context.rank == 0)
+    printWarning(concat("attention runs on kernels of our own, which are "
+                        "slower than cuDNN's: ",
+                        refusal));
+}
+
+std::unique_ptr<CudnnPlan> Attention::makePlan(const ShxAttention &desc,
+                                               bool grad) {
+  std::string refusal;
+  if (!handle)
+    handle = makeCudnnHandle(context.compute, refusal);
+  dead = !handle;
+  std::unique_ptr<CudnnPlan> plan;
+  if (handle)
+    plan = makeCudnnPlan(desc, grad, {handle, "", context.device->arch()},
+                         (grad ? attentionGradWorkspaceBytes(desc)
+                               : attentionWorkspaceBytes(desc)) -
+                             kLibraryAlignmentBytes,
+                         refusal);
+  if (!plan)
+    warn(refusal);
+  return plan;
+}
+
+// What the plans take for granted.
+static bool areAligned(const CudnnOperands &operands) {
+  for (const void *pointer :
+       {operands.q, operands.k, operands.v,
+        static_cast<const void *>(operands.out), operands.dout,
+        static_cast<const void *>(operands.dq),
+        static_cast<const void *>(operands.dk),
+        static_cast<const void *>(operands.dv)})
+    if (reinterpret_cast<uintptr_t>(pointer) % 16 != 0)
+      return false;
+  return true;
+}
+
+bool Attention::run(const ShxAttention &desc, bool grad, bool hasMask,
+                    const CudnnOperands &operands, void *workspace) {
+  if (cudnnRefusal(desc, hasMask, grad) || !areAligned(operands))
+    return false;
+  std::string key(sizeof(desc) + 1, char(grad));
+  std::memcpy(key.data(), &desc, sizeof(desc));
+  auto [entry, isNew] = plans.try_emplace(key);
+  std::unique_ptr<CudnnPlan> &plan = entry->second;
+  if (isNew && !dead)
+    plan = makePlan(desc, grad);
+  if (!plan || (context.preparing() && !isNew))
+    return plan != nullptr;
+  context.lastWork =
+      grad ? "attention's gradient (cuDNN)" : "attention (cuDNN)";
+  int64_t bytes = plan->workspaceBytes();
+  alignWorkspace(workspace, bytes);
+  std::string error = plan->run(operands, workspace);
+  if (context.preparing()) {
+    // A first run loads the kernels, which a capture might not allow.
+    check(driver().cuStreamSynchronize(context.compute), "running ",
+          context.lastWork, " for the first time");
+    if (!error.empty()) {
+      warn(error);
+      plan = nullptr;
+    }
+    return plan != nullptr;
+  }
+  if (!error.empty())
+    fail("cuDNN failed at ", context.lastWork, ": ", error);
+  return true;
+}
+
+#else
+
+Attention::Attention(Context &context) : context(context) {}
+Attention::~Attention() = default;
+
+bool Attention::run(const ShxAttention &desc, bool grad, bool hasMask,
+                    const CudnnOperands &, void *) {
+  if (dead || cudnnRefusal(desc, hasMask, grad))
+    return false;
+  dead = true;
+  if (context.rank == 0)
+    printWarning("attention runs on kernels of our own, which are slower than "
+                 "cuDNN's: this program's runtime was built without cuDNN");
+  return false;
+}
+
+#endif
+
+namespace {
+
+bool isAligned(const void *pointer, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % uintptr_t(bytes) == 0;
+}
+
+bool strideIsEven(const int64_t (&stride)[3]) {
+  return stride[0] % 4 == 0 && stride[1] % 4 == 0 && stride[2] % 4 == 0;
+}
+
+// Whether four elements may be read and written at once.
+bool canTakeFour(const AttentionArgs &args, bool grad) {
+  const ShxAttention &d = args.desc;
+  int64_t bytes = d.dtype == SHX_F32 ? 16 : 8;
+  bool can = d.headDim % 4 == 0 && strideIsEven(d.qStride) &&
+             strideIsEven(d.kStride) && strideIsEven(d.vStride) &&
+             strideIsEven(d.outStride) && isAligned(args.q, bytes) &&
+             isAligned(args.k, bytes) && isAligned(args.v, bytes) &&
+             isAligned(args.out, bytes);
+  if (grad)
+    can = can && strideIsEven(d.doutStride) && strideIsEven(d.dqStride) &&
+          strideIsEven(d.dkStride) && strideIsEven(d.dvStride) &&
+          isAligned(args.dout, bytes) && isAligned(args.dq, bytes) &&
+          isAligned(args.dk, bytes) && isAligned(args.dv, bytes);
+  return can;
+}
+
+enum Own { Forward, Dots, Keys, Queries };
+
+// By kernel, dtype and head dim. The names outlive the launch, which leaves one
+// in the context.
+#define SHX_NAMES_OF_TYPE(stem) {stem "_64", stem "_128", stem "_256"}
+#define SHX_NAMES(stem)                                                        \
+  {SHX_NAMES_OF_TYPE(stem "f32"), SHX_NAMES_OF_TYPE(stem "bf16"),              \
+   SHX_NAMES_OF_TYPE(stem "f16")}
+#define SHX_SAME(name) {name, name, name}
+constexpr const char *kKernels[4][3][3] = {
+    SHX_NAMES("shx_k_attention_"),
+    {SHX_SAME("shx_k_attention_dots_f32"),
+     SHX_SAME("shx_k_attention_dots_bf16"),
+     SHX_SAME("shx_k_attention_dots_f16")},
+    SHX_NAMES("shx_k_attention_keys_"),
+    SHX_NAMES("shx_k_attention_queries_")};
+#undef SHX_NAMES_OF_TYPE
+#undef SHX_NAMES
+#undef SHX_SAME
+
+void launchOwn(Context &context, Own which, const AttentionArgs &args) {
+  const ShxAttention &d = args.desc;
+  bool half = d.dtype != SHX_F32;
+  int dim = attentionDim(d.headDim);
+  const char *kernel = kKernels[which][d.dtype][dim / 128];
+  if (which == Dots) {
+    constexpr int kRowsPerBlock = kAttentionThreads / 32;
+    launch(context, kernel,
+           blocksFor(d.batch * d.heads * d.seqQ, kRowsPerBlock),
+           kAttentionThreads, 0, args);
+    return;
+  }
+  int shared = which == Forward ? (half ? attentionHalfForwardShared(dim)
+                                        : attentionForwardShared(dim))
+                                : (half ? attentionHalfGradShared(dim)
+                                        : attentionGradShared(dim));
+  int64_t blocks = which == Keys ? blocksFor(d.seqK, kAttentionRows) * d.kvHeads
+                                 : blocksFor(d.seqQ, kAttentionRows) * d.heads;
+  launch(context, kernel, blocks * d.batch,
+         half ? attentionHalfThreads(dim, which == Keys) : kAttentionThreads,
+         unsigned(shared), args);
+}
+
+AttentionArgs argsOf(const ShxAttention &desc, const void *q, const void *k,
+                     const void *v, const void *mask) {
+  if (desc.headDim > kAttentionMaxDim)
+    fail("attention with a head dim of ", desc.headDim,
+         " cannot run on a GPU: this runtime goes up to ", kAttentionMaxDim);
+  AttentionArgs args{};
+  args.desc = desc;
+  args.q = q;
+  args.k = k;
+  args.v = v;
+  args.mask = mask;
+  return args;
+}
+
+} // namespace
+} // namespace shardonnx::rt::cuda
+
+using namespace shardonnx::rt::cuda;
+
+void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
+                   const void *k, const void *v, const void *mask, void *out,
+                   float *lse, void *workspace) {
+  Context &context = contextOf(ctx);
+  const ShxAttention &d = *desc;
+  CudnnOperands operands{q, k, v, out, lse, nullptr, nullptr, nullptr, nullptr};
+  if (context.attention &&
+      context.attention->run(d, false, mask, operands, workspace))
+    return;
+  AttentionArgs args = argsOf(d, q, k, v, mask);
+  args.out = out;
+  args.lse = lse;
+  args.vectors = canTakeFour(args, false);
+  launchOwn(context, Forward, args);
+}
+
+void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
+                        const void *q, const void *k, const void *v,
+                        const void *mask, const void *out, const float *lse,
+                        const void *dout, void *dq, void *dk, void *dv,
+                        void *workspace) {
+  Context &context = contextOf(ctx);
+  const ShxAttention &d = *desc;
+  CudnnOperands operands{
+      q,  k,  v, const_cast<void *>(out), const_cast<float *>(lse), dout,
+      dq, dk, dv};
+  if (context.attention &&
+      context.attention->run(d, true, mask, operands, workspace))
+    return;
+  AttentionArgs args = argsOf(d, q, k, v, mask);
+  args.dout = dout;
+  args.out = operands.out;
+  args.lse = operands.lse;
+  args.delta = static_cast<float *>(workspace);
+  args.dq = dq;
+  args.dk = dk;
+  args.dv = dv;
+  args.vectors = canTakeFour(args, true);
+  launchOwn(context, Dots, args);
+  launchOwn(context, Keys, args);
+  launchOwn(context, Queries, args);
+}

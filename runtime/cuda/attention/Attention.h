@@ -1,0 +1,45 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention on CUDA: cuDNN where it computes what the descriptor says, else
+// kernels of our own. Plans are made while a program is prepared.
+
+#ifndef SHARDONNX_RUNTIME_CUDA_ATTENTION_H
+#define SHARDONNX_RUNTIME_CUDA_ATTENTION_H
+
+#include "../launch/Context.h"
+#include <map>
+#include <memory>
+#include <string>
+
+namespace shardonnx::rt::cuda {
+
+class CudnnPlan;
+struct CudnnOperands;
+
+// cuDNN's plans, one for each descriptor and direction.
+class Attention {
+public:
+  explicit Attention(Context &context);
+  ~Attention();
+  Attention(const Attention &) = delete;
+  Attention &operator=(const Attention &) = delete;
+
+  // Whether cuDNN does it. When preparing, a plan runs once when it is made.
+  bool run(const ShxAttention &desc, bool grad, bool hasMask,
+           const CudnnOperands &operands, void *workspace);
+
+private:
+  std::unique_ptr<CudnnPlan> makePlan(const ShxAttention &desc, bool grad);
+  void warn(const std::string &refusal);
+
+  Context &context;
+  void *handle = nullptr; // cuDNN's; made when it is first needed
+  bool dead = false;      // cuDNN is not there, or does not start
+  // By the bytes of the descriptor; null: cuDNN has no plan.
+  std::map<std::string, std::unique_ptr<CudnnPlan>> plans;
+};
+
+} // namespace shardonnx::rt::cuda
+
+#endif // SHARDONNX_RUNTIME_CUDA_ATTENTION_H

@@ -1,0 +1,109 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Cross-entropy of logits that exist only a chunk of rows at a time: product,
+// softmax with its gradient in the logits' place, two products back.
+
+#include "../gemm/Gemm.h"
+#include "../plan/LossPlan.h"
+#include "LossRows.h"
+#include <algorithm>
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+class LinearCrossEntropy {
+public:
+  LinearCrossEntropy(Context &context, const ShxLinearCrossEntropy &desc,
+                     const void *x, const void *w, void *dx, void *dw,
+                     void *workspace)
+      : context(context), d(desc), plan(planLoss(desc)), x(x), w(w), dx(dx),
+        dw(dw), workspace(static_cast<uint8_t *>(workspace)) {}
+
+  void run(const void *labels, const float *seed, float *loss) {
+    auto *losses = reinterpret_cast<double *>(workspace + plan.losses);
+    for (begin = 0; begin < d.rows; begin += d.chunkRows) {
+      count = std::min(d.chunkRows, d.rows - begin);
+      product(lossProducts(d, count).logits, rowOf(x, d.ldx), w, logits());
+      lossOfRows(context, rowsOfChunk(labels, seed), count, losses + begin);
+      if (dx)
+        product(lossProducts(d, count).dx, logits(), w,
+                const_cast<void *>(rowOf(dx, d.lddx)));
+      if (dw)
+        addDw();
+    }
+    if (dw && plan.dw >= 0)
+      storeDw();
+    sumLosses(context, losses, d.rows, loss);
+  }
+
+private:
+  void *logits() const { return workspace + plan.logits; }
+  // Row `begin` of x or dx.
+  const void *rowOf(const void *matrix, int64_t stride) const {
+    return static_cast<const uint8_t *>(matrix) +
+           begin * stride * bytesOf(d.dtypeX);
+  }
+  LossRows rowsOfChunk(const void *labels, const float *seed) const {
+    LossRows rows{};
+    rows.dtype = plan.dtype;
+    rows.labelDtype = d.labelDtype;
+    rows.rows = count;
+    rows.classes = d.vocab;
+    rows.stride = plan.stride;
+    rows.ignored = d.ignoreIndex;
+    rows.softcap = d.softcap;
+    rows.logits = logits();
+    rows.dlogits = dx || dw ? logits() : nullptr;
+    rows.labels =
+        static_cast<const uint8_t *>(labels) + begin * bytesOf(d.labelDtype);
+    rows.seed = seed;
+    return rows;
+  }
+  void product(const ShxGemm &desc, const void *a, const void *b, void *c) {
+    gemm(context, desc, a, b, c, workspace + plan.gemm);
+  }
+
+  void addDw() {
+    ShxGemm desc = lossProducts(d, count).dw;
+    desc.accumulate = begin > 0 || (plan.dw < 0 && d.accumulateDw);
+    const void *rows = rowOf(x, d.ldx);
+    void *to = plan.dw < 0 ? dw : workspace + plan.dw;
+    product(desc, d.transW ? logits() : rows, d.transW ? rows : logits(), to);
+  }
+
+  // The sum of all chunks is rounded once.
+  void storeDw() {
+    ShxCopy copy{};
+    copy.rank = 1;
+    copy.dims[0] = d.vocab * d.width;
+    copy.srcStride[0] = copy.dstStride[0] = 1;
+    copy.srcDtype = SHX_F32;
+    copy.dstDtype = d.dtypeDw;
+    copy.accumulate = d.accumulateDw;
+    shx_copy(&context, &copy, workspace + plan.dw, dw);
+  }
+
+  Context &context;
+  const ShxLinearCrossEntropy &d;
+  const LossPlan plan;
+  const void *x, *w;
+  void *dx, *dw;
+  uint8_t *workspace;
+  int64_t begin = 0, count = 0;
+};
+
+} // namespace
+} // namespace shardonnx::rt::cuda
+
+using namespace shardonnx::rt::cuda;
+
+extern "C" void shx_linear_cross_entropy(ShxContext *ctx,
+                                         const ShxLinearCrossEntropy *desc,
+                                         const void *x, const void *w,
+                                         const void *labels, const float *seed,
+                                         float *loss, void *dx, void *dw,
+                                         void *workspace) {
+  LinearCrossEntropy call(contextOf(ctx), *desc, x, w, dx, dw, workspace);
+  call.run(labels, seed, loss);
+}

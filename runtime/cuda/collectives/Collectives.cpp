@@ -1,0 +1,377 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Collectives.h. Which collectives a run has is chosen at the end.
+
+#include "Collectives.h"
+#include "../../support/Error.h"
+#include "../launch/Launch.h"
+#include "../state/Slices.h"
+#include "SingleRank.h"
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <thread>
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+bool overlap(const Interval &a, const Interval &b) {
+  return a.begin < b.end && b.begin < a.end;
+}
+
+} // namespace
+
+NcclCollectives::NcclCollectives(Context &context, const Manifest &manifest,
+                                 const Topology &topology, Control &control,
+                                 Exchange &exchange, int ranksPerGpu)
+    : context(context), control(control), exchange(exchange),
+      communicators(manifest, topology, control, exchange, *context.device,
+                    ranksPerGpu),
+      gathers(0, TraceRow::Gather), reductions(1, TraceRow::Reduce),
+      memory(exchange, communicators.ofSpaces()), points(manifest.units.size()),
+      watchdog(control, manifest.units.size(),
+               [this] { return asyncError(); }) {
+  if (topology.replicas > 1)
+    replicas.emplace(2, TraceRow::Replicas);
+  control.setBeforeExit([this] { abort(); });
+}
+
+NcclCollectives::~NcclCollectives() { control.setBeforeExit({}); }
+
+// ---- Points
+
+void NcclCollectives::record(Point &point, CUstream stream) {
+  if (context.preparing())
+    return;
+  point.event.record(stream);
+  point.function = function;
+}
+
+void NcclCollectives::wait(const Point &point, CUstream stream) {
+  if (!context.preparing() && point.function == function)
+    point.event.wait(stream);
+}
+
+void NcclCollectives::announce(const char *function) {
+  watchdog.expect(function, context.step);
+}
+
+void NcclCollectives::launched() { watchdog.mark(context.compute); }
+
+void NcclCollectives::beginFunction() {
+  ++function;
+  for (UnitPoints &unit : points)
+    unit.resharded = false;
+  record(begun, context.compute);
+}
+
+// The queue's first work in a function comes after what was before it.
+void NcclCollectives::enter(Queue &queue) {
+  if (queue.function == function)
+    return;
+  queue.function = function;
+  wait(begun, queue.stream);
+}
+
+std::vector<NcclCollectives::Queue *> NcclCollectives::allQueues() {
+  std::vector<Queue *> list = {&gathers, &reductions};
+  if (replicas)
+    list.push_back(&*replicas);
+  return list;
+}
+
+std::vector<std::pair<CUstream, TraceRow>> NcclCollectives::queues() const {
+  std::vector<std::pair<CUstream, TraceRow>> list = {
+      {gathers.stream, gathers.row}, {reductions.stream, reductions.row}};
+  if (replicas)
+    list.emplace_back(replicas->stream, replicas->row);
+  return list;
+}
+
+void NcclCollectives::endFunction() {
+  for (Queue *queue : allQueues())
+    if (queue->function == function) {
+      record(queue->end, queue->stream);
+      wait(queue->end, context.compute);
+    }
+}
+
+// Where `work` calls NCCL. When preparing, it runs once, at once.
+template <typename Work>
+void NcclCollectives::collective(Queue &queue,
+                                 const NcclCommunicator &communicator,
+                                 Activity activity, size_t unit, Work work) {
+  Watchdog::Station station = watchdog.station(activity, unit);
+  if (context.preparing() &&
+      !connected.insert({communicator, activity, unit}).second)
+    return;
+  watchdog.begin(queue.stream, queue.index, station);
+  work();
+  watchdog.end(queue.stream, queue.index);
+  if (context.preparing())
+    queue.stream.synchronize("running a collective for the first time");
+}
+
+// For the trace: one kernel of NCCL.
+void NcclCollectives::note(CollectiveKind kind, const Queue &queue,
+                           int64_t unit) {
+  if (context.issued && !context.preparing())
+    context.issued->push_back({kind, queue.row, static_cast<int32_t>(unit)});
+}
+
+// ---- All-gather
+
+void NcclCollectives::gatherStart(size_t unit) {
+  const UnitState &u = context.state->units[unit];
+  enter(gathers);
+  for (size_t other = 0; other < points.size(); ++other)
+    if (overlap(u.gatherBytes, context.state->units[other].gatherBytes))
+      wait(points[other].freed, gathers.stream);
+  wait(points[unit].updated, gathers.stream);
+  int64_t element = dtypeBytes(u.unit->paramType);
+  uint8_t *frozen = u.gathered + u.unit->frozenOffsetBytes;
+  CUstream stream = gathers.stream;
+  auto copied = [&](uint8_t *to, const uint8_t *from, const Interval &part) {
+    copyBytes(context, stream, to + part.begin * element, from,
+              part.size() * element);
+  };
+  if (std::exchange(points[unit].resharded, false))
+    gather(unit, communicators.again(u.group),
+           {u.gathered, u.groupSlice,
+            [&] { copied(u.gathered, u.resharded, u.groupOwned); }},
+           {frozen, u.groupFrozenSlice,
+            [&] { copied(frozen, u.reshardedFrozen, u.groupFrozenOwned); }});
+  else
+    gather(unit, u.unit->sharded ? communicators.gather() : nullptr,
+           {u.gathered, u.slice,
+            [&] {
+              bringOwned(context, stream, u,
+                         u.gathered + u.owned.begin * element);
+            }},
+           {frozen, u.frozenSlice, [&] {
+              bringFrozen(context, stream, u,
+                          frozen + u.frozenOwned.begin * element);
+            }});
+  record(points[unit].gathered, gathers.stream);
+}
+
+// The two sections in one grouped call; but the padding of the first may lie
+// on the second, which then is gathered after it.
+void NcclCollectives::gather(size_t unit, const NcclCommunicator *communicator,
+                             const Section &trainable, const Section &frozen) {
+  const UnitState &u = context.state->units[unit];
+  ShxDType dtype = u.unit->paramType;
+  int64_t ranks = communicator ? communicator->members.count : 1;
+  bool both = trainable.slice > 0 && frozen.slice > 0;
+  bool apart = both && trainable.slice * ranks > u.unit->length;
+  trainable.bring();
+  if (!apart)
+    frozen.bring();
+  if (!communicator)
+    return;
+  auto all = [&](const Section &section) {
+    const uint8_t *mine = section.begin + communicator->members.index *
+                                              section.slice * dtypeBytes(dtype);
+    if (section.slice > 0)
+      check(nccl().ncclAllGather(
+                mine, section.begin, static_cast<size_t>(section.slice),
+                ncclType(dtype), *communicator, gathers.stream),
+            "gathering unit '", u.unit->name, "'");
+  };
+  collective(gathers, *communicator, Activity::Gather, unit, [&] {
+    if (!apart)
+      check(nccl().ncclGroupStart(), "grouping two gathers");
+    all(trainable);
+    if (apart)
+      frozen.bring();
+    all(frozen);
+    if (!apart)
+      check(nccl().ncclGroupEnd(), "gathering unit '", u.unit->name, "'");
+  });
+  for (int kernels = apart ? 2 : (trainable.slice > 0 || frozen.slice > 0);
+       kernels > 0; --kernels)
+    note(CollectiveKind::AllGather, gathers, static_cast<int64_t>(unit));
+}
+
+void NcclCollectives::gatherWait(size_t unit) {
+  wait(points[unit].gathered, context.compute);
+}
+
+void NcclCollectives::gatherFree(size_t unit) {
+  record(points[unit].freed, context.compute);
+}
+
+// On the compute stream, where the unit's last reader was.
+void NcclCollectives::gatherReshard(size_t unit) {
+  const UnitState &u = context.state->units[unit];
+  if (u.group == 0)
+    return;
+  points[unit].resharded = true;
+  int64_t element = dtypeBytes(u.unit->paramType);
+  const uint8_t *frozen = u.gathered + u.unit->frozenOffsetBytes;
+  copyBytes(context, context.compute, u.resharded,
+            u.gathered + u.groupOwned.begin * element,
+            u.groupOwned.size() * element);
+  copyBytes(context, context.compute, u.reshardedFrozen,
+            frozen + u.groupFrozenOwned.begin * element,
+            u.groupFrozenOwned.size() * element);
+}
+
+void NcclCollectives::updated(size_t unit) {
+  record(points[unit].updated, context.compute);
+}
+
+// ---- Reduce-scatter
+
+void NcclCollectives::gradAcquire(size_t unit) {
+  const State &state = *context.state;
+  for (size_t other = 0; other < points.size(); ++other)
+    if (overlap(state.units[unit].gradientBytes,
+                state.units[other].gradientBytes))
+      wait(points[other].reduced, context.compute);
+}
+
+void NcclCollectives::reduceStart(size_t unit, bool accumulate) {
+  const UnitState &u = context.state->units[unit];
+  ShxDType dtype = u.unit->reduceType;
+  Queue &queue = u.unit->sharded ? reductions : wholeQueue();
+  record(points[unit].ready, context.compute);
+  enter(queue);
+  wait(points[unit].ready, queue.stream);
+  if (u.unit->sharded)
+    reduceScatter(unit);
+  else
+    allReduce(unit, queue, *communicators.world(), u.gradients, u.unit->length,
+              dtype);
+  accumulateSlice(context, queue.stream, dtype,
+                  u.gradients + u.owned.begin * dtypeBytes(dtype), u.reduced,
+                  u.owned.size(), accumulate);
+  record(points[unit].reduced, queue.stream);
+  if (u.unit->sharded && replicas && context.lastMicrobatch)
+    addReplicas(unit);
+}
+
+void NcclCollectives::reduceScatter(size_t unit) {
+  const UnitState &u = context.state->units[unit];
+  const NcclCommunicator *group = communicators.reduce();
+  if (!group || u.unit->length == 0)
+    return;
+  ShxDType dtype = u.unit->reduceType;
+  uint8_t *mine =
+      u.gradients + group->members.index * u.slice * dtypeBytes(dtype);
+  collective(reductions, *group, Activity::Reduce, unit, [&] {
+    check(nccl().ncclReduceScatter(
+              u.gradients, mine, static_cast<size_t>(u.slice), ncclType(dtype),
+              ncclSum, *group, reductions.stream),
+          "reducing the gradients of unit '", u.unit->name, "'");
+  });
+  note(CollectiveKind::ReduceScatter, reductions, static_cast<int64_t>(unit));
+}
+
+void NcclCollectives::allReduce(size_t unit, Queue &queue,
+                                const NcclCommunicator &communicator,
+                                void *data, int64_t count, ShxDType dtype) {
+  if (count == 0)
+    return;
+  Activity activity = context.state->units[unit].unit->sharded
+                          ? Activity::Replicas
+                          : Activity::Reduce;
+  collective(queue, communicator, activity, unit, [&] {
+    check(nccl().ncclAllReduce(data, data, static_cast<size_t>(count),
+                               ncclType(dtype), ncclSum, communicator,
+                               queue.stream),
+          "adding up the gradients of unit '",
+          context.state->units[unit].unit->name, "'");
+  });
+  note(CollectiveKind::AllReduce, queue, static_cast<int64_t>(unit));
+}
+
+// Once a step: what this rank's group has summed, over all groups.
+void NcclCollectives::addReplicas(size_t unit) {
+  const UnitState &u = context.state->units[unit];
+  enter(*replicas);
+  wait(points[unit].reduced, replicas->stream);
+  allReduce(unit, *replicas, *communicators.replicas(), u.reduced,
+            u.owned.size(), SHX_F32);
+  record(points[unit].added, replicas->stream);
+}
+
+void NcclCollectives::reduceWait(size_t unit) {
+  wait(points[unit].reduced, context.compute);
+  wait(points[unit].added, context.compute);
+}
+
+// ---- Numbers and bytes
+
+void NcclCollectives::allGather(const double *mine, double *all, size_t count) {
+  Queue &queue = wholeQueue();
+  const NcclCommunicator &communicator = *communicators.world();
+  record(numbersReady, context.compute);
+  enter(queue);
+  wait(numbersReady, queue.stream);
+  // The norm is one number, a loss comes with its count.
+  Activity activity = count == 1 ? Activity::Norm : Activity::Loss;
+  collective(queue, communicator, activity, 0, [&] {
+    check(nccl().ncclAllGather(mine, all, count, ncclFloat64, communicator,
+                               queue.stream),
+          "gathering numbers");
+  });
+  note(CollectiveKind::AllGather, queue, -1);
+  record(numbersThere, queue.stream);
+  wait(numbersThere, context.compute);
+}
+
+void NcclCollectives::broadcast(void *data, size_t bytes) {
+  std::string chosen =
+      exchange.broadcast(std::string(static_cast<char *>(data), bytes));
+  if (chosen.size() != bytes)
+    fail("rank 0 chose for other calls than this rank has");
+  std::memcpy(data, chosen.data(), bytes);
+}
+
+// ---- Failures
+
+std::string NcclCollectives::asyncError() {
+  for (NcclCommunicator *one : communicators.all()) {
+    ncclResult_t error = ncclSuccess;
+    nccl().ncclCommGetAsyncError(*one, &error);
+    if (error != ncclSuccess && error != ncclInProgress)
+      return concat("the ", one->queue(), " queue: ", describe(error, *one));
+  }
+  return "";
+}
+
+// The GPU may be in a collective that never ends: it is told to, but not
+// waited for long.
+void NcclCollectives::abort() {
+  constexpr std::chrono::seconds kPatience(3);
+  auto aborted = std::make_shared<std::promise<void>>();
+  std::future<void> end = aborted->get_future();
+  std::thread([this, aborted] {
+    for (NcclCommunicator *one : communicators.all())
+      nccl().ncclCommAbort(*one);
+    aborted->set_value();
+  }).detach();
+  end.wait_for(kPatience);
+}
+
+std::unique_ptr<Collectives> makeCollectives(Context &context,
+                                             const EngineSetup &setup) {
+  if (setup.info.worldSize == 1)
+    return std::make_unique<SingleRank>(context);
+  int version = nccl().version;
+  std::string mine(reinterpret_cast<const char *>(&version), sizeof(version));
+  std::vector<int> versions;
+  std::vector<std::string> uuids;
+  for (const std::string &word :
+       setup.exchange.allGather(mine + context.device->uuid())) {
+    std::memcpy(&versions.emplace_back(), word.data(), sizeof(version));
+    uuids.push_back(word.substr(sizeof(version)));
+  }
+  return std::make_unique<NcclCollectives>(
+      context, setup.manifest, setup.topology, setup.control, setup.exchange,
+      checkNccl(versions, uuids));
+}
+
+} // namespace shardonnx::rt::cuda

@@ -1,0 +1,120 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The collectives of several ranks by NCCL: a stream for gathers, another one
+// for reductions, so that a prefetched gather does not stall behind a
+// reduction, and a third one for what replicas of the model add up.
+// docs/cuda.md tells what waits for what.
+
+#ifndef SHARDONNX_RUNTIME_CUDA_COLLECTIVES_H
+#define SHARDONNX_RUNTIME_CUDA_COLLECTIVES_H
+
+#include "../../core/Engine.h"
+#include "../launch/Context.h"
+#include "../state/State.h"
+#include "Communicators.h"
+#include "Watchdog.h"
+#include <functional>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <vector>
+
+namespace shardonnx::rt::cuda {
+
+/// Those of one rank, or NCCL's. `context` has its device, images and stream.
+std::unique_ptr<Collectives> makeCollectives(Context &context,
+                                             const EngineSetup &setup);
+
+class NcclCollectives : public Collectives {
+public:
+  NcclCollectives(Context &context, const Manifest &manifest,
+                  const Topology &topology, Control &control,
+                  Exchange &exchange, int ranksPerGpu);
+  ~NcclCollectives() override;
+
+  Allocator &symmetric() override { return memory; }
+  void gatherStart(size_t unit) override;
+  void gatherWait(size_t unit) override;
+  void gatherFree(size_t unit) override;
+  void gatherReshard(size_t unit) override;
+  void gradAcquire(size_t unit) override;
+  void reduceStart(size_t unit, bool accumulate) override;
+  void reduceWait(size_t unit) override;
+  void updated(size_t unit) override;
+  void announce(const char *function) override;
+  void launched() override;
+  void beginFunction() override;
+  void endFunction() override;
+  void allGather(const double *mine, double *all, size_t count) override;
+  void broadcast(void *data, size_t bytes) override;
+  std::vector<std::pair<CUstream, TraceRow>> queues() const override;
+
+private:
+  // A point of a stream. It counts in the function that recorded it alone: of
+  // earlier functions all is done when a function begins, and a capture may
+  // not wait for what it did not record.
+  struct Point {
+    Event event;
+    uint64_t function = 0;
+  };
+  struct Queue {
+    Queue(size_t index, TraceRow row)
+        : stream(Priority::High), index(index), row(row) {}
+    Stream stream;
+    size_t index; // of the watchdog
+    TraceRow row;
+    Point end; // what the compute stream waits for at a function's end
+    uint64_t function = 0; // in which it was last used
+  };
+  struct UnitPoints {
+    Point gathered, freed, ready, reduced, added, updated;
+    bool resharded = false; // the next gather is a smaller group's
+  };
+  // A section of a unit in its gathered buffer, of which each rank that gathers
+  // it brings an equal part.
+  struct Section {
+    uint8_t *begin;
+    int64_t slice;               // elements of a part
+    std::function<void()> bring; // this rank's, into its place
+  };
+  void record(Point &point, CUstream stream);
+  void wait(const Point &point, CUstream stream);
+  void enter(Queue &queue);
+  std::vector<Queue *> allQueues();
+  // Where all ranks meet.
+  Queue &wholeQueue() { return replicas ? *replicas : reductions; }
+  template <typename Work>
+  void collective(Queue &queue, const NcclCommunicator &communicator,
+                  Activity activity, size_t unit, Work work);
+  void note(CollectiveKind kind, const Queue &queue, int64_t unit);
+  void gather(size_t unit, const NcclCommunicator *communicator,
+              const Section &trainable, const Section &frozen);
+  void reduceScatter(size_t unit);
+  void allReduce(size_t unit, Queue &queue,
+                 const NcclCommunicator &communicator, void *data,
+                 int64_t count, ShxDType dtype);
+  void addReplicas(size_t unit);
+  void abort();
+  std::string asyncError();
+
+  Context &context;
+  Control &control;
+  Exchange &exchange;
+  Communicators communicators;
+  Queue gathers, reductions;
+  std::optional<Queue> replicas;
+  NcclAllocator memory;
+  std::vector<UnitPoints> points; // [unit]
+  Point begun;                    // of the function, on the compute stream
+  Point numbersReady, numbersThere;
+  uint64_t function = 0; // counts them
+  // Collectives that have run: NCCL connects the ranks in the first run, which
+  // must not be a captured one.
+  std::set<std::tuple<ncclComm_t, Activity, size_t>> connected;
+  Watchdog watchdog;
+};
+
+} // namespace shardonnx::rt::cuda
+
+#endif // SHARDONNX_RUNTIME_CUDA_COLLECTIVES_H

@@ -1,0 +1,88 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Knows what the GPU is at, so that a hang ends with a sentence. Every
+// collective is put between two marks: copies of four bytes that say, in host
+// memory, which collective the queue has begun and which it has ended. Marks
+// are ordinary work of the queue, so a captured graph has them, too. A thread
+// reads them; it calls nothing of CUDA, which may hang with the GPU.
+
+#ifndef SHARDONNX_RUNTIME_CUDA_WATCHDOG_H
+#define SHARDONNX_RUNTIME_CUDA_WATCHDOG_H
+
+#include "../../comm/Control.h"
+#include "../driver/Memory.h"
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace shardonnx::rt::cuda {
+
+class Watchdog {
+public:
+  // `asyncError` is asked often: what is wrong with a communicator, or "".
+  Watchdog(Control &control, size_t units,
+           std::function<std::string()> asyncError);
+  ~Watchdog();
+  Watchdog(const Watchdog &) = delete;
+  Watchdog &operator=(const Watchdog &) = delete;
+
+  // A function is under way from now until the stream that is given to `mark`
+  // is there; its collectives are counted anew. `mark` is never captured.
+  void expect(const char *function, int64_t step);
+  void mark(CUstream stream);
+
+  // The function's next collective, for `begin`.
+  using Station = uint32_t;
+  Station station(Activity activity, size_t unit);
+  void begin(CUstream stream, size_t queue, Station station);
+  void end(CUstream stream, size_t queue);
+
+  static constexpr size_t kQueues = 3; // gathers, reductions, replicas
+
+private:
+  struct Collective {
+    Activity activity = Activity::Running;
+    size_t unit = 0;
+  };
+  struct Expected {
+    uint32_t sequence;
+    std::string function;
+    int64_t step;
+  };
+  // What the GPU writes, each word on a line of its own.
+  struct alignas(64) Word {
+    uint32_t value;
+  };
+  uint32_t read(size_t word) const;
+  void write(CUstream stream, size_t word, CUdeviceptr from);
+  void watch();
+  bool outstanding(Expected &first);
+  void reportHang(const Expected &first);
+  void checkAsyncError(double &since);
+
+  Control &control;
+  std::function<std::string()> asyncError;
+  size_t capacity;
+  DeviceMemory numbers; // 0, 1, 2, …: what marks are copied from
+  DeviceMemory counter; // the sequence number, for `mark`
+  PinnedMemory words;   // [queue] what runs, 0: nothing; [kQueues] sequence
+  std::mutex mutex;     // of what follows
+  std::vector<Collective> collectives; // by station; 0 is none
+  std::map<std::pair<std::string, size_t>, Station> stations;
+  std::string function;
+  size_t ordinal = 0;
+  std::deque<Expected> expected;
+  uint32_t sequence = 0;
+  std::atomic<bool> stopping{false};
+  std::thread thread;
+};
+
+} // namespace shardonnx::rt::cuda
+
+#endif // SHARDONNX_RUNTIME_CUDA_WATCHDOG_H

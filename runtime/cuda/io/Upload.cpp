@@ -1,0 +1,61 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Upload.h.
+
+#include "Upload.h"
+#include "../../support/Half.h"
+#include "shardonnx/runtime/Manifest.h"
+#include <algorithm>
+#include <cstring>
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+constexpr size_t kBuffers = 2;
+constexpr int64_t kBufferElements = 1 << 20;
+
+} // namespace
+
+void convertValues(uint8_t *to, ShxDType dtype, const float *values,
+                   int64_t count) {
+  if (dtype == SHX_F32) {
+    std::memcpy(to, values, static_cast<size_t>(count) * sizeof(float));
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    if (dtype == SHX_BF16)
+      reinterpret_cast<BFloat16 *>(to)[i] = fromFloat<BFloat16>(values[i]);
+    else
+      reinterpret_cast<Float16 *>(to)[i] = fromFloat<Float16>(values[i]);
+}
+
+Upload::Upload(CUstream stream) : stream(stream) {
+  for (size_t i = 0; i < kBuffers; ++i) {
+    Buffer buffer;
+    buffer.memory = PinnedMemory(
+        kBufferElements * static_cast<int64_t>(sizeof(float)), "weights");
+    buffers.push_back(std::move(buffer));
+  }
+}
+
+void Upload::write(uint8_t *to, ShxDType dtype, const float *values,
+                   int64_t count) {
+  int64_t element = dtypeBytes(dtype);
+  for (int64_t at = 0; at < count; at += kBufferElements) {
+    int64_t n = std::min(kBufferElements, count - at);
+    Buffer &buffer = buffers[next];
+    if (buffer.used)
+      buffer.sent.synchronize("waiting for weights to be copied");
+    convertValues(buffer.memory.data(), dtype, values + at, n);
+    check(driver().cuMemcpyHtoDAsync(deviceAddress(to + at * element),
+                                     buffer.memory.data(),
+                                     static_cast<size_t>(n * element), stream),
+          "copying weights to the GPU");
+    buffer.sent.record(stream);
+    buffer.used = true;
+    next = (next + 1) % kBuffers;
+  }
+}
+
+} // namespace shardonnx::rt::cuda

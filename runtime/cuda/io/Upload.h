@@ -1,0 +1,40 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Weights on their way to the device, through two pinned buffers that are
+// filled in turn.
+
+#ifndef SHARDONNX_RUNTIME_CUDA_UPLOAD_H
+#define SHARDONNX_RUNTIME_CUDA_UPLOAD_H
+
+#include "../driver/Memory.h"
+#include "../driver/Stream.h"
+#include "shardonnx/runtime/ABI.h"
+#include <vector>
+
+namespace shardonnx::rt::cuda {
+
+// to[i] = values[i] in dtype.
+void convertValues(uint8_t *to, ShxDType dtype, const float *values,
+                   int64_t count);
+
+class Upload {
+public:
+  explicit Upload(CUstream stream);
+  // Makes to[i] = values[i] in dtype, once the stream comes to it.
+  void write(uint8_t *to, ShxDType dtype, const float *values, int64_t count);
+
+private:
+  struct Buffer {
+    PinnedMemory memory;
+    Event sent;
+    bool used = false;
+  };
+  CUstream stream;
+  std::vector<Buffer> buffers;
+  size_t next = 0;
+};
+
+} // namespace shardonnx::rt::cuda
+
+#endif // SHARDONNX_RUNTIME_CUDA_UPLOAD_H

@@ -1,0 +1,106 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Launches of kernels/Slices.cu.
+
+#include "Slices.h"
+#include "../kernels/Shapes.h"
+#include "../launch/KernelNames.h"
+#include "../launch/Launch.h"
+#include "Staging.h"
+#include <algorithm>
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+// Each thread does two packs or more, but a slice of any size keeps no more
+// blocks in flight than a GPU runs at once.
+int64_t sliceBlocks(int64_t count) {
+  constexpr int64_t kPerBlock = int64_t(kSliceThreads) * 8 * 2;
+  constexpr int64_t kMostBlocks = 2048;
+  return std::min(blocksFor(count, kPerBlock), kMostBlocks);
+}
+
+} // namespace
+
+void castSlice(Context &context, CUstream stream, const float *from,
+               int32_t dtype, void *to, int64_t count) {
+  static constexpr auto names = SHX_KERNEL_NAMES("shx_k_cast_slice");
+  launchOn(context, stream, names(dtype), sliceBlocks(count), kSliceThreads, 0,
+           from, to, count);
+}
+
+static void copyToDevice(Context &context, CUstream stream, void *to,
+                         const void *from, int64_t bytes) {
+  if (context.preparing() || bytes == 0)
+    return;
+  if (context.staging)
+    context.staging->wait(stream);
+  check(driver().cuMemcpyHtoDAsync(deviceAddress(to), from,
+                                   static_cast<size_t>(bytes), stream),
+        "copying offloaded parameters to the GPU");
+}
+
+void bringOwned(Context &context, CUstream stream, const UnitState &u,
+                void *to) {
+  ShxDType dtype = u.unit->paramType;
+  int64_t count = u.owned.size();
+  if (u.hostParams)
+    copyToDevice(context, stream, to, u.hostParams, count * dtypeBytes(dtype));
+  else
+    castSlice(context, stream, u.master, dtype, to, count);
+}
+
+void bringFrozen(Context &context, CUstream stream, const UnitState &u,
+                 void *to) {
+  int64_t bytes = u.frozenOwned.size() * dtypeBytes(u.unit->paramType);
+  if (context.state->offload == Offload::Params)
+    copyToDevice(context, stream, to, u.frozen, bytes);
+  else
+    copyBytes(context, stream, to, u.frozen, bytes);
+}
+
+void accumulateSlice(Context &context, CUstream stream, int32_t dtype,
+                     const void *from, float *to, int64_t count,
+                     bool accumulate) {
+  sumSlices(context, stream, dtype, from, 0, 1, to, count, accumulate);
+}
+
+void sumSlices(Context &context, CUstream stream, int32_t dtype,
+               const void *from, int64_t stride, int32_t slices, float *to,
+               int64_t count, bool accumulate) {
+  static constexpr auto names = SHX_KERNEL_NAMES("shx_k_sum_slices");
+  launchOn(context, stream, names(dtype), sliceBlocks(count), kSliceThreads, 0,
+           from, to, count, stride, slices, int32_t(accumulate));
+}
+
+int64_t squaresPartials(int64_t count) {
+  return blocksFor(count, kSquaresChunk);
+}
+
+void squares(Context &context, CUstream stream, const float *x, int64_t count,
+             double *partials) {
+  launchOn(context, stream, "shx_k_squares", squaresPartials(count),
+           kSliceThreads, 0, x, partials, count);
+}
+
+void sumDoubles(Context &context, CUstream stream, const double *values,
+                int64_t count, double *sum) {
+  launchOn(context, stream, "shx_k_sum_doubles", 1, kFinishThreads, 0, values,
+           count, sum);
+}
+
+void finishNorm(Context &context, CUstream stream, const double *squares,
+                int32_t ranks, double limit, double *norm, float *scalars,
+                float *scalarsWithoutDecay) {
+  launchOn(context, stream, "shx_k_norm_finish", 1, 1, 0, squares, ranks, limit,
+           norm, scalars, scalarsWithoutDecay);
+}
+
+void addLoss(Context &context, CUstream stream, const float *loss, double *sum,
+             bool accumulate) {
+  launchOn(context, stream, "shx_k_loss_add", 1, 1, 0, loss, sum,
+           int32_t(accumulate));
+}
+
+} // namespace shardonnx::rt::cuda

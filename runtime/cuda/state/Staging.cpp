@@ -1,0 +1,161 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Staging.h.
+
+#include "Staging.h"
+#include "../../core/Carver.h"
+#include "../launch/Launch.h"
+#include "Slices.h"
+#include <algorithm>
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+void toDevice(void *to, const void *from, int64_t bytes, CUstream stream) {
+  check(driver().cuMemcpyHtoDAsync(deviceAddress(to), from,
+                                   static_cast<size_t>(bytes), stream),
+        "copying offloaded slices to the GPU");
+}
+void toHost(void *to, const void *from, int64_t bytes, CUstream stream) {
+  check(driver().cuMemcpyDtoHAsync(to, deviceAddress(from),
+                                   static_cast<size_t>(bytes), stream),
+        "copying offloaded slices to the host");
+}
+
+constexpr int64_t kFloat = sizeof(float);
+
+} // namespace
+
+Staging::Staging(Context &context)
+    : context(context), withMasters(context.state->offload == Offload::Params),
+      memory(context.state->plan.stagingBytes, "offload buffers"),
+      parts(kOffloadParts) {
+  const State &state = *context.state;
+  int64_t elements = state.plan.stagingElements;
+  Carver carver(memory.data(), kDeviceAlignmentBytes);
+  for (Part &part : parts) {
+    for (int i = 0; i < state.manifest.optimizerStates(); ++i)
+      part.moments[i] = carver.take<float>(elements);
+    if (!withMasters)
+      continue;
+    part.master = carver.take<float>(elements);
+    part.cast = carver.take<uint8_t>(elements * state.plan.stagingCastBytes);
+  }
+}
+
+void Staging::record(Point &point, CUstream stream) const {
+  if (context.preparing())
+    return;
+  point.event.record(stream);
+  point.recorded = true;
+}
+
+void Staging::wait(const Point &point, CUstream stream) const {
+  if (!context.preparing() && point.recorded)
+    point.event.wait(stream);
+}
+
+void Staging::wait(CUstream stream) const {
+  if (lastStored)
+    wait(*lastStored, stream);
+}
+
+void Staging::begin() {
+  next = 0;
+  lastStored = nullptr;
+  for (Part &part : parts)
+    part.loaded.recorded = part.computed.recorded = part.stored.recorded =
+        false;
+  record(begun, context.compute);
+  wait(begun, loads);
+  wait(begun, stores);
+}
+
+void Staging::end() {
+  record(loadsEnd, loads);
+  wait(loadsEnd, context.compute);
+  record(begun, stores);
+  wait(begun, context.compute);
+  lastStored = nullptr;
+}
+
+void Staging::update(size_t unit, const ShxDeviceKernel &kernel) {
+  const UnitState &u = context.state->units[unit];
+  int64_t count = u.owned.size();
+  int64_t step = context.state->plan.stagingElements;
+  for (int64_t begin = 0; begin < count; begin += step) {
+    Interval interval{begin, std::min(begin + step, count)};
+    Part &part = parts[next];
+    next = (next + 1) % parts.size();
+    load(part, u, interval);
+    compute(part, u, interval, kernel);
+    store(part, u, interval);
+    lastStored = &part.stored;
+  }
+}
+
+// Into buffers that this function's last part has left.
+void Staging::load(Part &part, const UnitState &u, const Interval &interval) {
+  wait(part.stored, loads);
+  if (!context.preparing()) {
+    int64_t bytes = interval.size() * kFloat;
+    for (int i = 0; i < context.state->manifest.optimizerStates(); ++i)
+      toDevice(part.moments[i], u.moments[i] + interval.begin, bytes, loads);
+    if (withMasters)
+      toDevice(part.master, u.master + interval.begin, bytes, loads);
+  }
+  record(part.loaded, loads);
+}
+
+void Staging::compute(Part &part, const UnitState &u, const Interval &interval,
+                      const ShxDeviceKernel &kernel) {
+  wait(part.loaded, context.compute);
+  for (const Piece &piece : u.pieces) {
+    Interval cut{std::max(piece.begin, interval.begin),
+                 std::min(piece.begin + piece.length, interval.end)};
+    if (cut.size() <= 0)
+      continue;
+    auto staged = [&](float *base) {
+      return base ? base + cut.begin - interval.begin : nullptr;
+    };
+    launchOptimizer(context, kernel, piece.decay,
+                    {withMasters ? staged(part.master) : u.master + cut.begin,
+                     u.reduced + cut.begin, staged(part.moments[0]),
+                     staged(part.moments[1])},
+                    cut.size());
+  }
+  if (withMasters && u.unit->paramType != SHX_F32)
+    castSlice(context, context.compute, part.master, u.unit->paramType,
+              part.cast, interval.size());
+  record(part.computed, context.compute);
+}
+
+void Staging::store(Part &part, const UnitState &u, const Interval &interval) {
+  wait(part.computed, stores);
+  if (!context.preparing()) {
+    int64_t bytes = interval.size() * kFloat;
+    for (int i = 0; i < context.state->manifest.optimizerStates(); ++i)
+      toHost(u.moments[i] + interval.begin, part.moments[i], bytes, stores);
+    if (withMasters)
+      toHost(u.master + interval.begin, part.master, bytes, stores);
+    int64_t element = dtypeBytes(u.unit->paramType);
+    if (withMasters && u.unit->paramType != SHX_F32)
+      toHost(u.hostParams + interval.begin * element, part.cast,
+             interval.size() * element, stores);
+  }
+  record(part.stored, stores);
+}
+
+int64_t Staging::bytes() const {
+  int64_t bytes = 0;
+  for (const UnitState &u : context.state->units) {
+    int64_t tensors = context.state->manifest.optimizerStates() + withMasters;
+    bytes += u.owned.size() * 2 * tensors * kFloat;
+    if (withMasters && u.unit->paramType != SHX_F32)
+      bytes += u.owned.size() * dtypeBytes(u.unit->paramType);
+  }
+  return bytes;
+}
+
+} // namespace shardonnx::rt::cuda

@@ -1,0 +1,108 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See State.h.
+
+#include "State.h"
+#include "../../core/Carver.h"
+
+namespace shardonnx::rt::cuda {
+
+// Of what all ranks of a group of replicas hold, each counts a part.
+static Interval countedPart(const Interval &owned, int rank, int ranks) {
+  Interval part = ownedInterval(owned.size(), rank, ranks);
+  return {owned.begin + part.begin, owned.begin + part.end};
+}
+
+State::State(const Manifest &manifest, int rank, const Topology &topology,
+             int64_t accumulate, Allocator &symmetric, Offload offload)
+    : manifest(manifest), rank(rank), topology(topology), offload(offload),
+      plan(planDevice(manifest, topology, accumulate, offload)),
+      privateSpace(manifest.privateSpace.bytes, "activations and workspaces"),
+      gatherSpace(plan.gatherBytes, "gathered parameters", symmetric),
+      gradientSpace(plan.gradientBytes, "full gradients", symmetric) {
+  units.resize(manifest.units.size());
+  for (size_t u = 0; u < units.size(); ++u)
+    placeUnit(u);
+  carveOwned();
+  setDecay([](const std::string &) { return false; });
+  for (UnitState &state : units) {
+    paramPointers.push_back(state.gathered);
+    gradPointers.push_back(state.gradients);
+  }
+}
+
+void State::placeUnit(size_t index) {
+  const Manifest::Unit &unit = manifest.units[index];
+  const DevicePlan::Unit &planned = plan.units[index];
+  UnitState &state = units[index];
+  state.unit = &unit;
+  state.slice = planned.slice;
+  state.frozenSlice = planned.frozenSlice;
+  state.gatherBytes = planned.gather;
+  state.gradientBytes = planned.gradients;
+  state.owned = topology.owned(unit.sharded, unit.length, rank);
+  state.frozenOwned = topology.owned(unit.sharded, unit.frozenLength, rank);
+  state.counted =
+      unit.sharded
+          ? countedPart(state.owned, topology.replica(rank), topology.replicas)
+          : countedPart(state.owned, rank, topology.ranks);
+  state.group = planned.group;
+  if (planned.group > 0) {
+    int index = rank % planned.group;
+    state.groupSlice = planned.groupSlice;
+    state.groupFrozenSlice = planned.groupFrozenSlice;
+    state.groupOwned = ownedInterval(unit.length, index, planned.group);
+    state.groupFrozenOwned =
+        ownedInterval(unit.frozenLength, index, planned.group);
+  }
+  state.gathered = gatherSpace.data() + planned.gather.begin;
+  if (!plan.gradientsInPlace)
+    state.gradients = gradientSpace.data() + planned.gradients.begin;
+}
+
+// The owned slices are counted first and then placed, by the same code.
+void State::carveOwned() {
+  for (bool counting : {true, false}) {
+    Carver device(counting ? nullptr : ownedSlices.data(),
+                  kDeviceAlignmentBytes);
+    Carver host(counting ? nullptr : hostSlices.data(), kDeviceAlignmentBytes);
+    for (UnitState &state : units)
+      carveUnit(state, device, host);
+    if (!counting)
+      continue;
+    ownedSlices =
+        DeviceMemory(device.used, "master weights, optimizer state and "
+                                  "gradients");
+    hostSlices = PinnedMemory(host.used, "offloaded slices");
+  }
+}
+
+void State::carveUnit(UnitState &state, Carver &device, Carver &host) {
+  bool masters = offload == Offload::Params;
+  Carver &weights = masters ? host : device;
+  Carver &moments = offload == Offload::None ? device : host;
+  int64_t n = state.owned.size();
+  int64_t element = dtypeBytes(state.unit->paramType);
+  state.master = weights.take<float>(n);
+  for (int i = 0; i < manifest.optimizerStates(); ++i)
+    state.moments[i] = moments.take<float>(n);
+  state.reduced = device.take<float>(n);
+  state.frozen = weights.take<uint8_t>(state.frozenOwned.size() * element);
+  if (masters)
+    state.hostParams = state.unit->paramType == SHX_F32
+                           ? reinterpret_cast<uint8_t *>(state.master)
+                           : host.take<uint8_t>(n * element);
+  state.resharded = device.take<uint8_t>(state.groupOwned.size() * element);
+  state.reshardedFrozen =
+      device.take<uint8_t>(state.groupFrozenOwned.size() * element);
+  if (plan.gradientsInPlace)
+    state.gradients = reinterpret_cast<uint8_t *>(state.reduced);
+}
+
+void State::setDecay(const std::function<bool(const std::string &)> &noDecay) {
+  for (UnitState &state : units)
+    state.pieces = piecesOf(*state.unit, state.owned, noDecay);
+}
+
+} // namespace shardonnx::rt::cuda

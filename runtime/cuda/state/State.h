@@ -1,0 +1,78 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What one rank owns on its GPU: its slice of each unit's masters, moments and
+// reduced gradients, and where the gathered parameters and full gradients lie.
+
+#ifndef SHARDONNX_RUNTIME_CUDA_STATE_H
+#define SHARDONNX_RUNTIME_CUDA_STATE_H
+
+#include "../../core/Carver.h"
+#include "../../core/Pieces.h"
+#include "../driver/Memory.h"
+#include "shardonnx/runtime/DevicePlan.h"
+
+namespace shardonnx::rt::cuda {
+
+// Pointers are device addresses. The gathered parameters and the gradients of
+// a sharded unit have room for ranks · slice elements (DevicePlan.h); those
+// behind `length` are nobody's, and may hold anything.
+struct UnitState {
+  const Manifest::Unit *unit = nullptr;
+  int64_t slice = 0;         // elements of a rank's part, padded
+  int64_t frozenSlice = 0;   // …of the frozen section
+  Interval owned;            // of the trainable section; replicated: all of it
+  Interval frozenOwned;      // of the frozen section; replicated: all of it
+  Interval counted;          // of the trainable section: in this rank's norm
+  float *master = nullptr;   // [owned]
+  float *moments[2] = {};    // [owned] each, null when not needed
+  float *reduced = nullptr;  // [owned]
+  uint8_t *frozen = nullptr; // [frozenOwned], in param_dtype
+  // With --offload=params: [owned], what gathers read, in param_dtype. Masters
+  // and frozen weights then lie in host memory as this does, with any --offload
+  // the moments do.
+  uint8_t *hostParams = nullptr;
+  // Between forward and backward, where a smaller group gathers the unit again:
+  // its ranks, the parts of this one, and where they are kept.
+  int group = 0; // 0: none
+  int64_t groupSlice = 0, groupFrozenSlice = 0;
+  Interval groupOwned, groupFrozenOwned;
+  uint8_t *resharded = nullptr, *reshardedFrozen = nullptr;
+  uint8_t *gathered = nullptr;  // the whole unit in param_dtype
+  uint8_t *gradients = nullptr; // the whole unit in reduce_dtype
+  // The bytes that these two take in their spaces, the padding with them: two
+  // units that share some are never in use at once.
+  Interval gatherBytes, gradientBytes;
+  std::vector<Piece> pieces;
+};
+
+class State {
+public:
+  // `symmetric` allocates what collectives touch.
+  State(const Manifest &manifest, int rank, const Topology &topology,
+        int64_t accumulate, Allocator &symmetric,
+        Offload offload = Offload::None);
+
+  const Manifest &manifest;
+  const int rank;
+  const Topology topology;
+  const Offload offload;
+  const DevicePlan plan;
+  std::vector<UnitState> units;
+  std::vector<uint8_t *> paramPointers, gradPointers; // for generated code
+  uint8_t *privateBase() const { return privateSpace.data(); }
+  // By a parameter's name.
+  void setDecay(const std::function<bool(const std::string &)> &noDecay);
+
+private:
+  void placeUnit(size_t index);
+  void carveOwned();
+  void carveUnit(UnitState &state, Carver &device, Carver &host);
+
+  DeviceMemory privateSpace, gatherSpace, gradientSpace, ownedSlices;
+  PinnedMemory hostSlices;
+};
+
+} // namespace shardonnx::rt::cuda
+
+#endif // SHARDONNX_RUNTIME_CUDA_STATE_H

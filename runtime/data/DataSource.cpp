@@ -1,0 +1,128 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The choice of a reader, and what all readers share.
+
+#include "DataSource.h"
+#include "../support/Error.h"
+#include "../support/Half.h"
+#include "ArraySource.h"
+#include "SeveralFiles.h"
+#include "TokenFile.h"
+#include <cstring>
+#include <sys/resource.h>
+
+namespace shardonnx::rt {
+namespace {
+
+bool endsWith(const std::string &text, const char *end) {
+  size_t n = std::strlen(end);
+  return text.size() >= n && text.compare(text.size() - n, n, end) == 0;
+}
+
+// Every file stays open. The usual limit, 1024, is for programs that use
+// select(); the hard one is what the system allows.
+void allowOpenFiles() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::unique_ptr<DataSource>
+openFile(const std::string &path, const std::optional<std::string> &tokenType,
+         const Manifest &manifest) {
+  bool npz = endsWith(path, ".npz");
+  if (npz || endsWith(path, ".safetensors")) {
+    if (tokenType)
+      failUsage("--data-dtype is for .bin files; '", path,
+                "' says its own dtypes");
+    return std::make_unique<ArraySource>(
+        npz ? readNpz(path) : readSafeTensors(path), manifest, path);
+  }
+  if (!endsWith(path, ".bin"))
+    failUsage("the data file '", path,
+              "' ends in none of .bin, .npz, .safetensors");
+  return std::make_unique<TokenFile>(path, tokenType, manifest);
+}
+
+} // namespace
+
+std::unique_ptr<DataSource>
+openData(const std::vector<std::string> &words,
+         const std::optional<std::string> &tokenType,
+         const Manifest &manifest) {
+  std::vector<std::string> paths = expandPatterns(words);
+  if (paths.size() == 1)
+    return openFile(paths.front(), tokenType, manifest);
+  allowOpenFiles();
+  std::vector<std::unique_ptr<DataSource>> files;
+  for (const std::string &path : paths)
+    files.push_back(openFile(path, tokenType, manifest));
+  return std::make_unique<SeveralFiles>(std::move(files));
+}
+
+std::vector<int64_t> documentBegins(const std::vector<int64_t> &ids,
+                                    int64_t count, int64_t separator) {
+  std::vector<int64_t> begins(static_cast<size_t>(count), 0);
+  for (size_t i = 1; i < begins.size(); ++i)
+    begins[i] =
+        ids[i - 1] == separator ? static_cast<int64_t>(i) : begins[i - 1];
+  return begins;
+}
+
+int64_t rowElements(const Manifest::Input &input) {
+  int64_t n = 1;
+  for (size_t i = 1; i < input.shape.size(); ++i)
+    n *= input.shape[i];
+  return n;
+}
+
+bool hasKnownValue(const Manifest::Input &input) {
+  using Kind = Manifest::InputKind;
+  return input.kind == Kind::AttentionMask || input.kind == Kind::ReadMask ||
+         input.kind == Kind::TokenTypeIds || input.kind == Kind::PositionIds;
+}
+
+int64_t knownValue(const Manifest::Input &input, int64_t at) {
+  if (input.kind == Manifest::InputKind::TokenTypeIds)
+    return 0;
+  if (input.kind != Manifest::InputKind::PositionIds)
+    return 1;
+  return input.shape.empty() ? 0 : at % input.shape.back();
+}
+
+void storeFloat(const Manifest::Input &input, void *row, int64_t at,
+                float value) {
+  if (input.dtype == SHX_F32)
+    static_cast<float *>(row)[at] = value;
+  else if (input.dtype == SHX_BF16)
+    static_cast<BFloat16 *>(row)[at] = fromFloat<BFloat16>(value);
+  else if (input.dtype == SHX_F16)
+    static_cast<Float16 *>(row)[at] = fromFloat<Float16>(value);
+  else
+    storeInteger(input, row, at, static_cast<int64_t>(value));
+}
+
+void storeInteger(const Manifest::Input &input, void *row, int64_t at,
+                  int64_t value) {
+  switch (input.dtype) {
+  case SHX_I64:
+    static_cast<int64_t *>(row)[at] = value;
+    return;
+  case SHX_I32:
+    static_cast<int32_t *>(row)[at] = static_cast<int32_t>(value);
+    return;
+  case SHX_I1:
+    static_cast<uint8_t *>(row)[at] = value != 0;
+    return;
+  case SHX_F32:
+  case SHX_BF16:
+  case SHX_F16:
+    storeFloat(input, row, at, static_cast<float>(value));
+    return;
+  }
+}
+
+} // namespace shardonnx::rt

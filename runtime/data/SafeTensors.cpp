@@ -1,0 +1,85 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// .safetensors: eight bytes of header length, a JSON header, the arrays.
+
+#include "../support/Error.h"
+#include "ArraySource.h"
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace shardonnx::rt {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kLargestHeader = 100'000'000; // the format's own limit
+
+ElementType elementType(const std::string &name, const std::string &array,
+                        const std::string &path) {
+  static const std::pair<const char *, ElementType> names[] = {
+      {"BOOL", ElementType::U8},   {"U8", ElementType::U8},
+      {"I8", ElementType::I8},     {"U16", ElementType::U16},
+      {"I16", ElementType::I16},   {"U32", ElementType::U32},
+      {"I32", ElementType::I32},   {"U64", ElementType::U64},
+      {"I64", ElementType::I64},   {"F16", ElementType::F16},
+      {"BF16", ElementType::BF16}, {"F32", ElementType::F32},
+      {"F64", ElementType::F64}};
+  for (auto &[text, type] : names)
+    if (name == text)
+      return type;
+  fail("array '", array, "' of '", path, "' has dtype ", name,
+       ", which cannot be read");
+}
+
+} // namespace
+
+Arrays readSafeTensors(const std::string &path) {
+  return readSafeTensors(
+      std::make_shared<File>(path, "give the data file with --data"));
+}
+
+Arrays readSafeTensors(std::shared_ptr<File> file,
+                       std::map<std::string, std::string> *metadata) {
+  const std::string &path = file->path();
+  uint64_t length = 0;
+  file->read(&length, 0, sizeof(length));
+  if (length > static_cast<uint64_t>(kLargestHeader))
+    fail("'", path, "' is no .safetensors file: its header would have ", length,
+         " bytes");
+  std::string header(length, '\0');
+  file->read(header.data(), 8, static_cast<int64_t>(length));
+  int64_t begin = 8 + static_cast<int64_t>(length);
+  Arrays arrays;
+  try {
+    Json json = Json::parse(header);
+    for (auto &[name, entry] : json.items()) {
+      if (name == "__metadata__") {
+        if (metadata)
+          *metadata = entry.get<std::map<std::string, std::string>>();
+        continue;
+      }
+      Array array;
+      array.type =
+          elementType(entry.at("dtype").get<std::string>(), name, path);
+      array.shape = entry.at("shape").get<std::vector<int64_t>>();
+      auto range = entry.at("data_offsets").get<std::vector<int64_t>>();
+      if (range.size() != 2 || range[0] < 0 || range[1] < range[0] ||
+          range[1] > file->size() - begin)
+        fail("'", path, "' is truncated: array '", name,
+             "' lies outside the file");
+      if (checkedElements(array.shape) < 0 ||
+          array.bytes() != range[1] - range[0])
+        fail("array '", name, "' of '", path,
+             "' has another size than its shape says");
+      array.offset = begin + range[0];
+      array.file = file;
+      arrays.emplace(name, std::move(array));
+    }
+  } catch (const Json::exception &e) {
+    fail("'", path, "' is no .safetensors file: ", e.what());
+  }
+  return arrays;
+}
+
+} // namespace shardonnx::rt

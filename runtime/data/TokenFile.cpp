@@ -1,0 +1,167 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See TokenFile.h.
+
+#include "TokenFile.h"
+#include "../support/Error.h"
+#include <cstring>
+
+namespace shardonnx::rt {
+namespace {
+
+using Kind = Manifest::InputKind;
+
+// llm.c's headers: 256 int32, of which magic, version, number of tokens.
+constexpr int64_t kHeaderBytes = 1024;
+struct KnownHeader {
+  int32_t magic, version;
+  int64_t tokenBytes;
+};
+constexpr KnownHeader kKnownHeaders[] = {{20240520, 1, 2}, {20240801, 7, 4}};
+
+} // namespace
+
+TokenFile::TokenFile(const std::string &path,
+                     const std::optional<std::string> &tokenType,
+                     const Manifest &manifest)
+    : manifest(manifest), file(path, "give the token file with --data"),
+      tokenBytes(tokenType == "u32" ? 4 : 2) {
+  readHeader(tokenType);
+  checkInputs();
+  if (tokens < length + 1)
+    fail("'", path, "' is too short: it has ", tokens,
+         " tokens, one sample takes ", length + 1,
+         "; give a longer file or compile with a smaller --seq");
+  raw.resize(static_cast<size_t>((length + 1) * tokenBytes));
+  ids.resize(static_cast<size_t>(length + 1));
+}
+
+void TokenFile::readHeader(const std::optional<std::string> &tokenType) {
+  int32_t head[3] = {};
+  if (file.size() >= kHeaderBytes)
+    file.read(head, 0, sizeof(head));
+  for (const KnownHeader &known : kKnownHeaders) {
+    if (head[0] != known.magic || head[1] != known.version)
+      continue;
+    if (tokenType && known.tokenBytes != tokenBytes)
+      failUsage("--data-dtype=", *tokenType, ": the header of '", file.path(),
+                "' says u", known.tokenBytes * 8, "; leave the option out");
+    begin = kHeaderBytes;
+    tokenBytes = known.tokenBytes;
+    tokens = head[2];
+    if (head[2] < 0 || begin + tokens * tokenBytes != file.size())
+      fail("'", file.path(), "' is truncated: its header announces ", head[2],
+           " tokens, it has ", (file.size() - begin) / tokenBytes);
+    return;
+  }
+  if (file.size() % tokenBytes != 0)
+    fail("'", file.path(), "' is truncated: its ", file.size(),
+         " bytes are no whole number of u", tokenBytes * 8, " tokens");
+  tokens = file.size() / tokenBytes;
+}
+
+void TokenFile::checkInputs() {
+  for (const Manifest::Input &input : manifest.inputs) {
+    if (input.kind == Kind::Data)
+      fail("'", file.path(), "' holds tokens only, and the graph's input '",
+           input.name,
+           "' wants data: give an .npz or .safetensors file with "
+           "an array for each input");
+    if (hasKnownValue(input) || input.kind == Kind::Random ||
+        input.kind == Kind::FirstKeys)
+      continue;
+    int64_t n = rowElements(input);
+    if (length != 0 && n != length)
+      fail("the graph's input '", input.name, "' takes ", n,
+           " tokens a sample, another takes ", length,
+           ": give an .npz or .safetensors file");
+    length = n;
+  }
+  if (length < 1)
+    fail("the graph has no token input, so '", file.path(),
+         "' cannot feed it: give an .npz or .safetensors file");
+}
+
+void TokenFile::load(int64_t sample) {
+  if (sample == loaded)
+    return;
+  file.read(raw.data(), begin + sample * length * tokenBytes,
+            static_cast<int64_t>(raw.size()));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    uint32_t id = 0; // little-endian, as this machine is
+    std::memcpy(&id, raw.data() + i * static_cast<size_t>(tokenBytes),
+                static_cast<size_t>(tokenBytes));
+    ids[i] = id;
+  }
+  if (manifest.documentSeparator >= 0)
+    begins = documentBegins(ids, length, manifest.documentSeparator);
+  loaded = sample;
+}
+
+// Whether the label at a position is predicted from a token that ends another
+// document. Labels stand at the token before the predicted one, shifted ones at
+// the predicted one.
+bool TokenFile::crossesDocument(int64_t position, bool shifted) const {
+  if (manifest.documentSeparator < 0 || (shifted && position == 0))
+    return false;
+  int64_t before = shifted ? position - 1 : position;
+  return ids[static_cast<size_t>(before)] == manifest.documentSeparator;
+}
+
+int64_t TokenFile::countLabels(int64_t sample) {
+  int64_t shift = manifest.loss.shift, count = length - shift;
+  if (manifest.documentSeparator < 0)
+    return count;
+  load(sample);
+  for (int64_t i = shift; i < length; ++i)
+    count -= crossesDocument(i, shift > 0);
+  return count;
+}
+
+void TokenFile::checkLimit(const Manifest::Input &input, int64_t sample,
+                           int64_t first) {
+  if (input.limit == 0)
+    return;
+  for (int64_t i = first; i < first + length; ++i)
+    if (ids[static_cast<size_t>(i)] >= input.limit)
+      fail("'", file.path(), "' has token ", ids[static_cast<size_t>(i)],
+           " at position ", sample * length + i, ", outside the vocabulary of ",
+           input.limit, " of input '", input.name,
+           "': use the tokenizer of the model (and --data-dtype=u32 if the "
+           "file holds 32-bit tokens)");
+}
+
+void TokenFile::read(int64_t sample, size_t index, void *row) {
+  const Manifest::Input &input = manifest.inputs[index];
+  int64_t n = rowElements(input);
+  bool packed =
+      manifest.documentSeparator >= 0 &&
+      (input.kind == Kind::PositionIds || input.kind == Kind::FirstKeys);
+  if (packed) {
+    load(sample);
+    for (int64_t i = 0; i < n; ++i) {
+      int64_t begin = begins[static_cast<size_t>(i % length)];
+      storeInteger(input, row, i,
+                   input.kind == Kind::FirstKeys ? begin : i % length - begin);
+    }
+    return;
+  }
+  if (hasKnownValue(input)) {
+    for (int64_t i = 0; i < n; ++i)
+      storeInteger(input, row, i, knownValue(input, i));
+    return;
+  }
+  load(sample);
+  int64_t first = input.kind == Kind::Labels ? 1 : 0;
+  checkLimit(input, sample, first);
+  bool labels = input.kind == Kind::Labels || input.kind == Kind::ShiftedLabels;
+  for (int64_t i = 0; i < n; ++i) {
+    bool crosses =
+        labels && crossesDocument(i, input.kind == Kind::ShiftedLabels);
+    storeInteger(input, row, i,
+                 crosses ? kIgnoredLabel : ids[static_cast<size_t>(first + i)]);
+  }
+}
+
+} // namespace shardonnx::rt

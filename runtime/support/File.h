@@ -1,0 +1,39 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reading files without trusting them: every read is checked against the
+// file's size and its failure names the file. Nothing is mapped, so a file
+// that shrinks under a run is an error and not a SIGBUS.
+
+#ifndef SHARDONNX_RUNTIME_FILE_H
+#define SHARDONNX_RUNTIME_FILE_H
+
+#include "Mapping.h"
+#include <cstdint>
+#include <string>
+
+namespace shardonnx::rt {
+
+class File {
+public:
+  // Opens for reading; `remedy` ends the message when that fails.
+  File(const std::string &path, const std::string &remedy);
+  // Opens `name` inside `folder`, refusing every path that leads out of it.
+  static File beneath(const std::string &folder, const std::string &name,
+                      const std::string &remedy);
+
+  const std::string &path() const { return name; }
+  int64_t size() const { return bytes; }
+  void read(void *to, int64_t offset, int64_t length) const;
+
+private:
+  File(FileDescriptor fd, std::string path);
+  void checkRegular(const std::string &remedy);
+  FileDescriptor fd;
+  std::string name;
+  int64_t bytes = 0;
+};
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_FILE_H

@@ -1,0 +1,112 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See NonFinite.h.
+
+#include "NonFinite.h"
+#include "../support/Error.h"
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace shardonnx::rt {
+namespace {
+
+// Units in the order in which the program reduces them, then any others.
+std::vector<size_t> orderOfReductions(const Manifest &m) {
+  std::vector<size_t> order;
+  auto add = [&](size_t unit) {
+    if (std::find(order.begin(), order.end(), unit) == order.end())
+      order.push_back(unit);
+  };
+  for (const Manifest::Function &function : m.functions)
+    for (const Manifest::Collective &call : function.collectives)
+      if (call.op == "reduce_start" && call.unit >= 0)
+        add(static_cast<size_t>(call.unit));
+  for (size_t unit = 0; unit < m.units.size(); ++unit)
+    add(unit);
+  return order;
+}
+
+// How many of the owned gradients of a parameter are not finite, and the first.
+struct Found {
+  int64_t count = 0, first = 0; // first: in the parameter
+  float value = 0;
+};
+
+Found search(Engine &engine, size_t unit, const Manifest::Param &param) {
+  constexpr int64_t kPiece = 1 << 16;
+  Interval owned = engine.owned(unit, /*trainable=*/true);
+  int64_t begin = std::max(owned.begin, param.offset);
+  int64_t end = std::min(owned.end, param.offset + param.elements());
+  std::vector<float> values(kPiece);
+  Found found;
+  for (int64_t at = begin; at < end; at += kPiece) {
+    int64_t count = std::min(kPiece, end - at);
+    engine.readReduced(unit, at, values.data(), count);
+    for (int64_t i = 0; i < count; ++i) {
+      if (std::isfinite(values[static_cast<size_t>(i)]))
+        continue;
+      if (found.count++ == 0) {
+        found.first = at + i - param.offset;
+        found.value = values[static_cast<size_t>(i)];
+      }
+    }
+  }
+  return found;
+}
+
+std::string describe(const StepResult &result) {
+  return concat("loss ", std::isfinite(result.loss) ? "finite" : "not finite",
+                ", gradient norm ",
+                std::isfinite(result.gradNorm) ? "finite" : "not finite");
+}
+
+} // namespace
+
+NonFinite findNonFinite(Engine &engine) {
+  const Manifest &m = engine.manifest;
+  std::vector<size_t> order = orderOfReductions(m);
+  for (size_t place = 0; place < order.size(); ++place) {
+    const Manifest::Unit &unit = m.units[order[place]];
+    for (const Manifest::Param &param : unit.params) {
+      if (!param.trainable)
+        continue;
+      Found found = search(engine, order[place], param);
+      if (found.count > 0)
+        return {place, concat("the gradient of '", param.name, "' in unit '",
+                              unit.name, "' is not finite in ", found.count,
+                              found.count == 1 ? " element" : " elements",
+                              " on rank ", engine.rank(), ", the first (",
+                              std::isnan(found.value) ? "NaN" : "infinity",
+                              ") at ", found.first)};
+    }
+  }
+  return {};
+}
+
+void stopAtNonFinite(Engine &engine, Exchange &exchange, int64_t step,
+                     const StepResult &result) {
+  NonFinite mine = findNonFinite(engine);
+  std::vector<std::string> all = exchange.allGather(
+      mine.text.empty() ? "" : concat(mine.order, ' ', mine.text));
+  size_t speaker = 0;
+  long least = 0;
+  for (size_t r = 0; r < all.size(); ++r) {
+    long order = std::strtol(all[r].c_str(), nullptr, 10);
+    if (!all[r].empty() && (all[speaker].empty() || order < least)) {
+      speaker = r;
+      least = order;
+    }
+  }
+  if (static_cast<int>(speaker) != engine.rank()) {
+    exchange.barrier(Activity::End); // the speaker ends this rank
+    std::abort();
+  }
+  fail("step ", step, ": ", describe(result),
+       mine.text.empty() ? "" : "; " + mine.text,
+       "; give a smaller --lr, longer --warmup or other data, or leave such "
+       "steps out with --on-nonfinite=skip");
+}
+
+} // namespace shardonnx::rt

@@ -1,0 +1,121 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Progress.h.
+
+#include "Progress.h"
+#include "../comm/Control.h"
+#include "../support/Error.h"
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <unistd.h>
+
+namespace shardonnx::rt {
+namespace {
+
+constexpr double kSecondsBetweenLines = 2;
+
+std::string format(const char *pattern, double value) {
+  char text[64];
+  std::snprintf(text, sizeof(text), pattern, value);
+  return text;
+}
+
+std::string memoryText(int64_t bytes) {
+  double mib = static_cast<double>(bytes) / (1 << 20);
+  return mib < 10240 ? format("%.0f MiB", mib) : format("%.1f GiB", mib / 1024);
+}
+
+std::string timeText(double seconds) {
+  long long s = std::llround(seconds);
+  char text[64];
+  if (s < 60)
+    std::snprintf(text, sizeof(text), "%lld s", s);
+  else if (s < 3600)
+    std::snprintf(text, sizeof(text), "%lld:%02lld", s / 60, s % 60);
+  else
+    std::snprintf(text, sizeof(text), "%lld:%02lld:%02lld", s / 3600,
+                  s / 60 % 60, s % 60);
+  return text;
+}
+
+} // namespace
+
+Progress::Progress(int64_t steps, int64_t begin)
+    : steps(steps), begin(begin), terminal(::isatty(STDOUT_FILENO) == 1) {}
+
+// The first step touches every page for the first time.
+int64_t Progress::warmupSteps() const {
+  int64_t all = steps - begin;
+  return all > 10 ? 3 : (all > 1 ? 1 : 0);
+}
+
+std::string Progress::lineOf(const StepRecord &r) const {
+  int64_t measured = r.step - begin - warmupSteps();
+  double left =
+      static_cast<double>(steps - r.step) *
+      (seconds > 0 && measured > 0 ? seconds / static_cast<double>(measured)
+                                   : r.stepMs / 1000);
+  std::string line = "step " + std::to_string(r.step) + "/" +
+                     std::to_string(steps) + format("  loss %.4f", r.loss);
+  if (r.evalLoss)
+    line += format("  eval %.4f", *r.evalLoss);
+  if (r.skipped)
+    line += "  skipped";
+  return line + format("  norm %.3f", r.gradNorm) + format("  lr %.2e", r.lr) +
+         format("  %.0f tok/s", r.tokensPerSecond) + "  " +
+         memoryText(r.pssBytes) + "/rank  " + timeText(left) + " left";
+}
+
+void Progress::step(const StepRecord &r) {
+  if (r.step == begin + 1)
+    firstLoss = r.loss;
+  if (r.step - begin > warmupSteps()) {
+    seconds += r.stepMs / 1000;
+    tokens += static_cast<double>(r.tokens);
+    tflopSeconds += r.tflops * r.stepMs / 1000;
+  }
+  skipped += r.skipped ? 1 : 0;
+  last = r;
+  double now = monotonicSeconds();
+  if (terminal) {
+    std::printf("\r\033[K%s", lineOf(r).c_str());
+    if (r.evalLoss) // worth keeping
+      std::printf("\n");
+  } else if (r.step == begin + 1 || r.step == steps || r.evalLoss ||
+             now - lastShown >= kSecondsBetweenLines) {
+    std::printf("%s\n", lineOf(r).c_str());
+    lastShown = now;
+  }
+  std::fflush(stdout);
+}
+
+void Progress::note(const std::string &line) const {
+  std::printf("%s%s\n", terminal ? "\r\033[K" : "", line.c_str());
+  std::fflush(stdout);
+}
+
+void Progress::close() {
+  if (terminal)
+    std::printf("\n");
+  double rate = seconds > 0 ? tokens / seconds : last.tokensPerSecond;
+  double tflops = seconds > 0 ? tflopSeconds / seconds : last.tflops;
+  std::string more;
+  if (skipped > 0)
+    more = concat(", ", skipped, skipped == 1 ? " step" : " steps",
+                  " skipped for gradients that were not finite");
+  if (last.offloadBytesPerSecond)
+    more += format(", %.2f GB/s to and from what is offloaded",
+                   *last.offloadBytesPerSecond * 1e-9);
+  std::printf("done: %lld steps, loss %.4f -> %.4f, %.0f tok/s, %.3f TFLOP/s "
+              "(without %lld warm-up step%s), memory per rank %s planned, %s "
+              "measured%s\n",
+              static_cast<long long>(last.step - begin), firstLoss, last.loss,
+              rate, tflops, static_cast<long long>(warmupSteps()),
+              warmupSteps() == 1 ? "" : "s", memoryText(last.peakBytes).c_str(),
+              memoryText(last.pssBytes).c_str(), more.c_str());
+  std::fflush(stdout);
+}
+
+} // namespace shardonnx::rt

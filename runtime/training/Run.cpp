@@ -1,0 +1,227 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From the command line to the end of a run: options, launcher, rendezvous,
+// memory, weights, training.
+
+#include "../checkpoint/Restore.h"
+#include "../checkpoint/Saver.h"
+#include "../comm/Launch.h"
+#include "../comm/Monitor.h"
+#include "../comm/RankInfo.h"
+#include "../core/Engine.h"
+#include "../core/Topology.h"
+#include "../support/Error.h"
+#include "TraceFile.h"
+#include "Trainer.h"
+#include "Weights.h"
+#include <cstdlib>
+#include <regex>
+#include <sys/prctl.h>
+
+namespace shardonnx::rt {
+namespace {
+
+Manifest readManifest(const Program &program) {
+  std::string error;
+  std::optional<Manifest> manifest = parseManifest(program.manifest, error);
+  if (!manifest)
+    throw Error(error, kExitFailure);
+  return std::move(*manifest);
+}
+
+// All ranks must have been given the same; --nproc is the launcher's.
+std::string commandLine(int argc, char **argv) {
+  std::string line;
+  for (int i = 1; i < argc; ++i)
+    line += std::string(argv[i]) + '\n';
+  return line;
+}
+
+// How far the run has come.
+TrainState initialise(Engine &engine, const Options &options,
+                      Exchange &exchange, const Topology &topology) {
+  bool firstRank = engine.rank() == 0;
+  std::optional<TrainState> restored;
+  if (!options.resume.empty())
+    restored = restore(options, engine, exchange, topology);
+  if (!restored && options.randomInit)
+    drawWeights(engine, options.seed);
+  else if (!restored)
+    loadWeights(engine, options.model, /*checkHash=*/firstRank);
+  if (!options.noDecay.empty()) {
+    std::regex noDecay(options.noDecay);
+    engine.setDecay([&](const std::string &name) {
+      return std::regex_match(name, noDecay);
+    });
+  }
+  return restored.value_or(TrainState());
+}
+
+bool namesParameter(const Manifest &manifest, const std::string &pattern) {
+  std::regex regex(pattern);
+  for (const Manifest::Unit &unit : manifest.units)
+    for (const Manifest::Param &param : unit.params)
+      if (param.trainable && std::regex_match(param.name, regex))
+        return true;
+  return false;
+}
+
+void checkOffload(const Options &o, const Manifest &manifest) {
+  if (manifest.cuda() && !o.offloadDir.empty())
+    failUsage("--offload-dir: a program for GPUs offloads to host memory; "
+              "leave it out");
+  if (manifest.cuda())
+    return;
+  bool offloads = o.offload != Offload::None;
+  if (offloads && o.offloadDir.empty())
+    failUsage("--offload needs --offload-dir DIR, a folder on a fast disk");
+  if (!offloads && !o.offloadDir.empty())
+    failUsage("--offload-dir needs --offload=optimizer or --offload=params");
+}
+
+// Options that this program, or another option, leaves without a meaning.
+void warnOfIgnored(const Options &o, const Manifest &manifest) {
+  if (o.momentum != 0 && manifest.optimizer != "sgd")
+    printWarning(concat("--momentum is ignored: the program was compiled with "
+                        "--optimizer=",
+                        manifest.optimizer));
+  if (o.minLR != 0 && o.scheduleKind == Schedule::Kind::Constant)
+    printWarning("--min-lr is ignored: --schedule=constant has no end to "
+                 "reach");
+  if (o.offload == Offload::Params && manifest.gathersInPlace())
+    printWarning("--offload=params moves no weights: gathered in f32 they are "
+                 "what the ranks read; compile with --param-dtype=bf16");
+  if (o.randomInit && !o.model.empty())
+    printWarning("--model is ignored: --init=random reads no weights");
+  if (!o.noDecay.empty() && !namesParameter(manifest, o.noDecay))
+    printWarning(concat("--no-decay='", o.noDecay,
+                        "' matches no trainable parameter's whole name"));
+}
+
+// One rank of a group that has met. An error here is told by the first rank
+// that has one, and ends all.
+int runRank(Platform &platform, const Program &program,
+            const Manifest &manifest, const Options &options,
+            const RankInfo &info, const Topology &topology,
+            const Group &group) {
+  std::vector<std::string> names;
+  for (const Manifest::Unit &unit : manifest.units)
+    names.push_back(unit.name);
+  size_t controlBytes = Control::bytes(info.worldSize, names.size());
+  Mapping memory = group.memory
+                       ? Mapping::shared(group.memory.get(), 0, controlBytes,
+                                         "the control block")
+                       : Mapping::anonymous(controlBytes, "the control block");
+  Control control(memory.data(), info.rank, info.worldSize, names);
+  control.setLaunchedByUs(info.launchedByUs(), info.launcherNote);
+  control.setTimeout(options.timeout);
+  Exchange exchange(control, group);
+  exchange.connect(info);
+  Monitor monitor(control, group, exchange);
+  std::unique_ptr<TraceFile> trace;
+  // Outside the try: when this rank fails its device may be in a collective
+  // that never ends, and to take the engine apart would be to wait for that.
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Saver> saver;
+  try {
+    if (!options.trace.empty())
+      trace = std::make_unique<TraceFile>(options, manifest, info.rank,
+                                          info.worldSize,
+                                          group.localRanks(info.rank));
+    if (info.rank == 0) // for all
+      checkMachines(manifest, options, group.machines.machineOf);
+    engine = platform.makeEngine({program, manifest, options, info, topology,
+                                  group, control, exchange,
+                                  trace ? &trace->trace : nullptr});
+    TrainState state = initialise(*engine, options, exchange, topology);
+    if (!options.save.empty())
+      saver = std::make_unique<Saver>(options, *engine, exchange, topology,
+                                      state.step);
+    Trainer(options, *engine, control, exchange, state, saver.get(),
+            trace.get())
+        .run();
+  } catch (const Error &e) {
+    if (trace)
+      trace->discard();
+    if (info.worldSize == 1)
+      throw;
+    control.failNow(info.rank, concat("rank ", info.rank, ": ", e.what()),
+                    e.exitCode());
+  }
+  saver.reset();
+  engine.reset();
+  control.block(info.rank).finished.store(1);
+  exchange.announceEnd();
+  return kExitDone;
+}
+
+int runAsRank(Platform &platform, const Program &program,
+              const Manifest &manifest, const Options &options,
+              const RankInfo &info, int argc, char **argv) {
+  Topology topology =
+      topologyOf(manifest, options, info.worldSize, info.localWorldSize);
+  platform.prepare(info, argv);
+  if (info.rank == 0)
+    warnOfIgnored(options, manifest);
+  blockTerminationSignals();
+  MeetingRequest request;
+  request.program = manifest.hash;
+  request.options = commandLine(argc, argv);
+  request.sharedBytes = platform.sharedBytes(manifest, options, topology);
+  Group group = meet(info, request);
+  return runRank(platform, program, manifest, options, info, topology, group);
+}
+
+int runChecked(Platform &platform, const Program &program, int argc,
+               char **argv) {
+  Manifest manifest = readManifest(program);
+  std::optional<Options> options = parseOptions(
+      argc, argv,
+      concat("Trains ", manifest.name, " (", manifest.strategy, ", batch ",
+             manifest.batch, " per rank, compiled by shardonnx ",
+             manifest.version, ")"));
+  if (!options)
+    return kExitDone;
+  checkOffload(*options, manifest);
+  RankInfo info;
+  bool child = std::getenv(kRankVariable);
+  if (child || options->nproc == 0)
+    info = rankFromEnvironment();
+  else if (options->nproc > 1) {
+    topologyOf(manifest, *options, options->nproc, options->nproc); // checks
+    return launchRanks(options->nproc, argv);
+  }
+  return runAsRank(platform, program, manifest, *options, info, argc, argv);
+}
+
+// Every rank has the same command line: one of them speaks.
+bool speaks() {
+  try {
+    return rankFromEnvironment().rank == 0;
+  } catch (const Error &) {
+    return true;
+  }
+}
+
+} // namespace
+
+int run(Platform &platform, const Program &program, int argc, char **argv) {
+  setProgramName(argv[0]);
+  // Started through /proc/self/exe, it would be called `exe` otherwise.
+  ::prctl(PR_SET_NAME, programName().c_str());
+  try {
+    return runChecked(platform, program, argc, argv);
+  } catch (const Error &e) {
+    if (e.exitCode() == kExitUsage ? speaks() : e.exitCode() != kExitFollows)
+      printError(e.what());
+    bool launched = std::getenv(kRankVariable);
+    return e.exitCode() == kExitFollows && !launched ? kExitFailure
+                                                     : e.exitCode();
+  } catch (const std::exception &e) { // out of memory, a thread that fails
+    printError(e.what());
+    return kExitFailure;
+  }
+}
+
+} // namespace shardonnx::rt

@@ -1,0 +1,99 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See TensorReader.h.
+
+#include "TensorReader.h"
+#include "../support/Error.h"
+#include "../support/Half.h"
+#include <cstring>
+#include <map>
+
+namespace shardonnx::rt {
+namespace {
+
+constexpr int64_t kChunk = 1 << 18; // elements read at a time
+
+struct SourceType {
+  int64_t bytes;
+  void (*widen)(float *out, const uint8_t *in, int64_t count);
+};
+
+template <typename T> void widen(float *out, const uint8_t *in, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, in + static_cast<size_t>(i) * sizeof(T), sizeof(T));
+    if constexpr (std::is_same_v<T, double>)
+      out[i] = static_cast<float>(value);
+    else
+      out[i] = toFloat(value);
+  }
+}
+
+const SourceType &sourceType(const std::string &dtype,
+                             const std::string &parameter) {
+  static const std::map<std::string, SourceType> types = {
+      {"f32", {4, widen<float>}},
+      {"f64", {8, widen<double>}},
+      {"bf16", {2, widen<BFloat16>}},
+      {"f16", {2, widen<Float16>}}};
+  auto found = types.find(dtype);
+  if (found == types.end())
+    fail("parameter '", parameter, "' is stored as ", dtype,
+         ", which cannot be trained");
+  return found->second;
+}
+
+} // namespace
+
+int64_t TensorReader::elementBytes(const std::string &dtype,
+                                   const std::string &parameter) {
+  return sourceType(dtype, parameter).bytes;
+}
+
+void TensorReader::read(const OwnedRange &range, const Stored &stored) {
+  if (stored.transposed)
+    return readTransposed(range, stored);
+  for (int64_t at = range.begin; at < range.end; at += kChunk) {
+    int64_t n = std::min(kChunk, range.end - at);
+    readRun(stored, at, n);
+    range.write(at, values.data(), n);
+  }
+}
+
+// `count` elements of the file's tensor from `at` on, into `values`.
+void TensorReader::readRun(const Stored &stored, int64_t at, int64_t count) {
+  const SourceType &type = sourceType(stored.dtype, "");
+  raw.resize(static_cast<size_t>(count * type.bytes));
+  values.resize(static_cast<size_t>(count));
+  stored.file->read(raw.data(), stored.offset + at * type.bytes,
+                    count * type.bytes);
+  type.widen(values.data(), raw.data(), count);
+  if (stored.addend != 0)
+    for (float &value : values)
+      value += stored.addend;
+}
+
+// A panel of rows at a time, one run of the file for each of its columns.
+void TensorReader::readTransposed(const OwnedRange &range,
+                                  const Stored &stored) {
+  int64_t rows = range.param->shape[0], columns = range.param->shape[1];
+  int64_t panelRows = std::max<int64_t>(1, 4 * kChunk / columns);
+  std::vector<float> panel;
+  for (int64_t row = range.begin / columns; row * columns < range.end;
+       row += panelRows) {
+    int64_t n = std::min(panelRows, rows - row);
+    panel.resize(static_cast<size_t>(n * columns));
+    for (int64_t column = 0; column < columns; ++column) {
+      readRun(stored, column * rows + row, n);
+      for (int64_t i = 0; i < n; ++i)
+        panel[static_cast<size_t>(i * columns + column)] =
+            values[static_cast<size_t>(i)];
+    }
+    int64_t begin = std::max(range.begin, row * columns);
+    int64_t end = std::min(range.end, (row + n) * columns);
+    range.write(begin, panel.data() + begin - row * columns, end - begin);
+  }
+}
+
+} // namespace shardonnx::rt

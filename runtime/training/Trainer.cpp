@@ -1,0 +1,304 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Trainer.h. Nothing here differs between ranks but who writes and prints.
+
+#include "Trainer.h"
+#include "../support/Error.h"
+#include "NonFinite.h"
+#include "SameData.h"
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+namespace shardonnx::rt {
+
+Trainer::Trainer(const Options &options, Engine &engine, Control &control,
+                 Exchange &exchange, const TrainState &state, Saver *saver,
+                 TraceFile *traceFile)
+    : options(options), engine(engine), control(control), exchange(exchange),
+      saver(saver), traceFile(traceFile),
+      trace(traceFile ? &traceFile->trace : nullptr), manifest(engine.manifest),
+      lossScale(options, manifest), state(state),
+      progress(options.steps, state.step), lastStep(options.steps) {
+  data = openData(options.data, options.dataType, manifest);
+  if (!options.evalData.empty())
+    evalData = openData(options.evalData, options.dataType, manifest);
+  order = {manifest.batch,  engine.ranks(),  options.accumulate,
+           data->samples(), options.shuffle, options.seed};
+  if (!first())
+    return;
+  log = std::make_unique<Log>(options.log, state.step);
+  tensorBoard = std::make_unique<TensorBoard>(options.tensorboard);
+  for (const std::string &name : data->unread())
+    printWarning(concat("array '", name, "' of '", options.data.front(),
+                        "' is ignored: the graph has no such input"));
+}
+
+Scalars Trainer::scalarsOf(int64_t step, double denominator) const {
+  Scalars v{};
+  auto t = static_cast<double>(state.optimizerSteps + 1);
+  v[SHX_LOSS_SCALE] =
+      static_cast<float>(denominator > 0 ? state.lossScale / denominator : 0);
+  v[SHX_LR] = static_cast<float>(options.schedule().at(step));
+  v[SHX_BETA1] = static_cast<float>(options.beta1);
+  v[SHX_BETA2] = static_cast<float>(options.beta2);
+  v[SHX_ONE_MINUS_BETA1] = static_cast<float>(1 - options.beta1);
+  v[SHX_ONE_MINUS_BETA2] = static_cast<float>(1 - options.beta2);
+  v[SHX_EPS] = static_cast<float>(options.eps);
+  v[SHX_WEIGHT_DECAY] = static_cast<float>(options.weightDecay);
+  v[SHX_BIAS_CORRECTION1] = static_cast<float>(1 - std::pow(options.beta1, t));
+  v[SHX_BIAS_CORRECTION2] = static_cast<float>(1 - std::pow(options.beta2, t));
+  v[SHX_CLIP] = static_cast<float>(1 / state.lossScale);
+  v[SHX_CLIP_VALUE] = options.clipGradValue > 0
+                          ? static_cast<float>(options.clipGradValue)
+                          : std::numeric_limits<float>::infinity();
+  v[SHX_MOMENTUM] = static_cast<float>(options.momentum);
+  v[SHX_FIRST_STEP] = state.optimizerSteps == 0 ? 1 : 0;
+  return v;
+}
+
+// What came before the traced steps is done before they begin.
+void Trainer::trainStep(int64_t step) {
+  if (trace && step == trace->firstStep) {
+    engine.beginTrace();
+    trace->setActive(true);
+  }
+  {
+    bool traced = trace && trace->active();
+    TraceSpan span(trace, TraceRow::Steps,
+                   traced ? trace->intern(concat("step ", step)) : "");
+    issue(step);
+  }
+  if (trace && step == trace->lastStep) {
+    trace->setActive(false);
+    engine.endTrace();
+  }
+}
+
+void Trainer::issue(int64_t step) {
+  control.setStep(step);
+  double denominator = lossDenominator(*data, manifest, order, state.samples);
+  engine.beginStep(scalarsOf(step, denominator));
+  issueMicrobatches(state.samples);
+  {
+    TraceSpan span(trace, TraceRow::Steps, "update");
+    engine.update();
+  }
+  engine.endStep();
+  outstanding.push_back({step, state.samples, denominator, state.lossScale});
+  state.step = step;
+  ++state.optimizerSteps;
+  state.samples += order.perStep();
+}
+
+void Trainer::issueMicrobatches(int64_t consumed) {
+  std::vector<int64_t> samples(static_cast<size_t>(order.batch));
+  for (int64_t a = 0; a < order.accumulate; ++a) {
+    for (int64_t b = 0; b < order.batch; ++b)
+      samples[static_cast<size_t>(b)] = order.at(consumed, a, engine.rank(), b);
+    {
+      TraceSpan span(trace, TraceRow::Steps, "batch");
+      int64_t first = consumed + order.offset(a, engine.rank());
+      fillBatch(manifest, *data, samples, {options.seed, first},
+                engine.inputs());
+    }
+    TraceSpan span(trace, TraceRow::Steps, "microbatch");
+    engine.microbatch(a == 0, a + 1 == order.accumulate);
+  }
+}
+
+int Trainer::stepsAhead() const {
+  return lossScale.isDynamic() || options.skipNonFinite ? 0
+                                                        : engine.stepsAhead();
+}
+
+void Trainer::settle(const Outstanding &step, const StepResult &result) {
+  bool skipped = !std::isfinite(result.gradNorm);
+  bool stop = (skipped || !std::isfinite(result.loss)) &&
+              !options.skipNonFinite &&
+              !(skipped && lossScale.mayBeTooLarge(state));
+  if (stop)
+    stopAt(step, result);
+  if (skipped)
+    --state.optimizerSteps;
+  lossScale.update(state, skipped);
+}
+
+// Where a later step has taken the gradients' place, the step is run again.
+void Trainer::stopAt(const Outstanding &step, const StepResult &result) {
+  if (!outstanding.empty()) {
+    while (!outstanding.empty()) {
+      engine.result(/*wait=*/true);
+      outstanding.pop_front();
+    }
+    engine.beginStep(scalarsOf(step.step, step.denominator));
+    issueMicrobatches(step.samples);
+  }
+  stopAtNonFinite(engine, exchange, step.step, result);
+}
+
+// Every sample once. The last round's missing samples have no labels; where
+// the loss cannot leave samples out, a last round that is not full is.
+double Trainer::evaluate() {
+  int64_t perRound = order.batch * order.ranks;
+  bool labels = manifest.loss.denominator == Manifest::Denominator::Labels;
+  int64_t count = evalData->samples();
+  int64_t rounds =
+      labels ? (count + perRound - 1) / perRound : count / perRound;
+  if (rounds == 0)
+    fail("--eval-data has ", count, " samples, one round of all ranks takes ",
+         perRound, ": give more data");
+  double denominator = 0;
+  std::vector<int64_t> samples(static_cast<size_t>(order.batch));
+  for (int64_t round = 0; round < rounds; ++round) {
+    for (int64_t b = 0; b < order.batch; ++b) {
+      int64_t i = round * perRound + engine.rank() * order.batch + b;
+      samples[static_cast<size_t>(b)] = i < count ? i : kNoSample;
+      if (labels && i < count)
+        denominator += static_cast<double>(evalData->countLabels(i));
+    }
+    if (!labels)
+      denominator +=
+          manifest.loss.denominator == Manifest::Denominator::Elements
+              ? static_cast<double>(manifest.loss.perMicrobatch)
+              : 1;
+    fillBatch(manifest, *evalData, samples, {}, engine.inputs());
+    engine.evalMicrobatch();
+  }
+  Engine::Evaluation sum = engine.evaluation(denominator);
+  return sum.loss / sum.count;
+}
+
+bool Trainer::evaluatesAfter(int64_t step) const {
+  if (!evalData)
+    return false;
+  return step == options.steps ||
+         (options.evalEvery > 0 && step % options.evalEvery == 0);
+}
+
+int64_t Trainer::heldBytes() const {
+  return data->heldBytes() + (evalData ? evalData->heldBytes() : 0);
+}
+
+void Trainer::report(const Outstanding &step, const StepResult &result) {
+  MemoryUse memory = engine.memory(heldBytes(), step.step == options.steps);
+  std::optional<double> evalLoss;
+  if (evaluatesAfter(step.step))
+    evalLoss = evaluate();
+  if (!first())
+    return;
+  StepRecord record;
+  record.step = step.step;
+  record.loss = step.denominator > 0 ? result.loss / step.denominator
+                                     : std::numeric_limits<double>::quiet_NaN();
+  record.gradNorm = result.gradNorm;
+  record.lr = options.schedule().at(step.step);
+  int64_t microbatches = order.ranks * order.accumulate;
+  record.tokens = manifest.tokensPerMicrobatch() * microbatches;
+  record.stepMs = result.seconds * 1e3;
+  record.tokensPerSecond = static_cast<double>(record.tokens) / result.seconds;
+  double flops = manifest.flopsPerMicrobatch *
+                 static_cast<double>(microbatches) / result.seconds;
+  record.tflops = flops * 1e-12;
+  if (std::optional<double> peak = engine.peakFlops())
+    record.mfu = flops / order.ranks / *peak;
+  record.evalLoss = evalLoss;
+  if (lossScale.isDynamic() || step.lossScale != 1)
+    record.lossScale = step.lossScale;
+  record.skipped = !std::isfinite(result.gradNorm);
+  if (result.offloadBytes > 0 && result.offloadSeconds > 0)
+    record.offloadBytesPerSecond =
+        static_cast<double>(result.offloadBytes) / result.offloadSeconds;
+  record.peakBytes = memory.planned;
+  record.pssBytes = memory.measured;
+  record.contextBytes = memory.context;
+  if (lastSaved) {
+    record.saveMs = lastSaved->ms;
+    record.saveStallMs = lastSaved->stallMs;
+    lastSaved.reset();
+  }
+  log->write(record);
+  tensorBoard->write(record);
+  progress.step(record);
+}
+
+void Trainer::collect(int ahead) {
+  while (!outstanding.empty()) {
+    bool wait = outstanding.size() > static_cast<size_t>(ahead);
+    std::optional<StepResult> result = engine.result(wait);
+    if (!result)
+      return;
+    Outstanding step = outstanding.front();
+    outstanding.pop_front();
+    if (result->stop && !stopped) {
+      // Every rank comes to know of it before the next step but these.
+      stopped = true;
+      lastStep = std::min(lastStep, step.step + stepsAhead());
+    }
+    report(step, *result);
+    settle(step, *result);
+  }
+}
+
+void Trainer::tell(const std::optional<SaveRecord> &saved) {
+  if (!saved || !first())
+    return;
+  lastSaved = saved;
+  char text[160];
+  std::snprintf(text, sizeof(text),
+                ": %.1f MB in %.2f s, training stood still for %.2f s, state ",
+                static_cast<double>(saved->bytes) / 1e6, saved->ms / 1e3,
+                saved->stallMs / 1e3);
+  progress.note(
+      concat("saved '", saved->path, "'", text, hexText(saved->hash)));
+}
+
+// After `step`, when it is time to.
+void Trainer::save(int64_t step) {
+  if (saver && saver->savesAfter(step, step >= lastStep))
+    tell(saver->begin(state));
+}
+
+void Trainer::run() {
+  if (engine.ranks() > 1) {
+    requireSameData(exchange, engine.rank(), "--data",
+                    identityOf(*data, manifest));
+    if (evalData)
+      requireSameData(exchange, engine.rank(), "--eval-data",
+                      identityOf(*evalData, manifest));
+  }
+  engine.start();
+  lossScale.begin(state);
+  control.setStopsAfterStep();
+  for (int64_t step = state.step + 1; step <= lastStep; ++step) {
+    trainStep(step);
+    if (saver)
+      tell(saver->poll());
+    // Weights of a later step are not what an evaluation is of.
+    bool drain = step >= lastStep || evaluatesAfter(step) ||
+                 (saver && saver->savesAfter(step, /*last=*/false));
+    collect(drain ? 0 : stepsAhead());
+    if (step >= lastStep)
+      collect(0);
+    save(step);
+  }
+  if (saver)
+    tell(saver->finish());
+  if (stopped && first())
+    progress.note(concat("stopped by SIGTERM after step ", state.step,
+                         saver ? "" : ", nothing is saved: no --save"));
+  if (traceFile)
+    traceFile->writePart();
+  engine.finish(); // all ranks have written theirs
+  if (traceFile)
+    traceFile->join();
+  if (!first())
+    return;
+  log->close();
+  tensorBoard->close();
+  progress.close();
+}
+
+} // namespace shardonnx::rt

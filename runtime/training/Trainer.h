@@ -1,0 +1,79 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The training loop of one rank.
+
+#ifndef SHARDONNX_RUNTIME_TRAINER_H
+#define SHARDONNX_RUNTIME_TRAINER_H
+
+#include "../checkpoint/Saver.h"
+#include "../core/Engine.h"
+#include "../core/TrainState.h"
+#include "Batch.h"
+#include "Log.h"
+#include "LossScale.h"
+#include "Progress.h"
+#include "TensorBoard.h"
+#include "TraceFile.h"
+#include <deque>
+#include <memory>
+
+namespace shardonnx::rt {
+
+class Trainer {
+public:
+  // Goes on from `state`. `saver` and `trace` may be null.
+  Trainer(const Options &options, Engine &engine, Control &control,
+          Exchange &exchange, const TrainState &state, Saver *saver,
+          TraceFile *trace);
+  void run();
+
+private:
+  // A step that the engine may still be at work on.
+  struct Outstanding {
+    int64_t step, samples; // samples: consumed before it
+    double denominator, lossScale;
+  };
+  void trainStep(int64_t step);
+  void issue(int64_t step);
+  void issueMicrobatches(int64_t consumed);
+  Scalars scalarsOf(int64_t step, double denominator) const;
+  // While a step may be skipped, no later one is issued.
+  int stepsAhead() const;
+  // What the result says about the loss scale, and whether the run goes on.
+  void settle(const Outstanding &step, const StepResult &result);
+  [[noreturn]] void stopAt(const Outstanding &step, const StepResult &result);
+  // Takes results until at most `ahead` steps are outstanding.
+  void collect(int ahead);
+  void report(const Outstanding &step, const StepResult &result);
+  void save(int64_t step);
+  void tell(const std::optional<SaveRecord> &saved);
+  double evaluate();
+  bool evaluatesAfter(int64_t step) const;
+  int64_t heldBytes() const;
+  bool first() const { return engine.rank() == 0; }
+
+  const Options &options;
+  Engine &engine;
+  Control &control; // is told the step, for messages
+  Exchange &exchange;
+  Saver *saver; // null: none
+  TraceFile *traceFile;
+  Trace *trace; // null: none
+  const Manifest &manifest;
+  std::unique_ptr<DataSource> data, evalData;
+  SampleOrder order;
+  const LossScale lossScale;
+  TrainState state; // after the steps that were issued
+  std::unique_ptr<Log> log;
+  std::unique_ptr<TensorBoard> tensorBoard;
+  Progress progress;
+  std::deque<Outstanding> outstanding;
+  int64_t lastStep; // sooner than asked for after SIGTERM
+  bool stopped = false;
+  std::optional<SaveRecord> lastSaved; // that no record of a step tells yet
+};
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_TRAINER_H

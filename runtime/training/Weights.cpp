@@ -1,0 +1,166 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Weights.h.
+
+#include "Weights.h"
+#include "../core/SampleOrder.h"
+#include "../support/Error.h"
+#include "../support/File.h"
+#include "StateDict.h"
+#include "TensorReader.h"
+#include "shardonnx/runtime/Sha256.h"
+#include <cctype>
+#include <cmath>
+#include <map>
+
+namespace shardonnx::rt {
+namespace {
+
+constexpr const char *kRemedy =
+    "give --model FILE (where the ONNX file is now, its external data beside "
+    "it), or --init=random";
+constexpr int64_t kChunk = 1 << 18; // elements drawn at a time
+
+std::string folderOf(const std::string &path) {
+  size_t slash = path.rfind('/');
+  if (slash == std::string::npos)
+    return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+std::string nameOf(const std::string &path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+class ModelFiles {
+public:
+  ModelFiles(const Manifest &manifest, const std::string &modelOverride)
+      : manifest(manifest),
+        path(modelOverride.empty() ? manifest.modelPath : modelOverride),
+        folder(folderOf(path)) {}
+
+  void checkHash() {
+    if (manifest.modelSha256.empty())
+      return;
+    const File &file = open(nameOf(manifest.modelPath));
+    Sha256 hash;
+    std::vector<uint8_t> part(1 << 20);
+    for (int64_t at = 0; at < file.size();) {
+      int64_t n = std::min<int64_t>(static_cast<int64_t>(part.size()),
+                                    file.size() - at);
+      file.read(part.data(), at, n);
+      hash.update(part.data(), static_cast<size_t>(n));
+      at += n;
+    }
+    if (hash.hex() != manifest.modelSha256)
+      fail("'", file.path(),
+           "' is not the model that was compiled (its "
+           "SHA-256 differs): compile it again, or ",
+           kRemedy);
+  }
+
+  void read(const OwnedRange &target) {
+    const Manifest::Param &param = *target.param;
+    if (!param.source)
+      fail("the model has no bytes for parameter '", param.name,
+           "': export it with its weights, or use --init=random");
+    int64_t bytes = param.elements() *
+                    TensorReader::elementBytes(param.source->dtype, param.name);
+    if (param.source->length != bytes)
+      fail("parameter '", param.name, "' has ", param.source->length,
+           " bytes in '", param.source->file, "', its shape wants ", bytes);
+    const File &file = open(param.source->file);
+    if (param.source->offset > file.size() - param.source->length)
+      fail("'", file.path(), "' is truncated: parameter '", param.name,
+           "' ends at byte ", param.source->offset + param.source->length,
+           ", the file at ", file.size(), "; ", kRemedy);
+    reader.read(target, {&file, param.source->offset, param.source->dtype,
+                         param.source->transposed, param.source->addend});
+  }
+
+private:
+  // The model's own file may have another name now (--model FILE).
+  const File &open(const std::string &name) {
+    auto found = files.find(name);
+    if (found != files.end())
+      return found->second;
+    File file = name == nameOf(manifest.modelPath)
+                    ? File(path, kRemedy)
+                    : File::beneath(folder, name, kRemedy);
+    return files.emplace(name, std::move(file)).first->second;
+  }
+
+  const Manifest &manifest;
+  std::string path, folder;
+  std::map<std::string, File> files;
+  TensorReader reader;
+};
+
+enum class Draw { Normal, Ones, Zeros };
+
+bool endsWith(const std::string &text, const std::string &end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+// By what frameworks call them: `ln_1.weight`, `input_layernorm.weight`,
+// `model.norm.weight` scale a norm; every other vector is a bias.
+Draw drawOf(const Manifest::Param &param) {
+  if (param.shape.size() >= 2)
+    return Draw::Normal;
+  if (!endsWith(param.name, "weight"))
+    return Draw::Zeros;
+  std::string module = param.name.substr(0, param.name.size() - 6);
+  for (char &c : module)
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  size_t dot = module.find_last_of('.', module.size() - 2);
+  std::string last = module.substr(dot == std::string::npos ? 0 : dot + 1);
+  bool norm =
+      last.find("norm") != std::string::npos || last.compare(0, 2, "ln") == 0;
+  return norm ? Draw::Ones : Draw::Zeros;
+}
+
+// Box and Muller's formula on two numbers drawn from the element's index.
+float normalAt(uint64_t key, int64_t index) {
+  uint64_t bits = mixBits(key ^ mixBits(static_cast<uint64_t>(index)));
+  double u = (static_cast<double>(bits >> 32) + 1) / 4294967297.0;
+  double v = static_cast<double>(bits & 0xffffffff) / 4294967296.0;
+  return static_cast<float>(std::sqrt(-2 * std::log(u)) *
+                            std::cos(2 * std::acos(-1.0) * v));
+}
+
+void draw(const OwnedRange &target, uint64_t seed) {
+  constexpr float kStandardDeviation = 0.02f;
+  Draw kind = drawOf(*target.param);
+  uint64_t key = mixBits(seed);
+  for (unsigned char c : target.param->name)
+    key = mixBits(key ^ c);
+  std::vector<float> values;
+  for (int64_t at = target.begin; at < target.end; at += kChunk) {
+    int64_t n = std::min(kChunk, target.end - at);
+    values.assign(static_cast<size_t>(n), kind == Draw::Ones ? 1.0f : 0.0f);
+    if (kind == Draw::Normal)
+      for (int64_t i = 0; i < n; ++i)
+        values[static_cast<size_t>(i)] =
+            kStandardDeviation * normalAt(key, at + i);
+    target.write(at, values.data(), n);
+  }
+}
+
+} // namespace
+
+void loadWeights(Engine &engine, const std::string &modelOverride,
+                 bool checkHash) {
+  if (isStateDict(modelOverride))
+    return loadStateDict(engine, modelOverride, /*warns=*/checkHash);
+  ModelFiles files(engine.manifest, modelOverride);
+  if (checkHash)
+    files.checkHash();
+  forOwned(engine, [&](const OwnedRange &target) { files.read(target); });
+}
+
+void drawWeights(Engine &engine, uint64_t seed) {
+  forOwned(engine, [&](const OwnedRange &target) { draw(target, seed); });
+}
+
+} // namespace shardonnx::rt
