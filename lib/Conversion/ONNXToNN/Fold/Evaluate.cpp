@@ -39,62 +39,6 @@ Evaluator findEvaluator(StringRef opType) {
   return table.lookup(opType);
 }
 
-Scalar scalarOf(double value, Type type) {
-  if (isa<FloatType>(type))
-    return ofFloat(roundTo(value, type));
-  return ofInt(wrapTo(static_cast<int64_t>(value), type));
-}
-
-double toDouble(Scalar value, Type type) {
-  if (isa<FloatType>(type))
-    return value.f;
-  return type.isUnsignedInteger() ? static_cast<double>(uint64_t(value.i))
-                                  : static_cast<double>(value.i);
-}
-
-int compareScalars(Scalar a, Scalar b, Type type) {
-  if (isa<FloatType>(type)) {
-    if (std::isnan(a.f) || std::isnan(b.f))
-      return 2;
-    return a.f < b.f ? -1 : a.f > b.f;
-  }
-  if (type.isUnsignedInteger()) {
-    auto x = static_cast<uint64_t>(a.i), y = static_cast<uint64_t>(b.i);
-    return x < y ? -1 : x > y;
-  }
-  return a.i < b.i ? -1 : a.i > b.i;
-}
-
-Scalar addScalars(Scalar a, Scalar b, Type type) {
-  if (isa<FloatType>(type))
-    return ofFloat(roundTo(a.f + b.f, type));
-  return ofInt(wrapTo(
-      static_cast<int64_t>(static_cast<uint64_t>(a.i) + uint64_t(b.i)), type));
-}
-
-Scalar multiplyScalars(Scalar a, Scalar b, Type type) {
-  if (isa<FloatType>(type))
-    return ofFloat(roundTo(a.f * b.f, type));
-  return ofInt(wrapTo(
-      static_cast<int64_t>(static_cast<uint64_t>(a.i) * uint64_t(b.i)), type));
-}
-
-static bool isNotANumber(Scalar value, Type type) {
-  return isa<FloatType>(type) && std::isnan(value.f);
-}
-
-Scalar maxScalar(Scalar a, Scalar b, Type type) {
-  if (isNotANumber(a, type) || isNotANumber(b, type))
-    return isNotANumber(a, type) ? a : b;
-  return compareScalars(a, b, type) > -1 ? a : b;
-}
-
-Scalar minScalar(Scalar a, Scalar b, Type type) {
-  if (isNotANumber(a, type) || isNotANumber(b, type))
-    return isNotANumber(a, type) ? a : b;
-  return compareScalars(a, b, type) < 1 ? a : b;
-}
-
 std::optional<SmallVector<int64_t>> shortInts(const HostTensor *tensor) {
   constexpr int64_t longest = 1 << 16;
   if (!tensor || tensor->isFloat() || tensor->getRank() > 1 ||

@@ -7,12 +7,20 @@
 #ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_EVALUATE_H
 #define SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_EVALUATE_H
 
-#include "HostTensor.h"
+#include "shardonnx/Dialect/NN/Interpreter/Arithmetic.h"
+#include "shardonnx/Dialect/NN/Interpreter/HostTensor.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace shardonnx {
+
+using nn::HostTensor;
+using nn::ofFloat;
+using nn::ofInt;
+using nn::roundTo;
+using nn::Scalar;
+using nn::wrapTo;
 
 /// The inputs of a node; null where an optional one is absent.
 using HostInputs = llvm::ArrayRef<const HostTensor *>;
@@ -48,32 +56,33 @@ Evaluator findEvaluator(llvm::StringRef opType);
 /// What one evaluation may make.
 inline constexpr int64_t maxEvaluated = int64_t(1) << 25;
 
-inline Scalar ofInt(int64_t value) {
-  Scalar scalar;
-  scalar.i = value;
-  return scalar;
+// Single elements, where an evaluator does not keep the arithmetic of a type.
+inline Scalar scalarOf(double value, mlir::Type type) {
+  return nn::Arithmetic(type).of(value);
 }
-inline Scalar ofFloat(double value) {
-  Scalar scalar;
-  scalar.f = value;
-  return scalar;
+inline double toDouble(Scalar value, mlir::Type type) {
+  return nn::Arithmetic(type).toDouble(value);
 }
-/// `value` as an element of `type`, rounded or cut off to it.
-Scalar scalarOf(double value, mlir::Type type);
+inline int compareScalars(Scalar a, Scalar b, mlir::Type type) {
+  return nn::Arithmetic(type).compare(a, b);
+}
+inline Scalar addScalars(Scalar a, Scalar b, mlir::Type type) {
+  return nn::Arithmetic(type).add(a, b);
+}
+inline Scalar multiplyScalars(Scalar a, Scalar b, mlir::Type type) {
+  return nn::Arithmetic(type).multiply(a, b);
+}
+inline Scalar maxScalar(Scalar a, Scalar b, mlir::Type type) {
+  return nn::Arithmetic(type).max(a, b);
+}
+inline Scalar minScalar(Scalar a, Scalar b, mlir::Type type) {
+  return nn::Arithmetic(type).min(a, b);
+}
 
-/// An element of `type` as a number.
-double toDouble(Scalar value, mlir::Type type);
-
-/// -1, 0 or 1 as `a` is less than, equal to or greater than `b`; 2 where one of
-/// them is not a number.
-int compareScalars(Scalar a, Scalar b, mlir::Type type);
-
-// Sums and products as the type has them: floats are rounded, integers wrap.
-Scalar addScalars(Scalar a, Scalar b, mlir::Type type);
-Scalar multiplyScalars(Scalar a, Scalar b, mlir::Type type);
-/// The greater or lesser one; what is not a number wins, as in NumPy.
-Scalar maxScalar(Scalar a, Scalar b, mlir::Type type);
-Scalar minScalar(Scalar a, Scalar b, mlir::Type type);
+inline std::optional<HostTensor::Dims>
+broadcastShapes(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
+  return HostTensor::broadcastShapes(a, b);
+}
 
 inline HostOutputs one(std::optional<HostTensor> result) {
   if (!result)

@@ -7,10 +7,13 @@
 #ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_CAUSALMASK_H
 #define SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_CAUSALMASK_H
 
-#include "../Fold/HostTensor.h"
 #include "mlir/IR/Builders.h"
+#include "shardonnx/Dialect/NN/Interpreter/HostTensor.h"
 
 namespace shardonnx {
+
+using nn::HostTensor;
+using nn::Scalar;
 
 /// Row i of `rows` sees column j of `columns` when j ≤ i + columns - rows, and,
 /// with a window, only the last `window` of these.

@@ -8,7 +8,6 @@
 #define SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_LOWERING_H
 
 #include "../Fold/Evaluate.h"
-#include "../Fold/HostTensor.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"

@@ -6,6 +6,7 @@
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
+#include "shardonnx/Dialect/NN/Interpreter/HostTensor.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -14,18 +15,10 @@ using namespace shardonnx::nn;
 
 FailureOr<SmallVector<int64_t>> nn::broadcastShapes(ArrayRef<int64_t> a,
                                                     ArrayRef<int64_t> b) {
-  if (a.size() < b.size())
-    std::swap(a, b);
-  SmallVector<int64_t> shape(a);
-  size_t lead = a.size() - b.size();
-  for (auto [i, size] : llvm::enumerate(b)) {
-    int64_t &other = shape[lead + i];
-    if (other == 1)
-      other = size;
-    else if (size != 1 && size != other)
-      return failure();
-  }
-  return shape;
+  auto shape = HostTensor::broadcastShapes(a, b);
+  if (!shape)
+    return failure();
+  return SmallVector<int64_t>(*shape);
 }
 
 bool nn::broadcastsTo(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {

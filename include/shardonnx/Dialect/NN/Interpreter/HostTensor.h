@@ -1,13 +1,13 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A tensor of known value, while a graph is raised. Exporters compute masks and
-// position tables by long chains of ops over [batch, 1, seq, seq]; here these
-// are strided views, axes along which nothing changes are never stored, and
-// tensors of few distinct values are bytes, so that the chains cost little.
+// A tensor of known value. Exporters compute masks and position tables by long
+// chains of ops over [batch, 1, seq, seq]; here these are strided views, axes
+// along which nothing changes are never stored, and tensors of few distinct
+// values are bytes, so that the chains cost little.
 
-#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_HOSTTENSOR_H
-#define SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_HOSTTENSOR_H
+#ifndef SHARDONNX_DIALECT_NN_INTERPRETER_HOSTTENSOR_H
+#define SHARDONNX_DIALECT_NN_INTERPRETER_HOSTTENSOR_H
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -18,10 +18,11 @@
 #include <optional>
 #include <vector>
 
-namespace shardonnx {
+namespace shardonnx::nn {
 
 /// One element. Which member counts follows from the tensor's element type:
-/// `f` for floats (rounded to that type), `i` for integers and booleans.
+/// `f` for floats (rounded to that type unless the interpreter is told not to),
+/// `i` for integers and booleans.
 union Scalar {
   int64_t i;
   double f;
@@ -75,12 +76,23 @@ public:
   HostTensor compact() const;
   mlir::DenseElementsAttr toAttr() const;
 
+  /// The NumPy broadcast of two shapes, or none.
+  static std::optional<Dims> broadcastShapes(llvm::ArrayRef<int64_t> a,
+                                             llvm::ArrayRef<int64_t> b);
+
   // Views: no element is copied, but by `reshape` where it must.
   HostTensor transpose(llvm::ArrayRef<int64_t> permutation) const;
   HostTensor broadcast(llvm::ArrayRef<int64_t> newShape) const;
   HostTensor reshape(llvm::ArrayRef<int64_t> newShape) const;
   HostTensor slice(unsigned axis, int64_t start, int64_t step,
                    int64_t size) const;
+
+  /// Each of `axes` counts windows, and one more axis at the end goes through
+  /// the elements of one (nn.windows).
+  HostTensor windows(llvm::ArrayRef<int64_t> axes,
+                     llvm::ArrayRef<int64_t> sizes,
+                     llvm::ArrayRef<int64_t> steps,
+                     llvm::ArrayRef<int64_t> dilations) const;
 
   /// Applies `function` to the elements of `operands`, broadcast to one shape.
   /// None when the result would be too large to compute here.
@@ -122,16 +134,12 @@ private:
   std::vector<Scalar> palette;
 };
 
-/// The NumPy broadcast of two shapes, or none.
-std::optional<HostTensor::Dims> broadcastShapes(llvm::ArrayRef<int64_t> a,
-                                                llvm::ArrayRef<int64_t> b);
-
 /// `value` rounded to the float type `type`.
 double roundTo(double value, mlir::Type type);
 
 /// `value` wrapped to the integer type `type`.
 int64_t wrapTo(int64_t value, mlir::Type type);
 
-} // namespace shardonnx
+} // namespace shardonnx::nn
 
-#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_HOSTTENSOR_H
+#endif // SHARDONNX_DIALECT_NN_INTERPRETER_HOSTTENSOR_H

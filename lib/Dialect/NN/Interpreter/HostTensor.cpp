@@ -3,7 +3,7 @@
 //
 // Strided views and broadcast computation on tensors of known value.
 
-#include "HostTensor.h"
+#include "shardonnx/Dialect/NN/Interpreter/HostTensor.h"
 
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/APInt.h"
@@ -14,7 +14,7 @@
 
 using namespace mlir;
 
-namespace shardonnx {
+namespace shardonnx::nn {
 
 /// What one tensor may take while it is computed here.
 static constexpr int64_t maxCodes = int64_t(1) << 28;
@@ -83,8 +83,8 @@ int64_t wrapTo(int64_t value, Type type) {
   return bits.trunc(width).getSExtValue();
 }
 
-std::optional<HostTensor::Dims> broadcastShapes(ArrayRef<int64_t> a,
-                                                ArrayRef<int64_t> b) {
+std::optional<HostTensor::Dims>
+HostTensor::broadcastShapes(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
   if (a.size() < b.size())
     std::swap(a, b);
   HostTensor::Dims result(a);
@@ -128,29 +128,41 @@ HostTensor HostTensor::ints(ArrayRef<int64_t> shape, ArrayRef<int64_t> values,
   return dense(shape, elementType, std::move(scalars));
 }
 
+static Scalar scalarOf(const llvm::APFloat &value) {
+  llvm::APFloat wide = value;
+  bool lost = false;
+  wide.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven,
+               &lost);
+  Scalar scalar;
+  scalar.f = wide.convertToDouble();
+  return scalar;
+}
+
+static Scalar scalarOf(const llvm::APInt &value, bool isUnsigned) {
+  Scalar scalar;
+  scalar.i = isUnsigned ? static_cast<int64_t>(value.getZExtValue())
+                        : value.getSExtValue();
+  return scalar;
+}
+
 HostTensor HostTensor::fromAttr(DenseElementsAttr attr) {
   auto type = cast<RankedTensorType>(attr.getType());
-  std::vector<Scalar> values;
   Type element = type.getElementType();
-  if (isa<FloatType>(element))
-    for (llvm::APFloat value : attr.getValues<llvm::APFloat>()) {
-      bool lost = false;
-      value.convert(llvm::APFloat::IEEEdouble(),
-                    llvm::APFloat::rmNearestTiesToEven, &lost);
-      Scalar scalar;
-      scalar.f = value.convertToDouble();
-      values.push_back(scalar);
-    }
+  bool isFloat = isa<FloatType>(element);
+  bool isUnsigned = element.isInteger(1) || element.isUnsignedInteger();
+  if (attr.isSplat() && type.getNumElements() > 0)
+    return splat(type.getShape(), element,
+                 isFloat
+                     ? scalarOf(attr.getSplatValue<llvm::APFloat>())
+                     : scalarOf(attr.getSplatValue<llvm::APInt>(), isUnsigned));
+  std::vector<Scalar> values;
+  values.reserve(type.getNumElements());
+  if (isFloat)
+    for (const llvm::APFloat &value : attr.getValues<llvm::APFloat>())
+      values.push_back(scalarOf(value));
   else
-    for (const llvm::APInt &value : attr.getValues<llvm::APInt>()) {
-      bool isUnsigned = element.isInteger(1) || element.isUnsignedInteger();
-      Scalar scalar;
-      scalar.i = isUnsigned ? static_cast<int64_t>(value.getZExtValue())
-                            : value.getSExtValue();
-      values.push_back(scalar);
-    }
-  if (attr.isSplat() && !values.empty())
-    return splat(type.getShape(), element, values.front());
+    for (const llvm::APInt &value : attr.getValues<llvm::APInt>())
+      values.push_back(scalarOf(value, isUnsigned));
   return dense(type.getShape(), element, std::move(values));
 }
 
@@ -271,6 +283,20 @@ HostTensor HostTensor::slice(unsigned axis, int64_t start, int64_t step,
     result.offset += start * strides[axis];
   result.strides[axis] = size > 1 ? strides[axis] * step : 0;
   result.shape[axis] = size;
+  return result;
+}
+
+HostTensor HostTensor::windows(ArrayRef<int64_t> axes, ArrayRef<int64_t> sizes,
+                               ArrayRef<int64_t> steps,
+                               ArrayRef<int64_t> dilations) const {
+  HostTensor result = *this;
+  for (auto [axis, size, step, dilation] :
+       llvm::zip(axes, sizes, steps, dilations)) {
+    result.shape[axis] = (shape[axis] - dilation * (size - 1) - 1) / step + 1;
+    result.strides[axis] = result.shape[axis] > 1 ? strides[axis] * step : 0;
+    result.shape.push_back(size);
+    result.strides.push_back(size > 1 ? strides[axis] * dilation : 0);
+  }
   return result;
 }
 
@@ -528,4 +554,4 @@ HostTensor HostTensor::collapseUniformAxes() const {
   return result;
 }
 
-} // namespace shardonnx
+} // namespace shardonnx::nn
