@@ -19,9 +19,11 @@ include(AddMLIR)
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Relative paths in the key, so that checkouts share their objects.
+  # Relative paths in the key, so that checkouts share their objects; a
+  # precompiled header counts by its text (cmake/ShardonnxPrecompiled.cmake).
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
-      CCACHE_NOHASHDIR=1 ${CCACHE})
+      CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
@@ -40,9 +42,16 @@ endif()
 find_package(Protobuf REQUIRED)
 find_package(ONNX REQUIRED CONFIG)
 
-if(NOT SHARDONNX_FUZZ) # clang has an OpenMP of its own
-  find_package(OpenMP REQUIRED COMPONENTS CXX)
+# The runtime, and what programs are linked with: g++, whose OpenMP (libgomp)
+# OpenBLAS uses too. The compiler itself is built by clang (CMakePresets.json),
+# which takes a third of the time.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(SHARDONNX_RUNTIME_CXX ${CMAKE_CXX_COMPILER})
+else()
+  find_program(SHARDONNX_RUNTIME_CXX g++ REQUIRED)
 endif()
+execute_process(COMMAND ${SHARDONNX_RUNTIME_CXX} -print-file-name=libgomp.so
+  OUTPUT_VARIABLE SHARDONNX_GOMP OUTPUT_STRIP_TRAILING_WHITESPACE)
 find_package(Threads REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)

@@ -11,9 +11,9 @@ if(SHARDONNX_ASSERTIONS)
   endforeach()
 endif()
 
+set(warnings -Wall -Wextra $<$<BOOL:${SHARDONNX_WERROR}>:-Werror>)
 add_library(shardonnx_warnings INTERFACE)
-target_compile_options(shardonnx_warnings INTERFACE
-  -Wall -Wextra $<$<BOOL:${SHARDONNX_WERROR}>:-Werror>)
+target_compile_options(shardonnx_warnings INTERFACE ${warnings})
 
 # Everything that includes MLIR: its headers as system headers (their warnings
 # are not ours), no RTTI as libMLIR was built.
@@ -25,18 +25,28 @@ target_include_directories(shardonnx_mlir INTERFACE
   ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
   ${PROJECT_SOURCE_DIR}/runtime/include)
 target_compile_options(shardonnx_mlir INTERFACE
-  ${llvm_definitions} -fno-rtti -Wno-unused-parameter)
-target_link_libraries(shardonnx_mlir INTERFACE shardonnx_warnings MLIR LLVM)
+  ${llvm_definitions} -fno-rtti ${warnings} -Wno-unused-parameter
+  $<$<CONFIG:Release>:-O2>)
+target_link_libraries(shardonnx_mlir INTERFACE MLIR LLVM)
 
 # All generated headers hang on this one target.
 add_custom_target(shardonnx-headers)
 
-# shardonnx_library(NAME sources… [LINK libs…])
+foreach(header NN LLVM)
+  shardonnx_precompiled(${header} shardonnx_mlir)
+endforeach()
+
+# shardonnx_library(NAME sources… [PRECOMPILED header] [LINK libs…]): a library
+# of passes. PRECOMPILED: a header of cmake/precompiled, by default NN.
 function(shardonnx_library name)
-  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "PRECOMPILED" "LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PUBLIC shardonnx_mlir ${ARG_LINK})
   add_dependencies(${name} shardonnx-headers)
+  if(NOT ARG_PRECOMPILED)
+    set(ARG_PRECOMPILED NN)
+  endif()
+  shardonnx_use_precompiled(${name} ${ARG_PRECOMPILED})
 endfunction()
 
 # shardonnx_dialect(TD dialect [OPTIONS…]): the classes of <TD>.td in the

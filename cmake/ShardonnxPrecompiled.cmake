@@ -1,0 +1,61 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Precompiled headers. MLIR's headers are nine tenths of a source: one list of
+# them (cmake/precompiled/<name>.h), compiled once, serves every library. CMake
+# has precompiled headers of its own, but ccache must know one by its text:
+# clang writes absolute paths into the file, which differ between checkouts, so
+# <name>.pch.sum lies beside it (ccache's CCACHE_PCH_EXTSUM). Every source names
+# what it includes all the same: SHARDONNX_PRECOMPILED=OFF builds without.
+
+option(SHARDONNX_PRECOMPILED "Use precompiled headers (clang)" ON)
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  set(SHARDONNX_PRECOMPILED OFF)
+endif()
+
+# shardonnx_precompiled(NAME target): compiles cmake/precompiled/NAME.h as a
+# source of a target that links to `target` would be.
+function(shardonnx_precompiled name target)
+  if(NOT SHARDONNX_PRECOMPILED)
+    return()
+  endif()
+  set(header ${PROJECT_SOURCE_DIR}/cmake/precompiled/${name}.h)
+  set(output ${PROJECT_BINARY_DIR}/precompiled/${name}.pch)
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/precompiled)
+  get_target_property(options ${target} INTERFACE_COMPILE_OPTIONS)
+  get_target_property(includes ${target} INTERFACE_INCLUDE_DIRECTORIES)
+  get_target_property(system ${target} INTERFACE_SYSTEM_INCLUDE_DIRECTORIES)
+  list(REMOVE_ITEM includes ${system})
+  list(TRANSFORM includes PREPEND -I)
+  list(TRANSFORM system PREPEND -isystem)
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" config)
+  separate_arguments(flags NATIVE_COMMAND
+    "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${config}}")
+  set(command ${CMAKE_CXX_COMPILER} ${flags} -std=c++${CMAKE_CXX_STANDARD} -fPIC
+      ${includes} ${system} ${options} -x c++-header ${header})
+  add_custom_command(
+    OUTPUT ${output} ${output}.sum
+    COMMAND ${command} -Xclang -fno-pch-timestamp -fpch-instantiate-templates
+            -MD -MT ${output} -MF ${output}.d -o ${output}
+    COMMAND ${command} -E -P -o ${output}.sum
+    DEPENDS ${header} DEPFILE ${output}.d
+    VERBATIM
+    COMMENT "Precompiling ${name}.h")
+  add_custom_target(shardonnx-precompiled-${name} DEPENDS ${output})
+  add_dependencies(shardonnx-precompiled-${name} shardonnx-headers)
+endfunction()
+
+# shardonnx_use_precompiled(TARGET NAME): every source of TARGET, which lies in
+# this folder, is compiled with NAME's header.
+function(shardonnx_use_precompiled target name)
+  if(NOT SHARDONNX_PRECOMPILED)
+    return()
+  endif()
+  set(pch ${PROJECT_BINARY_DIR}/precompiled/${name}.pch)
+  target_compile_options(${target} PRIVATE
+    "SHELL:-Xclang -fno-pch-timestamp" "SHELL:-include-pch ${pch}")
+  add_dependencies(${target} shardonnx-precompiled-${name})
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cpp$")
+  set_property(SOURCE ${sources} APPEND PROPERTY OBJECT_DEPENDS ${pch})
+endfunction()
