@@ -1,7 +1,7 @@
 # Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# What the project is built on: LLVM/MLIR 22, the ONNX C++ library, protobuf,
+# What the project is built on: LLVM/MLIR 22, protobuf, the ONNX C++ library,
 # OpenBLAS and OpenMP. `./setup` installs all of it.
 
 if(NOT DEFINED MLIR_DIR AND EXISTS /usr/lib/llvm-22/lib/cmake/mlir)
@@ -34,13 +34,8 @@ find_program(SHARDONNX_LLD NAMES ld.lld
              HINTS ${LLVM_TOOLS_BINARY_DIR} NO_DEFAULT_PATH REQUIRED)
 add_link_options(-fuse-ld=lld -B${LLVM_TOOLS_BINARY_DIR})
 
-# The ONNX C++ library: built by ./setup into .deps.
-list(APPEND CMAKE_PREFIX_PATH ${PROJECT_SOURCE_DIR}/.deps/onnx)
-if(DEFINED ENV{SHARDONNX_ONNX_ROOT})
-  list(APPEND CMAKE_PREFIX_PATH $ENV{SHARDONNX_ONNX_ROOT})
-endif()
 find_package(Protobuf REQUIRED)
-find_package(ONNX REQUIRED CONFIG)
+include(ShardonnxOnnx)
 
 # The runtime, and what programs are linked with: g++, whose OpenMP (libgomp)
 # OpenBLAS uses too. The compiler itself is built by clang (CMakePresets.json),
