@@ -13,26 +13,30 @@ if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   set(SHARDONNX_PRECOMPILED OFF)
 endif()
 
-# shardonnx_precompiled(NAME target): compiles cmake/precompiled/NAME.h as a
+# shardonnx_precompiled(NAME [target]): compiles cmake/precompiled/NAME.h as a
 # source of a target that links to `target` would be.
-function(shardonnx_precompiled name target)
+function(shardonnx_precompiled name)
   if(NOT SHARDONNX_PRECOMPILED)
     return()
   endif()
   set(header ${PROJECT_SOURCE_DIR}/cmake/precompiled/${name}.h)
   set(output ${PROJECT_BINARY_DIR}/precompiled/${name}.pch)
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/precompiled)
-  get_target_property(options ${target} INTERFACE_COMPILE_OPTIONS)
-  get_target_property(includes ${target} INTERFACE_INCLUDE_DIRECTORIES)
-  get_target_property(system ${target} INTERFACE_SYSTEM_INCLUDE_DIRECTORIES)
-  list(REMOVE_ITEM includes ${system})
-  list(TRANSFORM includes PREPEND -I)
-  list(TRANSFORM system PREPEND -isystem)
+  set(arguments)
+  foreach(target IN LISTS ARGN)
+    get_target_property(options ${target} INTERFACE_COMPILE_OPTIONS)
+    get_target_property(includes ${target} INTERFACE_INCLUDE_DIRECTORIES)
+    get_target_property(system ${target} INTERFACE_SYSTEM_INCLUDE_DIRECTORIES)
+    list(REMOVE_ITEM includes ${system})
+    list(TRANSFORM includes PREPEND -I)
+    list(TRANSFORM system PREPEND -isystem)
+    list(APPEND arguments ${includes} ${system} ${options})
+  endforeach()
   string(TOUPPER "${CMAKE_BUILD_TYPE}" config)
   separate_arguments(flags NATIVE_COMMAND
     "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${config}}")
   set(command ${CMAKE_CXX_COMPILER} ${flags} -std=c++${CMAKE_CXX_STANDARD} -fPIC
-      ${includes} ${system} ${options} -x c++-header ${header})
+      ${arguments} -x c++-header ${header})
   add_custom_command(
     OUTPUT ${output} ${output}.sum
     COMMAND ${command} -Xclang -fno-pch-timestamp -fpch-instantiate-templates

@@ -11,13 +11,13 @@ if(SHARDONNX_ASSERTIONS)
   endforeach()
 endif()
 
+set(warnings -Wall -Wextra $<$<BOOL:${SHARDONNX_WERROR}>:-Werror>)
 # As g++ has it: lambdas of C++17 may capture structured bindings, and
 # std::stable_sort may use what the standard deprecates.
-set(warnings -Wall -Wextra $<$<BOOL:${SHARDONNX_WERROR}>:-Werror>
-  $<$<CXX_COMPILER_ID:Clang>:-Wno-c++20-extensions>
-  $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>)
+set(clang_warnings -Wno-c++20-extensions -Wno-deprecated-declarations)
 add_library(shardonnx_warnings INTERFACE)
-target_compile_options(shardonnx_warnings INTERFACE ${warnings})
+target_compile_options(shardonnx_warnings INTERFACE ${warnings}
+  "$<$<CXX_COMPILER_ID:Clang>:${clang_warnings}>")
 
 # Everything that includes MLIR: its headers as system headers (their warnings
 # are not ours), no RTTI as libMLIR was built.
@@ -29,16 +29,25 @@ target_include_directories(shardonnx_mlir INTERFACE
   ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
   ${PROJECT_SOURCE_DIR}/runtime/include)
 target_compile_options(shardonnx_mlir INTERFACE
-  ${llvm_definitions} -fno-rtti ${warnings} -Wno-unused-parameter
+  ${llvm_definitions} -fno-rtti ${warnings} ${clang_warnings}
+  -Wno-unused-parameter
   $<$<CONFIG:Release>:-O2>)
 target_link_libraries(shardonnx_mlir INTERFACE MLIR LLVM)
+
+# shardonnx_use_runtime_compiler(): sources of this folder are compiled by what
+# compiles the runtime: CMake's rules of a folder take its own value.
+macro(shardonnx_use_runtime_compiler)
+  set(CMAKE_CXX_COMPILER ${SHARDONNX_RUNTIME_CXX})
+  set(CMAKE_CXX_COMPILER_ID GNU)
+endmacro()
 
 # All generated headers hang on this one target.
 add_custom_target(shardonnx-headers)
 
-foreach(header NN LLVM)
+foreach(header NN LLVM NNTest)
   shardonnx_precompiled(${header} shardonnx_mlir)
 endforeach()
+shardonnx_precompiled(GTest)
 
 # shardonnx_library(NAME sources… [PRECOMPILED header] [LINK libs…]): a library
 # of passes. PRECOMPILED: a header of cmake/precompiled, by default NN.
