@@ -13,9 +13,11 @@ if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   set(SHARDONNX_PRECOMPILED OFF)
 endif()
 
-# shardonnx_precompiled(NAME [target]): compiles cmake/precompiled/NAME.h as a
-# source of a target that links to `target` would be.
+# shardonnx_precompiled(NAME [TARGET target] [OPTIONS options…]): compiles
+# cmake/precompiled/NAME.h as a source of a target that links to `target` and is
+# compiled with these options would be: clang compares both.
 function(shardonnx_precompiled name)
+  cmake_parse_arguments(ARG "" "TARGET" "OPTIONS" ${ARGN})
   if(NOT SHARDONNX_PRECOMPILED)
     return()
   endif()
@@ -23,20 +25,21 @@ function(shardonnx_precompiled name)
   set(output ${PROJECT_BINARY_DIR}/precompiled/${name}.pch)
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/precompiled)
   set(arguments)
-  foreach(target IN LISTS ARGN)
-    get_target_property(options ${target} INTERFACE_COMPILE_OPTIONS)
-    get_target_property(includes ${target} INTERFACE_INCLUDE_DIRECTORIES)
-    get_target_property(system ${target} INTERFACE_SYSTEM_INCLUDE_DIRECTORIES)
+  if(ARG_TARGET)
+    get_target_property(arguments ${ARG_TARGET} INTERFACE_COMPILE_OPTIONS)
+    get_target_property(includes ${ARG_TARGET} INTERFACE_INCLUDE_DIRECTORIES)
+    get_target_property(system ${ARG_TARGET}
+                        INTERFACE_SYSTEM_INCLUDE_DIRECTORIES)
     list(REMOVE_ITEM includes ${system})
     list(TRANSFORM includes PREPEND -I)
     list(TRANSFORM system PREPEND -isystem)
-    list(APPEND arguments ${includes} ${system} ${options})
-  endforeach()
+    list(APPEND arguments ${includes} ${system})
+  endif()
   string(TOUPPER "${CMAKE_BUILD_TYPE}" config)
   separate_arguments(flags NATIVE_COMMAND
     "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${config}}")
-  set(command ${CMAKE_CXX_COMPILER} ${flags} -std=c++${CMAKE_CXX_STANDARD} -fPIC
-      ${arguments} -x c++-header ${header})
+  set(command ${CMAKE_CXX_COMPILER} ${flags} -std=c++${CMAKE_CXX_STANDARD}
+      ${arguments} ${ARG_OPTIONS} -x c++-header ${header})
   add_custom_command(
     OUTPUT ${output} ${output}.sum
     COMMAND ${command} -Xclang -fno-pch-timestamp -fpch-instantiate-templates

@@ -30,8 +30,7 @@ target_include_directories(shardonnx_mlir INTERFACE
   ${PROJECT_SOURCE_DIR}/runtime/include)
 target_compile_options(shardonnx_mlir INTERFACE
   ${llvm_definitions} -fno-rtti ${warnings} ${clang_warnings}
-  -Wno-unused-parameter
-  $<$<CONFIG:Release>:-O2>)
+  -Wno-unused-parameter)
 target_link_libraries(shardonnx_mlir INTERFACE MLIR LLVM)
 
 # shardonnx_use_runtime_compiler(): sources of this folder are compiled by what
@@ -44,10 +43,21 @@ endmacro()
 # All generated headers hang on this one target.
 add_custom_target(shardonnx-headers)
 
-foreach(header NN LLVM NNTest)
-  shardonnx_precompiled(${header} shardonnx_mlir)
+# Passes run once a compile, tests once: what more optimisation would gain there
+# is less than it costs here.
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  set(SHARDONNX_PASS_OPTIONS -O2)
+  set(SHARDONNX_TEST_OPTIONS -O1)
+endif()
+
+foreach(header NN LLVM)
+  shardonnx_precompiled(${header} TARGET shardonnx_mlir
+                        OPTIONS ${SHARDONNX_PASS_OPTIONS} -fPIC)
 endforeach()
-shardonnx_precompiled(GTest)
+shardonnx_precompiled(NNTest TARGET shardonnx_mlir
+                      OPTIONS ${SHARDONNX_TEST_OPTIONS} -DGTEST_HAS_PTHREAD=1)
+shardonnx_precompiled(GTest
+                      OPTIONS ${SHARDONNX_TEST_OPTIONS} -DGTEST_HAS_PTHREAD=1)
 
 # shardonnx_library(NAME sources… [PRECOMPILED header] [LINK libs…]): a library
 # of passes. PRECOMPILED: a header of cmake/precompiled, by default NN.
@@ -55,6 +65,7 @@ function(shardonnx_library name)
   cmake_parse_arguments(ARG "" "PRECOMPILED" "LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PUBLIC shardonnx_mlir ${ARG_LINK})
+  target_compile_options(${name} PRIVATE ${SHARDONNX_PASS_OPTIONS})
   add_dependencies(${name} shardonnx-headers)
   if(NOT ARG_PRECOMPILED)
     set(ARG_PRECOMPILED NN)
