@@ -4,10 +4,10 @@
 // Whole models: the gradients of @microbatch against finite differences of
 // @eval's loss.
 
-#include "NNEvaluator.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "nn_reference.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/Differentiate/Passes.h"

@@ -4,8 +4,8 @@
 // What finite differences cannot see: gradients where a function has a kink
 // (PyTorch's choice), and FLOPs by PaLM's rule.
 
-#include "NNEvaluator.h"
 #include "mlir/Parser/Parser.h"
+#include "nn_reference.h"
 
 #include <gtest/gtest.h>
 

@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Every op's gradient against finite differences, every decomposition against
-// its op, every vector emission against its op, on the evaluator in double.
+// its op, every vector emission against its op, on the interpreter in double.
 
-#include "NNEvaluator.h"
 #include "VectorEvaluator.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "nn_reference.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -224,14 +224,18 @@ void NNOpTest::checkVectors() {
   func::ReturnOp::create(builder, op->getLoc(), result);
   ASSERT_TRUE(succeeded(verify(*module)));
 
-  auto reference = elementFunction(op);
   for (int trial = 0; trial < 50; ++trial) {
     SmallVector<double> x;
-    for (Value operand : op->getOperands())
+    std::vector<Tensor> operands;
+    for (Value operand : op->getOperands()) {
       x.push_back(draw(operand, GetParam().low, GetParam().high).data.front());
+      operands.push_back(Tensor(ArrayRef<int64_t>(), x.back()));
+    }
     std::optional<double> got = evaluateScalars(scalar, x);
     ASSERT_TRUE(got) << "an op that the scalar evaluator does not know";
-    double want = reference(x);
+    FailureOr<std::vector<Tensor>> results = Evaluator().run(op, operands);
+    ASSERT_TRUE(succeeded(results));
+    double want = results->front().data.front();
     EXPECT_NEAR(*got, want, 1e-6 * (1 + std::fabs(want)));
   }
 }

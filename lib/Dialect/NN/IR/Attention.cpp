@@ -3,6 +3,7 @@
 //
 // Attention and rotary embedding: shape rules, verifiers, gradients, FLOPs.
 
+#include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -266,4 +267,164 @@ FailureOr<SmallVector<Value>> RotaryOp::decompose(OpBuilder &builder) {
     return parts;
   return SmallVector<Value>{
       ConcatOp::create(builder, getLoc(), parts, last).getResult()};
+}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The row of one query: its scores' probabilities, what the soft cap leaves of
+/// their derivatives, and their log-sum-exp.
+struct AttentionRow {
+  std::vector<double> probability, slope;
+  double lse;
+};
+
+/// Attention, row by row.
+template <typename Op> struct AttentionReference {
+  AttentionReference(Op op, Interpreter &interpreter)
+      : op(op), q(interpreter.get(op.getQuery())),
+        k(interpreter.get(op.getKey())), v(interpreter.get(op.getValue())),
+        scale(op.getScale().convertToDouble()),
+        cap(op.getSoftcap().convertToDouble()), window(op.getWindow()) {
+    if (Value value = op.getMask()) {
+      mask = Elements(interpreter.get(value));
+      maskType = elementType(value);
+    }
+  }
+
+  int64_t kvHead(int64_t head) const { return head * k.shape[2] / q.shape[2]; }
+
+  bool isVisible(int64_t b, int64_t h, int64_t i, int64_t j) {
+    int64_t last = i + k.shape[1] - q.shape[1];
+    if ((op.getCausal() && j > last) || (window > 0 && j <= last - window))
+      return false;
+    if (!mask || isa<FloatType>(maskType))
+      return true;
+    return maskType.isInteger(1) ? mask->at({b, h, i, j}).i != 0
+                                 : j >= mask->at({b, 0, i, 0}).i;
+  }
+
+  AttentionRow row(int64_t b, int64_t h, int64_t i) {
+    AttentionRow row;
+    std::vector<Scalar> scores;
+    for (int64_t j = 0; j < k.shape[1]; ++j) {
+      double score = 0, slope = 1;
+      for (int64_t d = 0; d < q.shape[3]; ++d)
+        score += q.at({b, i, h, d}).f * k.at({b, j, kvHead(h), d}).f;
+      score *= scale;
+      if (cap > 0) {
+        double t = std::tanh(score / cap);
+        score = cap * t;
+        slope = 1 - t * t;
+      }
+      if (mask && isa<FloatType>(maskType))
+        score += mask->at({b, h, i, j}).f;
+      if (!isVisible(b, h, i, j))
+        score = -std::numeric_limits<double>::infinity();
+      scores.push_back(ofFloat(score));
+      row.slope.push_back(slope);
+    }
+    row.lse = logSumExp(scores);
+    for (Scalar score : scores)
+      row.probability.push_back(std::exp(score.f - row.lse));
+    return row;
+  }
+
+  /// Batch, head and query of each row; the steps of them all.
+  SmallVector<int64_t> rows() const {
+    return {q.shape[0], q.shape[2], q.shape[1]};
+  }
+
+  Op op;
+  Elements q, k, v;
+  std::optional<Elements> mask;
+  Type maskType;
+  double scale, cap;
+  int64_t window;
+};
+} // namespace
+
+/// Whether the scores of an attention may be computed.
+template <typename Op>
+static bool allowsScores(Op op, Interpreter &interpreter) {
+  ArrayRef<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue());
+  return interpreter.allows(op, {q[0], q[1], q[2], v[1], std::max(q[3], v[3])});
+}
+
+NN_EVALUATE(AttentionOp) {
+  if (!allowsScores(*this, interpreter))
+    return failure();
+  AttentionReference<AttentionOp> reference(*this, interpreter);
+  Elements result(shapeOf(getResult()), ofFloat(0)),
+      lse(shapeOf(getLse()), ofFloat(0));
+  forEachIndex(reference.rows(), [&](ArrayRef<int64_t> index) {
+    int64_t b = index[0], h = index[1], i = index[2];
+    AttentionRow row = reference.row(b, h, i);
+    lse.at(index).f = row.lse;
+    for (int64_t d = 0; d < result.shape[3]; ++d)
+      for (auto [j, p] : llvm::enumerate(row.probability))
+        result.at({b, i, h, d}).f +=
+            p * reference.v.at({b, int64_t(j), reference.kvHead(h), d}).f;
+  });
+  (void)interpreter.set(getLse(), std::move(lse.values));
+  return interpreter.set(getResult(), std::move(result.values));
+}
+
+NN_EVALUATE(AttentionGradOp) {
+  if (!allowsScores(*this, interpreter))
+    return failure();
+  AttentionReference<AttentionGradOp> reference(*this, interpreter);
+  const Elements &q = reference.q, &k = reference.k, &v = reference.v;
+  Elements g(interpreter.get(getResultGrad()));
+  Elements dq(q.shape, ofFloat(0)), dk(k.shape, ofFloat(0)),
+      dv(v.shape, ofFloat(0));
+  forEachIndex(reference.rows(), [&](ArrayRef<int64_t> index) {
+    int64_t b = index[0], h = index[1], i = index[2];
+    int64_t kv = reference.kvHead(h);
+    AttentionRow row = reference.row(b, h, i);
+    std::vector<double> dp(row.probability.size(), 0);
+    double mean = 0;
+    for (auto [j, p] : llvm::enumerate(row.probability)) {
+      for (int64_t d = 0; d < v.shape[3]; ++d) {
+        SmallVector<int64_t> at = {b, int64_t(j), kv, d};
+        dp[j] += g.at({b, i, h, d}).f * v.at(at).f;
+        dv.at(at).f += p * g.at({b, i, h, d}).f;
+      }
+      mean += dp[j] * p;
+    }
+    for (auto [j, p] : llvm::enumerate(row.probability)) {
+      double ds = reference.scale * row.slope[j] * p * (dp[j] - mean);
+      for (int64_t d = 0; d < q.shape[3]; ++d) {
+        SmallVector<int64_t> at = {b, int64_t(j), kv, d};
+        dq.at({b, i, h, d}).f += ds * k.at(at).f;
+        dk.at(at).f += ds * q.at({b, i, h, d}).f;
+      }
+    }
+  });
+  (void)interpreter.set(getQueryGrad(), std::move(dq.values));
+  (void)interpreter.set(getKeyGrad(), std::move(dk.values));
+  return interpreter.set(getValueGrad(), std::move(dv.values));
+}
+
+NN_EVALUATE(RotaryOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  Elements x(interpreter.get(getOperand())), cos(interpreter.get(getCos())),
+      sin(interpreter.get(getSin()));
+  Elements result = x;
+  int64_t pairs = cos.shape[1];
+  forEachIndex({x.shape[0], x.shape[1], x.shape[2], pairs},
+               [&](ArrayRef<int64_t> index) {
+                 int64_t s = index[1], j = index[3];
+                 SmallVector<int64_t> a(index), b(index);
+                 a[3] = getInterleaved() ? 2 * j : j;
+                 b[3] = getInterleaved() ? 2 * j + 1 : j + pairs;
+                 double c = cos.at({s, j}).f, r = sin.at({s, j}).f;
+                 r = getInverse() ? -r : r;
+                 result.at(a).f = x.at(a).f * c - x.at(b).f * r;
+                 result.at(b).f = x.at(b).f * c + x.at(a).f * r;
+               });
+  return interpreter.set(getResult(), std::move(result.values));
 }

@@ -4,6 +4,7 @@
 // What each elementwise op computes on vectors (or scalars): arith and math
 // ops on f32, which the kernel generator expands into polynomials.
 
+#include "Evaluate.h"
 #include "VectorBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include <cmath>
@@ -158,4 +159,125 @@ NN_EMIT(CastOp) {
   if (from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth())
     return arith::ExtSIOp::create(builder, loc, type, x);
   return arith::TruncIOp::create(builder, loc, type, x);
+}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+NN_EVALUATE_AS(NegOp, -x)
+NN_EVALUATE_AS(ExpOp, std::exp(x))
+NN_EVALUATE_AS(LogOp, std::log(x))
+NN_EVALUATE_AS(SqrtOp, std::sqrt(x))
+NN_EVALUATE_AS(RsqrtOp, 1 / std::sqrt(x))
+NN_EVALUATE_AS(ReciprocalOp, 1 / x)
+NN_EVALUATE_AS(TanhOp, std::tanh(x))
+NN_EVALUATE_AS(ErfOp, std::erf(x))
+NN_EVALUATE_AS(SigmoidOp, 1 / (1 + std::exp(-x)))
+NN_EVALUATE_AS(ReluOp, x > 0 || std::isnan(x) ? x : 0)
+NN_EVALUATE_AS(AbsOp, std::fabs(x))
+NN_EVALUATE_AS(SinOp, std::sin(x))
+NN_EVALUATE_AS(CosOp, std::cos(x))
+NN_EVALUATE_AS(SiluOp, x / (1 + std::exp(-x)))
+
+NN_EVALUATE(GeluOp) {
+  bool tanh = getTanh();
+  return evaluateReal(*this, interpreter, [tanh](double x) {
+    double inner =
+        tanh ? std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))
+             : std::erf(x / std::sqrt(2.0));
+    return 0.5 * x * (1 + inner);
+  });
+}
+
+NN_EVALUATE(CastOp) {
+  Arithmetic from = interpreter.arithmetic(getOperand()),
+             to = interpreter.arithmetic(getResult());
+  return interpreter.map(
+      *this, [&](ArrayRef<Scalar> x) { return to.convert(x[0], from); });
+}
+
+/// An op of two elements of the result's type.
+template <typename Function>
+static LogicalResult evaluateBinary(Operation *op, Interpreter &interpreter,
+                                    Function function) {
+  Arithmetic type = interpreter.arithmetic(op->getResult(0));
+  return interpreter.map(
+      op, [&](ArrayRef<Scalar> x) { return (type.*function)(x[0], x[1]); });
+}
+
+NN_EVALUATE(AddOp) {
+  return evaluateBinary(*this, interpreter, &Arithmetic::add);
+}
+NN_EVALUATE(MulOp) {
+  return evaluateBinary(*this, interpreter, &Arithmetic::multiply);
+}
+NN_EVALUATE(DivOp) {
+  return evaluateBinary(*this, interpreter, &Arithmetic::divide);
+}
+NN_EVALUATE(PowOp) {
+  return evaluateBinary(*this, interpreter, &Arithmetic::power);
+}
+NN_EVALUATE(MaxOp) {
+  return evaluateBinary(*this, interpreter, &Arithmetic::max);
+}
+NN_EVALUATE(MinOp) {
+  return evaluateBinary(*this, interpreter, &Arithmetic::min);
+}
+
+// Indices of rows less those of columns are stored by diagonals.
+NN_EVALUATE(SubOp) {
+  if (auto difference = HostTensor::indexDifference(interpreter.get(getLhs()),
+                                                    interpreter.get(getRhs())))
+    return interpreter.set(getResult(), *difference);
+  return evaluateBinary(*this, interpreter, &Arithmetic::subtract);
+}
+
+/// Whether a comparison holds of operands of this order (Arithmetic::compare).
+static bool holds(ComparePredicate predicate, int order) {
+  switch (predicate) {
+  case ComparePredicate::eq:
+    return order == 0;
+  case ComparePredicate::ne:
+    return order != 0;
+  case ComparePredicate::lt:
+    return order == -1;
+  case ComparePredicate::le:
+    return order == -1 || order == 0;
+  case ComparePredicate::gt:
+    return order == 1;
+  case ComparePredicate::ge:
+    return order == 1 || order == 0;
+  }
+  llvm_unreachable("six comparisons");
+}
+
+NN_EVALUATE(CompareOp) {
+  Arithmetic type = interpreter.arithmetic(getLhs());
+  ComparePredicate predicate = getPredicate();
+  // Indices of rows against those of columns: the difference against 0.
+  if (auto difference = HostTensor::indexDifference(interpreter.get(getLhs()),
+                                                    interpreter.get(getRhs())))
+    return interpreter.set(
+        getResult(),
+        *HostTensor::map(
+            {*difference}, elementType(getResult()), [&](ArrayRef<Scalar> x) {
+              return ofInt(holds(predicate, type.compare(x[0], ofInt(0))));
+            }));
+  return interpreter.map(*this, [&](ArrayRef<Scalar> x) {
+    return ofInt(holds(predicate, type.compare(x[0], x[1])));
+  });
+}
+
+NN_EVALUATE(AndOp) {
+  return interpreter.map(
+      *this, [](ArrayRef<Scalar> x) { return ofInt(x[0].i && x[1].i); });
+}
+NN_EVALUATE(OrOp) {
+  return interpreter.map(
+      *this, [](ArrayRef<Scalar> x) { return ofInt(x[0].i || x[1].i); });
+}
+NN_EVALUATE(SelectOp) {
+  return interpreter.map(
+      *this, [](ArrayRef<Scalar> x) { return x[0].i ? x[1] : x[2]; });
 }

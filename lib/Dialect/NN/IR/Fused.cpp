@@ -6,6 +6,7 @@
 //   %0 = nn.fused rows [4, 384] (%x = %a : tensor<4x384xf32>)
 //       -> tensor<4x384xf32> { … nn.yield %y : tensor<4x384xf32> }
 
+#include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -130,3 +131,20 @@ LogicalResult FusedOp::verify() {
 
 // A group without results needs nothing written.
 void YieldOp::build(OpBuilder &, OperationState &) {}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+NN_EVALUATE(FusedOp) {
+  Block &body = getBody().front();
+  for (auto [argument, input] :
+       llvm::zip_equal(body.getArguments(), getInputs()))
+    (void)interpreter.set(argument, HostTensor(interpreter.get(input)));
+  if (failed(interpreter.runBlock(body)))
+    return failure();
+  for (auto [result, value] :
+       llvm::zip_equal(getOutputs(), body.getTerminator()->getOperands()))
+    (void)interpreter.set(result, HostTensor(interpreter.get(value)));
+  return success();
+}

@@ -3,6 +3,7 @@
 //
 // grouped_matmul and its gradient: shape rule, verifier, FLOPs.
 
+#include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
 
@@ -74,4 +75,50 @@ LogicalResult GroupedMatmulGradOp::verify() {
 
 int64_t GroupedMatmulGradOp::getFlops() {
   return 2 * tensorType(getLhs()).getNumElements() * shapeOf(getRhs()).back();
+}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+/// Whether every index names one of the groups.
+static bool areGroups(ArrayRef<Scalar> indices, int64_t groups) {
+  return llvm::all_of(indices,
+                      [&](Scalar x) { return x.i >= 0 && x.i < groups; });
+}
+
+NN_EVALUATE(GroupedMatmulOp) {
+  Elements rows(interpreter.get(getRows())),
+      matrices(interpreter.get(getMatrices()));
+  std::vector<Scalar> groups = interpreter.get(getIndices()).flatten();
+  Elements sums(shapeOf(getResult()), ofFloat(0));
+  if (!interpreter.allows(*this, {rows.shape[0], rows.shape[1], sums.shape[1]}))
+    return failure();
+  if (!areGroups(groups, matrices.shape[0]))
+    return interpreter.refuse(*this, "an index is outside of its axis");
+  forEachIndex(sums.shape, [&](ArrayRef<int64_t> at) {
+    for (int64_t k = 0; k < rows.shape[1]; ++k) {
+      SmallVector<int64_t> factor = {groups[at[0]].i, k, at[1]};
+      if (getTransposed())
+        std::swap(factor[1], factor[2]);
+      sums.at(at).f += rows.at({at[0], k}).f * matrices.at(factor).f;
+    }
+  });
+  return interpreter.set(getResult(), std::move(sums.values));
+}
+
+NN_EVALUATE(GroupedMatmulGradOp) {
+  Elements lhs(interpreter.get(getLhs())), rhs(interpreter.get(getRhs()));
+  std::vector<Scalar> groups = interpreter.get(getIndices()).flatten();
+  Elements sums(shapeOf(getResult()), ofFloat(0));
+  if (!interpreter.allows(*this, {lhs.shape[0], lhs.shape[1], rhs.shape[1]}))
+    return failure();
+  if (!areGroups(groups, sums.shape[0]))
+    return interpreter.refuse(*this, "an index is outside of its axis");
+  forEachIndex({lhs.shape[0], lhs.shape[1], rhs.shape[1]},
+               [&](ArrayRef<int64_t> at) {
+                 sums.at({groups[at[0]].i, at[1], at[2]}).f +=
+                     lhs.at({at[0], at[1]}).f * rhs.at({at[0], at[2]}).f;
+               });
+  return interpreter.set(getResult(), std::move(sums.values));
 }

@@ -3,6 +3,7 @@
 //
 // gather, scatter and top_k: shape rules, verifiers, gradients.
 
+#include "Evaluate.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
@@ -281,4 +282,162 @@ LogicalResult TopKOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
       Value(), axes.data, axes.index, axes.indexed);
   operandGrads[0] = b.cast(sum, gradientElementType(getOperand()));
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Where the elements of a gather or scatter lie in the data.
+struct Places {
+  Places(const HostTensor &indices, ArrayRef<int64_t> data,
+         const IndexAxes &axes)
+      : indices(indices), data(data), axes(axes), place(data.size()),
+        at(indices.getRank()) {}
+
+  /// The index into the data for a position; null where it is outside.
+  const SmallVector<int64_t> *find(ArrayRef<int64_t> position) {
+    for (auto [k, i] : llvm::enumerate(position)) {
+      if (axes.data[k] >= 0)
+        place[axes.data[k]] = i;
+      if (axes.index[k] >= 0)
+        at[axes.index[k]] = i;
+    }
+    for (auto [c, axis] : llvm::enumerate(axes.indexed)) {
+      at.back() = int64_t(c);
+      int64_t index = indices.at(at).i;
+      place[axis] = index < 0 ? index + data[axis] : index;
+      if (place[axis] < 0 || place[axis] >= data[axis])
+        return nullptr;
+    }
+    return &place;
+  }
+
+private:
+  const HostTensor &indices;
+  ArrayRef<int64_t> data;
+  const IndexAxes &axes;
+  SmallVector<int64_t> place, at;
+};
+
+template <typename Op> IndexAxes axesOf(Op op) {
+  IndexAxes axes;
+  axes.data.assign(op.getDataAxes().begin(), op.getDataAxes().end());
+  axes.index.assign(op.getIndexAxes().begin(), op.getIndexAxes().end());
+  axes.indexed.assign(op.getIndexedAxes().begin(), op.getIndexedAxes().end());
+  return axes;
+}
+} // namespace
+
+// Axes along which neither data nor indices vary are gathered once.
+LogicalResult nn::evaluateGather(Operation *op, Interpreter &interpreter,
+                                 const HostTensor &data,
+                                 const HostTensor &indices,
+                                 const IndexAxes &axes) {
+  Value result = op->getResult(0);
+  ArrayRef<int64_t> full = shapeOf(result);
+  HostTensor::Dims stored(full);
+  for (auto [size, fromData, fromIndices] :
+       llvm::zip(stored, axes.data, axes.index))
+    if ((fromData < 0 || !data.varies(fromData)) &&
+        (fromIndices < 0 || !indices.varies(fromIndices)))
+      size = std::min<int64_t>(size, 1);
+  if (!interpreter.allows(op))
+    return failure();
+  std::vector<Scalar> values;
+  Places places(indices, data.getShape(), axes);
+  bool inside = true;
+  forEachIndex(stored, [&](ArrayRef<int64_t> position) {
+    const SmallVector<int64_t> *place = places.find(position);
+    inside &= place != nullptr;
+    values.push_back(place ? data.at(*place) : ofInt(0));
+  });
+  if (!inside)
+    return interpreter.refuse(op, "an index is outside of its axis");
+  return interpreter.set(
+      result, HostTensor::dense(stored, elementType(result), std::move(values))
+                  .broadcast(full)
+                  .collapseUniformAxes());
+}
+
+NN_EVALUATE(GatherOp) {
+  return evaluateGather(*this, interpreter, interpreter.get(getData()),
+                        interpreter.get(getIndices()), axesOf(*this));
+}
+
+static Scalar combine(Scatter reduction, Scalar a, Scalar b,
+                      const Arithmetic &type) {
+  switch (reduction) {
+  case Scatter::none:
+    return b;
+  case Scatter::add:
+    return type.add(a, b);
+  case Scatter::mul:
+    return type.multiply(a, b);
+  case Scatter::min:
+    return type.min(a, b);
+  case Scatter::max:
+    return type.max(a, b);
+  }
+  llvm_unreachable("five reductions");
+}
+
+NN_EVALUATE(ScatterOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  Arithmetic type = interpreter.arithmetic(getResult());
+  Elements result(shapeOf(getResult()), type.zero());
+  if (const HostTensor *data = interpreter.find(getData()))
+    result = Elements(*data);
+  Elements updates(interpreter.get(getUpdates()));
+  IndexAxes axes = axesOf(*this);
+  Places places(interpreter.get(getIndices()), result.shape, axes);
+  bool inside = true;
+  forEachIndex(updates.shape, [&](ArrayRef<int64_t> position) {
+    const SmallVector<int64_t> *place = places.find(position);
+    inside &= place != nullptr;
+    if (!place)
+      return;
+    Scalar &element = result.at(*place);
+    element = combine(getReduction(), element, updates.at(position), type);
+  });
+  if (!inside)
+    return interpreter.refuse(*this, "an index is outside of its axis");
+  return interpreter.set(getResult(), std::move(result.values));
+}
+
+// NaN is the largest of all.
+NN_EVALUATE(TopKOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  Arithmetic type = interpreter.arithmetic(getOperand());
+  auto isLess = [&](Scalar a, Scalar b) {
+    return type.isNaN(b) ? !type.isNaN(a) : type.compare(a, b) == -1;
+  };
+  Elements x(interpreter.get(getOperand())),
+      values(shapeOf(getValues()), type.zero()),
+      indices(shapeOf(getIndices()), ofInt(0));
+  int64_t axis = getAxis(), k = getK();
+  SmallVector<int64_t> lines(x.shape);
+  lines[axis] = 1;
+  forEachIndex(lines, [&](ArrayRef<int64_t> line) {
+    SmallVector<int64_t> at(line);
+    std::vector<Scalar> elements;
+    for (at[axis] = 0; at[axis] < x.shape[axis]; ++at[axis])
+      elements.push_back(x.at(at));
+    auto order = llvm::to_vector(llvm::seq<int64_t>(0, elements.size()));
+    llvm::sort(order, [&](int64_t a, int64_t b) {
+      Scalar x = elements[a], y = elements[b];
+      if (isLess(x, y) || isLess(y, x))
+        return isLess(x, y) == getSmallest();
+      return (a < b) != getLastFirst();
+    });
+    for (at[axis] = 0; at[axis] < k; ++at[axis]) {
+      values.at(at) = elements[order[at[axis]]];
+      indices.at(at).i = order[at[axis]];
+    }
+  });
+  (void)interpreter.set(getIndices(), std::move(indices.values));
+  return interpreter.set(getValues(), std::move(values.values));
 }

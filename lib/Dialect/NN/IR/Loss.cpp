@@ -3,6 +3,7 @@
 //
 // Losses: shape rules, gradients, FLOPs.
 
+#include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -160,4 +161,141 @@ NN_VJP(MseOp) {
   if (needed[1])
     operandGrads[1] = b.gradientFor(getTarget(), b.unary<NegOp>(g));
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+/// The sum over rows of logits, whose gradient is seed·(softmax - one-hot);
+/// none where a label is no class.
+static std::optional<double> crossEntropy(const Elements &logits,
+                                          const HostTensor &labels,
+                                          int64_t ignore, double seed,
+                                          Elements *grad) {
+  std::vector<Scalar> classes = labels.flatten();
+  double sum = 0;
+  bool inside = true;
+  forEachRow(logits, [&](size_t row, ArrayRef<Scalar> values) {
+    int64_t label = classes[row].i;
+    if (label == ignore)
+      return;
+    if (label < 0 || label >= int64_t(values.size())) {
+      inside = false;
+      return;
+    }
+    double lse = logSumExp(values);
+    sum += lse - values[label].f;
+    for (size_t i = 0; grad && i < values.size(); ++i)
+      grad->values[row * values.size() + i].f =
+          seed * (std::exp(values[i].f - lse) - (int64_t(i) == label));
+  });
+  return inside ? std::optional(sum) : std::nullopt;
+}
+
+/// Evaluates a cross-entropy of these logits, and their gradient where asked.
+template <typename Op>
+static LogicalResult evaluateLoss(Op op, Interpreter &interpreter,
+                                  const Elements &logits, double seed = 0,
+                                  Elements *grad = nullptr) {
+  if (grad)
+    *grad = Elements(logits.shape, ofFloat(0));
+  auto sum = crossEntropy(logits, interpreter.get(op.getLabels()),
+                          op.getIgnoreIndex(), seed, grad);
+  if (!sum)
+    return interpreter.refuse(op, "a label is no class");
+  return interpreter.set(op.getSum(), {ofFloat(*sum)});
+}
+
+NN_EVALUATE(CrossEntropyOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  return evaluateLoss(*this, interpreter,
+                      Elements(interpreter.get(getLogits())));
+}
+
+NN_EVALUATE(CrossEntropyGradOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  Elements grad;
+  if (failed(evaluateLoss(*this, interpreter,
+                          Elements(interpreter.get(getLogits())),
+                          interpreter.get(getSeed()).front().f, &grad)))
+    return failure();
+  return interpreter.set(getLogitsGrad(), std::move(grad.values));
+}
+
+namespace {
+/// operand·op(weight), and what its gradient adds to those of both.
+struct LinearLogits {
+  template <typename Op>
+  LinearLogits(Op op, Interpreter &interpreter)
+      : x(interpreter.get(op.getOperand())), w(interpreter.get(op.getWeight())),
+        transpose(op.getTransposeWeight()),
+        logits({x.shape[0], w.shape[transpose ? 0 : 1]}, ofFloat(0)) {
+    forEach([&](ArrayRef<int64_t> to, ArrayRef<int64_t> left,
+                ArrayRef<int64_t> right) {
+      logits.at(to).f += x.at(left).f * w.at(right).f;
+    });
+  }
+  void addGradients(const Elements &g, Elements &dx, Elements &dw) {
+    forEach([&](ArrayRef<int64_t> to, ArrayRef<int64_t> left,
+                ArrayRef<int64_t> right) {
+      dx.at(left).f += g.at(to).f * w.at(right).f;
+      dw.at(right).f += g.at(to).f * x.at(left).f;
+    });
+  }
+  /// Calls `body` with the indices of a logit and of the factors of each of its
+  /// summands.
+  template <typename Body> void forEach(Body body) {
+    forEachIndex(logits.shape, [&](ArrayRef<int64_t> to) {
+      for (int64_t i = 0; i < x.shape[1]; ++i) {
+        SmallVector<int64_t, 2> left = {to[0], i}, right = {i, to[1]};
+        if (transpose)
+          std::swap(right[0], right[1]);
+        body(to, left, right);
+      }
+    });
+  }
+  Elements x, w;
+  bool transpose;
+  Elements logits;
+};
+} // namespace
+
+/// Whether a linear loss's logits may be computed.
+template <typename Op>
+static bool allowsLogits(Op op, Interpreter &interpreter) {
+  ArrayRef<int64_t> x = shapeOf(op.getOperand()), w = shapeOf(op.getWeight());
+  return interpreter.allows(op, {x[0], w[0], w[1]});
+}
+
+NN_EVALUATE(LinearCrossEntropyOp) {
+  if (!allowsLogits(*this, interpreter))
+    return failure();
+  return evaluateLoss(*this, interpreter,
+                      LinearLogits(*this, interpreter).logits);
+}
+
+NN_EVALUATE(LinearCrossEntropyGradOp) {
+  if (!allowsLogits(*this, interpreter))
+    return failure();
+  LinearLogits linear(*this, interpreter);
+  Elements g, dx(linear.x.shape, ofFloat(0)), dw(linear.w.shape, ofFloat(0));
+  if (failed(evaluateLoss(*this, interpreter, linear.logits,
+                          interpreter.get(getSeed()).front().f, &g)))
+    return failure();
+  linear.addGradients(g, dx, dw);
+  (void)interpreter.set(getOperandGrad(), std::move(dx.values));
+  return interpreter.set(getWeightGrad(), std::move(dw.values));
+}
+
+NN_EVALUATE(MseOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  double sum = 0;
+  for (auto [a, b] : llvm::zip_equal(interpreter.get(getPrediction()).flatten(),
+                                     interpreter.get(getTarget()).flatten()))
+    sum += (a.f - b.f) * (a.f - b.f);
+  return interpreter.set(getSum(), {ofFloat(sum)});
 }

@@ -6,6 +6,7 @@
 // The coefficients are least-squares fits of f64, sharpened towards the
 // smallest maximum relative error.
 
+#include "Evaluate.h"
 #include "VectorBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 #include <cmath>
@@ -232,4 +233,51 @@ NN_EMIT(RemainderOp) {
     return arith::RemFOp::create(builder, getLoc(), vectors[0], vectors[1]);
   return Division(builder, getLoc(), vectors[0], vectors[1])
       .remainder(getFloor());
+}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+NN_EVALUATE_AS(FloorOp, std::floor(x))
+NN_EVALUATE_AS(CeilOp, std::ceil(x))
+NN_EVALUATE_AS(RoundOp, std::nearbyint(x))
+NN_EVALUATE_AS(SignOp, x > 0 ? 1 : x < 0 ? -1 : x)
+NN_EVALUATE_AS(Expm1Op, std::expm1(x))
+NN_EVALUATE_AS(Log1pOp, std::log1p(x))
+NN_EVALUATE_AS(SoftplusOp,
+               std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x))))
+NN_EVALUATE_AS(TanOp, std::tan(x))
+NN_EVALUATE_AS(AsinOp, std::asin(x))
+NN_EVALUATE_AS(AcosOp, std::acos(x))
+NN_EVALUATE_AS(AtanOp, std::atan(x))
+NN_EVALUATE_AS(SinhOp, std::sinh(x))
+NN_EVALUATE_AS(CoshOp, std::cosh(x))
+NN_EVALUATE_AS(AsinhOp, std::asinh(x))
+NN_EVALUATE_AS(AcoshOp, std::acosh(x))
+NN_EVALUATE_AS(AtanhOp, std::atanh(x))
+
+NN_EVALUATE(QuotientOp) {
+  Arithmetic type = interpreter.arithmetic(getResult());
+  return interpreter.map(
+      *this, [&](ArrayRef<Scalar> x) { return type.divide(x[0], x[1]); });
+}
+
+NN_EVALUATE(RemainderOp) {
+  Arithmetic type = interpreter.arithmetic(getResult());
+  bool floor = getFloor();
+  return interpreter.map(*this, [&](ArrayRef<Scalar> x) {
+    return type.remainder(x[0], x[1], floor);
+  });
+}
+
+NN_EVALUATE(LogSumExpOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  std::vector<Scalar> result;
+  forEachRow(Elements(interpreter.get(getOperand())),
+             [&](size_t, ArrayRef<Scalar> row) {
+               result.push_back(ofFloat(logSumExp(row)));
+             });
+  return interpreter.set(getResult(), std::move(result));
 }

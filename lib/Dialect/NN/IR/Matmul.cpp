@@ -3,7 +3,9 @@
 //
 // Matrix products and embedding: verifiers, gradients, FLOPs.
 
+#include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -223,4 +225,144 @@ LogicalResult EmbeddingGradOp::verify() {
            << getResultGrad().getType() << " at ids " << getIds().getType()
            << " to a table " << getTableGrad().getType();
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+static HostTensor swapLastTwo(const HostTensor &x, bool swap) {
+  auto axes = llvm::to_vector(llvm::seq<int64_t>(0, x.getRank()));
+  if (swap)
+    std::swap(axes[axes.size() - 2], axes.back());
+  return x.transpose(axes);
+}
+
+/// Adds left [m, k] · right [k, n] to `sums`.
+static void addProduct(MutableArrayRef<Scalar> sums, ArrayRef<Scalar> left,
+                       ArrayRef<Scalar> right, const ProductShape &sizes,
+                       const Arithmetic &type) {
+  for (int64_t m = 0; m < sizes.m; ++m)
+    for (int64_t k = 0; k < sizes.k; ++k)
+      for (int64_t n = 0; n < sizes.n; ++n)
+        type.accumulate(sums[m * sizes.n + n], left[m * sizes.k + k],
+                        right[k * sizes.n + n]);
+}
+
+/// The product's elements, not yet rounded; nothing where the op was refused.
+template <typename Op>
+static std::vector<Scalar> evaluateProduct(Op op, Interpreter &interpreter) {
+  HostTensor left =
+      swapLastTwo(interpreter.get(op.getLhs()), op.getTransposeLhs());
+  HostTensor right =
+      swapLastTwo(interpreter.get(op.getRhs()), op.getTransposeRhs());
+  ArrayRef<int64_t> shape = shapeOf(op.getResult());
+  ArrayRef<int64_t> lead = shape.drop_back(2);
+  ProductShape sizes;
+  sizes.m = shape[lead.size()];
+  sizes.n = shape.back();
+  sizes.k = left.getShape().back();
+  SmallVector<int64_t> steps(shape);
+  steps.push_back(sizes.k);
+  if (!interpreter.allows(op, steps))
+    return {};
+  auto spread = [&](const HostTensor &x) {
+    HostTensor::Dims full(lead);
+    full.append({x.getShape()[x.getRank() - 2], x.getShape().back()});
+    return x.broadcast(full);
+  };
+  left = spread(left);
+  right = spread(right);
+  auto matrix = [&](HostTensor x, ArrayRef<int64_t> index) {
+    for (auto [axis, i] : llvm::enumerate(index))
+      x = x.slice(axis, i, 1, 1);
+    return x.flatten();
+  };
+  Arithmetic type = interpreter.arithmetic(op.getLhs());
+  std::vector<Scalar> sums;
+  forEachIndex(lead, [&](ArrayRef<int64_t> index) {
+    size_t begin = sums.size();
+    sums.resize(begin + sizes.m * sizes.n, type.zero());
+    addProduct(MutableArrayRef<Scalar>(sums).drop_front(begin),
+               matrix(left, index), matrix(right, index), sizes, type);
+  });
+  return sums;
+}
+
+NN_EVALUATE(MatmulOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  std::vector<Scalar> product = evaluateProduct(*this, interpreter);
+  if (product.empty() && tensorType(getResult()).getNumElements() > 0)
+    return failure();
+  return interpreter.set(getResult(), std::move(product));
+}
+
+/// GELU in tanh's form, and its derivative.
+static double geluOf(double x, double &slope) {
+  const double scale = std::sqrt(2 / M_PI), cubic = 0.044715;
+  double t = std::tanh(scale * (x + cubic * x * x * x));
+  slope = (1 + t) / 2 + x / 2 * (1 - t * t) * scale * (1 + 3 * cubic * x * x);
+  return x / 2 * (1 + t);
+}
+
+NN_EVALUATE(MatmulEpilogueOp) {
+  std::vector<Scalar> result = evaluateProduct(*this, interpreter);
+  if (result.empty() && tensorType(getResult()).getNumElements() > 0)
+    return failure();
+  Epilogue kind = getEpilogue();
+  if (kind == Epilogue::bgrad) {
+    Elements rhs(interpreter.get(getRhs()));
+    Elements sums(shapeOf(getExtra()), ofFloat(0));
+    forEachIndex(rhs.shape, [&](ArrayRef<int64_t> index) {
+      sums.at({index[getTransposeRhs() ? 0 : 1]}).f += rhs.at(index).f;
+    });
+    (void)interpreter.set(getExtra(), std::move(sums.values));
+    return interpreter.set(getResult(), std::move(result));
+  }
+  std::vector<Scalar> side = interpreter.get(getSide()).flatten(), extra;
+  double slope = 0;
+  for (auto [i, p] : llvm::enumerate(result)) {
+    if (kind == Epilogue::dgelu) {
+      (void)geluOf(side[i].f, slope);
+      p.f *= slope;
+      continue;
+    }
+    p.f += side[i % side.size()].f;
+    if (kind == Epilogue::gelu_bias) {
+      extra.push_back(p);
+      p.f = geluOf(p.f, slope);
+    }
+  }
+  if (getExtra())
+    (void)interpreter.set(getExtra(), std::move(extra));
+  return interpreter.set(getResult(), std::move(result));
+}
+
+NN_EVALUATE(EmbeddingOp) {
+  const HostTensor &ids = interpreter.get(getIds());
+  HostTensor::Dims shape(ids.getShape());
+  shape.push_back(1);
+  return evaluateGather(*this, interpreter, interpreter.get(getTable()),
+                        ids.reshape(shape),
+                        IndexAxes::along(0, 2, ids.getRank()));
+}
+
+NN_EVALUATE(EmbeddingGradOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  Elements table(shapeOf(getTableGrad()), ofFloat(0));
+  Elements rows(interpreter.get(getResultGrad()));
+  std::vector<Scalar> ids = interpreter.get(getIds()).flatten();
+  bool inside = true;
+  forEachRow(rows, [&](size_t row, ArrayRef<Scalar> elements) {
+    int64_t id = ids[row].i;
+    inside &= id >= 0 && id < table.shape[0];
+    for (auto [i, x] : llvm::enumerate(elements))
+      if (inside)
+        table.at({id, int64_t(i)}).f += x.f;
+  });
+  if (!inside)
+    return interpreter.refuse(*this, "an index is outside of its axis");
+  return interpreter.set(getTableGrad(), std::move(table.values));
 }

@@ -5,6 +5,7 @@
 // are elementwise ops and row reductions, so the fuser makes one row kernel of
 // each, and one column kernel of the weight and bias gradients.
 
+#include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -195,4 +196,84 @@ NN_VJP(LogSoftmaxOp) {
   Value dx = b.sub(g, b.mul(b.unary<ExpOp>(y), b.rowSum(g)));
   operandGrads[0] = b.cast(dx, elementType(getOperand()));
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+double nn::logSumExp(ArrayRef<Scalar> row) {
+  double max = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (Scalar x : row)
+    max = std::isnan(x.f) || x.f > max ? x.f : max;
+  if (std::isinf(max))
+    return max;
+  for (Scalar x : row)
+    sum += std::exp(x.f - max);
+  return max + std::log(sum);
+}
+
+/// Subtracts the mean where the norm has one, and scales.
+template <typename Op>
+static LogicalResult evaluateNorm(Op op, Interpreter &interpreter, Value mean,
+                                  const HostTensor *bias) {
+  if (!interpreter.allows(op))
+    return failure();
+  Elements x(interpreter.get(op.getOperand()));
+  std::vector<Scalar> scale = interpreter.get(op.getWeight()).flatten(), shift,
+                      means, rstds, result;
+  if (bias)
+    shift = bias->flatten();
+  double epsilon = op.getEpsilon().convertToDouble();
+  forEachRow(x, [&](size_t, ArrayRef<Scalar> row) {
+    double centre = 0, square = 0, width = double(row.size());
+    for (Scalar item : row)
+      centre += mean ? item.f / width : 0;
+    for (Scalar item : row)
+      square += (item.f - centre) * (item.f - centre) / width;
+    double rstd = 1 / std::sqrt(square + epsilon);
+    means.push_back(ofFloat(centre));
+    rstds.push_back(ofFloat(rstd));
+    for (auto [i, item] : llvm::enumerate(row))
+      result.push_back(ofFloat((item.f - centre) * rstd * scale[i].f +
+                               (bias ? shift[i].f : 0)));
+  });
+  if (mean)
+    (void)interpreter.set(mean, std::move(means));
+  (void)interpreter.set(op.getRstd(), std::move(rstds));
+  return interpreter.set(op.getResult(), std::move(result));
+}
+
+NN_EVALUATE(LayerNormOp) {
+  return evaluateNorm(*this, interpreter, getMean(),
+                      interpreter.find(getBias()));
+}
+
+NN_EVALUATE(RmsNormOp) {
+  return evaluateNorm(*this, interpreter, Value(), nullptr);
+}
+
+/// Sets the result to `function` of each element and its row's log-sum-exp.
+template <typename Op, typename Function>
+static LogicalResult evaluateSoftmax(Op op, Interpreter &interpreter,
+                                     Function function) {
+  if (!interpreter.allows(op))
+    return failure();
+  Elements x(interpreter.get(op.getOperand()));
+  std::vector<Scalar> result;
+  forEachRow(x, [&](size_t, ArrayRef<Scalar> row) {
+    double lse = logSumExp(row);
+    for (Scalar item : row)
+      result.push_back(ofFloat(function(item.f - lse)));
+  });
+  return interpreter.set(op.getResult(), std::move(result));
+}
+
+NN_EVALUATE(SoftmaxOp) {
+  return evaluateSoftmax(*this, interpreter,
+                         [](double x) { return std::exp(x); });
+}
+
+NN_EVALUATE(LogSoftmaxOp) {
+  return evaluateSoftmax(*this, interpreter, [](double x) { return x; });
 }

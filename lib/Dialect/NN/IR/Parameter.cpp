@@ -3,6 +3,7 @@
 //
 // Parameters, constants, tables, and what a step hands to the outside.
 
+#include "Evaluate.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
@@ -109,5 +110,79 @@ LogicalResult LossOp::verify() {
   }
   if (int64_t(getCount()) < 1 || int64_t(getShift()) < 0)
     return emitOpError("needs a positive count and a shift of 0 or more");
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+NN_EVALUATE(GetOp) {
+  auto parameter = interpreter.parameters.find(getParameter());
+  if (parameter == interpreter.parameters.end())
+    return interpreter.refuse(*this, "the value of @" + getParameter() +
+                                         " is not given");
+  const HostTensor &value = parameter->second;
+  Arithmetic from = interpreter.arithmetic(value.getElementType()),
+             to = interpreter.arithmetic(getResult());
+  auto converted = HostTensor::map(
+      {value}, elementType(getResult()),
+      [&](ArrayRef<Scalar> x) { return to.convert(x[0], from); });
+  if (!converted)
+    return interpreter.refuse(*this, "it is too large to be computed");
+  return interpreter.set(getResult(), std::move(*converted));
+}
+
+NN_EVALUATE(ConstantOp) {
+  auto elements = dyn_cast<DenseElementsAttr>(getValue());
+  if (!elements)
+    return interpreter.refuse(*this, "its elements are not at hand");
+  return interpreter.set(getResult(), HostTensor::fromAttr(elements));
+}
+
+NN_EVALUATE(IotaOp) {
+  auto type = tensorType(getResult());
+  int64_t axis = getAxis(), size = type.getDimSize(axis);
+  Arithmetic arithmetic = interpreter.arithmetic(getResult());
+  if (!interpreter.allows(*this, {size}))
+    return failure();
+  std::vector<Scalar> values(size);
+  for (int64_t i = 0; i < size; ++i)
+    values[i] =
+        arithmetic.isFloat() ? arithmetic.of(double(i)) : arithmetic.wrap(i);
+  HostTensor::Dims stored(type.getRank(), 1);
+  stored[axis] = size;
+  return interpreter.set(
+      getResult(),
+      HostTensor::dense(stored, type.getElementType(), std::move(values))
+          .broadcast(type.getShape()));
+}
+
+NN_EVALUATE(RotaryTableOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  double scaling = getScaling().convertToDouble();
+  std::vector<Scalar> cos, sin;
+  forEachIndex(shapeOf(getCos()), [&](ArrayRef<int64_t> index) {
+    double angle = double(index[0]) * double(getInvFreq()[index[1]]);
+    cos.push_back(ofFloat(scaling * std::cos(angle)));
+    sin.push_back(ofFloat(scaling * std::sin(angle)));
+  });
+  (void)interpreter.set(getCos(), std::move(cos));
+  return interpreter.set(getSin(), std::move(sin));
+}
+
+NN_EVALUATE(LossScaleOp) {
+  return interpreter.set(getResult(), {ofFloat(interpreter.lossScale)});
+}
+
+NN_EVALUATE(LossOp) {
+  interpreter.loss = interpreter.get(getSum()).front().f;
+  return success();
+}
+
+NN_EVALUATE(GradOp) {
+  interpreter.gradients.insert_or_assign(getParameter(),
+                                         interpreter.get(getValue()));
   return success();
 }

@@ -5,6 +5,7 @@
 // that a fused kernel makes the mask in registers, again in backward.
 
 #include "shardonnx/runtime/Random.h"
+#include "Evaluate.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
@@ -172,4 +173,49 @@ Value RandomKeepOp::emitVector(OpBuilder &builder, ValueRange vectors) {
   x = v.xorShift(x, random::kHashShifts[3]);
   return arith::CmpIOp::create(builder, getLoc(), arith::CmpIPredicate::uge, x,
                                v.constant(x, getThreshold()));
+}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+// By the definition in runtime/Random.h.
+NN_EVALUATE(DropoutOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  std::vector<Scalar> elements = interpreter.get(getOperand()).flatten(),
+                      state = interpreter.get(getRandom()).flatten();
+  ArrayRef<int64_t> shape = shapeOf(getOperand());
+  double ratio = getRatio().convertToDouble();
+  uint64_t width = shape.size() == 1 ? 1 : shape.back();
+  uint64_t rows = width == 0 ? 0 : elements.size() / width;
+  auto stream = uint64_t(state[int64_t(getStream()) + 1].i);
+  uint64_t first = uint64_t(state[0].i) * (rows / uint64_t(getSamples()));
+  for (auto [i, x] : llvm::enumerate(elements)) {
+    uint64_t key = random::rowKey(stream, first + i / width);
+    bool kept = random::elementBits(key, uint32_t(i % width)) >=
+                random::dropBelow(ratio);
+    x.f = kept ? x.f / (1 - ratio) : 0;
+  }
+  return interpreter.set(getResult(), std::move(elements));
+}
+
+NN_EVALUATE(RandomKeyOp) {
+  bool high = getHalf() == 1;
+  ArrayRef<int64_t> sizes = getSizes();
+  return interpreter.map(*this, [&](ArrayRef<Scalar> x) {
+    auto row = uint64_t(x[1].i);
+    for (auto [axis, size] : llvm::enumerate(sizes))
+      row = (axis > 0 ? row * size : row) + uint64_t(x[2 + axis].i);
+    uint64_t key = random::rowKey(uint64_t(x[0].i), row);
+    return ofInt(int32_t(high ? key >> 32 : key));
+  });
+}
+
+NN_EVALUATE(RandomKeepOp) {
+  auto threshold = uint64_t(getThreshold());
+  return interpreter.map(*this, [&](ArrayRef<Scalar> x) {
+    uint64_t key = uint64_t(uint32_t(x[1].i)) << 32 | uint32_t(x[0].i);
+    return ofInt(random::elementBits(key, uint32_t(x[2].i)) >= threshold);
+  });
 }

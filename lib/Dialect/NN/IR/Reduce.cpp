@@ -3,6 +3,7 @@
 //
 // Reductions over axes: shape rule and gradients.
 
+#include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -93,4 +94,77 @@ LogicalResult ReduceMaxOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
   Value share = b.div(g, b.sum(isMax, getAxes()));
   operandGrads[0] = b.cast(b.mul(isMax, share), elementType(getOperand()));
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+/// Combines the elements of the reduced axes, in row-major order, from `start`
+/// on; then `finish` makes the result of what came of them.
+template <typename Combine, typename Finish>
+static LogicalResult evaluateReduction(Operation *op, Interpreter &interpreter,
+                                       ArrayRef<int64_t> axes, Scalar start,
+                                       Combine combine, Finish finish) {
+  // Axes that stay and do not vary are computed once.
+  const HostTensor &operand = interpreter.get(op->getOperand(0));
+  HostTensor::Dims stored(operand.compact().getShape()), kept(stored),
+      full(operand.getShape());
+  for (int64_t axis : axes) {
+    stored[axis] = operand.getShape()[axis];
+    kept[axis] = full[axis] = 1;
+  }
+  HostTensor x = operand.compact().broadcast(stored);
+  if (!interpreter.allows(op))
+    return failure();
+  Elements sums(kept, start);
+  std::vector<Scalar> elements = x.flatten();
+  size_t n = 0;
+  forEachIndex(stored, [&](ArrayRef<int64_t> index) {
+    Scalar &sum = sums.at(index);
+    sum = combine(sum, elements[n++]);
+  });
+  for (Scalar &sum : sums.values)
+    sum = finish(sum);
+  Value result = op->getResult(0);
+  return interpreter.set(result, HostTensor::dense(kept, elementType(result),
+                                                   std::move(sums.values))
+                                     .broadcast(full)
+                                     .reshape(shapeOf(result)));
+}
+
+/// Floats are summed in double and rounded once.
+static LogicalResult evaluateSum(Operation *op, Interpreter &interpreter,
+                                 ArrayRef<int64_t> axes, double divisor) {
+  Arithmetic type = interpreter.arithmetic(op->getResult(0));
+  return evaluateReduction(
+      op, interpreter, axes, type.zero(),
+      [&](Scalar sum, Scalar x) {
+        return type.isFloat() ? ofFloat(sum.f + x.f) : type.add(sum, x);
+      },
+      [&](Scalar sum) {
+        if (type.isFloat())
+          return ofFloat(type.round(sum.f / divisor));
+        return divisor == 1 ? sum : type.divide(sum, type.of(divisor));
+      });
+}
+
+NN_EVALUATE(ReduceSumOp) {
+  return evaluateSum(*this, interpreter, getAxes(), 1);
+}
+
+NN_EVALUATE(ReduceMeanOp) {
+  double count = 1;
+  for (int64_t axis : getAxes())
+    count *= double(interpreter.get(getOperand()).getShape()[axis]);
+  return evaluateSum(*this, interpreter, getAxes(), count);
+}
+
+// A NaN is the maximum, as in NumPy.
+NN_EVALUATE(ReduceMaxOp) {
+  Arithmetic type = interpreter.arithmetic(getResult());
+  return evaluateReduction(
+      *this, interpreter, getAxes(), type.least(),
+      [&](Scalar max, Scalar x) { return type.max(max, x); },
+      [](Scalar max) { return max; });
 }

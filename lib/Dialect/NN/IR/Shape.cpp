@@ -3,6 +3,7 @@
 //
 // Ops that move elements: shape rules, folders, gradients.
 
+#include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -234,4 +235,92 @@ NN_VJP(PadOp) {
   operandGrads[0] = SliceOp::create(builder, getLoc(), resultGrads[0], getLow(),
                                     shapeOf(getOperand()));
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+NN_EVALUATE(ReshapeOp) {
+  const HostTensor &x = interpreter.get(getOperand());
+  if (!x.isSplat() && !interpreter.allows(*this))
+    return failure();
+  return interpreter.set(getResult(), x.reshape(shapeOf(getResult())));
+}
+
+NN_EVALUATE(TransposeOp) {
+  return interpreter.set(
+      getResult(), interpreter.get(getOperand()).transpose(getPermutation()));
+}
+
+NN_EVALUATE(BroadcastOp) {
+  return interpreter.set(
+      getResult(),
+      interpreter.get(getOperand()).broadcast(shapeOf(getResult())));
+}
+
+NN_EVALUATE(SliceOp) {
+  HostTensor result = interpreter.get(getOperand());
+  for (auto [axis, offset, size] : llvm::enumerate(getOffsets(), getSizes()))
+    result = result.slice(axis, offset, /*step=*/1, size);
+  return interpreter.set(getResult(), result);
+}
+
+/// Copies `part` into `whole` from `offset` along an axis on.
+static void copyTo(Elements &whole, const HostTensor &part, int64_t axis,
+                   int64_t offset) {
+  int64_t inner = 1, outer = 1;
+  for (auto [i, size] : llvm::enumerate(whole.shape))
+    if (int64_t(i) != axis)
+      (int64_t(i) < axis ? outer : inner) *= size;
+  int64_t width = part.getShape()[axis] * inner,
+          length = whole.shape[axis] * inner;
+  std::vector<Scalar> elements = part.flatten();
+  for (int64_t o = 0; o < outer; ++o)
+    std::copy_n(elements.begin() + o * width, width,
+                whole.values.begin() + o * length + offset * inner);
+}
+
+// Axes along which no input varies are joined once.
+NN_EVALUATE(ConcatOp) {
+  int64_t axis = getAxis(), offset = 0;
+  ArrayRef<int64_t> full = shapeOf(getResult());
+  HostTensor::Dims stored(full);
+  for (int64_t i = 0; i < int64_t(stored.size()); ++i)
+    if (i != axis && llvm::none_of(getInputs(), [&](Value input) {
+          return interpreter.get(input).varies(i);
+        }))
+      stored[i] = std::min<int64_t>(stored[i], 1);
+  if (!interpreter.allows(*this))
+    return failure();
+  Elements whole(stored, ofInt(0));
+  for (Value input : getInputs()) {
+    HostTensor part = interpreter.get(input);
+    for (auto [i, size] : llvm::enumerate(stored))
+      if (int64_t(i) != axis)
+        part = part.slice(i, 0, 1, size);
+    copyTo(whole, part, axis, offset);
+    offset += part.getShape()[axis];
+  }
+  return interpreter.set(getResult(),
+                         HostTensor::dense(stored, elementType(getResult()),
+                                           std::move(whole.values))
+                             .broadcast(full));
+}
+
+NN_EVALUATE(PadOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  HostTensor x = interpreter.get(getOperand());
+  Type type = elementType(getResult());
+  for (auto [axis, low, high] : llvm::enumerate(getLow(), getHigh())) {
+    if (low == 0 && high == 0)
+      continue;
+    HostTensor::Dims shape(x.getShape());
+    shape[axis] += low + high;
+    Elements whole(shape, interpreter.arithmetic(type).zero());
+    copyTo(whole, x, axis, low);
+    x = HostTensor::dense(shape, type, std::move(whole.values));
+  }
+  return interpreter.set(getResult(), x);
 }

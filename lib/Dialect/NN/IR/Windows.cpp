@@ -3,6 +3,7 @@
 //
 // windows and overlap_add, each the other's gradient: shape rule and verifier.
 
+#include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "llvm/ADT/STLExtras.h"
@@ -89,4 +90,30 @@ LogicalResult OverlapAddOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
                         shapeOf(getOperand()).take_back(getAxes().size()),
                         getStrides(), getDilations());
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Reference evaluation
+//===----------------------------------------------------------------------===//
+
+NN_EVALUATE(WindowsOp) {
+  return interpreter.set(
+      getResult(),
+      interpreter.get(getOperand())
+          .windows(getAxes(), getSizes(), getStrides(), getDilations()));
+}
+
+NN_EVALUATE(OverlapAddOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  Elements x(interpreter.get(getOperand())),
+      sums(shapeOf(getResult()), ofFloat(0));
+  size_t rank = sums.shape.size();
+  forEachIndex(x.shape, [&](ArrayRef<int64_t> at) {
+    SmallVector<int64_t> to(at.take_front(rank));
+    for (auto [w, axis] : llvm::enumerate(getAxes()))
+      to[axis] = to[axis] * getStrides()[w] + at[rank + w] * getDilations()[w];
+    sums.at(to).f += x.at(at).f;
+  });
+  return interpreter.set(getResult(), std::move(sums.values));
 }

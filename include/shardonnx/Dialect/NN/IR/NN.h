@@ -18,6 +18,7 @@
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "shardonnx/Dialect/NN/Interpreter/InterpretableOpInterface.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 #include "shardonnx/Dialect/NN/IR/NNInterfaces.h.inc"

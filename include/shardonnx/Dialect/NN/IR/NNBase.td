@@ -14,6 +14,7 @@ include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "shardonnx/Dialect/NN/IR/NNInterfaces.td"
+include "shardonnx/Dialect/NN/Interpreter/InterpretableOpInterface.td"
 
 def NN_Dialect : Dialect {
   let name = "nn";
@@ -39,8 +40,10 @@ def NN_F32Tensor : StaticShapeTensorOf<[F32]>;
 def NN_IntTensor : StaticShapeTensorOf<[I32, I64]>;
 def NN_BoolTensor : StaticShapeTensorOf<[I1]>;
 
+// Every op that computes or stores something has its reference evaluation.
 class NN_Op<string mnemonic, list<Trait> traits = []>
-    : Op<NN_Dialect, mnemonic, traits>;
+    : Op<NN_Dialect, mnemonic, !listconcat([
+        DeclareOpInterfaceMethods<InterpretableOpInterface>], traits)>;
 
 // An op whose result types follow from its operands and attributes: the shape
 // rule is inferReturnTypes, and the verifier compares with it.

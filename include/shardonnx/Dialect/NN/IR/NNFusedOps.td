@@ -40,7 +40,7 @@ def NN_FusedOp : NN_Op<"fused", [Pure, IsolatedFromAbove,
   let hasVerifier = 1;
 }
 
-def NN_YieldOp : NN_Op<"yield", [Pure, Terminator, ReturnLike]> {
+def NN_YieldOp : Op<NN_Dialect, "yield", [Pure, Terminator, ReturnLike]> {
   let summary = "The results of a fused group (or of the exec.kernel made of it)";
   let arguments = (ins Variadic<NN_Tensor>:$results);
   let builders = [OpBuilder<(ins), [{}]>];

@@ -22,7 +22,7 @@ def NN_ExternalAttr : AttrDef<NN_Dialect, "External"> {
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
-def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
+def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
   let summary = "A weight of the model: a symbol, never its bytes";
   let description = [{
     `sym_name` is the state-dict name where the exporter tells it, else the
