@@ -270,7 +270,7 @@ FailureOr<SmallVector<Value>> RotaryOp::decompose(OpBuilder &builder) {
 }
 
 //===----------------------------------------------------------------------===//
-// Reference evaluation
+// By definition
 //===----------------------------------------------------------------------===//
 
 namespace {

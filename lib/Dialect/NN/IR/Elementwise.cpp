@@ -1,9 +1,11 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Elementwise ops: shape rules, folders, and their gradients. What they
-// compute on vectors is in ElementwiseVector.cpp.
+// Elementwise ops of more than one operand, and casts: shape rules, folders,
+// gradients, what they compute on vectors, and by their definition.
 
+#include "Evaluate.h"
+#include "VectorBuilder.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
@@ -48,27 +50,6 @@ static LogicalResult checkSameElement(std::optional<Location> loc, Value a,
   MLIRContext *context, std::optional<Location> loc, ValueRange operands,      \
       DictionaryAttr attributes, OpaqueProperties properties,                  \
       RegionRange regions, SmallVectorImpl<Type> &inferred
-
-#define NN_UNARY_INFER(OP)                                                     \
-  LogicalResult OP::inferReturnTypes(NN_INFER_ARGUMENTS) {                     \
-    inferred.push_back(operands[0].getType());                                 \
-    return success();                                                          \
-  }
-NN_UNARY_INFER(NegOp)
-NN_UNARY_INFER(ExpOp)
-NN_UNARY_INFER(LogOp)
-NN_UNARY_INFER(SqrtOp)
-NN_UNARY_INFER(RsqrtOp)
-NN_UNARY_INFER(ReciprocalOp)
-NN_UNARY_INFER(TanhOp)
-NN_UNARY_INFER(ErfOp)
-NN_UNARY_INFER(SigmoidOp)
-NN_UNARY_INFER(ReluOp)
-NN_UNARY_INFER(AbsOp)
-NN_UNARY_INFER(SinOp)
-NN_UNARY_INFER(CosOp)
-NN_UNARY_INFER(SiluOp)
-NN_UNARY_INFER(GeluOp)
 
 #define NN_BINARY_INFER(OP)                                                    \
   LogicalResult OP::inferReturnTypes(NN_INFER_ARGUMENTS) {                     \
@@ -223,139 +204,13 @@ LogicalResult PowOp::canonicalize(PowOp op, PatternRewriter &rewriter) {
 }
 
 //===----------------------------------------------------------------------===//
-// Gradients. Each computes in f32 from what is saved anyway: the operand, or
-// the result where the formula is shorter.
+// Gradients
 //===----------------------------------------------------------------------===//
-
-namespace {
-/// The parts of a unary gradient: `gradient` is given as x's, r's, g's f32.
-struct Unary {
-  Unary(Operation *op, OpBuilder &builder, ValueRange resultGrads)
-      : b(builder, op->getLoc()), op(op), g(b.f32(resultGrads[0])) {}
-  Value x() { return b.f32(op->getOperand(0)); }
-  Value r() { return b.f32(op->getResult(0)); }
-  LogicalResult done(Value gradient, MutableArrayRef<Value> operandGrads) {
-    operandGrads[0] = b.gradientFor(op->getOperand(0), gradient);
-    return success();
-  }
-  NNBuilder b;
-  Operation *op;
-  Value g;
-};
-} // namespace
 
 #define NN_VJP(OP)                                                             \
   LogicalResult OP::buildVjp(OpBuilder &builder, ValueRange resultGrads,       \
                              const llvm::SmallBitVector &needed,               \
                              MutableArrayRef<Value> operandGrads)
-
-NN_VJP(NegOp) {
-  Unary u(*this, builder, resultGrads);
-  return u.done(u.b.unary<NegOp>(u.g), operandGrads);
-}
-
-NN_VJP(ExpOp) {
-  Unary u(*this, builder, resultGrads);
-  return u.done(u.b.mul(u.g, u.r()), operandGrads);
-}
-
-NN_VJP(LogOp) {
-  Unary u(*this, builder, resultGrads);
-  return u.done(u.b.div(u.g, u.x()), operandGrads);
-}
-
-NN_VJP(SqrtOp) {
-  Unary u(*this, builder, resultGrads);
-  return u.done(u.b.div(u.b.mul(u.g, 0.5), u.r()), operandGrads);
-}
-
-NN_VJP(RsqrtOp) {
-  Unary u(*this, builder, resultGrads);
-  Value r = u.r(), cube = u.b.mul(u.b.mul(r, r), r);
-  return u.done(u.b.mul(u.b.mul(u.g, -0.5), cube), operandGrads);
-}
-
-NN_VJP(ReciprocalOp) {
-  Unary u(*this, builder, resultGrads);
-  Value r = u.r();
-  return u.done(u.b.unary<NegOp>(u.b.mul(u.g, u.b.mul(r, r))), operandGrads);
-}
-
-NN_VJP(TanhOp) {
-  Unary u(*this, builder, resultGrads);
-  Value r = u.r();
-  return u.done(u.b.mul(u.g, u.b.oneMinus(u.b.mul(r, r))), operandGrads);
-}
-
-NN_VJP(ErfOp) {
-  Unary u(*this, builder, resultGrads);
-  Value x = u.x();
-  Value bell = u.b.unary<ExpOp>(u.b.unary<NegOp>(u.b.mul(x, x)));
-  return u.done(u.b.mul(u.g, u.b.mul(bell, 2.0 / std::sqrt(M_PI))),
-                operandGrads);
-}
-
-NN_VJP(SigmoidOp) {
-  Unary u(*this, builder, resultGrads);
-  Value r = u.r();
-  return u.done(u.b.mul(u.g, u.b.mul(r, u.b.oneMinus(r))), operandGrads);
-}
-
-NN_VJP(ReluOp) {
-  Unary u(*this, builder, resultGrads);
-  Value zero = u.b.constant(0.0);
-  Value active = u.b.compare(ComparePredicate::gt, u.r(), zero);
-  return u.done(u.b.select(active, u.g, zero), operandGrads);
-}
-
-NN_VJP(AbsOp) {
-  Unary u(*this, builder, resultGrads);
-  Value x = u.x(), zero = u.b.constant(0.0);
-  Value negative = u.b.compare(ComparePredicate::lt, x, zero);
-  Value positive = u.b.compare(ComparePredicate::gt, x, zero);
-  Value rest = u.b.select(negative, u.b.unary<NegOp>(u.g), zero);
-  return u.done(u.b.select(positive, u.g, rest), operandGrads);
-}
-
-NN_VJP(SinOp) {
-  Unary u(*this, builder, resultGrads);
-  return u.done(u.b.mul(u.g, u.b.unary<CosOp>(u.x())), operandGrads);
-}
-
-NN_VJP(CosOp) {
-  Unary u(*this, builder, resultGrads);
-  Value sine = u.b.unary<SinOp>(u.x());
-  return u.done(u.b.unary<NegOp>(u.b.mul(u.g, sine)), operandGrads);
-}
-
-// silu'(x) = s·(1 + x·(1 - s)), s = sigmoid(x).
-NN_VJP(SiluOp) {
-  Unary u(*this, builder, resultGrads);
-  Value x = u.x(), s = u.b.unary<SigmoidOp>(x);
-  Value slope = u.b.add(u.b.mul(x, u.b.oneMinus(s)), 1.0);
-  return u.done(u.b.mul(u.g, u.b.mul(s, slope)), operandGrads);
-}
-
-// With tanh: gelu(x) = x·s(p), s = sigmoid, p = 2·sqrt(2/π)·(x + 0.044715·x³),
-// so gelu'(x) = s·(1 + x·(1 - s)·p'). Else: Φ(x) + x·φ(x).
-NN_VJP(GeluOp) {
-  Unary u(*this, builder, resultGrads);
-  NNBuilder &b = u.b;
-  Value x = u.x(), square = b.mul(x, x);
-  if (getTanh()) {
-    const double scale = 2.0 * std::sqrt(2.0 / M_PI), cubic = scale * 0.044715;
-    Value p = b.mul(x, b.add(b.mul(square, cubic), scale));
-    Value s = b.unary<SigmoidOp>(p);
-    Value slope = b.add(b.mul(square, 3.0 * cubic), scale);
-    Value factor = b.add(b.mul(b.mul(x, b.oneMinus(s)), slope), 1.0);
-    return u.done(b.mul(u.g, b.mul(s, factor)), operandGrads);
-  }
-  Value erf = b.unary<ErfOp>(b.mul(x, std::sqrt(0.5)));
-  Value cdf = b.mul(b.add(erf, 1.0), 0.5);
-  Value density =
-      b.mul(b.unary<ExpOp>(b.mul(square, -0.5)), 1.0 / std::sqrt(2.0 * M_PI));
-  return u.done(b.mul(u.g, b.add(cdf, b.mul(x, density))), operandGrads);
-}
 
 NN_VJP(CastOp) {
   if (!needed[0])
@@ -467,4 +322,209 @@ NN_VJP(SelectOp) {
   v.to(1, [&] { return b.select(getCondition(), v.g, zero()); });
   v.to(2, [&] { return b.select(getCondition(), zero(), v.g); });
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// On vectors
+//===----------------------------------------------------------------------===//
+
+#define NN_EMIT(OP) Value OP::emitVector(OpBuilder &builder, ValueRange vectors)
+
+/// The op for floats, or the one for integers.
+template <typename FloatOp, typename IntOp>
+static Value emitBinary(OpBuilder &builder, Location loc, ValueRange vectors) {
+  if (isFloat(vectors[0]))
+    return FloatOp::create(builder, loc, vectors[0], vectors[1]);
+  return IntOp::create(builder, loc, vectors[0], vectors[1]);
+}
+
+NN_EMIT(AddOp) {
+  return emitBinary<arith::AddFOp, arith::AddIOp>(builder, getLoc(), vectors);
+}
+NN_EMIT(SubOp) {
+  return emitBinary<arith::SubFOp, arith::SubIOp>(builder, getLoc(), vectors);
+}
+NN_EMIT(MulOp) {
+  return emitBinary<arith::MulFOp, arith::MulIOp>(builder, getLoc(), vectors);
+}
+NN_EMIT(MaxOp) {
+  return emitBinary<arith::MaximumFOp, arith::MaxSIOp>(builder, getLoc(),
+                                                       vectors);
+}
+NN_EMIT(MinOp) {
+  return emitBinary<arith::MinimumFOp, arith::MinSIOp>(builder, getLoc(),
+                                                       vectors);
+}
+NN_EMIT(DivOp) {
+  return arith::DivFOp::create(builder, getLoc(), vectors[0], vectors[1]);
+}
+NN_EMIT(PowOp) {
+  return math::PowFOp::create(builder, getLoc(), vectors[0], vectors[1]);
+}
+NN_EMIT(AndOp) {
+  return arith::AndIOp::create(builder, getLoc(), vectors[0], vectors[1]);
+}
+NN_EMIT(OrOp) {
+  return arith::OrIOp::create(builder, getLoc(), vectors[0], vectors[1]);
+}
+NN_EMIT(SelectOp) {
+  return arith::SelectOp::create(builder, getLoc(), vectors[0], vectors[1],
+                                 vectors[2]);
+}
+
+NN_EMIT(CompareOp) {
+  using FP = arith::CmpFPredicate;
+  using IP = arith::CmpIPredicate;
+  static constexpr FP kFloat[] = {FP::OEQ, FP::UNE, FP::OLT,
+                                  FP::OLE, FP::OGT, FP::OGE};
+  static constexpr IP kSigned[] = {IP::eq,  IP::ne,  IP::slt,
+                                   IP::sle, IP::sgt, IP::sge};
+  // false < true
+  static constexpr IP kBool[] = {IP::eq,  IP::ne,  IP::ult,
+                                 IP::ule, IP::ugt, IP::uge};
+  auto index = static_cast<unsigned>(getPredicate());
+  if (isFloat(vectors[0]))
+    return arith::CmpFOp::create(builder, getLoc(), kFloat[index], vectors[0],
+                                 vectors[1]);
+  bool isBool = getElementTypeOrSelf(vectors[0].getType()).isInteger(1);
+  return arith::CmpIOp::create(builder, getLoc(),
+                               isBool ? kBool[index] : kSigned[index],
+                               vectors[0], vectors[1]);
+}
+
+/// The type of `like` with another element type.
+static Type withElement(Type like, Type element) {
+  if (auto shaped = dyn_cast<ShapedType>(like))
+    return shaped.clone(element);
+  return element;
+}
+
+// Floats are f32 here whatever they are in memory, so a cast between them
+// happens where the value is stored.
+NN_EMIT(CastOp) {
+  Value x = vectors[0];
+  Type from = getElementTypeOrSelf(x.getType()), to = elementType(getResult());
+  Location loc = getLoc();
+  if (isa<FloatType>(to)) {
+    if (isa<FloatType>(from))
+      return x;
+    Type type = withElement(x.getType(), builder.getF32Type());
+    if (from.isInteger(1))
+      return arith::UIToFPOp::create(builder, loc, type, x);
+    return arith::SIToFPOp::create(builder, loc, type, x);
+  }
+  Type type = withElement(x.getType(), to);
+  if (to.isInteger(1)) {
+    Value zero = constantOf(builder, loc, x.getType(), 0.0);
+    if (isa<FloatType>(from))
+      return arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::UNE, x,
+                                   zero);
+    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, x,
+                                 zero);
+  }
+  if (isa<FloatType>(from))
+    return arith::FPToSIOp::create(builder, loc, type, x);
+  if (from == to)
+    return x;
+  if (from.isInteger(1))
+    return arith::ExtUIOp::create(builder, loc, type, x);
+  if (from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth())
+    return arith::ExtSIOp::create(builder, loc, type, x);
+  return arith::TruncIOp::create(builder, loc, type, x);
+}
+
+//===----------------------------------------------------------------------===//
+// By definition
+//===----------------------------------------------------------------------===//
+
+NN_EVALUATE(CastOp) {
+  Arithmetic from = interpreter.arithmetic(getOperand()),
+             to = interpreter.arithmetic(getResult());
+  return interpreter.map(
+      *this, [&](ArrayRef<Scalar> x) { return to.convert(x[0], from); });
+}
+
+/// An op of two elements of the result's type.
+template <typename Function>
+static LogicalResult evaluateBinary(Operation *op, Interpreter &interpreter,
+                                    Function function) {
+  Arithmetic type = interpreter.arithmetic(op->getResult(0));
+  return interpreter.map(
+      op, [&](ArrayRef<Scalar> x) { return (type.*function)(x[0], x[1]); });
+}
+
+NN_EVALUATE(AddOp) {
+  return evaluateBinary(*this, interpreter, &Arithmetic::add);
+}
+NN_EVALUATE(MulOp) {
+  return evaluateBinary(*this, interpreter, &Arithmetic::multiply);
+}
+NN_EVALUATE(DivOp) {
+  return evaluateBinary(*this, interpreter, &Arithmetic::divide);
+}
+NN_EVALUATE(PowOp) {
+  return evaluateBinary(*this, interpreter, &Arithmetic::power);
+}
+NN_EVALUATE(MaxOp) {
+  return evaluateBinary(*this, interpreter, &Arithmetic::max);
+}
+NN_EVALUATE(MinOp) {
+  return evaluateBinary(*this, interpreter, &Arithmetic::min);
+}
+
+// Indices of rows less those of columns are stored by diagonals.
+NN_EVALUATE(SubOp) {
+  if (auto difference = HostTensor::indexDifference(interpreter.get(getLhs()),
+                                                    interpreter.get(getRhs())))
+    return interpreter.set(getResult(), *difference);
+  return evaluateBinary(*this, interpreter, &Arithmetic::subtract);
+}
+
+/// Whether a comparison holds of operands of this order (Arithmetic::compare).
+static bool holds(ComparePredicate predicate, int order) {
+  switch (predicate) {
+  case ComparePredicate::eq:
+    return order == 0;
+  case ComparePredicate::ne:
+    return order != 0;
+  case ComparePredicate::lt:
+    return order == -1;
+  case ComparePredicate::le:
+    return order == -1 || order == 0;
+  case ComparePredicate::gt:
+    return order == 1;
+  case ComparePredicate::ge:
+    return order == 1 || order == 0;
+  }
+  llvm_unreachable("six comparisons");
+}
+
+NN_EVALUATE(CompareOp) {
+  Arithmetic type = interpreter.arithmetic(getLhs());
+  ComparePredicate predicate = getPredicate();
+  // Indices of rows against those of columns: the difference against 0.
+  if (auto difference = HostTensor::indexDifference(interpreter.get(getLhs()),
+                                                    interpreter.get(getRhs())))
+    return interpreter.set(
+        getResult(),
+        *HostTensor::map(
+            {*difference}, elementType(getResult()), [&](ArrayRef<Scalar> x) {
+              return ofInt(holds(predicate, type.compare(x[0], ofInt(0))));
+            }));
+  return interpreter.map(*this, [&](ArrayRef<Scalar> x) {
+    return ofInt(holds(predicate, type.compare(x[0], x[1])));
+  });
+}
+
+NN_EVALUATE(AndOp) {
+  return interpreter.map(
+      *this, [](ArrayRef<Scalar> x) { return ofInt(x[0].i && x[1].i); });
+}
+NN_EVALUATE(OrOp) {
+  return interpreter.map(
+      *this, [](ArrayRef<Scalar> x) { return ofInt(x[0].i || x[1].i); });
+}
+NN_EVALUATE(SelectOp) {
+  return interpreter.map(
+      *this, [](ArrayRef<Scalar> x) { return x[0].i ? x[1] : x[2]; });
 }

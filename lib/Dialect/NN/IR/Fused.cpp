@@ -133,7 +133,7 @@ LogicalResult FusedOp::verify() {
 void YieldOp::build(OpBuilder &, OperationState &) {}
 
 //===----------------------------------------------------------------------===//
-// Reference evaluation
+// By definition
 //===----------------------------------------------------------------------===//
 
 NN_EVALUATE(FusedOp) {

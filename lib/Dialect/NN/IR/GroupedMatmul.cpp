@@ -78,7 +78,7 @@ int64_t GroupedMatmulGradOp::getFlops() {
 }
 
 //===----------------------------------------------------------------------===//
-// Reference evaluation
+// By definition
 //===----------------------------------------------------------------------===//
 
 /// Whether every index names one of the groups.

@@ -285,7 +285,7 @@ LogicalResult TopKOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
 }
 
 //===----------------------------------------------------------------------===//
-// Reference evaluation
+// By definition
 //===----------------------------------------------------------------------===//
 
 namespace {

@@ -164,7 +164,7 @@ NN_VJP(MseOp) {
 }
 
 //===----------------------------------------------------------------------===//
-// Reference evaluation
+// By definition
 //===----------------------------------------------------------------------===//
 
 /// The sum over rows of logits, whose gradient is seed·(softmax - one-hot);

@@ -228,7 +228,7 @@ LogicalResult EmbeddingGradOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
-// Reference evaluation
+// By definition
 //===----------------------------------------------------------------------===//
 
 static HostTensor swapLastTwo(const HostTensor &x, bool swap) {

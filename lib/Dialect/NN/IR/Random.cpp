@@ -176,7 +176,7 @@ Value RandomKeepOp::emitVector(OpBuilder &builder, ValueRange vectors) {
 }
 
 //===----------------------------------------------------------------------===//
-// Reference evaluation
+// By definition
 //===----------------------------------------------------------------------===//
 
 // By the definition in runtime/Random.h.

@@ -93,7 +93,7 @@ LogicalResult OverlapAddOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
 }
 
 //===----------------------------------------------------------------------===//
-// Reference evaluation
+// By definition
 //===----------------------------------------------------------------------===//
 
 NN_EVALUATE(WindowsOp) {
