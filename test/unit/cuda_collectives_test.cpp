@@ -5,12 +5,10 @@
 // looks at every element), and how they end when a rank hangs or dies.
 
 #include "cuda/collectives/Nccl.h"
-#include "runtime/TestFiles.h"
+#include "runtime/OneError.h"
 #include "support/Error.h"
 #include <algorithm>
 #include <csignal>
-#include <gtest/gtest.h>
-#include <sstream>
 #include <tuple>
 #include <unistd.h>
 #include <utility>
@@ -59,7 +57,7 @@ protected:
     int world = 0, rank = 0;
     for (int ranks : layout)
       world += ranks;
-    std::string port = std::to_string(30000 + ::getpid() % 20000);
+    std::string port = std::to_string(freePort());
     for (size_t m = 0; m < layout.size(); ++m)
       for (int local = 0; local < layout[m]; ++local, ++rank) {
         Environment e = {{"LD_LIBRARY_PATH", SHX_CUDA_EMULATOR},
@@ -90,22 +88,18 @@ protected:
     processes.clear();
   }
   // All fail, and one line tells why.
-  std::string expectOneError() {
+  std::string expectOneError(const std::string &part) {
     std::string text;
+    double begin = now();
     for (Process &process : processes) {
       Finished f = process.wait();
       EXPECT_NE(f.code, 0);
-      EXPECT_LT(f.seconds, 30);
       text += f.err;
     }
+    EXPECT_LT(now() - begin, 30);
     processes.clear();
-    std::string said; // by the program, not by the emulator
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);)
-      if (line.rfind("cuda emulator: ", 0) != 0)
-        said += line + '\n';
-    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << text;
-    return said;
+    shardonnx::test::expectOneError(text, part);
+    return text;
   }
   Folder folder;
   std::vector<Process> processes;
@@ -155,8 +149,7 @@ TEST_F(Collectives, AHangNamesUnitAndCollective) {
     start(
         {3}, "bf16", "f32",
         {{"SHARDONNX_EMULATOR_HANG_RANK", which}, {"SHARDONNX_TIMEOUT", "6"}});
-    std::string text = expectOneError();
-    EXPECT_NE(text.find("waiting for the "), std::string::npos) << text;
+    std::string text = expectOneError("waiting for the ");
     EXPECT_NE(text.find(" of unit '"), std::string::npos) << text;
     EXPECT_NE(text.find(step), std::string::npos) << text;
   }
@@ -164,17 +157,19 @@ TEST_F(Collectives, AHangNamesUnitAndCollective) {
 
 TEST_F(Collectives, ADeathEndsAllAndIsNamed) {
   start({3}, "bf16", "f32", {{"COLLECTIVES_ROUNDS", "1000000"}});
-  ::sleep(2);
+  EXPECT_TRUE(waitUntil([&] {
+    return std::none_of(processes.begin(), processes.end(),
+                        [](const Process &process) {
+                          return readFile(process.output()).empty();
+                        });
+  }));
   ::kill(processes[1].pid(), SIGKILL);
-  std::string text = expectOneError();
-  EXPECT_NE(text.find("rank 1 (process "), std::string::npos) << text;
+  expectOneError("rank 1 (process ");
 }
 
 TEST_F(Collectives, RanksOnOneGpuAreTold) {
   start({2}, "bf16", "f32", {{"SHARDONNX_EMULATOR_DEVICES", "1"}});
-  std::string text = expectOneError();
-  EXPECT_NE(text.find("ranks 0 and 1 are on one GPU"), std::string::npos)
-      << text;
+  expectOneError("ranks 0 and 1 are on one GPU");
 }
 
 } // namespace

@@ -4,11 +4,9 @@
 // Whole runs of several ranks on emulated GPUs: on two machines, evaluation,
 // and how runs end when a rank hangs, dies or has something to complain about.
 
+#include "runtime/OneError.h"
 #include "runtime/TableReference.h"
-#include "runtime/TestFiles.h"
-#include <algorithm>
 #include <csignal>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <unistd.h>
@@ -60,17 +58,6 @@ protected:
   Folder folder;
 };
 
-// What the program says; the emulator has lines of its own.
-std::string onlyError(const std::string &text) {
-  std::istringstream lines(text);
-  std::string said;
-  for (std::string line; std::getline(lines, line);)
-    if (line.rfind("cuda emulator: ", 0) != 0)
-      said += line + '\n';
-  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << text;
-  return said;
-}
-
 TEST_F(CudaRanks, EvaluationIsTheSameAtEveryWorldSize) {
   folder.write("e.bin", bytesOf(tokens(301))); // the last round is not full
   double reference = 0;
@@ -113,18 +100,17 @@ TEST_F(CudaRanks, TwoMachinesTrainAsOne) {
   local.insert(local.end(), {"--nproc", "2"});
   ASSERT_EQ(start(local).wait().code, 0);
   std::vector<Json> one = log();
+  std::string port = std::to_string(freePort());
   std::vector<Process> ranks;
   for (const char *rank : {"0", "1"})
-    ranks.push_back(
-        start(options,
-              {{"RANK", rank},
-               {"WORLD_SIZE", "2"},
-               {"LOCAL_RANK", "0"},
-               {"LOCAL_WORLD_SIZE", "1"},
-               {"GROUP_RANK", rank},
-               {"CUDA_VISIBLE_DEVICES", rank},
-               {"MASTER_ADDR", "127.0.0.1"},
-               {"MASTER_PORT", std::to_string(20000 + ::getpid() % 10000)}}));
+    ranks.push_back(start(options, {{"RANK", rank},
+                                    {"WORLD_SIZE", "2"},
+                                    {"LOCAL_RANK", "0"},
+                                    {"LOCAL_WORLD_SIZE", "1"},
+                                    {"GROUP_RANK", rank},
+                                    {"CUDA_VISIBLE_DEVICES", rank},
+                                    {"MASTER_ADDR", "127.0.0.1"},
+                                    {"MASTER_PORT", port}}));
   for (Process &rank : ranks) {
     Finished f = rank.wait();
     EXPECT_EQ(f.code, 0) << f.err;
@@ -146,10 +132,8 @@ TEST_F(CudaRanks, AHangEndsWithASentence) {
                         {"SHARDONNX_CUDA_GRAPHS", graphs}})
                      .wait();
     EXPECT_EQ(f.code, 1);
-    std::string said = onlyError(f.err);
-    EXPECT_NE(said.find(" has been waiting for the "), std::string::npos)
-        << said;
-    EXPECT_NE(said.find(" of step "), std::string::npos) << said;
+    expectOneError(f, " has been waiting for the ");
+    EXPECT_NE(f.err.find(" of step "), std::string::npos) << f.err;
   }
 }
 
@@ -157,19 +141,16 @@ TEST_F(CudaRanks, AKilledRankEndsAllAndIsNamed) {
   for (size_t victim : {0u, 2u}) {
     folder.write("log.jsonl", "");
     Process process = start({"--steps", "100000", "--nproc", "3"});
-    for (int i = 0; i < 1000 && readFile(folder / "log.jsonl").size() < 500;
-         ++i)
-      ::usleep(20000);
+    EXPECT_TRUE(
+        waitUntil([&] { return readFile(folder / "log.jsonl").size() > 500; }));
     std::vector<int> ranks = process.children();
     ASSERT_EQ(ranks.size(), 3u);
     ::kill(ranks[victim], SIGKILL);
     Finished f = process.wait();
     EXPECT_EQ(f.code, 1);
-    EXPECT_NE(onlyError(f.err).find(
-                  "rank " + std::to_string(victim) + " (process " +
-                  std::to_string(ranks[victim]) + ") was killed by signal 9"),
-              std::string::npos)
-        << f.err;
+    expectOneError(f, "rank " + std::to_string(victim) + " (process " +
+                          std::to_string(ranks[victim]) +
+                          ") was killed by signal 9");
     for (int pid : ranks)
       EXPECT_NE(::kill(pid, 0), 0) << pid;
   }
@@ -178,20 +159,17 @@ TEST_F(CudaRanks, AKilledRankEndsAllAndIsNamed) {
 TEST_F(CudaRanks, OneRankTellsWhatIsWrong) {
   Finished f = start({"--nproc", "3", "--log", "/nowhere/l.jsonl"}).wait();
   EXPECT_EQ(f.code, 1);
-  EXPECT_NE(onlyError(f.err).find("cannot write the log '/nowhere/l.jsonl'"),
-            std::string::npos);
+  expectOneError(f, "cannot write the log '/nowhere/l.jsonl'");
   f = start({"--steps", "1", "--nproc", "2"},
             {{"SHARDONNX_EMULATOR_DEVICES", "1"}})
           .wait();
   EXPECT_EQ(f.code, 1);
-  EXPECT_NE(onlyError(f.err).find("ranks 0 and 1 are on one GPU"),
-            std::string::npos);
+  expectOneError(f, "ranks 0 and 1 are on one GPU");
   f = start({"--steps", "1", "--nproc", "2"},
             {{"SHARDONNX_EMULATOR_NCCL_VERSION", "21805"}})
           .wait();
   EXPECT_EQ(f.code, 1);
-  EXPECT_NE(onlyError(f.err).find("this program needs 2.19.0 or later"),
-            std::string::npos);
+  expectOneError(f, "this program needs 2.19.0 or later");
 }
 
 } // namespace

@@ -8,6 +8,7 @@
 #include "../../runtime/checkpoint/StateHash.h"
 #include "../../runtime/support/Error.h"
 #include "runtime/TableRuns.h"
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -296,11 +297,17 @@ TEST_F(Killed, AtAnyMomentAWholeCheckpointStays) {
   for (int i = 0; i < kills; ++i) {
     int64_t newest = newestWhole();
     Process process = start("300");
+    // Half of them while it starts, half after it has saved something.
+    if (i % 2 == 1) {
+      EXPECT_TRUE(waitUntil([&] { return newestWhole() > newest; }));
+    }
     random = random * 1664525u + 1013904223u;
-    ::usleep(150'000 + random % 500'000);
+    ::usleep(random % 500'000);
+    std::vector<int> ranks = process.children();
     ::kill(process.pid(), SIGKILL); // the ranks die with their launcher
     Finished f = process.wait();
-    ::usleep(50'000);
+    EXPECT_TRUE(waitUntil(
+        [&] { return std::all_of(ranks.begin(), ranks.end(), hasEnded); }));
     EXPECT_EQ(f.err.find("error"), std::string::npos) << f.err;
     EXPECT_EQ(f.err.find("(it is left out)"), std::string::npos) << f.err;
     if (newest > 0 && !f.out.empty()) {
@@ -320,8 +327,8 @@ TEST_F(Killed, AtAnyMomentAWholeCheckpointStays) {
 
 TEST_F(Killed, SigtermFinishesTheStepAndSaves) {
   Process process = start("5000");
-  for (int i = 0; i < 500 && readFile(folder / "l.jsonl").size() < 500; ++i)
-    ::usleep(20000);
+  EXPECT_TRUE(
+      waitUntil([&] { return readFile(folder / "l.jsonl").size() > 500; }));
   ::kill(process.pid(), SIGTERM);
   Finished f = process.wait();
   EXPECT_EQ(f.code, 0) << f.err;

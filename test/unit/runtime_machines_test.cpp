@@ -7,12 +7,11 @@
 #include "comm/Control.h"
 #include "comm/NodeList.h"
 #include "comm/StoreClient.h"
-#include "runtime/TestFiles.h"
+#include "runtime/OneError.h"
 #include "support/Error.h"
 #include <algorithm>
 #include <arpa/inet.h>
 #include <csignal>
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -110,8 +109,6 @@ TEST(StoreClient, DoubtsWhatItIsTold) {
   EXPECT_THROW(other.get("k"), Error);
 }
 
-uint16_t freePort() { return portOf(listenAt({"127.0.0.1", 0}).get()); }
-
 // The ranks of a run: `layout[m]` of them on machine m, in order.
 class Machines : public testing::Test {
 protected:
@@ -150,27 +147,25 @@ protected:
   // All but `victim` fail, and one line tells why.
   void expectOneError(const std::string &part, size_t victim = 99) {
     std::string text;
+    double begin = now();
     std::vector<Finished> all = wait();
+    EXPECT_LT(now() - begin, 30);
     for (size_t r = 0; r < all.size(); ++r) {
       if (r != victim) {
         EXPECT_NE(all[r].code, 0) << r;
       }
-      EXPECT_LT(all[r].seconds, 30);
       text += all[r].err;
     }
-    EXPECT_NE(text.find(part), std::string::npos) << text;
-    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+    shardonnx::test::expectOneError(text, part);
   }
   // Until the ranks have met and talked.
   void waitForWords() {
-    for (int i = 0; i < 500; ++i) {
-      size_t spoken = 0;
-      for (size_t r = 0; r < processes.size(); ++r)
-        spoken += !readFile(processes[r].output()).empty();
-      if (spoken == processes.size())
-        return;
-      ::usleep(20000);
-    }
+    EXPECT_TRUE(waitUntil([&] {
+      return std::none_of(processes.begin(), processes.end(),
+                          [](const Process &process) {
+                            return readFile(process.output()).empty();
+                          });
+    }));
   }
   Folder folder;
   uint16_t port = freePort();
@@ -198,7 +193,7 @@ TEST_F(Machines, MeetInEveryLayout) {
 TEST_F(Machines, AFailureIsToldOnce) {
   for (size_t rank = 0; rank < 4; ++rank) {
     start({2, 2},
-          {{"MEETING_FAIL", std::to_string(rank)}, {"MEETING_PAUSE", "20"}});
+          {{"MEETING_FAIL", std::to_string(rank)}, {"MEETING_PAUSE", "60"}});
     expectOneError(concat("rank ", rank, ": broken"));
     processes.clear();
   }
@@ -207,7 +202,7 @@ TEST_F(Machines, AFailureIsToldOnce) {
 TEST_F(Machines, ADeathIsToldOnce) {
   for (const std::vector<int> &layout : {std::vector<int>{2, 2}, {1, 1, 1}})
     for (size_t victim = 0; victim < (layout[0] == 2 ? 4u : 3u); ++victim) {
-      start(layout, {{"MEETING_PAUSE", "20"}});
+      start(layout, {{"MEETING_PAUSE", "60"}});
       waitForWords();
       ::kill(processes[victim].pid(), SIGKILL);
       expectOneError(concat("rank ", victim, " ("), victim);
@@ -216,7 +211,7 @@ TEST_F(Machines, ADeathIsToldOnce) {
 }
 
 TEST_F(Machines, ASignalToOneEndsAll) {
-  start({1, 2}, {{"MEETING_PAUSE", "20"}});
+  start({1, 2}, {{"MEETING_PAUSE", "60"}});
   waitForWords();
   ::kill(processes[2].pid(), SIGTERM);
   expectOneError("stopped by SIGTERM");
@@ -256,10 +251,10 @@ TEST_F(Machines, StrangersDoNoHarm) {
     sendAll(strangers.back().get(), words.data(), words.size(), deadline);
   }
   startRank(1, 2, 0, 1, 1);
-  for (const Finished &f : wait()) {
+  double begin = now();
+  for (const Finished &f : wait())
     EXPECT_EQ(f.code, 0) << f.err;
-    EXPECT_LT(f.seconds, 10);
-  }
+  EXPECT_LT(now() - begin, 15); // ranks are waited for 20 s
 }
 
 TEST_F(Machines, WithoutAnAddressTheUserIsTold) {

@@ -5,11 +5,10 @@
 
 #include "../../runtime/support/Error.h"
 #include "../../runtime/training/TraceFile.h"
+#include "runtime/OneError.h"
 #include "runtime/TableReference.h"
-#include "runtime/TestFiles.h"
 #include <algorithm>
 #include <filesystem>
-#include <gtest/gtest.h>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -287,8 +286,7 @@ TEST_F(TracedRuns, MistakesAreTold) {
         Case{{"--trace", "/nowhere/t", "--nproc", "2"}, 1, "cannot write"}}) {
     Finished f = run("table_f32", c.options);
     EXPECT_EQ(f.code, c.code);
-    EXPECT_NE(f.err.find(c.part), f.err.npos) << f.err;
-    EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'), 1) << f.err;
+    expectOneError(f, c.part);
   }
 }
 

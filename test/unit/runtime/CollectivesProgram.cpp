@@ -331,6 +331,8 @@ void runModel(const EngineSetup &setup, int rounds) {
   for (Function *function : {&update, &first, &next})
     if (std::string refused = function->capture(); !refused.empty())
       fail(refused);
+  std::printf("rank %d: begins\n", setup.info.rank);
+  std::fflush(stdout);
   for (int turn = 2; turn < 2 + rounds; ++turn)
     runTurn(context, model, update, first, next, turn);
 }

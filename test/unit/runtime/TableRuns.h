@@ -6,9 +6,9 @@
 #ifndef SHARDONNX_TEST_TABLERUNS_H
 #define SHARDONNX_TEST_TABLERUNS_H
 
+#include "OneError.h"
 #include "RunLog.h"
 #include "TableReference.h"
-#include <algorithm>
 #include <gtest/gtest.h>
 
 namespace shardonnx::test {
@@ -81,12 +81,6 @@ protected:
   Folder folder;
   TableWeights weights;
 };
-
-inline void expectOneError(const Finished &f, const std::string &part) {
-  EXPECT_NE(f.err.find("error: "), std::string::npos) << f.err;
-  EXPECT_NE(f.err.find(part), std::string::npos) << f.err;
-  EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'), 1) << f.err;
-}
 
 } // namespace shardonnx::test
 

@@ -10,7 +10,11 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <netinet/in.h>
+#include <random>
+#include <regex>
 #include <sstream>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,12 +27,6 @@ std::string makeFolder() {
   if (!::mkdtemp(pattern.data()))
     std::abort();
   return pattern;
-}
-
-double now() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 int counter = 0;
@@ -52,9 +50,56 @@ std::string readFile(const std::string &path) {
   return text.str();
 }
 
+std::vector<std::string> linesOf(const std::string &err) {
+  static const std::regex ofTheMachine(
+      "cuda emulator: .*|[^:]+: warning: [0-9]+ ranks share [0-9]+ cores: .*");
+  std::vector<std::string> lines;
+  std::istringstream text(err);
+  for (std::string line; std::getline(text, line);)
+    if (!std::regex_match(line, ofTheMachine))
+      lines.push_back(line);
+  return lines;
+}
+
+double now() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+bool waitUntil(const std::function<bool()> &holds) {
+  for (double end = now() + 180; !holds(); ::usleep(20'000))
+    if (now() > end)
+      return false;
+  return true;
+}
+
+uint16_t freePort() {
+  std::random_device random;
+  while (true) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(10'000 + random() % 20'000));
+    int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    bool free = ::bind(listener, reinterpret_cast<const sockaddr *>(&address),
+                       sizeof(address)) == 0;
+    ::close(listener);
+    if (free)
+      return ntohs(address.sin_port);
+  }
+}
+
+bool hasEnded(int pid) {
+  std::string state = readFile("/proc/" + std::to_string(pid) + "/stat");
+  // The program's name, which may hold anything, stands in parentheses.
+  size_t name = state.rfind(") ");
+  return name == std::string::npos || state[name + 2] == 'Z' ||
+         state[name + 2] == 'X';
+}
+
 Process::Process(std::vector<std::string> command, const Folder &folder,
                  Environment environment)
-    : begin(now()), out(folder / ("out" + std::to_string(++counter))),
+    : out(folder / ("out" + std::to_string(++counter))),
       err(folder / ("err" + std::to_string(counter))) {
   id = ::fork();
   if (id != 0)
@@ -85,7 +130,6 @@ Finished Process::wait() {
   int status = 0;
   ::waitpid(id, &status, 0);
   Finished f;
-  f.seconds = now() - begin;
   f.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   f.out = readFile(out);
   f.err = readFile(err);

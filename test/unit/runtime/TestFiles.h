@@ -1,12 +1,13 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A folder for the files of a test, and programs run in it.
+// A folder for the files of a test, programs run in it, and what they say.
 
 #ifndef SHARDONNX_TEST_TESTFILES_H
 #define SHARDONNX_TEST_TESTFILES_H
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,8 +32,23 @@ std::string readFile(const std::string &path);
 struct Finished {
   int code = -1; // 128 + signal where one ended it
   std::string out, err;
-  double seconds = 0;
 };
+
+// What a program said on standard error, line by line. Left out is what the
+// machine has to say and not the run: that its cores are fewer than the ranks,
+// and the emulated device's own lines.
+std::vector<std::string> linesOf(const std::string &err);
+
+// Seconds of a clock that is never set.
+double now();
+// Polls until it holds; false if it has not after minutes, which no machine
+// needs, however loaded.
+bool waitUntil(const std::function<bool()> &holds);
+// A TCP port that nobody listens at, and none that connections are given:
+// tests that run side by side do not meet.
+uint16_t freePort();
+// Whether a process has ended, be it that nobody has asked for its status.
+bool hasEnded(int pid);
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
@@ -48,7 +64,6 @@ public:
 
 private:
   int id = -1;
-  double begin = 0;
   std::string out, err;
 };
 
