@@ -44,7 +44,7 @@ function(shardonnx_precompiled name)
     OUTPUT ${output} ${output}.sum
     COMMAND ${command} -Xclang -fno-pch-timestamp -fpch-instantiate-templates
             -MD -MT ${output} -MF ${output}.d -o ${output}
-    COMMAND ${command} -E -P -o ${output}.sum
+    COMMAND ${command} -E -dD -P -o ${output}.sum
     DEPENDS ${header} DEPFILE ${output}.d
     VERBATIM
     COMMENT "Precompiling ${name}.h")
