@@ -4,10 +4,9 @@
 // See Reader.h.
 
 #include "Reader.h"
+#include "../support/Convert.h"
 #include "../support/Error.h"
-#include "../support/Half.h"
 #include <algorithm>
-#include <cstring>
 
 namespace shardonnx::rt {
 namespace {
@@ -29,15 +28,6 @@ ElementType elementType(ShxDType dtype) {
                             : ElementType::F32;
 }
 
-template <typename T>
-void widenRun(float *out, const uint8_t *from, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    T value;
-    std::memcpy(&value, from + static_cast<size_t>(i) * sizeof(T), sizeof(T));
-    out[i] = toFloat(value);
-  }
-}
-
 } // namespace
 
 std::vector<StateArray> arraysOf(bool trainable, int optimizerStates) {
@@ -46,17 +36,6 @@ std::vector<StateArray> arraysOf(bool trainable, int optimizerStates) {
   if (optimizerStates == 1)
     return {StateArray::Master, StateArray::Moment1};
   return {StateArray::Master, StateArray::Moment1, StateArray::Moment2};
-}
-
-void widenTo(float *out, const uint8_t *from, ShxDType dtype, int64_t count) {
-  switch (dtype) {
-  case SHX_BF16:
-    return widenRun<BFloat16>(out, from, count);
-  case SHX_F16:
-    return widenRun<Float16>(out, from, count);
-  default:
-    return widenRun<float>(out, from, count);
-  }
 }
 
 CheckpointReader::CheckpointReader(const std::string &folder) : folder(folder) {
@@ -137,7 +116,7 @@ void CheckpointReader::read(size_t unit, StateArray array, int64_t begin,
     stored.file->read(raw.data(),
                       stored.offset + (from - slice.interval.begin) * element,
                       n * element);
-    widenTo(out + (from - begin), raw.data(), dtype, n);
+    widen(dtype, out + (from - begin), raw.data(), n);
   }
 }
 

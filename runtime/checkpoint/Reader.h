@@ -46,8 +46,6 @@ private:
 
 // What a unit's section is stored as, the masters first.
 std::vector<StateArray> arraysOf(bool trainable, int optimizerStates);
-// Widens `count` elements.
-void widenTo(float *out, const uint8_t *from, ShxDType dtype, int64_t count);
 
 } // namespace shardonnx::rt
 

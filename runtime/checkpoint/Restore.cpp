@@ -100,11 +100,7 @@ void load(Engine &engine, CheckpointReader &reader, int moments) {
         values.resize(static_cast<size_t>(n));
         reader.read(place.unit, array, place.param->offset + at, n,
                     values.data());
-        if (array == StateArray::Master || array == StateArray::Frozen)
-          range.write(at, values.data(), n);
-        else
-          engine.writeMoment(range.unit, array == StateArray::Moment2,
-                             param.offset + at, values.data(), n);
+        engine.write(range.unit, array, param.offset + at, values.data(), n);
       }
   });
 }

@@ -45,6 +45,9 @@ struct MemoryUse {
   std::optional<int64_t> context = {};
 };
 
+// Of what the ranks of this machine have written into their blocks.
+MemoryUse largestUse(Control &control);
+
 class Engine {
 public:
   explicit Engine(const Manifest &manifest) : manifest(manifest) {}
@@ -60,16 +63,14 @@ public:
   // one (kept in param_dtype).
   // The interval of a section that this rank owns.
   virtual Interval owned(size_t unit, bool trainable) const = 0;
-  // Sets elements [begin, begin + count) of the section; they are owned.
-  virtual void write(size_t unit, bool trainable, int64_t begin,
+  // Sets elements [begin, begin + count) of the array's section; they are
+  // owned.
+  virtual void write(size_t unit, StateArray array, int64_t begin,
                      const float *values, int64_t count) = 0;
   // Elements [begin, begin + count) of the last step's reduced gradients, which
   // have the loss scale; they are owned, and no step is outstanding.
   virtual void readReduced(size_t unit, int64_t begin, float *values,
                            int64_t count) = 0;
-  // The same of a tensor that the optimizer keeps of the trainable section.
-  virtual void writeMoment(size_t unit, int which, int64_t begin,
-                           const float *values, int64_t count) = 0;
   // Which parameters are not decayed, by name.
   virtual void
   setDecay(const std::function<bool(const std::string &)> &noDecay) = 0;

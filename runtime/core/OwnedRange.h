@@ -18,8 +18,11 @@ struct OwnedRange {
   const Manifest::Param *param;
   int64_t begin, end; // elements of the parameter
 
+  // Weights, as masters or frozen.
   void write(int64_t at, const float *values, int64_t count) const {
-    engine->write(unit, param->trainable, param->offset + at, values, count);
+    engine->write(unit,
+                  param->trainable ? StateArray::Master : StateArray::Frozen,
+                  param->offset + at, values, count);
   }
 };
 

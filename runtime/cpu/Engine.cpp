@@ -5,8 +5,8 @@
 
 #include "Engine.h"
 #include "../comm/Launch.h"
+#include "../support/Convert.h"
 #include "../support/Error.h"
-#include "../support/Half.h"
 #include "ProcessMemory.h"
 #include "ReduceKernels.h"
 #include "shardonnx/runtime/Cpu.h"
@@ -30,20 +30,6 @@ MemoryOptions memoryOptions(const Options &options, const Topology &topology) {
   memory.offload = options.offload;
   memory.offloadDir = options.offloadDir;
   return memory;
-}
-
-void narrow(ShxDType dtype, uint8_t *to, const float *values, int64_t count) {
-  for (int64_t i = 0; i < count; ++i)
-    switch (dtype) {
-    case SHX_BF16:
-      reinterpret_cast<BFloat16 *>(to)[i] = fromFloat<BFloat16>(values[i]);
-      break;
-    case SHX_F16:
-      reinterpret_cast<Float16 *>(to)[i] = fromFloat<Float16>(values[i]);
-      break;
-    default:
-      reinterpret_cast<float *>(to)[i] = values[i];
-    }
 }
 
 // The ranks of a group in shared memory must be on one machine.
@@ -111,52 +97,21 @@ void CpuEngine::allocateInputs() {
 }
 
 Interval CpuEngine::owned(size_t unit, bool trainable) const {
-  const UnitState &u = state.units[unit];
-  return trainable ? u.owned : u.frozenOwned;
+  return state.units[unit].section(trainable);
 }
 
-void CpuEngine::write(size_t unit, bool trainable, int64_t begin,
+void CpuEngine::write(size_t unit, StateArray array, int64_t begin,
                       const float *values, int64_t count) {
-  UnitState &u = state.units[unit];
-  if (trainable) {
-    std::memcpy(u.master + (begin - u.owned.begin), values,
-                static_cast<size_t>(count) * sizeof(float));
-    return;
-  }
-  ShxDType dtype = u.unit->paramType;
-  narrow(dtype, frozenSection(u) + begin * dtypeBytes(dtype), values, count);
-}
-
-uint8_t *CpuEngine::frozenSection(const UnitState &u) const {
-  return u.frozen
-             ? u.frozen - u.frozenOwned.begin * dtypeBytes(u.unit->paramType)
-             : u.gathered + u.unit->frozenOffsetBytes;
-}
-
-void CpuEngine::writeMoment(size_t unit, int which, int64_t begin,
-                            const float *values, int64_t count) {
-  UnitState &u = state.units[unit];
-  std::memcpy(u.moments[which] + (begin - u.owned.begin), values,
-              static_cast<size_t>(count) * sizeof(float));
+  const UnitState &u = state.units[unit];
+  narrow(u.dtype(array), u.address(array, begin), values, count);
 }
 
 void CpuEngine::read(size_t unit, StateArray array, const Interval &interval,
                      const Sink &sink) {
   constexpr int64_t kPiece = 8 << 20;
   const UnitState &u = state.units[unit];
-  const uint8_t *from;
-  int64_t bytes = interval.size() * static_cast<int64_t>(sizeof(float));
-  if (array == StateArray::Frozen) {
-    int64_t element = dtypeBytes(u.unit->paramType);
-    from = frozenSection(u) + interval.begin * element;
-    bytes = interval.size() * element;
-  } else {
-    const float *base = array == StateArray::Master    ? u.master
-                        : array == StateArray::Moment1 ? u.moments[0]
-                                                       : u.moments[1];
-    from = reinterpret_cast<const uint8_t *>(base + interval.begin -
-                                             u.owned.begin);
-  }
+  const uint8_t *from = u.address(array, interval.begin);
+  int64_t bytes = interval.size() * u.elementBytes(array);
   for (int64_t at = 0; at < bytes; at += kPiece)
     sink(from + at, std::min(kPiece, bytes - at));
   if (state.offloads)
@@ -173,7 +128,7 @@ void CpuEngine::readReduced(size_t unit, int64_t begin, float *values,
 void CpuEngine::setDecay(
     const std::function<bool(const std::string &)> &noDecay) {
   for (UnitState &u : state.units)
-    u.pieces = piecesOf(*u.unit, u.owned, noDecay);
+    u.setDecay(noDecay);
 }
 
 // All masters are in place.
@@ -255,13 +210,7 @@ MemoryUse CpuEngine::memory(int64_t heldByHost, bool last) {
   }
   if (last)
     control.barrier(Activity::End);
-  MemoryUse use;
-  for (int r = 0; r < control.ranks(); ++r) {
-    RankBlock &block = control.block(r);
-    use.planned = std::max(use.planned, block.peakBytes.load());
-    use.measured = std::max(use.measured, block.pssBytes.load());
-  }
-  return use;
+  return largestUse(control);
 }
 
 // ---- The platform

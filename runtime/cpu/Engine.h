@@ -20,11 +20,9 @@ public:
   int rank() const override { return control.rank(); }
   int ranks() const override { return control.ranks(); }
   Interval owned(size_t unit, bool trainable) const override;
-  void write(size_t unit, bool trainable, int64_t begin, const float *values,
+  void write(size_t unit, StateArray array, int64_t begin, const float *values,
              int64_t count) override;
   void readReduced(size_t unit, int64_t begin, float *values,
-                   int64_t count) override;
-  void writeMoment(size_t unit, int which, int64_t begin, const float *values,
                    int64_t count) override;
   void read(size_t unit, StateArray array, const Interval &interval,
             const Sink &sink) override;
@@ -47,8 +45,6 @@ public:
 private:
   void allocateInputs();
   void poisonPrivate();
-  // Where a unit's frozen section would begin if this rank had all of it.
-  uint8_t *frozenSection(const UnitState &u) const;
 
   const Program &program;
   Control &control;

@@ -89,8 +89,10 @@ State::State(const Manifest &manifest, const Topology &topology, int rank,
   auto self = static_cast<size_t>(rank);
   for (size_t u = 0; u < units.size(); ++u) {
     UnitState &state = units[u];
-    state.pieces = piecesOf(*state.unit, state.owned,
-                            [](const std::string &) { return false; });
+    if (state.inPlace)
+      state.frozen =
+          state.gathered + state.unit->frozenOffsetBytes +
+          state.frozenOwned.begin * state.elementBytes(StateArray::Frozen);
     paramPointers.push_back(state.gathered);
     gradPointers.push_back(plan.gradientsInPlace
                                ? state.gradients.front()
@@ -129,22 +131,13 @@ void State::mapMemory(int memory, const MemoryOptions &options) {
 void State::placeUnit(size_t index, const MemoryOptions &options) {
   const Manifest::Unit &unit = manifest.units[index];
   UnitState &state = units[index];
-  state.unit = &unit;
+  state.assign(unit, topology, rank);
   state.inPlace = gathersInPlace(manifest, unit, options);
-  state.owned = topology.owned(unit.sharded, unit.length, rank);
-  state.frozenOwned = topology.owned(unit.sharded, unit.frozenLength, rank);
-  state.reducePart = unit.sharded
-                         ? state.owned
-                         : ownedInterval(unit.length, rank, topology.ranks);
-  state.counted = state.reducePart;
-  if (unit.sharded) {
-    Interval part = replicaPart(state, topology.replica(rank));
-    state.counted = {state.owned.begin + part.begin,
-                     state.owned.begin + part.end};
+  state.reducePart = unit.sharded ? state.owned : state.counted;
+  if (unit.sharded)
     state.gathered = gatherMemory.data() + plan.unitOffsets[index];
-  } else if (!state.inPlace) {
+  else if (!state.inPlace)
     state.gathered = privateGather.data() + unit.paramOffsetBytes;
-  }
   if (state.inPlace && unit.sharded)
     state.master =
         reinterpret_cast<float *>(state.gathered) + state.owned.begin;

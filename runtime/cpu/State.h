@@ -8,7 +8,7 @@
 #define SHARDONNX_RUNTIME_CPU_STATE_H
 
 #include "../core/Carver.h"
-#include "../core/Pieces.h"
+#include "../core/OwnedUnit.h"
 #include "../support/Mapping.h"
 #include "OffloadFile.h"
 #include "shardonnx/runtime/Offload.h"
@@ -16,24 +16,15 @@
 
 namespace shardonnx::rt {
 
-struct UnitState {
-  const Manifest::Unit *unit = nullptr;
-  bool inPlace = false;     // the masters are the gathered unit
-  Interval owned;           // of the trainable section; replicated: all of it
-  Interval frozenOwned;     // of the frozen section
-  Interval reducePart;      // of the trainable section, summed by this rank
-  Interval counted;         // …of which this rank's part of the norm is
-  float *master = nullptr;  // [owned]
-  float *moments[2] = {};   // [owned] each, null when not needed
-  float *reduced = nullptr; // [owned]
+struct UnitState : OwnedUnit {
+  bool inPlace = false; // masters and frozen weights are the gathered unit
+  Interval reducePart;  // of the trainable section, summed by this rank
   // [replica] the reduced slice of the rank at this rank's place in each
   // replica; empty where there is one replica, or the unit is replicated.
   std::vector<float *> replicaSums;
-  uint8_t *frozen = nullptr;   // [frozenOwned], null when in place
   uint8_t *gathered = nullptr; // the whole unit in param_dtype
   // The whole unit in reduce_dtype, of each rank whose gradients this one sums.
   std::vector<uint8_t *> gradients;
-  std::vector<Piece> pieces;
 };
 
 // Where everything lies in the file that the ranks share. All ranks compute

@@ -46,32 +46,16 @@ double squaresOnPool(const float *x, int64_t count) {
   return sum;
 }
 
-// What of a piece this rank sums: of what several ranks hold, each takes a
-// part.
-Interval countedPart(const UnitState &u, const Piece &piece) {
-  int64_t begin = u.counted.begin - u.owned.begin;
-  int64_t end = u.counted.end - u.owned.begin;
-  return {std::max(begin, piece.begin),
-          std::min(end, piece.begin + piece.length)};
-}
-
 // Elements of the owned slice, interval by interval.
 void updatePart(Context &context, const UnitState &u, const Interval &part,
                 ShxKernel kernel) {
-  for (const Piece &piece : u.pieces) {
-    Interval cut{std::max(piece.begin, part.begin),
-                 std::min(piece.begin + piece.length, part.end)};
-    if (cut.size() <= 0)
-      continue;
-    auto from = [&](float *base) -> void * {
-      return base ? base + cut.begin : nullptr;
-    };
-    void *args[] = {from(u.master), from(u.reduced), from(u.moments[0]),
-                    from(u.moments[1]),
-                    piece.decay ? context.values : context.valuesWithoutDecay};
+  u.forPieces(part, [&](const Interval &cut, bool decay) {
+    auto [master, gradient, moment1, moment2] = u.optimizerBuffers(cut.begin);
+    void *args[] = {master, gradient, moment1, moment2,
+                    decay ? context.values : context.valuesWithoutDecay};
     shx_launch(&context, kernel, args, cut.size(), kOptimizerGrain,
                "optimizer");
-  }
+  });
 }
 
 // Part by part, the next one being read meanwhile.
@@ -105,11 +89,9 @@ void shx_clip_grad_norm(ShxContext *ctx) {
   {
     TraceScope scope(ctx, "grad_norm");
     for (const UnitState &u : context.state->units)
-      for (const Piece &piece : u.pieces) {
-        shardonnx::Interval part = countedPart(u, piece);
-        if (part.size() > 0)
-          mine += squaresOnPool(u.reduced + part.begin, part.size());
-      }
+      u.forCounted([&](const float *gradients, int64_t count) {
+        mine += squaresOnPool(gradients, count);
+      });
   }
   // The gradients have the loss scale.
   auto unscale = static_cast<double>(context.values[SHX_CLIP]);

@@ -5,6 +5,7 @@
 
 #include "Engine.h"
 #include "../comm/Exchange.h"
+#include "../support/Convert.h"
 #include "../support/Error.h"
 #include "collectives/Collectives.h"
 #include "gemm/GemmCache.h"
@@ -113,29 +114,22 @@ void CudaEngine::allocate(const DeviceProgram &code) {
 // ---- The model
 
 Interval CudaEngine::owned(size_t unit, bool trainable) const {
-  const UnitState &u = state->units[unit];
-  return trainable ? u.owned : u.frozenOwned;
+  return state->units[unit].section(trainable);
 }
 
-void CudaEngine::write(size_t unit, bool trainable, int64_t begin,
+void CudaEngine::write(size_t unit, StateArray array, int64_t begin,
                        const float *values, int64_t count) {
   const UnitState &u = state->units[unit];
-  ShxDType dtype = u.unit->paramType;
-  int64_t element = dtypeBytes(dtype);
-  bool onHost = state->offload == Offload::Params;
-  int64_t at = begin - (trainable ? u.owned : u.frozenOwned).begin;
-  auto put = [&](void *section, ShxDType type) {
-    uint8_t *to = static_cast<uint8_t *>(section) + at * dtypeBytes(type);
-    if (onHost)
-      convertValues(to, type, values, count);
-    else
-      upload->write(to, type, values, count);
-  };
-  if (!trainable)
-    return put(u.frozen, dtype);
-  put(u.master, SHX_F32);
-  if (onHost)
-    convertValues(u.hostParams + at * element, dtype, values, count);
+  ShxDType dtype = u.dtype(array);
+  uint8_t *to = u.address(array, begin);
+  if (!state->onHost(array))
+    return upload->write(to, dtype, values, count);
+  narrow(dtype, to, values, count);
+  if (array == StateArray::Master) {
+    int64_t element = dtypeBytes(u.unit->paramType);
+    narrow(u.unit->paramType, u.hostParams + (begin - u.owned.begin) * element,
+           values, count);
+  }
 }
 
 void CudaEngine::readReduced(size_t unit, int64_t begin, float *values,
@@ -148,44 +142,23 @@ void CudaEngine::readReduced(size_t unit, int64_t begin, float *values,
         "reading gradients");
 }
 
-void CudaEngine::writeMoment(size_t unit, int which, int64_t begin,
-                             const float *values, int64_t count) {
-  const UnitState &u = state->units[unit];
-  auto *to =
-      reinterpret_cast<uint8_t *>(u.moments[which] + begin - u.owned.begin);
-  if (state->offload == Offload::None)
-    upload->write(to, SHX_F32, values, count);
-  else
-    convertValues(to, SHX_F32, values, count);
-}
-
 void CudaEngine::snapshot() { download->mark({compute, copy}); }
 
 void CudaEngine::read(size_t unit, StateArray array, const Interval &interval,
                       const Sink &sink) {
   const UnitState &u = state->units[unit];
-  bool frozen = array == StateArray::Frozen;
-  bool moment = array == StateArray::Moment1 || array == StateArray::Moment2;
-  int64_t element = frozen ? dtypeBytes(u.unit->paramType) : sizeof(float);
-  const float *floats = array == StateArray::Master    ? u.master
-                        : array == StateArray::Moment1 ? u.moments[0]
-                                                       : u.moments[1];
-  const uint8_t *base =
-      frozen ? u.frozen : reinterpret_cast<const uint8_t *>(floats);
-  int64_t begin = (frozen ? u.frozenOwned : u.owned).begin;
-  const uint8_t *from =
-      static_cast<const uint8_t *>(base) + (interval.begin - begin) * element;
-  bool onHost = state->offload == Offload::Params ||
-                (moment && state->offload == Offload::Optimizer);
-  if (onHost)
-    download->readHost(from, interval.size() * element, sink);
+  const uint8_t *from = u.address(array, interval.begin);
+  int64_t bytes = interval.size() * u.elementBytes(array);
+  if (state->onHost(array))
+    download->readHost(from, bytes, sink);
   else
-    download->read(from, interval.size() * element, sink);
+    download->read(from, bytes, sink);
 }
 
 void CudaEngine::setDecay(
     const std::function<bool(const std::string &)> &noDecay) {
-  state->setDecay(noDecay);
+  for (UnitState &u : state->units)
+    u.setDecay(noDecay);
 }
 
 // ---- The start
@@ -390,13 +363,8 @@ MemoryUse CudaEngine::memory(int64_t, bool last) {
     publishMemory();
     exchange.barrier(Activity::End);
   }
-  MemoryUse use;
+  MemoryUse use = largestUse(control);
   use.context = contextBytes;
-  for (int r = 0; r < context.ranks; ++r) {
-    RankBlock &block = control.block(r);
-    use.planned = std::max(use.planned, block.peakBytes.load());
-    use.measured = std::max(use.measured, block.pssBytes.load());
-  }
   return use;
 }
 

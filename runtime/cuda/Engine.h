@@ -39,11 +39,9 @@ public:
   int rank() const override { return context.rank; }
   int ranks() const override { return context.ranks; }
   Interval owned(size_t unit, bool trainable) const override;
-  void write(size_t unit, bool trainable, int64_t begin, const float *values,
+  void write(size_t unit, StateArray array, int64_t begin, const float *values,
              int64_t count) override;
   void readReduced(size_t unit, int64_t begin, float *values,
-                   int64_t count) override;
-  void writeMoment(size_t unit, int which, int64_t begin, const float *values,
                    int64_t count) override;
   void snapshot() override;
   void read(size_t unit, StateArray array, const Interval &interval,

@@ -17,12 +17,6 @@ namespace {
 
 size_t indexOf(int32_t unit) { return static_cast<size_t>(unit); }
 
-// What of a piece this rank's part of the norm has.
-Interval countedPart(const UnitState &u, const rt::Piece &piece) {
-  return {std::max(u.counted.begin - u.owned.begin, piece.begin),
-          std::min(u.counted.end - u.owned.begin, piece.begin + piece.length)};
-}
-
 // Makes NaNs of every float type, where a debugging run asks for it.
 void poison(Context &context, uint8_t *memory, int64_t bytes) {
   if (context.poison && !context.preparing() && bytes > 0)
@@ -86,14 +80,11 @@ void shx_clip_grad_norm(ShxContext *ctx) {
   const Cells &cells = context.cells;
   int64_t partials = 0;
   for (const UnitState &u : context.state->units)
-    for (const rt::Piece &piece : u.pieces) {
-      Interval part = countedPart(u, piece);
-      if (part.size() <= 0)
-        continue;
-      squares(context, context.compute, u.reduced + part.begin, part.size(),
+    u.forCounted([&](const float *gradients, int64_t count) {
+      squares(context, context.compute, gradients, count,
               cells.partials + partials);
-      partials += squaresPartials(part.size());
-    }
+      partials += squaresPartials(count);
+    });
   sumDoubles(context, context.compute, cells.partials, partials, cells.squares);
   context.collectives->allGather(cells.squares, cells.allSquares, 1);
   finishNorm(context, context.compute, cells.allSquares, context.ranks,
@@ -105,19 +96,13 @@ void shx_optimizer_device(ShxContext *ctx, int32_t unit,
                           const ShxDeviceKernel *kernel) {
   Context &context = contextOf(ctx);
   const UnitState &u = context.state->units[indexOf(unit)];
-  if (context.staging) {
+  if (context.staging)
     context.staging->update(indexOf(unit), *kernel);
-  } else {
-    for (const rt::Piece &piece : u.pieces) {
-      auto from = [&](float *base) {
-        return base ? base + piece.begin : nullptr;
-      };
-      launchOptimizer(context, *kernel, piece.decay,
-                      {from(u.master), from(u.reduced), from(u.moments[0]),
-                       from(u.moments[1])},
-                      piece.length);
-    }
-  }
+  else
+    u.forPieces({0, u.owned.size()}, [&](const Interval &cut, bool decay) {
+      launchOptimizer(context, *kernel, decay, u.optimizerBuffers(cut.begin),
+                      cut.size());
+    });
   context.collectives->updated(indexOf(unit));
 }
 

@@ -121,13 +121,12 @@ public:
     const Manifest::Unit &u = manifest.units[unit];
     return ownedInterval(trainable ? u.length : u.frozenLength, self, count);
   }
-  void write(size_t, bool, int64_t begin, const float *values,
+  void write(size_t, StateArray, int64_t begin, const float *values,
              int64_t n) override {
     std::copy(values, values + n,
               masters.begin() + begin - owned(0, true).begin);
   }
   void readReduced(size_t, int64_t, float *, int64_t) override {}
-  void writeMoment(size_t, int, int64_t, const float *, int64_t) override {}
   void read(size_t, StateArray, const Interval &, const Sink &) override {}
   void setDecay(const std::function<bool(const std::string &)> &) override {}
   void start() override {}

@@ -4,10 +4,9 @@
 // See Upload.h.
 
 #include "Upload.h"
-#include "../../support/Half.h"
+#include "../../support/Convert.h"
 #include "shardonnx/runtime/Manifest.h"
 #include <algorithm>
-#include <cstring>
 
 namespace shardonnx::rt::cuda {
 namespace {
@@ -16,19 +15,6 @@ constexpr size_t kBuffers = 2;
 constexpr int64_t kBufferElements = 1 << 20;
 
 } // namespace
-
-void convertValues(uint8_t *to, ShxDType dtype, const float *values,
-                   int64_t count) {
-  if (dtype == SHX_F32) {
-    std::memcpy(to, values, static_cast<size_t>(count) * sizeof(float));
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i)
-    if (dtype == SHX_BF16)
-      reinterpret_cast<BFloat16 *>(to)[i] = fromFloat<BFloat16>(values[i]);
-    else
-      reinterpret_cast<Float16 *>(to)[i] = fromFloat<Float16>(values[i]);
-}
 
 Upload::Upload(CUstream stream) : stream(stream) {
   for (size_t i = 0; i < kBuffers; ++i) {
@@ -47,7 +33,7 @@ void Upload::write(uint8_t *to, ShxDType dtype, const float *values,
     Buffer &buffer = buffers[next];
     if (buffer.used)
       buffer.sent.synchronize("waiting for weights to be copied");
-    convertValues(buffer.memory.data(), dtype, values + at, n);
+    narrow(dtype, buffer.memory.data(), values + at, n);
     check(driver().cuMemcpyHtoDAsync(deviceAddress(to + at * element),
                                      buffer.memory.data(),
                                      static_cast<size_t>(n * element), stream),

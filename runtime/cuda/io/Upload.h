@@ -14,10 +14,6 @@
 
 namespace shardonnx::rt::cuda {
 
-// to[i] = values[i] in dtype.
-void convertValues(uint8_t *to, ShxDType dtype, const float *values,
-                   int64_t count);
-
 class Upload {
 public:
   explicit Upload(CUstream stream);

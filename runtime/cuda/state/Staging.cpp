@@ -111,20 +111,16 @@ void Staging::load(Part &part, const UnitState &u, const Interval &interval) {
 void Staging::compute(Part &part, const UnitState &u, const Interval &interval,
                       const ShxDeviceKernel &kernel) {
   wait(part.loaded, context.compute);
-  for (const Piece &piece : u.pieces) {
-    Interval cut{std::max(piece.begin, interval.begin),
-                 std::min(piece.begin + piece.length, interval.end)};
-    if (cut.size() <= 0)
-      continue;
+  u.forPieces(interval, [&](const Interval &cut, bool decay) {
     auto staged = [&](float *base) {
       return base ? base + cut.begin - interval.begin : nullptr;
     };
-    launchOptimizer(context, kernel, piece.decay,
+    launchOptimizer(context, kernel, decay,
                     {withMasters ? staged(part.master) : u.master + cut.begin,
                      u.reduced + cut.begin, staged(part.moments[0]),
                      staged(part.moments[1])},
                     cut.size());
-  }
+  });
   if (withMasters && u.unit->paramType != SHX_F32)
     castSlice(context, context.compute, part.master, u.unit->paramType,
               part.cast, interval.size());

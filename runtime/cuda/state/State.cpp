@@ -8,12 +8,6 @@
 
 namespace shardonnx::rt::cuda {
 
-// Of what all ranks of a group of replicas hold, each counts a part.
-static Interval countedPart(const Interval &owned, int rank, int ranks) {
-  Interval part = ownedInterval(owned.size(), rank, ranks);
-  return {owned.begin + part.begin, owned.begin + part.end};
-}
-
 State::State(const Manifest &manifest, int rank, const Topology &topology,
              int64_t accumulate, Allocator &symmetric, Offload offload)
     : manifest(manifest), rank(rank), topology(topology), offload(offload),
@@ -25,7 +19,6 @@ State::State(const Manifest &manifest, int rank, const Topology &topology,
   for (size_t u = 0; u < units.size(); ++u)
     placeUnit(u);
   carveOwned();
-  setDecay([](const std::string &) { return false; });
   for (UnitState &state : units) {
     paramPointers.push_back(state.gathered);
     gradPointers.push_back(state.gradients);
@@ -36,17 +29,11 @@ void State::placeUnit(size_t index) {
   const Manifest::Unit &unit = manifest.units[index];
   const DevicePlan::Unit &planned = plan.units[index];
   UnitState &state = units[index];
-  state.unit = &unit;
+  state.assign(unit, topology, rank);
   state.slice = planned.slice;
   state.frozenSlice = planned.frozenSlice;
   state.gatherBytes = planned.gather;
   state.gradientBytes = planned.gradients;
-  state.owned = topology.owned(unit.sharded, unit.length, rank);
-  state.frozenOwned = topology.owned(unit.sharded, unit.frozenLength, rank);
-  state.counted =
-      unit.sharded
-          ? countedPart(state.owned, topology.replica(rank), topology.replicas)
-          : countedPart(state.owned, rank, topology.ranks);
   state.group = planned.group;
   if (planned.group > 0) {
     int index = rank % planned.group;
@@ -100,9 +87,10 @@ void State::carveUnit(UnitState &state, Carver &device, Carver &host) {
     state.gradients = reinterpret_cast<uint8_t *>(state.reduced);
 }
 
-void State::setDecay(const std::function<bool(const std::string &)> &noDecay) {
-  for (UnitState &state : units)
-    state.pieces = piecesOf(*state.unit, state.owned, noDecay);
+bool State::onHost(StateArray array) const {
+  bool moment = array == StateArray::Moment1 || array == StateArray::Moment2;
+  return offload == Offload::Params ||
+         (moment && offload == Offload::Optimizer);
 }
 
 } // namespace shardonnx::rt::cuda

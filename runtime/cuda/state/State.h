@@ -8,7 +8,7 @@
 #define SHARDONNX_RUNTIME_CUDA_STATE_H
 
 #include "../../core/Carver.h"
-#include "../../core/Pieces.h"
+#include "../../core/OwnedUnit.h"
 #include "../driver/Memory.h"
 #include "shardonnx/runtime/DevicePlan.h"
 
@@ -17,17 +17,9 @@ namespace shardonnx::rt::cuda {
 // Pointers are device addresses. The gathered parameters and the gradients of
 // a sharded unit have room for ranks · slice elements (DevicePlan.h); those
 // behind `length` are nobody's, and may hold anything.
-struct UnitState {
-  const Manifest::Unit *unit = nullptr;
-  int64_t slice = 0;         // elements of a rank's part, padded
-  int64_t frozenSlice = 0;   // …of the frozen section
-  Interval owned;            // of the trainable section; replicated: all of it
-  Interval frozenOwned;      // of the frozen section; replicated: all of it
-  Interval counted;          // of the trainable section: in this rank's norm
-  float *master = nullptr;   // [owned]
-  float *moments[2] = {};    // [owned] each, null when not needed
-  float *reduced = nullptr;  // [owned]
-  uint8_t *frozen = nullptr; // [frozenOwned], in param_dtype
+struct UnitState : OwnedUnit {
+  int64_t slice = 0;       // elements of a rank's part, padded
+  int64_t frozenSlice = 0; // …of the frozen section
   // With --offload=params: [owned], what gathers read, in param_dtype. Masters
   // and frozen weights then lie in host memory as this does, with any --offload
   // the moments do.
@@ -43,7 +35,6 @@ struct UnitState {
   // The bytes that these two take in their spaces, the padding with them: two
   // units that share some are never in use at once.
   Interval gatherBytes, gradientBytes;
-  std::vector<Piece> pieces;
 };
 
 class State {
@@ -61,8 +52,8 @@ public:
   std::vector<UnitState> units;
   std::vector<uint8_t *> paramPointers, gradPointers; // for generated code
   uint8_t *privateBase() const { return privateSpace.data(); }
-  // By a parameter's name.
-  void setDecay(const std::function<bool(const std::string &)> &noDecay);
+  // Whether --offload keeps this array in host memory.
+  bool onHost(StateArray array) const;
 
 private:
   void placeUnit(size_t index);

@@ -1,0 +1,69 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See OwnedUnit.h.
+
+#include "OwnedUnit.h"
+
+namespace shardonnx::rt {
+namespace {
+
+// Neighbours that are decayed alike are one piece.
+std::vector<Piece>
+piecesOf(const Manifest::Unit &unit, const Interval &owned,
+         const std::function<bool(const std::string &)> &noDecay) {
+  std::vector<Piece> pieces;
+  for (const Manifest::Param &param : unit.params) {
+    if (!param.trainable)
+      continue;
+    int64_t begin = std::max(param.offset, owned.begin) - owned.begin;
+    int64_t end =
+        std::min(param.offset + param.elements(), owned.end) - owned.begin;
+    if (begin >= end)
+      continue;
+    bool decay = !noDecay(param.name);
+    Piece *last = pieces.empty() ? nullptr : &pieces.back();
+    if (last && last->begin + last->length == begin && last->decay == decay)
+      last->length += end - begin;
+    else
+      pieces.push_back({begin, end - begin, decay});
+  }
+  return pieces;
+}
+
+} // namespace
+
+// Of what several ranks hold, replicas or all of them, each counts a part.
+void OwnedUnit::assign(const Manifest::Unit &owner, const Topology &topology,
+                       int rank) {
+  unit = &owner;
+  owned = topology.owned(unit->sharded, unit->length, rank);
+  frozenOwned = topology.owned(unit->sharded, unit->frozenLength, rank);
+  Interval part = unit->sharded
+                      ? ownedInterval(owned.size(), topology.replica(rank),
+                                      topology.replicas)
+                      : ownedInterval(owned.size(), rank, topology.ranks);
+  counted = {owned.begin + part.begin, owned.begin + part.end};
+  setDecay([](const std::string &) { return false; });
+}
+
+void OwnedUnit::setDecay(
+    const std::function<bool(const std::string &)> &noDecay) {
+  pieces = piecesOf(*unit, owned, noDecay);
+}
+
+uint8_t *OwnedUnit::address(StateArray array, int64_t begin) const {
+  if (array == StateArray::Frozen)
+    return frozen + (begin - frozenOwned.begin) * elementBytes(array);
+  float *tensor = array == StateArray::Master    ? master
+                  : array == StateArray::Moment1 ? moments[0]
+                                                 : moments[1];
+  return reinterpret_cast<uint8_t *>(tensor + (begin - owned.begin));
+}
+
+std::array<float *, 4> OwnedUnit::optimizerBuffers(int64_t at) const {
+  auto from = [at](float *tensor) { return tensor ? tensor + at : nullptr; };
+  return {from(master), from(reduced), from(moments[0]), from(moments[1])};
+}
+
+} // namespace shardonnx::rt
