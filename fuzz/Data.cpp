@@ -64,8 +64,8 @@ void readAll(const std::string &path, const Manifest &manifest,
         data->read(i, input, row.data());
       data->countLabels(i);
     }
-    data->unread();
-    data->heldBytes();
+    data->unusedArrays();
+    data->memoryBytes();
   } catch (const rt::Error &) {
   }
 }

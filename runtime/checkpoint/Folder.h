@@ -14,24 +14,24 @@
 
 namespace shardonnx::rt {
 
-// step-00000010
+/// step-00000010
 std::string stepName(int64_t step);
 constexpr const char *kPartial = ".partial"; // follows it while it is written
 
-// Returns `path` where it is a checkpoint itself, else the newest checkpoint
-// in it that is whole; warns of each newer one that is not. Nothing: there is
-// no checkpoint, whole or not.
+/// Returns `path` where it is a checkpoint itself, else the newest checkpoint
+/// in it that is whole; warns of each newer one that is not. Nothing: there is
+/// no checkpoint, whole or not.
 std::optional<std::string> findCheckpoint(const std::string &path);
 
-// For the one rank that keeps the folder in order.
+/// For the one rank that keeps the folder in order.
 class SaveFolder {
 public:
-  // Makes the folder, takes it for this run alone and removes what an earlier
-  // run left unfinished. Fails when it holds checkpoints of steps after
-  // `step`: they are of another run.
+  /// Makes the folder, takes it for this run alone and removes what an earlier
+  /// run left unfinished. Fails when it holds checkpoints of steps after
+  /// `step`: they are of another run.
   SaveFolder(const std::string &path, int64_t step);
-  // Renames the finished checkpoint and removes older ones but `keep` (0: all
-  // stay).
+  /// Renames the finished checkpoint and removes older ones but `keep` (0: all
+  /// stay).
   void publish(int64_t step, int64_t keep);
 
 private:

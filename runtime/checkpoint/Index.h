@@ -23,7 +23,7 @@ struct Checkpoint {
     std::string name; // in the checkpoint's folder
     int64_t bytes = 0;
   };
-  // What of a unit's section a file holds.
+  /// What of a unit's section a file holds.
   struct Slice {
     size_t file = 0;
     Interval interval;
@@ -41,7 +41,7 @@ struct Checkpoint {
   TrainState state;
   uint64_t seed = 0;
   bool shuffle = false;
-  // StateHash.h, of masters and moments, and of frozen parameters.
+  /// StateHash.h, of masters and moments, and of frozen parameters.
   uint64_t trainableHash = 0, frozenHash = 0;
   std::vector<File> files;
   std::vector<Unit> units;
@@ -50,23 +50,23 @@ struct Checkpoint {
   int optimizerStates() const;
 };
 
-// How many tensors of a parameter's size an optimizer keeps; throws for one
-// that is not known.
+/// How many tensors of a parameter's size an optimizer keeps; throws for one
+/// that is not known.
 int optimizerStatesOf(const std::string &optimizer);
 
-// The name of a unit's tensor in a rank's file.
+/// The name of a unit's tensor in a rank's file.
 std::string tensorName(const std::string &unit, StateArray array,
                        const std::string &optimizer);
-// f32, bf16, f16; and as .safetensors calls them.
+/// f32, bf16, f16; and as .safetensors calls them.
 const char *dtypeName(ShxDType dtype);
 const char *safeTensorsName(ShxDType dtype);
-// Sixteen digits.
+/// Sixteen digits.
 std::string hexText(uint64_t value);
 
 std::string writeIndex(const Checkpoint &checkpoint);
-// An index is untrusted input: every size, name and interval is checked, and
-// that the intervals of each section cover it exactly once. `path` is for
-// messages.
+/// An index is untrusted input: every size, name and interval is checked, and
+/// that the intervals of each section cover it exactly once. `path` is for
+/// messages.
 Checkpoint parseIndex(const std::string &text, const std::string &path);
 
 } // namespace shardonnx::rt

@@ -24,9 +24,9 @@ public:
     size_t unit = 0;
     const Manifest::Param *param = nullptr;
   };
-  // Of the parameter with this name; null param: there is none.
+  /// Of the parameter with this name; null param: there is none.
   Place find(const std::string &name) const;
-  // Elements [begin, begin + count) of a unit's section.
+  /// Elements [begin, begin + count) of a unit's section.
   void read(size_t unit, StateArray array, int64_t begin, int64_t count,
             float *out);
 
@@ -44,7 +44,7 @@ private:
   std::vector<uint8_t> raw;
 };
 
-// What a unit's section is stored as, the masters first.
+/// What a unit's section is stored as, the masters first.
 std::vector<StateArray> arraysOf(bool trainable, int optimizerStates);
 
 } // namespace shardonnx::rt

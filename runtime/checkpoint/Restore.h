@@ -13,10 +13,10 @@
 
 namespace shardonnx::rt {
 
-// Fills masters, moments and frozen slices from what --resume names, checks
-// that the state is the one that was saved, and returns how far it had come.
-// Every rank calls it. Nothing: --resume and --save name one folder, and it
-// holds no checkpoint yet.
+/// Fills masters, moments and frozen slices from what --resume names, checks
+/// that the state is the one that was saved, and returns how far it had come.
+/// Every rank calls it. Nothing: --resume and --save name one folder, and it
+/// holds no checkpoint yet.
 std::optional<TrainState> restore(const Options &options, Engine &engine,
                                   Exchange &exchange, const Topology &topology);
 

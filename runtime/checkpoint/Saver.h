@@ -25,7 +25,8 @@ namespace shardonnx::rt {
 
 struct SaveRecord {
   int64_t step = 0, bytes = 0;
-  // From begin to end, and what of it training stood still; the slowest rank's.
+  /// From begin to end, and what of it training stood still; the slowest
+  /// rank's.
   double ms = 0, stallMs = 0;
   uint64_t hash = 0;
   std::string path;
@@ -33,7 +34,7 @@ struct SaveRecord {
 
 class Saver {
 public:
-  // Every rank makes one, when training begins after step `step`.
+  /// Every rank makes one, when training begins after step `step`.
   Saver(const Options &options, Engine &engine, Exchange &exchange,
         const Topology &topology, int64_t step);
   ~Saver();
@@ -41,23 +42,23 @@ public:
   Saver &operator=(const Saver &) = delete;
 
   bool savesAfter(int64_t step, bool last) const;
-  // On every rank, between steps; `state` is that of the last one. Waits for
-  // the save before it and returns it.
+  /// On every rank, between steps; `state` is that of the last one. Waits for
+  /// the save before it and returns it.
   std::optional<SaveRecord> begin(const TrainState &state);
-  // On every rank, after each step. What was saved since, on rank 0.
+  /// On every rank, after each step. What was saved since, on rank 0.
   std::optional<SaveRecord> poll();
-  // On every rank: waits for what is not yet saved.
+  /// On every rank: waits for what is not yet saved.
   std::optional<SaveRecord> finish();
 
 private:
-  // A tensor of this rank's file.
+  /// A tensor of this rank's file.
   struct Piece {
     size_t unit;
     StateArray array;
     Interval interval;
     int64_t bytes;
   };
-  // What a rank tells the others when it has written.
+  /// What a rank tells the others when it has written.
   struct Report {
     uint64_t done = 0, trainableHash = 0, frozenHash = 0;
     int64_t bytes = 0;
@@ -85,7 +86,7 @@ private:
   std::vector<Piece> pieces;      // in the order of writing
   std::vector<Interval> owned[2]; // [trainable][unit] that are saved
 
-  // Of the save that is under way; the thread's, until it is done.
+  /// Of the save that is under way; the thread's, until it is done.
   TrainState state;
   std::string partial, id; // its folder
   Report report;
@@ -105,8 +106,8 @@ private:
   std::thread thread;
 };
 
-// The part of what this rank owns that it saves: the ranks together save each
-// element once.
+/// The part of what this rank owns that it saves: the ranks together save each
+/// element once.
 Interval savedInterval(const Engine &engine, const Topology &topology,
                        size_t unit, bool trainable);
 

@@ -12,8 +12,8 @@
 
 namespace shardonnx::rt {
 
-// Of `bytes`, which hold elements from `begin` on of a unit's section in
-// `dtype`. What lies between parameters does not count.
+/// Of `bytes`, which hold elements from `begin` on of a unit's section in
+/// `dtype`. What lies between parameters does not count.
 class SectionHash {
 public:
   SectionHash(const std::vector<Manifest::Param> &params, StateArray array,

@@ -16,10 +16,10 @@ namespace shardonnx::rt {
 
 class StreamedFile {
 public:
-  // Makes the file anew.
+  /// Makes the file anew.
   explicit StreamedFile(const std::string &path);
   void write(const void *bytes, int64_t count);
-  // Waits until all of it is on the disk.
+  /// Waits until all of it is on the disk.
   void close();
   int64_t size() const { return written; }
 
@@ -28,13 +28,13 @@ private:
 
   std::string path;
   FileDescriptor fd;
-  // Bytes that were written, that the disk was asked to take, and that it has.
+  /// Bytes that were written, that the disk was asked to take, and that it has.
   int64_t written = 0, pushed = 0, settled = 0;
 };
 
-// Writes `text` to a new file and waits until it is on the disk.
+/// Writes `text` to a new file and waits until it is on the disk.
 void writeDurably(const std::string &path, const std::string &text);
-// Waits until the folder's entries are on the disk.
+/// Waits until the folder's entries are on the disk.
 void syncFolder(const std::string &path);
 
 } // namespace shardonnx::rt

@@ -155,7 +155,7 @@ void Control::Sleep::block(uint32_t seen) {
   if (control.failed())
     control.follow();
   if (activity != Activity::Running &&
-      waited > control.timeoutSeconds + control.grace())
+      waited > control.timeoutSeconds + control.reportDelay())
     control.reportHang(activity, unit);
 }
 
@@ -181,7 +181,7 @@ void Control::setStatus(int rank, const RankStatus &status) {
   b.lastUnit.store(status.lastUnit);
 }
 
-std::string Control::doing(int rank) {
+std::string Control::activityOf(int rank) {
   RankStatus s = status(rank);
   auto named = [&](uint32_t activity, uint32_t unit) {
     bool known = namesUnit(static_cast<Activity>(activity)) && unit < units;
@@ -219,9 +219,10 @@ void Control::reportHang(Activity activity, size_t unit,
       continue;
     if (isLocal(r))
       others += concat("; rank ", r, " (process ", block(r).pid.load(), ") is ",
-                       doing(r));
+                       activityOf(r));
     else if (block(r).beats.load()) // as its machine last told
-      others += concat("; rank ", r, " (of another machine) is ", doing(r));
+      others +=
+          concat("; rank ", r, " (of another machine) is ", activityOf(r));
   }
   std::string what = describe(activity);
   if (namesUnit(activity) && unit < units)
@@ -256,12 +257,12 @@ void Control::barrier(Activity activity) {
 }
 
 bool Control::claimFailure(int rank) {
-  ++speakers; // first, so that no other thread of ours leaves meanwhile
+  ++reporters; // first, so that no other thread of ours leaves meanwhile
   int32_t none = 0;
   bool first = header->failedRank.compare_exchange_strong(none, rank + 1);
   notify();
   if (!first)
-    --speakers;
+    --reporters;
   return first;
 }
 
@@ -270,14 +271,14 @@ void Control::failNow(int rank, const std::string &message, int code,
   if (!claimFailure(rank))
     follow();
   if (toLauncher != 0 && launchedByUs) {
-    std::string note = doing(rank);
+    std::string note = activityOf(rank);
     (void)!::pwrite(launcherNote, note.data(), note.size(), 0);
-    leave(toLauncher);
+    exitProcess(toLauncher);
   }
   if (machines.announceFailure)
     machines.announceFailure(rank);
   printError(message);
-  leave(code);
+  exitProcess(code);
 }
 
 void Control::setBeforeExit(std::function<void()> call) {
@@ -285,7 +286,7 @@ void Control::setBeforeExit(std::function<void()> call) {
   beforeExit = std::move(call);
 }
 
-void Control::leave(int code) {
+void Control::exitProcess(int code) {
   leaving.lock(); // for good: one thread leaves, others wait for the end
   if (int pid = toKill.load())
     ::kill(pid, SIGKILL);
@@ -295,16 +296,16 @@ void Control::leave(int code) {
 }
 
 void Control::follow() {
-  while (speakers.load() != 0) // another thread of this process is speaking
+  while (reporters.load() != 0) // another thread of this process is speaking
     ::usleep(1000);
   if (machines.announceFailure)
     machines.announceFailure(failedRank());
-  leave(launchedByUs ? kExitFollows : kExitFailure);
+  exitProcess(launchedByUs ? kExitFollows : kExitFailure);
 }
 
 void Control::followRemote(int rank) {
   if (claimFailure(rank))
-    --speakers; // it is told already
+    --reporters; // it is told already
   follow();
 }
 

@@ -21,7 +21,7 @@ namespace shardonnx::rt {
 
 using Counter = std::atomic<uint64_t>;
 
-// One rank's counters of one unit, on a cache line of their own.
+/// One rank's counters of one unit, on a cache line of their own.
 struct alignas(64) UnitCounters {
   Counter published;  // gathers (in place: updates) whose slice is written
   Counter released;   // gathers that this rank reads no more
@@ -29,12 +29,12 @@ struct alignas(64) UnitCounters {
   Counter gradsReady; // reductions whose gradients this rank has written
   Counter gradsDone;  // reductions whose slice this rank has summed
   Counter updated;    // optimizer runs
-  // Steps whose part of the slice this rank has summed over the replicas, and
-  // whose slice has all of the other replicas' parts.
+  /// Steps whose part of the slice this rank has summed over the replicas, and
+  /// whose slice has all of the other replicas' parts.
   Counter replicaSummed, replicaDone;
 };
 
-// What a rank is waiting for, for the sentence that a hang ends with.
+/// What a rank is waiting for, for the sentence that a hang ends with.
 enum class Activity : uint32_t {
   Running, // also the communication thread: its waits are never a hang by
            // themselves, since the issuing thread comes to wait for them
@@ -51,14 +51,14 @@ enum class Activity : uint32_t {
   End,
 };
 
-// What a rank is doing, for the sentence that a run ends with.
+/// What a rank is doing, for the sentence that a run ends with.
 struct RankStatus {
   int64_t step = 0; // from 1; 0: before the first
   uint32_t activity = 0, activityUnit = 0;
   uint32_t last = 0, lastUnit = 0; // what it waited for last
 };
 
-// Numbers that every rank gives once a step; [2]: a rank may be one ahead.
+/// Numbers that every rank gives once a step; [2]: a rank may be one ahead.
 struct alignas(64) RankBlock {
   std::atomic<int32_t> pid;
   std::atomic<uint32_t> finished; // this process may end, all is well
@@ -81,7 +81,7 @@ struct alignas(64) ControlHeader {
 
 class Control {
 public:
-  // `unitNames` outlive the control block.
+  /// `unitNames` outlive the control block.
   Control(uint8_t *memory, int rank, int ranks,
           const std::vector<std::string> &unitNames);
   static size_t bytes(int ranks, size_t units);
@@ -94,14 +94,14 @@ public:
   }
   UnitCounters &mine(size_t unit) { return this->unit(self, unit); }
 
-  // Sets a counter of this rank and wakes whoever waits.
+  /// Sets a counter of this rank and wakes whoever waits.
   void publish(Counter &counter, uint64_t value);
-  // Wakes all waiters of all ranks, so that they look again.
+  /// Wakes all waiters of all ranks, so that they look again.
   void notify();
 
-  // Waits until ready() holds. Spins for a moment when `spin` (the issuing
-  // thread has a core to itself, the communication thread has not), then
-  // sleeps. Ends the process when another rank failed.
+  /// Waits until ready() holds. Spins for a moment when `spin` (the issuing
+  /// thread has a core to itself, the communication thread has not), then
+  /// sleeps. Ends the process when another rank failed.
   template <typename Ready>
   void wait(Activity activity, size_t unit, bool spin, Ready ready) {
     noteLast(activity, unit);
@@ -120,8 +120,8 @@ public:
   }
   void barrier(Activity activity);
 
-  // Where there are several machines, the blocks of other machines' ranks stay
-  // empty here, a barrier is somebody else's, and failures are told on.
+  /// Where there are several machines, the blocks of other machines' ranks stay
+  /// empty here, a barrier is somebody else's, and failures are told on.
   struct Machines {
     std::vector<int> localRanks;
     std::function<void(Activity)> barrier;
@@ -130,38 +130,38 @@ public:
   void setMachines(Machines others) { machines = std::move(others); }
   bool isLocal(int rank) const;
 
-  // For the sentence that a run ends with.
+  /// For the sentence that a run ends with.
   void setStep(int64_t step) { block(self).step.store(step); }
   RankStatus status(int rank);
   void setStatus(int rank, const RankStatus &status); // of another machine's
-  // "computing behind the all-gather of unit 'h.1', in step 7".
-  std::string doing(int rank);
-  // Signs of life, and of all ranks of the machine waiting for each other.
+  /// "computing behind the all-gather of unit 'h.1', in step 7".
+  std::string activityOf(int rank);
+  /// Signs of life, and of all ranks of the machine waiting for each other.
   void beat() { block(self).beats.fetch_add(1); }
   bool everybodySleeps();
   uint32_t changes() const { return header->sequence.load(); }
 
   bool failed() const { return header->failedRank.load() != 0; }
-  // Reports, if this is the first failure, and ends this process with `code`.
-  // Where our launcher knows the cause better it speaks instead, and
-  // `toLauncher`, not 0, is what it is told.
+  /// Reports, if this is the first failure, and ends this process with `code`.
+  /// Where our launcher knows the cause better it speaks instead, and
+  /// `toLauncher`, not 0, is what it is told.
   [[noreturn]] void failNow(int rank, const std::string &message, int code,
                             int toLauncher = 0);
   [[noreturn]] void follow(); // another rank failed and has said so
-  // The same, of a rank of another machine.
+  /// The same, of a rank of another machine.
   [[noreturn]] void followRemote(int rank);
-  // The rank that failed first.
+  /// The rank that failed first.
   int failedRank() const { return header->failedRank.load() - 1; }
-  // `note`: a file in which our launcher finds what the failed rank did.
+  /// `note`: a file in which our launcher finds what the failed rank did.
   void setLaunchedByUs(bool launched, int note = -1) {
     launchedByUs = launched;
     launcherNote = note;
   }
 
-  // From now on SIGTERM ends the run after a step; the engine tells the other
-  // ranks with the step's loss.
+  /// From now on SIGTERM ends the run after a step; the engine tells the other
+  /// ranks with the step's loss.
   void setStopsAfterStep() { stopsAfterStep.store(true); }
-  // Returns whether it does.
+  /// Returns whether it does.
   bool askToStop() {
     if (stopsAfterStep.load())
       stopAsked.store(true);
@@ -169,19 +169,19 @@ public:
   }
   bool askedToStop() const { return stopAsked.load(); }
 
-  // After so many seconds a wait is a hang.
+  /// After so many seconds a wait is a hang.
   void setTimeout(double seconds) { timeoutSeconds = seconds; }
   double timeout() const { return timeoutSeconds; }
-  // Ends the run with the sentence of a hang: what this rank and the others of
-  // its machine are doing. `where` says more of what this one does.
+  /// Ends the run with the sentence of a hang: what this rank and the others of
+  /// its machine are doing. `where` says more of what this one does.
   [[noreturn]] void reportHang(Activity activity, size_t unit,
                                const std::string &where = "");
-  // What a rank is doing, where a wait() does not say it.
+  /// What a rank is doing, where a wait() does not say it.
   void setActivity(Activity activity, size_t unit);
 
-  // A process that does not end by itself.
+  /// A process that does not end by itself.
   void killAtExit(int pid) { toKill.store(pid); }
-  // Called last before this process ends by a failure.
+  /// Called last before this process ends by a failure.
   void setBeforeExit(std::function<void()> call);
 
 private:
@@ -202,8 +202,8 @@ private:
     bool counted = false;
   };
   friend class Sleep;
-  // Where everybody waits for one rank, rank 0's machine speaks.
-  double grace() const {
+  /// Where everybody waits for one rank, rank 0's machine speaks.
+  double reportDelay() const {
     constexpr double kSeconds = 3;
     return isLocal(0) ? 0 : kSeconds;
   }
@@ -214,10 +214,10 @@ private:
     block(self).lastUnit.store(static_cast<uint32_t>(unit), relaxed);
     block(self).last.store(static_cast<uint32_t>(activity), relaxed);
   }
-  // Makes this the failure that ends the run if it is the first one, and tells
-  // whether it was.
+  /// Makes this the failure that ends the run if it is the first one, and tells
+  /// whether it was.
   bool claimFailure(int rank);
-  [[noreturn]] void leave(int code);
+  [[noreturn]] void exitProcess(int code);
 
   ControlHeader *header;
   RankBlock *blocks;
@@ -227,7 +227,7 @@ private:
   const std::vector<std::string> &names;
   uint64_t barriers = 0;
   std::atomic<int> toKill{0};
-  std::atomic<int> speakers{0}; // threads of this process that report
+  std::atomic<int> reporters{0}; // threads of this process that report
   std::atomic<bool> stopsAfterStep{false}, stopAsked{false};
   double timeoutSeconds = 600;
   bool launchedByUs = false;

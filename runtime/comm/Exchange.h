@@ -22,36 +22,36 @@ namespace shardonnx::rt {
 
 class Exchange {
 public:
-  // Of which rank a message of failure speaks, and what a peer has to say.
+  /// Of which rank a message of failure speaks, and what a peer has to say.
   enum class News { Nothing, Failed, Ended, Closed, Lost, Garbled };
 
   Exchange(Control &control, const Group &group);
-  // Where there are several machines, barriers and failures go through here.
+  /// Where there are several machines, barriers and failures go through here.
   void connect(const RankInfo &info);
 
   const std::string &hostOf(int rank) const {
     return group.machines.hostOf(rank);
   }
 
-  // Calls that all ranks make in one order, on the issuing thread.
-  // What each rank gives, by rank.
+  /// Calls that all ranks make in one order, on the issuing thread.
+  /// What each rank gives, by rank.
   std::vector<std::string> allGather(const std::string &mine,
                                      Activity activity = Activity::Exchange);
-  // Rank 0's bytes.
+  /// Rank 0's bytes.
   std::string broadcast(const std::string &bytes,
                         Activity activity = Activity::Exchange);
-  // Waits for all ranks; afterwards their blocks of the control block say how
-  // much memory they use, wherever they run.
+  /// Waits for all ranks; afterwards their blocks of the control block say how
+  /// much memory they use, wherever they run.
   void barrier(Activity activity);
 
-  // For the monitor: reads what has come from group.peers[peer]. `rank` is set
-  // to who failed.
+  /// For the monitor: reads what has come from group.peers[peer]. `rank` is set
+  /// to who failed.
   News read(size_t peer, int &rank);
-  // Tells the other machines, once, that a rank of this one failed and has
-  // said so; or that this machine's part ended well.
+  /// Tells the other machines, once, that a rank of this one failed and has
+  /// said so; or that this machine's part ended well.
   void announceFailure(int rank);
   void announceEnd();
-  // The monitor's sign of life to other machines: what its ranks are doing.
+  /// The monitor's sign of life to other machines: what its ranks are doing.
   void sendBeats();
 
 private:

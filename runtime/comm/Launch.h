@@ -11,23 +11,24 @@
 
 namespace shardonnx::rt {
 
-// Runs `ranks` processes of this executable with the same arguments and
-// returns the exit code of the whole.
+/// Runs `ranks` processes of this executable with the same arguments and
+/// returns the exit code of the whole.
 int launchRanks(int ranks, char **argv);
 
-// How many threads this rank has: SHARDONNX_NUM_THREADS, else its share of the
-// cores.
+/// How many threads this rank has: SHARDONNX_NUM_THREADS, else its share of the
+/// cores.
 int threadsPerRank(const RankInfo &info);
-// The cores that the ranks of this machine share.
+/// The cores that the ranks of this machine share.
 int availableCores();
 
-// Open MPI binds each of two ranks to a core unless it is told otherwise, which
-// leaves the others idle: gives them back, if nobody asked for the binding.
+/// Open MPI binds each of two ranks to a core unless it is told otherwise,
+/// which leaves the others idle: gives them back, if nobody asked for the
+/// binding.
 void undoDefaultBinding(const RankInfo &info);
 
-// libgomp reads its environment only when it is loaded: where that is not what
-// this rank wants, starts the executable anew with a better one. Returns in
-// the process that has it.
+/// libgomp reads its environment only when it is loaded: where that is not what
+/// this rank wants, starts the executable anew with a better one. Returns in
+/// the process that has it.
 void ensureThreadEnvironment(const RankInfo &info, char **argv);
 
 } // namespace shardonnx::rt

@@ -196,7 +196,7 @@ private:
     ::poll(fds.data(), fds.size(), kMilliseconds);
     for (size_t i = 0; i < callers.size(); ++i)
       if (fds[i + 1].revents)
-        listenTo(callers[i]);
+        readCaller(callers[i]);
     double now = monotonicSeconds();
     callers.erase(std::remove_if(callers.begin(), callers.end(),
                                  [&](const Caller &s) {
@@ -209,7 +209,7 @@ private:
         callers.push_back({std::move(c), now + kSecondsForHello, 0, {}});
   }
 
-  void listenTo(Caller &caller) {
+  void readCaller(Caller &caller) {
     ssize_t n =
         ::recv(caller.connection.get(),
                reinterpret_cast<char *>(&caller.hello) + caller.received,
@@ -241,7 +241,7 @@ private:
       answerWith(connection.get(), Verdict::Refused, objection);
       refuse(objection);
     }
-    noticeSilence(connection.get());
+    enableKeepAlive(connection.get());
     machines.push_back({theirs, std::move(connection)});
   }
 
@@ -296,7 +296,7 @@ MachinesMet joinMachines(const RankInfo &info, const MeetingRequest &request,
   Endpoint at =
       info.agentKeepsStore ? lookUp(info, ours, deadline) : info.master;
   FileDescriptor connection = connectTo(at, deadline);
-  noticeSilence(connection.get());
+  enableKeepAlive(connection.get());
   Answer answer;
   // Rank 0 waits for the others meanwhile, and says so itself when in vain.
   double patience = monotonicSeconds() + 2 * request.machinesTimeoutSeconds;

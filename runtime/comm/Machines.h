@@ -19,7 +19,7 @@ struct MachinesMet {
   std::vector<Peer> peers; // rank 0: the other leaders; a leader: rank 0
 };
 
-// Called by the leaders. `localRanks`: those of this machine, in order.
+/// Called by the leaders. `localRanks`: those of this machine, in order.
 MachinesMet meetMachines(const RankInfo &info, const MeetingRequest &request,
                          const std::vector<int> &localRanks);
 

@@ -132,7 +132,7 @@ void Monitor::readSignal() {
                   kExitSignalled + static_cast<int>(info.ssi_signo));
 }
 
-bool Monitor::stillOpen(size_t index) {
+bool Monitor::readPeer(size_t index) {
   const Peer &peer = group.peers[index];
   int rank = peer.rank;
   Exchange::News news = exchange.read(index, rank);
@@ -171,7 +171,7 @@ void Monitor::localClosed(const Peer &peer) {
     control.followRemote(peer.rank);
   control.failNow(peer.rank,
                   concat("rank ", peer.rank, " (process ", block.pid.load(),
-                         ") died while ", control.doing(peer.rank),
+                         ") died while ", control.activityOf(peer.rank),
                          ": it was killed or crashed; see its own "
                          "messages and the system's log"),
                   kExitFailure, kExitFollows);
@@ -179,14 +179,14 @@ void Monitor::localClosed(const Peer &peer) {
 
 // One rank speaks. Of rank 0: its machine's other ranks; when there are none,
 // or the machine is gone, the first rank of the next machine.
-bool Monitor::speaksOf(const Peer &remote, bool machineLost) const {
+bool Monitor::shouldReport(const Peer &remote, bool machineLost) const {
   bool others = group.localRanks(remote.rank).size() > 1;
   bool second = group.machines.machineOf[control.rank()] == 1;
   return control.rank() == 0 || (second && (!others || machineLost));
 }
 
 void Monitor::remoteClosed(const Peer &peer, bool machineLost) {
-  if (!speaksOf(peer, machineLost))
+  if (!shouldReport(peer, machineLost))
     control.followRemote(peer.rank);
   const std::string &host = group.machines.hostOf(peer.rank);
   control.failNow(peer.rank,
@@ -194,7 +194,7 @@ void Monitor::remoteClosed(const Peer &peer, bool machineLost) {
                       ? concat("host ", host, " of rank ", peer.rank,
                                " is out of reach: it or its network failed")
                       : concat("rank ", peer.rank, " (host ", host,
-                               ") died while ", control.doing(peer.rank),
+                               ") died while ", control.activityOf(peer.rank),
                                ": it was killed or crashed; see its own "
                                "messages and that host's log"),
                   kExitFailure);
@@ -202,7 +202,7 @@ void Monitor::remoteClosed(const Peer &peer, bool machineLost) {
 
 // ---- Signs of life
 
-void Monitor::listenTo(size_t index, double seconds) {
+void Monitor::checkBeats(size_t index, double seconds) {
   const Peer &peer = group.peers[index];
   Life &life = lives[index];
   RankBlock &block = control.block(peer.rank);
@@ -231,10 +231,10 @@ void Monitor::localSilent(const Peer &peer, double silent) {
   ProcessState state = stateOf(pid);
   if (state.traced)
     return;
-  std::string message = concat("rank ", peer.rank, " (process ",
-                               control.block(peer.rank).pid.load(), ") ",
-                               describeSilence(state.state, allowed), " while ",
-                               control.doing(peer.rank), ": all ranks end");
+  std::string message = concat(
+      "rank ", peer.rank, " (process ", control.block(peer.rank).pid.load(),
+      ") ", describeSilence(state.state, allowed), " while ",
+      control.activityOf(peer.rank), ": all ranks end");
   control.killAtExit(pid);
   if (told)
     control.followRemote(peer.rank);
@@ -243,7 +243,7 @@ void Monitor::localSilent(const Peer &peer, double silent) {
 
 void Monitor::remoteSilent(const Peer &peer, double silent) {
   double allowed = silenceAllowed(control, kSilentMachineSeconds);
-  bool speaks = speaksOf(peer, /*machineLost=*/false);
+  bool speaks = shouldReport(peer, /*machineLost=*/false);
   if (silent < (speaks ? allowed : allowed + kSecondsForTheirs))
     return;
   if (!speaks)
@@ -252,7 +252,7 @@ void Monitor::remoteSilent(const Peer &peer, double silent) {
                   concat("rank ", peer.rank, " (host ",
                          group.machines.hostOf(peer.rank),
                          ") has given no sign of life for ", allowed,
-                         " s while ", control.doing(peer.rank),
+                         " s while ", control.activityOf(peer.rank),
                          ": it was stopped, or its host or network failed"),
                   kExitFailure);
 }
@@ -268,7 +268,7 @@ void Monitor::watchForDeadlock(double seconds) {
     return;
   std::string all;
   for (int r = 0; r < control.ranks(); ++r)
-    all += concat(r ? "; rank " : "rank ", r, " is ", control.doing(r));
+    all += concat(r ? "; rank " : "rank ", r, " is ", control.activityOf(r));
   control.failNow(control.rank(),
                   "the ranks wait for each other, since they do not issue the "
                   "same collectives: " +
@@ -276,7 +276,7 @@ void Monitor::watchForDeadlock(double seconds) {
                   kExitFailure);
 }
 
-void Monitor::lookAround() {
+void Monitor::checkPeers() {
   double now = monotonicSeconds();
   double seconds = std::min(now - lastLook, kMostPerLook);
   lastLook = now;
@@ -287,7 +287,7 @@ void Monitor::lookAround() {
     exchange.sendBeats();
   }
   for (size_t peer = 0; peer < lives.size(); ++peer)
-    listenTo(peer, seconds);
+    checkBeats(peer, seconds);
   if (!machines && control.rank() == 0 && control.ranks() > 1)
     watchForDeadlock(seconds);
 }
@@ -307,11 +307,11 @@ void Monitor::watch() {
     if (fds[1].revents & POLLIN)
       readSignal();
     for (size_t i = 2; i < fds.size(); ++i)
-      if (fds[i].revents && !stillOpen(i - 2)) {
+      if (fds[i].revents && !readPeer(i - 2)) {
         fds[i].fd = -1; // it ended well
         lives[i - 2].ended = true;
       }
-    lookAround();
+    checkPeers();
   }
 }
 

@@ -14,9 +14,9 @@
 
 namespace shardonnx::rt {
 
-// Blocks the signals in this and every later thread; before any thread starts.
+/// Blocks the signals in this and every later thread; before any thread starts.
 void blockTerminationSignals();
-// Under nohup a hangup is not for us; a blocked signal would come through.
+/// Under nohup a hangup is not for us; a blocked signal would come through.
 bool hangupIsIgnored();
 
 class Monitor {
@@ -29,16 +29,16 @@ public:
 private:
   void watch();
   void readSignal();
-  bool stillOpen(size_t peer); // reads it
+  bool readPeer(size_t peer); // reads it
   void localClosed(const Peer &peer);
   void remoteClosed(const Peer &peer, bool machineLost);
-  // Once in a while: who is stopped, and whether anybody can still go on.
-  void lookAround();
-  void listenTo(size_t peer, double seconds);
+  /// Once in a while: who is stopped, and whether anybody can still go on.
+  void checkPeers();
+  void checkBeats(size_t peer, double seconds);
   void localSilent(const Peer &peer, double seconds);
   void remoteSilent(const Peer &peer, double seconds);
   void watchForDeadlock(double seconds);
-  bool speaksOf(const Peer &remote, bool machineLost) const;
+  bool shouldReport(const Peer &remote, bool machineLost) const;
 
   Control &control;
   const Group &group;

@@ -12,10 +12,11 @@
 
 namespace shardonnx::rt {
 
-// The first host of the list; none when it is not one.
+/// The first host of the list; none when it is not one.
 std::optional<std::string> firstHost(const std::string &list);
 
-// What the list says of the machine `node` (from 0); none when it says nothing.
+/// What the list says of the machine `node` (from 0); none when it says
+/// nothing.
 std::optional<int> countOfNode(const std::string &list, int node);
 
 } // namespace shardonnx::rt

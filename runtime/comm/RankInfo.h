@@ -17,28 +17,28 @@ struct RankInfo {
   int rank = 0, worldSize = 1;
   int localRank = 0, localWorldSize = 1;
   std::string launcher; // "" when there is none
-  // The name of the rendezvous of this machine's ranks, the same on each.
+  /// The name of the rendezvous of this machine's ranks, the same on each.
   std::string meeting;
-  // Of several machines: what tells this run from others, the same on all.
+  /// Of several machines: what tells this run from others, the same on all.
   std::string job;
-  // …where rank 0 listens, or torchrun's agent with a store that knows where.
+  /// …where rank 0 listens, or torchrun's agent with a store that knows where.
   Endpoint master;
   bool agentKeepsStore = false;
   int launcherNote = -1; // the file of kNoteVariable
   bool severalMachines() const { return localWorldSize != worldSize; }
-  // Our own launcher watches its children and tells which one died of what.
+  /// Our own launcher watches its children and tells which one died of what.
   bool launchedByUs() const { return launcher == "shardonnx"; }
 };
 
-// Reads the environment; a variable that is no number, or a rank outside the
-// world, is an error that names it.
+/// Reads the environment; a variable that is no number, or a rank outside the
+/// world, is an error that names it.
 RankInfo rankFromEnvironment();
 
-// What our launcher sets for its children.
+/// What our launcher sets for its children.
 constexpr const char *kRankVariable = "SHARDONNX_RANK";
 constexpr const char *kWorldSizeVariable = "SHARDONNX_WORLD_SIZE";
 constexpr const char *kMeetingVariable = "SHARDONNX_MEETING";
-// A file that they inherit: there a rank says what another did when it died.
+/// A file that they inherit: there a rank says what another did when it died.
 constexpr const char *kNoteVariable = "SHARDONNX_NOTE";
 
 } // namespace shardonnx::rt

@@ -25,7 +25,7 @@ struct Peer {
   bool remote = false; // the leader of another machine
 };
 
-// Which rank runs where.
+/// Which rank runs where.
 struct MachineTable {
   std::vector<uint16_t> machineOf; // [rank], numbered by their first ranks
   std::vector<std::string> hosts;  // [machine]
@@ -39,8 +39,8 @@ struct MachineTable {
 
 struct Group {
   FileDescriptor memory; // one file for everything that a machine's ranks share
-  // A leader: its machine's other ranks, then (rank 0) the other leaders or
-  // (another leader) rank 0. Other ranks: their leader.
+  /// A leader: its machine's other ranks, then (rank 0) the other leaders or
+  /// (another leader) rank 0. Other ranks: their leader.
   std::vector<Peer> peers;
   MachineTable machines;
 
@@ -59,7 +59,7 @@ struct MeetingRequest {
 
 Group meet(const RankInfo &info, const MeetingRequest &request);
 
-// Of texts that must be equal.
+/// Of texts that must be equal.
 uint64_t fnv1a(const std::string &text);
 
 } // namespace shardonnx::rt

@@ -19,32 +19,32 @@ namespace shardonnx::rt {
 struct Route {
   std::vector<int> members; // the group, in order; a slice is a member's
   std::vector<int> local;   // the members on this machine
-  // Members of other machines whose slices this rank carries here.
+  /// Members of other machines whose slices this rank carries here.
   std::vector<size_t> carried;
-  // Ranks of other machines, one on each, that carry this rank's slice there.
+  /// Ranks of other machines, one on each, that carry this rank's slice there.
   std::vector<int> carriers;
 
   bool leavesMachine() const { return local.size() < members.size(); }
   size_t place(int rank) const; // among the members
 };
 
-// `machineOf` is by rank; `rank` is a member. Slices of one machine are dealt
-// out to the members of another in turn, so that machines may differ in size.
+/// `machineOf` is by rank; `rank` is a member. Slices of one machine are dealt
+/// out to the members of another in turn, so that machines may differ in size.
 Route routeOf(const std::vector<int> &members,
               const std::vector<uint16_t> &machineOf, int rank);
 
-// All routes of a rank.
+/// All routes of a rank.
 struct Routes {
   Routes(const Topology &topology, const std::vector<uint16_t> &machineOf,
          int rank);
   Route group; // of sharded units
   Route all;   // of replicated ones
-  // The ranks at this rank's place in each replica.
+  /// The ranks at this rank's place in each replica.
   std::vector<int> column;
   bool columnLeavesMachine = false;
   std::vector<bool> isLocal; // [rank]
 
-  // Whom the rank exchanges bytes with.
+  /// Whom the rank exchanges bytes with.
   std::vector<int> peers(int rank) const;
 };
 

@@ -203,7 +203,7 @@ std::string addressForOthers(int connection) {
   return ::inet_ntop(AF_INET6, &six, text, sizeof(text)) ? text : "";
 }
 
-void noticeSilence(int connection) {
+void enableKeepAlive(int connection) {
   set(connection, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(connection, IPPROTO_TCP, TCP_KEEPIDLE, 5);
   set(connection, IPPROTO_TCP, TCP_KEEPINTVL, 5);

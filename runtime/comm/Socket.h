@@ -21,26 +21,26 @@ struct Endpoint {
 };
 std::string describe(const Endpoint &endpoint);
 
-// Tries every address of the host again and again until one answers; an error
-// says what was the matter last.
+/// Tries every address of the host again and again until one answers; an error
+/// says what was the matter last.
 FileDescriptor connectTo(const Endpoint &endpoint, double deadline);
 
-// Listens at `endpoint.port` (0: any free one): at the host itself when it is
-// written as an address that this machine has, else at every address, since a
-// name may mean another one here than elsewhere.
+/// Listens at `endpoint.port` (0: any free one): at the host itself when it is
+/// written as an address that this machine has, else at every address, since a
+/// name may mean another one here than elsewhere.
 FileDescriptor listenAt(const Endpoint &endpoint);
 
 uint16_t portOf(int socket);
-// This side's address of a connection.
+/// This side's address of a connection.
 std::string localAddress(int connection);
-// The same; empty when it is a loopback one, which
-// means nothing to other machines.
+/// The same; empty when it is a loopback one, which
+/// means nothing to other machines.
 std::string addressForOthers(int connection);
 
-// A machine that is gone shows within 20 s, as an error of the connection.
-void noticeSilence(int connection);
+/// A machine that is gone shows within 20 s, as an error of the connection.
+void enableKeepAlive(int connection);
 
-// All of it before the deadline, or false: closed, failed or late.
+/// All of it before the deadline, or false: closed, failed or late.
 bool sendAll(int fd, const void *data, size_t bytes, double deadline);
 bool receiveAll(int fd, void *data, size_t bytes, double deadline);
 bool waitReadable(int fd, double deadline);

@@ -20,9 +20,9 @@ public:
   StoreClient(const Endpoint &endpoint, double deadline);
 
   void set(const std::string &key, const std::string &value);
-  // Waits until somebody has set the key.
+  /// Waits until somebody has set the key.
   std::string get(const std::string &key);
-  // This machine's address as the store sees it; empty when it is loopback.
+  /// This machine's address as the store sees it; empty when it is loopback.
   std::string address() const { return addressForOthers(connection.get()); }
 
 private:

@@ -12,8 +12,8 @@
 
 namespace shardonnx::rt {
 
-// Hands out parts of one block, each at a multiple of `alignment` bytes from
-// its begin, or, with no block, only counts them.
+/// Hands out parts of one block, each at a multiple of `alignment` bytes from
+/// its begin, or, with no block, only counts them.
 class Carver {
 public:
   Carver(uint8_t *base, int64_t alignment) : base(base), alignment(alignment) {}

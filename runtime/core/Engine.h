@@ -26,26 +26,26 @@ namespace shardonnx::rt {
 
 using Scalars = std::array<float, SHX_NUM_SCALARS>; // by ShxScalar
 
-// What a step came to, over all ranks. A device may run ahead of its results.
+/// What a step came to, over all ranks. A device may run ahead of its results.
 struct StepResult {
   double loss = 0;     // the sum, not yet scaled by SHX_LOSS_SCALE
   double gradNorm = 0; // before clipping, without the loss scale
   double seconds = 0;  // of the step, on the device
   bool stop = false;   // a rank was asked to end the run (Control::askToStop)
-  // With --offload: what its update moved in and out, and how long that took.
+  /// With --offload: what its update moved in and out, and how long that took.
   int64_t offloadBytes = 0;
   double offloadSeconds = 0;
 };
 
-// The largest rank's.
+/// The largest rank's.
 struct MemoryUse {
   int64_t planned = 0, measured = 0; // bytes
-  // A GPU's context, the code and libraries loaded into it and what other
-  // programs have of the GPU: all that no plan can know.
+  /// A GPU's context, the code and libraries loaded into it and what other
+  /// programs have of the GPU: all that no plan can know.
   std::optional<int64_t> context = {};
 };
 
-// Of what the ranks of this machine have written into their blocks.
+/// Of what the ranks of this machine have written into their blocks.
 MemoryUse largestUse(Control &control);
 
 class Engine {
@@ -61,65 +61,68 @@ public:
 
   // ---- The model. A unit has a trainable section (f32 masters) and a frozen
   // one (kept in param_dtype).
-  // The interval of a section that this rank owns.
+
+  /// The interval of a section that this rank owns.
   virtual Interval owned(size_t unit, bool trainable) const = 0;
-  // Sets elements [begin, begin + count) of the array's section; they are
-  // owned.
+  /// Sets elements [begin, begin + count) of the array's section; they are
+  /// owned.
   virtual void write(size_t unit, StateArray array, int64_t begin,
                      const float *values, int64_t count) = 0;
-  // Elements [begin, begin + count) of the last step's reduced gradients, which
-  // have the loss scale; they are owned, and no step is outstanding.
+  /// Elements [begin, begin + count) of the last step's reduced gradients,
+  /// which have the loss scale; they are owned, and no step is outstanding.
   virtual void readReduced(size_t unit, int64_t begin, float *values,
                            int64_t count) = 0;
-  // Which parameters are not decayed, by name.
+  /// Which parameters are not decayed, by name.
   virtual void
   setDecay(const std::function<bool(const std::string &)> &noDecay) = 0;
 
   // ---- A run: start, then steps, then finish. Every rank calls the same in
   // the same order.
   virtual void start() = 0;
-  // Host memory for the next microbatch's inputs, by graph input.
+  /// Host memory for the next microbatch's inputs, by graph input.
   virtual uint8_t *const *inputs() = 0;
   virtual void beginStep(const Scalars &scalars) = 0;
-  // Of the step's, the first or the last one.
+  /// Of the step's, the first or the last one.
   virtual void microbatch(bool first, bool last) = 0;
   virtual void update() = 0;
   virtual void endStep() = 0;
-  // The oldest step's result that was not yet taken, if it is there; with
-  // `wait`, and a step outstanding, it will be.
+  /// The oldest step's result that was not yet taken, if it is there; with
+  /// `wait`, and a step outstanding, it will be.
   virtual std::optional<StepResult> result(bool wait) = 0;
-  // Steps that may be outstanding before the loop waits for the first.
+  /// Steps that may be outstanding before the loop waits for the first.
   virtual int stepsAhead() const { return 0; }
 
-  // Forward alone; inputs as for a microbatch, no step outstanding.
+  /// Forward alone; inputs as for a microbatch, no step outstanding.
   virtual void evalMicrobatch() = 0;
   struct Evaluation {
     double loss = 0, count = 0;
   };
-  // The sum over the eval microbatches since the last call, and over ranks;
-  // each rank gives its count.
+  /// The sum over the eval microbatches since the last call, and over ranks;
+  /// each rank gives its count.
   virtual Evaluation evaluation(double count) = 0;
 
   virtual MemoryUse memory(int64_t heldByHost, bool last) = 0;
-  // The device's dense peak at the program's dtype, FLOP/s, if it is known.
+  /// The device's dense peak at the program's dtype, FLOP/s, if it is known.
   virtual std::optional<double> peakFlops() const { return std::nullopt; }
   virtual void finish() = 0;
 
-  // ---- Saving. What snapshot() was called at, between steps or before the
-  // start, is what read() gives, on another thread, until a unit's optimizer
-  // runs; before that the engine calls what setBeforeUpdate was given.
+  // ---- Saving.
+
+  /// What snapshot() was called at, between steps or before the
+  /// start, is what read() gives, on another thread, until a unit's optimizer
+  /// runs; before that the engine calls what setBeforeUpdate was given.
   virtual void snapshot() {}
   using Sink = std::function<void(const uint8_t *bytes, int64_t count)>;
-  // Elements of a section that this rank owns, piece by piece; masters and
-  // moments are f32, frozen ones in the unit's param_dtype.
+  /// Elements of a section that this rank owns, piece by piece; masters and
+  /// moments are f32, frozen ones in the unit's param_dtype.
   virtual void read(size_t unit, StateArray array, const Interval &interval,
                     const Sink &sink) = 0;
   void setBeforeUpdate(std::function<void(size_t unit)> call) {
     beforeUpdate = std::move(call);
   }
 
-  // Around the steps that are traced: after the second call the trace has
-  // everything of them.
+  /// Around the steps that are traced: after the second call the trace has
+  /// everything of them.
   virtual void beginTrace() = 0;
   virtual void endTrace() = 0;
 
@@ -127,7 +130,7 @@ protected:
   std::function<void(size_t unit)> beforeUpdate; // may be empty
 };
 
-// What is known once the ranks of this machine have met.
+/// What is known once the ranks of this machine have met.
 struct EngineSetup {
   const Program &program;
   const Manifest &manifest;
@@ -143,9 +146,9 @@ struct EngineSetup {
 class Platform {
 public:
   virtual ~Platform() = default;
-  // Once per rank, before it meets the others.
+  /// Once per rank, before it meets the others.
   virtual void prepare(const RankInfo &info, char **argv) = 0;
-  // Of the file that the ranks of a machine share, the control block included.
+  /// Of the file that the ranks of a machine share, the control block included.
   virtual int64_t sharedBytes(const Manifest &manifest, const Options &options,
                               const Topology &topology) = 0;
   virtual std::unique_ptr<Engine> makeEngine(const EngineSetup &setup) = 0;

@@ -46,8 +46,8 @@ struct Options {
   Schedule schedule() const { return {scheduleKind, lr, minLR, warmup, steps}; }
 };
 
-// Returns nothing after --help or --version, which it prints. Throws
-// Error(kExitUsage).
+/// Returns nothing after --help or --version, which it prints. Throws
+/// Error(kExitUsage).
 std::optional<Options> parseOptions(int argc, char **argv,
                                     const std::string &description);
 

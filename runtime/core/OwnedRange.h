@@ -11,14 +11,14 @@
 
 namespace shardonnx::rt {
 
-// A range of a parameter that this rank owns.
+/// A range of a parameter that this rank owns.
 struct OwnedRange {
   Engine *engine;
   size_t unit;
   const Manifest::Param *param;
   int64_t begin, end; // elements of the parameter
 
-  // Weights, as masters or frozen.
+  /// Weights, as masters or frozen.
   void write(int64_t at, const float *values, int64_t count) const {
     engine->write(unit,
                   param->trainable ? StateArray::Master : StateArray::Frozen,

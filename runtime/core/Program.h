@@ -22,7 +22,7 @@ struct Program {
 
 class Platform;
 
-// The whole of a training executable; returns its exit code.
+/// The whole of a training executable; returns its exit code.
 int run(Platform &platform, const Program &program, int argc, char **argv);
 
 } // namespace shardonnx::rt

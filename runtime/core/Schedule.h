@@ -16,8 +16,8 @@ struct Schedule {
   double peak = 1e-3, floor = 0;
   int64_t warmup = 0, steps = 1;
 
-  // Steps count from 1: peak·step/warmup up to `warmup`, then towards `floor`,
-  // which the last step has.
+  /// Steps count from 1: peak·step/warmup up to `warmup`, then towards `floor`,
+  /// which the last step has.
   double at(int64_t step) const;
 };
 

@@ -14,12 +14,12 @@
 
 namespace shardonnx::rt {
 
-// Throws Error(kExitUsage). Without --replicas, a hybrid strategy has one
-// replica a machine, and any other one a single one.
+/// Throws Error(kExitUsage). Without --replicas, a hybrid strategy has one
+/// replica a machine, and any other one a single one.
 Topology topologyOf(const Manifest &manifest, const Options &options,
                     int worldSize, int localWorldSize);
 
-// What no rank knows before the machines have met: `machineOf`, by rank.
+/// What no rank knows before the machines have met: `machineOf`, by rank.
 void checkMachines(const Manifest &manifest, const Options &options,
                    const std::vector<uint16_t> &machineOf);
 

@@ -21,7 +21,7 @@ namespace shardonnx::rt {
 
 int64_t monotonicNanoseconds(); // CLOCK_MONOTONIC: one clock on a machine
 
-// In the order in which they are shown.
+/// In the order in which they are shown.
 enum class TraceRow : uint8_t {
   Steps,
   Waiting,
@@ -40,7 +40,7 @@ struct TraceEvent {
   TraceRow row = TraceRow::Steps;
 };
 
-// Nanoseconds of the whole window.
+/// Nanoseconds of the whole window.
 struct TraceTimes {
   int64_t gather = 0, reduce = 0;
   int64_t exposed = 0; // …of it, while nothing was computed
@@ -48,7 +48,7 @@ struct TraceTimes {
 
 class Trace {
 public:
-  // Steps [firstStep, lastStep] of a run are recorded.
+  /// Steps [firstStep, lastStep] of a run are recorded.
   Trace(int rank, int64_t firstStep, int64_t lastStep, size_t units);
 
   const int rank;
@@ -58,24 +58,24 @@ public:
   void setActive(bool on) { recording.store(on, std::memory_order_release); }
   bool active() const { return recording.load(std::memory_order_acquire); }
 
-  // Any thread. Beyond so many events they are counted, and not kept.
+  /// Any thread. Beyond so many events they are counted, and not kept.
   static constexpr size_t kMaxEvents = size_t(1) << 18;
   void add(const TraceEvent &event);
-  // The same, and adds its length to the times of its unit by its row.
+  /// The same, and adds its length to the times of its unit by its row.
   void measure(const TraceEvent &event);
-  // A copy of the name that lives as long as the trace.
+  /// A copy of the name that lives as long as the trace.
   const char *intern(const std::string &name);
 
-  // Once the window is over.
+  /// Once the window is over.
   const std::vector<TraceEvent> &events() const { return list; }
   size_t dropped() const { return left; }
-  // [unit], and behind them what is of no unit: the norm and the loss.
+  /// [unit], and behind them what is of no unit: the norm and the loss.
   std::vector<TraceTimes> times;
   TraceTimes &timesOf(int32_t unit) {
     return times[unit < 0 ? times.size() - 1 : static_cast<size_t>(unit)];
   }
   int64_t exposed = 0; // of all units together
-  // What kept something from being recorded; "": nothing.
+  /// What kept something from being recorded; "": nothing.
   std::string missing;
   bool hasTimes = true; // else they are not known
 
@@ -90,8 +90,8 @@ private:
   std::deque<std::string> names;
 };
 
-// Measures from its making to its end. Costs a comparison when there is no
-// trace, and two when it is not the time for one.
+/// Measures from its making to its end. Costs a comparison when there is no
+/// trace, and two when it is not the time for one.
 class TraceSpan {
 public:
   TraceSpan(Trace *trace, TraceRow row, const char *name, int64_t unit = -1)

@@ -19,8 +19,8 @@ struct TrainState {
   int64_t cleanSteps = 0;     // since lossScale last changed
 };
 
-// What is kept of a unit's sections: the masters and the optimizer's tensors of
-// the trainable one, the values of the frozen one.
+/// What is kept of a unit's sections: the masters and the optimizer's tensors
+/// of the trainable one, the values of the frozen one.
 enum class StateArray { Master, Moment1, Moment2, Frozen };
 
 } // namespace shardonnx::rt

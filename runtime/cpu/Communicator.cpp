@@ -119,7 +119,7 @@ void Communicator::writeSlice(size_t unit, uint64_t gather) {
               u.master + begin, std::min(step, count - begin),
               /*parallel=*/!thread);
     if (state.offloads)
-      state.leave(unit, begin);
+      state.evict(unit, begin);
   }
   if (u.frozen)
     std::memcpy(u.gathered + u.unit->frozenOffsetBytes +

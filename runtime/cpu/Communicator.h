@@ -21,7 +21,7 @@ namespace shardonnx::rt {
 
 class Communicator {
 public:
-  // What reaches the other machines; `network` is null where there are none.
+  /// What reaches the other machines; `network` is null where there are none.
   struct Machines {
     Exchange &exchange;
     const Routes &routes;
@@ -37,18 +37,18 @@ public:
   void reduceStart(size_t unit, bool accumulate);
   void reduceWait(size_t unit);
 
-  // Units that stay gathered between the updates: the first gather, once all
-  // masters are in place.
+  /// Units that stay gathered between the updates: the first gather, once all
+  /// masters are in place.
   void gatherKept();
-  // The microbatch that begins is the step's first or last one.
+  /// The microbatch that begins is the step's first or last one.
   void beginMicrobatch(bool first, bool last);
 
-  // Around the optimizer's write of a unit's masters.
+  /// Around the optimizer's write of a unit's masters.
   void updateBegin(size_t unit);
   void updateEnd(size_t unit);
 
-  // The sum over ranks, in their order, of what each gives. Every rank calls
-  // these once per step and gets the same bits.
+  /// The sum over ranks, in their order, of what each gives. Every rank calls
+  /// these once per step and gets the same bits.
   double sumNorms(double mine);
   struct LossSum {
     double loss = 0, count = 0;
@@ -56,17 +56,17 @@ public:
   LossSum sumLosses(LossSum mine);
 
 private:
-  // How often this rank has started each, in program order, which is the
-  // order of every rank.
+  /// How often this rank has started each, in program order, which is the
+  /// order of every rank.
   struct Counts {
     uint64_t gathers = 0, reductions = 0, replicaSums = 0, updates = 0;
   };
-  // Every `step`-th rank of [begin, end).
+  /// Every `step`-th rank of [begin, end).
   struct Ranks {
     int begin, end, step;
   };
-  // Another unit whose buffer lies on the same bytes, and how many of its
-  // uses came before.
+  /// Another unit whose buffer lies on the same bytes, and how many of its
+  /// uses came before.
   struct Use {
     size_t unit;
     uint64_t count;
@@ -74,7 +74,7 @@ private:
   bool every(const Ranks &ranks, size_t unit, Counter UnitCounters::*counter,
              uint64_t value) const;
   bool sharded(size_t unit) const { return units[unit].unit->sharded; }
-  // Who shares the gathered unit, and whose gradients of it are added up.
+  /// Who shares the gathered unit, and whose gradients of it are added up.
   static Ranks groupOf(const State &state);
   const Ranks &readers(size_t unit) const {
     return sharded(unit) ? group : self;
@@ -98,7 +98,7 @@ private:
   void sumOverMachines(size_t unit, uint64_t reduction, bool accumulate,
                        bool last);
   void sumOverReplicas(size_t unit, uint64_t sum);
-  // What each rank gives, by rank, where there are several machines.
+  /// What each rank gives, by rank, where there are several machines.
   std::vector<LossSum> fromMachines(const LossSum &mine, Activity activity);
   void startReplicaSum(size_t unit);
   void sumReplicaPart(size_t unit, uint64_t sum);
@@ -111,15 +111,15 @@ private:
   const Routes &routes;
   Network *network; // null: one machine
   std::vector<UnitState> &units;
-  // This rank, its replica, the ranks at its place in each replica, all.
+  /// This rank, its replica, the ranks at its place in each replica, all.
   const Ranks self, group, column, all;
   bool firstMicrobatch = true, lastMicrobatch = true;
   std::vector<Counts> counts;
-  // [unit] the units, itself among them, whose gather or gradient buffer
-  // shares bytes with its own.
+  /// [unit] the units, itself among them, whose gather or gradient buffer
+  /// shares bytes with its own.
   std::vector<std::vector<size_t>> gatherOverlaps, gradOverlaps;
   uint64_t normTurn = 0, lossTurn = 0;
-  // Last, so that it ends first.
+  /// Last, so that it ends first.
   std::unique_ptr<CommThread> thread;
 };
 

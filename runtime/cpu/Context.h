@@ -18,7 +18,7 @@ struct Context : ShxContext {
   Trace *trace = nullptr;             // null: none
   float values[SHX_NUM_SCALARS] = {}; // ShxContext::scalars
   float valuesWithoutDecay[SHX_NUM_SCALARS] = {};
-  // The engine's; may be empty. Before a unit's optimizer.
+  /// The engine's; may be empty. Before a unit's optimizer.
   const std::function<void(size_t unit)> *beforeUpdate = nullptr;
   double clipGradNorm = 0;   // 0: off
   double gradNorm = 0;       // of the step, before clipping

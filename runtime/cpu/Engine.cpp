@@ -115,7 +115,7 @@ void CpuEngine::read(size_t unit, StateArray array, const Interval &interval,
   for (int64_t at = 0; at < bytes; at += kPiece)
     sink(from + at, std::min(kPiece, bytes - at));
   if (state.offloads)
-    state.leaveUnit(unit);
+    state.evictUnit(unit);
 }
 
 void CpuEngine::readReduced(size_t unit, int64_t begin, float *values,
@@ -133,7 +133,7 @@ void CpuEngine::setDecay(
 
 // All masters are in place.
 void CpuEngine::start() {
-  state.leaveAll();
+  state.evictAll();
   control.barrier(Activity::Start);
   communicator.gatherKept();
 }
@@ -174,7 +174,7 @@ void CpuEngine::update() {
   stop = sum.count > 0;
   context.lossSum = 0;
   context.offloadSeconds = 0;
-  state.expect(0, 0);
+  state.prefetch(0, 0);
   program.update(&context);
 }
 

@@ -22,7 +22,7 @@ namespace shardonnx::rt {
 
 class Network {
 public:
-  // Connects this rank with `peers`; all ranks of the run call it.
+  /// Connects this rank with `peers`; all ranks of the run call it.
   Network(Control &control, Exchange &exchange, const Group &group,
           const std::vector<int> &peers);
   ~Network() = default; // the process ends with its connections
@@ -30,7 +30,7 @@ public:
   Network &operator=(const Network &) = delete;
 
   enum Collective : uint32_t { Gather, GatherFrozen, Reduce, Spread, Replicas };
-  // What tells the bytes of one call from all others between two ranks.
+  /// What tells the bytes of one call from all others between two ranks.
   struct Slot {
     Collective collective;
     uint32_t unit;
@@ -38,18 +38,18 @@ public:
     uint64_t pack(uint64_t piece) const;
   };
 
-  // A slice of a buffer, by the place of its owner in the route.
+  /// A slice of a buffer, by the place of its owner in the route.
   using SliceAt = std::function<uint8_t *(size_t member)>;
   using BytesOf = std::function<size_t(size_t member)>;
 
-  // Each slice goes to all machines: this rank's to its carriers, and those
-  // that it carries come here.
+  /// Each slice goes to all machines: this rank's to its carriers, and those
+  /// that it carries come here.
   void gather(const Route &route, const Slot &slot, const SliceAt &sliceAt,
               const BytesOf &bytesOf);
 
-  // out (+)= this rank's part of the sum over all members of their gradients.
-  // `sources`: whole arrays of `dtype` of the machine's members; `partOf`:
-  // each member's interval of them. The machines' sums travel in `dtype`.
+  /// out (+)= this rank's part of the sum over all members of their gradients.
+  /// `sources`: whole arrays of `dtype` of the machine's members; `partOf`:
+  /// each member's interval of them. The machines' sums travel in `dtype`.
   struct Reduction {
     std::vector<const uint8_t *> sources;
     std::function<Interval(size_t member)> partOf;
@@ -60,11 +60,11 @@ public:
   void reduceScatter(const Route &route, const Slot &slot,
                      const Reduction &reduction);
 
-  // data = the sum over `members` of theirs, the same bits on each.
+  /// data = the sum over `members` of theirs, the same bits on each.
   void allReduce(const std::vector<int> &members, const Slot &slot, float *data,
                  int64_t count);
 
-  // What a rank needs beside its buffers, at most.
+  /// What a rank needs beside its buffers, at most.
   static int64_t stagingBytes(const Routes &routes, const Manifest &manifest);
 
 private:

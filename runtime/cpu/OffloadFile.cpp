@@ -53,7 +53,7 @@ bool OffloadFile::holds(const void *begin) const {
   return at && at >= data() && at < data() + mapping.size();
 }
 
-void OffloadFile::expect(const void *begin, int64_t bytes) const {
+void OffloadFile::prefetch(const void *begin, int64_t bytes) const {
   if (holds(begin))
     ::madvise(const_cast<void *>(begin), static_cast<size_t>(bytes),
               MADV_WILLNEED); // only a wish
@@ -61,7 +61,7 @@ void OffloadFile::expect(const void *begin, int64_t bytes) const {
 
 // The pages stay in the kernel's cache until they are written and somebody
 // needs the memory; they are this process's no more.
-void OffloadFile::leave(const void *begin, int64_t bytes) const {
+void OffloadFile::evict(const void *begin, int64_t bytes) const {
   if (!holds(begin))
     return;
   auto offset = static_cast<const uint8_t *>(begin) - data();

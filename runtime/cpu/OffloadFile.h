@@ -16,16 +16,16 @@ namespace shardonnx::rt {
 class OffloadFile {
 public:
   OffloadFile() = default;
-  // All of its room is taken at once, so that a full disk is told at the start.
-  // The contents are zero. No bytes are no file.
+  /// All of its room is taken at once, so that a full disk is told at the
+  /// start. The contents are zero. No bytes are no file.
   OffloadFile(const std::string &folder, int64_t bytes);
 
   uint8_t *data() const { return mapping.data(); }
-  // Whether the memory is in the file; the calls below do nothing where it is
-  // not. Ranges begin at a multiple of a page.
+  /// Whether the memory is in the file; the calls below do nothing where it is
+  /// not. Ranges begin at a multiple of a page.
   bool holds(const void *begin) const;
-  void expect(const void *begin, int64_t bytes) const;
-  void leave(const void *begin, int64_t bytes) const;
+  void prefetch(const void *begin, int64_t bytes) const;
+  void evict(const void *begin, int64_t bytes) const;
 
 private:
   FileDescriptor fd;

@@ -10,7 +10,7 @@
 
 namespace shardonnx::rt {
 
-// Proportional set size: pages shared with others count in equal parts.
+/// Proportional set size: pages shared with others count in equal parts.
 int64_t proportionalSetBytes();
 
 } // namespace shardonnx::rt

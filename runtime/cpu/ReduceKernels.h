@@ -15,17 +15,17 @@
 
 namespace shardonnx::rt {
 
-// out[i] (+)= Σ_r sources[r][i], added in the order of r, so that the bits do
-// not depend on timing. The sources are of `dtype`, the sum is f32.
+/// out[i] (+)= Σ_r sources[r][i], added in the order of r, so that the bits do
+/// not depend on timing. The sources are of `dtype`, the sum is f32.
 void sumSlices(float *out, const void *const *sources, size_t ranks,
                int64_t count, ShxDType dtype, bool accumulate,
                bool parallel = false);
 
-// out[i] = convert(in[i]).
+/// out[i] = convert(in[i]).
 void castSlice(void *out, ShxDType dtype, const float *in, int64_t count,
                bool parallel = false);
 
-// Fills memory with NaNs of every float type.
+/// Fills memory with NaNs of every float type.
 void poison(void *memory, int64_t bytes);
 
 } // namespace shardonnx::rt

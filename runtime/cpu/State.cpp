@@ -210,23 +210,24 @@ static void visitPart(const UnitState &u, const OffloadFile &file,
       visit(tensor + begin, count * int64_t(sizeof(float)));
 }
 
-void State::expect(size_t unit, int64_t begin) const {
+void State::prefetch(size_t unit, int64_t begin) const {
   if (unit < units.size())
-    visitPart(
-        units[unit], offloadFile, begin,
-        [&](const float *at, int64_t bytes) { offloadFile.expect(at, bytes); });
+    visitPart(units[unit], offloadFile, begin,
+              [&](const float *at, int64_t bytes) {
+                offloadFile.prefetch(at, bytes);
+              });
 }
 
-void State::leave(size_t unit, int64_t begin) const {
+void State::evict(size_t unit, int64_t begin) const {
   visitPart(
       units[unit], offloadFile, begin,
-      [&](const float *at, int64_t bytes) { offloadFile.leave(at, bytes); });
+      [&](const float *at, int64_t bytes) { offloadFile.evict(at, bytes); });
 }
 
-void State::leaveUnit(size_t unit) const {
+void State::evictUnit(size_t unit) const {
   int64_t count = units[unit].owned.size();
   for (int64_t begin = 0; begin < count; begin += kOffloadElements)
-    leave(unit, begin);
+    evict(unit, begin);
 }
 
 int64_t State::bytesMoved() const {

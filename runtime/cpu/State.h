@@ -19,26 +19,27 @@ namespace shardonnx::rt {
 struct UnitState : OwnedUnit {
   bool inPlace = false; // masters and frozen weights are the gathered unit
   Interval reducePart;  // of the trainable section, summed by this rank
-  // [replica] the reduced slice of the rank at this rank's place in each
-  // replica; empty where there is one replica, or the unit is replicated.
+  /// [replica] the reduced slice of the rank at this rank's place in each
+  /// replica; empty where there is one replica, or the unit is replicated.
   std::vector<float *> replicaSums;
   uint8_t *gathered = nullptr; // the whole unit in param_dtype
-  // The whole unit in reduce_dtype, of each rank whose gradients this one sums.
+  /// The whole unit in reduce_dtype, of each rank whose gradients this one
+  /// sums.
   std::vector<uint8_t *> gradients;
 };
 
-// Where everything lies in the file that the ranks share. All ranks compute
-// the same from the manifest.
+/// Where everything lies in the file that the ranks share. All ranks compute
+/// the same from the manifest.
 struct SharedPlan {
-  // Offsets: of the first replica, of all ranks, of the first rank twice.
+  /// Offsets: of the first replica, of all ranks, of the first rank twice.
   int64_t gather = 0, reduced = 0, replicaSums = 0, gradients = 0;
-  // One replica's, all ranks', one rank's, one rank's: multiples of a page.
+  /// One replica's, all ranks', one rank's, one rank's: multiples of a page.
   int64_t gatherBytes = 0, reducedBytes = 0, replicaSumBytes = 0,
           gradientBytes = 0;
   int64_t total = 0;
-  // Where each sharded unit begins in the gather part.
+  /// Where each sharded unit begins in the gather part.
   std::vector<int64_t> unitOffsets;
-  // One rank and one reduction: the gradients are their own sum.
+  /// One rank and one reduction: the gradients are their own sum.
   bool gradientsInPlace = false;
 };
 
@@ -55,10 +56,10 @@ bool gathersInPlace(const Manifest &manifest, const Manifest::Unit &unit,
 SharedPlan planShared(const Manifest &manifest, const Topology &topology,
                       const MemoryOptions &options);
 
-// All the memory of a rank, and the units in it.
+/// All the memory of a rank, and the units in it.
 class State {
 public:
-  // `memory` is the shared file, or -1 when there is one rank.
+  /// `memory` is the shared file, or -1 when there is one rank.
   State(const Manifest &manifest, const Topology &topology, int rank,
         int memory, const MemoryOptions &options);
 
@@ -67,17 +68,18 @@ public:
   const int rank;
   const SharedPlan plan;
   const bool debug;
-  // Which part of its owned slice a replica adds up.
+  /// Which part of its owned slice a replica adds up.
   Interval replicaPart(const UnitState &unit, int replica) const;
   uint8_t *privateBase() const { return privateMemory.data(); }
-  // What is offloaded of a unit's owned slice is about to be used, or has been:
-  // elements [begin, begin + kOffloadElements), or what there is of them.
+  /// What is offloaded of a unit's owned slice is about to be used, or has
+  /// been: elements [begin, begin + kOffloadElements), or what there is of
+  /// them.
   const bool offloads;
-  void expect(size_t unit, int64_t begin) const;
-  void leave(size_t unit, int64_t begin) const;
-  void leaveUnit(size_t unit) const;
-  void leaveAll() const { offloadFile.leave(offloadFile.data(), offloadBytes); }
-  // Of an update, in both directions.
+  void prefetch(size_t unit, int64_t begin) const;
+  void evict(size_t unit, int64_t begin) const;
+  void evictUnit(size_t unit) const;
+  void evictAll() const { offloadFile.evict(offloadFile.data(), offloadBytes); }
+  /// Of an update, in both directions.
   int64_t bytesMoved() const;
   std::vector<UnitState> units;
   std::vector<uint8_t *> paramPointers, gradPointers; // for generated code

@@ -67,11 +67,11 @@ void updateOffloaded(Context &context, size_t unit, ShxKernel kernel) {
   for (int64_t begin = 0; begin < count; begin += kOffloadElements) {
     int64_t end = std::min(begin + kOffloadElements, count);
     if (end < count)
-      state.expect(unit, end);
+      state.prefetch(unit, end);
     else
-      state.expect(unit + 1, 0);
+      state.prefetch(unit + 1, 0);
     updatePart(context, u, {begin, end}, kernel);
-    state.leave(unit, begin);
+    state.evict(unit, begin);
   }
   context.offloadSeconds += monotonicSeconds() - begun;
 }

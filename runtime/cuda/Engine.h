@@ -23,7 +23,7 @@
 
 namespace shardonnx::rt::cuda {
 
-// What a program exports for a GPU, as values.
+/// What a program exports for a GPU, as values.
 struct DeviceProgram {
   const ShxDeviceImage *images = nullptr;
   int32_t imageCount = 0;
@@ -78,7 +78,7 @@ private:
   void sendBatch();
   void publishMemory();
   std::string waiting() const;
-  // SHARDONNX_VERBOSE=1: rank 0 tells how the start goes.
+  /// SHARDONNX_VERBOSE=1: rank 0 tells how the start goes.
   bool isVerbose() const;
   void log(const char *phase);
   void logMemory() const;

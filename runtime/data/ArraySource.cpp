@@ -275,7 +275,7 @@ int64_t ArraySource::countLabels(int64_t sample) {
   return counted;
 }
 
-std::vector<std::string> ArraySource::unread() const {
+std::vector<std::string> ArraySource::unusedArrays() const {
   std::vector<std::string> names;
   for (auto &[name, array] : arrays)
     if (std::find(bound.begin(), bound.end(), &array) == bound.end())
@@ -283,7 +283,7 @@ std::vector<std::string> ArraySource::unread() const {
   return names;
 }
 
-int64_t ArraySource::heldBytes() const {
+int64_t ArraySource::memoryBytes() const {
   int64_t bytes = 0;
   for (auto &[name, array] : arrays)
     bytes += static_cast<int64_t>(array.held.size());

@@ -52,7 +52,7 @@ int64_t elementBytes(ElementType type);
 const char *elementName(ElementType type);
 bool isFloat(ElementType type);
 std::string shapeText(const std::vector<int64_t> &shape); // [2, 3]
-// The product of a shape from a file; negative when it overflows.
+/// The product of a shape from a file; negative when it overflows.
 int64_t checkedElements(const std::vector<int64_t> &shape);
 
 class ArraySource : public DataSource {
@@ -61,8 +61,8 @@ public:
   int64_t samples() const override { return count; }
   void read(int64_t sample, size_t input, void *row) override;
   int64_t countLabels(int64_t sample) override;
-  int64_t heldBytes() const override;
-  std::vector<std::string> unread() const override;
+  int64_t memoryBytes() const override;
+  std::vector<std::string> unusedArrays() const override;
 
 private:
   const Array *bind(const Manifest::Input &input);

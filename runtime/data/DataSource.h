@@ -21,34 +21,34 @@ class DataSource {
 public:
   virtual ~DataSource() = default;
   virtual int64_t samples() const = 0;
-  // Writes a sample's row of graph input `input`, in the input's dtype.
-  // Checks every id against the input's limit.
+  /// Writes a sample's row of graph input `input`, in the input's dtype.
+  /// Checks every id against the input's limit.
   virtual void read(int64_t sample, size_t input, void *row) = 0;
-  // The labels of a sample that count in the loss.
+  /// The labels of a sample that count in the loss.
   virtual int64_t countLabels(int64_t sample) = 0;
-  // What the file has and the program does not read.
-  virtual std::vector<std::string> unread() const { return {}; }
-  // Memory held for the data (inflated arrays).
-  virtual int64_t heldBytes() const { return 0; }
+  /// What the file has and the program does not read.
+  virtual std::vector<std::string> unusedArrays() const { return {}; }
+  /// Memory held for the data (inflated arrays).
+  virtual int64_t memoryBytes() const { return 0; }
 };
 
-// Opens files, or patterns of their names, by their ending: their samples one
-// after the other. `tokenType` is u16 or u32 where it was given.
+/// Opens files, or patterns of their names, by their ending: their samples one
+/// after the other. `tokenType` is u16 or u32 where it was given.
 std::unique_ptr<DataSource>
 openData(const std::vector<std::string> &paths,
          const std::optional<std::string> &tokenType, const Manifest &manifest);
 
-// Where the document of each token begins. A separator belongs to the document
-// that it ends; a sample that starts within a document starts it anew.
+/// Where the document of each token begins. A separator belongs to the document
+/// that it ends; a sample that starts within a document starts it anew.
 std::vector<int64_t> documentBegins(const std::vector<int64_t> &ids,
                                     int64_t count, int64_t separator);
-// Elements of one sample of an input.
+/// Elements of one sample of an input.
 int64_t rowElements(const Manifest::Input &input);
-// Whether the executable fills an input itself where the data does not, and
-// with what: masks are ones, token types zeros, positions count.
+/// Whether the executable fills an input itself where the data does not, and
+/// with what: masks are ones, token types zeros, positions count.
 bool hasKnownValue(const Manifest::Input &input);
 int64_t knownValue(const Manifest::Input &input, int64_t at);
-// Write numbers in the input's dtype.
+/// Write numbers in the input's dtype.
 void storeFloat(const Manifest::Input &input, void *row, int64_t at,
                 float value);
 void storeInteger(const Manifest::Input &input, void *row, int64_t at,

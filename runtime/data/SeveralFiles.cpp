@@ -34,19 +34,19 @@ int64_t SeveralFiles::countLabels(int64_t sample) {
   return place.file.countLabels(place.sample);
 }
 
-std::vector<std::string> SeveralFiles::unread() const {
+std::vector<std::string> SeveralFiles::unusedArrays() const {
   std::vector<std::string> names;
   for (const std::unique_ptr<DataSource> &file : files)
-    for (const std::string &name : file->unread())
+    for (const std::string &name : file->unusedArrays())
       if (std::find(names.begin(), names.end(), name) == names.end())
         names.push_back(name);
   return names;
 }
 
-int64_t SeveralFiles::heldBytes() const {
+int64_t SeveralFiles::memoryBytes() const {
   int64_t bytes = 0;
   for (const std::unique_ptr<DataSource> &file : files)
-    bytes += file->heldBytes();
+    bytes += file->memoryBytes();
   return bytes;
 }
 

@@ -14,16 +14,16 @@ namespace shardonnx::rt {
 
 class SeveralFiles : public DataSource {
 public:
-  // At least one; each has samples.
+  /// At least one; each has samples.
   explicit SeveralFiles(std::vector<std::unique_ptr<DataSource>> files);
   int64_t samples() const override { return ends.back(); }
   void read(int64_t sample, size_t input, void *row) override;
   int64_t countLabels(int64_t sample) override;
-  std::vector<std::string> unread() const override;
-  int64_t heldBytes() const override;
+  std::vector<std::string> unusedArrays() const override;
+  int64_t memoryBytes() const override;
 
 private:
-  // The file of a sample, and its number there.
+  /// The file of a sample, and its number there.
   struct Place {
     DataSource &file;
     int64_t sample;
@@ -34,8 +34,8 @@ private:
   std::vector<int64_t> ends; // samples up to the end of each file
 };
 
-// What each word names: a file, or where there is none of that name a pattern
-// as in "shards/train_*.bin", whose files come in the order of their names.
+/// What each word names: a file, or where there is none of that name a pattern
+/// as in "shards/train_*.bin", whose files come in the order of their names.
 std::vector<std::string> expandPatterns(const std::vector<std::string> &words);
 
 } // namespace shardonnx::rt

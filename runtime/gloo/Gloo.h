@@ -17,13 +17,13 @@ extern "C" {
 struct ShxGloo;         // this rank's connections
 struct ShxGlooTransfer; // bytes on their way
 
-// Each of these returns null (or false) when it fails, and writes why.
+/// Each of these returns null (or false) when it fails, and writes why.
 struct ShxGlooError {
   char text[512];
 };
 
-// How the ranks learn each other's addresses: each says something once, then
-// hears what each of them said.
+/// How the ranks learn each other's addresses: each says something once, then
+/// hears what each of them said.
 struct ShxGlooMeeting {
   void *user;
   void (*say)(void *user, const char *bytes, size_t count);
@@ -31,22 +31,22 @@ struct ShxGlooMeeting {
 };
 
 struct ShxGlooFunctions {
-  // Connects this rank with its peers, which do the same. `address` is this
-  // machine's, `interface` the name of a network interface or empty.
+  /// Connects this rank with its peers, which do the same. `address` is this
+  /// machine's, `interface` the name of a network interface or empty.
   ShxGloo *(*open)(int rank, int ranks, const int *peers, size_t peerCount,
                    const char *address, const char *interface,
                    double timeoutSeconds, ShxGlooMeeting meeting,
                    ShxGlooError *error);
-  // The slot says to the two ranks which bytes these are.
+  /// The slot says to the two ranks which bytes these are.
   ShxGlooTransfer *(*send)(ShxGloo *, int peer, uint64_t slot, const void *from,
                            size_t bytes, ShxGlooError *error);
   ShxGlooTransfer *(*receive)(ShxGloo *, int peer, uint64_t slot, void *to,
                               size_t bytes, ShxGlooError *error);
-  // Waits as long as it takes, then forgets the transfer.
+  /// Waits as long as it takes, then forgets the transfer.
   bool (*finish)(ShxGlooTransfer *, ShxGlooError *error);
 };
 
-// The library's one symbol.
+/// The library's one symbol.
 const ShxGlooFunctions *shx_gloo();
 
 } // extern "C"

@@ -10,7 +10,7 @@
 
 namespace shardonnx::rt {
 
-// Loads it, once. Throws Error where this machine has no Gloo.
+/// Loads it, once. Throws Error where this machine has no Gloo.
 const ShxGlooFunctions &loadGloo();
 
 } // namespace shardonnx::rt

@@ -47,13 +47,13 @@ template <typename... Parts>
   throw Error(concat(parts...), kExitUsage);
 }
 
-// The name that messages begin with; set once, at the start of `run`.
+/// The name that messages begin with; set once, at the start of `run`.
 void setProgramName(const char *argv0);
 const std::string &programName();
-// One write, so that lines of several ranks never mix.
+/// One write, so that lines of several ranks never mix.
 void printError(const std::string &message);
 void printWarning(const std::string &message);
-// The text of errno.
+/// The text of errno.
 std::string systemError();
 
 } // namespace shardonnx::rt

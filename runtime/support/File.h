@@ -16,9 +16,9 @@ namespace shardonnx::rt {
 
 class File {
 public:
-  // Opens for reading; `remedy` ends the message when that fails.
+  /// Opens for reading; `remedy` ends the message when that fails.
   File(const std::string &path, const std::string &remedy);
-  // Opens `name` inside `folder`, refusing every path that leads out of it.
+  /// Opens `name` inside `folder`, refusing every path that leads out of it.
   static File beneath(const std::string &folder, const std::string &name,
                       const std::string &remedy);
 

@@ -34,7 +34,7 @@ inline float toFloat(Float16 x) {
 
 template <typename T> T fromFloat(float x);
 template <> inline float fromFloat<float>(float x) { return x; }
-// Rounds to nearest even; a NaN stays one.
+/// Rounds to nearest even; a NaN stays one.
 template <> inline BFloat16 fromFloat<BFloat16>(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, 4);

@@ -13,7 +13,7 @@
 
 namespace shardonnx::rt {
 
-// A file descriptor that closes itself.
+/// A file descriptor that closes itself.
 class FileDescriptor {
 public:
   explicit FileDescriptor(int fd = -1) : fd(fd) {}
@@ -35,10 +35,10 @@ public:
   Mapping &operator=(Mapping &&other) noexcept;
   ~Mapping();
 
-  // Zero-filled memory of this process. `tight` puts its end, rather than its
-  // begin, at a guard page (rounded to a buffer's alignment).
+  /// Zero-filled memory of this process. `tight` puts its end, rather than its
+  /// begin, at a guard page (rounded to a buffer's alignment).
   static Mapping anonymous(size_t bytes, const char *what, bool tight = false);
-  // The part [offset, offset + bytes) of a shared file.
+  /// The part [offset, offset + bytes) of a shared file.
   static Mapping shared(int fd, int64_t offset, size_t bytes, const char *what);
 
   uint8_t *data() const { return base; }
@@ -52,7 +52,7 @@ private:
 };
 
 size_t pageBytes();
-// A memory file of this size; its pages appear at first touch.
+/// A memory file of this size; its pages appear at first touch.
 FileDescriptor createMemoryFile(int64_t bytes);
 
 } // namespace shardonnx::rt

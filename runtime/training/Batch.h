@@ -14,21 +14,21 @@ namespace shardonnx::rt {
 
 constexpr int64_t kNoSample = -1;
 
-// What dropout draws from: the run's seed, and how many samples the run used
-// before the first one of this microbatch.
+/// What dropout draws from: the run's seed, and how many samples the run used
+/// before the first one of this microbatch.
 struct RandomState {
   uint64_t seed = 0;
   int64_t firstSample = 0;
 };
 
-// Fills one buffer for each graph input. Row b takes sample samples[b]; one of
-// kNoSample has no labels that count and repeats sample 0 otherwise.
+/// Fills one buffer for each graph input. Row b takes sample samples[b]; one of
+/// kNoSample has no labels that count and repeats sample 0 otherwise.
 void fillBatch(const Manifest &manifest, DataSource &data,
                const std::vector<int64_t> &samples, const RandomState &random,
                uint8_t *const *inputs);
 
-// What the summed loss of a step is divided by: the same on every rank, since
-// each counts the labels of all.
+/// What the summed loss of a step is divided by: the same on every rank, since
+/// each counts the labels of all.
 double lossDenominator(DataSource &data, const Manifest &manifest,
                        const SampleOrder &order, int64_t consumed);
 

@@ -22,15 +22,15 @@ struct StepRecord {
   std::optional<int64_t> contextBytes;
   std::optional<double> mfu, evalLoss, lossScale;
   bool skipped = false; // the update was left out
-  // Of the checkpoint that became whole since the last record.
+  /// Of the checkpoint that became whole since the last record.
   std::optional<double> saveMs, saveStallMs;
   std::optional<double> offloadBytesPerSecond; // of rank 0
 };
 
 class Log {
 public:
-  // "": no log. A run that goes on after step `step` keeps what an earlier one
-  // wrote of the steps up to it.
+  /// "": no log. A run that goes on after step `step` keeps what an earlier one
+  /// wrote of the steps up to it.
   explicit Log(const std::string &path, int64_t step = 0);
   void write(const StepRecord &record);
   void close();

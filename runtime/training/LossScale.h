@@ -19,14 +19,14 @@ public:
   LossScale(const Options &options, const Manifest &manifest);
 
   bool isDynamic() const { return dynamic; }
-  // Before the first step of a run: a checkpoint's dynamic scale goes on.
+  /// Before the first step of a run: a checkpoint's dynamic scale goes on.
   void begin(TrainState &state) const;
-  // Whether a gradient that is not finite is the scale's fault, rather than
-  // the run's: below 1 it is not.
+  /// Whether a gradient that is not finite is the scale's fault, rather than
+  /// the run's: below 1 it is not.
   bool mayBeTooLarge(const TrainState &state) const {
     return dynamic && state.lossScale >= 1;
   }
-  // After a step.
+  /// After a step.
   void update(TrainState &state, bool skipped) const;
 
 private:

@@ -13,17 +13,17 @@
 
 namespace shardonnx::rt {
 
-// What of the reduced gradients that this rank owns is not finite, in words;
-// "" if all of them are. Of several parameters the one whose unit is reduced
-// first, nearest to the loss: backward carries a NaN from there to the others.
-// `order` is the unit's place in that order.
+/// What of the reduced gradients that this rank owns is not finite, in words;
+/// "" if all of them are. Of several parameters the one whose unit is reduced
+/// first, nearest to the loss: backward carries a NaN from there to the others.
+/// `order` is the unit's place in that order.
 struct NonFinite {
   size_t order = 0;
   std::string text;
 };
 NonFinite findNonFinite(Engine &engine);
 
-// Every rank calls it. One of them throws, the others wait for the end.
+/// Every rank calls it. One of them throws, the others wait for the end.
 [[noreturn]] void stopAtNonFinite(Engine &engine, Exchange &exchange,
                                   int64_t step, const StepResult &result);
 

@@ -13,12 +13,12 @@ namespace shardonnx::rt {
 
 class Progress {
 public:
-  // A run of steps begin + 1 to `steps`.
+  /// A run of steps begin + 1 to `steps`.
   Progress(int64_t steps, int64_t begin);
   void step(const StepRecord &record);
-  // A line that stays.
+  /// A line that stays.
   void note(const std::string &line) const;
-  // Warm-up steps are left out of the throughput.
+  /// Warm-up steps are left out of the throughput.
   void close();
 
 private:
@@ -31,7 +31,7 @@ private:
   StepRecord last;
   double firstLoss = 0;
   int64_t skipped = 0;
-  // Of the steps after warm-up.
+  /// Of the steps after warm-up.
   double seconds = 0, tokens = 0, tflopSeconds = 0;
 };
 

@@ -12,12 +12,12 @@
 
 namespace shardonnx::rt {
 
-// By the file's name.
+/// By the file's name.
 bool isStateDict(const std::string &path);
 
-// Fills what this rank owns, reading no more than that. Parameters that are
-// missing or have another shape are an error that names them; with `warns`
-// tensors that the program has no parameter for are named too.
+/// Fills what this rank owns, reading no more than that. Parameters that are
+/// missing or have another shape are an error that names them; with `warns`
+/// tensors that the program has no parameter for are named too.
 void loadStateDict(Engine &engine, const std::string &path, bool warns);
 
 } // namespace shardonnx::rt

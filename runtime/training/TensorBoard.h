@@ -28,7 +28,7 @@ private:
   FileDescriptor fd;
 };
 
-// Castagnoli's, as iSCSI and TensorFlow's records have it.
+/// Castagnoli's, as iSCSI and TensorFlow's records have it.
 uint32_t crc32c(std::string_view bytes);
 
 } // namespace shardonnx::rt

@@ -16,9 +16,9 @@ namespace shardonnx::rt {
 
 class TensorReader {
 public:
-  // Where a parameter's whole tensor lies. `dtype`: f32, f64, bf16 or f16;
-  // `transposed`: the file holds [columns, rows] of a parameter [rows,
-  // columns].
+  /// Where a parameter's whole tensor lies. `dtype`: f32, f64, bf16 or f16;
+  /// `transposed`: the file holds [columns, rows] of a parameter [rows,
+  /// columns].
   struct Stored {
     const File *file;
     int64_t offset;
@@ -26,7 +26,7 @@ public:
     bool transposed;
     float addend = 0; // to every element
   };
-  // Bytes of an element; throws for a dtype that cannot be trained.
+  /// Bytes of an element; throws for a dtype that cannot be trained.
   static int64_t elementBytes(const std::string &dtype,
                               const std::string &parameter);
   void read(const OwnedRange &range, const Stored &stored);

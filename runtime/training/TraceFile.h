@@ -18,15 +18,15 @@ namespace shardonnx::rt {
 
 class TraceFile {
 public:
-  // `localRanks`: those of this rank's machine. The first of them throws an
-  // Error where the file cannot be written.
+  /// `localRanks`: those of this rank's machine. The first of them throws an
+  /// Error where the file cannot be written.
   TraceFile(const Options &options, const Manifest &manifest, int rank,
             int worldSize, std::vector<int> localRanks);
 
   Trace trace;
   void writePart();
-  // When all ranks have written theirs: the file, and the table of unit times
-  // on standard error.
+  /// When all ranks have written theirs: the file, and the table of unit times
+  /// on standard error.
   void join();
   void discard(); // the part of a run that fails
   const std::string &path() const { return file; }
@@ -42,8 +42,8 @@ private:
   bool partExists = false;
 };
 
-// FILE where all ranks are on one machine; else FILE with the ranks of this
-// one before its ending.
+/// FILE where all ranks are on one machine; else FILE with the ranks of this
+/// one before its ending.
 std::string traceFileName(const std::string &file, int worldSize,
                           const std::vector<int> &localRanks);
 

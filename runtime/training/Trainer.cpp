@@ -31,7 +31,7 @@ Trainer::Trainer(const Options &options, Engine &engine, Control &control,
     return;
   log = std::make_unique<Log>(options.log, state.step);
   tensorBoard = std::make_unique<TensorBoard>(options.tensorboard);
-  for (const std::string &name : data->unread())
+  for (const std::string &name : data->unusedArrays())
     printWarning(concat("array '", name, "' of '", options.data.front(),
                         "' is ignored: the graph has no such input"));
 }
@@ -114,7 +114,7 @@ int Trainer::stepsAhead() const {
                                                         : engine.stepsAhead();
 }
 
-void Trainer::settle(const Outstanding &step, const StepResult &result) {
+void Trainer::checkResult(const Outstanding &step, const StepResult &result) {
   bool skipped = !std::isfinite(result.gradNorm);
   bool stop = (skipped || !std::isfinite(result.loss)) &&
               !options.skipNonFinite &&
@@ -178,12 +178,12 @@ bool Trainer::evaluatesAfter(int64_t step) const {
          (options.evalEvery > 0 && step % options.evalEvery == 0);
 }
 
-int64_t Trainer::heldBytes() const {
-  return data->heldBytes() + (evalData ? evalData->heldBytes() : 0);
+int64_t Trainer::memoryBytes() const {
+  return data->memoryBytes() + (evalData ? evalData->memoryBytes() : 0);
 }
 
 void Trainer::report(const Outstanding &step, const StepResult &result) {
-  MemoryUse memory = engine.memory(heldBytes(), step.step == options.steps);
+  MemoryUse memory = engine.memory(memoryBytes(), step.step == options.steps);
   std::optional<double> evalLoss;
   if (evaluatesAfter(step.step))
     evalLoss = evaluate();
@@ -238,11 +238,11 @@ void Trainer::collect(int ahead) {
       lastStep = std::min(lastStep, step.step + stepsAhead());
     }
     report(step, *result);
-    settle(step, *result);
+    checkResult(step, *result);
   }
 }
 
-void Trainer::tell(const std::optional<SaveRecord> &saved) {
+void Trainer::reportSave(const std::optional<SaveRecord> &saved) {
   if (!saved || !first())
     return;
   lastSaved = saved;
@@ -258,7 +258,7 @@ void Trainer::tell(const std::optional<SaveRecord> &saved) {
 // After `step`, when it is time to.
 void Trainer::save(int64_t step) {
   if (saver && saver->savesAfter(step, step >= lastStep))
-    tell(saver->begin(state));
+    reportSave(saver->begin(state));
 }
 
 void Trainer::run() {
@@ -275,7 +275,7 @@ void Trainer::run() {
   for (int64_t step = state.step + 1; step <= lastStep; ++step) {
     trainStep(step);
     if (saver)
-      tell(saver->poll());
+      reportSave(saver->poll());
     // Weights of a later step are not what an evaluation is of.
     bool drain = step >= lastStep || evaluatesAfter(step) ||
                  (saver && saver->savesAfter(step, /*last=*/false));
@@ -285,7 +285,7 @@ void Trainer::run() {
     save(step);
   }
   if (saver)
-    tell(saver->finish());
+    reportSave(saver->finish());
   if (stopped && first())
     progress.note(concat("stopped by SIGTERM after step ", state.step,
                          saver ? "" : ", nothing is saved: no --save"));

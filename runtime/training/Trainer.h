@@ -22,14 +22,14 @@ namespace shardonnx::rt {
 
 class Trainer {
 public:
-  // Goes on from `state`. `saver` and `trace` may be null.
+  /// Goes on from `state`. `saver` and `trace` may be null.
   Trainer(const Options &options, Engine &engine, Control &control,
           Exchange &exchange, const TrainState &state, Saver *saver,
           TraceFile *trace);
   void run();
 
 private:
-  // A step that the engine may still be at work on.
+  /// A step that the engine may still be at work on.
   struct Outstanding {
     int64_t step, samples; // samples: consumed before it
     double denominator, lossScale;
@@ -38,19 +38,19 @@ private:
   void issue(int64_t step);
   void issueMicrobatches(int64_t consumed);
   Scalars scalarsOf(int64_t step, double denominator) const;
-  // While a step may be skipped, no later one is issued.
+  /// While a step may be skipped, no later one is issued.
   int stepsAhead() const;
-  // What the result says about the loss scale, and whether the run goes on.
-  void settle(const Outstanding &step, const StepResult &result);
+  /// What the result says about the loss scale, and whether the run goes on.
+  void checkResult(const Outstanding &step, const StepResult &result);
   [[noreturn]] void stopAt(const Outstanding &step, const StepResult &result);
-  // Takes results until at most `ahead` steps are outstanding.
+  /// Takes results until at most `ahead` steps are outstanding.
   void collect(int ahead);
   void report(const Outstanding &step, const StepResult &result);
   void save(int64_t step);
-  void tell(const std::optional<SaveRecord> &saved);
+  void reportSave(const std::optional<SaveRecord> &saved);
   double evaluate();
   bool evaluatesAfter(int64_t step) const;
-  int64_t heldBytes() const;
+  int64_t memoryBytes() const;
   bool first() const { return engine.rank() == 0; }
 
   const Options &options;

@@ -13,13 +13,13 @@
 
 namespace shardonnx::rt {
 
-// Fills masters and frozen slices from the model. `checkHash`: compare the
-// model's file with the one that was compiled (once per machine is enough).
+/// Fills masters and frozen slices from the model. `checkHash`: compare the
+/// model's file with the one that was compiled (once per machine is enough).
 void loadWeights(Engine &engine, const std::string &modelOverride,
                  bool checkHash);
 
-// Draws them: normal(0, 0.02) for matrices, ones for the weights of norms,
-// zeros for other vectors. The same at every world size.
+/// Draws them: normal(0, 0.02) for matrices, ones for the weights of norms,
+/// zeros for other vectors. The same at every world size.
 void drawWeights(Engine &engine, uint64_t seed);
 
 } // namespace shardonnx::rt

@@ -296,7 +296,7 @@ TEST(Npz, ReadsStoredAndDeflated) {
         {folder.write("d.npz", npz(npy(kI64, eight()), deflated))}, {}, m);
     EXPECT_EQ(data->samples(), 2);
     EXPECT_EQ(row(*data, 1, 0), (std::vector<int64_t>{5, 6, 7, 8}));
-    EXPECT_EQ(data->heldBytes() > 0, deflated);
+    EXPECT_EQ(data->memoryBytes() > 0, deflated);
   }
 }
 
@@ -306,7 +306,7 @@ TEST(SafeTensors, TellsWhatNoInputReads) {
   auto data = openData(
       {folder.write("d.safetensors", safeTensors(kPairHeader, arrayPair()))},
       {}, m);
-  EXPECT_EQ(data->unread(), std::vector<std::string>{"labels"});
+  EXPECT_EQ(data->unusedArrays(), std::vector<std::string>{"labels"});
 }
 
 // The compiler folds both to what the executable feeds; the program does not

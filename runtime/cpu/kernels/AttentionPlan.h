@@ -18,8 +18,8 @@ constexpr int64_t kQueryTile = 64;    // queries at once in backward
 constexpr int64_t kKeyTile = 96;      // keys whose scores are live at once
 constexpr int64_t kKeyChunk = 512;    // keys whose gradients a task accumulates
 constexpr int64_t kWidestTile = 32;   // lanes of the widest instruction set
-// Backward makes at least this many tasks where batch × heads alone do not,
-// at the price of one copy of dq a part.
+/// Backward makes at least this many tasks where batch × heads alone do not,
+/// at the price of one copy of dq a part.
 constexpr int64_t kGradTasks = 16;
 
 struct AttentionPlan {
@@ -47,7 +47,7 @@ static constexpr AttentionPlan planAttention(const ShxAttention &desc) {
   return plan;
 }
 
-// The scratch of one thread, in floats; offsets are multiples of a cache line.
+/// The scratch of one thread, in floats; offsets are multiples of a cache line.
 static constexpr int64_t scratchLine(int64_t floats) {
   return ceilDiv(floats, 16) * 16;
 }

@@ -28,7 +28,7 @@ inline int64_t indexAt(int32_t dtype, const void *base, int64_t i) {
                           : static_cast<const int32_t *>(base)[i];
 }
 
-// Integers never are.
+/// Integers never are.
 template <typename T> bool isNotANumber(T value) {
   if constexpr (std::is_floating_point_v<T>)
     return std::isnan(value);
@@ -41,11 +41,11 @@ struct MatrixView {
   bool transposed;
 };
 
-// c = a·b + beta·c, a being m×k and b k×n after transposition.
+/// c = a·b + beta·c, a being m×k and b k×n after transposition.
 void sgemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
            float beta, float *c, int64_t cStride);
 
-// A strided matrix of a float type to or from a dense f32 one.
+/// A strided matrix of a float type to or from a dense f32 one.
 void widenMatrix(int32_t dtype, const void *from, int64_t fromStride,
                  int64_t rows, int64_t columns, float *to);
 void narrowMatrix(int32_t dtype, const float *from, int64_t rows,

@@ -15,10 +15,10 @@
 
 namespace shardonnx::rt {
 
-// The first index of a call that some thread found outside.
+/// The first index of a call that some thread found outside.
 class OutsideIndex {
 public:
-  // `index`, from the end of its axis when negative; -1 when it is outside.
+  /// `index`, from the end of its axis when negative; -1 when it is outside.
   int64_t within(int64_t given, int64_t axis) {
     if (given >= 0 && given < axis)
       return given;
@@ -31,7 +31,7 @@ public:
     return -1;
   }
 
-  // After the threads have met.
+  /// After the threads have met.
   void endProgramIfAny(const char *what) const {
     if (!found)
       return;

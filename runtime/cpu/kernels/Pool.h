@@ -13,8 +13,8 @@
 
 namespace shardonnx::rt {
 
-// Calls body(i) for i in [0, count), each once, on any thread in any order.
-// Inside a parallel region, or for one task, it runs here.
+/// Calls body(i) for i in [0, count), each once, on any thread in any order.
+/// Inside a parallel region, or for one task, it runs here.
 template <typename Body> void parallelTasks(int64_t count, const Body &body) {
   if (count <= 1 || omp_in_parallel()) {
     for (int64_t i = 0; i < count; ++i)
@@ -26,8 +26,8 @@ template <typename Body> void parallelTasks(int64_t count, const Body &body) {
     body(i);
 }
 
-// Calls body(begin, end) for parts of [0, count) whose ends are multiples of
-// `grain` (the last one's apart), one part a thread.
+/// Calls body(begin, end) for parts of [0, count) whose ends are multiples of
+/// `grain` (the last one's apart), one part a thread.
 template <typename Body>
 void parallelRange(int64_t count, int64_t grain, const Body &body) {
   if (count <= 0)
@@ -45,13 +45,13 @@ void parallelRange(int64_t count, int64_t grain, const Body &body) {
   }
 }
 
-// At least `bytes` of this thread's scratch, at a cache line; it keeps what it
-// once had. The page after its end cannot be touched, so that writing past
-// what was asked for (up to a cache line) ends the program at once.
+/// At least `bytes` of this thread's scratch, at a cache line; it keeps what it
+/// once had. The page after its end cannot be touched, so that writing past
+/// what was asked for (up to a cache line) ends the program at once.
 void *threadScratch(int64_t bytes);
 
-// Reports the time between its making and its end to the trace, if there is
-// one.
+/// Reports the time between its making and its end to the trace, if there is
+/// one.
 class TraceScope {
 public:
   TraceScope(ShxContext *context, const char *name);

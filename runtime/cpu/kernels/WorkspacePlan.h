@@ -11,11 +11,11 @@
 
 namespace shardonnx::rt {
 
-// Matrices of a batch that are widened at once: as many as fit in this many
-// floats, at least one.
+/// Matrices of a batch that are widened at once: as many as fit in this many
+/// floats, at least one.
 constexpr int64_t kWidenFloats = 1 << 21;
 
-// f32 copies of what is not f32, for `group` matrices of the batch at a time.
+/// f32 copies of what is not f32, for `group` matrices of the batch at a time.
 struct GemmPlan {
   int64_t batch, group;
   int64_t a, b, c; // floats of one matrix's copies; 0: used as it is
@@ -38,7 +38,7 @@ static constexpr GemmPlan planGemm(const ShxGemm &desc) {
   return plan;
 }
 
-// Offsets in bytes; a size of 0 means that the operand is used as it is.
+/// Offsets in bytes; a size of 0 means that the operand is used as it is.
 struct LossPlan {
   int64_t panel; // words of the vocabulary widened at once
   int64_t logits, losses, x, dx, w, dw;

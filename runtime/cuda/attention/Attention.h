@@ -17,7 +17,7 @@ namespace shardonnx::rt::cuda {
 class CudnnPlan;
 struct CudnnOperands;
 
-// cuDNN's plans, one for each descriptor and direction.
+/// cuDNN's plans, one for each descriptor and direction.
 class Attention {
 public:
   explicit Attention(Context &context);
@@ -25,7 +25,7 @@ public:
   Attention(const Attention &) = delete;
   Attention &operator=(const Attention &) = delete;
 
-  // Whether cuDNN does it. When preparing, a plan runs once when it is made.
+  /// Whether cuDNN does it. When preparing, a plan runs once when it is made.
   bool run(const ShxAttention &desc, bool grad, bool hasMask,
            const CudnnOperands &operands, void *workspace);
 
@@ -36,7 +36,7 @@ private:
   Context &context;
   void *handle = nullptr; // cuDNN's; made when it is first needed
   bool dead = false;      // cuDNN is not there, or does not start
-  // By the bytes of the descriptor; null: cuDNN has no plan.
+  /// By the bytes of the descriptor; null: cuDNN has no plan.
   std::map<std::string, std::unique_ptr<CudnnPlan>> plans;
 };
 

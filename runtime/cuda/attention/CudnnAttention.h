@@ -15,8 +15,8 @@
 
 namespace shardonnx::rt::cuda {
 
-// What plans are made for: the GPU that a handle belongs to, or one that is
-// only described, in cuDNN's own JSON.
+/// What plans are made for: the GPU that a handle belongs to, or one that is
+/// only described, in cuDNN's own JSON.
 struct CudnnTarget {
   void *handle = nullptr; // cudnnHandle_t
   std::string description;
@@ -36,24 +36,24 @@ public:
   virtual ~CudnnPlan() = default;
   virtual int64_t workspaceBytes() const = 0;
   virtual std::string name() const = 0; // cuDNN's, for tests
-  // Enqueues it on the handle's stream; returns what went wrong, or nothing.
+  /// Enqueues it on the handle's stream; returns what went wrong, or nothing.
   virtual std::string run(const CudnnOperands &operands, void *workspace) = 0;
 };
 
-// The first of cuDNN's plans that needs no more than this workspace; null with
-// the reason when there is none.
+/// The first of cuDNN's plans that needs no more than this workspace; null with
+/// the reason when there is none.
 std::unique_ptr<CudnnPlan> makeCudnnPlan(const ShxAttention &desc, bool grad,
                                          const CudnnTarget &target,
                                          int64_t workspaceBytes,
                                          std::string &refusal);
 
-// Loads the library, once; returns why it cannot be used, or nothing.
+/// Loads the library, once; returns why it cannot be used, or nothing.
 const std::string &loadCudnn();
-// 91900: 9.19.0
+/// 91900: 9.19.0
 int64_t cudnnVersion();
 
-// A handle for the current context, enqueueing on `stream`; null with the
-// reason when cuDNN does not start.
+/// A handle for the current context, enqueueing on `stream`; null with the
+/// reason when cuDNN does not start.
 void *makeCudnnHandle(CUstream stream, std::string &refusal);
 void endCudnnHandle(void *handle);
 

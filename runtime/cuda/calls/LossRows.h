@@ -11,7 +11,7 @@
 
 namespace shardonnx::rt::cuda {
 
-// Rows of logits, and what is to become of them.
+/// Rows of logits, and what is to become of them.
 struct LossRows {
   int32_t dtype, labelDtype;
   int64_t rows, classes, stride, ignored;
@@ -22,12 +22,12 @@ struct LossRows {
   const float *seed; // read when there are dlogits
 };
 
-// losses[b] = the losses of all rows r with r % blocks = b; null: an array of
-// the kernel's own, for kLossBlocks blocks at most.
+/// losses[b] = the losses of all rows r with r % blocks = b; null: an array of
+/// the kernel's own, for kLossBlocks blocks at most.
 void lossOfRows(Context &context, const LossRows &rows, int64_t blocks,
                 double *losses);
 
-// *loss = Σ losses, in an order that the count fixes; null as above.
+/// *loss = Σ losses, in an order that the count fixes; null as above.
 void sumLosses(Context &context, const double *losses, int64_t count,
                float *loss);
 

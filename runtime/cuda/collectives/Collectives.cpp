@@ -29,9 +29,9 @@ NcclCollectives::NcclCollectives(Context &context, const Manifest &manifest,
       communicators(manifest, topology, control, exchange, *context.device,
                     ranksPerGpu),
       gathers(0, TraceRow::Gather), reductions(1, TraceRow::Reduce),
-      memory(exchange, communicators.ofSpaces()), points(manifest.units.size()),
-      watchdog(control, manifest.units.size(),
-               [this] { return asyncError(); }) {
+      memory(exchange, communicators.touchingUnits()),
+      points(manifest.units.size()), watchdog(control, manifest.units.size(),
+                                              [this] { return asyncError(); }) {
   if (topology.replicas > 1)
     replicas.emplace(2, TraceRow::Replicas);
   control.setBeforeExit([this] { abort(); });
@@ -54,10 +54,10 @@ void NcclCollectives::wait(const Point &point, CUstream stream) {
 }
 
 void NcclCollectives::announce(const char *function) {
-  watchdog.expect(function, context.step);
+  watchdog.beginFunction(function, context.step);
 }
 
-void NcclCollectives::launched() { watchdog.mark(context.compute); }
+void NcclCollectives::launched() { watchdog.endFunction(context.compute); }
 
 void NcclCollectives::beginFunction() {
   ++function;
@@ -67,7 +67,7 @@ void NcclCollectives::beginFunction() {
 }
 
 // The queue's first work in a function comes after what was before it.
-void NcclCollectives::enter(Queue &queue) {
+void NcclCollectives::joinFunction(Queue &queue) {
   if (queue.function == function)
     return;
   queue.function = function;
@@ -124,7 +124,7 @@ void NcclCollectives::note(CollectiveKind kind, const Queue &queue,
 
 void NcclCollectives::gatherStart(size_t unit) {
   const UnitState &u = context.state->units[unit];
-  enter(gathers);
+  joinFunction(gathers);
   for (size_t other = 0; other < points.size(); ++other)
     if (overlap(u.gatherBytes, context.state->units[other].gatherBytes))
       wait(points[other].freed, gathers.stream);
@@ -137,7 +137,7 @@ void NcclCollectives::gatherStart(size_t unit) {
               part.size() * element);
   };
   if (std::exchange(points[unit].resharded, false))
-    gather(unit, communicators.again(u.group),
+    gather(unit, communicators.regather(u.group),
            {u.gathered, u.groupSlice,
             [&] { copied(u.gathered, u.resharded, u.groupOwned); }},
            {frozen, u.groupFrozenSlice,
@@ -146,11 +146,11 @@ void NcclCollectives::gatherStart(size_t unit) {
     gather(unit, u.unit->sharded ? communicators.gather() : nullptr,
            {u.gathered, u.slice,
             [&] {
-              bringOwned(context, stream, u,
+              writeOwned(context, stream, u,
                          u.gathered + u.owned.begin * element);
             }},
            {frozen, u.frozenSlice, [&] {
-              bringFrozen(context, stream, u,
+              writeFrozen(context, stream, u,
                           frozen + u.frozenOwned.begin * element);
             }});
   record(points[unit].gathered, gathers.stream);
@@ -165,9 +165,9 @@ void NcclCollectives::gather(size_t unit, const NcclCommunicator *communicator,
   int64_t ranks = communicator ? communicator->members.count : 1;
   bool both = trainable.slice > 0 && frozen.slice > 0;
   bool apart = both && trainable.slice * ranks > u.unit->length;
-  trainable.bring();
+  trainable.fill();
   if (!apart)
-    frozen.bring();
+    frozen.fill();
   if (!communicator)
     return;
   auto all = [&](const Section &section) {
@@ -184,7 +184,7 @@ void NcclCollectives::gather(size_t unit, const NcclCommunicator *communicator,
       check(nccl().ncclGroupStart(), "grouping two gathers");
     all(trainable);
     if (apart)
-      frozen.bring();
+      frozen.fill();
     all(frozen);
     if (!apart)
       check(nccl().ncclGroupEnd(), "gathering unit '", u.unit->name, "'");
@@ -237,7 +237,7 @@ void NcclCollectives::reduceStart(size_t unit, bool accumulate) {
   ShxDType dtype = u.unit->reduceType;
   Queue &queue = u.unit->sharded ? reductions : wholeQueue();
   record(points[unit].ready, context.compute);
-  enter(queue);
+  joinFunction(queue);
   wait(points[unit].ready, queue.stream);
   if (u.unit->sharded)
     reduceScatter(unit);
@@ -290,7 +290,7 @@ void NcclCollectives::allReduce(size_t unit, Queue &queue,
 // Once a step: what this rank's group has summed, over all groups.
 void NcclCollectives::addReplicas(size_t unit) {
   const UnitState &u = context.state->units[unit];
-  enter(*replicas);
+  joinFunction(*replicas);
   wait(points[unit].reduced, replicas->stream);
   allReduce(unit, *replicas, *communicators.replicas(), u.reduced,
             u.owned.size(), SHX_F32);
@@ -308,7 +308,7 @@ void NcclCollectives::allGather(const double *mine, double *all, size_t count) {
   Queue &queue = wholeQueue();
   const NcclCommunicator &communicator = *communicators.world();
   record(numbersReady, context.compute);
-  enter(queue);
+  joinFunction(queue);
   wait(numbersReady, queue.stream);
   // The norm is one number, a loss comes with its count.
   Activity activity = count == 1 ? Activity::Norm : Activity::Loss;

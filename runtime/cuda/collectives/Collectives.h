@@ -51,9 +51,9 @@ public:
   std::vector<std::pair<CUstream, TraceRow>> queues() const override;
 
 private:
-  // A point of a stream. It counts in the function that recorded it alone: of
-  // earlier functions all is done when a function begins, and a capture may
-  // not wait for what it did not record.
+  /// A point of a stream. It counts in the function that recorded it alone: of
+  /// earlier functions all is done when a function begins, and a capture may
+  /// not wait for what it did not record.
   struct Point {
     Event event;
     uint64_t function = 0;
@@ -71,18 +71,19 @@ private:
     Point gathered, freed, ready, reduced, added, updated;
     bool resharded = false; // the next gather is a smaller group's
   };
-  // A section of a unit in its gathered buffer, of which each rank that gathers
-  // it brings an equal part.
+  /// A section of a unit in its gathered buffer, of which each rank that
+  /// gathers it fills an equal part.
   struct Section {
     uint8_t *begin;
-    int64_t slice;               // elements of a part
-    std::function<void()> bring; // this rank's, into its place
+    int64_t slice;              // elements of a part
+    std::function<void()> fill; // this rank's, into its place
   };
   void record(Point &point, CUstream stream);
   void wait(const Point &point, CUstream stream);
-  void enter(Queue &queue);
+  /// Before the first work of a function on the queue: waits for its begin.
+  void joinFunction(Queue &queue);
   std::vector<Queue *> allQueues();
-  // Where all ranks meet.
+  /// Where all ranks meet.
   Queue &wholeQueue() { return replicas ? *replicas : reductions; }
   template <typename Work>
   void collective(Queue &queue, const NcclCommunicator &communicator,
@@ -109,8 +110,8 @@ private:
   Point begun;                    // of the function, on the compute stream
   Point numbersReady, numbersThere;
   uint64_t function = 0; // counts them
-  // Collectives that have run: NCCL connects the ranks in the first run, which
-  // must not be a captured one.
+  /// Collectives that have run: NCCL connects the ranks in the first run, which
+  /// must not be a captured one.
   std::set<std::tuple<ncclComm_t, Activity, size_t>> connected;
   Watchdog watchdog;
 };

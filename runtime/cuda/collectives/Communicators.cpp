@@ -47,7 +47,7 @@ std::vector<NcclCommunicator *> Communicators::all() const {
   return list;
 }
 
-std::vector<ncclComm_t> Communicators::ofSpaces() const {
+std::vector<ncclComm_t> Communicators::touchingUnits() const {
   std::vector<ncclComm_t> list;
   for (NcclCommunicator *one : all())
     if (one != replicaGroup.get())

@@ -14,28 +14,28 @@
 
 namespace shardonnx::rt::cuda {
 
-// Null where a set is one rank: it has nobody to talk to.
+/// Null where a set is one rank: it has nobody to talk to.
 class Communicators {
 public:
   Communicators(const Manifest &manifest, const Topology &topology,
                 Control &control, Exchange &exchange, const Device &device,
                 int ranksPerGpu);
 
-  // The shard group's, on the gather queue and on the reduce queue.
+  /// The shard group's, on the gather queue and on the reduce queue.
   NcclCommunicator *gather() const { return gatherGroup.get(); }
   NcclCommunicator *reduce() const { return reduceGroup.get(); }
-  // Of those who own the same slices, on the replica queue.
+  /// Of those who own the same slices, on the replica queue.
   NcclCommunicator *replicas() const { return replicaGroup.get(); }
-  // Of all ranks: on the reduce queue, with replicas on theirs.
+  /// Of all ranks: on the reduce queue, with replicas on theirs.
   NcclCommunicator *world() const {
     return allRanks ? allRanks.get() : reduceGroup.get();
   }
-  // Of the ranks that gather a unit again for backward, on the gather queue.
-  NcclCommunicator *again(int group) const { return groups.at(group).get(); }
+  /// Of the ranks that gather a unit again for backward, on the gather queue.
+  NcclCommunicator *regather(int group) const { return groups.at(group).get(); }
 
   std::vector<NcclCommunicator *> all() const;
-  // Those that touch gathered parameters or full gradients.
-  std::vector<ncclComm_t> ofSpaces() const;
+  /// Those that touch gathered parameters or full gradients.
+  std::vector<ncclComm_t> touchingUnits() const;
 
 private:
   std::unique_ptr<NcclCommunicator> gatherGroup, reduceGroup, replicaGroup,

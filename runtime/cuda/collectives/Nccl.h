@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-// Every function of the library that this runtime calls.
+/// Every function of the library that this runtime calls.
 #define SHX_NCCL_FUNCTIONS(X)                                                  \
   X(ncclAllGather)                                                             \
   X(ncclAllReduce)                                                             \
@@ -43,7 +43,7 @@
 namespace shardonnx::rt::cuda {
 
 struct NcclApi {
-// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares the name.
+/// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares the name.
 #define SHX_NCCL_MEMBER(name) decltype(&::name) name = nullptr;
   SHX_NCCL_FUNCTIONS(SHX_NCCL_MEMBER)
   SHX_NCCL_WINDOW_FUNCTIONS(SHX_NCCL_MEMBER)
@@ -54,15 +54,15 @@ struct NcclApi {
 constexpr int kOldestNccl = 21900;  // ncclMemAlloc, ncclCommRegister
 constexpr int kSharingNccl = 23000; // several ranks on one GPU
 
-// Loaded by the first call; throws an Error that says where it was looked for,
-// or that it is too old.
+/// Loaded by the first call; throws an Error that says where it was looked for,
+/// or that it is too old.
 const NcclApi &nccl();
 std::string ncclVersionText(int version);
 
-// The library's words for a result, with the last error of `communicator` (or
-// of the process) where it has one.
+/// The library's words for a result, with the last error of `communicator` (or
+/// of the process) where it has one.
 std::string describe(ncclResult_t result, ncclComm_t communicator = nullptr);
-// Throws an Error unless it succeeded. `what` completes "NCCL failed when ".
+/// Throws an Error unless it succeeded. `what` completes "NCCL failed when ".
 template <typename... Parts>
 void check(ncclResult_t result, const Parts &...what) {
   if (result != ncclSuccess)
@@ -71,24 +71,24 @@ void check(ncclResult_t result, const Parts &...what) {
 
 ncclDataType_t ncclType(ShxDType dtype);
 
-// All ranks must have the same version, one that can do what this run asks:
-// `uuids` tell the GPUs of all ranks apart. Returns how many ranks the GPU with
-// the most has.
+/// All ranks must have the same version, one that can do what this run asks:
+/// `uuids` tell the GPUs of all ranks apart. Returns how many ranks the GPU
+/// with the most has.
 int checkNccl(const std::vector<int> &versions,
               const std::vector<std::string> &uuids);
 
-// The ranks of a communicator, by their order in it: first, first + stride, …
+/// The ranks of a communicator, by their order in it: first, first + stride, …
 struct Members {
   int first = 0, stride = 1, count = 1;
   int index = 0; // of this rank
 };
 
-// One communicator, of one queue.
+/// One communicator, of one queue.
 class NcclCommunicator {
 public:
-  // Every rank makes the same in the same order, each with those that it shares
-  // it with. A rank that does not come, or dies meanwhile, ends the run with a
-  // sentence.
+  /// Every rank makes the same in the same order, each with those that it
+  /// shares it with. A rank that does not come, or dies meanwhile, ends the run
+  /// with a sentence.
   NcclCommunicator(Control &control, Exchange &exchange, const Device &device,
                    const char *queue, int ranksPerGpu, const Members &members);
   ~NcclCommunicator();
@@ -104,9 +104,9 @@ private:
   ncclComm_t handle = nullptr;
 };
 
-// Memory that the communicators have registered, so that their collectives
-// read and write it in place: NCCL's own, in symmetric windows where the
-// library knows them. Every rank allocates the same in the same order.
+/// Memory that the communicators have registered, so that their collectives
+/// read and write it in place: NCCL's own, in symmetric windows where the
+/// library knows them. Every rank allocates the same in the same order.
 class NcclAllocator : public Allocator {
 public:
   NcclAllocator(Exchange &exchange, std::vector<ncclComm_t> communicators);

@@ -45,14 +45,14 @@ Watchdog::~Watchdog() {
   thread.join();
 }
 
-void Watchdog::expect(const char *name, int64_t step) {
+void Watchdog::beginFunction(const char *name, int64_t step) {
   std::lock_guard<std::mutex> lock(mutex);
   function = name;
   ordinal = 0;
   expected.push_back({++sequence, function, step});
 }
 
-void Watchdog::mark(CUstream stream) {
+void Watchdog::endFunction(CUstream stream) {
   check(driver().cuMemsetD32Async(counter.address(), sequence, 1, stream),
         "counting a function");
   write(stream, kQueues, counter.address());

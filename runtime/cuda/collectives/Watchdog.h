@@ -25,19 +25,20 @@ namespace shardonnx::rt::cuda {
 
 class Watchdog {
 public:
-  // `asyncError` is asked often: what is wrong with a communicator, or "".
+  /// `asyncError` is asked often: what is wrong with a communicator, or "".
   Watchdog(Control &control, size_t units,
            std::function<std::string()> asyncError);
   ~Watchdog();
   Watchdog(const Watchdog &) = delete;
   Watchdog &operator=(const Watchdog &) = delete;
 
-  // A function is under way from now until the stream that is given to `mark`
-  // is there; its collectives are counted anew. `mark` is never captured.
-  void expect(const char *function, int64_t step);
-  void mark(CUstream stream);
+  /// A function is under way from now until the stream that is given to
+  /// `endFunction` is there; its collectives are counted anew. `endFunction` is
+  /// never captured.
+  void beginFunction(const char *function, int64_t step);
+  void endFunction(CUstream stream);
 
-  // The function's next collective, for `begin`.
+  /// The function's next collective, for `begin`.
   using Station = uint32_t;
   Station station(Activity activity, size_t unit);
   void begin(CUstream stream, size_t queue, Station station);
@@ -55,7 +56,7 @@ private:
     std::string function;
     int64_t step;
   };
-  // What the GPU writes, each word on a line of its own.
+  /// What the GPU writes, each word on a line of its own.
   struct alignas(64) Word {
     uint32_t value;
   };
@@ -70,7 +71,7 @@ private:
   std::function<std::string()> asyncError;
   size_t capacity;
   DeviceMemory numbers; // 0, 1, 2, …: what marks are copied from
-  DeviceMemory counter; // the sequence number, for `mark`
+  DeviceMemory counter; // the sequence number, for `endFunction`
   PinnedMemory words;   // [queue] what runs, 0: nothing; [kQueues] sequence
   std::mutex mutex;     // of what follows
   std::vector<Collective> collectives; // by station; 0 is none

@@ -13,37 +13,37 @@
 
 namespace shardonnx::rt::cuda {
 
-// Dense bf16 FLOP/s that the maker states for a device of this name; nothing
-// when it is not known.
+/// Dense bf16 FLOP/s that the maker states for a device of this name; nothing
+/// when it is not known.
 std::optional<double> peakFlops(const std::string &deviceName);
 
-// The oldest architecture that programs are built for: 8.0.
+/// The oldest architecture that programs are built for: 8.0.
 constexpr int kOldestMajor = 8;
 
-// Throws when there is no GPU, or no driver.
+/// Throws when there is no GPU, or no driver.
 void requireDevices();
 
 class Device {
 public:
-  // Takes the GPU of the rank with this number on its machine, among those
-  // that CUDA_VISIBLE_DEVICES leaves, and makes its context the thread's.
+  /// Takes the GPU of the rank with this number on its machine, among those
+  /// that CUDA_VISIBLE_DEVICES leaves, and makes its context the thread's.
   explicit Device(int localRank);
   ~Device();
   Device(const Device &) = delete;
   Device &operator=(const Device &) = delete;
 
   const std::string &name() const { return deviceName; }
-  // 16 bytes that no other GPU has.
+  /// 16 bytes that no other GPU has.
   std::string uuid() const;
   int major() const { return capability[0]; }
   int minor() const { return capability[1]; }
   int arch() const { return capability[0] * 10 + capability[1]; }
   int multiprocessors() const { return processors; }
-  // Dynamic shared memory that a block may ask for.
+  /// Dynamic shared memory that a block may ask for.
   int sharedBytesPerBlock() const { return sharedBytes; }
   int driverVersion() const { return version; } // 13000: CUDA 13.0
   CUcontext context() const { return handle; }
-  // For threads other than the one that made it.
+  /// For threads other than the one that made it.
   void makeCurrent() const;
 
   struct Memory {

@@ -11,7 +11,7 @@
 #include "../../support/Error.h"
 #include <cuda.h>
 
-// Every function of the driver that this runtime calls.
+/// Every function of the driver that this runtime calls.
 #define SHX_CUDA_DRIVER_FUNCTIONS(X)                                           \
   X(cuCtxGetCurrent)                                                           \
   X(cuCtxGetStreamPriorityRange)                                               \
@@ -78,34 +78,34 @@
 namespace shardonnx::rt::cuda {
 
 struct DriverApi {
-// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares the name.
+/// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares the name.
 #define SHX_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
   SHX_CUDA_DRIVER_FUNCTIONS(SHX_CUDA_MEMBER)
   SHX_CUDA_DRIVER_OPTIONAL(SHX_CUDA_MEMBER)
 #undef SHX_CUDA_MEMBER
 };
 
-// Loaded and initialised by the first call, which throws the Error of a
-// machine without a driver.
+/// Loaded and initialised by the first call, which throws the Error of a
+/// machine without a driver.
 const DriverApi &driver();
 
-// The name and the words that the driver has for a result.
+/// The name and the words that the driver has for a result.
 std::string describe(CUresult result);
 
-// Whether the result tells of work that was enqueued before, so that the call
-// that returned it is not to blame.
+/// Whether the result tells of work that was enqueued before, so that the call
+/// that returned it is not to blame.
 bool isAsynchronous(CUresult result);
 
 [[noreturn]] void failCuda(CUresult result, const std::string &what);
 
-// check(driver().cuX(…), "doing this with that"): throws an Error unless it
-// succeeded. `what` completes "CUDA failed when ".
+/// check(driver().cuX(…), "doing this with that"): throws an Error unless it
+/// succeeded. `what` completes "CUDA failed when ".
 template <typename... Parts> void check(CUresult result, const Parts &...what) {
   if (result != CUDA_SUCCESS)
     failCuda(result, concat(what...));
 }
 
-// Device memory as the driver's type, and as the pointer that the ABI has.
+/// Device memory as the driver's type, and as the pointer that the ABI has.
 inline CUdeviceptr deviceAddress(const void *pointer) {
   return reinterpret_cast<CUdeviceptr>(pointer);
 }

@@ -14,24 +14,24 @@ namespace shardonnx::rt::cuda {
 
 class Library {
 public:
-  // Where a library of the CUDA toolkit may lie: where the loader looks
-  // (LD_LIBRARY_PATH), then $CUDA_HOME/lib64, then /usr/local/cuda/lib64.
+  /// Where a library of the CUDA toolkit may lie: where the loader looks
+  /// (LD_LIBRARY_PATH), then $CUDA_HOME/lib64, then /usr/local/cuda/lib64.
   static std::vector<std::string> candidates(const std::string &soname);
 
-  // Loads the first of candidates(soname) that there is. Otherwise throws an
-  // Error: which library (`title`: "cuDNN 9"), where it was looked for, and
-  // how to mend it.
+  /// Loads the first of candidates(soname) that there is. Otherwise throws an
+  /// Error: which library (`title`: "cuDNN 9"), where it was looked for, and
+  /// how to mend it.
   static Library ofToolkit(const std::string &soname, const std::string &title);
 
-  // As above with other places; `remedy` ends the message.
+  /// As above with other places; `remedy` ends the message.
   Library(const std::vector<std::string> &candidates, const std::string &title,
           const std::string &remedy);
 
-  // The file that was loaded, as the loader calls it.
+  /// The file that was loaded, as the loader calls it.
   const std::string &path() const { return name; }
   void *find(const char *symbol) const;   // null when it has none
   void *native() const { return handle; } // what dlsym takes
-  // Throws an Error that names the library and the symbol.
+  /// Throws an Error that names the library and the symbol.
   void *require(const char *symbol) const;
   template <typename Function>
   void load(Function &function, const char *symbol) const {
@@ -39,7 +39,7 @@ public:
   }
 
 private:
-  // Never closed: CUDA's libraries run code of their own at exit.
+  /// Never closed: CUDA's libraries run code of their own at exit.
   void *handle = nullptr;
   std::string name, title;
 };

@@ -13,19 +13,20 @@
 
 namespace shardonnx::rt::cuda {
 
-// Where a space's memory comes from: the driver, or the communicator for what
-// collectives touch.
+/// Where a space's memory comes from: the driver, or the communicator for what
+/// collectives touch.
 class Allocator {
 public:
   virtual ~Allocator() = default;
-  // Returns 0 when there is not enough. Aligned to 256 bytes at least.
+  /// Returns 0 when there is not enough. Aligned to 256 bytes at least.
   virtual CUdeviceptr allocate(int64_t bytes) = 0;
   virtual void release(CUdeviceptr address) = 0;
 };
 Allocator &driverAllocator();
 
-// A workspace begins at a multiple of 64 bytes; cuBLASLt takes one at 256 only,
-// and others are kept to what their authors test. Leaves out what lies before.
+/// A workspace begins at a multiple of 64 bytes; cuBLASLt takes one at 256
+/// only, and others are kept to what their authors test. Leaves out what lies
+/// before.
 constexpr int64_t kLibraryAlignmentBytes = 256;
 inline void alignWorkspace(void *&workspace, int64_t &bytes) {
   auto begin = reinterpret_cast<uintptr_t>(workspace);
@@ -34,15 +35,15 @@ inline void alignWorkspace(void *&workspace, int64_t &bytes) {
   bytes = bytes > before ? bytes - before : 0;
 }
 
-// Bytes for people: 3.2 GiB, 17 MiB, 512 bytes.
+/// Bytes for people: 3.2 GiB, 17 MiB, 512 bytes.
 std::string bytesText(int64_t bytes);
 
-// One allocation; zero bytes are none.
+/// One allocation; zero bytes are none.
 class DeviceMemory {
 public:
   DeviceMemory() = default;
-  // When there is not enough throws an Error that says what for, how much,
-  // and how much is free. The contents are zero.
+  /// When there is not enough throws an Error that says what for, how much,
+  /// and how much is free. The contents are zero.
   DeviceMemory(int64_t bytes, const std::string &what,
                Allocator &allocator = driverAllocator());
   DeviceMemory(DeviceMemory &&other) noexcept { swap(other); }
@@ -63,7 +64,7 @@ private:
   Allocator *allocator = nullptr;
 };
 
-// Host memory that copies do not have to go around. Zero at first.
+/// Host memory that copies do not have to go around. Zero at first.
 class PinnedMemory {
 public:
   PinnedMemory() = default;

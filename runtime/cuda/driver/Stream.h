@@ -13,7 +13,7 @@ namespace shardonnx::rt::cuda {
 
 enum class Priority { Normal, High };
 
-// Does not synchronise with the null stream. Converts to the driver's handle.
+/// Does not synchronise with the null stream. Converts to the driver's handle.
 class Stream {
 public:
   explicit Stream(Priority priority = Priority::Normal);
@@ -43,14 +43,14 @@ public:
   }
   ~Event();
   operator CUevent() const { return handle; }
-  // The point that `stream` has reached with what was enqueued so far.
+  /// The point that `stream` has reached with what was enqueued so far.
   void record(CUstream stream) const;
-  // What is enqueued on `stream` from now on waits for the recorded point.
+  /// What is enqueued on `stream` from now on waits for the recorded point.
   void wait(CUstream stream) const;
-  // The host waits.
+  /// The host waits.
   void synchronize(const char *what) const;
   bool done() const; // throws when the work before it failed
-  // Both of kind Timing, and done.
+  /// Both of kind Timing, and done.
   static double milliseconds(const Event &begin, const Event &end);
 
 private:

@@ -13,7 +13,7 @@
 #include <cublasLt.h>
 #include <vector>
 
-// Every function of the library that this runtime calls.
+/// Every function of the library that this runtime calls.
 #define SHX_CUBLASLT_FUNCTIONS(X)                                              \
   X(cublasLtCreate)                                                            \
   X(cublasLtDestroy)                                                           \
@@ -36,17 +36,17 @@
 namespace shardonnx::rt::cuda {
 
 struct CublasLtApi {
-// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares the name.
+/// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares the name.
 #define SHX_CUBLASLT_MEMBER(name) decltype(&::name) name = nullptr;
   SHX_CUBLASLT_FUNCTIONS(SHX_CUBLASLT_MEMBER)
 #undef SHX_CUBLASLT_MEMBER
 };
 
-// Loaded by the first call; throws an Error that says where it was looked for.
+/// Loaded by the first call; throws an Error that says where it was looked for.
 const CublasLtApi &cublasLt();
 
-// The library's descriptors of a problem. With `fused` the library does the
-// epilogue, else it gives the plain product.
+/// The library's descriptors of a problem. With `fused` the library does the
+/// epilogue, else it gives the plain product.
 class LtProduct {
 public:
   LtProduct(const GemmProblem &problem, const GemmOperands &operands,
@@ -55,15 +55,15 @@ public:
   LtProduct(const LtProduct &) = delete;
   LtProduct &operator=(const LtProduct &) = delete;
 
-  // Up to `count` algorithms, best first as the library guesses. All give the
-  // same bits in every run: parts of a sum are added in f32, in one order.
+  /// Up to `count` algorithms, best first as the library guesses. All give the
+  /// same bits in every run: parts of a sum are added in f32, in one order.
   std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle,
                                                int count) const;
-  // Whether the algorithm, which may come from a file, solves the problem in
-  // the workspace that there is.
+  /// Whether the algorithm, which may come from a file, solves the problem in
+  /// the workspace that there is.
   bool accepts(cublasLtHandle_t handle,
                const cublasLtMatmulAlgo_t &algorithm) const;
-  // Enqueues the product of the operands at `offset`.
+  /// Enqueues the product of the operands at `offset`.
   cublasStatus_t run(cublasLtHandle_t handle,
                      const cublasLtMatmulAlgo_t &algorithm,
                      const GemmOffset &offset, void *workspace,
@@ -82,7 +82,7 @@ private:
   cublasLtMatmulPreference_t preference = nullptr;
 };
 
-// Throws an Error that names the problem and the library's status.
+/// Throws an Error that names the problem and the library's status.
 [[noreturn]] void failCublasLt(cublasStatus_t status,
                                const GemmProblem &problem);
 

@@ -19,22 +19,23 @@ namespace shardonnx::rt::cuda {
 
 class Gemm {
 public:
-  // `cacheFolder` is where algorithms are kept from run to run; empty: nowhere.
+  /// `cacheFolder` is where algorithms are kept from run to run; empty:
+  /// nowhere.
   Gemm(Context &context, const std::string &cacheFolder);
   ~Gemm();
   Gemm(const Gemm &) = delete;
   Gemm &operator=(const Gemm &) = delete;
 
-  // The product of `desc`, whose dtypes are the library's, with `bytes` of
-  // workspace. Prepares or enqueues it, as the context's mode says.
+  /// The product of `desc`, whose dtypes are the library's, with `bytes` of
+  /// workspace. Prepares or enqueues it, as the context's mode says.
   void multiply(const ShxGemm &desc, const GemmOperands &operands,
                 void *workspace, int64_t bytes);
 
-  // Settles what was prepared since; every rank calls it. Overwrites results.
+  /// Settles what was prepared since; every rank calls it. Overwrites results.
   void tune();
 
-  // Choices made by asking or timing the library, rather than found in the
-  // cache file.
+  /// Choices made by asking or timing the library, rather than found in the
+  /// cache file.
   int64_t chosenAnew() const { return anew; }
 
 private:
@@ -74,9 +75,9 @@ private:
   int64_t anew = 0;
 };
 
-// C = A·B of any dtypes that the ABI has, converted in the workspace where the
-// library needs it; the workspace has planGemm(desc).bytes. For the ABI's calls
-// and for those that contain products.
+/// C = A·B of any dtypes that the ABI has, converted in the workspace where the
+/// library needs it; the workspace has planGemm(desc).bytes. For the ABI's
+/// calls and for those that contain products.
 void gemm(Context &context, const ShxGemm &desc, const GemmOperands &operands,
           void *workspace);
 inline void gemm(Context &context, const ShxGemm &desc, const void *a,

@@ -17,7 +17,7 @@
 
 namespace shardonnx::rt::cuda {
 
-// What a choice of an algorithm is good for.
+/// What a choice of an algorithm is good for.
 struct GemmMachine {
   std::string gpu; // its name
   int32_t major = 0, minor = 0;
@@ -26,25 +26,25 @@ struct GemmMachine {
 };
 
 struct GemmChoice {
-  // Whether the library does the epilogue; else a kernel of ours does, after
-  // the plain product.
+  /// Whether the library does the epilogue; else a kernel of ours does, after
+  /// the plain product.
   bool fused = false;
-  // cublasLtMatmulAlgo_t, which may be kept for the same version.
+  /// cublasLtMatmulAlgo_t, which may be kept for the same version.
   std::array<uint64_t, 8> algorithm{};
 };
 
 class GemmCache {
 public:
-  // Reads the machine's file in `folder`; an empty folder means no file.
+  /// Reads the machine's file in `folder`; an empty folder means no file.
   GemmCache(const std::string &folder, const GemmMachine &machine);
 
-  // $SHARDONNX_CACHE_DIR, $XDG_CACHE_HOME/shardonnx, ~/.cache/shardonnx, or
-  // empty when none is set.
+  /// $SHARDONNX_CACHE_DIR, $XDG_CACHE_HOME/shardonnx, ~/.cache/shardonnx, or
+  /// empty when none is set.
   static std::string defaultFolder();
 
   const GemmChoice *find(const std::string &key) const;
   void add(const std::string &key, const GemmChoice &choice);
-  // Writes what was added together with what others have written since.
+  /// Writes what was added together with what others have written since.
   void save();
 
   const std::string &path() const { return file; }

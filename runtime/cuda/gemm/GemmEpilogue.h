@@ -11,7 +11,7 @@
 
 namespace shardonnx::rt::cuda {
 
-// `workspace` has problem.workspaceBytes, which the product needs no more.
+/// `workspace` has problem.workspaceBytes, which the product needs no more.
 void enqueueEpilogue(Context &context, const GemmProblem &problem,
                      const GemmOperands &operands, void *workspace);
 

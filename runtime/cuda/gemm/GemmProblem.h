@@ -16,14 +16,14 @@
 
 namespace shardonnx::rt::cuda {
 
-// The addresses of one call; what its epilogue does not use is null.
+/// The addresses of one call; what its epilogue does not use is null.
 struct GemmOperands {
   const void *a = nullptr, *b = nullptr;
   void *c = nullptr, *bias = nullptr, *aux = nullptr;
 };
 
 struct GemmProblem {
-  // result [rows × columns] = left [rows × k] · right [k × columns].
+  /// result [rows × columns] = left [rows × k] · right [k × columns].
   int64_t rows = 0, columns = 0, k = 0;
   int64_t ldLeft = 0, ldRight = 0, ldResult = 0;
   bool transLeft = false, transRight = false;
@@ -32,34 +32,34 @@ struct GemmProblem {
   int64_t strideLeft = 0, strideRight = 0, strideResult = 0;
   int32_t epilogue = SHX_EPILOGUE_NONE;
   bool accumulate = false, tf32 = false;
-  // Powers of two that divide the addresses, at most 256; 0: not there.
+  /// Powers of two that divide the addresses, at most 256; 0: not there.
   int32_t alignLeft = 256, alignRight = 256, alignResult = 256;
   int32_t alignBias = 0, alignAux = 0;
   int64_t workspaceBytes = 0;
 
-  // The same for equal problems, in every run; one word, for the cache file.
+  /// The same for equal problems, in every run; one word, for the cache file.
   std::string key() const;
 };
 
-// Where in its operands one product of the outer batch dims begins, in
-// elements.
+/// Where in its operands one product of the outer batch dims begins, in
+/// elements.
 struct GemmOffset {
   int64_t a = 0, b = 0, c = 0;
 };
 
-// A product of the ABI: its problem, solved once for each offset.
+/// A product of the ABI: its problem, solved once for each offset.
 struct GemmCall {
   GemmProblem problem;
   std::vector<GemmOffset> offsets;
 };
 
-// `desc` has the dtypes of a product of the library; its matrices lie where
-// `operands` says. `libraryBytes` of workspace are at hand.
+/// `desc` has the dtypes of a product of the library; its matrices lie where
+/// `operands` says. `libraryBytes` of workspace are at hand.
 GemmCall makeGemmCall(const ShxGemm &desc, const GemmOperands &operands,
                       int64_t libraryBytes);
 
-// What cuBLASLt's documentation asks of an epilogue beyond the product: aux
-// with a leading dimension that 8 divides, bias and aux on 16 bytes.
+/// What cuBLASLt's documentation asks of an epilogue beyond the product: aux
+/// with a leading dimension that 8 divides, bias and aux on 16 bytes.
 bool mayFuseEpilogue(const GemmProblem &problem);
 
 } // namespace shardonnx::rt::cuda

@@ -19,11 +19,11 @@ namespace shardonnx::rt::cuda {
 class Download {
 public:
   explicit Download(const Device &device) : device(device) {}
-  // What is read from now on is as the streams leave it that have come so far.
+  /// What is read from now on is as the streams leave it that have come so far.
   void mark(std::initializer_list<CUstream> streams);
-  // On any thread: gives `bytes` bytes of the device, piece by piece.
+  /// On any thread: gives `bytes` bytes of the device, piece by piece.
   void read(const uint8_t *from, int64_t bytes, const Engine::Sink &sink);
-  // The same of host memory that the device writes (--offload).
+  /// The same of host memory that the device writes (--offload).
   void readHost(const uint8_t *from, int64_t bytes, const Engine::Sink &sink);
 
 private:

@@ -19,12 +19,12 @@ class Inputs {
 public:
   explicit Inputs(const Manifest &manifest);
 
-  // [graph input] in the device, fixed.
+  /// [graph input] in the device, fixed.
   uint8_t *const *device() const { return devicePointers.data(); }
-  // [graph input] on the host, to be filled. Waits until the buffer's last
-  // contents are on the device.
+  /// [graph input] on the host, to be filled. Waits until the buffer's last
+  /// contents are on the device.
   uint8_t *const *host();
-  // What was filled is what the compute stream sees from here on.
+  /// What was filled is what the compute stream sees from here on.
   void send(CUstream copy, CUstream compute);
 
 private:

@@ -15,31 +15,31 @@
 
 namespace shardonnx::rt::cuda {
 
-// Where the cells lie in one block: what goes to the host is in one piece.
+/// Where the cells lie in one block: what goes to the host is in one piece.
 class Numbers {
 public:
-  // `partials`: how many sums of squares there may be.
+  /// `partials`: how many sums of squares there may be.
   Numbers(int ranks, int64_t partials);
   static int64_t bytes(int ranks, int64_t partials);
 
   Cells cells() const;
 
-  // Steps whose results may be outstanding when a new one begins.
+  /// Steps whose results may be outstanding when a new one begins.
   static constexpr int kAhead = 1;
 
-  // Sends the scalars and clears the loss; the step begins.
+  /// Sends the scalars and clears the loss; the step begins.
   void beginStep(CUstream compute, const Scalars &scalars);
-  // The update begins: its time is told with the step's result.
+  /// The update begins: its time is told with the step's result.
   void beginUpdate(CUstream compute);
-  // The step's numbers are in their cells.
+  /// The step's numbers are in their cells.
   void endStep(CUstream compute);
-  // Something else than steps took the device's time.
+  /// Something else than steps took the device's time.
   void interrupt() { continuous = false; }
   bool outstanding() const { return taken < ended; }
-  // Of the oldest outstanding step; nothing when !wait and it is not done.
+  /// Of the oldest outstanding step; nothing when !wait and it is not done.
   std::optional<StepResult> take(bool wait, const std::string &waiting);
 
-  // For evaluations: waits, and returns the sums over ranks.
+  /// For evaluations: waits, and returns the sums over ranks.
   void clearLoss(CUstream compute);
   void setCount(CUstream compute, double count);
   Engine::Evaluation readLosses(CUstream compute, const std::string &waiting);

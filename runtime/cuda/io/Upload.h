@@ -17,7 +17,7 @@ namespace shardonnx::rt::cuda {
 class Upload {
 public:
   explicit Upload(CUstream stream);
-  // Makes to[i] = values[i] in dtype, once the stream comes to it.
+  /// Makes to[i] = values[i] in dtype, once the stream comes to it.
   void write(uint8_t *to, ShxDType dtype, const float *values, int64_t count);
 
 private:

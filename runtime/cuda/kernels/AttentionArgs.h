@@ -11,7 +11,7 @@
 
 namespace shardonnx::rt::cuda {
 
-// The one parameter of each kernel. What a direction does not use is null.
+/// The one parameter of each kernel. What a direction does not use is null.
 struct AttentionArgs {
   ShxAttention desc;
   const void *q, *k, *v, *mask, *dout;
@@ -24,32 +24,32 @@ struct AttentionArgs {
 };
 
 constexpr int kAttentionThreads = 256; // of the f32 kernels
-// A block owns this many queries (forward, dq) or keys (dk and dv).
+/// A block owns this many queries (forward, dq) or keys (dk and dv).
 constexpr int kAttentionRows = 64;
 constexpr int64_t kAttentionMaxDim = 256;
 
-// Kernels exist for head dims up to these.
+/// Kernels exist for head dims up to these.
 constexpr int attentionDim(int64_t headDim) {
   return headDim <= 64 ? 64 : headDim <= 128 ? 128 : 256;
 }
 
-// How many rows of the other operand are on the chip at once, as far as shared
-// memory and registers go. (The f32 forward always has 64.)
+/// How many rows of the other operand are on the chip at once, as far as shared
+/// memory and registers go. (The f32 forward always has 64.)
 constexpr int attentionColumns(int dim) { return dim <= 128 ? 64 : 32; }
 
-// f32: from a row to the next in shared memory; eight threads that read 16
-// bytes of eight rows meet eight different banks.
+/// f32: from a row to the next in shared memory; eight threads that read 16
+/// bytes of eight rows meet eight different banks.
 constexpr int attentionPitch(int columns) { return columns + 4; }
-// 16 bits: likewise.
+/// 16 bits: likewise.
 constexpr int attentionHalfPitch(int dim) { return dim + 8; }
 
-// The kernels of 16-bit floats: a warp has 16 of the rows. dk and dv of the
-// largest head dim do not fit into its registers: two warps have a half each.
+/// The kernels of 16-bit floats: a warp has 16 of the rows. dk and dv of the
+/// largest head dim do not fit into its registers: two warps have a half each.
 constexpr int attentionHalfThreads(int dim, bool keys) {
   return keys && dim > 128 ? 256 : 128;
 }
 
-// Dynamic shared memory, in bytes.
+/// Dynamic shared memory, in bytes.
 constexpr int attentionForwardShared(int dim) {
   return 4 * (2 * kAttentionRows * attentionPitch(dim) +
               kAttentionRows * attentionPitch(kAttentionRows));

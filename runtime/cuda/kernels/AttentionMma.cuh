@@ -16,8 +16,8 @@ namespace shardonnx::rt::cuda {
 constexpr int kWarpRows = 16;
 template <int Dim> constexpr int kHalfPitch = attentionHalfPitch(Dim);
 
-// Rows × Dim elements of shared memory = `count` rows of a strided operand;
-// what lies beyond them or beyond the head dim is zero.
+/// Rows × Dim elements of shared memory = `count` rows of a strided operand;
+/// what lies beyond them or beyond the head dim is zero.
 template <int Rows, int Dim, int Threads>
 __device__ void loadHalfTile(uint16_t *tile, const uint16_t *from,
                              int64_t stride, int64_t count, int headDim,
@@ -42,7 +42,7 @@ __device__ void loadHalfTile(uint16_t *tile, const uint16_t *from,
   }
 }
 
-// Four 8 × 8 matrices: lane l gives the address of row l % 8 of matrix l / 8.
+/// Four 8 × 8 matrices: lane l gives the address of row l % 8 of matrix l / 8.
 template <bool Transposed>
 __device__ void loadMatrices(uint32_t (&x)[4], const uint16_t *at) {
   uint32_t address = uint32_t(__cvta_generic_to_shared(at));
@@ -60,7 +60,7 @@ __device__ void loadMatrices(uint32_t (&x)[4], const uint16_t *at) {
                  : "memory");
 }
 
-// c (16 × 8) += a (16 × 16) · b (16 × 8)
+/// c (16 × 8) += a (16 × 16) · b (16 × 8)
 template <int32_t Type>
 __device__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                          uint32_t b1) {
@@ -84,7 +84,7 @@ template <int32_t Type> __device__ uint32_t packed(float low, float high) {
 __device__ inline int ownRow(int half) { return lane() / 4 + 8 * half; }
 __device__ inline int ownColumn() { return lane() % 4 * 2; }
 
-// This thread's part of a warp's 16 rows × Width.
+/// This thread's part of a warp's 16 rows × Width.
 template <int Width> struct Fragment {
   float x[Width / 8][4];
 
@@ -96,7 +96,7 @@ template <int Width> struct Fragment {
         x[n][e] = 0;
   }
 
-  // half 0: row lane/4; 1: 8 rows further.
+  /// half 0: row lane/4; 1: 8 rows further.
   __device__ void scaleRow(int half, float factor) {
 #pragma unroll
     for (int n = 0; n < Width / 8; ++n) {
@@ -105,8 +105,8 @@ template <int Width> struct Fragment {
     }
   }
 
-  // x = rows (16 × depth) · columnsᵀ (Width × depth); depth is a multiple
-  // of 16.
+  /// x = rows (16 × depth) · columnsᵀ (Width × depth); depth is a multiple
+  /// of 16.
   template <int32_t Type, int Dim>
   __device__ void dot(const uint16_t *rows, const uint16_t *columns,
                       int depth) {
@@ -129,8 +129,8 @@ template <int Width> struct Fragment {
     }
   }
 
-  // x += weights (16 × Depth, rounded to Type) · values (Depth × Width), the
-  // values being columns of rows of Dim.
+  /// x += weights (16 × Depth, rounded to Type) · values (Depth × Width), the
+  /// values being columns of rows of Dim.
   template <int32_t Type, int Dim, int Depth>
   __device__ void addProduct(const Fragment<Depth> &weights,
                              const uint16_t *values) {
@@ -153,7 +153,7 @@ template <int Width> struct Fragment {
     }
   }
 
-  // To the first `count` of 16 rows, from column `begin` of the head dim on.
+  /// To the first `count` of 16 rows, from column `begin` of the head dim on.
   template <int32_t Type>
   __device__ void store(uint16_t *to, int64_t stride, int64_t count, int begin,
                         int headDim, bool vectors) const {
@@ -181,7 +181,7 @@ template <int Width> struct Fragment {
 
 } // namespace shardonnx::rt::cuda
 
-// KERNEL(name, type, dim) for each type and head dim that kernels exist for.
+/// KERNEL(name, type, dim) for each type and head dim that kernels exist for.
 #define SHX_FOR_HALF_ATTENTION(KERNEL)                                         \
   KERNEL(bf16_64, SHX_BF16, 64)                                                \
   KERNEL(bf16_128, SHX_BF16, 128)                                              \

@@ -17,15 +17,15 @@ namespace shardonnx::rt::cuda {
 
 constexpr int kRows = kAttentionRows;
 constexpr int kOwnRows = 4;
-// Device code has the plan's constants, not its functions.
+/// Device code has the plan's constants, not its functions.
 template <int Columns> constexpr int kPitch = attentionPitch(Columns);
 
 __device__ inline float minusInfinity() { return __int_as_float(0xff800000); }
 __device__ inline int rowGroup() { return int(threadIdx.x) / 16; }
 __device__ inline int columnGroup() { return int(threadIdx.x) % 16; }
 
-// Which keys a query of a batch element sees; both ends never fall as the
-// query rises.
+/// Which keys a query of a batch element sees; both ends never fall as the
+/// query rises.
 struct KeyRange {
   int begin, end;
 };
@@ -96,8 +96,8 @@ __device__ void storeFour(Stored<Type> *to, float4 x, int count, bool vectors) {
       to[e] = Float<Type>::narrow(values[e]);
 }
 
-// Rows × Dim floats of shared memory = `count` rows of a strided operand; what
-// lies beyond them or beyond the head dim is zero.
+/// Rows × Dim floats of shared memory = `count` rows of a strided operand; what
+/// lies beyond them or beyond the head dim is zero.
 template <int32_t Type, int Rows, int Dim>
 __device__ void loadTile(float *tile, const Stored<Type> *from, int64_t stride,
                          int64_t count, int headDim, bool vectors) {
@@ -116,8 +116,8 @@ __device__ inline float element(const float4 &x, int i) {
   return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
 }
 
-// sums[r][c] = row r · column c of this thread's, over `depth` elements, which
-// is a multiple of four.
+/// sums[r][c] = row r · column c of this thread's, over `depth` elements, which
+/// is a multiple of four.
 template <int Dim, int Columns>
 __device__ void dotTile(const float *rows, const float *columns, int depth,
                         float (&sums)[kOwnRows][Columns / 16]) {
@@ -148,7 +148,7 @@ __device__ void dotTile(const float *rows, const float *columns, int depth,
   }
 }
 
-// This thread's part of 64 rows × Dim.
+/// This thread's part of 64 rows × Dim.
 template <int Dim> struct RowTile {
   float4 x[kOwnRows][Dim / 64];
 
@@ -170,7 +170,7 @@ template <int Dim> struct RowTile {
     }
   }
 
-  // x += weights (64 × Depth) · values (Depth × Dim).
+  /// x += weights (64 × Depth) · values (Depth × Dim).
   template <int Depth>
   __device__ void addProduct(const float *weights, const float *values) {
     constexpr int kNext = kPitch<Depth>;
@@ -200,7 +200,7 @@ template <int Dim> struct RowTile {
     }
   }
 
-  // To `count` rows of a strided operand.
+  /// To `count` rows of a strided operand.
   template <int32_t Type>
   __device__ void store(Stored<Type> *to, int64_t stride, int64_t count,
                         int headDim, bool vectors) const {
@@ -220,7 +220,7 @@ template <int Dim> struct RowTile {
   }
 };
 
-// What is between a product q·k and the score that softmax sees.
+/// What is between a product q·k and the score that softmax sees.
 struct Scoring {
   const ShxAttention &d;
   const Visible visible;
@@ -238,8 +238,8 @@ struct Scoring {
             : static_cast<const uint8_t *>(mask) + at;
   }
 
-  // The score of a pair that is within the tensors; `slope` is the derivative
-  // by scale·q·k. Minus infinity where the query does not see the key.
+  /// The score of a pair that is within the tensors; `slope` is the derivative
+  /// by scale·q·k. Minus infinity where the query does not see the key.
   __device__ float score(float product, int query, int key,
                          float &slope) const {
     float x = product * d.scale;
@@ -262,8 +262,8 @@ struct Scoring {
     return x;
   }
 
-  // Whether every pair of the tile is seen and its score is the product times
-  // the scale.
+  /// Whether every pair of the tile is seen and its score is the product times
+  /// the scale.
   __device__ bool plain(int query, int queryEnd, int key, int keyEnd) const {
     return !mask && d.softcap <= 0 && queryEnd <= d.seqQ &&
            keyEnd <= visible(query).end && key >= visible(queryEnd - 1).begin;
@@ -272,7 +272,7 @@ struct Scoring {
 
 } // namespace shardonnx::rt::cuda
 
-// KERNEL(name, type, dim) for each head dim that f32 kernels exist for.
+/// KERNEL(name, type, dim) for each head dim that f32 kernels exist for.
 #define SHX_FOR_ATTENTION(KERNEL)                                              \
   KERNEL(f32_64, SHX_F32, 64)                                                  \
   KERNEL(f32_128, SHX_F32, 128)                                                \

@@ -63,14 +63,14 @@ __device__ Stored<Type> *typed(void *from, int64_t at = 0) {
   return static_cast<Stored<Type> *>(from) + at;
 }
 
-// Values that a thread loads or stores at once: 16 bytes of 16-bit floats, 32
-// bytes of f32.
+/// Values that a thread loads or stores at once: 16 bytes of 16-bit floats, 32
+/// bytes of f32.
 constexpr int kPack = 8;
 struct Pack {
   float x[kPack];
 };
 
-// `from` is a multiple of 16 bytes.
+/// `from` is a multiple of 16 bytes.
 template <int32_t Type> __device__ Pack loadPack(const Stored<Type> *from) {
   Pack pack;
   if constexpr (Type == SHX_F32) {
@@ -114,7 +114,7 @@ __device__ inline int lane() { return int(threadIdx.x % kWarp); }
 __device__ inline int warp() { return int(threadIdx.x / kWarp); }
 __device__ inline unsigned lanesBelow() { return (1u << lane()) - 1; }
 
-// Every lane has the result, added as a tree.
+/// Every lane has the result, added as a tree.
 template <typename T> __device__ T warpSum(T value) {
 #pragma unroll
   for (int step = kWarp / 2; step > 0; step /= 2)
@@ -122,8 +122,8 @@ template <typename T> __device__ T warpSum(T value) {
   return value;
 }
 
-// The sum of the values of all threads of the block, in thread 0. `shared`
-// holds one value per warp; blockDim is a multiple of 32.
+/// The sum of the values of all threads of the block, in thread 0. `shared`
+/// holds one value per warp; blockDim is a multiple of 32.
 template <typename T> __device__ T blockSum(T value, T *shared) {
   value = warpSum(value);
   if (lane() == 0)
@@ -137,8 +137,8 @@ template <typename T> __device__ T blockSum(T value, T *shared) {
 
 } // namespace shardonnx::rt::cuda
 
-// KERNEL for each type of one float operand, and for each pair that programs
-// have: a kernel's name ends in the types' names.
+/// KERNEL for each type of one float operand, and for each pair that programs
+/// have: a kernel's name ends in the types' names.
 #define SHX_FOR_FLOATS(KERNEL)                                                 \
   KERNEL(f32, SHX_F32)                                                         \
   KERNEL(bf16, SHX_BF16)                                                       \

@@ -13,7 +13,7 @@ namespace shardonnx::rt::cuda {
 
 constexpr int kEpilogueThreads = 256;
 
-// Sums of columns: a block adds 256 columns of a split of the rows.
+/// Sums of columns: a block adds 256 columns of a split of the rows.
 constexpr int kColumnWarps = 8;
 constexpr int64_t kColumnsPerBlock = kColumnWarps * 32;
 constexpr int64_t kRowsPerSplit = 128; // at least

@@ -14,7 +14,7 @@ namespace shardonnx::rt::cuda {
 // ---- Embedding.
 constexpr int kEmbeddingThreads = 256; // a warp a row
 
-// Sorting: each warp ranks kSortRounds × 32 keys in a row.
+/// Sorting: each warp ranks kSortRounds × 32 keys in a row.
 constexpr int kSortThreads = 256;
 constexpr int kSortWarps = kSortThreads / 32;
 constexpr int kSortRounds = 8;
@@ -22,14 +22,14 @@ constexpr int64_t kSortTile = kSortThreads * kSortRounds;
 constexpr int kMaxDigitBits = 9;
 constexpr int kScanThreads = 1024;
 
-// Summing: a warp adds kSumTile sorted rows over kSumColumns columns.
+/// Summing: a warp adds kSumTile sorted rows over kSumColumns columns.
 constexpr int kSumThreads = 128;
 constexpr int64_t kSumTile = 128;
 constexpr int64_t kSumColumns = 256;
 
 // ---- Cross-entropy: a block a row.
 constexpr int kLossThreads = 512;
-// Blocks of a loss whose rows have no workspace for their losses.
+/// Blocks of a loss whose rows have no workspace for their losses.
 constexpr int64_t kLossBlocks = 1024;
 
 // ---- Copies.
@@ -37,20 +37,20 @@ constexpr int kCopyThreads = 256;
 constexpr int kCopyEach = 4; // units of a thread
 constexpr int kTransposeTile = 64;
 
-// A division by a number that the host knows: Granlund and Montgomery,
-// "Division by invariant integers using multiplication" (1994), for dividends
-// below 2^31.
+/// A division by a number that the host knows: Granlund and Montgomery,
+/// "Division by invariant integers using multiplication" (1994), for dividends
+/// below 2^31.
 struct Divisor {
   uint32_t value, factor, shift;
 };
-// Where unit i of a copy lies; dims from the innermost on.
+/// Where unit i of a copy lies; dims from the innermost on.
 struct CopyShape {
   int32_t rank, srcDtype, dstDtype, accumulate;
   Divisor dims[SHX_MAX_RANK];
   int64_t srcStride[SHX_MAX_RANK], dstStride[SHX_MAX_RANK];
 };
-// A transposition: the source is contiguous along `tall`, the destination
-// along `wide`; `outer` are the other dims.
+/// A transposition: the source is contiguous along `tall`, the destination
+/// along `wide`; `outer` are the other dims.
 struct TransposeShape {
   CopyShape outer;
   int64_t wide, tall;

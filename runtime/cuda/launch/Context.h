@@ -23,14 +23,14 @@ class Gemm;
 class Staging;
 class State;
 
-// Each of the program's functions runs in this order, and its entry points do
-// what the mode says.
+/// Each of the program's functions runs in this order, and its entry points do
+/// what the mode says.
 enum class Mode {
-  // Nothing is enqueued: library calls look at their descriptors and make
-  // what they need (plans, algorithms, modules), all of which may synchronise,
-  // allocate and time. Every buffer that a call is given exists; those that it
-  // writes may be overwritten (nothing of a step is in them yet), except for
-  // the masters, moments and scalars.
+  /// Nothing is enqueued: library calls look at their descriptors and make
+  /// what they need (plans, algorithms, modules), all of which may synchronise,
+  /// allocate and time. Every buffer that a call is given exists; those that it
+  /// writes may be overwritten (nothing of a step is in them yet), except for
+  /// the masters, moments and scalars.
   Prepare,
   // Work is enqueued on the streams and nothing else happens: they may be
   // capturing it for a graph, which forbids synchronising and allocating. The
@@ -38,12 +38,12 @@ enum class Mode {
   Enqueue,
 };
 
-// Numbers in device memory that more than one kernel uses. All ranks' numbers
-// lie in the order of ranks.
+/// Numbers in device memory that more than one kernel uses. All ranks' numbers
+/// lie in the order of ranks.
 struct Cells {
   float *scalars = nullptr;             // [SHX_NUM_SCALARS]
   float *scalarsWithoutDecay = nullptr; // …SHX_WEIGHT_DECAY being 0
-  // Of this rank's microbatches: their sum, and what evaluation divides by.
+  /// Of this rank's microbatches: their sum, and what evaluation divides by.
   double *loss = nullptr;       // [2]
   double *losses = nullptr;     // [ranks][2]
   double *squares = nullptr;    // this rank's part of the squared norm
@@ -52,51 +52,51 @@ struct Cells {
   double *norm = nullptr;       // of the step's gradients, before clipping
 };
 
-// The queues of communication, and what the ranks tell each other: SingleRank
-// when there is one, else NCCL's. It is made when the context has its device,
-// images and stream; context.state is there before the first call of the ABI.
+/// The queues of communication, and what the ranks tell each other: SingleRank
+/// when there is one, else NCCL's. It is made when the context has its device,
+/// images and stream; context.state is there before the first call of the ABI.
 class Collectives {
 public:
   virtual ~Collectives() = default;
 
-  // The memory that its collectives are fastest on: gathered parameters and
-  // gradients lie in it.
+  /// The memory that its collectives are fastest on: gathered parameters and
+  /// gradients lie in it.
   virtual Allocator &symmetric() = 0;
 
-  // The calls of the ABI, which enqueue nothing when preparing. Nothing of an
-  // earlier function is waited for: all of it is done when a function begins.
+  /// The calls of the ABI, which enqueue nothing when preparing. Nothing of an
+  /// earlier function is waited for: all of it is done when a function begins.
   virtual void gatherStart(size_t unit) = 0;
   virtual void gatherWait(size_t unit) = 0;
   virtual void gatherFree(size_t unit) = 0;
-  // Before the free behind the forward: what the next gather is made of.
+  /// Before the free behind the forward: what the next gather is made of.
   virtual void gatherReshard(size_t) {}
   virtual void gradAcquire(size_t unit) = 0;
   virtual void reduceStart(size_t unit, bool accumulate) = 0;
   virtual void reduceWait(size_t unit) = 0;
 
-  // The masters of the unit have changed, as work of the compute stream.
+  /// The masters of the unit have changed, as work of the compute stream.
   virtual void updated(size_t) {}
 
-  // Before a function is prepared, captured or launched: its name. After that,
-  // outside any capture. Between the two, and until the compute stream is
-  // there, a watchdog sees to it that something moves.
+  /// Before a function is prepared, captured or launched: its name. After that,
+  /// outside any capture. Between the two, and until the compute stream is
+  /// there, a watchdog sees to it that something moves.
   virtual void announce(const char *) {}
   virtual void launched() {}
 
-  // Before the first call of a function, and after its last: makes the compute
-  // stream wait for all that this function left on the other streams.
+  /// Before the first call of a function, and after its last: makes the compute
+  /// stream wait for all that this function left on the other streams.
   virtual void beginFunction() = 0;
   virtual void endFunction() = 0;
 
-  // As work of the compute stream: `count` doubles of each rank, in the order
-  // of ranks, from device memory to device memory.
+  /// As work of the compute stream: `count` doubles of each rank, in the order
+  /// of ranks, from device memory to device memory.
   virtual void allGather(const double *mine, double *all, size_t count) = 0;
 
-  // On the host, at once, and in any mode: rank 0's bytes reach all. Every
-  // rank calls it, in one order.
+  /// On the host, at once, and in any mode: rank 0's bytes reach all. Every
+  /// rank calls it, in one order.
   virtual void broadcast(void *data, size_t bytes) = 0;
 
-  // The streams of its queues, for the trace.
+  /// The streams of its queues, for the trace.
   virtual std::vector<std::pair<CUstream, TraceRow>> queues() const {
     return {};
   }
@@ -118,13 +118,13 @@ struct Context : ShxContext {
   bool poison = false;     // what is freed, or about to be written anew
   double clipGradNorm = 0; // 0: off
   int64_t step = 0;        // that is being enqueued, for messages
-  // Of the step's microbatches, the one whose function is being issued.
+  /// Of the step's microbatches, the one whose function is being issued.
   bool firstMicrobatch = true, lastMicrobatch = true;
-  // What was enqueued last on the compute stream, for the message of an error
-  // that comes later.
+  /// What was enqueued last on the compute stream, for the message of an error
+  /// that comes later.
   const char *lastWork = "nothing yet";
 
-  // Where collectives are noted as they are enqueued; null: nowhere.
+  /// Where collectives are noted as they are enqueued; null: nowhere.
   std::vector<IssuedCollective> *issued = nullptr;
 
   bool preparing() const { return mode == Mode::Prepare; }

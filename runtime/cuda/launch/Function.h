@@ -16,17 +16,17 @@ namespace shardonnx::rt::cuda {
 
 class Function {
 public:
-  // `issue` makes the calls of the ABI.
+  /// `issue` makes the calls of the ABI.
   Function(Context &context, std::string name, std::function<void()> issue);
   ~Function();
   Function(const Function &) = delete;
   Function &operator=(const Function &) = delete;
 
   void prepare();
-  // Enqueues it for once as it is, so that libraries load and connect what
-  // they leave to their first use.
+  /// Enqueues it for once as it is, so that libraries load and connect what
+  /// they leave to their first use.
   void warmUp();
-  // Returns why it was refused, or nothing.
+  /// Returns why it was refused, or nothing.
   std::string capture();
   void run();
 

@@ -14,7 +14,7 @@
 
 namespace shardonnx::rt::cuda {
 
-// The same of one kernel for every type; null where there is none.
+/// The same of one kernel for every type; null where there is none.
 struct KernelNames {
   const char *of[3];
   const char *operator()(int32_t dtype) const { return of[dtype]; }
@@ -43,7 +43,7 @@ struct KernelPairNames {
     }                                                                          \
   }
 
-// Whether 16-byte accesses may begin at all of these.
+/// Whether 16-byte accesses may begin at all of these.
 template <typename... Pointers> bool aligned16(const Pointers *...pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }

@@ -13,21 +13,21 @@
 
 namespace shardonnx::rt::cuda {
 
-// Room for what a plan keeps for itself (256 bytes with cuDNN 9.19) and, with
-// cuDNN before 9.16, for the lengths of the sequences.
+/// Room for what a plan keeps for itself (256 bytes with cuDNN 9.19) and, with
+/// cuDNN before 9.16, for the lengths of the sequences.
 constexpr int64_t cudnnSpareBytes(const ShxAttention &desc) {
   return 4096 + desc.batch * 8;
 }
 
-// The deterministic algorithm keeps the gradients of all scores, in 16 bits and
-// in tiles of 64 queries and 128 keys.
+/// The deterministic algorithm keeps the gradients of all scores, in 16 bits
+/// and in tiles of 64 queries and 128 keys.
 constexpr int64_t cudnnScoreBytes(const ShxAttention &desc) {
   return desc.batch * desc.heads * alignTo(desc.seqQ, 64) *
          alignTo(desc.seqK, 128) * 2;
 }
 
-// dq in f32 or the scores, a dot product for each query and, where heads share
-// keys and values, dk and dv of each head.
+/// dq in f32 or the scores, a dot product for each query and, where heads share
+/// keys and values, dk and dv of each head.
 constexpr int64_t cudnnGradBytes(const ShxAttention &desc) {
   int64_t queries = desc.batch * desc.heads * desc.seqQ;
   int64_t keys = desc.batch * desc.heads * desc.seqK;
@@ -40,7 +40,7 @@ constexpr int64_t cudnnGradBytes(const ShxAttention &desc) {
   return bytes + cudnnSpareBytes(desc);
 }
 
-// Our own kernels: a dot product for each query.
+/// Our own kernels: a dot product for each query.
 constexpr int64_t ownGradBytes(const ShxAttention &desc) {
   return desc.batch * desc.heads * desc.seqQ * 4;
 }

@@ -11,8 +11,8 @@
 
 namespace shardonnx::rt::cuda {
 
-// Offsets in bytes. Ids are sorted by digits of digitBits, in passes that read
-// what the last one wrote; partial sums of rows are padded to whole packs.
+/// Offsets in bytes. Ids are sorted by digits of digitBits, in passes that read
+/// what the last one wrote; partial sums of rows are padded to whole packs.
 struct EmbeddingGradPlan {
   int32_t digitBits, passes;
   int64_t sortTiles;

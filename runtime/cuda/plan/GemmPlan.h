@@ -15,17 +15,17 @@
 
 namespace shardonnx::rt::cuda {
 
-// What cuBLAS's authors recommend for Hopper, where the product is worth it;
-// never more than four partial sums of the result take. Smaller products get
-// partial sums of so many terms at least, so that tiny programs stay tiny.
+/// What cuBLAS's authors recommend for Hopper, where the product is worth it;
+/// never more than four partial sums of the result take. Smaller products get
+/// partial sums of so many terms at least, so that tiny programs stay tiny.
 constexpr int64_t kGemmLibraryBytes = int64_t(32) << 20;
 constexpr int64_t kGemmPartialSums = 4, kGemmTermsPerPart = 256;
 constexpr double kGemmLargeProduct = 1 << 30; // multiplications
-// Rows that a bias's gradient is split into at most.
+/// Rows that a bias's gradient is split into at most.
 constexpr int64_t kGemmColumnSplits = 64;
 constexpr int64_t kGemmAlignment = 256;
 
-// Offsets in bytes, -1 where the operand is used as it is.
+/// Offsets in bytes, -1 where the operand is used as it is.
 struct GemmPlan {
   int32_t dtypeIn;  // of both operands of the library's product
   int32_t dtypeOut; // of its result
@@ -36,7 +36,7 @@ struct GemmPlan {
   constexpr bool converts() const { return a >= 0 || b >= 0 || c >= 0; }
 };
 
-// Matrices that the operand really has: a batch dim of stride 0 repeats one.
+/// Matrices that the operand really has: a batch dim of stride 0 repeats one.
 constexpr int64_t gemmMatrices(const ShxGemm &desc, const int64_t *strides) {
   int64_t count = 1;
   for (int32_t i = 0; i < desc.batchRank; ++i)

@@ -13,7 +13,7 @@
 
 namespace shardonnx::rt::cuda {
 
-// Offsets in bytes.
+/// Offsets in bytes.
 struct LossPlan {
   int32_t dtype;  // of the logits, and of their gradient, which replaces them
   int64_t stride; // of their rows: any vocabulary has aligned ones
@@ -27,8 +27,8 @@ struct LossProducts {
   ShxGemm logits, dx, dw;
 };
 
-// Logits are held in the operands' type, as PyTorch's autocast does; of
-// operands that differ, in f32.
+/// Logits are held in the operands' type, as PyTorch's autocast does; of
+/// operands that differ, in f32.
 constexpr int32_t logitsDtype(const ShxLinearCrossEntropy &desc) {
   return desc.dtypeX == desc.dtypeW ? desc.dtypeX : int32_t(SHX_F32);
 }
@@ -36,7 +36,7 @@ constexpr int64_t logitsStride(const ShxLinearCrossEntropy &desc) {
   return alignTo(desc.vocab, 64);
 }
 
-// Of a chunk of `rows` rows.
+/// Of a chunk of `rows` rows.
 constexpr LossProducts lossProducts(const ShxLinearCrossEntropy &d,
                                     int64_t rows) {
   LossProducts products{};
@@ -95,10 +95,10 @@ constexpr LossPlan planLoss(const ShxLinearCrossEntropy &desc) {
   return plan;
 }
 
-// Each chunk reads and writes all of dw (f32), so with few rows a chunk is
-// bound by memory: on Hopper 2 · rows flops for each 8 bytes are even at about
-// 900 rows, and 2048 leave that behind. 512 MiB of logits allow more where the
-// vocabulary is small. Chunks that divide the rows need one kernel less.
+/// Each chunk reads and writes all of dw (f32), so with few rows a chunk is
+/// bound by memory: on Hopper 2 · rows flops for each 8 bytes are even at about
+/// 900 rows, and 2048 leave that behind. 512 MiB of logits allow more where the
+/// vocabulary is small. Chunks that divide the rows need one kernel less.
 constexpr int64_t lossChunkRows(const ShxLinearCrossEntropy &desc) {
   constexpr int64_t kChunkBytes = int64_t(512) << 20, kLeast = 2048,
                     kStep = 128;

@@ -41,7 +41,7 @@ static void copyToDevice(Context &context, CUstream stream, void *to,
         "copying offloaded parameters to the GPU");
 }
 
-void bringOwned(Context &context, CUstream stream, const UnitState &u,
+void writeOwned(Context &context, CUstream stream, const UnitState &u,
                 void *to) {
   ShxDType dtype = u.unit->paramType;
   int64_t count = u.owned.size();
@@ -51,7 +51,7 @@ void bringOwned(Context &context, CUstream stream, const UnitState &u,
     castSlice(context, stream, u.master, dtype, to, count);
 }
 
-void bringFrozen(Context &context, CUstream stream, const UnitState &u,
+void writeFrozen(Context &context, CUstream stream, const UnitState &u,
                  void *to) {
   int64_t bytes = u.frozenOwned.size() * dtypeBytes(u.unit->paramType);
   if (context.state->offload == Offload::Params)

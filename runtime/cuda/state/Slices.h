@@ -12,48 +12,48 @@
 
 namespace shardonnx::rt::cuda {
 
-// to[i] = from[i] in dtype, rounded to nearest even.
+/// to[i] = from[i] in dtype, rounded to nearest even.
 void castSlice(Context &context, CUstream stream, const float *from,
                int32_t dtype, void *to, int64_t count);
 
-// What this rank owns of a unit, in param_dtype, for a gather: of the trainable
-// section and of the frozen one.
+/// What this rank owns of a unit, in param_dtype, for a gather: of the
+/// trainable section and of the frozen one.
 struct UnitState;
-void bringOwned(Context &context, CUstream stream, const UnitState &unit,
+void writeOwned(Context &context, CUstream stream, const UnitState &unit,
                 void *to);
-void bringFrozen(Context &context, CUstream stream, const UnitState &unit,
+void writeFrozen(Context &context, CUstream stream, const UnitState &unit,
                  void *to);
 
-// to[i] = from[i], or += where accumulate; from has the dtype.
+/// to[i] = from[i], or += where accumulate; from has the dtype.
 void accumulateSlice(Context &context, CUstream stream, int32_t dtype,
                      const void *from, float *to, int64_t count,
                      bool accumulate);
 
-// to[i] = Σ from[s · stride + i] over `slices` slices, or +=: in f32, in the
-// order of the slices.
+/// to[i] = Σ from[s · stride + i] over `slices` slices, or +=: in f32, in the
+/// order of the slices.
 void sumSlices(Context &context, CUstream stream, int32_t dtype,
                const void *from, int64_t stride, int32_t slices, float *to,
                int64_t count, bool accumulate);
 
-// partials[p] = Σ x² in double over a part of `count` elements; how many parts
-// there are depends on the count alone.
+/// partials[p] = Σ x² in double over a part of `count` elements; how many parts
+/// there are depends on the count alone.
 int64_t squaresPartials(int64_t count);
 void squares(Context &context, CUstream stream, const float *x, int64_t count,
              double *partials);
 
-// *sum = Σ values in an order that the count fixes.
+/// *sum = Σ values in an order that the count fixes.
 void sumDoubles(Context &context, CUstream stream, const double *values,
                 int64_t count, double *sum);
 
-// From the ranks' sums of squares: *norm, without the loss scale, and in both
-// arrays of scalars SHX_CLIP and SHX_SKIP. SHX_CLIP was 1 / the loss scale, and
-// is multiplied by what torch.nn.utils.clip_grad_norm_ scales gradients by; by
-// 1 when limit is 0.
+/// From the ranks' sums of squares: *norm, without the loss scale, and in both
+/// arrays of scalars SHX_CLIP and SHX_SKIP. SHX_CLIP was 1 / the loss scale,
+/// and is multiplied by what torch.nn.utils.clip_grad_norm_ scales gradients
+/// by; by 1 when limit is 0.
 void finishNorm(Context &context, CUstream stream, const double *squares,
                 int32_t ranks, double limit, double *norm, float *scalars,
                 float *scalarsWithoutDecay);
 
-// *sum = *loss, or += where accumulate.
+/// *sum = *loss, or += where accumulate.
 void addLoss(Context &context, CUstream stream, const float *loss, double *sum,
              bool accumulate);
 

@@ -16,23 +16,23 @@ namespace shardonnx::rt::cuda {
 
 class Staging {
 public:
-  // context.state is there; something of it lies in host memory.
+  /// context.state is there; something of it lies in host memory.
   explicit Staging(Context &context);
 
-  // Around the function that updates: nothing of it is left on the streams.
+  /// Around the function that updates: nothing of it is left on the streams.
   void begin();
   void end();
   void update(size_t unit, const ShxDeviceKernel &kernel);
-  // Makes `stream` wait for what this function has stored so far: parameters
-  // that a gather is about to read.
+  /// Makes `stream` wait for what this function has stored so far: parameters
+  /// that a gather is about to read.
   void wait(CUstream stream) const;
 
-  // Of an update, in both directions.
+  /// Of an update, in both directions.
   int64_t bytes() const;
   std::vector<CUstream> streams() const { return {loads, stores}; }
 
 private:
-  // A point of a stream, which counts until the function ends.
+  /// A point of a stream, which counts until the function ends.
   struct Point {
     Event event;
     bool recorded = false;

@@ -14,32 +14,32 @@
 
 namespace shardonnx::rt::cuda {
 
-// Pointers are device addresses. The gathered parameters and the gradients of
-// a sharded unit have room for ranks · slice elements (DevicePlan.h); those
-// behind `length` are nobody's, and may hold anything.
+/// Pointers are device addresses. The gathered parameters and the gradients of
+/// a sharded unit have room for ranks · slice elements (DevicePlan.h); those
+/// behind `length` are nobody's, and may hold anything.
 struct UnitState : OwnedUnit {
   int64_t slice = 0;       // elements of a rank's part, padded
   int64_t frozenSlice = 0; // …of the frozen section
-  // With --offload=params: [owned], what gathers read, in param_dtype. Masters
-  // and frozen weights then lie in host memory as this does, with any --offload
-  // the moments do.
+  /// With --offload=params: [owned], what gathers read, in param_dtype. Masters
+  /// and frozen weights then lie in host memory as this does, with any
+  /// --offload the moments do.
   uint8_t *hostParams = nullptr;
-  // Between forward and backward, where a smaller group gathers the unit again:
-  // its ranks, the parts of this one, and where they are kept.
+  /// Between forward and backward, where a smaller group gathers the unit
+  /// again: its ranks, the parts of this one, and where they are kept.
   int group = 0; // 0: none
   int64_t groupSlice = 0, groupFrozenSlice = 0;
   Interval groupOwned, groupFrozenOwned;
   uint8_t *resharded = nullptr, *reshardedFrozen = nullptr;
   uint8_t *gathered = nullptr;  // the whole unit in param_dtype
   uint8_t *gradients = nullptr; // the whole unit in reduce_dtype
-  // The bytes that these two take in their spaces, the padding with them: two
-  // units that share some are never in use at once.
+  /// The bytes that these two take in their spaces, the padding with them: two
+  /// units that share some are never in use at once.
   Interval gatherBytes, gradientBytes;
 };
 
 class State {
 public:
-  // `symmetric` allocates what collectives touch.
+  /// `symmetric` allocates what collectives touch.
   State(const Manifest &manifest, int rank, const Topology &topology,
         int64_t accumulate, Allocator &symmetric,
         Offload offload = Offload::None);
@@ -52,7 +52,7 @@ public:
   std::vector<UnitState> units;
   std::vector<uint8_t *> paramPointers, gradPointers; // for generated code
   uint8_t *privateBase() const { return privateSpace.data(); }
-  // Whether --offload keeps this array in host memory.
+  /// Whether --offload keeps this array in host memory.
   bool onHost(StateArray array) const;
 
 private:

@@ -15,18 +15,18 @@ namespace shardonnx::rt::cuda {
 
 class Cupti {
 public:
-  // Whether this runtime was built with CUPTI's header.
+  /// Whether this runtime was built with CUPTI's header.
   static bool builtIn();
-  // Before the context is made. Throws an Error with the reason where CUPTI
-  // is not there or refuses.
+  /// Before the context is made. Throws an Error with the reason where CUPTI
+  /// is not there or refuses.
   static std::unique_ptr<Cupti> make();
   virtual ~Cupti() = default;
 
-  // What was recorded so far is forgotten; nothing is running.
+  /// What was recorded so far is forgotten; nothing is running.
   virtual void begin() = 0;
-  // What has run since, and recording ends; nothing is running.
+  /// What has run since, and recording ends; nothing is running.
   virtual std::vector<GpuRecord> end(Trace &trace) = 0;
-  // As records have it.
+  /// As records have it.
   virtual uint32_t streamId(CUstream stream) = 0;
 };
 

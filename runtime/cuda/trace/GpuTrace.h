@@ -32,16 +32,16 @@ enum class CollectiveKind : uint8_t {
   AllReduce
 };
 
-// A collective in the order of issue.
+/// A collective in the order of issue.
 struct IssuedCollective {
   CollectiveKind kind;
   TraceRow row;      // the queue
   int32_t unit = -1; // -1: the norm or the loss
 };
 
-// What NCCL's kernel of this name does; None: it is not NCCL's. NCCL's kernels
-// whose names tell nothing are taken for all-reduces, of which there is none
-// that could be mistaken for another.
+/// What NCCL's kernel of this name does; None: it is not NCCL's. NCCL's kernels
+/// whose names tell nothing are taken for all-reduces, of which there is none
+/// that could be mistaken for another.
 CollectiveKind collectiveOf(const std::string &kernel);
 
 struct GpuTraceInput {
@@ -51,9 +51,9 @@ struct GpuTraceInput {
   bool severalRanks = false;
 };
 
-// Adds the events and times to the trace. Collectives of one kind run in the
-// order of issue; where the GPU did more or fewer of a kind than were issued,
-// they stay without a unit, and trace.missing says so.
+/// Adds the events and times to the trace. Collectives of one kind run in the
+/// order of issue; where the GPU did more or fewer of a kind than were issued,
+/// they stay without a unit, and trace.missing says so.
 void addGpuWork(Trace &trace, GpuTraceInput input);
 
 } // namespace shardonnx::rt::cuda

@@ -13,16 +13,16 @@ namespace shardonnx::rt::cuda {
 
 class Tracer {
 public:
-  // Before the context is made. Where CUPTI does not work the run goes on
-  // without GPU rows, and the first rank of a machine warns.
+  /// Before the context is made. Where CUPTI does not work the run goes on
+  /// without GPU rows, and the first rank of a machine warns.
   Tracer(Trace *trace, int localRank, int ranks);
 
-  // Around the traced steps, while nothing is running. `queues`: what is not
-  // in a graph runs on these.
+  /// Around the traced steps, while nothing is running. `queues`: what is not
+  /// in a graph runs on these.
   using Queues = std::vector<std::pair<CUstream, TraceRow>>;
   void begin(const Queues &queues);
   void end();
-  // Where collectives are noted while steps are traced; null: nowhere.
+  /// Where collectives are noted while steps are traced; null: nowhere.
   std::vector<IssuedCollective> *issued() {
     return cupti ? &input.issued : nullptr;
   }

@@ -23,7 +23,7 @@ struct Range {
   int64_t begin, end;
 };
 
-// The first keys of a batch element's queries, where the caller gives them.
+/// The first keys of a batch element's queries, where the caller gives them.
 SHX_INLINE const int32_t *firstKeysOf(const ShxAttention &d, const void *mask,
                                       int64_t batch) {
   if (!mask || d.maskDtype != SHX_I32)
@@ -31,7 +31,7 @@ SHX_INLINE const int32_t *firstKeysOf(const ShxAttention &d, const void *mask,
   return static_cast<const int32_t *>(mask) + batch * d.maskStride[0];
 }
 
-// The keys that query i sees; both ends never fall as i rises.
+/// The keys that query i sees; both ends never fall as i rises.
 SHX_INLINE Range visibleKeys(const ShxAttention &d, const int32_t *firstKeys,
                              int64_t i) {
   int64_t end = d.causal ? least(d.seqK, i + 1 + d.seqK - d.seqQ) : d.seqK;
@@ -42,9 +42,9 @@ SHX_INLINE Range visibleKeys(const ShxAttention &d, const int32_t *firstKeys,
   return {begin, end};
 }
 
-// Lanes [0, kTileLanes) of `row` where the query of the lane does not see key
-// j become `fill`. The ends are computed per lane as visibleKeys does;
-// `begins` has each lane's first key, null where none is given.
+/// Lanes [0, kTileLanes) of `row` where the query of the lane does not see key
+/// j become `fill`. The ends are computed per lane as visibleKeys does;
+/// `begins` has each lane's first key, null where none is given.
 SHX_INLINE void hideKey(const ShxAttention &d, const int32_t *begins,
                         int64_t first, int64_t j, float *row, float fill) {
   for (int v = 0; v < kTileVectors; ++v) {
@@ -66,7 +66,7 @@ SHX_INLINE void hideKey(const ShxAttention &d, const int32_t *begins,
   }
 }
 
-// Adds the caller's mask, whose keys are contiguous: lane by lane.
+/// Adds the caller's mask, whose keys are contiguous: lane by lane.
 static inline __attribute__((unused)) void
 applyMask(const ShxAttention &d, const void *mask, int64_t batch, int64_t head,
           int64_t first, int64_t last, Range keys, float *scores,
@@ -88,15 +88,15 @@ applyMask(const ShxAttention &d, const void *mask, int64_t batch, int64_t head,
   }
 }
 
-// What a group of lanes works on.
+/// What a group of lanes works on.
 struct Group {
   int64_t batch, head;
   int64_t first, last; // queries
 };
 
-// scores[j - keys.begin][lane] = soft-capped key·query for a group of scaled
-// queries (headDim × kTileLanes); `rows` holds the keys from keys.begin on.
-// With `slope`, its elements are multiplied by the derivative of the cap.
+/// scores[j - keys.begin][lane] = soft-capped key·query for a group of scaled
+/// queries (headDim × kTileLanes); `rows` holds the keys from keys.begin on.
+/// With `slope`, its elements are multiplied by the derivative of the cap.
 SHX_INLINE void scoreTile(const ShxAttention &d, Range keys, const float *rows,
                           const float *queries, float *scores, int64_t stride,
                           float *slope) {
@@ -115,7 +115,7 @@ SHX_INLINE void scoreTile(const ShxAttention &d, Range keys, const float *rows,
     }
 }
 
-// Hides what the group's queries must not see.
+/// Hides what the group's queries must not see.
 SHX_INLINE void maskTile(const ShxAttention &d, const Group &group,
                          const void *mask, Range keys, float *scores,
                          int64_t stride) {
@@ -143,8 +143,8 @@ SHX_INLINE void maskTile(const ShxAttention &d, const Group &group,
   hide(end, keys.end);
 }
 
-// Rows of a strided operand as dense f32 rows of `width` (zero-padded from
-// headDim), times `factor`.
+/// Rows of a strided operand as dense f32 rows of `width` (zero-padded from
+/// headDim), times `factor`.
 SHX_INLINE void packRows(int32_t dtype, const void *from, int64_t fromStride,
                          int64_t count, int64_t dim, float *to, int64_t width,
                          float factor) {
@@ -166,8 +166,8 @@ SHX_INLINE void packRows(int32_t dtype, const void *from, int64_t fromStride,
   }
 }
 
-// Rows (zeroed here from `count` to a whole group) to groups of headDim ×
-// kTileLanes.
+/// Rows (zeroed here from `count` to a whole group) to groups of headDim ×
+/// kTileLanes.
 SHX_INLINE void packLanes(float *rows, int64_t width, int64_t count,
                           int64_t dim, float *lanes) {
   int64_t padded = roundUp(count, kTileLanes);

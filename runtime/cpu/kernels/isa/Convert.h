@@ -22,7 +22,7 @@ SHX_INLINE uint32_t floatToBits(float value) {
   return bits;
 }
 
-// Round to nearest even; a NaN stays one (its top mantissa bit is set).
+/// Round to nearest even; a NaN stays one (its top mantissa bit is set).
 SHX_INLINE uint16_t toBf16(float value) {
   uint32_t bits = floatToBits(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -103,7 +103,7 @@ narrow(int32_t dtype, const float *from, void *to, int64_t count) {
     narrowF16(from, static_cast<uint16_t *>(to), count);
 }
 
-// The element at `index` of an array of a float type.
+/// The element at `index` of an array of a float type.
 SHX_INLINE const void *elementAt(int32_t dtype, const void *base,
                                  int64_t index) {
   return static_cast<const char *>(base) + index * (dtype == SHX_F32 ? 4 : 2);

@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-// Wide vectors without AVX-512 are for tests: the compiler splits them.
+/// Wide vectors without AVX-512 are for tests: the compiler splits them.
 #if defined(__AVX512F__) || defined(SHX_WIDE_VECTORS)
 #define SHX_VECTOR_BYTES 64
 #else
@@ -44,8 +44,8 @@ SHX_INLINE void store(float *p, Vec v) {
 SHX_INLINE Vec splat(float x) { return x - Vec{}; }
 SHX_INLINE VecI splatInt(int32_t x) { return x - VecI{}; }
 
-// When either operand is NaN these return b, as the instruction does: with a
-// constant first, NaN goes through a clamp instead of disappearing in it.
+/// When either operand is NaN these return b, as the instruction does: with a
+/// constant first, NaN goes through a clamp instead of disappearing in it.
 SHX_INLINE Vec maximum(Vec a, Vec b) { return a > b ? a : b; }
 SHX_INLINE Vec minimum(Vec a, Vec b) { return a < b ? a : b; }
 
@@ -60,10 +60,10 @@ SHX_INLINE Vec roundNearest(Vec a) {
   return a;
 #endif
 }
-// Of whole numbers in range.
+/// Of whole numbers in range.
 SHX_INLINE VecI toInt(Vec a) { return __builtin_convertvector(a, VecI); }
 
-// 0, 1, 2, … in the lanes.
+/// 0, 1, 2, … in the lanes.
 SHX_INLINE VecI laneIndex() {
   VecI v;
   for (int i = 0; i < kLanes; ++i)
@@ -88,9 +88,9 @@ SHX_INLINE float maxLanes(Vec v) {
   return m;
 }
 
-// e^x within 2 ulp for x ≤ 88; 0 where it would be below the normal numbers;
-// NaN for NaN. Reduction by ln 2 in two parts, then the polynomial of degree 6
-// nearest in relative error (3e-9) on [-ln 2/2, ln 2/2].
+/// e^x within 2 ulp for x ≤ 88; 0 where it would be below the normal numbers;
+/// NaN for NaN. Reduction by ln 2 in two parts, then the polynomial of degree 6
+/// nearest in relative error (3e-9) on [-ln 2/2, ln 2/2].
 SHX_INLINE Vec exponential(Vec x) {
   // At the lower end 2^n has no bits set, which makes the result 0.
   Vec y = minimum(splat(88.37f), maximum(splat(-88.029f), x));
@@ -107,7 +107,7 @@ SHX_INLINE Vec exponential(Vec x) {
   return p * power;
 }
 
-// tanh: a polynomial near 0, where 1 - 2/(e^2x + 1) would cancel.
+/// tanh: a polynomial near 0, where 1 - 2/(e^2x + 1) would cancel.
 SHX_INLINE Vec hyperbolicTangent(Vec x) {
   Vec magnitude = maximum(x, -x);
   Vec z = x * x;

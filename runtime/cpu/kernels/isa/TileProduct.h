@@ -12,20 +12,20 @@
 
 namespace shardonnx::rt::SHX_ISA {
 
-// Registers of C: kTileRows × kTileVectors, leaving room for a row of B and a
-// broadcast element.
+/// Registers of C: kTileRows × kTileVectors, leaving room for a row of B and a
+/// broadcast element.
 constexpr int kTileVectors = 2;
 constexpr int kTileRows = SHX_VECTOR_BYTES == 64 ? 12 : 6;
 constexpr int64_t kTileLanes = kTileVectors * kLanes;
 
-// An operand A(row, depth) = data[row * rowStride + depth * depthStride].
+/// An operand A(row, depth) = data[row * rowStride + depth * depthStride].
 struct Broadcast {
   const float *data;
   int64_t rowStride, depthStride;
 };
 
-// What becomes of the old C: overwritten, added to, or multiplied by the lanes
-// of `factor` and then added to.
+/// What becomes of the old C: overwritten, added to, or multiplied by the lanes
+/// of `factor` and then added to.
 enum class Update { Write, Add, Scale };
 
 template <int Rows, Update How>
@@ -79,7 +79,7 @@ static void productRest(int64_t rows, float *c, int64_t cStride, Broadcast a,
   }
 }
 
-// C is rows × kTileLanes.
+/// C is rows × kTileLanes.
 template <Update How>
 static void product(int64_t rows, float *c, int64_t cStride, Broadcast a,
                     const float *b, int64_t bStride, int64_t depth,
@@ -127,8 +127,8 @@ SHX_INLINE void transposeBlock(int64_t rows, int64_t columns, const float *from,
       to[x * toStride + y] = from[y * fromStride + x];
 }
 
-// to[j][i] = from[i][j] for a rows × columns matrix, in squares of a cache line
-// on both sides.
+/// to[j][i] = from[i][j] for a rows × columns matrix, in squares of a cache
+/// line on both sides.
 static inline __attribute__((unused)) void
 transpose(int64_t rows, int64_t columns, const float *from, int64_t fromStride,
           float *to, int64_t toStride) {
