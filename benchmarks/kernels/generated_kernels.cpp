@@ -6,7 +6,8 @@
 
 #include "../../test/unit/kernel_harness.h"
 #include "reference.h"
-#include "shardonnx/Conversion/NNToKernels/LowerKernels.h"
+#include "shardonnx/Codegen/CPU/LowerKernels.h"
+#include "shardonnx/Object/Object.h"
 #include <chrono>
 #include <cstdio>
 

@@ -4,6 +4,7 @@
 // nn-remove-empty: kernels and calls need not know of tensors without elements,
 // which graphs that are only run may have.
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Differentiate/Passes.h"

@@ -9,10 +9,10 @@
 #include "mlir/Transforms/Passes.h"
 #include "shardonnx/Conversion/ExecToLLVM/ExecToLLVM.h"
 #include "shardonnx/Conversion/FSDPToExec/Passes.h"
-#include "shardonnx/Conversion/NNToKernels/Passes.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Dialect/Exec/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "shardonnx/Differentiate/Passes.h"
 #include "shardonnx/Import/Import.h"
@@ -142,11 +142,10 @@ LogicalResult EvalProgram::checkRaised() {
 
 static void addKernelPasses(OpPassManager &manager) {
   manager.addNestedPass<func::FuncOp>(createRemoveEmptyPass());
-  buildDecomposePipeline(manager);
-  manager.addNestedPass<func::FuncOp>(createNNFusePass());
+  nn::buildDecomposePipeline(manager);
+  manager.addNestedPass<func::FuncOp>(nn::createFusePass());
   FSDPToExecPassOptions calls;
   manager.addPass(createFSDPToExecPass(calls));
-  manager.addPass(createDedupeKernelsPass());
   manager.addPass(exec::createReuseInPlacePass());
   manager.addPass(exec::createPlanMemoryPass());
   manager.addPass(exec::createVerifyExecPass());

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "shardonnx/Driver/Pipeline.h"
+#include "shardonnx/Codegen/Passes.h"
 #include "shardonnx/Conversion/FSDPToExec/Passes.h"
-#include "shardonnx/Conversion/NNToKernels/Passes.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/Exec/Transforms/Passes.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
@@ -79,11 +79,11 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
   pm.addPass(fsdp::createRecomputePass(recompute));
   // Groups are formed before parameters are gathered, so that each gather is
   // placed around the groups that read it.
-  buildDecomposePipeline(pm);
+  nn::buildDecomposePipeline(pm);
   // GELU is then the library's.
   if (options.target == "cuda" && !options.strictNumerics)
-    pm.addNestedPass<func::FuncOp>(createNNFuseEpiloguesPass());
-  pm.addNestedPass<func::FuncOp>(createNNFusePass());
+    pm.addNestedPass<func::FuncOp>(nn::createFuseEpiloguesPass());
+  pm.addNestedPass<func::FuncOp>(nn::createFusePass());
 }
 
 static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {
@@ -114,7 +114,6 @@ static void addMemoryPasses(OpPassManager &pm, const CompileOptions &options) {
   calls.tf32 = options.tf32;
   calls.deterministic = options.strictNumerics;
   pm.addPass(createFSDPToExecPass(calls));
-  pm.addPass(createDedupeKernelsPass());
   if (options.target == "cuda")
     pm.addPass(createAddKernelWorkspacesPass());
   pm.addPass(exec::createReuseInPlacePass());

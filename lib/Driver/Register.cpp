@@ -10,9 +10,9 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Transforms/Passes.h"
+#include "shardonnx/Codegen/Passes.h"
 #include "shardonnx/Conversion/ExecToLLVM/ExecToLLVM.h"
 #include "shardonnx/Conversion/FSDPToExec/Passes.h"
-#include "shardonnx/Conversion/NNToKernels/Passes.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/Exec/Transforms/Passes.h"
@@ -38,10 +38,10 @@ void shardonnx::registerAllPasses() {
   exec::registerExecPasses();
   registerFSDPToExecPasses();
   registerExecToLLVMPasses();
+  registerCodegenPasses();
   fsdp::registerFSDPPasses();
   fsdp::registerFSDPPipelines();
   nn::registerNNPasses();
+  nn::registerNNPipelines();
   registerDifferentiatePasses();
-  registerKernelPasses();
-  registerKernelPipelines();
 }

@@ -3,8 +3,9 @@
 //
 // The kernels of a program as code for GPUs.
 
+#include "shardonnx/Codegen/GPU/LowerDeviceKernels.h"
 #include "shardonnx/Conversion/ExecToLLVM/ExecToLLVM.h"
-#include "shardonnx/Target/DeviceImages.h"
+#include "shardonnx/Object/DeviceImages.h"
 #include "shardonnx/Target/Program.h"
 
 #include "llvm/ADT/StringExtras.h"

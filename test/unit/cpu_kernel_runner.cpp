@@ -4,6 +4,8 @@
 // Kernels for the CPU, compiled into this process.
 
 #include "kernel_harness.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "shardonnx/Object/Object.h"
 #include "shardonnx/runtime/ABI.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/Support/MathExtras.h"

@@ -5,8 +5,8 @@
 // linked with: in the tests the emulated one.
 
 #include "kernel_harness.h"
-#include "shardonnx/Conversion/NNToKernels/Device.h"
-#include "shardonnx/Target/DeviceImages.h"
+#include "shardonnx/Codegen/GPU/LowerDeviceKernels.h"
+#include "shardonnx/Object/DeviceImages.h"
 #include <cuda.h>
 #include <gtest/gtest.h>
 

@@ -7,11 +7,13 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Parser/Parser.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "shardonnx/runtime/Random.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
@@ -244,7 +246,7 @@ std::vector<Dense> test::evaluate(nn::FusedOp fused, ArrayRef<Dense> inputs) {
     values[argument] = input;
   for (Operation &op : body.without_terminator()) {
     Value result = op.getResult(0);
-    if (kernels::isReduction(&op)) {
+    if (nn::isReduction(&op)) {
       values[result] = evaluateReduction(&op, values[op.getOperand(0)]);
       continue;
     }

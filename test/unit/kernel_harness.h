@@ -9,7 +9,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
-#include "shardonnx/Conversion/NNToKernels/LowerKernels.h"
+#include "shardonnx/Codegen/CPU/LowerKernels.h"
 #include "shardonnx/runtime/ABI.h"
 #include <memory>
 #include <random>

@@ -7,8 +7,8 @@
 
 #include "mlir/Pass/PassManager.h"
 #include "nn_reference.h"
-#include "shardonnx/Conversion/NNToKernels/Passes.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/Driver/Compilation.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -183,8 +183,8 @@ protected:
     options.recompute = "block";
     RecordedTest::SetUp();
     PassManager passes(module.getContext());
-    buildDecomposePipeline(passes);
-    passes.addNestedPass<func::FuncOp>(createNNFusePass());
+    nn::buildDecomposePipeline(passes);
+    passes.addNestedPass<func::FuncOp>(nn::createFusePass());
     ASSERT_TRUE(succeeded(passes.run(module)));
   }
 };

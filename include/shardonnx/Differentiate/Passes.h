@@ -6,10 +6,7 @@
 #ifndef SHARDONNX_DIFFERENTIATE_PASSES_H
 #define SHARDONNX_DIFFERENTIATE_PASSES_H
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
-#include "shardonnx/Dialect/NN/IR/NN.h"
 
 namespace shardonnx {
 

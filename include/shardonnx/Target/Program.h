@@ -9,7 +9,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Conversion/ExecToLLVM/DeviceProgram.h"
-#include "shardonnx/Conversion/ExecToLLVM/Object.h"
+#include "shardonnx/Object/Object.h"
 #include "llvm/Support/Error.h"
 
 #include <string>

@@ -6,6 +6,8 @@
 
 #include "shardonnx/Conversion/ExecToLLVM/ExecToLLVM.h"
 #include "FunctionLowering.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "shardonnx/Codegen/CPU/LowerKernels.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "llvm/ADT/StringSwitch.h"
 

@@ -8,8 +8,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "shardonnx/Codegen/Kernel/Kernel.h"
 #include "shardonnx/Conversion/ExecToLLVM/DeviceProgram.h"
-#include "shardonnx/Conversion/NNToKernels/LowerKernels.h"
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 
 #include <map>

@@ -6,6 +6,7 @@
 #include "Emitter.h"
 #include "shardonnx/Conversion/FSDPToExec/Passes.h"
 #include "shardonnx/Dialect/Exec/IR/Descriptors.h"
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/runtime/CudaAttention.h"
 

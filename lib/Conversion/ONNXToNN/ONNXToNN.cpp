@@ -6,8 +6,10 @@
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 
 #include "Lower/Lowering.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
 
 using namespace mlir;
 

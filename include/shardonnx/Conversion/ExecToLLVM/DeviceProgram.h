@@ -7,8 +7,9 @@
 #ifndef SHARDONNX_CONVERSION_EXECTOLLVM_DEVICEPROGRAM_H
 #define SHARDONNX_CONVERSION_EXECTOLLVM_DEVICEPROGRAM_H
 
-#include "shardonnx/Conversion/NNToKernels/Device.h"
+#include "shardonnx/Codegen/GPU/DeviceLaunch.h"
 #include "shardonnx/runtime/ABI.h"
+#include "llvm/ADT/StringMap.h"
 #include <string>
 #include <vector>
 

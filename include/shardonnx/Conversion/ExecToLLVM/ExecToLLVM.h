@@ -6,11 +6,13 @@
 #ifndef SHARDONNX_CONVERSION_EXECTOLLVM_EXECTOLLVM_H
 #define SHARDONNX_CONVERSION_EXECTOLLVM_EXECTOLLVM_H
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
-#include "shardonnx/Conversion/ExecToLLVM/Object.h"
-#include "shardonnx/Conversion/NNToKernels/LowerKernels.h"
+#include "shardonnx/Object/Object.h"
+
+namespace shardonnx::kernels {
+enum class Optimizer;
+} // namespace shardonnx::kernels
 
 namespace shardonnx {
 

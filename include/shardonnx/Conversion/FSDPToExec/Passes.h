@@ -6,9 +6,7 @@
 #ifndef SHARDONNX_CONVERSION_FSDPTOEXEC_PASSES_H
 #define SHARDONNX_CONVERSION_FSDPTOEXEC_PASSES_H
 
-#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
-#include "shardonnx/Dialect/Exec/IR/Exec.h"
 
 namespace shardonnx {
 

@@ -6,7 +6,6 @@
 #ifndef SHARDONNX_CONVERSION_ONNXTONN_ONNXTONN_H
 #define SHARDONNX_CONVERSION_ONNXTONN_ONNXTONN_H
 
-#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include "llvm/ADT/StringRef.h"
 

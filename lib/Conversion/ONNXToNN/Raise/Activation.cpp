@@ -6,6 +6,7 @@
 #include "Match.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
 
 #include <cmath>
 

@@ -9,6 +9,7 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
 
 using namespace mlir;
 

@@ -8,6 +8,7 @@
 
 #include "Match.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
 #include "shardonnx/Support/Origin.h"

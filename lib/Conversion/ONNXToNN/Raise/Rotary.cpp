@@ -8,6 +8,7 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
 
 #include <cmath>
 

@@ -12,6 +12,7 @@
 #include "shardonnx/runtime/Workspace.h"
 
 #include "mlir/IR/Builders.h"
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
 
 namespace shardonnx::exec {
 #define GEN_PASS_DEF_GROWLOSSCHUNKSPASS

@@ -4,6 +4,7 @@
 // What --emit=memory and exec-print-plan print: the spaces, and what stands at
 // their peaks.
 
+#include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
 #include "shardonnx/Dialect/Exec/Transforms/Passes.h"
 

@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/Exec/Transforms/Passes.h"
 
 #include "mlir/IR/Builders.h"
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
 
 namespace shardonnx::exec {
 #define GEN_PASS_DEF_PLANMEMORYPASS

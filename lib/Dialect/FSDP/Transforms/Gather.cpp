@@ -4,6 +4,7 @@
 // Puts all_gather, view and free around the uses of parameters.
 
 #include "Step.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 
 using namespace mlir;

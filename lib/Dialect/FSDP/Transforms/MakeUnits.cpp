@@ -4,6 +4,7 @@
 // Lays the parameters out in units: one fsdp.unit for each `nn.unit`.
 
 #include "Step.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/runtime/Layout.h"

@@ -4,6 +4,7 @@
 // Makes @update: the clip, then the optimizer unit by unit.
 
 #include "Step.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 
 using namespace mlir;

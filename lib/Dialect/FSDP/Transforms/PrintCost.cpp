@@ -3,6 +3,7 @@
 //
 // Prints the cost model's view of a module.
 
+#include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Cost/Cost.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 

@@ -8,6 +8,7 @@
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
 
 using namespace mlir;
 using namespace shardonnx;

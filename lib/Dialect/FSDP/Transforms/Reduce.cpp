@@ -4,6 +4,7 @@
 // Reduces each unit's gradients after the last of them.
 
 #include "Step.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 
 using namespace mlir;

@@ -5,11 +5,16 @@
 
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
+
+bool nn::isReduction(Operation *op) {
+  return isa<ReduceSumOp, ReduceMeanOp, ReduceMaxOp>(op);
+}
 
 /// The operand's shape with the reduced axes as 1.
 static SmallVector<int64_t> keptShape(RankedTensorType type,

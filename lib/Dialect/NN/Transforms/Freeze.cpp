@@ -3,6 +3,8 @@
 //
 // `--freeze`: parameters that the user does not want trained.
 
+#include "mlir/IR/BuiltinOps.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "llvm/Support/Regex.h"
 

@@ -6,7 +6,6 @@
 #ifndef SHARDONNX_DIALECT_EXEC_TRANSFORMS_PASSES_H
 #define SHARDONNX_DIALECT_EXEC_TRANSFORMS_PASSES_H
 
-#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 
 namespace shardonnx::exec {

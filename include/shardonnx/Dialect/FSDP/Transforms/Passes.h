@@ -6,9 +6,6 @@
 #ifndef SHARDONNX_DIALECT_FSDP_TRANSFORMS_PASSES_H
 #define SHARDONNX_DIALECT_FSDP_TRANSFORMS_PASSES_H
 
-#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassOptions.h"
 

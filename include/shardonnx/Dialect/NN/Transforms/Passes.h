@@ -1,20 +1,28 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Passes on the forward nn graph.
+// Passes on nn and the two pipelines that string some of them together.
 
 #ifndef SHARDONNX_DIALECT_NN_TRANSFORMS_PASSES_H
 #define SHARDONNX_DIALECT_NN_TRANSFORMS_PASSES_H
 
-#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
-#include "shardonnx/Dialect/NN/IR/NN.h"
 
 namespace shardonnx::nn {
 
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "shardonnx/Dialect/NN/Transforms/Passes.h.inc"
+
+/// What a differentiated step needs before its units are gathered: named ops
+/// taken apart, reductions normal, and backward's own elementwise values.
+void buildDecomposePipeline(mlir::OpPassManager &manager);
+
+/// Groups into kernels, and the reshapes between them folded.
+void buildFusePipeline(mlir::OpPassManager &manager);
+
+/// Registers `nn-decompose-step` and `nn-fuse-step`.
+void registerNNPipelines();
 
 } // namespace shardonnx::nn
 

@@ -1,7 +1,8 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Passes on the forward nn graph, before it is differentiated.
+// Passes on nn: on the forward graph before it is differentiated, and those that
+// form kernels of the differentiated step.
 
 #ifndef SHARDONNX_DIALECT_NN_PASSES
 #define SHARDONNX_DIALECT_NN_PASSES
@@ -104,6 +105,68 @@ def FreezePass : Pass<"nn-freeze", "mlir::ModuleOp"> {
     ListOption<"regexes", "regex", "std::string",
                "Regular expressions over whole parameter names">
   ];
+}
+
+def DecomposePass : Pass<"nn-decompose", "::mlir::func::FuncOp"> {
+  let summary = "Takes norms, softmax, rotary and losses apart";
+  let description = [{
+    Every op with DecomposableOpInterface becomes elementwise, reduce and shape
+    ops. Runs after differentiation. Preserves numerics bit for bit.
+  }];
+}
+
+def NormalizeReductionsPass
+    : Pass<"nn-normalize-reductions", "::mlir::func::FuncOp"> {
+  let summary = "Writes each reduction over the last axis, or over all others";
+  let description = [{
+    A reduction over other axes becomes one of these two with reshapes and
+    transposes around it; a total is taken in two steps. Sums are taken in
+    another order.
+  }];
+}
+
+def RecomputePass : Pass<"nn-recompute", "::mlir::func::FuncOp"> {
+  let summary = "Backward computes values again rather than keep them";
+  let description = [{
+    Of all values that backward needs from forward, keeps a set of fewest bytes
+    from which elementwise ops alone give the rest (a minimum cut; of several
+    the one that computes least). Backward begins with what depends on
+    nn.loss_scale; parameters, inputs and constants cost nothing. Runs before
+    the units are gathered, since it makes backward read parameters.
+
+    In a unit that the module's `fsdp.recompute_plan` calls `selective`, every
+    pure op may be computed again but library calls: matrix products, attention,
+    losses, lookups. Where the plan has a price P, these may be too, at the
+    price of their FLOPs, where a byte kept costs P FLOPs: what is kept and what
+    is computed together are the cheapest (the same cut, with ops as edges).
+    What another unit reads is always kept.
+
+    Preserves numerics bit for bit.
+  }];
+}
+
+def FuseEpiloguesPass : Pass<"nn-fuse-epilogues", "::mlir::func::FuncOp"> {
+  let summary = "Bias, GELU and their gradients become part of matrix products";
+  let description = [{
+    For a library that does them in one call (cuBLASLt): a bias that another
+    library call reads, bias and GELU with the pre-activation as second result,
+    GELU's gradient, and a bias's gradient beside that of the weight. Runs after
+    nn-recompute: what it saved for backward is replaced by a value of the same
+    size, and GELU's output is computed again from the pre-activation where it
+    was. A sum of a product and a bias is rounded once instead of twice, and
+    GELU is the library's: bf16 and f16 only.
+  }];
+}
+
+def FusePass : Pass<"nn-fuse", "::mlir::func::FuncOp"> {
+  let summary = "Groups elementwise ops and reductions into nn.fused kernels";
+  let description = [{
+    Producers with consumers, then groups that read the same tensors. Groups
+    never form a cycle through other ops, and never read parameters of two
+    units. Sums over leading axes take clones of the elementwise ops that feed
+    them. Preserves numerics but for roundings that a value kept in registers
+    does not see (bf16, f16).
+  }];
 }
 
 #endif // SHARDONNX_DIALECT_NN_PASSES

@@ -1,0 +1,29 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The optimizer's step over a slice as a kernel like any other.
+
+#ifndef SHARDONNX_CODEGEN_KERNEL_OPTIMIZERKERNEL_H
+#define SHARDONNX_CODEGEN_KERNEL_OPTIMIZERKERNEL_H
+
+#include "shardonnx/Codegen/Kernel/Kernel.h"
+#include <memory>
+
+namespace shardonnx::kernels {
+
+enum class Optimizer { AdamW, Adam, SGD };
+
+/// A kernel and the body that it describes. Its buffers are shx_optimizer's
+/// arguments: master, gradient, two states, scalars.
+struct OptimizerKernel {
+  std::unique_ptr<mlir::Region> body;
+  Kernel kernel;
+};
+
+llvm::FailureOr<OptimizerKernel>
+buildOptimizerKernel(mlir::MLIRContext *context, mlir::Location loc,
+                     Optimizer optimizer);
+
+} // namespace shardonnx::kernels
+
+#endif // SHARDONNX_CODEGEN_KERNEL_OPTIMIZERKERNEL_H

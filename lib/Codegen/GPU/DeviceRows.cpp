@@ -1,0 +1,398 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Row kernels on a GPU: a part of a warp, a warp or a block for each row. The
+// phases of a row plan follow one another with its values in registers; rows
+// too long for that are read again in each phase.
+
+#include "DeviceEmitter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "shardonnx/Codegen/Kernel/RowPlan.h"
+#include "shardonnx/Dialect/NN/IR/Reductions.h"
+#include "llvm/Support/MathExtras.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::kernels;
+
+/// Registers of a thread that values of a row may take.
+static constexpr unsigned kRowRegisters = 64;
+/// Threads of a block that has several rows.
+static constexpr unsigned kSharedBlock = 128;
+/// Threads that a GPU wants before it waits for memory no longer than it must.
+static constexpr double kEnoughThreads = 64 << 10;
+
+namespace {
+
+/// How a row is spread over threads.
+struct RowShape {
+  unsigned threads = kWarp; // of one row: a power of two, or whole warps
+  unsigned slots = 1;       // vectors of a thread: in registers, or in flight
+  bool resident = true;     // the row stays in registers
+
+  unsigned rowsPerBlock() const {
+    return threads <= kWarp ? kSharedBlock / threads : 1;
+  }
+  unsigned blockThreads() const { return threads * rowsPerBlock(); }
+};
+
+class RowsEmitter {
+public:
+  RowsEmitter(DeviceEmitter &e, const RowPlan &plan, const RowShape &shape);
+  void run();
+
+private:
+  void locate();
+  void loadSlots();
+  void emitPhase(const RowPhase &phase);
+  void emitResident(const RowPhase &phase);
+  void emitLoops(const RowPhase &phase);
+  /// One vector of a phase: adds to the accumulators; none is empty.
+  void accumulateInto(const RowPhase &phase, Scope &scope, Value active,
+                      MutableArrayRef<Value> accumulators);
+  void prepare(Scope &scope, Value vector);
+  void storeAll(const RowPhase &phase, MutableArrayRef<Scope> scopes);
+  void reduce(const RowPhase &phase, ArrayRef<Value> accumulators);
+  void joinWarps(const RowPhase &phase, MutableArrayRef<Value> totals);
+  void storeScalars();
+
+  DeviceEmitter &e;
+  const RowPlan &plan;
+  RowShape shape;
+  unsigned lanes;
+  int64_t vectors; // of a row
+  SmallVector<unsigned> alignments;
+  Value member;   // the thread's number within its row
+  Value rowValid; // none: every row exists
+  SmallVector<Value> leading, addresses;
+  Scope scalars;
+  std::vector<Scope> slots;
+  SmallVector<Value> slotActive; // none: the vector exists
+  SmallVector<unsigned> scalarOutputs;
+  Value shared;
+  unsigned sharedUsed = 0;
+};
+
+} // namespace
+
+/// Registers that one vector of a row takes: what outlives a reduction, or what
+/// is loaded before the first.
+static unsigned registersOf(const RowPlan &plan, const DeviceAccess &access) {
+  const Kernel &kernel = access.kernel;
+  SmallVector<unsigned> live(plan.phases.size() + 1, 0);
+  // Rows are loaded at the start, everything else is computed where it is
+  // first asked for.
+  auto count = [&](Value value) {
+    if (kernel.isUniform(value))
+      return;
+    unsigned first = UINT_MAX, last = 0;
+    for (Operation *user : value.getUsers()) {
+      if (user == kernel.getBody().getTerminator())
+        continue;
+      unsigned at = plan.levelOf(user->getResult(0));
+      at = nn::isReduction(user) ? at - 1 : at;
+      first = std::min(first, at);
+      last = std::max(last, at);
+    }
+    first = isa<BlockArgument>(value) ? 0 : std::min(first, last);
+    for (unsigned phase = first + 1; phase <= last; ++phase)
+      ++live[phase];
+  };
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    if (access.isRowOperand(argument.getArgNumber()))
+      count(argument);
+  for (Operation &op : kernel.getBody().without_terminator())
+    if (!isa<nn::ConstantOp>(op))
+      count(op.getResult(0));
+  unsigned most = *llvm::max_element(live) * access.lanes;
+  return std::max({most, access.bytesPerLane() * access.lanes / 4, 1u});
+}
+
+/// Few idle lanes, no barriers if a warp will do, and threads enough.
+static RowShape chooseShape(const RowPlan &plan, const DeviceAccess &access,
+                            const DeviceTarget &target) {
+  int64_t vectors = access.kernel.getRowLength() / access.lanes;
+  int64_t rows = access.kernel.getRowCount();
+  if (vectors <= kWarp)
+    return {static_cast<unsigned>(llvm::PowerOf2Ceil(vectors)), 1, true};
+  unsigned registers = registersOf(plan, access);
+  RowShape best;
+  double lowest = INFINITY;
+  for (unsigned threads = kWarp; threads <= target.maxBlockThreads;
+       threads += kWarp) {
+    unsigned slots = llvm::divideCeil(vectors, threads);
+    if (slots > 1 && slots * registers > kRowRegisters)
+      continue;
+    double cost = double(slots) * threads / vectors;
+    if (threads > kWarp)
+      cost += 0.15;
+    if (slots > 2)
+      cost += 0.03 * (slots - 2);
+    double all = double(rows) * threads;
+    if (all < kEnoughThreads)
+      cost += 0.3 * std::log2(kEnoughThreads / all);
+    if (cost >= lowest)
+      continue;
+    lowest = cost;
+    best = {threads, slots, true};
+  }
+  if (lowest < INFINITY)
+    return best;
+  unsigned unroll = std::clamp(kRowRegisters / 2 / registers, 1u, 4u);
+  return {target.maxBlockThreads, unroll, false};
+}
+
+RowsEmitter::RowsEmitter(DeviceEmitter &e, const RowPlan &plan,
+                         const RowShape &shape)
+    : e(e), plan(plan), shape(shape), lanes(e.access.lanes),
+      vectors(e.kernel.getRowLength() / lanes),
+      alignments(e.access.alignmentsFor(lanes)) {}
+
+void RowsEmitter::run() {
+  locate();
+  if (shape.resident)
+    loadSlots();
+  for (const RowPhase &phase : plan.phases)
+    emitPhase(phase);
+  storeScalars();
+}
+
+void RowsEmitter::locate() {
+  Value row = e.block;
+  member = e.thread;
+  unsigned together = shape.rowsPerBlock();
+  if (together > 1) {
+    member = e.rem(e.thread, shape.threads);
+    row = e.add(e.mul(e.block, together), e.div(e.thread, shape.threads));
+    int64_t count = e.kernel.getRowCount();
+    if (count % together != 0) {
+      // Threads beyond the last row do the last row's work, for shuffles need
+      // them all, and store nothing.
+      rowValid = e.less(row, e.i32(count));
+      row =
+          arith::SelectOp::create(e.b, e.loc, rowValid, row, e.i32(count - 1));
+    }
+  }
+  leading = e.delinearize(row);
+  addresses = e.body.advanceAll(e.bases, leading);
+  scalars.addresses = addresses;
+  scalars.leading = leading;
+  scalars.index = e.constant(0);
+  for (BlockArgument argument : e.kernel.getBody().getArguments())
+    if (e.kernel.isUniform(argument) && !argument.use_empty())
+      e.body.emit(argument, scalars);
+  if (shape.threads > kWarp) {
+    unsigned reductions = llvm::count_if(
+        e.kernel.getBody(), [](Operation &op) { return nn::isReduction(&op); });
+    shared = e.sharedArray(int64_t(reductions) * kWarp);
+  }
+}
+
+void RowsEmitter::prepare(Scope &scope, Value vector) {
+  scope.width = lanes;
+  scope.alignments = alignments;
+  scope.index = e.index(e.mul(vector, lanes));
+  scope.addresses = addresses;
+  scope.leading = leading;
+  scope.scalars = &scalars.values;
+}
+
+/// The thread's vectors of the row. Beyond the row's end the last vector is
+/// loaded again, which is cheaper than a branch, and then left out.
+void RowsEmitter::loadSlots() {
+  slots.resize(shape.slots);
+  slotActive.resize(shape.slots);
+  for (unsigned k = 0; k < shape.slots; ++k) {
+    Value vector = e.add(member, e.i32(int64_t(k) * shape.threads));
+    if (int64_t(k + 1) * shape.threads > vectors) {
+      slotActive[k] = e.less(vector, e.i32(vectors));
+      vector = arith::SelectOp::create(e.b, e.loc, slotActive[k], vector,
+                                       e.i32(vectors - 1));
+    }
+    prepare(slots[k], vector);
+  }
+  for (Scope &slot : slots)
+    for (BlockArgument argument : e.kernel.getBody().getArguments())
+      if (e.access.isRowOperand(argument.getArgNumber()) &&
+          !argument.use_empty())
+        e.body.emit(argument, slot);
+}
+
+void RowsEmitter::emitPhase(const RowPhase &phase) {
+  e.body.emitUniform(phase.uniformOps, scalars);
+  scalarOutputs.append(phase.scalarOutputs);
+  if (phase.reductions.empty() && phase.outputs.empty())
+    return;
+  if (shape.resident)
+    emitResident(phase);
+  else
+    emitLoops(phase);
+}
+
+void RowsEmitter::accumulateInto(const RowPhase &phase, Scope &scope,
+                                 Value active,
+                                 MutableArrayRef<Value> accumulators) {
+  for (auto [reduction, accumulator] :
+       llvm::zip_equal(phase.reductions, accumulators)) {
+    Value vector = e.body.emit(reduction->getOperand(0), scope);
+    if (active)
+      vector = arith::SelectOp::create(e.b, e.loc, active, vector,
+                                       e.identity(reduction, lanes));
+    accumulator =
+        accumulator ? e.combine(reduction, accumulator, vector) : vector;
+  }
+}
+
+void RowsEmitter::storeAll(const RowPhase &phase,
+                           MutableArrayRef<Scope> scopes) {
+  // All values come before the first store: an output may lie where an input
+  // lies.
+  for (Scope &scope : scopes)
+    for (unsigned output : phase.outputs)
+      e.body.emit(e.kernel.getYielded()[output], scope);
+  for (auto [k, scope] : llvm::enumerate(scopes)) {
+    Value active = shape.resident ? slotActive[k] : Value();
+    if (active && rowValid)
+      active = arith::AndIOp::create(e.b, e.loc, active, rowValid);
+    e.when(active ? active : rowValid, [&] {
+      for (unsigned output : phase.outputs)
+        e.body.storeOutput(output, scope);
+    });
+  }
+}
+
+void RowsEmitter::emitResident(const RowPhase &phase) {
+  SmallVector<Value> accumulators(phase.reductions.size());
+  for (auto [slot, active] : llvm::zip_equal(slots, slotActive))
+    accumulateInto(phase, slot, active, accumulators);
+  reduce(phase, accumulators);
+  if (!phase.outputs.empty())
+    storeAll(phase, slots);
+}
+
+/// Whole steps of all threads with several vectors in flight, then what is
+/// left, a vector a thread.
+void RowsEmitter::emitLoops(const RowPhase &phase) {
+  SmallVector<Value> accumulators;
+  for (Operation *reduction : phase.reductions)
+    accumulators.push_back(e.identity(reduction, lanes));
+  auto sweep = [&](Value begin, int64_t end, int64_t step, unsigned count) {
+    scf::ForOp loop = e.loop(begin, e.i32(end), e.i32(step), accumulators);
+    OpBuilder::InsertionGuard guard(e.b);
+    e.b.setInsertionPointToEnd(loop.getBody());
+    if (accumulators.empty())
+      e.b.setInsertionPoint(loop.getBody()->getTerminator());
+    SmallVector<Value> next(loop.getRegionIterArgs());
+    std::vector<Scope> scopes(count);
+    for (unsigned k = 0; k < count; ++k) {
+      prepare(scopes[k],
+              e.add(loop.getInductionVar(), e.i32(int64_t(k) * shape.threads)));
+      accumulateInto(phase, scopes[k], Value(), next);
+    }
+    if (!phase.outputs.empty())
+      storeAll(phase, scopes);
+    if (!accumulators.empty())
+      scf::YieldOp::create(e.b, e.loc, next);
+    accumulators.assign(loop.getResults().begin(), loop.getResults().end());
+  };
+  int64_t step = int64_t(shape.threads) * shape.slots;
+  int64_t whole = vectors / step * step;
+  if (whole > 0)
+    sweep(member, whole, step, shape.slots);
+  if (whole < vectors)
+    sweep(e.add(member, e.i32(whole)), vectors, shape.threads, 1);
+  reduce(phase, accumulators);
+}
+
+void RowsEmitter::reduce(const RowPhase &phase, ArrayRef<Value> accumulators) {
+  if (phase.reductions.empty())
+    return;
+  SmallVector<Value> totals;
+  for (auto [reduction, accumulator] :
+       llvm::zip_equal(phase.reductions, accumulators))
+    totals.push_back(e.combineWarp(reduction,
+                                   e.combineLanes(reduction, accumulator),
+                                   std::min(shape.threads, kWarp)));
+  if (shape.threads > kWarp)
+    joinWarps(phase, totals);
+  auto one = VectorType::get(1, e.b.getF32Type());
+  for (auto [reduction, total] : llvm::zip_equal(phase.reductions, totals))
+    scalars.values[reduction->getResult(0)] =
+        finishReduction(e.b, e.loc, reduction,
+                        vector::BroadcastOp::create(e.b, e.loc, one, total),
+                        e.kernel.getRowLength());
+}
+
+/// Each reduction has its own part of shared memory, so that one barrier is
+/// enough; all warps join the parts in the same order.
+void RowsEmitter::joinWarps(const RowPhase &phase,
+                            MutableArrayRef<Value> totals) {
+  unsigned warps = shape.threads / kWarp;
+  unsigned together = llvm::PowerOf2Ceil(warps);
+  Value warp = e.div(e.thread, kWarp), lane = e.rem(e.thread, kWarp);
+  Type f32 = e.b.getF32Type();
+  auto slotOf = [&](unsigned r, Value at) {
+    Value slot = e.add(at, e.i32((sharedUsed + r) * int64_t(kWarp)));
+    return e.body.getMemory().advance(shared, e.index(slot), 1, f32);
+  };
+  Value first = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq,
+                                      lane, e.i32(0));
+  e.when(first, [&] {
+    for (auto [r, total] : llvm::enumerate(totals))
+      LLVM::StoreOp::create(e.b, e.loc, total, slotOf(r, warp));
+  });
+  e.barrier();
+  Value part = e.rem(lane, together), exists;
+  if (together != warps) {
+    exists = e.less(part, e.i32(warps));
+    part = arith::SelectOp::create(e.b, e.loc, exists, part, e.i32(0));
+  }
+  for (auto [r, reduction] : llvm::enumerate(phase.reductions)) {
+    Value value = LLVM::LoadOp::create(e.b, e.loc, f32, slotOf(r, part));
+    if (exists)
+      value = arith::SelectOp::create(
+          e.b, e.loc, exists, value,
+          vector::ExtractOp::create(e.b, e.loc, e.identity(reduction, 1),
+                                    int64_t(0)));
+    totals[r] = e.combineWarp(reduction, value, together);
+  }
+  sharedUsed += phase.reductions.size();
+}
+
+/// Results of one element a row, which never lie where an operand lies
+/// (exec-reuse-in-place).
+void RowsEmitter::storeScalars() {
+  if (scalarOutputs.empty())
+    return;
+  Value first;
+  if (shape.threads > 1)
+    first = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, member,
+                                  e.i32(0));
+  if (first && rowValid)
+    first = arith::AndIOp::create(e.b, e.loc, first, rowValid);
+  e.when(first ? first : rowValid, [&] {
+    for (unsigned output : scalarOutputs)
+      e.body.storeOutput(output, scalars);
+  });
+}
+
+FailureOr<DeviceLaunches> kernels::emitDeviceRows(OpBuilder &b, Location loc,
+                                                  StringRef name,
+                                                  const DeviceAccess &access,
+                                                  const DeviceTarget &target) {
+  if (access.kernel.getRowCount() > INT32_MAX ||
+      access.kernel.getRowLength() > INT32_MAX)
+    return failure();
+  RowPlan plan(access.kernel);
+  RowShape shape = chooseShape(plan, access, target);
+  DeviceEmitter e(b, loc, name, access, shape.blockThreads());
+  RowsEmitter(e, plan, shape).run();
+  FailureOr<DeviceLaunch> launch = e.finish(
+      llvm::divideCeil(access.kernel.getRowCount(), shape.rowsPerBlock()));
+  if (failed(launch))
+    return failure();
+  return DeviceLaunches{*launch};
+}

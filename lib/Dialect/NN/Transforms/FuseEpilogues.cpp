@@ -1,0 +1,380 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// nn-fuse-epilogues: what a product's library call does besides the product.
+
+#include "FusionGraph.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace shardonnx::nn {
+#define GEN_PASS_DEF_FUSEEPILOGUESPASS
+#include "shardonnx/Dialect/NN/Transforms/Passes.h.inc"
+} // namespace shardonnx::nn
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+/// cuBLASLt wants the rows of a pre-activation to be multiples of this many
+/// elements.
+static constexpr int64_t kRowMultiple = 8;
+
+/// Whether GELU, or its gradient, at a product's result may be the library's:
+/// good to 11 bits or so (tanh.approx), which 16-bit floats do not see.
+static bool mayFuseGelu(Value result) {
+  return !elementType(result).isF32() &&
+         shapeOf(result).back() % kRowMultiple == 0;
+}
+
+namespace {
+
+/// The sum of a product and its bias, once in forward and perhaps again in
+/// backward.
+struct BiasSum {
+  SmallVector<AddOp> adds;
+  Value bias;
+};
+
+/// Fuses what follows the products of one block.
+class EpilogueFuser {
+public:
+  explicit EpilogueFuser(Block &block) : block(block) {}
+
+  void run();
+
+private:
+  bool fuseBias(MatmulOp product);
+  bool fuseGeluGradient(MatmulOp product);
+  bool fuseBiasGradient(MatmulOp product);
+  MatmulEpilogueOp create(Operation *before, MatmulOp product,
+                          Epilogue epilogue, Value side);
+  void replace(Value old, Value by);
+  void eraseDead();
+
+  Block &block;
+};
+
+} // namespace
+
+static Value withoutReshapes(Value value) {
+  while (auto reshape = value.getDefiningOp<ReshapeOp>())
+    value = reshape.getOperand();
+  return value;
+}
+
+/// Calls `visit` for all that read the value or a reshape of it.
+static void forEachReader(Value value,
+                          llvm::function_ref<void(Operation *)> visit) {
+  for (Operation *user : value.getUsers()) {
+    if (isa<ReshapeOp>(user))
+      forEachReader(user->getResult(0), visit);
+    else
+      visit(user);
+  }
+}
+
+/// Products of two axes whose operands and result have one type: what
+/// epilogues of forward and of activations' gradients are for.
+static bool isPlain(MatmulOp product) {
+  return shapeOf(product.getResult()).size() == 2 &&
+         elementType(product.getResult()) == elementType(product.getLhs());
+}
+
+//===----------------------------------------------------------------------===//
+// Bias, and bias with GELU
+//===----------------------------------------------------------------------===//
+
+/// The sum that is all that reads the product, or nothing.
+static std::optional<BiasSum> biasSumOf(MatmulOp product) {
+  BiasSum sum;
+  bool fits = true;
+  forEachReader(product.getResult(), [&](Operation *user) {
+    auto add = dyn_cast<AddOp>(user);
+    Value other;
+    if (add)
+      other = withoutReshapes(add.getLhs()) == product.getResult()
+                  ? add.getRhs()
+                  : add.getLhs();
+    auto columns = shapeOf(product.getResult()).take_back();
+    fits &= add && shapeOf(other) == columns &&
+            shapeOf(add.getResult()).back() == columns.front() &&
+            elementType(other) == elementType(product.getResult()) &&
+            add.getType() == tensorType(add.getResult()) &&
+            tensorType(add.getResult()).getNumElements() ==
+                tensorType(product.getResult()).getNumElements() &&
+            (!sum.bias || sum.bias == other);
+    if (fits) {
+      sum.bias = other;
+      sum.adds.push_back(add);
+    }
+  });
+  if (!fits || sum.adds.empty())
+    return std::nullopt;
+  llvm::sort(sum.adds, [](AddOp a, AddOp b) { return a->isBeforeInBlock(b); });
+  return sum;
+}
+
+/// The first GELU of tanh's form that reads the sum.
+static GeluOp firstGelu(const BiasSum &sum) {
+  GeluOp first;
+  for (AddOp add : sum.adds)
+    forEachReader(add.getResult(), [&](Operation *user) {
+      auto gelu = dyn_cast<GeluOp>(user);
+      if (gelu && gelu.getTanh() && (!first || gelu->isBeforeInBlock(first)))
+        first = gelu;
+    });
+  return first;
+}
+
+/// True if a library call reads the value, so that it has to be stored: else a
+/// generated kernel adds the bias as it reads.
+static bool readByCall(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    if (isa<ReshapeOp, TransposeOp, SliceOp>(user))
+      return readByCall(user->getResult(0));
+    return !fusion::isRowOp(user) && !fusion::isColumnSum(user);
+  });
+}
+
+bool EpilogueFuser::fuseBias(MatmulOp product) {
+  std::optional<BiasSum> sum;
+  if (isPlain(product))
+    sum = biasSumOf(product);
+  if (!sum)
+    return false;
+  AddOp first = sum->adds.front();
+  GeluOp gelu = firstGelu(*sum);
+  if (!mayFuseGelu(product.getResult()))
+    gelu = nullptr;
+  if (!gelu && llvm::none_of(sum->adds, [](AddOp add) {
+        return readByCall(add.getResult());
+      }))
+    return false;
+  MatmulEpilogueOp fused = create(
+      first, product, gelu ? Epilogue::gelu_bias : Epilogue::bias, sum->bias);
+  Value biased = gelu ? fused.getExtra() : fused.getResult();
+  if (gelu)
+    replace(gelu.getResult(), fused.getResult());
+  for (AddOp add : sum->adds)
+    replace(add.getResult(), biased);
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// GELU's gradient
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// The ops that differentiation makes of a GELU, to be found again in a graph:
+/// built by the op itself, so that its formula stands in one place.
+class GeluGradient {
+public:
+  explicit GeluGradient(RankedTensorType type, Location loc) {
+    x = scratch.addArgument(type, loc);
+    g = scratch.addArgument(type, loc);
+    OpBuilder builder(type.getContext());
+    builder.setInsertionPointToEnd(&scratch);
+    auto gelu = GeluOp::create(builder, loc, type, x, /*tanh=*/true);
+    llvm::SmallBitVector needed(1, true);
+    if (failed(gelu.buildVjp(builder, ValueRange{g}, needed, root)))
+      root = nullptr;
+  }
+  ~GeluGradient() { scratch.dropAllReferences(); }
+
+  /// If `value` is the gradient at a cotangent `from`, its GELU's operand.
+  Value match(Value value, Value from) {
+    operand = nullptr;
+    cotangent = from;
+    return root && same(root, value) ? operand : Value();
+  }
+
+private:
+  bool same(Value pattern, Value actual);
+
+  Block scratch;
+  Value x, g, root;
+  Value operand, cotangent;
+};
+
+} // namespace
+
+bool GeluGradient::same(Value pattern, Value actual) {
+  actual = withoutReshapes(actual);
+  if (pattern == g)
+    return actual == cotangent;
+  if (pattern == x) {
+    if (!operand)
+      operand = actual;
+    return actual == operand;
+  }
+  Operation *expected = pattern.getDefiningOp(),
+            *found = actual.getDefiningOp();
+  if (!found || found->getName() != expected->getName() ||
+      elementType(actual) != elementType(pattern) ||
+      found->getPropertiesAsAttribute() != expected->getPropertiesAsAttribute())
+    return false;
+  return llvm::equal(expected->getOperands(), found->getOperands(),
+                     [&](Value a, Value b) { return same(a, b); });
+}
+
+/// The one op that reads the value through reshapes and casts, or null.
+static MulOp onlyFactor(Value value) {
+  while (value.hasOneUse()) {
+    Operation *user = *value.user_begin();
+    if (auto product = dyn_cast<MulOp>(user))
+      return product;
+    if (!isa<ReshapeOp, CastOp>(user))
+      break;
+    value = user->getResult(0);
+  }
+  return nullptr;
+}
+
+bool EpilogueFuser::fuseGeluGradient(MatmulOp product) {
+  if (!isPlain(product) || !mayFuseGelu(product.getResult()))
+    return false;
+  MulOp factor = onlyFactor(product.getResult());
+  if (!factor)
+    return false;
+  Value gradient = factor.getResult();
+  Type type = elementType(product.getResult());
+  if (elementType(gradient) != type && gradient.hasOneUse())
+    if (auto cast = dyn_cast<CastOp>(*gradient.user_begin()))
+      gradient = cast.getResult();
+  if (elementType(gradient) != type)
+    return false;
+  GeluGradient pattern(tensorType(gradient), product.getLoc());
+  Value x = pattern.match(gradient, product.getResult());
+  // What is not in memory anyway would have to be stored.
+  if (!x || x.getType() != product.getType() ||
+      !isa_and_nonnull<MatmulOp, MatmulEpilogueOp>(x.getDefiningOp()))
+    return false;
+  bool early = x.getDefiningOp()->isBeforeInBlock(product);
+  MatmulEpilogueOp fused =
+      create(early ? product.getOperation() : factor.getOperation(), product,
+             Epilogue::dgelu, x);
+  replace(gradient, fused.getResult());
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// A bias's gradient
+//===----------------------------------------------------------------------===//
+
+/// A sum of all rows of the matrix, of this element type, or null.
+static ReduceSumOp rowsSum(Value matrix, int64_t columns, Type element) {
+  ReduceSumOp found;
+  auto visit = [&](auto &self, Value value) -> void {
+    forEachReader(value, [&](Operation *user) {
+      if (auto cast = dyn_cast<CastOp>(user);
+          cast && elementType(cast.getResult()).isF32())
+        return self(self, cast.getResult());
+      auto sum = dyn_cast<ReduceSumOp>(user);
+      if (sum && fusion::isColumnSum(sum) &&
+          shapeOf(sum.getResult()) == ArrayRef<int64_t>(columns) &&
+          elementType(sum.getResult()) == element)
+        found = sum;
+    });
+  };
+  visit(visit, matrix);
+  return found;
+}
+
+bool EpilogueFuser::fuseBiasGradient(MatmulOp product) {
+  ArrayRef<int64_t> shape = shapeOf(product.getResult());
+  if (shape.size() != 2 || product.getTransposeRhs())
+    return false;
+  ReduceSumOp sum = rowsSum(withoutReshapes(product.getRhs()), shape.back(),
+                            elementType(product.getResult()));
+  if (!sum)
+    return false;
+  // Its readers come after the product, or may.
+  for (Operation *user : sum->getUsers())
+    if (!product->isBeforeInBlock(user) && !isa<GradOp>(user))
+      return false;
+  MatmulEpilogueOp fused = create(product, product, Epilogue::bgrad, Value());
+  for (Operation *user : sum->getUsers())
+    if (!fused->isBeforeInBlock(user))
+      user->moveAfter(fused);
+  sum.getResult().replaceAllUsesWith(fused.getExtra());
+  product.getResult().replaceAllUsesWith(fused.getResult());
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// The block
+//===----------------------------------------------------------------------===//
+
+MatmulEpilogueOp EpilogueFuser::create(Operation *before, MatmulOp product,
+                                       Epilogue epilogue, Value side) {
+  OpBuilder builder(before);
+  auto result = tensorType(product.getResult());
+  Type extra;
+  if (epilogue == Epilogue::gelu_bias)
+    extra = result;
+  else if (epilogue == Epilogue::bgrad)
+    extra = result.clone(result.getShape().take_back());
+  auto fused = MatmulEpilogueOp::create(
+      builder, product.getLoc(), result, extra, epilogue, product.getLhs(),
+      product.getRhs(), side, product.getTransposeLhs(),
+      product.getTransposeRhs());
+  for (NamedAttribute attribute : product->getDiscardableAttrs())
+    fused->setDiscardableAttr(attribute.getName(), attribute.getValue());
+  return fused;
+}
+
+/// `by` may have another shape; what reshapes back to it reads it directly.
+void EpilogueFuser::replace(Value old, Value by) {
+  for (Operation *user : llvm::to_vector(old.getUsers()))
+    if (isa<ReshapeOp>(user) && user->getResult(0).getType() == by.getType())
+      user->getResult(0).replaceAllUsesWith(by);
+  if (old.getType() != by.getType()) {
+    OpBuilder builder(by.getContext());
+    builder.setInsertionPointAfterValue(by);
+    Operation *product = by.getDefiningOp();
+    by = NNBuilder(builder, by.getLoc()).reshape(by, shapeOf(old));
+    for (NamedAttribute attribute : product->getDiscardableAttrs())
+      by.getDefiningOp()->setDiscardableAttr(attribute.getName(),
+                                             attribute.getValue());
+  }
+  old.replaceAllUsesWith(by);
+}
+
+/// What backward computes again leaves the first computation behind, whose
+/// reads are none.
+void EpilogueFuser::eraseDead() {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (op.use_empty() && isMemoryEffectFree(&op) &&
+        !op.hasTrait<OpTrait::IsTerminator>())
+      op.erase();
+}
+
+void EpilogueFuser::run() {
+  eraseDead();
+  auto forEachProduct = [&](bool (EpilogueFuser::*fuse)(MatmulOp)) {
+    for (MatmulOp product : llvm::to_vector(block.getOps<MatmulOp>()))
+      (this->*fuse)(product);
+    eraseDead();
+  };
+  forEachProduct(&EpilogueFuser::fuseBias);
+  forEachProduct(&EpilogueFuser::fuseGeluGradient);
+  forEachProduct(&EpilogueFuser::fuseBiasGradient);
+}
+
+namespace {
+
+struct FuseEpiloguesPass : nn::impl::FuseEpiloguesPassBase<FuseEpiloguesPass> {
+  void runOnOperation() override {
+    if (getOperation().isExternal())
+      return;
+    for (Block &block : getOperation().getBody())
+      EpilogueFuser(block).run();
+  }
+};
+
+} // namespace

@@ -1,0 +1,38 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The order of the passes that make nn ops ready for kernels.
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace shardonnx;
+
+void nn::buildDecomposePipeline(OpPassManager &manager) {
+  auto &functions = manager.nest<func::FuncOp>();
+  functions.addPass(nn::createDecomposePass());
+  functions.addPass(nn::createNormalizeReductionsPass());
+  functions.addPass(createCanonicalizerPass());
+  functions.addPass(createCSEPass());
+  functions.addPass(nn::createRecomputePass());
+}
+
+void nn::buildFusePipeline(OpPassManager &manager) {
+  auto &functions = manager.nest<func::FuncOp>();
+  functions.addPass(nn::createFusePass());
+  functions.addPass(createCanonicalizerPass());
+}
+
+void nn::registerNNPipelines() {
+  PassPipelineRegistration<>("nn-decompose-step",
+                             "Named ops apart, reductions normal, elementwise "
+                             "values recomputed in backward",
+                             nn::buildDecomposePipeline);
+  PassPipelineRegistration<>("nn-fuse-step",
+                             "nn-fuse, and the reshapes between groups folded",
+                             nn::buildFusePipeline);
+}

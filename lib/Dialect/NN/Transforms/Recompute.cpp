@@ -1,0 +1,289 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// nn-recompute: what backward keeps of forward, and what it computes again.
+
+#include "MaxFlow.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/Reductions.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace shardonnx::nn {
+#define GEN_PASS_DEF_RECOMPUTEPASS
+#include "shardonnx/Dialect/NN/Transforms/Passes.h.inc"
+} // namespace shardonnx::nn
+
+using namespace mlir;
+using namespace shardonnx;
+
+namespace {
+
+class Recomputer {
+public:
+  /// `plan`: fsdp.recompute_plan, may be null.
+  Recomputer(Block &block, DictionaryAttr plan) : block(block), plan(plan) {}
+
+  void run();
+
+private:
+  void findBackward();
+  void findFree();
+  bool isForwardValue(Value value) const;
+  bool spansLibraryCall(Value value) const;
+  int64_t costOf(Value value) const;
+  int64_t costOfRunning(Operation *op) const;
+  void cut();
+  void rewrite();
+  Value again(Value value, Operation *before);
+
+  Block &block;
+  DictionaryAttr plan;
+  llvm::DenseSet<Operation *> backward;
+  llvm::DenseSet<Value> free;       // costs no memory to have in backward
+  llvm::DenseSet<Value> recomputed; // not kept
+  llvm::DenseMap<Value, Value> copies;
+};
+
+} // namespace
+
+/// Ops that give their result again for the price of reading their operands.
+static bool isRepeatable(Operation *op) {
+  if (op->getNumResults() != 1)
+    return false;
+  return isa<nn::ElementwiseOpInterface, nn::BroadcastOp, nn::ReshapeOp,
+             nn::TransposeOp, nn::SliceOp, nn::IotaOp, nn::ConstantOp>(op);
+}
+
+/// What another unit reads (the residual stream) is kept: to make it again
+/// would gather this unit's parameters for the other's backward, and the one
+/// before it, back to the first.
+static bool leavesUnit(Operation *op) {
+  Attribute unit = op->getAttr(nn::kUnitAttr);
+  return llvm::any_of(op->getUsers(), [&](Operation *user) {
+    return user->getAttr(nn::kUnitAttr) != unit;
+  });
+}
+
+static int64_t bytesOf(Value value) {
+  auto type = nn::tensorType(value);
+  int64_t bits = type.getElementTypeBitWidth();
+  return type.getNumElements() * std::max<int64_t>(1, bits / 8);
+}
+
+void Recomputer::findBackward() {
+  for (Operation &op : block) {
+    bool depends = llvm::any_of(op.getOperands(), [&](Value operand) {
+      Operation *producer = operand.getDefiningOp();
+      return producer && backward.contains(producer);
+    });
+    if (depends || isa<nn::LossScaleOp>(op) || op.hasAttr(fsdp::kRecomputeAttr))
+      backward.insert(&op);
+  }
+}
+
+static bool readsParameter(Operation *op) {
+  return llvm::any_of(op->getOperands(), [](Value operand) {
+    return operand.getDefiningOp<nn::GetOp>() != nullptr;
+  });
+}
+
+/// Parameters, inputs, constants and what repeatable ops make of these alone.
+void Recomputer::findFree() {
+  free.insert(block.args_begin(), block.args_end());
+  for (Operation &op : block) {
+    bool given = isa<nn::GetOp, nn::ConstantOp, nn::RotaryTableOp>(op);
+    bool fromFree =
+        isRepeatable(&op) && llvm::all_of(op.getOperands(), [&](Value operand) {
+          return free.contains(operand);
+        });
+    fromFree &= !(readsParameter(&op) && leavesUnit(&op));
+    if (given || fromFree)
+      free.insert(op.result_begin(), op.result_end());
+  }
+}
+
+bool Recomputer::isForwardValue(Value value) const {
+  Operation *op = value.getDefiningOp();
+  return op && op->getBlock() == &block && !backward.contains(op);
+}
+
+/// True if forward reads the value again after a library call that depends on
+/// it, as a residual connection does: no kernel can hold it until then.
+bool Recomputer::spansLibraryCall(Value value) const {
+  Operation *last = nullptr;
+  for (Operation *user : value.getUsers())
+    if (!backward.contains(user) && (!last || last->isBeforeInBlock(user)))
+      last = user;
+  if (!last || value.hasOneUse())
+    return false;
+  // Calls that depend on the value, and what depends on those, up to `last`.
+  llvm::SmallPtrSet<Operation *, 16> seen;
+  SmallVector<std::pair<Operation *, bool>> work;
+  auto visitUsers = [&](Value read, bool afterCall) {
+    for (Operation *user : read.getUsers())
+      if ((user == last || user->isBeforeInBlock(last)) &&
+          (user == last || seen.insert(user).second))
+        work.push_back({user, afterCall});
+  };
+  visitUsers(value, false);
+  while (!work.empty()) {
+    auto [op, afterCall] = work.pop_back_val();
+    if (op == last) {
+      if (afterCall)
+        return true;
+      continue;
+    }
+    bool call = !isRepeatable(op) && !nn::isReduction(op);
+    for (Value result : op->getResults())
+      visitUsers(result, afterCall || call);
+  }
+  return false;
+}
+
+/// What a byte is worth in costOf and costOfRunning.
+static constexpr int64_t kCostOfByte = 16;
+
+/// The bytes of a value; a little more if it is stored for backward alone, so
+/// that of equals the one that forward stores anyway is kept.
+int64_t Recomputer::costOf(Value value) const {
+  bool stored = !isRepeatable(value.getDefiningOp()) ||
+                spansLibraryCall(value) ||
+                llvm::any_of(value.getUsers(), [&](Operation *user) {
+                  return !backward.contains(user) && !isRepeatable(user) &&
+                         !nn::isReduction(user);
+                });
+  return kCostOfByte * bytesOf(value) + (stored ? 0 : bytesOf(value));
+}
+
+/// What computing the results of `op` again costs, as the plan has it for its
+/// unit; infinite where they must be kept.
+int64_t Recomputer::costOfRunning(Operation *op) const {
+  if (leavesUnit(op))
+    return MaxFlow::kInfinite;
+  if (isRepeatable(op))
+    return 0;
+  auto unit = op->getAttrOfType<FlatSymbolRefAttr>(nn::kUnitAttr);
+  Attribute mode = plan && unit ? plan.get(unit.getAttr()) : Attribute();
+  bool selective = isa_and_nonnull<IntegerAttr>(mode) ||
+                   mode == StringAttr::get(op->getContext(), "selective");
+  if (!selective || !isMemoryEffectFree(op))
+    return MaxFlow::kInfinite;
+  auto counted = dyn_cast<nn::FlopsOpInterface>(op);
+  if (!counted)
+    return 0;
+  auto price = dyn_cast<IntegerAttr>(mode);
+  if (!price)
+    return MaxFlow::kInfinite;
+  double cost = double(kCostOfByte) * double(counted.getFlops()) /
+                double(std::max<int64_t>(1, price.getInt()));
+  return std::min<int64_t>(MaxFlow::kInfinite - 1, int64_t(cost));
+}
+
+/// Each value is an edge whose capacity is its cost, fed by an edge of its op
+/// with the cost of running that again; what backward reads drains to the sink.
+/// Values on the sink's side of their own edge are computed again.
+void Recomputer::cut() {
+  llvm::DenseMap<Value, unsigned> nodes; // the edge is node → node + 1
+  SmallVector<Value> values;
+  SmallVector<Operation *> ops;
+  unsigned count = 0;
+  for (Operation &op : block) {
+    unsigned before = count;
+    for (Value result : op.getResults())
+      if (isForwardValue(result) && !free.contains(result) &&
+          isa<RankedTensorType>(result.getType())) {
+        nodes[result] = count;
+        values.push_back(result);
+        count += 2;
+      }
+    if (count != before)
+      ops.push_back(&op);
+  }
+  unsigned firstOp = count, source = firstOp + ops.size(), sink = source + 1;
+  MaxFlow flow(sink + 1);
+  for (auto [index, op] : llvm::enumerate(ops)) {
+    int64_t running = costOfRunning(op);
+    if (running > 0)
+      flow.addEdge(source, firstOp + index, running);
+    if (running < MaxFlow::kInfinite)
+      for (Value operand : op->getOperands())
+        if (auto it = nodes.find(operand); it != nodes.end())
+          flow.addEdge(it->second + 1, firstOp + index, MaxFlow::kInfinite);
+    for (Value result : op->getResults())
+      if (auto it = nodes.find(result); it != nodes.end())
+        flow.addEdge(firstOp + index, it->second, MaxFlow::kInfinite);
+  }
+  for (Value value : values) {
+    unsigned node = nodes[value];
+    flow.addEdge(node, node + 1, costOf(value));
+    if (llvm::any_of(value.getUsers(),
+                     [&](Operation *user) { return backward.contains(user); }))
+      flow.addEdge(node + 1, sink, MaxFlow::kInfinite);
+  }
+  flow.run(source, sink);
+  std::vector<bool> nearSink = flow.sinkSide(sink);
+  for (Value value : values)
+    if (nearSink[nodes[value]])
+      recomputed.insert(value);
+}
+
+/// The value computed again before an op of backward, once for all of it.
+Value Recomputer::again(Value value, Operation *before) {
+  Operation *op = value.getDefiningOp();
+  bool repeat =
+      isForwardValue(value) && (recomputed.contains(value) ||
+                                (isRepeatable(op) && free.contains(value)));
+  if (!repeat)
+    return value;
+  if (Value copy = copies.lookup(value))
+    return copy;
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(again(operand, before));
+  OpBuilder builder(before);
+  Operation *copy = builder.clone(*op);
+  copy->setOperands(operands);
+  // So that no pass merges it with the original.
+  copy->setAttr(fsdp::kRecomputeAttr, builder.getUnitAttr());
+  for (auto [result, copied] :
+       llvm::zip_equal(op->getResults(), copy->getResults()))
+    copies[result] = copied;
+  return copies[value];
+}
+
+void Recomputer::rewrite() {
+  SmallVector<Operation *> users;
+  for (Operation &op : block)
+    if (backward.contains(&op))
+      users.push_back(&op);
+  for (Operation *user : users)
+    for (OpOperand &operand : user->getOpOperands())
+      operand.set(again(operand.get(), user));
+}
+
+void Recomputer::run() {
+  findBackward();
+  if (backward.empty())
+    return;
+  findFree();
+  cut();
+  rewrite();
+}
+
+namespace {
+
+struct RecomputePass : nn::impl::RecomputePassBase<RecomputePass> {
+  void runOnOperation() override {
+    if (getOperation().isExternal())
+      return;
+    DictionaryAttr plan;
+    if (Operation *module = getOperation()->getParentOp())
+      plan = module->getAttrOfType<DictionaryAttr>(fsdp::kRecomputePlanAttr);
+    Recomputer(getOperation().getBody().front(), plan).run();
+  }
+};
+
+} // namespace
