@@ -4,7 +4,6 @@
 // Reads parameters, bytes, FLOPs and collectives from the fsdp level.
 
 #include "shardonnx/Cost/Cost.h"
-#include "shardonnx/runtime/Layout.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringMap.h"
@@ -13,14 +12,6 @@
 using namespace mlir;
 
 namespace shardonnx {
-
-int64_t UnitCost::stateBytes(int64_t ranks, int64_t states) const {
-  if (layout == "replicated")
-    ranks = 1;
-  constexpr int64_t kMasterAndGradient = 2;
-  int64_t words = (kMasterAndGradient + states) * sliceLength(length, ranks);
-  return words * int64_t(sizeof(float)) + (frozenBytes + ranks - 1) / ranks;
-}
 
 int64_t StepCost::trainable() const {
   int64_t sum = 0;
@@ -52,9 +43,8 @@ static UnitCost describe(fsdp::UnitOp unit) {
   cost.trainable = sumSizes(unit.getIntervals());
   cost.frozen = sumSizes(unit.getFrozenIntervals());
   cost.length = unit.getLength();
-  cost.frozenBytes = unit.getFrozenLength() * bytesOf(unit.getParamDtype());
-  cost.gatheredBytes =
-      unit.getLength() * bytesOf(unit.getParamDtype()) + cost.frozenBytes;
+  cost.gatheredBytes = (unit.getLength() + unit.getFrozenLength()) *
+                       bytesOf(unit.getParamDtype());
   cost.gradientBytes = unit.getLength() * bytesOf(unit.getReduceDtype());
   return cost;
 }

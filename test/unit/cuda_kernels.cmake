@@ -54,7 +54,7 @@ if(SHARDONNX_CUDNN_INCLUDE)
     OUTPUT_NAME cuda SUFFIX .so.1 LIBRARY_OUTPUT_DIRECTORY ${stub_folder})
   add_executable(cudnn_plans_test cudnn_plans_test.cpp)
   target_link_libraries(cudnn_plans_test
-    PRIVATE GTest::gtest_main shardonnx_runtime_cuda shardonnx_workspace
+    PRIVATE GTest::gtest_main shardonnx_runtime_cuda
             shardonnx_warnings)
   add_dependencies(cudnn_plans_test cudnn_driver_stub)
   add_test(NAME cudnn_plans_test

@@ -29,15 +29,8 @@ struct UnitCost {
   int64_t forwardFlops = 0;  // model FLOPs of one microbatch (PaLM's rule)
   int64_t stepFlops = 0;     // of forward, backward and recomputation
 
-  /// f32 bytes that the largest rank holds for good: masters, `states` of the
-  /// optimizer and the reduced gradient for what is trained, param_dtype bytes
-  /// for what is frozen.
-  int64_t stateBytes(int64_t ranks, int64_t states) const;
-
   /// The unit's part of StepCost::modelFlops.
   int64_t modelFlops() const { return 3 * forwardFlops; }
-
-  int64_t frozenBytes = 0; // of the frozen section, padded, in param_dtype
 };
 
 struct StepCost {

@@ -5,7 +5,7 @@
 
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 
-#include "Lower/Lowering.h"
+#include "Lowering.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
