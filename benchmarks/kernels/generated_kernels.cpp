@@ -129,8 +129,8 @@ void benchOptimizer() {
   mlir::OwningOpRef<mlir::ModuleOp> module =
       mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
   TargetSpec target = llvm::cantFail(resolveTarget("native"));
-  if (failed(kernels::addOptimizerKernel(*module, "update",
-                                         kernels::Optimizer::AdamW, target)))
+  if (failed(kernels::addOptimizerKernel(*module, "update", Optimizer::AdamW,
+                                         target)))
     return;
   CompiledModule compiled(*module, target);
   ShxKernel kernel = compiled.lookup("update");

@@ -23,17 +23,28 @@ constexpr double kCoreFlops = 76.8e9, kCoreBytes = 8e9, kMeet = 20e-6;
 // Between machines of CPUs: 10 Gbit Ethernet.
 constexpr double kEthernet = 1.25e9, kEthernetStep = 50e-6;
 
-// Bytes a second: of the memory, sent by one GPU over NVLink, by a machine's
+constexpr const char *kCpu = "cpu";
+
+// FLOPs a second in f32, and with operands of 16 bits. Bytes a second: of the
+// memory, sent by one GPU over NVLink, by a machine's
 // eight network cards together (rings of NCCL use all of them).
-Device gpu(const char *name, double f32, double half, double memory,
-           double nvlink, double network) {
+struct DataSheet {
+  const char *name;
+  double f32, half, memory, nvlink, network;
+};
+constexpr DataSheet kGpus[] = {
+    {"a100", 19.5e12, 312e12, 2.039e12, 300e9, 200e9},
+    {"h100", 66.9e12, 989.4e12, 3.35e12, 450e9, 400e9},
+    {"h200", 66.9e12, 989.4e12, 4.8e12, 450e9, 400e9}};
+
+Device gpu(const DataSheet &sheet) {
   Device device;
-  device.name = name;
-  device.f32Flops = kProducts * f32;
-  device.halfFlops = kProducts * half;
-  device.memoryBytesPerSecond = kMemory * memory;
-  device.within = {kLinks * nvlink, kNvlinkStep};
-  device.across = {kLinks * std::min(nvlink, network), kNetStep};
+  device.name = sheet.name;
+  device.f32Flops = kProducts * sheet.f32;
+  device.halfFlops = kProducts * sheet.half;
+  device.memoryBytesPerSecond = kMemory * sheet.memory;
+  device.within = {kLinks * sheet.nvlink, kNvlinkStep};
+  device.across = {kLinks * std::min(sheet.nvlink, sheet.network), kNetStep};
   device.collectiveSeconds = kRingBase;
   device.perMachine = 8;
   return device;
@@ -43,7 +54,7 @@ Device gpu(const char *name, double f32, double half, double memory,
 
 Device cpuDevice(int threads) {
   Device device;
-  device.name = "cpu";
+  device.name = kCpu;
   device.f32Flops = device.halfFlops = kProducts * kCoreFlops * threads;
   device.memoryBytesPerSecond = kCoreBytes * threads;
   // The communication thread of each rank copies alone.
@@ -55,15 +66,19 @@ Device cpuDevice(int threads) {
 }
 
 std::optional<Device> deviceNamed(const std::string &name) {
-  if (name == "cpu")
+  if (name == kCpu)
     return cpuDevice(1);
-  if (name == "a100")
-    return gpu("a100", 19.5e12, 312e12, 2.039e12, 300e9, 200e9);
-  if (name == "h100")
-    return gpu("h100", 66.9e12, 989.4e12, 3.35e12, 450e9, 400e9);
-  if (name == "h200")
-    return gpu("h200", 66.9e12, 989.4e12, 4.8e12, 450e9, 400e9);
+  for (const DataSheet &sheet : kGpus)
+    if (name == sheet.name)
+      return gpu(sheet);
   return std::nullopt;
+}
+
+std::vector<std::string> deviceNames() {
+  std::vector<std::string> names = {kCpu};
+  for (const DataSheet &sheet : kGpus)
+    names.emplace_back(sheet.name);
+  return names;
 }
 
 Device deviceOfProgram(bool cuda, const std::string &arch, int threads) {

@@ -5,6 +5,7 @@
 // to the executable, is known to mean nothing here, or is refused by name.
 
 #include "shardonnx/Driver/AccelerateConfig.h"
+#include "shardonnx/runtime/Choices.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
@@ -144,7 +145,7 @@ private:
   std::optional<int64_t> number(const std::string &key);
   void mapKind();
   void mapStrategy();
-  void mapReshard(std::string &strategy);
+  void mapReshard(std::optional<Strategy> &strategy);
   void mapPrecision();
   void mapUnits();
   void mapPrefetch();
@@ -211,53 +212,59 @@ void Mapper::mapKind() {
     refuse("fsdp_version", std::to_string(*version), "it is 1 or 2");
 }
 
-// FSDP1's names, and the numbers that older versions wrote.
-std::string strategyOf(StringRef value) {
-  return llvm::StringSwitch<std::string>(value)
-      .CasesLower({"full_shard", "1"}, "full_shard")
-      .CasesLower({"shard_grad_op", "2"}, "shard_grad_op")
-      .CasesLower({"no_shard", "3"}, "no_shard")
-      .CasesLower({"hybrid_shard", "4"}, "hybrid_shard")
-      .CasesLower({"hybrid_shard_zero2", "_hybrid_shard_zero2", "5"},
-                  "hybrid_shard_zero2")
-      .Default("");
+// FSDP1's names, which are ours in capitals, and the numbers that older
+// versions wrote.
+std::optional<Strategy> strategyOf(StringRef value) {
+  constexpr Strategy kOfFSDP1[] = {Strategy::FullShard, Strategy::ShardGradOp,
+                                   Strategy::NoShard, Strategy::HybridShard,
+                                   Strategy::HybridShardZero2};
+  size_t number = 0;
+  if (!value.getAsInteger(10, number))
+    return number >= 1 && number <= std::size(kOfFSDP1)
+               ? std::optional(kOfFSDP1[number - 1])
+               : std::nullopt;
+  if (value.equals_insensitive("_hybrid_shard_zero2"))
+    return Strategy::HybridShardZero2;
+  std::optional<Strategy> strategy = parseSpelling<Strategy>(value.lower());
+  return strategy && llvm::is_contained(kOfFSDP1, *strategy) ? strategy
+                                                             : std::nullopt;
 }
 
 void Mapper::mapStrategy() {
-  std::string strategy;
+  std::optional<Strategy> strategy;
   if (auto value = entries.take("fsdp_sharding_strategy");
       value && !isNothing(*value)) {
     strategy = strategyOf(*value);
-    if (strategy.empty())
+    if (!strategy)
       refuse("fsdp_sharding_strategy", *value,
              "it is FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD or "
              "HYBRID_SHARD_ZERO2");
   }
   mapReshard(strategy);
   if (plain)
-    strategy = "no_shard";
-  if (!strategy.empty())
-    option("strategy", strategy);
+    strategy = Strategy::NoShard;
+  if (strategy)
+    option("strategy", spell(*strategy));
 }
 
 // FSDP2 says by a truth value what FSDP1 says by the strategy.
-void Mapper::mapReshard(std::string &strategy) {
+void Mapper::mapReshard(std::optional<Strategy> &strategy) {
   auto value = entries.take("fsdp_reshard_after_forward");
   if (!value || isNothing(*value))
     return;
   std::optional<bool> reshards = truthOf(*value);
-  std::string named = strategyOf(*value);
-  bool hybrid = StringRef(strategy).starts_with("hybrid");
-  if (value->size() > 1 && !named.empty())
+  std::optional<Strategy> named = strategyOf(*value);
+  bool hybrid = strategy && isHybrid(*strategy);
+  if (value->size() > 1 && named)
     strategy = named;
   else if (!reshards)
     refuse("fsdp_reshard_after_forward", *value,
            "it is true, false or a strategy; for parts of the ranks give "
            "\"reshard_after_forward\" in a configuration's \"units\"");
   else if (hybrid)
-    strategy = *reshards ? "hybrid_shard" : "hybrid_shard_zero2";
+    strategy = *reshards ? Strategy::HybridShard : Strategy::HybridShardZero2;
   else
-    strategy = *reshards ? "full_shard" : "shard_grad_op";
+    strategy = *reshards ? Strategy::FullShard : Strategy::ShardGradOp;
 }
 
 // Accelerate reduces in the same type as it gathers in.
@@ -265,13 +272,10 @@ void Mapper::mapPrecision() {
   auto value = entries.take("mixed_precision");
   if (!value || isNothing(*value) || *value == "no" || *value == "false")
     return;
-  std::string type = llvm::StringSwitch<std::string>(*value)
-                         .Case("bf16", "bf16")
-                         .Case("fp16", "f16")
-                         .Default("");
-  if (type.empty())
+  if (*value != "bf16" && *value != "fp16")
     return refuse("mixed_precision", *value,
                   "it is no, fp16 or bf16 here; use bf16");
+  const char *type = spell(*value == "bf16" ? SHX_BF16 : SHX_F16);
   option("param-dtype", type);
   option("reduce-dtype", type);
 }
@@ -303,7 +307,7 @@ void Mapper::mapUnits() {
       ignored && !isNothing(*ignored))
     option("ignore", "(" + *ignored + ")\\..*");
   if (truth("fsdp_activation_checkpointing").value_or(false))
-    option("recompute", "block");
+    option("recompute", spell(RecomputeKind::Block));
 }
 
 // FSDP1 without forward_prefetch still gathers one unit ahead, by its order of
@@ -364,7 +368,7 @@ void Mapper::mapLaunch() {
   if (auto clip = entries.take("gradient_clipping"); clip && !isNothing(*clip))
     out.runtime.push_back("--clip-grad-norm " + *clip);
   if (truth("use_cpu").value_or(false))
-    option("target", "cpu");
+    option("target", spell(TargetKind::CPU));
 }
 
 void Mapper::checkRest() {

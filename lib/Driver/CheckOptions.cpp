@@ -31,7 +31,7 @@ static LogicalResult checkArch(const CompileOptions &options,
                                Diagnostics &diagnostics) {
   if (options.arch == "native")
     return success();
-  if (options.target == "cuda") {
+  if (options.target == TargetKind::CUDA) {
     llvm::Expected<std::vector<std::string>> chips = resolveChips(options.arch);
     if (!chips)
       return diagnostics.error("--arch: " + llvm::toString(chips.takeError()));
@@ -43,8 +43,8 @@ static LogicalResult checkArch(const CompileOptions &options,
   return success();
 }
 
-static bool isLow(const std::optional<std::string> &dtype) {
-  return dtype && *dtype != "f32";
+static bool isLow(std::optional<ShxDType> dtype) {
+  return dtype && *dtype != SHX_F32;
 }
 
 // What a unit's policy asks for must be possible in this program.
@@ -60,13 +60,13 @@ static LogicalResult checkPolicies(const CompileOptions &options,
       return error("kernels keep the intermediate values of narrow types in "
                    "f32, which rounds otherwise: leave the dtypes at f32 with "
                    "--strict-numerics");
-    if (options.strategy == "no_shard" &&
+    if (options.strategy == Strategy::NoShard &&
         (policy.reshard.value_or(0) != 0 || policy.kept))
       return error("--strategy=no_shard keeps parameters whole on every rank; "
                    "leave reshard_after_forward and kept out");
     bool isRoot = policy.modules == std::vector<std::string>{"root"};
     if (policy.recompute &&
-        (isRoot || options.recompute.rfind("budget:", 0) == 0))
+        (isRoot || options.recompute.kind == RecomputeKind::Budget))
       return error(isRoot
                        ? "the root unit is not recomputed; leave recompute out"
                        : "--recompute=budget decides for every unit; leave "
@@ -84,7 +84,7 @@ static LogicalResult checkPolicies(const CompileOptions &options,
 
 LogicalResult checkOptions(const CompileOptions &options,
                            Diagnostics &diagnostics) {
-  bool cuda = options.target == "cuda";
+  bool cuda = options.target == TargetKind::CUDA;
   if (cuda && !hasCudaTarget())
     return diagnostics.error(
         "--target=cuda: this build has no CUDA target; install the CUDA "
@@ -95,16 +95,16 @@ LogicalResult checkOptions(const CompileOptions &options,
   if (options.tf32 && options.strictNumerics)
     return diagnostics.error("--tf32: rounds the operands of products, which "
                              "--strict-numerics excludes; leave one out");
-  if (options.strictNumerics && options.paramDtype != "f32")
+  if (options.strictNumerics && isLow(options.paramDtype))
     return diagnostics.error(
-        "--strict-numerics: kernels keep the intermediate values of " +
-        options.paramDtype +
+        Twine("--strict-numerics: kernels keep the intermediate values of ") +
+        spell(options.paramDtype) +
         " in f32, which rounds otherwise; leave --param-dtype at f32");
   if (options.memoryBudget && !options.worldSize)
     return diagnostics.error(
         "--memory-budget: what a rank holds depends on how many there are; "
         "give the number with --world-size=N");
-  if (options.emit == "ptx" && !cuda)
+  if (options.emit == Level::PTX && !cuda)
     return diagnostics.error("--emit=ptx: only --target=cuda has PTX; use "
                              "--emit=llvm or --emit=obj");
   if (failed(checkPolicies(options, diagnostics)) ||

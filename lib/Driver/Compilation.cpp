@@ -8,14 +8,14 @@
 #include "MaskChoice.h"
 #include "Trial.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
-#include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
-#include "shardonnx/Import/Import.h"
+#include "shardonnx/Driver/Pipeline.h"
 #include "shardonnx/InitAll.h"
+#include "shardonnx/Support/ElementType.h"
 #include "shardonnx/Support/TemporaryFile.h"
+#include "shardonnx/Target/Link.h"
 #include "shardonnx/runtime/Sha256.h"
 
-#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/STLExtras.h"
@@ -23,14 +23,23 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 
 namespace shardonnx {
 
-Compilation::Compilation(const CompileOptions &options)
-    : options(options), context(MLIRContext::Threading::DISABLED) {
+Compilation::Compilation(const CompileOptions &options,
+                         Diagnostics &diagnostics, ImportOptions import)
+    : options(options), diags(diagnostics), importOptions(std::move(import)),
+      context(MLIRContext::Threading::DISABLED) {
+  importOptions.model = options.model;
+  importOptions.batch = options.batch;
+  importOptions.seq = options.seq;
+  for (const auto &[name, size] : options.dims)
+    importOptions.dims[name] = size;
+  if (!importOptions.isSupported)
+    importOptions.isSupported = isRaisable;
   DialectRegistry registry;
   registerAllDialects(registry);
   context.appendDialectRegistry(registry);
@@ -50,11 +59,9 @@ static ArrayAttr unitRules(Builder &b, const CompileOptions &options) {
     rule.set("modules", b.getStrArrayAttr(modules));
     if (policy.together)
       rule.set("together", b.getUnitAttr());
-    auto setType = [&](StringRef key, const std::optional<std::string> &name) {
-      if (name)
-        rule.set(key, TypeAttr::get(*name == "f32"    ? Type(b.getF32Type())
-                                    : *name == "bf16" ? Type(b.getBF16Type())
-                                                      : Type(b.getF16Type())));
+    auto setType = [&](StringRef key, std::optional<ShxDType> dtype) {
+      if (dtype)
+        rule.set(key, TypeAttr::get(typeOfDtype(b.getContext(), *dtype)));
     };
     auto setNumber = [&](StringRef key, std::optional<int64_t> value) {
       if (value)
@@ -70,7 +77,7 @@ static ArrayAttr unitRules(Builder &b, const CompileOptions &options) {
     setTruth(nn::kCastInputsKey, policy.castForwardInputs);
     setNumber(nn::kReshardKey, policy.reshard);
     if (policy.recompute)
-      rule.set(nn::kRecomputeKey, b.getStringAttr(*policy.recompute));
+      rule.set(nn::kRecomputeKey, b.getStringAttr(spell(*policy.recompute)));
     setNumber(nn::kForwardPrefetchKey, policy.forwardPrefetch);
     setNumber(nn::kBackwardPrefetchKey, policy.backwardPrefetch);
     setTruth(nn::kKeptKey, policy.kept);
@@ -81,20 +88,23 @@ static ArrayAttr unitRules(Builder &b, const CompileOptions &options) {
 
 LogicalResult Compilation::import() {
   TimingScope scope = timingRoot.nest("import");
-  ImportOptions import;
-  import.model = options.model;
-  import.batch = options.batch;
-  import.seq = options.seq;
-  for (const auto &[name, size] : options.dims)
-    import.dims[name] = size;
-  import.isSupported = isRaisable;
-  moduleRef = importOnnx(context, import, diags);
+  moduleRef = importOnnx(context, importOptions, diags);
   if (!moduleRef)
     return failure();
   Builder builder(&context);
   if (!options.unitPolicies.empty())
     module()->setAttr(nn::kUnitRulesAttr, unitRules(builder, options));
   return success();
+}
+
+// What the raise assumes of the graph.
+void Compilation::prepareRaise() {
+  if (options.program == ProgramKind::Train)
+    return chooseMasks(module(), options);
+  auto yes = UnitAttr::get(&context);
+  module()->setAttr(kEvaluateAttr, yes);
+  if (options.program == ProgramKind::EvalGradients)
+    module()->setAttr(kDifferentiateAttr, yes);
 }
 
 // `--print-ir-after` names passes as mlir-opt does: by their argument.
@@ -115,20 +125,19 @@ static void enablePrinting(PassManager &pm, const CompileOptions &options) {
 }
 
 LogicalResult Compilation::runPasses(Level level) {
-  if (level == Level::Grad &&
-      StringRef(options.recompute).starts_with("budget:") &&
+  if (level == Level::Grad && options.recompute.kind == RecomputeKind::Budget &&
       failed(fitRecompute(module(), options, diags)))
     return failure();
   if (level == Level::FSDP && options.memoryBudget && failed(fitMemory()))
     return failure();
   if (level == Level::NN)
-    chooseMasks(module(), options);
+    prepareRaise();
   PassManager pm(&context);
   addPassesTo(level, pm, options);
   if (pm.empty())
     return success();
   enablePrinting(pm, options);
-  TimingScope scope = timingRoot.nest(levelName(level));
+  TimingScope scope = timingRoot.nest(spell(level));
   pm.enableTiming(scope);
   unsigned errorsBefore = diags.errors();
   if (succeeded(pm.run(module())))
@@ -136,7 +145,7 @@ LogicalResult Compilation::runPasses(Level level) {
   // A pass that fails has said why; one that has not is our mistake.
   if (diags.errors() == errorsBefore)
     return diags.error("'" + options.model + "': the passes to level '" +
-                       levelName(level) + "' failed without a reason");
+                       spell(level) + "' failed without a reason");
   return failure();
 }
 
@@ -169,44 +178,50 @@ static llvm::Expected<std::string> sha256OfFile(StringRef path) {
   return hash.hex();
 }
 
+// A GPU program's host code only makes calls, and runs on other machines.
+FailureOr<TargetSpec> Compilation::hostTarget() {
+  bool cuda = options.target == TargetKind::CUDA;
+  llvm::Expected<TargetSpec> target =
+      resolveTarget(cuda ? "x86-64-v3" : options.arch);
+  if (!target)
+    return diags.error("--arch: " + llvm::toString(target.takeError()));
+  return *target;
+}
+
+// Once for a compilation: hashing the model takes a while.
 FailureOr<const ProgramOptions *> Compilation::programOptions() {
   if (program)
     return &*program;
-  ProgramOptions program;
-  program.name = llvm::sys::path::stem(options.model).str();
+  ProgramOptions made;
+  made.name = llvm::sys::path::stem(options.model).str();
   llvm::SmallString<128> path(options.model);
   if (std::error_code error = llvm::sys::fs::make_absolute(path))
     return diags.error("'" + options.model +
                        "': its folder cannot be told: " + error.message());
   llvm::sys::path::remove_dots(path, /*remove_dot_dot=*/true);
-  program.modelPath = path.str().str();
+  made.modelPath = path.str().str();
   llvm::Expected<std::string> hash = sha256OfFile(options.model);
   if (!hash)
     return diags.error("'" + options.model + "': cannot be read: " +
                        llvm::toString(hash.takeError()));
-  program.modelSha256 = *hash;
-  program.device = options.target;
-  program.arch = options.arch;
-  bool cuda = options.target == "cuda";
-  if (cuda) {
+  made.modelSha256 = *hash;
+  made.device = options.target;
+  made.arch = options.arch;
+  if (options.target == TargetKind::CUDA) {
     llvm::Expected<std::vector<std::string>> chips = resolveChips(options.arch);
     if (!chips)
       return diags.error("--arch: " + llvm::toString(chips.takeError()));
-    program.chips = *chips;
-    program.arch = llvm::join(program.chips, ",");
+    made.chips = *chips;
+    made.arch = llvm::join(made.chips, ",");
   }
-  // A GPU program's host code only makes calls, and runs on other machines.
-  llvm::Expected<TargetSpec> target =
-      resolveTarget(cuda ? "x86-64-v3" : options.arch);
-  if (!target)
-    return diags.error("--arch: " + llvm::toString(target.takeError()));
-  program.target = *target;
-  if (auto loss = module()->getAttrOfType<StringAttr>(nn::kLossKindAttr))
-    program.lossKind = loss.str();
-  program.strategy = options.strategy;
-  program.optimizer = options.optimizer;
-  this->program = std::move(program);
-  return &*this->program;
+  FailureOr<TargetSpec> target = hostTarget();
+  if (failed(target))
+    return failure();
+  made.target = *target;
+  made.strategy = options.strategy;
+  made.optimizer = options.optimizer;
+  program = std::move(made);
+  return &*program;
 }
 
 FailureOr<std::string> Compilation::manifest() {
@@ -217,7 +232,7 @@ FailureOr<std::string> Compilation::manifest() {
 }
 
 LogicalResult Compilation::lowerDevice() {
-  if (options.target != "cuda")
+  if (options.target != TargetKind::CUDA)
     return success();
   TimingScope scope = timingRoot.nest("ptx");
   FailureOr<const ProgramOptions *> program = programOptions();
@@ -231,8 +246,13 @@ LogicalResult Compilation::lowerDevice() {
   return success();
 }
 
+// What is run once has neither a manifest nor an update.
 LogicalResult Compilation::lower() {
   TimingScope scope = timingRoot.nest("llvm");
+  if (options.program != ProgramKind::Train) {
+    FailureOr<TargetSpec> target = hostTarget();
+    return failed(target) ? failure() : buildEvalProgram(module(), *target);
+  }
   FailureOr<const ProgramOptions *> program = programOptions();
   if (failed(program))
     return failure();
@@ -241,12 +261,12 @@ LogicalResult Compilation::lower() {
 
 LogicalResult Compilation::emitObject() {
   TimingScope scope = timingRoot.nest("object");
-  FailureOr<const ProgramOptions *> program = programOptions();
-  if (failed(program))
+  FailureOr<TargetSpec> target = hostTarget();
+  if (failed(target))
     return failure();
-  if (llvm::Error error =
-          shardonnx::emitObject(module(), (*program)->target, object,
-                                options.emit == "llvm" ? &llvmIR : nullptr))
+  if (llvm::Error error = shardonnx::emitObject(
+          module(), *target, object,
+          options.emit == Level::LLVM ? &llvmIR : nullptr))
     return diags.error("'" + options.model + "': code generation failed: " +
                        llvm::toString(std::move(error)));
   return success();
@@ -269,7 +289,7 @@ LogicalResult Compilation::dump(Level level) {
                        "': " + error.message());
   llvm::SmallString<128> path(options.dumpDir);
   llvm::sys::path::append(path, std::to_string(static_cast<int>(level)) + "-" +
-                                    levelName(level).str() +
+                                    spell(level) +
                                     (level == Level::PTX ? ".ptx" : ".mlir"));
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -308,8 +328,9 @@ LogicalResult Compilation::runLevel(Level level) {
 
 LogicalResult Compilation::print(llvm::raw_ostream &out) {
   if (reached == Level::Object) {
-    out << (options.emit == "llvm" ? StringRef(llvmIR)
-                                   : StringRef(object.data(), object.size()));
+    out << (options.emit == Level::LLVM
+                ? StringRef(llvmIR)
+                : StringRef(object.data(), object.size()));
     return success();
   }
   if (reached == Level::PTX && device) {

@@ -16,7 +16,7 @@ namespace shardonnx {
 
 // The default is the model's stem, in the current folder.
 static std::string outputPath(const CompileOptions &options) {
-  if (!options.output.empty() || !options.emit.empty())
+  if (!options.output.empty() || options.emit)
     return options.output;
   return llvm::sys::path::stem(options.model).str();
 }
@@ -36,46 +36,46 @@ static LogicalResult checkOutput(const CompileOptions &options,
   if (llvm::sys::fs::equivalent(path, options.model))
     return diagnostics.error("-o: '" + Twine(path) +
                              "' is the model itself; name another file");
-  if (options.emit.empty() && llvm::sys::fs::exists(path) &&
+  if (!options.emit && llvm::sys::fs::exists(path) &&
       !llvm::sys::fs::is_regular_file(path))
     return diagnostics.error("-o: '" + Twine(path) +
                              "' is no regular file; an executable needs one");
   return success();
 }
 
-static LogicalResult emitText(Compilation &compilation,
-                              const std::string &path) {
+static LogicalResult emitText(Compilation &compilation, const std::string &path,
+                              Diagnostics &diagnostics) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   if (failed(compilation.print(stream)))
     return failure();
   if (!path.empty())
-    return writeFileAtomically(compilation.diagnostics(), path, text);
+    return writeFileAtomically(diagnostics, path, text);
   llvm::outs() << text;
   llvm::outs().flush();
   if (!llvm::outs().has_error())
     return success();
   std::error_code error = llvm::outs().error();
   llvm::outs().clear_error();
-  return compilation.diagnostics().error("cannot write to standard output: " +
-                                         error.message());
+  return diagnostics.error("cannot write to standard output: " +
+                           error.message());
 }
 
 int runCompile(const CompileOptions &options) {
-  Compilation compilation(options);
-  if (failed(checkOptions(options, compilation.diagnostics())))
+  Diagnostics diagnostics;
+  if (failed(checkOptions(options, diagnostics)))
     return kExitUsage;
   std::string path = outputPath(options);
-  if (!path.empty() &&
-      failed(checkOutput(options, path, compilation.diagnostics())))
+  if (!path.empty() && failed(checkOutput(options, path, diagnostics)))
     return kExitInput;
+  Compilation compilation(options, diagnostics);
   // LLVM IR is printed as the object's code generation leaves it.
-  Level level = *parseLevel(options.emit);
-  bool whole = level == Level::Link;
-  if (whole || level == Level::LLVM)
+  Level level = options.emit.value_or(Level::Object);
+  if (level == Level::LLVM)
     level = Level::Object;
   if (failed(compilation.runTo(level)) ||
-      failed(whole ? compilation.link(path) : emitText(compilation, path)))
+      failed(options.emit ? emitText(compilation, path, diagnostics)
+                          : compilation.link(path)))
     return kExitInput;
   return kExitDone;
 }

@@ -6,6 +6,7 @@
 
 #include "EvalArrays.h"
 
+#include "shardonnx/Support/ElementType.h"
 #include "shardonnx/runtime/Npy.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -16,16 +17,12 @@ using namespace mlir;
 
 namespace shardonnx {
 
-static int64_t bytesPerElement(Type type) {
-  return int64_t(llvm::divideCeil(type.getIntOrFloatBitWidth(), 8));
-}
-
 std::string numpyDescr(Type type) {
   if (type.isBF16())
     return "<V2";
   if (type.isInteger(1))
     return "|b1";
-  int64_t bytes = bytesPerElement(type);
+  int64_t bytes = elementBytes(type);
   const char *kind = isa<FloatType>(type)       ? "f"
                      : type.isUnsignedInteger() ? "u"
                                                 : "i";
@@ -114,7 +111,7 @@ FailureOr<DenseElementsAttr> readElements(const EvalInput &input,
                                           RankedTensorType type,
                                           Diagnostics &diagnostics) {
   Type element = type.getElementType();
-  uint64_t bytes = uint64_t(bytesPerElement(element) * type.getNumElements());
+  uint64_t bytes = uint64_t(elementBytes(element) * type.getNumElements());
   auto buffer = llvm::MemoryBuffer::getFileSlice(input.path, bytes,
                                                  uint64_t(input.offset));
   if (!buffer || (*buffer)->getBufferSize() != bytes)
@@ -136,7 +133,7 @@ std::string npyOf(DenseElementsAttr value) {
   Type element = type.getElementType();
   std::vector<int64_t> shape(type.getShape().begin(), type.getShape().end());
   std::string bytes = makeNpyHeader(numpyDescr(element), shape);
-  size_t size = size_t(bytesPerElement(element));
+  size_t size = size_t(elementBytes(element));
   auto append = [&](const llvm::APInt &bits) {
     uint64_t word = bits.getZExtValue();
     bytes.append(reinterpret_cast<const char *>(&word), size);

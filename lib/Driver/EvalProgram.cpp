@@ -6,17 +6,10 @@
 #include "EvalProgram.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Transforms/Passes.h"
-#include "shardonnx/Conversion/ExecToLLVM/ExecToLLVM.h"
-#include "shardonnx/Conversion/FSDPToExec/Passes.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
-#include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
-#include "shardonnx/Dialect/Exec/Transforms/Passes.h"
-#include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "shardonnx/Differentiate/Passes.h"
-#include "shardonnx/Import/Import.h"
-#include "shardonnx/InitAll.h"
 #include "shardonnx/Support/TemporaryFile.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
@@ -26,31 +19,35 @@ using namespace mlir;
 
 namespace shardonnx {
 
-EvalProgram::EvalProgram(const EvalOptions &options, ArrayRef<EvalInput> inputs,
-                         EvalPlan plan, Diagnostics &diagnostics)
-    : options(options), inputs(inputs), plan(plan), diags(diagnostics),
-      context(MLIRContext::Threading::DISABLED) {
-  DialectRegistry registry;
-  registerAllDialects(registry);
-  context.appendDialectRegistry(registry);
-  handler = diags.capture(&context, options.model);
+static CompileOptions compileOptionsOf(const EvalOptions &options) {
+  CompileOptions compile;
+  compile.model = options.model;
+  compile.program =
+      options.gradients ? ProgramKind::EvalGradients : ProgramKind::Eval;
+  compile.dropout = options.dropout;
+  compile.strictNumerics = options.strictNumerics;
+  return compile;
 }
 
-//===----------------------------------------------------------------------===//
-// The graph and what is known of it
-//===----------------------------------------------------------------------===//
-
-LogicalResult EvalProgram::import() {
+ImportOptions EvalProgram::importOptions() const {
   ImportOptions import;
-  import.model = options.model;
   import.inputs.emplace();
   for (const EvalInput &input : inputs)
     (*import.inputs)[input.name] = {input.shape, input.source()};
-  import.isSupported =
-      plan.known == Known::Everything ? isEvaluable : isRaisable;
-  moduleRef = importOnnx(context, import, diags);
-  return success(bool(moduleRef));
+  if (plan.known == Known::Everything)
+    import.isSupported = isEvaluable;
+  return import;
 }
+
+EvalProgram::EvalProgram(const EvalOptions &options, ArrayRef<EvalInput> inputs,
+                         EvalPlan plan, Diagnostics &diagnostics)
+    : options(options), inputs(inputs), plan(plan), diags(diagnostics),
+      compileOptions(compileOptionsOf(options)),
+      compilation(compileOptions, diagnostics, importOptions()) {}
+
+//===----------------------------------------------------------------------===//
+// What is known of the graph
+//===----------------------------------------------------------------------===//
 
 LogicalResult EvalProgram::bindInputs() {
   auto forward = module().lookupSymbol<func::FuncOp>("forward");
@@ -104,32 +101,8 @@ void EvalProgram::markInitializers() {
 }
 
 //===----------------------------------------------------------------------===//
-// Passes
+// What the levels have made of it
 //===----------------------------------------------------------------------===//
-
-LogicalResult
-EvalProgram::runPasses(llvm::function_ref<void(OpPassManager &)> add) {
-  PassManager manager(&context);
-  add(manager);
-  unsigned errorsBefore = diags.errors();
-  if (succeeded(manager.run(module())))
-    return success();
-  if (diags.errors() == errorsBefore)
-    return diags.error("'" + options.model +
-                       "': a pass failed without a reason");
-  return failure();
-}
-
-LogicalResult EvalProgram::raise() {
-  module()->setAttr(kEvaluateAttr, UnitAttr::get(&context));
-  if (options.gradients)
-    module()->setAttr(kDifferentiateAttr, UnitAttr::get(&context));
-  RaiseOptions raise;
-  raise.strictNumerics = options.strictNumerics;
-  raise.dropout = options.dropout;
-  return runPasses(
-      [&](OpPassManager &manager) { buildRaisePipeline(manager, raise); });
-}
 
 /// What no program can compute as the graph says.
 LogicalResult EvalProgram::checkRaised() {
@@ -138,17 +111,6 @@ LogicalResult EvalProgram::checkRaised() {
     return WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());
-}
-
-static void addKernelPasses(OpPassManager &manager) {
-  manager.addNestedPass<func::FuncOp>(createRemoveEmptyPass());
-  nn::buildDecomposePipeline(manager);
-  manager.addNestedPass<func::FuncOp>(nn::createFusePass());
-  FSDPToExecPassOptions calls;
-  manager.addPass(createFSDPToExecPass(calls));
-  manager.addPass(exec::createReuseInPlacePass());
-  manager.addPass(exec::createPlanMemoryPass());
-  manager.addPass(exec::createVerifyExecPass());
 }
 
 /// The outputs that the raise has computed, and those that the program will.
@@ -218,7 +180,7 @@ void EvalProgram::addZeroGradients() {
   for (const EvalOutput &output : outputs)
     if (output.gradient)
       known.insert(output.fileName);
-  Builder builder(&context);
+  Builder builder(module().getContext());
   for (auto &[name, type] : trained) {
     EvalOutput output;
     output.fileName = gradientFile(name);
@@ -243,57 +205,35 @@ void EvalProgram::collectPlan() {
       privateBytes = int64_t(space.getBytes());
 }
 
-LogicalResult EvalProgram::lower() {
-  llvm::Expected<TargetSpec> target = resolveTarget("native");
-  if (!target)
-    return diags.error(llvm::toString(target.takeError()));
-  LoweringOptions lowering;
-  lowering.target = *target;
-  lowering.optimizer.clear();
-  lowering.manifest = "{}";
-  if (failed(lowerToLLVM(module(), lowering)))
-    return failure();
-  if (llvm::Error error = emitObject(module(), *target, object))
-    return diags.error("'" + options.model + "': code generation failed: " +
-                       llvm::toString(std::move(error)));
-  return success();
+/// Is there a path from a float input or initializer to an output?
+static bool hasLoss(ModuleOp module) {
+  auto forward = module.lookupSymbol<func::FuncOp>("forward");
+  return !forward.getOps<nn::LossOp>().empty();
 }
 
 LogicalResult EvalProgram::compile() {
-  if (failed(import()) || failed(bindInputs()))
+  if (failed(compilation.runTo(Level::Onnx)) || failed(bindInputs()))
     return failure();
   markInitializers();
-  if (failed(raise()))
+  if (failed(compilation.runTo(Level::NN)))
     return failure();
   collectOutputs();
-  if (!options.gradients && llvm::all_of(outputs, [](const EvalOutput &each) {
-        return bool(each.value);
-      }))
+  bool known = llvm::all_of(
+      outputs, [](const EvalOutput &each) { return bool(each.value); });
+  if (known && !options.gradients)
     return success();
   if (failed(checkRaised()))
     return failure();
-  if (options.gradients) {
-    if (failed(runPasses([](OpPassManager &manager) {
-          manager.addNestedPass<func::FuncOp>(createRemoveEmptyPass());
-          manager.addPass(createSumOutputsPass());
-        })))
-      return failure();
-    auto forward = module().lookupSymbol<func::FuncOp>("forward");
-    bool flows = !forward.getOps<nn::LossOp>().empty();
-    if (flows && failed(runPasses([](OpPassManager &manager) {
-          manager.addPass(createDifferentiatePass());
-        })))
-      return failure();
-  }
-  if (failed(runPasses([](OpPassManager &manager) {
-        manager.addPass(createMakeEvalPass());
-      })))
+  // Without such a path all gradients are zeros.
+  if (!hasLoss(module()))
+    compileOptions.program = ProgramKind::Eval;
+  if (failed(compilation.runTo(Level::Grad)))
     return failure();
   collectBuffers();
-  if (failed(runPasses(addKernelPasses)))
+  if (failed(compilation.runTo(Level::Memory)))
     return failure();
   collectPlan();
-  return lower();
+  return compilation.runTo(Level::Object);
 }
 
 //===----------------------------------------------------------------------===//
@@ -336,6 +276,7 @@ LogicalResult EvalProgram::run() {
       return diags.error("cannot write '" + path + "': " + message);
     }
   }
+  ArrayRef<char> object = compilation.getObject();
   EvalJob job{object, buffers, privateBytes};
   if (!object.empty() && failed(runEvalJob(job, diags)))
     return failure();

@@ -2,22 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // One graph with given inputs on its way to its outputs: what is known is
-// computed by the raise, the rest compiled by the passes that training uses and
-// run in a process of its own.
+// computed by the raise, the rest is compiled and run in a process of its own.
 
 #ifndef SHARDONNX_LIB_DRIVER_EVALPROGRAM_H
 #define SHARDONNX_LIB_DRIVER_EVALPROGRAM_H
 
 #include "EvalArrays.h"
 #include "EvalRun.h"
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/MLIRContext.h"
-#include "mlir/IR/OwningOpRef.h"
-#include "mlir/Pass/PassManager.h"
+#include "shardonnx/Driver/Compilation.h"
 #include "shardonnx/Driver/Eval.h"
 #include "llvm/ADT/StringMap.h"
-
-#include <memory>
 
 namespace shardonnx {
 
@@ -66,15 +60,11 @@ public:
   bool hasIntegerInputs() const { return integerInputs; }
 
 private:
-  mlir::ModuleOp module() { return *moduleRef; }
-  mlir::LogicalResult import();
+  mlir::ModuleOp module() { return compilation.module(); }
+  ImportOptions importOptions() const;
   mlir::LogicalResult bindInputs();
   void markInitializers();
-  mlir::LogicalResult raise();
   mlir::LogicalResult checkRaised();
-  mlir::LogicalResult lower();
-  mlir::LogicalResult
-      runPasses(llvm::function_ref<void(mlir::OpPassManager &)>);
   void collectOutputs();
   void collectBuffers();
   void addZeroGradients();
@@ -84,9 +74,8 @@ private:
   llvm::ArrayRef<EvalInput> inputs;
   EvalPlan plan;
   Diagnostics &diags;
-  mlir::MLIRContext context;
-  std::unique_ptr<mlir::ScopedDiagnosticHandler> handler;
-  mlir::OwningOpRef<mlir::ModuleOp> moduleRef;
+  CompileOptions compileOptions;
+  Compilation compilation;
   bool final = false, integerInputs = false;
   llvm::StringMap<mlir::DenseElementsAttr> values; // of inline initializers
   std::vector<std::string> constants;
@@ -95,7 +84,6 @@ private:
   std::vector<EvalBuffer> buffers;
   size_t firstOutput = 0; // of the buffers, those that the program writes
   int64_t privateBytes = 0;
-  llvm::SmallVector<char, 0> object;
 };
 
 } // namespace shardonnx

@@ -6,11 +6,11 @@
 
 #include "EvalRun.h"
 
+#include "shardonnx/Support/ElementType.h"
 #include "shardonnx/Support/TemporaryFile.h"
-#include "shardonnx/Target/EvalProgram.h"
+#include "shardonnx/Target/Link.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
@@ -49,8 +49,7 @@ private:
 } // namespace
 
 static int64_t bytesOf(RankedTensorType type) {
-  return type.getNumElements() *
-         int64_t(llvm::divideCeil(type.getElementTypeBitWidth(), 8));
+  return type.getNumElements() * elementBytes(type.getElementType());
 }
 
 // Paths come from the command line: bytes, while JSON is UTF-8. The plan is

@@ -10,7 +10,6 @@
 #include "shardonnx/Driver/Compilation.h"
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Threading.h"
 
 #include <cstdlib>
@@ -30,7 +29,9 @@ int threadsPerRank(int64_t ranks) {
 
 namespace {
 
-FailureOr<std::string> manifestOfModel(Compilation &compilation) {
+FailureOr<std::string> manifestOfModel(const CompileOptions &options,
+                                       Diagnostics &diagnostics) {
+  Compilation compilation(options, diagnostics);
   if (failed(compilation.runTo(Level::Memory)))
     return failure();
   return compilation.manifest();
@@ -53,7 +54,8 @@ FailureOr<Topology> topologyOf(const Manifest &manifest,
                                Diagnostics &diagnostics) {
   std::string asked = "--replicas=" + std::to_string(options.replicas);
   if (options.replicas > 1 && !manifest.hybrid())
-    return diagnostics.error(asked + ": --strategy=" + manifest.strategy +
+    return diagnostics.error(asked +
+                             ": --strategy=" + spell(manifest.strategy) +
                              " has one replica, hybrid_shard and "
                              "hybrid_shard_zero2 have several");
   if (options.nproc % options.replicas != 0)
@@ -85,21 +87,17 @@ LogicalResult readMeasured(const InspectOptions &options, InspectView &view,
 // A CPU is one of as many threads as the ranks of this machine would take.
 Device deviceOf(const Manifest &manifest, const InspectOptions &options,
                 int threads) {
-  bool cpu =
-      options.device.empty() ? !manifest.cuda() : options.device == "cpu";
-  if (cpu)
-    return cpuDevice(threads);
-  return options.device.empty()
-             ? deviceOfProgram(/*cuda=*/true, manifest.arch, threads)
-             : *deviceNamed(options.device);
+  if (options.device.empty())
+    return deviceOfProgram(manifest.cuda(), manifest.arch, threads);
+  return options.device == cpuDevice(1).name ? cpuDevice(threads)
+                                             : *deviceNamed(options.device);
 }
 
 } // namespace
 
 int runInspect(const InspectOptions &options) {
   const std::string &path = options.compile.model;
-  Compilation compilation(options.compile);
-  Diagnostics &diagnostics = compilation.diagnostics();
+  Diagnostics diagnostics;
   if (failed(checkOptions(options.compile, diagnostics)))
     return kExitUsage;
   bool isExecutable = isElf(path);
@@ -110,7 +108,7 @@ int runInspect(const InspectOptions &options) {
   FailureOr<Manifest> manifest =
       readManifest(path,
                    isExecutable ? readManifestSection(path, diagnostics)
-                                : manifestOfModel(compilation),
+                                : manifestOfModel(options.compile, diagnostics),
                    diagnostics);
   if (failed(manifest))
     return kExitInput;
@@ -121,10 +119,7 @@ int runInspect(const InspectOptions &options) {
   view.topology = *topology;
   view.accumulate = options.accumulate;
   view.threadsPerRank = threadsPerRank(options.nproc);
-  view.offload = llvm::StringSwitch<Offload>(options.offload)
-                     .Case("optimizer", Offload::Optimizer)
-                     .Case("params", Offload::Params)
-                     .Default(Offload::None);
+  view.offload = options.offload;
   view.parameters = options.parameters;
   view.device = deviceOf(*manifest, options, view.threadsPerRank);
   if (failed(readMeasured(options, view, diagnostics)))

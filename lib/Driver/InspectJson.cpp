@@ -13,44 +13,6 @@ namespace {
 
 using llvm::json::OStream;
 
-const char *inputKindName(Manifest::InputKind kind) {
-  switch (kind) {
-  case Manifest::InputKind::Tokens:
-    return "tokens";
-  case Manifest::InputKind::Labels:
-    return "labels";
-  case Manifest::InputKind::ShiftedLabels:
-    return "shifted_labels";
-  case Manifest::InputKind::AttentionMask:
-    return "attention_mask";
-  case Manifest::InputKind::ReadMask:
-    return "read_mask";
-  case Manifest::InputKind::TokenTypeIds:
-    return "token_type_ids";
-  case Manifest::InputKind::PositionIds:
-    return "position_ids";
-  case Manifest::InputKind::FirstKeys:
-    return "first_keys";
-  case Manifest::InputKind::Random:
-    return "random";
-  case Manifest::InputKind::Data:
-    return "data";
-  }
-  return "";
-}
-
-const char *denominatorName(Manifest::Denominator denominator) {
-  switch (denominator) {
-  case Manifest::Denominator::Labels:
-    return "labels";
-  case Manifest::Denominator::Elements:
-    return "elements";
-  case Manifest::Denominator::Batches:
-    return "batches";
-  }
-  return "";
-}
-
 // Names come from ONNX files, which promise nothing about their encoding.
 std::string text(llvm::StringRef raw) { return llvm::json::fixUTF8(raw); }
 
@@ -65,27 +27,27 @@ void writeProgram(OStream &json, const Manifest &m) {
   json.attribute("name", text(m.name));
   json.attribute("model", text(m.modelPath));
   json.attribute("version", text(m.version));
-  json.attribute("target", m.target);
+  json.attribute("target", spell(m.target));
   json.attribute("arch", text(m.arch));
   json.attribute("batch", m.batch);
   json.attribute("seq", m.seq);
-  json.attribute("strategy", text(m.strategy));
-  json.attribute("param_dtype", dtypeName(m.paramType));
-  json.attribute("reduce_dtype", dtypeName(m.reduceType));
-  json.attribute("optimizer", text(m.optimizer));
+  json.attribute("strategy", spell(m.strategy));
+  json.attribute("param_dtype", spell(m.paramType));
+  json.attribute("reduce_dtype", spell(m.reduceType));
+  json.attribute("optimizer", spell(m.optimizer));
   json.attributeArray("inputs", [&] {
     for (const Manifest::Input &input : m.inputs)
       json.object([&] {
         json.attribute("name", text(input.name));
-        json.attribute("kind", inputKindName(input.kind));
-        json.attribute("dtype", dtypeName(input.dtype));
+        json.attribute("kind", spell(input.kind));
+        json.attribute("dtype", spell(input.dtype));
         writeShape(json, input.shape);
         json.attribute("bytes", input.bytes());
       });
   });
   json.attributeObject("loss", [&] {
-    json.attribute("kind", text(m.loss.kind));
-    json.attribute("denominator", denominatorName(m.loss.denominator));
+    json.attribute("kind", spell(m.loss.kind));
+    json.attribute("denominator", spell(m.loss.denominator));
     json.attribute("opaque",
                    m.loss.denominator == Manifest::Denominator::Batches);
     json.attribute("description", describeLoss(m));
@@ -140,8 +102,8 @@ void writeParam(OStream &json, const Manifest::Unit &unit,
 }
 
 void writePolicy(OStream &json, const Manifest::Unit &unit) {
-  json.attribute("param_dtype", dtypeName(unit.paramType));
-  json.attribute("reduce_dtype", dtypeName(unit.reduceType));
+  json.attribute("param_dtype", spell(unit.paramType));
+  json.attribute("reduce_dtype", spell(unit.reduceType));
   json.attribute("reshard_after_forward", unit.reshards);
   json.attribute("reshard_group", unit.reshardGroup);
   json.attribute("kept", unit.kept);

@@ -98,22 +98,4 @@ int64_t countParameters(const Manifest::Unit &unit, bool trainable) {
   return count;
 }
 
-const char *dtypeName(ShxDType dtype) {
-  switch (dtype) {
-  case SHX_F32:
-    return "f32";
-  case SHX_BF16:
-    return "bf16";
-  case SHX_F16:
-    return "f16";
-  case SHX_I64:
-    return "i64";
-  case SHX_I32:
-    return "i32";
-  case SHX_I1:
-    return "i1";
-  }
-  return "";
-}
-
 } // namespace shardonnx

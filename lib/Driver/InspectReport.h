@@ -49,8 +49,6 @@ std::string describeLoss(const Manifest &manifest);
 /// Elements of a unit's parameters, without the padding.
 int64_t countParameters(const Manifest::Unit &unit, bool trainable);
 
-const char *dtypeName(ShxDType dtype);
-
 /// The communication of a step, predicted and, with a trace, measured.
 void printExposure(const Manifest &manifest, const InspectView &view,
                    llvm::raw_ostream &out);

@@ -78,13 +78,13 @@ private:
 };
 
 void printHead(const Manifest &m, raw_ostream &out) {
-  out << m.name << ": " << m.strategy << ", batch " << m.batch;
+  out << m.name << ": " << spell(m.strategy) << ", batch " << m.batch;
   if (m.seq > 0)
     out << " x " << m.seq;
-  out << " per rank and microbatch, " << dtypeName(m.paramType)
-      << " parameters, " << dtypeName(m.reduceType) << " gradients, "
-      << m.optimizer << ", " << (m.cuda() ? "cuda " : "") << m.arch << '\n';
-  out << "loss: " << m.loss.kind << ", " << describeLoss(m) << '\n';
+  out << " per rank and microbatch, " << spell(m.paramType) << " parameters, "
+      << spell(m.reduceType) << " gradients, " << spell(m.optimizer) << ", "
+      << (m.cuda() ? "cuda " : "") << m.arch << '\n';
+  out << "loss: " << spell(m.loss.kind) << ", " << describeLoss(m) << '\n';
 }
 
 // Calls back with every unit and its depth, inner units behind the one around
@@ -101,8 +101,8 @@ void forEachNested(
 
 // How the unit is kept and computed in: FSDP's policies in words.
 std::string policyText(const Manifest::Unit &unit) {
-  std::string text = dtypeName(unit.paramType);
-  text += std::string(", reduce ") + dtypeName(unit.reduceType);
+  std::string text = spell(unit.paramType);
+  text += std::string(", reduce ") + spell(unit.reduceType);
   if (!unit.sharded)
     text += ", whole";
   else if (unit.kept)

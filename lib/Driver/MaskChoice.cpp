@@ -37,7 +37,7 @@ OwningOpRef<ModuleOp> raiseCopy(ModuleOp module, bool readMasks) {
   if (readMasks)
     (*copy)->setAttr(onnx::kReadMasksAttr, UnitAttr::get(module.getContext()));
   RaiseOptions options;
-  options.dropout = "off";
+  options.dropout = DropoutMode::Off;
   PassManager pm(module.getContext());
   buildRaisePipeline(pm, options);
   if (failed(pm.run(*copy)))
@@ -64,8 +64,8 @@ bool masksMatter(ModuleOp module) {
 } // namespace
 
 void chooseMasks(ModuleOp module, const CompileOptions &options) {
-  bool read = options.attentionMask == "input" ||
-              (options.attentionMask == "auto" && hasMask(module) &&
+  bool read = options.attentionMask == MaskMode::Input ||
+              (options.attentionMask == MaskMode::Auto && hasMask(module) &&
                masksMatter(module));
   if (read)
     module->setAttr(onnx::kReadMasksAttr, UnitAttr::get(module.getContext()));

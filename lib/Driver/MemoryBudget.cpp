@@ -170,8 +170,8 @@ LogicalResult MemoryFitter::run(Diagnostics &diagnostics) {
     return diagnostics.error(
         "--memory-budget=" + Twine(budget) + ": a rank of " + Twine(ranks) +
         " takes at least " + Twine(bytes) + " bytes for '" + options.model +
-        "' with --strategy=" + options.strategy +
-        " and --recompute=" + options.recompute +
+        "' with --strategy=" + spell(options.strategy) +
+        " and --recompute=" + options.recompute.text() +
         "; give that much, more ranks (--world-size), a "
         "smaller batch or more recomputation");
   std::optional<int64_t> start; // the prefetch distances

@@ -10,38 +10,20 @@
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/Differentiate/Passes.h"
 
-#include "mlir/Transforms/Passes.h"
-#include "llvm/ADT/StringSwitch.h"
+#include "mlir/Pass/PassManager.h"
 
 using namespace mlir;
 
 namespace shardonnx {
 
-static constexpr const char *kLevelNames[] = {
-    "onnx",   "nn",  "grad", "fsdp", "schedule",
-    "memory", "ptx", "llvm", "obj",  "link"};
-
-StringRef levelName(Level level) {
-  return kLevelNames[static_cast<int>(level)];
+static bool isCuda(const CompileOptions &options) {
+  return options.target == TargetKind::CUDA;
 }
 
-std::optional<Level> parseLevel(StringRef name) {
-  if (name.empty())
-    return Level::Link;
-  for (int level = 0; level <= static_cast<int>(Level::Object); ++level)
-    if (name == kLevelNames[level])
-      return static_cast<Level>(level);
-  return std::nullopt;
-}
-
-// What the graph means, with its loss, units and dtypes.
-static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
-  RaiseOptions raise;
-  raise.strictNumerics = options.strictNumerics;
-  raise.dropout = options.dropout;
-  raise.positionsVary = options.documentSeparator.has_value();
-  buildRaisePipeline(pm, raise);
-  if (options.target == "cuda")
+// What is trained: the loss, units and dtypes.
+static void addTrainingPasses(OpPassManager &pm,
+                              const CompileOptions &options) {
+  if (isCuda(options))
     pm.addPass(nn::createWriteOutTopKPass());
   else if (!options.strictNumerics)
     pm.addPass(nn::createGroupMatmulsPass());
@@ -51,7 +33,8 @@ static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
     pm.addPass(nn::createFreezePass(freeze));
   }
   nn::AttachLossPassOptions loss;
-  loss.kind = options.loss;
+  if (options.loss)
+    loss.kind = spell(*options.loss);
   loss.logits = options.logits;
   loss.fuseHead = !options.strictNumerics;
   pm.addPass(nn::createAttachLossPass(loss));
@@ -63,48 +46,71 @@ static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
   units.ignore.assign(options.ignore.begin(), options.ignore.end());
   pm.addPass(fsdp::createAssignUnitsPass(units));
   nn::AssignDtypesPassOptions dtypes;
-  dtypes.paramDtype = options.paramDtype;
-  dtypes.reduceDtype =
-      options.reduceDtype.empty() ? "f32" : options.reduceDtype;
-  dtypes.outputDtype = options.outputDtype;
+  dtypes.paramDtype = spell(options.paramDtype);
+  dtypes.reduceDtype = spell(options.reduceDtype);
+  if (options.outputDtype)
+    dtypes.outputDtype = spell(*options.outputDtype);
   pm.addPass(nn::createAssignDtypesPass(dtypes));
 }
 
+// What the graph means.
+static void addNNPasses(OpPassManager &pm, const CompileOptions &options) {
+  RaiseOptions raise;
+  raise.strictNumerics = options.strictNumerics;
+  raise.dropout = options.dropout;
+  raise.positionsVary = options.documentSeparator.has_value();
+  buildRaisePipeline(pm, raise);
+  switch (options.program) {
+  case ProgramKind::Train:
+    return addTrainingPasses(pm, options);
+  case ProgramKind::EvalGradients:
+    pm.addNestedPass<func::FuncOp>(createRemoveEmptyPass());
+    pm.addPass(createSumOutputsPass());
+    return;
+  case ProgramKind::Eval:
+    return;
+  }
+}
+
 static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
-  pm.addPass(createDifferentiatePass());
-  fsdp::RecomputePassOptions recompute;
-  // A budget has become a plan by then: fitRecompute.
-  if (!StringRef(options.recompute).starts_with("budget:"))
-    recompute.recompute = options.recompute;
-  pm.addPass(fsdp::createRecomputePass(recompute));
+  if (options.program != ProgramKind::Eval)
+    pm.addPass(createDifferentiatePass());
+  if (options.program == ProgramKind::Train) {
+    fsdp::RecomputePassOptions recompute;
+    // A budget has become a plan by then: fitRecompute.
+    if (options.recompute.kind != RecomputeKind::Budget)
+      recompute.recompute = options.recompute.text();
+    pm.addPass(fsdp::createRecomputePass(recompute));
+  } else {
+    pm.addPass(createMakeEvalPass());
+    pm.addNestedPass<func::FuncOp>(createRemoveEmptyPass());
+  }
   // Groups are formed before parameters are gathered, so that each gather is
   // placed around the groups that read it.
   nn::buildDecomposePipeline(pm);
   // GELU is then the library's.
-  if (options.target == "cuda" && !options.strictNumerics)
+  if (isCuda(options) && !options.strictNumerics)
     pm.addNestedPass<func::FuncOp>(nn::createFuseEpiloguesPass());
   pm.addNestedPass<func::FuncOp>(nn::createFusePass());
 }
 
 static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {
+  if (options.program != ProgramKind::Train)
+    return;
   fsdp::ShardOptions shard;
-  shard.strategy =
-      llvm::StringSwitch<fsdp::Strategy>(options.strategy)
-          .Case("full_shard", fsdp::Strategy::full_shard)
-          .Case("shard_grad_op", fsdp::Strategy::shard_grad_op)
-          .Case("shard_opt", fsdp::Strategy::shard_opt)
-          .Case("no_shard", fsdp::Strategy::no_shard)
-          .Case("hybrid_shard", fsdp::Strategy::hybrid_shard)
-          .Case("hybrid_shard_zero2", fsdp::Strategy::hybrid_shard_zero2);
+  shard.strategy = options.strategy;
   fsdp::buildShardPipeline(pm, shard);
 }
 
 static void addSchedulePasses(OpPassManager &pm,
                               const CompileOptions &options) {
+  if (options.program != ProgramKind::Train)
+    return;
   fsdp::ScheduleOptions schedule;
   schedule.forwardPrefetch = options.forwardPrefetch;
   schedule.backwardPrefetch = options.backwardPrefetch;
-  schedule.unshardedAccumulation = options.accumulateMode == "unsharded";
+  schedule.unshardedAccumulation =
+      options.accumulateMode == AccumulateMode::Unsharded;
   fsdp::buildSchedulePipeline(pm, schedule);
 }
 
@@ -114,10 +120,10 @@ static void addMemoryPasses(OpPassManager &pm, const CompileOptions &options) {
   calls.tf32 = options.tf32;
   calls.deterministic = options.strictNumerics;
   pm.addPass(createFSDPToExecPass(calls));
-  if (options.target == "cuda")
+  if (isCuda(options))
     pm.addPass(createAddKernelWorkspacesPass());
   pm.addPass(exec::createReuseInPlacePass());
-  if (options.target == "cuda" && !options.strictNumerics)
+  if (isCuda(options) && !options.strictNumerics)
     pm.addPass(exec::createGrowLossChunksPass());
   pm.addPass(exec::createPlanMemoryPass());
   pm.addPass(exec::createVerifyExecPass());

@@ -10,7 +10,8 @@
 #include "Trial.h"
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
-#include "shardonnx/Support/ByteSize.h"
+#include "shardonnx/Driver/Pipeline.h"
+#include "shardonnx/Support/ElementType.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -85,16 +86,16 @@ void RecomputeFitter::collect() {
                         : ShapedType();
     if (type && type.hasStaticShape() && type.getNumElements() != 0)
       prices.insert(1 + counted.getFlops() / type.getNumElements() /
-                            std::max(1u, type.getElementTypeBitWidth() / 8));
+                            elementBytes(type.getElementType()));
   });
   MLIRContext *context = module.getContext();
-  levels = {nullptr, StringAttr::get(context, "selective")};
+  levels = {nullptr, StringAttr::get(context, spell(RecomputeKind::Selective))};
   int64_t largest = prices.empty() ? 0 : *prices.rbegin();
   for (int64_t factor : {2, 4})
     prices.insert(factor * largest);
   for (int64_t price : prices)
     levels.push_back(IntegerAttr::get(IntegerType::get(context, 64), price));
-  levels.push_back(StringAttr::get(context, "block"));
+  levels.push_back(StringAttr::get(context, spell(RecomputeKind::Block)));
 }
 
 // The first `unitsAt` units are at `level`, the others one below.
@@ -145,11 +146,8 @@ LogicalResult RecomputeFitter::run(Diagnostics &diagnostics) {
 
 LogicalResult fitRecompute(ModuleOp module, const CompileOptions &options,
                            Diagnostics &diagnostics) {
-  StringRef text = options.recompute;
-  text.consume_front("budget:");
-  std::optional<int64_t> budget = parseByteSize(text.str());
-  assert(budget && "the command line checks this");
-  return RecomputeFitter(module, options, *budget).run(diagnostics);
+  return RecomputeFitter(module, options, options.recompute.number)
+      .run(diagnostics);
 }
 
 } // namespace shardonnx

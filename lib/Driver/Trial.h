@@ -9,7 +9,6 @@
 #define SHARDONNX_LIB_DRIVER_TRIAL_H
 
 #include "shardonnx/Driver/Options.h"
-#include "shardonnx/Driver/Pipeline.h"
 #include "shardonnx/Support/Diagnostics.h"
 
 #include "mlir/IR/BuiltinOps.h"

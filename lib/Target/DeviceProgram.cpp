@@ -63,11 +63,9 @@ shardonnx::buildDeviceProgram(ModuleOp module, const ProgramOptions &options) {
   if (failed(kernels::lowerDeviceKernels(module, *device, target,
                                          program.launches)))
     return failWith("a kernel");
-  FailureOr<kernels::Optimizer> optimizer =
-      parseOptimizer(module, options.optimizer);
-  if (failed(optimizer) ||
-      failed(kernels::addDeviceOptimizerKernel(*device, "shx_optimizer_kernel",
-                                               *optimizer, program.optimizer)))
+  if (failed(kernels::addDeviceOptimizerKernel(*device, "shx_optimizer_kernel",
+                                               options.optimizer,
+                                               program.optimizer)))
     return failWith("the optimizer");
   llvm::Expected<DeviceImages> images =
       emitDeviceImages(*device, options.chips);

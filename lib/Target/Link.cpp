@@ -4,10 +4,10 @@
 // Links a program through the C++ compiler's driver, which knows where its C
 // library lies, with ld.lld. Everything but the C library is linked statically.
 
+#include "shardonnx/Target/Link.h"
 #include "shardonnx/Support/TemporaryFile.h"
-#include "shardonnx/Target/EvalProgram.h"
-#include "shardonnx/Target/Program.h"
 
+#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -111,7 +111,7 @@ linkCommand(StringRef objectPath, StringRef outputPath, bool cuda) {
   return command;
 }
 
-llvm::Error shardonnx::linkExecutable(StringRef objectPath,
+static llvm::Error linkExecutableFrom(StringRef objectPath,
                                       StringRef outputPath, bool cuda) {
   std::string whole;
   int descriptor = -1;
@@ -155,7 +155,7 @@ llvm::Error shardonnx::linkExecutable(ArrayRef<char> object,
   TemporaryFile removeObject(path);
   if (error)
     return error;
-  return linkExecutable(StringRef(path), outputPath, cuda);
+  return linkExecutableFrom(path, outputPath, cuda);
 }
 
 // The runtime's calls are those of the program that loads it.

@@ -10,6 +10,7 @@
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
+#include "shardonnx/Support/ElementType.h"
 #include "shardonnx/Target/Program.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Workspace.h"
@@ -27,11 +28,7 @@ static std::string text(StringRef name) {
   return json::isUTF8(name) ? name.str() : json::fixUTF8(name);
 }
 
-static StringRef dtypeName(Type type) {
-  static constexpr const char *names[] = {"f32", "bf16", "f16",
-                                          "i64", "i32",  "i1"};
-  return names[exec::dtypeOf(type)];
-}
+static StringRef dtypeName(Type type) { return spell(dtypeOf(type)); }
 
 static json::Array shapeOf(Type type) {
   json::Array shape;
@@ -72,8 +69,11 @@ static void addSizes(ModuleOp module, json::Object &manifest) {
   manifest["seq"] = seq;
 }
 
-static json::Object lossOf(ModuleOp module, StringRef kind) {
-  json::Object object{{"kind", kind}, {"denominator", "batches"}};
+static json::Object lossOf(ModuleOp module) {
+  auto kind = module->getAttrOfType<StringAttr>(nn::kLossKindAttr);
+  json::Object object{
+      {"kind", kind ? kind.getValue() : spell(LossKind::CausalLm)},
+      {"denominator", "batches"}};
   exec::LossOp loss;
   module.walk([&](exec::LossOp op) { loss = op; });
   if (!loss)
@@ -230,9 +230,8 @@ static int64_t constantsOf(ModuleOp module) {
   if (exec::isCuda(module))
     for (auto constant : module.getOps<exec::ConstantOp>()) {
       ElementsAttr value = constant.getValue();
-      bytes =
-          alignTo(bytes, kConstantAlignmentBytes) +
-          value.getNumElements() * exec::elementBytes(value.getElementType());
+      bytes = alignTo(bytes, kConstantAlignmentBytes) +
+              value.getNumElements() * elementBytes(value.getElementType());
     }
   return bytes;
 }
@@ -278,15 +277,15 @@ std::string shardonnx::buildManifest(ModuleOp module,
       {"name", text(options.name)},
       {"model", json::Object{{"path", text(options.modelPath)},
                              {"sha256", options.modelSha256}}},
-      {"target", options.device},
+      {"target", spell(options.device)},
       {"arch", options.arch},
       {"inputs", inputsOf(module)},
-      {"loss", lossOf(module, options.lossKind)},
-      {"strategy", options.strategy},
-      {"accumulate", module->hasAttr(fsdp::kUnshardedAccumulationAttr)
-                         ? "unsharded"
-                         : "sharded"},
-      {"optimizer", options.optimizer},
+      {"loss", lossOf(module)},
+      {"strategy", spell(options.strategy)},
+      {"accumulate", spell(module->hasAttr(fsdp::kUnshardedAccumulationAttr)
+                               ? AccumulateMode::Unsharded
+                               : AccumulateMode::Sharded)},
+      {"optimizer", spell(options.optimizer)},
       {"units", unitsOf(module)},
       {"functions", exec::functionsToJson(module)},
       {"spaces", exec::spacesToJson(module)},

@@ -19,3 +19,11 @@ LogicalResult shardonnx::buildProgram(ModuleOp module,
   lowering.device = device;
   return lowerToLLVM(module, lowering);
 }
+
+LogicalResult shardonnx::buildEvalProgram(ModuleOp module,
+                                          const TargetSpec &target) {
+  LoweringOptions lowering;
+  lowering.target = target;
+  lowering.manifest = "{}";
+  return lowerToLLVM(module, lowering);
+}

@@ -19,14 +19,6 @@ constexpr int kVersion = 1;
 // Beyond any machine, yet far from overflow when added and multiplied by 8.
 constexpr int64_t kLargest = int64_t(1) << 50;
 
-struct Name {
-  ShxDType dtype;
-  const char *ours, *safeTensors;
-};
-constexpr Name kNames[] = {{SHX_F32, "f32", "F32"},
-                           {SHX_BF16, "bf16", "BF16"},
-                           {SHX_F16, "f16", "F16"}};
-
 // ---- Writing
 
 Json paramJson(const Manifest::Param &param) {
@@ -52,7 +44,7 @@ Json unitJson(const Checkpoint::Unit &unit) {
   return {{"name", unit.name},
           {"length", unit.length},
           {"frozen_length", unit.frozenLength},
-          {"frozen_dtype", dtypeName(unit.frozenType)},
+          {"frozen_dtype", spell(unit.frozenType)},
           {"params", params},
           {"slices", slicesJson(unit.trainable)},
           {"frozen_slices", slicesJson(unit.frozen)}};
@@ -121,8 +113,11 @@ private:
   void readProgram(const Json &json, Checkpoint &c) const {
     c.program = json.at("name").get<std::string>();
     c.strategy = json.at("strategy").get<std::string>();
-    c.optimizer = json.at("optimizer").get<std::string>();
-    static_cast<void>(optimizerStatesOf(c.optimizer));
+    std::string optimizer = json.at("optimizer").get<std::string>();
+    std::optional<Optimizer> known = parseSpelling<Optimizer>(optimizer);
+    if (!known)
+      fail("a checkpoint names an unknown optimizer '", optimizer, "'");
+    c.optimizer = *known;
     c.modelPath = json.at("model").at("path").get<std::string>();
     c.modelSha256 = json.at("model").at("sha256").get<std::string>();
   }
@@ -198,14 +193,10 @@ private:
     unit.length = size(json, "length");
     unit.frozenLength = size(json, "frozen_length");
     std::string type = json.at("frozen_dtype").get<std::string>();
-    bool known = false;
-    for (const Name &name : kNames)
-      if (type == name.ours) {
-        unit.frozenType = name.dtype;
-        known = true;
-      }
-    if (!known)
+    std::optional<ShxDType> known = parseSpelling<ShxDType>(type);
+    if (!known || *safeTensorsName(*known) == 0)
       bad(concat("it names an unknown dtype '", type, "'"));
+    unit.frozenType = *known;
     for (const Json &param : json.at("params"))
       unit.params.push_back(readParam(param, unit));
     checkPlaces(unit);
@@ -235,23 +226,13 @@ private:
 
 } // namespace
 
-int Checkpoint::optimizerStates() const { return optimizerStatesOf(optimizer); }
-
-int optimizerStatesOf(const std::string &optimizer) {
-  if (optimizer == "sgd")
-    return 1;
-  if (optimizer == "adamw" || optimizer == "adam")
-    return 2;
-  fail("a checkpoint names an unknown optimizer '", optimizer, "'");
-}
-
 std::string tensorName(const std::string &unit, StateArray array,
-                       const std::string &optimizer) {
+                       Optimizer optimizer) {
   switch (array) {
   case StateArray::Master:
     return unit + "/master";
   case StateArray::Moment1:
-    return unit + (optimizer == "sgd" ? "/momentum" : "/exp_avg");
+    return unit + (optimizer == Optimizer::SGD ? "/momentum" : "/exp_avg");
   case StateArray::Moment2:
     return unit + "/exp_avg_sq";
   case StateArray::Frozen:
@@ -260,18 +241,17 @@ std::string tensorName(const std::string &unit, StateArray array,
   return unit + "/frozen";
 }
 
-const char *dtypeName(ShxDType dtype) {
-  for (const Name &name : kNames)
-    if (name.dtype == dtype)
-      return name.ours;
-  return "?";
-}
-
 const char *safeTensorsName(ShxDType dtype) {
-  for (const Name &name : kNames)
-    if (name.dtype == dtype)
-      return name.safeTensors;
-  return "?";
+  switch (dtype) {
+  case SHX_F32:
+    return "F32";
+  case SHX_BF16:
+    return "BF16";
+  case SHX_F16:
+    return "F16";
+  default:
+    return "";
+  }
 }
 
 std::string hexText(uint64_t value) {
@@ -294,7 +274,7 @@ std::string writeIndex(const Checkpoint &c) {
       {"program",
        {{"name", c.program},
         {"strategy", c.strategy},
-        {"optimizer", c.optimizer},
+        {"optimizer", spell(c.optimizer)},
         {"model", {{"path", c.modelPath}, {"sha256", c.modelSha256}}}}},
       {"world_size", c.worldSize},
       {"state",

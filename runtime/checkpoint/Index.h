@@ -36,7 +36,8 @@ struct Checkpoint {
     std::vector<Slice> trainable, frozen; // in order, each element once
   };
   std::string id; // of this save: its files carry it too
-  std::string program, strategy, optimizer, modelPath, modelSha256;
+  std::string program, strategy, modelPath, modelSha256;
+  Optimizer optimizer = Optimizer::AdamW;
   int worldSize = 0;
   TrainState state;
   uint64_t seed = 0;
@@ -47,18 +48,13 @@ struct Checkpoint {
   std::vector<Unit> units;
 
   uint64_t hash() const { return trainableHash + frozenHash; }
-  int optimizerStates() const;
+  int optimizerStates() const { return statesOf(optimizer); }
 };
-
-/// How many tensors of a parameter's size an optimizer keeps; throws for one
-/// that is not known.
-int optimizerStatesOf(const std::string &optimizer);
 
 /// The name of a unit's tensor in a rank's file.
 std::string tensorName(const std::string &unit, StateArray array,
-                       const std::string &optimizer);
-/// f32, bf16, f16; and as .safetensors calls them.
-const char *dtypeName(ShxDType dtype);
+                       Optimizer optimizer);
+/// As .safetensors calls floats; empty for other types.
 const char *safeTensorsName(ShxDType dtype);
 /// Sixteen digits.
 std::string hexText(uint64_t value);

@@ -182,8 +182,9 @@ std::optional<TrainState> restore(const Options &options, Engine &engine,
   const Checkpoint &index = reader.index();
   const Manifest &manifest = engine.manifest;
   if (index.optimizerStates() != manifest.optimizerStates())
-    fail("the checkpoint '", folder, "' has the state of ", index.optimizer,
-         ", the program was compiled with --optimizer=", manifest.optimizer);
+    fail("the checkpoint '", folder, "' has the state of ",
+         spell(index.optimizer), ", the program was compiled with --optimizer=",
+         spell(manifest.optimizer));
   Fit(manifest, reader).require();
   if (index.state.step >= options.steps)
     failUsage("the checkpoint '", folder, "' is of step ", index.state.step,

@@ -251,7 +251,7 @@ void Saver::describe(const std::vector<std::string> &messages) {
   index = {};
   index.id = id;
   index.program = manifest.name;
-  index.strategy = manifest.strategy;
+  index.strategy = spell(manifest.strategy);
   index.optimizer = manifest.optimizer;
   index.modelPath = manifest.modelPath;
   index.modelSha256 = manifest.modelSha256;

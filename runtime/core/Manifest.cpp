@@ -38,40 +38,25 @@ int64_t optionalSize(const Json &object, const char *key) {
   return object.contains(key) ? size(object, key) : 0;
 }
 
-ShxDType dtype(const std::string &name) {
-  static const std::pair<const char *, ShxDType> names[] = {
-      {"f32", SHX_F32}, {"bf16", SHX_BF16}, {"f16", SHX_F16},
-      {"i64", SHX_I64}, {"i32", SHX_I32},   {"i1", SHX_I1}};
-  for (auto &[text, value] : names)
-    if (name == text)
-      return value;
-  fail("the manifest names an unknown dtype '", name, "'");
+// The value that the manifest names by one of its enumeration's words.
+template <typename Enum> Enum named(const Json &object, const char *key) {
+  std::string text = object.at(key).get<std::string>();
+  if (std::optional<Enum> value = parseSpelling<Enum>(text))
+    return *value;
+  fail("the manifest's '", key, "' is '", text,
+       "': ", describeWords(spellAll<Enum>()));
 }
 
-Manifest::InputKind inputKind(const std::string &name) {
-  using Kind = Manifest::InputKind;
-  static const std::pair<const char *, Kind> names[] = {
-      {"tokens", Kind::Tokens},
-      {"labels", Kind::Labels},
-      {"shifted_labels", Kind::ShiftedLabels},
-      {"attention_mask", Kind::AttentionMask},
-      {"read_mask", Kind::ReadMask},
-      {"token_type_ids", Kind::TokenTypeIds},
-      {"position_ids", Kind::PositionIds},
-      {"first_keys", Kind::FirstKeys},
-      {"random", Kind::Random},
-      {"data", Kind::Data}};
-  for (auto &[text, value] : names)
-    if (name == text)
-      return value;
-  fail("the manifest names an unknown input kind '", name, "'");
+template <typename Enum>
+Enum namedOr(const Json &object, const char *key, Enum otherwise) {
+  return object.contains(key) ? named<Enum>(object, key) : otherwise;
 }
 
 Manifest::Input readInput(const Json &json) {
   Manifest::Input input;
   input.name = json.at("name").get<std::string>();
-  input.kind = inputKind(json.at("kind").get<std::string>());
-  input.dtype = dtype(json.at("dtype").get<std::string>());
+  input.kind = named<Manifest::InputKind>(json, "kind");
+  input.dtype = named<ShxDType>(json, "dtype");
   input.shape = json.at("shape").get<std::vector<int64_t>>();
   input.limit = optionalSize(json, "limit");
   product(input.shape);
@@ -80,16 +65,8 @@ Manifest::Input readInput(const Json &json) {
 
 Manifest::Loss readLoss(const Json &json) {
   Manifest::Loss loss;
-  loss.kind = json.at("kind").get<std::string>();
-  std::string denominator = json.at("denominator").get<std::string>();
-  if (denominator == "labels")
-    loss.denominator = Manifest::Denominator::Labels;
-  else if (denominator == "elements")
-    loss.denominator = Manifest::Denominator::Elements;
-  else if (denominator == "batches")
-    loss.denominator = Manifest::Denominator::Batches;
-  else
-    fail("the manifest names an unknown loss denominator '", denominator, "'");
+  loss.kind = named<LossKind>(json, "kind");
+  loss.denominator = named<Manifest::Denominator>(json, "denominator");
   loss.input = json.value("denominator_input", "");
   loss.shift = optionalSize(json, "denominator_shift");
   loss.perMicrobatch = optionalSize(json, "denominator_per_microbatch");
@@ -122,11 +99,11 @@ Manifest::Param readParam(const Json &json) {
 // Where a unit does not say it, it has what the program has.
 void readUnitTypes(const Json &json, const Json &program,
                    Manifest::Unit &unit) {
-  auto own = [&](const char *key) -> const Json & {
-    return json.contains(key) ? json.at(key) : program.at(key);
+  auto own = [&](const char *key) {
+    return named<ShxDType>(json.contains(key) ? json : program, key);
   };
-  unit.paramType = dtype(own("param_dtype").get<std::string>());
-  unit.reduceType = dtype(own("reduce_dtype").get<std::string>());
+  unit.paramType = own("param_dtype");
+  unit.reduceType = own("reduce_dtype");
   unit.gatherInPlace = json.value("gather_in_place", false);
   if (unit.gatherInPlace && unit.paramType != SHX_F32)
     fail("the manifest gathers unit '", unit.name,
@@ -223,23 +200,20 @@ Manifest read(const Json &json) {
   m.hash = json.at("hash").get<std::string>();
   m.modelPath = json.at("model").at("path").get<std::string>();
   m.modelSha256 = json.at("model").value("sha256", "");
-  m.target = json.value("target", "cpu");
-  if (m.target != "cpu" && m.target != "cuda")
-    fail("the manifest's 'target' is '", m.target, "': cpu or cuda");
+  m.target = namedOr(json, "target", TargetKind::CPU);
   m.arch = json.value("arch", "");
   m.batch = size(json, "batch");
   m.seq = optionalSize(json, "seq");
   for (const Json &input : json.at("inputs"))
     m.inputs.push_back(readInput(input));
   m.loss = readLoss(json.at("loss"));
-  m.strategy = json.value("strategy", "");
-  std::string accumulate = json.value("accumulate", "sharded");
-  if (accumulate != "sharded" && accumulate != "unsharded")
-    fail("the manifest names an unknown way to accumulate '", accumulate, "'");
-  m.unshardedAccumulation = accumulate == "unsharded";
-  m.optimizer = json.value("optimizer", "adamw");
-  m.paramType = dtype(json.at("param_dtype").get<std::string>());
-  m.reduceType = dtype(json.at("reduce_dtype").get<std::string>());
+  m.strategy = namedOr(json, "strategy", Strategy::FullShard);
+  m.unshardedAccumulation =
+      namedOr(json, "accumulate", AccumulateMode::Sharded) ==
+      AccumulateMode::Unsharded;
+  m.optimizer = namedOr(json, "optimizer", Optimizer::AdamW);
+  m.paramType = named<ShxDType>(json, "param_dtype");
+  m.reduceType = named<ShxDType>(json, "reduce_dtype");
   for (const Json &unit : json.at("units"))
     m.units.push_back(readUnit(unit, json));
   for (const Json &function : json.value("functions", Json::array()))
@@ -277,7 +251,6 @@ int64_t Manifest::Unit::gatheredBytes() const {
 int64_t Manifest::Unit::gradientBytes() const {
   return length * dtypeBytes(reduceType);
 }
-bool Manifest::hybrid() const { return strategy.rfind("hybrid_", 0) == 0; }
 bool Manifest::usesF16() const {
   return std::any_of(units.begin(), units.end(), [](const Unit &unit) {
     return unit.paramType == SHX_F16 || unit.reduceType == SHX_F16;
@@ -287,7 +260,6 @@ bool Manifest::gathersInPlace() const {
   return std::all_of(units.begin(), units.end(),
                      [](const Unit &unit) { return unit.gatherInPlace; });
 }
-int Manifest::optimizerStates() const { return optimizer == "sgd" ? 1 : 2; }
 int64_t Manifest::tokensPerMicrobatch() const {
   return batch * (seq > 0 ? seq : 1);
 }

@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
-#include <map>
 #include <regex>
 
 namespace shardonnx::rt {
@@ -76,8 +75,8 @@ void addData(CLI::App &app, Options &o) {
 // Options that are read as they are written and translated afterwards.
 struct Texts {
   std::vector<double> betas{0.9, 0.95};
-  std::string schedule = "constant", init = "model", onNonFinite = "stop",
-              offload = "none";
+  std::string schedule = spell(Schedule::Kind::Constant), init = "model",
+              onNonFinite = "stop", offload = spell(Offload::None);
   std::optional<std::string> lossScale;
   std::optional<std::string> traceSteps;
 };
@@ -164,18 +163,9 @@ void setLossScale(const std::optional<std::string> &text, Options &o) {
 }
 
 void translate(const Texts &texts, Options &o) {
-  static const std::map<std::string, Schedule::Kind> kinds = {
-      {"constant", Schedule::Kind::Constant},
-      {"linear", Schedule::Kind::Linear},
-      {"cosine", Schedule::Kind::Cosine},
-      {"wsd", Schedule::Kind::WSD}};
-  o.scheduleKind = kinds.at(texts.schedule);
+  o.scheduleKind = *parseSpelling<Schedule::Kind>(texts.schedule);
   o.randomInit = texts.init == "random";
-  static const std::map<std::string, Offload> offloads = {
-      {"none", Offload::None},
-      {"optimizer", Offload::Optimizer},
-      {"params", Offload::Params}};
-  o.offload = offloads.at(texts.offload);
+  o.offload = *parseSpelling<Offload>(texts.offload);
   o.beta1 = texts.betas[0];
   o.beta2 = texts.betas[1];
   o.skipNonFinite = texts.onNonFinite == "skip";
@@ -188,7 +178,7 @@ void addOffload(CLI::App &app, Options &o, Texts &texts) {
                  "Keep the owned slices of the optimizer's state (optimizer), "
                  "of weights as well (params), in pinned host memory; of a "
                  "program for CPUs in a file in --offload-dir")
-      ->check(CLI::IsMember({"none", "optimizer", "params"}).description(""))
+      ->check(CLI::IsMember(spellAll<Offload>()).description(""))
       ->type_name("KIND")
       ->capture_default_str();
   app.add_option("--offload-dir", o.offloadDir,
@@ -229,8 +219,7 @@ void addOptimizer(CLI::App &app, Options &o, Texts &texts) {
       ->capture_default_str();
   app.add_option("--schedule", texts.schedule,
                  "Of the learning rate: constant, linear, cosine, wsd")
-      ->check(CLI::IsMember({"constant", "linear", "cosine", "wsd"})
-                  .description(""))
+      ->check(CLI::IsMember(spellAll<Schedule::Kind>()).description(""))
       ->type_name("KIND")
       ->capture_default_str();
   whole(app.add_option("--warmup", o.warmup, "Steps of linear warm-up"), 0)

@@ -6,6 +6,7 @@
 #ifndef SHARDONNX_RUNTIME_SCHEDULE_H
 #define SHARDONNX_RUNTIME_SCHEDULE_H
 
+#include "shardonnx/runtime/Spelling.h"
 #include <cstdint>
 
 namespace shardonnx::rt {
@@ -22,5 +23,13 @@ struct Schedule {
 };
 
 } // namespace shardonnx::rt
+
+template <> struct shardonnx::Spellings<shardonnx::rt::Schedule::Kind> {
+  using Kind = rt::Schedule::Kind;
+  static constexpr Spelling<Kind> table[] = {{Kind::Constant, "constant"},
+                                             {Kind::Linear, "linear"},
+                                             {Kind::Cosine, "cosine"},
+                                             {Kind::WSD, "wsd"}};
+};
 
 #endif // SHARDONNX_RUNTIME_SCHEDULE_H

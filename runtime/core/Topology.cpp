@@ -16,7 +16,7 @@ Topology topologyOf(const Manifest &manifest, const Options &options,
     failUsage("--replicas=", replicas,
               ": the program was compiled with "
               "--strategy=",
-              manifest.strategy,
+              spell(manifest.strategy),
               ", which has one replica; compile it with "
               "--strategy=hybrid_shard or hybrid_shard_zero2");
   if (replicas == 0) {
@@ -41,7 +41,7 @@ void checkMachines(const Manifest &manifest, const Options &options,
     if (size != sizes.begin()->second)
       failUsage("the machines have different numbers of ranks (",
                 sizes.begin()->second, " and ", size,
-                "), so that --strategy=", manifest.strategy,
+                "), so that --strategy=", spell(manifest.strategy),
                 " cannot keep one replica on each: give --replicas N");
 }
 

@@ -82,10 +82,10 @@ void checkOffload(const Options &o, const Manifest &manifest) {
 
 // Options that this program, or another option, leaves without a meaning.
 void warnOfIgnored(const Options &o, const Manifest &manifest) {
-  if (o.momentum != 0 && manifest.optimizer != "sgd")
+  if (o.momentum != 0 && manifest.optimizer != Optimizer::SGD)
     printWarning(concat("--momentum is ignored: the program was compiled with "
                         "--optimizer=",
-                        manifest.optimizer));
+                        spell(manifest.optimizer)));
   if (o.minLR != 0 && o.scheduleKind == Schedule::Kind::Constant)
     printWarning("--min-lr is ignored: --schedule=constant has no end to "
                  "reach");
@@ -178,8 +178,8 @@ int runChecked(Platform &platform, const Program &program, int argc,
   Manifest manifest = readManifest(program);
   std::optional<Options> options = parseOptions(
       argc, argv,
-      concat("Trains ", manifest.name, " (", manifest.strategy, ", batch ",
-             manifest.batch, " per rank, compiled by shardonnx ",
+      concat("Trains ", manifest.name, " (", spell(manifest.strategy),
+             ", batch ", manifest.batch, " per rank, compiled by shardonnx ",
              manifest.version, ")"));
   if (!options)
     return kExitDone;

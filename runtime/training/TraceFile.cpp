@@ -279,7 +279,7 @@ void TraceFile::join() {
     ::unlink(name.c_str());
   }
   Json other = {{"program", manifest.name},
-                {"strategy", manifest.strategy},
+                {"strategy", spell(manifest.strategy)},
                 {"world_size", worldSize},
                 {"first_step", trace.firstStep},
                 {"last_step", trace.lastStep},

@@ -73,7 +73,7 @@ Device slow() {
 // 2 MB of parameters and of gradients: two seconds a collective on two ranks.
 Manifest oneUnit() {
   Manifest m;
-  m.optimizer = "adamw";
+  m.optimizer = Optimizer::AdamW;
   m.units.resize(1);
   m.units[0].length = 500000;
   return m;

@@ -111,8 +111,7 @@ std::unique_ptr<KernelRunner> test::makeRunner(nn::FusedOp fused,
   return runner;
 }
 
-std::unique_ptr<OptimizerRunner>
-test::makeOptimizerRunner(kernels::Optimizer kind) {
+std::unique_ptr<OptimizerRunner> test::makeOptimizerRunner(Optimizer kind) {
   MLIRContext context;
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   TargetSpec target = llvm::cantFail(resolveTarget("native"));

@@ -105,8 +105,8 @@ TEST(Memory, BytesForPeople) {
 // Three units; the first and the last take turns on the same bytes.
 Manifest threeUnits() {
   Manifest m;
-  m.target = "cuda";
-  m.optimizer = "adamw";
+  m.target = TargetKind::CUDA;
+  m.optimizer = Optimizer::AdamW;
   for (int64_t u = 0; u < 3; ++u) {
     Manifest::Unit unit;
     unit.length = 1280;

@@ -166,8 +166,7 @@ test::makeRunner(nn::FusedOp fused, ArrayRef<MemRefType> types, StringRef) {
   return runner;
 }
 
-std::unique_ptr<OptimizerRunner>
-test::makeOptimizerRunner(kernels::Optimizer kind) {
+std::unique_ptr<OptimizerRunner> test::makeOptimizerRunner(Optimizer kind) {
   MLIRContext context;
   OwningOpRef<ModuleOp> device = ModuleOp::create(UnknownLoc::get(&context));
   auto runner = std::make_unique<DeviceOptimizer>();
@@ -186,7 +185,7 @@ TEST(DeviceImages, OfTwoChips) {
   OwningOpRef<ModuleOp> device = ModuleOp::create(UnknownLoc::get(&context));
   kernels::DeviceLaunch launch;
   ASSERT_TRUE(succeeded(kernels::addDeviceOptimizerKernel(
-      *device, "update", kernels::Optimizer::AdamW, launch)));
+      *device, "update", Optimizer::AdamW, launch)));
   auto images = emitDeviceImages(*device, {"sm_90", "sm_80"});
   ASSERT_TRUE(bool(images)) << llvm::toString(images.takeError());
   ASSERT_EQ(images->cubins.size(), 2u);

@@ -69,7 +69,7 @@ public:
                    llvm::ArrayRef<float> scalars, int64_t begin,
                    int64_t end) = 0;
 };
-std::unique_ptr<OptimizerRunner> makeOptimizerRunner(kernels::Optimizer kind);
+std::unique_ptr<OptimizerRunner> makeOptimizerRunner(Optimizer kind);
 
 /// A module that holds one nn.fused, parsed from text.
 struct ParsedGroup {

@@ -54,7 +54,7 @@ protected:
     if (c.batch == kGlobalBatch)
       options.batch = c.batch;
     options.seq = c.seq;
-    compilation = std::make_unique<Compilation>(options);
+    compilation = std::make_unique<Compilation>(options, diagnostics);
     ASSERT_TRUE(succeeded(compilation->runTo(Level::Grad)));
     module = compilation->module();
     for (auto parameter : module.getOps<nn::ParameterOp>())
@@ -123,6 +123,7 @@ protected:
   }
 
   CompileOptions options;
+  Diagnostics diagnostics;
   std::unique_ptr<Compilation> compilation;
   ModuleOp module;
   Evaluator evaluator;
@@ -180,7 +181,7 @@ TEST_P(RecordedTest, FirstStepIsPyTorchs) { checkFirstStep(); }
 class FusedStepTest : public RecordedTest {
 protected:
   void SetUp() override {
-    options.recompute = "block";
+    options.recompute.kind = RecomputeKind::Block;
     RecordedTest::SetUp();
     PassManager passes(module.getContext());
     nn::buildDecomposePipeline(passes);
@@ -201,8 +202,8 @@ TEST_P(FusedStepTest, FirstStepIsPyTorchs) {
 class EpilogueTest : public RecordedTest {
 protected:
   void SetUp() override {
-    options.target = "cuda";
-    options.paramDtype = "bf16"; // in f32 GELU is no product's
+    options.target = TargetKind::CUDA;
+    options.paramDtype = SHX_BF16; // in f32 GELU is no product's
     RecordedTest::SetUp();
   }
   int64_t count(nn::Epilogue epilogue) {
@@ -226,7 +227,7 @@ TEST_P(EpilogueTest, FirstStepIsPyTorchs) {
 class RecomputedEpilogueTest : public EpilogueTest {
 protected:
   void SetUp() override {
-    options.recompute = "block";
+    options.recompute.kind = RecomputeKind::Block;
     EpilogueTest::SetUp();
   }
 };

@@ -12,7 +12,6 @@
 
 using namespace shardonnx;
 using namespace shardonnx::test;
-using kernels::Optimizer;
 
 namespace {
 

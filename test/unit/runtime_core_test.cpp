@@ -375,13 +375,13 @@ TEST(Topology, GroupsAreConsecutiveRanks) {
 TEST(Topology, ReplicasAreForHybridStrategies) {
   Manifest m = smallModel();
   Options o;
-  m.strategy = "full_shard";
+  m.strategy = Strategy::FullShard;
   EXPECT_EQ(topologyOf(m, o, 4, 2).replicas, 1);
   o.replicas = 1;
   EXPECT_EQ(topologyOf(m, o, 4, 2).replicas, 1);
   o.replicas = 2;
   EXPECT_THROW(topologyOf(m, o, 4, 2), Error);
-  m.strategy = "hybrid_shard";
+  m.strategy = Strategy::HybridShard;
   EXPECT_EQ(topologyOf(m, o, 4, 4).replicas, 2);
   EXPECT_THROW(topologyOf(m, o, 3, 3), Error);
   o.replicas = 0; // one a machine

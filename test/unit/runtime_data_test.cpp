@@ -284,7 +284,7 @@ std::string eight() {
 Manifest dataModel() {
   Manifest m = tokenModel();
   m.inputs.resize(1);
-  m.loss = {"mse", Manifest::Denominator::Elements, "", 0, 8};
+  m.loss = {LossKind::Mse, Manifest::Denominator::Elements, "", 0, 8};
   return m;
 }
 

@@ -90,18 +90,18 @@ private:
     else if (key == "each")
       each = truth(value);
     else if (key == "param_dtype")
-      policy.paramDtype = oneOf(value, {"f32", "bf16", "f16"});
+      policy.paramDtype = oneOf(value, floatTypes());
     else if (key == "reduce_dtype")
-      policy.reduceDtype = oneOf(value, {"f32", "bf16", "f16"});
+      policy.reduceDtype = oneOf(value, floatTypes());
     else if (key == "output_dtype")
-      policy.outputDtype = oneOf(value, {"f32", "bf16", "f16"});
+      policy.outputDtype = oneOf(value, floatTypes());
     else if (key == "cast_forward_inputs")
       policy.castForwardInputs = truth(value);
     else if (key == "reshard_after_forward")
       policy.reshard = value.is_boolean() ? int64_t(value.get<bool>())
                                           : number(value, 2, 1 << 20);
     else if (key == "recompute")
-      policy.recompute = oneOf(value, {"none", "selective", "block"});
+      policy.recompute = oneOf(value, unitRecomputeKinds());
     else if (key == "forward_prefetch")
       policy.forwardPrefetch = number(value, 0, 1024);
     else if (key == "backward_prefetch")
@@ -139,15 +139,12 @@ private:
                        std::to_string(least) + "..." + std::to_string(most));
     return value.get<int64_t>();
   }
-  std::string oneOf(const Json &value,
-                    const std::vector<std::string> &words) const {
-    std::string list;
-    for (const std::string &word : words) {
-      if (value.is_string() && value.get<std::string>() == word)
-        return word;
-      list += (list.empty() ? "" : "|") + word;
-    }
-    wants(value, "one of " + list);
+  template <typename Enum>
+  Enum oneOf(const Json &value, const std::vector<Enum> &choices) const {
+    for (Enum choice : choices)
+      if (value == spell(choice))
+        return choice;
+    wants(value, "one of " + listWords(spellAll(choices)));
   }
 
   const Json &json;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace shardonnx {
 
@@ -47,8 +48,9 @@ private:
   Link linkOf(int64_t ranks) const;
 };
 
-/// cpu (one thread), a100, h100 or h200.
+/// One of deviceNames(); a CPU has one thread.
 std::optional<Device> deviceNamed(const std::string &name);
+std::vector<std::string> deviceNames();
 
 /// A rank of `threads` threads on a CPU.
 Device cpuDevice(int threads);

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // One model on its way through the levels. `compile` takes it to the end,
-// `inspect` looks at it half-way.
+// `inspect` looks at it half-way, `eval` asks at each level what it has become.
 
 #ifndef SHARDONNX_DRIVER_COMPILATION_H
 #define SHARDONNX_DRIVER_COMPILATION_H
 
 #include "shardonnx/Driver/Options.h"
-#include "shardonnx/Driver/Pipeline.h"
+#include "shardonnx/Import/Import.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "shardonnx/Target/Program.h"
 
@@ -21,14 +21,15 @@ namespace shardonnx {
 
 class Compilation {
 public:
-  explicit Compilation(const CompileOptions &options);
+  /// `import` says how the file is read where that is no option.
+  Compilation(const CompileOptions &options, Diagnostics &diagnostics,
+              ImportOptions import = {});
 
   /// Imports the model and runs the passes up to `level`, of which the module
   /// then is. On failure the error has been printed.
   mlir::LogicalResult runTo(Level level);
 
   mlir::ModuleOp module() { return *moduleRef; }
-  Diagnostics &diagnostics() { return diags; }
 
   /// The level reached as text: IR, with locations as the options say; the
   /// kernels' PTX at Level::PTX; LLVM IR at Level::LLVM; the relocatable object
@@ -40,20 +41,24 @@ public:
 
   /// At Level::Object: makes the executable.
   mlir::LogicalResult link(llvm::StringRef output);
+  llvm::ArrayRef<char> getObject() const { return object; }
 
 private:
-  mlir::LogicalResult import();
   mlir::LogicalResult runLevel(Level level);
+  mlir::LogicalResult import();
+  void prepareRaise();
   mlir::LogicalResult runPasses(Level level);
   mlir::LogicalResult fitMemory();
   mlir::LogicalResult lowerDevice();
   mlir::LogicalResult lower();
   mlir::LogicalResult emitObject();
+  mlir::FailureOr<TargetSpec> hostTarget();
   mlir::FailureOr<const ProgramOptions *> programOptions();
   mlir::LogicalResult dump(Level level);
 
   const CompileOptions &options;
-  Diagnostics diags;
+  Diagnostics &diags;
+  ImportOptions importOptions;
   mlir::MLIRContext context;
   std::unique_ptr<mlir::ScopedDiagnosticHandler> handler;
   mlir::DefaultTimingManager timing;
@@ -65,9 +70,6 @@ private:
   llvm::SmallVector<char, 0> object;
   std::string llvmIR; // optimised, as text; made only if someone prints it
 };
-
-/// The name that `--emit` and `--dump-dir` use for a level.
-llvm::StringRef levelName(Level level);
 
 /// Writes `content` to `path` through a temporary file beside it, so that a
 /// failure leaves nothing behind; prints the error.

@@ -7,6 +7,8 @@
 #ifndef SHARDONNX_DRIVER_EVAL_H
 #define SHARDONNX_DRIVER_EVAL_H
 
+#include "shardonnx/runtime/Choices.h"
+
 #include <string>
 #include <vector>
 
@@ -17,7 +19,7 @@ struct EvalOptions {
   std::vector<std::string> inputs; // NAME=FILE.npy
   std::string outputDir;
   bool gradients = false;
-  std::string dropout = "graph"; // graph | off
+  DropoutMode dropout = DropoutMode::Graph;
   bool strictNumerics = false;
 };
 

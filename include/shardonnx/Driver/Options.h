@@ -8,6 +8,10 @@
 #ifndef SHARDONNX_DRIVER_OPTIONS_H
 #define SHARDONNX_DRIVER_OPTIONS_H
 
+#include "shardonnx/Driver/Level.h"
+#include "shardonnx/Support/Recompute.h"
+#include "shardonnx/runtime/Offload.h"
+
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -24,49 +28,54 @@ enum ExitCode { kExitDone = 0, kExitInput = 1, kExitUsage = 2 };
 struct UnitPolicy {
   std::vector<std::string> modules; // regexes; block, size:N or root alone
   bool together = false;            // all matches are one unit
-  std::optional<std::string> paramDtype, reduceDtype, outputDtype;
+  std::optional<ShxDType> paramDtype, reduceDtype, outputDtype;
   std::optional<bool> castForwardInputs;
   std::optional<int64_t> reshard; // 0: stays gathered, 1: freed, K: to K ranks
-  std::optional<std::string> recompute;
+  std::optional<RecomputeKind> recompute; // none, block or selective
   std::optional<int64_t> forwardPrefetch, backwardPrefetch;
   std::optional<bool> kept; // gathered between steps
 };
 
+/// What a compilation makes of a graph: the step that trains it, or one
+/// function that computes its outputs from all that it reads, and gradients of
+/// their sum.
+enum class ProgramKind { Train, Eval, EvalGradients };
+
 struct CompileOptions {
   std::string model;
   std::string output; // empty: the model's stem
+  ProgramKind program = ProgramKind::Train;
 
-  std::string target = "cpu"; // cpu | cuda
+  TargetKind target = TargetKind::CPU;
   std::string arch = "native";
 
   std::optional<int64_t> batch, seq;
   std::map<std::string, int64_t> dims; // by name
 
-  std::string loss;   // empty: decided from the outputs
-  std::string logits; // name of the graph output
+  std::optional<LossKind> loss; // none: decided from the outputs
+  std::string logits;           // name of the graph output
 
-  std::string strategy = "full_shard";
+  Strategy strategy = Strategy::FullShard;
   std::vector<std::string> units = {"block"};
   std::vector<UnitPolicy> unitPolicies; // before `units` where both match
-  std::string paramDtype = "f32";
-  std::string reduceDtype;        // empty: f32
-  std::string outputDtype;        // empty: as computed
-  std::string recompute = "none"; // block | every:N | selective | budget:BYTES
+  ShxDType paramDtype = SHX_F32, reduceDtype = SHX_F32;
+  std::optional<ShxDType> outputDtype; // none: as computed
+  Recompute recompute;
   int64_t forwardPrefetch = 1, backwardPrefetch = 1;
   std::optional<int64_t> memoryBudget; // bytes of a rank, at worldSize
-  std::string optimizer = "adamw";
-  std::string accumulateMode = "sharded";   // sharded | unsharded
+  Optimizer optimizer = Optimizer::AdamW;
+  AccumulateMode accumulateMode = AccumulateMode::Sharded;
   std::optional<int64_t> documentSeparator; // the token that ends a document
   std::vector<std::string> freeze;
-  std::string dropout = "graph"; // which Dropout nodes drop: graph | on | off
-  std::string attentionMask = "auto"; // ones | input | auto: as it is used
-  std::vector<std::string> ignore;    // whole on every rank
+  DropoutMode dropout = DropoutMode::Graph;
+  MaskMode attentionMask = MaskMode::Auto;
+  std::vector<std::string> ignore; // whole on every rank
   bool strictNumerics = false;
   bool tf32 = false; // f32 products may round their operands to TF32
   std::optional<int64_t> worldSize;
 
   std::string config;                    // JSON file with the same keys
-  std::string emit;                      // stop at a level and print it
+  std::optional<Level> emit;             // stop at a level and print it
   std::vector<std::string> printIRAfter; // pass names, or "all"
   std::string dumpDir;
   bool timing = false;
@@ -79,7 +88,7 @@ struct InspectOptions {
   int64_t accumulate = 1;  // microbatches of a step
   bool parameters = false; // a line for each
   bool json = false;
-  std::string offload = "none"; // as the executable's: none|optimizer|params
+  Offload offload = Offload::None; // as the executable's
   std::string log;    // of a run, whose memory stands beside the prediction
   std::string trace;  // of a run, whose waits stand beside those predicted
   std::string device; // cpu, a100, h100, h200; empty: what the program is for

@@ -1,8 +1,7 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// From a planned program to an executable: the manifest, the LLVM module, the
-// link.
+// From a planned program to its module of the LLVM dialect, with the manifest.
 
 #ifndef SHARDONNX_TARGET_PROGRAM_H
 #define SHARDONNX_TARGET_PROGRAM_H
@@ -10,6 +9,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Conversion/ExecToLLVM/DeviceProgram.h"
 #include "shardonnx/Object/Object.h"
+#include "shardonnx/runtime/Choices.h"
 #include "llvm/Support/Error.h"
 
 #include <string>
@@ -20,13 +20,12 @@ namespace shardonnx {
 struct ProgramOptions {
   std::string name;
   std::string modelPath, modelSha256;
-  std::string device = "cpu";     // cpu | cuda
+  TargetKind device = TargetKind::CPU;
   std::string arch;               // as in --arch
   TargetSpec target;              // of the host's code
   std::vector<std::string> chips; // of the kernels, cuda
-  std::string lossKind = "causal-lm";
-  std::string strategy = "full_shard";
-  std::string optimizer = "adamw";
+  Strategy strategy = Strategy::FullShard;
+  Optimizer optimizer = Optimizer::AdamW;
 };
 
 /// The manifest of a module that exec-plan-memory has planned, as JSON.
@@ -36,6 +35,10 @@ std::string buildManifest(mlir::ModuleOp module, const ProgramOptions &options);
 mlir::LogicalResult buildProgram(mlir::ModuleOp module,
                                  const ProgramOptions &options,
                                  const DeviceProgram *device = nullptr);
+
+/// Lowers a planned @eval, which has no manifest, as linkLibrary() wants it.
+mlir::LogicalResult buildEvalProgram(mlir::ModuleOp module,
+                                     const TargetSpec &target);
 
 /// Whether this build can make programs for GPUs.
 bool hasCudaTarget();
@@ -48,15 +51,6 @@ llvm::Expected<std::vector<std::string>> resolveChips(llvm::StringRef arch);
 /// module no more.
 llvm::Expected<DeviceProgram> buildDeviceProgram(mlir::ModuleOp module,
                                                  const ProgramOptions &options);
-
-/// Links the object with the runtime to an executable that needs neither. The
-/// output appears whole or not at all.
-llvm::Error linkExecutable(llvm::StringRef objectPath,
-                           llvm::StringRef outputPath, bool cuda = false);
-
-/// As above, of an object in memory.
-llvm::Error linkExecutable(llvm::ArrayRef<char> object,
-                           llvm::StringRef outputPath, bool cuda = false);
 
 } // namespace shardonnx
 

@@ -9,7 +9,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "shardonnx/Codegen/CPU/LowerKernels.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
-#include "llvm/ADT/StringSwitch.h"
+#include "shardonnx/Support/SpelledOption.h"
 
 namespace shardonnx {
 #define GEN_PASS_DEF_EXECTOLLVMPASS
@@ -27,30 +27,6 @@ static std::pair<StringRef, StringRef> entryPoints[] = {
     {fsdp::kNextMicrobatch, "shx_next_microbatch"},
     {fsdp::kUpdate, "shx_update"},
     {fsdp::kEval, "shx_eval_microbatch"}};
-
-FailureOr<kernels::Optimizer> shardonnx::parseOptimizer(ModuleOp module,
-                                                        StringRef name) {
-  using kernels::Optimizer;
-  auto optimizer = llvm::StringSwitch<std::optional<Optimizer>>(name)
-                       .Case("adamw", Optimizer::AdamW)
-                       .Case("adam", Optimizer::Adam)
-                       .Case("sgd", Optimizer::SGD)
-                       .Default(std::nullopt);
-  if (!optimizer)
-    return module.emitError("unknown optimizer '")
-           << name << "': adamw, adam or sgd";
-  return *optimizer;
-}
-
-static LogicalResult lowerOptimizer(ModuleOp module,
-                                    const LoweringOptions &options) {
-  FailureOr<kernels::Optimizer> optimizer =
-      parseOptimizer(module, options.optimizer);
-  if (failed(optimizer))
-    return failure();
-  return kernels::addOptimizerKernel(module, kOptimizerKernel, *optimizer,
-                                     options.target);
-}
 
 static LogicalResult lowerFunctions(ModuleOp module, ProgramSymbols &symbols) {
   for (func::FuncOp function :
@@ -90,7 +66,9 @@ LogicalResult shardonnx::lowerToLLVM(ModuleOp module,
   if (!options.device) {
     if (failed(kernels::lowerKernels(module, options.target, symbols.launches)))
       return failure();
-    if (!options.optimizer.empty() && failed(lowerOptimizer(module, options)))
+    if (options.optimizer &&
+        failed(kernels::addOptimizerKernel(module, kOptimizerKernel,
+                                           *options.optimizer, options.target)))
       return failure();
   }
   // Their names are of no concern to the runtime's.
@@ -118,8 +96,8 @@ struct ExecToLLVMPass : shardonnx::impl::ExecToLLVMPassBase<ExecToLLVMPass> {
       getOperation().emitError(llvm::toString(target.takeError()));
       return signalPassFailure();
     }
-    if (failed(
-            lowerToLLVM(getOperation(), {std::move(*target), optimizer, "{}"})))
+    if (failed(lowerToLLVM(getOperation(),
+                           {std::move(*target), optimizer.getValue(), "{}"})))
       signalPassFailure();
   }
 };

@@ -8,6 +8,7 @@
 #include "shardonnx/Dialect/Exec/IR/Descriptors.h"
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+#include "shardonnx/Support/SpelledOption.h"
 #include "shardonnx/runtime/CudaAttention.h"
 
 namespace shardonnx {
@@ -122,15 +123,12 @@ void FSDPToExec::runOnOperation() {
     return signalPassFailure();
   ParameterPlaces parameters = placeParameters(module);
   KernelCache kernels(module);
-  bool cuda = target == "cuda";
-  if (!cuda && target != "cpu") {
-    module.emitError("unknown target '") << target << "': cpu or cuda";
-    return signalPassFailure();
-  }
+  bool cuda = target == TargetKind::CUDA;
   CallOptions calls{cuda ? cudaLibraries() : cpuLibraries(), tf32,
                     deterministic};
   if (cuda)
-    module->setAttr(exec::kTargetAttr, StringAttr::get(&getContext(), target));
+    module->setAttr(exec::kTargetAttr,
+                    StringAttr::get(&getContext(), spell(target.getValue())));
   for (func::FuncOp function :
        llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
     if (failed(Emitter(function, parameters, kernels, calls, uses).run()))

@@ -4,11 +4,13 @@
 // RUN: shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-recompute=recompute=every:2 | FileCheck %s --check-prefix=EVERY
 // RUN: not shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-recompute=recompute=every:0 2>&1 | FileCheck %s --check-prefix=ZERO
 // RUN: not shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-recompute=recompute=all 2>&1 | FileCheck %s --check-prefix=WORD
+// RUN: not shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-recompute=recompute=budget:1GB 2>&1 | FileCheck %s --check-prefix=BUDGET
 // RUN: sed 's/^module {/module attributes {fsdp.recompute_plan = {h.0 = "block"}} {/' %S/Inputs/two-blocks.mlir \
 // RUN:   | shardonnx-opt -fsdp-recompute=recompute=block | FileCheck %s --check-prefix=PLAN
 
-// ZERO: --recompute=every:0: wants a positive number of blocks
-// WORD: --recompute=all: wants none, block, every:N or selective
+// ZERO: --recompute: 'every:0': every: wants a positive number of blocks
+// WORD: --recompute: 'all' is not one of none|block|every:N|selective|budget:BYTES
+// BUDGET: --recompute: 'budget:1GB': a budget comes as a plan in 'fsdp.recompute_plan'
 
 // The second of two blocks.
 // EVERY:     fsdp.recompute_plan = {h.1 = "block"}

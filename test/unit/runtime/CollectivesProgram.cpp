@@ -47,7 +47,7 @@ Manifest modelOf(ShxDType paramType, ShxDType reduceType,
   Manifest m;
   m.paramType = paramType;
   m.reduceType = reduceType;
-  m.optimizer = "adamw";
+  m.optimizer = Optimizer::AdamW;
   int64_t p = dtypeBytes(paramType), g = dtypeBytes(reduceType);
   m.units = {unitOf("first", true, 1280, 256, 0, 0),
              unitOf("second", false, 512, 256, 1536 * p, 1280 * g),

@@ -7,11 +7,10 @@
 #define SHARDONNX_CODEGEN_KERNEL_OPTIMIZERKERNEL_H
 
 #include "shardonnx/Codegen/Kernel/Kernel.h"
+#include "shardonnx/runtime/Choices.h"
 #include <memory>
 
 namespace shardonnx::kernels {
-
-enum class Optimizer { AdamW, Adam, SGD };
 
 /// A kernel and the body that it describes. Its buffers are shx_optimizer's
 /// arguments: master, gradient, two states, scalars.

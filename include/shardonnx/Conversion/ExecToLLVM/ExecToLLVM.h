@@ -9,10 +9,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include "shardonnx/Object/Object.h"
-
-namespace shardonnx::kernels {
-enum class Optimizer;
-} // namespace shardonnx::kernels
+#include "shardonnx/runtime/Choices.h"
 
 namespace shardonnx {
 
@@ -26,8 +23,8 @@ struct DeviceProgram;
 
 struct LoweringOptions {
   TargetSpec target;
-  /// adamw, adam or sgd; empty: the program has no update.
-  std::string optimizer = "adamw";
+  /// None: the program has no update.
+  std::optional<Optimizer> optimizer;
   /// Goes into the section `.shardonnx` as shx_manifest.
   std::string manifest;
   /// The kernels, where a GPU runs them; they are no longer in the module.
@@ -37,10 +34,6 @@ struct LoweringOptions {
 /// Replaces everything in the module by the functions of the ABI that
 /// generated code exports (shx_first_microbatch, …), the kernels, and the
 /// constants that they need.
-/// adamw, adam or sgd; another name is an error at the module.
-mlir::FailureOr<kernels::Optimizer> parseOptimizer(mlir::ModuleOp module,
-                                                   llvm::StringRef name);
-
 mlir::LogicalResult lowerToLLVM(mlir::ModuleOp module,
                                 const LoweringOptions &options);
 

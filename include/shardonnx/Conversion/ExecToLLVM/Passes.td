@@ -18,8 +18,9 @@ def ExecToLLVMPass : Pass<"exec-to-llvm", "::mlir::ModuleOp"> {
   let options = [
     Option<"arch", "arch", "std::string", "\"native\"",
            "Processor, as in --arch">,
-    Option<"optimizer", "optimizer", "std::string", "\"adamw\"",
-           "adamw, adam or sgd">
+    Option<"optimizer", "optimizer", "::shardonnx::Optimizer",
+           "::shardonnx::Optimizer::AdamW", "adamw, adam or sgd",
+           "::shardonnx::SpelledValues<::shardonnx::Optimizer>()">
   ];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }

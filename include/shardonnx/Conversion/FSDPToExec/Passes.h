@@ -7,6 +7,7 @@
 #define SHARDONNX_CONVERSION_FSDPTOEXEC_PASSES_H
 
 #include "mlir/Pass/Pass.h"
+#include "shardonnx/runtime/Choices.h"
 
 namespace shardonnx {
 

@@ -19,8 +19,10 @@ def FSDPToExecPass : Pass<"fsdp-to-exec", "::mlir::ModuleOp"> {
     device the calls are of. Preserves numerics.
   }];
   let options = [
-    Option<"target", "target", "std::string", /*default=*/"\"cpu\"",
-           "whose library calls: cpu or cuda">,
+    Option<"target", "target", "::shardonnx::TargetKind",
+           /*default=*/"::shardonnx::TargetKind::CPU",
+           "whose library calls: cpu or cuda",
+           "::shardonnx::SpelledValues<::shardonnx::TargetKind>()">,
     Option<"tf32", "tf32", "bool", /*default=*/"false",
            "f32 products may round their operands to TF32 (cuda)">,
     Option<"deterministic", "deterministic", "bool", /*default=*/"false",

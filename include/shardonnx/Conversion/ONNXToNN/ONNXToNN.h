@@ -7,6 +7,7 @@
 #define SHARDONNX_CONVERSION_ONNXTONN_ONNXTONN_H
 
 #include "mlir/Pass/Pass.h"
+#include "shardonnx/runtime/Choices.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <memory>
@@ -50,8 +51,8 @@ struct RaiseOptions {
   /// Only passes that round as the graph says: what an exporter wrote out stays
   /// written out.
   bool strictNumerics = false;
-  std::string dropout = "graph"; // graph | on | off
-  bool positionsVary = false;    // position_ids restart within samples
+  DropoutMode dropout = DropoutMode::Graph;
+  bool positionsVary = false; // position_ids restart within samples
 };
 
 /// Adds the passes of the raise, in order.

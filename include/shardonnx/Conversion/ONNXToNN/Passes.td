@@ -23,9 +23,11 @@ def ConvertONNXToNN : Pass<"convert-onnx-to-nn", "::mlir::ModuleOp"> {
            "executable feeds them">,
     Option<"positionsVary", "positions-vary", "bool", "false",
            "position_ids restart within samples, so they are data">,
-    Option<"dropout", "dropout", "std::string", "\"graph\"",
+    Option<"dropout", "dropout", "::shardonnx::DropoutMode",
+           "::shardonnx::DropoutMode::Graph",
            "which Dropout nodes drop: graph (those in training mode), on (all "
-           "with a ratio), off">
+           "with a ratio), off",
+           "::shardonnx::SpelledValues<::shardonnx::DropoutMode>()">
   ];
   let dependentDialects = ["::shardonnx::nn::NNDialect",
                            "::mlir::func::FuncDialect"];

@@ -10,6 +10,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Support/SpelledOption.h"
 
 using namespace mlir;
 

@@ -146,8 +146,8 @@ LogicalResult lowerDropout(Lowering &l, onnx::NodeOp node) {
   if (ratio < 0 || ratio >= 1)
     return l.unsupported(node, "its ratio is not within [0, 1)");
   bool drops = training && training->front().i != 0;
-  if (l.getDropoutMode() != "graph")
-    drops = l.getDropoutMode() == "on";
+  if (l.getDropoutMode() != DropoutMode::Graph)
+    drops = l.getDropoutMode() == DropoutMode::On;
   else if (!node.getInput(2) && given && ratio > 0)
     l.warnOfIdleDropout(node);
   Value value = l.get(input);

@@ -49,7 +49,7 @@ inline mlir::Type elementTypeOf(mlir::Value value) {
 class Lowering {
 public:
   Lowering(mlir::ModuleOp module, bool assumeFullMask, bool positionsVary,
-           llvm::StringRef dropout)
+           DropoutMode dropout)
       : builder(module.getContext()), module(module),
         assumeFullMask(assumeFullMask), positionsVary(positionsVary),
         dropoutMode(dropout) {}
@@ -98,7 +98,7 @@ public:
   mlir::Value dropout(onnx::NodeOp node, mlir::Value value, double ratio);
   /// Says once that a Dropout node with a ratio does nothing.
   void warnOfIdleDropout(onnx::NodeOp node);
-  llvm::StringRef getDropoutMode() const { return dropoutMode; }
+  DropoutMode getDropoutMode() const { return dropoutMode; }
   template <typename Op> mlir::Value binary(mlir::Value lhs, mlir::Value rhs) {
     auto shape = broadcastShapes(shapeOf(lhs), shapeOf(rhs));
     assert(shape && "operands must broadcast");
@@ -150,7 +150,7 @@ private:
   /// that are known are told rather than computed.
   bool evaluating = module->hasAttr(kEvaluateAttr);
   llvm::SmallVector<unsigned> boundArguments; // their places in the ONNX graph
-  std::string dropoutMode;
+  DropoutMode dropoutMode;
   mlir::BlockArgument random; // appended for the first dropout
   int64_t dropouts = 0;
   bool warnedOfDropout = false;

@@ -14,21 +14,6 @@ static MemRefType typeOf(Value value) {
   return cast<MemRefType>(value.getType());
 }
 
-ShxDType dtypeOf(Type type) {
-  if (type.isF32())
-    return SHX_F32;
-  if (type.isBF16())
-    return SHX_BF16;
-  if (type.isF16())
-    return SHX_F16;
-  if (type.isInteger(64))
-    return SHX_I64;
-  if (type.isInteger(32))
-    return SHX_I32;
-  assert(type.isInteger(1) && "nn has no other element types");
-  return SHX_I1;
-}
-
 static ShxDType dtypeOf(Value value) {
   return dtypeOf(typeOf(value).getElementType());
 }

@@ -43,11 +43,7 @@ void exec::ExecDialect::initialize() {
 
 bool exec::isCuda(Operation *module) {
   auto target = module->getAttrOfType<StringAttr>(kTargetAttr);
-  return target && target.getValue() == "cuda";
-}
-
-int64_t exec::elementBytes(Type type) {
-  return (type.getIntOrFloatBitWidth() + 7) / 8;
+  return target && target.getValue() == spell(TargetKind::CUDA);
 }
 
 SmallVector<int64_t> exec::stridesOf(MemRefType type) {

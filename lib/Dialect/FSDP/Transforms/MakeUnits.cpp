@@ -109,7 +109,7 @@ LogicalResult UnitMaker::place(nn::GetOp get) {
 }
 
 Layout UnitMaker::layoutOf(StringRef unit) const {
-  return strategy == Strategy::no_shard || unit == kIgnoredUnit
+  return strategy == Strategy::NoShard || unit == kIgnoredUnit
              ? Layout::replicated
              : Layout::sharded;
 }
@@ -120,11 +120,11 @@ UnitMaker::Gathering UnitMaker::gatheringOf(StringRef unit) {
   if (layoutOf(unit) == Layout::replicated)
     return result;
   bool frees =
-      strategy == Strategy::full_shard || strategy == Strategy::hybrid_shard;
+      strategy == Strategy::FullShard || strategy == Strategy::HybridShard;
   result.reshards = frees && unit != kRootUnit;
   auto chosen = module->getAttrOfType<ArrayAttr>(kKeepAttr);
   result.kept =
-      strategy == Strategy::shard_opt ||
+      strategy == Strategy::ShardOpt ||
       (chosen &&
        llvm::is_contained(chosen, StringAttr::get(module.getContext(), unit)));
   if (auto setting = dyn_cast_or_null<IntegerAttr>(

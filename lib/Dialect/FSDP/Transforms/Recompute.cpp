@@ -5,6 +5,7 @@
 // of blocks again in their backward, from their inputs, so that nothing inside
 // a block is saved; finer choices are nn-recompute's.
 
+#include "shardonnx/Support/Recompute.h"
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
@@ -44,7 +45,7 @@ private:
 
 bool Recomputer::isBlock(FlatSymbolRefAttr unit) const {
   auto mode = unit ? plan.getAs<StringAttr>(unit.getAttr()) : nullptr;
-  return mode && mode.getValue() == "block";
+  return mode && mode.getValue() == spell(RecomputeKind::Block);
 }
 
 // Made by the unit's own forward, from something: tables and constants that
@@ -108,28 +109,26 @@ struct RecomputePass : public fsdp::impl::RecomputePassBase<RecomputePass> {
 };
 
 FailureOr<DictionaryAttr> RecomputePass::makePlan() {
-  StringRef mode = recompute;
-  unsigned every = 1;
-  if (mode.consume_front("every:")) {
-    if (mode.getAsInteger(10, every) || every == 0)
-      return getOperation().emitError()
-                 << "--recompute=every:" << mode
-                 << ": wants a positive number of blocks",
-             failure();
-    mode = "block";
-  }
-  if (mode != "none" && mode != "block" && mode != "selective")
-    return getOperation().emitError()
-               << "--recompute=" << mode
-               << ": wants none, block, every:N or selective",
+  std::string error;
+  std::optional<Recompute> mode = parseRecompute(recompute, error);
+  if (!mode)
+    return getOperation().emitError("--recompute: ") << error, failure();
+  if (mode->kind == RecomputeKind::Budget)
+    return getOperation().emitError("--recompute: '")
+               << recompute << "': a budget comes as a plan in '"
+               << kRecomputePlanAttr << "'",
            failure();
+  bool some = mode->kind == RecomputeKind::Every;
+  StringRef none = spell(RecomputeKind::None);
+  StringRef asked = spell(some ? RecomputeKind::Block : mode->kind);
+  size_t every = some ? size_t(mode->number) : 1;
   SmallVector<NamedAttribute> plan;
   for (auto [index, unit] : llvm::enumerate(unitsInOrder(getOperation()))) {
-    StringRef what = (index + 1) % every == 0 ? mode : "none";
+    StringRef what = (index + 1) % every == 0 ? asked : none;
     if (auto own = dyn_cast_or_null<StringAttr>(
             nn::unitSetting(getOperation(), unit, nn::kRecomputeKey)))
       what = own.getValue();
-    if (what != "none")
+    if (what != none)
       plan.push_back({unit, StringAttr::get(&getContext(), what)});
   }
   return DictionaryAttr::get(&getContext(), plan);

@@ -8,10 +8,10 @@
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/Support/ElementType.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
-#include "llvm/ADT/StringSwitch.h"
 
 namespace shardonnx::nn {
 #define GEN_PASS_DEF_ASSIGNDTYPESPASS
@@ -324,16 +324,12 @@ struct AssignDtypesPass : nn::impl::AssignDtypesPassBase<AssignDtypesPass> {
   using AssignDtypesPassBase::AssignDtypesPassBase;
 
   FailureOr<Type> parse(StringRef option, StringRef name) {
-    MLIRContext *context = &getContext();
-    Type type = llvm::StringSwitch<Type>(name)
-                    .Case("f32", Float32Type::get(context))
-                    .Case("bf16", BFloat16Type::get(context))
-                    .Case("f16", Float16Type::get(context))
-                    .Default(nullptr);
-    if (type)
-      return type;
+    std::optional<ShxDType> dtype = parseSpelling<ShxDType>(name);
+    if (dtype && llvm::is_contained(floatTypes(), *dtype))
+      return typeOfDtype(&getContext(), *dtype);
     return getOperation().emitError("--")
-           << option << '=' << name << " is unknown; it is f32, bf16 or f16";
+           << option << '=' << name << " is unknown; it is "
+           << describeWords(spellAll(floatTypes()));
   }
 
   void runOnOperation() override {

@@ -8,8 +8,8 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/runtime/Choices.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 namespace shardonnx::nn {
 #define GEN_PASS_DEF_ATTACHLOSSPASS
@@ -22,8 +22,6 @@ using namespace shardonnx::nn;
 
 namespace {
 
-enum class Kind { CausalLm, CrossEntropy, Mse, Graph };
-
 /// A float output of the forward function.
 struct Output {
   std::string name;
@@ -33,7 +31,7 @@ struct Output {
 };
 
 struct Choice {
-  Kind kind;
+  LossKind kind;
   Output output;
 };
 
@@ -51,7 +49,7 @@ public:
 
 private:
   FailureOr<Choice> choose();
-  FailureOr<Choice> chooseByName(std::optional<Kind> kind);
+  FailureOr<Choice> chooseByName(std::optional<LossKind> kind);
   std::string listOutputs() const;
   LogicalResult buildCrossEntropy(const Output &output);
   LogicalResult buildMse(const Output &output);
@@ -79,29 +77,6 @@ static void copyUnit(Value value, Operation *op) {
       op->setAttr(kUnitAttr, unit);
 }
 
-static std::optional<Kind> parseKind(StringRef name) {
-  return llvm::StringSwitch<std::optional<Kind>>(name)
-      .Case("causal-lm", Kind::CausalLm)
-      .Case("cross-entropy", Kind::CrossEntropy)
-      .Case("mse", Kind::Mse)
-      .Case("graph", Kind::Graph)
-      .Default(std::nullopt);
-}
-
-static StringRef kindText(Kind kind) {
-  switch (kind) {
-  case Kind::CausalLm:
-    return "causal-lm";
-  case Kind::CrossEntropy:
-    return "cross-entropy";
-  case Kind::Mse:
-    return "mse";
-  case Kind::Graph:
-    return "graph";
-  }
-  llvm_unreachable("every kind has a name");
-}
-
 static std::string shapeText(Value value) {
   std::string text = "[";
   llvm::raw_string_ostream os(text);
@@ -125,7 +100,7 @@ std::string LossAttacher::listOutputs() const {
 // Choosing
 //===----------------------------------------------------------------------===//
 
-FailureOr<Choice> LossAttacher::chooseByName(std::optional<Kind> kind) {
+FailureOr<Choice> LossAttacher::chooseByName(std::optional<LossKind> kind) {
   auto *it = llvm::find_if(
       outputs, [&](const Output &output) { return output.name == logitsName; });
   if (it == outputs.end())
@@ -135,11 +110,11 @@ FailureOr<Choice> LossAttacher::chooseByName(std::optional<Kind> kind) {
            << listOutputs();
   if (!kind) {
     if (it->isScalar())
-      kind = Kind::Graph;
+      kind = LossKind::Graph;
     else if (it->rank() == 3)
-      kind = Kind::CausalLm;
+      kind = LossKind::CausalLm;
     else if (it->rank() == 2)
-      kind = Kind::CrossEntropy;
+      kind = LossKind::CrossEntropy;
     else
       return function.emitError("cannot tell the loss from the shape ")
              << shapeText(it->value) << " of output " << it->name
@@ -149,13 +124,13 @@ FailureOr<Choice> LossAttacher::chooseByName(std::optional<Kind> kind) {
 }
 
 FailureOr<Choice> LossAttacher::choose() {
-  std::optional<Kind> kind;
+  std::optional<LossKind> kind;
   if (!kindName.empty()) {
-    kind = parseKind(kindName);
+    kind = parseSpelling<LossKind>(kindName);
     if (!kind)
       return function.emitError("--loss=")
-             << kindName
-             << " is unknown; it is causal-lm, cross-entropy, mse or graph";
+             << kindName << " is unknown; it is "
+             << describeWords(spellAll<LossKind>());
   }
   if (!logitsName.empty())
     return chooseByName(kind);
@@ -175,21 +150,21 @@ FailureOr<Choice> LossAttacher::choose() {
     };
   };
   const Output *output = nullptr;
-  if (!kind || *kind == Kind::Graph)
+  if (!kind || *kind == LossKind::Graph)
     if ((output = only(scalar)))
-      return Choice{Kind::Graph, *output};
-  if (!kind || *kind == Kind::CausalLm)
+      return Choice{LossKind::Graph, *output};
+  if (!kind || *kind == LossKind::CausalLm)
     if ((output = only(ofRank(3))))
-      return Choice{Kind::CausalLm, *output};
+      return Choice{LossKind::CausalLm, *output};
   bool noSequences = llvm::none_of(outputs, ofRank(3));
-  if ((!kind && noSequences) || kind == Kind::CrossEntropy)
+  if ((!kind && noSequences) || kind == LossKind::CrossEntropy)
     if ((output = only(ofRank(2))))
-      return Choice{Kind::CrossEntropy, *output};
-  if (kind == Kind::CrossEntropy && (output = only(ofRank(3))))
-    return Choice{Kind::CrossEntropy, *output};
-  if (kind == Kind::Mse)
+      return Choice{LossKind::CrossEntropy, *output};
+  if (kind == LossKind::CrossEntropy && (output = only(ofRank(3))))
+    return Choice{LossKind::CrossEntropy, *output};
+  if (kind == LossKind::Mse)
     if ((output = only([](const Output &) { return true; })))
-      return Choice{Kind::Mse, *output};
+      return Choice{LossKind::Mse, *output};
   return function.emitError("cannot tell which output the loss is made of; "
                             "the graph's float outputs are: ")
          << listOutputs() << "; name one with --logits=NAME";
@@ -375,14 +350,14 @@ LogicalResult LossAttacher::run() {
     return failure();
   function->getParentOfType<ModuleOp>()->setAttr(
       kLossKindAttr,
-      StringAttr::get(function.getContext(), kindText(choice->kind)));
+      StringAttr::get(function.getContext(), spell(choice->kind)));
   switch (choice->kind) {
-  case Kind::CausalLm:
-  case Kind::CrossEntropy:
+  case LossKind::CausalLm:
+  case LossKind::CrossEntropy:
     return buildCrossEntropy(choice->output);
-  case Kind::Mse:
+  case LossKind::Mse:
     return buildMse(choice->output);
-  case Kind::Graph:
+  case LossKind::Graph:
     if (!choice->output.isScalar())
       return function.emitError("--loss=graph needs a scalar output, but ")
              << choice->output.name << " is " << shapeText(choice->output.value)

@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/runtime/Choices.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace shardonnx::nn {
@@ -168,7 +169,8 @@ int64_t Recomputer::costOfRunning(Operation *op) const {
   auto unit = op->getAttrOfType<FlatSymbolRefAttr>(nn::kUnitAttr);
   Attribute mode = plan && unit ? plan.get(unit.getAttr()) : Attribute();
   bool selective = isa_and_nonnull<IntegerAttr>(mode) ||
-                   mode == StringAttr::get(op->getContext(), "selective");
+                   mode == StringAttr::get(op->getContext(),
+                                           spell(RecomputeKind::Selective));
   if (!selective || !isMemoryEffectFree(op))
     return MaxFlow::kInfinite;
   auto counted = dyn_cast<nn::FlopsOpInterface>(op);

@@ -7,7 +7,7 @@
 #ifndef SHARDONNX_RUNTIME_MANIFEST_H
 #define SHARDONNX_RUNTIME_MANIFEST_H
 
-#include "shardonnx/runtime/ABI.h"
+#include "shardonnx/runtime/Choices.h"
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -46,7 +46,7 @@ struct Manifest {
   };
   enum class Denominator { Labels, Elements, Batches };
   struct Loss {
-    std::string kind;
+    LossKind kind = LossKind::CausalLm;
     Denominator denominator = Denominator::Labels;
     std::string input; // whose labels are counted
     int64_t shift = 0;
@@ -113,11 +113,13 @@ struct Manifest {
 
   int abi = 0;
   std::string version, name, hash, modelPath, modelSha256;
-  std::string target, arch; // cpu or cuda; as in --arch
+  TargetKind target = TargetKind::CPU;
+  std::string arch; // as in --arch
   int64_t batch = 0, seq = 0;
   std::vector<Input> inputs;
   Loss loss;
-  std::string strategy, optimizer;
+  Strategy strategy = Strategy::FullShard;
+  Optimizer optimizer = Optimizer::AdamW;
   // Gradients stay whole over a step's microbatches: they are added up in the
   // unit's gradient buffer, and reduced behind the last.
   bool unshardedAccumulation = false;
@@ -132,18 +134,41 @@ struct Manifest {
   std::vector<Raised> raised;
   int64_t documentSeparator = -1; // the token that ends a document; -1: none
 
-  bool cuda() const { return target == "cuda"; }
+  bool cuda() const { return target == TargetKind::CUDA; }
   // One master copy in each group of ranks, the groups being replicas.
-  bool hybrid() const;
+  bool hybrid() const { return isHybrid(strategy); }
   // Whether parameters or gradients are float16: small gradients are zero in
   // it, so the loss is scaled.
   bool usesF16() const;
   // Whether all units are gathered in place.
   bool gathersInPlace() const;
   // f32 tensors of a parameter's size that the optimizer keeps.
-  int optimizerStates() const;
+  int optimizerStates() const { return statesOf(optimizer); }
   // Tokens (or samples, without a sequence) of one microbatch of one rank.
   int64_t tokensPerMicrobatch() const;
+};
+
+template <> struct Spellings<Manifest::InputKind> {
+  using Kind = Manifest::InputKind;
+  static constexpr Spelling<Kind> table[] = {
+      {Kind::Tokens, "tokens"},
+      {Kind::Labels, "labels"},
+      {Kind::ShiftedLabels, "shifted_labels"},
+      {Kind::AttentionMask, "attention_mask"},
+      {Kind::ReadMask, "read_mask"},
+      {Kind::TokenTypeIds, "token_type_ids"},
+      {Kind::PositionIds, "position_ids"},
+      {Kind::FirstKeys, "first_keys"},
+      {Kind::Random, "random"},
+      {Kind::Data, "data"}};
+};
+
+template <> struct Spellings<Manifest::Denominator> {
+  using Denominator = Manifest::Denominator;
+  static constexpr Spelling<Denominator> table[] = {
+      {Denominator::Labels, "labels"},
+      {Denominator::Elements, "elements"},
+      {Denominator::Batches, "batches"}};
 };
 
 int64_t dtypeBytes(ShxDType dtype);

@@ -8,6 +8,8 @@
 #ifndef SHARDONNX_RUNTIME_OFFLOAD_H
 #define SHARDONNX_RUNTIME_OFFLOAD_H
 
+#include "shardonnx/runtime/Spelling.h"
+
 #include <cstdint>
 
 namespace shardonnx {
@@ -16,6 +18,13 @@ enum class Offload {
   None,
   Optimizer, // its state
   Params,    // the masters and frozen weights, too
+};
+
+template <> struct Spellings<Offload> {
+  static constexpr Spelling<Offload> table[] = {
+      {Offload::None, "none"},
+      {Offload::Optimizer, "optimizer"},
+      {Offload::Params, "params"}};
 };
 
 // Elements of a part, and how many parts are under way at once.

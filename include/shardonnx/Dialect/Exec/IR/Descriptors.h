@@ -12,7 +12,7 @@
 
 namespace shardonnx::exec {
 
-ShxDType dtypeOf(mlir::Type elementType);
+using shardonnx::dtypeOf;
 
 ShxGemm describe(GemmOp op);
 ShxGemm describe(GemmEpilogueOp op);

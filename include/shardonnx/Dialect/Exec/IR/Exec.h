@@ -15,6 +15,7 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Support/ElementType.h"
 
 #include "shardonnx/Dialect/Exec/IR/ExecOpsDialect.h.inc"
 #include "shardonnx/Dialect/Exec/IR/ExecOpsEnums.h.inc"
@@ -32,8 +33,7 @@ inline constexpr llvm::StringLiteral kGradOffsetAttr = "exec.grad_offset";
 inline constexpr llvm::StringLiteral kTargetAttr = "exec.target";
 bool isCuda(mlir::Operation *module);
 
-/// Bytes of one element in memory; an i1 takes a byte.
-int64_t elementBytes(mlir::Type type);
+using shardonnx::elementBytes;
 
 /// Strides of a memref type; its offset is 0 (the verifiers see to it).
 llvm::SmallVector<int64_t> stridesOf(mlir::MemRefType type);

@@ -8,18 +8,10 @@
 
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassOptions.h"
+#include "shardonnx/Support/SpelledOption.h"
+#include "shardonnx/runtime/Choices.h"
 
 namespace shardonnx::fsdp {
-
-/// Who keeps what between forward, backward and update.
-enum class Strategy {
-  full_shard,
-  shard_grad_op,
-  shard_opt,
-  no_shard,
-  hybrid_shard,
-  hybrid_shard_zero2
-};
 
 /// On the module, what `--memory-budget` has decided. Units in whose gather the
 /// latency outweighs the bytes, up to so many, are merged with a neighbour.
@@ -34,16 +26,9 @@ inline constexpr llvm::StringLiteral kGatherBudgetAttr = "fsdp.gather_budget";
 
 /// From the differentiated nn module to synchronous collectives.
 struct ShardOptions : mlir::PassPipelineOptions<ShardOptions> {
-  Option<Strategy> strategy{
-      *this, "strategy", llvm::cl::desc("Who keeps what"),
-      llvm::cl::init(Strategy::full_shard),
-      llvm::cl::values(
-          clEnumValN(Strategy::full_shard, "full_shard", ""),
-          clEnumValN(Strategy::shard_grad_op, "shard_grad_op", ""),
-          clEnumValN(Strategy::shard_opt, "shard_opt", ""),
-          clEnumValN(Strategy::no_shard, "no_shard", ""),
-          clEnumValN(Strategy::hybrid_shard, "hybrid_shard", ""),
-          clEnumValN(Strategy::hybrid_shard_zero2, "hybrid_shard_zero2", ""))};
+  Option<Strategy> strategy{*this, "strategy", llvm::cl::desc("Who keeps what"),
+                            llvm::cl::init(Strategy::FullShard),
+                            SpelledValues<Strategy>()};
 };
 void buildShardPipeline(mlir::OpPassManager &manager,
                         const ShardOptions &options);

@@ -94,22 +94,9 @@ def MakeUnitsPass : Pass<"fsdp-make-units", "mlir::ModuleOp"> {
     Preserves numerics bit for bit.
   }];
   let options = [
-    Option<"strategy", "strategy", "::shardonnx::fsdp::Strategy",
-           "::shardonnx::fsdp::Strategy::full_shard", "Who keeps what", [{
-      ::llvm::cl::values(
-        clEnumValN(::shardonnx::fsdp::Strategy::full_shard, "full_shard",
-                   "free after forward, gather again for backward"),
-        clEnumValN(::shardonnx::fsdp::Strategy::shard_grad_op, "shard_grad_op",
-                   "keep from forward to the end of the unit's backward"),
-        clEnumValN(::shardonnx::fsdp::Strategy::shard_opt, "shard_opt",
-                   "gather once a step, shard gradients and optimizer"),
-        clEnumValN(::shardonnx::fsdp::Strategy::no_shard, "no_shard",
-                   "every rank owns everything"),
-        clEnumValN(::shardonnx::fsdp::Strategy::hybrid_shard, "hybrid_shard",
-                   "full_shard in a group of ranks, all-reduce across"),
-        clEnumValN(::shardonnx::fsdp::Strategy::hybrid_shard_zero2,
-                   "hybrid_shard_zero2",
-                   "shard_grad_op in a group of ranks, all-reduce across"))}]>
+    Option<"strategy", "strategy", "::shardonnx::Strategy",
+           "::shardonnx::Strategy::FullShard", "Who keeps what",
+           "::shardonnx::SpelledValues<::shardonnx::Strategy>()">
   ];
   let dependentDialects = ["::shardonnx::fsdp::FSDPDialect"];
 }

@@ -1,11 +1,11 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A compiled graph that is run once: a shared object, and the program that
-// loads it.
+// From an object file to what can be run: a training executable, or a shared
+// object and the program that loads it.
 
-#ifndef SHARDONNX_TARGET_EVALPROGRAM_H
-#define SHARDONNX_TARGET_EVALPROGRAM_H
+#ifndef SHARDONNX_TARGET_LINK_H
+#define SHARDONNX_TARGET_LINK_H
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
@@ -14,6 +14,11 @@
 #include <string>
 
 namespace shardonnx {
+
+/// Links the object with the runtime to an executable that needs neither. The
+/// output appears whole or not at all.
+llvm::Error linkExecutable(llvm::ArrayRef<char> object,
+                           llvm::StringRef outputPath, bool cuda = false);
 
 /// Links the object to a shared object that findEvalProgram() can load.
 llvm::Error linkLibrary(llvm::ArrayRef<char> object,
@@ -24,4 +29,4 @@ llvm::Expected<std::string> findEvalProgram();
 
 } // namespace shardonnx
 
-#endif // SHARDONNX_TARGET_EVALPROGRAM_H
+#endif // SHARDONNX_TARGET_LINK_H

@@ -1,0 +1,139 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a program can be asked to be. A new word is one line of one table here,
+// and the command line, `--config`, pass options and the manifest take it.
+
+#ifndef SHARDONNX_RUNTIME_CHOICES_H
+#define SHARDONNX_RUNTIME_CHOICES_H
+
+#include "shardonnx/runtime/ABI.h"
+#include "shardonnx/runtime/Spelling.h"
+
+namespace shardonnx {
+
+template <> struct Spellings<ShxDType> {
+  static constexpr Spelling<ShxDType> table[] = {
+      {SHX_F32, "f32"}, {SHX_BF16, "bf16"}, {SHX_F16, "f16"},
+      {SHX_I64, "i64"}, {SHX_I32, "i32"},   {SHX_I1, "i1"}};
+};
+
+/// What parameters, activations and gradients may be.
+inline std::vector<ShxDType> floatTypes() {
+  return {SHX_F32, SHX_BF16, SHX_F16};
+}
+
+/// Whose code a program is.
+enum class TargetKind { CPU, CUDA };
+
+template <> struct Spellings<TargetKind> {
+  static constexpr Spelling<TargetKind> table[] = {{TargetKind::CPU, "cpu"},
+                                                   {TargetKind::CUDA, "cuda"}};
+};
+
+/// Who keeps what between forward, backward and update.
+enum class Strategy {
+  FullShard,
+  ShardGradOp,
+  ShardOpt,
+  NoShard,
+  HybridShard,
+  HybridShardZero2
+};
+
+template <> struct Spellings<Strategy> {
+  static constexpr Spelling<Strategy> table[] = {
+      {Strategy::FullShard, "full_shard",
+       "free after forward, gather again for backward"},
+      {Strategy::ShardGradOp, "shard_grad_op",
+       "keep from forward to the end of the unit's backward"},
+      {Strategy::ShardOpt, "shard_opt",
+       "gather once a step, shard gradients and optimizer"},
+      {Strategy::NoShard, "no_shard", "every rank owns everything"},
+      {Strategy::HybridShard, "hybrid_shard",
+       "full_shard in a group of ranks, all-reduce across"},
+      {Strategy::HybridShardZero2, "hybrid_shard_zero2",
+       "shard_grad_op in a group of ranks, all-reduce across"}};
+};
+
+/// Whether groups of ranks each keep the whole model.
+constexpr bool isHybrid(Strategy strategy) {
+  return strategy == Strategy::HybridShard ||
+         strategy == Strategy::HybridShardZero2;
+}
+
+enum class LossKind { CausalLm, CrossEntropy, Mse, Graph };
+
+template <> struct Spellings<LossKind> {
+  static constexpr Spelling<LossKind> table[] = {
+      {LossKind::CausalLm, "causal-lm"},
+      {LossKind::CrossEntropy, "cross-entropy"},
+      {LossKind::Mse, "mse"},
+      {LossKind::Graph, "graph"}};
+};
+
+enum class Optimizer { AdamW, Adam, SGD };
+
+template <> struct Spellings<Optimizer> {
+  static constexpr Spelling<Optimizer> table[] = {{Optimizer::AdamW, "adamw"},
+                                                  {Optimizer::Adam, "adam"},
+                                                  {Optimizer::SGD, "sgd"}};
+};
+
+/// f32 values that the optimizer keeps for each element of a parameter.
+constexpr int statesOf(Optimizer optimizer) {
+  return optimizer == Optimizer::SGD ? 1 : 2;
+}
+
+/// Where the gradients of a step's microbatches are added up.
+enum class AccumulateMode { Sharded, Unsharded };
+
+template <> struct Spellings<AccumulateMode> {
+  static constexpr Spelling<AccumulateMode> table[] = {
+      {AccumulateMode::Sharded, "sharded", "reduced into owned slices"},
+      {AccumulateMode::Unsharded, "unsharded",
+       "kept whole and reduced with the last"}};
+};
+
+/// What backward computes again. `every` and `budget` have a number behind the
+/// colon.
+enum class RecomputeKind { None, Block, Every, Selective, Budget };
+
+template <> struct Spellings<RecomputeKind> {
+  static constexpr Spelling<RecomputeKind> table[] = {
+      {RecomputeKind::None, "none"},
+      {RecomputeKind::Block, "block", "all but the unit's inputs"},
+      {RecomputeKind::Every, "every:N", "the same of every N-th unit"},
+      {RecomputeKind::Selective, "selective",
+       "all but the results of matrix products and attention"},
+      {RecomputeKind::Budget, "budget:BYTES", "as little as fits"}};
+};
+
+/// What may be asked of a single unit.
+inline std::vector<RecomputeKind> unitRecomputeKinds() {
+  return {RecomputeKind::None, RecomputeKind::Selective, RecomputeKind::Block};
+}
+
+/// Which Dropout nodes of the graph drop.
+enum class DropoutMode { Graph, On, Off };
+
+template <> struct Spellings<DropoutMode> {
+  static constexpr Spelling<DropoutMode> table[] = {
+      {DropoutMode::Graph, "graph", "those in training mode"},
+      {DropoutMode::On, "on", "all with a ratio"},
+      {DropoutMode::Off, "off", "none"}};
+};
+
+/// What the graph's padding masks are.
+enum class MaskMode { Ones, Input, Auto };
+
+template <> struct Spellings<MaskMode> {
+  static constexpr Spelling<MaskMode> table[] = {
+      {MaskMode::Ones, "ones", "folded to ones"},
+      {MaskMode::Input, "input", "read from the data"},
+      {MaskMode::Auto, "auto", "read where attention is not causal"}};
+};
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_RUNTIME_CHOICES_H

@@ -1,0 +1,317 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Every option of the contract is declared once, here; what it means is the
+// driver's.
+
+#include "Options.h"
+#include "Config.h"
+#include "shardonnx/Cost/Device.h"
+#include "shardonnx/runtime/Layout.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+
+namespace shardonnx {
+namespace {
+
+constexpr int64_t kLargestSize = int64_t(1) << 40;
+
+void addDim(CompileOptions &options, const std::string &text) {
+  size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    usageError("--dim: '" + text + "' is not NAME=N");
+  std::optional<int64_t> size =
+      parseWhole(text.substr(equals + 1), 1, kLargestSize);
+  if (!size)
+    usageError("--dim: '" + text.substr(equals + 1) + "' in '" + text +
+               "' is not a whole number within 1..." +
+               std::to_string(kLargestSize));
+  options.dims[text.substr(0, equals)] = *size;
+}
+
+// A whole number within bounds: --help shows a letter, and the message says
+// what is wanted.
+CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most) {
+  return option
+      ->check([=](const std::string &text) {
+        return parseWhole(text, least, most)
+                   ? std::string()
+                   : "'" + text + "' is not a whole number within " +
+                         std::to_string(least) + "..." + std::to_string(most);
+      })
+      ->type_name("N");
+}
+
+// One of a few words; --help lists them.
+CLI::Option *oneOf(CLI::Option *option, const std::vector<std::string> &words) {
+  std::string list = listWords(words);
+  return option
+      ->check([words, list](const std::string &text) {
+        bool known = std::find(words.begin(), words.end(), text) != words.end();
+        return known ? std::string() : "'" + text + "' is not one of " + list;
+      })
+      ->type_name(list);
+}
+
+// One of the words of an enumeration, or of those of some of its values. What
+// is optional has no default.
+template <typename Enum>
+CLI::Option *addChoice(CLI::App &app, const std::string &name,
+                       std::optional<Enum> &value, const std::string &help,
+                       const std::vector<Enum> &values = allValues<Enum>()) {
+  auto set = [&value](const std::string &word) {
+    value = parseSpelling<Enum>(word);
+  };
+  return oneOf(app.add_option_function<std::string>(name, set, help),
+               spellAll(values));
+}
+
+template <typename Enum>
+CLI::Option *addChoice(CLI::App &app, const std::string &name, Enum &value,
+                       const std::string &help,
+                       const std::vector<Enum> &values = allValues<Enum>()) {
+  auto set = [&value](const std::string &word) {
+    value = *parseSpelling<Enum>(word);
+  };
+  return oneOf(app.add_option_function<std::string>(name, set, help),
+               spellAll(values))
+      ->default_str(spell(value));
+}
+
+// Where the program runs, and the sizes that it is made for.
+void addTargetOptions(CLI::App &app, CompileOptions &o) {
+  addChoice(app, "--target", o.target, "where the executable runs");
+  app.add_option("--arch", o.arch,
+                 "native, x86-64-v3, x86-64-v4 or a CPU name; for cuda sm_90, "
+                 "or several: sm_80,sm_90 (native: this machine's GPU, sm_90 "
+                 "without one)")
+      ->type_name("ARCH")
+      ->capture_default_str();
+  whole(app.add_option("--batch", o.batch,
+                       "axis 0 of every input: samples per rank and "
+                       "microbatch"),
+        1, kLargestSize);
+  whole(app.add_option("--seq", o.seq,
+                       "axis 1 of token inputs: tokens per sample"),
+        1, kLargestSize);
+  app.add_option_function<std::vector<std::string>>(
+         "--dim",
+         [&o](const std::vector<std::string> &all) {
+           for (const std::string &text : all)
+             addDim(o, text);
+         },
+         "bind a dynamic dimension by name")
+      ->allow_extra_args(false)
+      ->type_name("NAME=N");
+}
+
+// Who holds what, in which type.
+void addShardingOptions(CLI::App &app, CompileOptions &o) {
+  addChoice(app, "--loss", o.loss, "default: decided from the outputs");
+  app.add_option("--logits", o.logits, "the graph output that the loss reads")
+      ->type_name("NAME");
+  addChoice(app, "--strategy", o.strategy,
+            "who holds parameters and gradients");
+  app.add_option("--unit", o.units,
+                 "block, size:N and regexes over whole module paths, together")
+      ->type_name("UNIT")
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  addChoice(app, "--param-dtype", o.paramDtype,
+            "gathered parameters and activations", floatTypes());
+  addChoice(app, "--reduce-dtype", o.reduceDtype, "gradients in the reduction",
+            floatTypes());
+  addChoice(app, "--output-dtype", o.outputDtype, "the graph's outputs",
+            floatTypes());
+}
+
+// What memory a step takes, and what it computes again for it.
+void addMemoryOptions(CLI::App &app, CompileOptions &o) {
+  app.add_option_function<std::string>(
+         "--recompute",
+         [&o](const std::string &text) {
+           std::string error;
+           o.recompute = *parseRecompute(text, error);
+         },
+         "what backward computes again: nothing; every block, or every "
+         "N-th; all but matrix products and attention; the cheapest "
+         "with which activations fit")
+      ->check([](const std::string &text) {
+        std::string error;
+        (void)parseRecompute(text, error);
+        return error;
+      })
+      ->type_name(listWords(spellAll<RecomputeKind>()))
+      ->default_str(o.recompute.text());
+  whole(app.add_option("--forward-prefetch", o.forwardPrefetch,
+                       "units ahead that an all-gather is issued"),
+        0, 1024)
+      ->capture_default_str();
+  whole(app.add_option("--backward-prefetch", o.backwardPrefetch,
+                       "the same in the backward pass"),
+        0, 1024)
+      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--memory-budget",
+         [&o](const std::string &text) {
+           o.memoryBudget = parseByteSize(text);
+         },
+         "of a rank, at --world-size: gathers start as early as it allows, "
+         "what is left keeps units gathered")
+      ->check([](const std::string &text) {
+        return parseByteSize(text)
+                   ? std::string()
+                   : "'" + text + "' is no size; write 80GB or 512MiB";
+      })
+      ->type_name("BYTES");
+}
+
+// What the step computes.
+void addTrainingOptions(CLI::App &app, CompileOptions &o) {
+  addChoice(app, "--optimizer", o.optimizer, "what the update computes");
+  addChoice(app, "--accumulate-mode", o.accumulateMode,
+            "gradients over microbatches: each reduced into owned slices, or "
+            "kept whole and reduced with the last");
+  app.add_option("--freeze", o.freeze,
+                 "regexes over whole parameter names: not trained")
+      ->allow_extra_args(false)
+      ->type_name("REGEX");
+  addChoice(app, "--dropout", o.dropout,
+            "which Dropout nodes drop: those in training mode, all with a "
+            "ratio, none");
+  addChoice(app, "--attention-mask", o.attentionMask,
+            "the graph's padding masks: folded to ones, read from the data, or "
+            "read where attention is not causal");
+  whole(app.add_option("--document-separator", o.documentSeparator,
+                       "the token that ends a document: attention and the loss "
+                       "stay within documents"),
+        0, int64_t(1) << 31)
+      ->type_name("ID");
+  app.add_option("--ignore", o.ignore,
+                 "regexes over whole parameter names: whole on every rank")
+      ->allow_extra_args(false)
+      ->type_name("REGEX");
+  app.add_flag("--strict-numerics", o.strictNumerics,
+               "only passes that preserve numerics bit for bit");
+  app.add_flag("--tf32", o.tf32,
+               "f32 matrix products may round their operands to TF32 (cuda)");
+  whole(app.add_option("--world-size", o.worldSize,
+                       "a hint; the executable runs at any"),
+        1, kLargestSize);
+}
+
+std::string checkInput(const std::string &text) {
+  size_t equals = text.find('=');
+  return equals == std::string::npos || equals == 0 || equals + 1 == text.size()
+             ? "'" + text + "' is not NAME=FILE.npy"
+             : "";
+}
+
+} // namespace
+
+void addProgramOptions(CLI::App &app, CompileOptions &o) {
+  addTargetOptions(app, o);
+  addShardingOptions(app, o);
+  addMemoryOptions(app, o);
+  addTrainingOptions(app, o);
+  app.add_option("--config", o.config,
+                 "JSON with these keys and 'units', or Accelerate's YAML for "
+                 "FSDP; options win")
+      ->type_name("FILE");
+}
+
+void addCompileOptions(CLI::App &app, CompileOptions &o) {
+  app.add_option("MODEL", o.model, "the exported ONNX model")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("-o,--output", o.output, "default: the model's stem")
+      ->type_name("OUT");
+  addChoice(app, "--emit", o.emit, "stop there and print it");
+  app.add_option("--print-ir-after", o.printIRAfter,
+                 "passes after which the IR goes to standard error, or all")
+      ->allow_extra_args(false)
+      ->type_name("PASS");
+  app.add_option("--dump-dir", o.dumpDir, "write the IR of every level there")
+      ->type_name("DIR");
+  app.add_flag("--timing", o.timing, "print the time of every pass");
+  app.add_flag("--print-locations", o.printLocations,
+               "print ONNX node names and module paths");
+  addProgramOptions(app, o);
+}
+
+void addInspectOptions(CLI::App &app, InspectOptions &o) {
+  app.add_option("MODEL", o.compile.model,
+                 "an ONNX model or a training executable")
+      ->type_name("FILE")
+      ->required();
+  whole(app.add_option("--nproc", o.nproc, "world size to show it for"), 1,
+        kMaxRanks)
+      ->capture_default_str();
+  whole(app.add_option("--replicas", o.replicas,
+                       "of the model, with a hybrid strategy"),
+        1, kMaxRanks)
+      ->capture_default_str();
+  whole(app.add_option("--accumulate", o.accumulate, "microbatches of a step"),
+        1, kLargestSize)
+      ->capture_default_str();
+  addChoice(app, "--offload", o.offload,
+            "as the executable's: what is not in memory");
+  app.add_flag("--parameters", o.parameters,
+               "a line for each parameter and live buffer too");
+  app.add_flag("--json", o.json, "for programs");
+  app.add_option("--log", o.log,
+                 "a run's log: shows the memory that was measured")
+      ->type_name("FILE.jsonl");
+  app.add_option("--trace", o.trace,
+                 "a run's trace: shows the communication that was measured")
+      ->type_name("FILE.json");
+  oneOf(app.add_option("--device", o.device,
+                       "predict communication for it [what the program is "
+                       "for]"),
+        deviceNames());
+}
+
+void addExportOptions(CLI::App &app, ExportOptions &o) {
+  app.add_option("CHECKPOINT", o.checkpoint,
+                 "a checkpoint, or the folder that --save named: the newest")
+      ->type_name("DIR")
+      ->required();
+  app.add_option("-o,--output", o.output,
+                 "model.onnx: the graph with these weights; "
+                 "model.safetensors: a state dict")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("--model", o.model,
+                 "where the ONNX file that was compiled is now")
+      ->type_name("FILE");
+}
+
+void addEvalOptions(CLI::App &app, EvalOptions &o) {
+  app.add_option("MODEL", o.model, "an ONNX model")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("--input", o.inputs,
+                 "the value of a graph input; its shape binds the model's "
+                 "dynamic dimensions")
+      ->check(checkInput)
+      ->allow_extra_args(false)
+      ->type_name("NAME=FILE.npy");
+  app.add_option("--output-dir", o.outputDir,
+                 "each output is written there as NAME.npy, what no file name "
+                 "should have as %XX")
+      ->type_name("DIR")
+      ->required();
+  app.add_flag("--grad", o.gradients,
+               "also write the gradient of the sum of the float outputs, for "
+               "each float input and initializer, as NAME.grad.npy");
+  addChoice(app, "--dropout", o.dropout,
+            "off: Dropout nodes in training mode do nothing; graph: they are "
+            "refused",
+            {DropoutMode::Graph, DropoutMode::Off});
+  app.add_flag("--strict-numerics", o.strictNumerics,
+               "only passes that preserve numerics bit for bit");
+}
+
+} // namespace shardonnx
