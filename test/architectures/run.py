@@ -117,7 +117,7 @@ class Variant:
         self.call(program, "--data", data, "--log", log, "--nproc", "2",
                   "--steps", str(variants.STEPS), "--accumulate",
                   str(variants.GLOBAL_BATCH // variants.BATCH // 2),
-                  env=dict(os.environ, OMP_NUM_THREADS="1"))
+                  env=dict(os.environ, SHARDONNX_NUM_THREADS="1"))
         loss, norm, faults = check.compare(check.read_log(log), self.recorded,
                                            variants.LOSS_RTOL, NORM_RTOL)
         if faults:

@@ -6,24 +6,29 @@
     run_cases.py [--shardonnx build/bin/shardonnx] [--case NAME]
                  [--filter REGEX] [--matrix cases|ranks|core|all]
                  [--emulator build/lib/cuda-emulator]
+                 [--steps N] [--jobs N] [--threads N]
 
 `cases` runs every case of cases.py on two ranks. `ranks` runs a GPT-2 and a
 Llama on 1 to 4 ranks, with every strategy, recompute and prefetch setting
-once, and twice with the same bits; and dropout at several numbers of ranks. `all` is both. `core` is one case of each
-kind, and a Llama with each strategy: what an emulated device runs in minutes.
-With --emulator, programs
-are compiled for CUDA and run on the emulated device, whose libraries lie in
-that folder. Prints a table; exits non-zero if a run fails or leaves the
-recorded one.
+once, and twice with the same bits; and dropout at several numbers of ranks.
+`all` is both. `core` is one case of each kind, and a Llama with each strategy:
+what an emulated device runs in minutes. With --emulator, programs are compiled
+for CUDA and run on the emulated device, whose libraries lie in that folder.
+--steps ends runs early whose steps do not depend on their number. --jobs runs
+so many cases side by side, --threads gives the ranks of a run so many threads
+together (else: all cores). Prints a table; exits non-zero if a run fails or
+leaves the recorded one.
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 
 import cases
 import check
@@ -78,22 +83,30 @@ CORE_MATRIX = [([], 2, []), (["--strategy=shard_grad_op"], 2, []),
 class Runner:
     """Compiles each program once and runs it on any number of ranks."""
 
-    def __init__(self, compiler, folder, timeout, emulator=None):
-        self.compiler = compiler
+    def __init__(self, options, folder):
+        emulator = getattr(options, "emulator", None)
+        self.compiler = options.shardonnx
         self.target = ["--target=cuda"] if emulator else []
         self.environment = dict(os.environ)
         if emulator:
             self.environment |= emulated(emulator, folder)
         self.folder = folder
-        self.timeout = timeout
-        self.programs = {}
+        self.timeout = options.timeout
+        self.threads = options.threads
+        self.steps = getattr(options, "steps", cases.STEPS)
+        self.programs = {}  # futures: each is compiled by the first who asks
         self.runs = 0
+        self.lock = threading.Lock()
 
-    def call(self, words):
+    def call(self, words, ranks=1):
         """Output of a command, or an exception that says how it failed."""
+        environment = dict(self.environment)
+        if self.threads:
+            threads = max(1, self.threads // ranks)
+            environment["SHARDONNX_NUM_THREADS"] = str(threads)
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True,
                               stderr=subprocess.STDOUT, timeout=self.timeout,
-                              env=self.environment)
+                              env=environment)
         if done.returncode != 0:
             last = done.stdout.strip().split("\n")[-1]
             raise RuntimeError(f"exit status {done.returncode}: {last}")
@@ -103,26 +116,45 @@ class Runner:
         words = case["compile"] + extra + self.target
         if "--batch" not in cases.MODELS[case["model"]]:
             words = words + [f"--batch={case['batch']}"]
-        key = (case["model"], tuple(words))
-        if key not in self.programs:
-            program = os.path.join(self.folder, f"p{len(self.programs)}")
-            said = self.call([self.compiler, "compile",
-                              cases.model_path(case["model"]), "-o", program]
-                             + words)
-            check_warnings(said, recorded(case)["frozen"])
-            self.programs[key] = program
-        return self.programs[key]
+        return self.compile_once(
+            cases.model_path(case["model"]), words,
+            lambda said: check_warnings(said, recorded(case)["frozen"]))
 
-    def train(self, case, extra, ranks, run=(), steps=cases.STEPS):
+    def compile_once(self, model, words, accept=lambda said: None):
+        """The program's path; `accept` looks at what the compiler said."""
+        key = (model, tuple(words))
+        with self.lock:
+            mine = key not in self.programs
+            future = self.programs.setdefault(key,
+                                              concurrent.futures.Future())
+            program = os.path.join(self.folder, f"p{len(self.programs)}")
+        if mine:
+            try:
+                accept(self.call([self.compiler, "compile", model, "-o",
+                                  program] + words))
+                future.set_result(program)
+            except Exception as error:
+                future.set_exception(error)
+        return future.result()
+
+    def new_log(self):
+        with self.lock:
+            self.runs += 1
+            return os.path.join(self.folder, f"log{self.runs}.jsonl")
+
+    def steps_of(self, case):
+        """All of them where the learning rate depends on how many there are."""
+        return cases.STEPS if "schedule" in case else self.steps
+
+    def train(self, case, extra, ranks, run=()):
         """Runs a case and returns the path of its log."""
         program = self.compile(case, extra)
-        self.runs += 1
-        log = os.path.join(self.folder, f"log{self.runs}.jsonl")
+        log = self.new_log()
         accumulate = cases.GLOBAL_BATCH // (case["batch"] * ranks)
         self.call([program, "--data", cases.data_path(case["data"]),
-                   "--log", log, "--steps", str(steps),
+                   "--log", log, "--steps", str(self.steps_of(case)),
                    "--nproc", str(ranks), "--accumulate", str(accumulate)]
-                  + case["run"] + list(run))
+                  + case["run"] + list(run), ranks)
         return log
 
 
@@ -155,28 +187,29 @@ def ranks_for(case, wanted):
     return max(n for n in range(1, wanted + 1) if microbatches % n == 0)
 
 
-def compare(case, log):
-    return check.compare(check.read_log(log), recorded(case),
+def compare(case, log, steps):
+    expected = {key: recorded(case)[key][:steps]
+                for key in ("loss", "grad_norm", "lr")}
+    return check.compare(check.read_log(log), expected,
                          case.get("loss_rtol", cases.LOSS_RTOL),
                          case.get("norm_rtol", cases.NORM_RTOL))
 
 
+FAILURES = (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired)
+
+
 def run(runner, case, extra, ranks, options=()):
-    """One line of the table; returns whether the run is as recorded."""
+    """Whether the run is as recorded, and its line of the table."""
     name = " ".join([case["name"], *extra, *options])
     try:
-        loss, norm, faults = compare(case, runner.train(case, extra, ranks,
-                                                        options))
-    except (RuntimeError, OSError, ValueError,
-            subprocess.TimeoutExpired) as error:
-        print(f"FAIL  {ranks}  {'-':>7}  {'-':>7}  {name}\n      {error}",
-              flush=True)
-        return False
-    print(f"{'FAIL' if faults else 'ok':4}  {ranks}  {loss:7.1e}  "
-          f"{norm:7.1e}  {name}", flush=True)
-    for fault in faults[:3]:
-        print("      " + fault)
-    return not faults
+        log = runner.train(case, extra, ranks, options)
+        loss, norm, faults = compare(case, log, runner.steps_of(case))
+    except FAILURES as error:
+        return False, (f"FAIL  {ranks}  {'-':>7}  {'-':>7}  {name}\n"
+                       f"      {error}")
+    line = (f"{'FAIL' if faults else 'ok':4}  {ranks}  {loss:7.1e}  "
+            f"{norm:7.1e}  {name}")
+    return not faults, "\n      ".join([line, *faults[:3]])
 
 
 def same_bits(runner, case, ranks):
@@ -186,14 +219,35 @@ def same_bits(runner, case, ranks):
         first, second = ([[line.get(k) for k in keys] for line in
                           check.read_log(runner.train(case, [], ranks))]
                          for _ in range(2))
-    except (RuntimeError, OSError, ValueError,
-            subprocess.TimeoutExpired) as error:
-        print(f"FAIL  {ranks}  {case['name']} twice\n      {error}")
-        return False
+    except FAILURES as error:
+        return False, f"FAIL  {ranks}  {case['name']} twice\n      {error}"
     same = first == second and bool(first)
-    print(f"{'ok' if same else 'FAIL':4}  {ranks}  {'':7}  {'':7}  "
-          f"{case['name']} twice, the same bits", flush=True)
-    return same
+    return same, (f"{'ok' if same else 'FAIL':4}  {ranks}  {'':7}  {'':7}  "
+                  f"{case['name']} twice, the same bits")
+
+
+def table(jobs, runner, count):
+    """Runs functions of a runner, `count` at a time, and prints their lines in
+    their order; returns what else they gave."""
+    results = []
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        for result, line in pool.map(lambda job: job(runner), jobs):
+            print(line, flush=True)
+            results.append(result)
+    return results
+
+
+def add_options(parser):
+    """What the tables of training runs have in common."""
+    parser.add_argument("--shardonnx", metavar="PROGRAM",
+                        default=os.path.join(cases.ROOT, "build", "bin",
+                                             "shardonnx"))
+    parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS",
+                        help="for one command")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N",
+                        help="runs side by side")
+    parser.add_argument("--threads", type=int, metavar="N",
+                        help="threads of the ranks of a run, together")
 
 
 def wanted(options, name):
@@ -233,9 +287,7 @@ def jobs(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--shardonnx", metavar="PROGRAM",
-                        default=os.path.join(cases.ROOT, "build", "bin",
-                                             "shardonnx"))
+    add_options(parser)
     parser.add_argument("--case", action="append", metavar="NAME",
                         help="only this case; may be repeated")
     parser.add_argument("--filter", default="", metavar="REGEX",
@@ -244,8 +296,9 @@ def main():
                         default="all")
     parser.add_argument("--ranks", type=int, default=2, metavar="N",
                         help="ranks of `cases`")
-    parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS",
-                        help="for one command")
+    parser.add_argument("--steps", type=int, default=cases.STEPS, metavar="N",
+                        choices=range(1, cases.STEPS + 1),
+                        help=f"of each run (all {cases.STEPS})")
     parser.add_argument("--emulator", metavar="FOLDER",
                         help="compile for CUDA and run on the emulated device")
     options = parser.parse_args()
@@ -254,9 +307,7 @@ def main():
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     print("      ranks  loss     norm     run (largest relative errors)")
     with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(options.shardonnx, folder, options.timeout,
-                        options.emulator)
-        results = [job(runner) for job in jobs(options)]
+        results = table(jobs(options), Runner(options, folder), options.jobs)
     failed = results.count(False)
     print(f"{len(results) - failed} of {len(results)} runs follow PyTorch")
     sys.exit(1 if failed or not results else 0)

@@ -5,7 +5,7 @@
 
     run_strategies.py [--shardonnx build/bin/shardonnx] [--all]
                       [--filter REGEX] [--memory-model MODEL.onnx]
-                      [--table FILE.md]
+                      [--table FILE.md] [--jobs N] [--threads N]
 
 Each run is one of strategy × recompute × accumulation mode × ranks × dtype on
 three models; its losses must be those of one rank that shards, recomputes and
@@ -19,13 +19,12 @@ import argparse
 import itertools
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
 import cases
 import check
-from run_cases import Runner
+from run_cases import FAILURES, Runner, add_options, table
 
 MODELS = ("gpt2-18", "llama-23-optimized", "smollm3-18")
 STRATEGIES = ("full_shard", "shard_grad_op", "shard_opt", "no_shard",
@@ -83,31 +82,25 @@ class MemoryRunner(Runner):
     """Also runs a model that is no recorded case, to see what it takes."""
 
     def measure(self, model, compile_words, ranks, run_words):
-        key = (model, tuple(compile_words))
-        if key not in self.programs:
-            program = os.path.join(self.folder, f"p{len(self.programs)}")
-            self.call([self.compiler, "compile", model, "-o", program,
-                       "--batch=1"] + compile_words)
-            self.programs[key] = program
-        self.runs += 1
-        log = os.path.join(self.folder, f"log{self.runs}.jsonl")
-        self.call([self.programs[key], "--data", cases.data_path(cases.TOKENS),
+        program = self.compile_once(model, ["--batch=1"] + compile_words)
+        log = self.new_log()
+        self.call([program, "--data", cases.data_path(cases.TOKENS),
                    "--log", log, "--steps", str(MEMORY_STEPS), "--init=random",
-                   "--accumulate=2", "--nproc", str(ranks)] + run_words)
+                   "--accumulate=2", "--nproc", str(ranks)] + run_words, ranks)
         return log
 
 
 class References:
     """One rank's losses by model and dtype."""
 
-    def __init__(self, runner):
-        self.runner = runner
+    def __init__(self):
         self.losses = {}
 
-    def of(self, model, dtype):
+    def of(self, runner, model, dtype):
+        # Who asks while another computes them computes them, too.
         key = (model, dtype)
         if key not in self.losses:
-            log = self.runner.train(cases.by_name(model), words(dtype=dtype), 1)
+            log = runner.train(cases.by_name(model), words(dtype=dtype), 1)
             self.losses[key] = losses_of(log)
         return self.losses[key]
 
@@ -126,39 +119,37 @@ def difference(mine, theirs):
 
 
 def train(runner, references, combination):
-    """One row of the table: the combination, the difference, the verdict."""
+    """A row of the page (combination, difference, verdict) and its line."""
     model, strategy, recompute, accumulate, ranks, dtype = combination
     name = " ".join(map(str, combination))
     try:
         log = runner.train(cases.by_name(model),
                            words(strategy, recompute, accumulate, dtype), ranks,
                            replicas(strategy, ranks))
-        worst = difference(losses_of(log), references.of(model, dtype))
-    except (RuntimeError, OSError, ValueError,
-            subprocess.TimeoutExpired) as error:
-        print(f"FAIL  {'-':>7}  {name}\n      {error}", flush=True)
-        return (*combination, None, False)
+        worst = difference(losses_of(log), references.of(runner, model, dtype))
+    except FAILURES as error:
+        return ((*combination, None, False),
+                f"FAIL  {'-':>7}  {name}\n      {error}")
     good = worst <= LOSS_RTOL[dtype]
-    print(f"{'ok' if good else 'FAIL':4}  {worst:7.1e}  {name}", flush=True)
-    return (*combination, worst, good)
+    return ((*combination, worst, good),
+            f"{'ok' if good else 'FAIL':4}  {worst:7.1e}  {name}")
 
 
 def measure(runner, model, strategy, ranks, dtype):
-    """Planned and measured bytes of the largest rank."""
+    """Planned and measured bytes of the largest rank, and their line."""
     name = f"memory {strategy} {ranks} {dtype}"
     try:
         log = runner.measure(model, words(strategy, dtype=dtype), ranks,
                              replicas(strategy, ranks))
         last = check.read_log(log)[-1]
         planned, measured = last["peak_bytes"], last["pss_bytes"]
-    except (RuntimeError, OSError, ValueError, KeyError, IndexError,
-            subprocess.TimeoutExpired) as error:
-        print(f"FAIL  {'-':>7}  {name}\n      {error}", flush=True)
-        return (strategy, ranks, dtype, None, None, False)
+    except (*FAILURES, KeyError, IndexError) as error:
+        return ((strategy, ranks, dtype, None, None, False),
+                f"FAIL  {'-':>7}  {name}\n      {error}")
     good = abs(measured - planned) <= MEMORY_SHARE * planned + MEMORY_BYTES
-    print(f"{'ok' if good else 'FAIL':4}  {mib(planned)} planned, "
-          f"{mib(measured)} measured  {name}", flush=True)
-    return (strategy, ranks, dtype, planned, measured, good)
+    return ((strategy, ranks, dtype, planned, measured, good),
+            f"{'ok' if good else 'FAIL':4}  {mib(planned)} planned, "
+            f"{mib(measured)} measured  {name}")
 
 
 def mib(count):
@@ -226,15 +217,11 @@ def page(runs, memory, model):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--shardonnx", metavar="PROGRAM",
-                        default=os.path.join(cases.ROOT, "build", "bin",
-                                             "shardonnx"))
+    add_options(parser)
     parser.add_argument("--all", action="store_true",
                         help="every combination, not every pair")
     parser.add_argument("--filter", default="", metavar="REGEX",
                         help="only runs whose line matches")
-    parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS",
-                        help="for one command")
     parser.add_argument("--memory-model", default=MEMORY_MODEL,
                         metavar="MODEL.onnx", help="whose memory is measured")
     parser.add_argument("--table", metavar="FILE.md", help="write a page")
@@ -243,13 +230,17 @@ def main():
                           else pairwise(AXES))
               if re.search(options.filter, " ".join(map(str, c)))]
     with tempfile.TemporaryDirectory() as folder:
-        runner = MemoryRunner(options.shardonnx, folder, options.timeout)
-        references = References(runner)
+        runner = MemoryRunner(options, folder)
+        references = References()
         print("      loss     run (largest relative difference from one rank)")
-        runs = [train(runner, references, c) for c in chosen]
-        memory = [measure(runner, options.memory_model, s, n, d)
-                  for s in STRATEGIES for d in DTYPES for n in MEMORY_RANKS
-                  if re.search(options.filter, f"memory {s} {n} {d}")]
+        runs = table([lambda r, c=c: train(r, references, c) for c in chosen],
+                     runner, options.jobs)
+        memory = table([lambda r, s=s, n=n, d=d:
+                        measure(r, options.memory_model, s, n, d)
+                        for s in STRATEGIES for d in DTYPES
+                        for n in MEMORY_RANKS
+                        if re.search(options.filter, f"memory {s} {n} {d}")],
+                       runner, options.jobs)
     failed = sum(not row[-1] for row in runs + memory)
     if options.table:
         with open(options.table, "w") as file:
