@@ -104,6 +104,9 @@ LogicalResult checkOptions(const CompileOptions &options,
     return diagnostics.error(
         "--memory-budget: what a rank holds depends on how many there are; "
         "give the number with --world-size=N");
+  if (options.output == "-" && !options.emit)
+    return diagnostics.error("-o -: an executable is not written to standard "
+                             "output; name a file, or a level with --emit");
   if (options.emit == Level::PTX && !cuda)
     return diagnostics.error("--emit=ptx: only --target=cuda has PTX; use "
                              "--emit=llvm or --emit=obj");

@@ -14,8 +14,11 @@ using namespace mlir;
 
 namespace shardonnx {
 
-// The default is the model's stem, in the current folder.
+// The default is the model's stem, in the current folder. Nothing: text goes to
+// standard output, which `-` names too.
 static std::string outputPath(const CompileOptions &options) {
+  if (options.output == "-")
+    return {};
   if (!options.output.empty() || options.emit)
     return options.output;
   return llvm::sys::path::stem(options.model).str();
