@@ -4,8 +4,7 @@
 // Writes the manifest (docs/manifest.md) from the units, the plan and the
 // inputs of a planned module.
 
-#include "shardonnx/Dialect/Exec/IR/Descriptors.h"
-#include "shardonnx/Dialect/Exec/IR/ExecIndex.h"
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
@@ -211,15 +210,8 @@ static int64_t scratchOf(ModuleOp module) {
   const LibraryModel &libraries =
       exec::isCuda(module) ? cudaLibraries() : cpuLibraries();
   int64_t bytes = 0;
-  module.walk([&](Operation *op) {
-    if (auto forward = dyn_cast<exec::AttentionOp>(op))
-      bytes =
-          std::max(bytes, libraries.attentionScratch(exec::describe(forward)));
-    else if (auto grad = dyn_cast<exec::AttentionGradOp>(op))
-      bytes =
-          std::max(bytes, libraries.attentionGradScratch(exec::describe(grad)));
-    else
-      bytes = std::max(bytes, exec::scratchOf(op));
+  module.walk([&](exec::RuntimeCallOpInterface call) {
+    bytes = std::max(bytes, call.getScratchBytes(libraries));
   });
   return bytes;
 }

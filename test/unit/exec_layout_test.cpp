@@ -4,12 +4,12 @@
 // Strided layouts: every view is compared with the elements that it must name,
 // counted out by hand or by walking all indices.
 
-#include "Conversion/FSDPToExec/Layout.h"
+#include "shardonnx/Dialect/Exec/IR/Layout.h"
 
 #include <gtest/gtest.h>
 #include <random>
 
-using namespace shardonnx;
+using namespace shardonnx::exec;
 using llvm::ArrayRef;
 using llvm::SmallVector;
 

@@ -1,28 +1,19 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Each exec op is one call of the ABI. Descriptors and the context are spelled
-// by their C structs themselves: descriptors are the struct's bytes as a
-// constant, fields of the context lie at offsetof. So the layouts have one
-// definition, ABI.h, and code is made for machines of the compiler's own
-// layout rules (64 bits, little-endian).
+// Each exec op is one call of the ABI. The context is spelled by its C struct
+// itself: its fields lie at offsetof, as descriptors of library calls are the
+// bytes of theirs (RuntimeCall.h).
 
 #include "FunctionLowering.h"
 
-#include "shardonnx/Dialect/Exec/IR/Descriptors.h"
-#include "shardonnx/Dialect/Exec/IR/ExecIndex.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
-#include "shardonnx/Support/Origin.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <cstddef>
-#include <type_traits>
 
 using namespace mlir;
 using namespace shardonnx;
-
-static_assert(sizeof(void *) == 8 && sizeof(float) == 4,
-              "descriptors are emitted as the compiler lays them out");
 
 //===----------------------------------------------------------------------===//
 // Symbols
@@ -108,17 +99,14 @@ private:
   void emitEntry();
   LogicalResult lower(Operation &op);
   bool lowerMemory(Operation &op);
-  bool lowerCall(Operation &op);
-  bool lowerIndexCall(Operation &op);
   bool lowerUnitOp(Operation &op);
   void lower(exec::LaunchOp op);
   void lowerDevice(exec::LaunchOp op);
   void lower(exec::BufferOp op);
+  void lower(exec::RuntimeCallOpInterface op);
 
   /// A call of the runtime whose first argument is the context.
   void call(StringRef name, ArrayRef<Value> arguments);
-  template <typename Descriptor>
-  Value describe(const Descriptor &descriptor, StringRef name);
   Value addressOf(LLVM::GlobalOp global) {
     return LLVM::AddressOfOp::create(b, loc, global);
   }
@@ -154,14 +142,6 @@ private:
 };
 
 } // namespace
-
-template <typename Descriptor>
-Value FunctionLowering::describe(const Descriptor &descriptor, StringRef name) {
-  static_assert(std::is_trivially_copyable_v<Descriptor>);
-  StringRef bytes(reinterpret_cast<const char *>(&descriptor),
-                  sizeof(descriptor));
-  return addressOf(symbols.bytes(bytes, name, alignof(Descriptor)));
-}
 
 Value FunctionLowering::at(Value base, int64_t byteOffset) {
   if (byteOffset == 0)
@@ -274,133 +254,18 @@ void FunctionLowering::lower(exec::LaunchOp op) {
                       addressOf(symbols.bytes(name, "name", /*alignment=*/1))});
 }
 
-bool FunctionLowering::lowerCall(Operation &op) {
-  return TypeSwitch<Operation *, bool>(&op)
-      .Case([&](exec::LaunchOp op) { return lower(op), true; })
-      .Case([&](exec::GemmOp op) {
-        call("shx_gemm",
-             {describe(exec::describe(op), "gemm"), ptr(op.getLhs()),
-              ptr(op.getRhs()), ptr(op.getResult()), ptr(op.getWorkspace())});
-        return true;
-      })
-      .Case([&](exec::GemmEpilogueOp op) {
-        bool isVector = op.getEpilogue() == nn::Epilogue::bias ||
-                        op.getEpilogue() == nn::Epilogue::gelu_bias;
-        bool isBGrad = op.getEpilogue() == nn::Epilogue::bgrad;
-        Value bias = isVector  ? op.getSide()
-                     : isBGrad ? op.getExtra()
-                               : Value();
-        Value aux = isVector ? op.getExtra() : op.getSide();
-        call("shx_gemm_epilogue",
-             {describe(exec::describe(op), "gemm"), ptr(op.getLhs()),
-              ptr(op.getRhs()), ptr(op.getResult()), ptr(bias), ptr(aux),
-              ptr(op.getWorkspace())});
-        return true;
-      })
-      .Case([&](exec::AttentionOp op) {
-        call("shx_attention",
-             {describe(exec::describe(op), "attention"), ptr(op.getQuery()),
-              ptr(op.getKey()), ptr(op.getValue()), ptr(op.getMask()),
-              ptr(op.getResult()), ptr(op.getLse()), ptr(op.getWorkspace())});
-        return true;
-      })
-      .Case([&](exec::AttentionGradOp op) {
-        call("shx_attention_grad",
-             {describe(exec::describe(op), "attention"), ptr(op.getQuery()),
-              ptr(op.getKey()), ptr(op.getValue()), ptr(op.getMask()),
-              ptr(op.getResult()), ptr(op.getLse()), ptr(op.getResultGrad()),
-              ptr(op.getQueryGrad()), ptr(op.getKeyGrad()),
-              ptr(op.getValueGrad()), ptr(op.getWorkspace())});
-        return true;
-      })
-      .Case([&](exec::EmbeddingOp op) {
-        call("shx_embedding",
-             {describe(exec::describe(op), "embedding"), ptr(op.getTable()),
-              ptr(op.getIds()), ptr(op.getResult())});
-        return true;
-      })
-      .Case([&](exec::EmbeddingGradOp op) {
-        call("shx_embedding_grad",
-             {describe(exec::describe(op), "embedding"), ptr(op.getIds()),
-              ptr(op.getResultGrad()), ptr(op.getTableGrad()),
-              ptr(op.getWorkspace())});
-        return true;
-      })
-      .Case([&](exec::CrossEntropyOp op) {
-        call("shx_cross_entropy",
-             {describe(exec::describe(op), "cross_entropy"),
-              ptr(op.getLogits()), ptr(op.getLabels()), ptr(op.getSeed()),
-              ptr(op.getLoss()), ptr(op.getLogitsGrad())});
-        return true;
-      })
-      .Case([&](exec::LinearCrossEntropyOp op) {
-        call("shx_linear_cross_entropy",
-             {describe(exec::describe(op), "cross_entropy"),
-              ptr(op.getOperand()), ptr(op.getWeight()), ptr(op.getLabels()),
-              ptr(op.getSeed()), ptr(op.getLoss()), ptr(op.getOperandGrad()),
-              ptr(op.getWeightGrad()), ptr(op.getWorkspace())});
-        return true;
-      })
-      .Case([&](exec::CopyOp op) {
-        call("shx_copy", {describe(exec::describe(op), "copy"),
-                          ptr(op.getSource()), ptr(op.getTarget())});
-        return true;
-      })
-      .Case([&](exec::ZeroOp op) {
-        auto type = cast<MemRefType>(op.getTarget().getType());
-        call("shx_zero", {ptr(op.getTarget()),
-                          i64(type.getNumElements() *
-                              exec::elementBytes(type.getElementType()))});
-        return true;
-      })
-      .Case([&](exec::LossOp op) {
-        call("shx_loss", {ptr(op.getSum())});
-        return true;
-      })
-      .Default([](Operation *) { return false; });
-}
-
-bool FunctionLowering::lowerIndexCall(Operation &op) {
-  // Whose index it was, for the message about one that is out of range.
-  auto origin = [&]() -> Value {
-    std::string words = describeOrigin(op.getLoc());
-    return addressOf(symbols.bytes((words.empty() ? "an op" : words) + '\0',
-                                   "name", /*alignment=*/1));
-  };
-  return TypeSwitch<Operation *, bool>(&op)
-      .Case([&](exec::GatherElementsOp op) {
-        call("shx_gather",
-             {describe(exec::describe(op), "indexing"), ptr(op.getData()),
-              ptr(op.getIndices()), ptr(op.getResult()), origin()});
-        return true;
-      })
-      .Case([&](exec::ScatterOp op) {
-        call("shx_scatter",
-             {describe(exec::describe(op), "indexing"), ptr(op.getIndices()),
-              ptr(op.getUpdates()), ptr(op.getTarget()), origin()});
-        return true;
-      })
-      .Case([&](exec::GroupedGemmOp op) {
-        call("shx_grouped_gemm",
-             {describe(exec::describe(op), "grouped_gemm"), ptr(op.getRows()),
-              ptr(op.getMatrices()), ptr(op.getIndices()), ptr(op.getResult()),
-              origin()});
-        return true;
-      })
-      .Case([&](exec::GroupedGemmGradOp op) {
-        call("shx_grouped_gemm_grad",
-             {describe(exec::describe(op), "grouped_gemm"), ptr(op.getLhs()),
-              ptr(op.getRhs()), ptr(op.getIndices()), ptr(op.getResult()),
-              origin()});
-        return true;
-      })
-      .Case([&](exec::TopKOp op) {
-        call("shx_top_k",
-             {describe(exec::describe(op), "top_k"), ptr(op.getOperand()),
-              ptr(op.getValues()), ptr(op.getIndices())});
-        return true;
-      })
-      .Default([](Operation *) { return false; });
+void FunctionLowering::lower(exec::RuntimeCallOpInterface op) {
+  SmallVector<Value> arguments;
+  for (const exec::CallArgument &argument : op.getCallArguments()) {
+    if (auto *buffer = std::get_if<Value>(&argument))
+      arguments.push_back(ptr(*buffer));
+    else if (auto *constant = std::get_if<exec::ProgramConstant>(&argument))
+      arguments.push_back(addressOf(
+          symbols.bytes(constant->bytes, constant->name, constant->alignment)));
+    else
+      arguments.push_back(i64(std::get<int64_t>(argument)));
+  }
+  call(op.getCallee(), arguments);
 }
 
 bool FunctionLowering::lowerUnitOp(Operation &op) {
@@ -419,6 +284,9 @@ bool FunctionLowering::lowerUnitOp(Operation &op) {
       })
       .Case([&](exec::GradAcquireOp op) {
         return call("shx_grad_acquire", {unit(op.getUnitAttr())}), true;
+      })
+      .Case([&](exec::LossOp op) {
+        return call("shx_loss", {ptr(op.getSum())}), true;
       })
       .Case([&](exec::ReduceStartOp op) {
         call("shx_reduce_start",
@@ -451,7 +319,15 @@ LogicalResult FunctionLowering::lower(Operation &op) {
     LLVM::ReturnOp::create(b, loc, ValueRange());
     return success();
   }
-  if (lowerMemory(op) || lowerCall(op) || lowerIndexCall(op) || lowerUnitOp(op))
+  if (auto call = dyn_cast<exec::RuntimeCallOpInterface>(op)) {
+    lower(call);
+    return success();
+  }
+  if (auto launch = dyn_cast<exec::LaunchOp>(op)) {
+    lower(launch);
+    return success();
+  }
+  if (lowerMemory(op) || lowerUnitOp(op))
     return success();
   return op.emitOpError("has no lowering: run exec-plan-memory first");
 }

@@ -1,8 +1,8 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Storage of values, views, parameters and collectives; calls are in
-// EmitCalls.cpp.
+// Storage of values, views, parameters and collectives. What moves elements is
+// in EmitCopies.cpp; library calls emit themselves.
 
 #include "Emitter.h"
 
@@ -13,14 +13,14 @@
 
 using namespace mlir;
 using namespace shardonnx;
+using namespace shardonnx::exec;
 
 Emitter::Emitter(func::FuncOp function, const ParameterPlaces &parameters,
                  KernelCache &kernels, const CallOptions &calls,
                  MutableArrayRef<InputUse> inputs)
-    : function(function), parameters(parameters), kernels(kernels),
-      calls(calls), inputs(inputs),
-      placement(function, parameters, !calls.deterministic), builder(function),
-      loc(function.getLoc()) {}
+    : CallEmitter(OpBuilder(function), function.getLoc(), calls),
+      function(function), parameters(parameters), kernels(kernels),
+      inputs(inputs), placement(function, parameters, !calls.deterministic) {}
 
 //===----------------------------------------------------------------------===//
 // Storage
@@ -55,19 +55,13 @@ Value Emitter::bufferOf(const Storage &storage) {
   return view;
 }
 
-void Emitter::copy(Location where, const Storage &source, const Storage &target,
-                   bool accumulate) {
-  Value from = bufferOf(source);
-  exec::CopyOp::create(builder, where, from, bufferOf(target), accumulate);
-}
-
-Storage Emitter::copyOf(Location where, const Storage &source) {
+Storage Emitter::copyOf(const Storage &source) {
   Root root;
   root.shape = source.layout.shape;
   root.elementType = source.root->elementType;
   Storage target = {placement.newRoot(std::move(root)),
                     Layout::rowMajor(source.layout.shape)};
-  copy(where, source, target);
+  copy(source, target);
   return target;
 }
 
@@ -77,7 +71,7 @@ Storage Emitter::contiguous(Value value) {
     return storage;
   auto [copied, isNew] = copies.try_emplace(value);
   if (isNew)
-    copied->second = copyOf(loc, storage);
+    copied->second = copyOf(storage);
   return copied->second;
 }
 
@@ -98,10 +92,10 @@ void Emitter::useIds(Value ids, int64_t limit, bool labels) {
 // Views
 //===----------------------------------------------------------------------===//
 
-LogicalResult Emitter::emitView(Operation &op) {
+void Emitter::emitView(Operation &op) {
   Value operand = op.getOperand(0), result = op.getResult(0);
   Storage storage = storageOf(operand);
-  ArrayRef<int64_t> shape = shapeOf(result);
+  ArrayRef<int64_t> shape = nn::shapeOf(result);
   if (isa<nn::ReshapeOp>(op)) {
     std::optional<Layout> layout = storage.layout.reshape(shape);
     if (!layout) {
@@ -117,7 +111,6 @@ LogicalResult Emitter::emitView(Operation &op) {
     storage.layout = storage.layout.broadcast(shape);
   }
   storages[result] = storage;
-  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -128,10 +121,10 @@ void Emitter::addConstant(Value value, ElementsAttr bytes) {
   Root root;
   root.space = exec::Space::constant;
   root.symbol = kernels.constant(loc, bytes);
-  root.shape.assign(shapeOf(value).begin(), shapeOf(value).end());
-  root.elementType = elementTypeOf(value);
+  root.shape.assign(nn::shapeOf(value).begin(), nn::shapeOf(value).end());
+  root.elementType = nn::elementType(value);
   storages[value] = {placement.newRoot(std::move(root)),
-                     Layout::rowMajor(shapeOf(value))};
+                     Layout::rowMajor(nn::shapeOf(value))};
 }
 
 static std::pair<DenseElementsAttr, DenseElementsAttr>
@@ -173,9 +166,7 @@ void Emitter::emit(func::ReturnOp op) {
   for (auto [index, value] : llvm::enumerate(op.getOperands())) {
     if (cast<RankedTensorType>(value.getType()).getNumElements() == 0)
       continue;
-    Storage source = storageOf(value), target = placement.outputOf(op, index);
-    if (source.root != target.root || !(source.layout == target.layout))
-      copy(loc, source, target);
+    copyUnlessThere(storageOf(value), placement.outputOf(op, index));
   }
   func::ReturnOp::create(builder, loc);
 }
@@ -210,13 +201,14 @@ void Emitter::emit(fsdp::ViewOp op) {
     Root made;
     made.space = exec::Space::params;
     made.symbol = FlatSymbolRefAttr::get(place.unit.getSymNameAttr());
-    made.elementType = elementTypeOf(op.getResult());
+    made.elementType = nn::elementType(op.getResult());
     made.offset = place.offset * exec::elementBytes(made.elementType);
-    made.shape.assign(shapeOf(op.getResult()).begin(),
-                      shapeOf(op.getResult()).end());
+    made.shape.assign(nn::shapeOf(op.getResult()).begin(),
+                      nn::shapeOf(op.getResult()).end());
     root = placement.newRoot(std::move(made));
   }
-  storages[op.getResult()] = {root, Layout::rowMajor(shapeOf(op.getResult()))};
+  storages[op.getResult()] = {root,
+                              Layout::rowMajor(nn::shapeOf(op.getResult()))};
 }
 
 //===----------------------------------------------------------------------===//
@@ -224,12 +216,9 @@ void Emitter::emit(fsdp::ViewOp op) {
 //===----------------------------------------------------------------------===//
 
 void Emitter::emit(fsdp::ReduceStartOp op) {
-  for (auto [index, gradient] : llvm::enumerate(op.getGradients())) {
-    Storage target = placement.gradientOf(op, index);
-    Storage source = storageOf(gradient);
-    if (source.root != target.root || !(source.layout == target.layout))
-      copy(loc, source, target, op.getAccumulateUnsharded());
-  }
+  for (auto [index, gradient] : llvm::enumerate(op.getGradients()))
+    copyUnlessThere(storageOf(gradient), placement.gradientOf(op, index),
+                    op.getAccumulateUnsharded());
   exec::ReduceStartOp::create(builder, loc, op.getUnitAttr(),
                               op.getAccumulateAttr());
 }
@@ -285,28 +274,53 @@ LogicalResult Emitter::emitUnitOp(Operation &op) {
 // The function
 //===----------------------------------------------------------------------===//
 
+void Emitter::emit(nn::FusedOp op) {
+  if (op.getOutputs().size() == 1 && placement.isSum(op.getOutputs()[0])) {
+    resultStorage(op.getOutputs()[0]);
+    return;
+  }
+  SmallVector<Value> ins, outs;
+  SmallVector<Type> types;
+  for (Value input : op.getInputs())
+    ins.push_back(buffer(input));
+  for (Value output : op.getOutputs())
+    outs.push_back(resultBuffer(output));
+  for (Value operand : llvm::concat<Value>(ins, outs))
+    types.push_back(operand.getType());
+  exec::LaunchOp::create(builder, loc, kernels.kernel(op, types), ins, outs,
+                         Value());
+}
+
+void Emitter::emit(nn::LossOp op) {
+  exec::LossOp::create(builder, loc, contiguousBuffer(op.getSum()),
+                       op.getDenominatorAttr(), op.getDenominatorArgAttr(),
+                       op.getShiftAttr(), op.getCountAttr());
+}
+
 LogicalResult Emitter::emit(Operation &op) {
   loc = op.getLoc();
-  if (isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp>(op))
-    return emitView(op);
   if (isa<fsdp::FSDPDialect>(op.getDialect()))
     return emitUnitOp(op);
-  if (emitLeaf(op) || emitCall(op))
+  if (emitLeaf(op))
     return success();
-  if (std::optional<LogicalResult> done = emitIndexOp(op))
-    return *done;
-  if (auto loss = dyn_cast<nn::LossOp>(op)) {
-    exec::LossOp::create(builder, loc, contiguousBuffer(loss.getSum()),
-                         loss.getDenominatorAttr(),
-                         loss.getDenominatorArgAttr(), loss.getShiftAttr(),
-                         loss.getCountAttr());
-    return success();
-  }
-  if (auto end = dyn_cast<func::ReturnOp>(op)) {
-    emit(end);
-    return success();
-  }
-  return op.emitOpError("is in no kernel: run the fusion first");
+  return TypeSwitch<Operation *, LogicalResult>(&op)
+      .Case([&](LibraryCallOpInterface call) {
+        call.emitCall(*this);
+        return success();
+      })
+      .Case<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp>(
+          [&](Operation *view) {
+            emitView(*view);
+            return success();
+          })
+      .Case<nn::FusedOp, nn::ConcatOp, nn::PadOp, nn::WindowsOp,
+            nn::OverlapAddOp, nn::LossOp, func::ReturnOp>([&](auto other) {
+        emit(other);
+        return success();
+      })
+      .Default([](Operation *other) {
+        return other->emitOpError("is in no kernel: run the fusion first");
+      });
 }
 
 LogicalResult Emitter::run() {
@@ -316,10 +330,11 @@ LogicalResult Emitter::run() {
     Root root;
     root.space = exec::Space::input;
     root.offset = argument.getArgNumber();
-    root.shape.assign(shapeOf(argument).begin(), shapeOf(argument).end());
-    root.elementType = elementTypeOf(argument);
+    root.shape.assign(nn::shapeOf(argument).begin(),
+                      nn::shapeOf(argument).end());
+    root.elementType = nn::elementType(argument);
     storages[argument] = {placement.newRoot(std::move(root)),
-                          Layout::rowMajor(shapeOf(argument))};
+                          Layout::rowMajor(nn::shapeOf(argument))};
   }
   auto emitted =
       func::FuncOp::create(builder, function.getLoc(), function.getSymName(),

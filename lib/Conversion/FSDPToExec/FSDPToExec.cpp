@@ -5,11 +5,10 @@
 
 #include "Emitter.h"
 #include "shardonnx/Conversion/FSDPToExec/Passes.h"
-#include "shardonnx/Dialect/Exec/IR/Descriptors.h"
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Support/SpelledOption.h"
-#include "shardonnx/runtime/CudaAttention.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace shardonnx {
 #define GEN_PASS_DEF_FSDPTOEXECPASS
@@ -100,21 +99,21 @@ void FSDPToExec::emitInputs() {
                           uses[index].limit, input.type);
 }
 
-// Attention that is not cuDNN's is slower: said of the first op of each reason.
-static void sayWhoseAttention(ModuleOp module) {
-  llvm::SmallPtrSet<const char *, 4> said;
-  module.walk([&](Operation *op) {
-    const char *reason = nullptr;
-    if (auto forward = dyn_cast<exec::AttentionOp>(op))
-      reason = cudnnRefusal(exec::describe(forward), bool(forward.getMask()),
-                            /*grad=*/false);
-    else if (auto grad = dyn_cast<exec::AttentionGradOp>(op))
-      reason = cudnnRefusal(exec::describe(grad), bool(grad.getMask()),
-                            /*grad=*/true);
-    if (reason && said.insert(reason).second)
-      op->emitRemark("attention runs on Shardonnx's own kernels, because ")
-          << reason;
+// What GPUs do not do, or do in another way than a user may think: a remark is
+// made once.
+static LogicalResult checkCudaCalls(ModuleOp module) {
+  llvm::StringSet<> made;
+  WalkResult result = module.walk([&](exec::RuntimeCallOpInterface call) {
+    if (!call.runsOnCuda()) {
+      call->emitError("has no kernel for GPUs; compile with --target=cpu");
+      return WalkResult::interrupt();
+    }
+    std::string remark = call.getCudaRemark();
+    if (!remark.empty() && made.insert(remark).second)
+      call->emitRemark(remark);
+    return WalkResult::advance();
   });
+  return failure(result.wasInterrupted());
 }
 
 void FSDPToExec::runOnOperation() {
@@ -124,8 +123,8 @@ void FSDPToExec::runOnOperation() {
   ParameterPlaces parameters = placeParameters(module);
   KernelCache kernels(module);
   bool cuda = target == TargetKind::CUDA;
-  CallOptions calls{cuda ? cudaLibraries() : cpuLibraries(), tf32,
-                    deterministic};
+  exec::CallOptions calls{cuda ? cudaLibraries() : cpuLibraries(), tf32,
+                          deterministic};
   if (cuda)
     module->setAttr(exec::kTargetAttr,
                     StringAttr::get(&getContext(), spell(target.getValue())));
@@ -134,6 +133,6 @@ void FSDPToExec::runOnOperation() {
     if (failed(Emitter(function, parameters, kernels, calls, uses).run()))
       return signalPassFailure();
   emitInputs();
-  if (cuda)
-    sayWhoseAttention(module);
+  if (cuda && failed(checkCudaCalls(module)))
+    signalPassFailure();
 }

@@ -6,10 +6,12 @@
 #include "Placement.h"
 
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
 
 using namespace mlir;
 using namespace shardonnx;
+using namespace shardonnx::exec;
 
 ParameterPlaces shardonnx::placeParameters(ModuleOp module) {
   ParameterPlaces places;
@@ -25,40 +27,20 @@ ParameterPlaces shardonnx::placeParameters(ModuleOp module) {
   return places;
 }
 
-// Can the op write its result in this layout? (ABI.h, exec's verifiers.)
+// Can the op write its result in this layout?
 static bool canWrite(Operation *op, unsigned result, const Layout &layout) {
   if (layout.repeats())
     return false;
-  if (isa<nn::FusedOp, nn::ConcatOp>(op))
-    return true;
-  if (isa<nn::MatmulOp>(op))
-    return layout.isUnit(1) || layout.isUnit(2);
-  if (auto product = dyn_cast<nn::MatmulEpilogueOp>(op)) {
-    // A pre-activation is laid out as the result.
-    bool rows = product.getEpilogue() == nn::Epilogue::bias ||
-                product.getEpilogue() == nn::Epilogue::bgrad;
-    return result == 0 && rows ? layout.isUnit(1) : layout.isContiguous();
-  }
-  if (isa<nn::AttentionOp>(op) && result == 0)
-    return layout.isUnit(1);
-  if (isa<nn::AttentionGradOp>(op))
-    return layout.isUnit(1);
-  if (isa<nn::LinearCrossEntropyGradOp, nn::EmbeddingOp, nn::EmbeddingGradOp,
-          nn::CrossEntropyGradOp, nn::ScatterOp, nn::GroupedMatmulGradOp>(op))
-    return layout.isContiguous();
-  if (isa<nn::GatherOp>(op))
-    return true;
-  return false;
+  if (auto call = dyn_cast<LibraryCallOpInterface>(op))
+    return call.canWrite(result, layout);
+  // A kernel is generated for the layout, and so is a copy.
+  return isa<nn::FusedOp, nn::ConcatOp>(op);
 }
 
 // Can the op add its result to what lies in this layout?
 static bool canAdd(Operation *op, unsigned result, const Layout &layout) {
-  bool adds = isa<nn::MatmulOp, nn::EmbeddingGradOp>(op);
-  if (auto product = dyn_cast<nn::MatmulEpilogueOp>(op))
-    adds = product.getEpilogue() == nn::Epilogue::bgrad && result == 0;
-  else if (auto loss = dyn_cast<nn::LinearCrossEntropyGradOp>(op))
-    adds = op->getResult(result) == loss.getWeightGrad();
-  return adds && canWrite(op, result, layout);
+  auto call = dyn_cast<LibraryCallOpInterface>(op);
+  return call && call.canAccumulate(result) && canWrite(op, result, layout);
 }
 
 static bool isView(Operation *op) {
@@ -90,9 +72,9 @@ Root *Placement::newRoot(Root root) {
 
 Storage Placement::allocate(Value value) {
   Root root;
-  root.shape.assign(shapeOf(value).begin(), shapeOf(value).end());
-  root.elementType = elementTypeOf(value);
-  return {newRoot(std::move(root)), Layout::rowMajor(shapeOf(value))};
+  root.shape.assign(nn::shapeOf(value).begin(), nn::shapeOf(value).end());
+  root.elementType = nn::elementType(value);
+  return {newRoot(std::move(root)), Layout::rowMajor(nn::shapeOf(value))};
 }
 
 // The last op that reads the value's memory if views of it are views.
@@ -115,12 +97,13 @@ std::optional<Placement::Target> Placement::resolve(Value value,
                                                     Window window,
                                                     bool add) const {
   Operation *op = value.getDefiningOp();
-  if (!op || find(value) || elementTypeOf(value) != storage.root->elementType ||
+  if (!op || find(value) ||
+      nn::elementType(value) != storage.root->elementType ||
       (add && !value.hasOneUse()))
     return std::nullopt;
   Storage source = storage;
   if (auto reshape = dyn_cast<nn::ReshapeOp>(op)) {
-    auto layout = storage.layout.reshape(shapeOf(reshape.getOperand()));
+    auto layout = storage.layout.reshape(nn::shapeOf(reshape.getOperand()));
     if (!layout)
       return std::nullopt;
     source.layout = *layout;
@@ -195,9 +178,9 @@ Storage Placement::partOf(Operation *op, unsigned input) {
   SmallVector<int64_t> offsets(storage.layout.rank(), 0);
   int64_t axis = concat.getAxis();
   for (Value before : concat.getInputs().take_front(input))
-    offsets[axis] += shapeOf(before)[axis];
+    offsets[axis] += nn::shapeOf(before)[axis];
   storage.layout =
-      storage.layout.slice(offsets, shapeOf(concat.getInputs()[input]));
+      storage.layout.slice(offsets, nn::shapeOf(concat.getInputs()[input]));
   return storage;
 }
 
@@ -212,10 +195,11 @@ Storage Placement::gradientOf(fsdp::ReduceStartOp reduce, unsigned index) {
     made.symbol = reduce.getUnitAttr();
     made.elementType = place.unit.getReduceDtype();
     made.offset = place.offset * exec::elementBytes(made.elementType);
-    made.shape.assign(shapeOf(gradient).begin(), shapeOf(gradient).end());
+    made.shape.assign(nn::shapeOf(gradient).begin(),
+                      nn::shapeOf(gradient).end());
     root = newRoot(std::move(made));
   }
-  return {root, Layout::rowMajor(shapeOf(gradient))};
+  return {root, Layout::rowMajor(nn::shapeOf(gradient))};
 }
 
 Storage Placement::outputOf(func::ReturnOp end, unsigned index) {
@@ -226,11 +210,11 @@ Storage Placement::outputOf(func::ReturnOp end, unsigned index) {
     Root made;
     made.space = exec::Space::input;
     made.offset = function.getNumArguments() + index;
-    made.shape.assign(shapeOf(value).begin(), shapeOf(value).end());
-    made.elementType = elementTypeOf(value);
+    made.shape.assign(nn::shapeOf(value).begin(), nn::shapeOf(value).end());
+    made.elementType = nn::elementType(value);
     root = newRoot(std::move(made));
   }
-  return {root, Layout::rowMajor(shapeOf(value))};
+  return {root, Layout::rowMajor(nn::shapeOf(value))};
 }
 
 LogicalResult Placement::placeGradients(fsdp::ReduceStartOp reduce) {

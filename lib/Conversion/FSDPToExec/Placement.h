@@ -8,9 +8,8 @@
 #ifndef SHARDONNX_LIB_CONVERSION_FSDPTOEXEC_PLACEMENT_H
 #define SHARDONNX_LIB_CONVERSION_FSDPTOEXEC_PLACEMENT_H
 
-#include "Layout.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "shardonnx/Dialect/Exec/IR/Exec.h"
+#include "shardonnx/Dialect/Exec/IR/LibraryCall.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -18,23 +17,6 @@
 #include <deque>
 
 namespace shardonnx {
-
-/// A piece of memory that values are views of: an exec.alloc or a buffer of
-/// another space.
-struct Root {
-  exec::Space space = exec::Space::private_;
-  mlir::FlatSymbolRefAttr symbol; // unit or constant
-  int64_t offset = 0;             // as exec.buffer's
-  llvm::SmallVector<int64_t> shape;
-  mlir::Type elementType;
-  mlir::Value value; // the alloc or buffer, once it is emitted
-};
-
-/// Where a value lies.
-struct Storage {
-  Root *root = nullptr;
-  Layout layout;
-};
 
 /// Where a parameter lies in its unit's buffers.
 struct ParameterPlace {
@@ -46,13 +28,6 @@ using ParameterPlaces = llvm::DenseMap<mlir::StringAttr, ParameterPlace>;
 
 ParameterPlaces placeParameters(mlir::ModuleOp module);
 
-inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
-  return llvm::cast<mlir::RankedTensorType>(value.getType()).getShape();
-}
-inline mlir::Type elementTypeOf(mlir::Value value) {
-  return llvm::cast<mlir::RankedTensorType>(value.getType()).getElementType();
-}
-
 class Placement {
 public:
   /// With `splitSums` what adds up to a gradient is added to it one by one.
@@ -63,21 +38,21 @@ public:
   mlir::LogicalResult run();
 
   /// Where a value was placed, or null.
-  const Storage *find(mlir::Value value) const;
+  const exec::Storage *find(mlir::Value value) const;
   /// Whether the value is added to what lies in its place.
   bool adds(mlir::Value value) const { return added.contains(value); }
   /// Whether the value is there once its summands are: its op does nothing.
   bool isSum(mlir::Value value) const { return sums.contains(value); }
   /// A new row-major private root of the value's shape.
-  Storage allocate(mlir::Value value);
-  Root *newRoot(Root root);
+  exec::Storage allocate(mlir::Value value);
+  exec::Root *newRoot(exec::Root root);
 
   /// Where the i-th input of a concat belongs in its result.
-  Storage partOf(mlir::Operation *concat, unsigned input);
+  exec::Storage partOf(mlir::Operation *concat, unsigned input);
   /// Where the i-th value that the function returns belongs: behind its inputs.
-  Storage outputOf(mlir::func::ReturnOp end, unsigned index);
+  exec::Storage outputOf(mlir::func::ReturnOp end, unsigned index);
   /// Where the i-th gradient of a reduction belongs.
-  Storage gradientOf(fsdp::ReduceStartOp reduce, unsigned index);
+  exec::Storage gradientOf(fsdp::ReduceStartOp reduce, unsigned index);
 
 private:
   /// Positions between which a storage may hold a value.
@@ -87,13 +62,13 @@ private:
   /// A value that can be written into a storage, or added to it.
   struct Target {
     mlir::Value value;
-    Storage storage;
+    exec::Storage storage;
   };
-  std::optional<Target> resolve(mlir::Value value, const Storage &storage,
+  std::optional<Target> resolve(mlir::Value value, const exec::Storage &storage,
                                 Window window, bool add) const;
-  bool place(mlir::Value value, const Storage &storage, Window window,
+  bool place(mlir::Value value, const exec::Storage &storage, Window window,
              bool add);
-  bool placeSum(mlir::Value sum, const Storage &storage, Window window,
+  bool placeSum(mlir::Value sum, const exec::Storage &storage, Window window,
                 bool add);
   mlir::LogicalResult placeGradients(fsdp::ReduceStartOp reduce);
   unsigned position(mlir::Operation *op) const { return positions.lookup(op); }
@@ -103,13 +78,13 @@ private:
   const ParameterPlaces &parameters;
   llvm::DenseMap<mlir::Operation *, unsigned> positions;
   bool splitSums;
-  llvm::DenseMap<mlir::Value, Storage> placed;
+  llvm::DenseMap<mlir::Value, exec::Storage> placed;
   llvm::DenseSet<mlir::Value> added, sums;
   llvm::DenseMap<mlir::Value, Window> windows;
-  llvm::DenseMap<mlir::Attribute, Root *> gradientRoots; // by parameter
-  llvm::SmallVector<Root *> outputRoots;
+  llvm::DenseMap<mlir::Attribute, exec::Root *> gradientRoots; // by parameter
+  llvm::SmallVector<exec::Root *> outputRoots;
   llvm::DenseMap<mlir::Attribute, llvm::SmallVector<unsigned>> acquires;
-  std::deque<Root> roots;
+  std::deque<exec::Root> roots;
 };
 
 } // namespace shardonnx

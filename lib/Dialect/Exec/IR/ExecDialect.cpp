@@ -4,7 +4,7 @@
 // Registration of the exec dialect, and what everyone asks of a memref type.
 
 #include "mlir/IR/DialectImplementation.h"
-#include "shardonnx/Dialect/Exec/IR/ExecIndex.h"
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -38,7 +38,11 @@ void exec::ExecDialect::initialize() {
 #define GET_OP_LIST
 #include "shardonnx/Dialect/Exec/IR/ExecOps.cpp.inc"
       >();
-  registerIndexOps(*this);
+  // The nn dialect, which this one depends on, is loaded.
+  MLIRContext &context = *getContext();
+  for (RegisteredOperationName name : context.getRegisteredOperations())
+    if (auto *call = name.getInterface<RuntimeCallOpInterface>())
+      call->attachLibraryCalls(context);
 }
 
 bool exec::isCuda(Operation *module) {

@@ -1,7 +1,7 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Buffers, views, kernels and their launches: what must hold of each.
+// Buffers, views, kernels and their launches, the loss: what must hold of each.
 
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 
@@ -103,6 +103,13 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
       return emitOpError("operand #")
              << index << " is " << type << ", the kernel takes "
              << kernel.getOperandType(index);
+  return success();
+}
+
+LogicalResult LossOp::verify() {
+  auto type = cast<MemRefType>(getSum().getType());
+  if (type.getNumElements() != 1 || !type.getElementType().isF32())
+    return emitOpError("sum must be one f32");
   return success();
 }
 

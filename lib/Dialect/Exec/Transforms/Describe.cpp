@@ -4,8 +4,6 @@
 // Reads a planned module for people: see Describe.h.
 
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
-#include "shardonnx/Dialect/Exec/IR/Descriptors.h"
-#include "shardonnx/Dialect/Exec/IR/ExecIndex.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Support/Origin.h"
 
@@ -113,55 +111,11 @@ llvm::json::Object spacesToJson(ModuleOp module) {
   return spaces;
 }
 
-static double batchOf(const ShxGemm &gemm) {
-  double batch = 1;
-  for (int32_t i = 0; i < gemm.batchRank; ++i)
-    batch *= double(gemm.batch[i]);
-  return batch;
-}
-
-static double flopsOf(const ShxGemm &gemm) {
-  return 2.0 * double(gemm.m) * double(gemm.n) * double(gemm.k) * batchOf(gemm);
-}
-
-static double flopsOf(const ShxGroupedGemm &gemm) {
-  return 2.0 * double(gemm.rows) * double(gemm.depth) * double(gemm.width);
-}
-
-// Two products forward. A causal mask leaves half of the scores out.
-static double flopsOf(const ShxAttention &attention) {
-  double scores = double(attention.batch) * double(attention.heads) *
-                  double(attention.seqQ) * double(attention.seqK);
-  return 4.0 * scores * double(attention.headDim) *
-         (attention.causal ? 0.5 : 1.0);
-}
-
-static double flopsOf(LinearCrossEntropyOp op) {
-  ShxLinearCrossEntropy desc = describe(op);
-  double product =
-      2.0 * double(desc.rows) * double(desc.width) * double(desc.vocab);
-  return product * (op.getOperandGrad() ? 3 : 1);
-}
-
 Work workOf(Operation *op) {
   Work work;
-  if (auto gemm = dyn_cast<GemmOp>(op))
-    work.flops = flopsOf(describe(gemm));
-  else if (auto gemm = dyn_cast<GemmEpilogueOp>(op))
-    work.flops = flopsOf(describe(gemm));
-  else if (auto forward = dyn_cast<AttentionOp>(op))
-    work.flops = flopsOf(describe(forward));
-  else if (auto grad = dyn_cast<AttentionGradOp>(op))
-    // The scores again, and four products.
-    work.flops = 2.5 * flopsOf(describe(grad));
-  else if (auto loss = dyn_cast<LinearCrossEntropyOp>(op))
-    work.flops = flopsOf(loss);
-  else if (auto grouped = dyn_cast<GroupedGemmOp>(op))
-    work.flops = flopsOf(describe(grouped));
-  else if (auto grad = dyn_cast<GroupedGemmGradOp>(op))
-    work.flops = flopsOf(describe(grad));
-  else if (!isa<LaunchOp, EmbeddingOp, EmbeddingGradOp, CrossEntropyOp, CopyOp,
-                ZeroOp, GatherElementsOp, ScatterOp, TopKOp>(op))
+  if (auto call = dyn_cast<RuntimeCallOpInterface>(op))
+    work.flops = call.getExecutedFlops();
+  else if (!isa<LaunchOp>(op))
     return work;
   for (Value operand : op->getOperands())
     if (auto type = dyn_cast<MemRefType>(operand.getType()))

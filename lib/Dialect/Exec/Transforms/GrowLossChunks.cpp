@@ -5,7 +5,6 @@
 // that do not cost speed. Where the function's peak is elsewhere, memory is
 // left over at the loss: larger chunks make larger products of it.
 
-#include "shardonnx/Dialect/Exec/IR/Descriptors.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Dialect/Exec/Transforms/Passes.h"
 #include "shardonnx/runtime/Layout.h"
@@ -55,11 +54,11 @@ static void grow(LinearCrossEntropyOp op, int64_t slack,
   Operation *space = op.getWorkspace().getDefiningOp();
   auto type = cast<MemRefType>(op.getWorkspace().getType());
   int64_t rows =
-      rowsWithin(libraries, describe(op), type.getNumElements() + slack);
+      rowsWithin(libraries, op.getDescriptor(), type.getNumElements() + slack);
   if (rows <= int64_t(op.getChunkRows()))
     return;
   op.setChunkRows(rows);
-  int64_t bytes = libraries.linearCrossEntropy(describe(op));
+  int64_t bytes = op.getWorkspaceBytes(libraries);
   OpBuilder builder(space);
   Value larger = AllocOp::create(builder, space->getLoc(),
                                  MemRefType::get(bytes, builder.getI8Type()));

@@ -124,9 +124,9 @@ void ReuseInPlace::runOnOperation() {
     for (Operation &op : llvm::make_early_inc_range(function.front())) {
       if (auto launch = dyn_cast<LaunchOp>(op))
         run(launch, symbols.lookup<KernelOp>(launch.getKernel()), uses);
-      else if (auto entropy = dyn_cast<CrossEntropyOp>(op))
-        if (Value gradient = entropy.getLogitsGrad())
-          uses.reuse(op, entropy.getLogits(), gradient);
+      else if (auto call = dyn_cast<RuntimeCallOpInterface>(op))
+        for (auto [input, output] : call.getInPlacePairs())
+          uses.reuse(op, input, output);
     }
   }
 }

@@ -106,6 +106,11 @@ LogicalResult Contents::read(Operation &op, Value value) {
   }
 }
 
+static Value accumulationTargetOf(Operation &op) {
+  auto call = dyn_cast<RuntimeCallOpInterface>(op);
+  return call ? call.getAccumulationTarget() : Value();
+}
+
 LogicalResult Contents::write(Operation &op, Value value) {
   auto buffer = rootOf(value).getDefiningOp<BufferOp>();
   if (!buffer)
@@ -119,7 +124,7 @@ LogicalResult Contents::write(Operation &op, Value value) {
       return op.emitOpError("writes gradients of ")
              << buffer.getSymbolAttr()
              << " outside grad_acquire and reduce_start";
-    if (mustAdd && accumulatedInto(&op) != value)
+    if (mustAdd && accumulationTargetOf(op) != value)
       return op.emitOpError("overwrites gradients of ")
              << buffer.getSymbolAttr() << " of earlier microbatches";
     written.insert(buffer);
@@ -152,7 +157,8 @@ LogicalResult Contents::visit(Operation &op) {
     return success();
   SmallVector<MemoryEffects::EffectInstance> list;
   effects.getEffects(list);
-  if (Value target = accumulatedInto(&op); target && failed(read(op, target)))
+  if (Value target = accumulationTargetOf(op);
+      target && failed(read(op, target)))
     return failure();
   for (const auto &effect : list)
     if (effect.getValue() && isa<MemoryEffects::Read>(effect.getEffect()) &&

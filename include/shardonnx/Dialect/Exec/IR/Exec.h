@@ -14,6 +14,7 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "shardonnx/Dialect/Exec/IR/RuntimeCall.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Support/ElementType.h"
 
@@ -48,9 +49,6 @@ bool isContiguous(mlir::MemRefType type);
 mlir::MemRefType stridedMemRef(llvm::ArrayRef<int64_t> shape,
                                llvm::ArrayRef<int64_t> strides,
                                mlir::Type elementType);
-
-/// The operand that the call adds its result to; null when it adds to none.
-mlir::Value accumulatedInto(mlir::Operation *op);
 
 /// The alloc or buffer that a value is a view of.
 mlir::Value rootOf(mlir::Value buffer);

@@ -11,6 +11,7 @@ include "mlir/IR/BuiltinAttributeInterfaces.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
+include "shardonnx/Dialect/Exec/IR/ExecInterfaces.td"
 
 def Exec_Dialect : Dialect {
   let name = "exec";
@@ -25,6 +26,21 @@ def Exec_Dialect : Dialect {
 
 class Exec_Op<string mnemonic, list<Trait> traits = []>
     : Op<Exec_Dialect, mnemonic, traits>;
+
+// A call of the runtime that computes. `methods` are those of its interface
+// that it does not leave at their defaults. What nn ops become the call, its
+// verifier and these methods stand in the file of its family beside the
+// dialect.
+class Exec_CallOp<string mnemonic, list<string> methods = [],
+                  list<Trait> traits = []>
+    : Exec_Op<mnemonic, !listconcat(
+        [DeclareOpInterfaceMethods<RuntimeCallOpInterface, methods>],
+        traits)> {
+  let hasVerifier = 1;
+}
+
+// The trait of a call with an operand `workspace`.
+defvar Exec_HasWorkspace = DeclareOpInterfaceMethods<WorkspaceOpInterface>;
 
 // Operands that an op reads or writes: lifetimes and checks ask the effects, so
 // they need not know the op.

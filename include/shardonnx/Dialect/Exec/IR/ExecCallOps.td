@@ -1,8 +1,8 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Launches and library calls: one op for each call of the runtime's ABI that
-// computes. Sizes and strides are those of the memref types.
+// Launches and library calls: one op for each call of ABI.h that computes.
+// Sizes and strides are those of the memref types.
 
 #ifndef SHARDONNX_DIALECT_EXEC_CALL_OPS
 #define SHARDONNX_DIALECT_EXEC_CALL_OPS
@@ -28,7 +28,8 @@ def Exec_LaunchOp : Exec_Op<"launch", [AttrSizedOperandSegments,
   }];
 }
 
-def Exec_GemmOp : Exec_Op<"gemm"> {
+def Exec_GemmOp : Exec_CallOp<"gemm",
+    ["getAccumulationTarget", "getExecutedFlops"], [Exec_HasWorkspace]> {
   let summary = "result = lhs·rhs, summed in f32";
   let description = [{
     lhs [..., m, k], rhs [..., k, n], result [..., m, n]; leading axes of lhs
@@ -46,7 +47,6 @@ def Exec_GemmOp : Exec_Op<"gemm"> {
     (`workspace` $workspace^ `:` type($workspace))? attr-dict `:` type($lhs) `,` type($rhs) `,`
     type($result)
   }];
-  let hasVerifier = 1;
 }
 
 // nn.matmul_epilogue's epilogue, named by its C++ class as Exec_KindAttr is.
@@ -58,8 +58,9 @@ def Exec_EpilogueAttr : Attr<
   let convertFromStorage = "$_self.getValue()";
 }
 
-def Exec_GemmEpilogueOp : Exec_Op<"gemm_epilogue",
-    [AttrSizedOperandSegments]> {
+def Exec_GemmEpilogueOp : Exec_CallOp<"gemm_epilogue",
+    ["getAccumulationTarget", "getExecutedFlops"],
+    [Exec_HasWorkspace, AttrSizedOperandSegments]> {
   let summary = "nn.matmul_epilogue on buffers, one call (CUDA)";
   let description = [{
     The product as in exec.gemm, of two axes. `side` is what the epilogue reads,
@@ -80,10 +81,11 @@ def Exec_GemmEpilogueOp : Exec_Op<"gemm_epilogue",
     type($workspace))? attr-dict `:` type($lhs) `,` type($rhs) `,`
     type($result)
   }];
-  let hasVerifier = 1;
 }
 
-def Exec_AttentionOp : Exec_Op<"attention", [AttrSizedOperandSegments]> {
+def Exec_AttentionOp : Exec_CallOp<"attention",
+    ["getExecutedFlops", "getScratchBytes", "getCudaRemark"],
+    [Exec_HasWorkspace, AttrSizedOperandSegments]> {
   let summary = "nn.attention on buffers whose head axis is contiguous";
   let arguments = (ins Exec_Read:$query, Exec_Read:$key, Exec_Read:$value,
                        Arg<Optional<AnyMemRef>, "", [MemRead]>:$mask,
@@ -99,11 +101,11 @@ def Exec_AttentionOp : Exec_Op<"attention", [AttrSizedOperandSegments]> {
     attr-dict `:` type($query) `,` type($key) `,` type($value) `,`
     type($result) `,` type($lse)
   }];
-  let hasVerifier = 1;
 }
 
-def Exec_AttentionGradOp : Exec_Op<"attention_grad",
-    [AttrSizedOperandSegments]> {
+def Exec_AttentionGradOp : Exec_CallOp<"attention_grad",
+    ["getExecutedFlops", "getScratchBytes", "getCudaRemark"],
+    [Exec_HasWorkspace, AttrSizedOperandSegments]> {
   let summary = "nn.attention_grad on buffers whose head axis is contiguous";
   let arguments = (ins Exec_Read:$query, Exec_Read:$key, Exec_Read:$value,
                        Arg<Optional<AnyMemRef>, "", [MemRead]>:$mask,
@@ -123,20 +125,19 @@ def Exec_AttentionGradOp : Exec_Op<"attention_grad",
     type($lse) `,` type($result_grad) `,` type($query_grad) `,`
     type($key_grad) `,` type($value_grad)
   }];
-  let hasVerifier = 1;
 }
 
-def Exec_EmbeddingOp : Exec_Op<"embedding"> {
+def Exec_EmbeddingOp : Exec_CallOp<"embedding"> {
   let summary = "result[i..., :] = table[ids[i...], :]";
   let arguments = (ins Exec_Read:$table, Exec_Read:$ids, Exec_Write:$result);
   let assemblyFormat = [{
     $table `,` $ids `into` $result attr-dict `:` type($table) `,` type($ids)
     `,` type($result)
   }];
-  let hasVerifier = 1;
 }
 
-def Exec_EmbeddingGradOp : Exec_Op<"embedding_grad"> {
+def Exec_EmbeddingGradOp : Exec_CallOp<"embedding_grad",
+    ["getAccumulationTarget"], [Exec_HasWorkspace]> {
   let summary = "The table's gradient: rows added at ids, in order";
   let arguments = (ins Exec_Read:$ids, Exec_Read:$result_grad,
                        Exec_Write:$table_grad,
@@ -147,11 +148,10 @@ def Exec_EmbeddingGradOp : Exec_Op<"embedding_grad"> {
     type($workspace))? attr-dict `:` type($ids) `,` type($result_grad) `,`
     type($table_grad)
   }];
-  let hasVerifier = 1;
 }
 
-def Exec_CrossEntropyOp : Exec_Op<"cross_entropy",
-    [AttrSizedOperandSegments]> {
+def Exec_CrossEntropyOp : Exec_CallOp<"cross_entropy",
+    ["getInPlacePairs"], [AttrSizedOperandSegments]> {
   let summary = "nn.cross_entropy; with logits_grad, nn.cross_entropy_grad";
   let description = [{
     logits and logits_grad may be one buffer.
@@ -166,11 +166,11 @@ def Exec_CrossEntropyOp : Exec_Op<"cross_entropy",
     (`grad` $logits_grad^ `:` type($logits_grad))? attr-dict `:`
     type($logits) `,` type($labels) `,` type($loss)
   }];
-  let hasVerifier = 1;
 }
 
-def Exec_LinearCrossEntropyOp : Exec_Op<"linear_cross_entropy",
-    [AttrSizedOperandSegments]> {
+def Exec_LinearCrossEntropyOp : Exec_CallOp<"linear_cross_entropy",
+    ["getAccumulationTarget", "getExecutedFlops"],
+    [Exec_HasWorkspace, AttrSizedOperandSegments]> {
   let summary = "nn.linear_cross_entropy; with gradients, nn.linear_cross_entropy_grad";
   let arguments = (ins Exec_Read:$operand, Exec_Read:$weight, Exec_Read:$labels,
                        Arg<Optional<AnyMemRef>, "", [MemRead]>:$seed,
@@ -189,24 +189,24 @@ def Exec_LinearCrossEntropyOp : Exec_Op<"linear_cross_entropy",
     attr-dict `:` type($operand) `,` type($weight) `,` type($labels) `,`
     type($loss)
   }];
-  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ShxLinearCrossEntropy getDescriptor();
+  }];
 }
 
-def Exec_CopyOp : Exec_Op<"copy"> {
+def Exec_CopyOp : Exec_CallOp<"copy", ["getAccumulationTarget"]> {
   let summary = "Elements from one layout (and element type) to another";
   let arguments = (ins Exec_Read:$source, Exec_Write:$target,
                        UnitAttr:$accumulate);
   let assemblyFormat = [{
     $source `into` $target (`accumulate` $accumulate^)? attr-dict `:` type($source) `,` type($target)
   }];
-  let hasVerifier = 1;
 }
 
-def Exec_ZeroOp : Exec_Op<"zero"> {
+def Exec_ZeroOp : Exec_CallOp<"zero"> {
   let summary = "Fills a contiguous buffer with zero";
   let arguments = (ins Exec_Write:$target);
   let assemblyFormat = "$target attr-dict `:` type($target)";
-  let hasVerifier = 1;
 }
 
 def Exec_LossOp : Exec_Op<"loss"> {

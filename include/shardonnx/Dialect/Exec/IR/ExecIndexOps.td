@@ -1,15 +1,15 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The calls of IndexABI.h, one op for each. A group of its own, included by the
-// few files that need it (ExecIndex.h).
+// The calls of IndexABI.h, one op for each.
 
 #ifndef SHARDONNX_DIALECT_EXEC_INDEX_OPS
 #define SHARDONNX_DIALECT_EXEC_INDEX_OPS
 
 include "shardonnx/Dialect/Exec/IR/ExecBase.td"
 
-def Exec_GatherElementsOp : Exec_Op<"gather_elements"> {
+def Exec_GatherElementsOp : Exec_CallOp<"gather_elements",
+    ["getCallee", "runsOnCuda"]> {
   let summary = "nn.gather on buffers of any layout";
   let arguments = (ins Exec_Read:$data, Exec_Read:$indices, Exec_Write:$result,
                        DenseI64ArrayAttr:$data_axes,
@@ -19,10 +19,9 @@ def Exec_GatherElementsOp : Exec_Op<"gather_elements"> {
     $data `,` $indices `into` $result attr-dict `:` type($data) `,`
     type($indices) `,` type($result)
   }];
-  let hasVerifier = 1;
 }
 
-def Exec_ScatterOp : Exec_Op<"scatter"> {
+def Exec_ScatterOp : Exec_CallOp<"scatter", ["runsOnCuda"]> {
   let summary = "nn.scatter into what lies in the target already";
   let description = [{
     `reduction` is ShxReduction's number.
@@ -36,10 +35,9 @@ def Exec_ScatterOp : Exec_Op<"scatter"> {
     $indices `,` $updates `into` $target attr-dict `:` type($indices) `,`
     type($updates) `,` type($target)
   }];
-  let hasVerifier = 1;
 }
 
-def Exec_TopKOp : Exec_Op<"top_k"> {
+def Exec_TopKOp : Exec_CallOp<"top_k", ["getScratchBytes", "runsOnCuda"]> {
   let summary = "nn.top_k on buffers of any layout";
   let arguments = (ins Exec_Read:$operand, Exec_Write:$values,
                        Exec_Write:$indices, I64Attr:$axis, UnitAttr:$smallest,
@@ -48,10 +46,10 @@ def Exec_TopKOp : Exec_Op<"top_k"> {
     $operand `into` $values `,` $indices attr-dict `:` type($operand) `,`
     type($values) `,` type($indices)
   }];
-  let hasVerifier = 1;
 }
 
-def Exec_GroupedGemmOp : Exec_Op<"grouped_gemm"> {
+def Exec_GroupedGemmOp : Exec_CallOp<"grouped_gemm",
+    ["getExecutedFlops", "getScratchBytes", "runsOnCuda"]> {
   let summary = "nn.grouped_matmul on buffers; rows at one distance";
   let arguments = (ins Exec_Read:$rows, Exec_Read:$matrices, Exec_Read:$indices,
                        Exec_Write:$result, UnitAttr:$transposed);
@@ -59,10 +57,10 @@ def Exec_GroupedGemmOp : Exec_Op<"grouped_gemm"> {
     $rows `,` $matrices `,` $indices `into` $result attr-dict `:` type($rows)
     `,` type($matrices) `,` type($indices) `,` type($result)
   }];
-  let hasVerifier = 1;
 }
 
-def Exec_GroupedGemmGradOp : Exec_Op<"grouped_gemm_grad"> {
+def Exec_GroupedGemmGradOp : Exec_CallOp<"grouped_gemm_grad",
+    ["getExecutedFlops", "getScratchBytes", "runsOnCuda"]> {
   let summary = "nn.grouped_matmul_grad on buffers; rows at one distance";
   let arguments = (ins Exec_Read:$lhs, Exec_Read:$rhs, Exec_Read:$indices,
                        Exec_Write:$result);
@@ -70,7 +68,6 @@ def Exec_GroupedGemmGradOp : Exec_Op<"grouped_gemm_grad"> {
     $lhs `,` $rhs `,` $indices `into` $result attr-dict `:` type($lhs) `,`
     type($rhs) `,` type($indices) `,` type($result)
   }];
-  let hasVerifier = 1;
 }
 
 #endif // SHARDONNX_DIALECT_EXEC_INDEX_OPS

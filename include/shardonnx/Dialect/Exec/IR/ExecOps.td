@@ -10,6 +10,7 @@
 include "shardonnx/Dialect/Exec/IR/ExecBase.td"
 include "shardonnx/Dialect/Exec/IR/ExecCallOps.td"
 include "shardonnx/Dialect/Exec/IR/ExecCollectiveOps.td"
+include "shardonnx/Dialect/Exec/IR/ExecIndexOps.td"
 
 def Exec_Private : I32EnumAttrCase<"private_", 0, "private">;
 def Exec_Params : I32EnumAttrCase<"params", 1>;

@@ -4,8 +4,8 @@
 // Arithmetic of strided layouts: what a reshape, transpose, slice or broadcast
 // does to where elements lie. No IR.
 
-#ifndef SHARDONNX_LIB_CONVERSION_FSDPTOEXEC_LAYOUT_H
-#define SHARDONNX_LIB_CONVERSION_FSDPTOEXEC_LAYOUT_H
+#ifndef SHARDONNX_DIALECT_EXEC_IR_LAYOUT_H
+#define SHARDONNX_DIALECT_EXEC_IR_LAYOUT_H
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace shardonnx {
+namespace shardonnx::exec {
 
 /// Element (i0, i1, …) lies at offset + Σ i·stride, in elements of a root.
 struct Layout {
@@ -48,6 +48,6 @@ private:
   Layout normalized() const;
 };
 
-} // namespace shardonnx
+} // namespace shardonnx::exec
 
-#endif // SHARDONNX_LIB_CONVERSION_FSDPTOEXEC_LAYOUT_H
+#endif // SHARDONNX_DIALECT_EXEC_IR_LAYOUT_H

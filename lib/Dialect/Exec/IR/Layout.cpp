@@ -3,13 +3,13 @@
 //
 // Arithmetic of strided layouts.
 
-#include "Layout.h"
+#include "shardonnx/Dialect/Exec/IR/Layout.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <cassert>
 
-using namespace shardonnx;
+using namespace shardonnx::exec;
 using llvm::ArrayRef;
 
 Layout Layout::rowMajor(ArrayRef<int64_t> shape) {

@@ -1,0 +1,217 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Cross-entropy of logits, and of a product that never is whole.
+
+#include "Calls.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::exec;
+
+//===----------------------------------------------------------------------===//
+// cross_entropy
+//===----------------------------------------------------------------------===//
+
+LogicalResult CrossEntropyOp::verify() {
+  if (!getSeed() != !getLogitsGrad())
+    return emitOpError("needs a seed exactly when it writes a gradient");
+  for (Value value : {getLogits(), getLabels(), getLogitsGrad()})
+    if (failed(verifyContiguous(*this, "logits and labels", value)))
+      return failure();
+  return success();
+}
+
+SmallVector<CallArgument> CrossEntropyOp::getCallArguments() {
+  MemRefType logits = typeOf(getLogits());
+  ShxCrossEntropy desc = {};
+  desc.rows = logits.getDimSize(0);
+  desc.classes = logits.getDimSize(1);
+  desc.ignoreIndex = getIgnoreIndex();
+  desc.dtype = dtypeOf(getLogits());
+  desc.labelDtype = dtypeOf(getLabels());
+  return {descriptorOf(desc, "cross_entropy"),
+          getLogits(),
+          getLabels(),
+          getSeed(),
+          getLoss(),
+          getLogitsGrad()};
+}
+
+SmallVector<std::pair<Value, Value>> CrossEntropyOp::getInPlacePairs() {
+  if (!getLogitsGrad())
+    return {};
+  return {{getLogits(), getLogitsGrad()}};
+}
+
+namespace {
+
+struct CrossEntropyCall
+    : LibraryCallModel<CrossEntropyCall, nn::CrossEntropyOp> {
+  void emit(nn::CrossEntropyOp op, CallEmitter &emitter) const {
+    emitter.useIds(op.getLabels(), nn::shapeOf(op.getLogits())[1],
+                   /*labels=*/true);
+    Value logits = emitter.contiguousBuffer(op.getLogits());
+    Value labels = emitter.contiguousBuffer(op.getLabels());
+    emitter.create<CrossEntropyOp>(logits, labels, Value(),
+                                   emitter.resultBuffer(op.getSum()), Value(),
+                                   op.getIgnoreIndexAttr());
+  }
+};
+
+struct CrossEntropyGradCall
+    : LibraryCallModel<CrossEntropyGradCall, nn::CrossEntropyGradOp> {
+  bool canWrite(Operation *, unsigned, const Layout &layout) const {
+    return layout.isContiguous();
+  }
+
+  void emit(nn::CrossEntropyGradOp op, CallEmitter &emitter) const {
+    emitter.useIds(op.getLabels(), nn::shapeOf(op.getLogits())[1],
+                   /*labels=*/true);
+    Value logits = emitter.contiguousBuffer(op.getLogits());
+    Value labels = emitter.contiguousBuffer(op.getLabels());
+    Value seed = emitter.contiguousBuffer(op.getSeed());
+    Value sum = emitter.resultBuffer(op.getSum());
+    emitter.create<CrossEntropyOp>(logits, labels, seed, sum,
+                                   emitter.resultBuffer(op.getLogitsGrad()),
+                                   op.getIgnoreIndexAttr());
+  }
+};
+
+} // namespace
+
+void CrossEntropyOp::attachLibraryCalls(MLIRContext &context) {
+  nn::CrossEntropyOp::attachInterface<CrossEntropyCall>(context);
+  nn::CrossEntropyGradOp::attachInterface<CrossEntropyGradCall>(context);
+}
+
+//===----------------------------------------------------------------------===//
+// linear_cross_entropy
+//===----------------------------------------------------------------------===//
+
+LogicalResult LinearCrossEntropyOp::verify() {
+  if (!getSeed() != !getOperandGrad() || !getSeed() != !getWeightGrad())
+    return emitOpError("needs a seed exactly when it writes gradients");
+  if (getAccumulate() && !getWeightGrad())
+    return emitOpError("accumulates, but writes no gradient");
+  for (Value value : {getWeight(), getLabels(), getWeightGrad()})
+    if (failed(verifyContiguous(*this, "weight and labels", value)))
+      return failure();
+  if (getOperandGrad() &&
+      failed(verifyRows(*this, "operand_grad", getOperandGrad())))
+    return failure();
+  return verifyRows(*this, "operand", getOperand());
+}
+
+ShxLinearCrossEntropy LinearCrossEntropyOp::getDescriptor() {
+  MemRefType operand = typeOf(getOperand()), weight = typeOf(getWeight());
+  bool transposed = getTransposeWeight();
+  ShxLinearCrossEntropy desc = {};
+  desc.rows = operand.getDimSize(0);
+  desc.width = operand.getDimSize(1);
+  desc.vocab = weight.getDimSize(transposed ? 0 : 1);
+  desc.chunkRows = getChunkRows();
+  desc.ignoreIndex = getIgnoreIndex();
+  desc.ldx = rowDistance(operand);
+  desc.transW = transposed;
+  desc.dtypeX = dtypeOf(getOperand());
+  desc.dtypeW = dtypeOf(getWeight());
+  desc.dtypeDw = desc.dtypeW;
+  desc.labelDtype = dtypeOf(getLabels());
+  if (getSeed()) {
+    desc.lddx = rowDistance(typeOf(getOperandGrad()));
+    desc.dtypeDw = dtypeOf(getWeightGrad());
+    desc.accumulateDw = getAccumulate();
+  }
+  desc.flags = gemmFlags(*this);
+  return desc;
+}
+
+SmallVector<CallArgument> LinearCrossEntropyOp::getCallArguments() {
+  return {descriptorOf(getDescriptor(), "cross_entropy"),
+          getOperand(),
+          getWeight(),
+          getLabels(),
+          getSeed(),
+          getLoss(),
+          getOperandGrad(),
+          getWeightGrad(),
+          getWorkspace()};
+}
+
+Value LinearCrossEntropyOp::getAccumulationTarget() {
+  return getAccumulate() ? getWeightGrad() : Value();
+}
+
+int64_t LinearCrossEntropyOp::getWorkspaceBytes(const LibraryModel &libraries) {
+  return libraries.linearCrossEntropy(getDescriptor());
+}
+
+double LinearCrossEntropyOp::getExecutedFlops() {
+  ShxLinearCrossEntropy desc = getDescriptor();
+  double product =
+      2.0 * double(desc.rows) * double(desc.width) * double(desc.vocab);
+  return product * (getOperandGrad() ? 3 : 1);
+}
+
+// The chunks are the device's choice, and decide how large the workspace is.
+template <typename Loss>
+static void emitLinearLoss(Loss op, CallEmitter &emitter) {
+  constexpr bool hasGrads = std::is_same_v<Loss, nn::LinearCrossEntropyGradOp>;
+  bool transposed = op.getTransposeWeight(), accumulate = false;
+  emitter.useIds(op.getLabels(),
+                 nn::shapeOf(op.getWeight())[transposed ? 0 : 1],
+                 /*labels=*/true);
+  Value operand = emitter.rowsBuffer(op.getOperand());
+  Value weight = emitter.contiguousBuffer(op.getWeight());
+  Value labels = emitter.contiguousBuffer(op.getLabels());
+  Value seed, operandGrad, weightGrad;
+  if constexpr (hasGrads)
+    seed = emitter.contiguousBuffer(op.getSeed());
+  Value sum = emitter.resultBuffer(op.getSum());
+  if constexpr (hasGrads) {
+    operandGrad = emitter.resultBuffer(op.getOperandGrad());
+    weightGrad = emitter.resultBuffer(op.getWeightGrad());
+    accumulate = emitter.accumulates(op.getWeightGrad());
+  }
+  auto call = LinearCrossEntropyOp::create(
+      emitter.builder, emitter.loc, operand, weight, labels, seed, sum,
+      operandGrad, weightGrad, /*workspace=*/Value(), /*chunk_rows=*/0,
+      transposed, op.getIgnoreIndex(), emitter.options.tf32,
+      emitter.options.deterministic, accumulate);
+  call.setChunkRows(emitter.options.libraries.chunkRows(call.getDescriptor()));
+  emitter.addWorkspace(call);
+}
+
+namespace {
+
+struct LinearCrossEntropyCall
+    : LibraryCallModel<LinearCrossEntropyCall, nn::LinearCrossEntropyOp> {
+  void emit(nn::LinearCrossEntropyOp op, CallEmitter &emitter) const {
+    emitLinearLoss(op, emitter);
+  }
+};
+
+struct LinearCrossEntropyGradCall
+    : LibraryCallModel<LinearCrossEntropyGradCall,
+                       nn::LinearCrossEntropyGradOp> {
+  bool canWrite(Operation *, unsigned, const Layout &layout) const {
+    return layout.isContiguous();
+  }
+  bool canAccumulate(Operation *op, unsigned result) const {
+    return op->getResult(result) ==
+           cast<nn::LinearCrossEntropyGradOp>(op).getWeightGrad();
+  }
+
+  void emit(nn::LinearCrossEntropyGradOp op, CallEmitter &emitter) const {
+    emitLinearLoss(op, emitter);
+  }
+};
+
+} // namespace
+
+void LinearCrossEntropyOp::attachLibraryCalls(MLIRContext &context) {
+  nn::LinearCrossEntropyOp::attachInterface<LinearCrossEntropyCall>(context);
+  nn::LinearCrossEntropyGradOp::attachInterface<LinearCrossEntropyGradCall>(
+      context);
+}
