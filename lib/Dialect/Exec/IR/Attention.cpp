@@ -121,14 +121,9 @@ static std::string remarkOn(const ShxAttention &desc, bool hasMask, bool grad) {
 }
 
 SmallVector<CallArgument> AttentionOp::getCallArguments() {
-  return {descriptorOf(describe(*this), "attention"),
-          getQuery(),
-          getKey(),
-          getValue(),
-          getMask(),
-          getResult(),
-          getLse(),
-          getWorkspace()};
+  return callArguments(descriptorOf(describe(*this), "attention"), getQuery(),
+                       getKey(), getValue(), getMask(), getResult(), getLse(),
+                       getWorkspace());
 }
 
 int64_t AttentionOp::getWorkspaceBytes(const LibraryModel &libraries) {
@@ -146,18 +141,10 @@ std::string AttentionOp::getCudaRemark() {
 }
 
 SmallVector<CallArgument> AttentionGradOp::getCallArguments() {
-  return {descriptorOf(describe(*this), "attention"),
-          getQuery(),
-          getKey(),
-          getValue(),
-          getMask(),
-          getResult(),
-          getLse(),
-          getResultGrad(),
-          getQueryGrad(),
-          getKeyGrad(),
-          getValueGrad(),
-          getWorkspace()};
+  return callArguments(descriptorOf(describe(*this), "attention"), getQuery(),
+                       getKey(), getValue(), getMask(), getResult(), getLse(),
+                       getResultGrad(), getQueryGrad(), getKeyGrad(),
+                       getValueGrad(), getWorkspace());
 }
 
 int64_t AttentionGradOp::getWorkspaceBytes(const LibraryModel &libraries) {

@@ -59,6 +59,11 @@ template <typename Call> int32_t gemmFlags(Call op) {
          (op.getDeterministic() ? SHX_GEMM_DETERMINISTIC : 0);
 }
 
+template <typename... Arguments>
+llvm::SmallVector<CallArgument> callArguments(const Arguments &...arguments) {
+  return {CallArgument(arguments)...};
+}
+
 /// Whose call it is, for the message of one that ends the program.
 ProgramConstant originOf(mlir::Operation *op);
 

@@ -33,7 +33,7 @@ SmallVector<CallArgument> CopyOp::getCallArguments() {
   desc.srcDtype = dtypeOf(getSource());
   desc.dstDtype = dtypeOf(getTarget());
   desc.accumulate = getAccumulate();
-  return {descriptorOf(desc, "copy"), getSource(), getTarget()};
+  return callArguments(descriptorOf(desc, "copy"), getSource(), getTarget());
 }
 
 Value CopyOp::getAccumulationTarget() {
@@ -48,6 +48,6 @@ void ZeroOp::attachLibraryCalls(MLIRContext &) {}
 
 SmallVector<CallArgument> ZeroOp::getCallArguments() {
   MemRefType type = typeOf(getTarget());
-  return {getTarget(),
-          type.getNumElements() * elementBytes(type.getElementType())};
+  return callArguments(getTarget(), type.getNumElements() *
+                                        elementBytes(type.getElementType()));
 }

@@ -30,12 +30,8 @@ SmallVector<CallArgument> CrossEntropyOp::getCallArguments() {
   desc.ignoreIndex = getIgnoreIndex();
   desc.dtype = dtypeOf(getLogits());
   desc.labelDtype = dtypeOf(getLabels());
-  return {descriptorOf(desc, "cross_entropy"),
-          getLogits(),
-          getLabels(),
-          getSeed(),
-          getLoss(),
-          getLogitsGrad()};
+  return callArguments(descriptorOf(desc, "cross_entropy"), getLogits(),
+                       getLabels(), getSeed(), getLoss(), getLogitsGrad());
 }
 
 SmallVector<std::pair<Value, Value>> CrossEntropyOp::getInPlacePairs() {
@@ -128,15 +124,10 @@ ShxLinearCrossEntropy LinearCrossEntropyOp::getDescriptor() {
 }
 
 SmallVector<CallArgument> LinearCrossEntropyOp::getCallArguments() {
-  return {descriptorOf(getDescriptor(), "cross_entropy"),
-          getOperand(),
-          getWeight(),
-          getLabels(),
-          getSeed(),
-          getLoss(),
-          getOperandGrad(),
-          getWeightGrad(),
-          getWorkspace()};
+  return callArguments(descriptorOf(getDescriptor(), "cross_entropy"),
+                       getOperand(), getWeight(), getLabels(), getSeed(),
+                       getLoss(), getOperandGrad(), getWeightGrad(),
+                       getWorkspace());
 }
 
 Value LinearCrossEntropyOp::getAccumulationTarget() {

@@ -45,14 +45,15 @@ static ShxEmbedding describe(EmbeddingGradOp op) {
 }
 
 SmallVector<CallArgument> EmbeddingOp::getCallArguments() {
-  return {descriptorOf(describeTable(getTable(), getIds(), getResult()),
-                       "embedding"),
-          getTable(), getIds(), getResult()};
+  return callArguments(
+      descriptorOf(describeTable(getTable(), getIds(), getResult()),
+                   "embedding"),
+      getTable(), getIds(), getResult());
 }
 
 SmallVector<CallArgument> EmbeddingGradOp::getCallArguments() {
-  return {descriptorOf(describe(*this), "embedding"), getIds(), getResultGrad(),
-          getTableGrad(), getWorkspace()};
+  return callArguments(descriptorOf(describe(*this), "embedding"), getIds(),
+                       getResultGrad(), getTableGrad(), getWorkspace());
 }
 
 Value EmbeddingGradOp::getAccumulationTarget() {

@@ -147,8 +147,8 @@ static double flopsOf(const ShxGemm &gemm) {
 }
 
 SmallVector<CallArgument> GemmOp::getCallArguments() {
-  return {descriptorOf(describe(*this), "gemm"), getLhs(), getRhs(),
-          getResult(), getWorkspace()};
+  return callArguments(descriptorOf(describe(*this), "gemm"), getLhs(),
+                       getRhs(), getResult(), getWorkspace());
 }
 
 Value GemmOp::getAccumulationTarget() {
@@ -167,13 +167,8 @@ SmallVector<CallArgument> GemmEpilogueOp::getCallArguments() {
   bool isBGrad = getEpilogue() == nn::Epilogue::bgrad;
   Value bias = isVector ? getSide() : isBGrad ? getExtra() : Value();
   Value aux = isVector ? getExtra() : getSide();
-  return {descriptorOf(describe(*this), "gemm"),
-          getLhs(),
-          getRhs(),
-          getResult(),
-          bias,
-          aux,
-          getWorkspace()};
+  return callArguments(descriptorOf(describe(*this), "gemm"), getLhs(),
+                       getRhs(), getResult(), bias, aux, getWorkspace());
 }
 
 Value GemmEpilogueOp::getAccumulationTarget() {

@@ -83,12 +83,9 @@ static int64_t scratchOf(const ShxGroupedGemm &gemm) {
 }
 
 SmallVector<CallArgument> GroupedGemmOp::getCallArguments() {
-  return {descriptorOf(describe(*this), "grouped_gemm"),
-          getRows(),
-          getMatrices(),
-          getIndices(),
-          getResult(),
-          originOf(*this)};
+  return callArguments(descriptorOf(describe(*this), "grouped_gemm"), getRows(),
+                       getMatrices(), getIndices(), getResult(),
+                       originOf(*this));
 }
 
 double GroupedGemmOp::getExecutedFlops() { return flopsOf(describe(*this)); }
@@ -98,12 +95,8 @@ int64_t GroupedGemmOp::getScratchBytes(const LibraryModel &) {
 bool GroupedGemmOp::runsOnCuda() { return false; }
 
 SmallVector<CallArgument> GroupedGemmGradOp::getCallArguments() {
-  return {descriptorOf(describe(*this), "grouped_gemm"),
-          getLhs(),
-          getRhs(),
-          getIndices(),
-          getResult(),
-          originOf(*this)};
+  return callArguments(descriptorOf(describe(*this), "grouped_gemm"), getLhs(),
+                       getRhs(), getIndices(), getResult(), originOf(*this));
 }
 
 double GroupedGemmGradOp::getExecutedFlops() {

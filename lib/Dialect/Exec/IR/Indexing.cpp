@@ -79,8 +79,8 @@ bool GatherElementsOp::runsOnCuda() { return false; }
 SmallVector<CallArgument> GatherElementsOp::getCallArguments() {
   ShxIndexing desc =
       describeIndexing(*this, typeOf(getData()), typeOf(getResult()));
-  return {descriptorOf(desc, "indexing"), getData(), getIndices(), getResult(),
-          originOf(*this)};
+  return callArguments(descriptorOf(desc, "indexing"), getData(), getIndices(),
+                       getResult(), originOf(*this));
 }
 
 bool ScatterOp::runsOnCuda() { return false; }
@@ -89,8 +89,8 @@ SmallVector<CallArgument> ScatterOp::getCallArguments() {
   ShxIndexing desc =
       describeIndexing(*this, typeOf(getTarget()), typeOf(getUpdates()));
   desc.reduction = int32_t(getReduction());
-  return {descriptorOf(desc, "indexing"), getIndices(), getUpdates(),
-          getTarget(), originOf(*this)};
+  return callArguments(descriptorOf(desc, "indexing"), getIndices(),
+                       getUpdates(), getTarget(), originOf(*this));
 }
 
 namespace {

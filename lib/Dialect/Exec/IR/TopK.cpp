@@ -54,7 +54,8 @@ SmallVector<CallArgument> TopKOp::getCallArguments() {
   desc.dtype = dtypeOf(from.getElementType());
   desc.smallest = getSmallest();
   desc.lastFirst = getLastFirst();
-  return {descriptorOf(desc, "top_k"), getOperand(), getValues(), getIndices()};
+  return callArguments(descriptorOf(desc, "top_k"), getOperand(), getValues(),
+                       getIndices());
 }
 
 int64_t TopKOp::getScratchBytes(const LibraryModel &) {
