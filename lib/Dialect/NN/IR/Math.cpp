@@ -184,6 +184,28 @@ NN_VJP(LogSumExpOp) {
 }
 
 //===----------------------------------------------------------------------===//
+// cumsum
+//===----------------------------------------------------------------------===//
+
+NN_INFER(CumSumOp) {
+  Adaptor adaptor(operands, attributes, properties, regions);
+  auto type = tensorType(operands[0]);
+  int64_t axis = adaptor.getAxis();
+  if (axis < 0 || axis >= type.getRank() ||
+      elementType(operands[0]).isInteger(1))
+    return emitOptionalError(loc, "cannot sum ", type, " along axis ", axis);
+  inferred.push_back(type);
+  return success();
+}
+
+// Element i is in the sums of i and what follows: these, summed backwards.
+NN_VJP(CumSumOp) {
+  operandGrads[0] = CumSumOp::create(builder, getLoc(), resultGrads[0],
+                                     getAxis(), getExclusive(), !getReverse());
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // On vectors
 //===----------------------------------------------------------------------===//
 
@@ -451,4 +473,37 @@ NN_EVALUATE(LogSumExpOp) {
                result.push_back(ofFloat(logSumExp(row)));
              });
   return interpreter.set(getResult(), std::move(result));
+}
+
+// Floats are summed in double and rounded once. Only the axis must be stored.
+NN_EVALUATE(CumSumOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  Arithmetic type = interpreter.arithmetic(getResult());
+  const HostTensor &operand = interpreter.get(getOperand());
+  HostTensor::Dims full(operand.getShape()),
+      stored(operand.compact().getShape());
+  int64_t axis = getAxis(), size = full[axis], step = 1;
+  stored[axis] = size;
+  for (int64_t after : ArrayRef<int64_t>(stored).drop_front(axis + 1))
+    step *= after;
+  std::vector<Scalar> x = operand.compact().broadcast(stored).flatten();
+  for (int64_t first = 0; first < int64_t(x.size()); ++first) {
+    if (first / step % size != 0)
+      continue;
+    Scalar sum = type.zero();
+    for (int64_t i = 0; i < size; ++i) {
+      Scalar &element = x[first + (getReverse() ? size - 1 - i : i) * step];
+      Scalar before = sum;
+      sum =
+          type.isFloat() ? ofFloat(sum.f + element.f) : type.add(sum, element);
+      element = getExclusive() ? before : sum;
+      if (type.isFloat())
+        element = ofFloat(type.round(element.f));
+    }
+  }
+  return interpreter.set(
+      getResult(),
+      HostTensor::dense(stored, elementType(getResult()), std::move(x))
+          .broadcast(full));
 }

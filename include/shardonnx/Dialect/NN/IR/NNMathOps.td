@@ -74,4 +74,18 @@ def NN_LogSumExpOp : NN_PureOp<"log_sum_exp", [
   let results = (outs NN_FloatTensor:$result);
 }
 
+def NN_CumSumOp : NN_PureOp<"cumsum", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "Sums of an axis up to each element (torch.cumsum)";
+  let description = [{
+    Element i along `axis` is the sum of the elements up to i, with `reverse` of
+    those from i on; with `exclusive` element i itself is left out. Floats are
+    summed in f32 at least, integers wrap.
+  }];
+  let arguments = (ins NN_Tensor:$operand, I64Attr:$axis, UnitAttr:$exclusive,
+                       UnitAttr:$reverse);
+  let results = (outs NN_Tensor:$result);
+}
+
 #endif // SHARDONNX_DIALECT_NN_MATH_OPS
