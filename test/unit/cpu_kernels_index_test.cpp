@@ -1,10 +1,11 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Gather, scatter and top k against loops over every element, on one thread and
-// on several: the bits must be the same.
+// Gather, scatter, top k and sums of lines against loops over every element, on
+// one thread and on several: the bits must be the same.
 
 #include "cpu_kernels_util.h"
+#include "cumsum_problem.h"
 #include "shardonnx/runtime/Cpu.h"
 #include "shardonnx/runtime/IndexABI.h"
 #include <limits>
@@ -290,6 +291,20 @@ TEST(CpuTopK, RanksLines) {
         ASSERT_TRUE(value == want || (std::isnan(value) && std::isnan(want)));
       }
     }
+  }
+}
+
+TEST(CpuCumSum, EveryAxisAndType) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 100 && !HasFatalFailure(); ++i) {
+    CumSumProblem p(random, int32_t(i % 5));
+    Buffer to(p.d.dtype, p.from.size()), copy = p.from;
+    bool inPlace = random() % 3 == 0;
+    Buffer &result = inPlace ? copy : to;
+    setPoolThreads(1 + int(random() % 4));
+    shx_cumsum(nullptr, &p.d, copy.data(), result.data());
+    EXPECT_TRUE(result.guardsIntact());
+    p.expectSums(result);
   }
 }
 

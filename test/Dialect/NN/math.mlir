@@ -42,3 +42,21 @@ func.func @floor(%x: tensor<4xi64>) {
   %0 = nn.floor %x : (tensor<4xi64>) -> tensor<4xi64>
   return
 }
+
+// -----
+
+func.func @cumsum(%x: tensor<4xi64>) {
+  // expected-error @+2 {{cannot sum 'tensor<4xi64>' along axis 1}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.cumsum %x {axis = 1 : i64} : (tensor<4xi64>) -> tensor<4xi64>
+  return
+}
+
+// -----
+
+func.func @cumsum(%x: tensor<4xi1>) {
+  // expected-error @+2 {{cannot sum 'tensor<4xi1>' along axis 0}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.cumsum %x {axis = 0 : i64} : (tensor<4xi1>) -> tensor<4xi1>
+  return
+}

@@ -243,6 +243,22 @@ typedef struct ShxCopy {
 } ShxCopy;
 void shx_copy(ShxContext *ctx, const ShxCopy *desc, const void *src, void *dst);
 
+// to[i] = Σ from[j] over the elements j ≤ i of its line: in at least f32, or
+// wrapping integers. Lines are counted by dims, elements of a line lie the axis
+// strides apart; from and to may be one buffer.
+typedef struct ShxCumSum {
+  int64_t dims[SHX_MAX_RANK]; // of the lines
+  int64_t fromStride[SHX_MAX_RANK], toStride[SHX_MAX_RANK];
+  int64_t size; // of a line
+  int64_t fromAxisStride, toAxisStride;
+  int32_t rank; // of the lines
+  int32_t dtype;
+  int32_t exclusive; // j < i
+  int32_t reverse;   // j ≥ i, or j > i
+} ShxCumSum;
+void shx_cumsum(ShxContext *ctx, const ShxCumSum *desc, const void *from,
+                void *to);
+
 // Fills bytes with zero on the pool.
 void shx_zero(ShxContext *ctx, void *dst, int64_t bytes);
 

@@ -194,6 +194,18 @@ def Exec_LinearCrossEntropyOp : Exec_CallOp<"linear_cross_entropy",
   }];
 }
 
+def Exec_CumSumOp : Exec_CallOp<"cumsum", ["getInPlacePairs"]> {
+  let summary = "nn.cumsum on buffers of any layout";
+  let description = [{
+    operand and result may be one buffer.
+  }];
+  let arguments = (ins Exec_Read:$operand, Exec_Write:$result, I64Attr:$axis,
+                       UnitAttr:$exclusive, UnitAttr:$reverse);
+  let assemblyFormat = [{
+    $operand `into` $result attr-dict `:` type($operand) `,` type($result)
+  }];
+}
+
 def Exec_CopyOp : Exec_CallOp<"copy", ["getAccumulationTarget"]> {
   let summary = "Elements from one layout (and element type) to another";
   let arguments = (ins Exec_Read:$source, Exec_Write:$target,
