@@ -108,3 +108,17 @@ func.func @transposed_to_size(%x: tensor<1x1x3xf32>, %w: tensor<1x1x3xf32>) -> (
   %1 = onnx.node "ConvTranspose"(%x, %w) {strides = array<i64: 2>, auto_pad = "SAME_UPPER"} : (tensor<1x1x3xf32>, tensor<1x1x3xf32>) -> tensor<1x1x6xf32>
   return %0, %1 : tensor<1x1x6xf32>, tensor<1x1x6xf32>
 }
+
+// -----
+
+// Elements go back to where a pooling of 2 found them; the output_shape adds a
+// row and a column.
+// CHECK-LABEL: func.func @unpools
+func.func @unpools(%x: tensor<1x1x2x2xf32>, %i: tensor<1x1x2x2xi64>) -> tensor<1x1x5x5xf32> {
+  // CHECK: %[[FLAT:.*]] = nn.scatter none %{{.*}}, %{{.*}} {data_axes = array<i64: -1>, index_axes = array<i64: 0>, indexed_axes = array<i64: 0>} : (tensor<4x1xi64>, tensor<4xf32>) -> tensor<16xf32>
+  // CHECK: %[[IMAGE:.*]] = nn.reshape %[[FLAT]] : tensor<16xf32> -> tensor<1x1x4x4xf32>
+  // CHECK: nn.pad %[[IMAGE]]
+  %shape = onnx.node "Constant"() {value = dense<[1, 1, 5, 5]> : tensor<4xi64>} : () -> tensor<4xi64>
+  %0 = onnx.node "MaxUnpool"(%x, %i, %shape) {kernel_shape = array<i64: 2, 2>, strides = array<i64: 2, 2>} : (tensor<1x1x2x2xf32>, tensor<1x1x2x2xi64>, tensor<4xi64>) -> tensor<1x1x5x5xf32>
+  return %0 : tensor<1x1x5x5xf32>
+}

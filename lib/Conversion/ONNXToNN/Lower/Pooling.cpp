@@ -4,6 +4,7 @@
 // Lowers poolings to reductions of windows.
 
 #include "Index.h"
+#include "Rearrange.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <limits>
@@ -161,10 +162,64 @@ LogicalResult lowerGlobal(Lowering &l, onnx::NodeOp node) {
   return success();
 }
 
+/// The shape that a pooling read to leave `shape`: all that its windows cover.
+bool readUnpooled(onnx::NodeOp node, SmallVectorImpl<int64_t> &shape) {
+  size_t rank = shape.size() - 2;
+  SmallVector<int64_t> kernel, strides, pads;
+  if (!node.getInts("kernel_shape", kernel) || kernel.size() != rank)
+    return false;
+  if (!node.getInts("strides", strides))
+    strides.assign(rank, 1);
+  if (!node.getInts("pads", pads))
+    pads.assign(2 * rank, 0);
+  if (strides.size() != rank || pads.size() != 2 * rank)
+    return false;
+  for (size_t i = 0; i < rank; ++i) {
+    int64_t &size = shape[i + 2];
+    size = (size - 1) * strides[i] + kernel[i] - pads[i] - pads[rank + i];
+    if (size < 1 || size > (int64_t(1) << 20))
+      return false;
+  }
+  return true;
+}
+
+/// Each element back to where MaxPool found it: the indices count the elements
+/// of all images. An output_shape adds zeros behind.
+LogicalResult lowerMaxUnpool(Lowering &l, onnx::NodeOp node) {
+  Value x = l.get(node.getInput(0)), places = l.get(node.getInput(1));
+  if (failed(checkOperand(l, node, x)))
+    return failure();
+  SmallVector<int64_t> full(shapeOf(x)), wanted;
+  if (!readUnpooled(node, full))
+    return l.unsupported(node, "its kernel, strides or pads do not fit");
+  if (!areIndices(places) || shapeOf(places) != shapeOf(x))
+    return l.unsupported(node, "its indices do not fit");
+  int64_t count = ShapedType::getNumElements(shapeOf(x));
+  auto flat =
+      RankedTensorType::get(ShapedType::getNumElements(full), elementTypeOf(x));
+  auto axes = nn::IndexAxes::along(0, /*dataRank=*/1, /*indexRank=*/1);
+  Value result = nn::ScatterOp::create(
+      l.builder, l.loc(), flat, nn::Scatter::none,
+      l.reshape(places, {count, 1}), l.reshape(x, {count}), /*data=*/Value(),
+      axes.data, axes.index, axes.indexed);
+  result = l.reshape(result, full);
+  if (Value given = node.getInput(2); given && !l.getInts(given, wanted))
+    return l.unsupported(node, "its output_shape depends on data");
+  for (size_t axis = 0; axis < wanted.size(); ++axis) {
+    if (wanted.size() != full.size() || wanted[axis] < full[axis])
+      return l.unsupported(node, "its output_shape does not fit");
+    if (int64_t more = wanted[axis] - full[axis])
+      result = padAxis(l, result, static_cast<unsigned>(axis), 0, more, 0);
+  }
+  l.set(node->getResult(0), result);
+  return success();
+}
+
 } // namespace
 
 void addPoolingHandlers(HandlerTable &table) {
   table["MaxPool"] = lowerMaxPool;
+  table["MaxUnpool"] = lowerMaxUnpool;
   table["AveragePool"] = lowerAveragePool;
   table["LpPool"] = lowerLpPool;
   table["GlobalAveragePool"] = lowerGlobal<nn::ReduceMeanOp>;
