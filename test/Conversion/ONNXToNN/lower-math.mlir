@@ -72,17 +72,17 @@ func.func @log_sum_exp(%x: tensor<2x3x4xf32>) -> tensor<2x1x4xf32> {
 
 // -----
 
-// Steps of one and two places reach four.
-// CHECK-LABEL: func.func @running_sum
-func.func @running_sum(%x: tensor<1x4xf32>) -> tensor<1x4xf32> {
-  %axis = onnx.node "Constant"() {value_int = 1 : i64} : () -> tensor<i64>
-  // CHECK: nn.pad %{{.*}} {high = array<i64: 0, 0>, low = array<i64: 0, 1>}
-  // CHECK: nn.add
-  // CHECK: nn.pad %{{.*}} {high = array<i64: 0, 0>, low = array<i64: 0, 2>}
-  // CHECK: nn.add
-  // CHECK-NOT: nn.add
-  %0 = onnx.node "CumSum"(%x, %axis) : (tensor<1x4xf32>, tensor<i64>) -> tensor<1x4xf32>
-  return %0 : tensor<1x4xf32>
+// A sum is one op; of a product steps of one and two places reach four.
+// CHECK-LABEL: func.func @running
+func.func @running(%x: tensor<1x4xf32>) -> (tensor<1x4xf32>, tensor<1x4xf32>) {
+  %axis = onnx.node "Constant"() {value_int = -1 : i64} : () -> tensor<i64>
+  // CHECK: nn.cumsum %{{.*}} {axis = 1 : i64, exclusive, reverse} : (tensor<1x4xf32>) -> tensor<1x4xf32>
+  %0 = onnx.node "CumSum"(%x, %axis) {exclusive = 1 : i64, reverse = 1 : i64} : (tensor<1x4xf32>, tensor<i64>) -> tensor<1x4xf32>
+  // CHECK: nn.mul
+  // CHECK: nn.mul
+  // CHECK-NOT: nn.mul
+  %1 = onnx.node "CumProd"(%x, %axis) : (tensor<1x4xf32>, tensor<i64>) -> tensor<1x4xf32>
+  return %0, %1 : tensor<1x4xf32>, tensor<1x4xf32>
 }
 
 // -----

@@ -246,6 +246,21 @@ LogicalResult running(Lowering &l, onnx::NodeOp node) {
   return success();
 }
 
+LogicalResult lowerCumSum(Lowering &l, onnx::NodeOp node) {
+  Value x = l.get(node.getInput(0));
+  SmallVector<int64_t> given;
+  if (!l.getInts(node.getInput(1), given) || given.size() != 1)
+    return l.unsupported(node, "its axis depends on data");
+  auto axis = normalizeAxis(given[0], cast<ShapedType>(x.getType()).getRank());
+  if (!axis)
+    return l.unsupported(node, "its axis is out of range");
+  l.set(node->getResult(0),
+        nn::CumSumOp::create(l.builder, l.loc(), x, *axis,
+                             node.getInt("exclusive", 0) != 0,
+                             node.getInt("reverse", 0) != 0));
+  return success();
+}
+
 } // namespace
 
 Value safeSqrt(NNBuilder &b, Value square) {
@@ -265,7 +280,7 @@ void addReduceHandlers(HandlerTable &table) {
   table["ReduceSumSquare"] = lowerReduceSumSquare;
   table["ReduceLogSum"] = lowerReduceLogSum;
   table["ReduceLogSumExp"] = lowerReduceLogSumExp;
-  table["CumSum"] = running<nn::AddOp, 0>;
+  table["CumSum"] = lowerCumSum;
   table["CumProd"] = running<nn::MulOp, 1>;
 }
 
