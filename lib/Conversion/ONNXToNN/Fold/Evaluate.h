@@ -7,6 +7,8 @@
 #ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_EVALUATE_H
 #define SHARDONNX_LIB_CONVERSION_ONNXTONN_FOLD_EVALUATE_H
 
+#include "../Attributes/Axes.h"
+#include "../Attributes/Slices.h"
 #include "shardonnx/Dialect/NN/Interpreter/Arithmetic.h"
 #include "shardonnx/Dialect/NN/Interpreter/HostTensor.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
@@ -40,9 +42,7 @@ void addScanEvaluators(llvm::StringMap<Evaluator> &table);
 void addMatmulEvaluators(llvm::StringMap<Evaluator> &table);
 void addConvEvaluators(llvm::StringMap<Evaluator> &table);
 void addPoolEvaluators(llvm::StringMap<Evaluator> &table);
-void addResizeEvaluators(llvm::StringMap<Evaluator> &table);
 void addGridSampleEvaluators(llvm::StringMap<Evaluator> &table);
-void addRecurrentEvaluators(llvm::StringMap<Evaluator> &table);
 void addNormEvaluators(llvm::StringMap<Evaluator> &table);
 void addPadEvaluators(llvm::StringMap<Evaluator> &table);
 void addScatterEvaluators(llvm::StringMap<Evaluator> &table);
@@ -104,10 +104,6 @@ inline bool hasInputs(HostInputs inputs, size_t count) {
                       [](const HostTensor *tensor) { return tensor; });
 }
 
-/// The elements of a short list of integers (a shape, axes, bounds); none when
-/// it is something else.
-std::optional<llvm::SmallVector<int64_t>> shortInts(const HostTensor *tensor);
-
 /// The only element of a tensor of integers; none when it is something else.
 std::optional<int64_t> onlyInt(const HostTensor *tensor);
 
@@ -129,25 +125,6 @@ struct AxisView {
 
 /// The element type for a TensorProto.DataType as the graph writes it.
 mlir::Type elementTypeOf(int64_t dataType, mlir::MLIRContext *context);
-
-/// The bounds of a Slice along one axis, as ONNX defines them.
-struct SliceBounds {
-  int64_t start, step, size;
-};
-SliceBounds clampSlice(int64_t start, int64_t end, int64_t step, int64_t dim);
-
-/// The shape that a Reshape to `wanted` has; none when it does not fit.
-std::optional<HostTensor::Dims> resolveReshape(llvm::ArrayRef<int64_t> from,
-                                               llvm::ArrayRef<int64_t> wanted,
-                                               bool allowZero);
-
-/// Non-negative `axis` of a tensor of `rank`; none when out of range.
-std::optional<unsigned> normalizeAxis(int64_t axis, int64_t rank);
-
-/// The axes of a node that has them as an attribute or as input 1, sorted and
-/// non-negative; none when they are not known or out of range.
-std::optional<llvm::SmallVector<int64_t>>
-readAxes(onnx::NodeOp node, const HostTensor *input, int64_t rank);
 
 } // namespace shardonnx
 

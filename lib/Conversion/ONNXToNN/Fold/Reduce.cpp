@@ -91,15 +91,9 @@ HostOutputs reduce(onnx::NodeOp node, HostInputs inputs) {
   if (!hasInputs(inputs, 1))
     return std::nullopt;
   const HostTensor &data = *inputs[0];
-  auto axes = readAxes(node, inputAt(inputs, 1), data.getRank());
+  auto axes = readReducedAxes(node, inputAt(inputs, 1), data.getRank());
   if (!axes)
     return std::nullopt;
-  if (axes->empty()) {
-    if (node.getInt("noop_with_empty_axes", 0))
-      return one(data);
-    for (int64_t i = 0; i < data.getRank(); ++i)
-      axes->push_back(i);
-  }
   auto reduced = reduceAlong(data.getShape(), *axes);
   if (!reduced)
     return std::nullopt;

@@ -6,7 +6,6 @@
 
 #include "AttentionMask.h"
 #include "SeqFirst.h"
-#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 
 #include <cmath>
 #include <limits>
@@ -69,7 +68,7 @@ Value perHead(Lowering &l, Value value, int64_t heads) {
 Value probabilities(nn::NNBuilder &b, Value scores, bool masked) {
   if (!masked)
     return b.unary<nn::SoftmaxOp>(scores);
-  Type type = nn::elementType(scores);
+  Type type = elementType(scores);
   Value none =
       b.compare(nn::ComparePredicate::eq, b.rowMax(scores),
                 b.constant(-std::numeric_limits<double>::infinity(), type));
@@ -82,33 +81,32 @@ Value probabilities(nn::NNBuilder &b, Value scores, bool masked) {
 /// of the node can be read.
 Value writeOut(Lowering &l, const Attention &a) {
   onnx::NodeOp node = a.node;
-  nn::NNBuilder b(l.builder, l.loc());
   int64_t heads = shapeOf(a.q)[2];
   double root = std::sqrt(a.scale);
-  Value q = b.mul(perHead(l, a.q, heads), root);
-  Value k = b.mul(perHead(l, a.k, heads), root);
-  Value scores = nn::MatmulOp::create(l.builder, l.loc(), q, k,
+  Value q = l.mul(perHead(l, a.q, heads), root);
+  Value k = l.mul(perHead(l, a.k, heads), root);
+  Value scores = nn::MatmulOp::create(l.builder, l.loc, q, k,
                                       /*transposeLhs=*/false,
                                       /*transposeRhs=*/true);
   SmallVector<Value, 4> stages{scores};
   if (a.softcap != 0)
     scores =
-        b.mul(b.unary<nn::TanhOp>(b.mul(scores, 1 / a.softcap)), a.softcap);
+        l.mul(l.unary<nn::TanhOp>(l.mul(scores, 1 / a.softcap)), a.softcap);
   stages.push_back(scores);
   Value mask = a.mask.whole(l, a.sizes);
-  Type type = elementTypeOf(scores);
-  if (mask && isa<FloatType>(elementTypeOf(mask)))
-    scores = b.add(scores, b.cast(mask, type));
+  Type type = elementType(scores);
+  if (mask && isFloat(mask))
+    scores = l.add(scores, l.cast(mask, type));
   else if (mask)
     scores =
-        b.select(mask, scores,
-                 b.constant(-std::numeric_limits<double>::infinity(), type));
+        l.select(mask, scores,
+                 l.constant(-std::numeric_limits<double>::infinity(), type));
   stages.push_back(scores);
-  stages.push_back(probabilities(b, scores, mask != nullptr));
+  stages.push_back(probabilities(l, scores, mask != nullptr));
   int64_t mode = node.getInt("qk_matmul_output_mode", 0);
   if (node->getNumResults() > 3 && mode >= 0 && mode < 4)
     l.set(node->getResult(3), stages[mode]);
-  Value result = nn::MatmulOp::create(l.builder, l.loc(), stages.back(),
+  Value result = nn::MatmulOp::create(l.builder, l.loc, stages.back(),
                                       perHead(l, a.v, heads));
   return l.transpose(result, swapHeads);
 }
@@ -122,7 +120,7 @@ Value asOne(Lowering &l, const Attention &a) {
       RankedTensorType::get({a.sizes.batch, shapeOf(a.q)[2], a.sizes.queries},
                             l.builder.getF32Type());
   auto attention = nn::AttentionOp::create(
-      l.builder, l.loc(), TypeRange{a.q.getType(), lse}, a.q, a.k, a.v,
+      l.builder, l.loc, TypeRange{a.q.getType(), lse}, a.q, a.k, a.v,
       a.mask.value, l.builder.getF32FloatAttr(static_cast<float>(a.scale)),
       a.mask.causal ? l.builder.getUnitAttr() : UnitAttr(),
       l.builder.getI64IntegerAttr(a.mask.window),
@@ -136,7 +134,7 @@ Value withPast(Lowering &l, Value past, Value now) {
   SmallVector<int64_t> shape(shapeOf(now));
   shape[1] += shapeOf(before)[1];
   return nn::ConcatOp::create(
-      l.builder, l.loc(), RankedTensorType::get(shape, elementTypeOf(now)),
+      l.builder, l.loc, RankedTensorType::get(shape, elementType(now)),
       ValueRange{before, now}, l.builder.getI64IntegerAttr(1));
 }
 
@@ -151,7 +149,7 @@ LogicalResult lowerAttention(Lowering &l, onnx::NodeOp node) {
   a.v = toSeqFirst(l, l.get(node.getInput(2)), kvHeads);
   if (!a.q || !a.k || !a.v || shapeOf(a.q)[2] % shapeOf(a.k)[2] != 0)
     return l.unsupported(node, "its heads do not divide its width");
-  if (!isa<FloatType>(elementTypeOf(a.q)))
+  if (!isFloat(a.q))
     return l.unsupported(node, "only of floats");
   if (node.getInput(4) && node.getInput(5)) {
     Value pastKey = l.get(node.getInput(4)),
@@ -182,7 +180,6 @@ LogicalResult lowerAttention(Lowering &l, onnx::NodeOp node) {
 
 void addAttentionHandlers(HandlerTable &table) {
   table["Attention"] = lowerAttention;
-  addRotaryHandlers(table);
 }
 
 } // namespace shardonnx

@@ -8,7 +8,6 @@
 #include "AttentionMask.h"
 
 #include "CausalMask.h"
-#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 
 #include <limits>
 
@@ -87,9 +86,9 @@ Value ownMask(Lowering &l, Value input, int64_t keys) {
   ArrayRef<int64_t> dims = l.getShape(input);
   int64_t missing = dims.empty() ? 0 : keys - dims.back();
   Value mask = missing > 0 ? l.get(input) : l.getBroadcastable(input);
-  bool added = isa<FloatType>(elementTypeOf(mask));
+  bool added = isFloat(mask);
   if (added)
-    mask = l.castTo(mask, l.builder.getF32Type());
+    mask = l.cast(mask, l.builder.getF32Type());
   SmallVector<int64_t> shape(shapeOf(mask));
   while (shape.size() < 4)
     shape.insert(shape.begin(), 1);
@@ -97,11 +96,12 @@ Value ownMask(Lowering &l, Value input, int64_t keys) {
   if (missing <= 0)
     return mask;
   shape.back() = missing;
-  Value rest = l.splat(added ? -std::numeric_limits<double>::infinity() : 0.0,
-                       elementTypeOf(mask), shape);
+  Value rest =
+      l.constant(added ? -std::numeric_limits<double>::infinity() : 0.0,
+                 elementType(mask), shape);
   shape.back() = keys;
   return nn::ConcatOp::create(
-      l.builder, l.loc(), RankedTensorType::get(shape, elementTypeOf(mask)),
+      l.builder, l.loc, RankedTensorType::get(shape, elementType(mask)),
       ValueRange{mask, rest}, l.builder.getI64IntegerAttr(3));
 }
 
@@ -109,11 +109,10 @@ Value ownMask(Lowering &l, Value input, int64_t keys) {
 Value both(Lowering &l, Value mask, Value visible) {
   if (!mask || !visible)
     return mask ? mask : visible;
-  nn::NNBuilder b(l.builder, l.loc());
-  if (!isa<FloatType>(elementTypeOf(mask)))
+  if (!isFloat(mask))
     return l.binary<nn::AndOp>(mask, visible);
-  Value hidden = b.constant(-std::numeric_limits<double>::infinity());
-  return b.add(mask, b.select(visible, b.constant(0), hidden));
+  Value hidden = l.constant(-std::numeric_limits<double>::infinity());
+  return l.add(mask, l.select(visible, l.constant(0), hidden));
 }
 
 } // namespace
@@ -126,10 +125,8 @@ std::optional<AttentionMask> buildAttentionMask(Lowering &l, onnx::NodeOp node,
   Sight sight(node);
   SmallVector<int64_t> lengths;
   if (Value input = node.getInput(6)) {
-    if (!l.getInts(input, lengths)) {
-      (void)l.unsupported(node, "its nonpad_kv_seqlen depends on data");
-      return std::nullopt;
-    }
+    if (!l.getInts(input, lengths))
+      return l.unsupported(node, "its nonpad_kv_seqlen depends on data");
   } else if (!sight.limits()) {
     return result;
   } else if ((sight.causal || sight.right == 0) &&
@@ -139,10 +136,8 @@ std::optional<AttentionMask> buildAttentionMask(Lowering &l, onnx::NodeOp node,
     return result;
   }
   auto visible = visibleKeys(sight, sizes, lengths, l.builder.getI64Type());
-  if (!visible) {
-    (void)l.unsupported(node, "its window makes too large a mask");
-    return std::nullopt;
-  }
+  if (!visible)
+    return l.unsupported(node, "its window makes too large a mask");
   result.value = both(l, result.value, l.constant(*visible));
   return result;
 }
@@ -151,7 +146,7 @@ Value AttentionMask::whole(Lowering &l, const AttentionSizes &sizes) const {
   if (!causal)
     return value;
   CausalMask rows{sizes.queries, sizes.keys, window};
-  return both(l, value, buildCausalMask(l.builder, l.loc(), rows, 4));
+  return both(l, value, buildCausalMask(l.builder, l.loc, rows, 4));
 }
 
 } // namespace shardonnx

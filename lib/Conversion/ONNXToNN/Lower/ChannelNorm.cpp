@@ -4,9 +4,7 @@
 // Lowers normalisations that are not over the last axes: by channels, groups
 // of channels, or a norm of vectors along one axis.
 
-#include "Lowering.h"
 #include "Rearrange.h"
-#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 
 using namespace mlir;
 
@@ -25,7 +23,7 @@ Value byChannel(NNBuilder &b, Value value, int64_t rank) {
 }
 
 bool isFloatOfRank(Value value, size_t rank) {
-  return isa<FloatType>(elementTypeOf(value)) && shapeOf(value).size() >= rank;
+  return isFloat(value) && shapeOf(value).size() >= rank;
 }
 
 /// The mean over axes, which stay.
@@ -51,32 +49,31 @@ LogicalResult lowerBatchNorm(Lowering &l, onnx::NodeOp node) {
     if (shapeOf(given.back()) != ArrayRef<int64_t>(channels))
       return l.unsupported(node, "its scale has another size than axis 1");
   }
-  int64_t rank = static_cast<int64_t>(shapeOf(operand).size());
-  NNBuilder b(l.builder, l.loc());
-  Value x = b.f32(operand);
-  Value mean = byChannel(b, given[2], rank);
-  Value variance = byChannel(b, given[3], rank);
+  int64_t rank = rankOf(operand);
+  Value x = l.f32(operand);
+  Value mean = byChannel(l, given[2], rank);
+  Value variance = byChannel(l, given[3], rank);
   if (node.getInt("training_mode", 0) != 0) {
     SmallVector<int64_t> axes{0};
     llvm::append_range(axes, llvm::seq<int64_t>(2, rank));
-    mean = meanOver(b, x, axes);
-    Value centred = b.sub(x, mean);
-    variance = meanOver(b, b.mul(centred, centred), axes);
+    mean = meanOver(l, x, axes);
+    Value centred = l.sub(x, mean);
+    variance = meanOver(l, l.mul(centred, centred), axes);
     double momentum = node.getFloat("momentum", 0.9);
     for (unsigned i = 1; i < node->getNumResults() && i <= 2; ++i) {
       Value moved =
-          movedMean(b, given[i + 1], i == 1 ? mean : variance, momentum);
-      l.set(node->getResult(i), b.cast(moved, elementTypeOf(given[i + 1])));
+          movedMean(l, given[i + 1], i == 1 ? mean : variance, momentum);
+      l.set(node->getResult(i), l.cast(moved, elementType(given[i + 1])));
     }
   } else if (node->getNumResults() > 1) {
     return l.unsupported(node, "its statistics are outputs in training alone");
   }
   double epsilon = node.getFloat("epsilon", 1e-5);
-  Value rstd = b.unary<nn::RsqrtOp>(b.add(variance, epsilon));
+  Value rstd = l.unary<nn::RsqrtOp>(l.add(variance, epsilon));
   Value scaled =
-      b.mul(b.sub(x, mean), b.mul(rstd, byChannel(b, given[0], rank)));
-  Value result = b.add(scaled, byChannel(b, given[1], rank));
-  l.set(node->getResult(0), b.cast(result, elementTypeOf(operand)));
+      l.mul(l.sub(x, mean), l.mul(rstd, byChannel(l, given[0], rank)));
+  Value result = l.add(scaled, byChannel(l, given[1], rank));
+  l.set(node->getResult(0), l.cast(result, elementType(operand)));
   return success();
 }
 
@@ -88,30 +85,29 @@ LogicalResult normalizeGroups(Lowering &l, onnx::NodeOp node, int64_t groups) {
   int64_t channels = shape[1], rank = static_cast<int64_t>(shape.size());
   int64_t rows = shape[0] * groups;
   int64_t width = ShapedType::getNumElements(shape) / rows;
-  NNBuilder b(l.builder, l.loc());
-  Value x = b.f32(b.reshape(operand, {rows, width}));
-  Value ones = l.splat(1, b.builder.getF32Type(), {width});
+  Value x = l.f32(l.reshape(operand, {rows, width}));
+  Value ones = l.constant(1, l.builder.getF32Type(), {width});
   auto norm =
-      nn::LayerNormOp::create(b.builder, b.loc, x, ones, Value(),
-                              b.builder.getF32FloatAttr(static_cast<float>(
+      nn::LayerNormOp::create(l.builder, l.loc, x, ones, Value(),
+                              l.builder.getF32FloatAttr(static_cast<float>(
                                   node.getFloat("epsilon", 1e-5))));
   // Before opset 21 a GroupNormalization has one scale for each group.
   auto perChannel = [&](unsigned input) -> Value {
     Value value = l.get(node.getInput(input));
     if (shapeOf(value) == ArrayRef<int64_t>(groups) && groups != channels)
-      value = b.reshape(b.broadcast(b.reshape(value, {groups, 1}),
+      value = l.reshape(l.broadcast(l.reshape(value, {groups, 1}),
                                     {groups, channels / groups}),
                         {channels});
     if (shapeOf(value) != ArrayRef<int64_t>(channels))
       return {};
-    return byChannel(b, value, rank);
+    return byChannel(l, value, rank);
   };
   Value scale = perChannel(1), bias = perChannel(2);
   if (!scale || !bias)
     return l.unsupported(node, "its scale has another size than axis 1");
-  Value result = b.reshape(norm.getResult(), shape);
-  result = b.add(b.mul(result, scale), bias);
-  l.set(node->getResult(0), b.cast(result, elementTypeOf(operand)));
+  Value result = l.reshape(norm.getResult(), shape);
+  result = l.add(l.mul(result, scale), bias);
+  l.set(node->getResult(0), l.cast(result, elementType(operand)));
   return success();
 }
 
@@ -134,19 +130,17 @@ LogicalResult lowerGroupNorm(Lowering &l, onnx::NodeOp node) {
 /// A vector of norm zero stays as it is.
 LogicalResult lowerLpNorm(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
-  auto axis = normalizeAxis(node.getInt("axis", -1),
-                            static_cast<int64_t>(shapeOf(operand).size()));
+  auto axis = normalizeAxis(node.getInt("axis", -1), rankOf(operand));
   int64_t p = node.getInt("p", 2);
   if (!axis || !isFloatOfRank(operand, 1) || (p != 1 && p != 2))
     return l.unsupported(node, "only of floats, with p = 1 or 2");
-  NNBuilder b(l.builder, l.loc());
-  Value x = b.f32(operand);
-  Value norm = b.sum(p == 1 ? b.unary<nn::AbsOp>(x) : b.mul(x, x), {*axis});
+  Value x = l.f32(operand);
+  Value norm = l.sum(p == 1 ? l.unary<nn::AbsOp>(x) : l.mul(x, x), {*axis});
   if (p == 2)
-    norm = safeSqrt(b, norm);
-  Value isZero = b.compare(ComparePredicate::eq, norm, b.constant(0));
-  Value result = b.div(x, b.select(isZero, b.constant(1), norm));
-  l.set(node->getResult(0), b.cast(result, elementTypeOf(operand)));
+    norm = safeSqrt(l, norm);
+  Value isZero = l.compare(ComparePredicate::eq, norm, l.constant(0));
+  Value result = l.div(x, l.select(isZero, l.constant(1), norm));
+  l.set(node->getResult(0), l.cast(result, elementType(operand)));
   return success();
 }
 
@@ -156,7 +150,7 @@ LogicalResult lowerMeanVariance(Lowering &l, onnx::NodeOp node) {
   SmallVector<int64_t> axes;
   if (!node.getInts("axes", axes))
     axes = {0, 2, 3};
-  int64_t rank = static_cast<int64_t>(shapeOf(operand).size());
+  int64_t rank = rankOf(operand);
   for (int64_t &axis : axes) {
     auto positive = normalizeAxis(axis, rank);
     if (!positive || !isFloatOfRank(operand, 1))
@@ -165,40 +159,38 @@ LogicalResult lowerMeanVariance(Lowering &l, onnx::NodeOp node) {
   }
   llvm::sort(axes);
   axes.erase(llvm::unique(axes), axes.end());
-  NNBuilder b(l.builder, l.loc());
-  Value x = b.f32(operand), centred = b.sub(x, meanOver(b, x, axes));
-  Value deviation = safeSqrt(b, meanOver(b, b.mul(centred, centred), axes));
-  Value result = b.div(centred, b.add(deviation, 1e-9));
-  l.set(node->getResult(0), b.cast(result, elementTypeOf(operand)));
+  Value x = l.f32(operand), centred = l.sub(x, meanOver(l, x, axes));
+  Value deviation = safeSqrt(l, meanOver(l, l.mul(centred, centred), axes));
+  Value result = l.div(centred, l.add(deviation, 1e-9));
+  l.set(node->getResult(0), l.cast(result, elementType(operand)));
   return success();
 }
 
 /// One at the first maximum along an axis, zero elsewhere.
 LogicalResult lowerHardmax(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
-  int64_t rank = static_cast<int64_t>(shapeOf(operand).size());
+  int64_t rank = rankOf(operand);
   auto axis = normalizeAxis(node.getInt("axis", -1), rank);
   if (!axis || !isFloatOfRank(operand, 1))
     return l.unsupported(node, "only of floats, its axis in range");
-  NNBuilder b(l.builder, l.loc());
   SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, rank));
   std::swap(order[*axis], order.back());
   bool moved = *axis != rank - 1;
-  Value x = b.f32(moved ? b.transpose(operand, order) : operand);
+  Value x = l.f32(moved ? l.transpose(operand, order) : operand);
   // Places fit a float: a row of 2^24 elements is no vector of probabilities.
   int64_t width = shapeOf(x).back();
   if (width >= (int64_t(1) << 24))
     return l.unsupported(node, "its axis is too long");
-  Value isMax = b.compare(ComparePredicate::eq, x, b.rowMax(x));
+  Value isMax = l.compare(ComparePredicate::eq, x, l.rowMax(x));
   Value place = nn::IotaOp::create(
-      b.builder, b.loc, RankedTensorType::get({width}, b.builder.getF32Type()),
+      l.builder, l.loc, RankedTensorType::get({width}, l.builder.getF32Type()),
       0);
-  Value last = b.rowMax(b.select(isMax, b.unary<nn::NegOp>(place),
-                                 b.constant(-static_cast<double>(width))));
+  Value last = l.rowMax(l.select(isMax, l.unary<nn::NegOp>(place),
+                                 l.constant(-static_cast<double>(width))));
   Value isFirst =
-      b.compare(ComparePredicate::eq, place, b.unary<nn::NegOp>(last));
-  Value result = b.cast(isFirst, elementTypeOf(operand));
-  l.set(node->getResult(0), moved ? b.transpose(result, order) : result);
+      l.compare(ComparePredicate::eq, place, l.unary<nn::NegOp>(last));
+  Value result = l.cast(isFirst, elementType(operand));
+  l.set(node->getResult(0), moved ? l.transpose(result, order) : result);
   return success();
 }
 

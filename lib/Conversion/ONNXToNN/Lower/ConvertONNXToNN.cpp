@@ -5,7 +5,8 @@
 
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 
-#include "Lowering.h"
+#include "Graph.h"
+#include "Handlers.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -25,8 +26,8 @@ struct ConvertONNXToNN : impl::ConvertONNXToNNBase<ConvertONNXToNN> {
   using ConvertONNXToNNBase::ConvertONNXToNNBase;
 
   void runOnOperation() override {
-    if (failed(Lowering(getOperation(), assumeFullMask, positionsVary, dropout)
-                   .run()))
+    if (failed(lowerGraph(getOperation(),
+                          {assumeFullMask, positionsVary, dropout})))
       signalPassFailure();
   }
 };
@@ -38,7 +39,7 @@ bool isEvaluable(StringRef opType) {
 }
 
 bool isRaisable(StringRef opType) {
-  return isEvaluable(opType) || getHandlers().contains(opType);
+  return isEvaluable(opType) || findHandler(opType);
 }
 
 void buildRaisePipeline(OpPassManager &manager, const RaiseOptions &options) {

@@ -5,8 +5,7 @@
 // batched matrix product between transposes; what one operand alone has is
 // summed first.
 
-#include "Lowering.h"
-#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "Handlers.h"
 
 #include <string>
 
@@ -55,7 +54,7 @@ std::optional<std::string> readTerm(StringRef term, int64_t hidden) {
 
 class Einsum {
 public:
-  explicit Einsum(Lowering &l) : b(l.builder, l.loc()) {}
+  explicit Einsum(Lowering &l) : b(l.builder, l.loc) {}
 
   /// Reads the equation; false where it does not fit the operands.
   bool read(StringRef equation, ArrayRef<Value> operands);
@@ -91,7 +90,7 @@ bool Einsum::read(StringRef equation, ArrayRef<Value> operands) {
   int64_t most = 0;
   for (auto [part, operand] : llvm::zip(parts, operands)) {
     auto letters = static_cast<int64_t>(llvm::count_if(part, isLetter));
-    auto hidden = static_cast<int64_t>(shapeOf(operand).size()) - letters;
+    auto hidden = rankOf(operand) - letters;
     bool dots = part.contains("...");
     auto axes = readTerm(part, hidden);
     if (!axes || (!dots && hidden != 0))
@@ -123,9 +122,11 @@ bool Einsum::readOutput(StringRef equation, bool given, int64_t hidden) {
       if (isLetter(c) && llvm::count(all, c) == 1)
         output.push_back(c);
   }
-  for (auto [i, c] : llvm::enumerate(output))
-    if (output.find(c) != i ||
-        llvm::none_of(terms, [&](const Labelled &term) { return term.has(c); }))
+  auto isKnown = [&](char axis) {
+    return llvm::any_of(terms, [&](const Labelled &t) { return t.has(axis); });
+  };
+  for (auto [i, axis] : llvm::enumerate(output))
+    if (output.find(axis) != i || !isKnown(axis))
       return false;
   return true;
 }
@@ -259,7 +260,7 @@ Labelled Einsum::multiply(Labelled lhs, Labelled rhs, StringRef needed) {
     // Nothing is summed: an elementwise product.
     product = b.mul(b.reshape(x, {b1, m, 1}), b.reshape(y, {b1, 1, n}));
   } else {
-    auto type = RankedTensorType::get({b1, m, n}, elementTypeOf(x));
+    auto type = RankedTensorType::get({b1, m, n}, elementType(x));
     product =
         nn::MatmulOp::create(b.builder, b.loc, type, b.reshape(x, {b1, m, k}),
                              b.reshape(y, {b1, k, n}), UnitAttr(), UnitAttr());
@@ -282,7 +283,7 @@ static LogicalResult lowerEinsum(Lowering &l, onnx::NodeOp node) {
   SmallVector<Value> operands;
   for (Value input : node.getInputs()) {
     operands.push_back(l.get(input));
-    if (!isa<FloatType>(elementTypeOf(operands.back())))
+    if (!isFloat(operands.back()))
       return l.unsupported(node, "only of floats");
   }
   Einsum einsum(l);

@@ -3,14 +3,12 @@
 //
 // Lowers elementwise ONNX ops.
 
-#include "Lowering.h"
+#include "Handlers.h"
 
 using namespace mlir;
 
 namespace shardonnx {
 namespace {
-
-bool isFloat(Value value) { return isa<FloatType>(elementTypeOf(value)); }
 
 template <typename Op> LogicalResult unary(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
@@ -56,7 +54,7 @@ LogicalResult lowerPow(Lowering &l, onnx::NodeOp node) {
   if (!isFloat(base))
     return l.unsupported(node, "only of floats, or of known integers");
   Value exponent =
-      l.castTo(l.getBroadcastable(node.getInput(1)), elementTypeOf(base));
+      l.cast(l.getBroadcastable(node.getInput(1)), elementType(base));
   auto shape = broadcastShapes(shapeOf(base), l.getShape(node.getInput(1)));
   if (!shape)
     return l.unsupported(node, "operands do not broadcast");
@@ -69,7 +67,7 @@ Value compare(Lowering &l, nn::ComparePredicate predicate, Value lhs,
               Value rhs) {
   auto shape = broadcastShapes(shapeOf(lhs), shapeOf(rhs));
   Type type = RankedTensorType::get(*shape, l.builder.getI1Type());
-  return nn::CompareOp::create(l.builder, l.loc(), type, predicate, lhs, rhs);
+  return nn::CompareOp::create(l.builder, l.loc, type, predicate, lhs, rhs);
 }
 
 template <nn::ComparePredicate Predicate>
@@ -83,7 +81,7 @@ LogicalResult comparison(Lowering &l, onnx::NodeOp node) {
 
 LogicalResult lowerNot(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
-  Value no = l.splat(0, l.builder.getI1Type());
+  Value no = l.constant(0, l.builder.getI1Type());
   l.set(node->getResult(0), compare(l, nn::ComparePredicate::eq, operand, no));
   return success();
 }
@@ -102,18 +100,18 @@ LogicalResult lowerWhere(Lowering &l, onnx::NodeOp node) {
   HostTensor::Dims shape;
   for (Value operand : operands)
     shape = *broadcastShapes(shape, shapeOf(operand));
-  Type type = RankedTensorType::get(shape, elementTypeOf(operands[1]));
+  Type type = RankedTensorType::get(shape, elementType(operands[1]));
   l.set(node->getResult(0),
-        nn::SelectOp::create(l.builder, l.loc(), type, operands[0], operands[1],
+        nn::SelectOp::create(l.builder, l.loc, type, operands[0], operands[1],
                              operands[2]));
   return success();
 }
 
 LogicalResult castTo(Lowering &l, onnx::NodeOp node, Type type) {
-  if (!type || type.isF64() || type.isUnsignedInteger())
+  if (!type)
     return l.unsupported(node, "to a type other than f32, f16, bf16, int32, "
                                "int64 and bool");
-  l.set(node->getResult(0), l.castTo(l.get(node.getInput(0)), type));
+  l.set(node->getResult(0), l.cast(l.get(node.getInput(0)), type));
   return success();
 }
 
@@ -132,37 +130,10 @@ LogicalResult lowerIdentity(Lowering &l, onnx::NodeOp node) {
   return success();
 }
 
-/// By ONNX, Dropout drops where its training_mode is true. PyTorch's exporter
-/// leaves training_mode out of what scaled_dot_product_attention drops.
-LogicalResult lowerDropout(Lowering &l, onnx::NodeOp node) {
-  Value input = node.getInput(0);
-  const HostTensor *given = l.getConstant(node.getInput(1));
-  const HostTensor *training = l.getConstant(node.getInput(2));
-  if ((node.getInput(1) && !given) || (node.getInput(2) && !training))
-    return l.unsupported(node, "its ratio or training_mode depends on data");
-  if (node->getNumResults() > 1 && !node->getResult(1).use_empty())
-    return l.unsupported(node, "its mask is read");
-  double ratio = given ? given->front().f : 0.5;
-  if (ratio < 0 || ratio >= 1)
-    return l.unsupported(node, "its ratio is not within [0, 1)");
-  bool drops = training && training->front().i != 0;
-  if (l.getDropoutMode() != DropoutMode::Graph)
-    drops = l.getDropoutMode() == DropoutMode::On;
-  else if (!node.getInput(2) && given && ratio > 0)
-    l.warnOfIdleDropout(node);
-  Value value = l.get(input);
-  if (drops && ratio > 0)
-    value = l.dropout(node, value, ratio);
-  if (!value)
-    return failure();
-  l.set(node->getResult(0), value);
-  return success();
-}
-
 LogicalResult lowerGelu(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
   l.set(node->getResult(0),
-        nn::GeluOp::create(l.builder, l.loc(), operand.getType(), operand,
+        nn::GeluOp::create(l.builder, l.loc, operand.getType(), operand,
                            node.getString("approximate", "none") == "tanh"));
   return success();
 }
@@ -176,7 +147,7 @@ LogicalResult lowerSwish(Lowering &l, onnx::NodeOp node) {
     return success();
   }
   Value scaled =
-      l.binary<nn::MulOp>(operand, l.splat(alpha, elementTypeOf(operand)));
+      l.binary<nn::MulOp>(operand, l.constant(alpha, elementType(operand)));
   l.set(node->getResult(0),
         l.binary<nn::MulOp>(operand, l.unary<nn::SigmoidOp>(scaled)));
   return success();
@@ -215,7 +186,6 @@ void addElementwiseHandlers(HandlerTable &table) {
   table["Cast"] = lowerCast;
   table["CastLike"] = lowerCastLike;
   table["Identity"] = lowerIdentity;
-  table["Dropout"] = lowerDropout;
   table["Gelu"] = lowerGelu;
   table["Swish"] = lowerSwish;
 }

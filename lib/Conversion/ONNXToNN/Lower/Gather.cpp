@@ -21,14 +21,12 @@ Value embed(Lowering &l, Value table, Value ids) {
   flat.push_back(width);
   shape.append(slice);
   Value result = nn::EmbeddingOp::create(
-      l.builder, l.loc(), RankedTensorType::get(flat, elementTypeOf(table)),
+      l.builder, l.loc, RankedTensorType::get(flat, elementType(table)),
       l.reshape(table, {rows, width}), ids);
   return l.reshape(result, shape);
 }
 
-bool isTable(Value data) {
-  return shapeOf(data).size() >= 2 && isa<FloatType>(elementTypeOf(data));
-}
+bool isTable(Value data) { return shapeOf(data).size() >= 2 && isFloat(data); }
 
 /// Indices with one more axis, that of the coordinates.
 Value withCoordinates(Lowering &l, Value indices) {
@@ -83,11 +81,10 @@ LogicalResult lowerGather(Lowering &l, onnx::NodeOp node) {
     l.set(node->getResult(0), embed(l, data, indices));
     return success();
   }
-  auto axes =
-      nn::IndexAxes::along(*axis, static_cast<int64_t>(shape.size()),
-                           static_cast<int64_t>(shapeOf(indices).size()));
+  auto axes = nn::IndexAxes::along(*axis, static_cast<int64_t>(shape.size()),
+                                   rankOf(indices));
   l.set(node->getResult(0),
-        nn::GatherOp::create(l.builder, l.loc(), data,
+        nn::GatherOp::create(l.builder, l.loc, data,
                              withCoordinates(l, indices), axes.data, axes.index,
                              axes.indexed));
   return success();
@@ -95,17 +92,16 @@ LogicalResult lowerGather(Lowering &l, onnx::NodeOp node) {
 
 LogicalResult lowerGatherElements(Lowering &l, onnx::NodeOp node) {
   Value data = l.get(node.getInput(0)), indices = l.get(node.getInput(1));
-  int64_t rank = static_cast<int64_t>(shapeOf(data).size());
+  int64_t rank = rankOf(data);
   auto axis = normalizeAxis(node.getInt("axis", 0), rank);
-  if (!axis || !areIndices(indices) ||
-      static_cast<int64_t>(shapeOf(indices).size()) != rank)
+  if (!axis || !areIndices(indices) || rankOf(indices) != rank)
     return l.unsupported(node, "its axis or indices do not fit");
   for (int64_t i = 0; i < rank; ++i)
     if (i != *axis && shapeOf(indices)[i] > shapeOf(data)[i])
       return l.unsupported(node, "its indices are larger than the data");
   auto axes = nn::IndexAxes::elements(*axis, rank);
   l.set(node->getResult(0),
-        nn::GatherOp::create(l.builder, l.loc(), data,
+        nn::GatherOp::create(l.builder, l.loc, data,
                              withCoordinates(l, indices), axes.data, axes.index,
                              axes.indexed));
   return success();
@@ -121,8 +117,8 @@ LogicalResult lowerGatherND(Lowering &l, onnx::NodeOp node) {
     return success();
   }
   Value indices = l.get(node.getInput(1));
-  int64_t rank = static_cast<int64_t>(shapeOf(data).size());
-  int64_t indexRank = static_cast<int64_t>(shapeOf(indices).size());
+  int64_t rank = rankOf(data);
+  int64_t indexRank = rankOf(indices);
   int64_t coordinates = indexRank > 0 ? shapeOf(indices).back() : 0;
   if (!areIndices(indices) || batch < 0 || batch >= indexRank ||
       coordinates < 1 || batch + coordinates > rank)
@@ -137,7 +133,7 @@ LogicalResult lowerGatherND(Lowering &l, onnx::NodeOp node) {
   }
   auto axes = nn::IndexAxes::slices(coordinates, batch, rank, indexRank);
   l.set(node->getResult(0),
-        nn::GatherOp::create(l.builder, l.loc(), data, indices, axes.data,
+        nn::GatherOp::create(l.builder, l.loc, data, indices, axes.data,
                              axes.index, axes.indexed));
   return success();
 }
@@ -148,10 +144,6 @@ void addGatherHandlers(HandlerTable &table) {
   table["Gather"] = lowerGather;
   table["GatherElements"] = lowerGatherElements;
   table["GatherND"] = lowerGatherND;
-  addScatterHandlers(table);
-  addSelectionHandlers(table);
-  addConvolutionHandlers(table);
-  addPoolingHandlers(table);
 }
 
 } // namespace shardonnx

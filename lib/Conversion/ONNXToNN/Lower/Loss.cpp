@@ -7,8 +7,7 @@
 // log-probabilities as a second output, it is elementwise ops on rows of
 // classes.
 
-#include "Lowering.h"
-#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "Handlers.h"
 
 using namespace mlir;
 
@@ -21,16 +20,16 @@ using nn::NNBuilder;
 /// The number of labels other than `ignored`, f32.
 Value countLabels(Lowering &l, Value labels, int64_t ignored) {
   Type f32 = l.builder.getF32Type();
-  Value skip = l.splat(static_cast<double>(ignored), elementTypeOf(labels));
+  Value skip = l.constant(static_cast<double>(ignored), elementType(labels));
   Value counts = nn::CompareOp::create(
-      l.builder, l.loc(),
+      l.builder, l.loc,
       RankedTensorType::get(shapeOf(labels), l.builder.getI1Type()),
       nn::ComparePredicate::ne, labels, skip);
-  Value ones = nn::SelectOp::create(l.builder, l.loc(),
-                                    RankedTensorType::get(shapeOf(labels), f32),
-                                    counts, l.splat(1, f32), l.splat(0, f32));
+  Value ones = nn::SelectOp::create(
+      l.builder, l.loc, RankedTensorType::get(shapeOf(labels), f32), counts,
+      l.constant(1, f32), l.constant(0, f32));
   return nn::ReduceSumOp::create(
-      l.builder, l.loc(), RankedTensorType::get({}, f32), ones,
+      l.builder, l.loc, RankedTensorType::get({}, f32), ones,
       l.builder.getDenseI64ArrayAttr({0}), UnitAttr());
 }
 
@@ -53,12 +52,10 @@ std::optional<Classes> readClasses(Lowering &l, onnx::NodeOp node) {
   SmallVector<int64_t> without(shape);
   if (shape.size() >= 2)
     without.erase(without.begin() + 1);
-  if (shape.size() < 2 || !isa<FloatType>(elementTypeOf(scores)) ||
-      !isa<IntegerType>(elementTypeOf(labels)) ||
-      shapeOf(labels) != ArrayRef<int64_t>(without)) {
-    (void)l.unsupported(node, "its labels do not fit its scores");
-    return std::nullopt;
-  }
+  if (shape.size() < 2 || !isFloat(scores) ||
+      !isa<IntegerType>(elementType(labels)) ||
+      shapeOf(labels) != ArrayRef<int64_t>(without))
+    return l.unsupported(node, "its labels do not fit its scores");
   c.count = shape[1];
   if (shape.size() > 2) {
     c.order = {0};
@@ -78,43 +75,42 @@ std::optional<Classes> readClasses(Lowering &l, onnx::NodeOp node) {
 /// log-probabilities: -w[label]·logProb[label], 0 where the label is ignored.
 Value likelihoodLoss(Lowering &l, onnx::NodeOp node, const Classes &c,
                      Value logProb) {
-  NNBuilder b(l.builder, l.loc());
   StringRef reduction = node.getString("reduction", "mean");
   int64_t rows = shapeOf(c.labels)[0];
-  Value labels = b.cast(c.labels, b.builder.getI64Type());
-  labels = b.reshape(labels, {rows, 1});
+  Value labels = l.cast(c.labels, l.builder.getI64Type());
+  labels = l.reshape(labels, {rows, 1});
   Value classes = nn::IotaOp::create(
-      b.builder, b.loc,
-      RankedTensorType::get({c.count}, b.builder.getI64Type()), 0);
-  Value zero = b.constant(0);
-  Value isLabel = b.compare(ComparePredicate::eq, classes, labels);
+      l.builder, l.loc,
+      RankedTensorType::get({c.count}, l.builder.getI64Type()), 0);
+  Value zero = l.constant(0);
+  Value isLabel = l.compare(ComparePredicate::eq, classes, labels);
   auto atLabel = [&](Value value) {
-    return b.rowSum(b.select(isLabel, value, zero));
+    return l.rowSum(l.select(isLabel, value, zero));
   };
   Value weight =
       node.getInput(2)
-          ? atLabel(b.f32(l.get(node.getInput(2))))
-          : b.splat(1,
-                    RankedTensorType::get({rows, 1}, b.builder.getF32Type()));
-  Value loss = b.unary<nn::NegOp>(atLabel(logProb));
+          ? atLabel(l.f32(l.get(node.getInput(2))))
+          : l.splat(1,
+                    RankedTensorType::get({rows, 1}, l.builder.getF32Type()));
+  Value loss = l.unary<nn::NegOp>(atLabel(logProb));
   bool ignores = node.getNodeAttr("ignore_index") != Attribute();
   if (ignores) {
     auto ignored = static_cast<double>(node.getInt("ignore_index", -100));
-    Value skip = b.compare(ComparePredicate::eq, labels,
-                           b.constant(ignored, elementTypeOf(labels)));
+    Value skip = l.compare(ComparePredicate::eq, labels,
+                           l.constant(ignored, elementType(labels)));
     // What is ignored may be infinite: a product with zero would be NaN.
-    weight = b.select(skip, zero, weight);
-    loss = b.select(skip, zero, loss);
+    weight = l.select(skip, zero, weight);
+    loss = l.select(skip, zero, loss);
   }
-  loss = b.mul(loss, weight);
+  loss = l.mul(loss, weight);
   if (reduction == "none")
-    return b.reshape(loss, l.getShape(node.getInput(1)));
-  Value sum = b.sum(loss, {0, 1}, /*keepdims=*/false);
+    return l.reshape(loss, l.getShape(node.getInput(1)));
+  Value sum = l.sum(loss, {0, 1}, /*keepdims=*/false);
   if (reduction == "sum")
     return sum;
   if (!ignores && !node.getInput(2))
-    return b.mul(sum, 1.0 / static_cast<double>(rows));
-  return b.div(sum, b.sum(weight, {0, 1}, /*keepdims=*/false));
+    return l.mul(sum, 1.0 / static_cast<double>(rows));
+  return l.div(sum, l.sum(weight, {0, 1}, /*keepdims=*/false));
 }
 
 /// The plain mean or sum.
@@ -122,7 +118,7 @@ Value crossEntropy(Lowering &l, onnx::NodeOp node, const Classes &c) {
   int64_t ignored = node.getInt("ignore_index", -100);
   Type f32 = l.builder.getF32Type();
   Value result = nn::CrossEntropyOp::create(
-      l.builder, l.loc(), RankedTensorType::get({}, f32), c.rows, c.labels,
+      l.builder, l.loc, RankedTensorType::get({}, f32), c.rows, c.labels,
       l.builder.getI64IntegerAttr(ignored));
   if (node.getString("reduction", "mean") == "mean")
     result = l.binary<nn::DivOp>(result, countLabels(l, c.labels, ignored));
@@ -133,26 +129,25 @@ LogicalResult lowerCrossEntropy(Lowering &l, onnx::NodeOp node) {
   auto c = readClasses(l, node);
   if (!c)
     return failure();
-  Type element = elementTypeOf(c->rows);
+  Type element = elementType(c->rows);
   bool wantsLogProb =
       node->getNumResults() > 1 && !isa<NoneType>(node->getResult(1).getType());
   if (!node.getInput(2) && !wantsLogProb &&
       node.getString("reduction", "mean") != "none") {
-    l.set(node->getResult(0), l.castTo(crossEntropy(l, node, *c), element));
+    l.set(node->getResult(0), l.cast(crossEntropy(l, node, *c), element));
     return success();
   }
-  NNBuilder b(l.builder, l.loc());
-  Value logProb = b.unary<nn::LogSoftmaxOp>(b.f32(c->rows));
+  Value logProb = l.unary<nn::LogSoftmaxOp>(l.f32(c->rows));
   Value loss = likelihoodLoss(l, node, *c, logProb);
-  l.set(node->getResult(0), b.cast(loss, element));
+  l.set(node->getResult(0), l.cast(loss, element));
   if (!wantsLogProb)
     return success();
-  Value all = b.cast(b.reshape(logProb, c->shape), element);
+  Value all = l.cast(l.reshape(logProb, c->shape), element);
   if (!c->order.empty()) {
     SmallVector<int64_t> back = {0, static_cast<int64_t>(c->order.size()) - 1};
     for (size_t i = 1; i + 1 < c->order.size(); ++i)
       back.push_back(static_cast<int64_t>(i));
-    all = b.transpose(all, back);
+    all = l.transpose(all, back);
   }
   l.set(node->getResult(1), all);
   return success();
@@ -162,9 +157,8 @@ LogicalResult lowerLikelihoodLoss(Lowering &l, onnx::NodeOp node) {
   auto c = readClasses(l, node);
   if (!c)
     return failure();
-  NNBuilder b(l.builder, l.loc());
-  Value loss = likelihoodLoss(l, node, *c, b.f32(c->rows));
-  l.set(node->getResult(0), b.cast(loss, elementTypeOf(c->rows)));
+  Value loss = likelihoodLoss(l, node, *c, l.f32(c->rows));
+  l.set(node->getResult(0), l.cast(loss, elementType(c->rows)));
   return success();
 }
 

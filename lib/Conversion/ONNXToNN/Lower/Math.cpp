@@ -5,8 +5,7 @@
 // written as selections whose unused side stays finite, so that gradients are
 // PyTorch's at the seams, too.
 
-#include "Lowering.h"
-#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "Handlers.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 #include <limits>
 
@@ -18,9 +17,8 @@ namespace {
 using nn::ComparePredicate;
 using nn::NNBuilder;
 
-bool isFloat(Value value) { return isa<FloatType>(elementTypeOf(value)); }
 bool isInt(Value value) {
-  Type type = elementTypeOf(value);
+  Type type = elementType(value);
   return type.isInteger(32) || type.isInteger(64);
 }
 
@@ -30,9 +28,8 @@ LogicalResult ofFloat(Lowering &l, onnx::NodeOp node, Fn fn) {
   Value operand = l.get(node.getInput(0));
   if (!isFloat(operand))
     return l.unsupported(node, "only of floats");
-  NNBuilder b(l.builder, l.loc());
-  Value result = fn(b, b.f32(operand));
-  l.set(node->getResult(0), b.cast(result, elementTypeOf(operand)));
+  Value result = fn(l, l.f32(operand));
+  l.set(node->getResult(0), l.cast(result, elementType(operand)));
   return success();
 }
 
@@ -41,10 +38,10 @@ template <typename Op> LogicalResult function(Lowering &l, onnx::NodeOp node) {
 }
 
 Value isPositive(NNBuilder &b, Value x) {
-  return b.compare(ComparePredicate::gt, x, b.constant(0, elementTypeOf(x)));
+  return b.compare(ComparePredicate::gt, x, b.constant(0, elementType(x)));
 }
 Value isNegative(NNBuilder &b, Value x) {
-  return b.compare(ComparePredicate::lt, x, b.constant(0, elementTypeOf(x)));
+  return b.compare(ComparePredicate::lt, x, b.constant(0, elementType(x)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -155,16 +152,15 @@ LogicalResult lowerShrink(Lowering &l, onnx::NodeOp node) {
 /// At a bound the gradient is the operand's, as torch.clamp has it.
 LogicalResult lowerClip(Lowering &l, onnx::NodeOp node) {
   Value result = l.get(node.getInput(0));
-  NNBuilder b(l.builder, l.loc());
   if (node.getInput(1)) {
     Value low = l.getBroadcastable(node.getInput(1));
     result =
-        b.select(b.compare(ComparePredicate::lt, result, low), low, result);
+        l.select(l.compare(ComparePredicate::lt, result, low), low, result);
   }
   if (node.getInput(2)) {
     Value high = l.getBroadcastable(node.getInput(2));
     result =
-        b.select(b.compare(ComparePredicate::gt, result, high), high, result);
+        l.select(l.compare(ComparePredicate::gt, result, high), high, result);
   }
   l.set(node->getResult(0), result);
   return success();
@@ -176,36 +172,33 @@ LogicalResult lowerClip(Lowering &l, onnx::NodeOp node) {
 
 LogicalResult lowerNeg(Lowering &l, onnx::NodeOp node) {
   Value x = l.get(node.getInput(0));
-  NNBuilder b(l.builder, l.loc());
   l.set(node->getResult(0), isFloat(x)
-                                ? b.unary<nn::NegOp>(x)
-                                : b.sub(b.constant(0, elementTypeOf(x)), x));
+                                ? l.unary<nn::NegOp>(x)
+                                : l.sub(l.constant(0, elementType(x)), x));
   return success();
 }
 
 LogicalResult lowerAbs(Lowering &l, onnx::NodeOp node) {
   Value x = l.get(node.getInput(0));
-  NNBuilder b(l.builder, l.loc());
   if (isFloat(x)) {
-    l.set(node->getResult(0), b.unary<nn::AbsOp>(x));
+    l.set(node->getResult(0), l.unary<nn::AbsOp>(x));
     return success();
   }
-  Value negated = b.sub(b.constant(0, elementTypeOf(x)), x);
-  l.set(node->getResult(0), b.select(isNegative(b, x), negated, x));
+  Value negated = l.sub(l.constant(0, elementType(x)), x);
+  l.set(node->getResult(0), l.select(isNegative(l, x), negated, x));
   return success();
 }
 
 LogicalResult lowerSign(Lowering &l, onnx::NodeOp node) {
   Value x = l.get(node.getInput(0));
-  NNBuilder b(l.builder, l.loc());
-  Type type = elementTypeOf(x);
+  Type type = elementType(x);
   if (isFloat(x)) {
-    l.set(node->getResult(0), b.unary<nn::SignOp>(x));
+    l.set(node->getResult(0), l.unary<nn::SignOp>(x));
     return success();
   }
-  Value rest = b.select(isNegative(b, x), b.constant(-1, type), x);
+  Value rest = l.select(isNegative(l, x), l.constant(-1, type), x);
   l.set(node->getResult(0),
-        b.select(isPositive(b, x), b.constant(1, type), rest));
+        l.select(isPositive(l, x), l.constant(1, type), rest));
   return success();
 }
 
@@ -215,16 +208,15 @@ LogicalResult lowerIsInf(Lowering &l, onnx::NodeOp node) {
   bool negative = node.getInt("detect_negative", 1) != 0;
   if (!isFloat(x))
     return l.unsupported(node, "only of floats");
-  NNBuilder b(l.builder, l.loc());
   double infinity = std::numeric_limits<double>::infinity();
-  Type type = elementTypeOf(x);
+  Type type = elementType(x);
   if (positive && negative)
-    x = b.unary<nn::AbsOp>(x);
+    x = l.unary<nn::AbsOp>(x);
   Value result =
       positive || negative
-          ? b.compare(ComparePredicate::eq, x,
-                      b.constant(positive ? infinity : -infinity, type))
-          : l.splat(0, b.builder.getI1Type(), shapeOf(x));
+          ? l.compare(ComparePredicate::eq, x,
+                      l.constant(positive ? infinity : -infinity, type))
+          : l.constant(0, l.builder.getI1Type(), shapeOf(x));
   l.set(node->getResult(0), result);
   return success();
 }
@@ -269,7 +261,7 @@ LogicalResult lowerMod(Lowering &l, onnx::NodeOp node) {
     return l.unsupported(node, "only of int32 and int64, or of floats with "
                                "fmod = 1");
   l.set(node->getResult(0),
-        nn::RemainderOp::create(l.builder, l.loc(), lhs, rhs, !fmod));
+        nn::RemainderOp::create(l.builder, l.loc, lhs, rhs, !fmod));
   return success();
 }
 
@@ -277,14 +269,12 @@ LogicalResult lowerXor(Lowering &l, onnx::NodeOp node) {
   Value lhs, rhs;
   if (!getPair(l, node, lhs, rhs))
     return failure();
-  NNBuilder b(l.builder, l.loc());
-  l.set(node->getResult(0), b.compare(ComparePredicate::ne, lhs, rhs));
+  l.set(node->getResult(0), l.compare(ComparePredicate::ne, lhs, rhs));
   return success();
 }
 
 LogicalResult lowerMean(Lowering &l, onnx::NodeOp node) {
   unsigned count = node.getInputs().size();
-  NNBuilder b(l.builder, l.loc());
   Value sum;
   for (unsigned i = 0; i < count; ++i) {
     Value next = l.get(node.getInput(i));
@@ -292,11 +282,11 @@ LogicalResult lowerMean(Lowering &l, onnx::NodeOp node) {
       return l.unsupported(node, "operands do not broadcast");
     if (!isFloat(next))
       return l.unsupported(node, "only of floats");
-    sum = sum ? b.add(sum, b.f32(next)) : b.f32(next);
+    sum = sum ? l.add(sum, l.f32(next)) : l.f32(next);
   }
   auto type = cast<ShapedType>(node->getResult(0).getType());
   l.set(node->getResult(0),
-        b.cast(b.mul(sum, 1.0 / count), type.getElementType()));
+        l.cast(l.mul(sum, 1.0 / count), type.getElementType()));
   return success();
 }
 

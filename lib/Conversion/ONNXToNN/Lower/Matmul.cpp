@@ -3,7 +3,7 @@
 //
 // Lowers matrix products. A linear layer has its rows flattened first.
 
-#include "Lowering.h"
+#include "Handlers.h"
 
 using namespace mlir;
 
@@ -25,13 +25,13 @@ Value matmul(Lowering &l, Value lhs, Value rhs, bool transposeLhs,
   shape.push_back(transposeRhs ? b[b.size() - 2] : b.back());
   UnitAttr yes = l.builder.getUnitAttr();
   return nn::MatmulOp::create(
-      l.builder, l.loc(), RankedTensorType::get(shape, elementTypeOf(lhs)), lhs,
+      l.builder, l.loc, RankedTensorType::get(shape, elementType(lhs)), lhs,
       rhs, transposeLhs ? yes : UnitAttr(), transposeRhs ? yes : UnitAttr());
 }
 
 LogicalResult lowerMatMul(Lowering &l, onnx::NodeOp node) {
   Value lhs = l.get(node.getInput(0)), rhs = l.get(node.getInput(1));
-  if (!isa<FloatType>(elementTypeOf(lhs)))
+  if (!isFloat(lhs))
     return l.unsupported(node, "only of floats");
   SmallVector<int64_t> a(shapeOf(lhs)), b(shapeOf(rhs));
   // A vector is a matrix of one row or one column that is dropped again.
@@ -68,12 +68,12 @@ LogicalResult lowerMatMul(Lowering &l, onnx::NodeOp node) {
 /// alpha·op(A)·op(B) + beta·C
 LogicalResult lowerGemm(Lowering &l, onnx::NodeOp node) {
   Value a = l.get(node.getInput(0)), b = l.get(node.getInput(1));
-  if (!isa<FloatType>(elementTypeOf(a)))
+  if (!isFloat(a))
     return l.unsupported(node, "only of floats");
   auto scaled = [&](Value value, double factor) {
     if (factor == 1)
       return value;
-    return l.binary<nn::MulOp>(value, l.splat(factor, elementTypeOf(value)));
+    return l.binary<nn::MulOp>(value, l.constant(factor, elementType(value)));
   };
   Value result = matmul(l, a, b, node.getInt("transA", 0) != 0,
                         node.getInt("transB", 0) != 0);

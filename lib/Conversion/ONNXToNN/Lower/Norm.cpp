@@ -3,7 +3,7 @@
 //
 // Lowers normalisations over the last axes, and softmax.
 
-#include "Lowering.h"
+#include "Handlers.h"
 
 using namespace mlir;
 
@@ -54,7 +54,7 @@ LogicalResult lowerLayerNorm(Lowering &l, onnx::NodeOp node) {
     return l.unsupported(node, "its scale has another size than the row");
   Type row = rowType(l, x);
   auto norm = nn::LayerNormOp::create(
-      l.builder, l.loc(), TypeRange{x.getType(), row, row}, x, weight, bias,
+      l.builder, l.loc, TypeRange{x.getType(), row, row}, x, weight, bias,
       l.builder.getF32FloatAttr(
           static_cast<float>(node.getFloat("epsilon", 1e-5))));
   l.set(node->getResult(0), l.reshape(norm.getResult(), shape));
@@ -63,8 +63,8 @@ LogicalResult lowerLayerNorm(Lowering &l, onnx::NodeOp node) {
   for (unsigned i = 1; i < node->getNumResults(); ++i) {
     auto type = dyn_cast<ShapedType>(node->getResult(i).getType());
     if (type)
-      l.set(node->getResult(i), l.castTo(l.reshape(norm->getResult(i), shape),
-                                         type.getElementType()));
+      l.set(node->getResult(i), l.cast(l.reshape(norm->getResult(i), shape),
+                                       type.getElementType()));
   }
   return success();
 }
@@ -84,10 +84,10 @@ LogicalResult lowerRmsNorm(Lowering &l, onnx::NodeOp node) {
     auto full = broadcastShapes(shape, shapeOf(after));
     if (!full || ArrayRef<int64_t>(*full) != ArrayRef<int64_t>(shape))
       return l.unsupported(node, "its scale has another size than the row");
-    weight = l.splat(1, elementTypeOf(x), {shapeOf(x).back()});
+    weight = l.constant(1, elementType(x), {shapeOf(x).back()});
   }
   auto norm = nn::RmsNormOp::create(
-      l.builder, l.loc(), TypeRange{x.getType(), rowType(l, x)}, x, weight,
+      l.builder, l.loc, TypeRange{x.getType(), rowType(l, x)}, x, weight,
       l.builder.getF32FloatAttr(
           static_cast<float>(node.getFloat("epsilon", 1e-5))));
   Value result = l.reshape(norm.getResult(), shape);
@@ -99,9 +99,9 @@ LogicalResult lowerRmsNorm(Lowering &l, onnx::NodeOp node) {
 /// Moves the axis to the end, applies the op, and moves it back.
 template <typename Op> LogicalResult lastAxis(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
-  int64_t rank = static_cast<int64_t>(shapeOf(operand).size());
+  int64_t rank = rankOf(operand);
   auto axis = normalizeAxis(node.getInt("axis", -1), rank);
-  if (!axis || !isa<FloatType>(elementTypeOf(operand)))
+  if (!axis || !isFloat(operand))
     return l.unsupported(node, "its axis is out of range");
   SmallVector<int64_t> permutation;
   for (int64_t i = 0; i < rank; ++i)

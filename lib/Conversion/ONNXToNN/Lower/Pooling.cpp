@@ -7,6 +7,7 @@
 #include "Rearrange.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -14,44 +15,9 @@ using namespace mlir;
 namespace shardonnx {
 namespace {
 
-LogicalResult checkOperand(Lowering &l, onnx::NodeOp node, Value x) {
-  if (!isa<FloatType>(elementTypeOf(x)))
-    return l.unsupported(node, "only of floats");
-  if (shapeOf(x).size() < 3 || shapeOf(x).size() > 5)
-    return l.unsupported(node, "only of 1, 2 or 3 spatial axes");
-  return success();
-}
-
-/// The windows of a pooling. With ceil_mode a last window may reach over the
-/// end; `beyond` is by how much, behind the padding.
-std::optional<Windows> readPooling(Lowering &l, onnx::NodeOp node, Value x,
-                                   SmallVectorImpl<int64_t> &beyond) {
-  ArrayRef<int64_t> shape = shapeOf(x);
-  auto w = readWindows(l, node, shape);
-  if (!w)
-    return std::nullopt;
-  bool ceil = node.getInt("ceil_mode", 0) != 0 &&
-              node.getString("auto_pad", "NOTSET") == "NOTSET";
-  for (int64_t i = 0; i < w->rank(); ++i) {
-    int64_t size = shape[i + 2], padded = size + w->low[i] + w->high[i];
-    int64_t stride = w->strides[i], span = w->span(i);
-    // A window over padding alone has no elements to pool.
-    if (padded < span || w->low[i] >= span || w->high[i] >= span) {
-      (void)l.unsupported(node, "its windows do not fit the padded input");
-      return std::nullopt;
-    }
-    int64_t count = (padded - span + (ceil ? stride - 1 : 0)) / stride + 1;
-    if (ceil && (count - 1) * stride >= size + w->low[i])
-      --count;
-    beyond.push_back(
-        std::max<int64_t>(0, (count - 1) * stride + span - padded));
-  }
-  return w;
-}
-
 /// The windows' axes of a value of windows.
 SmallVector<int64_t> lastAxes(Value value, int64_t count) {
-  int64_t rank = static_cast<int64_t>(shapeOf(value).size());
+  int64_t rank = rankOf(value);
   return llvm::to_vector(llvm::seq<int64_t>(rank - count, rank));
 }
 
@@ -61,36 +27,102 @@ struct Pooling {
   Value input, elements;
 };
 
+/// The windows over `x` with `filler` around it.
+Value window(Lowering &l, Value x, const Windows &w, double filler) {
+  SmallVector<int64_t> behind;
+  for (auto [high, beyond] : llvm::zip(w.high, w.beyond))
+    behind.push_back(high + beyond);
+  return slideWindows(l, padSpatial(l, x, w.low, behind, filler), w);
+}
+
 std::optional<Pooling> pool(Lowering &l, onnx::NodeOp node, double filler) {
   Value x = l.get(node.getInput(0));
-  SmallVector<int64_t> beyond;
-  if (failed(checkOperand(l, node, x)))
-    return std::nullopt;
-  auto w = readPooling(l, node, x, beyond);
-  if (!w)
-    return std::nullopt;
-  SmallVector<int64_t> behind;
-  for (auto [pad, more] : llvm::zip(w->high, beyond))
-    behind.push_back(pad + more);
-  Value padded = padSpatial(l, x, w->low, behind, filler);
-  return Pooling{*w, x, slideWindows(l, padded, *w)};
+  SmallVector<int64_t> kernel;
+  if (!isFloat(x) && !(l.interpreting && node.getOpType() == "MaxPool"))
+    return l.unsupported(node, "only of floats");
+  if (rankOf(x) < 3 || rankOf(x) > 5)
+    return l.unsupported(node, "only of 1, 2 or 3 spatial axes");
+  Windows w;
+  node.getInts("kernel_shape", kernel);
+  if (StringRef why = readWindows(node, shapeOf(x).drop_front(2), kernel, w);
+      !why.empty())
+    return l.unsupported(node, why);
+  // A window over padding alone has no elements to pool.
+  for (int64_t i = 0; i < w.rank(); ++i)
+    if (w.low[i] >= w.span(i) || w.high[i] >= w.span(i))
+      return l.unsupported(node, "its windows do not fit the padded input");
+  return Pooling{w, x, window(l, x, w, filler)};
 }
 
 /// One element from each window.
 template <typename Reduce>
 Value reduceWindows(Lowering &l, Value elements, const Windows &w) {
-  return Reduce::create(l.builder, l.loc(), elements,
+  return Reduce::create(l.builder, l.loc, elements,
                         lastAxes(elements, w.rank()), /*keepdims=*/false);
 }
 
+/// The place of each element of a plane, [1, 1, spatial…], in the order of its
+/// axes or, with `byColumn`, of its axes backwards.
+Value placesInPlane(Lowering &l, ArrayRef<int64_t> spatial, bool byColumn) {
+  Value places;
+  int64_t step = 1;
+  for (size_t n = 0; n < spatial.size(); ++n) {
+    size_t i = byColumn ? n : spatial.size() - 1 - n;
+    SmallVector<int64_t> line(spatial.size() + 2, 1);
+    line[i + 2] = spatial[i];
+    Value counts = l.mul(l.iota(line, static_cast<int64_t>(i + 2)),
+                         static_cast<double>(step));
+    places = places ? l.add(places, counts) : counts;
+    step *= spatial[i];
+  }
+  return places;
+}
+
+/// Where in the whole input the maximum of each window stands.
+Value placesOfMaxima(Lowering &l, const Pooling &p, bool byColumn) {
+  const Windows &w = p.windows;
+  ArrayRef<int64_t> x = shapeOf(p.input);
+  int64_t size = ShapedType::getNumElements(w.sizes);
+  auto asRows = [&](Value value) {
+    SmallVector<int64_t> shape(shapeOf(value).drop_back(w.rank()));
+    shape.push_back(size);
+    return l.reshape(value, shape);
+  };
+  Value inPlane = asRows(
+      window(l, placesInPlane(l, x.drop_front(2), byColumn), w, /*filler=*/0));
+  Value elements = asRows(p.elements);
+  inPlane = l.broadcast(inPlane, shapeOf(elements));
+  int64_t last = rankOf(elements) - 1;
+  auto best = nn::TopKOp::create(l.builder, l.loc, elements, last, 1,
+                                 /*smallest=*/false, /*last_first=*/false);
+  SmallVector<int64_t> shape(shapeOf(best.getIndices()));
+  shape.push_back(1);
+  auto axes = nn::IndexAxes::elements(last, last + 1);
+  Value places = nn::GatherOp::create(l.builder, l.loc, inPlane,
+                                      l.reshape(best.getIndices(), shape),
+                                      axes.data, axes.index, axes.indexed);
+  SmallVector<int64_t> planes(rankOf(p.input), 1);
+  planes[0] = x[0];
+  planes[1] = x[1];
+  Value before = l.reshape(l.iota({x[0] * x[1]}, 0), planes);
+  auto plane = static_cast<double>(ShapedType::getNumElements(x.drop_front(2)));
+  shape.pop_back_n(2); // those of the best and of the coordinate
+  return l.add(l.reshape(places, shape), l.mul(before, plane));
+}
+
 LogicalResult lowerMaxPool(Lowering &l, onnx::NodeOp node) {
-  if (node->getNumResults() > 1 && !node->getResult(1).use_empty())
-    return l.unsupported(node, "with its indices");
-  auto p = pool(l, node, -std::numeric_limits<double>::infinity());
+  double least = -std::numeric_limits<double>::infinity();
+  auto type = cast<ShapedType>(node->getResult(0).getType()).getElementType();
+  if (auto integer = dyn_cast<IntegerType>(type))
+    least = integer.isUnsigned() ? 0 : -std::ldexp(0.5, integer.getWidth());
+  auto p = pool(l, node, least);
   if (!p)
     return failure();
   l.set(node->getResult(0),
         reduceWindows<nn::ReduceMaxOp>(l, p->elements, p->windows));
+  if (node->getNumResults() > 1 && !node->getResult(1).use_empty())
+    l.set(node->getResult(1),
+          placesOfMaxima(l, *p, node.getInt("storage_order", 0) != 0));
   return success();
 }
 
@@ -112,7 +144,7 @@ Value inverseCounts(Lowering &l, const Windows &w, int64_t i, int64_t size,
   shape[0] = places;
   auto type = RankedTensorType::get(shape, l.builder.getF32Type());
   return nn::ConstantOp::create(
-      l.builder, l.loc(), type,
+      l.builder, l.loc, type,
       DenseElementsAttr::get(type, ArrayRef<float>(values)));
 }
 
@@ -126,8 +158,7 @@ LogicalResult lowerAveragePool(Lowering &l, onnx::NodeOp node) {
   for (int64_t i = 0; i < w.rank(); ++i) {
     Value counts = inverseCounts(l, w, i, shapeOf(p->input)[i + 2],
                                  shapeOf(result)[i + 2], include);
-    result =
-        l.binary<nn::MulOp>(result, l.castTo(counts, elementTypeOf(result)));
+    result = l.binary<nn::MulOp>(result, l.cast(counts, elementType(result)));
   }
   l.set(node->getResult(0), result);
   return success();
@@ -135,7 +166,7 @@ LogicalResult lowerAveragePool(Lowering &l, onnx::NodeOp node) {
 
 /// |x|^p, and the p-th root of a sum of such.
 Value power(Lowering &l, Value value, double exponent) {
-  return l.binary<nn::PowOp>(value, l.splat(exponent, elementTypeOf(value)));
+  return l.binary<nn::PowOp>(value, l.constant(exponent, elementType(value)));
 }
 
 LogicalResult lowerLpPool(Lowering &l, onnx::NodeOp node) {
@@ -152,56 +183,41 @@ LogicalResult lowerLpPool(Lowering &l, onnx::NodeOp node) {
 template <typename Reduce>
 LogicalResult lowerGlobal(Lowering &l, onnx::NodeOp node) {
   Value x = l.get(node.getInput(0));
-  int64_t rank = static_cast<int64_t>(shapeOf(x).size());
-  if (!isa<FloatType>(elementTypeOf(x)) || rank < 3)
+  int64_t rank = rankOf(x);
+  if (!isFloat(x) || rank < 3)
     return l.unsupported(node, "only of floats with spatial axes");
   l.set(node->getResult(0),
-        Reduce::create(l.builder, l.loc(), x,
+        Reduce::create(l.builder, l.loc, x,
                        llvm::to_vector(llvm::seq<int64_t>(2, rank)),
                        /*keepdims=*/true));
   return success();
-}
-
-/// The shape that a pooling read to leave `shape`: all that its windows cover.
-bool readUnpooled(onnx::NodeOp node, SmallVectorImpl<int64_t> &shape) {
-  size_t rank = shape.size() - 2;
-  SmallVector<int64_t> kernel, strides, pads;
-  if (!node.getInts("kernel_shape", kernel) || kernel.size() != rank)
-    return false;
-  if (!node.getInts("strides", strides))
-    strides.assign(rank, 1);
-  if (!node.getInts("pads", pads))
-    pads.assign(2 * rank, 0);
-  if (strides.size() != rank || pads.size() != 2 * rank)
-    return false;
-  for (size_t i = 0; i < rank; ++i) {
-    int64_t &size = shape[i + 2];
-    size = (size - 1) * strides[i] + kernel[i] - pads[i] - pads[rank + i];
-    if (size < 1 || size > (int64_t(1) << 20))
-      return false;
-  }
-  return true;
 }
 
 /// Each element back to where MaxPool found it: the indices count the elements
 /// of all images. An output_shape adds zeros behind.
 LogicalResult lowerMaxUnpool(Lowering &l, onnx::NodeOp node) {
   Value x = l.get(node.getInput(0)), places = l.get(node.getInput(1));
-  if (failed(checkOperand(l, node, x)))
-    return failure();
-  SmallVector<int64_t> full(shapeOf(x)), wanted;
-  if (!readUnpooled(node, full))
-    return l.unsupported(node, "its kernel, strides or pads do not fit");
+  if (!isFloat(x) || rankOf(x) < 3)
+    return l.unsupported(node, "only of floats with spatial axes");
+  SmallVector<int64_t> full(shapeOf(x)), wanted, kernel;
+  node.getInts("kernel_shape", kernel);
+  Windows w;
+  if (StringRef why =
+          readTransposedWindows(node, shapeOf(x).drop_front(2), kernel, w);
+      !why.empty())
+    return l.unsupported(node, why);
+  for (int64_t i = 0; i < w.rank(); ++i)
+    full[i + 2] = w.extent(i) - w.low[i] - w.high[i];
   if (!areIndices(places) || shapeOf(places) != shapeOf(x))
     return l.unsupported(node, "its indices do not fit");
   int64_t count = ShapedType::getNumElements(shapeOf(x));
   auto flat =
-      RankedTensorType::get(ShapedType::getNumElements(full), elementTypeOf(x));
+      RankedTensorType::get(ShapedType::getNumElements(full), elementType(x));
   auto axes = nn::IndexAxes::along(0, /*dataRank=*/1, /*indexRank=*/1);
   Value result = nn::ScatterOp::create(
-      l.builder, l.loc(), flat, nn::Scatter::none,
-      l.reshape(places, {count, 1}), l.reshape(x, {count}), /*data=*/Value(),
-      axes.data, axes.index, axes.indexed);
+      l.builder, l.loc, flat, nn::Scatter::none, l.reshape(places, {count, 1}),
+      l.reshape(x, {count}), /*data=*/Value(), axes.data, axes.index,
+      axes.indexed);
   result = l.reshape(result, full);
   if (Value given = node.getInput(2); given && !l.getInts(given, wanted))
     return l.unsupported(node, "its output_shape depends on data");

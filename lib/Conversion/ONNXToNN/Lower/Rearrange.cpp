@@ -6,6 +6,9 @@
 
 #include "Rearrange.h"
 
+#include "shardonnx/Dialect/NN/IR/NNIndex.h"
+#include "llvm/Support/MathExtras.h"
+
 using namespace mlir;
 
 namespace shardonnx {
@@ -15,17 +18,17 @@ Value padAxis(Lowering &l, Value operand, unsigned axis, int64_t low,
               int64_t high, double value) {
   SmallVector<int64_t> shape(shapeOf(operand)), lows(shape.size(), 0),
       highs(shape.size(), 0);
-  Type element = elementTypeOf(operand);
+  Type element = elementType(operand);
   if (isa<FloatType>(element) && value == 0) {
     lows[axis] = low;
     highs[axis] = high;
-    return nn::PadOp::create(l.builder, l.loc(), operand, lows, highs);
+    return nn::PadOp::create(l.builder, l.loc, operand, lows, highs);
   }
   SmallVector<Value> parts;
   auto filler = [&](int64_t size) {
     shape[axis] = size;
     if (size > 0)
-      parts.push_back(l.splat(value, element, shape));
+      parts.push_back(l.constant(value, element, shape));
   };
   filler(low);
   parts.push_back(operand);
@@ -33,10 +36,41 @@ Value padAxis(Lowering &l, Value operand, unsigned axis, int64_t low,
   return join(l, parts, axis);
 }
 
+Value padSpatial(Lowering &l, Value value, ArrayRef<int64_t> low,
+                 ArrayRef<int64_t> high, double filler) {
+  for (auto [i, before, after] : llvm::enumerate(low, high)) {
+    unsigned axis = i + 2;
+    int64_t size = shapeOf(value)[axis];
+    int64_t cutLow = std::max<int64_t>(-before, 0),
+            cutHigh = std::max<int64_t>(-after, 0);
+    if (cutLow || cutHigh)
+      value = l.slice(value, axis, cutLow, size - cutLow - cutHigh);
+    SmallVector<Value> parts;
+    auto fill = [&](int64_t count) {
+      SmallVector<int64_t> shape(shapeOf(value));
+      shape[axis] = count;
+      if (count > 0)
+        parts.push_back(l.constant(filler, elementType(value), shape));
+    };
+    fill(before);
+    parts.push_back(value);
+    fill(after);
+    if (parts.size() > 1)
+      value = nn::ConcatOp::create(l.builder, l.loc, parts, axis);
+  }
+  return value;
+}
+
+Value slideWindows(Lowering &l, Value value, const Windows &windows) {
+  auto axes = llvm::to_vector(llvm::seq<int64_t>(2, windows.rank() + 2));
+  return nn::WindowsOp::create(l.builder, l.loc, value, axes, windows.sizes,
+                               windows.strides, windows.dilations);
+}
+
 Value join(Lowering &l, ArrayRef<Value> parts, unsigned axis) {
   if (parts.size() == 1)
     return parts.front();
-  return nn::ConcatOp::create(l.builder, l.loc(), parts, axis);
+  return nn::ConcatOp::create(l.builder, l.loc, parts, axis);
 }
 
 /// An even axis is one of pairs: each pair swapped, then the pairs reversed.
@@ -94,6 +128,16 @@ Value stepAxis(Lowering &l, Value value, unsigned axis, int64_t start,
   return everyNth(l, value, axis, start, step, count);
 }
 
+static Value gatherAxis(Lowering &l, Value value, unsigned axis,
+                        ArrayRef<int64_t> indices) {
+  auto count = static_cast<int64_t>(indices.size());
+  Value list =
+      l.constant(HostTensor::ints({count, 1}, indices, l.builder.getI64Type()));
+  auto axes = nn::IndexAxes::along(axis, rankOf(value), 1);
+  return nn::GatherOp::create(l.builder, l.loc, value, list, axes.data,
+                              axes.index, axes.indexed);
+}
+
 Value takeAxis(Lowering &l, Value value, unsigned axis,
                ArrayRef<int64_t> indices) {
   constexpr size_t kMaxRuns = 64;
@@ -114,7 +158,7 @@ Value takeAxis(Lowering &l, Value value, unsigned axis,
     }
     i = end;
     if (parts.size() > kMaxRuns)
-      return {};
+      return gatherAxis(l, value, axis, indices);
   }
   return join(l, parts, axis);
 }
@@ -132,11 +176,25 @@ LogicalResult lowerTile(Lowering &l, onnx::NodeOp node) {
   for (auto [dim, count] : llvm::zip(shapeOf(operand), repeats)) {
     split.append({1, dim});
     spread.append({count, dim});
-    shape.push_back(count * dim);
+    if (llvm::MulOverflow(count, dim, shape.emplace_back()))
+      return l.unsupported(node, "its repeats do not fit");
   }
   Value copies = l.broadcast(l.reshape(operand, split), spread);
   l.set(node->getResult(0), l.reshape(copies, shape));
   return success();
+}
+
+/// i1 [rows, columns]: how the diagonal that an element lies on, its column
+/// less its row, compares with one.
+Value compareDiagonals(Lowering &l, nn::ComparePredicate predicate,
+                       ArrayRef<int64_t> shape, int64_t diagonal) {
+  int64_t rows = shape[0], columns = shape[1];
+  Value column = l.iota({1, columns}, 1), row = l.iota({rows, 1}, 0);
+  // Far outside the matrix it makes no difference how far.
+  int64_t bound = std::clamp(diagonal, -rows - 1, columns + 1);
+  return l.compare(
+      predicate, l.sub(column, row),
+      l.constant(static_cast<double>(bound), l.builder.getI64Type()));
 }
 
 LogicalResult lowerTrilu(Lowering &l, onnx::NodeOp node) {
@@ -147,32 +205,68 @@ LogicalResult lowerTrilu(Lowering &l, onnx::NodeOp node) {
   ArrayRef<int64_t> shape = shapeOf(operand);
   if (shape.size() < 2 || diagonal.size() != 1)
     return l.unsupported(node, "only of matrices");
-  nn::NNBuilder b(l.builder, l.loc());
-  Type i64 = l.builder.getI64Type();
-  int64_t rows = shape[shape.size() - 2], columns = shape.back();
-  auto index = [&](ArrayRef<int64_t> shape, int64_t axis) -> Value {
-    return nn::IotaOp::create(l.builder, l.loc(),
-                              RankedTensorType::get(shape, i64), axis);
-  };
-  Value column = index({1, columns}, 1), row = index({rows, 1}, 0);
-  Value offset = b.sub(column, row);
   bool upper = node.getInt("upper", 1) != 0;
-  // Far outside the matrix it makes no difference how far.
-  int64_t bound = std::clamp(diagonal[0], -rows - 1, columns + 1);
-  Value keep =
-      b.compare(upper ? nn::ComparePredicate::ge : nn::ComparePredicate::le,
-                offset, b.constant(static_cast<double>(bound), i64));
-  Value zero = b.constant(0, elementTypeOf(operand));
-  l.set(node->getResult(0), b.select(keep, operand, zero));
+  Value keep = compareDiagonals(
+      l, upper ? nn::ComparePredicate::ge : nn::ComparePredicate::le,
+      shape.take_back(2), diagonal[0]);
+  Value zero = l.constant(0, elementType(operand));
+  l.set(node->getResult(0), l.select(keep, operand, zero));
   return success();
 }
+
+LogicalResult lowerEyeLike(Lowering &l, onnx::NodeOp node) {
+  ArrayRef<int64_t> shape = l.getShape(node.getInput(0));
+  if (shape.size() != 2)
+    return l.unsupported(node, "only like matrices");
+  auto type = cast<ShapedType>(node->getResult(0).getType());
+  Value ones =
+      compareDiagonals(l, nn::ComparePredicate::eq, shape, node.getInt("k", 0));
+  l.set(node->getResult(0), l.cast(ones, type.getElementType()));
+  return success();
+}
+
+/// Turns round the first elements of each sample, as many as its length says:
+/// element t < length comes from length - 1 - t.
+LogicalResult lowerReverseSequence(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  int64_t batch = node.getInt("batch_axis", 1),
+          time = node.getInt("time_axis", 0);
+  SmallVector<int64_t> shape(shapeOf(operand)), line(2, 1), column(2, 1);
+  if (shape.size() < 2 || batch + time != 1 || batch * time != 0 ||
+      l.getShape(node.getInput(1)) != ArrayRef<int64_t>(shape[batch]))
+    return l.unsupported(node, "its axes or lengths do not fit");
+  line[time] = shape[time];
+  column[batch] = shape[batch];
+  Type i64 = l.builder.getI64Type();
+  Value lengths = l.reshape(l.cast(l.get(node.getInput(1)), i64), column);
+  Value place = l.iota(line, time);
+  Value turned = l.sub(l.sub(lengths, l.constant(1, i64)), place);
+  Value within = l.compare(nn::ComparePredicate::lt, place, lengths);
+  Value from = l.select(within, turned, place);
+  // Both axes walk through the places, all but time through the data.
+  nn::IndexAxes axes;
+  for (int64_t i = 0; i < rankOf(operand); ++i) {
+    axes.data.push_back(i == time ? -1 : i);
+    axes.index.push_back(i < 2 ? i : -1);
+  }
+  axes.indexed = {time};
+  l.set(node->getResult(0),
+        nn::GatherOp::create(l.builder, l.loc, operand,
+                             l.reshape(from, {shape[0], shape[1], 1}),
+                             axes.data, axes.index, axes.indexed));
+  return success();
+}
+
+/// A wider block is a mistake, and its square would not fit in an integer.
+constexpr int64_t kMostBlock = 1 << 15;
 
 /// Channels [C, b, b] beside blocks: mode DCR has the block's axes first.
 LogicalResult lowerDepthToSpace(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
   SmallVector<int64_t> s(shapeOf(operand));
   int64_t size = node.getInt("blocksize", 0);
-  if (s.size() != 4 || size < 1 || s[1] % (size * size) != 0)
+  if (s.size() != 4 || size < 1 || size > kMostBlock ||
+      s[1] % (size * size) != 0)
     return l.unsupported(node, "its blocksize does not fit");
   int64_t depth = s[1] / (size * size);
   Value result;
@@ -193,7 +287,8 @@ LogicalResult lowerSpaceToDepth(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
   SmallVector<int64_t> s(shapeOf(operand));
   int64_t size = node.getInt("blocksize", 0);
-  if (s.size() != 4 || size < 1 || s[2] % size != 0 || s[3] % size != 0)
+  if (s.size() != 4 || size < 1 || size > kMostBlock || s[2] % size != 0 ||
+      s[3] % size != 0)
     return l.unsupported(node, "its blocksize does not fit");
   SmallVector<int64_t> order = {0, 3, 5, 1, 2, 4};
   if (node.getString("mode", "DCR") == "CRD")
@@ -211,6 +306,8 @@ LogicalResult lowerSpaceToDepth(Lowering &l, onnx::NodeOp node) {
 void addRearrangeHandlers(HandlerTable &table) {
   table["Tile"] = lowerTile;
   table["Trilu"] = lowerTrilu;
+  table["EyeLike"] = lowerEyeLike;
+  table["ReverseSequence"] = lowerReverseSequence;
   table["DepthToSpace"] = lowerDepthToSpace;
   table["SpaceToDepth"] = lowerSpaceToDepth;
 }

@@ -6,9 +6,7 @@
 // often as it can be halved, which is exact for integers, and whose gradient
 // is right where a factor is zero.
 
-#include "Lowering.h"
 #include "Rearrange.h"
-#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 
 using namespace mlir;
@@ -25,27 +23,19 @@ struct Reduction {
   SmallVector<int64_t> axes;
   bool keep;
   SmallVector<int64_t> shape; // of the result
-
-  bool isFloat() const { return isa<FloatType>(elementTypeOf(operand)); }
 };
 
 std::optional<Reduction> readReduction(Lowering &l, onnx::NodeOp node) {
   Reduction r;
   r.operand = l.get(node.getInput(0));
-  int64_t rank = static_cast<int64_t>(shapeOf(r.operand).size());
+  int64_t rank = rankOf(r.operand);
   const HostTensor *list = l.getConstant(node.getInput(1));
-  if (node.getInput(1) && !list) {
-    (void)l.unsupported(node, "its axes depend on data");
-    return std::nullopt;
-  }
-  auto axes = readAxes(node, list, rank);
-  if (!axes) {
-    (void)l.unsupported(node, "its axes are out of range");
-    return std::nullopt;
-  }
+  if (node.getInput(1) && !list)
+    return l.unsupported(node, "its axes depend on data");
+  auto axes = readReducedAxes(node, list, rank);
+  if (!axes)
+    return l.unsupported(node, "its axes are out of range");
   r.axes = *axes;
-  if (r.axes.empty() && node.getInt("noop_with_empty_axes", 0) == 0)
-    llvm::append_range(r.axes, llvm::seq<int64_t>(0, rank));
   r.keep = node.getInt("keepdims", 1) != 0;
   for (int64_t i = 0; i < rank; ++i) {
     bool reduced = llvm::is_contained(r.axes, i);
@@ -90,9 +80,8 @@ LogicalResult reduce(Lowering &l, onnx::NodeOp node) {
   auto r = readReduction(l, node);
   if (!r)
     return failure();
-  NNBuilder b(l.builder, l.loc());
-  if (r->isFloat()) {
-    l.set(node->getResult(0), reduceFloats<Op>(b, *r, r->operand));
+  if (isFloat(r->operand)) {
+    l.set(node->getResult(0), reduceFloats<Op>(l, *r, r->operand));
     return success();
   }
   l.set(node->getResult(0),
@@ -105,10 +94,9 @@ LogicalResult lowerReduceMean(Lowering &l, onnx::NodeOp node) {
   auto r = readReduction(l, node);
   if (!r)
     return failure();
-  if (!r->isFloat())
+  if (!isFloat(r->operand))
     return l.unsupported(node, "only of floats");
-  NNBuilder b(l.builder, l.loc());
-  l.set(node->getResult(0), reduceFloats<nn::ReduceMeanOp>(b, *r, r->operand));
+  l.set(node->getResult(0), reduceFloats<nn::ReduceMeanOp>(l, *r, r->operand));
   return success();
 }
 
@@ -128,10 +116,9 @@ LogicalResult lowerReduceMin(Lowering &l, onnx::NodeOp node) {
   auto r = readReduction(l, node);
   if (!r)
     return failure();
-  NNBuilder b(l.builder, l.loc());
-  Value negated = b.unary<nn::NegOp>(r->operand);
+  Value negated = l.unary<nn::NegOp>(r->operand);
   l.set(node->getResult(0),
-        b.unary<nn::NegOp>(reduceFloats<nn::ReduceMaxOp>(b, *r, negated)));
+        l.unary<nn::NegOp>(reduceFloats<nn::ReduceMaxOp>(l, *r, negated)));
   return success();
 }
 
@@ -139,12 +126,11 @@ LogicalResult lowerReduceProd(Lowering &l, onnx::NodeOp node) {
   auto r = readReduction(l, node);
   if (!r)
     return failure();
-  NNBuilder b(l.builder, l.loc());
-  Type type = elementTypeOf(r->operand);
-  Value x = r->isFloat() ? b.f32(r->operand) : r->operand;
+  Type type = elementType(r->operand);
+  Value x = isFloat(r->operand) ? l.f32(r->operand) : r->operand;
   Value product = combineAxes(
       l, *r, x, [&](Value x, Value y) { return l.binary<nn::MulOp>(x, y); });
-  l.set(node->getResult(0), b.cast(product, type));
+  l.set(node->getResult(0), l.cast(product, type));
   return success();
 }
 
@@ -154,11 +140,10 @@ LogicalResult composite(Lowering &l, onnx::NodeOp node, Fn fn) {
   auto r = readReduction(l, node);
   if (!r)
     return failure();
-  if (!r->isFloat())
+  if (!isFloat(r->operand))
     return l.unsupported(node, "only of floats");
-  NNBuilder b(l.builder, l.loc());
-  Value result = fn(b, *r, b.f32(r->operand));
-  l.set(node->getResult(0), b.cast(result, elementTypeOf(r->operand)));
+  Value result = fn(l, *r, l.f32(r->operand));
+  l.set(node->getResult(0), l.cast(result, elementType(r->operand)));
   return success();
 }
 
@@ -190,7 +175,7 @@ LogicalResult lowerReduceLogSumExp(Lowering &l, onnx::NodeOp node) {
   return composite(l, node, [&](NNBuilder &b, const Reduction &r, Value x) {
     if (r.axes.empty())
       return x;
-    int64_t rank = static_cast<int64_t>(shapeOf(x).size()), width = 1;
+    int64_t rank = rankOf(x), width = 1;
     SmallVector<int64_t> permutation, shape;
     for (int64_t axis = 0; axis < rank; ++axis)
       if (!llvm::is_contained(r.axes, axis)) {
@@ -219,7 +204,7 @@ Value shifted(Lowering &l, Value value, unsigned axis, int64_t by, bool reverse,
               double neutral) {
   int64_t size = shapeOf(value)[axis];
   if (by >= size)
-    return l.splat(neutral, elementTypeOf(value), shapeOf(value));
+    return l.constant(neutral, elementType(value), shapeOf(value));
   Value part = l.slice(value, axis, reverse ? by : 0, size - by);
   return padAxis(l, part, axis, reverse ? 0 : by, reverse ? by : 0, neutral);
 }
@@ -230,19 +215,17 @@ LogicalResult running(Lowering &l, onnx::NodeOp node) {
   SmallVector<int64_t> given;
   if (!l.getInts(node.getInput(1), given) || given.size() != 1)
     return l.unsupported(node, "its axis depends on data");
-  auto axis =
-      normalizeAxis(given[0], static_cast<int64_t>(shapeOf(operand).size()));
-  Type type = elementTypeOf(operand);
+  auto axis = normalizeAxis(given[0], rankOf(operand));
+  Type type = elementType(operand);
   if (!axis || type.isInteger(1))
     return l.unsupported(node, "its axis is out of range");
   bool reverse = node.getInt("reverse", 0) != 0;
-  NNBuilder b(l.builder, l.loc());
-  Value sum = isa<FloatType>(type) ? b.f32(operand) : operand;
+  Value sum = isa<FloatType>(type) ? l.f32(operand) : operand;
   if (node.getInt("exclusive", 0) != 0)
     sum = shifted(l, sum, *axis, 1, reverse, Neutral);
   for (int64_t by = 1; by < shapeOf(sum)[*axis]; by *= 2)
     sum = l.binary<Op>(sum, shifted(l, sum, *axis, by, reverse, Neutral));
-  l.set(node->getResult(0), b.cast(sum, type));
+  l.set(node->getResult(0), l.cast(sum, type));
   return success();
 }
 
@@ -251,11 +234,11 @@ LogicalResult lowerCumSum(Lowering &l, onnx::NodeOp node) {
   SmallVector<int64_t> given;
   if (!l.getInts(node.getInput(1), given) || given.size() != 1)
     return l.unsupported(node, "its axis depends on data");
-  auto axis = normalizeAxis(given[0], cast<ShapedType>(x.getType()).getRank());
+  auto axis = normalizeAxis(given[0], rankOf(x));
   if (!axis)
     return l.unsupported(node, "its axis is out of range");
   l.set(node->getResult(0),
-        nn::CumSumOp::create(l.builder, l.loc(), x, *axis,
+        nn::CumSumOp::create(l.builder, l.loc, x, *axis,
                              node.getInt("exclusive", 0) != 0,
                              node.getInt("reverse", 0) != 0));
   return success();

@@ -46,11 +46,11 @@ Value asOne(Lowering &l, onnx::NodeOp node, Value x, int64_t rotated) {
     return {};
   Type f32 = l.builder.getF32Type();
   auto table = [&](const HostTensor &rows) {
-    return l.castTo(l.broadcast(l.constant(rows), rows.getShape()), f32);
+    return l.cast(l.broadcast(l.constant(rows), rows.getShape()), f32);
   };
   Value c = table(*cosRows), s = table(*sinRows);
   return nn::RotaryOp::create(
-      l.builder, l.loc(), x.getType(), x, c, s,
+      l.builder, l.loc, x.getType(), x, c, s,
       node.getInt("interleaved", 0) ? l.builder.getUnitAttr() : UnitAttr(),
       UnitAttr());
 }
@@ -67,8 +67,8 @@ Value readRows(Lowering &l, Value cache, Value positions, int64_t seq,
     SmallVector<int64_t> shape(shapeOf(ids));
     shape.push_back(shapeOf(rows)[1]);
     rows = nn::EmbeddingOp::create(
-        l.builder, l.loc(), RankedTensorType::get(shape, elementTypeOf(rows)),
-        rows, ids);
+        l.builder, l.loc, RankedTensorType::get(shape, elementType(rows)), rows,
+        ids);
   }
   ArrayRef<int64_t> shape = shapeOf(rows);
   if (shape.size() != 3 || shape[1] != seq || shape[2] != half)
@@ -78,13 +78,12 @@ Value readRows(Lowering &l, Value cache, Value positions, int64_t seq,
 
 /// Rotates pairs; what lies behind them passes.
 Value writeOut(Lowering &l, Value x, Value cos, Value sin, bool interleaved) {
-  nn::NNBuilder b(l.builder, l.loc());
   SmallVector<int64_t> shape(shapeOf(x));
   int64_t half = shapeOf(cos)[3], rotated = 2 * half;
   auto join = [&](ArrayRef<Value> parts, ArrayRef<int64_t> dims,
                   int64_t axis) -> Value {
     return nn::ConcatOp::create(
-        l.builder, l.loc(), RankedTensorType::get(dims, elementTypeOf(x)),
+        l.builder, l.loc, RankedTensorType::get(dims, elementType(x)),
         ValueRange(parts), l.builder.getI64IntegerAttr(axis));
   };
   SmallVector<int64_t> part(shape), pairs(shape);
@@ -100,8 +99,8 @@ Value writeOut(Lowering &l, Value x, Value cos, Value sin, bool interleaved) {
     first = l.slice(turning, 3, 0, half);
     second = l.slice(turning, 3, half, half);
   }
-  Value real = b.sub(b.mul(first, cos), b.mul(second, sin));
-  Value imaginary = b.add(b.mul(first, sin), b.mul(second, cos));
+  Value real = l.sub(l.mul(first, cos), l.mul(second, sin));
+  Value imaginary = l.add(l.mul(first, sin), l.mul(second, cos));
   part[3] = rotated;
   Value result;
   if (interleaved) {

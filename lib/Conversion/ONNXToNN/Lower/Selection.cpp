@@ -20,7 +20,7 @@ LogicalResult lowerTopK(Lowering &l, onnx::NodeOp node) {
     return l.unsupported(node, "its k depends on data");
   if (!axis || k[0] < 1 || k[0] > shape[*axis])
     return l.unsupported(node, "its k or axis does not fit");
-  auto op = nn::TopKOp::create(l.builder, l.loc(), operand, *axis, k[0],
+  auto op = nn::TopKOp::create(l.builder, l.loc, operand, *axis, k[0],
                                node.getInt("largest", 1) == 0,
                                /*last_first=*/false);
   l.set(node->getResult(0), op.getValues());
@@ -36,7 +36,7 @@ LogicalResult lowerArg(Lowering &l, onnx::NodeOp node, bool smallest) {
       normalizeAxis(node.getInt("axis", 0), static_cast<int64_t>(shape.size()));
   if (!axis || shape[*axis] < 1)
     return l.unsupported(node, "its axis is out of range");
-  auto op = nn::TopKOp::create(l.builder, l.loc(), operand, *axis, 1, smallest,
+  auto op = nn::TopKOp::create(l.builder, l.loc, operand, *axis, 1, smallest,
                                node.getInt("select_last_index", 0) != 0);
   if (node.getInt("keepdims", 1))
     shape[*axis] = 1;
@@ -71,24 +71,24 @@ LogicalResult lowerOneHot(Lowering &l, onnx::NodeOp node) {
       shapeOf(values) != ArrayRef<int64_t>{2})
     return l.unsupported(node, "its axis, depth or values do not fit");
   Type i64 = l.builder.getI64Type();
-  indices = l.castTo(indices, i64);
+  indices = l.cast(indices, i64);
   shape.insert(shape.begin() + *axis, 1);
   indices = l.reshape(indices, shape);
   SmallVector<int64_t> line(shape.size(), 1);
   line[*axis] = shape[*axis] = depth;
-  Value zero = l.splat(0, i64), size = l.splat(static_cast<double>(depth), i64);
+  Value zero = l.constant(0, i64),
+        size = l.constant(static_cast<double>(depth), i64);
   Value wrapped = l.binary<nn::AddOp>(indices, size);
   Value negative = nn::CompareOp::create(
-      l.builder, l.loc(), nn::ComparePredicate::lt, indices, zero);
-  indices =
-      nn::SelectOp::create(l.builder, l.loc(), negative, wrapped, indices);
-  Value places = nn::IotaOp::create(l.builder, l.loc(),
+      l.builder, l.loc, nn::ComparePredicate::lt, indices, zero);
+  indices = nn::SelectOp::create(l.builder, l.loc, negative, wrapped, indices);
+  Value places = nn::IotaOp::create(l.builder, l.loc,
                                     RankedTensorType::get(line, i64), *axis);
-  Value hit = nn::CompareOp::create(l.builder, l.loc(),
-                                    nn::ComparePredicate::eq, indices, places);
+  Value hit = nn::CompareOp::create(l.builder, l.loc, nn::ComparePredicate::eq,
+                                    indices, places);
   Value off = l.reshape(l.slice(values, 0, 0, 1), {});
   Value on = l.reshape(l.slice(values, 0, 1, 1), {});
-  Value result = nn::SelectOp::create(l.builder, l.loc(), hit, on, off);
+  Value result = nn::SelectOp::create(l.builder, l.loc, hit, on, off);
   l.set(node->getResult(0), l.broadcast(result, shape));
   return success();
 }

@@ -1,13 +1,12 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The layout of heads that nn.attention and nn.rotary share, and the handlers
-// of the ONNX ops that become these.
+// The layout of heads that nn.attention and nn.rotary share.
 
 #ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_SEQFIRST_H
 #define SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_SEQFIRST_H
 
-#include "Lowering.h"
+#include "Handlers.h"
 
 namespace shardonnx {
 
@@ -15,8 +14,6 @@ namespace shardonnx {
 /// [batch, seq, heads, dim]; null where the heads do not divide the width.
 mlir::Value toSeqFirst(Lowering &l, mlir::Value value, int64_t heads);
 mlir::Value fromSeqFirst(Lowering &l, mlir::Value value, bool wasFlat);
-
-void addRotaryHandlers(HandlerTable &table);
 
 } // namespace shardonnx
 

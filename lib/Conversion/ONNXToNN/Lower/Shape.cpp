@@ -4,6 +4,7 @@
 // Lowers ONNX ops that view, cut or join tensors.
 
 #include "Rearrange.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 
 using namespace mlir;
 
@@ -25,9 +26,11 @@ LogicalResult lowerReshape(Lowering &l, onnx::NodeOp node) {
 
 LogicalResult lowerFlatten(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
-  int64_t rank = static_cast<int64_t>(shapeOf(operand).size());
+  int64_t rank = rankOf(operand);
   int64_t axis = node.getInt("axis", 1), outer = 1, inner = 1;
   axis = axis < 0 ? axis + rank : axis;
+  if (axis < 0 || axis > rank)
+    return l.unsupported(node, "its axis is out of range");
   for (int64_t i = 0; i < rank; ++i)
     (i < axis ? outer : inner) *= shapeOf(operand)[i];
   l.set(node->getResult(0), l.reshape(operand, {outer, inner}));
@@ -36,11 +39,12 @@ LogicalResult lowerFlatten(Lowering &l, onnx::NodeOp node) {
 
 LogicalResult lowerTranspose(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
-  int64_t rank = static_cast<int64_t>(shapeOf(operand).size());
-  SmallVector<int64_t> permutation;
-  if (!node.getInts("perm", permutation))
-    for (int64_t i = rank - 1; i >= 0; --i)
-      permutation.push_back(i);
+  SmallVector<int64_t> permutation =
+      llvm::to_vector(llvm::reverse(llvm::seq(int64_t(0), rankOf(operand))));
+  node.getInts("perm", permutation);
+  if (static_cast<int64_t>(permutation.size()) != rankOf(operand) ||
+      !isPermutationVector(permutation))
+    return l.unsupported(node, "its perm is no permutation of the axes");
   if (llvm::is_sorted(permutation))
     l.set(node->getResult(0), operand);
   else
@@ -67,6 +71,8 @@ LogicalResult lowerSqueeze(Lowering &l, onnx::NodeOp node) {
     bool drop = axes->empty()
                     ? dim == 1
                     : llvm::is_contained(*axes, static_cast<int64_t>(axis));
+    if (drop && dim != 1)
+      return l.unsupported(node, "its axes are longer than 1");
     if (!drop)
       shape.push_back(dim);
   }
@@ -95,22 +101,22 @@ LogicalResult lowerExpand(Lowering &l, onnx::NodeOp node) {
     return l.unsupported(node, "its shape depends on data");
   Value operand = l.get(node.getInput(0));
   auto shape = broadcastShapes(shapeOf(operand), wanted);
-  if (!shape)
+  if (!shape || llvm::any_of(*shape, [](int64_t dim) { return dim < 0; }))
     return l.unsupported(node, "its shape does not fit");
   l.set(node->getResult(0), l.broadcast(operand, *shape));
   return success();
 }
 
 LogicalResult lowerSlice(Lowering &l, onnx::NodeOp node) {
-  SmallVector<int64_t> starts, ends, axes, steps;
+  SmallVector<int64_t> starts, ends;
   if (!l.getInts(node.getInput(1), starts) ||
       !l.getInts(node.getInput(2), ends))
     return l.unsupported(node, "its bounds depend on data");
-  if (!l.getInts(node.getInput(3), axes))
-    for (size_t i = 0; i < starts.size(); ++i)
-      axes.push_back(static_cast<int64_t>(i));
-  if (!l.getInts(node.getInput(4), steps))
-    steps.assign(starts.size(), 1);
+  auto axes = llvm::to_vector(llvm::seq<int64_t>(0, starts.size()));
+  SmallVector<int64_t> steps(starts.size(), 1);
+  if (!l.getOptionalInts(node.getInput(3), axes) ||
+      !l.getOptionalInts(node.getInput(4), steps))
+    return l.unsupported(node, "its axes or steps depend on data");
   if (ends.size() != starts.size() || axes.size() != starts.size() ||
       steps.size() != starts.size())
     return l.unsupported(node, "its bounds are malformed");
@@ -128,7 +134,7 @@ LogicalResult lowerSlice(Lowering &l, onnx::NodeOp node) {
       emptyShape[*axis] = 0;
       continue;
     }
-    result = stepAxis(l, result, *axis, bounds.start, steps[i], bounds.size);
+    result = stepAxis(l, result, *axis, bounds.start, bounds.step, bounds.size);
   }
   if (emptyShape.empty()) {
     l.set(node->getResult(0), result);
@@ -138,7 +144,7 @@ LogicalResult lowerSlice(Lowering &l, onnx::NodeOp node) {
   for (auto [axis, dim] : llvm::enumerate(shapeOf(result)))
     emptyShape[axis] = emptyShape[axis] == 0 ? 0 : dim;
   l.setConstant(node->getResult(0),
-                HostTensor::splat(emptyShape, elementTypeOf(result), Scalar{}));
+                HostTensor::splat(emptyShape, elementType(result), Scalar{}));
   return success();
 }
 
@@ -149,15 +155,12 @@ std::optional<SmallVector<int64_t>> splitSizes(Lowering &l, Value sizes,
   SmallVector<int64_t> result;
   if (sizes && !l.getInts(sizes, result))
     return std::nullopt;
-  if (!sizes && !node.getInts("split", result)) {
-    int64_t size = (dim + parts - 1) / parts;
-    for (int64_t left = dim; left > 0; left -= size)
-      result.push_back(std::min(size, left));
-  }
-  int64_t total = 0;
+  if (!sizes && !node.getInts("split", result))
+    result = equalParts(dim, (dim + parts - 1) / parts);
+  int64_t total = 0, least = l.interpreting ? 0 : 1;
   for (int64_t size : result)
     total += size;
-  if (total != dim || llvm::any_of(result, [](int64_t s) { return s <= 0; }))
+  if (total != dim || llvm::any_of(result, [&](int64_t s) { return s < least; }))
     return std::nullopt;
   return result;
 }
@@ -175,8 +178,7 @@ SmallVector<Value> cut(Lowering &l, Value operand, unsigned axis,
 
 LogicalResult lowerSplit(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
-  auto axis = normalizeAxis(node.getInt("axis", 0),
-                            static_cast<int64_t>(shapeOf(operand).size()));
+  auto axis = normalizeAxis(node.getInt("axis", 0), rankOf(operand));
   int64_t parts = node->getNumResults();
   if (!axis)
     return l.unsupported(node, "its axis is out of range");
@@ -192,8 +194,7 @@ LogicalResult lowerSplit(Lowering &l, onnx::NodeOp node) {
 
 LogicalResult lowerSplitToSequence(Lowering &l, onnx::NodeOp node) {
   Value operand = l.get(node.getInput(0));
-  auto axis = normalizeAxis(node.getInt("axis", 0),
-                            static_cast<int64_t>(shapeOf(operand).size()));
+  auto axis = normalizeAxis(node.getInt("axis", 0), rankOf(operand));
   if (!axis)
     return l.unsupported(node, "its axis is out of range");
   int64_t dim = shapeOf(operand)[*axis];
@@ -206,9 +207,7 @@ LogicalResult lowerSplitToSequence(Lowering &l, onnx::NodeOp node) {
       int64_t size = known->front().i;
       if (size <= 0)
         return l.unsupported(node, "its sizes do not fit");
-      sizes.clear();
-      for (int64_t left = dim; left > 0; left -= size)
-        sizes.push_back(std::min(size, left));
+      sizes = equalParts(dim, size);
     } else {
       auto given = splitSizes(l, split, node, dim, 1);
       if (!given)
@@ -254,48 +253,40 @@ LogicalResult lowerConcat(Lowering &l, onnx::NodeOp node) {
   if (!axis)
     return l.unsupported(node, "its axis is out of range");
   shape[*axis] = 0;
-  for (Value part : parts)
-    shape[*axis] += shapeOf(part)[*axis];
-  Type type = RankedTensorType::get(shape, elementTypeOf(parts.front()));
+  for (Value part : parts) {
+    SmallVector<int64_t> fits(shapeOf(part));
+    if (fits.size() != shape.size() ||
+        elementType(part) != elementType(parts.front()))
+      return l.unsupported(node, "its parts do not fit");
+    shape[*axis] += fits[*axis];
+    fits[*axis] = shape[*axis];
+    if (fits != shape)
+      return l.unsupported(node, "its parts do not fit");
+  }
+  Type type = RankedTensorType::get(shape, elementType(parts.front()));
   l.set(node->getResult(0),
-        nn::ConcatOp::create(l.builder, l.loc(), type, parts,
+        nn::ConcatOp::create(l.builder, l.loc, type, parts,
                              l.builder.getI64IntegerAttr(*axis)));
   return success();
 }
 
-/// The places of an axis of `dim` elements that a Pad by `low` and `high` in
-/// one of its modes reads; none where ONNX does not say.
-std::optional<SmallVector<int64_t>> padPlaces(StringRef mode, int64_t dim,
-                                              int64_t low, int64_t high) {
-  SmallVector<int64_t> places;
-  // Mirrored without the border elements, there and back is one period.
-  int64_t period = mode == "reflect" ? std::max<int64_t>(2 * dim - 2, 1) : dim;
-  for (int64_t i = -low; i < dim + high; ++i) {
-    int64_t place = ((i % period) + period) % period;
-    if (mode == "edge")
-      place = std::clamp<int64_t>(i, 0, dim - 1);
-    else if (mode == "reflect")
-      place = std::min(place, period - place);
-    else if (mode != "wrap")
-      return std::nullopt;
-    places.push_back(place);
-  }
-  return places;
-}
-
 LogicalResult lowerPad(Lowering &l, onnx::NodeOp node) {
-  SmallVector<int64_t> pads, axes;
+  SmallVector<int64_t> pads;
   Value result = l.get(node.getInput(0));
-  int64_t rank = static_cast<int64_t>(shapeOf(result).size());
+  int64_t rank = rankOf(result);
   StringRef mode = node.getString("mode", "constant");
-  if (!l.getInts(node.getInput(1), pads))
-    return l.unsupported(node, "only with a constant value and known sizes");
-  if (!l.getInts(node.getInput(3), axes))
-    for (int64_t i = 0; i < rank; ++i)
-      axes.push_back(i);
+  auto axes = llvm::to_vector(llvm::seq<int64_t>(0, rank));
   const HostTensor *filler = l.getConstant(node.getInput(2));
-  if ((node.getInput(2) && !filler) || pads.size() != 2 * axes.size())
+  if (!l.getInts(node.getInput(1), pads) ||
+      !l.getOptionalInts(node.getInput(3), axes) ||
+      (node.getInput(2) && !filler))
     return l.unsupported(node, "only with a constant value and known sizes");
+  // Of wider ones the sizes would not fit in an integer.
+  constexpr int64_t widest = int64_t(1) << 48;
+  if (pads.size() != 2 * axes.size() ||
+      (filler && filler->getNumElements() != 1) ||
+      llvm::any_of(pads, [](int64_t p) { return std::abs(p) > widest; }))
+    return l.unsupported(node, "its pads or its value do not fit");
   double value = 0;
   if (filler)
     value = filler->isFloat() ? filler->front().f
@@ -320,9 +311,9 @@ LogicalResult lowerPad(Lowering &l, onnx::NodeOp node) {
       continue;
     }
     auto places = padPlaces(mode, shapeOf(result)[*axis], low, high);
-    result = places ? takeAxis(l, result, *axis, *places) : Value();
-    if (!result)
+    if (!places)
       return l.unsupported(node, "its mode is unknown, or it is too wide");
+    result = takeAxis(l, result, *axis, *places);
   }
   l.set(node->getResult(0), result);
   return success();

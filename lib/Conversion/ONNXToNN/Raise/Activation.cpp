@@ -28,7 +28,7 @@ bool isNear(double number, double expected, Type type) {
 /// Matches sqrt(2/π)·(x + 0.044715·x³), the argument of GELU's tanh.
 Value matchTanhArgument(Value value) {
   double outer = 1;
-  Type type = elementTypeOf(value);
+  Type type = elementType(value);
   Value sum = stripScale(value, outer);
   auto add = sum.getDefiningOp<nn::AddOp>();
   if (!add || !isNear(outer, std::sqrt(2 / M_PI), type))
@@ -48,7 +48,7 @@ Value matchTanhArgument(Value value) {
 /// The x of 1 + tanh(…) or 1 + erf(x/√2), and which of them it is.
 Value matchGate(Value value, bool &isTanh) {
   auto sum = matchWithSplat<nn::AddOp>(value);
-  if (!sum || !isNear(sum->second, 1, elementTypeOf(value)))
+  if (!sum || !isNear(sum->second, 1, elementType(value)))
     return {};
   if (auto tanh = sum->first.getDefiningOp<nn::TanhOp>()) {
     isTanh = true;
@@ -58,7 +58,7 @@ Value matchGate(Value value, bool &isTanh) {
   double scale = 1;
   Value x = erf ? stripScale(erf.getOperand(), scale) : Value();
   isTanh = false;
-  return x && isNear(scale, M_SQRT1_2, elementTypeOf(value)) ? x : Value();
+  return x && isNear(scale, M_SQRT1_2, elementType(value)) ? x : Value();
 }
 
 /// The factors of a product, down to `x`; numbers are multiplied together.
@@ -95,8 +95,8 @@ struct RaiseGelu : OpRewritePattern<nn::MulOp> {
       double half = 1;
       collectFactors(op.getResult(), x, half, rest);
       if (rest.size() != 2 || !llvm::is_contained(rest, gate) ||
-          !llvm::is_contained(rest, x) ||
-          !isNear(half, 0.5, elementTypeOf(x)) || x.getType() != op.getType())
+          !llvm::is_contained(rest, x) || !isNear(half, 0.5, elementType(x)) ||
+          x.getType() != op.getType())
         continue;
       rewriter.replaceOpWithNewOp<nn::GeluOp>(op, op.getType(), x, isTanh);
       return success();

@@ -165,7 +165,7 @@ Value readHeads(Value value, bool transposed, double &scale,
   return nn::TransposeOp::create(
       rewriter, loc,
       RankedTensorType::get({shape[0], shape[1], shape[3], shape[2]},
-                            elementTypeOf(value)),
+                            elementType(value)),
       value, rewriter.getDenseI64ArrayAttr({0, 1, 3, 2}));
 }
 
@@ -178,9 +178,9 @@ Value joinMasks(ArrayRef<Value> masks, PatternRewriter &rewriter,
     SmallVector<int64_t> shape(shapeOf(mask));
     while (shape.size() < 4)
       shape.insert(shape.begin(), 1);
-    return reshapeTo(rewriter, loc, mask, shape);
+    return nn::NNBuilder(rewriter, loc).reshape(mask, shape);
   };
-  if (masks.size() == 1 && elementTypeOf(masks[0]).isInteger(1))
+  if (masks.size() == 1 && elementType(masks[0]).isInteger(1))
     return toRank4(masks[0]);
   Type f32 = rewriter.getF32Type();
   auto number = [&](float value) -> Value {
@@ -191,12 +191,12 @@ Value joinMasks(ArrayRef<Value> masks, PatternRewriter &rewriter,
   Value sum;
   for (Value mask : masks) {
     Value term = toRank4(mask);
-    if (elementTypeOf(term).isInteger(1))
+    if (elementType(term).isInteger(1))
       term = nn::SelectOp::create(
           rewriter, loc, RankedTensorType::get(shapeOf(term), f32), term,
           number(0), number(-std::numeric_limits<float>::max()));
     else
-      term = castElements(rewriter, loc, term, f32);
+      term = nn::NNBuilder(rewriter, loc).cast(term, f32);
     if (!sum) {
       sum = term;
       continue;
@@ -212,7 +212,7 @@ Value joinMasks(ArrayRef<Value> masks, PatternRewriter &rewriter,
 
 /// The causal mask behind a boolean, or behind numbers that hide by their size.
 std::optional<CausalMask> readCausalMask(Value mask) {
-  if (elementTypeOf(mask).isInteger(1))
+  if (elementType(mask).isInteger(1))
     return matchCausalMask(mask);
   while (Operation *op = mask.getDefiningOp()) {
     if (!isa<nn::ReshapeOp, nn::CastOp, nn::BroadcastOp>(op))
@@ -285,24 +285,23 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     if (one != 1 || q[0] != k[0] || q[0] != v[0] || k[1] != v[1] ||
         k[2] != v[2] || q[3] != k[3] || k[3] != v[3] || q[1] % k[1] != 0)
       return failure();
-    Type element = elementTypeOf(query);
-    key = castElements(rewriter, loc, key, element);
-    value = castElements(rewriter, loc, value, element);
-    Value seqFirst = swapHeadsAndSeq(rewriter, loc, query);
+    Type element = elementType(query);
+    nn::NNBuilder b(rewriter, loc);
+    key = b.cast(key, element);
+    value = b.cast(value, element);
+    Value seqFirst = b.transpose(query, kSwapHeads);
     std::optional<CausalMask> causal = takeCausalMask(scores.masks, q[2], k[2]);
     Type lse = RankedTensorType::get({q[0], q[1], q[2]}, rewriter.getF32Type());
     auto attention = nn::AttentionOp::create(
         rewriter, loc, TypeRange{seqFirst.getType(), lse}, seqFirst,
-        swapHeadsAndSeq(rewriter, loc, key),
-        swapHeadsAndSeq(rewriter, loc, value),
+        b.transpose(key, kSwapHeads), b.transpose(value, kSwapHeads),
         joinMasks(scores.masks, rewriter, loc),
         rewriter.getF32FloatAttr(static_cast<float>(scores.scale)),
         causal ? rewriter.getUnitAttr() : UnitAttr(),
         rewriter.getI64IntegerAttr(causal ? causal->window : 0),
         rewriter.getF32FloatAttr(static_cast<float>(scores.softcap)));
-    Value result = swapHeadsAndSeq(rewriter, loc, attention.getResult());
-    rewriter.replaceOp(
-        op, castElements(rewriter, loc, result, elementTypeOf(op.getResult())));
+    Value result = b.transpose(attention.getResult(), kSwapHeads);
+    rewriter.replaceOp(op, b.cast(result, elementType(op.getResult())));
     return success();
   }
 };
@@ -327,9 +326,10 @@ Value matchRepeatedHeads(Value value, PatternRewriter &rewriter) {
       merged[1] != to[1] * to[2] || merged[2] != to[3])
     return {};
   Location loc = merge.getLoc();
-  Value heads = reshapeTo(rewriter, loc, broadcast.getOperand(),
-                          {from[0], from[1], from[3], from[4]});
-  return swapHeadsAndSeq(rewriter, loc, heads);
+  nn::NNBuilder b(rewriter, loc);
+  Value heads =
+      b.reshape(broadcast.getOperand(), {from[0], from[1], from[3], from[4]});
+  return b.transpose(heads, kSwapHeads);
 }
 
 struct FoldRepeatedHeads : OpRewritePattern<nn::AttentionOp> {

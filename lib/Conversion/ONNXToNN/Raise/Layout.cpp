@@ -51,8 +51,8 @@ struct UnmergeTranspose : OpRewritePattern<nn::ReshapeOp> {
     for (size_t i = 0; i < rank; ++i)
       permutation[i] = static_cast<int64_t>(i);
     std::swap(permutation[rank - 1], permutation[rank - 2]);
-    Value split =
-        reshapeTo(rewriter, op.getLoc(), transpose.getOperand(), shape);
+    Value split = nn::NNBuilder(rewriter, op.getLoc())
+                      .reshape(transpose.getOperand(), shape);
     rewriter.replaceOpWithNewOp<nn::TransposeOp>(
         op, op.getType(), split, rewriter.getDenseI64ArrayAttr(permutation));
     return success();
@@ -127,7 +127,7 @@ Value beforeMerge(Value value) {
 RankedTensorType withLeading(Value value, ArrayRef<int64_t> leading) {
   SmallVector<int64_t> shape(leading);
   llvm::append_range(shape, shapeOf(value).take_back(2));
-  return RankedTensorType::get(shape, elementTypeOf(value));
+  return RankedTensorType::get(shape, elementType(value));
 }
 
 /// A product of batches and heads that were merged (torch.bmm and baddbmm) is
@@ -170,8 +170,8 @@ template <typename Op> struct MergeAfterScores : OpRewritePattern<Op> {
     ArrayRef<int64_t> leading = shapeOf(scores).take_front(2);
     ArrayRef<int64_t> shape = shapeOf(other);
     if (shape.size() == 3 && shape[0] == leading[0] * leading[1])
-      other = reshapeTo(rewriter, op.getLoc(), other,
-                        withLeading(other, leading).getShape());
+      other = nn::NNBuilder(rewriter, op.getLoc())
+                  .reshape(other, withLeading(other, leading).getShape());
     else if (!shape.empty() && !(shape.size() == 3 && shape[0] == 1))
       return failure();
     auto result =

@@ -47,7 +47,7 @@ struct SinkBroadcast : OpInterfaceRewritePattern<nn::ElementwiseOpInterface> {
     Operation *op = interface;
     if (op->getNumResults() != 1)
       return failure();
-    bool flags = elementTypeOf(op->getResult(0)).isInteger(1);
+    bool flags = elementType(op->getResult(0)).isInteger(1);
     SmallVector<Value> operands;
     bool repeats = false;
     for (Value operand : op->getOperands()) {
@@ -110,8 +110,8 @@ struct FoldMaskBroadcast : OpRewritePattern<nn::AttentionOp> {
       return failure();
     SmallVector<int64_t> shape(shapeOf(broadcast.getOperand()));
     shape.insert(shape.begin(), 4 - shape.size(), 1);
-    Value mask =
-        reshapeTo(rewriter, op.getLoc(), broadcast.getOperand(), shape);
+    Value mask = nn::NNBuilder(rewriter, op.getLoc())
+                     .reshape(broadcast.getOperand(), shape);
     rewriter.modifyOpInPlace(op, [&] { op.getMaskMutable().assign(mask); });
     return success();
   }
@@ -146,7 +146,7 @@ struct SplitCausalMask : OpRewritePattern<nn::AttentionOp> {
         return failure();
       flags = select.getCondition();
     }
-    if (!elementTypeOf(flags).isInteger(1))
+    if (!elementType(flags).isInteger(1))
       return failure();
     SmallVector<Value> terms;
     collectTerms(flags, terms);
@@ -182,10 +182,10 @@ struct SplitCausalMask : OpRewritePattern<nn::AttentionOp> {
           all, term);
     SmallVector<int64_t> shape(shapeOf(all));
     shape.insert(shape.begin(), 4 - shape.size(), 1);
-    all = reshapeTo(rewriter, loc, all, shape);
+    all = nn::NNBuilder(rewriter, loc).reshape(all, shape);
     if (!select)
       return all;
-    Type element = elementTypeOf(select.getResult());
+    Type element = elementType(select.getResult());
     auto number = [&](double value) -> Value {
       auto type = RankedTensorType::get({}, element);
       return nn::ConstantOp::create(

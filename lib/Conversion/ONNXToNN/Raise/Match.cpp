@@ -33,7 +33,7 @@ std::optional<double> matchSplat(Value value) {
 
 bool isSplatOf(Value value, double expected) {
   std::optional<double> number = matchSplat(value);
-  Type type = elementTypeOf(value);
+  Type type = elementType(value);
   double tolerance = type.isBF16() ? 1e-2 : type.isF16() ? 1e-3 : 1e-5;
   return number && std::fabs(*number - expected) <=
                        tolerance * std::max(1e-6, std::fabs(expected));
@@ -41,8 +41,8 @@ bool isSplatOf(Value value, double expected) {
 
 Value stripCasts(Value value) {
   while (auto cast = value.getDefiningOp<nn::CastOp>()) {
-    if (!isa<FloatType>(elementTypeOf(cast.getOperand())) ||
-        !isa<FloatType>(elementTypeOf(value)))
+    if (!isa<FloatType>(elementType(cast.getOperand())) ||
+        !isa<FloatType>(elementType(value)))
       break;
     value = cast.getOperand();
   }
@@ -82,31 +82,6 @@ bool isCube(Value value, Value x) {
   auto mul = value.getDefiningOp<nn::MulOp>();
   return mul && ((mul.getLhs() == x && matchSquare(mul.getRhs()) == x) ||
                  (mul.getRhs() == x && matchSquare(mul.getLhs()) == x));
-}
-
-Value swapHeadsAndSeq(OpBuilder &builder, Location loc, Value value) {
-  ArrayRef<int64_t> shape = shapeOf(value);
-  return nn::TransposeOp::create(
-      builder, loc,
-      RankedTensorType::get({shape[0], shape[2], shape[1], shape[3]},
-                            elementTypeOf(value)),
-      value, builder.getDenseI64ArrayAttr({0, 2, 1, 3}));
-}
-
-Value reshapeTo(OpBuilder &builder, Location loc, Value value,
-                ArrayRef<int64_t> shape) {
-  if (shapeOf(value) == shape)
-    return value;
-  return nn::ReshapeOp::create(
-      builder, loc, RankedTensorType::get(shape, elementTypeOf(value)), value);
-}
-
-Value castElements(OpBuilder &builder, Location loc, Value value,
-                   Type elementType) {
-  if (elementTypeOf(value) == elementType)
-    return value;
-  return nn::CastOp::create(
-      builder, loc, RankedTensorType::get(shapeOf(value), elementType), value);
 }
 
 } // namespace shardonnx

@@ -9,11 +9,15 @@
 #define SHARDONNX_LIB_CONVERSION_ONNXTONN_RAISE_MATCH_H
 
 #include "mlir/IR/PatternMatch.h"
-#include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 
 #include <optional>
 
 namespace shardonnx {
+
+using nn::elementType;
+using nn::rankOf;
+using nn::shapeOf;
 
 /// The number that a constant holds everywhere, through shape ops and casts.
 std::optional<double> matchSplat(mlir::Value value);
@@ -42,31 +46,15 @@ matchWithSplat(mlir::Value value) {
   return std::nullopt;
 }
 
+/// Swaps heads and sequence: [batch, heads, seq, dim] to [batch, seq, heads,
+/// dim] or back.
+inline constexpr int64_t kSwapHeads[] = {0, 2, 1, 3};
+
 /// The x of x² (as a power or a product), or null.
 mlir::Value matchSquare(mlir::Value value);
 
 /// Whether `value` is x³.
 bool isCube(mlir::Value value, mlir::Value x);
-
-inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
-  return llvm::cast<mlir::RankedTensorType>(value.getType()).getShape();
-}
-
-inline mlir::Type elementTypeOf(mlir::Value value) {
-  return llvm::cast<mlir::RankedTensorType>(value.getType()).getElementType();
-}
-
-/// Transposes [batch, heads, seq, dim] to [batch, seq, heads, dim] or back.
-mlir::Value swapHeadsAndSeq(mlir::OpBuilder &builder, mlir::Location loc,
-                            mlir::Value value);
-
-/// Reshapes, unless the shape is already that.
-mlir::Value reshapeTo(mlir::OpBuilder &builder, mlir::Location loc,
-                      mlir::Value value, llvm::ArrayRef<int64_t> shape);
-
-/// Converts, unless the element type is already that.
-mlir::Value castElements(mlir::OpBuilder &builder, mlir::Location loc,
-                         mlir::Value value, mlir::Type elementType);
 
 } // namespace shardonnx
 

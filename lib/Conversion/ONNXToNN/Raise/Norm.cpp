@@ -20,8 +20,7 @@ namespace {
 /// The x of mean(x) over the last axis, kept as size 1.
 Value matchRowMean(Value value) {
   auto mean = value.getDefiningOp<nn::ReduceMeanOp>();
-  int64_t last =
-      mean ? static_cast<int64_t>(shapeOf(mean.getOperand()).size()) - 1 : 0;
+  int64_t last = mean ? rankOf(mean.getOperand()) - 1 : 0;
   if (!mean || !mean.getKeepdims() || mean.getAxes().size() != 1 ||
       mean.getAxes()[0] != last)
     return {};
@@ -91,7 +90,7 @@ Value buildNorm(OpBuilder &builder, Location loc, Value x, Value weight,
                 double epsilon, Type resultElement) {
   Value centered = matchCentered(stripCasts(x));
   Value operand = stripCasts(centered ? centered : x);
-  weight = castElements(builder, loc, weight, elementTypeOf(operand));
+  weight = nn::NNBuilder(builder, loc).cast(weight, elementType(operand));
   FloatAttr eps = builder.getF32FloatAttr(static_cast<float>(epsilon));
   Type row = rowType(builder, operand);
   Value result;
@@ -105,7 +104,7 @@ Value buildNorm(OpBuilder &builder, Location loc, Value x, Value weight,
         nn::RmsNormOp::create(builder, loc, TypeRange{operand.getType(), row},
                               operand, weight, eps)
             .getResult();
-  return castElements(builder, loc, result, resultElement);
+  return nn::NNBuilder(builder, loc).cast(result, resultElement);
 }
 
 /// normalized·weight becomes rms_norm, or layer_norm when it was centred.
@@ -128,9 +127,10 @@ struct RaiseScaledNorm : OpRewritePattern<nn::MulOp> {
     if (!isRowVector(weight, width) ||
         shapeOf(op.getResult()) != shapeOf(normalized))
       return failure();
-    Value vector = reshapeTo(rewriter, op.getLoc(), weight, {width});
+    Value vector =
+        nn::NNBuilder(rewriter, op.getLoc()).reshape(weight, {width});
     rewriter.replaceOp(op, buildNorm(rewriter, op.getLoc(), x, vector, epsilon,
-                                     elementTypeOf(op.getResult())));
+                                     elementType(op.getResult())));
     return success();
   }
 };
@@ -147,7 +147,7 @@ template <typename Op> struct RaiseBareNorm : OpRewritePattern<Op> {
     if (!matchNormalized(op.getResult(), x, epsilon) ||
         shapeOf(x) != shapeOf(op.getResult()))
       return failure();
-    Type type = elementTypeOf(op.getResult());
+    Type type = elementType(op.getResult());
     auto one =
         DenseElementsAttr::get(RankedTensorType::get({shapeOf(x).back()}, type),
                                rewriter.getFloatAttr(type, 1));
@@ -169,7 +169,7 @@ struct CenteredRmsNorm : OpRewritePattern<nn::RmsNormOp> {
       return failure();
     Value norm = buildNorm(rewriter, op.getLoc(), op.getOperand(),
                            op.getWeight(), op.getEpsilon().convertToFloat(),
-                           elementTypeOf(op.getResult()));
+                           elementType(op.getResult()));
     rewriter.replaceAllUsesWith(op.getResult(), norm);
     rewriter.eraseOp(op);
     return success();
@@ -193,7 +193,7 @@ struct FoldBiasIntoNorm : OpRewritePattern<nn::AddOp> {
         op.getType() != norm.getResult().getType())
       return failure();
     int64_t width = shapeOf(bias).back();
-    Value vector = reshapeTo(rewriter, op.getLoc(), bias, {width});
+    Value vector = nn::NNBuilder(rewriter, op.getLoc()).reshape(bias, {width});
     auto biased = nn::LayerNormOp::create(
         rewriter, op.getLoc(), norm->getResultTypes(), norm.getOperand(),
         norm.getWeight(), vector, norm.getEpsilonAttr());

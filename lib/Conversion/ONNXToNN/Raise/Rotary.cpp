@@ -217,7 +217,7 @@ std::pair<Value, Value> buildTables(OpBuilder &builder, Location loc,
 /// Whether `value` is [-right half of x, left half of x] over the last axis.
 bool isRotatedHalf(Value value, Value x) {
   auto concat = value.getDefiningOp<nn::ConcatOp>();
-  int64_t last = static_cast<int64_t>(shapeOf(x).size()) - 1;
+  int64_t last = rankOf(x) - 1;
   if (!concat || concat.getInputs().size() != 2 ||
       static_cast<int64_t>(concat.getAxis()) != last)
     return false;
@@ -326,13 +326,13 @@ struct RaiseRotaryEmbedding : OpRewritePattern<nn::AddOp> {
       return failure();
     Location loc = op.getLoc();
     auto [c, s] = buildTables(rewriter, loc, *tables);
-    Value operand = seqFirst ? x : swapHeadsAndSeq(rewriter, loc, x);
+    nn::NNBuilder b(rewriter, loc);
+    Value operand = seqFirst ? x : b.transpose(x, kSwapHeads);
     Value result = nn::RotaryOp::create(
         rewriter, loc, operand.getType(), operand, c, s,
         layout == Layout::Pairs ? rewriter.getUnitAttr() : UnitAttr(),
         UnitAttr());
-    rewriter.replaceOp(op, seqFirst ? result
-                                    : swapHeadsAndSeq(rewriter, loc, result));
+    rewriter.replaceOp(op, seqFirst ? result : b.transpose(result, kSwapHeads));
     return success();
   }
 

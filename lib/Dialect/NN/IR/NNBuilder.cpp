@@ -90,6 +90,11 @@ Value NNBuilder::splat(double value, RankedTensorType type) {
   return ConstantOp::create(builder, loc, type, elements);
 }
 
+Value NNBuilder::iota(ArrayRef<int64_t> shape, int64_t axis) {
+  return IotaOp::create(
+      builder, loc, RankedTensorType::get(shape, builder.getI64Type()), axis);
+}
+
 Value NNBuilder::cast(Value value, Type type) {
   if (elementType(value) == type)
     return value;
@@ -99,7 +104,8 @@ Value NNBuilder::cast(Value value, Type type) {
 void NNBuilder::unify(Value &a, Value &b) {
   if (elementType(a) == elementType(b))
     return;
-  Type wide = builder.getF32Type();
+  bool exact = elementType(a).isF64() || elementType(b).isF64();
+  Type wide = exact ? builder.getF64Type() : builder.getF32Type();
   a = cast(a, wide);
   b = cast(b, wide);
 }
@@ -135,6 +141,8 @@ Value NNBuilder::slice(Value value, int64_t axis, int64_t offset,
                        int64_t size) {
   SmallVector<int64_t> offsets(tensorType(value).getRank(), 0);
   SmallVector<int64_t> sizes(shapeOf(value));
+  if (offset == 0 && sizes[axis] == size)
+    return value;
   offsets[axis] = offset;
   sizes[axis] = size;
   return SliceOp::create(builder, loc, value, offsets, sizes);

@@ -18,6 +18,7 @@ inline mlir::RankedTensorType tensorType(mlir::Value value) {
 inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
   return tensorType(value).getShape();
 }
+inline int64_t rankOf(mlir::Value value) { return tensorType(value).getRank(); }
 inline mlir::Type elementType(mlir::Value value) {
   return tensorType(value).getElementType();
 }
@@ -49,16 +50,29 @@ public:
       : builder(builder), loc(loc) {}
 
   mlir::Value constant(double value, mlir::Type elementType);
+  mlir::Value constant(double value, mlir::Type elementType,
+                       llvm::ArrayRef<int64_t> shape) {
+    return splat(value, mlir::RankedTensorType::get(shape, elementType));
+  }
   mlir::Value constant(double value) {
     return constant(value, builder.getF32Type());
   }
   mlir::Value splat(double value, mlir::RankedTensorType type);
 
+  /// The index along an axis, i64.
+  mlir::Value iota(llvm::ArrayRef<int64_t> shape, int64_t axis);
+
   mlir::Value cast(mlir::Value value, mlir::Type elementType);
+  /// In f32, which most functions are computed in; f64 stays f64.
   mlir::Value f32(mlir::Value value) {
-    return cast(value, builder.getF32Type());
+    return elementType(value).isF64() ? value
+                                      : cast(value, builder.getF32Type());
   }
 
+  template <typename Op> mlir::Value binary(mlir::Value a, mlir::Value b) {
+    unify(a, b);
+    return Op::create(builder, loc, a, b);
+  }
   mlir::Value add(mlir::Value a, mlir::Value b) { return binary<AddOp>(a, b); }
   mlir::Value sub(mlir::Value a, mlir::Value b) { return binary<SubOp>(a, b); }
   mlir::Value mul(mlir::Value a, mlir::Value b) { return binary<MulOp>(a, b); }
@@ -105,10 +119,6 @@ public:
   mlir::Location loc;
 
 private:
-  template <typename Op> mlir::Value binary(mlir::Value a, mlir::Value b) {
-    unify(a, b);
-    return Op::create(builder, loc, a, b);
-  }
   void unify(mlir::Value &a, mlir::Value &b);
 };
 

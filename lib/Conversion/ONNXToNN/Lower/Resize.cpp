@@ -1,10 +1,11 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Evaluator of Resize: one axis after the other, each as a weighted sum of few
-// neighbours.
+// Lowers Resize: one axis after the other, each as the choice of elements or as
+// a product with the weights of few neighbours.
 
-#include "Evaluate.h"
+#include "Rearrange.h"
+#include "shardonnx/Dialect/NN/IR/NNMath.h"
 
 #include <cmath>
 
@@ -129,33 +130,85 @@ std::optional<Taps> Interpolation::tapsOf(int64_t index,
   return taps;
 }
 
+/// A product along an axis: result[n] = Σ weights[n][k]·x[k] + addends[n].
+struct Weights {
+  int64_t from, to;
+  std::vector<double> weights; // [to, from]
+  std::vector<double> addends; // extrapolated values
+  bool extrapolates = false;
+
+  /// The one element that each result is; none where it is a sum.
+  std::optional<SmallVector<int64_t>> picks() const;
+};
+
+std::optional<SmallVector<int64_t>> Weights::picks() const {
+  SmallVector<int64_t> result;
+  if (extrapolates)
+    return std::nullopt;
+  for (int64_t n = 0; n < to; ++n) {
+    ArrayRef<double> row(&weights[n * from], from);
+    const double *one = llvm::find(row, 1.0);
+    if (one == row.end() || llvm::count(row, 0.0) != from - 1)
+      return std::nullopt;
+    result.push_back(one - row.begin());
+  }
+  return result;
+}
+
 /// Inputs beyond the ends are the last ones.
-bool resizeAxis(std::vector<double> &values, HostTensor::Dims &shape,
-                unsigned axis, const Scaling &s, const Interpolation &how) {
-  AxisView from(shape, axis);
-  shape[axis] = s.to;
-  AxisView to(shape, axis);
-  auto count = countOf(shape);
-  if (!count)
-    return false;
-  std::vector<double> result(*count);
+std::optional<Weights> weightsOf(const Scaling &s, const Interpolation &how) {
+  constexpr int64_t most = int64_t(1) << 25;
+  if (s.to > most / s.from)
+    return std::nullopt;
+  Weights w{s.from, s.to, std::vector<double>(s.from * s.to),
+            std::vector<double>(s.to)};
   for (int64_t n = 0; n < s.to; ++n) {
     auto taps = how.tapsOf(n, s);
     if (!taps)
-      return false;
-    for (int64_t o = 0; o < from.outer; ++o)
-      for (int64_t i = 0; i < from.inner; ++i) {
-        double sum = 0;
-        for (auto [t, weight] : llvm::enumerate(taps->weights)) {
-          int64_t at = taps->first + static_cast<int64_t>(t);
-          at = std::min(std::max<int64_t>(at, 0), s.from - 1);
-          sum += weight == 0 ? 0 : weight * values[from.at(o, at, i)];
-        }
-        result[to.at(o, n, i)] = taps->outside ? how.extrapolation : sum;
-      }
+      return std::nullopt;
+    if (taps->outside) {
+      w.extrapolates = true;
+      w.addends[n] = how.extrapolation;
+      continue;
+    }
+    for (auto [t, weight] : llvm::enumerate(taps->weights)) {
+      int64_t at = taps->first + static_cast<int64_t>(t);
+      w.weights[n * s.from + std::clamp<int64_t>(at, 0, s.from - 1)] += weight;
+    }
   }
-  values = std::move(result);
-  return true;
+  return w;
+}
+
+/// A constant of floats.
+Value constantOf(Lowering &l, ArrayRef<int64_t> shape, ArrayRef<double> values,
+                 Type type) {
+  std::vector<Scalar> elements;
+  for (double value : values)
+    elements.push_back(scalarOf(value, type));
+  return l.constant(HostTensor::dense(shape, type, std::move(elements)));
+}
+
+/// `value`, of floats, with an axis multiplied by weights.
+Value multiplyAxis(Lowering &l, Value value, unsigned axis, const Weights &w) {
+  SmallVector<int64_t> order =
+      llvm::to_vector(llvm::seq(int64_t(0), rankOf(value)));
+  std::swap(order[axis], order.back());
+  bool moved = axis + 1 != order.size();
+  if (moved)
+    value = l.transpose(value, order);
+  SmallVector<int64_t> shape(shapeOf(value));
+  Type type = elementType(value);
+  Value rows =
+      l.reshape(value, {ShapedType::getNumElements(shape) / w.from, w.from});
+  Value matrix = constantOf(l, {w.to, w.from}, w.weights, type);
+  Value product = nn::MatmulOp::create(
+      l.builder, l.loc, rows, l.broadcast(matrix, {w.to, w.from}),
+      /*transposeLhs=*/false, /*transposeRhs=*/true);
+  if (w.extrapolates)
+    product = l.add(product, constantOf(l, {1, w.to}, w.addends, type));
+  shape.back() = w.to;
+  value = l.reshape(product, shape);
+  return moved ? l.transpose(value, order) : value;
 }
 
 /// Sizes that keep the ratio of the axes: none larger, or none smaller, than
@@ -194,10 +247,11 @@ std::optional<SmallVector<unsigned>> readResizeAxes(onnx::NodeOp node,
   return axes;
 }
 
-std::optional<SmallVector<Scaling>>
-readScalings(onnx::NodeOp node, HostInputs inputs, ArrayRef<unsigned> axes) {
-  const HostTensor *roi = inputAt(inputs, 1), *scales = inputAt(inputs, 2),
-                   *sizes = inputAt(inputs, 3);
+std::optional<SmallVector<Scaling>> readScalings(Lowering &l, onnx::NodeOp node,
+                                                 ArrayRef<unsigned> axes) {
+  const HostTensor *roi = l.getConstant(node.getInput(1)),
+                   *scales = l.getConstant(node.getInput(2)),
+                   *sizes = l.getConstant(node.getInput(3));
   auto hasOneEach = [&](const HostTensor *tensor, size_t times) {
     return tensor && tensor->getRank() == 1 &&
            tensor->getShape()[0] == static_cast<int64_t>(axes.size() * times);
@@ -206,7 +260,7 @@ readScalings(onnx::NodeOp node, HostInputs inputs, ArrayRef<unsigned> axes) {
   if (!byScale && !hasOneEach(sizes, 1))
     return std::nullopt;
   SmallVector<Scaling> result;
-  for (int64_t dim : inputs[0]->getShape())
+  for (int64_t dim : l.getShape(node.getInput(0)))
     result.push_back({dim, dim, 1});
   for (auto [i, axis] : llvm::enumerate(axes)) {
     Scaling &s = result[axis];
@@ -236,24 +290,26 @@ readScalings(onnx::NodeOp node, HostInputs inputs, ArrayRef<unsigned> axes) {
 }
 
 /// Integers are rounded, and kept in their range.
-Scalar finished(double value, Type type) {
+Value roundedTo(Lowering &l, Value value, Type type) {
   if (isa<FloatType>(type))
-    return ofFloat(roundTo(value, type));
-  value = std::nearbyint(value);
-  unsigned width = type.getIntOrFloatBitWidth();
-  double low = type.isUnsignedInteger() ? 0 : -std::ldexp(1.0, width - 1);
-  double high = std::ldexp(1.0, type.isUnsignedInteger() ? width : width - 1);
-  return ofInt(static_cast<int64_t>(std::min(std::max(value, low), high - 1)));
+    return l.cast(value, type);
+  int width = static_cast<int>(type.getIntOrFloatBitWidth());
+  bool isUnsigned = type.isUnsignedInteger();
+  double low = isUnsigned ? 0 : -std::ldexp(1.0, width - 1);
+  double high = std::ldexp(1.0, isUnsigned ? width : width - 1) - 1;
+  Type element = elementType(value);
+  value = l.unary<nn::RoundOp>(value);
+  value = l.binary<nn::MaxOp>(value, l.constant(low, element));
+  return l.cast(l.binary<nn::MinOp>(value, l.constant(high, element)), type);
 }
 
-HostOutputs resize(onnx::NodeOp node, HostInputs inputs) {
-  if (!hasInputs(inputs, 1) || !countOf(inputs[0]->getShape()) ||
-      inputs[0]->getElementType().getIntOrFloatBitWidth() > 32)
-    return std::nullopt;
-  auto axes = readResizeAxes(node, inputs[0]->getRank());
+LogicalResult lowerResize(Lowering &l, onnx::NodeOp node) {
+  Value result = l.get(node.getInput(0));
+  Type type = elementType(result);
+  auto axes = readResizeAxes(node, rankOf(result));
   if (!axes)
-    return std::nullopt;
-  auto scalings = readScalings(node, inputs, *axes);
+    return l.unsupported(node, "its axes are out of range");
+  auto scalings = readScalings(l, node, *axes);
   Interpolation how{
       node.getString("mode", "nearest"),
       node.getString("coordinate_transformation_mode", "half_pixel"),
@@ -262,32 +318,36 @@ HostOutputs resize(onnx::NodeOp node, HostInputs inputs) {
       node.getFloat("extrapolation_value", 0),
       node.getInt("antialias", 0) != 0,
       node.getInt("exclude_outside", 0) != 0};
-  if (!scalings ||
+  bool cropsByData = node.getInput(1) && !l.getConstant(node.getInput(1));
+  if (!scalings || cropsByData ||
       (how.mode != "nearest" && how.mode != "linear" && how.mode != "cubic"))
-    return std::nullopt;
-  Type type = inputs[0]->getElementType();
-  std::vector<double> values;
-  for (Scalar item : inputs[0]->flatten())
-    values.push_back(toDouble(item, type));
-  HostTensor::Dims shape(inputs[0]->getShape());
+    return l.unsupported(node, "its sizes are not known, or its mode is not");
   for (unsigned axis : *axes) {
     const Scaling &s = (*scalings)[axis];
-    bool same = s.from == s.to && std::fabs(s.scale - 1) < 1e-9 &&
-                s.roiStart == 0 && s.roiEnd == 1;
-    if (!same && !resizeAxis(values, shape, axis, s, how))
-      return std::nullopt;
+    if (s.from == s.to && std::fabs(s.scale - 1) < 1e-9 && s.roiStart == 0 &&
+        s.roiEnd == 1)
+      continue;
+    auto weights = weightsOf(s, how);
+    if (!weights)
+      return l.unsupported(node, "how it finds its neighbours is not defined");
+    auto picks = weights->picks();
+    Value picked = picks ? takeAxis(l, result, axis, *picks) : Value();
+    if (picked) {
+      result = picked;
+      continue;
+    }
+    bool exact = l.interpreting && !isFloat(result);
+    Value numbers =
+        exact ? l.cast(result, l.builder.getF64Type()) : l.f32(result);
+    result = multiplyAxis(l, numbers, axis, *weights);
   }
-  std::vector<Scalar> result;
-  result.reserve(values.size());
-  for (double value : values)
-    result.push_back(finished(value, type));
-  return one(HostTensor::dense(shape, type, std::move(result)));
+  l.set(node->getResult(0),
+        elementType(result) == type ? result : roundedTo(l, result, type));
+  return success();
 }
 
 } // namespace
 
-void addResizeEvaluators(llvm::StringMap<Evaluator> &table) {
-  table["Resize"] = resize;
-}
+void addResizeHandlers(HandlerTable &table) { table["Resize"] = lowerResize; }
 
 } // namespace shardonnx

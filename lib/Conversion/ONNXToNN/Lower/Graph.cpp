@@ -1,0 +1,197 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Walks the graph in order: nodes of known inputs are computed, the others are
+// lowered by the handler of their op type.
+
+#include "Graph.h"
+
+#include "Dropout.h"
+#include "Handlers.h"
+#include "Interpret.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+class GraphLowering {
+public:
+  GraphLowering(func::FuncOp function, const LoweringOptions &options)
+      : function(function), module(function->getParentOfType<ModuleOp>()),
+        builder(function.getContext()), initializers(module),
+        dropouts(options.dropout), signature(function, options),
+        l(builder, initializers, refusals, dropouts) {}
+
+  LogicalResult run();
+
+private:
+  void lowerNode(onnx::NodeOp node);
+  bool evaluate(onnx::NodeOp node);
+  bool isCompilable(onnx::NodeOp node);
+  LogicalResult lowerData(onnx::NodeOp node);
+  void finish(std::unique_ptr<Block> entry);
+
+  func::FuncOp function;
+  ModuleOp module;
+  OpBuilder builder;
+  Initializers initializers;
+  Refusals refusals;
+  Dropouts dropouts;
+  Signature signature;
+  Lowering l;
+};
+
+/// The shape of a tensor, or a part of it, or how many elements it has.
+HostTensor evaluateShape(onnx::NodeOp node, ArrayRef<int64_t> shape) {
+  Type i64 = IntegerType::get(node.getContext(), 64);
+  if (node.getOpType() == "Size")
+    return HostTensor::ints({}, {ShapedType::getNumElements(shape)}, i64);
+  auto rank = static_cast<int64_t>(shape.size());
+  SliceBounds bounds =
+      clampSlice(node.getInt("start", 0), node.getInt("end", rank), 1, rank);
+  return HostTensor::ints({bounds.size}, shape.slice(bounds.start, bounds.size),
+                          i64);
+}
+
+/// Computes a node whose inputs are all known.
+bool GraphLowering::evaluate(onnx::NodeOp node) {
+  if (node.getOpType() == "Shape" || node.getOpType() == "Size") {
+    l.setConstant(node->getResult(0),
+                  evaluateShape(node, l.getShape(node.getInput(0))));
+    return true;
+  }
+  SmallVector<const HostTensor *> inputs;
+  for (auto [i, input] : llvm::enumerate(node.getInputs())) {
+    bool needed = !isa<NoneType>(input.getType()) &&
+                  !(node.getOpType() == "CastLike" && i == 1);
+    inputs.push_back(needed ? l.getConstant(input) : nullptr);
+    if (needed && !inputs.back())
+      return false;
+  }
+  HostOutputs outputs;
+  if (Evaluator evaluator = findEvaluator(node.getOpType()))
+    outputs = evaluator(node, inputs);
+  else
+    outputs = interpretLowering(node, inputs);
+  if (!outputs || outputs->size() < node->getNumResults())
+    return false;
+  for (auto [result, value] : llvm::zip(node->getResults(), *outputs))
+    l.setConstant(result, std::move(value));
+  return true;
+}
+
+/// Whether programs compute with elements of this type.
+bool isOfProgram(Type element) {
+  return element.isF32() || element.isF16() || element.isBF16() ||
+         element.isSignlessInteger(1) || element.isSignlessInteger(32) ||
+         element.isSignlessInteger(64);
+}
+
+/// Whether all that a node reads and makes can be in a program. A known scalar
+/// can, whatever its type: handlers read it (Dropout's ratio may be f64). A
+/// slice of nothing is known, and joining what is known to be empty is nothing.
+bool GraphLowering::isCompilable(onnx::NodeOp node) {
+  bool emptyToo = module->hasAttr(kDifferentiateAttr);
+  bool joins = emptyToo || node.getOpType() == "Concat";
+  bool cuts = emptyToo || node.getOpType() == "Slice";
+  for (Value input : node.getInputs()) {
+    auto type = dyn_cast<ShapedType>(input.getType());
+    if (!type)
+      continue;
+    ArrayRef<int64_t> shape = l.getShape(input);
+    bool empty = llvm::is_contained(shape, 0);
+    if (empty && joins && l.getConstant(input))
+      continue;
+    if ((empty && !emptyToo) || (!isOfProgram(type.getElementType()) &&
+                                 !(shape.empty() && l.getConstant(input))))
+      return false;
+  }
+  return llvm::all_of(node.getResultTypes(), [cuts](Type result) {
+    auto type = dyn_cast<ShapedType>(result);
+    return !type || (isOfProgram(type.getElementType()) &&
+                     (cuts || !(type.hasRank() &&
+                                llvm::is_contained(type.getShape(), 0))));
+  });
+}
+
+/// Lowers a node whose inputs are data, at least some.
+LogicalResult GraphLowering::lowerData(onnx::NodeOp node) {
+  Handler handler = findHandler(node.getOpType());
+  if (!handler)
+    return l.unsupported(node, "its inputs are data");
+  if (!isCompilable(node))
+    return l.unsupported(node, "of these types or sizes it can be computed "
+                               "only where its inputs are known");
+  return handler(l, node);
+}
+
+void GraphLowering::lowerNode(onnx::NodeOp node) {
+  l.loc = node.getLoc();
+  bool known = !node.getDomain() && isRaisable(node.getOpType());
+  // A node that depends on one that was refused says nothing new, unless its op
+  // is unknown.
+  bool isPoisoned = llvm::any_of(
+      node.getInputs(), [&](Value input) { return l.hasFailed(input); });
+  bool done = false;
+  if (!known)
+    (void)l.unsupported(node);
+  else if (!isPoisoned)
+    done = evaluate(node) || succeeded(lowerData(node));
+  if (!done)
+    for (Value result : node->getResults())
+      l.setFailed(result);
+}
+
+/// Puts the lowered function in place of the graph and its initializers.
+void GraphLowering::finish(std::unique_ptr<Block> entry) {
+  BlockArgument random = dropouts.finish();
+  signature.replaceFunction(l, entry.release(), random);
+  for (auto initializer :
+       llvm::make_early_inc_range(module.getOps<onnx::InitializerOp>()))
+    initializer.erase();
+  if (Attribute model = module->removeAttr("onnx.model"))
+    module->setAttr("nn.model", model);
+  for (StringRef attr :
+       {StringRef("onnx.opset"), StringRef(kEvaluateAttr),
+        StringRef(kDifferentiateAttr), StringRef(onnx::kReadMasksAttr)})
+    module->removeAttr(attr);
+}
+
+LogicalResult GraphLowering::run() {
+  auto entry = std::make_unique<Block>();
+  if (failed(signature.bindArguments(l, *entry)))
+    return failure();
+  builder.setInsertionPointToEnd(entry.get());
+  SymbolTable symbols(module);
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    if (auto get = dyn_cast<onnx::GetOp>(op)) {
+      auto initializer = symbols.lookup<onnx::InitializerOp>(get.getName());
+      if (!initializer)
+        return get.emitOpError("names no initializer");
+      l.setInitializer(get.getResult(), initializer);
+    } else if (auto node = dyn_cast<onnx::NodeOp>(op)) {
+      lowerNode(node);
+    } else if (!isa<onnx::NoneOp>(op)) {
+      return op.emitOpError("is not of the onnx dialect");
+    }
+  }
+  if (initializers.isBroken() || failed(refusals.report(module))) {
+    entry->dropAllReferences();
+    initializers.eraseParameters();
+    return failure();
+  }
+  finish(std::move(entry));
+  return success();
+}
+
+} // namespace
+
+LogicalResult lowerGraph(ModuleOp module, const LoweringOptions &options) {
+  SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
+  if (functions.size() != 1 || !functions.front().getBody().hasOneBlock())
+    return module.emitError("needs exactly one function of one block");
+  return GraphLowering(functions.front(), options).run();
+}
+
+} // namespace shardonnx

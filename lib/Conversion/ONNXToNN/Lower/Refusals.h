@@ -1,0 +1,46 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The nodes of a graph that cannot be lowered: all of them make one error.
+
+#ifndef SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_REFUSALS_H
+#define SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_REFUSALS_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "shardonnx/Dialect/ONNX/IR/ONNX.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <optional>
+
+namespace shardonnx {
+
+/// What a lowering returns where it refuses its node, as a failure, as no value
+/// or as none of something.
+struct Refusal {
+  operator llvm::LogicalResult() const { return llvm::failure(); }
+  operator mlir::Value() const { return {}; }
+  template <typename T> operator std::optional<T>() const {
+    return std::nullopt;
+  }
+};
+
+class Refusals {
+public:
+  Refusal add(onnx::NodeOp node, const llvm::Twine &why);
+
+  /// Emits one error that lists every refused op with its count and its first
+  /// nodes; success where there is none.
+  llvm::LogicalResult report(mlir::ModuleOp module) const;
+
+private:
+  struct Refused {
+    unsigned count = 0;
+    llvm::SmallVector<std::string, 3> nodes;
+    std::string why;
+  };
+  llvm::MapVector<llvm::StringRef, Refused> refused; // by op type
+};
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_REFUSALS_H

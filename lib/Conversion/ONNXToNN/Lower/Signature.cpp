@@ -1,0 +1,108 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Arguments and results of the `nn` function, and their names.
+
+#include "Signature.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+
+bool Signature::bindKnownInput(Lowering &l, Value argument, StringRef name) {
+  auto type = cast<RankedTensorType>(argument.getType());
+  if (!options.assumeFullMask || type.getRank() != 2)
+    return false;
+  Type element = type.getElementType();
+  if (name.ends_with(onnx::kMaskSuffix)) {
+    if (module->hasAttr(onnx::kReadMasksAttr))
+      return false;
+    l.setConstant(argument, HostTensor::splat(type.getShape(), element,
+                                              scalarOf(1, element)));
+    return true;
+  }
+  if (name != "position_ids" || options.positionsVary ||
+      !isa<IntegerType>(element))
+    return false;
+  int64_t length = type.getShape()[1];
+  auto positions = llvm::to_vector(llvm::seq<int64_t>(0, length));
+  l.setConstant(argument, HostTensor::ints({1, length}, positions, element)
+                              .broadcast(type.getShape()));
+  return true;
+}
+
+LogicalResult Signature::bindArguments(Lowering &l, Block &entry) {
+  for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
+    auto name = function.getArgAttrOfType<StringAttr>(index, "onnx.name");
+    if (auto known = function.getArgAttrOfType<DenseElementsAttr>(
+            index, kInputValueAttr)) {
+      l.setConstant(argument, HostTensor::fromAttr(known));
+      continue;
+    }
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    if (!type || !type.hasStaticShape())
+      return function.emitError() << "input " << (name ? name.getValue() : "")
+                                  << " has no static shape";
+    Value value = entry.addArgument(type, argument.getLoc());
+    bound.push_back(index);
+    if (evaluating || !name || !bindKnownInput(l, argument, name.getValue()))
+      l.set(argument, value);
+  }
+  return success();
+}
+
+/// What the function returns as `output`. Of an output whose value is told as
+/// `known` that is a placeholder, for its type may be none that is computed
+/// with later.
+Value Signature::returned(Lowering &l, Value output, Attribute &known) {
+  const HostTensor *value = evaluating ? l.getConstant(output) : nullptr;
+  if (!value || !(value->isSplat() || countOf(value->getShape())))
+    return l.get(output);
+  known = value->toAttr();
+  return l.constant(0);
+}
+
+/// Masks that the program reads are fed from the data.
+static void nameMasks(func::FuncOp function) {
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    auto name = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
+    if (name && name.getValue().ends_with(onnx::kMaskSuffix))
+      function.setArgAttr(i, nn::kKindAttr,
+                          StringAttr::get(function.getContext(), "read_mask"));
+  }
+}
+
+void Signature::replaceFunction(Lowering &l, Block *entry,
+                                BlockArgument random) {
+  ValueRange outputs =
+      function.getBody().front().getTerminator()->getOperands();
+  SmallVector<Attribute> known(outputs.size());
+  SmallVector<Value> results;
+  for (auto [output, value] : llvm::zip(outputs, known))
+    results.push_back(returned(l, output, value));
+  func::ReturnOp::create(l.builder, function.getLoc(), results);
+  auto type = l.builder.getFunctionType(entry->getArgumentTypes(),
+                                        ValueRange(results).getTypes());
+  auto raised =
+      func::FuncOp::create(function.getLoc(), function.getName(), type);
+  for (auto [to, from] : llvm::enumerate(bound))
+    if (Attribute name = function.getArgAttr(from, "onnx.name"))
+      raised.setArgAttr(to, nn::kNameAttr, name);
+  for (unsigned i = 0; i < type.getNumResults(); ++i) {
+    if (Attribute name = function.getResultAttr(i, "onnx.name"))
+      raised.setResultAttr(i, nn::kNameAttr, name);
+    if (known[i])
+      raised.setResultAttr(i, kOutputValueAttr, known[i]);
+  }
+  if (module->hasAttr(onnx::kReadMasksAttr))
+    nameMasks(raised);
+  if (random)
+    for (StringRef attr : {nn::kNameAttr, nn::kKindAttr})
+      raised.setArgAttr(random.getArgNumber(), attr,
+                        l.builder.getStringAttr("random"));
+  raised.getBody().push_back(entry);
+  function.erase();
+  module.push_back(raised);
+}
+
+} // namespace shardonnx
