@@ -350,7 +350,8 @@ template <typename Op> struct AttentionReference {
 template <typename Op>
 static bool allowsScores(Op op, Interpreter &interpreter) {
   ArrayRef<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue());
-  return interpreter.allows(op, {q[0], q[1], q[2], v[1], std::max(q[3], v[3])});
+  return interpreter.allowsSteps(
+      op, {q[0], q[1], q[2], v[1], std::max(q[3], v[3])});
 }
 
 NN_EVALUATE(AttentionOp) {

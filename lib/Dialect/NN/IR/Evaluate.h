@@ -48,8 +48,10 @@ double logSumExp(llvm::ArrayRef<Scalar> row);
 
 /// Calls `body` with the number and the elements of each row of the last axis.
 template <typename Body> void forEachRow(const Elements &x, Body body) {
-  size_t width = x.shape.back();
-  for (size_t row = 0; row * width < x.values.size(); ++row)
+  int64_t width = x.shape.back(), rows = 1;
+  for (int64_t size : llvm::ArrayRef<int64_t>(x.shape).drop_back())
+    rows *= size;
+  for (int64_t row = 0; row < rows; ++row)
     body(row, llvm::ArrayRef<Scalar>(x.values).slice(row * width, width));
 }
 

@@ -88,12 +88,13 @@ static bool areGroups(ArrayRef<Scalar> indices, int64_t groups) {
 }
 
 NN_EVALUATE(GroupedMatmulOp) {
-  Elements rows(interpreter.get(getRows())),
-      matrices(interpreter.get(getMatrices()));
-  std::vector<Scalar> groups = interpreter.get(getIndices()).flatten();
-  Elements sums(shapeOf(getResult()), ofFloat(0));
-  if (!interpreter.allows(*this, {rows.shape[0], rows.shape[1], sums.shape[1]}))
+  ArrayRef<int64_t> factors = shapeOf(getRows()),
+                    sumShape = shapeOf(getResult());
+  if (!interpreter.allowsSteps(*this, {factors[0], factors[1], sumShape[1]}))
     return failure();
+  Elements rows(interpreter.get(getRows())),
+      matrices(interpreter.get(getMatrices())), sums(sumShape, ofFloat(0));
+  std::vector<Scalar> groups = interpreter.get(getIndices()).flatten();
   if (!areGroups(groups, matrices.shape[0]))
     return interpreter.refuse(*this, "an index is outside of its axis");
   forEachIndex(sums.shape, [&](ArrayRef<int64_t> at) {
@@ -108,17 +109,18 @@ NN_EVALUATE(GroupedMatmulOp) {
 }
 
 NN_EVALUATE(GroupedMatmulGradOp) {
-  Elements lhs(interpreter.get(getLhs())), rhs(interpreter.get(getRhs()));
-  std::vector<Scalar> groups = interpreter.get(getIndices()).flatten();
-  Elements sums(shapeOf(getResult()), ofFloat(0));
-  if (!interpreter.allows(*this, {lhs.shape[0], lhs.shape[1], rhs.shape[1]}))
+  SmallVector<int64_t> steps = {shapeOf(getLhs())[0], shapeOf(getLhs())[1],
+                                shapeOf(getRhs())[1]};
+  if (!interpreter.allowsSteps(*this, steps))
     return failure();
+  Elements lhs(interpreter.get(getLhs())), rhs(interpreter.get(getRhs())),
+      sums(shapeOf(getResult()), ofFloat(0));
+  std::vector<Scalar> groups = interpreter.get(getIndices()).flatten();
   if (!areGroups(groups, sums.shape[0]))
     return interpreter.refuse(*this, "an index is outside of its axis");
-  forEachIndex({lhs.shape[0], lhs.shape[1], rhs.shape[1]},
-               [&](ArrayRef<int64_t> at) {
-                 sums.at({groups[at[0]].i, at[1], at[2]}).f +=
-                     lhs.at({at[0], at[1]}).f * rhs.at({at[0], at[2]}).f;
-               });
+  forEachIndex(steps, [&](ArrayRef<int64_t> at) {
+    sums.at({groups[at[0]].i, at[1], at[2]}).f +=
+        lhs.at({at[0], at[1]}).f * rhs.at({at[0], at[2]}).f;
+  });
   return interpreter.set(getResult(), std::move(sums.values));
 }

@@ -343,7 +343,7 @@ LogicalResult nn::evaluateGather(Operation *op, Interpreter &interpreter,
     if ((fromData < 0 || !data.varies(fromData)) &&
         (fromIndices < 0 || !indices.varies(fromIndices)))
       size = std::min<int64_t>(size, 1);
-  if (!interpreter.allows(op))
+  if (!interpreter.allowsElements(op, stored))
     return failure();
   std::vector<Scalar> values;
   Places places(indices, data.getShape(), axes);

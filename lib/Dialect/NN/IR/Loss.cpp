@@ -267,7 +267,7 @@ struct LinearLogits {
 template <typename Op>
 static bool allowsLogits(Op op, Interpreter &interpreter) {
   ArrayRef<int64_t> x = shapeOf(op.getOperand()), w = shapeOf(op.getWeight());
-  return interpreter.allows(op, {x[0], w[0], w[1]});
+  return interpreter.allowsSteps(op, {x[0], w[0], w[1]});
 }
 
 NN_EVALUATE(LinearCrossEntropyOp) {

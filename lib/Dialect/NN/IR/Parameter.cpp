@@ -144,7 +144,7 @@ NN_EVALUATE(IotaOp) {
   auto type = tensorType(getResult());
   int64_t axis = getAxis(), size = type.getDimSize(axis);
   Arithmetic arithmetic = interpreter.arithmetic(getResult());
-  if (!interpreter.allows(*this, {size}))
+  if (!interpreter.allowsElements(*this, {size}))
     return failure();
   std::vector<Scalar> values(size);
   for (int64_t i = 0; i < size; ++i)

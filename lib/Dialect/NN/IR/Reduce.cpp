@@ -120,7 +120,7 @@ static LogicalResult evaluateReduction(Operation *op, Interpreter &interpreter,
     kept[axis] = full[axis] = 1;
   }
   HostTensor x = operand.compact().broadcast(stored);
-  if (!interpreter.allows(op))
+  if (!interpreter.allowsElements(op, stored))
     return failure();
   Elements sums(kept, start);
   std::vector<Scalar> elements = x.flatten();

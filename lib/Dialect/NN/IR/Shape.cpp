@@ -243,7 +243,7 @@ NN_VJP(PadOp) {
 
 NN_EVALUATE(ReshapeOp) {
   const HostTensor &x = interpreter.get(getOperand());
-  if (!x.isSplat() && !interpreter.allows(*this))
+  if (!interpreter.allowsReshape(*this, x, shapeOf(getResult())))
     return failure();
   return interpreter.set(getResult(), x.reshape(shapeOf(getResult())));
 }
@@ -291,7 +291,7 @@ NN_EVALUATE(ConcatOp) {
           return interpreter.get(input).varies(i);
         }))
       stored[i] = std::min<int64_t>(stored[i], 1);
-  if (!interpreter.allows(*this))
+  if (!interpreter.allowsElements(*this, stored))
     return failure();
   Elements whole(stored, ofInt(0));
   for (Value input : getInputs()) {

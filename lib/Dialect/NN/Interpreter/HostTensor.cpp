@@ -300,16 +300,24 @@ HostTensor HostTensor::windows(ArrayRef<int64_t> axes, ArrayRef<int64_t> sizes,
   return result;
 }
 
+static HostTensor::Dims withoutOnes(ArrayRef<int64_t> dims) {
+  HostTensor::Dims kept;
+  llvm::copy_if(dims, std::back_inserter(kept),
+                [](int64_t dim) { return dim != 1; });
+  return kept;
+}
+
+// Without axes of size 1 the shape must be the same for a view to do.
+int64_t HostTensor::reshapeCost(ArrayRef<int64_t> newShape) const {
+  if (isSplat() || withoutOnes(shape) == withoutOnes(newShape))
+    return 0;
+  return codes ? getNumElements()
+               : product({getNumElements(), int64_t(sizeof(Scalar))});
+}
+
 HostTensor HostTensor::reshape(ArrayRef<int64_t> newShape) const {
   if (isSplat())
     return splat(newShape, elementType, front());
-  // Without axes of size 1 the shape must be the same for a view to do.
-  auto withoutOnes = [](ArrayRef<int64_t> dims) {
-    Dims kept;
-    llvm::copy_if(dims, std::back_inserter(kept),
-                  [](int64_t dim) { return dim != 1; });
-    return kept;
-  };
   if (withoutOnes(shape) == withoutOnes(newShape)) {
     HostTensor result = *this;
     result.shape.assign(newShape.begin(), newShape.end());

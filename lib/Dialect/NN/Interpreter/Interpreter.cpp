@@ -18,6 +18,9 @@ using namespace mlir;
 
 namespace shardonnx::nn {
 
+static constexpr llvm::StringLiteral kTooLarge =
+    "it is too large to be computed";
+
 Interpreter::Results Interpreter::run(Region &region,
                                       ArrayRef<HostTensor> arguments) {
   if (!region.hasOneBlock() || region.getNumArguments() != arguments.size())
@@ -72,6 +75,9 @@ LogicalResult Interpreter::set(Value result, HostTensor tensor) {
 LogicalResult Interpreter::set(Value result, std::vector<Scalar> elements) {
   auto type = cast<RankedTensorType>(result.getType());
   Arithmetic element = arithmetic(result);
+  if (int64_t(elements.size()) != type.getNumElements())
+    return refuse(result.getDefiningOp(),
+                  "it gives another number of elements");
   if (element.isFloat())
     for (Scalar &x : elements)
       x.f = element.round(x.f);
@@ -90,7 +96,7 @@ Interpreter::map(Operation *op,
   std::optional<HostTensor> tensor =
       HostTensor::map(operands, element, function);
   if (!tensor)
-    return refuse(op, "it is too large to be computed");
+    return refuse(op, kTooLarge);
   return set(result, std::move(*tensor));
 }
 
@@ -109,16 +115,37 @@ static bool isWithin(ArrayRef<int64_t> factors, int64_t most) {
   return true;
 }
 
-bool Interpreter::allows(Operation *op, ArrayRef<int64_t> steps) {
-  bool fits = isWithin(steps, options.maxSteps);
-  for (Value operand : op->getOperands())
-    fits &= isWithin(get(operand).getShape(), options.maxElements);
-  for (Type result : op->getResultTypes())
-    fits &= isWithin(cast<RankedTensorType>(result).getShape(),
-                     options.maxElements);
-  if (!fits)
-    (void)refuse(op, "it is too large to be computed");
-  return fits;
+bool Interpreter::allowsElements(Operation *op, ArrayRef<int64_t> shape) {
+  if (isWithin(shape, options.maxElements))
+    return true;
+  (void)refuse(op, kTooLarge);
+  return false;
+}
+
+bool Interpreter::allows(Operation *op) {
+  return llvm::all_of(op->getOperands(),
+                      [&](Value operand) {
+                        return allowsElements(op, get(operand).getShape());
+                      }) &&
+         llvm::all_of(op->getResultTypes(), [&](Type result) {
+           return allowsElements(op, cast<RankedTensorType>(result).getShape());
+         });
+}
+
+bool Interpreter::allowsSteps(Operation *op, ArrayRef<int64_t> steps) {
+  if (isWithin(steps, options.maxSteps))
+    return allows(op);
+  (void)refuse(op, kTooLarge);
+  return false;
+}
+
+bool Interpreter::allowsReshape(Operation *op, const HostTensor &tensor,
+                                ArrayRef<int64_t> shape) {
+  if (tensor.reshapeCost(shape) / int64_t(sizeof(Scalar)) <=
+      options.maxElements)
+    return true;
+  (void)refuse(op, kTooLarge);
+  return false;
 }
 
 LogicalResult Interpreter::refuse(Operation *op, const llvm::Twine &why) {

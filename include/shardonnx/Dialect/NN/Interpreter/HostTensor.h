@@ -84,6 +84,8 @@ public:
   HostTensor transpose(llvm::ArrayRef<int64_t> permutation) const;
   HostTensor broadcast(llvm::ArrayRef<int64_t> newShape) const;
   HostTensor reshape(llvm::ArrayRef<int64_t> newShape) const;
+  /// How many bytes `reshape` copies.
+  int64_t reshapeCost(llvm::ArrayRef<int64_t> newShape) const;
   HostTensor slice(unsigned axis, int64_t start, int64_t step,
                    int64_t size) const;
 

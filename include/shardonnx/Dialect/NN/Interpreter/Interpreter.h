@@ -71,9 +71,18 @@ public:
   Arithmetic arithmetic(mlir::Type elementType) const {
     return Arithmetic(elementType, options.rounding);
   }
-  /// Whether the operands and results of an op may be stored element by
-  /// element, and `steps` sums or products be taken; else the op is refused.
-  bool allows(mlir::Operation *op, llvm::ArrayRef<int64_t> steps = {});
+  // Whether an op may be computed; else it is refused.
+
+  /// All its operands and results may be stored element by element.
+  bool allows(mlir::Operation *op);
+  /// A tensor of this shape may be.
+  bool allowsElements(mlir::Operation *op, llvm::ArrayRef<int64_t> shape);
+  /// As many products or sums as the product of `steps` may be taken, and
+  /// operands and results stored.
+  bool allowsSteps(mlir::Operation *op, llvm::ArrayRef<int64_t> steps);
+  /// A reshape may copy.
+  bool allowsReshape(mlir::Operation *op, const HostTensor &tensor,
+                     llvm::ArrayRef<int64_t> shape);
   /// Says why `op` cannot be evaluated; always failure.
   llvm::LogicalResult refuse(mlir::Operation *op, const llvm::Twine &why);
 
