@@ -1,7 +1,7 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The table of evaluators, and what ONNX says about axes, slices and reshapes.
+// The table of evaluators, and what they share.
 
 #include "Evaluate.h"
 
@@ -17,30 +17,15 @@ namespace shardonnx {
 Evaluator findEvaluator(StringRef opType) {
   static const llvm::StringMap<Evaluator> table = [] {
     llvm::StringMap<Evaluator> all;
-    addElementwiseEvaluators(all);
-    addCastEvaluators(all);
-    addMathEvaluators(all);
-    addReduceEvaluators(all);
-    addScanEvaluators(all);
-    addMatmulEvaluators(all);
-    addConvEvaluators(all);
-    addPoolEvaluators(all);
+    addBitEvaluators(all);
+    addConstantEvaluators(all);
+    addDeterminantEvaluators(all);
     addGridSampleEvaluators(all);
     addNormEvaluators(all);
-    addPadEvaluators(all);
-    addScatterEvaluators(all);
     addSelectEvaluators(all);
-    addShapeEvaluators(all);
-    addGatherEvaluators(all);
     return all;
   }();
   return table.lookup(opType);
-}
-
-std::optional<int64_t> onlyInt(const HostTensor *tensor) {
-  if (!tensor || tensor->isFloat() || tensor->getNumElements() != 1)
-    return std::nullopt;
-  return tensor->front().i;
 }
 
 std::optional<int64_t> countOf(ArrayRef<int64_t> shape) {
@@ -51,15 +36,6 @@ std::optional<int64_t> countOf(ArrayRef<int64_t> shape) {
     else
       count *= dim;
   return count;
-}
-
-bool advance(MutableArrayRef<int64_t> index, ArrayRef<int64_t> shape) {
-  for (size_t axis = index.size(); axis-- > 0;) {
-    if (++index[axis] < shape[axis])
-      return true;
-    index[axis] = 0;
-  }
-  return false;
 }
 
 AxisView::AxisView(ArrayRef<int64_t> shape, unsigned axis)

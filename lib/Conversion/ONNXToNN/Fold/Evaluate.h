@@ -10,6 +10,7 @@
 #include "../Attributes/Axes.h"
 #include "../Attributes/Slices.h"
 #include "shardonnx/Dialect/NN/Interpreter/Arithmetic.h"
+#include "shardonnx/Dialect/NN/Interpreter/Elements.h"
 #include "shardonnx/Dialect/NN/Interpreter/HostTensor.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "llvm/ADT/STLExtras.h"
@@ -17,6 +18,7 @@
 
 namespace shardonnx {
 
+using nn::advance;
 using nn::HostTensor;
 using nn::ofFloat;
 using nn::ofInt;
@@ -34,21 +36,12 @@ using Evaluator = HostOutputs (*)(onnx::NodeOp, HostInputs);
 
 // An op type whose schema has a function body gets an evaluator only where it
 // has a lowering, too: the body is as good, and it serves inputs that are data.
-void addElementwiseEvaluators(llvm::StringMap<Evaluator> &table);
-void addCastEvaluators(llvm::StringMap<Evaluator> &table);
-void addMathEvaluators(llvm::StringMap<Evaluator> &table);
-void addReduceEvaluators(llvm::StringMap<Evaluator> &table);
-void addScanEvaluators(llvm::StringMap<Evaluator> &table);
-void addMatmulEvaluators(llvm::StringMap<Evaluator> &table);
-void addConvEvaluators(llvm::StringMap<Evaluator> &table);
-void addPoolEvaluators(llvm::StringMap<Evaluator> &table);
+void addBitEvaluators(llvm::StringMap<Evaluator> &table);
+void addConstantEvaluators(llvm::StringMap<Evaluator> &table);
+void addDeterminantEvaluators(llvm::StringMap<Evaluator> &table);
 void addGridSampleEvaluators(llvm::StringMap<Evaluator> &table);
 void addNormEvaluators(llvm::StringMap<Evaluator> &table);
-void addPadEvaluators(llvm::StringMap<Evaluator> &table);
-void addScatterEvaluators(llvm::StringMap<Evaluator> &table);
 void addSelectEvaluators(llvm::StringMap<Evaluator> &table);
-void addShapeEvaluators(llvm::StringMap<Evaluator> &table);
-void addGatherEvaluators(llvm::StringMap<Evaluator> &table);
 
 /// The evaluator of an op type, or null.
 Evaluator findEvaluator(llvm::StringRef opType);
@@ -66,19 +59,6 @@ inline double toDouble(Scalar value, mlir::Type type) {
 inline int compareScalars(Scalar a, Scalar b, mlir::Type type) {
   return nn::Arithmetic(type).compare(a, b);
 }
-inline Scalar addScalars(Scalar a, Scalar b, mlir::Type type) {
-  return nn::Arithmetic(type).add(a, b);
-}
-inline Scalar multiplyScalars(Scalar a, Scalar b, mlir::Type type) {
-  return nn::Arithmetic(type).multiply(a, b);
-}
-inline Scalar maxScalar(Scalar a, Scalar b, mlir::Type type) {
-  return nn::Arithmetic(type).max(a, b);
-}
-inline Scalar minScalar(Scalar a, Scalar b, mlir::Type type) {
-  return nn::Arithmetic(type).min(a, b);
-}
-
 inline std::optional<HostTensor::Dims>
 broadcastShapes(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
   return HostTensor::broadcastShapes(a, b);
@@ -104,15 +84,8 @@ inline bool hasInputs(HostInputs inputs, size_t count) {
                       [](const HostTensor *tensor) { return tensor; });
 }
 
-/// The only element of a tensor of integers; none when it is something else.
-std::optional<int64_t> onlyInt(const HostTensor *tensor);
-
 /// The number of elements; none when there are more than may be computed.
 std::optional<int64_t> countOf(llvm::ArrayRef<int64_t> shape);
-
-/// Steps `index` through `shape` in row-major order; false after the last.
-bool advance(llvm::MutableArrayRef<int64_t> index,
-             llvm::ArrayRef<int64_t> shape);
 
 /// A shape seen from one of its axes: `outer` × `length` × `inner` elements.
 struct AxisView {

@@ -13,49 +13,6 @@ using namespace mlir;
 namespace shardonnx {
 namespace {
 
-/// Whether `a` sorts before `b`; what is not a number comes last.
-bool sortsBefore(Scalar a, Scalar b, Type type) {
-  if (isa<FloatType>(type) && (std::isnan(a.f) || std::isnan(b.f)))
-    return !std::isnan(a.f);
-  return compareScalars(a, b, type) < 0;
-}
-
-HostOutputs topK(onnx::NodeOp node, HostInputs inputs) {
-  auto given = onlyInt(inputAt(inputs, 1));
-  if (!hasInputs(inputs, 1) || !given || !countOf(inputs[0]->getShape()))
-    return std::nullopt;
-  auto axis = normalizeAxis(node.getInt("axis", -1), inputs[0]->getRank());
-  int64_t k = *given;
-  if (!axis || k < 0 || k > inputs[0]->getShape()[*axis])
-    return std::nullopt;
-  bool largest = node.getInt("largest", 1) != 0;
-  Type type = inputs[0]->getElementType();
-  HostTensor::Dims shape(inputs[0]->getShape());
-  AxisView from(shape, *axis);
-  shape[*axis] = k;
-  AxisView to(shape, *axis);
-  std::vector<Scalar> items = inputs[0]->flatten();
-  std::vector<Scalar> values(*countOf(shape)), places(values.size());
-  std::vector<int64_t> order(from.length);
-  for (int64_t o = 0; o < from.outer; ++o)
-    for (int64_t i = 0; i < from.inner; ++i) {
-      std::iota(order.begin(), order.end(), 0);
-      // The first of equal elements comes first.
-      llvm::stable_sort(order, [&](int64_t a, int64_t b) {
-        Scalar x = items[from.at(o, a, i)], y = items[from.at(o, b, i)];
-        return largest ? sortsBefore(y, x, type) : sortsBefore(x, y, type);
-      });
-      for (int64_t n = 0; n < k; ++n) {
-        values[to.at(o, n, i)] = items[from.at(o, order[n], i)];
-        places[to.at(o, n, i)].i = order[n];
-      }
-    }
-  HostOutputs outputs = one(HostTensor::dense(shape, type, std::move(values)));
-  outputs->push_back(HostTensor::dense(
-      shape, IntegerType::get(node.getContext(), 64), std::move(places)));
-  return outputs;
-}
-
 HostOutputs nonZero(onnx::NodeOp node, HostInputs inputs) {
   if (!hasInputs(inputs, 1) || inputs[0]->getRank() == 0 ||
       !countOf(inputs[0]->getShape()))
@@ -184,7 +141,6 @@ HostOutputs unique(onnx::NodeOp node, HostInputs inputs) {
 } // namespace
 
 void addSelectEvaluators(llvm::StringMap<Evaluator> &table) {
-  table["TopK"] = topK;
   table["NonZero"] = nonZero;
   table["Compress"] = compress;
   table["Unique"] = unique;

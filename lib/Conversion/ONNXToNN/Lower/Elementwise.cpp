@@ -18,6 +18,15 @@ template <typename Op> LogicalResult unary(Lowering &l, onnx::NodeOp node) {
   return success();
 }
 
+LogicalResult lowerRelu(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  l.set(node->getResult(0),
+        isFloat(operand) ? l.unary<nn::ReluOp>(operand)
+                         : l.binary<nn::MaxOp>(
+                               operand, l.constant(0, elementType(operand))));
+  return success();
+}
+
 /// All inputs as operands that together broadcast to the node's full shape.
 bool getOperands(Lowering &l, onnx::NodeOp node,
                  SmallVectorImpl<Value> &operands) {
@@ -49,10 +58,25 @@ template <typename Op> LogicalResult binary(Lowering &l, onnx::NodeOp node) {
   return success();
 }
 
+/// Known integers, to the power of integers, or of floats by way of f64.
+LogicalResult powOfIntegers(Lowering &l, onnx::NodeOp node, Value base) {
+  Type type = elementType(base);
+  Value exponent = l.get(node.getInput(1));
+  auto shape = broadcastShapes(shapeOf(base), shapeOf(exponent));
+  if (!l.interpreting || !shape)
+    return l.unsupported(node, "only of floats, or of known integers");
+  Type common = isFloat(exponent) ? Type(l.builder.getF64Type()) : type;
+  Value power =
+      nn::PowOp::create(l.builder, l.loc, RankedTensorType::get(*shape, common),
+                        l.cast(base, common), l.cast(exponent, common));
+  l.set(node->getResult(0), l.cast(power, type));
+  return success();
+}
+
 LogicalResult lowerPow(Lowering &l, onnx::NodeOp node) {
   Value base = l.get(node.getInput(0));
   if (!isFloat(base))
-    return l.unsupported(node, "only of floats, or of known integers");
+    return powOfIntegers(l, node, base);
   Value exponent =
       l.cast(l.getBroadcastable(node.getInput(1)), elementType(base));
   auto shape = broadcastShapes(shapeOf(base), l.getShape(node.getInput(1)));
@@ -163,7 +187,7 @@ void addElementwiseHandlers(HandlerTable &table) {
   table["Tanh"] = unary<nn::TanhOp>;
   table["Erf"] = unary<nn::ErfOp>;
   table["Sigmoid"] = unary<nn::SigmoidOp>;
-  table["Relu"] = unary<nn::ReluOp>;
+  table["Relu"] = lowerRelu;
   table["Sin"] = unary<nn::SinOp>;
   table["Cos"] = unary<nn::CosOp>;
   table["Add"] = binary<nn::AddOp>;

@@ -7,6 +7,7 @@
 
 #include "Dropout.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
 #include "shardonnx/Dialect/NN/Interpreter/Interpreter.h"
 
 using namespace mlir;
@@ -60,6 +61,12 @@ HostOutputs interpretLowering(onnx::NodeOp node, HostInputs inputs) {
     else
       return std::nullopt;
   func::ReturnOp::create(builder, l.loc, results);
+  // What the interpreter runs must be valid; nothing else has checked it.
+  ScopedDiagnosticHandler quiet(node.getContext(),
+                                [](Diagnostic &) { return success(); });
+  for (Operation &op : block.without_terminator())
+    if (failed(verify(&op)))
+      return std::nullopt;
   if (failed(interpreter.runBlock(block)))
     return std::nullopt;
   HostOutputs outputs(std::in_place);

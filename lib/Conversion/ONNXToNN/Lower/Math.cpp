@@ -18,8 +18,8 @@ using nn::ComparePredicate;
 using nn::NNBuilder;
 
 bool isInt(Value value) {
-  Type type = elementType(value);
-  return type.isInteger(32) || type.isInteger(64);
+  return isa<IntegerType>(elementType(value)) &&
+         !elementType(value).isInteger(1);
 }
 
 /// A node of one float operand: `fn` is given it in f32.
@@ -246,10 +246,23 @@ LogicalResult lowerDiv(Lowering &l, onnx::NodeOp node) {
   if (!getPair(l, node, lhs, rhs))
     return failure();
   if (!isFloat(lhs) && !isInt(lhs))
-    return l.unsupported(node, "only of floats, int32 and int64");
+    return l.unsupported(node, "only of floats and integers");
   l.set(node->getResult(0), isFloat(lhs) ? l.binary<nn::DivOp>(lhs, rhs)
                                          : l.binary<nn::QuotientOp>(lhs, rhs));
   return success();
+}
+
+/// What floats leave, with the sign of the divisor: one divisor more where
+/// C's fmod has the other sign.
+Value floorMod(Lowering &l, Value lhs, Value rhs) {
+  Value rest =
+      nn::RemainderOp::create(l.builder, l.loc, lhs, rhs, /*floor=*/false);
+  Value zero = l.constant(0, elementType(rest));
+  Value differs =
+      l.compare(ComparePredicate::ne, isNegative(l, rest), isNegative(l, rhs));
+  Value isRest = l.compare(ComparePredicate::ne, rest, zero);
+  Value moved = l.select(differs, l.add(rest, rhs), rest);
+  return l.select(isRest, moved, rest);
 }
 
 LogicalResult lowerMod(Lowering &l, onnx::NodeOp node) {
@@ -257,11 +270,13 @@ LogicalResult lowerMod(Lowering &l, onnx::NodeOp node) {
   Value lhs, rhs;
   if (!getPair(l, node, lhs, rhs))
     return failure();
-  if (isFloat(lhs) ? !fmod : !isInt(lhs))
-    return l.unsupported(node, "only of int32 and int64, or of floats with "
-                               "fmod = 1");
+  if (!isFloat(lhs) && !isInt(lhs))
+    return l.unsupported(node, "only of floats and integers");
   l.set(node->getResult(0),
-        nn::RemainderOp::create(l.builder, l.loc, lhs, rhs, !fmod));
+        isFloat(lhs) && !fmod
+            ? floorMod(l, lhs, rhs)
+            : nn::RemainderOp::create(l.builder, l.loc, lhs, rhs, !fmod)
+                  .getResult());
   return success();
 }
 

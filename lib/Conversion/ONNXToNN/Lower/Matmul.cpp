@@ -29,10 +29,19 @@ Value matmul(Lowering &l, Value lhs, Value rhs, bool transposeLhs,
       rhs, transposeLhs ? yes : UnitAttr(), transposeRhs ? yes : UnitAttr());
 }
 
+/// An operand of a product of this type. Known integers are multiplied in f64,
+/// exactly up to 2^53.
+Value factor(Lowering &l, Value value, Type type) {
+  return isa<FloatType>(type) ? value : l.cast(value, l.builder.getF64Type());
+}
+
 LogicalResult lowerMatMul(Lowering &l, onnx::NodeOp node) {
   Value lhs = l.get(node.getInput(0)), rhs = l.get(node.getInput(1));
-  if (!isFloat(lhs))
+  Type type = elementType(lhs);
+  if (!isFloat(lhs) && !l.interpreting)
     return l.unsupported(node, "only of floats");
+  lhs = factor(l, lhs, type);
+  rhs = factor(l, rhs, type);
   SmallVector<int64_t> a(shapeOf(lhs)), b(shapeOf(rhs));
   // A vector is a matrix of one row or one column that is dropped again.
   bool dropRow = a.size() == 1, dropColumn = b.size() == 1;
@@ -61,15 +70,18 @@ LogicalResult lowerMatMul(Lowering &l, onnx::NodeOp node) {
     shape.pop_back();
   if (dropRow)
     shape.erase(shape.end() - (dropColumn ? 1 : 2));
-  l.set(node->getResult(0), l.reshape(result, shape));
+  l.set(node->getResult(0), l.cast(l.reshape(result, shape), type));
   return success();
 }
 
 /// alpha·op(A)·op(B) + beta·C
 LogicalResult lowerGemm(Lowering &l, onnx::NodeOp node) {
   Value a = l.get(node.getInput(0)), b = l.get(node.getInput(1));
-  if (!isFloat(a))
-    return l.unsupported(node, "only of floats");
+  Type type = elementType(a);
+  if ((!isFloat(a) && !l.interpreting) || rankOf(a) != 2 || rankOf(b) != 2)
+    return l.unsupported(node, "only of matrices of floats");
+  a = factor(l, a, type);
+  b = factor(l, b, type);
   auto scaled = [&](Value value, double factor) {
     if (factor == 1)
       return value;
@@ -78,10 +90,14 @@ LogicalResult lowerGemm(Lowering &l, onnx::NodeOp node) {
   Value result = matmul(l, a, b, node.getInt("transA", 0) != 0,
                         node.getInt("transB", 0) != 0);
   result = scaled(result, node.getFloat("alpha", 1));
-  if (Value c = node.getInput(2))
-    result = l.binary<nn::AddOp>(
-        result, scaled(l.getBroadcastable(c), node.getFloat("beta", 1)));
-  l.set(node->getResult(0), result);
+  if (Value c = node.getInput(2)) {
+    if (!nn::broadcastsTo(l.getShape(c), shapeOf(result)))
+      return l.unsupported(node, "its addend does not broadcast");
+    Value addend = factor(l, l.getBroadcastable(c), type);
+    result =
+        l.binary<nn::AddOp>(result, scaled(addend, node.getFloat("beta", 1)));
+  }
+  l.set(node->getResult(0), l.cast(result, type));
   return success();
 }
 

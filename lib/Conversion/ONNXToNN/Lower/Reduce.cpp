@@ -62,17 +62,32 @@ Value combineAxis(Lowering &l, Value value, unsigned axis, Fn combine) {
 }
 
 template <typename Fn>
-Value combineAxes(Lowering &l, const Reduction &r, Value value, Fn combine) {
+Value combineAxes(Lowering &l, const Reduction &r, Value value, double neutral,
+                  Fn combine) {
+  if (llvm::is_contained(shapeOf(value), 0))
+    return l.constant(neutral, elementType(value), r.shape);
   for (int64_t axis : r.axes)
     value = combineAxis(l, value, static_cast<unsigned>(axis), combine);
   return l.reshape(value, r.shape);
 }
 
 template <typename Op>
-Value reduceFloats(NNBuilder &b, const Reduction &r, Value value) {
+Value reduceAll(NNBuilder &b, const Reduction &r, Value value) {
   if (r.axes.empty())
     return value;
   return Op::create(b.builder, b.loc, value, r.axes, r.keep);
+}
+
+/// Integers and booleans, by halves: programs reduce floats alone.
+template <typename Combine>
+LogicalResult combineIntegers(Lowering &l, onnx::NodeOp node,
+                              const Reduction &r) {
+  if (llvm::is_contained(shapeOf(r.operand), 0))
+    return l.unsupported(node, "its operand is empty");
+  l.set(node->getResult(0),
+        combineAxes(l, r, r.operand, /*neutral=*/0,
+                    [&](Value x, Value y) { return l.binary<Combine>(x, y); }));
+  return success();
 }
 
 template <typename Op, typename Combine>
@@ -80,13 +95,9 @@ LogicalResult reduce(Lowering &l, onnx::NodeOp node) {
   auto r = readReduction(l, node);
   if (!r)
     return failure();
-  if (isFloat(r->operand)) {
-    l.set(node->getResult(0), reduceFloats<Op>(l, *r, r->operand));
-    return success();
-  }
-  l.set(node->getResult(0),
-        combineAxes(l, *r, r->operand,
-                    [&](Value x, Value y) { return l.binary<Combine>(x, y); }));
+  if (!isFloat(r->operand) && !l.interpreting)
+    return combineIntegers<Combine>(l, node, *r);
+  l.set(node->getResult(0), reduceAll<Op>(l, *r, r->operand));
   return success();
 }
 
@@ -96,7 +107,7 @@ LogicalResult lowerReduceMean(Lowering &l, onnx::NodeOp node) {
     return failure();
   if (!isFloat(r->operand))
     return l.unsupported(node, "only of floats");
-  l.set(node->getResult(0), reduceFloats<nn::ReduceMeanOp>(l, *r, r->operand));
+  l.set(node->getResult(0), reduceAll<nn::ReduceMeanOp>(l, *r, r->operand));
   return success();
 }
 
@@ -110,15 +121,16 @@ LogicalResult extremum(Lowering &l, onnx::NodeOp node) {
 }
 
 LogicalResult lowerReduceMin(Lowering &l, onnx::NodeOp node) {
-  auto type = cast<ShapedType>(node.getInputs()[0].getType());
-  if (!isa<FloatType>(type.getElementType()))
-    return extremum<nn::ReduceMaxOp, nn::MinOp, nn::AndOp>(l, node);
   auto r = readReduction(l, node);
   if (!r)
     return failure();
+  if (elementType(r->operand).isInteger(1))
+    return combineIntegers<nn::AndOp>(l, node, *r);
+  if (!isFloat(r->operand))
+    return combineIntegers<nn::MinOp>(l, node, *r);
   Value negated = l.unary<nn::NegOp>(r->operand);
   l.set(node->getResult(0),
-        l.unary<nn::NegOp>(reduceFloats<nn::ReduceMaxOp>(l, *r, negated)));
+        l.unary<nn::NegOp>(reduceAll<nn::ReduceMaxOp>(l, *r, negated)));
   return success();
 }
 
@@ -128,8 +140,9 @@ LogicalResult lowerReduceProd(Lowering &l, onnx::NodeOp node) {
     return failure();
   Type type = elementType(r->operand);
   Value x = isFloat(r->operand) ? l.f32(r->operand) : r->operand;
-  Value product = combineAxes(
-      l, *r, x, [&](Value x, Value y) { return l.binary<nn::MulOp>(x, y); });
+  Value product = combineAxes(l, *r, x, /*neutral=*/1, [&](Value x, Value y) {
+    return l.binary<nn::MulOp>(x, y);
+  });
   l.set(node->getResult(0), l.cast(product, type));
   return success();
 }
@@ -149,25 +162,25 @@ LogicalResult composite(Lowering &l, onnx::NodeOp node, Fn fn) {
 
 LogicalResult lowerReduceL1(Lowering &l, onnx::NodeOp node) {
   return composite(l, node, [](NNBuilder &b, const Reduction &r, Value x) {
-    return reduceFloats<nn::ReduceSumOp>(b, r, b.unary<nn::AbsOp>(x));
+    return reduceAll<nn::ReduceSumOp>(b, r, b.unary<nn::AbsOp>(x));
   });
 }
 
 LogicalResult lowerReduceSumSquare(Lowering &l, onnx::NodeOp node) {
   return composite(l, node, [](NNBuilder &b, const Reduction &r, Value x) {
-    return reduceFloats<nn::ReduceSumOp>(b, r, b.mul(x, x));
+    return reduceAll<nn::ReduceSumOp>(b, r, b.mul(x, x));
   });
 }
 
 LogicalResult lowerReduceL2(Lowering &l, onnx::NodeOp node) {
   return composite(l, node, [](NNBuilder &b, const Reduction &r, Value x) {
-    return safeSqrt(b, reduceFloats<nn::ReduceSumOp>(b, r, b.mul(x, x)));
+    return safeSqrt(b, reduceAll<nn::ReduceSumOp>(b, r, b.mul(x, x)));
   });
 }
 
 LogicalResult lowerReduceLogSum(Lowering &l, onnx::NodeOp node) {
   return composite(l, node, [](NNBuilder &b, const Reduction &r, Value x) {
-    return b.unary<nn::LogOp>(reduceFloats<nn::ReduceSumOp>(b, r, x));
+    return b.unary<nn::LogOp>(reduceAll<nn::ReduceSumOp>(b, r, x));
   });
 }
 

@@ -160,7 +160,8 @@ std::optional<SmallVector<int64_t>> splitSizes(Lowering &l, Value sizes,
   int64_t total = 0, least = l.interpreting ? 0 : 1;
   for (int64_t size : result)
     total += size;
-  if (total != dim || llvm::any_of(result, [&](int64_t s) { return s < least; }))
+  if (total != dim ||
+      llvm::any_of(result, [&](int64_t s) { return s < least; }))
     return std::nullopt;
   return result;
 }

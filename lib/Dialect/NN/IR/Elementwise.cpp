@@ -62,6 +62,7 @@ NN_BINARY_INFER(SubOp)
 NN_BINARY_INFER(MulOp)
 NN_BINARY_INFER(MaxOp)
 NN_BINARY_INFER(MinOp)
+NN_BINARY_INFER(PowOp)
 NN_BINARY_INFER(AndOp)
 NN_BINARY_INFER(OrOp)
 
@@ -75,7 +76,6 @@ NN_BINARY_INFER(OrOp)
     return inferBroadcast(loc, operands, elementType(operands[0]), inferred);  \
   }
 NN_FLOAT_BINARY_INFER(DivOp)
-NN_FLOAT_BINARY_INFER(PowOp)
 
 LogicalResult CompareOp::inferReturnTypes(NN_INFER_ARGUMENTS) {
   if (failed(checkSameElement(loc, operands[0], operands[1])))

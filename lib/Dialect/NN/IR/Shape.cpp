@@ -147,7 +147,7 @@ NN_INFER(SliceOp) {
     return emitOptionalError(loc, "needs one offset and size for each axis of ",
                              type);
   for (auto [offset, size, dim] : llvm::zip(offsets, sizes, type.getShape()))
-    if (offset < 0 || size < 1 || size > dim - offset)
+    if (offset < 0 || size < 0 || size > dim - offset)
       return emitOptionalError(loc, "takes ", size, " elements from ", offset,
                                " on of an axis of ", dim);
   inferred.push_back(type.clone(sizes));

@@ -32,12 +32,21 @@ def NN_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
 }
 
-def NN_Float : AnyTypeOf<[F16, BF16, F32]>;
-def NN_Element : AnyTypeOf<[F16, BF16, F32, I1, I32, I64]>;
-def NN_Tensor : StaticShapeTensorOf<[F16, BF16, F32, I1, I32, I64]>;
-def NN_FloatTensor : StaticShapeTensorOf<[F16, BF16, F32]>;
+// Programs compute with f16, bf16, f32, i1, i32 and i64 (the raise refuses
+// others); the interpreter with all that ONNX's constants are of.
+defvar NN_Floats = [F16, BF16, F32, F64];
+defvar NN_Integers = [I32, I64, I8, I16, UI8, UI16, UI32, UI64];
+
+class NN_TensorOf<list<Type> elements, string what>
+    : Type<StaticShapeTensorOf<elements>.predicate,
+           "statically shaped tensor of " # what,
+           StaticShapeTensorOf<elements>.cppType>;
+
+def NN_Tensor : NN_TensorOf<!listconcat(NN_Floats, [I1], NN_Integers),
+                            "floats, integers or booleans">;
+def NN_FloatTensor : NN_TensorOf<NN_Floats, "floats">;
 def NN_F32Tensor : StaticShapeTensorOf<[F32]>;
-def NN_IntTensor : StaticShapeTensorOf<[I32, I64]>;
+def NN_IntTensor : NN_TensorOf<NN_Integers, "integers">;
 def NN_BoolTensor : StaticShapeTensorOf<[I1]>;
 
 // Every op that computes or stores something has its reference evaluation.

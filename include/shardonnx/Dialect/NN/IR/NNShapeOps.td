@@ -70,11 +70,11 @@ class NN_ReduceOp<string mnemonic, string doc> : NN_PureOp<mnemonic, [
   let summary = doc;
   let description = [{
     The reduced axes (sorted, non-negative) stay as size 1 with `keepdims`.
-    Sums in f32.
+    Sums in f32. Programs reduce floats; the interpreter reduces all elements.
   }];
-  let arguments = (ins NN_FloatTensor:$operand, DenseI64ArrayAttr:$axes,
+  let arguments = (ins NN_Tensor:$operand, DenseI64ArrayAttr:$axes,
                        UnitAttr:$keepdims);
-  let results = (outs NN_FloatTensor:$result);
+  let results = (outs NN_Tensor:$result);
 }
 def NN_ReduceSumOp : NN_ReduceOp<"reduce_sum", "Sum over axes">;
 def NN_ReduceMeanOp : NN_ReduceOp<"reduce_mean", "Mean over axes">;
