@@ -56,7 +56,7 @@ static llvm::StringMap<int64_t> countFlops(func::FuncOp function) {
     return flops;
   for (Operation &op : function.getBody().front())
     if (auto counted = dyn_cast<nn::FlopsOpInterface>(op)) {
-      auto unit = op.getAttrOfType<FlatSymbolRefAttr>(nn::kUnitAttr);
+      FlatSymbolRefAttr unit = nn::unitOf(&op);
       flops[unit ? unit.getValue() : StringRef(fsdp::kRootUnit)] +=
           counted.getFlops();
     }

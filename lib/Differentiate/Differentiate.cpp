@@ -25,20 +25,16 @@ using namespace shardonnx;
 namespace {
 
 /// Gives every op that a gradient's construction inserts the unit of the op
-/// that it is the gradient of.
-class UnitListener : public OpBuilder::Listener {
+/// that it is the gradient of. Its location is said to be a gradient's for
+/// those who read the IR: a message finds the ONNX node behind that name.
+class GradientListener : public nn::PlaceListener {
 public:
   void notifyOperationInserted(Operation *op,
                                OpBuilder::InsertPoint previous) override {
-    // A constant belongs to whoever reads it.
-    if (unit && !isa<nn::ConstantOp>(op))
-      op->setAttr(nn::kUnitAttr, unit);
-    // A verifier or a message that names this op finds its ONNX node through
-    // the location that the name wraps.
+    PlaceListener::notifyOperationInserted(op, previous);
     op->setLoc(NameLoc::get(StringAttr::get(op->getContext(), "gradient"),
                             op->getLoc()));
   }
-  Attribute unit;
 };
 
 /// The reverse sweep over one function.
@@ -64,7 +60,7 @@ private:
   nn::LossOp loss;
   SymbolTable &symbols;
   Activity activity;
-  UnitListener listener;
+  GradientListener listener;
   OpBuilder builder;
   /// The summands of each value's cotangent, in the order they were built.
   DenseMap<Value, SmallVector<Value, 2>> cotangents;
@@ -162,7 +158,7 @@ Value Differentiator::takeCotangent(Value value) {
 }
 
 LogicalResult Differentiator::reverse(Operation *op) {
-  listener.unit = op->getAttr(nn::kUnitAttr);
+  listener.place = nn::placeOf(op);
   SmallVector<Value> resultGrads;
   for (Value result : op->getResults())
     resultGrads.push_back(takeCotangent(result));
@@ -190,7 +186,7 @@ LogicalResult Differentiator::reverse(Operation *op) {
 void Differentiator::handOver() {
   for (auto &[name, summands] : gradients) {
     auto parameter = symbols.lookup<nn::ParameterOp>(name);
-    listener.unit = parameter->getAttr(nn::kUnitAttr);
+    listener.place = parameter.getPlaceAttr();
     OpBuilder::InsertionGuard guard(builder);
     // The last summand in the block: every one of them dominates what follows.
     Operation *last = summands.front().getDefiningOp();
@@ -251,7 +247,7 @@ LogicalResult Differentiator::run() {
     return failure();
 
   Operation *source = loss.getSum().getDefiningOp();
-  listener.unit = source ? source->getAttr(nn::kUnitAttr) : Attribute();
+  listener.place = source ? nn::placeOf(source) : nn::PlaceAttr();
   Value seed = nn::LossScaleOp::create(
       builder, loss.getLoc(), RankedTensorType::get({}, builder.getF32Type()));
   addCotangent(loss.getSum(), seed);
@@ -261,6 +257,7 @@ LogicalResult Differentiator::run() {
   freezeUnreached();
   handOver();
   replaceLossOp();
+  nn::markBackward(*loss->getBlock());
   return success();
 }
 

@@ -58,14 +58,14 @@ void EvalMaker::replaceGets(nn::ParameterOp parameter) {
   for (auto get : function.getOps<nn::GetOp>())
     if (get.getParameterAttr().getAttr() == parameter.getSymNameAttr())
       gets.push_back(get);
-  auto known = parameter->getAttrOfType<IntegerAttr>(kArgumentAttr);
+  std::optional<uint64_t> known = parameter.getArgument();
   if (gets.empty() && !known)
     return;
   bool transposed =
       parameter.getSource() && parameter.getSource()->getTransposed();
   BlockArgument argument;
   if (known) {
-    argument = function.getArgument(static_cast<unsigned>(known.getInt()));
+    argument = function.getArgument(static_cast<unsigned>(*known));
   } else {
     auto type = cast<RankedTensorType>(gets.front().getType());
     SmallVector<int64_t> shape(type.getShape());
@@ -73,9 +73,9 @@ void EvalMaker::replaceGets(nn::ParameterOp parameter) {
       std::swap(shape[0], shape[1]);
     NamedAttrList attributes;
     attributes.set(nn::kNameAttr, parameter.getOnnxNameAttr());
-    attributes.set(kWeightAttr, parameter.getSymNameAttr());
+    attributes.set(nn::kWeightAttr, parameter.getSymNameAttr());
     if (parameter.getSource())
-      attributes.set(kSourceAttr, *parameter.getSource());
+      attributes.set(nn::kSourceAttr, *parameter.getSource());
     unsigned index = function.getNumArguments();
     (void)function.insertArgument(
         index, RankedTensorType::get(shape, type.getElementType()),
@@ -111,14 +111,14 @@ void EvalMaker::addGradient(nn::ParameterOp parameter) {
     gradient = b.transpose(gradient, {1, 0});
   Result result;
   result.gradient = b.cast(gradient, type.getElementType());
-  result.attributes.set(kGradientOfAttr, parameter.getOnnxNameAttr());
+  result.attributes.set(nn::kGradientOfAttr, parameter.getOnnxNameAttr());
   results.push_back(std::move(result));
 }
 
 /// The graph's own outputs that are still to be computed.
 void EvalMaker::keepOutputs() {
   for (unsigned index = 0; index < terminator->getNumOperands(); ++index) {
-    if (function.getResultAttr(index, kOutputValueAttr))
+    if (function.getResultAttr(index, nn::kValueAttr))
       continue;
     Result result;
     result.operand = index;
@@ -143,7 +143,7 @@ void EvalMaker::run() {
   for (nn::ParameterOp parameter : parameters)
     replaceGets(parameter);
   for (nn::ParameterOp parameter : parameters)
-    if (parameter->hasAttr(kWantedAttr))
+    if (parameter.getWanted())
       addGradient(parameter);
   SmallVector<Value> values;
   SmallVector<Attribute> attributes;
@@ -163,6 +163,7 @@ void EvalMaker::run() {
   for (nn::ParameterOp parameter : parameters)
     symbols.erase(parameter);
   eraseDead();
+  nn::markBackward(function.front());
 }
 
 namespace {

@@ -78,6 +78,7 @@ struct RemoveEmptyPass : shardonnx::impl::RemoveEmptyPassBase<RemoveEmptyPass> {
     for (Operation &op : llvm::make_early_inc_range(getOperation().front()))
       if (failed(removeEmpty(&op)))
         return signalPassFailure();
+    nn::markBackward(getOperation().front());
   }
 };
 } // namespace

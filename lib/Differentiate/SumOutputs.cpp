@@ -28,11 +28,11 @@ static void trainArgument(func::FuncOp forward, unsigned index,
   OpBuilder builder(forward);
   if (!name)
     name = builder.getStringAttr("argument" + Twine(index));
-  auto parameter =
-      nn::ParameterOp::create(builder, forward.getLoc(), name,
-                              TypeAttr::get(type.clone(builder.getF32Type())),
-                              builder.getUnitAttr(), name, nn::ExternalAttr());
-  parameter->setAttr(kArgumentAttr, builder.getI64IntegerAttr(index));
+  auto parameter = nn::ParameterOp::create(
+      builder, forward.getLoc(), name,
+      TypeAttr::get(type.clone(builder.getF32Type())), builder.getUnitAttr(),
+      name, nn::ExternalAttr(), ArrayAttr(), FloatAttr(),
+      builder.getI64IntegerAttr(index));
   symbols.insert(parameter);
   builder.setInsertionPointToStart(&forward.front());
   auto get = nn::GetOp::create(builder, argument.getLoc(), type,
@@ -47,7 +47,7 @@ static Value sumResults(func::FuncOp forward, OpBuilder &builder) {
   for (auto [index, value] :
        llvm::enumerate(forward.front().getTerminator()->getOperands())) {
     if (!isa<FloatType>(nn::elementType(value)) ||
-        forward.getResultAttr(index, kOutputValueAttr))
+        forward.getResultAttr(index, nn::kValueAttr))
       continue;
     auto axes = llvm::to_vector(
         llvm::seq<int64_t>(0, int64_t(nn::shapeOf(value).size())));
@@ -74,7 +74,7 @@ struct SumOutputsPass : shardonnx::impl::SumOutputsPassBase<SumOutputsPass> {
     OpBuilder builder(forward.front().getTerminator());
     for (auto parameter : getOperation().getOps<nn::ParameterOp>())
       if (parameter.getTrainable())
-        parameter->setAttr(kWantedAttr, builder.getUnitAttr());
+        parameter.setWanted(true);
     Value total = sumResults(forward, builder);
     if (!total)
       return;

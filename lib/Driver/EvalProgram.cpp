@@ -11,6 +11,7 @@
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "shardonnx/Differentiate/Passes.h"
 #include "shardonnx/Support/TemporaryFile.h"
+#include "shardonnx/runtime/InputKind.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -121,7 +122,7 @@ void EvalProgram::collectOutputs() {
     EvalOutput output;
     output.fileName = fileNameOf(name.getValue()) + ".npy";
     output.value =
-        forward.getResultAttrOfType<DenseElementsAttr>(i, kOutputValueAttr);
+        forward.getResultAttrOfType<DenseElementsAttr>(i, nn::kValueAttr);
     output.type = cast<RankedTensorType>(
         output.value ? Type(output.value.getType())
                      : Type(forward.getResultTypes()[i]));
@@ -141,8 +142,8 @@ void EvalProgram::collectBuffers() {
     EvalBuffer buffer;
     buffer.type = cast<RankedTensorType>(eval.getArgument(i).getType());
     buffer.name = eval.getArgAttrOfType<StringAttr>(i, nn::kNameAttr).str();
-    auto weight = eval.getArgAttrOfType<StringAttr>(i, kWeightAttr);
-    auto source = eval.getArgAttrOfType<nn::ExternalAttr>(i, kSourceAttr);
+    auto weight = eval.getArgAttrOfType<StringAttr>(i, nn::kWeightAttr);
+    auto source = eval.getArgAttrOfType<nn::ExternalAttr>(i, nn::kSourceAttr);
     if (source) {
       llvm::SmallString<256> path(folder);
       llvm::sys::path::append(path, source.getFile().getValue());
@@ -161,7 +162,8 @@ void EvalProgram::collectBuffers() {
   for (unsigned i = 0; i < eval.getNumResults(); ++i) {
     EvalBuffer buffer;
     buffer.type = cast<RankedTensorType>(eval.getResultTypes()[i]);
-    if (auto of = eval.getResultAttrOfType<StringAttr>(i, kGradientOfAttr)) {
+    if (auto of =
+            eval.getResultAttrOfType<StringAttr>(i, nn::kGradientOfAttr)) {
       EvalOutput output;
       output.fileName = gradientFile(of.getValue());
       output.type = buffer.type;
@@ -198,7 +200,7 @@ void EvalProgram::collectPlan() {
   for (auto input : module().getOps<exec::InputOp>()) {
     EvalBuffer &buffer = buffers[input.getIndex()];
     buffer.limit = int64_t(input.getLimit());
-    buffer.labels = input.getKind() == "labels";
+    buffer.labels = input.getKind() == spell(InputKind::Labels);
   }
   for (auto space : module().getOps<exec::SpacePlanOp>())
     if (space.getSpace() == exec::Space::private_)

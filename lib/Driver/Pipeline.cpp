@@ -51,6 +51,7 @@ static void addTrainingPasses(OpPassManager &pm,
   if (options.outputDtype)
     dtypes.outputDtype = spell(*options.outputDtype);
   pm.addPass(nn::createAssignDtypesPass(dtypes));
+  pm.addPass(nn::createVerifyPlacesPass());
 }
 
 // What the graph means.
@@ -92,6 +93,7 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
   if (isCuda(options) && !options.strictNumerics)
     pm.addNestedPass<func::FuncOp>(nn::createFuseEpiloguesPass());
   pm.addNestedPass<func::FuncOp>(nn::createFusePass());
+  pm.addPass(nn::createVerifyPlacesPass());
 }
 
 static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {

@@ -77,7 +77,7 @@ private:
 void RecomputeFitter::collect() {
   std::set<int64_t> prices;
   module.walk([&](Operation *op) {
-    auto unit = op->getAttrOfType<FlatSymbolRefAttr>(nn::kUnitAttr);
+    FlatSymbolRefAttr unit = nn::unitOf(op);
     if (!unit || unit.getValue() == fsdp::kRootUnit || isa<nn::ParameterOp>(op))
       return;
     units.insert(unit.getAttr());

@@ -57,7 +57,8 @@ private:
   LogicalResult emitReturn(func::FuncOp function);
   FailureOr<Value> lookUp(const std::string &name);
   FailureOr<Attribute> convert(const ::onnx::AttributeProto &attribute);
-  Location locationOf(const ::onnx::NodeProto &node);
+  std::pair<StringRef, StringRef>
+  nameAndPathOf(const ::onnx::NodeProto &node) const;
 
   const ::onnx::GraphProto &graph;
   const std::vector<Initializer> &initializers;
@@ -139,7 +140,8 @@ void Emitter::emitInitializers() {
     auto op = InitializerOp::create(
         builder, loc, builder.getStringAttr(init.symbol),
         TypeAttr::get(init.type), StringAttr(), IntegerAttr(), IntegerAttr(),
-        init.value, StringAttr(), UnitAttr(), UnitAttr());
+        init.value, StringAttr(), UnitAttr(), UnitAttr(), ArrayAttr(),
+        FloatAttr());
     if (!init.value) {
       op.setFile(init.file);
       op.setOffset(init.offset);
@@ -150,10 +152,10 @@ void Emitter::emitInitializers() {
     op.setTrainable(init.trainable);
     op.setTransposed(init.transposed);
     if (init.addend != 0)
-      op->setAttr("onnx.addend", builder.getF32FloatAttr(init.addend));
+      op.setAddendAttr(builder.getF32FloatAttr(init.addend));
     if (!init.names.empty()) {
       SmallVector<StringRef> names(init.names.begin(), init.names.end());
-      op->setAttr("onnx.names", builder.getStrArrayAttr(names));
+      op.setNamesAttr(builder.getStrArrayAttr(names));
     }
   }
 }
@@ -183,7 +185,8 @@ LogicalResult Emitter::emitFunction() {
   return emitReturn(function);
 }
 
-Location Emitter::locationOf(const ::onnx::NodeProto &node) {
+std::pair<StringRef, StringRef>
+Emitter::nameAndPathOf(const ::onnx::NodeProto &node) const {
   StringRef name = node.name(), path;
   for (const std::string &output : node.output()) {
     auto info = metadata.nodes.find(output);
@@ -195,7 +198,7 @@ Location Emitter::locationOf(const ::onnx::NodeProto &node) {
   }
   if (name.empty() && node.output_size() > 0)
     name = node.output(0);
-  return makeOriginLoc(&context, name, node.op_type(), path);
+  return {name, path};
 }
 
 FailureOr<Value> Emitter::lookUp(const std::string &name) {
@@ -254,11 +257,13 @@ LogicalResult Emitter::emitNode(const ::onnx::NodeProto &node) {
     attrs.append(attribute.name(), *value);
   }
   bool standard = node.domain().empty() || node.domain() == "ai.onnx";
-  auto op = NodeOp::create(builder, locationOf(node), resultTypes,
-                           builder.getStringAttr(node.op_type()), operands,
-                           standard ? StringAttr()
-                                    : builder.getStringAttr(node.domain()),
-                           attrs.getDictionary(&context));
+  auto [name, path] = nameAndPathOf(node);
+  auto op = NodeOp::create(
+      builder, makeOriginLoc(&context, name, node.op_type(), path), resultTypes,
+      builder.getStringAttr(node.op_type()), operands,
+      standard ? StringAttr() : builder.getStringAttr(node.domain()),
+      attrs.getDictionary(&context),
+      path.empty() ? StringAttr() : builder.getStringAttr(path));
   for (int i = 0; i < outputs; ++i)
     if (!node.output(i).empty())
       values[node.output(i)] = op->getResult(i);

@@ -11,6 +11,7 @@
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Support/ElementType.h"
 #include "shardonnx/Target/Program.h"
+#include "shardonnx/runtime/InputKind.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Workspace.h"
 
@@ -61,7 +62,8 @@ static void addSizes(ModuleOp module, json::Object &manifest) {
     if (type.getRank() >= 1 && first)
       batch = type.getDimSize(0);
     first = false;
-    if (seq == 0 && input.getKind() == "tokens" && type.getRank() >= 2)
+    if (seq == 0 && input.getKind() == spell(InputKind::Tokens) &&
+        type.getRank() >= 2)
       seq = type.getDimSize(1);
   }
   manifest["batch"] = batch;
@@ -135,11 +137,11 @@ static void addParams(ModuleOp module, ArrayAttr intervals, bool trainable,
                         {"trainable", trainable}};
     if (nn::ExternalAttr source = parameter.getSourceAttr()) {
       json::Object where = sourceOf(source);
-      if (auto addend = parameter->getAttrOfType<FloatAttr>("nn.addend"))
+      if (FloatAttr addend = parameter.getAddendAttr())
         where["addend"] = addend.getValueAsDouble();
       object["source"] = std::move(where);
     }
-    if (auto names = parameter->getAttrOfType<ArrayAttr>("nn.names"))
+    if (ArrayAttr names = parameter.getNamesAttr())
       addNames(names, parameter.getSymName(), object);
     params.push_back(std::move(object));
   }

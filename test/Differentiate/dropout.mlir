@@ -6,7 +6,7 @@ nn.parameter @w : tensor<2x4xf32> trainable {onnx_name = "w"}
 // CHECK-SAME: %[[R:.*]]: tensor<2xi64>
 // CHECK: nn.dropout %{{.*}}, %[[R]] {ratio = 2.500000e-01 : f64, samples = 2 : i64, stream = 0 : i64}
 // CHECK: %[[G:.*]] = nn.broadcast
-// CHECK: %[[D:.*]] = nn.dropout %[[G]], %[[R]] {ratio = 2.500000e-01 : f64, samples = 2 : i64, stream = 0 : i64}
+// CHECK: %[[D:.*]] = nn.dropout %[[G]], %[[R]] {place = #nn.place<backward>, ratio = 2.500000e-01 : f64, samples = 2 : i64, stream = 0 : i64}
 // CHECK: nn.grad @w, %[[D]]
 // CHECK-LABEL: func.func @eval(
 // CHECK-NOT: nn.dropout

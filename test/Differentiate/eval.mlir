@@ -4,7 +4,7 @@
 // Weights and float inputs are trained on the sum of all float outputs; then
 // all of them are arguments, and gradients are results.
 
-// SUM: nn.parameter @x : tensor<2x3xf32> trainable {nn.argument = 0 : i64
+// SUM: nn.parameter @x : tensor<2x3xf32> trainable {argument = 0 : i64
 // SUM-LABEL: func.func @forward
 // SUM: nn.get @x : tensor<2x3xf16>
 // SUM: nn.loss %{{.*}} {denominator = "batches"}

@@ -12,8 +12,8 @@
 // CHECK: nn.grad @gate
 // CHECK: nn.attention_grad {{.*}} -> (tensor<2x3x4x4xf32>, tensor<2x3x2x4xf32>, tensor<2x3x2x4xf32>)
 // The gradient of a rotation rotates back.
-// CHECK: nn.rotary %{{.*}}, %[[COS]], %[[SIN]] {inverse}
-// CHECK: nn.rotary %{{.*}}, %[[COS]], %[[SIN]] {inverse}
+// CHECK: nn.rotary %{{.*}}, %[[COS]], %[[SIN]] {inverse, place = #nn.place<backward>}
+// CHECK: nn.rotary %{{.*}}, %[[COS]], %[[SIN]] {inverse, place = #nn.place<backward>}
 // CHECK: nn.grad @ln
 // CHECK: nn.grad @embed
 nn.parameter @embed : tensor<32x16xf32> trainable {onnx_name = "embed"}

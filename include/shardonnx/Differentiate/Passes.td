@@ -31,7 +31,7 @@ def SumOutputsPass : Pass<"nn-sum-outputs", "mlir::ModuleOp"> {
   let description = [{
     What `shardonnx eval --grad` differentiates. Float arguments of @forward are
     read as trainable parameters, which remember the argument
-    (`nn.argument`), and nn.loss gets the sum of all elements of all float
+    (`argument`), and nn.loss gets the sum of all elements of all float
     results. Where no trainable parameter reaches it there is no loss, and
     nothing to differentiate.
 

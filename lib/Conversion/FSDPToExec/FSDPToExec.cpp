@@ -7,6 +7,7 @@
 #include "shardonnx/Conversion/FSDPToExec/Passes.h"
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+#include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Support/SpelledOption.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -31,8 +32,10 @@ private:
   void emitInputs();
 
   struct Input {
-    std::string name, kind; // kind empty: from how it is used
+    std::string name;
+    std::optional<InputKind> kind; // none: from how it is used
     Type type;
+    bool output = false;
   };
   SmallVector<Input> inputs;
   SmallVector<InputUse> uses;
@@ -56,10 +59,9 @@ LogicalResult FSDPToExec::collectInputs() {
                << i << " is " << type << ", was " << inputs[i].type;
       if (known)
         continue;
-      auto name = function.getArgAttrOfType<StringAttr>(i, "nn.name");
-      auto kind = function.getArgAttrOfType<StringAttr>(i, "nn.kind");
-      inputs.push_back({name ? name.str() : "input" + std::to_string(i),
-                        kind ? kind.str() : "", type});
+      StringRef name = nn::inputName(function, i);
+      inputs.push_back({name.empty() ? "input" + std::to_string(i) : name.str(),
+                        nn::inputKind(function, i), type});
     }
     collectOutputs(function);
   }
@@ -71,32 +73,35 @@ LogicalResult FSDPToExec::collectInputs() {
 // inputs.
 void FSDPToExec::collectOutputs(func::FuncOp function) {
   for (auto [i, type] : llvm::enumerate(function.getResultTypes())) {
-    auto name = function.getResultAttrOfType<StringAttr>(i, "nn.name");
+    auto name = function.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
     inputs.push_back({name ? name.str() : "output" + std::to_string(i),
-                      exec::kOutputKind.str(), type});
+                      std::nullopt, type, /*output=*/true});
   }
 }
 
-// What the runtime fills an input with: by its kind if that was said, else by
-// its use, else by the names that every exporter gives.
-static StringRef kindOf(StringRef kind, StringRef name, const InputUse &use) {
-  if (!kind.empty())
-    return kind;
+// What the runtime fills an input with of which nobody said it: by its use,
+// else by the names that every exporter gives.
+static InputKind kindByUse(StringRef name, const InputUse &use) {
   if (use.labels)
-    return "labels";
-  if (name.ends_with("attention_mask"))
-    return "attention_mask";
-  if (name == "position_ids" || name == "token_type_ids")
-    return name;
-  return use.tokens ? "tokens" : "data";
+    return InputKind::Labels;
+  if (name.ends_with(spell(InputKind::AttentionMask)))
+    return InputKind::AttentionMask;
+  for (InputKind kind : {InputKind::PositionIds, InputKind::TokenTypeIds})
+    if (name == spell(kind))
+      return kind;
+  return use.tokens ? InputKind::Tokens : InputKind::Data;
 }
 
 void FSDPToExec::emitInputs() {
   OpBuilder builder = OpBuilder::atBlockBegin(getOperation().getBody());
-  for (auto [index, input] : llvm::enumerate(inputs))
+  for (auto [index, input] : llvm::enumerate(inputs)) {
+    StringRef kind = exec::kOutputKind;
+    if (!input.output)
+      kind =
+          spell(input.kind ? *input.kind : kindByUse(input.name, uses[index]));
     exec::InputOp::create(builder, getOperation().getLoc(), index, input.name,
-                          kindOf(input.kind, input.name, uses[index]),
-                          uses[index].limit, input.type);
+                          kind, uses[index].limit, input.type);
+  }
 }
 
 // What GPUs do not do, or do in another way than a user may think: a remark is

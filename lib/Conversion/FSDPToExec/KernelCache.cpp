@@ -35,7 +35,7 @@ template <typename T> static uintptr_t wordOf(T uniqued) {
 
 // All that the generated code depends on: types, attributes and properties are
 // uniqued in the context, so their addresses say whether they are equal.
-// Discardable attributes (units, recompute marks) do not count.
+// Ops of a body have no place of their own in the step.
 static std::vector<uintptr_t> keyOf(nn::FusedOp fused, ArrayRef<Type> types) {
   std::vector<uintptr_t> key;
   key.push_back(uintptr_t(fused.getKind()));
@@ -86,8 +86,6 @@ FlatSymbolRefAttr KernelCache::kernel(nn::FusedOp fused, ArrayRef<Type> types) {
       fused.getDomainAttr(), builder.getArrayAttr(typeAttrs));
   IRMapping mapping;
   fused.getBody().cloneInto(&kernel.getBody(), mapping);
-  for (Operation &op : kernel.getBody().front())
-    op.setDiscardableAttrs(DictionaryAttr::get(op.getContext()));
   symbol = insert(kernel);
   return symbol;
 }

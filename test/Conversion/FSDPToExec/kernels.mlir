@@ -13,12 +13,12 @@
 // CHECK: exec.launch @rows_exp(
 // CHECK: exec.launch @rows_exp_0(
 func.func @eval(%x: tensor<4x8xf32>, %wide: tensor<4x16xf32>) {
-  %layer0 = nn.fused rows [4, 8] (%p = %x : tensor<4x8xf32>) -> tensor<4x8xf32> {
-    %e = nn.exp %p {nn.unit = @h.0} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %layer0 = nn.fused rows [4, 8] (%p = %x : tensor<4x8xf32>) -> tensor<4x8xf32> attributes {place = #nn.place<@h.0>} {
+    %e = nn.exp %p : (tensor<4x8xf32>) -> tensor<4x8xf32>
     nn.yield %e : tensor<4x8xf32>
   }
-  %layer1 = nn.fused rows [4, 8] (%q = %layer0 : tensor<4x8xf32>) -> tensor<4x8xf32> {
-    %e = nn.exp %q {nn.unit = @h.1} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %layer1 = nn.fused rows [4, 8] (%q = %layer0 : tensor<4x8xf32>) -> tensor<4x8xf32> attributes {place = #nn.place<@h.1>} {
+    %e = nn.exp %q : (tensor<4x8xf32>) -> tensor<4x8xf32>
     nn.yield %e : tensor<4x8xf32>
   }
   %half = nn.slice %wide {offsets = array<i64: 0, 0>, sizes = array<i64: 4, 8>} : (tensor<4x16xf32>) -> tensor<4x8xf32>

@@ -53,13 +53,13 @@ func.func @first_microbatch(%x: tensor<4x8xf32> {nn.name = "x"}, %labels: tensor
     %s = nn.add %p, %q : (tensor<4x16xf32>, tensor<16xf32>) -> tensor<4x16xf32>
     nn.yield %s : tensor<4x16xf32>
   }
-  %seed = nn.loss_scale : tensor<f32>
-  %sum, %dy = nn.cross_entropy_grad %y, %labels, %seed : (tensor<4x16xf32>, tensor<4xi64>, tensor<f32>) -> (tensor<f32>, tensor<4x16xf32>)
-  nn.loss %sum {denominator = "labels", denominator_arg = 1 : i64} : tensor<f32>
+  %seed = nn.loss_scale {place = #nn.place<backward>} : tensor<f32>
+  %sum, %dy = nn.cross_entropy_grad %y, %labels, %seed {place = #nn.place<backward>} : (tensor<4x16xf32>, tensor<4xi64>, tensor<f32>) -> (tensor<f32>, tensor<4x16xf32>)
+  nn.loss %sum {denominator = "labels", denominator_arg = 1 : i64, place = #nn.place<backward>} : tensor<f32>
   fsdp.free %u
   fsdp.grad_acquire @root
-  %dw = nn.matmul %x, %dy {transpose_lhs} : (tensor<4x8xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
-  %db = nn.fused columns [4, 16] (%p = %dy : tensor<4x16xf32>) -> tensor<16xf32> {
+  %dw = nn.matmul %x, %dy {place = #nn.place<backward>, transpose_lhs} : (tensor<4x8xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
+  %db = nn.fused columns [4, 16] (%p = %dy : tensor<4x16xf32>) -> tensor<16xf32> attributes {place = #nn.place<backward>} {
     %s = nn.reduce_sum %p {axes = array<i64: 0>} : (tensor<4x16xf32>) -> tensor<16xf32>
     nn.yield %s : tensor<16xf32>
   }

@@ -18,68 +18,63 @@
 
 // The tied table is read by the embedding and by the head; the norm's bias has
 // no path in its name, so it goes with its user.
-// BLOCK: @wte.weight {{.*}}nn.unit = @root
-// BLOCK: @h.0.w {{.*}}nn.unit = @h.0
-// BLOCK: @h.1.mlp.w {{.*}}nn.unit = @h.1
-// BLOCK: @val_7 {{.*}}nn.unit = @h.1
-// SIZE: @wte.weight {{.*}}nn.unit = @root
-// SIZE: @h.0.w {{.*}}nn.unit = @unit.0
-// SIZE: @h.1.mlp.w {{.*}}nn.unit = @unit.0
-// SIZE: @val_7 {{.*}}nn.unit = @unit.0
-// REGEX: @h.0.w {{.*}}nn.unit = @h.0
-// REGEX: @h.1.mlp.w {{.*}}nn.unit = @h.1.mlp
-// REGEX: @val_7 {{.*}}nn.unit = @h.1
+// BLOCK: @wte.weight {{.*}}place = #nn.place<@root>
+// BLOCK: @h.0.w {{.*}}place = #nn.place<@h.0>
+// BLOCK: @h.1.mlp.w {{.*}}place = #nn.place<@h.1>
+// BLOCK: @val_7 {{.*}}place = #nn.place<@h.1>
+// SIZE: @wte.weight {{.*}}place = #nn.place<@root>
+// SIZE: @h.0.w {{.*}}place = #nn.place<@unit.0>
+// SIZE: @h.1.mlp.w {{.*}}place = #nn.place<@unit.0>
+// SIZE: @val_7 {{.*}}place = #nn.place<@unit.0>
+// REGEX: @h.0.w {{.*}}place = #nn.place<@h.0>
+// REGEX: @h.1.mlp.w {{.*}}place = #nn.place<@h.1.mlp>
+// REGEX: @val_7 {{.*}}place = #nn.place<@h.1>
 // Blocks, and a module inside one of them.
-// MIXED: @wte.weight {{.*}}nn.unit = @root
-// MIXED: @h.0.w {{.*}}nn.unit = @h.0
-// MIXED: @h.1.mlp.w {{.*}}nn.unit = @h.1.mlp
-// MIXED: @val_7 {{.*}}nn.unit = @h.1
+// MIXED: @wte.weight {{.*}}place = #nn.place<@root>
+// MIXED: @h.0.w {{.*}}place = #nn.place<@h.0>
+// MIXED: @h.1.mlp.w {{.*}}place = #nn.place<@h.1.mlp>
+// MIXED: @val_7 {{.*}}place = #nn.place<@h.1>
 // Of what is left the tied table stays in the root.
-// REST: @wte.weight {{.*}}nn.unit = @root
-// REST: @h.0.w {{.*}}nn.unit = @unit.0
-// REST: @h.1.mlp.w {{.*}}nn.unit = @h.1
-// REST: @val_7 {{.*}}nn.unit = @h.1
+// REST: @wte.weight {{.*}}place = #nn.place<@root>
+// REST: @h.0.w {{.*}}place = #nn.place<@unit.0>
+// REST: @h.1.mlp.w {{.*}}place = #nn.place<@h.1>
+// REST: @val_7 {{.*}}place = #nn.place<@h.1>
 // The user named the embedding: it owns the table, which the head reads too.
-// TIED: @wte.weight {{.*}}nn.unit = @wte
-// TIED: nn.get @wte.weight {nn.unit = @wte}
-// TIED: nn.embedding {{.*}}nn.unit = @wte
-// TIED: nn.matmul {{.*}}nn.unit = @wte, transpose_rhs
+// TIED: @wte.weight {{.*}}place = #nn.place<@wte>
+// TIED: nn.get @wte.weight {place = #nn.place<@wte>}
+// TIED: nn.embedding {{.*}}place = #nn.place<@wte>
+// TIED: nn.matmul {{.*}}place = #nn.place<@wte>, transpose_rhs
 nn.parameter @wte.weight : tensor<32x8xf32> trainable {onnx_name = "wte.weight"}
 nn.parameter @h.0.w : tensor<8x8xf32> trainable {onnx_name = "h.0.w"}
 nn.parameter @h.1.mlp.w : tensor<8x8xf32> trainable {onnx_name = "h.1.mlp.w"}
 nn.parameter @val_7 : tensor<8xf32> trainable {onnx_name = "val_7"}
 
 func.func @main(%ids: tensor<4xi64>) -> tensor<4x32xf32> {
-  // BLOCK: nn.get @wte.weight {nn.unit = @root}
+  // BLOCK: nn.get @wte.weight {place = #nn.place<@root>}
   %wte = nn.get @wte.weight : tensor<32x8xf32>
-  // BLOCK: nn.embedding {{.*}}nn.unit = @root
-  %x = nn.embedding %wte, %ids : (tensor<32x8xf32>, tensor<4xi64>) -> tensor<4x8xf32> loc(#wte)
-  // BLOCK: nn.get @h.0.w {nn.unit = @h.0}
+  // BLOCK: nn.embedding {{.*}}place = #nn.place<@root>
+  %x = nn.embedding %wte, %ids {place = #nn.place<"wte">} : (tensor<32x8xf32>, tensor<4xi64>) -> tensor<4x8xf32>
+  // BLOCK: nn.get @h.0.w {place = #nn.place<@h.0>}
   %w0 = nn.get @h.0.w : tensor<8x8xf32>
-  // BLOCK: nn.matmul {{.*}}nn.unit = @h.0
+  // BLOCK: nn.matmul {{.*}}place = #nn.place<@h.0>
   %m0 = nn.matmul %x, %w0 : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
   // Neither path nor parameter: with what it reads.
-  // BLOCK: nn.add {{.*}}nn.unit = @h.0
+  // BLOCK: nn.add {{.*}}place = #nn.place<@h.0>
   %x1 = nn.add %x, %m0 : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   // A constant goes with its user.
-  // BLOCK: nn.constant {{.*}}nn.unit = @h.1
+  // BLOCK: nn.constant {{.*}}place = #nn.place<@h.1>
   %half = nn.constant dense<0.5> : tensor<f32>
   %b = nn.get @val_7 : tensor<8xf32>
-  // BLOCK: nn.mul {{.*}}nn.unit = @h.1
-  %s = nn.mul %b, %half : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32> loc(#norm1)
+  // BLOCK: nn.mul {{.*}}place = #nn.place<@h.1>
+  %s = nn.mul %b, %half {place = #nn.place<"h.1">} : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
   %w1 = nn.get @h.1.mlp.w : tensor<8x8xf32>
-  // BLOCK: nn.matmul {{.*}}nn.unit = @h.1
+  // BLOCK: nn.matmul {{.*}}place = #nn.place<@h.1>
   // REGEX: nn.matmul
-  // REGEX: nn.matmul {{.*}}nn.unit = @h.1.mlp
+  // REGEX: nn.matmul {{.*}}place = #nn.place<@h.1.mlp>
   %m1 = nn.matmul %x1, %w1 : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-  // BLOCK: nn.add {{.*}}nn.unit = @h.1
-  %a1 = nn.add %m1, %s : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32> loc(#block1)
-  // BLOCK: nn.matmul {{.*}}nn.unit = @root
-  %logits = nn.matmul %a1, %wte {transpose_rhs} : (tensor<4x8xf32>, tensor<32x8xf32>) -> tensor<4x32xf32> loc(#head)
+  // BLOCK: nn.add {{.*}}place = #nn.place<@h.1>
+  %a1 = nn.add %m1, %s {place = #nn.place<"h.1">} : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  // BLOCK: nn.matmul {{.*}}place = #nn.place<@root>
+  %logits = nn.matmul %a1, %wte {place = #nn.place<"lm_head">, transpose_rhs} : (tensor<4x8xf32>, tensor<32x8xf32>) -> tensor<4x32xf32>
   return %logits : tensor<4x32xf32>
 }
-
-#wte = loc(fused<{node = "n0", op = "Gather", path = "wte"}>["n0"])
-#block1 = loc(fused<{node = "n1", op = "Add", path = "h.1"}>["n1"])
-#norm1 = loc(fused<{node = "n2", op = "Mul", path = "h.1"}>["n2"])
-#head = loc(fused<{node = "n3", op = "MatMul", path = "lm_head"}>["n3"])

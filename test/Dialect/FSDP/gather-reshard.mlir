@@ -30,13 +30,13 @@ func.func @microbatch(%x: tensor<4x16xf32>) {
   %wb = nn.get @wb : tensor<16x16xf32>
   %y = nn.matmul %x, %wa : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
   %z = nn.matmul %y, %wb : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
-  %seed = nn.loss_scale : tensor<f32>
-  %dz = nn.fused rows [4, 16] (%p = %z : tensor<4x16xf32>, %q = %seed : tensor<f32>) -> tensor<4x16xf32> {
+  %seed = nn.loss_scale {place = #nn.place<backward>} : tensor<f32>
+  %dz = nn.fused rows [4, 16] (%p = %z : tensor<4x16xf32>, %q = %seed : tensor<f32>) -> tensor<4x16xf32> attributes {place = #nn.place<backward>} {
     %s = nn.mul %p, %q : (tensor<4x16xf32>, tensor<f32>) -> tensor<4x16xf32>
     nn.yield %s : tensor<4x16xf32>
   }
-  %dy = nn.matmul %dz, %wb {transpose_rhs} : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
-  %dx = nn.matmul %dy, %wa {transpose_rhs} : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
+  %dy = nn.matmul %dz, %wb {place = #nn.place<backward>, transpose_rhs} : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
+  %dx = nn.matmul %dy, %wa {place = #nn.place<backward>, transpose_rhs} : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
   return
 }
 func.func @eval(%x: tensor<4x16xf32>) {

@@ -4,9 +4,9 @@
 // The table is read by the embedding and by the head (tied): its unit is freed
 // while the blocks run, and gathered again for the head. The block reads its
 // bias on both sides of the module inside it, which does not free it.
-nn.parameter @wte.weight : tensor<32x8xf32> {nn.unit = @wte, onnx_name = "wte.weight"}
-nn.parameter @h.bias : tensor<8xf32> {nn.unit = @h.0, onnx_name = "h.bias"}
-nn.parameter @h.mlp : tensor<8x8xf32> {nn.unit = @h.0.mlp, onnx_name = "h.mlp"}
+nn.parameter @wte.weight : tensor<32x8xf32> {onnx_name = "wte.weight", place = #nn.place<@wte>}
+nn.parameter @h.bias : tensor<8xf32> {onnx_name = "h.bias", place = #nn.place<@h.0>}
+nn.parameter @h.mlp : tensor<8x8xf32> {onnx_name = "h.mlp", place = #nn.place<@h.0.mlp>}
 
 // CHECK-LABEL: func.func @eval
 // CHECK:      %[[TABLE:.*]] = fsdp.all_gather @wte

@@ -1,8 +1,8 @@
 // RUN: shardonnx-opt %s -fsdp-make-units -fsdp-gather | FileCheck %s
 
-nn.parameter @a.w : tensor<8x8xf32> {nn.unit = @a, onnx_name = "a.w"}
-nn.parameter @a.s : tensor<8xf32> {nn.unit = @a, onnx_name = "a.s"}
-nn.parameter @b.w : tensor<8x8xf32> {nn.unit = @b, onnx_name = "b.w"}
+nn.parameter @a.w : tensor<8x8xf32> {onnx_name = "a.w", place = #nn.place<@a>}
+nn.parameter @a.s : tensor<8xf32> {onnx_name = "a.s", place = #nn.place<@a>}
+nn.parameter @b.w : tensor<8x8xf32> {onnx_name = "b.w", place = #nn.place<@b>}
 
 // CHECK-LABEL: func.func @eval
 func.func @eval(%x: tensor<4x8xbf16>) -> tensor<4x8xbf16> {
@@ -13,7 +13,7 @@ func.func @eval(%x: tensor<4x8xbf16>) -> tensor<4x8xbf16> {
   // cast.
   // CHECK:      %[[A:.*]] = fsdp.all_gather @a
   // CHECK-NEXT: %[[W:.*]] = fsdp.view %[[A]][@a.w] : tensor<8x8xf32>
-  // CHECK-NEXT: %[[N:.*]] = nn.cast %[[W]] {nn.unit = @a} : tensor<8x8xf32> -> tensor<8x8xbf16>
+  // CHECK-NEXT: %[[N:.*]] = nn.cast %[[W]] {place = #nn.place<@a>} : tensor<8x8xf32> -> tensor<8x8xbf16>
   // CHECK-NEXT: %[[S:.*]] = fsdp.view %[[A]][@a.s] : tensor<8xf32>
   // CHECK-NEXT: nn.matmul %{{.*}}, %[[N]]
   %0 = nn.matmul %x, %w : (tensor<4x8xbf16>, tensor<8x8xbf16>) -> tensor<4x8xbf16>

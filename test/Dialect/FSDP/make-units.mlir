@@ -2,11 +2,11 @@
 
 // Order of first use, not of declaration; the widest types win; a parameter
 // without a gradient is frozen, an unused one is in no unit.
-nn.parameter @unused : tensor<4xf32> trainable {nn.unit = @u, onnx_name = "unused"}
-nn.parameter @second : tensor<300xf32> trainable {nn.unit = @u, onnx_name = "second"}
-nn.parameter @first : tensor<300xf32> trainable {nn.unit = @u, onnx_name = "first"}
+nn.parameter @unused : tensor<4xf32> trainable {onnx_name = "unused", place = #nn.place<@u>}
+nn.parameter @second : tensor<300xf32> trainable {onnx_name = "second", place = #nn.place<@u>}
+nn.parameter @first : tensor<300xf32> trainable {onnx_name = "first", place = #nn.place<@u>}
 // expected-warning @+1 {{'idle' does not reach the loss, so it is frozen}}
-nn.parameter @idle : tensor<300xf32> trainable {nn.unit = @u, onnx_name = "idle"}
+nn.parameter @idle : tensor<300xf32> trainable {onnx_name = "idle", place = #nn.place<@u>}
 // CHECK:      nn.parameter @idle : tensor<300xf32> {
 // CHECK:      fsdp.unit @u sharded f32 reduce f32 length 1024 [
 // CHECK-NEXT:   @first at 0 size 300,
@@ -26,7 +26,7 @@ func.func @microbatch(%g: tensor<300xbf16>, %h: tensor<300xf32>) {
 
 // -----
 
-// expected-error @+1 {{has no nn.unit: run nn-assign-units first}}
+// expected-error @+1 {{belongs to no unit: run nn-assign-units first}}
 nn.parameter @w : tensor<4xf32> trainable {onnx_name = "w"}
 func.func @microbatch() {
   %0 = nn.get @w : tensor<4xf32>
@@ -35,7 +35,7 @@ func.func @microbatch() {
 
 // -----
 
-nn.parameter @ids : tensor<4xi64> {nn.unit = @u, onnx_name = "ids"}
+nn.parameter @ids : tensor<4xi64> {onnx_name = "ids", place = #nn.place<@u>}
 func.func @microbatch() {
   // expected-error @+1 {{reads @ids as 'i64': only floats can be sharded}}
   %0 = nn.get @ids : tensor<4xi64>
@@ -58,11 +58,11 @@ module attributes {nn.unit_policies = {
     root = {reshard_after_forward = 1 : i64},
     h.0 = {reshard_after_forward = 0 : i64},
     h.1 = {reshard_after_forward = 4 : i64}, h.2 = {kept = true}}} {
-  nn.parameter @r : tensor<4xf32> {nn.unit = @root, onnx_name = "r"}
-  nn.parameter @a : tensor<4xf32> {nn.unit = @h.0, onnx_name = "a"}
-  nn.parameter @b : tensor<4xf32> {nn.unit = @h.1, onnx_name = "b"}
-  nn.parameter @c : tensor<4xf32> {nn.unit = @h.2, onnx_name = "c"}
-  nn.parameter @d : tensor<4xf32> {nn.unit = @ignored, onnx_name = "d"}
+  nn.parameter @r : tensor<4xf32> {onnx_name = "r", place = #nn.place<@root>}
+  nn.parameter @a : tensor<4xf32> {onnx_name = "a", place = #nn.place<@h.0>}
+  nn.parameter @b : tensor<4xf32> {onnx_name = "b", place = #nn.place<@h.1>}
+  nn.parameter @c : tensor<4xf32> {onnx_name = "c", place = #nn.place<@h.2>}
+  nn.parameter @d : tensor<4xf32> {onnx_name = "d", place = #nn.place<@ignored>}
   func.func @microbatch(%g: tensor<4xf32>) {
     %0 = nn.get @r : tensor<4xf32>
     %1 = nn.get @a : tensor<4xf32>

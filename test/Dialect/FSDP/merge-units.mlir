@@ -6,16 +6,16 @@
 // RUN: shardonnx-opt %S/Inputs/two-blocks.mlir -fsdp-merge-units | FileCheck %s --check-prefix=APART
 
 // Root is no neighbour.
-// MERGED: @wte.weight {{.*}} {nn.unit = @root
-// MERGED: @h.0.w {{.*}} {nn.unit = @"h.0+h.1"
-// MERGED: @h.1.b {{.*}} {nn.unit = @"h.0+h.1"
+// MERGED: @wte.weight {{.*}}place = #nn.place<@root>
+// MERGED: @h.0.w {{.*}}place = #nn.place<@"h.0+h.1">
+// MERGED: @h.1.b {{.*}}place = #nn.place<@"h.0+h.1">
 // MERGED: func.func @microbatch
 // MERGED-NOT: @h.1}
 // MERGED: func.func @eval
 // MERGED-NOT: @h.1}
 
-// APART: @h.0.w {{.*}} {nn.unit = @h.0,
-// APART: @h.1.w {{.*}} {nn.unit = @h.1,
+// APART: @h.0.w {{.*}}place = #nn.place<@h.0>
+// APART: @h.1.w {{.*}}place = #nn.place<@h.1>
 
 // One gather for both, in a step that verifies.
 // RUN: sed 's/^module {/module attributes {fsdp.merge_below = 289 : i64} {/' %S/Inputs/two-blocks.mlir \

@@ -6,11 +6,11 @@
 // CHECK:         fsdp.grad_acquire @root
 // CHECK-NEXT:    nn.matmul
 // CHECK-NEXT:    fsdp.all_gather_start @h.0
-// CHECK-NEXT:    nn.matmul {{.*}}fsdp.recompute
-// CHECK-NEXT:    nn.add {{.*}}fsdp.recompute
+// CHECK-NEXT:    nn.matmul {{.*}}recompute>
+// CHECK-NEXT:    nn.add {{.*}}recompute>
 // CHECK-NEXT:    nn.compare
 // CHECK:         %[[H0:.*]] = fsdp.all_gather_wait @h.0
 // CHECK-NEXT:    %[[W:.*]] = fsdp.view %[[H0]][@h.0.w]
 // CHECK-NEXT:    %[[B:.*]] = fsdp.view %[[H0]][@h.0.b]
-// CHECK-NEXT:    %[[M:.*]] = nn.matmul %{{.*}}, %[[W]] {fsdp.recompute
-// CHECK-NEXT:    nn.add %[[M]], %[[B]] {fsdp.recompute
+// CHECK-NEXT:    %[[M:.*]] = nn.matmul %{{.*}}, %[[W]] {place = #nn.place<{{.*}}recompute>
+// CHECK-NEXT:    nn.add %[[M]], %[[B]] {place = #nn.place<{{.*}}recompute>

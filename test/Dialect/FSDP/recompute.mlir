@@ -14,15 +14,15 @@
 
 // The second of two blocks.
 // EVERY:     fsdp.recompute_plan = {h.1 = "block"}
-// EVERY:     {fsdp.recompute, nn.unit = @h.1}
-// EVERY-NOT: {fsdp.recompute, nn.unit = @h.0}
+// EVERY:     {place = #nn.place<@h.1, recompute>}
+// EVERY-NOT: {place = #nn.place<@h.0, recompute>}
 
 // A plan that stands there is kept.
 // PLAN:     fsdp.recompute_plan = {h.0 = "block"}
-// PLAN-NOT: {fsdp.recompute, nn.unit = @h.1}
-// PLAN:     {fsdp.recompute, nn.unit = @h.0}
+// PLAN-NOT: {place = #nn.place<@h.1, recompute>}
+// PLAN:     {place = #nn.place<@h.0, recompute>}
 
-// NONE-NOT: fsdp.recompute
+// NONE-NOT: recompute>
 
 // CHECK-LABEL: func.func @microbatch
 // CHECK:         %[[X0:.*]] = nn.embedding
@@ -31,10 +31,10 @@
 // Only what backward reads is computed again: the relu's argument, not the relu
 // nor the residual sum; from the block's input; before the block's backward.
 // CHECK:         %[[DX2:.*]] = nn.matmul {{.*}}transpose_rhs
-// CHECK:         %[[M1:.*]] = nn.matmul %[[X1]], %{{.*}} {fsdp.recompute, nn.unit = @h.1}
-// CHECK-NEXT:    %[[A1:.*]] = nn.add %[[M1]], %{{.*}} {fsdp.recompute, nn.unit = @h.1}
+// CHECK:         %[[M1:.*]] = nn.matmul %[[X1]], %{{.*}} {place = #nn.place<@h.1, recompute>}
+// CHECK-NEXT:    %[[A1:.*]] = nn.add %[[M1]], %{{.*}} {place = #nn.place<@h.1, recompute>}
 // CHECK-NEXT:    nn.compare gt %[[A1]]
-// CHECK:         %[[M0:.*]] = nn.matmul %[[X0]], %{{.*}} {fsdp.recompute, nn.unit = @h.0}
-// CHECK-NEXT:    %[[A0:.*]] = nn.add %[[M0]], %{{.*}} {fsdp.recompute, nn.unit = @h.0}
+// CHECK:         %[[M0:.*]] = nn.matmul %[[X0]], %{{.*}} {place = #nn.place<@h.0, recompute>}
+// CHECK-NEXT:    %[[A0:.*]] = nn.add %[[M0]], %{{.*}} {place = #nn.place<@h.0, recompute>}
 // CHECK-NEXT:    nn.compare gt %[[A0]]
-// CHECK-NOT:     fsdp.recompute
+// CHECK-NOT:     recompute>

@@ -1,6 +1,6 @@
 // RUN: shardonnx-opt %s -fsdp-recreate-parameters | FileCheck %s
 
-nn.parameter @w : tensor<8x8xf32> trainable {nn.unit = @a, onnx_name = "w"}
+nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w", place = #nn.place<@a>}
 
 // CHECK-LABEL: func.func @microbatch
 func.func @microbatch(%x: tensor<4x8xf32>) {
@@ -8,21 +8,21 @@ func.func @microbatch(%x: tensor<4x8xf32>) {
   // CHECK: %[[W:.*]] = nn.get @w
   %w = nn.get @w : tensor<8x8xf32>
   // CHECK: %[[ONE:.*]] = nn.add %[[W]]
-  %w1 = nn.add %w, %one {nn.unit = @a} : (tensor<8x8xf32>, tensor<f32>) -> tensor<8x8xf32>
+  %w1 = nn.add %w, %one {place = #nn.place<@a>} : (tensor<8x8xf32>, tensor<f32>) -> tensor<8x8xf32>
   // CHECK: %[[Y:.*]] = nn.matmul %{{.*}}, %[[ONE]]
-  %y = nn.matmul %x, %w1 {nn.unit = @a} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %y = nn.matmul %x, %w1 {place = #nn.place<@a>} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
   // CHECK: %[[SEED:.*]] = nn.loss_scale
-  %seed = nn.loss_scale : tensor<f32>
+  %seed = nn.loss_scale {place = #nn.place<backward>} : tensor<f32>
   // CHECK: %[[DY:.*]] = nn.mul %[[Y]], %[[SEED]]
-  %dy = nn.mul %y, %seed {nn.unit = @a} : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
+  %dy = nn.mul %y, %seed {place = #nn.place<@a, backward>} : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
   // Backward makes 1 + w again, once for the unit; what depends on x is kept.
   // CHECK:      %[[WB:.*]] = nn.get @w
   // CHECK-NEXT: %[[AGAIN:.*]] = nn.add %[[WB]]
   // CHECK-NEXT: nn.matmul %[[DY]], %[[AGAIN]]
   // CHECK-NEXT: nn.matmul %[[Y]], %[[AGAIN]]
-  %dx = nn.matmul %dy, %w1 {nn.unit = @a, transpose_rhs} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-  %dz = nn.matmul %y, %w1 {nn.unit = @a, transpose_rhs} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-  %dw = nn.matmul %dx, %dz {nn.unit = @a, transpose_lhs} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32>
-  nn.grad @w, %dw : tensor<8x8xf32>
+  %dx = nn.matmul %dy, %w1 {place = #nn.place<@a, backward>, transpose_rhs} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %dz = nn.matmul %y, %w1 {place = #nn.place<@a>, transpose_rhs} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %dw = nn.matmul %dx, %dz {place = #nn.place<@a, backward>, transpose_lhs} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32>
+  nn.grad @w, %dw {place = #nn.place<backward>} : tensor<8x8xf32>
   return
 }

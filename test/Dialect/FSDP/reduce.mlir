@@ -9,7 +9,7 @@ func.func @microbatch(%x: tensor<8xf32>) {
   // widened.
   // CHECK:      %[[DB:.*]] = nn.neg
   // CHECK-NEXT: %[[NARROW:.*]] = nn.cast
-  // CHECK-NEXT: %[[DW:.*]] = nn.cast %[[NARROW]] {nn.unit = @u} : tensor<8xbf16> -> tensor<8xf32>
+  // CHECK-NEXT: %[[DW:.*]] = nn.cast %[[NARROW]] {place = #nn.place<@u>} : tensor<8xbf16> -> tensor<8xf32>
   // CHECK-NEXT: fsdp.reduce_scatter @u [@w, @b](%[[DW]], %[[DB]] : tensor<8xf32>, tensor<8xf32>)
   // CHECK-NEXT: nn.relu
   // CHECK-NOT:  nn.grad

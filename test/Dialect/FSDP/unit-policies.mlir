@@ -14,15 +14,15 @@ module attributes {nn.unit_rules = [
   {modules = ["block"], recompute = "block"},
   {modules = ["lm_head", "norm"], together, output_dtype = f32},
   {modules = ["root"], cast_forward_inputs = false}]} {
-  // CHECK: @wte.weight {{.*}}nn.unit = @root
+  // CHECK: @wte.weight {{.*}}place = #nn.place<@root>
   nn.parameter @wte.weight : tensor<32x8xf32> trainable {onnx_name = "wte.weight"}
-  // CHECK: @h.0.w {{.*}}nn.unit = @h.0
+  // CHECK: @h.0.w {{.*}}place = #nn.place<@h.0>
   nn.parameter @h.0.w : tensor<8x8xf32> trainable {onnx_name = "h.0.w"}
-  // CHECK: @h.1.w {{.*}}nn.unit = @h.1
+  // CHECK: @h.1.w {{.*}}place = #nn.place<@h.1>
   nn.parameter @h.1.w : tensor<8x8xf32> trainable {onnx_name = "h.1.w"}
-  // CHECK: @norm.weight {{.*}}nn.unit = @lm_head
+  // CHECK: @norm.weight {{.*}}place = #nn.place<@lm_head>
   nn.parameter @norm.weight : tensor<8xf32> trainable {onnx_name = "norm.weight"}
-  // CHECK: @lm_head.weight {{.*}}nn.unit = @lm_head
+  // CHECK: @lm_head.weight {{.*}}place = #nn.place<@lm_head>
   nn.parameter @lm_head.weight : tensor<32x8xf32> trainable {onnx_name = "lm_head.weight"}
   func.func @main(%ids: tensor<4xi64>) -> tensor<4x32xf32> {
     %wte = nn.get @wte.weight : tensor<32x8xf32>
@@ -32,7 +32,7 @@ module attributes {nn.unit_rules = [
     %w1 = nn.get @h.1.w : tensor<8x8xf32>
     %m1 = nn.matmul %m0, %w1 : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
     %n = nn.get @norm.weight : tensor<8xf32>
-    // CHECK: nn.mul {{.*}}nn.unit = @lm_head
+    // CHECK: nn.mul {{.*}}place = #nn.place<@lm_head>
     %s = nn.mul %m1, %n : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
     %head = nn.get @lm_head.weight : tensor<32x8xf32>
     %logits = nn.matmul %s, %head {transpose_rhs} : (tensor<4x8xf32>, tensor<32x8xf32>) -> tensor<4x32xf32>

@@ -90,11 +90,11 @@ func.func @powers(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3x
 // Transposed operands become flags, rows flatten.
 // CHECK-LABEL: func.func @matmuls(
 // CHECK-SAME: %[[X:.*]]: tensor<2x3x4xf32>, %[[W:.*]]: tensor<5x4xf32>
-// CHECK: %[[ROWS:.*]] = nn.reshape %[[X]] {nn.unit = @u} : tensor<2x3x4xf32> -> tensor<6x4xf32>
-// CHECK: %[[P:.*]] = nn.matmul %[[ROWS]], %[[W]] {nn.unit = @u, transpose_rhs} : (tensor<6x4xf32>, tensor<5x4xf32>) -> tensor<6x5xf32>
-// CHECK: nn.reshape %[[P]] {nn.unit = @u} : tensor<6x5xf32> -> tensor<2x3x5xf32>
+// CHECK: %[[ROWS:.*]] = nn.reshape %[[X]] {place = #nn.place<@u>} : tensor<2x3x4xf32> -> tensor<6x4xf32>
+// CHECK: %[[P:.*]] = nn.matmul %[[ROWS]], %[[W]] {place = #nn.place<@u>, transpose_rhs} : (tensor<6x4xf32>, tensor<5x4xf32>) -> tensor<6x5xf32>
+// CHECK: nn.reshape %[[P]] {place = #nn.place<@u>} : tensor<6x5xf32> -> tensor<2x3x5xf32>
 func.func @matmuls(%x: tensor<2x3x4xf32>, %w: tensor<5x4xf32>) -> tensor<2x3x5xf32> {
   %t = nn.transpose %w {permutation = array<i64: 1, 0>} : (tensor<5x4xf32>) -> tensor<4x5xf32>
-  %0 = nn.matmul %x, %t {nn.unit = @u} : (tensor<2x3x4xf32>, tensor<4x5xf32>) -> tensor<2x3x5xf32>
+  %0 = nn.matmul %x, %t {place = #nn.place<@u>} : (tensor<2x3x4xf32>, tensor<4x5xf32>) -> tensor<2x3x5xf32>
   return %0 : tensor<2x3x5xf32>
 }

@@ -70,18 +70,18 @@ func.func @model(%ids: tensor<2x4xi64>, %labels: tensor<8xi64>) {
   %sum = nn.cross_entropy %logits, %labels : (tensor<8x32xbf16>, tensor<8xi64>) -> tensor<f32>
   // CHECK: nn.loss %{{.*}} {denominator = "labels", denominator_arg = 1 : i64} : tensor<f32>
   nn.loss %sum {denominator = "labels", denominator_arg = 1 : i64} : tensor<f32>
-  %scale = nn.loss_scale : tensor<f32>
-  %grad = nn.broadcast %scale : tensor<f32> -> tensor<32x8xf32>
+  %scale = nn.loss_scale {place = #nn.place<backward>} : tensor<f32>
+  %grad = nn.broadcast %scale {place = #nn.place<backward>} : tensor<f32> -> tensor<32x8xf32>
   // CHECK: nn.grad @wte.weight, %{{.*}} : tensor<32x8xf32>
-  nn.grad @wte.weight, %grad : tensor<32x8xf32>
+  nn.grad @wte.weight, %grad {place = #nn.place<backward>} : tensor<32x8xf32>
   return
 }
 
 // CHECK-LABEL: func.func @fused
 func.func @fused(%a: tensor<4x8xf32>, %b: tensor<8xf32>) -> tensor<4x8xf32> {
-  // CHECK: nn.fused rows [4, 8] (%[[X:.*]] = %{{.*}} : tensor<4x8xf32>, %{{.*}} = %{{.*}} : tensor<8xf32>) -> tensor<4x8xf32> attributes {nn.unit = @block} {
+  // CHECK: nn.fused rows [4, 8] (%[[X:.*]] = %{{.*}} : tensor<4x8xf32>, %{{.*}} = %{{.*}} : tensor<8xf32>) -> tensor<4x8xf32> attributes {place = #nn.place<@block>} {
   // CHECK-NEXT: nn.reduce_sum %[[X]]
-  %0 = nn.fused rows [4, 8] (%x = %a : tensor<4x8xf32>, %y = %b : tensor<8xf32>) -> tensor<4x8xf32> attributes {nn.unit = @block} {
+  %0 = nn.fused rows [4, 8] (%x = %a : tensor<4x8xf32>, %y = %b : tensor<8xf32>) -> tensor<4x8xf32> attributes {place = #nn.place<@block>} {
     %s = nn.reduce_sum %x {axes = array<i64: 1>, keepdims} : (tensor<4x8xf32>) -> tensor<4x1xf32>
     %z = nn.mul %s, %y : (tensor<4x1xf32>, tensor<8xf32>) -> tensor<4x8xf32>
     nn.yield %z : tensor<4x8xf32>

@@ -42,10 +42,6 @@ inline constexpr llvm::StringLiteral kDifferentiateAttr = "onnx.differentiate";
 /// Attribute of an argument of the `onnx` function: the value of a known input,
 /// which is no argument of the `nn` function.
 inline constexpr llvm::StringLiteral kInputValueAttr = "onnx.value";
-/// Attribute of a result of the `nn` function: the value of an output that was
-/// computed here, of any element type. What the function returns in its place
-/// has no meaning.
-inline constexpr llvm::StringLiteral kOutputValueAttr = "nn.value";
 
 struct RaiseOptions {
   /// Only passes that round as the graph says: what an exporter wrote out stays

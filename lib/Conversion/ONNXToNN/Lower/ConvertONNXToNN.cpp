@@ -11,6 +11,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/Support/SpelledOption.h"
 
 using namespace mlir;
@@ -47,7 +48,7 @@ void buildRaisePipeline(OpPassManager &manager, const RaiseOptions &options) {
   convert.dropout = options.dropout;
   convert.positionsVary = options.positionsVary;
   manager.addPass(createConvertONNXToNN(convert));
-  manager.addPass(createCSEPass());
+  manager.addPass(nn::createCSEAcrossModulesPass());
   if (!options.strictNumerics) {
     manager.addPass(createRaiseLayout());
     manager.addPass(createRaiseNorm());
@@ -57,7 +58,7 @@ void buildRaisePipeline(OpPassManager &manager, const RaiseOptions &options) {
     manager.addPass(createRaiseMasks());
   }
   manager.addPass(createCanonicalizerPass());
-  manager.addPass(createCSEPass());
+  manager.addPass(nn::createCSEAcrossModulesPass());
   ReportRaiseOptions report;
   report.strict = options.strictNumerics;
   manager.addPass(createReportRaise(report));

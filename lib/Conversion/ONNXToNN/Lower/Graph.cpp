@@ -19,7 +19,7 @@ class GraphLowering {
 public:
   GraphLowering(func::FuncOp function, const LoweringOptions &options)
       : function(function), module(function->getParentOfType<ModuleOp>()),
-        builder(function.getContext()), initializers(module),
+        builder(function.getContext(), &listener), initializers(module),
         dropouts(options.dropout), signature(function, options),
         l(builder, initializers, refusals, dropouts) {}
 
@@ -34,6 +34,7 @@ private:
 
   func::FuncOp function;
   ModuleOp module;
+  nn::PlaceListener listener; // of the module of the node that is lowered
   OpBuilder builder;
   Initializers initializers;
   Refusals refusals;
@@ -128,6 +129,10 @@ LogicalResult GraphLowering::lowerData(onnx::NodeOp node) {
 
 void GraphLowering::lowerNode(onnx::NodeOp node) {
   l.loc = node.getLoc();
+  listener.place = nn::PlaceAttr();
+  if (StringAttr scope = node.getScopeAttr())
+    listener.place = nn::PlaceAttr::get(node.getContext(), scope, /*unit=*/{},
+                                        nn::Phase::forward);
   bool known = !node.getDomain() && isRaisable(node.getOpType());
   // A node that depends on one that was refused says nothing new, unless its op
   // is unknown.
@@ -151,7 +156,7 @@ void GraphLowering::finish(std::unique_ptr<Block> entry) {
        llvm::make_early_inc_range(module.getOps<onnx::InitializerOp>()))
     initializer.erase();
   if (Attribute model = module->removeAttr("onnx.model"))
-    module->setAttr("nn.model", model);
+    module->setAttr(nn::kModelAttr, model);
   for (StringRef attr :
        {StringRef("onnx.opset"), StringRef(kEvaluateAttr),
         StringRef(kDifferentiateAttr), StringRef(onnx::kReadMasksAttr)})

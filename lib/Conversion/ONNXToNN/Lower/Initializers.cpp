@@ -79,11 +79,8 @@ Value Initializers::getParameter(nn::NNBuilder &b,
         initializer.getTrainable() ? atTop.getUnitAttr() : UnitAttr(),
         atTop.getStringAttr(
             initializer.getGraphName().value_or(initializer.getSymName())),
-        source);
-    if (Attribute names = initializer->getAttr("onnx.names"))
-      parameter->setAttr("nn.names", names);
-    if (Attribute addend = initializer->getAttr("onnx.addend"))
-      parameter->setAttr("nn.addend", addend);
+        source, initializer.getNamesAttr(), initializer.getAddendAttr(),
+        /*argument=*/IntegerAttr());
   }
   Value value = nn::GetOp::create(
       b.builder, initializer.getLoc(), RankedTensorType::get(shape, stored),

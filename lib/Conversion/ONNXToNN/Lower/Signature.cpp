@@ -5,6 +5,8 @@
 
 #include "Signature.h"
 
+#include "shardonnx/Dialect/NN/IR/Inputs.h"
+
 using namespace mlir;
 
 namespace shardonnx {
@@ -64,12 +66,9 @@ Value Signature::returned(Lowering &l, Value output, Attribute &known) {
 
 /// Masks that the program reads are fed from the data.
 static void nameMasks(func::FuncOp function) {
-  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    auto name = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
-    if (name && name.getValue().ends_with(onnx::kMaskSuffix))
-      function.setArgAttr(i, nn::kKindAttr,
-                          StringAttr::get(function.getContext(), "read_mask"));
-  }
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (nn::inputName(function, i).ends_with(onnx::kMaskSuffix))
+      nn::setInputKind(function, i, InputKind::ReadMask);
 }
 
 void Signature::replaceFunction(Lowering &l, Block *entry,
@@ -92,14 +91,14 @@ void Signature::replaceFunction(Lowering &l, Block *entry,
     if (Attribute name = function.getResultAttr(i, "onnx.name"))
       raised.setResultAttr(i, nn::kNameAttr, name);
     if (known[i])
-      raised.setResultAttr(i, kOutputValueAttr, known[i]);
+      raised.setResultAttr(i, nn::kValueAttr, known[i]);
   }
   if (module->hasAttr(onnx::kReadMasksAttr))
     nameMasks(raised);
   if (random)
-    for (StringRef attr : {nn::kNameAttr, nn::kKindAttr})
-      raised.setArgAttr(random.getArgNumber(), attr,
-                        l.builder.getStringAttr("random"));
+    raised.setArgAttrs(
+        random.getArgNumber(),
+        nn::inputAttributes(raised.getContext(), InputKind::Random));
   raised.getBody().push_back(entry);
   function.erase();
   module.push_back(raised);

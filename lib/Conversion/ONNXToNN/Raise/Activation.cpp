@@ -4,7 +4,6 @@
 // Finds GELU and SiLU that the exporter has written out.
 
 #include "Match.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 
@@ -131,7 +130,7 @@ struct RaiseActivation : impl::RaiseActivationBase<RaiseActivation> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<RaiseGelu, RaiseSilu>(&getContext());
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    if (failed(rewriteInPlace(getOperation(), std::move(patterns))))
       signalPassFailure();
   }
 };

@@ -8,7 +8,6 @@
 #include "../Lower/CausalMask.h"
 #include "Match.h"
 #include "mlir/IR/Matchers.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 
@@ -398,15 +397,21 @@ struct ShowInsteadOfHide : OpRewritePattern<nn::SelectOp> {
     if (equal && isFlag(compare.getRhs(), false))
       return compare.getLhs();
     Location loc = flags.getLoc();
-    if (equal)
-      return nn::CompareOp::create(rewriter, loc, flags.getType(),
-                                   nn::ComparePredicate::ne, compare.getLhs(),
-                                   compare.getRhs());
-    auto scalar = RankedTensorType::get({}, rewriter.getI1Type());
-    Value no = nn::ConstantOp::create(rewriter, loc,
-                                      DenseElementsAttr::get(scalar, false));
-    return nn::CompareOp::create(rewriter, loc, flags.getType(),
-                                 nn::ComparePredicate::eq, flags, no);
+    nn::CompareOp inverted;
+    if (equal) {
+      inverted = nn::CompareOp::create(rewriter, loc, flags.getType(),
+                                       nn::ComparePredicate::ne,
+                                       compare.getLhs(), compare.getRhs());
+    } else {
+      auto scalar = RankedTensorType::get({}, rewriter.getI1Type());
+      Value no = nn::ConstantOp::create(rewriter, loc,
+                                        DenseElementsAttr::get(scalar, false));
+      inverted = nn::CompareOp::create(rewriter, loc, flags.getType(),
+                                       nn::ComparePredicate::eq, flags, no);
+    }
+    if (Operation *source = flags.getDefiningOp())
+      nn::inheritPlace(inverted, source);
+    return inverted;
   }
 };
 
@@ -440,7 +445,7 @@ struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
     RewritePatternSet patterns(&getContext());
     patterns.add<FoldCausalMask, FoldRepeatedHeads, ShowInsteadOfHide,
                  RaiseScaledDotProduct>(&getContext());
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    if (failed(rewriteInPlace(getOperation(), std::move(patterns))))
       signalPassFailure();
   }
 };

@@ -6,7 +6,6 @@
 // matrix.
 
 #include "Match.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 
@@ -199,7 +198,7 @@ struct RaiseLayout : impl::RaiseLayoutBase<RaiseLayout> {
     patterns.add<FoldTransposeIntoMatmul, MergeAfterMatmul,
                  MergeAfterScores<nn::AddOp>, MergeAfterScores<nn::MulOp>,
                  RaiseReciprocal, RaiseRsqrt, UnmergeTranspose>(&getContext());
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    if (failed(rewriteInPlace(getOperation(), std::move(patterns))))
       signalPassFailure();
   }
 };

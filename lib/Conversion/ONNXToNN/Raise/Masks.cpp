@@ -7,7 +7,6 @@
 #include "../Lower/CausalMask.h"
 #include "Match.h"
 #include "mlir/IR/Matchers.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 
@@ -203,7 +202,7 @@ struct RaiseMasks : impl::RaiseMasksBase<RaiseMasks> {
     RewritePatternSet patterns(&getContext());
     patterns.add<FoldMaskBroadcast, FoldTrue, SinkBroadcast, SplitCausalMask>(
         &getContext());
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    if (failed(rewriteInPlace(getOperation(), std::move(patterns))))
       signalPassFailure();
   }
 };

@@ -6,6 +6,7 @@
 #include "Match.h"
 
 #include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 #include <cmath>
 
@@ -82,6 +83,12 @@ bool isCube(Value value, Value x) {
   auto mul = value.getDefiningOp<nn::MulOp>();
   return mul && ((mul.getLhs() == x && matchSquare(mul.getRhs()) == x) ||
                  (mul.getRhs() == x && matchSquare(mul.getLhs()) == x));
+}
+
+LogicalResult rewriteInPlace(Operation *op, RewritePatternSet &&patterns) {
+  nn::PlaceListener listener;
+  return applyPatternsGreedily(op, std::move(patterns),
+                               GreedyRewriteConfig().setListener(&listener));
 }
 
 } // namespace shardonnx

@@ -56,6 +56,11 @@ mlir::Value matchSquare(mlir::Value value);
 /// Whether `value` is x³.
 bool isCube(mlir::Value value, mlir::Value x);
 
+/// Applies the patterns until none matches; what they make stands where the op
+/// stood that they rewrite.
+llvm::LogicalResult rewriteInPlace(mlir::Operation *op,
+                                   mlir::RewritePatternSet &&patterns);
+
 } // namespace shardonnx
 
 #endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_RAISE_MATCH_H

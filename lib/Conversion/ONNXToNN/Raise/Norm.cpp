@@ -4,7 +4,6 @@
 // Finds RMS and layer normalisation that the exporter has written out.
 
 #include "Match.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 
@@ -209,8 +208,8 @@ struct RaiseNorm : impl::RaiseNormBase<RaiseNorm> {
         &getContext());
     RewritePatternSet rest(&getContext());
     rest.add<RaiseBareNorm<nn::MulOp>, RaiseBareNorm<nn::DivOp>>(&getContext());
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))) ||
-        failed(applyPatternsGreedily(getOperation(), std::move(rest))))
+    if (failed(rewriteInPlace(getOperation(), std::move(patterns))) ||
+        failed(rewriteInPlace(getOperation(), std::move(rest))))
       signalPassFailure();
   }
 };

@@ -6,7 +6,6 @@
 
 #include "Match.h"
 #include "mlir/IR/Matchers.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 
@@ -367,7 +366,7 @@ struct RaiseRotary : impl::RaiseRotaryBase<RaiseRotary> {
     RewritePatternSet patterns(&getContext());
     patterns.add<RaiseRotaryEmbedding, RaiseRotaryTables>(&getContext(),
                                                           reader);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    if (failed(rewriteInPlace(getOperation(), std::move(patterns))))
       signalPassFailure();
   }
 };

@@ -7,7 +7,6 @@
 #include "UnitRules.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
-#include "shardonnx/Support/Origin.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -107,7 +106,7 @@ LogicalResult Assignment::run(ArrayRef<std::string> ignored) {
 LogicalResult Assignment::resolve() {
   SmallVector<StringRef> paths;
   for (Operation *op : ops)
-    paths.push_back(getOrigin(op->getLoc()).path);
+    paths.push_back(nn::scopeOf(op));
   for (auto &[name, parameter] : parameters)
     paths.push_back(modulePathOf(name));
   return rules.resolve(paths, [&] { return module.emitError(); });
@@ -121,7 +120,7 @@ void Assignment::assignByPath() {
     return unit;
   };
   for (Operation *op : ops) {
-    StringRef path = getOrigin(op->getLoc()).path;
+    StringRef path = nn::scopeOf(op);
     if (isa<nn::GetOp, nn::ConstantOp>(op) || path.empty())
       continue;
     StringRef unit = unitOf(path);
@@ -143,7 +142,7 @@ bool Assignment::isNamed(StringRef unit) const {
 std::pair<StringRef, const UnitRule *>
 Assignment::unitOfNames(nn::ParameterOp parameter) const {
   SmallVector<StringRef> all = {parameter.getSymName()};
-  if (auto tied = parameter->getAttrOfType<ArrayAttr>("nn.names"))
+  if (ArrayAttr tied = parameter.getNamesAttr())
     all.assign(llvm::to_vector(tied.getAsValueRange<StringAttr>()));
   for (StringRef name : all)
     if (auto found = rules.unitOfPath(modulePathOf(name));
@@ -315,11 +314,11 @@ void Assignment::write() {
     return entry;
   };
   for (Operation *op : ops)
-    op->setAttr(nn::kUnitAttr, reference(unitOfOp[op]));
+    nn::setUnit(op, reference(unitOfOp[op]));
   llvm::SetVector<StringRef> units; // in order of use
   for (auto &[name, parameter] : parameters) {
     StringRef unit = unitOfParameter[name];
-    parameter->setAttr(nn::kUnitAttr, reference(unit));
+    nn::setUnit(parameter, reference(unit));
     units.insert(unit);
   }
   SmallVector<NamedAttribute> policies;

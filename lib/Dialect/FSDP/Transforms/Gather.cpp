@@ -156,7 +156,7 @@ void Gatherer::gather(UnitOp unit, const Window &window, bool reshard) {
                                  cast<FlatSymbolRefAttr>(parameter));
     if (type != wanted) {
       value = nn::CastOp::create(builder, loc, wanted, value);
-      value.getDefiningOp()->setAttr(nn::kUnitAttr, name);
+      nn::setUnit(value.getDefiningOp(), name);
     }
     for (OpOperand *use : operands)
       use->set(value);

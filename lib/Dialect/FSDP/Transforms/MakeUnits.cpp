@@ -1,7 +1,7 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Lays the parameters out in units: one fsdp.unit for each `nn.unit`.
+// Lays the parameters out in units: one fsdp.unit for each that a place names.
 
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
@@ -81,9 +81,10 @@ void UnitMaker::collectGradients() {
 LogicalResult UnitMaker::place(nn::GetOp get) {
   auto parameter = symbols.lookup<nn::ParameterOp>(get.getParameter());
   StringAttr name = parameter.getSymNameAttr();
-  FlatSymbolRefAttr unit = unitOf(parameter);
+  FlatSymbolRefAttr unit = nn::unitOf(parameter);
   if (!unit)
-    return parameter.emitOpError("has no nn.unit: run nn-assign-units first");
+    return parameter.emitOpError(
+        "belongs to no unit: run nn-assign-units first");
   Type type = cast<ShapedType>(get.getType()).getElementType();
   if (!isa<FloatType>(type))
     return get.emitOpError() << "reads " << get.getParameterAttr() << " as "

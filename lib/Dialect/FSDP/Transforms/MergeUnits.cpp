@@ -30,7 +30,7 @@ SmallVector<Candidate> collect(func::FuncOp step) {
   llvm::MapVector<StringAttr, Candidate> units;
   llvm::DenseSet<Attribute> seen;
   for (auto get : step.getBody().front().getOps<nn::GetOp>()) {
-    FlatSymbolRefAttr unit = unitOf(get);
+    FlatSymbolRefAttr unit = nn::unitOf(get);
     if (!unit || unit.getValue() == kRootUnit ||
         !seen.insert(get.getParameterAttr()).second)
       continue;
@@ -95,9 +95,9 @@ void MergeUnitsPass::runOnOperation() {
       renamed[part] = FlatSymbolRefAttr::get(&getContext(), name);
   }
   module.walk([&](Operation *op) {
-    if (FlatSymbolRefAttr unit = unitOf(op))
+    if (FlatSymbolRefAttr unit = nn::unitOf(op))
       if (FlatSymbolRefAttr name = renamed.lookup(unit.getAttr()))
-        op->setAttr(nn::kUnitAttr, name);
+        nn::setUnit(op, name);
   });
 }
 

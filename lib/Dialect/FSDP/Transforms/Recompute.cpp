@@ -52,8 +52,8 @@ bool Recomputer::isBlock(FlatSymbolRefAttr unit) const {
 // read nothing of the step are cheap to keep and read by every block.
 bool Recomputer::isInside(Value value, FlatSymbolRefAttr unit) const {
   Operation *def = value.getDefiningOp();
-  return def && !order.inBackward(def) && unitOf(def) == unit && isPure(def) &&
-         def->getNumOperands() != 0;
+  return def && !order.inBackward(def) && nn::unitOf(def) == unit &&
+         isPure(def) && def->getNumOperands() != 0;
 }
 
 // The clone of what makes `value`; clones of one unit stand together, in the
@@ -67,7 +67,7 @@ Value Recomputer::recompute(Value value, FlatSymbolRefAttr unit) {
       if (isInside(operand, unit))
         mapping.map(operand, recompute(operand, unit));
     clone = builders.at(unit).clone(*def, mapping);
-    clone->setAttr(kRecomputeAttr, UnitAttr::get(def->getContext()));
+    nn::setPhase(clone, nn::Phase::recompute);
     clones[def] = clone;
   }
   return clone->getResult(cast<OpResult>(value).getResultNumber());
@@ -79,7 +79,7 @@ void Recomputer::run() {
     if (order.inBackward(&op))
       backward.push_back(&op);
   for (Operation *op : backward) {
-    FlatSymbolRefAttr unit = unitOf(op);
+    FlatSymbolRefAttr unit = nn::unitOf(op);
     if (!isBlock(unit))
       continue;
     builders.try_emplace(unit, op);
@@ -87,6 +87,7 @@ void Recomputer::run() {
       if (isInside(operand.get(), unit))
         operand.set(recompute(operand.get(), unit));
   }
+  nn::markBackward(function.getBody().front());
 }
 
 // The units other than root, in the order of their first op.
@@ -95,7 +96,7 @@ llvm::SetVector<StringAttr> unitsInOrder(ModuleOp module) {
   for (func::FuncOp function : stepFunctions(module))
     if (function.getName() == kMicrobatch)
       for (Operation &op : function.getBody().front())
-        if (FlatSymbolRefAttr unit = unitOf(&op);
+        if (FlatSymbolRefAttr unit = nn::unitOf(&op);
             unit && unit.getValue() != kRootUnit)
           units.insert(unit.getAttr());
   return units;

@@ -62,7 +62,7 @@ bool Recreator::isParameterFunction(Value value) {
 
 // A copy of `value`, made before its first user in that unit's backward.
 Value Recreator::recreate(Value value, Operation *user) {
-  Value &copy = copies[{value, unitOf(user)}];
+  Value &copy = copies[{value, nn::unitOf(user)}];
   if (copy)
     return copy;
   Operation *def = value.getDefiningOp();
@@ -72,10 +72,10 @@ Value Recreator::recreate(Value value, Operation *user) {
       mapping.map(operand, recreate(operand, user));
   OpBuilder builder(user);
   Operation *clone = builder.clone(*def, mapping);
-  if (FlatSymbolRefAttr unit = unitOf(user); unit && !isa<nn::GetOp>(def))
-    clone->setAttr(nn::kUnitAttr, unit);
+  if (FlatSymbolRefAttr unit = nn::unitOf(user); unit && !isa<nn::GetOp>(def))
+    nn::setUnit(clone, unit);
   unsigned number = cast<OpResult>(value).getResultNumber();
-  return copies[{value, unitOf(user)}] = clone->getResult(number);
+  return copies[{value, nn::unitOf(user)}] = clone->getResult(number);
 }
 
 void Recreator::run() {

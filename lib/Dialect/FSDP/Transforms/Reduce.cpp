@@ -32,8 +32,9 @@ collectGradients(UnitOp unit,
       builder.setInsertionPointAfterValue(value);
       value = nn::CastOp::create(builder, grad.getLoc(),
                                  type.clone(unit.getReduceDtype()), value);
-      value.getDefiningOp()->setAttr(
-          nn::kUnitAttr, FlatSymbolRefAttr::get(unit.getSymNameAttr()));
+      nn::inheritPlace(value.getDefiningOp(), grad);
+      nn::setUnit(value.getDefiningOp(),
+                  FlatSymbolRefAttr::get(unit.getSymNameAttr()));
     }
     gradients.push_back(value);
   }

@@ -33,9 +33,8 @@ static bool carriesData(Operation *op, llvm::DenseSet<Operation *> &carriers) {
 static llvm::hash_code describe(Operation *op,
                                 const llvm::DenseSet<Operation *> &carriers) {
   llvm::hash_code hash = llvm::hash_combine(op->getName());
-  for (NamedAttribute attribute : op->getAttrs())
-    if (attribute.getName() != nn::kUnitAttr &&
-        attribute.getName() != "stream") // of a dropout's random numbers
+  for (NamedAttribute attribute : nn::attributesWithoutPlace(op))
+    if (attribute.getName() != "stream") // of a dropout's random numbers
       hash =
           llvm::hash_combine(hash, attribute.getName(), attribute.getValue());
   for (Type type : op->getResultTypes())

@@ -88,7 +88,7 @@ Operation *firstReader(AllGatherOp gather, const StepOrder &order,
 Operation *firstOfBackward(AllGatherOp gather, Block &body,
                            const StepOrder &order) {
   for (Operation &op : body)
-    if (order.inBackward(&op) && unitOf(&op) == gather.getUnitAttr())
+    if (order.inBackward(&op) && nn::unitOf(&op) == gather.getUnitAttr())
       return &op;
   return firstReader(gather, order, /*inBackward=*/true);
 }
@@ -165,7 +165,7 @@ unsigned GatherScheduler::aheadOf(ArrayRef<UnitBegin> begins, unsigned i,
   for (unsigned ahead = 0; ahead != i; ++ahead) {
     AllGatherOp gather = begins[ahead].gather;
     FlatSymbolRefAttr unit =
-        gather ? gather.getUnitAttr() : unitOf(begins[ahead].where);
+        gather ? gather.getUnitAttr() : nn::unitOf(begins[ahead].where);
     uint64_t distance = prefetch;
     if (auto own = dyn_cast_or_null<IntegerAttr>(
             unit ? nn::unitSetting(function, unit.getValue(), key)

@@ -18,16 +18,11 @@ static bool yieldsScalars(Operation *op) {
 }
 
 StepOrder::StepOrder(func::FuncOp function) {
-  llvm::DenseSet<Value> seeded;
   std::optional<unsigned> start;
   for (Operation &op : function.getBody().front()) {
     positions[&op] = ops.size();
-    bool depends = llvm::any_of(op.getOperands(), [&](Value operand) {
-      return seeded.contains(operand);
-    });
-    if (depends || isa<nn::LossScaleOp>(op))
-      seeded.insert(op.result_begin(), op.result_end());
-    if (!start && depends && !yieldsScalars(&op))
+    if (!start && nn::phaseOf(&op) == nn::Phase::backward &&
+        !yieldsScalars(&op))
       start = ops.size();
     ops.push_back(&op);
   }
@@ -46,10 +41,6 @@ SmallVector<func::FuncOp> fsdp::stepFunctions(ModuleOp module) {
     if (!function.isExternal())
       functions.push_back(function);
   return functions;
-}
-
-FlatSymbolRefAttr fsdp::unitOf(Operation *op) {
-  return op->getAttrOfType<FlatSymbolRefAttr>(nn::kUnitAttr);
 }
 
 llvm::DenseMap<StringAttr, UnitOp> fsdp::unitsByParameter(ModuleOp module) {

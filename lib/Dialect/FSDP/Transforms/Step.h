@@ -19,7 +19,7 @@ namespace shardonnx::fsdp {
 inline constexpr llvm::StringLiteral kIgnoredUnit = "ignored";
 
 /// The positions of a function's ops at the time of construction, and the
-/// first position of backward: the first tensor that depends on the loss scale.
+/// first position of backward: the first tensor through which a gradient flows.
 /// Without one (evaluation), backward begins at the end.
 class StepOrder {
 public:
@@ -40,9 +40,6 @@ private:
 
 /// The functions of the module that have a body, in order.
 llvm::SmallVector<mlir::func::FuncOp> stepFunctions(mlir::ModuleOp module);
-
-/// The unit that `op` was assigned to; null when none was.
-mlir::FlatSymbolRefAttr unitOf(mlir::Operation *op);
 
 /// The unit of every parameter that a unit holds.
 llvm::DenseMap<mlir::StringAttr, UnitOp>

@@ -182,23 +182,25 @@ LogicalResult PowOp::canonicalize(PowOp op, PatternRewriter &rewriter) {
   if (!exponent || op.getLhs().getType() != op.getType())
     return failure();
   NNBuilder b(rewriter, op.getLoc());
+  auto inPlace = [&](Value made) {
+    inheritPlace(made.getDefiningOp(), op);
+    return made;
+  };
   Value x = op.getLhs(), result;
   if (*exponent == 1.0)
     result = x;
   else if (*exponent == 2.0)
-    result = b.mul(x, x);
+    result = inPlace(b.mul(x, x));
   else if (*exponent == 3.0)
-    result = b.mul(b.mul(x, x), x);
+    result = inPlace(b.mul(inPlace(b.mul(x, x)), x));
   else if (*exponent == 0.5)
-    result = b.unary<SqrtOp>(x);
+    result = inPlace(b.unary<SqrtOp>(x));
   else if (*exponent == -0.5)
-    result = b.unary<RsqrtOp>(x);
+    result = inPlace(b.unary<RsqrtOp>(x));
   else if (*exponent == -1.0)
-    result = b.unary<ReciprocalOp>(x);
+    result = inPlace(b.unary<ReciprocalOp>(x));
   else
     return failure();
-  if (Attribute unit = op->getAttr(kUnitAttr); unit && result != x)
-    result.getDefiningOp()->setAttr(kUnitAttr, unit);
   rewriter.replaceOp(op, result);
   return success();
 }

@@ -55,6 +55,9 @@ ParseResult FusedOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.parseArrowTypeList(result.types) ||
       parser.parseOptionalAttrDictWithKeyword(result.attributes))
     return failure();
+  if (Attribute place = result.attributes.erase("place"))
+    if (!(properties.place = dyn_cast<PlaceAttr>(place)))
+      return parser.emitError(loc, "place must be a #nn.place");
   return parser.parseRegion(*result.addRegion(), args);
 }
 
@@ -70,8 +73,8 @@ void FusedOp::print(OpAsmPrinter &printer) {
   });
   printer << ')';
   printer.printArrowTypeList(getOutputs().getTypes());
-  printer.printOptionalAttrDictWithKeyword(
-      llvm::to_vector((*this)->getDiscardableAttrs()));
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {"kind", "domain"});
   printer << ' ';
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
@@ -86,6 +89,8 @@ static bool reduces(FusedKind kind, int64_t rank, ArrayRef<int64_t> axes,
 }
 
 static LogicalResult verifyBodyOp(FusedOp fused, Operation &op) {
+  if (placeOf(&op))
+    return op.emitOpError("has a place, but the group has it for all its ops");
   if (isa<ElementwiseOpInterface>(op) ||
       isa<ConstantOp, IotaOp, BroadcastOp, YieldOp>(op))
     return success();

@@ -118,9 +118,8 @@ LogicalResult MatmulOp::canonicalize(MatmulOp op, PatternRewriter &rewriter) {
       MatmulOp::create(rewriter, op.getLoc(), rows, op.getRhs(), false,
                        op.getTransposeRhs(), elementType(op.getResult()));
   Value result = b.reshape(product, shapeOf(op.getResult()));
-  if (Attribute unit = op->getAttr(kUnitAttr))
-    for (Value value : SmallVector<Value>{rows, product, result})
-      value.getDefiningOp()->setAttr(kUnitAttr, unit);
+  for (Value value : SmallVector<Value>{rows, product, result})
+    inheritPlace(value.getDefiningOp(), op);
   rewriter.replaceOp(op, result);
   return success();
 }

@@ -43,7 +43,7 @@ bool nn::isParameterView(Value value) {
 }
 
 Type nn::reduceType(Operation *op) {
-  if (auto unit = op->getAttrOfType<FlatSymbolRefAttr>(kUnitAttr))
+  if (FlatSymbolRefAttr unit = unitOf(op))
     if (auto type = dyn_cast_or_null<TypeAttr>(
             unitSetting(op, unit.getValue(), kReduceDtypeKey)))
       return type.getValue();

@@ -5,6 +5,7 @@
 // sweep in order: where an op stands decides what it computes in.
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
@@ -33,8 +34,8 @@ static Value castBefore(Operation *user, Value value, Type type) {
     value = castBefore(user, value, Float32Type::get(user->getContext()));
   OpBuilder builder(user);
   Value result = NNBuilder(builder, user->getLoc()).cast(value, type);
-  if (Attribute unit = user->getAttr(kUnitAttr); unit && result != value)
-    result.getDefiningOp()->setAttr(kUnitAttr, unit);
+  if (result != value)
+    inheritPlace(result.getDefiningOp(), user);
   return result;
 }
 
@@ -105,8 +106,7 @@ static Value assignElementwise(Operation *op, Type type) {
   builder.setInsertionPointAfter(op);
   auto rounded = CastOp::create(builder, op->getLoc(),
                                 tensorType(result).clone(type), result);
-  if (Attribute unit = op->getAttr(kUnitAttr))
-    rounded->setAttr(kUnitAttr, unit);
+  inheritPlace(rounded, op);
   result.replaceAllUsesExcept(rounded, rounded);
   return rounded;
 }
@@ -161,7 +161,7 @@ private:
 static constexpr StringLiteral kRoot = "root";
 
 StringRef DtypeAssigner::unitOf(Operation *op) const {
-  auto unit = op->getAttrOfType<FlatSymbolRefAttr>(kUnitAttr);
+  FlatSymbolRefAttr unit = nn::unitOf(op);
   return unit ? unit.getValue() : StringRef(kRoot);
 }
 
@@ -190,10 +190,8 @@ void DtypeAssigner::castInputs() {
   const Precision &root = precisionOf(kRoot);
   OpBuilder builder(function.getBody());
   for (BlockArgument argument : function.getArguments()) {
-    auto kind = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                      kKindAttr);
     if (!isF32(argument) || argument.use_empty() ||
-        (kind && kind.getValue() == "labels"))
+        inputKind(function, argument.getArgNumber()) == InputKind::Labels)
       continue;
     noteResult(argument);
     if (!root.castInputs || root.param.isF32())

@@ -6,6 +6,7 @@
 #include "LossInGraph.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/runtime/Choices.h"
@@ -43,7 +44,7 @@ public:
       : function(function), kindName(kind), logitsName(logits),
         fuseHead(fuseHead),
         terminator(function.getBody().front().getTerminator()),
-        builder(terminator) {}
+        builder(terminator, &listener) {}
 
   LogicalResult run();
 
@@ -64,17 +65,17 @@ private:
   StringRef kindName, logitsName;
   bool fuseHead;
   Operation *terminator;
+  PlaceListener listener;
   OpBuilder builder;
   SmallVector<Output> outputs;
 };
 
 } // namespace
 
-/// The op that computes from `value` belongs to the same unit.
-static void copyUnit(Value value, Operation *op) {
-  if (Operation *source = value.getDefiningOp())
-    if (Attribute unit = source->getAttr(kUnitAttr))
-      op->setAttr(kUnitAttr, unit);
+/// Where the op stands that makes `value`: what computes from it goes there.
+static PlaceAttr placeBehind(Value value) {
+  Operation *source = value.getDefiningOp();
+  return source ? placeOf(source) : PlaceAttr();
 }
 
 static std::string shapeText(Value value) {
@@ -184,20 +185,17 @@ void LossAttacher::dropOutputs() {
 /// A new last argument for the labels.
 BlockArgument LossAttacher::addLabels(RankedTensorType type) {
   unsigned index = function.getNumArguments();
-  StringAttr labels = builder.getStringAttr("labels");
-  auto attrs =
-      builder.getDictionaryAttr({builder.getNamedAttr(kNameAttr, labels),
-                                 builder.getNamedAttr(kKindAttr, labels)});
-  (void)function.insertArgument(index, type, attrs, function.getLoc());
+  (void)function.insertArgument(
+      index, type, inputAttributes(function.getContext(), InputKind::Labels),
+      function.getLoc());
   return function.getArgument(index);
 }
 
 LossOp LossAttacher::report(Value sum, StringRef denominator, int64_t argument,
                             int64_t shift, int64_t count) {
-  auto loss = LossOp::create(builder, sum.getLoc(), sum, denominator, argument,
-                             shift, count);
-  copyUnit(sum, loss);
-  return loss;
+  listener.place = placeBehind(sum);
+  return LossOp::create(builder, sum.getLoc(), sum, denominator, argument,
+                        shift, count);
 }
 
 /// Erases what has no effect and no use, last ops first.
@@ -210,8 +208,7 @@ static void eraseDeadOps(Block &block) {
 /// The labels that the graph had for a loss of its own go with that loss.
 LogicalResult LossAttacher::dropOldLabels(LossOp loss) {
   for (unsigned i = 0; i + 1 < function.getNumArguments(); ++i) {
-    auto name = function.getArgAttrOfType<StringAttr>(i, kNameAttr);
-    if (!name || name.getValue() != "labels")
+    if (inputName(function, i) != spell(InputKind::Labels))
       continue;
     if (!function.getArgument(i).use_empty())
       return function.emitError("the graph reads its input 'labels' for more "
@@ -249,7 +246,8 @@ static Value fuseLinear(CrossEntropyOp op) {
   MatmulOp product = linearHead(op.getLogits());
   if (!product)
     return op.getSum();
-  OpBuilder builder(op);
+  PlaceListener listener(product.getPlaceAttr());
+  OpBuilder builder(op, &listener);
   NNBuilder b(builder, product.getLoc());
   Value weight = product.getRhs();
   bool transpose = product.getTransposeRhs();
@@ -264,9 +262,6 @@ static Value fuseLinear(CrossEntropyOp op) {
   auto fused = LinearCrossEntropyOp::create(builder, product.getLoc(), rows,
                                             weight, op.getLabels(), transpose,
                                             op.getIgnoreIndex());
-  copyUnit(product, fused);
-  if (rows != product.getLhs())
-    copyUnit(product, rows.getDefiningOp());
   op.getSum().replaceAllUsesWith(fused.getSum());
   op.erase();
   return fused.getSum();
@@ -278,6 +273,7 @@ LogicalResult LossAttacher::buildCrossEntropy(const Output &output) {
     return function.emitError("output ")
            << output.name << " has the shape " << shapeText(output.value)
            << ", but a cross-entropy needs [...,classes]";
+  listener.place = placeBehind(output.value);
   NNBuilder b(builder, output.value.getLoc());
   auto labelType =
       RankedTensorType::get(shape.drop_back(), builder.getI64Type());
@@ -287,9 +283,6 @@ LogicalResult LossAttacher::buildCrossEntropy(const Output &output) {
   Value flat = b.reshape(labels, {rows});
   auto entropy =
       CrossEntropyOp::create(builder, output.value.getLoc(), logits, flat);
-  for (Value made : SmallVector<Value>{logits, flat, entropy})
-    if (Operation *op = made.getDefiningOp())
-      copyUnit(output.value, op);
   dropOutputs();
   Value sum = fuseHead ? fuseLinear(entropy) : entropy.getSum();
   LossOp loss = report(sum, "labels", labels.getArgNumber(), 0, 1);
@@ -298,11 +291,11 @@ LogicalResult LossAttacher::buildCrossEntropy(const Output &output) {
 }
 
 LogicalResult LossAttacher::buildMse(const Output &output) {
+  listener.place = placeBehind(output.value);
   NNBuilder b(builder, output.value.getLoc());
   Value prediction = b.f32(output.value);
   BlockArgument target = addLabels(tensorType(prediction));
   Value sum = MseOp::create(builder, output.value.getLoc(), prediction, target);
-  copyUnit(output.value, sum.getDefiningOp());
   dropOutputs();
   LossOp loss =
       report(sum, "elements", -1, 0, tensorType(prediction).getNumElements());
@@ -316,9 +309,8 @@ LogicalResult LossAttacher::buildGraph(const Output &output) {
   std::optional<LossInGraph> known = findLossInGraph(output.value);
   if (known) {
     int64_t argument = known->labels, shift = known->shift;
-    function.setArgAttr(
-        argument, kKindAttr,
-        builder.getStringAttr(shift > 0 ? "shifted_labels" : "labels"));
+    setInputKind(function, argument,
+                 shift > 0 ? InputKind::ShiftedLabels : InputKind::Labels);
     dropOutputs();
     CrossEntropyOp entropy = known->op;
     report(entropy.getSum(), "labels", argument, shift, 1);
@@ -328,6 +320,7 @@ LogicalResult LossAttacher::buildGraph(const Output &output) {
     if (fuseHead)
       fuseLinear(entropy);
   } else {
+    listener.place = placeBehind(output.value);
     NNBuilder b(builder, output.value.getLoc());
     Value scalar = b.reshape(b.f32(output.value), {});
     dropOutputs();

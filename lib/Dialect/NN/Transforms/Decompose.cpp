@@ -21,16 +21,14 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
 
-/// Calls `build` with a builder before `op`; what it makes inherits the unit
-/// and other discardable attributes of `op`.
+/// Calls `build` with a builder before `op`; what it makes takes its place.
 template <typename Fn> static auto buildBefore(Operation *op, Fn build) {
   Operation *before = op->getPrevNode();
   OpBuilder builder(op);
   auto result = build(builder);
   Operation *made = before ? before->getNextNode() : &op->getBlock()->front();
   for (; made != op; made = made->getNextNode())
-    for (NamedAttribute attribute : op->getDiscardableAttrs())
-      made->setDiscardableAttr(attribute.getName(), attribute.getValue());
+    inheritPlace(made, op);
   return result;
 }
 

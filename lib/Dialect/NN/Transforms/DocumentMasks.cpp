@@ -6,6 +6,7 @@
 // reader of the data computes it, and attention takes one number a query.
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 
@@ -19,6 +20,8 @@ using namespace shardonnx;
 using namespace shardonnx::nn;
 
 static constexpr llvm::StringLiteral kOption = "--document-separator: ";
+/// How exporters name the input of positions.
+static constexpr llvm::StringLiteral kPositionIds = "position_ids";
 
 /// The ids that embeddings read straight from an argument: the tokens.
 static EmbeddingOp findTokens(func::FuncOp function) {
@@ -30,9 +33,7 @@ static EmbeddingOp findTokens(func::FuncOp function) {
     auto argument = dyn_cast<BlockArgument>(ids);
     if (!argument || shapeOf(argument).size() != 2)
       return;
-    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                      kNameAttr);
-    if (!found && (!name || name.getValue() != "position_ids"))
+    if (!found && inputName(function, argument.getArgNumber()) != kPositionIds)
       found = op;
   });
   return found;
@@ -90,9 +91,7 @@ struct DocumentMasksPass : nn::impl::DocumentMasksPassBase<DocumentMasksPass> {
              << " is outside the vocabulary of " << vocabulary;
     int64_t batch = ids.front(), length = ids.back();
     for (BlockArgument argument : function.getArguments()) {
-      auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                        kNameAttr);
-      if (name && name.getValue() == "position_ids" &&
+      if (inputName(function, argument.getArgNumber()) == kPositionIds &&
           shapeOf(argument) != ArrayRef<int64_t>{batch, length})
         return function.emitError()
                << kOption << "the input position_ids is " << argument.getType()
@@ -125,22 +124,18 @@ struct DocumentMasksPass : nn::impl::DocumentMasksPassBase<DocumentMasksPass> {
   void addFirstKeys(func::FuncOp function, ArrayRef<AttentionOp> attentions,
                     int64_t batch, int64_t length) {
     OpBuilder builder(function.getBody());
-    StringAttr name = builder.getStringAttr("first_keys");
-    auto attrs =
-        builder.getDictionaryAttr({builder.getNamedAttr(kNameAttr, name),
-                                   builder.getNamedAttr(kKindAttr, name)});
     unsigned index = function.getNumArguments();
     (void)function.insertArgument(
         index, RankedTensorType::get({batch, length}, builder.getI32Type()),
-        attrs, function.getLoc());
+        inputAttributes(&getContext(), InputKind::FirstKeys),
+        function.getLoc());
     Value argument = function.getArgument(index);
     for (AttentionOp op : attentions) {
       // A reshape beside each, so that it is of the attention's unit.
       builder.setInsertionPoint(op);
       Value keys = NNBuilder(builder, op.getLoc())
                        .reshape(argument, {batch, 1, length, 1});
-      if (Attribute unit = op->getAttr(kUnitAttr))
-        keys.getDefiningOp()->setAttr(kUnitAttr, unit);
+      inheritPlace(keys.getDefiningOp(), op);
       op.getMaskMutable().assign(keys);
     }
     getOperation()->setAttr(kDocumentSeparatorAttr,

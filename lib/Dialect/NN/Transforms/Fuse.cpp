@@ -91,7 +91,7 @@ ColumnGroup BlockFuser::columnGroupOf(Operation *sum) {
   ColumnGroup group;
   group.sums.push_back(sum);
   group.space = rowSpaceOf(domainOf(sum));
-  group.unit = sum->getAttr(nn::kUnitAttr);
+  group.unit = nn::unitOf(sum);
   auto expand = [&](auto &self, Value value) -> void {
     Operation *op = value.getDefiningOp();
     bool member = op && isRowOp(op) && !nn::isReduction(op) &&
@@ -257,12 +257,19 @@ void BlockFuser::buildLeftOvers() {
 // Replacement and order
 //===----------------------------------------------------------------------===//
 
-/// The unit of a group: that of the last member, which completes it.
-static void inheritAttributes(nn::FusedOp fused,
-                              ArrayRef<Operation *> members) {
-  for (Operation *member : members)
-    for (NamedAttribute attribute : member->getDiscardableAttrs())
-      fused->setDiscardableAttr(attribute.getName(), attribute.getValue());
+/// The unit of a group: that of the last member that has one, since it
+/// completes the group. Its phase: the latest of its members', but one that
+/// reads nothing of backward begins with what its members compute again.
+static void inheritPlaces(nn::FusedOp fused, ArrayRef<Operation *> members) {
+  nn::Phase phase = nn::Phase::forward;
+  for (Operation *member : members) {
+    if (FlatSymbolRefAttr unit = nn::unitOf(member))
+      nn::setUnit(fused, unit);
+    phase = std::max(phase, nn::phaseOf(member));
+  }
+  if (phase == nn::Phase::backward && !nn::readsBackward(fused))
+    phase = nn::Phase::recompute;
+  nn::setPhase(fused, phase);
 }
 
 void BlockFuser::replace(ArrayRef<Operation *> roots, ArrayRef<int64_t> domain,
@@ -284,10 +291,13 @@ void BlockFuser::replace(ArrayRef<Operation *> roots, ArrayRef<int64_t> domain,
   nn::FusedOp fused;
   SmallVector<Value> values =
       FusedBuilder(builder, loc, kind, domain, takes).build(results, fused);
-  inheritAttributes(fused, members);
+  inheritPlaces(fused, members);
   for (Operation *made = before ? before->getNextNode() : &block.front();
-       made != last; made = made->getNextNode())
+       made != last; made = made->getNextNode()) {
     keys[made] = position;
+    if (made != fused)
+      nn::inheritPlace(made, fused);
+  }
   for (auto [result, value] : llvm::zip_equal(results, values))
     result.replaceAllUsesWith(value);
   for (Operation *member : llvm::reverse(members)) {

@@ -216,7 +216,7 @@ bool GeluGradient::same(Value pattern, Value actual) {
             *found = actual.getDefiningOp();
   if (!found || found->getName() != expected->getName() ||
       elementType(actual) != elementType(pattern) ||
-      found->getPropertiesAsAttribute() != expected->getPropertiesAsAttribute())
+      attributesWithoutPlace(found) != attributesWithoutPlace(expected))
     return false;
   return llvm::equal(expected->getOperands(), found->getOperands(),
                      [&](Value a, Value b) { return same(a, b); });
@@ -323,8 +323,7 @@ MatmulEpilogueOp EpilogueFuser::create(Operation *before, MatmulOp product,
       builder, product.getLoc(), result, extra, epilogue, product.getLhs(),
       product.getRhs(), side, product.getTransposeLhs(),
       product.getTransposeRhs());
-  for (NamedAttribute attribute : product->getDiscardableAttrs())
-    fused->setDiscardableAttr(attribute.getName(), attribute.getValue());
+  inheritPlace(fused, product);
   return fused;
 }
 
@@ -338,9 +337,7 @@ void EpilogueFuser::replace(Value old, Value by) {
     builder.setInsertionPointAfterValue(by);
     Operation *product = by.getDefiningOp();
     by = NNBuilder(builder, by.getLoc()).reshape(by, shapeOf(old));
-    for (NamedAttribute attribute : product->getDiscardableAttrs())
-      by.getDefiningOp()->setDiscardableAttr(attribute.getName(),
-                                             attribute.getValue());
+    inheritPlace(by.getDefiningOp(), product);
   }
   old.replaceAllUsesWith(by);
 }

@@ -148,12 +148,8 @@ SmallVector<Value> FusedBuilder::build(ArrayRef<Value> results,
   for (Value result : results)
     yielded.push_back(get(result, domainOf(result.getDefiningOp())));
   nn::YieldOp::create(inside, loc, yielded);
-  // Units and the like belong to the group as a whole.
-  body->walk([](Operation *op) {
-    for (NamedAttribute attribute :
-         SmallVector<NamedAttribute>(op->getDiscardableAttrs()))
-      op->removeDiscardableAttr(attribute.getName());
-  });
+  // The group as a whole has a place.
+  body->walk([](nn::PlacedOpInterface op) { op.setPlaceAttr(nullptr); });
   SmallVector<Value> operands;
   for (auto &[key, argument] : inputs)
     operands.push_back(key.first);

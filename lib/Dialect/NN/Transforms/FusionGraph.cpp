@@ -196,22 +196,7 @@ FusionGraph::partOnCycle(ArrayRef<unsigned> parts) const {
   return smallest;
 }
 
-/// Ops that depend on the loss scale or compute again for those that do.
-llvm::SmallBitVector FusionGraph::findBackward() const {
-  llvm::SmallBitVector backward(ops.size());
-  for (auto [position, op] : llvm::enumerate(ops)) {
-    bool starts = isa<nn::LossScaleOp>(op) || op->hasAttr(fsdp::kRecomputeAttr);
-    bool depends = llvm::any_of(op->getOperands(), [&](Value operand) {
-      Operation *producer = operand.getDefiningOp();
-      return producer && contains(producer) && backward[positionOf(producer)];
-    });
-    if (starts || depends)
-      backward.set(position);
-  }
-  return backward;
-}
-
-void FusionGraph::makeSingleton(unsigned position, bool backward) {
+void FusionGraph::makeSingleton(unsigned position) {
   Operation *op = ops[position];
   Group group;
   group.members.push_back(position);
@@ -224,24 +209,23 @@ void FusionGraph::makeSingleton(unsigned position, bool backward) {
   if (failed(refined))
     return;
   group.domain = *refined;
-  group.unit = op->getAttr(nn::kUnitAttr);
-  group.backward = backward;
+  group.unit = nn::unitOf(op);
+  group.backward = nn::isBackward(op);
   groupIds[position] = groups.size();
   groups.push_back(std::move(group));
 }
 
 void FusionGraph::makeSingletons() {
-  llvm::SmallBitVector backward = findBackward();
   for (auto [position, op] : llvm::enumerate(ops))
     if (isRowOp(op) && !isCheap(op))
-      makeSingleton(position, backward[position]);
+      makeSingleton(position);
 }
 
 void FusionGraph::dissolve(unsigned id) {
   Group group = std::move(groups[id]);
   groups[id] = Group();
   for (unsigned position : group.members)
-    makeSingleton(position, group.backward);
+    makeSingleton(position);
 }
 
 bool FusionGraph::agree(const Group &a, const Group &b) const {

@@ -94,8 +94,7 @@ public:
 
 private:
   void addOrderEdges();
-  llvm::SmallBitVector findBackward() const;
-  void makeSingleton(unsigned position, bool backward);
+  void makeSingleton(unsigned position);
   void makeSingletons();
   void mergeWithProducers();
   void mergeReadersOfSameTensors();

@@ -52,7 +52,8 @@ static Value groupProduct(MatmulOp op) {
   ArrayRef<int64_t> shape = shapeOf(matrices);
   if (tensorType(vectors).getRank() != 3 || shapeOf(vectors)[0] != shape[0])
     return nullptr;
-  OpBuilder builder(op);
+  PlaceListener listener(op.getPlaceAttr());
+  OpBuilder builder(op, &listener);
   NNBuilder b(builder, op.getLoc());
   // W·x is x·Wᵀ: stored as it is, W is then the transposed matrix.
   bool transposed = left ? !op.getTransposeLhs() : bool(op.getTransposeRhs());

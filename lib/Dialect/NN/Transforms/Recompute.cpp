@@ -30,7 +30,6 @@ public:
   void run();
 
 private:
-  void findBackward();
   void findFree();
   bool isForwardValue(Value value) const;
   bool spansLibraryCall(Value value) const;
@@ -42,7 +41,6 @@ private:
 
   Block &block;
   DictionaryAttr plan;
-  llvm::DenseSet<Operation *> backward;
   llvm::DenseSet<Value> free;       // costs no memory to have in backward
   llvm::DenseSet<Value> recomputed; // not kept
   llvm::DenseMap<Value, Value> copies;
@@ -62,9 +60,9 @@ static bool isRepeatable(Operation *op) {
 /// would gather this unit's parameters for the other's backward, and the one
 /// before it, back to the first.
 static bool leavesUnit(Operation *op) {
-  Attribute unit = op->getAttr(nn::kUnitAttr);
+  FlatSymbolRefAttr unit = nn::unitOf(op);
   return llvm::any_of(op->getUsers(), [&](Operation *user) {
-    return user->getAttr(nn::kUnitAttr) != unit;
+    return nn::unitOf(user) != unit;
   });
 }
 
@@ -72,17 +70,6 @@ static int64_t bytesOf(Value value) {
   auto type = nn::tensorType(value);
   int64_t bits = type.getElementTypeBitWidth();
   return type.getNumElements() * std::max<int64_t>(1, bits / 8);
-}
-
-void Recomputer::findBackward() {
-  for (Operation &op : block) {
-    bool depends = llvm::any_of(op.getOperands(), [&](Value operand) {
-      Operation *producer = operand.getDefiningOp();
-      return producer && backward.contains(producer);
-    });
-    if (depends || isa<nn::LossScaleOp>(op) || op.hasAttr(fsdp::kRecomputeAttr))
-      backward.insert(&op);
-  }
 }
 
 static bool readsParameter(Operation *op) {
@@ -108,7 +95,7 @@ void Recomputer::findFree() {
 
 bool Recomputer::isForwardValue(Value value) const {
   Operation *op = value.getDefiningOp();
-  return op && op->getBlock() == &block && !backward.contains(op);
+  return op && op->getBlock() == &block && !nn::isBackward(op);
 }
 
 /// True if forward reads the value again after a library call that depends on
@@ -116,7 +103,7 @@ bool Recomputer::isForwardValue(Value value) const {
 bool Recomputer::spansLibraryCall(Value value) const {
   Operation *last = nullptr;
   for (Operation *user : value.getUsers())
-    if (!backward.contains(user) && (!last || last->isBeforeInBlock(user)))
+    if (!nn::isBackward(user) && (!last || last->isBeforeInBlock(user)))
       last = user;
   if (!last || value.hasOneUse())
     return false;
@@ -153,7 +140,7 @@ int64_t Recomputer::costOf(Value value) const {
   bool stored = !isRepeatable(value.getDefiningOp()) ||
                 spansLibraryCall(value) ||
                 llvm::any_of(value.getUsers(), [&](Operation *user) {
-                  return !backward.contains(user) && !isRepeatable(user) &&
+                  return !nn::isBackward(user) && !isRepeatable(user) &&
                          !nn::isReduction(user);
                 });
   return kCostOfByte * bytesOf(value) + (stored ? 0 : bytesOf(value));
@@ -166,7 +153,7 @@ int64_t Recomputer::costOfRunning(Operation *op) const {
     return MaxFlow::kInfinite;
   if (isRepeatable(op))
     return 0;
-  auto unit = op->getAttrOfType<FlatSymbolRefAttr>(nn::kUnitAttr);
+  FlatSymbolRefAttr unit = nn::unitOf(op);
   Attribute mode = plan && unit ? plan.get(unit.getAttr()) : Attribute();
   bool selective = isa_and_nonnull<IntegerAttr>(mode) ||
                    mode == StringAttr::get(op->getContext(),
@@ -222,7 +209,7 @@ void Recomputer::cut() {
     unsigned node = nodes[value];
     flow.addEdge(node, node + 1, costOf(value));
     if (llvm::any_of(value.getUsers(),
-                     [&](Operation *user) { return backward.contains(user); }))
+                     [](Operation *user) { return nn::isBackward(user); }))
       flow.addEdge(node + 1, sink, MaxFlow::kInfinite);
   }
   flow.run(source, sink);
@@ -249,7 +236,7 @@ Value Recomputer::again(Value value, Operation *before) {
   Operation *copy = builder.clone(*op);
   copy->setOperands(operands);
   // So that no pass merges it with the original.
-  copy->setAttr(fsdp::kRecomputeAttr, builder.getUnitAttr());
+  nn::setPhase(copy, nn::Phase::recompute);
   for (auto [result, copied] :
        llvm::zip_equal(op->getResults(), copy->getResults()))
     copies[result] = copied;
@@ -259,7 +246,7 @@ Value Recomputer::again(Value value, Operation *before) {
 void Recomputer::rewrite() {
   SmallVector<Operation *> users;
   for (Operation &op : block)
-    if (backward.contains(&op))
+    if (nn::isBackward(&op))
       users.push_back(&op);
   for (Operation *user : users)
     for (OpOperand &operand : user->getOpOperands())
@@ -267,8 +254,7 @@ void Recomputer::rewrite() {
 }
 
 void Recomputer::run() {
-  findBackward();
-  if (backward.empty())
+  if (llvm::none_of(block, [](Operation &op) { return nn::isBackward(&op); }))
     return;
   findFree();
   cut();

@@ -95,7 +95,8 @@ struct WriteOutTopKPass : nn::impl::WriteOutTopKPassBase<WriteOutTopKPass> {
           shapeOf(op.getOperand())[op.getAxis()] > kExactPlaces ||
           !isa<FloatType>(elementType(op.getOperand())))
         continue;
-      OpBuilder builder(op);
+      PlaceListener listener(op.getPlaceAttr());
+      OpBuilder builder(op, &listener);
       Selection(op, builder).run();
       op.erase();
     }

@@ -8,6 +8,7 @@
 #define SHARDONNX_RUNTIME_MANIFEST_H
 
 #include "shardonnx/runtime/Choices.h"
+#include "shardonnx/runtime/InputKind.h"
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,18 +19,7 @@
 namespace shardonnx {
 
 struct Manifest {
-  enum class InputKind {
-    Tokens,
-    Labels,
-    ShiftedLabels,
-    AttentionMask, // ones
-    ReadMask,      // from the data; ones where it has none
-    TokenTypeIds,  // from the data; zeros where it has none
-    PositionIds,
-    FirstKeys, // of each query: where its document begins
-    Random,    // of dropout: the first sample's number, a key for each op
-    Data
-  };
+  using InputKind = shardonnx::InputKind;
   struct Input {
     std::string name;
     InputKind kind = InputKind::Data;
@@ -146,21 +136,6 @@ struct Manifest {
   int optimizerStates() const { return statesOf(optimizer); }
   // Tokens (or samples, without a sequence) of one microbatch of one rank.
   int64_t tokensPerMicrobatch() const;
-};
-
-template <> struct Spellings<Manifest::InputKind> {
-  using Kind = Manifest::InputKind;
-  static constexpr Spelling<Kind> table[] = {
-      {Kind::Tokens, "tokens"},
-      {Kind::Labels, "labels"},
-      {Kind::ShiftedLabels, "shifted_labels"},
-      {Kind::AttentionMask, "attention_mask"},
-      {Kind::ReadMask, "read_mask"},
-      {Kind::TokenTypeIds, "token_type_ids"},
-      {Kind::PositionIds, "position_ids"},
-      {Kind::FirstKeys, "first_keys"},
-      {Kind::Random, "random"},
-      {Kind::Data, "data"}};
 };
 
 template <> struct Spellings<Manifest::Denominator> {

@@ -7,10 +7,10 @@
 
 // CHECK-LABEL: func.func @softmax
 // CHECK-NOT: nn.softmax
-// CHECK: nn.reduce_max %arg0 {axes = array<i64: 1>, keepdims, nn.unit = @h0}
-// CHECK: nn.exp %{{.*}} {nn.unit = @h0}
-// CHECK: nn.reduce_sum %{{.*}} {axes = array<i64: 1>, keepdims, nn.unit = @h0}
+// CHECK: nn.reduce_max %arg0 {axes = array<i64: 1>, keepdims, place = #nn.place<@h0>}
+// CHECK: nn.exp %{{.*}} {place = #nn.place<@h0>}
+// CHECK: nn.reduce_sum %{{.*}} {axes = array<i64: 1>, keepdims, place = #nn.place<@h0>}
 func.func @softmax(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-  %0 = nn.softmax %x {nn.unit = @h0} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %0 = nn.softmax %x {place = #nn.place<@h0>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   return %0 : tensor<4x8xf32>
 }

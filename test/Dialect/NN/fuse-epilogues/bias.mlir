@@ -7,11 +7,11 @@
 
 // Attention reads its operands from memory: the product adds the bias.
 // CHECK-LABEL: func.func @call
-// CHECK: %[[S:.*]] = nn.matmul_epilogue bias %arg0, %arg1, %arg2 {nn.unit = @u} :
+// CHECK: %[[S:.*]] = nn.matmul_epilogue bias %arg0, %arg1, %arg2 {place = #nn.place<@u>} :
 // CHECK-NOT: nn.add
 // CHECK: nn.reshape %[[S]]
 func.func @call(%a: tensor<8x4xf32>, %w: tensor<4x12xf32>, %b: tensor<12xf32>) -> tensor<2x4x1x4xf32> {
-  %p = nn.matmul %a, %w {nn.unit = @u} : (tensor<8x4xf32>, tensor<4x12xf32>) -> tensor<8x12xf32>
+  %p = nn.matmul %a, %w {place = #nn.place<@u>} : (tensor<8x4xf32>, tensor<4x12xf32>) -> tensor<8x12xf32>
   %s = nn.add %p, %b : (tensor<8x12xf32>, tensor<12xf32>) -> tensor<8x12xf32>
   %h = nn.reshape %s : tensor<8x12xf32> -> tensor<2x4x3x4xf32>
   %q = nn.slice %h {offsets = array<i64: 0, 0, 0, 0>, sizes = array<i64: 2, 4, 1, 4>} : (tensor<2x4x3x4xf32>) -> tensor<2x4x1x4xf32>

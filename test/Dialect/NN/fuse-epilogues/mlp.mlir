@@ -20,14 +20,14 @@ nn.parameter @c : tensor<4xbf16> trainable {onnx_name = "c"}
 // CHECK: %[[H:.*]], %[[X:.*]] = nn.matmul_epilogue gelu_bias %{{.*}}, %[[W:.*]], %{{.*}} : (tensor<6x4xbf16>, tensor<4x16xbf16>, tensor<16xbf16>) -> (tensor<6x16xbf16>, tensor<6x16xbf16>)
 // CHECK: nn.matmul %[[H]], %[[V:.*]] : (tensor<6x16xbf16>, tensor<16x4xbf16>)
 // CHECK: nn.loss_scale
-// CHECK: %[[DY:.*]] = nn.reshape %{{.*}} : tensor<2x3x4xbf16> -> tensor<6x4xbf16>
-// CHECK: %[[DX:.*]] = nn.matmul_epilogue dgelu %[[DY]], %[[V]], %[[X]] {transpose_rhs}
+// CHECK: %[[DY:.*]] = nn.reshape %{{.*}} {place = #nn.place<backward>} : tensor<2x3x4xbf16> -> tensor<6x4xbf16>
+// CHECK: %[[DX:.*]] = nn.matmul_epilogue dgelu %[[DY]], %[[V]], %[[X]] {place = #nn.place<backward>, transpose_rhs}
 // CHECK: %[[X3:.*]] = nn.reshape %[[X]]
-// CHECK: %[[AGAIN:.*]] = nn.gelu %[[X3]] {fsdp.recompute, tanh}
+// CHECK: %[[AGAIN:.*]] = nn.gelu %[[X3]] {place = #nn.place<recompute>, tanh}
 // CHECK: %[[H2:.*]] = nn.reshape %[[AGAIN]]
-// CHECK: %{{.*}}, %[[DC:.*]] = nn.matmul_epilogue bgrad %[[H2]], %[[DY]] {transpose_lhs} : (tensor<6x16xbf16>, tensor<6x4xbf16>) -> (tensor<16x4xf32>, tensor<4xf32>)
+// CHECK: %{{.*}}, %[[DC:.*]] = nn.matmul_epilogue bgrad %[[H2]], %[[DY]] {place = #nn.place<backward>, transpose_lhs} : (tensor<6x16xbf16>, tensor<6x4xbf16>) -> (tensor<16x4xf32>, tensor<4xf32>)
 // CHECK: nn.grad @c, %[[DC]]
-// CHECK: %[[DW:.*]], %[[DB:.*]] = nn.matmul_epilogue bgrad %{{.*}}, %[[DX]] {transpose_lhs} : (tensor<6x4xbf16>, tensor<6x16xbf16>) -> (tensor<4x16xf32>, tensor<16xf32>)
+// CHECK: %[[DW:.*]], %[[DB:.*]] = nn.matmul_epilogue bgrad %{{.*}}, %[[DX]] {place = #nn.place<backward>, transpose_lhs} : (tensor<6x4xbf16>, tensor<6x16xbf16>) -> (tensor<4x16xf32>, tensor<16xf32>)
 // CHECK: nn.grad @b, %[[DB]]
 // CHECK: nn.grad @w, %[[DW]]
 // CHECK-NOT: nn.sigmoid

@@ -54,11 +54,11 @@ func.func @siblings(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
 
 // Ops of two units stay apart: their parameters are gathered in turn.
 // CHECK-LABEL: func.func @units
-// CHECK: nn.fused {{.*}} attributes {nn.unit = @a}
-// CHECK: nn.fused {{.*}} attributes {nn.unit = @b}
+// CHECK: nn.fused {{.*}} attributes {place = #nn.place<@a>}
+// CHECK: nn.fused {{.*}} attributes {place = #nn.place<@b>}
 func.func @units(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-  %0 = nn.exp %x {nn.unit = @a} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %1 = nn.tanh %0 {nn.unit = @b} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %0 = nn.exp %x {place = #nn.place<@a>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %1 = nn.tanh %0 {place = #nn.place<@b>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   return %1 : tensor<4x8xf32>
 }
 
@@ -75,7 +75,7 @@ func.func @units(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 // CHECK-NEXT: nn.yield
 func.func @backward(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
   %0 = nn.gelu %x : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %1 = nn.tanh %x {fsdp.recompute} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %1 = nn.tanh %x {place = #nn.place<recompute>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
 }
 

@@ -13,19 +13,19 @@
 // CHECK: %[[H:.*]] = nn.gelu %[[X]] :
 // CHECK: nn.matmul %[[H]]
 // CHECK: %[[S:.*]] = nn.loss_scale
-// CHECK: %[[X2:.*]] = nn.add %[[M]], %arg2 {fsdp.recompute}
-// CHECK: %[[H2:.*]] = nn.gelu %[[X2]] {fsdp.recompute}
-// CHECK: nn.matmul %[[H2]], %{{.*}} {transpose_lhs}
+// CHECK: %[[X2:.*]] = nn.add %[[M]], %arg2 {place = #nn.place<recompute>}
+// CHECK: %[[H2:.*]] = nn.gelu %[[X2]] {place = #nn.place<recompute>}
+// CHECK: nn.matmul %[[H2]], %{{.*}} {place = #nn.place<backward>, transpose_lhs}
 // CHECK: nn.mul %{{.*}}, %[[X2]]
 func.func @step(%a: tensor<4x4xf32>, %w: tensor<4x8xf32>, %b: tensor<8xf32>, %v: tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<4x8xf32>) {
   %m = nn.matmul %a, %w : (tensor<4x4xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   %x = nn.add %m, %b : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
   %h = nn.gelu %x : (tensor<4x8xf32>) -> tensor<4x8xf32>
   %y = nn.matmul %h, %v : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
-  %s = nn.loss_scale : tensor<f32>
-  %g = nn.mul %y, %s : (tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
-  %dv = nn.matmul %h, %g {transpose_lhs} : (tensor<4x8xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
-  %dh = nn.matmul %g, %v {transpose_rhs} : (tensor<4x4xf32>, tensor<8x4xf32>) -> tensor<4x8xf32>
-  %dx = nn.mul %dh, %x : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %s = nn.loss_scale {place = #nn.place<backward>} : tensor<f32>
+  %g = nn.mul %y, %s {place = #nn.place<backward>} : (tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
+  %dv = nn.matmul %h, %g {place = #nn.place<backward>, transpose_lhs} : (tensor<4x8xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %dh = nn.matmul %g, %v {place = #nn.place<backward>, transpose_rhs} : (tensor<4x4xf32>, tensor<8x4xf32>) -> tensor<4x8xf32>
+  %dx = nn.mul %dh, %x {place = #nn.place<backward>} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return %dv, %dx : tensor<8x4xf32>, tensor<4x8xf32>
 }

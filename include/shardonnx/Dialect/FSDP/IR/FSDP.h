@@ -22,10 +22,6 @@ namespace shardonnx::fsdp {
 /// The name of the root unit: what no other unit holds.
 inline constexpr llvm::StringLiteral kRootUnit = "root";
 
-/// Marks an op that computes again, in backward, what forward computed: it
-/// differs from the original, so that no pass merges the two.
-inline constexpr llvm::StringLiteral kRecomputeAttr = "fsdp.recompute";
-
 /// On the module: what backward computes again, a dictionary from units to
 /// "block" (all but the unit's inputs), "selective" (all but the results of
 /// library calls), or an i64 P (as selective, and library calls that cost less

@@ -11,10 +11,10 @@ include "mlir/Pass/PassBase.td"
 def AssignUnitsPass : Pass<"nn-assign-units", "mlir::ModuleOp"> {
   let summary = "Names the FSDP unit of every op and parameter";
   let description = [{
-    Runs on the forward nn graph; sets the attribute `nn.unit`, which what
-    differentiation makes inherits. The unit of an op comes from its module path
-    (its location), that of a parameter from its state-dict name or else from
-    its users. A parameter used in more than one unit belongs to the first of
+    Runs on the forward nn graph; sets the unit of their places, which what
+    differentiation makes inherits. The unit of an op comes from the module in
+    its place, that of a parameter from its state-dict name or else from its
+    users. A parameter used in more than one unit belongs to the first of
     them that the user named, else, as all that no unit claims, to the unit
     `root`. An op without a path goes with what it reads.
 
@@ -56,8 +56,8 @@ def RecomputePass : Pass<"fsdp-recompute", "mlir::ModuleOp"> {
     - `selective`: nn-recompute keeps the results of matrix products and
       attention, and computes the rest of these units again.
 
-    Copies carry `fsdp.recompute`, so that no pass merges them with the
-    originals.
+    Copies are marked `recompute` in their places, so that no pass merges them
+    with the originals.
 
     Preserves numerics bit for bit: the same ops on the same values.
   }];
@@ -83,7 +83,7 @@ def MergeUnitsPass : Pass<"fsdp-merge-units", "mlir::ModuleOp"> {
 def MakeUnitsPass : Pass<"fsdp-make-units", "mlir::ModuleOp"> {
   let summary = "Lays the parameters out in units";
   let description = [{
-    Makes one fsdp.unit of all parameters with one `nn.unit`, in the order of
+    Makes one fsdp.unit of all parameters whose places name it, in the order of
     their first use, each at a multiple of 256 elements. param_dtype is the
     widest type in which the step reads the unit's parameters, reduce_dtype the
     widest type of their gradients. A trainable parameter that gets no gradient

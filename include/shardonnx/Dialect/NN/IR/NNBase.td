@@ -6,6 +6,7 @@
 #ifndef SHARDONNX_DIALECT_NN_BASE
 #define SHARDONNX_DIALECT_NN_BASE
 
+include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
 include "mlir/IR/EnumAttr.td"
@@ -25,10 +26,14 @@ def NN_Dialect : Dialect {
     ops broadcast as NumPy does. Ops that compute in a lower precision in
     memory do so in f32 inside one kernel.
 
-    The discardable attribute `nn.unit = @name` on an op or a parameter names
-    the FSDP unit it belongs to (`nn-assign-units`).
+    Ops and parameters may carry their `place` (`#nn.place`): the module that
+    they were written in, the FSDP unit that they belong to, and when in the
+    step they run.
   }];
   let hasConstantMaterializer = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let useDefaultAttributePrinterParser = 1;
 }
 
@@ -49,9 +54,43 @@ def NN_F32Tensor : StaticShapeTensorOf<[F32]>;
 def NN_IntTensor : NN_TensorOf<NN_Integers, "integers">;
 def NN_BoolTensor : StaticShapeTensorOf<[I1]>;
 
+def NN_PlaceAttr : AttrDef<NN_Dialect, "Place"> {
+  let mnemonic = "place";
+  let summary = "Where in the model and in the step an op stands";
+  let description = [{
+    - a string: the module that the op was written in, as the exporter names
+      it, until nn-assign-units has found the unit;
+    - a symbol: the FSDP unit;
+    - `backward`: nn-differentiate made the op, and a gradient flows through
+      it; `recompute`: a pass has cloned it to compute a value of forward again
+      for backward. Else the op is of forward.
+
+    `#nn.place<"transformer.h.0.mlp">`, `#nn.place<@h.0, backward>`
+  }];
+  let parameters = (ins OptionalParameter<"::mlir::StringAttr">:$scope,
+                        OptionalParameter<"::mlir::FlatSymbolRefAttr">:$unit,
+                        "::shardonnx::nn::Phase":$phase);
+  let hasCustomAssemblyFormat = 1;
+  // Every op may have it, and builders take it last or not at all, for which
+  // the type that they take must differ from the stored one.
+  let isOptional = 1;
+  let defaultValue = "::std::nullopt";
+  let returnType = "::std::optional<::shardonnx::nn::PlaceAttr>";
+  let constBuilderCall = returnType # "($0).value_or(nullptr)";
+  let convertFromStorage = "$_self";
+}
+
+// An op that has a place: its own operands and attributes are `args`, the place
+// comes behind them.
+class NN_PlacedOp<string mnemonic, list<Trait> traits = []>
+    : Op<NN_Dialect, mnemonic, !listconcat([PlacedOpInterface], traits)> {
+  dag args = (ins);
+  let arguments = !con(args, (ins NN_PlaceAttr:$place));
+}
+
 // Every op that computes or stores something has its reference evaluation.
 class NN_Op<string mnemonic, list<Trait> traits = []>
-    : Op<NN_Dialect, mnemonic, !listconcat([
+    : NN_PlacedOp<mnemonic, !listconcat([
         DeclareOpInterfaceMethods<InterpretableOpInterface>], traits)>;
 
 // An op whose result types follow from its operands and attributes: the shape

@@ -17,7 +17,7 @@ class NN_UnaryOp<string mnemonic, string doc>
     : NN_Elementwise<mnemonic, [
         DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = doc;
-  let arguments = (ins NN_FloatTensor:$operand);
+  let args = (ins NN_FloatTensor:$operand);
   let results = (outs NN_FloatTensor:$result);
 }
 
@@ -41,14 +41,14 @@ def NN_GeluOp : NN_UnaryOp<"gelu", "Gaussian error linear unit (torch.nn.GELU)">
     `tanh`: 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))); else
     0.5·x·(1 + erf(x/sqrt(2))).
   }];
-  let arguments = (ins NN_FloatTensor:$operand, UnitAttr:$tanh);
+  let args = (ins NN_FloatTensor:$operand, UnitAttr:$tanh);
 }
 
 def NN_CastOp : NN_Op<"cast", [Pure,
     DeclareOpInterfaceMethods<ElementwiseOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Conversion to the result's element type, round to nearest even";
-  let arguments = (ins NN_Tensor:$operand);
+  let args = (ins NN_Tensor:$operand);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
   let hasVerifier = 1;
@@ -59,7 +59,7 @@ class NN_BinaryOp<string mnemonic, string doc, list<Trait> traits = []>
     : NN_Elementwise<mnemonic, !listconcat([
         DeclareOpInterfaceMethods<DifferentiableOpInterface>], traits)> {
   let summary = doc;
-  let arguments = (ins NN_Tensor:$lhs, NN_Tensor:$rhs);
+  let args = (ins NN_Tensor:$lhs, NN_Tensor:$rhs);
   let results = (outs NN_Tensor:$result);
 }
 
@@ -92,7 +92,7 @@ def NN_ComparePredicateAttr
 
 def NN_CompareOp : NN_Elementwise<"compare"> {
   let summary = "Comparison of two tensors of one element type";
-  let arguments = (ins NN_ComparePredicateAttr:$predicate, NN_Tensor:$lhs,
+  let args = (ins NN_ComparePredicateAttr:$predicate, NN_Tensor:$lhs,
                        NN_Tensor:$rhs);
   let results = (outs NN_BoolTensor:$result);
   let assemblyFormat = [{
@@ -103,7 +103,7 @@ def NN_CompareOp : NN_Elementwise<"compare"> {
 class NN_LogicOp<string mnemonic, string doc>
     : NN_Elementwise<mnemonic, [Commutative]> {
   let summary = doc;
-  let arguments = (ins NN_BoolTensor:$lhs, NN_BoolTensor:$rhs);
+  let args = (ins NN_BoolTensor:$lhs, NN_BoolTensor:$rhs);
   let results = (outs NN_BoolTensor:$result);
 }
 def NN_AndOp : NN_LogicOp<"and", "Logical and">;
@@ -112,7 +112,7 @@ def NN_OrOp : NN_LogicOp<"or", "Logical or">;
 def NN_SelectOp : NN_Elementwise<"select", [
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "condition ? a : b";
-  let arguments = (ins NN_BoolTensor:$condition, NN_Tensor:$trueValue,
+  let args = (ins NN_BoolTensor:$condition, NN_Tensor:$trueValue,
                        NN_Tensor:$falseValue);
   let results = (outs NN_Tensor:$result);
 }

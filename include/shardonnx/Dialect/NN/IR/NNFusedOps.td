@@ -32,7 +32,7 @@ def NN_FusedOp : NN_Op<"fused", [Pure, IsolatedFromAbove,
     An operand may be a transpose, slice or broadcast of another tensor, and a
     result a part of a concat: the memory planner turns these into strides.
   }];
-  let arguments = (ins Variadic<NN_Tensor>:$inputs, NN_FusedKindAttr:$kind,
+  let args = (ins Variadic<NN_Tensor>:$inputs, NN_FusedKindAttr:$kind,
                        DenseI64ArrayAttr:$domain);
   let results = (outs Variadic<NN_Tensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);

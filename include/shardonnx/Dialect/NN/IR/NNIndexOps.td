@@ -29,7 +29,7 @@ def NN_GatherOp : NN_PureOp<"gather", [
     of indices but the last in `index_axes`. An index outside of its axis ends
     the program with a message.
   }];
-  let arguments = (ins NN_Tensor:$data, NN_IntTensor:$indices,
+  let args = (ins NN_Tensor:$data, NN_IntTensor:$indices,
                        DenseI64ArrayAttr:$data_axes,
                        DenseI64ArrayAttr:$index_axes,
                        DenseI64ArrayAttr:$indexed_axes);
@@ -56,7 +56,7 @@ def NN_ScatterOp : NN_Op<"scatter", [Pure,
     in row-major order, the element that nn.gather of these axes would read has
     become the update, or its sum, product, minimum or maximum with the update.
   }];
-  let arguments = (ins NN_Scatter:$reduction, NN_IntTensor:$indices,
+  let args = (ins NN_Scatter:$reduction, NN_IntTensor:$indices,
                        NN_Tensor:$updates, Optional<NN_Tensor>:$data,
                        DenseI64ArrayAttr:$data_axes,
                        DenseI64ArrayAttr:$index_axes,
@@ -76,7 +76,7 @@ def NN_TopKOp : NN_PureOp<"top_k", [
     Of equal elements the one with the lower index comes first, with
     `last_first` the one with the higher. NaN is the largest of all.
   }];
-  let arguments = (ins NN_Tensor:$operand, I64Attr:$axis, I64Attr:$k,
+  let args = (ins NN_Tensor:$operand, I64Attr:$axis, I64Attr:$k,
                        UnitAttr:$smallest, UnitAttr:$last_first);
   let results = (outs NN_Tensor:$values, NN_IntTensor:$indices);
 }
@@ -94,7 +94,7 @@ def NN_WindowsOp : NN_PureOp<"windows", [
     A convolution is a product with it, a pooling a reduction of it. Windows may
     overlap: nothing is copied.
   }];
-  let arguments = (ins NN_Tensor:$operand, DenseI64ArrayAttr:$axes,
+  let args = (ins NN_Tensor:$operand, DenseI64ArrayAttr:$axes,
                        DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides,
                        DenseI64ArrayAttr:$dilations);
   let results = (outs NN_Tensor:$result);
@@ -108,7 +108,7 @@ def NN_OverlapAddOp : NN_Op<"overlap_add", [Pure,
     nn.windows of the result would take from it; windows are added in the order
     of their last axes.
   }];
-  let arguments = (ins NN_FloatTensor:$operand, DenseI64ArrayAttr:$axes,
+  let args = (ins NN_FloatTensor:$operand, DenseI64ArrayAttr:$axes,
                        DenseI64ArrayAttr:$strides,
                        DenseI64ArrayAttr:$dilations);
   let results = (outs NN_FloatTensor:$result);
@@ -128,7 +128,7 @@ def NN_GroupedMatmulOp : NN_PureOp<"grouped_matmul", [
     [n, k], matrices [groups, k, m], or [groups, m, k] with `transposed`; the
     result is [n, m]. Made by nn-group-matmuls.
   }];
-  let arguments = (ins NN_FloatTensor:$rows, NN_FloatTensor:$matrices,
+  let args = (ins NN_FloatTensor:$rows, NN_FloatTensor:$matrices,
                        NN_IntTensor:$indices, UnitAttr:$transposed);
   let results = (outs NN_FloatTensor:$result);
 }
@@ -140,7 +140,7 @@ def NN_GroupedMatmulGradOp : NN_PureOp<"grouped_matmul_grad", [
     result[g] is the sum of lhs[i, :]ᵀ·rhs[i, :] over the rows i with
     indices[i] = g.
   }];
-  let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs,
+  let args = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs,
                        NN_IntTensor:$indices);
   let results = (outs NN_FloatTensor:$result);
   let hasVerifier = 1;

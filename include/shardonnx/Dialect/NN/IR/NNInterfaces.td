@@ -8,6 +8,20 @@
 
 include "mlir/IR/OpBase.td"
 
+def PlacedOpInterface : OpInterface<"PlacedOpInterface"> {
+  let cppNamespace = "::shardonnx::nn";
+  let description = [{
+    An op that has a place in the model and in the step. nn::unitOf and the
+    functions beside it read and change single parts of it.
+  }];
+  let methods = [
+    InterfaceMethod<"The place; null for one of forward that has no unit.",
+                    "::shardonnx::nn::PlaceAttr", "getPlaceAttr", (ins)>,
+    InterfaceMethod<"Moves the op.", "void", "setPlaceAttr",
+                    (ins "::shardonnx::nn::PlaceAttr":$place)>
+  ];
+}
+
 def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
   let cppNamespace = "::shardonnx::nn";
   let description = [{

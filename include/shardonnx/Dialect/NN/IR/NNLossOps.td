@@ -16,7 +16,7 @@ def NN_CrossEntropyOp : NN_PureOp<"cross_entropy", [
     logits [rows, classes], labels [rows], sum f32 [] (torch cross_entropy with
     reduction='sum').
   }];
-  let arguments = (ins NN_FloatTensor:$logits, NN_IntTensor:$labels,
+  let args = (ins NN_FloatTensor:$logits, NN_IntTensor:$labels,
                        DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
   let results = (outs NN_F32Tensor:$sum);
 }
@@ -24,7 +24,7 @@ def NN_CrossEntropyOp : NN_PureOp<"cross_entropy", [
 def NN_CrossEntropyGradOp : NN_PureOp<"cross_entropy_grad", [
     DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
   let summary = "The sum, and seed·∂sum/∂logits, in one pass";
-  let arguments = (ins NN_FloatTensor:$logits, NN_IntTensor:$labels,
+  let args = (ins NN_FloatTensor:$logits, NN_IntTensor:$labels,
                        NN_F32Tensor:$seed,
                        DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
   let results = (outs NN_F32Tensor:$sum, NN_FloatTensor:$logitsGrad);
@@ -39,7 +39,7 @@ def NN_LinearCrossEntropyOp : NN_PureOp<"linear_cross_entropy", [
     operand [rows, width], weight [width, vocab] ([vocab, width] with
     `transpose_weight`), labels [rows], sum f32 [].
   }];
-  let arguments = (ins NN_FloatTensor:$operand, NN_FloatTensor:$weight,
+  let args = (ins NN_FloatTensor:$operand, NN_FloatTensor:$weight,
                        NN_IntTensor:$labels,
                        UnitAttr:$transpose_weight,
                        DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
@@ -53,7 +53,7 @@ def NN_LinearCrossEntropyGradOp : NN_PureOp<"linear_cross_entropy_grad", [
     The differentiator makes it in place of the forward op, whose sum is then
     its sum. weightGrad may be of another float element type (reduce dtype).
   }];
-  let arguments = (ins NN_FloatTensor:$operand, NN_FloatTensor:$weight,
+  let args = (ins NN_FloatTensor:$operand, NN_FloatTensor:$weight,
                        NN_IntTensor:$labels, NN_F32Tensor:$seed,
                        UnitAttr:$transpose_weight,
                        DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
@@ -67,7 +67,7 @@ def NN_MseOp : NN_PureOp<"mse", [
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
   let summary = "Σ (prediction - target)², f32 [] (torch mse_loss with reduction='sum')";
-  let arguments = (ins NN_FloatTensor:$prediction, NN_FloatTensor:$target);
+  let args = (ins NN_FloatTensor:$prediction, NN_FloatTensor:$target);
   let results = (outs NN_F32Tensor:$sum);
 }
 

@@ -16,7 +16,7 @@ class NN_MathOp<string mnemonic, string doc>
         DeclareOpInterfaceMethods<InferTypeOpInterface>,
         DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = doc;
-  let arguments = (ins NN_FloatTensor:$operand);
+  let args = (ins NN_FloatTensor:$operand);
   let results = (outs NN_FloatTensor:$result);
 }
 
@@ -48,7 +48,7 @@ def NN_QuotientOp : NN_PureOp<"quotient", [
   let description = [{
     0 where b is 0; the smallest integer over -1 wraps to itself.
   }];
-  let arguments = (ins NN_IntTensor:$lhs, NN_IntTensor:$rhs);
+  let args = (ins NN_IntTensor:$lhs, NN_IntTensor:$rhs);
   let results = (outs NN_IntTensor:$result);
 }
 
@@ -61,7 +61,7 @@ def NN_RemainderOp : NN_PureOp<"remainder", [
     `floor`: with the sign of b (Python's %), of integers alone. An integer
     over 0 leaves 0. ∂/∂a is 1, ∂/∂b is -trunc(a/b) (torch.fmod).
   }];
-  let arguments = (ins NN_Tensor:$lhs, NN_Tensor:$rhs, UnitAttr:$floor);
+  let args = (ins NN_Tensor:$lhs, NN_Tensor:$rhs, UnitAttr:$floor);
   let results = (outs NN_Tensor:$result);
 }
 
@@ -70,7 +70,7 @@ def NN_LogSumExpOp : NN_PureOp<"log_sum_exp", [
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
   let summary = "log(Σ e^x) over the last axis, which stays as size 1 (torch.logsumexp)";
-  let arguments = (ins NN_FloatTensor:$operand);
+  let args = (ins NN_FloatTensor:$operand);
   let results = (outs NN_FloatTensor:$result);
 }
 
@@ -83,7 +83,7 @@ def NN_CumSumOp : NN_PureOp<"cumsum", [
     those from i on; with `exclusive` element i itself is left out. Floats are
     summed in f32 at least, integers wrap.
   }];
-  let arguments = (ins NN_Tensor:$operand, I64Attr:$axis, UnitAttr:$exclusive,
+  let args = (ins NN_Tensor:$operand, I64Attr:$axis, UnitAttr:$exclusive,
                        UnitAttr:$reverse);
   let results = (outs NN_Tensor:$result);
 }

@@ -18,7 +18,7 @@ def NN_MatmulOp : NN_PureOp<"matmul", [
     float element type (a weight gradient leaves in the reduce dtype). A linear
     layer flattens its rows first: lhs [rows, k], rhs two-dimensional.
   }];
-  let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs,
+  let args = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs,
                        UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs);
   let results = (outs NN_FloatTensor:$result);
   // Result element type: that of lhs where none is given.
@@ -58,7 +58,7 @@ def NN_MatmulEpilogueOp : NN_PureOp<"matmul_epilogue", [
     side, result and extra have one element type. Made by nn-fuse-epilogues
     after differentiation.
   }];
-  let arguments = (ins NN_EpilogueAttr:$epilogue, NN_FloatTensor:$lhs,
+  let args = (ins NN_EpilogueAttr:$epilogue, NN_FloatTensor:$lhs,
                        NN_FloatTensor:$rhs, Optional<NN_FloatTensor>:$side,
                        UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs);
   let results = (outs NN_FloatTensor:$result, Optional<NN_FloatTensor>:$extra);
@@ -84,7 +84,7 @@ def NN_AttentionOp : NN_PureOp<"attention", [
     key that each query sees, which never falls along the queries. `lse` is the log-sum-exp of the scores,
     f32 [batch, heads, seqQ], kept for the gradient.
   }];
-  let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
+  let args = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
                        F32Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<I64Attr, "0">:$window,
@@ -101,7 +101,7 @@ def NN_AttentionGradOp : NN_PureOp<"attention_grad", [
     Recomputes probabilities from lse, never keeps scores (Dao 2023,
     FlashAttention-2, algorithm 2). The mask gets no gradient.
   }];
-  let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
+  let args = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
                        NN_FloatTensor:$result, NN_F32Tensor:$lse,
                        NN_FloatTensor:$resultGrad,
@@ -123,7 +123,7 @@ def NN_RotaryOp : NN_PureOp<"rotary", [
     when `interleaved` (ONNX RotaryEmbedding). `inverse` rotates back: the
     gradient.
   }];
-  let arguments = (ins NN_FloatTensor:$operand, NN_F32Tensor:$cos,
+  let args = (ins NN_FloatTensor:$operand, NN_F32Tensor:$cos,
                        NN_F32Tensor:$sin, UnitAttr:$interleaved,
                        UnitAttr:$inverse);
   let results = (outs NN_FloatTensor:$result);
@@ -134,13 +134,13 @@ def NN_EmbeddingOp : NN_PureOp<"embedding", [
     DeclareOpInterfaceMethods<InferTypeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Rows of a table: result[i..., :] = table[ids[i...], :]";
-  let arguments = (ins NN_FloatTensor:$table, NN_IntTensor:$ids);
+  let args = (ins NN_FloatTensor:$table, NN_IntTensor:$ids);
   let results = (outs NN_FloatTensor:$result);
 }
 
 def NN_EmbeddingGradOp : NN_PureOp<"embedding_grad"> {
   let summary = "The table's gradient: rows of resultGrad added at ids, in order";
-  let arguments = (ins NN_IntTensor:$ids, NN_FloatTensor:$resultGrad);
+  let args = (ins NN_IntTensor:$ids, NN_FloatTensor:$resultGrad);
   let results = (outs NN_FloatTensor:$tableGrad);
   let hasVerifier = 1;
 }

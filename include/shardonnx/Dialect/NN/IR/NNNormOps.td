@@ -18,7 +18,7 @@ def NN_LayerNormOp : NN_PureOp<"layer_norm", [
     [..., 1], kept for the gradient. weight and bias are [last axis]; a norm
     without bias has a constant zero one.
   }];
-  let arguments = (ins NN_FloatTensor:$operand, NN_FloatTensor:$weight,
+  let args = (ins NN_FloatTensor:$operand, NN_FloatTensor:$weight,
                        Optional<NN_FloatTensor>:$bias, F32Attr:$epsilon);
   let results = (outs NN_FloatTensor:$result, NN_F32Tensor:$mean,
                       NN_F32Tensor:$rstd);
@@ -32,7 +32,7 @@ def NN_RmsNormOp : NN_PureOp<"rms_norm", [
   let description = [{
     rstd = 1/sqrt(mean(x²) + epsilon), f32 [..., 1], kept for the gradient.
   }];
-  let arguments = (ins NN_FloatTensor:$operand, NN_FloatTensor:$weight,
+  let args = (ins NN_FloatTensor:$operand, NN_FloatTensor:$weight,
                        F32Attr:$epsilon);
   let results = (outs NN_FloatTensor:$result, NN_F32Tensor:$rstd);
 }
@@ -42,7 +42,7 @@ def NN_SoftmaxOp : NN_PureOp<"softmax", [
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
   let summary = "exp(x - max)/sum over the last axis";
-  let arguments = (ins NN_FloatTensor:$operand);
+  let args = (ins NN_FloatTensor:$operand);
   let results = (outs NN_FloatTensor:$result);
 }
 
@@ -51,7 +51,7 @@ def NN_LogSoftmaxOp : NN_PureOp<"log_softmax", [
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
   let summary = "x - max - log(sum(exp(x - max))) over the last axis";
-  let arguments = (ins NN_FloatTensor:$operand);
+  let args = (ins NN_FloatTensor:$operand);
   let results = (outs NN_FloatTensor:$result);
 }
 

@@ -22,18 +22,24 @@ def NN_ExternalAttr : AttrDef<NN_Dialect, "External"> {
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
-def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
+def NN_ParameterOp : NN_PlacedOp<"parameter", [Symbol]> {
   let summary = "A weight of the model: a symbol, never its bytes";
   let description = [{
     `sym_name` is the state-dict name where the exporter tells it, else the
     ONNX name; `onnx_name` is the graph's. Shape and f32 master dtype are the
-    type's; `source` says where the initial bytes are.
+    type's; `source` says where the initial bytes are, to which `addend` is
+    added. A tied parameter has several state-dict `names`, its own among them.
+    Where a graph is only run, `argument` is the function's argument that the
+    parameter stands for, and `wanted` asks for its gradient (nn-sum-outputs).
 
         nn.parameter @transformer.wte.weight : tensor<8192x384xf32> trainable
     }];
-  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttr:$type,
+  let args = (ins SymbolNameAttr:$sym_name, TypeAttr:$type,
                        UnitAttr:$trainable, StrAttr:$onnx_name,
-                       OptionalAttr<NN_ExternalAttr>:$source);
+                       OptionalAttr<NN_ExternalAttr>:$source,
+                       OptionalAttr<StrArrayAttr>:$names,
+                       OptionalAttr<F32Attr>:$addend,
+                       OptionalAttr<I64Attr>:$argument, UnitAttr:$wanted);
   let assemblyFormat = [{
     $sym_name `:` $type (`trainable` $trainable^)? attr-dict
   }];
@@ -43,14 +49,14 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
 def NN_GetOp : NN_Op<"get", [Pure,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "The value of a parameter, in the dtype that the unit computes in";
-  let arguments = (ins FlatSymbolRefAttr:$parameter);
+  let args = (ins FlatSymbolRefAttr:$parameter);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$parameter attr-dict `:` type($result)";
 }
 
 def NN_ConstantOp : NN_Op<"constant", [Pure, ConstantLike, AllTypesMatch<["value", "result"]>]> {
   let summary = "A tensor known at compile time";
-  let arguments = (ins ElementsAttr:$value);
+  let args = (ins ElementsAttr:$value);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$value attr-dict";
   let hasFolder = 1;
@@ -58,7 +64,7 @@ def NN_ConstantOp : NN_Op<"constant", [Pure, ConstantLike, AllTypesMatch<["value
 
 def NN_IotaOp : NN_PureOp<"iota"> {
   let summary = "The index along one axis";
-  let arguments = (ins I64Attr:$axis);
+  let args = (ins I64Attr:$axis);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
@@ -71,7 +77,7 @@ def NN_RotaryTableOp : NN_PureOp<"rotary_table", [
     cos[p, j] = scaling·cos(p·inv_freq[j]) and sin alike, f32 [length, |inv_freq|]
     (Su et al. 2021, RoFormer; transformers' LlamaRotaryEmbedding).
   }];
-  let arguments = (ins DenseF32ArrayAttr:$inv_freq, I64Attr:$length,
+  let args = (ins DenseF32ArrayAttr:$inv_freq, I64Attr:$length,
                        DefaultValuedAttr<F32Attr, "1.0">:$scaling);
   let results = (outs NN_F32Tensor:$cos, NN_F32Tensor:$sin);
   let assemblyFormat = "attr-dict `:` functional-type(operands, results)";
@@ -91,7 +97,7 @@ def NN_LossOp : NN_Op<"loss"> {
     `elements` (a fixed `count` per microbatch) or `batches` (an opaque mean
     of the graph, count 1).
   }];
-  let arguments = (ins NN_F32Tensor:$sum, StrAttr:$denominator,
+  let args = (ins NN_F32Tensor:$sum, StrAttr:$denominator,
                        DefaultValuedAttr<I64Attr, "-1">:$denominator_arg,
                        DefaultValuedAttr<I64Attr, "0">:$shift,
                        DefaultValuedAttr<I64Attr, "1">:$count);
@@ -102,7 +108,7 @@ def NN_LossOp : NN_Op<"loss"> {
 def NN_GradOp : NN_Op<"grad", [
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Hands over the gradient of a trainable parameter for this microbatch";
-  let arguments = (ins FlatSymbolRefAttr:$parameter, NN_FloatTensor:$value);
+  let args = (ins FlatSymbolRefAttr:$parameter, NN_FloatTensor:$value);
   let assemblyFormat = "$parameter `,` $value attr-dict `:` type($value)";
 }
 

@@ -22,7 +22,7 @@ def NN_DropoutOp : NN_PureOp<"dropout", [
     microbatch. `random` is the function argument of kind `random`: the number
     of the microbatch's first sample, then a key for each stream.
   }];
-  let arguments = (ins NN_FloatTensor:$operand, NN_IntTensor:$random,
+  let args = (ins NN_FloatTensor:$operand, NN_IntTensor:$random,
                        F64Attr:$ratio, I64Attr:$stream, I64Attr:$samples);
   let results = (outs NN_FloatTensor:$result);
   let hasVerifier = 1;
@@ -35,7 +35,7 @@ def NN_RandomKeyOp : NN_Op<"random_key", [Pure,
     `indices` count along the axes of the rows; their row-major number within
     `sizes`, beginning at `first`, is the row. `half` 0: the low 32 bits.
   }];
-  let arguments = (ins NN_IntTensor:$stream, NN_IntTensor:$first,
+  let args = (ins NN_IntTensor:$stream, NN_IntTensor:$first,
                        Variadic<NN_IntTensor>:$indices,
                        DenseI64ArrayAttr:$sizes, I64Attr:$half);
   let results = (outs NN_IntTensor:$result);
@@ -48,7 +48,7 @@ def NN_RandomKeyOp : NN_Op<"random_key", [Pure,
 def NN_RandomKeepOp : NN_Op<"random_keep", [Pure,
     DeclareOpInterfaceMethods<ElementwiseOpInterface>]> {
   let summary = "True where the random bits of a column reach `threshold`, unsigned";
-  let arguments = (ins NN_IntTensor:$low, NN_IntTensor:$high,
+  let args = (ins NN_IntTensor:$low, NN_IntTensor:$high,
                        NN_IntTensor:$column, I64Attr:$threshold);
   let results = (outs NN_BoolTensor:$result);
   let assemblyFormat = [{

@@ -11,7 +11,7 @@ include "shardonnx/Dialect/NN/IR/NNBase.td"
 def NN_ReshapeOp : NN_Op<"reshape", [Pure,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "The same elements in row-major order under another shape";
-  let arguments = (ins NN_Tensor:$operand);
+  let args = (ins NN_Tensor:$operand);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
   let hasVerifier = 1;
@@ -22,7 +22,7 @@ def NN_TransposeOp : NN_PureOp<"transpose", [
     DeclareOpInterfaceMethods<InferTypeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Permutes the axes: result axis i is operand axis permutation[i]";
-  let arguments = (ins NN_Tensor:$operand, DenseI64ArrayAttr:$permutation);
+  let args = (ins NN_Tensor:$operand, DenseI64ArrayAttr:$permutation);
   let results = (outs NN_Tensor:$result);
   let hasFolder = 1;
 }
@@ -30,7 +30,7 @@ def NN_TransposeOp : NN_PureOp<"transpose", [
 def NN_BroadcastOp : NN_Op<"broadcast", [Pure,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "NumPy broadcast to the result's shape";
-  let arguments = (ins NN_Tensor:$operand);
+  let args = (ins NN_Tensor:$operand);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
   let hasVerifier = 1;
@@ -41,7 +41,7 @@ def NN_SliceOp : NN_PureOp<"slice", [
     DeclareOpInterfaceMethods<InferTypeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "sizes[i] elements from offsets[i] on, along each axis";
-  let arguments = (ins NN_Tensor:$operand, DenseI64ArrayAttr:$offsets,
+  let args = (ins NN_Tensor:$operand, DenseI64ArrayAttr:$offsets,
                        DenseI64ArrayAttr:$sizes);
   let results = (outs NN_Tensor:$result);
   let hasFolder = 1;
@@ -51,7 +51,7 @@ def NN_ConcatOp : NN_PureOp<"concat", [
     DeclareOpInterfaceMethods<InferTypeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Joins tensors along an axis";
-  let arguments = (ins Variadic<NN_Tensor>:$inputs, I64Attr:$axis);
+  let args = (ins Variadic<NN_Tensor>:$inputs, I64Attr:$axis);
   let results = (outs NN_Tensor:$result);
 }
 
@@ -59,7 +59,7 @@ def NN_PadOp : NN_PureOp<"pad", [
     DeclareOpInterfaceMethods<InferTypeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Zeros before and after, along each axis";
-  let arguments = (ins NN_Tensor:$operand, DenseI64ArrayAttr:$low,
+  let args = (ins NN_Tensor:$operand, DenseI64ArrayAttr:$low,
                        DenseI64ArrayAttr:$high);
   let results = (outs NN_Tensor:$result);
 }
@@ -72,7 +72,7 @@ class NN_ReduceOp<string mnemonic, string doc> : NN_PureOp<mnemonic, [
     The reduced axes (sorted, non-negative) stay as size 1 with `keepdims`.
     Sums in f32. Programs reduce floats; the interpreter reduces all elements.
   }];
-  let arguments = (ins NN_Tensor:$operand, DenseI64ArrayAttr:$axes,
+  let args = (ins NN_Tensor:$operand, DenseI64ArrayAttr:$axes,
                        UnitAttr:$keepdims);
   let results = (outs NN_Tensor:$result);
 }

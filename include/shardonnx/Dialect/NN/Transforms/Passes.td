@@ -9,6 +9,16 @@
 
 include "mlir/Pass/PassBase.td"
 
+def CSEAcrossModulesPass : Pass<"nn-cse-across-modules", "mlir::ModuleOp"> {
+  let summary = "What several modules compute alike is computed once, by the first";
+  let description = [{
+    Common subexpressions whose ops differ in nothing but the module that they
+    were written in (masks, tables of positions): --cse keeps them apart.
+
+    Preserves numerics bit for bit.
+  }];
+}
+
 def AttachLossPass : Pass<"nn-attach-loss", "mlir::ModuleOp"> {
   let summary = "Ends @forward in a loss, by what --loss and --logits say";
   let description = [{
@@ -166,6 +176,15 @@ def FusePass : Pass<"nn-fuse", "::mlir::func::FuncOp"> {
     units. Sums over leading axes take clones of the elementwise ops that feed
     them. Preserves numerics but for roundings that a value kept in registers
     does not see (bf16, f16).
+  }];
+}
+
+def VerifyPlacesPass : Pass<"nn-verify-places", "mlir::ModuleOp"> {
+  let summary = "Refuses a graph in which an op has lost its unit or its phase";
+  let description = [{
+    Where parameters have units, every op has one that computes from parameters.
+    An op is of backward exactly where it reads what backward computes: a pass
+    that drops the mark of what it replaces, or leaves one behind, is at fault.
   }];
 }
 

@@ -50,7 +50,8 @@ def ONNX_InitializerOp : ONNX_Op<"initializer", [Symbol]> {
     graph. `file` is relative to the folder of the model, so it never leads
     out of it. `trainable` marks what training may change. `graph_name` is the
     name in the ONNX graph where it differs, `transposed` says that the bytes
-    hold the transpose of the state dict's matrix.
+    hold the transpose of the state dict's matrix, `addend` what is added to
+    them. A tied weight has several `names` in the state dict.
 
     ```mlir
     onnx.initializer @fc.weight : tensor<4x8xf32> from "m.onnx"[64, 128] {trainable}
@@ -66,7 +67,9 @@ def ONNX_InitializerOp : ONNX_Op<"initializer", [Symbol]> {
     OptionalAttr<ElementsAttr>:$value,
     OptionalAttr<StrAttr>:$graph_name,
     UnitAttr:$trainable,
-    UnitAttr:$transposed
+    UnitAttr:$transposed,
+    OptionalAttr<StrArrayAttr>:$names,
+    OptionalAttr<F32Attr>:$addend
   );
   let assemblyFormat = [{
     $sym_name `:` $type
@@ -101,18 +104,20 @@ def ONNX_NodeOp : ONNX_Op<"node", [Pure]> {
     ```
     The attributes of the ONNX node keep their names and become MLIR
     attributes: integers `i64`, floats `f32`, strings, tensors `dense`, lists
-    `array<i64>`, `array<f32>` or an array of strings.
+    `array<i64>`, `array<f32>` or an array of strings. `scope` is the module
+    that the node was written in, where the exporter tells it.
   }];
   let arguments = (ins
     StrAttr:$op_type,
     Variadic<ONNX_Value>:$inputs,
     OptionalAttr<StrAttr>:$domain,
-    DefaultValuedAttr<DictionaryAttr, "{}">:$attrs
+    DefaultValuedAttr<DictionaryAttr, "{}">:$attrs,
+    OptionalAttr<StrAttr>:$scope
   );
   let results = (outs Variadic<ONNX_Value>:$results);
   let assemblyFormat = [{
     $op_type (`in` $domain^)? `(` $inputs `)`
-    custom<NodeAttributes>($attrs)
+    custom<NodeAttributes>($attrs) (`scope` $scope^)?
     attr-dict-with-keyword `:` functional-type($inputs, $results)
   }];
   let extraClassDeclaration = [{

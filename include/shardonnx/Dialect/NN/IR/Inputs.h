@@ -1,0 +1,31 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the arguments of an nn function are: nn.name and nn.kind, read and
+// written in one place.
+
+#ifndef SHARDONNX_DIALECT_NN_IR_INPUTS_H
+#define SHARDONNX_DIALECT_NN_IR_INPUTS_H
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "shardonnx/runtime/InputKind.h"
+
+namespace shardonnx::nn {
+
+/// The graph's name for an argument; empty where it has none.
+llvm::StringRef inputName(mlir::FunctionOpInterface function, unsigned index);
+
+/// What the data loader feeds an argument with (docs/nn.md), where that was
+/// said.
+std::optional<InputKind> inputKind(mlir::FunctionOpInterface function,
+                                   unsigned index);
+void setInputKind(mlir::FunctionOpInterface function, unsigned index,
+                  InputKind kind);
+
+/// The attributes of an argument that a pass adds, named after its kind.
+mlir::DictionaryAttr inputAttributes(mlir::MLIRContext *context,
+                                     InputKind kind);
+
+} // namespace shardonnx::nn
+
+#endif // SHARDONNX_DIALECT_NN_IR_INPUTS_H

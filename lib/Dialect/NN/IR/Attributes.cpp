@@ -1,0 +1,112 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The attributes of the dialect on what is not its own: modules, arguments and
+// results of functions. One that is not known here is an error, since whoever
+// wrote it meant something by it.
+
+#include "mlir/IR/BuiltinOps.h"
+#include "shardonnx/Dialect/NN/IR/Inputs.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/RaiseReport.h"
+#include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+namespace {
+/// An attribute and what its value may be.
+struct Known {
+  StringRef name;
+  bool (*holds)(Attribute value);
+};
+} // namespace
+
+template <typename... T> static bool isOne(Attribute value) {
+  return isa<T...>(value);
+}
+
+static bool isInputKind(Attribute value) {
+  auto text = dyn_cast<StringAttr>(value);
+  return text && parseSpelling<InputKind>(text.getValue());
+}
+
+static const Known kOfModules[] = {{kModelAttr, isOne<StringAttr>},
+                                   {kRaisedAttr, isOne<ArrayAttr>},
+                                   {kLossKindAttr, isOne<StringAttr>},
+                                   {kReduceDtypeAttr, isOne<TypeAttr>},
+                                   {kDocumentSeparatorAttr, isOne<IntegerAttr>},
+                                   {kUnitRulesAttr, isOne<ArrayAttr>},
+                                   {kUnitPoliciesAttr, isOne<DictionaryAttr>}};
+
+static const Known kOfArguments[] = {{kNameAttr, isOne<StringAttr>},
+                                     {kKindAttr, isInputKind},
+                                     {kWeightAttr, isOne<StringAttr>},
+                                     {kSourceAttr, isOne<ExternalAttr>}};
+
+static const Known kOfResults[] = {{kNameAttr, isOne<StringAttr>},
+                                   {kGradientOfAttr, isOne<StringAttr>},
+                                   {kValueAttr, isOne<ElementsAttr>}};
+
+static LogicalResult verifyKnown(Operation *op, NamedAttribute attribute,
+                                 ArrayRef<Known> known, StringRef where) {
+  for (const Known &one : known) {
+    if (one.name != attribute.getName())
+      continue;
+    if (one.holds(attribute.getValue()))
+      return success();
+    return op->emitError() << attribute.getName() << " cannot be "
+                           << attribute.getValue();
+  }
+  return op->emitError() << "the nn dialect has no attribute "
+                         << attribute.getName() << " of " << where;
+}
+
+LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
+                                                  NamedAttribute attribute) {
+  ArrayRef<Known> known;
+  if (isa<ModuleOp>(op))
+    known = kOfModules;
+  return verifyKnown(op, attribute, known, op->getName().getStringRef());
+}
+
+LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                  unsigned,
+                                                  NamedAttribute attribute) {
+  return verifyKnown(op, attribute, kOfArguments, "arguments");
+}
+
+LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op, unsigned,
+                                                     unsigned,
+                                                     NamedAttribute attribute) {
+  return verifyKnown(op, attribute, kOfResults, "results");
+}
+
+//===----------------------------------------------------------------------===//
+// Inputs
+//===----------------------------------------------------------------------===//
+
+StringRef nn::inputName(FunctionOpInterface function, unsigned index) {
+  auto name = function.getArgAttrOfType<StringAttr>(index, kNameAttr);
+  return name ? name.getValue() : StringRef();
+}
+
+std::optional<InputKind> nn::inputKind(FunctionOpInterface function,
+                                       unsigned index) {
+  auto kind = function.getArgAttrOfType<StringAttr>(index, kKindAttr);
+  return kind ? parseSpelling<InputKind>(kind.getValue()) : std::nullopt;
+}
+
+void nn::setInputKind(FunctionOpInterface function, unsigned index,
+                      InputKind kind) {
+  function.setArgAttr(index, kKindAttr,
+                      StringAttr::get(function.getContext(), spell(kind)));
+}
+
+DictionaryAttr nn::inputAttributes(MLIRContext *context, InputKind kind) {
+  Builder builder(context);
+  StringAttr name = builder.getStringAttr(spell(kind));
+  return builder.getDictionaryAttr({builder.getNamedAttr(kNameAttr, name),
+                                    builder.getNamedAttr(kKindAttr, name)});
+}

@@ -1,0 +1,43 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What an input of the graph is fed with. One place for the compiler (nn.kind,
+// the manifest) and the runtime that feeds it.
+
+#ifndef SHARDONNX_RUNTIME_INPUTKIND_H
+#define SHARDONNX_RUNTIME_INPUTKIND_H
+
+#include "shardonnx/runtime/Spelling.h"
+
+namespace shardonnx {
+
+enum class InputKind {
+  Tokens,
+  Labels,
+  ShiftedLabels,
+  AttentionMask, // ones
+  ReadMask,      // from the data; ones where it has none
+  TokenTypeIds,  // from the data; zeros where it has none
+  PositionIds,
+  FirstKeys, // of each query: where its document begins
+  Random,    // of dropout: the first sample's number, a key for each op
+  Data
+};
+
+template <> struct Spellings<InputKind> {
+  static constexpr Spelling<InputKind> table[] = {
+      {InputKind::Tokens, "tokens"},
+      {InputKind::Labels, "labels"},
+      {InputKind::ShiftedLabels, "shifted_labels"},
+      {InputKind::AttentionMask, "attention_mask"},
+      {InputKind::ReadMask, "read_mask"},
+      {InputKind::TokenTypeIds, "token_type_ids"},
+      {InputKind::PositionIds, "position_ids"},
+      {InputKind::FirstKeys, "first_keys"},
+      {InputKind::Random, "random"},
+      {InputKind::Data, "data"}};
+};
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_RUNTIME_INPUTKIND_H
