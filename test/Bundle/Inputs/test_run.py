@@ -177,7 +177,8 @@ class RunTest(unittest.TestCase):
             self.words([check("a", "good"), check("h", "hang")],
                        options=["--rows", "f32-a,f32-h"]),
             stdout=subprocess.PIPE, text=True)
-        while not (os.path.exists(self.out) and "f32-a" in self.ends()):
+        results = os.path.join(self.out, "results.jsonl")
+        while not (os.path.exists(results) and "f32-a" in self.ends()):
             time.sleep(0.05)
         time.sleep(1)
         job.send_signal(signal.SIGTERM)
