@@ -7,7 +7,7 @@
 #include "shardonnx/Dialect/Exec/Transforms/OffsetPlanner.h"
 #include "shardonnx/runtime/Layout.h"
 
-#include <chrono>
+#include <ctime>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -149,13 +149,13 @@ TEST(OffsetPlanner, TrainingStepsStayNearTheBound) {
 TEST(OffsetPlanner, ThousandsOfBuffersTakeSeconds) {
   std::mt19937 random(13);
   std::vector<PlanItem> items = trainingStep(126, 40, random);
-  auto begin = std::chrono::steady_clock::now();
+  // Processor time: other work on the machine does not count.
+  std::clock_t begin = std::clock();
   PlanSummary plan = planOffsets(items);
-  std::chrono::duration<double> seconds =
-      std::chrono::steady_clock::now() - begin;
+  double seconds = double(std::clock() - begin) / CLOCKS_PER_SEC;
   EXPECT_FALSE(findOverlap(items).has_value());
   EXPECT_LE(double(plan.bytes), 1.1 * double(plan.lowerBound));
-  EXPECT_LT(seconds.count(), 20);
+  EXPECT_LT(seconds, 20);
 }
 
 } // namespace
