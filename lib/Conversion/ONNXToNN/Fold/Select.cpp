@@ -48,26 +48,30 @@ HostTensor pickSlices(const HostTensor &data, unsigned axis,
   return HostTensor::dense(shape, data.getElementType(), std::move(values));
 }
 
+/// The node's axis; without one, `data` becomes one axis of all its elements.
+std::optional<unsigned> axisOrFlat(onnx::NodeOp node, HostTensor &data) {
+  if (node.getNodeAttr("axis"))
+    return normalizeAxis(node.getInt("axis", 0), data.getRank());
+  data = data.reshape({data.getNumElements()});
+  return 0;
+}
+
 HostOutputs compress(onnx::NodeOp node, HostInputs inputs) {
   if (!hasInputs(inputs, 2) || inputs[1]->getRank() != 1 ||
       inputs[1]->isFloat() || !countOf(inputs[0]->getShape()) ||
       !countOf(inputs[1]->getShape()))
     return std::nullopt;
   HostTensor data = *inputs[0];
-  unsigned axis = 0;
-  if (!node.getNodeAttr("axis"))
-    data = data.reshape({data.getNumElements()});
-  else if (auto given = normalizeAxis(node.getInt("axis", 0), data.getRank()))
-    axis = *given;
-  else
+  std::optional<unsigned> axis = axisOrFlat(node, data);
+  if (!axis)
     return std::nullopt;
   SmallVector<int64_t> picks;
   for (auto [i, keep] : llvm::enumerate(inputs[1]->flattenInts()))
     if (keep)
       picks.push_back(static_cast<int64_t>(i));
-  if (!picks.empty() && picks.back() >= data.getShape()[axis])
+  if (!picks.empty() && picks.back() >= data.getShape()[*axis])
     return std::nullopt;
-  return one(pickSlices(data, axis, picks));
+  return one(pickSlices(data, *axis, picks));
 }
 
 /// -1, 0 or 1 as slice `a` sorts before, with or after slice `b`.
@@ -103,19 +107,15 @@ HostOutputs unique(onnx::NodeOp node, HostInputs inputs) {
   if (!hasInputs(inputs, 1) || !countOf(inputs[0]->getShape()))
     return std::nullopt;
   HostTensor data = *inputs[0];
-  unsigned axis = 0;
-  if (!node.getNodeAttr("axis"))
-    data = data.reshape({data.getNumElements()});
-  else if (auto given = normalizeAxis(node.getInt("axis", 0), data.getRank()))
-    axis = *given;
-  else
+  std::optional<unsigned> axis = axisOrFlat(node, data);
+  if (!axis)
     return std::nullopt;
   Type type = data.getElementType();
   std::vector<Scalar> items = data.flatten();
   if (data.isFloat() &&
       llvm::any_of(items, [](Scalar item) { return std::isnan(item.f); }))
     return std::nullopt;
-  AxisView view(data.getShape(), axis);
+  AxisView view(data.getShape(), *axis);
   auto groups = groupSlices(items, view, type);
   if (!node.getInt("sorted", 1))
     llvm::sort(groups, [](const auto &a, const auto &b) {
@@ -128,7 +128,7 @@ HostOutputs unique(onnx::NodeOp node, HostInputs inputs) {
     for (int64_t member : group)
       inverse[member] = static_cast<int64_t>(which);
   }
-  HostOutputs outputs = one(pickSlices(data, axis, firsts));
+  HostOutputs outputs = one(pickSlices(data, *axis, firsts));
   Type i64 = IntegerType::get(node.getContext(), 64);
   for (ArrayRef<int64_t> list :
        {ArrayRef<int64_t>(firsts), ArrayRef<int64_t>(inverse),
