@@ -6,6 +6,7 @@
 #include "mlir/Transforms/CSE.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/PatternMatch.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "llvm/ADT/DenseMap.h"
 
