@@ -28,7 +28,11 @@ struct Output {
   std::string name;
   Value value;
   int64_t rank() const { return tensorType(value).getRank(); }
-  bool isScalar() const { return tensorType(value).getNumElements() == 1; }
+  /// One element of a higher rank may be the answer for a batch of one.
+  bool isScalar() const { return rank() == 0; }
+  bool isSingleElement() const {
+    return tensorType(value).getNumElements() == 1;
+  }
 };
 
 struct Choice {
@@ -51,6 +55,7 @@ public:
 private:
   FailureOr<Choice> choose();
   FailureOr<Choice> chooseByName(std::optional<LossKind> kind);
+  FailureOr<Choice> decide(const Output &output, std::optional<LossKind> kind);
   std::string listOutputs() const;
   LogicalResult buildCrossEntropy(const Output &output);
   LogicalResult buildMse(const Output &output);
@@ -101,6 +106,31 @@ std::string LossAttacher::listOutputs() const {
 // Choosing
 //===----------------------------------------------------------------------===//
 
+/// The loss of `output`, by its shape where `kind` does not say. One number a
+/// sample is no class: a cross-entropy of it is always zero.
+FailureOr<Choice> LossAttacher::decide(const Output &output,
+                                       std::optional<LossKind> kind) {
+  bool oneClass = output.rank() > 0 && shapeOf(output.value).back() == 1;
+  if (!kind && output.isScalar())
+    kind = LossKind::Graph;
+  else if (!kind && !oneClass && output.rank() == 3)
+    kind = LossKind::CausalLm;
+  else if (!kind && !oneClass && output.rank() == 2)
+    kind = LossKind::CrossEntropy;
+  if (!kind)
+    return function.emitError("cannot tell the loss from the shape ")
+           << shapeText(output.value) << " of output " << output.name
+           << "; say which with --loss (mse for a regression)";
+  if (oneClass &&
+      (kind == LossKind::CausalLm || kind == LossKind::CrossEntropy))
+    return function.emitError("--loss=")
+           << spell(*kind) << ": output " << output.name << " is "
+           << shapeText(output.value)
+           << ", and a cross-entropy of one class is always 0; --loss=mse is "
+              "for a regression";
+  return Choice{*kind, output};
+}
+
 FailureOr<Choice> LossAttacher::chooseByName(std::optional<LossKind> kind) {
   auto *it = llvm::find_if(
       outputs, [&](const Output &output) { return output.name == logitsName; });
@@ -109,19 +139,7 @@ FailureOr<Choice> LossAttacher::chooseByName(std::optional<LossKind> kind) {
            << logitsName
            << " names no float output of the graph; its float outputs are: "
            << listOutputs();
-  if (!kind) {
-    if (it->isScalar())
-      kind = LossKind::Graph;
-    else if (it->rank() == 3)
-      kind = LossKind::CausalLm;
-    else if (it->rank() == 2)
-      kind = LossKind::CrossEntropy;
-    else
-      return function.emitError("cannot tell the loss from the shape ")
-             << shapeText(it->value) << " of output " << it->name
-             << "; say which with --loss";
-  }
-  return Choice{*kind, *it};
+  return decide(*it, kind);
 }
 
 FailureOr<Choice> LossAttacher::choose() {
@@ -144,28 +162,25 @@ FailureOr<Choice> LossAttacher::choose() {
       return nullptr;
     return first;
   };
-  auto scalar = [](const Output &output) { return output.isScalar(); };
   auto ofRank = [](int64_t rank) {
-    return [rank](const Output &output) {
-      return output.rank() == rank && !output.isScalar();
-    };
+    return [rank](const Output &output) { return output.rank() == rank; };
   };
   const Output *output = nullptr;
   if (!kind || *kind == LossKind::Graph)
-    if ((output = only(scalar)))
-      return Choice{LossKind::Graph, *output};
-  if (!kind || *kind == LossKind::CausalLm)
-    if ((output = only(ofRank(3))))
-      return Choice{LossKind::CausalLm, *output};
+    output = only(ofRank(0));
+  if (!output && kind == LossKind::Graph)
+    output = only([](const Output &o) { return o.isSingleElement(); });
+  if (!output && (!kind || *kind == LossKind::CausalLm))
+    output = only(ofRank(3));
   bool noSequences = llvm::none_of(outputs, ofRank(3));
-  if ((!kind && noSequences) || kind == LossKind::CrossEntropy)
-    if ((output = only(ofRank(2))))
-      return Choice{LossKind::CrossEntropy, *output};
-  if (kind == LossKind::CrossEntropy && (output = only(ofRank(3))))
-    return Choice{LossKind::CrossEntropy, *output};
-  if (kind == LossKind::Mse)
-    if ((output = only([](const Output &) { return true; })))
-      return Choice{LossKind::Mse, *output};
+  if (!output && ((!kind && noSequences) || kind == LossKind::CrossEntropy))
+    output = only(ofRank(2));
+  if (!output && kind == LossKind::CrossEntropy)
+    output = only(ofRank(3));
+  if (!output && (!kind || *kind == LossKind::Mse) && outputs.size() == 1)
+    output = outputs.begin();
+  if (output)
+    return decide(*output, kind);
   return function.emitError("cannot tell which output the loss is made of; "
                             "the graph's float outputs are: ")
          << listOutputs() << "; name one with --logits=NAME";
@@ -351,7 +366,7 @@ LogicalResult LossAttacher::run() {
   case LossKind::Mse:
     return buildMse(choice->output);
   case LossKind::Graph:
-    if (!choice->output.isScalar())
+    if (!choice->output.isSingleElement())
       return function.emitError("--loss=graph needs a scalar output, but ")
              << choice->output.name << " is " << shapeText(choice->output.value)
              << "; choose another with --logits";
