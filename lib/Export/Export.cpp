@@ -72,6 +72,7 @@ void exportCheckpoint(const ExportOptions &options) {
     rt::fail("there is no checkpoint in '", options.checkpoint,
              "'; give one, or the folder that --save named");
   rt::CheckpointReader reader(*folder);
+  reader.verify();
   std::string model =
       options.model.empty() ? reader.index().modelPath : options.model;
   if (onnx)

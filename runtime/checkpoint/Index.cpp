@@ -5,6 +5,7 @@
 
 #include "Index.h"
 #include "../support/Error.h"
+#include "ByteHash.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,7 +16,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char *kFormat = "shardonnx-checkpoint";
-constexpr int kVersion = 1;
+// Version 1 had no hashes of the index and of whole files.
+constexpr int kVersion = 2;
+constexpr const char *kHashKey = "index_hash";
+constexpr const char *kRemedy = "; take another checkpoint";
 // Beyond any machine, yet far from overflow when added and multiplied by 8.
 constexpr int64_t kLargest = int64_t(1) << 50;
 
@@ -50,7 +54,19 @@ Json unitJson(const Checkpoint::Unit &unit) {
           {"frozen_slices", slicesJson(unit.frozen)}};
 }
 
+/// How an index ends whose text before that is `text`.
+std::string sealOf(const std::string &text) {
+  return concat(",\n \"", kHashKey, "\": \"", hexText(hashBytes(text)),
+                "\"\n}\n");
+}
+
 // ---- Reading
+
+bool isSealed(const std::string &text) {
+  size_t n = sealOf("").size();
+  return text.size() >= n && text.substr(text.size() - n) ==
+                                 sealOf(text.substr(0, text.size() - n));
+}
 
 class Reader {
 public:
@@ -59,16 +75,22 @@ public:
   Checkpoint read(const Json &json) const {
     if (json.value("format", "") != kFormat)
       bad("it is not the index of a checkpoint");
-    if (int version = json.at("version").get<int>(); version != kVersion)
-      bad(concat("its version is ", version, ", this program reads ",
-                 kVersion));
     Checkpoint c;
+    c.version = json.at("version").get<int>();
+    if (c.version < 1 || c.version > kVersion)
+      fail("the checkpoint '", path, "' is of version ", c.version,
+           " of the format, this program reads up to ", kVersion,
+           ": use a newer shardonnx, or compile the program with it");
+    // A damaged version must not be taken for one that had no hash.
+    if (json.contains(kHashKey) != (c.version > 1))
+      bad("its version and its hash contradict each other");
     c.id = json.at("id").get<std::string>();
     readProgram(json.at("program"), c);
     readState(json, c);
     for (const Json &file : json.at("files"))
-      c.files.push_back(
-          {fileName(file.at("name").get<std::string>()), size(file, "bytes")});
+      c.files.push_back({fileName(file.at("name").get<std::string>()),
+                         size(file, "bytes"),
+                         c.version > 1 ? hex(file, "hash") : 0});
     std::set<std::string> units, params;
     for (const Json &unit : json.at("units")) {
       c.units.push_back(readUnit(unit, c.files.size()));
@@ -82,8 +104,7 @@ public:
   }
 
   [[noreturn]] void bad(const std::string &why) const {
-    fail("the checkpoint '", path, "' is damaged: ", why,
-         "; --resume another one");
+    fail("the checkpoint '", path, "' is damaged: ", why, kRemedy);
   }
 
 private:
@@ -133,6 +154,9 @@ private:
     c.state.cleanSteps = size(state, "clean_steps");
     c.seed = json.at("options").at("seed").get<uint64_t>();
     c.shuffle = json.at("options").at("shuffle").get<bool>();
+    if (json.contains("data"))
+      c.data = DataIdentity{size(json.at("data"), "samples"),
+                            hex(json.at("data"), "hash")};
     c.trainableHash = hex(json.at("state_hash"), "trainable");
     c.frozenHash = hex(json.at("state_hash"), "frozen");
   }
@@ -264,7 +288,9 @@ std::string hexText(uint64_t value) {
 std::string writeIndex(const Checkpoint &c) {
   Json files = Json::array(), units = Json::array();
   for (const Checkpoint::File &file : c.files)
-    files.push_back({{"name", file.name}, {"bytes", file.bytes}});
+    files.push_back({{"name", file.name},
+                     {"bytes", file.bytes},
+                     {"hash", hexText(file.hash)}});
   for (const Checkpoint::Unit &unit : c.units)
     units.push_back(unitJson(unit));
   Json json = {
@@ -289,13 +315,27 @@ std::string writeIndex(const Checkpoint &c) {
         {"frozen", hexText(c.frozenHash)}}},
       {"files", files},
       {"units", units}};
-  return json.dump(1) + "\n";
+  if (c.data)
+    json["data"] = {{"samples", c.data->samples},
+                    {"hash", hexText(c.data->hash)}};
+  return sealIndex(json.dump(1));
+}
+
+// The last brace gives way to the hash of all that stands before it.
+std::string sealIndex(std::string json) {
+  json.erase(json.rfind('}'));
+  json.erase(json.find_last_not_of(" \n") + 1);
+  return json + sealOf(json);
 }
 
 Checkpoint parseIndex(const std::string &text, const std::string &path) {
   Reader reader(path);
   try {
-    return reader.read(Json::parse(text));
+    Checkpoint checkpoint = reader.read(Json::parse(text));
+    if (checkpoint.version > 1 && !isSealed(text))
+      reader.bad(concat("its ", kIndexName,
+                        " is not as it was saved (its hash differs)"));
+    return checkpoint;
   } catch (const Json::exception &e) {
     reader.bad(e.what());
   }

@@ -8,9 +8,11 @@
 #define SHARDONNX_RUNTIME_CHECKPOINT_INDEX_H
 
 #include "../core/TrainState.h"
+#include "../data/DataIdentity.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,7 @@ struct Checkpoint {
   struct File {
     std::string name; // in the checkpoint's folder
     int64_t bytes = 0;
+    uint64_t hash = 0; // ByteHash.h, from version 2 on
   };
   /// What of a unit's section a file holds.
   struct Slice {
@@ -35,6 +38,8 @@ struct Checkpoint {
     std::vector<Manifest::Param> params;
     std::vector<Slice> trainable, frozen; // in order, each element once
   };
+  /// 1: neither the index nor its files are under a hash, only the tensors.
+  int version = 2;
   std::string id; // of this save: its files carry it too
   std::string program, strategy, modelPath, modelSha256;
   Optimizer optimizer = Optimizer::AdamW;
@@ -42,6 +47,7 @@ struct Checkpoint {
   TrainState state;
   uint64_t seed = 0;
   bool shuffle = false;
+  std::optional<DataIdentity> data; // that was trained on
   /// StateHash.h, of masters and moments, and of frozen parameters.
   uint64_t trainableHash = 0, frozenHash = 0;
   std::vector<File> files;
@@ -59,10 +65,13 @@ const char *safeTensorsName(ShxDType dtype);
 /// Sixteen digits.
 std::string hexText(uint64_t value);
 
+/// The text of the index's file.
 std::string writeIndex(const Checkpoint &checkpoint);
-/// An index is untrusted input: every size, name and interval is checked, and
-/// that the intervals of each section cover it exactly once. `path` is for
-/// messages.
+/// What writeIndex makes of an index's JSON: the same with its hash at the end.
+std::string sealIndex(std::string json);
+/// An index is untrusted input: its hash, every size, name and interval is
+/// checked, and that the intervals of each section cover it exactly once.
+/// `path` is for messages.
 Checkpoint parseIndex(const std::string &text, const std::string &path);
 
 } // namespace shardonnx::rt

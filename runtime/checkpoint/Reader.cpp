@@ -6,12 +6,15 @@
 #include "Reader.h"
 #include "../support/Convert.h"
 #include "../support/Error.h"
+#include "ByteHash.h"
+#include "StateHash.h"
 #include <algorithm>
 
 namespace shardonnx::rt {
 namespace {
 
-constexpr const char *kRemedy = "--resume another checkpoint";
+constexpr const char *kRemedy = "take another checkpoint";
+constexpr int64_t kChunk = int64_t(1) << 20; // bytes read at a time
 constexpr int64_t kLargestIndex = int64_t(1) << 30;
 
 std::string readWhole(const File &file) {
@@ -45,16 +48,21 @@ CheckpointReader::CheckpointReader(const std::string &folder) : folder(folder) {
     for (const Manifest::Param &param : checkpoint.units[unit].params)
       places[param.name] = {unit, &param};
   for (size_t i = 0; i < checkpoint.files.size(); ++i)
-    checkFile(i);
+    openFile(i);
 }
 
-void CheckpointReader::checkFile(size_t i) {
+void CheckpointReader::damaged(const std::string &why) const {
+  fail("the checkpoint '", folder, "' is damaged: ", why, "; ", kRemedy);
+}
+
+void CheckpointReader::openFile(size_t i) {
   const Checkpoint::File &expected = checkpoint.files[i];
   auto file =
       std::make_shared<File>(File::beneath(folder, expected.name, kRemedy));
   if (file->size() != expected.bytes)
-    fail("the checkpoint '", folder, "' is damaged: '", expected.name, "' has ",
-         file->size(), " bytes of ", expected.bytes, "; ", kRemedy);
+    damaged(concat("'", expected.name, "' has ", file->size(), " bytes of ",
+                   expected.bytes));
+  files.push_back(file);
   std::map<std::string, std::string> metadata;
   arrays.push_back(readSafeTensors(std::move(file), &metadata));
   if (metadata["id"] != checkpoint.id)
@@ -69,10 +77,61 @@ void CheckpointReader::checkFile(size_t i) {
           const Array &found = tensor(i, unit, array);
           if (found.shape != std::vector<int64_t>{slice.interval.size()} ||
               found.type != elementType(dtypeOf(unit, array)))
-            fail("the checkpoint '", folder, "' is damaged: '", expected.name,
-                 "' holds unit '", checkpoint.units[unit].name,
-                 "' in another shape or dtype than the index says; ", kRemedy);
+            damaged(concat("'", expected.name, "' holds unit '",
+                           checkpoint.units[unit].name,
+                           "' in another shape or dtype than the index says"));
         }
+}
+
+void CheckpointReader::verify(int part, int parts) {
+  if (checkpoint.version == 1 && part == 0)
+    verifyTensors();
+  if (checkpoint.version > 1)
+    for (auto i = static_cast<size_t>(part); i < files.size();
+         i += static_cast<size_t>(parts))
+      verifyFile(i);
+}
+
+void CheckpointReader::verifyFile(size_t i) {
+  ByteHash hash;
+  for (int64_t at = 0, size = files[i]->size(); at < size; at += kChunk) {
+    raw.resize(static_cast<size_t>(std::min(kChunk, size - at)));
+    files[i]->read(raw.data(), at, static_cast<int64_t>(raw.size()));
+    hash.add(raw.data(), raw.size());
+  }
+  if (hash.value() != checkpoint.files[i].hash)
+    damaged(concat("'", checkpoint.files[i].name,
+                   "' is not as it was saved (its hash differs)"));
+}
+
+void CheckpointReader::verifyTensors() {
+  uint64_t trainableHash = 0, frozenHash = 0;
+  for (size_t unit = 0; unit < checkpoint.units.size(); ++unit)
+    for (bool trainable : {true, false})
+      for (StateArray array : arraysOf(trainable, checkpoint.optimizerStates()))
+        (trainable ? trainableHash : frozenHash) += hashOf(unit, array);
+  if (trainableHash != checkpoint.trainableHash ||
+      frozenHash != checkpoint.frozenHash)
+    damaged("its tensors are not those that were saved (their hash differs)");
+}
+
+// As StateHash.h has it.
+uint64_t CheckpointReader::hashOf(size_t unit, StateArray array) {
+  ShxDType dtype = dtypeOf(unit, array);
+  int64_t element = dtypeBytes(dtype);
+  SectionHash hash(checkpoint.units[unit].params, array, dtype);
+  uint64_t sum = 0;
+  for (const Checkpoint::Slice &slice : slicesOf(unit, array)) {
+    const Array &stored = tensor(slice.file, unit, array);
+    int64_t size = slice.interval.size();
+    for (int64_t at = 0, n = 0; at < size; at += n) {
+      n = std::min(kChunk / element, size - at);
+      raw.resize(static_cast<size_t>(n * element));
+      stored.file->read(raw.data(), stored.offset + at * element, n * element);
+      sum += hash.of(raw.data(), slice.interval.begin + at, n);
+    }
+  }
+  return sum;
 }
 
 CheckpointReader::Place CheckpointReader::find(const std::string &name) const {
@@ -97,8 +156,7 @@ const Array &CheckpointReader::tensor(size_t file, size_t unit,
       tensorName(checkpoint.units[unit].name, array, checkpoint.optimizer);
   auto found = arrays[file].find(name);
   if (found == arrays[file].end())
-    fail("the checkpoint '", folder, "' is damaged: '",
-         checkpoint.files[file].name, "' lacks '", name, "'; ", kRemedy);
+    damaged(concat("'", checkpoint.files[file].name, "' lacks '", name, "'"));
   return found->second;
 }
 

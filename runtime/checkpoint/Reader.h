@@ -3,7 +3,8 @@
 //
 // Reading a checkpoint. Opening it checks all that can be checked without
 // reading the tensors: the index, that every file is there whole and belongs
-// to this save, and that it holds what the index says.
+// to this save, and that it holds what the index says. verify() checks the
+// rest.
 
 #ifndef SHARDONNX_RUNTIME_CHECKPOINT_READER_H
 #define SHARDONNX_RUNTIME_CHECKPOINT_READER_H
@@ -11,6 +12,7 @@
 #include "../data/ArraySource.h"
 #include "Index.h"
 #include <map>
+#include <memory>
 
 namespace shardonnx::rt {
 
@@ -26,19 +28,28 @@ public:
   };
   /// Of the parameter with this name; null param: there is none.
   Place find(const std::string &name) const;
+  /// Reads every `parts`-th file, from file `part` on, and fails where one is
+  /// not as it was saved: whoever uses a checkpoint calls it first, for all of
+  /// its files. Of version 1 the tensors alone can be checked; part 0 does.
+  void verify(int part = 0, int parts = 1);
   /// Elements [begin, begin + count) of a unit's section.
   void read(size_t unit, StateArray array, int64_t begin, int64_t count,
             float *out);
 
 private:
-  void checkFile(size_t file);
+  void openFile(size_t file);
+  void verifyFile(size_t file);
+  void verifyTensors();
+  [[noreturn]] void damaged(const std::string &why) const;
   const Array &tensor(size_t file, size_t unit, StateArray array) const;
   ShxDType dtypeOf(size_t unit, StateArray array) const;
+  uint64_t hashOf(size_t unit, StateArray array);
   const std::vector<Checkpoint::Slice> &slicesOf(size_t unit,
                                                  StateArray array) const;
 
   std::string folder;
   Checkpoint checkpoint;
+  std::vector<std::shared_ptr<File>> files;
   std::vector<Arrays> arrays; // [file]
   std::map<std::string, Place> places;
   std::vector<uint8_t> raw;

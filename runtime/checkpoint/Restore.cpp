@@ -156,6 +156,9 @@ bool sameFrozenTypes(const Manifest &manifest, const CheckpointReader &reader) {
 
 // Another order of samples would see some twice and others never.
 void warnOfOptions(const Options &options, const Checkpoint &index) {
+  if (index.version == 1)
+    printWarning("the checkpoint is of an older shardonnx: its tensors are "
+                 "checked, how far the run had come cannot be");
   if (options.seed != index.seed || options.shuffle != index.shuffle)
     printWarning(concat("the checkpoint was saved with --seed ", index.seed,
                         index.shuffle ? " --shuffle" : "",
@@ -167,9 +170,8 @@ void warnOfOptions(const Options &options, const Checkpoint &index) {
 
 } // namespace
 
-std::optional<TrainState> restore(const Options &options, Engine &engine,
-                                  Exchange &exchange,
-                                  const Topology &topology) {
+std::optional<Restored> restore(const Options &options, Engine &engine,
+                                Exchange &exchange, const Topology &topology) {
   bool first = engine.rank() == 0;
   std::string folder = agreeOnFolder(options, engine.rank(), exchange);
   if (folder.empty()) {
@@ -190,13 +192,14 @@ std::optional<TrainState> restore(const Options &options, Engine &engine,
     failUsage("the checkpoint '", folder, "' is of step ", index.state.step,
               ", --steps=", options.steps,
               " leaves nothing to do: give more --steps");
+  reader.verify(engine.rank(), engine.ranks());
   load(engine, reader, manifest.optimizerStates());
   Hashes now = hashState(engine, exchange, topology);
   if (now.trainable != index.trainableHash ||
       (now.frozen != index.frozenHash && sameFrozenTypes(manifest, reader)))
     fail("the checkpoint '", folder,
          "' is damaged: its tensors are not those that were saved (their hash "
-         "differs); --resume another one");
+         "differs); take another checkpoint");
   if (first) {
     warnOfOptions(options, index);
     std::printf("resumed '%s': step %lld, state %s\n", folder.c_str(),
@@ -204,7 +207,7 @@ std::optional<TrainState> restore(const Options &options, Engine &engine,
                 hexText(now.trainable + now.frozen).c_str());
     std::fflush(stdout);
   }
-  return index.state;
+  return Restored{index.state, folder, index.data};
 }
 
 } // namespace shardonnx::rt

@@ -9,16 +9,24 @@
 
 #include "../comm/Exchange.h"
 #include "../core/Engine.h"
+#include "../data/DataIdentity.h"
 #include <optional>
+#include <string>
 
 namespace shardonnx::rt {
+
+struct Restored {
+  TrainState state;
+  std::string folder;
+  std::optional<DataIdentity> data; // that it was trained on, where it says so
+};
 
 /// Fills masters, moments and frozen slices from what --resume names, checks
 /// that the state is the one that was saved, and returns how far it had come.
 /// Every rank calls it. Nothing: --resume and --save name one folder, and it
 /// holds no checkpoint yet.
-std::optional<TrainState> restore(const Options &options, Engine &engine,
-                                  Exchange &exchange, const Topology &topology);
+std::optional<Restored> restore(const Options &options, Engine &engine,
+                                Exchange &exchange, const Topology &topology);
 
 } // namespace shardonnx::rt
 

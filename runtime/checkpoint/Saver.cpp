@@ -189,6 +189,7 @@ void Saver::writeFile() {
     }
     file.close();
     report.bytes = file.size();
+    report.fileHash = file.hash();
   } catch (const std::exception &e) {
     error = e.what();
     ::unlink(path.c_str());
@@ -259,6 +260,7 @@ void Saver::describe(const std::vector<std::string> &messages) {
   index.state = state;
   index.seed = options.seed;
   index.shuffle = options.shuffle;
+  index.data = data;
   for (const Manifest::Unit &unit : manifest.units)
     index.units.push_back({unit.name,
                            unit.length,
@@ -272,7 +274,8 @@ void Saver::describe(const std::vector<std::string> &messages) {
     std::memcpy(&other, messages[rank].data(), sizeof(other));
     index.trainableHash += other.trainableHash;
     index.frozenHash += other.frozenHash;
-    index.files.push_back({fileName(static_cast<int>(rank)), other.bytes});
+    index.files.push_back(
+        {fileName(static_cast<int>(rank)), other.bytes, other.fileHash});
     record.bytes += other.bytes;
     record.ms = std::max(record.ms, other.ms);
     record.stallMs = std::max(record.stallMs, other.stallMs);

@@ -41,6 +41,8 @@ public:
   Saver(const Saver &) = delete;
   Saver &operator=(const Saver &) = delete;
 
+  /// What is trained on, for the index.
+  void setData(const DataIdentity &identity) { data = identity; }
   bool savesAfter(int64_t step, bool last) const;
   /// On every rank, between steps; `state` is that of the last one. Waits for
   /// the save before it and returns it.
@@ -61,6 +63,7 @@ private:
   /// What a rank tells the others when it has written.
   struct Report {
     uint64_t done = 0, trainableHash = 0, frozenHash = 0;
+    uint64_t fileHash = 0;
     int64_t bytes = 0;
     double ms = 0, stallMs = 0;
   };
@@ -83,6 +86,7 @@ private:
   const Manifest &manifest;
   std::unique_ptr<SaveFolder> folder; // rank 0's
   std::string runId;
+  std::optional<DataIdentity> data;
   std::vector<Piece> pieces;      // in the order of writing
   std::vector<Interval> owned[2]; // [trainable][unit] that are saved
 

@@ -32,8 +32,9 @@ StreamedFile::StreamedFile(const std::string &path)
     failWriting(path);
 }
 
-void StreamedFile::write(const void *bytes, int64_t count) {
-  const auto *from = static_cast<const uint8_t *>(bytes);
+void StreamedFile::write(const void *data, int64_t count) {
+  const auto *from = static_cast<const uint8_t *>(data);
+  bytes.add(data, static_cast<size_t>(count));
   while (count > 0) {
     ssize_t n =
         ::write(fd.get(), from, static_cast<size_t>(std::min(count, kPush)));

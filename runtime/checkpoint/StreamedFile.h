@@ -9,6 +9,7 @@
 #define SHARDONNX_RUNTIME_CHECKPOINT_STREAMEDFILE_H
 
 #include "../support/Mapping.h"
+#include "ByteHash.h"
 #include <cstdint>
 #include <string>
 
@@ -18,16 +19,19 @@ class StreamedFile {
 public:
   /// Makes the file anew.
   explicit StreamedFile(const std::string &path);
-  void write(const void *bytes, int64_t count);
+  void write(const void *data, int64_t count);
   /// Waits until all of it is on the disk.
   void close();
   int64_t size() const { return written; }
+  /// Of what was written, not of what the disk made of it.
+  uint64_t hash() const { return bytes.value(); }
 
 private:
   void pushOut();
 
   std::string path;
   FileDescriptor fd;
+  ByteHash bytes;
   /// Bytes that were written, that the disk was asked to take, and that it has.
   int64_t written = 0, pushed = 0, settled = 0;
 };

@@ -75,6 +75,7 @@ constexpr int kDefaultPort = 29500; // torch's own
 RankInfo fromTorchrun() {
   RankInfo info;
   info.launcher = "torchrun";
+  info.variables = "RANK, WORLD_SIZE";
   info.rank = number("RANK");
   info.worldSize = number("WORLD_SIZE");
   info.localRank = numberOr("LOCAL_RANK", info.rank);
@@ -91,6 +92,7 @@ RankInfo fromTorchrun() {
 RankInfo fromOpenMPI() {
   RankInfo info;
   info.launcher = "mpirun";
+  info.variables = "OMPI_COMM_WORLD_SIZE";
   info.rank = number("OMPI_COMM_WORLD_RANK");
   info.worldSize = number("OMPI_COMM_WORLD_SIZE");
   info.localRank = numberOr("OMPI_COMM_WORLD_LOCAL_RANK", info.rank);
@@ -104,6 +106,7 @@ RankInfo fromOpenMPI() {
 RankInfo fromPMI() {
   RankInfo info;
   info.launcher = "mpirun";
+  info.variables = "PMI_SIZE";
   info.rank = number("PMI_RANK");
   info.worldSize = number("PMI_SIZE");
   info.localRank = numberOr("MPI_LOCALRANKID", info.rank);
@@ -137,6 +140,7 @@ RankInfo fromSlurm() {
   constexpr int kFirstPort = 20000, kPorts = 12000; // below those of clients
   RankInfo info;
   info.launcher = "srun";
+  info.variables = "SLURM_NTASKS";
   info.rank = number("SLURM_PROCID");
   info.worldSize = number("SLURM_NTASKS");
   info.localRank = numberOr("SLURM_LOCALID", info.rank);

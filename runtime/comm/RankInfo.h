@@ -16,7 +16,8 @@ namespace shardonnx::rt {
 struct RankInfo {
   int rank = 0, worldSize = 1;
   int localRank = 0, localWorldSize = 1;
-  std::string launcher; // "" when there is none
+  std::string launcher;  // "" when there is none
+  std::string variables; // of the environment that told so, for messages
   /// The name of the rendezvous of this machine's ranks, the same on each.
   std::string meeting;
   /// Of several machines: what tells this run from others, the same on all.

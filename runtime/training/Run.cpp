@@ -39,10 +39,11 @@ std::string commandLine(int argc, char **argv) {
 }
 
 // How far the run has come.
-TrainState initialise(Engine &engine, const Options &options,
-                      Exchange &exchange, const Topology &topology) {
+std::optional<Restored> initialise(Engine &engine, const Options &options,
+                                   Exchange &exchange,
+                                   const Topology &topology) {
   bool firstRank = engine.rank() == 0;
-  std::optional<TrainState> restored;
+  std::optional<Restored> restored;
   if (!options.resume.empty())
     restored = restore(options, engine, exchange, topology);
   if (!restored && options.randomInit)
@@ -55,7 +56,7 @@ TrainState initialise(Engine &engine, const Options &options,
       return std::regex_match(name, noDecay);
     });
   }
-  return restored.value_or(TrainState());
+  return restored;
 }
 
 bool namesParameter(const Manifest &manifest, const std::string &pattern) {
@@ -134,11 +135,12 @@ int runRank(Platform &platform, const Program &program,
     engine = platform.makeEngine({program, manifest, options, info, topology,
                                   group, control, exchange,
                                   trace ? &trace->trace : nullptr});
-    TrainState state = initialise(*engine, options, exchange, topology);
+    std::optional<Restored> restored =
+        initialise(*engine, options, exchange, topology);
     if (!options.save.empty())
       saver = std::make_unique<Saver>(options, *engine, exchange, topology,
-                                      state.step);
-    Trainer(options, *engine, control, exchange, state, saver.get(),
+                                      restored ? restored->state.step : 0);
+    Trainer(options, *engine, control, exchange, restored, saver.get(),
             trace.get())
         .run();
   } catch (const Error &e) {
@@ -173,6 +175,18 @@ int runAsRank(Platform &platform, const Program &program,
   return runRank(platform, program, manifest, options, info, topology, group);
 }
 
+// Each process that a launcher started would start ranks of its own, and train
+// by itself. One process of a launcher (srun -n 1) may.
+void refuseSecondLauncher(int nproc) {
+  RankInfo info = rankFromEnvironment();
+  if (info.worldSize > 1)
+    failUsage("--nproc=", nproc, ": ", info.launcher, " has started ",
+              info.worldSize, " processes already (", info.variables,
+              " in the environment), of which each would train by itself: "
+              "leave --nproc out, or start the program without ",
+              info.launcher);
+}
+
 int runChecked(Platform &platform, const Program &program, int argc,
                char **argv) {
   Manifest manifest = readManifest(program);
@@ -188,7 +202,9 @@ int runChecked(Platform &platform, const Program &program, int argc,
   bool child = std::getenv(kRankVariable);
   if (child || options->nproc == 0)
     info = rankFromEnvironment();
-  else if (options->nproc > 1) {
+  else
+    refuseSecondLauncher(options->nproc);
+  if (!child && options->nproc > 1) {
     topologyOf(manifest, *options, options->nproc, options->nproc); // checks
     return launchRanks(options->nproc, argv);
   }

@@ -8,17 +8,10 @@
 #define SHARDONNX_RUNTIME_SAMEDATA_H
 
 #include "../comm/Exchange.h"
-#include "../data/DataSource.h"
+#include "../data/DataIdentity.h"
 #include <string>
 
 namespace shardonnx::rt {
-
-/// Of the number of samples and of some of them.
-struct DataIdentity {
-  int64_t samples = 0;
-  uint64_t hash = 0;
-};
-DataIdentity identityOf(DataSource &data, const Manifest &manifest);
 
 /// Every rank calls it in the same order. Rank 0 throws Error for all.
 void requireSameData(Exchange &exchange, int rank, const std::string &option,

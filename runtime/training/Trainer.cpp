@@ -15,18 +15,20 @@
 namespace shardonnx::rt {
 
 Trainer::Trainer(const Options &options, Engine &engine, Control &control,
-                 Exchange &exchange, const TrainState &state, Saver *saver,
-                 TraceFile *traceFile)
+                 Exchange &exchange, const std::optional<Restored> &restored,
+                 Saver *saver, TraceFile *traceFile)
     : options(options), engine(engine), control(control), exchange(exchange),
       saver(saver), traceFile(traceFile),
       trace(traceFile ? &traceFile->trace : nullptr), manifest(engine.manifest),
-      lossScale(options, manifest), state(state),
+      lossScale(options, manifest),
+      state(restored ? restored->state : TrainState()),
       progress(options.steps, state.step), lastStep(options.steps) {
   data = openData(options.data, options.dataType, manifest);
   if (!options.evalData.empty())
     evalData = openData(options.evalData, options.dataType, manifest);
   order = {manifest.batch,  engine.ranks(),  options.accumulate,
            data->samples(), options.shuffle, options.seed};
+  compareData(restored);
   if (!first())
     return;
   log = std::make_unique<Log>(options.log, state.step);
@@ -34,6 +36,28 @@ Trainer::Trainer(const Options &options, Engine &engine, Control &control,
   for (const std::string &name : data->unusedArrays())
     printWarning(concat("array '", name, "' of '", options.data.front(),
                         "' is ignored: the graph has no such input"));
+}
+
+// With each other's, and with that of the checkpoint.
+void Trainer::compareData(const std::optional<Restored> &restored) {
+  DataIdentity identity = identityOf(*data, manifest);
+  if (engine.ranks() > 1) {
+    requireSameData(exchange, engine.rank(), "--data", identity);
+    if (evalData)
+      requireSameData(exchange, engine.rank(), "--eval-data",
+                      identityOf(*evalData, manifest));
+  }
+  if (saver)
+    saver->setData(identity);
+  if (!first() || !restored || !restored->data)
+    return;
+  std::string how = differenceOf(*restored->data, identity);
+  if (!how.empty())
+    printWarning(concat("'", restored->folder,
+                        "' was trained on other data "
+                        "than --data (",
+                        how, "): the run goes on with sample ", state.samples,
+                        " of this one's order"));
 }
 
 Scalars Trainer::scalarsOf(int64_t step, double denominator) const {
@@ -262,13 +286,6 @@ void Trainer::save(int64_t step) {
 }
 
 void Trainer::run() {
-  if (engine.ranks() > 1) {
-    requireSameData(exchange, engine.rank(), "--data",
-                    identityOf(*data, manifest));
-    if (evalData)
-      requireSameData(exchange, engine.rank(), "--eval-data",
-                      identityOf(*evalData, manifest));
-  }
   engine.start();
   lossScale.begin(state);
   control.setStopsAfterStep();

@@ -6,6 +6,7 @@
 #ifndef SHARDONNX_RUNTIME_TRAINER_H
 #define SHARDONNX_RUNTIME_TRAINER_H
 
+#include "../checkpoint/Restore.h"
 #include "../checkpoint/Saver.h"
 #include "../core/Engine.h"
 #include "../core/TrainState.h"
@@ -22,10 +23,11 @@ namespace shardonnx::rt {
 
 class Trainer {
 public:
-  /// Goes on from `state`. `saver` and `trace` may be null.
+  /// Goes on from what was restored, else begins. `saver` and `trace` may be
+  /// null.
   Trainer(const Options &options, Engine &engine, Control &control,
-          Exchange &exchange, const TrainState &state, Saver *saver,
-          TraceFile *trace);
+          Exchange &exchange, const std::optional<Restored> &restored,
+          Saver *saver, TraceFile *trace);
   void run();
 
 private:
@@ -34,6 +36,7 @@ private:
     int64_t step, samples; // samples: consumed before it
     double denominator, lossScale;
   };
+  void compareData(const std::optional<Restored> &restored);
   void trainStep(int64_t step);
   void issue(int64_t step);
   void issueMicrobatches(int64_t consumed);

@@ -4,6 +4,7 @@
 // Checkpoints: runs that go on as if they had never stopped, what is never
 // resumed, what an index may not say, and runs that are killed while they save.
 
+#include "../../runtime/checkpoint/ByteHash.h"
 #include "../../runtime/checkpoint/Index.h"
 #include "../../runtime/checkpoint/StateHash.h"
 #include "../../runtime/support/Error.h"
@@ -146,7 +147,61 @@ TEST_F(Checkpoints, WhatIsNotWholeIsNamedAndNeverResumed) {
   folder.write("c/step-00000006/rank-00000.safetensors", bytes);
   f = train("table_f32", 2, 10, {"--resume", folder / "c/step-00000006"});
   EXPECT_EQ(f.code, 1);
-  expectOneError(f, "their hash differs");
+  expectOneError(f, "'rank-00000.safetensors' is not as it was saved");
+}
+
+TEST_F(Checkpoints, SwappedFilesAreNotResumed) {
+  good("table_f32", 2, 3, {"--save", folder / "c"});
+  fs::path at = folder / "c/step-00000003";
+  fs::rename(at / "rank-00000.safetensors", at / "x");
+  fs::rename(at / "rank-00001.safetensors", at / "rank-00000.safetensors");
+  fs::rename(at / "x", at / "rank-00001.safetensors");
+  for (int ranks : {1, 2, 3}) {
+    Finished f = train("table_f32", ranks, 5, {"--resume", folder / "c"});
+    EXPECT_EQ(f.code, 1) << ranks;
+    expectOneError(f, "is not as it was saved (its hash differs)");
+  }
+}
+
+TEST_F(Checkpoints, OtherDataIsSaid) {
+  good("table_f32", 1, 3, {"--save", folder / "c"});
+  Finished same = good("table_f32", 1, 5, {"--resume", folder / "c"});
+  EXPECT_EQ(same.err.find("other data"), std::string::npos) << same.err;
+  std::string tokens = readFile(folder / "t.bin");
+  tokens[0] ^= 1;
+  folder.write("t.bin", tokens);
+  Finished f = good("table_f32", 1, 5, {"--resume", folder / "c"});
+  EXPECT_NE(f.err.find("was trained on other data than --data (the samples "
+                       "differ)"),
+            std::string::npos)
+      << f.err;
+}
+
+// What shardonnx wrote before its indices and files had hashes.
+TEST_F(Checkpoints, VersionOneIsReadAndItsTensorsAreChecked) {
+  good("table_f32", 2, 3, {"--save", folder / "c"});
+  std::string index = "c/step-00000003/index.json";
+  Json json = Json::parse(readFile(folder / index));
+  json["version"] = 1;
+  json.erase("index_hash");
+  json.erase("data");
+  for (Json &file : json["files"])
+    file.erase("hash");
+  folder.write(index, json.dump());
+  for (int ranks : {1, 3}) {
+    Finished f = good("table_f32", ranks, 5, {"--resume", folder / "c"});
+    EXPECT_NE(f.err.find("is of an older shardonnx"), std::string::npos);
+  }
+  std::string path = folder / "c/step-00000003/rank-00000.safetensors";
+  std::string bytes = readFile(path);
+  bytes[bytes.size() - 700] ^= 1;
+  folder.write("c/step-00000003/rank-00000.safetensors", bytes);
+  // A frozen parameter that the program keeps in another dtype, too.
+  for (const char *program : {"table_f32", "table_bf16"}) {
+    Finished f = train(program, 2, 5, {"--resume", folder / "c"});
+    EXPECT_EQ(f.code, 1);
+    expectOneError(f, "their hash differs");
+  }
 }
 
 TEST_F(Checkpoints, OneLineSaysWhatIsWrong) {
@@ -176,7 +231,7 @@ TEST_F(Checkpoints, OneLineSaysWhatIsWrong) {
 // ---- The index is untrusted
 
 Json tinyIndex() {
-  return Json::parse(R"({"format": "shardonnx-checkpoint", "version": 1,
+  return Json::parse(R"({"format": "shardonnx-checkpoint", "version": 2,
     "id": "a-1",
     "program": {"name": "p", "strategy": "full_shard", "optimizer": "adamw",
                 "model": {"path": "m.onnx", "sha256": ""}},
@@ -184,10 +239,13 @@ Json tinyIndex() {
     "state": {"step": 1, "optimizer_steps": 1, "samples": 4, "loss_scale": 1.0,
               "clean_steps": 0},
     "options": {"seed": 0, "shuffle": false},
+    "data": {"samples": 24, "hash": "00000000000000ff"},
     "state_hash": {"trainable": "0123456789abcdef",
                    "frozen": "0000000000000000"},
-    "files": [{"name": "rank-00000.safetensors", "bytes": 10},
-              {"name": "rank-00001.safetensors", "bytes": 10}],
+    "files": [{"name": "rank-00000.safetensors", "bytes": 10,
+               "hash": "0000000000000001"},
+              {"name": "rank-00001.safetensors", "bytes": 10,
+               "hash": "0000000000000002"}],
     "units": [{"name": "u", "length": 32, "frozen_length": 0,
       "frozen_dtype": "f32",
       "params": [{"name": "w", "onnx": "w", "offset": 0, "shape": [4, 4],
@@ -197,19 +255,67 @@ Json tinyIndex() {
       "frozen_slices": []}]})");
 }
 
-std::string errorOf(const Json &json) {
+std::string errorOfText(const std::string &text) {
   try {
-    rt::parseIndex(json.dump(), "c");
+    rt::parseIndex(text, "c");
     return "";
   } catch (const rt::Error &e) {
     return e.what();
   }
 }
 
+std::string errorOf(const Json &json) {
+  return errorOfText(rt::sealIndex(json.dump()));
+}
+
 TEST(CheckpointIndex, IsReadAsItIsWritten) {
-  rt::Checkpoint index = rt::parseIndex(tinyIndex().dump(), "c");
+  std::string text = rt::sealIndex(tinyIndex().dump());
+  rt::Checkpoint index = rt::parseIndex(text, "c");
   EXPECT_EQ(index.units[0].trainable[1].interval.begin, 16);
-  EXPECT_EQ(Json::parse(rt::writeIndex(index)), tinyIndex());
+  EXPECT_EQ(index.files[1].hash, 2u);
+  ASSERT_TRUE(index.data);
+  EXPECT_EQ(index.data->samples, 24);
+  EXPECT_EQ(index.data->hash, 255u);
+  std::string again = rt::writeIndex(index);
+  Json json = Json::parse(again);
+  EXPECT_TRUE(json.erase("index_hash"));
+  EXPECT_EQ(json, tinyIndex());
+  EXPECT_EQ(rt::writeIndex(rt::parseIndex(again, "c")), again);
+}
+
+TEST(CheckpointIndex, NoBitOfItMayDiffer) {
+  std::string text =
+      rt::writeIndex(rt::parseIndex(rt::sealIndex(tinyIndex().dump()), "c"));
+  for (size_t i = 0; i < text.size(); ++i)
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string damaged = text;
+      damaged[i] = static_cast<char>(damaged[i] ^ 1 << bit);
+      EXPECT_NE(errorOfText(damaged), "") << i << " " << bit;
+    }
+  for (size_t size = 0; size < text.size(); ++size)
+    EXPECT_NE(errorOfText(text.substr(0, size)), "") << size;
+  EXPECT_NE(errorOfText(text + "\n"), "");
+  Json json = tinyIndex(); // without a hash it would have to be version 1
+  EXPECT_NE(errorOfText(json.dump()).find("contradict"), std::string::npos);
+  json["version"] = 1;
+  EXPECT_EQ(errorOfText(json.dump()), "");
+}
+
+TEST(ByteHash, SeesEveryBitInAnyPieces) {
+  std::string text = "seventeen letters";
+  uint64_t whole = rt::hashBytes(text);
+  for (size_t cut = 0; cut <= text.size(); ++cut)
+    for (size_t next = cut; next <= text.size(); ++next) {
+      rt::ByteHash hash;
+      hash.add(text.data(), cut);
+      hash.add(text.data() + cut, next - cut);
+      hash.add(text.data() + next, text.size() - next);
+      EXPECT_EQ(hash.value(), whole) << cut << " " << next;
+    }
+  EXPECT_NE(rt::hashBytes(text + '\0'), whole);
+  EXPECT_NE(rt::hashBytes(text.substr(1)), whole);
+  // As tools/checkpoint-convert computes it.
+  EXPECT_EQ(rt::hexText(whole), "343a955878e40ef1");
 }
 
 TEST(CheckpointIndex, IsCheckedEverywhere) {
@@ -235,7 +341,7 @@ TEST(CheckpointIndex, IsCheckedEverywhere) {
            {"/program/optimizer", "lion", "unknown optimizer"},
            {"/state_hash/trainable", "12", "16 digits"},
            {"/state/step", "one", "is damaged"},
-           {"/version", 2, "its version is 2"},
+           {"/version", 3, "is of version 3 of the format"},
            {"/format", "other", "not the index of a checkpoint"}}) {
     Json json = tinyIndex();
     json[Json::json_pointer(c.pointer)] = c.value;
