@@ -5,6 +5,7 @@
 
 #include "TokenFile.h"
 #include "../support/Error.h"
+#include <algorithm>
 #include <cstring>
 
 namespace shardonnx::rt {
@@ -20,6 +21,29 @@ struct KnownHeader {
 };
 constexpr KnownHeader kKnownHeaders[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 
+// How a file's begin looks when it is taken for tokens of either width.
+struct Look {
+  int64_t words = 0;                   // of 16 bits
+  int64_t lowZeros = 0;                // among the even ones
+  int64_t highZeros = 0, highMost = 0; // among the odd ones
+  int64_t wide = 0;   // tokens of 32 bits outside the vocabulary
+  bool narrow = true; // all tokens of 16 bits lie within it
+};
+
+Look lookAt(const std::vector<uint16_t> &words, int64_t vocabulary) {
+  Look look;
+  look.words = static_cast<int64_t>(words.size());
+  for (size_t i = 0; i + 1 < words.size(); i += 2) {
+    int64_t low = words[i], high = words[i + 1];
+    look.lowZeros += low == 0;
+    look.highZeros += high == 0;
+    look.highMost = std::max(look.highMost, high);
+    look.wide += (high << 16 | low) >= vocabulary;
+    look.narrow &= low < vocabulary && high < vocabulary;
+  }
+  return look;
+}
+
 } // namespace
 
 TokenFile::TokenFile(const std::string &path,
@@ -29,6 +53,7 @@ TokenFile::TokenFile(const std::string &path,
       tokenBytes(tokenType == "u32" ? 4 : 2) {
   readHeader(tokenType);
   checkInputs();
+  checkTokenType(tokenType);
   if (tokens < length + 1)
     fail("'", path, "' is too short: it has ", tokens,
          " tokens, one sample takes ", length + 1,
@@ -42,8 +67,11 @@ void TokenFile::readHeader(const std::optional<std::string> &tokenType) {
   if (file.size() >= kHeaderBytes)
     file.read(head, 0, sizeof(head));
   for (const KnownHeader &known : kKnownHeaders) {
-    if (head[0] != known.magic || head[1] != known.version)
+    if (head[0] != known.magic)
       continue;
+    if (head[1] != known.version)
+      fail("'", file.path(), "' has llm.c's header in version ", head[1],
+           ", which is not known: version ", known.version, " is");
     if (tokenType && known.tokenBytes != tokenBytes)
       failUsage("--data-dtype=", *tokenType, ": the header of '", file.path(),
                 "' says u", known.tokenBytes * 8, "; leave the option out");
@@ -59,6 +87,37 @@ void TokenFile::readHeader(const std::optional<std::string> &tokenType) {
     fail("'", file.path(), "' is truncated: its ", file.size(),
          " bytes are no whole number of u", tokenBytes * 8, " tokens");
   tokens = file.size() / tokenBytes;
+}
+
+// A raw file does not say how wide its tokens are, and of the wrong width it
+// may be trained on without a word. Ids of 32 bits have high halves that are
+// (almost) all zero, which every second token of 16 bits never is; two tokens
+// of 16 bits are one far outside the vocabulary.
+void TokenFile::checkTokenType(const std::optional<std::string> &tokenType) {
+  constexpr int64_t kLargestVocabulary = 1 << 18;
+  constexpr int64_t kFewest = 32, kMost = 1 << 15; // words that are looked at
+  int64_t count = std::min((file.size() - begin) / 4 * 2, kMost);
+  if (begin != 0 || tokenType == "u16" || count < kFewest)
+    return;
+  int64_t vocabulary = kLargestVocabulary;
+  for (const Manifest::Input &input : manifest.inputs)
+    if (input.limit > 0)
+      vocabulary = std::min(vocabulary, input.limit);
+  std::vector<uint16_t> words(static_cast<size_t>(count));
+  file.read(words.data(), 0, count * 2);
+  Look look = lookAt(words, vocabulary);
+  int64_t pairs = look.words / 2;
+  bool aligned = file.size() % 4 == 0;
+  if (tokenBytes == 2 && aligned && look.lowZeros <= pairs / 2 &&
+      look.highZeros >= pairs / 2 && look.highMost <= (vocabulary - 1) >> 16)
+    fail("'", file.path(), "' looks like 32-bit tokens (of its first ",
+         look.words,
+         " 16-bit words every second one is 0 or nearly so): give "
+         "--data-dtype=u32, or --data-dtype=u16 if it is not so");
+  if (tokenBytes == 4 && look.narrow && look.wide > pairs / 2)
+    fail("'", file.path(), "' looks like 16-bit tokens: as 32-bit ones, ",
+         look.wide, " of its first ", pairs, " are outside the vocabulary of ",
+         vocabulary, "; leave --data-dtype=u32 out");
 }
 
 void TokenFile::checkInputs() {

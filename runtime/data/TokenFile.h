@@ -25,6 +25,7 @@ public:
 private:
   void readHeader(const std::optional<std::string> &tokenType);
   void checkInputs();
+  void checkTokenType(const std::optional<std::string> &tokenType);
   void load(int64_t sample);
   bool crossesDocument(int64_t position, bool shifted) const;
   void checkLimit(const Manifest::Input &input, int64_t sample, int64_t first);

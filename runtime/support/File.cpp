@@ -30,13 +30,30 @@ bool leadsOut(const std::string &path) {
   return false;
 }
 
+// Opening a named pipe would wait for who writes to it; of a regular file the
+// flag changes nothing.
+constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+
+const char *kindOf(mode_t mode) {
+  switch (mode & S_IFMT) {
+  case S_IFDIR:
+    return "a folder";
+  case S_IFIFO:
+    return "a pipe";
+  case S_IFSOCK:
+    return "a socket";
+  default:
+    return "a device";
+  }
+}
+
 } // namespace
 
 File::File(FileDescriptor fd, std::string path)
     : fd(std::move(fd)), name(std::move(path)) {}
 
 File::File(const std::string &path, const std::string &remedy)
-    : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), name(path) {
+    : fd(::open(path.c_str(), kOpenFlags)), name(path) {
   if (!fd)
     fail("cannot open '", path, "': ", systemError(), "; ", remedy);
   checkRegular(remedy);
@@ -52,12 +69,12 @@ File File::beneath(const std::string &folder, const std::string &name,
     fail("cannot open the folder '", folder, "': ", systemError(), "; ",
          remedy);
   open_how how{};
-  how.flags = O_RDONLY | O_CLOEXEC;
+  how.flags = kOpenFlags;
   how.resolve = RESOLVE_BENEATH; // symbolic links may not lead out either
   int fd = static_cast<int>(
       ::syscall(SYS_openat2, dir.get(), name.c_str(), &how, sizeof(how)));
   if (fd < 0 && errno == ENOSYS) // before Linux 5.6
-    fd = ::openat(dir.get(), name.c_str(), O_RDONLY | O_CLOEXEC);
+    fd = ::openat(dir.get(), name.c_str(), kOpenFlags);
   if (fd < 0 && errno == EXDEV)
     fail("the path '", name, "' leads out of the model's folder '", folder,
          "': external data must lie beside the model");
@@ -74,7 +91,8 @@ void File::checkRegular(const std::string &remedy) {
   if (::fstat(fd.get(), &status) != 0)
     fail("cannot read '", name, "': ", systemError(), "; ", remedy);
   if (!S_ISREG(status.st_mode))
-    fail("'", name, "' is not a regular file; ", remedy);
+    fail("'", name, "' is ", kindOf(status.st_mode), ", not a regular file; ",
+         remedy);
   bytes = status.st_size;
 }
 

@@ -150,6 +150,38 @@ TEST(TokenFile, ReadsU32) {
             (std::vector<int64_t>{70001, 70002, 70003, 70004}));
 }
 
+// A file does not say how wide its tokens are: of the wrong width it would be
+// trained on, or blamed for its vocabulary.
+TEST(TokenFile, TheOtherWidthIsNoticed) {
+  Folder folder;
+  std::vector<uint16_t> narrow;
+  std::vector<uint32_t> wide;
+  for (uint32_t i = 0; i < 200; ++i) {
+    wide.push_back(i * 31 % 100);
+    narrow.push_back(static_cast<uint16_t>(i * 31 % 100));
+  }
+  std::string narrowFile = folder.write("n.bin", bytesOf(narrow));
+  std::string wideFile = folder.write("w.bin", bytesOf(wide));
+  Manifest m = tokenModel();
+  EXPECT_EQ(errorOf(narrowFile, m), "");
+  EXPECT_EQ(errorOf(wideFile, m, "u32"), "");
+  EXPECT_SAYS(errorOf(wideFile, m),
+              "'" + wideFile +
+                  "' looks like 32-bit tokens (of its first 400 16-bit words "
+                  "every second one is 0 or nearly so): give "
+                  "--data-dtype=u32, or --data-dtype=u16 if it is not so");
+  EXPECT_EQ(errorOf(wideFile, m, "u16"), ""); // as asked for
+  EXPECT_SAYS(errorOf(narrowFile, m, "u32"), "looks like 16-bit tokens");
+  // A vocabulary that 16 bits do not hold.
+  Manifest large = tokenModel(4, 128256);
+  for (uint32_t &id : wide)
+    id = id * 1283;
+  EXPECT_SAYS(errorOf(folder.write("w.bin", bytesOf(wide)), large),
+              "looks like 32-bit tokens");
+  EXPECT_EQ(errorOf(wideFile, large, "u32"), "");
+  EXPECT_EQ(errorOf(narrowFile, large), "");
+}
+
 TEST(TokenFile, NamesWhatIsWrong) {
   Folder folder;
   Manifest m = tokenModel();
