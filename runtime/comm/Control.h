@@ -100,12 +100,14 @@ public:
   void notify();
 
   /// Waits until ready() holds. Spins for a moment when `spin` (the issuing
-  /// thread has a core to itself, the communication thread has not), then
-  /// sleeps. Ends the process when another rank failed.
+  /// thread has a core to itself unless setSpins() says otherwise, the
+  /// communication thread has not), then sleeps. Ends the process when another
+  /// rank failed.
   template <typename Ready>
   void wait(Activity activity, size_t unit, bool spin, Ready ready) {
     noteLast(activity, unit);
-    for (int i = 0, n = spin ? kSpins : 1; i < n; ++i) {
+    for (int i = 0, n = spin ? spins.load(std::memory_order_relaxed) : 1; i < n;
+         ++i) {
       if (ready())
         return;
       __builtin_ia32_pause();
@@ -118,6 +120,7 @@ public:
       sleep.block(seen);
     }
   }
+  void setSpins(bool may) { spins.store(may ? kSpins : kFewSpins); }
   void barrier(Activity activity);
 
   /// Where there are several machines, the blocks of other machines' ranks stay
@@ -185,7 +188,7 @@ public:
   void setBeforeExit(std::function<void()> call);
 
 private:
-  static constexpr int kSpins = 2000;
+  static constexpr int kSpins = 2000, kFewSpins = 100;
 
   class Sleep {
   public:
@@ -226,6 +229,7 @@ private:
   size_t units;
   const std::vector<std::string> &names;
   uint64_t barriers = 0;
+  std::atomic<int> spins{kSpins};
   std::atomic<int> toKill{0};
   std::atomic<int> reporters{0}; // threads of this process that report
   std::atomic<bool> stopsAfterStep{false}, stopAsked{false};

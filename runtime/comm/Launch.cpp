@@ -6,9 +6,11 @@
 #include "Launch.h"
 #include "../support/Error.h"
 #include "Control.h"
+#include "CpuQuota.h"
 #include "Monitor.h"
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -261,9 +263,12 @@ private:
 int availableCores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) == 0)
-    return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+  int cores = ::sched_getaffinity(0, sizeof(set), &set) == 0
+                  ? CPU_COUNT(&set)
+                  : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  if (std::optional<double> quota = cpuQuota(); quota && *quota < cores)
+    cores = static_cast<int>(std::ceil(*quota));
+  return std::max(1, cores);
 }
 
 int threadsPerRank(const RankInfo &info) {

@@ -18,7 +18,8 @@ int launchRanks(int ranks, char **argv);
 /// How many threads this rank has: SHARDONNX_NUM_THREADS, else its share of the
 /// cores.
 int threadsPerRank(const RankInfo &info);
-/// The cores that the ranks of this machine share.
+/// The cores that the ranks of this machine share: those that they may run on,
+/// or what a container's quota amounts to.
 int availableCores();
 
 /// Open MPI binds each of two ranks to a core unless it is told otherwise,

@@ -155,6 +155,18 @@ void CpuEngine::poisonPrivate() {
     poison(state.privateBase(), manifest.privateSpace.bytes);
 }
 
+// Between two kernels, where no thread waits.
+void CpuEngine::adaptWaiting() {
+  double now = monotonicSeconds();
+  if (!waits.isDue(now))
+    return;
+  if (std::optional<ThreadTimes> times = threadTimes()) {
+    bool spins = waits.decide(now, *times);
+    control.setSpins(spins);
+    setPoolSpins(spins);
+  }
+}
+
 void CpuEngine::beginStep(const Scalars &scalars) {
   stepBegin = monotonicSeconds();
   std::memcpy(context.values, scalars.data(), sizeof(context.values));
@@ -162,6 +174,7 @@ void CpuEngine::beginStep(const Scalars &scalars) {
 }
 
 void CpuEngine::microbatch(bool first, bool last) {
+  adaptWaiting();
   poisonPrivate();
   communicator.beginMicrobatch(first, last);
   (first ? program.firstMicrobatch : program.nextMicrobatch)(&context);
@@ -218,8 +231,10 @@ MemoryUse CpuEngine::memory(int64_t heldByHost, bool last) {
 void CpuPlatform::prepare(const RankInfo &info, char **argv) {
   undoDefaultBinding(info);
   ensureThreadEnvironment(info, argv);
-  if (info.worldSize > availableCores() && info.rank == 0)
-    printWarning(concat(info.worldSize, " ranks share ", availableCores(),
+  if (info.localWorldSize > availableCores() && info.rank == 0)
+    printWarning(concat(info.localWorldSize, " ranks",
+                        info.severalMachines() ? " of this machine" : "",
+                        " share ", availableCores(),
                         " cores: one thread each, and slow"));
   ::mallopt(M_ARENA_MAX, 1); // the threads allocate next to nothing
 }

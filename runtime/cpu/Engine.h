@@ -10,6 +10,8 @@
 #include "../core/Engine.h"
 #include "Context.h"
 #include "Network.h"
+#include "State.h"
+#include "WaitPolicy.h"
 
 namespace shardonnx::rt {
 
@@ -44,6 +46,7 @@ public:
 
 private:
   void allocateInputs();
+  void adaptWaiting();
   void poisonPrivate();
 
   const Program &program;
@@ -56,6 +59,7 @@ private:
   Mapping inputMemory;
   std::vector<uint8_t *> inputPointers;
   int64_t plannedBytes;
+  WaitPolicy waits;
   double stepBegin = 0, lossSum = 0, nextMeasurement = 0;
   bool stop = false;
   std::optional<StepResult> stepResult;

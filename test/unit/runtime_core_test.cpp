@@ -3,10 +3,12 @@
 //
 // Reductions, hashes, weights, environments and the memory plan.
 
+#include "../../runtime/comm/CpuQuota.h"
 #include "../../runtime/comm/RankInfo.h"
 #include "../../runtime/core/Engine.h"
 #include "../../runtime/core/Topology.h"
 #include "../../runtime/cpu/ReduceKernels.h"
+#include "../../runtime/cpu/WaitPolicy.h"
 #include "../../runtime/support/Error.h"
 #include "../../runtime/support/Half.h"
 #include "../../runtime/training/LossScale.h"
@@ -25,6 +27,85 @@ using namespace shardonnx::rt;
 using namespace shardonnx::test;
 
 namespace {
+
+TEST(CpuQuota, ReadsWhatContainersSay) {
+  EXPECT_EQ(coresOfQuota("150000 100000"), 1.5);
+  EXPECT_EQ(coresOfQuota("max 100000"), std::nullopt);
+  EXPECT_EQ(coresOfQuota("-1 100000"), std::nullopt); // version 1: no limit
+  EXPECT_EQ(coresOfQuota(" "), std::nullopt);
+}
+
+// Two threads, looked at every 0.25 s, of which `waited` seconds without a
+// core.
+class Threads {
+public:
+  bool spinAfter(double waited) {
+    now += 0.25;
+    times.ran += 0.5 - waited;
+    times.waited += waited;
+    EXPECT_TRUE(policy.isDue(now));
+    return policy.decide(now, times);
+  }
+  /// The seconds until it tries again.
+  double secondsOfYielding(double waited) {
+    double begin = now;
+    while (!spinAfter(waited))
+      EXPECT_LT(now - begin, 60) << "never tried again";
+    return now - begin;
+  }
+
+private:
+  WaitPolicy policy;
+  ThreadTimes times;
+  double now = 100;
+};
+
+TEST(WaitPolicy, YieldsWhereCoresAreWanted) {
+  Threads threads;
+  for (int i = 0; i < 20; ++i)
+    EXPECT_TRUE(threads.spinAfter(0.01));
+  EXPECT_FALSE(threads.spinAfter(0.2));
+  // It tries again, and where that fails waits longer each time.
+  EXPECT_NEAR(threads.secondsOfYielding(0.2), 2.5, 0.3);
+  EXPECT_FALSE(threads.spinAfter(0.2));
+  EXPECT_NEAR(threads.secondsOfYielding(0.2), 5, 0.3);
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_FALSE(threads.spinAfter(0.2));
+    EXPECT_LT(threads.secondsOfYielding(0.2), 31);
+  }
+  // The cores are free again.
+  for (int i = 0; i < 20; ++i)
+    EXPECT_TRUE(threads.spinAfter(0.01));
+  EXPECT_FALSE(threads.spinAfter(0.2));
+  EXPECT_NEAR(threads.secondsOfYielding(0.2), 2.5, 0.3);
+}
+
+// A thread that ended took its times along.
+TEST(WaitPolicy, LooksAtGrowingTimesOnly) {
+  WaitPolicy policy;
+  EXPECT_TRUE(policy.decide(1, {5, 5}));
+  EXPECT_FALSE(policy.isDue(1.1));
+  EXPECT_TRUE(policy.decide(2, {3, 6}));
+  EXPECT_FALSE(policy.decide(3, {4, 7}));
+}
+
+TEST(WaitPolicy, TriesTakeNoGreaterShareOfLongSteps) {
+  WaitPolicy policy;
+  int spinning = 0;
+  for (int step = 1; step <= 100; ++step) // of 4 s
+    spinning += policy.decide(4 * step, {4.0 * step, 4.0 * step});
+  EXPECT_LE(spinning, 11);
+}
+
+TEST(WaitPolicy, TheSystemTellsTheTimes) {
+  std::optional<ThreadTimes> before = threadTimes();
+  if (!before)
+    GTEST_SKIP() << "no /proc/self/task/*/schedstat";
+  volatile double sum = 0;
+  for (int i = 0; i < 20'000'000; ++i)
+    sum = sum + i;
+  EXPECT_GT(threadTimes()->ran, before->ran);
+}
 
 TEST(ReduceKernels, AddInTheOrderOfRanks) {
   constexpr int64_t kCount = 300001;
