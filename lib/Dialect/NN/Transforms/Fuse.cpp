@@ -46,6 +46,7 @@ public:
 
 private:
   void formColumns();
+  static FailureOr<Shape> domainOfColumns(const ColumnGroup &group);
   ColumnGroup columnGroupOf(Operation *sum);
   bool isStored(Operation *op) const;
   bool mayJoin(const ColumnGroup &a, const ColumnGroup &b) const;
@@ -87,16 +88,47 @@ bool BlockFuser::isStored(Operation *op) const {
   });
 }
 
+/// The domain over which one kernel computes all sums and what they take along:
+/// one that their own shapes need, or else those in front of reshapes, too.
+FailureOr<Shape> BlockFuser::domainOfColumns(const ColumnGroup &group) {
+  SmallVector<Operation *> ops(group.sums);
+  ops.append(group.cone.begin(), group.cone.end());
+  SmallVector<ArrayRef<int64_t>> shapes, sources;
+  for (Operation *op : ops) {
+    shapes.push_back(domainOf(op));
+    if (isRowReshape(op))
+      sources.push_back(nn::shapeOf(op->getOperand(0)));
+  }
+  auto domainOfAll = [&]() -> FailureOr<Shape> {
+    FailureOr<Shape> domain = refineDomains(shapes, group.space.length);
+    if (failed(domain) || !llvm::all_of(ops, [&](Operation *op) {
+          return runsOver(op, *domain);
+        }))
+      return failure();
+    return domain;
+  };
+  FailureOr<Shape> domain = domainOfAll();
+  if (succeeded(domain))
+    return domain;
+  shapes.append(sources);
+  return domainOfAll();
+}
+
 ColumnGroup BlockFuser::columnGroupOf(Operation *sum) {
   ColumnGroup group;
   group.sums.push_back(sum);
   group.space = rowSpaceOf(domainOf(sum));
   group.unit = nn::unitOf(sum);
+  auto mayTake = [&](Operation *op) {
+    return op && isRowOp(op) && !nn::isReduction(op) &&
+           (isCheap(op) || !isStored(op));
+  };
   auto expand = [&](auto &self, Value value) -> void {
     Operation *op = value.getDefiningOp();
-    bool member = op && isRowOp(op) && !nn::isReduction(op) &&
-                  (isCheap(op) || !isStored(op));
-    if (member) {
+    // A reshape of what is read from memory is read in its own shape.
+    bool view = isa_and_nonnull<nn::ReshapeOp>(op) &&
+                !mayTake(op->getOperand(0).getDefiningOp());
+    if (mayTake(op) && !view) {
       if (!isCheap(op))
         group.cone.insert(op);
       for (Value operand : op->getOperands())
@@ -110,11 +142,8 @@ ColumnGroup BlockFuser::columnGroupOf(Operation *sum) {
       group.tensors.insert(value);
   };
   expand(expand, sum->getOperand(0));
-  SmallVector<ArrayRef<int64_t>> shapes{domainOf(sum)};
-  for (Operation *op : group.cone)
-    shapes.push_back(domainOf(op));
   if (group.tensors.size() > kMaxColumnInputs ||
-      failed(refineDomains(shapes, group.space.length))) {
+      failed(domainOfColumns(group))) {
     group.cone.clear();
     group.tensors.clear();
     Value operand = sum->getOperand(0);
@@ -136,7 +165,10 @@ bool BlockFuser::mayJoin(const ColumnGroup &a, const ColumnGroup &b) const {
     for (Operation *y : b.sums)
       if (graph.depend(x, y))
         return false;
-  return true;
+  ColumnGroup both = a;
+  both.sums.append(b.sums);
+  both.cone.insert(b.cone.begin(), b.cone.end());
+  return succeeded(domainOfColumns(both));
 }
 
 void BlockFuser::formColumns() {
@@ -158,14 +190,10 @@ void BlockFuser::formColumns() {
 }
 
 void BlockFuser::buildColumns(const ColumnGroup &group) {
-  SmallVector<ArrayRef<int64_t>> shapes;
-  for (Operation *sum : group.sums)
-    shapes.push_back(domainOf(sum));
-  for (Operation *op : group.cone)
-    shapes.push_back(domainOf(op));
-  Shape domain = *refineDomains(shapes, group.space.length);
+  // What was joined was checked to have one.
+  FailureOr<Shape> domain = domainOfColumns(group);
   replace(
-      group.sums, domain, nn::FusedKind::columns, group.sums,
+      group.sums, *domain, nn::FusedKind::columns, group.sums,
       [&](Operation *op) {
         return group.cone.contains(op) || llvm::is_contained(group.sums, op);
       },

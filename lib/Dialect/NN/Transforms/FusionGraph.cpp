@@ -249,19 +249,7 @@ bool FusionGraph::agree(const Group &a, const Group &b) const {
 static bool membersFit(const Group &group, ArrayRef<int64_t> domain,
                        const FusionGraph &graph) {
   return llvm::all_of(group.members, [&](unsigned position) {
-    Operation *op = graph.at(position);
-    ArrayRef<int64_t> own = domainOf(op);
-    Shape target(domain.begin(), domain.end());
-    if (rowSpaceOf(own).length == 1)
-      target.back() = 1;
-    auto fits = [&](Value value) {
-      return succeeded(convertShape(nn::shapeOf(value), own, target));
-    };
-    if (isRowReshape(op))
-      return succeeded(convertShape(own, own, target)) &&
-             succeeded(convertShape(nn::shapeOf(op->getOperand(0)),
-                                    nn::shapeOf(op->getOperand(0)), target));
-    return llvm::all_of(op->getOperands(), fits) && fits(op->getResult(0));
+    return runsOver(graph.at(position), domain);
   });
 }
 

@@ -54,6 +54,8 @@ llvm::FailureOr<Shape> convertShape(llvm::ArrayRef<int64_t> shape,
 /// The axis of `to` that an axis of `from` is; none if it is split or unit.
 std::optional<int64_t> convertAxis(int64_t axis, llvm::ArrayRef<int64_t> from,
                                    llvm::ArrayRef<int64_t> to);
+/// Can a kernel over `domain` compute the op, from operands seen from there?
+bool runsOver(mlir::Operation *op, llvm::ArrayRef<int64_t> domain);
 
 /// A set of ops that becomes one kernel.
 struct Group {

@@ -165,3 +165,27 @@ std::optional<int64_t> fusion::convertAxis(int64_t axis, ArrayRef<int64_t> from,
     return std::nullopt;
   return first;
 }
+
+/// One element that is spread over rows, of whatever shape they are.
+static bool isSpreadElement(Value value) {
+  auto spread = value.getDefiningOp<nn::BroadcastOp>();
+  return spread && productOf(nn::shapeOf(spread.getOperand())) == 1;
+}
+
+bool fusion::runsOver(Operation *op, ArrayRef<int64_t> domain) {
+  ArrayRef<int64_t> own = domainOf(op);
+  Shape target(domain.begin(), domain.end());
+  if (rowSpaceOf(own).length == 1)
+    target.back() = 1;
+  auto fits = [&](Value value) {
+    return succeeded(convertShape(nn::shapeOf(value), own, target));
+  };
+  if (isRowReshape(op))
+    return succeeded(convertShape(own, own, target)) &&
+           (isSpreadElement(op->getOperand(0)) ||
+            succeeded(convertShape(nn::shapeOf(op->getOperand(0)),
+                                   nn::shapeOf(op->getOperand(0)), target)));
+  // Of a sum of columns, the result has no rows.
+  return llvm::all_of(op->getOperands(), fits) &&
+         (isColumnSum(op) || fits(op->getResult(0)));
+}
