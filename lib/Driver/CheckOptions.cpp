@@ -9,6 +9,8 @@
 
 #include "mlir/Pass/PassRegistry.h"
 
+#include <algorithm>
+
 using namespace mlir;
 
 namespace shardonnx {
@@ -47,6 +49,17 @@ static bool isLow(std::optional<ShxDType> dtype) {
   return dtype && *dtype != SHX_F32;
 }
 
+// Of a unit that no_shard would keep whole all the same.
+static bool wantsShards(const UnitPolicy &policy) {
+  return policy.reshard.value_or(0) != 0 || policy.kept;
+}
+
+bool suitsPolicies(Strategy strategy, const CompileOptions &options) {
+  return strategy != Strategy::NoShard ||
+         std::none_of(options.unitPolicies.begin(), options.unitPolicies.end(),
+                      wantsShards);
+}
+
 // What a unit's policy asks for must be possible in this program.
 static LogicalResult checkPolicies(const CompileOptions &options,
                                    Diagnostics &diagnostics) {
@@ -60,8 +73,7 @@ static LogicalResult checkPolicies(const CompileOptions &options,
       return error("kernels keep the intermediate values of narrow types in "
                    "f32, which rounds otherwise: leave the dtypes at f32 with "
                    "--strict-numerics");
-    if (options.strategy == Strategy::NoShard &&
-        (policy.reshard.value_or(0) != 0 || policy.kept))
+    if (options.strategy == Strategy::NoShard && wantsShards(policy))
       return error("--strategy=no_shard keeps parameters whole on every rank; "
                    "leave reshard_after_forward and kept out");
     bool isRoot = policy.modules == std::vector<std::string>{"root"};
@@ -100,9 +112,12 @@ LogicalResult checkOptions(const CompileOptions &options,
         Twine("--strict-numerics: kernels keep the intermediate values of ") +
         spell(options.paramDtype) +
         " in f32, which rounds otherwise; leave --param-dtype at f32");
-  if (options.memoryBudget && !options.worldSize)
+  if (options.fit && options.memoryBudget)
+    return diagnostics.error("--memory-budget: --fit makes it; leave one out");
+  if ((options.memoryBudget || options.fit) && !options.worldSize)
     return diagnostics.error(
-        "--memory-budget: what a rank holds depends on how many there are; "
+        Twine(options.fit ? "--fit" : "--memory-budget") +
+        ": what a rank holds depends on how many there are; "
         "give the number with --world-size=N");
   if (options.output == "-" && !options.emit)
     return diagnostics.error("-o -: an executable is not written to standard "

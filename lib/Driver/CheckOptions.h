@@ -16,6 +16,9 @@ namespace shardonnx {
 mlir::LogicalResult checkOptions(const CompileOptions &options,
                                  Diagnostics &diagnostics);
 
+/// Whether no unit's policy asks for what the strategy does not have.
+bool suitsPolicies(Strategy strategy, const CompileOptions &options);
+
 } // namespace shardonnx
 
 #endif // SHARDONNX_DRIVER_CHECKOPTIONS_H

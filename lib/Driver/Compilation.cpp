@@ -5,6 +5,8 @@
 // dumped and timed by its name.
 
 #include "shardonnx/Driver/Compilation.h"
+#include "Fit.h"
+#include "InspectReport.h"
 #include "MaskChoice.h"
 #include "Trial.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
@@ -21,6 +23,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -125,8 +128,10 @@ static void enablePrinting(PassManager &pm, const CompileOptions &options) {
 }
 
 LogicalResult Compilation::runPasses(Level level) {
+  if (level == Level::Grad && options.fit && failed(fit()))
+    return failure();
   if (level == Level::Grad && options.recompute.kind == RecomputeKind::Budget &&
-      failed(fitRecompute(module(), options, diags)))
+      failed(fitRecompute()))
     return failure();
   if (level == Level::FSDP && options.memoryBudget && failed(fitMemory()))
     return failure();
@@ -149,14 +154,90 @@ LogicalResult Compilation::runPasses(Level level) {
   return failure();
 }
 
+// What would let the step fit, of what was not settled by an option.
+static std::string fitAdvice(const CompileOptions &options, int64_t bytes) {
+  std::string text = "give --fit=" + std::to_string(bytes);
+  if (options.given.strategy)
+    text += ", leave --strategy out";
+  if (options.given.recompute)
+    text += ", leave --recompute out";
+  if (options.given.prefetch)
+    text += ", leave the prefetch distances out";
+  text += ", or try more ranks (--world-size), a smaller --batch";
+  if (options.paramDtype == SHX_F32 && !options.strictNumerics)
+    text += " or --param-dtype=bf16";
+  return text;
+}
+
+static LogicalResult refuseFit(const FitOutcome &outcome,
+                               const CompileOptions &options, StringRef rank,
+                               Diagnostics &diags) {
+  std::vector<std::string> tried;
+  for (Strategy strategy : outcome.tried)
+    tried.emplace_back(spell(strategy));
+  const FitTrial &least = *outcome.smallest;
+  return diags.error(
+      "--fit: " + formatBytes(*options.fit) + " are too few for '" +
+      options.model + "' on " + rank + ": of " + llvm::join(tried, ", ") +
+      " with " +
+      (options.given.recompute ? "--recompute=" + options.recompute.text()
+                               : "as much recomputation as there is") +
+      ", --strategy=" + spell(least.strategy) + " takes least, " +
+      formatBytes(least.bytes) + " (" + std::to_string(least.bytes) +
+      " bytes); " + fitAdvice(options, least.bytes));
+}
+
+LogicalResult Compilation::fit() {
+  FailureOr<const ProgramOptions *> told = programOptions();
+  if (failed(told))
+    return failure();
+  FitOutcome outcome = findFit(module(), options, **told);
+  // What a pass refuses it refuses on the module itself, and says why.
+  std::optional<FitTrial> taken =
+      outcome.fastest ? outcome.fastest : outcome.broken;
+  std::string rank = "a rank of " + std::to_string(*options.worldSize);
+  if (!taken)
+    return refuseFit(outcome, options, rank, diags);
+  if (outcome.fastest)
+    diags.note("--fit: " + taken->text() + ": " + formatBytes(taken->bytes) +
+               " of " + formatBytes(*options.fit) + " on " + rank + ", " +
+               llvm::formatv("{0:F2}", 1e3 * taken->seconds).str() +
+               " ms a step predicted");
+  options = withTrial(options, *taken);
+  program->strategy = taken->strategy;
+  return success();
+}
+
+LogicalResult Compilation::fitRecompute() {
+  BudgetOutcome outcome = shardonnx::fitRecompute(module(), options);
+  if (outcome.fits || outcome.broken)
+    return success();
+  std::string least = std::to_string(outcome.least);
+  return diags.error("--recompute=" + options.recompute.text() +
+                     ": activations and workspaces of '" + options.model +
+                     "' take at least " + least +
+                     " bytes on a rank, whatever is computed again; give "
+                     "budget:" +
+                     least + " or more, or compile with a smaller batch");
+}
+
 LogicalResult Compilation::fitMemory() {
   FailureOr<const ProgramOptions *> program = programOptions();
   if (failed(program))
     return failure();
-  return shardonnx::fitMemory(
-      module(), options,
-      [&](ModuleOp planned) { return buildManifest(planned, **program); },
-      diags);
+  BudgetOutcome outcome =
+      shardonnx::fitMemory(module(), options, [&](ModuleOp planned) {
+        return buildManifest(planned, **program);
+      });
+  if (outcome.fits || outcome.broken)
+    return success();
+  return diags.error(
+      "--memory-budget=" + Twine(*options.memoryBudget) + ": a rank of " +
+      Twine(*options.worldSize) + " takes at least " + Twine(outcome.least) +
+      " bytes for '" + options.model + "' with --strategy=" +
+      spell(options.strategy) + " and --recompute=" + options.recompute.text() +
+      "; give that much, more ranks (--world-size), a smaller batch or more "
+      "recomputation");
 }
 
 // Of the file as it is: the executable refuses weights of another one. Read in

@@ -29,11 +29,6 @@ std::string formatScaled(double value, double step,
   return StringRef(text).rtrim().str();
 }
 
-std::string formatBytes(int64_t bytes) {
-  return formatScaled(static_cast<double>(bytes), 1024,
-                      {"B", "KiB", "MiB", "GiB", "TiB"});
-}
-
 std::string formatFlops(double flops) {
   return formatScaled(flops, 1000, {"", "k", "M", "G", "T", "P"});
 }
@@ -445,6 +440,11 @@ void printTraffic(const Manifest &m, const InspectView &view,
 }
 
 } // namespace
+
+std::string formatBytes(int64_t bytes) {
+  return formatScaled(static_cast<double>(bytes), 1024,
+                      {"B", "KiB", "MiB", "GiB", "TiB"});
+}
 
 void printInspectText(const Manifest &m, const InspectView &view,
                       raw_ostream &out) {

@@ -20,25 +20,58 @@
 using namespace mlir;
 
 namespace shardonnx {
+
+static void setNumber(ModuleOp module, StringRef name,
+                      std::optional<int64_t> number) {
+  if (number)
+    module->setAttr(name,
+                    OpBuilder(module.getContext()).getI64IntegerAttr(*number));
+  else
+    module->removeAttr(name);
+}
+
+void gatherLate(ModuleOp module) {
+  setNumber(module, fsdp::kGatherBudgetAttr, 0);
+}
+
+std::optional<PlannedStep> planStep(ModuleOp module,
+                                    const CompileOptions &options,
+                                    ManifestOf manifestOf) {
+  OwningOpRef<ModuleOp> planned = planCopy(module, Level::FSDP, options);
+  std::string error;
+  std::optional<Manifest> manifest;
+  if (planned)
+    manifest = parseManifest(manifestOf(*planned), error);
+  if (!manifest)
+    return std::nullopt;
+  int threads = threadsPerRank(*options.worldSize);
+  Topology topology(static_cast<int>(*options.worldSize), 1);
+  PlannedStep step;
+  step.device = deviceOfProgram(manifest->cuda(), manifest->arch, threads);
+  step.bytes = totalBytes(planMemory(*manifest, topology, threads));
+  step.time = predictExposure(*manifest, step.device, topology);
+  step.manifest = std::move(*manifest);
+  return step;
+}
+
 namespace {
 
 class MemoryFitter {
 public:
   MemoryFitter(ModuleOp module, const CompileOptions &options,
-               llvm::function_ref<std::string(ModuleOp)> manifestOf)
+               ManifestOf manifestOf)
       : module(module), options(options), manifestOf(manifestOf),
-        ranks(*options.worldSize), threads(threadsPerRank(ranks)),
-        budget(*options.memoryBudget), builder(module.getContext()) {}
+        ranks(*options.worldSize), budget(*options.memoryBudget),
+        builder(module.getContext()) {}
 
-  LogicalResult run(Diagnostics &diagnostics);
+  BudgetOutcome run();
 
 private:
-  Device device() const {
-    return deviceOfProgram(manifest.cuda(), manifest.arch, threads);
-  }
   bool measure();
-  bool fits() { return measure() && bytes <= budget; }
-  void setNumber(StringRef name, std::optional<int64_t> number);
+  bool fits() { return measure() && step.bytes <= budget; }
+  void setNumber(StringRef name, std::optional<int64_t> number) {
+    shardonnx::setNumber(module, name, number);
+  }
   void setKept(ArrayRef<std::string> names);
   void mergeSmall();
   void keepUnits();
@@ -46,26 +79,15 @@ private:
 
   ModuleOp module;
   const CompileOptions &options;
-  llvm::function_ref<std::string(ModuleOp)> manifestOf;
+  ManifestOf manifestOf;
   int64_t ranks;
-  int threads;
   int64_t budget;
   OpBuilder builder;
-  // Of the last measurement.
-  Manifest manifest;
-  int64_t bytes = 0;
-  double exposed = 0;  // seconds of a step, predicted
-  bool broken = false; // a pass has failed: the compilation will say why
+  PlannedStep step;    // of the last measurement
+  bool broken = false; // a pass has failed
 };
 
 } // namespace
-
-void MemoryFitter::setNumber(StringRef name, std::optional<int64_t> number) {
-  if (number)
-    module->setAttr(name, builder.getI64IntegerAttr(*number));
-  else
-    module->removeAttr(name);
-}
 
 void MemoryFitter::setKept(ArrayRef<std::string> names) {
   SmallVector<Attribute> list;
@@ -74,21 +96,12 @@ void MemoryFitter::setKept(ArrayRef<std::string> names) {
   module->setAttr(fsdp::kKeepAttr, builder.getArrayAttr(list));
 }
 
-// Plans a copy as the module's attributes say.
 bool MemoryFitter::measure() {
-  OwningOpRef<ModuleOp> planned = planCopy(module, Level::FSDP, options);
-  std::string error;
-  std::optional<Manifest> parsed;
+  std::optional<PlannedStep> planned = planStep(module, options, manifestOf);
+  broken |= !planned;
   if (planned)
-    parsed = parseManifest(manifestOf(*planned), error);
-  broken |= !parsed;
-  if (!parsed)
-    return false;
-  manifest = std::move(*parsed);
-  Topology topology(static_cast<int>(ranks), 1);
-  bytes = totalBytes(planMemory(manifest, topology, threads));
-  exposed = predictExposure(manifest, device(), topology).exposed;
-  return true;
+    step = std::move(*planned);
+  return planned.has_value();
 }
 
 // Neighbours whose gathers would take longer to begin than to run, if the step
@@ -97,13 +110,13 @@ void MemoryFitter::mergeSmall() {
   constexpr int64_t kFractions[] = {1, 8, 64, 512};
   if (!measure())
     return;
-  double least = exposed;
-  int64_t whole = device().latencyBytes(ranks);
+  double least = step.time.exposed;
+  int64_t whole = step.device.latencyBytes(ranks);
   std::optional<int64_t> best;
   for (int64_t fraction : kFractions) {
     setNumber(fsdp::kMergeBelowAttr, whole / fraction);
-    if (fits() && exposed < least) {
-      least = exposed;
+    if (fits() && step.time.exposed < least) {
+      least = step.time.exposed;
       best = whole / fraction;
     }
   }
@@ -116,10 +129,10 @@ void MemoryFitter::keepUnits() {
   if (!measure())
     return;
   std::vector<std::pair<double, std::string>> units;
-  for (const Manifest::Unit &unit : manifest.units)
+  for (const Manifest::Unit &unit : step.manifest.units)
     if (unit.sharded && !unit.kept)
       units.push_back(
-          {device().gatherSeconds(double(unit.gatheredBytes()), ranks) /
+          {step.device.gatherSeconds(double(unit.gatheredBytes()), ranks) /
                double(unit.gatheredBytes()),
            unit.name});
   llvm::stable_sort(
@@ -143,37 +156,29 @@ void MemoryFitter::startEarlier(std::optional<int64_t> otherwise) {
   if (!fits())
     return;
   // Ranks of a machine share what they gather, unless they have GPUs.
-  int64_t sharing = manifest.cuda() ? 1 : ranks;
-  double before = exposed;
-  int64_t gathered =
-      manifest.gatherSpace.lowerBoundBytes + (budget - bytes) * sharing;
+  int64_t sharing = step.manifest.cuda() ? 1 : ranks;
+  double before = step.time.exposed;
+  int64_t gathered = step.manifest.gatherSpace.lowerBoundBytes +
+                     (budget - step.bytes) * sharing;
   for (int i = 0; i < kTries && gathered > 0; ++i) {
     setNumber(fsdp::kGatherBudgetAttr, gathered);
     if (!measure())
       return;
-    if (bytes <= budget && exposed <= before)
+    if (step.bytes <= budget && step.time.exposed <= before)
       return;
-    if (bytes <= budget)
+    if (step.bytes <= budget)
       break;
-    gathered -= (bytes - budget) * sharing;
+    gathered -= (step.bytes - budget) * sharing;
   }
   setNumber(fsdp::kGatherBudgetAttr, otherwise);
 }
 
-LogicalResult MemoryFitter::run(Diagnostics &diagnostics) {
-  // Each gather where it is needed: there is no less.
-  setNumber(fsdp::kGatherBudgetAttr, 0);
-  bool least = fits();
-  if (broken)
-    return success();
-  if (!least)
-    return diagnostics.error(
-        "--memory-budget=" + Twine(budget) + ": a rank of " + Twine(ranks) +
-        " takes at least " + Twine(bytes) + " bytes for '" + options.model +
-        "' with --strategy=" + spell(options.strategy) +
-        " and --recompute=" + options.recompute.text() +
-        "; give that much, more ranks (--world-size), a "
-        "smaller batch or more recomputation");
+BudgetOutcome MemoryFitter::run() {
+  gatherLate(module);
+  bool leastFits = fits();
+  int64_t least = step.bytes;
+  if (broken || !leastFits)
+    return {false, least, broken};
   std::optional<int64_t> start; // the prefetch distances
   setNumber(fsdp::kGatherBudgetAttr, start);
   bool distancesFit = fits();
@@ -183,13 +188,12 @@ LogicalResult MemoryFitter::run(Diagnostics &diagnostics) {
   if (distancesFit)
     keepUnits();
   startEarlier(start);
-  return success();
+  return {true, least, broken};
 }
 
-LogicalResult fitMemory(ModuleOp module, const CompileOptions &options,
-                        llvm::function_ref<std::string(ModuleOp)> manifestOf,
-                        Diagnostics &diagnostics) {
-  return MemoryFitter(module, options, manifestOf).run(diagnostics);
+BudgetOutcome fitMemory(ModuleOp module, const CompileOptions &options,
+                        ManifestOf manifestOf) {
+  return MemoryFitter(module, options, manifestOf).run();
 }
 
 } // namespace shardonnx

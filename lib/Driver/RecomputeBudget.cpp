@@ -53,7 +53,7 @@ public:
                   int64_t budget)
       : module(module), options(options), budget(budget) {}
 
-  LogicalResult run(Diagnostics &diagnostics);
+  BudgetOutcome run();
 
 private:
   void collect();
@@ -120,34 +120,24 @@ bool RecomputeFitter::fits(size_t level, size_t unitsAt) {
   return bytes <= budget;
 }
 
-LogicalResult RecomputeFitter::run(Diagnostics &diagnostics) {
+BudgetOutcome RecomputeFitter::run() {
   collect();
   size_t level = 0;
   while (level != levels.size() && !fits(level, units.size()))
     ++level;
-  if (broken || level == 0)
-    return success();
-  if (level == levels.size())
-    return diagnostics.error(
-        "--recompute=budget:" + Twine(budget) +
-        ": activations and workspaces "
-        "of '" +
-        options.model + "' take at least " + Twine(least) +
-        " bytes on a rank, whatever is computed again; give budget:" +
-        Twine(least) + " or more, or compile with a smaller batch");
+  if (broken || level == 0 || level == levels.size())
+    return {level != levels.size(), least, broken};
   size_t tooFew = 0, enough = units.size();
   while (tooFew + 1 < enough) {
     size_t middle = (tooFew + enough) / 2;
     (fits(level, middle) ? enough : tooFew) = middle;
   }
   setPlan(level, enough);
-  return success();
+  return {true, least, broken};
 }
 
-LogicalResult fitRecompute(ModuleOp module, const CompileOptions &options,
-                           Diagnostics &diagnostics) {
-  return RecomputeFitter(module, options, options.recompute.number)
-      .run(diagnostics);
+BudgetOutcome fitRecompute(ModuleOp module, const CompileOptions &options) {
+  return RecomputeFitter(module, options, options.recompute.number).run();
 }
 
 } // namespace shardonnx

@@ -8,11 +8,12 @@
 #ifndef SHARDONNX_LIB_DRIVER_TRIAL_H
 #define SHARDONNX_LIB_DRIVER_TRIAL_H
 
+#include "shardonnx/Cost/Exposure.h"
 #include "shardonnx/Driver/Options.h"
-#include "shardonnx/Support/Diagnostics.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace shardonnx {
 
@@ -22,21 +23,46 @@ namespace shardonnx {
 mlir::OwningOpRef<mlir::ModuleOp> planCopy(mlir::ModuleOp module, Level first,
                                            const CompileOptions &options);
 
+/// What a budget came to.
+struct BudgetOutcome {
+  bool fits = false;
+  int64_t least = 0;   // bytes that the search can do with
+  bool broken = false; // a pass has failed: on the module itself it says why
+};
+
 /// `--recompute=budget:BYTES`, on a module of Level::NN: finds the cheapest
 /// recomputation with which the private space has at most that many bytes, and
 /// writes it down as the module's fsdp.recompute_plan.
-mlir::LogicalResult fitRecompute(mlir::ModuleOp module,
-                                 const CompileOptions &options,
-                                 Diagnostics &diagnostics);
+BudgetOutcome fitRecompute(mlir::ModuleOp module,
+                           const CompileOptions &options);
+
+/// Tells of a planned module as its manifest does.
+using ManifestOf = llvm::function_ref<std::string(mlir::ModuleOp)>;
+
+/// What a module of Level::Grad takes of a rank of --world-size, and how long
+/// its step, planned as the attributes of the module say.
+struct PlannedStep {
+  Manifest manifest;
+  Device device;
+  int64_t bytes = 0;
+  StepExposure time;
+};
+
+/// Nothing when a pass fails.
+std::optional<PlannedStep> planStep(mlir::ModuleOp module,
+                                    const CompileOptions &options,
+                                    ManifestOf manifestOf);
+
+/// Has each gather of a module of Level::Grad start where it is needed: no
+/// schedule takes less memory.
+void gatherLate(mlir::ModuleOp module);
 
 /// `--memory-budget`, on a module of Level::Grad: decides which units are
 /// merged, which are kept and how early gathers start, so that the planned
 /// memory of a rank of --world-size has at most that many bytes, and writes it
-/// down as attributes of the module. `manifestOf` tells of a planned module.
-mlir::LogicalResult
-fitMemory(mlir::ModuleOp module, const CompileOptions &options,
-          llvm::function_ref<std::string(mlir::ModuleOp)> manifestOf,
-          Diagnostics &diagnostics);
+/// down as attributes of the module.
+BudgetOutcome fitMemory(mlir::ModuleOp module, const CompileOptions &options,
+                        ManifestOf manifestOf);
 
 /// As many threads as a rank would take on this machine.
 int threadsPerRank(int64_t ranks);

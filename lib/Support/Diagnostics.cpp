@@ -49,6 +49,10 @@ void Diagnostics::warning(const llvm::Twine &message) {
   print("warning", line);
 }
 
+void Diagnostics::note(const llvm::Twine &message) {
+  print("note", oneLine(message));
+}
+
 /// `FILE: node 'N' (Op): message`, leaving out what is not known.
 static std::string withOrigin(StringRef subject, Diagnostic &diagnostic) {
   std::string message;

@@ -44,6 +44,19 @@ CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most) {
       ->type_name("N");
 }
 
+// A size in bytes.
+CLI::Option *bytes(CLI::App &app, const std::string &name,
+                   std::optional<int64_t> &value, const std::string &help) {
+  auto set = [&value](const std::string &text) { value = parseByteSize(text); };
+  return app.add_option_function<std::string>(name, set, help)
+      ->check([](const std::string &text) {
+        return parseByteSize(text)
+                   ? std::string()
+                   : "'" + text + "' is no size; write 80GB or 512MiB";
+      })
+      ->type_name("BYTES");
+}
+
 // One of a few words; --help lists them.
 CLI::Option *oneOf(CLI::Option *option, const std::vector<std::string> &words) {
   std::string list = listWords(words);
@@ -153,19 +166,12 @@ void addMemoryOptions(CLI::App &app, CompileOptions &o) {
                        "the same in the backward pass"),
         0, 1024)
       ->capture_default_str();
-  app.add_option_function<std::string>(
-         "--memory-budget",
-         [&o](const std::string &text) {
-           o.memoryBudget = parseByteSize(text);
-         },
-         "of a rank, at --world-size: gathers start as early as it allows, "
-         "what is left keeps units gathered")
-      ->check([](const std::string &text) {
-        return parseByteSize(text)
-                   ? std::string()
-                   : "'" + text + "' is no size; write 80GB or 512MiB";
-      })
-      ->type_name("BYTES");
+  bytes(app, "--memory-budget", o.memoryBudget,
+        "of a rank, at --world-size: gathers start as early as it allows, "
+        "what is left keeps units gathered");
+  bytes(app, "--fit", o.fit,
+        "of a rank, at --world-size: takes the strategy, recomputation and "
+        "prefetch with which a step that fits is fastest; what is given stays");
 }
 
 // What the step computes.
@@ -199,7 +205,7 @@ void addTrainingOptions(CLI::App &app, CompileOptions &o) {
                "f32 matrix products may round their operands to TF32 (cuda)");
   whole(app.add_option("--world-size", o.worldSize,
                        "a hint; the executable runs at any"),
-        1, kLargestSize);
+        1, kMaxRanks);
 }
 
 std::string checkInput(const std::string &text) {
@@ -220,6 +226,13 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
                  "JSON with these keys and 'units', or Accelerate's YAML for "
                  "FSDP; options win")
       ->type_name("FILE");
+}
+
+void noteGiven(const CLI::App &app, CompileOptions &o) {
+  o.given.strategy = app.count("--strategy") > 0;
+  o.given.recompute = app.count("--recompute") > 0;
+  o.given.prefetch = app.count("--forward-prefetch") > 0 ||
+                     app.count("--backward-prefetch") > 0;
 }
 
 void addCompileOptions(CLI::App &app, CompileOptions &o) {

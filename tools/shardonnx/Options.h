@@ -18,6 +18,9 @@ namespace shardonnx {
 /// What changes the program, the same for every command that compiles.
 void addProgramOptions(CLI::App &app, CompileOptions &options);
 
+/// Behind the parse: which of them a person has given, for --fit.
+void noteGiven(const CLI::App &app, CompileOptions &options);
+
 /// Each command's own; compile's have the program's among them.
 void addCompileOptions(CLI::App &app, CompileOptions &options);
 void addInspectOptions(CLI::App &app, InspectOptions &options);

@@ -27,6 +27,15 @@ void addUnits(const Config &config, const CLI::App &app, CompileOptions &o) {
     o.units.clear();
 }
 
+// `inspect` shows a world size, and budgets are kept at one: where a person has
+// named only one of the two, it is both.
+void shareWorldSize(const CLI::App &app, InspectOptions &o) {
+  if (app.count("--nproc") == 0)
+    o.nproc = o.compile.worldSize.value_or(o.nproc);
+  else if (!o.compile.worldSize)
+    o.compile.worldSize = o.nproc;
+}
+
 // CLI11 would say that a subcommand is missing before it says why.
 void checkCommand(CLI::App &app, const std::vector<std::string> &args) {
   std::vector<std::string> commands;
@@ -106,6 +115,7 @@ int main(int argc, char **argv) {
     return *code;
   if (*compileApp) {
     addUnits(config, *compileApp, compile);
+    noteGiven(*compileApp, compile);
     return runCompile(compile);
   }
   if (*evalApp)
@@ -113,6 +123,8 @@ int main(int argc, char **argv) {
   if (*exportApp)
     return runExport(exported);
   addUnits(config, *inspectApp, inspect.compile);
+  noteGiven(*inspectApp, inspect.compile);
+  shareWorldSize(*inspectApp, inspect);
   std::vector<CLI::Option *> given = inspectApp->get_options();
   inspect.compileOptionsGiven =
       !config.units.empty() ||

@@ -48,6 +48,8 @@ private:
   mlir::LogicalResult import();
   void prepareRaise();
   mlir::LogicalResult runPasses(Level level);
+  mlir::LogicalResult fit();
+  mlir::LogicalResult fitRecompute();
   mlir::LogicalResult fitMemory();
   mlir::LogicalResult lowerDevice();
   mlir::LogicalResult lower();
@@ -56,7 +58,7 @@ private:
   mlir::FailureOr<const ProgramOptions *> programOptions();
   mlir::LogicalResult dump(Level level);
 
-  const CompileOptions &options;
+  CompileOptions options; // --fit decides some of them
   Diagnostics &diags;
   ImportOptions importOptions;
   mlir::MLIRContext context;

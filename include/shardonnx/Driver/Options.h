@@ -63,6 +63,7 @@ struct CompileOptions {
   Recompute recompute;
   int64_t forwardPrefetch = 1, backwardPrefetch = 1;
   std::optional<int64_t> memoryBudget; // bytes of a rank, at worldSize
+  std::optional<int64_t> fit;          // the same: decides what is not given
   Optimizer optimizer = Optimizer::AdamW;
   AccumulateMode accumulateMode = AccumulateMode::Sharded;
   std::optional<int64_t> documentSeparator; // the token that ends a document
@@ -73,6 +74,11 @@ struct CompileOptions {
   bool strictNumerics = false;
   bool tf32 = false; // f32 products may round their operands to TF32
   std::optional<int64_t> worldSize;
+
+  /// What a person has asked for, and `fit` leaves alone.
+  struct {
+    bool strategy = false, recompute = false, prefetch = false;
+  } given;
 
   std::string config;                    // JSON file with the same keys
   std::optional<Level> emit;             // stop at a level and print it

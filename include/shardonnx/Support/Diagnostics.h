@@ -31,6 +31,9 @@ public:
   /// Prints `PROGRAM: warning: MESSAGE`, each distinct message once.
   void warning(const llvm::Twine &message);
 
+  /// Prints `PROGRAM: note: MESSAGE`: what was decided, where it was asked for.
+  void note(const llvm::Twine &message);
+
   /// How many errors were printed.
   unsigned errors() const { return errorCount; }
 
