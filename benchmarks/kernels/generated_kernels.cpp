@@ -6,10 +6,10 @@
 
 #include "../../test/unit/kernel_harness.h"
 #include "reference.h"
-#include "shardonnx/Codegen/CPU/LowerKernels.h"
-#include "shardonnx/Object/Object.h"
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 
 using namespace shardonnx;
 using namespace shardonnx::test;
@@ -55,21 +55,22 @@ public:
       add(type);
     for (mlir::Type type : group.fused->getResultTypes())
       add(type);
-    kernel = std::make_unique<CompiledKernel>(
-        group.fused, layouts, llvm::cantFail(resolveTarget("native")));
     for (Buffer &buffer : buffers)
-      args.push_back(buffer.bytes.data());
+      args.push_back(&buffer);
+    kernel = makeRunner(group.fused, layouts);
   }
   double time() {
-    return timeOf([&] { kernel->run(args, 0, kernel->launch.count); });
+    return timeOf([&] { kernel->run(args); });
   }
-  float *data(unsigned i) { return static_cast<float *>(args[i]); }
+  float *data(unsigned i) {
+    return reinterpret_cast<float *>(buffers[i].bytes.data());
+  }
 
 private:
   ParsedGroup group;
   std::vector<Buffer> buffers;
-  mlir::SmallVector<void *> args;
-  std::unique_ptr<CompiledKernel> kernel;
+  mlir::SmallVector<Buffer *> args;
+  std::unique_ptr<KernelRunner> kernel;
 };
 
 const char *kBiasGelu = R"(
@@ -125,20 +126,14 @@ const char *kBiasGradient = R"(
 
 void benchOptimizer() {
   constexpr int64_t kLength = 4 << 20;
-  mlir::MLIRContext context;
-  mlir::OwningOpRef<mlir::ModuleOp> module =
-      mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
-  TargetSpec target = llvm::cantFail(resolveTarget("native"));
-  if (failed(kernels::addOptimizerKernel(*module, "update", Optimizer::AdamW,
-                                         target)))
-    return;
-  CompiledModule compiled(*module, target);
-  ShxKernel kernel = compiled.lookup("update");
+  std::unique_ptr<OptimizerRunner> kernel =
+      makeOptimizerRunner(Optimizer::AdamW);
   std::vector<float> p(kLength, 1), g(kLength, 0.1f), m(kLength), v(kLength);
   float scalars[SHX_NUM_SCALARS] = {
       1, 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f, 1, 0, 0, 0.1f, 0.05f};
-  void *args[] = {p.data(), g.data(), m.data(), v.data(), scalars};
-  double generated = timeOf([&] { kernel(args, 0, kLength); });
+  scalars[SHX_CLIP_VALUE] = std::numeric_limits<float>::infinity();
+  double generated =
+      timeOf([&] { kernel->run({&p, &g, &m, &v}, scalars, 0, kLength); });
   double reference = timeOf([&] {
     referenceAdamW(p.data(), g.data(), m.data(), v.data(), scalars, kLength);
   });
