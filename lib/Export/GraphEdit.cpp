@@ -84,6 +84,7 @@ EditedGraph readGraph(const std::string &path) {
     entry.elementType = types[init.name];
     entry.bytes = static_cast<int64_t>(storageBytes(init.type));
     entry.file = init.value ? "" : init.file;
+    entry.length = static_cast<int64_t>(init.length);
     entry.offset = static_cast<int64_t>(init.offset);
     entry.transposed = init.transposed;
     edited.external |= !entry.file.empty() && entry.file != own;

@@ -24,8 +24,10 @@ struct GraphInitializer {
   std::vector<int64_t> shape;
   int elementType = 0; // of ONNX
   int64_t bytes = 0;
-  /// Where its bytes are, in a file beside the model; empty: in the graph.
+  /// Where its bytes are, in a file beside the model; empty: in the graph. A
+  /// length of 0 stands for zeros that no file has.
   std::string file;
+  int64_t length = 0;
   int64_t offset = 0;
   /// The bytes hold the transpose of the state dict's matrix.
   bool transposed = false;

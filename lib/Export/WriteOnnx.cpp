@@ -147,6 +147,8 @@ private:
   }
 
   std::string oldBytes(const GraphInitializer &init) const {
+    if (init.length == 0)
+      return std::string(static_cast<size_t>(init.bytes), '\0');
     std::string folder = fs::path(modelPath).parent_path();
     rt::File file = init.file == fs::path(modelPath).filename().string()
                         ? rt::File(modelPath, kRemedy)

@@ -3,6 +3,7 @@
 
 #include "LegacyWeights.h"
 
+#include "MergedByPath.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -19,8 +20,8 @@ namespace {
 
 /// A name that the exporter made up: `onnx::MatMul_388`, or `388` before 1.13.
 bool isNumbered(StringRef name) {
-  name.consume_front("onnx::");
-  name.consume_front("MatMul_");
+  if (name.consume_front("onnx::"))
+    name = name.rsplit('_').second;
   return !name.empty() && llvm::all_of(name, llvm::isDigit);
 }
 
@@ -28,15 +29,29 @@ class Finder {
 public:
   Finder(const ::onnx::GraphProto &graph, const Metadata &metadata,
          const std::vector<Initializer> &initializers, StringRef modelPath)
-      : graph(graph), metadata(metadata), modelPath(modelPath) {
+      : graph(graph), modelPath(modelPath),
+        paths(graph, metadata, initializers) {
     for (const Initializer &init : initializers)
       byName[init.name] = &init;
+    for (const ::onnx::NodeProto &node : graph.node()) {
+      for (const std::string &input : node.input())
+        readers[input].push_back(&node);
+      auto info = node.output_size() == 0 ? metadata.nodes.end()
+                                          : metadata.nodes.find(node.output(0));
+      if (isProduct(node) && info != metadata.nodes.end())
+        products[paths.of(node)][info->second.path].push_back(
+            find(node.input(1)));
+    }
   }
 
   std::vector<LegacyWeight> run();
 
 private:
   const Initializer *find(StringRef name) const { return byName.lookup(name); }
+  /// Whether a node multiplies by a matrix under a number.
+  bool isProduct(const ::onnx::NodeProto &node) const;
+  const Initializer *biasOf(const ::onnx::NodeProto &node) const;
+  bool hasOneProduct(StringRef path) const;
   /// The state-dict name of the matrix that a product reads, or empty.
   std::string targetOf(const ::onnx::NodeProto &node) const;
   std::unique_ptr<llvm::MemoryBuffer> bytesOf(const Initializer &init) const;
@@ -46,9 +61,12 @@ private:
   const Initializer *findTied(const Initializer &init) const;
 
   const ::onnx::GraphProto &graph;
-  const Metadata &metadata;
   StringRef modelPath;
+  ModulePaths paths;
   llvm::StringMap<const Initializer *> byName;
+  llvm::StringMap<SmallVector<const ::onnx::NodeProto *>> readers;
+  /// The matrices that each call of a module multiplies by.
+  llvm::StringMap<llvm::StringMap<SmallVector<const Initializer *>>> products;
 };
 
 std::unique_ptr<llvm::MemoryBuffer>
@@ -87,18 +105,55 @@ bool Finder::isTranspose(const Initializer &a, const Initializer &b) const {
   return true;
 }
 
-std::string Finder::targetOf(const ::onnx::NodeProto &node) const {
+bool Finder::isProduct(const ::onnx::NodeProto &node) const {
   if (node.op_type() != "MatMul" || node.input_size() != 2 ||
       node.output_size() == 0 || !isNumbered(node.input(1)))
-    return "";
+    return false;
   const Initializer *init = find(node.input(1));
-  auto info = metadata.nodes.find(node.output(0));
-  if (!init || init->type.getRank() != 2 ||
-      !isa<FloatType>(init->type.getElementType()) ||
-      info == metadata.nodes.end() || info->second.path.empty())
+  return init && init->type.getRank() == 2 &&
+         isa<FloatType>(init->type.getElementType());
+}
+
+/// The vector that is added to the product, if nothing else is done with it.
+const Initializer *Finder::biasOf(const ::onnx::NodeProto &node) const {
+  auto found = readers.find(node.output(0));
+  if (found == readers.end() || found->second.size() != 1 ||
+      found->second.front()->op_type() != "Add")
+    return nullptr;
+  for (const std::string &input : found->second.front()->input())
+    if (const Initializer *init = find(input))
+      return init->type.getRank() == 1 ? init : nullptr;
+  return nullptr;
+}
+
+/// Whether each call of the module multiplies by one matrix, if more than once.
+bool Finder::hasOneProduct(StringRef path) const {
+  auto found = products.find(path);
+  if (found == products.end())
+    return false;
+  for (const auto &call : found->second)
+    for (const Initializer *other : llvm::drop_begin(call.second))
+      if (!sameBytes(*other, *call.second.front()) ||
+          hasEqualElements(*other, modelPath))
+        return false;
+  return true;
+}
+
+/// By the bias (`x.in_proj_bias` is added to a product with
+/// `x.in_proj_weight`), else by the module, if it has no other product.
+std::string Finder::targetOf(const ::onnx::NodeProto &node) const {
+  if (!isProduct(node))
     return "";
-  std::string target = info->second.path + ".weight";
-  return find(target) ? "" : target;
+  std::string path = paths.of(node), target;
+  if (path.empty())
+    return "";
+  const Initializer *bias = biasOf(node);
+  StringRef name = bias ? StringRef(bias->name) : StringRef();
+  if (name.consume_back("bias") && name.starts_with(path + "."))
+    target = name.str() + "weight";
+  else if (hasOneProduct(path))
+    target = path + ".weight";
+  return target.empty() || find(target) ? "" : target;
 }
 
 const Initializer *Finder::findTied(const Initializer &init) const {
@@ -113,27 +168,35 @@ const Initializer *Finder::findTied(const Initializer &init) const {
 }
 
 std::vector<LegacyWeight> Finder::run() {
-  llvm::StringMap<unsigned> uses;
-  for (const ::onnx::NodeProto &node : graph.node())
-    for (const std::string &input : node.input())
-      ++uses[input];
   std::vector<LegacyWeight> found;
   llvm::StringMap<const Initializer *> byTarget;
+  llvm::StringSet<> biases;
   for (const ::onnx::NodeProto &node : graph.node()) {
-    std::string target = targetOf(node);
-    if (target.empty() || uses[node.input(1)] != 1)
+    if (!isProduct(node) || readers[node.input(1)].size() != 1)
       continue;
     const Initializer *init = find(node.input(1));
-    LegacyWeight weight{init->name, target, "", false};
-    auto [first, isFirst] = byTarget.try_emplace(target, init);
-    if (!isFirst) {
+    LegacyWeight weight{init->name, targetOf(node), "", false};
+    auto [first, isFirst] = byTarget.try_emplace(weight.target, init);
+    // `x @ table.T` of a module's own code has no name.
+    const Initializer *tied =
+        isFirst || weight.target.empty() ? findTied(*init) : nullptr;
+    if (!tied && weight.target.empty())
+      continue;
+    if (tied) {
+      weight.copyOf = tied->name;
+      weight.copyIsTransposed = true;
+    } else if (!isFirst) {
       // A module that runs twice; or another one, which keeps its name.
       if (!sameBytes(*init, *first->second))
         continue;
       weight.copyOf = first->second->name;
-    } else if (const Initializer *tied = findTied(*init)) {
-      weight.copyOf = tied->name;
-      weight.copyIsTransposed = true;
+    }
+    if (const Initializer *bias = biasOf(node);
+        bias && isNumbered(bias->name) && !weight.target.empty()) {
+      std::string name = StringRef(weight.target).drop_back(6).str() + "bias";
+      if (!find(name) && readers[bias->name].size() == 1 &&
+          biases.insert(name).second)
+        found.push_back({bias->name, name, "", false, /*transposed=*/false});
     }
     found.push_back(std::move(weight));
   }

@@ -18,15 +18,19 @@ class GraphProto;
 namespace shardonnx {
 
 struct LegacyWeight {
-  /// The initializer's name in the graph, and its state-dict name.
+  /// The initializer's name in the graph, and its state-dict name; empty where
+  /// only `copyOf` is known.
   std::string name, target;
   /// The initializer that it is a copy of: one with the same target, or one
   /// that holds the matrix as it was. Empty: none.
   std::string copyOf;
   bool copyIsTransposed = false;
+  /// False of a bias, which lost its name alone.
+  bool transposed = true;
 };
 
-/// The transposed weights of linear layers, in the order of their products.
+/// The weights of linear layers, in the order of their products, and biases
+/// that have a number for a name.
 std::vector<LegacyWeight>
 findLegacyWeights(const ::onnx::GraphProto &graph, const Metadata &metadata,
                   const std::vector<Initializer> &initializers,

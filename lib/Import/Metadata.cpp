@@ -69,18 +69,28 @@ std::string pathFromName(StringRef name) {
 /// Reads `%linear : [num_users=1] = call_function[target=torch.ops.aten.linear
 /// .default](args = (%mul_4, %p_weight), kwargs = {})`.
 void readFxNode(StringRef text, NodeInfo &info) {
+  auto isName = [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; };
   auto [head, tail] = text.split("target=");
   auto [target, arguments] = tail.split(']');
+  if (head.consume_front("%"))
+    info.call = head.take_while(isName).str();
   target.consume_front("torch.ops.");
   info.target = target.str();
-  while (true) {
-    size_t percent = arguments.find('%');
-    if (percent == StringRef::npos)
-      return;
-    arguments = arguments.drop_front(percent + 1);
-    StringRef name = arguments.take_while(
-        [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
-    info.arguments.push_back(name.str());
+  arguments.consume_front("(args = (");
+  int depth = 0, position = 0;
+  while (!arguments.empty()) {
+    char c = arguments.front();
+    arguments = arguments.drop_front();
+    depth += c == '(' || c == '[' || c == '{';
+    depth -= c == ')' || c == ']' || c == '}';
+    if (depth < 0) // what follows was given by name
+      position = -1;
+    else if (c == ',' && depth == 0 && position >= 0)
+      ++position;
+    if (c != '%')
+      continue;
+    StringRef name = arguments.take_while(isName);
+    info.arguments.push_back({name.str(), position});
     arguments = arguments.drop_front(name.size());
   }
 }
@@ -122,6 +132,12 @@ std::vector<SignatureInput> readSignature(StringRef text) {
 }
 
 } // namespace
+
+bool NodeInfo::reads(StringRef name) const {
+  return llvm::any_of(arguments, [&](const NodeArgument &argument) {
+    return argument.name == name;
+  });
+}
 
 const SignatureInput *Metadata::findTarget(StringRef target) const {
   for (const SignatureInput &input : signature)

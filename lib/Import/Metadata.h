@@ -20,6 +20,14 @@ class ModelProto;
 
 namespace shardonnx {
 
+/// A value that the framework's operator reads, without the '%': a placeholder
+/// or another operator's result. `position` counts the operator's arguments
+/// from 0 and is -1 for those that were given by name.
+struct NodeArgument {
+  std::string name;
+  int position = -1;
+};
+
 /// One ONNX node as its exporter described it.
 struct NodeInfo {
   std::string node;
@@ -28,8 +36,13 @@ struct NodeInfo {
   std::string path;
   /// The framework's own operator, for example "aten.linear.default".
   std::string target;
-  /// The placeholders among its arguments, in order, without the '%'.
-  std::vector<std::string> arguments;
+  /// The operator's result in the traced program, for example "linear_3". All
+  /// nodes that compute it together have it.
+  std::string call;
+  /// What the operator reads, in order.
+  std::vector<NodeArgument> arguments;
+
+  bool reads(llvm::StringRef name) const;
 };
 
 /// One input of the exported program.

@@ -9,6 +9,7 @@
 #include "ExternalData.h"
 #include "FoldedParameters.h"
 #include "LegacyWeights.h"
+#include "MergedParameters.h"
 #include "Types.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
@@ -20,13 +21,7 @@
 using namespace mlir;
 
 namespace shardonnx {
-namespace {
 
-/// The largest tensor that onnxscript's optimizer merges with an equal one. A
-/// larger one that two modules share is tied.
-constexpr int64_t mergeLimit = 1024;
-
-/// Buffers that are known by the last part of their name.
 bool isBufferName(StringRef name) {
   StringRef last = name.rsplit('.').second;
   if (last.empty())
@@ -40,10 +35,12 @@ bool isBufferName(StringRef name) {
   return llvm::is_contained(names, last);
 }
 
+namespace {
+
 class Taker {
 public:
   Taker(::onnx::ModelProto &model, const StrippedModel &stripped,
-        const Metadata &metadata, StringRef modelPath, MLIRContext *context,
+        Metadata &metadata, StringRef modelPath, MLIRContext *context,
         bool forTraining, Diagnostics &diagnostics)
       : graph(*model.mutable_graph()), stripped(stripped), metadata(metadata),
         modelPath(modelPath), context(context), forTraining(forTraining),
@@ -58,14 +55,12 @@ public:
     for (int i = 0; i < graph.initializer_size(); ++i)
       if (llvm::failed(read(graph.initializer(i), stripped.initializers[i])))
         return failure();
-    if (forTraining)
-      recoverFolded();
+    if (forTraining && llvm::failed(recoverMergedAndFolded()))
+      return failure();
     moveToInputs();
     recoverTransposed();
-    if (forTraining) {
+    if (forTraining)
       recoverLegacy();
-      recoverShared();
-    }
     if (llvm::failed(markTrainable()))
       return failure();
     nameTied();
@@ -82,7 +77,7 @@ private:
                      const InitializerBytes &bytes);
   LogicalResult locate(Initializer &init, const ::onnx::TensorProto &tensor,
                        const InitializerBytes &bytes);
-  void recoverFolded();
+  LogicalResult recoverMergedAndFolded();
   void moveToInputs();
   void recoverTransposed();
   std::string addTranspose(const std::string &target, const std::string &name,
@@ -90,8 +85,6 @@ private:
   void replaceUses(const std::string &from, const std::string &to);
   bool isTransposedLinear(const Initializer &init, StringRef target) const;
   void recoverLegacy();
-  void recoverShared();
-  void recoverSharedOf(::onnx::NodeProto &node, const NodeInfo &info);
   LogicalResult markTrainable();
   void nameTied();
   Initializer *sharedWith(StringRef target);
@@ -108,28 +101,16 @@ private:
     return found == byName.end() ? nullptr : &initializers[found->second];
   }
   void declareInput(const Initializer &init, int elementType);
-  /// The signature's parameter behind a placeholder such as `p_fc_weight`.
-  const SignatureInput *parameterOf(StringRef placeholder) const {
-    for (const SignatureInput &input : metadata.signature)
-      if (input.placeholder == placeholder && input.kind == "PARAMETER")
-        return &input;
-    return nullptr;
-  }
 
   ::onnx::GraphProto &graph;
   const StrippedModel &stripped;
-  const Metadata &metadata;
+  Metadata &metadata;
   StringRef modelPath;
   MLIRContext *context;
   bool forTraining;
   Diagnostics &diagnostics;
   std::vector<Initializer> initializers;
   llvm::StringMap<size_t> byName;
-  llvm::StringMap<int> elementTypes;
-  /// State-dict names of the file's own initializers.
-  llvm::StringSet<> original;
-  /// State-dict names that the graph has in the end, under whatever name.
-  llvm::StringSet<> present;
 };
 
 LogicalResult Taker::read(const ::onnx::TensorProto &tensor,
@@ -137,6 +118,7 @@ LogicalResult Taker::read(const ::onnx::TensorProto &tensor,
   Initializer init;
   init.name = init.symbol = tensor.name();
   init.isConstant = bytes.isConstant;
+  init.isStripped = bytes.stripped;
   if (init.name.empty())
     return fail("an initializer has no name");
   init.type = convertTensorType(tensor, context);
@@ -147,7 +129,6 @@ LogicalResult Taker::read(const ::onnx::TensorProto &tensor,
     return failure();
   if (!byName.try_emplace(init.name, initializers.size()).second)
     return fail("initializer '" + init.name + "' occurs twice");
-  elementTypes[init.name] = tensor.data_type();
   initializers.push_back(std::move(init));
   return success();
 }
@@ -192,14 +173,15 @@ void Taker::declareInput(const Initializer &init, int elementType) {
     shape->add_dim()->set_dim_value(dim);
 }
 
-void Taker::recoverFolded() {
+LogicalResult Taker::recoverMergedAndFolded() {
+  if (llvm::failed(separateMergedParameters(graph, metadata, modelPath,
+                                            initializers, diagnostics)))
+    return failure();
   recoverFoldedParameters(graph, metadata, modelPath, initializers);
   byName.clear();
-  for (auto [i, init] : llvm::enumerate(initializers)) {
+  for (auto [i, init] : llvm::enumerate(initializers))
     byName[init.name] = i;
-    elementTypes[init.name] =
-        graph.initializer(static_cast<int>(i)).data_type();
-  }
+  return success();
 }
 
 /// The library must see every initializer once: the small ones with their
@@ -213,9 +195,10 @@ void Taker::moveToInputs() {
   for (int i = tensors->size() - 1; i >= 0; --i) {
     const ::onnx::TensorProto &tensor = tensors->Get(i);
     bool external = tensor.data_location() == ::onnx::TensorProto::EXTERNAL;
-    if (!external && !stripped.initializers[i].stripped)
+    const Initializer &init = *find(tensor.name());
+    if (!external && !init.isStripped)
       continue;
-    declareInput(*find(tensor.name()), tensor.data_type());
+    declareInput(init, tensor.data_type());
     tensors->DeleteSubrange(i, 1);
   }
 }
@@ -244,7 +227,7 @@ bool Taker::isTransposedLinear(const Initializer &init,
       // The framework's operator says so; without it, the module's own weight
       // read by a product inside the module can only be this.
       bool linear = StringRef(info->target).starts_with("aten.linear") &&
-                    llvm::is_contained(info->arguments, parameter->placeholder);
+                    info->reads(parameter->placeholder);
       bool own = info->target.empty() && info->op == "MatMul" &&
                  info->path + ".weight" == target.str();
       if (!linear && !own)
@@ -288,12 +271,13 @@ void Taker::recoverLegacy() {
     init.isConstant = !weight.copyOf.empty();
     if (weight.copyOf.empty()) {
       init.symbol = weight.target;
-      init.transposed = true;
+      init.transposed = weight.transposed;
     } else if (weight.copyIsTransposed) {
       Initializer &original = *find(weight.copyOf);
-      if (original.names.empty())
+      if (original.names.empty() && !weight.target.empty())
         original.names.push_back(original.symbol);
-      original.names.push_back(weight.target);
+      if (!weight.target.empty())
+        original.names.push_back(weight.target);
       replaceUses(weight.name,
                   addTranspose(weight.copyOf, weight.name, nextNode++));
     } else {
@@ -320,56 +304,6 @@ void Taker::replaceUses(const std::string &from, const std::string &to) {
     for (std::string &input : *node.mutable_input())
       if (input == from)
         input = to;
-}
-
-/// Gives a parameter that the optimizer merged with an equal one its own
-/// initializer again; notes parameters that are tied.
-void Taker::recoverShared() {
-  for (const Initializer &init : initializers)
-    original.insert(init.symbol);
-  for (const auto &name : original)
-    present.insert(name.first());
-  for (::onnx::NodeProto &node : *graph.mutable_node())
-    if (const NodeInfo *info = infoOf(node))
-      recoverSharedOf(node, *info);
-}
-
-void Taker::recoverSharedOf(::onnx::NodeProto &node, const NodeInfo &info) {
-  // The parameters that the framework's operator reads and the file lacks…
-  SmallVector<const SignatureInput *> missing;
-  for (const std::string &argument : info.arguments)
-    if (const SignatureInput *parameter = parameterOf(argument))
-      if (!original.contains(parameter->target))
-        missing.push_back(parameter);
-  // …stand behind those that the node reads in their place.
-  SmallVector<int> uses;
-  for (int i = 0; i < node.input_size(); ++i) {
-    Initializer *init = find(node.input(i));
-    const SignatureInput *parameter =
-        init ? metadata.findTarget(init->symbol) : nullptr;
-    if (parameter &&
-        !llvm::is_contained(info.arguments, parameter->placeholder))
-      uses.push_back(i);
-  }
-  // addmm(bias, x, weight) becomes Gemm(x, weight, bias), and a bias of zeros
-  // is dropped.
-  if (StringRef(info.target).starts_with("aten.addmm") && missing.size() == 2)
-    std::swap(missing[0], missing[1]);
-  for (auto [use, parameter] : llvm::zip(uses, missing)) {
-    Initializer init = *find(node.input(use));
-    present.insert(parameter->target);
-    if (init.type.getNumElements() > mergeLimit || init.transposed)
-      continue;
-    node.set_input(use, parameter->target);
-    if (byName.contains(parameter->target))
-      continue;
-    int elementType = elementTypes[init.name];
-    init.name = init.symbol = parameter->target;
-    byName[init.name] = initializers.size();
-    elementTypes[init.name] = elementType;
-    declareInput(init, elementType);
-    initializers.push_back(std::move(init));
-  }
 }
 
 LogicalResult Taker::markTrainable() {
@@ -430,10 +364,14 @@ void Taker::nameTied() {
 /// Names every parameter that the program used and the graph no longer has. One
 /// that no operation mentions is the other name of a tied parameter.
 void Taker::warnFrozen() {
-  llvm::StringSet<> mentioned;
+  llvm::StringSet<> mentioned, present;
   for (const auto &node : metadata.nodes)
-    for (const std::string &argument : node.second.arguments)
-      mentioned.insert(argument);
+    for (const NodeArgument &argument : node.second.arguments)
+      mentioned.insert(argument.name);
+  for (const Initializer &init : initializers) {
+    present.insert(init.symbol);
+    present.insert_range(init.names);
+  }
   for (const SignatureInput &input : metadata.signature) {
     if (input.kind != "PARAMETER" || present.contains(input.target))
       continue;
@@ -456,9 +394,8 @@ void Taker::warnFrozen() {
 
 FailureOr<std::vector<Initializer>>
 takeInitializers(::onnx::ModelProto &model, const StrippedModel &stripped,
-                 const Metadata &metadata, StringRef modelPath,
-                 MLIRContext *context, bool forTraining,
-                 Diagnostics &diagnostics) {
+                 Metadata &metadata, StringRef modelPath, MLIRContext *context,
+                 bool forTraining, Diagnostics &diagnostics) {
   return Taker(model, stripped, metadata, modelPath, context, forTraining,
                diagnostics)
       .run();

@@ -30,12 +30,15 @@ struct Initializer {
   /// The name in the state dict; equals `name` unless the exporter renamed it.
   std::string symbol;
   mlir::RankedTensorType type;
-  /// Either `file` (relative to the model's folder) or `value`.
+  /// Either `file` (relative to the model's folder) or `value`. A length of 0
+  /// stands for zeros that no file has.
   std::string file;
   uint64_t offset = 0;
   uint64_t length = 0;
   mlir::ElementsAttr value;
   bool trainable = false;
+  /// The message has not its bytes.
+  bool isStripped = false;
   /// A large Constant of the graph: a number of the program, not a parameter.
   bool isConstant = false;
   bool transposed = false;
@@ -46,6 +49,9 @@ struct Initializer {
   std::vector<std::string> names;
 };
 
+/// Buffers that are known by the last part of their name.
+bool isBufferName(llvm::StringRef name);
+
 /// Reads the initializers and takes them out of the graph: each becomes a graph
 /// input for the ONNX library, except small constants, which it needs for
 /// propagating shapes. Undoes what the exporter's optimizer does to parameters
@@ -53,7 +59,7 @@ struct Initializer {
 /// whose values the IR holds can be read but not trained.
 llvm::FailureOr<std::vector<Initializer>>
 takeInitializers(::onnx::ModelProto &model, const StrippedModel &stripped,
-                 const Metadata &metadata, llvm::StringRef modelPath,
+                 Metadata &metadata, llvm::StringRef modelPath,
                  mlir::MLIRContext *context, bool forTraining,
                  Diagnostics &diagnostics);
 

@@ -64,6 +64,8 @@ public:
     if (!param.source)
       fail("the model has no bytes for parameter '", param.name,
            "': export it with its weights, or use --init=random");
+    if (param.source->length == 0) // a bias of zeros, which the file dropped
+      return fill(target, param.source->addend);
     int64_t bytes = param.elements() *
                     TensorReader::elementBytes(param.source->dtype, param.name);
     if (param.source->length != bytes)
@@ -79,6 +81,14 @@ public:
   }
 
 private:
+  static void fill(const OwnedRange &target, float value) {
+    std::vector<float> values(
+        static_cast<size_t>(std::min(kChunk, target.end - target.begin)),
+        value);
+    for (int64_t at = target.begin; at < target.end; at += kChunk)
+      target.write(at, values.data(), std::min(kChunk, target.end - at));
+  }
+
   // The model's own file may have another name now (--model FILE).
   const File &open(const std::string &name) {
     auto found = files.find(name);

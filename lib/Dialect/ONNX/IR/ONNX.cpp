@@ -68,7 +68,8 @@ LogicalResult InitializerOp::verify() {
   uint64_t bytes = width;
   for (int64_t dim : type.getShape())
     bytes = llvm::SaturatingMultiply(bytes, static_cast<uint64_t>(dim));
-  if (bytes != *getLength())
+  // None at all: zeros.
+  if (*getLength() != 0 && bytes != *getLength())
     return emitOpError("needs ")
            << bytes << " bytes for " << type << ", not " << *getLength();
   return success();

@@ -48,7 +48,7 @@ def ONNX_InitializerOp : ONNX_Op<"initializer", [Symbol]> {
     The symbol's name is the parameter's name in the state dict of the
     framework that exported it, where that is known, else the name in the
     graph. `file` is relative to the folder of the model, so it never leads
-    out of it. `trainable` marks what training may change. `graph_name` is the
+    out of it; of length 0, the values are zeros that the exporter dropped. `trainable` marks what training may change. `graph_name` is the
     name in the ONNX graph where it differs, `transposed` says that the bytes
     hold the transpose of the state dict's matrix, `addend` what is added to
     them. A tied weight has several `names` in the state dict.
