@@ -145,6 +145,7 @@ private:
   void assign(Operation *op);
   void noteResult(Value value) { activations.insert(value); }
   void castOutputs();
+  void widenParameters();
 
   func::FuncOp function;
   Precision program;
@@ -305,6 +306,33 @@ void DtypeAssigner::castOutputs() {
                         TypeRange(terminator->getOperandTypes())));
 }
 
+/// A unit is gathered in one type, the widest that the graph reads a parameter
+/// of it in: those that it reads in a narrower one are cast.
+void DtypeAssigner::widenParameters() {
+  llvm::StringMap<Type> widest;
+  auto gets = llvm::to_vector(function.getBody().front().getOps<GetOp>());
+  for (GetOp get : gets) {
+    Type &wide = widest[unitOf(get)], type = elementType(get.getResult());
+    if (!wide || wide == type)
+      wide = type;
+    else
+      wide = Float32Type::get(get.getContext());
+  }
+  for (GetOp get : gets) {
+    Value value = get.getResult();
+    Type wide = widest[unitOf(get)], type = elementType(value);
+    if (type == wide || !isFloat(value))
+      continue;
+    setElementType(value, wide);
+    OpBuilder builder(get->getContext());
+    builder.setInsertionPointAfter(get);
+    auto narrow = CastOp::create(builder, get.getLoc(),
+                                 tensorType(value).clone(type), value);
+    inheritPlace(narrow, get);
+    value.replaceAllUsesExcept(narrow, narrow);
+  }
+}
+
 void DtypeAssigner::run() {
   // Without a policy, f32 leaves the graph as it was exported.
   if (!program.param.isF32() ||
@@ -315,6 +343,7 @@ void DtypeAssigner::run() {
         assign(&op);
   }
   castOutputs();
+  widenParameters();
 }
 
 namespace {
