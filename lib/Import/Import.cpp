@@ -128,7 +128,9 @@ LogicalResult Importer::normalize() {
     return failure();
   if (options.isSupported)
     onnxlib::expandSchemaFunctions(model, options.isSupported);
-  return step(onnxlib::inferShapes(model), "shapes cannot be inferred");
+  if (failed(step(onnxlib::inferShapes(model), "shapes cannot be inferred")))
+    return failure();
+  return step(onnxlib::checkOperandTypes(model), "types do not fit");
 }
 
 } // namespace

@@ -54,19 +54,38 @@ void stateDefaults(::onnx::NodeProto &node, const ::onnx::OpSchema &schema) {
       *node.add_attribute() = attribute.default_value;
 }
 
-/// The library looks up the types of inputs that a node leaves out, too, when a
-/// body is of an older opset: some type does.
-void nameAbsentInput(::onnx::GraphProto &graph) {
-  auto *absent = graph.add_value_info()->mutable_type();
-  absent->mutable_tensor_type()->set_elem_type(::onnx::TensorProto::FLOAT);
+/// What the library looks up beside the types that a graph states: those of
+/// initializers, and, when a body is of an older opset, of inputs that a node
+/// leaves out, for which any type does. The names that now have one.
+std::set<std::string> stateTypes(::onnx::GraphProto &graph) {
+  std::set<std::string> known, stated;
+  for (const auto *infos : {&graph.input(), &graph.value_info()})
+    for (const ::onnx::ValueInfoProto &info : *infos)
+      known.insert(info.name());
+  auto state = [&](const std::string &name, int type) {
+    ::onnx::ValueInfoProto &info = *graph.add_value_info();
+    info.set_name(name);
+    info.mutable_type()->mutable_tensor_type()->set_elem_type(type);
+    stated.insert(name);
+    return info.mutable_type()->mutable_tensor_type()->mutable_shape();
+  };
+  for (const ::onnx::TensorProto &tensor : graph.initializer())
+    if (!known.count(tensor.name())) {
+      auto *shape = state(tensor.name(), tensor.data_type());
+      for (int64_t size : tensor.dims())
+        shape->add_dim()->set_dim_value(size);
+    }
+  state("", ::onnx::TensorProto::FLOAT);
+  return stated;
 }
 
-void forgetAbsentInput(::onnx::GraphProto &graph) {
+void forgetTypes(::onnx::GraphProto &graph,
+                 const std::set<std::string> &stated) {
   auto &infos = *graph.mutable_value_info();
-  infos.erase(
-      std::remove_if(infos.begin(), infos.end(),
-                     [](const auto &info) { return info.name().empty(); }),
-      infos.end());
+  infos.erase(std::remove_if(
+                  infos.begin(), infos.end(),
+                  [&](const auto &info) { return stated.count(info.name()); }),
+              infos.end());
 }
 
 /// Replaces the nodes of one op by the body of its schema, if it has one.
@@ -84,12 +103,12 @@ void expand(::onnx::ModelProto &model, const FunctionId &id) {
   for (::onnx::NodeProto &node : *expanded.mutable_graph()->mutable_node())
     if (node.op_type() == id.second && node.domain() == id.first)
       stateDefaults(node, *schema);
-  nameAbsentInput(*expanded.mutable_graph());
+  std::set<std::string> stated = stateTypes(*expanded.mutable_graph());
   llvm::Error error = guarded([&] {
     auto ids = ::onnx::inliner::FunctionIdSet::Create({id});
     ::onnx::inliner::InlineSelectedFunctions(expanded, *ids, nullptr);
   });
-  forgetAbsentInput(*expanded.mutable_graph());
+  forgetTypes(*expanded.mutable_graph(), stated);
   if (!error)
     model = std::move(expanded);
   llvm::consumeError(std::move(error));

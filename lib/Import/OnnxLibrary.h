@@ -35,6 +35,10 @@ llvm::Error check(const ::onnx::ModelProto &model);
 /// Strict shape inference with data propagation.
 llvm::Error inferShapes(::onnx::ModelProto &model);
 
+/// Of a model whose values have types: inputs of a node that the standard gives
+/// one type must have one, but for floats of different widths.
+llvm::Error checkOperandTypes(const ::onnx::ModelProto &model);
+
 /// The newest opset of the default domain that the library knows.
 int newestOpset();
 

@@ -77,8 +77,9 @@ def load(path):
 
 
 def evaluate(model, inputs, compiler=DEFAULT_COMPILER, grad=False,
-             timeout=TIMEOUT):
-    """Runs `model` on `inputs`, arrays by name, in one process."""
+             timeout=TIMEOUT, more=()):
+    """Runs `model` on `inputs`, arrays by name, in one process; `more` are
+    options of eval."""
     with tempfile.TemporaryDirectory(prefix="conformance") as folder:
         path = os.path.join(folder, "model.onnx")
         with open(path, "wb") as file:
@@ -86,6 +87,7 @@ def evaluate(model, inputs, compiler=DEFAULT_COMPILER, grad=False,
         out = os.path.join(folder, "out")
         words = [compiler, "eval", path, "--output-dir", out]
         words += ["--grad"] if grad else []
+        words += more
         for i, (name, array) in enumerate(inputs.items()):
             # Sequences and optionals have no file: the graph is refused.
             if isinstance(array, (np.ndarray, np.generic)) and \

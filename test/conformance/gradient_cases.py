@@ -290,6 +290,8 @@ def windows():
                pads=[1, 1])
     yield case("Conv", floats(1, 1, 7), floats(2, 1, 2, seed=1), dilations=[3])
     yield case("Conv", floats(1, 2, 3, 3), floats(2, 2, 1, 1, seed=1))
+    yield case("Conv", floats(1, 4, 2, 3, 3), floats(4, 2, 1, 2, 2, seed=1),
+               group=2)
     yield case("AveragePool", floats(1, 2, 6), kernel_shape=[2], strides=[2])
     yield case("AveragePool", floats(1, 1, 4, 4), kernel_shape=[3, 3],
                pads=[1, 1, 1, 1], count_include_pad=1)

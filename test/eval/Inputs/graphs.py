@@ -28,8 +28,8 @@ def npy(name, shape, values, descr="<f4", order="False", cut=0):
         file.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode() + data[: len(data) - cut])
 
 
-def save(nodes, inputs, outputs, initializers=[]):
-    write(model(graph(nodes, inputs, outputs, initializers)), os.path.join(folder, "m.onnx"))
+def save(nodes, inputs, outputs, initializers=[], opset=18):
+    write(model(graph(nodes, inputs, outputs, initializers), opset), os.path.join(folder, "m.onnx"))
 
 
 X = value("x", ["batch", 3])
@@ -74,5 +74,30 @@ elif kind == "rows":
 elif kind == "dropout":
     save([node("Dropout", ["x", "ratio", "training"], ["y"])], [X], [value("y", ["batch", 3])],
          [tensor("ratio", [], floats=[0.5]), tensor("training", [], BOOL, raw=b"\1")])
+elif kind == "sizes":
+    # Sizes of 1, and what is the same everywhere, in the ops that count or copy.
+    save(
+        [node("Where", ["everywhere", "row", "other"], ["chosen"]), node("Tile", ["deep", "repeats"], ["tiled"]),
+         node("Trilu", ["one"], ["triangle"]), node("Pad", ["row", "pads", "value"], ["padded"]),
+         node("CenterCropPad", ["row", "size"], ["cut"]), node("Add", ["nothing", "deeper"], ["none"]),
+         node("HardSwish", ["value"], ["number"])],
+        [value("row", [3]), value("other", [3]), value("deep", [1, 1, 2, 1, 1]), value("deeper", [1, 1, 2]),
+         value("one", [1, 1]), value("value", [])],
+        [value("chosen", [2, 3]), value("tiled", [2, 2, 4, 2, 2]), value("triangle", [1, 1]), value("padded", [5]),
+         value("cut", [1]), value("none", [0, 1, 2]), value("number", [])],
+        [tensor("everywhere", [2, 3], BOOL, raw=b"\0" * 6), int64s("repeats", [2] * 5), int64s("pads", [1, 1]),
+         int64s("size", [1]), tensor("nothing", [0, 1, 2], raw=b"")])
+    for name, shape in (("row", [3]), ("other", [3]), ("deep", [1, 1, 2, 1, 1]), ("deeper", [1, 1, 2]), ("one", [1, 1])):
+        npy(name, shape, [float(i + 1) for i in range(max(shape))])
+    npy("value", [], [3.0])
+elif kind == "types":
+    # The standard gives both one type.
+    save([node("Less", ["x", "n"], ["y"])], [X, value("n", ["batch", 3], INT32)], [value("y", ["batch", 3], BOOL)])
+elif kind == "heads":
+    # Keys are wider than the query.
+    save([node("Attention", ["x", "k", "x"], ["y"], q_num_heads=1, kv_num_heads=1)],
+         [value("x", [1, 2, 4]), value("k", [1, 2, 8])], [value("y", [1, 2, 4])], opset=23)
+    npy("x", [1, 2, 4], [0.0] * 8)
+    npy("k", [1, 2, 8], [0.0] * 16)
 elif kind == "unknown":
     save([node("Unique", ["x"], ["u"]), node("Sqrt", ["u"], ["y"])], [X], [value("y", ["n"])])

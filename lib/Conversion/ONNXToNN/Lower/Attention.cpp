@@ -138,6 +138,12 @@ Value withPast(Lowering &l, Value past, Value now) {
       ValueRange{before, now}, l.builder.getI64IntegerAttr(1));
 }
 
+/// Operands of one batch; keys as wide as the query, and a value for each.
+bool doFit(const Attention &a) {
+  ArrayRef<int64_t> q = shapeOf(a.q), k = shapeOf(a.k), v = shapeOf(a.v);
+  return q[0] == k[0] && q[3] == k[3] && k.take_front(3) == v.take_front(3);
+}
+
 LogicalResult lowerAttention(Lowering &l, onnx::NodeOp node) {
   Value query = l.get(node.getInput(0));
   bool flat = shapeOf(query).size() == 3;
@@ -149,8 +155,9 @@ LogicalResult lowerAttention(Lowering &l, onnx::NodeOp node) {
   a.v = toSeqFirst(l, l.get(node.getInput(2)), kvHeads);
   if (!a.q || !a.k || !a.v || shapeOf(a.q)[2] % shapeOf(a.k)[2] != 0)
     return l.unsupported(node, "its heads do not divide its width");
-  if (!isFloat(a.q))
-    return l.unsupported(node, "only of floats");
+  if (!isFloat(a.q) || elementType(a.q) != elementType(a.k) ||
+      elementType(a.q) != elementType(a.v))
+    return l.unsupported(node, "only of floats of one type");
   if (node.getInput(4) && node.getInput(5)) {
     Value pastKey = l.get(node.getInput(4)),
           pastValue = l.get(node.getInput(5));
@@ -158,6 +165,8 @@ LogicalResult lowerAttention(Lowering &l, onnx::NodeOp node) {
     a.k = withPast(l, pastKey, a.k);
     a.v = withPast(l, pastValue, a.v);
   }
+  if (!doFit(a))
+    return l.unsupported(node, "its query, keys and values do not fit");
   for (auto [i, present] : {std::pair(1, a.k), std::pair(2, a.v)})
     if (node->getNumResults() > static_cast<unsigned>(i))
       l.set(node->getResult(i), l.transpose(present, swapHeads));

@@ -14,7 +14,7 @@ namespace shardonnx {
 
 std::optional<CausalTensor> recognizeCausal(const HostTensor &tensor) {
   int64_t rank = tensor.getRank();
-  if (rank < 2)
+  if (rank < 2 || llvm::is_contained(tensor.getShape(), 0))
     return std::nullopt;
   for (int64_t axis = 0; axis < rank; ++axis)
     if (tensor.varies(axis) != (axis >= rank - 2))

@@ -53,6 +53,13 @@ struct Shapes {
 /// [n, c, places…, sizes…] as rows [groups, n·places, c/groups·sizes].
 Value windowRows(Lowering &l, Value windows, const Shapes &s) {
   int64_t rank = static_cast<int64_t>(s.places.size());
+  // Nine axes are more than a copy has; places and sizes stay together.
+  if (rank == 3 && s.groups > 1) {
+    SmallVector<int64_t> merged = {s.batch, s.groups, s.inPerGroup,
+                                   productOf(s.places), productOf(s.sizes)};
+    return l.reshape(l.transpose(l.reshape(windows, merged), {1, 0, 3, 2, 4}),
+                     {s.groups, s.rows(), s.depth()});
+  }
   SmallVector<int64_t> split = {s.batch, s.groups, s.inPerGroup};
   split.append(s.places);
   split.append(s.sizes);
@@ -144,9 +151,8 @@ std::optional<Operands> readOperands(Lowering &l, onnx::NodeOp node) {
   if (o.from.size() < 3 || o.from.size() != o.kernel.size() || o.groups < 1 ||
       elementType(o.x) != elementType(o.w))
     return l.unsupported(node, "its operands do not fit");
-  if (o.from.size() > 5 || (o.from.size() == 5 && o.groups > 1))
-    return l.unsupported(node, "only of 1, 2 or 3 spatial axes, the last "
-                               "without groups");
+  if (o.from.size() > 5)
+    return l.unsupported(node, "only of 1, 2 or 3 spatial axes");
   return o;
 }
 

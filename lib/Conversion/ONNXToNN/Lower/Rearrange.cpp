@@ -13,27 +13,39 @@ using namespace mlir;
 
 namespace shardonnx {
 
-/// Zeros around floats are nn.pad, other values are joined to the tensor.
 Value padAxis(Lowering &l, Value operand, unsigned axis, int64_t low,
-              int64_t high, double value) {
-  SmallVector<int64_t> shape(shapeOf(operand)), lows(shape.size(), 0),
-      highs(shape.size(), 0);
-  Type element = elementType(operand);
-  if (isa<FloatType>(element) && value == 0) {
-    lows[axis] = low;
-    highs[axis] = high;
-    return nn::PadOp::create(l.builder, l.loc, operand, lows, highs);
-  }
+              int64_t high, Value scalar) {
+  SmallVector<int64_t> shape(shapeOf(operand));
   SmallVector<Value> parts;
+  auto known = scalar.getDefiningOp<nn::ConstantOp>();
   auto filler = [&](int64_t size) {
     shape[axis] = size;
-    if (size > 0)
-      parts.push_back(l.constant(value, element, shape));
+    if (size == 0)
+      return;
+    if (!known)
+      return parts.push_back(l.broadcast(scalar, shape));
+    auto value = cast<DenseElementsAttr>(known.getValue());
+    parts.push_back(nn::ConstantOp::create(
+        l.builder, l.loc,
+        DenseElementsAttr::get(value.getType().clone(shape),
+                               value.getSplatValue<Attribute>())));
   };
   filler(low);
   parts.push_back(operand);
   filler(high);
   return join(l, parts, axis);
+}
+
+/// Zeros around floats are nn.pad, other values are joined to the tensor.
+Value padAxis(Lowering &l, Value operand, unsigned axis, int64_t low,
+              int64_t high, double value) {
+  Type element = elementType(operand);
+  if (!isa<FloatType>(element) || value != 0)
+    return padAxis(l, operand, axis, low, high, l.constant(value, element));
+  SmallVector<int64_t> lows(rankOf(operand), 0), highs(lows);
+  lows[axis] = low;
+  highs[axis] = high;
+  return nn::PadOp::create(l.builder, l.loc, operand, lows, highs);
 }
 
 Value padSpatial(Lowering &l, Value value, ArrayRef<int64_t> low,
@@ -165,22 +177,36 @@ Value takeAxis(Lowering &l, Value value, unsigned axis,
 
 namespace {
 
+/// Copies of a tensor behind each other along one axis.
+Value repeat(Lowering &l, Value value, int64_t axis, int64_t count) {
+  if (count == 1)
+    return value;
+  SmallVector<int64_t> shape(shapeOf(value));
+  int64_t outer = 1, inner = 1;
+  for (auto [i, size] : llvm::enumerate(shape))
+    (static_cast<int64_t>(i) < axis ? outer : inner) *= size;
+  Value copies =
+      l.broadcast(l.reshape(value, {outer, 1, inner}), {outer, count, inner});
+  shape[axis] *= count;
+  return l.reshape(copies, shape);
+}
+
 LogicalResult lowerTile(Lowering &l, onnx::NodeOp node) {
-  SmallVector<int64_t> repeats, split, spread, shape;
+  SmallVector<int64_t> repeats;
   if (!l.getInts(node.getInput(1), repeats))
     return l.unsupported(node, "its repeats depend on data");
   Value operand = l.get(node.getInput(0));
   if (repeats.size() != shapeOf(operand).size() ||
       llvm::any_of(repeats, [](int64_t n) { return n < 1; }))
     return l.unsupported(node, "its repeats do not fit");
-  for (auto [dim, count] : llvm::zip(shapeOf(operand), repeats)) {
-    split.append({1, dim});
-    spread.append({count, dim});
-    if (llvm::MulOverflow(count, dim, shape.emplace_back()))
+  int64_t elements = cast<ShapedType>(operand.getType()).getNumElements();
+  for (int64_t count : repeats)
+    if (llvm::MulOverflow(count, elements, elements))
       return l.unsupported(node, "its repeats do not fit");
-  }
-  Value copies = l.broadcast(l.reshape(operand, split), spread);
-  l.set(node->getResult(0), l.reshape(copies, shape));
+  // The innermost first: what is copied again is the longest run.
+  for (int64_t axis = rankOf(operand) - 1; axis >= 0; --axis)
+    operand = repeat(l, operand, axis, repeats[axis]);
+  l.set(node->getResult(0), operand);
   return success();
 }
 

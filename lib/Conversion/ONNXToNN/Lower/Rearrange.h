@@ -13,6 +13,8 @@ namespace shardonnx {
 
 /// `low` and `high` elements of `value` in front of and behind an axis.
 mlir::Value padAxis(Lowering &l, mlir::Value operand, unsigned axis,
+                    int64_t low, int64_t high, mlir::Value scalar);
+mlir::Value padAxis(Lowering &l, mlir::Value operand, unsigned axis,
                     int64_t low, int64_t high, double value);
 
 /// `value` with `filler` around its spatial axes; a negative width cuts.

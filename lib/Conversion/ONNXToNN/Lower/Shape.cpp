@@ -277,21 +277,23 @@ LogicalResult lowerPad(Lowering &l, onnx::NodeOp node) {
   int64_t rank = rankOf(result);
   StringRef mode = node.getString("mode", "constant");
   auto axes = llvm::to_vector(llvm::seq<int64_t>(0, rank));
-  const HostTensor *filler = l.getConstant(node.getInput(2));
   if (!l.getInts(node.getInput(1), pads) ||
-      !l.getOptionalInts(node.getInput(3), axes) ||
-      (node.getInput(2) && !filler))
-    return l.unsupported(node, "only with a constant value and known sizes");
+      !l.getOptionalInts(node.getInput(3), axes))
+    return l.unsupported(node, "its sizes depend on data");
   // Of wider ones the sizes would not fit in an integer.
   constexpr int64_t widest = int64_t(1) << 48;
+  Value filler;
+  if (Value given = node.getInput(2)) {
+    if (ShapedType::getNumElements(l.getShape(given)) != 1)
+      return l.unsupported(node, "its value is not one");
+    filler =
+        l.cast(l.reshape(l.getBroadcastable(given), {}), elementType(result));
+    if (isFloat(result) && nn::getSplat(filler) == 0.0)
+      filler = Value();
+  }
   if (pads.size() != 2 * axes.size() ||
-      (filler && filler->getNumElements() != 1) ||
       llvm::any_of(pads, [](int64_t p) { return std::abs(p) > widest; }))
-    return l.unsupported(node, "its pads or its value do not fit");
-  double value = 0;
-  if (filler)
-    value = filler->isFloat() ? filler->front().f
-                              : static_cast<double>(filler->front().i);
+    return l.unsupported(node, "its pads do not fit");
   for (size_t i = 0; i < axes.size(); ++i) {
     auto axis = normalizeAxis(axes[i], rank);
     int64_t low = pads[i], high = pads[i + axes.size()];
@@ -308,7 +310,8 @@ LogicalResult lowerPad(Lowering &l, onnx::NodeOp node) {
     if (low == 0 && high == 0)
       continue;
     if (mode == "constant") {
-      result = padAxis(l, result, *axis, low, high, value);
+      result = filler ? padAxis(l, result, *axis, low, high, filler)
+                      : padAxis(l, result, *axis, low, high, 0.0);
       continue;
     }
     auto places = padPlaces(mode, shapeOf(result)[*axis], low, high);

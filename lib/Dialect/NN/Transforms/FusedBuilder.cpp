@@ -45,13 +45,19 @@ Value FusedBuilder::input(Value value, const Shape &shape) {
   return argument;
 }
 
+/// Counting along an axis of one element gives zeros, whatever domain sees it.
+static bool isZero(nn::IotaOp op) {
+  return nn::shapeOf(op.getResult())[op.getAxis()] == 1;
+}
+
 /// A cheap op is computed again here, if it can be seen from this domain.
 bool FusedBuilder::canTakeAlong(Operation *op) const {
   if (!isCheap(op))
     return false;
   ArrayRef<int64_t> from = domainOf(op);
   if (auto iota = dyn_cast<nn::IotaOp>(op))
-    return convertAxis(iota.getAxis(), from, targetOf(from)).has_value();
+    return isZero(iota) ||
+           convertAxis(iota.getAxis(), from, targetOf(from)).has_value();
   return llvm::all_of(op->getOperands(), [&](Value operand) {
     return succeeded(convertShape(nn::shapeOf(operand), from, targetOf(from)));
   });
@@ -109,6 +115,9 @@ Value FusedBuilder::clone(Operation *op) {
     return nn::NNBuilder(inside, op->getLoc())
         .constant(value, type.getElementType());
   }
+  if (auto iota = dyn_cast<nn::IotaOp>(op); iota && isZero(iota))
+    return nn::NNBuilder(inside, op->getLoc())
+        .constant(0, type.getElementType());
   SmallVector<Value> operands;
   SmallVector<int64_t> shape;
   for (Value operand : op->getOperands()) {
@@ -138,6 +147,19 @@ Value FusedBuilder::clone(Operation *op) {
   return copy->getResult(0);
 }
 
+/// A root in its whole shape: in the body, constants have no axes, so that what
+/// is made of them alone, or of them and of a smaller operand, has less.
+Value FusedBuilder::root(Value result) {
+  ArrayRef<int64_t> from = domainOf(result.getDefiningOp());
+  Value value = get(result, from);
+  int64_t elements = nn::tensorType(result).getNumElements();
+  if (nn::tensorType(value).getNumElements() == elements)
+    return value;
+  auto shape = convertShape(nn::shapeOf(result), from, targetOf(from));
+  assert(succeeded(shape) && "members were checked to fit the domain");
+  return nn::NNBuilder(inside, value.getLoc()).broadcast(value, *shape);
+}
+
 SmallVector<Value> FusedBuilder::build(ArrayRef<Value> results,
                                        nn::FusedOp &fused) {
   Region region;
@@ -146,7 +168,7 @@ SmallVector<Value> FusedBuilder::build(ArrayRef<Value> results,
   inside.setInsertionPointToEnd(body);
   SmallVector<Value> yielded;
   for (Value result : results)
-    yielded.push_back(get(result, domainOf(result.getDefiningOp())));
+    yielded.push_back(root(result));
   nn::YieldOp::create(inside, loc, yielded);
   // The group as a whole has a place.
   body->walk([](nn::PlacedOpInterface op) { op.setPlaceAttr(nullptr); });

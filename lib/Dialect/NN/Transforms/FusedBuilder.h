@@ -25,6 +25,7 @@ public:
 
 private:
   mlir::Value get(mlir::Value value, llvm::ArrayRef<int64_t> from);
+  mlir::Value root(mlir::Value result);
   mlir::Value input(mlir::Value value, const Shape &shape);
   mlir::Value clone(mlir::Operation *op);
   mlir::Value cloneReduction(mlir::Operation *op);

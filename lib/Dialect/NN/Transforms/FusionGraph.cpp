@@ -206,7 +206,7 @@ void FusionGraph::makeSingleton(unsigned position) {
   if (isRowReshape(op))
     refined = refineDomains({domain, nn::shapeOf(op->getOperand(0))},
                             group.space.length);
-  if (failed(refined))
+  if (failed(refined) || !runsOver(op, *refined))
     return;
   group.domain = *refined;
   group.unit = nn::unitOf(op);
