@@ -40,6 +40,14 @@ macro(shardonnx_use_runtime_compiler)
   set(CMAKE_CXX_COMPILER_ID GNU)
 endmacro()
 
+# shardonnx_installed_program(TARGET FOLDER): once installed it finds libraries in
+# FOLDER, from its own, where a package brings them. So do these libraries of
+# each other: that takes RPATH, which RUNPATH is not.
+function(shardonnx_installed_program target folder)
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/${folder}")
+  target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
+endfunction()
+
 # All generated headers hang on this one target.
 add_custom_target(shardonnx-headers)
 

@@ -26,6 +26,9 @@ config.substitutions.append(("%models", config.shardonnx_source + "/models"))
 config.substitutions.append(
     ("%exits", "python3 " + config.test_source_root + "/cli/Inputs/exits.py")
 )
+# Tests that take too long for every change say `REQUIRES: nightly`.
+if os.environ.get("SHARDONNX_NIGHTLY"):
+    config.available_features.add("nightly")
 # Tests that assemble GPU code say `REQUIRES: cuda`.
 if config.ptxas and os.access(config.ptxas, os.X_OK):
     config.available_features.add("cuda")

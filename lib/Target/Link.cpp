@@ -1,12 +1,14 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Links a program through the C++ compiler's driver, which knows where its C
-// library lies, with ld.lld. Everything but the C library is linked statically.
+// Links a program with ld.lld: through the C++ compiler's driver, which knows
+// where its C library lies, or with the toolchain that a package brings.
+// Everything but the C library is linked statically.
 
 #include "shardonnx/Target/Link.h"
 #include "shardonnx/Support/TemporaryFile.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -35,20 +37,39 @@ static llvm::Expected<std::string> findProgram(StringRef configured,
                   " that makes executables: install it or run ./setup");
 }
 
-// The runtime lies beside this program: in ../lib of the build or of where it
-// was installed.
-static llvm::Expected<std::string> findRuntime(StringRef file) {
+// Of this name in the lib folder beside this program: that of the build, or of
+// where it was installed.
+static std::optional<std::string> findBeside(StringRef name) {
   static int anchor;
   std::string self = llvm::sys::fs::getMainExecutable("shardonnx", &anchor);
   StringRef bin = llvm::sys::path::parent_path(self);
   for (StringRef library : {StringRef("lib"), StringRef(SHARDONNX_LIBDIR)}) {
     SmallString<256> path(llvm::sys::path::parent_path(bin));
-    llvm::sys::path::append(path, library, file);
+    llvm::sys::path::append(path, library, name);
     if (llvm::sys::fs::exists(path))
       return path.str().str();
   }
-  return failWith("cannot find " + file + " in the lib folder beside " + bin +
-                  ": build or install it");
+  return std::nullopt;
+}
+
+static llvm::Expected<std::string> findRuntime(StringRef file) {
+  if (std::optional<std::string> path = findBeside(file))
+    return *path;
+  return failWith("cannot find " + file +
+                  " in the lib folder beside the one of this program: build "
+                  "or install it");
+}
+
+// What a package for bare machines has with it: a linker, and the C and C++
+// libraries to link with (cmake/ShardonnxToolchain.cmake).
+static std::optional<std::string> findToolchain() {
+  return findBeside("shardonnx/toolchain");
+}
+
+static llvm::Expected<std::string> findLinker() {
+  if (std::optional<std::string> toolchain = findToolchain())
+    return *toolchain + "/bin/ld.lld";
+  return findProgram(SHARDONNX_LLD, "linker");
 }
 
 // The first line that says what went wrong.
@@ -80,26 +101,17 @@ static llvm::Error runLinker(ArrayRef<std::string> command) {
   return failWith("the link failed: " + message);
 }
 
+// Through the compiler's driver, which names the C library and what starts and
+// ends a program.
 static llvm::Expected<std::vector<std::string>>
-linkCommand(StringRef objectPath, StringRef outputPath, bool cuda) {
+driverCommand(StringRef linker, ArrayRef<std::string> inputs, bool cuda) {
   auto compiler = findProgram(SHARDONNX_LINK_DRIVER, "compiler driver");
   if (!compiler)
     return compiler.takeError();
-  auto linker = findProgram(SHARDONNX_LLD, "linker");
-  if (!linker)
-    return linker.takeError();
-  auto runtime = findRuntime(cuda ? "libshardonnx_runtime_cuda.a"
-                                  : "libshardonnx_runtime.a");
-  if (!runtime)
-    return runtime.takeError();
   std::vector<std::string> command = {
-      *compiler,
-      "-fuse-ld=lld",
-      "-B" + llvm::sys::path::parent_path(*linker).str(),
-      "-o",
-      outputPath.str(),
-      objectPath.str(),
-      *runtime};
+      *compiler, "-fuse-ld=lld",
+      "-B" + llvm::sys::path::parent_path(linker).str()};
+  llvm::append_range(command, inputs);
   // CUDA's libraries are loaded at run time.
   if (!cuda)
     command.insert(command.end(), {SHARDONNX_OPENBLAS, "-l:libgomp.a"});
@@ -109,6 +121,53 @@ linkCommand(StringRef objectPath, StringRef outputPath, bool cuda) {
                   "-pthread", "-ldl", "-lm", "-Wl,--gc-sections",
                   "-Wl,--strip-debug", "-Wl,--no-mmap-output-file"});
   return command;
+}
+
+// The same link where no compiler is: what the driver would have named lies in
+// the toolchain's folder.
+static std::vector<std::string> toolchainCommand(StringRef linker,
+                                                 const std::string &toolchain,
+                                                 ArrayRef<std::string> inputs,
+                                                 bool cuda) {
+  std::string folder = toolchain + "/link/";
+  std::vector<std::string> command = {linker.str(),
+                                      "--eh-frame-hdr",
+                                      "--hash-style=gnu",
+                                      "--build-id",
+                                      "-dynamic-linker",
+                                      "/lib64/ld-linux-x86-64.so.2",
+                                      "-pie",
+                                      folder + "Scrt1.o",
+                                      folder + "crti.o",
+                                      folder + "crtbeginS.o"};
+  llvm::append_range(command, inputs);
+  command.push_back("-L" + folder);
+  if (!cuda)
+    command.insert(command.end(), {"-l:libopenblas.a", "-l:libgomp.a"});
+  command.insert(command.end(),
+                 {"-l:libz.a", "-l:libstdc++.a", "-l:libgcc.a",
+                  "-l:libgcc_eh.a", "-l:libc_nonshared.a", "--as-needed",
+                  "-l:libm.so.6", "-l:libmvec.so.1", "-l:libc.so.6",
+                  "-l:ld-linux-x86-64.so.2", folder + "crtendS.o",
+                  folder + "crtn.o", "--gc-sections", "--strip-debug",
+                  "--no-mmap-output-file"});
+  return command;
+}
+
+static llvm::Expected<std::vector<std::string>>
+linkCommand(StringRef objectPath, StringRef outputPath, bool cuda) {
+  auto linker = findLinker();
+  if (!linker)
+    return linker.takeError();
+  auto runtime = findRuntime(cuda ? "libshardonnx_runtime_cuda.a"
+                                  : "libshardonnx_runtime.a");
+  if (!runtime)
+    return runtime.takeError();
+  std::vector<std::string> inputs = {"-o", outputPath.str(), objectPath.str(),
+                                     *runtime};
+  if (std::optional<std::string> toolchain = findToolchain())
+    return toolchainCommand(*linker, *toolchain, inputs, cuda);
+  return driverCommand(*linker, inputs, cuda);
 }
 
 static llvm::Error linkExecutableFrom(StringRef objectPath,
@@ -166,7 +225,7 @@ llvm::Error shardonnx::linkLibrary(ArrayRef<char> object,
   TemporaryFile removeObject(path);
   if (error)
     return error;
-  auto linker = findProgram(SHARDONNX_LLD, "linker");
+  auto linker = findLinker();
   if (!linker)
     return linker.takeError();
   return runLinker({*linker, "-shared", "--threads=1", "-o", outputPath.str(),
