@@ -200,7 +200,9 @@ void EvalProgram::collectPlan() {
   for (auto input : module().getOps<exec::InputOp>()) {
     EvalBuffer &buffer = buffers[input.getIndex()];
     buffer.limit = int64_t(input.getLimit());
-    buffer.labels = input.getKind() == spell(InputKind::Labels);
+    std::optional<InputKind> kind = parseSpelling<InputKind>(input.getKind());
+    if (kind && isLabel(*kind))
+      buffer.ignoredLabel = int64_t(input.getIgnoreIndex());
   }
   for (auto space : module().getOps<exec::SpacePlanOp>())
     if (space.getSpace() == exec::Space::private_)

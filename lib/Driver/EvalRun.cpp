@@ -23,7 +23,6 @@ namespace {
 /// Programs that touch less than this run on one thread: starting the others
 /// would take longer.
 constexpr int64_t kBytesForThreads = 4 << 20;
-constexpr int64_t kIgnoredLabel = -100;
 
 class JobRunner {
 public:
@@ -156,9 +155,9 @@ LogicalResult JobRunner::checkIds(const EvalBuffer &buffer) {
       std::memcpy(&narrow, data + i * 4, 4);
       id = narrow;
     }
-    int64_t least = buffer.labels ? 0 : -buffer.limit; // from the end
-    if ((id < least || id >= buffer.limit) &&
-        !(buffer.labels && id == kIgnoredLabel))
+    // Ids count from the end, too.
+    int64_t least = buffer.ignoredLabel ? 0 : -buffer.limit;
+    if ((id < least || id >= buffer.limit) && id != buffer.ignoredLabel)
       return fail("input '" + buffer.name + "' is " + Twine(id) +
                   " at element " + Twine(i) +
                   ", but what reads it has rows 0…" + Twine(buffer.limit - 1));

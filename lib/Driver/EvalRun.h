@@ -19,9 +19,9 @@ struct EvalBuffer {
   mlir::DenseElementsAttr value; // instead of a file
   std::string output;            // path that it is written to; empty: none
   /// Ids lie in [-limit, limit) where limit is not 0, labels in [0, limit) or
-  /// are -100, which is ignored.
+  /// are the one that is ignored.
   int64_t limit = 0;
-  bool labels = false;
+  std::optional<int64_t> ignoredLabel; // of labels
 };
 
 /// What shardonnx-eval is given.

@@ -55,10 +55,15 @@ StepTraffic stepTraffic(const Manifest &m, const InspectView &view) {
 }
 
 std::string describeLoss(const Manifest &m) {
+  std::string labels = "all labels of the step";
+  for (const Manifest::Input &input : m.inputs)
+    if (input.name == m.loss.input)
+      labels += " other than " + std::to_string(input.ignoredLabel);
   switch (m.loss.denominator) {
   case Manifest::Denominator::Labels:
-    return "mean over all labels of the step other than -100, over all ranks "
-           "and microbatches";
+    return "mean over " + labels + ", over all ranks and microbatches";
+  case Manifest::Denominator::Sum:
+    return "sum over " + labels + ", over all ranks and microbatches";
   case Manifest::Denominator::Elements:
     return "mean over all elements of the step, over all ranks and "
            "microbatches";

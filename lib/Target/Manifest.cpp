@@ -48,6 +48,9 @@ static json::Array inputsOf(ModuleOp module) {
         {"shape", shapeOf(type)}};
     if (input.getLimit())
       object["limit"] = int64_t(input.getLimit());
+    if (auto ignored = int64_t(input.getIgnoreIndex());
+        ignored != kIgnoredLabel)
+      object["ignore_index"] = ignored;
     inputs.push_back(std::move(object));
   }
   return inputs;

@@ -59,6 +59,7 @@ Manifest::Input readInput(const Json &json) {
   input.dtype = named<ShxDType>(json, "dtype");
   input.shape = json.at("shape").get<std::vector<int64_t>>();
   input.limit = optionalSize(json, "limit");
+  input.ignoredLabel = json.value("ignore_index", kIgnoredLabel);
   product(input.shape);
   return input;
 }

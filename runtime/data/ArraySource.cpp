@@ -67,10 +67,6 @@ float floatAt(ElementType type, const uint8_t *from, int64_t at) {
   }
 }
 
-bool isLabel(Kind kind) {
-  return kind == Kind::Labels || kind == Kind::ShiftedLabels;
-}
-
 bool wantsFloat(const Manifest::Input &input) {
   return input.dtype == SHX_F32 || input.dtype == SHX_BF16 ||
          input.dtype == SHX_F16;
@@ -115,7 +111,7 @@ int64_t Array::bytes() const {
 }
 
 ArraySource::ArraySource(Arrays arraysIn, const Manifest &manifest,
-                         std::string pathIn)
+                         std::string pathIn, std::optional<bool> shiftLabels)
     : arrays(std::move(arraysIn)), manifest(manifest), path(std::move(pathIn)) {
   for (const Manifest::Input &input : manifest.inputs) {
     bound.push_back(bind(input));
@@ -131,6 +127,66 @@ ArraySource::ArraySource(Arrays arraysIn, const Manifest &manifest,
     fail("'", path, "' has no samples: axis 0 of its arrays is empty");
   if (manifest.loss.denominator == Manifest::Denominator::Labels && !labelArray)
     fail("'", path, "' has no array for the labels of the loss");
+  decideShift(shiftLabels);
+}
+
+// Tokens beside labels of their shape, in a graph without other tokens: the
+// loss of a position wants the token behind it. Labels that repeat the tokens,
+// as transformers' models take them, would teach the model to copy.
+void ArraySource::decideShift(std::optional<bool> asked) {
+  const char *option = asked == true ? "--shift-labels" : "--no-shift-labels";
+  size_t tokenInputs = 0;
+  for (size_t i = 0; i < manifest.inputs.size(); ++i) {
+    if (manifest.inputs[i].kind != Kind::Tokens)
+      continue;
+    ++tokenInputs;
+    tokens = &manifest.inputs[i];
+    tokenArray = bound[i];
+  }
+  if (asked && labels && labels->kind == Kind::ShiftedLabels)
+    failUsage(option, ": the graph shifts its labels itself; leave it out");
+  if (tokenInputs != 1 || !labelArray || labels->kind != Kind::Labels ||
+      tokens->shape != labels->shape || wantsFloat(*labels))
+    tokens = nullptr;
+  if (asked && !tokens)
+    failUsage(option, ": the program's labels are not one for each token of "
+                      "its input; leave it out");
+  shiftsLabels = asked.value_or(false);
+  if (!asked && tokens && repeatTokens())
+    fail("the labels in '", path, "' repeat '", tokens->name,
+         "', and the loss wants at each position the token behind it: give "
+         "--shift-labels, or --no-shift-labels if they are meant so");
+}
+
+// Looks at some samples. Labels that do not count say nothing, nor do those of
+// a token that comes twice running.
+bool ArraySource::repeatTokens() {
+  constexpr int64_t kSamplesToRead = 16;
+  int64_t n = rowElements(*tokens), looks = std::min(kSamplesToRead, count);
+  bool repeats = false;
+  for (int64_t k = 0; k < looks; ++k) {
+    int64_t sample = looks > 1 ? (count - 1) / (looks - 1) * k : 0;
+    std::vector<int64_t> ids = integers(*tokenArray, sample, n);
+    std::vector<int64_t> theirs = integers(*labelArray, sample, n);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (theirs[i] == labels->ignoredLabel)
+        continue;
+      if (theirs[i] != ids[i])
+        return false;
+      repeats |= i + 1 < ids.size() && ids[i + 1] != ids[i];
+    }
+  }
+  return repeats;
+}
+
+std::string ArraySource::describeLabels() const {
+  if (shiftsLabels)
+    return "labels: shifted by one position, as --shift-labels says";
+  if (tokens)
+    return "labels: as given, not shifted (--shift-labels shifts them)";
+  if (labelArray && labels->kind == Kind::ShiftedLabels)
+    return "labels: as given, the graph shifts them";
+  return {};
 }
 
 const Array *ArraySource::bind(const Manifest::Input &input) {
@@ -179,18 +235,47 @@ const uint8_t *ArraySource::load(const Array &array, int64_t sample,
   return row.data();
 }
 
+std::vector<int64_t> ArraySource::integers(const Array &array, int64_t sample,
+                                           int64_t n) {
+  const uint8_t *from = load(array, sample, n);
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < n; ++i)
+    values.push_back(integerAt(array.type, from, i));
+  return values;
+}
+
+// As the loss reads them. None is predicted across the end of a document.
+std::vector<int64_t> ArraySource::labelsOf(const Manifest::Input &input,
+                                           const Array &array, int64_t sample) {
+  std::vector<int64_t> values = integers(array, sample, rowElements(input));
+  if (!shiftsLabels || &input != labels)
+    return values;
+  std::move(values.begin() + 1, values.end(), values.begin());
+  values.back() = input.ignoredLabel;
+  if (manifest.documentSeparator < 0)
+    return values;
+  std::vector<int64_t> ids = integers(*tokenArray, sample, rowElements(input));
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] == manifest.documentSeparator)
+      values[i] = input.ignoredLabel;
+  return values;
+}
+
 void ArraySource::convertIntegers(const Manifest::Input &input,
                                   const Array &array, int64_t sample,
-                                  const uint8_t *from, void *to) {
-  for (int64_t i = 0, n = rowElements(input); i < n; ++i) {
-    int64_t value = integerAt(array.type, from, i);
-    bool ignored = isLabel(input.kind) && value == kIgnoredLabel;
+                                  void *to) {
+  bool isIgnorable = isLabel(input.kind);
+  std::vector<int64_t> values = labelsOf(input, array, sample);
+  for (size_t i = 0; i < values.size(); ++i) {
+    int64_t value = values[i];
+    bool ignored = isIgnorable && value == input.ignoredLabel;
     if (input.limit > 0 && !ignored && (value < 0 || value >= input.limit))
       fail("array '", input.name, "' of '", path, "' has ", value,
            " in sample ", sample, " at position ", i, ", outside 0…",
-           input.limit - 1, isLabel(input.kind) ? " (or -100)" : "",
+           input.limit - 1,
+           isIgnorable ? concat(" (or ", input.ignoredLabel, ")") : "",
            ": use the tokenizer and the classes of the model");
-    storeInteger(input, to, i, value);
+    storeInteger(input, to, static_cast<int64_t>(i), value);
   }
 }
 
@@ -215,22 +300,18 @@ void ArraySource::checkFolded(const Manifest::Input &input, const Array &array,
 // Where documents begin follows from the tokens; labels are the file's own.
 void ArraySource::readDocuments(const Manifest::Input &input, int64_t sample,
                                 void *to) {
-  const Array *tokens = nullptr;
+  const Array *ids = nullptr;
   int64_t n = rowElements(input);
-  for (size_t i = 0; i < manifest.inputs.size() && !tokens; ++i)
+  for (size_t i = 0; i < manifest.inputs.size() && !ids; ++i)
     if (manifest.inputs[i].kind == Kind::Tokens &&
         rowElements(manifest.inputs[i]) == n)
-      tokens = bound[i];
-  if (!tokens)
+      ids = bound[i];
+  if (!ids)
     fail("the graph has no tokens by which documents are told apart for its "
          "input '",
          input.name, "'");
-  const uint8_t *from = load(*tokens, sample, n);
-  std::vector<int64_t> ids;
-  for (int64_t i = 0; i < n; ++i)
-    ids.push_back(integerAt(tokens->type, from, i));
   std::vector<int64_t> begins =
-      documentBegins(ids, n, manifest.documentSeparator);
+      documentBegins(integers(*ids, sample, n), n, manifest.documentSeparator);
   for (int64_t i = 0; i < n; ++i) {
     int64_t begin = begins[static_cast<size_t>(i)];
     storeInteger(input, to, i,
@@ -258,7 +339,7 @@ void ArraySource::read(int64_t sample, size_t index, void *to) {
   if (isFolded(manifest, input))
     checkFolded(input, *array, sample, from);
   if (!wantsFloat(input)) {
-    convertIntegers(input, *array, sample, from, to);
+    convertIntegers(input, *array, sample, to);
     return;
   }
   for (int64_t i = 0; i < n; ++i)
@@ -268,10 +349,11 @@ void ArraySource::read(int64_t sample, size_t index, void *to) {
 int64_t ArraySource::countLabels(int64_t sample) {
   if (!labelArray)
     return 0;
-  int64_t n = rowElements(*labels), counted = 0;
-  const uint8_t *from = load(*labelArray, sample, n);
-  for (int64_t i = manifest.loss.shift; i < n; ++i)
-    counted += integerAt(labelArray->type, from, i) != kIgnoredLabel;
+  std::vector<int64_t> values = labelsOf(*labels, *labelArray, sample);
+  int64_t counted = 0;
+  for (size_t i = static_cast<size_t>(manifest.loss.shift); i < values.size();
+       ++i)
+    counted += values[i] != labels->ignoredLabel;
   return counted;
 }
 

@@ -57,12 +57,15 @@ int64_t checkedElements(const std::vector<int64_t> &shape);
 
 class ArraySource : public DataSource {
 public:
-  ArraySource(Arrays arrays, const Manifest &manifest, std::string path);
+  /// Whether labels are shifted is found out where it is not said.
+  ArraySource(Arrays arrays, const Manifest &manifest, std::string path,
+              std::optional<bool> shiftLabels = std::nullopt);
   int64_t samples() const override { return count; }
   void read(int64_t sample, size_t input, void *row) override;
   int64_t countLabels(int64_t sample) override;
   int64_t memoryBytes() const override;
   std::vector<std::string> unusedArrays() const override;
+  std::string describeLabels() const override;
 
 private:
   const Array *bind(const Manifest::Input &input);
@@ -71,7 +74,12 @@ private:
                    int64_t sample, const uint8_t *from);
   void readDocuments(const Manifest::Input &input, int64_t sample, void *to);
   void convertIntegers(const Manifest::Input &input, const Array &array,
-                       int64_t sample, const uint8_t *from, void *row);
+                       int64_t sample, void *row);
+  void decideShift(std::optional<bool> asked);
+  bool repeatTokens();
+  std::vector<int64_t> integers(const Array &array, int64_t sample, int64_t n);
+  std::vector<int64_t> labelsOf(const Manifest::Input &input,
+                                const Array &array, int64_t sample);
 
   Arrays arrays;
   const Manifest &manifest;
@@ -80,6 +88,10 @@ private:
   std::vector<const Array *> bound; // per input; null: the default is made
   const Manifest::Input *labels = nullptr; // whose labels are counted
   const Array *labelArray = nullptr;
+  /// The tokens to each of which there is a label; null: there are none such.
+  const Manifest::Input *tokens = nullptr;
+  const Array *tokenArray = nullptr;
+  bool shiftsLabels = false; // to the position before
   std::vector<uint8_t> row;
 };
 

@@ -32,15 +32,20 @@ void allowOpenFiles() {
 
 std::unique_ptr<DataSource>
 openFile(const std::string &path, const std::optional<std::string> &tokenType,
-         const Manifest &manifest) {
+         const Manifest &manifest, std::optional<bool> shiftLabels) {
   bool npz = endsWith(path, ".npz");
   if (npz || endsWith(path, ".safetensors")) {
     if (tokenType)
       failUsage("--data-dtype is for .bin files; '", path,
                 "' says its own dtypes");
-    return std::make_unique<ArraySource>(
-        npz ? readNpz(path) : readSafeTensors(path), manifest, path);
+    return std::make_unique<ArraySource>(npz ? readNpz(path)
+                                             : readSafeTensors(path),
+                                         manifest, path, shiftLabels);
   }
+  if (shiftLabels)
+    failUsage(*shiftLabels ? "--shift-labels" : "--no-shift-labels",
+              " is for labels in .npz and .safetensors files; those of '", path,
+              "' are the next tokens already: leave it out");
   if (!endsWith(path, ".bin"))
     failUsage("the data file '", path,
               "' ends in none of .bin, .npz, .safetensors");
@@ -51,15 +56,15 @@ openFile(const std::string &path, const std::optional<std::string> &tokenType,
 
 std::unique_ptr<DataSource>
 openData(const std::vector<std::string> &words,
-         const std::optional<std::string> &tokenType,
-         const Manifest &manifest) {
+         const std::optional<std::string> &tokenType, const Manifest &manifest,
+         std::optional<bool> shiftLabels) {
   std::vector<std::string> paths = expandPatterns(words);
   if (paths.size() == 1)
-    return openFile(paths.front(), tokenType, manifest);
+    return openFile(paths.front(), tokenType, manifest, shiftLabels);
   allowOpenFiles();
   std::vector<std::unique_ptr<DataSource>> files;
   for (const std::string &path : paths)
-    files.push_back(openFile(path, tokenType, manifest));
+    files.push_back(openFile(path, tokenType, manifest, shiftLabels));
   return std::make_unique<SeveralFiles>(std::move(files));
 }
 

@@ -15,8 +15,6 @@
 
 namespace shardonnx::rt {
 
-constexpr int64_t kIgnoredLabel = -100;
-
 class DataSource {
 public:
   virtual ~DataSource() = default;
@@ -28,15 +26,21 @@ public:
   virtual int64_t countLabels(int64_t sample) = 0;
   /// What the file has and the program does not read.
   virtual std::vector<std::string> unusedArrays() const { return {}; }
+  /// How the labels of a file stand to its tokens, for people; "": nothing to
+  /// say.
+  virtual std::string describeLabels() const { return {}; }
   /// Memory held for the data (inflated arrays).
   virtual int64_t memoryBytes() const { return 0; }
 };
 
 /// Opens files, or patterns of their names, by their ending: their samples one
-/// after the other. `tokenType` is u16 or u32 where it was given.
+/// after the other. `tokenType` is u16 or u32 where it was given; `shiftLabels`
+/// says whether labels of array files stand at the token that they repeat, not
+/// at the one before, and is found out where it was not given.
 std::unique_ptr<DataSource>
 openData(const std::vector<std::string> &paths,
-         const std::optional<std::string> &tokenType, const Manifest &manifest);
+         const std::optional<std::string> &tokenType, const Manifest &manifest,
+         std::optional<bool> shiftLabels = std::nullopt);
 
 /// Where the document of each token begins. A separator belongs to the document
 /// that it ends; a sample that starts within a document starts it anew.

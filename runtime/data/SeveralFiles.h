@@ -20,6 +20,9 @@ public:
   void read(int64_t sample, size_t input, void *row) override;
   int64_t countLabels(int64_t sample) override;
   std::vector<std::string> unusedArrays() const override;
+  std::string describeLabels() const override {
+    return files.front()->describeLabels();
+  }
   int64_t memoryBytes() const override;
 
 private:

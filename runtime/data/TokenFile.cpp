@@ -127,6 +127,8 @@ void TokenFile::checkInputs() {
            input.name,
            "' wants data: give an .npz or .safetensors file with "
            "an array for each input");
+    if (input.name == manifest.loss.input)
+      ignored = input.ignoredLabel;
     if (hasKnownValue(input) || input.kind == Kind::Random ||
         input.kind == Kind::FirstKeys)
       continue;
@@ -170,11 +172,14 @@ bool TokenFile::crossesDocument(int64_t position, bool shifted) const {
 
 int64_t TokenFile::countLabels(int64_t sample) {
   int64_t shift = manifest.loss.shift, count = length - shift;
-  if (manifest.documentSeparator < 0)
+  if (manifest.documentSeparator < 0 && ignored < 0) // no token is ignored
     return count;
   load(sample);
+  int64_t first = shift > 0 ? 0 : 1;
   for (int64_t i = shift; i < length; ++i)
-    count -= crossesDocument(i, shift > 0);
+    if (crossesDocument(i, shift > 0) ||
+        ids[static_cast<size_t>(first + i)] == ignored)
+      --count;
   return count;
 }
 
@@ -183,7 +188,9 @@ void TokenFile::checkLimit(const Manifest::Input &input, int64_t sample,
   if (input.limit == 0)
     return;
   for (int64_t i = first; i < first + length; ++i)
-    if (ids[static_cast<size_t>(i)] >= input.limit)
+    if (ids[static_cast<size_t>(i)] >= input.limit &&
+        !(isLabel(input.kind) &&
+          ids[static_cast<size_t>(i)] == input.ignoredLabel))
       fail("'", file.path(), "' has token ", ids[static_cast<size_t>(i)],
            " at position ", sample * length + i, ", outside the vocabulary of ",
            input.limit, " of input '", input.name,
@@ -214,12 +221,12 @@ void TokenFile::read(int64_t sample, size_t index, void *row) {
   load(sample);
   int64_t first = input.kind == Kind::Labels ? 1 : 0;
   checkLimit(input, sample, first);
-  bool labels = input.kind == Kind::Labels || input.kind == Kind::ShiftedLabels;
   for (int64_t i = 0; i < n; ++i) {
-    bool crosses =
-        labels && crossesDocument(i, input.kind == Kind::ShiftedLabels);
+    bool crosses = isLabel(input.kind) &&
+                   crossesDocument(i, input.kind == Kind::ShiftedLabels);
     storeInteger(input, row, i,
-                 crosses ? kIgnoredLabel : ids[static_cast<size_t>(first + i)]);
+                 crosses ? input.ignoredLabel
+                         : ids[static_cast<size_t>(first + i)]);
   }
 }
 

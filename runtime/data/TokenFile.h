@@ -34,9 +34,10 @@ private:
   File file;
   int64_t begin = 0; // byte of the first token
   int64_t tokenBytes = 2;
-  int64_t tokens = 0;  // in the file
-  int64_t length = 0;  // S
-  int64_t loaded = -1; // the sample in `ids`
+  int64_t tokens = 0;              // in the file
+  int64_t length = 0;              // S
+  int64_t loaded = -1;             // the sample in `ids`
+  int64_t ignored = kIgnoredLabel; // of the labels of the loss
   std::vector<uint8_t> raw;
   std::vector<int64_t> ids;    // S+1
   std::vector<int64_t> begins; // of their documents, where samples are packed

@@ -11,10 +11,6 @@ namespace {
 
 using Kind = Manifest::InputKind;
 
-bool isLabel(Kind kind) {
-  return kind == Kind::Labels || kind == Kind::ShiftedLabels;
-}
-
 // A position or mask input that was exported without a batch axis, or with
 // one of size 1, is one row.
 int64_t rowsOf(const Manifest::Input &input) {
@@ -37,7 +33,7 @@ void fillRow(const Manifest::Input &input, size_t index, DataSource &data,
   data.read(sample == kNoSample ? 0 : sample, index, to);
   if (sample == kNoSample && isLabel(input.kind))
     for (int64_t i = 0; i < n; ++i)
-      storeInteger(input, to, i, kIgnoredLabel);
+      storeInteger(input, to, i, input.ignoredLabel);
 }
 
 } // namespace
@@ -63,6 +59,8 @@ double lossDenominator(DataSource &data, const Manifest &manifest,
   int64_t microbatches = order.ranks * order.accumulate;
   if (loss.denominator == Manifest::Denominator::Batches)
     return static_cast<double>(microbatches);
+  if (loss.denominator == Manifest::Denominator::Sum)
+    return 1;
   if (loss.denominator == Manifest::Denominator::Elements)
     return static_cast<double>(microbatches * loss.perMicrobatch);
   int64_t labels = 0;

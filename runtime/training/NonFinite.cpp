@@ -62,6 +62,19 @@ std::string describe(const StepResult &result) {
                 std::isfinite(result.gradNorm) ? "finite" : "not finite");
 }
 
+// The rank that speaks ends the others.
+[[noreturn]] void waitForTheEnd(Exchange &exchange) {
+  exchange.barrier(Activity::End);
+  std::abort();
+}
+
+int64_t ignoredLabel(const Manifest &manifest) {
+  for (const Manifest::Input &input : manifest.inputs)
+    if (input.name == manifest.loss.input)
+      return input.ignoredLabel;
+  return kIgnoredLabel;
+}
+
 } // namespace
 
 NonFinite findNonFinite(Engine &engine) {
@@ -99,14 +112,20 @@ void stopAtNonFinite(Engine &engine, Exchange &exchange, int64_t step,
       least = order;
     }
   }
-  if (static_cast<int>(speaker) != engine.rank()) {
-    exchange.barrier(Activity::End); // the speaker ends this rank
-    std::abort();
-  }
+  if (static_cast<int>(speaker) != engine.rank())
+    waitForTheEnd(exchange);
   fail("step ", step, ": ", describe(result),
        mine.text.empty() ? "" : "; " + mine.text,
        "; give a smaller --lr, longer --warmup or other data, or leave such "
        "steps out with --on-nonfinite=skip");
+}
+
+void stopAtNoLabels(Engine &engine, Exchange &exchange, int64_t step) {
+  if (engine.rank() != 0)
+    waitForTheEnd(exchange);
+  fail("step ", step, ": loss not finite: none of its labels counts, all are ",
+       ignoredLabel(engine.manifest),
+       "; give other data, or leave such steps out with --on-nonfinite=skip");
 }
 
 } // namespace shardonnx::rt

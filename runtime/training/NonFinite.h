@@ -27,6 +27,10 @@ NonFinite findNonFinite(Engine &engine);
 [[noreturn]] void stopAtNonFinite(Engine &engine, Exchange &exchange,
                                   int64_t step, const StepResult &result);
 
+/// The same for a step in which no label counts: 0 / 0, as PyTorch has it.
+[[noreturn]] void stopAtNoLabels(Engine &engine, Exchange &exchange,
+                                 int64_t step);
+
 } // namespace shardonnx::rt
 
 #endif // SHARDONNX_RUNTIME_NONFINITE_H

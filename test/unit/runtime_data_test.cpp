@@ -102,6 +102,18 @@ TEST(TokenFile, SeparatesDocuments) {
   EXPECT_EQ(data->countLabels(1), 2);
 }
 
+// Padding that the loss of the graph leaves out is a token like any other.
+TEST(TokenFile, AnIgnoredTokenIsNoLabel) {
+  Folder folder;
+  Manifest m = tokenModel();
+  m.inputs[1].ignoredLabel = 6;
+  auto data = openData({folder.write("t.bin", bytesOf(counting(13)))}, {}, m);
+  EXPECT_EQ(data->countLabels(0), 4);
+  EXPECT_EQ(data->countLabels(1), 3); // 5, 6, 7, 8
+  m.inputs[1].limit = 6;
+  EXPECT_SAYS(errorOf(folder / "t.bin", m), "has token 7 at position 7");
+}
+
 TEST(TokenFile, RecognisesLlmcsHeader) {
   Folder folder;
   Manifest m = tokenModel();
@@ -229,6 +241,28 @@ TEST(SafeTensors, GivesRowsAndCountsLabels) {
   m.loss.shift = 1;
   EXPECT_EQ(data->countLabels(0), 2);
   EXPECT_EQ(data->countLabels(1), 3); // the first is ignored anyway
+}
+
+// Token 3 ends a document: what is behind it is no label of its own.
+TEST(SafeTensors, ShiftsLabelsWithinASample) {
+  Folder folder;
+  Manifest m = tokenModel();
+  std::string bytes = bytesOf(std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8}) +
+                      bytesOf(std::vector<int64_t>{-100, 2, 3, 4, 5, 6, 7, 8});
+  std::string path =
+      folder.write("d.safetensors", safeTensors(kPairHeader, bytes));
+  EXPECT_SAYS(errorOf(path, m), "give --shift-labels, or --no-shift-labels");
+  auto data = openData({path}, {}, m, /*shiftLabels=*/true);
+  EXPECT_EQ(row(*data, 0, 1), (std::vector<int64_t>{2, 3, 4, -100}));
+  EXPECT_EQ(row(*data, 1, 1), (std::vector<int64_t>{6, 7, 8, -100}));
+  EXPECT_EQ(data->countLabels(0), 3);
+  m.documentSeparator = 3;
+  EXPECT_EQ(row(*data, 0, 1), (std::vector<int64_t>{2, 3, -100, -100}));
+  EXPECT_EQ(data->countLabels(0), 2);
+  data = openData({path}, {}, m, /*shiftLabels=*/false);
+  EXPECT_EQ(row(*data, 1, 1), (std::vector<int64_t>{5, 6, 7, 8}));
+  m.inputs[1].kind = Kind::ShiftedLabels; // the graph's own
+  EXPECT_EQ(errorOf(path, m), "");
 }
 
 TEST(SafeTensors, NamesWhatIsWrong) {

@@ -76,16 +76,24 @@ Storage Emitter::contiguous(Value value) {
 }
 
 // Remembers that a graph input holds ids of a table or of classes.
-void Emitter::useIds(Value ids, int64_t limit, bool labels) {
+void Emitter::useIds(Value ids, int64_t limit, std::optional<int64_t> ignored) {
+  bool shifted = false;
   while (Operation *op = ids.getDefiningOp()) {
     if (!isa<nn::ReshapeOp, nn::SliceOp, nn::TransposeOp, nn::PadOp,
              nn::ConcatOp, nn::BroadcastOp>(op))
       return;
+    if (auto slice = dyn_cast<nn::SliceOp>(op))
+      shifted |= slice.getOffsets().back() > 0;
     ids = op->getOperand(0);
   }
   InputUse &use = inputs[cast<BlockArgument>(ids).getArgNumber()];
   use.limit = use.limit ? std::min(use.limit, limit) : limit;
-  (labels ? use.labels : use.tokens) = true;
+  if (!ignored) {
+    use.tokens = true;
+    return;
+  }
+  use.ignored = ignored;
+  use.shifted |= shifted;
 }
 
 //===----------------------------------------------------------------------===//

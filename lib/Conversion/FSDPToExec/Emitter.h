@@ -17,7 +17,11 @@ namespace shardonnx {
 struct InputUse {
   /// Ids are below this; 0: not ids.
   int64_t limit = 0;
-  bool tokens = false, labels = false;
+  bool tokens = false;
+  /// Of labels: the one that counts in no loss.
+  std::optional<int64_t> ignored;
+  /// The graph leaves out the first label of each sample: it shifts them.
+  bool shifted = false;
 };
 
 class Emitter : public exec::CallEmitter {
@@ -37,7 +41,8 @@ public:
   bool accumulates(mlir::Value result) override {
     return placement.adds(result);
   }
-  void useIds(mlir::Value ids, int64_t limit, bool labels) override;
+  void useIds(mlir::Value ids, int64_t limit,
+              std::optional<int64_t> ignored) override;
   mlir::Value bufferOf(const exec::Storage &storage) override;
   exec::Storage copyOf(const exec::Storage &source) override;
 

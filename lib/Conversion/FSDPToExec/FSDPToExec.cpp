@@ -82,8 +82,9 @@ void FSDPToExec::collectOutputs(func::FuncOp function) {
 // What the runtime fills an input with of which nobody said it: by its use,
 // else by the names that every exporter gives.
 static InputKind kindByUse(StringRef name, const InputUse &use) {
-  if (use.labels)
-    return InputKind::Labels;
+  if (use.ignored)
+    return use.shifted || use.tokens ? InputKind::ShiftedLabels
+                                     : InputKind::Labels;
   if (name.ends_with(spell(InputKind::AttentionMask)))
     return InputKind::AttentionMask;
   for (InputKind kind : {InputKind::PositionIds, InputKind::TokenTypeIds})
@@ -100,7 +101,8 @@ void FSDPToExec::emitInputs() {
       kind =
           spell(input.kind ? *input.kind : kindByUse(input.name, uses[index]));
     exec::InputOp::create(builder, getOperation().getLoc(), index, input.name,
-                          kind, uses[index].limit, input.type);
+                          kind, uses[index].limit, input.type,
+                          uses[index].ignored.value_or(kIgnoredLabel));
   }
 }
 

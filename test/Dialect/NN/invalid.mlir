@@ -54,7 +54,7 @@ func.func @iota() {
 // -----
 
 func.func @loss(%s: tensor<f32>) {
-  // expected-error @below {{denominator must be labels, elements or batches, not "rows"}}
+  // expected-error @below {{denominator must be labels, elements, sum or batches, not "rows"}}
   nn.loss %s {denominator = "rows"} : tensor<f32>
   return
 }

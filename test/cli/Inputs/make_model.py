@@ -11,6 +11,8 @@
 #   external-shape  x reshaped as the int64s in the file ARGUMENT say
 #   two-outputs     the same with w inside, and the logits under another name too
 #   unsupported     three nodes of two kinds that are not supported
+#   loss            the cross-entropy of the logits and labels [batch, 8], of
+#                   which those equal to -1 do not count; ARGUMENT: mean or sum
 
 import struct
 import sys
@@ -36,22 +38,33 @@ def message(field, *parts):
     return varint(field << 3 | 2) + varint(len(body)) + body
 
 
-def value_info(field, name, shape):
+def value_info(field, name, shape, dtype=FLOAT):
     dims = [
         message(1, message(2, d) if isinstance(d, str) else number(1, d))
         for d in shape
     ]
-    tensor_type = message(1, number(1, FLOAT), message(2, *dims))
+    tensor_type = message(1, number(1, dtype), message(2, *dims))
     return message(field, message(1, name), message(2, tensor_type))
 
 
-def node(op, inputs, outputs):
+def attribute(name, value):
+    if isinstance(value, str):
+        return message(5, message(1, name), message(4, value), number(20, 3))
+    if isinstance(value, list):
+        items = [number(8, item) for item in value]
+        return message(5, message(1, name), *items, number(20, 7))
+    signed = value & 0xFFFFFFFFFFFFFFFF
+    return message(5, message(1, name), number(3, signed), number(20, 2))
+
+
+def node(op, inputs, outputs, **attributes):
     return message(
         1,
         *[message(1, name) for name in inputs],
         *[message(2, name) for name in outputs],
         message(3, "node_" + outputs[0]),
         message(4, op),
+        *[attribute(name, value) for name, value in attributes.items()],
     )
 
 
@@ -96,6 +109,18 @@ def build(kind, argument):
         again = node("Neg", ["logits"], ["scores"])
         scores = value_info(12, "scores", ["batch", 8, 300])
         return model([product, again], [w], [x], [logits, scores])
+    if kind == "loss":
+        labels = value_info(11, "labels", ["batch", 8], INT64)
+        classes = node("Transpose", ["logits"], ["classes"], perm=[0, 2, 1])
+        loss = node(
+            "SoftmaxCrossEntropyLoss",
+            ["classes", "labels"],
+            ["loss"],
+            ignore_index=-1,
+            reduction=argument,
+        )
+        result = value_info(12, "loss", [])
+        return model([product, classes, loss], [w], [x, labels], [result])
     sys.exit(f"make_model.py: no kind '{kind}'")
 
 

@@ -46,7 +46,7 @@ struct CrossEntropyCall
     : LibraryCallModel<CrossEntropyCall, nn::CrossEntropyOp> {
   void emit(nn::CrossEntropyOp op, CallEmitter &emitter) const {
     emitter.useIds(op.getLabels(), nn::shapeOf(op.getLogits())[1],
-                   /*labels=*/true);
+                   int64_t(op.getIgnoreIndex()));
     Value logits = emitter.contiguousBuffer(op.getLogits());
     Value labels = emitter.contiguousBuffer(op.getLabels());
     emitter.create<CrossEntropyOp>(logits, labels, Value(),
@@ -63,7 +63,7 @@ struct CrossEntropyGradCall
 
   void emit(nn::CrossEntropyGradOp op, CallEmitter &emitter) const {
     emitter.useIds(op.getLabels(), nn::shapeOf(op.getLogits())[1],
-                   /*labels=*/true);
+                   int64_t(op.getIgnoreIndex()));
     Value logits = emitter.contiguousBuffer(op.getLogits());
     Value labels = emitter.contiguousBuffer(op.getLabels());
     Value seed = emitter.contiguousBuffer(op.getSeed());
@@ -152,7 +152,7 @@ static void emitLinearLoss(Loss op, CallEmitter &emitter) {
   bool transposed = op.getTransposeWeight(), accumulate = false;
   emitter.useIds(op.getLabels(),
                  nn::shapeOf(op.getWeight())[transposed ? 0 : 1],
-                 /*labels=*/true);
+                 int64_t(op.getIgnoreIndex()));
   Value operand = emitter.rowsBuffer(op.getOperand());
   Value weight = emitter.contiguousBuffer(op.getWeight());
   Value labels = emitter.contiguousBuffer(op.getLabels());

@@ -73,7 +73,7 @@ struct EmbeddingCall : LibraryCallModel<EmbeddingCall, nn::EmbeddingOp> {
 
   void emit(nn::EmbeddingOp op, CallEmitter &emitter) const {
     emitter.useIds(op.getIds(), nn::shapeOf(op.getTable())[0],
-                   /*labels=*/false);
+                   /*ignored=*/std::nullopt);
     Value table = emitter.contiguousBuffer(op.getTable());
     Value ids = emitter.contiguousBuffer(op.getIds());
     emitter.create<EmbeddingOp>(table, ids,

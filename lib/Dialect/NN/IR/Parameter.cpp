@@ -95,10 +95,11 @@ LogicalResult LossOp::verify() {
     return emitOpError("takes a scalar, not ") << getSum().getType();
   StringRef denominator = getDenominator();
   if (denominator != "labels" && denominator != "elements" &&
-      denominator != "batches")
-    return emitOpError("denominator must be labels, elements or batches, not ")
+      denominator != "sum" && denominator != "batches")
+    return emitOpError(
+               "denominator must be labels, elements, sum or batches, not ")
            << getDenominatorAttr();
-  if (denominator == "labels") {
+  if (denominator == "labels" || denominator == "sum") {
     auto function = (*this)->getParentOfType<FunctionOpInterface>();
     int64_t argument = getDenominatorArg();
     if (!function || argument < 0 || argument >= function.getNumArguments())

@@ -328,7 +328,18 @@ LogicalResult LossAttacher::buildGraph(const Output &output) {
                  shift > 0 ? InputKind::ShiftedLabels : InputKind::Labels);
     dropOutputs();
     CrossEntropyOp entropy = known->op;
-    report(entropy.getSum(), "labels", argument, shift, 1);
+    int64_t rows = shapeOf(entropy.getLabels())[0];
+    switch (known->reduction) {
+    case LossInGraph::MeanOfLabels:
+      report(entropy.getSum(), "labels", argument, shift, 1);
+      break;
+    case LossInGraph::MeanOfRows:
+      report(entropy.getSum(), "elements", -1, 0, rows);
+      break;
+    case LossInGraph::Sum:
+      report(entropy.getSum(), "sum", argument, shift, 1);
+      break;
+    }
     // The quotient and the logits' own use go before the head is fused, which
     // must have one use.
     eraseDeadOps(function.getBody().front());

@@ -65,7 +65,7 @@ static LogicalResult checkAttention(AttentionOp op, int64_t batch,
 
 static LogicalResult checkLoss(func::FuncOp function) {
   for (auto loss : function.getOps<LossOp>())
-    if (loss.getDenominator() != "labels")
+    if (loss.getDenominator() != "labels" && loss.getDenominator() != "sum")
       return function.emitError()
              << kOption
              << "the loss of this graph does not count labels, so none can be "

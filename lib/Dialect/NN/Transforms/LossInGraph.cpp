@@ -1,8 +1,8 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Recognises the mean cross-entropy that a graph computes for itself: a
-// quotient of nn.cross_entropy and the number of its labels, or the sum alone,
+// Recognises the cross-entropy that a graph computes for itself: a quotient of
+// nn.cross_entropy and the number of its labels or rows, or the sum alone,
 // whose labels are a function argument, as it is or shifted by one.
 
 #include "LossInGraph.h"
@@ -80,14 +80,18 @@ std::optional<LossInGraph> nn::findLossInGraph(Value output) {
     count = quotient.getRhs();
   }
   auto op = value.getDefiningOp<CrossEntropyOp>();
-  if (!op || op.getIgnoreIndex() != static_cast<uint64_t>(-100))
+  if (!op)
     return std::nullopt;
   std::optional<LabelSource> source = traceLabels(op.getLabels());
   if (!source)
     return std::nullopt;
-  bool fixed = count && getSplat(count) ==
-                            static_cast<double>(shapeOf(op.getLabels())[0]);
-  if (count && !fixed && !countsLabels(count, source->argument))
+  auto reduction = LossInGraph::Sum;
+  if (count && getSplat(count) == double(shapeOf(op.getLabels())[0]))
+    reduction = LossInGraph::MeanOfRows;
+  else if (count && countsLabels(count, source->argument))
+    reduction = LossInGraph::MeanOfLabels;
+  else if (count)
     return std::nullopt;
-  return LossInGraph{op, source->argument.getArgNumber(), source->shift};
+  return LossInGraph{op, reduction, source->argument.getArgNumber(),
+                     source->shift};
 }

@@ -8,6 +8,7 @@
 #define SHARDONNX_RUNTIME_INPUTKIND_H
 
 #include "shardonnx/runtime/Spelling.h"
+#include <cstdint>
 
 namespace shardonnx {
 
@@ -23,6 +24,13 @@ enum class InputKind {
   Random,    // of dropout: the first sample's number, a key for each op
   Data
 };
+
+/// The label that counts in no loss, where the graph names none of its own.
+constexpr int64_t kIgnoredLabel = -100;
+
+constexpr bool isLabel(InputKind kind) {
+  return kind == InputKind::Labels || kind == InputKind::ShiftedLabels;
+}
 
 template <> struct Spellings<InputKind> {
   static constexpr Spelling<InputKind> table[] = {

@@ -25,7 +25,8 @@ struct Manifest {
     InputKind kind = InputKind::Data;
     ShxDType dtype = SHX_F32;
     std::vector<int64_t> shape;
-    int64_t limit = 0; // 0: any value
+    int64_t limit = 0;                    // 0: any value
+    int64_t ignoredLabel = kIgnoredLabel; // of labels
     int64_t elements() const;
     int64_t bytes() const;
   };
@@ -34,7 +35,8 @@ struct Manifest {
     std::string what, why;
     std::vector<std::string> nodes; // of the graph
   };
-  enum class Denominator { Labels, Elements, Batches };
+  // Sum: none, the sum over the labels of the step is the loss.
+  enum class Denominator { Labels, Elements, Sum, Batches };
   struct Loss {
     LossKind kind = LossKind::CausalLm;
     Denominator denominator = Denominator::Labels;
@@ -143,6 +145,7 @@ template <> struct Spellings<Manifest::Denominator> {
   static constexpr Spelling<Denominator> table[] = {
       {Denominator::Labels, "labels"},
       {Denominator::Elements, "elements"},
+      {Denominator::Sum, "sum"},
       {Denominator::Batches, "batches"}};
 };
 

@@ -70,3 +70,27 @@ func.func @forward(%x: tensor<3x4xf32>) -> (tensor<f32> {nn.name = "loss"}) {
   %s = nn.reduce_mean %x {axes = array<i64: 0, 1>} : (tensor<3x4xf32>) -> tensor<f32>
   return %s : tensor<f32>
 }
+
+// -----
+
+// The sum alone is trained as a sum; any label may be the one that is ignored.
+// CHECK-LABEL: func.func @forward(
+// CHECK-SAME: %[[LABELS:.*]]: tensor<6xi64> {nn.kind = "labels", nn.name = "targets"}) {
+// CHECK: %[[SUM:.*]] = nn.cross_entropy %{{.*}} {ignore_index = -1 : i64}
+// CHECK: nn.loss %[[SUM]] {denominator = "sum", denominator_arg = 1 : i64} : tensor<f32>
+func.func @forward(%x: tensor<6x5xf32>, %labels: tensor<6xi64> {nn.name = "targets"}) -> (tensor<f32> {nn.name = "loss"}) {
+  %sum = nn.cross_entropy %x, %labels {ignore_index = -1 : i64} : (tensor<6x5xf32>, tensor<6xi64>) -> tensor<f32>
+  return %sum : tensor<f32>
+}
+
+// -----
+
+// Divided by the number of rows it is no mean of the labels that count.
+// CHECK-LABEL: func.func @forward(
+// CHECK: nn.loss %{{.*}} {count = 6 : i64, denominator = "elements"} : tensor<f32>
+func.func @forward(%x: tensor<6x5xf32>, %labels: tensor<6xi64>) -> (tensor<f32> {nn.name = "loss"}) {
+  %sum = nn.cross_entropy %x, %labels : (tensor<6x5xf32>, tensor<6xi64>) -> tensor<f32>
+  %rows = nn.constant dense<6.0> : tensor<f32>
+  %mean = nn.div %sum, %rows : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %mean : tensor<f32>
+}

@@ -91,12 +91,14 @@ def Exec_SpacePlanOp : Exec_Op<"space"> {
 def Exec_InputOp : Exec_Op<"input"> {
   let summary = "A graph input: what the runtime must put into ShxContext::inputs[index]";
   let description = [{
-    `kind` as in docs/manifest.md; ids lie in [0, limit) where limit is not 0.
+    `kind` as in docs/manifest.md; ids lie in [0, limit) where limit is not 0,
+    labels may be `ignore_index` too.
 
         exec.input 0 "input_ids" "tokens" limit 8192 : tensor<4x256xi64>
   }];
   let arguments = (ins I64Attr:$index, StrAttr:$name, StrAttr:$kind,
-                       I64Attr:$limit, TypeAttr:$type);
+                       I64Attr:$limit, TypeAttr:$type,
+                       DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
   let assemblyFormat = [{
     $index $name $kind `limit` $limit attr-dict `:` $type
   }];

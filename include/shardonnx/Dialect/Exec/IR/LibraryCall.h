@@ -52,8 +52,11 @@ public:
   virtual Storage resultStorage(mlir::Value result) = 0;
   /// Whether the result is added to what lies there.
   virtual bool accumulates(mlir::Value result) = 0;
-  /// Says that a graph input holds ids of a table or labels below `limit`.
-  virtual void useIds(mlir::Value ids, int64_t limit, bool labels) = 0;
+  /// Says that a graph input holds ids of a table below `limit`; with
+  /// `ignored`, labels below it, of which those equal to `ignored` count in no
+  /// loss.
+  virtual void useIds(mlir::Value ids, int64_t limit,
+                      std::optional<int64_t> ignored) = 0;
   /// The memory as an operand of exec ops.
   virtual mlir::Value bufferOf(const Storage &storage) = 0;
   /// The same elements in new memory, row-major.

@@ -93,9 +93,9 @@ def NN_LossOp : NN_Op<"loss"> {
   let summary = "Reports the microbatch's loss, a sum that the loss scale turns into a mean";
   let description = [{
     `denominator`: `labels` (of the function argument `denominator_arg` that
-    differ from -100, the first `shift` of each sample not counted),
-    `elements` (a fixed `count` per microbatch) or `batches` (an opaque mean
-    of the graph, count 1).
+    count, the first `shift` of each sample not counted), `elements` (a fixed
+    `count` per microbatch), `sum` (none: the sum over the labels of the step is
+    the loss) or `batches` (an opaque mean of the graph, count 1).
   }];
   let args = (ins NN_F32Tensor:$sum, StrAttr:$denominator,
                        DefaultValuedAttr<I64Attr, "-1">:$denominator_arg,

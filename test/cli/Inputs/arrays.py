@@ -1,0 +1,59 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Writes array files, without a library: arrays.py KIND… makes
+# KIND.safetensors of each.
+#
+#   repeat   input_ids [8, 128] and labels that are the same, but for the first
+#            of each sample, which do not count
+#   next     the same with the next tokens as labels
+#   none     the same with labels none of which counts
+#   classes  x [32, 8, 16] and labels [32, 8], of which each sample's last two
+#            are -1
+#   beyond   the same with a label of 300
+
+import json
+import struct
+import sys
+
+
+def classes(kind):
+    labels = [-1 if i % 8 > 5 else i * 7 % 300 for i in range(32 * 8)]
+    if kind == "beyond":
+        labels[0] = 300
+    x = [(i * 29 % 83 - 41) / 40 for i in range(32 * 8 * 16)]
+    return {
+        "x": ("F32", [32, 8, 16], struct.pack(f"<{len(x)}f", *x)),
+        "labels": ("I64", [32, 8], struct.pack(f"<{len(labels)}q", *labels)),
+    }
+
+
+def tokens(kind):
+    ids, labels = [], []
+    for sample in range(8):
+        row = [(sample * 97 + i * 31) % 251 for i in range(128)]
+        ids += row
+        if kind == "repeat":
+            labels += [-100] + row[1:]
+        elif kind == "next":
+            labels += row[1:] + [-100]
+        else:
+            labels += [-100] * 128
+    return {
+        "input_ids": ("I64", [8, 128], struct.pack(f"<{len(ids)}q", *ids)),
+        "labels": ("I64", [8, 128], struct.pack(f"<{len(labels)}q", *labels)),
+    }
+
+
+for kind in sys.argv[1:]:
+    arrays = classes(kind) if kind in ("classes", "beyond") else tokens(kind)
+    header, at = {}, 0
+    for name, (dtype, shape, data) in arrays.items():
+        offsets = [at, at + len(data)]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+        at += len(data)
+    text = json.dumps(header).encode()
+    with open(kind + ".safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for _, _, data in arrays.values():
+            file.write(data)
