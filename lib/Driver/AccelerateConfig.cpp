@@ -4,8 +4,8 @@
 // Accelerate's configuration: every key becomes an option, is told to belong
 // to the executable, is known to mean nothing here, or is refused by name.
 
-#include "shardonnx/Driver/AccelerateConfig.h"
-#include "shardonnx/runtime/Choices.h"
+#include "shardonnx/Driver/ForeignConfig.h"
+#include "shardonnx/runtime/Offload.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
@@ -20,11 +20,15 @@
 namespace shardonnx {
 namespace {
 
+using llvm::StringLiteral;
 using llvm::StringRef;
 namespace yaml = llvm::yaml;
 
-// The keys of the file, those of `fsdp_config` beside the others. A list is
-// its items, joined by commas, as Accelerate itself writes lists.
+constexpr StringLiteral kDeepSpeed = "deepspeed_config";
+
+// The keys of the file, those of `fsdp_config` beside the others, those of
+// `deepspeed_config` behind its name and a dot. A list is its items, joined by
+// commas, as Accelerate itself writes lists.
 class Entries {
 public:
   std::string read(StringRef path);
@@ -40,7 +44,8 @@ public:
   const std::map<std::string, std::string> &rest() const { return values; }
 
 private:
-  void readMapping(yaml::MappingNode &mapping, bool outermost);
+  /// Keys get the prefix; the outermost mapping has none.
+  void readMapping(yaml::MappingNode &mapping, StringRef prefix);
   std::string text(yaml::Node *node);
 
   std::map<std::string, std::string> values;
@@ -66,17 +71,22 @@ std::string Entries::text(yaml::Node *node) {
   return list;
 }
 
-void Entries::readMapping(yaml::MappingNode &mapping, bool outermost) {
+void Entries::readMapping(yaml::MappingNode &mapping, StringRef prefix) {
+  bool outermost = prefix.empty();
   for (yaml::KeyValueNode &pair : mapping) {
     std::string key = text(pair.getKey());
     auto *inner = llvm::dyn_cast_or_null<yaml::MappingNode>(pair.getValue());
     if (outermost && inner && key == "fsdp_config") {
-      readMapping(*inner, /*outermost=*/false);
+      readMapping(*inner, "fsdp_");
+      continue;
+    }
+    if (outermost && inner && key == kDeepSpeed) {
+      readMapping(*inner, (kDeepSpeed + ".").str());
       continue;
     }
     // Both spellings are in use inside fsdp_config.
-    if (!outermost && !StringRef(key).starts_with("fsdp_"))
-      key.insert(0, "fsdp_");
+    if (!StringRef(key).starts_with(prefix))
+      key.insert(0, prefix.str());
     if (!values.emplace(key, text(pair.getValue())).second && error.empty())
       error = "has '" + key + "' twice";
   }
@@ -102,7 +112,7 @@ std::string Entries::read(StringRef path) {
   yaml::Node *root = stream.begin()->getRoot();
   auto *mapping = llvm::dyn_cast_or_null<yaml::MappingNode>(root);
   if (mapping)
-    readMapping(*mapping, /*outermost=*/true);
+    readMapping(*mapping, "");
   if (stream.failed())
     return syntax.empty() ? "is not YAML" : syntax;
   if (!mapping)
@@ -134,7 +144,7 @@ constexpr StringRef kUnused[] = {"fsdp_use_orig_params",
 class Mapper {
 public:
   explicit Mapper(Entries &entries) : entries(entries) {}
-  AccelerateConfig map();
+  ForeignConfig map();
 
 private:
   void refuse(StringRef key, const std::string &value, StringRef instead);
@@ -150,12 +160,14 @@ private:
   void mapUnits();
   void mapPrefetch();
   void mapState();
+  void mapDeepSpeed();
   void mapLaunch();
   void checkRest();
 
   Entries &entries;
-  AccelerateConfig out;
+  ForeignConfig out;
   bool plain = false; // data parallel, nothing sharded
+  bool deepSpeed = false;
 };
 
 void Mapper::refuse(StringRef key, const std::string &value,
@@ -203,10 +215,11 @@ std::optional<int64_t> Mapper::number(const std::string &key) {
 void Mapper::mapKind() {
   std::string kind = entries.take("distributed_type").value_or("FSDP");
   plain = kind == "MULTI_GPU" || kind == "MULTI_CPU" || kind == "NO";
-  if (!plain && kind != "FSDP")
+  deepSpeed = kind == "DEEPSPEED";
+  if (!plain && !deepSpeed && kind != "FSDP")
     refuse("distributed_type", kind,
-           "only FSDP, MULTI_GPU, MULTI_CPU and NO have their like here; "
-           "docs/migrating.md has the options of DeepSpeed row by row");
+           "only FSDP, DEEPSPEED, MULTI_GPU, MULTI_CPU and NO have their like "
+           "here");
   if (auto version = number("fsdp_version");
       version && *version != 1 && *version != 2)
     refuse("fsdp_version", std::to_string(*version), "it is 1 or 2");
@@ -351,6 +364,42 @@ void Mapper::mapState() {
            "leave it out here and give the executable --offload=params");
 }
 
+// Accelerate's own names for what a file of DeepSpeed's has, and its defaults.
+void Mapper::mapDeepSpeed() {
+  std::string prefix = (kDeepSpeed + ".").str();
+  auto take = [&](const char *key) {
+    auto value = entries.take(prefix + key);
+    return value && !isNothing(*value) ? value : std::nullopt;
+  };
+  if (auto file = take("deepspeed_config_file"))
+    return refuse(prefix + "deepspeed_config_file", *file,
+                  "give that file to --config");
+  std::string stage = take("zero_stage").value_or("2");
+  if (std::optional<Strategy> strategy = strategyOfZeroStage(stage))
+    option("strategy", spell(*strategy));
+  else
+    refuse(prefix + "zero_stage", stage, "it is 0, 1, 2 or 3");
+  auto optimizer = take("offload_optimizer_device");
+  auto params = take("offload_param_device");
+  for (const char *path :
+       {"offload_optimizer_nvme_path", "offload_param_nvme_path"})
+    if (auto folder = take(path); folder && (optimizer || params))
+      out.runtime.push_back("--offload-dir " + *folder);
+  if (optimizer || params)
+    out.runtime.push_back(std::string("--offload=") +
+                          spell(params ? Offload::Params : Offload::Optimizer));
+  if (auto steps = take("gradient_accumulation_steps"); steps && *steps != "1")
+    out.runtime.push_back("--accumulate " + *steps);
+  if (auto clip = take("gradient_clipping"))
+    out.runtime.push_back("--clip-grad-norm " + *clip);
+  for (const char *key :
+       {"zero3_init_flag", "zero3_save_16bit_model", "deepspeed_hostfile",
+        "deepspeed_multinode_launcher", "deepspeed_exclusion_filter",
+        "deepspeed_inclusion_filter"})
+    if (entries.take(prefix + key))
+      out.unused.push_back(prefix + key);
+}
+
 // What the executable or its launcher is told.
 void Mapper::mapLaunch() {
   std::optional<int64_t> processes = number("num_processes");
@@ -382,19 +431,18 @@ void Mapper::checkRest() {
       continue;
     else if (StringRef(key).starts_with("tpu_"))
       refuse(key, value, "there is no TPU target; --target is cpu or cuda");
-    else if (key == "deepspeed_config")
-      refuse(key, value,
-             "docs/migrating.md has DeepSpeed's options row by row");
+    else if (StringRef(key).starts_with(kDeepSpeed) && !deepSpeed)
+      refuse(key, value, "it is read with distributed_type: DEEPSPEED");
     else
       refuse(key, value,
-             "no such key of Accelerate's FSDP configuration is known; "
+             "no such key of Accelerate's configuration is known; "
              "shardonnx compile --help lists the options");
   }
 }
 
-AccelerateConfig Mapper::map() {
+ForeignConfig Mapper::map() {
   mapKind();
-  mapStrategy();
+  deepSpeed ? mapDeepSpeed() : mapStrategy();
   mapPrecision();
   mapUnits();
   mapPrefetch();
@@ -406,10 +454,10 @@ AccelerateConfig Mapper::map() {
 
 } // namespace
 
-AccelerateConfig readAccelerateConfig(const std::string &path) {
+ForeignConfig readAccelerateConfig(const std::string &path) {
   Entries entries;
   if (std::string error = entries.read(path); !error.empty()) {
-    AccelerateConfig failed;
+    ForeignConfig failed;
     failed.error = error;
     return failed;
   }

@@ -6,7 +6,6 @@
 
 #include "shardonnx/Driver/Compilation.h"
 #include "Fit.h"
-#include "InspectReport.h"
 #include "MaskChoice.h"
 #include "Trial.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
@@ -16,6 +15,7 @@
 #include "shardonnx/Support/ElementType.h"
 #include "shardonnx/Support/TemporaryFile.h"
 #include "shardonnx/Target/Link.h"
+#include "shardonnx/runtime/ByteSize.h"
 #include "shardonnx/runtime/Sha256.h"
 
 #include "mlir/Pass/Pass.h"
@@ -110,6 +110,14 @@ void Compilation::prepareRaise() {
     module()->setAttr(kDifferentiateAttr, yes);
 }
 
+// Locations stand where they belong to, in the form that is read back.
+static OpPrintingFlags printingFlags(const CompileOptions &options) {
+  OpPrintingFlags flags;
+  if (options.printLocations)
+    flags.enableDebugInfo(true, /*prettyForm=*/false).useLocalScope();
+  return flags;
+}
+
 // `--print-ir-after` names passes as mlir-opt does: by their argument.
 static void enablePrinting(PassManager &pm, const CompileOptions &options) {
   if (options.printIRAfter.empty())
@@ -118,13 +126,11 @@ static void enablePrinting(PassManager &pm, const CompileOptions &options) {
   auto wanted = [all, names = options.printIRAfter](Pass *pass, Operation *) {
     return all || llvm::is_contained(names, pass->getArgument());
   };
-  OpPrintingFlags flags;
-  if (options.printLocations)
-    flags.enableDebugInfo(true, /*prettyForm=*/true);
   pm.enableIRPrinting([](Pass *, Operation *) { return false; }, wanted,
                       /*printModuleScope=*/true,
                       /*printAfterOnlyOnChange=*/false,
-                      /*printAfterOnlyOnFailure=*/false, llvm::errs(), flags);
+                      /*printAfterOnlyOnFailure=*/false, llvm::errs(),
+                      printingFlags(options));
 }
 
 LogicalResult Compilation::runPasses(Level level) {
@@ -183,8 +189,7 @@ static LogicalResult refuseFit(const FitOutcome &outcome,
       (options.given.recompute ? "--recompute=" + options.recompute.text()
                                : "as much recomputation as there is") +
       ", --strategy=" + spell(least.strategy) + " takes least, " +
-      formatBytes(least.bytes) + " (" + std::to_string(least.bytes) +
-      " bytes); " + fitAdvice(options, least.bytes));
+      formatExactBytes(least.bytes) + "; " + fitAdvice(options, least.bytes));
 }
 
 LogicalResult Compilation::fit() {
@@ -212,13 +217,13 @@ LogicalResult Compilation::fitRecompute() {
   BudgetOutcome outcome = shardonnx::fitRecompute(module(), options);
   if (outcome.fits || outcome.broken)
     return success();
-  std::string least = std::to_string(outcome.least);
-  return diags.error("--recompute=" + options.recompute.text() +
-                     ": activations and workspaces of '" + options.model +
-                     "' take at least " + least +
-                     " bytes on a rank, whatever is computed again; give "
-                     "budget:" +
-                     least + " or more, or compile with a smaller batch");
+  return diags.error(
+      "--recompute=budget: " + formatBytes(options.recompute.number) +
+      " are too few: activations and workspaces of '" + options.model +
+      "' take at least " + formatBytes(outcome.least) +
+      " on a rank, whatever is computed again; give budget:" +
+      std::to_string(outcome.least) +
+      " or more, or compile with a smaller batch");
 }
 
 LogicalResult Compilation::fitMemory() {
@@ -232,9 +237,10 @@ LogicalResult Compilation::fitMemory() {
   if (outcome.fits || outcome.broken)
     return success();
   return diags.error(
-      "--memory-budget=" + Twine(*options.memoryBudget) + ": a rank of " +
-      Twine(*options.worldSize) + " takes at least " + Twine(outcome.least) +
-      " bytes for '" + options.model + "' with --strategy=" +
+      "--memory-budget: " + formatBytes(*options.memoryBudget) +
+      " are too few: a rank of " + Twine(*options.worldSize) +
+      " takes at least " + formatExactBytes(outcome.least) + " for '" +
+      options.model + "' with --strategy=" +
       spell(options.strategy) + " and --recompute=" + options.recompute.text() +
       "; give that much, more ranks (--world-size), a smaller batch or more "
       "recomputation");
@@ -418,10 +424,7 @@ LogicalResult Compilation::print(llvm::raw_ostream &out) {
     out << device->ptx();
     return success();
   }
-  OpPrintingFlags flags;
-  if (options.printLocations)
-    flags.enableDebugInfo(true, /*prettyForm=*/true);
-  module().print(out, flags);
+  module().print(out, printingFlags(options));
   out << '\n';
   return success();
 }

@@ -43,9 +43,6 @@ StepTraffic stepTraffic(const Manifest &manifest, const InspectView &view);
 /// holds it, else the root; -1 for the root itself.
 std::vector<int64_t> parentsOf(const Manifest &manifest);
 
-/// As people read them: 19.87 MiB.
-std::string formatBytes(int64_t bytes);
-
 /// What the loss is a mean of, in words.
 std::string describeLoss(const Manifest &manifest);
 

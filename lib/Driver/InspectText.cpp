@@ -4,6 +4,7 @@
 // `shardonnx inspect` for people: tables that are read from top to bottom.
 
 #include "InspectReport.h"
+#include "shardonnx/runtime/ByteSize.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

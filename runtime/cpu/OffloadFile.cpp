@@ -5,6 +5,7 @@
 
 #include "OffloadFile.h"
 #include "../support/Error.h"
+#include "shardonnx/runtime/ByteSize.h"
 #include "shardonnx/runtime/Layout.h"
 #include <algorithm>
 #include <cerrno>
@@ -41,8 +42,8 @@ OffloadFile::OffloadFile(const std::string &folder, int64_t bytes) {
   int error = ::posix_fallocate(fd.get(), 0, size);
   if (error != 0) {
     errno = error;
-    fail("--offload-dir '", folder, "': each rank takes ", size >> 20,
-         " MiB: ", systemError(), "; make room, or give another folder");
+    fail("--offload-dir '", folder, "': each rank takes ", formatBytes(size),
+         ": ", systemError(), "; make room, or give another folder");
   }
   mapping = Mapping::shared(fd.get(), 0, static_cast<size_t>(size),
                             "offloaded slices");

@@ -9,6 +9,7 @@
 #include "../support/Error.h"
 #include "collectives/Collectives.h"
 #include "gemm/GemmCache.h"
+#include "shardonnx/runtime/ByteSize.h"
 #include "state/Slices.h"
 #include <algorithm>
 #include <cstdlib>
@@ -37,12 +38,12 @@ void requireFits(const std::vector<MemoryItem> &items, const Device &device,
   for (const MemoryItem &item : items)
     if (item.bytes > 0)
       list += concat(list.empty() ? "" : ", ", item.name, " ",
-                     bytesText(item.bytes));
-  fail("rank ", rank, " needs ", bytesText(totalBytes(items)),
+                     formatBytes(item.bytes));
+  fail("rank ", rank, " needs ", formatBytes(totalBytes(items)),
        " of GPU "
        "memory (",
-       list, "), '", device.name(), "' has ", bytesText(memory.free),
-       " free of ", bytesText(memory.total),
+       list, "), '", device.name(), "' has ", formatBytes(memory.free),
+       " free of ", formatBytes(memory.total),
        ": compile it with a smaller --batch or with --recompute, start more "
        "ranks, or take a GPU that nothing else uses");
 }
@@ -415,7 +416,8 @@ void CudaEngine::log(const char *phase) {
   double now = monotonicSeconds();
   Device::Memory memory = device.memory();
   std::fprintf(stderr, "start: %-22s %7.3f s, %s taken of the GPU\n", phase,
-               now - phaseBegin, bytesText(freeAtStart - memory.free).c_str());
+               now - phaseBegin,
+               formatBytes(freeAtStart - memory.free).c_str());
   phaseBegin = monotonicSeconds();
 }
 
@@ -427,12 +429,13 @@ void CudaEngine::logMemory() const {
   int64_t planned = totalBytes(items), taken = freeAtStart - memory.free;
   if (staging)
     std::fprintf(stderr, "memory: %s in pinned host memory (--offload)\n",
-                 bytesText(state->plan.hostBytes).c_str());
+                 formatBytes(state->plan.hostBytes).c_str());
   std::fprintf(stderr,
                "memory: %s planned; %s beside it for modules, graphs and "
                "communicators; %s for the CUDA context and other programs\n",
-               bytesText(planned).c_str(), bytesText(taken - planned).c_str(),
-               bytesText(memory.total - freeAtStart).c_str());
+               formatBytes(planned).c_str(),
+               formatBytes(taken - planned).c_str(),
+               formatBytes(memory.total - freeAtStart).c_str());
 }
 
 // ---- The platform

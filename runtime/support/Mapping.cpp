@@ -5,6 +5,7 @@
 
 #include "Mapping.h"
 #include "Error.h"
+#include "shardonnx/runtime/ByteSize.h"
 #include "shardonnx/runtime/Layout.h"
 #include <sys/mman.h>
 #include <unistd.h>
@@ -46,7 +47,8 @@ size_t roundToPages(size_t bytes) {
 }
 
 [[noreturn]] void failToMap(size_t bytes, const char *what) {
-  fail("cannot map ", bytes >> 20, " MiB for ", what, ": ", systemError(),
+  fail("cannot map ", formatBytes(static_cast<int64_t>(bytes)), " for ", what,
+       ": ", systemError(),
        "; use more ranks, a smaller --batch or --recompute=block");
 }
 
@@ -103,8 +105,8 @@ FileDescriptor createMemoryFile(int64_t bytes) {
   if (!fd)
     fail("cannot create shared memory: ", systemError());
   if (::ftruncate(fd.get(), bytes) != 0)
-    fail("cannot reserve ", bytes >> 20,
-         " MiB of shared memory: ", systemError());
+    fail("cannot reserve ", formatBytes(static_cast<int64_t>(bytes)),
+         " of shared memory: ", systemError());
   return fd;
 }
 

@@ -8,6 +8,7 @@
 #include "../../runtime/cuda/driver/Library.h"
 #include "../../runtime/cuda/driver/Memory.h"
 #include "../../runtime/support/Error.h"
+#include "shardonnx/runtime/ByteSize.h"
 #include "shardonnx/runtime/DevicePlan.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 #include <cstdlib>
@@ -97,9 +98,9 @@ TEST(Library, MissingIsToldInOneLine) {
 }
 
 TEST(Memory, BytesForPeople) {
-  EXPECT_EQ(bytesText(512), "512 bytes");
-  EXPECT_EQ(bytesText(3 << 20), "3.0 MiB");
-  EXPECT_EQ(bytesText(int64_t{5} << 29), "2.50 GiB");
+  EXPECT_EQ(formatBytes(512), "512 B");
+  EXPECT_EQ(formatBytes(3 << 20), "3.00 MiB");
+  EXPECT_EQ(formatBytes(int64_t{5} << 29), "2.50 GiB");
 }
 
 // Three units; the first and the last take turns on the same bytes.

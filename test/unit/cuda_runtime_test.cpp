@@ -11,6 +11,7 @@
 #include "../../runtime/cuda/launch/Launch.h"
 #include "../../runtime/cuda/state/Slices.h"
 #include "../../runtime/cuda/state/State.h"
+#include "shardonnx/runtime/ByteSize.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -101,7 +102,7 @@ TEST_F(OnDevice, TooMuchMemoryIsToldWithWhatIsFree) {
   } catch (const Error &e) {
     std::string message = e.what();
     EXPECT_NE(message.find("not enough memory for activations: " +
-                           bytesText(much) + " are needed"),
+                           formatBytes(much) + " are needed"),
               std::string::npos)
         << message;
     EXPECT_NE(message.find("are free"), std::string::npos);

@@ -4,7 +4,7 @@
 // JSON configurations: keys are options, `units` is a list of policies.
 
 #include "Config.h"
-#include "shardonnx/Driver/AccelerateConfig.h"
+#include "shardonnx/Driver/ForeignConfig.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -37,8 +37,7 @@ void appendJson(std::vector<std::string> &args, const std::string &key,
                 const Json &value) {
   std::string option = "--" + key;
   if (value.is_boolean()) {
-    if (value.get<bool>())
-      args.push_back(option);
+    args.push_back(value.get<bool>() ? option : option + "=false");
     return;
   }
   if (!value.is_structured()) {
@@ -185,10 +184,12 @@ bool isGiven(const std::vector<std::string> &args, const std::string &option) {
 Config readJson(const Json &json, const std::vector<std::string> &commandLine) {
   Config config;
   for (const auto &[key, value] : json.items()) {
+    std::string name = key;
+    std::replace(name.begin(), name.end(), '_', '-');
     if (key == "units")
       config.units = readUnits(value);
-    else if (!isGiven(commandLine, "--" + key))
-      appendJson(config.arguments, key, value);
+    else if (!isGiven(commandLine, "--" + name))
+      appendJson(config.arguments, name, value);
   }
   return config;
 }
@@ -201,7 +202,7 @@ std::string joined(const std::vector<std::string> &items) {
 }
 
 // Says what became of keys that are no options.
-void printNotes(const AccelerateConfig &config) {
+void printNotes(const ForeignConfig &config) {
   if (!config.runtime.empty())
     std::fprintf(stderr, "shardonnx: note: --config: tell the executable: %s\n",
                  joined(config.runtime).c_str());
@@ -214,18 +215,42 @@ void printNotes(const AccelerateConfig &config) {
                  joined(config.unused).c_str());
 }
 
-Config readAccelerate(const std::string &path,
-                      const std::vector<std::string> &commandLine) {
-  AccelerateConfig accelerate = readAccelerateConfig(path);
-  if (!accelerate.error.empty())
-    fileError("--config: '" + path + "' " + accelerate.error);
-  printNotes(accelerate);
+Config take(const ForeignConfig &foreign, const std::string &path,
+            const std::vector<std::string> &commandLine) {
+  if (!foreign.error.empty())
+    fileError("--config: '" + path + "' " + foreign.error);
+  printNotes(foreign);
   Config config;
-  for (const auto &[name, value] : accelerate.options)
+  for (const auto &[name, value] : foreign.options)
     if (!isGiven(commandLine, "--" + name))
       config.arguments.push_back(
           std::string("--").append(name).append("=").append(value));
   return config;
+}
+
+// By keys that only DeepSpeed has; those of a small file are few.
+bool isDeepSpeed(const Json &json) {
+  auto has = [&](const char *key) { return json.contains(key); };
+  auto isObject = [&](const char *key) {
+    return has(key) && json.at(key).is_object();
+  };
+  return has("zero_optimization") || has("train_batch_size") ||
+         has("train_micro_batch_size_per_gpu") ||
+         has("gradient_accumulation_steps") || isObject("bf16") ||
+         isObject("fp16");
+}
+
+// The parser's message names line and column behind a word of its own.
+Json parseJson(const std::string &path, std::istream &file) {
+  try {
+    return Json::parse(file, nullptr, /*allow_exceptions=*/true,
+                       /*ignore_comments=*/true);
+  } catch (const Json::parse_error &error) {
+    std::string what = error.what();
+    size_t line = what.find("line ");
+    fileError("--config: '" + path + "' is not JSON: " +
+              (line == std::string::npos ? what : what.substr(line)));
+  }
 }
 
 bool endsWith(const std::string &text, const std::string &end) {
@@ -246,12 +271,14 @@ Config readConfig(const std::vector<std::string> &commandLine) {
   if (!file)
     fileError("--config: cannot read '" + path + "': does it exist?");
   if (endsWith(path, ".yaml") || endsWith(path, ".yml"))
-    return readAccelerate(path, commandLine);
-  Json json = Json::parse(file, nullptr, false, true);
-  if (json.is_object() && json.contains("fsdp_config"))
-    return readAccelerate(path, commandLine);
+    return take(readAccelerateConfig(path), path, commandLine);
+  Json json = parseJson(path, file);
   if (!json.is_object())
     fileError("--config: '" + path + "' is not a JSON object");
+  if (json.contains("fsdp_config") || json.contains("distributed_type"))
+    return take(readAccelerateConfig(path), path, commandLine);
+  if (isDeepSpeed(json))
+    return take(readDeepSpeedConfig(path), path, commandLine);
   return readJson(json, commandLine);
 }
 

@@ -34,14 +34,15 @@ void addDim(CompileOptions &options, const std::string &text) {
 // A whole number within bounds: --help shows a letter, and the message says
 // what is wanted.
 CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most) {
-  return option
-      ->check([=](const std::string &text) {
-        return parseWhole(text, least, most)
-                   ? std::string()
-                   : "'" + text + "' is not a whole number within " +
-                         std::to_string(least) + "..." + std::to_string(most);
-      })
-      ->type_name("N");
+  auto read = [=](std::string &text) {
+    std::optional<int64_t> value = parseWhole(text, least, most);
+    if (!value)
+      return "'" + text + "' is not a whole number within " +
+             std::to_string(least) + "..." + std::to_string(most);
+    text = std::to_string(*value); // without K or M
+    return std::string();
+  };
+  return option->transform(CLI::Validator(read, ""))->type_name("N");
 }
 
 // A size in bytes.
@@ -52,7 +53,7 @@ CLI::Option *bytes(CLI::App &app, const std::string &name,
       ->check([](const std::string &text) {
         return parseByteSize(text)
                    ? std::string()
-                   : "'" + text + "' is no size; write 80GB or 512MiB";
+                   : "'" + text + "' is no size; write 80GB or 0.5GiB";
       })
       ->type_name("BYTES");
 }

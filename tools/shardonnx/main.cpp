@@ -5,6 +5,7 @@
 
 #include "Config.h"
 #include "Options.h"
+#include "shardonnx/runtime/OptionNames.h"
 
 #include <CLI/CLI.hpp>
 
@@ -49,9 +50,45 @@ void checkCommand(CLI::App &app, const std::vector<std::string> &args) {
       std::find(commands.begin(), commands.end(), first) != commands.end();
   if (known || first == "-h" || first == "--help" || first == "--version")
     return;
-  const char *what = first[0] == '-' ? "option" : "command";
-  usageError(std::string("unknown ") + what + " '" + first +
-             "'; see shardonnx --help");
+  if (first[0] == '-')
+    usageError("unknown option '" + first + "'; see shardonnx --help");
+  std::string near = nearestName(first, commands);
+  usageError("unknown command '" + first + "'" +
+             (near.empty() ? "" : ": did you mean '" + near + "'?") +
+             "; see shardonnx --help");
+}
+
+std::vector<std::string> optionNames(const CLI::App &command) {
+  std::vector<std::string> names;
+  for (const CLI::Option *option : command.get_options()) {
+    for (const std::string &name : option->get_lnames())
+      names.push_back("--" + name);
+    for (const std::string &name : option->get_snames())
+      names.push_back("-" + name);
+  }
+  return names;
+}
+
+// Underscores in names become dashes; a name that the command does not have is
+// explained. `where` is --config for what a file says.
+void checkNames(CLI::App &app, const std::string &name,
+                std::vector<std::string> &arguments, const std::string &where) {
+  auto isNamed = [&](const CLI::App *each) { return each->get_name() == name; };
+  std::vector<CLI::App *> named = app.get_subcommands(isNamed);
+  if (named.empty()) // --help, --version
+    return;
+  const CLI::App *command = named.front();
+  std::vector<std::string> names = optionNames(*command);
+  for (std::string &argument : arguments)
+    argument = dashedOption(argument, names);
+  std::vector<OtherOptions> others = {
+      {"the training executable", trainOptionNames()}};
+  for (CLI::App *other : app.get_subcommands([](CLI::App *) { return true; }))
+    if (other != command)
+      others.push_back({"shardonnx " + other->get_name(), optionNames(*other)});
+  std::string wrong = explainUnknownOption(arguments, names, others);
+  if (!wrong.empty())
+    usageError(where + wrong + "; see shardonnx " + name + " --help");
 }
 
 // The exit code of --help and --version, where one of them was asked for.
@@ -108,7 +145,9 @@ int main(int argc, char **argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   std::vector<std::string> args(argv + 1, argv + argc);
   checkCommand(app, args);
+  checkNames(app, args.front(), args, "");
   Config config = readConfig(args);
+  checkNames(app, args.front(), config.arguments, "--config: ");
   args.insert(args.begin() + 1, config.arguments.begin(),
               config.arguments.end());
   if (std::optional<int> code = parse(app, args))

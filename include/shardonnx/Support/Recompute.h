@@ -6,7 +6,7 @@
 #ifndef SHARDONNX_SUPPORT_RECOMPUTE_H
 #define SHARDONNX_SUPPORT_RECOMPUTE_H
 
-#include "shardonnx/Support/ByteSize.h"
+#include "shardonnx/runtime/ByteSize.h"
 #include "shardonnx/runtime/Choices.h"
 
 namespace shardonnx {

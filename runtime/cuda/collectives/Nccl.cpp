@@ -7,6 +7,7 @@
 
 #include "Nccl.h"
 #include "../driver/Library.h"
+#include "shardonnx/runtime/ByteSize.h"
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -174,7 +175,7 @@ CUdeviceptr NcclAllocator::allocate(int64_t bytes) {
   if (failed)
     unregister(block);
   if (failed && !errors[0].empty() && !error.empty())
-    printWarning(concat("NCCL could not register ", bytesText(bytes), ": ",
+    printWarning(concat("NCCL could not register ", formatBytes(bytes), ": ",
                         error, "; its collectives will be slower"));
   blocks.push_back(std::move(block));
   return blocks.back().address;

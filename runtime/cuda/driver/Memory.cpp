@@ -4,6 +4,7 @@
 // See Memory.h.
 
 #include "Memory.h"
+#include "shardonnx/runtime/ByteSize.h"
 #include <cstdio>
 #include <cstring>
 
@@ -17,7 +18,7 @@ public:
     CUresult result = driver().cuMemAlloc(&address, static_cast<size_t>(bytes));
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
       return 0;
-    check(result, "allocating ", bytesText(bytes), " on the GPU");
+    check(result, "allocating ", formatBytes(bytes), " on the GPU");
     return address;
   }
   void release(CUdeviceptr address) override { driver().cuMemFree(address); }
@@ -30,20 +31,6 @@ Allocator &driverAllocator() {
   return allocator;
 }
 
-std::string bytesText(int64_t bytes) {
-  constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
-  auto value = static_cast<double>(bytes);
-  char text[64];
-  if (value >= kGiB)
-    std::snprintf(text, sizeof(text), "%.2f GiB", value / kGiB);
-  else if (value >= kMiB)
-    std::snprintf(text, sizeof(text), "%.1f MiB", value / kMiB);
-  else
-    std::snprintf(text, sizeof(text), "%lld bytes",
-                  static_cast<long long>(bytes));
-  return text;
-}
-
 DeviceMemory::DeviceMemory(int64_t bytes, const std::string &what,
                            Allocator &allocator)
     : bytes(bytes), allocator(&allocator) {
@@ -53,9 +40,9 @@ DeviceMemory::DeviceMemory(int64_t bytes, const std::string &what,
   if (!begin) {
     size_t free = 0, total = 0;
     check(driver().cuMemGetInfo(&free, &total), "asking for the GPU's memory");
-    fail("the GPU has not enough memory for ", what, ": ", bytesText(bytes),
-         " are needed, ", bytesText(static_cast<int64_t>(free)), " of ",
-         bytesText(static_cast<int64_t>(total)),
+    fail("the GPU has not enough memory for ", what, ": ", formatBytes(bytes),
+         " are needed, ", formatBytes(static_cast<int64_t>(free)), " of ",
+         formatBytes(static_cast<int64_t>(total)),
          " are free; compile with a smaller --batch or with --recompute, start "
          "more ranks, or take a GPU that nothing else uses");
   }
@@ -82,7 +69,7 @@ PinnedMemory::PinnedMemory(int64_t bytes, const std::string &what)
     return;
   void *address = nullptr;
   check(driver().cuMemHostAlloc(&address, static_cast<size_t>(bytes), 0),
-        "allocating ", bytesText(bytes), " of pinned host memory for ", what);
+        "allocating ", formatBytes(bytes), " of pinned host memory for ", what);
   begin = static_cast<uint8_t *>(address);
   std::memset(begin, 0, static_cast<size_t>(bytes));
 }

@@ -35,9 +35,6 @@ inline void alignWorkspace(void *&workspace, int64_t &bytes) {
   bytes = bytes > before ? bytes - before : 0;
 }
 
-/// Bytes for people: 3.2 GiB, 17 MiB, 512 bytes.
-std::string bytesText(int64_t bytes);
-
 /// One allocation; zero bytes are none.
 class DeviceMemory {
 public:

@@ -4,6 +4,7 @@
 // See Launch.h. The launches of generated kernels are here, too.
 
 #include "Launch.h"
+#include "shardonnx/runtime/ByteSize.h"
 #include <limits>
 
 namespace shardonnx::rt::cuda {
@@ -48,7 +49,7 @@ void copyBytes(Context &context, CUstream stream, void *to, const void *from,
     return;
   check(driver().cuMemcpyDtoDAsync(deviceAddress(to), deviceAddress(from),
                                    static_cast<size_t>(bytes), stream),
-        "copying ", bytesText(bytes), " on the GPU");
+        "copying ", formatBytes(bytes), " on the GPU");
 }
 
 void launchGenerated(Context &context, const ShxDeviceKernel &kernel,

@@ -4,6 +4,7 @@
 // What --unit and a configuration's `units` say about module paths.
 
 #include "UnitRules.h"
+#include "shardonnx/runtime/WholeNumber.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
@@ -31,9 +32,11 @@ static LogicalResult readWord(StringRef word, UnitRule &rule,
     rule.kind = UnitRule::Kind::Root;
   } else if (number.consume_front("size:")) {
     rule.kind = UnitRule::Kind::Size;
-    if (number.getAsInteger(10, rule.size) || rule.size <= 0)
+    std::optional<int64_t> size = parseWhole(number.str(), 1, INT64_MAX);
+    if (!size)
       return emitError() << rule.origin
                          << ": size: wants a positive number of elements";
+    rule.size = *size;
   } else {
     rule.kind = UnitRule::Kind::Module;
     rule.patterns.emplace_back(("^(" + word + ")$").str());

@@ -1,0 +1,202 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Names of options, as people write them: `shardonnx` and the training
+// executable share what they say of one that they do not have. Each knows the
+// other's, for a run is set up with both.
+
+#ifndef SHARDONNX_RUNTIME_OPTIONNAMES_H
+#define SHARDONNX_RUNTIME_OPTIONNAMES_H
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardonnx {
+
+/// The options of `shardonnx compile` that the training executable has not.
+inline const std::vector<std::string> &compileOptionNames() {
+  static const std::vector<std::string> names = {"--output",
+                                                 "--emit",
+                                                 "--print-ir-after",
+                                                 "--dump-dir",
+                                                 "--timing",
+                                                 "--print-locations",
+                                                 "--target",
+                                                 "--arch",
+                                                 "--batch",
+                                                 "--seq",
+                                                 "--dim",
+                                                 "--loss",
+                                                 "--logits",
+                                                 "--strategy",
+                                                 "--unit",
+                                                 "--param-dtype",
+                                                 "--reduce-dtype",
+                                                 "--output-dtype",
+                                                 "--recompute",
+                                                 "--forward-prefetch",
+                                                 "--backward-prefetch",
+                                                 "--memory-budget",
+                                                 "--optimizer",
+                                                 "--accumulate-mode",
+                                                 "--freeze",
+                                                 "--dropout",
+                                                 "--attention-mask",
+                                                 "--document-separator",
+                                                 "--ignore",
+                                                 "--strict-numerics",
+                                                 "--tf32",
+                                                 "--world-size",
+                                                 "--config"};
+  return names;
+}
+
+/// The options of the training executable that `shardonnx compile` has not.
+inline const std::vector<std::string> &trainOptionNames() {
+  static const std::vector<std::string> names = {"--data",
+                                                 "--data-dtype",
+                                                 "--shift-labels",
+                                                 "--no-shift-labels",
+                                                 "--eval-data",
+                                                 "--eval-every",
+                                                 "--seed",
+                                                 "--shuffle",
+                                                 "--steps",
+                                                 "--accumulate",
+                                                 "--log",
+                                                 "--tensorboard",
+                                                 "--trace",
+                                                 "--trace-steps",
+                                                 "--debug-memory",
+                                                 "--nproc",
+                                                 "--replicas",
+                                                 "--timeout",
+                                                 "--lr",
+                                                 "--betas",
+                                                 "--eps",
+                                                 "--weight-decay",
+                                                 "--no-decay",
+                                                 "--momentum",
+                                                 "--clip-grad-norm",
+                                                 "--clip-grad-value",
+                                                 "--loss-scale",
+                                                 "--on-nonfinite",
+                                                 "--schedule",
+                                                 "--warmup",
+                                                 "--min-lr",
+                                                 "--offload",
+                                                 "--offload-dir",
+                                                 "--init",
+                                                 "--model",
+                                                 "--save",
+                                                 "--save-every",
+                                                 "--keep",
+                                                 "--resume"};
+  return names;
+}
+
+/// How many letters must be put in, left out or changed.
+inline size_t editDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j)
+    row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1,
+                         diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+/// The name that was most likely meant: one with few other letters, or that
+/// `given` goes on from (`--batch-size`) or begins. Empty where none is near.
+inline std::string nearestName(std::string_view given,
+                               const std::vector<std::string> &names) {
+  std::string nearest;
+  size_t least = std::max<size_t>(2, given.size() / 4);
+  for (const std::string &name : names) {
+    size_t common = std::min(name.size(), given.size());
+    bool begins =
+        common > 4 && given.substr(0, common) == name.substr(0, common);
+    size_t distance = begins ? 1 : editDistance(given, name);
+    if (distance < least || (distance == least && nearest.empty())) {
+      nearest = name;
+      least = distance;
+    }
+  }
+  return nearest;
+}
+
+/// `--name` of `--name=value`; empty for what is no option.
+inline std::string optionName(const std::string &argument) {
+  size_t letter = argument.rfind("--", 0) == 0 ? 2 : 1;
+  bool option = argument.size() > letter && argument[0] == '-' &&
+                std::isalpha(static_cast<unsigned char>(argument[letter]));
+  if (!option)
+    return {};
+  return letter == 1 ? argument.substr(0, 2)
+                     : argument.substr(0, argument.find('='));
+}
+
+inline bool isAmong(const std::string &name,
+                    const std::vector<std::string> &names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// PyTorch's and JSON's `--param_dtype` is `--param-dtype`.
+inline std::string dashedOption(const std::string &argument,
+                                const std::vector<std::string> &names) {
+  std::string name = optionName(argument);
+  std::string dashed = name;
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  return isAmong(dashed, names) ? dashed + argument.substr(name.size())
+                                : argument;
+}
+
+/// Who else has options, and how to call it.
+struct OtherOptions {
+  std::string owner;
+  std::vector<std::string> names;
+};
+
+/// What is wrong with the first of `arguments` that is an option and not among
+/// `names`; empty where there is none. What follows a bare `--` is no option.
+inline std::string
+explainUnknownOption(const std::vector<std::string> &arguments,
+                     const std::vector<std::string> &names,
+                     const std::vector<OtherOptions> &others) {
+  for (const std::string &argument : arguments) {
+    if (argument == "--")
+      break;
+    std::string name = optionName(argument);
+    if (name.empty() || isAmong(name, names))
+      continue;
+    // The message shows all of a word that has a single dash.
+    std::string given = name.size() == 2 ? argument : name;
+    std::string text = "unknown option '" + given + "'";
+    std::string dashes = (name.size() == 2 ? "-" : "") + given;
+    std::replace(dashes.begin(), dashes.end(), '_', '-');
+    for (const OtherOptions &other : others)
+      if (isAmong(dashes, other.names))
+        return text + ": '" + dashes + "' is an option of " + other.owner;
+    if (std::string near = nearestName(dashes, names); !near.empty())
+      return text + ": did you mean '" + near + "'?";
+    for (const OtherOptions &other : others)
+      if (std::string near = nearestName(dashes, other.names); !near.empty())
+        return text + ": did you mean '" + near + "' of " + other.owner + "?";
+    return text;
+  }
+  return {};
+}
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_RUNTIME_OPTIONNAMES_H
