@@ -161,16 +161,19 @@ public:
     launcherNote = note;
   }
 
-  /// From now on SIGTERM ends the run after a step; the engine tells the other
+  /// From now on a signal ends the run after a step; the engine tells the other
   /// ranks with the step's loss.
   void setStopsAfterStep() { stopsAfterStep.store(true); }
   /// Returns whether it does.
-  bool askToStop() {
+  bool askToStop(int signal) {
+    int none = 0;
     if (stopsAfterStep.load())
-      stopAsked.store(true);
+      stopSignal.compare_exchange_strong(none, signal);
     return stopsAfterStep.load();
   }
-  bool askedToStop() const { return stopAsked.load(); }
+  bool askedToStop() const { return stopSignal.load() != 0; }
+  /// What asked this rank; where another rank was asked, 0.
+  int stoppedBy() const { return stopSignal.load(); }
 
   /// After so many seconds a wait is a hang.
   void setTimeout(double seconds) { timeoutSeconds = seconds; }
@@ -232,7 +235,8 @@ private:
   std::atomic<int> spins{kSpins};
   std::atomic<int> toKill{0};
   std::atomic<int> reporters{0}; // threads of this process that report
-  std::atomic<bool> stopsAfterStep{false}, stopAsked{false};
+  std::atomic<bool> stopsAfterStep{false};
+  std::atomic<int> stopSignal{0};
   double timeoutSeconds = 600;
   bool launchedByUs = false;
   int launcherNote = -1;

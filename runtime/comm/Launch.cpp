@@ -58,10 +58,6 @@ bool boundByLauncher(const RankInfo &info) {
   return info.launcher == "srun" && std::getenv("SLURM_CPUS_PER_TASK");
 }
 
-const char *signalName(int signal) {
-  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP";
-}
-
 struct Child {
   pid_t pid = -1;
   bool running = false;
@@ -124,14 +120,8 @@ public:
     while (anyRunning()) {
       timespec pause{0, 100'000'000};
       int signal = ::sigtimedwait(&signals, nullptr, &pause);
-      if (signal == SIGTERM && !asked && !ending)
-        askToStop();
-      else if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
-        if (message.empty())
-          message = concat("stopped by ", signalName(signal));
-        sendAll(SIGINT);
-        beginEnd();
-      }
+      if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP)
+        receive(signal);
       collect();
       if (ending)
         pressOn();
@@ -144,32 +134,47 @@ private:
     return std::any_of(children.begin(), children.end(),
                        [](const Child &c) { return c.running; });
   }
-  // The ranks finish their step, save, and end well; those that do not train
-  // yet end at once.
-  void askToStop() {
-    asked = true;
+  // At the first request the ranks finish their step, save, and end well; those
+  // that do not train yet end at once.
+  void receive(int signal) {
+    if (asked == 0 && signal != SIGHUP && !ending) {
+      asked = signal;
+      askedAt = monotonicSeconds();
+      tellAll(signal);
+      return;
+    }
+    if (asked != 0 && monotonicSeconds() - askedAt < kSecondsOfOneRequest)
+      return;
+    if (message.empty())
+      message = concat("stopped by ", signalName(signal));
+    endAll();
+    beginEnd();
+  }
+  void tellAll(int value) {
+    sigval word{};
+    word.sival_int = value;
     for (Child &child : children)
       if (child.running)
-        ::kill(child.pid, SIGTERM);
+        ::sigqueue(child.pid, SIGTERM, word);
   }
   void beginEnd() {
     if (!ending)
       endBegan = monotonicSeconds();
     ending = true;
   }
-  void sendAll(int signal) {
+  void endAll() {
     for (Child &child : children)
-      if (child.running) {
-        child.endedByUs = true;
-        ::kill(child.pid, signal);
-      }
+      child.endedByUs |= child.running;
+    tellAll(kEndAtOnce);
   }
   void pressOn() {
     double waited = monotonicSeconds() - endBegan;
+    if (waited > kSecondsUntilInterrupt)
+      endAll();
     if (waited > kSecondsUntilKill)
-      sendAll(SIGKILL);
-    else if (waited > kSecondsUntilInterrupt)
-      sendAll(SIGINT); // SIGTERM would let it finish its step
+      for (Child &child : children)
+        if (child.running)
+          ::kill(child.pid, SIGKILL);
   }
   void collect() {
     int status;
@@ -190,8 +195,8 @@ private:
     int by = WIFSIGNALED(child.status)
                  ? WTERMSIG(child.status)
                  : WEXITSTATUS(child.status) - kExitSignalled;
-    if (asked && by == SIGTERM && message.empty())
-      message = "stopped by SIGTERM";
+    if (asked != 0 && (by == SIGTERM || by == SIGINT) && message.empty())
+      message = concat("stopped by ", signalName(asked));
     if (WIFSIGNALED(child.status) && !child.endedByUs && message.empty()) {
       int signal = WTERMSIG(child.status);
       message = concat("rank ", rank, " (process ", child.pid,
@@ -254,8 +259,9 @@ private:
   FileDescriptor note;
   int diedOf = 0; // the signal that killed the rank of `message`
   std::string message;
-  bool ending = false, asked = false;
-  double endBegan = 0;
+  bool ending = false;
+  int asked = 0; // the signal that asked for an end after the step
+  double endBegan = 0, askedAt = 0;
 };
 
 } // namespace

@@ -94,6 +94,10 @@ bool hangupIsIgnored() {
   return action.sa_handler == SIG_IGN;
 }
 
+const char *signalName(int signal) {
+  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP";
+}
+
 void blockTerminationSignals() {
   sigset_t set = terminationSignals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
@@ -122,14 +126,26 @@ void Monitor::readSignal() {
   if (::read(signals.get(), &info, sizeof(info)) !=
       static_cast<ssize_t>(sizeof(info)))
     return;
-  if (info.ssi_signo == SIGTERM && control.askToStop())
+  int signal = static_cast<int>(info.ssi_signo);
+  if (asksToStop(signal, info.ssi_code == SI_QUEUE, info.ssi_int))
     return;
-  const char *name = info.ssi_signo == SIGINT    ? "SIGINT"
-                     : info.ssi_signo == SIGTERM ? "SIGTERM"
-                                                 : "SIGHUP";
   // The launcher, which may have got the same signal, speaks for its ranks.
-  control.failNow(control.rank(), concat("stopped by ", name), kExitFailure,
-                  kExitSignalled + static_cast<int>(info.ssi_signo));
+  control.failNow(control.rank(), concat("stopped by ", signalName(signal)),
+                  kExitFailure, kExitSignalled + signal);
+}
+
+// Whether the signal lets the step finish. torchrun sends SIGTERM behind a
+// terminal's SIGINT: that is one request.
+bool Monitor::asksToStop(int signal, bool queued, int value) {
+  if (signal == SIGTERM)
+    return (!queued || value != kEndAtOnce) &&
+           control.askToStop(queued ? value : signal);
+  if (signal != SIGINT)
+    return false;
+  double now = monotonicSeconds();
+  if (interrupted < 0)
+    interrupted = now;
+  return now - interrupted < kSecondsOfOneRequest && control.askToStop(SIGINT);
 }
 
 bool Monitor::readPeer(size_t index) {

@@ -19,6 +19,17 @@ void blockTerminationSignals();
 /// Under nohup a hangup is not for us; a blocked signal would come through.
 bool hangupIsIgnored();
 
+/// What a launcher of ours says with SIGTERM (sigqueue): by which signal it was
+/// itself asked to end the run after a step, or that the rank ends at once.
+constexpr int kEndAtOnce = 0;
+
+/// A first SIGINT or SIGTERM asks for an end after the step, a second one for
+/// an end at once. One that comes through a process and its group (a terminal,
+/// timeout(1)) comes several times.
+constexpr double kSecondsOfOneRequest = 0.5;
+
+const char *signalName(int signal);
+
 class Monitor {
 public:
   Monitor(Control &control, const Group &group, Exchange &exchange);
@@ -29,6 +40,7 @@ public:
 private:
   void watch();
   void readSignal();
+  bool asksToStop(int signal, bool queued, int value);
   bool readPeer(size_t peer); // reads it
   void localClosed(const Peer &peer);
   void remoteClosed(const Peer &peer, bool machineLost);
@@ -51,6 +63,7 @@ private:
   };
   std::vector<Life> lives; // [peer]
   double lastLook, nextBeats = 0, asleep = 0;
+  double interrupted = -1; // when SIGINT came first; negative: never
   uint32_t changes = 0;
   std::thread thread;
 };

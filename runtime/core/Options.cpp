@@ -6,6 +6,7 @@
 #include "Options.h"
 #include "../support/Error.h"
 #include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/OptionNames.h"
 #include "shardonnx/runtime/WholeNumber.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -22,14 +23,15 @@ constexpr int64_t kMany = int64_t(1) << 40;
 // Bounds are checked by functions of our own: --help shows a letter, and the
 // message says what is wanted.
 CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most = kMany) {
-  return option
-      ->check([=](const std::string &text) {
-        return parseWhole(text, least, most)
-                   ? std::string()
-                   : concat("'", text, "' is not a whole number within ", least,
-                            "…", most);
-      })
-      ->type_name("N");
+  auto read = [=](std::string &text) {
+    std::optional<int64_t> value = parseWhole(text, least, most);
+    if (!value)
+      return concat("'", text, "' is not a whole number within ", least, "…",
+                    most);
+    text = std::to_string(*value); // without K or M
+    return std::string();
+  };
+  return option->transform(CLI::Validator(read, ""))->type_name("N");
 }
 
 CLI::Option *nonNegative(CLI::Option *option) {
@@ -59,6 +61,17 @@ void addData(CLI::App &app, Options &o) {
                  "Token type of a raw .bin file: u16 (default), u32")
       ->check(CLI::IsMember({"u16", "u32"}).description(""))
       ->type_name("TYPE");
+  auto *shift = app.add_flag_callback(
+      "--shift-labels", [&o] { o.shiftLabels = true; },
+      "Labels of .npz and .safetensors files are the inputs again, as "
+      "transformers' models take them: the one behind a position is its label, "
+      "the last of a sample has none. Without it they are labels as they "
+      "stand, those that repeat the inputs are refused, and a graph that "
+      "computes its own loss shifts them itself");
+  app.add_flag_callback(
+         "--no-shift-labels", [&o] { o.shiftLabels = false; },
+         "Labels that repeat the inputs are meant so")
+      ->excludes(shift);
   app.add_option("--eval-data", o.evalData, "Data of the validation loss")
       ->type_name("FILE")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -235,7 +248,9 @@ void addModel(CLI::App &app, Options &o, Texts &texts) {
       ->capture_default_str();
   app.add_option("--model", o.model,
                  "Where the ONNX file with the initial weights is now, or a "
-                 "state dict: .safetensors, or its .index.json")
+                 "state dict: .safetensors, its .index.json, or the folder "
+                 "that save_pretrained wrote; its names may have a prefix more "
+                 "or less (model., module., _orig_mod.)")
       ->type_name("FILE");
 }
 
@@ -281,6 +296,24 @@ std::string oneLine(std::string text) {
   return text;
 }
 
+// Underscores in names become dashes; a name that is none of ours is explained.
+void checkNames(const CLI::App &app, std::vector<std::string> &arguments) {
+  std::vector<std::string> names;
+  for (const CLI::Option *option : app.get_options()) {
+    for (const std::string &name : option->get_lnames())
+      names.push_back("--" + name);
+    for (const std::string &name : option->get_snames())
+      names.push_back("-" + name);
+  }
+  for (std::string &argument : arguments)
+    argument = dashedOption(argument, names);
+  std::string wrong = explainUnknownOption(
+      arguments, names,
+      {{"shardonnx compile, which makes the program", compileOptionNames()}});
+  if (!wrong.empty())
+    failUsage(wrong, "; --help lists the options");
+}
+
 } // namespace
 
 std::optional<Options> parseOptions(int argc, char **argv,
@@ -300,8 +333,12 @@ std::optional<Options> parseOptions(int argc, char **argv,
   addModel(app, o, texts);
   addCheckpoints(app, o);
   app.get_option("--betas")->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  o.command.assign(argv, argv + argc);
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  checkNames(app, arguments);
+  std::reverse(arguments.begin(), arguments.end()); // as CLI11 takes them
   try {
-    app.parse(argc, argv);
+    app.parse(arguments);
   } catch (const CLI::CallForHelp &) {
     std::cout << app.help();
     return std::nullopt;

@@ -16,8 +16,10 @@
 namespace shardonnx::rt {
 
 struct Options {
+  std::vector<std::string> command;        // the program and its arguments
   std::vector<std::string> data, evalData; // files, or patterns of names
   std::optional<std::string> dataType;     // u16 or u32
+  std::optional<bool> shiftLabels;         // none: found out
   int64_t steps = 100, accumulate = 1, evalEvery = 0;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1,
          clipGradNorm = 1.0, clipGradValue = 0, momentum = 0; // 0: off

@@ -7,6 +7,7 @@
 #include "Error.h"
 #include <cerrno>
 #include <fcntl.h>
+#include <filesystem>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -113,6 +114,13 @@ void File::read(void *to, int64_t offset, int64_t length) const {
     offset += n;
     length -= n;
   }
+}
+
+void makeFolderOf(const std::string &path) {
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  if (!folder.empty())
+    std::filesystem::create_directories(folder, ignored);
 }
 
 } // namespace shardonnx::rt

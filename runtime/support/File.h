@@ -34,6 +34,10 @@ private:
   int64_t bytes = 0;
 };
 
+/// Makes the folder that a file to be written lies in, and those above it. That
+/// it cannot be made is told by who then opens the file.
+void makeFolderOf(const std::string &path);
+
 } // namespace shardonnx::rt
 
 #endif // SHARDONNX_RUNTIME_FILE_H

@@ -5,6 +5,7 @@
 
 #include "Log.h"
 #include "../support/Error.h"
+#include "../support/File.h"
 #include <fcntl.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -15,12 +16,13 @@ namespace shardonnx::rt {
 Log::Log(const std::string &path, int64_t step) : path(path) {
   if (path.empty())
     return;
+  makeFolderOf(path);
   fd = FileDescriptor(
       ::open(path.c_str(),
              O_RDWR | O_CREAT | O_CLOEXEC | (step > 0 ? 0 : O_TRUNC), 0666));
   if (!fd)
     fail("cannot write the log '", path, "': ", systemError(),
-         "; --log needs a file in a folder that exists and can be written");
+         "; --log needs a file in a folder that can be written");
   if (step > 0)
     keepUpTo(step);
 }

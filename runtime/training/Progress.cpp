@@ -6,6 +6,7 @@
 #include "Progress.h"
 #include "../comm/Control.h"
 #include "../support/Error.h"
+#include "shardonnx/runtime/ByteSize.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -20,11 +21,6 @@ std::string format(const char *pattern, double value) {
   char text[64];
   std::snprintf(text, sizeof(text), pattern, value);
   return text;
-}
-
-std::string memoryText(int64_t bytes) {
-  double mib = static_cast<double>(bytes) / (1 << 20);
-  return mib < 10240 ? format("%.0f MiB", mib) : format("%.1f GiB", mib / 1024);
 }
 
 std::string timeText(double seconds) {
@@ -42,13 +38,18 @@ std::string timeText(double seconds) {
 
 } // namespace
 
-Progress::Progress(int64_t steps, int64_t begin)
-    : steps(steps), begin(begin), terminal(::isatty(STDOUT_FILENO) == 1) {}
+Progress::Progress(int64_t steps, int64_t begin, std::string rateUnit)
+    : steps(steps), begin(begin), rateUnit(std::move(rateUnit)),
+      terminal(::isatty(STDOUT_FILENO) == 1) {}
 
 // The first step touches every page for the first time.
 int64_t Progress::warmupSteps() const {
   int64_t all = steps - begin;
   return all > 10 ? 3 : (all > 1 ? 1 : 0);
+}
+
+std::string Progress::rateText(double rate) const {
+  return format(rate < 100 ? "%.1f " : "%.0f ", rate) + rateUnit;
 }
 
 std::string Progress::lineOf(const StepRecord &r) const {
@@ -64,8 +65,8 @@ std::string Progress::lineOf(const StepRecord &r) const {
   if (r.skipped)
     line += "  skipped";
   return line + format("  norm %.3f", r.gradNorm) + format("  lr %.2e", r.lr) +
-         format("  %.0f tok/s", r.tokensPerSecond) + "  " +
-         memoryText(r.pssBytes) + "/rank  " + timeText(left) + " left";
+         "  " + rateText(r.tokensPerSecond) + "  " + formatBytes(r.pssBytes) +
+         "/rank  " + timeText(left) + " left";
 }
 
 void Progress::step(const StepRecord &r) {
@@ -108,13 +109,14 @@ void Progress::close() {
   if (last.offloadBytesPerSecond)
     more += format(", %.2f GB/s to and from what is offloaded",
                    *last.offloadBytesPerSecond * 1e-9);
-  std::printf("done: %lld steps, loss %.4f -> %.4f, %.0f tok/s, %.3f TFLOP/s "
-              "(without %lld warm-up step%s), memory per rank %s planned, %s "
-              "measured%s\n",
-              static_cast<long long>(last.step - begin), firstLoss, last.loss,
-              rate, tflops, static_cast<long long>(warmupSteps()),
-              warmupSteps() == 1 ? "" : "s", memoryText(last.peakBytes).c_str(),
-              memoryText(last.pssBytes).c_str(), more.c_str());
+  std::printf(
+      "done: %lld steps, loss %.4f -> %.4f, %s, %.3f TFLOP/s "
+      "(without %lld warm-up step%s), memory per rank %s planned, %s "
+      "measured%s\n",
+      static_cast<long long>(last.step - begin), firstLoss, last.loss,
+      rateText(rate).c_str(), tflops, static_cast<long long>(warmupSteps()),
+      warmupSteps() == 1 ? "" : "s", formatBytes(last.peakBytes).c_str(),
+      formatBytes(last.pssBytes).c_str(), more.c_str());
   std::fflush(stdout);
 }
 

@@ -13,8 +13,9 @@ namespace shardonnx::rt {
 
 class Progress {
 public:
-  /// A run of steps begin + 1 to `steps`.
-  Progress(int64_t steps, int64_t begin);
+  /// A run of steps begin + 1 to `steps`; `rateUnit` is what a second brings:
+  /// tok/s, or samples/s where there are no tokens.
+  Progress(int64_t steps, int64_t begin, std::string rateUnit);
   void step(const StepRecord &record);
   /// A line that stays.
   void note(const std::string &line) const;
@@ -24,8 +25,10 @@ public:
 private:
   int64_t warmupSteps() const;
   std::string lineOf(const StepRecord &record) const;
+  std::string rateText(double rate) const;
 
   const int64_t steps, begin;
+  const std::string rateUnit;
   const bool terminal;
   double lastShown = 0;
   StepRecord last;

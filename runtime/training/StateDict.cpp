@@ -6,7 +6,9 @@
 #include "StateDict.h"
 #include "../data/ArraySource.h"
 #include "../support/Error.h"
+#include "Prefix.h"
 #include "TensorReader.h"
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -16,8 +18,9 @@
 namespace shardonnx::rt {
 namespace {
 
-constexpr const char *kRemedy = "--model takes the model's ONNX file, a "
-                                ".safetensors file or its .index.json";
+constexpr const char *kRemedy =
+    "--model takes the model's ONNX file, a .safetensors file, its .index.json "
+    "or their folder";
 constexpr const char *kIndexEnd = ".safetensors.index.json";
 constexpr int64_t kLargestIndex = int64_t(1) << 30;
 constexpr size_t kNamed = 5; // in a message
@@ -86,15 +89,23 @@ public:
         arrays(endsWith(path, kIndexEnd)
                    ? readIndexed(path)
                    : readSafeTensors(std::make_shared<File>(path, kRemedy))) {
+    findPrefix(manifest);
     Names missing, misshapen;
     for (const Manifest::Unit &unit : manifest.units)
       for (const Manifest::Param &param : unit.params)
         bind(param, missing, misshapen);
-    if (!missing.empty() || !misshapen.empty())
-      fail("'", path, "' does not fit the program: ",
-           missing.empty() ? "" : concat("it has no ", missing.list()),
-           missing.empty() || misshapen.empty() ? "" : "; ",
-           misshapen.empty() ? "" : misshapen.list(), "; ", kRemedy);
+    if (missing.empty() && misshapen.empty())
+      return;
+    Names others;
+    for (const auto &[name, array] : arrays)
+      if (!used.count(name))
+        others.add("'" + name + "'");
+    fail("'", path, "' does not fit the program: ",
+         missing.empty() ? "" : concat("it has no ", missing.list()),
+         missing.empty() || others.empty() ? ""
+                                           : concat(", but ", others.list()),
+         missing.empty() || misshapen.empty() ? "" : "; ",
+         misshapen.empty() ? "" : misshapen.list(), "; ", kRemedy);
   }
 
   void read(const OwnedRange &range) {
@@ -103,7 +114,10 @@ public:
                         elementName(array->type), transposed});
   }
 
-  void warnOfOthers() const {
+  void tell() const {
+    if (!prefix.empty())
+      std::printf("'%s' has the program's names %s\n", path.c_str(),
+                  describe(prefix).c_str());
     Names others;
     for (const auto &[name, array] : arrays)
       if (!used.count(name))
@@ -116,13 +130,44 @@ public:
   }
 
 private:
+  // Under the graph's names there is no prefix to be found.
+  void findPrefix(const Manifest &manifest) {
+    for (const auto &[name, array] : arrays)
+      places.emplace(withoutWrappers(name), name);
+    if (places.size() < arrays.size())
+      fail("'", path,
+           "' has a name with and without a wrapper of PyTorch's; "
+           "give a file that has one model");
+    std::vector<std::vector<std::string>> wanted;
+    for (const Manifest::Unit &unit : manifest.units)
+      for (const Manifest::Param &param : unit.params) {
+        if (arrays.count(param.onnx))
+          continue;
+        wanted.push_back({withoutWrappers(param.name)});
+        for (const std::string &name : param.tied)
+          wanted.back().push_back(withoutWrappers(name));
+      }
+    std::vector<Prefix> fits = findPrefixes(wanted, places);
+    if (fits.size() > 1)
+      fail("'", path,
+           "' has the program's names more than once: ", describe(fits[0]),
+           ", and ", describe(fits[1]), "; give a file that has one model");
+    if (fits.size() == 1)
+      prefix = fits.front();
+  }
+  Arrays::const_iterator find(const std::string &name) const {
+    auto place = places.find(withPrefix(prefix, withoutWrappers(name)));
+    return place == places.end() ? arrays.end() : arrays.find(place->second);
+  }
   void bind(const Manifest::Param &param, Names &missing, Names &misshapen) {
     bool onnx = false;
-    auto found = arrays.find(param.name);
+    auto found = find(param.name);
     for (const std::string &name : param.tied) {
-      used.insert(name); // one of them is enough
+      auto other = find(name);
+      if (other != arrays.end())
+        used.insert(other->first); // one of them is enough
       if (found == arrays.end())
-        found = arrays.find(name);
+        found = other;
     }
     if (found == arrays.end() && param.onnx != param.name) {
       found = arrays.find(param.onnx);
@@ -146,6 +191,9 @@ private:
 
   const std::string path;
   const Arrays arrays;
+  // The file's names by the same without wrappers.
+  std::map<std::string, std::string> places;
+  Prefix prefix;
   std::map<const Manifest::Param *, std::pair<const Array *, bool>> bound;
   std::set<std::string> used;
   TensorReader reader;
@@ -153,14 +201,35 @@ private:
 
 } // namespace
 
-bool isStateDict(const std::string &path) {
-  return endsWith(path, ".safetensors") || endsWith(path, kIndexEnd);
+std::string findStateDict(const std::string &path) {
+  for (const char *end : {".pt", ".pth", ".bin", ".ckpt"})
+    if (endsWith(path, end))
+      fail("'", path,
+           "' is a pickle, which only PyTorch reads: "
+           "`tools/checkpoint-convert ",
+           path,
+           " weights.safetensors` makes of "
+           "it what --model takes");
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored))
+    return endsWith(path, ".safetensors") || endsWith(path, kIndexEnd) ? path
+                                                                       : "";
+  std::filesystem::path folder(path);
+  for (const char *name : {"model.safetensors", "model.safetensors.index.json"})
+    if (std::filesystem::exists(folder / name, ignored))
+      return folder / name;
+  if (std::filesystem::exists(folder / "pytorch_model.bin", ignored))
+    return findStateDict(folder / "pytorch_model.bin");
+  fail("the folder '", path,
+       "' has neither model.safetensors nor "
+       "model.safetensors.index.json; ",
+       kRemedy);
 }
 
 void loadStateDict(Engine &engine, const std::string &path, bool warns) {
   StateDict dict(engine.manifest, path);
   if (warns)
-    dict.warnOfOthers();
+    dict.tell();
   forOwned(engine, [&](const OwnedRange &range) { dict.read(range); });
 }
 

@@ -11,7 +11,7 @@
 #include <climits>
 #include <cstring>
 #include <fcntl.h>
-#include <sys/stat.h>
+#include <filesystem>
 #include <unistd.h>
 #include <vector>
 
@@ -118,9 +118,11 @@ uint32_t crc32c(std::string_view bytes) {
 TensorBoard::TensorBoard(const std::string &folder) {
   if (folder.empty())
     return;
-  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
-    fail("cannot make the folder '", folder, "': ", systemError(),
-         "; --tensorboard needs a folder inside one that exists");
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    fail("cannot make the folder '", folder, "': ", error.message(),
+         "; --tensorboard needs a folder that can be made and written");
   // The name is what TensorBoard looks for; a later run is a file of its own.
   auto now = std::chrono::system_clock::now().time_since_epoch();
   auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();

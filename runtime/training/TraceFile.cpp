@@ -7,6 +7,7 @@
 
 #include "TraceFile.h"
 #include "../support/Error.h"
+#include "../support/File.h"
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -42,7 +43,7 @@ public:
       : path(path), stream(std::fopen(path.c_str(), "we")) {
     if (!stream)
       fail("cannot write the trace '", path, "': ", systemError(),
-           "; --trace needs a file in a folder that exists and can be written");
+           "; --trace needs a file in a folder that can be written");
   }
   ~Output() {
     if (!stream)
@@ -227,11 +228,12 @@ TraceFile::TraceFile(const Options &options, const Manifest &manifest, int rank,
       file(traceFileName(options.trace, worldSize, localRanks)) {
   if (!leads())
     return;
+  makeFolderOf(file);
   size_t slash = file.rfind('/');
   std::string folder = slash == file.npos ? "." : file.substr(0, slash + 1);
   if (::access(folder.c_str(), W_OK | X_OK) != 0)
     fail("cannot write the trace '", file, "': ", systemError(),
-         "; --trace needs a file in a folder that exists and can be written");
+         "; --trace needs a file in a folder that can be written");
   struct stat there;
   if (::stat(file.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
     fail("cannot write the trace '", file,

@@ -4,11 +4,14 @@
 // See Trainer.h. Nothing here differs between ranks but who writes and prints.
 
 #include "Trainer.h"
+#include "../comm/Monitor.h"
 #include "../support/Error.h"
 #include "NonFinite.h"
+#include "ResumeCommand.h"
 #include "SameData.h"
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <limits>
 
@@ -22,10 +25,14 @@ Trainer::Trainer(const Options &options, Engine &engine, Control &control,
       trace(traceFile ? &traceFile->trace : nullptr), manifest(engine.manifest),
       lossScale(options, manifest),
       state(restored ? restored->state : TrainState()),
-      progress(options.steps, state.step), lastStep(options.steps) {
-  data = openData(options.data, options.dataType, manifest);
+      progress(options.steps, state.step,
+               manifest.seq > 0 ? "tok/s" : "samples/s"),
+      lastStep(options.steps) {
+  data =
+      openData(options.data, options.dataType, manifest, options.shiftLabels);
   if (!options.evalData.empty())
-    evalData = openData(options.evalData, options.dataType, manifest);
+    evalData = openData(options.evalData, options.dataType, manifest,
+                        options.shiftLabels);
   order = {manifest.batch,  engine.ranks(),  options.accumulate,
            data->samples(), options.shuffle, options.seed};
   compareData(restored);
@@ -36,6 +43,8 @@ Trainer::Trainer(const Options &options, Engine &engine, Control &control,
   for (const std::string &name : data->unusedArrays())
     printWarning(concat("array '", name, "' of '", options.data.front(),
                         "' is ignored: the graph has no such input"));
+  if (std::string labels = data->describeLabels(); !labels.empty())
+    progress.note(labels);
 }
 
 // With each other's, and with that of the checkpoint.
@@ -74,7 +83,9 @@ Scalars Trainer::scalarsOf(int64_t step, double denominator) const {
   v[SHX_WEIGHT_DECAY] = static_cast<float>(options.weightDecay);
   v[SHX_BIAS_CORRECTION1] = static_cast<float>(1 - std::pow(options.beta1, t));
   v[SHX_BIAS_CORRECTION2] = static_cast<float>(1 - std::pow(options.beta2, t));
-  v[SHX_CLIP] = static_cast<float>(1 / state.lossScale);
+  // Where no label counts the norm is NaN, as PyTorch's is, not zero.
+  v[SHX_CLIP] = denominator > 0 ? static_cast<float>(1 / state.lossScale)
+                                : std::numeric_limits<float>::quiet_NaN();
   v[SHX_CLIP_VALUE] = options.clipGradValue > 0
                           ? static_cast<float>(options.clipGradValue)
                           : std::numeric_limits<float>::infinity();
@@ -139,6 +150,8 @@ int Trainer::stepsAhead() const {
 }
 
 void Trainer::checkResult(const Outstanding &step, const StepResult &result) {
+  if (step.empty() && !options.skipNonFinite)
+    stopAtNoLabels(engine, exchange, step.step);
   bool skipped = !std::isfinite(result.gradNorm);
   bool stop = (skipped || !std::isfinite(result.loss)) &&
               !options.skipNonFinite &&
@@ -147,7 +160,8 @@ void Trainer::checkResult(const Outstanding &step, const StepResult &result) {
     stopAt(step, result);
   if (skipped)
     --state.optimizerSteps;
-  lossScale.update(state, skipped);
+  if (!step.empty())
+    lossScale.update(state, skipped);
 }
 
 // Where a later step has taken the gradients' place, the step is run again.
@@ -167,7 +181,9 @@ void Trainer::stopAt(const Outstanding &step, const StepResult &result) {
 // the loss cannot leave samples out, a last round that is not full is.
 double Trainer::evaluate() {
   int64_t perRound = order.batch * order.ranks;
-  bool labels = manifest.loss.denominator == Manifest::Denominator::Labels;
+  using Denominator = Manifest::Denominator;
+  Denominator kind = manifest.loss.denominator;
+  bool labels = kind == Denominator::Labels || kind == Denominator::Sum;
   int64_t count = evalData->samples();
   int64_t rounds =
       labels ? (count + perRound - 1) / perRound : count / perRound;
@@ -184,15 +200,14 @@ double Trainer::evaluate() {
         denominator += static_cast<double>(evalData->countLabels(i));
     }
     if (!labels)
-      denominator +=
-          manifest.loss.denominator == Manifest::Denominator::Elements
-              ? static_cast<double>(manifest.loss.perMicrobatch)
-              : 1;
+      denominator += kind == Denominator::Elements
+                         ? static_cast<double>(manifest.loss.perMicrobatch)
+                         : 1;
     fillBatch(manifest, *evalData, samples, {}, engine.inputs());
     engine.evalMicrobatch();
   }
   Engine::Evaluation sum = engine.evaluation(denominator);
-  return sum.loss / sum.count;
+  return kind == Denominator::Sum ? sum.loss : sum.loss / sum.count;
 }
 
 bool Trainer::evaluatesAfter(int64_t step) const {
@@ -215,8 +230,8 @@ void Trainer::report(const Outstanding &step, const StepResult &result) {
     return;
   StepRecord record;
   record.step = step.step;
-  record.loss = step.denominator > 0 ? result.loss / step.denominator
-                                     : std::numeric_limits<double>::quiet_NaN();
+  record.loss = step.empty() ? std::numeric_limits<double>::quiet_NaN()
+                             : result.loss / step.denominator;
   record.gradNorm = result.gradNorm;
   record.lr = options.schedule().at(step.step);
   int64_t microbatches = order.ranks * order.accumulate;
@@ -285,6 +300,17 @@ void Trainer::save(int64_t step) {
     reportSave(saver->begin(state));
 }
 
+// Another rank may have been asked: batch systems do so by SIGTERM.
+void Trainer::reportStop() const {
+  int signal = control.stoppedBy() != 0 ? control.stoppedBy() : SIGTERM;
+  progress.note(concat("stopped by ", signalName(signal), " after step ",
+                       state.step,
+                       saver ? "" : ", nothing is saved: no --save"));
+  if (saver && state.step < options.steps)
+    progress.note("go on with: " +
+                  resumeCommand(options.command, options.save));
+}
+
 void Trainer::run() {
   engine.start();
   lossScale.begin(state);
@@ -304,8 +330,7 @@ void Trainer::run() {
   if (saver)
     reportSave(saver->finish());
   if (stopped && first())
-    progress.note(concat("stopped by SIGTERM after step ", state.step,
-                         saver ? "" : ", nothing is saved: no --save"));
+    reportStop();
   if (traceFile)
     traceFile->writePart();
   engine.finish(); // all ranks have written theirs

@@ -35,6 +35,8 @@ private:
   struct Outstanding {
     int64_t step, samples; // samples: consumed before it
     double denominator, lossScale;
+    /// No label counts: the loss is 0 / 0, and there is nothing to learn.
+    bool empty() const { return !(denominator > 0); }
   };
   void compareData(const std::optional<Restored> &restored);
   void trainStep(int64_t step);
@@ -51,6 +53,7 @@ private:
   void report(const Outstanding &step, const StepResult &result);
   void save(int64_t step);
   void reportSave(const std::optional<SaveRecord> &saved);
+  void reportStop() const;
   double evaluate();
   bool evaluatesAfter(int64_t step) const;
   int64_t memoryBytes() const;
@@ -72,7 +75,7 @@ private:
   std::unique_ptr<TensorBoard> tensorBoard;
   Progress progress;
   std::deque<Outstanding> outstanding;
-  int64_t lastStep; // sooner than asked for after SIGTERM
+  int64_t lastStep; // sooner than asked for after a signal
   bool stopped = false;
   std::optional<SaveRecord> lastSaved; // that no record of a step tells yet
 };

@@ -161,8 +161,8 @@ void draw(const OwnedRange &target, uint64_t seed) {
 
 void loadWeights(Engine &engine, const std::string &modelOverride,
                  bool checkHash) {
-  if (isStateDict(modelOverride))
-    return loadStateDict(engine, modelOverride, /*warns=*/checkHash);
+  if (std::string dict = findStateDict(modelOverride); !dict.empty())
+    return loadStateDict(engine, dict, /*warns=*/checkHash);
   ModelFiles files(engine.manifest, modelOverride);
   if (checkHash)
     files.checkHash();
