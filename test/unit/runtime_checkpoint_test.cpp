@@ -444,6 +444,9 @@ TEST_F(Killed, SigtermFinishesTheStepAndSaves) {
   EXPECT_NE(f.out.find("after step " + std::to_string(last) + "\n"),
             std::string::npos)
       << f.out;
+  EXPECT_NE(f.out.find("\ngo on with: "), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find(" --resume " + (folder / "c") + "\n"), std::string::npos)
+      << f.out;
 }
 
 } // namespace

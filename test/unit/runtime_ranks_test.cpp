@@ -223,10 +223,22 @@ TEST_F(Ends, AKilledRankEndsAllAndIsNamed) {
   }
 }
 
-TEST_F(Ends, SignalsEndAllRanks) {
+// Sends signals, some of which are one request, until a process has gone.
+bool interruptUntilGone(int to, int pid) {
+  return waitUntil([&] {
+    ::kill(to, SIGINT);
+    return ::kill(pid, 0) != 0;
+  });
+}
+
+// A rank that stands still does not finish its step.
+TEST_F(Ends, ASecondSignalEndsAllRanks) {
   Process process = startLong({"--nproc", "2", "--log", folder / "log.jsonl"});
   std::vector<int> ranks = waitForRanks(process, 2);
-  ::kill(process.pid(), SIGINT);
+  ASSERT_EQ(ranks.size(), 2u);
+  ::kill(ranks[1], SIGSTOP);
+  EXPECT_TRUE(interruptUntilGone(process.pid(), ranks[0]));
+  ::kill(ranks[1], SIGCONT);
   Finished f = process.wait();
   EXPECT_EQ(f.code, 1);
   expectOneError(f, "stopped by SIGINT");
@@ -234,17 +246,21 @@ TEST_F(Ends, SignalsEndAllRanks) {
 }
 
 // Whoever is sent it: the launcher, or a rank.
-TEST_F(Ends, SigtermLetsTheStepFinish) {
-  for (int to : {-1, 0, 1}) {
+TEST_F(Ends, AFirstSignalLetsTheStepFinish) {
+  for (auto [to, signal] :
+       {std::pair(-1, SIGTERM), std::pair(0, SIGTERM), std::pair(1, SIGTERM),
+        std::pair(-1, SIGINT), std::pair(0, SIGINT)}) {
     Process process =
         startLong({"--nproc", "2", "--log", folder / "log.jsonl"});
     std::vector<int> ranks = waitForRanks(process, 2);
     ASSERT_EQ(ranks.size(), 2u);
-    ::kill(to < 0 ? process.pid() : ranks[size_t(to)], SIGTERM);
+    ::kill(to < 0 ? process.pid() : ranks[size_t(to)], signal);
     Finished f = process.wait();
     EXPECT_EQ(f.code, 0) << f.err;
     EXPECT_TRUE(linesOf(f.err).empty()) << f.err;
-    EXPECT_NE(f.out.find("stopped by SIGTERM after step "), std::string::npos)
+    std::string name = signal == SIGINT ? "SIGINT" : "SIGTERM";
+    EXPECT_NE(f.out.find("stopped by " + name + " after step "),
+              std::string::npos)
         << f.out;
     expectGone(ranks);
     folder.write("log.jsonl", "");
@@ -258,7 +274,9 @@ TEST_F(Ends, ARankThatIsStoppedIsNamed) {
     std::vector<int> ranks = waitForRanks(process, 2);
     ASSERT_EQ(ranks.size(), 2u);
     double killed = now();
-    ::kill(ranks[victim], SIGINT);
+    ::kill(ranks[1 - victim], SIGSTOP); // or the step would finish
+    EXPECT_TRUE(interruptUntilGone(ranks[victim], ranks[victim]));
+    ::kill(ranks[1 - victim], SIGCONT);
     Finished f = process.wait();
     EXPECT_EQ(f.code, 1);
     EXPECT_LT(now() - killed, 30);
