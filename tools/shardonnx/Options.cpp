@@ -224,8 +224,8 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
   addMemoryOptions(app, o);
   addTrainingOptions(app, o);
   app.add_option("--config", o.config,
-                 "JSON with these keys and 'units', or Accelerate's YAML for "
-                 "FSDP; options win")
+                 "JSON with these keys and 'units', Accelerate's YAML or DeepSpeed's "
+                 "JSON; options win")
       ->type_name("FILE");
 }
 
