@@ -442,11 +442,6 @@ void printTraffic(const Manifest &m, const InspectView &view,
 
 } // namespace
 
-std::string formatBytes(int64_t bytes) {
-  return formatScaled(static_cast<double>(bytes), 1024,
-                      {"B", "KiB", "MiB", "GiB", "TiB"});
-}
-
 void printInspectText(const Manifest &m, const InspectView &view,
                       raw_ostream &out) {
   printHead(m, out);

@@ -40,6 +40,7 @@ inline const std::vector<std::string> &compileOptionNames() {
                                                  "--forward-prefetch",
                                                  "--backward-prefetch",
                                                  "--memory-budget",
+                                                 "--fit",
                                                  "--optimizer",
                                                  "--accumulate-mode",
                                                  "--freeze",
