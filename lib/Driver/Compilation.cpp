@@ -240,8 +240,8 @@ LogicalResult Compilation::fitMemory() {
       "--memory-budget: " + formatBytes(*options.memoryBudget) +
       " are too few: a rank of " + Twine(*options.worldSize) +
       " takes at least " + formatExactBytes(outcome.least) + " for '" +
-      options.model + "' with --strategy=" +
-      spell(options.strategy) + " and --recompute=" + options.recompute.text() +
+      options.model + "' with --strategy=" + spell(options.strategy) +
+      " and --recompute=" + options.recompute.text() +
       "; give that much, more ranks (--world-size), a smaller batch or more "
       "recomputation");
 }

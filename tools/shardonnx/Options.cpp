@@ -223,9 +223,10 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
   addShardingOptions(app, o);
   addMemoryOptions(app, o);
   addTrainingOptions(app, o);
-  app.add_option("--config", o.config,
-                 "JSON with these keys and 'units', Accelerate's YAML or DeepSpeed's "
-                 "JSON; options win")
+  app.add_option(
+         "--config", o.config,
+         "JSON with these keys and 'units', Accelerate's YAML or DeepSpeed's "
+         "JSON; options win")
       ->type_name("FILE");
 }
 
