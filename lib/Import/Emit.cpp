@@ -256,6 +256,10 @@ LogicalResult Emitter::emitNode(const ::onnx::NodeProto &node) {
                   "' has a type that is not supported");
     attrs.append(attribute.name(), *value);
   }
+  if (node.output_size() > 0)
+    if (auto info = metadata.nodes.find(node.output(0));
+        info != metadata.nodes.end())
+      info->second.dropped.addTo(attrs, builder);
   bool standard = node.domain().empty() || node.domain() == "ai.onnx";
   auto [name, path] = nameAndPathOf(node);
   auto op = NodeOp::create(

@@ -12,6 +12,7 @@
 #include "Metadata.h"
 #include "OnnxLibrary.h"
 #include "Parameters.h"
+#include "Untold.h"
 #include "WireFormat.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -48,7 +49,14 @@ public:
   OwningOpRef<ModuleOp> run() {
     if (failed(read()))
       return {};
+    // `eval` runs what the graph says, a program is trained as the module was.
+    bool forTraining = !options.inputs;
+    if (forTraining && failed(refuseErasedDetach()))
+      return {};
     Metadata metadata = readMetadata(model);
+    if (!forTraining)
+      for (auto &node : metadata.nodes)
+        node.second.dropped = DroppedArguments();
     if (options.inputs &&
         failed(bindGivenInputs(*model.mutable_graph(), options, diagnostics)))
       return {};
@@ -56,10 +64,12 @@ public:
       return {};
     FailureOr<std::vector<Initializer>> initializers =
         takeInitializers(model, stripped, metadata, options.model, &context,
-                         /*forTraining=*/!options.inputs, diagnostics);
+                         forTraining, diagnostics);
     if (failed(initializers) || failed(normalize()))
       return {};
     completeMetadata(metadata, model);
+    if (forTraining)
+      warnUntold(model, metadata, *initializers, options.model, diagnostics);
     return emitModule(model.graph(), *initializers, metadata, options.model,
                       opsetOf(model), context, diagnostics);
   }
@@ -70,6 +80,14 @@ private:
   }
 
   LogicalResult read();
+  LogicalResult refuseErasedDetach() {
+    std::string reader = findErasedDetach(model.graph());
+    if (reader.empty())
+      return success();
+    return fail("node '" + reader +
+                "' read x.detach(), which the exporter has erased: gradients "
+                "would flow past it; export with optimize=False");
+  }
   LogicalResult check() {
     return step(onnxlib::check(model), "is not a valid ONNX model");
   }

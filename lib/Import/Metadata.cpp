@@ -105,7 +105,9 @@ NodeInfo readNode(const ::onnx::NodeProto &node) {
       findProp(node.metadata_props(), "pkg.torch.onnx.name_scopes");
   info.path =
       scopes.empty() ? pathFromName(node.name()) : pathFromScopes(scopes);
-  readFxNode(findProp(node.metadata_props(), "pkg.torch.onnx.fx_node"), info);
+  StringRef fxNode = findProp(node.metadata_props(), "pkg.torch.onnx.fx_node");
+  readFxNode(fxNode, info);
+  info.dropped = readDroppedArguments(info.op, fxNode);
   return info;
 }
 

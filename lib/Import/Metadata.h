@@ -8,6 +8,8 @@
 #ifndef SHARDONNX_LIB_IMPORT_METADATA_H
 #define SHARDONNX_LIB_IMPORT_METADATA_H
 
+#include "DroppedArguments.h"
+
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -34,6 +36,8 @@ struct NodeInfo {
   std::string op;
   /// Module path, for example "transformer.h.0.mlp"; may be empty.
   std::string path;
+  /// What its ONNX node does not say.
+  DroppedArguments dropped;
   /// The framework's own operator, for example "aten.linear.default".
   std::string target;
   /// The operator's result in the traced program, for example "linear_3". All

@@ -11,6 +11,7 @@
 #include "LegacyWeights.h"
 #include "MergedParameters.h"
 #include "Types.h"
+#include "Untold.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -314,8 +315,9 @@ LogicalResult Taker::markTrainable() {
     if (!metadata.signature.empty())
       init.trainable = input && input->kind == "PARAMETER";
     else
-      init.trainable = !init.isConstant && init.type.getNumElements() > 1 &&
-                       !isBufferName(init.symbol);
+      init.trainable = !init.isConstant && !isBufferName(init.symbol) &&
+                       (init.type.getNumElements() > 1 ||
+                        (isWeightName(init.symbol) && !init.value));
     if (!init.trainable || !init.value)
       continue;
     init.trainable = false;

@@ -4,6 +4,7 @@
 // Lowers elementwise ONNX ops.
 
 #include "Handlers.h"
+#include "shardonnx/Dialect/NN/IR/NNMath.h"
 
 using namespace mlir;
 
@@ -150,7 +151,10 @@ LogicalResult lowerCastLike(Lowering &l, onnx::NodeOp node) {
 }
 
 LogicalResult lowerIdentity(Lowering &l, onnx::NodeOp node) {
-  l.set(node->getResult(0), l.get(node.getInput(0)));
+  Value operand = l.get(node.getInput(0));
+  bool stops = node.getNodeAttr("detach") && isFloat(operand);
+  l.set(node->getResult(0),
+        stops ? l.unary<nn::StopGradientOp>(operand) : operand);
   return success();
 }
 

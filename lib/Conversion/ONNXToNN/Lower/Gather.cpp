@@ -6,6 +6,7 @@
 
 #include "GridGather.h"
 #include "Index.h"
+#include "shardonnx/Dialect/NN/IR/NNMath.h"
 
 using namespace mlir;
 
@@ -24,6 +25,17 @@ Value embed(Lowering &l, Value table, Value ids) {
       l.builder, l.loc, RankedTensorType::get(flat, elementType(table)),
       l.reshape(table, {rows, width}), ids);
   return l.reshape(result, shape);
+}
+
+/// What is read at `row` is as it is, and gives the table no gradient
+/// (torch.nn.Embedding's padding_idx).
+Value stopAtRow(Lowering &l, Value read, Value ids, int64_t row) {
+  SmallVector<int64_t> shape(shapeOf(ids));
+  shape.resize(shapeOf(read).size(), 1);
+  Value isRow =
+      l.compare(nn::ComparePredicate::eq, l.reshape(ids, shape),
+                l.constant(static_cast<double>(row), elementType(ids)));
+  return l.select(isRow, l.unary<nn::StopGradientOp>(read), read);
 }
 
 bool isTable(Value data) { return shapeOf(data).size() >= 2 && isFloat(data); }
@@ -78,7 +90,10 @@ LogicalResult lowerGather(Lowering &l, onnx::NodeOp node) {
   if (!areIndices(indices))
     return l.unsupported(node, "its indices are no i32 or i64");
   if (*axis == 0 && isTable(data)) {
-    l.set(node->getResult(0), embed(l, data, indices));
+    Value rows = embed(l, data, indices);
+    if (node.getNodeAttr("padding_idx"))
+      rows = stopAtRow(l, rows, indices, node.getInt("padding_idx", 0));
+    l.set(node->getResult(0), rows);
     return success();
   }
   auto axes = nn::IndexAxes::along(*axis, static_cast<int64_t>(shape.size()),

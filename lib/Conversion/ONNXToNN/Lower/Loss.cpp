@@ -93,6 +93,15 @@ Value likelihoodLoss(Lowering &l, onnx::NodeOp node, const Classes &c,
           : l.splat(1,
                     RankedTensorType::get({rows, 1}, l.builder.getF32Type()));
   Value loss = l.unary<nn::NegOp>(atLabel(logProb));
+  // What smoothing takes from the label, all classes share.
+  double smoothing = node.getFloat("label_smoothing", 0);
+  Value shares;
+  if (smoothing != 0) {
+    Value all = node.getInput(2)
+                    ? l.mul(logProb, l.f32(l.get(node.getInput(2))))
+                    : logProb;
+    shares = l.mul(l.rowSum(all), -smoothing / static_cast<double>(c.count));
+  }
   bool ignores = node.getNodeAttr("ignore_index") != Attribute();
   if (ignores) {
     auto ignored = static_cast<double>(node.getInt("ignore_index", -100));
@@ -101,8 +110,12 @@ Value likelihoodLoss(Lowering &l, onnx::NodeOp node, const Classes &c,
     // What is ignored may be infinite: a product with zero would be NaN.
     weight = l.select(skip, zero, weight);
     loss = l.select(skip, zero, loss);
+    if (shares)
+      shares = l.select(skip, zero, shares);
   }
   loss = l.mul(loss, weight);
+  if (shares)
+    loss = l.add(l.mul(loss, 1 - smoothing), shares);
   if (reduction == "none")
     return l.reshape(loss, l.getShape(node.getInput(1)));
   Value sum = l.sum(loss, {0, 1}, /*keepdims=*/false);
@@ -133,6 +146,7 @@ LogicalResult lowerCrossEntropy(Lowering &l, onnx::NodeOp node) {
   bool wantsLogProb =
       node->getNumResults() > 1 && !isa<NoneType>(node->getResult(1).getType());
   if (!node.getInput(2) && !wantsLogProb &&
+      !node.getNodeAttr("label_smoothing") &&
       node.getString("reduction", "mean") != "none") {
     l.set(node->getResult(0), l.cast(crossEntropy(l, node, *c), element));
     return success();

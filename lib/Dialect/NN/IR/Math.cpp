@@ -85,6 +85,7 @@ NN_STEP(FloorOp)
 NN_STEP(CeilOp)
 NN_STEP(RoundOp)
 NN_STEP(SignOp)
+NN_STEP(StopGradientOp)
 
 NN_MATH(Expm1Op, u.b.mul(u.g, u.b.add(u.r, 1.0)))
 NN_MATH(Log1pOp, u.b.div(u.g, u.b.add(u.x, 1.0)))
@@ -261,6 +262,7 @@ struct MathVec : Vec {
 NN_EMIT(FloorOp) {
   return math::FloorOp::create(builder, getLoc(), vectors[0]);
 }
+NN_EMIT(StopGradientOp) { return vectors[0]; }
 NN_EMIT(CeilOp) { return math::CeilOp::create(builder, getLoc(), vectors[0]); }
 NN_EMIT(RoundOp) {
   return math::RoundEvenOp::create(builder, getLoc(), vectors[0]);
@@ -434,6 +436,7 @@ NN_EMIT(RemainderOp) {
 
 NN_EVALUATE_AS(FloorOp, std::floor(x))
 NN_EVALUATE_AS(CeilOp, std::ceil(x))
+NN_EVALUATE_AS(StopGradientOp, x)
 NN_EVALUATE_AS(RoundOp, std::nearbyint(x))
 NN_EVALUATE_AS(SignOp, x > 0 ? 1 : x < 0 ? -1 : x)
 NN_EVALUATE_AS(Expm1Op, std::expm1(x))

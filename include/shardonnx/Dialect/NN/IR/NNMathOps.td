@@ -26,6 +26,8 @@ def NN_CeilOp : NN_MathOp<"ceil", "Smallest integer not below x, gradient 0">;
 def NN_RoundOp
     : NN_MathOp<"round", "Nearest integer, halves to the even one, gradient 0">;
 def NN_SignOp : NN_MathOp<"sign", "-1, 0 or 1, NaN of NaN, gradient 0">;
+def NN_StopGradientOp
+    : NN_MathOp<"stop_gradient", "x, gradient 0 (torch.Tensor.detach)">;
 
 def NN_Expm1Op : NN_MathOp<"expm1", "e^x - 1, exact near zero">;
 def NN_Log1pOp : NN_MathOp<"log1p", "log(1 + x), exact near zero">;

@@ -1,0 +1,120 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads arguments out of the text of a traced call.
+
+#include "DroppedArguments.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <onnx/onnx_pb.h>
+
+using llvm::StringRef;
+
+namespace shardonnx {
+namespace {
+
+StringRef fxNodeOf(const ::onnx::NodeProto &node) {
+  for (const auto &prop : node.metadata_props())
+    if (prop.key() == "pkg.torch.onnx.fx_node")
+      return prop.value();
+  return "";
+}
+
+/// The text up to the comma or bracket that ends it.
+StringRef takeArgument(StringRef text) {
+  int depth = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    depth += StringRef("([{").contains(text[i]);
+    bool closes = StringRef(")]}").contains(text[i]);
+    if (depth == 0 && (closes || text[i] == ','))
+      return text.take_front(i);
+    depth -= closes;
+  }
+  return text;
+}
+
+/// An argument by its place or, where it was given so, by its name.
+StringRef findArgument(StringRef fxNode, unsigned place, StringRef name) {
+  StringRef list = fxNode.split("(args = (").second;
+  for (unsigned i = 0; !list.empty(); ++i) {
+    StringRef argument = takeArgument(list);
+    if (i == place && !argument.trim().empty())
+      return argument.trim();
+    list = list.drop_front(argument.size());
+    if (!list.consume_front(","))
+      break;
+  }
+  StringRef named = fxNode.split("kwargs = {").second;
+  size_t at = named.find((name + ": ").str());
+  return at == StringRef::npos
+             ? ""
+             : takeArgument(named.drop_front(at + name.size() + 2)).trim();
+}
+
+bool calls(StringRef fxNode, StringRef operation) {
+  return fxNode.contains(("target=torch.ops.aten." + operation + ".").str());
+}
+
+/// The tracer calls results `detach`, `detach_1`, … (`detach_`, which works in
+/// place, is of constants.)
+bool isDetachName(StringRef name) {
+  if (!name.consume_front("detach"))
+    return false;
+  return name.empty() ||
+         (name.consume_front("_") && !name.empty() &&
+          llvm::all_of(name, [](char c) { return llvm::isDigit(c); }));
+}
+
+} // namespace
+
+void DroppedArguments::addTo(mlir::NamedAttrList &attributes,
+                             mlir::Builder &builder) const {
+  if (paddingIndex)
+    attributes.append("padding_idx", builder.getI64IntegerAttr(*paddingIndex));
+  if (labelSmoothing != 0)
+    attributes.append("label_smoothing",
+                      builder.getF64FloatAttr(labelSmoothing));
+  if (detaches)
+    attributes.append("detach", builder.getUnitAttr());
+}
+
+DroppedArguments readDroppedArguments(StringRef op, StringRef fxNode) {
+  DroppedArguments dropped;
+  int64_t row = -1;
+  if (op == "Gather" && calls(fxNode, "embedding") &&
+      !findArgument(fxNode, 2, "padding_idx").getAsInteger(10, row) && row >= 0)
+    dropped.paddingIndex = row;
+  double smoothing = 0;
+  if (op == "SoftmaxCrossEntropyLoss" && calls(fxNode, "cross_entropy_loss") &&
+      !findArgument(fxNode, 5, "label_smoothing").getAsDouble(smoothing) &&
+      smoothing > 0 && smoothing <= 1)
+    dropped.labelSmoothing = smoothing;
+  dropped.detaches = op == "Identity" && calls(fxNode, "detach");
+  return dropped;
+}
+
+std::string findErasedDetach(const ::onnx::GraphProto &graph) {
+  llvm::StringSet<> known;
+  for (const auto &input : graph.input())
+    known.insert(input.name());
+  for (const ::onnx::NodeProto &node : graph.node())
+    if (calls(fxNodeOf(node), "detach"))
+      known.insert(fxNodeOf(node).drop_front().take_until(
+          [](char c) { return c == ' '; }));
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    StringRef arguments = fxNodeOf(node).split("(args = (").second;
+    while (!arguments.empty()) {
+      arguments = arguments.split('%').second;
+      StringRef name = arguments.take_while(
+          [](char c) { return llvm::isAlnum(c) || c == '_'; });
+      if (isDetachName(name) && !known.contains(name))
+        return node.name();
+    }
+  }
+  return "";
+}
+
+} // namespace shardonnx

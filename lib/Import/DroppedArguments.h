@@ -1,0 +1,50 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What PyTorch's operators were given and their ONNX nodes have no place for:
+// each changes gradients or the loss, and is read from what the exporter wrote
+// of the traced program.
+
+#ifndef SHARDONNX_LIB_IMPORT_DROPPEDARGUMENTS_H
+#define SHARDONNX_LIB_IMPORT_DROPPEDARGUMENTS_H
+
+#include "llvm/ADT/StringRef.h"
+
+#include <optional>
+
+namespace mlir {
+class NamedAttrList;
+class Builder;
+} // namespace mlir
+
+namespace onnx {
+class GraphProto;
+}
+
+namespace shardonnx {
+
+struct DroppedArguments {
+  /// `padding_idx` of an embedding: the row that gets no gradient.
+  std::optional<int64_t> paddingIndex;
+  /// `label_smoothing` of a cross-entropy.
+  double labelSmoothing = 0;
+  /// The node is `x.detach()`.
+  bool detaches = false;
+
+  /// Adds them as attributes of the ONNX node.
+  void addTo(mlir::NamedAttrList &attributes, mlir::Builder &builder) const;
+};
+
+/// `fxNode` is the metadata of a node of type `op`: `%embedding : [num_users=1]
+/// = call_function[target=torch.ops.aten.embedding.default](args = (%p_weight,
+/// %ids, 0), kwargs = {})`.
+DroppedArguments readDroppedArguments(llvm::StringRef op,
+                                      llvm::StringRef fxNode);
+
+/// The first node that read `x.detach()` when it was traced, where the
+/// exporter's optimizer has erased what detached; empty if there is none.
+std::string findErasedDetach(const ::onnx::GraphProto &graph);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_LIB_IMPORT_DROPPEDARGUMENTS_H

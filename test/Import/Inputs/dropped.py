@@ -1,0 +1,51 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What ONNX has no place for: a padding row, smoothed labels, x.detach(). With
+# the word "erased", the exporter's optimizer has taken the last one out.
+
+import sys
+
+from onnxfile import *
+
+
+def call(result, target, arguments, kwargs=""):
+    return {
+        "pkg.torch.onnx.fx_node": "%%%s : [num_users=1] = call_function[target="
+        "torch.ops.aten.%s](args = (%s), kwargs = {%s})" % (result, target, arguments, kwargs),
+    }
+
+
+signature = """
+# inputs
+p_embed_weight: PARAMETER target='embed.weight'
+ids: USER_INPUT
+labels: USER_INPUT
+"""
+erased = "erased" in sys.argv
+nodes = [
+    node("Gather", ["embed.weight", "ids"], ["x"], "node_embedding",
+         meta=call("x", "embedding.default", "%p_embed_weight, %ids, 2")),
+    node("Gather", ["embed.weight", "ids"], ["y"], "node_embedding_1",
+         meta=call("y", "embedding.default", "%p_embed_weight, %ids")),
+    node("Identity", ["y"], ["detach"], "node_detach",
+         meta=call("detach", "detach.default", "%y,")),
+    node("Add", ["x", "y" if erased else "detach"], ["z"], "node_add",
+         meta=call("z", "add.Tensor", "%x, %detach")),
+    node("SoftmaxCrossEntropyLoss", ["z", "labels"], ["loss"], "node_loss",
+         meta=call("loss", "cross_entropy_loss.default", "%z, %labels, None, 1, -100, 0.25"),
+         reduction="mean"),
+]
+if erased:
+    del nodes[2]
+write(
+    model(
+        graph(
+            nodes,
+            [value("ids", [3], INT64), value("labels", [3], INT64)],
+            [value("loss", [])],
+            [tensor("embed.weight", [5, 4], raw=floats(20))],
+            meta={"pkg.torch.export.ExportedProgram.graph_signature": signature},
+        )
+    )
+)
