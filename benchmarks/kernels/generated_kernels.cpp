@@ -5,7 +5,7 @@
 // -march=native -ffast-math), one thread. Prints a table of microseconds.
 
 #include "../../test/unit/kernel_harness.h"
-#include "reference.h"
+#include "reference/Reference.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

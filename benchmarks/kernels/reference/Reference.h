@@ -3,8 +3,8 @@
 //
 // The loops that generated kernels are compared with, as one would write them.
 
-#ifndef SHARDONNX_BENCHMARKS_KERNELS_REFERENCE_H
-#define SHARDONNX_BENCHMARKS_KERNELS_REFERENCE_H
+#ifndef SHARDONNX_BENCHMARKS_KERNELS_REFERENCE_REFERENCE_H
+#define SHARDONNX_BENCHMARKS_KERNELS_REFERENCE_REFERENCE_H
 
 #include <cstdint>
 
@@ -17,4 +17,4 @@ void referenceColumnSum(const float *x, float *y, int64_t rows, int64_t width);
 void referenceAdamW(float *p, const float *g, float *m, float *v,
                     const float *scalars, int64_t length);
 
-#endif // SHARDONNX_BENCHMARKS_KERNELS_REFERENCE_H
+#endif // SHARDONNX_BENCHMARKS_KERNELS_REFERENCE_REFERENCE_H

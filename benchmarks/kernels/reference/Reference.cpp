@@ -4,7 +4,7 @@
 // Compiled with -O3 -march=native -ffast-math, so that the compiler may use its
 // vector math library.
 
-#include "reference.h"
+#include "Reference.h"
 #include "shardonnx/runtime/ABI.h"
 #include <algorithm>
 #include <cmath>
