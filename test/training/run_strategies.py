@@ -44,6 +44,17 @@ MEMORY_MODEL = os.path.join(cases.ROOT, "models", "gpt2-small.onnx")
 MEMORY_RANKS, MEMORY_STEPS = (1, 2, 4), 3
 
 
+# Above the tables of the page.
+CHOICE = """\
+**Choose a strategy.** With a memory limit, let the compiler choose: `--fit=24GiB --world-size=N` takes the strategy, recomputation and
+prefetch of the fastest step that fits ([fsdp.md](fsdp.md#the-fastest-step-that-fits)). By hand: `full_shard` (ZeRO-3) where memory is
+short, and on CPUs of one machine, where its gathers cost next to nothing in f32; `shard_grad_op` where a rank can hold the parameters
+through a step and links are slow; `shard_opt` (ZeRO-2 and -1) with many microbatches, as it gathers once a step; `no_shard` (DDP) where all of it
+fits on each rank; the hybrid ones where a group of ranks, usually a machine, has fast links and the machines between them slow ones.
+Losses do not depend on it.
+"""
+
+
 def words(strategy="full_shard", recompute="none", accumulate="sharded",
           dtype="f32"):
     """Options of the compiler."""
@@ -192,6 +203,8 @@ def page(runs, memory, model):
     """The page that docs/ keeps."""
     failed = sum(not row[-1] for row in runs)
     yield "# Every strategy against one rank"
+    yield ""
+    yield from CHOICE.splitlines()
     yield ""
     yield ("Written by `test/training/run_strategies.py --table`: "
            f"{len(runs)} runs, {failed} failed. Each figure is the largest "
