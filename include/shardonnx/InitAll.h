@@ -16,7 +16,10 @@ namespace shardonnx {
 /// The project's dialects, and those of MLIR that they lower to.
 void registerAllDialects(mlir::DialectRegistry &registry);
 
-/// The project's passes and pipelines, and MLIR's general ones.
+/// The project's passes and pipelines.
+void registerProjectPasses();
+
+/// These, and MLIR's general ones.
 void registerAllPasses();
 
 } // namespace shardonnx

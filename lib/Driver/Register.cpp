@@ -32,8 +32,7 @@ void shardonnx::registerAllDialects(mlir::DialectRegistry &registry) {
                   mlir::vector::VectorDialect>();
 }
 
-void shardonnx::registerAllPasses() {
-  mlir::registerTransformsPasses();
+void shardonnx::registerProjectPasses() {
   registerONNXToNNPasses();
   exec::registerExecPasses();
   registerFSDPToExecPasses();
@@ -44,4 +43,9 @@ void shardonnx::registerAllPasses() {
   nn::registerNNPasses();
   nn::registerNNPipelines();
   registerDifferentiatePasses();
+}
+
+void shardonnx::registerAllPasses() {
+  mlir::registerTransformsPasses();
+  registerProjectPasses();
 }

@@ -125,7 +125,9 @@ void addTraining(CLI::App &app, Options &o, Texts &texts) {
   whole(app.add_option("--accumulate", o.accumulate, "Microbatches per step"),
         1, 1 << 20)
       ->capture_default_str();
-  app.add_option("--log", o.log, "Write one JSON object per step to this file")
+  app.add_option("--log", o.log,
+                 "Write one JSON object per step to this file (-: to standard "
+                 "output, and what is for people to standard error)")
       ->type_name("FILE");
   app.add_option("--tensorboard", o.tensorboard,
                  "Write an event file for TensorBoard into this folder")
@@ -275,6 +277,8 @@ void addCheckpoints(CLI::App &app, Options &o) {
 void checkTogether(const Options &o) {
   if (o.save.empty() && (o.saveEvery > 0 || o.keep > 0))
     failUsage(o.keep > 0 ? "--keep" : "--save-every", " needs --save DIR");
+  if (o.trace == "-")
+    failUsage("--trace -: a trace is put together in a file; name one");
   if (o.evalEvery > 0 && o.evalData.empty())
     failUsage("--eval-every needs --eval-data FILE");
   if (!(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1))

@@ -13,9 +13,21 @@
 
 namespace shardonnx::rt {
 
+static FileDescriptor reserved; // what standard output was
+
+void reserveStandardOutput() {
+  reserved = FileDescriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (!reserved || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+    fail("--log -: ", systemError());
+}
+
 Log::Log(const std::string &path, int64_t step) : path(path) {
   if (path.empty())
     return;
+  if (path == kStandardOutput) {
+    fd = std::move(reserved);
+    return;
+  }
   makeFolderOf(path);
   fd = FileDescriptor(
       ::open(path.c_str(),

@@ -27,6 +27,13 @@ struct StepRecord {
   std::optional<double> offloadBytesPerSecond; // of rank 0
 };
 
+/// The log's name that means standard output.
+constexpr const char *kStandardOutput = "-";
+
+/// For a log on standard output: what is printed for people goes to standard
+/// error from now on. Before anything is printed.
+void reserveStandardOutput();
+
 class Log {
 public:
   /// "": no log. A run that goes on after step `step` keeps what an earlier one

@@ -12,6 +12,7 @@
 #include "../core/Engine.h"
 #include "../core/Topology.h"
 #include "../support/Error.h"
+#include "Log.h"
 #include "TraceFile.h"
 #include "Trainer.h"
 #include "Weights.h"
@@ -164,6 +165,8 @@ int runAsRank(Platform &platform, const Program &program,
   Topology topology =
       topologyOf(manifest, options, info.worldSize, info.localWorldSize);
   platform.prepare(info, argv);
+  if (options.log == kStandardOutput)
+    reserveStandardOutput();
   if (info.rank == 0)
     warnOfIgnored(options, manifest);
   blockTerminationSignals();
