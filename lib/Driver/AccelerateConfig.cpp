@@ -5,12 +5,12 @@
 // to the executable, is known to mean nothing here, or is refused by name.
 
 #include "shardonnx/Driver/ForeignConfig.h"
+#include "shardonnx/Support/InputFile.h"
 #include "shardonnx/runtime/Offload.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/YAMLParser.h"
 
@@ -93,7 +93,7 @@ void Entries::readMapping(yaml::MappingNode &mapping, StringRef prefix) {
 }
 
 std::string Entries::read(StringRef path) {
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  InputBytes buffer = readInputFile(path, /*isText=*/true);
   if (!buffer)
     return "cannot be read: " + buffer.getError().message();
   std::string syntax;

@@ -8,6 +8,7 @@
 #include "InspectReport.h"
 #include "Trial.h"
 #include "shardonnx/Driver/Compilation.h"
+#include "shardonnx/runtime/Printable.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Threading.h"
@@ -93,6 +94,14 @@ Device deviceOf(const Manifest &manifest, const InspectOptions &options,
                                              : *deviceNamed(options.device);
 }
 
+// Names come from the model's file.
+void printText(const Manifest &manifest, const InspectView &view) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  printInspectText(manifest, view, stream);
+  llvm::outs() << printable(text, /*keepLines=*/true);
+}
+
 } // namespace
 
 int runInspect(const InspectOptions &options) {
@@ -127,7 +136,7 @@ int runInspect(const InspectOptions &options) {
   if (options.json)
     printInspectJson(*manifest, view, llvm::outs());
   else
-    printInspectText(*manifest, view, llvm::outs());
+    printText(*manifest, view);
   llvm::outs().flush();
   if (!llvm::outs().has_error())
     return kExitDone;

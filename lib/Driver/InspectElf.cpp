@@ -6,9 +6,9 @@
 
 #include "InspectElf.h"
 
+#include "shardonnx/Support/InputFile.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Object/ELF.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
 
@@ -38,16 +38,14 @@ static llvm::Expected<StringRef> findSection(StringRef image) {
 }
 
 bool isElf(StringRef path) {
-  auto file = llvm::MemoryBuffer::getFileSlice(path, /*MapSize=*/4,
-                                               /*Offset=*/0);
+  InputBytes file = readInputSlice(path, /*length=*/4, /*offset=*/0);
   return file && (*file)->getBuffer() == "\x7f"
                                          "ELF";
 }
 
 FailureOr<std::string> readManifestSection(StringRef path,
                                            Diagnostics &diagnostics) {
-  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
-                                          /*RequiresNullTerminator=*/false);
+  InputBytes file = readInputFile(path);
   if (!file)
     return diagnostics.error("'" + path +
                              "': cannot be read: " + file.getError().message());

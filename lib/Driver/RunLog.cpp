@@ -3,9 +3,9 @@
 
 #include "RunLog.h"
 
+#include "shardonnx/Support/InputFile.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/LineIterator.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
 
@@ -13,7 +13,7 @@ namespace shardonnx {
 
 FailureOr<RunMemory> readRunLog(const std::string &path,
                                 Diagnostics &diagnostics) {
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false);
+  InputBytes buffer = readInputFile(path, /*isText=*/true);
   if (!buffer)
     return diagnostics.error(
         "--log: '" + path + "' cannot be read: " + buffer.getError().message());

@@ -3,8 +3,8 @@
 
 #include "TraceLog.h"
 
+#include "shardonnx/Support/InputFile.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
 namespace json = llvm::json;
@@ -70,8 +70,7 @@ static std::optional<MeasuredExposure> readSummary(const json::Value &value) {
 
 FailureOr<MeasuredExposure> readTrace(const std::string &path,
                                       Diagnostics &diagnostics) {
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
-                                            /*RequiresNullTerminator=*/false);
+  InputBytes buffer = readInputFile(path);
   if (!buffer)
     return diagnostics.error("--trace: '" + path + "' cannot be read: " +
                              buffer.getError().message());

@@ -12,6 +12,7 @@
 #include "../Import/WireFormat.h"
 #include "mlir/IR/MLIRContext.h"
 #include "shardonnx/Support/Diagnostics.h"
+#include "shardonnx/Support/InputFile.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
@@ -26,8 +27,7 @@ namespace shardonnx {
 namespace {
 
 StrippedModel parse(const std::string &path, ::onnx::ModelProto &model) {
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
-                                            /*RequiresNullTerminator=*/false);
+  InputBytes buffer = readInputFile(path);
   if (!buffer)
     rt::fail("cannot read '", path, "': ", buffer.getError().message(),
              "; --model FILE says where the ONNX file that was compiled is "

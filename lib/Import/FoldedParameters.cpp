@@ -6,6 +6,7 @@
 #include "FoldedParameters.h"
 
 #include "Types.h"
+#include "shardonnx/Support/InputFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringSet.h"
@@ -190,8 +191,7 @@ private:
   std::unique_ptr<llvm::MemoryBuffer> read(const Initializer &init) const {
     llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
     llvm::sys::path::append(path, init.file);
-    auto buffer =
-        llvm::MemoryBuffer::getFileSlice(path, init.length, init.offset);
+    InputBytes buffer = readInputSlice(path, init.length, init.offset);
     return buffer && (*buffer)->getBufferSize() == init.length
                ? std::move(*buffer)
                : nullptr;

@@ -4,6 +4,7 @@
 // The import from file to module, step by step.
 
 #include "shardonnx/Import/Import.h"
+#include "shardonnx/Support/InputFile.h"
 
 #include "Dimensions.h"
 #include "Emit.h"
@@ -18,7 +19,6 @@
 #include "mlir/IR/Verifier.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "shardonnx/Support/Diagnostics.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -107,8 +107,7 @@ private:
 };
 
 LogicalResult Importer::read() {
-  auto buffer = llvm::MemoryBuffer::getFile(options.model, /*IsText=*/false,
-                                            /*RequiresNullTerminator=*/false);
+  InputBytes buffer = readInputFile(options.model);
   if (!buffer)
     return fail("cannot be read: " + buffer.getError().message());
   llvm::Expected<StrippedModel> result = stripModel((*buffer)->getBuffer());

@@ -4,6 +4,7 @@
 #include "LegacyWeights.h"
 
 #include "MergedByPath.h"
+#include "shardonnx/Support/InputFile.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -75,8 +76,7 @@ Finder::bytesOf(const Initializer &init) const {
     return nullptr;
   llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
   llvm::sys::path::append(path, init.file);
-  auto buffer =
-      llvm::MemoryBuffer::getFileSlice(path, init.length, init.offset);
+  InputBytes buffer = readInputSlice(path, init.length, init.offset);
   return buffer ? std::move(*buffer) : nullptr;
 }
 

@@ -7,6 +7,7 @@
 
 #include "mlir/IR/MLIRContext.h"
 #include "shardonnx/Support/Origin.h"
+#include "shardonnx/runtime/Printable.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -31,7 +32,7 @@ static std::string oneLine(const llvm::Twine &message) {
 }
 
 void Diagnostics::print(StringRef severity, const std::string &message) {
-  out << program << ": " << severity << ": " << message << '\n';
+  out << program << ": " << severity << ": " << printable(message) << '\n';
   out.flush();
 }
 

@@ -82,6 +82,7 @@ RankInfo fromTorchrun() {
   info.localWorldSize = numberOr("LOCAL_WORLD_SIZE", info.worldSize);
   info.job = identity({"TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT",
                        "TORCHELASTIC_RESTART_COUNT"});
+  info.hasJobId = get("TORCHELASTIC_RUN_ID");
   setMeeting(info, "GROUP_RANK");
   setMaster(info, "", kDefaultPort);
   const char *store = get("TORCHELASTIC_USE_AGENT_STORE");
@@ -98,6 +99,7 @@ RankInfo fromOpenMPI() {
   info.localRank = numberOr("OMPI_COMM_WORLD_LOCAL_RANK", info.rank);
   info.localWorldSize = numberOr("OMPI_COMM_WORLD_LOCAL_SIZE", info.worldSize);
   info.job = identity({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
+  info.hasJobId = !info.job.empty();
   setMeeting(info);
   setMaster(info, "", kDefaultPort);
   return info;
@@ -146,6 +148,7 @@ RankInfo fromSlurm() {
   info.localRank = numberOr("SLURM_LOCALID", info.rank);
   info.localWorldSize = slurmLocalTasks(info.worldSize);
   info.job = identity({"SLURM_JOB_ID", "SLURM_STEP_ID"});
+  info.hasJobId = get("SLURM_JOB_ID");
   setMeeting(info, "SLURM_NODEID");
   std::string host;
   for (const char *name : {"SLURM_STEP_NODELIST", "SLURM_NODELIST"})
@@ -194,6 +197,8 @@ RankInfo detect() {
 
 RankInfo rankFromEnvironment() {
   RankInfo info = detect();
+  if (const char *secret = get("SHARDONNX_SECRET"))
+    info.secret = secret;
   if (info.worldSize < 1 || info.worldSize > kMaxRanks)
     failUsage("the world size ", info.worldSize, " given by ", info.launcher,
               " is not within 1…", kMaxRanks);

@@ -22,6 +22,9 @@ struct RankInfo {
   std::string meeting;
   /// Of several machines: what tells this run from others, the same on all.
   std::string job;
+  bool hasJobId = false; // in it, one that the launcher gave this run alone
+  /// What the user lets all ranks know, and nobody else; "": nothing.
+  std::string secret;
   /// …where rank 0 listens, or torchrun's agent with a store that knows where.
   Endpoint master;
   bool agentKeepsStore = false;

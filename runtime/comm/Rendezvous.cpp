@@ -20,6 +20,7 @@ namespace shardonnx::rt {
 namespace {
 
 constexpr uint32_t kMagic = 0x53485831; // "SHX1"
+constexpr double kSecondsForHello = 5;  // who connects sends it at once
 
 struct Hello {
   uint32_t magic = kMagic, abi = SHX_ABI_VERSION;
@@ -215,7 +216,9 @@ private:
           ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
       Hello theirs;
       if (!connection || !isOurUser(connection.get()) ||
-          !receiveAll(connection.get(), &theirs, sizeof(theirs), deadline) ||
+          !receiveAll(
+              connection.get(), &theirs, sizeof(theirs),
+              std::min(deadline, monotonicSeconds() + kSecondsForHello)) ||
           theirs.magic != kMagic)
         continue;
       std::string message = refusal(theirs, ours, peers);

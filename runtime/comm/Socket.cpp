@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
@@ -113,6 +114,28 @@ FileDescriptor listenEverywhere(uint16_t port) {
   return listenAtAddress(reinterpret_cast<sockaddr *>(&four), sizeof(four));
 }
 
+bool isLoopback(const sockaddr &address) {
+  if (address.sa_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(
+        &reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr);
+  return ntohl(
+             reinterpret_cast<const sockaddr_in &>(address).sin_addr.s_addr) >>
+             24 ==
+         IN_LOOPBACKNET;
+}
+
+void setPort(sockaddr &address, uint16_t port) {
+  if (address.sa_family == AF_INET6)
+    reinterpret_cast<sockaddr_in6 &>(address).sin6_port = htons(port);
+  else
+    reinterpret_cast<sockaddr_in &>(address).sin_port = htons(port);
+}
+
+[[noreturn]] void failToListen(const Endpoint &endpoint) {
+  fail("cannot listen at ", describe(endpoint),
+       " for the other machines: ", systemError());
+}
+
 } // namespace
 
 std::string describe(const Endpoint &endpoint) {
@@ -138,21 +161,32 @@ FileDescriptor connectTo(const Endpoint &endpoint, double deadline) {
   }
 }
 
-FileDescriptor listenAt(const Endpoint &endpoint) {
+std::vector<FileDescriptor> listenAt(const Endpoint &endpoint) {
+  std::vector<FileDescriptor> listeners;
   std::string ignored;
-  FileDescriptor s;
-  if (Addresses list = resolve(endpoint, AI_NUMERICHOST, ignored)) {
-    s = listenAtAddress(list->ai_addr, list->ai_addrlen);
-    // An address of a router before this machine is none of its own.
-    if (!s && errno == EADDRNOTAVAIL)
-      s = listenEverywhere(endpoint.port);
-  } else {
-    s = listenEverywhere(endpoint.port);
-  }
-  if (!s)
-    fail("cannot listen at port ", endpoint.port,
-         " for the other machines: ", systemError());
-  return s;
+  Endpoint at = endpoint;
+  // A name's loopback addresses are nobody else's way to this machine.
+  bool named = at.host != "localhost" && !resolve(at, AI_NUMERICHOST, ignored);
+  errno = 0;
+  if (Addresses list = at.host.empty() ? nullptr : resolve(at, 0, ignored))
+    for (const addrinfo *a = list.get(); a; a = a->ai_next) {
+      if (named && isLoopback(*a->ai_addr))
+        continue;
+      setPort(*a->ai_addr, at.port);
+      FileDescriptor s = listenAtAddress(a->ai_addr, a->ai_addrlen);
+      if (!s && errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
+        failToListen(at);
+      if (!s)
+        continue;
+      at.port = portOf(s.get());
+      listeners.push_back(std::move(s));
+    }
+  if (listeners.empty())
+    if (FileDescriptor s = listenEverywhere(at.port))
+      listeners.push_back(std::move(s));
+  if (listeners.empty())
+    failToListen(at);
+  return listeners;
 }
 
 uint16_t portOf(int socket) {
@@ -165,21 +199,37 @@ uint16_t portOf(int socket) {
                    : reinterpret_cast<sockaddr_in &>(at).sin_port);
 }
 
-std::string localAddress(int connection) {
-  sockaddr_storage at{};
-  socklen_t length = sizeof(at);
-  char text[NI_MAXHOST] = {};
-  auto *any = reinterpret_cast<sockaddr *>(&at);
-  if (::getsockname(connection, any, &length) != 0 ||
-      ::getnameinfo(any, length, text, sizeof(text), nullptr, 0,
-                    NI_NUMERICHOST) != 0)
-    return "";
-  // An IPv4 connection of a socket that listens on both families.
+// As numbers, an IPv4 address of a socket for both families as one.
+static Endpoint numbersOf(const sockaddr_storage &at, socklen_t length) {
   constexpr const char *kMapped = "::ffff:";
+  char text[NI_MAXHOST] = {}, port[NI_MAXSERV] = {};
+  if (::getnameinfo(reinterpret_cast<const sockaddr *>(&at), length, text,
+                    sizeof(text), port, sizeof(port),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return {};
   std::string address = text;
   bool mapped =
       address.rfind(kMapped, 0) == 0 && address.find('.') != std::string::npos;
-  return mapped ? address.substr(std::strlen(kMapped)) : address;
+  return {mapped ? address.substr(std::strlen(kMapped)) : address,
+          static_cast<uint16_t>(std::atoi(port))};
+}
+
+std::string localAddress(int connection) {
+  sockaddr_storage at{};
+  socklen_t length = sizeof(at);
+  if (::getsockname(connection, reinterpret_cast<sockaddr *>(&at), &length) !=
+      0)
+    return "";
+  return numbersOf(at, length).host;
+}
+
+std::string peerAddress(int connection) {
+  sockaddr_storage at{};
+  socklen_t length = sizeof(at);
+  if (::getpeername(connection, reinterpret_cast<sockaddr *>(&at), &length) !=
+      0)
+    return "an unknown address";
+  return describe(numbersOf(at, length));
 }
 
 std::string addressForOthers(int connection) {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace shardonnx::rt {
 
@@ -25,12 +26,15 @@ std::string describe(const Endpoint &endpoint);
 /// says what was the matter last.
 FileDescriptor connectTo(const Endpoint &endpoint, double deadline);
 
-/// Listens at `endpoint.port` (0: any free one): at the host itself when it is
-/// written as an address that this machine has, else at every address, since a
-/// name may mean another one here than elsewhere.
-FileDescriptor listenAt(const Endpoint &endpoint);
+/// Listens at `endpoint.port` (0: any free one, the same everywhere), at the
+/// addresses of the host which this machine has. Where it has none of them (an
+/// address of a router before it), or a name stands for a loopback address here
+/// (as a machine's own does in Debian's /etc/hosts), at every address.
+std::vector<FileDescriptor> listenAt(const Endpoint &endpoint);
 
 uint16_t portOf(int socket);
+/// The other side of a connection, `ADDRESS:PORT`.
+std::string peerAddress(int connection);
 /// This side's address of a connection.
 std::string localAddress(int connection);
 /// The same; empty when it is a loopback one, which

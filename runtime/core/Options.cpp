@@ -327,7 +327,10 @@ std::optional<Options> parseOptions(int argc, char **argv,
   CLI::App app(description, programName());
   app.footer("Environment:\n"
              "  SHARDONNX_NUM_THREADS=N     Threads of each rank (else its "
-             "share of the cores)\n");
+             "share of the cores)\n"
+             "  SHARDONNX_SECRET=TEXT       By which ranks of several machines "
+             "know each other, the\n"
+             "                              same on all\n");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   addData(app, o);
   addTraining(app, o, texts);

@@ -4,6 +4,7 @@
 // How errors and warnings look to the user.
 
 #include "Error.h"
+#include "shardonnx/runtime/Printable.h"
 #include <cerrno>
 #include <cstring>
 #include <unistd.h>
@@ -17,10 +18,9 @@ std::string &storedName() {
 }
 
 void printLine(const char *severity, const std::string &message) {
-  std::string line = programName() + ": " + severity + ": ";
-  for (char c : message) // whatever the message quotes, it stays one line
-    line += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  line += '\n';
+  // Whatever the message quotes, it stays one line.
+  std::string line =
+      printable(programName() + ": " + severity + ": " + message) + '\n';
   size_t done = 0;
   while (done < line.size()) {
     ssize_t n = ::write(STDERR_FILENO, line.data() + done, line.size() - done);

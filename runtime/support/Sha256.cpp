@@ -79,7 +79,7 @@ void Sha256::update(const void *data, size_t bytes) {
   }
 }
 
-std::string Sha256::hex() {
+Sha256::Digest Sha256::digest() {
   uint64_t bits = total * 8;
   uint8_t one = 0x80, zero = 0;
   update(&one, 1);
@@ -89,11 +89,43 @@ std::string Sha256::hex() {
   for (int i = 0; i < 8; ++i)
     length[i] = static_cast<uint8_t>(bits >> (56 - 8 * i));
   update(length, 8);
+  Digest bytes;
+  for (size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<uint8_t>(state[i / 4] >> (24 - i % 4 * 8));
+  return bytes;
+}
+
+std::string Sha256::hex() {
   std::string text;
-  for (uint32_t word : state)
-    for (int shift = 28; shift >= 0; shift -= 4)
-      text += "0123456789abcdef"[word >> shift & 15];
+  for (uint8_t byte : digest())
+    for (int shift : {4, 0})
+      text += "0123456789abcdef"[byte >> shift & 15];
   return text;
+}
+
+Sha256::Digest hmacSha256(const std::string &key, const std::string &message) {
+  constexpr size_t kBlock = 64;
+  std::string block = key;
+  if (block.size() > kBlock) {
+    Sha256 shorter;
+    shorter.update(key.data(), key.size());
+    Sha256::Digest digest = shorter.digest();
+    block.assign(digest.begin(), digest.end());
+  }
+  block.resize(kBlock, '\0');
+  auto padded = [&](uint8_t with) {
+    std::string text = block;
+    for (char &c : text)
+      c = static_cast<char>(c ^ with);
+    return text;
+  };
+  Sha256 inner, outer;
+  std::string inside = padded(0x36) + message, outside = padded(0x5c);
+  inner.update(inside.data(), inside.size());
+  Sha256::Digest digest = inner.digest();
+  outer.update(outside.data(), outside.size());
+  outer.update(digest.data(), digest.size());
+  return outer.digest();
 }
 
 } // namespace shardonnx::rt

@@ -8,6 +8,7 @@
 #include "TraceFile.h"
 #include "../support/Error.h"
 #include "../support/File.h"
+#include "shardonnx/runtime/Printable.h"
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -177,9 +178,9 @@ void printTable(std::vector<Json> ranks, const Trace &trace) {
   auto count = static_cast<double>(ranks.size());
   Line others{"", 0, 0, 0}, all{"total", 0, 0, exposed};
   auto print = [count](const Line &line) {
-    std::fprintf(stderr, "%-28s %10.3f %10.3f %10.3f\n", line.unit.c_str(),
-                 line.gather / count, line.reduce / count,
-                 line.exposed / count);
+    std::fprintf(stderr, "%-28s %10.3f %10.3f %10.3f\n",
+                 printable(line.unit).c_str(), line.gather / count,
+                 line.reduce / count, line.exposed / count);
   };
   std::fprintf(stderr,
                "communication, ms per step (steps %lld-%lld, mean of %zu "

@@ -16,6 +16,7 @@
 #include "../../runtime/training/Weights.h"
 #include "runtime/TestFiles.h"
 #include "shardonnx/runtime/MemoryPlan.h"
+#include "shardonnx/runtime/Printable.h"
 #include "shardonnx/runtime/Sha256.h"
 #include <cmath>
 #include <cstdlib>
@@ -27,6 +28,35 @@ using namespace shardonnx::rt;
 using namespace shardonnx::test;
 
 namespace {
+
+// RFC 4231's cases 2 and 6.
+TEST(Sha256, HmacIsTheStandards) {
+  auto hex = [](const Sha256::Digest &digest) {
+    std::string text;
+    for (uint8_t byte : digest)
+      for (int shift : {4, 0})
+        text += "0123456789abcdef"[byte >> shift & 15];
+    return text;
+  };
+  EXPECT_EQ(hex(hmacSha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(
+      hex(hmacSha256(std::string(131, '\xaa'),
+                     "Test Using Larger Than Block-Size Key - Hash Key First")),
+      "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+TEST(Printable, ShowsNoControls) {
+  EXPECT_EQ(printable("h.0\tweight\n"), "h.0 weight ");
+  EXPECT_EQ(printable("a\nb", /*keepLines=*/true), "a\nb");
+  EXPECT_EQ(printable("\x1b[31mred\x7f"), "\\x1b[31mred\\x7f");
+  EXPECT_EQ(printable("Größe → 数"), "Größe → 数");
+  EXPECT_EQ(printable("\xc2\x9b"), "\\xc2\\x9b");          // CSI of C1
+  EXPECT_EQ(printable("\xe2\x80\xae"), "\\xe2\\x80\\xae"); // right to left
+  for (const char *broken :
+       {"\xff", "\xc0\xaf", "\xe2\x82", "\xed\xa0\x80", "\xf4\x90\x80\x80"})
+    EXPECT_EQ(printable(broken).find("\\x"), 0u) << printable(broken);
+}
 
 TEST(CpuQuota, ReadsWhatContainersSay) {
   EXPECT_EQ(coresOfQuota("150000 100000"), 1.5);

@@ -63,7 +63,7 @@ const std::vector<Turn> kRecorded = {
 class Store {
 public:
   explicit Store(std::vector<Turn> turns) : turns(std::move(turns)) {
-    listener = listenAt({"127.0.0.1", 0});
+    listener = std::move(listenAt({"127.0.0.1", 0}).front());
     thread = std::thread([this] { play(); });
   }
   ~Store() { thread.join(); }
@@ -255,6 +255,59 @@ TEST_F(Machines, StrangersDoNoHarm) {
   for (const Finished &f : wait())
     EXPECT_EQ(f.code, 0) << f.err;
   EXPECT_LT(now() - begin, 15); // ranks are waited for 20 s
+}
+
+// One that says the right words, of another run or forged: with a secret it is
+// dropped whatever it says, without one the rank that it claims to be may still
+// come.
+TEST_F(Machines, AForgedHelloDoesNotEndTheRun) {
+  Environment plain = {{"TORCHELASTIC_RUN_ID", ""}};
+  Environment ours = plain, others = plain;
+  ours.emplace_back("SHARDONNX_SECRET", "ours");
+  others.emplace_back("SHARDONNX_SECRET", "theirs");
+  struct Case {
+    const Environment &run, &stranger;
+    const char *says, *warns;
+  };
+  for (const Case &c :
+       {Case{plain, plain, "was given other options than rank 0",
+             "is sent away, since rank 1 (host "},
+        Case{ours, others, "was given another SHARDONNX_SECRET",
+             "does not know this run's secret"},
+        Case{ours, plain, "was given another SHARDONNX_SECRET",
+             "does not know this run's secret"}}) {
+    startRank(0, 2, 0, 1, 0, c.run);
+    startRank(1, 2, 0, 1, 1, c.stranger, "127.0.0.1", "--steps=3");
+    Finished stranger = processes.back().wait();
+    processes.pop_back();
+    EXPECT_EQ(stranger.code, 1);
+    shardonnx::test::expectOneError(stranger, c.says);
+    startRank(1, 2, 0, 1, 1, c.run);
+    std::vector<Finished> all = wait();
+    for (const Finished &f : all)
+      EXPECT_EQ(f.code, 0) << f.err;
+    EXPECT_NE(all[0].err.find(c.warns), std::string::npos) << all[0].err;
+    EXPECT_EQ(all[0].err.find("ours"), std::string::npos);
+    processes.clear();
+    port = freePort();
+  }
+}
+
+// A rank that errs is known by the secret: the run ends at once.
+TEST_F(Machines, WithASecretOtherOptionsAreRefused) {
+  Environment secret = {{"TORCHELASTIC_RUN_ID", ""},
+                        {"SHARDONNX_SECRET", "ours"}};
+  startRank(0, 2, 0, 1, 0, secret);
+  startRank(1, 2, 0, 1, 1, secret, "127.0.0.1", "--steps=3");
+  expectOneError("was given other options than rank 0");
+}
+
+TEST(Socket, AHostIsListenedAtAlone) {
+  for (const char *host : {"127.0.0.1", "localhost"})
+    for (const FileDescriptor &listener : listenAt({host, 0})) {
+      std::string address = localAddress(listener.get());
+      EXPECT_TRUE(address == "127.0.0.1" || address == "::1") << address;
+    }
 }
 
 TEST_F(Machines, WithoutAnAddressTheUserIsTold) {

@@ -5,6 +5,8 @@
 
 #include "Config.h"
 #include "shardonnx/Driver/ForeignConfig.h"
+#include "shardonnx/Support/InputFile.h"
+#include "shardonnx/runtime/Printable.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -19,11 +21,7 @@ namespace {
 using Json = nlohmann::json;
 
 [[noreturn]] void fail(const std::string &message, int code) {
-  std::string line = message;
-  for (char &c : line)
-    if (c == '\n')
-      c = ' ';
-  std::fprintf(stderr, "shardonnx: error: %s\n", line.c_str());
+  std::fprintf(stderr, "shardonnx: error: %s\n", printable(message).c_str());
   std::exit(code);
 }
 
@@ -267,9 +265,11 @@ Config readConfig(const std::vector<std::string> &commandLine) {
   std::string path = findConfig(commandLine);
   if (path.empty())
     return {};
+  if (std::error_code error = checkInputFile(path))
+    fileError("--config: cannot read '" + path + "': " + error.message());
   std::ifstream file(path);
   if (!file)
-    fileError("--config: cannot read '" + path + "': does it exist?");
+    fileError("--config: cannot read '" + path + "': may it be read?");
   if (endsWith(path, ".yaml") || endsWith(path, ".yml"))
     return take(readAccelerateConfig(path), path, commandLine);
   Json json = parseJson(path, file);

@@ -5,8 +5,8 @@
 
 #include "Initializers.h"
 
+#include "shardonnx/Support/InputFile.h"
 #include "llvm/ADT/SmallString.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -29,8 +29,8 @@ Initializers::readConstant(onnx::InitializerOp initializer) {
   llvm::SmallString<256> path(
       model ? llvm::sys::path::parent_path(model.getValue()) : StringRef());
   llvm::sys::path::append(path, *initializer.getFile());
-  auto buffer = llvm::MemoryBuffer::getFileSlice(path, *initializer.getLength(),
-                                                 *initializer.getOffset());
+  InputBytes buffer =
+      readInputSlice(path, *initializer.getLength(), *initializer.getOffset());
   if (!buffer) {
     if (!broken)
       initializer.emitError()

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // SHA-256 (FIPS 180-4), to tell whether the model's file is still the one that
-// was compiled.
+// was compiled, and HMAC (RFC 2104) of it, by which the machines of a run know
+// each other.
 
 #ifndef SHARDONNX_RUNTIME_SHA256_H
 #define SHARDONNX_RUNTIME_SHA256_H
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,8 +17,10 @@ namespace shardonnx::rt {
 
 class Sha256 {
 public:
+  using Digest = std::array<uint8_t, 32>;
   void update(const void *data, size_t bytes);
-  std::string hex(); // finishes
+  Digest digest(); // finishes
+  std::string hex();
 
 private:
   void block(const uint8_t *data);
@@ -26,6 +30,8 @@ private:
   size_t buffered = 0;
   uint64_t total = 0;
 };
+
+Sha256::Digest hmacSha256(const std::string &key, const std::string &message);
 
 } // namespace shardonnx::rt
 
