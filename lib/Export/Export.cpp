@@ -9,7 +9,9 @@
 #include "../../runtime/support/Error.h"
 
 #include <cstdio>
+#include <fcntl.h>
 #include <filesystem>
+#include <sys/file.h>
 
 namespace shardonnx {
 
@@ -23,36 +25,52 @@ std::vector<float> readParameter(rt::CheckpointReader &reader,
   return values;
 }
 
-OutputFile::OutputFile(std::string to)
-    : path(std::move(to)), temporary(path + ".partial"),
-      stream(temporary, std::ios::binary | std::ios::trunc) {
-  if (!stream)
-    rt::fail("cannot write '", temporary, "': ", rt::systemError(),
-             "; -o needs a folder that can be written");
+static void failToWrite(const std::string &path, std::error_code error) {
+  rt::fail("cannot write '", path, "': ", error.message(),
+           "; -o needs a folder with room that can be written");
 }
 
-OutputFile::~OutputFile() {
-  std::error_code error;
-  if (!finished)
-    std::filesystem::remove(temporary, error);
+OutputFile::OutputFile(std::string to) : path(std::move(to)) {
+  int descriptor = -1;
+  std::string name;
+  if (std::error_code error =
+          TemporaryFile::createBeside(path, descriptor, name))
+    failToWrite(path, error);
+  temporary = std::make_unique<TemporaryFile>(name);
+  stream = std::make_unique<llvm::raw_fd_ostream>(descriptor,
+                                                  /*shouldClose=*/true);
+}
+
+void OutputFile::check() {
+  if (!stream->has_error())
+    return;
+  std::error_code error = stream->error();
+  stream->clear_error(); // it would end the program
+  failToWrite(path, error);
 }
 
 void OutputFile::write(const void *bytes, int64_t count) {
-  stream.write(static_cast<const char *>(bytes), count);
+  stream->write(static_cast<const char *>(bytes), static_cast<size_t>(count));
   written += count;
-  if (!stream)
-    rt::fail("cannot write '", temporary, "': ", rt::systemError());
+  check();
 }
 
 void OutputFile::finish() {
-  stream.close();
-  std::error_code error;
-  if (stream)
-    std::filesystem::rename(temporary, path, error);
-  if (!stream || error)
-    rt::fail("cannot write '", path,
-             "': ", error ? error.message() : rt::systemError());
-  finished = true;
+  stream->close();
+  check();
+  if (std::error_code error = temporary->moveTo(path))
+    failToWrite(path, error);
+}
+
+// A lock of the folder; where the file system knows none there is none.
+void OutputFile::finishTogether(OutputFile &first, OutputFile &second) {
+  std::string folder = std::filesystem::path(first.path).parent_path();
+  rt::FileDescriptor lock(::open(folder.empty() ? "." : folder.c_str(),
+                                 O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (lock)
+    (void)::flock(lock.get(), LOCK_EX);
+  first.finish();
+  second.finish();
 }
 
 namespace {

@@ -9,8 +9,10 @@
 
 #include "../../runtime/checkpoint/Reader.h"
 #include "shardonnx/Driver/Options.h"
+#include "shardonnx/Support/TemporaryFile.h"
+#include "llvm/Support/raw_ostream.h"
 
-#include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,20 +22,25 @@ namespace shardonnx {
 std::vector<float> readParameter(rt::CheckpointReader &reader,
                                  const rt::CheckpointReader::Place &place);
 
+/// Appears under its name, whatever was there, when it is finished; until then
+/// it has a name that nobody else writes to, and does not outlive a failure.
 class OutputFile {
 public:
   explicit OutputFile(std::string path);
-  /// Removes what was not finished.
-  ~OutputFile();
   void write(const void *bytes, int64_t count);
   void finish();
   int64_t size() const { return written; }
+  /// Two files that belong together: another export to the same names comes
+  /// before or after both.
+  static void finishTogether(OutputFile &first, OutputFile &second);
 
 private:
-  std::string path, temporary;
-  std::ofstream stream;
+  void check();
+
+  std::string path;
+  std::unique_ptr<TemporaryFile> temporary;
+  std::unique_ptr<llvm::raw_fd_ostream> stream;
   int64_t written = 0;
-  bool finished = false;
 };
 
 void writeSafeTensors(rt::CheckpointReader &reader, const std::string &output);

@@ -93,8 +93,9 @@ public:
     OutputFile file(output);
     file.write(bytes.data(), static_cast<int64_t>(bytes.size()));
     if (data)
-      data->finish();
-    file.finish();
+      OutputFile::finishTogether(*data, file);
+    else
+      file.finish();
   }
 
 private:

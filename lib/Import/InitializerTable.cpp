@@ -7,8 +7,8 @@
 
 #include "Types.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "shardonnx/Support/InputFile.h"
 #include "llvm/ADT/SmallString.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -57,8 +57,7 @@ bool hasEqualElements(const Initializer &init, StringRef modelPath) {
     return init.length == 0;
   llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
   llvm::sys::path::append(path, init.file);
-  auto buffer =
-      llvm::MemoryBuffer::getFileSlice(path, init.length, init.offset);
+  InputBytes buffer = readInputSlice(path, init.length, init.offset);
   if (!buffer || (*buffer)->getBufferSize() != init.length)
     return false;
   StringRef bytes = (*buffer)->getBuffer();

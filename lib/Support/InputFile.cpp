@@ -7,9 +7,6 @@
 
 #include "llvm/Support/FileSystem.h"
 
-#include <string>
-#include <system_error>
-
 namespace shardonnx {
 namespace {
 
@@ -33,7 +30,7 @@ public:
 
 } // namespace
 
-std::error_code checkInputFile(const llvm::Twine &path) {
+std::error_code checkInputFile(const std::string &path) {
   static const NotRegular category;
   llvm::sys::fs::file_status status;
   if (std::error_code error = llvm::sys::fs::status(path, status))
@@ -46,7 +43,7 @@ std::error_code checkInputFile(const llvm::Twine &path) {
 }
 
 InputBytes readInputFile(const llvm::Twine &path, bool isText) {
-  if (std::error_code error = checkInputFile(path))
+  if (std::error_code error = checkInputFile(path.str()))
     return error;
   return llvm::MemoryBuffer::getFile(path, isText,
                                      /*RequiresNullTerminator=*/isText);
@@ -54,7 +51,7 @@ InputBytes readInputFile(const llvm::Twine &path, bool isText) {
 
 InputBytes readInputSlice(const llvm::Twine &path, uint64_t length,
                           uint64_t offset) {
-  if (std::error_code error = checkInputFile(path))
+  if (std::error_code error = checkInputFile(path.str()))
     return error;
   return llvm::MemoryBuffer::getFileSlice(path, length, offset);
 }

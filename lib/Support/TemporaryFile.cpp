@@ -31,8 +31,13 @@ std::error_code TemporaryFile::createBeside(llvm::StringRef target,
     llvm::sys::fs::createUniquePath(".tmp-%%%%%%", suffix,
                                     /*MakeAbsolute=*/false);
     path = (target + suffix).str();
+    // First, so that no signal finds a file that nobody would remove.
+    llvm::sys::RemoveFileOnSignal(path);
     error = llvm::sys::fs::openFileForWrite(path, descriptor,
                                             llvm::sys::fs::CD_CreateNew);
+    if (!error)
+      return error;
+    llvm::sys::DontRemoveFileOnSignal(path);
     if (error != std::errc::file_exists)
       return error;
   }

@@ -14,7 +14,14 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
+#include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace shardonnx;
 using llvm::ArrayRef;
@@ -82,6 +89,77 @@ static std::string firstError(StringRef log) {
   return lines.empty() ? std::string() : lines[0].trim().str();
 }
 
+namespace {
+
+/// While it lives, a signal that ends this program ends the linker first, which
+/// would else go on by itself and write its file after ours were removed. The
+/// compiler driver and what it starts are one session.
+class LinkerSession {
+public:
+  LinkerSession() {
+    session = asked = 0;
+    struct sigaction action{};
+    action.sa_handler = end;
+    for (size_t i = 0; i < kSignals.size(); ++i)
+      ::sigaction(kSignals[i], &action, &before[i]);
+  }
+  ~LinkerSession() {
+    restore();
+    if (int signal = asked) // and the linker did not begin
+      ::raise(signal);
+  }
+  LinkerSession(const LinkerSession &) = delete;
+  LinkerSession &operator=(const LinkerSession &) = delete;
+
+  void begins(pid_t pid) {
+    session = pid;
+    if (int signal = asked)
+      end(signal);
+  }
+  /// Behind the linker's end: where a signal was the cause, the handler, which
+  /// may run on another thread, ends this program.
+  static void wasAsked() {
+    while (asked != 0)
+      ::pause();
+  }
+
+private:
+  static void restore() {
+    for (size_t i = 0; i < kSignals.size(); ++i)
+      ::sigaction(kSignals[i], &before[i], nullptr);
+  }
+  static void end(int signal) {
+    asked = signal;
+    pid_t pid = session;
+    if (pid == 0) // the linker is about to begin
+      return;
+    // The driver removes its own files; before it has a session it is alone.
+    // Its status is for the thread that waits for it, if that is another one.
+    constexpr int kTries = 400, kPatience = 100;
+    siginfo_t ended{};
+    for (int i = 0; i < kTries && ended.si_pid == 0; ++i) {
+      int by = i < kPatience ? SIGTERM : SIGKILL;
+      if (::kill(-pid, by) != 0 && ::kill(pid, by) != 0)
+        break;
+      ::usleep(5000);
+      if (::waitid(P_PID, static_cast<id_t>(pid), &ended,
+                   WEXITED | WNOHANG | WNOWAIT) != 0)
+        break;
+    }
+    ::kill(-pid, SIGKILL);
+    ::usleep(20'000);
+    restore(); // those that remove files
+    ::raise(signal);
+  }
+
+  static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+  static inline std::atomic<pid_t> session{0};
+  static inline std::atomic<int> asked{0};
+  static inline std::array<struct sigaction, kSignals.size()> before;
+};
+
+} // namespace
+
 static llvm::Error runLinker(ArrayRef<std::string> command) {
   SmallString<128> log;
   if (std::error_code error =
@@ -92,8 +170,17 @@ static llvm::Error runLinker(ArrayRef<std::string> command) {
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log),
                                           StringRef(log)};
   std::string message;
-  int status = llvm::sys::ExecuteAndWait(command[0], arguments, std::nullopt,
-                                         redirects, 0, 0, &message);
+  bool failed = false;
+  LinkerSession session;
+  llvm::sys::ProcessInfo started = llvm::sys::ExecuteNoWait(
+      command[0], arguments, std::nullopt, redirects, 0, &message, &failed,
+      nullptr, /*DetachProcess=*/true);
+  int status = 1;
+  if (!failed && started.Pid > 0) {
+    session.begins(started.Pid);
+    status = llvm::sys::Wait(started, std::nullopt, &message).ReturnCode;
+    LinkerSession::wasAsked();
+  }
   if (status == 0)
     return llvm::Error::success();
   if (auto text = llvm::MemoryBuffer::getFile(log); text && message.empty())
@@ -197,6 +284,7 @@ static llvm::Error writeObject(ArrayRef<char> object, SmallString<128> &path) {
   if (std::error_code error = llvm::sys::fs::createTemporaryFile(
           "shardonnx", "o", descriptor, path))
     return failWith("cannot write to the temporary folder: " + error.message());
+  llvm::sys::RemoveFileOnSignal(path);
   llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
   stream.write(object.data(), object.size());
   stream.close();

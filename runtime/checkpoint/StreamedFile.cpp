@@ -27,7 +27,8 @@ constexpr int64_t kOnTheirWay = 4 * kPush;
 
 StreamedFile::StreamedFile(const std::string &path)
     : path(path),
-      fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+      fd(::open(path.c_str(),
+                O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666)) {
   if (!fd)
     failWriting(path);
 }

@@ -17,6 +17,7 @@
 #include "Trainer.h"
 #include "Weights.h"
 #include <cstdlib>
+#include <random>
 #include <regex>
 #include <sys/prctl.h>
 
@@ -101,6 +102,12 @@ void warnOfIgnored(const Options &o, const Manifest &manifest) {
                         "' matches no trainable parameter's whole name"));
 }
 
+// What tells this run's unfinished files from another's.
+std::string drawTag() {
+  std::random_device device;
+  return concat(std::hex, device(), device());
+}
+
 // One rank of a group that has met. An error here is told by the first rank
 // that has one, and ends all.
 int runRank(Platform &platform, const Program &program,
@@ -128,9 +135,9 @@ int runRank(Platform &platform, const Program &program,
   std::unique_ptr<Saver> saver;
   try {
     if (!options.trace.empty())
-      trace = std::make_unique<TraceFile>(options, manifest, info.rank,
-                                          info.worldSize,
-                                          group.localRanks(info.rank));
+      trace = std::make_unique<TraceFile>(
+          options, manifest, info.rank, info.worldSize,
+          group.localRanks(info.rank), exchange.broadcast(drawTag()));
     if (info.rank == 0) // for all
       checkMachines(manifest, options, group.machines.machineOf);
     engine = platform.makeEngine({program, manifest, options, info, topology,

@@ -129,7 +129,8 @@ TensorBoard::TensorBoard(const std::string &folder) {
   path = concat(folder, "/events.out.tfevents.", seconds, ".", hostName(), ".",
                 ::getpid());
   fd = FileDescriptor(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      ::open(path.c_str(),
+             O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (!fd)
     failToWrite();
   std::string event = eventNow();

@@ -11,6 +11,7 @@
 #include "shardonnx/runtime/Printable.h"
 #include <algorithm>
 #include <cstdio>
+#include <fcntl.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
@@ -40,8 +41,10 @@ const std::string &unitName(const Manifest &manifest, int64_t unit) {
 // A file that is there whole or not at all.
 class Output {
 public:
-  explicit Output(const std::string &path)
-      : path(path), stream(std::fopen(path.c_str(), "we")) {
+  explicit Output(const std::string &path) : path(path) {
+    int fd = ::open(path.c_str(),
+                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    stream = fd < 0 ? nullptr : ::fdopen(fd, "w");
     if (!stream)
       fail("cannot write the trace '", path, "': ", systemError(),
            "; --trace needs a file in a folder that can be written");
@@ -72,7 +75,7 @@ private:
          "; make room, or give another --trace");
   }
   std::string path;
-  std::FILE *stream;
+  std::FILE *stream = nullptr;
 };
 
 // Microseconds, which the format wants, without losing any bits.
@@ -223,10 +226,11 @@ std::string traceFileName(const std::string &file, int worldSize,
 }
 
 TraceFile::TraceFile(const Options &options, const Manifest &manifest, int rank,
-                     int worldSize, std::vector<int> ranks)
+                     int worldSize, std::vector<int> ranks, std::string tag)
     : trace(rank, options.traceFirst, options.traceLast, manifest.units.size()),
       manifest(manifest), worldSize(worldSize), localRanks(std::move(ranks)),
-      file(traceFileName(options.trace, worldSize, localRanks)) {
+      file(traceFileName(options.trace, worldSize, localRanks)),
+      tag(std::move(tag)) {
   if (!leads())
     return;
   makeFolderOf(file);
@@ -247,7 +251,7 @@ void TraceFile::discard() {
 }
 
 std::string TraceFile::partOf(int rank) const {
-  return concat(file, ".rank", rank, ".part");
+  return concat(file, ".", tag, ".rank", rank, ".part");
 }
 
 void TraceFile::writePart() {
@@ -265,7 +269,7 @@ void TraceFile::join() {
   partExists = partExists && !leads();
   if (!leads())
     return;
-  Output whole(file + ".part");
+  Output whole(concat(file, ".", tag, ".part"));
   whole.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   std::vector<Json> headers;
   bool first = true;

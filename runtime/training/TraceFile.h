@@ -19,9 +19,10 @@ namespace shardonnx::rt {
 class TraceFile {
 public:
   /// `localRanks`: those of this rank's machine. The first of them throws an
-  /// Error where the file cannot be written.
+  /// Error where the file cannot be written. `tag`: in the names of parts, the
+  /// same on all ranks of this run and of no other.
   TraceFile(const Options &options, const Manifest &manifest, int rank,
-            int worldSize, std::vector<int> localRanks);
+            int worldSize, std::vector<int> localRanks, std::string tag);
 
   Trace trace;
   void writePart();
@@ -39,6 +40,7 @@ private:
   const int worldSize;
   const std::vector<int> localRanks;
   std::string file;
+  const std::string tag;
   bool partExists = false;
 };
 

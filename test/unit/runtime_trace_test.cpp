@@ -88,11 +88,11 @@ TEST(TraceFile, JoinsTheRanksOfAMachine) {
   Options options;
   options.trace = folder / "t.json";
   options.traceFirst = 3, options.traceLast = 4;
-  TraceFile one(options, manifest, 1, 2, {0, 1});
+  TraceFile one(options, manifest, 1, 2, {0, 1}, "a");
   one.trace.measure({"k\n", 1234567, 1240000, -1, TraceRow::Compute});
   one.trace.missing = "something";
   one.writePart();
-  TraceFile zero(options, manifest, 0, 2, {0, 1});
+  TraceFile zero(options, manifest, 0, 2, {0, 1}, "a");
   zero.trace.measure({"b", 1000, 4000001, 1, TraceRow::Gather});
   zero.writePart();
   one.join();
@@ -125,8 +125,9 @@ TEST(TraceFile, APlaceThatCannotBeWrittenIsTold) {
   for (const char *path : {"/nowhere/t.json", "/dev/null", "/tmp"}) {
     Options options;
     options.trace = path;
-    EXPECT_THROW(TraceFile(options, manifest, 0, 1, {0}), Error) << path;
-    TraceFile other(options, manifest, 1, 2, {0, 1}); // the first rank speaks
+    EXPECT_THROW(TraceFile(options, manifest, 0, 1, {0}, "a"), Error) << path;
+    TraceFile other(options, manifest, 1, 2, {0, 1},
+                    "a"); // the first rank speaks
   }
 }
 

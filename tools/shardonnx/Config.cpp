@@ -5,7 +5,7 @@
 
 #include "Config.h"
 #include "shardonnx/Driver/ForeignConfig.h"
-#include "shardonnx/Support/InputFile.h"
+#include "shardonnx/Support/InputCheck.h"
 #include "shardonnx/runtime/Printable.h"
 
 #include <algorithm>

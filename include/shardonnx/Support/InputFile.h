@@ -1,12 +1,12 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Files that people name as inputs. A named pipe would be waited for, perhaps
-// for ever, and a device has no end: what is no regular file is an error.
+// Reading files that people name as inputs: InputCheck.h.
 
 #ifndef SHARDONNX_SUPPORT_INPUTFILE_H
 #define SHARDONNX_SUPPORT_INPUTFILE_H
 
+#include "shardonnx/Support/InputCheck.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/ErrorOr.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -16,9 +16,6 @@
 namespace shardonnx {
 
 using InputBytes = llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>>;
-
-/// Why the file cannot be an input, as far as that shows without opening it.
-std::error_code checkInputFile(const llvm::Twine &path);
 
 /// As MemoryBuffer::getFile, of bytes or of text that a zero ends.
 InputBytes readInputFile(const llvm::Twine &path, bool isText = false);
