@@ -6,7 +6,8 @@
 // computed again may cost more than gathers that wait, or less. Both budgets
 // then do the rest: --recompute=budget, and --memory-budget with what is left.
 // Of all that fits, the step that is predicted to take least time is taken; of
-// equals the first, in the order in which --help has the strategies.
+// equals the first, in the order in which --help has the strategies. What could
+// not be faster if no step ever waited is not tried any further.
 
 #include "Fit.h"
 #include "CheckOptions.h"
@@ -61,6 +62,7 @@ private:
   std::optional<Peaks> fail(const FitTrial &trial);
   OwningOpRef<ModuleOp> differentiate(FitTrial &trial);
   void record(const FitTrial &trial);
+  bool isTooSlow(double work) const;
   bool mayRecompute() const;
   bool mayMoveGathers() const;
 
@@ -118,7 +120,7 @@ OwningOpRef<ModuleOp> FitSearch::differentiate(FitTrial &trial) {
 }
 
 // Plans the trial, with what --memory-budget makes of the bytes that are left,
-// and records it.
+// and records it. Nothing: there is no more to try of it.
 std::optional<FitSearch::Peaks> FitSearch::plan(FitTrial &trial) {
   OwningOpRef<ModuleOp> copy = differentiate(trial);
   if (!copy)
@@ -131,6 +133,8 @@ std::optional<FitSearch::Peaks> FitSearch::plan(FitTrial &trial) {
   std::optional<PlannedStep> step = planStep(*copy, tried, manifestOf);
   if (!step)
     return fail(trial);
+  if (isTooSlow(step->time.work))
+    return std::nullopt;
   Peaks peaks{step->bytes, step->bytes, step->manifest.privateSpace.bytes};
   if (trial.memoryBudget) {
     BudgetOutcome fit = fitMemory(*copy, tried, manifestOf);
@@ -143,6 +147,11 @@ std::optional<FitSearch::Peaks> FitSearch::plan(FitTrial &trial) {
   trial.seconds = step->time.seconds();
   record(trial);
   return peaks;
+}
+
+// A thousandth is less than what the prediction knows.
+bool FitSearch::isTooSlow(double work) const {
+  return outcome.fastest && work > outcome.fastest->seconds * (1 - 1e-3);
 }
 
 void FitSearch::record(const FitTrial &trial) {

@@ -4,7 +4,7 @@
 # --fit keeps what it promises: the options that it names, given by hand, make the
 # same program; the planned memory of a rank is within the bytes, and it and
 # the predicted step are those of the note; and no choice by hand that fits is
-# predicted to be faster.
+# predicted to be faster by more than a thousandth.
 #
 #   check_fit.py MODEL RANKS BYTES [--beside OPTIONS]... [compile options]
 #
@@ -72,4 +72,4 @@ assert f"{step:.2f}" == said[2], (step, said[2])
 for options_by_hand in beside:
     other_peak, other_step = plan(*options_by_hand)
     print(*options_by_hand, other_peak, other_step)
-    assert other_peak > budget or other_step >= step, options_by_hand
+    assert other_peak > budget or other_step >= 0.999 * step, options_by_hand
