@@ -140,7 +140,8 @@ bool Finder::hasOneProduct(StringRef path) const {
 }
 
 /// By the bias (`x.in_proj_bias` is added to a product with
-/// `x.in_proj_weight`), else by the module, if it has no other product.
+/// `x.in_proj_weight`), which also has the whole path of a module that another
+/// one calls; else by the module, if it has no other product.
 std::string Finder::targetOf(const ::onnx::NodeProto &node) const {
   if (!isProduct(node))
     return "";
@@ -149,7 +150,8 @@ std::string Finder::targetOf(const ::onnx::NodeProto &node) const {
     return "";
   const Initializer *bias = biasOf(node);
   StringRef name = bias ? StringRef(bias->name) : StringRef();
-  if (name.consume_back("bias") && name.starts_with(path + "."))
+  if (name.consume_back("bias") &&
+      (name.starts_with(path + ".") || name.ends_with("." + path + ".")))
     target = name.str() + "weight";
   else if (hasOneProduct(path))
     target = path + ".weight";

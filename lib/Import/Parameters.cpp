@@ -45,7 +45,7 @@ public:
         bool forTraining, Diagnostics &diagnostics)
       : graph(*model.mutable_graph()), stripped(stripped), metadata(metadata),
         modelPath(modelPath), context(context), forTraining(forTraining),
-        diagnostics(diagnostics) {}
+        untold(isUntold(model, metadata)), diagnostics(diagnostics) {}
 
   FailureOr<std::vector<Initializer>> run() {
     if (graph.sparse_initializer_size() > 0)
@@ -109,6 +109,7 @@ private:
   StringRef modelPath;
   MLIRContext *context;
   bool forTraining;
+  bool untold;
   Diagnostics &diagnostics;
   std::vector<Initializer> initializers;
   llvm::StringMap<size_t> byName;
@@ -317,7 +318,7 @@ LogicalResult Taker::markTrainable() {
     else
       init.trainable = !init.isConstant && !isBufferName(init.symbol) &&
                        (init.type.getNumElements() > 1 ||
-                        (isWeightName(init.symbol) && !init.value));
+                        (untold && !isComputedName(init.symbol)));
     if (!init.trainable || !init.value)
       continue;
     init.trainable = false;

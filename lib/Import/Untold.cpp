@@ -28,11 +28,7 @@ std::string listNames(llvm::ArrayRef<std::string> names) {
   return list;
 }
 
-/// Made by folding, from parameters that are no longer there.
-bool isUnnamed(StringRef name) { return name.contains("::"); }
-
-} // namespace
-
+/// As PyTorch's layers name their parameters.
 bool isWeightName(StringRef name) {
   StringRef last = name.rsplit('.').second;
   if (last.empty())
@@ -40,24 +36,25 @@ bool isWeightName(StringRef name) {
   return last == "weight" || last == "bias";
 }
 
+} // namespace
+
+bool isUntold(const ::onnx::ModelProto &model, const Metadata &metadata) {
+  return model.producer_name() == "pytorch" && metadata.signature.empty();
+}
+
+bool isComputedName(StringRef name) { return name.contains("::"); }
+
 void warnUntold(const ::onnx::ModelProto &model, const Metadata &metadata,
                 llvm::ArrayRef<Initializer> initializers, StringRef modelPath,
                 Diagnostics &diagnostics) {
-  if (model.producer_name() != "pytorch" || !metadata.signature.empty())
+  if (!isUntold(model, metadata))
     return;
-  std::vector<std::string> others, numbers, folded;
-  for (const Initializer &init : initializers) {
-    if (init.isConstant ||
-        !mlir::isa<mlir::FloatType>(init.type.getElementType()))
-      continue;
-    if (init.trainable && isUnnamed(init.symbol))
+  std::vector<std::string> others, folded;
+  for (const Initializer &init : initializers)
+    if (init.trainable && isComputedName(init.symbol))
       folded.push_back(init.symbol);
     else if (init.trainable && !isWeightName(init.symbol))
       others.push_back(init.symbol);
-    else if (!init.trainable && init.type.getNumElements() == 1 &&
-             !isUnnamed(init.symbol))
-      numbers.push_back(init.symbol);
-  }
   std::string text =
       "'" + modelPath.str() +
       "': PyTorch's older exporter says neither which arrays are buffers or "
@@ -67,8 +64,6 @@ void warnUntold(const ::onnx::ModelProto &model, const Metadata &metadata,
   if (!folded.empty())
     text += ", and so does what it computed from others (" + listNames(folded) +
             ": do_constant_folding=False keeps them)";
-  if (!numbers.empty())
-    text += ", but single numbers do not (" + listNames(numbers) + ")";
   diagnostics.warning(text + "; where that is wrong, export with dynamo=True");
 }
 

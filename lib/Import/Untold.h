@@ -10,13 +10,15 @@
 
 namespace shardonnx {
 
-/// Is the array named as PyTorch's layers name their parameters? One number of
-/// that name is no constant of the program.
-bool isWeightName(llvm::StringRef name);
+/// Made by PyTorch's older exporter: names are those of the state dict, but for
+/// what it computed, and constants of the program are no initializers.
+bool isUntold(const ::onnx::ModelProto &model, const Metadata &metadata);
 
-/// PyTorch's older exporter writes neither which arrays are buffers nor which
-/// parameters are frozen: one warning says so, and names what may be either.
-/// Nothing is said of files with a signature.
+/// What the older exporter has computed is named by its node, `onnx::Conv_9`.
+bool isComputedName(llvm::StringRef name);
+
+/// It writes neither which arrays are buffers nor which parameters are frozen:
+/// one warning says so, and names what may be either.
 void warnUntold(const ::onnx::ModelProto &model, const Metadata &metadata,
                 llvm::ArrayRef<Initializer> initializers,
                 llvm::StringRef modelPath, Diagnostics &diagnostics);
