@@ -43,6 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         readSection(reader, unit, trainable);
     // What was read can be written, and read again.
     rt::parseIndex(rt::writeIndex(reader.index()), scratch.folder);
+    reader.verify();
   } catch (const rt::Error &) {
   }
   return 0;

@@ -285,13 +285,6 @@ Group join(const RankInfo &info, const Hello &ours,
 
 } // namespace
 
-uint64_t fnv1a(const std::string &text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (unsigned char c : text)
-    hash = (hash ^ c) * 0x100000001b3u;
-  return hash;
-}
-
 Group meet(const RankInfo &info, const MeetingRequest &request) {
   if (info.worldSize == 1) {
     Group alone;

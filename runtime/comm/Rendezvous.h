@@ -10,6 +10,7 @@
 #ifndef SHARDONNX_RUNTIME_RENDEZVOUS_H
 #define SHARDONNX_RUNTIME_RENDEZVOUS_H
 
+#include "../support/Fnv1a.h"
 #include "../support/Mapping.h"
 #include "RankInfo.h"
 #include <cstdint>
@@ -58,9 +59,6 @@ struct MeetingRequest {
 };
 
 Group meet(const RankInfo &info, const MeetingRequest &request);
-
-/// Of texts that must be equal.
-uint64_t fnv1a(const std::string &text);
 
 } // namespace shardonnx::rt
 

@@ -4,8 +4,8 @@
 // See DataIdentity.h.
 
 #include "DataIdentity.h"
-#include "../comm/Rendezvous.h"
 #include "../support/Error.h"
+#include "../support/Fnv1a.h"
 #include <algorithm>
 
 namespace shardonnx::rt {
