@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/file.h>
+#include <unistd.h>
 
 namespace shardonnx {
 
@@ -31,14 +32,18 @@ static void failToWrite(const std::string &path, std::error_code error) {
 }
 
 OutputFile::OutputFile(std::string to) : path(std::move(to)) {
-  int descriptor = -1;
-  std::string name;
-  if (std::error_code error =
-          TemporaryFile::createBeside(path, descriptor, name))
-    failToWrite(path, error);
-  temporary = std::make_unique<TemporaryFile>(name);
-  stream = std::make_unique<llvm::raw_fd_ostream>(descriptor,
-                                                  /*shouldClose=*/true);
+  int descriptor = STDOUT_FILENO;
+  if (path != kStandardOutput) {
+    std::string name;
+    if (std::error_code error =
+            TemporaryFile::createBeside(path, descriptor, name))
+      failToWrite(path, error);
+    temporary = std::make_unique<TemporaryFile>(name);
+  }
+  stream = std::make_unique<llvm::raw_fd_ostream>(
+      descriptor, /*shouldClose=*/temporary != nullptr);
+  // What is left in a buffer after an error would end the program.
+  stream->SetUnbuffered();
 }
 
 void OutputFile::check() {
@@ -56,6 +61,8 @@ void OutputFile::write(const void *bytes, int64_t count) {
 }
 
 void OutputFile::finish() {
+  if (!temporary)
+    return;
   stream->close();
   check();
   if (std::error_code error = temporary->moveTo(path))
@@ -81,10 +88,14 @@ bool endsWith(const std::string &text, const std::string &end) {
 }
 
 void exportCheckpoint(const ExportOptions &options) {
-  bool onnx = endsWith(options.output, ".onnx");
-  if (!onnx && !endsWith(options.output, ".safetensors"))
+  bool named = options.output != kStandardOutput;
+  bool onnx = options.format.empty() ? endsWith(options.output, ".onnx")
+                                     : options.format == "onnx";
+  if (named && options.format.empty() && !onnx &&
+      !endsWith(options.output, ".safetensors"))
     rt::failUsage("-o: '", options.output,
-                  "' ends neither with .onnx nor with .safetensors");
+                  "' ends neither with .onnx nor with .safetensors; --format "
+                  "says which it shall be");
   std::optional<std::string> folder = rt::findCheckpoint(options.checkpoint);
   if (!folder)
     rt::fail("there is no checkpoint in '", options.checkpoint,
@@ -97,6 +108,8 @@ void exportCheckpoint(const ExportOptions &options) {
     writeOnnx(reader, model, options.output);
   else
     writeSafeTensors(reader, options.output);
+  if (!named)
+    return;
   std::printf("wrote '%s' from '%s' (step %lld)\n", options.output.c_str(),
               folder->c_str(),
               static_cast<long long>(reader.index().state.step));

@@ -22,6 +22,9 @@ namespace shardonnx {
 std::vector<float> readParameter(rt::CheckpointReader &reader,
                                  const rt::CheckpointReader::Place &place);
 
+/// The name that means standard output.
+inline constexpr const char *kStandardOutput = "-";
+
 /// Appears under its name, whatever was there, when it is finished; until then
 /// it has a name that nobody else writes to, and does not outlive a failure.
 class OutputFile {
@@ -38,7 +41,7 @@ private:
   void check();
 
   std::string path;
-  std::unique_ptr<TemporaryFile> temporary;
+  std::unique_ptr<TemporaryFile> temporary; // null: standard output
   std::unique_ptr<llvm::raw_fd_ostream> stream;
   int64_t written = 0;
 };

@@ -82,7 +82,11 @@ public:
     int64_t total = 0;
     for (const GraphInitializer &init : graph.initializers)
       total += init.bytes;
-    if (graph.external || total > kLargestInline)
+    bool apart = graph.external || total > kLargestInline;
+    if (apart && output == kStandardOutput && total > kLargestInline)
+      rt::fail("the weights would pass the 2 GB of protobuf, and standard "
+               "output is one file: give -o FILE.onnx");
+    if (apart && output != kStandardOutput)
       data = std::make_unique<OutputFile>(output + ".data");
     auto *initializers = graph.model->mutable_graph()->mutable_initializer();
     for (const GraphInitializer &init : graph.initializers)

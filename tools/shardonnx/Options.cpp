@@ -295,9 +295,13 @@ void addExportOptions(CLI::App &app, ExportOptions &o) {
       ->required();
   app.add_option("-o,--output", o.output,
                  "model.onnx: the graph with these weights; "
-                 "model.safetensors: a state dict")
+                 "model.safetensors: a state dict; -: standard output")
       ->type_name("FILE")
       ->required();
+  oneOf(app.add_option("--format", o.format,
+                       "what to write [by the name; safetensors to standard "
+                       "output]"),
+        {"onnx", "safetensors"});
   app.add_option("--model", o.model,
                  "where the ONNX file that was compiled is now")
       ->type_name("FILE");

@@ -103,7 +103,8 @@ struct InspectOptions {
 
 struct ExportOptions {
   std::string checkpoint; // or the folder that --save named
-  std::string output;     // .onnx or .safetensors
+  std::string output;     // -: standard output
+  std::string format;     // onnx or safetensors; empty: by the output's name
   std::string model;      // the ONNX file; empty: where it was compiled from
 };
 
