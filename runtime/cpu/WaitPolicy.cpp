@@ -31,9 +31,9 @@ constexpr double kCrowded = 0.2;
 constexpr double kFirstPatience = 2, kLongestPatience = 30; // seconds
 constexpr double kFewestWindows = 10;
 constexpr int kMostThreads = 64; // that are looked at
-// About what it takes to wake a thread (15 to 50 µs): sleeping at once would
+// About what it takes to wake a thread (20 to 100 µs): sleeping at once would
 // cost that at every parallel loop.
-constexpr unsigned long long kFewSpins = 1000;
+constexpr unsigned long long kFewSpins = 2000;
 
 // `ran waited slices` in nanoseconds.
 bool addTimes(int folder, const char *thread, ThreadTimes &times) {
