@@ -25,6 +25,7 @@ import sys
 import warnings
 
 import architectures
+import shardonnx_export
 
 # Name -> family and shape. `seq` is the exported sequence length and, for
 # GPT-2, the number of learned positions.
@@ -293,6 +294,7 @@ def to_program(model, options):
     # Stack traces name files of this machine and outweigh a small graph.
     for node in program.model.graph.all_nodes():
         node.metadata_props.pop("pkg.torch.onnx.stack_trace", None)
+    shardonnx_export.annotate(program, model)
     return program
 
 
@@ -311,6 +313,7 @@ def export_legacy(model, options, output):
                           input_names=list(inputs),
                           output_names=output_names(options),
                           dynamic_axes={name: axes for name in inputs})
+    shardonnx_export.annotate(output, model)
 
 
 def output_names(options):

@@ -7,6 +7,7 @@
 #include "Activity.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Differentiate/Passes.h"
 #include "shardonnx/Support/Origin.h"
@@ -209,9 +210,8 @@ void Differentiator::freezeUnreached() {
     if (!parameter.getTrainable() ||
         gradients.contains(parameter.getSymNameAttr()))
       continue;
-    parameter.emitWarning("parameter '")
-        << parameter.getSymName()
-        << "' does not reach the loss: it stays as it is";
+    nn::noteUntrained(cast<ModuleOp>(module), parameter.getSymName(),
+                      "does not reach the loss", /*asked=*/false);
     parameter.setTrainable(false);
   }
 }

@@ -9,7 +9,9 @@
 #include "MaskChoice.h"
 #include "Trial.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
+#include "shardonnx/Dialect/ONNX/IR/Untrained.h"
 #include "shardonnx/Driver/Pipeline.h"
 #include "shardonnx/InitAll.h"
 #include "shardonnx/Support/ElementType.h"
@@ -20,6 +22,7 @@
 
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -385,12 +388,57 @@ LogicalResult Compilation::dump(Level level) {
   return writeFileAtomically(diags, path, text);
 }
 
+// One line for all parameters of the model that training leaves as they are
+// and nobody asked for, grouped by the reason. What the exporter took out of
+// the graph is known from the first level on, the rest once it is
+// differentiated.
+void Compilation::warnOfUntrained() {
+  constexpr size_t kShown = 20;
+  auto list = module()->getAttrOfType<ArrayAttr>(nn::kUntrainedAttr);
+  if (!list)
+    list = module()->getAttrOfType<ArrayAttr>(onnx::kUntrainedAttr);
+  if (!list || options.program != ProgramKind::Train)
+    return;
+  llvm::MapVector<StringRef, SmallVector<StringRef>> byReason;
+  size_t count = 0, shown = 0;
+  for (auto entry : list.getAsRange<DictionaryAttr>()) {
+    if (entry.contains("asked"))
+      continue;
+    ++count;
+    byReason[entry.getAs<StringAttr>("reason")].push_back(
+        entry.getAs<StringAttr>("name"));
+  }
+  std::string text;
+  bool exporter = false;
+  for (auto &[reason, names] : byReason) {
+    exporter |= reason.ends_with("by the exporter");
+    for (StringRef name : names)
+      if (++shown <= kShown)
+        text += (text.empty() ? "'" : ", '") + name.str() + "'";
+    if (shown <= kShown)
+      text += " (" + reason.str() + ")";
+  }
+  if (count == 0)
+    return;
+  if (count > kShown)
+    text += " and " + std::to_string(count - kShown) +
+            " more (shardonnx inspect --parameters names them)";
+  diags.warning("'" + options.model + "': " + Twine(count) +
+                (count == 1 ? " parameter is" : " parameters are") +
+                " not trained: " + text +
+                (exporter ? "; export with optimize=False to train what the "
+                            "exporter has changed"
+                          : ""));
+}
+
 LogicalResult Compilation::runTo(Level level) {
   int next = reached ? static_cast<int>(*reached) + 1 : 0;
   for (; next <= static_cast<int>(level); ++next) {
     Level now = static_cast<Level>(next);
     if (failed(runLevel(now)))
       return failure();
+    if (now == std::min(level, Level::Grad))
+      warnOfUntrained();
     reached = now;
     if (failed(dump(now)))
       return failure();

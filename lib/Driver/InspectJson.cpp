@@ -70,6 +70,16 @@ void writeRaised(OStream &json, const Manifest &m) {
   });
 }
 
+void writeUntrained(OStream &json, const Manifest &m) {
+  json.attributeArray("untrained", [&] {
+    for (const Manifest::Untrained &entry : m.untrained)
+      json.object([&] {
+        json.attribute("name", text(entry.name));
+        json.attribute("reason", text(entry.reason));
+      });
+  });
+}
+
 void writeInterval(OStream &json, int rank, Interval interval) {
   json.object([&] {
     json.attribute("rank", rank);
@@ -229,6 +239,7 @@ void printInspectJson(const Manifest &m, const InspectView &view,
         json.object([&] { writeUnit(json, m, unit, parent, view.topology); });
     });
     writeRaised(json, m);
+    writeUntrained(json, m);
     writeFunctions(json, m);
     writeTraffic(json, m, view);
     writeMemory(json, m, view);

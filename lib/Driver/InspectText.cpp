@@ -11,6 +11,8 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Format.h"
 
+#include <map>
+
 namespace shardonnx {
 namespace {
 
@@ -198,21 +200,31 @@ void printParameters(const Manifest &m, const Topology &topology,
   }
 }
 
-// Frozen parameters are few and easily overlooked, so they are always named.
-void printFrozen(const Manifest &m, raw_ostream &out) {
-  std::vector<std::string> names;
+// Parameters that are not trained are easily overlooked, so they are always
+// named: those in a unit with their shape, and those that the graph lacks.
+void printFrozen(const Manifest &m, bool parameters, raw_ostream &out) {
+  std::map<std::string, std::string> reasons;
+  for (const Manifest::Untrained &entry : m.untrained)
+    reasons[entry.name] = ": " + entry.reason;
+  std::vector<std::string> lines;
   for (const Manifest::Unit &unit : m.units)
     for (const Manifest::Param &param : unit.params)
-      if (!param.trainable)
-        names.push_back(param.name + " " + shapeText(param.shape));
-  if (names.empty())
+      if (!param.trainable) {
+        lines.push_back(param.name + " " + shapeText(param.shape) +
+                        reasons[param.name]);
+        reasons.erase(param.name);
+      }
+  for (const auto &[name, reason] : reasons)
+    lines.push_back(name + reason);
+  if (lines.empty())
     return;
   constexpr size_t kShown = 10;
-  out << "\nfrozen parameters (" << names.size() << ")\n";
-  for (const std::string &name : llvm::ArrayRef(names).take_front(kShown))
-    out << "  " << name << '\n';
-  if (names.size() > kShown)
-    out << "  and " << names.size() - kShown << " more (--parameters)\n";
+  size_t shown = parameters ? lines.size() : std::min(kShown, lines.size());
+  out << "\nfrozen parameters (" << lines.size() << ")\n";
+  for (const std::string &line : llvm::ArrayRef(lines).take_front(shown))
+    out << "  " << line << '\n';
+  if (lines.size() > shown)
+    out << "  and " << lines.size() - shown << " more (--parameters)\n";
 }
 
 // The nodes of one kind: how many, and the first.
@@ -449,7 +461,7 @@ void printInspectText(const Manifest &m, const InspectView &view,
   if (view.parameters)
     printParameters(m, view.topology, out);
   else
-    printFrozen(m, out);
+    printFrozen(m, view.parameters, out);
   printRaised(m, out);
   printMemory(m, view, out);
   printSpaces(m, view.parameters, out);

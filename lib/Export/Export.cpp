@@ -107,7 +107,7 @@ void exportCheckpoint(const ExportOptions &options) {
   if (onnx)
     writeOnnx(reader, model, options.output);
   else
-    writeSafeTensors(reader, options.output);
+    writeSafeTensors(reader, model, options.output);
   if (!named)
     return;
   std::printf("wrote '%s' from '%s' (step %lld)\n", options.output.c_str(),

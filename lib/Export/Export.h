@@ -46,8 +46,13 @@ private:
   int64_t written = 0;
 };
 
-void writeSafeTensors(rt::CheckpointReader &reader, const std::string &output);
+/// Throws rt::Error unless `model` is the file that was compiled.
+void checkModelHash(const rt::CheckpointReader &reader,
+                    const std::string &model);
+
 /// `model`: where the ONNX file that was compiled is now.
+void writeSafeTensors(rt::CheckpointReader &reader, const std::string &model,
+                      const std::string &output);
 void writeOnnx(rt::CheckpointReader &reader, const std::string &model,
                const std::string &output);
 

@@ -40,23 +40,20 @@ StrippedModel parse(const std::string &path, ::onnx::ModelProto &model) {
   return std::move(*stripped);
 }
 
-std::vector<Initializer> take(const std::string &path,
-                              ::onnx::ModelProto &model,
-                              const StrippedModel &stripped,
-                              MLIRContext &context) {
+ModelInitializers take(const std::string &path, ::onnx::ModelProto &model,
+                       const StrippedModel &stripped, MLIRContext &context) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   Diagnostics diagnostics("", stream);
   Metadata metadata = readMetadata(model);
-  auto initializers =
-      takeInitializers(model, stripped, metadata, path, &context,
-                       /*forTraining=*/true, diagnostics);
-  if (failed(initializers)) {
+  auto taken = takeInitializers(model, stripped, metadata, path, &context,
+                                /*forTraining=*/true, diagnostics);
+  if (failed(taken)) {
     llvm::StringRef line = llvm::StringRef(text).split('\n').first;
     line.consume_front(": error: ");
     rt::fail(line.str());
   }
-  return std::move(*initializers);
+  return std::move(*taken);
 }
 
 } // namespace
@@ -66,8 +63,7 @@ EditedGraph readGraph(const std::string &path) {
   edited.model = std::make_unique<::onnx::ModelProto>();
   StrippedModel stripped = parse(path, *edited.model);
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  std::vector<Initializer> initializers =
-      take(path, *edited.model, stripped, context);
+  ModelInitializers taken = take(path, *edited.model, stripped, context);
   ::onnx::GraphProto &graph = *edited.model->mutable_graph();
   std::map<std::string, int> types;
   for (const auto &tensor : graph.initializer())
@@ -76,7 +72,7 @@ EditedGraph readGraph(const std::string &path) {
     types.emplace(input.name(), input.type().tensor_type().elem_type());
   std::set<std::string> names;
   std::string own = llvm::sys::path::filename(path).str();
-  for (const Initializer &init : initializers) {
+  for (const Initializer &init : taken.initializers) {
     GraphInitializer entry;
     entry.name = init.name;
     entry.symbol = init.symbol;
@@ -87,6 +83,12 @@ EditedGraph readGraph(const std::string &path) {
     entry.length = static_cast<int64_t>(init.length);
     entry.offset = static_cast<int64_t>(init.offset);
     entry.transposed = init.transposed;
+    entry.isParameter = init.isParameter;
+    entry.addend = init.addend;
+    if (!init.names.empty())
+      entry.stateDict = init.names.front();
+    else
+      entry.stateDict = init.symbol;
     edited.external |= !entry.file.empty() && entry.file != own;
     names.insert(init.name);
     edited.initializers.push_back(std::move(entry));

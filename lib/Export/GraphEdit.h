@@ -19,8 +19,8 @@ class ModelProto;
 namespace shardonnx {
 
 struct GraphInitializer {
-  /// In the graph, and in the state dict.
-  std::string name, symbol;
+  /// In the graph, in the program, and in the state dict.
+  std::string name, symbol, stateDict;
   std::vector<int64_t> shape;
   int elementType = 0; // of ONNX
   int64_t bytes = 0;
@@ -31,6 +31,9 @@ struct GraphInitializer {
   int64_t offset = 0;
   /// The bytes hold the transpose of the state dict's matrix.
   bool transposed = false;
+  /// Of the module, trained or not.
+  bool isParameter = false;
+  float addend = 0; // the parameter is what the bytes say plus this
 };
 
 struct EditedGraph {
@@ -41,6 +44,10 @@ struct EditedGraph {
 
 /// Throws rt::Error.
 EditedGraph readGraph(const std::string &path);
+
+/// The values of one of the model's initializers, as the state dict has them.
+std::vector<float> readInitializer(const GraphInitializer &init,
+                                   const std::string &modelPath);
 
 } // namespace shardonnx
 

@@ -5,26 +5,51 @@
 // that the framework stores, in the layout of its module.
 
 #include "Export.h"
+#include "GraphEdit.h"
 
 #include "../../runtime/support/Error.h"
 
 #include <nlohmann/json.hpp>
+#include <onnx/onnx_pb.h>
 
 namespace shardonnx {
 namespace {
 
 constexpr size_t kAlignment = 64; // of the first tensor in the file
 
+// One of the checkpoint, or one that the model alone has.
 struct Tensor {
   std::string name;
+  std::vector<int64_t> shape;
   rt::CheckpointReader::Place place;
+  const GraphInitializer *untrained = nullptr;
+
+  int64_t bytes() const {
+    int64_t count = static_cast<int64_t>(sizeof(float));
+    for (int64_t size : shape)
+      count *= size;
+    return count;
+  }
 };
 
-std::vector<Tensor> tensorsOf(const rt::CheckpointReader &reader) {
+std::vector<Tensor> tensorsOf(const rt::CheckpointReader &reader,
+                              const EditedGraph *graph) {
   std::vector<Tensor> tensors;
   for (const rt::Checkpoint::Unit &unit : reader.index().units)
     for (const Manifest::Param &param : unit.params)
-      tensors.push_back({param.stateDict, reader.find(param.name)});
+      tensors.push_back(
+          {param.stateDict, param.shape, reader.find(param.name)});
+  // Frozen ones that are small are numbers of the program, and what nothing
+  // reads is not in it.
+  if (graph)
+    for (const GraphInitializer &init : graph->initializers)
+      if (init.isParameter && !init.file.empty() &&
+          !reader.find(init.symbol).param) {
+        std::vector<int64_t> shape = init.shape;
+        if (init.transposed)
+          std::swap(shape[0], shape[1]);
+        tensors.push_back({init.stateDict, shape, {}, &init});
+      }
   std::sort(tensors.begin(), tensors.end(),
             [](const Tensor &a, const Tensor &b) { return a.name < b.name; });
   for (size_t i = 1; i < tensors.size(); ++i)
@@ -39,29 +64,46 @@ std::string headerOf(const std::vector<Tensor> &tensors) {
   json["__metadata__"] = {{"format", "pt"}};
   int64_t offset = 0;
   for (const Tensor &tensor : tensors) {
-    int64_t bytes =
-        tensor.place.param->elements() * static_cast<int64_t>(sizeof(float));
     json[tensor.name] = {{"dtype", "F32"},
-                         {"shape", tensor.place.param->shape},
-                         {"data_offsets", {offset, offset + bytes}}};
-    offset += bytes;
+                         {"shape", tensor.shape},
+                         {"data_offsets", {offset, offset + tensor.bytes()}}};
+    offset += tensor.bytes();
   }
   std::string text = json.dump();
   text.append((kAlignment - (text.size() + 8) % kAlignment) % kAlignment, ' ');
   return text;
 }
 
+// The model, which has the parameters that were not trained. Where it is not at
+// hand the others are written all the same.
+std::optional<EditedGraph> graphOf(const rt::CheckpointReader &reader,
+                                   const std::string &model) {
+  try {
+    checkModelHash(reader, model);
+    return readGraph(model);
+  } catch (const rt::Error &e) {
+    rt::printWarning(rt::concat("parameters that the program did not train "
+                                "and has no state of are left out: ",
+                                e.what()));
+    return std::nullopt;
+  }
+}
+
 } // namespace
 
-void writeSafeTensors(rt::CheckpointReader &reader, const std::string &output) {
-  std::vector<Tensor> tensors = tensorsOf(reader);
+void writeSafeTensors(rt::CheckpointReader &reader, const std::string &model,
+                      const std::string &output) {
+  std::optional<EditedGraph> graph = graphOf(reader, model);
+  std::vector<Tensor> tensors = tensorsOf(reader, graph ? &*graph : nullptr);
   OutputFile file(output);
   std::string header = headerOf(tensors);
   uint64_t length = header.size();
   file.write(&length, sizeof(length));
   file.write(header.data(), static_cast<int64_t>(header.size()));
   for (const Tensor &tensor : tensors) {
-    std::vector<float> values = readParameter(reader, tensor.place);
+    std::vector<float> values = tensor.untrained
+                                    ? readInitializer(*tensor.untrained, model)
+                                    : readParameter(reader, tensor.place);
     file.write(values.data(),
                static_cast<int64_t>(values.size() * sizeof(float)));
   }

@@ -68,12 +68,41 @@ std::vector<float> transpose(const std::vector<float> &from, int64_t rows,
   return to;
 }
 
+/// What the model's files have.
+std::string storedBytes(const GraphInitializer &init,
+                        const std::string &modelPath) {
+  if (init.length == 0)
+    return std::string(static_cast<size_t>(init.bytes), '\0');
+  std::string folder = fs::path(modelPath).parent_path();
+  rt::File file = init.file == fs::path(modelPath).filename().string()
+                      ? rt::File(modelPath, kRemedy)
+                      : rt::File::beneath(folder.empty() ? "." : folder,
+                                          init.file, kRemedy);
+  std::string bytes(static_cast<size_t>(init.bytes), '\0');
+  file.read(bytes.data(), init.offset, init.bytes);
+  return bytes;
+}
+
+template <typename T>
+std::vector<float> widen(const std::string &bytes, float addend) {
+  std::vector<float> values(bytes.size() / sizeof(T));
+  for (size_t i = 0; i < values.size(); ++i) {
+    T value;
+    std::memcpy(&value, &bytes[i * sizeof(T)], sizeof(T));
+    if constexpr (std::is_arithmetic_v<T>)
+      values[i] = static_cast<float>(value) + addend;
+    else
+      values[i] = rt::toFloat(value) + addend;
+  }
+  return values;
+}
+
 class OnnxWriter {
 public:
   OnnxWriter(rt::CheckpointReader &reader, const std::string &modelPath,
              const std::string &output)
       : reader(reader), modelPath(modelPath), output(output) {
-    checkHash();
+    checkModelHash(reader, modelPath);
     graph = readGraph(modelPath);
   }
 
@@ -103,26 +132,6 @@ public:
   }
 
 private:
-  void checkHash() const {
-    const std::string &expected = reader.index().modelSha256;
-    if (expected.empty())
-      return;
-    rt::File file(modelPath, kRemedy);
-    rt::Sha256 hash;
-    std::vector<uint8_t> part(1 << 20);
-    for (int64_t at = 0; at < file.size();) {
-      int64_t n = std::min<int64_t>(int64_t(part.size()), file.size() - at);
-      file.read(part.data(), at, n);
-      hash.update(part.data(), static_cast<size_t>(n));
-      at += n;
-    }
-    if (hash.hex() != expected)
-      rt::fail("'", modelPath,
-               "' is not the model of the checkpoint (its "
-               "SHA-256 differs): ",
-               kRemedy);
-  }
-
   /// Each of the checkpoint's parameters has its place in the graph.
   void checkParameters() const {
     for (const rt::Checkpoint::Unit &unit : reader.index().units)
@@ -151,19 +160,6 @@ private:
     return bytesOf(values, init.elementType, init.name);
   }
 
-  std::string oldBytes(const GraphInitializer &init) const {
-    if (init.length == 0)
-      return std::string(static_cast<size_t>(init.bytes), '\0');
-    std::string folder = fs::path(modelPath).parent_path();
-    rt::File file = init.file == fs::path(modelPath).filename().string()
-                        ? rt::File(modelPath, kRemedy)
-                        : rt::File::beneath(folder.empty() ? "." : folder,
-                                            init.file, kRemedy);
-    std::string bytes(static_cast<size_t>(init.bytes), '\0');
-    file.read(bytes.data(), init.offset, init.bytes);
-    return bytes;
-  }
-
   void
   write(const GraphInitializer &init,
         ::google::protobuf::RepeatedPtrField<::onnx::TensorProto> &tensors) {
@@ -174,7 +170,8 @@ private:
     rt::CheckpointReader::Place place = reader.find(init.symbol);
     if (found != tensors.end() && !place.param)
       return; // a small one that training leaves as it is
-    std::string bytes = place.param ? newBytes(init, place) : oldBytes(init);
+    std::string bytes =
+        place.param ? newBytes(init, place) : storedBytes(init, modelPath);
     ::onnx::TensorProto &tensor =
         found != tensors.end() ? *found : *tensors.Add();
     tensor.Clear();
@@ -211,6 +208,51 @@ private:
 };
 
 } // namespace
+
+void checkModelHash(const rt::CheckpointReader &reader,
+                    const std::string &modelPath) {
+  const std::string &expected = reader.index().modelSha256;
+  if (expected.empty())
+    return;
+  rt::File file(modelPath, kRemedy);
+  rt::Sha256 hash;
+  std::vector<uint8_t> part(1 << 20);
+  for (int64_t at = 0; at < file.size();) {
+    int64_t n = std::min<int64_t>(int64_t(part.size()), file.size() - at);
+    file.read(part.data(), at, n);
+    hash.update(part.data(), static_cast<size_t>(n));
+    at += n;
+  }
+  if (hash.hex() != expected)
+    rt::fail("'", modelPath,
+             "' is not the model of the checkpoint (its "
+             "SHA-256 differs): ",
+             kRemedy);
+}
+
+std::vector<float> readInitializer(const GraphInitializer &init,
+                                   const std::string &modelPath) {
+  std::string bytes = storedBytes(init, modelPath);
+  std::vector<float> values;
+  switch (init.elementType) {
+  case ::onnx::TensorProto::FLOAT:
+    values = widen<float>(bytes, init.addend);
+    break;
+  case ::onnx::TensorProto::DOUBLE:
+    values = widen<double>(bytes, init.addend);
+    break;
+  case ::onnx::TensorProto::FLOAT16:
+    values = widen<rt::Float16>(bytes, init.addend);
+    break;
+  case ::onnx::TensorProto::BFLOAT16:
+    values = widen<rt::BFloat16>(bytes, init.addend);
+    break;
+  default:
+    rt::fail("initializer '", init.name, "' is no tensor of floats");
+  }
+  return init.transposed ? transpose(values, init.shape[0], init.shape[1])
+                         : values;
+}
 
 void writeOnnx(rt::CheckpointReader &reader, const std::string &model,
                const std::string &output) {

@@ -18,7 +18,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
+#include "shardonnx/Dialect/ONNX/IR/Untrained.h"
 #include "shardonnx/Support/Diagnostics.h"
+#include "llvm/Support/Format.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -38,6 +40,22 @@ int opsetOf(const ::onnx::ModelProto &model) {
     if (import.domain().empty() || import.domain() == "ai.onnx")
       return static_cast<int>(import.version());
   return model.opset_import_size() == 0 ? 0 : onnxlib::newestOpset();
+}
+
+/// For the raise to hand on.
+void setUntrained(ModuleOp module, const std::vector<Untrained> &untrained) {
+  Builder b(module.getContext());
+  SmallVector<Attribute> list;
+  for (const Untrained &one : untrained) {
+    NamedAttrList entry;
+    entry.set("name", b.getStringAttr(one.name));
+    entry.set("reason", b.getStringAttr(one.reason));
+    if (one.asked)
+      entry.set("asked", b.getUnitAttr());
+    list.push_back(entry.getDictionary(module.getContext()));
+  }
+  if (!list.empty())
+    module->setAttr(onnx::kUntrainedAttr, b.getArrayAttr(list));
 }
 
 class Importer {
@@ -62,16 +80,23 @@ public:
       return {};
     if (failed(bindDimensions(*model.mutable_graph(), options, diagnostics)))
       return {};
-    FailureOr<std::vector<Initializer>> initializers =
+    FailureOr<ModelInitializers> taken =
         takeInitializers(model, stripped, metadata, options.model, &context,
                          forTraining, diagnostics);
-    if (failed(initializers) || failed(normalize()))
+    if (failed(taken) || failed(normalize()))
       return {};
     completeMetadata(metadata, model);
     if (forTraining)
-      warnUntold(model, metadata, *initializers, options.model, diagnostics);
-    return emitModule(model.graph(), *initializers, metadata, options.model,
-                      opsetOf(model), context, diagnostics);
+      warnUntold(model, metadata, taken->initializers, options.model,
+                 diagnostics);
+    OwningOpRef<ModuleOp> module =
+        emitModule(model.graph(), taken->initializers, metadata, options.model,
+                   opsetOf(model), context, diagnostics);
+    if (module)
+      setUntrained(*module, taken->untrained);
+    if (module && forTraining)
+      warnOfDropout(metadata);
+    return module;
   }
 
 private:
@@ -79,6 +104,7 @@ private:
     return diagnostics.error("'" + options.model + "': " + why);
   }
 
+  void warnOfDropout(const Metadata &metadata);
   LogicalResult read();
   LogicalResult refuseErasedDetach() {
     std::string reader = findErasedDetach(model.graph());
@@ -105,6 +131,24 @@ private:
   StrippedModel stripped;
   ::onnx::ModelProto model;
 };
+
+/// An export in evaluation mode has no dropout, which its author may not know.
+void Importer::warnOfDropout(const Metadata &metadata) {
+  bool drops = llvm::any_of(model.graph().node(), [](const auto &node) {
+    return node.op_type() == "Dropout";
+  });
+  if (metadata.dropout.empty() || drops)
+    return;
+  const auto &[module, ratio] = metadata.dropout.front();
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%g", ratio);
+  diagnostics.warning(
+      "'" + options.model + "': the graph drops nothing out, but the module " +
+      "does in training ('" + module + "': " + text + ", " +
+      Twine(metadata.dropout.size()) +
+      " in all): it was exported in evaluation mode; call module.train() " +
+      "before the export to train with dropout");
+}
 
 LogicalResult Importer::read() {
   InputBytes buffer = readInputFile(options.model);

@@ -11,6 +11,7 @@
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
@@ -114,6 +115,7 @@ private:
   StringRef pathOfOwn(size_t init);
   bool isOwnFree(size_t init, StringRef lost) const;
   LogicalResult settleUnknown(InitializerUse use);
+  std::string nameLike(StringRef name) const;
   void give(InitializerUse use, const std::string &target, StringRef lost);
   void makeConstant(InitializerUse use);
   void restoreBias(ArrayRef<::onnx::NodeProto *> nodes);
@@ -365,6 +367,19 @@ LogicalResult BySignature::settleUnknown(InitializerUse use) {
   return success();
 }
 
+/// A name that the exporter could have made of the same operator: "permute_7"
+/// beside "permute_1".
+std::string BySignature::nameLike(StringRef name) const {
+  auto [op, number] = name.rsplit('_');
+  if (!number.empty() && llvm::all_of(number, llvm::isDigit))
+    name = op;
+  for (unsigned i = 1;; ++i) {
+    std::string other = (name + "_" + Twine(i)).str();
+    if (!table.isValue(other))
+      return other;
+  }
+}
+
 /// What the use reads is `target` from now on.
 void BySignature::give(InitializerUse use, const std::string &target,
                        StringRef lost) {
@@ -378,8 +393,8 @@ void BySignature::give(InitializerUse use, const std::string &target,
       folded = use.node->op_type() == "MatMul" && use.operand == 1 &&
                StringRef(infoOf(*use.node).target).starts_with("aten.linear");
     std::string name = folded && !lost.empty() ? lost.str()
-                       : folded ? table[use.init].name + "." + target
-                                : target;
+                       : folded                ? nameLike(table[use.init].name)
+                                               : target;
     copy->second = table.addCopy(use.init, name);
     if (folded)
       metadata.foldedFrom[name] = {target};

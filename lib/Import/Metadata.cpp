@@ -9,9 +9,11 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/Support/JSON.h"
 
 #include <onnx/onnx_pb.h>
 
+namespace json = llvm::json;
 using llvm::SmallVector;
 using llvm::StringRef;
 
@@ -133,6 +135,41 @@ std::vector<SignatureInput> readSignature(StringRef text) {
   return inputs;
 }
 
+/// Reads what models/shardonnx_export.py writes, which its docstring describes.
+/// What is not as it says is left out.
+void readAnnotation(StringRef text, Metadata &metadata) {
+  llvm::Expected<json::Value> parsed = json::parse(text);
+  if (!parsed)
+    return llvm::consumeError(parsed.takeError());
+  const json::Object *root = parsed->getAsObject();
+  const json::Array *parameters = root ? root->getArray("parameters") : nullptr;
+  if (!parameters)
+    return;
+  for (const json::Value &value : *parameters) {
+    const json::Object *object = value.getAsObject();
+    const json::Array *names = object ? object->getArray("names") : nullptr;
+    ModuleParameter parameter;
+    if (names)
+      for (const json::Value &name : *names)
+        if (auto string = name.getAsString())
+          parameter.names.push_back(string->str());
+    if (parameter.names.empty())
+      continue;
+    parameter.requiresGrad = object->getBoolean("requires_grad").value_or(true);
+    parameter.paddingIndex = object->getInteger("padding_idx");
+    metadata.parameters.push_back(std::move(parameter));
+  }
+  if (const json::Array *buffers = root->getArray("buffers"))
+    for (const json::Value &name : *buffers)
+      if (auto string = name.getAsString())
+        metadata.buffers.insert(*string);
+  if (const json::Object *dropout = root->getObject("dropout"))
+    for (const auto &[module, ratio] : *dropout)
+      if (auto number = ratio.getAsNumber())
+        metadata.dropout.emplace_back(StringRef(module).str(), *number);
+  llvm::sort(metadata.dropout);
+}
+
 } // namespace
 
 bool NodeInfo::reads(StringRef name) const {
@@ -148,9 +185,18 @@ const SignatureInput *Metadata::findTarget(StringRef target) const {
   return nullptr;
 }
 
+const ModuleParameter *Metadata::findParameter(StringRef name) const {
+  for (const ModuleParameter &parameter : parameters)
+    if (llvm::is_contained(parameter.names, name))
+      return &parameter;
+  return nullptr;
+}
+
 Metadata readMetadata(const ::onnx::ModelProto &model) {
   const ::onnx::GraphProto &graph = model.graph();
   Metadata metadata;
+  readAnnotation(findProp(model.metadata_props(), "shardonnx.module"),
+                 metadata);
   metadata.signature = readSignature(
       findProp(graph.metadata_props(),
                "pkg.torch.export.ExportedProgram.graph_signature"));

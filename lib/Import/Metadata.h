@@ -12,7 +12,9 @@
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +59,15 @@ struct SignatureInput {
   std::string target;
 };
 
+/// One parameter as models/shardonnx_export.py describes it.
+struct ModuleParameter {
+  /// In the state dict; several where modules share it.
+  std::vector<std::string> names;
+  bool requiresGrad = true;
+  /// The row of an embedding that gets no gradient.
+  std::optional<int64_t> paddingIndex;
+};
+
 struct Metadata {
   /// By the name of each of the node's outputs: names survive what the ONNX
   /// library does to a model, metadata does not.
@@ -65,7 +76,15 @@ struct Metadata {
   /// Names that a constant was folded from, by the constant's name.
   llvm::StringMap<std::vector<std::string>> foldedFrom;
 
+  /// What the export's author wrote of the module; empty without the helper.
+  std::vector<ModuleParameter> parameters;
+  llvm::StringSet<> buffers;
+  /// Modules that drop out in training, in an export that does not.
+  std::vector<std::pair<std::string, double>> dropout;
+
   const SignatureInput *findTarget(llvm::StringRef target) const;
+  /// The annotation of a parameter, by any of its names, or null.
+  const ModuleParameter *findParameter(llvm::StringRef name) const;
 };
 
 Metadata readMetadata(const ::onnx::ModelProto &model);

@@ -47,7 +47,7 @@ public:
         modelPath(modelPath), context(context), forTraining(forTraining),
         untold(isUntold(model, metadata)), diagnostics(diagnostics) {}
 
-  FailureOr<std::vector<Initializer>> run() {
+  FailureOr<ModelInitializers> run() {
     if (graph.sparse_initializer_size() > 0)
       return fail("sparse initializers are not supported; store them dense");
     if (static_cast<size_t>(graph.initializer_size()) !=
@@ -65,8 +65,8 @@ public:
     if (llvm::failed(markTrainable()))
       return failure();
     nameTied();
-    warnFrozen();
-    return std::move(initializers);
+    listUntrained();
+    return ModelInitializers{std::move(initializers), std::move(untrained)};
   }
 
 private:
@@ -86,10 +86,13 @@ private:
   void replaceUses(const std::string &from, const std::string &to);
   bool isTransposedLinear(const Initializer &init, StringRef target) const;
   void recoverLegacy();
+  bool isParameter(const Initializer &init) const;
   LogicalResult markTrainable();
   void nameTied();
   Initializer *sharedWith(StringRef target);
-  void warnFrozen();
+  bool isOtherName(const SignatureInput &input);
+  void listUntrained();
+  std::string whyMissing(const SignatureInput &input) const;
 
   const NodeInfo *infoOf(const ::onnx::NodeProto &node) const {
     if (node.output_size() == 0)
@@ -112,6 +115,7 @@ private:
   bool untold;
   Diagnostics &diagnostics;
   std::vector<Initializer> initializers;
+  std::vector<Untrained> untrained;
   llvm::StringMap<size_t> byName;
 };
 
@@ -308,17 +312,30 @@ void Taker::replaceUses(const std::string &from, const std::string &to) {
         input = to;
 }
 
+/// What the module's author says counts most, then the signature; without both,
+/// every float tensor of more than one element that is no known buffer.
+bool Taker::isParameter(const Initializer &init) const {
+  const SignatureInput *input = metadata.findTarget(init.symbol);
+  if (!metadata.signature.empty())
+    return input && input->kind == "PARAMETER";
+  if (metadata.findParameter(init.symbol))
+    return true;
+  return !init.isConstant && !isBufferName(init.symbol) &&
+         !metadata.buffers.contains(init.symbol) &&
+         (init.type.getNumElements() > 1 ||
+          (untold && !isComputedName(init.symbol)));
+}
+
 LogicalResult Taker::markTrainable() {
   for (Initializer &init : initializers) {
     if (!isa<FloatType>(init.type.getElementType()))
       continue;
-    const SignatureInput *input = metadata.findTarget(init.symbol);
-    if (!metadata.signature.empty())
-      init.trainable = input && input->kind == "PARAMETER";
-    else
-      init.trainable = !init.isConstant && !isBufferName(init.symbol) &&
-                       (init.type.getNumElements() > 1 ||
-                        (untold && !isComputedName(init.symbol)));
+    const ModuleParameter *annotated = metadata.findParameter(init.symbol);
+    init.isParameter = isParameter(init);
+    init.trainable =
+        init.isParameter && (!annotated || annotated->requiresGrad);
+    if (init.isParameter && !init.trainable)
+      untrained.push_back({init.symbol, "requires_grad=False", true});
     if (!init.trainable || !init.value)
       continue;
     init.trainable = false;
@@ -349,6 +366,13 @@ Initializer *Taker::sharedWith(StringRef target) {
 }
 
 void Taker::nameTied() {
+  if (!metadata.parameters.empty()) {
+    for (Initializer &init : initializers)
+      if (const ModuleParameter *known = metadata.findParameter(init.symbol))
+        init.names =
+            known->names.size() > 1 ? known->names : std::vector<std::string>();
+    return;
+  }
   llvm::StringSet<> symbols;
   for (const Initializer &init : initializers)
     symbols.insert(init.symbol);
@@ -364,38 +388,63 @@ void Taker::nameTied() {
       init->names.push_back(input.target);
 }
 
-/// Names every parameter that the program used and the graph no longer has. One
-/// that no operation mentions is the other name of a tied parameter.
-void Taker::warnFrozen() {
-  llvm::StringSet<> mentioned, present;
+/// Whether a parameter that no operation mentions may be another name of one
+/// that modules share: all of them read it under one name.
+bool Taker::isOtherName(const SignatureInput &input) {
+  StringRef leaf = StringRef(input.target).rsplit('.').second;
+  bool shared = false;
+  for (const auto &folded : metadata.foldedFrom)
+    if (llvm::is_contained(folded.second, input.target))
+      return false;
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    const NodeInfo *info = infoOf(node);
+    if (info && info->reads(input.placeholder))
+      return false;
+    for (const std::string &name : node.input())
+      if (const Initializer *init = info ? find(name) : nullptr)
+        shared |= init->isParameter && init->type.getRank() > 1 &&
+                  StringRef(init->symbol).rsplit('.').second == leaf &&
+                  info->path != StringRef(init->symbol).rsplit('.').first;
+  }
+  return shared && !metadata.findParameter(input.target);
+}
+
+/// Why the graph lacks a parameter of the program.
+std::string Taker::whyMissing(const SignatureInput &input) const {
+  for (const auto &folded : metadata.foldedFrom)
+    if (!input.target.empty() &&
+        llvm::is_contained(folded.second, input.target))
+      return ("folded into the constant '" + folded.first() +
+              "' by the exporter")
+          .str();
   for (const auto &node : metadata.nodes)
-    for (const NodeArgument &argument : node.second.arguments)
-      mentioned.insert(argument.name);
+    if (!input.target.empty() && node.second.reads(input.placeholder))
+      return "left out of the graph by the exporter";
+  return "not in the graph: nothing reads it, or the exporter left it out";
+}
+
+/// Every parameter of the module that the graph does not have. Without the
+/// author's word or a signature none is known.
+void Taker::listUntrained() {
+  llvm::StringSet<> present;
   for (const Initializer &init : initializers) {
     present.insert(init.symbol);
     present.insert_range(init.names);
   }
-  for (const SignatureInput &input : metadata.signature) {
-    if (input.kind != "PARAMETER" || present.contains(input.target))
-      continue;
-    std::string what;
-    if (mentioned.contains(input.placeholder))
-      what = "left out of the graph";
-    for (const auto &folded : metadata.foldedFrom)
-      if (llvm::is_contained(folded.second, input.target))
-        what = ("folded into the constant '" + folded.first() + "'").str();
-    if (what.empty())
-      continue;
-    diagnostics.warning("'" + modelPath + "': parameter '" + input.target +
-                        "' was " + what +
-                        " by the exporter and stays frozen; export with "
-                        "optimize=False to train it");
-  }
+  for (const SignatureInput &input : metadata.signature)
+    if (input.kind == "PARAMETER" && present.insert(input.target).second &&
+        !isOtherName(input))
+      untrained.push_back({input.target, whyMissing(input)});
+  for (const ModuleParameter &parameter : metadata.parameters)
+    if (llvm::none_of(parameter.names, [&](const std::string &name) {
+          return present.contains(name);
+        }))
+      untrained.push_back({parameter.names.front(), whyMissing({})});
 }
 
 } // namespace
 
-FailureOr<std::vector<Initializer>>
+FailureOr<ModelInitializers>
 takeInitializers(::onnx::ModelProto &model, const StrippedModel &stripped,
                  Metadata &metadata, StringRef modelPath, MLIRContext *context,
                  bool forTraining, Diagnostics &diagnostics) {

@@ -37,6 +37,8 @@ struct Initializer {
   uint64_t length = 0;
   mlir::ElementsAttr value;
   bool trainable = false;
+  /// Of the module, trained or not.
+  bool isParameter = false;
   /// The message has not its bytes.
   bool isStripped = false;
   /// A large Constant of the graph: a number of the program, not a parameter.
@@ -49,15 +51,27 @@ struct Initializer {
   std::vector<std::string> names;
 };
 
+/// A parameter of the module that is not trained.
+struct Untrained {
+  std::string name, reason;
+  /// As its author wanted it.
+  bool asked = false;
+};
+
+struct ModelInitializers {
+  std::vector<Initializer> initializers;
+  std::vector<Untrained> untrained;
+};
+
 /// Buffers that are known by the last part of their name.
 bool isBufferName(llvm::StringRef name);
 
 /// Reads the initializers and takes them out of the graph: each becomes a graph
 /// input for the ONNX library, except small constants, which it needs for
 /// propagating shapes. Undoes what the exporter's optimizer does to parameters
-/// (transposing, merging equal ones) and warns of those it has frozen. A weight
+/// (transposing, merging equal ones) and lists those it has frozen. A weight
 /// whose values the IR holds can be read but not trained.
-llvm::FailureOr<std::vector<Initializer>>
+llvm::FailureOr<ModelInitializers>
 takeInitializers(::onnx::ModelProto &model, const StrippedModel &stripped,
                  Metadata &metadata, llvm::StringRef modelPath,
                  mlir::MLIRContext *context, bool forTraining,

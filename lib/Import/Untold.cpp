@@ -39,7 +39,8 @@ bool isWeightName(StringRef name) {
 } // namespace
 
 bool isUntold(const ::onnx::ModelProto &model, const Metadata &metadata) {
-  return model.producer_name() == "pytorch" && metadata.signature.empty();
+  return model.producer_name() == "pytorch" && metadata.signature.empty() &&
+         metadata.parameters.empty();
 }
 
 bool isComputedName(StringRef name) { return name.contains("::"); }

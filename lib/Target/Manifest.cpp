@@ -7,6 +7,7 @@
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+#include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Support/ElementType.h"
@@ -107,6 +108,19 @@ static json::Array raisedOf(ModuleOp module) {
     object["nodes"] = std::move(nodes);
     entries.push_back(std::move(object));
   }
+  return entries;
+}
+
+// Parameters of the model that are not trained, and why.
+static json::Array untrainedOf(ModuleOp module) {
+  json::Array entries;
+  auto untrained = module->getAttrOfType<ArrayAttr>(nn::kUntrainedAttr);
+  if (!untrained)
+    return entries;
+  for (auto entry : untrained.getAsRange<DictionaryAttr>())
+    entries.push_back(
+        json::Object{{"name", text(entry.getAs<StringAttr>("name"))},
+                     {"reason", text(entry.getAs<StringAttr>("reason"))}});
   return entries;
 }
 
@@ -291,6 +305,8 @@ std::string shardonnx::buildManifest(ModuleOp module,
       {"flops_per_microbatch", flopsOf(module)}};
   if (json::Array raised = raisedOf(module); !raised.empty())
     manifest["raised"] = std::move(raised);
+  if (json::Array untrained = untrainedOf(module); !untrained.empty())
+    manifest["untrained"] = std::move(untrained);
   addSizes(module, manifest);
   addDtypes(module, manifest);
   if (auto separator =

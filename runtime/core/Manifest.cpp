@@ -227,6 +227,9 @@ Manifest read(const Json &json) {
   m.constantBytes = optionalSize(json, "constant_bytes");
   m.documentSeparator = json.value("document_separator", int64_t(-1));
   m.flopsPerMicrobatch = json.value("flops_per_microbatch", 0.0);
+  for (const Json &entry : json.value("untrained", Json::array()))
+    m.untrained.push_back({entry.at("name").get<std::string>(),
+                           entry.at("reason").get<std::string>()});
   for (const Json &entry : json.value("raised", Json::array()))
     m.raised.push_back({entry.at("what").get<std::string>(),
                         entry.value("why", ""),

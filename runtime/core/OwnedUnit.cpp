@@ -4,6 +4,7 @@
 // See OwnedUnit.h.
 
 #include "OwnedUnit.h"
+#include <algorithm>
 
 namespace shardonnx::rt {
 namespace {
@@ -21,7 +22,8 @@ piecesOf(const Manifest::Unit &unit, const Interval &owned,
         std::min(param.offset + param.elements(), owned.end) - owned.begin;
     if (begin >= end)
       continue;
-    bool decay = !noDecay(param.name);
+    bool decay = !noDecay(param.name) &&
+                 std::none_of(param.tied.begin(), param.tied.end(), noDecay);
     Piece *last = pieces.empty() ? nullptr : &pieces.back();
     if (last && last->begin + last->length == begin && last->decay == decay)
       last->length += end - begin;

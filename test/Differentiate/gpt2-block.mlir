@@ -1,10 +1,9 @@
 // RUN: shardonnx-opt %s --nn-attach-loss --nn-differentiate --canonicalize --cse 2>/dev/null | FileCheck %s
 // RUN: shardonnx-opt %s --nn-attach-loss --nn-assign-dtypes=param-dtype=bf16 --nn-differentiate --canonicalize --cse 2>/dev/null | FileCheck %s --check-prefix=BF16
-// RUN: shardonnx-opt %s --nn-attach-loss --nn-differentiate 2>&1 >/dev/null | FileCheck %s --check-prefix=WARN
 //
 // One GPT-2 block with a tied head: order of gradients, units, saved values.
 
-// WARN: warning: parameter 'unused' does not reach the loss: it stays as it is
+// CHECK: nn.untrained = [{name = "unused", reason = "does not reach the loss"}]
 // CHECK: nn.parameter @unused : tensor<8x8xf32> {onnx_name = "unused"}
 
 // CHECK-LABEL: func.func @microbatch(
@@ -41,7 +40,7 @@
 // CHECK-NOT: nn.grad
 
 // Activations and weights in bf16, weight gradients leave in f32.
-// BF16: module attributes {{.*}}nn.reduce_dtype = f32}
+// BF16: module attributes {{.*}}nn.reduce_dtype = f32,
 // BF16: nn.parameter @wte : tensor<32x8xf32> trainable
 // BF16-LABEL: func.func @microbatch
 // BF16: nn.get @wte : tensor<32x8xbf16>

@@ -109,7 +109,7 @@ class Variant:
         program, log = self.scratch + ".exe", self.scratch + ".jsonl"
         said = self.call(self.options.shardonnx, "compile", self.model, "-o",
                          program, *self.shape)
-        if "stays frozen" in said:
+        if "not trained" in said:
             raise Failed(said.strip().split("\n")[0])
         data = (os.path.join(self.folder, self.recorded["data"])
                 if "data" in self.recorded else os.path.join(

@@ -51,6 +51,7 @@ private:
   mlir::LogicalResult fit();
   mlir::LogicalResult fitRecompute();
   mlir::LogicalResult fitMemory();
+  void warnOfUntrained();
   mlir::LogicalResult lowerDevice();
   mlir::LogicalResult lower();
   mlir::LogicalResult emitObject();

@@ -9,6 +9,8 @@
 #include "Dropout.h"
 #include "Handlers.h"
 #include "Interpret.h"
+#include "shardonnx/Dialect/NN/IR/ParameterReport.h"
+#include "shardonnx/Dialect/ONNX/IR/Untrained.h"
 
 using namespace mlir;
 
@@ -152,11 +154,19 @@ void GraphLowering::lowerNode(onnx::NodeOp node) {
 void GraphLowering::finish(std::unique_ptr<Block> entry) {
   BlockArgument random = dropouts.finish();
   signature.replaceFunction(l, entry.release(), random);
+  std::vector<std::string> unread;
   for (auto initializer :
-       llvm::make_early_inc_range(module.getOps<onnx::InitializerOp>()))
+       llvm::make_early_inc_range(module.getOps<onnx::InitializerOp>())) {
+    if (initializer.getTrainable() && !initializers.isUsed(initializer))
+      unread.push_back(initializer.getSymName().str());
     initializer.erase();
+  }
   if (Attribute model = module->removeAttr("onnx.model"))
     module->setAttr(nn::kModelAttr, model);
+  if (Attribute untrained = module->removeAttr(onnx::kUntrainedAttr))
+    module->setAttr(nn::kUntrainedAttr, untrained);
+  for (const std::string &name : unread)
+    nn::noteUntrained(module, name, "nothing reads it", /*asked=*/false);
   for (StringRef attr :
        {StringRef("onnx.opset"), StringRef(kEvaluateAttr),
         StringRef(kDifferentiateAttr), StringRef(onnx::kReadMasksAttr)})

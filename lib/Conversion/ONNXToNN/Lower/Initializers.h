@@ -31,6 +31,10 @@ public:
   /// exporting framework gives it.
   mlir::Value getParameter(nn::NNBuilder &b, onnx::InitializerOp initializer);
 
+  /// Whether a parameter was made of it.
+  bool isUsed(onnx::InitializerOp initializer) const {
+    return parameters.contains(initializer);
+  }
   /// Whether some bytes could not be read.
   bool isBroken() const { return broken; }
   /// Takes back the parameters that were made.

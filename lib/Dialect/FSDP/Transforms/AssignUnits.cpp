@@ -6,6 +6,7 @@
 #include "Step.h"
 #include "UnitRules.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -141,10 +142,7 @@ bool Assignment::isNamed(StringRef unit) const {
 // its names, in the state dict's order; empty when there is none.
 std::pair<StringRef, const UnitRule *>
 Assignment::unitOfNames(nn::ParameterOp parameter) const {
-  SmallVector<StringRef> all = {parameter.getSymName()};
-  if (ArrayAttr tied = parameter.getNamesAttr())
-    all.assign(llvm::to_vector(tied.getAsValueRange<StringAttr>()));
-  for (StringRef name : all)
+  for (StringRef name : nn::namesOf(parameter))
     if (auto found = rules.unitOfPath(modulePathOf(name));
         found.second && found.second->kind == UnitRule::Kind::Module)
       return found;
@@ -232,7 +230,7 @@ LogicalResult Assignment::ignore(StringRef pattern) {
                               << "' is not a regular expression: " << why;
   bool matched = false;
   for (auto &[name, parameter] : parameters)
-    if (regex.match(name)) {
+    if (nn::matchesName(regex, parameter)) {
       unitOfParameter[name] = kIgnoredUnit;
       matched = true;
     }

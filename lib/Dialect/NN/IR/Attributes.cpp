@@ -8,6 +8,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 
@@ -34,6 +35,7 @@ static bool isInputKind(Attribute value) {
 
 static const Known kOfModules[] = {{kModelAttr, isOne<StringAttr>},
                                    {kRaisedAttr, isOne<ArrayAttr>},
+                                   {kUntrainedAttr, isOne<ArrayAttr>},
                                    {kLossKindAttr, isOne<StringAttr>},
                                    {kReduceDtypeAttr, isOne<TypeAttr>},
                                    {kDocumentSeparatorAttr, isOne<IntegerAttr>},

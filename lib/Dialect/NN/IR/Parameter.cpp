@@ -7,10 +7,42 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 
 using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
+
+void nn::noteUntrained(ModuleOp module, StringRef name, StringRef reason,
+                       bool asked) {
+  SmallVector<Attribute> list;
+  if (auto known = module->getAttrOfType<ArrayAttr>(kUntrainedAttr))
+    llvm::append_range(list, known);
+  Builder b(module.getContext());
+  StringAttr nameAttr = b.getStringAttr(name);
+  for (Attribute other : list)
+    if (cast<DictionaryAttr>(other).get("name") == nameAttr)
+      return;
+  NamedAttrList entry;
+  entry.set("name", nameAttr);
+  entry.set("reason", b.getStringAttr(reason));
+  if (asked)
+    entry.set("asked", b.getUnitAttr());
+  list.push_back(entry.getDictionary(module.getContext()));
+  module->setAttr(kUntrainedAttr, b.getArrayAttr(list));
+}
+
+SmallVector<StringRef> nn::namesOf(ParameterOp parameter) {
+  SmallVector<StringRef> names = {parameter.getSymName()};
+  if (ArrayAttr tied = parameter.getNamesAttr())
+    names.assign(llvm::to_vector(tied.getAsValueRange<StringAttr>()));
+  return names;
+}
+
+bool nn::matchesName(const llvm::Regex &regex, ParameterOp parameter) {
+  return llvm::any_of(namesOf(parameter),
+                      [&](StringRef name) { return regex.match(name); });
+}
 
 LogicalResult ParameterOp::verify() {
   auto type = dyn_cast<RankedTensorType>(getType());

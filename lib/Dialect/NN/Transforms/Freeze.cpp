@@ -4,7 +4,7 @@
 // `--freeze`: parameters that the user does not want trained.
 
 #include "mlir/IR/BuiltinOps.h"
-#include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "llvm/Support/Regex.h"
 
@@ -21,8 +21,8 @@ namespace {
 struct FreezePass : nn::impl::FreezePassBase<FreezePass> {
   using FreezePassBase::FreezePassBase;
 
-  LogicalResult freeze(StringRef pattern) {
-    llvm::Regex regex(("^(" + pattern + ")$").str());
+  LogicalResult freeze(const std::string &pattern) {
+    llvm::Regex regex("^(" + pattern + ")$");
     std::string why;
     if (!regex.isValid(why))
       return getOperation().emitError()
@@ -30,10 +30,12 @@ struct FreezePass : nn::impl::FreezePassBase<FreezePass> {
              << "' is not a regular expression: " << why;
     bool matched = false;
     for (auto parameter : getOperation().getOps<nn::ParameterOp>()) {
-      if (!regex.match(parameter.getSymName()))
+      if (!nn::matchesName(regex, parameter))
         continue;
       matched = true;
       parameter.setTrainable(false);
+      nn::noteUntrained(getOperation(), parameter.getSymName(),
+                        "--freeze=" + pattern, /*asked=*/true);
     }
     if (!matched)
       return getOperation().emitError()

@@ -35,6 +35,10 @@ struct Manifest {
     std::string what, why;
     std::vector<std::string> nodes; // of the graph
   };
+  // A parameter of the model that is not trained.
+  struct Untrained {
+    std::string name, reason;
+  };
   // Sum: none, the sum over the labels of the step is the loss.
   enum class Denominator { Labels, Elements, Sum, Batches };
   struct Loss {
@@ -124,6 +128,7 @@ struct Manifest {
   int64_t constantBytes = 0; // on a GPU
   double flopsPerMicrobatch = 0;
   std::vector<Raised> raised;
+  std::vector<Untrained> untrained;
   int64_t documentSeparator = -1; // the token that ends a document; -1: none
 
   bool cuda() const { return target == TargetKind::CUDA; }

@@ -2,6 +2,12 @@
 // RUN: not shardonnx-opt %s --nn-freeze='regex=wte' 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: not shardonnx-opt %s --nn-freeze='regex=wte(' 2>&1 | FileCheck %s --check-prefix=BAD
 
+// RUN: shardonnx-opt %s --nn-freeze='regex=lm.weight' | FileCheck %s --check-prefix=TIED
+
+// One of a tied parameter's names is enough.
+// TIED: nn.untrained = [{asked, name = "tok.weight", reason = "--freeze=lm.weight"}]
+// TIED: nn.parameter @tok.weight : tensor<4x2xf32> {names = ["tok.weight", "lm.weight"]
+
 // NONE: --freeze: no parameter's whole name matches 'wte'
 // BAD: --freeze: 'wte(' is not a regular expression
 
@@ -11,3 +17,4 @@
 nn.parameter @wte.weight : tensor<4x2xf32> trainable {onnx_name = "wte.weight"}
 nn.parameter @h.0.c_fc.weight : tensor<2x2xf32> trainable {onnx_name = "w"}
 nn.parameter @head.h.0.x : tensor<2x2xf32> trainable {onnx_name = "x"}
+nn.parameter @tok.weight : tensor<4x2xf32> trainable {onnx_name = "tok", names = ["tok.weight", "lm.weight"]}
