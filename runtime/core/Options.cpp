@@ -180,7 +180,7 @@ void setLossScale(const std::optional<std::string> &text, Options &o) {
 void translate(const Texts &texts, Options &o) {
   o.scheduleKind = *parseSpelling<Schedule::Kind>(texts.schedule);
   o.randomInit = texts.init == "random";
-  o.offload = *parseSpelling<Offload>(texts.offload);
+  o.offload = parseSpelling<Offload>(texts.offload).value_or(Offload::None);
   o.beta1 = texts.betas[0];
   o.beta2 = texts.betas[1];
   o.skipNonFinite = texts.onNonFinite == "skip";

@@ -87,7 +87,7 @@ CLI::Option *addChoice(CLI::App &app, const std::string &name, Enum &value,
                        const std::string &help,
                        const std::vector<Enum> &values = allValues<Enum>()) {
   auto set = [&value](const std::string &word) {
-    value = *parseSpelling<Enum>(word);
+    value = parseSpelling<Enum>(word).value_or(value);
   };
   return oneOf(app.add_option_function<std::string>(name, set, help),
                spellAll(values))

@@ -168,34 +168,51 @@ struct OtherOptions {
   std::vector<std::string> names;
 };
 
+inline std::string askForName(const std::string &name,
+                              const std::string &owner) {
+  return "did you mean '" + name + "'" + owner + "?";
+}
+
+/// What to do instead of giving an option that is not among `names`.
+inline std::string suggestOption(const std::string &option,
+                                 const std::vector<std::string> &names,
+                                 const std::vector<OtherOptions> &others) {
+  auto has = [&](const OtherOptions &other) {
+    return isAmong(option, other.names);
+  };
+  auto owner = std::find_if(others.begin(), others.end(), has);
+  if (owner != others.end())
+    return "'" + option + "' is an option of " + owner->owner;
+  if (std::string near = nearestName(option, names); !near.empty())
+    return askForName(near, "");
+  for (const OtherOptions &other : others)
+    if (std::string near = nearestName(option, other.names); !near.empty())
+      return askForName(near, " of " + other.owner);
+  return {};
+}
+
 /// What is wrong with the first of `arguments` that is an option and not among
 /// `names`; empty where there is none. What follows a bare `--` is no option.
 inline std::string
 explainUnknownOption(const std::vector<std::string> &arguments,
                      const std::vector<std::string> &names,
                      const std::vector<OtherOptions> &others) {
-  for (const std::string &argument : arguments) {
-    if (argument == "--")
-      break;
-    std::string name = optionName(argument);
-    if (name.empty() || isAmong(name, names))
-      continue;
-    // The message shows all of a word that has a single dash.
-    std::string given = name.size() == 2 ? argument : name;
-    std::string text = "unknown option '" + given + "'";
-    std::string dashes = (name.size() == 2 ? "-" : "") + given;
-    std::replace(dashes.begin(), dashes.end(), '_', '-');
-    for (const OtherOptions &other : others)
-      if (isAmong(dashes, other.names))
-        return text + ": '" + dashes + "' is an option of " + other.owner;
-    if (std::string near = nearestName(dashes, names); !near.empty())
-      return text + ": did you mean '" + near + "'?";
-    for (const OtherOptions &other : others)
-      if (std::string near = nearestName(dashes, other.names); !near.empty())
-        return text + ": did you mean '" + near + "' of " + other.owner + "?";
-    return text;
-  }
-  return {};
+  auto end = std::find(arguments.begin(), arguments.end(), "--");
+  auto unknown =
+      std::find_if(arguments.begin(), end, [&](const auto &argument) {
+        std::string name = optionName(argument);
+        return !name.empty() && !isAmong(name, names);
+      });
+  if (unknown == end)
+    return {};
+  // The message shows all of a word that has a single dash.
+  bool isShort = optionName(*unknown).size() == 2;
+  std::string given = isShort ? *unknown : optionName(*unknown);
+  std::string dashes = (isShort ? "-" : "") + given;
+  std::replace(dashes.begin(), dashes.end(), '_', '-');
+  std::string instead = suggestOption(dashes, names, others);
+  return "unknown option '" + given + "'" +
+         (instead.empty() ? "" : ": " + instead);
 }
 
 } // namespace shardonnx
