@@ -7,6 +7,7 @@
 #include "../../runtime/cuda/plan/EmbeddingPlan.h"
 #include "cuda_kernels_util.h"
 #include "shardonnx/runtime/Workspace.h"
+#include <array>
 
 using namespace shardonnx;
 using namespace shardonnx::test;
@@ -68,6 +69,47 @@ TEST(CudaEmbedding, LooksUpAndConverts) {
         ASSERT_EQ(result.get(r * d.ldOut + x), expected);
       }
   }
+}
+
+// Ids count from the end of the table when negative. One outside of it gives
+// NaN and is told, and nothing beyond the table is read.
+TEST(CudaEmbedding, NegativeAndOutside) {
+  CudaDevice &device = CudaDevice::get();
+  for (int32_t type : {SHX_I32, SHX_I64})
+    for (int64_t width : {3, 16}) {
+      ShxEmbedding d{};
+      d.rows = 6;
+      d.vocab = 4;
+      d.width = d.ldOut = width;
+      d.idDtype = type;
+      Buffer table(SHX_F32, d.vocab * width), ids(type, d.rows),
+          out(SHX_F32, d.rows * width);
+      for (int64_t i = 0; i < table.size(); ++i)
+        table.set(i, double(i));
+      const int64_t given[] = {-1, 0, -4, -5, 3, 4};
+      const int64_t rows[] = {3, 0, 0, -1, 3, -1};
+      for (int64_t r = 0; r < d.rows; ++r)
+        ids.set(r, double(given[r]));
+      DeviceBuffer onTable(table), onIds(ids), onOut(out);
+      DeviceValue<std::array<int64_t, 3>> outside;
+      device.context().cells.outside = outside.data()->data();
+      device.call([&] {
+        shx_embedding(&device.context(), &d, onTable.data(), onIds.data(),
+                      onOut.data());
+      });
+      device.context().cells.outside = nullptr;
+      Buffer result = onOut.download();
+      for (int64_t r = 0; r < d.rows; ++r)
+        for (int64_t x = 0; x < width; ++x)
+          if (rows[r] < 0)
+            EXPECT_TRUE(std::isnan(result.get(r * width + x)));
+          else
+            EXPECT_EQ(result.get(r * width + x), double(rows[r] * width + x));
+      std::array<int64_t, 3> told = outside.get();
+      EXPECT_EQ(told[0], 1);
+      EXPECT_TRUE(told[1] == -5 || told[1] == 4);
+      EXPECT_EQ(told[2], 4);
+    }
 }
 
 struct GradProblem {
@@ -147,6 +189,15 @@ TEST(CudaEmbeddingGrad, SortsAnyVocabulary) {
     if (HasFatalFailure())
       return;
   }
+}
+
+// Negative ids mean the rows that they are counted to.
+TEST(CudaEmbeddingGrad, NegativeIds) {
+  std::mt19937 random(11);
+  GradProblem p(plain(600, 12, 30), random), negative = p;
+  for (int64_t r = 0; r < p.d.rows; r += 2)
+    negative.ids.set(r, p.ids.get(r) - 30);
+  EXPECT_EQ(negative.run(), p.run());
 }
 
 // The work of one id is spread over tiles, and joined.

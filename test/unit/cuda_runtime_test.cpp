@@ -239,6 +239,34 @@ TEST_F(OnDevice, AStepsNumbersAreReadLater) {
   EXPECT_EQ(download<float>(cells.scalarsWithoutDecay + SHX_LR, 1)[0], 5);
 }
 
+// The step in which a kernel met an index outside of its axis ends with an
+// error.
+TEST_F(OnDevice, AnIndexOutsideIsTold) {
+  Numbers numbers(2, 10);
+  Cells cells = numbers.cells();
+  for (bool outside : {false, true}) {
+    numbers.beginStep(compute, Scalars{});
+    const int64_t told[] = {1, -9, 8};
+    if (outside)
+      check(driver().cuMemcpyHtoDAsync(deviceAddress(cells.outside), told,
+                                       sizeof(told), compute),
+            "writing an index");
+    numbers.endStep(compute);
+    if (!outside) {
+      EXPECT_TRUE(numbers.take(true, "waiting"));
+      continue;
+    }
+    try {
+      numbers.take(true, "waiting");
+      ADD_FAILURE() << "no error";
+    } catch (const Error &error) {
+      EXPECT_STREQ(error.what(),
+                   "index -9 of an embedding is outside of its axis of 8 "
+                   "elements; mend the data that it comes from");
+    }
+  }
+}
+
 TEST_F(OnDevice, EvaluationsAddUp) {
   Numbers numbers(1, 1);
   Cells cells = numbers.cells();

@@ -36,11 +36,11 @@ Sorted sortIds(Context &context, const ShxEmbedding &d, const void *ids,
     int32_t shift = pass * plan.digitBits;
     int side = pass % 2;
     launch(context, "shx_k_sort_count", tiles, kSortThreads, 0, ids, sorted,
-           counts, d.rows, d.idDtype, shift, plan.digitBits);
+           counts, d.rows, d.vocab, d.idDtype, shift, plan.digitBits);
     launch(context, "shx_k_sort_scan", 1, kScanThreads, 0, counts, countsSize);
     launch(context, "shx_k_sort_scatter", tiles, kSortThreads, 0, ids, sorted,
            from, static_cast<const uint32_t *>(counts), keys[side], order[side],
-           d.rows, d.idDtype, shift, plan.digitBits);
+           d.rows, d.vocab, d.idDtype, shift, plan.digitBits);
     sorted = keys[side];
     from = order[side];
   }
@@ -73,9 +73,11 @@ void shx_embedding(ShxContext *ctx, const ShxEmbedding *desc, const void *table,
   static constexpr auto names = SHX_KERNEL_PAIR_NAMES("shx_k_embedding");
   const ShxEmbedding &d = *desc;
   int32_t packed = isPacked(d, table, out);
-  launch(contextOf(ctx), names(d.tableDtype, d.outDtype),
+  Context &context = contextOf(ctx);
+  launch(context, names(d.tableDtype, d.outDtype),
          blocksFor(d.rows, kEmbeddingThreads / 32), kEmbeddingThreads, 0, table,
-         ids, out, d.rows, d.width, d.ldOut, d.idDtype, packed);
+         ids, out, context.cells.outside, d.rows, d.vocab, d.width, d.ldOut,
+         d.idDtype, packed);
 }
 
 void shx_embedding_grad(ShxContext *ctx, const ShxEmbedding *desc,

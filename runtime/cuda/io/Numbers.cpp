@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // See Numbers.h. The device's block, in doubles:
-//   scalars, scalars without decay | norm, losses[ranks][2] | loss[2], squares,
-//   all squares[ranks], partial sums of squares
+//   scalars, scalars without decay | norm, losses[ranks][2], outside[3] |
+//   loss[2], squares, all squares[ranks], partial sums of squares
 // of which the middle part is the report that goes to the host.
 
 #include "Numbers.h"
@@ -15,7 +15,9 @@ namespace {
 constexpr int64_t kScalarDoubles = SHX_NUM_SCALARS / 2;
 constexpr int64_t kReportBegin = 2 * kScalarDoubles;
 
-int64_t reportDoubles(int ranks) { return 1 + 2 * ranks; }
+constexpr int64_t kOutside = 3; // integers of eight bytes
+int64_t outsideInReport(int ranks) { return 1 + 2 * ranks; }
+int64_t reportDoubles(int ranks) { return outsideInReport(ranks) + kOutside; }
 int64_t lossAt(int ranks) { return kReportBegin + reportDoubles(ranks); }
 int64_t squaresAt(int ranks) { return lossAt(ranks) + 2; }
 int64_t partialsAt(int ranks) { return squaresAt(ranks) + 1 + ranks; }
@@ -53,6 +55,8 @@ Cells Numbers::cells() const {
   cells.scalarsWithoutDecay = cells.scalars + SHX_NUM_SCALARS;
   cells.norm = base + kReportBegin;
   cells.losses = cells.norm + 1;
+  cells.outside =
+      reinterpret_cast<int64_t *>(cells.norm + outsideInReport(ranks));
   cells.loss = base + lossAt(ranks);
   cells.squares = base + squaresAt(ranks);
   cells.allSquares = cells.squares + 1;
@@ -70,8 +74,9 @@ float *Numbers::scalars(size_t index) const {
 }
 
 void Numbers::clearLoss(CUstream compute) {
-  check(driver().cuMemsetD8Async(deviceAddress(cells().loss), 0,
-                                 2 * sizeof(double), compute),
+  // What lies before the loss is cleared with it.
+  check(driver().cuMemsetD8Async(deviceAddress(cells().outside), 0,
+                                 (kOutside + 2) * sizeof(double), compute),
         "clearing the loss");
 }
 
@@ -105,6 +110,15 @@ void Numbers::endStep(CUstream compute) {
   ++ended;
 }
 
+// As the CPU's kernels do where they meet one.
+void Numbers::requireInside(const double *report) const {
+  int64_t outside[kOutside];
+  std::memcpy(outside, report + outsideInReport(ranks), sizeof(outside));
+  if (outside[0])
+    fail("index ", outside[1], " of an embedding is outside of its axis of ",
+         outside[2], " elements; mend the data that it comes from");
+}
+
 double Numbers::sumOfLosses(const double *report, int which) const {
   double sum = 0;
   for (int r = 0; r < ranks; ++r)
@@ -121,6 +135,7 @@ std::optional<StepResult> Numbers::take(bool wait, const std::string &waiting) {
   else if (!done.end.done())
     return std::nullopt;
   const double *numbers = report(static_cast<size_t>(taken) % kSlots);
+  requireInside(numbers);
   const Event &begin = done.continuous ? slot(taken - 1).end : done.begin;
   StepResult result;
   result.gradNorm = numbers[0];
@@ -147,6 +162,7 @@ Engine::Evaluation Numbers::readLosses(CUstream compute,
                                    compute),
         "copying losses to the host");
   check(driver().cuStreamSynchronize(compute), waiting);
+  requireInside(numbers);
   return {sumOfLosses(numbers, 0), sumOfLosses(numbers, 1)};
 }
 

@@ -36,7 +36,8 @@ public:
   /// Something else than steps took the device's time.
   void interrupt() { continuous = false; }
   bool outstanding() const { return taken < ended; }
-  /// Of the oldest outstanding step; nothing when !wait and it is not done.
+  /// Of the oldest outstanding step; nothing when !wait and it is not done. An
+  /// error where an index of the step was outside of its axis.
   std::optional<StepResult> take(bool wait, const std::string &waiting);
 
   /// For evaluations: waits, and returns the sums over ranks.
@@ -56,6 +57,7 @@ private:
   double *report(size_t index) const; // in pinned memory
   float *scalars(size_t index) const;
   double sumOfLosses(const double *report, int which) const;
+  void requireInside(const double *report) const;
 
   const int ranks;
   DeviceMemory device;

@@ -110,6 +110,22 @@ __device__ inline int64_t indexAt(int32_t dtype, const void *ids, int64_t i) {
                           : int64_t(static_cast<const int32_t *>(ids)[i]);
 }
 
+/// The place of an index, which counts from the end of its axis when negative;
+/// -1 when it is outside. The first such one of a step is kept in `outside`
+/// (Cells), which may be null.
+__device__ inline int64_t placeWithin(int64_t index, int64_t size,
+                                      int64_t *outside) {
+  int64_t place = index < 0 ? index + size : index;
+  if (place >= 0 && place < size)
+    return place;
+  auto *found = reinterpret_cast<unsigned long long *>(outside);
+  if (found && atomicCAS(found, 0ull, 1ull) == 0) {
+    outside[1] = index;
+    outside[2] = size;
+  }
+  return -1;
+}
+
 __device__ inline int lane() { return int(threadIdx.x % kWarp); }
 __device__ inline int warp() { return int(threadIdx.x / kWarp); }
 __device__ inline unsigned lanesBelow() { return (1u << lane()) - 1; }

@@ -1,7 +1,9 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// out[i, :] = table[ids[i], :], a warp a row.
+// out[i, :] = table[ids[i], :], a warp a row. Ids count from the end of the
+// table when negative. One outside of it gives NaN, and the step ends with an
+// error (Cells::outside).
 
 #include "Device.cuh"
 #include "Shapes.h"
@@ -11,16 +13,22 @@ namespace {
 
 // packed: width, strides and addresses allow 16-byte accesses.
 template <int32_t Table, int32_t Out>
-__device__ void lookUp(const void *__restrict__ table,
-                       const void *__restrict__ ids, void *__restrict__ out,
-                       int64_t rows, int64_t width, int64_t ldOut,
-                       int32_t idDtype, int32_t packed) {
+__device__ void
+lookUp(const void *__restrict__ table, const void *__restrict__ ids,
+       void *__restrict__ out, int64_t *outside, int64_t rows, int64_t vocab,
+       int64_t width, int64_t ldOut, int32_t idDtype, int32_t packed) {
   int64_t row = int64_t(blockIdx.x) * (kEmbeddingThreads / kWarp) + warp();
   if (row >= rows)
     return;
-  const Stored<Table> *from =
-      typed<Table>(table, indexAt(idDtype, ids, row) * width);
   Stored<Out> *to = typed<Out>(out, row * ldOut);
+  int64_t id = placeWithin(indexAt(idDtype, ids, row), vocab,
+                           lane() == 0 ? outside : nullptr);
+  if (id < 0) {
+    for (int64_t x = lane(); x < width; x += kWarp)
+      to[x] = Float<Out>::narrow(__int_as_float(0x7fffffff));
+    return;
+  }
+  const Stored<Table> *from = typed<Table>(table, id * width);
   if (packed) {
 #pragma unroll 4
     for (int64_t x = lane() * kPack; x < width; x += kWarp * kPack)
@@ -38,9 +46,10 @@ __device__ void lookUp(const void *__restrict__ table,
   extern "C" __global__ void __launch_bounds__(                                \
       shardonnx::rt::cuda::kEmbeddingThreads)                                  \
       shx_k_embedding_##suffix(const void *table, const void *ids, void *out,  \
-                               int64_t rows, int64_t width, int64_t ldOut,     \
-                               int32_t idDtype, int32_t packed) {              \
-    shardonnx::rt::cuda::lookUp<Table, Out>(table, ids, out, rows, width,      \
-                                            ldOut, idDtype, packed);           \
+                               int64_t *outside, int64_t rows, int64_t vocab,  \
+                               int64_t width, int64_t ldOut, int32_t idDtype,  \
+                               int32_t packed) {                               \
+    shardonnx::rt::cuda::lookUp<Table, Out>(                                   \
+        table, ids, out, outside, rows, vocab, width, ldOut, idDtype, packed); \
   }
 SHX_FOR_FLOAT_PAIRS(SHX_EMBEDDING)

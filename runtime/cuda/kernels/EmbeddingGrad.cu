@@ -14,13 +14,19 @@
 namespace shardonnx::rt::cuda {
 namespace {
 
-// Keys to be sorted: the ids themselves in the first pass.
+// Keys to be sorted: the rows of the ids themselves in the first pass. The
+// forward has told of ids outside of the table; here they only must not leave
+// it.
 struct Keys {
   const void *ids;
   int32_t idDtype;
+  int64_t vocab;
   const uint32_t *sorted; // by lower digits; null: ids
   __device__ uint32_t at(int64_t i) const {
-    return sorted ? sorted[i] : uint32_t(indexAt(idDtype, ids, i));
+    if (sorted)
+      return sorted[i];
+    int64_t row = placeWithin(indexAt(idDtype, ids, i), vocab, nullptr);
+    return row < 0 ? 0 : uint32_t(row);
   }
 };
 
@@ -76,12 +82,12 @@ using namespace shardonnx::rt::cuda;
 // counts[digit][block]: how often each digit occurs in each tile.
 extern "C" __global__ void __launch_bounds__(kSortThreads)
     shx_k_sort_count(const void *ids, const uint32_t *sorted, uint32_t *counts,
-                     int64_t count, int32_t idDtype, int32_t shift,
-                     int32_t bits) {
+                     int64_t count, int64_t vocab, int32_t idDtype,
+                     int32_t shift, int32_t bits) {
   __shared__ uint32_t counters[kSortWarps][1 << kMaxDigitBits];
   uint32_t rank[kSortRounds];
   Digit digit{shift, bits};
-  rankTile({ids, idDtype, sorted}, count, digit, counters, rank);
+  rankTile({ids, idDtype, vocab, sorted}, count, digit, counters, rank);
   for (int d = int(threadIdx.x); d < digit.count(); d += kSortThreads) {
     uint32_t sum = 0;
     for (int w = 0; w < kSortWarps; ++w)
@@ -124,10 +130,11 @@ extern "C" __global__ void __launch_bounds__(kSortThreads)
     shx_k_sort_scatter(const void *ids, const uint32_t *sorted,
                        const uint32_t *order, const uint32_t *counts,
                        uint32_t *keysOut, uint32_t *orderOut, int64_t count,
-                       int32_t idDtype, int32_t shift, int32_t bits) {
+                       int64_t vocab, int32_t idDtype, int32_t shift,
+                       int32_t bits) {
   __shared__ uint32_t counters[kSortWarps][1 << kMaxDigitBits];
   uint32_t rank[kSortRounds];
-  Keys keys{ids, idDtype, sorted};
+  Keys keys{ids, idDtype, vocab, sorted};
   Digit digit{shift, bits};
   rankTile(keys, count, digit, counters, rank);
   for (int d = int(threadIdx.x); d < digit.count(); d += kSortThreads) {

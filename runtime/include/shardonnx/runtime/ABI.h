@@ -172,6 +172,8 @@ typedef struct ShxAttention {
 } ShxAttention;
 typedef enum ShxAttentionFlags {
   SHX_ATTENTION_DETERMINISTIC = 1, // the same bits in every run
+  // A query all of whose scores are -inf gets NaN, in lse too, and not zeros.
+  SHX_ATTENTION_UNGUARDED = 2,
 } ShxAttentionFlags;
 // mask may be null. workspace: LibraryModel::attention(desc).
 void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
@@ -184,7 +186,8 @@ void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
                         const void *dout, void *dq, void *dk, void *dv,
                         void *workspace);
 
-// out[i, :] = table[ids[i], :]; ids were range-checked when data was read.
+// out[i, :] = table[ids[i], :]. Negative ids count from the end of the table;
+// one outside of it ends the program (on a GPU the step) with an error.
 typedef struct ShxEmbedding {
   int64_t rows, width, vocab;   // rows: how many ids
   int64_t ldOut;                // row stride of out / of dy
