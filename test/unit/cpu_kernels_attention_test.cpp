@@ -114,6 +114,32 @@ TEST(CpuAttention, FullyMaskedRowsGiveZeros) {
   }
 }
 
+// Scores of -inf by a mask and by overflow, with and without the guard.
+TEST(CpuAttention, NothingIsZerosOrNaN) {
+  for (bool unguarded : {false, true}) {
+    Case c;
+    c.seqQ = c.seqK = 20;
+    c.mask = Mask::Additive;
+    Problem p(c);
+    p.desc.flags = unguarded ? SHX_ATTENTION_UNGUARDED : 0;
+    for (int64_t j = 0; j < c.seqK; ++j)
+      p.mask.set(3 * c.seqK + j, -INFINITY);
+    for (int64_t x = 0; x < c.headDim; ++x) {
+      p.q.set(7 * c.headDim + x, 1e30);
+      for (int64_t j = 0; j < c.seqK; ++j)
+        p.k.set(j * c.headDim + x, -1e30);
+    }
+    p.run();
+    for (int64_t i : {3, 7})
+      for (int64_t x = 0; x < c.headDim; ++x) {
+        EXPECT_EQ(std::isnan(p.out.get(i * c.headDim + x)), unguarded);
+        EXPECT_EQ(std::isnan(p.dq.get(i * c.headDim + x)), unguarded);
+      }
+    EXPECT_EQ(std::isnan(p.lse.get(3)), unguarded);
+    EXPECT_EQ(std::isnan(p.dv.get(0)), unguarded);
+  }
+}
+
 TEST(CpuAttention, LargeScoresDoNotOverflow) {
   Case c;
   c.seqQ = c.seqK = 50;

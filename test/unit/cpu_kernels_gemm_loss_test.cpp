@@ -302,4 +302,22 @@ TEST(CpuCrossEntropy, NanLogitsGiveNanLoss) {
   EXPECT_TRUE(std::isnan(loss));
 }
 
+// Those of a data file were checked; those that a graph computes are not.
+TEST(CpuCrossEntropy, LabelsThatAreNoClassGiveNanLoss) {
+  ShxCrossEntropy d{};
+  d.rows = 2;
+  d.classes = 40;
+  d.ignoreIndex = -100;
+  d.labelDtype = SHX_I64;
+  Buffer logits(SHX_F32, 80), labels(SHX_I64, 2);
+  logits.fill(1);
+  for (double label : {-1, 40}) {
+    labels.set(1, label);
+    float loss = 0;
+    shx_cross_entropy(nullptr, &d, logits.data(), labels.data(), nullptr, &loss,
+                      nullptr);
+    EXPECT_TRUE(std::isnan(loss));
+  }
+}
+
 } // namespace

@@ -129,6 +129,28 @@ TEST(CudaAttention, FullyMaskedRowsGiveZeros) {
     }
 }
 
+// Without a guard a softmax of nothing is NaN, and so is its gradient.
+TEST(CudaAttention, UnguardedFullyMaskedRowsGiveNaN) {
+  for (int32_t dtype : {SHX_F32, SHX_F16}) {
+    AttentionCase c;
+    c.seqQ = c.seqK = 20;
+    c.mask = Mask::Bool;
+    c.dtype = dtype;
+    Problem p(c);
+    p.desc.flags = SHX_ATTENTION_UNGUARDED;
+    for (int64_t i = 0; i < c.seqQ; ++i)
+      for (int64_t j = 0; j < c.seqK; ++j)
+        p.mask.set(i * c.seqK + j, i != 3);
+    p.run();
+    for (int64_t i : {2, 3})
+      for (int64_t x = 0; x < c.headDim; ++x) {
+        EXPECT_EQ(std::isnan(p.out.get(i * c.headDim + x)), i == 3);
+        EXPECT_EQ(std::isnan(p.dq.get(i * c.headDim + x)), i == 3);
+      }
+    EXPECT_TRUE(std::isnan(p.dv.get(0)));
+  }
+}
+
 // One row of a mask for all queries, as padding of a batch is given.
 TEST(CudaAttention, MaskOfKeysAlone) {
   AttentionCase c;

@@ -8,8 +8,11 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "shardonnx/Dialect/NN/Interpreter/Interpreter.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
 
 #include <gtest/gtest.h>
 
@@ -130,6 +133,81 @@ TEST_F(InterpreterTest, NaNWinsAMaximumAndNoComparison) {
   EXPECT_TRUE(std::isnan((*results)[1].at({1}).f));
   EXPECT_EQ((*results)[2].flattenInts(), SmallVector<int64_t>({1, 0, 1}));
   EXPECT_EQ((*results)[3].flattenInts(), SmallVector<int64_t>({0, 1, 0}));
+}
+
+// inf - inf, as the kernels and PyTorch have it.
+TEST_F(InterpreterTest, SoftmaxOfAnInfiniteRowIsNaN) {
+  for (double special : {kInfinity, kNaN}) {
+    auto results =
+        run("%a: tensor<3xf32>", "tensor<3xf32>, tensor<3xf32>",
+            "%s = nn.softmax %a : (tensor<3xf32>) -> tensor<3xf32>\n"
+            "%l = nn.log_softmax %a : (tensor<3xf32>) -> tensor<3xf32>\n"
+            "return %s, %l : tensor<3xf32>, tensor<3xf32>",
+            {floats({1, special, 3}, b.getF32Type())});
+    ASSERT_TRUE(succeeded(results));
+    for (const HostTensor &result : *results)
+      for (Scalar x : result.flatten())
+        EXPECT_TRUE(std::isnan(x.f));
+  }
+}
+
+TEST_F(InterpreterTest, AttentionToNothingIsZerosOrNaN) {
+  HostTensor ones = HostTensor::splat({1, 1, 1, 2}, b.getF32Type(), ofFloat(1));
+  HostTensor hidden = HostTensor::splat({1, 1, 1, 1}, b.getI1Type(), ofInt(0));
+  for (bool unguarded : {false, true}) {
+    auto results = run(
+        "%q: tensor<1x1x1x2xf32>, %m: tensor<1x1x1x1xi1>",
+        "tensor<1x1x1x2xf32>, tensor<1x1x1x2xf32>",
+        std::string("%r, %l = nn.attention %q, %q, %q, %m {scale = 1.0 : f32") +
+            (unguarded ? ", unguarded" : "") +
+            "} : (tensor<1x1x1x2xf32>, tensor<1x1x1x2xf32>, "
+            "tensor<1x1x1x2xf32>, tensor<1x1x1x1xi1>) -> "
+            "(tensor<1x1x1x2xf32>, tensor<1x1x1xf32>)\n"
+            "%dq, %dk, %dv = nn.attention_grad %q, %q, %q, %m, %r, %l, %q "
+            "{scale = 1.0 : f32} : (tensor<1x1x1x2xf32>, tensor<1x1x1x2xf32>, "
+            "tensor<1x1x1x2xf32>, tensor<1x1x1x1xi1>, tensor<1x1x1x2xf32>, "
+            "tensor<1x1x1xf32>, tensor<1x1x1x2xf32>) -> (tensor<1x1x1x2xf32>, "
+            "tensor<1x1x1x2xf32>, tensor<1x1x1x2xf32>)\n"
+            "return %r, %dv : tensor<1x1x1x2xf32>, tensor<1x1x1x2xf32>",
+        {ones, hidden});
+    ASSERT_TRUE(succeeded(results));
+    for (const HostTensor &result : *results) {
+      EXPECT_EQ(std::isnan(result.front().f), unguarded);
+      EXPECT_EQ(result.front().f == 0, !unguarded);
+    }
+  }
+}
+
+// As reductions, which GPUs have: NaN is larger than any number, infinities and
+// ties are found one after the other.
+TEST_F(InterpreterTest, TopKWrittenOutChoosesTheSame) {
+  HostTensor x = floats(
+      {2, -kInfinity, kNaN, 2, kInfinity, -kInfinity, kNaN, kInfinity, -1},
+      b.getF32Type());
+  for (const char *order :
+       {"", ", smallest", ", last_first", ", last_first, smallest"}) {
+    auto given =
+        run("%a: tensor<9xf32>", "tensor<9xi64>, tensor<9xf32>",
+            std::string("%v, %i = nn.top_k %a {axis = 0 : i64, k = 9 : i64") +
+                order +
+                "} : (tensor<9xf32>) -> (tensor<9xf32>, tensor<9xi64>)\n"
+                "return %i, %v : tensor<9xi64>, tensor<9xf32>",
+            {x});
+    ASSERT_TRUE(succeeded(given));
+    PassManager passes(&context);
+    passes.addPass(createWriteOutTopKPass());
+    ASSERT_TRUE(succeeded(passes.run(*module)));
+    interpreter = Interpreter();
+    func::FuncOp function = *module->getOps<func::FuncOp>().begin();
+    EXPECT_TRUE(function.getOps<TopKOp>().empty());
+    auto written = interpreter.run(function.getBody(), {x});
+    ASSERT_TRUE(succeeded(written));
+    EXPECT_EQ((*written)[0].flattenInts(), (*given)[0].flattenInts()) << order;
+    for (int64_t at = 0; at < 9; ++at) {
+      double value = (*written)[1].at({at}).f, same = (*given)[1].at({at}).f;
+      EXPECT_TRUE(value == same || (std::isnan(value) && std::isnan(same)));
+    }
+  }
 }
 
 TEST_F(InterpreterTest, NothingIsTheLeastMaximum) {

@@ -31,19 +31,20 @@ protected:
     return &function.getBody().front().front();
   }
 
-  /// The gradient of the first operand for a cotangent of ones.
-  std::vector<double> gradient(Operation *op, std::vector<Tensor> arguments) {
+  /// The gradient of an operand for a cotangent of ones.
+  std::vector<double> gradient(Operation *op, std::vector<Tensor> arguments,
+                               unsigned operand = 0) {
     Operation *terminator = function.getBody().front().getTerminator();
     Type type = op->getResult(0).getType();
     EXPECT_TRUE(succeeded(function.insertArgument(
         function.getNumArguments(), type, {}, function.getLoc())));
     OpBuilder builder(terminator);
     llvm::SmallBitVector needed(op->getNumOperands());
-    needed.set(0);
+    needed.set(operand);
     SmallVector<Value> grads(op->getNumOperands());
     EXPECT_TRUE(succeeded(cast<nn::DifferentiableOpInterface>(op).buildVjp(
         builder, {function.getArguments().back()}, needed, grads)));
-    terminator->setOperands({grads[0]});
+    terminator->setOperands({grads[operand]});
     arguments.push_back(
         Tensor(cast<RankedTensorType>(type).getShape(), /*fill=*/1));
     Evaluator evaluator;
@@ -90,6 +91,49 @@ TEST_F(NNSemanticsTest, TiesShareTheGradient) {
                                  ": (tensor<4xf32>) -> tensor<f32>");
   EXPECT_EQ(gradient(reduce, {vector({5, 1, 5, 0})}),
             Doubles({0.5, 0, 0.5, 0}));
+}
+
+// A NaN neither loses nor ties, and is not flat.
+TEST_F(NNSemanticsTest, NaNHandsItsGradientOn) {
+  for (const char *name : {"max", "min"})
+    for (unsigned operand : {0, 1}) {
+      Operation *op = parse("%a: tensor<2xf32>, %b: tensor<2xf32>",
+                            std::string("%r = nn.") + name +
+                                " %a, %b : (tensor<2xf32>, tensor<2xf32>) -> "
+                                "tensor<2xf32>");
+      EXPECT_EQ(gradient(op, {vector({NAN, 1}), vector({1, NAN})}, operand),
+                Doubles({1, 1}));
+    }
+  Operation *relu = parse("%a: tensor<2xf32>", "%r = nn.relu %a : "
+                                               "(tensor<2xf32>) -> "
+                                               "tensor<2xf32>");
+  EXPECT_EQ(gradient(relu, {vector({NAN, -1})}), Doubles({1, 0}));
+}
+
+// Where the formula is 0·∞: x^0 by x, 0^e with e ≥ 0 by e.
+TEST_F(NNSemanticsTest, PowersWithoutASlope) {
+  const char *arguments = "%a: tensor<5xf32>, %b: tensor<5xf32>";
+  const char *pow = "%r = nn.pow %a, %b : (tensor<5xf32>, tensor<5xf32>) -> "
+                    "tensor<5xf32>";
+  Tensor base = vector({0, 0, 2, 0, 3}), exponent = vector({0, 2, 0, 0.5, 1});
+  EXPECT_EQ(gradient(parse(arguments, pow), {base, exponent}),
+            Doubles({0, 0, 0, INFINITY, 1}));
+  EXPECT_EQ(gradient(parse(arguments, pow), {base, exponent}, 1),
+            Doubles({0, 0, std::log(2.0), 0, 3 * std::log(3.0)}));
+}
+
+// The product of the others, however many of them are zero.
+TEST_F(NNSemanticsTest, ProductsThatAreScatteredWithZeros) {
+  Operation *scatter = parse(
+      "%i: tensor<5x1xi64>, %u: tensor<5xf32>, %d: tensor<3xf32>",
+      "%r = nn.scatter mul %i, %u, %d {data_axes = array<i64: -1>, index_axes "
+      "= array<i64: 0>, indexed_axes = array<i64: 0>} : (tensor<5x1xi64>, "
+      "tensor<5xf32>, tensor<3xf32>) -> tensor<3xf32>");
+  Tensor places(ArrayRef<int64_t>{5, 1});
+  places.data = {0, 0, 1, 1, 2};
+  std::vector<Tensor> arguments = {places, vector({0, 4, 0, 0, 5}),
+                                   vector({2, 3, 0})};
+  EXPECT_EQ(gradient(scatter, arguments, 1), Doubles({8, 0, 0, 0, 0}));
 }
 
 TEST_F(NNSemanticsTest, FlopsOfProducts) {

@@ -127,10 +127,10 @@ __device__ void forward(const AttentionArgs &a) {
   for (int r = 0; r < kOwnRows; ++r) {
     const int64_t query = first + rowGroup() * kOwnRows + r;
     const float sum = Softmax::overRow(softmax.sum[r], true);
-    output.scaleRow(r, sum == 0 ? 0 : 1 / sum); // 0: the query saw no key
+    output.scaleRow(r, sum == 0 ? resultOfNothing(d) : 1 / sum);
     if (query < d.seqQ && columnGroup() == 0)
       a.lse[(batch * d.heads + head) * d.seqQ + query] =
-          sum == 0 ? minusInfinity() : softmax.peak[r] + logf(sum);
+          sum == 0 ? lseOfNothing(d) : softmax.peak[r] + logf(sum);
   }
   output.template store<Type>(
       typed<Type>(a.out, rowOffset(d.outStride, batch, first, head)),

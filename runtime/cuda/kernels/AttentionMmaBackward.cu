@@ -38,7 +38,7 @@ __device__ void differentiate(const Scoring &scoring, float &score,
   float slope;
   score = scoring.score(score, query, key, slope);
   // A query that sees no key has minus infinity twice, and no gradient.
-  score = score == minusInfinity() ? 0 : __expf(score - lse);
+  score = lse == minusInfinity() ? 0 : __expf(score - lse);
   dscore = score * (dscore - delta) * slope;
 }
 

@@ -122,10 +122,10 @@ __device__ void forward(const AttentionArgs &a) {
   for (int half = 0; half < 2; ++half) {
     const int64_t query = own + ownRow(half);
     const float sum = Softmax::sumOfRow(softmax.sum[half]);
-    output.scaleRow(half, sum == 0 ? 0 : 1 / sum); // 0: the query saw no key
+    output.scaleRow(half, sum == 0 ? resultOfNothing(d) : 1 / sum);
     if (query < d.seqQ && lane() % 4 == 0)
       a.lse[(batch * d.heads + head) * d.seqQ + query] =
-          sum == 0 ? minusInfinity() : softmax.peak[half] + logf(sum);
+          sum == 0 ? lseOfNothing(d) : softmax.peak[half] + logf(sum);
   }
   output.template store<Type>(
       typed<Type>(a.out, rowOffset(d.outStride, batch, own, head)),

@@ -21,6 +21,15 @@ constexpr int kOwnRows = 4;
 template <int Columns> constexpr int kPitch = attentionPitch(Columns);
 
 __device__ inline float minusInfinity() { return __int_as_float(0xff800000); }
+/// What a query gets all of whose scores are minus infinity.
+__device__ inline float resultOfNothing(const ShxAttention &d) {
+  return d.flags & SHX_ATTENTION_UNGUARDED ? __int_as_float(0x7fffffff) : 0;
+}
+__device__ inline float lseOfNothing(const ShxAttention &d) {
+  return d.flags & SHX_ATTENTION_UNGUARDED ? __int_as_float(0x7fffffff)
+                                           : minusInfinity();
+}
+
 __device__ inline int rowGroup() { return int(threadIdx.x) / 16; }
 __device__ inline int columnGroup() { return int(threadIdx.x) % 16; }
 

@@ -44,7 +44,9 @@ func.func @ranks(%x: tensor<2x6xf32>, %i: tensor<2xi64>) -> (tensor<2x3xi64>, te
   %k = onnx.node "Constant"() {value_ints = array<i64: 3>} : () -> tensor<1xi64>
   // CHECK: nn.top_k %{{.*}} {axis = 1 : i64, k = 3 : i64}
   %0:2 = onnx.node "TopK"(%x, %k) : (tensor<2x6xf32>, tensor<1xi64>) -> (tensor<2x3xf32>, tensor<2x3xi64>)
-  // CHECK: nn.top_k %{{.*}} {axis = 1 : i64, k = 1 : i64, last_first, smallest}
+  // The smallest is the largest of what is negated, so that a NaN wins, too.
+  // CHECK: %[[NEGATED:.*]] = nn.neg
+  // CHECK: nn.top_k %[[NEGATED]] {axis = 1 : i64, k = 1 : i64, last_first}
   %1 = onnx.node "ArgMin"(%x) {axis = -1 : i64, keepdims = 0 : i64, select_last_index = 1 : i64} : (tensor<2x6xf32>) -> tensor<2xi64>
   %d = onnx.node "Constant"() {value_int = 5 : i64} : () -> tensor<i64>
   %v = onnx.node "Constant"() {value_floats = array<f32: 0.0, 2.0>} : () -> tensor<2xf32>

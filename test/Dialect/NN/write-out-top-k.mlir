@@ -1,18 +1,22 @@
 // RUN: shardonnx-opt %s -nn-write-out-top-k | FileCheck %s
 
-// Two rounds: the peak, its first place, the element there, the rest.
+// Two rounds: the peak or a NaN, its first place, the element there, the rest.
 // CHECK-LABEL: func.func @two
 func.func @two(%x: tensor<3x5xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>) {
   // CHECK: %[[PLACES:.*]] = nn.iota {axis = 1 : i64} : () -> tensor<1x5xf32>
-  // CHECK: %[[PEAK:.*]] = nn.reduce_max %[[X:.*]] {axes = array<i64: 1>, keepdims}
-  // CHECK: nn.compare eq %[[X]], %[[PEAK]]
+  // CHECK: %[[NAN:.*]] = nn.compare ne %[[X:.*]], %[[X]]
+  // CHECK: %[[PEAK:.*]] = nn.reduce_max %[[X]] {axes = array<i64: 1>, keepdims}
+  // CHECK: %[[IS:.*]] = nn.compare eq %[[X]], %[[PEAK]]
+  // CHECK: nn.or %[[IS]], %[[NAN]]
   // CHECK: nn.reduce_max
-  // CHECK: %[[FIRST:.*]] = nn.min
+  // CHECK: %[[FIRST:.*]] = nn.neg
   // CHECK: %[[CHOSEN:.*]] = nn.compare eq %[[PLACES]], %[[FIRST]]
   // CHECK: %[[V0:.*]] = nn.reduce_sum
   // CHECK: %[[REST:.*]] = nn.select %[[CHOSEN]]
   // CHECK: nn.reduce_max %[[REST]]
-  // CHECK: %[[SECOND:.*]] = nn.min
+  // CHECK: %[[RANKS:.*]] = nn.select %[[CHOSEN]]
+  // CHECK: nn.reduce_max %[[RANKS]]
+  // CHECK: %[[SECOND:.*]] = nn.neg
   // CHECK: %[[V1:.*]] = nn.reduce_sum
   // CHECK: nn.concat %[[V0]], %[[V1]] {axis = 1 : i64}
   // CHECK: %[[I:.*]] = nn.concat %[[FIRST]], %[[SECOND]]

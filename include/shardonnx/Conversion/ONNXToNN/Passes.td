@@ -23,6 +23,9 @@ def ConvertONNXToNN : Pass<"convert-onnx-to-nn", "::mlir::ModuleOp"> {
            "executable feeds them">,
     Option<"positionsVary", "positions-vary", "bool", "false",
            "position_ids restart within samples, so they are data">,
+    Option<"strict", "strict", "bool", "false",
+           "the module's floats are computed as the graph says, bit for bit: "
+           "--strict-numerics">,
     Option<"dropout", "dropout", "::shardonnx::DropoutMode",
            "::shardonnx::DropoutMode::Graph",
            "which Dropout nodes drop: graph (those in training mode), on (all "

@@ -62,6 +62,17 @@ HostOutputs constantOfShape(onnx::NodeOp node, HostInputs inputs) {
       HostTensor::splat(*shape, Float32Type::get(node.getContext()), zero));
 }
 
+/// How many integers lie from `start` on before `limit`.
+uint64_t countSteps(int64_t start, int64_t limit, int64_t delta) {
+  bool up = delta > 0;
+  if (start == limit || (limit > start) != up)
+    return 0;
+  auto from = static_cast<uint64_t>(start), to = static_cast<uint64_t>(limit),
+       by = static_cast<uint64_t>(delta);
+  uint64_t span = up ? to - from : from - to, step = up ? by : 0 - by;
+  return span / step + (span % step != 0 ? 1 : 0);
+}
+
 HostOutputs range(onnx::NodeOp, HostInputs inputs) {
   if (!hasInputs(inputs, 3) ||
       llvm::any_of(inputs, [&](const HostTensor *bound) {
@@ -70,16 +81,21 @@ HostOutputs range(onnx::NodeOp, HostInputs inputs) {
       }))
     return std::nullopt;
   Type type = inputs[0]->getElementType();
-  Scalar start = inputs[0]->front(), delta = inputs[2]->front();
-  double step = toDouble(delta, type);
-  if (step == 0)
+  Scalar start = inputs[0]->front(), limit = inputs[1]->front(),
+         delta = inputs[2]->front();
+  if (toDouble(delta, type) == 0)
     return std::nullopt;
-  double span =
-      (toDouble(inputs[1]->front(), type) - toDouble(start, type)) / step;
-  double count = std::max(0.0, std::ceil(span));
-  if (!(count <= 1 << 24))
+  constexpr uint64_t most = 1 << 24;
+  uint64_t count = 0;
+  if (isa<FloatType>(type)) {
+    double steps = std::max(0.0, std::ceil((limit.f - start.f) / delta.f));
+    count = steps <= most ? static_cast<uint64_t>(steps) : most + 1;
+  } else {
+    count = countSteps(start.i, limit.i, delta.i);
+  }
+  if (count > most)
     return std::nullopt;
-  std::vector<Scalar> values(static_cast<size_t>(count));
+  std::vector<Scalar> values(count);
   for (size_t i = 0; i < values.size(); ++i) {
     if (isa<FloatType>(type))
       values[i].f = roundTo(start.f + static_cast<double>(i) * delta.f, type);

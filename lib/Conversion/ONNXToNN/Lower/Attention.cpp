@@ -64,10 +64,8 @@ Value perHead(Lowering &l, Value value, int64_t heads) {
   return l.reshape(many, {shape[0], heads, shape[2], shape[3]});
 }
 
-/// Probabilities; a query that sees no key has zeros.
-Value probabilities(nn::NNBuilder &b, Value scores, bool masked) {
-  if (!masked)
-    return b.unary<nn::SoftmaxOp>(scores);
+/// Probabilities; a query all of whose scores are -inf has zeros.
+Value probabilities(nn::NNBuilder &b, Value scores) {
   Type type = elementType(scores);
   Value none =
       b.compare(nn::ComparePredicate::eq, b.rowMax(scores),
@@ -102,7 +100,7 @@ Value writeOut(Lowering &l, const Attention &a) {
         l.select(mask, scores,
                  l.constant(-std::numeric_limits<double>::infinity(), type));
   stages.push_back(scores);
-  stages.push_back(probabilities(l, scores, mask != nullptr));
+  stages.push_back(probabilities(l, scores));
   int64_t mode = node.getInt("qk_matmul_output_mode", 0);
   if (node->getNumResults() > 3 && mode >= 0 && mode < 4)
     l.set(node->getResult(3), stages[mode]);
@@ -124,7 +122,8 @@ Value asOne(Lowering &l, const Attention &a) {
       a.mask.value, l.builder.getF32FloatAttr(static_cast<float>(a.scale)),
       a.mask.causal ? l.builder.getUnitAttr() : UnitAttr(),
       l.builder.getI64IntegerAttr(a.mask.window),
-      l.builder.getF32FloatAttr(static_cast<float>(a.softcap)));
+      l.builder.getF32FloatAttr(static_cast<float>(a.softcap)),
+      /*unguarded=*/UnitAttr());
   return attention.getResult();
 }
 

@@ -27,6 +27,8 @@ struct ConvertONNXToNN : impl::ConvertONNXToNNBase<ConvertONNXToNN> {
   using ConvertONNXToNNBase::ConvertONNXToNNBase;
 
   void runOnOperation() override {
+    if (strict)
+      getOperation()->setAttr(nn::kStrictAttr, UnitAttr::get(&getContext()));
     if (failed(lowerGraph(getOperation(),
                           {assumeFullMask, positionsVary, dropout})))
       signalPassFailure();
@@ -47,6 +49,7 @@ void buildRaisePipeline(OpPassManager &manager, const RaiseOptions &options) {
   ConvertONNXToNNOptions convert;
   convert.dropout = options.dropout;
   convert.positionsVary = options.positionsVary;
+  convert.strict = options.strictNumerics;
   manager.addPass(createConvertONNXToNN(convert));
   manager.addPass(nn::createCSEAcrossModulesPass());
   if (!options.strictNumerics) {

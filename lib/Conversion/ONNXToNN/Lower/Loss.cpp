@@ -20,7 +20,7 @@ using nn::NNBuilder;
 /// The number of labels other than `ignored`, f32.
 Value countLabels(Lowering &l, Value labels, int64_t ignored) {
   Type f32 = l.builder.getF32Type();
-  Value skip = l.constant(static_cast<double>(ignored), elementType(labels));
+  Value skip = l.integer(ignored, elementType(labels));
   Value counts = nn::CompareOp::create(
       l.builder, l.loc,
       RankedTensorType::get(shapeOf(labels), l.builder.getI1Type()),

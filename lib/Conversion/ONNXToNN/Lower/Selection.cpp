@@ -36,6 +36,11 @@ LogicalResult lowerArg(Lowering &l, onnx::NodeOp node, bool smallest) {
       normalizeAxis(node.getInt("axis", 0), static_cast<int64_t>(shape.size()));
   if (!axis || shape[*axis] < 1)
     return l.unsupported(node, "its axis is out of range");
+  // A NaN is the smallest as well as the largest, as in PyTorch.
+  if (smallest && isFloat(operand)) {
+    operand = l.unary<nn::NegOp>(operand);
+    smallest = false;
+  }
   auto op = nn::TopKOp::create(l.builder, l.loc, operand, *axis, 1, smallest,
                                node.getInt("select_last_index", 0) != 0);
   if (node.getInt("keepdims", 1))

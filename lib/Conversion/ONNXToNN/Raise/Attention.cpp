@@ -57,12 +57,13 @@ bool holdsForEmptyRows(Value condition, Value weights) {
 }
 
 /// The value behind `select(empty, 0, p)`, the guard of rows that see nothing.
-Value stripEmptyRowGuard(Value value) {
+Value stripEmptyRowGuard(Value value, bool &guarded) {
   auto select = value.getDefiningOp<nn::SelectOp>();
   if (!select || !isSplatOf(select.getTrueValue(), 0) ||
       select.getFalseValue().getType() != select.getType() ||
       !holdsForEmptyRows(select.getCondition(), select.getFalseValue()))
     return value;
+  guarded = !isNever(select.getCondition());
   return select.getFalseValue();
 }
 
@@ -72,7 +73,14 @@ struct Scores {
   double scale = 1;
   double softcap = 0;
   SmallVector<Value> masks;
+  /// Whether what a mask hides keeps a finite score: a query that sees nothing
+  /// then has a number after the softmax.
+  bool hidesByNumbers = false;
 };
+
+bool isMinusInfinity(double score) {
+  return score == -std::numeric_limits<double>::infinity();
+}
 
 bool isQueryKeyProduct(Value value) {
   return static_cast<bool>(value.getDefiningOp<nn::MatmulOp>());
@@ -129,6 +137,7 @@ std::optional<Scores> matchScores(Value value) {
           scores.scale != 1)
         return std::nullopt;
       scores.masks.push_back(select.getCondition());
+      scores.hidesByNumbers |= !isMinusInfinity(*hidden);
       value = select.getTrueValue();
       continue;
     }
@@ -168,8 +177,9 @@ Value readHeads(Value value, bool transposed, double &scale,
       value, rewriter.getDenseI64ArrayAttr({0, 1, 3, 2}));
 }
 
-/// Several masks as one: booleans become numbers to add.
-Value joinMasks(ArrayRef<Value> masks, PatternRewriter &rewriter,
+/// Several masks as one: booleans become numbers to add, `hidden` where they
+/// are false.
+Value joinMasks(ArrayRef<Value> masks, float hidden, PatternRewriter &rewriter,
                 Location loc) {
   if (masks.empty())
     return {};
@@ -191,9 +201,9 @@ Value joinMasks(ArrayRef<Value> masks, PatternRewriter &rewriter,
   for (Value mask : masks) {
     Value term = toRank4(mask);
     if (elementType(term).isInteger(1))
-      term = nn::SelectOp::create(
-          rewriter, loc, RankedTensorType::get(shapeOf(term), f32), term,
-          number(0), number(-std::numeric_limits<float>::max()));
+      term = nn::SelectOp::create(rewriter, loc,
+                                  RankedTensorType::get(shapeOf(term), f32),
+                                  term, number(0), number(hidden));
     else
       term = nn::NNBuilder(rewriter, loc).cast(term, f32);
     if (!sum) {
@@ -209,8 +219,9 @@ Value joinMasks(ArrayRef<Value> masks, PatternRewriter &rewriter,
   return sum;
 }
 
-/// The causal mask behind a boolean, or behind numbers that hide by their size.
-std::optional<CausalMask> readCausalMask(Value mask) {
+/// The causal mask behind a boolean, or behind numbers that hide by their size,
+/// which `byNumbers` then says.
+std::optional<CausalMask> readCausalMask(Value mask, bool &byNumbers) {
   if (elementType(mask).isInteger(1))
     return matchCausalMask(mask);
   while (Operation *op = mask.getDefiningOp()) {
@@ -224,17 +235,20 @@ std::optional<CausalMask> readCausalMask(Value mask) {
   std::optional<double> hidden = matchSplat(select.getFalseValue());
   if (!hidden || *hidden > hiddenScore)
     return std::nullopt;
+  byNumbers = !isMinusInfinity(*hidden);
   return matchCausalMask(select.getCondition());
 }
 
-/// Takes one causal mask of `rows` × `columns` out of `masks`.
-std::optional<CausalMask> takeCausalMask(SmallVectorImpl<Value> &masks,
-                                         int64_t rows, int64_t columns) {
-  for (Value &mask : masks) {
-    std::optional<CausalMask> causal = readCausalMask(mask);
+/// Takes one causal mask of `rows` × `columns` out of the masks.
+std::optional<CausalMask> takeCausalMask(Scores &scores, int64_t rows,
+                                         int64_t columns) {
+  for (Value &mask : scores.masks) {
+    bool byNumbers = false;
+    std::optional<CausalMask> causal = readCausalMask(mask, byNumbers);
     if (!causal || causal->rows != rows || causal->columns != columns)
       continue;
-    masks.erase(&mask);
+    scores.hidesByNumbers |= byNumbers;
+    scores.masks.erase(&mask);
     return causal;
   }
   return std::nullopt;
@@ -248,7 +262,9 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
                                 PatternRewriter &rewriter) const override {
     if (shapeOf(op.getResult()).size() != 4 || op.getTransposeLhs())
       return failure();
-    Value weights = stripCasts(stripEmptyRowGuard(stripCasts(op.getLhs())));
+    bool guarded = false;
+    Value weights =
+        stripCasts(stripEmptyRowGuard(stripCasts(op.getLhs()), guarded));
     auto softmax = weights.getDefiningOp<nn::SoftmaxOp>();
     if (!softmax)
       return failure();
@@ -262,10 +278,10 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
                      llvm::reverse(shapeOf(scores->product.getResult()))))
         if (dim != 1 && dim != full)
           return failure();
-    return build(op, *scores, rewriter);
+    return build(op, *scores, guarded, rewriter);
   }
 
-  LogicalResult build(nn::MatmulOp op, Scores &scores,
+  LogicalResult build(nn::MatmulOp op, Scores &scores, bool guarded,
                       PatternRewriter &rewriter) const {
     Location loc = op.getLoc();
     nn::MatmulOp product = scores.product;
@@ -289,16 +305,23 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     key = b.cast(key, element);
     value = b.cast(value, element);
     Value seqFirst = b.transpose(query, kSwapHeads);
-    std::optional<CausalMask> causal = takeCausalMask(scores.masks, q[2], k[2]);
+    std::optional<CausalMask> causal = takeCausalMask(scores, q[2], k[2]);
+    // Zeros for a query that sees nothing are what a guard makes of it. One
+    // that has a number there is left zeros.
+    bool unguarded = !guarded && !scores.hidesByNumbers;
+    float hidden = scores.hidesByNumbers
+                       ? -std::numeric_limits<float>::max()
+                       : -std::numeric_limits<float>::infinity();
     Type lse = RankedTensorType::get({q[0], q[1], q[2]}, rewriter.getF32Type());
     auto attention = nn::AttentionOp::create(
         rewriter, loc, TypeRange{seqFirst.getType(), lse}, seqFirst,
         b.transpose(key, kSwapHeads), b.transpose(value, kSwapHeads),
-        joinMasks(scores.masks, rewriter, loc),
+        joinMasks(scores.masks, hidden, rewriter, loc),
         rewriter.getF32FloatAttr(static_cast<float>(scores.scale)),
         causal ? rewriter.getUnitAttr() : UnitAttr(),
         rewriter.getI64IntegerAttr(causal ? causal->window : 0),
-        rewriter.getF32FloatAttr(static_cast<float>(scores.softcap)));
+        rewriter.getF32FloatAttr(static_cast<float>(scores.softcap)),
+        unguarded ? rewriter.getUnitAttr() : UnitAttr());
     Value result = b.transpose(attention.getResult(), kSwapHeads);
     rewriter.replaceOp(op, b.cast(result, elementType(op.getResult())));
     return success();
@@ -427,7 +450,8 @@ struct FoldCausalMask : OpRewritePattern<nn::AttentionOp> {
       rewriter.modifyOpInPlace(op, [&] { op.getMaskMutable().clear(); });
       return success();
     }
-    std::optional<CausalMask> causal = readCausalMask(mask);
+    bool byNumbers = false;
+    std::optional<CausalMask> causal = readCausalMask(mask, byNumbers);
     if (!causal || causal->rows != shapeOf(op.getQuery())[1] ||
         causal->columns != shapeOf(op.getKey())[1] || op.getWindow() != 0)
       return failure();

@@ -92,7 +92,12 @@ static ShxAttention describeAttention(AttentionLike op) {
   return desc;
 }
 
-static ShxAttention describe(AttentionOp op) { return describeAttention(op); }
+static ShxAttention describe(AttentionOp op) {
+  ShxAttention desc = describeAttention(op);
+  if (op.getUnguarded())
+    desc.flags |= SHX_ATTENTION_UNGUARDED;
+  return desc;
+}
 
 static ShxAttention describe(AttentionGradOp op) {
   ShxAttention desc = describeAttention(op);
@@ -202,7 +207,8 @@ struct AttentionCall : LibraryCallModel<AttentionCall, nn::AttentionOp> {
     Value lse = emitter.resultBuffer(op.getLse());
     emitter.create<AttentionOp>(q, k, v, mask, result, lse, Value(),
                                 op.getScale(), op.getCausal(), op.getWindow(),
-                                op.getSoftcap(), emitter.options.deterministic);
+                                op.getSoftcap(), op.getUnguarded(),
+                                emitter.options.deterministic);
   }
 };
 

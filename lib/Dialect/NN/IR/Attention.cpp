@@ -275,7 +275,7 @@ FailureOr<SmallVector<Value>> RotaryOp::decompose(OpBuilder &builder) {
 
 namespace {
 /// The row of one query: its scores' probabilities, what the soft cap leaves of
-/// their derivatives, and their log-sum-exp.
+/// their derivatives, and their log-sum-exp. All scores may be -inf.
 struct AttentionRow {
   std::vector<double> probability, slope;
   double lse;
@@ -292,6 +292,8 @@ template <typename Op> struct AttentionReference {
       mask = Elements(interpreter.get(value));
       maskType = elementType(value);
     }
+    if constexpr (std::is_same_v<Op, AttentionGradOp>)
+      lse = Elements(interpreter.get(op.getLse()));
   }
 
   int64_t kvHead(int64_t head) const { return head * k.shape[2] / q.shape[2]; }
@@ -327,9 +329,21 @@ template <typename Op> struct AttentionReference {
       row.slope.push_back(slope);
     }
     row.lse = logSumExp(scores);
+    bool none = row.lse == -std::numeric_limits<double>::infinity();
+    if (none && isUnguarded(b, h, i))
+      row.lse = std::numeric_limits<double>::quiet_NaN();
+    none &= !std::isnan(row.lse);
     for (Scalar score : scores)
-      row.probability.push_back(std::exp(score.f - row.lse));
+      row.probability.push_back(none ? 0 : std::exp(score.f - row.lse));
     return row;
+  }
+
+  /// Whether a query that sees nothing has no number; the gradient reads it
+  /// from the forward's log-sum-exp.
+  bool isUnguarded(int64_t b, int64_t h, int64_t i) {
+    if constexpr (std::is_same_v<Op, AttentionOp>)
+      return op.getUnguarded();
+    return std::isnan(lse->at({b, h, i}).f);
   }
 
   /// Batch, head and query of each row; the steps of them all.
@@ -339,7 +353,7 @@ template <typename Op> struct AttentionReference {
 
   Op op;
   Elements q, k, v;
-  std::optional<Elements> mask;
+  std::optional<Elements> mask, lse;
   Type maskType;
   double scale, cap;
   int64_t window;

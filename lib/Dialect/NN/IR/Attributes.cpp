@@ -38,6 +38,7 @@ static const Known kOfModules[] = {{kModelAttr, isOne<StringAttr>},
                                    {kUntrainedAttr, isOne<ArrayAttr>},
                                    {kLossKindAttr, isOne<StringAttr>},
                                    {kReduceDtypeAttr, isOne<TypeAttr>},
+                                   {kStrictAttr, isOne<UnitAttr>},
                                    {kDocumentSeparatorAttr, isOne<IntegerAttr>},
                                    {kUnitRulesAttr, isOne<ArrayAttr>},
                                    {kUnitPoliciesAttr, isOne<DictionaryAttr>}};
@@ -83,6 +84,13 @@ LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op, unsigned,
                                                      unsigned,
                                                      NamedAttribute attribute) {
   return verifyKnown(op, attribute, kOfResults, "results");
+}
+
+bool nn::isStrict(Operation *op) {
+  auto module = dyn_cast<ModuleOp>(op);
+  if (!module)
+    module = op->getParentOfType<ModuleOp>();
+  return module && module->hasAttr(kStrictAttr);
 }
 
 //===----------------------------------------------------------------------===//

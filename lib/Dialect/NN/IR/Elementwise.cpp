@@ -109,20 +109,22 @@ static Attribute splatAttr(RankedTensorType type, double value) {
       type, IntegerAttr::get(element, static_cast<int64_t>(value)));
 }
 
-/// Two constants with equal elements each: one constant. Integers wider than
-/// a double's mantissa are left alone.
-template <typename Fn>
+/// Two constants with equal elements each: one constant. Integers wrap, as they
+/// do where they are computed.
 static OpFoldResult foldSplats(Type result, Attribute lhs, Attribute rhs,
-                               Fn fn) {
-  std::optional<double> a = getSplat(lhs), b = getSplat(rhs);
-  constexpr double kExact = 9007199254740992.0; // 2^53
+                               double (*ofFloats)(double, double),
+                               APInt (*ofIntegers)(const APInt &,
+                                                   const APInt &)) {
   auto type = cast<RankedTensorType>(result);
-  if (!a || !b || type.getElementType().isInteger(1))
+  if (type.getElementType().isInteger(1))
     return {};
-  double value = fn(*a, *b);
-  if (isa<IntegerType>(type.getElementType()) && std::fabs(value) > kExact)
+  std::optional<APInt> i = getIntegerSplat(lhs), k = getIntegerSplat(rhs);
+  if (i && k)
+    return DenseElementsAttr::get(type, ArrayRef<APInt>(ofIntegers(*i, *k)));
+  std::optional<double> a = getSplat(lhs), b = getSplat(rhs);
+  if (!a || !b || i || k)
     return {};
-  return splatAttr(type, value);
+  return splatAttr(type, ofFloats(*a, *b));
 }
 
 /// `value` where it may stand for a result: same type.
@@ -130,32 +132,51 @@ static OpFoldResult ifSameType(Value value, Type type) {
   return value.getType() == type ? OpFoldResult(value) : OpFoldResult();
 }
 
+/// Whether `value` is a zero that changes no operand it is added to. A float of
+/// -0 becomes +0 by the other zero, which strict numerics tell apart.
+static bool isNeutralZero(Operation *op, Attribute value, bool negative) {
+  std::optional<double> zero = getSplat(value);
+  if (zero != 0.0)
+    return false;
+  return isa<IntegerType>(elementType(op->getResult(0))) ||
+         std::signbit(*zero) == negative || !isStrict(op);
+}
+
 OpFoldResult AddOp::fold(FoldAdaptor adaptor) {
-  if (getSplat(adaptor.getRhs()) == 0.0)
+  if (isNeutralZero(*this, adaptor.getRhs(), /*negative=*/true))
     return ifSameType(getLhs(), getType());
-  return foldSplats(getType(), adaptor.getLhs(), adaptor.getRhs(),
-                    [](double a, double b) { return a + b; });
+  return foldSplats(
+      getType(), adaptor.getLhs(), adaptor.getRhs(),
+      [](double a, double b) { return a + b; },
+      [](const APInt &a, const APInt &b) { return a + b; });
 }
 
 OpFoldResult SubOp::fold(FoldAdaptor adaptor) {
-  if (getSplat(adaptor.getRhs()) == 0.0)
+  if (isNeutralZero(*this, adaptor.getRhs(), /*negative=*/false))
     return ifSameType(getLhs(), getType());
-  return foldSplats(getType(), adaptor.getLhs(), adaptor.getRhs(),
-                    [](double a, double b) { return a - b; });
+  return foldSplats(
+      getType(), adaptor.getLhs(), adaptor.getRhs(),
+      [](double a, double b) { return a - b; },
+      [](const APInt &a, const APInt &b) { return a - b; });
 }
 
 OpFoldResult MulOp::fold(FoldAdaptor adaptor) {
   if (getSplat(adaptor.getRhs()) == 1.0)
     return ifSameType(getLhs(), getType());
-  return foldSplats(getType(), adaptor.getLhs(), adaptor.getRhs(),
-                    [](double a, double b) { return a * b; });
+  return foldSplats(
+      getType(), adaptor.getLhs(), adaptor.getRhs(),
+      [](double a, double b) { return a * b; },
+      [](const APInt &a, const APInt &b) { return a * b; });
 }
 
 OpFoldResult DivOp::fold(FoldAdaptor adaptor) {
   if (getSplat(adaptor.getRhs()) == 1.0)
     return ifSameType(getLhs(), getType());
-  return foldSplats(getType(), adaptor.getLhs(), adaptor.getRhs(),
-                    [](double a, double b) { return a / b; });
+  std::optional<double> a = getSplat(adaptor.getLhs()),
+                        b = getSplat(adaptor.getRhs());
+  if (!a || !b)
+    return {};
+  return splatAttr(cast<RankedTensorType>(getType()), *a / *b);
 }
 
 OpFoldResult CastOp::fold(FoldAdaptor adaptor) {
@@ -167,19 +188,30 @@ OpFoldResult CastOp::fold(FoldAdaptor adaptor) {
         isa<FloatType>(elementType(getResult())) &&
         elementType(inner.getResult()).isF32())
       return inner.getOperand();
-  auto from = elementType(getOperand()), to = elementType(getResult());
+  auto from = elementType(getOperand());
+  auto to = dyn_cast<FloatType>(elementType(getResult()));
+  if (!to)
+    return {};
+  if (std::optional<APInt> value = getIntegerSplat(adaptor.getOperand());
+      value && from.isInteger(64)) {
+    // Rounded once, straight to the type.
+    APFloat number(to.getFloatSemantics());
+    number.convertFromAPInt(*value, /*IsSigned=*/true,
+                            APFloat::rmNearestTiesToEven);
+    return DenseElementsAttr::get(cast<RankedTensorType>(getType()),
+                                  ArrayRef<APFloat>(number));
+  }
   std::optional<double> value = getSplat(adaptor.getOperand());
-  if (value && (isa<FloatType>(from) || from.isInteger(64)) &&
-      isa<FloatType>(to))
+  if (value && isa<FloatType>(from))
     return splatAttr(getType(), *value);
   return {};
 }
 
 /// x^2, x^3, x^0.5, x^-0.5 and x^-1 as what they are: cheaper, exact for
-/// negative x, and with gradients of the same kind.
+/// negative x, and with gradients of the same kind. Not bit for bit the same.
 LogicalResult PowOp::canonicalize(PowOp op, PatternRewriter &rewriter) {
   std::optional<double> exponent = getSplat(op.getRhs());
-  if (!exponent || op.getLhs().getType() != op.getType())
+  if (!exponent || op.getLhs().getType() != op.getType() || isStrict(op))
     return failure();
   NNBuilder b(rewriter, op.getLoc());
   auto inPlace = [&](Value made) {
@@ -278,42 +310,55 @@ NN_VJP(DivOp) {
   return success();
 }
 
+// As torch: what does not depend on an operand has no gradient, even where the
+// formula is 0·∞. x^0 is such by x, 0^e with e ≥ 0 by e.
 NN_VJP(PowOp) {
   Binary v(*this, builder, resultGrads, needed, operandGrads);
   NNBuilder &b = v.b;
-  v.to(0, [&] {
-    std::optional<double> exponent = getSplat(getRhs());
+  std::optional<double> exponent = getSplat(getRhs());
+  auto is = [&](ComparePredicate predicate, Value value) {
+    return b.compare(predicate, value, b.constant(0.0, elementType(value)));
+  };
+  auto byBase = [&] {
     Value power =
         exponent == 2.0 ? v.lhs() : b.pow(v.lhs(), b.add(v.rhs(), -1.0));
-    return b.mul(b.mul(v.g32(), v.rhs()), power);
-  });
+    Value slope = b.mul(b.mul(v.g32(), v.rhs()), power);
+    if (exponent)
+      return slope;
+    return b.select(is(ComparePredicate::eq, v.rhs()), b.constant(0.0), slope);
+  };
+  if (exponent != 0.0)
+    v.to(0, byBase);
   v.to(1, [&] {
-    return b.mul(b.mul(v.g32(), b.f32(getResult())), b.unary<LogOp>(v.lhs()));
+    Value flat = b.binary<AndOp>(is(ComparePredicate::eq, v.lhs()),
+                                 is(ComparePredicate::ge, v.rhs()));
+    Value slope = b.mul(b.f32(getResult()), b.unary<LogOp>(v.lhs()));
+    return b.mul(v.g32(), b.select(flat, b.constant(0.0), slope));
   });
   return success();
 }
 
-/// g where `a` wins, half of it at a tie.
-static Value winner(NNBuilder &b, ComparePredicate wins, Value g, Value a,
+/// Nothing where `a` loses, half of g at a tie. A NaN neither loses nor ties.
+static Value winner(NNBuilder &b, ComparePredicate loses, Value g, Value a,
                     Value other) {
-  Value tie = b.select(b.compare(ComparePredicate::eq, a, other), b.mul(g, 0.5),
-                       b.constant(0.0));
-  return b.select(b.compare(wins, a, other), g, tie);
+  Value rest =
+      b.select(b.compare(ComparePredicate::eq, a, other), b.mul(g, 0.5), g);
+  return b.select(b.compare(loses, a, other), b.constant(0.0), rest);
 }
 
-static LogicalResult extremumVjp(ComparePredicate wins, Binary v) {
-  v.to(0, [&] { return winner(v.b, wins, v.g32(), v.lhs(), v.rhs()); });
-  v.to(1, [&] { return winner(v.b, wins, v.g32(), v.rhs(), v.lhs()); });
+static LogicalResult extremumVjp(ComparePredicate loses, Binary v) {
+  v.to(0, [&] { return winner(v.b, loses, v.g32(), v.lhs(), v.rhs()); });
+  v.to(1, [&] { return winner(v.b, loses, v.g32(), v.rhs(), v.lhs()); });
   return success();
 }
 
 NN_VJP(MaxOp) {
-  return extremumVjp(ComparePredicate::gt,
+  return extremumVjp(ComparePredicate::lt,
                      Binary(*this, builder, resultGrads, needed, operandGrads));
 }
 
 NN_VJP(MinOp) {
-  return extremumVjp(ComparePredicate::lt,
+  return extremumVjp(ComparePredicate::gt,
                      Binary(*this, builder, resultGrads, needed, operandGrads));
 }
 

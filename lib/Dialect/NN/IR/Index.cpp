@@ -203,6 +203,29 @@ static void shareExtremum(NNBuilder &b, ScatterOp op, Value gradient,
   updatesGrad = b.mul(gatherLike(b, op, share), hits);
 }
 
+/// Each update's gradient is the product of the others: the result over it, or
+/// where it is the only zero of its element, the product without it; 0 where
+/// there are more zeros.
+static Value productGrad(NNBuilder &b, ScatterOp op, Value gradient) {
+  Value updates = op.getUpdates();
+  Type element = elementType(updates);
+  Value zero = b.constant(0, element), one = b.constant(1, element);
+  Value isZero = b.compare(ComparePredicate::eq, updates, zero);
+  Value ones = b.cast(isZero, elementType(gradient));
+  Value zeros =
+      gatherLike(b, op, scatterAdd(b, op, ones, tensorType(gradient)));
+  Value single =
+      b.binary<AndOp>(isZero, b.compare(ComparePredicate::eq, zeros,
+                                        b.constant(1, elementType(zeros))));
+  Value others = ScatterOp::create(
+      b.builder, b.loc, op.getType(), op.getReduction(), op.getIndices(),
+      b.select(single, one, updates), op.getData(), op.getDataAxes(),
+      op.getIndexAxes(), op.getIndexedAxes());
+  Value whole = gatherLike(b, op, b.mul(gradient, op.getResult()));
+  return b.select(single, gatherLike(b, op, b.mul(gradient, others)),
+                  b.div(whole, b.select(isZero, one, updates)));
+}
+
 LogicalResult ScatterOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
                                   const llvm::SmallBitVector &needed,
                                   MutableArrayRef<Value> operandGrads) {
@@ -226,12 +249,11 @@ LogicalResult ScatterOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
     dataGrad = gradient;
     updatesGrad = gatherLike(b, *this, gradient);
     break;
-  case Scatter::mul: {
+  case Scatter::mul:
     dataGrad = scatterInto(gradient, getUpdates());
-    Value product = b.mul(gradient, getResult());
-    updatesGrad = b.div(gatherLike(b, *this, product), getUpdates());
+    if (needed[1])
+      updatesGrad = productGrad(b, *this, gradient);
     break;
-  }
   case Scatter::min:
   case Scatter::max:
     shareExtremum(b, *this, gradient, dataGrad, updatesGrad);

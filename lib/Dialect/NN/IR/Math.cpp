@@ -136,10 +136,12 @@ NN_VJP(RemainderOp) {
     operandGrads[0] = b.gradientFor(getLhs(), resultGrads[0]);
   if (!needed[1])
     return success();
-  // lhs - result is trunc(lhs/rhs)·rhs, so the rounded quotient is trunc's.
-  Value whole =
-      b.div(b.sub(b.f32(getLhs()), b.f32(getResult())), b.f32(getRhs()));
-  Value steps = b.unary<RoundOp>(whole);
+  // trunc(lhs/rhs), infinite over 0 as in PyTorch.
+  Value quotient = b.div(b.f32(getLhs()), b.f32(getRhs()));
+  Value negative = b.compare(ComparePredicate::lt, quotient,
+                             b.constant(0, elementType(quotient)));
+  Value steps =
+      b.select(negative, b.unary<CeilOp>(quotient), b.unary<FloorOp>(quotient));
   operandGrads[1] = b.gradientFor(
       getRhs(), b.unary<NegOp>(b.mul(b.f32(resultGrads[0]), steps)));
   return success();
@@ -171,14 +173,11 @@ FailureOr<SmallVector<Value>> LogSumExpOp::decompose(OpBuilder &builder) {
   return SmallVector<Value>{b.cast(result, elementType(getOperand()))};
 }
 
-// Σ e^x is zero where the result is -inf, and so is every summand's share.
+// Every summand's share. That of nothing (a result of -inf) is NaN, as torch's.
 NN_VJP(LogSumExpOp) {
   NNBuilder b(builder, getLoc());
   Value x = b.f32(getOperand()), r = b.f32(getResult());
-  Value empty = b.compare(ComparePredicate::eq, r,
-                          b.constant(-std::numeric_limits<double>::infinity()));
-  Value shift = b.select(empty, b.constant(0.0), r);
-  Value share = b.unary<ExpOp>(b.sub(x, shift));
+  Value share = b.unary<ExpOp>(b.sub(x, r));
   operandGrads[0] =
       b.cast(b.mul(b.f32(resultGrads[0]), share), elementType(getOperand()));
   return success();

@@ -74,6 +74,14 @@ std::optional<double> nn::getSplat(Value value) {
   return constant ? getSplat(constant.getValue()) : std::nullopt;
 }
 
+std::optional<APInt> nn::getIntegerSplat(Attribute attribute) {
+  auto elements = dyn_cast_or_null<DenseElementsAttr>(attribute);
+  if (!elements || !elements.isSplat() ||
+      !isa<IntegerType>(elements.getElementType()))
+    return std::nullopt;
+  return elements.getSplatValue<APInt>();
+}
+
 static Attribute scalarAttr(OpBuilder &builder, double value, Type type) {
   if (isa<FloatType>(type))
     return builder.getFloatAttr(type, value);
@@ -88,6 +96,13 @@ Value NNBuilder::splat(double value, RankedTensorType type) {
   auto elements = DenseElementsAttr::get(
       type, scalarAttr(builder, value, type.getElementType()));
   return ConstantOp::create(builder, loc, type, elements);
+}
+
+Value NNBuilder::integer(int64_t value, Type elementType) {
+  auto type = RankedTensorType::get({}, elementType);
+  return ConstantOp::create(
+      builder, loc, type,
+      DenseElementsAttr::get(type, builder.getIntegerAttr(elementType, value)));
 }
 
 Value NNBuilder::iota(ArrayRef<int64_t> shape, int64_t axis) {

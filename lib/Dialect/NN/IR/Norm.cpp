@@ -253,7 +253,8 @@ NN_EVALUATE(RmsNormOp) {
   return evaluateNorm(*this, interpreter, Value(), nullptr);
 }
 
-/// Sets the result to `function` of each element and its row's log-sum-exp.
+/// Sets the result to `function` of each element and its row's log-sum-exp. A
+/// row whose largest element is infinite has none: inf - inf is NaN.
 template <typename Op, typename Function>
 static LogicalResult evaluateSoftmax(Op op, Interpreter &interpreter,
                                      Function function) {
@@ -263,6 +264,8 @@ static LogicalResult evaluateSoftmax(Op op, Interpreter &interpreter,
   std::vector<Scalar> result;
   forEachRow(x, [&](size_t, ArrayRef<Scalar> row) {
     double lse = logSumExp(row);
+    if (std::isinf(lse))
+      lse = std::numeric_limits<double>::quiet_NaN();
     for (Scalar item : row)
       result.push_back(ofFloat(function(item.f - lse)));
   });

@@ -120,8 +120,9 @@ NN_VJP(SigmoidOp) {
 NN_VJP(ReluOp) {
   Unary u(*this, builder, resultGrads);
   Value zero = u.b.constant(0.0);
-  Value active = u.b.compare(ComparePredicate::gt, u.r(), zero);
-  return u.done(u.b.select(active, u.g, zero), operandGrads);
+  // A NaN hands its gradient on, as in PyTorch.
+  Value flat = u.b.compare(ComparePredicate::le, u.r(), zero);
+  return u.done(u.b.select(flat, zero, u.g), operandGrads);
 }
 
 NN_VJP(AbsOp) {

@@ -60,8 +60,13 @@ Scalar Arithmetic::convert(Scalar x, const Arithmetic &from) const {
     return wrap(x.i);
   if (x.f >= 0x1p63 && x.f < 0x1p64 && kind == Kind::Unsigned && width == 64)
     return ofInt(static_cast<int64_t>(static_cast<uint64_t>(x.f)));
-  if (!(x.f >= -0x1p63 && x.f < 0x1p63))
-    return ofInt(0);
+  // What has no integer becomes the least one, as kernels on CPUs have it;
+  // narrow integers are cut from those of 32 bits.
+  bool isLong = width == 64 || (width == 32 && kind == Kind::Unsigned);
+  double bound = isLong ? 0x1p63 : 0x1p31;
+  if (!(x.f > -bound - 1 && x.f < bound))
+    return wrap(isLong ? std::numeric_limits<int64_t>::min()
+                       : std::numeric_limits<int32_t>::min());
   return wrap(static_cast<int64_t>(x.f));
 }
 

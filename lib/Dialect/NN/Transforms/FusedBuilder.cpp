@@ -110,10 +110,12 @@ Value FusedBuilder::clone(Operation *op) {
     return cloneReduction(op);
   ArrayRef<int64_t> from = domainOf(op);
   auto type = nn::tensorType(op->getResult(0));
-  if (isa<nn::ConstantOp>(op)) {
-    double value = *nn::getSplat(op->getResult(0));
-    return nn::NNBuilder(inside, op->getLoc())
-        .constant(value, type.getElementType());
+  if (auto constant = dyn_cast<nn::ConstantOp>(op)) {
+    auto scalar = RankedTensorType::get({}, type.getElementType());
+    auto elements = cast<DenseElementsAttr>(constant.getValue());
+    return nn::ConstantOp::create(
+        inside, op->getLoc(), scalar,
+        DenseElementsAttr::get(scalar, elements.getSplatValue<Attribute>()));
   }
   if (auto iota = dyn_cast<nn::IotaOp>(op); iota && isZero(iota))
     return nn::NNBuilder(inside, op->getLoc())

@@ -30,7 +30,6 @@ public:
       : op(op), b(builder, op.getLoc()), axis(op.getAxis()) {
     SmallVector<int64_t> line(shapeOf(op.getOperand()).size(), 1);
     line[axis] = size = shapeOf(op.getOperand())[axis];
-    // Whole numbers up to 2^24 are exact in f32.
     places =
         IotaOp::create(builder, b.loc,
                        RankedTensorType::get(line, builder.getF32Type()), axis);
@@ -38,17 +37,21 @@ public:
 
   void run() {
     Value x = b.f32(op.getOperand());
-    x = op.getSmallest() ? b.unary<NegOp>(x) : x;
+    isNaN = b.compare(ComparePredicate::ne, x, x);
+    // A NaN is larger than any number: it comes first among the largest, and
+    // last, behind infinity, among the smallest.
+    if (op.getSmallest())
+      x = b.select(isNaN, least(), b.unary<NegOp>(x));
     SmallVector<Value> values, indices;
-    Value gone = b.constant(-std::numeric_limits<double>::infinity());
+    Value taken;
     for (int64_t i = 0; i < int64_t(op.getK()); ++i) {
-      Value place = largest(x);
+      Value place = largest(x, taken);
       Value chosen = b.compare(ComparePredicate::eq, places, place);
       Value kept = b.select(chosen, op.getOperand(),
                             b.constant(0, elementType(op.getOperand())));
       values.push_back(b.sum(kept, {axis}));
       indices.push_back(place);
-      x = b.select(chosen, gone, x);
+      taken = taken ? b.binary<OrOp>(taken, chosen) : chosen;
     }
     op.getValues().replaceAllUsesWith(join(values));
     op.getIndices().replaceAllUsesWith(
@@ -56,19 +59,32 @@ public:
   }
 
 private:
-  /// The place of the first of the largest elements, or the last one.
-  Value largest(Value x) {
-    Value peak = ReduceMaxOp::create(b.builder, b.loc, x, axis, true);
-    bool last = op.getLastFirst();
+  Value least() { return b.constant(-std::numeric_limits<double>::infinity()); }
+
+  /// The place of the first of the largest elements that are left, or the last
+  /// one.
+  Value largest(Value x, Value taken) {
+    Value left = taken ? b.select(taken, least(), x) : x;
+    Value peak = ReduceMaxOp::create(b.builder, b.loc, left, axis, true);
+    Value isPeak = b.compare(ComparePredicate::eq, left, peak);
+    bool last = op.getLastFirst(), smallest = op.getSmallest();
     Value order = last ? places : b.unary<NegOp>(places);
-    Value ranked = b.select(b.compare(ComparePredicate::eq, x, peak), order,
-                            b.constant(last ? -1.0 : -double(size)));
+    // Ranks below those of numbers are of NaN, below these of what is taken.
+    double step = 2 * double(size);
+    if (smallest)
+      order = b.select(isNaN, b.add(order, -step), order);
+    else
+      isPeak = b.binary<OrOp>(isPeak, isNaN);
+    Value none = b.constant(-2 * step);
+    Value ranked = b.select(isPeak, order, none);
+    if (taken)
+      ranked = b.select(taken, none, ranked);
     Value best = ReduceMaxOp::create(b.builder, b.loc, ranked, axis, true);
-    Value place = last ? best : b.unary<NegOp>(best);
-    // A line of NaN has no largest: any place within it will do.
-    Value zero = b.constant(0), end = b.constant(double(size - 1));
-    place = MaxOp::create(b.builder, b.loc, place, zero);
-    return MinOp::create(b.builder, b.loc, place, end);
+    if (smallest)
+      best = b.select(
+          b.compare(ComparePredicate::lt, best, b.constant(-double(size))),
+          b.add(best, step), best);
+    return last ? best : b.unary<NegOp>(best);
   }
 
   Value join(ArrayRef<Value> parts) {
@@ -80,14 +96,16 @@ private:
   TopKOp op;
   NNBuilder b;
   int64_t axis, size = 0;
-  Value places;
+  Value places, isNaN;
 };
 
 struct WriteOutTopKPass : nn::impl::WriteOutTopKPassBase<WriteOutTopKPass> {
   void runOnOperation() override {
     // More of them would make a long chain of kernels.
     constexpr int64_t kMostElements = 32;
-    constexpr int64_t kExactPlaces = 1 << 24;
+    // Whole numbers up to 2^24 are exact in f32; ranks go to four times the
+    // places.
+    constexpr int64_t kExactPlaces = 1 << 22;
     SmallVector<TopKOp> ops;
     getOperation().walk([&](TopKOp op) { ops.push_back(op); });
     for (TopKOp op : ops) {

@@ -114,6 +114,10 @@ private:
 
   void storeOutput() {
     float *rows = scratch + at.rows;
+    // Of a query all of whose scores are -infinity.
+    bool unguarded = d.flags & SHX_ATTENTION_UNGUARDED;
+    float nothing = unguarded ? __builtin_nanf("") : 0;
+    float nothingLse = unguarded ? nothing : kMinusInfinity;
     float *lse = args.lse + (batch * d.heads + head) * d.seqQ;
     for (int64_t i = first; i < last; i += kTileLanes)
       transpose(d.headDim, kTileLanes,
@@ -122,14 +126,15 @@ private:
     for (int64_t i = first; i < last; ++i) {
       float sum = scratch[at.sum + i - first];
       float *row = rows + (i - first) * d.headDim;
-      float inverse = sum == 0 ? 0 : 1 / sum; // 0: the query saw no key
+      float inverse = sum == 0 ? nothing : 1 / sum;
       for (int64_t x = 0; x < d.headDim; ++x)
         row[x] *= inverse;
       void *out = elementAt(d.dtype, args.out,
                             batch * d.outStride[0] + i * d.outStride[1] +
                                 head * d.outStride[2]);
       narrow(d.dtype, row, out, d.headDim);
-      lse[i] = scratch[at.peak + i - first] + __builtin_logf(sum);
+      lse[i] = sum == 0 ? nothingLse
+                        : scratch[at.peak + i - first] + __builtin_logf(sum);
     }
   }
 

@@ -45,7 +45,9 @@ double crossEntropyRow(const float *logits, int64_t classes, int64_t label,
   Vec peaks = splat(kMinusInfinity), sums[2] = {};
   forEachVector(logits, classes, softcap,
                 [&](int64_t, int64_t, Vec x) { peaks = maximum(peaks, x); });
-  float peak = maxLanes(peaks), chosen = 0;
+  // A label that is no class shows in the loss.
+  float peak = maxLanes(peaks),
+        chosen = label >= 0 && label < classes ? 0 : __builtin_nanf("");
   forEachVector(logits, classes, softcap, [&](int64_t i, int64_t count, Vec x) {
     sums[i / kLanes % 2] += exponential(x - peak);
     if (label >= i && label < i + count)

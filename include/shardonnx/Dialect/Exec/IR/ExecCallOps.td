@@ -94,7 +94,7 @@ def Exec_AttentionOp : Exec_CallOp<"attention",
                        F32Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<I64Attr, "0">:$window,
                        DefaultValuedAttr<F32Attr, "0.0">:$softcap,
-                       UnitAttr:$deterministic);
+                       UnitAttr:$unguarded, UnitAttr:$deterministic);
   let assemblyFormat = [{
     $query `,` $key `,` $value (`mask` $mask^ `:` type($mask))? `into`
     $result `,` $lse (`workspace` $workspace^ `:` type($workspace))?

@@ -116,6 +116,13 @@ inline constexpr llvm::StringLiteral kModelAttr = "nn.model";
 /// Of the module: the element type of parameter gradients.
 inline constexpr llvm::StringLiteral kReduceDtypeAttr = "nn.reduce_dtype";
 
+/// Of the module: floats are computed as the graph says, bit for bit
+/// (`--strict-numerics`).
+inline constexpr llvm::StringLiteral kStrictAttr = "nn.strict_numerics";
+
+/// Whether the module of `op` is strict.
+bool isStrict(mlir::Operation *op);
+
 /// Of the module: the token that ends a document (an i64), where samples are
 /// packed.
 inline constexpr llvm::StringLiteral kDocumentSeparatorAttr =

@@ -38,9 +38,11 @@ bool isParameterView(mlir::Value value);
 /// `nn.reduce_dtype` for a parameter, else the value's own.
 mlir::Type gradientElementType(mlir::Value value);
 
-/// The value of a constant whose elements are all equal.
+/// The value of a constant whose elements are all equal. An integer beyond 2^53
+/// is rounded: what depends on each of its bits asks getIntegerSplat.
 std::optional<double> getSplat(mlir::Attribute attribute);
 std::optional<double> getSplat(mlir::Value value);
+std::optional<llvm::APInt> getIntegerSplat(mlir::Attribute attribute);
 
 /// Builds nn ops at the insertion point of a builder. Where the float types of
 /// two operands differ, the narrower is cast first.
@@ -58,6 +60,8 @@ public:
     return constant(value, builder.getF32Type());
   }
   mlir::Value splat(double value, mlir::RankedTensorType type);
+  /// An integer of any size, which a double might round.
+  mlir::Value integer(int64_t value, mlir::Type elementType);
 
   /// The index along an axis, i64.
   mlir::Value iota(llvm::ArrayRef<int64_t> shape, int64_t axis);

@@ -81,14 +81,17 @@ def NN_AttentionOp : NN_PureOp<"attention", [
     `window`: only the last `window` of them; `softcap`: scores become
     cap·tanh(score/cap). mask broadcasts to [batch, heads, seqQ, seqK]: i1
     (true = visible) or f32 (added); or it is i32 [batch, 1, seqQ, 1], the first
-    key that each query sees, which never falls along the queries. `lse` is the log-sum-exp of the scores,
-    f32 [batch, heads, seqQ], kept for the gradient.
+    key that each query sees, which never falls along the queries. A query all
+    of whose scores are -inf gets zeros; where `unguarded` NaN, as a softmax
+    alone has it. `lse` is the log-sum-exp of the scores, f32 [batch, heads,
+    seqQ], kept for the gradient: NaN where the result is.
   }];
   let args = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
                        F32Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<I64Attr, "0">:$window,
-                       DefaultValuedAttr<F32Attr, "0.0">:$softcap);
+                       DefaultValuedAttr<F32Attr, "0.0">:$softcap,
+                       UnitAttr:$unguarded);
   let results = (outs NN_FloatTensor:$result, NN_F32Tensor:$lse);
   let hasVerifier = 1;
 }
