@@ -14,6 +14,7 @@
 #include "mlir/Parser/Parser.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
+#include "shardonnx/Dialect/NN/Interpreter/HostTensor.h"
 #include "shardonnx/runtime/Random.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
@@ -191,7 +192,9 @@ static double evaluateElement(Operation *op, ArrayRef<double> x) {
         Type to = nn::elementType(cast.getResult());
         if (to.isInteger(1))
           return x[0] != 0 ? 1.0 : 0.0;
-        return isa<IntegerType>(to) ? std::trunc(x[0]) : x[0];
+        if (isa<IntegerType>(to))
+          return std::trunc(x[0]);
+        return to.isF32() ? x[0] : nn::roundTo(x[0], to);
       })
       .Case<nn::BroadcastOp>([&](auto) { return x[0]; })
       .Case<nn::AddOp>([&](auto) { return x[0] + x[1]; })
@@ -230,7 +233,10 @@ static Dense evaluateReduction(Operation *op, const Dense &operand) {
         offset = offset * size + index[axis];
     double &total = result.values[offset];
     double value = at(operand, index);
-    total = max ? std::max(total, value) : total + value;
+    if (max) // a NaN is the maximum
+      total = std::isnan(total) || value <= total ? total : value;
+    else
+      total += value;
   });
   double count = operand.values.size() / double(result.values.size());
   if (isa<nn::ReduceMeanOp>(op))
@@ -268,9 +274,16 @@ std::vector<Dense> test::evaluate(nn::FusedOp fused, ArrayRef<Dense> inputs) {
     });
     values[result] = std::move(dense);
   }
+  // What is stored is rounded there: within half a unit of what is cast.
   std::vector<Dense> outputs;
-  for (Value value : body.getTerminator()->getOperands())
+  for (Value value : body.getTerminator()->getOperands()) {
     outputs.push_back(values[value]);
+    if (auto cast = value.getDefiningOp<nn::CastOp>())
+      for (auto [to, from] : llvm::zip_equal(outputs.back().values,
+                                             values[cast.getOperand()].values))
+        to = std::isfinite(to) && isa<FloatType>(nn::elementType(value)) ? from
+                                                                         : to;
+  }
   return outputs;
 }
 

@@ -284,6 +284,95 @@ TEST(ElementwiseKernels, SpecialValues) {
     EXPECT_NEAR(y[i] / std::exp(static_cast<double>(x[i])), 1.0, 2e-7);
 }
 
+// By the bits of 2/π that matter, however large the angle is.
+TEST(ElementwiseKernels, LargeAngles) {
+  using Function = double (*)(double);
+  for (auto [op, function] :
+       {std::pair<const char *, Function>("sin", std::sin),
+        std::pair<const char *, Function>("cos", std::cos)}) {
+    ParsedGroup group(unary(op, 3, "f32"));
+    std::mt19937 random(1);
+    auto tensor = mlir::cast<mlir::RankedTensorType>(
+        group.fused->getOperand(0).getType());
+    Buffer in = Buffer::make(tensor, Layout::Contiguous, random), out = in;
+    const float angles[12] = {1.5f,   100001.0f, -3e6f,   6.6e6f,
+                              3.4e7f, -1e10f,    2.5e15f, 1e22f,
+                              -1e30f, 3.4e38f,   1e5f,    INFINITY};
+    std::memcpy(in.bytes.data(), angles, sizeof(angles));
+    makeRunner(group.fused, {in.type, out.type})->run({&in, &out});
+    Dense y = toDense(out);
+    for (size_t i = 0; i < 11; ++i)
+      EXPECT_NEAR(y.values[i], function(angles[i]), 3e-7) << op << angles[i];
+    EXPECT_TRUE(std::isnan(y.values[11]));
+  }
+}
+
+// The bits of a NaN may be any: a GPU's are all ones.
+TEST(ElementwiseKernels, AnyNaNStaysOne) {
+  for (const char *op : {"exp", "tanh", "erf", "log", "sigmoid", "silu", "relu",
+                         "sqrt", "sin"}) {
+    ParsedGroup group(unary(op, 3, "f32"));
+    std::mt19937 random(1);
+    auto tensor = mlir::cast<mlir::RankedTensorType>(
+        group.fused->getOperand(0).getType());
+    Buffer in = Buffer::make(tensor, Layout::Contiguous, random), out = in;
+    const uint32_t bits[4] = {0x7fc00000, 0x7fffffff, 0xffc00001, 0x7fc12345};
+    for (size_t i = 0; i < 12; ++i)
+      std::memcpy(in.bytes.data() + 4 * i, &bits[i % 4], 4);
+    makeRunner(group.fused, {in.type, out.type})->run({&in, &out});
+    for (double y : toDense(out).values)
+      EXPECT_TRUE(std::isnan(y)) << op << " gives " << y;
+  }
+}
+
+// Wherever the NaN of a line is, in whole vectors and behind the last of them.
+TEST(RowKernels, NaNIsTheMaximum) {
+  for (int n : {3, 40, 77})
+    for (int at : {0, n - 1})
+      checkAllLayouts(llvm::formatv(R"(
+      func.func @f(%a: tensor<5x{0}xf32>) {{
+        %0:2 = nn.fused rows [5, {0}] (%x = %a : tensor<5x{0}xf32>) -> (tensor<5x1xf32>, tensor<5x{0}xf32>) {{
+          %nan = nn.constant dense<0x7FC00000> : tensor<f32>
+          %i = nn.iota {{axis = 1 : i64} : () -> tensor<5x{0}xi64>
+          %c = nn.constant dense<{1}> : tensor<i64>
+          %row = nn.iota {{axis = 0 : i64} : () -> tensor<5x{0}xi64>
+          %two = nn.constant dense<2> : tensor<i64>
+          %here = nn.compare eq %i, %c : (tensor<5x{0}xi64>, tensor<i64>) -> tensor<5x{0}xi1>
+          %early = nn.compare lt %row, %two : (tensor<5x{0}xi64>, tensor<i64>) -> tensor<5x{0}xi1>
+          %both = nn.and %here, %early : (tensor<5x{0}xi1>, tensor<5x{0}xi1>) -> tensor<5x{0}xi1>
+          %y = nn.select %both, %nan, %x : (tensor<5x{0}xi1>, tensor<f32>, tensor<5x{0}xf32>) -> tensor<5x{0}xf32>
+          %m = nn.reduce_max %y {{axes = array<i64: 1>, keepdims} : (tensor<5x{0}xf32>) -> tensor<5x1xf32>
+          %d = nn.sub %x, %m : (tensor<5x{0}xf32>, tensor<5x1xf32>) -> tensor<5x{0}xf32>
+          nn.yield %m, %d : tensor<5x1xf32>, tensor<5x{0}xf32>
+        }
+        return
+      })",
+                                    n, at),
+                      1e-6);
+}
+
+// What is cast and read again in the same kernel is rounded as if it had been
+// stored; what is stored, too, is rounded once.
+TEST(ElementwiseKernels, CastsRound) {
+  for (const char *type : {"f16", "bf16"})
+    for (int n : {3, 45})
+      for (const char *scale : {"1.0", "65536.0"})
+        checkAllLayouts(llvm::formatv(R"(
+      func.func @f(%a: tensor<4x{0}xf32>) {{
+        %0:2 = nn.fused rows [4, {0}] (%x = %a : tensor<4x{0}xf32>) -> (tensor<4x{0}xf32>, tensor<4x{0}x{1}>) {{
+          %s = nn.constant dense<{2}> : tensor<f32>
+          %y = nn.mul %x, %s : (tensor<4x{0}xf32>, tensor<f32>) -> tensor<4x{0}xf32>
+          %h = nn.cast %y : tensor<4x{0}xf32> -> tensor<4x{0}x{1}>
+          %w = nn.cast %h : tensor<4x{0}x{1}> -> tensor<4x{0}xf32>
+          %d = nn.sub %w, %y : (tensor<4x{0}xf32>, tensor<4x{0}xf32>) -> tensor<4x{0}xf32>
+          nn.yield %d, %h : tensor<4x{0}xf32>, tensor<4x{0}x{1}>
+        }
+        return
+      })",
+                                      n, type, scale),
+                        1e-6);
+}
+
 // Rows of many vectors, of an odd length, and too long to keep.
 TEST(RowKernels, LongSoftmax) {
   for (int n : {768, 1600, 4096, 16384, 50257})

@@ -44,6 +44,9 @@ private:
 /// Partial sums of a reduction that are side by side: enough for the latency of
 /// an addition where rows come from memory.
 static constexpr int64_t kAccumulators = 2;
+/// Partial maxima, which keep a NaN at the price of a longer latency. Their
+/// number changes no bit of a result.
+static constexpr int64_t kMaxima = 4;
 
 void RowEmitter::run(Value begin, Value end) {
   Type pointer = LLVM::LLVMPointerType::get(e.b.getContext());
@@ -114,7 +117,12 @@ void RowEmitter::emitLoop(const RowPhase &phase) {
   size_t count = phase.reductions.size();
   // The order of a sum must not depend on what else its kernel does: whether a
   // value is recomputed would change results.
-  int64_t wanted = count == 0 ? unrollFor(phase.cost) : kAccumulators;
+  bool onlyMaxima = llvm::all_of(phase.reductions, [](Operation *reduction) {
+    return isa<nn::ReduceMaxOp>(reduction);
+  });
+  int64_t wanted = count == 0   ? unrollFor(phase.cost)
+                   : onlyMaxima ? kMaxima
+                                : kAccumulators;
   int64_t unroll = std::max<int64_t>(1, std::min<int64_t>(wanted, vectors));
 
   SmallVector<Value> accumulators;

@@ -35,7 +35,7 @@ KernelTarget kernels::kernelTargetOf(const TargetSpec &target) {
 }
 
 /// math.exp, tanh, erf, log, sin, cos and rsqrt on f32 vectors by polynomials,
-/// within 2 units in the last place (sin and cos: for |x| < 1e5).
+/// within 2 units in the last place.
 static void expandMath(LLVM::LLVMFuncOp function) {
   SmallVector<Operation *> ops;
   function.walk([&](Operation *op) {

@@ -197,7 +197,7 @@ SmallVector<Value> DeviceEmitter::delinearize(Value row) {
 
 Value DeviceEmitter::combine(Operation *reduction, Value x, Value y) {
   if (isa<nn::ReduceMaxOp>(reduction))
-    return arith::MaxNumFOp::create(b, loc, x, y);
+    return arith::MaximumFOp::create(b, loc, x, y);
   return arith::AddFOp::create(b, loc, x, y);
 }
 

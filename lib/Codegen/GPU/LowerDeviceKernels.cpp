@@ -64,6 +64,8 @@ collectAlignments(ModuleOp module) {
 LogicalResult kernels::lowerDeviceKernels(
     ModuleOp module, ModuleOp device, const DeviceTarget &target,
     llvm::StringMap<SmallVector<DeviceLaunch>> &launches) {
+  if (nn::isStrict(module))
+    device->setAttr(nn::kStrictAttr, UnitAttr::get(module.getContext()));
   llvm::StringMap<SmallVector<unsigned>> alignments = collectAlignments(module);
   OpBuilder builder = OpBuilder::atBlockEnd(device.getBody());
   for (auto op : llvm::make_early_inc_range(module.getOps<exec::KernelOp>())) {

@@ -6,6 +6,7 @@
 #include "shardonnx/Codegen/Kernel/BodyEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -48,7 +49,11 @@ Value BodyEmitter::emitOp(Operation *op, Scope &scope) {
     operands.push_back(emit(operand, scope));
   if (isa<nn::BroadcastOp>(op))
     return operands.front();
-  return cast<nn::ElementwiseOpInterface>(op).emitVector(b, operands);
+  Value result = cast<nn::ElementwiseOpInterface>(op).emitVector(b, operands);
+  // Whoever casts wants what is left behind the cast.
+  if (isa<nn::CastOp>(op) && !nn::elementType(op->getOperand(0)).isInteger(1))
+    return memory.round(result, nn::elementType(op->getResult(0)));
+  return result;
 }
 
 Value BodyEmitter::emitConstant(nn::ConstantOp op, unsigned width) {
@@ -140,26 +145,25 @@ Value kernels::initialAccumulator(OpBuilder &b, Location loc,
       b, loc, DenseElementsAttr::get(type, b.getF32FloatAttr(start)));
 }
 
-static Value largerOf(OpBuilder &b, Location loc, Value x, Value y) {
-  Value greater =
-      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, y);
-  return arith::SelectOp::create(b, loc, greater, x, y);
-}
-
+// A NaN is the maximum. Which of two zeros is left does not matter, and to tell
+// them apart would take more instructions.
 Value kernels::accumulate(OpBuilder &b, Location loc, Operation *reduction,
                           Value accumulator, Value vector) {
   if (isa<nn::ReduceMaxOp>(reduction))
-    return largerOf(b, loc, vector, accumulator);
+    return arith::MaximumFOp::create(b, loc, vector, accumulator,
+                                     arith::FastMathFlags::nsz);
   return arith::AddFOp::create(b, loc, accumulator, vector);
 }
 
 Value kernels::reduceLanes(OpBuilder &b, Location loc, Operation *reduction,
                            Value vector) {
   bool max = isa<nn::ReduceMaxOp>(reduction);
-  auto kind = max ? vector::CombiningKind::MAXNUMF : vector::CombiningKind::ADD;
+  auto kind =
+      max ? vector::CombiningKind::MAXIMUMF : vector::CombiningKind::ADD;
   // Any order of the lanes is as good as another: a tree of shuffles.
   Value one = vector::ReductionOp::create(b, loc, kind, vector,
-                                          arith::FastMathFlags::reassoc);
+                                          arith::FastMathFlags::reassoc |
+                                              arith::FastMathFlags::nsz);
   return vector::BroadcastOp::create(b, loc, VectorType::get(1, b.getF32Type()),
                                      one);
 }

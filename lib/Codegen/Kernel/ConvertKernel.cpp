@@ -19,6 +19,7 @@
 #include "mlir/Dialect/Vector/Transforms/LoweringPatterns.h"
 #include "mlir/Transforms/DialectConversion.h"
 #include "shardonnx/Codegen/Kernel/Emit.h"
+#include "shardonnx/Dialect/NN/IR/NN.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -39,7 +40,8 @@ static void allowContraction(LLVM::LLVMFuncOp function) {
 }
 
 LogicalResult kernels::convertKernel(LLVM::LLVMFuncOp function) {
-  allowContraction(function);
+  if (!nn::isStrict(function))
+    allowContraction(function);
   MLIRContext *context = function.getContext();
   LowerToLLVMOptions options(context);
   LLVMTypeConverter converter(context, options);

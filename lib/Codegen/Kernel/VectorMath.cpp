@@ -7,6 +7,8 @@
 // smallest maximum relative error.
 
 #include "shardonnx/Codegen/Kernel/VectorMath.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 
@@ -45,7 +47,10 @@ Value VectorMath::expCore(Value x) {
 Value VectorMath::exp(Value x) {
   constexpr float kLow = -87.336544f, kHigh = 88.722832f;
   Value y = expCore(atLeast(atMost(x, kHigh), kLow));
-  y = select(less(f(kHigh), x), f(INFINITY), y);
+  // A NaN's bits do not always survive the arithmetic on them.
+  Value above =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UGT, x, f(kHigh));
+  y = select(above, add(x, f(INFINITY)), y);
   return select(less(x, f(kLow)), f(0.0f), y);
 }
 
@@ -60,7 +65,7 @@ Value VectorMath::tanh(Value x) {
   Value e = expCore(add(clamped, clamped));
   Value quotient = divide(f(2.0f), add(e, f(1.0f)));
   Value large = copySign(sub(f(1.0f), quotient), x);
-  return select(less(a, f(0.625f)), small, large);
+  return select(less(f(0.625f), a), large, small); // a NaN is small
 }
 
 /// Near zero x + x·P(x²), elsewhere 1 - e^-(t + t·Q(t)) with t = |x|.
@@ -77,7 +82,7 @@ Value VectorMath::erf(Value x) {
                      1.286484949e-01f});
   Value e = expCore(arith::NegFOp::create(b, loc, fma(t, q, t)));
   Value large = copySign(sub(f(1.0f), e), x);
-  return select(less(a, f(0.925f)), small, large);
+  return select(less(f(0.925f), a), large, small); // a NaN is small
 }
 
 /// x = 2^e · m with m in [sqrt(1/2), sqrt(2)); log m by a polynomial in m - 1.
@@ -107,7 +112,79 @@ Value VectorMath::log(Value x) {
   return select(less(x, f(0.0f)), f(NAN), result);
 }
 
-/// x - n·π/2 by three parts of π/2, then one of the two polynomials.
+namespace {
+/// Arithmetic on vectors of i64.
+struct Wide {
+  Wide(OpBuilder &b, Location loc, VectorType like)
+      : b(b), loc(loc), type(VectorType::get(like.getShape(), b.getI64Type())) {
+  }
+  Value constant(int64_t value) {
+    return arith::ConstantOp::create(
+        b, loc, DenseElementsAttr::get(type, b.getI64IntegerAttr(value)));
+  }
+  template <typename Op> Value op(Value x, Value y) {
+    return Op::create(b, loc, x, y);
+  }
+  template <typename Op> Value op(Value x, int64_t y) {
+    return op<Op>(x, constant(y));
+  }
+  OpBuilder &b;
+  Location loc;
+  VectorType type;
+};
+} // namespace
+
+/// |x|·2/π modulo 4 for large x, by the bits of 2/π that matter (Payne and
+/// Hanek, "Radian reduction for trigonometric functions", 1983), as a quadrant
+/// and what is left of x within it, in [-π/4, π/4].
+std::pair<Value, Value> VectorMath::reduceLarge(Value x) {
+  static constexpr uint32_t kTwoOverPi[] = {0,          0xa2f9836e, 0x4e441529,
+                                            0xfc2757d1, 0xf534ddc0, 0xdb629599,
+                                            0x3c439041, 0xfe5163ab};
+  Wide w(b, loc, type);
+  Value raw = arith::ExtUIOp::create(b, loc, w.type, bits(abs(x)));
+  Value mantissa =
+      w.op<arith::OrIOp>(w.op<arith::AndIOp>(raw, 0x7fffff), 0x800000);
+  // Those before this bit give multiples of 4.
+  Value first = w.op<arith::SubIOp>(w.op<arith::ShRUIOp>(raw, 23), 127 - 7);
+  Value word = w.op<arith::ShRUIOp>(first, 5);
+  Value shift = w.op<arith::AndIOp>(first, 31);
+  auto wordsFrom = [&](size_t offset) {
+    Value pair;
+    for (size_t i = 0; i < 5; ++i) {
+      auto high = uint64_t(kTwoOverPi[i + offset]) << 32;
+      Value here =
+          w.constant(static_cast<int64_t>(high | kTwoOverPi[i + offset + 1]));
+      Value isHere = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::uge,
+                                           word, w.constant(int64_t(i)));
+      pair = pair ? select(isHere, here, pair) : here;
+    }
+    return pair;
+  };
+  Value high = wordsFrom(0), low = wordsFrom(2);
+  Value above = w.op<arith::OrIOp>(
+      w.op<arith::ShLIOp>(high, shift),
+      w.op<arith::ShRUIOp>(w.op<arith::ShRUIOp>(low, 1),
+                           w.op<arith::SubIOp>(w.constant(63), shift)));
+  Value below = w.op<arith::ShRUIOp>(w.op<arith::ShLIOp>(low, shift), 32);
+  Value product = w.op<arith::AddIOp>(
+      w.op<arith::MulIOp>(mantissa, above),
+      w.op<arith::ShRUIOp>(w.op<arith::MulIOp>(mantissa, below), 32));
+  Value quadrant =
+      w.op<arith::ShRUIOp>(w.op<arith::AddIOp>(product, int64_t(1) << 61), 62);
+  Value rest = w.op<arith::SubIOp>(product, w.op<arith::ShLIOp>(quadrant, 62));
+  Value r = mul(arith::SIToFPOp::create(b, loc, type, rest),
+                f(0x1.921fb54442d18p-62f));
+  r = select(less(abs(x), f(INFINITY)), r, f(NAN));
+  quadrant = arith::TruncIOp::create(b, loc, bitsType, quadrant);
+  Value negative = less(x, f(0.0f));
+  return {
+      select(negative, arith::SubIOp::create(b, loc, i(0), quadrant), quadrant),
+      select(negative, arith::NegFOp::create(b, loc, r), r)};
+}
+
+/// x - n·π/2 by three parts of π/2, then one of the two polynomials. Where some
+/// element is too large for that, all are reduced in the other way.
 Value VectorMath::sinOrCos(Value x, bool cosine) {
   Value n;
   Value shifted = fma(x, f(6.366197724e-01f), f(0x1.8p23f));
@@ -115,6 +192,25 @@ Value VectorMath::sinOrCos(Value x, bool cosine) {
   Value r = fma(n, f(-1.570796371e+00f), x);
   r = fma(n, f(4.371138829e-08f), r);
   r = fma(n, f(1.715124510e-15f), r);
+  Value large =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UGT, abs(x), f(1e5f));
+  Value anyLarge =
+      vector::ReductionOp::create(b, loc, vector::CombiningKind::OR, large);
+  auto branch = scf::IfOp::create(
+      b, loc, anyLarge,
+      [&](OpBuilder &inner, Location) {
+        VectorMath there(inner, loc, type);
+        auto [largeQuadrant, largeRest] = there.reduceLarge(x);
+        scf::YieldOp::create(
+            inner, loc,
+            ValueRange{there.select(large, largeQuadrant, quadrant),
+                       there.select(large, largeRest, r)});
+      },
+      [&](OpBuilder &inner, Location) {
+        scf::YieldOp::create(inner, loc, ValueRange{quadrant, r});
+      });
+  quadrant = branch.getResult(0);
+  r = branch.getResult(1);
   Value square = mul(r, r);
   Value s = polynomial(square, {2.717564285e-06f, -1.983925661e-04f,
                                 8.333329144e-03f, -1.666666664e-01f});

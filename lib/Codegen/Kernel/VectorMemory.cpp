@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -175,7 +176,19 @@ Value VectorMemory::roundToBF16(Value vector) {
   return arith::TruncIOp::create(b, loc, i16, rounded);
 }
 
+Value VectorMemory::round(Value vector, Type elementType) {
+  if (!elementType.isF16() && !elementType.isBF16())
+    return vector;
+  Value stored = toStored(vector, elementType);
+  Value rounded = fromStored(stored, elementType);
+  storedForms[rounded] = stored;
+  return rounded;
+}
+
 Value VectorMemory::toStored(Value vector, Type elementType) {
+  if (Value stored = storedForms.lookup(vector);
+      stored && getElementTypeOrSelf(stored) == storedType(elementType))
+    return stored;
   ArrayRef<int64_t> shape = cast<VectorType>(vector.getType()).getShape();
   if (elementType.isBF16())
     return roundToBF16(vector);

@@ -101,3 +101,62 @@ elif kind == "heads":
     npy("k", [1, 2, 8], [0.0] * 16)
 elif kind == "unknown":
     save([node("Unique", ["x"], ["u"]), node("Sqrt", ["u"], ["y"])], [X], [value("y", ["n"])])
+elif kind == "large":
+    # Integers that a double would round.
+    most, odd = 2**63 - 1, 2**53 + 1
+    shape = [1, 4]
+    npy("i", shape, [1, -5, most - 1, odd - 1], "<i8")
+    save(
+        [node("Min", ["i", "most"], ["min"]), node("Less", ["i", "most"], ["less"]), node("Cast", ["less"], ["below"], to=INT64),
+         node("Add", ["i", "odd"], ["sum"]), node("Clip", ["i", "", "odd"], ["clip"]), node("Pad", ["i", "pads", "odd"], ["pad"]),
+         node("Div", ["i", "odd"], ["quotient"]), node("Range", ["odd", "end", "two"], ["range"])],
+        [value("i", ["batch", 4], INT64)],
+        [value(name, ["batch", 4], INT64) for name in ("min", "below", "sum", "clip", "quotient")]
+        + [value("pad", ["batch", 5], INT64), value("range", ["r"], INT64)],
+        [tensor(name, [], INT64, raw=struct.pack("<q", v)) for name, v in (("most", most), ("odd", odd), ("end", odd + 3), ("two", 2))]
+        + [int64s("pads", [0, 0, 0, 1])])
+elif kind == "halves":
+    # Rounded to 16 bits on the way, 65520 and more to infinity in f16.
+    npy("x", [2, 3], [1e5, 1.0001, 65519, 65520, 3.14159, 1e-8])
+    save(
+        [node("Neg", ["x"], ["z"]), node("Cast", ["z"], ["h"], to=10), node("Cast", ["h"], ["w"], to=1), node("Neg", ["w"], ["f16"]),
+         node("Cast", ["z"], ["b"], to=16), node("Cast", ["b"], ["v"], to=1), node("Neg", ["v"], ["bf16"])],
+        [X], [value("f16", ["batch", 3]), value("bf16", ["batch", 3])])
+elif kind == "strict":
+    # 1/(x + 0) tells the zeros apart; the powers would be products.
+    npy("x", [1, 3], [0.0, -0.0, 1.1])
+    save(
+        [node("Add", ["x", "zero"], ["sum"]), node("Reciprocal", ["sum"], ["y"]), node("Sub", ["x", "zero"], ["difference"]),
+         node("Reciprocal", ["difference"], ["z"]), node("Pow", ["x", "three"], ["p"])],
+        [X], [value("y", ["batch", 3]), value("z", ["batch", 3]), value("p", ["batch", 3])],
+        [tensor("zero", [], floats=[0.0]), tensor("three", [], floats=[3.0])])
+elif kind == "nan":
+    nan, inf = float("nan"), float("inf")
+    npy("x", [4, 3], [1.0, nan, 2.0, -inf, -inf, -inf, inf, 0.0, 1.0, 3.0, 2.0, 1.0])
+    save(
+        [node("ReduceMax", ["x", "axis"], ["max"], keepdims=0), node("ReduceMin", ["x", "axis"], ["min"], keepdims=0),
+         node("ReduceMax", ["x", "first"], ["columns"], keepdims=0),
+         node("Softmax", ["x"], ["softmax"], axis=-1), node("ArgMin", ["x"], ["argmin"], axis=1, keepdims=0),
+         node("ArgMax", ["x"], ["argmax"], axis=1, keepdims=0)],
+        [X], [value("max", ["n"]), value("min", ["n"]), value("columns", [3]), value("softmax", ["n", 3]), value("argmin", ["n"], INT64), value("argmax", ["n"], INT64)],
+        [int64s("axis", [1]), int64s("first", [0])])
+elif kind == "attention":
+    # Queries and keys whose product is -inf, one row each with and without.
+    npy("q", [1, 1, 2, 2], [1e30, 1e30, 0.0, 0.0])
+    npy("k", [1, 1, 2, 2], [-1e30] * 4)
+    npy("v", [1, 1, 2, 2], [1.0, 2.0, 3.0, 4.0])
+    save(
+        [node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2]), node("MatMul", ["q", "t"], ["s"]), node("Softmax", ["s"], ["p"], axis=-1),
+         node("MatMul", ["p", "v"], ["plain"]), node("IsNaN", ["p"], ["n"]), node("Where", ["n", "none", "p"], ["g"]),
+         node("MatMul", ["g", "v"], ["guarded"])],
+        [value(name, ["batch", 1, 2, 2]) for name in "qkv"], [value("plain", ["batch", 1, 2, 2]), value("guarded", ["batch", 1, 2, 2])],
+        [tensor("none", [], floats=[0.0])])
+elif kind == "slopes":
+    # What has no slope has none where the formula is 0 times infinity.
+    npy("x", [1, 4], [0.0, 2.0, 0.0, 3.0])
+    npy("e", [1, 4], [0.0, 0.0, 2.0, 1.0])
+    npy("u", [1, 4], [0.0, 4.0, 0.0, 0.0])
+    save(
+        [node("Pow", ["x", "e"], ["y"]), node("ScatterElements", ["d", "places", "u"], ["z"], axis=1, reduction="mul")],
+        [value(name, [1, 4]) for name in "xeu"], [value("y", [1, 4]), value("z", [1, 2])],
+        [tensor("d", [1, 2], floats=[2.0, 3.0]), tensor("places", [1, 4], INT64, raw=struct.pack("<4q", 0, 0, 1, 1))])

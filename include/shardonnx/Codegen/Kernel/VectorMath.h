@@ -30,6 +30,7 @@ protected:
   mlir::Value erf(mlir::Value x);
   mlir::Value log(mlir::Value x);
   mlir::Value sinOrCos(mlir::Value x, bool cosine);
+  std::pair<mlir::Value, mlir::Value> reduceLarge(mlir::Value x);
   virtual mlir::Value rsqrt(mlir::Value x) {
     return mlir::arith::DivFOp::create(b, loc, f(1.0f),
                                        mlir::math::SqrtOp::create(b, loc, x));

@@ -9,6 +9,7 @@
 
 #include "mlir/IR/Builders.h"
 #include "shardonnx/Codegen/Kernel/Emit.h"
+#include "llvm/ADT/DenseMap.h"
 
 namespace shardonnx::kernels {
 
@@ -32,6 +33,9 @@ public:
                    int64_t stride, unsigned alignment = 0);
   void store(mlir::Value vector, mlir::Value address, mlir::Type elementType,
              int64_t stride, unsigned alignment = 0);
+  /// f32 to what is left when they are stored as f16 or bf16; others as they
+  /// are.
+  mlir::Value round(mlir::Value vector, mlir::Type elementType);
   /// A vector<1> or scalar repeated.
   mlir::Value splat(mlir::Value one, unsigned width);
 
@@ -46,6 +50,8 @@ private:
   mlir::OpBuilder &b;
   mlir::Location loc;
   const KernelTarget &target;
+  /// What was rounded, as it is stored: not to be rounded again.
+  llvm::DenseMap<mlir::Value, mlir::Value> storedForms;
 };
 
 } // namespace shardonnx::kernels
