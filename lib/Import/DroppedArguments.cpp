@@ -79,6 +79,8 @@ void DroppedArguments::addTo(mlir::NamedAttrList &attributes,
                       builder.getF64FloatAttr(labelSmoothing));
   if (detaches)
     attributes.append("detach", builder.getUnitAttr());
+  if (trainsNorm)
+    attributes.set("training_mode", builder.getI64IntegerAttr(1));
 }
 
 DroppedArguments readDroppedArguments(StringRef op, StringRef fxNode) {
@@ -92,6 +94,11 @@ DroppedArguments readDroppedArguments(StringRef op, StringRef fxNode) {
       !findArgument(fxNode, 5, "label_smoothing").getAsDouble(smoothing) &&
       smoothing > 0 && smoothing <= 1)
     dropped.labelSmoothing = smoothing;
+  dropped.trainsNorm = op == "BatchNormalization" &&
+                       (calls(fxNode, "_native_batch_norm_legit_functional") ||
+                        calls(fxNode, "_native_batch_norm_legit") ||
+                        calls(fxNode, "batch_norm")) &&
+                       findArgument(fxNode, 5, "training") == "True";
   dropped.detaches = op == "Identity" && calls(fxNode, "detach");
   return dropped;
 }

@@ -30,6 +30,9 @@ struct DroppedArguments {
   double labelSmoothing = 0;
   /// The node is `x.detach()`.
   bool detaches = false;
+  /// A batch norm takes the statistics of the batch: its node, as the exporter
+  /// writes it, those of inference.
+  bool trainsNorm = false;
 
   /// Adds them as attributes of the ONNX node.
   void addTo(mlir::NamedAttrList &attributes, mlir::Builder &builder) const;

@@ -1,8 +1,9 @@
 # Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# What ONNX has no place for: a padding row, smoothed labels, x.detach(). With
-# the word "erased", the exporter's optimizer has taken the last one out.
+# What ONNX has no place for: a padding row, smoothed labels, x.detach(); and a
+# batch norm in training, which the exporter writes as in inference. With the
+# word "erased", the exporter's optimizer has taken the last one out.
 
 import sys
 
@@ -19,6 +20,10 @@ def call(result, target, arguments, kwargs=""):
 signature = """
 # inputs
 p_embed_weight: PARAMETER target='embed.weight'
+p_scale: PARAMETER target='scale'
+p_shift: PARAMETER target='shift'
+b_mean: BUFFER target='mean' persistent=True
+b_variance: BUFFER target='variance' persistent=True
 ids: USER_INPUT
 labels: USER_INPUT
 """
@@ -32,8 +37,11 @@ nodes = [
          meta=call("detach", "detach.default", "%y,")),
     node("Add", ["x", "y" if erased else "detach"], ["z"], "node_add",
          meta=call("z", "add.Tensor", "%x, %detach")),
-    node("SoftmaxCrossEntropyLoss", ["z", "labels"], ["loss"], "node_loss",
-         meta=call("loss", "cross_entropy_loss.default", "%z, %labels, None, 1, -100, 0.25"),
+    node("BatchNormalization", ["z", "scale", "shift", "mean", "variance"], ["n"], "node_norm",
+         meta=call("n", "_native_batch_norm_legit_functional.default",
+                   "%z, %p_scale, %p_shift, %b_mean, %b_variance, True, 0.1, 1e-05")),
+    node("SoftmaxCrossEntropyLoss", ["n", "labels"], ["loss"], "node_loss",
+         meta=call("loss", "cross_entropy_loss.default", "%n, %labels, None, 1, -100, 0.25"),
          reduction="mean"),
 ]
 if erased:
@@ -44,7 +52,8 @@ write(
             nodes,
             [value("ids", [3], INT64), value("labels", [3], INT64)],
             [value("loss", [])],
-            [tensor("embed.weight", [5, 4], raw=floats(20))],
+            [tensor("embed.weight", [5, 4], raw=floats(20))]
+            + [tensor(name, [4], raw=floats(4)) for name in ("scale", "shift", "mean", "variance")],
             meta={"pkg.torch.export.ExportedProgram.graph_signature": signature},
         )
     )
