@@ -23,6 +23,7 @@ import sys
 import cases
 
 sys.path.insert(0, os.path.join(cases.ROOT, "models"))
+sys.path.append(os.path.join(cases.HERE, "modules"))
 
 import numpy
 import onnx
@@ -30,6 +31,7 @@ import onnx.numpy_helper
 import torch
 
 import export
+import reference
 
 # Node metadata that the importer does not read: half of a small graph's bytes.
 UNUSED_METADATA = {"namespace", "pkg.torch.onnx.class_hierarchy",
@@ -368,6 +370,27 @@ def record(case, module, model):
     return result
 
 
+def record_own(case):
+    """A module of modules/: its graph, its data and its training."""
+    _, name, setting, *_ = cases.MODELS[case["model"]].split()
+    return dict(case=case["name"], **reference.ship(
+        name, setting, cases.model_path(case["model"]),
+        cases.data_path(case["data"])))
+
+
+def record_model(case, exported, keep):
+    """A model of export.py or of this file, exported once."""
+    name = case["model"]
+    path = cases.model_path(name)
+    module, save = build(cases.MODELS[name].split())
+    if name not in exported:
+        if name not in cases.SHIPPED and not keep:
+            save(path)
+            strip(path)
+        exported[name] = onnx.load(path)
+    return record(case, module, exported[name])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--filter", default="", metavar="REGEX",
@@ -383,15 +406,10 @@ def main():
     for case in cases.CASES:
         if not re.search(options.filter, case["name"]) or "like" in case:
             continue
-        name = case["model"]
-        path = cases.model_path(name)
-        module, save = build(cases.MODELS[name].split())
-        if name not in exported:
-            if name not in cases.SHIPPED and not options.keep_models:
-                save(path)
-                strip(path)
-            exported[name] = onnx.load(path)
-        result = record(case, module, exported[name])
+        if cases.MODELS[case["model"]].startswith("own "):
+            result = record_own(case)
+        else:
+            result = record_model(case, exported, options.keep_models)
         target = os.path.join(cases.HERE, "recorded", case["name"] + ".json")
         with open(target, "w") as file:
             json.dump(result, file, indent=1)

@@ -1,0 +1,274 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Losses that people write into their modules, and one that is ours."""
+
+import numpy
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from decoders import Decoder
+from registry import (LENGTH, SAMPLES, VOCABULARY, floats, module, tokens,
+                      vectors)
+
+
+def pairs(random):
+    return {"pixels": floats(random, 20), "tokens": tokens(random, (6,))}
+
+
+@module(pairs)
+class TwoTowers(nn.Module):
+    """CLIP: each picture shall find its text and the other way round."""
+
+    def __init__(self):
+        super().__init__()
+        self.picture = nn.Sequential(nn.Linear(20, 32), nn.GELU(),
+                                     nn.Linear(32, 16, bias=False))
+        self.embed = nn.Embedding(VOCABULARY, 24)
+        self.text = nn.Linear(24, 16, bias=False)
+        self.logit_scale = nn.Parameter(torch.ones([]) * 2.6592)
+
+    def forward(self, pixels, tokens):
+        p = self.picture(pixels)
+        t = self.text(self.embed(tokens).mean(1))
+        p = p / p.norm(dim=1, keepdim=True)
+        t = t / t.norm(dim=1, keepdim=True)
+        scores = self.logit_scale.exp() * p @ t.t()
+        labels = torch.arange(scores.shape[0], device=scores.device)
+        loss = (F.cross_entropy(scores, labels)
+                + F.cross_entropy(scores.t(), labels)) / 2
+        return loss
+
+
+def preferences(random):
+    ids = {key: tokens(random, (LENGTH,), low=1)
+           for key in ("chosen", "rejected")}
+    ids["rejected"][:, 8:] = 0  # padding
+    return ids | {key + "_reference": -30 + floats(random) for key in ids}
+
+
+@module(preferences)
+class Preferences(Decoder):
+    """DPO; what the reference model says is data."""
+
+    def log_probability(self, ids):
+        scores = F.log_softmax(self.head(self.hidden(ids))[:, :-1], dim=-1)
+        chosen = ids[:, 1:]
+        picked = scores.gather(2, chosen.unsqueeze(2)).squeeze(2)
+        return (picked * (chosen != 0)).sum(-1)
+
+    def forward(self, chosen, rejected, chosen_reference, rejected_reference):
+        margin = (self.log_probability(chosen) - chosen_reference
+                  - self.log_probability(rejected) + rejected_reference)
+        return -F.logsigmoid(0.1 * margin).mean()
+
+
+@module(lambda random: {key: value for key, value in preferences(
+    random).items() if not key.endswith("reference")})
+class RewardModel(Decoder):
+    """Bradley-Terry on one number a text, read at its last token."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(self.norm.normalized_shape[0], 1)
+
+    def reward(self, ids):
+        last = (ids != 0).sum(1) - 1
+        rewards = self.head(self.hidden(ids)).squeeze(-1)
+        return rewards[torch.arange(ids.shape[0], device=ids.device), last]
+
+    def forward(self, chosen, rejected):
+        return -F.logsigmoid(self.reward(chosen)
+                             - self.reward(rejected)).mean()
+
+
+def couples(random):
+    return {"left": tokens(random, (6,)), "right": tokens(random, (6,)),
+            "same": (random.random(SAMPLES) < 0.5).astype("float32")}
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, 24)
+        self.conv = nn.Conv1d(24, 24, 3, padding="same")
+        self.out = nn.Linear(24, 12)
+
+    def forward(self, tokens):
+        x = F.relu(self.conv(self.embed(tokens).transpose(1, 2)))
+        return self.out(F.adaptive_max_pool1d(x, 1).squeeze(-1))
+
+
+@module(couples)
+class Siamese(nn.Module):
+    """One encoder of both; the contrastive loss with a margin."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = Encoder()
+
+    def forward(self, left, right, same):
+        distance = F.pairwise_distance(self.encoder(left), self.encoder(right))
+        return (same * distance.pow(2) + (1 - same)
+                * F.relu(1.0 - distance).pow(2)).mean()
+
+
+@module(lambda random: {key: tokens(random, (6,))
+                        for key in ("anchor", "positive", "negative")})
+class Triplets(nn.Module):
+    """PyTorch's triplet loss, and a cosine beside it."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = Encoder()
+
+    def forward(self, anchor, positive, negative):
+        a, p, n = map(self.encoder, (anchor, positive, negative))
+        loss = F.triplet_margin_loss(a, p, n, margin=1.0)
+        return loss + 0.1 * (1 - F.cosine_similarity(a, p)).mean()
+
+
+@module(lambda random: {"x": floats(random, 14), "noise": floats(random, 4)})
+class Autoencoder(nn.Module):
+    """A variational one; the noise is data."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(14, 24), nn.Tanh())
+        self.mean, self.log_variance = nn.Linear(24, 4), nn.Linear(24, 4)
+        self.decoder = nn.Sequential(nn.Linear(4, 24), nn.ELU(),
+                                     nn.Linear(24, 14))
+
+    def forward(self, x, noise):
+        hidden = self.encoder(x)
+        mean, variance = self.mean(hidden), self.log_variance(hidden)
+        z = mean + torch.exp(0.5 * variance) * noise
+        error = F.mse_loss(self.decoder(z), x, reduction="sum") / x.shape[0]
+        divergence = -0.5 * torch.sum(
+            1 + variance - mean.pow(2) - variance.exp(), dim=1).mean()
+        return error + divergence
+
+
+@module(lambda random: {"x": floats(random, 10)})
+class Quantised(nn.Module):
+    """VQ-VAE: gradients go straight through what was rounded to a code."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(10, 6), nn.Linear(6, 10)
+        self.codes = nn.Parameter(torch.randn(12, 6))
+
+    def forward(self, x):
+        z = self.encoder(x)
+        distance = (z[:, None] - self.codes).pow(2).sum(-1)
+        code = self.codes[distance.argmin(-1)]
+        made = self.decoder(z + (code - z).detach())
+        return (F.mse_loss(made, x) + F.mse_loss(code, z.detach())
+                + 0.25 * F.mse_loss(z, code.detach()))
+
+
+def classes(random):
+    return {"x": floats(random, 10), "target": random.integers(0, 6, SAMPLES)}
+
+
+@module(classes)
+class FocalLoss(nn.Module):
+    """Focal loss beside smoothed and weighted cross-entropies."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(10, 24), nn.Mish(),
+                                 nn.Linear(24, 6))
+        self.register_buffer("weight", torch.linspace(0.5, 1.5, 6))
+
+    def forward(self, x, target):
+        logits = self.net(x)
+        log_p = F.log_softmax(logits, dim=-1)
+        log_p = log_p.gather(1, target[:, None]).squeeze(1)
+        focal = (-(1 - log_p.exp()) ** 2 * log_p).mean()
+        smooth = F.cross_entropy(logits, target, label_smoothing=0.1)
+        weighted = F.cross_entropy(logits, target, weight=self.weight)
+        return focal + smooth + 0.5 * weighted
+
+
+@module(classes)
+class Distillation(nn.Module):
+    """A frozen teacher in the graph, its scores softened."""
+
+    def __init__(self):
+        super().__init__()
+        self.teacher = nn.Sequential(nn.Linear(10, 32), nn.ReLU(),
+                                     nn.Linear(32, 6)).requires_grad_(False)
+        self.student = nn.Sequential(nn.Linear(10, 12), nn.ReLU(),
+                                     nn.Linear(12, 6))
+
+    def forward(self, x, target):
+        with torch.no_grad():
+            teacher = self.teacher(x)
+        student = self.student(x)
+        soft = F.kl_div(F.log_softmax(student / 2, -1),
+                        F.softmax(teacher / 2, -1), reduction="batchmean")
+        return 0.5 * F.cross_entropy(student, target) + 0.5 * 4 * soft
+
+
+@module(lambda random: vectors(random, results=1), "mse")
+class OneOutput(nn.Module):
+    """Regression with one output: [batch, 1]."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(10, 24), nn.ReLU(),
+                                 nn.Linear(24, 1))
+
+    def forward(self, x):
+        return self.net(x)
+
+
+def one_number(random):
+    made = vectors(random, results=1)
+    return {"x": made["x"], "y": made["labels"][:, 0]}
+
+
+@module(one_number)
+class OneNumber(nn.Module):
+    """The same with a robust loss inside: [batch]."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(10, 24), nn.SELU(),
+                                 nn.Linear(24, 24), nn.Softplus(),
+                                 nn.Linear(24, 1))
+
+    def forward(self, x, y):
+        guess = self.net(x).squeeze(-1)
+        return (F.smooth_l1_loss(guess, y) + 0.1 * F.l1_loss(guess, y)
+                + 0.1 * F.huber_loss(guess, y, delta=0.5))
+
+
+def paths(random):
+    x = numpy.cumsum(floats(random, 10, 2), axis=1) * numpy.float32(0.3)
+    return {"past": x[:, :8], "future": x[:, 8:]}
+
+
+@module(paths)
+class Quantiles(nn.Module):
+    """A forecast: GRU cells in a loop, the pinball loss of quantiles."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(2, 16)
+        self.head = nn.Linear(16, 6)
+        self.register_buffer("quantiles", torch.tensor([0.1, 0.5, 0.9]))
+
+    def forward(self, past, future):
+        h = past.new_zeros(past.shape[0], 16)
+        for step in past.unbind(1):
+            h = self.cell(step, h)
+        guesses = []
+        for _ in range(future.shape[1]):
+            guess = self.head(h).view(-1, 2, 3)
+            guesses.append(guess)
+            h = self.cell(guess[..., 1], h)
+        error = future[..., None] - torch.stack(guesses, 1)
+        return torch.maximum(self.quantiles * error,
+                             (self.quantiles - 1) * error).mean()
