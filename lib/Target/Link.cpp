@@ -133,21 +133,25 @@ private:
     pid_t pid = session;
     if (pid == 0) // the linker is about to begin
       return;
-    // The driver removes its own files; before it has a session it is alone.
-    // Its status is for the thread that waits for it, if that is another one.
-    constexpr int kTries = 400, kPatience = 100;
+    // The driver and what it starts remove their own files when they are asked
+    // once. Before the driver has a session it is alone. Its status is for the
+    // thread that waits for it, if that is another one.
+    constexpr int kTries = 200, kGrace = 20;
+    if (::kill(-pid, SIGTERM) != 0)
+      ::kill(pid, SIGTERM);
     siginfo_t ended{};
-    for (int i = 0; i < kTries && ended.si_pid == 0; ++i) {
-      int by = i < kPatience ? SIGTERM : SIGKILL;
-      if (::kill(-pid, by) != 0 && ::kill(pid, by) != 0)
-        break;
+    bool gone = false;
+    for (int i = 0, left = kTries; i < left; ++i) {
       ::usleep(5000);
-      if (::waitid(P_PID, static_cast<id_t>(pid), &ended,
-                   WEXITED | WNOHANG | WNOWAIT) != 0)
-        break;
+      if (!gone && (::waitid(P_PID, static_cast<id_t>(pid), &ended,
+                             WEXITED | WNOHANG | WNOWAIT) != 0 ||
+                    ended.si_pid != 0)) {
+        gone = true;
+        left = i + kGrace;
+      }
     }
-    ::kill(-pid, SIGKILL);
-    ::usleep(20'000);
+    if (::kill(-pid, SIGKILL) != 0 && !gone)
+      ::kill(pid, SIGKILL);
     restore(); // those that remove files
     ::raise(signal);
   }
@@ -160,7 +164,8 @@ private:
 
 } // namespace
 
-static llvm::Error runLinker(ArrayRef<std::string> command) {
+static llvm::Error runLinker(ArrayRef<std::string> command,
+                             LinkerSession &session) {
   SmallString<128> log;
   if (std::error_code error =
           llvm::sys::fs::createTemporaryFile("shardonnx-link", "log", log))
@@ -171,7 +176,6 @@ static llvm::Error runLinker(ArrayRef<std::string> command) {
                                           StringRef(log)};
   std::string message;
   bool failed = false;
-  LinkerSession session;
   llvm::sys::ProcessInfo started = llvm::sys::ExecuteNoWait(
       command[0], arguments, std::nullopt, redirects, 0, &message, &failed,
       nullptr, /*DetachProcess=*/true);
@@ -259,6 +263,7 @@ linkCommand(StringRef objectPath, StringRef outputPath, bool cuda) {
 
 static llvm::Error linkExecutableFrom(StringRef objectPath,
                                       StringRef outputPath, bool cuda) {
+  LinkerSession session; // from before there is a file
   std::string whole;
   int descriptor = -1;
   if (std::error_code error =
@@ -271,7 +276,7 @@ static llvm::Error linkExecutableFrom(StringRef objectPath,
   auto command = linkCommand(objectPath, whole, cuda);
   if (!command)
     return command.takeError();
-  if (llvm::Error error = runLinker(*command))
+  if (llvm::Error error = runLinker(*command, session))
     return error;
   if (std::error_code error = half.moveTo(outputPath))
     return failWith("cannot write '" + outputPath + "': " + error.message());
@@ -316,8 +321,10 @@ llvm::Error shardonnx::linkLibrary(ArrayRef<char> object,
   auto linker = findLinker();
   if (!linker)
     return linker.takeError();
+  LinkerSession session;
   return runLinker({*linker, "-shared", "--threads=1", "-o", outputPath.str(),
-                    path.str().str(), "--no-mmap-output-file"});
+                    path.str().str(), "--no-mmap-output-file"},
+                   session);
 }
 
 llvm::Expected<std::string> shardonnx::findEvalProgram() {
