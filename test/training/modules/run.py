@@ -103,24 +103,36 @@ def line(row):
     return "\n    ".join([text, *row.get("message", "").split("\n")]).rstrip()
 
 
+HEAD = """# People's own modules
+
+What becomes of modules that people write themselves ([`test/training/modules`](../test/training/modules/README.md)), exported with a call
+of `torch.onnx.export` that does nothing else: as it is (*default*), with `optimize=False` (*unoptimized*), by the older exporter
+(`dynamo=False`, *legacy*) and by that without constant folding (*legacy-unfolded*). A number: 20 steps follow PyTorch, whose losses they
+differ from by that much at most, relative. *warned*: training differs, and the compiler says what the file does not hold. *stopped*: the
+compiler ends with one line that says why. *exporter*: PyTorch makes no file. *OFF*: training differs without a word; what remains of it is
+`requires_grad=False`, of which a plain export has no trace. [Export your own model](export-your-model.md) says what writes it, and what
+keeps parameters that an exporter folds.
+
+"""
+
+
 def table(rows):
-    """The results as Markdown: a line for each module."""
-    by_name, notes = collections.defaultdict(dict), []
+    """The results as a page of the manual: a line for each module."""
+    by_name = collections.defaultdict(dict)
     for row in rows:
-        cell = f"{row['loss']:.0e}" if row["status"] == "ok" else row["status"]
-        if "message" in row:
-            text = row["message"].split("\n")[0].replace("|", "\\|")
-            if text not in notes:
-                notes.append(text)
-            cell += f" [{notes.index(text) + 1}]"
-        by_name[row["name"]][row["setting"]] = cell
+        by_name[row["name"]][row["setting"]] = (
+            f"{row['loss']:.0e}" if row["status"] == "ok" else row["status"])
     settings = [s for s in reference.SETTINGS
                 if any(s in cells for cells in by_name.values())]
     lines = ["| module | " + " | ".join(settings) + " |",
              "| --- " * (len(settings) + 1) + "|"]
     lines += [f"| {name} | " + " | ".join(cells.get(s, "") for s in settings)
               + " |" for name, cells in by_name.items()]
-    return lines + [""] + [f"{i}. {text}" for i, text in enumerate(notes, 1)]
+    counts = collections.Counter(row["status"] for row in rows)
+    lines += ["", f"{len(rows)} runs: " + ", ".join(
+        f"{n} {'follow PyTorch' if status == 'ok' else status}"
+        for status, n in counts.most_common()) + "."]
+    return HEAD.split("\n")[:-1] + lines
 
 
 def main():
