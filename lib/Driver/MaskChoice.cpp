@@ -9,6 +9,7 @@
 #include "MaskChoice.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/runtime/InputKind.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -23,7 +24,7 @@ bool hasMask(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>())
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
       auto name = function.getArgAttrOfType<StringAttr>(i, "onnx.name");
-      if (name && name.getValue().ends_with(onnx::kMaskSuffix))
+      if (name && isPaddingMask(name.getValue()))
         return true;
     }
   return false;

@@ -81,11 +81,12 @@ void FSDPToExec::collectOutputs(func::FuncOp function) {
 
 // What the runtime fills an input with of which nobody said it: by its use,
 // else by the names that every exporter gives.
-static InputKind kindByUse(StringRef name, const InputUse &use) {
+static InputKind kindByUse(StringRef name, Type type, const InputUse &use) {
   if (use.ignored)
     return use.shifted || use.tokens ? InputKind::ShiftedLabels
                                      : InputKind::Labels;
-  if (name.ends_with(spell(InputKind::AttentionMask)))
+  // One of more axes says of each query what it sees.
+  if (isPaddingMask(name) && cast<ShapedType>(type).getRank() == 2)
     return InputKind::AttentionMask;
   for (InputKind kind : {InputKind::PositionIds, InputKind::TokenTypeIds})
     if (name == spell(kind))
@@ -98,8 +99,8 @@ void FSDPToExec::emitInputs() {
   for (auto [index, input] : llvm::enumerate(inputs)) {
     StringRef kind = exec::kOutputKind;
     if (!input.output)
-      kind =
-          spell(input.kind ? *input.kind : kindByUse(input.name, uses[index]));
+      kind = spell(input.kind ? *input.kind
+                              : kindByUse(input.name, input.type, uses[index]));
     exec::InputOp::create(builder, getOperation().getLoc(), index, input.name,
                           kind, uses[index].limit, input.type,
                           uses[index].ignored.value_or(kIgnoredLabel));

@@ -16,8 +16,6 @@
 namespace shardonnx {
 
 namespace onnx {
-/// How exporters end the names of padding masks.
-constexpr llvm::StringLiteral kMaskSuffix("attention_mask");
 /// On a module: padding masks are data, not ones (--attention-mask).
 constexpr llvm::StringLiteral kReadMasksAttr("onnx.read_masks");
 } // namespace onnx

@@ -16,7 +16,7 @@ bool Signature::bindKnownInput(Lowering &l, Value argument, StringRef name) {
   if (!options.assumeFullMask || type.getRank() != 2)
     return false;
   Type element = type.getElementType();
-  if (name.ends_with(onnx::kMaskSuffix)) {
+  if (isPaddingMask(name)) {
     if (module->hasAttr(onnx::kReadMasksAttr))
       return false;
     l.setConstant(argument, HostTensor::splat(type.getShape(), element,
@@ -67,7 +67,8 @@ Value Signature::returned(Lowering &l, Value output, Attribute &known) {
 /// Masks that the program reads are fed from the data.
 static void nameMasks(func::FuncOp function) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (nn::inputName(function, i).ends_with(onnx::kMaskSuffix))
+    if (isPaddingMask(nn::inputName(function, i)) &&
+        rankOf(function.getArgument(i)) == 2)
       nn::setInputKind(function, i, InputKind::ReadMask);
 }
 

@@ -10,6 +10,8 @@
 #include "shardonnx/runtime/Spelling.h"
 #include <cstdint>
 
+#include <string_view>
+
 namespace shardonnx {
 
 enum class InputKind {
@@ -45,6 +47,15 @@ template <> struct Spellings<InputKind> {
       {InputKind::Random, "random"},
       {InputKind::Data, "data"}};
 };
+
+/// Whether an input of this name is a padding mask, of which ones say that
+/// nothing is padded. Other masks are data: of Longformer's
+/// global_attention_mask ones would make another model.
+inline bool isPaddingMask(std::string_view name) {
+  name.remove_prefix(name.find_last_of("./:") + 1); // of the module, if any
+  return name == "attention_mask" || name == "encoder_attention_mask" ||
+         name == "decoder_attention_mask";
+}
 
 } // namespace shardonnx
 
