@@ -156,10 +156,10 @@ LogicalResult Compilation::runPasses(Level level) {
   unsigned errorsBefore = diags.errors();
   if (succeeded(pm.run(module())))
     return success();
-  // A pass that fails has said why; one that has not is our mistake.
+  // A pass that fails has said why.
   if (diags.errors() == errorsBefore)
-    return diags.error("'" + options.model + "': the passes to level '" +
-                       spell(level) + "' failed without a reason");
+    return diags.internalError(options.model + ": the passes to level '" +
+                               spell(level) + "' failed without a reason");
   return failure();
 }
 
@@ -447,6 +447,7 @@ LogicalResult Compilation::runTo(Level level) {
 }
 
 LogicalResult Compilation::runLevel(Level level) {
+  Diagnostics::Hold hold(diags);
   switch (level) {
   case Level::Onnx:
     return import();

@@ -38,8 +38,35 @@ void Diagnostics::print(StringRef severity, const std::string &message) {
 
 LogicalResult Diagnostics::error(const llvm::Twine &message) {
   ++errorCount;
-  print("error", oneLine(message));
+  if (holds > 0)
+    held.push_back(oneLine(message));
+  else
+    print("error", oneLine(message));
   return failure();
+}
+
+LogicalResult Diagnostics::internalError(const llvm::Twine &what) {
+  Hold hold(*this);
+  ++errorCount;
+  if (fault.empty())
+    fault = oneLine(what + "; " + kFaultOfCompiler);
+  return failure();
+}
+
+Diagnostics::Hold::Hold(Diagnostics &diagnostics) : diagnostics(diagnostics) {
+  ++diagnostics.holds;
+}
+
+Diagnostics::Hold::~Hold() {
+  Diagnostics &d = diagnostics;
+  if (--d.holds > 0)
+    return;
+  if (!d.fault.empty())
+    d.held.assign(1, d.fault);
+  for (const std::string &line : d.held)
+    d.print("error", line);
+  d.held.clear();
+  d.fault.clear();
 }
 
 void Diagnostics::warning(const llvm::Twine &message) {
@@ -68,6 +95,14 @@ static std::string withOrigin(StringRef subject, Diagnostic &diagnostic) {
   return message;
 }
 
+/// Whether it is a verifier that speaks, or MLIR itself: `'nn.add' op …`.
+static bool isOfVerifier(StringRef message) {
+  if (message.starts_with("failed to legalize"))
+    return true;
+  return message.consume_front("'") &&
+         message.substr(message.find('\'')).starts_with("' op ");
+}
+
 std::unique_ptr<ScopedDiagnosticHandler>
 Diagnostics::capture(MLIRContext *context, StringRef subject) {
   // One line: the operation itself would be many.
@@ -76,7 +111,10 @@ Diagnostics::capture(MLIRContext *context, StringRef subject) {
       context, [this, subject = subject.str()](Diagnostic &diagnostic) {
         switch (diagnostic.getSeverity()) {
         case DiagnosticSeverity::Error:
-          (void)error(withOrigin(subject, diagnostic));
+          if (isOfVerifier(diagnostic.str()))
+            (void)internalError(withOrigin(subject, diagnostic));
+          else
+            (void)error(withOrigin(subject, diagnostic));
           break;
         case DiagnosticSeverity::Warning:
           warning(withOrigin(subject, diagnostic));

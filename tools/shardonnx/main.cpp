@@ -5,6 +5,7 @@
 
 #include "Config.h"
 #include "Options.h"
+#include "shardonnx/Support/LastResort.h"
 #include "shardonnx/runtime/OptionNames.h"
 
 #include <CLI/CLI.hpp>
@@ -108,9 +109,7 @@ std::optional<int> parse(CLI::App &app, const std::vector<std::string> &args) {
   }
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
+int run(int argc, char **argv) {
   CLI::App app("Shardonnx: from an ONNX model to a native program that trains "
                "it with FSDP",
                "shardonnx");
@@ -170,4 +169,15 @@ int main(int argc, char **argv) {
       std::any_of(given.begin() + static_cast<std::ptrdiff_t>(ownOptions),
                   given.end(), [](CLI::Option *o) { return o->count() > 0; });
   return runInspect(inspect);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  installLastResort("shardonnx");
+  try {
+    return run(argc, argv);
+  } catch (const std::exception &error) { // of the machine: a file, a thread
+    endWithError(error.what());
+  }
 }

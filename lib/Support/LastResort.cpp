@@ -1,0 +1,75 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Nothing here allocates: there may be no memory left.
+
+#include "shardonnx/Support/LastResort.h"
+
+#include "shardonnx/Support/Diagnostics.h"
+#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/Signals.h"
+
+#include <cstring>
+#include <new>
+#include <unistd.h>
+
+namespace shardonnx {
+namespace {
+
+const char *programName = "shardonnx";
+
+/// A line of several parts, in one write as far as it fits.
+class Line {
+public:
+  Line &operator<<(const char *part) {
+    for (; *part && size < sizeof(text) - 1; ++part)
+      text[size++] = static_cast<unsigned char>(*part) < 0x20 ? ' ' : *part;
+    return *this;
+  }
+  void print() {
+    text[size++] = '\n';
+    ssize_t written = ::write(STDERR_FILENO, text, size);
+    (void)written;
+  }
+
+private:
+  char text[2048];
+  size_t size = 0;
+};
+
+[[noreturn]] void end(Line &line) {
+  line.print();
+  llvm::sys::RunInterruptHandlers(); // removes temporary files
+  ::_exit(1);
+}
+
+[[noreturn]] void endWithoutMemory() {
+  endWithError("there is not enough memory; give the process more (ulimit -v, "
+               "a container's limit), or compile a smaller batch");
+}
+
+void onBadAlloc(void *, const char *, bool) { endWithoutMemory(); }
+
+void onFatalError(void *, const char *reason, bool) {
+  Line line;
+  line << programName << ": error: " << reason << "; "
+       << kFaultOfCompiler.data();
+  end(line);
+}
+
+} // namespace
+
+void installLastResort(const char *program) {
+  programName = program;
+  std::set_new_handler(endWithoutMemory);
+  llvm::install_bad_alloc_error_handler(onBadAlloc);
+  llvm::install_fatal_error_handler(onFatalError);
+}
+
+void endWithError(const char *message) {
+  Line line;
+  line << programName << ": error: " << message;
+  end(line);
+}
+
+} // namespace shardonnx
