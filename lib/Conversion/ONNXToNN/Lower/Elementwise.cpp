@@ -4,6 +4,7 @@
 // Lowers elementwise ONNX ops.
 
 #include "Handlers.h"
+#include "Positions.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 
 using namespace mlir;
@@ -51,7 +52,7 @@ bool getOperands(Lowering &l, onnx::NodeOp node,
 template <typename Op> LogicalResult binary(Lowering &l, onnx::NodeOp node) {
   SmallVector<Value> operands;
   if (!getOperands(l, node, operands))
-    return l.unsupported(node, "operands do not broadcast");
+    return refuseBroadcast(l, node);
   Value result = operands.front();
   for (Value next : ArrayRef<Value>(operands).drop_front())
     result = l.binary<Op>(result, next);
@@ -82,7 +83,7 @@ LogicalResult lowerPow(Lowering &l, onnx::NodeOp node) {
       l.cast(l.getBroadcastable(node.getInput(1)), elementType(base));
   auto shape = broadcastShapes(shapeOf(base), l.getShape(node.getInput(1)));
   if (!shape)
-    return l.unsupported(node, "operands do not broadcast");
+    return refuseBroadcast(l, node);
   l.set(node->getResult(0),
         l.binary<nn::PowOp>(l.broadcast(base, *shape), exponent));
   return success();
@@ -99,7 +100,7 @@ template <nn::ComparePredicate Predicate>
 LogicalResult comparison(Lowering &l, onnx::NodeOp node) {
   SmallVector<Value> operands;
   if (!getOperands(l, node, operands))
-    return l.unsupported(node, "operands do not broadcast");
+    return refuseBroadcast(l, node);
   l.set(node->getResult(0), compare(l, Predicate, operands[0], operands[1]));
   return success();
 }
@@ -121,7 +122,7 @@ LogicalResult lowerIsNaN(Lowering &l, onnx::NodeOp node) {
 LogicalResult lowerWhere(Lowering &l, onnx::NodeOp node) {
   SmallVector<Value> operands;
   if (!getOperands(l, node, operands))
-    return l.unsupported(node, "operands do not broadcast");
+    return refuseBroadcast(l, node);
   HostTensor::Dims shape;
   for (Value operand : operands)
     shape = *broadcastShapes(shape, shapeOf(operand));

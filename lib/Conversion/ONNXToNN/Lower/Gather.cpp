@@ -6,6 +6,7 @@
 
 #include "GridGather.h"
 #include "Index.h"
+#include "Positions.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 
 using namespace mlir;
@@ -85,6 +86,9 @@ LogicalResult lowerGather(Lowering &l, onnx::NodeOp node) {
       l.set(node->getResult(0), l.broadcast(result, withIndices(all)));
       return success();
     }
+    if (std::string why = describeOutside(node, flat, *axis, shape[*axis]);
+        !why.empty())
+      return l.wrong(node, why);
   }
   Value indices = l.get(node.getInput(1));
   if (!areIndices(indices))

@@ -6,6 +6,7 @@
 // PyTorch's at the seams, too.
 
 #include "Handlers.h"
+#include "Positions.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 #include <limits>
 
@@ -231,7 +232,7 @@ bool getPair(Lowering &l, onnx::NodeOp node, Value &lhs, Value &rhs) {
   auto full = broadcastShapes(l.getShape(node.getInput(0)),
                               l.getShape(node.getInput(1)));
   if (!full) {
-    (void)l.unsupported(node, "operands do not broadcast");
+    (void)refuseBroadcast(l, node);
     return false;
   }
   lhs = l.getBroadcastable(node.getInput(0));
@@ -294,7 +295,7 @@ LogicalResult lowerMean(Lowering &l, onnx::NodeOp node) {
   for (unsigned i = 0; i < count; ++i) {
     Value next = l.get(node.getInput(i));
     if (sum && !broadcastShapes(shapeOf(sum), shapeOf(next)))
-      return l.unsupported(node, "operands do not broadcast");
+      return refuseBroadcast(l, node);
     if (!isFloat(next))
       return l.unsupported(node, "only of floats");
     sum = sum ? l.add(sum, l.f32(next)) : l.f32(next);

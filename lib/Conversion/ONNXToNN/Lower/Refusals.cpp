@@ -20,9 +20,16 @@ Refusal Refusals::add(onnx::NodeOp node, const Twine &why) {
   return {};
 }
 
+Refusal Refusals::addWrong(onnx::NodeOp node, const Twine &why) {
+  wrong.emplace_back(node, why.str());
+  return {};
+}
+
 LogicalResult Refusals::report(ModuleOp module) const {
+  for (auto [node, why] : wrong)
+    node.emitError(why);
   if (refused.empty())
-    return success();
+    return success(wrong.empty());
   std::string list;
   for (const auto &[op, entry] : refused) {
     list += list.empty() ? "" : "; ";

@@ -28,8 +28,12 @@ class Refusals {
 public:
   Refusal add(onnx::NodeOp node, const llvm::Twine &why);
 
-  /// Emits one error that lists every refused op with its count and its first
-  /// nodes; success where there is none.
+  /// A node that no compiler could lower, since the graph is wrong there: an
+  /// error of its own.
+  Refusal addWrong(onnx::NodeOp node, const llvm::Twine &why);
+
+  /// Emits the errors, and one that lists every refused op with its count and
+  /// its first nodes; success where there is none.
   llvm::LogicalResult report(mlir::ModuleOp module) const;
 
 private:
@@ -39,6 +43,7 @@ private:
     std::string why;
   };
   llvm::MapVector<llvm::StringRef, Refused> refused; // by op type
+  llvm::SmallVector<std::pair<onnx::NodeOp, std::string>> wrong;
 };
 
 } // namespace shardonnx
