@@ -9,6 +9,9 @@
 #include "Dropout.h"
 #include "Handlers.h"
 #include "Interpret.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/ONNX/IR/Untrained.h"
 
@@ -32,6 +35,9 @@ private:
   bool evaluate(onnx::NodeOp node);
   bool isCompilable(onnx::NodeOp node);
   LogicalResult lowerData(onnx::NodeOp node);
+  LogicalResult checkLowered(onnx::NodeOp node, Operation *before);
+  LogicalResult lowerKnown(onnx::NodeOp node);
+  LogicalResult checkOutputs();
   void finish(std::unique_ptr<Block> entry);
 
   func::FuncOp function;
@@ -126,7 +132,52 @@ LogicalResult GraphLowering::lowerData(onnx::NodeOp node) {
   if (!isCompilable(node))
     return l.unsupported(node, "of these types or sizes it can be computed "
                                "only where its inputs are known");
-  return handler(l, node);
+  Block &block = *builder.getInsertionBlock();
+  Operation *before = block.empty() ? nullptr : &block.back();
+  return failure(failed(callHandler(handler, l, node)) ||
+                 failed(checkLowered(node, before)));
+}
+
+/// Operands that ONNX does not allow (a bias of another length, integers where
+/// it takes floats) make ops that are not valid, or results that are not what
+/// the graph goes on with. The node is at fault, and what the verifier says of
+/// the first op tells why.
+LogicalResult GraphLowering::checkLowered(onnx::NodeOp node,
+                                          Operation *before) {
+  std::string why;
+  ScopedDiagnosticHandler listen(node.getContext(), [&](Diagnostic &said) {
+    StringRef text = why.empty() ? StringRef(why = said.str()) : StringRef();
+    if (auto [op, message] = text.split("' op "); !message.empty())
+      why = message.str();
+    return success();
+  });
+  // A dropout's key comes with the last of them.
+  if (node.getOpType() == "Dropout")
+    return success();
+  Block &block = *builder.getInsertionBlock();
+  for (Operation &op : llvm::make_range(
+           before ? std::next(before->getIterator()) : block.begin(),
+           block.end()))
+    if (failed(verify(&op)))
+      return l.unsupported(node, "its operands do not fit: " + why);
+  for (Value result : node->getResults()) {
+    auto type = dyn_cast<RankedTensorType>(result.getType());
+    if (type && type.hasStaticShape() && l.isSet(result) &&
+        l.getShape(result) != type.getShape())
+      return l.unsupported(node, "its operands make another shape than its "
+                                 "result has in the graph");
+    if (type && !l.isSet(result) && !result.use_empty())
+      return l.unsupported(node, "not all of its outputs are computed");
+  }
+  return success();
+}
+
+LogicalResult GraphLowering::lowerKnown(onnx::NodeOp node) {
+  try {
+    return success(evaluate(node) || succeeded(lowerData(node)));
+  } catch (const nn::Misfit &misfit) {
+    return l.unsupported(node, "its operands do not fit: " + misfit.why);
+  }
 }
 
 void GraphLowering::lowerNode(onnx::NodeOp node) {
@@ -144,10 +195,20 @@ void GraphLowering::lowerNode(onnx::NodeOp node) {
   if (!known)
     (void)l.unsupported(node);
   else if (!isPoisoned)
-    done = evaluate(node) || succeeded(lowerData(node));
+    done = succeeded(lowerKnown(node));
   if (!done)
     for (Value result : node->getResults())
       l.setFailed(result);
+}
+
+/// Whether what the graph returns are tensors.
+LogicalResult GraphLowering::checkOutputs() {
+  ValueRange outputs =
+      function.getBody().front().getTerminator()->getOperands();
+  for (auto [i, output] : llvm::enumerate(outputs))
+    if (!l.hasFailed(output) && !l.isTensor(output))
+      return function.emitError() << "output #" << i << " is no tensor";
+  return success();
 }
 
 /// Puts the lowered function in place of the graph and its initializers.
@@ -191,7 +252,8 @@ LogicalResult GraphLowering::run() {
       return op.emitOpError("is not of the onnx dialect");
     }
   }
-  if (initializers.isBroken() || failed(refusals.report(module))) {
+  if (initializers.isBroken() || failed(refusals.report(module)) ||
+      failed(checkOutputs())) {
     entry->dropAllReferences();
     initializers.eraseParameters();
     return failure();

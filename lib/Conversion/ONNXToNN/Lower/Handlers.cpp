@@ -5,6 +5,8 @@
 
 #include "Handlers.h"
 
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
+
 namespace shardonnx {
 
 Handler findHandler(llvm::StringRef opType) {
@@ -22,6 +24,16 @@ Handler findHandler(llvm::StringRef opType) {
     return all;
   }();
   return table.lookup(opType);
+}
+
+llvm::LogicalResult callHandler(Handler handler, Lowering &l,
+                                onnx::NodeOp node) {
+  nn::CatchMisfits scope;
+  try {
+    return handler(l, node);
+  } catch (const nn::Misfit &misfit) {
+    return l.unsupported(node, "its operands do not fit: " + misfit.why);
+  }
 }
 
 } // namespace shardonnx

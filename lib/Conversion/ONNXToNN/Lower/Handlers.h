@@ -39,6 +39,10 @@ void addShapeHandlers(HandlerTable &table);
 /// The handler of an op type, or null.
 Handler findHandler(llvm::StringRef opType);
 
+/// Calls it. Operands of which no op can be built refuse the node.
+llvm::LogicalResult callHandler(Handler handler, Lowering &l,
+                                onnx::NodeOp node);
+
 } // namespace shardonnx
 
 #endif // SHARDONNX_LIB_CONVERSION_ONNXTONN_LOWER_HANDLERS_H

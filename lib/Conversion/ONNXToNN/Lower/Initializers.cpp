@@ -5,6 +5,7 @@
 
 #include "Initializers.h"
 
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Support/InputFile.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/Path.h"
@@ -13,15 +14,22 @@ using namespace mlir;
 
 namespace shardonnx {
 
-/// Initializers up to this many elements may be computed with.
-static constexpr int64_t maxConstant = int64_t(1) << 22;
+/// Initializers up to this many elements may be computed with: of floats, which
+/// can be parameters; of booleans and integers, which cannot (masks).
+static constexpr int64_t maxFloats = int64_t(1) << 22;
+static constexpr int64_t maxOthers = int64_t(1) << 25;
 /// A matrix or vector larger than this that is not trained stays a parameter.
 static constexpr int64_t maxInlined = 8192;
+
+static bool isTooLarge(RankedTensorType type) {
+  bool isFloat = isa<FloatType>(type.getElementType());
+  return type.getNumElements() > (isFloat ? maxFloats : maxOthers);
+}
 
 std::optional<HostTensor>
 Initializers::readConstant(onnx::InitializerOp initializer) {
   auto type = cast<RankedTensorType>(initializer.getType());
-  if (initializer.getTrainable() || type.getNumElements() > maxConstant)
+  if (initializer.getTrainable() || isTooLarge(type))
     return std::nullopt;
   if (auto value = initializer.getValue())
     return HostTensor::fromAttr(cast<DenseElementsAttr>(*value));
@@ -52,7 +60,7 @@ bool Initializers::isParameter(onnx::InitializerOp initializer) {
   auto type = cast<RankedTensorType>(initializer.getType());
   int64_t count = type.getNumElements();
   bool isWeight = isa<FloatType>(type.getElementType()) && type.getRank() <= 2;
-  return initializer.getTrainable() || count > maxConstant ||
+  return initializer.getTrainable() || isTooLarge(type) ||
          (isWeight && count > maxInlined);
 }
 
@@ -60,6 +68,15 @@ Value Initializers::getParameter(nn::NNBuilder &b,
                                  onnx::InitializerOp initializer) {
   auto type = cast<RankedTensorType>(initializer.getType());
   Type stored = type.getElementType();
+  if (!isa<FloatType>(stored) && !module->hasAttr(kEvaluateAttr) && !broken) {
+    initializer.emitError()
+        << "constant '" << initializer.getSymName() << "' has "
+        << type.getNumElements() << " elements of " << stored
+        << ", and no more than " << maxOthers
+        << " can be in a program: let the graph compute it, or make it an "
+           "input";
+    broken = true;
+  }
   SmallVector<int64_t> shape(type.getShape());
   if (initializer.getTransposed())
     std::swap(shape[0], shape[1]);

@@ -52,7 +52,7 @@ HostOutputs interpretLowering(onnx::NodeOp node, HostInputs inputs) {
     (void)interpreter.set(argument, *tensor);
   }
   size_t known = block.getNumArguments();
-  if (failed(handler(l, node)) || block.getNumArguments() > known)
+  if (failed(callHandler(handler, l, node)) || block.getNumArguments() > known)
     return std::nullopt;
   SmallVector<Value> results;
   for (Value result : node->getResults())

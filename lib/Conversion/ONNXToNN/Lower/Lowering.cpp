@@ -6,6 +6,7 @@
 #include "Lowering.h"
 
 #include "CausalMask.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 
 using namespace mlir;
 
@@ -28,14 +29,22 @@ bool Lowering::getInts(Value input, SmallVectorImpl<int64_t> &values) {
   return true;
 }
 
+bool Lowering::isTensor(Value input) {
+  Entry &entry = entryOf(input);
+  return entry.value || entry.initializer || entry.constant;
+}
+
 Value Lowering::getBroadcastable(Value input) {
+  if (!input)
+    throw nn::Misfit{"one that it needs is left out"};
   Entry &entry = entryOf(input);
   if (entry.value)
     return entry.value;
   if (entry.initializer && Initializers::isParameter(entry.initializer))
     return entry.value = initializers.getParameter(*this, entry.initializer);
   const HostTensor *tensor = getConstant(input);
-  assert(tensor && "an operand is neither a value nor a constant");
+  if (!tensor)
+    throw nn::Misfit{"one is no tensor"};
   return constant(*tensor);
 }
 
@@ -49,12 +58,17 @@ ArrayRef<Value> Lowering::getSequence(Value input) {
 }
 
 ArrayRef<int64_t> Lowering::getShape(Value input) {
+  if (!input)
+    throw nn::Misfit{"one that it needs is left out"};
   Entry &entry = entryOf(input);
   if (entry.value)
     return shapeOf(entry.value);
   if (entry.constant)
     return entry.constant->getShape();
-  return llvm::cast<RankedTensorType>(input.getType()).getShape();
+  auto type = dyn_cast<RankedTensorType>(input.getType());
+  if (!type)
+    throw nn::Misfit{"one is no tensor"};
+  return type.getShape();
 }
 
 void Lowering::set(Value output, Value value) { entryOf(output).value = value; }

@@ -42,7 +42,10 @@ public:
                        llvm::SmallVectorImpl<int64_t> &values) {
     return !input || getInts(input, values);
   }
-  /// `input` as an `nn` value of its full shape.
+  /// Whether `get` has a value for it.
+  bool isTensor(mlir::Value input);
+  /// `input` as an `nn` value of its full shape. One that is left out or is no
+  /// tensor is a nn::Misfit.
   mlir::Value get(mlir::Value input);
   /// As `get`, but a constant may have size 1 along axes where it is uniform.
   mlir::Value getBroadcastable(mlir::Value input);
@@ -68,6 +71,10 @@ public:
   /// Records that a node cannot be lowered; all such nodes make one error.
   Refusal unsupported(onnx::NodeOp node, const llvm::Twine &why = "") {
     return refusals.add(node, why);
+  }
+  /// Records that the graph itself is wrong at a node.
+  Refusal wrong(onnx::NodeOp node, const llvm::Twine &why) {
+    return refusals.addWrong(node, why);
   }
 
   using NNBuilder::constant;

@@ -131,6 +131,10 @@ std::optional<Recurrent> readRecurrent(Lowering &l, onnx::NodeOp node,
   o.steps = shapeOf(o.x)[0];
   o.batch = shapeOf(o.x)[1];
   o.hidden = shapeOf(o.r)[2];
+  constexpr int64_t mostSteps = 4096; // each is ops of its own
+  if (o.steps > mostSteps)
+    return l.unsupported(node, "its sequence of " + Twine(o.steps) +
+                                   " steps is too long to be written out");
   if (o.steps < 1 || o.batch < 1 || o.hidden < 1)
     return l.unsupported(node, "its operands are empty");
   int64_t d = o.directions, rows = o.gates() * o.hidden;

@@ -5,6 +5,7 @@
 
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <limits>
@@ -25,8 +26,8 @@ AttentionOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
   auto query = tensorType(operands[0]), value = tensorType(operands[2]);
   if (query.getRank() != 4 || tensorType(operands[1]).getRank() != 4 ||
       value.getRank() != 4)
-    return emitOptionalError(
-        loc, "query, key and value must be [batch, seq, heads, headDim]");
+    return misfit(loc,
+                  "query, key and value must be [batch, seq, heads, headDim]");
   ArrayRef<int64_t> q = query.getShape();
   inferred.push_back(query.clone({q[0], q[1], q[2], value.getDimSize(3)}));
   inferred.push_back(

@@ -9,6 +9,7 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cmath>
 
@@ -29,8 +30,8 @@ static LogicalResult inferBroadcast(std::optional<Location> loc,
     FailureOr<SmallVector<int64_t>> next =
         broadcastShapes(shape, shapeOf(operand));
     if (failed(next))
-      return emitOptionalError(loc, "operand shapes do not broadcast: ",
-                               operand.getType(), " against [", shape, "]");
+      return misfit(loc, "operand shapes do not broadcast: ", operand.getType(),
+                    " against [", shape, "]");
     shape = *next;
   }
   inferred.push_back(RankedTensorType::get(shape, element));
@@ -41,9 +42,8 @@ static LogicalResult checkSameElement(std::optional<Location> loc, Value a,
                                       Value b) {
   if (elementType(a) == elementType(b))
     return success();
-  return emitOptionalError(loc,
-                           "operands differ in element type: ", elementType(a),
-                           " and ", elementType(b));
+  return misfit(loc, "operands differ in element type: ", elementType(a),
+                " and ", elementType(b));
 }
 
 #define NN_INFER_ARGUMENTS                                                     \
@@ -71,8 +71,8 @@ NN_BINARY_INFER(OrOp)
     if (failed(checkSameElement(loc, operands[0], operands[1])))               \
       return failure();                                                        \
     if (!isa<FloatType>(elementType(operands[0])))                             \
-      return emitOptionalError(loc, "operands must be floats, not ",           \
-                               elementType(operands[0]));                      \
+      return misfit(loc, "operands must be floats, not ",                      \
+                    elementType(operands[0]));                                 \
     return inferBroadcast(loc, operands, elementType(operands[0]), inferred);  \
   }
 NN_FLOAT_BINARY_INFER(DivOp)

@@ -6,6 +6,7 @@
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -22,8 +23,8 @@ LogicalResult GroupedMatmulOp::inferReturnTypes(
       rows.getDimSize(1) != matrices.getDimSize(transposed ? 2 : 1) ||
       rows.getElementType() != matrices.getElementType() ||
       shapeOf(operands[2]) != ArrayRef<int64_t>(rows.getDimSize(0)))
-    return emitOptionalError(loc, "rows ", rows, " do not fit matrices ",
-                             matrices, " and indices ", operands[2].getType());
+    return misfit(loc, "rows ", rows, " do not fit matrices ", matrices,
+                  " and indices ", operands[2].getType());
   inferred.push_back(rows.clone(
       {rows.getDimSize(0), matrices.getDimSize(transposed ? 1 : 2)}));
   return success();

@@ -7,6 +7,7 @@
 #include "mlir/IR/DialectImplementation.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -127,8 +128,8 @@ GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
                              adaptor.getDataAxes(), adaptor.getIndexAxes(),
                              adaptor.getIndexedAxes());
   if (!shape)
-    return emitOptionalError(loc, "cannot gather from ", data, " at ",
-                             operands[1].getType(), " along these axes");
+    return misfit(loc, "cannot gather from ", data, " at ",
+                  operands[1].getType(), " along these axes");
   inferred.push_back(data.clone(*shape));
   return success();
 }
@@ -279,8 +280,8 @@ TopKOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
   auto type = tensorType(operands[0]);
   int64_t axis = adaptor.getAxis(), k = adaptor.getK();
   if (axis < 0 || axis >= type.getRank() || k < 1 || k > type.getDimSize(axis))
-    return emitOptionalError(loc, "cannot take ", k, " elements along axis ",
-                             axis, " of ", type);
+    return misfit(loc, "cannot take ", k, " elements along axis ", axis, " of ",
+                  type);
   SmallVector<int64_t> shape(type.getShape());
   shape[axis] = k;
   inferred.push_back(type.clone(shape));

@@ -5,6 +5,7 @@
 
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -31,8 +32,8 @@ static LogicalResult checkLabels(std::optional<Location> loc, Value rows,
   if (type.getRank() == 2 &&
       shapeOf(labels) == ArrayRef<int64_t>(type.getDimSize(0)))
     return success();
-  return emitOptionalError(loc, "needs rows [n, width] and labels [n], not ",
-                           type, " and ", labels.getType());
+  return misfit(loc, "needs rows [n, width] and labels [n], not ", type,
+                " and ", labels.getType());
 }
 
 //===----------------------------------------------------------------------===//
@@ -77,8 +78,9 @@ static LogicalResult checkLinear(std::optional<Location> loc, Value operand,
       type.getDimSize(transpose ? 1 : 0) == shapeOf(operand)[1] &&
       type.getElementType() == elementType(operand))
     return success();
-  return emitOptionalError(loc, "operand and weight do not fit each other: ",
-                           operand.getType(), " and ", type);
+  return misfit(loc,
+                "operand and weight do not fit each other: ", operand.getType(),
+                " and ", type);
 }
 
 NN_INFER(LinearCrossEntropyOp) {
@@ -136,9 +138,8 @@ int64_t LinearCrossEntropyGradOp::getFlops() {
 
 NN_INFER(MseOp) {
   if (shapeOf(operands[0]) != shapeOf(operands[1]))
-    return emitOptionalError(
-        loc, "prediction and target differ in shape: ", operands[0].getType(),
-        " and ", operands[1].getType());
+    return misfit(loc, "prediction and target differ in shape: ",
+                  operands[0].getType(), " and ", operands[1].getType());
   inferred.push_back(scalarF32(context));
   return success();
 }

@@ -11,6 +11,7 @@
 #include "VectorBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include <cmath>
 #include <limits>
 
@@ -113,9 +114,8 @@ static LogicalResult inferBinary(std::optional<Location> loc,
   Type element = elementType(operands[0]);
   auto shape = broadcastShapes(shapeOf(operands[0]), shapeOf(operands[1]));
   if (element != elementType(operands[1]) || failed(shape))
-    return emitOptionalError(loc,
-                             "operands do not fit: ", operands[0].getType(),
-                             " and ", operands[1].getType());
+    return misfit(loc, "operands do not fit: ", operands[0].getType(), " and ",
+                  operands[1].getType());
   inferred.push_back(RankedTensorType::get(*shape, element));
   return success();
 }
@@ -126,7 +126,7 @@ NN_INFER(RemainderOp) {
   Adaptor adaptor(operands, attributes, properties, regions);
   Type element = elementType(operands[0]);
   if (element.isInteger(1) || (adaptor.getFloor() && isa<FloatType>(element)))
-    return emitOptionalError(loc, "is not defined for ", element);
+    return misfit(loc, "is not defined for ", element);
   return inferBinary(loc, operands, inferred);
 }
 
@@ -154,7 +154,7 @@ NN_VJP(RemainderOp) {
 NN_INFER(LogSumExpOp) {
   auto type = tensorType(operands[0]);
   if (type.getRank() < 1)
-    return emitOptionalError(loc, "works on the last axis, so not a scalar");
+    return misfit(loc, "works on the last axis, so not a scalar");
   SmallVector<int64_t> shape(type.getShape());
   shape.back() = 1;
   inferred.push_back(type.clone(shape));
@@ -193,7 +193,7 @@ NN_INFER(CumSumOp) {
   int64_t axis = adaptor.getAxis();
   if (axis < 0 || axis >= type.getRank() ||
       elementType(operands[0]).isInteger(1))
-    return emitOptionalError(loc, "cannot sum ", type, " along axis ", axis);
+    return misfit(loc, "cannot sum ", type, " along axis ", axis);
   inferred.push_back(type);
   return success();
 }

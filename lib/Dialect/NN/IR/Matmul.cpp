@@ -6,6 +6,7 @@
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -47,6 +48,10 @@ void MatmulOp::build(OpBuilder &builder, OperationState &state, Value lhs,
                      Type element) {
   std::optional<ProductShape> product =
       productShape(lhs, rhs, transposeLhs, transposeRhs);
+  if (!product)
+    (void)misfit(state.location,
+                 "operands do not fit each other: ", lhs.getType(), " and ",
+                 rhs.getType());
   assert(product && "operands of a matmul do not fit each other");
   SmallVector<int64_t> shape = product->lead;
   shape.append({product->m, product->n});
@@ -197,7 +202,7 @@ EmbeddingOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
                               SmallVectorImpl<Type> &inferred) {
   auto table = tensorType(operands[0]);
   if (table.getRank() != 2)
-    return emitOptionalError(loc, "the table must have two axes, not ", table);
+    return misfit(loc, "the table must have two axes, not ", table);
   SmallVector<int64_t> shape(shapeOf(operands[1]));
   shape.push_back(table.getDimSize(1));
   inferred.push_back(table.clone(shape));

@@ -5,6 +5,7 @@
 
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Dialect/NN/Interpreter/HostTensor.h"
 #include "llvm/ADT/STLExtras.h"
@@ -12,6 +13,8 @@
 using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
+
+thread_local bool CatchMisfits::active = false;
 
 FailureOr<SmallVector<int64_t>> nn::broadcastShapes(ArrayRef<int64_t> a,
                                                     ArrayRef<int64_t> b) {

@@ -7,6 +7,7 @@
 
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -31,12 +32,12 @@ static LogicalResult inferNorm(MLIRContext *context,
                                SmallVectorImpl<Type> &inferred) {
   auto type = tensorType(operands[0]);
   if (type.getRank() < 1)
-    return emitOptionalError(loc, "normalises the last axis, so not a scalar");
+    return misfit(loc, "normalises the last axis, so not a scalar");
   int64_t width = type.getShape().back();
   for (Value scale : operands.drop_front())
     if (shapeOf(scale) != ArrayRef<int64_t>(width))
-      return emitOptionalError(loc, "weight and bias must be [", width,
-                               "], not ", scale.getType());
+      return misfit(loc, "weight and bias must be [", width, "], not ",
+                    scale.getType());
   SmallVector<int64_t> kept(type.getShape());
   kept.back() = 1;
   inferred.push_back(type);
@@ -48,7 +49,7 @@ static LogicalResult inferNorm(MLIRContext *context,
 static LogicalResult inferRows(std::optional<Location> loc, ValueRange operands,
                                SmallVectorImpl<Type> &inferred) {
   if (tensorType(operands[0]).getRank() < 1)
-    return emitOptionalError(loc, "works on the last axis, so not a scalar");
+    return misfit(loc, "works on the last axis, so not a scalar");
   inferred.push_back(operands[0].getType());
   return success();
 }

@@ -8,6 +8,7 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -116,7 +117,7 @@ LogicalResult RotaryTableOp::inferReturnTypes(
   int64_t length = adaptor.getLength();
   int64_t width = adaptor.getInvFreq().size();
   if (length <= 0 || width == 0)
-    return emitOptionalError(loc, "needs a length and frequencies");
+    return misfit(loc, "needs a length and frequencies");
   inferred.assign(
       2, RankedTensorType::get({length, width}, Float32Type::get(context)));
   return success();

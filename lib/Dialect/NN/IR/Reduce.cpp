@@ -6,6 +6,7 @@
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -31,8 +32,8 @@ static LogicalResult inferReduce(std::optional<Location> loc,
                                  SmallVectorImpl<Type> &inferred) {
   for (auto [i, axis] : llvm::enumerate(axes))
     if (axis < 0 || axis >= type.getRank() || (i > 0 && axes[i - 1] >= axis))
-      return emitOptionalError(loc, "axes [", axes,
-                               "] are not sorted, distinct axes of ", type);
+      return misfit(loc, "axes [", axes, "] are not sorted, distinct axes of ",
+                    type);
   SmallVector<int64_t> shape;
   for (auto [axis, size] : llvm::enumerate(type.getShape())) {
     bool reduced = llvm::is_contained(axes, static_cast<int64_t>(axis));

@@ -5,6 +5,7 @@
 
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -73,8 +74,8 @@ NN_INFER(TransposeOp) {
   SmallVector<int64_t> sorted(permutation), shape;
   llvm::sort(sorted);
   if (!llvm::equal(sorted, llvm::seq<int64_t>(0, type.getRank())))
-    return emitOptionalError(loc, "[", permutation,
-                             "] is no permutation of the axes of ", type);
+    return misfit(loc, "[", permutation, "] is no permutation of the axes of ",
+                  type);
   for (int64_t axis : permutation)
     shape.push_back(type.getDimSize(axis));
   inferred.push_back(type.clone(shape));
@@ -144,12 +145,11 @@ NN_INFER(SliceOp) {
   ArrayRef<int64_t> offsets = adaptor.getOffsets(), sizes = adaptor.getSizes();
   size_t rank = type.getRank();
   if (offsets.size() != rank || sizes.size() != rank)
-    return emitOptionalError(loc, "needs one offset and size for each axis of ",
-                             type);
+    return misfit(loc, "needs one offset and size for each axis of ", type);
   for (auto [offset, size, dim] : llvm::zip(offsets, sizes, type.getShape()))
     if (offset < 0 || size < 0 || size > dim - offset)
-      return emitOptionalError(loc, "takes ", size, " elements from ", offset,
-                               " on of an axis of ", dim);
+      return misfit(loc, "takes ", size, " elements from ", offset,
+                    " on of an axis of ", dim);
   inferred.push_back(type.clone(sizes));
   return success();
 }
@@ -181,12 +181,11 @@ NN_VJP(SliceOp) {
 NN_INFER(ConcatOp) {
   Adaptor adaptor(operands, attributes, properties, regions);
   if (operands.empty())
-    return emitOptionalError(loc, "needs an input");
+    return misfit(loc, "needs an input");
   auto first = tensorType(operands[0]);
   int64_t axis = adaptor.getAxis();
   if (axis < 0 || axis >= first.getRank())
-    return emitOptionalError(loc, "axis ", axis, " is outside rank ",
-                             first.getRank());
+    return misfit(loc, "axis ", axis, " is outside rank ", first.getRank());
   SmallVector<int64_t> shape(first.getShape());
   for (Value input : operands.drop_front()) {
     auto type = tensorType(input);
@@ -194,8 +193,8 @@ NN_INFER(ConcatOp) {
     if (type.getRank() == first.getRank())
       expected[axis] = type.getDimSize(axis);
     if (type != first.clone(expected))
-      return emitOptionalError(loc, "cannot join ", type, " to ", first,
-                               " along axis ", axis);
+      return misfit(loc, "cannot join ", type, " to ", first, " along axis ",
+                    axis);
     shape[axis] += type.getDimSize(axis);
   }
   inferred.push_back(first.clone(shape));
@@ -220,11 +219,11 @@ NN_INFER(PadOp) {
   ArrayRef<int64_t> low = adaptor.getLow(), high = adaptor.getHigh();
   size_t rank = type.getRank();
   if (low.size() != rank || high.size() != rank)
-    return emitOptionalError(loc, "needs low and high for each axis of ", type);
+    return misfit(loc, "needs low and high for each axis of ", type);
   SmallVector<int64_t> shape(type.getShape());
   for (auto [size, before, after] : llvm::zip(shape, low, high)) {
     if (before < 0 || after < 0)
-      return emitOptionalError(loc, "cannot pad by a negative number");
+      return misfit(loc, "cannot pad by a negative number");
     size += before + after;
   }
   inferred.push_back(type.clone(shape));

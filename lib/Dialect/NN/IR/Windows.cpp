@@ -6,6 +6,7 @@
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -49,7 +50,7 @@ WindowsOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
       windowsShape(type.getShape(), adaptor.getAxes(), adaptor.getSizes(),
                    adaptor.getStrides(), adaptor.getDilations());
   if (!shape)
-    return emitOptionalError(loc, type, " has no windows like these");
+    return misfit(loc, type, " has no windows like these");
   inferred.push_back(type.clone(*shape));
   return success();
 }
