@@ -1,17 +1,17 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Changes a model as a message, not as bytes, so that most mutants get past the
-// parser: numbers become those at which arithmetic breaks, names become other
-// names of the model (which rewires the graph, in circles too), op types become
-// other op types, elements are dropped, doubled and swapped. One mutation in
-// eight changes bytes all the same.
+// Mutations of the message: numbers become those at which arithmetic breaks,
+// names become other names of the model (which rewires the graph, in circles
+// too), op types become other op types, elements are dropped, doubled and
+// swapped.
+
+#include "ModelMutator.h"
 
 #include <onnx/defs/schema.h>
 #include <onnx/onnx_pb.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <random>
 #include <set>
 #include <string>
@@ -21,13 +21,13 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t maxSize);
-
+namespace shardonnx::fuzz {
 namespace {
 
 class Mutator {
 public:
-  Mutator(onnx::ModelProto &model, unsigned seed) : random(seed) {
+  Mutator(onnx::ModelProto &model, unsigned seed, ByteMutator mutateBytes)
+      : random(seed), mutateBytes(mutateBytes) {
     collect(model);
   }
 
@@ -56,6 +56,7 @@ private:
   std::string text(const std::string &old, const FieldDescriptor *field);
 
   std::minstd_rand random;
+  ByteMutator mutateBytes;
   std::vector<Message *> messages;
   std::vector<std::string> words;
 };
@@ -123,8 +124,8 @@ std::string Mutator::text(const std::string &old,
     return words.empty() ? std::string() : words[pick(words.size())];
   std::string bytes = old;
   bytes.resize(old.size() + 16);
-  bytes.resize(LLVMFuzzerMutate(reinterpret_cast<uint8_t *>(bytes.data()),
-                                old.size(), bytes.size()));
+  bytes.resize(mutateBytes(reinterpret_cast<uint8_t *>(bytes.data()),
+                           old.size(), bytes.size()));
   return bytes;
 }
 
@@ -230,18 +231,9 @@ void Mutator::changeRepeated(Message &message, const FieldDescriptor *field) {
 
 } // namespace
 
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size,
-                                          size_t maxSize, unsigned seed) {
-  onnx::ModelProto model;
-  if (seed % 8 == 0 || !model.ParseFromArray(data, static_cast<int>(size)))
-    return LLVMFuzzerMutate(data, size, maxSize);
-  std::minstd_rand random(seed);
-  do
-    Mutator(model, static_cast<unsigned>(random())).run();
-  while (random() % 3);
-  std::string bytes;
-  if (!model.SerializePartialToString(&bytes) || bytes.size() > maxSize)
-    return LLVMFuzzerMutate(data, size, maxSize);
-  std::copy(bytes.begin(), bytes.end(), data);
-  return bytes.size();
+void mutateMessage(onnx::ModelProto &model, unsigned seed,
+                   ByteMutator mutateBytes) {
+  Mutator(model, seed, mutateBytes).run();
 }
+
+} // namespace shardonnx::fuzz

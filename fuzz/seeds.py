@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes the seeds that the fuzz targets begin with: seeds.py FOLDER.
+"""Writes the seeds that the fuzz targets begin with: seeds.py FOLDER [TARGET…].
 
 They are small valid files and known bad ones: the import tests' models, graphs
 of one node for each op with attributes or shapes of its own, exported
@@ -173,6 +173,19 @@ def without_weights(data):
                     for number, payload, whole in fields(data))
 
 
+def exports():
+    for name in EXPORTS:
+        yield name, without_weights((ROOT / f"test/training/models/{name}.onnx").read_bytes())
+    for name in ("classifier", "regressor"):
+        yield name, (ROOT / f"test/training/models/{name}.onnx").read_bytes()
+
+
+def compile_seeds():
+    for index, (op, kinds, attributes) in enumerate(OPS):
+        yield f"{op}-{index}", one_node(op, kinds, attributes, constant=False)
+    yield from exports()
+
+
 def import_seeds():
     for index, (op, kinds, attributes) in enumerate(OPS):
         for constant in (False, True):
@@ -187,10 +200,7 @@ def import_seeds():
         path = pathlib.Path(sys.argv[1]) / "import" / f"{script[:-3]}-{index}"
         subprocess.run([sys.executable, MODELS / script, path, *words], check=True)
         yield path.name, path.read_bytes()
-    for name in EXPORTS:
-        yield name, without_weights((ROOT / f"test/training/models/{name}.onnx").read_bytes())
-    for name in ("classifier", "regressor"):
-        yield name, (ROOT / f"test/training/models/{name}.onnx").read_bytes()
+    yield from exports()
 
 
 def npy(descr, shape, raw, version=1, order="False"):
@@ -296,9 +306,10 @@ def manifest_seeds():
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    kinds = {"import": import_seeds, "npz": npz_seeds, "safetensors": safetensors_seeds,
+    kinds = {"compile": compile_seeds, "import": import_seeds, "npz": npz_seeds, "safetensors": safetensors_seeds,
              "tokens": token_seeds, "checkpoint": checkpoint_seeds, "manifest": manifest_seeds}
-    for target, seeds in kinds.items():
+    for target in sys.argv[2:] or kinds:
+        seeds = kinds[target]
         (folder / target).mkdir(parents=True, exist_ok=True)
         for name, data in seeds():
             (folder / target / name).write_bytes(data)

@@ -79,6 +79,16 @@ func.func @inputs(%mask: tensor<2x3xi64> {onnx.name = "attention_mask"}, %pos: t
 
 // -----
 
+// A mask that chooses tokens is data.
+// CHECK-LABEL: func.func @chosen(%{{.*}}: tensor<2x3xi64> {nn.name = "global_attention_mask"})
+func.func @chosen(%mask: tensor<2x3xi64> {onnx.name = "global_attention_mask"}) -> tensor<2x3xi64> {
+  // CHECK: nn.add
+  %y = onnx.node "Add"(%mask, %mask) : (tensor<2x3xi64>, tensor<2x3xi64>) -> tensor<2x3xi64>
+  return %y : tensor<2x3xi64>
+}
+
+// -----
+
 // An input that is known is no argument; an output that is known carries its
 // value, of whatever type, and what is returned for it means nothing.
 // CHECK-LABEL: func.func @forward
@@ -94,5 +104,20 @@ module attributes {onnx.evaluate} {
     // CHECK: nn.add
     %z = onnx.node "Add"(%x, %x) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
     return %y, %z : tensor<2xf64>, tensor<2xf32>
+  }
+}
+
+// -----
+
+// A mask of more elements than a constant of floats may have.
+// CHECK-NOT: nn.parameter
+// CHECK-LABEL: func.func @large_mask
+module {
+  onnx.initializer @mask : tensor<1x1x2112x2112xi1> = dense<true> : tensor<1x1x2112x2112xi1>
+  func.func @large_mask(%x: tensor<1x1x2112x2112xf32>) -> tensor<1x1x2112x2112xf32> {
+    %mask = onnx.get @mask : tensor<1x1x2112x2112xi1>
+    // CHECK: nn.constant dense<true> : tensor<1x1x1x1xi1>
+    %0 = onnx.node "Where"(%mask, %x, %x) : (tensor<1x1x2112x2112xi1>, tensor<1x1x2112x2112xf32>, tensor<1x1x2112x2112xf32>) -> tensor<1x1x2112x2112xf32>
+    return %0 : tensor<1x1x2112x2112xf32>
   }
 }

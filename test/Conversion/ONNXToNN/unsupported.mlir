@@ -51,3 +51,85 @@ module {
     return %x : tensor<?x4xf32>
   }
 }
+
+// -----
+
+// Operands that no op takes, whatever the library that infers shapes let pass.
+// expected-error @+1 {{these ONNX ops are not supported: Gemm ×1 ('g'): its operands do not fit: operands do not fit each other: 'tensor<2x4xf32>' and 'tensor<5x3xf32>'; Attention ×1 ('a'): its operands do not fit: query, key and value do not fit each other: 'tensor<1x3x2x4xf32>', 'tensor<1x3x2x5xf32>', 'tensor<1x3x2x5xf32>'}}
+module {
+  func.func @f(%x: tensor<2x4xf32>, %w: tensor<5x3xf32>, %q: tensor<1x2x3x4xf32>, %k: tensor<1x2x3x5xf32>) -> tensor<2x4xf32> {
+    %0 = onnx.node "Gemm"(%x, %w) : (tensor<2x4xf32>, tensor<5x3xf32>) -> tensor<2x3xf32> loc(fused<{node = "g", op = "Gemm"}>["g"])
+    %2 = onnx.node "Attention"(%q, %k, %k) : (tensor<1x2x3x4xf32>, tensor<1x2x3x5xf32>, tensor<1x2x3x5xf32>) -> tensor<1x2x3x5xf32> loc(fused<{node = "a", op = "Attention"}>["a"])
+    return %x : tensor<2x4xf32>
+  }
+}
+
+// -----
+
+// expected-error @+1 {{these ONNX ops are not supported: Add ×1 ('a'): its operands do not fit: one that it needs is left out}}
+module {
+  func.func @f(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+    %none = onnx.none
+    %0 = onnx.node "Add"(%x, %none) : (tensor<2x4xf32>, none) -> tensor<2x4xf32> loc(fused<{node = "a", op = "Add"}>["a"])
+    return %0 : tensor<2x4xf32>
+  }
+}
+
+// -----
+
+// A sequence that is longer than the table of positions is told by the node
+// that reads the table, not by the data of a run.
+module {
+  onnx.initializer @wpe.weight : tensor<4x8xf32> from "m.onnx"[0, 128] {trainable}
+  func.func @f(%x: tensor<2x6x8xf32>) -> tensor<2x6x8xf32> {
+    %positions = onnx.node "Constant"() {value_ints = array<i64: 0, 1, 2, 3, 4, 5>} : () -> tensor<6xi64>
+    %table = onnx.get @wpe.weight : tensor<4x8xf32>
+    // expected-error @+1 {{'wpe.weight' has 4 rows, but it reads number 4: a sequence of 6 is longer than the model has positions for; compile with --seq=4 or less, or export the model with a longer table}}
+    %0 = onnx.node "Gather"(%table, %positions) : (tensor<4x8xf32>, tensor<6xi64>) -> tensor<6x8xf32>
+    %1 = onnx.node "Add"(%x, %0) : (tensor<2x6x8xf32>, tensor<6x8xf32>) -> tensor<2x6x8xf32>
+    return %1 : tensor<2x6x8xf32>
+  }
+}
+
+// -----
+
+module {
+  onnx.initializer @wpe.weight : tensor<4x8xf32> from "m.onnx"[0, 128] {trainable}
+  func.func @f() -> tensor<2x8xf32> {
+    %rows = onnx.node "Constant"() {value_ints = array<i64: 0, 7>} : () -> tensor<2xi64>
+    %table = onnx.get @wpe.weight : tensor<4x8xf32>
+    // expected-error @+1 {{'wpe.weight' has 4 rows, but it reads number 7}}
+    %0 = onnx.node "Gather"(%table, %rows) : (tensor<4x8xf32>, tensor<2xi64>) -> tensor<2x8xf32>
+    return %0 : tensor<2x8xf32>
+  }
+}
+
+// -----
+
+// The same where the table is cut to the sequence, and is too short.
+module {
+  onnx.initializer @pe : tensor<1x4x8xf32> from "m.onnx"[0, 128] {trainable}
+  func.func @f(%x: tensor<2x6x8xf32>) -> tensor<2x6x8xf32> {
+    %c0 = onnx.node "Constant"() {value_ints = array<i64: 0>} : () -> tensor<1xi64>
+    %c1 = onnx.node "Constant"() {value_ints = array<i64: 1>} : () -> tensor<1xi64>
+    %c6 = onnx.node "Constant"() {value_ints = array<i64: 6>} : () -> tensor<1xi64>
+    %table = onnx.get @pe : tensor<1x4x8xf32>
+    // expected-error @+1 {{'pe' has 4 elements along axis 1, but it takes those from 0 to 5: a sequence of 6 is longer than the model has positions for; compile with --seq=4 or less}}
+    %0 = onnx.node "Slice"(%table, %c0, %c6, %c1) : (tensor<1x4x8xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<1x4x8xf32>
+    %1 = onnx.node "Add"(%x, %0) : (tensor<2x6x8xf32>, tensor<1x4x8xf32>) -> tensor<2x6x8xf32>
+    return %1 : tensor<2x6x8xf32>
+  }
+}
+
+// -----
+
+// What is no float is no parameter.
+module {
+  // expected-error @+1 {{constant 'mask' has 67108864 elements of 'i1', and no more than 33554432 can be in a program: let the graph compute it, or make it an input}}
+  onnx.initializer @mask : tensor<1x1x8192x8192xi1> from "m.onnx"[0, 67108864]
+  func.func @f(%x: tensor<1x1x8192x8192xf32>) -> tensor<1x1x8192x8192xf32> {
+    %mask = onnx.get @mask : tensor<1x1x8192x8192xi1>
+    %0 = onnx.node "Where"(%mask, %x, %x) : (tensor<1x1x8192x8192xi1>, tensor<1x1x8192x8192xf32>, tensor<1x1x8192x8192xf32>) -> tensor<1x1x8192x8192xf32>
+    return %0 : tensor<1x1x8192x8192xf32>
+  }
+}
