@@ -4,6 +4,7 @@
 # lit's configuration; test/lit.site.cfg.py.in tells it where the build is.
 
 import os
+import subprocess
 
 import lit.formats
 
@@ -29,6 +30,16 @@ config.substitutions.append(
 # Tests that take too long for every change say `REQUIRES: nightly`.
 if os.environ.get("SHARDONNX_NIGHTLY"):
     config.available_features.add("nightly")
+config.substitutions.append(
+    (
+        "%full-disk",
+        "python3 " + config.test_source_root + "/cli/Inputs/full_disk.py",
+    )
+)
+# Where this user may have a disk that fills: `REQUIRES: tmpfs`.
+mount = "unshare --user --map-root-user --mount mount -t tmpfs none /mnt"
+if subprocess.run(mount.split(), capture_output=True).returncode == 0:
+    config.available_features.add("tmpfs")
 # Tests that assemble GPU code say `REQUIRES: cuda`.
 if config.ptxas and os.access(config.ptxas, os.X_OK):
     config.available_features.add("cuda")

@@ -126,7 +126,7 @@ int runExport(const ExportOptions &options) {
     rt::printError(e.what());
     return e.exitCode();
   } catch (const std::exception &e) { // out of memory
-    rt::printError(e.what());
+    rt::printError(rt::describe(e));
     return kExitInput;
   }
 }

@@ -164,8 +164,15 @@ private:
 
 } // namespace
 
+// The linker writes into memory that stands for the file: where the disk has no
+// room for it, that is a signal, and not an error of write(2).
+static bool saysDiskIsFull(StringRef text) {
+  return text.contains("Bus error") || text.contains("No space left on device");
+}
+
+// `output` is what the user knows it as.
 static llvm::Error runLinker(ArrayRef<std::string> command,
-                             LinkerSession &session) {
+                             LinkerSession &session, StringRef output) {
   SmallString<128> log;
   if (std::error_code error =
           llvm::sys::fs::createTemporaryFile("shardonnx-link", "log", log))
@@ -187,8 +194,14 @@ static llvm::Error runLinker(ArrayRef<std::string> command,
   }
   if (status == 0)
     return llvm::Error::success();
-  if (auto text = llvm::MemoryBuffer::getFile(log); text && message.empty())
-    message = firstError((*text)->getBuffer());
+  std::string said = message;
+  if (auto text = llvm::MemoryBuffer::getFile(log)) {
+    said += (*text)->getBuffer();
+    if (message.empty())
+      message = firstError((*text)->getBuffer());
+  }
+  if (saysDiskIsFull(said))
+    return failWith("cannot write '" + output + "': No space left on device");
   return failWith("the link failed: " + message);
 }
 
@@ -206,11 +219,9 @@ driverCommand(StringRef linker, ArrayRef<std::string> inputs, bool cuda) {
   // CUDA's libraries are loaded at run time.
   if (!cuda)
     command.insert(command.end(), {SHARDONNX_OPENBLAS, "-l:libgomp.a"});
-  // Written through a buffer, a full disk is an error and not a signal.
-  command.insert(command.end(),
-                 {"-l:libz.a", "-static-libstdc++", "-static-libgcc",
-                  "-pthread", "-ldl", "-lm", "-Wl,--gc-sections",
-                  "-Wl,--strip-debug", "-Wl,--no-mmap-output-file"});
+  command.insert(command.end(), {"-l:libz.a", "-static-libstdc++",
+                                 "-static-libgcc", "-pthread", "-ldl", "-lm",
+                                 "-Wl,--gc-sections", "-Wl,--strip-debug"});
   return command;
 }
 
@@ -240,8 +251,7 @@ static std::vector<std::string> toolchainCommand(StringRef linker,
                   "-l:libgcc_eh.a", "-l:libc_nonshared.a", "--as-needed",
                   "-l:libm.so.6", "-l:libmvec.so.1", "-l:libc.so.6",
                   "-l:ld-linux-x86-64.so.2", folder + "crtendS.o",
-                  folder + "crtn.o", "--gc-sections", "--strip-debug",
-                  "--no-mmap-output-file"});
+                  folder + "crtn.o", "--gc-sections", "--strip-debug"});
   return command;
 }
 
@@ -276,7 +286,7 @@ static llvm::Error linkExecutableFrom(StringRef objectPath,
   auto command = linkCommand(objectPath, whole, cuda);
   if (!command)
     return command.takeError();
-  if (llvm::Error error = runLinker(*command, session))
+  if (llvm::Error error = runLinker(*command, session, outputPath))
     return error;
   if (std::error_code error = half.moveTo(outputPath))
     return failWith("cannot write '" + outputPath + "': " + error.message());
@@ -323,8 +333,8 @@ llvm::Error shardonnx::linkLibrary(ArrayRef<char> object,
     return linker.takeError();
   LinkerSession session;
   return runLinker({*linker, "-shared", "--threads=1", "-o", outputPath.str(),
-                    path.str().str(), "--no-mmap-output-file"},
-                   session);
+                    path.str().str()},
+                   session, outputPath);
 }
 
 llvm::Expected<std::string> shardonnx::findEvalProgram() {

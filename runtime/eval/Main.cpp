@@ -139,7 +139,7 @@ int main(int argc, char **argv) {
       failUsage("shardonnx-eval is started by shardonnx eval");
     evaluate(argv[1], argv[2]);
   } catch (const std::exception &e) {
-    printError(e.what());
+    printError(describe(e));
     return kExitFailure;
   }
   return kExitDone;

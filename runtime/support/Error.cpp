@@ -6,7 +6,10 @@
 #include "Error.h"
 #include "shardonnx/runtime/Printable.h"
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <unistd.h>
 
 namespace shardonnx::rt {
@@ -30,7 +33,35 @@ void printLine(const char *severity, const std::string &message) {
   }
 }
 
+[[noreturn]] void endWithCurrent() {
+  if (std::exception_ptr current = std::current_exception()) {
+    try {
+      std::rethrow_exception(current);
+    } catch (const std::exception &e) {
+      printError(describe(e));
+    } catch (...) {
+      printError("something was thrown that is no exception; this is a fault "
+                 "of the program: please report it");
+    }
+    ::_exit(kExitFailure);
+  }
+  std::abort();
+}
+
 } // namespace
+
+std::string describe(const std::exception &exception) {
+  if (dynamic_cast<const std::bad_alloc *>(&exception))
+    return "there is not enough memory";
+  return exception.what();
+}
+
+ExitCode exitCodeOf(const std::exception &exception) {
+  const auto *error = dynamic_cast<const Error *>(&exception);
+  return error ? error->exitCode() : kExitFailure;
+}
+
+void endOnUncaught() { std::set_terminate(endWithCurrent); }
 
 void setProgramName(const char *argv0) {
   const char *slash = std::strrchr(argv0, '/');

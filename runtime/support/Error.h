@@ -47,6 +47,16 @@ template <typename... Parts>
   throw Error(concat(parts...), kExitUsage);
 }
 
+/// What an exception tells the user, of whatever library it is: memory that is
+/// not there has no message of its own.
+std::string describe(const std::exception &exception);
+/// An Error's own code, else that of a failure.
+ExitCode exitCodeOf(const std::exception &exception);
+
+/// What no one catches, in a thread or where nothing may be thrown, ends the
+/// process with its line and code 1, not with an abort.
+void endOnUncaught();
+
 /// The name that messages begin with; set once, at the start of `run`.
 void setProgramName(const char *argv0);
 const std::string &programName();

@@ -159,13 +159,13 @@ int runRank(Platform &platform, const Program &program,
     Trainer(options, *engine, control, exchange, restored, saver.get(),
             trace.get())
         .run();
-  } catch (const Error &e) {
+  } catch (const std::exception &e) { // no memory, too
     if (trace)
       trace->discard();
     if (info.worldSize == 1)
       throw;
-    control.failNow(info.rank, concat("rank ", info.rank, ": ", e.what()),
-                    e.exitCode());
+    control.failNow(info.rank, concat("rank ", info.rank, ": ", describe(e)),
+                    exitCodeOf(e));
   }
   saver.reset();
   engine.reset();
@@ -242,6 +242,7 @@ bool speaks() {
 
 int run(Platform &platform, const Program &program, int argc, char **argv) {
   setProgramName(argv[0]);
+  endOnUncaught();
   // Started through /proc/self/exe, it would be called `exe` otherwise.
   ::prctl(PR_SET_NAME, programName().c_str());
   try {
@@ -253,7 +254,7 @@ int run(Platform &platform, const Program &program, int argc, char **argv) {
     return e.exitCode() == kExitFollows && !launched ? kExitFailure
                                                      : e.exitCode();
   } catch (const std::exception &e) { // out of memory, a thread that fails
-    printError(e.what());
+    printError(describe(e));
     return kExitFailure;
   }
 }
