@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kMutantsOfSeed = 4;
+constexpr int kMutantsOfSeed = 3;
 constexpr rlim_t kSeconds = 120, kBytes = rlim_t(6) << 30;
 
 int fromEnvironment(const char *name, int byDefault) {

@@ -68,7 +68,7 @@ Value Signature::returned(Lowering &l, Value output, Attribute &known) {
 static void nameMasks(func::FuncOp function) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
     if (isPaddingMask(nn::inputName(function, i)) &&
-        rankOf(function.getArgument(i)) == 2)
+        cast<ShapedType>(function.getArgumentTypes()[i]).getRank() == 2)
       nn::setInputKind(function, i, InputKind::ReadMask);
 }
 
