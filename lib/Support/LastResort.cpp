@@ -52,8 +52,10 @@ void onBadAlloc(void *, const char *, bool) { endWithoutMemory(); }
 
 void onFatalError(void *, const char *reason, bool) {
   Line line;
-  line << programName << ": error: " << reason << "; "
-       << kFaultOfCompiler.data();
+  line << programName << ": error: " << reason;
+  // Of a file whose writer did not look: the machine is at fault.
+  if (!std::strstr(reason, "IO failure"))
+    line << "; " << kFaultOfCompiler.data();
   end(line);
 }
 
