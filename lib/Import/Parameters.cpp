@@ -389,9 +389,12 @@ void Taker::nameTied() {
 }
 
 /// Whether a parameter that no operation mentions may be another name of one
-/// that modules share: all of them read it under one name.
+/// that modules share: all of them read it under one name. Then other modules
+/// than its own read it, or a module has it again from one inside (BERT's
+/// `predictions.bias` is `predictions.decoder.bias`).
 bool Taker::isOtherName(const SignatureInput &input) {
   StringRef leaf = StringRef(input.target).rsplit('.').second;
+  StringRef module = StringRef(input.target).rsplit('.').first;
   bool shared = false;
   for (const auto &folded : metadata.foldedFrom)
     if (llvm::is_contained(folded.second, input.target))
@@ -402,9 +405,11 @@ bool Taker::isOtherName(const SignatureInput &input) {
       return false;
     for (const std::string &name : node.input())
       if (const Initializer *init = info ? find(name) : nullptr)
-        shared |= init->isParameter && init->type.getRank() > 1 &&
+        shared |= init->isParameter && !leaf.empty() &&
                   StringRef(init->symbol).rsplit('.').second == leaf &&
-                  info->path != StringRef(init->symbol).rsplit('.').first;
+                  (StringRef(init->symbol).starts_with((module + ".").str()) ||
+                   (init->type.getRank() > 1 &&
+                    info->path != StringRef(init->symbol).rsplit('.').first));
   }
   return shared && !metadata.findParameter(input.target);
 }
