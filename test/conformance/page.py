@@ -22,6 +22,7 @@ The standard's own node tests, {total} in onnx {version}, each run by `shardonnx
 | wrong, crashed, hung | {broken} | |
 
 `test/conformance/gradients.py` checks the gradients of every differentiable op against central differences in f64 (`eval --grad`).
+`test/random/run.py` draws graphs of several ops and compares them with ONNX Runtime and PyTorch ([test/random](../test/random/README.md)).
 To run one test: `test/conformance/run_nodes.py --filter test_softmax_axis_1 --verbose`.
 """
 

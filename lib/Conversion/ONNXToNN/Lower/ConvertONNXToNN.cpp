@@ -38,7 +38,9 @@ struct ConvertONNXToNN : impl::ConvertONNXToNNBase<ConvertONNXToNN> {
 } // namespace
 
 bool isEvaluable(StringRef opType) {
-  return opType == "Shape" || opType == "Size" || findEvaluator(opType);
+  // The standard's body of Celu gives a scalar one axis.
+  return opType == "Shape" || opType == "Size" || opType == "Celu" ||
+         findEvaluator(opType);
 }
 
 bool isRaisable(StringRef opType) {

@@ -110,7 +110,9 @@ bool GraphLowering::isCompilable(onnx::NodeOp node) {
       continue;
     ArrayRef<int64_t> shape = l.getShape(input);
     bool empty = llvm::is_contained(shape, 0);
-    if (empty && joins && l.getConstant(input))
+    // Known integers say sizes or axes: none of them.
+    bool lists = isa<IntegerType>(type.getElementType()) && shape.size() == 1;
+    if (empty && (joins || lists) && l.getConstant(input))
       continue;
     if ((empty && !emptyToo) || (!isOfProgram(type.getElementType()) &&
                                  !(shape.empty() && l.getConstant(input))))

@@ -1,0 +1,200 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a node gives, by ONNX Runtime, else by ONNX's reference evaluator."""
+
+import functools
+import warnings
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+import values
+
+try:
+    import onnxruntime
+except ImportError:
+    onnxruntime = None
+
+
+class Refused(Exception):
+    """Neither computes this node."""
+
+
+def element_type(dtype):
+    return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+
+# Ops for which ONNX Runtime is not right where an operand is not finite: its
+# pools begin with the least finite number instead of -inf (PyTorch's do not),
+# its gates are cut off far from zero, so that they never are inf or NaN, and
+# its PRelu does not multiply a zero by the slope, as PyTorch's does.
+FINITE = {"MaxPool", "GlobalMaxPool", "LSTM", "GRU", "RNN", "PRelu"}
+
+# Norms square what they read, and ONNX Runtime does so in another order: beyond
+# this, squares overflow.
+NORMS = {"LayerNormalization", "RMSNormalization", "BatchNormalization",
+         "InstanceNormalization", "GroupNormalization", "LpNormalization",
+         "MeanVarianceNormalization"}
+LARGEST_OF_NORM = 1e15
+
+# Beyond this MLIR's reduction of an angle is not exact.
+LARGEST_ANGLE = 1e6
+
+
+# The interpreter multiplies matrices of integers in f64.
+LARGEST_FACTOR = 1e6
+
+
+def check_judged(op, arrays):
+    """Raises Refused where the reference is no judge."""
+    floats = [a.astype(np.float64) for a in arrays.values()
+              if values.is_float(a.dtype)]
+    if op in FINITE and not all(np.isfinite(a).all() for a in floats):
+        raise Refused(f"{op}: not of what is not finite")
+    if op in ("Sin", "Cos", "Tan") and \
+            (np.abs(floats[0][np.isfinite(floats[0])]) > LARGEST_ANGLE).any():
+        raise Refused(f"{op}: too large an angle")
+    if op in NORMS:
+        if any((np.abs(a[np.isfinite(a)]) > LARGEST_OF_NORM).any()
+               for a in floats):
+            raise Refused(f"{op}: its squares overflow")
+        # By default in f32, whatever the type; ONNX Runtime does it in f64.
+        if any(a.dtype == values.DOUBLE for a in arrays.values()):
+            raise Refused(f"{op}: not of f64")
+    if op == "MatMul" and not floats and any(
+            (np.abs(a.astype(np.float64)) > LARGEST_FACTOR).any()
+            for a in arrays.values()):
+        raise Refused("MatMul: of large integers")
+    # ONNX Runtime leaves C out where its factor is zero.
+    if op == "Gemm" and not all(np.isfinite(a).all() for a in floats[2:]):
+        raise Refused("Gemm: not of an addend that is not finite")
+
+
+class Node:
+    """One node of a graph; it keeps what computes it."""
+
+    def __init__(self, op, inputs, outputs, attributes, opset):
+        self.op = op
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attributes = attributes
+        self.opset = opset
+        self.session = None
+
+    def __getstate__(self):
+        return self.__dict__ | {"session": None}  # it is of this process
+
+    def proto(self):
+        return helper.make_node(self.op, self.inputs, self.outputs,
+                                self.outputs[0], **self.attributes)
+
+    def evaluate(self, arrays):
+        """Its outputs, given its inputs by name."""
+        # Neither has arithmetic of bf16, and that of f16 is not rounded alike.
+        small = {a.dtype for a in arrays.values()
+                 if a.dtype in (values.HALF, values.BFLOAT16)}
+        if self.op in ("Cast", "CastLike"):
+            return [self.cast(arrays)]
+        if not small:
+            return self.compute(arrays)
+        wide = {name: a.astype(values.FLOAT) if a.dtype in small else a
+                for name, a in arrays.items()}
+        # What a layer norm says of its rows is f32.
+        kept = 1 if self.op == "LayerNormalization" else len(self.outputs)
+        with np.errstate(all="ignore"):
+            return [a.astype(min(small, key=str))
+                    if a.dtype == values.FLOAT and i < kept else a
+                    for i, a in enumerate(self.compute(wide))]
+
+    def cast(self, arrays):
+        x = arrays[self.inputs[0]]
+        to = self.attributes.get("to")
+        to = (helper.tensor_dtype_to_np_dtype(to) if to
+              else arrays[self.inputs[1]].dtype)
+        with np.errstate(all="ignore"):
+            # To bf16 from f64, and back from it, by way of f32.
+            if to == values.BFLOAT16 or x.dtype == values.BFLOAT16:
+                x = x.astype(values.FLOAT)
+            return x.astype(to)
+
+    def compute(self, arrays):
+        kinds = {name: (a.dtype, a.shape) for name, a in arrays.items()}
+        check_judged(self.op, arrays)
+        if self.op in ("ReduceMax", "ReduceMin"):
+            return [self.extreme(arrays)]
+        if self.session is None or self.session[0] != kinds:
+            self.session = (kinds, self.make_session(arrays))
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                made = self.session[1](arrays)
+        except Exception as error:
+            raise Refused(f"{self.op}: {error}") from None
+        return [np.asarray(array) for array in made]
+
+    def extreme(self, arrays):
+        """As PyTorch has it: a NaN is the result. ONNX Runtime gives one or
+        the other, depending on its place."""
+        arrays = [arrays[name] for name in self.inputs if name]
+        axes = tuple(int(a) for a in arrays[1]) if len(arrays) > 1 else ()
+        if not axes and self.attributes.get("noop_with_empty_axes"):
+            return arrays[0]
+        function = np.max if self.op == "ReduceMax" else np.min
+        if 0 in arrays[0].shape:
+            raise Refused(f"{self.op}: of nothing")
+        return np.asarray(function(
+            arrays[0], axes or None,
+            keepdims=bool(self.attributes.get("keepdims", 1))))
+
+    def model(self, arrays):
+        inputs = [helper.make_tensor_value_info(
+            name, element_type(array.dtype), array.shape)
+            for name, array in arrays.items()]
+        graph = helper.make_graph(
+            [self.proto()], "node", inputs,
+            [onnx.ValueInfoProto(name=name) for name in self.outputs if name])
+        return helper.make_model(graph, ir_version=10, opset_imports=[
+            helper.make_opsetid("", self.opset)])
+
+    def make_session(self, arrays):
+        try:
+            model = onnx.shape_inference.infer_shapes(
+                self.model(arrays), check_type=True, strict_mode=True)
+        except Exception as error:
+            raise Refused(f"{self.op}: {error}") from None
+        wanted = [name for name in self.outputs if name]
+        if onnxruntime and self.op not in WRONG_IN_RUNTIME:
+            try:
+                session = onnxruntime.InferenceSession(
+                    model.SerializeToString(), session_options(),
+                    providers=["CPUExecutionProvider"])
+                return functools.partial(session.run, wanted)
+            except Exception:  # its kinds of errors have no base of their own
+                pass
+        if self.op in WRONG_IN_EVALUATOR:
+            raise Refused(f"{self.op}: the reference evaluator is not right")
+        try:
+            evaluator = ReferenceEvaluator(model)
+        except Exception as error:
+            raise Refused(f"{self.op}: {error}") from None
+        return functools.partial(evaluator.run, wanted)
+
+
+# Ops for which ONNX Runtime does not say what the standard says.
+WRONG_IN_RUNTIME = {}
+
+# Ops for which ONNX's reference evaluator does not.
+WRONG_IN_EVALUATOR = {}
+
+
+@functools.lru_cache
+def session_options():
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = \
+        onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return options
