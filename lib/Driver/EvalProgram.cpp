@@ -230,7 +230,7 @@ LogicalResult EvalProgram::compile() {
     return failure();
   // Without such a path all gradients are zeros.
   if (!hasLoss(module()))
-    compileOptions.program = ProgramKind::Eval;
+    compilation.setProgram(ProgramKind::Eval);
   if (failed(compilation.runTo(Level::Grad)))
     return failure();
   collectBuffers();

@@ -27,16 +27,6 @@ class Graph:
     def made_by(self):
         return {name: node for node in self.nodes for name in node.outputs}
 
-    def evaluate(self, change=None):
-        """All values; `change` is applied to what each node makes."""
-        known = dict(self.leaves())
-        for node in self.nodes:
-            arrays = {name: known[name] for name in node.inputs if name}
-            for name, array in zip([n for n in node.outputs if n],
-                                   node.evaluate(arrays)):
-                known[name] = change(array, node) if change else array
-        return known
-
     def reduced(self, nodes, outputs):
         """The same with some of its nodes only: what the others made of what
         these read becomes an input."""

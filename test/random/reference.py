@@ -30,7 +30,13 @@ def element_type(dtype):
 # pools begin with the least finite number instead of -inf (PyTorch's do not),
 # its gates are cut off far from zero, so that they never are inf or NaN, and
 # its PRelu does not multiply a zero by the slope, as PyTorch's does.
-FINITE = {"MaxPool", "GlobalMaxPool", "LSTM", "GRU", "RNN", "PRelu"}
+# In attention, when scores are scaled decides which of them overflow.
+FINITE = {"MaxPool", "GlobalMaxPool", "LSTM", "GRU", "RNN", "PRelu",
+          "Attention"}
+
+# Ops for which the place of a NaN among numbers decides what it gives; to
+# PyTorch a NaN is the largest.
+NO_NAN = {"ArgMax", "ArgMin", "TopK", "Hardmax", "ScatterElements", "ScatterND"}
 
 # Norms square what they read, and ONNX Runtime does so in another order: beyond
 # this, squares overflow.
@@ -53,6 +59,12 @@ def check_judged(op, arrays):
               if values.is_float(a.dtype)]
     if op in FINITE and not all(np.isfinite(a).all() for a in floats):
         raise Refused(f"{op}: not of what is not finite")
+    if op in NO_NAN and any(np.isnan(a).any() for a in floats):
+        raise Refused(f"{op}: not of NaN")
+    # ONNX Runtime takes a bound that is absent for the largest finite number.
+    if op == "Clip" and len(arrays) < 3 and floats and \
+            np.isinf(floats[0]).any():
+        raise Refused("Clip: not of infinities")
     if op in ("Sin", "Cos", "Tan") and \
             (np.abs(floats[0][np.isfinite(floats[0])]) > LARGEST_ANGLE).any():
         raise Refused(f"{op}: too large an angle")
@@ -90,13 +102,16 @@ class Node:
         return helper.make_node(self.op, self.inputs, self.outputs,
                                 self.outputs[0], **self.attributes)
 
-    def evaluate(self, arrays):
-        """Its outputs, given its inputs by name."""
+    def evaluate(self, arrays, judged=True):
+        """Its outputs, given its inputs by name; raises Refused where they
+        would be no judge, unless that was asked before."""
         # Neither has arithmetic of bf16, and that of f16 is not rounded alike.
         small = {a.dtype for a in arrays.values()
                  if a.dtype in (values.HALF, values.BFLOAT16)}
         if self.op in ("Cast", "CastLike"):
             return [self.cast(arrays)]
+        if judged:
+            check_judged(self.op, arrays)
         if not small:
             return self.compute(arrays)
         wide = {name: a.astype(values.FLOAT) if a.dtype in small else a
@@ -121,7 +136,6 @@ class Node:
 
     def compute(self, arrays):
         kinds = {name: (a.dtype, a.shape) for name, a in arrays.items()}
-        check_judged(self.op, arrays)
         if self.op in ("ReduceMax", "ReduceMin"):
             return [self.extreme(arrays)]
         if self.session is None or self.session[0] != kinds:

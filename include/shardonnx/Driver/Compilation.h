@@ -31,6 +31,10 @@ public:
 
   mlir::ModuleOp module() { return *moduleRef; }
 
+  /// What the levels to come make, where the ones before have shown that it is
+  /// less than was asked for: no gradients.
+  void setProgram(ProgramKind program) { options.program = program; }
+
   /// The level reached as text: IR, with locations as the options say; the
   /// kernels' PTX at Level::PTX; LLVM IR at Level::LLVM; the relocatable object
   /// at Level::Object.

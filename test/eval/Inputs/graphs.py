@@ -65,7 +65,8 @@ elif kind == "scalar":
          [tensor("c", [], floats=[2.0]), tensor("unread", [2], raw=floats(2))])
 elif kind == "integers":
     # Nothing flows to the input from an output of integers.
-    save([node("Shape", ["x"], ["y"])], [X], [value("y", [2], INT64)])
+    save([node("Shape", ["x"], ["y"]), node("Cast", ["x"], ["z"], to=INT64)], [X],
+         [value("y", [2], INT64), value("z", ["batch", 3], INT64)])
 elif kind == "rows":
     save([node("Gather", ["table", "ids"], ["y"], axis=0)], [value("ids", ["n"], INT64)], [value("y", ["n", 2])],
          [tensor("table", [3, 2], raw=floats(6))])

@@ -300,13 +300,20 @@ LogicalResult lowerPad(Lowering &l, onnx::NodeOp node) {
     if (!axis)
       return l.unsupported(node, "its axes are out of range");
     int64_t dim = shapeOf(result)[*axis];
-    if (dim + std::min<int64_t>(low, 0) + std::min<int64_t>(high, 0) <= 0)
-      return l.unsupported(node, "its result is empty");
-    result =
-        l.slice(result, *axis, std::max<int64_t>(-low, 0),
-                dim + std::min<int64_t>(low, 0) + std::min<int64_t>(high, 0));
+    int64_t kept = dim + std::min<int64_t>(low, 0) + std::min<int64_t>(high, 0);
+    int64_t cut = std::max<int64_t>(-low, 0);
     low = std::max<int64_t>(low, 0);
     high = std::max<int64_t>(high, 0);
+    if (kept == 0 && mode == "constant" && low + high > 0) {
+      SmallVector<int64_t> shape(shapeOf(result));
+      shape[*axis] = low + high;
+      Value fill = filler ? filler : l.constant(0, elementType(result));
+      result = l.broadcast(fill, shape);
+      continue;
+    }
+    if (kept <= 0)
+      return l.unsupported(node, "its result is empty");
+    result = l.slice(result, *axis, cut, kept);
     if (low == 0 && high == 0)
       continue;
     if (mode == "constant") {
