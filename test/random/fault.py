@@ -107,8 +107,10 @@ def find(trial, graphs):
         return []
     result, said = trial.run(graphs)
     if not said:
+        # Alone once more: the program that has gradients of constants is
+        # made for all graphs of a pack or for none.
         return [(g, found) for g in graphs
-                if (found := trial.compare(g, result))]
+                if trial.compare(g, result) and (found := trial.alone(g))]
     if len(graphs) == 1:
         return [(graphs[0], said)]
     half = len(graphs) // 2

@@ -343,7 +343,7 @@ def mean_variance(b):
     x = b.floats(low=2)
     axes = axes_of(b, x)
     # The variance of one number is zero, or the rounding of its square.
-    if all(b.shape(x)[axis] == 1 for axis in axes):
+    if all(b.shape(x)[axis] == 1 for axis in axes) or 0 in b.shape(x):
         raise ValueError
     b.add("MeanVarianceNormalization", [x], axes=axes)
 

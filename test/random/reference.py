@@ -30,13 +30,12 @@ def element_type(dtype):
 # pools begin with the least finite number instead of -inf (PyTorch's do not),
 # its gates are cut off far from zero, so that they never are inf or NaN, and
 # its PRelu does not multiply a zero by the slope, as PyTorch's does.
-# In attention, when scores are scaled decides which of them overflow.
-FINITE = {"MaxPool", "GlobalMaxPool", "LSTM", "GRU", "RNN", "PRelu",
-          "Attention"}
+FINITE = {"MaxPool", "GlobalMaxPool", "LSTM", "GRU", "RNN", "PRelu"}
 
 # Ops for which the place of a NaN among numbers decides what it gives; to
 # PyTorch a NaN is the largest.
-NO_NAN = {"ArgMax", "ArgMin", "TopK", "Hardmax", "ScatterElements", "ScatterND"}
+NO_NAN = {"ArgMax", "ArgMin", "TopK", "Hardmax", "ScatterElements", "ScatterND",
+          "ReduceMax", "ReduceMin"}
 
 # Norms square what they read, and ONNX Runtime does so in another order: beyond
 # this, squares overflow.
@@ -48,13 +47,26 @@ LARGEST_OF_NORM = 1e15
 # Beyond this MLIR's reduction of an angle is not exact.
 LARGEST_ANGLE = 1e6
 
-
 # The interpreter multiplies matrices of integers in f64.
 LARGEST_FACTOR = 1e6
 
 
-def check_judged(op, arrays):
+def check_attention(operands):
+    """When scores are scaled decides which of them overflow, and what is then
+    added to what; a mask may hide by -inf or the least finite number."""
+    for i, array in enumerate(operands):
+        mask = i == 3 and array.dtype != values.BOOL
+        wide = array.astype(np.float64)
+        if not np.isfinite(np.where(wide < 0, 0, wide) if mask else wide).all() \
+                or (wide if mask else np.abs(wide)).max() > LARGEST_OF_NORM:
+            raise Refused("Attention: its scores overflow")
+
+
+def check_judged(node, arrays):
     """Raises Refused where the reference is no judge."""
+    op = node.op
+    if op == "Attention":
+        check_attention([arrays[name] for name in node.inputs if name])
     floats = [a.astype(np.float64) for a in arrays.values()
               if values.is_float(a.dtype)]
     if op in FINITE and not all(np.isfinite(a).all() for a in floats):
@@ -111,7 +123,7 @@ class Node:
         if self.op in ("Cast", "CastLike"):
             return [self.cast(arrays)]
         if judged:
-            check_judged(self.op, arrays)
+            check_judged(self, arrays)
         if not small:
             return self.compute(arrays)
         wide = {name: a.astype(values.FLOAT) if a.dtype in small else a
@@ -149,8 +161,7 @@ class Node:
         return [np.asarray(array) for array in made]
 
     def extreme(self, arrays):
-        """As PyTorch has it: a NaN is the result. ONNX Runtime gives one or
-        the other, depending on its place."""
+        """ONNX Runtime refuses some types that NumPy has."""
         arrays = [arrays[name] for name in self.inputs if name]
         axes = tuple(int(a) for a in arrays[1]) if len(arrays) > 1 else ()
         if not axes and self.attributes.get("noop_with_empty_axes"):

@@ -38,9 +38,10 @@ struct ConvertONNXToNN : impl::ConvertONNXToNNBase<ConvertONNXToNN> {
 } // namespace
 
 bool isEvaluable(StringRef opType) {
-  // The standard's body of Celu gives a scalar one axis.
+  // The standard's body of Celu gives a scalar one axis, and that of
+  // MeanVarianceNormalization gives f32 where f16 is read.
   return opType == "Shape" || opType == "Size" || opType == "Celu" ||
-         findEvaluator(opType);
+         opType == "MeanVarianceNormalization" || findEvaluator(opType);
 }
 
 bool isRaisable(StringRef opType) {
