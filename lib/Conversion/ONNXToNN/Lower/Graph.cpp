@@ -11,8 +11,8 @@
 #include "Interpret.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
-#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "shardonnx/Dialect/ONNX/IR/Untrained.h"
 
 using namespace mlir;
