@@ -9,15 +9,31 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Signals.h"
 
+#include <array>
 #include <csignal>
 
 namespace shardonnx {
 
-TemporaryFile::TemporaryFile(llvm::StringRef path) : path(path), remover(path) {
+void TemporaryFile::removeOnSignal(llvm::StringRef path) {
+  constexpr std::array<int, 3> kSignals = {SIGHUP, SIGINT, SIGTERM};
+  std::array<bool, kSignals.size()> ignored = {};
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    struct sigaction action{};
+    ::sigaction(kSignals[i], nullptr, &action);
+    ignored[i] = action.sa_handler == SIG_IGN;
+  }
   llvm::sys::RemoveFileOnSignal(path);
-  // LLVM's handlers take this one too; a full quota is an error of write(2)
-  // here and in the programs that we start.
+  // LLVM's handlers take all of them.
+  for (size_t i = 0; i < kSignals.size(); ++i)
+    if (ignored[i])
+      std::signal(kSignals[i], SIG_IGN);
+  // A full quota is an error of write(2) here and in the programs that we
+  // start.
   std::signal(SIGXFSZ, SIG_IGN);
+}
+
+TemporaryFile::TemporaryFile(llvm::StringRef path) : path(path), remover(path) {
+  removeOnSignal(path);
 }
 
 TemporaryFile::~TemporaryFile() { llvm::sys::DontRemoveFileOnSignal(path); }
@@ -32,7 +48,7 @@ std::error_code TemporaryFile::createBeside(llvm::StringRef target,
                                     /*MakeAbsolute=*/false);
     path = (target + suffix).str();
     // First, so that no signal finds a file that nobody would remove.
-    llvm::sys::RemoveFileOnSignal(path);
+    removeOnSignal(path);
     error = llvm::sys::fs::openFileForWrite(path, descriptor,
                                             llvm::sys::fs::CD_CreateNew);
     if (!error)

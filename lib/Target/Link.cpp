@@ -14,7 +14,6 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
-#include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <array>
@@ -100,8 +99,11 @@ public:
     session = asked = 0;
     struct sigaction action{};
     action.sa_handler = end;
-    for (size_t i = 0; i < kSignals.size(); ++i)
-      ::sigaction(kSignals[i], &action, &before[i]);
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      ::sigaction(kSignals[i], nullptr, &before[i]);
+      if (before[i].sa_handler != SIG_IGN)
+        ::sigaction(kSignals[i], &action, nullptr);
+    }
   }
   ~LinkerSession() {
     restore();
@@ -299,7 +301,7 @@ static llvm::Error writeObject(ArrayRef<char> object, SmallString<128> &path) {
   if (std::error_code error = llvm::sys::fs::createTemporaryFile(
           "shardonnx", "o", descriptor, path))
     return failWith("cannot write to the temporary folder: " + error.message());
-  llvm::sys::RemoveFileOnSignal(path);
+  TemporaryFile::removeOnSignal(path);
   llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
   stream.write(object.data(), object.size());
   stream.close();

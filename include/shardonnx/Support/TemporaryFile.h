@@ -28,6 +28,10 @@ public:
   static std::error_code createBeside(llvm::StringRef target, int &descriptor,
                                       std::string &path);
 
+  /// Before a file of that name is made. A signal that whoever started this
+  /// program ignores (nohup, a script's jobs in the background) stays ignored.
+  static void removeOnSignal(llvm::StringRef path);
+
   /// Gives the file its final name, at which it stays.
   std::error_code moveTo(llvm::StringRef target);
 
