@@ -53,6 +53,7 @@ private:
   LogicalResult readTypes();
   void emitInitializers();
   LogicalResult emitFunction();
+  DroppedArguments droppedBy(const ::onnx::NodeProto &node) const;
   LogicalResult emitNode(const ::onnx::NodeProto &node);
   LogicalResult emitReturn(func::FuncOp function);
   FailureOr<Value> lookUp(const std::string &name);
@@ -225,6 +226,23 @@ FailureOr<Value> Emitter::lookUp(const std::string &name) {
   return value;
 }
 
+/// What the trace says; of an embedding that was not traced, what the module's
+/// author says of its table.
+DroppedArguments Emitter::droppedBy(const ::onnx::NodeProto &node) const {
+  auto info = node.output_size() > 0 ? metadata.nodes.find(node.output(0))
+                                     : metadata.nodes.end();
+  bool traced = info != metadata.nodes.end() && !info->second.target.empty();
+  DroppedArguments dropped;
+  if (info != metadata.nodes.end())
+    dropped = info->second.dropped;
+  if (traced || node.op_type() != "Gather" || node.input_size() == 0)
+    return dropped;
+  if (const Initializer *table = byName.lookup(node.input(0)))
+    if (const ModuleParameter *known = metadata.findParameter(table->symbol))
+      dropped.paddingIndex = known->paddingIndex;
+  return dropped;
+}
+
 LogicalResult Emitter::emitNode(const ::onnx::NodeProto &node) {
   SmallVector<Value> operands;
   for (const std::string &input : node.input()) {
@@ -256,10 +274,7 @@ LogicalResult Emitter::emitNode(const ::onnx::NodeProto &node) {
                   "' has a type that is not supported");
     attrs.append(attribute.name(), *value);
   }
-  if (node.output_size() > 0)
-    if (auto info = metadata.nodes.find(node.output(0));
-        info != metadata.nodes.end())
-      info->second.dropped.addTo(attrs, builder);
+  droppedBy(node).addTo(attrs, builder);
   bool standard = node.domain().empty() || node.domain() == "ai.onnx";
   auto [name, path] = nameAndPathOf(node);
   auto op = NodeOp::create(

@@ -73,8 +73,7 @@ public:
       return {};
     Metadata metadata = readMetadata(model);
     if (!forTraining)
-      for (auto &node : metadata.nodes)
-        node.second.dropped = DroppedArguments();
+      metadata.forgetDropped();
     if (options.inputs &&
         failed(bindGivenInputs(*model.mutable_graph(), options, diagnostics)))
       return {};

@@ -192,6 +192,13 @@ const ModuleParameter *Metadata::findParameter(StringRef name) const {
   return nullptr;
 }
 
+void Metadata::forgetDropped() {
+  for (auto &node : nodes)
+    node.second.dropped = DroppedArguments();
+  for (ModuleParameter &parameter : parameters)
+    parameter.paddingIndex.reset();
+}
+
 Metadata readMetadata(const ::onnx::ModelProto &model) {
   const ::onnx::GraphProto &graph = model.graph();
   Metadata metadata;

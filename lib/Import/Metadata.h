@@ -85,6 +85,8 @@ struct Metadata {
   const SignatureInput *findTarget(llvm::StringRef target) const;
   /// The annotation of a parameter, by any of its names, or null.
   const ModuleParameter *findParameter(llvm::StringRef name) const;
+  /// Leaves what the graph says by itself.
+  void forgetDropped();
 };
 
 Metadata readMetadata(const ::onnx::ModelProto &model);

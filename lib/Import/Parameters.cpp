@@ -64,7 +64,8 @@ public:
       recoverLegacy();
     if (llvm::failed(markTrainable()))
       return failure();
-    nameTied();
+    if (llvm::failed(nameTied()))
+      return failure();
     listUntrained();
     return ModelInitializers{std::move(initializers), std::move(untrained)};
   }
@@ -88,7 +89,8 @@ private:
   void recoverLegacy();
   bool isParameter(const Initializer &init) const;
   LogicalResult markTrainable();
-  void nameTied();
+  LogicalResult nameTied();
+  LogicalResult nameAsAnnotated();
   Initializer *sharedWith(StringRef target);
   bool isOtherName(const SignatureInput &input);
   void listUntrained();
@@ -312,16 +314,17 @@ void Taker::replaceUses(const std::string &from, const std::string &to) {
         input = to;
 }
 
-/// What the module's author says counts most, then the signature; without both,
-/// every float tensor of more than one element that is no known buffer.
+/// What the signature calls one, without it what the module's author does: what
+/// neither names was computed from buffers, or from parameters, which are then
+/// listed as missing. Without both, every float tensor of more than one element
+/// that is no known buffer.
 bool Taker::isParameter(const Initializer &init) const {
   const SignatureInput *input = metadata.findTarget(init.symbol);
   if (!metadata.signature.empty())
     return input && input->kind == "PARAMETER";
-  if (metadata.findParameter(init.symbol))
-    return true;
+  if (!metadata.parameters.empty())
+    return metadata.findParameter(init.symbol);
   return !init.isConstant && !isBufferName(init.symbol) &&
-         !metadata.buffers.contains(init.symbol) &&
          (init.type.getNumElements() > 1 ||
           (untold && !isComputedName(init.symbol)));
 }
@@ -365,14 +368,30 @@ Initializer *Taker::sharedWith(StringRef target) {
   return nullptr;
 }
 
-void Taker::nameTied() {
-  if (!metadata.parameters.empty()) {
-    for (Initializer &init : initializers)
-      if (const ModuleParameter *known = metadata.findParameter(init.symbol))
-        init.names =
-            known->names.size() > 1 ? known->names : std::vector<std::string>();
-    return;
+/// Of the names that the module's author gives a parameter, the graph has one:
+/// two would be copies that train apart.
+LogicalResult Taker::nameAsAnnotated() {
+  llvm::DenseMap<const ModuleParameter *, const Initializer *> first;
+  for (Initializer &init : initializers) {
+    const ModuleParameter *known = metadata.findParameter(init.symbol);
+    if (!known)
+      continue;
+    auto [copy, isFirst] = first.try_emplace(known, &init);
+    if (!isFirst && forTraining && init.trainable)
+      return fail("'" + copy->second->symbol + "' and '" + init.symbol +
+                  "' are one parameter of the module, which the exporter "
+                  "wrote twice; export with do_constant_folding=False, or "
+                  "dynamo=True");
+    init.names =
+        known->names.size() > 1 ? known->names : std::vector<std::string>();
   }
+  return success();
+}
+
+LogicalResult Taker::nameTied() {
+  if (!metadata.parameters.empty())
+    return nameAsAnnotated();
+
   llvm::StringSet<> symbols;
   for (const Initializer &init : initializers)
     symbols.insert(init.symbol);
@@ -386,6 +405,7 @@ void Taker::nameTied() {
   for (const SignatureInput &input : metadata.signature)
     if (Initializer *init = tied.lookup(input.target))
       init->names.push_back(input.target);
+  return success();
 }
 
 /// Whether a parameter that no operation mentions may be another name of one

@@ -158,9 +158,9 @@ TEST_F(Runs, TooFewCoresAreTold) {
 }
 
 TEST_F(Runs, OneRankTellsWhatIsWrong) {
-  Finished f = run("table_f32", {"--nproc", "3", "--log", "/nowhere/l.jsonl"});
+  Finished f = run("table_f32", {"--nproc", "3", "--log", "/dev/null/l.jsonl"});
   EXPECT_EQ(f.code, 1);
-  expectOneError(f, "cannot write the log '/nowhere/l.jsonl'");
+  expectOneError(f, "cannot write the log '/dev/null/l.jsonl'");
   f = run("table_f32", {"--nproc", "2", "--log", "/dev/full"});
   EXPECT_EQ(f.code, 1);
   expectOneError(f, "No space left on device");
