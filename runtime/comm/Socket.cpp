@@ -211,7 +211,7 @@ static Endpoint numbersOf(const sockaddr_storage &at, socklen_t length) {
   bool mapped =
       address.rfind(kMapped, 0) == 0 && address.find('.') != std::string::npos;
   return {mapped ? address.substr(std::strlen(kMapped)) : address,
-          static_cast<uint16_t>(std::atoi(port))};
+          static_cast<uint16_t>(std::strtoul(port, nullptr, 10))};
 }
 
 std::string localAddress(int connection) {

@@ -26,8 +26,8 @@ int threadsAtStart() {
                   ? CPU_COUNT(&cores)
                   : 1;
   const char *wanted = std::getenv("OMP_NUM_THREADS");
-  int threads = wanted ? std::atoi(wanted) : 0;
-  return threads > 0 ? std::min(threads, count) : count;
+  long threads = wanted ? std::strtol(wanted, nullptr, 10) : 0;
+  return threads > 0 && threads < count ? static_cast<int>(threads) : count;
 }
 
 // OpenBLAS's own constructor has no priority, so this one is earlier.

@@ -6,7 +6,6 @@
 #include "WaitPolicy.h"
 #include "../support/Mapping.h"
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <dirent.h>
 #include <fcntl.h>
@@ -42,11 +41,13 @@ bool addTimes(int folder, const char *thread, ThreadTimes &times) {
   char text[96] = {};
   if (!file || ::read(file.get(), text, sizeof(text) - 1) <= 0)
     return false;
-  unsigned long long ran = 0, waited = 0;
-  if (std::sscanf(text, "%llu %llu", &ran, &waited) != 2)
+  char *end = text, *behind = nullptr;
+  double ran = std::strtod(text, &end);
+  double waited = std::strtod(end, &behind);
+  if (end == text || behind == end)
     return false;
-  times.ran += static_cast<double>(ran) * 1e-9;
-  times.waited += static_cast<double>(waited) * 1e-9;
+  times.ran += ran * 1e-9;
+  times.waited += waited * 1e-9;
   return true;
 }
 

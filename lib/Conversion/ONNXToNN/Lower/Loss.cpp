@@ -15,7 +15,6 @@ namespace shardonnx {
 namespace {
 
 using nn::ComparePredicate;
-using nn::NNBuilder;
 
 /// The number of labels other than `ignored`, f32.
 Value countLabels(Lowering &l, Value labels, int64_t ignored) {
