@@ -5,6 +5,7 @@
 // are there, and constants keep as many bytes as their shapes say. What is left
 // to refuse is what no exporter means.
 
+#include "../lib/Import/SchemaRegistry.h"
 #include "ModelMutator.h"
 
 #include <onnx/defs/schema.h>
@@ -355,11 +356,11 @@ void GraphMutator::changeConstantShape() {
       return dims.SwapElements(0, dims.size() - 1);
     return;
   case 2: {
-    int64_t count = 1;
+    uint64_t count = 1; // sizes of a mutant may have no product
     for (int64_t size : dims)
-      count *= size;
+      count *= static_cast<uint64_t>(size);
     dims.Clear();
-    return dims.Add(count);
+    return dims.Add(static_cast<int64_t>(count));
   }
   default:
     if (dims.empty())
@@ -411,8 +412,9 @@ void inferTypes(onnx::ModelProto &model) {
   graph.clear_value_info();
   for (auto &output : *graph.mutable_output())
     output.clear_type();
+  onnxlib::SchemaRegistry registry;
   try {
-    onnx::shape_inference::InferShapes(model);
+    onnx::shape_inference::InferShapes(model, &registry);
   } catch (const std::exception &) { // the import will say it
   }
   graph.clear_value_info();

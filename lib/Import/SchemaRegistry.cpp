@@ -19,6 +19,23 @@ bool lacksInference(const ::onnx::OpSchema &schema) {
           schema.Name() == "MeanVarianceNormalization");
 }
 
+/// The library reads axes from the number of batch axes and the last size of
+/// the indices on, which it has not bounded from below.
+void checkGatherND(::onnx::InferenceContext &context) {
+  const ::onnx::AttributeProto *batch = context.getAttribute("batch_dims");
+  bool negative = batch && batch->i() < 0;
+  if (context.getNumInputs() > 1 && ::onnx::hasInputShape(context, 1))
+    for (const auto &size : ::onnx::getInputShape(context, 1).dim())
+      negative |= size.has_dim_value() && size.dim_value() < 0;
+  if (negative)
+    fail_shape_inference("GatherND: batch_dims or a size is negative");
+}
+
+bool readsUnchecked(const ::onnx::OpSchema &schema) {
+  return schema.has_type_and_shape_inference_function() &&
+         schema.domain() == ::onnx::ONNX_DOMAIN && schema.Name() == "GatherND";
+}
+
 /// Whether no input is a long vector.
 bool isShort(const ::onnx::DataPropagationContext &context) {
   for (size_t i = 0; i < context.getNumInputs(); ++i) {
@@ -39,8 +56,8 @@ SchemaRegistry::GetSchema(const std::string &op, int version,
                           const std::string &domain) const {
   const ::onnx::OpSchema *schema =
       ::onnx::OpSchemaRegistry::Schema(op, version, domain);
-  if (!schema ||
-      !(schema->has_data_propagation_function() || lacksInference(*schema)))
+  if (!schema || !(schema->has_data_propagation_function() ||
+                   lacksInference(*schema) || readsUnchecked(*schema)))
     return schema;
   auto &own = schemas[{op, version, domain}];
   if (own)
@@ -49,6 +66,13 @@ SchemaRegistry::GetSchema(const std::string &op, int version,
   if (lacksInference(*schema))
     own->TypeAndShapeInferenceFunction(
         ::onnx::propagateShapeAndTypeFromFirstInput);
+  if (readsUnchecked(*schema))
+    own->TypeAndShapeInferenceFunction(
+        [infer = schema->GetTypeAndShapeInferenceFunction()](
+            ::onnx::InferenceContext &context) {
+          checkGatherND(context);
+          infer(context);
+        });
   if (schema->has_data_propagation_function())
     own->PartialDataPropagationFunction(
         [follow = schema->GetDataPropagationFunction()](

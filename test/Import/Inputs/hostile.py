@@ -85,6 +85,7 @@ kinds = {
                              [int64s("c", [-1 << 63]), int64s("z", [-1])]),
     "axis": lambda: simple([node("Softmax", ["x"], ["y"], "s", axis=7)]),
     "perm": lambda: simple([node("Transpose", ["x"], ["y"], "t", perm=[0, 0])]),
+    "batch_dims": lambda: simple([node("GatherND", ["x", "i"], ["y"], "g", batch_dims=-5)], [int64s("i", [0])]),
     "lie": lambda: simple([node("Relu", ["x"], ["y"], "relu")], outputs=[value("y", [3, 5])]),
     "lie_inside": lambda: model(graph([node("Relu", ["x"], ["h"], "one"), node("Relu", ["h"], ["y"], "two")], X, Y,
                                       values=[value("h", [7, 7])])),
