@@ -172,8 +172,11 @@ def trilu(b):
 def number_range(b):
     start, count, step = b.integer(-5, 5), b.integer(1, 9), b.choice([1, 2, -3])
     dtype = b.choice([INT64, INT32, FLOAT])
-    b.add("Range", [b.known(v, scalar=True, dtype=dtype)
-                    for v in (start, start + count * step, step)])
+    bounds = [np.array(v, dtype)
+              for v in (start, start + count * step, step)]
+    # Floats that are data shape no program.
+    b.add("Range", [b.leaf(v, constant=True) if dtype == FLOAT else
+                    b.known(v, scalar=True, dtype=dtype) for v in bounds])
 
 
 @op("ConstantOfShape")

@@ -157,7 +157,10 @@ def power(b):
         # Of integers that are data it is refused.
         if b.kind.name == "compiled":
             raise ValueError
-        # Negative powers of integers are nobody's rule.
+        # Negative powers of integers, and those that overflow, are nobody's
+        # rule.
+        if (np.abs(b.array(x).astype(np.float64)) > 100).any():
+            raise ValueError
         y = b.leaf(b.rng.integers(0, 4, values.mate(b.rng, b.shape(x)))
                    .astype(b.choice([INT32, INT64])))
     elif b.chance(0.4):
@@ -241,6 +244,9 @@ def reduce(b):
                       d in (INT32, INT64)])
     else:
         x = b.floats()
+    # Of nothing there is a sum; with gradients, a mean or an extreme is refused.
+    if b.kind.gradients and 0 in b.shape(x) and name != "ReduceSum":
+        raise ValueError
     inputs, more = [x], {}
     if b.rank(x) and b.chance(0.8):
         inputs.append(b.known(*axes_of(b, x)))

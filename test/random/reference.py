@@ -29,8 +29,8 @@ def element_type(dtype):
 # Ops for which ONNX Runtime is not right where an operand is not finite: its
 # pools begin with the least finite number instead of -inf (PyTorch's do not),
 # its gates are cut off far from zero, so that they never are inf or NaN, and
-# its PRelu does not multiply a zero by the slope, as PyTorch's does.
-FINITE = {"MaxPool", "GlobalMaxPool", "LSTM", "GRU", "RNN", "PRelu"}
+# its PRelu and its linear Resize leave out what PyTorch's multiply by zero.
+FINITE = {"MaxPool", "GlobalMaxPool", "LSTM", "GRU", "RNN", "PRelu", "Resize"}
 
 # Ops for which the place of a NaN among numbers decides what it gives; to
 # PyTorch a NaN is the largest.

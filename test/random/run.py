@@ -4,7 +4,7 @@
 """Random graphs through `shardonnx eval`, against ONNX Runtime and PyTorch.
 
     run.py [--shardonnx build/bin/shardonnx] [--seed N] [--graphs N] [--seconds N]
-           [--kind compiled|folded|gradients|empty] [--ops REGEX] [--only PACK]
+           [--kind compiled|folded|gradients|empty] [--ops REGEX] [--only PACK | --first PACK]
            [--jobs N] [--keep DIR] [--report FILE.json] [--verbose]
 
 Some graphs share a model, and so one process; of one that does not give the
@@ -70,7 +70,7 @@ def packs(options):
     end = time.monotonic() + (options.seconds or float("inf"))
     most = options.graphs or (float("inf") if options.seconds else 240)
     numbers = iter([options.only] if options.only is not None
-                   else itertools.count())
+                   else itertools.count(options.first))
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
         running, drawn = set(), 0
         while True:
@@ -100,6 +100,8 @@ def parse_options():
     parser.add_argument("--kind", choices=list(kinds.KINDS))
     parser.add_argument("--ops", help="regex over the names in OPS")
     parser.add_argument("--only", type=int, metavar="PACK")
+    parser.add_argument("--first", type=int, metavar="PACK", default=0,
+                        help="begin with this one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--keep", metavar="DIR", default="random-graphs")
     parser.add_argument("--report", help="write the counts here")

@@ -3,7 +3,7 @@
 """What the gradients of a graph may be, by PyTorch in f64.
 
 How far off one may be is measured as for outputs: the inputs are moved by their
-rounding, thrice.
+rounding, as often.
 """
 
 import numpy as np

@@ -81,13 +81,15 @@ elif kind == "sizes":
         [node("Where", ["everywhere", "row", "other"], ["chosen"]), node("Tile", ["deep", "repeats"], ["tiled"]),
          node("Trilu", ["one"], ["triangle"]), node("Pad", ["row", "pads", "value"], ["padded"]),
          node("CenterCropPad", ["row", "size"], ["cut"]), node("Add", ["nothing", "deeper"], ["none"]),
-         node("HardSwish", ["value"], ["number"])],
+         node("HardSwish", ["value"], ["number"]),
+         node("Split", ["deeper", "parts"], ["whole", "rest"], axis=2)],
         [value("row", [3]), value("other", [3]), value("deep", [1, 1, 2, 1, 1]), value("deeper", [1, 1, 2]),
          value("one", [1, 1]), value("value", [])],
         [value("chosen", [2, 3]), value("tiled", [2, 2, 4, 2, 2]), value("triangle", [1, 1]), value("padded", [5]),
-         value("cut", [1]), value("none", [0, 1, 2]), value("number", [])],
+         value("cut", [1]), value("none", [0, 1, 2]), value("number", []), value("whole", [1, 1, 2]),
+         value("rest", [1, 1, 0])],
         [tensor("everywhere", [2, 3], BOOL, raw=b"\0" * 6), int64s("repeats", [2] * 5), int64s("pads", [1, 1]),
-         int64s("size", [1]), tensor("nothing", [0, 1, 2], raw=b"")])
+         int64s("size", [1]), int64s("parts", [2, 0]), tensor("nothing", [0, 1, 2], raw=b"")])
     for name, shape in (("row", [3]), ("other", [3]), ("deep", [1, 1, 2, 1, 1]), ("deeper", [1, 1, 2]), ("one", [1, 1])):
         npy(name, shape, [float(i + 1) for i in range(max(shape))])
     npy("value", [], [3.0])

@@ -103,7 +103,8 @@ bool isOfProgram(Type element) {
 bool GraphLowering::isCompilable(onnx::NodeOp node) {
   bool emptyToo = module->hasAttr(kDifferentiateAttr);
   bool joins = emptyToo || node.getOpType() == "Concat";
-  bool cuts = emptyToo || node.getOpType() == "Slice";
+  bool cuts =
+      emptyToo || node.getOpType() == "Slice" || node.getOpType() == "Split";
   for (Value input : node.getInputs()) {
     auto type = dyn_cast<ShapedType>(input.getType());
     if (!type)

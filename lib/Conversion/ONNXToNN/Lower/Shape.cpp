@@ -148,20 +148,23 @@ LogicalResult lowerSlice(Lowering &l, onnx::NodeOp node) {
   return success();
 }
 
-/// The parts of a split: given sizes, or equal ones with a smaller last.
+/// The parts of a split: given sizes, or equal ones with a smaller last, and
+/// nothing for those behind it.
 std::optional<SmallVector<int64_t>> splitSizes(Lowering &l, Value sizes,
                                                onnx::NodeOp node, int64_t dim,
                                                int64_t parts) {
   SmallVector<int64_t> result;
   if (sizes && !l.getInts(sizes, result))
     return std::nullopt;
-  if (!sizes && !node.getInts("split", result))
-    result = equalParts(dim, (dim + parts - 1) / parts);
-  int64_t total = 0, least = l.interpreting ? 0 : 1;
+  if (!sizes && !node.getInts("split", result)) {
+    if (dim > 0)
+      result = equalParts(dim, (dim + parts - 1) / parts);
+    result.resize(static_cast<size_t>(parts), 0);
+  }
+  int64_t total = 0;
   for (int64_t size : result)
     total += size;
-  if (total != dim ||
-      llvm::any_of(result, [&](int64_t s) { return s < least; }))
+  if (total != dim || llvm::any_of(result, [&](int64_t s) { return s < 0; }))
     return std::nullopt;
   return result;
 }
@@ -187,9 +190,17 @@ LogicalResult lowerSplit(Lowering &l, onnx::NodeOp node) {
       splitSizes(l, node.getInput(1), node, shapeOf(operand)[*axis], parts);
   if (!sizes || static_cast<int64_t>(sizes->size()) != parts)
     return l.unsupported(node, "its sizes do not fit");
-  for (auto [result, part] :
-       llvm::zip(node->getResults(), cut(l, operand, *axis, *sizes)))
-    l.set(result, part);
+  SmallVector<int64_t> shape(shapeOf(operand));
+  int64_t start = 0;
+  for (auto [result, size] : llvm::zip_equal(node->getResults(), *sizes)) {
+    shape[*axis] = size;
+    if (size > 0)
+      l.set(result, l.slice(operand, *axis, start, size));
+    else // no elements: known, whatever the operand holds
+      l.setConstant(result,
+                    HostTensor::splat(shape, elementType(operand), Scalar{}));
+    start += size;
+  }
   return success();
 }
 
@@ -211,7 +222,7 @@ LogicalResult lowerSplitToSequence(Lowering &l, onnx::NodeOp node) {
       sizes = equalParts(dim, size);
     } else {
       auto given = splitSizes(l, split, node, dim, 1);
-      if (!given)
+      if (!given || (!l.interpreting && llvm::is_contained(*given, 0)))
         return l.unsupported(node, "its sizes do not fit");
       sizes = *given;
     }
