@@ -233,6 +233,9 @@ class Builder:
             raise reference.Refused(op)
         if not self.kind.empty and any(a.size == 0 for a in results):
             raise reference.Refused(op)
+        if self.kind.gradients and not all(
+                np.isfinite(a).all() for a in results):
+            raise reference.Refused(op)
         self.graph.nodes.append(node)
         self.graph.values.update(zip(made, results))
         return made

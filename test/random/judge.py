@@ -32,11 +32,12 @@ EXACT = {"Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze",
          "GlobalMaxPool", "ThresholdedRelu", "Cast", "CastLike"}
 
 
-def moved(rng, array):
-    """Floats moved by their rounding; zeros change their sign."""
+def moved(rng, array, turn):
+    """Floats moved by their rounding; zeros change their sign. A `turn` of -1
+    moves each the other way than 1 does."""
     if array.dtype not in ROUNDING:
         return array
-    step = ROUNDING[array.dtype] * rng.choice([-1.0, 1.0], array.shape)
+    step = turn * ROUNDING[array.dtype] * rng.choice([-1.0, 1.0], array.shape)
     tiny = float(ml_dtypes.finfo(array.dtype).tiny)
     with np.errstate(all="ignore"):
         wide = array.astype(np.float64)
@@ -47,15 +48,15 @@ def moved(rng, array):
 
 def move_all(graph, seed):
     """All values, each node's roundings moved."""
-    rng = np.random.default_rng(seed)
+    rng, turn = np.random.default_rng(seed // 2), 1 - 2 * (seed % 2)
     known = dict(graph.leaves())
     for node in graph.nodes:
         arrays = {name: known[name] for name in node.inputs if name}
         rounds = node.op not in EXACT
         if rounds:
-            arrays = {name: moved(rng, a) for name, a in arrays.items()}
+            arrays = {name: moved(rng, a, turn) for name, a in arrays.items()}
         for name, array in zip(node.outputs, node.evaluate(arrays, judged=False)):
-            known[name] = moved(rng, array) if rounds or (
+            known[name] = moved(rng, array, turn) if rounds or (
                 node.op.startswith("Cast")) else array
     return known
 

@@ -29,23 +29,23 @@ def element_type(dtype):
 # Ops for which ONNX Runtime is not right where an operand is not finite: its
 # pools begin with the least finite number instead of -inf (PyTorch's do not),
 # its gates are cut off far from zero, so that they never are inf or NaN, and
-# its PRelu and its linear Resize leave out what PyTorch's multiply by zero.
-FINITE = {"MaxPool", "GlobalMaxPool", "LSTM", "GRU", "RNN", "PRelu", "Resize"}
+# its PRelu and its linear Resize leave out what PyTorch's multiply by zero, and
+# its instance norm subtracts the mean after the product with the scale.
+FINITE = {"MaxPool", "GlobalMaxPool", "LSTM", "GRU", "RNN", "PRelu", "Resize",
+          "InstanceNormalization"}
 
 # Ops for which the place of a NaN among numbers decides what it gives; to
 # PyTorch a NaN is the largest.
 NO_NAN = {"ArgMax", "ArgMin", "TopK", "Hardmax", "ScatterElements", "ScatterND",
-          "ReduceMax", "ReduceMin"}
+          "ReduceLogSumExp", "Unique"}
 
-# Norms square what they read, and ONNX Runtime does so in another order: beyond
-# this, squares overflow.
+# Norms square what they read, products add up what they multiply: beyond this
+# it overflows, and the order of the terms decides whether inf or NaN remains.
 NORMS = {"LayerNormalization", "RMSNormalization", "BatchNormalization",
          "InstanceNormalization", "GroupNormalization", "LpNormalization",
          "MeanVarianceNormalization"}
-LARGEST_OF_NORM = 1e15
-
-# Beyond this MLIR's reduction of an angle is not exact.
-LARGEST_ANGLE = 1e6
+PRODUCTS = {"MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose"}
+LARGEST_TERM = 1e15
 
 # The interpreter multiplies matrices of integers in f64.
 LARGEST_FACTOR = 1e6
@@ -58,8 +58,25 @@ def check_attention(operands):
         mask = i == 3 and array.dtype != values.BOOL
         wide = array.astype(np.float64)
         if not np.isfinite(np.where(wide < 0, 0, wide) if mask else wide).all() \
-                or (wide if mask else np.abs(wide)).max() > LARGEST_OF_NORM:
+                or (wide if mask else np.abs(wide)).max() > LARGEST_TERM:
             raise Refused("Attention: its scores overflow")
+
+
+def check_spread(x, axes):
+    """Where numbers are nearly equal, a variance is what rounding leaves."""
+    if x.size == 0:
+        return
+    with np.errstate(all="ignore"):
+        if (x.var(axes) <= 1e-3 * (x * x).mean(axes)).any():
+            raise Refused("the variance is that of rounding")
+
+
+def check_overflow(op, x):
+    """Integers that overflow: ONNX Runtime adds up and multiplies in others."""
+    wide = np.abs(x.astype(np.float64))
+    most = wide.sum() if op == "ReduceSum" else np.maximum(wide, 1).prod()
+    if most > float(np.iinfo(x.dtype).max):
+        raise Refused(f"{op}: it overflows")
 
 
 def check_judged(node, arrays):
@@ -77,16 +94,28 @@ def check_judged(node, arrays):
     if op == "Clip" and len(arrays) < 3 and floats and \
             np.isinf(floats[0]).any():
         raise Refused("Clip: not of infinities")
-    if op in ("Sin", "Cos", "Tan") and \
-            (np.abs(floats[0][np.isfinite(floats[0])]) > LARGEST_ANGLE).any():
-        raise Refused(f"{op}: too large an angle")
-    if op in NORMS:
-        if any((np.abs(a[np.isfinite(a)]) > LARGEST_OF_NORM).any()
-               for a in floats):
-            raise Refused(f"{op}: its squares overflow")
-        # By default in f32, whatever the type; ONNX Runtime does it in f64.
-        if any(a.dtype == values.DOUBLE for a in arrays.values()):
-            raise Refused(f"{op}: not of f64")
+    if op in NORMS | PRODUCTS and any(
+            (np.abs(a[np.isfinite(a)]) > LARGEST_TERM).any() for a in floats):
+        raise Refused(f"{op}: its terms overflow")
+    # By default in f32, whatever the type; ONNX Runtime does it in f64.
+    if op in NORMS and any(a.dtype == values.DOUBLE for a in arrays.values()):
+        raise Refused(f"{op}: not of f64")
+    if op == "MeanVarianceNormalization":
+        check_spread(floats[0], tuple(node.attributes.get("axes", (0, 2, 3))))
+    if op == "LayerNormalization":
+        check_spread(floats[0], tuple(range(
+            node.attributes["axis"] % floats[0].ndim, floats[0].ndim)))
+    if op == "InstanceNormalization":
+        check_spread(floats[0], tuple(range(2, floats[0].ndim)))
+    # A row that is not finite has no deviation; ONNX Runtime gives zero or NaN.
+    if op == "LayerNormalization" and len(node.outputs) > 1 and \
+            not np.isfinite(floats[0]).all():
+        raise Refused("LayerNormalization: its deviation is none")
+    if op in ("ReduceSum", "ReduceProd") and not floats:
+        check_overflow(op, arrays[node.inputs[0]])
+    # A square root, unless --strict-numerics: of -inf it is none.
+    if op == "Pow" and floats and np.isneginf(floats[0]).any():
+        raise Refused("Pow: not of -inf")
     if op == "MatMul" and not floats and any(
             (np.abs(a.astype(np.float64)) > LARGEST_FACTOR).any()
             for a in arrays.values()):
@@ -161,7 +190,8 @@ class Node:
         return [np.asarray(array) for array in made]
 
     def extreme(self, arrays):
-        """ONNX Runtime refuses some types that NumPy has."""
+        """As PyTorch has it: a NaN is the result. ONNX Runtime gives one or
+        the other, depending on its place."""
         arrays = [arrays[name] for name in self.inputs if name]
         axes = tuple(int(a) for a in arrays[1]) if len(arrays) > 1 else ()
         if not axes and self.attributes.get("noop_with_empty_axes"):

@@ -297,14 +297,13 @@ def attention(node, q, k, v, mask=None, past_key=None, past_value=None):
     hidden = torch.zeros_like(scores, dtype=torch.bool)
     if attribute(node, "is_causal", 0):
         hidden = hidden | ~torch.ones(scores.shape[-2:]).tril(past).bool()
-    # The standard's order: the mask before the cap.
+    if cap := attribute(node, "softcap", 0.0):
+        scores = cap * torch.tanh(scores / cap)
     if mask is not None:
         if mask.dtype == torch.bool:
             hidden = hidden | ~mask
         else:
             scores = scores + mask
-    if cap := attribute(node, "softcap", 0.0):
-        scores = cap * torch.tanh(scores / cap)
     scores = scores.masked_fill(hidden, -torch.inf)
     result = torch.softmax(scores, -1) @ v
     if flat:
