@@ -104,6 +104,10 @@ void exportCheckpoint(const ExportOptions &options) {
   reader.verify();
   std::string model =
       options.model.empty() ? reader.index().modelPath : options.model;
+  if (onnx && model.empty())
+    rt::fail("the checkpoint '", *folder,
+             "' was converted and names no ONNX file: --model FILE says which "
+             "one was compiled");
   if (onnx)
     writeOnnx(reader, model, options.output);
   else

@@ -85,10 +85,9 @@ EditedGraph readGraph(const std::string &path) {
     entry.transposed = init.transposed;
     entry.isParameter = init.isParameter;
     entry.addend = init.addend;
-    if (!init.names.empty())
-      entry.stateDict = init.names.front();
-    else
-      entry.stateDict = init.symbol;
+    entry.names = init.names;
+    if (entry.names.empty())
+      entry.names.push_back(init.symbol);
     edited.external |= !entry.file.empty() && entry.file != own;
     names.insert(init.name);
     edited.initializers.push_back(std::move(entry));

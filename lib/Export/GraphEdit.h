@@ -19,8 +19,11 @@ class ModelProto;
 namespace shardonnx {
 
 struct GraphInitializer {
-  /// In the graph, in the program, and in the state dict.
-  std::string name, symbol, stateDict;
+  /// In the graph and in the program.
+  std::string name, symbol;
+  /// In the state dict, which has it under the first of them; several where
+  /// modules share it.
+  std::vector<std::string> names;
   std::vector<int64_t> shape;
   int elementType = 0; // of ONNX
   int64_t bytes = 0;

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A state dict as PyTorch's tools read it: each parameter once, under the name
-// that the framework stores, in the layout of its module.
+// that the framework stores, in the layout of its module. The metadata say
+// which names are not there and whose tensor they share, as safetensors'
+// save_model does and its load_model reads.
 
 #include "Export.h"
 #include "GraphEdit.h"
@@ -20,6 +22,7 @@ constexpr size_t kAlignment = 64; // of the first tensor in the file
 // One of the checkpoint, or one that the model alone has.
 struct Tensor {
   std::string name;
+  std::vector<std::string> names; // all that modules have for it
   std::vector<int64_t> shape;
   rt::CheckpointReader::Place place;
   const GraphInitializer *untrained = nullptr;
@@ -37,18 +40,17 @@ std::vector<Tensor> tensorsOf(const rt::CheckpointReader &reader,
   std::vector<Tensor> tensors;
   for (const rt::Checkpoint::Unit &unit : reader.index().units)
     for (const Manifest::Param &param : unit.params)
-      tensors.push_back(
-          {param.stateDict, param.shape, reader.find(param.name)});
+      tensors.push_back({param.stateDict, param.names(), param.shape,
+                         reader.find({param.name})});
   // Frozen ones that are small are numbers of the program, and what nothing
   // reads is not in it.
   if (graph)
     for (const GraphInitializer &init : graph->initializers)
-      if (init.isParameter && !init.file.empty() &&
-          !reader.find(init.symbol).param) {
+      if (init.isParameter && !reader.find(init.names).param) {
         std::vector<int64_t> shape = init.shape;
         if (init.transposed)
           std::swap(shape[0], shape[1]);
-        tensors.push_back({init.stateDict, shape, {}, &init});
+        tensors.push_back({init.names.front(), init.names, shape, {}, &init});
       }
   std::sort(tensors.begin(), tensors.end(),
             [](const Tensor &a, const Tensor &b) { return a.name < b.name; });
@@ -62,6 +64,10 @@ std::vector<Tensor> tensorsOf(const rt::CheckpointReader &reader,
 std::string headerOf(const std::vector<Tensor> &tensors) {
   nlohmann::ordered_json json;
   json["__metadata__"] = {{"format", "pt"}};
+  for (const Tensor &tensor : tensors)
+    for (const std::string &name : tensor.names)
+      if (name != tensor.name)
+        json["__metadata__"][name] = tensor.name;
   int64_t offset = 0;
   for (const Tensor &tensor : tensors) {
     json[tensor.name] = {{"dtype", "F32"},
@@ -75,9 +81,12 @@ std::string headerOf(const std::vector<Tensor> &tensors) {
 }
 
 // The model, which has the parameters that were not trained. Where it is not at
-// hand the others are written all the same.
+// hand the others are written all the same. A checkpoint that was converted has
+// all that the framework stored, and names no model.
 std::optional<EditedGraph> graphOf(const rt::CheckpointReader &reader,
                                    const std::string &model) {
+  if (model.empty())
+    return std::nullopt;
   try {
     checkModelHash(reader, model);
     return readGraph(model);

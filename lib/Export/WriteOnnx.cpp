@@ -136,10 +136,13 @@ private:
   void checkParameters() const {
     for (const rt::Checkpoint::Unit &unit : reader.index().units)
       for (const Manifest::Param &param : unit.params) {
-        auto found = std::find_if(
-            graph.initializers.begin(), graph.initializers.end(),
-            [&](const GraphInitializer &i) { return i.symbol == param.name; });
-        if (found == graph.initializers.end())
+        auto found =
+            std::find_if(graph.initializers.begin(), graph.initializers.end(),
+                         [&](const GraphInitializer &i) {
+                           return reader.find(i.names).param == &param;
+                         });
+        // What a framework wrote may have buffers that no graph has.
+        if (found == graph.initializers.end() && param.trainable)
           rt::fail("'", modelPath, "' has no initializer for parameter '",
                    param.name, "' of the checkpoint");
       }
@@ -167,7 +170,7 @@ private:
                               [&](const ::onnx::TensorProto &tensor) {
                                 return tensor.name() == init.name;
                               });
-    rt::CheckpointReader::Place place = reader.find(init.symbol);
+    rt::CheckpointReader::Place place = reader.find(init.names);
     if (found != tensors.end() && !place.param)
       return; // a small one that training leaves as it is
     std::string bytes =

@@ -45,8 +45,11 @@ CheckpointReader::CheckpointReader(const std::string &folder) : folder(folder) {
   File file = File::beneath(folder, kIndexName, kRemedy);
   checkpoint = parseIndex(readWhole(file), folder);
   for (size_t unit = 0; unit < checkpoint.units.size(); ++unit)
-    for (const Manifest::Param &param : checkpoint.units[unit].params)
+    for (const Manifest::Param &param : checkpoint.units[unit].params) {
       places[param.name] = {unit, &param};
+      for (const std::string &name : param.names())
+        aliases.emplace(name, Place{unit, &param});
+    }
   for (size_t i = 0; i < checkpoint.files.size(); ++i)
     openFile(i);
 }
@@ -134,9 +137,14 @@ uint64_t CheckpointReader::hashOf(size_t unit, StateArray array) {
   return sum;
 }
 
-CheckpointReader::Place CheckpointReader::find(const std::string &name) const {
-  auto found = places.find(name);
-  return found == places.end() ? Place{} : found->second;
+// A parameter's own name goes before another's alias.
+CheckpointReader::Place
+CheckpointReader::find(const std::vector<std::string> &names) const {
+  for (const auto *known : {&places, &aliases})
+    for (const std::string &name : names)
+      if (auto found = known->find(name); found != known->end())
+        return found->second;
+  return {};
 }
 
 ShxDType CheckpointReader::dtypeOf(size_t unit, StateArray array) const {

@@ -26,8 +26,9 @@ public:
     size_t unit = 0;
     const Manifest::Param *param = nullptr;
   };
-  /// Of the parameter with this name; null param: there is none.
-  Place find(const std::string &name) const;
+  /// Of the parameter with one of these names, of which modules that share it
+  /// have one each; null param: there is none.
+  Place find(const std::vector<std::string> &names) const;
   /// Reads every `parts`-th file, from file `part` on, and fails where one is
   /// not as it was saved: whoever uses a checkpoint calls it first, for all of
   /// its files. Of version 1 the tensors alone can be checked; part 0 does.
@@ -51,7 +52,8 @@ private:
   Checkpoint checkpoint;
   std::vector<std::shared_ptr<File>> files;
   std::vector<Arrays> arrays; // [file]
-  std::map<std::string, Place> places;
+  // By the names that the index gives them, and by those of tied ones.
+  std::map<std::string, Place> places, aliases;
   std::vector<uint8_t> raw;
 };
 

@@ -10,9 +10,10 @@
 #include "Reader.h"
 #include "Saver.h"
 #include "StateHash.h"
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <set>
+#include <map>
 
 namespace shardonnx::rt {
 namespace {
@@ -35,24 +36,25 @@ std::string agreeOnFolder(const Options &options, int rank,
   return exchange.broadcast(mine);
 }
 
-// Each parameter of the program must be there in its shape, and the other way
-// round.
+// Each parameter of the program must be there in its shape, under any of its
+// names, and the other way round. Frozen ones that the program has no place for
+// (PyTorch's buffers, say) change nothing of what is trained.
 class Fit {
 public:
   Fit(const Manifest &manifest, const CheckpointReader &reader)
       : reader(reader) {
-    size_t known = 0;
     for (const Manifest::Unit &unit : manifest.units)
       for (const Manifest::Param &param : unit.params)
-        known += check(param);
-    size_t stored = 0;
+        check(param);
     for (const Checkpoint::Unit &unit : reader.index().units)
-      stored += unit.params.size();
-    if (known < stored)
-      for (const Checkpoint::Unit &unit : reader.index().units)
-        for (const Manifest::Param &param : unit.params)
-          if (!seen.count(param.name))
-            note(concat("'", param.name, "' is not in the program"));
+      for (const Manifest::Param &param : unit.params) {
+        if (bound.count(&param))
+          continue;
+        if (param.trainable)
+          note(concat("'", param.name, "' is not in the program"));
+        else
+          spare.push_back(param.name);
+      }
   }
 
   void require() const {
@@ -63,12 +65,18 @@ public:
            "alone with shardonnx export and --model");
   }
 
+  /// Frozen ones of the checkpoint that the program does not have.
+  const std::vector<std::string> &unused() const { return spare; }
+
 private:
-  bool check(const Manifest::Param &param) {
-    seen.insert(param.name);
-    const Manifest::Param *stored = reader.find(param.name).param;
+  void check(const Manifest::Param &param) {
+    const Manifest::Param *stored = reader.find(param.names()).param;
     if (!stored)
-      note(concat("it has no '", param.name, "'"));
+      return note(concat("it has no '", param.name, "'"));
+    auto [other, isFirst] = bound.emplace(stored, param.name);
+    if (!isFirst)
+      note(concat("its '", stored->name, "' is '", other->second, "' and '",
+                  param.name, "' of the program, which are not tied"));
     else if (stored->shape != param.shape)
       note(concat("its '", param.name, "' is ", shapeText(stored->shape),
                   ", the program's ", shapeText(param.shape)));
@@ -76,7 +84,6 @@ private:
       note(concat("its '", param.name, "' is ",
                   stored->trainable ? "trained" : "frozen",
                   ", the program's is not"));
-    return stored;
   }
   void note(const std::string &what) {
     if (++count <= kNamed)
@@ -84,7 +91,9 @@ private:
   }
 
   const CheckpointReader &reader;
-  std::set<std::string> seen;
+  // The program's name of each that it has.
+  std::map<const Manifest::Param *, std::string> bound;
+  std::vector<std::string> spare;
   std::string text;
   size_t count = 0;
 };
@@ -93,7 +102,7 @@ void load(Engine &engine, CheckpointReader &reader, int moments) {
   std::vector<float> values;
   forOwned(engine, [&](const OwnedRange &range) {
     const Manifest::Param &param = *range.param;
-    CheckpointReader::Place place = reader.find(param.name);
+    CheckpointReader::Place place = reader.find(param.names());
     for (StateArray array : arraysOf(param.trainable, moments))
       for (int64_t at = range.begin; at < range.end; at += kChunk) {
         int64_t n = std::min(kChunk, range.end - at);
@@ -109,17 +118,30 @@ struct Hashes {
   uint64_t trainable = 0, frozen = 0;
 };
 
+// The program's parameters of a unit under the names that the checkpoint has,
+// which its hashes know them by.
+std::vector<Manifest::Param> asStored(const Manifest::Unit &unit,
+                                      const CheckpointReader &reader) {
+  std::vector<Manifest::Param> params = unit.params;
+  for (Manifest::Param &param : params)
+    param.name = reader.find(param.names()).param->name;
+  return params;
+}
+
 // Of what the ranks hold now, each element once.
-Hashes hashState(Engine &engine, Exchange &exchange, const Topology &topology) {
+Hashes hashState(Engine &engine, const CheckpointReader &reader,
+                 Exchange &exchange, const Topology &topology) {
   const Manifest &manifest = engine.manifest;
   Hashes mine;
   engine.snapshot();
-  for (size_t unit = 0; unit < manifest.units.size(); ++unit)
+  for (size_t unit = 0; unit < manifest.units.size(); ++unit) {
+    std::vector<Manifest::Param> params =
+        asStored(manifest.units[unit], reader);
     for (bool trainable : {true, false}) {
       Interval saved = savedInterval(engine, topology, unit, trainable);
       for (StateArray array : arraysOf(trainable, manifest.optimizerStates())) {
         ShxDType dtype = trainable ? SHX_F32 : manifest.units[unit].paramType;
-        SectionHash hash(manifest.units[unit].params, array, dtype);
+        SectionHash hash(params, array, dtype);
         int64_t at = saved.begin;
         if (saved.size() > 0)
           engine.read(unit, array, saved,
@@ -131,6 +153,7 @@ Hashes hashState(Engine &engine, Exchange &exchange, const Topology &topology) {
                       });
       }
     }
+  }
   Hashes all;
   for (const std::string &bytes : exchange.allGather(
            {reinterpret_cast<const char *>(&mine), sizeof(mine)})) {
@@ -146,7 +169,7 @@ Hashes hashState(Engine &engine, Exchange &exchange, const Topology &topology) {
 bool sameFrozenTypes(const Manifest &manifest, const CheckpointReader &reader) {
   for (const Manifest::Unit &unit : manifest.units)
     for (const Manifest::Param &param : unit.params) {
-      size_t stored = reader.find(param.name).unit;
+      size_t stored = reader.find(param.names()).unit;
       if (!param.trainable &&
           reader.index().units[stored].frozenType != unit.paramType)
         return false;
@@ -168,6 +191,20 @@ void warnOfOptions(const Options &options, const Checkpoint &index) {
                         " is ignored: --resume has the weights"));
 }
 
+void warnOfUnused(const std::vector<std::string> &names) {
+  if (names.empty())
+    return;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kNamed); ++i)
+    text += concat(i ? ", '" : "'", names[i], "'");
+  printWarning(concat(
+      "the program has no place for frozen parameters of the checkpoint, the "
+      "next one will not have them: ",
+      text,
+      names.size() > kNamed ? concat(" and ", names.size() - kNamed, " more")
+                            : ""));
+}
+
 } // namespace
 
 std::optional<Restored> restore(const Options &options, Engine &engine,
@@ -187,21 +224,24 @@ std::optional<Restored> restore(const Options &options, Engine &engine,
     fail("the checkpoint '", folder, "' has the state of ",
          spell(index.optimizer), ", the program was compiled with --optimizer=",
          spell(manifest.optimizer));
-  Fit(manifest, reader).require();
+  Fit fit(manifest, reader);
+  fit.require();
   if (index.state.step >= options.steps)
     failUsage("the checkpoint '", folder, "' is of step ", index.state.step,
               ", --steps=", options.steps,
               " leaves nothing to do: give more --steps");
   reader.verify(engine.rank(), engine.ranks());
   load(engine, reader, manifest.optimizerStates());
-  Hashes now = hashState(engine, exchange, topology);
+  Hashes now = hashState(engine, reader, exchange, topology);
   if (now.trainable != index.trainableHash ||
-      (now.frozen != index.frozenHash && sameFrozenTypes(manifest, reader)))
+      (now.frozen != index.frozenHash && fit.unused().empty() &&
+       sameFrozenTypes(manifest, reader)))
     fail("the checkpoint '", folder,
          "' is damaged: its tensors are not those that were saved (their hash "
          "differs); take another checkpoint");
   if (first) {
     warnOfOptions(options, index);
+    warnOfUnused(fit.unused());
     std::printf("resumed '%s': step %lld, state %s\n", folder.c_str(),
                 static_cast<long long>(index.state.step),
                 hexText(now.trainable + now.frozen).c_str());

@@ -247,6 +247,12 @@ int64_t Manifest::Input::bytes() const {
   return elements() * dtypeBytes(dtype);
 }
 int64_t Manifest::Param::elements() const { return product(shape); }
+
+std::vector<std::string> Manifest::Param::names() const {
+  std::vector<std::string> all = {name};
+  all.insert(all.end(), tied.begin(), tied.end());
+  return all;
+}
 int64_t Manifest::Unit::gatheredBytes() const {
   int64_t element = dtypeBytes(paramType);
   return frozenLength > 0 ? frozenOffsetBytes + frozenLength * element

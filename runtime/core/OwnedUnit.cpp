@@ -22,8 +22,8 @@ piecesOf(const Manifest::Unit &unit, const Interval &owned,
         std::min(param.offset + param.elements(), owned.end) - owned.begin;
     if (begin >= end)
       continue;
-    bool decay = !noDecay(param.name) &&
-                 std::none_of(param.tied.begin(), param.tied.end(), noDecay);
+    std::vector<std::string> names = param.names();
+    bool decay = std::none_of(names.begin(), names.end(), noDecay);
     Piece *last = pieces.empty() ? nullptr : &pieces.back();
     if (last && last->begin + last->length == begin && last->decay == decay)
       last->length += end - begin;

@@ -61,18 +61,11 @@ std::optional<Restored> initialise(Engine &engine, const Options &options,
   return restored;
 }
 
-// A parameter that modules share has a name in each.
-std::vector<std::string> namesOf(const Manifest::Param &param) {
-  std::vector<std::string> names = {param.name};
-  names.insert(names.end(), param.tied.begin(), param.tied.end());
-  return names;
-}
-
 bool namesParameter(const Manifest &manifest, const std::string &pattern) {
   std::regex regex(pattern);
   for (const Manifest::Unit &unit : manifest.units)
     for (const Manifest::Param &param : unit.params)
-      for (const std::string &name : namesOf(param))
+      for (const std::string &name : param.names())
         if (param.trainable && std::regex_match(name, regex))
           return true;
   return false;

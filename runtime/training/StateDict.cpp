@@ -23,7 +23,8 @@ constexpr const char *kRemedy =
     "or their folder";
 constexpr const char *kIndexEnd = ".safetensors.index.json";
 constexpr int64_t kLargestIndex = int64_t(1) << 30;
-constexpr size_t kNamed = 5; // in a message
+constexpr size_t kNamed = 5;                    // in a message
+constexpr int64_t kCompared = int64_t(1) << 20; // bytes at a time
 
 bool endsWith(const std::string &text, const std::string &end) {
   return text.size() >= end.size() &&
@@ -115,6 +116,8 @@ public:
   }
 
   void tell() const {
+    for (const auto &[first, second] : twice)
+      requireEqual(arrays.at(first), arrays.at(second), first, second);
     if (!prefix.empty())
       std::printf("'%s' has the program's names %s\n", path.c_str(),
                   describe(prefix).c_str());
@@ -143,9 +146,9 @@ private:
       for (const Manifest::Param &param : unit.params) {
         if (arrays.count(param.onnx))
           continue;
-        wanted.push_back({withoutWrappers(param.name)});
-        for (const std::string &name : param.tied)
-          wanted.back().push_back(withoutWrappers(name));
+        std::vector<std::string> &names = wanted.emplace_back();
+        for (const std::string &name : param.names())
+          names.push_back(withoutWrappers(name));
       }
     std::vector<Prefix> fits = findPrefixes(wanted, places);
     if (fits.size() > 1)
@@ -161,13 +164,16 @@ private:
   }
   void bind(const Manifest::Param &param, Names &missing, Names &misshapen) {
     bool onnx = false;
-    auto found = find(param.name);
-    for (const std::string &name : param.tied) {
+    auto found = arrays.end();
+    for (const std::string &name : param.names()) {
       auto other = find(name);
-      if (other != arrays.end())
-        used.insert(other->first); // one of them is enough
+      if (other == arrays.end())
+        continue;
+      used.insert(other->first);
       if (found == arrays.end())
-        found = other;
+        found = other; // one of them is enough
+      else
+        twice.emplace_back(found->first, other->first);
     }
     if (found == arrays.end() && param.onnx != param.name) {
       found = arrays.find(param.onnx);
@@ -189,6 +195,29 @@ private:
     bound[&param] = {&array, transposed};
   }
 
+  // What the program shares must not be two tensors in the file.
+  void requireEqual(const Array &a, const Array &b, const std::string &first,
+                    const std::string &second) const {
+    bool same = a.type == b.type && a.shape == b.shape;
+    int64_t bytes = 1;
+    for (int64_t size : a.shape)
+      bytes *= size;
+    bytes *= TensorReader::elementBytes(elementName(a.type), first);
+    std::vector<uint8_t> mine, other;
+    for (int64_t at = 0; same && at < bytes; at += kCompared) {
+      int64_t n = std::min(kCompared, bytes - at);
+      mine.resize(static_cast<size_t>(n));
+      other.resize(static_cast<size_t>(n));
+      a.file->read(mine.data(), a.offset + at, n);
+      b.file->read(other.data(), b.offset + at, n);
+      same = mine == other;
+    }
+    if (!same)
+      fail("'", path, "' has different tensors as '", first, "' and '", second,
+           "', which are one parameter of the program: export the model "
+           "without tying them, or leave one out");
+  }
+
   const std::string path;
   const Arrays arrays;
   // The file's names by the same without wrappers.
@@ -196,6 +225,7 @@ private:
   Prefix prefix;
   std::map<const Manifest::Param *, std::pair<const Array *, bool>> bound;
   std::set<std::string> used;
+  std::vector<std::pair<std::string, std::string>> twice; // names of a tied one
   TensorReader reader;
 };
 

@@ -63,6 +63,8 @@ struct Manifest {
     std::vector<std::string> tied = {}; // its other names
     std::string stateDict = {};         // the one that frameworks store
     int64_t elements() const;
+    /// `name` and the others: modules that share it have one each.
+    std::vector<std::string> names() const;
   };
   struct Unit {
     std::string name;
