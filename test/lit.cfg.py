@@ -36,6 +36,12 @@ config.substitutions.append(
         "python3 " + config.test_source_root + "/cli/Inputs/full_disk.py",
     )
 )
+# tools/prepare-data, with the libraries that `./setup test` installs.
+python = config.shardonnx_source + "/.deps/venv/bin/python"
+config.substitutions.append(
+    ("%prepare-data", python + " " + config.shardonnx_source + "/tools/prepare-data")
+)
+config.substitutions.append(("%python", python))
 # Where this user may have a disk that fills: `REQUIRES: tmpfs`.
 mount = "unshare --user --map-root-user --mount mount -t tmpfs none /mnt"
 if subprocess.run(mount.split(), capture_output=True).returncode == 0:

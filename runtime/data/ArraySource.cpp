@@ -111,8 +111,10 @@ int64_t Array::bytes() const {
 }
 
 ArraySource::ArraySource(Arrays arraysIn, const Manifest &manifest,
-                         std::string pathIn, std::optional<bool> shiftLabels)
-    : arrays(std::move(arraysIn)), manifest(manifest), path(std::move(pathIn)) {
+                         std::string pathIn, std::optional<bool> shiftLabels,
+                         bool unshifted)
+    : arrays(std::move(arraysIn)), manifest(manifest), path(std::move(pathIn)),
+      saidUnshifted(unshifted) {
   for (const Manifest::Input &input : manifest.inputs) {
     bound.push_back(bind(input));
     if (input.name == manifest.loss.input ||
@@ -128,6 +130,7 @@ ArraySource::ArraySource(Arrays arraysIn, const Manifest &manifest,
   if (manifest.loss.denominator == Manifest::Denominator::Labels && !labelArray)
     fail("'", path, "' has no array for the labels of the loss");
   decideShift(shiftLabels);
+  findPositions();
 }
 
 // Tokens beside labels of their shape, in a graph without other tokens: the
@@ -151,11 +154,23 @@ void ArraySource::decideShift(std::optional<bool> asked) {
   if (asked && !tokens)
     failUsage(option, ": the program's labels are not one for each token of "
                       "its input; leave it out");
-  shiftsLabels = asked.value_or(false);
-  if (!asked && tokens && repeatTokens())
+  saidUnshifted &= !asked && tokens;
+  shiftsLabels = asked.value_or(saidUnshifted);
+  if (!asked && !saidUnshifted && tokens && repeatTokens())
     fail("the labels in '", path, "' repeat '", tokens->name,
          "', and the loss wants at each position the token behind it: give "
          "--shift-labels, or --no-shift-labels if they are meant so");
+}
+
+// Positions that restart tell documents apart, whatever token ends them, where
+// the program keeps them apart.
+void ArraySource::findPositions() {
+  auto found = arrays.find("position_ids");
+  if (manifest.documentSeparator < 0 || found == arrays.end() ||
+      isFloat(found->second.type) || found->second.shape.size() != 2 ||
+      found->second.shape[0] != count)
+    return;
+  positions = &found->second;
 }
 
 // Looks at some samples. Labels that do not count say nothing, nor do those of
@@ -181,7 +196,9 @@ bool ArraySource::repeatTokens() {
 
 std::string ArraySource::describeLabels() const {
   if (shiftsLabels)
-    return "labels: shifted by one position, as --shift-labels says";
+    return concat("labels: shifted by one position, as ",
+                  saidUnshifted ? "the file says (metadata labels=unshifted)"
+                                : "--shift-labels says");
   if (tokens)
     return "labels: as given, not shifted (--shift-labels shifts them)";
   if (labelArray && labels->kind == Kind::ShiftedLabels)
@@ -244,19 +261,33 @@ std::vector<int64_t> ArraySource::integers(const Array &array, int64_t sample,
   return values;
 }
 
+// Where the document of each of `n` tokens begins.
+std::vector<int64_t> ArraySource::begins(const Array &ids, int64_t sample,
+                                         int64_t n) {
+  if (!positions || positions->shape[1] != n)
+    return documentBegins(integers(ids, sample, n), n,
+                          manifest.documentSeparator);
+  std::vector<int64_t> begins = integers(*positions, sample, n);
+  for (size_t i = 0; i < begins.size(); ++i)
+    begins[i] =
+        i == 0 || begins[i] == 0 ? static_cast<int64_t>(i) : begins[i - 1];
+  return begins;
+}
+
 // As the loss reads them. None is predicted across the end of a document.
 std::vector<int64_t> ArraySource::labelsOf(const Manifest::Input &input,
                                            const Array &array, int64_t sample) {
-  std::vector<int64_t> values = integers(array, sample, rowElements(input));
+  int64_t n = rowElements(input);
+  std::vector<int64_t> values = integers(array, sample, n);
   if (!shiftsLabels || &input != labels)
     return values;
   std::move(values.begin() + 1, values.end(), values.begin());
   values.back() = input.ignoredLabel;
   if (manifest.documentSeparator < 0)
     return values;
-  std::vector<int64_t> ids = integers(*tokenArray, sample, rowElements(input));
-  for (size_t i = 0; i < ids.size(); ++i)
-    if (ids[i] == manifest.documentSeparator)
+  std::vector<int64_t> documents = begins(*tokenArray, sample, n);
+  for (size_t i = 0; i + 1 < documents.size(); ++i)
+    if (documents[i + 1] != documents[i])
       values[i] = input.ignoredLabel;
   return values;
 }
@@ -293,11 +324,15 @@ void ArraySource::checkFolded(const Manifest::Input &input, const Array &array,
            "the labels",
            input.kind == Kind::AttentionMask
                ? ", or compile with --attention-mask=input"
+           : input.kind == Kind::PositionIds
+               ? ", or compile with --document-separator=ID for positions "
+                 "that restart in each document"
                : "");
   }
 }
 
-// Where documents begin follows from the tokens; labels are the file's own.
+// Where documents begin follows from the file's positions, or the tokens;
+// labels are the file's own.
 void ArraySource::readDocuments(const Manifest::Input &input, int64_t sample,
                                 void *to) {
   const Array *ids = nullptr;
@@ -310,10 +345,9 @@ void ArraySource::readDocuments(const Manifest::Input &input, int64_t sample,
     fail("the graph has no tokens by which documents are told apart for its "
          "input '",
          input.name, "'");
-  std::vector<int64_t> begins =
-      documentBegins(integers(*ids, sample, n), n, manifest.documentSeparator);
+  std::vector<int64_t> documents = begins(*ids, sample, n);
   for (int64_t i = 0; i < n; ++i) {
-    int64_t begin = begins[static_cast<size_t>(i)];
+    int64_t begin = documents[static_cast<size_t>(i)];
     storeInteger(input, to, i,
                  input.kind == Kind::FirstKeys ? begin : i - begin);
   }
@@ -360,7 +394,8 @@ int64_t ArraySource::countLabels(int64_t sample) {
 std::vector<std::string> ArraySource::unusedArrays() const {
   std::vector<std::string> names;
   for (auto &[name, array] : arrays)
-    if (std::find(bound.begin(), bound.end(), &array) == bound.end())
+    if (&array != positions &&
+        std::find(bound.begin(), bound.end(), &array) == bound.end())
       names.push_back(name);
   return names;
 }

@@ -44,7 +44,8 @@ struct Array {
 using Arrays = std::map<std::string, Array>;
 
 Arrays readNpz(const std::string &path);
-Arrays readSafeTensors(const std::string &path);
+Arrays readSafeTensors(const std::string &path,
+                       std::map<std::string, std::string> *metadata = nullptr);
 Arrays readSafeTensors(std::shared_ptr<File> file,
                        std::map<std::string, std::string> *metadata = nullptr);
 
@@ -57,9 +58,11 @@ int64_t checkedElements(const std::vector<int64_t> &shape);
 
 class ArraySource : public DataSource {
 public:
-  /// Whether labels are shifted is found out where it is not said.
+  /// Whether labels are shifted is found out where neither the command line nor
+  /// the file (`unshifted`: each is the token at its own position) says it.
   ArraySource(Arrays arrays, const Manifest &manifest, std::string path,
-              std::optional<bool> shiftLabels = std::nullopt);
+              std::optional<bool> shiftLabels = std::nullopt,
+              bool unshifted = false);
   int64_t samples() const override { return count; }
   void read(int64_t sample, size_t input, void *row) override;
   int64_t countLabels(int64_t sample) override;
@@ -77,6 +80,8 @@ private:
                        int64_t sample, void *row);
   void decideShift(std::optional<bool> asked);
   bool repeatTokens();
+  void findPositions();
+  std::vector<int64_t> begins(const Array &ids, int64_t sample, int64_t n);
   std::vector<int64_t> integers(const Array &array, int64_t sample, int64_t n);
   std::vector<int64_t> labelsOf(const Manifest::Input &input,
                                 const Array &array, int64_t sample);
@@ -92,6 +97,9 @@ private:
   const Manifest::Input *tokens = nullptr;
   const Array *tokenArray = nullptr;
   bool shiftsLabels = false; // to the position before
+  bool saidUnshifted;        // by the file, and it is what counts
+  /// By which documents are told apart; null: by their separator.
+  const Array *positions = nullptr;
   std::vector<uint8_t> row;
 };
 

@@ -38,9 +38,11 @@ openFile(const std::string &path, const std::optional<std::string> &tokenType,
     if (tokenType)
       failUsage("--data-dtype is for .bin files; '", path,
                 "' says its own dtypes");
-    return std::make_unique<ArraySource>(npz ? readNpz(path)
-                                             : readSafeTensors(path),
-                                         manifest, path, shiftLabels);
+    std::map<std::string, std::string> metadata;
+    Arrays arrays = npz ? readNpz(path) : readSafeTensors(path, &metadata);
+    return std::make_unique<ArraySource>(
+        std::move(arrays), manifest, path, shiftLabels,
+        /*unshifted=*/metadata["labels"] == "unshifted");
   }
   if (shiftLabels)
     failUsage(*shiftLabels ? "--shift-labels" : "--no-shift-labels",

@@ -34,9 +34,10 @@ ElementType elementType(const std::string &name, const std::string &array,
 
 } // namespace
 
-Arrays readSafeTensors(const std::string &path) {
+Arrays readSafeTensors(const std::string &path,
+                       std::map<std::string, std::string> *metadata) {
   return readSafeTensors(
-      std::make_shared<File>(path, "give the data file with --data"));
+      std::make_shared<File>(path, "give the data file with --data"), metadata);
 }
 
 Arrays readSafeTensors(std::shared_ptr<File> file,

@@ -243,6 +243,36 @@ TEST(SafeTensors, GivesRowsAndCountsLabels) {
   EXPECT_EQ(data->countLabels(1), 3); // the first is ignored anyway
 }
 
+// A file that says so is shifted unasked; the command line wins. Documents are
+// told apart by positions that restart, whatever token ends them.
+TEST(SafeTensors, SaysItsLabelsAreUnshiftedAndWhereDocumentsBegin) {
+  Folder folder;
+  Manifest m = tokenModel();
+  const char *header =
+      R"({"__metadata__":{"labels":"unshifted"},)"
+      R"("input_ids":{"dtype":"I32","shape":[2,4],"data_offsets":[0,32]},)"
+      R"("labels":{"dtype":"I64","shape":[2,4],"data_offsets":[32,96]},)"
+      R"("position_ids":{"dtype":"I32","shape":[2,4],"data_offsets":[96,128]}})";
+  std::string bytes = bytesOf(std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8}) +
+                      bytesOf(std::vector<int64_t>{-100, 2, 3, 4, 5, 6, 7, 8}) +
+                      bytesOf(std::vector<int32_t>{0, 1, 0, 1, 2, 3, 4, 0});
+  std::string path = folder.write("d.safetensors", safeTensors(header, bytes));
+  auto data = openData({path}, {}, m);
+  EXPECT_EQ(row(*data, 0, 1), (std::vector<int64_t>{2, 3, 4, -100}));
+  EXPECT_NE(data->describeLabels().find("the file says"), std::string::npos);
+  m.documentSeparator = 1;
+  data = openData({path}, {}, m);
+  EXPECT_EQ(row(*data, 0, 1), (std::vector<int64_t>{2, -100, 4, -100}));
+  EXPECT_EQ(row(*data, 1, 1), (std::vector<int64_t>{6, 7, -100, -100}));
+  EXPECT_TRUE(data->unusedArrays().empty());
+  m.inputs.push_back({"first_keys", Kind::FirstKeys, SHX_I64, {2, 4}, 0});
+  data = openData({path}, {}, m);
+  EXPECT_EQ(row(*data, 0, 4), (std::vector<int64_t>{0, 0, 2, 2}));
+  EXPECT_EQ(row(*data, 1, 4), (std::vector<int64_t>{0, 0, 0, 3}));
+  data = openData({path}, {}, m, /*shiftLabels=*/false);
+  EXPECT_EQ(row(*data, 0, 1), (std::vector<int64_t>{-100, 2, 3, 4}));
+}
+
 // Token 3 ends a document: what is behind it is no label of its own.
 TEST(SafeTensors, ShiftsLabelsWithinASample) {
   Folder folder;

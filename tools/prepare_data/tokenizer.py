@@ -1,0 +1,159 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A tokenizer as Hugging Face or SentencePiece store it, with what its folder says of it."""
+
+import hashlib
+import json
+import os
+
+from .errors import UserError, UsageError, need
+
+NAMES = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
+
+
+def locate(path):
+    """The tokenizer's file: `path`, or the one in that folder."""
+    if os.path.isdir(path):
+        for name in NAMES:
+            if os.path.isfile(os.path.join(path, name)):
+                return os.path.join(path, name)
+        raise UserError(f"--tokenizer: the folder '{path}' has none of {', '.join(NAMES)}")
+    if not os.path.isfile(path):
+        raise UserError(f"--tokenizer: there is no file '{path}'")
+    if not path.endswith((".json", ".model")):
+        raise UserError(f"--tokenizer: '{path}' is neither a tokenizer.json nor a SentencePiece .model")
+    return path
+
+
+def read_json(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+    except (OSError, ValueError) as error:
+        raise UserError(f"'{path}' cannot be read as JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UserError(f"'{path}' is JSON, but no object")
+    return value
+
+
+def sha256(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+class Tokenizer:
+    """`eos`, `bos` and `pad` are ids or None. An encoding is its ids and, where asked for, each token's span of characters."""
+
+    def __init__(self, path, eos=None):
+        self.path = locate(path)
+        folder = os.path.dirname(self.path)
+        config = os.path.join(folder, "tokenizer_config.json")
+        self.config = read_json(config) if os.path.isfile(config) else {}
+        self.model = HuggingFace(self.path) if self.path.endswith(".json") else SentencePiece(self.path)
+        self.special = {name: self.word(name) for name in ("bos_token", "eos_token", "pad_token", "unk_token")}
+        if eos is not None:
+            self.special["eos_token"] = eos
+        self.bos, self.eos, self.pad = (self.find(f"{name}_token") for name in ("bos", "eos", "pad"))
+        if eos is not None and self.eos is None:
+            raise UsageError(f"--eos: '{eos}' is no token of '{self.path}'")
+        self.check_model(os.path.join(folder, "config.json"))
+
+    def word(self, name):
+        """A special token by its words; an AddedToken is an object."""
+        value = self.config.get(name)
+        if isinstance(value, dict):
+            value = value.get("content")
+        return value if isinstance(value, str) else self.model.special(name)
+
+    def find(self, name):
+        word = self.special[name]
+        return None if word is None else self.model.token_to_id(word)
+
+    @property
+    def size(self):
+        """One more than the largest id."""
+        return self.model.size
+
+    def check_model(self, path):
+        """A model beside the tokenizer must have a row for each of its ids."""
+        if not os.path.isfile(path):
+            return
+        config = read_json(path)
+        rows = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
+        if isinstance(rows, int) and rows < self.size:
+            raise UserError(f"'{self.path}' has ids up to {self.size - 1}, and the model of '{path}' has {rows} rows: take the tokenizer of that model")
+
+    def encode(self, text, special, spans=False):
+        return self.model.encode(text, special, spans)
+
+    def encode_all(self, texts, special):
+        return self.model.encode_all(texts, special)
+
+    def decode(self, ids):
+        return self.model.decode(ids)
+
+
+class HuggingFace:
+    def __init__(self, path):
+        tokenizers = need("tokenizers")
+        try:
+            self.model = tokenizers.Tokenizer.from_file(path)
+        except Exception as error:  # the library raises nothing narrower
+            raise UserError(f"--tokenizer: '{path}' is no tokenizer.json that can be read: {error}") from None
+        # Samples are cut and padded here, not by what was last set there.
+        self.model.no_truncation()
+        self.model.no_padding()
+        self.size = 1 + max(self.model.get_vocab(with_added_tokens=True).values(), default=-1)
+
+    def special(self, name):
+        """Where no tokenizer_config.json says it: the names that are in use."""
+        known = {"eos_token": ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]"), "bos_token": (), "pad_token": (), "unk_token": ()}
+        return next((word for word in known[name] if self.model.token_to_id(word) is not None), None)
+
+    def token_to_id(self, word):
+        return self.model.token_to_id(word)
+
+    def encode(self, text, special, spans):
+        found = self.model.encode(text, add_special_tokens=special)
+        return (found.ids, found.offsets) if spans else found.ids
+
+    def encode_all(self, texts, special):
+        return [found.ids for found in self.model.encode_batch_fast(texts, add_special_tokens=special)]
+
+    def decode(self, ids):
+        return self.model.decode(ids, skip_special_tokens=False)
+
+
+class SentencePiece:
+    def __init__(self, path):
+        sentencepiece = need("sentencepiece")
+        try:
+            self.model = sentencepiece.SentencePieceProcessor(model_file=path)
+        except (OSError, RuntimeError) as error:
+            raise UserError(f"--tokenizer: '{path}' is no SentencePiece model: {str(error).splitlines()[0]}") from None
+        self.size = self.model.vocab_size()
+
+    def special(self, name):
+        number = {"bos_token": self.model.bos_id(), "eos_token": self.model.eos_id(), "pad_token": self.model.pad_id(), "unk_token": self.model.unk_id()}[name]
+        return self.model.id_to_piece(number) if number >= 0 else None
+
+    def token_to_id(self, word):
+        number = self.model.piece_to_id(word)
+        known = number != self.model.unk_id() or self.model.id_to_piece(number) == word
+        return number if known else None
+
+    def encode(self, text, special, spans):
+        begin = [self.model.bos_id()] if special and self.model.bos_id() >= 0 else []
+        if not spans:
+            return begin + self.model.encode(text)
+        pieces = self.model.encode(text, out_type="immutable_proto").pieces
+        return begin + [p.id for p in pieces], [(0, 0)] * len(begin) + [(p.begin, p.end) for p in pieces]
+
+    def encode_all(self, texts, special):
+        return [self.encode(text, special, False) for text in texts]
+
+    def decode(self, ids):
+        return self.model.decode([int(number) for number in ids])
