@@ -217,6 +217,13 @@ void writeMemory(OStream &json, const Manifest &m, const InspectView &view) {
           json.attribute("bytes", item.bytes);
         });
     });
+    json.attributeArray("headroom", [&] {
+      for (const MemoryItem &item : planHeadroom(m, view.topology))
+        json.object([&] {
+          json.attribute("name", item.name);
+          json.attribute("bytes", item.bytes);
+        });
+    });
     json.attributeObject("spaces", [&] {
       writeSpace(json, "private", m.privateSpace);
       writeSpace(json, "gather", m.gatherSpace);

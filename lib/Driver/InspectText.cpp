@@ -274,7 +274,7 @@ void printMemory(const Manifest &m, const InspectView &view, raw_ostream &out) {
   if (topology.replicas > 1)
     out << topology.replicas << " replicas, ";
   if (m.cuda())
-    out << "of its GPU; the context and loaded code come on top\n";
+    out << "of its GPU; the context comes on top, and headroom must be free\n";
   else
     out << view.threadsPerRank
         << (view.threadsPerRank == 1 ? " thread each" : " threads each")
@@ -291,6 +291,10 @@ void printMemory(const Manifest &m, const InspectView &view, raw_ostream &out) {
     table.add({item.name, formatBytes(item.bytes), share});
   }
   table.add({"peak", formatBytes(total)});
+  for (const MemoryItem &item : planHeadroom(m, view.topology))
+    if (item.bytes > 0)
+      table.add(
+          {"headroom: " + item.name, formatBytes(item.bytes), "estimated"});
   if (view.offload != Offload::None)
     table.add({m.cuda() ? "in pinned host memory" : "in a file (--offload-dir)",
                formatBytes(offloadedBytes(m, view.topology, view.offload))});

@@ -17,6 +17,19 @@ namespace {
 constexpr int64_t kProcessBytes = 10 << 20;
 constexpr int64_t kThreadBytes = 1 << 19;
 
+// Beside the plan of a GPU. NCCL keeps for each thread block of a communicator
+// a buffer of each protocol (4 + 4.7 + 0.5 MiB) for two neighbours, and a few
+// MiB where NVLink's switch adds. The driver loads a library's kernels when
+// they are first asked for: cuBLASLt's and cuDNN's are the most of it. It keeps
+// local memory for every thread that may be resident, for the kernel that wants
+// most.
+constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kBytesOfCommunicatorBlock = 24 * kMiB;
+constexpr int64_t kCodeBytes = 256 * kMiB, kLocalBytes = 64 * kMiB;
+// Forward, backward and update of a parameter, in the functions of a run.
+constexpr int64_t kGraphNodesOfParameter = 32, kGraphNodeBytes = 2 << 10;
+constexpr int64_t kGraphBytes = 16 * kMiB;
+
 // Everything is this rank's own: GPUs share nothing. The context, and the code
 // that is loaded into it, are not in it.
 std::vector<MemoryItem> planDeviceMemory(const Manifest &m,
@@ -124,6 +137,25 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
           {"inputs", inputs},
           {"thread scratch", m.scratchPerThreadBytes * threadsPerRank},
           {"process", kProcessBytes + kThreadBytes * threadsPerRank}};
+}
+
+std::vector<MemoryItem> planHeadroom(const Manifest &m,
+                                     const Topology &topology) {
+  if (!m.cuda())
+    return {};
+  int64_t communicators = 0;
+  if (topology.groupSize() > 1)
+    communicators += 2; // gathers and reductions
+  if (topology.replicas > 1)
+    communicators += 2; // of all ranks, and of those who own the same
+  int64_t nodes = 0;
+  for (const Manifest::Unit &unit : m.units)
+    nodes += kGraphNodesOfParameter * static_cast<int64_t>(unit.params.size());
+  return {{"communicators' buffers",
+           communicators * kQueueBlocks * kBytesOfCommunicatorBlock},
+          {"code of kernels and libraries", kCodeBytes},
+          {"graphs", kGraphBytes + nodes * kGraphNodeBytes},
+          {"kernels' local memory", kLocalBytes}};
 }
 
 int64_t offloadedBytes(const Manifest &m, const Topology &topology,

@@ -8,6 +8,7 @@
 #include "../support/Convert.h"
 #include "../support/Error.h"
 #include "collectives/Collectives.h"
+#include "driver/Numa.h"
 #include "gemm/GemmCache.h"
 #include "shardonnx/runtime/ByteSize.h"
 #include "state/Slices.h"
@@ -28,24 +29,48 @@ std::vector<ImageTable> runtimeTables() {
   return {shx_runtime_images, shx_runtime_images + shx_runtime_image_tables};
 }
 
-// What is asked for by item, before the first of it is taken.
-void requireFits(const std::vector<MemoryItem> &items, const Device &device,
-                 int rank) {
-  Device::Memory memory = device.memory();
-  if (totalBytes(items) <= memory.free)
-    return;
-  std::string list;
+std::string list(const std::vector<MemoryItem> &items) {
+  std::string text;
   for (const MemoryItem &item : items)
     if (item.bytes > 0)
-      list += concat(list.empty() ? "" : ", ", item.name, " ",
+      text += concat(text.empty() ? "" : ", ", item.name, " ",
                      formatBytes(item.bytes));
-  fail("rank ", rank, " needs ", formatBytes(totalBytes(items)),
-       " of GPU "
-       "memory (",
-       list, "), '", device.name(), "' has ", formatBytes(memory.free),
-       " free of ", formatBytes(memory.total),
-       ": compile it with a smaller --batch or with --recompute, start more "
-       "ranks, or take a GPU that nothing else uses");
+  return text;
+}
+
+// SHARDONNX_CUDA_HEADROOM: somebody knows better.
+std::vector<MemoryItem> headroomOf(const Manifest &manifest,
+                                   const Topology &topology) {
+  constexpr const char *kVariable = "SHARDONNX_CUDA_HEADROOM";
+  const char *asked = std::getenv(kVariable);
+  if (!asked || !*asked)
+    return planHeadroom(manifest, topology);
+  std::optional<int64_t> bytes =
+      std::string(asked) == "0" ? 0 : parseByteSize(asked);
+  if (!bytes)
+    fail(kVariable, "='", asked, "' is not a size as in 512MiB, or 0");
+  return {{kVariable, *bytes}};
+}
+
+// What is asked for by item, before the first of it is taken: a library that
+// finds no memory left later has no words for it.
+void requireFits(const std::vector<MemoryItem> &items,
+                 const std::vector<MemoryItem> &headroom, const Device &device,
+                 int rank) {
+  Device::Memory memory = device.memory();
+  int64_t planned = totalBytes(items), later = totalBytes(headroom);
+  if (planned + later <= memory.free)
+    return;
+  constexpr int64_t kMiB = 1 << 20;
+  int64_t fit = (memory.free - later) / kMiB;
+  fail("rank ", rank, " needs ", formatBytes(planned + later),
+       " of GPU memory: ", formatBytes(planned), " as planned (", list(items),
+       ") and ", formatBytes(later), " of headroom (", list(headroom), "); '",
+       device.name(), "' has ", formatBytes(memory.free), " free of ",
+       formatBytes(memory.total), ": compile it ",
+       fit > 0 ? concat("with --fit=", fit, "MiB, ") : "",
+       "with --recompute or a smaller --batch, start more ranks, or take a GPU "
+       "that nothing else uses");
 }
 
 } // namespace
@@ -55,12 +80,16 @@ CudaEngine::CudaEngine(const EngineSetup &setup, const DeviceProgram &code)
       topology(setup.topology), control(setup.control),
       exchange(setup.exchange), phaseBegin(monotonicSeconds()),
       tracer(setup.trace, setup.info.localRank, setup.info.worldSize),
-      device(setup.info.localRank), freeAtStart(device.memory().free),
+      device(setup.info.localRank), numaNode(bindToGpu(device.pciBus())),
+      freeAtStart(device.memory().free),
       programImages(device, {{"the program", code.images, code.imageCount}}),
       runtimeImages(device, runtimeTables()),
       gemm(context, GemmCache::defaultFolder()), attention(context) {
   makeContext(setup);
   log("driver and context");
+  if (isVerbose() && numaNode)
+    std::fprintf(stderr, "start: bound to NUMA node %d of GPU %s\n", *numaNode,
+                 device.pciBus().c_str());
   collectives = makeCollectives(context, setup);
   context.collectives = collectives.get();
   log("communicators");
@@ -87,7 +116,7 @@ void CudaEngine::allocate(const DeviceProgram &code) {
   auto constantBytes = static_cast<int64_t>(code.constantsSize);
   items =
       planMemory(manifest, topology, 0, options.accumulate, options.offload);
-  requireFits(items, device, context.rank);
+  requireFits(items, headroomOf(manifest, topology), device, context.rank);
   state = std::make_unique<State>(manifest, context.rank, topology,
                                   options.accumulate, collectives->symmetric(),
                                   options.offload);
@@ -230,6 +259,8 @@ void CudaEngine::prepare() {
   for (Function *function : functions())
     function->prepare();
   log("libraries and kernels");
+  if (gemm.willTime())
+    state->fillWithNoise(compute);
   gemm.tune();
   log("matrix products");
 }

@@ -91,8 +91,9 @@ private:
   double phaseBegin;
   Tracer tracer; // CUPTI sees the context when it is made
   Device device;
-  const int64_t freeAtStart; // bytes of the device
-  int64_t contextBytes = 0;  // of the device, beside what is planned
+  const std::optional<int> numaNode; // that this rank is bound to
+  const int64_t freeAtStart;         // bytes of the device
+  int64_t contextBytes = 0;          // of the device, beside what is planned
   Stream compute, copy;
   Images programImages, runtimeImages;
   Context context;

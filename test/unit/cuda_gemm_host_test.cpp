@@ -284,6 +284,16 @@ TEST(CudaGemmPlan, TinyProductsHaveLittleWorkspace) {
   ShxGemm sums = typed(SHX_F32, SHX_F32, SHX_F32, 8);
   sums.epilogue = SHX_EPILOGUE_BGRAD;
   EXPECT_EQ(planGemm(sums).bytes, 64 * 8 * 4);
+  // A result of one tile: what the length of the sum is worth, up to a part a
+  // processor. 36 tiles: three parts, no fourth, for which there is no
+  // processor.
+  auto parts = [](int64_t m, int64_t n, int64_t k) {
+    ShxGemm d = product(m, n, k, false, false, 0, {});
+    return planGemm(d).libraryBytes / (m * n * 4);
+  };
+  EXPECT_EQ(parts(128, 128, 2048), 8);
+  EXPECT_EQ(parts(128, 128, 1 << 20), 132);
+  EXPECT_EQ(parts(768, 768, 32768), 3);
   EXPECT_EQ(planGemm(typed(SHX_BF16, SHX_BF16, SHX_BF16, 4096)).bytes,
             int64_t(32) << 20);
   EXPECT_EQ(planGemm(typed(SHX_F32, SHX_F32, SHX_F32, 1 << 30)).bytes,

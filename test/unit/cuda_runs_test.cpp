@@ -265,6 +265,38 @@ TEST_F(CudaRuns, TooLittleMemoryIsToldByItem) {
       << f.err;
 }
 
+// The plan alone would fit. What comes later would not, and a library would
+// find that out, in the first collective or behind it.
+TEST_F(CudaRuns, HeadroomIsFreeBeforeAnythingStarts) {
+  Environment small = {{"SHARDONNX_EMULATOR_MEMORY", "40M"},
+                       {"SHARDONNX_EMULATOR_DEVICES", "2"}};
+  Finished f = run("table_cuda_f32", {"--steps", "1", "--nproc", "2"}, small);
+  expectOneErrorOfRun(f,
+                      " of headroom (communicators' buffers 384 MiB, code of "
+                      "kernels and libraries 256 MiB, graphs ");
+  EXPECT_NE(f.err.find(" as planned (master weights "), std::string::npos)
+      << f.err;
+  // Three quarters of what there is.
+  f = run("table_cuda_f32", {"--steps", "1"},
+          {{"SHARDONNX_EMULATOR_MEMORY", "40M"},
+           {"SHARDONNX_CUDA_HEADROOM", "30M"}});
+  EXPECT_EQ(f.code, 0) << f.err;
+  f = run("table_cuda_f32", {"--steps", "1"},
+          {{"SHARDONNX_EMULATOR_MEMORY", "40M"},
+           {"SHARDONNX_CUDA_HEADROOM", "39.99MiB"}});
+  expectOneErrorOfRun(f, "free of 40.0 MiB: compile it with --recompute");
+  f = run("table_cuda_f32", {"--steps", "1"},
+          {{"SHARDONNX_CUDA_HEADROOM", "much"}});
+  expectOneErrorOfRun(f, "SHARDONNX_CUDA_HEADROOM='much' is not a size");
+}
+
+TEST_F(CudaRuns, AnOlderDriverIsToldBeforeItFails) {
+  Finished f = run("table_cuda_f32", {"--steps", "1"},
+                   {{"SHARDONNX_EMULATOR_DRIVER_VERSION", "12040"}});
+  expectOneErrorOfRun(f, "brings CUDA 12.4, this program needs CUDA 13.0: "
+                         "install driver 580 or later");
+}
+
 TEST_F(CudaRuns, AFaultOfAKernelEndsTheRun) {
   Finished f = run("table_cuda_fault", {"--steps", "3"});
   expectOneErrorOfRun(f, "CUDA_ERROR_");

@@ -4,6 +4,8 @@
 // The parts of the CUDA runtime on a device, which may be the emulated one.
 
 #include "../../runtime/cuda/collectives/SingleRank.h"
+#include "../../runtime/cuda/driver/Noise.h"
+#include "../../runtime/cuda/driver/Numa.h"
 #include "../../runtime/cuda/io/Inputs.h"
 #include "../../runtime/cuda/io/Numbers.h"
 #include "../../runtime/cuda/io/Upload.h"
@@ -13,8 +15,13 @@
 #include "../../runtime/cuda/state/State.h"
 #include "shardonnx/runtime/ByteSize.h"
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <set>
+#include <sys/stat.h>
 
 asm(".section .rodata\n"
     "test_ptx: .incbin \"" TEST_PTX "\"\n"
@@ -92,6 +99,46 @@ TEST_F(OnDevice, MemoryIsZeroAndGivenBack) {
     EXPECT_NE(moved.data(), nullptr);
   }
   EXPECT_EQ(device.memory().free, before);
+}
+
+// Whatever it is read as: finite, about 1, and with many values.
+TEST_F(OnDevice, NoiseIsNumbersOfEveryDtype) {
+  DeviceMemory memory((3 << 20) + 6, "noise");
+  fillWithNoise(memory, compute);
+  std::vector<uint32_t> words =
+      download<uint32_t>(memory.data(), (3 << 20) / 4 + 1);
+  std::set<uint32_t> different;
+  int negative = 0;
+  for (uint32_t word : words) {
+    float whole;
+    std::memcpy(&whole, &word, 4);
+    ASSERT_TRUE(std::fabs(whole) >= 0.5f && std::fabs(whole) < 2) << whole;
+    negative += whole < 0;
+    for (uint16_t half : {uint16_t(word), uint16_t(word >> 16)})
+      ASSERT_EQ(half & 0x7f00, 0x3f00); // of bf16 [0.5, 2), of f16 [1.75, 2)
+    different.insert(word);
+  }
+  EXPECT_GT(different.size(), 100'000u);
+  EXPECT_NEAR(double(negative) / double(words.size()), 0.5, 0.05);
+  EXPECT_NE(words[0], words[4096]);
+}
+
+TEST(Numa, TheNodeIsThePciDevices) {
+  std::string folder = testing::TempDir() + "numa-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  auto write = [&](const char *bus, const char *text) {
+    ::mkdir((folder + "/" + bus).c_str(), 0700);
+    std::ofstream(folder + "/" + bus + "/numa_node") << text << '\n';
+  };
+  write("0000:19:00.0", "1");
+  write("0000:1a:00.0", "-1");
+  EXPECT_EQ(numaNodeOf("0000:19:00.0", folder), 1);
+  EXPECT_EQ(numaNodeOf("0000:1a:00.0", folder), std::nullopt);
+  EXPECT_EQ(numaNodeOf("0000:1b:00.0", folder), std::nullopt);
+}
+
+TEST_F(OnDevice, IsFoundOnItsBus) {
+  EXPECT_EQ(device.pciBus(), "0000:01:00.0");
 }
 
 TEST_F(OnDevice, TooMuchMemoryIsToldWithWhatIsFree) {

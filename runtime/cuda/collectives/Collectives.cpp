@@ -26,12 +26,12 @@ NcclCollectives::NcclCollectives(Context &context, const Manifest &manifest,
                                  const Topology &topology, Control &control,
                                  Exchange &exchange, int ranksPerGpu)
     : context(context), control(control), exchange(exchange),
-      communicators(manifest, topology, control, exchange, *context.device,
-                    ranksPerGpu),
+      communicators(manifest, topology,
+                    {control, exchange, *context.device, ranksPerGpu}),
       gathers(0, TraceRow::Gather), reductions(1, TraceRow::Reduce),
       memory(exchange, communicators.touchingUnits()),
-      points(manifest.units.size()), watchdog(control, manifest.units.size(),
-                                              [this] { return asyncError(); }) {
+      points(manifest.units.size()),
+      watchdog(control, [this] { return asyncError(); }) {
   if (topology.replicas > 1)
     replicas.emplace(2, TraceRow::Replicas);
   control.setBeforeExit([this] { abort(); });
@@ -332,7 +332,11 @@ void NcclCollectives::broadcast(void *data, size_t bytes) {
 
 // ---- Failures
 
+// Those that are aborted are gone.
 std::string NcclCollectives::asyncError() {
+  std::unique_lock<std::mutex> lock(asking, std::try_to_lock);
+  if (!lock || aborted)
+    return "";
   for (NcclCommunicator *one : communicators.all()) {
     ncclResult_t error = ncclSuccess;
     nccl().ncclCommGetAsyncError(*one, &error);
@@ -343,15 +347,21 @@ std::string NcclCollectives::asyncError() {
 }
 
 // The GPU may be in a collective that never ends: it is told to, but not
-// waited for long.
+// waited for long. All in one group: the end of one communicator waits for the
+// GPU, which another one may be holding.
 void NcclCollectives::abort() {
   constexpr std::chrono::seconds kPatience(3);
-  auto aborted = std::make_shared<std::promise<void>>();
-  std::future<void> end = aborted->get_future();
-  std::thread([this, aborted] {
+  auto ended = std::make_shared<std::promise<void>>();
+  std::future<void> end = ended->get_future();
+  std::thread([this, ended] {
+    std::lock_guard<std::mutex> lock(asking);
+    aborted = true;
+    driver().cuCtxSetCurrent(context.device->context());
+    nccl().ncclGroupStart();
     for (NcclCommunicator *one : communicators.all())
       nccl().ncclCommAbort(*one);
-    aborted->set_value();
+    nccl().ncclGroupEnd();
+    ended->set_value();
   }).detach();
   end.wait_for(kPatience);
 }

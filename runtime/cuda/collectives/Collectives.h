@@ -15,6 +15,7 @@
 #include "Communicators.h"
 #include "Watchdog.h"
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -110,6 +111,8 @@ private:
   Point begun;                    // of the function, on the compute stream
   Point numbersReady, numbersThere;
   uint64_t function = 0; // counts them
+  std::mutex asking;     // the communicators for their errors
+  bool aborted = false;  // …which are no more
   /// Collectives that have run: NCCL connects the ranks in the first run, which
   /// must not be a captured one.
   std::set<std::tuple<ncclComm_t, Activity, size_t>> connected;

@@ -8,32 +8,40 @@
 
 namespace shardonnx::rt::cuda {
 
+// The first one finds the machines and their links; the others are split off
+// from it, which takes a fraction of the time. The two of the shard group work
+// side by side, so they share nothing; those that gather a unit again take
+// turns with the gathers of whole units, and use what these have.
 Communicators::Communicators(const Manifest &manifest, const Topology &topology,
-                             Control &control, Exchange &exchange,
-                             const Device &device, int ranksPerGpu) {
-  int rank = control.rank(), size = topology.groupSize();
-  auto make = [&](const char *queue, Members members) {
-    return members.count == 1
-               ? nullptr
-               : std::make_unique<NcclCommunicator>(
-                     control, exchange, device, queue, ranksPerGpu, members);
-  };
+                             const NcclSetup &setup) {
+  int rank = setup.control.rank(), size = topology.groupSize();
   Members group{topology.replica(rank) * size, 1, size,
                 topology.groupRank(rank)};
-  gatherGroup = make("gather", group);
-  reduceGroup = make("reduce", group);
+  Members same{topology.groupRank(rank), size, topology.replicas,
+               topology.replica(rank)};
+  auto split = [&](const char *queue, const Members &members,
+                   const NcclCommunicator &parent, bool lends = false) {
+    return std::make_unique<NcclCommunicator>(setup, queue, members, parent,
+                                              lends);
+  };
   if (topology.replicas > 1) {
-    replicaGroup = make("replica", {topology.groupRank(rank), size,
-                                    topology.replicas, topology.replica(rank)});
-    allRanks = make("replica", {0, 1, topology.ranks, rank});
+    allRanks = std::make_unique<NcclCommunicator>(
+        setup, "replica", Members{0, 1, topology.ranks, rank});
+    replicaGroup = split("replica", same, *allRanks);
   }
+  if (size == 1)
+    return;
+  reduceGroup =
+      allRanks ? split("reduce", group, *allRanks)
+               : std::make_unique<NcclCommunicator>(setup, "reduce", group);
+  gatherGroup = split("gather", group, *reduceGroup, /*lends=*/true);
   std::set<int> sizes;
   for (const Manifest::Unit &unit : manifest.units)
     if (int count = reshardGroup(unit, topology); count > 0)
       sizes.insert(count);
   for (int count : sizes)
-    groups[count] =
-        make("gather", {rank - rank % count, 1, count, rank % count});
+    groups[count] = split(
+        "gather", {rank - rank % count, 1, count, rank % count}, *gatherGroup);
 }
 
 std::vector<NcclCommunicator *> Communicators::all() const {

@@ -18,8 +18,7 @@ namespace shardonnx::rt::cuda {
 class Communicators {
 public:
   Communicators(const Manifest &manifest, const Topology &topology,
-                Control &control, Exchange &exchange, const Device &device,
-                int ranksPerGpu);
+                const NcclSetup &setup);
 
   /// The shard group's, on the gather queue and on the reduce queue.
   NcclCommunicator *gather() const { return gatherGroup.get(); }

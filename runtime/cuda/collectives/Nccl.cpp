@@ -8,6 +8,7 @@
 #include "Nccl.h"
 #include "../driver/Library.h"
 #include "shardonnx/runtime/ByteSize.h"
+#include "shardonnx/runtime/DevicePlan.h"
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -38,8 +39,7 @@ NcclApi loadNccl() {
   return api;
 }
 
-// Thread blocks that the communicators of one queue have on a shared GPU.
-constexpr int kBlocksOfShared = 8;
+constexpr int kPolicyNccl = 22700; // ncclConfig_t has a CTA policy
 
 // The identifier that the first of the members made.
 ncclUniqueId identifierOf(const Members &members, Exchange &exchange) {
@@ -109,13 +109,26 @@ int checkNccl(const std::vector<int> &versions,
 
 // ---- Communicators
 
-NcclCommunicator::NcclCommunicator(Control &control, Exchange &exchange,
-                                   const Device &device, const char *queue,
-                                   int ranksPerGpu, const Members &members)
-    : members(members), name(queue) {
-  ncclUniqueId id = identifierOf(members, exchange);
+namespace {
 
-  // The thread may outlive this call only in a process that is ending.
+ncclConfig_t configOf(const NcclSetup &setup) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  // Whatever blocks NCCL takes a product has not. NCCL_MAX_CTAS and
+  // NCCL_CTA_POLICY, where they are set, count instead.
+  config.maxCTAs = std::max(1, kQueueBlocks / setup.ranksPerGpu);
+  if (nccl().version >= kPolicyNccl)
+    config.CTAPolicy = NCCL_CTA_POLICY_EFFICIENCY;
+  if (setup.ranksPerGpu > 1) // the switch cannot add for ranks of one GPU
+    ::setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
+  return config;
+}
+
+} // namespace
+
+// `make` may never return. Its thread may outlive this call only in a process
+// that is ending.
+template <typename Make>
+void NcclCommunicator::make(const NcclSetup &setup, Make make) {
   struct Making {
     ncclComm_t handle = nullptr;
     ncclResult_t result = ncclSuccess;
@@ -123,18 +136,11 @@ NcclCommunicator::NcclCommunicator(Control &control, Exchange &exchange,
     std::atomic<bool> done{false};
   };
   auto making = std::make_shared<Making>();
-  int rank = members.index, ranks = members.count;
-  CUcontext context = device.context();
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  if (ranksPerGpu > 1) {
-    // All of them must find room on it, and its switch cannot add for them.
-    config.maxCTAs = std::max(1, kBlocksOfShared / ranksPerGpu);
-    ::setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
-  }
-  std::thread([making, id, rank, ranks, context, config, &control]() mutable {
+  Control &control = setup.control;
+  std::thread([making, make, context = setup.device.context(),
+               &control]() mutable {
     driver().cuCtxSetCurrent(context);
-    making->result = nccl().ncclCommInitRankConfig(&making->handle, ranks, id,
-                                                   rank, &config);
+    making->result = make(&making->handle);
     if (making->result != ncclSuccess)
       making->error = describe(making->result);
     making->done.store(true);
@@ -143,9 +149,33 @@ NcclCommunicator::NcclCommunicator(Control &control, Exchange &exchange,
   control.wait(Activity::Connect, 0, /*spin=*/false,
                [&] { return making->done.load(); });
   if (making->result != ncclSuccess)
-    fail("NCCL failed when connecting the ranks for the ", queue,
+    fail("NCCL failed when connecting the ranks for the ", name,
          " queue: ", making->error);
   handle = making->handle;
+}
+
+NcclCommunicator::NcclCommunicator(const NcclSetup &setup, const char *queue,
+                                   const Members &members)
+    : members(members), name(queue) {
+  ncclUniqueId id = identifierOf(members, setup.exchange);
+  int rank = members.index, ranks = members.count;
+  make(setup, [=, config = configOf(setup)](ncclComm_t *made) mutable {
+    return nccl().ncclCommInitRankConfig(made, ranks, id, rank, &config);
+  });
+}
+
+NcclCommunicator::NcclCommunicator(const NcclSetup &setup, const char *queue,
+                                   const Members &members,
+                                   const NcclCommunicator &parent, bool lends)
+    : members(members), name(queue) {
+  ncclConfig_t config = configOf(setup);
+  config.splitShare = lends ? 1 : 0;
+  // No other set of members has the same first one.
+  int color = members.first, rank = members.index;
+  ncclComm_t from = parent;
+  make(setup, [=](ncclComm_t *made) mutable {
+    return nccl().ncclCommSplit(from, color, rank, made, &config);
+  });
 }
 
 // When this rank fails the process is about to end, and the others do not come

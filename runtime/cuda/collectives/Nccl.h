@@ -25,6 +25,7 @@
   X(ncclCommGetAsyncError)                                                     \
   X(ncclCommInitRankConfig)                                                    \
   X(ncclCommRegister)                                                          \
+  X(ncclCommSplit)                                                             \
   X(ncclGetErrorString)                                                        \
   X(ncclGetLastError)                                                          \
   X(ncclGetUniqueId)                                                           \
@@ -83,14 +84,29 @@ struct Members {
   int index = 0; // of this rank
 };
 
+/// What the communicators of a run are made with.
+struct NcclSetup {
+  Control &control;
+  Exchange &exchange;
+  const Device &device;
+  int ranksPerGpu;
+};
+
 /// One communicator, of one queue.
 class NcclCommunicator {
 public:
   /// Every rank makes the same in the same order, each with those that it
   /// shares it with. A rank that does not come, or dies meanwhile, ends the run
   /// with a sentence.
-  NcclCommunicator(Control &control, Exchange &exchange, const Device &device,
-                   const char *queue, int ranksPerGpu, const Members &members);
+  NcclCommunicator(const NcclSetup &setup, const char *queue,
+                   const Members &members);
+  /// Of some ranks of `parent`, all of which make one: it knows the machines
+  /// and their links already. With `lends` those that are made of this one use
+  /// its buffers and connections. NCCL then runs their kernels and its own one
+  /// after the other, so they must be of one queue.
+  NcclCommunicator(const NcclSetup &setup, const char *queue,
+                   const Members &members, const NcclCommunicator &parent,
+                   bool lends = false);
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator &) = delete;
   NcclCommunicator &operator=(const NcclCommunicator &) = delete;
@@ -100,6 +116,8 @@ public:
   const Members members;
 
 private:
+  template <typename Make> void make(const NcclSetup &setup, Make make);
+
   const char *name;
   ncclComm_t handle = nullptr;
 };

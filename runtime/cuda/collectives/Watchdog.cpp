@@ -4,8 +4,6 @@
 // See Watchdog.h.
 
 #include "Watchdog.h"
-#include <algorithm>
-#include <numeric>
 #include <unistd.h>
 
 namespace shardonnx::rt::cuda {
@@ -14,29 +12,14 @@ namespace {
 constexpr useconds_t kMicrosecondsBetweenLooks = 100'000;
 // When a rank dies the others' NCCL may notice before its machine tells.
 constexpr double kSecondsForTheCause = 5;
-// Of one function: a gather or two, a reduction and the replicas' for each
-// unit, and those of numbers. There are seven functions: the step's first,
-// other and last microbatch, the update, an evaluation, sums of losses, first
-// gathers.
-constexpr size_t collectivesOf(size_t units) { return 7 * (6 * units + 8); }
 
 } // namespace
 
-Watchdog::Watchdog(Control &control, size_t units,
-                   std::function<std::string()> asyncError)
+Watchdog::Watchdog(Control &control, std::function<std::string()> asyncError)
     : control(control), asyncError(std::move(asyncError)),
-      capacity(collectivesOf(units)),
-      numbers(static_cast<int64_t>(capacity * sizeof(uint32_t)),
-              "the watchdog's numbers"),
-      counter(sizeof(uint32_t), "the watchdog's counter"),
       words(static_cast<int64_t>((kQueues + 1) * sizeof(Word)),
             "the watchdog's words"),
       collectives(1) {
-  std::vector<uint32_t> values(capacity);
-  std::iota(values.begin(), values.end(), 0u);
-  check(driver().cuMemcpyHtoD(numbers.address(), values.data(),
-                              values.size() * sizeof(uint32_t)),
-        "filling the watchdog's numbers");
   thread = std::thread([this] { watch(); });
 }
 
@@ -53,15 +36,13 @@ void Watchdog::beginFunction(const char *name, int64_t step) {
 }
 
 void Watchdog::endFunction(CUstream stream) {
-  check(driver().cuMemsetD32Async(counter.address(), sequence, 1, stream),
-        "counting a function");
-  write(stream, kQueues, counter.address());
+  write(stream, kQueues, sequence);
 }
 
 Watchdog::Station Watchdog::station(Activity activity, size_t unit) {
   std::lock_guard<std::mutex> lock(mutex);
   auto [at, isNew] = stations.try_emplace({function, ordinal++}, 0);
-  if (isNew && collectives.size() < capacity) {
+  if (isNew) {
     at->second = static_cast<Station>(collectives.size());
     collectives.push_back({activity, unit});
   }
@@ -73,18 +54,17 @@ uint32_t Watchdog::read(size_t word) const {
   return __atomic_load_n(&line->value, __ATOMIC_ACQUIRE);
 }
 
-void Watchdog::write(CUstream stream, size_t word, CUdeviceptr from) {
-  check(driver().cuMemcpyDtoHAsync(words.data() + word * sizeof(Word), from,
-                                   sizeof(uint32_t), stream),
+void Watchdog::write(CUstream stream, size_t word, uint32_t value) {
+  CUdeviceptr to = deviceAddress(words.data() + word * sizeof(Word));
+  check(driver().cuStreamWriteValue32(stream, to, value,
+                                      CU_STREAM_WRITE_VALUE_DEFAULT),
         "marking a collective");
 }
 
 void Watchdog::begin(CUstream stream, size_t queue, Station station) {
-  write(stream, queue, numbers.address() + station * sizeof(uint32_t));
+  write(stream, queue, station);
 }
-void Watchdog::end(CUstream stream, size_t queue) {
-  write(stream, queue, numbers.address());
-}
+void Watchdog::end(CUstream stream, size_t queue) { write(stream, queue, 0); }
 
 // The oldest function that is not done. Sequence numbers wrap around.
 bool Watchdog::outstanding(Expected &first) {

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Knows what the GPU is at, so that a hang ends with a sentence. Every
-// collective is put between two marks: copies of four bytes that say, in host
-// memory, which collective the queue has begun and which it has ended. Marks
-// are ordinary work of the queue, so a captured graph has them, too. A thread
-// reads them; it calls nothing of CUDA, which may hang with the GPU.
+// collective is put between two marks: values of four bytes that the queue
+// writes into host memory, and that say which collective it has begun and which
+// it has ended. Neither kernels nor copy engines have a part in that. Marks are
+// ordinary work of the queue, so a captured graph has them, too. A thread reads
+// them; it calls nothing of CUDA, which may hang with the GPU.
 
 #ifndef SHARDONNX_RUNTIME_CUDA_WATCHDOG_H
 #define SHARDONNX_RUNTIME_CUDA_WATCHDOG_H
@@ -26,8 +27,7 @@ namespace shardonnx::rt::cuda {
 class Watchdog {
 public:
   /// `asyncError` is asked often: what is wrong with a communicator, or "".
-  Watchdog(Control &control, size_t units,
-           std::function<std::string()> asyncError);
+  Watchdog(Control &control, std::function<std::string()> asyncError);
   ~Watchdog();
   Watchdog(const Watchdog &) = delete;
   Watchdog &operator=(const Watchdog &) = delete;
@@ -61,7 +61,7 @@ private:
     uint32_t value;
   };
   uint32_t read(size_t word) const;
-  void write(CUstream stream, size_t word, CUdeviceptr from);
+  void write(CUstream stream, size_t word, uint32_t value);
   void watch();
   bool outstanding(Expected &first);
   void reportHang(const Expected &first);
@@ -69,11 +69,8 @@ private:
 
   Control &control;
   std::function<std::string()> asyncError;
-  size_t capacity;
-  DeviceMemory numbers; // 0, 1, 2, …: what marks are copied from
-  DeviceMemory counter; // the sequence number, for `endFunction`
-  PinnedMemory words;   // [queue] what runs, 0: nothing; [kQueues] sequence
-  std::mutex mutex;     // of what follows
+  PinnedMemory words; // [queue] what runs, 0: nothing; [kQueues] sequence
+  std::mutex mutex;   // of what follows
   std::vector<Collective> collectives; // by station; 0 is none
   std::map<std::pair<std::string, size_t>, Station> stations;
   std::string function;

@@ -65,6 +65,13 @@ void requireDevices() {
 // that then share one are found when the ranks have met.
 Device::Device(int localRank) {
   requireDevices();
+  check(driver().cuDriverGetVersion(&version), "asking for the driver's "
+                                               "version");
+  if (version < kOldestDriver)
+    fail("the NVIDIA driver of this machine brings CUDA ", version / 1000, ".",
+         version % 1000 / 10,
+         ", this program needs CUDA 13.0: install driver "
+         "580 or later, or NVIDIA's cuda-compat-13-0 for data-center GPUs");
   int index = localRank % deviceCount();
   check(driver().cuDeviceGet(&device, index), "taking GPU ", index);
   char text[256] = {};
@@ -80,8 +87,6 @@ Device::Device(int localRank) {
   processors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   sharedBytes =
       attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  check(driver().cuDriverGetVersion(&version), "asking for the driver's "
-                                               "version");
   check(driver().cuDevicePrimaryCtxRetain(&handle, device),
         "making a context on '", deviceName, "'");
   makeCurrent();
@@ -100,6 +105,16 @@ std::string Device::uuid() const {
   CUuuid id{};
   check(driver().cuDeviceGetUuid(&id, device), "asking for the GPU's identity");
   return std::string(id.bytes, sizeof(id.bytes));
+}
+
+std::string Device::pciBus() const {
+  char text[32] = {};
+  check(driver().cuDeviceGetPCIBusId(text, sizeof(text) - 1, device),
+        "asking for the GPU's PCI bus");
+  std::string bus = text;
+  for (char &c : bus)
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return bus;
 }
 
 Device::Memory Device::memory() const {

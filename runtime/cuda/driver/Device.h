@@ -19,6 +19,8 @@ std::optional<double> peakFlops(const std::string &deviceName);
 
 /// The oldest architecture that programs are built for: 8.0.
 constexpr int kOldestMajor = 8;
+/// The oldest driver, by the CUDA that it brings: R580.
+constexpr int kOldestDriver = 13000;
 
 /// Throws when there is no GPU, or no driver.
 void requireDevices();
@@ -35,6 +37,8 @@ public:
   const std::string &name() const { return deviceName; }
   /// 16 bytes that no other GPU has.
   std::string uuid() const;
+  /// As /sys/bus/pci/devices names it.
+  std::string pciBus() const;
   int major() const { return capability[0]; }
   int minor() const { return capability[1]; }
   int arch() const { return capability[0] * 10 + capability[1]; }

@@ -21,6 +21,7 @@
   X(cuDeviceGetAttribute)                                                      \
   X(cuDeviceGetCount)                                                          \
   X(cuDeviceGetName)                                                           \
+  X(cuDeviceGetPCIBusId)                                                       \
   X(cuDeviceGetUuid)                                                           \
   X(cuDevicePrimaryCtxRelease)                                                 \
   X(cuDevicePrimaryCtxRetain)                                                  \
@@ -68,7 +69,8 @@
   X(cuStreamIsCapturing)                                                       \
   X(cuStreamQuery)                                                             \
   X(cuStreamSynchronize)                                                       \
-  X(cuStreamWaitEvent)
+  X(cuStreamWaitEvent)                                                         \
+  X(cuStreamWriteValue32)
 
 // …and those that it does without where a driver has none.
 #define SHX_CUDA_DRIVER_OPTIONAL(X)                                            \

@@ -141,6 +141,10 @@ void LtProduct::describeProduct() {
       problem.transLeft ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB,
       problem.transRight ? CUBLAS_OP_T : CUBLAS_OP_N);
+  // A kernel that keeps every processor busy to its end would take twice as
+  // long beside a collective that has some of them.
+  if (problem.processors > 0)
+    set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, problem.processors);
   if (status == CUBLAS_STATUS_SUCCESS)
     status = lt.cublasLtMatmulPreferenceCreate(&preference);
   auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {

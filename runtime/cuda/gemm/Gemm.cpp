@@ -8,6 +8,7 @@
 #include "../plan/ElementBytes.h"
 #include "../plan/GemmPlan.h"
 #include "GemmEpilogue.h"
+#include "shardonnx/runtime/DevicePlan.h"
 #include <algorithm>
 
 namespace shardonnx::rt::cuda {
@@ -37,7 +38,12 @@ void Gemm::multiply(const ShxGemm &desc, const GemmOperands &operands,
   if (workspace)
     alignWorkspace(workspace, bytes);
   GemmCall call = makeGemmCall(desc, operands, workspace ? bytes : 0);
-  const GemmProblem &problem = call.problem;
+  GemmProblem &problem = call.problem;
+  bool deterministic = (desc.flags & SHX_GEMM_DETERMINISTIC) != 0;
+  // The same algorithm at every number of ranks, where that is asked for.
+  if (context.ranks > 1 && !deterministic)
+    problem.processors =
+        std::max(1, context.device->multiprocessors() - kQueueBlocks);
   bool epilogue = problem.epilogue != SHX_EPILOGUE_NONE;
   // What the result is added to does not matter to the sums of an operand.
   bool sums = problem.epilogue == SHX_EPILOGUE_BGRAD;
@@ -56,8 +62,7 @@ void Gemm::multiply(const ShxGemm &desc, const GemmOperands &operands,
   if (context.preparing()) {
     if (choices.count(key) == 0 && known.insert(key).second)
       pending.push_back({key, problem, operands, call.offsets.front(),
-                         workspace,
-                         (desc.flags & SHX_GEMM_DETERMINISTIC) == 0});
+                         workspace, !deterministic});
     return;
   }
   const GemmChoice &choice = choiceOf(key, problem, operands);

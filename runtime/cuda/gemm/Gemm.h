@@ -31,6 +31,8 @@ public:
   void multiply(const ShxGemm &desc, const GemmOperands &operands,
                 void *workspace, int64_t bytes);
 
+  /// Whether tune() will time products here, on what their operands hold then.
+  bool willTime();
   /// Settles what was prepared since; every rank calls it. Overwrites results.
   void tune();
 

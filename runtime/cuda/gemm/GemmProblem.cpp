@@ -171,6 +171,8 @@ std::string GemmProblem::key() const {
     add(".", alignAux);
   }
   add("w", workspaceBytes);
+  if (processors > 0)
+    add("p", processors);
   return text;
 }
 

@@ -36,6 +36,8 @@ struct GemmProblem {
   int32_t alignLeft = 256, alignRight = 256, alignResult = 256;
   int32_t alignBias = 0, alignAux = 0;
   int64_t workspaceBytes = 0;
+  /// Of the GPU's processors, what collectives leave; 0: all.
+  int32_t processors = 0;
 
   /// The same for equal problems, in every run; one word, for the cache file.
   std::string key() const;

@@ -19,9 +19,10 @@ namespace {
 
 constexpr int kCandidates = 8;
 constexpr int kTimedBatches = 3;
-// A batch of runs is about this long, at most kMostRuns.
-constexpr double kBatchMilliseconds = 0.3;
-constexpr int kMostRuns = 16;
+// A batch of runs is about this long, at most kMostRuns: the GPU's events tell
+// half a microsecond apart, which must not decide between two algorithms.
+constexpr double kBatchMilliseconds = 1;
+constexpr int kMostRuns = 256;
 // A candidate so much slower than the best is not timed again.
 constexpr double kHopeless = 1.5;
 
@@ -135,6 +136,16 @@ GemmChoice Gemm::fastestOf(const Pending &p) {
     }
   }
   return fastest;
+}
+
+bool Gemm::willTime() {
+  if (context.rank != 0 || !tuningWanted() || pending.empty())
+    return false;
+  library();
+  return std::any_of(pending.begin(), pending.end(), [this](const Pending &p) {
+    const GemmChoice *kept = p.mayTime ? cache().find(p.key) : nullptr;
+    return p.mayTime && !(kept && accepts(p, *kept));
+  });
 }
 
 GemmChoice Gemm::settle(const Pending &p) {

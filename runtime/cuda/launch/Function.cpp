@@ -57,7 +57,10 @@ std::string Function::capture() {
   if (refused.empty() && result != CUDA_SUCCESS)
     refused = "CUDA failed when capturing " + name + ": " + describe(result);
   if (refused.empty()) {
-    result = driver().cuGraphInstantiate(&graph, recorded, 0);
+    // Else collectives run at the priority of the stream that the graph is
+    // launched into, the lowest.
+    result = driver().cuGraphInstantiate(
+        &graph, recorded, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
     if (result == CUDA_SUCCESS)
       result = driver().cuGraphUpload(graph, context.compute);
     if (result != CUDA_SUCCESS)

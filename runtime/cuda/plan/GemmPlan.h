@@ -15,12 +15,13 @@
 
 namespace shardonnx::rt::cuda {
 
-/// What cuBLAS's authors recommend for Hopper, where the product is worth it;
-/// never more than four partial sums of the result take. Smaller products get
-/// partial sums of so many terms at least, so that tiny programs stay tiny.
+/// What cuBLAS's authors recommend for Hopper: for products with a tile for
+/// every processor, whose kernels may cut the last ones up. Those with fewer
+/// tiles get as many partial sums as occupy the processors, each of so many
+/// terms at least, so that tiny programs stay tiny.
 constexpr int64_t kGemmLibraryBytes = int64_t(32) << 20;
-constexpr int64_t kGemmPartialSums = 4, kGemmTermsPerPart = 256;
-constexpr double kGemmLargeProduct = 1 << 30; // multiplications
+constexpr int64_t kGemmProcessors = 132, kGemmTile = 128;
+constexpr int64_t kGemmTermsPerPart = 256;
 /// Rows that a bias's gradient is split into at most.
 constexpr int64_t kGemmColumnSplits = 64;
 constexpr int64_t kGemmAlignment = 256;
@@ -45,11 +46,26 @@ constexpr int64_t gemmMatrices(const ShxGemm &desc, const int64_t *strides) {
   return count;
 }
 
+/// How many sums of parts of k are worth room in the workspace. Where the
+/// result alone occupies the GPU they are those of its last tiles, for which
+/// four times the result is room enough.
+constexpr int64_t gemmParts(const ShxGemm &desc, int64_t results) {
+  // A dim may be short of a tile. No product here overflows: tiles are counted
+  // up to the number of processors.
+  auto along = [](int64_t size) {
+    int64_t tiles = size / kGemmTile + (size % kGemmTile != 0 ? 1 : 0);
+    return tiles < kGemmProcessors ? tiles : kGemmProcessors;
+  };
+  int64_t matrix = desc.m > 0 && desc.n > 0 ? results / desc.m / desc.n : 1;
+  int64_t matrices = matrix < kGemmProcessors ? matrix : kGemmProcessors;
+  int64_t tiles = along(desc.m) * along(desc.n) * (matrices > 0 ? matrices : 1);
+  int64_t useful = tiles >= kGemmProcessors ? 4 : kGemmProcessors / tiles;
+  int64_t longest = desc.k / kGemmTermsPerPart;
+  return longest < useful ? longest : useful;
+}
+
 constexpr int64_t gemmLibraryBytes(const ShxGemm &desc, int64_t results) {
-  double products = double(results) * double(desc.k);
-  int64_t parts = desc.k / kGemmTermsPerPart;
-  if (products >= kGemmLargeProduct || parts > kGemmPartialSums)
-    parts = kGemmPartialSums;
+  int64_t parts = gemmParts(desc, results);
   // 4 bytes each, compared without a product that could overflow.
   int64_t bytes = kGemmLibraryBytes;
   if (parts < 2)

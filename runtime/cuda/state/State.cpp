@@ -5,6 +5,7 @@
 
 #include "State.h"
 #include "../../core/Carver.h"
+#include "../driver/Noise.h"
 
 namespace shardonnx::rt::cuda {
 
@@ -85,6 +86,12 @@ void State::carveUnit(UnitState &state, Carver &device, Carver &host) {
       device.take<uint8_t>(state.groupFrozenOwned.size() * element);
   if (plan.gradientsInPlace)
     state.gradients = reinterpret_cast<uint8_t *>(state.reduced);
+}
+
+void State::fillWithNoise(CUstream stream) const {
+  for (const DeviceMemory *space :
+       {&privateSpace, &gatherSpace, &gradientSpace})
+    cuda::fillWithNoise(*space, stream);
 }
 
 bool State::onHost(StateArray array) const {

@@ -52,6 +52,8 @@ public:
   std::vector<UnitState> units;
   std::vector<uint8_t *> paramPointers, gradPointers; // for generated code
   uint8_t *privateBase() const { return privateSpace.data(); }
+  /// The spaces that every function writes before it reads them.
+  void fillWithNoise(CUstream stream) const;
   /// Whether --offload keeps this array in host memory.
   bool onHost(StateArray array) const;
 

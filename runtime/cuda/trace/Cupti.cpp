@@ -7,6 +7,7 @@
 #include "Cupti.h"
 #ifdef SHX_HAS_CUPTI
 #include "../driver/Library.h"
+#include <algorithm>
 #include <cstdlib>
 #include <cupti.h>
 #include <cxxabi.h>
@@ -111,9 +112,23 @@ private:
   size_t lost = 0;
 };
 
+// The one of the driver's CUDA. An older one works with a newer driver, but
+// knows less of it; the oldest is the one that this program was built for.
+Library loadCupti() {
+  constexpr int kBuilt = CUDA_VERSION / 1000;
+  int version = 0;
+  driver().cuDriverGetVersion(&version);
+  std::vector<std::string> files;
+  for (int major = std::max(version / 1000, kBuilt); major >= kBuilt; --major)
+    for (std::string &file : Library::candidates(concat("libcupti.so.", major)))
+      files.push_back(std::move(file));
+  return {files, "CUPTI",
+          "install it, or set LD_LIBRARY_PATH or CUDA_HOME to where it is"};
+}
+
 Recorder *Recorder::self = nullptr;
 
-Recorder::Recorder() : library(Library::ofToolkit("libcupti.so.13", "CUPTI")) {
+Recorder::Recorder() : library(loadCupti()) {
 #define SHX_CUPTI_LOAD(name) library.load(api.name, #name);
   SHX_CUPTI_FUNCTIONS(SHX_CUPTI_LOAD)
 #undef SHX_CUPTI_LOAD

@@ -172,6 +172,8 @@ Field fieldOf(Operation &o, cublasLtMatmulDescAttributes_t attribute) {
     return field(o.auxStride);
   case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
     return field(o.auxType);
+  case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+    return field(o.processors);
   default:
     return {nullptr, 0};
   }

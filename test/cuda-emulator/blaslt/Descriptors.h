@@ -28,6 +28,8 @@ struct Operation {
   /// -1 unless set.
   int32_t biasType, auxType;
   int64_t biasStride, auxStride;
+  /// Of the device's processors, 0: all.
+  int32_t processors;
 };
 static_assert(sizeof(Operation) <= sizeof(cublasLtMatmulDescOpaque_t), "");
 

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -42,6 +43,8 @@ struct GraphNode {
   std::string name;
   Work work;
   std::vector<size_t> after;
+  /// Of the stream that it was captured from, for what runs on processors.
+  std::optional<int> priority = {};
 };
 
 /// Makes work the current one of the thread, for looking for races.
@@ -66,6 +69,7 @@ struct CUmod_st {
     size_t bytes;
   };
   std::unordered_map<std::string, Global> globals;
+  std::shared_ptr<void> memory; // of its code
 };
 
 struct CUfunc_st {
@@ -82,6 +86,8 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
   std::shared_ptr<const CUgraph_st> graph;
+  /// What it takes of its device beside what the program has asked for.
+  std::shared_ptr<void> memory;
   /// Launches of one executable graph do not overlap.
   std::shared_ptr<std::mutex> running = std::make_shared<std::mutex>();
 };
@@ -191,6 +197,11 @@ bool shuffling();
 uint64_t shuffleNumber();
 
 CUresult loadModule(CUmod_st &module, const char *text);
+
+/// Memory that the driver or a library takes for itself, until the last copy is
+/// gone; null when the device has no more.
+std::shared_ptr<void> reserveMemory(int device, size_t bytes,
+                                    const std::string &what);
 
 } // namespace shardonnx::emulator
 

@@ -170,11 +170,37 @@ findReachability(const CUgraph_st &graph) {
   return before;
 }
 
+/// Without the flag all nodes run at the priority of the stream that the graph
+/// is launched into, which the real driver does not tell.
+static bool losesPriorities(const CUgraph_st &graph, unsigned long long flags) {
+  if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
+    return false;
+  std::set<int> priorities;
+  for (const GraphNode &node : graph.nodes)
+    if (node.priority)
+      priorities.insert(*node.priority);
+  return priorities.size() > 1;
+}
+
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph,
-                                     unsigned long long) {
+                                     unsigned long long flags) {
+  // What an executable graph keeps of a node on the device.
+  constexpr size_t kNodeBytes = 2 << 10;
   if (CUresult result = enter())
     return result;
+  if (losesPriorities(*graph, flags)) {
+    say("a graph of streams of several priorities is made without "
+        "CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: all of it would run "
+        "at one");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::shared_ptr<void> memory =
+      reserveMemory(currentContext()->device, graph->nodes.size() * kNodeBytes,
+                    "an executable graph");
+  if (!memory)
+    return CUDA_ERROR_OUT_OF_MEMORY;
   auto *created = new CUgraphExec_st;
+  created->memory = std::move(memory);
   auto copy = std::make_shared<CUgraph_st>(*graph);
   if (raceChecking())
     copy->order = findReachability(*copy);

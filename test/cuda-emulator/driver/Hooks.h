@@ -33,6 +33,11 @@ void *shardonnxEmulatorAccess(CUdeviceptr address, size_t bytes, int writes,
 /// Reports a mistake of the program and makes the context's error stick.
 void shardonnxEmulatorFail(CUresult code, const char *message);
 
+/// Memory that a library takes of the device for itself, for
+/// shardonnxEmulatorUnreserve; null, and a message, when there is not enough.
+void *shardonnxEmulatorReserve(int device, size_t bytes, const char *what);
+void shardonnxEmulatorUnreserve(void *reserved);
+
 /// The device of a stream; -1 if it is none.
 int shardonnxEmulatorDevice(CUstream stream);
 

@@ -10,6 +10,19 @@
 
 using namespace shardonnx::emulator;
 
+std::shared_ptr<void>
+shardonnx::emulator::reserveMemory(int device, size_t bytes,
+                                   const std::string &what) {
+  if (!DeviceMemory::get().reserve(device, bytes)) {
+    say("the device has no memory left for " + what);
+    return nullptr;
+  }
+  return std::shared_ptr<void>(new char, [device, bytes](void *p) {
+    DeviceMemory::get().unreserve(device, bytes);
+    delete static_cast<char *>(p);
+  });
+}
+
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
   if (CUresult result = enterUnsafe("cuMemAlloc"))
     return result;
@@ -236,8 +249,24 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes,
                            CUstream stream) {
   return enqueue(stream, "copy to the device", toDevice(to, from, bytes));
 }
+/// A few bytes for the host to look at are no work for a copy engine, which the
+/// stream would stand and wait for in every launch of the graph.
+static CUresult checkCapturedCopy(CUstream stream, size_t bytes) {
+  constexpr size_t kFewBytes = 16;
+  if (CUresult result = enterStream(stream))
+    return result;
+  std::lock_guard<std::recursive_mutex> lock(Driver::get().mutex);
+  if (!stream->capture || bytes > kFewBytes)
+    return CUDA_SUCCESS;
+  say("a copy of " + std::to_string(bytes) +
+      " bytes to the host is captured: write the value (cuStreamWriteValue)");
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes,
                            CUstream stream) {
+  if (CUresult result = checkCapturedCopy(stream, bytes))
+    return result;
   return enqueue(stream, "copy to the host", toHost(to, from, bytes));
 }
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
@@ -247,6 +276,35 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                        CUstream stream) {
   return enqueue(stream, "copy", anywhere(to, from, bytes));
+}
+
+/// Into memory of the device, or page-locked memory of the host.
+template <class T> static Work writeValue(CUdeviceptr to, T value) {
+  return [=] {
+    MemoryRange range;
+    if (to % sizeof(T) || !DeviceMemory::get().find(to, range) ||
+        range.high - to < sizeof(T))
+      throw Fault(CUDA_ERROR_ILLEGAL_ADDRESS,
+                  "a value is written to an address that is misaligned, or "
+                  "neither of the device nor page-locked");
+    auto *place = reinterpret_cast<T *>(
+        range.pinned ? reinterpret_cast<char *>(to)
+                     : bytesOf(to, sizeof(T), true, "write of a value"));
+    __atomic_store_n(place, value, __ATOMIC_RELEASE);
+  };
+}
+
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr to, cuuint32_t value,
+                              unsigned flags) {
+  if (flags != CU_STREAM_WRITE_VALUE_DEFAULT)
+    return CUDA_ERROR_INVALID_VALUE;
+  return enqueue(stream, "write of a value", writeValue(to, value));
+}
+CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr to, cuuint64_t value,
+                              unsigned flags) {
+  if (flags != CU_STREAM_WRITE_VALUE_DEFAULT)
+    return CUDA_ERROR_INVALID_VALUE;
+  return enqueue(stream, "write of a value", writeValue(to, value));
 }
 
 CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {

@@ -99,6 +99,11 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
   }
   auto created = std::make_unique<CUmod_st>();
   created->context = currentContext();
+  constexpr size_t kCodeBytes = 1 << 20;
+  created->memory =
+      reserveMemory(created->context->device, kCodeBytes, "a module");
+  if (!created->memory)
+    return CUDA_ERROR_OUT_OF_MEMORY;
   if (CUresult result = loadModule(*created, text)) {
     for (auto &[name, global] : created->globals)
       DeviceMemory::get().release(global.address);

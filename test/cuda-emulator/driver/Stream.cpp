@@ -222,9 +222,13 @@ CUresult shardonnx::emulator::enqueue(CUstream stream, std::string name,
   if (stream->capture->invalid)
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   std::vector<GraphNode> &nodes = stream->capture->graph->nodes;
+  bool computes =
+      name.compare(0, 7, "kernel ") == 0 || name.compare(0, 4, "nccl") == 0;
   nodes.push_back({std::move(name),
                    std::move(work),
                    {stream->tips.begin(), stream->tips.end()}});
+  if (computes)
+    nodes.back().priority = stream->priority;
   stream->tips = {nodes.size() - 1};
   return CUDA_SUCCESS;
 }
@@ -351,6 +355,15 @@ void shardonnxEmulatorFail(CUresult code, const char *message) {
     failContext(context, Fault(code, message));
   else
     say(message);
+}
+
+void *shardonnxEmulatorReserve(int device, size_t bytes, const char *what) {
+  std::shared_ptr<void> memory = reserveMemory(device, bytes, what);
+  return memory ? new std::shared_ptr<void>(std::move(memory)) : nullptr;
+}
+
+void shardonnxEmulatorUnreserve(void *reserved) {
+  delete static_cast<std::shared_ptr<void> *>(reserved);
 }
 
 void *shardonnxEmulatorAccess(CUdeviceptr address, size_t bytes, int writes,

@@ -125,6 +125,20 @@ bool DeviceMemory::release(uint64_t address) {
   return true;
 }
 
+bool DeviceMemory::reserve(int device, size_t bytes) {
+  std::unique_lock<std::shared_mutex> lock(mutex);
+  Arena &from = arena(device);
+  if (roundUp(bytes, kUnit) > capacity - from.used)
+    return false;
+  from.used += roundUp(bytes, kUnit);
+  return true;
+}
+
+void DeviceMemory::unreserve(int device, size_t bytes) {
+  std::unique_lock<std::shared_mutex> lock(mutex);
+  arenas[device].used -= roundUp(bytes, kUnit);
+}
+
 void DeviceMemory::pin(void *host, size_t bytes) {
   std::unique_lock<std::shared_mutex> lock(mutex);
   uint64_t address = reinterpret_cast<uint64_t>(host);

@@ -36,6 +36,9 @@ public:
   /// 0 if the device has no room.
   uint64_t allocate(int device, size_t bytes);
   bool release(uint64_t address);
+  /// Takes memory that has no address: code, graphs, buffers of libraries.
+  bool reserve(int device, size_t bytes);
+  void unreserve(int device, size_t bytes);
   void pin(void *host, size_t bytes);
   bool unpin(void *host);
 

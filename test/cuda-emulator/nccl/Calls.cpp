@@ -5,6 +5,7 @@
 
 #include "Communicator.h"
 #include "driver/Hooks.h"
+#include <utility>
 
 using namespace shardonnx::emulator;
 
@@ -20,6 +21,7 @@ struct Batch {
 struct Group {
   int depth = 0;
   std::vector<Batch> batches;
+  std::vector<ncclComm_t> aborts;
 };
 
 Group &group() {
@@ -31,6 +33,14 @@ ncclResult_t submit(Batch batch) {
   if (shardonnxEmulatorDevice(batch.stream) != batch.rank->device)
     return refuse(ncclInvalidArgument,
                   "the stream is not of the communicator's device");
+  {
+    Family &family = *batch.rank->family;
+    std::lock_guard<std::mutex> lock(family.mutex);
+    CUstream last = std::exchange(family.stream, batch.stream);
+    if (last && last != batch.stream)
+      complain("communicators that share their resources are used on two "
+               "streams, where NCCL lets each wait for the other");
+  }
   std::string name = nameOf(batch.operations.front().call);
   auto *held = new Batch(std::move(batch));
   CUresult result = shardonnxEmulatorEnqueue(
@@ -46,7 +56,7 @@ ncclResult_t submit(Batch batch) {
 }
 
 ncclResult_t checkState(ncclComm_t comm) {
-  if (!comm)
+  if (!comm || !Live::get().has(comm))
     return refuse(ncclInvalidArgument, "no communicator");
   int error = comm->rank->error;
   return static_cast<ncclResult_t>(error);
@@ -119,10 +129,18 @@ ncclResult_t ncclGroupEnd() {
     return ncclSuccess;
   std::vector<Batch> batches = std::move(group().batches);
   group().batches.clear();
+  abortNow(std::exchange(group().aborts, {}));
   for (Batch &batch : batches)
     if (ncclResult_t result = submit(std::move(batch)))
       return result;
   return ncclSuccess;
+}
+
+bool shardonnx::emulator::deferAbort(ncclComm_t comm) {
+  if (!group().depth)
+    return false;
+  group().aborts.push_back(comm);
+  return true;
 }
 
 ncclResult_t ncclAllGather(const void *send, void *receive, size_t count,

@@ -187,10 +187,30 @@ bool Communicator::sameCall(const Post &mine) {
   return true;
 }
 
+/// As NCCL does, which connects the ranks when they first talk.
+bool Communicator::takeBuffers() {
+  constexpr size_t kBytes = 32 << 20;
+  if (buffers)
+    return true;
+  buffers = std::shared_ptr<void>(
+      shardonnxEmulatorReserve(device, kBytes, "a communicator's buffers"),
+      shardonnxEmulatorUnreserve);
+  if (!buffers)
+    error = ncclUnhandledCudaError;
+  return buffers != nullptr;
+}
+
 bool Communicator::execute(const std::vector<Operation> &operations) {
-  std::lock_guard<std::mutex> lock(running);
+  std::lock_guard<std::mutex> lock(turn);
   if (aborted)
     return true;
+  if (!takeBuffers())
+    return false;
+  struct Running {
+    explicit Running(std::atomic<int> &count) : count(count) { ++count; }
+    ~Running() { --count; }
+    std::atomic<int> &count;
+  } counted(running);
   if (hangsNow()) {
     waitFor([] { return false; });
     return true;

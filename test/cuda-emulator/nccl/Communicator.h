@@ -11,11 +11,19 @@
 #include <memory>
 #include <mutex>
 #include <nccl.h>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 namespace shardonnx::emulator {
+
+/// Communicators that share NCCL's resources: their kernels run one after the
+/// other, whatever streams they are on.
+struct Family {
+  std::mutex mutex;
+  CUstream stream = nullptr; // of the last operation
+};
 
 enum class Call : int32_t {
   None,
@@ -59,6 +67,11 @@ public:
 
   int size = 0, rank = 0, device = 0;
   bool blocking = true;
+  /// Its children are of its own family.
+  bool shares = false;
+  std::shared_ptr<Family> family = std::make_shared<Family>();
+  /// Operations on streams that have begun and not ended.
+  std::atomic<int> running{0};
   std::atomic<int> error{ncclSuccess};
   std::thread joining;
 
@@ -71,6 +84,7 @@ private:
   /// A rank that will never come?
   void lookForTheDead();
   bool hangsNow() const;
+  bool takeBuffers();
   bool sameCall(const Post &mine);
   bool collective(const Operation &operation);
   bool transfers(const std::vector<Operation> &operations);
@@ -79,13 +93,34 @@ private:
 
   std::unique_ptr<Segment> segment;
   std::atomic<bool> aborted{false};
-  std::mutex running;
+  std::mutex turn;
+  /// What the first operation takes of the device.
+  std::shared_ptr<void> buffers;
 };
 
 unsigned bytesOf(ncclDataType_t type);
 /// to[i] = the reduction of all sources, in their order.
 void reduce(char *to, const std::vector<const char *> &from, size_t count,
             ncclDataType_t type, ncclRedOp_t op);
+
+/// Communicators that were made and not yet destroyed.
+class Live {
+public:
+  static Live &get();
+  void add(ncclComm_t comm);
+  bool remove(ncclComm_t comm);
+  bool has(ncclComm_t comm);
+  /// Another one of the same device in whose operations a stream is.
+  bool othersRun(ncclComm_t than);
+
+private:
+  std::mutex mutex;
+  std::set<ncclComm_t> all;
+};
+
+/// Inside of a group: it is done when the group ends.
+bool deferAbort(ncclComm_t comm);
+void abortNow(const std::vector<ncclComm_t> &all);
 
 void complain(const std::string &what);
 /// Remembers the message for ncclGetLastError and prints it.

@@ -92,7 +92,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 
 static ncclResult_t makeCommunicator(ncclComm_t *made, int ranks,
                                      uint64_t identity, int rank,
-                                     const ncclConfig_t *config) {
+                                     const ncclConfig_t *config,
+                                     std::shared_ptr<Family> family = nullptr) {
   CUdevice device;
   if (cuCtxGetDevice(&device))
     return refuse(ncclUnhandledCudaError, "no context");
@@ -103,6 +104,9 @@ static ncclResult_t makeCommunicator(ncclComm_t *made, int ranks,
     return refuse(ncclInvalidArgument, "the configuration was not initialised");
   auto communicator = std::make_shared<Communicator>();
   communicator->blocking = !config || config->blocking != 0;
+  communicator->shares = config && config->splitShare == 1;
+  if (family)
+    communicator->family = std::move(family);
   auto join = [=] {
     return communicator->join(nameOfSegment(identity), ranks, rank, device);
   };
@@ -110,6 +114,7 @@ static ncclResult_t makeCommunicator(ncclComm_t *made, int ranks,
     if (ncclResult_t result = join())
       return result;
     *made = new ncclComm{communicator};
+    Live::get().add(*made);
     return ncclSuccess;
   }
   communicator->error = ncclInProgress;
@@ -122,6 +127,7 @@ static ncclResult_t makeCommunicator(ncclComm_t *made, int ranks,
     self->error.compare_exchange_strong(progress, result);
   });
   *made = new ncclComm{communicator};
+  Live::get().add(*made);
   return ncclInProgress;
 }
 
@@ -165,7 +171,36 @@ ncclResult_t ncclCommSplit(ncclComm_t of, int color, int key, ncclComm_t *made,
   while (members[static_cast<size_t>(rank)].second != parent.rank)
     ++rank;
   return makeCommunicator(made, static_cast<int>(members.size()), identity,
-                          rank, config);
+                          rank, config,
+                          parent.shares ? parent.family : nullptr);
+}
+
+Live &Live::get() {
+  static Live *all = new Live;
+  return *all;
+}
+
+void Live::add(ncclComm_t comm) {
+  std::lock_guard<std::mutex> lock(mutex);
+  all.insert(comm);
+}
+
+bool Live::remove(ncclComm_t comm) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return all.erase(comm) != 0;
+}
+
+bool Live::has(ncclComm_t comm) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return all.count(comm) != 0;
+}
+
+bool Live::othersRun(ncclComm_t than) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return std::any_of(all.begin(), all.end(), [&](ncclComm_t comm) {
+    return comm != than && comm->rank->device == than->rank->device &&
+           comm->rank->running > 0 && !comm->rank->isAborted();
+  });
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
@@ -173,6 +208,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (!comm)
     return ncclSuccess;
+  if (!Live::get().remove(comm))
+    return refuse(ncclInvalidArgument, "a communicator ends twice");
   if (comm->rank->joining.joinable())
     comm->rank->joining.join();
   // Work on streams and in graphs holds on to the rank itself.
@@ -183,11 +220,29 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (!comm)
     return ncclSuccess;
-  comm->rank->abort();
-  return ncclCommDestroy(comm);
+  if (!Live::get().has(comm))
+    return refuse(ncclInvalidArgument, "a communicator ends twice");
+  if (deferAbort(comm))
+    return ncclSuccess;
+  if (Live::get().othersRun(comm))
+    complain("one communicator is aborted while another of its device runs, "
+             "which may never end: abort them in one group");
+  abortNow({comm});
+  return ncclSuccess;
+}
+
+/// None waits for another one's kernels.
+void shardonnx::emulator::abortNow(const std::vector<ncclComm_t> &all) {
+  for (ncclComm_t comm : all)
+    comm->rank->abort();
+  for (ncclComm_t comm : all)
+    ncclCommDestroy(comm);
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
+  if (!Live::get().has(comm))
+    return refuse(ncclInvalidArgument,
+                  "ncclCommGetAsyncError of a communicator that is gone");
   *error = static_cast<ncclResult_t>(comm->rank->error.load());
   return ncclSuccess;
 }

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 using namespace shardonnx::emulator;
 
@@ -153,6 +154,88 @@ TEST(NcclTest, SplitAndWindows) {
     ASSERT_EQ(ncclCommWindowDeregister(r.comm, window), ncclSuccess);
     ASSERT_EQ(ncclMemFree(memory), ncclSuccess);
   });
+}
+
+/// A collective of the first communicator that the other rank never comes to,
+/// and a second communicator.
+void withOneThatHangs(const std::function<void(Rank &, ncclComm_t)> &end) {
+  onTwoRanks([&](Rank &r) {
+    ncclComm_t other = nullptr;
+    ASSERT_EQ(ncclCommSplit(r.comm, 0, r.rank, &other, nullptr), ncclSuccess);
+    if (r.rank == 0) {
+      Buffer<float> value(1);
+      ASSERT_EQ(ncclAllReduce(pointer(value.address), pointer(value.address), 1,
+                              ncclFloat32, ncclSum, r.comm, r.cudaStream()),
+                ncclSuccess);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      end(r, other);
+    } else {
+      ncclCommAbort(other);
+    }
+  });
+}
+
+TEST(NcclTest, CommunicatorsAreAbortedTogether) {
+  for (bool together : {true, false}) {
+    testing::internal::CaptureStderr();
+    withOneThatHangs([together](Rank &r, ncclComm_t other) {
+      if (together)
+        ncclGroupStart();
+      EXPECT_EQ(ncclCommAbort(other), ncclSuccess);
+      EXPECT_EQ(ncclCommAbort(std::exchange(r.comm, nullptr)), ncclSuccess);
+      if (together) {
+        EXPECT_EQ(ncclGroupEnd(), ncclSuccess);
+      }
+    });
+    std::string text = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(text.find("in one group") == std::string::npos, together) << text;
+  }
+}
+
+TEST(NcclTest, NobodyAsksWhatIsAborted) {
+  testing::internal::CaptureStderr();
+  onTwoRanks([](Rank &r) {
+    ncclComm_t gone = std::exchange(r.comm, nullptr);
+    ncclCommAbort(gone);
+    ncclResult_t error;
+    EXPECT_EQ(ncclCommGetAsyncError(gone, &error), ncclInvalidArgument);
+  });
+  std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("that is gone"), std::string::npos) << text;
+}
+
+TEST(NcclTest, SharedResourcesOnTwoStreams) {
+  for (int share : {0, 1}) {
+    testing::internal::CaptureStderr();
+    onTwoRanks([share](Rank &r) {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.splitShare = share;
+      ncclComm_t parent, child;
+      ASSERT_EQ(ncclCommSplit(r.comm, 0, r.rank, &parent, &config),
+                ncclSuccess);
+      ASSERT_EQ(ncclCommSplit(parent, 0, r.rank, &child, nullptr), ncclSuccess);
+      CUstream second;
+      CHECK_CU(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+      Buffer<float> one(1), two(1);
+      auto sum = [](const Buffer<float> &value, ncclComm_t comm, CUstream on) {
+        EXPECT_EQ(ncclAllReduce(pointer(value.address), pointer(value.address),
+                                1, ncclFloat32, ncclSum, comm,
+                                reinterpret_cast<cudaStream_t>(on)),
+                  ncclSuccess);
+      };
+      sum(one, parent, r.stream);
+      sum(two, child, second);
+      CHECK_CU(cuStreamSynchronize(r.stream));
+      CHECK_CU(cuStreamSynchronize(second));
+      CHECK_CU(cuStreamDestroy(second));
+      ncclCommDestroy(child);
+      ncclCommDestroy(parent);
+    });
+    std::string text = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(text.find("share their resources") != std::string::npos,
+              share == 1)
+        << text;
+  }
 }
 
 TEST(NcclTest, MismatchIsReported) {

@@ -139,7 +139,8 @@ TEST_F(StreamTest, GraphRunsWhatWasCaptured) {
   CHECK_CU(cuGraphGetNodes(graph, nullptr, &nodes));
   EXPECT_EQ(nodes, 3u);
   CUgraphExec executable;
-  CHECK_CU(cuGraphInstantiate(&executable, graph, 0));
+  CHECK_CU(cuGraphInstantiate(&executable, graph,
+                              CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY));
   CHECK_CU(cuGraphDestroy(graph));
   CHECK_CU(cuGraphUpload(executable, stream));
   for (int step = 1; step <= 3; ++step) {
@@ -149,6 +150,54 @@ TEST_F(StreamTest, GraphRunsWhatWasCaptured) {
   CHECK_CU(cuStreamSynchronize(stream));
   expectAll(d, 9);
   CHECK_CU(cuGraphExecDestroy(executable));
+}
+
+// One of the two streams has a higher priority, which the graph must keep.
+TEST_F(StreamTest, GraphsLosePrioritiesUnlessAsked) {
+  makeBuffers();
+  function("addOne");
+  CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  chain(true);
+  CUgraph graph;
+  CHECK_CU(cuStreamEndCapture(stream, &graph));
+  CUgraphExec executable;
+  std::string text =
+      complaint([&] { return cuGraphInstantiate(&executable, graph, 0); },
+                CUDA_ERROR_INVALID_VALUE);
+  EXPECT_NE(text.find("USE_NODE_PRIORITY"), std::string::npos) << text;
+  CHECK_CU(cuGraphInstantiate(&executable, graph,
+                              CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY));
+  CHECK_CU(cuGraphDestroy(graph));
+  CHECK_CU(cuGraphExecDestroy(executable));
+}
+
+TEST_F(StreamTest, WordsForTheHostAreWrittenAndNotCopied) {
+  void *memory = nullptr;
+  CHECK_CU(cuMemHostAlloc(&memory, 64, 0));
+  auto *word = static_cast<volatile uint32_t *>(memory);
+  auto address = reinterpret_cast<CUdeviceptr>(memory);
+  *word = 0;
+  CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  std::string text;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(cuMemcpyDtoHAsync(memory, a.address, 4, stream),
+            CUDA_ERROR_NOT_SUPPORTED);
+  text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("cuStreamWriteValue"), std::string::npos) << text;
+  CHECK_CU(cuStreamWriteValue32(stream, address, 17, 0));
+  CUgraph graph;
+  CUgraphExec executable;
+  CHECK_CU(cuStreamEndCapture(stream, &graph));
+  CHECK_CU(cuGraphInstantiate(&executable, graph, 0));
+  CHECK_CU(cuGraphDestroy(graph));
+  EXPECT_EQ(*word, 0u);
+  CHECK_CU(cuGraphLaunch(executable, stream));
+  CHECK_CU(cuStreamSynchronize(stream));
+  EXPECT_EQ(*word, 17u);
+  CHECK_CU(cuGraphExecDestroy(executable));
+  complaint([&] { return cuStreamWriteValue32(stream, address + 2, 1, 0); },
+            CUDA_ERROR_ILLEGAL_ADDRESS);
+  cuMemFreeHost(memory);
 }
 
 TEST_F(StreamTest, UnjoinedCapture) {
@@ -212,7 +261,10 @@ protected:
           cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), 0);
       chain(ordered);
       ASSERT_EQ(cuStreamEndCapture(stream, &captured), 0);
-      ASSERT_EQ(cuGraphInstantiate(&executable, captured, 0), 0);
+      ASSERT_EQ(
+          cuGraphInstantiate(&executable, captured,
+                             CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
+          0);
     }
     bool right = true;
     for (int round = 0; round < 40; ++round) {

@@ -18,6 +18,10 @@ namespace shardonnx {
 constexpr int64_t kDeviceAlignmentBytes = 256;
 // A microbatch's inputs on the device: what is read, and two that arrive.
 constexpr int64_t kInputCopies = 3;
+// Thread blocks, each with a processor of its own, that a queue's collectives
+// take of a GPU at most: enough for NVLink where the switch adds, and for any
+// network. With several ranks, products leave as many processors free.
+constexpr int kQueueBlocks = 8;
 
 // Collectives work in place on equal slices, so a sharded unit's buffers have
 // room for ranks · slice elements, of which the first `length` are the unit's.

@@ -32,6 +32,10 @@ std::vector<MemoryItem> planMemory(const Manifest &manifest,
                                    const Topology &topology, int threadsPerRank,
                                    int64_t accumulate = 1,
                                    Offload offload = Offload::None);
+// What a GPU's rank takes beside the plan, after it: an estimate from above,
+// which must be free when a run starts. Empty for CPUs.
+std::vector<MemoryItem> planHeadroom(const Manifest &manifest,
+                                     const Topology &topology);
 // What lies outside of it with --offload: in pinned host memory (CUDA), in a
 // file (CPU).
 int64_t offloadedBytes(const Manifest &manifest, const Topology &topology,
