@@ -130,6 +130,7 @@ int runInspect(const InspectOptions &options) {
   view.threadsPerRank = threadsPerRank(options.nproc);
   view.offload = options.offload;
   view.parameters = options.parameters;
+  view.traffic = options.traffic;
   view.device = deviceOf(*manifest, options, view.threadsPerRank);
   if (failed(readMeasured(options, view, diagnostics)))
     return kExitInput;

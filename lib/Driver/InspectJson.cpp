@@ -251,6 +251,8 @@ void printInspectJson(const Manifest &m, const InspectView &view,
     writeTraffic(json, m, view);
     writeMemory(json, m, view);
     writeExposure(json, m, view);
+    if (view.traffic)
+      writeMemoryTraffic(json, m, view);
   });
   out << '\n';
 }

@@ -27,8 +27,9 @@ struct InspectView {
   int threadsPerRank = 1;
   Offload offload = Offload::None;
   bool parameters = false;      // a line for each, in the text
+  bool traffic = false;         // what a step moves through memory
   std::optional<RunMemory> run; // what a run has measured
-  Device device;                // whose communication is predicted
+  Device device;                // whose times are predicted
   std::optional<MeasuredExposure> trace;
 };
 
@@ -54,6 +55,12 @@ void printExposure(const Manifest &manifest, const InspectView &view,
                    llvm::raw_ostream &out);
 void writeExposure(llvm::json::OStream &json, const Manifest &manifest,
                    const InspectView &view);
+
+/// What a step moves through memory, launch by launch.
+void printMemoryTraffic(const Manifest &manifest, const InspectView &view,
+                        llvm::raw_ostream &out);
+void writeMemoryTraffic(llvm::json::OStream &json, const Manifest &manifest,
+                        const InspectView &view);
 
 void printInspectText(const Manifest &manifest, const InspectView &view,
                       llvm::raw_ostream &out);

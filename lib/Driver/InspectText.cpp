@@ -461,6 +461,8 @@ void printTraffic(const Manifest &m, const InspectView &view,
 void printInspectText(const Manifest &m, const InspectView &view,
                       raw_ostream &out) {
   printHead(m, out);
+  if (view.traffic)
+    return printMemoryTraffic(m, view, out);
   printUnits(m, view, out);
   if (view.parameters)
     printParameters(m, view.topology, out);

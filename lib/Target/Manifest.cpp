@@ -282,6 +282,7 @@ static std::string hashOf(ModuleOp module, const json::Object &manifest) {
 
 std::string shardonnx::buildManifest(ModuleOp module,
                                      const ProgramOptions &options) {
+  exec::LaunchTable launches(module);
   json::Object manifest{
       {"abi", SHX_ABI_VERSION},
       {"version", SHARDONNX_VERSION},
@@ -298,11 +299,12 @@ std::string shardonnx::buildManifest(ModuleOp module,
                                : AccumulateMode::Sharded)},
       {"optimizer", spell(options.optimizer)},
       {"units", unitsOf(module)},
-      {"functions", exec::functionsToJson(module)},
+      {"functions", exec::functionsToJson(module, &launches)},
       {"spaces", exec::spacesToJson(module)},
       {"scratch_per_thread_bytes", scratchOf(module)},
       {"constant_bytes", constantsOf(module)},
       {"flops_per_microbatch", flopsOf(module)}};
+  manifest["launches"] = launches.launches();
   if (json::Array raised = raisedOf(module); !raised.empty())
     manifest["raised"] = std::move(raised);
   if (json::Array untrained = untrainedOf(module); !untrained.empty())

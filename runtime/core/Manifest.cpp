@@ -156,7 +156,8 @@ Manifest::Space readSpace(const Json &spaces, const char *name) {
   return space;
 }
 
-Manifest::Function readFunction(const Json &json, size_t units) {
+Manifest::Function readFunction(const Json &json, size_t units,
+                                size_t launches) {
   Manifest::Function function;
   function.name = json.at("name").get<std::string>();
   for (const Json &call : json.at("collectives")) {
@@ -171,7 +172,32 @@ Manifest::Function readFunction(const Json &json, size_t units) {
   }
   function.flops = json.value("flops", 0.0);
   function.bytes = json.value("bytes", 0.0);
+  for (const Json &run : json.value("launches", Json::array())) {
+    auto [launch, unit, phase, count] =
+        run.get<std::tuple<int64_t, int64_t, int64_t, int64_t>>();
+    if (launch < 0 || launch >= int64_t(launches) || unit < -1 ||
+        unit >= int64_t(units) || phase < 0 ||
+        phase > int64_t(Manifest::Phase::Backward) || count < 0)
+      fail("the manifest's '", function.name,
+           "' has a launch that is not there");
+    function.launches.push_back({static_cast<size_t>(launch), unit,
+                                 static_cast<Manifest::Phase>(phase), count});
+  }
   return function;
+}
+
+Manifest::Launch readLaunch(const Json &json) {
+  Manifest::Launch launch;
+  launch.kind = json.at("kind").get<std::string>();
+  launch.name = json.at("name").get<std::string>();
+  launch.flops = json.value("flops", 0.0);
+  launch.readBytes = json.value("read_bytes", 0.0);
+  launch.writtenBytes = json.value("written_bytes", 0.0);
+  launch.leastBytes = json.value("least_bytes", 0.0);
+  launch.elements = json.value("elements", 0.0);
+  launch.kernels = json.value("kernels", int64_t(0));
+  launch.calls = json.value("calls", int64_t(0));
+  return launch;
 }
 
 void checkPlacement(const Manifest &m) {
@@ -217,8 +243,11 @@ Manifest read(const Json &json) {
   m.reduceType = named<ShxDType>(json, "reduce_dtype");
   for (const Json &unit : json.at("units"))
     m.units.push_back(readUnit(unit, json));
+  for (const Json &launch : json.value("launches", Json::array()))
+    m.launches.push_back(readLaunch(launch));
   for (const Json &function : json.value("functions", Json::array()))
-    m.functions.push_back(readFunction(function, m.units.size()));
+    m.functions.push_back(
+        readFunction(function, m.units.size(), m.launches.size()));
   const Json &spaces = json.at("spaces");
   m.privateSpace = readSpace(spaces, "private");
   m.gatherSpace = readSpace(spaces, "gather");

@@ -275,6 +275,9 @@ void addInspectOptions(CLI::App &app, InspectOptions &o) {
             "as the executable's: what is not in memory");
   app.add_flag("--parameters", o.parameters,
                "a line for each parameter and live buffer too");
+  app.add_flag("--traffic", o.traffic,
+               "what a step moves through memory, launch by launch, against "
+               "the least that would do");
   app.add_flag("--json", o.json, "for programs");
   app.add_option("--log", o.log,
                  "a run's log: shows the memory that was measured")
@@ -283,8 +286,7 @@ void addInspectOptions(CLI::App &app, InspectOptions &o) {
                  "a run's trace: shows the communication that was measured")
       ->type_name("FILE.json");
   oneOf(app.add_option("--device", o.device,
-                       "predict communication for it [what the program is "
-                       "for]"),
+                       "predict times for it [what the program is for]"),
         deviceNames());
 }
 

@@ -93,6 +93,7 @@ struct InspectOptions {
   int64_t nproc = 1, replicas = 1;
   int64_t accumulate = 1;  // microbatches of a step
   bool parameters = false; // a line for each
+  bool traffic = false;    // what a step moves through memory, in place of it
   bool json = false;
   Offload offload = Offload::None; // as the executable's
   std::string log;    // of a run, whose memory stands beside the prediction

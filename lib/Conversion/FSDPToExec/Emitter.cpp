@@ -6,6 +6,7 @@
 
 #include "Emitter.h"
 
+#include "shardonnx/Dialect/Exec/Transforms/Launches.h"
 #include "shardonnx/runtime/ABI.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -306,7 +307,7 @@ void Emitter::emit(nn::LossOp op) {
 }
 
 LogicalResult Emitter::emit(Operation &op) {
-  loc = op.getLoc();
+  loc = exec::withPlace(&op);
   if (isa<fsdp::FSDPDialect>(op.getDialect()))
     return emitUnitOp(op);
   if (emitLeaf(op))

@@ -38,6 +38,38 @@ ProgramConstant exec::originOf(Operation *op) {
 }
 
 //===----------------------------------------------------------------------===//
+// What a call moves
+//===----------------------------------------------------------------------===//
+
+// An axis of stride 0 repeats what is there.
+static double bytesBehind(Value buffer) {
+  MemRefType type = typeOf(buffer);
+  auto bytes = double(elementBytes(type.getElementType()));
+  for (auto [size, stride] : llvm::zip_equal(type.getShape(), stridesOf(type)))
+    bytes *= stride == 0 ? 1 : double(size);
+  return bytes;
+}
+
+Traffic exec::operandTraffic(Operation *op) {
+  Traffic traffic;
+  SmallVector<MemoryEffects::EffectInstance> effects;
+  cast<MemoryEffectOpInterface>(op).getEffects(effects);
+  for (const MemoryEffects::EffectInstance &effect : effects) {
+    Value value = effect.getValue();
+    if (!value || !isa<MemRefType>(value.getType()))
+      continue;
+    if (isa<MemoryEffects::Read>(effect.getEffect()))
+      traffic.read += bytesBehind(value);
+    else if (isa<MemoryEffects::Write>(effect.getEffect()))
+      traffic.written += bytesBehind(value);
+  }
+  if (auto call = dyn_cast<RuntimeCallOpInterface>(op))
+    if (Value target = call.getAccumulationTarget())
+      traffic.read += bytesBehind(target);
+  return traffic;
+}
+
+//===----------------------------------------------------------------------===//
 // What a call asks of buffers
 //===----------------------------------------------------------------------===//
 

@@ -145,6 +145,30 @@ double LinearCrossEntropyOp::getExecutedFlops() {
   return product * (getOperandGrad() ? 3 : 1);
 }
 
+// Chunk by chunk: the weight is read by each product with it and its gradient
+// added to; logits are written, read twice for the loss, and become their
+// gradient, which two products read.
+Traffic LinearCrossEntropyOp::getTraffic() {
+  Traffic traffic = operandTraffic(*this);
+  ShxLinearCrossEntropy desc = getDescriptor();
+  auto bytesOf = [](Value value) {
+    MemRefType type = typeOf(value);
+    return double(type.getNumElements()) *
+           double(elementBytes(type.getElementType()));
+  };
+  double again = double(llvm::divideCeil(desc.rows, desc.chunkRows)) - 1;
+  double logits = double(desc.rows) * double(desc.vocab) *
+                  double(elementBytes(typeOf(getOperand()).getElementType()));
+  traffic.read += again * bytesOf(getWeight()) + 2 * logits;
+  traffic.written += logits;
+  if (!getSeed())
+    return traffic;
+  traffic.read += (again + 1) * bytesOf(getWeight()) + 2 * logits +
+                  bytesOf(getOperand()) + again * bytesOf(getWeightGrad());
+  traffic.written += logits + again * bytesOf(getWeightGrad());
+  return traffic;
+}
+
 // The chunks are the device's choice, and decide how large the workspace is.
 template <typename Loss>
 static void emitLinearLoss(Loss op, CallEmitter &emitter) {

@@ -51,6 +51,16 @@ SmallVector<CallArgument> EmbeddingOp::getCallArguments() {
       getTable(), getIds(), getResult());
 }
 
+// Of the table, the rows that ids name.
+Traffic EmbeddingOp::getTraffic() {
+  MemRefType table = typeOf(getTable()), rows = typeOf(getResult());
+  Traffic traffic = operandTraffic(*this);
+  traffic.read +=
+      double(elementBytes(table.getElementType())) *
+      (double(rows.getNumElements()) - double(table.getNumElements()));
+  return traffic;
+}
+
 SmallVector<CallArgument> EmbeddingGradOp::getCallArguments() {
   return callArguments(descriptorOf(describe(*this), "embedding"), getIds(),
                        getResultGrad(), getTableGrad(), getWorkspace());

@@ -132,7 +132,7 @@ static void takeWork(Work &work, llvm::json::Object &call) {
   work = {};
 }
 
-llvm::json::Array functionsToJson(ModuleOp module) {
+llvm::json::Array functionsToJson(ModuleOp module, LaunchTable *launches) {
   llvm::DenseMap<StringAttr, int64_t> indices;
   for (auto unit : module.getOps<fsdp::UnitOp>())
     indices.insert({unit.getSymNameAttr(), indices.size()});
@@ -156,6 +156,8 @@ llvm::json::Array functionsToJson(ModuleOp module) {
     }
     llvm::json::Object described{{"name", function.getSymName()},
                                  {"collectives", std::move(calls)}};
+    if (launches)
+      described["launches"] = launches->runsOf(function);
     takeWork(work, described);
     functions.push_back(std::move(described));
   }

@@ -103,10 +103,26 @@ struct Manifest {
     int64_t unit = -1;           // -1: of no unit
     double flops = 0, bytes = 0; // computed and moved since the call before
   };
+  // For people: a kernel or a library call, and what it moves.
+  struct Launch {
+    std::string kind, name;
+    double flops = 0, readBytes = 0, writtenBytes = 0;
+    double leastBytes = 0; // that would have to be read and written
+    double elements = 0;   // of a generated kernel's operands
+    int64_t kernels = 0, calls = 0;
+  };
+  enum class Phase { Forward, Recompute, Backward };
+  struct LaunchRun {
+    size_t launch = 0; // among `launches`
+    int64_t unit = -1; // -1: of no unit
+    Phase phase = Phase::Forward;
+    int64_t count = 0;
+  };
   struct Function {
     std::string name;
     std::vector<Collective> collectives; // in the order of issue
     double flops = 0, bytes = 0;         // behind the last of them
+    std::vector<LaunchRun> launches;
   };
 
   int abi = 0;
@@ -125,6 +141,7 @@ struct Manifest {
   ShxDType paramType = SHX_F32, reduceType = SHX_F32;
   std::vector<Unit> units;
   std::vector<Function> functions;
+  std::vector<Launch> launches; // of all functions, equal ones once
   Space privateSpace, gatherSpace, gradientSpace;
   int64_t scratchPerThreadBytes = 0;
   int64_t constantBytes = 0; // on a GPU
@@ -154,6 +171,13 @@ template <> struct Spellings<Manifest::Denominator> {
       {Denominator::Elements, "elements"},
       {Denominator::Sum, "sum"},
       {Denominator::Batches, "batches"}};
+};
+
+template <> struct Spellings<Manifest::Phase> {
+  using Phase = Manifest::Phase;
+  static constexpr Spelling<Phase> table[] = {{Phase::Forward, "forward"},
+                                              {Phase::Recompute, "recompute"},
+                                              {Phase::Backward, "backward"}};
 };
 
 int64_t dtypeBytes(ShxDType dtype);

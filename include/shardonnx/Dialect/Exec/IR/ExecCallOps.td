@@ -127,7 +127,7 @@ def Exec_AttentionGradOp : Exec_CallOp<"attention_grad",
   }];
 }
 
-def Exec_EmbeddingOp : Exec_CallOp<"embedding"> {
+def Exec_EmbeddingOp : Exec_CallOp<"embedding", ["getTraffic"]> {
   let summary = "result[i..., :] = table[ids[i...], :]";
   let arguments = (ins Exec_Read:$table, Exec_Read:$ids, Exec_Write:$result);
   let assemblyFormat = [{
@@ -169,7 +169,7 @@ def Exec_CrossEntropyOp : Exec_CallOp<"cross_entropy",
 }
 
 def Exec_LinearCrossEntropyOp : Exec_CallOp<"linear_cross_entropy",
-    ["getAccumulationTarget", "getExecutedFlops"],
+    ["getAccumulationTarget", "getExecutedFlops", "getTraffic"],
     [Exec_HasWorkspace, AttrSizedOperandSegments]> {
   let summary = "nn.linear_cross_entropy; with gradients, nn.linear_cross_entropy_grad";
   let arguments = (ins Exec_Read:$operand, Exec_Read:$weight, Exec_Read:$labels,

@@ -71,6 +71,11 @@ def RuntimeCallOpInterface : OpInterface<"RuntimeCallOpInterface"> {
     }],
     "double", "getExecutedFlops", (ins), "", "return 0;">,
     InterfaceMethod<[{
+      Bytes that the call moves: by default each operand once.
+    }],
+    "::shardonnx::exec::Traffic", "getTraffic", (ins), "",
+    "return ::shardonnx::exec::operandTraffic($_op);">,
+    InterfaceMethod<[{
       Bytes that each thread of the CPU's pool keeps for the call.
     }],
     "int64_t", "getScratchBytes",

@@ -46,6 +46,16 @@ ProgramConstant descriptorOf(const Descriptor &descriptor,
           name, alignof(Descriptor)};
 }
 
+/// Bytes read from and written to memory.
+struct Traffic {
+  double read = 0, written = 0;
+  double bytes() const { return read + written; }
+};
+
+/// What an op moves that touches each operand once, by its effects, and reads
+/// what it adds to; what it keeps in a workspace is not counted.
+Traffic operandTraffic(mlir::Operation *op);
+
 } // namespace shardonnx::exec
 
 #include "shardonnx/Dialect/Exec/IR/ExecInterfaces.h.inc"

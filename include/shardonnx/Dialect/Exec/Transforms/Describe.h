@@ -9,6 +9,7 @@
 #define SHARDONNX_DIALECT_EXEC_TRANSFORMS_DESCRIBE_H
 
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
+#include "shardonnx/Dialect/Exec/Transforms/Launches.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/JSON.h"
@@ -44,8 +45,10 @@ std::vector<SpaceReport> describeSpaces(mlir::ModuleOp module);
 llvm::json::Object spacesToJson(mlir::ModuleOp module);
 
 /// The manifest's "functions": collectives in the order of issue, units by
-/// their position among the module's fsdp.units, with the work before each.
-llvm::json::Array functionsToJson(mlir::ModuleOp module);
+/// their position among the module's fsdp.units, with the work before each; and
+/// with a table for them, the launches of each.
+llvm::json::Array functionsToJson(mlir::ModuleOp module,
+                                  LaunchTable *launches = nullptr);
 
 } // namespace shardonnx::exec
 

@@ -1,0 +1,60 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Every launch and library call of a step, with the bytes that it moves and the
+// fewest that would do: the manifest's "launches" (docs/manifest.md), which
+// `shardonnx inspect --traffic` reads.
+
+#ifndef SHARDONNX_DIALECT_EXEC_TRANSFORMS_LAUNCHES_H
+#define SHARDONNX_DIALECT_EXEC_TRANSFORMS_LAUNCHES_H
+
+#include "shardonnx/Dialect/Exec/IR/Exec.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/JSON.h"
+
+#include <map>
+#include <string>
+#include <tuple>
+
+namespace shardonnx::exec {
+
+/// The location of an exec op: that of the nn op that it comes from, with that
+/// op's place in the model and in the step.
+mlir::Location withPlace(mlir::Operation *op);
+
+/// Launches of a planned module, equal ones once.
+class LaunchTable {
+public:
+  /// Units are numbered by their order in the module.
+  explicit LaunchTable(mlir::ModuleOp module);
+
+  /// The manifest's "launches" of a function: [launch, unit, phase, count].
+  llvm::json::Array runsOf(mlir::func::FuncOp function);
+  /// The manifest's "launches", once all functions have been asked for.
+  llvm::json::Array launches() const;
+
+private:
+  struct Launch {
+    std::string kind, name;
+    double flops = 0, read = 0, written = 0, least = 0, elements = 0;
+    int64_t kernels = 0, calls = 0;
+    auto key() const {
+      return std::tie(kind, name, flops, read, written, least, elements,
+                      kernels, calls);
+    }
+    bool operator<(const Launch &other) const { return key() < other.key(); }
+  };
+  Launch describe(mlir::Operation *op) const;
+
+  mlir::ModuleOp module;
+  llvm::DenseMap<mlir::StringAttr, int64_t> units;
+  llvm::StringMap<KernelOp> kernels;
+  std::map<Launch, int64_t> numbers;
+  std::vector<const Launch *> list; // by number
+};
+
+} // namespace shardonnx::exec
+
+#endif // SHARDONNX_DIALECT_EXEC_TRANSFORMS_LAUNCHES_H

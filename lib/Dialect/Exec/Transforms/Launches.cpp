@@ -1,0 +1,297 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Launches.h.
+
+#include "shardonnx/Dialect/Exec/Transforms/Launches.h"
+
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "llvm/ADT/SmallSet.h"
+
+using namespace mlir;
+
+namespace shardonnx::exec {
+
+//===----------------------------------------------------------------------===//
+// Places
+//===----------------------------------------------------------------------===//
+
+Location withPlace(Operation *op) {
+  nn::PlaceAttr place = nn::placeOf(op);
+  if (!place)
+    return op->getLoc();
+  return FusedLoc::get(op->getContext(), {op->getLoc()}, place);
+}
+
+static nn::PlaceAttr placeOf(Operation *op) {
+  auto loc = dyn_cast<FusedLoc>(op->getLoc());
+  return loc ? dyn_cast_or_null<nn::PlaceAttr>(loc.getMetadata())
+             : nn::PlaceAttr();
+}
+
+static nn::Phase phaseOf(Operation *op) {
+  nn::PlaceAttr place = placeOf(op);
+  return place ? place.getPhase() : nn::Phase::forward;
+}
+
+//===----------------------------------------------------------------------===//
+// The fewest bytes
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Part of a buffer, and the op that reads or writes it.
+struct Access {
+  Operation *op;
+  int64_t begin, end; // elements of the root
+  bool writes;
+};
+
+/// What of a function's generated kernels has to be read and written: if those
+/// of one unit in one direction were one kernel, each value would be read once,
+/// and written if something else reads it.
+class LeastTraffic {
+public:
+  explicit LeastTraffic(func::FuncOp function);
+  double bytesOf(LaunchOp launch) const;
+
+private:
+  bool together(Operation *a, Operation *b) const;
+  bool hasToRead(LaunchOp launch, Value buffer) const;
+  bool hasToWrite(LaunchOp launch, Value buffer) const;
+  static Access accessOf(Operation *op, Value buffer, bool writes);
+  ArrayRef<Access> accessesOf(Value buffer) const {
+    return accesses.find(rootOf(buffer))->second;
+  }
+
+  llvm::DenseMap<Value, SmallVector<Access>> accesses; // in order
+  llvm::DenseMap<Operation *, unsigned> order;
+};
+
+} // namespace
+
+Access LeastTraffic::accessOf(Operation *op, Value buffer, bool writes) {
+  int64_t begin = 0, span = spanOf(cast<MemRefType>(buffer.getType()));
+  while (auto view = buffer.getDefiningOp<ViewOp>()) {
+    begin += int64_t(view.getOffset());
+    buffer = view.getSource();
+  }
+  return {op, begin, begin + span, writes};
+}
+
+LeastTraffic::LeastTraffic(func::FuncOp function) {
+  for (Operation &op : function.front()) {
+    order.insert({&op, unsigned(order.size())});
+    auto effects = dyn_cast<MemoryEffectOpInterface>(op);
+    if (!effects || isa<AllocOp, BufferOp>(op))
+      continue;
+    SmallVector<MemoryEffects::EffectInstance> list;
+    effects.getEffects(list);
+    // An op reads before it writes.
+    for (bool writes : {false, true})
+      for (const MemoryEffects::EffectInstance &effect : list)
+        if (Value value = effect.getValue();
+            value && isa<MemoryEffects::Write>(effect.getEffect()) == writes)
+          accesses[rootOf(value)].push_back(accessOf(&op, value, writes));
+  }
+}
+
+bool LeastTraffic::together(Operation *a, Operation *b) const {
+  if (!isa<LaunchOp>(a) || !isa<LaunchOp>(b))
+    return false;
+  nn::PlaceAttr one = placeOf(a), other = placeOf(b);
+  return one && other && one.getUnit() == other.getUnit() &&
+         (one.getPhase() == nn::Phase::forward) ==
+             (other.getPhase() == nn::Phase::forward);
+}
+
+bool LeastTraffic::hasToRead(LaunchOp launch, Value buffer) const {
+  Access mine = accessOf(launch, buffer, /*writes=*/false);
+  for (const Access &access : llvm::reverse(accessesOf(buffer))) {
+    if (order.lookup(access.op) >= order.lookup(launch))
+      continue;
+    if (access.end <= mine.begin || mine.end <= access.begin)
+      continue;
+    // Either way it was there in a register.
+    if (together(access.op, launch))
+      return false;
+    if (access.writes)
+      return true;
+  }
+  return true;
+}
+
+bool LeastTraffic::hasToWrite(LaunchOp launch, Value buffer) const {
+  auto root = rootOf(buffer).getDefiningOp<BufferOp>();
+  if (!root || root.getSpace() != Space::private_)
+    return true;
+  Access mine = accessOf(launch, buffer, /*writes=*/true);
+  for (const Access &access : accessesOf(buffer)) {
+    if (order.lookup(access.op) <= order.lookup(launch) ||
+        access.end <= mine.begin || mine.end <= access.begin)
+      continue;
+    if (access.writes)
+      return false;
+    if (!together(access.op, launch))
+      return true;
+  }
+  return false;
+}
+
+static double bytesOf(Value buffer) {
+  auto type = cast<MemRefType>(buffer.getType());
+  auto bytes = double(elementBytes(type.getElementType()));
+  for (auto [size, stride] : llvm::zip_equal(type.getShape(), stridesOf(type)))
+    bytes *= stride == 0 ? 1 : double(size);
+  return bytes;
+}
+
+double LeastTraffic::bytesOf(LaunchOp launch) const {
+  double bytes = 0;
+  for (Value input : launch.getInputs())
+    if (hasToRead(launch, input))
+      bytes += exec::bytesOf(input);
+  for (Value output : launch.getOutputs())
+    if (hasToWrite(launch, output))
+      bytes += exec::bytesOf(output);
+  return bytes;
+}
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+LaunchTable::LaunchTable(ModuleOp module) : module(module) {
+  for (auto unit : module.getOps<fsdp::UnitOp>())
+    units.insert({unit.getSymNameAttr(), int64_t(units.size())});
+  for (auto kernel : module.getOps<KernelOp>())
+    kernels[kernel.getSymName()] = kernel;
+}
+
+/// What a library call is counted under.
+static StringRef kindOf(Operation *op) {
+  if (isa<GemmOp, GemmEpilogueOp, GroupedGemmOp, GroupedGemmGradOp>(op))
+    return "product";
+  if (isa<AttentionOp, AttentionGradOp>(op))
+    return "attention";
+  if (isa<CrossEntropyOp, LinearCrossEntropyOp>(op))
+    return "loss";
+  if (isa<EmbeddingOp, EmbeddingGradOp>(op))
+    return "embedding";
+  if (isa<CopyOp, ZeroOp>(op))
+    return "copy";
+  return "index";
+}
+
+static std::string shapeText(Value buffer) {
+  std::string text;
+  for (int64_t size : cast<MemRefType>(buffer.getType()).getShape())
+    text += (text.empty() ? "" : "x") + std::to_string(size);
+  return text;
+}
+
+/// The op, and of a product rows x depth x columns.
+static std::string nameOf(Operation *op) {
+  std::string name = op->getName().stripDialect().str();
+  auto product = [&](Value lhs, Value result) {
+    auto type = cast<MemRefType>(result.getType());
+    int64_t depth = cast<MemRefType>(lhs.getType()).getShape().back();
+    std::string text = shapeText(result);
+    text.insert(text.size() - std::to_string(type.getShape().back()).size(),
+                std::to_string(depth) + "x");
+    return name + " " + text;
+  };
+  if (auto gemm = dyn_cast<GemmOp>(op))
+    return product(gemm.getLhs(), gemm.getResult());
+  if (auto gemm = dyn_cast<GemmEpilogueOp>(op))
+    return product(gemm.getLhs(), gemm.getResult()) + " " +
+           nn::stringifyEpilogue(gemm.getEpilogue()).str();
+  return name;
+}
+
+LaunchTable::Launch LaunchTable::describe(Operation *op) const {
+  Launch launch;
+  Traffic traffic = operandTraffic(op);
+  launch.least = traffic.bytes();
+  if (auto call = dyn_cast<RuntimeCallOpInterface>(op)) {
+    launch.kind = kindOf(op);
+    launch.name = nameOf(op);
+    launch.flops = call.getExecutedFlops();
+    traffic = call.getTraffic();
+    launch.least = std::min(launch.least, traffic.bytes());
+    launch.calls = 1;
+  } else {
+    auto kernel = cast<LaunchOp>(op);
+    bool columns =
+        kernels.lookup(kernel.getKernel()).getKind() == nn::FusedKind::columns;
+    launch.kind = columns ? "column sums" : "elementwise";
+    launch.name = kernel.getKernel();
+    // With a workspace there is a second kernel, which reads it.
+    launch.kernels = kernel.getWorkspace() ? 2 : 1;
+    for (Value operand :
+         llvm::concat<Value>(llvm::to_vector(kernel.getInputs()),
+                             llvm::to_vector(kernel.getOutputs())))
+      launch.elements +=
+          bytesOf(operand) /
+          double(elementBytes(
+              cast<MemRefType>(operand.getType()).getElementType()));
+    if (Value workspace = kernel.getWorkspace()) {
+      traffic.written += bytesOf(workspace);
+      traffic.read += bytesOf(workspace);
+    }
+  }
+  launch.read = traffic.read;
+  launch.written = traffic.written;
+  return launch;
+}
+
+llvm::json::Array LaunchTable::runsOf(func::FuncOp function) {
+  LeastTraffic least(function);
+  llvm::MapVector<std::tuple<int64_t, int64_t, int64_t>, int64_t> runs;
+  for (Operation &op : function.front()) {
+    auto kernel = dyn_cast<LaunchOp>(op);
+    if (!kernel && !isa<RuntimeCallOpInterface>(op))
+      continue;
+    Launch launch = describe(&op);
+    if (kernel)
+      launch.least = least.bytesOf(kernel);
+    auto [found, isNew] =
+        numbers.try_emplace(std::move(launch), int64_t(numbers.size()));
+    if (isNew)
+      list.push_back(&found->first);
+    nn::PlaceAttr place = placeOf(&op);
+    int64_t unit = -1;
+    if (place && place.getUnit())
+      if (auto known = units.find(place.getUnit().getAttr());
+          known != units.end())
+        unit = known->second;
+    ++runs[{found->second, unit, int64_t(phaseOf(&op))}];
+  }
+  llvm::json::Array array;
+  for (const auto &[key, count] : runs)
+    array.push_back(llvm::json::Array{std::get<0>(key), std::get<1>(key),
+                                      std::get<2>(key), count});
+  return array;
+}
+
+llvm::json::Array LaunchTable::launches() const {
+  llvm::json::Array array;
+  for (const Launch *launch : list) {
+    llvm::json::Object object{{"kind", launch->kind}, {"name", launch->name}};
+    auto add = [&](StringRef key, auto value) {
+      if (value != 0)
+        object[key] = value;
+    };
+    add("flops", launch->flops);
+    add("read_bytes", launch->read);
+    add("written_bytes", launch->written);
+    add("least_bytes", launch->least);
+    add("elements", launch->elements);
+    add("kernels", launch->kernels);
+    add("calls", launch->calls);
+    array.push_back(std::move(object));
+  }
+  return array;
+}
+
+} // namespace shardonnx::exec
