@@ -18,7 +18,11 @@ namespace shardonnx::rt {
 namespace {
 
 constexpr int64_t kChunk = 1 << 19; // elements
-constexpr double kSecondsToConnect = 60;
+constexpr double kSecondsToConnect = 12;
+// A stranger is met at once, a network that lets nothing through is not.
+constexpr double kSecondsToTryAgain = 30;
+constexpr int kMostTries = 5;
+constexpr const char *kGood = "good", *kBad = "bad", *kHopeless = "hopeless";
 // A rank that dies breaks the others' connections before its machine tells.
 constexpr double kSecondsForTheCause = 8;
 
@@ -45,7 +49,7 @@ std::string machineAddress(Exchange &exchange, const Group &group, int rank) {
 
 struct Meeting {
   Exchange &exchange;
-  std::vector<std::string> said; // [rank]
+  std::vector<std::string> said = {}; // [rank]
 
   static void say(void *user, const char *bytes, size_t count) {
     auto *self = static_cast<Meeting *>(user);
@@ -105,16 +109,35 @@ Network::Network(Control &control, Exchange &exchange, const Group &group,
     : control(control), group(group), functions(loadGloo()) {
   std::string address = machineAddress(exchange, group, control.rank());
   const char *interface = std::getenv("GLOO_SOCKET_IFNAME");
-  Meeting meeting{exchange, {}};
-  ShxGlooError error{};
-  gloo = functions.open(control.rank(), control.ranks(), peers.data(),
-                        peers.size(), interface ? "" : address.c_str(),
-                        interface ? interface : "", kSecondsToConnect,
-                        {&meeting, Meeting::say, Meeting::heard}, &error);
-  if (!gloo)
-    fail("cannot connect with the other machines by Gloo from address ",
-         address, " (", error.text,
-         "): GLOO_SOCKET_IFNAME names the network interface to use");
+  double begin = monotonicSeconds();
+  for (int tries = 1; !gloo; ++tries) {
+    Meeting meeting{exchange};
+    ShxGlooError error{};
+    gloo = functions.open(control.rank(), control.ranks(), peers.data(),
+                          peers.size(), interface ? "" : address.c_str(),
+                          interface ? interface : "", kSecondsToConnect,
+                          {&meeting, Meeting::say, Meeting::heard}, &error);
+    std::vector<std::string> verdicts;
+    bool late = monotonicSeconds() - begin > kSecondsToTryAgain;
+    if (!meeting.said.empty()) // all ranks have come so far
+      verdicts = exchange.allGather(gloo ? kGood : late ? kHopeless : kBad);
+    auto said = [&](const char *verdict) {
+      return std::count(verdicts.begin(), verdicts.end(), verdict) > 0;
+    };
+    if (gloo && !said(kBad) && !said(kHopeless))
+      break;
+    if (verdicts.empty() || said(kHopeless) || tries == kMostTries)
+      fail("cannot connect with the other machines by Gloo from address ",
+           address, " (", gloo ? "another rank cannot" : error.text,
+           "): GLOO_SOCKET_IFNAME names the network interface to use");
+    if (gloo)
+      functions.close(gloo);
+    gloo = nullptr;
+    if (control.rank() == 0)
+      printWarning(concat("somebody else came to a port where Gloo waited for "
+                          "a rank, or the network lost a connection: all ranks "
+                          "connect again"));
+  }
 }
 
 void Network::broken(int peer, const ShxGlooError &error) {

@@ -12,6 +12,8 @@
 #include <gloo/transport/device.h>
 #include <gloo/transport/tcp/device.h>
 #include <memory>
+#include <stdexcept>
+#include <sys/random.h>
 #include <vector>
 
 namespace tcp = gloo::transport::tcp;
@@ -28,6 +30,9 @@ struct ShxGlooTransfer {
 
 namespace {
 
+constexpr uint64_t kTokenSlot = ~uint64_t(0); // of no collective
+constexpr size_t kTokenBytes = 16;
+
 // A rank that hangs is noticed by the runtime, which knows what it does.
 constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
 
@@ -42,7 +47,8 @@ auto guarded(ShxGlooError *error, Call call) -> decltype(call()) {
   }
 }
 
-// What a rank says: for each of its peers a head, and the address of this end.
+// What a rank says: its token, and for each of its peers a head and the address
+// of this end.
 struct Head {
   int32_t peer, bytes;
 };
@@ -57,7 +63,7 @@ void append(std::vector<char> &said, int peer,
 
 std::vector<char> addressFor(int rank, const char *said, size_t count) {
   Head head{};
-  for (size_t at = 0; count - at >= sizeof(head);) {
+  for (size_t at = kTokenBytes; count > at && count - at >= sizeof(head);) {
     std::memcpy(&head, said + at, sizeof(head));
     at += sizeof(head);
     auto length = static_cast<size_t>(head.bytes);
@@ -70,6 +76,39 @@ std::vector<char> addressFor(int rank, const char *said, size_t count) {
   throw std::runtime_error("a rank did not say its address");
 }
 
+std::vector<char> drawToken() {
+  std::vector<char> token(kTokenBytes);
+  if (::getrandom(token.data(), token.size(), 0) !=
+      static_cast<ssize_t>(token.size()))
+    throw std::runtime_error("cannot draw a random number");
+  return token;
+}
+
+// Gloo takes who comes to a pair's port first. A rank sends each peer the
+// peer's token, and no stranger knows it.
+void exchangeTokens(ShxGloo &gloo, const std::vector<char> &own,
+                    const int *peers,
+                    const std::vector<std::vector<char>> &tokens) {
+  using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+  std::vector<std::vector<char>> sent = tokens, heard = tokens;
+  std::vector<Buffer> sends, receives;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    heard[i].assign(kTokenBytes, '\0');
+    sends.push_back(
+        gloo.context->createUnboundBuffer(sent[i].data(), kTokenBytes));
+    receives.push_back(
+        gloo.context->createUnboundBuffer(heard[i].data(), kTokenBytes));
+    sends.back()->send(peers[i], kTokenSlot);
+    receives.back()->recv(peers[i], kTokenSlot);
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    sends[i]->waitSend(nullptr, gloo.context->getTimeout());
+    receives[i]->waitRecv(nullptr, gloo.context->getTimeout());
+    if (heard[i] != own)
+      throw std::runtime_error("a stranger is where a rank should be");
+  }
+}
+
 ShxGloo *openPairs(int rank, int ranks, const int *peers, size_t peerCount,
                    const tcp::attr &at, double timeoutSeconds,
                    const ShxGlooMeeting &meeting) {
@@ -78,16 +117,19 @@ ShxGloo *openPairs(int rank, int ranks, const int *peers, size_t peerCount,
   gloo->context = gloo->device->createContext(rank, ranks);
   gloo->context->setTimeout(
       std::chrono::milliseconds(static_cast<int64_t>(timeoutSeconds * 1000)));
-  std::vector<char> mine;
+  std::vector<char> mine = drawToken(), own = mine;
   for (size_t i = 0; i < peerCount; ++i)
     append(mine, peers[i],
            gloo->context->createPair(peers[i])->address().bytes());
   meeting.say(meeting.user, mine.data(), mine.size());
+  std::vector<std::vector<char>> tokens; // of the peers
   for (size_t i = 0; i < peerCount; ++i) {
     const char *bytes = nullptr;
     size_t count = meeting.heard(meeting.user, peers[i], &bytes);
     gloo->context->getPair(peers[i])->connect(addressFor(rank, bytes, count));
+    tokens.emplace_back(bytes, bytes + kTokenBytes);
   }
+  exchangeTokens(*gloo, own, peers, tokens);
   return gloo.release();
 }
 
@@ -100,6 +142,15 @@ ShxGloo *open(int rank, int ranks, const int *peers, size_t peerCount,
   return guarded(error, [&] {
     return openPairs(rank, ranks, peers, peerCount, at, timeoutSeconds,
                      meeting);
+  });
+}
+
+void close(ShxGloo *gloo) {
+  std::unique_ptr<ShxGloo> owned(gloo);
+  ShxGlooError ignored{};
+  guarded(&ignored, [&] {
+    owned.reset();
+    return true;
   });
 }
 
@@ -139,6 +190,7 @@ bool finish(ShxGlooTransfer *raw, ShxGlooError *error) {
 
 extern "C" __attribute__((visibility("default"))) const ShxGlooFunctions *
 shx_gloo() {
-  static const ShxGlooFunctions functions = {open, sendTo, receiveFrom, finish};
+  static const ShxGlooFunctions functions = {open, close, sendTo, receiveFrom,
+                                             finish};
   return &functions;
 }

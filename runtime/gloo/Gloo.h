@@ -31,12 +31,15 @@ struct ShxGlooMeeting {
 };
 
 struct ShxGlooFunctions {
-  /// Connects this rank with its peers, which do the same. `address` is this
-  /// machine's, `interface` the name of a network interface or empty.
+  /// Connects this rank with its peers, which do the same, and asks each for
+  /// what only a rank of this run knows, which it has to say in
+  /// `timeoutSeconds`; connecting may take Gloo five times as long. `address`
+  /// is this machine's, `interface` the name of a network interface or empty.
   ShxGloo *(*open)(int rank, int ranks, const int *peers, size_t peerCount,
                    const char *address, const char *interface,
                    double timeoutSeconds, ShxGlooMeeting meeting,
                    ShxGlooError *error);
+  void (*close)(ShxGloo *);
   /// The slot says to the two ranks which bytes these are.
   ShxGlooTransfer *(*send)(ShxGloo *, int peer, uint64_t slot, const void *from,
                            size_t bytes, ShxGlooError *error);

@@ -5,11 +5,24 @@
 // one: shared memory within each, Gloo between them. Losses as on one machine,
 // and how runs end that do not end well.
 
+#include "comm/Control.h"
 #include "comm/Route.h"
+#include "comm/Socket.h"
+#include "gloo/Image.h"
 #include "runtime/TableRuns.h"
 #include <algorithm>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <mutex>
+#include <netinet/in.h>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <thread>
 #include <unistd.h>
 
 using namespace shardonnx;
@@ -201,6 +214,133 @@ TEST_F(Networks, PoisonedMemoryIsNotRead) {
              {"--steps", "6", "--debug-memory", "--replicas", "1"});
   ASSERT_EQ(log.size(), 6u);
   EXPECT_TRUE(log.back()["loss"].is_number());
+}
+
+// The sockets of this machine that listen, by inode.
+std::set<std::string> listeningSockets() {
+  std::set<std::string> inodes;
+  for (const char *table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::istringstream lines(readFile(table));
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::vector<std::string> all{std::istream_iterator<std::string>(words),
+                                   {}};
+      if (all.size() > 9 && all[3] == "0A")
+        inodes.insert("socket:[" + all[9] + "]");
+    }
+  }
+  return inodes;
+}
+
+// Ranks listen while they meet and connect alone.
+TEST_F(Networks, NoPortIsOpenDuringARun) {
+  namespace fs = std::filesystem;
+  pause = "20000";
+  std::vector<Process> processes = start(
+      {1, 1}, "table_f32",
+      {"--steps", "10000", "--replicas", "1", "--log", folder / "log.jsonl"});
+  EXPECT_TRUE(waitForSteps());
+  std::set<std::string> listening = listeningSockets();
+  size_t sockets = 0;
+  for (Process &process : processes) {
+    std::string folder = "/proc/" + std::to_string(process.pid()) + "/fd";
+    for (const fs::directory_entry &entry : fs::directory_iterator(folder)) {
+      std::error_code ignored;
+      std::string target = fs::read_symlink(entry.path(), ignored);
+      sockets += target.rfind("socket:[", 0) == 0;
+      EXPECT_EQ(listening.count(target), 0u) << target;
+    }
+    ::kill(process.pid(), SIGTERM);
+  }
+  EXPECT_GE(sockets, 4u); // of the meeting, and of Gloo
+  EXPECT_EQ(waitForAll(processes).code, 0);
+}
+
+// Two ranks that connect by Gloo, in threads. When all have said their
+// addresses, and before any of them connects, `stranger` does.
+class GlooPair {
+public:
+  explicit GlooPair(std::optional<std::string> strangerSays)
+      : strangerSays(std::move(strangerSays)) {
+    std::thread other([this] { open(1); });
+    open(0);
+    other.join();
+    for (ShxGloo *gloo : opened)
+      if (gloo)
+        loadGloo().close(gloo);
+  }
+  bool isOpen(int rank) const { return opened[rank]; }
+  std::string error(int rank) const { return errors[rank].text; }
+
+private:
+  struct Rank {
+    GlooPair &pair;
+    int rank;
+  };
+
+  void open(int rank) {
+    int peer = 1 - rank;
+    Rank user{*this, rank};
+    opened[rank] = loadGloo().open(rank, 2, &peer, 1, "127.0.0.1", "",
+                                   strangerSays ? 1 : 20, {&user, say, heard},
+                                   &errors[rank]);
+  }
+
+  static void say(void *user, const char *bytes, size_t count) {
+    auto &[pair, rank] = *static_cast<Rank *>(user);
+    std::unique_lock<std::mutex> lock(pair.mutex);
+    pair.said[rank].assign(bytes, count);
+    if (!pair.said[1 - rank].empty())
+      pair.connectStranger();
+    pair.all = !pair.said[1 - rank].empty();
+    pair.changed.notify_all();
+    pair.changed.wait(lock, [&pair = pair] { return pair.all; });
+  }
+  static size_t heard(void *user, int peer, const char **bytes) {
+    const std::string &text = static_cast<Rank *>(user)->pair.said[peer];
+    *bytes = text.data();
+    return text.size();
+  }
+
+  // At the ports where Gloo listens now.
+  void connectStranger() {
+    if (!strangerSays)
+      return;
+    for (const std::string &text : said) {
+      sockaddr_in at{};
+      std::memcpy(&at, text.data() + text.size() - kGlooAddress, sizeof(at));
+      ASSERT_EQ(at.sin_family, AF_INET);
+      double deadline = monotonicSeconds() + 10;
+      strangers.push_back(
+          connectTo({"127.0.0.1", ntohs(at.sin_port)}, deadline));
+      sendAll(strangers.back().get(), strangerSays->data(),
+              strangerSays->size(), deadline);
+    }
+    ::usleep(100'000); // until Gloo has seen them
+  }
+
+  // A sockaddr_storage and a number of its own, as Gloo has it.
+  static constexpr size_t kGlooAddress =
+      sizeof(sockaddr_storage) + sizeof(ssize_t);
+  const std::optional<std::string> strangerSays;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool all = false;
+  std::string said[2];
+  ShxGloo *opened[2] = {};
+  ShxGlooError errors[2] = {};
+  std::vector<FileDescriptor> strangers;
+};
+
+// Gloo takes who comes first; nobody takes it for a rank.
+TEST(Gloo, AStrangerIsNoRank) {
+  GlooPair alone(std::nullopt);
+  EXPECT_TRUE(alone.isOpen(0) && alone.isOpen(1))
+      << alone.error(0) << alone.error(1);
+  for (const std::string &says : {std::string(), std::string(1000, '\xff')}) {
+    GlooPair disturbed(says);
+    EXPECT_FALSE(disturbed.isOpen(0) && disturbed.isOpen(1)) << says.size();
+  }
 }
 
 struct End {
