@@ -285,14 +285,19 @@ void BlockFuser::buildLeftOvers() {
 // Replacement and order
 //===----------------------------------------------------------------------===//
 
-/// The unit of a group: that of the last member that has one, since it
-/// completes the group. Its phase: the latest of its members', but one that
-/// reads nothing of backward begins with what its members compute again.
+/// The unit of a group: that whose parameters it reads, else that of the last
+/// member that has one, since it completes the group. Its phase: the latest of
+/// its members', but one that reads nothing of backward begins with what its
+/// members compute again.
 static void inheritPlaces(nn::FusedOp fused, ArrayRef<Operation *> members) {
   nn::Phase phase = nn::Phase::forward;
+  bool reads = false;
   for (Operation *member : members) {
-    if (FlatSymbolRefAttr unit = nn::unitOf(member))
+    FlatSymbolRefAttr unit = nn::unitOf(member);
+    bool itReads = readsParameters(member);
+    if (unit && (itReads || !reads))
       nn::setUnit(fused, unit);
+    reads |= unit && itReads;
     phase = std::max(phase, nn::phaseOf(member));
   }
   if (phase == nn::Phase::backward && !nn::readsBackward(fused))

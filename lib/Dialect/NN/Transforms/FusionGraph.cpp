@@ -210,6 +210,7 @@ void FusionGraph::makeSingleton(unsigned position) {
     return;
   group.domain = *refined;
   group.unit = nn::unitOf(op);
+  group.readsParameters = readsParameters(op);
   group.backward = nn::isBackward(op);
   groupIds[position] = groups.size();
   groups.push_back(std::move(group));
@@ -241,8 +242,10 @@ bool FusionGraph::agree(const Group &a, const Group &b) const {
   unsigned last = std::min(a.members.back(), b.members.back());
   if (first > last + kReach)
     return false;
+  if (!a.unit || !b.unit || a.unit == b.unit)
+    return true;
   // Parameters of two units would both have to be gathered at once.
-  return !a.unit || !b.unit || a.unit == b.unit;
+  return acrossUnits && !(a.readsParameters && b.readsParameters);
 }
 
 /// Every member must be able to run over the finer domain.
@@ -271,8 +274,9 @@ bool FusionGraph::tryMerge(unsigned a, unsigned b) {
   noteSpan(ga);
   ga.domain = *domain;
   ga.space.length = length;
-  if (!ga.unit)
+  if (!ga.unit || (gb.unit && gb.readsParameters))
     ga.unit = gb.unit;
+  ga.readsParameters |= gb.readsParameters;
   gb = Group();
   return true;
 }
@@ -323,4 +327,6 @@ void FusionGraph::formGroups() {
   makeSingletons();
   mergeWithProducers();
   mergeReadersOfSameTensors();
+  acrossUnits = true;
+  mergeWithProducers();
 }

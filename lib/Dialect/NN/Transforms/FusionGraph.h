@@ -35,6 +35,9 @@ bool isRowOp(mlir::Operation *op);
 /// broadcast, or arithmetic on one row.
 bool isCheap(mlir::Operation *op);
 
+/// Does the op read a parameter, or what is cheaply computed from some?
+bool readsParameters(mlir::Operation *op);
+
 /// An op whose place among others like it must not change.
 bool keepsOrder(mlir::Operation *op);
 /// The ops that read an operand which `op` ends the life of (fsdp.free), or a
@@ -62,7 +65,8 @@ struct Group {
   llvm::SmallVector<unsigned> members; // positions in the block, ascending
   RowSpace space;
   Shape domain;
-  mlir::Attribute unit; // of its members; none: of any
+  mlir::Attribute unit; // of its members, of those that read parameters first
+  bool readsParameters = false;
   bool backward = false;
 };
 
@@ -114,6 +118,9 @@ private:
   llvm::DenseMap<mlir::Operation *, unsigned> positions;
   std::vector<llvm::SmallVector<unsigned>> successors;
   std::vector<Group> groups;
+  /// What reads no parameters joins a neighbour of another unit, once those of
+  /// its own have been joined: a residual sum the norm behind it.
+  bool acrossUnits = false;
   llvm::SmallVector<int> groupIds;      // by position, -1: none
   llvm::SmallVector<unsigned> identity; // positions, for singleton nodes
   /// A Fenwick tree: how far the groups reach that begin up to a position.

@@ -76,6 +76,18 @@ bool fusion::isCheap(Operation *op) {
          rowSpaceOf(domainOf(op)).rows == 1;
 }
 
+bool fusion::readsParameters(Operation *op) {
+  return llvm::any_of(op->getOperands(), [](Value operand) {
+    Operation *producer = operand.getDefiningOp();
+    if (!producer)
+      return false;
+    if (isa<nn::GetOp>(producer))
+      return true;
+    return (isCheap(producer) || isa<nn::ReshapeOp>(producer)) &&
+           readsParameters(producer);
+  });
+}
+
 FailureOr<Shape> fusion::refineDomains(ArrayRef<ArrayRef<int64_t>> shapes,
                                        int64_t length) {
   // Products of leading axes, read from the right: where axes may be cut.

@@ -52,14 +52,27 @@ func.func @siblings(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
 
 // -----
 
-// Ops of two units stay apart: their parameters are gathered in turn.
+// Ops of two units that read parameters stay apart, since these are gathered in
+// turn; what reads none goes with its neighbour, and belongs where that does.
 // CHECK-LABEL: func.func @units
 // CHECK: nn.fused {{.*}} attributes {place = #nn.place<@a>}
+// CHECK: nn.add
 // CHECK: nn.fused {{.*}} attributes {place = #nn.place<@b>}
-func.func @units(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-  %0 = nn.exp %x {place = #nn.place<@a>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %1 = nn.tanh %0 {place = #nn.place<@b>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  return %1 : tensor<4x8xf32>
+// CHECK: nn.exp
+// CHECK: nn.add
+// CHECK: nn.tanh
+// CHECK-NOT: nn.fused
+nn.parameter @p : tensor<8xf32> trainable {onnx_name = "p"}
+nn.parameter @q : tensor<8xf32> trainable {onnx_name = "q"}
+func.func @units(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> {
+  %p = nn.get @p : tensor<8xf32>
+  %q = nn.get @q : tensor<8xf32>
+  %0 = nn.add %x, %p {place = #nn.place<@a>} : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %1 = nn.matmul %0, %w {place = #nn.place<@a>} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %2 = nn.exp %1 {place = #nn.place<@a>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %3 = nn.add %2, %q {place = #nn.place<@b>} : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %4 = nn.tanh %3 {place = #nn.place<@c>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %4 : tensor<4x8xf32>
 }
 
 // -----

@@ -173,7 +173,7 @@ def FusePass : Pass<"nn-fuse", "::mlir::func::FuncOp"> {
   let description = [{
     Producers with consumers, then groups that read the same tensors. Groups
     never form a cycle through other ops, and never read parameters of two
-    units. Sums over leading axes take clones of the elementwise ops that feed
+    units; what reads none may join its consumer or producer in another. Sums over leading axes take clones of the elementwise ops that feed
     them. Preserves numerics but for roundings that a value kept in registers
     does not see (bf16, f16).
   }];
