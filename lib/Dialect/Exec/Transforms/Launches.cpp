@@ -164,8 +164,6 @@ double LeastTraffic::bytesOf(LaunchOp launch) const {
 LaunchTable::LaunchTable(ModuleOp module) : module(module) {
   for (auto unit : module.getOps<fsdp::UnitOp>())
     units.insert({unit.getSymNameAttr(), int64_t(units.size())});
-  for (auto kernel : module.getOps<KernelOp>())
-    kernels[kernel.getSymName()] = kernel;
 }
 
 /// What a library call is counted under.
@@ -222,8 +220,9 @@ LaunchTable::Launch LaunchTable::describe(Operation *op) const {
     launch.calls = 1;
   } else {
     auto kernel = cast<LaunchOp>(op);
-    bool columns =
-        kernels.lookup(kernel.getKernel()).getKind() == nn::FusedKind::columns;
+    // The kernel may be code by now: its name begins with its kind.
+    bool columns = kernel.getKernel().starts_with(
+        nn::stringifyFusedKind(nn::FusedKind::columns));
     launch.kind = columns ? "column sums" : "elementwise";
     launch.name = kernel.getKernel();
     // With a workspace there is a second kernel, which reads it.

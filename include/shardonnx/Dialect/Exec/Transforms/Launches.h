@@ -50,7 +50,6 @@ private:
 
   mlir::ModuleOp module;
   llvm::DenseMap<mlir::StringAttr, int64_t> units;
-  llvm::StringMap<KernelOp> kernels;
   std::map<Launch, int64_t> numbers;
   std::vector<const Launch *> list; // by number
 };
