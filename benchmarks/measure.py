@@ -77,6 +77,10 @@ def step_of(log, number, line):
     return step
 
 
+class OutOfTime(RuntimeError):
+    """A command was ended because it took too long."""
+
+
 class ProcessMemory:
     """Watches what the largest rank holds, from the second step on."""
 
@@ -139,9 +143,9 @@ def wait(jobs, log, deadline, timeout, watch):
         if any(job.poll() not in (None, 0) for job in jobs):
             return
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{os.path.basename(jobs[0].args[0])}: not done "
-                               f"after {timeout:.0f} s, with "
-                               f"{len(steps_in(log))} steps in its log")
+            raise OutOfTime(f"{os.path.basename(jobs[0].args[0])}: not done "
+                            f"after {timeout:.0f} s, with "
+                            f"{len(steps_in(log))} steps in its log")
         time.sleep(watch.interval)
         watch.sample(jobs, log)
 

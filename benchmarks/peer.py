@@ -24,6 +24,7 @@ sys.path.insert(0, os.path.join(ROOT, "models"))
 import torch
 import torch.nn.functional as functional
 
+import drawn
 import export
 
 
@@ -57,6 +58,9 @@ def build(options):
             block.mlp.act = torch.nn.GELU(approximate="tanh")
     if options.weights:
         load(model, options.weights)
+    if options.draw is not None:
+        drawn.draw(model, options.draw,
+                   dict(words.split("=") for words in options.drawn_as))
     if options.recompute == "block":
         model.gradient_checkpointing_enable(
             gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -250,7 +254,9 @@ def train(model, options, rank, world, log):
     autocast = options.precision == "bf16" and "fsdp2" not in options.mode
     data = batches(options.data, model.config.max_position_embeddings,
                    options.batch, rank, world)
+    profile = Profile(options)
     for step in range(1, options.steps + 1):
+        profile.before(step)
         clock.start()
         inputs, labels = (t.to(options.device, non_blocking=True)
                           for t in next(data))
@@ -267,6 +273,35 @@ def train(model, options, rank, world, log):
         optimizer.zero_grad()
         clock.stop(step, loss, norm)
     clock.finish()
+    profile.finish()
+
+
+class Profile:
+    """PyTorch's own profiler over the last steps, if a file is wanted."""
+
+    def __init__(self, options):
+        self.path, self.device = options.profile, options.device
+        self.first = options.steps - options.profile_steps + 1
+        self.profiler = None
+
+    def synchronise(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def before(self, step):
+        if not self.path or step != self.first:
+            return
+        kinds = torch.profiler.ProfilerActivity
+        self.synchronise()
+        self.profiler = torch.profiler.profile(activities=[
+            kinds.CUDA if self.device == "cuda" else kinds.CPU])
+        self.profiler.start()
+
+    def finish(self):
+        if self.profiler:
+            self.synchronise()
+            self.profiler.stop()
+            self.profiler.export_chrome_trace(self.path)
 
 
 def parse(words):
@@ -283,6 +318,15 @@ def parse(words):
     parser.add_argument("--shape", default="", metavar="'--layers N …'",
                         help="changes of the preset, as export.py takes them")
     parser.add_argument("--weights", metavar="FILE.safetensors")
+    parser.add_argument("--draw", type=int, metavar="SEED", help="start from "
+                        "the weights that an executable draws with "
+                        "--init=random --seed=SEED")
+    parser.add_argument("--drawn-as", action="append", default=[],
+                        metavar="NAME=NAME", help="a parameter that the "
+                        "executable calls otherwise")
+    parser.add_argument("--profile", metavar="FILE.json",
+                        help="write PyTorch's trace of the last steps")
+    parser.add_argument("--profile-steps", type=int, default=3, metavar="N")
     parser.add_argument("--data", required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--batch", type=int, default=4)

@@ -5,7 +5,6 @@
 Whatever could crash or hang when it is loaded is asked in another process.
 """
 
-import ctypes
 import glob
 import json
 import os
@@ -13,6 +12,7 @@ import platform
 import shutil
 import subprocess
 import sysconfig
+import tempfile
 
 # Library -> function that fills an int with its version (None: returns it).
 LIBRARIES = {
@@ -20,7 +20,10 @@ LIBRARIES = {
     "libcublasLt.so.13": None,
     "libcudnn.so.9": None,
     "libnccl.so.2": "ncclGetVersion",
+    "libcupti.so.13": "cuptiGetVersion",
 }
+# Without these a program still trains, but by itself or without its phases.
+OPTIONAL = ("libnccl.so.2", "libcupti.so.13")
 RETURNED = {"libcublasLt.so.13": "cublasLtGetVersion",
             "libcudnn.so.9": "cudnnGetVersion"}
 
@@ -52,6 +55,13 @@ print(json.dumps(dict(torch=torch.__version__, cuda=torch.version.cuda,
                       device=torch.cuda.is_available())))
 """
 
+# Where containers find the driver's libraries that no loader was told of.
+DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
+                  "/usr/lib/wsl/lib")
+
+# What a folder for programs must have free.
+SCRATCH_BYTES = 2 << 30
+
 # Dense bf16 tensor-core FLOP/s by part of the device's name, first that fits.
 PEAKS = [("H100 PCIe", 756e12), ("H100", 989e12), ("H200", 989e12),
          ("GH200", 989e12), ("H800", 989e12)]
@@ -69,7 +79,8 @@ def library_folders(python):
         folders += sorted(glob.glob(os.path.join(site, "nvidia", "*", "lib")))
     if os.environ.get("CUDA_HOME"):
         folders.append(os.path.join(os.environ["CUDA_HOME"], "lib64"))
-    folders.append("/usr/local/cuda/lib64")
+    folders += ["/usr/local/cuda/lib64", "/usr/local/cuda/extras/CUPTI/lib64",
+                *DRIVER_FOLDERS]
     return [f for f in dict.fromkeys(folders) if os.path.isdir(f)]
 
 
@@ -133,9 +144,9 @@ def dotted(name, version):
     return f"{version // 10000}.{version % 10000 // 100}.{version % 100}"
 
 
-def torch_of(python):
+def torch_of(python, timeout):
     """PyTorch's versions, or why it can't be used, as a string."""
-    return ask([python, "-c", ASK_TORCH], timeout=300,
+    return ask([python, "-c", ASK_TORCH], timeout=timeout,
                env={"HF_HUB_OFFLINE": "1"})
 
 
@@ -160,42 +171,34 @@ def processor():
     return platform.processor() or platform.machine()
 
 
-class Memory(ctypes.Structure):
-    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong),
-                ("used", ctypes.c_ulonglong)]
-
-
-class Gpu:
-    """The first GPU, through the driver's management library."""
-
-    def __init__(self):
-        self.handle = ctypes.c_void_p()
+def scratch_folder(preferred):
+    """A new folder with room, whose programs may run; `preferred` come after
+    the system's own."""
+    why = []
+    for parent in [tempfile.gettempdir(), "/var/tmp", "/dev/shm", *preferred]:
         try:
-            self.library = ctypes.CDLL("libnvidia-ml.so.1")
-            failed = (self.library.nvmlInit_v2()
-                      or self.library.nvmlDeviceGetHandleByIndex_v2(
-                          0, ctypes.byref(self.handle)))
-        except (OSError, AttributeError):
-            failed = True
-        self.present = not failed
+            if shutil.disk_usage(parent).free < SCRATCH_BYTES:
+                why.append(f"{parent} has less than "
+                           f"{SCRATCH_BYTES >> 30} GiB free")
+                continue
+            folder = tempfile.mkdtemp(prefix="run-", dir=parent)
+        except OSError as error:
+            why.append(str(error))
+            continue
+        if may_execute(folder):
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        why.append(f"{parent} lets no program run")
+    raise OSError("no folder for the programs: " + "; ".join(why)
+                  + ": set TMPDIR to one")
 
-    def text(self, function, *arguments):
-        buffer = ctypes.create_string_buffer(96)
-        if not self.present or getattr(self.library, function)(
-                *arguments, buffer, ctypes.c_uint(len(buffer))):
-            return None
-        return buffer.value.decode(errors="replace")
 
-    def name(self):
-        return self.text("nvmlDeviceGetName", self.handle)
-
-    def driver(self):
-        return self.text("nvmlSystemGetDriverVersion")
-
-    def memory(self):
-        """Bytes in use by all processes, and in all; None if unknown."""
-        memory = Memory()
-        if not self.present or self.library.nvmlDeviceGetMemoryInfo(
-                self.handle, ctypes.byref(memory)):
-            return None
-        return memory.used, memory.total
+def may_execute(folder):
+    path = os.path.join(folder, "try")
+    with open(path, "w") as file:
+        file.write("#!/bin/sh\n")
+    os.chmod(path, 0o700)
+    try:
+        return subprocess.run([path], timeout=10).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False

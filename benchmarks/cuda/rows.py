@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a row is, and the rows that ask whether the executables are right.
 
-A row is a name, a limit in seconds and a function of the session that appends
-results. Raising Skip leaves a row, or the rest of it, out, with the reason;
-any other exception is how it failed.
+A row is a name, a limit in seconds, a function of the session that appends
+results, and one that tells of results whether the row is over. Raising Skip
+leaves a row, or the rest of it, out, with the reason; any other exception is
+how it failed. What a row that `keeps` has found, a later call adds to.
 """
 
 import json
@@ -14,8 +15,19 @@ from collections import namedtuple
 
 import check
 import measure
+from machine import OPTIONAL
 
-Row = namedtuple("Row", "name limit run")
+# How a row ends that a later call takes up again.
+UNFINISHED = ("cut off", "stopped")
+
+
+def ended(results):
+    """Whether a row came to an end, good or bad."""
+    return any(r["kind"] == "end" and r["status"] not in UNFINISHED
+               for r in results)
+
+
+Row = namedtuple("Row", "name limit run over keeps", defaults=[ended, False])
 
 STEPS = 20  # that are recorded
 SAMPLES = 12  # of one step, however they are dealt out
@@ -189,7 +201,7 @@ def sanitizer_row(model, tool):
             # Two microbatches run every function, two steps what a graph
             # repeats; timing algorithms would take for ever.
             train_check(session, model, "full_shard", steps=2, samples=2,
-                        limit=400, env={"SHARDONNX_TUNE": "0"}, prefix=[
+                        limit=200, env={"SHARDONNX_TUNE": "0"}, prefix=[
                             session.sanitizer, "--tool", tool,
                             "--target-processes", "all", "--error-exitcode",
                             "77", "--log-file", report])
@@ -207,7 +219,7 @@ def sanitizer_row(model, tool):
         session.add(name, "check", against=f"{tool}, 2 steps",
                     loss_error=0.0, norm_error=0.0)
 
-    return Row(name, 420, run)
+    return Row(name, 210, run)
 
 
 def machine_row(session):
@@ -216,15 +228,18 @@ def machine_row(session):
     session.add("machine", "machine", **machine)
     lacking = [f"{name} ({found['missing']})"
                for name, found in machine["libraries"].items()
-               if "missing" in found]
+               if "missing" in found and name not in OPTIONAL]
+    if session.cuda and not machine["gpus"]:
+        lacking.append("a GPU (the driver shows none)")
     if lacking:
         raise RuntimeError("not found: " + ", ".join(lacking))
+    session.try_program()
 
 
 def correctness(bundle):
     """The rows, in order of worth."""
     models = bundle["checks"]
-    yield Row("machine", 300, machine_row)
+    yield Row("machine", 200, machine_row)
     for precision in ("f32", "bf16"):
         for model in models:
             if precision in model["recorded"]:

@@ -12,16 +12,27 @@ import os
 import shutil
 import sys
 import tarfile
-import tempfile
 import time
+import zipfile
 
+import gpu
 import machine
 import measure
+import report
 from rows import Skip
 
 
-class DeviceMemory:
-    """Watches a run: the GPU's memory above what it was, and the first step.
+class CutOff(Exception):
+    """The time of this call is over; a later one takes up what is left."""
+
+
+# Seconds between looks at the GPU's clocks while steps run.
+STATE_SECONDS = 0.5
+
+
+class Watch:
+    """Watches a run: the GPU's memory above what it was, its clocks, power and
+    temperature while steps run, and when the first step was done.
 
     The memory is that of all processes, as the driver counts it: context,
     modules and libraries included.
@@ -30,15 +41,39 @@ class DeviceMemory:
     def __init__(self, gpu, interval):
         self.gpu, self.interval = gpu, interval
         self.idle = gpu.memory() if gpu else None
+        self.before = gpu.state() if gpu else None
         self.began = time.monotonic()
         self.peak = self.first_step = None
+        self.seen, self.looked = [], 0
 
     def sample(self, _, log):
+        now = time.monotonic()
         if self.first_step is None and has_line(log):
-            self.first_step = time.monotonic() - self.began
+            self.first_step = now - self.began
         used = self.gpu.memory() if self.idle else None
         if used:
             self.peak = max(self.peak or 0, used[0] - self.idle[0])
+        # nvidia-smi would be slow, and would be seen in the times.
+        if self.first_step is not None and self.gpu and self.gpu.present \
+                and now - self.looked > STATE_SECONDS:
+            self.looked = now
+            self.seen.append(self.gpu.state())
+
+    def conditions(self):
+        """Before, after, and the extremes of what was seen in between."""
+        if not self.before:
+            return None
+        found = {"before": self.before, "after": self.gpu.state()}
+        seen = [s for s in self.seen if s]
+        for key, name, of in (("sm_mhz", "lowest_sm_mhz", min),
+                              ("sm_mhz", "highest_sm_mhz", max),
+                              ("watts", "highest_watts", max),
+                              ("celsius", "highest_celsius", max)):
+            values = [s[key] for s in seen if s[key] is not None]
+            found[name] = of(values) if values else None
+        found["held_back"] = sorted({why for s in seen
+                                     for why in s["held_back"] or ()})
+        return found
 
 
 def has_line(log):
@@ -63,15 +98,40 @@ class Session:
         self.deadline = self.began + options.budget
         self.row_deadline = self.deadline
         self.results = os.path.join(options.out, "results.jsonl")
-        self.folder = tempfile.mkdtemp(prefix="run-")
+        self.folder = machine.scratch_folder([options.out])
         self.references = None
         self.added = 0  # results of the row that is running
         self.known = {}
-        self.gpu = machine.Gpu() if self.cuda else None
+        self.gpu = gpu.Gpu() if self.cuda else None
         self.sanitizer = machine.sanitizer() if self.cuda else None
 
     def close(self):
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def open_results(self, kept):
+        """Makes OUT; a session goes on from `kept`, if it has none there."""
+        os.makedirs(self.options.out, exist_ok=True)
+        if self.options.session:
+            self.take_up(os.path.join(kept, "results.jsonl"))
+            self.set_apart()
+        self.end_line()
+
+    def take_up(self, path):
+        if not os.path.exists(self.results) and os.path.exists(path):
+            shutil.copyfile(path, self.results)
+            print(f"going on from {path}", flush=True)
+
+    def set_apart(self):
+        """Results of another bundle are not this one's."""
+        for result in report.read(self.results).get("machine", []):
+            found = result.get("commit", self.bundle["commit"])
+            if found != self.bundle["commit"]:
+                name = f"results-{found}.jsonl"
+                os.rename(self.results, os.path.join(self.options.out, name))
+                print(f"note: the results so far are of commit {found}, this "
+                      f"bundle is of {self.bundle['commit']}: they are now "
+                      f"in {name}", flush=True)
+                return
 
     def end_line(self):
         """A run that was cut off may have left half a line."""
@@ -85,6 +145,19 @@ class Session:
         except FileNotFoundError:
             pass
 
+    def state(self):
+        """The GPU's clocks, power and temperature now, if anybody tells."""
+        return self.gpu.state() if self.gpu else None
+
+    def keep(self, name, path):
+        """Stores a file beside the results, in one archive for all."""
+        try:
+            with zipfile.ZipFile(os.path.join(self.options.out, "traces.zip"),
+                                 "a", zipfile.ZIP_DEFLATED) as archive:
+                archive.write(path, name)
+        except (OSError, zipfile.BadZipFile) as error:
+            print(f"note: {name} is not kept: {error}", flush=True)
+
     def add(self, row, kind, **result):
         self.added += 1
         line = json.dumps(dict(row=row, kind=kind, at=round(time.time(), 1),
@@ -93,6 +166,8 @@ class Session:
             file.write(line + "\n")
             file.flush()
             os.fsync(file.fileno())
+        # Whatever ends this call, the tables hold what was there.
+        report.write(self.results, self.options.out)
 
     def path(self, name):
         return os.path.join(self.root, name)
@@ -118,8 +193,8 @@ class Session:
         """Seconds until this row, or all of it, must be over."""
         return min(self.deadline, self.row_deadline) - time.monotonic()
 
-    def device_memory(self, interval=0.05):
-        return DeviceMemory(self.gpu, interval)
+    def watch(self, interval=0.05):
+        return Watch(self.gpu, interval)
 
     def once(self, key, function):
         if key not in self.known:
@@ -136,7 +211,7 @@ class Session:
 
     def torch(self):
         return self.once("torch", lambda: machine.torch_of(
-            self.options.python))
+            self.options.python, max(1, min(300, self.left()))))
 
     def need_torch(self):
         """Skips unless PyTorch can train on what the executables train on."""
@@ -171,18 +246,31 @@ class Session:
             shutil.copyfileobj(source, file)
         return folder
 
+    def try_program(self):
+        """One of our executables must at least start here."""
+        program = self.bundle["checks"][0]["programs"]["full_shard"]
+        self.call([self.program(program), "--help"],
+                  self.environment(self.scratch("cache")),
+                  self.scratch("help.jsonl"), 60, None)
+
+    def earlier(self, row):
+        """What earlier calls have found of a row, if this one goes on."""
+        return report.read(self.results).get(row, []) \
+            if self.options.session else []
+
     def describe(self):
         found = self.torch()
         names = machine.LIBRARIES if self.cuda else {}
-        gpu = self.gpu
-        memory = gpu.memory() if gpu else None
+        device = self.gpu
+        memory = device.memory() if device else None
         return dict(
             target=self.bundle["target"], arch=self.bundle["arch"],
             commit=self.bundle["commit"], processor=machine.processor(),
             cores=len(os.sched_getaffinity(0)),
             python=sys.version.split()[0],
-            gpu=gpu.name() if gpu else None,
-            driver=gpu.driver() if gpu else None,
+            gpu=device.name() if device else None,
+            driver=device.driver() if device else None,
+            told_by=device.source() if device else None,
             gpus=self.devices() if self.cuda else 0,
             gpu_bytes=memory[1] if memory else None,
             idle_bytes=memory[0] if memory else None,
@@ -220,28 +308,42 @@ class Session:
                "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
                "MASTER_PORT": str(measure.free_port()),
                "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+               "PYTORCH_ALLOC_CONF": "expandable_segments:True",
                "TORCHINDUCTOR_CACHE_DIR": self.scratch("inductor")}
         if not self.cuda:
             env["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
         words = ["--device", "cuda" if self.cuda else "cpu"]
         return self.call(per_job(command, words), env, log, limit, watch)
 
-    def peer_run(self, work, mode, watch, limit):
+    def peer_run(self, work, mode, watch, limit, steps=None, more=()):
         log = self.scratch(f"{mode}.jsonl")
         words = [work["preset"], "--mode", mode, "--seq", str(work["seq"]),
                  "--shape", work["shape"], "--precision", work["precision"],
                  "--recompute", work["recompute"],
                  "--data", self.path(self.bundle["speed_data"]),
-                 "--batch", str(work["batch"]), "--steps", str(work["steps"]),
-                 "--lr", "1e-4", "--log", log]
+                 "--batch", str(work["batch"]),
+                 "--steps", str(steps or work["steps"]),
+                 "--lr", "1e-4", "--draw", "0", "--log", log, *more]
+        for name, ours in work["drawn_as"].items():
+            words += ["--drawn-as", f"{name}={ours}"]
         return self.peer(words, log, limit, watch)
 
     def call(self, command, env, log, limit, watch):
-        limit = min(self.options.limit or limit, self.left())
-        if limit <= 0:
-            raise RuntimeError("no time left")
-        return measure.run([(command, env)], log, limit,
-                           watch or self.device_memory())
+        """Runs a command; CutOff if the time of all, not its own, is short."""
+        allowed = min(self.options.limit or limit,
+                      self.row_deadline - time.monotonic())
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise CutOff("no time left")
+        if allowed <= 0:
+            raise RuntimeError("no time left of this row's")
+        try:
+            return measure.run([(command, env)], log, min(allowed, left),
+                               watch or self.watch())
+        except measure.OutOfTime as error:
+            if left <= allowed:
+                raise CutOff(str(error)) from None
+            raise
 
 
 def per_job(command, words):

@@ -1,11 +1,17 @@
 # Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The rows that measure: speed and memory beside PyTorch, and time to start."""
+"""The rows that measure: speed and memory beside PyTorch, and time to start.
+
+Every turn's result stays by itself, so a row may be cut off and taken up by a
+later call, which runs what is missing.
+"""
 
 import math
 import os
 
 import measure
+import phases
+import profile_rows
 from rows import Row, Skip
 
 # PyTorch's contenders, in order of worth; the modes are peer.py's.
@@ -18,7 +24,11 @@ LIMITS = {OURS: 120, "eager": 180, "fsdp2": 180, "compile": 330,
 # moments. The rest of the peak is what the program adds.
 STATE_BYTES = 16
 LEARNING_RATE = "1e-4"
+MEMORY = "out of memory"
 OUT_OF_MEMORY = ("OutOfMemory", "out of memory", "CUDA_ERROR_OUT_OF_MEMORY")
+# Contenders start from the same weights and see the same tokens, so at no step
+# may their losses part by more than this.
+LOSS_RTOL = 0.02
 
 
 def turns(peers, rounds):
@@ -47,72 +57,154 @@ def well_formed(steps, wanted):
     return [step["step_ms"] for step in steps]
 
 
+def parting(losses, reference):
+    """By how much two runs' losses part, at most, and at which step."""
+    errors = [abs(a - b) / abs(b) for a, b in zip(losses, reference)]
+    worst = max(range(len(errors)), key=errors.__getitem__)
+    return errors[worst], worst + 1
+
+
+def check_losses(who, losses, reference):
+    """The largest difference from the reference, who is named first."""
+    named, expected = reference
+    error, step = parting(losses, expected)
+    if not error <= LOSS_RTOL:
+        raise RuntimeError(
+            f"trains something else than {named}: at step {step} the losses "
+            f"are {losses[step - 1]:.4f} and {expected[step - 1]:.4f}, "
+            f"{error:.1%} apart ({LOSS_RTOL:.0%} are allowed)")
+    return error
+
+
 def largest(steps, key):
     values = [step[key] for step in steps
               if isinstance(step.get(key), (int, float))]
     return max(values) if values else None
 
 
+def ours_words(session):
+    return ["--data", session.path(session.bundle["speed_data"]),
+            "--lr", LEARNING_RATE, "--init", "random"]
+
+
 def take_turn(session, work, who):
     """One run of one contender, as a result."""
-    device = session.device_memory()
+    watch = session.watch()
     if who == OURS:
-        words = ["--data", session.path(session.bundle["speed_data"]),
-                 "--lr", LEARNING_RATE, "--init", "random"]
-        steps = session.ours(work["program"], work["steps"], words,
-                             watch=device, limit=LIMITS[who])
+        steps = session.ours(work["program"], work["steps"],
+                             ours_words(session), watch=watch,
+                             limit=LIMITS[who])
     else:
-        steps = session.peer_run(work, who, device, LIMITS[who])
+        steps = session.peer_run(work, who, watch, LIMITS[who])
     times = well_formed(steps, work["steps"])
-    return dict(ms=times[measure.WARM_UP:], first_s=device.first_step,
+    return dict(ms=times[measure.WARM_UP:], first_s=watch.first_step,
                 # What is in use, and what is held for use: by the plan and
                 # as measured on our side, by the allocator on PyTorch's.
                 peak_bytes=largest(steps, "peak_bytes"),
                 held_bytes=largest(steps, "pss_bytes" if who == OURS
                                    else "reserved_bytes"),
-                process_bytes=device.peak, first_loss=steps[0]["loss"],
-                last_loss=steps[-1]["loss"],
+                process_bytes=watch.peak, gpu=watch.conditions(),
+                losses=[round(step["loss"], 6) for step in steps],
                 **({"sdpa": steps[0]["sdpa"]} if who != OURS else
                    {"warnings": session.said_by_ours("warning:")}))
 
 
-def chosen_peers(session, work, name):
+def chosen_peers(session, work, name, wanted):
     """PyTorch's contenders; none, with the reason as a result, without it."""
     try:
         session.need_torch()
     except Skip as reason:
         session.add(name, "note", text=f"without PyTorch: {reason}")
         return ()
-    return [peer for peer in work["peers"] if peer in session.options.peers]
+    return [peer for peer in wanted or work["peers"]
+            if peer in session.options.peers]
 
 
-def speed_row(work):
+def measured(results, who):
+    """The turns of a contender that came to an end."""
+    return [r for r in results if r["kind"] == "turn" and r["who"] == who
+            and "failed" not in r]
+
+
+def missing(results, work, wanted=()):
+    """The contenders of a row that have not had a turn, whatever came of it;
+    ours is one of them."""
+    had = {r["who"] for r in results if r["kind"] == "turn"}
+    if any(r["kind"] == "note" for r in results):  # there is no PyTorch
+        wanted = [OURS]
+    return [who for who in [OURS, *(wanted or work["peers"])]
+            if who not in had]
+
+
+class Turns:
+    """The turns of one row, in one call."""
+
+    def __init__(self, session, work, earlier):
+        self.session, self.work, self.name = session, work, work["name"]
+        self.faults = [f"{r['who']}: {r['failed']}" for r in earlier
+                       if r["kind"] == "turn" and "failed" in r
+                       and r["failed"] != MEMORY]
+        self.out = set()
+        found = measured(earlier, OURS)
+        self.reference = (OURS, found[0]["losses"]) if found else None
+        self.profiled = any(r["kind"] == "phases" and r["who"] == OURS
+                            for r in earlier)
+
+    def take(self, who):
+        if who in self.out:
+            return
+        try:
+            turn = take_turn(self.session, self.work, who)
+            if self.reference:
+                turn["loss_error"] = check_losses(who, turn["losses"],
+                                                  self.reference)
+            else:
+                self.reference = who, turn["losses"]
+            self.session.add(self.name, "turn", who=who, **turn)
+        except (RuntimeError, OSError) as error:
+            text = str(error)
+            self.out.add(who)
+            memory = any(word in text for word in OUT_OF_MEMORY)
+            self.session.add(self.name, "turn", who=who,
+                             failed=MEMORY if memory else text)
+            # That PyTorch needs more than there is, is a result.
+            if who == OURS or not memory:
+                self.faults.append(f"{who}: {text}")
+
+    def profile(self):
+        """Where our time goes, early, so that a row cut off has it, too."""
+        if self.profiled or OURS in self.out:
+            return
+        self.profiled = True
+        try:
+            profile_rows.profile_ours(self.session, self.work, self.name)
+        except (RuntimeError, OSError, phases.Unknown) as error:
+            self.faults.append(f"phases: {error}")
+
+
+def speed_row(work, wanted=()):
+    """`wanted`: of PyTorch's contenders, only these."""
     name = work["name"]
 
     def run(session):
+        earlier = session.earlier(name)
         session.add(name, "workload", **{k: work[k] for k in (
             "title", "batch", "seq", "recompute", "precision", "parameters",
             "flops", "planned_bytes")})
-        faults, out = [], set()
-        for who in turns(chosen_peers(session, work, name), session.rounds):
-            if who in out:
-                continue
-            try:
-                session.add(name, "turn", who=who,
-                            **take_turn(session, work, who))
-            except (RuntimeError, OSError) as error:
-                text = str(error)
-                out.add(who)
-                memory = any(word in text for word in OUT_OF_MEMORY)
-                session.add(name, "turn", who=who, failed="out of memory"
-                            if memory else text)
-                # That PyTorch needs more than there is, is a result.
-                if who == OURS or not memory:
-                    faults.append(f"{who}: {text}")
-        if faults:
-            raise RuntimeError("; ".join(faults))
+        row = Turns(session, work, earlier)
+        peers = chosen_peers(session, work, name, wanted)
+        if session.options.session:
+            todo = missing(earlier, work, wanted)
+            peers = [peer for peer in peers if peer in todo]
+        for who in turns(peers, session.rounds):
+            row.take(who)
+            row.profile()
+        if row.faults:
+            raise RuntimeError("; ".join(row.faults))
 
-    return Row(name, work["limit"], run)
+    return Row(name, work["limit"], run,
+               lambda results: not missing(results, work, wanted),
+               keeps=True)
 
 
 def start_row(work):
@@ -122,11 +214,10 @@ def start_row(work):
     def run(session):
         cache = session.scratch("start-cache")
         for which in ("first", "second"):
-            watch = session.device_memory(interval=0.005)
-            session.ours(work["program"], 4, [
-                "--data", session.path(session.bundle["speed_data"]),
-                "--lr", LEARNING_RATE, "--init", "random"], watch=watch,
-                cache=cache, limit=120, env={"SHARDONNX_VERBOSE": "1"})
+            watch = session.watch(interval=0.005)
+            session.ours(work["program"], 4, ours_words(session), watch=watch,
+                         cache=cache, limit=120,
+                         env={"SHARDONNX_VERBOSE": "1"})
             if watch.first_step is None:
                 raise RuntimeError("the first step's line was never seen")
             files = sum(len(f) for _, _, f in os.walk(cache))

@@ -49,7 +49,8 @@ std::optional<Restored> initialise(Engine &engine, const Options &options,
   if (!options.resume.empty())
     restored = restore(options, engine, exchange, topology);
   if (!restored && options.randomInit)
-    drawWeights(engine, options.seed);
+    drawWeights(engine, options.seed,
+                std::max(1, availableCores() / topology.ranksHere));
   else if (!restored)
     loadWeights(engine, options.model, /*checkHash=*/firstRank);
   if (!options.noDecay.empty()) {

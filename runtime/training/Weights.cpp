@@ -13,6 +13,7 @@
 #include <cctype>
 #include <cmath>
 #include <map>
+#include <thread>
 
 namespace shardonnx::rt {
 namespace {
@@ -20,7 +21,8 @@ namespace {
 constexpr const char *kRemedy =
     "give --model FILE (where the ONNX file is now, its external data beside "
     "it), or --init=random";
-constexpr int64_t kChunk = 1 << 18; // elements drawn at a time
+constexpr int64_t kChunk = 1 << 22;  // elements drawn at a time
+constexpr int64_t kWorth = 1 << 14; // of a thread of its own
 
 std::string folderOf(const std::string &path) {
   size_t slash = path.rfind('/');
@@ -139,8 +141,29 @@ float normalAt(uint64_t key, int64_t index) {
                             std::cos(2 * std::acos(-1.0) * v));
 }
 
-void draw(const OwnedRange &target, uint64_t seed) {
+void drawNormal(float *values, int64_t count, uint64_t key, int64_t first) {
   constexpr float kStandardDeviation = 0.02f;
+  for (int64_t i = 0; i < count; ++i)
+    values[i] = kStandardDeviation * normalAt(key, first + i);
+}
+
+// A large model's numbers would take one core minutes.
+void drawNormal(std::vector<float> &values, uint64_t key, int64_t first,
+                int threads) {
+  auto count = static_cast<int64_t>(values.size());
+  int64_t share = std::max((count + threads - 1) / threads, kWorth);
+  std::vector<std::thread> others;
+  for (int64_t at = share; at < count; at += share)
+    others.emplace_back([&values, key, first, at, share, count] {
+      drawNormal(values.data() + at, std::min(share, count - at), key,
+                 first + at);
+    });
+  drawNormal(values.data(), std::min(share, count), key, first);
+  for (std::thread &other : others)
+    other.join();
+}
+
+void draw(const OwnedRange &target, uint64_t seed, int threads) {
   Draw kind = drawOf(*target.param);
   uint64_t key = mixBits(seed);
   for (unsigned char c : target.param->name)
@@ -150,9 +173,7 @@ void draw(const OwnedRange &target, uint64_t seed) {
     int64_t n = std::min(kChunk, target.end - at);
     values.assign(static_cast<size_t>(n), kind == Draw::Ones ? 1.0f : 0.0f);
     if (kind == Draw::Normal)
-      for (int64_t i = 0; i < n; ++i)
-        values[static_cast<size_t>(i)] =
-            kStandardDeviation * normalAt(key, at + i);
+      drawNormal(values, key, at, threads);
     target.write(at, values.data(), n);
   }
 }
@@ -169,8 +190,9 @@ void loadWeights(Engine &engine, const std::string &modelOverride,
   forOwned(engine, [&](const OwnedRange &target) { files.read(target); });
 }
 
-void drawWeights(Engine &engine, uint64_t seed) {
-  forOwned(engine, [&](const OwnedRange &target) { draw(target, seed); });
+void drawWeights(Engine &engine, uint64_t seed, int threads) {
+  forOwned(engine,
+           [&](const OwnedRange &target) { draw(target, seed, threads); });
 }
 
 } // namespace shardonnx::rt

@@ -19,8 +19,9 @@ void loadWeights(Engine &engine, const std::string &modelOverride,
                  bool checkHash);
 
 /// Draws them: normal(0, 0.02) for matrices, ones for the weights of norms,
-/// zeros for other vectors. The same at every world size.
-void drawWeights(Engine &engine, uint64_t seed);
+/// zeros for other vectors. The same at every world size and on any number of
+/// threads. benchmarks/peer.py draws the same numbers for PyTorch.
+void drawWeights(Engine &engine, uint64_t seed, int threads = 1);
 
 } // namespace shardonnx::rt
 

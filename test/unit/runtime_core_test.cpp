@@ -292,6 +292,19 @@ TEST(Weights, AreDrawnTheSameAtEveryWorldSize) {
   EXPECT_EQ(one[768], 0.0f);
 }
 
+TEST(Weights, AreDrawnTheSameByAnyNumberOfThreads) {
+  Manifest m = smallModel();
+  m.units[0].length = 100000;
+  m.units[0].params = {{"fc.weight", "", 0, {1000, 100}, true, {}}};
+  MasterKeeper one(m, 0, 1);
+  drawWeights(one, 5);
+  for (int threads : {2, 3, 16}) {
+    MasterKeeper several(m, 0, 1);
+    drawWeights(several, 5, threads);
+    EXPECT_EQ(several.masters, one.masters) << threads;
+  }
+}
+
 std::string say(const Manifest &m, const std::string &model) {
   try {
     collect(m, 2, 0, model);

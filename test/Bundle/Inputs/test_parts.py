@@ -8,6 +8,7 @@ import struct
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__)))))
@@ -15,8 +16,11 @@ for part in ("benchmarks", "benchmarks/cuda", "test/training"):
     sys.path.insert(0, os.path.join(ROOT, part))
 sys.dont_write_bytecode = True
 
+import gpu
+import imports
 import machine
 import onnx_weights
+import phases
 import report
 import speed
 import thin_library
@@ -101,6 +105,110 @@ class MachineTest(unittest.TestCase):
         self.assertIsNone(machine.peak_flops(None))
 
 
+class GpuTest(unittest.TestCase):
+    def test_nvidia_smi(self):
+        """Without NVML its program tells; older ones name one field else."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "nvidia-smi")
+            with open(path, "w") as file:
+                file.write('''#!/bin/sh
+case "$*" in
+*clocks_event*) echo "Field is not a valid field to query."; exit 2 ;;
+*clocks_thr*) echo "1980, 3201, 698.71, [N/A], 64, 0x0000000000000025" ;;
+*) echo "NVIDIA H200" ;;
+esac
+''')
+            os.chmod(path, 0o700)
+            with mock.patch.object(gpu, "load", lambda: None), \
+                    mock.patch.dict(os.environ, {"PATH": folder + ":/bin"}):
+                found = gpu.Gpu()
+                self.assertEqual(found.name(), "NVIDIA H200")
+                self.assertEqual(found.state(), dict(
+                    sm_mhz=1980, memory_mhz=3201, watts=698.71,
+                    limit_watts=None, celsius=64,
+                    held_back=["power cap", "heat (driver)"]))
+
+    def test_nobody(self):
+        with mock.patch.object(gpu, "load", lambda: None), \
+                mock.patch.dict(os.environ, {"PATH": "/nonexistent"}):
+            found = gpu.Gpu()
+            self.assertIsNone(found.state())
+            self.assertIn("nobody", found.source())
+
+
+class ImportsTest(unittest.TestCase):
+    def test_closure(self):
+        """Imports inside functions, and those of what is imported."""
+        with tempfile.TemporaryDirectory() as root:
+            os.makedirs(os.path.join(root, "a", "b"))
+            for name, text in (
+                    ("a/run", "import os, one\ndef f():\n  import three.x\n"),
+                    ("a/one.py", "from two import x\n"),
+                    ("a/b/two.py", "import numpy as n\n")):
+                with open(os.path.join(root, name), "w") as file:
+                    file.write(text)
+            words = root, "a/run", ("a", "a/b")
+            self.assertEqual(imports.needed(*words, ("numpy", "three")),
+                             ["a/run", "a/one.py", "a/b/two.py"])
+            with self.assertRaisesRegex(RuntimeError,
+                                        "a/b/two.py imports numpy"):
+                imports.needed(*words, ("three",))
+
+
+class PhasesTest(unittest.TestCase):
+    def trace(self, *spans, **other):
+        return dict(traceEvents=[
+            dict(ph="X", pid=0, cat=cat, name=name, ts=begin, dur=end - begin)
+            for cat, name, begin, end in spans], **other)
+
+    def test_every_moment_counts_once(self):
+        """Work before communication, that before copies, else nothing."""
+        found = phases.analyse(self.trace(
+            ("steps", "step 2", 0, 10 ** 6),
+            ("compute", "nvjet_tst_128x256", 1000, 4000),
+            ("gather", "ncclDevKernel_AllGather_RING_LL", 2000, 6000),
+            ("copy", "copy to the GPU", 5000, 7000),
+            ("compute", "cudnn_generated_sdpa_sm90_flash_fprop", 9000, 10000),
+            ("compute", "rows_add", 9500, 11000),
+            otherData=dict(first_step=2, last_step=3)))
+        self.assertEqual(found["step_ms"], 5.0)
+        self.assertEqual({p: t for p, t in found["phases"].items() if t},
+                         dict(GEMM=1.5, attention=0.5, elementwise=0.5,
+                              collectives=1.0, copies=0.5, idle=1.0))
+        self.assertEqual(found["launches"], 2.5)
+
+    def test_names(self):
+        for name, phase in (
+                ("void at::native::vectorized_elementwise_kernel<4>(int)",
+                 "elementwise"),
+                ("void at::native::(anonymous namespace)::multi_tensor_apply_"
+                 "kernel<FusedAdamMathFunctor>", "optimizer"),
+                ("triton_red_fused__log_softmax_nll_loss_0", "loss"),
+                ("void pytorch_flash::flash_bwd_kernel", "attention"),
+                ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n", "GEMM"),
+                ("cutlass_80_tensorop_bf16_s16816gemm", "GEMM"),
+                ("shx_k_attention_keys_bf16_64", "attention"),
+                ("shx_k_gemm_epilogue_bf16_bf16", "GEMM"),
+                ("shx_k_cross_entropy_bf16", "loss"),
+                ("shx_optimizer_kernel", "optimizer"),
+                ("shx_k_squares_bf16", "optimizer"),
+                ("shx_k_cast_slice_bf16", "collectives"),
+                ("shx_k_embedding_sum_bf16_f32", "elementwise")):
+            self.assertEqual(phases.phase_of(name), phase, name)
+
+    def test_profiler_of_pytorch(self):
+        found = phases.analyse(self.trace(
+            ("cpu_op", "aten::mm", 0, 50), ("kernel", "void gemm(int)", 0, 3),
+            ("gpu_memcpy", "Memcpy HtoD", 3, 4)), steps=2)
+        self.assertEqual(found["phases"]["copies"], 0.0005)
+        self.assertEqual(found["kernels"][0]["name"], "gemm")
+
+    def test_nothing_of_the_device(self):
+        with self.assertRaisesRegex(phases.Unknown, "no rows.*CUPTI"):
+            phases.analyse(self.trace(("steps", "step 1", 0, 1), otherData={
+                "ranks": [{"missing": "CUPTI refuses"}]}))
+
+
 class ReportTest(unittest.TestCase):
     """A workload whose figures can be worked out by hand."""
 
@@ -121,7 +229,7 @@ class ReportTest(unittest.TestCase):
 
     def test_workload(self):
         text = report.workload(self.results, 989e12)
-        for line in ("| shardonnx | 100000 | 10.0 | 50.0% | 100% | 1 | – |",
+        for line in ("| shardonnx | 100000 | 10.0 | 50.0% | 100% | 1 | – | – |",
                      "| fsdp2-compile | out of memory |",
                      "| shardonnx : fsdp2 | 1.50 |",
                      "| shardonnx : compile | 1.25 |",
@@ -131,6 +239,28 @@ class ReportTest(unittest.TestCase):
                      "measured 51 MiB (+2.0% of the peak in use), and 400 "
                      "MiB of context and modules."):
             self.assertIn(line, text)
+
+    def test_summary(self):
+        phase = dict.fromkeys(phases.PHASES, 0.0)
+        phase.update(GEMM=6.0, optimizer=1.0, idle=3.0)
+        self.results.append(dict(kind="phases", who="shardonnx", step_ms=10.0,
+                                 phases=phase, launches=7))
+        self.results[3]["loss_error"] = 0.0125
+        self.assertIn("| t | 50.0% | 1.50 (fsdp2) | 1.25 (compile) | 0.50 | "
+                      "1.3e-02 | idle 30%, optimizer 10%, ",
+                      report.summary({"t": self.results}, 989e12))
+
+    def test_conditions(self):
+        """Extremes over the turns, and all that held the clocks back."""
+        turn = self.turn("eager", 20.0, 86, 100, 500)
+        idle = gpu.state(345, 3201, 75.2, 700.0, 30, 0x1)
+        turn["gpu"] = dict(before=idle, after=dict(idle, sm_mhz=1980),
+                           lowest_sm_mhz=1500, highest_sm_mhz=1980,
+                           highest_watts=698.7, highest_celsius=64,
+                           held_back=["power cap"])
+        self.assertIn("| eager | 345–1980 | 1500–1980 | 75 | 699 | 30 | 64 | "
+                      "power cap |",
+                      report.conditions_table({"eager": [turn]}))
 
     def test_turns(self):
         self.assertEqual(list(speed.turns(["a", "b"], 1)),

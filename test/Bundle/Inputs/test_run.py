@@ -37,7 +37,7 @@ def work(name, program, peers=("eager", "fsdp2-compile"), start=False):
                 shape="", batch=2, seq=8, precision="f32", recompute="none",
                 steps=10, peers=list(peers), limit=60, start=start,
                 program=f"programs/{program}", parameters=1000, flops=10 ** 9,
-                planned_bytes=1 << 24)
+                planned_bytes=1 << 24, drawn_as={"a": "b"})
 
 
 class RunTest(unittest.TestCase):
@@ -64,18 +64,20 @@ class RunTest(unittest.TestCase):
                     os.path.join(self.folder, "recorded", "run.json"))
         self.out = os.path.join(self.folder, "results")
 
-    def words(self, checks=(), works=(), options=(), target="cpu"):
+    def words(self, checks=(), works=(), options=(), target="cpu",
+              commit="none"):
         with open(os.path.join(self.folder, "bundle.json"), "w") as file:
-            json.dump(dict(target=target, arch="native", commit="none",
+            json.dump(dict(target=target, arch="native", commit=commit,
                            check_data="data", speed_data="data",
                            checks=list(checks), workloads=list(works)), file)
         return [sys.executable, os.path.join(self.folder, "run"), "--python",
                 os.path.join(self.folder, "programs", "python"), *options]
 
-    def run_it(self, checks=(), works=(), options=()):
+    def run_it(self, checks=(), works=(), options=(), env=None, **more):
         """Exit status, row -> last status and reason, what was printed."""
-        done = subprocess.run(self.words(checks, works, options),
-                              capture_output=True, text=True, timeout=120)
+        done = subprocess.run(self.words(checks, works, options, **more),
+                              capture_output=True, text=True, timeout=120,
+                              env={**os.environ, **(env or {})})
         return done.returncode, self.ends(), done.stdout + done.stderr
 
     def ends(self):
@@ -109,6 +111,8 @@ class RunTest(unittest.TestCase):
             self.assertEqual(ends[row], ("ok", None), said)
         self.assertEqual(ends["memcheck-a"][0], "skipped")
         self.assertIn("| shardonnx : eager | 1.00 |", said)
+        self.assertIn("| w | – | 1.00 (eager) | 1.00 (fsdp2-compile) | 1.00 | "
+                      "0.0e+00 | idle 50%, elementwise 25%, ", said)
         self.assertIn("| f32-a | PyTorch on this machine | 0.0e+00 |", said)
         with open(os.path.join(self.out, "tables.md")) as file:
             self.assertIn(file.read().strip(), said)
@@ -152,6 +156,75 @@ class RunTest(unittest.TestCase):
         self.assertIn("step 5: loss is nan", ends["n"][1])
         self.assertEqual(ends["last"], ("ok", None))
 
+    def test_losses_that_part(self):
+        """A contender that trains something else proves nothing."""
+        _, ends, said = self.run_it(
+            works=[work("w", "good", ["fsdp2", "eager"])],
+            options=["--rows", "w"], env={"FAKE_APART": "1"})
+        self.assertEqual(ends["w"][0], "failed")
+        self.assertIn("fsdp2: trains something else than shardonnx: at step 5 "
+                      "the losses are 1", ends["w"][1])
+        self.assertIn("| shardonnx : eager | 1.00 |", said)
+        self.assertNotIn("| shardonnx : fsdp2 |", said)
+
+    def turns(self, row):
+        with open(os.path.join(self.out, "results.jsonl")) as file:
+            results = [json.loads(line) for line in file]
+        return [r["who"] for r in results
+                if r["row"] == row and r["kind"] == "turn"]
+
+    def test_sessions(self):
+        """Each runs its rows, and what earlier ones left; nothing twice."""
+        peers = ["eager", "compile", "fsdp2", "fsdp2-compile"]
+        bundle = ([check("a", "good")], [work("small", "good", peers),
+                                         work("large", "good", peers)])
+        status, ends, said = self.run_it(*bundle, ["--session", "2"])
+        self.assertEqual(status, 0, said)
+        self.assertEqual(list(ends), ["large", "machine", "f32-a", "small",
+                                      "strict-a", "ranks-2-a"])
+        # First those that tell most for their time.
+        self.assertEqual(self.turns("large"), [
+            "shardonnx", "eager", "shardonnx", "fsdp2-compile", "shardonnx",
+            "shardonnx", "fsdp2", "shardonnx", "compile", "shardonnx"])
+        for session in ("2", "1"):
+            _, _, said = self.run_it(*bundle, ["--session", session])
+            self.assertNotIn(" s  ", said)
+        self.assertEqual(len(self.turns("large")), 10)
+        status, ends, said = self.run_it(*bundle, ["--session", "3"])
+        self.assertEqual(status, 0, said)
+        self.assertEqual(ends["ranks-4-a"], ("ok", None))
+        self.assertEqual(ends["memcheck-a"][0], "skipped")
+        self.assertIn("### profile-large", said)
+
+    def test_taking_up(self):
+        """A row that was cut off goes on where it stood, elsewhere."""
+        bundle = ([check("a", "good")],
+                  [work("small", "good", ["eager", "fsdp2"])])
+        self.run_it(*bundle, ["--session", "1", "--peers", "eager"])
+        path = os.path.join(self.out, "results.jsonl")
+        with open(path) as file:
+            lines = [line for line in file if json.loads(line)["row"] in (
+                "machine", "small") and '"kind": "end"' not in line]
+        with open(path, "w") as file:
+            file.writelines(lines)
+        before = self.turns("small")
+        elsewhere = os.path.join(self.folder, "elsewhere")
+        status, _, said = self.run_it(*bundle, ["--session", "1", "--out",
+                                                elsewhere])
+        self.assertEqual(status, 0, said)
+        self.assertIn("going on from " + path, said)
+        with open(path) as file:
+            self.assertEqual(list(file), lines)
+        self.out = elsewhere
+        self.assertEqual(before + ["shardonnx", "fsdp2", "shardonnx"],
+                         self.turns("small"))
+        self.assertEqual(self.ends()["f32-a"], ("ok", None))
+        _, _, said = self.run_it(*bundle, ["--session", "1", "--out",
+                                           elsewhere], commit="other")
+        self.assertIn("the results so far are of commit none", said)
+        self.assertTrue(os.path.exists(os.path.join(elsewhere,
+                                                    "results-none.jsonl")))
+
     def test_no_torch(self):
         status, ends, said = self.run_it(
             [check("a", "good")], [work("w", "good")],
@@ -168,8 +241,8 @@ class RunTest(unittest.TestCase):
                                  options=["--budget", "8",
                                           "--rows", "f32-h,f32-a"])
         self.assertLess(time.monotonic() - began, 20)
-        self.assertEqual(ends["f32-h"][0], "failed")
-        self.assertEqual(ends["f32-a"], ("skipped", "the budget is used up"))
+        self.assertEqual(ends["f32-h"][0], "cut off")
+        self.assertEqual(ends["f32-a"], ("cut off", "the budget is used up"))
 
     def test_stopped(self):
         """SIGTERM ends what runs, and the tables still come."""
