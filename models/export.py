@@ -291,9 +291,7 @@ def to_program(model, options):
             opset_version=options.opset, optimize=options.optimize,
             input_names=list(inputs), output_names=output_names(options),
             dynamic_shapes=axes, verbose=False)
-    # Stack traces name files of this machine and outweigh a small graph.
-    for node in program.model.graph.all_nodes():
-        node.metadata_props.pop("pkg.torch.onnx.stack_trace", None)
+    shardonnx_export.drop_traces(program.model.graph.all_nodes())
     shardonnx_export.annotate(program, model)
     return program
 

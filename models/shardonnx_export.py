@@ -20,17 +20,47 @@ What is written is one entry `shardonnx.module` of the model's metadata, JSON:
      "parameters": [{"names": ["wte.weight", "head.weight"],
                      "requires_grad": true, "padding_idx": 0}, ...],
      "buffers": ["mask", ...],
-     "dropout": {"h.0.drop": 0.1, ...}}
+     "dropout": {"h.0.drop": 0.1, ...},
+     "stops_gradients": ["Quantiser", ...]}
 
 `names` are all names of a parameter in the state dict: several where modules
-share it. The compiler trains what requires a gradient, lists everything else
+share it. `stops_gradients` are the classes whose code calls detach() or
+torch.no_grad(), which only `dynamo=True` leaves a trace of. The compiler trains what requires a gradient, lists everything else
 by name and reason, and says where an export in evaluation mode has lost
 dropout.
 """
 
+import inspect
 import json
+import re
 
 KEY = "shardonnx.module"
+TRACE = "pkg.torch.onnx.stack_trace"
+
+
+def stops_gradients(module):
+    """Classes of people's own in whose code gradients may stop."""
+    found = set()
+    for part in module.modules():
+        kind = type(part)
+        if kind.__module__.startswith("torch.") or not list(part.parameters()):
+            continue
+        try:
+            code = inspect.getsource(kind)
+        except (OSError, TypeError):  # made without a file
+            continue
+        if re.search(r"\.detach\(\)|no_grad\(|set_grad_enabled\(", code):
+            found.add(kind.__name__)
+    return sorted(found)
+
+
+def drop_traces(nodes):
+    """Stack traces name files of this machine and outweigh a small graph. Those
+    without a file stay: only they tell what stands under torch.no_grad()."""
+    for node in nodes:
+        trace = node.metadata_props.get(TRACE, "")
+        if not trace.startswith('File "<eval_with_key>'):
+            node.metadata_props.pop(TRACE, None)
 
 
 def describe(module):
@@ -52,7 +82,7 @@ def describe(module):
                 dropout[path] = ratio
     return {"version": 1, "parameters": list(parameters.values()),
             "buffers": [name for name, _ in module.named_buffers()],
-            "dropout": dropout}
+            "dropout": dropout, "stops_gradients": stops_gradients(module)}
 
 
 def annotate(model, module):
@@ -97,9 +127,7 @@ def export(module, args=(), path=None, *, external_data=None, **options):
     options.setdefault("optimize", False)
     options.setdefault("verbose", False)
     program = torch.onnx.export(module, args, **options)
-    # Stack traces name files of this machine and outweigh a small graph.
-    for node in program.model.graph.all_nodes():
-        node.metadata_props.pop("pkg.torch.onnx.stack_trace", None)
+    drop_traces(program.model.graph.all_nodes())
     annotate(program, module)
     if path is not None:
         if external_data is None:

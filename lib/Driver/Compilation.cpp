@@ -44,6 +44,8 @@ Compilation::Compilation(const CompileOptions &options,
   importOptions.seq = options.seq;
   for (const auto &[name, size] : options.dims)
     importOptions.dims[name] = size;
+  importOptions.trainableGiven =
+      !options.freeze.empty() || !options.trainable.empty();
   if (!importOptions.isSupported)
     importOptions.isSupported = isRaisable;
   DialectRegistry registry;
@@ -97,6 +99,7 @@ LogicalResult Compilation::import() {
   moduleRef = importOnnx(context, importOptions, diags);
   if (!moduleRef)
     return failure();
+  gradientsUntold = module()->removeAttr(onnx::kGradientsUntoldAttr) != nullptr;
   Builder builder(&context);
   if (!options.unitPolicies.empty())
     module()->setAttr(nn::kUnitRulesAttr, unitRules(builder, options));
@@ -388,47 +391,88 @@ LogicalResult Compilation::dump(Level level) {
   return writeFileAtomically(diags, path, text);
 }
 
-// One line for all parameters of the model that training leaves as they are
-// and nobody asked for, grouped by the reason. What the exporter took out of
-// the graph is known from the first level on, the rest once it is
-// differentiated.
-void Compilation::warnOfUntrained() {
+// The names of untrained parameters, grouped by the reason.
+static std::string
+listUntrained(const llvm::MapVector<StringRef, SmallVector<StringRef>> &groups,
+              size_t count) {
   constexpr size_t kShown = 20;
-  auto list = module()->getAttrOfType<ArrayAttr>(nn::kUntrainedAttr);
-  if (!list)
-    list = module()->getAttrOfType<ArrayAttr>(onnx::kUntrainedAttr);
-  if (!list || options.program != ProgramKind::Train)
-    return;
-  llvm::MapVector<StringRef, SmallVector<StringRef>> byReason;
-  size_t count = 0, shown = 0;
-  for (auto entry : list.getAsRange<DictionaryAttr>()) {
-    if (entry.contains("asked"))
-      continue;
-    ++count;
-    byReason[entry.getAs<StringAttr>("reason")].push_back(
-        entry.getAs<StringAttr>("name"));
-  }
+  size_t shown = 0;
   std::string text;
-  bool exporter = false;
-  for (auto &[reason, names] : byReason) {
-    exporter |= reason.ends_with("by the exporter");
+  for (const auto &[reason, names] : groups) {
     for (StringRef name : names)
       if (++shown <= kShown)
         text += (text.empty() ? "'" : ", '") + name.str() + "'";
     if (shown <= kShown)
       text += " (" + reason.str() + ")";
   }
-  if (count == 0)
-    return;
   if (count > kShown)
     text += " and " + std::to_string(count - kShown) +
             " more (shardonnx inspect --parameters names them)";
-  diags.warning("'" + options.model + "': " + Twine(count) +
-                (count == 1 ? " parameter is" : " parameters are") +
-                " not trained: " + text +
-                (exporter ? "; export with optimize=False to train what the "
-                            "exporter has changed"
-                          : ""));
+  return text;
+}
+
+// One line for all parameters of the model that training leaves as they are
+// and nobody asked for. What the exporter took out of the graph is known from
+// the first level on, the rest once it is differentiated. An executable is not
+// made where the module's training is lost.
+LogicalResult Compilation::reportUntrained() {
+  auto list = module()->getAttrOfType<ArrayAttr>(nn::kUntrainedAttr);
+  if (!list)
+    list = module()->getAttrOfType<ArrayAttr>(onnx::kUntrainedAttr);
+  if (!list || options.program != ProgramKind::Train)
+    return success();
+  llvm::MapVector<StringRef, SmallVector<StringRef>> byReason;
+  size_t count = 0;
+  bool exporter = false, older = false, lost = false;
+  for (auto entry : list.getAsRange<DictionaryAttr>()) {
+    if (entry.contains("asked"))
+      continue;
+    ++count;
+    StringRef reason = entry.getAs<StringAttr>("reason");
+    byReason[reason].push_back(entry.getAs<StringAttr>("name"));
+    exporter |= reason.ends_with("by the exporter");
+    older |= reason.ends_with("by the older exporter");
+    lost |= entry.contains("lost");
+  }
+  if (count == 0)
+    return success();
+  std::string what = Twine(count).str() +
+                     (count == 1 ? " parameter is" : " parameters are") +
+                     " not trained: " + listUntrained(byReason, count);
+  std::string mend =
+      older ? "export with do_constant_folding=False, which keeps parameters"
+      : exporter ? "export with optimize=False to train what the exporter has "
+                   "changed"
+                 : "";
+  if (lost && importOptions.refusesGuesses)
+    return diags.error("'" + options.model + "': " + what + "; " + mend +
+                       ", or give --freeze=REGEX to go on without");
+  diags.warning("'" + options.model + "': " + what +
+                (mend.empty() ? "" : "; " + mend));
+  return success();
+}
+
+// What the step trains, in words.
+static std::string describeTrained(ModuleOp module) {
+  int64_t count = 0;
+  bool all = true;
+  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+    all &= parameter.getTrainable();
+    if (parameter.getTrainable())
+      count += cast<ShapedType>(parameter.getType()).getNumElements();
+  }
+  return (all ? "all parameters train ("
+              : "what the loss depends on trains (") +
+         std::to_string(count) + " elements)";
+}
+
+void Compilation::noteGradientsUntold() {
+  if (!gradientsUntold || importOptions.trainableGiven)
+    return;
+  diags.note("'" + options.model + "': " + trained +
+             ": the export does not say what has requires_grad=False; "
+             "--freeze=REGEX or --trainable=REGEX does, or "
+             "models/shardonnx_export.py");
 }
 
 LogicalResult Compilation::runTo(Level level) {
@@ -437,8 +481,10 @@ LogicalResult Compilation::runTo(Level level) {
     Level now = static_cast<Level>(next);
     if (failed(runLevel(now)))
       return failure();
-    if (now == std::min(level, Level::Grad))
-      warnOfUntrained();
+    if (now == std::min(level, Level::Grad) && failed(reportUntrained()))
+      return failure();
+    if (now == Level::Grad && gradientsUntold)
+      trained = describeTrained(module());
     reached = now;
     if (failed(dump(now)))
       return failure();

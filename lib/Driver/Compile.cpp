@@ -71,7 +71,9 @@ int runCompile(const CompileOptions &options) {
   std::string path = outputPath(options);
   if (!path.empty() && failed(checkOutput(options, path, diagnostics)))
     return kExitInput;
-  Compilation compilation(options, diagnostics);
+  ImportOptions import;
+  import.refusesGuesses = !options.emit;
+  Compilation compilation(options, diagnostics, import);
   // LLVM IR is printed as the object's code generation leaves it.
   Level level = options.emit.value_or(Level::Object);
   if (level == Level::LLVM)
@@ -80,6 +82,8 @@ int runCompile(const CompileOptions &options) {
       failed(options.emit ? emitText(compilation, path, diagnostics)
                           : compilation.link(path)))
     return kExitInput;
+  if (!options.emit)
+    compilation.noteGradientsUntold();
   return kExitDone;
 }
 

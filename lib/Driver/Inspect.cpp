@@ -35,6 +35,7 @@ FailureOr<std::string> manifestOfModel(const CompileOptions &options,
   Compilation compilation(options, diagnostics);
   if (failed(compilation.runTo(Level::Memory)))
     return failure();
+  compilation.noteGradientsUntold();
   return compilation.manifest();
 }
 

@@ -27,9 +27,10 @@ static void addTrainingPasses(OpPassManager &pm,
     pm.addPass(nn::createWriteOutTopKPass());
   else if (!options.strictNumerics)
     pm.addPass(nn::createGroupMatmulsPass());
-  if (!options.freeze.empty()) {
+  if (!options.freeze.empty() || !options.trainable.empty()) {
     nn::FreezePassOptions freeze;
     freeze.regexes.assign(options.freeze.begin(), options.freeze.end());
+    freeze.trainable.assign(options.trainable.begin(), options.trainable.end());
     pm.addPass(nn::createFreezePass(freeze));
   }
   nn::AttachLossPassOptions loss;

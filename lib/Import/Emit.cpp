@@ -237,9 +237,11 @@ DroppedArguments Emitter::droppedBy(const ::onnx::NodeProto &node) const {
     dropped = info->second.dropped;
   if (traced || node.op_type() != "Gather" || node.input_size() == 0)
     return dropped;
-  if (const Initializer *table = byName.lookup(node.input(0)))
+  if (const Initializer *table = byName.lookup(node.input(0))) {
+    dropped.paddingIndex = table->paddingIndex;
     if (const ModuleParameter *known = metadata.findParameter(table->symbol))
       dropped.paddingIndex = known->paddingIndex;
+  }
   return dropped;
 }
 

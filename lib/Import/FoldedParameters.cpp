@@ -56,6 +56,8 @@ public:
         recoverOnePlus(init, tensor, parameter->target);
       else if (isResultOf(name, "embedding") || isResultOf(name, "expand"))
         recoverRows(init, tensor, parameter->target);
+      else if (isGroupNorm(init, *parameter))
+        recoverVector(init, tensor, parameter->target);
       else if (isTableOfTables(init))
         recoverUnchanged(init, tensor, parameter->target);
     }
@@ -110,6 +112,41 @@ private:
           return false;
       }
     return used && init.type.getRank() > 2;
+  }
+
+  /// Whether it is the weight or bias of a group norm, which the exporter gives
+  /// the shape of a channel: only axes of one element were added.
+  bool isGroupNorm(const Initializer &init,
+                   const SignatureInput &parameter) const {
+    bool used = false;
+    for (const ::onnx::NodeProto &node : graph.node()) {
+      if (!llvm::is_contained(node.input(), init.name))
+        continue;
+      used = true;
+      auto info = metadata.nodes.find(node.output_size() ? node.output(0) : "");
+      if ((node.op_type() != "Mul" && node.op_type() != "Add") ||
+          info == metadata.nodes.end() ||
+          !StringRef(info->second.target).starts_with("aten.group_norm") ||
+          !info->second.reads(parameter.placeholder))
+        return false;
+    }
+    return used && init.type.getRank() > 0 &&
+           init.type.getNumElements() == init.type.getDimSize(0);
+  }
+
+  void recoverVector(Initializer &init, ::onnx::TensorProto &tensor,
+                     const std::string &target) {
+    std::string old = init.name;
+    ::onnx::TensorProto to;
+    to.set_data_type(::onnx::TensorProto::INT64);
+    to.add_dims(init.type.getRank());
+    for (int64_t dim : init.type.getShape())
+      to.add_int64_data(dim);
+    init.type = RankedTensorType::get({init.type.getNumElements()},
+                                      init.type.getElementType());
+    rename(init, tensor, target);
+    std::string name = addConstant(old + "_shape", to);
+    addNode("Reshape", {target, name}, old);
   }
 
   void recoverUnchanged(Initializer &init, ::onnx::TensorProto &tensor,

@@ -11,6 +11,7 @@
 #include "GivenInputs.h"
 #include "Interface.h"
 #include "Metadata.h"
+#include "NoGrad.h"
 #include "OnnxLibrary.h"
 #include "Parameters.h"
 #include "Untold.h"
@@ -52,6 +53,8 @@ void setUntrained(ModuleOp module, const std::vector<Untrained> &untrained) {
     entry.set("reason", b.getStringAttr(one.reason));
     if (one.asked)
       entry.set("asked", b.getUnitAttr());
+    if (one.lost)
+      entry.set("lost", b.getUnitAttr());
     list.push_back(entry.getDictionary(module.getContext()));
   }
   if (!list.empty())
@@ -82,17 +85,22 @@ public:
     FailureOr<ModelInitializers> taken =
         takeInitializers(model, stripped, metadata, options.model, &context,
                          forTraining, diagnostics);
-    if (failed(taken) || failed(normalize()))
+    if (failed(taken) ||
+        failed(stopGradients(*model.mutable_graph(), metadata,
+                             taken->initializers, options.model,
+                             diagnostics)) ||
+        (forTraining && failed(tellUntold(model, metadata, options,
+                                          taken->initializers, diagnostics))) ||
+        failed(normalize()))
       return {};
     completeMetadata(metadata, model);
-    if (forTraining)
-      warnUntold(model, metadata, taken->initializers, options.model,
-                 diagnostics);
     OwningOpRef<ModuleOp> module =
         emitModule(model.graph(), taken->initializers, metadata, options.model,
                    opsetOf(model), context, diagnostics);
     if (module)
       setUntrained(*module, taken->untrained);
+    if (module && !metadata.signature.empty() && metadata.parameters.empty())
+      (*module)->setAttr(onnx::kGradientsUntoldAttr, UnitAttr::get(&context));
     if (module && forTraining)
       warnOfDropout(metadata);
     return module;

@@ -5,6 +5,7 @@
 // falls back to the node names of the older exporter.
 
 #include "Metadata.h"
+#include "NoGrad.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -56,15 +57,21 @@ std::string pathFromScopes(StringRef scopes) {
   return "";
 }
 
-/// "/transformer/h.0/attn/c_attn/Gemm" -> "transformer.h.0.attn.c_attn".
+/// "/transformer/h.0/attn/c_attn/Gemm" -> "transformer.h.0.attn.c_attn". A
+/// module that a container calls has the container's name as well:
+/// "/net/net.2/Gemm" -> "net.2".
 std::string pathFromName(StringRef name) {
   name = name.ltrim('/');
-  char separator = name.contains('/') ? '/' : '.';
-  size_t last = name.rfind(separator);
-  if (last == StringRef::npos)
-    return "";
-  std::string path = name.take_front(last).str();
-  std::replace(path.begin(), path.end(), '/', '.');
+  if (!name.contains('/'))
+    return name.contains('.') ? name.rsplit('.').first.str() : "";
+  SmallVector<StringRef> parts;
+  name.rsplit('/').first.split(parts, '/');
+  std::string path;
+  for (auto [i, part] : llvm::enumerate(parts)) {
+    if (i + 1 < parts.size() && parts[i + 1].starts_with((part + ".").str()))
+      continue;
+    path += (path.empty() ? "" : ".") + part.str();
+  }
   return path;
 }
 
@@ -163,6 +170,10 @@ void readAnnotation(StringRef text, Metadata &metadata) {
     for (const json::Value &name : *buffers)
       if (auto string = name.getAsString())
         metadata.buffers.insert(*string);
+  if (const json::Array *classes = root->getArray("stops_gradients"))
+    for (const json::Value &name : *classes)
+      if (auto string = name.getAsString())
+        metadata.stopping.push_back(string->str());
   if (const json::Object *dropout = root->getObject("dropout"))
     for (const auto &[module, ratio] : *dropout)
       if (auto number = ratio.getAsNumber())
@@ -193,10 +204,29 @@ const ModuleParameter *Metadata::findParameter(StringRef name) const {
 }
 
 void Metadata::forgetDropped() {
-  for (auto &node : nodes)
+  for (auto &node : nodes) {
     node.second.dropped = DroppedArguments();
+    node.second.underNoGrad = false;
+  }
   for (ModuleParameter &parameter : parameters)
     parameter.paddingIndex.reset();
+}
+
+/// Marks what was traced in regions of torch.no_grad().
+static void readRegions(const ::onnx::GraphProto &graph, Metadata &metadata) {
+  auto traceOf = [](const ::onnx::NodeProto &node) {
+    return findProp(node.metadata_props(), "pkg.torch.onnx.stack_trace");
+  };
+  llvm::StringSet<> autocast;
+  for (const ::onnx::NodeProto &node : graph.node())
+    if (isAutocast(traceOf(node)))
+      autocast.insert(regionOf(traceOf(node)));
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    StringRef region = regionOf(traceOf(node));
+    if (!region.empty() && !autocast.contains(region))
+      for (const std::string &output : node.output())
+        metadata.nodes[output].underNoGrad = true;
+  }
 }
 
 Metadata readMetadata(const ::onnx::ModelProto &model) {
@@ -219,6 +249,7 @@ Metadata readMetadata(const ::onnx::ModelProto &model) {
       if (!output.empty())
         metadata.nodes[output] = info;
   }
+  readRegions(graph, metadata);
   return metadata;
 }
 

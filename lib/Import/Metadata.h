@@ -45,6 +45,8 @@ struct NodeInfo {
   /// The operator's result in the traced program, for example "linear_3". All
   /// nodes that compute it together have it.
   std::string call;
+  /// Its result takes part in no gradient.
+  bool underNoGrad = false;
   /// What the operator reads, in order.
   std::vector<NodeArgument> arguments;
 
@@ -81,6 +83,9 @@ struct Metadata {
   llvm::StringSet<> buffers;
   /// Modules that drop out in training, in an export that does not.
   std::vector<std::pair<std::string, double>> dropout;
+
+  /// Classes of modules whose code stops gradients.
+  std::vector<std::string> stopping;
 
   const SignatureInput *findTarget(llvm::StringRef target) const;
   /// The annotation of a parameter, by any of its names, or null.

@@ -93,7 +93,10 @@ private:
   LogicalResult nameAsAnnotated();
   Initializer *sharedWith(StringRef target);
   bool isOtherName(const SignatureInput &input);
+  void listMissing(const std::string &name, const std::string &reason);
+  void listComputed();
   void listUntrained();
+  bool lacksBias() const;
   std::string whyMissing(const SignatureInput &input) const;
 
   const NodeInfo *infoOf(const ::onnx::NodeProto &node) const {
@@ -434,6 +437,30 @@ bool Taker::isOtherName(const SignatureInput &input) {
   return shared && !metadata.findParameter(input.target);
 }
 
+/// Whether a linear layer has read a bias that was computed from parameters,
+/// such as a part of one, and the exporter has dropped.
+bool Taker::lacksBias() const {
+  llvm::StringSet<> known;
+  for (const auto &node : metadata.nodes)
+    known.insert_range(std::initializer_list<StringRef>{
+        node.first(), StringRef(node.second.call)});
+  for (const SignatureInput &input : metadata.signature)
+    known.insert(input.placeholder);
+  for (const Initializer &init : initializers)
+    known.insert(init.name);
+  return llvm::any_of(metadata.nodes, [&](const auto &node) {
+    const NodeInfo &info = node.second;
+    int place = StringRef(info.target).starts_with("aten.linear")  ? 2
+                : StringRef(info.target).starts_with("aten.addmm") ? 0
+                                                                   : -1;
+    return place >= 0 &&
+           llvm::any_of(info.arguments, [&](const NodeArgument &argument) {
+             return argument.position == place &&
+                    !known.contains(argument.name);
+           });
+  });
+}
+
 /// Why the graph lacks a parameter of the program.
 std::string Taker::whyMissing(const SignatureInput &input) const {
   for (const auto &folded : metadata.foldedFrom)
@@ -445,7 +472,34 @@ std::string Taker::whyMissing(const SignatureInput &input) const {
   for (const auto &node : metadata.nodes)
     if (!input.target.empty() && node.second.reads(input.placeholder))
       return "left out of the graph by the exporter";
+  if (StringRef(input.target).ends_with("bias") && lacksBias())
+    return "left out of the graph by the exporter";
   return "not in the graph: nothing reads it, or the exporter left it out";
+}
+
+/// A parameter that the graph does not have. What the exporter has done to it
+/// cannot be undone.
+void Taker::listMissing(const std::string &name, const std::string &reason) {
+  const ModuleParameter *annotated = metadata.findParameter(name);
+  if (annotated && !annotated->requiresGrad)
+    return untrained.push_back({name, "requires_grad=False", true});
+  untrained.push_back(
+      {name, reason, false, StringRef(reason).ends_with("by the exporter")});
+}
+
+/// What the older exporter has computed of parameters that train, by the word
+/// of the author: it may be of any, also of those that the graph has.
+void Taker::listComputed() {
+  llvm::StringSet<> read;
+  for (const ::onnx::NodeProto &node : graph.node())
+    for (const std::string &input : node.input())
+      read.insert(input);
+  for (const Initializer &init : initializers)
+    if (!init.isParameter && !init.isConstant && isComputedName(init.name) &&
+        isa<FloatType>(init.type.getElementType()) && read.contains(init.name))
+      untrained.push_back({init.symbol,
+                           "computed from others by the older exporter", false,
+                           true});
 }
 
 /// Every parameter of the module that the graph does not have. Without the
@@ -459,12 +513,14 @@ void Taker::listUntrained() {
   for (const SignatureInput &input : metadata.signature)
     if (input.kind == "PARAMETER" && present.insert(input.target).second &&
         !isOtherName(input))
-      untrained.push_back({input.target, whyMissing(input)});
+      listMissing(input.target, whyMissing(input));
   for (const ModuleParameter &parameter : metadata.parameters)
     if (llvm::none_of(parameter.names, [&](const std::string &name) {
           return present.contains(name);
         }))
-      untrained.push_back({parameter.names.front(), whyMissing({})});
+      listMissing(parameter.names.front(), whyMissing({}));
+  if (forTraining && !metadata.parameters.empty() && metadata.signature.empty())
+    listComputed();
 }
 
 } // namespace

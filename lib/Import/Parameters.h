@@ -13,6 +13,7 @@
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/Support/LogicalResult.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct Initializer {
   bool transposed = false;
   /// What the bytes plus this are the parameter: the file has 1 + weight.
   float addend = 0;
+  /// The row of an embedding that is padding, where only its zeros say so.
+  std::optional<int64_t> paddingIndex;
   /// Where modules share it: all its names in the state dict, in the order of
   /// the modules. The graph has only one of them.
   std::vector<std::string> names;
@@ -56,6 +59,8 @@ struct Untrained {
   std::string name, reason;
   /// As its author wanted it.
   bool asked = false;
+  /// The module trains it, and the file has no longer what that takes.
+  bool lost = false;
 };
 
 struct ModelInitializers {

@@ -1,13 +1,19 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Warns of what the older exporter leaves out.
+// What exporters leave open, and who decides it.
 
 #include "Untold.h"
+#include "InitializerTable.h"
 #include "Metadata.h"
 
 #include "shardonnx/Support/Diagnostics.h"
+#include "shardonnx/Support/InputFile.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -28,12 +34,203 @@ std::string listNames(llvm::ArrayRef<std::string> names) {
   return list;
 }
 
-/// As PyTorch's layers name their parameters.
+/// As PyTorch's layers name their parameters, and people those of embeddings.
 bool isWeightName(StringRef name) {
   StringRef last = name.rsplit('.').second;
   if (last.empty())
     last = name;
-  return last == "weight" || last == "bias";
+  return last.contains("weight") || last.contains("bias") ||
+         last.ends_with("_token") || last.ends_with("_embed") ||
+         last.ends_with("_embeddings");
+}
+
+/// `lora_A` and `lora_B` of peft, and of everyone who writes them.
+bool isAdapterName(StringRef name) {
+  return name.contains("lora_A") || name.contains("lora_B");
+}
+
+class Telling {
+public:
+  Telling(const ::onnx::ModelProto &model, const Metadata &metadata,
+          const ImportOptions &options,
+          llvm::MutableArrayRef<Initializer> initializers,
+          Diagnostics &diagnostics)
+      : graph(model.graph()), metadata(metadata), options(options),
+        initializers(initializers), diagnostics(diagnostics),
+        untold(isUntold(model, metadata)) {}
+
+  llvm::LogicalResult run() {
+    if (llvm::failed(tellAdapters()))
+      return llvm::failure();
+    return untold ? tellOlder() : tellStops();
+  }
+
+private:
+  /// An error where an executable would be made of a guess.
+  llvm::LogicalResult guess(const std::string &what, const std::string &mend) {
+    std::string text = "'" + options.model + "': " + what;
+    if (options.refusesGuesses && !options.trainableGiven)
+      return diagnostics.error(text + mend);
+    if (!options.trainableGiven)
+      diagnostics.warning(text + mend);
+    return llvm::success();
+  }
+
+  llvm::LogicalResult tellAdapters();
+  llvm::LogicalResult tellOlder();
+  llvm::LogicalResult tellStops();
+  InputBytes read(const Initializer &init, uint64_t length) const;
+  std::string findPadding();
+  std::pair<const Initializer *, const Initializer *> findTwins() const;
+
+  const ::onnx::GraphProto &graph;
+  const Metadata &metadata;
+  const ImportOptions &options;
+  llvm::MutableArrayRef<Initializer> initializers;
+  Diagnostics &diagnostics;
+  bool untold;
+};
+
+/// Adapters are there to be trained alone, and nothing says that the others
+/// have requires_grad=False.
+llvm::LogicalResult Telling::tellAdapters() {
+  if (!metadata.parameters.empty())
+    return llvm::success();
+  std::vector<std::string> adapters;
+  size_t others = 0;
+  for (const Initializer &init : initializers)
+    if (init.trainable && isAdapterName(init.symbol))
+      adapters.push_back(init.symbol);
+    else
+      others += init.trainable;
+  if (adapters.empty() || others == 0)
+    return llvm::success();
+  return guess("the export does not say whether its adapters (" +
+                   listNames(adapters) + ") are trained alone, or " +
+                   std::to_string(others) + " other parameters as well",
+               "; give --trainable='.*lora_.*' or --trainable='.*', or export "
+               "with models/shardonnx_export.py");
+}
+
+InputBytes Telling::read(const Initializer &init, uint64_t length) const {
+  llvm::SmallString<256> path(llvm::sys::path::parent_path(options.model));
+  llvm::sys::path::append(path, init.file);
+  return readInputSlice(path, length, init.offset);
+}
+
+/// Two weights of which the older exporter has made transposed copies, and
+/// that are equal: modules share them, or start as copies of each other.
+std::pair<const Initializer *, const Initializer *> Telling::findTwins() const {
+  constexpr uint64_t kPart = 4096;
+  llvm::StringMap<std::vector<const Initializer *>> byStart;
+  for (const Initializer &init : initializers) {
+    if (!init.trainable || !init.transposed || !isComputedName(init.name))
+      continue;
+    InputBytes start = read(init, std::min(kPart, init.length));
+    if (!start)
+      continue;
+    auto &others = byStart[(*start)->getBuffer()];
+    for (const Initializer *other : others) {
+      if (other->type != init.type || hasEqualElements(init, options.model))
+        continue;
+      InputBytes one = read(*other, other->length),
+                 two = read(init, init.length);
+      if (one && two && (*one)->getBuffer() == (*two)->getBuffer())
+        return {other, &init};
+    }
+    others.push_back(&init);
+  }
+  return {};
+}
+
+/// nn.Embedding starts the row of its padding_idx with zeros, and training
+/// leaves it so.
+std::string Telling::findPadding() {
+  llvm::StringSet<> tables;
+  for (const ::onnx::NodeProto &node : graph.node())
+    if (node.op_type() == "Gather" && node.input_size() == 2)
+      tables.insert(node.input(0));
+  std::string text;
+  for (Initializer &init : initializers) {
+    int64_t rows = init.type.getRank() == 2 ? init.type.getDimSize(0) : 0;
+    if (!init.trainable || !tables.contains(init.name) || rows < 3)
+      continue;
+    InputBytes bytes = read(init, init.length);
+    if (!bytes || (*bytes)->getBufferSize() != init.length)
+      continue;
+    size_t stride = init.length / rows, zeros = 0;
+    int64_t zero = 0;
+    for (int64_t row = 0; row < rows && zeros < 2; ++row)
+      if ((*bytes)
+              ->getBuffer()
+              .substr(row * stride, stride)
+              .find_first_not_of('\0') == StringRef::npos) {
+        ++zeros;
+        zero = row;
+      }
+    if (zeros != 1)
+      continue;
+    init.paddingIndex = zero;
+    text += (text.empty() ? ", but for row " : ", row ") +
+            std::to_string(zero) + " of '" + init.symbol + "'";
+  }
+  return text.empty() ? "" : text + " (zeros, as padding_idx makes them)";
+}
+
+/// Where the code of a module stops gradients, by its author's word: the older
+/// exporter leaves no trace of it.
+llvm::LogicalResult Telling::tellStops() {
+  if (!metadata.signature.empty() || metadata.stopping.empty())
+    return llvm::success();
+  return guess("the code of " + listNames(metadata.stopping) +
+                   " calls detach() or torch.no_grad(), and PyTorch's older "
+                   "exporter does not say where",
+               "; export with dynamo=True, or give --trainable='.*' where no "
+               "gradient would flow there");
+}
+
+llvm::LogicalResult Telling::tellOlder() {
+  std::vector<std::string> others, folded;
+  for (const Initializer &init : initializers)
+    if (isComputedName(init.symbol)) {
+      if (!init.isConstant &&
+          llvm::isa<mlir::FloatType>(init.type.getElementType()))
+        folded.push_back(init.symbol);
+    } else if (init.trainable && !isWeightName(init.symbol)) {
+      others.push_back(init.symbol);
+    }
+  if (auto [one, two] = findTwins();
+      one &&
+      llvm::failed(guess(
+          "PyTorch's older exporter does not say whether '" + one->symbol +
+              "' and '" + two->symbol + "', which are equal, are one parameter",
+          "; export with do_constant_folding=False or dynamo=True, or "
+          "give --trainable='.*' to train each for itself")))
+    return llvm::failure();
+  if (!folded.empty() &&
+      llvm::failed(guess(
+          "PyTorch's older exporter has computed " + listNames(folded) +
+              " from parameters or buffers, and does not say of which",
+          "; export with do_constant_folding=False or dynamo=True, or give "
+          "--freeze=REGEX for those that do not train")))
+    return llvm::failure();
+  if (!others.empty() &&
+      llvm::failed(guess(
+          "PyTorch's older exporter does not say whether " + listNames(others) +
+              (others.size() == 1 ? " is a parameter or a buffer"
+                                  : " are parameters or buffers"),
+          "; give --freeze=REGEX for buffers or "
+          "--trainable=REGEX for all that trains, or export "
+          "with dynamo=True")))
+    return llvm::failure();
+  std::string padding = findPadding();
+  diagnostics.warning(
+      "'" + options.model +
+      "': PyTorch's older exporter says neither which parameters are frozen "
+      "nor where detach(), torch.no_grad() or padding_idx stop gradients: all "
+      "train" +
+      padding + "; where that is wrong, export with dynamo=True");
+  return llvm::success();
 }
 
 } // namespace
@@ -45,27 +242,12 @@ bool isUntold(const ::onnx::ModelProto &model, const Metadata &metadata) {
 
 bool isComputedName(StringRef name) { return name.contains("::"); }
 
-void warnUntold(const ::onnx::ModelProto &model, const Metadata &metadata,
-                llvm::ArrayRef<Initializer> initializers, StringRef modelPath,
-                Diagnostics &diagnostics) {
-  if (!isUntold(model, metadata))
-    return;
-  std::vector<std::string> others, folded;
-  for (const Initializer &init : initializers)
-    if (init.trainable && isComputedName(init.symbol))
-      folded.push_back(init.symbol);
-    else if (init.trainable && !isWeightName(init.symbol))
-      others.push_back(init.symbol);
-  std::string text =
-      "'" + modelPath.str() +
-      "': PyTorch's older exporter says neither which arrays are buffers or "
-      "frozen nor where padding_idx or detach() stop gradients: all train";
-  if (!others.empty())
-    text += ", also " + listNames(others);
-  if (!folded.empty())
-    text += ", and so does what it computed from others (" + listNames(folded) +
-            ": do_constant_folding=False keeps them)";
-  diagnostics.warning(text + "; where that is wrong, export with dynamo=True");
+llvm::LogicalResult tellUntold(const ::onnx::ModelProto &model,
+                               const Metadata &metadata,
+                               const ImportOptions &options,
+                               llvm::MutableArrayRef<Initializer> initializers,
+                               Diagnostics &diagnostics) {
+  return Telling(model, metadata, options, initializers, diagnostics).run();
 }
 
 } // namespace shardonnx

@@ -7,6 +7,7 @@
 #define SHARDONNX_LIB_IMPORT_UNTOLD_H
 
 #include "Parameters.h"
+#include "shardonnx/Import/Import.h"
 
 namespace shardonnx {
 
@@ -17,11 +18,15 @@ bool isUntold(const ::onnx::ModelProto &model, const Metadata &metadata);
 /// What the older exporter has computed is named by its node, `onnx::Conv_9`.
 bool isComputedName(llvm::StringRef name);
 
-/// It writes neither which arrays are buffers nor which parameters are frozen:
-/// one warning says so, and names what may be either.
-void warnUntold(const ::onnx::ModelProto &model, const Metadata &metadata,
-                llvm::ArrayRef<Initializer> initializers,
-                llvm::StringRef modelPath, Diagnostics &diagnostics);
+/// What no exporter says of a module: the older one neither which arrays are
+/// buffers nor which parameters are frozen, none whether adapters train alone.
+/// One warning says so and names what may be either; where an executable is
+/// made and nothing was given that decides, it is an error.
+llvm::LogicalResult tellUntold(const ::onnx::ModelProto &model,
+                               const Metadata &metadata,
+                               const ImportOptions &options,
+                               llvm::MutableArrayRef<Initializer> initializers,
+                               Diagnostics &diagnostics);
 
 } // namespace shardonnx
 

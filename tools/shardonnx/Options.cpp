@@ -185,6 +185,10 @@ void addTrainingOptions(CLI::App &app, CompileOptions &o) {
                  "regexes over whole parameter names: not trained")
       ->allow_extra_args(false)
       ->type_name("REGEX");
+  app.add_option("--trainable", o.trainable,
+                 "the same: these are trained, and no others")
+      ->allow_extra_args(false)
+      ->type_name("REGEX");
   addChoice(app, "--dropout", o.dropout,
             "which Dropout nodes drop: those in training mode, all with a "
             "ratio, none");

@@ -40,6 +40,10 @@ public:
   /// at Level::Object.
   mlir::LogicalResult print(llvm::raw_ostream &out);
 
+  /// Behind all else: that the file does not say what requires a gradient, if
+  /// the user has not, either.
+  void noteGradientsUntold();
+
   /// At Level::Memory: what the executable will say of itself.
   mlir::FailureOr<std::string> manifest();
 
@@ -55,7 +59,7 @@ private:
   mlir::LogicalResult fit();
   mlir::LogicalResult fitRecompute();
   mlir::LogicalResult fitMemory();
-  void warnOfUntrained();
+  mlir::LogicalResult reportUntrained();
   mlir::LogicalResult lowerDevice();
   mlir::LogicalResult lower();
   mlir::LogicalResult emitObject();
@@ -66,6 +70,8 @@ private:
   CompileOptions options; // --fit decides some of them
   Diagnostics &diags;
   ImportOptions importOptions;
+  bool gradientsUntold = false; // by the file: what requires a gradient
+  std::string trained;          // what trains then, for people
   mlir::MLIRContext context;
   std::unique_ptr<mlir::ScopedDiagnosticHandler> handler;
   mlir::DefaultTimingManager timing;

@@ -67,7 +67,7 @@ struct CompileOptions {
   Optimizer optimizer = Optimizer::AdamW;
   AccumulateMode accumulateMode = AccumulateMode::Sharded;
   std::optional<int64_t> documentSeparator; // the token that ends a document
-  std::vector<std::string> freeze;
+  std::vector<std::string> freeze, trainable;
   DropoutMode dropout = DropoutMode::Graph;
   MaskMode attentionMask = MaskMode::Auto;
   std::vector<std::string> ignore; // whole on every rank

@@ -39,6 +39,11 @@ struct ImportOptions {
   /// By name, where every input has a value (`shardonnx eval`): binds their
   /// dynamic dimensions, and must name each input that is no weight.
   std::optional<llvm::StringMap<GivenInput>> inputs;
+  /// What the file leaves open of how its module trains is an error, where it
+  /// would be a warning.
+  bool refusesGuesses = false;
+  /// The user has said which parameters train.
+  bool trainableGiven = false;
   /// Says which ONNX op types the next step understands. The others are
   /// replaced by the function bodies of their schemas where these have one.
   std::function<bool(llvm::StringRef)> isSupported;

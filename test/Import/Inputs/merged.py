@@ -125,5 +125,12 @@ elif kind == "annotated":
     ), meta={"shardonnx.module": '{"version":1,"parameters":[{"names":["base"],"requires_grad":false},'
              '{"names":["adapter","head.adapter"],"requires_grad":true},{"names":["unused"]}],'
              '"buffers":["mine"],"dropout":{"h.drop":0.1}}'})
+elif kind == "lost":
+    # The author's word, of a file that the older exporter has folded.
+    data = model(graph(
+        [node("Add", ["x", "onnx::Add_4"], ["a"], "/Add"), node("Mul", ["a", "w"], ["out"], "/Mul")],
+        x, out, [vector("w", ones), vector("onnx::Add_4", ones)],
+    ), meta={"shardonnx.module": '{"version":1,"parameters":[{"names":["w"],"requires_grad":true},'
+             '{"names":["wpe"],"requires_grad":true}],"buffers":[],"dropout":{}}'})
 
 write(data)

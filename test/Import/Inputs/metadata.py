@@ -32,6 +32,8 @@ p_own_weight: PARAMETER target='own.weight'
 p_experts: PARAMETER target='experts'
 p_lost_weight: PARAMETER target='lost.weight'
 p_bucket_weight: PARAMETER target='bucket.weight'
+p_gn_weight: PARAMETER target='gn.weight'
+p_half_bias: PARAMETER target='half_bias'
 b_table: BUFFER target='table' persistent=False
 x: USER_INPUT
 
@@ -56,7 +58,9 @@ write(
                 node("Mul", ["add_3", "g"], ["h"], "node_mul_3"),
                 node("Mul", ["h", "sigmoid"], ["i"], "node_mul_4"),
                 node("Mul", ["i", "embedding_3"], ["j"], "node_mul_5"),
-                node("MatMul", ["j", "permute_1"], ["out"], "node_matmul"),
+                node("Mul", ["j", "val_9"], ["k"], "node_group_norm",
+                     meta=fx("aten.group_norm", "j", "4", "p_gn_weight")),
+                node("MatMul", ["k", "permute_1"], ["out"], "node_matmul", meta=fx("aten.linear", "k", "t", "getitem_1")),
                 node("GatherND", ["val_8", "ids"], ["picked"], "node_gather"),
             ],
             [value("x", [2, 4]), value("ids", [5, 1], INT64)],
@@ -72,6 +76,7 @@ write(
                 tensor("permute_1", [4, 4], raw=floats(16)),
                 tensor("val_8", [3, 2, 4], raw=floats(24)),
                 tensor("sigmoid", [4], raw=floats(4)),
+                tensor("val_9", [2, 1], raw=floats(2)),
                 tensor("embedding_3", [3, 2, 4], raw=floats(4) + floats(20)),
             ],
             [
@@ -83,6 +88,7 @@ write(
                 value("permute_1", [4, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['own.weight']"}),
                 value("val_8", [3, 2, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['experts']"}),
                 value("add_3", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['n3.weight']"}),
+                value("val_9", [2, 1], meta={"pkg.onnxscript.optimizer.folded_from": "['gn.weight', 'val_2']"}),
                 value("sigmoid", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['lost.weight']"}),
                 value("embedding_3", [3, 2, 4],
                       meta={"pkg.onnxscript.optimizer.folded_from": "['bucket.weight', 'index']"}),

@@ -33,8 +33,8 @@ SETTINGS = {
 }
 
 # What a file need not carry: names of this machine's folders, and classes.
-UNREAD = {"namespace", "pkg.torch.onnx.class_hierarchy",
-          "pkg.torch.onnx.stack_trace"}
+UNREAD = {"namespace", "pkg.torch.onnx.class_hierarchy"}
+TRACE = "pkg.torch.onnx.stack_trace"
 
 
 def batch_of(data, number):
@@ -102,7 +102,8 @@ def strip(path):
     """Drops the metadata that would only fill a file."""
     model = onnx.load(path)
     for node in model.graph.node:
-        kept = [p for p in node.metadata_props if p.key not in UNREAD]
+        kept = [p for p in node.metadata_props if p.key not in UNREAD and
+                (p.key != TRACE or p.value.startswith('File "<eval_'))]
         del node.metadata_props[:]
         node.metadata_props.extend(kept)
     onnx.save(model, path)

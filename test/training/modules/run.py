@@ -9,9 +9,10 @@
 
 Each module of this folder is exported with each setting of reference.py,
 compiled and trained for 20 steps. A run is `ok` if losses are PyTorch's within
-1e-5 and gradient norms within 1e-4. It may differ where the compiler has said
-what the file does not hold (`warned`), or end with one line of why (`stopped`);
-`exporter` did not make a file. `OFF` differs silently, `BAD` ends otherwise.
+1e-5 and gradient norms within 1e-4, or ends with one line of why (`stopped`);
+`exporter` did not make a file. It may differ where the compiler has said what
+the file does not hold, in a warning (`warned`) or that it does not say what
+requires a gradient (`noted`). `OFF` differs silently, `BAD` ends otherwise.
 FOLDER (default: build/modules) keeps what was exported and recorded, which is
 not made again. --annotated adds to each file what models/shardonnx_export.py
 knows of its module. Exits non-zero if a run is off or ends badly.
@@ -79,6 +80,7 @@ def run(name, setting, recorded, options, scratch):
     if status:
         return row | stopped(status, said)
     warned = [line for line in said.split("\n") if "warning:" in line]
+    noted = [line for line in said.split("\n") if "requires_grad=False" in line]
     status, said = call([stem, "--data", os.path.join(
         options.folder, name + ".npz"), "--log", stem + ".jsonl", "--steps",
         str(reference.STEPS)], options.timeout)
@@ -92,6 +94,8 @@ def run(name, setting, recorded, options, scratch):
         return row | dict(status="ok")
     if warned:
         return row | dict(status="warned", message=warned[0])
+    if noted:
+        return row | dict(status="noted", message=noted[0])
     return row | dict(status="OFF", message=faults[0])
 
 

@@ -33,6 +33,29 @@ void nn::noteUntrained(ModuleOp module, StringRef name, StringRef reason,
   module->setAttr(kUntrainedAttr, b.getArrayAttr(list));
 }
 
+bool nn::acceptUntrained(ModuleOp module,
+                         llvm::function_ref<bool(StringRef)> isAsked,
+                         StringRef reason) {
+  auto known = module->getAttrOfType<ArrayAttr>(kUntrainedAttr);
+  if (!known)
+    return false;
+  Builder b(module.getContext());
+  bool any = false;
+  SmallVector<Attribute> list;
+  for (auto entry : known.getAsRange<DictionaryAttr>()) {
+    NamedAttrList changed(entry);
+    if (isAsked(entry.getAs<StringAttr>("name"))) {
+      any = true;
+      changed.set("reason", b.getStringAttr(reason));
+      changed.set("asked", b.getUnitAttr());
+      changed.erase("lost");
+    }
+    list.push_back(changed.getDictionary(module.getContext()));
+  }
+  module->setAttr(kUntrainedAttr, b.getArrayAttr(list));
+  return any;
+}
+
 SmallVector<StringRef> nn::namesOf(ParameterOp parameter) {
   SmallVector<StringRef> names = {parameter.getSymName()};
   if (ArrayAttr tied = parameter.getNamesAttr())

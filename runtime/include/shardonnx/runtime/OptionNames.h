@@ -44,6 +44,7 @@ inline const std::vector<std::string> &compileOptionNames() {
                                                  "--optimizer",
                                                  "--accumulate-mode",
                                                  "--freeze",
+                                                 "--trainable",
                                                  "--dropout",
                                                  "--attention-mask",
                                                  "--document-separator",

@@ -12,13 +12,20 @@
 namespace shardonnx::nn {
 
 /// On a module, an array of dictionaries: the `name` of a parameter of the
-/// model that is not trained, the `reason`, and `asked` where the user wanted
-/// it so.
+/// model that is not trained, the `reason`, `asked` where the user wanted it
+/// so, and `lost` where the exporter has made training it as the module does
+/// impossible.
 inline constexpr llvm::StringLiteral kUntrainedAttr = "nn.untrained";
 
 /// Adds to that list; one that is there keeps its reason.
 void noteUntrained(mlir::ModuleOp module, llvm::StringRef name,
                    llvm::StringRef reason, bool asked);
+
+/// Marks as asked for what is in that list and `isAsked`. Returns whether there
+/// was any.
+bool acceptUntrained(mlir::ModuleOp module,
+                     llvm::function_ref<bool(llvm::StringRef)> isAsked,
+                     llvm::StringRef reason);
 
 /// All names in the state dict: several where modules share it.
 llvm::SmallVector<llvm::StringRef> namesOf(ParameterOp parameter);

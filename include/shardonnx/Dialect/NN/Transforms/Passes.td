@@ -106,14 +106,17 @@ def FreezePass : Pass<"nn-freeze", "mlir::ModuleOp"> {
   let summary = "Makes parameters constants of the training";
   let description = [{
     A parameter whose whole name matches one of the regular expressions is no
-    longer trainable: no gradient, no optimizer state. A pattern that matches
-    no parameter is an error.
+    longer trainable: no gradient, no optimizer state. Where `trainable` has
+    regular expressions, what none of them matches is not, either. A pattern
+    that matches no parameter is an error.
 
     Preserves numerics: yes.
   }];
   let options = [
     ListOption<"regexes", "regex", "std::string",
-               "Regular expressions over whole parameter names">
+               "Regular expressions over whole parameter names">,
+    ListOption<"trainable", "trainable", "std::string",
+               "The same, of those that are trained">
   ];
 }
 

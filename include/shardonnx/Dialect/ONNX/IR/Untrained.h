@@ -14,6 +14,11 @@ namespace shardonnx::onnx {
 /// of it: `name`, `reason`, and `asked` where the module's author wanted it so.
 inline constexpr llvm::StringLiteral kUntrainedAttr = "onnx.untrained";
 
+/// On a module that PyTorch's exporter has written without the author's word on
+/// what requires a gradient.
+inline constexpr llvm::StringLiteral kGradientsUntoldAttr =
+    "onnx.gradients_untold";
+
 } // namespace shardonnx::onnx
 
 #endif // SHARDONNX_DIALECT_ONNX_IR_UNTRAINED_H

@@ -1,0 +1,188 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See NoGrad.h.
+
+#include "NoGrad.h"
+
+#include "shardonnx/Support/Diagnostics.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+#include <onnx/onnx_pb.h>
+
+using namespace mlir;
+
+namespace shardonnx {
+
+static constexpr StringRef kRegion = "File \"<eval_with_key>";
+
+/// What the first frame says.
+static StringRef firstFrame(StringRef stackTrace) {
+  return stackTrace.split("\n  File").first;
+}
+
+StringRef regionOf(StringRef stackTrace) {
+  if (!stackTrace.consume_front(kRegion))
+    return "";
+  return stackTrace.take_until([](char c) { return c == '"'; });
+}
+
+bool isAutocast(StringRef stackTrace) {
+  StringRef frame = firstFrame(stackTrace);
+  while (true) {
+    frame = frame.split("arg").second;
+    if (frame.empty())
+      return false;
+    StringRef number =
+        frame.take_while([](char c) { return llvm::isDigit(c); });
+    if (!number.empty() && frame.drop_front(number.size()).starts_with("_1"))
+      return true;
+  }
+}
+
+namespace {
+
+/// "linear" of "linear_3".
+StringRef operatorOf(StringRef call) {
+  auto [op, number] = call.rsplit('_');
+  return !number.empty() && llvm::all_of(number, llvm::isDigit) ? op : call;
+}
+
+class Stopper {
+public:
+  Stopper(::onnx::GraphProto &graph, Metadata &metadata, StringRef modelPath,
+          Diagnostics &diagnostics)
+      : graph(graph), metadata(metadata), modelPath(modelPath),
+        diagnostics(diagnostics) {}
+
+  LogicalResult run(ArrayRef<Initializer> initializers);
+
+private:
+  const NodeInfo &infoOf(const ::onnx::NodeProto &node) const {
+    static const NodeInfo none;
+    auto found = node.output_size() == 0 ? metadata.nodes.end()
+                                         : metadata.nodes.find(node.output(0));
+    return found == metadata.nodes.end() ? none : found->second;
+  }
+  bool isInside(const ::onnx::NodeProto &node, const NodeInfo &info) const;
+  LogicalResult leave(::onnx::NodeProto &node, const NodeInfo &info);
+  LogicalResult checkMerged(const NodeInfo &reader, StringRef call);
+  void addStops();
+
+  ::onnx::GraphProto &graph;
+  Metadata &metadata;
+  StringRef modelPath;
+  Diagnostics &diagnostics;
+  /// Values that depend on what is trained; of those that are computed without
+  /// gradients, the operator; and those of them that are read outside.
+  llvm::StringSet<> trained, stopped, calls;
+  llvm::StringMap<std::string> inside;
+};
+
+/// A node that the exporter has rewritten has no trace, and is where all is
+/// that it reads.
+bool Stopper::isInside(const ::onnx::NodeProto &node,
+                       const NodeInfo &info) const {
+  if (info.underNoGrad || !info.arguments.empty() || !info.target.empty())
+    return info.underNoGrad;
+  bool any = false;
+  for (const std::string &input : node.input()) {
+    any |= inside.contains(input);
+    if (metadata.nodes.contains(input) && !inside.contains(input))
+      return false;
+  }
+  return any;
+}
+
+/// The exporter merges equal computations: one that has read the result of its
+/// own has now that of the region.
+LogicalResult Stopper::checkMerged(const NodeInfo &reader, StringRef call) {
+  if (call.empty() || reader.reads(call))
+    return success();
+  for (const NodeArgument &argument : reader.arguments)
+    if (operatorOf(argument.name) == operatorOf(call) &&
+        !calls.contains(argument.name))
+      return diagnostics.error(
+          "'" + modelPath + "': node '" + reader.node + "' read '" +
+          argument.name + "', which the exporter has merged with '" + call +
+          "' under torch.no_grad(): gradients could not flow; export with "
+          "optimize=False");
+  return success();
+}
+
+LogicalResult Stopper::leave(::onnx::NodeProto &node, const NodeInfo &info) {
+  for (std::string &input : *node.mutable_input()) {
+    auto found = inside.find(input);
+    if (found == inside.end())
+      continue;
+    if (failed(checkMerged(info, found->second)))
+      return failure();
+    stopped.insert(input);
+    input += "_no_grad";
+  }
+  return success();
+}
+
+/// Each behind the node that makes its value.
+void Stopper::addStops() {
+  ::google::protobuf::RepeatedPtrField<::onnx::NodeProto> nodes;
+  nodes.Swap(graph.mutable_node());
+  for (::onnx::NodeProto &node : nodes) {
+    graph.add_node()->Swap(&node);
+    const ::onnx::NodeProto made = *graph.node().rbegin();
+    for (const std::string &output : made.output()) {
+      if (!stopped.contains(output))
+        continue;
+      ::onnx::NodeProto &stop = *graph.add_node();
+      stop.set_op_type("Identity");
+      stop.set_name(output + "_no_grad");
+      stop.add_input(output);
+      stop.add_output(output + "_no_grad");
+      NodeInfo info;
+      info.node = stop.name();
+      info.op = stop.op_type();
+      info.path = infoOf(made).path;
+      info.dropped.detaches = true;
+      metadata.nodes[stop.output(0)] = std::move(info);
+    }
+  }
+}
+
+LogicalResult Stopper::run(ArrayRef<Initializer> initializers) {
+  for (const Initializer &init : initializers)
+    if (init.trainable)
+      trained.insert(init.name);
+  for (const ::onnx::NodeProto &node : graph.node())
+    calls.insert(infoOf(node).call);
+  for (::onnx::NodeProto &node : *graph.mutable_node()) {
+    const NodeInfo &info = infoOf(node);
+    bool within = isInside(node, info);
+    if (!llvm::any_of(node.input(), [&](const std::string &input) {
+          return trained.contains(input);
+        }))
+      continue;
+    if (!within && failed(leave(node, info)))
+      return failure();
+    for (const std::string &output : node.output()) {
+      trained.insert(output);
+      if (within)
+        inside[output] = info.call;
+    }
+  }
+  addStops();
+  return success();
+}
+
+} // namespace
+
+LogicalResult stopGradients(::onnx::GraphProto &graph, Metadata &metadata,
+                            ArrayRef<Initializer> initializers,
+                            StringRef modelPath, Diagnostics &diagnostics) {
+  if (llvm::none_of(metadata.nodes,
+                    [](const auto &node) { return node.second.underNoGrad; }))
+    return success();
+  return Stopper(graph, metadata, modelPath, diagnostics).run(initializers);
+}
+
+} // namespace shardonnx

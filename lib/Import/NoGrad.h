@@ -1,0 +1,36 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a module computes under torch.no_grad().
+
+#ifndef SHARDONNX_LIB_IMPORT_NOGRAD_H
+#define SHARDONNX_LIB_IMPORT_NOGRAD_H
+
+#include "Parameters.h"
+
+namespace onnx {
+class GraphProto;
+}
+
+namespace shardonnx {
+
+/// The name of the traced region that a node of the framework's program was
+/// written in, by the stack trace of the node; empty where it is the program
+/// itself. torch.export makes a function of what stands under torch.no_grad()
+/// or torch.autocast(), and traces that: its code has no file.
+llvm::StringRef regionOf(llvm::StringRef stackTrace);
+
+/// Whether a trace inside of a region is of torch.autocast(), whose function
+/// calls its arguments `arg0_1`; that under torch.no_grad() calls them what
+/// they are outside.
+bool isAutocast(llvm::StringRef stackTrace);
+
+/// Stops gradients where results of torch.no_grad() leave it.
+llvm::LogicalResult stopGradients(::onnx::GraphProto &graph, Metadata &metadata,
+                                  llvm::ArrayRef<Initializer> initializers,
+                                  llvm::StringRef modelPath,
+                                  Diagnostics &diagnostics);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_LIB_IMPORT_NOGRAD_H

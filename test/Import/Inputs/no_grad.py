@@ -1,0 +1,50 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What PyTorch's exporter leaves of torch.no_grad(): the stack trace of a region
+# names no file. Kinds: plain, autocast (the region is of torch.autocast()),
+# merged (an equal product outside was merged with the one inside).
+
+import sys
+
+from onnxfile import *
+
+kind = sys.argv.pop(1)
+
+
+def traced(call, target, arguments, frame):
+    return {
+        "pkg.torch.onnx.fx_node": "%%%s : [num_users=1] = call_function[target="
+        "torch.ops.aten.%s.default](args = (%s), kwargs = {})" % (call, target, arguments),
+        "pkg.torch.onnx.stack_trace": frame,
+    }
+
+
+def inside(call, target, arguments, code):
+    return traced(call, target, arguments,
+                  f'File "<eval_with_key>.36", line 5, in forward\n    {call} = torch.ops.aten.{code}')
+
+
+outside = 'File "model.py", line 14, in forward\n    return self.b(h)'
+operands = "arg4_1, arg0_1" if kind == "autocast" else "x, p_a_weight"
+read = "%matmul_1" if kind == "merged" else "%tanh"
+write(
+    model(
+        graph(
+            [
+                node("MatMul", ["x", "a.weight"], ["matmul"], "node_matmul",
+                     meta=inside("matmul", "matmul", "%x, %p_a_weight", f"matmul.default({operands})")),
+                node("Tanh", ["matmul"], ["tanh"], "node_tanh", meta=inside("tanh", "tanh", "%matmul", "tanh.default(matmul)")),
+                node("MatMul", ["matmul" if kind == "merged" else "tanh", "b.weight"], ["last"], "node_last",
+                     meta=traced("matmul_2", "matmul", f"{read}, %p_b_weight", outside)),
+                node("Add", ["last", "tanh"], ["out"], "node_add", meta=traced("add", "add", "%matmul_2, %tanh", outside)),
+            ],
+            [value("x", [2, 4])],
+            [value("out", [2, 4])],
+            [tensor("a.weight", [4, 4], raw=floats(16)), tensor("b.weight", [4, 4], raw=floats(16))],
+            [],
+            {"pkg.torch.export.ExportedProgram.graph_signature":
+             "\n# inputs\np_a_weight: PARAMETER target='a.weight'\np_b_weight: PARAMETER target='b.weight'\nx: USER_INPUT\n"},
+        )
+    )
+)
