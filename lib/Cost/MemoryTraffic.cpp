@@ -95,6 +95,7 @@ private:
   void addGathers(size_t unit, int64_t count, bool update,
                   UnitTraffic &to) const;
   void addReductions(const Manifest::Unit &unit, UnitTraffic &to) const;
+  bool squaresWithSum(const Manifest::Unit &unit) const;
 
   const Manifest &m;
   const Device &device;
@@ -155,6 +156,18 @@ void Slices::addReductions(const Manifest::Unit &u, UnitTraffic &to) const {
        read + 4 * part, 4 * part, read + 8 * part);
 }
 
+/// Whether the last sum of the unit's gradients takes their squares, so that
+/// the norm needs no pass of its own: nothing is added to it afterwards, and on
+/// a GPU each rank counts all that it has.
+bool Slices::squaresWithSum(const Manifest::Unit &u) const {
+  if (gradientsAreTheirSum(m, topology.ranks, microbatches))
+    return false;
+  if (u.sharded && topology.replicas > 1)
+    return false;
+  return m.cuda() ? u.sharded || topology.ranks == 1
+                  : !topology.groupsLeaveMachine();
+}
+
 void Slices::add(size_t unit, UnitTraffic &to) const {
   const Manifest::Unit &u = m.units[unit];
   addGathers(unit,
@@ -163,7 +176,8 @@ void Slices::add(size_t unit, UnitTraffic &to) const {
              /*update=*/false, to);
   addReductions(u, to);
   auto owned = double(ownedOf(u));
-  pass(to, "norm", /*update=*/true, 1, 4 * owned, 0, 0);
+  if (!squaresWithSum(u))
+    pass(to, "norm", /*update=*/true, 1, 4 * owned, 0, 0);
   double states = 4.0 * m.optimizerStates() * owned;
   pass(to, "optimizer", /*update=*/true, 1, 8 * owned + states,
        4 * owned + states, 12 * owned + 2 * states);

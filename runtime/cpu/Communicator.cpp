@@ -224,10 +224,29 @@ void Communicator::sumSlice(size_t unit, uint64_t reduction, bool accumulate,
   for (uint8_t *gradients : u.gradients)
     sources.push_back(gradients + u.reducePart.begin * dtypeBytes(dtype));
   float *out = u.reduced + (u.reducePart.begin - u.owned.begin);
-  if (sources.front() != out)
+  if (sources.front() != out && u.replicaSums.empty())
+    sumCounted(u, accumulate, /*parallel=*/!thread);
+  else if (sources.front() != out)
     sumSlices(out, sources.data(), sources.size(), u.reducePart.size(), dtype,
               accumulate, /*parallel=*/!thread);
   control.publish(control.mine(unit).gradsDone, reduction);
+}
+
+// What the norm counts is what this rank sums, where nothing is added to it
+// afterwards: the last sum of a step leaves its squares behind.
+void Communicator::sumCounted(UnitState &u, bool accumulate, bool parallel) {
+  ShxDType dtype = u.unit->reduceType;
+  std::vector<const void *> sources(u.gradients.size());
+  u.squares.clear();
+  u.forCounted([&](const float *reduced, int64_t count) {
+    int64_t at = reduced - u.reduced;
+    for (size_t r = 0; r < sources.size(); ++r)
+      sources[r] = u.gradients[r] + (u.owned.begin + at) * dtypeBytes(dtype);
+    size_t taken = u.squares.size();
+    u.squares.resize(taken + static_cast<size_t>(normChunks(count)));
+    sumSlicesAndSquares(u.reduced + at, sources.data(), sources.size(), count,
+                        dtype, accumulate, u.squares.data() + taken, parallel);
+  });
 }
 
 void Communicator::reduceWait(size_t unit) {

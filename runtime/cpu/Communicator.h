@@ -89,6 +89,7 @@ private:
   void writeSlice(size_t unit, uint64_t gather);
   void poisonSlice(size_t unit, uint64_t gather);
   void sumSlice(size_t unit, uint64_t reduction, bool accumulate, bool last);
+  static void sumCounted(UnitState &u, bool accumulate, bool parallel);
   bool travels(size_t unit) const;
   const Route &routeOf(size_t unit) const {
     return sharded(unit) ? routes.group : routes.all;

@@ -105,7 +105,51 @@ void forShares(int64_t count, bool parallel, Body body) {
     body(begin, std::min(kShare, count - begin));
 }
 
+double squaresOf(const float *x, int64_t count) {
+  constexpr int64_t kLanes = 8;
+  double sums[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (int64_t j = 0; j < kLanes; ++j)
+      sums[j] += static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
+  double sum = 0;
+  for (; i < count; ++i)
+    sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (double lane : sums)
+    sum += lane;
+  return sum;
+}
+
+// What threads take in turn: fixed, so that the bits are the same with any
+// number of them.
+template <typename Body>
+void forNormChunks(int64_t count, bool parallel, Body body) {
+  int64_t chunks = normChunks(count);
+#pragma omp parallel for schedule(static) if (parallel && chunks > 1)
+  for (int64_t c = 0; c < chunks; ++c)
+    body(c, c * kNormChunk, std::min(kNormChunk, count - c * kNormChunk));
+}
+
 } // namespace
+
+void squareSums(const float *x, int64_t count, double *squares, bool parallel) {
+  forNormChunks(count, parallel, [&](int64_t c, int64_t begin, int64_t length) {
+    squares[c] = squaresOf(x + begin, length);
+  });
+}
+
+void sumSlicesAndSquares(float *out, const void *const *sources, size_t ranks,
+                         int64_t count, ShxDType dtype, bool accumulate,
+                         double *squares, bool parallel) {
+  int64_t element = dtypeBytes(dtype);
+  forNormChunks(count, parallel, [&](int64_t c, int64_t begin, int64_t length) {
+    const void *parts[kMaxRanks];
+    for (size_t r = 0; r < ranks; ++r)
+      parts[r] = static_cast<const uint8_t *>(sources[r]) + begin * element;
+    sumRange(out + begin, parts, ranks, length, dtype, accumulate);
+    squares[c] = squaresOf(out + begin, length);
+  });
+}
 
 void sumSlices(float *out, const void *const *sources, size_t ranks,
                int64_t count, ShxDType dtype, bool accumulate, bool parallel) {

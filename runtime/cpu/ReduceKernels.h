@@ -21,6 +21,22 @@ void sumSlices(float *out, const void *const *sources, size_t ranks,
                int64_t count, ShxDType dtype, bool accumulate,
                bool parallel = false);
 
+/// Elements whose squares are added up together, in double, from the first on:
+/// sums of these in their order are a norm's.
+inline constexpr int64_t kNormChunk = 1 << 15;
+inline int64_t normChunks(int64_t count) {
+  return (count + kNormChunk - 1) / kNormChunk;
+}
+
+/// squares[c] = Σ x² of the c-th chunk.
+void squareSums(const float *x, int64_t count, double *squares,
+                bool parallel = false);
+
+/// The same of what sumSlices makes, while it is in a cache.
+void sumSlicesAndSquares(float *out, const void *const *sources, size_t ranks,
+                         int64_t count, ShxDType dtype, bool accumulate,
+                         double *squares, bool parallel = false);
+
 /// out[i] = convert(in[i]).
 void castSlice(void *out, ShxDType dtype, const float *in, int64_t count,
                bool parallel = false);

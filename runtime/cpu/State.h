@@ -26,6 +26,9 @@ struct UnitState : OwnedUnit {
   /// The whole unit in reduce_dtype, of each rank whose gradients this one
   /// sums.
   std::vector<uint8_t *> gradients;
+  /// Of the chunks of what this rank's part of the norm has of the unit, in
+  /// order (ReduceKernels.h), where the reduction takes them; else empty.
+  std::vector<double> squares;
 };
 
 /// Where everything lies in the file that the ranks share. All ranks compute

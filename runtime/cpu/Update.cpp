@@ -5,6 +5,7 @@
 // owned slices.
 
 #include "Context.h"
+#include "ReduceKernels.h"
 #include "kernels/Pool.h"
 #include <algorithm>
 #include <cmath>
@@ -13,36 +14,29 @@
 namespace shardonnx::rt {
 namespace {
 
-// Chunks are fixed, and their sums are added in order: the same bits with any
-// number of threads.
-constexpr int64_t kNormChunk = 1 << 15;
 constexpr int64_t kOptimizerGrain = 1 << 12;
 
-double squares(const float *x, int64_t count) {
-  constexpr int64_t kLanes = 8;
-  double sums[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
-    for (int64_t j = 0; j < kLanes; ++j)
-      sums[j] += static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
+// Of all that this rank counts of the unit: from sums that the reduction has
+// taken, else from the gradients.
+double squaresOf(const UnitState &u) {
   double sum = 0;
-  for (; i < count; ++i)
-    sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  for (double lane : sums)
-    sum += lane;
-  return sum;
-}
-
-double squaresOnPool(const float *x, int64_t count) {
-  int64_t chunks = (count + kNormChunk - 1) / kNormChunk;
-  std::vector<double> sums(static_cast<size_t>(chunks));
-#pragma omp parallel for schedule(static) if (chunks > 1)
-  for (int64_t c = 0; c < chunks; ++c)
-    sums[static_cast<size_t>(c)] = squares(
-        x + c * kNormChunk, std::min(kNormChunk, count - c * kNormChunk));
-  double sum = 0;
-  for (double part : sums)
-    sum += part;
+  size_t taken = 0;
+  std::vector<double> chunks;
+  u.forCounted([&](const float *gradients, int64_t count) {
+    auto length = static_cast<size_t>(normChunks(count));
+    const double *squares = u.squares.data() + taken;
+    if (u.squares.empty()) {
+      chunks.resize(length);
+      squareSums(gradients, count, chunks.data(), /*parallel=*/true);
+      squares = chunks.data();
+    } else {
+      taken += length;
+    }
+    double piece = 0;
+    for (size_t c = 0; c < length; ++c)
+      piece += squares[c];
+    sum += piece;
+  });
   return sum;
 }
 
@@ -89,9 +83,7 @@ void shx_clip_grad_norm(ShxContext *ctx) {
   {
     TraceScope scope(ctx, "grad_norm");
     for (const UnitState &u : context.state->units)
-      u.forCounted([&](const float *gradients, int64_t count) {
-        mine += squaresOnPool(gradients, count);
-      });
+      mine += squaresOf(u);
   }
   // The gradients have the loss scale.
   auto unscale = static_cast<double>(context.values[SHX_CLIP]);

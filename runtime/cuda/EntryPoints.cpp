@@ -81,8 +81,9 @@ void shx_clip_grad_norm(ShxContext *ctx) {
   int64_t partials = 0;
   for (const UnitState &u : context.state->units)
     u.forCounted([&](const float *gradients, int64_t count) {
-      squares(context, context.compute, gradients, count,
-              cells.partials + partials);
+      if (!squaresWithSum(context, u))
+        squares(context, context.compute, gradients, count,
+                cells.partials + partials);
       partials += squaresPartials(count);
     });
   sumDoubles(context, context.compute, cells.partials, partials, cells.squares);

@@ -101,6 +101,39 @@ TEST(CudaSlices, SumsSquares) {
   EXPECT_NEAR(normSquared(large, 0), 2e60, 1e54);
 }
 
+TEST(CudaSlices, SumsAndSquaresInOnePass) {
+  CudaDevice &device = CudaDevice::get();
+  std::mt19937 random(5);
+  for (int32_t dtype : {SHX_F32, SHX_BF16, SHX_F16})
+    for (int64_t count : {0, 1, 7, 4096, 32768, 70001})
+      for (bool accumulate : {false, true}) {
+        Buffer from(dtype, count), to(SHX_F32, count);
+        from.fillRandom(random);
+        to.fillRandom(random);
+        int64_t parts = squaresPartials(count);
+        DeviceBuffer onFrom(from), onTo(to), partials(Buffer(SHX_I64, parts));
+        DeviceValue<double> sum(NAN);
+        device.call([&] {
+          auto *squares = static_cast<double *>(partials.data());
+          sumWithSquares(device.context(), device.stream(), dtype,
+                         onFrom.data(), static_cast<float *>(onTo.data()),
+                         count, accumulate, squares);
+          sumDoubles(device.context(), device.stream(), squares, parts,
+                     sum.data());
+        });
+        partials.download(); // its guards
+        Buffer result = onTo.download();
+        double expected = 0;
+        for (int64_t i = 0; i < count; ++i) {
+          float value =
+              float(from.get(i)) + (accumulate ? float(to.get(i)) : 0.0f);
+          ASSERT_EQ(result.get(i), value) << dtype << " " << count << " " << i;
+          expected += double(value) * double(value);
+        }
+        EXPECT_NEAR(sum.get(), expected, 1e-13 * expected);
+      }
+}
+
 struct Finished {
   double norm;
   float factor, skip;

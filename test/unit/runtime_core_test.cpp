@@ -154,6 +154,14 @@ TEST(ReduceKernels, AddInTheOrderOfRanks) {
     sumSlices(sum.data(), sources, 3, kCount, SHX_F32, true, parallel);
     for (int64_t i = 0; i < kCount; ++i)
       ASSERT_EQ(sum[i], before[i] + before[i]);
+    // With squares, the bits are those of two passes.
+    auto chunks = static_cast<size_t>(normChunks(kCount));
+    std::vector<double> taken(chunks, -1), expected(chunks, -2);
+    sumSlicesAndSquares(before.data(), sources, 3, kCount, SHX_F32, true,
+                        taken.data(), parallel);
+    EXPECT_EQ(before, sum);
+    squareSums(sum.data(), kCount, expected.data(), parallel);
+    EXPECT_EQ(taken, expected);
   }
 }
 

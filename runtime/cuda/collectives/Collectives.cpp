@@ -244,9 +244,12 @@ void NcclCollectives::reduceStart(size_t unit, bool accumulate) {
   else
     allReduce(unit, queue, *communicators.world(), u.gradients, u.unit->length,
               dtype);
-  accumulateSlice(context, queue.stream, dtype,
-                  u.gradients + u.owned.begin * dtypeBytes(dtype), u.reduced,
-                  u.owned.size(), accumulate);
+  if (squaresWithSum(context, u))
+    accumulateCounted(context, queue.stream, unit, accumulate);
+  else
+    accumulateSlice(context, queue.stream, dtype,
+                    u.gradients + u.owned.begin * dtypeBytes(dtype), u.reduced,
+                    u.owned.size(), accumulate);
   record(points[unit].reduced, queue.stream);
   if (u.unit->sharded && replicas && context.lastMicrobatch)
     addReplicas(unit);

@@ -21,6 +21,8 @@ void SingleRank::reduceStart(size_t unit, bool accumulate) {
   const UnitState &u = context.state->units[unit];
   if (context.state->plan.gradientsInPlace)
     return;
+  if (squaresWithSum(context, u))
+    return accumulateCounted(context, context.compute, unit, accumulate);
   accumulateSlice(context, context.compute, u.unit->reduceType, u.gradients,
                   u.reduced, u.unit->length, accumulate);
 }

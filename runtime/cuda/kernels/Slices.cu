@@ -88,6 +88,52 @@ SHX_FOR_FLOATS(SHX_CAST_SLICE)
   }
 SHX_FOR_FLOATS(SHX_SUM_SLICES)
 
+// to[i] (+)= from[i], and sums[b] = Σ to² over the b-th kSquaresChunk elements.
+template <int32_t From>
+__device__ void sumAndSquares(const Stored<From> *from, float *to, double *sums,
+                              int64_t count, bool accumulate) {
+  __shared__ double shared[kWarp];
+  int64_t begin = blockIdx.x * kSquaresChunk;
+  int64_t length = min(kSquaresChunk, count - begin);
+  from += begin;
+  to += begin;
+  double sum = 0;
+  auto add = [&sum](float value) { sum += double(value) * double(value); };
+  int64_t whole = packed(from) && packed(to) ? length / kPack : 0;
+#pragma unroll 2
+  for (int64_t i = threadIdx.x; i < whole; i += kSliceThreads) {
+    Pack pack = loadPack<From>(from + i * kPack);
+    if (accumulate) {
+      Pack before = loadPack<SHX_F32>(to + i * kPack);
+#pragma unroll
+      for (int j = 0; j < kPack; ++j)
+        pack.x[j] += before.x[j];
+    }
+    storePack<SHX_F32>(to + i * kPack, pack);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j)
+      add(pack.x[j]);
+  }
+  for (int64_t i = whole * kPack + threadIdx.x; i < length;
+       i += kSliceThreads) {
+    float value = Float<From>::widen(from[i]);
+    to[i] = accumulate ? to[i] + value : value;
+    add(to[i]);
+  }
+  sum = blockSum(sum, shared);
+  if (threadIdx.x == 0)
+    sums[blockIdx.x] = sum;
+}
+
+#define SHX_SUM_AND_SQUARES(suffix, From)                                      \
+  extern "C" __global__ void __launch_bounds__(kSliceThreads)                  \
+      shx_k_sum_slices_and_squares_##suffix(const void *from, float *to,       \
+                                            double *sums, int64_t count,       \
+                                            int32_t accumulate) {              \
+    sumAndSquares<From>(typed<From>(from), to, sums, count, accumulate != 0);  \
+  }
+SHX_FOR_FLOATS(SHX_SUM_AND_SQUARES)
+
 // sums[b] = Σ x² over the b-th kSquaresChunk elements, in double.
 extern "C" __global__ void __launch_bounds__(kSliceThreads)
     shx_k_squares(const float *x, double *sums, int64_t count) {

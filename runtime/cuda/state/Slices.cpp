@@ -84,6 +84,40 @@ void squares(Context &context, CUstream stream, const float *x, int64_t count,
            kSliceThreads, 0, x, partials, count);
 }
 
+bool squaresWithSum(const Context &context, const UnitState &u) {
+  const State &state = *context.state;
+  bool added = u.unit->sharded && state.topology.replicas > 1;
+  return !state.plan.gradientsInPlace && !added &&
+         u.counted.begin == u.owned.begin && u.counted.end == u.owned.end;
+}
+
+void sumWithSquares(Context &context, CUstream stream, int32_t dtype,
+                    const void *from, float *to, int64_t count, bool accumulate,
+                    double *partials) {
+  static constexpr auto names =
+      SHX_KERNEL_NAMES("shx_k_sum_slices_and_squares");
+  launchOn(context, stream, names(dtype), squaresPartials(count), kSliceThreads,
+           0, from, to, partials, count, int32_t(accumulate));
+}
+
+void accumulateCounted(Context &context, CUstream stream, size_t unit,
+                       bool accumulate) {
+  const UnitState &u = context.state->units[unit];
+  ShxDType dtype = u.unit->reduceType;
+  double *partials = context.cells.partials;
+  for (size_t before = 0; before < unit; ++before)
+    context.state->units[before].forCounted([&](const float *, int64_t count) {
+      partials += squaresPartials(count);
+    });
+  u.forPieces({0, u.owned.size()}, [&](const Interval &cut, bool) {
+    sumWithSquares(context, stream, dtype,
+                   u.gradients +
+                       (u.owned.begin + cut.begin) * dtypeBytes(dtype),
+                   u.reduced + cut.begin, cut.size(), accumulate, partials);
+    partials += squaresPartials(cut.size());
+  });
+}
+
 void sumDoubles(Context &context, CUstream stream, const double *values,
                 int64_t count, double *sum) {
   launchOn(context, stream, "shx_k_sum_doubles", 1, kFinishThreads, 0, values,

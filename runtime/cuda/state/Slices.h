@@ -41,6 +41,18 @@ int64_t squaresPartials(int64_t count);
 void squares(Context &context, CUstream stream, const float *x, int64_t count,
              double *partials);
 
+/// accumulateSlice, and the partials of the squares of what it gives.
+void sumWithSquares(Context &context, CUstream stream, int32_t dtype,
+                    const void *from, float *to, int64_t count, bool accumulate,
+                    double *partials);
+
+/// The same over what the norm counts of a unit, where that is all that is
+/// summed and nothing is added to it afterwards: the last sum of a step then
+/// leaves its norm behind.
+bool squaresWithSum(const Context &context, const UnitState &unit);
+void accumulateCounted(Context &context, CUstream stream, size_t unit,
+                       bool accumulate);
+
 /// *sum = Σ values in an order that the count fixes.
 void sumDoubles(Context &context, CUstream stream, const double *values,
                 int64_t count, double *sum);
