@@ -4,6 +4,7 @@
 // `shardonnx inspect`: a model, as it would be compiled, or an executable.
 
 #include "CheckOptions.h"
+#include "FlightLog.h"
 #include "InspectElf.h"
 #include "InspectReport.h"
 #include "Trial.h"
@@ -103,6 +104,18 @@ void printText(const Manifest &manifest, const InspectView &view) {
   llvm::outs() << printable(text, /*keepLines=*/true);
 }
 
+// 0 where all of it has reached standard output.
+int finishOutput(Diagnostics &diagnostics) {
+  llvm::outs().flush();
+  if (!llvm::outs().has_error())
+    return kExitDone;
+  std::error_code error = llvm::outs().error();
+  llvm::outs().clear_error();
+  (void)diagnostics.error("cannot write to standard output: " +
+                          error.message());
+  return kExitInput;
+}
+
 } // namespace
 
 int runInspect(const InspectOptions &options) {
@@ -110,6 +123,11 @@ int runInspect(const InspectOptions &options) {
   Diagnostics diagnostics;
   if (failed(checkOptions(options.compile, diagnostics)))
     return kExitUsage;
+  if (isFlightRecord(path))
+    return failed(
+               printFlightRecord(path, options.json, llvm::outs(), diagnostics))
+               ? static_cast<int>(kExitInput)
+               : finishOutput(diagnostics);
   bool isExecutable = isElf(path);
   if (isExecutable && options.compileOptionsGiven)
     diagnostics.warning("'" + path +
@@ -139,14 +157,7 @@ int runInspect(const InspectOptions &options) {
     printInspectJson(*manifest, view, llvm::outs());
   else
     printText(*manifest, view);
-  llvm::outs().flush();
-  if (!llvm::outs().has_error())
-    return kExitDone;
-  std::error_code error = llvm::outs().error();
-  llvm::outs().clear_error();
-  (void)diagnostics.error("cannot write to standard output: " +
-                          error.message());
-  return kExitInput;
+  return finishOutput(diagnostics);
 }
 
 } // namespace shardonnx

@@ -97,15 +97,24 @@ double monotonicSeconds() {
 size_t Control::bytes(int ranks, size_t units) {
   auto n = static_cast<size_t>(ranks);
   return sizeof(ControlHeader) + n * sizeof(RankBlock) +
-         n * units * sizeof(UnitCounters);
+         n * units * sizeof(UnitCounters) + n * sizeof(FlightRing);
+}
+
+// Behind the counters.
+static FlightRing *ringOf(uint8_t *memory, int ranks, size_t units, int rank) {
+  size_t begin = Control::bytes(ranks, units) -
+                 static_cast<size_t>(ranks) * sizeof(FlightRing);
+  return reinterpret_cast<FlightRing *>(memory + begin) + rank;
 }
 
 // The memory is zero at first, which is the start of every atomic in it.
 Control::Control(uint8_t *memory, int rank, int ranks,
                  const std::vector<std::string> &unitNames)
-    : header(reinterpret_cast<ControlHeader *>(memory)),
+    : recorder(ringOf(memory, ranks, unitNames.size(), rank)),
+      header(reinterpret_cast<ControlHeader *>(memory)),
       blocks(reinterpret_cast<RankBlock *>(memory + sizeof(ControlHeader))),
-      counters(reinterpret_cast<UnitCounters *>(blocks + ranks)), self(rank),
+      counters(reinterpret_cast<UnitCounters *>(blocks + ranks)),
+      rings(ringOf(memory, ranks, unitNames.size(), 0)), self(rank),
       count(ranks), units(unitNames.size()), names(unitNames) {
   blocks[rank].pid.store(::getpid());
 }
@@ -266,18 +275,25 @@ bool Control::claimFailure(int rank) {
   return first;
 }
 
+std::string Control::keepFlights(int rank, const std::string &cause) {
+  if (flightRecord.empty() || count == 1)
+    return "";
+  return writeFlightRecord(*this, flightRecord, rank, cause);
+}
+
 void Control::failNow(int rank, const std::string &message, int code,
                       int toLauncher) {
   if (!claimFailure(rank))
     follow();
+  std::string record = code == kExitFailure ? keepFlights(rank, message) : "";
   if (toLauncher != 0 && launchedByUs) {
-    std::string note = activityOf(rank);
+    std::string note = activityOf(rank) + "\n" + record;
     (void)!::pwrite(launcherNote, note.data(), note.size(), 0);
     exitProcess(toLauncher);
   }
   if (machines.announceFailure)
     machines.announceFailure(rank);
-  printError(message);
+  printError(message + record);
   exitProcess(code);
 }
 
@@ -304,8 +320,10 @@ void Control::follow() {
 }
 
 void Control::followRemote(int rank) {
-  if (claimFailure(rank))
+  if (claimFailure(rank)) {
+    keepFlights(rank, concat("rank ", rank, " of another machine failed"));
     --reporters; // it is told already
+  }
   follow();
 }
 

@@ -9,6 +9,7 @@
 #ifndef SHARDONNX_RUNTIME_CONTROL_H
 #define SHARDONNX_RUNTIME_CONTROL_H
 
+#include "FlightRecorder.h"
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -93,6 +94,17 @@ public:
     return counters[static_cast<size_t>(rank) * units + unit];
   }
   UnitCounters &mine(size_t unit) { return this->unit(self, unit); }
+  const std::vector<std::string> &unitNames() const { return names; }
+
+  /// This rank's collectives, for the file that is written when a rank of this
+  /// machine fails; "": none is. Of another one's: what it has recorded.
+  uint64_t issue(Activity activity, size_t unit, int64_t bytes) {
+    return recorder.issue(static_cast<uint32_t>(activity), unit,
+                          block(self).step.load(), bytes);
+  }
+  FlightRecorder recorder;
+  const FlightRing &flights(int rank) const { return rings[rank]; }
+  void setFlightRecord(std::string path) { flightRecord = std::move(path); }
 
   /// Sets a counter of this rank and wakes whoever waits.
   void publish(Counter &counter, uint64_t value);
@@ -223,11 +235,13 @@ private:
   /// Makes this the failure that ends the run if it is the first one, and tells
   /// whether it was.
   bool claimFailure(int rank);
+  std::string keepFlights(int rank, const std::string &cause);
   [[noreturn]] void exitProcess(int code);
 
   ControlHeader *header;
   RankBlock *blocks;
   UnitCounters *counters;
+  FlightRing *rings;
   int self, count;
   size_t units;
   const std::vector<std::string> &names;
@@ -240,6 +254,7 @@ private:
   double timeoutSeconds = 600;
   bool launchedByUs = false;
   int launcherNote = -1;
+  std::string flightRecord;
   Machines machines;
   std::mutex leaving;
   std::function<void()> beforeExit;

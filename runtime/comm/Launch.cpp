@@ -210,12 +210,16 @@ private:
                        ") was stopped by ", signalName(signal));
     }
   }
-  // Of a rank that died, what it did, as the others saw it.
-  std::string whatItDid() const {
+  // Of a rank that died, what it did, as the others saw it, and where they have
+  // written down more.
+  std::pair<std::string, std::string> whatItDid() const {
     char text[kNoteBytes];
     ssize_t n = note ? ::pread(note.get(), text, sizeof(text), 0) : 0;
-    std::string did(text, static_cast<size_t>(std::max<ssize_t>(n, 0)));
-    return did.empty() ? did : " while " + did;
+    std::string all(text, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+    size_t line = std::min(all.find('\n'), all.size());
+    std::string did = all.substr(0, line);
+    return {did.empty() ? did : " while " + did,
+            line < all.size() ? all.substr(line + 1) : ""};
   }
   // A rank that reported a failure may have killed one that did not answer.
   bool aRankSpoke() const {
@@ -226,10 +230,13 @@ private:
   int conclude() {
     if (diedOf != 0 && aRankSpoke())
       return kExitFailure;
+    auto [did, record] = whatItDid();
     if (diedOf != 0)
-      message += whatItDid();
+      message += did;
     if (diedOf == SIGKILL)
       message += ", by someone or for want of memory: see the system's log";
+    if (diedOf != 0)
+      message += record;
     if (!message.empty()) {
       printError(message);
       return kExitFailure;

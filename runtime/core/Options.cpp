@@ -104,6 +104,11 @@ void addRanks(CLI::App &app, Options &o) {
                        "--strategy=hybrid_shard or hybrid_shard_zero2 (the "
                        "number of machines)"),
         1, kMaxRanks);
+  app.add_option("--flight-record", o.flightRecord,
+                 "Where the last collectives of every rank are written when a "
+                 "run of several ends badly, for shardonnx inspect (none: "
+                 "nowhere; default: PROGRAM.flight.json)")
+      ->type_name("FILE");
   app.add_option("--timeout", o.timeout,
                  "Seconds that a rank waits for another before it ends the "
                  "run and says who hangs in what")

@@ -41,6 +41,7 @@ struct Options {
   int nproc = 0;                         // 0: not given
   int replicas = 0;                      // of the model; 0: not given
   double timeout = 600;                  // seconds
+  std::string flightRecord;              // file; "": PROGRAM.flight.json
   Offload offload = Offload::None;
   std::string offloadDir; // of a program for CPUs; "": not given
   bool debugMemory = false;

@@ -91,6 +91,8 @@ void Communicator::wait(Activity activity, const char *name, int64_t unit,
 void Communicator::gatherStart(size_t unit) {
   std::vector<Use> uses = usesBefore(gatherOverlaps[unit], &Counts::gathers);
   uint64_t gather = ++counts[unit].gathers;
+  uint64_t number = counts[unit].gather =
+      control.issue(Activity::Gather, unit, units[unit].unit->gatheredBytes());
   if (units[unit].inPlace)
     return; // the masters are the gathered unit
   auto ready = [this, uses = std::move(uses)] {
@@ -99,7 +101,10 @@ void Communicator::gatherStart(size_t unit) {
         return false;
     return true;
   };
-  auto run = [this, unit, gather] { writeSlice(unit, gather); };
+  auto run = [this, unit, gather, number] {
+    control.recorder.begin(number);
+    writeSlice(unit, gather);
+  };
   if (thread)
     thread->push(Queue::Gather, {std::move(ready), std::move(run)});
   else
@@ -133,9 +138,12 @@ void Communicator::writeSlice(size_t unit, uint64_t gather) {
 void Communicator::gatherWait(size_t unit) {
   uint64_t target =
       units[unit].inPlace ? counts[unit].updates : counts[unit].gathers;
+  if (units[unit].inPlace)
+    control.recorder.begin(counts[unit].gather);
   wait(Activity::Gather, "gather", static_cast<int64_t>(unit), [&] {
     return every(readers(unit), unit, &UnitCounters::published, target);
   });
+  control.recorder.end(counts[unit].gather);
 }
 
 void Communicator::gatherFree(size_t unit) {
@@ -188,6 +196,8 @@ void Communicator::reduceStart(size_t unit, bool accumulate) {
     accumulate = false; // the gradient buffer has them all
   }
   uint64_t reduction = ++counts[unit].reductions;
+  uint64_t number = counts[unit].reduction =
+      control.issue(Activity::Reduce, unit, units[unit].unit->gradientBytes());
   control.publish(control.mine(unit).gradsReady, reduction);
   // The last sum must have been read before the next one is written: a
   // replicated unit's by every rank's optimizer, a slice by its replicas.
@@ -198,8 +208,11 @@ void Communicator::reduceStart(size_t unit, bool accumulate) {
            every(all, unit, &UnitCounters::updated, updates) &&
            every(column, unit, &UnitCounters::replicaDone, sums);
   };
-  auto run = [this, unit, reduction, accumulate, last = lastMicrobatch] {
+  auto run = [this, unit, reduction, accumulate, number,
+              last = lastMicrobatch] {
+    control.recorder.begin(number);
     sumSlice(unit, reduction, accumulate, last);
+    control.recorder.end(number);
   };
   if (thread)
     thread->push(Queue::Reduce, {ready, run});
@@ -269,24 +282,34 @@ void Communicator::reduceWait(size_t unit) {
 void Communicator::startReplicaSum(size_t unit) {
   uint64_t reduction = counts[unit].reductions;
   uint64_t sum = ++counts[unit].replicaSums;
+  uint64_t number = control.issue(Activity::Replicas, unit,
+                                  units[unit].owned.size() *
+                                      static_cast<int64_t>(sizeof(float)));
   if (routes.columnLeavesMachine) {
     auto mine = [this, unit, reduction] {
       return every(self, unit, &UnitCounters::gradsDone, reduction);
     };
-    thread->push(Queue::ReplicaSum,
-                 {mine, [this, unit, sum] { sumOverReplicas(unit, sum); }});
+    thread->push(Queue::ReplicaSum, {mine, [this, unit, sum, number] {
+                                       control.recorder.begin(number);
+                                       sumOverReplicas(unit, sum);
+                                       control.recorder.end(number);
+                                     }});
     return;
   }
   auto reduced = [this, unit, reduction] {
     return every(column, unit, &UnitCounters::gradsDone, reduction);
   };
-  thread->push(Queue::ReplicaSum,
-               {reduced, [this, unit, sum] { sumReplicaPart(unit, sum); }});
+  thread->push(Queue::ReplicaSum, {reduced, [this, unit, sum, number] {
+                                     control.recorder.begin(number);
+                                     sumReplicaPart(unit, sum);
+                                   }});
   auto summed = [this, unit, sum] {
     return every(column, unit, &UnitCounters::replicaSummed, sum);
   };
-  thread->push(Queue::ReplicaCopy,
-               {summed, [this, unit, sum] { copyReplicaParts(unit, sum); }});
+  thread->push(Queue::ReplicaCopy, {summed, [this, unit, sum, number] {
+                                      copyReplicaParts(unit, sum);
+                                      control.recorder.end(number);
+                                    }});
 }
 
 void Communicator::sumReplicaPart(size_t unit, uint64_t sum) {
@@ -349,7 +372,24 @@ void Communicator::updateEnd(size_t unit) {
 
 // ---- Numbers
 
+// A collective from here to its end.
+class Communicator::Recorded {
+public:
+  Recorded(Control &control, Activity activity, int64_t bytes)
+      : control(control), number(control.issue(activity, 0, bytes)) {
+    control.recorder.begin(number);
+  }
+  ~Recorded() { control.recorder.end(number); }
+  Recorded(const Recorded &) = delete;
+  Recorded &operator=(const Recorded &) = delete;
+
+private:
+  Control &control;
+  const uint64_t number;
+};
+
 double Communicator::sumNorms(double mine) {
+  Recorded recorded(control, Activity::Norm, sizeof(double) * all.end);
   if (network) {
     double sum = 0;
     for (const LossSum &theirs : fromMachines({mine, 0}, Activity::Norm))
@@ -370,6 +410,7 @@ double Communicator::sumNorms(double mine) {
 }
 
 Communicator::LossSum Communicator::sumLosses(LossSum mine) {
+  Recorded recorded(control, Activity::Loss, sizeof(LossSum) * all.end);
   if (network) {
     LossSum sum;
     for (const LossSum &theirs : fromMachines(mine, Activity::Loss)) {

@@ -60,6 +60,8 @@ private:
   /// order of every rank.
   struct Counts {
     uint64_t gathers = 0, reductions = 0, replicaSums = 0, updates = 0;
+    /// Numbers of the last gather and reduction in the flight recorder.
+    uint64_t gather = 0, reduction = 0;
   };
   /// Every `step`-th rank of [begin, end).
   struct Ranks {
@@ -104,6 +106,7 @@ private:
   void startReplicaSum(size_t unit);
   void sumReplicaPart(size_t unit, uint64_t sum);
   void copyReplicaParts(size_t unit, uint64_t sum);
+  class Recorded;
 
   State &state;
   Control &control;

@@ -110,6 +110,18 @@ std::string drawTag() {
   return concat(std::hex, device(), device());
 }
 
+// Each machine has a file of its own.
+std::string flightRecordOf(const Options &options, const Group &group,
+                           int rank) {
+  std::string path = options.flightRecord.empty()
+                         ? programName() + ".flight.json"
+                         : options.flightRecord;
+  if (path == "none")
+    return "";
+  bool several = group.machines.hosts.size() > 1;
+  return several ? concat(path, ".", group.machines.hostOf(rank)) : path;
+}
+
 // One rank of a group that has met. An error here is told by the first rank
 // that has one, and ends all.
 int runRank(Platform &platform, const Program &program,
@@ -127,6 +139,7 @@ int runRank(Platform &platform, const Program &program,
   Control control(memory.data(), info.rank, info.worldSize, names);
   control.setLaunchedByUs(info.launchedByUs(), info.launcherNote);
   control.setTimeout(options.timeout);
+  control.setFlightRecord(flightRecordOf(options, group, info.rank));
   Exchange exchange(control, group);
   exchange.connect(info);
   Monitor monitor(control, group, exchange);

@@ -146,12 +146,18 @@ TEST_F(Collectives, SeveralMachinesAndSharedGpus) {
 TEST_F(Collectives, AHangNamesUnitAndCollective) {
   for (auto [which, step] :
        {std::make_pair("1:3", " of step 0)"), std::make_pair("1:42", ")")}) {
-    start(
-        {3}, "bf16", "f32",
-        {{"SHARDONNX_EMULATOR_HANG_RANK", which}, {"SHARDONNX_TIMEOUT", "6"}});
+    start({3}, "bf16", "f32",
+          {{"SHARDONNX_EMULATOR_HANG_RANK", which},
+           {"SHARDONNX_TIMEOUT", "6"},
+           {"COLLECTIVES_FLIGHTS", folder / "flights.json"}});
     std::string text = expectOneError("waiting for the ");
     EXPECT_NE(text.find(" of unit '"), std::string::npos) << text;
     EXPECT_NE(text.find(step), std::string::npos) << text;
+    std::string flights = readFile(folder / "flights.json");
+    EXPECT_NE(flights.find("\"state\": \"running\""), std::string::npos);
+    EXPECT_NE(flights.find("\"collective\": \"all-gather\""),
+              std::string::npos);
+    EXPECT_EQ(flights.find("\"collectives\": []"), std::string::npos);
   }
 }
 

@@ -7,7 +7,9 @@
 #include "runtime/TableRuns.h"
 #include <algorithm>
 #include <csignal>
+#include <nlohmann/json.hpp>
 #include <sched.h>
+#include <set>
 #include <unistd.h>
 
 using namespace shardonnx::test;
@@ -201,10 +203,37 @@ protected:
   }
 };
 
+// Of every rank, the dead one among them, what it last took part in.
+void expectFlights(const std::string &path, size_t failed,
+                   const std::vector<int> &processes) {
+  nlohmann::json record = nlohmann::json::parse(readFile(path));
+  EXPECT_EQ(record["failed_rank"], failed);
+  ASSERT_EQ(record["ranks"].size(), processes.size());
+  for (const nlohmann::json &rank : record["ranks"]) {
+    EXPECT_EQ(rank["process"], processes[rank["rank"].get<size_t>()]);
+    const nlohmann::json &list = rank["collectives"];
+    ASSERT_GT(list.size(), 8u);
+    std::set<std::string> seen;
+    for (const nlohmann::json &one : list) {
+      seen.insert(one["collective"]);
+      EXPECT_GT(one["bytes"], 0);
+      if (one["state"] == "done") {
+        EXPECT_GE(one["issued_s"].get<double>(), one["begun_s"].get<double>());
+        EXPECT_GE(one["begun_s"].get<double>(), one["ended_s"].get<double>());
+      }
+    }
+    for (const char *collective :
+         {"all-gather", "reduce-scatter", "gradient norm", "loss"})
+      EXPECT_EQ(seen.count(collective), 1u) << collective;
+    EXPECT_EQ(list[0]["state"], "done");
+  }
+}
+
 TEST_F(Ends, AKilledRankEndsAllAndIsNamed) {
   for (size_t victim : {0u, 1u, 2u}) {
-    Process process =
-        startLong({"--nproc", "3", "--log", folder / "log.jsonl"});
+    std::string flights = folder / "flights.json";
+    Process process = startLong({"--nproc", "3", "--log", folder / "log.jsonl",
+                                 "--flight-record", flights});
     std::vector<int> ranks = waitForRanks(process, 3);
     ASSERT_EQ(ranks.size(), 3u);
     double killed = now();
@@ -216,6 +245,10 @@ TEST_F(Ends, AKilledRankEndsAllAndIsNamed) {
                           std::to_string(ranks[victim]) +
                           ") was killed by signal 9");
     EXPECT_NE(f.err.find(", in step "), std::string::npos) << f.err;
+    EXPECT_NE(f.err.find("last collectives are in '" + flights + "'"),
+              std::string::npos)
+        << f.err;
+    expectFlights(flights, victim, ranks);
     expectGone(ranks);
     std::string log = readFile(folder / "log.jsonl");
     EXPECT_EQ(log.back(), '\n'); // no half line

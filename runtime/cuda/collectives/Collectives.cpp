@@ -101,8 +101,10 @@ void NcclCollectives::endFunction() {
 template <typename Work>
 void NcclCollectives::collective(Queue &queue,
                                  const NcclCommunicator &communicator,
-                                 Activity activity, size_t unit, Work work) {
-  Watchdog::Station station = watchdog.station(activity, unit);
+                                 Activity activity, size_t unit, int64_t bytes,
+                                 Work work) {
+  Watchdog::Station station =
+      watchdog.station(activity, unit, queue.index, bytes);
   if (context.preparing() &&
       !connected.insert({communicator, activity, unit}).second)
     return;
@@ -179,16 +181,18 @@ void NcclCollectives::gather(size_t unit, const NcclCommunicator *communicator,
                 ncclType(dtype), *communicator, gathers.stream),
             "gathering unit '", u.unit->name, "'");
   };
-  collective(gathers, *communicator, Activity::Gather, unit, [&] {
-    if (!apart)
-      check(nccl().ncclGroupStart(), "grouping two gathers");
-    all(trainable);
-    if (apart)
-      frozen.fill();
-    all(frozen);
-    if (!apart)
-      check(nccl().ncclGroupEnd(), "gathering unit '", u.unit->name, "'");
-  });
+  collective(gathers, *communicator, Activity::Gather, unit,
+             u.unit->gatheredBytes(), [&] {
+               if (!apart)
+                 check(nccl().ncclGroupStart(), "grouping two gathers");
+               all(trainable);
+               if (apart)
+                 frozen.fill();
+               all(frozen);
+               if (!apart)
+                 check(nccl().ncclGroupEnd(), "gathering unit '", u.unit->name,
+                       "'");
+             });
   for (int kernels = apart ? 2 : (trainable.slice > 0 || frozen.slice > 0);
        kernels > 0; --kernels)
     note(CollectiveKind::AllGather, gathers, static_cast<int64_t>(unit));
@@ -263,12 +267,13 @@ void NcclCollectives::reduceScatter(size_t unit) {
   ShxDType dtype = u.unit->reduceType;
   uint8_t *mine =
       u.gradients + group->members.index * u.slice * dtypeBytes(dtype);
-  collective(reductions, *group, Activity::Reduce, unit, [&] {
-    check(nccl().ncclReduceScatter(
-              u.gradients, mine, static_cast<size_t>(u.slice), ncclType(dtype),
-              ncclSum, *group, reductions.stream),
-          "reducing the gradients of unit '", u.unit->name, "'");
-  });
+  collective(reductions, *group, Activity::Reduce, unit,
+             u.unit->gradientBytes(), [&] {
+               check(nccl().ncclReduceScatter(
+                         u.gradients, mine, static_cast<size_t>(u.slice),
+                         ncclType(dtype), ncclSum, *group, reductions.stream),
+                     "reducing the gradients of unit '", u.unit->name, "'");
+             });
   note(CollectiveKind::ReduceScatter, reductions, static_cast<int64_t>(unit));
 }
 
@@ -280,13 +285,14 @@ void NcclCollectives::allReduce(size_t unit, Queue &queue,
   Activity activity = context.state->units[unit].unit->sharded
                           ? Activity::Replicas
                           : Activity::Reduce;
-  collective(queue, communicator, activity, unit, [&] {
-    check(nccl().ncclAllReduce(data, data, static_cast<size_t>(count),
-                               ncclType(dtype), ncclSum, communicator,
-                               queue.stream),
-          "adding up the gradients of unit '",
-          context.state->units[unit].unit->name, "'");
-  });
+  collective(
+      queue, communicator, activity, unit, count * dtypeBytes(dtype), [&] {
+        check(nccl().ncclAllReduce(data, data, static_cast<size_t>(count),
+                                   ncclType(dtype), ncclSum, communicator,
+                                   queue.stream),
+              "adding up the gradients of unit '",
+              context.state->units[unit].unit->name, "'");
+      });
   note(CollectiveKind::AllReduce, queue, static_cast<int64_t>(unit));
 }
 
@@ -315,7 +321,8 @@ void NcclCollectives::allGather(const double *mine, double *all, size_t count) {
   wait(numbersReady, queue.stream);
   // The norm is one number, a loss comes with its count.
   Activity activity = count == 1 ? Activity::Norm : Activity::Loss;
-  collective(queue, communicator, activity, 0, [&] {
+  auto bytes = static_cast<int64_t>(count * sizeof(double)) * context.ranks;
+  collective(queue, communicator, activity, 0, bytes, [&] {
     check(nccl().ncclAllGather(mine, all, count, ncclFloat64, communicator,
                                queue.stream),
           "gathering numbers");

@@ -88,7 +88,7 @@ private:
   Queue &wholeQueue() { return replicas ? *replicas : reductions; }
   template <typename Work>
   void collective(Queue &queue, const NcclCommunicator &communicator,
-                  Activity activity, size_t unit, Work work);
+                  Activity activity, size_t unit, int64_t bytes, Work work);
   void note(CollectiveKind kind, const Queue &queue, int64_t unit);
   void gather(size_t unit, const NcclCommunicator *communicator,
               const Section &trainable, const Section &frozen);

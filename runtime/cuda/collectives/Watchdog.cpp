@@ -4,7 +4,9 @@
 // See Watchdog.h.
 
 #include "Watchdog.h"
+#include <algorithm>
 #include <unistd.h>
+#include <utility>
 
 namespace shardonnx::rt::cuda {
 namespace {
@@ -39,14 +41,15 @@ void Watchdog::endFunction(CUstream stream) {
   write(stream, kQueues, sequence);
 }
 
-Watchdog::Station Watchdog::station(Activity activity, size_t unit) {
+Watchdog::Station Watchdog::station(Activity activity, size_t unit,
+                                    size_t queue, int64_t bytes) {
   std::lock_guard<std::mutex> lock(mutex);
-  auto [at, isNew] = stations.try_emplace({function, ordinal++}, 0);
-  if (isNew) {
-    at->second = static_cast<Station>(collectives.size());
-    collectives.push_back({activity, unit});
+  Stations &known = stations[function];
+  if (ordinal == known.size()) {
+    known.push_back(static_cast<Station>(collectives.size()));
+    collectives.push_back({activity, unit, queue, bytes});
   }
-  return at->second;
+  return known[ordinal++];
 }
 
 uint32_t Watchdog::read(size_t word) const {
@@ -66,10 +69,61 @@ void Watchdog::begin(CUstream stream, size_t queue, Station station) {
 }
 void Watchdog::end(CUstream stream, size_t queue) { write(stream, queue, 0); }
 
-// The oldest function that is not done. Sequence numbers wrap around.
-bool Watchdog::outstanding(Expected &first) {
+// ---- The flight recorder
+// A look in a tenth of a second sees few collectives, but where a queue is, all
+// that it was given before is over.
+
+uint64_t Watchdog::issue(const Collective &one, int64_t step) {
+  return control.recorder.issue(static_cast<uint32_t>(one.activity), one.unit,
+                                step, one.bytes);
+}
+
+// Notes the queue's collectives of the function below `end` as done.
+void Watchdog::recordUpTo(const Expected &function, size_t queue, size_t end) {
+  const Stations &order = stations[function.function];
+  for (size_t &at = progress[queue]; at < std::min(end, order.size()); ++at) {
+    const Collective &one = collectives[order[at]];
+    if (one.queue != queue)
+      continue;
+    uint64_t number = std::exchange(running[queue], 0);
+    control.recorder.end(number != 0 ? number : issue(one, function.step));
+  }
+}
+
+void Watchdog::record(const std::vector<uint32_t> &words) {
   std::lock_guard<std::mutex> lock(mutex);
-  uint32_t done = read(kQueues);
+  auto behind = [&](uint32_t sequence) {
+    return static_cast<int32_t>(words[kQueues] - sequence) >= 0;
+  };
+  for (const Expected &function : expected) {
+    if (function.sequence != noted) {
+      noted = function.sequence;
+      std::fill_n(progress, kQueues, 0);
+    }
+    const Stations &order = stations[function.function];
+    if (behind(function.sequence)) {
+      for (size_t queue = 0; queue < kQueues; ++queue)
+        recordUpTo(function, queue, order.size());
+      continue;
+    }
+    for (size_t queue = 0; queue < kQueues; ++queue) {
+      auto at = std::find(order.begin(), order.end(), words[queue]);
+      if (words[queue] == 0 || at == order.end())
+        continue;
+      recordUpTo(function, queue, static_cast<size_t>(at - order.begin()));
+      const Collective &one = collectives[words[queue]];
+      if (running[queue] == 0) {
+        running[queue] = issue(one, function.step);
+        control.recorder.begin(running[queue]);
+      }
+    }
+    return; // the GPU is in none of those behind it
+  }
+}
+
+// The oldest function that is not done. Sequence numbers wrap around.
+bool Watchdog::outstanding(uint32_t done, Expected &first) {
+  std::lock_guard<std::mutex> lock(mutex);
   while (!expected.empty() &&
          static_cast<int32_t>(done - expected.front().sequence) >= 0)
     expected.pop_front();
@@ -87,8 +141,9 @@ void Watchdog::watch() {
     std::vector<uint32_t> now;
     for (size_t word = 0; word <= kQueues; ++word)
       now.push_back(read(word));
+    record(now);
     Expected first{};
-    bool busy = outstanding(first);
+    bool busy = outstanding(now[kQueues], first);
     if (!busy || now != before)
       since = monotonicSeconds();
     before = now;

@@ -40,7 +40,7 @@ public:
 
   /// The function's next collective, for `begin`.
   using Station = uint32_t;
-  Station station(Activity activity, size_t unit);
+  Station station(Activity activity, size_t unit, size_t queue, int64_t bytes);
   void begin(CUstream stream, size_t queue, Station station);
   void end(CUstream stream, size_t queue);
 
@@ -49,8 +49,10 @@ public:
 private:
   struct Collective {
     Activity activity = Activity::Running;
-    size_t unit = 0;
+    size_t unit = 0, queue = 0;
+    int64_t bytes = 0;
   };
+  using Stations = std::vector<Station>; // of a function, as they are issued
   struct Expected {
     uint32_t sequence;
     std::string function;
@@ -63,16 +65,25 @@ private:
   uint32_t read(size_t word) const;
   void write(CUstream stream, size_t word, uint32_t value);
   void watch();
-  bool outstanding(Expected &first);
+  bool outstanding(uint32_t done, Expected &first);
   void reportHang(const Expected &first);
   void checkAsyncError(double &since);
+  void record(const std::vector<uint32_t> &words);
+  uint64_t issue(const Collective &one, int64_t step);
+  void recordUpTo(const Expected &function, size_t queue, size_t end);
 
   Control &control;
   std::function<std::string()> asyncError;
   PinnedMemory words; // [queue] what runs, 0: nothing; [kQueues] sequence
   std::mutex mutex;   // of what follows
-  std::vector<Collective> collectives; // by station; 0 is none
-  std::map<std::pair<std::string, size_t>, Station> stations;
+  std::vector<Collective> collectives;      // by station; 0 is none
+  std::map<std::string, Stations> stations; // by function
+  /// For the flight recorder: the function that the GPU is in, how many of its
+  /// collectives have been noted, and the number of the one that runs on each
+  /// queue.
+  uint32_t noted = 0;
+  size_t progress[kQueues] = {};
+  uint64_t running[kQueues] = {};
   std::string function;
   size_t ordinal = 0;
   std::deque<Expected> expected;

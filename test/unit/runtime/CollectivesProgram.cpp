@@ -352,6 +352,8 @@ void runRank(const RankInfo &info, const Manifest &manifest, int replicas) {
   Control control(memory.data(), info.rank, info.worldSize, names);
   if (const char *timeout = std::getenv("SHARDONNX_TIMEOUT"))
     control.setTimeout(std::atof(timeout));
+  if (const char *path = std::getenv("COLLECTIVES_FLIGHTS"))
+    control.setFlightRecord(path);
   Exchange exchange(control, group);
   exchange.connect(info);
   Monitor monitor(control, group, exchange);
