@@ -23,9 +23,7 @@ static bool isCuda(const CompileOptions &options) {
 // What is trained: the loss, units and dtypes.
 static void addTrainingPasses(OpPassManager &pm,
                               const CompileOptions &options) {
-  if (isCuda(options))
-    pm.addPass(nn::createWriteOutTopKPass());
-  else if (!options.strictNumerics)
+  if (!options.strictNumerics)
     pm.addPass(nn::createGroupMatmulsPass());
   if (!options.freeze.empty() || !options.trainable.empty()) {
     nn::FreezePassOptions freeze;

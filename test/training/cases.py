@@ -31,6 +31,10 @@ SMOLLM3 = ("smollm3-3b --layers 5 --hidden 48 --heads 6 --kv-heads 2 --ffn 72 "
 ARRAYS = ("tiny --hidden 32 --ffn 48 --vocab 64 --seq 16 --spread 0.12 "
           "--jitter 0.1 --seed 8 --architecture")
 
+# Two of four experts for each token.
+EXPERTS = ("tiny --hidden 32 --ffn 40 --vocab 257 --seq 16 --spread 0.12 "
+           "--jitter 0.1 --seed 9 --optimize --architecture")
+
 MODELS = {
     "gpt2-18": f"{GPT2} --opset 18",
     "gpt2-18-optimized": f"{GPT2} --opset 18 --optimize",
@@ -66,6 +70,8 @@ MODELS = {
     "bert": f"{ARRAYS} bert --opset 18",
     "bert-labels": f"{ARRAYS} bert --opset 23 --attention eager --labels",
     "distilbert-classifier": f"{ARRAYS} distilbert_cls --opset 23",
+    "mixtral": f"{EXPERTS} mixtral --opset 18",
+    "qwen3-moe": f"{EXPERTS} qwen3_moe --opset 23",
     "gpt2-small": "gpt2-small",
     "llama-small": "llama-small --opset 23",
     "regressor": "module Regressor --opset 18",
@@ -122,6 +128,9 @@ CASES = [
     case("bert", data="bert.npz", batch=2),
     case("bert-labels", data="bert.npz", batch=3),
     case("distilbert-classifier", data="distilbert_cls.npz", batch=2),
+    # Tokens go to the experts that a product with their state chooses.
+    case("mixtral", batch=3),
+    case("qwen3-moe", batch=2),
     case("gpt2-odd"),
     case("llama-long", batch=2),
     case("gpt2-small", batch=3),
@@ -178,6 +187,9 @@ CASES = [
          compile=["--param-dtype=bf16", "--reduce-dtype=f32"]),
     case("llama-bf16", model="llama-23", policy="bf16", loss_rtol=2e-2,
          norm_rtol=1e-1,
+         compile=["--param-dtype=bf16", "--reduce-dtype=f32"]),
+    case("qwen3-moe-bf16", model="qwen3-moe", batch=2, policy="bf16",
+         loss_rtol=2e-2, norm_rtol=1e-1,
          compile=["--param-dtype=bf16", "--reduce-dtype=f32"]),
     # Float16 with its loss scale, against the run in float32: `like`.
     case("gpt2-f16", model="gpt2-18", like="gpt2-18", loss_rtol=1e-2,

@@ -69,8 +69,8 @@ DROPOUT_MATRIX = [([], 1), ([], 3), ([], 4), (["--recompute=block"], 3),
 CORE_CASES = ("gpt2-18", "llama-23-optimized", "smollm3-18", "gpt2-labels",
               "gpt2-dropout-fused", "llama-documents",
               "llama-masked-labels", "gpt2-sgd", "gpt2-no-decay", "gpt2-freeze",
-              "regressor", "classifier", "gpt2-bf16", "llama-bf16",
-              "gpt2-f16")
+              "regressor", "classifier", "mixtral", "qwen3-moe-bf16",
+              "gpt2-bf16", "llama-bf16", "gpt2-f16")
 CORE_MATRIX = [([], 2, []), (["--strategy=shard_grad_op"], 2, []),
                (["--strategy=no_shard"], 2, []), (["--recompute=block"], 3, []),
                (["--strict-numerics"], 1, []),

@@ -32,12 +32,14 @@ shardonnx_vector_test(Copy "shx_k_copy_([1248]|elements)")
 shardonnx_vector_test(CrossEntropy shx_k_sum_losses)
 shardonnx_vector_test(Embedding none)
 shardonnx_vector_test(EmbeddingGrad "shx_k_sort_.*")
+shardonnx_vector_test(GroupedGemm "shx_k_grouped_(.*odd.*|grad_f32_.*)")
 shardonnx_vector_test(Slices
   "shx_k_(squares|sum_doubles|norm_finish|loss_add)")
 
 add_executable(cuda_kernels_test
   cuda_kernels_copy_test.cpp cuda_kernels_cumsum_test.cpp
-  cuda_kernels_embedding_test.cpp cuda_kernels_loss_test.cpp
+  cuda_kernels_embedding_test.cpp cuda_kernels_grouped_test.cpp
+  cuda_kernels_index_test.cpp cuda_kernels_loss_test.cpp
   cuda_kernels_slices_test.cpp)
 shardonnx_emulated_test(cuda_kernels_test)
 

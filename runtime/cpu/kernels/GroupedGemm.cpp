@@ -1,51 +1,31 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// shx_grouped_gemm and its gradient: rows are sorted by the matrix that they
-// choose, and each thread packs some rows of a group and multiplies them with
-// some columns of its matrix.
+// shx_group_rows sorts rows by the matrix that they choose; in shx_grouped_gemm
+// each thread packs some rows of a group and multiplies them with some columns
+// of its matrix.
 
 #include "Matrix.h"
 #include "OutsideIndex.h"
 #include "shardonnx/runtime/GroupedPlan.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace shardonnx::rt {
 namespace {
 
-// Rows in the order of their groups, and where each group begins.
+// What shx_group_rows has written.
 struct Groups {
-  std::vector<int64_t> order, begins;
+  Groups(const ShxGroupedGemm &d, const int32_t *routes)
+      : begins(routes), order(routes + d.groups + 1) {}
+  const int32_t *begins, *order;
 };
-
-Groups sortRows(const ShxGroupedGemm &d, const void *indices,
-                const char *what) {
-  OutsideIndex outside;
-  std::vector<int64_t> groupOf(static_cast<size_t>(d.rows), 0);
-  Groups groups;
-  groups.begins.assign(static_cast<size_t>(d.groups) + 1, 0);
-  for (size_t i = 0; i < groupOf.size(); ++i) {
-    groupOf[i] = outside.within(
-        indexAt(d.indexDtype, indices, static_cast<int64_t>(i)), d.groups);
-    if (groupOf[i] >= 0)
-      ++groups.begins[static_cast<size_t>(groupOf[i]) + 1];
-  }
-  outside.endProgramIfAny(what);
-  for (size_t g = 1; g < groups.begins.size(); ++g)
-    groups.begins[g] += groups.begins[g - 1];
-  std::vector<int64_t> next(groups.begins.begin(), groups.begins.end() - 1);
-  groups.order.resize(groupOf.size());
-  for (size_t i = 0; i < groupOf.size(); ++i)
-    groups.order[static_cast<size_t>(next[static_cast<size_t>(groupOf[i])]++)] =
-        static_cast<int64_t>(i);
-  return groups;
-}
 
 // Columns [first, first + count) of some rows, dense and in f32.
 void packRows(int32_t dtype, const void *from, int64_t stride,
-              const int64_t *rows, int64_t rowCount, int64_t first,
+              const int32_t *rows, int64_t rowCount, int64_t first,
               int64_t count, float *to) {
   for (int64_t i = 0; i < rowCount; ++i)
     kernels().widen(dtype, floatAt(dtype, from, rows[i] * stride + first),
@@ -54,9 +34,9 @@ void packRows(int32_t dtype, const void *from, int64_t stride,
 
 class Product {
 public:
-  Product(const ShxGroupedGemm &desc, const Groups &groups, const void *a,
+  Product(const ShxGroupedGemm &desc, const int32_t *routes, const void *a,
           const void *matrices, void *out)
-      : d(desc), groups(groups), at(groupedScratch(desc)), a(a),
+      : d(desc), groups(desc, routes), at(groupedScratch(desc)), a(a),
         matrices(matrices), out(out) {
     for (int64_t g = 0; g < d.groups; ++g)
       for (int64_t i = begin(g); i < begin(g + 1); i += kGroupedRows)
@@ -77,15 +57,13 @@ private:
     int64_t group, begin, end;
   };
   static int64_t ceilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
-  int64_t begin(int64_t group) const {
-    return groups.begins[static_cast<size_t>(group)];
-  }
+  int64_t begin(int64_t group) const { return groups.begins[group]; }
 
   void visit(const Chunk &chunk, int64_t first) const {
     float *scratch = static_cast<float *>(threadScratch(at.floats * 4));
     int64_t rows = chunk.end - chunk.begin;
     int64_t columns = std::min(kGroupedColumns, d.width - first);
-    const int64_t *order = groups.order.data() + chunk.begin;
+    const int32_t *order = groups.order + chunk.begin;
     packRows(d.dtypeA, a, d.lda, order, rows, 0, d.depth, scratch + at.a);
     sgemm(rows, columns, d.depth, {scratch + at.a, d.depth, false},
           matrix(chunk.group, first, columns, scratch + at.matrix), 0,
@@ -114,7 +92,7 @@ private:
   }
 
   const ShxGroupedGemm &d;
-  const Groups &groups;
+  const Groups groups;
   const GroupedScratch at;
   const void *a, *matrices;
   void *out;
@@ -125,9 +103,9 @@ private:
 // A task owns columns of one group's matrix and adds its rows in order.
 class Gradient {
 public:
-  Gradient(const ShxGroupedGemm &desc, const Groups &groups, const void *a,
+  Gradient(const ShxGroupedGemm &desc, const int32_t *routes, const void *a,
            const void *c, void *matrices)
-      : d(desc), groups(groups), at(groupedScratch(desc)), a(a), c(c),
+      : d(desc), groups(desc, routes), at(groupedScratch(desc)), a(a), c(c),
         matrices(matrices) {}
 
   void run() const {
@@ -148,11 +126,10 @@ private:
     int64_t stride = direct ? d.width : columns;
     for (int64_t i = 0; i < d.depth; ++i)
       std::fill_n(sum + i * stride, columns, 0.0f);
-    size_t g = static_cast<size_t>(group);
-    for (int64_t i = groups.begins[g]; i < groups.begins[g + 1];
-         i += kGroupedRows) {
-      int64_t rows = std::min(kGroupedRows, groups.begins[g + 1] - i);
-      const int64_t *order = groups.order.data() + i;
+    int64_t end = groups.begins[group + 1];
+    for (int64_t i = groups.begins[group]; i < end; i += kGroupedRows) {
+      int64_t rows = std::min(kGroupedRows, end - i);
+      const int32_t *order = groups.order + i;
       packRows(d.dtypeA, a, d.lda, order, rows, 0, d.depth, scratch + at.a);
       packRows(d.dtypeC, c, d.ldc, order, rows, first, columns, scratch + at.c);
       sgemm(d.depth, columns, rows, {scratch + at.a, d.depth, true},
@@ -164,7 +141,7 @@ private:
   }
 
   const ShxGroupedGemm &d;
-  const Groups &groups;
+  const Groups groups;
   const GroupedScratch at;
   const void *a, *c;
   void *matrices;
@@ -175,18 +152,41 @@ private:
 
 using namespace shardonnx::rt;
 
+void shx_group_rows(ShxContext *ctx, const ShxGroupRows *desc,
+                    const void *indices, int32_t *routes, const char *what) {
+  TraceScope scope(ctx, "group_rows");
+  OutsideIndex outside;
+  auto *next = static_cast<int32_t *>(threadScratch(groupRowsScratch(*desc)));
+  int32_t *groupOf = next + desc->groups;
+  std::fill_n(next, desc->groups, 0);
+  for (int64_t i = 0; i < desc->rows; ++i) {
+    groupOf[i] = static_cast<int32_t>(
+        outside.within(indexAt(desc->indexDtype, indices, i), desc->groups));
+    if (groupOf[i] >= 0)
+      ++next[groupOf[i]];
+  }
+  outside.endProgramIfAny(what);
+  int32_t begin = 0;
+  for (int64_t g = 0; g < desc->groups; ++g) {
+    routes[g] = begin;
+    begin += std::exchange(next[g], begin);
+  }
+  routes[desc->groups] = begin;
+  int32_t *order = routes + desc->groups + 1;
+  for (int64_t i = 0; i < desc->rows; ++i)
+    order[next[groupOf[i]]++] = static_cast<int32_t>(i);
+}
+
 void shx_grouped_gemm(ShxContext *ctx, const ShxGroupedGemm *desc,
-                      const void *a, const void *matrices, const void *indices,
-                      void *out, const char *what) {
+                      const void *a, const void *matrices,
+                      const int32_t *routes, void *out) {
   TraceScope scope(ctx, "grouped_gemm");
-  Groups groups = sortRows(*desc, indices, what);
-  Product(*desc, groups, a, matrices, out).run();
+  Product(*desc, routes, a, matrices, out).run();
 }
 
 void shx_grouped_gemm_grad(ShxContext *ctx, const ShxGroupedGemm *desc,
-                           const void *a, const void *c, const void *indices,
-                           void *matrices, const char *what) {
+                           const void *a, const void *c, const int32_t *routes,
+                           void *matrices) {
   TraceScope scope(ctx, "grouped_gemm_grad");
-  Groups groups = sortRows(*desc, indices, what);
-  Gradient(*desc, groups, a, c, matrices).run();
+  Gradient(*desc, routes, a, c, matrices).run();
 }

@@ -7,6 +7,7 @@
 // of which the middle part is the report that goes to the host.
 
 #include "Numbers.h"
+#include "../kernels/OutsideCells.h"
 #include <cstring>
 
 namespace shardonnx::rt::cuda {
@@ -114,9 +115,14 @@ void Numbers::endStep(CUstream compute) {
 void Numbers::requireInside(const double *report) const {
   int64_t outside[kOutside];
   std::memcpy(outside, report + outsideInReport(ranks), sizeof(outside));
-  if (outside[0])
-    fail("index ", outside[1], " of an embedding is outside of its axis of ",
-         outside[2], " elements; mend the data that it comes from");
+  if (!outside[0])
+    return;
+  auto whose = static_cast<uintptr_t>(outside[0]);
+  fail("index ", outside[1], " of ",
+       whose == kSomeEmbedding ? "an embedding"
+                               : reinterpret_cast<const char *>(whose),
+       " is outside of its axis of ", outside[2],
+       " elements; mend the data that it comes from");
 }
 
 double Numbers::sumOfLosses(const double *report, int which) const {

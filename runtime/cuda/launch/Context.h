@@ -50,8 +50,8 @@ struct Cells {
   double *allSquares = nullptr; // [ranks]
   double *partials = nullptr;   // of squares, as many as there are chunks
   double *norm = nullptr;       // of the step's gradients, before clipping
-  /// [3]: whether an index was outside of its axis, the first such one, and the
-  /// axis's size. Null: nobody wants to know.
+  /// [3]: whose index was outside of its axis (kernels/OutsideCells.h), the
+  /// first such one, and the axis's size. Null: nobody wants to know.
   int64_t *outside = nullptr;
 };
 

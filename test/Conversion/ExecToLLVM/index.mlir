@@ -12,6 +12,7 @@ fsdp.unit @a sharded f32 reduce f32 length 0 []
 // CHECK: llvm.call @shx_gather(%arg0, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[WHAT]])
 // CHECK: llvm.call @shx_scatter(
 // CHECK: llvm.call @shx_top_k(
+// CHECK: llvm.call @shx_group_rows(%arg0, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}})
 // CHECK: llvm.call @shx_grouped_gemm(
 // CHECK: llvm.call @shx_grouped_gemm_grad(
 func.func @first_microbatch() {
@@ -29,9 +30,11 @@ func.func @first_microbatch() {
   %m = exec.buffer input 3 : memref<5x4x3xf32>
   %n = exec.buffer input 4 : memref<2xi64>
   %y = exec.buffer private 256 : memref<2x3xf32>
-  exec.grouped_gemm %r, %m, %n into %y : memref<2x4xf32>, memref<5x4x3xf32>, memref<2xi64>, memref<2x3xf32>
+  %o = exec.buffer private 384 : memref<8xi32>
+  exec.group_rows %n into %o {groups = 5 : i64} : memref<2xi64>, memref<8xi32>
+  exec.grouped_gemm %r, %m, %o into %y : memref<2x4xf32>, memref<5x4x3xf32>, memref<8xi32>, memref<2x3xf32>
   %d = exec.buffer private 320 : memref<5x4x3xf32>
-  exec.grouped_gemm_grad %r, %y, %n into %d : memref<2x4xf32>, memref<2x3xf32>, memref<2xi64>, memref<5x4x3xf32>
+  exec.grouped_gemm_grad %r, %y, %o into %d : memref<2x4xf32>, memref<2x3xf32>, memref<8xi32>, memref<5x4x3xf32>
   return
 }
 func.func @next_microbatch() {

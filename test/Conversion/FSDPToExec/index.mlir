@@ -1,5 +1,6 @@
 // RUN: shardonnx-opt %s -fsdp-to-exec -exec-plan-memory -verify-exec -split-input-file | FileCheck %s
-// RUN: not shardonnx-opt %s -fsdp-to-exec=target=cuda -split-input-file 2>&1 | FileCheck %s --check-prefix=CUDA
+// GPUs get the same calls.
+// RUN: shardonnx-opt %s -fsdp-to-exec=target=cuda -exec-plan-memory -verify-exec -split-input-file | FileCheck %s
 
 // Windows of three, two apart, overlap: a view. Their sum is zeros and one
 // copy for each of the three places.
@@ -33,7 +34,6 @@ func.func @eval(%x: tensor<2x7xf32>) {
 // CHECK: exec.copy %[[Z]] into %[[M:.*]] : memref<3x4xf32>, memref<3x4xf32>
 // CHECK: exec.scatter %{{.*}}, %[[G]] into %[[M]] {{.*}}reduction = 4 : i64
 // CHECK: exec.top_k %[[M]] into %{{.*}}, %{{.*}} {axis = 0 : i64} : memref<3x4xf32>, memref<2x4xf32>, memref<2x4xi64>
-// CUDA: error: has no kernel for GPUs; compile with --target=cpu
 func.func @eval(%x: tensor<4x3xf32>, %i: tensor<2x1xi64>) {
   %t = nn.transpose %x {permutation = array<i64: 1, 0>} : (tensor<4x3xf32>) -> tensor<3x4xf32>
   %g = nn.gather %t, %i {data_axes = array<i64: -1, 1>, index_axes = array<i64: 0, -1>, indexed_axes = array<i64: 0>} : (tensor<3x4xf32>, tensor<2x1xi64>) -> tensor<2x4xf32>
@@ -45,11 +45,14 @@ func.func @eval(%x: tensor<4x3xf32>, %i: tensor<2x1xi64>) {
 
 // -----
 
-// Rows are read at their distance; the gradient of the matrices is one call.
+// Rows are read at their distance, and sorted once for all products of the same
+// indices; the gradient of the matrices is one call.
 // CHECK-LABEL: func.func @eval()
 // CHECK: %[[X:.*]] = exec.view %{{.*}}[0] : memref<5x8xf32> to memref<5x3xf32, strided<[8, 1]>>
-// CHECK: exec.grouped_gemm %[[X]], %{{.*}}, %{{.*}} into %[[Y:.*]] {transposed} : memref<5x3xf32, strided<[8, 1]>>, memref<4x2x3xf32>, memref<5xi64>, memref<5x2xf32>
-// CHECK: exec.grouped_gemm_grad %[[Y]], %[[X]], %{{.*}} into %{{.*}} : {{.*}}, memref<4x2x3xf32>
+// CHECK: exec.group_rows %{{.*}} into %[[R:.*]] {groups = 4 : i64} : memref<5xi64>, memref<10xi32>
+// CHECK: exec.grouped_gemm %[[X]], %{{.*}}, %[[R]] into %[[Y:.*]] {transposed} : memref<5x3xf32, strided<[8, 1]>>, memref<4x2x3xf32>, memref<10xi32>, memref<5x2xf32>
+// CHECK-NOT: exec.group_rows
+// CHECK: exec.grouped_gemm_grad %[[Y]], %[[X]], %[[R]] into %{{.*}} : {{.*}}, memref<4x2x3xf32>
 func.func @eval(%all: tensor<5x8xf32>, %w: tensor<4x2x3xf32>, %i: tensor<5xi64>) {
   %x = nn.slice %all {offsets = array<i64: 0, 0>, sizes = array<i64: 5, 3>} : (tensor<5x8xf32>) -> tensor<5x3xf32>
   %y = nn.grouped_matmul %x, %w, %i {transposed} : (tensor<5x3xf32>, tensor<4x2x3xf32>, tensor<5xi64>) -> tensor<5x2xf32>

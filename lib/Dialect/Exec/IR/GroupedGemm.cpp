@@ -17,19 +17,41 @@ static bool isRows(MemRefType type) {
   return type.getRank() == 2 && hasUnitStride(type, 1);
 }
 
+/// Elements of what exec.group_rows writes.
+static int64_t routesSize(int64_t rows, int64_t groups) {
+  return groups + 1 + rows;
+}
+
 /// `left` [n, a], `right` [n, b], matrices [groups, a, b].
 template <typename Op>
 static LogicalResult verifyGrouped(Op op, MemRefType left, MemRefType right,
                                    MemRefType matrices) {
-  MemRefType indices = typeOf(op.getIndices());
+  MemRefType routes = typeOf(op.getRoutes());
   if (!isRows(left) || !isRows(right) || !isContiguous(matrices) ||
-      !isContiguous(indices) || matrices.getRank() != 3)
-    return op.emitOpError("needs rows, contiguous matrices and indices");
+      !isContiguous(routes) || matrices.getRank() != 3)
+    return op.emitOpError("needs rows, contiguous matrices and routes");
   if (left.getDimSize(0) != right.getDimSize(0) ||
-      indices.getShape() != left.getShape().take_front() ||
+      !routes.getElementType().isInteger(32) || routes.getRank() != 1 ||
+      routes.getDimSize(0) !=
+          routesSize(left.getDimSize(0), matrices.getDimSize(0)) ||
       left.getDimSize(1) != matrices.getDimSize(1) ||
       right.getDimSize(1) != matrices.getDimSize(2))
     return op.emitOpError("has buffers that do not fit each other");
+  return success();
+}
+
+LogicalResult GroupRowsOp::verify() {
+  MemRefType indices = typeOf(getIndices()), routes = typeOf(getRoutes());
+  if (!isContiguous(indices) || !isContiguous(routes) ||
+      indices.getRank() != 1 || routes.getRank() != 1)
+    return emitOpError("needs contiguous indices and routes");
+  int64_t rows = indices.getDimSize(0), groups = getGroups();
+  if (groups < 1 || groups > SHX_MOST_GROUPS || rows > INT32_MAX)
+    return emitOpError("has more than ")
+           << SHX_MOST_GROUPS << " groups or 2^31 rows";
+  if (!routes.getElementType().isInteger(32) ||
+      routes.getDimSize(0) != routesSize(rows, groups))
+    return emitOpError("has buffers that do not fit each other");
   return success();
 }
 
@@ -45,8 +67,17 @@ LogicalResult GroupedGemmGradOp::verify() {
                        typeOf(getResult()));
 }
 
+static ShxGroupRows describe(GroupRowsOp op) {
+  MemRefType indices = typeOf(op.getIndices());
+  ShxGroupRows desc = {};
+  desc.rows = indices.getDimSize(0);
+  desc.groups = int64_t(op.getGroups());
+  desc.indexDtype = dtypeOf(indices.getElementType());
+  return desc;
+}
+
 static ShxGroupedGemm describeGrouped(MemRefType a, MemRefType c,
-                                      MemRefType matrices, MemRefType indices) {
+                                      MemRefType matrices) {
   ShxGroupedGemm desc = {};
   desc.rows = a.getDimSize(0);
   desc.groups = matrices.getDimSize(0);
@@ -57,21 +88,19 @@ static ShxGroupedGemm describeGrouped(MemRefType a, MemRefType c,
   desc.dtypeA = dtypeOf(a.getElementType());
   desc.dtypeMatrix = dtypeOf(matrices.getElementType());
   desc.dtypeC = dtypeOf(c.getElementType());
-  desc.indexDtype = dtypeOf(indices.getElementType());
   return desc;
 }
 
 static ShxGroupedGemm describe(GroupedGemmOp op) {
-  ShxGroupedGemm desc =
-      describeGrouped(typeOf(op.getRows()), typeOf(op.getResult()),
-                      typeOf(op.getMatrices()), typeOf(op.getIndices()));
+  ShxGroupedGemm desc = describeGrouped(
+      typeOf(op.getRows()), typeOf(op.getResult()), typeOf(op.getMatrices()));
   desc.transposed = op.getTransposed();
   return desc;
 }
 
 static ShxGroupedGemm describe(GroupedGemmGradOp op) {
   return describeGrouped(typeOf(op.getLhs()), typeOf(op.getRhs()),
-                         typeOf(op.getResult()), typeOf(op.getIndices()));
+                         typeOf(op.getResult()));
 }
 
 static double flopsOf(const ShxGroupedGemm &gemm) {
@@ -82,21 +111,28 @@ static int64_t scratchOf(const ShxGroupedGemm &gemm) {
   return rt::groupedScratch(gemm).floats * int64_t(sizeof(float));
 }
 
+SmallVector<CallArgument> GroupRowsOp::getCallArguments() {
+  return callArguments(descriptorOf(describe(*this), "group_rows"),
+                       getIndices(), getRoutes(), originOf(*this));
+}
+
+int64_t GroupRowsOp::getScratchBytes(const LibraryModel &) {
+  return rt::groupRowsScratch(describe(*this));
+}
+
 SmallVector<CallArgument> GroupedGemmOp::getCallArguments() {
   return callArguments(descriptorOf(describe(*this), "grouped_gemm"), getRows(),
-                       getMatrices(), getIndices(), getResult(),
-                       originOf(*this));
+                       getMatrices(), getRoutes(), getResult());
 }
 
 double GroupedGemmOp::getExecutedFlops() { return flopsOf(describe(*this)); }
 int64_t GroupedGemmOp::getScratchBytes(const LibraryModel &) {
   return scratchOf(describe(*this));
 }
-bool GroupedGemmOp::runsOnCuda() { return false; }
 
 SmallVector<CallArgument> GroupedGemmGradOp::getCallArguments() {
   return callArguments(descriptorOf(describe(*this), "grouped_gemm"), getLhs(),
-                       getRhs(), getIndices(), getResult(), originOf(*this));
+                       getRhs(), getRoutes(), getResult());
 }
 
 double GroupedGemmGradOp::getExecutedFlops() {
@@ -105,7 +141,21 @@ double GroupedGemmGradOp::getExecutedFlops() {
 int64_t GroupedGemmGradOp::getScratchBytes(const LibraryModel &) {
   return scratchOf(describe(*this));
 }
-bool GroupedGemmGradOp::runsOnCuda() { return false; }
+
+/// The rows in the order of the matrices that they choose: sorted once for all
+/// products of the same indices.
+static Value routesOf(CallEmitter &emitter, Value indices, int64_t groups) {
+  Storage storage = emitter.contiguous(indices);
+  Value &routes = emitter.derivedFrom(storage, groups);
+  if (!routes) {
+    int64_t rows = nn::tensorType(indices).getNumElements();
+    routes = AllocOp::create(emitter.builder, emitter.loc,
+                             MemRefType::get(routesSize(rows, groups),
+                                             emitter.builder.getI32Type()));
+    emitter.create<GroupRowsOp>(emitter.bufferOf(storage), routes, groups);
+  }
+  return routes;
+}
 
 namespace {
 
@@ -114,8 +164,9 @@ struct GroupedMatmulCall
   void emit(nn::GroupedMatmulOp op, CallEmitter &emitter) const {
     Value rows = emitter.rowsBuffer(op.getRows());
     Value matrices = emitter.contiguousBuffer(op.getMatrices());
-    Value indices = emitter.contiguousBuffer(op.getIndices());
-    emitter.create<GroupedGemmOp>(rows, matrices, indices,
+    Value routes = routesOf(emitter, op.getIndices(),
+                            nn::shapeOf(op.getMatrices()).front());
+    emitter.create<GroupedGemmOp>(rows, matrices, routes,
                                   emitter.resultBuffer(op.getResult()),
                                   op.getTransposed());
   }
@@ -130,13 +181,17 @@ struct GroupedMatmulGradCall
   void emit(nn::GroupedMatmulGradOp op, CallEmitter &emitter) const {
     Value lhs = emitter.rowsBuffer(op.getLhs());
     Value rhs = emitter.rowsBuffer(op.getRhs());
-    Value indices = emitter.contiguousBuffer(op.getIndices());
-    emitter.create<GroupedGemmGradOp>(lhs, rhs, indices,
+    Value routes =
+        routesOf(emitter, op.getIndices(), nn::shapeOf(op.getResult()).front());
+    emitter.create<GroupedGemmGradOp>(lhs, rhs, routes,
                                       emitter.resultBuffer(op.getResult()));
   }
 };
 
 } // namespace
+
+// Made by the products that read it.
+void GroupRowsOp::attachLibraryCalls(MLIRContext &) {}
 
 void GroupedGemmOp::attachLibraryCalls(MLIRContext &context) {
   nn::GroupedMatmulOp::attachInterface<GroupedMatmulCall>(context);

@@ -74,7 +74,6 @@ static ShxIndexing describeIndexing(Op op, MemRefType data, MemRefType values) {
 }
 
 std::string GatherElementsOp::getCallee() { return "shx_gather"; }
-bool GatherElementsOp::runsOnCuda() { return false; }
 
 SmallVector<CallArgument> GatherElementsOp::getCallArguments() {
   ShxIndexing desc =
@@ -82,8 +81,6 @@ SmallVector<CallArgument> GatherElementsOp::getCallArguments() {
   return callArguments(descriptorOf(desc, "indexing"), getData(), getIndices(),
                        getResult(), originOf(*this));
 }
-
-bool ScatterOp::runsOnCuda() { return false; }
 
 SmallVector<CallArgument> ScatterOp::getCallArguments() {
   ShxIndexing desc =

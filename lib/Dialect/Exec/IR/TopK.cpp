@@ -62,8 +62,6 @@ int64_t TopKOp::getScratchBytes(const LibraryModel &) {
   return typeOf(getOperand()).getDimSize(getAxis()) * SHX_TOP_K_SCRATCH;
 }
 
-bool TopKOp::runsOnCuda() { return false; }
-
 namespace {
 
 struct TopKCall : LibraryCallModel<TopKCall, nn::TopKOp> {

@@ -11,6 +11,7 @@
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/runtime/IndexABI.h"
 
 namespace shardonnx::nn {
 #define GEN_PASS_DEF_GROUPMATMULSPASS
@@ -31,6 +32,7 @@ static EmbeddingOp matrixLookup(Value matrices) {
   if (!lookup || shape.size() != 3 || !matrices.hasOneUse() ||
       !lookup->hasOneUse() ||
       tensorType(lookup.getIds()).getNumElements() != shape[0] ||
+      shapeOf(lookup.getTable())[0] > SHX_MOST_GROUPS || shape[0] > INT32_MAX ||
       shapeOf(lookup.getTable())[1] != shape[1] * shape[2])
     return nullptr;
   return lookup;

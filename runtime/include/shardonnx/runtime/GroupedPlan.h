@@ -19,6 +19,11 @@ constexpr int64_t atMost(int64_t value, int64_t most) {
   return value < most ? value : most;
 }
 
+// Bytes for the group of each row, and for where the next row of each goes.
+constexpr int64_t groupRowsScratch(const ShxGroupRows &d) {
+  return (d.rows + d.groups) * 4;
+}
+
 // A thread's scratch in floats: packed rows, the result's rows, and what has to
 // be widened of a matrix.
 struct GroupedScratch {

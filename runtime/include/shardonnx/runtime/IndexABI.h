@@ -71,25 +71,35 @@ typedef struct ShxTopK {
 void shx_top_k(ShxContext *ctx, const ShxTopK *desc, const void *from,
                void *values, int64_t *indices);
 
-// out[i, :] = a[i, :]·matrices[indices[i]], each matrix depth × width, stored
-// transposed with `transposed`: what a mixture of experts computes, without a
-// copy of an expert for each row. Matrices are contiguous.
+// Rows sorted by the group that each chooses: routes is where each group begins
+// among them, and where the last ends (groups + 1 numbers), then the rows,
+// those of a group in ascending order.
+#define SHX_MOST_GROUPS 8192
+typedef struct ShxGroupRows {
+  int64_t rows, groups; // rows < 2^31
+  int32_t indexDtype;
+  int32_t reserved;
+} ShxGroupRows;
+void shx_group_rows(ShxContext *ctx, const ShxGroupRows *desc,
+                    const void *indices, int32_t *routes, const char *what);
+
+// out[i, :] = a[i, :]·matrices[the group of i], each matrix depth × width,
+// stored transposed with `transposed`: what a mixture of experts computes,
+// without a copy of an expert for each row. Matrices are contiguous.
 typedef struct ShxGroupedGemm {
   int64_t rows, groups, depth, width;
   int64_t lda, ldc; // of the rows of a and out
   int32_t transposed;
   int32_t dtypeA, dtypeMatrix, dtypeC;
-  int32_t indexDtype;
-  int32_t reserved;
 } ShxGroupedGemm;
 void shx_grouped_gemm(ShxContext *ctx, const ShxGroupedGemm *desc,
-                      const void *a, const void *matrices, const void *indices,
-                      void *out, const char *what);
-// matrices[g] = Σ a[i, :]ᵀ·c[i, :] over the rows with indices[i] = g, depth
-// elements of a by width elements of c, in the order of the rows.
+                      const void *a, const void *matrices,
+                      const int32_t *routes, void *out);
+// matrices[g] = Σ a[i, :]ᵀ·c[i, :] over the rows of group g, depth elements of
+// a by width elements of c, in the order of the rows.
 void shx_grouped_gemm_grad(ShxContext *ctx, const ShxGroupedGemm *desc,
-                           const void *a, const void *c, const void *indices,
-                           void *matrices, const char *what);
+                           const void *a, const void *c, const int32_t *routes,
+                           void *matrices);
 
 #ifdef __cplusplus
 }

@@ -9,7 +9,7 @@
 include "shardonnx/Dialect/Exec/IR/ExecBase.td"
 
 def Exec_GatherElementsOp : Exec_CallOp<"gather_elements",
-    ["getCallee", "runsOnCuda"]> {
+    ["getCallee"]> {
   let summary = "nn.gather on buffers of any layout";
   let arguments = (ins Exec_Read:$data, Exec_Read:$indices, Exec_Write:$result,
                        DenseI64ArrayAttr:$data_axes,
@@ -21,7 +21,7 @@ def Exec_GatherElementsOp : Exec_CallOp<"gather_elements",
   }];
 }
 
-def Exec_ScatterOp : Exec_CallOp<"scatter", ["runsOnCuda"]> {
+def Exec_ScatterOp : Exec_CallOp<"scatter"> {
   let summary = "nn.scatter into what lies in the target already";
   let description = [{
     `reduction` is ShxReduction's number.
@@ -37,7 +37,7 @@ def Exec_ScatterOp : Exec_CallOp<"scatter", ["runsOnCuda"]> {
   }];
 }
 
-def Exec_TopKOp : Exec_CallOp<"top_k", ["getScratchBytes", "runsOnCuda"]> {
+def Exec_TopKOp : Exec_CallOp<"top_k", ["getScratchBytes"]> {
   let summary = "nn.top_k on buffers of any layout";
   let arguments = (ins Exec_Read:$operand, Exec_Write:$values,
                        Exec_Write:$indices, I64Attr:$axis, UnitAttr:$smallest,
@@ -48,25 +48,39 @@ def Exec_TopKOp : Exec_CallOp<"top_k", ["getScratchBytes", "runsOnCuda"]> {
   }];
 }
 
+def Exec_GroupRowsOp : Exec_CallOp<"group_rows", ["getScratchBytes"]> {
+  let summary = "Rows sorted by the matrix that each chooses";
+  let description = [{
+    For the grouped products of the same indices, forward and backward: where
+    each group begins, and the rows in the order of their groups
+    (ShxGroupRows).
+  }];
+  let arguments = (ins Exec_Read:$indices, Exec_Write:$routes,
+                       I64Attr:$groups);
+  let assemblyFormat = [{
+    $indices `into` $routes attr-dict `:` type($indices) `,` type($routes)
+  }];
+}
+
 def Exec_GroupedGemmOp : Exec_CallOp<"grouped_gemm",
-    ["getExecutedFlops", "getScratchBytes", "runsOnCuda"]> {
+    ["getExecutedFlops", "getScratchBytes"]> {
   let summary = "nn.grouped_matmul on buffers; rows at one distance";
-  let arguments = (ins Exec_Read:$rows, Exec_Read:$matrices, Exec_Read:$indices,
+  let arguments = (ins Exec_Read:$rows, Exec_Read:$matrices, Exec_Read:$routes,
                        Exec_Write:$result, UnitAttr:$transposed);
   let assemblyFormat = [{
-    $rows `,` $matrices `,` $indices `into` $result attr-dict `:` type($rows)
-    `,` type($matrices) `,` type($indices) `,` type($result)
+    $rows `,` $matrices `,` $routes `into` $result attr-dict `:` type($rows)
+    `,` type($matrices) `,` type($routes) `,` type($result)
   }];
 }
 
 def Exec_GroupedGemmGradOp : Exec_CallOp<"grouped_gemm_grad",
-    ["getExecutedFlops", "getScratchBytes", "runsOnCuda"]> {
+    ["getExecutedFlops", "getScratchBytes"]> {
   let summary = "nn.grouped_matmul_grad on buffers; rows at one distance";
-  let arguments = (ins Exec_Read:$lhs, Exec_Read:$rhs, Exec_Read:$indices,
+  let arguments = (ins Exec_Read:$lhs, Exec_Read:$rhs, Exec_Read:$routes,
                        Exec_Write:$result);
   let assemblyFormat = [{
-    $lhs `,` $rhs `,` $indices `into` $result attr-dict `:` type($lhs) `,`
-    type($rhs) `,` type($indices) `,` type($result)
+    $lhs `,` $rhs `,` $routes `into` $result attr-dict `:` type($lhs) `,`
+    type($rhs) `,` type($routes) `,` type($result)
   }];
 }
 

@@ -80,8 +80,6 @@ def RuntimeCallOpInterface : OpInterface<"RuntimeCallOpInterface"> {
     }],
     "int64_t", "getScratchBytes",
     (ins "const ::shardonnx::LibraryModel &":$libraries), "", "return 0;">,
-    InterfaceMethod<"Is there code for GPUs?", "bool", "runsOnCuda", (ins), "",
-    "return true;">,
     InterfaceMethod<[{
       What a user of GPUs should know of the call, or nothing.
     }],

@@ -10,6 +10,9 @@
 #include "shardonnx/Dialect/Exec/IR/Layout.h"
 #include "shardonnx/runtime/Workspace.h"
 
+#include <map>
+#include <tuple>
+
 namespace shardonnx::exec {
 
 /// A piece of memory that values are views of: an exec.alloc or a buffer of
@@ -62,6 +65,12 @@ public:
   /// The same elements in new memory, row-major.
   virtual Storage copyOf(const Storage &source) = 0;
 
+  /// A buffer that several calls read and that follows from `source` and a
+  /// number alone: null until one has made it.
+  mlir::Value &derivedFrom(const Storage &source, int64_t number) {
+    return derived[{source.root, source.layout.offset, number}];
+  }
+
   void copy(const Storage &source, const Storage &target,
             bool accumulate = false);
   void fillWithZero(const Storage &target);
@@ -94,6 +103,9 @@ public:
   mlir::OpBuilder builder;
   mlir::Location loc; // of the op that is being emitted
   const CallOptions &options;
+
+private:
+  std::map<std::tuple<Root *, int64_t, int64_t>, mlir::Value> derived;
 };
 
 } // namespace shardonnx::exec

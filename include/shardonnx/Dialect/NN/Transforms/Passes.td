@@ -84,20 +84,9 @@ def GroupMatmulsPass : Pass<"nn-group-matmuls", "mlir::ModuleOp"> {
   let description = [{
     A mixture of experts is exported as a matrix looked up for each row and a
     product with it. The row then chooses its matrix in one op, and none is
-    copied. For CPUs.
+    copied.
 
     Preserves numerics: no, the product may be summed in another order.
-  }];
-  let dependentDialects = ["::shardonnx::nn::NNDialect"];
-}
-
-def WriteOutTopKPass : Pass<"nn-write-out-top-k", "mlir::ModuleOp"> {
-  let summary = "A few largest elements as reductions, for GPUs";
-  let description = [{
-    nn.top_k of at most 32 floats along an axis becomes as many rounds of a
-    maximum, the place where it is, and what is left: kernels that GPUs have.
-
-    Preserves numerics: yes.
   }];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
