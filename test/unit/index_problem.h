@@ -10,6 +10,7 @@
 #include "cpu_kernels_util.h"
 #include "shardonnx/runtime/IndexABI.h"
 #include <limits>
+#include <tuple>
 
 namespace shardonnx::test {
 
@@ -165,15 +166,18 @@ struct TopKProblem {
   void expectRanks(const Buffer &values, const Buffer &indices) const {
     EXPECT_TRUE(values.guardsIntact() && indices.guardsIntact());
     for (int64_t l = 0; l < lines; ++l) {
-      std::vector<std::pair<double, int64_t>> line;
+      // NaN is beyond infinity.
+      std::vector<std::tuple<bool, double, int64_t>> line;
       for (int64_t e = 0; e < size; ++e) {
         double value = from.get(e * lines + l);
-        value = std::isnan(value) ? INFINITY : value;
-        line.push_back({d.smallest ? value : -value, d.lastFirst ? -e : e});
+        bool isNaN = std::isnan(value);
+        value = isNaN ? 0 : d.smallest ? value : -value;
+        line.push_back(
+            {isNaN == bool(d.smallest), value, d.lastFirst ? -e : e});
       }
       std::sort(line.begin(), line.end());
       for (int64_t e = 0; e < d.k; ++e) {
-        int64_t at = std::abs(line[size_t(e)].second);
+        int64_t at = std::abs(std::get<2>(line[size_t(e)]));
         ASSERT_EQ(indices.get(l * d.k + e), double(at));
         double value = values.get(l * d.k + e), want = from.get(at * lines + l);
         ASSERT_TRUE(value == want || (std::isnan(value) && std::isnan(want)));
@@ -184,9 +188,10 @@ struct TopKProblem {
 private:
   Buffer drawFrom(std::mt19937 &random) const {
     Buffer data = drawData(int32_t(random() % 6), lines * size, random);
+    constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
     if (data.dtype == SHX_F32)
-      data.set(int64_t(random()) % data.size(),
-               std::numeric_limits<double>::quiet_NaN());
+      for (double value : {kNaN, HUGE_VAL, -HUGE_VAL, kNaN, -0.0, HUGE_VAL})
+        data.set(int64_t(random()) % data.size(), value);
     return data;
   }
 
