@@ -13,6 +13,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "shardonnx/Support/InputFile.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
@@ -56,6 +57,17 @@ ModelInitializers take(const std::string &path, ::onnx::ModelProto &model,
   return std::move(*taken);
 }
 
+std::vector<float> valuesOf(ElementsAttr value) {
+  std::vector<float> values;
+  for (llvm::APFloat element : value.getValues<llvm::APFloat>()) {
+    bool inexact = false;
+    element.convert(llvm::APFloat::IEEEsingle(),
+                    llvm::APFloat::rmNearestTiesToEven, &inexact);
+    values.push_back(element.convertToFloat());
+  }
+  return values;
+}
+
 } // namespace
 
 EditedGraph readGraph(const std::string &path) {
@@ -85,9 +97,13 @@ EditedGraph readGraph(const std::string &path) {
     entry.transposed = init.transposed;
     entry.isParameter = init.isParameter;
     entry.addend = init.addend;
-    entry.names = init.names;
+    // As the manifest has them: ONNX promises nothing about their encoding.
+    for (const std::string &name : init.names)
+      entry.names.push_back(llvm::json::fixUTF8(name));
     if (entry.names.empty())
-      entry.names.push_back(init.symbol);
+      entry.names.push_back(llvm::json::fixUTF8(init.symbol));
+    if (init.isParameter && init.value)
+      entry.values = valuesOf(init.value);
     edited.external |= !entry.file.empty() && entry.file != own;
     names.insert(init.name);
     edited.initializers.push_back(std::move(entry));

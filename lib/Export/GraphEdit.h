@@ -37,6 +37,8 @@ struct GraphInitializer {
   /// Of the module, trained or not.
   bool isParameter = false;
   float addend = 0; // the parameter is what the bytes say plus this
+  /// Of a parameter whose bytes no file has as they are.
+  std::vector<float> values;
 };
 
 struct EditedGraph {

@@ -235,6 +235,8 @@ void checkModelHash(const rt::CheckpointReader &reader,
 
 std::vector<float> readInitializer(const GraphInitializer &init,
                                    const std::string &modelPath) {
+  if (!init.values.empty())
+    return init.values;
   std::string bytes = storedBytes(init, modelPath);
   std::vector<float> values;
   switch (init.elementType) {

@@ -22,6 +22,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <new>
+#include <thread>
 
 using namespace shardonnx;
 using namespace shardonnx::rt;
@@ -44,6 +46,21 @@ TEST(Sha256, HmacIsTheStandards) {
       hex(hmacSha256(std::string(131, '\xaa'),
                      "Test Using Larger Than Block-Size Key - Hash Key First")),
       "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+// Whatever a thread of ours throws ends the process with one line.
+TEST(Error, NoThreadEndsWithoutOne) {
+  auto throwInThread = [](void (*thrower)()) {
+    endOnUncaught();
+    std::thread(thrower).join();
+  };
+  EXPECT_EXIT(throwInThread([] { throw std::bad_alloc(); }),
+              testing::ExitedWithCode(1),
+              "^[^\n]*: error: there is not enough memory\n$");
+  EXPECT_EXIT(throwInThread([] { fail("a reason"); }),
+              testing::ExitedWithCode(1), "^[^\n]*: error: a reason\n$");
+  EXPECT_EXIT(throwInThread([] { throw 1; }), testing::ExitedWithCode(1),
+              "^[^\n]*: error: something was thrown[^\n]*\n$");
 }
 
 TEST(Printable, ShowsNoControls) {

@@ -5,9 +5,11 @@
 # and exactly one error line on standard error (warnings and the start of a
 # run's progress aside), which is passed on.
 #
-#   exits.py CODE [--limit BYTES] [--to FILE] PROGRAM ARGUMENTS…
+#   exits.py CODE [--limit BYTES] [--memory BYTES] [--to FILE] PROGRAM
+#            ARGUMENTS…
 #
-# --limit: files may not grow beyond so much; --to: standard output.
+# --limit: files may not grow beyond so much; --memory: the address space;
+# --to: standard output.
 
 import resource
 import subprocess
@@ -15,18 +17,19 @@ import sys
 
 arguments = sys.argv[1:]
 code = int(arguments.pop(0))
-limit, target = None, subprocess.DEVNULL
-while arguments[0] in ("--limit", "--to"):
+limits, target = {}, subprocess.DEVNULL
+KINDS = {"--limit": resource.RLIMIT_FSIZE, "--memory": resource.RLIMIT_AS}
+while arguments[0] in (*KINDS, "--to"):
     option, value = arguments.pop(0), arguments.pop(0)
-    if option == "--limit":
-        limit = int(value)
+    if option in KINDS:
+        limits[KINDS[option]] = int(value)
     else:
         target = open(value, "wb")
 
 
 def before():
-    if limit is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    for kind, limit in limits.items():
+        resource.setrlimit(kind, (limit, limit))
 
 
 done = subprocess.run(
