@@ -21,7 +21,7 @@ namespace {
 constexpr const char *kRemedy =
     "give --model FILE (where the ONNX file is now, its external data beside "
     "it), or --init=random";
-constexpr int64_t kChunk = 1 << 22;  // elements drawn at a time
+constexpr int64_t kChunk = 1 << 22; // elements drawn at a time
 constexpr int64_t kWorth = 1 << 14; // of a thread of its own
 
 std::string folderOf(const std::string &path) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // --trace of programs for GPUs: what becomes of a GPU's records, which are made
-// up here, and runs on the emulated GPU, which records nothing.
+// up here, and runs on the emulated GPU, with an emulated CUPTI.
 
 #include "../../runtime/cuda/trace/GpuTrace.h"
 #include "runtime/TableReference.h"
@@ -145,22 +145,58 @@ TEST(GpuTrace, SpansOfARowDoNotCross) {
   EXPECT_EQ(row[1].end, 20);
 }
 
-// The emulated driver has no interface for profilers.
-TEST(CudaTrace, WithoutCuptiTheRunGoesOnWithAWarning) {
-  Folder folder;
+Finished traceTable(const Folder &folder,
+                    std::vector<std::pair<std::string, std::string>> more) {
   writeTable(drawTable(), folder.path);
   std::vector<uint16_t> tokens(2001, 7);
   folder.write("t.bin", bytesOf(tokens));
-  Finished f =
-      Process({SHX_TEST_PROGRAMS "/table_cuda_f32", "--data", folder / "t.bin",
-               "--model", folder / "table.onnx", "--steps", "4", "--nproc", "2",
-               "--trace", folder / "t.json"},
-              folder,
-              {{"LD_LIBRARY_PATH", SHX_CUDA_EMULATOR},
-               {"CUDA_FORCE_PTX_JIT", "1"},
-               {"SHARDONNX_EMULATOR_DEVICES", "2"},
-               {"SHARDONNX_EMULATOR_THREADS", "1"}})
-          .wait();
+  std::vector<std::pair<std::string, std::string>> environment = {
+      {"LD_LIBRARY_PATH", SHX_CUDA_EMULATOR},
+      {"CUDA_FORCE_PTX_JIT", "1"},
+      {"SHARDONNX_EMULATOR_DEVICES", "2"},
+      {"SHARDONNX_EMULATOR_THREADS", "1"}};
+  environment.insert(environment.end(), more.begin(), more.end());
+  return Process({SHX_TEST_PROGRAMS "/table_cuda_f32", "--data",
+                  folder / "t.bin", "--model", folder / "table.onnx", "--steps",
+                  "4", "--nproc", "2", "--trace", folder / "t.json"},
+                 folder, environment)
+      .wait();
+}
+
+#ifdef SHX_TEST_CUPTI
+// Every collective finds its unit, kernels lie on the compute row.
+TEST(CudaTrace, TheGpuHasItsRows) {
+  Folder folder;
+  Finished f = traceTable(folder, {});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(f.err.find("warning"), f.err.npos) << f.err;
+  EXPECT_NE(f.err.find("ms per step"), f.err.npos) << f.err;
+  Json trace = Json::parse(readFile(folder / "t.json"));
+  size_t collectives = 0, withUnit = 0, kernels = 0;
+  for (const Json &event : trace["traceEvents"]) {
+    if (event["ph"] != "X")
+      continue;
+    std::string name = event["name"];
+    if (name == "ncclAllGather" || name == "ncclReduceScatter") {
+      ++collectives;
+      withUnit += event.contains("args");
+      EXPECT_NE(event["cat"], "compute");
+    }
+    kernels += event["cat"] == "compute";
+  }
+  EXPECT_GT(withUnit, 0u);
+  EXPECT_GE(collectives, withUnit);
+  EXPECT_GT(kernels, 0u);
+  for (const Json &rank : trace["otherData"]["ranks"]) {
+    EXPECT_FALSE(rank.contains("missing")) << rank;
+    EXPECT_GT(rank["units"][0]["gather_ms"].get<double>(), 0);
+  }
+}
+#endif
+
+TEST(CudaTrace, WithoutCuptiTheRunGoesOnWithAWarning) {
+  Folder folder;
+  Finished f = traceTable(folder, {{"SHARDONNX_EMULATOR_CUPTI", "0"}});
 #ifdef SHX_TEST_CUPTI
   ASSERT_EQ(f.code, 0) << f.err;
   size_t warning = f.err.find("warning: --trace has no rows of the GPU: ");

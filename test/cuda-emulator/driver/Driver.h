@@ -185,6 +185,10 @@ void seeStream(CUstream stream);
 CUresult enqueue(CUstream stream, std::string name, Work work);
 void failContext(CUctx_st *context, const Fault &fault);
 
+/// Runs it, and tells who observes. `node`: the graph's, from 1 on, else 0.
+void runObserved(const std::string &name, uint32_t stream, uint64_t node,
+                 const Work &work);
+
 /// Waits for all streams of the context (`all`), or its blocking ones.
 void drainStreams(CUctx_st *context, bool all);
 

@@ -126,12 +126,12 @@ private:
   void runNode(size_t node) {
     const GraphNode &what = graph.nodes[node];
     if (!launch || !graph.order)
-      return what.work();
+      return runObserved(what.name, 0, node + 1, what.work);
     Order order = *launch;
     order.name = what.name;
     order.graph = graph.order;
     order.node = static_cast<uint32_t>(node);
-    inOrder(std::move(order), what.work)();
+    runObserved(what.name, 0, node + 1, inOrder(std::move(order), what.work));
   }
 
   bool failed() {

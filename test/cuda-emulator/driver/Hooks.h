@@ -45,6 +45,16 @@ int shardonnxEmulatorDevice(CUstream stream);
 void shardonnxEmulatorParallel(uint64_t count, void (*run)(void *, uint64_t),
                                void *argument);
 
+/// Told of each piece of work that has run: what it is, when (steady clock,
+/// nanoseconds), its stream, and its node if a graph ran it, else 0.
+typedef void (*ShardonnxEmulatorObserver)(const char *name, uint64_t begin,
+                                          uint64_t end, uint32_t stream,
+                                          uint64_t node);
+/// Null: nobody is.
+void shardonnxEmulatorObserve(ShardonnxEmulatorObserver call);
+/// The number of a stream, from 1 on; 0 if it is none.
+uint32_t shardonnxEmulatorStreamId(CUstream stream);
+
 /// Lane-instructions run so far.
 uint64_t shardonnxEmulatorInstructions(void);
 }

@@ -213,9 +213,10 @@ CUresult shardonnx::emulator::enqueue(CUstream stream, std::string name,
     CUctx_st *context = stream->context;
     if (raceChecking())
       work = inOrder(nextOrder(stream, name), std::move(work));
-    stream->push([context, work = std::move(work)] {
+    stream->push([context, name = std::move(name), id = stream->timeline,
+                  work = std::move(work)] {
       if (!context->error)
-        work();
+        runObserved(name, id, 0, work);
     });
     return CUDA_SUCCESS;
   }
