@@ -26,6 +26,8 @@ class CutOff(Exception):
     """The time of this call is over; a later one takes up what is left."""
 
 
+# All ranks are on this machine, which may have no other network.
+LOOPBACK = {"NCCL_SOCKET_IFNAME": "lo"}
 # Seconds between looks at the GPU's clocks while steps run.
 STATE_SECONDS = 0.5
 
@@ -279,7 +281,7 @@ class Session:
 
     def environment(self, cache):
         """Of our executables: CUDA's libraries, and a cache of this run's."""
-        env = {"SHARDONNX_CACHE_DIR": cache}
+        env = {"SHARDONNX_CACHE_DIR": cache, **LOOPBACK}
         if self.cuda:
             env["LD_LIBRARY_PATH"] = ":".join(self.folders())
         return env
@@ -309,7 +311,9 @@ class Session:
                "MASTER_PORT": str(measure.free_port()),
                "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
                "PYTORCH_ALLOC_CONF": "expandable_segments:True",
-               "TORCHINDUCTOR_CACHE_DIR": self.scratch("inductor")}
+               "TORCHINDUCTOR_CACHE_DIR": self.scratch("inductor"),
+               "TRITON_CACHE_DIR": self.scratch("triton"),
+               **LOOPBACK}
         if not self.cuda:
             env["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
         words = ["--device", "cuda" if self.cuda else "cpu"]
