@@ -50,6 +50,8 @@ static void addTrainingPasses(OpPassManager &pm,
   if (options.outputDtype)
     dtypes.outputDtype = spell(*options.outputDtype);
   pm.addPass(nn::createAssignDtypesPass(dtypes));
+  if (!options.strictNumerics)
+    pm.addPass(nn::createJoinProductsPass());
   pm.addPass(nn::createVerifyPlacesPass());
 }
 

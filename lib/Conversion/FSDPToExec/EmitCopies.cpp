@@ -18,7 +18,40 @@ void Emitter::copyUnlessThere(const Storage &source, const Storage &target,
     copy(source, target, accumulate);
 }
 
+// Parameters that lie side by side in one unit, as one tensor there; none if
+// they do not.
+std::optional<Storage> Emitter::joinInPlace(nn::ConcatOp op) {
+  if (op.getAxis() != 0)
+    return std::nullopt;
+  Storage first = storageOf(op.getInputs().front());
+  int64_t end = first.root->offset;
+  for (Value input : op.getInputs()) {
+    Storage part = storageOf(input);
+    if (part.root->space != Space::params ||
+        part.root->symbol != first.root->symbol || part.root->offset != end ||
+        part.layout.offset != 0 || !part.layout.isContiguous() ||
+        part.layout.numElements() !=
+            ShapedType::getNumElements(part.root->shape))
+      return std::nullopt;
+    end +=
+        part.layout.numElements() * exec::elementBytes(part.root->elementType);
+  }
+  Root *&root = joinedRoots[{first.root, op.getInputs().size()}];
+  if (!root) {
+    Root made = *first.root;
+    made.value = Value();
+    made.shape.assign(nn::shapeOf(op.getResult()).begin(),
+                      nn::shapeOf(op.getResult()).end());
+    root = placement.newRoot(std::move(made));
+  }
+  return Storage{root, Layout::rowMajor(nn::shapeOf(op.getResult()))};
+}
+
 void Emitter::emit(nn::ConcatOp op) {
+  if (std::optional<Storage> joined = joinInPlace(op)) {
+    storages[op.getResult()] = *joined;
+    return;
+  }
   resultStorage(op.getResult());
   for (auto [index, input] : llvm::enumerate(op.getInputs()))
     copyUnlessThere(storageOf(input), placement.partOf(op, index));

@@ -59,6 +59,7 @@ private:
   void addConstant(mlir::Value value, mlir::ElementsAttr bytes);
 
   // EmitCopies.cpp
+  std::optional<exec::Storage> joinInPlace(nn::ConcatOp op);
   void emit(nn::ConcatOp op);
   void emit(nn::PadOp op);
   void emit(nn::WindowsOp op);
@@ -73,6 +74,7 @@ private:
   Placement placement;
   llvm::DenseMap<mlir::Value, exec::Storage> storages, copies;
   llvm::DenseMap<mlir::Attribute, exec::Root *> parameterRoots;
+  std::map<std::pair<exec::Root *, size_t>, exec::Root *> joinedRoots;
   std::map<std::tuple<exec::Root *, int64_t, const void *>, mlir::Value> views;
 };
 

@@ -6,6 +6,7 @@
 #include "Placement.h"
 
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+#include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
 
@@ -46,6 +47,14 @@ static bool canAdd(Operation *op, unsigned result, const Layout &layout) {
 static bool isView(Operation *op) {
   return isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp,
              nn::WindowsOp>(op);
+}
+
+// Are rows of the value gradients, and is it nothing else?
+static bool isHandedOver(Value value) {
+  return llvm::all_of(value.getUsers(), [&](Operation *user) {
+    return isa<nn::SliceOp>(user) && user->hasOneUse() &&
+           isa<fsdp::ReduceStartOp>(*user->user_begin());
+  });
 }
 
 Placement::Placement(func::FuncOp function, const ParameterPlaces &parameters,
@@ -99,7 +108,7 @@ std::optional<Placement::Target> Placement::resolve(Value value,
   Operation *op = value.getDefiningOp();
   if (!op || find(value) ||
       nn::elementType(value) != storage.root->elementType ||
-      (add && !value.hasOneUse()))
+      (add && !value.hasOneUse() && !isHandedOver(value)))
     return std::nullopt;
   Storage source = storage;
   if (auto reshape = dyn_cast<nn::ReshapeOp>(op)) {
@@ -186,20 +195,64 @@ Storage Placement::partOf(Operation *op, unsigned input) {
 
 Storage Placement::gradientOf(fsdp::ReduceStartOp reduce, unsigned index) {
   auto name = cast<FlatSymbolRefAttr>(reduce.getParameters()[index]);
-  Root *&root = gradientRoots[name];
-  Value gradient = reduce.getGradients()[index];
-  if (!root) {
-    ParameterPlace place = parameters.lookup(name.getAttr());
-    Root made;
-    made.space = exec::Space::gradients;
-    made.symbol = reduce.getUnitAttr();
-    made.elementType = place.unit.getReduceDtype();
-    made.offset = place.offset * exec::elementBytes(made.elementType);
-    made.shape.assign(nn::shapeOf(gradient).begin(),
-                      nn::shapeOf(gradient).end());
-    root = newRoot(std::move(made));
+  Storage &storage = gradients[name];
+  if (!storage.root)
+    storage =
+        newGradient(reduce, index, nn::shapeOf(reduce.getGradients()[index]));
+  return storage;
+}
+
+// A tensor in the unit's gradients, from where the i-th of them begins.
+Storage Placement::newGradient(fsdp::ReduceStartOp reduce, unsigned index,
+                               ArrayRef<int64_t> shape) {
+  auto name = cast<FlatSymbolRefAttr>(reduce.getParameters()[index]);
+  ParameterPlace place = parameters.lookup(name.getAttr());
+  Root made;
+  made.space = exec::Space::gradients;
+  made.symbol = reduce.getUnitAttr();
+  made.elementType = place.unit.getReduceDtype();
+  made.offset = place.offset * exec::elementBytes(made.elementType);
+  made.shape.assign(shape.begin(), shape.end());
+  return {newRoot(std::move(made)), Layout::rowMajor(shape)};
+}
+
+// Gradients from `index` on that are together all rows of one value and lie
+// side by side: the value is written there at once. Says how many they are; 0
+// if it cannot be.
+unsigned Placement::placeJoined(fsdp::ReduceStartOp reduce, unsigned index,
+                                Window window) {
+  ValueRange parts = reduce.getGradients().drop_front(index);
+  Value whole = nn::wholeOfRows(parts.front());
+  if (!whole)
+    return 0;
+  int64_t rows = nn::shapeOf(whole).front(), row = 0;
+  int64_t width =
+      nn::tensorType(whole).getNumElements() / std::max<int64_t>(1, rows);
+  auto placeOf = [&](unsigned part) {
+    auto name = cast<FlatSymbolRefAttr>(reduce.getParameters()[index + part]);
+    return parameters.lookup(name.getAttr());
+  };
+  int64_t begin = placeOf(0).offset;
+  SmallVector<Layout> layouts;
+  Layout all = Layout::rowMajor(nn::shapeOf(whole));
+  while (row < rows && layouts.size() < parts.size()) {
+    unsigned part = layouts.size();
+    auto slice = parts[part].getDefiningOp<nn::SliceOp>();
+    if (!slice || slice.getOperand() != whole || !slice->hasOneUse() ||
+        slice.getOffsets().front() != row ||
+        placeOf(part).offset != begin + row * width)
+      return 0;
+    layouts.push_back(all.slice(slice.getOffsets(), slice.getSizes()));
+    row += slice.getSizes().front();
   }
-  return {root, Layout::rowMajor(nn::shapeOf(gradient))};
+  if (row != rows || !llvm::hasNItems(whole.getUsers(), layouts.size()))
+    return 0;
+  Storage storage = newGradient(reduce, index, nn::shapeOf(whole));
+  if (!place(whole, storage, window, reduce.getAccumulateUnsharded()))
+    return 0;
+  for (auto [part, layout] : llvm::enumerate(layouts))
+    gradients[reduce.getParameters()[index + part]] = {storage.root, layout};
+  return layouts.size();
 }
 
 Storage Placement::outputOf(func::ReturnOp end, unsigned index) {
@@ -227,13 +280,18 @@ LogicalResult Placement::placeGradients(fsdp::ReduceStartOp reduce) {
   for (unsigned acquire : before->second)
     if (acquire < start)
       acquired = acquire;
-  for (auto [index, gradient] : llvm::enumerate(reduce.getGradients())) {
-    auto name = cast<FlatSymbolRefAttr>(reduce.getParameters()[index]);
-    if (!parameters.count(name.getAttr()))
+  for (Attribute name : reduce.getParameters())
+    if (!parameters.count(cast<FlatSymbolRefAttr>(name).getAttr()))
       return reduce.emitOpError("no unit holds ") << name;
-    // The buffer belongs to others once the reduction has begun.
-    place(gradient, gradientOf(reduce, index), {acquired + 1, start},
-          reduce.getAccumulateUnsharded());
+  // The buffer belongs to others once the reduction has begun.
+  Window window = {acquired + 1, start};
+  unsigned index = 0;
+  while (index != reduce.getGradients().size()) {
+    unsigned joined = placeJoined(reduce, index, window);
+    if (joined == 0)
+      place(reduce.getGradients()[index], gradientOf(reduce, index), window,
+            reduce.getAccumulateUnsharded());
+    index += std::max(1u, joined);
   }
   return success();
 }
@@ -247,8 +305,11 @@ LogicalResult Placement::run() {
       for (auto [index, value] : llvm::enumerate(end.getOperands()))
         place(value, outputOf(end, index), Window(), /*add=*/false);
     } else if (auto concat = dyn_cast<nn::ConcatOp>(op)) {
-      if (!find(concat.getResult()))
-        placed[concat.getResult()] = allocate(concat.getResult());
+      if (!find(concat.getResult())) {
+        std::optional<Storage> storage = overwritten(concat);
+        placed[concat.getResult()] =
+            storage ? *storage : allocate(concat.getResult());
+      }
       for (auto [index, input] : llvm::enumerate(concat.getInputs()))
         place(input, partOf(concat, index), windows.lookup(concat.getResult()),
               /*add=*/false);

@@ -71,6 +71,14 @@ private:
   bool placeSum(mlir::Value sum, const exec::Storage &storage, Window window,
                 bool add);
   mlir::LogicalResult placeGradients(fsdp::ReduceStartOp reduce);
+  exec::Storage newGradient(fsdp::ReduceStartOp reduce, unsigned index,
+                            llvm::ArrayRef<int64_t> shape);
+  /// Where the kernel that makes the parts of a concat may write them over what
+  /// it reads.
+  std::optional<exec::Storage> overwritten(nn::ConcatOp concat);
+  std::optional<exec::Storage> storageOfPart(mlir::Value value);
+  unsigned placeJoined(fsdp::ReduceStartOp reduce, unsigned index,
+                       Window window);
   unsigned position(mlir::Operation *op) const { return positions.lookup(op); }
   unsigned lastUse(mlir::Value value) const;
 
@@ -81,7 +89,7 @@ private:
   llvm::DenseMap<mlir::Value, exec::Storage> placed;
   llvm::DenseSet<mlir::Value> added, sums;
   llvm::DenseMap<mlir::Value, Window> windows;
-  llvm::DenseMap<mlir::Attribute, exec::Root *> gradientRoots; // by parameter
+  llvm::DenseMap<mlir::Attribute, exec::Storage> gradients; // by parameter
   llvm::SmallVector<exec::Root *> outputRoots;
   llvm::DenseMap<mlir::Attribute, llvm::SmallVector<unsigned>> acquires;
   std::deque<exec::Root> roots;

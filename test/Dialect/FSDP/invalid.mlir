@@ -3,8 +3,8 @@
 nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
 nn.parameter @b : tensor<8xf32> trainable {onnx_name = "b"}
 nn.parameter @frozen : tensor<8xf32> {onnx_name = "frozen"}
-// expected-error @+1 {{@b at 64 is not aligned to 256 elements}}
-fsdp.unit @u sharded f32 reduce f32 length 512 [@w at 0 size 64, @b at 64 size 8]
+// expected-error @+1 {{@b at 72 is not aligned to 256 elements}}
+fsdp.unit @u sharded f32 reduce f32 length 512 [@w at 0 size 64, @b at 72 size 8]
 
 // -----
 

@@ -67,7 +67,9 @@ static LogicalResult verifySection(UnitOp unit, StringRef section,
     StringRef name = interval.getParameter().getValue();
     if (interval.getSize() <= 0)
       return unit.emitOpError() << "@" << name << " is empty";
-    if (interval.getOffset() % kParameterAlignment != 0)
+    // One that is joined with the one before it follows without a gap.
+    bool follows = interval.getOffset() == end && end % kSliceAlignment == 0;
+    if (!follows && interval.getOffset() % kParameterAlignment != 0)
       return unit.emitOpError()
              << "@" << name << " at " << interval.getOffset()
              << " is not aligned to " << kParameterAlignment << " elements";

@@ -6,8 +6,12 @@
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/runtime/Layout.h"
+
+#include <set>
 
 using namespace mlir;
 using namespace shardonnx;
@@ -31,16 +35,21 @@ struct Section {
   int64_t length = 0;
 };
 
-Section layOut(ArrayRef<nn::ParameterOp> parameters) {
+// Those in `joined` lie right behind the one before them.
+Section layOut(ArrayRef<nn::ParameterOp> parameters,
+               const llvm::DenseSet<StringAttr> &joined) {
   Section section;
   for (nn::ParameterOp parameter : parameters) {
     int64_t size = cast<ShapedType>(parameter.getType()).getNumElements();
+    if (!joined.contains(parameter.getSymNameAttr()))
+      section.length = alignTo(section.length, kParameterAlignment);
     section.intervals.push_back(
         IntervalAttr::get(parameter.getContext(),
                           FlatSymbolRefAttr::get(parameter.getSymNameAttr()),
                           section.length, size));
-    section.length = alignTo(section.length + size, kParameterAlignment);
+    section.length += size;
   }
+  section.length = alignTo(section.length, kParameterAlignment);
   return section;
 }
 
@@ -54,6 +63,8 @@ public:
 private:
   void collectGradients();
   LogicalResult place(nn::GetOp get);
+  LogicalResult placeWithJoined(nn::GetOp get);
+  bool mayJoin(nn::ConcatOp concat);
   struct Gathering {
     bool reshards = false, kept = false;
     int64_t group = 0;
@@ -67,6 +78,7 @@ private:
   SymbolTable symbols;
   llvm::DenseMap<StringAttr, Type> gradients; // type of each parameter's
   llvm::DenseSet<StringAttr> placed;
+  llvm::DenseSet<StringAttr> joined;         // lie right behind the one before
   llvm::MapVector<StringAttr, Draft> drafts; // in order of first use
 };
 
@@ -107,6 +119,43 @@ LogicalResult UnitMaker::place(nn::GetOp get) {
   }
   draft.frozen.push_back(parameter);
   return success();
+}
+
+// Whether the parameters can lie in one section without gaps: none of them has
+// its place yet, and each but the last fills whole lines.
+bool UnitMaker::mayJoin(nn::ConcatOp concat) {
+  llvm::SmallDenseSet<StringAttr> names;
+  std::set<std::pair<const void *, bool>> sections;
+  for (Value input : concat.getInputs()) {
+    auto get = input.getDefiningOp<nn::GetOp>();
+    StringAttr name = get.getParameterAttr().getAttr();
+    auto parameter = symbols.lookup<nn::ParameterOp>(name);
+    sections.insert(
+        {nn::unitOf(parameter).getAsOpaquePointer(), gradients.contains(name)});
+    if (placed.contains(name) || !names.insert(name).second ||
+        sections.size() != 1 ||
+        (input != concat.getInputs().back() &&
+         nn::tensorType(input).getNumElements() % kSliceAlignment != 0))
+      return false;
+  }
+  return true;
+}
+
+// Places a parameter where it is first read, and right behind it those that it
+// is joined with.
+LogicalResult UnitMaker::placeWithJoined(nn::GetOp get) {
+  for (Operation *user : get->getUsers()) {
+    if (!nn::joinsParameters(user) || !mayJoin(cast<nn::ConcatOp>(user)))
+      continue;
+    for (Value input : user->getOperands()) {
+      auto member = input.getDefiningOp<nn::GetOp>();
+      if (failed(place(member)))
+        return failure();
+      if (input != user->getOperand(0))
+        joined.insert(member.getParameterAttr().getAttr());
+    }
+  }
+  return place(get);
 }
 
 Layout UnitMaker::layoutOf(StringRef unit) const {
@@ -151,7 +200,8 @@ LogicalResult UnitMaker::emit() {
     return success();
   builder.setInsertionPointAfter(last);
   for (auto &[name, draft] : drafts) {
-    Section trainable = layOut(draft.trainable), frozen = layOut(draft.frozen);
+    Section trainable = layOut(draft.trainable, joined),
+            frozen = layOut(draft.frozen, joined);
     Gathering gathering = gatheringOf(name);
     auto unit = UnitOp::create(
         builder, module.getLoc(), name.getValue(), layoutOf(name),
@@ -175,7 +225,7 @@ LogicalResult UnitMaker::run() {
   });
   for (func::FuncOp function : functions)
     for (auto get : function.getBody().front().getOps<nn::GetOp>())
-      if (failed(place(get)))
+      if (failed(placeWithJoined(get)))
         return failure();
   return emit();
 }

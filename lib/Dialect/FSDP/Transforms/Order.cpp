@@ -6,6 +6,7 @@
 
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -18,15 +19,20 @@ namespace shardonnx::fsdp {
 
 namespace {
 
-// Whether the value ends, unread by anything else, as a parameter's gradient.
+// Whether the value ends, unread by anything else, as a parameter's gradient,
+// or its rows as those of several.
 bool becomesGradient(Value value) {
-  if (!value.hasOneUse())
+  bool joined = llvm::all_of(value.getUsers(), [](Operation *user) {
+    return isa<nn::SliceOp>(user) && nn::wholeOfRows(user->getResult(0));
+  });
+  if (value.use_empty() || !(joined || value.hasOneUse()))
     return false;
-  Operation *user = *value.user_begin();
-  if (isa<nn::GradOp>(user))
-    return true;
-  return isa<nn::ReshapeOp, nn::TransposeOp, nn::CastOp>(user) &&
-         becomesGradient(user->getResult(0));
+  return llvm::all_of(value.getUsers(), [](Operation *user) {
+    return isa<nn::GradOp>(user) ||
+           (isa<nn::ReshapeOp, nn::TransposeOp, nn::CastOp, nn::SliceOp>(
+                user) &&
+            becomesGradient(user->getResult(0)));
+  });
 }
 
 Operation *lastOperand(Operation *op) {

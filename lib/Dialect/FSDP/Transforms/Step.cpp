@@ -4,6 +4,7 @@
 // What several passes ask of a step.
 
 #include "Step.h"
+#include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -52,8 +53,18 @@ llvm::DenseMap<StringAttr, UnitOp> fsdp::unitsByParameter(ModuleOp module) {
   return units;
 }
 
+// Parameters of a unit, before and after it is gathered.
+static bool joinsParameters(Operation *op) {
+  auto concat = dyn_cast<nn::ConcatOp>(op);
+  return concat && llvm::all_of(concat.getInputs(), [](Value input) {
+           return isa_and_nonnull<nn::GetOp, ViewOp>(input.getDefiningOp());
+         });
+}
+
 bool fsdp::isAlias(Operation *op) {
-  return isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp>(op);
+  return isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp>(
+             op) ||
+         joinsParameters(op);
 }
 
 Operation *fsdp::lastUser(Value value, const StepOrder &order) {
@@ -74,6 +85,8 @@ Operation *fsdp::firstWriter(Value gradient, Operation *reduction) {
   Operation *def = gradient.getDefiningOp();
   if (!def)
     return reduction;
+  if (Value whole = nn::wholeOfRows(gradient))
+    return firstWriter(whole, reduction);
   Operation *first = def;
   auto size = [](Value value) {
     return cast<ShapedType>(value.getType()).getNumElements();

@@ -5,6 +5,7 @@
 
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Dialect/NN/Interpreter/HostTensor.h"
@@ -29,12 +30,14 @@ bool nn::broadcastsTo(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
   return succeeded(shape) && ArrayRef<int64_t>(*shape) == to;
 }
 
-/// The nn.get that `value` is a view of; null when it is none.
+/// The nn.get that `value` is a view of, the first of several that are joined;
+/// null when it is none.
 static GetOp viewedParameter(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (auto get = dyn_cast<GetOp>(op))
       return get;
-    if (!isa<CastOp, ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op))
+    if (!isa<CastOp, ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op) &&
+        !joinsParameters(op))
       break;
     value = op->getOperand(0);
   }

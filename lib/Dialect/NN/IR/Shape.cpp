@@ -4,6 +4,7 @@
 // Ops that move elements: shape rules, folders, gradients.
 
 #include "Evaluate.h"
+#include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
@@ -211,6 +212,32 @@ NN_VJP(ConcatOp) {
     offset += size;
   }
   return success();
+}
+
+bool nn::joinsParameters(Operation *op) {
+  auto concat = dyn_cast<ConcatOp>(op);
+  return concat && concat.getAxis() == 0 && concat.getInputs().size() > 1 &&
+         llvm::all_of(concat.getInputs(), [](Value input) {
+           return input.getDefiningOp<GetOp>() != nullptr;
+         });
+}
+
+/// A slice that takes rows as they are; null if `op` is something else.
+static SliceOp sliceOfRows(Operation *op) {
+  auto slice = dyn_cast_or_null<SliceOp>(op);
+  if (!slice || slice.getSizes().empty() ||
+      slice.getSizes().drop_front() != shapeOf(slice.getOperand()).drop_front())
+    return nullptr;
+  return slice;
+}
+
+Value nn::wholeOfRows(Value part) {
+  SliceOp slice = sliceOfRows(part.getDefiningOp());
+  if (!slice ||
+      llvm::any_of(slice.getOperand().getUsers(),
+                   [](Operation *user) { return !sliceOfRows(user); }))
+    return nullptr;
+  return slice.getOperand();
 }
 
 NN_INFER(PadOp) {

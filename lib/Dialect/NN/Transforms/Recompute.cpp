@@ -6,6 +6,7 @@
 #include "MaxFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
@@ -82,7 +83,8 @@ static bool readsParameter(Operation *op) {
 void Recomputer::findFree() {
   free.insert(block.args_begin(), block.args_end());
   for (Operation &op : block) {
-    bool given = isa<nn::GetOp, nn::ConstantOp, nn::RotaryTableOp>(op);
+    bool given = isa<nn::GetOp, nn::ConstantOp, nn::RotaryTableOp>(op) ||
+                 nn::joinsParameters(&op);
     bool fromFree =
         isRepeatable(&op) && llvm::all_of(op.getOperands(), [&](Value operand) {
           return free.contains(operand);

@@ -68,7 +68,8 @@ def FSDP_UnitOp : FSDP_Op<"unit", [Symbol,
   let summary = "Parameters that are gathered and reduced together";
   let description = [{
     `length` elements hold the trainable parameters, each at a multiple of 256
-    (Layout.h), in the order of their first use; the `frozen` section holds the
+    (Layout.h) or, where it is joined with the one before it, right behind that,
+    in the order of their first use; the `frozen` section holds the
     frozen ones, kept in param_dtype, gathered in the same call and never
     reduced. `sharded`: rank r owns the r-th slice; `replicated` (no_shard):
     every rank owns the whole, its all_gather is a local cast at most and its

@@ -84,7 +84,8 @@ def MakeUnitsPass : Pass<"fsdp-make-units", "mlir::ModuleOp"> {
   let summary = "Lays the parameters out in units";
   let description = [{
     Makes one fsdp.unit of all parameters whose places name it, in the order of
-    their first use, each at a multiple of 256 elements. param_dtype is the
+    their first use, each at a multiple of 256 elements; those that an nn.concat
+    joins along their first axis follow one another without a gap. param_dtype is the
     widest type in which the step reads the unit's parameters, reduce_dtype the
     widest type of their gradients. A trainable parameter that gets no gradient
     becomes frozen, as PyTorch's optimizer skips it, with a warning. What a

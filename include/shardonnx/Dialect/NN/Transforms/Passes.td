@@ -79,6 +79,25 @@ def AssignDtypesPass : Pass<"nn-assign-dtypes", "mlir::ModuleOp"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def JoinProductsPass : Pass<"nn-join-products", "mlir::ModuleOp"> {
+  let summary = "Linear layers that read the same rows become one product";
+  let description = [{
+    Query, key and value, or gate and up: their weights ([out, in]) are put side
+    by side by an nn.concat, biases alike if all have one, and each takes its
+    columns of the one result. Differentiated, that is one product for all their
+    gradients and one for the gradient of the rows. fsdp-make-units lays
+    parameters that are joined so out without a gap, so that nothing is copied.
+
+    Parameters that something else reads (tied weights), of another unit or
+    another dtype, frozen beside trained ones, or stored [in, out] stay apart;
+    the module's report of what was found (`inspect`) says so. Runs when units
+    and dtypes are known, before differentiation.
+
+    Preserves numerics: no, the gradient of the rows is summed in another order.
+  }];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
 def GroupMatmulsPass : Pass<"nn-group-matmuls", "mlir::ModuleOp"> {
   let summary = "Experts are multiplied with where they lie";
   let description = [{
