@@ -45,12 +45,13 @@ def stops_gradients(module):
         kind = type(part)
         if kind.__module__.startswith("torch.") or not list(part.parameters()):
             continue
-        try:
-            code = inspect.getsource(kind)
-        except (OSError, TypeError):  # made without a file
-            continue
-        if re.search(r"\.detach\(\)|no_grad\(|set_grad_enabled\(", code):
-            found.add(kind.__name__)
+        for function in filter(inspect.isfunction, vars(kind).values()):
+            try:
+                code = inspect.getsource(function)
+            except OSError:  # made without a file
+                continue
+            if re.search(r"\.detach\(\)|no_grad\(|set_grad_enabled\(", code):
+                found.add(kind.__name__)
     return sorted(found)
 
 

@@ -97,6 +97,7 @@ OwningOpRef<ModuleOp> Emitter::run() {
 /// Branches and loops depend on data, which a compiled step cannot.
 LogicalResult Emitter::refuseControlFlow() {
   llvm::MapVector<StringRef, std::pair<unsigned, StringRef>> found;
+  bool bags = false;
   auto hasGraph = [](const ::onnx::AttributeProto &attribute) {
     return attribute.has_g() || attribute.graphs_size() > 0;
   };
@@ -105,6 +106,9 @@ LogicalResult Emitter::refuseControlFlow() {
       auto &entry = found[node.op_type()];
       if (entry.first++ == 0)
         entry.second = node.name();
+      auto info = metadata.nodes.find(node.output_size() ? node.output(0) : "");
+      bags |= info != metadata.nodes.end() &&
+              StringRef(info->second.target).starts_with("aten.embedding_bag");
     }
   if (found.empty())
     return success();
@@ -113,7 +117,10 @@ LogicalResult Emitter::refuseControlFlow() {
     list += (list.empty() ? "" : ", ") + op.str() + " ×" +
             std::to_string(entry.first) + " ('" + entry.second.str() + "')";
   return fail("control flow is not supported: " + list +
-              "; export with fixed shapes and without branches");
+              (bags ? "; write nn.EmbeddingBag as nn.Embedding and a sum or "
+                      "mean over its bags"
+                    : "; export with fixed shapes and without branches, and "
+                      "nn.EmbeddingBag as nn.Embedding and a sum or mean"));
 }
 
 LogicalResult Emitter::readTypes() {

@@ -60,6 +60,7 @@ public:
         untold(isUntold(model, metadata)) {}
 
   llvm::LogicalResult run() {
+    tellMergedInputs();
     if (llvm::failed(tellAdapters()))
       return llvm::failure();
     return untold ? tellOlder() : tellStops();
@@ -76,6 +77,7 @@ private:
     return llvm::success();
   }
 
+  void tellMergedInputs();
   llvm::LogicalResult tellAdapters();
   llvm::LogicalResult tellOlder();
   llvm::LogicalResult tellStops();
@@ -90,6 +92,29 @@ private:
   Diagnostics &diagnostics;
   bool untold;
 };
+
+/// An example that gives one tensor to two inputs makes one of them.
+void Telling::tellMergedInputs() {
+  llvm::StringSet<> arrays, read;
+  for (const Initializer &init : initializers)
+    arrays.insert(init.name);
+  for (const ::onnx::NodeProto &node : graph.node())
+    read.insert_range(node.input());
+  for (const ::onnx::ValueInfoProto &output : graph.output())
+    read.insert(output.name());
+  for (const ::onnx::ValueInfoProto &input : graph.input()) {
+    if (metadata.signature.empty() || arrays.contains(input.name()) ||
+        read.contains(input.name()))
+      continue;
+    for (const ::onnx::ValueInfoProto &other : graph.input())
+      if (read.contains(other.name()) && !arrays.contains(other.name()) &&
+          other.type().SerializeAsString() == input.type().SerializeAsString())
+        return diagnostics.warning(
+            "'" + options.model + "': nothing reads input '" + input.name() +
+            "'; if the module does, the example gave it the tensor of '" +
+            other.name() + "', which is read in its place: export with two");
+  }
+}
 
 /// Adapters are there to be trained alone, and nothing says that the others
 /// have requires_grad=False.

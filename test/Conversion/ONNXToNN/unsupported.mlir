@@ -106,6 +106,27 @@ module {
 
 // -----
 
+// The same of positions that are counted in the data: padding_idx + the running
+// sum of what is no padding.
+module {
+  onnx.initializer @wpe.weight : tensor<6x8xf32> from "m.onnx"[0, 192] {trainable}
+  func.func @f(%ids: tensor<2x6xi64>) -> tensor<2x6x8xf32> {
+    %one = onnx.node "Constant"() {value_int = 1 : i64} : () -> tensor<i64>
+    %same = onnx.node "Equal"(%ids, %one) : (tensor<2x6xi64>, tensor<i64>) -> tensor<2x6xi1>
+    %not = onnx.node "Not"(%same) : (tensor<2x6xi1>) -> tensor<2x6xi1>
+    %mask = onnx.node "Cast"(%not) {to = 7 : i64} : (tensor<2x6xi1>) -> tensor<2x6xi64>
+    %sum = onnx.node "CumSum"(%mask, %one) : (tensor<2x6xi64>, tensor<i64>) -> tensor<2x6xi64>
+    %real = onnx.node "Mul"(%sum, %mask) : (tensor<2x6xi64>, tensor<2x6xi64>) -> tensor<2x6xi64>
+    %positions = onnx.node "Add"(%real, %one) : (tensor<2x6xi64>, tensor<i64>) -> tensor<2x6xi64>
+    %table = onnx.get @wpe.weight : tensor<6x8xf32>
+    // expected-error @+1 {{'wpe.weight' has 6 rows, but it reads number 7 where all of a mask counts: a sequence of 6 is longer than the model has positions for; compile with --seq=4 or less, or export the model with a longer table}}
+    %rows = onnx.node "Gather"(%table, %positions) {axis = 0 : i64} : (tensor<6x8xf32>, tensor<2x6xi64>) -> tensor<2x6x8xf32>
+    func.return %rows : tensor<2x6x8xf32>
+  }
+}
+
+// -----
+
 // The same where the table is cut to the sequence, and is too short.
 module {
   onnx.initializer @pe : tensor<1x4x8xf32> from "m.onnx"[0, 128] {trainable}

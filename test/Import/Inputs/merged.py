@@ -132,5 +132,10 @@ elif kind == "lost":
         x, out, [vector("w", ones), vector("onnx::Add_4", ones)],
     ), meta={"shardonnx.module": '{"version":1,"parameters":[{"names":["w"],"requires_grad":true},'
              '{"names":["wpe"],"requires_grad":true}],"buffers":[],"dropout":{}}'})
+elif kind == "inputs":
+    # One tensor was given to two inputs.
+    data = model(graph(
+        [node("Mul", ["y", "w"], ["a"], "node_mul"), node("Add", ["a", "y"], ["out"], "node_add")],
+        [value("x", [2, 4]), value("y", [2, 4])], out, [vector("w", ones)], [], signature("w")))
 
 write(data)

@@ -94,6 +94,8 @@ LogicalResult lowerGather(Lowering &l, onnx::NodeOp node) {
   if (!areIndices(indices))
     return l.unsupported(node, "its indices are no i32 or i64");
   if (*axis == 0 && isTable(data)) {
+    if (std::string why = describeCounted(l, node, shape[0]); !why.empty())
+      return l.wrong(node, why);
     Value rows = embed(l, data, indices);
     if (node.getNodeAttr("padding_idx"))
       rows = stopAtRow(l, rows, indices, node.getInt("padding_idx", 0));

@@ -6,6 +6,7 @@
 #include "Positions.h"
 
 #include "../Attributes/Axes.h"
+#include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -54,7 +55,93 @@ std::string describeShort(Lowering &l, onnx::NodeOp slice) {
   return "";
 }
 
+/// What integers of the data may be, and how many of them were counted.
+struct Range {
+  int64_t low, high;
+  int64_t counted = 0;
+};
+
+constexpr int64_t kLimit = INT32_MAX; // beyond it sums might overflow
+constexpr unsigned kDeepest = 32;
+
+std::optional<Range> rangeOf(Lowering &l, Value value, unsigned depth = 0);
+
+std::optional<Range> rangeOfConstant(const HostTensor &constant) {
+  SmallVector<int64_t> values = constant.compact().flattenInts();
+  if (values.empty())
+    return std::nullopt;
+  auto [low, high] = std::minmax_element(values.begin(), values.end());
+  return Range{*low, *high};
+}
+
+/// The sum along an axis of what is 0 or more.
+std::optional<Range> rangeOfSum(Lowering &l, onnx::NodeOp node, Range summand) {
+  SmallVector<int64_t> axes;
+  ArrayRef<int64_t> shape = l.getShape(node.getInput(0));
+  if (!l.getInts(node.getInput(1), axes) || axes.size() != 1 ||
+      node.getInt("exclusive", 0) != 0 || summand.low < 0)
+    return std::nullopt;
+  auto axis = normalizeAxis(axes.front(), static_cast<int64_t>(shape.size()));
+  if (!axis || shape[*axis] < 1 || shape[*axis] > kLimit)
+    return std::nullopt;
+  return Range{summand.low, summand.high * shape[*axis], shape[*axis]};
+}
+
+std::optional<Range> rangeOfPair(Lowering &l, onnx::NodeOp node,
+                                 unsigned depth) {
+  std::optional<Range> a = rangeOf(l, node.getInput(0), depth),
+                       b = rangeOf(l, node.getInput(1), depth);
+  if (!a || !b)
+    return std::nullopt;
+  int64_t counted = std::max(a->counted, b->counted);
+  if (node.getOpType() == "Add")
+    return Range{a->low + b->low, a->high + b->high, counted};
+  if (node.getOpType() == "Sub")
+    return Range{a->low - b->high, a->high - b->low, counted};
+  if (a->low < 0 || b->low < 0)
+    return std::nullopt;
+  return Range{a->low * b->low, a->high * b->high, counted};
+}
+
+std::optional<Range> rangeOf(Lowering &l, Value value, unsigned depth) {
+  auto node = value.getDefiningOp<onnx::NodeOp>();
+  auto type = dyn_cast<ShapedType>(value.getType());
+  if (!type || !isa<IntegerType>(type.getElementType()) || depth > kDeepest)
+    return std::nullopt;
+  std::optional<Range> range;
+  StringRef op = node ? node.getOpType() : StringRef();
+  if (const HostTensor *constant = l.getConstant(value))
+    range = rangeOfConstant(*constant);
+  else if (type.getElementType().isInteger(1))
+    range = Range{0, 1};
+  else if (op == "Add" || op == "Sub" || op == "Mul")
+    range = rangeOfPair(l, node, depth + 1);
+  else if (op == "Cast" || op == "CastLike" || op == "Identity" ||
+           op == "CumSum")
+    range = rangeOf(l, node.getInput(0), depth + 1);
+  if (range && op == "CumSum")
+    range = rangeOfSum(l, node, *range);
+  if (range && (range->low < -kLimit || range->high > kLimit))
+    return std::nullopt;
+  return range;
+}
+
 } // namespace
+
+std::string describeCounted(Lowering &l, onnx::NodeOp node, int64_t size) {
+  // What is run once may be given shorter samples.
+  if (node->getParentOfType<ModuleOp>()->hasAttr(kEvaluateAttr))
+    return "";
+  std::optional<Range> range = rangeOf(l, node.getInput(1));
+  // As many as are counted are positions.
+  if (!range || range->counted == 0 || range->high < size ||
+      range->high - size >= range->counted)
+    return "";
+  return describeTable(node.getInput(0), 0, size) + ", but it reads number " +
+         std::to_string(range->high) + " where all of a mask counts" +
+         describeSequence(range->counted,
+                          range->counted - (range->high - size + 1));
+}
 
 std::string describeOutside(onnx::NodeOp node, ArrayRef<int64_t> indices,
                             int64_t axis, int64_t size) {

@@ -16,6 +16,10 @@ namespace shardonnx {
 std::string describeOutside(onnx::NodeOp node, llvm::ArrayRef<int64_t> indices,
                             int64_t axis, int64_t size);
 
+/// The same of positions that are counted in the data, as RoBERTa's are: what
+/// the running sum of a mask comes to where all of it is ones.
+std::string describeCounted(Lowering &l, onnx::NodeOp node, int64_t size);
+
 /// Refuses a node whose operands do not broadcast: where one of them comes from
 /// a Slice that asks for more than there is, that is where the graph is wrong.
 Refusal refuseBroadcast(Lowering &l, onnx::NodeOp node);
