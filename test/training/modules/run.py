@@ -112,16 +112,23 @@ HEAD = """# People's own modules
 What becomes of modules that people write themselves ([`test/training/modules`](../test/training/modules/README.md)), exported with a call
 of `torch.onnx.export` that does nothing else: as it is (*default*), with `optimize=False` (*unoptimized*), by the older exporter
 (`dynamo=False`, *legacy*) and by that without constant folding (*legacy-unfolded*). A number: 20 steps follow PyTorch, whose losses they
-differ from by that much at most, relative. *warned*: training differs, and the compiler says what the file does not hold. *stopped*: the
-compiler ends with one line that says why. *exporter*: PyTorch makes no file. *OFF*: training differs without a word; what remains of it is
-`requires_grad=False`, of which a plain export has no trace. [Export your own model](export-your-model.md) says what writes it, and what
-keeps parameters that an exporter folds.
+differ from by that much at most, relative. *stopped*: the compiler ends with one line that names the cause and what mends it. *exporter*:
+PyTorch makes no file. *warned*, *noted*: training differs, and the compiler has said what the file does not hold; what remains of these is
+`requires_grad=False` alone, of which an export has no trace. [Export your own model](export-your-model.md) says what writes it, and
+what keeps parameters that an exporter folds.
+
+"""
+
+ANNOTATED = """
+## With what the author says
+
+The same files, to which `shardonnx_export.annotate` has added what it knows of the module.
 
 """
 
 
-def table(rows):
-    """The results as a page of the manual: a line for each module."""
+def table(rows, head):
+    """The results for the manual: a line for each module."""
     by_name = collections.defaultdict(dict)
     for row in rows:
         by_name[row["name"]][row["setting"]] = (
@@ -136,7 +143,7 @@ def table(rows):
     lines += ["", f"{len(rows)} runs: " + ", ".join(
         f"{n} {'follow PyTorch' if status == 'ok' else status}"
         for status, n in counts.most_common()) + "."]
-    return HEAD.split("\n")[:-1] + lines
+    return head.split("\n")[:-1] + lines
 
 
 def main():
@@ -155,7 +162,8 @@ def main():
     parser.add_argument("--annotated", action="store_true",
                         help="with what shardonnx_export.py knows")
     parser.add_argument("--table", metavar="FILE.md",
-                        help="write the table there as well")
+                        help="write the table there as well; with "
+                             "--annotated, behind what is there")
     parser.add_argument("--timeout", type=float, default=120,
                         metavar="SECONDS", help="for one command")
     options = parser.parse_args()
@@ -178,8 +186,9 @@ def main():
     counts = collections.Counter(row["status"] for row in rows)
     print(", ".join(f"{n} {status}" for status, n in sorted(counts.items())))
     if options.table:
-        with open(options.table, "w") as file:
-            file.write("\n".join(table(rows)) + "\n")
+        with open(options.table, "a" if options.annotated else "w") as file:
+            head = ANNOTATED if options.annotated else HEAD
+            file.write("\n".join(table(rows, head)) + "\n")
     sys.exit(1 if counts["OFF"] or counts["BAD"] else 0)
 
 
