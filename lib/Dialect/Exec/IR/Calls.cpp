@@ -41,8 +41,7 @@ ProgramConstant exec::originOf(Operation *op) {
 // What a call moves
 //===----------------------------------------------------------------------===//
 
-// An axis of stride 0 repeats what is there.
-static double bytesBehind(Value buffer) {
+double exec::bytesOf(Value buffer) {
   MemRefType type = typeOf(buffer);
   auto bytes = double(elementBytes(type.getElementType()));
   for (auto [size, stride] : llvm::zip_equal(type.getShape(), stridesOf(type)))
@@ -59,13 +58,13 @@ Traffic exec::operandTraffic(Operation *op) {
     if (!value || !isa<MemRefType>(value.getType()))
       continue;
     if (isa<MemoryEffects::Read>(effect.getEffect()))
-      traffic.read += bytesBehind(value);
+      traffic.read += bytesOf(value);
     else if (isa<MemoryEffects::Write>(effect.getEffect()))
-      traffic.written += bytesBehind(value);
+      traffic.written += bytesOf(value);
   }
   if (auto call = dyn_cast<RuntimeCallOpInterface>(op))
     if (Value target = call.getAccumulationTarget())
-      traffic.read += bytesBehind(target);
+      traffic.read += bytesOf(target);
   return traffic;
 }
 

@@ -151,11 +151,6 @@ double LinearCrossEntropyOp::getExecutedFlops() {
 Traffic LinearCrossEntropyOp::getTraffic() {
   Traffic traffic = operandTraffic(*this);
   ShxLinearCrossEntropy desc = getDescriptor();
-  auto bytesOf = [](Value value) {
-    MemRefType type = typeOf(value);
-    return double(type.getNumElements()) *
-           double(elementBytes(type.getElementType()));
-  };
   double again = double(llvm::divideCeil(desc.rows, desc.chunkRows)) - 1;
   double logits = double(desc.rows) * double(desc.vocab) *
                   double(elementBytes(typeOf(getOperand()).getElementType()));

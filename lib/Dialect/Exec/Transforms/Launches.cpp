@@ -6,7 +6,6 @@
 #include "shardonnx/Dialect/Exec/Transforms/Launches.h"
 
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
-#include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
 
@@ -138,14 +137,6 @@ bool LeastTraffic::hasToWrite(LaunchOp launch, Value buffer) const {
   return false;
 }
 
-static double bytesOf(Value buffer) {
-  auto type = cast<MemRefType>(buffer.getType());
-  auto bytes = double(elementBytes(type.getElementType()));
-  for (auto [size, stride] : llvm::zip_equal(type.getShape(), stridesOf(type)))
-    bytes *= stride == 0 ? 1 : double(size);
-  return bytes;
-}
-
 double LeastTraffic::bytesOf(LaunchOp launch) const {
   double bytes = 0;
   for (Value input : launch.getInputs())
@@ -161,7 +152,7 @@ double LeastTraffic::bytesOf(LaunchOp launch) const {
 // The table
 //===----------------------------------------------------------------------===//
 
-LaunchTable::LaunchTable(ModuleOp module) : module(module) {
+LaunchTable::LaunchTable(ModuleOp module) {
   for (auto unit : module.getOps<fsdp::UnitOp>())
     units.insert({unit.getSymNameAttr(), int64_t(units.size())});
 }

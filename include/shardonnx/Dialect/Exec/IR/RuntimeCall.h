@@ -52,6 +52,10 @@ struct Traffic {
   double bytes() const { return read + written; }
 };
 
+/// Bytes of all elements that a buffer's type reaches; an axis of stride 0
+/// repeats what is there.
+double bytesOf(mlir::Value buffer);
+
 /// What an op moves that touches each operand once, by its effects, and reads
 /// what it adds to; what it keeps in a workspace is not counted.
 Traffic operandTraffic(mlir::Operation *op);

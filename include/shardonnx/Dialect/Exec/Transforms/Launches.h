@@ -48,7 +48,6 @@ private:
   };
   Launch describe(mlir::Operation *op) const;
 
-  mlir::ModuleOp module;
   llvm::DenseMap<mlir::StringAttr, int64_t> units;
   std::map<Launch, int64_t> numbers;
   std::vector<const Launch *> list; // by number
