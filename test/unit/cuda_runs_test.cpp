@@ -7,6 +7,7 @@
 #include "runtime/TableRuns.h"
 #include <cmath>
 #include <dlfcn.h>
+#include <filesystem>
 
 using namespace shardonnx::test;
 
@@ -288,6 +289,73 @@ TEST_F(CudaRuns, HeadroomIsFreeBeforeAnythingStarts) {
   f = run("table_cuda_f32", {"--steps", "1"},
           {{"SHARDONNX_CUDA_HEADROOM", "much"}});
   expectOneErrorOfRun(f, "SHARDONNX_CUDA_HEADROOM='much' is not a size");
+}
+
+// Every call is a line, and the emulator answers alike when they are made
+// again; one that was answered otherwise on the trace's device is told.
+class CudaTraces : public CudaRuns {
+protected:
+  /// The lines that the process which has ended wrote.
+  std::string trace() const {
+    for (const auto &entry : std::filesystem::directory_iterator(traces))
+      if (entry.path().extension() == ".jsonl")
+        return readFile(entry.path());
+    return "";
+  }
+  Finished replay(const std::string &text) {
+    folder.write("trace.jsonl", text);
+    Process process({SHX_TEST_PROGRAMS "/replay_calls", folder / "trace.jsonl"},
+                    folder, {{"LD_LIBRARY_PATH", SHX_CUDA_EMULATOR}});
+    return process.wait();
+  }
+  void expectReplayed(const std::string &text) {
+    Finished f = replay(text);
+    EXPECT_EQ(f.code, 0) << f.out << f.err;
+    EXPECT_NE(f.out.find(" 0 differ"), std::string::npos) << f.out;
+    EXPECT_EQ(f.out.find(": 0 calls"), std::string::npos) << f.out;
+  }
+  void expectParts(const std::string &text, std::vector<const char *> parts) {
+    for (const char *part : parts)
+      EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+  const std::string traces = folder / "traces";
+};
+
+TEST_F(CudaTraces, OfARunIsReplayed) {
+  Finished f = run("table_cuda_f32", {"--steps", "2"},
+                   {{"SHARDONNX_CALL_TRACE", traces}});
+  ASSERT_EQ(f.code, 0) << f.err;
+  size_t graphs = 0;
+  for (const auto &entry : std::filesystem::directory_iterator(traces))
+    graphs += entry.path().extension() == ".dot";
+  EXPECT_EQ(graphs, 2u); // a microbatch, the update
+  std::string text = trace();
+  expectParts(text, {"\"cuMemAlloc_v2\"", "\"cuLaunchKernel\"",
+                     "\"cuStreamBeginCapture_v2\""});
+  expectReplayed(text);
+}
+
+TEST_F(CudaTraces, OfProductsIsReplayed) {
+  Process products({SHX_TEST_PROGRAMS "/cuda_gemm_test",
+                    "--gtest_filter=CudaGemm.NoProducts:CudaGemm.Batches"},
+                   folder,
+                   {{"LD_LIBRARY_PATH", SHX_CUDA_EMULATOR},
+                    {"CUDA_FORCE_PTX_JIT", "1"},
+                    {"SHARDONNX_CALL_TRACE", traces}});
+  Finished f = products.wait();
+  ASSERT_EQ(f.code, 0) << f.out;
+  std::string text = trace();
+  expectParts(text, {"\"note\": \"heuristics\"",
+                     "\"workspace\": ", "\"algorithm\": ["});
+  expectReplayed(text);
+  size_t at = text.find("\"cublasLtMatmulAlgoGetHeuristic\"");
+  ASSERT_NE(at, std::string::npos);
+  at = text.find("\"result\": 0", at);
+  f = replay(text.replace(at, 11, "\"result\": 15"));
+  EXPECT_EQ(f.code, 1);
+  EXPECT_NE(f.err.find("cublasLtMatmulAlgoGetHeuristic returns 0, not 15"),
+            std::string::npos)
+      << f.err;
 }
 
 TEST_F(CudaRuns, AnOlderDriverIsToldBeforeItFails) {

@@ -49,7 +49,8 @@ foreach(part runs ranks)
   target_link_libraries(cuda_${part}_test
     PRIVATE runtime_test_support shardonnx_warnings nlohmann_json::nlohmann_json
             GTest::gtest_main)
-  add_dependencies(cuda_${part}_test ${cuda_programs} cuda_emulator)
+  add_dependencies(cuda_${part}_test ${cuda_programs} cuda_emulator replay_calls
+                   cuda_gemm_test)
   gtest_discover_tests(cuda_${part}_test PROPERTIES TIMEOUT 180)
 endforeach()
 

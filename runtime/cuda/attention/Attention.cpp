@@ -5,6 +5,7 @@
 
 #include "Attention.h"
 #include "../../support/Error.h"
+#include "../driver/CallTrace.h"
 #include "../kernels/AttentionArgs.h"
 #include "../launch/Launch.h"
 #include "../plan/AttentionPlan.h"
@@ -62,6 +63,18 @@ static bool areAligned(const CudnnOperands &operands) {
   return true;
 }
 
+// The frontend finds cuDNN's functions itself: what it made of them.
+static void tracePlan(const ShxAttention &d, bool grad, const CudnnPlan *plan) {
+  std::string name = plan ? plan->name() : "";
+  traceNote("cudnn", grad ? "gradient plan" : "plan",
+            concat("{\"batch\": ", d.batch, ", \"heads\": ", d.heads,
+                   ", \"queries\": ", d.seqQ, ", \"head_dim\": ", d.headDim,
+                   ", \"dtype\": ", d.dtype,
+                   ", \"plan\": ", quoteForJson(name.c_str()),
+                   ", \"workspace\": ", plan ? plan->workspaceBytes() : -1,
+                   "}"));
+}
+
 bool Attention::run(const ShxAttention &desc, bool grad, bool hasMask,
                     const CudnnOperands &operands, void *workspace) {
   if (cudnnRefusal(desc, hasMask, grad) || !areAligned(operands))
@@ -72,6 +85,8 @@ bool Attention::run(const ShxAttention &desc, bool grad, bool hasMask,
   std::unique_ptr<CudnnPlan> &plan = entry->second;
   if (isNew && !dead)
     plan = makePlan(desc, grad);
+  if (isNew && callsAreTraced())
+    tracePlan(desc, grad, plan.get());
   if (!plan || (context.preparing() && !isNew))
     return plan != nullptr;
   context.lastWork =

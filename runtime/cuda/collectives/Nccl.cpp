@@ -6,6 +6,7 @@
 // making of one, runs on a thread of its own under the run's deadline.
 
 #include "Nccl.h"
+#include "../driver/CallTrace.h"
 #include "../driver/Library.h"
 #include "shardonnx/runtime/ByteSize.h"
 #include "shardonnx/runtime/DevicePlan.h"
@@ -29,11 +30,14 @@ NcclApi loadNccl() {
     fail("NCCL ('", library.path(), "') is version ",
          ncclVersionText(api.version), ", this program needs ",
          ncclVersionText(kOldestNccl), " or later: install a newer one");
-#define SHX_NCCL_LOAD(name) library.load(api.name, #name);
+#define SHX_NCCL_LOAD(name)                                                    \
+  library.load(api.name, #name);                                               \
+  SHX_TRACED(api, name, "nccl", #name)
   SHX_NCCL_FUNCTIONS(SHX_NCCL_LOAD)
 #undef SHX_NCCL_LOAD
 #define SHX_NCCL_FIND(name)                                                    \
-  api.name = reinterpret_cast<decltype(api.name)>(library.find(#name));
+  api.name = reinterpret_cast<decltype(api.name)>(library.find(#name));        \
+  SHX_TRACED(api, name, "nccl", #name)
   SHX_NCCL_WINDOW_FUNCTIONS(SHX_NCCL_FIND)
 #undef SHX_NCCL_FIND
   return api;

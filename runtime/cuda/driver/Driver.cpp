@@ -4,6 +4,7 @@
 // See Driver.h.
 
 #include "Driver.h"
+#include "CallTrace.h"
 #include "Library.h"
 
 namespace shardonnx::rt::cuda {
@@ -30,7 +31,9 @@ const Library &driverLibrary() {
 DriverApi loadDriver() {
   const Library &library = driverLibrary();
   DriverApi api;
-#define SHX_CUDA_LOAD(name) library.load(api.name, SHX_CUDA_NAME(name));
+#define SHX_CUDA_LOAD(name)                                                    \
+  library.load(api.name, SHX_CUDA_NAME(name));                                 \
+  SHX_TRACED(api, name, "cuda", SHX_CUDA_NAME(name))
   SHX_CUDA_DRIVER_FUNCTIONS(SHX_CUDA_LOAD)
 #undef SHX_CUDA_LOAD
 #define SHX_CUDA_FIND(name)                                                    \

@@ -5,6 +5,7 @@
 
 #include "CublasLt.h"
 #include "../../support/Error.h"
+#include "../driver/CallTrace.h"
 #include "../driver/Library.h"
 #include "../plan/ElementBytes.h"
 
@@ -15,7 +16,9 @@ CublasLtApi loadCublasLt() {
   const Library library =
       Library::ofToolkit("libcublasLt.so.13", "cuBLASLt 13");
   CublasLtApi api;
-#define SHX_CUBLASLT_LOAD(name) library.load(api.name, #name);
+#define SHX_CUBLASLT_LOAD(name)                                                \
+  library.load(api.name, #name);                                               \
+  SHX_TRACED(api, name, "cublasLt", #name)
   SHX_CUBLASLT_FUNCTIONS(SHX_CUBLASLT_LOAD)
 #undef SHX_CUBLASLT_LOAD
   return api;
@@ -57,6 +60,26 @@ cublasLtEpilogue_t epilogueOf(const GemmProblem &problem) {
 // f32 in the workspace by a kernel of its own. Not in the result's memory and
 // not in its dtype, which would round each part.
 constexpr uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+
+// What the library proposes, for the trace of calls.
+void traceFound(const GemmProblem &problem,
+                const std::vector<cublasLtMatmulHeuristicResult_t> &found) {
+  if (!callsAreTraced())
+    return;
+  std::string list;
+  for (const cublasLtMatmulHeuristicResult_t &one : found) {
+    std::string words;
+    for (uint64_t word : one.algo.data)
+      words += concat(words.empty() ? "" : ", ", word);
+    list += concat(list.empty() ? "" : ", ", "{\"state\": ", int(one.state),
+                   ", \"workspace\": ", one.workspaceSize,
+                   ", \"waves\": ", one.wavesCount, ", \"algorithm\": [", words,
+                   "]}");
+  }
+  traceNote("cublasLt", "heuristics",
+            concat("{\"problem\": ", quoteForJson(problem.key().c_str()),
+                   ", \"found\": [", list, "]}"));
+}
 
 const char *dtypeName(int32_t dtype) {
   return dtype == SHX_F32 ? "f32" : dtype == SHX_BF16 ? "bf16" : "f16";
@@ -197,9 +220,11 @@ std::vector<cublasLtMatmulAlgo_t> LtProduct::candidates(cublasLtHandle_t handle,
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   if (status != CUBLAS_STATUS_SUCCESS)
     return algorithms;
-  for (int i = 0; i < returned; ++i)
-    if (found[size_t(i)].state == CUBLAS_STATUS_SUCCESS)
-      algorithms.push_back(found[size_t(i)].algo);
+  found.resize(size_t(returned));
+  traceFound(problem, found);
+  for (const cublasLtMatmulHeuristicResult_t &one : found)
+    if (one.state == CUBLAS_STATUS_SUCCESS)
+      algorithms.push_back(one.algo);
   return algorithms;
 }
 

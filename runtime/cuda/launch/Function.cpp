@@ -5,6 +5,7 @@
 
 #include "Function.h"
 #include "../../support/Error.h"
+#include "../driver/CallTrace.h"
 
 namespace shardonnx::rt::cuda {
 
@@ -56,6 +57,8 @@ std::string Function::capture() {
   CUresult result = driver().cuStreamEndCapture(context.compute, &recorded);
   if (refused.empty() && result != CUDA_SUCCESS)
     refused = "CUDA failed when capturing " + name + ": " + describe(result);
+  if (recorded)
+    traceGraph(recorded, name);
   if (refused.empty()) {
     // Else collectives run at the priority of the stream that the graph is
     // launched into, the lowest.

@@ -87,7 +87,8 @@ void squares(Context &context, CUstream stream, const float *x, int64_t count,
 bool squaresWithSum(const Context &context, const UnitState &u) {
   const State &state = *context.state;
   bool added = u.unit->sharded && state.topology.replicas > 1;
-  return !state.plan.gradientsInPlace && !added &&
+  bool kept = context.cells.partials != nullptr; // else nobody wants a norm
+  return kept && !state.plan.gradientsInPlace && !added &&
          u.counted.begin == u.owned.begin && u.counted.end == u.owned.end;
 }
 

@@ -5,6 +5,7 @@
 
 #include "Driver.h"
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <random>
 
@@ -148,6 +149,24 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
   }
   *count = graph->nodes.size();
   return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned) {
+  std::FILE *file = std::fopen(path, "w");
+  if (!file)
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  std::fprintf(file, "digraph graph {\n");
+  for (size_t node = 0; node < graph->nodes.size(); ++node) {
+    const GraphNode &one = graph->nodes[node];
+    std::string priority =
+        one.priority ? " priority " + std::to_string(*one.priority) : "";
+    std::fprintf(file, "  n%zu [label=\"%s%s\"];\n", node, one.name.c_str(),
+                 priority.c_str());
+    for (size_t before : one.after)
+      std::fprintf(file, "  n%zu -> n%zu;\n", before, node);
+  }
+  std::fprintf(file, "}\n");
+  return std::fclose(file) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 CUresult cuGraphDestroy(CUgraph graph) {
