@@ -32,6 +32,8 @@ public:
   void add(uint64_t there, uint64_t here, uint64_t bytes) {
     ranges[there] = {here, bytes ? bytes : 1};
   }
+  /// It was given back: what is next at its address is something else.
+  void remove(uint64_t there) { ranges.erase(there); }
   /// Nothing where no call has given it.
   std::optional<uint64_t> find(uint64_t there) const {
     auto at = ranges.upper_bound(there);
@@ -122,9 +124,14 @@ template <typename T> T argumentOf(Call &call, const Json &value) {
       }
     }
     if (isAddress(value)) {
-      // Else a structure of the program's: room for an array of them.
+      // Else a structure of the program's: room for an array of them. Of this
+      // one there are no handles, whatever was at its address before.
       constexpr size_t kRoom = 1 << 16;
-      std::optional<uint64_t> here = call.addresses.find(addressOf(value));
+      constexpr bool kNoHandle =
+          std::is_same_v<Target, cublasLtMatmulHeuristicResult_t>;
+      std::optional<uint64_t> here;
+      if (!kNoHandle)
+        here = call.addresses.find(addressOf(value));
       return here ? reinterpret_cast<T>(*here)
                   : reinterpret_cast<T>(call.room(kRoom));
     }
@@ -244,6 +251,10 @@ void Replay::make(const std::string &name, const Json &line) {
   if (result != recorded)
     return differs(name, "returns " + std::to_string(result) + ", not " +
                              std::to_string(recorded));
+  bool ends = name.find("Destroy") != std::string::npos ||
+              name.rfind("cuMemFree", 0) == 0;
+  if (ends && isAddress(arguments.at(0)))
+    addresses.remove(addressOf(arguments.at(0)));
   if (result == 0)
     for (const auto &compare : call.after)
       compare(name);
