@@ -23,6 +23,9 @@ namespace shardonnx::fsdp {
 
 namespace {
 
+// A table of as many elements (1 GiB of f32) is not gathered with the root.
+constexpr int64_t kLargeTable = int64_t(1) << 28;
+
 // --ignore is about sharding, and about precision as FSDP's ignored_params.
 DictionaryAttr settingsOfIgnored(MLIRContext *context) {
   Builder b(context);
@@ -47,6 +50,7 @@ private:
   unitOfNames(nn::ParameterOp parameter) const;
   void claimParameter(nn::ParameterOp parameter);
   bool isNamed(StringRef unit) const;
+  void splitOffTables();
   void assignBySize(const UnitRule &rule);
   void dropUnitsWithoutParameters();
   void deriveOps();
@@ -95,6 +99,7 @@ LogicalResult Assignment::run(ArrayRef<std::string> ignored) {
     claimParameter(parameter);
   if (const UnitRule *size = rules.find(UnitRule::Kind::Size))
     assignBySize(*size);
+  splitOffTables();
   for (const std::string &pattern : ignored)
     if (failed(ignore(pattern)))
       return failure();
@@ -170,6 +175,25 @@ void Assignment::claimParameter(nn::ParameterOp parameter) {
   }
   unit = claims.size() == 1 || (allNamed && !claims.empty()) ? claims.front()
                                                              : root;
+}
+
+// With `block` alone, a large table of embeddings that nothing else reads is a
+// unit of its own: the root is then not gathered from the first op on, and what
+// the last op leaves to reduce is the table alone.
+void Assignment::splitOffTables() {
+  if (rules.all().size() != 1 || !rules.find(UnitRule::Kind::Block) ||
+      rules.all().front().settings)
+    return;
+  for (auto &[name, parameter] : parameters) {
+    auto type = cast<ShapedType>(parameter.getType());
+    StringRef module = modulePathOf(name);
+    if (unitOfParameter[name] != root || type.getNumElements() < kLargeTable ||
+        module.empty() || users[name].size() != 1 ||
+        !isa<nn::EmbeddingOp>(users[name].front()))
+      continue;
+    unitOfParameter[name] = module;
+    unitOfOp[users[name].front()] = module;
+  }
 }
 
 void Assignment::assignByRepetition() {

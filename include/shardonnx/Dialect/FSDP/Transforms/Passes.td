@@ -30,6 +30,9 @@ def AssignUnitsPass : Pass<"nn-assign-units", "mlir::ModuleOp"> {
     `units`; they come before the words of the option. What they set for each
     unit becomes the attribute `nn.unit_policies`.
 
+    With `block` alone, a table of embeddings of 2^28 elements or more that
+    nothing else reads is a unit of its own.
+
     A parameter whose whole name matches one of `ignore` belongs to the unit
     `ignored`, which every rank holds whole, in f32.
 
