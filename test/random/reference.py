@@ -10,6 +10,7 @@ import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+import as_numpy
 import values
 
 try:
@@ -34,10 +35,9 @@ def element_type(dtype):
 FINITE = {"MaxPool", "GlobalMaxPool", "LSTM", "GRU", "RNN", "PRelu", "Resize",
           "InstanceNormalization"}
 
-# Ops for which the place of a NaN among numbers decides what it gives; to
-# PyTorch a NaN is the largest.
-NO_NAN = {"ArgMax", "ArgMin", "TopK", "Hardmax", "ScatterElements", "ScatterND",
-          "ReduceLogSumExp", "Unique"}
+# Ops for which the place of a NaN among numbers decides what ONNX Runtime gives,
+# as it does where a place is given the maximum or minimum of what is scattered.
+NO_NAN = {"Hardmax", "Unique"}
 
 # Norms square what they read, products add up what they multiply: beyond this
 # it overflows, and the order of the terms decides whether inf or NaN remains.
@@ -47,8 +47,8 @@ NORMS = {"LayerNormalization", "RMSNormalization", "BatchNormalization",
 PRODUCTS = {"MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose"}
 LARGEST_TERM = 1e15
 
-# The interpreter multiplies matrices of integers in f64.
-LARGEST_FACTOR = 1e6
+# What is beyond it is infinite in f32.
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def check_attention(operands):
@@ -71,12 +71,14 @@ def check_spread(x, axes):
             raise Refused("the variance is that of rounding")
 
 
-def check_overflow(op, x):
-    """Integers that overflow: ONNX Runtime adds up and multiplies in others."""
-    wide = np.abs(x.astype(np.float64))
-    most = wide.sum() if op == "ReduceSum" else np.maximum(wide, 1).prod()
-    if most > float(np.iinfo(x.dtype).max):
-        raise Refused(f"{op}: it overflows")
+def check_order(op, x):
+    """Where some order of the terms or factors overflows, and another does not,
+    that order decides."""
+    x = np.abs(x[np.isfinite(x)])
+    with np.errstate(all="ignore"):
+        most = x.sum() if op != "ReduceProd" else np.maximum(x, 1).prod()
+    if most > LARGEST:
+        raise Refused(f"{op}: the order of its operands decides")
 
 
 def check_judged(node, arrays):
@@ -88,7 +90,8 @@ def check_judged(node, arrays):
               if values.is_float(a.dtype)]
     if op in FINITE and not all(np.isfinite(a).all() for a in floats):
         raise Refused(f"{op}: not of what is not finite")
-    if op in NO_NAN and any(np.isnan(a).any() for a in floats):
+    extremes = node.attributes.get("reduction") in ("max", "min")
+    if (op in NO_NAN or extremes) and any(np.isnan(a).any() for a in floats):
         raise Refused(f"{op}: not of NaN")
     # ONNX Runtime takes a bound that is absent for the largest finite number.
     if op == "Clip" and len(arrays) < 3 and floats and \
@@ -111,15 +114,13 @@ def check_judged(node, arrays):
     if op == "LayerNormalization" and len(node.outputs) > 1 and \
             not np.isfinite(floats[0]).all():
         raise Refused("LayerNormalization: its deviation is none")
-    if op in ("ReduceSum", "ReduceProd") and not floats:
-        check_overflow(op, arrays[node.inputs[0]])
-    # A square root, unless --strict-numerics: of -inf it is none.
-    if op == "Pow" and floats and np.isneginf(floats[0]).any():
-        raise Refused("Pow: not of -inf")
-    if op == "MatMul" and not floats and any(
-            (np.abs(a.astype(np.float64)) > LARGEST_FACTOR).any()
-            for a in arrays.values()):
-        raise Refused("MatMul: of large integers")
+    if op in ("ReduceSum", "ReduceMean", "ReduceProd", "CumSum") and floats:
+        check_order(op, floats[0])
+    # The power 0.5 is a square root, as PyTorch's, unless --strict-numerics: of
+    # -inf it is none.
+    if op == "Pow" and floats and np.isneginf(floats[0]).any() and \
+            (np.abs(arrays[node.inputs[1]].astype(np.float64)) == 0.5).any():
+        raise Refused("Pow: no root of -inf")
     # ONNX Runtime leaves C out where its factor is zero.
     if op == "Gemm" and not all(np.isfinite(a).all() for a in floats[2:]):
         raise Refused("Gemm: not of an addend that is not finite")
@@ -135,6 +136,7 @@ class Node:
         self.attributes = attributes
         self.opset = opset
         self.session = None
+        self.overflowed = False  # a number that f32 has and f16 has not
 
     def __getstate__(self):
         return self.__dict__ | {"session": None}  # it is of this process
@@ -159,10 +161,16 @@ class Node:
                 for name, a in arrays.items()}
         # What a layer norm says of its rows is f32.
         kept = 1 if self.op == "LayerNormalization" else len(self.outputs)
+        made = self.compute(wide)
         with np.errstate(all="ignore"):
-            return [a.astype(min(small, key=str))
-                    if a.dtype == values.FLOAT and i < kept else a
-                    for i, a in enumerate(self.compute(wide))]
+            narrow = [a.astype(min(small, key=str))
+                      if a.dtype == values.FLOAT and i < kept else a
+                      for i, a in enumerate(made)]
+        if judged:
+            self.overflowed = any(
+                (np.isinf(few) & np.isfinite(many)).any()
+                for few, many in zip(narrow, made) if values.is_float(few.dtype))
+        return narrow
 
     def cast(self, arrays):
         x = arrays[self.inputs[0]]
@@ -177,8 +185,8 @@ class Node:
 
     def compute(self, arrays):
         kinds = {name: (a.dtype, a.shape) for name, a in arrays.items()}
-        if self.op in ("ReduceMax", "ReduceMin"):
-            return [self.extreme(arrays)]
+        if (made := self.by_numpy(arrays)) is not None:
+            return made
         if self.session is None or self.session[0] != kinds:
             self.session = (kinds, self.make_session(arrays))
         try:
@@ -189,19 +197,16 @@ class Node:
             raise Refused(f"{self.op}: {error}") from None
         return [np.asarray(array) for array in made]
 
-    def extreme(self, arrays):
-        """As PyTorch has it: a NaN is the result. ONNX Runtime gives one or
-        the other, depending on its place."""
-        arrays = [arrays[name] for name in self.inputs if name]
-        axes = tuple(int(a) for a in arrays[1]) if len(arrays) > 1 else ()
-        if not axes and self.attributes.get("noop_with_empty_axes"):
-            return arrays[0]
-        function = np.max if self.op == "ReduceMax" else np.min
-        if 0 in arrays[0].shape:
-            raise Refused(f"{self.op}: of nothing")
-        return np.asarray(function(
-            arrays[0], axes or None,
-            keepdims=bool(self.attributes.get("keepdims", 1))))
+    def by_numpy(self, arrays):
+        """Its outputs where PyTorch's rule is NumPy's, else nothing."""
+        if self.op not in as_numpy.OPS:
+            return None
+        made = as_numpy.OPS[self.op](self, *[arrays[name] if name else None
+                                             for name in self.inputs])
+        if made is None:
+            return None
+        return [np.asarray(a) for a in
+                (made if isinstance(made, tuple) else (made,))]
 
     def model(self, arrays):
         inputs = [helper.make_tensor_value_info(

@@ -108,4 +108,20 @@ TEST(Layout, RandomReshapes) {
   EXPECT_GT(copies, 100);
 }
 
+// Merged axes name the same elements of both sides in the same order.
+TEST(Layout, MergeAxes) {
+  Layout one = Layout::rowMajor({2, 1, 3, 4, 5}).transpose({1, 0, 3, 2, 4});
+  Layout other =
+      Layout::rowMajor({1, 2, 4, 6, 5}).slice({0, 0, 0, 1, 0}, {1, 2, 4, 3, 5});
+  Layout a = one, b = other;
+  mergeAxes(a, b);
+  EXPECT_EQ(a.rank(), 4);
+  EXPECT_EQ(elementsOf(a), elementsOf(one));
+  EXPECT_EQ(elementsOf(b), elementsOf(other));
+  a = b = Layout::rowMajor({2, 3, 4}).broadcast({5, 2, 3, 4});
+  mergeAxes(a, b);
+  EXPECT_EQ(ArrayRef<int64_t>(a.shape), ArrayRef<int64_t>({5, 24}));
+  EXPECT_EQ(ArrayRef<int64_t>(a.strides), ArrayRef<int64_t>({0, 1}));
+}
+
 } // namespace

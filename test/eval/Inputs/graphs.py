@@ -82,14 +82,19 @@ elif kind == "sizes":
          node("Trilu", ["one"], ["triangle"]), node("Pad", ["row", "pads", "value"], ["padded"]),
          node("CenterCropPad", ["row", "size"], ["cut"]), node("Add", ["nothing", "deeper"], ["none"]),
          node("HardSwish", ["value"], ["number"]),
-         node("Split", ["deeper", "parts"], ["whole", "rest"], axis=2)],
+         node("Split", ["deeper", "parts"], ["whole", "rest"], axis=2), node("Pad", ["nothing", "around"], ["hollow"]),
+         node("Slice", ["long", "last", "before", "second", "last"], ["turned"]),
+         node("Slice", ["turned", "zero", "two", "second"], ["ends"])],
         [value("row", [3]), value("other", [3]), value("deep", [1, 1, 2, 1, 1]), value("deeper", [1, 1, 2]),
-         value("one", [1, 1]), value("value", [])],
+         value("one", [1, 1]), value("value", []), value("long", [2, 32, 1, 1, 2])],
         [value("chosen", [2, 3]), value("tiled", [2, 2, 4, 2, 2]), value("triangle", [1, 1]), value("padded", [5]),
          value("cut", [1]), value("none", [0, 1, 2]), value("number", []), value("whole", [1, 1, 2]),
-         value("rest", [1, 1, 0])],
+         value("rest", [1, 1, 0]), value("hollow", [0, 2, 2]), value("ends", [2, 2, 1, 1, 2])],
         [tensor("everywhere", [2, 3], BOOL, raw=b"\0" * 6), int64s("repeats", [2] * 5), int64s("pads", [1, 1]),
-         int64s("size", [1]), int64s("parts", [2, 0]), tensor("nothing", [0, 1, 2], raw=b"")])
+         int64s("size", [1]), int64s("parts", [2, 0]), tensor("nothing", [0, 1, 2], raw=b""),
+         int64s("around", [0, 0, 0, 0, 1, 0]), int64s("last", [-1]), int64s("before", [-33]), int64s("second", [1]),
+         int64s("zero", [0]), int64s("two", [2])])
+    npy("long", [2, 32, 1, 1, 2], [float(i) for i in range(128)])
     for name, shape in (("row", [3]), ("other", [3]), ("deep", [1, 1, 2, 1, 1]), ("deeper", [1, 1, 2]), ("one", [1, 1])):
         npy(name, shape, [float(i + 1) for i in range(max(shape))])
     npy("value", [], [3.0])
@@ -112,12 +117,14 @@ elif kind == "large":
     save(
         [node("Min", ["i", "most"], ["min"]), node("Less", ["i", "most"], ["less"]), node("Cast", ["less"], ["below"], to=INT64),
          node("Add", ["i", "odd"], ["sum"]), node("Clip", ["i", "", "odd"], ["clip"]), node("Pad", ["i", "pads", "odd"], ["pad"]),
-         node("Div", ["i", "odd"], ["quotient"]), node("Range", ["odd", "end", "two"], ["range"])],
+         node("Div", ["i", "odd"], ["quotient"]), node("Range", ["odd", "end", "two"], ["range"]),
+         node("MatMul", ["columns", "rows"], ["product"])],
         [value("i", ["batch", 4], INT64)],
         [value(name, ["batch", 4], INT64) for name in ("min", "below", "sum", "clip", "quotient")]
-        + [value("pad", ["batch", 5], INT64), value("range", ["r"], INT64)],
+        + [value("pad", ["batch", 5], INT64), value("range", ["r"], INT64), value("product", [2], INT64)],
         [tensor(name, [], INT64, raw=struct.pack("<q", v)) for name, v in (("most", most), ("odd", odd), ("end", odd + 3), ("two", 2))]
-        + [int64s("pads", [0, 0, 0, 1])])
+        + [int64s("pads", [0, 0, 0, 1]), int64s("columns", [1, most]),
+           tensor("rows", [2, 2], INT64, raw=struct.pack("<4q", odd, 1, 0, 3))])
 elif kind == "halves":
     # Rounded to 16 bits on the way, 65520 and more to infinity in f16.
     npy("x", [2, 3], [1e5, 1.0001, 65519, 65520, 3.14159, 1e-8])
@@ -140,8 +147,8 @@ elif kind == "nan":
         [node("ReduceMax", ["x", "axis"], ["max"], keepdims=0), node("ReduceMin", ["x", "axis"], ["min"], keepdims=0),
          node("ReduceMax", ["x", "first"], ["columns"], keepdims=0),
          node("Softmax", ["x"], ["softmax"], axis=-1), node("ArgMin", ["x"], ["argmin"], axis=1, keepdims=0),
-         node("ArgMax", ["x"], ["argmax"], axis=1, keepdims=0)],
-        [X], [value("max", ["n"]), value("min", ["n"]), value("columns", [3]), value("softmax", ["n", 3]), value("argmin", ["n"], INT64), value("argmax", ["n"], INT64)],
+         node("ArgMax", ["x"], ["argmax"], axis=1, keepdims=0), node("Hardmax", ["x"], ["hardmax"], axis=1)],
+        [X], [value("hardmax", ["n", 3]), value("max", ["n"]), value("min", ["n"]), value("columns", [3]), value("softmax", ["n", 3]), value("argmin", ["n"], INT64), value("argmax", ["n"], INT64)],
         [int64s("axis", [1]), int64s("first", [0])])
 elif kind == "attention":
     # Queries and keys whose product is -inf, one row each with and without.

@@ -185,8 +185,11 @@ LogicalResult lowerHardmax(Lowering &l, onnx::NodeOp node) {
   Value place = nn::IotaOp::create(
       l.builder, l.loc, RankedTensorType::get({width}, l.builder.getF32Type()),
       0);
-  Value last = l.rowMax(l.select(isMax, l.unary<nn::NegOp>(place),
-                                 l.constant(-static_cast<double>(width))));
+  Value back = l.unary<nn::NegOp>(place);
+  Value places = l.select(isMax, back, l.constant(-static_cast<double>(width)));
+  // A NaN is the maximum of its row, as it is torch.argmax's.
+  Value isNaN = l.compare(ComparePredicate::ne, x, x);
+  Value last = l.rowMax(l.select(isNaN, back, places));
   Value isFirst =
       l.compare(ComparePredicate::eq, place, l.unary<nn::NegOp>(last));
   Value result = l.cast(isFirst, elementType(operand));

@@ -36,6 +36,7 @@ private:
   bool isCompilable(onnx::NodeOp node);
   LogicalResult lowerData(onnx::NodeOp node);
   LogicalResult checkLowered(onnx::NodeOp node, Operation *before);
+  bool setNothing(onnx::NodeOp node);
   LogicalResult lowerKnown(onnx::NodeOp node);
   LogicalResult checkOutputs();
   void finish(std::unique_ptr<Block> entry);
@@ -175,7 +176,28 @@ LogicalResult GraphLowering::checkLowered(onnx::NodeOp node,
   return success();
 }
 
+/// Sets results without elements, which are known whatever the node reads;
+/// false if it has others.
+bool GraphLowering::setNothing(onnx::NodeOp node) {
+  auto isNothing = [](Type result) {
+    auto type = dyn_cast<RankedTensorType>(result);
+    return type && type.hasStaticShape() && type.getNumElements() == 0 &&
+           type.getElementType().isIntOrFloat();
+  };
+  if (node->getNumResults() == 0 ||
+      !llvm::all_of(node.getResultTypes(), isNothing))
+    return false;
+  for (Value result : node->getResults()) {
+    auto type = cast<RankedTensorType>(result.getType());
+    l.setConstant(result, HostTensor::splat(type.getShape(),
+                                            type.getElementType(), Scalar{}));
+  }
+  return true;
+}
+
 LogicalResult GraphLowering::lowerKnown(onnx::NodeOp node) {
+  if (setNothing(node))
+    return success();
   try {
     return success(evaluate(node) || succeeded(lowerData(node)));
   } catch (const nn::Misfit &misfit) {

@@ -17,8 +17,33 @@ int64_t product(ArrayRef<int64_t> dims) {
   return result;
 }
 
+/// Known integers wrap, as their products and sums do: of every row and column
+/// all products, summed.
+Value productOfIntegers(Lowering &l, Value lhs, Value rhs) {
+  SmallVector<int64_t> rows(shapeOf(lhs)), columns(shapeOf(rhs));
+  auto axis = static_cast<int64_t>(std::max(rows.size(), columns.size()) - 1);
+  rows.push_back(1);
+  columns.insert(columns.end() - 2, 1);
+  Value products =
+      l.binary<nn::MulOp>(l.reshape(lhs, rows), l.reshape(rhs, columns));
+  SmallVector<int64_t> shape(shapeOf(products));
+  shape.erase(shape.end() - 2);
+  return nn::ReduceSumOp::create(
+      l.builder, l.loc, RankedTensorType::get(shape, elementType(lhs)),
+      products, l.builder.getDenseI64ArrayAttr({axis}), UnitAttr());
+}
+
+Value swapLastTwo(Lowering &l, Value value) {
+  auto axes = llvm::to_vector(llvm::seq<int64_t>(0, rankOf(value)));
+  std::swap(axes[axes.size() - 2], axes.back());
+  return l.transpose(value, axes);
+}
+
 Value matmul(Lowering &l, Value lhs, Value rhs, bool transposeLhs,
              bool transposeRhs) {
+  if (!isFloat(lhs))
+    return productOfIntegers(l, transposeLhs ? swapLastTwo(l, lhs) : lhs,
+                             transposeRhs ? swapLastTwo(l, rhs) : rhs);
   ArrayRef<int64_t> a = shapeOf(lhs), b = shapeOf(rhs);
   SmallVector<int64_t> shape(*broadcastShapes(a.drop_back(2), b.drop_back(2)));
   shape.push_back(transposeLhs ? a.back() : a[a.size() - 2]);
@@ -29,19 +54,10 @@ Value matmul(Lowering &l, Value lhs, Value rhs, bool transposeLhs,
       rhs, transposeLhs ? yes : UnitAttr(), transposeRhs ? yes : UnitAttr());
 }
 
-/// An operand of a product of this type. Known integers are multiplied in f64,
-/// exactly up to 2^53.
-Value factor(Lowering &l, Value value, Type type) {
-  return isa<FloatType>(type) ? value : l.cast(value, l.builder.getF64Type());
-}
-
 LogicalResult lowerMatMul(Lowering &l, onnx::NodeOp node) {
   Value lhs = l.get(node.getInput(0)), rhs = l.get(node.getInput(1));
-  Type type = elementType(lhs);
   if (!isFloat(lhs) && !l.interpreting)
     return l.unsupported(node, "only of floats");
-  lhs = factor(l, lhs, type);
-  rhs = factor(l, rhs, type);
   SmallVector<int64_t> a(shapeOf(lhs)), b(shapeOf(rhs));
   // A vector is a matrix of one row or one column that is dropped again.
   bool dropRow = a.size() == 1, dropColumn = b.size() == 1;
@@ -70,7 +86,7 @@ LogicalResult lowerMatMul(Lowering &l, onnx::NodeOp node) {
     shape.pop_back();
   if (dropRow)
     shape.erase(shape.end() - (dropColumn ? 1 : 2));
-  l.set(node->getResult(0), l.cast(l.reshape(result, shape), type));
+  l.set(node->getResult(0), l.reshape(result, shape));
   return success();
 }
 
@@ -80,22 +96,22 @@ LogicalResult lowerGemm(Lowering &l, onnx::NodeOp node) {
   Type type = elementType(a);
   if ((!isFloat(a) && !l.interpreting) || rankOf(a) != 2 || rankOf(b) != 2)
     return l.unsupported(node, "only of matrices of floats");
-  a = factor(l, a, type);
-  b = factor(l, b, type);
+  double alpha = node.getFloat("alpha", 1), beta = node.getFloat("beta", 1);
+  // Integers that are scaled are so in f64.
+  Type common =
+      isFloat(a) || (alpha == 1 && beta == 1) ? type : l.builder.getF64Type();
   auto scaled = [&](Value value, double factor) {
-    if (factor == 1)
-      return value;
-    return l.binary<nn::MulOp>(value, l.constant(factor, elementType(value)));
+    value = l.cast(value, common);
+    return factor == 1 ? value
+                       : l.binary<nn::MulOp>(value, l.constant(factor, common));
   };
-  Value result = matmul(l, a, b, node.getInt("transA", 0) != 0,
-                        node.getInt("transB", 0) != 0);
-  result = scaled(result, node.getFloat("alpha", 1));
+  Value result = scaled(matmul(l, a, b, node.getInt("transA", 0) != 0,
+                               node.getInt("transB", 0) != 0),
+                        alpha);
   if (Value c = node.getInput(2)) {
     if (!nn::broadcastsTo(l.getShape(c), shapeOf(result)))
       return l.unsupported(node, "its addend does not broadcast");
-    Value addend = factor(l, l.getBroadcastable(c), type);
-    result =
-        l.binary<nn::AddOp>(result, scaled(addend, node.getFloat("beta", 1)));
+    result = l.binary<nn::AddOp>(result, scaled(l.getBroadcastable(c), beta));
   }
   l.set(node->getResult(0), l.cast(result, type));
   return success();

@@ -85,25 +85,33 @@ Value join(Lowering &l, ArrayRef<Value> parts, unsigned axis) {
   return nn::ConcatOp::create(l.builder, l.loc, parts, axis);
 }
 
-/// An even axis is one of pairs: each pair swapped, then the pairs reversed.
-Value reverseAxis(Lowering &l, Value value, unsigned axis) {
-  SmallVector<int64_t> shape(shapeOf(value));
-  int64_t size = shape[axis];
+/// The middle one of three axes backwards. If even it is one of pairs: each
+/// pair swapped, then the pairs reversed, as wider elements.
+static Value reverseMiddle(Lowering &l, Value value) {
+  ArrayRef<int64_t> shape = shapeOf(value);
+  int64_t outer = shape[0], size = shape[1], inner = shape[2];
   if (size == 1)
     return value;
   if (size % 2 == 1)
     return join(l,
-                {l.slice(value, axis, size - 1, 1),
-                 reverseAxis(l, l.slice(value, axis, 0, size - 1), axis)},
-                axis);
-  SmallVector<int64_t> paired(shape);
-  paired[axis] = size / 2;
-  paired.insert(paired.begin() + axis + 1, 2);
-  Value pairs = l.reshape(value, paired);
-  pairs =
-      join(l, {l.slice(pairs, axis + 1, 1, 1), l.slice(pairs, axis + 1, 0, 1)},
-           axis + 1);
-  return l.reshape(reverseAxis(l, pairs, axis), shape);
+                {l.slice(value, 1, size - 1, 1),
+                 reverseMiddle(l, l.slice(value, 1, 0, size - 1))},
+                1);
+  Value pairs = l.reshape(value, {outer, size / 2, 2, inner});
+  pairs = join(l, {l.slice(pairs, 2, 1, 1), l.slice(pairs, 2, 0, 1)}, 2);
+  pairs = reverseMiddle(l, l.reshape(pairs, {outer, size / 2, 2 * inner}));
+  return l.reshape(pairs, {outer, size, inner});
+}
+
+Value reverseAxis(Lowering &l, Value value, unsigned axis) {
+  SmallVector<int64_t> shape(shapeOf(value));
+  if (shape[axis] == 1)
+    return value;
+  ArrayRef<int64_t> sizes(shape);
+  SmallVector<int64_t> flat = {
+      ShapedType::getNumElements(sizes.take_front(axis)), shape[axis],
+      ShapedType::getNumElements(sizes.drop_front(axis + 1))};
+  return l.reshape(reverseMiddle(l, l.reshape(value, flat)), shape);
 }
 
 /// Groups of `step` elements, of which one stays: the first, or, where the axis

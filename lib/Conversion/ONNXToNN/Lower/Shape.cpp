@@ -257,15 +257,8 @@ LogicalResult lowerConcat(Lowering &l, onnx::NodeOp node) {
   for (Value input : node.getInputs())
     if (!llvm::is_contained(l.getShape(input), 0))
       parts.push_back(l.get(input));
-  if (parts.empty()) { // known, whatever the operands are
-    auto type = dyn_cast<RankedTensorType>(node->getResult(0).getType());
-    if (!type || !type.hasStaticShape() || type.getNumElements() != 0)
-      return l.unsupported(node, "its result is empty");
-    l.setConstant(
-        node->getResult(0),
-        HostTensor::splat(type.getShape(), type.getElementType(), Scalar{}));
-    return success();
-  }
+  if (parts.empty())
+    return l.unsupported(node, "its result is empty");
   SmallVector<int64_t> shape(shapeOf(parts.front()));
   auto axis =
       normalizeAxis(node.getInt("axis", 0), static_cast<int64_t>(shape.size()));

@@ -105,10 +105,15 @@ Value CallEmitter::rowsBuffer(Value operand) {
   return bufferOf(storage.layout.isUnit(1) ? storage : contiguous(operand));
 }
 
+// Models may have more axes than a call: those that both sides walk as one are
+// one.
 void CallEmitter::copy(const Storage &source, const Storage &target,
                        bool accumulate) {
-  Value from = bufferOf(source);
-  CopyOp::create(builder, loc, from, bufferOf(target), accumulate);
+  Storage from = source, to = target;
+  if (from.layout.rank() > SHX_MAX_RANK)
+    mergeAxes(from.layout, to.layout);
+  Value buffer = bufferOf(from);
+  CopyOp::create(builder, loc, buffer, bufferOf(to), accumulate);
 }
 
 void CallEmitter::fillWithZero(const Storage &target) {

@@ -152,3 +152,28 @@ Layout Layout::swapLastTwo() const {
   std::swap(result.strides[rank() - 1], result.strides[rank() - 2]);
   return result;
 }
+
+void shardonnx::exec::mergeAxes(Layout &one, Layout &other) {
+  assert(one.shape == other.shape && "axes are merged in pairs");
+  Layout a = one, b = other;
+  a.shape.clear(), a.strides.clear(), b.strides.clear();
+  for (int64_t axis = 0; axis < one.rank(); ++axis) {
+    int64_t size = one.shape[axis];
+    if (size == 1)
+      continue;
+    int64_t x = one.strides[axis], y = other.strides[axis];
+    if (!a.shape.empty() && a.strides.back() == x * size &&
+        b.strides.back() == y * size) {
+      a.shape.back() *= size;
+      a.strides.back() = x;
+      b.strides.back() = y;
+      continue;
+    }
+    a.shape.push_back(size);
+    a.strides.push_back(x);
+    b.strides.push_back(y);
+  }
+  b.shape = a.shape;
+  one = a;
+  other = b;
+}

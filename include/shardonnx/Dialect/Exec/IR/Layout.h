@@ -48,6 +48,9 @@ private:
   Layout normalized() const;
 };
 
+/// Makes one axis of those that both layouts, of one shape, walk as one.
+void mergeAxes(Layout &one, Layout &other);
+
 } // namespace shardonnx::exec
 
 #endif // SHARDONNX_DIALECT_EXEC_IR_LAYOUT_H

@@ -1,0 +1,85 @@
+# Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Ops that NumPy computes as PyTorch does where ONNX Runtime does not: to it, what
+a NaN does depends on its place among the numbers, and integers that overflow
+do not wrap.
+
+Each function is given a node and its inputs (None: absent), and gives one array
+or several.
+"""
+
+import numpy as np
+
+import values
+
+OPS = {}
+
+
+def op(*names):
+    def register(function):
+        OPS.update(dict.fromkeys(names, function))
+        return function
+    return register
+
+
+def axes_of(node, x, axes):
+    """The axes of a reduction; None where it leaves its operand as it is."""
+    axes = () if axes is None else tuple(int(a) for a in axes)
+    if not axes and node.attributes.get("noop_with_empty_axes"):
+        return None
+    return axes or tuple(range(x.ndim))
+
+
+def reduced(node, x, axes, function):
+    axes = axes_of(node, x, axes)
+    if axes is None:
+        return x
+    return function(x, axis=axes,
+                    keepdims=bool(node.attributes.get("keepdims", 1)))
+
+
+@op("ReduceMax", "ReduceMin")
+def extreme(node, x, axes=None):
+    return reduced(node, x, axes, np.max if node.op == "ReduceMax" else np.min)
+
+
+@op("ReduceSum", "ReduceProd")
+def of_integers(node, x, axes=None):
+    if values.is_float(x.dtype):
+        return None
+    function = np.sum if node.op == "ReduceSum" else np.prod
+    return reduced(node, x, axes, function).astype(x.dtype)
+
+
+@op("ReduceLogSumExp")
+def log_sum_exp(node, x, axes=None):
+    wide = x.astype(np.float64)
+    if not np.isnan(wide).any():
+        return None
+
+    def compute(x, **more):
+        with np.errstate(all="ignore"):
+            return np.logaddexp.reduce(x, initial=-np.inf, **more)
+    return reduced(node, wide, axes, compute).astype(x.dtype)
+
+
+@op("ArgMax", "ArgMin")
+def arg(node, x):
+    axis = node.attributes.get("axis", 0)
+    last = node.attributes.get("select_last_index", 0)
+    function = np.argmax if node.op == "ArgMax" else np.argmin
+    made = function(np.flip(x, axis) if last else x, axis, keepdims=bool(
+        node.attributes.get("keepdims", 1)))
+    return x.shape[axis] - 1 - made if last else made
+
+
+@op("TopK")
+def top_k(node, x, count):
+    """A NaN is the largest; of equal ones the first comes first."""
+    axis = node.attributes["axis"]
+    ranks = np.unique(x, return_inverse=True)[1].reshape(x.shape)
+    if node.attributes.get("largest", 1):
+        ranks = -ranks
+    order = np.argsort(ranks, axis, kind="stable")
+    order = np.take(order, range(int(count[0])), axis)
+    return np.take_along_axis(x, order, axis), order
