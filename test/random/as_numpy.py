@@ -4,9 +4,13 @@
 a NaN does depends on its place among the numbers, and integers that overflow
 do not wrap.
 
+A mean of nothing is NaN.
+
 Each function is given a node and its inputs (None: absent), and gives one array
 or several.
 """
+
+import warnings
 
 import numpy as np
 
@@ -49,6 +53,15 @@ def of_integers(node, x, axes=None):
         return None
     function = np.sum if node.op == "ReduceSum" else np.prod
     return reduced(node, x, axes, function).astype(x.dtype)
+
+
+@op("ReduceMean")
+def of_nothing(node, x, axes=None):
+    if x.size:
+        return None
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return reduced(node, x, axes, np.mean)
 
 
 @op("ReduceLogSumExp")

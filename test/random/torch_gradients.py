@@ -50,11 +50,30 @@ def move(node, inputs, known):
             for made in moving.evaluate(arrays)]
 
 
+def resize(node, inputs, known):
+    """What the reference makes of one image that is 1 at each place is the matrix
+    that it multiplies by."""
+    x = inputs[0]
+    channels, height, width = x.shape[1:]
+    count = height * width
+    images = np.eye(count, dtype=np.float32).reshape(count, 1, height, width)
+    sizes = known[node.inputs[3]].copy()
+    sizes[:2] = count, 1
+    one = type(node)(node.op, node.inputs, node.outputs, node.attributes,
+                     node.opset)
+    made, = one.evaluate({node.inputs[0]: images, node.inputs[3]: sizes})
+    matrix = torch.from_numpy(made.reshape(count, -1)).to(x.dtype)
+    return [(x.reshape(channels, count) @ matrix).reshape(
+        1, channels, *made.shape[2:])]
+
+
 def compute(node, inputs, known):
     if all(x is None or not x.is_floating_point() for x in inputs):
         return [tensor(known[name]) for name in node.outputs]
     if node.op in MOVERS:
         return move(node, inputs, known)
+    if node.op == "Resize":
+        return resize(node, inputs, known)
     if node.op == "TopK":
         order = tensor(known[node.outputs[1]])
         return [inputs[0].gather(node.attributes["axis"], order), order]

@@ -7,6 +7,7 @@ one tensor or several.
 """
 
 import numpy as np
+import onnx
 import torch
 import torch.nn.functional as F
 
@@ -110,6 +111,15 @@ def variadic(node, x, *more):
     for each in more:
         x = join(x, each)
     return x / (1 + len(more)) if node.op == "Mean" else x
+
+
+@op("Cast", "CastLike")
+def cast(node, x, like=None):
+    same = like.dtype == x.dtype if like is not None else \
+        node.attributes["to"] == onnx.TensorProto.FLOAT
+    if not same:
+        raise Unjudged(node.op)
+    return x
 
 
 # ---- Along axes
@@ -262,6 +272,18 @@ def average_pool(node, x):
         x, attribute(node, "kernel_shape", None),
         attribute(node, "strides", [1] * spatial), pads_of(node, spatial),
         False, bool(attribute(node, "count_include_pad", 0)))
+
+
+@op("LpPool")
+def lp_pool(node, x):
+    spatial, p = x.ndim - 2, attribute(node, "p", 2)
+    if max(attribute(node, "dilations", [1])) > 1:
+        raise Unjudged
+    kernel = attribute(node, "kernel_shape", None)
+    means = getattr(F, f"avg_pool{spatial}d")(
+        x.abs() ** p, kernel, attribute(node, "strides", [1] * spatial),
+        pads_of(node, spatial))
+    return (means * int(np.prod(kernel))) ** (1 / p)
 
 
 @op("GlobalAveragePool")

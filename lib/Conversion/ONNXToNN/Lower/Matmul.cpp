@@ -17,33 +17,32 @@ int64_t product(ArrayRef<int64_t> dims) {
   return result;
 }
 
-/// Known integers wrap, as their products and sums do: of every row and column
-/// all products, summed.
-Value productOfIntegers(Lowering &l, Value lhs, Value rhs) {
-  SmallVector<int64_t> rows(shapeOf(lhs)), columns(shapeOf(rhs));
-  auto axis = static_cast<int64_t>(std::max(rows.size(), columns.size()) - 1);
-  rows.push_back(1);
-  columns.insert(columns.end() - 2, 1);
-  Value products =
-      l.binary<nn::MulOp>(l.reshape(lhs, rows), l.reshape(rhs, columns));
-  SmallVector<int64_t> shape(shapeOf(products));
-  shape.erase(shape.end() - 2);
-  return nn::ReduceSumOp::create(
-      l.builder, l.loc, RankedTensorType::get(shape, elementType(lhs)),
-      products, l.builder.getDenseI64ArrayAttr({axis}), UnitAttr());
-}
-
 Value swapLastTwo(Lowering &l, Value value) {
   auto axes = llvm::to_vector(llvm::seq<int64_t>(0, rankOf(value)));
   std::swap(axes[axes.size() - 2], axes.back());
   return l.transpose(value, axes);
 }
 
+/// Known integers wrap, as their products and sums do: the sum of a row times a
+/// column of `rhs`, which is a row of `columns`.
+Value productOfIntegers(Lowering &l, Value lhs, Value columns) {
+  SmallVector<int64_t> left(shapeOf(lhs)), right(shapeOf(columns));
+  left.insert(left.end() - 1, 1);
+  right.insert(right.end() - 2, 1);
+  Value products =
+      l.binary<nn::MulOp>(l.reshape(lhs, left), l.reshape(columns, right));
+  SmallVector<int64_t> shape(shapeOf(products).drop_back());
+  return nn::ReduceSumOp::create(
+      l.builder, l.loc, RankedTensorType::get(shape, elementType(lhs)),
+      products, l.builder.getDenseI64ArrayAttr({rankOf(products) - 1}),
+      UnitAttr());
+}
+
 Value matmul(Lowering &l, Value lhs, Value rhs, bool transposeLhs,
              bool transposeRhs) {
   if (!isFloat(lhs))
     return productOfIntegers(l, transposeLhs ? swapLastTwo(l, lhs) : lhs,
-                             transposeRhs ? swapLastTwo(l, rhs) : rhs);
+                             transposeRhs ? rhs : swapLastTwo(l, rhs));
   ArrayRef<int64_t> a = shapeOf(lhs), b = shapeOf(rhs);
   SmallVector<int64_t> shape(*broadcastShapes(a.drop_back(2), b.drop_back(2)));
   shape.push_back(transposeLhs ? a.back() : a[a.size() - 2]);
