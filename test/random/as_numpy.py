@@ -4,7 +4,8 @@
 a NaN does depends on its place among the numbers, and integers that overflow
 do not wrap.
 
-A mean of nothing is NaN.
+A mean of nothing is NaN. In f64 its LogSoftmax bounds what it takes the
+logarithm of.
 
 Each function is given a node and its inputs (None: absent), and gives one array
 or several.
@@ -76,6 +77,18 @@ def log_sum_exp(node, x, axes=None):
     return reduced(node, wide, axes, compute).astype(x.dtype)
 
 
+@op("Softmax", "LogSoftmax")
+def softmax(node, x):
+    if x.dtype != values.DOUBLE or not x.size:
+        return None
+    axis = node.attributes.get("axis", -1)
+    with np.errstate(all="ignore"):
+        x = x - x.max(axis, keepdims=True)
+        total = np.exp(x).sum(axis, keepdims=True)
+        return (x - np.log(total) if node.op == "LogSoftmax"
+                else np.exp(x) / total)
+
+
 @op("ArgMax", "ArgMin")
 def arg(node, x):
     axis = node.attributes.get("axis", 0)
@@ -84,6 +97,14 @@ def arg(node, x):
     made = function(np.flip(x, axis) if last else x, axis, keepdims=bool(
         node.attributes.get("keepdims", 1)))
     return x.shape[axis] - 1 - made if last else made
+
+
+@op("Hardmax")
+def hardmax(node, x):
+    axis = node.attributes.get("axis", -1)
+    made = np.zeros_like(x)
+    np.put_along_axis(made, np.argmax(x, axis, keepdims=True), 1, axis)
+    return made
 
 
 @op("TopK")

@@ -37,7 +37,7 @@ FINITE = {"MaxPool", "GlobalMaxPool", "LSTM", "GRU", "RNN", "PRelu", "Resize",
 
 # Ops for which the place of a NaN among numbers decides what ONNX Runtime gives,
 # as it does where a place is given the maximum or minimum of what is scattered.
-NO_NAN = {"Hardmax", "Unique"}
+NO_NAN = {"Unique"}
 
 # Norms square what they read, products add up what they multiply: beyond this
 # it overflows, and the order of the terms decides whether inf or NaN remains.
@@ -103,6 +103,10 @@ def check_judged(node, arrays):
     # By default in f32, whatever the type; ONNX Runtime does it in f64.
     if op in NORMS and any(a.dtype == values.DOUBLE for a in arrays.values()):
         raise Refused(f"{op}: not of f64")
+    # PyTorch makes an exponent a float first, which may be even then.
+    if op == "Pow" and not values.is_float(arrays[node.inputs[1]].dtype) and \
+            (np.abs(arrays[node.inputs[1]].astype(np.float64)) > 2**24).any():
+        raise Refused("Pow: its exponent is no f32")
     if op == "MeanVarianceNormalization":
         check_spread(floats[0], tuple(node.attributes.get("axes", (0, 2, 3))))
     if op == "LayerNormalization":
@@ -121,6 +125,11 @@ def check_judged(node, arrays):
     if op == "Pow" and floats and np.isneginf(floats[0]).any() and \
             (np.abs(arrays[node.inputs[1]].astype(np.float64)) == 0.5).any():
         raise Refused("Pow: no root of -inf")
+    # So does its batch norm: (x + inf) * -inf becomes a difference of infinities.
+    if op == "BatchNormalization" and not all(
+            np.isfinite(arrays[name].astype(np.float64)).all()
+            for name in node.inputs[1:]):
+        raise Refused("BatchNormalization: not of statistics that are no numbers")
     # ONNX Runtime leaves C out where its factor is zero.
     if op == "Gemm" and not all(np.isfinite(a).all() for a in floats[2:]):
         raise Refused("Gemm: not of an addend that is not finite")

@@ -6,6 +6,8 @@ How far off one may be is measured as for outputs: the inputs are moved by their
 rounding, as often, and PyTorch computes in f32 once.
 """
 
+import warnings
+
 import numpy as np
 import torch
 
@@ -135,7 +137,8 @@ def difference(graph, result):
     """What is wrong with a graph's gradients, or nothing; None where PyTorch
     does not judge."""
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             forward, expected = run(graph, graph.leaves())
             if not agree(forward, graph):
                 return None

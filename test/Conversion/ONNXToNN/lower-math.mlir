@@ -97,13 +97,14 @@ func.func @steps(%x: tensor<6xf32>) -> (tensor<2xf32>, tensor<4xf32>) {
   // CHECK: %[[GROUPS:.*]] = nn.reshape %{{.*}} : tensor<6xf32> -> tensor<2x3xf32>
   // CHECK: nn.slice %[[GROUPS]] {offsets = array<i64: 0, 1>, sizes = array<i64: 2, 1>}
   %0 = onnx.node "Slice"(%x, %one, %end, %zero, %three) : (tensor<6xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2xf32>
-  // Backwards: pairs swapped, then the pairs.
+  // Backwards: pairs swapped, then the pairs, which are wider elements.
   %last = onnx.node "Constant"() {value_ints = array<i64: 3>} : () -> tensor<1xi64>
   %before = onnx.node "Constant"() {value_ints = array<i64: -9>} : () -> tensor<1xi64>
   %back = onnx.node "Constant"() {value_ints = array<i64: -1>} : () -> tensor<1xi64>
-  // CHECK: nn.reshape %{{.*}} : tensor<4xf32> -> tensor<2x2xf32>
-  // CHECK: nn.concat %{{.*}}, %{{.*}} {axis = 1 : i64} : (tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x2xf32>
-  // CHECK: nn.reshape %{{.*}} : tensor<2x2xf32> -> tensor<4xf32>
+  // CHECK: nn.reshape %{{.*}} : tensor<1x4x1xf32> -> tensor<1x2x2x1xf32>
+  // CHECK: nn.concat %{{.*}}, %{{.*}} {axis = 2 : i64} : (tensor<1x2x1x1xf32>, tensor<1x2x1x1xf32>) -> tensor<1x2x2x1xf32>
+  // CHECK: nn.reshape %{{.*}} : tensor<1x2x2x1xf32> -> tensor<1x2x2xf32>
+  // CHECK: nn.concat %{{.*}}, %{{.*}} {axis = 2 : i64} : (tensor<1x1x1x2xf32>, tensor<1x1x1x2xf32>) -> tensor<1x1x2x2xf32>
   %1 = onnx.node "Slice"(%x, %last, %before, %zero, %back) : (tensor<6xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<4xf32>
   return %0, %1 : tensor<2xf32>, tensor<4xf32>
 }
