@@ -88,6 +88,15 @@ void forgetTypes(::onnx::GraphProto &graph,
               infos.end());
 }
 
+/// The types that a body may depend on, as far as they are known: the library
+/// infers them itself, but not through ops of which it lacks the inference.
+void inferTypes(::onnx::ModelProto &model) {
+  llvm::consumeError(guarded([&] {
+    SchemaRegistry schemas;
+    ::onnx::shape_inference::InferShapes(model, &schemas);
+  }));
+}
+
 /// Replaces the nodes of one op by the body of its schema, if it has one.
 void expand(::onnx::ModelProto &model, const FunctionId &id) {
   int version = 0;
@@ -103,6 +112,8 @@ void expand(::onnx::ModelProto &model, const FunctionId &id) {
   for (::onnx::NodeProto &node : *expanded.mutable_graph()->mutable_node())
     if (node.op_type() == id.second && node.domain() == id.first)
       stateDefaults(node, *schema);
+  if (schema->HasContextDependentFunction())
+    inferTypes(expanded);
   std::set<std::string> stated = stateTypes(*expanded.mutable_graph());
   llvm::Error error = guarded([&] {
     auto ids = ::onnx::inliner::FunctionIdSet::Create({id});

@@ -77,8 +77,13 @@ SchemaRegistry::GetSchema(const std::string &op, int version,
     own->PartialDataPropagationFunction(
         [follow = schema->GetDataPropagationFunction()](
             ::onnx::DataPropagationContext &context) {
-          if (isShort(context))
+          if (!isShort(context))
+            return;
+          try {
             follow(context);
+          } catch (const ::onnx::InferenceError &) {
+            // Elements that overflow are elements that are not known here.
+          }
         });
   return own.get();
 }

@@ -81,6 +81,17 @@ def check_order(op, x):
         raise Refused(f"{op}: the order of its operands decides")
 
 
+def check_types(node, arrays):
+    """That the opset has the op of these types, which are given as f32."""
+    schema = onnx.defs.get_schema(node.op, node.opset)
+    for i, name in enumerate(node.inputs):
+        formal = schema.inputs[min(i, len(schema.inputs) - 1)]
+        kind = onnx.TensorProto.DataType.Name(
+            element_type(arrays[name].dtype)).lower() if name else ""
+        if name and f"tensor({kind})" not in formal.types:
+            raise Refused(f"{node.op}: not of {kind} in opset {node.opset}")
+
+
 def check_judged(node, arrays):
     """Raises Refused where the reference is no judge."""
     op = node.op
@@ -163,6 +174,7 @@ class Node:
         if self.op in ("Cast", "CastLike"):
             return [self.cast(arrays)]
         if judged:
+            check_types(self, arrays)
             check_judged(self, arrays)
         if not small:
             return self.compute(arrays)

@@ -98,6 +98,11 @@ elif kind == "sizes":
     for name, shape in (("row", [3]), ("other", [3]), ("deep", [1, 1, 2, 1, 1]), ("deeper", [1, 1, 2]), ("one", [1, 1])):
         npy(name, shape, [float(i + 1) for i in range(max(shape))])
     npy("value", [], [3.0])
+elif kind == "bodies":
+    # The body of CenterCropPad depends on a shape that is GroupNormalization's.
+    save([node("GroupNormalization", ["x", "one", "one"], ["n"], num_groups=1), node("CenterCropPad", ["n", "size"], ["y"], axes=[2])],
+         [value("x", [1, 1, 3])], [value("y", [1, 1, 2])], [tensor("one", [1], floats=[1.0]), int64s("size", [2])], opset=21)
+    npy("x", [1, 1, 3], [1.0, 2.0, 3.0])
 elif kind == "types":
     # The standard gives both one type.
     save([node("Less", ["x", "n"], ["y"])], [X, value("n", ["batch", 3], INT32)], [value("y", ["batch", 3], BOOL)])
@@ -118,10 +123,10 @@ elif kind == "large":
         [node("Min", ["i", "most"], ["min"]), node("Less", ["i", "most"], ["less"]), node("Cast", ["less"], ["below"], to=INT64),
          node("Add", ["i", "odd"], ["sum"]), node("Clip", ["i", "", "odd"], ["clip"]), node("Pad", ["i", "pads", "odd"], ["pad"]),
          node("Div", ["i", "odd"], ["quotient"]), node("Range", ["odd", "end", "two"], ["range"]),
-         node("MatMul", ["columns", "rows"], ["product"])],
+         node("MatMul", ["columns", "rows"], ["product"]), node("Mul", ["columns", "columns"], ["squares"])],
         [value("i", ["batch", 4], INT64)],
         [value(name, ["batch", 4], INT64) for name in ("min", "below", "sum", "clip", "quotient")]
-        + [value("pad", ["batch", 5], INT64), value("range", ["r"], INT64), value("product", [2], INT64)],
+        + [value("pad", ["batch", 5], INT64), value("range", ["r"], INT64), value("product", [2], INT64), value("squares", [2], INT64)],
         [tensor(name, [], INT64, raw=struct.pack("<q", v)) for name, v in (("most", most), ("odd", odd), ("end", odd + 3), ("two", 2))]
         + [int64s("pads", [0, 0, 0, 1]), int64s("columns", [1, most]),
            tensor("rows", [2, 2], INT64, raw=struct.pack("<4q", odd, 1, 0, 3))])
