@@ -112,6 +112,9 @@ LogicalResult checkOptions(const CompileOptions &options,
         Twine("--strict-numerics: kernels keep the intermediate values of ") +
         spell(options.paramDtype) +
         " in f32, which rounds otherwise; leave --param-dtype at f32");
+  if (!options.loraTargets.empty() && !options.lora)
+    return diagnostics.error("--lora-targets needs --lora=RANK: the rank of "
+                             "the adapters");
   if (options.fit && options.memoryBudget)
     return diagnostics.error("--memory-budget: --fit makes it; leave one out");
   if ((options.memoryBudget || options.fit) && !options.worldSize)

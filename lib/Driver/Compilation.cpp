@@ -45,7 +45,7 @@ Compilation::Compilation(const CompileOptions &options,
   for (const auto &[name, size] : options.dims)
     importOptions.dims[name] = size;
   importOptions.trainableGiven =
-      !options.freeze.empty() || !options.trainable.empty();
+      !options.freeze.empty() || !options.trainable.empty() || options.lora;
   if (!importOptions.isSupported)
     importOptions.isSupported = isRaisable;
   DialectRegistry registry;

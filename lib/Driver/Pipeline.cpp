@@ -23,6 +23,21 @@ static bool isCuda(const CompileOptions &options) {
 // What is trained: the loss, units and dtypes.
 static void addTrainingPasses(OpPassManager &pm,
                               const CompileOptions &options) {
+  if (options.lora) {
+    nn::AddAdaptersPassOptions adapters;
+    adapters.rank = options.lora->rank;
+    adapters.alpha = options.lora->alpha;
+    adapters.dropout = options.lora->dropout;
+    adapters.rslora = options.lora->rslora;
+    // What --freeze does not name, or --trainable does, is then trained beside
+    // the adapters, as PEFT's modules_to_save are.
+    adapters.freezesBase = options.freeze.empty() && options.trainable.empty();
+    adapters.targets.assign(options.loraTargets.begin(),
+                            options.loraTargets.end());
+    if (options.loraTargets.empty())
+      adapters.targets = {"all-linear"};
+    pm.addPass(nn::createAddAdaptersPass(adapters));
+  }
   if (!options.strictNumerics)
     pm.addPass(nn::createGroupMatmulsPass());
   if (!options.freeze.empty() || !options.trainable.empty()) {

@@ -16,16 +16,6 @@
 
 namespace shardonnx {
 
-std::vector<float> readParameter(rt::CheckpointReader &reader,
-                                 const rt::CheckpointReader::Place &place) {
-  const Manifest::Param &param = *place.param;
-  std::vector<float> values(static_cast<size_t>(param.elements()));
-  reader.read(place.unit,
-              param.trainable ? rt::StateArray::Master : rt::StateArray::Frozen,
-              param.offset, param.elements(), values.data());
-  return values;
-}
-
 static void failToWrite(const std::string &path, std::error_code error) {
   rt::fail("cannot write '", path, "': ", error.message(),
            "; -o needs a folder with room that can be written");
@@ -87,20 +77,37 @@ bool endsWith(const std::string &text, const std::string &end) {
          text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
+// What the checkpoint has of adapters, and what is asked for.
+void checkAdapters(const rt::Checkpoint &index, const ExportOptions &options,
+                   bool folder) {
+  if (folder && !index.lora)
+    rt::failUsage("-o: '", options.output,
+                  "' ends neither with .onnx nor with .safetensors, and the "
+                  "checkpoint has no adapters for a folder; --format says "
+                  "which it shall be");
+  if (folder && options.merge)
+    rt::failUsage("--merge: a folder gets the adapters alone; leave it out, or "
+                  "name a .safetensors or .onnx file");
+  if (options.merge && !index.lora)
+    rt::failUsage("--merge: the checkpoint has no adapters; leave it out");
+  if (index.lora && !folder && !options.merge)
+    rt::failUsage("-o: '", options.output,
+                  "' has no place for the checkpoint's adapters: --merge adds "
+                  "them to the weights, -o DIR writes them for PEFT");
+}
+
 void exportCheckpoint(const ExportOptions &options) {
   bool named = options.output != kStandardOutput;
   bool onnx = options.format.empty() ? endsWith(options.output, ".onnx")
                                      : options.format == "onnx";
-  if (named && options.format.empty() && !onnx &&
-      !endsWith(options.output, ".safetensors"))
-    rt::failUsage("-o: '", options.output,
-                  "' ends neither with .onnx nor with .safetensors; --format "
-                  "says which it shall be");
+  bool adapter = named && options.format.empty() && !onnx &&
+                 !endsWith(options.output, ".safetensors");
   std::optional<std::string> folder = rt::findCheckpoint(options.checkpoint);
   if (!folder)
     rt::fail("there is no checkpoint in '", options.checkpoint,
              "'; give one, or the folder that --save named");
   rt::CheckpointReader reader(*folder);
+  checkAdapters(reader.index(), options, adapter);
   reader.verify();
   std::string model =
       options.model.empty() ? reader.index().modelPath : options.model;
@@ -108,7 +115,9 @@ void exportCheckpoint(const ExportOptions &options) {
     rt::fail("the checkpoint '", *folder,
              "' was converted and names no ONNX file: --model FILE says which "
              "one was compiled");
-  if (onnx)
+  if (adapter)
+    writeAdapter(reader, options.output);
+  else if (onnx)
     writeOnnx(reader, model, options.output);
   else
     writeSafeTensors(reader, model, options.output);

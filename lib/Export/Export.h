@@ -18,7 +18,8 @@
 
 namespace shardonnx {
 
-/// The values of a whole parameter.
+/// The values of a whole parameter, with its adapter's product added where it
+/// has one.
 std::vector<float> readParameter(rt::CheckpointReader &reader,
                                  const rt::CheckpointReader::Place &place);
 
@@ -55,6 +56,11 @@ void writeSafeTensors(rt::CheckpointReader &reader, const std::string &model,
                       const std::string &output);
 void writeOnnx(rt::CheckpointReader &reader, const std::string &model,
                const std::string &output);
+
+/// A folder that PEFT's from_pretrained reads.
+void writeAdapter(rt::CheckpointReader &reader, const std::string &folder);
+/// Whether a parameter is half of an adapter.
+bool isAdapter(const Manifest::Param &param);
 
 } // namespace shardonnx
 

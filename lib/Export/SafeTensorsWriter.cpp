@@ -40,8 +40,9 @@ std::vector<Tensor> tensorsOf(const rt::CheckpointReader &reader,
   std::vector<Tensor> tensors;
   for (const rt::Checkpoint::Unit &unit : reader.index().units)
     for (const Manifest::Param &param : unit.params)
-      tensors.push_back({param.stateDict, param.names(), param.shape,
-                         reader.find({param.name})});
+      if (!isAdapter(param))
+        tensors.push_back({param.stateDict, param.names(), param.shape,
+                           reader.find({param.name})});
   // Frozen ones that are small are numbers of the program, and what nothing
   // reads is not in it.
   if (graph)

@@ -142,7 +142,8 @@ private:
                            return reader.find(i.names).param == &param;
                          });
         // What a framework wrote may have buffers that no graph has.
-        if (found == graph.initializers.end() && param.trainable)
+        if (found == graph.initializers.end() && param.trainable &&
+            !isAdapter(param))
           rt::fail("'", modelPath, "' has no initializer for parameter '",
                    param.name, "' of the checkpoint");
       }

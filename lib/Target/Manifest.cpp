@@ -7,6 +7,7 @@
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
+#include "shardonnx/Dialect/NN/IR/Adapters.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
@@ -124,6 +125,19 @@ static json::Array untrainedOf(ModuleOp module) {
   return entries;
 }
 
+static json::Object loraOf(DictionaryAttr lora) {
+  json::Array transposed;
+  for (StringRef path :
+       lora.getAs<ArrayAttr>("fan_in_fan_out").getAsValueRange<StringAttr>())
+    transposed.push_back(text(path));
+  return json::Object{
+      {"rank", lora.getAs<IntegerAttr>("rank").getInt()},
+      {"alpha", lora.getAs<FloatAttr>("alpha").getValueAsDouble()},
+      {"dropout", lora.getAs<FloatAttr>("dropout").getValueAsDouble()},
+      {"rslora", lora.getAs<BoolAttr>("rslora").getValue()},
+      {"fan_in_fan_out", std::move(transposed)}};
+}
+
 static json::Object sourceOf(nn::ExternalAttr source) {
   return json::Object{{"file", text(source.getFile().getValue())},
                       {"offset", source.getOffset()},
@@ -158,6 +172,8 @@ static void addParams(ModuleOp module, ArrayAttr intervals, bool trainable,
         where["addend"] = addend.getValueAsDouble();
       object["source"] = std::move(where);
     }
+    if (auto draw = parameter->getAttrOfType<StringAttr>(nn::kDrawAttr))
+      object["draw"] = draw.getValue();
     if (ArrayAttr names = parameter.getNamesAttr())
       addNames(names, parameter.getSymName(), object);
     params.push_back(std::move(object));
@@ -307,6 +323,8 @@ std::string shardonnx::buildManifest(ModuleOp module,
   manifest["launches"] = launches.launches();
   if (json::Array raised = raisedOf(module); !raised.empty())
     manifest["raised"] = std::move(raised);
+  if (auto lora = module->getAttrOfType<DictionaryAttr>(nn::kLoraAttr))
+    manifest["lora"] = loraOf(lora);
   if (json::Array untrained = untrainedOf(module); !untrained.empty())
     manifest["untrained"] = std::move(untrained);
   addSizes(module, manifest);

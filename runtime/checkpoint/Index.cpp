@@ -4,6 +4,7 @@
 // See Index.h.
 
 #include "Index.h"
+#include "../core/LoraJson.h"
 #include "../support/Error.h"
 #include "ByteHash.h"
 #include <algorithm>
@@ -139,6 +140,7 @@ private:
     if (!known)
       fail("a checkpoint names an unknown optimizer '", optimizer, "'");
     c.optimizer = *known;
+    c.lora = readLora(json);
     c.modelPath = json.at("model").at("path").get<std::string>();
     c.modelSha256 = json.at("model").at("sha256").get<std::string>();
   }
@@ -315,6 +317,8 @@ std::string writeIndex(const Checkpoint &c) {
         {"frozen", hexText(c.frozenHash)}}},
       {"files", files},
       {"units", units}};
+  if (c.lora)
+    json["program"]["lora"] = toJson(*c.lora);
   if (c.data)
     json["data"] = {{"samples", c.data->samples},
                     {"hash", hexText(c.data->hash)}};

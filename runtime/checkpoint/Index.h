@@ -43,6 +43,7 @@ struct Checkpoint {
   std::string id; // of this save: its files carry it too
   std::string program, strategy, modelPath, modelSha256;
   Optimizer optimizer = Optimizer::AdamW;
+  std::optional<Lora> lora; // adapters among the parameters
   int worldSize = 0;
   TrainState state;
   uint64_t seed = 0;

@@ -254,6 +254,7 @@ void Saver::describe(const std::vector<std::string> &messages) {
   index.program = manifest.name;
   index.strategy = spell(manifest.strategy);
   index.optimizer = manifest.optimizer;
+  index.lora = manifest.lora;
   index.modelPath = manifest.modelPath;
   index.modelSha256 = manifest.modelSha256;
   index.worldSize = engine.ranks();

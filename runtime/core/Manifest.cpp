@@ -6,6 +6,7 @@
 
 #include "shardonnx/runtime/Manifest.h"
 #include "../support/Error.h"
+#include "LoraJson.h"
 #include "shardonnx/runtime/Layout.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -83,6 +84,8 @@ Manifest::Param readParam(const Json &json) {
   param.trainable = json.at("trainable").get<bool>();
   param.tied = json.value("tied", std::vector<std::string>());
   param.stateDict = json.value("state_dict", param.name);
+  if (json.contains("draw"))
+    param.draw = named<DrawKind>(json, "draw");
   auto source = json.find("source");
   if (source != json.end() && !source->is_null())
     param.source = Manifest::Source{source->at("file").get<std::string>(),
@@ -256,6 +259,7 @@ Manifest read(const Json &json) {
   m.constantBytes = optionalSize(json, "constant_bytes");
   m.documentSeparator = json.value("document_separator", int64_t(-1));
   m.flopsPerMicrobatch = json.value("flops_per_microbatch", 0.0);
+  m.lora = rt::readLora(json);
   for (const Json &entry : json.value("untrained", Json::array()))
     m.untrained.push_back({entry.at("name").get<std::string>(),
                            entry.at("reason").get<std::string>()});

@@ -259,6 +259,10 @@ void addModel(CLI::App &app, Options &o, Texts &texts) {
                  "that save_pretrained wrote; its names may have a prefix more "
                  "or less (model., module., _orig_mod.)")
       ->type_name("FILE");
+  app.add_option("--adapter", o.adapter,
+                 "Starts from this PEFT folder: adapter_config.json and "
+                 "adapter_model.safetensors (of programs compiled with --lora)")
+      ->type_name("DIR");
 }
 
 void addCheckpoints(CLI::App &app, Options &o) {

@@ -34,7 +34,7 @@ struct Options {
   bool shuffle = false, randomInit = false;
   std::string save, resume;        // "": none
   int64_t saveEvery = 0, keep = 0; // 0: only at the end; all
-  std::string model, log;
+  std::string model, adapter, log;
   std::string tensorboard;               // folder; "": none
   std::string trace;                     // "": none
   int64_t traceFirst = 2, traceLast = 4; // steps

@@ -12,6 +12,7 @@
 #include "../core/Engine.h"
 #include "../core/Topology.h"
 #include "../support/Error.h"
+#include "Adapter.h"
 #include "Log.h"
 #include "TraceFile.h"
 #include "Trainer.h"
@@ -52,7 +53,9 @@ std::optional<Restored> initialise(Engine &engine, const Options &options,
     drawWeights(engine, options.seed,
                 std::max(1, availableCores() / topology.ranksHere));
   else if (!restored)
-    loadWeights(engine, options.model, /*checkHash=*/firstRank);
+    loadWeights(engine, options.model, options.seed, /*checkHash=*/firstRank);
+  if (!restored && !options.adapter.empty())
+    loadAdapter(engine, options.adapter, /*warns=*/firstRank);
   if (!options.noDecay.empty()) {
     std::regex noDecay(options.noDecay);
     engine.setDecay([&](const std::string &name) {
@@ -99,6 +102,8 @@ void warnOfIgnored(const Options &o, const Manifest &manifest) {
                  "what the ranks read; compile with --param-dtype=bf16");
   if (o.randomInit && !o.model.empty())
     printWarning("--model is ignored: --init=random reads no weights");
+  if (!o.adapter.empty() && !manifest.lora)
+    failUsage("--adapter: the program has no adapters; compile it with --lora");
   if (!o.noDecay.empty() && !namesParameter(manifest, o.noDecay))
     printWarning(concat("--no-decay='", o.noDecay,
                         "' matches no trainable parameter's whole name"));

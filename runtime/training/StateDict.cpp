@@ -21,6 +21,9 @@ namespace {
 constexpr const char *kRemedy =
     "--model takes the model's ONNX file, a .safetensors file, its .index.json "
     "or their folder";
+constexpr const char *kAdapterRemedy =
+    "--adapter takes an adapter of this model for the modules that "
+    "--lora-targets named";
 constexpr const char *kIndexEnd = ".safetensors.index.json";
 constexpr int64_t kLargestIndex = int64_t(1) << 30;
 constexpr size_t kNamed = 5;                    // in a message
@@ -85,8 +88,9 @@ Arrays readIndexed(const std::string &path) {
 
 class StateDict {
 public:
-  StateDict(const Manifest &manifest, const std::string &path)
-      : path(path),
+  /// Of the program's parameters those that are adapters', or all others.
+  StateDict(const Manifest &manifest, const std::string &path, bool adapters)
+      : path(path), adapters(adapters),
         arrays(endsWith(path, kIndexEnd)
                    ? readIndexed(path)
                    : readSafeTensors(std::make_shared<File>(path, kRemedy))) {
@@ -94,7 +98,8 @@ public:
     Names missing, misshapen;
     for (const Manifest::Unit &unit : manifest.units)
       for (const Manifest::Param &param : unit.params)
-        bind(param, missing, misshapen);
+        if (concerns(param))
+          bind(param, missing, misshapen);
     if (missing.empty() && misshapen.empty())
       return;
     Names others;
@@ -106,10 +111,13 @@ public:
          missing.empty() || others.empty() ? ""
                                            : concat(", but ", others.list()),
          missing.empty() || misshapen.empty() ? "" : "; ",
-         misshapen.empty() ? "" : misshapen.list(), "; ", kRemedy);
+         misshapen.empty() ? "" : misshapen.list(), "; ",
+         adapters ? kAdapterRemedy : kRemedy);
   }
 
   void read(const OwnedRange &range) {
+    if (!concerns(*range.param))
+      return;
     const auto &[array, transposed] = bound.at(range.param);
     reader.read(range, {array->file.get(), array->offset,
                         elementName(array->type), transposed});
@@ -118,7 +126,7 @@ public:
   void tell() const {
     for (const auto &[first, second] : twice)
       requireEqual(arrays.at(first), arrays.at(second), first, second);
-    if (!prefix.empty())
+    if (!prefix.empty() && !adapters)
       std::printf("'%s' has the program's names %s\n", path.c_str(),
                   describe(prefix).c_str());
     Names others;
@@ -133,6 +141,9 @@ public:
   }
 
 private:
+  bool concerns(const Manifest::Param &param) const {
+    return param.draw.has_value() == adapters;
+  }
   // Under the graph's names there is no prefix to be found.
   void findPrefix(const Manifest &manifest) {
     for (const auto &[name, array] : arrays)
@@ -144,7 +155,7 @@ private:
     std::vector<std::vector<std::string>> wanted;
     for (const Manifest::Unit &unit : manifest.units)
       for (const Manifest::Param &param : unit.params) {
-        if (arrays.count(param.onnx))
+        if (!concerns(param) || arrays.count(param.onnx))
           continue;
         std::vector<std::string> &names = wanted.emplace_back();
         for (const std::string &name : param.names())
@@ -219,6 +230,7 @@ private:
   }
 
   const std::string path;
+  const bool adapters;
   const Arrays arrays;
   // The file's names by the same without wrappers.
   std::map<std::string, std::string> places;
@@ -257,7 +269,14 @@ std::string findStateDict(const std::string &path) {
 }
 
 void loadStateDict(Engine &engine, const std::string &path, bool warns) {
-  StateDict dict(engine.manifest, path);
+  StateDict dict(engine.manifest, path, /*adapters=*/false);
+  if (warns)
+    dict.tell();
+  forOwned(engine, [&](const OwnedRange &range) { dict.read(range); });
+}
+
+void loadAdapterWeights(Engine &engine, const std::string &path, bool warns) {
+  StateDict dict(engine.manifest, path, /*adapters=*/true);
   if (warns)
     dict.tell();
   forOwned(engine, [&](const OwnedRange &range) { dict.read(range); });

@@ -24,6 +24,9 @@ std::string findStateDict(const std::string &path);
 /// the prefix is told, and tensors that the program has no parameter for.
 void loadStateDict(Engine &engine, const std::string &path, bool warns);
 
+/// The same for the program's adapters alone.
+void loadAdapterWeights(Engine &engine, const std::string &path, bool warns);
+
 } // namespace shardonnx::rt
 
 #endif // SHARDONNX_RUNTIME_STATEDICT_H

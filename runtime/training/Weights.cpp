@@ -63,6 +63,8 @@ public:
 
   void read(const OwnedRange &target) {
     const Manifest::Param &param = *target.param;
+    if (param.draw)
+      return; // drawn before
     if (!param.source)
       fail("the model has no bytes for parameter '", param.name,
            "': export it with its weights, or use --init=random");
@@ -108,7 +110,7 @@ private:
   TensorReader reader;
 };
 
-enum class Draw { Normal, Ones, Zeros };
+enum class Draw { Normal, Uniform, Ones, Zeros };
 
 bool endsWith(const std::string &text, const std::string &end) {
   return text.size() >= end.size() &&
@@ -118,6 +120,8 @@ bool endsWith(const std::string &text, const std::string &end) {
 // By what frameworks call them: `ln_1.weight`, `input_layernorm.weight`,
 // `model.norm.weight` scale a norm; every other vector is a bias.
 Draw drawOf(const Manifest::Param &param) {
+  if (param.draw)
+    return *param.draw == DrawKind::Zeros ? Draw::Zeros : Draw::Uniform;
   if (param.shape.size() >= 2)
     return Draw::Normal;
   if (!endsWith(param.name, "weight"))
@@ -133,55 +137,87 @@ Draw drawOf(const Manifest::Param &param) {
 }
 
 // Box and Muller's formula on two numbers drawn from the element's index.
-float normalAt(uint64_t key, int64_t index) {
-  uint64_t bits = mixBits(key ^ mixBits(static_cast<uint64_t>(index)));
+float normalAt(uint64_t bits) {
   double u = (static_cast<double>(bits >> 32) + 1) / 4294967297.0;
   double v = static_cast<double>(bits & 0xffffffff) / 4294967296.0;
   return static_cast<float>(std::sqrt(-2 * std::log(u)) *
                             std::cos(2 * std::acos(-1.0) * v));
 }
 
-void drawNormal(float *values, int64_t count, uint64_t key, int64_t first) {
+// Within [-1, 1).
+float uniformAt(uint64_t bits) {
+  return static_cast<float>(static_cast<double>(bits >> 11) / 4503599627370496 -
+                            1);
+}
+
+// What the elements of a parameter are drawn from.
+struct Distribution {
+  Draw kind;
+  float scale; // standard deviation, or bound
+  uint64_t key;
+
+  float at(int64_t index) const {
+    uint64_t bits = mixBits(key ^ mixBits(static_cast<uint64_t>(index)));
+    return scale * (kind == Draw::Normal ? normalAt(bits) : uniformAt(bits));
+  }
+  void fill(float *values, int64_t count, int64_t first) const {
+    for (int64_t i = 0; i < count; ++i)
+      values[i] = at(first + i);
+  }
+};
+
+Distribution distributionOf(const Manifest::Param &param, uint64_t seed) {
   constexpr float kStandardDeviation = 0.02f;
-  for (int64_t i = 0; i < count; ++i)
-    values[i] = kStandardDeviation * normalAt(key, first + i);
+  Distribution made = {drawOf(param), kStandardDeviation, mixBits(seed)};
+  // torch.nn.init.kaiming_uniform_ with a = sqrt(5), as PEFT draws A.
+  if (made.kind == Draw::Uniform)
+    made.scale = 1 / std::sqrt(static_cast<float>(param.shape.back()));
+  for (unsigned char c : param.name)
+    made.key = mixBits(made.key ^ c);
+  return made;
 }
 
 // A large model's numbers would take one core minutes.
-void drawNormal(std::vector<float> &values, uint64_t key, int64_t first,
-                int threads) {
+void fill(std::vector<float> &values, const Distribution &from, int64_t first,
+          int threads) {
   auto count = static_cast<int64_t>(values.size());
   int64_t share = std::max((count + threads - 1) / threads, kWorth);
   std::vector<std::thread> others;
   for (int64_t at = share; at < count; at += share)
-    others.emplace_back([&values, key, first, at, share, count] {
-      drawNormal(values.data() + at, std::min(share, count - at), key,
-                 first + at);
+    others.emplace_back([&values, &from, first, at, share, count] {
+      from.fill(values.data() + at, std::min(share, count - at), first + at);
     });
-  drawNormal(values.data(), std::min(share, count), key, first);
+  from.fill(values.data(), std::min(share, count), first);
   for (std::thread &other : others)
     other.join();
 }
 
 void draw(const OwnedRange &target, uint64_t seed, int threads) {
-  Draw kind = drawOf(*target.param);
-  uint64_t key = mixBits(seed);
-  for (unsigned char c : target.param->name)
-    key = mixBits(key ^ c);
+  Distribution from = distributionOf(*target.param, seed);
   std::vector<float> values;
   for (int64_t at = target.begin; at < target.end; at += kChunk) {
     int64_t n = std::min(kChunk, target.end - at);
-    values.assign(static_cast<size_t>(n), kind == Draw::Ones ? 1.0f : 0.0f);
-    if (kind == Draw::Normal)
-      drawNormal(values, key, at, threads);
+    values.assign(static_cast<size_t>(n),
+                  from.kind == Draw::Ones ? 1.0f : 0.0f);
+    if (from.kind == Draw::Normal || from.kind == Draw::Uniform)
+      fill(values, from, at, threads);
     target.write(at, values.data(), n);
   }
+}
+
+// What no file has.
+void drawMissing(Engine &engine, uint64_t seed) {
+  forOwned(engine, [&](const OwnedRange &target) {
+    if (target.param->draw)
+      draw(target, seed, /*threads=*/1);
+  });
 }
 
 } // namespace
 
 void loadWeights(Engine &engine, const std::string &modelOverride,
-                 bool checkHash) {
+                 uint64_t seed, bool checkHash) {
+  drawMissing(engine, seed);
   if (std::string dict = findStateDict(modelOverride); !dict.empty())
     return loadStateDict(engine, dict, /*warns=*/checkHash);
   ModelFiles files(engine.manifest, modelOverride);

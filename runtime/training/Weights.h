@@ -13,14 +13,16 @@
 
 namespace shardonnx::rt {
 
-/// Fills masters and frozen slices from the model. `checkHash`: compare the
-/// model's file with the one that was compiled (once per machine is enough).
+/// Fills masters and frozen slices from the model; adapters, which it has not,
+/// are drawn from `seed`. `checkHash`: compare the model's file with the one
+/// that was compiled (once per machine is enough).
 void loadWeights(Engine &engine, const std::string &modelOverride,
-                 bool checkHash);
+                 uint64_t seed, bool checkHash);
 
 /// Draws them: normal(0, 0.02) for matrices, ones for the weights of norms,
-/// zeros for other vectors. The same at every world size and on any number of
-/// threads. benchmarks/peer.py draws the same numbers for PyTorch.
+/// zeros for other vectors, adapters as PEFT draws them. The same at every
+/// world size and on any number of threads. benchmarks/peer.py draws the same
+/// numbers for PyTorch.
 void drawWeights(Engine &engine, uint64_t seed, int threads = 1);
 
 } // namespace shardonnx::rt

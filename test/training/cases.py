@@ -101,6 +101,28 @@ def case(name, model=None, data=TOKENS, batch=1, compile=(), run=(), **other):
                 compile=list(compile), run=list(run), **other)
 
 
+def adapter_path(name):
+    """The folder of the adapter that a case starts from."""
+    return os.path.join(HERE, "adapters", name)
+
+
+def lora(name, model, options, targets="all-linear", **other):
+    """An adapter that PEFT has made: `options` are those of --lora behind the
+    rank, `other` those of its LoraConfig and of case()."""
+    peft = {"r": other.pop("r", 4), "lora_alpha": other.pop("alpha", 8),
+            "target_modules": targets}
+    if other.pop("rslora", False):
+        peft["use_rslora"] = True
+    if other.pop("head", True):
+        peft["task_type"] = "CAUSAL_LM"
+    words = [f"--lora={peft['r']}{options}"]
+    if targets != "all-linear":
+        words.append(f"--lora-targets={targets}")
+    return case(name, model=model, lora=peft,
+                compile=words + list(other.pop("compile", ())),
+                run=[f"--adapter={adapter_path(name)}"], **other)
+
+
 def config(name):
     return "--config=" + os.path.join(HERE, "configs", name)
 
@@ -156,6 +178,11 @@ CASES = [
          run=[r"--no-decay=.*(bias|ln_\w+\.weight)"]),
     case("gpt2-freeze", model="gpt2-18", freeze=r"transformer\.wpe\.weight",
          compile=[r"--freeze=transformer\.wpe\.weight"]),
+    # Adapters on a frozen base, beside PEFT's.
+    lora("gpt2-lora", "gpt2-18", ""),
+    lora("llama-lora", "llama-18-optimized", ",alpha=16", r=16, alpha=16),
+    lora("llama-lora-targets", "llama-23", ",alpha=4,rslora", alpha=4,
+         rslora=True, targets=r".*\.(q_proj|v_proj|down_proj)"),
     # PyTorch with the masks of runtime/Random.h.
     case("gpt2-dropout", dropout="all"),
     case("gpt2-dropout-fused", batch=3, dropout="no attention"),

@@ -28,6 +28,7 @@ sys.path.append(os.path.join(cases.HERE, "modules"))
 import numpy
 import onnx
 import onnx.numpy_helper
+import peft
 import torch
 
 import export
@@ -331,6 +332,20 @@ def backward(case, module, batch, labels_total):
     return total
 
 
+def add_adapters(case, module):
+    """PEFT's adapters, drawn so that both halves have gradients, as its own
+    save_pretrained writes them."""
+    torch.manual_seed(11)
+    adapted = peft.get_peft_model(module, peft.LoraConfig(**case["lora"]))
+    for name, parameter in adapted.named_parameters():
+        if ".lora_B." in name:
+            torch.nn.init.normal_(parameter, std=0.05)
+    folder = cases.adapter_path(case["name"])
+    adapted.save_pretrained(folder)
+    os.remove(os.path.join(folder, "README.md"))
+    return adapted
+
+
 def record(case, module, model):
     """Trains, and returns what the executable's log must show."""
     frozen = frozen_parameters(module, model)
@@ -342,6 +357,8 @@ def record(case, module, model):
         parameter.requires_grad_(name not in frozen and not chosen)
     samples = {k: torch.from_numpy(v)
                for k, v in load_samples(case, module).items()}
+    if "lora" in case:
+        module = add_adapters(case, module)
     count = len(samples["labels"])
     optimizer = make_optimizer(case, module)
     trained = [p for p in module.parameters() if p.requires_grad]

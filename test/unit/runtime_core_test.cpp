@@ -295,7 +295,7 @@ std::vector<float> collect(const Manifest &m, int ranks, uint64_t seed,
     if (model.empty())
       drawWeights(engine, seed);
     else
-      loadWeights(engine, model, true);
+      loadWeights(engine, model, /*seed=*/0, true);
     std::copy(engine.masters.begin(), engine.masters.end(),
               whole.begin() + engine.owned(0, true).begin);
   }

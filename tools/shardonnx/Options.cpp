@@ -141,6 +141,29 @@ void addShardingOptions(CLI::App &app, CompileOptions &o) {
             floatTypes());
 }
 
+void addLoraOptions(CLI::App &app, CompileOptions &o) {
+  app.add_option_function<std::string>(
+         "--lora",
+         [&o](const std::string &text) {
+           std::string error;
+           o.lora = parseLora(text, error);
+         },
+         "trains adapters of this rank beside the products of a frozen base, "
+         "as PEFT's LoraConfig: ,alpha=A (8), ,dropout=P (0), ,rslora")
+      ->check([](const std::string &text) {
+        std::string error;
+        (void)parseLora(text, error);
+        return error;
+      })
+      ->type_name("RANK");
+  app.add_option("--lora-targets", o.loraTargets,
+                 "which linear layers have one: all but the head, or regexes "
+                 "over whole module paths")
+      ->allow_extra_args(false)
+      ->type_name("all-linear|REGEX")
+      ->default_str("all-linear");
+}
+
 // What memory a step takes, and what it computes again for it.
 void addMemoryOptions(CLI::App &app, CompileOptions &o) {
   app.add_option_function<std::string>(
@@ -189,6 +212,7 @@ void addTrainingOptions(CLI::App &app, CompileOptions &o) {
                  "the same: these are trained, and no others")
       ->allow_extra_args(false)
       ->type_name("REGEX");
+  addLoraOptions(app, o);
   addChoice(app, "--dropout", o.dropout,
             "which Dropout nodes drop: those in training mode, all with a "
             "ratio, none");
@@ -301,9 +325,12 @@ void addExportOptions(CLI::App &app, ExportOptions &o) {
       ->required();
   app.add_option("-o,--output", o.output,
                  "model.onnx: the graph with these weights; "
-                 "model.safetensors: a state dict; -: standard output")
+                 "model.safetensors: a state dict; DIR: the adapters of --lora "
+                 "as PEFT loads them; -: standard output")
       ->type_name("FILE")
       ->required();
+  app.add_flag("--merge", o.merge,
+               "adds the adapters of --lora to the weights beside them");
   oneOf(app.add_option("--format", o.format,
                        "what to write [by the name; safetensors to standard "
                        "output]"),

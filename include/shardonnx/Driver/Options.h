@@ -9,6 +9,7 @@
 #define SHARDONNX_DRIVER_OPTIONS_H
 
 #include "shardonnx/Driver/Level.h"
+#include "shardonnx/Support/Lora.h"
 #include "shardonnx/Support/Recompute.h"
 #include "shardonnx/runtime/Offload.h"
 
@@ -68,6 +69,8 @@ struct CompileOptions {
   AccumulateMode accumulateMode = AccumulateMode::Sharded;
   std::optional<int64_t> documentSeparator; // the token that ends a document
   std::vector<std::string> freeze, trainable;
+  std::optional<Lora> lora; // adapters on a frozen base
+  std::vector<std::string> loraTargets; // none: all-linear
   DropoutMode dropout = DropoutMode::Graph;
   MaskMode attentionMask = MaskMode::Auto;
   std::vector<std::string> ignore; // whole on every rank
@@ -104,7 +107,8 @@ struct InspectOptions {
 
 struct ExportOptions {
   std::string checkpoint; // or the folder that --save named
-  std::string output;     // -: standard output
+  std::string output;     // -: standard output; a folder: a PEFT adapter
+  bool merge = false;     // adapters into the weights beside them
   std::string format;     // onnx or safetensors; empty: by the output's name
   std::string model;      // the ONNX file; empty: where it was compiled from
 };

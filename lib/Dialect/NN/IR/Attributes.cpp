@@ -6,11 +6,13 @@
 // wrote it meant something by it.
 
 #include "mlir/IR/BuiltinOps.h"
+#include "shardonnx/Dialect/NN/IR/Adapters.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
+#include "shardonnx/runtime/Lora.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -36,12 +38,20 @@ static bool isInputKind(Attribute value) {
 static const Known kOfModules[] = {{kModelAttr, isOne<StringAttr>},
                                    {kRaisedAttr, isOne<ArrayAttr>},
                                    {kUntrainedAttr, isOne<ArrayAttr>},
+                                   {kLoraAttr, isOne<DictionaryAttr>},
                                    {kLossKindAttr, isOne<StringAttr>},
                                    {kReduceDtypeAttr, isOne<TypeAttr>},
                                    {kStrictAttr, isOne<UnitAttr>},
                                    {kDocumentSeparatorAttr, isOne<IntegerAttr>},
                                    {kUnitRulesAttr, isOne<ArrayAttr>},
                                    {kUnitPoliciesAttr, isOne<DictionaryAttr>}};
+
+static bool isDraw(Attribute value) {
+  auto text = dyn_cast<StringAttr>(value);
+  return text && parseSpelling<DrawKind>(text.getValue());
+}
+
+static const Known kOfParameters[] = {{kDrawAttr, isDraw}};
 
 static const Known kOfArguments[] = {{kNameAttr, isOne<StringAttr>},
                                      {kKindAttr, isInputKind},
@@ -71,6 +81,8 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
   ArrayRef<Known> known;
   if (isa<ModuleOp>(op))
     known = kOfModules;
+  else if (isa<ParameterOp>(op))
+    known = kOfParameters;
   return verifyKnown(op, attribute, known, op->getName().getStringRef());
 }
 

@@ -4,6 +4,7 @@
 // `--freeze` and `--trainable`: what the user does not want trained.
 
 #include "mlir/IR/BuiltinOps.h"
+#include "shardonnx/Dialect/NN/IR/Adapters.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "llvm/Support/Regex.h"
@@ -47,7 +48,9 @@ struct FreezePass : nn::impl::FreezePassBase<FreezePass> {
         getOperation(), [&](StringRef name) { return regex->match(name); },
         reason);
     for (auto parameter : getOperation().getOps<nn::ParameterOp>()) {
-      if (!nn::matchesName(*regex, parameter))
+      // Of the model's own: an adapter is there to be trained.
+      if (parameter->hasAttr(nn::kDrawAttr) ||
+          !nn::matchesName(*regex, parameter))
         continue;
       matched = true;
       parameter.setTrainable(false);
@@ -80,7 +83,7 @@ struct FreezePass : nn::impl::FreezePassBase<FreezePass> {
         },
         reason);
     for (auto parameter : getOperation().getOps<nn::ParameterOp>()) {
-      if (!parameter.getTrainable() ||
+      if (!parameter.getTrainable() || parameter->hasAttr(nn::kDrawAttr) ||
           llvm::any_of(kept, [&](const llvm::Regex &regex) {
             return nn::matchesName(regex, parameter);
           }))

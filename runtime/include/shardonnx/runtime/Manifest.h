@@ -9,6 +9,7 @@
 
 #include "shardonnx/runtime/Choices.h"
 #include "shardonnx/runtime/InputKind.h"
+#include "shardonnx/runtime/Lora.h"
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -60,6 +61,7 @@ struct Manifest {
     std::vector<int64_t> shape;
     bool trainable = true;
     std::optional<Source> source;
+    std::optional<DrawKind> draw;       // what no file has
     std::vector<std::string> tied = {}; // its other names
     std::string stateDict = {};         // the one that frameworks store
     int64_t elements() const;
@@ -148,6 +150,7 @@ struct Manifest {
   double flopsPerMicrobatch = 0;
   std::vector<Raised> raised;
   std::vector<Untrained> untrained;
+  std::optional<Lora> lora;       // adapters beside a frozen base
   int64_t documentSeparator = -1; // the token that ends a document; -1: none
 
   bool cuda() const { return target == TargetKind::CUDA; }

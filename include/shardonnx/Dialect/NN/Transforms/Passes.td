@@ -110,13 +110,44 @@ def GroupMatmulsPass : Pass<"nn-group-matmuls", "mlir::ModuleOp"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def AddAdaptersPass : Pass<"nn-add-adapters", "mlir::ModuleOp"> {
+  let summary = "Low-rank adapters beside the products of modules, by --lora";
+  let description = [{
+    A product x·W of rows with a two-dimensional weight becomes
+    x·W + s·dropout(x)·Aᵀ·Bᵀ with two new parameters A [rank, in] and B [out,
+    rank] and s = alpha / rank, or alpha / √rank with `rslora` (Hu et al. 2021;
+    PEFT's lora.Linear). Every other parameter is frozen, unless regular
+    expressions of nn-freeze say which are. A is drawn uniformly within
+    ±1/√in (PEFT's kaiming_uniform with a = √5), B is zero.
+
+    `all-linear` takes every such product but the last ones, behind which there
+    is no other: a model's head. A weight that several products read has one
+    adapter.
+
+    Preserves numerics: yes, as long as B is zero.
+  }];
+  let options = [
+    Option<"rank", "rank", "int64_t", "0",
+           "Rank of the adapters; 0: nothing is done">,
+    Option<"alpha", "alpha", "double", "8", "LoraConfig's lora_alpha">,
+    Option<"dropout", "dropout", "double", "0", "LoraConfig's lora_dropout">,
+    Option<"rslora", "rslora", "bool", "false", "LoraConfig's use_rslora">,
+    Option<"freezesBase", "freezes-base", "bool", "true",
+           "Freeze every parameter that is no adapter's">,
+    ListOption<"targets", "target", "std::string",
+               "all-linear, or regular expressions over whole module paths">
+  ];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
 def FreezePass : Pass<"nn-freeze", "mlir::ModuleOp"> {
   let summary = "Makes parameters constants of the training";
   let description = [{
     A parameter whose whole name matches one of the regular expressions is no
     longer trainable: no gradient, no optimizer state. Where `trainable` has
     regular expressions, what none of them matches is not, either. A pattern
-    that matches no parameter is an error.
+    that matches no parameter is an error. Those of nn-add-adapters are left
+    out.
 
     Preserves numerics: yes.
   }];

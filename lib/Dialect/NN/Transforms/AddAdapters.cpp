@@ -1,0 +1,286 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// nn-add-adapters: what PEFT's get_peft_model does to modules, done to
+// products. The optimizer, the units and the schedule see parameters like any
+// others.
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "shardonnx/Dialect/NN/IR/Adapters.h"
+#include "shardonnx/Dialect/NN/IR/Inputs.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/ParameterReport.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/runtime/Lora.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace shardonnx::nn {
+#define GEN_PASS_DEF_ADDADAPTERSPASS
+#include "shardonnx/Dialect/NN/Transforms/Passes.h.inc"
+} // namespace shardonnx::nn
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+static constexpr llvm::StringLiteral kAllLinear = "all-linear";
+
+namespace {
+
+/// A product of rows with a parameter [in, out], or transposed [out, in].
+struct Linear {
+  MatmulOp product;
+  ParameterOp weight;
+  int64_t in() {
+    return shapeOf(product.getRhs())[product.getTransposeRhs() ? 1 : 0];
+  }
+  int64_t out() {
+    return shapeOf(product.getRhs())[product.getTransposeRhs() ? 0 : 1];
+  }
+};
+
+/// The module that a weight belongs to, by one of the weight's names.
+StringRef moduleOf(StringRef name) {
+  name.consume_back(kLoraWeight);
+  return name;
+}
+
+/// Draws of dropout that a pass adds to a function.
+class RandomStreams {
+public:
+  explicit RandomStreams(func::FuncOp function) : function(function) {
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      if (inputKind(function, i) == InputKind::Random)
+        index = i;
+      else if (ArrayRef<int64_t> shape = shapeOf(function.getArgument(i));
+               samples == 0 && !shape.empty())
+        samples = shape[0]; // axis 0 of every input counts samples
+    }
+  }
+
+  /// The value with a share of its elements zeroed; null where its rows do not
+  /// belong to samples.
+  Value drop(OpBuilder &builder, Location loc, Value value, double ratio) {
+    if (samples == 0 || shapeOf(value)[0] % samples != 0)
+      return nullptr;
+    if (!index) {
+      index = function.getNumArguments();
+      (void)function.insertArgument(
+          *index, streamsType(1),
+          inputAttributes(function.getContext(), InputKind::Random),
+          function.getLoc());
+    }
+    BlockArgument random = function.getArgument(*index);
+    // The first number counts samples, then comes a key for each stream.
+    int64_t stream = shapeOf(random)[0] - 1;
+    random.setType(streamsType(stream + 2));
+    function.setType(FunctionType::get(function.getContext(),
+                                       function.getBody().getArgumentTypes(),
+                                       function.getResultTypes()));
+    return DropoutOp::create(builder, loc, value.getType(), value, random,
+                             builder.getF64FloatAttr(ratio),
+                             builder.getI64IntegerAttr(stream),
+                             builder.getI64IntegerAttr(samples));
+  }
+
+private:
+  RankedTensorType streamsType(int64_t count) {
+    return RankedTensorType::get({count},
+                                 IntegerType::get(function.getContext(), 64));
+  }
+
+  func::FuncOp function;
+  std::optional<unsigned> index;
+  int64_t samples = 0;
+};
+
+struct AddAdaptersPass : nn::impl::AddAdaptersPassBase<AddAdaptersPass> {
+  using AddAdaptersPassBase::AddAdaptersPassBase;
+
+  LogicalResult run(func::FuncOp function);
+  SmallVector<Linear> findLinears(func::FuncOp function);
+  FailureOr<SmallVector<Linear>> chooseTargets(ArrayRef<Linear> linears,
+                                               func::FuncOp function);
+  LogicalResult adapt(Linear linear, const Lora &lora, RandomStreams &random);
+  ParameterOp parameter(ParameterOp beside, StringRef end,
+                        ArrayRef<int64_t> shape, DrawKind draw);
+  void freezeBase();
+
+  void runOnOperation() override {
+    if (rank == 0)
+      return;
+    auto forward = getOperation().lookupSymbol<func::FuncOp>("forward");
+    if (!forward || failed(run(forward)))
+      signalPassFailure();
+  }
+
+  llvm::DenseSet<Operation *> adapters; // parameters that were added
+};
+
+} // namespace
+
+SmallVector<Linear> AddAdaptersPass::findLinears(func::FuncOp function) {
+  SmallVector<Linear> found;
+  for (auto product : function.getOps<MatmulOp>()) {
+    auto get = product.getRhs().getDefiningOp<GetOp>();
+    if (!get || rankOf(product.getRhs()) != 2 || product.getTransposeLhs())
+      continue;
+    auto weight =
+        getOperation().lookupSymbol<ParameterOp>(get.getParameterAttr());
+    if (weight && isa<FloatType>(elementType(product.getRhs())))
+      found.push_back({product, weight});
+  }
+  return found;
+}
+
+/// The products behind which there is no other: what gives logits.
+static llvm::DenseSet<Operation *> findHeads(ArrayRef<Linear> linears,
+                                             func::FuncOp function) {
+  llvm::DenseSet<Operation *> products, leads, heads;
+  for (const Linear &linear : linears)
+    products.insert(linear.product);
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    bool led = llvm::any_of(op.getUsers(), [&](Operation *user) {
+      return products.contains(user) || leads.contains(user);
+    });
+    if (led)
+      leads.insert(&op);
+    else if (products.contains(&op))
+      heads.insert(&op);
+  }
+  return heads;
+}
+
+FailureOr<SmallVector<Linear>>
+AddAdaptersPass::chooseTargets(ArrayRef<Linear> linears,
+                               func::FuncOp function) {
+  llvm::DenseSet<Operation *> heads = findHeads(linears, function);
+  llvm::DenseSet<Operation *> chosen;
+  for (const std::string &target : targets) {
+    llvm::Regex regex("^(" + target + ")$");
+    std::string why;
+    bool all = target == kAllLinear, matched = false;
+    if (!all && !regex.isValid(why))
+      return function.emitError() << "--lora-targets: '" << target
+                                  << "' is not a regular expression: " << why;
+    for (const Linear &linear : linears) {
+      if (all ? heads.contains(linear.product)
+              : llvm::none_of(namesOf(linear.weight), [&](StringRef name) {
+                  return regex.match(moduleOf(name));
+                }))
+        continue;
+      matched = true;
+      chosen.insert(linear.product);
+    }
+    if (!matched)
+      return function.emitError()
+             << "--lora-targets: "
+             << (all ? "the graph has no linear layer but its head"
+                     : "no linear layer's whole path matches '" + target +
+                           "'; shardonnx inspect --parameters lists the names "
+                           "of the weights, and a path is one without .weight");
+  }
+  SmallVector<Linear> list;
+  llvm::copy_if(linears, std::back_inserter(list), [&](const Linear &linear) {
+    return chosen.contains(linear.product);
+  });
+  return list;
+}
+
+/// The parameter `lora_A` or `lora_B` of the module, the same for all products
+/// that read the module's weight.
+ParameterOp AddAdaptersPass::parameter(ParameterOp beside, StringRef end,
+                                       ArrayRef<int64_t> shape, DrawKind draw) {
+  std::string name = (moduleOf(namesOf(beside).front()) + end).str();
+  if (auto known = getOperation().lookupSymbol<ParameterOp>(name))
+    return known;
+  OpBuilder builder(beside->getContext());
+  builder.setInsertionPointAfter(beside);
+  Type element = cast<RankedTensorType>(beside.getType()).getElementType();
+  auto made = ParameterOp::create(
+      builder, beside.getLoc(), builder.getStringAttr(name),
+      TypeAttr::get(RankedTensorType::get(shape, element)),
+      builder.getUnitAttr(), builder.getStringAttr(name), ExternalAttr(),
+      ArrayAttr(), FloatAttr(), IntegerAttr());
+  made->setAttr(kDrawAttr, builder.getStringAttr(spell(draw)));
+  made.setPlaceAttr(beside.getPlaceAttr());
+  adapters.insert(made);
+  return made;
+}
+
+LogicalResult AddAdaptersPass::adapt(Linear linear, const Lora &lora,
+                                     RandomStreams &random) {
+  MatmulOp product = linear.product;
+  ParameterOp a = parameter(linear.weight, kLoraA, {rank, linear.in()},
+                            DrawKind::UniformFanIn);
+  ParameterOp b =
+      parameter(linear.weight, kLoraB, {linear.out(), rank}, DrawKind::Zeros);
+  PlaceListener listener(product.getPlaceAttr());
+  OpBuilder builder(product->getContext(), &listener);
+  builder.setInsertionPointAfter(product);
+  NNBuilder nn(builder, product.getLoc());
+  auto get = [&](ParameterOp parameter) {
+    return GetOp::create(builder, product.getLoc(), parameter.getType(),
+                         FlatSymbolRefAttr::get(parameter));
+  };
+  Value rows = product.getLhs();
+  if (lora.dropout > 0)
+    rows = random.drop(builder, product.getLoc(), rows, lora.dropout);
+  if (!rows)
+    return product.emitError()
+           << "--lora: axis 0 of what the adapter of '"
+           << linear.weight.getSymName()
+           << "' reads does not count samples, so ranks cannot draw their "
+              "masks apart; leave dropout out";
+  // The scale is on the small side: what is added is then a product alone.
+  Value small = MatmulOp::create(builder, product.getLoc(), rows, get(a),
+                                 /*transposeLhs=*/false, /*transposeRhs=*/true);
+  Value large =
+      MatmulOp::create(builder, product.getLoc(), nn.mul(small, lora.scaling()),
+                       get(b), /*transposeLhs=*/false, /*transposeRhs=*/true);
+  Value sum = nn.add(product.getResult(), large);
+  product.getResult().replaceAllUsesExcept(sum, sum.getDefiningOp());
+  return success();
+}
+
+void AddAdaptersPass::freezeBase() {
+  for (auto parameter : getOperation().getOps<ParameterOp>()) {
+    if (!parameter.getTrainable() || adapters.contains(parameter))
+      continue;
+    parameter.setTrainable(false);
+    noteUntrained(getOperation(), parameter.getSymName(), "--lora",
+                  /*asked=*/true);
+  }
+}
+
+LogicalResult AddAdaptersPass::run(func::FuncOp function) {
+  Lora lora;
+  lora.rank = rank;
+  lora.alpha = alpha;
+  lora.dropout = dropout;
+  lora.rslora = rslora;
+  FailureOr<SmallVector<Linear>> chosen =
+      chooseTargets(findLinears(function), function);
+  if (failed(chosen))
+    return failure();
+  RandomStreams random(function);
+  llvm::SetVector<StringRef> transposed;
+  for (Linear linear : *chosen) {
+    if (failed(adapt(linear, lora, random)))
+      return failure();
+    if (!linear.product.getTransposeRhs())
+      transposed.insert(moduleOf(namesOf(linear.weight).front()));
+  }
+  if (freezesBase)
+    freezeBase();
+  Builder b(&getContext());
+  NamedAttrList said;
+  said.set("rank", b.getI64IntegerAttr(rank));
+  said.set("alpha", b.getF64FloatAttr(alpha));
+  said.set("dropout", b.getF64FloatAttr(dropout));
+  said.set("rslora", b.getBoolAttr(rslora));
+  said.set("fan_in_fan_out", b.getStrArrayAttr(transposed.getArrayRef()));
+  getOperation()->setAttr(kLoraAttr, said.getDictionary(&getContext()));
+  return success();
+}

@@ -1,0 +1,53 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Adapters of low rank beside frozen products (Hu et al. 2021, LoRA), with the
+// defaults of PEFT's LoraConfig.
+
+#ifndef SHARDONNX_RUNTIME_LORA_H
+#define SHARDONNX_RUNTIME_LORA_H
+
+#include "shardonnx/runtime/Spelling.h"
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shardonnx {
+
+struct Lora {
+  int64_t rank = 8;
+  double alpha = 8;   // lora_alpha
+  double dropout = 0; // lora_dropout, of what the adapter reads
+  bool rslora = false;
+  /// Paths of the modules whose weight is [in, out], as transformers' Conv1D;
+  /// others' are [out, in], as nn.Linear's.
+  std::vector<std::string> fanInFanOut;
+
+  /// What the adapter's result is multiplied with: alpha / rank, or alpha over
+  /// its root (Kalajdzievski 2023, rank-stabilised LoRA).
+  double scaling() const {
+    auto r = static_cast<double>(rank);
+    return alpha / (rslora ? std::sqrt(r) : r);
+  }
+};
+
+/// The ends of an adapter's two parameters' names, behind the module's path:
+/// A [rank, in], B [out, rank].
+inline constexpr const char *kLoraA = ".lora_A.weight";
+inline constexpr const char *kLoraB = ".lora_B.weight";
+
+inline constexpr const char *kLoraWeight = ".weight"; // of the module itself
+
+/// First values of a parameter that no file has.
+enum class DrawKind { UniformFanIn, Zeros };
+
+template <> struct Spellings<DrawKind> {
+  static constexpr Spelling<DrawKind> table[] = {
+      {DrawKind::UniformFanIn, "uniform_fan_in", "within 1 / sqrt(columns)"},
+      {DrawKind::Zeros, "zeros"}};
+};
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_RUNTIME_LORA_H

@@ -1,0 +1,78 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Adapter.h.
+
+#include "Adapter.h"
+#include "../support/Error.h"
+#include "../support/File.h"
+#include "StateDict.h"
+#include <nlohmann/json.hpp>
+
+namespace shardonnx::rt {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char *kRemedy =
+    "--adapter takes a folder that PEFT's save_pretrained wrote, with "
+    "adapter_config.json and adapter_model.safetensors";
+constexpr int64_t kLargestConfig = int64_t(1) << 24;
+
+Json readConfig(const std::string &path) {
+  File file(path, kRemedy);
+  if (file.size() > kLargestConfig)
+    fail("'", path, "' is too large for an adapter's configuration");
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  file.read(text.data(), 0, file.size());
+  try {
+    Json config = Json::parse(text);
+    if (config.is_object())
+      return config;
+  } catch (const Json::exception &e) {
+    fail("'", path, "' is no JSON: ", e.what());
+  }
+  fail("'", path, "' is no JSON object; ", kRemedy);
+}
+
+// What the configuration says, as it stands; `missing` where it says nothing.
+std::string said(const Json &config, const char *key, const Json &missing) {
+  auto found = config.find(key);
+  return (found == config.end() || found->is_null() ? missing : *found).dump();
+}
+
+void require(const Json &config, const std::string &path, const char *key,
+             const Json &missing, const Json &wanted, const char *remedy) {
+  std::string there = said(config, key, missing);
+  bool same = there == wanted.dump();
+  if (wanted.is_number() && config.contains(key) && config[key].is_number())
+    same = config[key].get<double>() == wanted.get<double>();
+  if (!same)
+    fail("'", path, "' has ", key, " ", there, ", the program computes ",
+         wanted.dump(), "; ", remedy);
+}
+
+void check(const Json &config, const std::string &path, const Lora &lora) {
+  const char *compile = "compile with the adapter's --lora=RANK,alpha=A";
+  const char *other = "take an adapter without";
+  require(config, path, "peft_type", "LORA", "LORA", other);
+  require(config, path, "r", 8, lora.rank, compile);
+  require(config, path, "lora_alpha", 8, lora.alpha, compile);
+  require(config, path, "use_rslora", false, lora.rslora,
+          "compile with or without rslora, as the adapter has it");
+  require(config, path, "use_dora", false, false, other);
+  require(config, path, "bias", "none", "none", other);
+  require(config, path, "rank_pattern", Json::object(), Json::object(), other);
+  require(config, path, "alpha_pattern", Json::object(), Json::object(), other);
+}
+
+} // namespace
+
+void loadAdapter(Engine &engine, const std::string &folder, bool warns) {
+  std::string path = folder + "/adapter_config.json";
+  if (warns)
+    check(readConfig(path), path, *engine.manifest.lora);
+  loadAdapterWeights(engine, folder + "/adapter_model.safetensors", warns);
+}
+
+} // namespace shardonnx::rt
