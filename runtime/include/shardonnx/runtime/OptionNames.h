@@ -75,6 +75,7 @@ inline const std::vector<std::string> &trainOptionNames() {
                                                  "--trace",
                                                  "--trace-steps",
                                                  "--debug-memory",
+                                                 "--flight-record",
                                                  "--nproc",
                                                  "--replicas",
                                                  "--timeout",
