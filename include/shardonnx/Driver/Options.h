@@ -69,7 +69,7 @@ struct CompileOptions {
   AccumulateMode accumulateMode = AccumulateMode::Sharded;
   std::optional<int64_t> documentSeparator; // the token that ends a document
   std::vector<std::string> freeze, trainable;
-  std::optional<Lora> lora; // adapters on a frozen base
+  std::optional<Lora> lora;             // adapters on a frozen base
   std::vector<std::string> loraTargets; // none: all-linear
   DropoutMode dropout = DropoutMode::Graph;
   MaskMode attentionMask = MaskMode::Auto;
