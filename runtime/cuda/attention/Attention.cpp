@@ -7,6 +7,7 @@
 #include "../../support/Error.h"
 #include "../driver/CallTrace.h"
 #include "../kernels/AttentionArgs.h"
+#include "../launch/KernelNames.h"
 #include "../launch/Launch.h"
 #include "../plan/AttentionPlan.h"
 #include "CudnnAttention.h"
@@ -154,6 +155,16 @@ bool canTakeFour(const AttentionArgs &args, bool grad) {
   return can;
 }
 
+// Whether rows of keys and values begin and end at multiples of 16 bytes.
+bool canTakePacks(const AttentionArgs &args) {
+  const ShxAttention &d = args.desc;
+  auto packs = [](const int64_t (&stride)[3]) {
+    return stride[0] % 8 == 0 && stride[1] % 8 == 0 && stride[2] % 8 == 0;
+  };
+  return d.dtype != SHX_F32 && d.headDim % 8 == 0 && packs(d.kStride) &&
+         packs(d.vStride) && aligned16(args.k, args.v);
+}
+
 enum Own { Forward, Dots, Keys, Queries };
 
 // By kernel, dtype and head dim. The names outlive the launch, which leaves one
@@ -228,7 +239,9 @@ void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
   AttentionArgs args = argsOf(d, q, k, v, mask);
   args.out = out;
   args.lse = lse;
-  args.vectors = canTakeFour(args, false);
+  args.vectors = !canTakeFour(args, false) ? 0
+                 : canTakePacks(args)      ? kAttentionPacks
+                                           : kAttentionFours;
   launchOwn(context, Forward, args);
 }
 

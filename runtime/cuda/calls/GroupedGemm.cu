@@ -11,8 +11,8 @@
 
 #ifdef __CUDACC__
 
-#include "../kernels/AttentionMma.cuh"
 #include "../kernels/GroupedTile.cuh"
+#include "../kernels/Mma.cuh"
 
 namespace shardonnx::rt::cuda {
 namespace {
@@ -21,22 +21,6 @@ constexpr int kTile = kGroupedTile, kDepth = kGroupedDepth;
 constexpr int kStages = kGroupedStages, kThreads = kGroupedThreads;
 // A warp has 64 × 32 elements of the tile.
 constexpr int kWarpsAcross = 4, kOwnRows = 64, kOwnColumns = 32;
-
-// 16 bytes from device to shared memory, or zeros.
-__device__ void copyAsync(uint16_t *to, const uint16_t *from, bool zero) {
-  const uint32_t address = uint32_t(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-               :
-               : "r"(address), "l"(from), "r"(zero ? 0 : 16)
-               : "memory");
-}
-__device__ void closeCopies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-// Until at most `Open` groups are under way.
-template <int Open> __device__ void awaitCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Open) : "memory");
-}
 
 // An operand's parts: kTile × kDepth elements in lines along the sum (Along),
 // or across it.
@@ -94,7 +78,7 @@ template <bool Along> struct Operand {
 __device__ int warpRow() { return warp() / kWarpsAcross * kOwnRows; }
 __device__ int warpColumn() { return warp() % kWarpsAcross * kOwnColumns; }
 
-// A warp's part of the tile, each 16 × 8 elements as Fragment has them.
+// A warp's part of the tile, each 16 × 8 elements as mma has them.
 struct Sums {
   float x[kOwnRows / 16][kOwnColumns / 8][4] = {};
 

@@ -19,9 +19,12 @@ struct AttentionArgs {
   float *lse;   // forward writes, backward reads
   float *delta; // [batch, heads, seqQ]: out·dout
   void *dq, *dk, *dv;
-  int32_t vectors; // every row begins at a multiple of four elements
+  int32_t vectors; // how every row begins: 0, kAttentionFours, kAttentionPacks
   int32_t reserved;
 };
+
+/// At multiples of four elements; of 16 bytes of 16-bit floats, and ends there.
+constexpr int kAttentionFours = 1, kAttentionPacks = 2;
 
 constexpr int kAttentionThreads = 256; // of the f32 kernels
 /// A block owns this many queries (forward, dq) or keys (dk and dv).
@@ -59,8 +62,10 @@ constexpr int attentionGradShared(int dim) {
   return 4 * (2 * (kAttentionRows + columns) * attentionPitch(dim) +
               2 * kAttentionRows * attentionPitch(columns) + 2 * columns);
 }
+/// Two tiles of keys and two of values: the next ones come while these are
+/// used.
 constexpr int attentionHalfForwardShared(int dim) {
-  return 2 * (kAttentionRows + 2 * attentionColumns(dim)) *
+  return 2 * (kAttentionRows + 4 * attentionColumns(dim)) *
          attentionHalfPitch(dim);
 }
 constexpr int attentionHalfGradColumns(int dim) { return dim <= 64 ? 64 : 32; }

@@ -10,6 +10,7 @@
 #define SHARDONNX_RUNTIME_CUDA_KERNELS_ATTENTIONMMA_CUH
 
 #include "AttentionTile.cuh"
+#include "Mma.cuh"
 
 namespace shardonnx::rt::cuda {
 
@@ -42,47 +43,29 @@ __device__ void loadHalfTile(uint16_t *tile, const uint16_t *from,
   }
 }
 
-/// Four 8 × 8 matrices: lane l gives the address of row l % 8 of matrix l / 8.
-template <bool Transposed>
-__device__ void loadMatrices(uint32_t (&x)[4], const uint16_t *at) {
-  uint32_t address = uint32_t(__cvta_generic_to_shared(at));
-  if constexpr (Transposed)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
-                 "{%0, %1, %2, %3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(address)
-                 : "memory");
-  else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
-                 "{%0, %1, %2, %3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-/// c (16 × 8) += a (16 × 16) · b (16 × 8)
-template <int32_t Type>
-__device__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                         uint32_t b1) {
-  if constexpr (Type == SHX_BF16)
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  else
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+/// The same without waiting, where rows begin at multiples of 16 bytes: behind
+/// closeCopies() and awaitCopies() the tile is there. Else at once.
+template <int Rows, int Dim, int Threads>
+__device__ void startHalfTile(uint16_t *tile, const uint16_t *from,
+                              int64_t stride, int64_t count, int headDim,
+                              int vectors) {
+  if (vectors != kAttentionPacks)
+    return loadHalfTile<Rows, Dim, Threads>(tile, from, stride, count, headDim,
+                                            vectors != 0);
+  constexpr int kPacks = Dim / kPack;
+#pragma unroll 4
+  for (int i = int(threadIdx.x); i < Rows * kPacks; i += Threads) {
+    const int row = i / kPacks, column = i % kPacks * kPack;
+    const bool inside = row < count && column < headDim;
+    copyAsync(tile + row * kHalfPitch<Dim> + column,
+              inside ? from + row * stride + column : from, !inside);
+  }
 }
 
 template <int32_t Type> __device__ uint32_t packed(float low, float high) {
   return uint32_t(Float<Type>::narrow(low)) |
          uint32_t(Float<Type>::narrow(high)) << 16;
 }
-
-__device__ inline int ownRow(int half) { return lane() / 4 + 8 * half; }
-__device__ inline int ownColumn() { return lane() % 4 * 2; }
 
 /// This thread's part of a warp's 16 rows × Width.
 template <int Width> struct Fragment {

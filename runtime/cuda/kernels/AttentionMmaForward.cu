@@ -3,7 +3,7 @@
 //
 // Attention forward for 16-bit floats on the tensor cores, as in
 // AttentionForward.cu: a warp owns 16 queries, four warps share the keys'
-// tiles.
+// tiles, of which the next ones are on their way while these are multiplied.
 
 #include "AttentionMma.cuh"
 
@@ -57,8 +57,9 @@ __device__ void forward(const AttentionArgs &a) {
   constexpr int kKeys = kColumns<Dim>;
   extern __shared__ uint4 memory[];
   uint16_t *queries = reinterpret_cast<uint16_t *>(memory);
-  uint16_t *keyTile = queries + kRows * kHalfPitch<Dim>;
-  uint16_t *valueTile = keyTile + kKeys * kHalfPitch<Dim>;
+  constexpr int kTile = kKeys * kHalfPitch<Dim>;
+  uint16_t *keyTile = queries + kRows * kHalfPitch<Dim>; // then the values'
+  uint16_t *nextTile = keyTile + 2 * kTile;
 
   const ShxAttention &d = a.desc;
   const int64_t heads = d.batch * d.heads;
@@ -81,17 +82,28 @@ __device__ void forward(const AttentionArgs &a) {
   Fragment<Dim> output;
   output.clear();
 
+  const int begin = scoring.visible(int(first)).begin;
   const int end = scoring.visible(int(last) - 1).end;
-  for (int key = scoring.visible(int(first)).begin; key < end; key += kKeys) {
+  auto start = [&](uint16_t *tile, int key) {
     const int keys = min(kKeys, end - key);
-    __syncthreads(); // the last tiles are read
-    loadHalfTile<kKeys, Dim, kThreads>(
-        keyTile, typed<Type>(a.k, rowOffset(d.kStride, batch, key, kvHead)),
-        d.kStride[1], keys, headDim, vectors);
-    loadHalfTile<kKeys, Dim, kThreads>(
-        valueTile, typed<Type>(a.v, rowOffset(d.vStride, batch, key, kvHead)),
-        d.vStride[1], keys, headDim, vectors);
-    __syncthreads();
+    startHalfTile<kKeys, Dim, kThreads>(
+        tile, typed<Type>(a.k, rowOffset(d.kStride, batch, key, kvHead)),
+        d.kStride[1], keys, headDim, a.vectors);
+    startHalfTile<kKeys, Dim, kThreads>(
+        tile + kTile,
+        typed<Type>(a.v, rowOffset(d.vStride, batch, key, kvHead)),
+        d.vStride[1], keys, headDim, a.vectors);
+  };
+  if (begin < end)
+    start(keyTile, begin);
+  closeCopies();
+  for (int key = begin; key < end; key += kKeys) {
+    const int keys = min(kKeys, end - key);
+    if (key + kKeys < end)
+      start(nextTile, key + kKeys);
+    closeCopies();
+    awaitCopies<1>();
+    __syncthreads(); // everybody's part of these tiles is there
     Fragment<kKeys> scores;
     scores.template dot<Type, Dim>(
         queries + warp() * kWarpRows * kHalfPitch<Dim>, keyTile, depth);
@@ -115,7 +127,11 @@ __device__ void forward(const AttentionArgs &a) {
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       output.scaleRow(half, softmax.visit(half, scores));
-    output.template addProduct<Type, Dim, kKeys>(scores, valueTile);
+    output.template addProduct<Type, Dim, kKeys>(scores, keyTile + kTile);
+    __syncthreads(); // these tiles are read
+    uint16_t *read = keyTile;
+    keyTile = nextTile;
+    nextTile = read;
   }
 
 #pragma unroll

@@ -21,6 +21,8 @@ static bool isAligned(const int64_t (&stride)[3]) {
 const char *cudnnRefusal(const ShxAttention &desc, bool hasMask, bool grad) {
   if (desc.dtype != SHX_BF16 && desc.dtype != SHX_F16)
     return "cuDNN's attention is for bf16 and f16 only";
+  if (hasMask && desc.maskDtype == SHX_I32)
+    return "cuDNN plans for a number of documents, which only the data tells";
   if (hasMask)
     return "cuDNN does not promise zeros for a query whose keys are all masked";
   if (desc.softcap > 0)
