@@ -55,12 +55,14 @@ def move_all(graph, seed):
     to_zero = seed >= RUNS - 2
     known = dict(graph.leaves())
     for node in graph.nodes:
-        arrays = {name: known[name] for name in node.inputs if name}
         rounds = node.op not in EXACT
+        reader = node.apart() if rounds else node
+        arrays = {mine: known[name] for mine, name in zip(
+            reader.inputs, node.inputs) if name}
         if rounds:
             arrays = {name: moved(rng, a, turn, to_zero)
                       for name, a in arrays.items()}
-        for name, array in zip(node.outputs, node.evaluate(arrays, judged=False)):
+        for name, array in zip(node.outputs, reader.evaluate(arrays, judged=False)):
             known[name] = moved(rng, array, turn, to_zero) if rounds or (
                 node.op.startswith("Cast")) else array
     return known

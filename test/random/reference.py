@@ -156,10 +156,24 @@ class Node:
         self.attributes = attributes
         self.opset = opset
         self.session = None
+        self.renamed = None
         self.overflowed = False  # a number that f32 has and f16 has not
 
     def __getstate__(self):
-        return self.__dict__ | {"session": None}  # it is of this process
+        # Sessions are of this process.
+        return self.__dict__ | {"session": None, "renamed": None}
+
+    def apart(self):
+        """The same with operands of which no two have one name, so that one
+        value that is read twice is two."""
+        if len(set(self.inputs)) == len(self.inputs):
+            return self
+        if self.renamed is None:
+            names = [f"operand{i}" if name else ""
+                     for i, name in enumerate(self.inputs)]
+            self.renamed = Node(self.op, names, self.outputs, self.attributes,
+                                self.opset)
+        return self.renamed
 
     def proto(self):
         return helper.make_node(self.op, self.inputs, self.outputs,
