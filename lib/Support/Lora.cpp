@@ -49,9 +49,9 @@ std::optional<Lora> parseLora(const std::string &text, std::string &error) {
   else
     lora.rank = *rank;
   for (StringRef word : ArrayRef(words).drop_front())
-    if (error.empty())
-      if (std::string wrong = parseWord(word, lora); !wrong.empty())
-        error = "'" + text + "': " + wrong;
+    if (std::string wrong = parseWord(word, lora);
+        !wrong.empty() && error.empty())
+      error.append("'").append(text).append("': ").append(wrong);
   if (!error.empty())
     return std::nullopt;
   return lora;

@@ -96,13 +96,14 @@ template <typename Name, typename Function> Function traced(Function real) {
 }
 
 /// traced(), of a function of a table by its name.
+/// NOLINTNEXTLINE(bugprone-macro-parentheses): it names the member.
 #define SHX_TRACED(table, member, of, symbol)                                  \
   {                                                                            \
     struct Name {                                                              \
       static const char *library() { return of; }                              \
       static const char *text() { return symbol; }                             \
     };                                                                         \
-    table.member = traced<Name>(table.member);                                 \
+    (table).member = traced<Name>((table).member);                             \
   }
 
 } // namespace shardonnx::rt::cuda
