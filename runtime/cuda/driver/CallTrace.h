@@ -96,7 +96,6 @@ template <typename Name, typename Function> Function traced(Function real) {
 }
 
 /// traced(), of a function of a table by its name.
-/// NOLINTNEXTLINE(bugprone-macro-parentheses): it names the member.
 #define SHX_TRACED(table, member, of, symbol)                                  \
   {                                                                            \
     struct Name {                                                              \
