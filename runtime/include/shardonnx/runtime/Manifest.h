@@ -61,7 +61,7 @@ struct Manifest {
     std::vector<int64_t> shape;
     bool trainable = true;
     std::optional<Source> source;
-    std::optional<DrawKind> draw;       // what no file has
+    std::optional<DrawKind> draw = {};  // what no file has
     std::vector<std::string> tied = {}; // its other names
     std::string stateDict = {};         // the one that frameworks store
     int64_t elements() const;
@@ -124,7 +124,7 @@ struct Manifest {
     std::string name;
     std::vector<Collective> collectives; // in the order of issue
     double flops = 0, bytes = 0;         // behind the last of them
-    std::vector<LaunchRun> launches;
+    std::vector<LaunchRun> launches = {};
   };
 
   int abi = 0;
