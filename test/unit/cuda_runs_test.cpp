@@ -341,6 +341,8 @@ TEST_F(CudaTraces, OfProductsIsReplayed) {
                    folder,
                    {{"LD_LIBRARY_PATH", SHX_CUDA_EMULATOR},
                     {"CUDA_FORCE_PTX_JIT", "1"},
+                    // What an earlier run has timed is not asked for again.
+                    {"SHARDONNX_CACHE_DIR", folder / "algorithms"},
                     {"SHARDONNX_CALL_TRACE", traces}});
   Finished f = products.wait();
   ASSERT_EQ(f.code, 0) << f.out;
