@@ -5,7 +5,7 @@ a NaN does depends on its place among the numbers, and integers that overflow
 do not wrap.
 
 A mean of nothing is NaN. In f64 its LogSoftmax bounds what it takes the
-logarithm of.
+logarithm of, and its Shrink computes in f32.
 
 Each function is given a node and its inputs (None: absent), and gives one array
 or several.
@@ -75,6 +75,16 @@ def log_sum_exp(node, x, axes=None):
         with np.errstate(all="ignore"):
             return np.logaddexp.reduce(x, initial=-np.inf, **more)
     return reduced(node, wide, axes, compute).astype(x.dtype)
+
+
+@op("Shrink")
+def shrink(node, x):
+    if x.dtype != values.DOUBLE:
+        return None
+    bias, limit = (float(np.float32(node.attributes.get(name, default)))
+                   for name, default in (("bias", 0.0), ("lambd", 0.5)))
+    return np.where(x < -limit, x + bias,
+                    np.where(x > limit, x - bias, np.zeros_like(x)))
 
 
 @op("Softmax", "LogSoftmax")

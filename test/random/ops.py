@@ -359,7 +359,7 @@ def mean_variance(b):
 @op("MatMul", weight=2)
 def matmul(b):
     # Of integers that are data it is refused.
-    x = b.floats(low=1) if b.chance(0.9) or b.kind.name == "compiled" else \
+    x = b.floats(low=1) if b.chance(0.9) or b.kind.name != "folded" else \
         b.tensor([INT32, INT64], low=1)
     inner, rank = b.shape(x)[-1], b.rank(x)
     columns = int(b.choice(values.DIMENSIONS))
