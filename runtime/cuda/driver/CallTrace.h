@@ -61,14 +61,15 @@ template <typename T> CallValue valueOf(T value) {
   } else if constexpr (std::is_pointer_v<T>) {
     using Target = std::remove_pointer_t<T>;
     std::string address = addressForJson(reinterpret_cast<uint64_t>(value));
+    const auto *at = static_cast<const void *>(value);
     constexpr bool kShown = std::is_arithmetic_v<Target> ||
                             std::is_enum_v<Target> || std::is_pointer_v<Target>;
     if constexpr (kShown)
       if (value)
         return {"{\"at\": " + address + ", \"value\": " + pointedTo(value) +
                     "}",
-                value, 0};
-    return {value ? address : "null", value, 0};
+                at, 0};
+    return {value ? address : "null", at, 0};
   } else {
     return {"\"…\"", nullptr, 0}; // by value: ncclUniqueId
   }
