@@ -24,6 +24,10 @@ while process.poll() is None and not any(".tmp-" in name for name in os.listdir(
 process.send_signal(number)
 if process.wait(60) != (0 if ignored else -number):
     sys.exit(f"it ended with {process.returncode}")
+# On a busy machine the linker's driver takes a while to remove what is its own.
+until = time.time() + 30
+while not ignored and os.listdir(folder) and time.time() < until:
+    time.sleep(0.05)
 time.sleep(0 if ignored else 2)  # for a linker that was left alone
 left = os.listdir(folder)
 if len(left) != (1 if ignored else 0):
