@@ -341,6 +341,9 @@ TEST_F(CudaTraces, OfProductsIsReplayed) {
                    folder,
                    {{"LD_LIBRARY_PATH", SHX_CUDA_EMULATOR},
                     {"CUDA_FORCE_PTX_JIT", "1"},
+                    // Of both tests, whatever part of this program's run here.
+                    {"GTEST_TOTAL_SHARDS", "1"},
+                    {"GTEST_SHARD_INDEX", "0"},
                     // What an earlier run has timed is not asked for again.
                     {"SHARDONNX_CACHE_DIR", folder / "algorithms"},
                     {"SHARDONNX_CALL_TRACE", traces}});
