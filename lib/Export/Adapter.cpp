@@ -17,12 +17,6 @@ namespace shardonnx {
 namespace {
 
 constexpr const char *kPrefix = "base_model.model."; // PEFT's, of every name
-constexpr size_t kAlignment = 64; // of the first tensor in the file
-
-bool endsWith(const std::string &text, const std::string &end) {
-  return text.size() >= end.size() &&
-         text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 // `name` without its `end`.
 std::string before(const std::string &name, const std::string &end) {
@@ -67,22 +61,6 @@ trainedOf(const rt::CheckpointReader &reader) {
     return a.param->stateDict < b.param->stateDict;
   });
   return places;
-}
-
-std::string headerOf(const std::vector<rt::CheckpointReader::Place> &places) {
-  nlohmann::ordered_json json;
-  json["__metadata__"] = {{"format", "pt"}};
-  int64_t offset = 0;
-  for (const rt::CheckpointReader::Place &place : places) {
-    int64_t end = offset + place.param->elements() * int64_t(sizeof(float));
-    json[kPrefix + place.param->stateDict] = {{"dtype", "F32"},
-                                              {"shape", place.param->shape},
-                                              {"data_offsets", {offset, end}}};
-    offset = end;
-  }
-  std::string text = json.dump();
-  text.append((kAlignment - (text.size() + 8) % kAlignment) % kAlignment, ' ');
-  return text;
 }
 
 std::string configOf(const Lora &lora,
@@ -153,17 +131,13 @@ void writeAdapter(rt::CheckpointReader &reader, const std::string &folder) {
     rt::fail("cannot make the folder '", folder, "': ", error.message());
   std::vector<rt::CheckpointReader::Place> places = trainedOf(reader);
   std::string config = configOf(*reader.index().lora, places);
-  std::string header = headerOf(places);
+  std::vector<StoredTensor> tensors;
+  for (const rt::CheckpointReader::Place &place : places)
+    tensors.push_back({kPrefix + place.param->stateDict, place.param->shape,
+                       [&reader, place] { return readAsItIs(reader, place); }});
   OutputFile weights(folder + "/adapter_model.safetensors");
   OutputFile configuration(folder + "/adapter_config.json");
-  uint64_t length = header.size();
-  weights.write(&length, sizeof(length));
-  weights.write(header.data(), static_cast<int64_t>(header.size()));
-  for (const rt::CheckpointReader::Place &place : places) {
-    std::vector<float> values = readAsItIs(reader, place);
-    weights.write(values.data(),
-                  static_cast<int64_t>(values.size() * sizeof(float)));
-  }
+  writeTensors(weights, tensors);
   configuration.write(config.data(), static_cast<int64_t>(config.size()));
   OutputFile::finishTogether(weights, configuration);
 }

@@ -16,6 +16,11 @@
 
 namespace shardonnx {
 
+bool endsWith(const std::string &text, const std::string &end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
 static void failToWrite(const std::string &path, std::error_code error) {
   rt::fail("cannot write '", path, "': ", error.message(),
            "; -o needs a folder with room that can be written");
@@ -71,11 +76,6 @@ void OutputFile::finishTogether(OutputFile &first, OutputFile &second) {
 }
 
 namespace {
-
-bool endsWith(const std::string &text, const std::string &end) {
-  return text.size() >= end.size() &&
-         text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 // What the checkpoint has of adapters, and what is asked for.
 void checkAdapters(const rt::Checkpoint &index, const ExportOptions &options,

@@ -12,8 +12,10 @@
 #include "shardonnx/Support/TemporaryFile.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace shardonnx {
@@ -46,6 +48,20 @@ private:
   std::unique_ptr<llvm::raw_fd_ostream> stream;
   int64_t written = 0;
 };
+
+/// An f32 tensor of a .safetensors file; its values are read when they are
+/// written.
+struct StoredTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::function<std::vector<float>()> read;
+};
+/// The bytes of a .safetensors file. `metadata` beside the format.
+void writeTensors(
+    OutputFile &file, const std::vector<StoredTensor> &tensors,
+    const std::vector<std::pair<std::string, std::string>> &metadata = {});
+
+bool endsWith(const std::string &text, const std::string &end);
 
 /// Throws rt::Error unless `model` is the file that was compiled.
 void checkModelHash(const rt::CheckpointReader &reader,

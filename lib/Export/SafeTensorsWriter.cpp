@@ -26,13 +26,6 @@ struct Tensor {
   std::vector<int64_t> shape;
   rt::CheckpointReader::Place place;
   const GraphInitializer *untrained = nullptr;
-
-  int64_t bytes() const {
-    int64_t count = static_cast<int64_t>(sizeof(float));
-    for (int64_t size : shape)
-      count *= size;
-    return count;
-  }
 };
 
 std::vector<Tensor> tensorsOf(const rt::CheckpointReader &reader,
@@ -62,25 +55,6 @@ std::vector<Tensor> tensorsOf(const rt::CheckpointReader &reader,
   return tensors;
 }
 
-std::string headerOf(const std::vector<Tensor> &tensors) {
-  nlohmann::ordered_json json;
-  json["__metadata__"] = {{"format", "pt"}};
-  for (const Tensor &tensor : tensors)
-    for (const std::string &name : tensor.names)
-      if (name != tensor.name)
-        json["__metadata__"][name] = tensor.name;
-  int64_t offset = 0;
-  for (const Tensor &tensor : tensors) {
-    json[tensor.name] = {{"dtype", "F32"},
-                         {"shape", tensor.shape},
-                         {"data_offsets", {offset, offset + tensor.bytes()}}};
-    offset += tensor.bytes();
-  }
-  std::string text = json.dump();
-  text.append((kAlignment - (text.size() + 8) % kAlignment) % kAlignment, ' ');
-  return text;
-}
-
 // The model, which has the parameters that were not trained. Where it is not at
 // hand the others are written all the same. A checkpoint that was converted has
 // all that the framework stored, and names no model.
@@ -99,24 +73,67 @@ std::optional<EditedGraph> graphOf(const rt::CheckpointReader &reader,
   }
 }
 
+int64_t bytesOf(const StoredTensor &tensor) {
+  int64_t count = static_cast<int64_t>(sizeof(float));
+  for (int64_t size : tensor.shape)
+    count *= size;
+  return count;
+}
+
+std::string
+headerOf(const std::vector<StoredTensor> &tensors,
+         const std::vector<std::pair<std::string, std::string>> &metadata) {
+  nlohmann::ordered_json json;
+  json["__metadata__"] = {{"format", "pt"}};
+  for (const auto &[key, value] : metadata)
+    json["__metadata__"][key] = value;
+  int64_t offset = 0;
+  for (const StoredTensor &tensor : tensors) {
+    int64_t end = offset + bytesOf(tensor);
+    json[tensor.name] = {{"dtype", "F32"},
+                         {"shape", tensor.shape},
+                         {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = json.dump();
+  text.append((kAlignment - (text.size() + 8) % kAlignment) % kAlignment, ' ');
+  return text;
+}
+
 } // namespace
+
+void writeTensors(
+    OutputFile &file, const std::vector<StoredTensor> &tensors,
+    const std::vector<std::pair<std::string, std::string>> &metadata) {
+  std::string header = headerOf(tensors, metadata);
+  uint64_t length = header.size();
+  file.write(&length, sizeof(length));
+  file.write(header.data(), static_cast<int64_t>(header.size()));
+  for (const StoredTensor &tensor : tensors) {
+    std::vector<float> values = tensor.read();
+    file.write(values.data(),
+               static_cast<int64_t>(values.size() * sizeof(float)));
+  }
+}
 
 void writeSafeTensors(rt::CheckpointReader &reader, const std::string &model,
                       const std::string &output) {
   std::optional<EditedGraph> graph = graphOf(reader, model);
   std::vector<Tensor> tensors = tensorsOf(reader, graph ? &*graph : nullptr);
-  OutputFile file(output);
-  std::string header = headerOf(tensors);
-  uint64_t length = header.size();
-  file.write(&length, sizeof(length));
-  file.write(header.data(), static_cast<int64_t>(header.size()));
+  std::vector<StoredTensor> stored;
+  std::vector<std::pair<std::string, std::string>> aliases;
   for (const Tensor &tensor : tensors) {
-    std::vector<float> values = tensor.untrained
-                                    ? readInitializer(*tensor.untrained, model)
-                                    : readParameter(reader, tensor.place);
-    file.write(values.data(),
-               static_cast<int64_t>(values.size() * sizeof(float)));
+    stored.push_back({tensor.name, tensor.shape, [&reader, &model, &tensor] {
+                        return tensor.untrained
+                                   ? readInitializer(*tensor.untrained, model)
+                                   : readParameter(reader, tensor.place);
+                      }});
+    for (const std::string &name : tensor.names)
+      if (name != tensor.name)
+        aliases.emplace_back(name, tensor.name);
   }
+  OutputFile file(output);
+  writeTensors(file, stored, aliases);
   file.finish();
 }
 

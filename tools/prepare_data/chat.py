@@ -13,7 +13,7 @@ BEGIN, END = "\ufdd0", "\ufdd1"
 
 
 def find_template(tokenizer, path):
-    """The template of --chat-template, of the tokenizer's folder, or of its configuration."""
+    """The template of --chat-template, of the tokenizer's folder, or of its configuration; None where there is none."""
     folder = os.path.dirname(os.path.abspath(tokenizer.path))
     beside = os.path.join(folder, "chat_template.jinja")
     if path or os.path.isfile(beside):
@@ -22,9 +22,7 @@ def find_template(tokenizer, path):
     template = tokenizer.config.get("chat_template")
     if isinstance(template, list):  # several by name
         template = next((t.get("template") for t in template if t.get("name") == "default"), None)
-    if not isinstance(template, str):
-        raise UserError(f"'{folder}' has no chat template (tokenizer_config.json or chat_template.jinja): give one with --chat-template")
-    return template
+    return template if isinstance(template, str) else None
 
 
 def environment():

@@ -13,7 +13,7 @@ import signal
 import numpy
 
 from . import sources
-from .chat import ChatTemplate, find_template
+from .chat import ChatTemplate
 from .errors import UserError
 from .packing import Document
 

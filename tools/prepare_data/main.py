@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from . import check, examples, mixture, packing, sources, tokenizer, writers
+from . import chat, check, examples, mixture, packing, sources, tokenizer, writers
 from .errors import UsageError, UserError, need, printable
 
 DESCRIPTION = """\
@@ -108,14 +108,8 @@ class Job:
         """Of each source. A template is looked for where a record may want one: not in plain text."""
         made = []
         for source, files in zip(self.sources, self.files):
-            template = None
-            if any(not path.endswith(".txt") for path in files):
-                named = self.args.chat_template or self.mixture.get("chat_template")
-                try:
-                    template = examples.find_template(self.tokenizer, named)
-                except UserError:
-                    if named:
-                        raise
+            text_only = all(path.endswith(".txt") for path in files)
+            template = None if text_only else chat.find_template(self.tokenizer, self.args.chat_template or self.mixture.get("chat_template"))
             columns = columns_of(self.args.column) or source.get("columns", {})
             made.append(examples.Options(source.get("split", self.args.split), columns, source.get("train_on", self.args.train_on),
                                          not self.args.no_special_tokens, not self.args.no_eos, self.args.skip_empty, template))
@@ -141,7 +135,7 @@ def prepare(args):
         write(job, files, documents, counts)
         bar.close()
         described = describe(job, streams, counts)
-        described["files"] = [entry for entry in files.commit()]
+        described["files"] = files.commit()
         writers.write_json(files, check.manifest_path(args.output), described)
         files.commit()
     finally:
