@@ -8,6 +8,7 @@
 #include "Export.h"
 
 #include "../../runtime/support/Error.h"
+#include "shardonnx/runtime/EndsWith.h"
 
 #include <algorithm>
 #include <filesystem>

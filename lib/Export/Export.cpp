@@ -7,6 +7,7 @@
 
 #include "../../runtime/checkpoint/Folder.h"
 #include "../../runtime/support/Error.h"
+#include "shardonnx/runtime/EndsWith.h"
 
 #include <cstdio>
 #include <fcntl.h>
@@ -15,11 +16,6 @@
 #include <unistd.h>
 
 namespace shardonnx {
-
-bool endsWith(const std::string &text, const std::string &end) {
-  return text.size() >= end.size() &&
-         text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 static void failToWrite(const std::string &path, std::error_code error) {
   rt::fail("cannot write '", path, "': ", error.message(),

@@ -61,8 +61,6 @@ void writeTensors(
     OutputFile &file, const std::vector<StoredTensor> &tensors,
     const std::vector<std::pair<std::string, std::string>> &metadata = {});
 
-bool endsWith(const std::string &text, const std::string &end);
-
 /// Throws rt::Error unless `model` is the file that was compiled.
 void checkModelHash(const rt::CheckpointReader &reader,
                     const std::string &model);

@@ -9,16 +9,11 @@
 #include "ArraySource.h"
 #include "SeveralFiles.h"
 #include "TokenFile.h"
-#include <cstring>
+#include "shardonnx/runtime/EndsWith.h"
 #include <sys/resource.h>
 
 namespace shardonnx::rt {
 namespace {
-
-bool endsWith(const std::string &text, const char *end) {
-  size_t n = std::strlen(end);
-  return text.size() >= n && text.compare(text.size() - n, n, end) == 0;
-}
 
 // Every file stays open. The usual limit, 1024, is for programs that use
 // select(); the hard one is what the system allows.

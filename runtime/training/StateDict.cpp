@@ -8,6 +8,7 @@
 #include "../support/Error.h"
 #include "Prefix.h"
 #include "TensorReader.h"
+#include "shardonnx/runtime/EndsWith.h"
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -28,11 +29,6 @@ constexpr const char *kIndexEnd = ".safetensors.index.json";
 constexpr int64_t kLargestIndex = int64_t(1) << 30;
 constexpr size_t kNamed = 5;                    // in a message
 constexpr int64_t kCompared = int64_t(1) << 20; // bytes at a time
-
-bool endsWith(const std::string &text, const std::string &end) {
-  return text.size() >= end.size() &&
-         text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 std::string folderOf(const std::string &path) {
   std::string folder = std::filesystem::path(path).parent_path();

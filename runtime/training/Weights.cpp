@@ -9,6 +9,7 @@
 #include "../support/File.h"
 #include "StateDict.h"
 #include "TensorReader.h"
+#include "shardonnx/runtime/EndsWith.h"
 #include "shardonnx/runtime/Sha256.h"
 #include <cctype>
 #include <cmath>
@@ -111,11 +112,6 @@ private:
 };
 
 enum class Draw { Normal, Uniform, Ones, Zeros };
-
-bool endsWith(const std::string &text, const std::string &end) {
-  return text.size() >= end.size() &&
-         text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 // By what frameworks call them: `ln_1.weight`, `input_layernorm.weight`,
 // `model.norm.weight` scale a norm; every other vector is a bias.

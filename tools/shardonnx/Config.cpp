@@ -6,6 +6,7 @@
 #include "Config.h"
 #include "shardonnx/Driver/ForeignConfig.h"
 #include "shardonnx/Support/InputCheck.h"
+#include "shardonnx/runtime/EndsWith.h"
 #include "shardonnx/runtime/Printable.h"
 
 #include <algorithm>
@@ -249,11 +250,6 @@ Json parseJson(const std::string &path, std::istream &file) {
     fileError("--config: '" + path + "' is not JSON: " +
               (line == std::string::npos ? what : what.substr(line)));
   }
-}
-
-bool endsWith(const std::string &text, const std::string &end) {
-  return text.size() >= end.size() &&
-         text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 
 #include "CallTrace.h"
 #include "../../support/Error.h"
+#include "shardonnx/runtime/EndsWith.h"
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -52,11 +53,6 @@ private:
   std::FILE *file = nullptr;
   std::mutex mutex;
 };
-
-bool endsWith(const std::string &text, const std::string &end) {
-  return text.size() >= end.size() &&
-         text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 std::string hexOf(const void *bytes, size_t count) {
   std::string text = "\"";
