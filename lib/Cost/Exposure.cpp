@@ -10,28 +10,37 @@ namespace {
 
 class Walk {
 public:
-  Walk(const Manifest &manifest, const Device &device, const Topology &topology)
+  Walk(const Manifest &manifest, const Device &device, const Topology &topology,
+       double straggler)
       : m(manifest), device(device), group(topology.groupSize()),
-        replicas(topology.replicas), gathered(manifest.units.size()),
-        reduced(manifest.units.size()), resharded(manifest.units.size()) {}
+        replicas(topology.replicas), slower(1 + straggler),
+        gathered(manifest.units.size()), reduced(manifest.units.size()),
+        resharded(manifest.units.size()) {}
 
   void run(const std::string &function);
   StepExposure step; // since it was last cleared
 
 private:
-  void work(double flops, double bytes);
+  void work(double seconds);
+  double slowed(double seconds) const;
   void call(const Manifest::Collective &call);
+  double start(double &queue, double seconds);
   double gatherSeconds(const Manifest::Unit &unit, bool nearby) const;
   double reduceSeconds(const Manifest::Unit &unit) const;
   double optimizerBytes(const Manifest::Unit &unit) const;
+  std::vector<double> workOf(const Manifest::Function &function) const;
+  bool half() const { return m.paramType != SHX_F32; }
   void wait(UnitExposure &unit, double until);
 
   const Manifest &m;
   const Device &device;
-  int64_t group, replicas; // ranks that share a unit, and copies of it
-  double now = 0, gatherQueue = 0, reduceQueue = 0; // when each is free
-  std::vector<double> gathered, reduced;            // when the last one ends
-  std::vector<bool> resharded; // lies within its reshard_group
+  int64_t group, replicas;  // ranks that share a unit, and copies of it
+  double slower;            // the straggler's work, to that of the others
+  double now = 0, late = 0; // clocks of the others and of the straggler
+  double gatherQueue = 0, reduceQueue = 0; // when each is free
+  double wire = 0;                         // when nothing is being sent
+  std::vector<double> gathered, reduced;   // when the last one ends
+  std::vector<bool> resharded;             // lies within its reshard_group
 };
 
 double Walk::gatherSeconds(const Manifest::Unit &unit, bool nearby) const {
@@ -48,8 +57,14 @@ double Walk::reduceSeconds(const Manifest::Unit &unit) const {
   if (!unit.sharded)
     return device.allReduceSeconds(bytes, group * replicas);
   double owned = double(unit.length) * sizeof(float) / double(group);
+  // Every rank of a machine sums with its like on the other machines, over its
+  // own network card.
+  int64_t abreast = std::max<int64_t>(
+      1, device.perMachine == 0 ? 1 : std::min(device.perMachine, group));
   return device.reduceScatterSeconds(bytes, group) +
-         device.allReduceSeconds(owned, replicas);
+         (replicas == 1 ? 0
+                        : device.allReduceSeconds(owned * double(abreast),
+                                                  replicas * abreast));
 }
 
 // Reads and writes the master and the moments, reads the gradient.
@@ -58,10 +73,21 @@ double Walk::optimizerBytes(const Manifest::Unit &unit) const {
   return owned * sizeof(float) * (2.0 * (1 + m.optimizerStates()) + 1);
 }
 
-void Walk::work(double flops, double bytes) {
-  double seconds = device.workSeconds(flops, bytes, m.paramType != SHX_F32);
-  step.work += seconds;
-  now += seconds;
+// While something is being sent, work has fewer multiprocessors.
+double Walk::slowed(double seconds) const {
+  double share = 1 - device.collectiveMultiprocessors / device.multiprocessors;
+  double busy = std::max(gatherQueue, reduceQueue) - now;
+  if (busy <= 0 || share >= 1)
+    return seconds;
+  return seconds <= busy * share ? seconds / share
+                                 : seconds + busy * (1 - share);
+}
+
+void Walk::work(double seconds) {
+  double taken = slowed(seconds);
+  step.work += taken;
+  now += taken;
+  late += taken * slower;
 }
 
 void Walk::wait(UnitExposure &unit, double until) {
@@ -69,10 +95,23 @@ void Walk::wait(UnitExposure &unit, double until) {
   unit.exposed += waited;
   step.exposed += waited;
   now += waited;
+  late = std::max(late, until);
+}
+
+// A collective starts when its queue is free and the last rank has come; what
+// is sent shares the links with the other queue.
+double Walk::start(double &queue, double seconds) {
+  double begin = std::max({queue, now, late});
+  if (!device.sharedMemory && seconds > 0) {
+    double latency = std::min(seconds, device.latencySeconds(group * replicas));
+    double sending = std::max(begin + latency, wire);
+    wire = sending + seconds - latency;
+    return queue = wire;
+  }
+  return queue = begin + seconds;
 }
 
 void Walk::call(const Manifest::Collective &call) {
-  work(call.flops, call.bytes);
   if (call.unit < 0)
     return;
   auto index = static_cast<size_t>(call.unit);
@@ -81,8 +120,7 @@ void Walk::call(const Manifest::Collective &call) {
   if (call.op == "gather_start") {
     double seconds = gatherSeconds(unit, resharded[index]);
     exposure.gather += seconds;
-    gatherQueue = std::max(gatherQueue, now) + seconds;
-    gathered[index] = gatherQueue;
+    gathered[index] = start(gatherQueue, seconds);
   } else if (call.op == "gather_wait") {
     wait(exposure, gathered[index]);
     resharded[index] = false;
@@ -91,34 +129,80 @@ void Walk::call(const Manifest::Collective &call) {
   } else if (call.op == "reduce_start") {
     double seconds = reduceSeconds(unit);
     exposure.reduce += seconds;
-    reduceQueue = std::max(reduceQueue, now) + seconds;
-    reduced[index] = reduceQueue;
+    reduced[index] = start(reduceQueue, seconds);
   } else if (call.op == "reduce_wait") {
     wait(exposure, reduced[index]);
   } else if (call.op == "optimizer") {
-    work(0, optimizerBytes(unit));
+    work(device.workSeconds(0, optimizerBytes(unit), half()));
   }
+}
+
+// Seconds before each call, and behind the last one.
+std::vector<double> Walk::workOf(const Manifest::Function &function) const {
+  std::vector<double> seconds;
+  if (function.launches.empty()) {
+    for (const Manifest::Collective &call : function.collectives)
+      seconds.push_back(device.workSeconds(call.flops, call.bytes, half()));
+    seconds.push_back(
+        device.workSeconds(function.flops, function.bytes, half()));
+    return seconds;
+  }
+  seconds.resize(function.collectives.size() + 1);
+  for (const Manifest::LaunchRun &run : function.launches)
+    seconds[run.behind] +=
+        double(run.count) *
+        launchSeconds(m.launches[run.launch], run.phase, device, half());
+  return seconds;
 }
 
 void Walk::run(const std::string &name) {
   step.units.resize(m.units.size());
   for (const Manifest::Function &function : m.functions)
     if (function.name == name) {
-      for (const Manifest::Collective &collective : function.collectives)
-        call(collective);
-      work(function.flops, function.bytes);
+      std::vector<double> seconds = workOf(function);
+      for (size_t i = 0; i < function.collectives.size(); ++i) {
+        work(seconds[i]);
+        call(function.collectives[i]);
+      }
+      work(seconds.back());
     }
 }
 
 } // namespace
 
 StepExposure predictExposure(const Manifest &manifest, const Device &device,
-                             const Topology &topology) {
-  Walk walk(manifest, device, topology);
+                             const Topology &topology, StepPlay play) {
+  // Microbatches repeat themselves: beyond a few, the last stands for the rest.
+  constexpr int64_t kPlayed = 4;
+  Walk walk(manifest, device, topology, play.straggler);
+  StepExposure repeated;
   for (int count = 0; count < 2; ++count) {
     walk.step = {};
     walk.run("first_microbatch");
+    int64_t next = play.microbatches - 1;
+    for (int64_t i = 0; i < std::min(next, kPlayed); ++i) {
+      StepExposure before = walk.step;
+      walk.run("next_microbatch");
+      repeated = walk.step;
+      repeated.work -= before.work;
+      repeated.exposed -= before.exposed;
+      for (size_t unit = 0; unit < before.units.size(); ++unit) {
+        repeated.units[unit].gather -= before.units[unit].gather;
+        repeated.units[unit].reduce -= before.units[unit].reduce;
+        repeated.units[unit].exposed -= before.units[unit].exposed;
+      }
+    }
     walk.run("update");
+    auto more = double(std::max<int64_t>(0, next - kPlayed));
+    if (more == 0)
+      continue;
+    walk.step.work += more * repeated.work;
+    walk.step.exposed += more * repeated.exposed;
+    for (size_t unit = 0; unit < repeated.units.size(); ++unit) {
+      walk.step.units[unit].gather += more * repeated.units[unit].gather;
+      walk.step.units[unit].reduce += more * repeated.units[unit].reduce;
+      walk.step.units[unit].exposed += more * repeated.units[unit].exposed;
+    }
   }
   return walk.step;
 }

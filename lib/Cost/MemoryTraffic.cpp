@@ -5,8 +5,12 @@
 
 #include "shardonnx/Cost/MemoryTraffic.h"
 
+#include "shardonnx/Cost/Exposure.h"
 #include "shardonnx/runtime/MemoryPlan.h"
+
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 namespace shardonnx {
 
@@ -184,6 +188,22 @@ void Slices::add(size_t unit, UnitTraffic &to) const {
   addGathers(unit, gathersOf(unit, "update"), /*update=*/true, to);
 }
 
+/// Runs of the same launch, wherever in the step they are.
+static std::vector<Manifest::LaunchRun>
+together(const std::vector<Manifest::LaunchRun> &runs) {
+  std::map<std::tuple<size_t, int64_t, Manifest::Phase>, size_t> places;
+  std::vector<Manifest::LaunchRun> list;
+  for (const Manifest::LaunchRun &run : runs) {
+    auto [found, isNew] =
+        places.try_emplace({run.launch, run.unit, run.phase}, list.size());
+    if (isNew)
+      list.push_back(run);
+    else
+      list[found->second].count += run.count;
+  }
+  return list;
+}
+
 MemoryTraffic memoryTraffic(const Manifest &m, const Device &device,
                             const Topology &topology, int64_t microbatches) {
   MemoryTraffic traffic;
@@ -192,19 +212,18 @@ MemoryTraffic memoryTraffic(const Manifest &m, const Device &device,
     traffic.units.push_back({unit.name, {}});
   traffic.units.emplace_back();
   auto add = [&](const Manifest::Function &function, int64_t times) {
-    for (const Manifest::LaunchRun &run : function.launches) {
+    for (const Manifest::LaunchRun &run : together(function.launches)) {
       const Manifest::Launch &launch = m.launches[run.launch];
       int64_t count = run.count * times;
       auto scale = static_cast<double>(count);
-      double bytes = launch.readBytes + launch.writtenBytes;
       Moved moved{launch.kernels * count,
                   launch.calls * count,
                   launch.readBytes * scale,
                   launch.writtenBytes * scale,
                   launch.leastBytes * scale,
                   launch.elements * scale,
-                  scale * device.workSeconds(launch.flops, bytes,
-                                             m.paramType != SHX_F32)};
+                  scale * launchSeconds(launch, run.phase, device,
+                                        m.paramType != SHX_F32)};
       size_t unit =
           run.unit < 0 ? m.units.size() : static_cast<size_t>(run.unit);
       traffic.units[unit].launches.push_back(

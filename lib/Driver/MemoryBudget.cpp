@@ -105,9 +105,10 @@ bool MemoryFitter::measure() {
 }
 
 // Neighbours whose gathers would take longer to begin than to run, if the step
-// then waits less: what is merged overlaps less, so only smaller ones may do.
+// then waits less: what is merged overlaps less, so only smaller ones may do,
+// and of equals the least is merged.
 void MemoryFitter::mergeSmall() {
-  constexpr int64_t kFractions[] = {1, 8, 64, 512};
+  constexpr int64_t kFractions[] = {512, 64, 8, 1};
   if (!measure())
     return;
   double least = step.time.exposed;

@@ -176,15 +176,17 @@ Manifest::Function readFunction(const Json &json, size_t units,
   function.flops = json.value("flops", 0.0);
   function.bytes = json.value("bytes", 0.0);
   for (const Json &run : json.value("launches", Json::array())) {
-    auto [launch, unit, phase, count] =
-        run.get<std::tuple<int64_t, int64_t, int64_t, int64_t>>();
+    auto [launch, unit, phase, count, behind] =
+        run.get<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>>();
     if (launch < 0 || launch >= int64_t(launches) || unit < -1 ||
         unit >= int64_t(units) || phase < 0 ||
-        phase > int64_t(Manifest::Phase::Backward) || count < 0)
+        phase > int64_t(Manifest::Phase::Backward) || count < 0 || behind < 0 ||
+        behind > int64_t(function.collectives.size()))
       fail("the manifest's '", function.name,
            "' has a launch that is not there");
     function.launches.push_back({static_cast<size_t>(launch), unit,
-                                 static_cast<Manifest::Phase>(phase), count});
+                                 static_cast<Manifest::Phase>(phase), count,
+                                 static_cast<size_t>(behind)});
   }
   return function;
 }

@@ -18,20 +18,65 @@ TEST(Device, RingOfOneMachine) {
   Device h100 = *deviceNamed("h100");
   // 8.4 us, then 7 steps of 3.4 us.
   EXPECT_NEAR(h100.latencySeconds(8), 32.2 * kMicro, 1e-9);
-  // Each rank sends 315 of 360 MB at 0.8 of 450 GB/s: 875 us.
+  // Each rank sends 315 of 360 MB at 360 GB/s: 875 us.
   EXPECT_NEAR(h100.gatherSeconds(360e6, 8), 907.2 * kMicro, 1e-9);
   EXPECT_NEAR(h100.reduceScatterSeconds(360e6, 8), 907.2 * kMicro, 1e-9);
   EXPECT_NEAR(h100.allReduceSeconds(360e6, 8), 1814.4 * kMicro, 1e-9);
   // 32.2 us at 360 GB/s, of which each rank sends 7/8.
   EXPECT_NEAR(double(h100.latencyBytes(8)), 13248000, 1);
+  // A small one goes by the protocol of low latency: 6.6 + 7 * 0.6 us, then
+  // 10.5 KB at a quarter of the wire.
+  EXPECT_NEAR(h100.gatherSeconds(12e3, 8), 10.8 * kMicro + 10.5e3 / 90e9,
+              1e-10);
 }
 
 TEST(Device, RingOfTwoMachines) {
   Device h100 = *deviceNamed("h100");
   // Of 15 steps two leave the machine: 8.4 + 13 * 3.4 + 2 * 14 us.
   EXPECT_NEAR(h100.latencySeconds(16), 80.6 * kMicro, 1e-9);
-  // 15/16 of 320 MB at 0.8 of 400 GB/s.
-  EXPECT_NEAR(h100.gatherSeconds(320e6, 16), (80.6 + 937.5) * kMicro, 1e-9);
+  // 15/16 of 3.2 GB at 0.8 of 400 GB/s.
+  EXPECT_NEAR(h100.gatherSeconds(3.2e9, 16), 80.6 * kMicro + 9.375e-3, 1e-9);
+}
+
+TEST(Device, ProductsFillTheirTiles) {
+  Device device = *deviceNamed("h100");
+  device.multiprocessors = 4;
+  device.tileRows = device.tileColumns = 100;
+  device.tileDepth = 1000;
+  device.halfFlops = 1e12;
+  device.memoryBytesPerSecond = 1e30;
+  // 400 x 100 are four full tiles; half of the rate goes into starting them.
+  EXPECT_NEAR(device.productSeconds(400, 1000, 100, 1, 0, true),
+              2 * 400 * 1000 * 100 / 0.5e12, 1e-12);
+  // A fifth tile takes a second wave: small ones, 18 in five waves, are better.
+  EXPECT_NEAR(device.productSeconds(450, 1000, 100, 1, 0, true),
+              2 * 450 * 1000 * 100 / (0.5e12 * 0.85 * 0.9), 1e-12);
+  // What is small waits for its bytes.
+  device.memoryBytesPerSecond = 1e9;
+  EXPECT_NEAR(device.productSeconds(1, 1, 1, 1, 1e6, true), 1e-3, 1e-12);
+}
+
+TEST(Device, FilesAreChecked) {
+  std::string error;
+  for (const std::string &name : deviceNames())
+    EXPECT_TRUE(deviceNamed(name)) << name;
+  EXPECT_FALSE(parseDevice("[]", error));
+  EXPECT_EQ(error, "it is no JSON object");
+  EXPECT_FALSE(parseDevice("{\"name\": 3}", error));
+  EXPECT_EQ(error, "'name' is missing or no text");
+  EXPECT_FALSE(parseDevice(
+      R"({"name": "x", "title": "x", "arch": "", "target": "cuda",
+          "ranks_per_machine": {"value": 1e99, "kind": "assumed",
+                                "source": "x"}})",
+      error));
+  EXPECT_EQ(error, "'ranks_per_machine.value' is out of range");
+  EXPECT_FALSE(parseDevice(
+      R"({"name": "x", "title": "x", "arch": "", "target": "cuda",
+          "ranks_per_machine": {"value": 8, "kind": "guessed",
+                                "source": "x"}})",
+      error));
+  EXPECT_EQ(error, "'ranks_per_machine.kind' is none of published, assumed "
+                   "and measured");
 }
 
 TEST(Device, SharedMemory) {
@@ -45,7 +90,7 @@ TEST(Device, SharedMemory) {
 }
 
 TEST(Device, OneRankWaitsForNobody) {
-  for (const char *name : {"cpu", "a100", "h100", "h200"}) {
+  for (const std::string &name : deviceNames()) {
     Device device = *deviceNamed(name);
     EXPECT_EQ(device.gatherSeconds(1e9, 1), 0);
     EXPECT_EQ(device.reduceScatterSeconds(1e9, 1), 0);
@@ -55,7 +100,7 @@ TEST(Device, OneRankWaitsForNobody) {
 }
 
 TEST(Device, OfProgram) {
-  EXPECT_EQ(deviceOfProgram(true, "sm_80,sm_90", 1).name, "a100");
+  EXPECT_EQ(deviceOfProgram(true, "sm_80,sm_90", 1).name, "a100-80");
   EXPECT_EQ(deviceOfProgram(true, "sm_90", 1).name, "h100");
   EXPECT_EQ(deviceOfProgram(false, "native", 2).f32Flops,
             cpuDevice(2).f32Flops);
@@ -65,8 +110,8 @@ TEST(Device, OfProgram) {
 Device slow() {
   Device device;
   device.f32Flops = device.halfFlops = device.memoryBytesPerSecond = 1e9;
-  device.within = {1e6, 0};
-  device.collectiveSeconds = 1;
+  device.within = {1e6};
+  device.protocols = {{"ring", 1, 0, 0, 1}};
   return device;
 }
 

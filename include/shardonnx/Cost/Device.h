@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What a rank's device and its links can do, and how long work and collectives
-// take on them. docs/inspect.md says where the numbers come from. No MLIR here.
+// take on them. The figures stand in lib/Cost/Devices, each with its source;
+// docs/plan.md says what they mean. No MLIR here.
 
 #ifndef SHARDONNX_COST_DEVICE_H
 #define SHARDONNX_COST_DEVICE_H
+
+#include "shardonnx/runtime/Choices.h"
 
 #include <cstdint>
 #include <optional>
@@ -14,30 +17,53 @@
 
 namespace shardonnx {
 
-/// What joins ranks. A collective takes a step for each rank but one, each with
-/// this latency, and each rank sends at this rate.
+/// What joins ranks: each sends at this rate.
 struct Link {
   double bytesPerSecond = 0;
-  double stepSeconds = 0;
+};
+
+/// A way to send: what passes before the first step of a ring, what each step
+/// takes within a machine and between machines, and the share of the wire that
+/// is left for data. Of several, the fastest for a size is taken.
+struct Protocol {
+  std::string name;
+  double baseSeconds = 0, withinStep = 0, acrossStep = 0;
+  double share = 1;
 };
 
 struct Device {
-  std::string name;
-  double f32Flops = 0;  // a second, in matrix products, as reached
+  std::string name, title;
+  TargetKind target = TargetKind::CPU;
+  std::string arch; // as --arch has it
+  double memoryBytes = 0, reservedBytes = 0;
+  double f32Peak = 0, halfPeak = 0; // FLOPs a second of the data sheet
+  double f32Flops = 0;  // a second, in large matrix products, as reached
   double halfFlops = 0; // with bf16 or f16 operands
+  double attentionForward = 0, attentionBackward = 0; // FLOPs a second
+  // A product is cut into tiles, which go over the multiprocessors in waves.
+  double multiprocessors = 1, tileRows = 1, tileColumns = 1;
+  double tileDepth = 0; // at which starting a tile takes as long as its work
   double memoryBytesPerSecond = 0;
-  Link within, across;          // of one machine, between machines
-  double collectiveSeconds = 0; // before the first step
-  int64_t perMachine = 0;       // ranks; 0: all of them
-  bool sharedMemory = false;    // ranks read each other's memory: no steps
+  double launchSeconds = 0;             // of a kernel, at least
+  double collectiveMultiprocessors = 0; // that a collective takes
+  double hostBytesPerSecond = 0;        // to where offloaded slices lie
+  Link within, across;                  // of one machine, between machines
+  std::vector<Protocol> protocols;
+  int64_t perMachine = 0;    // ranks; 0: all of them
+  bool sharedMemory = false; // ranks read each other's memory: no steps
 
   /// How long products and everything else take, whichever is longer.
   double workSeconds(double flops, double bytes, bool half) const;
+  /// A product of rows x depth by depth x columns, `count` of them at once.
+  double productSeconds(double rows, double depth, double columns, double count,
+                        double bytes, bool half) const;
+  double attentionSeconds(double flops, double bytes, bool backward,
+                          bool half) const;
   /// An all-gather to, or a reduce-scatter from, `bytes` on each of `ranks`.
   double gatherSeconds(double bytes, int64_t ranks) const;
   double reduceScatterSeconds(double bytes, int64_t ranks) const;
   double allReduceSeconds(double bytes, int64_t ranks) const;
-  /// What a collective takes beside its bytes.
+  /// What a large collective takes beside its bytes.
   double latencySeconds(int64_t ranks) const;
   /// Bytes of a gathered unit whose transfer takes as long as the latency: of
   /// two neighbours that are gathered one after the other, a smaller one is
@@ -46,14 +72,21 @@ struct Device {
 
 private:
   Link linkOf(int64_t ranks) const;
+  double latencyOf(const Protocol &protocol, int64_t ranks) const;
+  double sendSeconds(double bytes, int64_t ranks) const;
 };
 
-/// One of deviceNames(); a CPU has one thread.
+/// One of deviceNames(), or `a100`; a CPU has one thread.
 std::optional<Device> deviceNamed(const std::string &name);
 std::vector<std::string> deviceNames();
 
+/// A device file's content; `error` is one line that says what is wrong where.
+std::optional<Device> parseDevice(const std::string &json, std::string &error);
+
 /// A rank of `threads` threads on a CPU.
 Device cpuDevice(int threads);
+/// The same of a device whose figures are one thread's.
+Device withThreads(Device device, int threads);
 
 /// The device that a program is for: of --target=cuda the one of its oldest
 /// architecture, sm_80 an A100, later ones an H100.

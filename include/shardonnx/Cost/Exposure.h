@@ -3,8 +3,8 @@
 //
 // How long a step takes on a device, and how long it waits for collectives: a
 // walk over the calls that every rank makes, with one queue for the work, one
-// for gathers and one for reductions. Reads the manifest, so a model and its
-// executable get the same answer. No MLIR here.
+// for gathers and one for reductions, which share the links. Reads the
+// manifest, so a model and its executable get the same answer. No MLIR here.
 
 #ifndef SHARDONNX_COST_EXPOSURE_H
 #define SHARDONNX_COST_EXPOSURE_H
@@ -30,10 +30,21 @@ struct StepExposure {
   double seconds() const { return work + exposed; }
 };
 
-/// Of a step with one microbatch, after another one: what that left open is
-/// awaited here.
+/// How a step is played.
+struct StepPlay {
+  int64_t microbatches = 1;
+  /// By this share one rank works longer than the others, who wait for it
+  /// where they meet.
+  double straggler = 0;
+};
+
+/// Of a step behind another one: what that left open is awaited here.
 StepExposure predictExposure(const Manifest &manifest, const Device &device,
-                             const Topology &topology);
+                             const Topology &topology, StepPlay play = {});
+
+/// A kernel or a library call by itself.
+double launchSeconds(const Manifest::Launch &launch, Manifest::Phase phase,
+                     const Device &device, bool half);
 
 } // namespace shardonnx
 

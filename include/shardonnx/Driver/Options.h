@@ -101,8 +101,22 @@ struct InspectOptions {
   Offload offload = Offload::None; // as the executable's
   std::string log;    // of a run, whose memory stands beside the prediction
   std::string trace;  // of a run, whose waits stand beside those predicted
-  std::string device; // cpu, a100, h100, h200; empty: what the program is for
+  std::string device; // one of deviceNames(); empty: what the program is for
   bool compileOptionsGiven = false; // which say nothing about an executable
+};
+
+struct PlanOptions {
+  CompileOptions compile;
+  int64_t gpus = 0;
+  std::optional<int64_t> gpusPerNode; // none: the device's machines
+  std::string device;                 // one of deviceNames(), or a file
+  std::optional<int64_t> memory;      // of a rank; none: the device's
+  int64_t accumulate = 1;             // microbatches of a step
+  std::optional<double> tokens;       // to train on
+  std::optional<double> price;        // of a GPU's hour
+  double straggler = 0;               // by this share one rank is slower
+  bool paramDtypeGiven = false;
+  bool json = false;
 };
 
 struct ExportOptions {
@@ -116,6 +130,7 @@ struct ExportOptions {
 /// Each returns an exit code; errors have been printed by then.
 int runCompile(const CompileOptions &options);
 int runInspect(const InspectOptions &options);
+int runPlan(const PlanOptions &options);
 int runExport(const ExportOptions &options);
 
 } // namespace shardonnx

@@ -144,9 +144,7 @@ llvm::json::Array functionsToJson(ModuleOp module, LaunchTable *launches) {
       Work more = workOf(&op);
       work.flops += more.flops;
       work.bytes += more.bytes;
-      if (!isa<GatherStartOp, GatherWaitOp, GatherFreeOp, GatherReshardOp,
-               GradAcquireOp, ReduceStartOp, ReduceWaitOp, OptimizerOp,
-               ClipGradNormOp>(op))
+      if (!isCommonCall(&op))
         continue;
       llvm::json::Object call{{"op", op.getName().stripDialect()}};
       if (auto unit = op.getAttrOfType<FlatSymbolRefAttr>("unit"))

@@ -152,6 +152,12 @@ double LeastTraffic::bytesOf(LaunchOp launch) const {
 // The table
 //===----------------------------------------------------------------------===//
 
+bool isCommonCall(Operation *op) {
+  return isa<GatherStartOp, GatherWaitOp, GatherFreeOp, GatherReshardOp,
+             GradAcquireOp, ReduceStartOp, ReduceWaitOp, OptimizerOp,
+             ClipGradNormOp>(op);
+}
+
 LaunchTable::LaunchTable(ModuleOp module) {
   for (auto unit : module.getOps<fsdp::UnitOp>())
     units.insert({unit.getSymNameAttr(), int64_t(units.size())});
@@ -237,8 +243,10 @@ LaunchTable::Launch LaunchTable::describe(Operation *op) const {
 
 llvm::json::Array LaunchTable::runsOf(func::FuncOp function) {
   LeastTraffic least(function);
-  llvm::MapVector<std::tuple<int64_t, int64_t, int64_t>, int64_t> runs;
+  llvm::MapVector<std::tuple<int64_t, int64_t, int64_t, int64_t>, int64_t> runs;
+  int64_t calls = 0;
   for (Operation &op : function.front()) {
+    calls += isCommonCall(&op);
     auto kernel = dyn_cast<LaunchOp>(op);
     if (!kernel && !isa<RuntimeCallOpInterface>(op))
       continue;
@@ -255,12 +263,13 @@ llvm::json::Array LaunchTable::runsOf(func::FuncOp function) {
       if (auto known = units.find(place.getUnit().getAttr());
           known != units.end())
         unit = known->second;
-    ++runs[{found->second, unit, int64_t(phaseOf(&op))}];
+    ++runs[{found->second, unit, int64_t(phaseOf(&op)), calls}];
   }
   llvm::json::Array array;
   for (const auto &[key, count] : runs)
     array.push_back(llvm::json::Array{std::get<0>(key), std::get<1>(key),
-                                      std::get<2>(key), count});
+                                      std::get<2>(key), count,
+                                      std::get<3>(key)});
   return array;
 }
 

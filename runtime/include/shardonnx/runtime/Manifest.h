@@ -119,6 +119,7 @@ struct Manifest {
     int64_t unit = -1; // -1: of no unit
     Phase phase = Phase::Forward;
     int64_t count = 0;
+    size_t behind = 0; // so many of the function's collectives
   };
   struct Function {
     std::string name;

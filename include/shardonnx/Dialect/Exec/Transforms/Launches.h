@@ -24,13 +24,17 @@ namespace shardonnx::exec {
 /// op's place in the model and in the step.
 mlir::Location withPlace(mlir::Operation *op);
 
+/// Whether all ranks make this call together: the manifest's "collectives".
+bool isCommonCall(mlir::Operation *op);
+
 /// Launches of a planned module, equal ones once.
 class LaunchTable {
 public:
   /// Units are numbered by their order in the module.
   explicit LaunchTable(mlir::ModuleOp module);
 
-  /// The manifest's "launches" of a function: [launch, unit, phase, count].
+  /// The manifest's "launches" of a function: [launch, unit, phase, count,
+  /// common calls before it].
   llvm::json::Array runsOf(mlir::func::FuncOp function);
   /// The manifest's "launches", once all functions have been asked for.
   llvm::json::Array launches() const;

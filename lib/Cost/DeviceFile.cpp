@@ -1,0 +1,193 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The one reader of device files. Those of lib/Cost/Devices are part of the
+// program, so it finds them wherever it is installed.
+
+#include "shardonnx/Cost/Device.h"
+
+#include "DeviceFiles.inc" // kDeviceFiles: name and content
+
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/JSON.h"
+
+#include <cmath>
+
+namespace shardonnx {
+namespace {
+
+// Larger than anything that is built, so that products of two stay finite.
+constexpr double kMost = 1e24;
+constexpr double kLeast = 1e-30;
+
+class Reader {
+public:
+  explicit Reader(std::string &error) : error(error) {}
+  std::optional<Device> read(const llvm::json::Object &json);
+
+private:
+  void fail(const llvm::Twine &what) {
+    if (error.empty())
+      error = what.str();
+  }
+  const llvm::json::Object *object(const llvm::json::Object &in,
+                                   llvm::StringRef key, llvm::StringRef path);
+  std::string text(const llvm::json::Object &in, llvm::StringRef key);
+  void source(const llvm::json::Object &in, llvm::StringRef path);
+  double number(const llvm::json::Object &in, llvm::StringRef key,
+                llvm::StringRef path, double least, double most);
+  double figure(const llvm::json::Object &in, llvm::StringRef key,
+                llvm::StringRef path, double least = kLeast);
+  void protocols(const llvm::json::Object &in, Device &device);
+
+  std::string &error;
+};
+
+} // namespace
+
+const llvm::json::Object *Reader::object(const llvm::json::Object &in,
+                                         llvm::StringRef key,
+                                         llvm::StringRef path) {
+  const llvm::json::Object *found = in.getObject(key);
+  if (!found)
+    fail("'" + path + "' is missing or no object");
+  return found;
+}
+
+std::string Reader::text(const llvm::json::Object &in, llvm::StringRef key) {
+  std::optional<llvm::StringRef> found = in.getString(key);
+  if (!found)
+    fail("'" + key + "' is missing or no text");
+  return found.value_or("").str();
+}
+
+// Where a figure comes from, and whether somebody has measured it.
+void Reader::source(const llvm::json::Object &in, llvm::StringRef path) {
+  llvm::StringRef kind = in.getString("kind").value_or("");
+  if (kind != "published" && kind != "assumed" && kind != "measured")
+    fail("'" + path + ".kind' is none of published, assumed and measured");
+  if (in.getString("source").value_or("").empty())
+    fail("'" + path + ".source' is missing: it says where the figure is from");
+}
+
+double Reader::number(const llvm::json::Object &in, llvm::StringRef key,
+                      llvm::StringRef path, double least, double most) {
+  std::optional<double> value = in.getNumber(key);
+  if (!value)
+    fail("'" + path + "' is missing or no number");
+  else if (!std::isfinite(*value) || *value < least || *value > most)
+    fail("'" + path + "' is out of range");
+  return value.value_or(least);
+}
+
+double Reader::figure(const llvm::json::Object &in, llvm::StringRef key,
+                      llvm::StringRef path, double least) {
+  const llvm::json::Object *entry = object(in, key, path);
+  if (!entry)
+    return least;
+  source(*entry, path);
+  return number(*entry, "value", (path + ".value").str(), least, kMost);
+}
+
+void Reader::protocols(const llvm::json::Object &in, Device &device) {
+  const llvm::json::Array *list = in.getArray("protocols");
+  if (!list || list->empty())
+    return fail("'protocols' is missing or empty");
+  for (const llvm::json::Value &value : *list) {
+    const llvm::json::Object *entry = value.getAsObject();
+    if (!entry)
+      return fail("'protocols' has an entry that is no object");
+    source(*entry, "protocols");
+    Protocol protocol;
+    protocol.name = text(*entry, "name");
+    auto seconds = [&](llvm::StringRef key) {
+      return number(*entry, key, ("protocols." + key).str(), 0, 1e3);
+    };
+    protocol.baseSeconds = seconds("base_seconds");
+    protocol.withinStep = seconds("within_step_seconds");
+    protocol.acrossStep = seconds("across_step_seconds");
+    protocol.share = number(*entry, "share", "protocols.share", 1e-6, 1);
+    device.protocols.push_back(std::move(protocol));
+  }
+}
+
+std::optional<Device> Reader::read(const llvm::json::Object &json) {
+  Device device;
+  device.name = text(json, "name");
+  device.title = text(json, "title");
+  device.arch = text(json, "arch");
+  std::optional<TargetKind> target =
+      parseSpelling<TargetKind>(text(json, "target"));
+  if (!target)
+    fail("'target' is neither cpu nor cuda");
+  device.target = target.value_or(TargetKind::CPU);
+  device.sharedMemory = device.target == TargetKind::CPU;
+  auto top = [&](llvm::StringRef key, double least = kLeast) {
+    return figure(json, key, key, least);
+  };
+  auto inner = [&](llvm::StringRef key, llvm::StringRef word) {
+    const llvm::json::Object *group = object(json, key, key);
+    return group ? figure(*group, word, (key + "." + word).str()) : kLeast;
+  };
+  double ranks = top("ranks_per_machine", 0);
+  if (ranks > 4096 || ranks != std::floor(ranks))
+    fail("'ranks_per_machine' is no whole number within 0...4096");
+  else
+    device.perMachine = static_cast<int64_t>(ranks);
+  device.memoryBytes = top("memory_bytes");
+  device.reservedBytes = top("reserved_bytes", 0);
+  device.f32Peak = inner("peak_flops", "f32");
+  device.halfPeak = inner("peak_flops", "bf16");
+  device.f32Flops = inner("product_flops", "f32");
+  device.halfFlops = inner("product_flops", "bf16");
+  device.attentionForward = inner("attention_flops", "forward");
+  device.attentionBackward = inner("attention_flops", "backward");
+  device.multiprocessors = top("multiprocessors", 1);
+  device.tileRows = top("tile_rows", 1);
+  device.tileColumns = top("tile_columns", 1);
+  device.tileDepth = top("tile_depth", 0);
+  device.memoryBytesPerSecond = top("memory_bytes_per_second");
+  device.launchSeconds = top("launch_seconds", 0);
+  device.collectiveMultiprocessors = top("collective_multiprocessors", 0);
+  if (device.collectiveMultiprocessors >= device.multiprocessors)
+    fail("'collective_multiprocessors' leaves none of 'multiprocessors'");
+  device.within.bytesPerSecond = inner("within", "bytes_per_second");
+  device.across.bytesPerSecond = inner("across", "bytes_per_second");
+  device.hostBytesPerSecond = top("host_bytes_per_second");
+  protocols(json, device);
+  return error.empty() ? std::optional(std::move(device)) : std::nullopt;
+}
+
+std::optional<Device> parseDevice(const std::string &json, std::string &error) {
+  error.clear();
+  llvm::Expected<llvm::json::Value> value = llvm::json::parse(json);
+  if (!value) {
+    error = "it is no JSON: " + llvm::toString(value.takeError());
+    return std::nullopt;
+  }
+  const llvm::json::Object *object = value->getAsObject();
+  if (!object) {
+    error = "it is no JSON object";
+    return std::nullopt;
+  }
+  return Reader(error).read(*object);
+}
+
+std::optional<Device> deviceNamed(const std::string &name) {
+  std::string wanted = name == "a100" ? "a100-80" : name;
+  std::string error;
+  for (const auto &[known, content] : kDeviceFiles)
+    if (wanted == known)
+      return parseDevice(content, error);
+  return std::nullopt;
+}
+
+std::vector<std::string> deviceNames() {
+  std::vector<std::string> names;
+  for (const auto &[known, content] : kDeviceFiles)
+    names.emplace_back(known);
+  return names;
+}
+
+} // namespace shardonnx
