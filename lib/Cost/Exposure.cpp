@@ -22,7 +22,7 @@ public:
 
 private:
   void work(double seconds);
-  double slowed(double seconds) const;
+  double slowed(double seconds, double clock) const;
   void call(const Manifest::Collective &call);
   double start(double &queue, double seconds);
   double gatherSeconds(const Manifest::Unit &unit, bool nearby) const;
@@ -74,9 +74,9 @@ double Walk::optimizerBytes(const Manifest::Unit &unit) const {
 }
 
 // While something is being sent, work has fewer multiprocessors.
-double Walk::slowed(double seconds) const {
+double Walk::slowed(double seconds, double clock) const {
   double share = 1 - device.collectiveMultiprocessors / device.multiprocessors;
-  double busy = std::max(gatherQueue, reduceQueue) - now;
+  double busy = std::max(gatherQueue, reduceQueue) - clock;
   if (busy <= 0 || share >= 1)
     return seconds;
   return seconds <= busy * share ? seconds / share
@@ -84,10 +84,10 @@ double Walk::slowed(double seconds) const {
 }
 
 void Walk::work(double seconds) {
-  double taken = slowed(seconds);
+  double taken = slowed(seconds, now);
   step.work += taken;
   now += taken;
-  late += taken * slower;
+  late += slowed(seconds * slower, late);
 }
 
 void Walk::wait(UnitExposure &unit, double until) {

@@ -95,9 +95,9 @@ static LogicalResult checkPolicies(const CompileOptions &options,
 }
 
 LogicalResult checkOptions(const CompileOptions &options,
-                           Diagnostics &diagnostics) {
+                           Diagnostics &diagnostics, bool links) {
   bool cuda = options.target == TargetKind::CUDA;
-  if (cuda && !hasCudaTarget())
+  if (cuda && links && !hasCudaTarget())
     return diagnostics.error(
         "--target=cuda: this build has no CUDA target; install the CUDA "
         "toolkit and build again, or use --target=cpu");

@@ -12,9 +12,10 @@
 
 namespace shardonnx {
 
-/// Prints the error, which is one of the command line: exit code 2.
+/// Prints the error, which is one of the command line: exit code 2. Where
+/// nothing is linked, targets that this build lacks will do.
 mlir::LogicalResult checkOptions(const CompileOptions &options,
-                                 Diagnostics &diagnostics);
+                                 Diagnostics &diagnostics, bool links = true);
 
 /// Whether no unit's policy asks for what the strategy does not have.
 bool suitsPolicies(Strategy strategy, const CompileOptions &options);

@@ -191,4 +191,24 @@ TEST(Exposure, AReshardGroupGathersAgain) {
   EXPECT_NEAR(step.exposed, 4.5, 1e-9);
 }
 
+TEST(Exposure, AllWaitForTheSlowest) {
+  Manifest m = oneUnit();
+  m.functions = {{"first_microbatch",
+                  {{"gather_start", 0, 4e9, 0}, {"gather_wait", 0, 0, 0}}}};
+  // One rank comes after 6 s, the other after 4; then the gather takes 2 s.
+  StepExposure step =
+      predictExposure(m, slow(), Topology(2, 1), {1, /*straggler=*/0.5});
+  EXPECT_NEAR(step.work, 4, 1e-9);
+  EXPECT_NEAR(step.exposed, 4, 1e-9);
+}
+
+TEST(Exposure, MicrobatchesRepeat) {
+  Manifest m = oneUnit();
+  m.functions = {{"first_microbatch", {{"gather_wait", 0, 1e9, 0}}},
+                 {"next_microbatch", {{"gather_wait", 0, 2e9, 0}}},
+                 {"update", {{"optimizer", 0, 3e9, 0}}}};
+  EXPECT_NEAR(predictExposure(m, slow(), Topology(1, 1), {9, 0}).work,
+              1 + 8 * 2 + 3 + 0.014, 1e-9);
+}
+
 } // namespace

@@ -318,6 +318,68 @@ void addInspectOptions(CLI::App &app, InspectOptions &o) {
         deviceNames());
 }
 
+void addPlanOptions(CLI::App &app, PlanOptions &o) {
+  app.add_option("MODEL", o.compile.model, "an ONNX model")
+      ->type_name("FILE")
+      ->required();
+  whole(app.add_option("--gpus", o.gpus, "ranks to train on, one a device"), 1,
+        kMaxRanks)
+      ->required();
+  whole(app.add_option("--gpus-per-node", o.gpusPerNode,
+                       "of them on one machine [the device's]"),
+        1, kMaxRanks);
+  std::string names = listWords(deviceNames());
+  app.add_option("--device", o.device,
+                 "whose figures predict memory and time: one of these, or a "
+                 "device file")
+      ->check([names](const std::string &text) {
+        bool known = deviceNamed(text) || CLI::ExistingFile(text).empty();
+        return known ? std::string()
+                     : "'" + text + "' is not one of " + names +
+                           ", and no such file is there";
+      })
+      ->type_name(names + "|FILE.json")
+      ->required();
+  bytes(app, "--memory", o.memory, "that a rank may take [the device's]");
+  whole(app.add_option("--accumulate", o.accumulate, "microbatches of a step"),
+        1, kLargestSize)
+      ->capture_default_str();
+  app.add_option("--tokens", o.tokens, "to train on: hours are shown")
+      ->check(CLI::Range(1.0, 1e18))
+      ->type_name("N");
+  app.add_option("--price", o.price,
+                 "of a device for an hour: with --tokens, cost is shown")
+      ->check(CLI::Range(0.0, 1e9))
+      ->type_name("X");
+  app.add_option_function<double>(
+         "--straggler", [&o](double percent) { o.straggler = percent / 100; },
+         "one rank works slower by so many percent")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->type_name("PERCENT");
+  app.add_flag("--json", o.json, "for programs");
+}
+
+void notePlanGiven(const CLI::App &app, size_t own, PlanOptions &o) {
+  o.paramDtypeGiven = app.count("--param-dtype") > 0;
+  std::vector<const CLI::Option *> options = app.get_options();
+  for (size_t i = own; i < options.size(); ++i) {
+    const std::vector<std::string> &names = options[i]->get_lnames();
+    if (names.empty() || options[i]->count() == 0)
+      continue;
+    // These are what a plan decides.
+    static const std::vector<std::string> decided = {
+        "target", "arch", "param-dtype", "strategy", "world-size", "recompute"};
+    if (std::find(decided.begin(), decided.end(), names.front()) !=
+        decided.end())
+      continue;
+    if (options[i]->get_expected_min() == 0)
+      o.compileArguments.push_back("--" + names.front());
+    else
+      for (const std::string &value : options[i]->results())
+        o.compileArguments.push_back("--" + names.front() + "=" + value);
+  }
+}
+
 void addExportOptions(CLI::App &app, ExportOptions &o) {
   app.add_option("CHECKPOINT", o.checkpoint,
                  "a checkpoint, or the folder that --save named: the newest")

@@ -23,6 +23,9 @@ void noteGiven(const CLI::App &app, CompileOptions &options);
 
 /// Each command's own; compile's have the program's among them.
 void addCompileOptions(CLI::App &app, CompileOptions &options);
+void addPlanOptions(CLI::App &app, PlanOptions &options);
+/// Remembers which options of compile, behind the first `own`, were given.
+void notePlanGiven(const CLI::App &app, size_t own, PlanOptions &options);
 void addInspectOptions(CLI::App &app, InspectOptions &options);
 void addEvalOptions(CLI::App &app, EvalOptions &options);
 void addExportOptions(CLI::App &app, ExportOptions &options);

@@ -130,6 +130,13 @@ int run(int argc, char **argv) {
   size_t ownOptions = inspectApp->get_options().size();
   addProgramOptions(*inspectApp, inspect.compile);
 
+  PlanOptions plan;
+  CLI::App *planApp = app.add_subcommand(
+      "plan", "what training will take on some machines, for each strategy");
+  addPlanOptions(*planApp, plan);
+  size_t plansOwn = planApp->get_options().size();
+  addProgramOptions(*planApp, plan.compile);
+
   EvalOptions eval;
   CLI::App *evalApp =
       app.add_subcommand("eval", "run a graph once, on given inputs");
@@ -155,6 +162,12 @@ int run(int argc, char **argv) {
     addUnits(config, *compileApp, compile);
     noteGiven(*compileApp, compile);
     return runCompile(compile);
+  }
+  if (*planApp) {
+    addUnits(config, *planApp, plan.compile);
+    noteGiven(*planApp, plan.compile);
+    notePlanGiven(*planApp, plansOwn, plan);
+    return runPlan(plan);
   }
   if (*evalApp)
     return runEval(eval);

@@ -51,6 +51,9 @@ public:
   mlir::LogicalResult link(llvm::StringRef output);
   llvm::ArrayRef<char> getObject() const { return object; }
 
+  /// What the program will say of itself beside its module.
+  mlir::FailureOr<const ProgramOptions *> programOptions();
+
 private:
   mlir::LogicalResult runLevel(Level level);
   mlir::LogicalResult import();
@@ -64,7 +67,6 @@ private:
   mlir::LogicalResult lower();
   mlir::LogicalResult emitObject();
   mlir::FailureOr<TargetSpec> hostTarget();
-  mlir::FailureOr<const ProgramOptions *> programOptions();
   mlir::LogicalResult dump(Level level);
 
   CompileOptions options; // --fit decides some of them

@@ -116,6 +116,8 @@ struct PlanOptions {
   std::optional<double> price;        // of a GPU's hour
   double straggler = 0;               // by this share one rank is slower
   bool paramDtypeGiven = false;
+  /// Options of compile as they were given, beside those that a plan decides.
+  std::vector<std::string> compileArguments;
   bool json = false;
 };
 

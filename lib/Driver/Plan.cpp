@@ -1,0 +1,370 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Each strategy is compiled up to its memory plan with as little recomputation
+// as fits, then with state moved to host memory; of a strategy's ways that fit
+// the fastest stands in the table. A compiled step serves every number of
+// ranks, so more ranks cost nothing to try.
+
+#include "shardonnx/Driver/Plan.h"
+#include "CheckOptions.h"
+#include "PlanSearch.h"
+#include "Trial.h"
+#include "shardonnx/Driver/Compilation.h"
+#include "shardonnx/Driver/Pipeline.h"
+#include "shardonnx/Support/InputFile.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+
+PlanSearch::PlanSearch(const PlanOptions &options, Plan &plan,
+                       Diagnostics &diagnostics)
+    : options(options), plan(plan), diagnostics(diagnostics) {}
+
+// What passes have to say about the graph is said once, by the import.
+LogicalResult PlanSearch::start(int64_t batch) {
+  CompileOptions compile = options.compile;
+  if (batch > 0)
+    compile.batch = batch;
+  grads.clear();
+  steps.clear();
+  compilation =
+      std::make_unique<Compilation>(compile, diagnostics, ImportOptions());
+  if (failed(compilation->runTo(Level::NN)))
+    return failure();
+  FailureOr<const ProgramOptions *> told = compilation->programOptions();
+  if (failed(told))
+    return failure();
+  program = **told;
+  return success();
+}
+
+CompileOptions PlanSearch::optionsOf(Strategy strategy,
+                                     Recompute recompute) const {
+  CompileOptions compile = options.compile;
+  compile.fit.reset();
+  compile.strategy = strategy;
+  compile.recompute = recompute;
+  return compile;
+}
+
+ModuleOp PlanSearch::gradOf(Recompute recompute) {
+  auto [found, isNew] = grads.try_emplace(recompute.text());
+  if (!isNew)
+    return *found->second;
+  ModuleOp module = compilation->module();
+  ScopedDiagnosticHandler silent(module.getContext(),
+                                 [](Diagnostic &) { return success(); });
+  OwningOpRef<ModuleOp> copy(module.clone());
+  PassManager pm(module.getContext());
+  CompileOptions compile = optionsOf(Strategy::FullShard, recompute);
+  addPassesTo(Level::Grad, pm, compile);
+  if (succeeded(pm.run(*copy)))
+    found->second = std::move(copy);
+  return *found->second;
+}
+
+std::shared_ptr<const Manifest> PlanSearch::stepOf(Strategy strategy,
+                                                   Recompute recompute) {
+  auto key = std::make_pair(strategy, recompute.text());
+  if (auto found = steps.find(key); found != steps.end())
+    return found->second;
+  std::shared_ptr<const Manifest> &step = steps[key];
+  ModuleOp grad = gradOf(recompute);
+  if (!grad)
+    return step;
+  OwningOpRef<ModuleOp> planned =
+      planCopy(grad, Level::FSDP, optionsOf(strategy, recompute));
+  if (!planned)
+    return step;
+  program.strategy = strategy;
+  std::string error;
+  std::optional<Manifest> manifest =
+      parseManifest(buildManifest(*planned, program), error);
+  if (manifest)
+    step = std::make_shared<const Manifest>(std::move(*manifest));
+  return step;
+}
+
+Topology PlanSearch::topologyOf(Strategy strategy, int64_t gpus) const {
+  int64_t here = std::min(gpus, plan.gpusPerNode);
+  int64_t replicas = isHybrid(strategy) ? std::max<int64_t>(1, gpus / here) : 1;
+  return {static_cast<int>(gpus), static_cast<int>(replicas),
+          static_cast<int>(here)};
+}
+
+// The optimizer's slices come in and go back behind the step; the links to the
+// host work in both directions at once.
+static double offloadSeconds(const Manifest &manifest, const Topology &ranks,
+                             Offload offload, const Device &device) {
+  return double(offloadedBytes(manifest, ranks, offload)) /
+         device.hostBytesPerSecond;
+}
+
+PlannedWay PlanSearch::wayOf(const std::shared_ptr<const Manifest> &step,
+                             const Trial &trial, int64_t gpus) const {
+  const Manifest &m = *step;
+  PlannedWay way;
+  way.strategy = trial.strategy;
+  way.recompute = trial.recompute;
+  way.offload = trial.offload;
+  way.manifest = step;
+  way.batch = m.batch;
+  way.accumulate = trial.accumulate;
+  way.ranks = topologyOf(trial.strategy, gpus);
+  way.mesh = "replicate:" + std::to_string(way.ranks.replicas) +
+             ",shard:" + std::to_string(way.ranks.groupSize());
+  int threads =
+      m.cuda() ? 1 : threadsPerRank(std::min<int64_t>(gpus, plan.gpusPerNode));
+  way.memory =
+      planMemory(m, way.ranks, threads, trial.accumulate, trial.offload);
+  way.memoryBytes = totalBytes(way.memory);
+  way.headroomBytes = totalBytes(planHeadroom(m, way.ranks));
+  way.hostBytes = offloadedBytes(m, way.ranks, trial.offload);
+  way.fits =
+      double(way.memoryBytes + (options.memory ? 0 : way.headroomBytes)) <=
+      plan.memoryBytes;
+  Device device = plan.device;
+  device.perMachine = plan.gpusPerNode;
+  way.time = predictExposure(m, device, way.ranks,
+                             {trial.accumulate, options.straggler});
+  double offload = offloadSeconds(m, way.ranks, trial.offload, device);
+  way.time.exposed += offload;
+  way.stepSeconds = way.time.seconds();
+  double tokens = double(m.tokensPerMicrobatch() * trial.accumulate);
+  way.tokensPerSecondPerGpu = tokens / way.stepSeconds;
+  double peak =
+      m.paramType == SHX_F32 ? plan.device.f32Peak : plan.device.halfPeak;
+  way.mfu =
+      m.flopsPerMicrobatch * double(trial.accumulate) / way.stepSeconds / peak;
+  if (options.tokens)
+    way.hours =
+        *options.tokens / (way.tokensPerSecondPerGpu * double(gpus)) / 3600;
+  if (way.hours && options.price)
+    way.cost = *way.hours * double(gpus) * *options.price;
+  return way;
+}
+
+// In the order in which they are to be preferred where they take equally long.
+std::vector<Recompute> PlanSearch::recomputations() const {
+  if (options.compile.given.recompute || options.compile.given.strategy)
+    return {options.compile.recompute};
+  return {{RecomputeKind::None},
+          {RecomputeKind::Selective},
+          {RecomputeKind::Block}};
+}
+
+std::vector<Offload> PlanSearch::offloads() const {
+  if (options.compile.given.strategy)
+    return {Offload::None};
+  return {Offload::None, Offload::Optimizer, Offload::Params};
+}
+
+static bool isFaster(const PlannedWay &a, const PlannedWay &b) {
+  return a.tokensPerSecondPerGpu > b.tokensPerSecondPerGpu;
+}
+
+std::optional<PlannedWay> PlanSearch::bestOf(Strategy strategy, int64_t gpus,
+                                             int64_t accumulate) {
+  std::optional<PlannedWay> fastest, smallest;
+  for (const Recompute &recompute : recomputations()) {
+    std::shared_ptr<const Manifest> step = stepOf(strategy, recompute);
+    if (!step)
+      continue;
+    bool mayFit = false;
+    for (Offload offload : offloads()) {
+      PlannedWay way =
+          wayOf(step, {strategy, recompute, offload, accumulate}, gpus);
+      // Recomputation makes activations smaller, nothing else.
+      mayFit |= double(way.memoryBytes - step->privateSpace.bytes) <=
+                plan.memoryBytes;
+      if (!smallest || way.memoryBytes < smallest->memoryBytes)
+        smallest = way;
+      if (way.fits && (!fastest || isFaster(way, *fastest)))
+        fastest = way;
+      if (way.fits)
+        break; // offloading more only takes longer
+    }
+    if (!mayFit || (fastest && fastest->offload == Offload::None))
+      break;
+  }
+  return fastest ? fastest : smallest;
+}
+
+LogicalResult PlanSearch::run() {
+  if (failed(start(0)))
+    return failure();
+  for (Strategy strategy : allValues<Strategy>()) {
+    bool serves = suitsPolicies(strategy, options.compile) &&
+                  (!isHybrid(strategy) || (plan.gpus > plan.gpusPerNode &&
+                                           plan.gpus % plan.gpusPerNode == 0));
+    if (options.compile.given.strategy)
+      serves = strategy == options.compile.strategy;
+    // One rank has nobody to share with.
+    if (plan.gpus == 1 && !options.compile.given.strategy)
+      serves &= strategy == Strategy::NoShard;
+    if (!serves)
+      continue;
+    if (std::optional<PlannedWay> way =
+            bestOf(strategy, plan.gpus, options.accumulate))
+      plan.ways.push_back(std::move(*way));
+  }
+  // On the module itself the passes say why.
+  if (plan.ways.empty()) {
+    if (failed(compilation->runTo(Level::Memory)))
+      return failure();
+    return diagnostics.internalError("'" + options.compile.model +
+                                     "': no strategy can be planned");
+  }
+  choose();
+  if (!plan.chosen)
+    addRemedies();
+  return success();
+}
+
+// A thousandth is less than what the prediction knows: then less memory wins.
+void PlanSearch::choose() {
+  constexpr double kEqual = 1e-3;
+  for (auto [index, way] : llvm::enumerate(plan.ways)) {
+    if (!way.fits)
+      continue;
+    if (!plan.chosen) {
+      plan.chosen = index;
+      continue;
+    }
+    const PlannedWay &best = plan.ways[*plan.chosen];
+    double ratio = way.tokensPerSecondPerGpu / best.tokensPerSecondPerGpu;
+    if (ratio > 1 + kEqual ||
+        (ratio > 1 - kEqual && way.memoryBytes < best.memoryBytes))
+      plan.chosen = index;
+  }
+}
+
+// More ranks for what shards most; then smaller batches, with as many tokens in
+// a step.
+void PlanSearch::addRemedies() {
+  if (options.compile.given.strategy && !isSharded(options.compile.strategy))
+    return;
+  Strategy strategy = options.compile.given.strategy ? options.compile.strategy
+                                                     : Strategy::FullShard;
+  for (int64_t gpus = 2 * plan.gpus; gpus <= kMaxRanks; gpus *= 2) {
+    std::optional<PlannedWay> way = bestOf(strategy, gpus, options.accumulate);
+    if (way && way->fits) {
+      plan.remedies.push_back(std::move(*way));
+      break;
+    }
+  }
+  int64_t whole = plan.ways.front().batch;
+  for (int64_t batch = whole / 2; batch >= 1; batch /= 2) {
+    // A model whose batch is fixed cannot take another.
+    llvm::raw_null_ostream nowhere;
+    Diagnostics silent("shardonnx", nowhere);
+    PlanSearch smaller(options, plan, silent);
+    if (failed(smaller.start(batch)))
+      return;
+    std::optional<PlannedWay> way = smaller.bestOf(
+        strategy, plan.gpus, options.accumulate * (whole / batch));
+    if (way && way->fits) {
+      plan.remedies.push_back(std::move(*way));
+      return;
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// The command
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+FailureOr<Device> deviceOf(const PlanOptions &options,
+                           Diagnostics &diagnostics) {
+  if (std::optional<Device> known = deviceNamed(options.device))
+    return std::move(*known);
+  auto file = readInputFile(options.device, /*isText=*/true);
+  if (!file)
+    return diagnostics.error(
+        "--device: '" + options.device + "' is none of " +
+        llvm::join(deviceNames(), ", ") +
+        ", and no file that can be read: " + file.getError().message());
+  std::string error;
+  std::optional<Device> device = parseDevice((*file)->getBuffer().str(), error);
+  if (!device)
+    return diagnostics.error("--device: '" + options.device + "': " + error);
+  return std::move(*device);
+}
+
+// The program is made for the device. On a GPU nobody trains in f32 unless it
+// is asked for.
+CompileOptions compileOptionsFor(const PlanOptions &options,
+                                 const Device &device) {
+  CompileOptions compile = options.compile;
+  compile.target = device.target;
+  if (device.target == TargetKind::CUDA) {
+    if (compile.arch == "native")
+      compile.arch = device.arch.empty() ? "sm_90" : device.arch;
+    if (!options.paramDtypeGiven)
+      compile.paramDtype = SHX_BF16;
+  }
+  compile.worldSize = options.gpus;
+  return compile;
+}
+
+} // namespace
+
+FailureOr<Plan> makePlan(const PlanOptions &given, Diagnostics &diagnostics) {
+  FailureOr<Device> device = deviceOf(given, diagnostics);
+  if (failed(device))
+    return failure();
+  PlanOptions options = given;
+  options.compile = compileOptionsFor(given, *device);
+  if (failed(checkOptions(options.compile, diagnostics, /*links=*/false)))
+    return failure();
+  Plan plan;
+  plan.model = given.compile.model;
+  plan.gpus = given.gpus;
+  plan.gpusPerNode = given.gpusPerNode.value_or(
+      device->perMachine == 0 ? given.gpus : device->perMachine);
+  plan.paramDtype = options.compile.paramDtype;
+  bool cpu = device->target == TargetKind::CPU;
+  int64_t here = std::min(plan.gpus, plan.gpusPerNode);
+  plan.memoryBytes = given.memory
+                         ? double(*given.memory)
+                         : (device->memoryBytes - device->reservedBytes) /
+                               double(cpu ? here : 1);
+  plan.device = cpu ? withThreads(*device, threadsPerRank(here)) : *device;
+  PlanSearch search(options, plan, diagnostics);
+  if (failed(search.run()))
+    return failure();
+  describeChoice(plan, options);
+  return plan;
+}
+
+int runPlan(const PlanOptions &options) {
+  Diagnostics diagnostics;
+  FailureOr<Plan> plan = makePlan(options, diagnostics);
+  if (failed(plan))
+    return kExitInput;
+  if (options.json)
+    printPlanJson(*plan, options, llvm::outs());
+  else
+    printPlanText(*plan, options, llvm::outs());
+  llvm::outs().flush();
+  if (!llvm::outs().has_error())
+    return kExitDone;
+  std::error_code error = llvm::outs().error();
+  llvm::outs().clear_error();
+  (void)diagnostics.error("cannot write to standard output: " +
+                          error.message());
+  return kExitInput;
+}
+
+} // namespace shardonnx
