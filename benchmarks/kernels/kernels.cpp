@@ -136,22 +136,41 @@ BENCHMARK(LinearCrossEntropy)
     ->Args({1024, 768, 50257, 0, 1})
     ->UseRealTime();
 
+// Arguments: m, n, k, dtype, which operands are stored transposed.
 void Product(benchmark::State &state) {
   ShxGemm d{};
   d.m = state.range(0);
-  d.n = d.ldb = d.ldc = state.range(1);
-  d.k = d.lda = state.range(2);
+  d.n = d.ldc = state.range(1);
+  d.k = state.range(2);
+  d.dtypeA = d.dtypeB = d.dtypeC = int32_t(state.range(3));
+  d.transA = state.range(4) & 1;
+  d.transB = state.range(4) >> 1 & 1;
+  d.lda = d.transA ? d.m : d.k;
+  d.ldb = d.transB ? d.k : d.n;
   std::vector<float> a = random(d.m * d.k), b = random(d.k * d.n),
                      c(static_cast<size_t>(d.m * d.n));
+  if (d.dtypeA != SHX_F32) // any bits will do, but no NaN
+    a.assign(a.size(), 0), b.assign(b.size(), 0);
+  std::vector<float> workspace(static_cast<size_t>(cpuLibraries().gemm(d) / 4));
   for (auto _ : state)
-    shx_gemm(nullptr, &d, a.data(), b.data(), c.data(), nullptr);
+    shx_gemm(nullptr, &d, a.data(), b.data(), c.data(), workspace.data());
   state.counters["GFLOP/s"] =
       perSecond(2 * double(d.m) * double(d.n) * double(d.k));
 }
-BENCHMARK(Product)
-    ->Args({1024, 1536, 384})
-    ->Args({2048, 2048, 2048})
-    ->UseRealTime();
+// The limit, W2's linear layers forward and back, and small ones.
+void productShapes(benchmark::internal::Benchmark *all) {
+  for (int64_t dtype : {SHX_F32, SHX_BF16}) {
+    all->Args({2048, 2048, 2048, dtype, 0});
+    for (auto [in, out] :
+         {std::pair<int64_t, int64_t>{512, 1024}, {512, 2752}, {1376, 512}}) {
+      all->Args({1024, out, in, dtype, 2});
+      all->Args({1024, in, out, dtype, 0});
+      all->Args({out, in, 1024, dtype, 1});
+    }
+    all->Args({64, 64, 64, dtype, 0})->Args({4, 2048, 2048, dtype, 0});
+  }
+}
+BENCHMARK(Product)->Apply(productShapes)->UseRealTime();
 
 // [B, S, H, D] to [B, H, S, D]. Arguments: B, S, H, D.
 void SwapHeads(benchmark::State &state) {

@@ -20,6 +20,9 @@
 namespace shardonnx::rt::wide {
 extern const Kernels kernelTable;
 }
+namespace shardonnx::rt::tiles {
+extern const ProductKernels bf16Product; // AMX's, in plain code
+}
 
 namespace shardonnx::test {
 
@@ -194,19 +197,37 @@ inline void expectClose(const Buffer &actual,
   }
 }
 
+// Calls body with kernels() being `table`, its products of bf16 replaced.
+template <typename Body>
+void withKernels(const char *name, rt::Kernels table,
+                 const rt::ProductKernels *bf16Product, Body body) {
+  SCOPED_TRACE(name);
+  table.bf16Product = bf16Product;
+  rt::overrideKernels(&table);
+  body();
+  rt::overrideKernels(nullptr);
+}
+
 // Every set of inner loops that this CPU can run, with `wide` (AVX-512's tiles
 // in AVX2's instructions) where it lacks AVX-512.
 template <typename Body> void forEachKernelTable(Body body) {
-  std::pair<const char *, const rt::Kernels *> tables[] = {
-      {"v3", &rt::v3::kernelTable},
-      {rt::hasV4() ? "v4" : "wide",
-       rt::hasV4() ? &rt::v4::kernelTable : &rt::wide::kernelTable}};
-  for (auto [name, table] : tables) {
-    SCOPED_TRACE(name);
-    rt::overrideKernels(table);
-    body();
-  }
-  rt::overrideKernels(nullptr);
+  withKernels("v3", rt::v3::kernelTable, nullptr, body);
+  if (rt::hasV4())
+    withKernels("v4", rt::v4::kernelTable, nullptr, body);
+  else
+    withKernels("wide", rt::wide::kernelTable, nullptr, body);
+}
+
+// The same, and every way to multiply bf16: AMX in plain code where the CPU
+// lacks it.
+template <typename Body> void forEachProductTable(Body body) {
+  forEachKernelTable(body);
+  if (rt::hasBf16())
+    withKernels("avx512-bf16", rt::v4::kernelTable, &rt::bf16::bf16Product,
+                body);
+  withKernels("tiles", rt::v3::kernelTable, &rt::tiles::bf16Product, body);
+  if (rt::hasAmx())
+    withKernels("amx-bf16", rt::v4::kernelTable, &rt::amx::bf16Product, body);
 }
 
 // A workspace of exactly so many bytes: NaN at first, guard bytes after it.

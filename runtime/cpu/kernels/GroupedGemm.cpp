@@ -2,14 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // shx_group_rows sorts rows by the matrix that they choose; in shx_grouped_gemm
-// each thread packs some rows of a group and multiplies them with some columns
-// of its matrix.
+// each thread gathers some rows of a group and multiplies them with some
+// columns of its matrix.
 
 #include "Matrix.h"
 #include "OutsideIndex.h"
+#include "Product.h"
 #include "shardonnx/runtime/GroupedPlan.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -23,20 +25,21 @@ struct Groups {
   const int32_t *begins, *order;
 };
 
-// Columns [first, first + count) of some rows, dense and in f32.
-void packRows(int32_t dtype, const void *from, int64_t stride,
-              const int32_t *rows, int64_t rowCount, int64_t first,
-              int64_t count, float *to) {
+// Columns [first, first + count) of some rows, dense.
+void gatherRows(int32_t dtype, const void *from, int64_t stride,
+                const int32_t *rows, int64_t rowCount, int64_t first,
+                int64_t count, void *to) {
   for (int64_t i = 0; i < rowCount; ++i)
-    kernels().widen(dtype, floatAt(dtype, from, rows[i] * stride + first),
-                    to + i * count, count);
+    std::memcpy(floatAt(dtype, to, i * count),
+                floatAt(dtype, from, rows[i] * stride + first),
+                size_t(count * floatBytes(dtype)));
 }
 
-class Product {
+class RowProduct {
 public:
-  Product(const ShxGroupedGemm &desc, const int32_t *routes, const void *a,
-          const void *matrices, void *out)
-      : d(desc), groups(desc, routes), at(groupedScratch(desc)), a(a),
+  RowProduct(const ShxGroupedGemm &desc, const int32_t *routes, const void *a,
+             const void *matrices, void *out)
+      : d(desc), groups(desc, routes), at(groupedScratch(desc, false)), a(a),
         matrices(matrices), out(out) {
     for (int64_t g = 0; g < d.groups; ++g)
       for (int64_t i = begin(g); i < begin(g + 1); i += kGroupedRows)
@@ -60,35 +63,30 @@ private:
   int64_t begin(int64_t group) const { return groups.begins[group]; }
 
   void visit(const Chunk &chunk, int64_t first) const {
-    float *scratch = static_cast<float *>(threadScratch(at.floats * 4));
+    char *scratch = static_cast<char *>(threadScratch(at.bytes));
+    float *result = reinterpret_cast<float *>(scratch + at.c);
     int64_t rows = chunk.end - chunk.begin;
     int64_t columns = std::min(kGroupedColumns, d.width - first);
     const int32_t *order = groups.order + chunk.begin;
-    packRows(d.dtypeA, a, d.lda, order, rows, 0, d.depth, scratch + at.a);
-    sgemm(rows, columns, d.depth, {scratch + at.a, d.depth, false},
-          matrix(chunk.group, first, columns, scratch + at.matrix), 0,
-          scratch + at.c, columns);
+    gatherRows(d.dtypeA, a, d.lda, order, rows, 0, d.depth, scratch + at.a);
+    int64_t stride = d.transposed ? d.depth : d.width;
+    int64_t from = chunk.group * d.depth * d.width +
+                   (d.transposed ? first * d.depth : first);
+    Product product{};
+    product.m = rows;
+    product.n = columns;
+    product.k = d.depth;
+    product.a = leftOperand(d.dtypeA, scratch + at.a, d.depth, false);
+    product.b =
+        rightOperand(d.dtypeMatrix, floatAt(d.dtypeMatrix, matrices, from),
+                     stride, d.transposed != 0);
+    product.c = result;
+    product.cStride = columns;
+    multiply(product, scratch + at.product);
     for (int64_t i = 0; i < rows; ++i)
-      kernels().narrow(d.dtypeC, scratch + at.c + i * columns,
+      kernels().narrow(d.dtypeC, result + i * columns,
                        floatAt(d.dtypeC, out, order[i] * d.ldc + first),
                        columns);
-  }
-
-  // Columns [first, first + columns) of a group's matrix.
-  MatrixView matrix(int64_t group, int64_t first, int64_t columns,
-                    float *copy) const {
-    int64_t stride = d.transposed ? d.depth : d.width;
-    int64_t from =
-        group * d.depth * d.width + (d.transposed ? first * d.depth : first);
-    const void *source = floatAt(d.dtypeMatrix, matrices, from);
-    if (d.dtypeMatrix == SHX_F32)
-      return {static_cast<const float *>(source), stride, d.transposed != 0};
-    int64_t rows = d.transposed ? columns : d.depth;
-    int64_t width = d.transposed ? d.depth : columns;
-    for (int64_t i = 0; i < rows; ++i)
-      kernels().widen(d.dtypeMatrix, floatAt(d.dtypeMatrix, source, i * stride),
-                      copy + i * width, width);
-    return {copy, width, d.transposed != 0};
   }
 
   const ShxGroupedGemm &d;
@@ -105,8 +103,8 @@ class Gradient {
 public:
   Gradient(const ShxGroupedGemm &desc, const int32_t *routes, const void *a,
            const void *c, void *matrices)
-      : d(desc), groups(desc, routes), at(groupedScratch(desc)), a(a), c(c),
-        matrices(matrices) {}
+      : d(desc), groups(desc, routes), at(groupedScratch(desc, true)), a(a),
+        c(c), matrices(matrices) {}
 
   void run() const {
     int64_t blocks = (d.width + kGroupedColumns - 1) / kGroupedColumns;
@@ -117,12 +115,13 @@ public:
 
 private:
   void visit(int64_t group, int64_t first) const {
-    float *scratch = static_cast<float *>(threadScratch(at.floats * 4));
+    char *scratch = static_cast<char *>(threadScratch(at.bytes));
     int64_t columns = std::min(kGroupedColumns, d.width - first);
     void *to =
         floatAt(d.dtypeMatrix, matrices, group * d.depth * d.width + first);
     bool direct = d.dtypeMatrix == SHX_F32;
-    float *sum = direct ? static_cast<float *>(to) : scratch + at.matrix;
+    float *sum = direct ? static_cast<float *>(to)
+                        : reinterpret_cast<float *>(scratch + at.sums);
     int64_t stride = direct ? d.width : columns;
     for (int64_t i = 0; i < d.depth; ++i)
       std::fill_n(sum + i * stride, columns, 0.0f);
@@ -130,10 +129,19 @@ private:
     for (int64_t i = groups.begins[group]; i < end; i += kGroupedRows) {
       int64_t rows = std::min(kGroupedRows, end - i);
       const int32_t *order = groups.order + i;
-      packRows(d.dtypeA, a, d.lda, order, rows, 0, d.depth, scratch + at.a);
-      packRows(d.dtypeC, c, d.ldc, order, rows, first, columns, scratch + at.c);
-      sgemm(d.depth, columns, rows, {scratch + at.a, d.depth, true},
-            {scratch + at.c, columns, false}, 1, sum, stride);
+      gatherRows(d.dtypeA, a, d.lda, order, rows, 0, d.depth, scratch + at.a);
+      gatherRows(d.dtypeC, c, d.ldc, order, rows, first, columns,
+                 scratch + at.c);
+      Product product{};
+      product.m = d.depth;
+      product.n = columns;
+      product.k = rows;
+      product.a = leftOperand(d.dtypeA, scratch + at.a, d.depth, true);
+      product.b = rightOperand(d.dtypeC, scratch + at.c, columns, false);
+      product.c = sum;
+      product.cStride = stride;
+      product.accumulate = true;
+      multiply(product, scratch + at.product);
     }
     for (int64_t i = 0; !direct && i < d.depth; ++i)
       kernels().narrow(d.dtypeMatrix, sum + i * columns,
@@ -181,7 +189,7 @@ void shx_grouped_gemm(ShxContext *ctx, const ShxGroupedGemm *desc,
                       const void *a, const void *matrices,
                       const int32_t *routes, void *out) {
   TraceScope scope(ctx, "grouped_gemm");
-  Product(*desc, routes, a, matrices, out).run();
+  RowProduct(*desc, routes, a, matrices, out).run();
 }
 
 void shx_grouped_gemm_grad(ShxContext *ctx, const ShxGroupedGemm *desc,

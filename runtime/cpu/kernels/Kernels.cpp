@@ -6,12 +6,22 @@
 #include "Kernels.h"
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace shardonnx::rt {
 
 static const Kernels *overriding = nullptr;
 
 void overrideKernels(const Kernels *table) { overriding = table; }
+
+static bool hasV3() {
+  __builtin_cpu_init();
+  // f16c has no name of its own here; every CPU with AVX2 has it.
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi2");
+}
 
 bool hasV4() {
   __builtin_cpu_init();
@@ -22,21 +32,71 @@ bool hasV4() {
          __builtin_cpu_supports("avx512vl");
 }
 
-static const Kernels &choose() {
-  if (hasV4())
-    return v4::kernelTable;
-  // f16c has no name of its own here; every CPU with AVX2 has it.
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi2"))
-    return v3::kernelTable;
-  std::fputs("shardonnx: error: this CPU lacks AVX2 and FMA, which the runtime "
-             "needs; run on an x86-64-v3 machine\n",
-             stderr);
+bool hasBf16() { return hasV4() && __builtin_cpu_supports("avx512bf16"); }
+
+bool hasAmx() {
+  if (!hasV4() || !__builtin_cpu_supports("amx-tile") ||
+      !__builtin_cpu_supports("amx-bf16"))
+    return false;
+  // Linux saves the tiles of those who have asked.
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+namespace {
+
+[[noreturn]] void refuse(const char *what, const char *mend) {
+  std::fprintf(stderr, "shardonnx: error: %s; %s\n", what, mend);
   std::exit(1);
 }
 
+// From the least to the most able, as SHARDONNX_CPU_ISA names them.
+struct Isa {
+  const char *name;
+  bool (*has)();
+  const Kernels *table;
+  const ProductKernels *bf16Product;
+};
+constexpr Isa kIsas[] = {
+    {"x86-64-v3", hasV3, &v3::kernelTable, nullptr},
+    {"x86-64-v4", hasV4, &v4::kernelTable, nullptr},
+    {"avx512-bf16", hasBf16, &v4::kernelTable, &bf16::bf16Product},
+    {"amx-bf16", hasAmx, &v4::kernelTable, &amx::bf16Product}};
+
+const Isa &chooseIsa() {
+  const Isa *best = nullptr;
+  const char *wanted = std::getenv("SHARDONNX_CPU_ISA");
+  for (const Isa &isa : kIsas) {
+    bool has = isa.has();
+    if (wanted && *wanted && !std::strcmp(wanted, isa.name)) {
+      if (!has)
+        refuse("SHARDONNX_CPU_ISA names instructions that this CPU lacks",
+               "unset it");
+      return isa;
+    }
+    best = has ? &isa : best;
+  }
+  if (wanted && *wanted)
+    refuse("SHARDONNX_CPU_ISA is none of x86-64-v3, x86-64-v4, avx512-bf16 "
+           "and amx-bf16",
+           "unset it, or give one of them");
+  if (!best)
+    refuse("this CPU lacks AVX2 and FMA, which the runtime needs",
+           "run on an x86-64-v3 machine");
+  return *best;
+}
+
+Kernels choose() {
+  const Isa &isa = chooseIsa();
+  Kernels table = *isa.table;
+  table.bf16Product = isa.bf16Product;
+  return table;
+}
+
+} // namespace
+
 const Kernels &kernels() {
-  static const Kernels &table = choose();
+  static const Kernels table = choose();
   return overriding ? *overriding : table;
 }
 

@@ -25,6 +25,35 @@ struct AttentionGradOperands {
   float *partialDq; // [part][batch, heads, seqQ, headDim], or null
 };
 
+/// One operand of a matrix product: rows of A or columns of B are its lines, so
+/// that element (line, depth) is data[line * lineStride + depth * depthStride].
+struct ProductOperand {
+  const void *data;
+  int32_t dtype;
+  int64_t lineStride, depthStride; // one of them is 1
+};
+
+/// Matrix products of operands that were packed first: lines in panels as wide
+/// as a tile, in which `depthStep` elements of a line lie together, zeros where
+/// the operand has ended. A panel's element (line, depth) of whole steps lies
+/// `depth * lines of a tile * elementBytes` further than that of depth 0.
+struct ProductKernels {
+  const char *name;
+  int64_t rows, columns; // lines of a panel of A, of B
+  int64_t depthStep;
+  int64_t depthBlock; // of a panel of B that stays in the first cache
+  int64_t elementBytes;
+  /// Packs some lines; the panels lie panelBytes apart.
+  void (*packA)(const ProductOperand &from, int64_t lines, int64_t depth,
+                void *to, int64_t panelBytes);
+  void (*packB)(const ProductOperand &from, int64_t lines, int64_t depth,
+                void *to, int64_t panelBytes);
+  /// c (+)= panels of A times one panel of B, for the first `columns` of it.
+  void (*multiply)(int64_t rows, int64_t columns, int64_t depth, const void *a,
+                   int64_t aPanelBytes, const void *b, float *c,
+                   int64_t cStride, bool add);
+};
+
 struct Kernels {
   /// Float types to and from f32; narrowing rounds to nearest even.
   void (*widen)(int32_t dtype, const void *from, float *to, int64_t count);
@@ -45,10 +74,13 @@ struct Kernels {
   /// seed·∂loss/∂logits; it may be the logits themselves. softcap 0: none.
   double (*crossEntropyRow)(const float *logits, int64_t classes, int64_t label,
                             float softcap, float seed, float *dlogits);
+  /// Products in f32, and of bf16 pairs summed in f32 (null: this CPU has no
+  /// instruction for them, so they are widened).
+  const ProductKernels *f32Product, *bf16Product;
 };
 
-/// For the CPU at hand; ends the program with one line if it is older than
-/// x86-64-v3 (AVX2, FMA, F16C).
+/// For the CPU at hand, or the lesser one that SHARDONNX_CPU_ISA names; ends
+/// the program with one line if it is older than x86-64-v3 (AVX2, FMA, F16C).
 const Kernels &kernels();
 
 /// Tests run every call on each of these.
@@ -59,6 +91,15 @@ namespace v4 {
 extern const Kernels kernelTable;
 }
 bool hasV4();
+/// Products of bf16 by AVX512-BF16, and by AMX, which has to be asked for.
+namespace bf16 {
+extern const ProductKernels bf16Product;
+}
+namespace amx {
+extern const ProductKernels bf16Product;
+}
+bool hasBf16();
+bool hasAmx();
 /// From now on kernels() are these; null: for the CPU at hand again.
 void overrideKernels(const Kernels *table);
 

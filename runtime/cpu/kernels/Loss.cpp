@@ -6,6 +6,7 @@
 // Losses are summed in double, in an order that the shapes alone decide.
 
 #include "Matrix.h"
+#include "Product.h"
 #include "WorkspacePlan.h"
 #include "shardonnx/runtime/Workspace.h"
 #include <cstring>
@@ -27,7 +28,6 @@ public:
     double loss = 0;
     for (begin = 0; begin < d.rows; begin += d.chunkRows) {
       count = d.rows - begin < d.chunkRows ? d.rows - begin : d.chunkRows;
-      loadRows();
       makeLogits();
       loss += lossOfRows();
       if (dx)
@@ -35,7 +35,7 @@ public:
       if (dw)
         addDw();
     }
-    if (dw && plan.widenDw)
+    if (dw && sumsDw)
       storeDw();
     return loss;
   }
@@ -45,39 +45,34 @@ private:
     return reinterpret_cast<float *>(workspace + at);
   }
 
-  void loadRows() {
-    if (!plan.widenX) {
-      rows = {static_cast<const float *>(x) + begin * d.ldx, d.ldx, false};
-      return;
-    }
-    rows = {floats(plan.x), d.width, false};
-    widenMatrix(d.dtypeX, floatAt(d.dtypeX, x, begin * d.ldx), d.ldx, count,
-                d.width, floats(plan.x));
+  ProductOperand rows(bool left, bool transposed) const {
+    const void *from = floatAt(d.dtypeX, x, begin * d.ldx);
+    return left ? leftOperand(d.dtypeX, from, d.ldx, transposed)
+                : rightOperand(d.dtypeX, from, d.ldx, transposed);
   }
 
-  // w for words [first, first + words), as [width, words].
-  MatrixView weights(int64_t first, int64_t words) {
-    int64_t at = d.transW ? first * d.width : first;
-    int64_t stride = d.transW ? d.width : d.vocab;
-    if (!plan.widenW)
-      return {static_cast<const float *>(w) + at, stride, d.transW != 0};
-    int64_t columns = d.transW ? d.width : words;
-    if (widened != first)
-      widenMatrix(d.dtypeW, floatAt(d.dtypeW, w, at), stride,
-                  d.transW ? words : d.width, columns, floats(plan.w));
-    widened = first;
-    return {floats(plan.w), columns, d.transW != 0};
+  // w as [width, vocab], or its transpose.
+  ProductOperand weights(bool transposed) const {
+    return rightOperand(d.dtypeW, w, d.transW ? d.width : d.vocab,
+                        transposed != (d.transW != 0));
   }
 
-  int64_t panelWords(int64_t first) const {
-    return d.vocab - first < plan.panel ? d.vocab - first : plan.panel;
+  void run(Product &product) const {
+    // As the rows and the weights are, so may be the gradient of the logits.
+    product.mayRound = d.dtypeX == SHX_BF16 && d.dtypeW == SHX_BF16;
+    multiply(product, workspace + plan.product);
   }
 
-  void makeLogits() {
-    for (int64_t first = 0; first < d.vocab; first += plan.panel)
-      sgemm(count, panelWords(first), d.width, rows,
-            weights(first, panelWords(first)), 0, floats(plan.logits) + first,
-            d.vocab);
+  void makeLogits() const {
+    Product product{};
+    product.m = count;
+    product.n = d.vocab;
+    product.k = d.width;
+    product.a = rows(true, false);
+    product.b = weights(false);
+    product.c = floats(plan.logits);
+    product.cStride = d.vocab;
+    run(product);
   }
 
   double lossOfRows() {
@@ -104,31 +99,33 @@ private:
     return sum;
   }
 
-  void makeDx() {
-    float *to = plan.widenX ? floats(plan.dx)
-                            : static_cast<float *>(dx) + begin * d.lddx;
-    int64_t stride = plan.widenX ? d.width : d.lddx;
-    for (int64_t first = 0; first < d.vocab; first += plan.panel) {
-      MatrixView panel = weights(first, panelWords(first));
-      panel.transposed = !panel.transposed;
-      sgemm(count, d.width, panelWords(first),
-            {floats(plan.logits) + first, d.vocab, false}, panel, first ? 1 : 0,
-            to, stride);
-    }
-    if (plan.widenX)
-      narrowMatrix(d.dtypeX, to, count, d.width,
-                   floatAt(d.dtypeX, dx, begin * d.lddx), d.lddx);
+  void makeDx() const {
+    Product product{};
+    product.m = count;
+    product.n = d.width;
+    product.k = d.vocab;
+    product.a = leftOperand(SHX_F32, floats(plan.logits), d.vocab, false);
+    product.b = weights(true);
+    product.c = floatAt(d.dtypeX, dx, begin * d.lddx);
+    product.cStride = d.lddx;
+    product.cDtype = d.dtypeX;
+    run(product);
   }
 
-  void addDw() {
-    float *to = plan.widenDw ? floats(plan.dw) : static_cast<float *>(dw);
-    bool fresh = begin == 0 && (plan.widenDw || !d.accumulateDw);
-    MatrixView logits = {floats(plan.logits), d.vocab, false};
-    MatrixView left = d.transW ? logits : rows;
-    left.transposed = true;
-    int64_t m = d.transW ? d.vocab : d.width;
-    int64_t n = d.transW ? d.width : d.vocab;
-    sgemm(m, n, count, left, d.transW ? rows : logits, fresh ? 0 : 1, to, n);
+  void addDw() const {
+    Product product{};
+    const float *logits = floats(plan.logits);
+    product.m = d.transW ? d.vocab : d.width;
+    product.n = d.transW ? d.width : d.vocab;
+    product.k = count;
+    product.a = d.transW ? leftOperand(SHX_F32, logits, d.vocab, true)
+                         : rows(true, true);
+    product.b = d.transW ? rows(false, false)
+                         : rightOperand(SHX_F32, logits, d.vocab, false);
+    product.c = sumsDw ? floats(plan.dw) : dw;
+    product.cStride = product.n;
+    product.accumulate = begin > 0 || (!sumsDw && d.accumulateDw);
+    run(product);
   }
 
   // The sum of all chunks is rounded once.
@@ -157,9 +154,8 @@ private:
   const float seed;
   void *dx, *dw;
   char *workspace;
-  MatrixView rows{};
-  int64_t begin = 0, count = 0;
-  int64_t widened = -1; // the first word of the panel that is widened now
+  int64_t begin = 0, count = 0; // the rows at hand
+  const bool sumsDw = d.dtypeDw != SHX_F32;
 };
 
 // The rows of shx_cross_entropy are summed in at most this many parts.

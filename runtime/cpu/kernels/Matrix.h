@@ -1,8 +1,7 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Matrix products by the BLAS library, and what they need around them: float
-// matrices widened to f32 and back by the pool.
+// Elements of matrices of any float type.
 
 #ifndef SHARDONNX_RUNTIME_CPU_MATRIX_H
 #define SHARDONNX_RUNTIME_CPU_MATRIX_H
@@ -34,22 +33,6 @@ template <typename T> bool isNotANumber(T value) {
     return std::isnan(value);
   return false;
 }
-
-struct MatrixView {
-  const float *data;
-  int64_t stride;
-  bool transposed;
-};
-
-/// c = a·b + beta·c, a being m×k and b k×n after transposition.
-void sgemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
-           float beta, float *c, int64_t cStride);
-
-/// A strided matrix of a float type to or from a dense f32 one.
-void widenMatrix(int32_t dtype, const void *from, int64_t fromStride,
-                 int64_t rows, int64_t columns, float *to);
-void narrowMatrix(int32_t dtype, const float *from, int64_t rows,
-                  int64_t columns, void *to, int64_t toStride);
 
 } // namespace shardonnx::rt
 

@@ -11,9 +11,10 @@ namespace shardonnx {
 
 using namespace rt;
 
-// Operands that are not f32 are widened into the workspace, a non-f32 or
-// accumulated-in-lower-precision result is computed there first.
-static int64_t gemm(const ShxGemm &desc) { return planGemm(desc).floats * 4; }
+// Operands are packed into the workspace.
+static int64_t gemm(const ShxGemm &desc) {
+  return planGemm(flattenBatch(desc)).bytes;
+}
 
 static int64_t attentionGrad(const ShxAttention &desc) {
   AttentionPlan plan = planAttention(desc);

@@ -8,67 +8,88 @@
 #define SHARDONNX_RUNTIME_CPU_WORKSPACEPLAN_H
 
 #include "AttentionPlan.h"
+#include "shardonnx/runtime/ProductPlan.h"
+#include <initializer_list>
 
 namespace shardonnx::rt {
 
-/// Matrices of a batch that are widened at once: as many as fit in this many
-/// floats, at least one.
-constexpr int64_t kWidenFloats = 1 << 21;
+/// Matrices of a batch that are multiplied side by side: as many as have room
+/// in this many bytes of workspace, at least one.
+constexpr int64_t kBatchBytes = 8 << 20;
 
-/// f32 copies of what is not f32, for `group` matrices of the batch at a time.
+/// When B is one matrix for the whole batch and the rows of A and C go on from
+/// one matrix to the next, the batch is one taller product.
+static constexpr ShxGemm flattenBatch(const ShxGemm &desc) {
+  ShxGemm flat = desc;
+  if (desc.transA)
+    return flat;
+  int64_t rows = desc.m;
+  for (int32_t i = desc.batchRank - 1; i >= 0; --i) {
+    if (desc.batch[i] == 1)
+      continue;
+    if (desc.batchStrideB[i] != 0 || desc.batchStrideA[i] != rows * desc.lda ||
+        desc.batchStrideC[i] != rows * desc.ldc)
+      return flat;
+    rows *= desc.batch[i];
+  }
+  flat.m = rows;
+  flat.batchRank = 0;
+  return flat;
+}
+
+/// Of a flattened product: a slot of the workspace for each of `group`
+/// matrices.
 struct GemmPlan {
   int64_t batch, group;
-  int64_t a, b, c; // floats of one matrix's copies; 0: used as it is
-  int64_t floats;  // of the workspace
+  int64_t slot, bytes;
 };
 
-static constexpr GemmPlan planGemm(const ShxGemm &desc) {
+static constexpr GemmPlan planGemm(const ShxGemm &flat) {
   GemmPlan plan{};
   plan.batch = 1;
-  for (int32_t i = 0; i < desc.batchRank; ++i)
-    plan.batch *= desc.batch[i];
-  plan.a = desc.dtypeA == SHX_F32 ? 0 : scratchLine(desc.m * desc.k);
-  plan.b = desc.dtypeB == SHX_F32 ? 0 : scratchLine(desc.k * desc.n);
-  plan.c = desc.dtypeC == SHX_F32 ? 0 : scratchLine(desc.m * desc.n);
-  int64_t each = plan.a + plan.b + plan.c;
-  plan.group = each > 0 ? kWidenFloats / each : plan.batch;
+  for (int32_t i = 0; i < flat.batchRank; ++i)
+    plan.batch *= flat.batch[i];
+  plan.slot = planProduct(flat.m, flat.n, flat.k, flat.dtypeC).bytes;
+  plan.group = plan.slot > 0 ? kBatchBytes / plan.slot : plan.batch;
   plan.group = plan.group < 1 ? 1 : plan.group;
   plan.group = plan.group < plan.batch ? plan.group : plan.batch;
-  plan.floats = plan.group * each;
+  plan.bytes = plan.group * plan.slot;
   return plan;
 }
 
-/// Offsets in bytes; a size of 0 means that the operand is used as it is.
+/// Offsets in bytes.
 struct LossPlan {
-  int64_t panel; // words of the vocabulary widened at once
-  int64_t logits, losses, x, dx, w, dw;
-  bool widenX, widenW, widenDw;
+  int64_t logits, losses, dw; // dw: sums in f32 of what is stored in less
+  int64_t product;            // the workspace of its products
   int64_t bytes;
 };
 
 static constexpr LossPlan planLoss(const ShxLinearCrossEntropy &desc) {
   LossPlan plan{};
-  plan.widenX = desc.dtypeX != SHX_F32;
-  plan.widenW = desc.dtypeW != SHX_F32;
-  plan.widenDw = desc.dtypeDw != SHX_F32;
-  plan.panel = desc.vocab;
-  if (plan.widenW && desc.vocab * desc.width > 2 * kWidenFloats) {
-    plan.panel = 2 * kWidenFloats / desc.width / 64 * 64;
-    plan.panel = plan.panel < 64 ? 64 : plan.panel;
-    plan.panel = plan.panel < desc.vocab ? plan.panel : desc.vocab;
-  }
   int64_t at = 0;
-  auto take = [&at](int64_t floats) {
+  auto take = [&at](int64_t bytes) {
     int64_t here = at;
-    at += scratchLine(floats) * 4;
+    at += scratchLine(ceilDiv(bytes, 4)) * 4;
     return here;
   };
-  plan.logits = take(desc.chunkRows * desc.vocab);
-  plan.losses = take(desc.chunkRows * 2); // double
-  plan.x = take(plan.widenX ? desc.chunkRows * desc.width : 0);
-  plan.dx = take(plan.widenX ? desc.chunkRows * desc.width : 0);
-  plan.w = take(plan.widenW ? plan.panel * desc.width : 0);
-  plan.dw = take(plan.widenDw ? desc.vocab * desc.width : 0);
+  plan.logits = take(desc.chunkRows * desc.vocab * 4);
+  plan.losses = take(desc.chunkRows * 8);
+  plan.dw = take(desc.dtypeDw != SHX_F32 ? desc.vocab * desc.width * 4 : 0);
+  int64_t product = 0;
+  auto need = [&product](int64_t m, int64_t n, int64_t k, int32_t dtype) {
+    int64_t bytes = planProduct(m, n, k, dtype).bytes;
+    product = product < bytes ? bytes : product;
+  };
+  // The last chunk of rows may be smaller, and a smaller depth have taller
+  // chunks of its other operand.
+  int64_t rest = desc.chunkRows > 0 ? desc.rows % desc.chunkRows : 0;
+  for (int64_t rows : {desc.chunkRows, rest}) {
+    need(rows, desc.vocab, desc.width, SHX_F32);
+    need(rows, desc.width, desc.vocab, desc.dtypeX);
+    need(desc.transW ? desc.vocab : desc.width,
+         desc.transW ? desc.width : desc.vocab, rows, SHX_F32);
+  }
+  plan.product = take(product);
   plan.bytes = at;
   return plan;
 }

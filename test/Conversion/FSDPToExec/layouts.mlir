@@ -102,7 +102,7 @@ func.func @eval() {
 // A pre-activation that nobody reads is not written; one that is lies as the
 // result does, which may not be a part of a wider concat then.
 // CHECK-LABEL: func.func @eval()
-// CHECK: exec.gemm_epilogue %{{.*}}, %{{.*}} side %{{.*}} : memref<8xf32> into %[[H:.*]] {epilogue
+// CHECK: exec.gemm_epilogue %{{.*}}, %{{.*}} side %{{.*}} : memref<8xf32> into %[[H:[0-9]+]] workspace %{{[0-9]+}} : memref<5120xi8> {epilogue
 // CHECK: %[[G:.*]] = exec.alloc : memref<4x8xf32>
 // CHECK: %[[X:.*]] = exec.alloc : memref<4x8xf32>
 // CHECK: exec.gemm_epilogue %[[H]], %{{.*}} side %{{.*}} : memref<8xf32> into %[[G]] extra %[[X]] : memref<4x8xf32>

@@ -107,10 +107,6 @@ static double flopsOf(const ShxGroupedGemm &gemm) {
   return 2.0 * double(gemm.rows) * double(gemm.depth) * double(gemm.width);
 }
 
-static int64_t scratchOf(const ShxGroupedGemm &gemm) {
-  return rt::groupedScratch(gemm).floats * int64_t(sizeof(float));
-}
-
 SmallVector<CallArgument> GroupRowsOp::getCallArguments() {
   return callArguments(descriptorOf(describe(*this), "group_rows"),
                        getIndices(), getRoutes(), originOf(*this));
@@ -127,7 +123,7 @@ SmallVector<CallArgument> GroupedGemmOp::getCallArguments() {
 
 double GroupedGemmOp::getExecutedFlops() { return flopsOf(describe(*this)); }
 int64_t GroupedGemmOp::getScratchBytes(const LibraryModel &) {
-  return scratchOf(describe(*this));
+  return rt::groupedScratch(describe(*this), /*gradient=*/false).bytes;
 }
 
 SmallVector<CallArgument> GroupedGemmGradOp::getCallArguments() {
@@ -139,7 +135,7 @@ double GroupedGemmGradOp::getExecutedFlops() {
   return flopsOf(describe(*this));
 }
 int64_t GroupedGemmGradOp::getScratchBytes(const LibraryModel &) {
-  return scratchOf(describe(*this));
+  return rt::groupedScratch(describe(*this), /*gradient=*/true).bytes;
 }
 
 /// The rows in the order of the matrices that they choose: sorted once for all

@@ -9,6 +9,8 @@
 #define SHARDONNX_RUNTIME_GROUPEDPLAN_H
 
 #include "shardonnx/runtime/IndexABI.h"
+#include "shardonnx/runtime/ProductPlan.h"
+#include <initializer_list>
 
 namespace shardonnx::rt {
 
@@ -24,24 +26,35 @@ constexpr int64_t groupRowsScratch(const ShxGroupRows &d) {
   return (d.rows + d.groups) * 4;
 }
 
-// A thread's scratch in floats: packed rows, the result's rows, and what has to
-// be widened of a matrix.
+// A thread's scratch in bytes: gathered rows, the result's rows in f32 (or, for
+// the gradient, those that are gathered of it), the sums of a gradient that is
+// stored in less, and the workspace of the product.
 struct GroupedScratch {
-  int64_t a, c, matrix, floats;
+  int64_t a, c, sums, product, bytes;
 };
 
-constexpr int64_t wholeLines(int64_t floats) { return (floats + 15) / 16 * 16; }
+constexpr int64_t wholeLines(int64_t bytes) { return wholeSteps(bytes, 64); }
 
-constexpr GroupedScratch groupedScratch(const ShxGroupedGemm &d) {
+constexpr GroupedScratch groupedScratch(const ShxGroupedGemm &d,
+                                        bool gradient) {
   GroupedScratch s{};
   int64_t rows = atMost(d.rows, kGroupedRows);
   int64_t columns = atMost(d.width, kGroupedColumns);
   s.a = 0;
-  s.c = wholeLines(rows * d.depth);
-  s.matrix = s.c + wholeLines(rows * columns);
-  s.floats = s.matrix;
-  if (d.dtypeMatrix != SHX_F32)
-    s.floats += wholeLines(d.depth * columns);
+  s.c = wholeLines(rows * d.depth * (d.dtypeA == SHX_F32 ? 4 : 2));
+  s.sums = s.c + wholeLines(rows * columns * 4);
+  s.product = s.sums;
+  if (gradient && d.dtypeMatrix != SHX_F32)
+    s.product += wholeLines(d.depth * columns * 4);
+  // Fewer rows may have the larger workspace: chunks are taller.
+  int64_t product = 0;
+  for (int64_t lines = 1; lines <= rows; ++lines)
+    for (int64_t width : {columns, d.width % kGroupedColumns}) {
+      ProductPlan plan = gradient ? planProduct(d.depth, width, lines, SHX_F32)
+                                  : planProduct(lines, width, d.depth, SHX_F32);
+      product = product < plan.bytes ? plan.bytes : product;
+    }
+  s.bytes = s.product + product;
   return s;
 }
 

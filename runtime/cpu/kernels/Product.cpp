@@ -1,0 +1,202 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Chunk by chunk, the pool packs both operands and then computes blocks of C,
+// each of them by one thread from its first depth to its last.
+
+#include "Product.h"
+#include "Matrix.h"
+
+namespace shardonnx::rt {
+namespace {
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// The largest block of C that a task computes: the panels of its rows for one
+// block of depth fit into a core's own cache.
+constexpr int64_t kBlockRows = 128, kBlockColumns = 192;
+// Lines that a task packs.
+constexpr int64_t kPackRows = 64, kPackColumns = kChunkLines;
+
+class ProductRun {
+public:
+  ProductRun(const Product &product, const ProductKernels &kernels,
+             void *workspace)
+      : p(product), kernels(kernels),
+        plan(planProduct(p.m, p.n, p.k, p.cDtype)),
+        memory(static_cast<char *>(workspace)) {}
+
+  void run() {
+    for (column = 0; column < p.n; column += plan.columns)
+      for (row = 0; row < p.m; row += plan.rows)
+        for (depth = 0; depth < p.k; depth += plan.depth)
+          visitChunk();
+  }
+
+private:
+  void visitChunk() {
+    rows = least(plan.rows, p.m - row);
+    columns = least(plan.columns, p.n - column);
+    depths = least(plan.depth, p.k - depth);
+    step = evenPart(depths, kernels.depthBlock, kDepthStep);
+    pack();
+    chooseBlocks();
+    int64_t across = ceilDiv(columns, blockColumns);
+    parallelTasks(across * ceilDiv(rows, blockRows), [&](int64_t task) {
+      visitBlock(task / across * blockRows, task % across * blockColumns);
+    });
+  }
+
+  // Where the panels of a block of depth are: those of all lines follow each
+  // other, so that a core reads the panels of its own lines in one go.
+  int64_t panelBytes(int64_t first, int64_t panelLines) const {
+    int64_t depth = wholeSteps(least(step, depths - first), kernels.depthStep);
+    return depth * panelLines * kernels.elementBytes;
+  }
+  int64_t panelAt(int64_t first, int64_t line, int64_t lines,
+                  int64_t panelLines) const {
+    return first * wholeSteps(lines, panelLines) * kernels.elementBytes +
+           line / panelLines * panelBytes(first, panelLines);
+  }
+
+  // B stays packed from one chunk of rows to the next.
+  void pack() {
+    bool stays = plan.depth >= p.k && row > 0;
+    int64_t left = ceilDiv(rows, kPackRows);
+    int64_t right = stays ? 0 : ceilDiv(columns, kPackColumns);
+    parallelTasks(left + right, [&](int64_t task) {
+      if (task < left)
+        packLines(kernels.packA, p.a, row, task * kPackRows, kPackRows, rows,
+                  memory, kernels.rows);
+      else
+        packLines(kernels.packB, p.b, column, (task - left) * kPackColumns,
+                  kPackColumns, columns, memory + plan.b, kernels.columns);
+    });
+  }
+
+  // Lines [line, line + most) of `lines` of the chunk that begins at `chunk`.
+  template <typename Pack>
+  void packLines(Pack packPanels, ProductOperand operand, int64_t chunk,
+                 int64_t line, int64_t most, int64_t lines, char *to,
+                 int64_t panelLines) const {
+    const void *data = operand.data;
+    for (int64_t k = 0; k < depths; k += step) {
+      operand.data = floatAt(operand.dtype, data,
+                             (chunk + line) * operand.lineStride +
+                                 (depth + k) * operand.depthStride);
+      packPanels(operand, least(most, lines - line), least(step, depths - k),
+                 to + panelAt(k, line, lines, panelLines),
+                 panelBytes(k, panelLines));
+    }
+  }
+
+  // Enough blocks to keep all threads at work to the end.
+  void chooseBlocks() {
+    int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+    auto few = [&] {
+      return threads > 1 &&
+             ceilDiv(rows, blockRows) * ceilDiv(columns, blockColumns) <
+                 4 * threads;
+    };
+    blockRows = kBlockRows;
+    blockColumns = kBlockColumns;
+    while (few() && blockRows > 32)
+      blockRows /= 2;
+    if (few())
+      blockColumns /= 2;
+  }
+
+  void visitBlock(int64_t firstRow, int64_t firstColumn) const {
+    int64_t height = least(blockRows, rows - firstRow);
+    int64_t width = least(blockColumns, columns - firstColumn);
+    alignas(64) float block[kBlockRows * kBlockColumns];
+    bool first = depth == 0, last = depth + depths == p.k;
+    bool direct = p.cDtype == SHX_F32;
+    void *c = floatAt(p.cDtype, p.c,
+                      (row + firstRow) * p.cStride + column + firstColumn);
+    float *sums = block;
+    int64_t stride = width;
+    if (direct) {
+      sums = static_cast<float *>(c);
+      stride = p.cStride;
+    } else if (plan.depth < p.k) {
+      stride = plan.columns;
+      sums = reinterpret_cast<float *>(memory + plan.sums) + firstRow * stride +
+             firstColumn;
+    }
+    if (first && p.accumulate && !direct)
+      for (int64_t i = 0; i < height; ++i)
+        rt::kernels().widen(p.cDtype, floatAt(p.cDtype, c, i * p.cStride),
+                            sums + i * stride, width);
+    multiplyBlock(firstRow, firstColumn, height, width, sums, stride,
+                  !first || p.accumulate);
+    if (last && !direct)
+      for (int64_t i = 0; i < height; ++i)
+        rt::kernels().narrow(p.cDtype, sums + i * stride,
+                             floatAt(p.cDtype, c, i * p.cStride), width);
+  }
+
+  void multiplyBlock(int64_t firstRow, int64_t firstColumn, int64_t height,
+                     int64_t width, float *sums, int64_t stride,
+                     bool add) const {
+    for (int64_t k = 0; k < depths; k += step) {
+      const char *a = memory + panelAt(k, firstRow, rows, kernels.rows);
+      for (int64_t j = 0; j < width; j += kernels.columns)
+        kernels.multiply(
+            height, least(kernels.columns, width - j), least(step, depths - k),
+            a, panelBytes(k, kernels.rows),
+            memory + plan.b +
+                panelAt(k, firstColumn + j, columns, kernels.columns),
+            sums + j, stride, add || k > 0);
+    }
+  }
+
+  const Product &p;
+  const ProductKernels &kernels;
+  const ProductPlan plan;
+  char *memory;
+  int64_t row = 0, column = 0, depth = 0;    // where the chunk begins
+  int64_t rows = 0, columns = 0, depths = 0; // of the chunk
+  int64_t step = 0; // of depth, whose panel of B stays in the first cache
+  int64_t blockRows = 0, blockColumns = 0;
+};
+
+// A product of no depth is zero.
+void clear(const Product &p) {
+  if (!p.accumulate)
+    for (int64_t i = 0; i < p.m; ++i)
+      __builtin_memset(floatAt(p.cDtype, p.c, i * p.cStride), 0,
+                       size_t(p.n * floatBytes(p.cDtype)));
+}
+
+} // namespace
+
+ProductOperand leftOperand(int32_t dtype, const void *data, int64_t stride,
+                           bool transposed) {
+  return {data, dtype, transposed ? 1 : stride, transposed ? stride : 1};
+}
+
+ProductOperand rightOperand(int32_t dtype, const void *data, int64_t stride,
+                            bool transposed) {
+  return leftOperand(dtype, data, stride, !transposed);
+}
+
+void multiply(const Product &p, void *workspace) {
+  if (p.m <= 0 || p.n <= 0)
+    return;
+  if (p.k <= 0)
+    return clear(p);
+  auto fits = [&](int32_t dtype) {
+    return dtype == SHX_BF16 || (p.mayRound && dtype == SHX_F32);
+  };
+  bool bf16 = p.a.dtype == SHX_BF16 || p.b.dtype == SHX_BF16;
+  bool pairs = bf16 && fits(p.a.dtype) && fits(p.b.dtype);
+  const Kernels &table = kernels();
+  ProductRun(
+      p, pairs && table.bf16Product ? *table.bf16Product : *table.f32Product,
+      workspace)
+      .run();
+}
+
+} // namespace shardonnx::rt
