@@ -14,6 +14,7 @@
 #include "shardonnx/Dialect/ONNX/IR/Untrained.h"
 #include "shardonnx/Driver/Pipeline.h"
 #include "shardonnx/InitAll.h"
+#include "shardonnx/Object/ObjectCache.h"
 #include "shardonnx/Support/ElementType.h"
 #include "shardonnx/Support/TemporaryFile.h"
 #include "shardonnx/Target/Link.h"
@@ -31,9 +32,15 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <malloc.h>
+
 using namespace mlir;
 
 namespace shardonnx {
+
+// What one level has freed, the C library would keep for the next, which needs
+// it in other sizes.
+static void giveBackMemory() { ::malloc_trim(0); }
 
 Compilation::Compilation(const CompileOptions &options,
                          Diagnostics &diagnostics, ImportOptions import)
@@ -255,20 +262,27 @@ LogicalResult Compilation::fitMemory() {
 // Of the file as it is: the executable refuses weights of another one. Read in
 // parts, because a model may be larger than the memory; and by the runtime's
 // own code, because llvm::SHA256 is wrong beyond 2 GiB.
-static llvm::Expected<std::string> sha256OfFile(StringRef path) {
-  constexpr uint64_t kPart = 64 << 20;
+static FileHash sha256OfFile(const std::string &path) {
+  constexpr uint64_t kPart = 8 << 20;
   uint64_t size = 0;
   if (std::error_code error = llvm::sys::fs::file_size(path, size))
-    return llvm::errorCodeToError(error);
+    return {{}, error};
   rt::Sha256 hash;
   for (uint64_t at = 0; at < size; at += kPart) {
     auto part = llvm::MemoryBuffer::getFileSlice(
         path, std::min(kPart, size - at), static_cast<int64_t>(at));
     if (!part)
-      return llvm::errorCodeToError(part.getError());
+      return {{}, part.getError()};
     hash.update((*part)->getBufferStart(), (*part)->getBufferSize());
   }
-  return hash.hex();
+  return {hash.hex(), {}};
+}
+
+// Beside the passes: it takes as long as they do where the weights are in the
+// model's file.
+void Compilation::startHashing() {
+  if (options.program == ProgramKind::Train && !program && !modelHash.valid())
+    modelHash = std::async(std::launch::async, sha256OfFile, options.model);
 }
 
 // A GPU program's host code only makes calls, and runs on other machines.
@@ -293,11 +307,12 @@ FailureOr<const ProgramOptions *> Compilation::programOptions() {
                        "': its folder cannot be told: " + error.message());
   llvm::sys::path::remove_dots(path, /*remove_dot_dot=*/true);
   made.modelPath = path.str().str();
-  llvm::Expected<std::string> hash = sha256OfFile(options.model);
-  if (!hash)
-    return diags.error("'" + options.model + "': cannot be read: " +
-                       llvm::toString(hash.takeError()));
-  made.modelSha256 = *hash;
+  FileHash hash =
+      modelHash.valid() ? modelHash.get() : sha256OfFile(options.model);
+  if (hash.error)
+    return diags.error("'" + options.model +
+                       "': cannot be read: " + hash.error.message());
+  made.modelSha256 = hash.hex;
   made.device = options.target;
   made.arch = options.arch;
   if (options.target == TargetKind::CUDA) {
@@ -357,17 +372,33 @@ LogicalResult Compilation::emitObject() {
   FailureOr<TargetSpec> target = hostTarget();
   if (failed(target))
     return failure();
-  if (llvm::Error error = shardonnx::emitObject(
-          module(), *target, object,
-          options.emit == Level::LLVM ? &llvmIR : nullptr))
+  auto fail = [&](llvm::Error error) {
     return diags.error("'" + options.model + "': code generation failed: " +
                        llvm::toString(std::move(error)));
+  };
+  if (options.emit == Level::LLVM) {
+    llvm::Expected<std::string> text = emitLLVMIR(module(), *target);
+    if (!text)
+      return fail(text.takeError());
+    llvmIR = std::move(*text);
+    return success();
+  }
+  std::optional<ObjectCache> cache;
+  if (options.cache)
+    cache = ObjectCache::openDefault();
+  auto freeModule = [&] {
+    moduleRef = nullptr;
+    giveBackMemory();
+  };
+  if (llvm::Error error = emitObjects(
+          module(), *target, cache ? &*cache : nullptr, objects, freeModule))
+    return fail(std::move(error));
   return success();
 }
 
 LogicalResult Compilation::link(StringRef output) {
   TimingScope scope = timingRoot.nest("link");
-  if (llvm::Error error = linkExecutable(object, output, device.has_value()))
+  if (llvm::Error error = linkExecutable(objects, output, device.has_value()))
     return diags.error(llvm::toString(std::move(error)));
   return success();
 }
@@ -476,6 +507,8 @@ void Compilation::noteGradientsUntold() {
 }
 
 LogicalResult Compilation::runTo(Level level) {
+  if (level >= Level::LLVM)
+    startHashing();
   int next = reached ? static_cast<int>(*reached) + 1 : 0;
   for (; next <= static_cast<int>(level); ++next) {
     Level now = static_cast<Level>(next);
@@ -486,6 +519,7 @@ LogicalResult Compilation::runTo(Level level) {
     if (now == Level::Grad && gradientsUntold)
       trained = describeTrained(module());
     reached = now;
+    giveBackMemory();
     if (failed(dump(now)))
       return failure();
   }
@@ -509,10 +543,15 @@ LogicalResult Compilation::runLevel(Level level) {
 }
 
 LogicalResult Compilation::print(llvm::raw_ostream &out) {
+  if (reached == Level::Object && options.emit == Level::LLVM) {
+    out << llvmIR;
+    return success();
+  }
   if (reached == Level::Object) {
-    out << (options.emit == Level::LLVM
-                ? StringRef(llvmIR)
-                : StringRef(object.data(), object.size()));
+    llvm::Expected<ObjectBytes> object = combineObjects(objects);
+    if (!object)
+      return diags.error(llvm::toString(object.takeError()));
+    out << StringRef(object->data(), object->size());
     return success();
   }
   if (reached == Level::PTX && device) {

@@ -280,9 +280,9 @@ LogicalResult EvalProgram::run() {
       return diags.error("cannot write '" + path + "': " + message);
     }
   }
-  ArrayRef<char> object = compilation.getObject();
-  EvalJob job{object, buffers, privateBytes};
-  if (!object.empty() && failed(runEvalJob(job, diags)))
+  ArrayRef<ObjectBytes> objects = compilation.getObjects();
+  EvalJob job{objects, buffers, privateBytes};
+  if (!objects.empty() && failed(runEvalJob(job, diags)))
     return failure();
   for (auto &[half, path] : files)
     if (std::error_code error = half->moveTo(path))

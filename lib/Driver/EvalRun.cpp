@@ -192,7 +192,7 @@ LogicalResult JobRunner::run() {
   FailureOr<std::string> program = write("so", "");
   if (failed(program))
     return failure();
-  if (llvm::Error error = linkLibrary(job.object, *program))
+  if (llvm::Error error = linkLibrary(job.objects, *program))
     return fail(llvm::toString(std::move(error)));
   return start(*program, *plan);
 }

@@ -7,6 +7,7 @@
 #define SHARDONNX_LIB_DRIVER_EVALRUN_H
 
 #include "EvalArrays.h"
+#include "shardonnx/Object/Object.h"
 
 namespace shardonnx {
 
@@ -26,7 +27,7 @@ struct EvalBuffer {
 
 /// What shardonnx-eval is given.
 struct EvalJob {
-  llvm::ArrayRef<char> object;
+  llvm::ArrayRef<ObjectBytes> objects;
   std::vector<EvalBuffer> buffers;
   int64_t privateBytes = 0;
 };

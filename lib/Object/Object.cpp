@@ -4,9 +4,12 @@
 // LLVM's optimiser and code generator, driven for one processor.
 
 #include "shardonnx/Object/Object.h"
+#include "SplitModule.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "shardonnx/Object/ObjectCache.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -14,6 +17,7 @@
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/ThreadPool.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
@@ -26,6 +30,10 @@ using namespace shardonnx;
 static llvm::Error failWith(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
+
+// How hard the code generator works.
+static constexpr auto kKernels = llvm::CodeGenOptLevel::Aggressive;
+static constexpr auto kCalls = llvm::CodeGenOptLevel::None;
 
 static void initializeTargets() {
   llvm::InitializeNativeTarget();
@@ -44,7 +52,8 @@ lookupTarget(const TargetSpec &spec) {
 }
 
 static llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
-makeTargetMachine(const TargetSpec &spec) {
+makeTargetMachine(const TargetSpec &spec,
+                  llvm::CodeGenOptLevel level = kKernels) {
   llvm::Expected<const llvm::Target *> target = lookupTarget(spec);
   if (!target)
     return target.takeError();
@@ -52,7 +61,7 @@ makeTargetMachine(const TargetSpec &spec) {
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
   std::unique_ptr<llvm::TargetMachine> machine((*target)->createTargetMachine(
       llvm::Triple(spec.triple), spec.cpu, spec.features, options,
-      llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+      llvm::Reloc::PIC_, std::nullopt, level));
   if (!machine)
     return failWith("no target machine for " + spec.triple);
   return machine;
@@ -144,31 +153,117 @@ void shardonnx::optimizeModule(llvm::Module &module,
       .run(module, modules);
 }
 
-llvm::Error shardonnx::emitObject(ModuleOp module, const TargetSpec &spec,
-                                  SmallVectorImpl<char> &object,
-                                  std::string *llvmIR) {
+// To LLVM IR for the processor.
+static llvm::Expected<std::unique_ptr<llvm::Module>>
+translate(ModuleOp module, const TargetSpec &spec, llvm::LLVMContext &context,
+          llvm::TargetMachine &machine) {
   registerBuiltinDialectTranslation(*module.getContext());
   registerLLVMDialectTranslation(*module.getContext());
-  auto machine = makeTargetMachine(spec);
-  if (!machine)
-    return machine.takeError();
-  llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> translated =
       translateModuleToLLVMIR(module, context, "model");
   if (!translated)
     return failWith("a module of another dialect than llvm reached the code "
                     "generator");
-  attachTarget(*translated, spec, **machine);
-  optimizeModule(*translated, **machine);
-  if (llvmIR) {
-    llvm::raw_string_ostream stream(*llvmIR);
-    translated->print(stream, nullptr);
-  }
+  attachTarget(*translated, spec, machine);
+  return translated;
+}
+
+llvm::Expected<std::string> shardonnx::emitLLVMIR(ModuleOp module,
+                                                  const TargetSpec &spec) {
+  auto machine = makeTargetMachine(spec);
+  if (!machine)
+    return machine.takeError();
+  llvm::LLVMContext context;
+  auto translated = translate(module, spec, context, **machine);
+  if (!translated)
+    return translated.takeError();
+  optimizeModule(**translated, **machine);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  (*translated)->print(stream, nullptr);
+  return text;
+}
+
+// Runs on a thread of its own.
+static llvm::Error compilePart(const ModulePart &part, const TargetSpec &spec,
+                               ObjectBytes &object) {
+  auto machine = makeTargetMachine(spec, part.isKernel ? kKernels : kCalls);
+  if (!machine)
+    return machine.takeError();
+  llvm::LLVMContext context;
+  auto module = readPart(part, context);
+  if (!module)
+    return module.takeError();
+  if (part.isKernel)
+    optimizeModule(**module, **machine);
   llvm::raw_svector_ostream stream(object);
   llvm::legacy::PassManager codegen;
   if ((*machine)->addPassesToEmitFile(codegen, stream, nullptr,
                                       llvm::CodeGenFileType::ObjectFile))
     return failWith("cannot write object files for " + spec.triple);
-  codegen.run(*translated);
+  codegen.run(**module);
+  return llvm::Error::success();
+}
+
+static llvm::Expected<std::vector<ModulePart>> partsOf(ModuleOp module,
+                                                       const TargetSpec &spec) {
+  auto machine = makeTargetMachine(spec);
+  if (!machine)
+    return machine.takeError();
+  llvm::LLVMContext context;
+  auto translated = translate(module, spec, context, **machine);
+  if (!translated)
+    return translated.takeError();
+  return splitModule(**translated);
+}
+
+namespace {
+
+/// A part on its way to an object.
+struct PartWork {
+  std::string key; // in the cache
+  bool found = false;
+  std::string error;
+};
+
+} // namespace
+
+llvm::Error shardonnx::emitObjects(ModuleOp module, const TargetSpec &spec,
+                                   const ObjectCache *cache,
+                                   std::vector<ObjectBytes> &objects,
+                                   llvm::function_ref<void()> translated) {
+  auto parts = partsOf(module, spec);
+  if (!parts)
+    return parts.takeError();
+  translated();
+  objects.assign(parts->size(), {});
+  std::vector<PartWork> works(parts->size());
+  llvm::DefaultThreadPool pool(llvm::hardware_concurrency());
+  auto make = [&](const ModulePart &part, PartWork &work, ObjectBytes &object) {
+    if (cache) {
+      work.key = cache->keyOf(part.bitcode);
+      if (auto bytes = cache->find(work.key)) {
+        object = std::move(*bytes);
+        work.found = true;
+        return;
+      }
+    }
+    if (llvm::Error error = compilePart(part, spec, object))
+      work.error = llvm::toString(std::move(error));
+  };
+  for (auto [part, work, object] : llvm::zip(*parts, works, objects))
+    pool.async(make, std::cref(part), std::ref(work), std::ref(object));
+  pool.wait();
+  bool stored = false;
+  for (auto [work, object] : llvm::zip(works, objects)) {
+    if (!work.error.empty())
+      return failWith(work.error);
+    if (!cache || work.found)
+      continue;
+    cache->store(work.key, object);
+    stored = true;
+  }
+  if (stored)
+    cache->prune();
   return llvm::Error::success();
 }

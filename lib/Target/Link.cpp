@@ -10,6 +10,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/Object/ArchiveWriter.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -258,7 +259,7 @@ static std::vector<std::string> toolchainCommand(StringRef linker,
 }
 
 static llvm::Expected<std::vector<std::string>>
-linkCommand(StringRef objectPath, StringRef outputPath, bool cuda) {
+linkCommand(StringRef archivePath, StringRef outputPath, bool cuda) {
   auto linker = findLinker();
   if (!linker)
     return linker.takeError();
@@ -266,14 +267,20 @@ linkCommand(StringRef objectPath, StringRef outputPath, bool cuda) {
                                   : "libshardonnx_runtime.a");
   if (!runtime)
     return runtime.takeError();
-  std::vector<std::string> inputs = {"-o", outputPath.str(), objectPath.str(),
+  std::optional<std::string> toolchain = findToolchain();
+  std::string whole = toolchain ? "" : "-Wl,"; // for the driver's linker
+  std::vector<std::string> inputs = {"-o",
+                                     outputPath.str(),
+                                     whole + "--whole-archive",
+                                     archivePath.str(),
+                                     whole + "--no-whole-archive",
                                      *runtime};
-  if (std::optional<std::string> toolchain = findToolchain())
+  if (toolchain)
     return toolchainCommand(*linker, *toolchain, inputs, cuda);
   return driverCommand(*linker, inputs, cuda);
 }
 
-static llvm::Error linkExecutableFrom(StringRef objectPath,
+static llvm::Error linkExecutableFrom(StringRef archivePath,
                                       StringRef outputPath, bool cuda) {
   LinkerSession session; // from before there is a file
   std::string whole;
@@ -285,7 +292,7 @@ static llvm::Error linkExecutableFrom(StringRef objectPath,
   TemporaryFile half(whole);
   if (std::error_code error = llvm::sys::fs::closeFile(file))
     return failWith("cannot write '" + outputPath + "': " + error.message());
-  auto command = linkCommand(objectPath, whole, cuda);
+  auto command = linkCommand(archivePath, whole, cuda);
   if (!command)
     return command.takeError();
   if (llvm::Error error = runLinker(*command, session, outputPath))
@@ -295,15 +302,26 @@ static llvm::Error linkExecutableFrom(StringRef objectPath,
   return llvm::Error::success();
 }
 
-// The object as a file, for the linker.
-static llvm::Error writeObject(ArrayRef<char> object, SmallString<128> &path) {
+// The objects as a file, for the linker: an archive, of which it is to take
+// everything.
+static llvm::Error writeObjects(ArrayRef<ObjectBytes> objects,
+                                SmallString<128> &path) {
+  std::vector<llvm::NewArchiveMember> members;
+  for (const auto &[index, object] : llvm::enumerate(objects))
+    members.emplace_back(llvm::MemoryBufferRef(
+        StringRef(object.data(), object.size()), "part.o"));
+  auto archive = llvm::writeArchiveToBuffer(
+      members, llvm::SymtabWritingMode::NoSymtab, llvm::object::Archive::K_GNU,
+      /*Deterministic=*/true, /*Thin=*/false);
+  if (!archive)
+    return archive.takeError();
   int descriptor = -1;
   if (std::error_code error = llvm::sys::fs::createTemporaryFile(
-          "shardonnx", "o", descriptor, path))
+          "shardonnx", "a", descriptor, path))
     return failWith("cannot write to the temporary folder: " + error.message());
   TemporaryFile::removeOnSignal(path);
   llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
-  stream.write(object.data(), object.size());
+  stream << (*archive)->getBuffer();
   stream.close();
   if (!stream.has_error())
     return llvm::Error::success();
@@ -312,31 +330,54 @@ static llvm::Error writeObject(ArrayRef<char> object, SmallString<128> &path) {
   return failWith("cannot write to the temporary folder: " + message);
 }
 
-llvm::Error shardonnx::linkExecutable(ArrayRef<char> object,
+llvm::Error shardonnx::linkExecutable(ArrayRef<ObjectBytes> objects,
                                       StringRef outputPath, bool cuda) {
   SmallString<128> path;
-  llvm::Error error = writeObject(object, path);
-  TemporaryFile removeObject(path);
+  llvm::Error error = writeObjects(objects, path);
+  TemporaryFile removeObjects(path);
   if (error)
     return error;
   return linkExecutableFrom(path, outputPath, cuda);
 }
 
-// The runtime's calls are those of the program that loads it.
-llvm::Error shardonnx::linkLibrary(ArrayRef<char> object,
-                                   StringRef outputPath) {
+// All objects together, as `kind` says.
+static llvm::Error linkTogether(ArrayRef<ObjectBytes> objects, StringRef kind,
+                                StringRef outputPath) {
   SmallString<128> path;
-  llvm::Error error = writeObject(object, path);
-  TemporaryFile removeObject(path);
+  llvm::Error error = writeObjects(objects, path);
+  TemporaryFile removeObjects(path);
   if (error)
     return error;
   auto linker = findLinker();
   if (!linker)
     return linker.takeError();
   LinkerSession session;
-  return runLinker({*linker, "-shared", "--threads=1", "-o", outputPath.str(),
-                    path.str().str()},
+  return runLinker({*linker, kind.str(), "--threads=1", "-o", outputPath.str(),
+                    "--whole-archive", path.str().str()},
                    session, outputPath);
+}
+
+// The runtime's calls are those of the program that loads it.
+llvm::Error shardonnx::linkLibrary(ArrayRef<ObjectBytes> objects,
+                                   StringRef outputPath) {
+  return linkTogether(objects, "-shared", outputPath);
+}
+
+llvm::Expected<ObjectBytes>
+shardonnx::combineObjects(ArrayRef<ObjectBytes> objects) {
+  SmallString<128> path;
+  if (std::error_code error =
+          llvm::sys::fs::createTemporaryFile("shardonnx", "o", path))
+    return failWith("cannot write to the temporary folder: " + error.message());
+  TemporaryFile removeObject(path);
+  if (llvm::Error error = linkTogether(objects, "--relocatable", path))
+    return error;
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
+                                          /*RequiresNullTerminator=*/false);
+  if (!file)
+    return failWith("cannot read from the temporary folder: " +
+                    file.getError().message());
+  return ObjectBytes((*file)->getBufferStart(), (*file)->getBufferEnd());
 }
 
 llvm::Expected<std::string> shardonnx::findEvalProgram() {

@@ -11,6 +11,7 @@
 #include "driver/Numa.h"
 #include "gemm/GemmCache.h"
 #include "shardonnx/runtime/ByteSize.h"
+#include "shardonnx/runtime/CacheFolder.h"
 #include "state/Slices.h"
 #include <algorithm>
 #include <cstdlib>
@@ -83,8 +84,8 @@ CudaEngine::CudaEngine(const EngineSetup &setup, const DeviceProgram &code)
       device(setup.info.localRank), numaNode(bindToGpu(device.pciBus())),
       freeAtStart(device.memory().free),
       programImages(device, {{"the program", code.images, code.imageCount}}),
-      runtimeImages(device, runtimeTables()),
-      gemm(context, GemmCache::defaultFolder()), attention(context) {
+      runtimeImages(device, runtimeTables()), gemm(context, cacheFolder()),
+      attention(context) {
   makeContext(setup);
   log("driver and context");
   if (isVerbose() && numaNode)

@@ -5,7 +5,9 @@
 
 #include "shardonnx/runtime/Sha256.h"
 #include <algorithm>
+#include <cpuid.h>
 #include <cstring>
+#include <immintrin.h>
 
 namespace shardonnx::rt {
 namespace {
@@ -30,7 +32,69 @@ uint32_t bigEndian(const uint8_t *p) {
          p[3];
 }
 
+/// Whether the processor has instructions for the rounds.
+bool hasShaInstructions() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_SSE4_1) || !(c & bit_SSSE3))
+    return false;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_SHA) != 0;
+}
+
+using Words = __m128i;
+
+__attribute__((target("sha,sse4.1,ssse3"))) Words load(const void *from) {
+  return _mm_loadu_si128(static_cast<const Words *>(from));
+}
+
+/// The blocks by those instructions, an order of magnitude faster: they keep
+/// the state as two vectors, (a, b, e, f) and (c, d, g, h), highest first, and
+/// do two rounds each.
+__attribute__((target("sha,sse4.1,ssse3"))) void
+blocksByInstructions(uint32_t *state, const uint8_t *data, size_t count) {
+  const Words swap =
+      _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203); // big endian
+  Words low = _mm_shuffle_epi32(load(state), 0xB1);
+  Words high = _mm_shuffle_epi32(load(state + 4), 0x1B);
+  Words abef = _mm_alignr_epi8(low, high, 8);
+  Words cdgh = _mm_blend_epi16(high, low, 0xF0);
+  for (; count > 0; --count, data += 64) {
+    Words abefBefore = abef, cdghBefore = cdgh, w[4];
+    for (int i = 0; i < 4; ++i)
+      w[i] = _mm_shuffle_epi8(load(data + 16 * i), swap);
+    for (int i = 0; i < 16; ++i) {
+      Words now = w[i & 3];
+      Words sum = _mm_add_epi32(now, load(kRound + 4 * i));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0E));
+      // The words of four rounds later, in the place of those used.
+      Words behind = _mm_alignr_epi8(w[(i + 3) & 3], w[(i + 2) & 3], 4);
+      Words next = _mm_sha256msg1_epu32(now, w[(i + 1) & 3]);
+      w[i & 3] =
+          _mm_sha256msg2_epu32(_mm_add_epi32(next, behind), w[(i + 3) & 3]);
+    }
+    abef = _mm_add_epi32(abef, abefBefore);
+    cdgh = _mm_add_epi32(cdgh, cdghBefore);
+  }
+  low = _mm_shuffle_epi32(abef, 0x1B);
+  high = _mm_shuffle_epi32(cdgh, 0xB1);
+  auto *to = reinterpret_cast<Words *>(state);
+  _mm_storeu_si128(to, _mm_blend_epi16(low, high, 0xF0));
+  _mm_storeu_si128(to + 1, _mm_alignr_epi8(high, low, 8));
+}
+
 } // namespace
+
+Sha256::Sha256(bool byInstructions) {
+  static const bool has = hasShaInstructions();
+  fast = has && byInstructions;
+}
+
+void Sha256::blocks(const uint8_t *data, size_t count) {
+  if (fast)
+    return blocksByInstructions(state, data, count);
+  for (; count > 0; --count, data += 64)
+    block(data);
+}
 
 void Sha256::block(const uint8_t *data) {
   uint32_t w[64];
@@ -62,9 +126,10 @@ void Sha256::update(const void *data, size_t bytes) {
   total += bytes;
   while (bytes > 0) {
     if (buffered == 0 && bytes >= 64) {
-      block(in);
-      in += 64;
-      bytes -= 64;
+      size_t whole = bytes / 64;
+      blocks(in, whole);
+      in += 64 * whole;
+      bytes -= 64 * whole;
       continue;
     }
     size_t n = std::min(bytes, 64 - buffered);
@@ -73,7 +138,7 @@ void Sha256::update(const void *data, size_t bytes) {
     in += n;
     bytes -= n;
     if (buffered == 64) {
-      block(buffer);
+      blocks(buffer, 1);
       buffered = 0;
     }
   }

@@ -22,11 +22,12 @@ namespace {
 class CompiledModule {
 public:
   CompiledModule(ModuleOp module, const TargetSpec &target) {
-    SmallVector<char> object;
-    llvm::cantFail(emitObject(module, target, object));
+    std::vector<ObjectBytes> objects;
+    llvm::cantFail(emitObjects(module, target, /*cache=*/nullptr, objects));
     jit = llvm::cantFail(llvm::orc::LLJITBuilder().create());
-    llvm::cantFail(jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(
-        StringRef(object.data(), object.size()))));
+    for (const ObjectBytes &object : objects)
+      llvm::cantFail(jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(
+          StringRef(object.data(), object.size()))));
     kernel = llvm::cantFail(jit->lookup("kernel")).toPtr<ShxKernel>();
   }
   ShxKernel kernel = nullptr;

@@ -8,6 +8,7 @@
 #include "../../runtime/cuda/gemm/GemmCache.h"
 #include "../../runtime/cuda/gemm/GemmProblem.h"
 #include "../../runtime/cuda/plan/GemmPlan.h"
+#include "shardonnx/runtime/CacheFolder.h"
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -450,12 +451,12 @@ TEST_F(CudaGemmCache, AFolderThatCannotBeMadeIsAWarning) {
 TEST_F(CudaGemmCache, FindsItsFolder) {
   ::setenv("SHARDONNX_CACHE_DIR", "/a", 1);
   ::setenv("XDG_CACHE_HOME", "/b", 1);
-  EXPECT_EQ(GemmCache::defaultFolder(), "/a");
+  EXPECT_EQ(shardonnx::rt::cacheFolder(), "/a");
   ::unsetenv("SHARDONNX_CACHE_DIR");
-  EXPECT_EQ(GemmCache::defaultFolder(), "/b/shardonnx");
+  EXPECT_EQ(shardonnx::rt::cacheFolder(), "/b/shardonnx");
   ::unsetenv("XDG_CACHE_HOME");
   ::setenv("HOME", "/c", 1);
-  EXPECT_EQ(GemmCache::defaultFolder(), "/c/.cache/shardonnx");
+  EXPECT_EQ(shardonnx::rt::cacheFolder(), "/c/.cache/shardonnx");
 }
 
 } // namespace

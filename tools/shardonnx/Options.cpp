@@ -279,6 +279,9 @@ void addCompileOptions(CLI::App &app, CompileOptions &o) {
   app.add_option("--dump-dir", o.dumpDir, "write the IR of every level there")
       ->type_name("DIR");
   app.add_flag("--timing", o.timing, "print the time of every pass");
+  app.add_flag("!--no-cache", o.cache,
+               "makes every kernel anew: takes none of earlier compilations, "
+               "and keeps none");
   app.add_flag("--print-locations", o.printLocations,
                "print ONNX node names and module paths");
   addProgramOptions(app, o);

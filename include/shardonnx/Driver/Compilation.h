@@ -17,7 +17,16 @@
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Support/Timing.h"
 
+#include <future>
+#include <system_error>
+
 namespace shardonnx {
+
+/// A file's SHA-256, or why there is none.
+struct FileHash {
+  std::string hex;
+  std::error_code error;
+};
 
 class Compilation {
 public:
@@ -49,7 +58,7 @@ public:
 
   /// At Level::Object: makes the executable.
   mlir::LogicalResult link(llvm::StringRef output);
-  llvm::ArrayRef<char> getObject() const { return object; }
+  llvm::ArrayRef<ObjectBytes> getObjects() const { return objects; }
 
   /// What the program will say of itself beside its module.
   mlir::FailureOr<const ProgramOptions *> programOptions();
@@ -67,6 +76,7 @@ private:
   mlir::LogicalResult lower();
   mlir::LogicalResult emitObject();
   mlir::FailureOr<TargetSpec> hostTarget();
+  void startHashing();
   mlir::LogicalResult dump(Level level);
 
   CompileOptions options; // --fit decides some of them
@@ -80,9 +90,10 @@ private:
   mlir::TimingScope timingRoot;
   mlir::OwningOpRef<mlir::ModuleOp> moduleRef;
   std::optional<Level> reached;
-  std::optional<ProgramOptions> program; // hashing the model takes a while
-  std::optional<DeviceProgram> device;   // with --target=cuda
-  llvm::SmallVector<char, 0> object;
+  std::optional<ProgramOptions> program;
+  std::future<FileHash> modelHash;     // where it was begun early
+  std::optional<DeviceProgram> device; // with --target=cuda
+  std::vector<ObjectBytes> objects;
   std::string llvmIR; // optimised, as text; made only if someone prints it
 };
 

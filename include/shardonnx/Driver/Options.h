@@ -88,6 +88,7 @@ struct CompileOptions {
   std::vector<std::string> printIRAfter; // pass names, or "all"
   std::string dumpDir;
   bool timing = false;
+  bool cache = true; // objects of earlier compilations
   bool printLocations = false;
 };
 

@@ -7,9 +7,11 @@
 #define SHARDONNX_OBJECT_OBJECT_H
 
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Error.h"
 #include <string>
+#include <vector>
 
 namespace llvm {
 class Module;
@@ -17,6 +19,8 @@ class TargetMachine;
 } // namespace llvm
 
 namespace shardonnx {
+
+class ObjectCache;
 
 /// The processor that code is made for. Without a triple or a CPU LLVM makes
 /// no vectors, so every compilation names both.
@@ -34,11 +38,23 @@ struct TargetSpec {
 /// unknown name is an error that lists some known ones.
 llvm::Expected<TargetSpec> resolveTarget(llvm::StringRef arch);
 
-/// Translates the module to LLVM IR, optimises it at O3 for the target and
-/// gives the relocatable object; also the optimised IR as text, if asked.
-llvm::Error emitObject(mlir::ModuleOp module, const TargetSpec &target,
-                       llvm::SmallVectorImpl<char> &object,
-                       std::string *llvmIR = nullptr);
+/// A relocatable object.
+using ObjectBytes = llvm::SmallVector<char, 0>;
+
+/// Gives the objects that are linked to a program: one of what is marked
+/// `optnone`, and of all data; then one of each other function, in the module's
+/// order, equal ones once. Those are optimised at O3. What is marked is a
+/// straight line of calls as long as the model is deep, and compiled as it is.
+/// Objects are made side by side, but for those that the cache has.
+/// `translated` is called where the module is no longer needed.
+llvm::Error emitObjects(
+    mlir::ModuleOp module, const TargetSpec &target, const ObjectCache *cache,
+    std::vector<ObjectBytes> &objects,
+    llvm::function_ref<void()> translated = [] {});
+
+/// What emitObjects() makes objects of, as one module and as text.
+llvm::Expected<std::string> emitLLVMIR(mlir::ModuleOp module,
+                                       const TargetSpec &target);
 
 /// LLVM's pipeline at O3, without what the kernel generator has done itself.
 void optimizeModule(llvm::Module &module, llvm::TargetMachine &machine);

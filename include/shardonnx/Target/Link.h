@@ -7,6 +7,7 @@
 #ifndef SHARDONNX_TARGET_LINK_H
 #define SHARDONNX_TARGET_LINK_H
 
+#include "shardonnx/Object/Object.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -15,14 +16,17 @@
 
 namespace shardonnx {
 
-/// Links the object with the runtime to an executable that needs neither. The
+/// Links the objects with the runtime to an executable that needs neither. The
 /// output appears whole or not at all.
-llvm::Error linkExecutable(llvm::ArrayRef<char> object,
+llvm::Error linkExecutable(llvm::ArrayRef<ObjectBytes> objects,
                            llvm::StringRef outputPath, bool cuda = false);
 
-/// Links the object to a shared object that findEvalProgram() can load.
-llvm::Error linkLibrary(llvm::ArrayRef<char> object,
+/// Links the objects to a shared object that findEvalProgram() can load.
+llvm::Error linkLibrary(llvm::ArrayRef<ObjectBytes> objects,
                         llvm::StringRef outputPath);
+
+/// One relocatable object of several.
+llvm::Expected<ObjectBytes> combineObjects(llvm::ArrayRef<ObjectBytes> objects);
 
 /// The program `shardonnx-eval`, beside this one.
 llvm::Expected<std::string> findEvalProgram();

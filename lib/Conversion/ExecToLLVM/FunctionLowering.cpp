@@ -336,6 +336,10 @@ LogicalResult FunctionLowering::run(StringRef name) {
   auto type = LLVM::LLVMFunctionType::get(
       LLVM::LLVMVoidType::get(b.getContext()), {pointer});
   auto function = LLVM::LLVMFuncOp::create(b, loc, name, type);
+  // Calls, one after the other: nothing in it is worth optimising, and it is as
+  // long as the model is deep.
+  function.setOptimizeNone(true);
+  function.setNoInline(true);
   b.setInsertionPointToStart(function.addEntryBlock(b));
   context = function.getArgument(0);
   emitEntry();

@@ -130,20 +130,6 @@ std::string member(const Json &json, const char *name) {
 
 } // namespace
 
-std::string GemmCache::defaultFolder() {
-  auto variable = [](const char *name) {
-    const char *value = std::getenv(name);
-    return std::string(value ? value : "");
-  };
-  if (std::string folder = variable("SHARDONNX_CACHE_DIR"); !folder.empty())
-    return folder;
-  if (std::string folder = variable("XDG_CACHE_HOME"); !folder.empty())
-    return folder + "/shardonnx";
-  if (std::string home = variable("HOME"); !home.empty())
-    return home + "/.cache/shardonnx";
-  return {};
-}
-
 GemmCache::GemmCache(const std::string &folder, const GemmMachine &machine)
     : machine(machine), folder(folder) {
   if (folder.empty())

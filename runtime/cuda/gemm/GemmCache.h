@@ -38,10 +38,6 @@ public:
   /// Reads the machine's file in `folder`; an empty folder means no file.
   GemmCache(const std::string &folder, const GemmMachine &machine);
 
-  /// $SHARDONNX_CACHE_DIR, $XDG_CACHE_HOME/shardonnx, ~/.cache/shardonnx, or
-  /// empty when none is set.
-  static std::string defaultFolder();
-
   const GemmChoice *find(const std::string &key) const;
   void add(const std::string &key, const GemmChoice &choice);
   /// Writes what was added together with what others have written since.
