@@ -4,6 +4,7 @@
 # lit's configuration; test/lit.site.cfg.py.in tells it where the build is.
 
 import os
+import shutil
 import subprocess
 
 import lit.formats
@@ -51,3 +52,14 @@ if subprocess.run(mount.split(), capture_output=True).returncode == 0:
 # Tests that assemble GPU code say `REQUIRES: cuda`.
 if config.ptxas and os.access(config.ptxas, os.X_OK):
     config.available_features.add("cuda")
+# Tests that open a page say `REQUIRES: chromium`.
+for name in ("chromium-headless-shell", "chromium", "google-chrome"):
+    if shutil.which(name):
+        config.available_features.add("chromium")
+        config.substitutions.append(
+            (
+                "%open-page",
+                f"python3 {config.test_source_root}/cli/Inputs/open_page.py {name}",
+            )
+        )
+        break

@@ -18,7 +18,9 @@ public:
         resharded(manifest.units.size()) {}
 
   void run(const std::string &function);
-  StepExposure step; // since it was last cleared
+  double time() const { return now; }
+  StepExposure step;                       // since it was last cleared
+  std::vector<FunctionSchedule> functions; // the same
 
 private:
   void work(double seconds);
@@ -30,7 +32,15 @@ private:
   double optimizerBytes(const Manifest::Unit &unit) const;
   std::vector<double> workOf(const Manifest::Function &function) const;
   bool half() const { return m.paramType != SHX_F32; }
-  void wait(UnitExposure &unit, double until);
+  void wait(size_t unit, double until);
+  void record(Span::Queue queue, int64_t unit, double begin, double end) {
+    functions.back().others.push_back({queue, unit, begin, end});
+  }
+  void workBetween(double seconds) {
+    double begin = now;
+    work(seconds);
+    functions.back().work.push_back({Span::Work, -1, begin, now});
+  }
 
   const Manifest &m;
   const Device &device;
@@ -90,9 +100,11 @@ void Walk::work(double seconds) {
   late += slowed(seconds * slower, late);
 }
 
-void Walk::wait(UnitExposure &unit, double until) {
+void Walk::wait(size_t unit, double until) {
   double waited = std::max(0.0, until - now);
-  unit.exposed += waited;
+  if (waited > 0)
+    record(Span::Wait, static_cast<int64_t>(unit), now, until);
+  step.units[unit].exposed += waited;
   step.exposed += waited;
   now += waited;
   late = std::max(late, until);
@@ -120,20 +132,24 @@ void Walk::call(const Manifest::Collective &call) {
   if (call.op == "gather_start") {
     double seconds = gatherSeconds(unit, resharded[index]);
     exposure.gather += seconds;
-    gathered[index] = start(gatherQueue, seconds);
+    double end = gathered[index] = start(gatherQueue, seconds);
+    record(Span::Gather, call.unit, end - seconds, end);
   } else if (call.op == "gather_wait") {
-    wait(exposure, gathered[index]);
+    wait(index, gathered[index]);
     resharded[index] = false;
   } else if (call.op == "gather_reshard") {
     resharded[index] = !device.sharedMemory;
   } else if (call.op == "reduce_start") {
     double seconds = reduceSeconds(unit);
     exposure.reduce += seconds;
-    reduced[index] = start(reduceQueue, seconds);
+    double end = reduced[index] = start(reduceQueue, seconds);
+    record(Span::Reduce, call.unit, end - seconds, end);
   } else if (call.op == "reduce_wait") {
-    wait(exposure, reduced[index]);
+    wait(index, reduced[index]);
   } else if (call.op == "optimizer") {
+    double begin = now;
     work(device.workSeconds(0, optimizerBytes(unit), half()));
+    record(Span::Work, call.unit, begin, now);
   }
 }
 
@@ -159,12 +175,14 @@ void Walk::run(const std::string &name) {
   step.units.resize(m.units.size());
   for (const Manifest::Function &function : m.functions)
     if (function.name == name) {
+      functions.push_back({&function, now, now, {}, {}});
       std::vector<double> seconds = workOf(function);
       for (size_t i = 0; i < function.collectives.size(); ++i) {
-        work(seconds[i]);
+        workBetween(seconds[i]);
         call(function.collectives[i]);
       }
-      work(seconds.back());
+      workBetween(seconds.back());
+      functions.back().end = now;
     }
 }
 
@@ -205,6 +223,29 @@ StepExposure predictExposure(const Manifest &manifest, const Device &device,
     }
   }
   return walk.step;
+}
+
+std::vector<FunctionSchedule> predictSchedule(const Manifest &manifest,
+                                              const Device &device,
+                                              const Topology &topology) {
+  Walk walk(manifest, device, topology, /*straggler=*/0);
+  double start = 0;
+  for (int count = 0; count < 2; ++count) {
+    start = walk.time();
+    walk.functions.clear();
+    walk.run("first_microbatch");
+    walk.run("update");
+  }
+  for (FunctionSchedule &function : walk.functions) {
+    function.begin -= start;
+    function.end -= start;
+    for (std::vector<Span> *spans : {&function.work, &function.others})
+      for (Span &span : *spans) {
+        span.begin -= start;
+        span.end -= start;
+      }
+  }
+  return std::move(walk.functions);
 }
 
 } // namespace shardonnx

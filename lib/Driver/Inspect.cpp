@@ -7,6 +7,7 @@
 #include "FlightLog.h"
 #include "InspectElf.h"
 #include "InspectReport.h"
+#include "ReportPage.h"
 #include "Trial.h"
 #include "shardonnx/Driver/Compilation.h"
 #include "shardonnx/runtime/Printable.h"
@@ -104,6 +105,20 @@ void printText(const Manifest &manifest, const InspectView &view) {
   llvm::outs() << printable(text, /*keepLines=*/true);
 }
 
+// The page says the same as --json, in a file of its own.
+LogicalResult writePage(const Manifest &manifest, InspectView view,
+                        const std::string &path, Diagnostics &diagnostics) {
+  view.bounded = true;
+  std::string data;
+  llvm::raw_string_ostream stream(data);
+  printInspectJson(manifest, view, stream);
+  std::string page = reportPage(data);
+  if (path != "-")
+    return writeFileAtomically(diagnostics, path, page);
+  llvm::outs() << page;
+  return success();
+}
+
 // 0 where all of it has reached standard output.
 int finishOutput(Diagnostics &diagnostics) {
   llvm::outs().flush();
@@ -123,6 +138,17 @@ int runInspect(const InspectOptions &options) {
   Diagnostics diagnostics;
   if (failed(checkOptions(options.compile, diagnostics)))
     return kExitUsage;
+  if (!options.html.empty() && isFlightRecord(path)) {
+    (void)diagnostics.error("--html: '" + path +
+                            "' is a flight record; give the model or the "
+                            "executable, or leave --html out");
+    return kExitUsage;
+  }
+  if (options.html == "-" && options.json) {
+    (void)diagnostics.error("--html=- and --json would both be written to "
+                            "standard output; give --html a file");
+    return kExitUsage;
+  }
   if (isFlightRecord(path))
     return failed(
                printFlightRecord(path, options.json, llvm::outs(), diagnostics))
@@ -153,9 +179,12 @@ int runInspect(const InspectOptions &options) {
   view.device = deviceOf(*manifest, options, view.threadsPerRank);
   if (failed(readMeasured(options, view, diagnostics)))
     return kExitInput;
+  if (!options.html.empty() &&
+      failed(writePage(*manifest, view, options.html, diagnostics)))
+    return kExitInput;
   if (options.json)
     printInspectJson(*manifest, view, llvm::outs());
-  else
+  else if (options.html.empty())
     printText(*manifest, view);
   return finishOutput(diagnostics);
 }

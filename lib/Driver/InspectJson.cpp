@@ -13,6 +13,26 @@ namespace {
 
 using llvm::json::OStream;
 
+// What a page shows of long lists; --json alone has them whole.
+constexpr int kRanksOnPage = 16;
+constexpr int64_t kParamsOnPage = 4096;
+
+int shownRanks(const InspectView &view) {
+  return view.bounded ? std::min(view.topology.ranks, kRanksOnPage)
+                      : view.topology.ranks;
+}
+
+// Of a unit: each of as many units has the same number at most.
+size_t shownParams(const Manifest &m, const Manifest::Unit &unit,
+                   const InspectView &view) {
+  if (!view.bounded)
+    return unit.params.size();
+  auto units = static_cast<int64_t>(m.units.size());
+  return std::min(unit.params.size(),
+                  static_cast<size_t>(std::max<int64_t>(
+                      1, kParamsOnPage / std::max<int64_t>(1, units))));
+}
+
 // Names come from ONNX files, which promise nothing about their encoding.
 std::string text(llvm::StringRef raw) { return llvm::json::fixUTF8(raw); }
 
@@ -89,7 +109,7 @@ void writeInterval(OStream &json, int rank, Interval interval) {
 }
 
 void writeParam(OStream &json, const Manifest::Unit &unit,
-                const Manifest::Param &param, const Topology &topology) {
+                const Manifest::Param &param, const InspectView &view) {
   json.attribute("name", text(param.name));
   json.attribute("onnx", text(param.onnx));
   writeShape(json, param.shape);
@@ -102,9 +122,9 @@ void writeParam(OStream &json, const Manifest::Unit &unit,
   });
   json.attributeArray("owned", [&] {
     int64_t length = param.trainable ? unit.length : unit.frozenLength;
-    for (int rank = 0; rank < topology.ranks; ++rank) {
-      Interval part =
-          cutToParameter(topology.owned(unit.sharded, length, rank), param);
+    for (int rank = 0; rank < shownRanks(view); ++rank) {
+      Interval part = cutToParameter(
+          view.topology.owned(unit.sharded, length, rank), param);
       if (part.size() > 0)
         writeInterval(json, rank, part);
     }
@@ -124,7 +144,7 @@ void writePolicy(OStream &json, const Manifest::Unit &unit) {
 }
 
 void writeUnit(OStream &json, const Manifest &m, const Manifest::Unit &unit,
-               int64_t parent, const Topology &topology) {
+               int64_t parent, const InspectView &view) {
   json.attribute("name", text(unit.name));
   if (parent >= 0)
     json.attribute("inside", text(m.units[static_cast<size_t>(parent)].name));
@@ -139,13 +159,14 @@ void writeUnit(OStream &json, const Manifest &m, const Manifest::Unit &unit,
   json.attribute("gradient_bytes", unit.gradientBytes());
   json.attribute("flops", unit.flops);
   json.attributeArray("owned", [&] {
-    for (int rank = 0; rank < topology.ranks; ++rank)
+    for (int rank = 0; rank < shownRanks(view); ++rank)
       writeInterval(json, rank,
-                    topology.owned(unit.sharded, unit.length, rank));
+                    view.topology.owned(unit.sharded, unit.length, rank));
   });
   json.attributeArray("params", [&] {
-    for (const Manifest::Param &param : unit.params)
-      json.object([&] { writeParam(json, unit, param, topology); });
+    for (const Manifest::Param &param :
+         llvm::ArrayRef(unit.params).take_front(shownParams(m, unit, view)))
+      json.object([&] { writeParam(json, unit, param, view); });
   });
 }
 
@@ -233,6 +254,40 @@ void writeMemory(OStream &json, const Manifest &m, const InspectView &view) {
   });
 }
 
+void writeNumber(OStream &json, const char *key, std::optional<double> value) {
+  if (value)
+    json.attribute(key, *value);
+}
+
+void writeRun(OStream &json, const InspectView &view) {
+  if (!view.run)
+    return;
+  json.attributeObject("run", [&] {
+    json.attribute("steps", view.run->steps);
+    json.attributeArray("points", [&] {
+      for (const RunMemory::Point &point : view.run->points)
+        json.object([&] {
+          json.attribute("step", point.step);
+          writeNumber(json, "loss", point.loss);
+          writeNumber(json, "step_ms", point.milliseconds);
+          writeNumber(json, "tokens_per_s", point.tokensPerSecond);
+          json.attribute("pss_bytes", point.measured);
+        });
+    });
+  });
+}
+
+void writeLeftOut(OStream &json, const Manifest &m, const InspectView &view) {
+  int64_t params = 0;
+  for (const Manifest::Unit &unit : m.units)
+    params +=
+        static_cast<int64_t>(unit.params.size() - shownParams(m, unit, view));
+  json.attributeObject("left_out", [&] {
+    json.attribute("ranks", view.topology.ranks - shownRanks(view));
+    json.attribute("params", params);
+  });
+}
+
 } // namespace
 
 void printInspectJson(const Manifest &m, const InspectView &view,
@@ -243,7 +298,7 @@ void printInspectJson(const Manifest &m, const InspectView &view,
     json.attribute("flops_per_microbatch", m.flopsPerMicrobatch);
     json.attributeArray("units", [&] {
       for (auto [unit, parent] : llvm::zip_equal(m.units, parentsOf(m)))
-        json.object([&] { writeUnit(json, m, unit, parent, view.topology); });
+        json.object([&] { writeUnit(json, m, unit, parent, view); });
     });
     writeRaised(json, m);
     writeUntrained(json, m);
@@ -251,6 +306,11 @@ void printInspectJson(const Manifest &m, const InspectView &view,
     writeTraffic(json, m, view);
     writeMemory(json, m, view);
     writeExposure(json, m, view);
+    writeRun(json, view);
+    writeTimeline(json, m, view);
+    writeRoofline(json, m, view);
+    if (view.bounded)
+      writeLeftOut(json, m, view);
     if (view.traffic)
       writeMemoryTraffic(json, m, view);
   });

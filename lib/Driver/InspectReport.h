@@ -28,6 +28,7 @@ struct InspectView {
   Offload offload = Offload::None;
   bool parameters = false;      // a line for each, in the text
   bool traffic = false;         // what a step moves through memory
+  bool bounded = false;         // a page must open at once: no long lists
   std::optional<RunMemory> run; // what a run has measured
   Device device;                // whose times are predicted
   std::optional<MeasuredExposure> trace;
@@ -61,6 +62,13 @@ void printMemoryTraffic(const Manifest &manifest, const InspectView &view,
                         llvm::raw_ostream &out);
 void writeMemoryTraffic(llvm::json::OStream &json, const Manifest &manifest,
                         const InspectView &view);
+
+/// The step over time: queues, and what lives in memory.
+void writeTimeline(llvm::json::OStream &json, const Manifest &manifest,
+                   const InspectView &view);
+/// Kernels and products against what the device can do.
+void writeRoofline(llvm::json::OStream &json, const Manifest &manifest,
+                   const InspectView &view);
 
 void printInspectText(const Manifest &manifest, const InspectView &view,
                       llvm::raw_ostream &out);

@@ -11,6 +11,17 @@ using namespace mlir;
 
 namespace shardonnx {
 
+// As many as a chart has room for.
+static void thin(std::vector<RunMemory::Point> &points) {
+  constexpr size_t kPoints = 512;
+  if (points.size() <= kPoints)
+    return;
+  std::vector<RunMemory::Point> kept;
+  for (size_t index = 1; index <= kPoints; ++index)
+    kept.push_back(points[index * points.size() / kPoints - 1]);
+  points = std::move(kept);
+}
+
 FailureOr<RunMemory> readRunLog(const std::string &path,
                                 Diagnostics &diagnostics) {
   InputBytes buffer = readInputFile(path, /*isText=*/true);
@@ -36,12 +47,17 @@ FailureOr<RunMemory> readRunLog(const std::string &path,
     ++memory.steps;
     memory.planned = std::max(memory.planned, *planned);
     memory.measured = std::max(memory.measured, *measured);
+    memory.points.push_back({step->getInteger("step").value_or(memory.steps),
+                             step->getNumber("loss"),
+                             step->getNumber("step_ms"),
+                             step->getNumber("tokens_per_s"), *measured});
     if (std::optional<int64_t> context = step->getInteger("context_bytes"))
       memory.context = std::max(memory.context.value_or(0), *context);
   }
   if (memory.steps == 0)
     return diagnostics.error("--log: '" + path +
                              "' has no step; give the log of a run");
+  thin(memory.points);
   return memory;
 }
 

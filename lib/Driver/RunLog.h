@@ -12,6 +12,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace shardonnx {
 
@@ -22,6 +23,13 @@ struct RunMemory {
   int64_t measured = 0; // pss_bytes
   /// The GPU's context and what it loaded; not part of `measured`.
   std::optional<int64_t> context;
+  /// Of the steps at equal distances, the last one among them.
+  struct Point {
+    int64_t step = 0;
+    std::optional<double> loss, milliseconds, tokensPerSecond;
+    int64_t measured = 0;
+  };
+  std::vector<Point> points;
 };
 
 /// Fails, with the line at fault, if the file is not such a log.

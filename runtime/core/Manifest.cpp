@@ -159,6 +159,32 @@ Manifest::Space readSpace(const Json &spaces, const char *name) {
   return space;
 }
 
+// What runs in a function, and what lives meanwhile.
+void readTimeline(const Json &json, Manifest::Function &function) {
+  size_t calls = 0;
+  for (const Json &op : json.value("ops", Json::array())) {
+    function.ops.push_back(op.get<int64_t>());
+    int64_t run = function.ops.back();
+    calls += run < 0 ? 1 : 0;
+    if (run < -1 || run >= int64_t(function.launches.size()) ||
+        calls > function.collectives.size())
+      fail("the manifest's '", function.name, "' runs an op that is not there");
+  }
+  for (const Json &buffer : json.value("buffers", Json::array())) {
+    auto [kind, bytes, begin, end, name] =
+        buffer
+            .get<std::tuple<int64_t, int64_t, int64_t, int64_t, std::string>>();
+    if (kind < 0 || kind > int64_t(Manifest::BufferKind::Smaller) ||
+        bytes < 0 || begin < 0 || end < begin ||
+        end > int64_t(function.ops.size()))
+      fail("the manifest's '", function.name,
+           "' has a buffer that does not live in it");
+    function.buffers.push_back({static_cast<Manifest::BufferKind>(kind), bytes,
+                                static_cast<size_t>(begin),
+                                static_cast<size_t>(end), std::move(name)});
+  }
+}
+
 Manifest::Function readFunction(const Json &json, size_t units,
                                 size_t launches) {
   Manifest::Function function;
@@ -188,6 +214,7 @@ Manifest::Function readFunction(const Json &json, size_t units,
                                  static_cast<Manifest::Phase>(phase), count,
                                  static_cast<size_t>(behind)});
   }
+  readTimeline(json, function);
   return function;
 }
 

@@ -310,6 +310,10 @@ void addInspectOptions(CLI::App &app, InspectOptions &o) {
                "what a step moves through memory, launch by launch, against "
                "the least that would do");
   app.add_flag("--json", o.json, "for programs");
+  app.add_option("--html", o.html,
+                 "writes a page: memory and queues over the step, units, "
+                 "kernels, and a run beside them")
+      ->type_name("FILE.html");
   app.add_option("--log", o.log,
                  "a run's log: shows the memory that was measured")
       ->type_name("FILE.jsonl");

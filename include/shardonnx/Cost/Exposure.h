@@ -42,6 +42,29 @@ struct StepPlay {
 StepExposure predictExposure(const Manifest &manifest, const Device &device,
                              const Topology &topology, StepPlay play = {});
 
+/// What one of the queues does, in seconds of the step.
+struct Span {
+  enum Queue { Work, Wait, Gather, Reduce };
+  Queue queue = Work;
+  int64_t unit = -1; // that is worked for; of the others, the collective's
+  double begin = 0, end = 0;
+};
+
+/// Of one function: the work before each of its collectives, and behind the
+/// last; then every wait and collective, and what collectives work themselves.
+struct FunctionSchedule {
+  const Manifest::Function *function = nullptr;
+  double begin = 0, end = 0;
+  std::vector<Span> work; // one more than there are collectives
+  std::vector<Span> others;
+};
+
+/// A step with one microbatch behind another one, function by function. It
+/// begins at 0.
+std::vector<FunctionSchedule> predictSchedule(const Manifest &manifest,
+                                              const Device &device,
+                                              const Topology &topology);
+
 /// A kernel or a library call by itself.
 double launchSeconds(const Manifest::Launch &launch, Manifest::Phase phase,
                      const Device &device, bool half);

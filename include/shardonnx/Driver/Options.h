@@ -100,6 +100,7 @@ struct InspectOptions {
   bool traffic = false;    // what a step moves through memory, in place of it
   bool json = false;
   Offload offload = Offload::None; // as the executable's
+  std::string html;                // a page for people is written there
   std::string log;    // of a run, whose memory stands beside the prediction
   std::string trace;  // of a run, whose waits stand beside those predicted
   std::string device; // one of deviceNames(); empty: what the program is for

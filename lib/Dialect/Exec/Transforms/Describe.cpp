@@ -11,8 +11,7 @@ using namespace mlir;
 
 namespace shardonnx::exec {
 
-// The name of a unit, or the ONNX node that a buffer comes from.
-static std::string nameOf(Operation *owner) {
+std::string nameOf(Operation *owner) {
   if (auto unit = dyn_cast<fsdp::UnitOp>(owner))
     return unit.getSymName().str();
   Origin origin = getOrigin(owner->getLoc());
@@ -154,8 +153,10 @@ llvm::json::Array functionsToJson(ModuleOp module, LaunchTable *launches) {
     }
     llvm::json::Object described{{"name", function.getSymName()},
                                  {"collectives", std::move(calls)}};
-    if (launches)
+    if (launches) {
       described["launches"] = launches->runsOf(function);
+      addTimeline(function, *launches, described);
+    }
     takeWork(work, described);
     functions.push_back(std::move(described));
   }

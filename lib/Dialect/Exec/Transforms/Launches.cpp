@@ -28,7 +28,7 @@ static nn::PlaceAttr placeOf(Operation *op) {
              : nn::PlaceAttr();
 }
 
-static nn::Phase phaseOf(Operation *op) {
+nn::Phase phaseOf(Operation *op) {
   nn::PlaceAttr place = placeOf(op);
   return place ? place.getPhase() : nn::Phase::forward;
 }
@@ -263,7 +263,10 @@ llvm::json::Array LaunchTable::runsOf(func::FuncOp function) {
       if (auto known = units.find(place.getUnit().getAttr());
           known != units.end())
         unit = known->second;
-    ++runs[{found->second, unit, int64_t(phaseOf(&op)), calls}];
+    auto run =
+        runs.insert({{found->second, unit, int64_t(phaseOf(&op)), calls}, 0});
+    ++run.first->second;
+    runOfOp[&op] = run.first - runs.begin();
   }
   llvm::json::Array array;
   for (const auto &[key, count] : runs)
@@ -271,6 +274,13 @@ llvm::json::Array LaunchTable::runsOf(func::FuncOp function) {
                                       std::get<2>(key), count,
                                       std::get<3>(key)});
   return array;
+}
+
+std::optional<int64_t> LaunchTable::runOf(Operation *op) const {
+  auto found = runOfOp.find(op);
+  if (found == runOfOp.end())
+    return std::nullopt;
+  return found->second;
 }
 
 llvm::json::Array LaunchTable::launches() const {

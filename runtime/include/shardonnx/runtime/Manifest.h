@@ -121,11 +121,24 @@ struct Manifest {
     int64_t count = 0;
     size_t behind = 0; // so many of the function's collectives
   };
+  // For people: a private buffer of a function, and why it is there. `smaller`:
+  // the sum of those that are not told one by one.
+  enum class BufferKind { Kept, Forward, Recomputed, Backward, Smaller };
+  struct TimedBuffer {
+    BufferKind kind = BufferKind::Kept;
+    int64_t bytes = 0;
+    size_t begin = 0, end = 0; // positions among `ops` between which it lives
+    std::string name;
+  };
   struct Function {
     std::string name;
     std::vector<Collective> collectives; // in the order of issue
     double flops = 0, bytes = 0;         // behind the last of them
     std::vector<LaunchRun> launches = {};
+    // What runs, in order: one of `launches`, or -1 for the next of the
+    // collectives. Of the first microbatch and the update.
+    std::vector<int64_t> ops = {};
+    std::vector<TimedBuffer> buffers = {};
   };
 
   int abi = 0;
@@ -182,6 +195,16 @@ template <> struct Spellings<Manifest::Phase> {
   static constexpr Spelling<Phase> table[] = {{Phase::Forward, "forward"},
                                               {Phase::Recompute, "recompute"},
                                               {Phase::Backward, "backward"}};
+};
+
+template <> struct Spellings<Manifest::BufferKind> {
+  using BufferKind = Manifest::BufferKind;
+  static constexpr Spelling<BufferKind> table[] = {
+      {BufferKind::Kept, "kept for backward"},
+      {BufferKind::Forward, "forward"},
+      {BufferKind::Recomputed, "recomputed"},
+      {BufferKind::Backward, "backward"},
+      {BufferKind::Smaller, "smaller buffers"}};
 };
 
 int64_t dtypeBytes(ShxDType dtype);

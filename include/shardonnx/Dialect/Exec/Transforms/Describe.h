@@ -38,6 +38,15 @@ struct Work {
 };
 Work workOf(mlir::Operation *op);
 
+/// The name of a unit, or the ONNX node that a buffer comes from and its type.
+std::string nameOf(mlir::Operation *owner);
+
+/// The manifest's "ops" and "buffers" of a function, all of whose launches are
+/// in the table: what runs, in order, and between which of these each private
+/// buffer lives.
+void addTimeline(mlir::func::FuncOp function, const LaunchTable &launches,
+                 llvm::json::Object &described);
+
 /// The spaces of a module that exec-plan-memory has planned.
 std::vector<SpaceReport> describeSpaces(mlir::ModuleOp module);
 

@@ -15,6 +15,7 @@
 #include "llvm/Support/JSON.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -27,6 +28,9 @@ mlir::Location withPlace(mlir::Operation *op);
 /// Whether all ranks make this call together: the manifest's "collectives".
 bool isCommonCall(mlir::Operation *op);
 
+/// The op's phase in the step; forward where it has no place.
+nn::Phase phaseOf(mlir::Operation *op);
+
 /// Launches of a planned module, equal ones once.
 class LaunchTable {
 public:
@@ -36,6 +40,9 @@ public:
   /// The manifest's "launches" of a function: [launch, unit, phase, count,
   /// common calls before it].
   llvm::json::Array runsOf(mlir::func::FuncOp function);
+  /// Which of its function's runs a launch or call is, once that function has
+  /// been asked for; of any other op nothing.
+  std::optional<int64_t> runOf(mlir::Operation *op) const;
   /// The manifest's "launches", once all functions have been asked for.
   llvm::json::Array launches() const;
 
@@ -54,6 +61,7 @@ private:
 
   llvm::DenseMap<mlir::StringAttr, int64_t> units;
   std::map<Launch, int64_t> numbers;
+  llvm::DenseMap<mlir::Operation *, int64_t> runOfOp;
   std::vector<const Launch *> list; // by number
 };
 
