@@ -25,6 +25,7 @@ config.environment["PATH"] = os.pathsep.join(
 config.environment["HOME"] = config.test_exec_root
 # What a test compiles is made anew.
 config.environment["SHARDONNX_CACHE"] = "0"
+config.substitutions.append(("%build", config.shardonnx_build))
 config.substitutions.append(("%models", config.shardonnx_source + "/models"))
 # Fails unless a program ends with a code and one error line.
 config.substitutions.append(

@@ -3,6 +3,7 @@
 
 #include "shardonnx/Cost/Exposure.h"
 
+#include "shardonnx/runtime/MemoryPlan.h"
 #include <algorithm>
 
 namespace shardonnx {
@@ -246,6 +247,12 @@ std::vector<FunctionSchedule> predictSchedule(const Manifest &manifest,
       }
   }
   return std::move(walk.functions);
+}
+
+double offloadSeconds(const Manifest &manifest, const Topology &ranks,
+                      Offload offload, const Device &device) {
+  return double(offloadedBytes(manifest, ranks, offload)) /
+         device.hostBytesPerSecond;
 }
 
 } // namespace shardonnx

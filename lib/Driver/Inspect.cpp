@@ -112,14 +112,11 @@ LogicalResult writePage(const Manifest &manifest, InspectView view,
   std::string data;
   llvm::raw_string_ostream stream(data);
   printInspectJson(manifest, view, stream);
-  std::string page = reportPage(data);
-  if (path != "-")
-    return writeFileAtomically(diagnostics, path, page);
-  llvm::outs() << page;
-  return success();
+  return writeReportPage(data, path, diagnostics);
 }
 
-// 0 where all of it has reached standard output.
+} // namespace
+
 int finishOutput(Diagnostics &diagnostics) {
   llvm::outs().flush();
   if (!llvm::outs().has_error())
@@ -131,29 +128,13 @@ int finishOutput(Diagnostics &diagnostics) {
   return kExitInput;
 }
 
-} // namespace
-
-int runInspect(const InspectOptions &options) {
+FailureOr<Inspected> inspectProgram(const InspectOptions &options,
+                                    Diagnostics &diagnostics, int &exitCode) {
   const std::string &path = options.compile.model;
-  Diagnostics diagnostics;
+  exitCode = kExitUsage;
   if (failed(checkOptions(options.compile, diagnostics)))
-    return kExitUsage;
-  if (!options.html.empty() && isFlightRecord(path)) {
-    (void)diagnostics.error("--html: '" + path +
-                            "' is a flight record; give the model or the "
-                            "executable, or leave --html out");
-    return kExitUsage;
-  }
-  if (options.html == "-" && options.json) {
-    (void)diagnostics.error("--html=- and --json would both be written to "
-                            "standard output; give --html a file");
-    return kExitUsage;
-  }
-  if (isFlightRecord(path))
-    return failed(
-               printFlightRecord(path, options.json, llvm::outs(), diagnostics))
-               ? static_cast<int>(kExitInput)
-               : finishOutput(diagnostics);
+    return failure();
+  exitCode = kExitInput;
   bool isExecutable = isElf(path);
   if (isExecutable && options.compileOptionsGiven)
     diagnostics.warning("'" + path +
@@ -165,11 +146,13 @@ int runInspect(const InspectOptions &options) {
                                 : manifestOfModel(options.compile, diagnostics),
                    diagnostics);
   if (failed(manifest))
-    return kExitInput;
+    return failure();
   InspectView view;
   FailureOr<Topology> topology = topologyOf(*manifest, options, diagnostics);
-  if (failed(topology))
-    return kExitUsage;
+  if (failed(topology)) {
+    exitCode = kExitUsage;
+    return failure();
+  }
   view.topology = *topology;
   view.accumulate = options.accumulate;
   view.threadsPerRank = threadsPerRank(options.nproc);
@@ -178,14 +161,43 @@ int runInspect(const InspectOptions &options) {
   view.traffic = options.traffic;
   view.device = deviceOf(*manifest, options, view.threadsPerRank);
   if (failed(readMeasured(options, view, diagnostics)))
-    return kExitInput;
+    return failure();
+  return Inspected{std::move(*manifest), std::move(view)};
+}
+
+int runInspect(const InspectOptions &options) {
+  const std::string &path = options.compile.model;
+  Diagnostics diagnostics;
+  if (!options.html.empty() && isFlightRecord(path)) {
+    (void)diagnostics.error("--html: '" + path +
+                            "' is a flight record; give the model or the "
+                            "executable, or leave --html out");
+    return kExitUsage;
+  }
+  if (options.html == "-" && options.json) {
+    (void)diagnostics.error("--html=- and --json would both be written to "
+                            "standard output; give --html a file");
+    return kExitUsage;
+  }
+  if (failed(checkOptions(options.compile, diagnostics)))
+    return kExitUsage;
+  if (isFlightRecord(path))
+    return failed(
+               printFlightRecord(path, options.json, llvm::outs(), diagnostics))
+               ? static_cast<int>(kExitInput)
+               : finishOutput(diagnostics);
+  int exitCode = kExitDone;
+  FailureOr<Inspected> found = inspectProgram(options, diagnostics, exitCode);
+  if (failed(found))
+    return exitCode;
+  const auto &[manifest, view] = *found;
   if (!options.html.empty() &&
-      failed(writePage(*manifest, view, options.html, diagnostics)))
+      failed(writePage(manifest, view, options.html, diagnostics)))
     return kExitInput;
   if (options.json)
-    printInspectJson(*manifest, view, llvm::outs());
+    printInspectJson(manifest, view, llvm::outs());
   else if (options.html.empty())
-    printText(*manifest, view);
+    printText(manifest, view);
   return finishOutput(diagnostics);
 }
 

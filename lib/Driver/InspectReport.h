@@ -11,6 +11,7 @@
 #include "TraceLog.h"
 #include "shardonnx/Cost/Device.h"
 #include "shardonnx/Cost/Traffic.h"
+#include "shardonnx/Driver/Options.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
 #include "shardonnx/runtime/MemoryPlan.h"
@@ -33,6 +34,21 @@ struct InspectView {
   Device device;                // whose times are predicted
   std::optional<MeasuredExposure> trace;
 };
+
+/// A program and what is to be told of it.
+struct Inspected {
+  Manifest manifest;
+  InspectView view;
+};
+
+/// Of a model, as it would be compiled, or an executable. On failure the error
+/// has been printed, and `exitCode` says whose fault it is.
+mlir::FailureOr<Inspected> inspectProgram(const InspectOptions &options,
+                                          Diagnostics &diagnostics,
+                                          int &exitCode);
+
+/// kExitDone where all of standard output has been written.
+int finishOutput(Diagnostics &diagnostics);
 
 /// The interval of a section that is shared by all ranks, cut to one
 /// parameter and counted from its first element; empty when they do not meet.

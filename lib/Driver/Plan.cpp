@@ -8,7 +8,9 @@
 
 #include "shardonnx/Driver/Plan.h"
 #include "CheckOptions.h"
+#include "InspectReport.h"
 #include "PlanSearch.h"
+#include "ReportPage.h"
 #include "Trial.h"
 #include "shardonnx/Driver/Compilation.h"
 #include "shardonnx/Driver/Pipeline.h"
@@ -99,14 +101,6 @@ Topology PlanSearch::topologyOf(Strategy strategy, int64_t gpus) const {
   int64_t replicas = isHybrid(strategy) ? std::max<int64_t>(1, gpus / here) : 1;
   return {static_cast<int>(gpus), static_cast<int>(replicas),
           static_cast<int>(here)};
-}
-
-// The optimizer's slices come in and go back behind the step; the links to the
-// host work in both directions at once.
-static double offloadSeconds(const Manifest &manifest, const Topology &ranks,
-                             Offload offload, const Device &device) {
-  return double(offloadedBytes(manifest, ranks, offload)) /
-         device.hostBytesPerSecond;
 }
 
 PlannedWay PlanSearch::wayOf(const std::shared_ptr<const Manifest> &step,
@@ -348,23 +342,31 @@ FailureOr<Plan> makePlan(const PlanOptions &given, Diagnostics &diagnostics) {
   return plan;
 }
 
+// The page says the same as --json.
+static LogicalResult writePlanPage(const Plan &plan, const PlanOptions &options,
+                                   Diagnostics &diagnostics) {
+  std::string data;
+  llvm::raw_string_ostream stream(data);
+  printPlanJson(plan, options, stream);
+  return writeReportPage(data, options.html, diagnostics);
+}
+
 int runPlan(const PlanOptions &options) {
   Diagnostics diagnostics;
+  if (options.html == "-" && options.json) {
+    (void)diagnostics.error("--html=- and --json would both be written to "
+                            "standard output; give --html a file");
+    return kExitUsage;
+  }
   FailureOr<Plan> plan = makePlan(options, diagnostics);
-  if (failed(plan))
+  if (failed(plan) || (!options.html.empty() &&
+                       failed(writePlanPage(*plan, options, diagnostics))))
     return kExitInput;
   if (options.json)
     printPlanJson(*plan, options, llvm::outs());
-  else
+  else if (options.html.empty())
     printPlanText(*plan, options, llvm::outs());
-  llvm::outs().flush();
-  if (!llvm::outs().has_error())
-    return kExitDone;
-  std::error_code error = llvm::outs().error();
-  llvm::outs().clear_error();
-  (void)diagnostics.error("cannot write to standard output: " +
-                          error.message());
-  return kExitInput;
+  return finishOutput(diagnostics);
 }
 
 } // namespace shardonnx

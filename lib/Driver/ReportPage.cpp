@@ -5,6 +5,7 @@
 
 #include "ReportPage.h"
 #include "Report.inc"
+#include "shardonnx/Driver/Compilation.h"
 
 namespace shardonnx {
 
@@ -27,12 +28,17 @@ static void appendEscaped(std::string &page, llvm::StringRef json) {
   }
 }
 
-std::string reportPage(llvm::StringRef json) {
+mlir::LogicalResult writeReportPage(llvm::StringRef json,
+                                    const std::string &path,
+                                    Diagnostics &diagnostics) {
   std::string page = kReportHead;
   page.reserve(page.size() + json.size() * 5 / 4 + sizeof(kReportTail));
   appendEscaped(page, json);
   page += kReportTail;
-  return page;
+  if (path != "-")
+    return writeFileAtomically(diagnostics, path, page);
+  llvm::outs() << page;
+  return mlir::success();
 }
 
 } // namespace shardonnx

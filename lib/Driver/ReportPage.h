@@ -7,15 +7,20 @@
 #ifndef SHARDONNX_LIB_DRIVER_REPORTPAGE_H
 #define SHARDONNX_LIB_DRIVER_REPORTPAGE_H
 
+#include "shardonnx/Support/Diagnostics.h"
+
 #include "llvm/ADT/StringRef.h"
 
 #include <string>
 
 namespace shardonnx {
 
-/// The page around what --json prints. Nothing in `json` can end the element
-/// that it stands in, whatever names it has.
-std::string reportPage(llvm::StringRef json);
+/// Writes the page around what --json prints; to standard output where `path`
+/// is `-`. Nothing in `json` can end the element that it stands in, whatever
+/// names it has.
+mlir::LogicalResult writeReportPage(llvm::StringRef json,
+                                    const std::string &path,
+                                    Diagnostics &diagnostics);
 
 } // namespace shardonnx
 

@@ -314,6 +314,10 @@ void addInspectOptions(CLI::App &app, InspectOptions &o) {
                  "writes a page: memory and queues over the step, units, "
                  "kernels, and a run beside them")
       ->type_name("FILE.html");
+  app.add_option("--vary", o.vary,
+                 "a line for each value of another option: memory, time of a "
+                 "step, tokens a second")
+      ->type_name("NAME=A,B,...");
   app.add_option("--log", o.log,
                  "a run's log: shows the memory that was measured")
       ->type_name("FILE.jsonl");
@@ -364,6 +368,8 @@ void addPlanOptions(CLI::App &app, PlanOptions &o) {
       ->check(CLI::Range(0.0, 1000.0))
       ->type_name("PERCENT");
   app.add_flag("--json", o.json, "for programs");
+  app.add_option("--html", o.html, "writes a page that compares them")
+      ->type_name("FILE.html");
 }
 
 void notePlanGiven(const CLI::App &app, size_t own, PlanOptions &o) {

@@ -109,6 +109,87 @@ std::optional<int> parse(CLI::App &app, const std::vector<std::string> &args) {
   }
 }
 
+// `inspect` and what it is given.
+struct InspectCommand {
+  InspectOptions options;
+  CLI::App *app;
+  size_t ownOptions; // those before the options of a program
+
+  explicit InspectCommand(CLI::App &all)
+      : app(all.add_subcommand(
+            "inspect", "units, ownership, collectives and the memory peak")) {
+    addInspectOptions(*app, options);
+    ownOptions = app->get_options().size();
+    addProgramOptions(*app, options.compile);
+  }
+
+  // Once the command line has been read.
+  void finish(const Config &config) {
+    addUnits(config, *app, options.compile);
+    noteGiven(*app, options.compile);
+    shareWorldSize(*app, options);
+    std::vector<CLI::Option *> given = app->get_options();
+    options.compileOptionsGiven =
+        !config.units.empty() ||
+        std::any_of(given.begin() + static_cast<std::ptrdiff_t>(ownOptions),
+                    given.end(), [](CLI::Option *o) { return o->count() > 0; });
+  }
+};
+
+// --vary NAME=A,B: NAME, then its values.
+std::vector<std::string> readVary(const InspectCommand &command) {
+  const std::string &text = command.options.vary;
+  size_t equals = text.find('=');
+  std::vector<std::string> parts = {text.substr(0, equals)};
+  std::replace(parts[0].begin(), parts[0].end(), '_', '-');
+  for (size_t at = equals; at != std::string::npos;) {
+    size_t comma = text.find(',', at + 1);
+    parts.push_back(text.substr(at + 1, comma - at - 1));
+    at = comma;
+  }
+  bool empty =
+      std::any_of(parts.begin(), parts.end(),
+                  [](const std::string &part) { return part.empty(); });
+  if (parts.size() < 2 || empty)
+    usageError("--vary: '" + text +
+               "' is not NAME=A,B,...: an option, and values of it");
+  const CLI::Option *option = command.app->get_option_no_throw("--" + parts[0]);
+  std::vector<std::string> others = {"vary",  "html", "json",  "log",
+                                     "trace", "help", "config"};
+  if (!option ||
+      std::find(others.begin(), others.end(), parts[0]) != others.end())
+    usageError("--vary: '" + parts[0] +
+               "' is no option whose values could be compared; see shardonnx "
+               "inspect --help");
+  if (option->count() > 0)
+    usageError("--vary: --" + parts[0] + " is given, too; leave one out");
+  return parts;
+}
+
+// The same command line for each value.
+int runVaried(const InspectCommand &command, const Config &config,
+              const std::vector<std::string> &args) {
+  std::vector<std::string> vary = readVary(command);
+  std::vector<std::string> rest;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--vary")
+      ++i; // and its value
+    else if (args[i].rfind("--vary=", 0) != 0)
+      rest.push_back(args[i]);
+  }
+  std::vector<InspectRow> rows;
+  for (size_t i = 1; i < vary.size(); ++i) {
+    CLI::App all("", "shardonnx");
+    InspectCommand one(all);
+    std::vector<std::string> varied = rest;
+    varied.push_back("--" + vary[0] + "=" + vary[i]);
+    (void)parse(all, varied);
+    one.finish(config);
+    rows.push_back({vary[i], one.options});
+  }
+  return runInspectRows(vary[0], rows);
+}
+
 int run(int argc, char **argv) {
   CLI::App app("Shardonnx: from an ONNX model to a native program that trains "
                "it with FSDP",
@@ -122,13 +203,7 @@ int run(int argc, char **argv) {
       app.add_subcommand("compile", "make a training executable");
   addCompileOptions(*compileApp, compile);
 
-  InspectOptions inspect;
-  CLI::App *inspectApp = app.add_subcommand(
-      "inspect", "units, ownership, collectives and the memory peak");
-  addInspectOptions(*inspectApp, inspect);
-  // Those that precede are inspect's own.
-  size_t ownOptions = inspectApp->get_options().size();
-  addProgramOptions(*inspectApp, inspect.compile);
+  InspectCommand inspect(app);
 
   PlanOptions plan;
   CLI::App *planApp = app.add_subcommand(
@@ -173,15 +248,9 @@ int run(int argc, char **argv) {
     return runEval(eval);
   if (*exportApp)
     return runExport(exported);
-  addUnits(config, *inspectApp, inspect.compile);
-  noteGiven(*inspectApp, inspect.compile);
-  shareWorldSize(*inspectApp, inspect);
-  std::vector<CLI::Option *> given = inspectApp->get_options();
-  inspect.compileOptionsGiven =
-      !config.units.empty() ||
-      std::any_of(given.begin() + static_cast<std::ptrdiff_t>(ownOptions),
-                  given.end(), [](CLI::Option *o) { return o->count() > 0; });
-  return runInspect(inspect);
+  inspect.finish(config);
+  return inspect.options.vary.empty() ? runInspect(inspect.options)
+                                      : runVaried(inspect, config, args);
 }
 
 } // namespace

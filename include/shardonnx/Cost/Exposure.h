@@ -12,6 +12,7 @@
 #include "shardonnx/Cost/Device.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
+#include "shardonnx/runtime/Offload.h"
 
 #include <vector>
 
@@ -64,6 +65,11 @@ struct FunctionSchedule {
 std::vector<FunctionSchedule> predictSchedule(const Manifest &manifest,
                                               const Device &device,
                                               const Topology &topology);
+
+/// What --offload adds to a step: the optimizer's slices come in and go back
+/// behind it; the links to the host work in both directions at once.
+double offloadSeconds(const Manifest &manifest, const Topology &ranks,
+                      Offload offload, const Device &device);
 
 /// A kernel or a library call by itself.
 double launchSeconds(const Manifest::Launch &launch, Manifest::Phase phase,

@@ -101,6 +101,7 @@ struct InspectOptions {
   bool json = false;
   Offload offload = Offload::None; // as the executable's
   std::string html;                // a page for people is written there
+  std::string vary;   // NAME=A,B: a line for each value of an option
   std::string log;    // of a run, whose memory stands beside the prediction
   std::string trace;  // of a run, whose waits stand beside those predicted
   std::string device; // one of deviceNames(); empty: what the program is for
@@ -121,6 +122,7 @@ struct PlanOptions {
   /// Options of compile as they were given, beside those that a plan decides.
   std::vector<std::string> compileArguments;
   bool json = false;
+  std::string html; // a page for people is written there
 };
 
 struct ExportOptions {
@@ -131,9 +133,17 @@ struct ExportOptions {
   std::string model;      // the ONNX file; empty: where it was compiled from
 };
 
+/// `inspect` with one value of the option that varies.
+struct InspectRow {
+  std::string value;
+  InspectOptions options;
+};
+
 /// Each returns an exit code; errors have been printed by then.
 int runCompile(const CompileOptions &options);
 int runInspect(const InspectOptions &options);
+int runInspectRows(const std::string &name,
+                   const std::vector<InspectRow> &rows);
 int runPlan(const PlanOptions &options);
 int runExport(const ExportOptions &options);
 

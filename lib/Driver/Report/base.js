@@ -36,7 +36,6 @@ function millis(value) {
   if (value >= 60000) return (value / 60000).toFixed(1) + ' min';
   if (value >= 10000) return (value / 1000).toFixed(1) + ' s';
   if (value >= 1000) return (value / 1000).toFixed(2) + ' s';
-  if (value >= 100) return value.toFixed(0) + ' ms';
   if (value >= 1) return value.toFixed(value >= 10 ? 1 : 2) + ' ms';
   return value === 0 ? '0' : (value * 1000).toFixed(value >= 0.01 ? 0 : 1) + ' µs';
 }

@@ -3,8 +3,8 @@
 
 // The strategies of a plan, compared.
 
-const planColors = ['masters', 'optimizer', 'reduced', 'gathered', 'gradients', 'kept', 'forward', 'recomputed', 'backward', 'update', 'other'];
-const planName = plan => [plan.strategy, plan.recompute && plan.recompute !== 'none' && 'recompute ' + plan.recompute, plan.mesh].filter(Boolean).join(', ');
+const planName = plan => [plan.strategy, plan.recompute !== 'none' && 'recompute ' + plan.recompute, plan.offload !== 'none' && 'offload ' + plan.offload]
+  .filter(Boolean).join(', ');
 
 // One bar a plan: `parts` are [color, value, title]; `limit` is a line across.
 function planBars(id, about, rows, limit, limitWord, format, width) {
@@ -31,40 +31,46 @@ function planBars(id, about, rows, limit, limitWord, format, width) {
   return svg('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', id, 'aria-label': about }, parts);
 }
 
-function planTable(plans) {
+function planTable(plans, chosen) {
   const priced = plans.some(plan => plan.cost !== undefined && plan.cost !== null), timed = plans.some(plan => plan.hours);
-  const columns = [['strategy'], ['memory of a rank', true], ['step', true], ['exposed', true], ['tokens/s a GPU', true], ['MFU', true]];
+  const columns = [['strategy'], ['mesh'], ['batch', true], ['memory of a rank', true], ['step', true], ['exposed', true], ['tokens/s a GPU', true], ['MFU', true]];
   if (timed) columns.push(['hours', true]);
   if (priced) columns.push(['cost', true]);
   columns.push(['']);
   const money = value => value === undefined || value === null ? '–' : value.toLocaleString('en', { maximumFractionDigits: value < 100 ? 2 : 0 });
   return el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'plans' }, table(columns, plans.map((plan, index) =>
-    el('tr', { class: index === data.chosen ? 'chosen' : !plan.fits && 'zero' }, el('td', { class: 'name' }, planName(plan)),
+    el('tr', { class: index === chosen ? 'chosen' : !plan.fits && 'zero' }, el('td', { class: 'name' }, planName(plan)),
+      cell(plan.mesh), cell(plan.batch + (plan.accumulate > 1 ? ' × ' + plan.accumulate : ''), true),
       cell(bytes(plan.memory_bytes), true), cell(millis(plan.step_ms), true), cell(millis(plan.exposed_ms), true),
       cell(Math.round(plan.tokens_per_s_per_gpu).toLocaleString('en'), true), cell(plan.mfu === null || plan.mfu === undefined ? '–' : percent(plan.mfu), true),
       timed && cell(money(plan.hours), true), priced && cell(money(plan.cost), true),
-      cell(index === data.chosen ? 'to take' : plan.fits ? '' : 'does not fit'))), 'plans'));
+      cell(index === chosen ? 'to take' : plan.fits ? '' : 'does not fit'))), 'plans'));
 }
 
 function plansPage() {
   const plans = data.plans, chosen = plans[data.chosen];
-  document.title = (data.name || 'plan') + ' · Shardonnx';
-  const about = [data.gpus && plural(data.gpus, 'rank'), data.device && 'of ' + data.device, data.tokens && count(data.tokens) + ' tokens'].filter(Boolean).join(' ');
-  const kinds = [...new Set(plans.flatMap(plan => Object.keys(plan.memory || {})))];
-  const color = kind => layerOf.has(kind) ? layers[layerOf.get(kind)][0] : planColors[kinds.indexOf(kind) % planColors.length];
+  const name = data.model.replace(/^.*\//, '');
+  document.title = name + ' · Shardonnx plan';
+  const first = chosen || plans[0];
+  const about = [`${plural(data.gpus, 'rank')} of ${data.device}`, data.gpus_per_node < data.gpus && `${data.gpus_per_node} a machine`,
+    `batch ${first.batch} per rank and microbatch`, plural(first.accumulate, 'microbatch').replace(/microbatchs$/, 'microbatches') + ' a step', data.param_dtype + ' parameters'].filter(Boolean).join(' · ');
+  const kinds = [...new Set(plans.flatMap(plan => Object.keys(plan.memory).filter(kind => plan.memory[kind] > 0)))];
+  const color = kind => kind === 'activations and workspaces' ? 'kept' : layers[layerOf.has(kind) ? layerOf.get(kind) : 3][0];
   const chart = (...given) => { const holder = el('div', {}); drawn(holder, width => planBars(...given, width)); return holder; };
   const row = (plan, index, parts) => ({ name: planName(plan), chosen: index === data.chosen, pale: !plan.fits, more: plan.fits ? '' : ' (does not fit)', parts });
-  const limit = data.memory_limit_bytes || data.device_memory_bytes;
-  return [el('header', {}, el('h1', {}, data.name || 'Plan'), el('p', { class: 'soft' }, about)),
+  const limit = data.memory_limit_bytes;
+  return [el('header', {}, el('h1', {}, name), el('p', { class: 'soft' }, about)),
     chosen && el('dl', { class: 'cards' }, card('to take', planName(chosen)), card('memory of a rank', bytes(chosen.memory_bytes), limit && 'of ' + bytes(limit)),
       card('step', millis(chosen.step_ms), 'predicted'), card('speed of a GPU', count(chosen.tokens_per_s_per_gpu), 'tokens a second'),
-      chosen.hours !== undefined && chosen.hours !== null && card('time', chosen.hours.toFixed(1) + ' h', chosen.cost ? `cost ${chosen.cost.toFixed(0)}` : undefined)),
-    data.command && section('command', 'The command', data.why || data.reason, el('p', {}, el('code', {}, data.command))),
-    section('plans', 'Strategies', chosen ? undefined : 'Nothing fits.', planTable(plans)),
+      chosen.hours !== undefined && chosen.hours !== null && card('training', chosen.hours.toFixed(1) + ' h', chosen.cost ? `cost ${Math.round(chosen.cost).toLocaleString('en')}` : undefined)),
+    section('command', chosen ? 'What to take' : 'Nothing fits', data.why, chosen && el('p', {}, el('code', {}, data.command)),
+      data.remedies.length > 0 && planTable(data.remedies)),
+    section('plans', 'Strategies', undefined, planTable(plans, data.chosen)),
     section('plan-memory', 'Memory of a rank', 'By what it is for, against what the device has.',
       chart('plan-memory-chart', 'memory of a rank by strategy; the table above has the sums',
-        plans.map((plan, index) => row(plan, index, kinds.map(kind => [color(kind), (plan.memory || {})[kind] || 0, kind]))), limit, limit ? `${bytes(limit)} of the device` : '', bytes),
-      el('div', { class: 'legend' }, kinds.map(kind => el('span', {}, swatch(color(kind)), kind)))),
+        plans.map((plan, index) => row(plan, index, kinds.map(kind => [color(kind), plan.memory[kind] || 0, kind]).concat([['free', plan.headroom_bytes, 'must be free beside it']]))), limit, `${bytes(limit)} a rank may take`, bytes),
+      el('div', { class: 'legend' }, kinds.map(kind => el('span', {}, swatch(color(kind)), kind)),
+        plans.some(plan => plan.headroom_bytes > 0) && el('span', {}, swatch('free'), 'must be free beside it'))),
     section('plan-time', 'Time of a step', 'Work, and waits for collectives.',
       chart('plan-time-chart', 'time of a step by strategy; the table above has the sums',
         plans.map((plan, index) => row(plan, index, [['masters', plan.step_ms - plan.exposed_ms, 'work'], ['wait', plan.exposed_ms, 'exposed']])), undefined, '', millis),

@@ -112,7 +112,8 @@ ShxLinearCrossEntropy LinearCrossEntropyOp::getDescriptor() {
   desc.transW = transposed;
   desc.dtypeX = dtypeOf(getOperand());
   desc.dtypeW = dtypeOf(getWeight());
-  desc.dtypeDw = desc.dtypeW;
+  // Without a gradient there is nothing to sum in f32 before it is narrowed.
+  desc.dtypeDw = SHX_F32;
   desc.labelDtype = dtypeOf(getLabels());
   if (getSeed()) {
     desc.lddx = rowDistance(typeOf(getOperandGrad()));
