@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Computes weight gradients as soon as the output's gradient is there, so that
-// the saved activation is free before its own gradient needs memory.
+// the saved activation is free before its own gradient needs memory; and what
+// backward does with a unit's parameters before the next unit begins, so that
+// each is gathered once.
 
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
@@ -44,6 +46,44 @@ Operation *lastOperand(Operation *op) {
   return last;
 }
 
+bool isOfPhase(Operation *op, nn::Phase phase) {
+  nn::PlaceAttr place = nn::placeOf(op);
+  return place && place.getPhase() == phase;
+}
+
+// The last op that makes an operand of it other than parameters.
+Operation *lastComputed(Operation *op) {
+  Operation *last = nullptr;
+  for (Value operand : op->getOperands())
+    if (Operation *def = operand.getDefiningOp();
+        def && !isa<nn::GetOp>(def) && (!last || last->isBeforeInBlock(def)))
+      last = def;
+  return last;
+}
+
+// What the next unit computes again needs nothing of this one's backward, so
+// it may have come to stand before the end of that.
+void finishUnit(Operation *op) {
+  Operation *last = lastComputed(op);
+  FlatSymbolRefAttr unit = nn::unitOf(op);
+  if (!last || !unit || nn::unitOf(last) != unit ||
+      !isOfPhase(last, nn::Phase::backward))
+    return;
+  bool parted = false;
+  for (Operation *other = last->getNextNode(); other != op && !parted;
+       other = other->getNextNode()) {
+    FlatSymbolRefAttr of = nn::unitOf(other);
+    parted = of && of != unit && isOfPhase(other, nn::Phase::recompute);
+  }
+  if (!parted)
+    return;
+  op->moveAfter(last);
+  for (Value operand : op->getOperands())
+    if (auto get = operand.getDefiningOp<nn::GetOp>();
+        get && op->isBeforeInBlock(get))
+      get->moveBefore(op);
+}
+
 struct OrderPass : public fsdp::impl::OrderPassBase<OrderPass> {
   void runOnOperation() override {
     for (func::FuncOp function : stepFunctions(getOperation())) {
@@ -55,6 +95,10 @@ struct OrderPass : public fsdp::impl::OrderPassBase<OrderPass> {
         if (becomesGradient(product->getResult(0)))
           if (Operation *last = lastOperand(product))
             product->moveAfter(last);
+      for (Operation &op :
+           llvm::make_early_inc_range(function.getBody().front()))
+        if (isOfPhase(&op, nn::Phase::backward))
+          finishUnit(&op);
     }
   }
 };

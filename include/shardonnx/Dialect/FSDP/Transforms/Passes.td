@@ -257,6 +257,10 @@ def OrderPass : Pass<"fsdp-order", "mlir::ModuleOp"> {
     then free before the gradient of that activation is made. What it writes
     lies in the unit's gradient buffer, which is there anyway.
 
+    Where what the next unit computes again has come to stand before the end of
+    a unit's backward, the rest of that moves up before it: else its parameters
+    would be gathered once more for it.
+
     Preserves numerics bit for bit.
   }];
 }
