@@ -242,7 +242,19 @@ void Communicator::sumSlice(size_t unit, uint64_t reduction, bool accumulate,
   else if (sources.front() != out)
     sumSlices(out, sources.data(), sources.size(), u.reducePart.size(), dtype,
               accumulate, /*parallel=*/!thread);
+  else if (u.replicaSums.empty())
+    squareCounted(u, /*parallel=*/!thread);
   control.publish(control.mine(unit).gradsDone, reduction);
+}
+
+// Gradients that are their own sum, while backward has left them in a cache.
+void Communicator::squareCounted(UnitState &u, bool parallel) {
+  u.squares.clear();
+  u.forCounted([&](const float *gradients, int64_t count) {
+    size_t taken = u.squares.size();
+    u.squares.resize(taken + static_cast<size_t>(normChunks(count)));
+    squareSums(gradients, count, u.squares.data() + taken, parallel);
+  });
 }
 
 // What the norm counts is what this rank sums, where nothing is added to it

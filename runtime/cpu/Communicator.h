@@ -92,6 +92,7 @@ private:
   void poisonSlice(size_t unit, uint64_t gather);
   void sumSlice(size_t unit, uint64_t reduction, bool accumulate, bool last);
   static void sumCounted(UnitState &u, bool accumulate, bool parallel);
+  static void squareCounted(UnitState &u, bool parallel);
   bool travels(size_t unit) const;
   const Route &routeOf(size_t unit) const {
     return sharded(unit) ? routes.group : routes.all;

@@ -105,8 +105,8 @@ void forShares(int64_t count, bool parallel, Body body) {
     body(begin, std::min(kShare, count - begin));
 }
 
-double squaresOf(const float *x, int64_t count) {
-  constexpr int64_t kLanes = 8;
+SHX_CLONES double squaresOf(const float *x, int64_t count) {
+  constexpr int64_t kLanes = 32; // enough for the latency of an addition
   double sums[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes)
