@@ -213,9 +213,9 @@ static json::Object policyOf(fsdp::UnitOp unit) {
 static json::Array unitsOf(ModuleOp module) {
   json::Array units;
   for (auto unit : module.getOps<fsdp::UnitOp>()) {
-    auto offset = [&](StringRef name) {
+    auto offset = [&](StringRef name, int64_t absent = 0) {
       auto attr = unit->getAttrOfType<IntegerAttr>(name);
-      return attr ? attr.getInt() : 0;
+      return attr ? attr.getInt() : absent;
     };
     json::Array params;
     addParams(module, unit.getIntervals(), /*trainable=*/true, params);
@@ -226,6 +226,7 @@ static json::Array unitsOf(ModuleOp module) {
                      {"length", int64_t(unit.getLength())},
                      {"param_offset_bytes", offset(exec::kParamOffsetAttr)},
                      {"grad_offset_bytes", offset(exec::kGradOffsetAttr)},
+                     {"grad_place_bytes", offset(exec::kGradPlaceAttr, -1)},
                      {"param_dtype", dtypeName(unit.getParamDtype())},
                      {"reduce_dtype", dtypeName(unit.getReduceDtype())},
                      {"gather_in_place", gathersInPlace(unit)},

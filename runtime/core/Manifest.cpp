@@ -125,6 +125,8 @@ Manifest::Unit readUnit(const Json &json, const Json &program) {
   unit.length = size(json, "length");
   unit.paramOffsetBytes = size(json, "param_offset_bytes");
   unit.gradOffsetBytes = size(json, "grad_offset_bytes");
+  if (json.value("grad_place_bytes", int64_t(-1)) >= 0)
+    unit.gradPlaceBytes = size(json, "grad_place_bytes");
   unit.frozenLength = optionalSize(json, "frozen_length");
   unit.frozenOffsetBytes = optionalSize(json, "frozen_offset_bytes");
   unit.flops = json.value("flops", 0.0);

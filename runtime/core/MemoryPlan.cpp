@@ -95,6 +95,25 @@ bool gradientsAreTheirSum(const Manifest &m, int ranks, int64_t accumulate) {
          std::all_of(m.units.begin(), m.units.end(), f32);
 }
 
+bool gradientsLieAmongActivations(const Manifest &m, int ranks,
+                                  int64_t accumulate) {
+  auto placed = [](const Manifest::Unit &unit) {
+    return unit.length == 0 || unit.gradPlaceBytes >= 0;
+  };
+  return !m.cuda() && accumulate == 1 &&
+         gradientsAreTheirSum(m, ranks, accumulate) &&
+         std::all_of(m.units.begin(), m.units.end(), placed);
+}
+
+int64_t privateBytes(const Manifest &m, int ranks, int64_t accumulate) {
+  int64_t bytes = m.privateSpace.bytes;
+  if (gradientsLieAmongActivations(m, ranks, accumulate))
+    for (const Manifest::Unit &unit : m.units)
+      if (unit.length > 0)
+        bytes = std::max(bytes, unit.gradPlaceBytes + unit.gradientBytes());
+  return bytes;
+}
+
 std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
                                    int threadsPerRank, int64_t accumulate,
                                    Offload offload) {
@@ -124,6 +143,9 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
   int64_t inputs = 0;
   for (const Manifest::Input &input : m.inputs)
     inputs += input.bytes();
+  bool among = gradientsLieAmongActivations(m, topology.ranks, accumulate);
+  if (among)
+    reduced = 0;
   return {{"master weights", masters},
           {"frozen weights", frozen},
           {"optimizer state", moments},
@@ -133,7 +155,8 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
           {"full gradients", gradientsAreTheirSum(m, topology.ranks, accumulate)
                                  ? 0
                                  : m.gradientSpace.bytes},
-          {"activations and workspaces", m.privateSpace.bytes},
+          {among ? "activations and gradients" : "activations and workspaces",
+           privateBytes(m, topology.ranks, accumulate)},
           {"inputs", inputs},
           {"thread scratch", m.scratchPerThreadBytes * threadsPerRank},
           {"process", kProcessBytes + kThreadBytes * threadsPerRank}};

@@ -58,6 +58,9 @@ SharedPlan planShared(const Manifest &m, const Topology &topology,
   plan.gradientsInPlace =
       !options.debug &&
       gradientsAreTheirSum(m, topology.ranks, options.accumulate);
+  plan.gradientsAmongActivations =
+      plan.gradientsInPlace &&
+      gradientsLieAmongActivations(m, topology.ranks, options.accumulate);
   plan.gradientBytes = plan.gradientsInPlace ? 0 : m.gradientSpace.bytes;
   auto end =
       static_cast<int64_t>(Control::bytes(topology.ranks, m.units.size()));
@@ -119,9 +122,12 @@ void State::mapMemory(int memory, const MemoryOptions &options) {
         map(plan.replicaSums + other * plan.replicaSumBytes,
             plan.replicaSumBytes, "reduced gradients of the replicas"));
   }
-  privateMemory =
-      Mapping::anonymous(static_cast<size_t>(manifest.privateSpace.bytes),
-                         "activations", options.debug);
+  int64_t privateSize =
+      plan.gradientsAmongActivations
+          ? privateBytes(manifest, topology.ranks, options.accumulate)
+          : manifest.privateSpace.bytes;
+  privateMemory = Mapping::anonymous(static_cast<size_t>(privateSize),
+                                     "activations", options.debug);
   if (anyCopied(manifest, /*sharded=*/false, options))
     privateGather =
         Mapping::anonymous(static_cast<size_t>(manifest.gatherSpace.bytes),
@@ -189,6 +195,13 @@ void State::carveUnit(UnitState &state, const MemoryOptions &options,
   }
   for (int i = 0; i < manifest.optimizerStates(); ++i)
     state.moments[i] = moments.take<float>(n);
+  if (plan.gradientsAmongActivations) {
+    if (n > 0)
+      state.reduced = reinterpret_cast<float *>(privateMemory.data() +
+                                                state.unit->gradPlaceBytes);
+    state.gradients = {reinterpret_cast<uint8_t *>(state.reduced)};
+    return;
+  }
   // Replicated: every rank sums a part of one array that all read.
   if (!sharded && topology.ranks > 1)
     state.reduced = reduced.take<float>(n);

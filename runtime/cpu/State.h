@@ -44,6 +44,8 @@ struct SharedPlan {
   std::vector<int64_t> unitOffsets;
   /// One rank and one reduction: the gradients are their own sum.
   bool gradientsInPlace = false;
+  /// One microbatch a step too: they lie in the private space.
+  bool gradientsAmongActivations = false;
 };
 
 struct MemoryOptions {

@@ -146,6 +146,25 @@ TEST(OffsetPlanner, TrainingStepsStayNearTheBound) {
   }
 }
 
+// Others go around what is placed already, into its gaps where they can.
+TEST(OffsetPlanner, PlacedItemsStay) {
+  std::vector<PlanItem> items = {item(128, 0, 4), item(256, 0, 2),
+                                 item(64, 0, 4)};
+  items[0].offset = 512;
+  items[1].offset = 128;
+  items.push_back(item(320, 2, 6)); // where the second was
+  items.push_back(item(448, 1, 2)); // beside all of them
+  items[2].offset = 0;
+  PlanSummary plan = planOffsets(items, 3);
+  checkPlan(items, plan);
+  EXPECT_EQ(items[0].offset, 512);
+  EXPECT_EQ(items[1].offset, 128);
+  EXPECT_EQ(items[2].offset, 0);
+  EXPECT_LT(items[3].offset, 512);
+  EXPECT_EQ(items[4].offset, 640);
+  EXPECT_EQ(planOffsets(items, items.size()).bytes, plan.bytes);
+}
+
 TEST(OffsetPlanner, ThousandsOfBuffersTakeSeconds) {
   std::mt19937 random(13);
   std::vector<PlanItem> items = trainingStep(126, 40, random);

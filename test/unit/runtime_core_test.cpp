@@ -584,6 +584,20 @@ TEST(MemoryPlan, GradientsMayBeTheirSum) {
   EXPECT_FALSE(gradientsAreTheirSum(m, 1, 2));
 }
 
+TEST(MemoryPlan, GradientsMayLieAmongActivations) {
+  Manifest m = smallModel();
+  EXPECT_FALSE(gradientsLieAmongActivations(m, 1, 1)); // they have no place
+  EXPECT_EQ(item(m, 1, "reduced gradients"), 4096);
+  m.units[0].gradPlaceBytes = (1 << 20) - 1024;
+  EXPECT_TRUE(gradientsLieAmongActivations(m, 1, 1));
+  EXPECT_FALSE(gradientsLieAmongActivations(m, 1, 2));
+  EXPECT_FALSE(gradientsLieAmongActivations(m, 2, 1));
+  EXPECT_EQ(item(m, 1, "reduced gradients"), 0);
+  EXPECT_EQ(item(m, 1, "activations and gradients"), (1 << 20) + 3072);
+  EXPECT_EQ(item(m, 2, "reduced gradients"), 2048);
+  EXPECT_EQ(item(m, 2, "activations and workspaces"), 1 << 20);
+}
+
 TEST(Manifest, DamageIsTold) {
   std::string error;
   EXPECT_FALSE(parseManifest("{", error));

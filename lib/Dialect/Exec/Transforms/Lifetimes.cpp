@@ -217,6 +217,41 @@ Lifetimes gradientLifetimes(ModuleOp module) {
   return UnitScan(module).gradients();
 }
 
+StepLifetimes privateLifetimesOfStep(ModuleOp module) {
+  StepLifetimes result;
+  llvm::MapVector<StringAttr, int64_t> acquired;
+  int64_t begin = 0;
+  for (StringRef name : {fsdp::kFirstMicrobatch, fsdp::kUpdate}) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    if (!function)
+      continue;
+    Lifetimes lifetimes = privateLifetimes(function);
+    for (PlanItem &item : lifetimes.items)
+      for (LiveRange &range : item.live)
+        range = {begin + range.begin, begin + range.end};
+    llvm::append_range(result.owners, lifetimes.owners);
+    llvm::append_range(result.items, lifetimes.items);
+    for (Operation &op : function.front()) {
+      ++begin; // as privateLifetimes counts
+      if (auto acquire = dyn_cast<GradAcquireOp>(op))
+        acquired.insert({acquire.getUnitAttr().getAttr(), begin});
+    }
+    ++begin;
+  }
+  result.buffers = result.items.size();
+  for (auto [name, since] : acquired) {
+    auto unit = module.lookupSymbol<fsdp::UnitOp>(name);
+    PlanItem item;
+    item.bytes = gradientBytes(unit);
+    item.live = {{since, begin}};
+    if (auto place = unit->getAttrOfType<IntegerAttr>(kGradPlaceAttr))
+      item.offset = place.getInt();
+    result.owners.push_back(unit);
+    result.items.push_back(item);
+  }
+  return result;
+}
+
 Operation *operationAt(ModuleOp module, int64_t time) {
   for (func::FuncOp function : stepFunctions(module))
     for (Operation &op : function.front())

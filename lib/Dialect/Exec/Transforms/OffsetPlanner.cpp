@@ -48,7 +48,8 @@ std::vector<Event> sortedEvents(ArrayRef<PlanItem> items) {
 // One attempt is a list of the items in the order in which they are placed.
 class Planner {
 public:
-  explicit Planner(MutableArrayRef<PlanItem> items) : items(items) {
+  Planner(MutableArrayRef<PlanItem> items, size_t placed)
+      : items(items), placed(placed) {
     for (const PlanItem &item : items)
       sizes.push_back(alignedBytes(item));
     findConflicts();
@@ -65,6 +66,7 @@ private:
   Order sortedBy(function_ref<double(unsigned)> key) const;
 
   MutableArrayRef<PlanItem> items;
+  const size_t placed; // of the items: these stay
   std::vector<int64_t> sizes, offsets, best;
   std::vector<std::vector<unsigned>> conflicts;
   std::vector<std::pair<int64_t, int64_t>> taken; // of bestFit
@@ -122,6 +124,10 @@ int64_t Planner::bestFit(unsigned item) {
 int64_t Planner::place(const Order &order) {
   offsets.assign(items.size(), -1);
   int64_t bytes = 0;
+  for (size_t item = 0; item < placed; ++item) {
+    offsets[item] = items[item].offset;
+    bytes = std::max(bytes, offsets[item] + sizes[item]);
+  }
   for (unsigned item : order) {
     offsets[item] = bestFit(item);
     bytes = std::max(bytes, offsets[item] + sizes[item]);
@@ -142,11 +148,11 @@ bool Planner::attempt(Order order) {
 }
 
 Planner::Order Planner::sortedBy(function_ref<double(unsigned)> key) const {
-  Order order(items.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::vector<double> keys;
+  Order order(items.size() - placed);
+  std::iota(order.begin(), order.end(), unsigned(placed));
+  std::vector<double> keys(items.size());
   for (unsigned item : order)
-    keys.push_back(key(item));
+    keys[item] = key(item);
   llvm::stable_sort(order,
                     [&](unsigned a, unsigned b) { return keys[a] > keys[b]; });
   return order;
@@ -174,8 +180,8 @@ void Planner::improve() {
 
 PlanSummary Planner::run() {
   PlanSummary summary = measureItems(items);
-  if (items.empty())
-    return summary;
+  if (items.size() == placed)
+    return {place({}), summary.lowerBound, summary.peakTime};
   lowerBound = summary.lowerBound;
   auto lifetime = [&](unsigned item) {
     double sum = 0;
@@ -243,8 +249,8 @@ findOverlap(ArrayRef<PlanItem> items) {
   return std::nullopt;
 }
 
-PlanSummary planOffsets(MutableArrayRef<PlanItem> items) {
-  return Planner(items).run();
+PlanSummary planOffsets(MutableArrayRef<PlanItem> items, size_t placed) {
+  return Planner(items, placed).run();
 }
 
 } // namespace shardonnx::exec

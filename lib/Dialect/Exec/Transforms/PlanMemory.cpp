@@ -30,6 +30,7 @@ private:
   void addSpace(Space space, PlanSummary summary);
   PlanSummary planPrivate();
   PlanSummary planUnits(Lifetimes lifetimes, StringRef attribute);
+  void placeGradientsAmongActivations();
 };
 
 } // namespace
@@ -72,6 +73,18 @@ PlanSummary PlanMemory::planUnits(Lifetimes lifetimes, StringRef attribute) {
   return summary;
 }
 
+/// Gradients of one rank and one microbatch need no memory that others read:
+/// there is room for them where backward has done with activations. The buffers
+/// keep their offsets, which steps of other kinds have too.
+void PlanMemory::placeGradientsAmongActivations() {
+  StepLifetimes step = privateLifetimesOfStep(getOperation());
+  planOffsets(step.items, step.buffers);
+  auto type = IntegerType::get(&getContext(), 64);
+  for (size_t i = step.buffers; i < step.items.size(); ++i)
+    step.owners[i]->setAttr(kGradPlaceAttr,
+                            IntegerAttr::get(type, step.items[i].offset));
+}
+
 void PlanMemory::runOnOperation() {
   ModuleOp module = getOperation();
   for (SpacePlanOp old :
@@ -81,4 +94,6 @@ void PlanMemory::runOnOperation() {
   addSpace(Space::params, planUnits(paramLifetimes(module), kParamOffsetAttr));
   addSpace(Space::gradients,
            planUnits(gradientLifetimes(module), kGradOffsetAttr));
+  if (!isCuda(module))
+    placeGradientsAmongActivations();
 }

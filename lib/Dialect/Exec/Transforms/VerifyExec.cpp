@@ -27,6 +27,7 @@ public:
 
 private:
   LogicalResult verifySpace(Space space, const Lifetimes &lifetimes);
+  static LogicalResult verifyDisjoint(Space space, const Lifetimes &lifetimes);
   LogicalResult verifyContents(func::FuncOp function);
 };
 
@@ -201,6 +202,11 @@ LogicalResult VerifyExec::verifySpace(Space space, const Lifetimes &lifetimes) {
       return owner->emitOpError("is not aligned to ")
              << kBufferAlignmentBytes << " bytes";
   }
+  return verifyDisjoint(space, lifetimes);
+}
+
+LogicalResult VerifyExec::verifyDisjoint(Space space,
+                                         const Lifetimes &lifetimes) {
   if (auto overlap = findOverlap(lifetimes.items)) {
     InFlightDiagnostic error =
         lifetimes.owners[overlap->second]->emitOpError(
@@ -222,6 +228,11 @@ void VerifyExec::runOnOperation() {
   }
   valid &= succeeded(verifySpace(Space::params, paramLifetimes(module)));
   valid &= succeeded(verifySpace(Space::gradients, gradientLifetimes(module)));
+  if (valid && llvm::any_of(module.getOps<fsdp::UnitOp>(), [](auto unit) {
+        return unit->hasAttr(kGradPlaceAttr);
+      }))
+    valid &= succeeded(
+        verifyDisjoint(Space::private_, privateLifetimesOfStep(module)));
   if (!valid)
     signalPassFailure();
 }

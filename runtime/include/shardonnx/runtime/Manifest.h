@@ -73,6 +73,8 @@ struct Manifest {
     bool sharded = true;
     int64_t length = 0, frozenLength = 0;
     int64_t paramOffsetBytes = 0, gradOffsetBytes = 0, frozenOffsetBytes = 0;
+    // In the private space, for one rank and one microbatch; -1: nowhere.
+    int64_t gradPlaceBytes = -1;
     ShxDType paramType = SHX_F32, reduceType = SHX_F32;
     // Its f32 master slices are the gathered unit.
     bool gatherInPlace = false;

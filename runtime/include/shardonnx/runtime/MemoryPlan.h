@@ -26,6 +26,12 @@ struct MemoryItem {
 // microbatch.
 bool gradientsAreTheirSum(const Manifest &manifest, int ranks,
                           int64_t accumulate);
+// Whether they lie in the private space then, where backward has done with
+// activations: on CPUs, with one microbatch a step.
+bool gradientsLieAmongActivations(const Manifest &manifest, int ranks,
+                                  int64_t accumulate);
+// Of the private space, with what it has of gradients.
+int64_t privateBytes(const Manifest &manifest, int ranks, int64_t accumulate);
 
 // The largest rank's (rank 0 owns no less than any other).
 std::vector<MemoryItem> planMemory(const Manifest &manifest,

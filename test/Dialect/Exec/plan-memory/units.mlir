@@ -6,9 +6,9 @@
 // before a is acquired, which takes the place of c.
 // CHECK-DAG: exec.space params bytes 2048 lower_bound 2048
 // CHECK-DAG: exec.space gradients bytes 2048 lower_bound 2048
-// CHECK-DAG: fsdp.unit @a {{.*}}exec.grad_offset = [[GA:[0-9]+]] : i64, exec.param_offset = [[A:[0-9]+]] : i64
-// CHECK-DAG: fsdp.unit @b {{.*}}exec.grad_offset = [[GB:[0-9]+]] : i64, exec.param_offset = [[B:[0-9]+]] : i64
-// CHECK-DAG: fsdp.unit @c {{.*}}exec.grad_offset = [[GA]] : i64, exec.param_offset = [[A]] : i64
+// CHECK-DAG: fsdp.unit @a {{.*}}exec.grad_offset = [[GA:[0-9]+]] : i64, {{.*}}exec.param_offset = [[A:[0-9]+]] : i64
+// CHECK-DAG: fsdp.unit @b {{.*}}exec.grad_offset = [[GB:[0-9]+]] : i64, {{.*}}exec.param_offset = [[B:[0-9]+]] : i64
+// CHECK-DAG: fsdp.unit @c {{.*}}exec.grad_offset = [[GA]] : i64, {{.*}}exec.param_offset = [[A]] : i64
 fsdp.unit @a sharded f32 reduce f32 length 256 []
 fsdp.unit @b sharded f32 reduce f32 length 256 []
 fsdp.unit @c sharded f32 reduce f32 length 256 []

@@ -106,6 +106,24 @@ func.func @eval() {
 
 // -----
 
+exec.space private bytes 1024 lower_bound 1024
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 1024 lower_bound 1024
+// expected-error @+1 {{overlaps what lives at the same time in the private space}}
+fsdp.unit @u sharded f32 reduce f32 length 256 [] {exec.grad_offset = 0 : i64, exec.grad_place = 512 : i64}
+func.func @first_microbatch() {
+  // expected-note @+1 {{this}}
+  %a = exec.buffer private 0 : memref<256xf32>
+  %g = exec.buffer gradients @u 0 : memref<256xf32>
+  exec.zero %a : memref<256xf32>
+  exec.grad_acquire @u
+  exec.copy %a into %g : memref<256xf32>, memref<256xf32>
+  exec.reduce_start @u
+  return
+}
+
+// -----
+
 exec.space private bytes 0 lower_bound 0
 exec.space params bytes 2048 lower_bound 2048
 exec.space gradients bytes 0 lower_bound 0

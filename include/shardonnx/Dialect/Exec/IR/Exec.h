@@ -29,6 +29,7 @@ namespace shardonnx::exec {
 /// parameters and of its gradients in their spaces.
 inline constexpr llvm::StringLiteral kParamOffsetAttr = "exec.param_offset";
 inline constexpr llvm::StringLiteral kGradOffsetAttr = "exec.grad_offset";
+inline constexpr llvm::StringLiteral kGradPlaceAttr = "exec.grad_place";
 
 /// Set on the module by fsdp-to-exec: the device whose calls the ops stand for.
 inline constexpr llvm::StringLiteral kTargetAttr = "exec.target";

@@ -41,6 +41,14 @@ Lifetimes paramLifetimes(mlir::ModuleOp module);
 /// another function lasts to the end of its own.
 Lifetimes gradientLifetimes(mlir::ModuleOp module);
 
+/// The private space over a step of one rank and one microbatch: the buffers of
+/// @first_microbatch and @update, then the units, whose gradients
+/// (kGradPlaceAttr) live from grad_acquire to the end of @update.
+struct StepLifetimes : Lifetimes {
+  size_t buffers = 0;
+};
+StepLifetimes privateLifetimesOfStep(mlir::ModuleOp module);
+
 /// The op at a time of paramLifetimes or gradientLifetimes.
 mlir::Operation *operationAt(mlir::ModuleOp module, int64_t time);
 

@@ -43,8 +43,10 @@ PlanSummary measureItems(llvm::ArrayRef<PlanItem> items);
 
 /// Sets each item's offset so that items that live at one time do not overlap:
 /// best fit over several orders (decreasing size first), then moves what stands
-/// at the top to the front while that helps. Deterministic.
-PlanSummary planOffsets(llvm::MutableArrayRef<PlanItem> items);
+/// at the top to the front while that helps. Deterministic. The first `placed`
+/// items stay where they are.
+PlanSummary planOffsets(llvm::MutableArrayRef<PlanItem> items,
+                        size_t placed = 0);
 
 /// Two items that live at one time on overlapping bytes, if there are any.
 std::optional<std::pair<unsigned, unsigned>>

@@ -35,6 +35,11 @@ def PlanMemoryPass : Pass<"exec-plan-memory", "::mlir::ModuleOp"> {
     offset of its gathered parameters (`exec.param_offset`) and of its
     gradients (`exec.grad_offset`); exec.space ops tell the sizes of the three
     spaces. Lifetimes come from the order of ops. Preserves numerics.
+
+    In a program for CPUs each unit also gets a place in the private space for
+    its gradients (`exec.grad_place`), which a step of one rank and one
+    microbatch uses: where buffers lie that are dead by grad_acquire, and
+    beyond the space only for what these leave no room for.
   }];
   let dependentDialects = ["::shardonnx::exec::ExecDialect"];
 }
