@@ -6,6 +6,7 @@
 #include "Launch.h"
 #include "../support/Error.h"
 #include "Control.h"
+#include "Cores.h"
 #include "CpuQuota.h"
 #include "Monitor.h"
 #include <algorithm>
@@ -273,7 +274,7 @@ private:
 
 } // namespace
 
-int availableCores() {
+static int countCores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   int cores = ::sched_getaffinity(0, sizeof(set), &set) == 0
@@ -282,6 +283,12 @@ int availableCores() {
   if (std::optional<double> quota = cpuQuota(); quota && *quota < cores)
     cores = static_cast<int>(std::ceil(*quota));
   return std::max(1, cores);
+}
+
+int availableCores() {
+  // Asked first before this rank keeps to some of them.
+  static const int cores = countCores();
+  return cores;
 }
 
 int threadsPerRank(const RankInfo &info) {
@@ -306,6 +313,12 @@ void undoDefaultBinding(const RankInfo &info) {
   cpu_set_t all; // the kernel keeps what this process may use
   std::memset(&all, 0xff, sizeof(all));
   ::sched_setaffinity(0, sizeof(all), &all);
+}
+
+void keepMemoryNear(const RankInfo &info) {
+  int threads = threadsPerRank(info);
+  if (!boundByLauncher(info))
+    stayOnMemoryNode(info, threads);
 }
 
 void ensureThreadEnvironment(const RankInfo &info, char **argv) {

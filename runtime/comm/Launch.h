@@ -32,6 +32,11 @@ void undoDefaultBinding(const RankInfo &info);
 /// the process that has it.
 void ensureThreadEnvironment(const RankInfo &info, char **argv);
 
+/// Where several memory nodes have the cores: keeps this rank, which has not
+/// started its threads yet, on the cores of its nodes, unless a launcher has
+/// bound it.
+void keepMemoryNear(const RankInfo &info);
+
 } // namespace shardonnx::rt
 
 #endif // SHARDONNX_RUNTIME_LAUNCH_H

@@ -233,6 +233,7 @@ MemoryUse CpuEngine::memory(int64_t heldByHost, bool last) {
 void CpuPlatform::prepare(const RankInfo &info, char **argv) {
   undoDefaultBinding(info);
   ensureThreadEnvironment(info, argv);
+  keepMemoryNear(info);
   if (info.localWorldSize > availableCores() && info.rank == 0)
     printWarning(concat(info.localWorldSize, " ranks",
                         info.severalMachines() ? " of this machine" : "",

@@ -3,6 +3,7 @@
 //
 // Reductions, hashes, weights, environments and the memory plan.
 
+#include "../../runtime/comm/Cores.h"
 #include "../../runtime/comm/CpuQuota.h"
 #include "../../runtime/comm/RankInfo.h"
 #include "../../runtime/core/Engine.h"
@@ -80,6 +81,48 @@ TEST(CpuQuota, ReadsWhatContainersSay) {
   EXPECT_EQ(coresOfQuota("max 100000"), std::nullopt);
   EXPECT_EQ(coresOfQuota("-1 100000"), std::nullopt); // version 1: no limit
   EXPECT_EQ(coresOfQuota(" "), std::nullopt);
+}
+
+TEST(Cores, ReadsLists) {
+  EXPECT_EQ(parseCores("0-3,8,10-11\n"), (Cores{0, 1, 2, 3, 8, 10, 11}));
+  EXPECT_EQ(parseCores("7"), (Cores{7}));
+  EXPECT_EQ(parseCores("\n"), Cores{}); // a node of memory alone
+  for (const char *damaged : {"x", "0-", "-1", "0;1", "0-99999999999", "1,x"})
+    EXPECT_EQ(parseCores(damaged), Cores{}) << damaged;
+}
+
+TEST(Cores, RanksStayOnTheirNodes) {
+  Cores all = {0, 1, 2, 3, 4, 5, 6, 7};
+  std::vector<Cores> two = {{0, 1, 4, 5}, {2, 3, 6, 7}};
+  std::vector<Cores> four = {{0, 1}, {2, 3}, {4, 5}, {6, 7}};
+  EXPECT_EQ(coresOfRank(all, two, 0, 2, 4), two[0]);
+  EXPECT_EQ(coresOfRank(all, two, 1, 2, 4), two[1]);
+  EXPECT_EQ(coresOfRank(all, two, 1, 4, 2), two[0]); // two ranks a node
+  EXPECT_EQ(coresOfRank(all, two, 2, 4, 2), two[1]);
+  EXPECT_EQ(coresOfRank(all, four, 1, 2, 4), (Cores{4, 5, 6, 7}));
+  // Only what the process may use; the other node has none of it.
+  EXPECT_EQ(coresOfRank({1, 2, 4}, two, 0, 2, 1), (Cores{1, 4}));
+  EXPECT_EQ(coresOfRank({0, 1, 4}, two, 0, 2, 1), (Cores{0, 1, 4}));
+  // One rank, one node, or too few cores on it for the threads.
+  EXPECT_EQ(coresOfRank(all, two, 0, 1, 8), all);
+  EXPECT_EQ(coresOfRank(all, {all}, 0, 2, 4), all);
+  EXPECT_EQ(coresOfRank(all, {}, 0, 2, 4), all);
+  EXPECT_EQ(coresOfRank(all, two, 0, 3, 3), all);
+  EXPECT_EQ(coresOfRank(all, two, 2, 3, 3), two[1]);
+  EXPECT_EQ(coresOfRank(all, two, 5, 16, 1), all); // more ranks than cores
+}
+
+TEST(Cores, FindsNodesInOrder) {
+  test::Folder folder;
+  for (auto [name, list] : {std::pair("node10", "2-3\n"),
+                            {"node2", "0-1\n"},
+                            {"node3", "\n"},
+                            {"power", "9\n"}}) {
+    std::filesystem::create_directory(folder / name);
+    folder.write(std::string(name) + "/cpulist", list);
+  }
+  EXPECT_EQ(memoryNodes(folder.path), (std::vector<Cores>{{0, 1}, {2, 3}}));
+  EXPECT_TRUE(memoryNodes(folder / "none").empty());
 }
 
 // Two threads, looked at every 0.25 s, of which `waited` seconds without a
