@@ -5,6 +5,7 @@
 // program, so it finds them wherever it is installed.
 
 #include "shardonnx/Cost/Device.h"
+#include "shardonnx/Cost/Execution.h"
 
 #include "DeviceFiles.inc" // kDeviceFiles: name and content
 
@@ -25,6 +26,7 @@ class Reader {
 public:
   explicit Reader(std::string &error) : error(error) {}
   std::optional<Device> read(const llvm::json::Object &json);
+  std::optional<Execution> readExecution(const llvm::json::Object &json);
 
 private:
   void fail(const llvm::Twine &what) {
@@ -38,7 +40,8 @@ private:
   double number(const llvm::json::Object &in, llvm::StringRef key,
                 llvm::StringRef path, double least, double most);
   double figure(const llvm::json::Object &in, llvm::StringRef key,
-                llvm::StringRef path, double least = kLeast);
+                llvm::StringRef path, double least = kLeast,
+                double most = kMost);
   void protocols(const llvm::json::Object &in, Device &device);
 
   std::string &error;
@@ -65,8 +68,10 @@ std::string Reader::text(const llvm::json::Object &in, llvm::StringRef key) {
 // Where a figure comes from, and whether somebody has measured it.
 void Reader::source(const llvm::json::Object &in, llvm::StringRef path) {
   llvm::StringRef kind = in.getString("kind").value_or("");
-  if (kind != "published" && kind != "assumed" && kind != "measured")
-    fail("'" + path + ".kind' is none of published, assumed and measured");
+  if (kind != "published" && kind != "assumed" && kind != "measured" &&
+      kind != "fitted")
+    fail("'" + path +
+         ".kind' is none of published, measured, fitted and assumed");
   if (in.getString("source").value_or("").empty())
     fail("'" + path + ".source' is missing: it says where the figure is from");
 }
@@ -82,12 +87,12 @@ double Reader::number(const llvm::json::Object &in, llvm::StringRef key,
 }
 
 double Reader::figure(const llvm::json::Object &in, llvm::StringRef key,
-                      llvm::StringRef path, double least) {
+                      llvm::StringRef path, double least, double most) {
   const llvm::json::Object *entry = object(in, key, path);
   if (!entry)
     return least;
   source(*entry, path);
-  return number(*entry, "value", (path + ".value").str(), least, kMost);
+  return number(*entry, "value", (path + ".value").str(), least, most);
 }
 
 void Reader::protocols(const llvm::json::Object &in, Device &device) {
@@ -159,19 +164,68 @@ std::optional<Device> Reader::read(const llvm::json::Object &json) {
   return error.empty() ? std::optional(std::move(device)) : std::nullopt;
 }
 
-std::optional<Device> parseDevice(const std::string &json, std::string &error) {
+std::optional<Execution> Reader::readExecution(const llvm::json::Object &json) {
+  Execution execution;
+  execution.name = text(json, "name");
+  execution.title = text(json, "title");
+  std::optional<bool> eager = json.getBoolean("eager");
+  if (!eager)
+    fail("'eager' is neither true nor false");
+  execution.eager = eager.value_or(false);
+  auto share = [&](llvm::StringRef key, double least, double most) {
+    return figure(json, key, key, least, most);
+  };
+  // A share of memory's rate as reached may pass one: not of the data sheet's.
+  execution.productShare = share("product_share", 1e-3, 1);
+  execution.attentionShare = share("attention_share", 1e-3, 2);
+  execution.memoryShare = share("memory_share", 1e-3, 2);
+  execution.unhidden = share("unhidden", 0, 10);
+  execution.stepSeconds = share("step_seconds", 0, 1e3);
+  execution.optimizerBytes = share("optimizer_bytes", 0, 1e6);
+  execution.logitBytes = share("logit_bytes", 0, 1e6);
+  return error.empty() ? std::optional(std::move(execution)) : std::nullopt;
+}
+
+static std::optional<llvm::json::Object> readObject(const std::string &json,
+                                                    std::string &error) {
   error.clear();
   llvm::Expected<llvm::json::Value> value = llvm::json::parse(json);
   if (!value) {
     error = "it is no JSON: " + llvm::toString(value.takeError());
     return std::nullopt;
   }
-  const llvm::json::Object *object = value->getAsObject();
+  llvm::json::Object *object = value->getAsObject();
   if (!object) {
     error = "it is no JSON object";
     return std::nullopt;
   }
-  return Reader(error).read(*object);
+  return std::move(*object);
+}
+
+std::optional<Device> parseDevice(const std::string &json, std::string &error) {
+  std::optional<llvm::json::Object> object = readObject(json, error);
+  return object ? Reader(error).read(*object) : std::nullopt;
+}
+
+std::optional<Execution> parseExecution(const std::string &json,
+                                        std::string &error) {
+  std::optional<llvm::json::Object> object = readObject(json, error);
+  return object ? Reader(error).readExecution(*object) : std::nullopt;
+}
+
+std::optional<Execution> executionNamed(const std::string &name) {
+  std::string error;
+  for (const auto &[known, content] : kExecutionFiles)
+    if (name == known)
+      return parseExecution(content, error);
+  return std::nullopt;
+}
+
+std::vector<std::string> executionNames() {
+  std::vector<std::string> names;
+  for (const auto &[known, content] : kExecutionFiles)
+    names.emplace_back(known);
+  return names;
 }
 
 std::optional<Device> deviceNamed(const std::string &name) {

@@ -5,6 +5,7 @@
 
 #include "shardonnx/runtime/MemoryPlan.h"
 #include <algorithm>
+#include <map>
 
 namespace shardonnx {
 namespace {
@@ -12,39 +13,53 @@ namespace {
 class Walk {
 public:
   Walk(const Manifest &manifest, const Device &device, const Topology &topology,
-       double straggler)
-      : m(manifest), device(device), group(topology.groupSize()),
-        replicas(topology.replicas), slower(1 + straggler),
+       const StepPlay &play)
+      : m(manifest), device(device), play(play), group(topology.groupSize()),
+        replicas(topology.replicas), slower(1 + play.straggler),
         gathered(manifest.units.size()), reduced(manifest.units.size()),
         resharded(manifest.units.size()) {}
 
   void run(const std::string &function);
+  void endStep();
   double time() const { return now; }
   StepExposure step;                       // since it was last cleared
   std::vector<FunctionSchedule> functions; // the same
 
 private:
+  /// Seconds of work, by what bounds it.
+  struct Work {
+    double products = 0, attention = 0, memory = 0;
+    double seconds() const { return products + attention + memory; }
+    Work &operator+=(const Work &other);
+  };
+  void work(const Work &work);
   void work(double seconds);
+  Work launchWork(const Manifest::Launch &launch, Manifest::Phase phase) const;
+  void addEager(const Manifest::Function &function,
+                std::vector<Work> &segments) const;
+  void delay(size_t unit, double collective);
+  double memorySeconds(double bytes) const;
   double slowed(double seconds, double clock) const;
   void call(const Manifest::Collective &call);
   double start(double &queue, double seconds);
   double gatherSeconds(const Manifest::Unit &unit, bool nearby) const;
   double reduceSeconds(const Manifest::Unit &unit) const;
   double optimizerBytes(const Manifest::Unit &unit) const;
-  std::vector<double> workOf(const Manifest::Function &function) const;
+  std::vector<Work> workOf(const Manifest::Function &function) const;
   bool half() const { return m.paramType != SHX_F32; }
   void wait(size_t unit, double until);
   void record(Span::Queue queue, int64_t unit, double begin, double end) {
     functions.back().others.push_back({queue, unit, begin, end});
   }
-  void workBetween(double seconds) {
+  void workBetween(const Work &parts) {
     double begin = now;
-    work(seconds);
+    work(parts);
     functions.back().work.push_back({Span::Work, -1, begin, now});
   }
 
   const Manifest &m;
   const Device &device;
+  const StepPlay &play;
   int64_t group, replicas;  // ranks that share a unit, and copies of it
   double slower;            // the straggler's work, to that of the others
   double now = 0, late = 0; // clocks of the others and of the straggler
@@ -78,9 +93,16 @@ double Walk::reduceSeconds(const Manifest::Unit &unit) const {
                                                   replicas * abreast));
 }
 
+double Walk::memorySeconds(double bytes) const {
+  return device.workSeconds(0, bytes, half()) /
+         (play.as ? play.as->memoryShare : 1);
+}
+
 // Reads and writes the master and the moments, reads the gradient.
 double Walk::optimizerBytes(const Manifest::Unit &unit) const {
   double owned = double(unit.length) / double(unit.sharded ? group : 1);
+  if (play.as)
+    return owned * play.as->optimizerBytes;
   return owned * sizeof(float) * (2.0 * (1 + m.optimizerStates()) + 1);
 }
 
@@ -88,7 +110,8 @@ double Walk::optimizerBytes(const Manifest::Unit &unit) const {
 double Walk::slowed(double seconds, double clock) const {
   double share = 1 - device.collectiveMultiprocessors / device.multiprocessors;
   double busy = std::max(gatherQueue, reduceQueue) - clock;
-  if (busy <= 0 || share >= 1)
+  // What delays a framework has been fitted as a whole.
+  if (busy <= 0 || share >= 1 || play.as)
     return seconds;
   return seconds <= busy * share ? seconds / share
                                  : seconds + busy * (1 - share);
@@ -99,6 +122,33 @@ void Walk::work(double seconds) {
   step.work += taken;
   now += taken;
   late += slowed(seconds * slower, late);
+}
+
+Walk::Work &Walk::Work::operator+=(const Work &other) {
+  products += other.products;
+  attention += other.attention;
+  memory += other.memory;
+  return *this;
+}
+
+void Walk::work(const Work &parts) {
+  step.products += parts.products;
+  step.attention += parts.attention;
+  step.memory += parts.memory;
+  work(parts.seconds());
+}
+
+void Walk::endStep() {
+  if (!play.as)
+    return;
+  step.host += play.as->stepSeconds;
+  work(play.as->stepSeconds);
+}
+
+// Work that a collective holds up although nobody waits for its result.
+void Walk::delay(size_t unit, double collective) {
+  if (play.as)
+    wait(unit, now + play.as->unhidden * collective);
 }
 
 void Walk::wait(size_t unit, double until) {
@@ -135,6 +185,7 @@ void Walk::call(const Manifest::Collective &call) {
     exposure.gather += seconds;
     double end = gathered[index] = start(gatherQueue, seconds);
     record(Span::Gather, call.unit, end - seconds, end);
+    delay(index, seconds);
   } else if (call.op == "gather_wait") {
     wait(index, gathered[index]);
     resharded[index] = false;
@@ -145,31 +196,93 @@ void Walk::call(const Manifest::Collective &call) {
     exposure.reduce += seconds;
     double end = reduced[index] = start(reduceQueue, seconds);
     record(Span::Reduce, call.unit, end - seconds, end);
+    delay(index, seconds);
   } else if (call.op == "reduce_wait") {
     wait(index, reduced[index]);
   } else if (call.op == "optimizer") {
     double begin = now;
-    work(device.workSeconds(0, optimizerBytes(unit), half()));
+    work(Work{0, 0, memorySeconds(optimizerBytes(unit))});
     record(Span::Work, call.unit, begin, now);
   }
 }
 
-// Seconds before each call, and behind the last one.
-std::vector<double> Walk::workOf(const Manifest::Function &function) const {
-  std::vector<double> seconds;
+Walk::Work Walk::launchWork(const Manifest::Launch &launch,
+                            Manifest::Phase phase) const {
+  double seconds = launchSeconds(launch, phase, device, half());
+  if (!play.as) {
+    if (launch.kind == "product")
+      return {seconds, 0, 0};
+    if (launch.kind == "attention")
+      return {0, seconds, 0};
+    return {0, 0, seconds};
+  }
+  if (launch.kind == "product")
+    return {seconds / play.as->productShare, 0, 0};
+  if (launch.kind == "attention")
+    return {0, seconds / play.as->attentionShare, 0};
+  if (launch.kind == "loss") {
+    double products = device.workSeconds(launch.flops, 0, half());
+    double logits = play.eager ? play.eager->logits : 0;
+    return {products / play.as->productShare, 0,
+            memorySeconds(play.as->logitBytes * logits)};
+  }
+  if (play.as->eager && launch.kind != "embedding")
+    return {};
+  return {0, 0, seconds / play.as->memoryShare};
+}
+
+// What moves through memory beside products is spread over the products of its
+// unit and phase. Where no product runs again, nothing of the forward does.
+void Walk::addEager(const Manifest::Function &function,
+                    std::vector<Work> &segments) const {
+  std::map<std::pair<int64_t, Manifest::Phase>, double> sums;
+  std::map<int64_t, size_t> last;
+  auto weightOf = [&](const Manifest::LaunchRun &run) {
+    return double(run.count) *
+           launchWork(m.launches[run.launch], run.phase).products;
+  };
+  for (const Manifest::LaunchRun &run : function.launches) {
+    sums[{run.unit, run.phase}] += weightOf(run);
+    last[run.unit] = run.behind;
+  }
+  auto bytesOf = [&](int64_t unit, Manifest::Phase phase) {
+    if (unit < 0 || size_t(unit) >= play.eager->units.size())
+      return 0.0;
+    const EagerTraffic::Unit &moved = play.eager->units[size_t(unit)];
+    return phase == Manifest::Phase::Backward ? moved.backward : moved.forward;
+  };
+  for (const Manifest::LaunchRun &run : function.launches)
+    if (double sum = sums[{run.unit, run.phase}]; sum > 0)
+      segments[run.behind].memory +=
+          weightOf(run) / sum * memorySeconds(bytesOf(run.unit, run.phase));
+  for (const auto &[unit, behind] : last)
+    for (Manifest::Phase phase :
+         {Manifest::Phase::Forward, Manifest::Phase::Backward})
+      if (sums[{unit, phase}] == 0)
+        segments[behind].memory += memorySeconds(bytesOf(unit, phase));
+}
+
+// Before each call, and behind the last one.
+std::vector<Walk::Work> Walk::workOf(const Manifest::Function &function) const {
+  std::vector<Work> segments;
   if (function.launches.empty()) {
     for (const Manifest::Collective &call : function.collectives)
-      seconds.push_back(device.workSeconds(call.flops, call.bytes, half()));
-    seconds.push_back(
-        device.workSeconds(function.flops, function.bytes, half()));
-    return seconds;
+      segments.push_back(
+          {0, 0, device.workSeconds(call.flops, call.bytes, half())});
+    segments.push_back(
+        {0, 0, device.workSeconds(function.flops, function.bytes, half())});
+    return segments;
   }
-  seconds.resize(function.collectives.size() + 1);
-  for (const Manifest::LaunchRun &run : function.launches)
-    seconds[run.behind] +=
-        double(run.count) *
-        launchSeconds(m.launches[run.launch], run.phase, device, half());
-  return seconds;
+  segments.resize(function.collectives.size() + 1);
+  for (const Manifest::LaunchRun &run : function.launches) {
+    Work once = launchWork(m.launches[run.launch], run.phase);
+    auto times = double(run.count);
+    segments[run.behind] +=
+        {times * once.products, times * once.attention, times * once.memory};
+  }
+  if (play.as && play.as->eager && play.eager && function.name != "update")
+    addEager(function, segments);
+  return segments;
 }
 
 void Walk::run(const std::string &name) {
@@ -177,23 +290,36 @@ void Walk::run(const std::string &name) {
   for (const Manifest::Function &function : m.functions)
     if (function.name == name) {
       functions.push_back({&function, now, now, {}, {}});
-      std::vector<double> seconds = workOf(function);
+      std::vector<Work> segments = workOf(function);
       for (size_t i = 0; i < function.collectives.size(); ++i) {
-        workBetween(seconds[i]);
+        workBetween(segments[i]);
         call(function.collectives[i]);
       }
-      workBetween(seconds.back());
+      workBetween(segments.back());
       functions.back().end = now;
     }
 }
 
 } // namespace
 
+// Adds `times` of another's figures.
+static void add(StepExposure &sum, const StepExposure &other, double times) {
+  for (double StepExposure::*part :
+       {&StepExposure::work, &StepExposure::exposed, &StepExposure::products,
+        &StepExposure::attention, &StepExposure::memory, &StepExposure::host})
+    sum.*part += times * (other.*part);
+  for (size_t unit = 0; unit < other.units.size(); ++unit) {
+    sum.units[unit].gather += times * other.units[unit].gather;
+    sum.units[unit].reduce += times * other.units[unit].reduce;
+    sum.units[unit].exposed += times * other.units[unit].exposed;
+  }
+}
+
 StepExposure predictExposure(const Manifest &manifest, const Device &device,
-                             const Topology &topology, StepPlay play) {
+                             const Topology &topology, const StepPlay &play) {
   // Microbatches repeat themselves: beyond a few, the last stands for the rest.
   constexpr int64_t kPlayed = 4;
-  Walk walk(manifest, device, topology, play.straggler);
+  Walk walk(manifest, device, topology, play);
   StepExposure repeated;
   for (int count = 0; count < 2; ++count) {
     walk.step = {};
@@ -203,25 +329,12 @@ StepExposure predictExposure(const Manifest &manifest, const Device &device,
       StepExposure before = walk.step;
       walk.run("next_microbatch");
       repeated = walk.step;
-      repeated.work -= before.work;
-      repeated.exposed -= before.exposed;
-      for (size_t unit = 0; unit < before.units.size(); ++unit) {
-        repeated.units[unit].gather -= before.units[unit].gather;
-        repeated.units[unit].reduce -= before.units[unit].reduce;
-        repeated.units[unit].exposed -= before.units[unit].exposed;
-      }
+      add(repeated, before, -1);
     }
     walk.run("update");
-    auto more = double(std::max<int64_t>(0, next - kPlayed));
-    if (more == 0)
-      continue;
-    walk.step.work += more * repeated.work;
-    walk.step.exposed += more * repeated.exposed;
-    for (size_t unit = 0; unit < repeated.units.size(); ++unit) {
-      walk.step.units[unit].gather += more * repeated.units[unit].gather;
-      walk.step.units[unit].reduce += more * repeated.units[unit].reduce;
-      walk.step.units[unit].exposed += more * repeated.units[unit].exposed;
-    }
+    walk.endStep();
+    if (next > kPlayed)
+      add(walk.step, repeated, double(next - kPlayed));
   }
   return walk.step;
 }
@@ -229,7 +342,8 @@ StepExposure predictExposure(const Manifest &manifest, const Device &device,
 std::vector<FunctionSchedule> predictSchedule(const Manifest &manifest,
                                               const Device &device,
                                               const Topology &topology) {
-  Walk walk(manifest, device, topology, /*straggler=*/0);
+  StepPlay play;
+  Walk walk(manifest, device, topology, play);
   double start = 0;
   for (int count = 0; count < 2; ++count) {
     start = walk.time();

@@ -122,6 +122,13 @@ LogicalResult checkOptions(const CompileOptions &options,
         Twine(options.fit ? "--fit" : "--memory-budget") +
         ": what a rank holds depends on how many there are; "
         "give the number with --world-size=N");
+  if (options.autoStrategy && !options.worldSize)
+    return diagnostics.error("--strategy=auto: what a rank holds depends on "
+                             "how many there are; give the number with "
+                             "--world-size=N");
+  if (options.autoStrategy && options.fit)
+    return diagnostics.error("--strategy=auto: --fit takes a strategy, too; "
+                             "leave one out");
   if (options.output == "-" && !options.emit)
     return diagnostics.error("-o -: an executable is not written to standard "
                              "output; name a file, or a level with --emit");

@@ -6,6 +6,7 @@
 
 #include "CheckOptions.h"
 #include "shardonnx/Driver/Compilation.h"
+#include "shardonnx/Driver/Plan.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -64,12 +65,15 @@ static LogicalResult emitText(Compilation &compilation, const std::string &path,
                            error.message());
 }
 
-int runCompile(const CompileOptions &options) {
+int runCompile(const CompileOptions &given) {
   Diagnostics diagnostics;
+  CompileOptions options = given;
   if (failed(checkOptions(options, diagnostics)))
     return kExitUsage;
   std::string path = outputPath(options);
   if (!path.empty() && failed(checkOutput(options, path, diagnostics)))
+    return kExitInput;
+  if (failed(takePlannedStrategy(options, diagnostics)))
     return kExitInput;
   ImportOptions import;
   import.refusesGuesses = !options.emit;

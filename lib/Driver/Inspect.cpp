@@ -10,6 +10,7 @@
 #include "ReportPage.h"
 #include "Trial.h"
 #include "shardonnx/Driver/Compilation.h"
+#include "shardonnx/Driver/Plan.h"
 #include "shardonnx/runtime/Printable.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -32,8 +33,10 @@ int threadsPerRank(int64_t ranks) {
 
 namespace {
 
-FailureOr<std::string> manifestOfModel(const CompileOptions &options,
+FailureOr<std::string> manifestOfModel(CompileOptions options,
                                        Diagnostics &diagnostics) {
+  if (failed(takePlannedStrategy(options, diagnostics)))
+    return failure();
   Compilation compilation(options, diagnostics);
   if (failed(compilation.runTo(Level::Memory)))
     return failure();

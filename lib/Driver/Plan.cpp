@@ -46,6 +46,7 @@ LogicalResult PlanSearch::start(int64_t batch) {
   if (failed(told))
     return failure();
   program = **told;
+  eager = countEager(compilation->module());
   return success();
 }
 
@@ -128,8 +129,13 @@ PlannedWay PlanSearch::wayOf(const std::shared_ptr<const Manifest> &step,
       plan.memoryBytes;
   Device device = plan.device;
   device.perMachine = plan.gpusPerNode;
-  way.time = predictExposure(m, device, way.ranks,
-                             {trial.accumulate, options.straggler});
+  EagerTraffic traffic;
+  traffic.logits = eager.logits;
+  for (const Manifest::Unit &unit : m.units)
+    traffic.units.push_back(eager.units.lookup(unit.name));
+  StepPlay play{trial.accumulate, options.straggler,
+                plan.as ? &*plan.as : nullptr, &traffic};
+  way.time = predictExposure(m, device, way.ranks, play);
   double offload = offloadSeconds(m, way.ranks, trial.offload, device);
   way.time.exposed += offload;
   way.stepSeconds = way.time.seconds();
@@ -279,6 +285,25 @@ void PlanSearch::addRemedies() {
 
 namespace {
 
+// None: Shardonnx's own execution.
+FailureOr<std::optional<Execution>> executionOf(const std::string &name,
+                                                Diagnostics &diagnostics) {
+  if (name == "shardonnx")
+    return std::optional<Execution>();
+  if (std::optional<Execution> known = executionNamed(name))
+    return known;
+  auto file = readInputFile(name, /*isText=*/true);
+  if (!file)
+    return diagnostics.error("--as: '" + name +
+                             "' cannot be read: " + file.getError().message());
+  std::string error;
+  std::optional<Execution> read =
+      parseExecution((*file)->getBuffer().str(), error);
+  if (!read)
+    return diagnostics.error("--as: '" + name + "': " + error);
+  return read;
+}
+
 FailureOr<Device> deviceOf(const PlanOptions &options,
                            Diagnostics &diagnostics) {
   if (std::optional<Device> known = deviceNamed(options.device))
@@ -309,6 +334,7 @@ CompileOptions compileOptionsFor(const PlanOptions &options,
       compile.paramDtype = SHX_BF16;
   }
   compile.worldSize = options.gpus;
+  compile.autoStrategy = false;
   return compile;
 }
 
@@ -318,12 +344,16 @@ FailureOr<Plan> makePlan(const PlanOptions &given, Diagnostics &diagnostics) {
   FailureOr<Device> device = deviceOf(given, diagnostics);
   if (failed(device))
     return failure();
+  FailureOr<std::optional<Execution>> as = executionOf(given.as, diagnostics);
+  if (failed(as))
+    return failure();
   PlanOptions options = given;
   options.compile = compileOptionsFor(given, *device);
   if (failed(checkOptions(options.compile, diagnostics, /*links=*/false)))
     return failure();
   Plan plan;
   plan.model = given.compile.model;
+  plan.as = *as;
   plan.gpus = given.gpus;
   plan.gpusPerNode = given.gpusPerNode.value_or(
       device->perMachine == 0 ? given.gpus : device->perMachine);
@@ -349,6 +379,37 @@ static LogicalResult writePlanPage(const Plan &plan, const PlanOptions &options,
   llvm::raw_string_ostream stream(data);
   printPlanJson(plan, options, stream);
   return writeReportPage(data, options.html, diagnostics);
+}
+
+LogicalResult takePlannedStrategy(CompileOptions &options,
+                                  Diagnostics &diagnostics) {
+  if (!options.autoStrategy)
+    return success();
+  PlanOptions asked;
+  asked.compile = options;
+  asked.gpus = *options.worldSize;
+  asked.device = deviceOfProgram(options.target == TargetKind::CUDA,
+                                 options.arch, /*threads=*/1)
+                     .name;
+  asked.paramDtypeGiven = true;
+  FailureOr<Plan> plan = makePlan(asked, diagnostics);
+  if (failed(plan))
+    return failure();
+  if (!plan->chosen)
+    return diagnostics.error("--strategy=auto: '" + options.model + "' on " +
+                             Twine(*options.worldSize) + " x " + asked.device +
+                             ": " + plan->why +
+                             "; `shardonnx plan` shows what would fit");
+  const PlannedWay &best = plan->ways[*plan->chosen];
+  options.autoStrategy = false;
+  options.strategy = best.strategy;
+  options.recompute = best.recompute;
+  diagnostics.note(
+      "--strategy=auto: " + best.compileOptions + " on " +
+      Twine(*options.worldSize) + " x " + asked.device + ": " + plan->why +
+      (best.runOptions.empty() ? std::string()
+                               : "; run it with " + best.runOptions));
+  return success();
 }
 
 int runPlan(const PlanOptions &options) {

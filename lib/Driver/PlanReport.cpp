@@ -141,6 +141,9 @@ void printPlanText(const Plan &plan, const PlanOptions &options,
       plan.gpusPerNode, gibibytes(plan.memoryBytes), any.batch,
       any.manifest->seq, options.accumulate,
       options.accumulate == 1 ? "" : "es", spell(plan.paramDtype));
+  if (plan.as)
+    stream << "times as " << plan.as->name << " (" << plan.as->title
+           << ") would take; memory as Shardonnx plans it\n\n";
   printHead(options, stream);
   for (auto [index, way] : llvm::enumerate(plan.ways))
     printWay(way, plan.chosen == index, stream);
@@ -192,6 +195,14 @@ static void writeWay(llvm::json::OStream &json, const PlannedWay &way) {
   json.attribute("step_ms", way.stepSeconds * kMillis);
   json.attribute("work_ms", way.time.work * kMillis);
   json.attribute("exposed_ms", way.time.exposed * kMillis);
+  json.attribute("products_ms", way.time.products * kMillis);
+  json.attribute("attention_ms", way.time.attention * kMillis);
+  json.attribute("memory_ms", way.time.memory * kMillis);
+  json.attribute("host_ms", way.time.host * kMillis);
+  double sent = 0;
+  for (const UnitExposure &unit : way.time.units)
+    sent += unit.gather + unit.reduce;
+  json.attribute("collectives_ms", sent * kMillis);
   json.attribute("tokens_per_s_per_gpu", way.tokensPerSecondPerGpu);
   json.attribute("mfu", way.mfu);
   json.attribute("fits", way.fits);
@@ -213,6 +224,7 @@ void printPlanJson(const Plan &plan, const PlanOptions &options,
   json.object([&] {
     json.attribute("model", llvm::json::fixUTF8(plan.model));
     json.attribute("device", llvm::json::fixUTF8(plan.device.name));
+    json.attribute("as", plan.as ? plan.as->name : "shardonnx");
     json.attribute("gpus", plan.gpus);
     json.attribute("gpus_per_node", plan.gpusPerNode);
     json.attribute("memory_limit_bytes", plan.memoryBytes);

@@ -6,6 +6,7 @@
 #ifndef SHARDONNX_LIB_DRIVER_PLANSEARCH_H
 #define SHARDONNX_LIB_DRIVER_PLANSEARCH_H
 
+#include "shardonnx/Cost/Eager.h"
 #include "shardonnx/Driver/Compilation.h"
 #include "shardonnx/Driver/Plan.h"
 
@@ -54,6 +55,7 @@ private:
   Diagnostics &diagnostics;
   std::unique_ptr<Compilation> compilation;
   ProgramOptions program;
+  EagerGraph eager; // of the model as it stands
   std::map<std::string, mlir::OwningOpRef<mlir::ModuleOp>> grads;
   std::map<std::pair<Strategy, std::string>, std::shared_ptr<const Manifest>>
       steps;

@@ -75,8 +75,8 @@ TEST(Device, FilesAreChecked) {
           "ranks_per_machine": {"value": 8, "kind": "guessed",
                                 "source": "x"}})",
       error));
-  EXPECT_EQ(error, "'ranks_per_machine.kind' is none of published, assumed "
-                   "and measured");
+  EXPECT_EQ(error, "'ranks_per_machine.kind' is none of published, "
+                   "measured, fitted and assumed");
 }
 
 TEST(Device, SharedMemory) {

@@ -7,6 +7,7 @@
 #include "Options.h"
 #include "Config.h"
 #include "shardonnx/Cost/Device.h"
+#include "shardonnx/Cost/Execution.h"
 #include "shardonnx/runtime/Layout.h"
 
 #include <CLI/CLI.hpp>
@@ -121,13 +122,28 @@ void addTargetOptions(CLI::App &app, CompileOptions &o) {
       ->type_name("NAME=N");
 }
 
+// The strategies, and the one that a plan takes.
+void addStrategy(CLI::App &app, CompileOptions &o) {
+  std::vector<std::string> words = spellAll<Strategy>();
+  words.emplace_back("auto");
+  auto set = [&o](const std::string &word) {
+    o.autoStrategy = word == "auto";
+    o.strategy = parseSpelling<Strategy>(word).value_or(o.strategy);
+  };
+  oneOf(app.add_option_function<std::string>(
+            "--strategy", set,
+            "who holds parameters and gradients; auto: what plan takes for "
+            "--world-size"),
+        words)
+      ->default_str(spell(o.strategy));
+}
+
 // Who holds what, in which type.
 void addShardingOptions(CLI::App &app, CompileOptions &o) {
   addChoice(app, "--loss", o.loss, "default: decided from the outputs");
   app.add_option("--logits", o.logits, "the graph output that the loss reads")
       ->type_name("NAME");
-  addChoice(app, "--strategy", o.strategy,
-            "who holds parameters and gradients");
+  addStrategy(app, o);
   app.add_option("--unit", o.units,
                  "block, size:N and regexes over whole module paths, together")
       ->type_name("UNIT")
@@ -259,7 +275,7 @@ void addProgramOptions(CLI::App &app, CompileOptions &o) {
 }
 
 void noteGiven(const CLI::App &app, CompileOptions &o) {
-  o.given.strategy = app.count("--strategy") > 0;
+  o.given.strategy = app.count("--strategy") > 0 && !o.autoStrategy;
   o.given.recompute = app.count("--recompute") > 0;
   o.given.prefetch = app.count("--forward-prefetch") > 0 ||
                      app.count("--backward-prefetch") > 0;
@@ -351,6 +367,22 @@ void addPlanOptions(CLI::App &app, PlanOptions &o) {
       })
       ->type_name(names + "|FILE.json")
       ->required();
+  std::vector<std::string> executions = executionNames();
+  executions.insert(executions.begin(), "shardonnx");
+  std::string known = listWords(executions);
+  app.add_option("--as", o.as,
+                 "whose execution times are predicted for: one of these, or a "
+                 "file")
+      ->check([executions, known](const std::string &text) {
+        bool found = CLI::ExistingFile(text).empty() ||
+                     std::find(executions.begin(), executions.end(), text) !=
+                         executions.end();
+        return found ? std::string()
+                     : "'" + text + "' is not one of " + known +
+                           ", and no such file is there";
+      })
+      ->type_name(known + "|FILE.json")
+      ->capture_default_str();
   bytes(app, "--memory", o.memory, "that a rank may take [the device's]");
   whole(app.add_option("--accumulate", o.accumulate, "microbatches of a step"),
         1, kLargestSize)

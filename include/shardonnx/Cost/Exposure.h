@@ -10,6 +10,7 @@
 #define SHARDONNX_COST_EXPOSURE_H
 
 #include "shardonnx/Cost/Device.h"
+#include "shardonnx/Cost/Execution.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
 #include "shardonnx/runtime/Offload.h"
@@ -28,6 +29,8 @@ struct StepExposure {
   std::vector<UnitExposure> units; // as the manifest's
   double work = 0;                 // products, kernels, the optimizer
   double exposed = 0;              // of all units
+  // Parts of the work, each alone.
+  double products = 0, attention = 0, memory = 0, host = 0;
   double seconds() const { return work + exposed; }
 };
 
@@ -37,11 +40,15 @@ struct StepPlay {
   /// By this share one rank works longer than the others, who wait for it
   /// where they meet.
   double straggler = 0;
+  /// Whose execution it is; null: Shardonnx's own. Eager ones need `eager`.
+  const Execution *as = nullptr;
+  const EagerTraffic *eager = nullptr;
 };
 
 /// Of a step behind another one: what that left open is awaited here.
 StepExposure predictExposure(const Manifest &manifest, const Device &device,
-                             const Topology &topology, StepPlay play = {});
+                             const Topology &topology,
+                             const StepPlay &play = {});
 
 /// What one of the queues does, in seconds of the step.
 struct Span {

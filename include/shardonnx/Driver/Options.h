@@ -57,6 +57,7 @@ struct CompileOptions {
   std::string logits;           // name of the graph output
 
   Strategy strategy = Strategy::FullShard;
+  bool autoStrategy = false; // what a plan takes for worldSize
   std::vector<std::string> units = {"block"};
   std::vector<UnitPolicy> unitPolicies; // before `units` where both match
   ShxDType paramDtype = SHX_F32, reduceDtype = SHX_F32;
@@ -118,6 +119,7 @@ struct PlanOptions {
   std::optional<double> tokens;       // to train on
   std::optional<double> price;        // of a GPU's hour
   double straggler = 0;               // by this share one rank is slower
+  std::string as = "shardonnx";       // or one of executionNames(), or a file
   bool paramDtypeGiven = false;
   /// Options of compile as they were given, beside those that a plan decides.
   std::vector<std::string> compileArguments;

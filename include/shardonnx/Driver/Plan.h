@@ -51,6 +51,7 @@ struct PlannedWay {
 struct Plan {
   std::string model;
   Device device;
+  std::optional<Execution> as; // none: Shardonnx's own
   int64_t gpus = 1, gpusPerNode = 1;
   double memoryBytes = 0; // that a rank may take, headroom included
   ShxDType paramDtype = SHX_F32;
@@ -64,6 +65,11 @@ struct Plan {
 
 mlir::FailureOr<Plan> makePlan(const PlanOptions &options,
                                Diagnostics &diagnostics);
+
+/// --strategy=auto: takes the strategy and recomputation of the plan for
+/// --world-size on the device that the program is for, and says which.
+mlir::LogicalResult takePlannedStrategy(CompileOptions &options,
+                                        Diagnostics &diagnostics);
 
 void printPlanText(const Plan &plan, const PlanOptions &options,
                    llvm::raw_ostream &out);
