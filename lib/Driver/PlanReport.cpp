@@ -89,6 +89,11 @@ void describeChoice(Plan &plan, const PlanOptions &options) {
     plan.why = "the only one that was asked for, or that serves";
   else if (!next)
     plan.why = "the only one that fits";
+  else if (best.tokensPerSecondPerGpu < 1.001 * next->tokensPerSecondPerGpu)
+    plan.why = std::string("the fastest that fits: as fast as ") +
+               spell(next->strategy) + ", " +
+               gibibytes(double(best.memoryBytes)) + " against " +
+               gibibytes(double(next->memoryBytes)) + " GiB";
   else
     plan.why =
         llvm::formatv(
