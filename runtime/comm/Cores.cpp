@@ -10,7 +10,6 @@
 #include <fstream>
 #include <iterator>
 #include <sched.h>
-#include <sstream>
 
 namespace shardonnx::rt {
 namespace {
@@ -39,12 +38,15 @@ Cores parseCores(const std::string &list) {
   Cores cores;
   const char *at = list.data(), *end = at + list.size();
   while (at != end && *at != '\n') {
-    int first = 0, last = 0;
+    int first = 0;
     if (!readNumber(at, end, first))
       return {};
-    last = first;
-    if (at != end && *at == '-' && !readNumber(++at, end, last))
-      return {};
+    int last = first;
+    if (at != end && *at == '-') {
+      ++at;
+      if (!readNumber(at, end, last))
+        return {};
+    }
     for (int core = first; core <= last; ++core)
       cores.push_back(core);
     if (at != end && *at == ',')
