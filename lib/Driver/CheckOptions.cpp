@@ -54,6 +54,21 @@ static bool wantsShards(const UnitPolicy &policy) {
   return policy.reshard.value_or(0) != 0 || policy.kept;
 }
 
+LogicalResult checkPlanned(const CompileOptions &options, StringRef asked,
+                           Diagnostics &diagnostics) {
+  StringRef other = options.fit            ? "--fit"
+                    : options.memoryBudget ? "--memory-budget"
+                    : options.recompute.kind == RecomputeKind::Budget
+                        ? "--recompute=budget"
+                        : "";
+  if (other.empty())
+    return success();
+  return diagnostics.error(asked +
+                           ": a plan compares ways without budgets; "
+                           "leave " +
+                           other + " out, and give it to compile");
+}
+
 bool suitsPolicies(Strategy strategy, const CompileOptions &options) {
   return strategy != Strategy::NoShard ||
          std::none_of(options.unitPolicies.begin(), options.unitPolicies.end(),
@@ -126,9 +141,9 @@ LogicalResult checkOptions(const CompileOptions &options,
     return diagnostics.error("--strategy=auto: what a rank holds depends on "
                              "how many there are; give the number with "
                              "--world-size=N");
-  if (options.autoStrategy && options.fit)
-    return diagnostics.error("--strategy=auto: --fit takes a strategy, too; "
-                             "leave one out");
+  if (options.autoStrategy &&
+      failed(checkPlanned(options, "--strategy=auto", diagnostics)))
+    return failure();
   if (options.output == "-" && !options.emit)
     return diagnostics.error("-o -: an executable is not written to standard "
                              "output; name a file, or a level with --emit");

@@ -17,6 +17,11 @@ namespace shardonnx {
 mlir::LogicalResult checkOptions(const CompileOptions &options,
                                  Diagnostics &diagnostics, bool links = true);
 
+/// Refuses what a plan would ignore; `asked` names what makes one.
+mlir::LogicalResult checkPlanned(const CompileOptions &options,
+                                 llvm::StringRef asked,
+                                 Diagnostics &diagnostics);
+
 /// Whether no unit's policy asks for what the strategy does not have.
 bool suitsPolicies(Strategy strategy, const CompileOptions &options);
 

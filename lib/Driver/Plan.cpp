@@ -419,6 +419,8 @@ int runPlan(const PlanOptions &options) {
                             "standard output; give --html a file");
     return kExitUsage;
   }
+  if (failed(checkPlanned(options.compile, "plan", diagnostics)))
+    return kExitUsage;
   FailureOr<Plan> plan = makePlan(options, diagnostics);
   if (failed(plan) || (!options.html.empty() &&
                        failed(writePlanPage(*plan, options, diagnostics))))
