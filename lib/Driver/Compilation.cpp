@@ -27,7 +27,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -147,7 +146,7 @@ static void enablePrinting(PassManager &pm, const CompileOptions &options) {
 }
 
 LogicalResult Compilation::runPasses(Level level) {
-  if (level == Level::Grad && options.fit && failed(fit()))
+  if (level == Level::Grad && failed(fitBytes()))
     return failure();
   if (level == Level::Grad && options.recompute.kind == RecomputeKind::Budget &&
       failed(fitRecompute()))
@@ -171,92 +170,6 @@ LogicalResult Compilation::runPasses(Level level) {
     return diags.internalError(options.model + ": the passes to level '" +
                                spell(level) + "' failed without a reason");
   return failure();
-}
-
-// What would let the step fit, of what was not settled by an option.
-static std::string fitAdvice(const CompileOptions &options, int64_t bytes) {
-  std::string text = "give --fit=" + std::to_string(bytes);
-  if (options.given.strategy)
-    text += ", leave --strategy out";
-  if (options.given.recompute)
-    text += ", leave --recompute out";
-  if (options.given.prefetch)
-    text += ", leave the prefetch distances out";
-  text += ", or try more ranks (--world-size), a smaller --batch";
-  if (options.paramDtype == SHX_F32 && !options.strictNumerics)
-    text += " or --param-dtype=bf16";
-  return text;
-}
-
-static LogicalResult refuseFit(const FitOutcome &outcome,
-                               const CompileOptions &options, StringRef rank,
-                               Diagnostics &diags) {
-  std::vector<std::string> tried;
-  for (Strategy strategy : outcome.tried)
-    tried.emplace_back(spell(strategy));
-  const FitTrial &least = *outcome.smallest;
-  return diags.error(
-      "--fit: " + formatBytes(*options.fit) + " are too few for '" +
-      options.model + "' on " + rank + ": of " + llvm::join(tried, ", ") +
-      " with " +
-      (options.given.recompute ? "--recompute=" + options.recompute.text()
-                               : "as much recomputation as there is") +
-      ", --strategy=" + spell(least.strategy) + " takes least, " +
-      formatExactBytes(least.bytes) + "; " + fitAdvice(options, least.bytes));
-}
-
-LogicalResult Compilation::fit() {
-  FailureOr<const ProgramOptions *> told = programOptions();
-  if (failed(told))
-    return failure();
-  FitOutcome outcome = findFit(module(), options, **told);
-  // What a pass refuses it refuses on the module itself, and says why.
-  std::optional<FitTrial> taken =
-      outcome.fastest ? outcome.fastest : outcome.broken;
-  std::string rank = "a rank of " + std::to_string(*options.worldSize);
-  if (!taken)
-    return refuseFit(outcome, options, rank, diags);
-  if (outcome.fastest)
-    diags.note("--fit: " + taken->text() + ": " + formatBytes(taken->bytes) +
-               " of " + formatBytes(*options.fit) + " on " + rank + ", " +
-               llvm::formatv("{0:F2}", 1e3 * taken->seconds).str() +
-               " ms a step predicted");
-  options = withTrial(options, *taken);
-  program->strategy = taken->strategy;
-  return success();
-}
-
-LogicalResult Compilation::fitRecompute() {
-  BudgetOutcome outcome = shardonnx::fitRecompute(module(), options);
-  if (outcome.fits || outcome.broken)
-    return success();
-  return diags.error(
-      "--recompute=budget: " + formatBytes(options.recompute.number) +
-      " are too few: activations and workspaces of '" + options.model +
-      "' take at least " + formatBytes(outcome.least) +
-      " on a rank, whatever is computed again; give budget:" +
-      std::to_string(outcome.least) +
-      " or more, or compile with a smaller batch");
-}
-
-LogicalResult Compilation::fitMemory() {
-  FailureOr<const ProgramOptions *> program = programOptions();
-  if (failed(program))
-    return failure();
-  BudgetOutcome outcome =
-      shardonnx::fitMemory(module(), options, [&](ModuleOp planned) {
-        return buildManifest(planned, **program);
-      });
-  if (outcome.fits || outcome.broken)
-    return success();
-  return diags.error(
-      "--memory-budget: " + formatBytes(*options.memoryBudget) +
-      " are too few: a rank of " + Twine(*options.worldSize) +
-      " takes at least " + formatExactBytes(outcome.least) + " for '" +
-      options.model + "' with --strategy=" + spell(options.strategy) +
-      " and --recompute=" + options.recompute.text() +
-      "; give that much, more ranks (--world-size), a smaller batch or more "
-      "recomputation");
 }
 
 // Of the file as it is: the executable refuses weights of another one. Read in

@@ -37,6 +37,13 @@ CompileOptions withTrial(CompileOptions options, const FitTrial &trial) {
   return options;
 }
 
+bool mayRecompute(const CompileOptions &options) {
+  bool byUnit = false;
+  for (const UnitPolicy &policy : options.unitPolicies)
+    byUnit |= policy.recompute.has_value();
+  return !options.given.recompute && !byUnit;
+}
+
 namespace {
 
 class FitSearch {
@@ -63,7 +70,6 @@ private:
   OwningOpRef<ModuleOp> differentiate(FitTrial &trial);
   void record(const FitTrial &trial);
   bool isTooSlow(double work) const;
-  bool mayRecompute() const;
   bool mayMoveGathers() const;
 
   ModuleOp module;
@@ -74,13 +80,6 @@ private:
 };
 
 } // namespace
-
-bool FitSearch::mayRecompute() const {
-  bool byUnit = false;
-  for (const UnitPolicy &policy : options.unitPolicies)
-    byUnit |= policy.recompute.has_value();
-  return !options.given.recompute && !byUnit;
-}
 
 bool FitSearch::mayMoveGathers() const {
   bool byUnit = false;
@@ -186,7 +185,7 @@ void FitSearch::tryStrategy(Strategy strategy) {
   if (mayMoveGathers())
     trial.memoryBudget = budget;
   std::optional<Peaks> peaks = plan(trial);
-  if (!peaks || !mayRecompute())
+  if (!peaks || !mayRecompute(options))
     return;
   if (peaks->late > budget)
     tryRecompute(trial, peaks->activations - (peaks->late - budget));

@@ -37,6 +37,9 @@ struct FitOutcome {
   std::optional<FitTrial> broken; // the first in which a pass has failed
 };
 
+/// Whether nobody has said what is computed again.
+bool mayRecompute(const CompileOptions &options);
+
 /// The options as a trial has them.
 CompileOptions withTrial(CompileOptions options, const FitTrial &trial);
 

@@ -207,8 +207,9 @@ void addMemoryOptions(CLI::App &app, CompileOptions &o) {
         0, 1024)
       ->capture_default_str();
   bytes(app, "--memory-budget", o.memoryBudget,
-        "of a rank, at --world-size: gathers start as early as it allows, "
-        "what is left keeps units gathered");
+        "of a rank, at --world-size: as little is computed again as fits, "
+        "gathers start as early as it allows, what is left keeps units "
+        "gathered");
   bytes(app, "--fit", o.fit,
         "of a rank, at --world-size: takes the strategy, recomputation and "
         "prefetch with which a step that fits is fastest; what is given stays");

@@ -69,6 +69,8 @@ private:
   void prepareRaise();
   mlir::LogicalResult runPasses(Level level);
   mlir::LogicalResult fit();
+  mlir::LogicalResult fitBytes();
+  mlir::LogicalResult fitBudget();
   mlir::LogicalResult fitRecompute();
   mlir::LogicalResult fitMemory();
   mlir::LogicalResult reportUntrained();
