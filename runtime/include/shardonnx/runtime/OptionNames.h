@@ -54,6 +54,7 @@ inline const std::vector<std::string> &compileOptionNames() {
                                                  "--strict-numerics",
                                                  "--tf32",
                                                  "--world-size",
+                                                 "--no-cache",
                                                  "--config"};
   return names;
 }
