@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # What the project is built on: LLVM/MLIR 22, protobuf, the ONNX C++ library,
-# OpenBLAS and OpenMP. `./setup` installs all of it.
+# OpenMP. `./setup` installs all of it.
 
 if(NOT DEFINED MLIR_DIR AND EXISTS /usr/lib/llvm-22/lib/cmake/mlir)
   set(MLIR_DIR /usr/lib/llvm-22/lib/cmake/mlir)
@@ -37,9 +37,9 @@ add_link_options(-fuse-ld=lld -B${LLVM_TOOLS_BINARY_DIR})
 find_package(Protobuf REQUIRED)
 include(ShardonnxOnnx)
 
-# The runtime, and what programs are linked with: g++, whose OpenMP (libgomp)
-# OpenBLAS uses too. The compiler itself is built by clang (CMakePresets.json),
-# which takes a third of the time.
+# The runtime, and what programs are linked with: g++ and its OpenMP (libgomp).
+# The compiler itself is built by clang (CMakePresets.json), which takes a third
+# of the time.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(SHARDONNX_RUNTIME_CXX ${CMAKE_CXX_COMPILER})
 else()
@@ -55,11 +55,3 @@ find_package(ZLIB REQUIRED)
 # What carries slices between machines; Debian has it as a shared library.
 find_library(SHARDONNX_GLOO gloo REQUIRED)
 find_path(SHARDONNX_GLOO_INCLUDE gloo/transport/context.h REQUIRED)
-
-# OpenBLAS built on OpenMP, so that GEMM and generated kernels share one pool.
-find_library(SHARDONNX_OPENBLAS libopenblas.a
-             PATH_SUFFIXES openblas-openmp x86_64-linux-gnu/openblas-openmp
-             REQUIRED)
-find_path(SHARDONNX_OPENBLAS_INCLUDE cblas.h
-          PATH_SUFFIXES x86_64-linux-gnu/openblas-openmp openblas-openmp
-          x86_64-linux-gnu REQUIRED)

@@ -7,7 +7,6 @@
 
 include(CMakePackageConfigHelpers)
 
-get_filename_component(SHARDONNX_OPENBLAS_DIR ${SHARDONNX_OPENBLAS} DIRECTORY)
 execute_process(COMMAND ${SHARDONNX_RUNTIME_CXX} -print-file-name=libgomp.a
   OUTPUT_VARIABLE gomp OUTPUT_STRIP_TRAILING_WHITESPACE)
 get_filename_component(SHARDONNX_GOMP_DIR ${gomp} DIRECTORY)

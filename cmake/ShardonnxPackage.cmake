@@ -26,7 +26,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 # Beside the libraries of the programs: what they link executables with.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS
-    "g++, lld-${LLVM_VERSION_MAJOR}, libopenblas-openmp-dev, zlib1g-dev")
+    "g++, lld-${LLVM_VERSION_MAJOR}, zlib1g-dev")
 # Executables load it where their ranks are on several machines.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS libgloo0)
 set(CPACK_DEBIAN_COMPRESSION_TYPE zstd)

@@ -29,7 +29,6 @@ foreach(name Scrt1.o crti.o crtbeginS.o crtendS.o crtn.o libc_nonshared.a
   shardonnx_toolchain_file(${path} link)
   list(APPEND SHARDONNX_TOOLCHAIN_FILES ${path})
 endforeach()
-shardonnx_toolchain_file(${SHARDONNX_OPENBLAS} link)
 
 # The linker by the name that says which one it is, with its libraries.
 get_filename_component(lld ${SHARDONNX_LLD} REALPATH)
@@ -39,7 +38,7 @@ install(PROGRAMS cmake/toolchain-ld.lld DESTINATION ${toolchain_dir}/bin
         RENAME ld.lld COMPONENT toolchain EXCLUDE_FROM_ALL)
 
 # Shared libraries, and whose work all of this is.
-set(toolchain_files ${lld} ${SHARDONNX_OPENBLAS} ${SHARDONNX_TOOLCHAIN_FILES})
+set(toolchain_files ${lld} ${SHARDONNX_TOOLCHAIN_FILES})
 configure_file(cmake/toolchain-libraries.cmake.in toolchain-libraries.in @ONLY)
 file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/toolchain-libraries.cmake
      INPUT ${PROJECT_BINARY_DIR}/toolchain-libraries.in)

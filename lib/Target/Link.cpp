@@ -221,7 +221,7 @@ driverCommand(StringRef linker, ArrayRef<std::string> inputs, bool cuda) {
   llvm::append_range(command, inputs);
   // CUDA's libraries are loaded at run time.
   if (!cuda)
-    command.insert(command.end(), {SHARDONNX_OPENBLAS, "-l:libgomp.a"});
+    command.push_back("-l:libgomp.a");
   command.insert(command.end(), {"-l:libz.a", "-static-libstdc++",
                                  "-static-libgcc", "-pthread", "-ldl", "-lm",
                                  "-Wl,--gc-sections", "-Wl,--strip-debug"});
@@ -248,7 +248,7 @@ static std::vector<std::string> toolchainCommand(StringRef linker,
   llvm::append_range(command, inputs);
   command.push_back("-L" + folder);
   if (!cuda)
-    command.insert(command.end(), {"-l:libopenblas.a", "-l:libgomp.a"});
+    command.push_back("-l:libgomp.a");
   command.insert(command.end(),
                  {"-l:libz.a", "-l:libstdc++.a", "-l:libgcc.a",
                   "-l:libgcc_eh.a", "-l:libc_nonshared.a", "--as-needed",

@@ -40,9 +40,11 @@ constexpr const char *kSpinCount = "20000";
 std::vector<std::pair<std::string, std::string>>
 threadEnvironment(int threads) {
   std::string count = std::to_string(threads);
-  return {{"OMP_NUM_THREADS", count}, {"OPENBLAS_NUM_THREADS", count},
-          {"OMP_DYNAMIC", "false"},   {"OMP_MAX_ACTIVE_LEVELS", "1"},
-          {"OMP_PROC_BIND", "false"}, {"GOMP_SPINCOUNT", kSpinCount}};
+  return {{"OMP_NUM_THREADS", count},
+          {"OMP_DYNAMIC", "false"},
+          {"OMP_MAX_ACTIVE_LEVELS", "1"},
+          {"OMP_PROC_BIND", "false"},
+          {"GOMP_SPINCOUNT", kSpinCount}};
 }
 
 void setThreadEnvironment(int threads) {

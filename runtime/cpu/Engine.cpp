@@ -7,7 +7,6 @@
 #include "../comm/Launch.h"
 #include "../support/Convert.h"
 #include "../support/Error.h"
-#include "AddressSpace.h"
 #include "ProcessMemory.h"
 #include "ReduceKernels.h"
 #include "shardonnx/runtime/Cpu.h"
@@ -73,7 +72,6 @@ CpuEngine::CpuEngine(const EngineSetup &setup)
   if (network)
     plannedBytes += Network::stagingBytes(routes, manifest);
   allocateInputs();
-  checkAddressSpace(/*threads=*/1); // the plan's memory is there by now
   context.privateBase = state.privateBase();
   context.params = state.paramPointers.data();
   context.grads = state.gradPointers.data();

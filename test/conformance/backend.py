@@ -121,7 +121,7 @@ def collect(model, files, grad, compiled, folded):
 
 def call(words, timeout):
     """Standard output of eval, or one of the exceptions above."""
-    environment = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
     try:
         done = subprocess.run(words, capture_output=True, text=True,
                               errors="replace", timeout=timeout,

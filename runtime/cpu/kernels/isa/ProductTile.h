@@ -31,8 +31,10 @@ template <typename Multiply, int Rows, int Vectors>
 static void multiplyTile(int64_t columns, int64_t units, const float *a,
                          const float *b, float *c, int64_t cStride, bool add) {
   Vec sum[Rows][Vectors] = {};
+  // The tile of C comes from memory while the panels go by.
   for (int r = 0; r < Rows; ++r)
-    __builtin_prefetch(c + r * cStride, 1);
+    for (int v = 0; v < Vectors; ++v)
+      __builtin_prefetch(c + r * cStride + v * kLanes, 1);
   for (int64_t u = 0; u < units; ++u) {
     Vec row[Vectors];
 #pragma GCC unroll 3
