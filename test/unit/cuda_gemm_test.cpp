@@ -77,8 +77,7 @@ int64_t span(const ShxGemm &d, const int64_t *strides, int64_t rows,
 bool hasBias(const Case &t) { return t.epilogue != SHX_EPILOGUE_DGELU; }
 bool hasAux(const Case &t) {
   return (t.epilogue == SHX_EPILOGUE_GELU_BIAS && t.aux) ||
-         t.epilogue == SHX_EPILOGUE_DGELU ||
-         t.epilogue == SHX_EPILOGUE_DGELU_BGRAD;
+         t.epilogue == SHX_EPILOGUE_DGELU;
 }
 
 double gelu(double x, double *slope = nullptr) {
@@ -168,9 +167,7 @@ private:
           finish(t, d, sum, atC + i * d.ldc + j, j, bias, out);
         }
     };
-    bool sums = t.epilogue == SHX_EPILOGUE_DGELU_BGRAD ||
-                t.epilogue == SHX_EPILOGUE_BGRAD;
-    if (sums)
+    if (t.epilogue == SHX_EPILOGUE_BGRAD)
       std::fill(out.bias.begin(), out.bias.end(), 0);
     each(each, 0, 0, 0, 0);
     if (t.epilogue == SHX_EPILOGUE_BGRAD)
@@ -202,8 +199,6 @@ private:
     default:
       gelu(aux, &slope);
       to = sum * slope;
-      if (t.epilogue == SHX_EPILOGUE_DGELU_BGRAD)
-        out.bias[size_t(column)] += to;
     }
   }
 
@@ -303,9 +298,8 @@ TEST_F(CudaGemm, Tf32) {
 }
 
 TEST_F(CudaGemm, Epilogues) {
-  for (int32_t epilogue :
-       {SHX_EPILOGUE_BIAS, SHX_EPILOGUE_GELU_BIAS, SHX_EPILOGUE_DGELU,
-        SHX_EPILOGUE_DGELU_BGRAD, SHX_EPILOGUE_BGRAD})
+  for (int32_t epilogue : {SHX_EPILOGUE_BIAS, SHX_EPILOGUE_GELU_BIAS,
+                           SHX_EPILOGUE_DGELU, SHX_EPILOGUE_BGRAD})
     for (int32_t dtype : {SHX_F32, SHX_BF16, SHX_F16}) {
       Case t{40, 24, 16, false, false, dtype, dtype, dtype};
       t.epilogue = epilogue;

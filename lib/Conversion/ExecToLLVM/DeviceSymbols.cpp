@@ -13,12 +13,11 @@ using namespace mlir;
 using namespace shardonnx;
 
 static_assert(offsetof(ShxDeviceKernel, name) == 0 &&
-                  offsetof(ShxDeviceKernel, id) == 8 &&
-                  offsetof(ShxDeviceKernel, blockThreads) == 12 &&
+                  offsetof(ShxDeviceKernel, blockThreads) == 8 &&
+                  offsetof(ShxDeviceKernel, sharedBytes) == 12 &&
                   offsetof(ShxDeviceKernel, blocks) == 16 &&
                   offsetof(ShxDeviceKernel, elementsPerBlock) == 24 &&
-                  offsetof(ShxDeviceKernel, sharedBytes) == 32 &&
-                  offsetof(ShxDeviceKernel, args) == 36,
+                  offsetof(ShxDeviceKernel, args) == 32,
               "the struct below is laid out as the C one");
 static_assert(offsetof(ShxDeviceImage, kind) == 0 &&
                   offsetof(ShxDeviceImage, arch) == 4 &&
@@ -73,22 +72,20 @@ ProgramSymbols::deviceKernel(const kernels::DeviceLaunch &launch) {
   LLVM::GlobalOp &global = deviceKernels[launch.symbol];
   if (global)
     return global;
-  auto id = int64_t(deviceKernels.size()) - 1;
   LLVM::GlobalOp name = bytes(launch.symbol + '\0', "name", /*alignment=*/1);
   Type i32 = builder.getI32Type(), i64 = builder.getI64Type();
   auto pointer = LLVM::LLVMPointerType::get(builder.getContext());
   auto type = LLVM::LLVMStructType::getLiteral(
-      builder.getContext(), {pointer, i32, i32, i64, i64, i32, i32});
+      builder.getContext(), {pointer, i32, i32, i64, i64, i64});
   global = makeGlobal(builder, module.getLoc(), type, LLVM::Linkage::Internal,
                       "..kernel." + launch.symbol, [&](OpBuilder &b) {
                         StructBuilder fields(b, module.getLoc(), type);
                         fields.address(name);
-                        fields.i32(id);
                         fields.i32(launch.blockThreads);
+                        fields.i32(launch.sharedBytes);
                         fields.i64(launch.blocks);
                         fields.i64(launch.elementsPerBlock);
-                        fields.i32(launch.sharedBytes);
-                        fields.i32(int64_t(launch.args.size()));
+                        fields.i64(int64_t(launch.args.size()));
                         return fields.get();
                       });
   return global;
@@ -121,7 +118,6 @@ void ProgramSymbols::addDeviceSymbols() {
                          LLVM::Linkage::External, "shx_constants",
                          builder.getStringAttr(content), 64);
   number("shx_constants_size", i64, int64_t(constantBytes.size()));
-  number("shx_device_kernel_count", i32, int64_t(deviceKernels.size()));
   number("shx_device_image_count", i32, int64_t(device->images.size()));
   SmallVector<LLVM::GlobalOp> data;
   for (const DeviceProgram::Image &image : device->images)

@@ -47,8 +47,6 @@ cublasLtEpilogue_t epilogueOf(const GemmProblem &problem) {
                                  : CUBLASLT_EPILOGUE_GELU_BIAS;
   case SHX_EPILOGUE_DGELU:
     return CUBLASLT_EPILOGUE_DGELU;
-  case SHX_EPILOGUE_DGELU_BGRAD:
-    return CUBLASLT_EPILOGUE_DGELU_BGRAD;
   case SHX_EPILOGUE_BGRAD:
     return CUBLASLT_EPILOGUE_BGRADA;
   default:

@@ -74,9 +74,6 @@ void enqueueEpilogue(Context &context, const GemmProblem &p,
          kEpilogueThreads, 0, operands.c,
          static_cast<const void *>(operands.bias), operands.aux, rows, columns,
          p.ldResult, p.epilogue, int32_t(packs));
-  if (p.epilogue == SHX_EPILOGUE_DGELU_BGRAD)
-    columnSums(context, operands.c, p.dtypeOut, rows, columns, p.ldResult,
-               operands.bias, p.dtypeOut, workspace, p.workspaceBytes);
 }
 
 } // namespace shardonnx::rt::cuda

@@ -38,7 +38,7 @@ __device__ float finish(int32_t epilogue, float c, float bias, float &aux) {
 }
 
 __device__ bool isGradient(int32_t epilogue) {
-  return epilogue == SHX_EPILOGUE_DGELU || epilogue == SHX_EPILOGUE_DGELU_BGRAD;
+  return epilogue == SHX_EPILOGUE_DGELU;
 }
 
 // packed: columns, strides and addresses allow 16-byte accesses.

@@ -73,8 +73,7 @@ constexpr int64_t gemmLibraryBytes(const ShxGemm &desc, int64_t results) {
   else if (results < kGemmLibraryBytes / (parts * 4))
     bytes = results * parts * 4;
   // Where the library does not do an epilogue: column sums of parts.
-  bool sums = desc.epilogue == SHX_EPILOGUE_BGRAD ||
-              desc.epilogue == SHX_EPILOGUE_DGELU_BGRAD;
+  bool sums = desc.epilogue == SHX_EPILOGUE_BGRAD;
   int64_t columns = sums ? kGemmColumnSplits * desc.n * 4 : 0;
   return alignTo(bytes > columns ? bytes : columns, kGemmAlignment);
 }

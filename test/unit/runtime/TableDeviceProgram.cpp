@@ -41,12 +41,12 @@ void launch(ShxContext *ctx, const ShxDeviceKernel &kernel,
   shx_launch_device(ctx, &kernel, arguments.begin());
 }
 
-constexpr ShxDeviceKernel kA = {"table_a", 0, 16, 1, 0, 0, 4};
-constexpr ShxDeviceKernel kB = {"table_b", 1, 16, 1, 0, 0, 5};
-constexpr ShxDeviceKernel kC = {"table_c", 2, 1, 1, 0, 0, 8};
-constexpr ShxDeviceKernel kGrad = {"table_grad", 3, 1, 1, 0, 0, 5};
-constexpr ShxDeviceKernel kGradA = {"table_grad_a", 4, 1, 1, 0, 0, 5};
-constexpr ShxDeviceKernel kAdamW = {"table_adamw", 5, 64, 0, 64, 0, 6};
+constexpr ShxDeviceKernel kA = {"table_a", 16, 0, 1, 0, 4};
+constexpr ShxDeviceKernel kB = {"table_b", 16, 0, 1, 0, 5};
+constexpr ShxDeviceKernel kC = {"table_c", 1, 0, 1, 0, 8};
+constexpr ShxDeviceKernel kGrad = {"table_grad", 1, 0, 1, 0, 5};
+constexpr ShxDeviceKernel kGradA = {"table_grad_a", 1, 0, 1, 0, 5};
+constexpr ShxDeviceKernel kAdamW = {"table_adamw", 64, 0, 0, 64, 6};
 
 void forward(ShxContext *ctx) {
   uint8_t *x = ctx->inputs[0], *y = ctx->inputs[1];
@@ -113,7 +113,6 @@ void shx_update(ShxContext *ctx) {
 const ShxDeviceImage shx_device_images[] = {
     {SHX_PTX, 80, table_ptx, uint64_t(table_ptx_end - table_ptx) + 1}};
 const int32_t shx_device_image_count = 1;
-const int32_t shx_device_kernel_count = 6;
 const uint8_t shx_constants[] = {1, 2, 3, 4};
 const uint64_t shx_constants_size = sizeof(shx_constants);
 

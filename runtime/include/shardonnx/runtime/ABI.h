@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SHX_ABI_VERSION 3
+#define SHX_ABI_VERSION 4
 
 typedef enum ShxDType {
   SHX_F32 = 0,
@@ -92,12 +92,11 @@ typedef struct ShxDeviceImage {
 } ShxDeviceImage;
 typedef struct ShxDeviceKernel {
   const char *name; // of the function in the program's images
-  int32_t id;       // 0 … shx_device_kernel_count - 1
   int32_t blockThreads;
+  int32_t sharedBytes;      // dynamic
   int64_t blocks;           // 0: count / elementsPerBlock, rounded up
   int64_t elementsPerBlock; // of the optimizer
-  int32_t sharedBytes;      // dynamic
-  int32_t args;             // pointers that it takes
+  int64_t args;             // pointers that it takes
 } ShxDeviceKernel;
 // Every parameter of the kernel is one of the addresses in `args`.
 void shx_launch_device(ShxContext *ctx, const ShxDeviceKernel *kernel,
@@ -109,11 +108,10 @@ void shx_launch_device(ShxContext *ctx, const ShxDeviceKernel *kernel,
 // only). bias has n elements, aux is laid out as C; both have C's dtype.
 typedef enum ShxEpilogue {
   SHX_EPILOGUE_NONE = 0,
-  SHX_EPILOGUE_BIAS = 1,        // C = A·B + bias
-  SHX_EPILOGUE_GELU_BIAS = 2,   // aux = A·B + bias, C = gelu(aux), tanh's form
-  SHX_EPILOGUE_DGELU = 3,       // C = A·B · gelu'(aux)
-  SHX_EPILOGUE_DGELU_BGRAD = 4, // …and bias = the sums of C's columns
-  SHX_EPILOGUE_BGRAD = 5,       // bias = the sums of B's columns
+  SHX_EPILOGUE_BIAS = 1,      // C = A·B + bias
+  SHX_EPILOGUE_GELU_BIAS = 2, // aux = A·B + bias, C = gelu(aux), tanh's form
+  SHX_EPILOGUE_DGELU = 3,     // C = A·B · gelu'(aux)
+  SHX_EPILOGUE_BGRAD = 4,     // bias = the sums of B's columns
 } ShxEpilogue;
 
 typedef enum ShxGemmFlags {
@@ -320,7 +318,6 @@ void shx_eval_microbatch(ShxContext *ctx); // forward and loss only
 // A CUDA program exports these as well.
 extern const ShxDeviceImage shx_device_images[];
 extern const int32_t shx_device_image_count;
-extern const int32_t shx_device_kernel_count;
 extern const uint8_t shx_constants[]; // what ShxContext::constants is made of
 extern const uint64_t shx_constants_size;
 

@@ -32,7 +32,7 @@ def NN_MatmulOp : NN_PureOp<"matmul", [
 def NN_EpilogueBias : I32EnumAttrCase<"bias", 1>;
 def NN_EpilogueGeluBias : I32EnumAttrCase<"gelu_bias", 2>;
 def NN_EpilogueDGelu : I32EnumAttrCase<"dgelu", 3>;
-def NN_EpilogueBGrad : I32EnumAttrCase<"bgrad", 5>;
+def NN_EpilogueBGrad : I32EnumAttrCase<"bgrad", 4>;
 // The numbers are ShxEpilogue's.
 def NN_Epilogue : I32EnumAttr<"Epilogue", "What follows a matrix product",
     [NN_EpilogueBias, NN_EpilogueGeluBias, NN_EpilogueDGelu,
