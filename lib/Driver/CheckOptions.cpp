@@ -130,6 +130,12 @@ LogicalResult checkOptions(const CompileOptions &options,
   if (!options.loraTargets.empty() && !options.lora)
     return diagnostics.error("--lora-targets needs --lora=RANK: the rank of "
                              "the adapters");
+  if (options.baseDtype && !options.lora)
+    return diagnostics.error("--base-dtype needs --lora=RANK: weights that are "
+                             "trained are not kept in few bits");
+  if (options.baseDtype && options.strictNumerics)
+    return diagnostics.error("--base-dtype: rounds the base's weights, which "
+                             "--strict-numerics excludes; leave one out");
   if (options.fit && options.memoryBudget)
     return diagnostics.error("--memory-budget: --fit makes it; leave one out");
   if ((options.memoryBudget || options.fit) && !options.worldSize)

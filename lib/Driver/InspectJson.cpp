@@ -116,6 +116,10 @@ void writeParam(OStream &json, const Manifest::Unit &unit,
   json.attribute("elements", param.elements());
   json.attribute("trainable", param.trainable);
   json.attribute("offset", param.offset);
+  if (param.packed) {
+    json.attribute("packing", spell(param.packed->packing));
+    json.attribute("length", param.length());
+  }
   json.attributeArray("tied", [&] {
     for (const std::string &name : param.tied)
       json.value(text(name));

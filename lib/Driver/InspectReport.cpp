@@ -12,7 +12,7 @@ namespace shardonnx {
 
 Interval cutToParameter(Interval owned, const Manifest::Param &param) {
   int64_t begin = std::max(owned.begin, param.offset);
-  int64_t end = std::min(owned.end, param.offset + param.elements());
+  int64_t end = std::min(owned.end, param.offset + param.length());
   if (begin >= end)
     return {};
   return {begin - param.offset, end - param.offset};

@@ -193,7 +193,10 @@ void printParameters(const Manifest &m, const Topology &topology,
       if (!param.tied.empty())
         name += " = " + llvm::join(param.tied, " = ");
       table.add({name, shapeText(param.shape),
-                 param.trainable ? "trainable" : "frozen",
+                 param.trainable ? "trainable"
+                 : param.packed
+                     ? std::string("frozen, ") + spell(param.packed->packing)
+                     : "frozen",
                  ownersText(unit, param, topology)});
     }
     table.print(out);

@@ -29,6 +29,7 @@ static void addTrainingPasses(OpPassManager &pm,
     adapters.alpha = options.lora->alpha;
     adapters.dropout = options.lora->dropout;
     adapters.rslora = options.lora->rslora;
+    adapters.dora = options.lora->dora;
     // What --freeze does not name, or --trainable does, is then trained beside
     // the adapters, as PEFT's modules_to_save are.
     adapters.freezesBase = options.freeze.empty() && options.trainable.empty();
@@ -65,6 +66,11 @@ static void addTrainingPasses(OpPassManager &pm,
   if (options.outputDtype)
     dtypes.outputDtype = spell(*options.outputDtype);
   pm.addPass(nn::createAssignDtypesPass(dtypes));
+  if (options.baseDtype) {
+    nn::PackBasePassOptions base;
+    base.packing = spell(*options.baseDtype);
+    pm.addPass(nn::createPackBasePass(base));
+  }
   if (!options.strictNumerics)
     pm.addPass(nn::createJoinProductsPass());
   pm.addPass(nn::createVerifyPlacesPass());

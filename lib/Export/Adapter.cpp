@@ -7,10 +7,12 @@
 
 #include "Export.h"
 
+#include "../../runtime/core/PackedWeight.h"
 #include "../../runtime/support/Error.h"
 #include "shardonnx/runtime/EndsWith.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -27,6 +29,13 @@ std::string before(const std::string &name, const std::string &end) {
 std::vector<float> readAsItIs(rt::CheckpointReader &reader,
                               const rt::CheckpointReader::Place &place) {
   const Manifest::Param &param = *place.param;
+  if (param.packed) {
+    int64_t element = dtypeBytes(reader.index().units[place.unit].frozenType);
+    std::vector<uint8_t> bytes(static_cast<size_t>(param.length() * element));
+    reader.readStored(place.unit, param.offset * element,
+                      param.length() * element, bytes.data());
+    return rt::unpackWeight(param, bytes.data());
+  }
   std::vector<float> values(static_cast<size_t>(param.elements()));
   reader.read(place.unit,
               param.trainable ? rt::StateArray::Master : rt::StateArray::Frozen,
@@ -47,6 +56,22 @@ void addProduct(const std::vector<float> &a, const std::vector<float> &b,
         row[i] += b[o * rank + r] * a[r * in + i];
     for (size_t i = 0; i < in; ++i)
       weight[transposed ? i * out + o : o * in + i] += scaling * row[i];
+  }
+}
+
+// DoRA: every row [in] of the weight gets its length.
+void setLengths(const std::vector<float> &lengths, bool transposed,
+                std::vector<float> &weight) {
+  size_t out = lengths.size(), in = weight.size() / out;
+  for (size_t o = 0; o < out; ++o) {
+    auto at = [&](size_t i) { return transposed ? i * out + o : o * in + i; };
+    double square = 0;
+    for (size_t i = 0; i < in; ++i)
+      square += static_cast<double>(weight[at(i)]) *
+                static_cast<double>(weight[at(i)]);
+    float factor = lengths[o] / static_cast<float>(std::sqrt(square));
+    for (size_t i = 0; i < in; ++i)
+      weight[at(i)] *= factor;
   }
 }
 
@@ -83,7 +108,7 @@ std::string configOf(const Lora &lora,
                                  {"lora_alpha", lora.alpha},
                                  {"lora_dropout", lora.dropout},
                                  {"use_rslora", lora.rslora},
-                                 {"use_dora", false},
+                                 {"use_dora", lora.dora},
                                  {"bias", "none"},
                                  {"target_modules", targets},
                                  {"modules_to_save", nullptr},
@@ -96,7 +121,9 @@ std::string configOf(const Lora &lora,
 } // namespace
 
 bool isAdapter(const Manifest::Param &param) {
-  return endsWith(param.stateDict, kLoraA) || endsWith(param.stateDict, kLoraB);
+  return endsWith(param.stateDict, kLoraA) ||
+         endsWith(param.stateDict, kLoraB) ||
+         endsWith(param.stateDict, kLoraMagnitude);
 }
 
 std::vector<float> readParameter(rt::CheckpointReader &reader,
@@ -111,6 +138,8 @@ std::vector<float> readParameter(rt::CheckpointReader &reader,
   rt::CheckpointReader::Place b = reader.find({module + kLoraB});
   if (!a.param || !b.param)
     return values;
+  if (lora->dora && !reader.find({module + kLoraMagnitude}).param)
+    rt::fail("the checkpoint has no lengths for '", name, "'");
   auto rank = static_cast<size_t>(lora->rank);
   std::vector<float> left = readAsItIs(reader, a),
                      right = readAsItIs(reader, b);
@@ -122,6 +151,9 @@ std::vector<float> readParameter(rt::CheckpointReader &reader,
       lora->fanInFanOut.end();
   addProduct(left, right, rank, static_cast<float>(lora->scaling()), transposed,
              values);
+  if (lora->dora)
+    setLengths(readAsItIs(reader, reader.find({module + kLoraMagnitude})),
+               transposed, values);
   return values;
 }
 

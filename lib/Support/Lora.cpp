@@ -33,10 +33,11 @@ static std::string parseWord(StringRef word, Lora &lora) {
     lora.rslora = true;
     return "";
   }
-  if (word == "dora")
-    return "dora (weights taken apart into size and direction) is not built; "
-           "leave it out";
-  return "'" + word.str() + "' is not one of alpha=A, dropout=P, rslora";
+  if (word == "dora") {
+    lora.dora = true;
+    return "";
+  }
+  return "'" + word.str() + "' is not one of alpha=A, dropout=P, rslora, dora";
 }
 
 std::optional<Lora> parseLora(const std::string &text, std::string &error) {

@@ -8,6 +8,7 @@
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Dialect/NN/IR/Adapters.h"
+#include "shardonnx/Dialect/NN/IR/PackedParameters.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
@@ -135,6 +136,7 @@ static json::Object loraOf(DictionaryAttr lora) {
       {"alpha", lora.getAs<FloatAttr>("alpha").getValueAsDouble()},
       {"dropout", lora.getAs<FloatAttr>("dropout").getValueAsDouble()},
       {"rslora", lora.getAs<BoolAttr>("rslora").getValue()},
+      {"dora", lora.getAs<BoolAttr>("dora").getValue()},
       {"fan_in_fan_out", std::move(transposed)}};
 }
 
@@ -174,6 +176,11 @@ static void addParams(ModuleOp module, ArrayAttr intervals, bool trainable,
     }
     if (auto draw = parameter->getAttrOfType<StringAttr>(nn::kDrawAttr))
       object["draw"] = draw.getValue();
+    if (std::optional<Packing> packing = nn::packingOf(parameter)) {
+      object["packing"] = spell(*packing);
+      object["packed_transposed"] =
+          parameter->hasAttr(nn::kPackedTransposedAttr);
+    }
     if (ArrayAttr names = parameter.getNamesAttr())
       addNames(names, parameter.getSymName(), object);
     params.push_back(std::move(object));

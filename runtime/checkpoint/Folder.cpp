@@ -155,19 +155,34 @@ SaveFolder::SaveFolder(const std::string &path, int64_t step) : path(path) {
   }
 }
 
-void SaveFolder::publish(int64_t step, int64_t keep) {
+void SaveFolder::publish(int64_t step, int64_t keep, bool best) {
   std::string to = (fs::path(path) / stepName(step)).string();
   std::string from = to + kPartial;
   syncFolder(from);
   if (std::rename(from.c_str(), to.c_str()) != 0)
     fail("cannot rename '", from, "' to '", to, "': ", systemError());
+  if (best)
+    linkBest(step);
   syncFolder(path);
   prune(step, keep);
+}
+
+// The link is there at any time, to the old one or to the new one.
+void SaveFolder::linkBest(int64_t step) {
+  std::string name = (fs::path(path) / kBestName).string();
+  std::string draft = name + kPartial;
+  std::error_code ignored;
+  fs::remove(draft, ignored);
+  if (::symlink(stepName(step).c_str(), draft.c_str()) != 0 ||
+      std::rename(draft.c_str(), name.c_str()) != 0)
+    fail("cannot link '", name, "': ", systemError());
 }
 
 // A folder that is not whole is never counted, and left for people to see.
 void SaveFolder::prune(int64_t step, int64_t keep) {
   int64_t kept = 0;
+  std::error_code none;
+  std::string best = fs::read_symlink(fs::path(path) / kBestName, none);
   for (const Entry &entry : entriesOf(path)) {
     if (keep == 0 || entry.partial || entry.step > step)
       continue;
@@ -176,7 +191,7 @@ void SaveFolder::prune(int64_t step, int64_t keep) {
       kept += entry.step == step || isWhole(folder, why);
       continue;
     }
-    if (!isWhole(folder, why))
+    if (entry.name == best || !isWhole(folder, why))
       continue;
     // A run that is killed here leaves what its name calls unfinished.
     std::string doomed = folder + kPartial;

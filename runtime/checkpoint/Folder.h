@@ -17,6 +17,8 @@ namespace shardonnx::rt {
 /// step-00000010
 std::string stepName(int64_t step);
 constexpr const char *kPartial = ".partial"; // follows it while it is written
+/// A link to the checkpoint with the lowest loss of an evaluation.
+constexpr const char *kBestName = "best";
 
 /// Returns `path` where it is a checkpoint itself, else the newest checkpoint
 /// in it that is whole; warns of each newer one that is not. Nothing: there is
@@ -30,12 +32,13 @@ public:
   /// run left unfinished. Fails when it holds checkpoints of steps after
   /// `step`: they are of another run.
   SaveFolder(const std::string &path, int64_t step);
-  /// Renames the finished checkpoint and removes older ones but `keep` (0: all
-  /// stay).
-  void publish(int64_t step, int64_t keep);
+  /// Renames the finished checkpoint, which is linked to if it is the best so
+  /// far, and removes older ones but `keep` (0: all stay) and the best.
+  void publish(int64_t step, int64_t keep, bool best = false);
 
 private:
   void prune(int64_t step, int64_t keep);
+  void linkBest(int64_t step);
 
   std::string path;
   FileDescriptor lock;

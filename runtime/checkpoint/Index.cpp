@@ -27,10 +27,13 @@ constexpr int64_t kLargest = int64_t(1) << 50;
 // ---- Writing
 
 Json paramJson(const Manifest::Param &param) {
-  return {{"name", param.name},          {"onnx", param.onnx},
-          {"offset", param.offset},      {"shape", param.shape},
-          {"tied", param.tied},          {"state_dict", param.stateDict},
-          {"trainable", param.trainable}};
+  Json json = {{"name", param.name},          {"onnx", param.onnx},
+               {"offset", param.offset},      {"shape", param.shape},
+               {"tied", param.tied},          {"state_dict", param.stateDict},
+               {"trainable", param.trainable}};
+  if (param.packed)
+    writePacked(*param.packed, json);
+  return json;
 }
 
 Json slicesJson(const std::vector<Checkpoint::Slice> &slices) {
@@ -178,8 +181,10 @@ private:
       if (d < 0 || __builtin_mul_overflow(elements, d, &elements) ||
           elements > kLargest)
         bad(concat("the shape of '", param.name, "' is out of range"));
+    if (json.contains("packing"))
+      param.packed = readPacked(json, param, dtypeBytes(unit.frozenType));
     int64_t section = param.trainable ? unit.length : unit.frozenLength;
-    if (param.offset + elements > section)
+    if (param.offset + param.length() > section)
       bad(concat("'", param.name, "' lies outside its unit"));
     return param;
   }
@@ -239,7 +244,7 @@ private:
       std::vector<std::pair<int64_t, int64_t>> places;
       for (const Manifest::Param &param : unit.params)
         if (param.trainable == trainable)
-          places.emplace_back(param.offset, param.offset + param.elements());
+          places.emplace_back(param.offset, param.offset + param.length());
       std::sort(places.begin(), places.end());
       for (size_t i = 1; i < places.size(); ++i)
         if (places[i].first < places[i - 1].second)

@@ -186,4 +186,18 @@ void CheckpointReader::read(size_t unit, StateArray array, int64_t begin,
   }
 }
 
+void CheckpointReader::readStored(size_t unit, int64_t begin, int64_t count,
+                                  uint8_t *out) {
+  int64_t element = dtypeBytes(dtypeOf(unit, StateArray::Frozen));
+  for (const Checkpoint::Slice &slice : slicesOf(unit, StateArray::Frozen)) {
+    int64_t first = slice.interval.begin * element;
+    int64_t from = std::max(begin, first);
+    int64_t n = std::min(begin + count, slice.interval.end * element) - from;
+    if (n <= 0)
+      continue;
+    const Array &stored = tensor(slice.file, unit, StateArray::Frozen);
+    stored.file->read(out + (from - begin), stored.offset + (from - first), n);
+  }
+}
+
 } // namespace shardonnx::rt

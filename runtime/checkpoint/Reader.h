@@ -36,6 +36,8 @@ public:
   /// Elements [begin, begin + count) of a unit's section.
   void read(size_t unit, StateArray array, int64_t begin, int64_t count,
             float *out);
+  /// Bytes [begin, begin + count) of a unit's frozen section.
+  void readStored(size_t unit, int64_t begin, int64_t count, uint8_t *out);
 
 private:
   void openFile(size_t file);

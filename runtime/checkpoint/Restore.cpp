@@ -84,6 +84,15 @@ private:
       note(concat("its '", param.name, "' is ",
                   stored->trainable ? "trained" : "frozen",
                   ", the program's is not"));
+    else if (packingText(*stored) != packingText(param))
+      note(concat("its '", param.name, "' is ", packingText(*stored),
+                  ", the program's ", packingText(param)));
+  }
+  static std::string packingText(const Manifest::Param &param) {
+    if (!param.packed)
+      return "not packed";
+    return concat(spell(param.packed->packing),
+                  param.packed->transposed ? " of its transpose" : "");
   }
   void note(const std::string &what) {
     if (++count <= kNamed)
@@ -98,18 +107,33 @@ private:
   size_t count = 0;
 };
 
+void loadPacked(Engine &engine, CheckpointReader &reader, size_t unit,
+                const Manifest::Param &param, const Interval &owned) {
+  int64_t element = dtypeBytes(engine.manifest.units[unit].paramType);
+  CheckpointReader::Place place = reader.find(param.names());
+  int64_t begin = place.param->offset *
+                  dtypeBytes(reader.index().units[place.unit].frozenType);
+  std::vector<uint8_t> bytes(static_cast<size_t>(owned.size() * element));
+  reader.readStored(place.unit, begin + owned.begin * element,
+                    owned.size() * element, bytes.data());
+  engine.writeStored(unit, param.offset + owned.begin, bytes.data(),
+                     owned.size());
+}
+
 void load(Engine &engine, CheckpointReader &reader, int moments) {
   std::vector<float> values;
-  forOwned(engine, [&](const OwnedRange &range) {
-    const Manifest::Param &param = *range.param;
+  forOwnedPlaces(engine, [&](size_t unit, const Manifest::Param &param,
+                             const Interval &owned) {
+    if (param.packed)
+      return loadPacked(engine, reader, unit, param, owned);
     CheckpointReader::Place place = reader.find(param.names());
     for (StateArray array : arraysOf(param.trainable, moments))
-      for (int64_t at = range.begin; at < range.end; at += kChunk) {
-        int64_t n = std::min(kChunk, range.end - at);
+      for (int64_t at = owned.begin; at < owned.end; at += kChunk) {
+        int64_t n = std::min(kChunk, owned.end - at);
         values.resize(static_cast<size_t>(n));
         reader.read(place.unit, array, place.param->offset + at, n,
                     values.data());
-        engine.write(range.unit, array, param.offset + at, values.data(), n);
+        engine.write(unit, array, param.offset + at, values.data(), n);
       }
   });
 }

@@ -103,13 +103,15 @@ void Saver::listPieces() {
 }
 
 bool Saver::savesAfter(int64_t step, bool last) const {
-  return last || (options.saveEvery > 0 && step % options.saveEvery == 0);
+  return last || (best > 0 && step == best) ||
+         (options.saveEvery > 0 && step % options.saveEvery == 0);
 }
 
 std::optional<SaveRecord> Saver::begin(const TrainState &after) {
   std::optional<SaveRecord> before =
       finish(); // that save's stall, not this one's
   state = after;
+  isBest = best > 0 && best == state.step;
   began = monotonicSeconds();
   report = {};
   error.clear();
@@ -297,7 +299,7 @@ void Saver::describe(const std::vector<std::string> &messages) {
 void Saver::commit() {
   try {
     writeDurably(concat(partial, "/", kIndexName), writeIndex(index));
-    folder->publish(state.step, options.keep);
+    folder->publish(state.step, options.keep, isBest);
   } catch (const std::exception &e) {
     error = e.what();
   }

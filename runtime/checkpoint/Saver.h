@@ -44,6 +44,9 @@ public:
   /// What is trained on, for the index.
   void setData(const DataIdentity &identity) { data = identity; }
   bool savesAfter(int64_t step, bool last) const;
+  /// Step `step` is to be saved, and its checkpoint stays until another is
+  /// the best.
+  void setBest(int64_t step) { best = step; }
   /// On every rank, between steps; `state` is that of the last one. Waits for
   /// the save before it and returns it.
   std::optional<SaveRecord> begin(const TrainState &state);
@@ -86,12 +89,14 @@ private:
   const Manifest &manifest;
   std::unique_ptr<SaveFolder> folder; // rank 0's
   std::string runId;
+  int64_t best = 0; // step; 0: none
   std::optional<DataIdentity> data;
   std::vector<Piece> pieces;      // in the order of writing
   std::vector<Interval> owned[2]; // [trainable][unit] that are saved
 
   /// Of the save that is under way; the thread's, until it is done.
   TrainState state;
+  bool isBest = false;
   std::string partial, id; // its folder
   Report report;
   std::string error;

@@ -41,7 +41,7 @@ SectionHash::SectionHash(const std::vector<Manifest::Param> &params,
     : dtype(dtype) {
   for (const Manifest::Param &param : params)
     if (param.trainable == (array != StateArray::Frozen))
-      places.push_back({param.offset, param.offset + param.elements(),
+      places.push_back({param.offset, param.offset + param.length(),
                         keyOf(param.name, array)});
   std::sort(places.begin(), places.end(),
             [](const Place &a, const Place &b) { return a.begin < b.begin; });

@@ -68,6 +68,9 @@ public:
   /// owned.
   virtual void write(size_t unit, StateArray array, int64_t begin,
                      const float *values, int64_t count) = 0;
+  /// The same of a frozen section, as it is stored (packed weights).
+  virtual void writeStored(size_t unit, int64_t begin, const uint8_t *bytes,
+                           int64_t count) = 0;
   /// Elements [begin, begin + count) of the last step's reduced gradients,
   /// which have the loss scale; they are owned, and no step is outstanding.
   virtual void readReduced(size_t unit, int64_t begin, float *values,

@@ -75,7 +75,7 @@ Manifest::Loss readLoss(const Json &json) {
   return loss;
 }
 
-Manifest::Param readParam(const Json &json) {
+Manifest::Param readParam(const Json &json, const Manifest::Unit &unit) {
   Manifest::Param param;
   param.name = json.at("name").get<std::string>();
   param.onnx = json.value("onnx", param.name);
@@ -97,6 +97,9 @@ Manifest::Param readParam(const Json &json) {
   if (param.source && param.source->transposed && param.shape.size() != 2)
     fail("the manifest marks '", param.name,
          "' as transposed, but it is not two-dimensional");
+  product(param.shape);
+  if (json.contains("packing"))
+    param.packed = rt::readPacked(json, param, dtypeBytes(unit.paramType));
   return param;
 }
 
@@ -140,10 +143,10 @@ Manifest::Unit readUnit(const Json &json, const Json &program) {
     fail("the manifest keeps unit '", unit.name,
          "', which is not sharded or reshards");
   for (const Json &param : json.at("params"))
-    unit.params.push_back(readParam(param));
+    unit.params.push_back(readParam(param, unit));
   for (const Manifest::Param &param : unit.params) {
     int64_t section = param.trainable ? unit.length : unit.frozenLength;
-    if (param.offset + product(param.shape) > section)
+    if (param.offset + param.length() > section)
       fail("the manifest places '", param.name, "' outside its unit");
   }
   return unit;

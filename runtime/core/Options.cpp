@@ -79,6 +79,10 @@ void addData(CLI::App &app, Options &o) {
                        "Steps between validation losses (0: only one, after "
                        "the last step)"),
         0);
+  whole(app.add_option("--patience", o.patience,
+                       "Evaluations without a lower loss after which the run "
+                       "ends (0: any number)"),
+        0);
   app.add_option("--seed", o.seed, "Of --shuffle, --init=random and dropout")
       ->type_name("N")
       ->capture_default_str();
@@ -276,6 +280,10 @@ void addCheckpoints(CLI::App &app, Options &o) {
   whole(app.add_option("--keep", o.keep,
                        "Checkpoints that stay, the newest (0: all)"),
         0);
+  app.add_flag("--keep-best", o.keepBest,
+               "Save after each evaluation with a lower loss than any before, "
+               "and keep the newest such checkpoint, which `best` in the "
+               "folder links to");
   app.add_option("--resume", o.resume,
                  "Go on from this checkpoint, or from the newest whole one in "
                  "the folder that --save named; --steps counts from the run's "
@@ -290,6 +298,11 @@ void checkTogether(const Options &o) {
     failUsage("--trace -: a trace is put together in a file; name one");
   if (o.evalEvery > 0 && o.evalData.empty())
     failUsage("--eval-every needs --eval-data FILE");
+  if (o.patience > 0 && o.evalEvery == 0)
+    failUsage("--patience needs --eval-every N: it counts evaluations");
+  if (o.keepBest && (o.save.empty() || o.evalData.empty()))
+    failUsage("--keep-best needs ",
+              o.save.empty() ? "--save DIR" : "--eval-data FILE");
   if (!(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1))
     failUsage("--betas must lie in [0, 1)");
   try {

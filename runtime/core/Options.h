@@ -21,6 +21,8 @@ struct Options {
   std::optional<std::string> dataType;     // u16 or u32
   std::optional<bool> shiftLabels;         // none: found out
   int64_t steps = 100, accumulate = 1, evalEvery = 0;
+  int64_t patience = 0;  // evaluations without a better one; 0: any number
+  bool keepBest = false; // of the checkpoints
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1,
          clipGradNorm = 1.0, clipGradValue = 0, momentum = 0; // 0: off
   std::optional<double> lossScale;                            // fixed

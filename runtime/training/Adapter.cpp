@@ -60,7 +60,8 @@ void check(const Json &config, const std::string &path, const Lora &lora) {
   require(config, path, "lora_alpha", 8, lora.alpha, compile);
   require(config, path, "use_rslora", false, lora.rslora,
           "compile with or without rslora, as the adapter has it");
-  require(config, path, "use_dora", false, false, other);
+  require(config, path, "use_dora", false, lora.dora,
+          "compile with or without dora, as the adapter has it");
   require(config, path, "bias", "none", "none", other);
   require(config, path, "rank_pattern", Json::object(), Json::object(), other);
   require(config, path, "alpha_pattern", Json::object(), Json::object(), other);

@@ -77,6 +77,8 @@ void Log::write(const StepRecord &r) {
     line["offload_bytes_per_s"] = *r.offloadBytesPerSecond;
   if (r.evalLoss)
     line["eval_loss"] = *r.evalLoss;
+  if (r.perplexity)
+    line["eval_perplexity"] = *r.perplexity;
   if (r.lossScale)
     line["loss_scale"] = *r.lossScale;
   if (r.skipped)

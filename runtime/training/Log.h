@@ -21,7 +21,8 @@ struct StepRecord {
   int64_t peakBytes = 0, pssBytes = 0;
   std::optional<int64_t> contextBytes;
   std::optional<double> mfu, evalLoss, lossScale;
-  bool skipped = false; // the update was left out
+  std::optional<double> perplexity; // of the evaluation
+  bool skipped = false;             // the update was left out
   /// Of the checkpoint that became whole since the last record.
   std::optional<double> saveMs, saveStallMs;
   std::optional<double> offloadBytesPerSecond; // of rank 0

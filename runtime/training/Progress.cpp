@@ -62,6 +62,8 @@ std::string Progress::lineOf(const StepRecord &r) const {
                      std::to_string(steps) + format("  loss %.4f", r.loss);
   if (r.evalLoss)
     line += format("  eval %.4f", *r.evalLoss);
+  if (r.perplexity)
+    line += format(" (perplexity %.2f)", *r.perplexity);
   if (r.skipped)
     line += "  skipped";
   return line + format("  norm %.3f", r.gradNorm) + format("  lr %.2e", r.lr) +

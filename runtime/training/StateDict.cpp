@@ -4,6 +4,7 @@
 // See StateDict.h.
 
 #include "StateDict.h"
+#include "../core/RowLengths.h"
 #include "../data/ArraySource.h"
 #include "../support/Error.h"
 #include "Prefix.h"
@@ -268,7 +269,9 @@ void loadStateDict(Engine &engine, const std::string &path, bool warns) {
   StateDict dict(engine.manifest, path, /*adapters=*/false);
   if (warns)
     dict.tell();
-  forOwned(engine, [&](const OwnedRange &range) { dict.read(range); });
+  auto read = [&](const OwnedRange &range) { dict.read(range); };
+  forOwned(engine, read);
+  writeRowLengths(engine, read);
 }
 
 void loadAdapterWeights(Engine &engine, const std::string &path, bool warns) {

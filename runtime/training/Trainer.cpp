@@ -45,6 +45,30 @@ Trainer::Trainer(const Options &options, Engine &engine, Control &control,
                         "' is ignored: the graph has no such input"));
   if (std::string labels = data->describeLabels(); !labels.empty())
     progress.note(labels);
+  if (manifest.lora)
+    progress.note(describeBase());
+}
+
+// What a run with adapters trains, and what it only holds.
+std::string Trainer::describeBase() const {
+  int64_t trained = 0, frozen = 0, bytes = 0;
+  for (size_t u = 0; u < manifest.units.size(); ++u) {
+    const Manifest::Unit &unit = manifest.units[u];
+    for (const Manifest::Param &param : unit.params)
+      (param.trainable ? trained : frozen) += param.elements();
+    bytes += engine.owned(u, /*trainable=*/false).size() *
+             dtypeBytes(unit.paramType);
+  }
+  char text[160];
+  std::snprintf(text, sizeof(text),
+                "trains %lld parameters of %lld (%.3f %%); of the frozen base "
+                "a rank owns %.1f MiB",
+                static_cast<long long>(trained),
+                static_cast<long long>(trained + frozen),
+                100 * static_cast<double>(trained) /
+                    static_cast<double>(trained + frozen),
+                static_cast<double>(bytes) / (1 << 20));
+  return text;
 }
 
 // With each other's, and with that of the checkpoint.
@@ -210,6 +234,26 @@ double Trainer::evaluate() {
   return kind == Denominator::Sum ? sum.loss : sum.loss / sum.count;
 }
 
+// Every rank has the same loss and comes to the same conclusion.
+void Trainer::judge(int64_t step, double evalLoss) {
+  if (evalLoss < bestLoss) {
+    bestLoss = evalLoss;
+    bestStep = step;
+    worseSince = 0;
+    if (saver && options.keepBest)
+      saver->setBest(step);
+    return;
+  }
+  ++worseSince;
+  if (options.patience == 0 || worseSince < options.patience)
+    return;
+  lastStep = std::min(lastStep, step);
+  if (first() && step < options.steps)
+    progress.note(concat("no evaluation since step ", bestStep,
+                         " had a lower loss (--patience=", options.patience,
+                         "): the run ends after step ", step));
+}
+
 bool Trainer::evaluatesAfter(int64_t step) const {
   if (!evalData)
     return false;
@@ -225,7 +269,7 @@ void Trainer::report(const Outstanding &step, const StepResult &result) {
   MemoryUse memory = engine.memory(memoryBytes(), step.step == options.steps);
   std::optional<double> evalLoss;
   if (evaluatesAfter(step.step))
-    evalLoss = evaluate();
+    judge(step.step, *(evalLoss = evaluate()));
   if (!first())
     return;
   StepRecord record;
@@ -244,6 +288,8 @@ void Trainer::report(const Outstanding &step, const StepResult &result) {
   if (std::optional<double> peak = engine.peakFlops())
     record.mfu = flops / order.ranks / *peak;
   record.evalLoss = evalLoss;
+  if (evalLoss && manifest.loss.kind == LossKind::CausalLm)
+    record.perplexity = std::exp(*evalLoss);
   if (lossScale.isDynamic() || step.lossScale != 1)
     record.lossScale = step.lossScale;
   record.skipped = !std::isfinite(result.gradNorm);

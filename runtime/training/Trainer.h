@@ -17,6 +17,7 @@
 #include "TensorBoard.h"
 #include "TraceFile.h"
 #include <deque>
+#include <limits>
 #include <memory>
 
 namespace shardonnx::rt {
@@ -38,6 +39,7 @@ private:
     /// No label counts: the loss is 0 / 0, and there is nothing to learn.
     bool empty() const { return !(denominator > 0); }
   };
+  std::string describeBase() const;
   void compareData(const std::optional<Restored> &restored);
   void trainStep(int64_t step);
   void issue(int64_t step);
@@ -55,6 +57,8 @@ private:
   void reportSave(const std::optional<SaveRecord> &saved);
   void reportStop() const;
   double evaluate();
+  /// Whether the run goes on, and which checkpoint stays.
+  void judge(int64_t step, double evalLoss);
   bool evaluatesAfter(int64_t step) const;
   int64_t memoryBytes() const;
   bool first() const { return engine.rank() == 0; }
@@ -77,7 +81,9 @@ private:
   std::deque<Outstanding> outstanding;
   int64_t lastStep; // sooner than asked for after a signal
   bool stopped = false;
-  std::optional<SaveRecord> lastSaved; // that no record of a step tells yet
+  double bestLoss = std::numeric_limits<double>::infinity(); // of evaluations
+  int64_t bestStep = 0, worseSince = 0; // evaluations after the best one
+  std::optional<SaveRecord> lastSaved;  // that no record of a step tells yet
 };
 
 } // namespace shardonnx::rt

@@ -4,6 +4,7 @@
 // See Weights.h.
 
 #include "Weights.h"
+#include "../core/RowLengths.h"
 #include "../core/SampleOrder.h"
 #include "../support/Error.h"
 #include "../support/File.h"
@@ -204,7 +205,7 @@ void draw(const OwnedRange &target, uint64_t seed, int threads) {
 // What no file has.
 void drawMissing(Engine &engine, uint64_t seed) {
   forOwned(engine, [&](const OwnedRange &target) {
-    if (target.param->draw)
+    if (target.param->draw && *target.param->draw != DrawKind::RowLengths)
       draw(target, seed, /*threads=*/1);
   });
 }
@@ -219,12 +220,15 @@ void loadWeights(Engine &engine, const std::string &modelOverride,
   ModelFiles files(engine.manifest, modelOverride);
   if (checkHash)
     files.checkHash();
-  forOwned(engine, [&](const OwnedRange &target) { files.read(target); });
+  auto read = [&](const OwnedRange &target) { files.read(target); };
+  forOwned(engine, read);
+  writeRowLengths(engine, read);
 }
 
 void drawWeights(Engine &engine, uint64_t seed, int threads) {
-  forOwned(engine,
-           [&](const OwnedRange &target) { draw(target, seed, threads); });
+  auto fill = [&](const OwnedRange &target) { draw(target, seed, threads); };
+  forOwned(engine, fill);
+  writeRowLengths(engine, fill);
 }
 
 } // namespace shardonnx::rt

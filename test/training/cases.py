@@ -31,7 +31,7 @@ SMOLLM3 = ("smollm3-3b --layers 5 --hidden 48 --heads 6 --kv-heads 2 --ffn 72 "
 ARRAYS = ("tiny --hidden 32 --ffn 48 --vocab 64 --seq 16 --spread 0.12 "
           "--jitter 0.1 --seed 8 --architecture")
 
-# Two of four experts for each token.
+# Two of four experts for each token, where there are any.
 EXPERTS = ("tiny --hidden 32 --ffn 40 --vocab 257 --seq 16 --spread 0.12 "
            "--jitter 0.1 --seed 9 --optimize --architecture")
 
@@ -72,6 +72,7 @@ MODELS = {
     "distilbert-classifier": f"{ARRAYS} distilbert_cls --opset 23",
     "mixtral": f"{EXPERTS} mixtral --opset 18",
     "qwen3-moe": f"{EXPERTS} qwen3_moe --opset 23",
+    "qwen3": f"{EXPERTS} qwen3 --opset 23",
     "gpt2-small": "gpt2-small",
     "llama-small": "llama-small --opset 23",
     "regressor": "module Regressor --opset 18",
@@ -106,19 +107,28 @@ def adapter_path(name):
     return os.path.join(HERE, "adapters", name)
 
 
-def lora(name, model, options, targets="all-linear", **other):
+def lora(name, model, options="", targets="all-linear", base=None, **other):
     """An adapter that PEFT has made: `options` are those of --lora behind the
-    rank, `other` those of its LoraConfig and of case()."""
-    peft = {"r": other.pop("r", 4), "lora_alpha": other.pop("alpha", 8),
+    rank, `base` is --base-dtype, `other` are case()'s."""
+    words = dict(w.split("=") if "=" in w else (w, True)
+                 for w in options.split(",") if w)
+    peft = {"r": other.pop("r", 4), "lora_alpha": int(words.get("alpha", 8)),
             "target_modules": targets}
-    if other.pop("rslora", False):
+    if "dropout" in words:
+        peft["lora_dropout"] = float(words["dropout"])
+        other["dropout"] = "all"
+    if "rslora" in words:
         peft["use_rslora"] = True
+    if "dora" in words:
+        peft["use_dora"] = True
     if other.pop("head", True):
         peft["task_type"] = "CAUSAL_LM"
     words = [f"--lora={peft['r']}{options}"]
     if targets != "all-linear":
         words.append(f"--lora-targets={targets}")
-    return case(name, model=model, lora=peft,
+    if base:
+        words.append(f"--base-dtype={base}")
+    return case(name, model=model, lora=peft, base=base,
                 compile=words + list(other.pop("compile", ())),
                 run=[f"--adapter={adapter_path(name)}"], **other)
 
@@ -179,10 +189,28 @@ CASES = [
     case("gpt2-freeze", model="gpt2-18", freeze=r"transformer\.wpe\.weight",
          compile=[r"--freeze=transformer\.wpe\.weight"]),
     # Adapters on a frozen base, beside PEFT's.
-    lora("gpt2-lora", "gpt2-18", ""),
-    lora("llama-lora", "llama-18-optimized", ",alpha=16", r=16, alpha=16),
-    lora("llama-lora-targets", "llama-23", ",alpha=4,rslora", alpha=4,
-         rslora=True, targets=r".*\.(q_proj|v_proj|down_proj)"),
+    lora("gpt2-lora", "gpt2-18"),
+    lora("llama-lora", "llama-18-optimized", ",alpha=16", r=16),
+    lora("llama-lora-targets", "llama-23", ",alpha=4,rslora",
+         targets=r".*\.(q_proj|v_proj|down_proj)"),
+    lora("llama-lora-dropout", "llama-18", ",dropout=0.2",
+         targets=r".*\.(q_proj|o_proj|up_proj)"),
+    lora("llama-dora", "llama-23", ",alpha=16,dora",
+         targets=r".*\.(k_proj|o_proj|down_proj)"),
+    lora("gpt2-dora-dropout", "gpt2-18", ",dora,dropout=0.1",
+         targets=r".*\.(c_attn|c_fc)"),
+    lora("qwen3-lora", "qwen3", ",alpha=32", r=16),
+    # transformers' router and experts are no linear layers.
+    lora("mixtral-lora", "mixtral", batch=3,
+         targets=r".*\.(q_proj|k_proj|v_proj|o_proj)"),
+    lora("bert-lora", "bert", data="bert.npz", batch=2, head=False),
+    # Adapters on what bitsandbytes makes of the base.
+    lora("llama-qlora", "llama-18", ",alpha=16", base="nf4",
+         targets=r".*\.(q_proj|v_proj)"),
+    lora("gpt2-lora-int8", "gpt2-23", base="int8",
+         targets=r".*\.(c_attn|c_proj)"),
+    lora("llama-qdora", "llama-23", ",dora", base="nf4",
+         targets=r".*\.(v_proj|gate_proj)"),
     # PyTorch with the masks of runtime/Random.h.
     case("gpt2-dropout", dropout="all"),
     case("gpt2-dropout-fused", batch=3, dropout="no attention"),

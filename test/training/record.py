@@ -332,6 +332,24 @@ def backward(case, module, batch, labels_total):
     return total
 
 
+def quantise_base(case, module):
+    """What every linear layer but the head decodes to, of the base that
+    bitsandbytes makes: its PyTorch kernels, with the exact mean of the scales
+    (../unit/packing/record.py)."""
+    sys.path.insert(0, os.path.join(cases.ROOT, "test", "unit", "packing"))
+    import record as packing
+
+    decode = {"nf4": packing.nf4, "int8": packing.int8}[case["base"]]
+    head = module.get_output_embeddings()
+    for layer in module.modules():
+        conv = type(layer).__name__ == "Conv1D"
+        if layer is head or not (conv or isinstance(layer, torch.nn.Linear)):
+            continue
+        weight = layer.weight.data
+        decoded = decode((weight.T if conv else weight).contiguous())[1]
+        layer.weight.data = (decoded.T if conv else decoded).contiguous()
+
+
 def add_adapters(case, module):
     """PEFT's adapters, drawn so that both halves have gradients, as its own
     save_pretrained writes them."""
@@ -357,6 +375,8 @@ def record(case, module, model):
         parameter.requires_grad_(name not in frozen and not chosen)
     samples = {k: torch.from_numpy(v)
                for k, v in load_samples(case, module).items()}
+    if case.get("base"):
+        quantise_base(case, module)
     if "lora" in case:
         module = add_adapters(case, module)
     count = len(samples["labels"])

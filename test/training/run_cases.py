@@ -65,12 +65,24 @@ DROPOUT_MATRIX = [([], 1), ([], 3), ([], 4), (["--recompute=block"], 3),
                   (["--strategy=no_shard"], 2)]
 
 
+# Adapters and packed weights in every strategy, on 1, 2 and 3 ranks.
+LORA_MATRIX = [("gpt2-lora", ["--strategy=shard_grad_op"], 2, []),
+               ("llama-lora", ["--strategy=no_shard"], 3, []),
+               ("llama-lora-dropout", ["--recompute=block"], 3, []),
+               ("llama-dora", ["--strategy=hybrid_shard"], 4, ["--replicas=2"]),
+               ("llama-qlora", ["--strategy=no_shard"], 1, []),
+               ("llama-qlora", ["--strategy=shard_opt"], 3, []),
+               ("llama-qdora", ["--accumulate-mode=unsharded",
+                                "--recompute=selective"], 3, []),
+               ("gpt2-lora-int8", ["--strategy=shard_grad_op"], 3, [])]
+
+
 # Each kind of loss, layout, optimizer and dtype once, and every strategy.
 CORE_CASES = ("gpt2-18", "llama-23-optimized", "smollm3-18", "gpt2-labels",
               "gpt2-dropout-fused", "llama-documents",
               "llama-masked-labels", "gpt2-sgd", "gpt2-no-decay", "gpt2-freeze",
               "regressor", "classifier", "mixtral", "qwen3-moe-bf16",
-              "gpt2-bf16", "llama-bf16", "gpt2-f16")
+              "gpt2-bf16", "llama-bf16", "gpt2-f16", "llama-qlora")
 CORE_MATRIX = [([], 2, []), (["--strategy=shard_grad_op"], 2, []),
                (["--strategy=no_shard"], 2, []), (["--recompute=block"], 3, []),
                (["--strict-numerics"], 1, []),
@@ -279,6 +291,10 @@ def jobs(options):
             for extra, ranks in MATRIX:
                 yield lambda r, c=case, e=extra, n=ranks: run(r, c, e, n)
             yield lambda r, c=case: same_bits(r, c, 3)
+        for name, extra, ranks, words in LORA_MATRIX:
+            if wanted(options, name):
+                yield lambda r, c=cases.by_name(name), e=extra, n=ranks, w=words: run(
+                    r, c, e, n, w)
         if wanted(options, DROPOUT_CASE):
             case = cases.by_name(DROPOUT_CASE)
             for extra, ranks in DROPOUT_MATRIX:

@@ -40,7 +40,7 @@ add_executable(cuda_kernels_test
   cuda_kernels_copy_test.cpp cuda_kernels_cumsum_test.cpp
   cuda_kernels_embedding_test.cpp cuda_kernels_grouped_test.cpp
   cuda_kernels_index_test.cpp cuda_kernels_loss_test.cpp
-  cuda_kernels_slices_test.cpp)
+  cuda_kernels_slices_test.cpp cuda_kernels_unpack_test.cpp)
 shardonnx_emulated_test(cuda_kernels_test)
 
 add_executable(cuda_attention_test cuda_attention_test.cpp)

@@ -307,6 +307,7 @@ public:
     std::copy(values, values + n,
               masters.begin() + begin - owned(0, true).begin);
   }
+  void writeStored(size_t, int64_t, const uint8_t *, int64_t) override {}
   void readReduced(size_t, int64_t, float *, int64_t) override {}
   void read(size_t, StateArray, const Interval &, const Sink &) override {}
   void setDecay(const std::function<bool(const std::string &)> &) override {}

@@ -165,7 +165,7 @@ void addLoraOptions(CLI::App &app, CompileOptions &o) {
            o.lora = parseLora(text, error);
          },
          "trains adapters of this rank beside the products of a frozen base, "
-         "as PEFT's LoraConfig: ,alpha=A (8), ,dropout=P (0), ,rslora")
+         "as PEFT's LoraConfig: ,alpha=A (8), ,dropout=P (0), ,rslora, ,dora")
       ->check([](const std::string &text) {
         std::string error;
         (void)parseLora(text, error);
@@ -178,6 +178,9 @@ void addLoraOptions(CLI::App &app, CompileOptions &o) {
       ->allow_extra_args(false)
       ->type_name("all-linear|REGEX")
       ->default_str("all-linear");
+  addChoice(app, "--base-dtype", o.baseDtype,
+            "what the frozen weights of linear layers are kept and gathered "
+            "in");
 }
 
 // What memory a step takes, and what it computes again for it.

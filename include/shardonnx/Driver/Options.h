@@ -72,6 +72,7 @@ struct CompileOptions {
   std::vector<std::string> freeze, trainable;
   std::optional<Lora> lora;             // adapters on a frozen base
   std::vector<std::string> loraTargets; // none: all-linear
+  std::optional<Packing> baseDtype;     // none: as paramDtype
   DropoutMode dropout = DropoutMode::Graph;
   MaskMode attentionMask = MaskMode::Auto;
   std::vector<std::string> ignore; // whole on every rank

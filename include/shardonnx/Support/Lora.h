@@ -7,6 +7,7 @@
 #define SHARDONNX_SUPPORT_LORA_H
 
 #include "shardonnx/runtime/Lora.h"
+#include "shardonnx/runtime/Packing.h"
 
 #include <optional>
 #include <string>

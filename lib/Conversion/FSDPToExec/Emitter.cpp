@@ -211,7 +211,7 @@ void Emitter::emit(fsdp::ViewOp op) {
     made.space = exec::Space::params;
     made.symbol = FlatSymbolRefAttr::get(place.unit.getSymNameAttr());
     made.elementType = nn::elementType(op.getResult());
-    made.offset = place.offset * exec::elementBytes(made.elementType);
+    made.offset = place.offset * exec::elementBytes(place.unit.getParamDtype());
     made.shape.assign(nn::shapeOf(op.getResult()).begin(),
                       nn::shapeOf(op.getResult()).end());
     root = placement.newRoot(std::move(made));

@@ -7,6 +7,7 @@
 #include "../../support/Convert.h"
 #include "shardonnx/runtime/Manifest.h"
 #include <algorithm>
+#include <cstring>
 
 namespace shardonnx::rt::cuda {
 namespace {
@@ -25,15 +26,16 @@ Upload::Upload(CUstream stream) : stream(stream) {
   }
 }
 
-void Upload::write(uint8_t *to, ShxDType dtype, const float *values,
-                   int64_t count) {
-  int64_t element = dtypeBytes(dtype);
+// fill(memory, at, n) puts n elements from the at-th on into host memory.
+template <typename Fill>
+void Upload::writePieces(uint8_t *to, int64_t element, int64_t count,
+                         Fill fill) {
   for (int64_t at = 0; at < count; at += kBufferElements) {
     int64_t n = std::min(kBufferElements, count - at);
     Buffer &buffer = buffers[next];
     if (buffer.used)
       buffer.sent.synchronize("waiting for weights to be copied");
-    narrow(dtype, buffer.memory.data(), values + at, n);
+    fill(buffer.memory.data(), at, n);
     check(driver().cuMemcpyHtoDAsync(deviceAddress(to + at * element),
                                      buffer.memory.data(),
                                      static_cast<size_t>(n * element), stream),
@@ -42,6 +44,20 @@ void Upload::write(uint8_t *to, ShxDType dtype, const float *values,
     buffer.used = true;
     next = (next + 1) % kBuffers;
   }
+}
+
+void Upload::write(uint8_t *to, ShxDType dtype, const float *values,
+                   int64_t count) {
+  writePieces(to, dtypeBytes(dtype), count,
+              [&](uint8_t *memory, int64_t at, int64_t n) {
+                narrow(dtype, memory, values + at, n);
+              });
+}
+
+void Upload::writeBytes(uint8_t *to, const uint8_t *bytes, int64_t count) {
+  writePieces(to, 1, count, [&](uint8_t *memory, int64_t at, int64_t n) {
+    std::memcpy(memory, bytes + at, static_cast<size_t>(n));
+  });
 }
 
 } // namespace shardonnx::rt::cuda

@@ -20,7 +20,13 @@ public:
   /// Makes to[i] = values[i] in dtype, once the stream comes to it.
   void write(uint8_t *to, ShxDType dtype, const float *values, int64_t count);
 
+  /// Makes to[i] = bytes[i], likewise.
+  void writeBytes(uint8_t *to, const uint8_t *bytes, int64_t count);
+
 private:
+  template <typename Fill>
+  void writePieces(uint8_t *to, int64_t element, int64_t count, Fill fill);
+
   struct Buffer {
     PinnedMemory memory;
     Event sent;

@@ -1,7 +1,8 @@
 # Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# check_lora.py base INSPECTION | names ADAPTER PEFTS | losses RUN OTHER…
+# check_lora.py base INSPECTION | names ADAPTER PEFTS | losses RUN OTHER… |
+# same RUN OTHER… | packed INSPECTION WITHOUT
 
 import json
 import struct
@@ -46,4 +47,31 @@ def losses(first, *others):
         assert abs(last(other) / last(first) - 1) < 1e-6, (other, last(other), last(first))
 
 
-{"base": base, "names": names, "losses": losses}[sys.argv[1]](*sys.argv[2:])
+def same(first, *others):
+    """Equal losses at the steps that both runs have."""
+    def steps(path):
+        return {row["step"]: row["loss"] for row in map(json.loads, open(path))}
+
+    wanted = steps(first)
+    for other in others:
+        for step, loss in steps(other).items():
+            assert abs(loss / wanted[step] - 1) < 2e-4, (other, step, loss, wanted[step])
+
+
+def packed(path, without):
+    def frozen(program):
+        return sum(u["frozen_length"] for u in program["units"] if "layers" in u["name"])
+
+    with open(path) as file, open(without) as other:
+        program, plain = json.load(file), json.load(other)
+    for unit in program["units"]:
+        for param in unit["params"]:
+            linear = "_proj.weight" in param["name"]
+            assert (param.get("packing") == "nf4") == linear, param["name"]
+            if linear:  # four bits, a byte for 64 elements, and little more
+                bits = param["length"] * 16 / param["elements"]
+                assert 4.12 < bits < 4.3, (param["name"], bits)
+    assert frozen(program) < 0.4 * frozen(plain), (frozen(program), frozen(plain))
+
+
+{"base": base, "same": same, "packed": packed, "names": names, "losses": losses}[sys.argv[1]](*sys.argv[2:])

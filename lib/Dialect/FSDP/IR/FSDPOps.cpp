@@ -5,6 +5,7 @@
 // is the business of the verify-fsdp pass.
 
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "shardonnx/Dialect/NN/IR/PackedParameters.h"
 #include "shardonnx/runtime/Layout.h"
 
 #include "mlir/IR/OpImplementation.h"
@@ -118,7 +119,7 @@ LogicalResult UnitOp::verifySymbolUses(SymbolTableCollection &symbols) {
       if (!parameter)
         return emitOpError()
                << interval.getParameter() << " is not an nn.parameter";
-      int64_t size = cast<ShapedType>(parameter.getType()).getNumElements();
+      int64_t size = nn::elementsIn(parameter, getParamDtype());
       if (size != interval.getSize())
         return emitOpError()
                << interval.getParameter() << " has " << size
@@ -216,8 +217,7 @@ LogicalResult ViewOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return emitOpError() << getParameterAttr() << " is not in unit " << name;
   auto parameter = symbols.lookupNearestSymbolFrom<nn::ParameterOp>(
       *this, getParameterAttr());
-  auto expected = RankedTensorType::get(
-      cast<ShapedType>(parameter.getType()).getShape(), unit.getParamDtype());
+  RankedTensorType expected = nn::typeIn(parameter, unit.getParamDtype());
   if (getType() != expected)
     return emitOpError() << "result is " << getType() << ", but "
                          << getParameterAttr() << " in its unit is "

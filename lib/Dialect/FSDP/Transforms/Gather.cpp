@@ -151,7 +151,9 @@ void Gatherer::gather(UnitOp unit, const Window &window, bool reshard) {
           readers[{interval.getParameter(), get.getType()}].push_back(use);
   for (auto &[key, operands] : readers) {
     auto [parameter, wanted] = key;
-    auto type = cast<RankedTensorType>(wanted).clone(unit.getParamDtype());
+    auto type = cast<RankedTensorType>(wanted);
+    if (isa<FloatType>(type.getElementType())) // else packed
+      type = type.clone(unit.getParamDtype());
     Value value = ViewOp::create(builder, loc, type, gathered,
                                  cast<FlatSymbolRefAttr>(parameter));
     if (type != wanted) {

@@ -8,6 +8,7 @@
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/PackedParameters.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/runtime/Layout.h"
 
@@ -36,11 +37,11 @@ struct Section {
 };
 
 // Those in `joined` lie right behind the one before them.
-Section layOut(ArrayRef<nn::ParameterOp> parameters,
+Section layOut(ArrayRef<nn::ParameterOp> parameters, Type dtype,
                const llvm::DenseSet<StringAttr> &joined) {
   Section section;
   for (nn::ParameterOp parameter : parameters) {
-    int64_t size = cast<ShapedType>(parameter.getType()).getNumElements();
+    int64_t size = nn::elementsIn(parameter, dtype);
     if (!joined.contains(parameter.getSymNameAttr()))
       section.length = alignTo(section.length, kParameterAlignment);
     section.intervals.push_back(
@@ -98,11 +99,13 @@ LogicalResult UnitMaker::place(nn::GetOp get) {
     return parameter.emitOpError(
         "belongs to no unit: run nn-assign-units first");
   Type type = cast<ShapedType>(get.getType()).getElementType();
-  if (!isa<FloatType>(type))
+  bool packed = nn::packingOf(parameter).has_value();
+  if (!isa<FloatType>(type) && !packed)
     return get.emitOpError() << "reads " << get.getParameterAttr() << " as "
                              << type << ": only floats can be sharded";
   Draft &draft = drafts[unit.getAttr()];
-  draft.paramDtype = widerFloat(draft.paramDtype, type);
+  if (!packed)
+    draft.paramDtype = widerFloat(draft.paramDtype, type);
   if (!placed.insert(name).second)
     return success();
 
@@ -200,8 +203,11 @@ LogicalResult UnitMaker::emit() {
     return success();
   builder.setInsertionPointAfter(last);
   for (auto &[name, draft] : drafts) {
-    Section trainable = layOut(draft.trainable, joined),
-            frozen = layOut(draft.frozen, joined);
+    // Of packed weights alone: any type that their words are a multiple of.
+    if (!draft.paramDtype)
+      draft.paramDtype = builder.getF32Type();
+    Section trainable = layOut(draft.trainable, draft.paramDtype, joined),
+            frozen = layOut(draft.frozen, draft.paramDtype, joined);
     Gathering gathering = gatheringOf(name);
     auto unit = UnitOp::create(
         builder, module.getLoc(), name.getValue(), layoutOf(name),

@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/NN/IR/Adapters.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/PackedParameters.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
@@ -51,7 +52,15 @@ static bool isDraw(Attribute value) {
   return text && parseSpelling<DrawKind>(text.getValue());
 }
 
-static const Known kOfParameters[] = {{kDrawAttr, isDraw}};
+static bool isPacking(Attribute value) {
+  auto text = dyn_cast<StringAttr>(value);
+  return text && parseSpelling<Packing>(text.getValue());
+}
+
+static const Known kOfParameters[] = {{kDrawAttr, isDraw},
+                                      {kBaseAttr, isOne<UnitAttr>},
+                                      {kPackingAttr, isPacking},
+                                      {kPackedTransposedAttr, isOne<UnitAttr>}};
 
 static const Known kOfArguments[] = {{kNameAttr, isOne<StringAttr>},
                                      {kKindAttr, isInputKind},

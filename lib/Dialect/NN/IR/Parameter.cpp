@@ -7,6 +7,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/PackedParameters.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 
@@ -95,6 +96,15 @@ static FailureOr<ParameterOp> checkUse(Operation *user, FlatSymbolRefAttr name,
 }
 
 LogicalResult GetOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto packed = symbols.lookupNearestSymbolFrom<ParameterOp>(
+      *this, getParameterAttr().getAttr());
+  if (packed && packingOf(packed)) {
+    Type words = typeIn(packed, Float32Type::get(getContext()));
+    if (getType() != words)
+      return emitOpError("has ") << getType() << ", but " << getParameterAttr()
+                                 << " is packed in " << words;
+    return success();
+  }
   FailureOr<ParameterOp> parameter =
       checkUse(*this, getParameterAttr(), getResult(), symbols);
   if (failed(parameter))

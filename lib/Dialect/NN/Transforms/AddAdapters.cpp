@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/NN/IR/Adapters.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNMath.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/runtime/Lora.h"
@@ -106,6 +107,7 @@ struct AddAdaptersPass : nn::impl::AddAdaptersPassBase<AddAdaptersPass> {
   ParameterOp parameter(ParameterOp beside, StringRef end,
                         ArrayRef<int64_t> shape, DrawKind draw);
   void freezeBase();
+  void markBase(ArrayRef<Linear> linears, func::FuncOp function);
 
   void runOnOperation() override {
     if (rank == 0)
@@ -209,6 +211,46 @@ ParameterOp AddAdaptersPass::parameter(ParameterOp beside, StringRef end,
   return made;
 }
 
+/// m / |W + s·B·A|, the lengths of rows [out]. Multiplied out, no matrix of the
+/// weight's size is made: |W + s·B·A|² = |W|² + 2s·W·Aᵀ∘B + s²·B·(A·Aᵀ)∘B.
+static Value rowScale(NNBuilder &nn, Linear linear, Value a, Value b, Value m,
+                      double scaling) {
+  bool stored = linear.product.getTransposeRhs(); // [out, in]
+  Value w = linear.product.getRhs();
+  auto product = [&](Value lhs, Value rhs, bool transposeLhs,
+                     bool transposeRhs) -> Value {
+    return MatmulOp::create(nn.builder, nn.loc, lhs, rhs, transposeLhs,
+                            transposeRhs);
+  };
+  auto rows = [&](Value x, Value y, int64_t axis) {
+    return nn.sum(nn.f32(nn.mul(x, y)), {axis}, /*keepdims=*/false);
+  };
+  Value square = rows(w, w, stored ? 1 : 0);
+  Value mixed = rows(product(w, a, !stored, true), b, 1);
+  Value small =
+      rows(product(b, product(a, a, false, true), false, false), b, 1);
+  Value sum = nn.add(nn.add(square, nn.mul(mixed, 2 * scaling)),
+                     nn.mul(small, scaling * scaling));
+  Value length = nn.unary<StopGradientOp>(nn.unary<SqrtOp>(sum));
+  return nn.div(nn.f32(m), length);
+}
+
+/// What takes the product's place: x·W + `added`, with the rows of the weight
+/// at their new lengths. `dropped` is what the adapter reads of x.
+static Value scaleRows(NNBuilder &nn, Linear linear, Value scale, Value dropped,
+                       Value added) {
+  MatmulOp product = linear.product;
+  Value result = product.getResult(), base = result;
+  bool drops = dropped != product.getLhs();
+  if (drops)
+    base = MatmulOp::create(nn.builder, nn.loc, dropped, product.getRhs(),
+                            /*transposeLhs=*/false, product.getTransposeRhs());
+  Value wide =
+      nn.broadcast(nn.cast(scale, elementType(result)), shapeOf(result));
+  Value scaled = nn.mul(nn.add(base, added), wide);
+  return drops ? nn.add(nn.sub(result, base), scaled) : scaled;
+}
+
 LogicalResult AddAdaptersPass::adapt(Linear linear, const Lora &lora,
                                      RandomStreams &random) {
   MatmulOp product = linear.product;
@@ -234,13 +276,30 @@ LogicalResult AddAdaptersPass::adapt(Linear linear, const Lora &lora,
            << "' reads does not count samples, so ranks cannot draw their "
               "masks apart; leave dropout out";
   // The scale is on the small side: what is added is then a product alone.
-  Value small = MatmulOp::create(builder, product.getLoc(), rows, get(a),
+  Value down = get(a), up = get(b);
+  Value small = MatmulOp::create(builder, product.getLoc(), rows, down,
                                  /*transposeLhs=*/false, /*transposeRhs=*/true);
   Value large =
       MatmulOp::create(builder, product.getLoc(), nn.mul(small, lora.scaling()),
-                       get(b), /*transposeLhs=*/false, /*transposeRhs=*/true);
-  Value sum = nn.add(product.getResult(), large);
-  product.getResult().replaceAllUsesExcept(sum, sum.getDefiningOp());
+                       up, /*transposeLhs=*/false, /*transposeRhs=*/true);
+  llvm::SmallPtrSet<Operation *, 4> own;
+  Value sum;
+  if (lora.dora) {
+    Value magnitude = get(parameter(linear.weight, kLoraMagnitude,
+                                    {linear.out()}, DrawKind::RowLengths));
+    Value scale = rowScale(nn, linear, down, up, magnitude, lora.scaling());
+    llvm::SmallPtrSet<Operation *, 4> before(product->user_begin(),
+                                             product->user_end());
+    sum = scaleRows(nn, linear, scale, rows, large);
+    for (Operation *user : product->getUsers())
+      if (!before.contains(user))
+        own.insert(user);
+  } else {
+    sum = nn.add(product.getResult(), large);
+    own.insert(sum.getDefiningOp());
+  }
+  product.getResult().replaceUsesWithIf(
+      sum, [&](OpOperand &use) { return !own.contains(use.getOwner()); });
   return success();
 }
 
@@ -254,16 +313,30 @@ void AddAdaptersPass::freezeBase() {
   }
 }
 
+/// What bitsandbytes makes of a model: every linear layer but the head.
+void AddAdaptersPass::markBase(ArrayRef<Linear> linears,
+                               func::FuncOp function) {
+  llvm::DenseSet<Operation *> heads = findHeads(linears, function), kept;
+  for (const Linear &linear : linears)
+    if (heads.contains(linear.product))
+      kept.insert(linear.weight);
+  for (Linear linear : linears)
+    if (!kept.contains(linear.weight))
+      linear.weight->setAttr(kBaseAttr, UnitAttr::get(&getContext()));
+}
+
 LogicalResult AddAdaptersPass::run(func::FuncOp function) {
   Lora lora;
   lora.rank = rank;
   lora.alpha = alpha;
   lora.dropout = dropout;
   lora.rslora = rslora;
-  FailureOr<SmallVector<Linear>> chosen =
-      chooseTargets(findLinears(function), function);
+  lora.dora = dora;
+  SmallVector<Linear> linears = findLinears(function);
+  FailureOr<SmallVector<Linear>> chosen = chooseTargets(linears, function);
   if (failed(chosen))
     return failure();
+  markBase(linears, function);
   RandomStreams random(function);
   llvm::SetVector<StringRef> transposed;
   for (Linear linear : *chosen) {
@@ -280,6 +353,7 @@ LogicalResult AddAdaptersPass::run(func::FuncOp function) {
   said.set("alpha", b.getF64FloatAttr(alpha));
   said.set("dropout", b.getF64FloatAttr(dropout));
   said.set("rslora", b.getBoolAttr(rslora));
+  said.set("dora", b.getBoolAttr(dora));
   said.set("fan_in_fan_out", b.getStrArrayAttr(transposed.getArrayRef()));
   getOperation()->setAttr(kLoraAttr, said.getDictionary(&getContext()));
   return success();

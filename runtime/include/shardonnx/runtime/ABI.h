@@ -260,6 +260,15 @@ typedef struct ShxCumSum {
 void shx_cumsum(ShxContext *ctx, const ShxCumSum *desc, const void *from,
                 void *to);
 
+// A packed weight [rows, columns] (Packing.h) decoded into dtype, row-major.
+typedef struct ShxUnpack {
+  int64_t rows, columns;
+  int32_t packing; // Packing
+  int32_t dtype;   // of `to`
+} ShxUnpack;
+void shx_unpack(ShxContext *ctx, const ShxUnpack *desc, const void *packed,
+                void *to);
+
 // Fills bytes with zero on the pool.
 void shx_zero(ShxContext *ctx, void *dst, int64_t bytes);
 

@@ -20,6 +20,9 @@ struct Lora {
   double alpha = 8;   // lora_alpha
   double dropout = 0; // lora_dropout, of what the adapter reads
   bool rslora = false;
+  /// Weights taken apart into the length and the direction of their rows, the
+  /// length being trained by itself (Liu et al. 2024, DoRA).
+  bool dora = false;
   /// Paths of the modules whose weight is [in, out], as transformers' Conv1D;
   /// others' are [out, in], as nn.Linear's.
   std::vector<std::string> fanInFanOut;
@@ -37,15 +40,19 @@ struct Lora {
 inline constexpr const char *kLoraA = ".lora_A.weight";
 inline constexpr const char *kLoraB = ".lora_B.weight";
 
+/// DoRA's lengths [out].
+inline constexpr const char *kLoraMagnitude = ".lora_magnitude_vector";
+
 inline constexpr const char *kLoraWeight = ".weight"; // of the module itself
 
 /// First values of a parameter that no file has.
-enum class DrawKind { UniformFanIn, Zeros };
+enum class DrawKind { UniformFanIn, Zeros, RowLengths };
 
 template <> struct Spellings<DrawKind> {
   static constexpr Spelling<DrawKind> table[] = {
       {DrawKind::UniformFanIn, "uniform_fan_in", "within 1 / sqrt(columns)"},
-      {DrawKind::Zeros, "zeros"}};
+      {DrawKind::Zeros, "zeros"},
+      {DrawKind::RowLengths, "row_lengths", "of the module's weight"}};
 };
 
 } // namespace shardonnx

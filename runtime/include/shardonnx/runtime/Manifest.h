@@ -10,6 +10,7 @@
 #include "shardonnx/runtime/Choices.h"
 #include "shardonnx/runtime/InputKind.h"
 #include "shardonnx/runtime/Lora.h"
+#include "shardonnx/runtime/Packing.h"
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -55,6 +56,12 @@ struct Manifest {
     bool transposed = false; // of a two-dimensional parameter
     float addend = 0;        // the parameter is what the file has plus this
   };
+  // A frozen weight of few bits.
+  struct Packed {
+    Packing packing = Packing::BF16;
+    bool transposed = false; // [columns, rows] is what is packed
+    int64_t length = 0;      // elements of its section
+  };
   struct Param {
     std::string name, onnx;
     int64_t offset = 0; // in its section
@@ -64,7 +71,13 @@ struct Manifest {
     std::optional<DrawKind> draw = {};  // what no file has
     std::vector<std::string> tied = {}; // its other names
     std::string stateDict = {};         // the one that frameworks store
+    std::optional<Packed> packed = {};
     int64_t elements() const;
+    // What it takes of its section.
+    int64_t length() const { return packed ? packed->length : elements(); }
+    // Of what is packed.
+    int64_t rows() const { return shape[packed->transposed ? 1 : 0]; }
+    int64_t columns() const { return shape[packed->transposed ? 0 : 1]; }
     /// `name` and the others: modules that share it have one each.
     std::vector<std::string> names() const;
   };

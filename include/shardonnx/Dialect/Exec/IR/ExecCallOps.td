@@ -215,6 +215,14 @@ def Exec_CopyOp : Exec_CallOp<"copy", ["getAccumulationTarget"]> {
   }];
 }
 
+def Exec_UnpackOp : Exec_CallOp<"unpack"> {
+  let summary = "nn.unpack on contiguous buffers";
+  let arguments = (ins Exec_Read:$packed, Exec_Write:$result, StrAttr:$packing);
+  let assemblyFormat = [{
+    $packed `into` $result $packing attr-dict `:` type($packed) `,` type($result)
+  }];
+}
+
 def Exec_ZeroOp : Exec_CallOp<"zero"> {
   let summary = "Fills a contiguous buffer with zero";
   let arguments = (ins Exec_Write:$target);

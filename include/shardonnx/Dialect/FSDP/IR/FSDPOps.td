@@ -37,6 +37,8 @@ class FSDP_Op<string mnemonic, list<Trait> traits = []>
     : Op<FSDP_Dialect, mnemonic, traits>;
 
 def FSDP_FloatTensor : StaticShapeTensorOf<[F16, BF16, F32]>;
+// Or the words of a packed one.
+def FSDP_ParameterTensor : StaticShapeTensorOf<[F16, BF16, F32, I32]>;
 
 def FSDP_Sharded : I32EnumAttrCase<"sharded", 0>;
 def FSDP_Replicated : I32EnumAttrCase<"replicated", 1>;
@@ -124,7 +126,7 @@ def FSDP_ViewOp : FSDP_Op<"view", [Pure,
   let summary = "One parameter of a gathered unit, in place";
   let arguments = (ins FSDP_GatheredType:$gathered,
                        FlatSymbolRefAttr:$parameter);
-  let results = (outs FSDP_FloatTensor:$result);
+  let results = (outs FSDP_ParameterTensor:$result);
   let assemblyFormat = "$gathered `[` $parameter `]` attr-dict `:` type($result)";
 }
 

@@ -14,6 +14,10 @@ namespace shardonnx::nn {
 /// DrawKind).
 inline constexpr llvm::StringLiteral kDrawAttr = "nn.draw";
 
+/// On a parameter: the weight of a linear layer that is no head, which
+/// --base-dtype may keep in few bits while it is frozen.
+inline constexpr llvm::StringLiteral kBaseAttr = "nn.base";
+
 /// On a module: a dictionary of what runtime/Lora.h's struct has.
 inline constexpr llvm::StringLiteral kLoraAttr = "nn.lora";
 

@@ -54,6 +54,17 @@ def NN_GetOp : NN_Op<"get", [Pure,
   let assemblyFormat = "$parameter attr-dict `:` type($result)";
 }
 
+def NN_UnpackOp : NN_PureOp<"unpack"> {
+  let summary = "A packed weight [rows, columns], decoded";
+  let description = [{
+    The operand holds the bytes of a frozen weight in words of 32 bits;
+    `packing` (runtime/Packing.h) says how: bf16, int8 or nf4.
+  }];
+  let args = (ins NN_IntTensor:$packed, StrAttr:$packing);
+  let results = (outs NN_FloatTensor:$result);
+  let hasVerifier = 1;
+}
+
 def NN_ConstantOp : NN_Op<"constant", [Pure, ConstantLike, AllTypesMatch<["value", "result"]>]> {
   let summary = "A tensor known at compile time";
   let args = (ins ElementsAttr:$value);

@@ -120,6 +120,11 @@ def AddAdaptersPass : Pass<"nn-add-adapters", "mlir::ModuleOp"> {
     expressions of nn-freeze say which are. A is drawn uniformly within
     ±1/√in (PEFT's kaiming_uniform with a = √5), B is zero.
 
+    With `dora` the sum is multiplied with m / |W + s·B·A|, lengths of rows: m
+    [out] is a third parameter, at first |W|, and no gradient flows through the
+    denominator (Liu et al. 2024; PEFT's DoraLinearLayer). With dropout only
+    what the adapter adds is of dropout(x).
+
     `all-linear` takes every such product but the last ones, behind which there
     is no other: a model's head. A weight that several products read has one
     adapter.
@@ -132,10 +137,30 @@ def AddAdaptersPass : Pass<"nn-add-adapters", "mlir::ModuleOp"> {
     Option<"alpha", "alpha", "double", "8", "LoraConfig's lora_alpha">,
     Option<"dropout", "dropout", "double", "0", "LoraConfig's lora_dropout">,
     Option<"rslora", "rslora", "bool", "false", "LoraConfig's use_rslora">,
+    Option<"dora", "dora", "bool", "false", "LoraConfig's use_dora">,
     Option<"freezesBase", "freezes-base", "bool", "true",
            "Freeze every parameter that is no adapter's">,
     ListOption<"targets", "target", "std::string",
                "all-linear, or regular expressions over whole module paths">
+  ];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
+def PackBasePass : Pass<"nn-pack-base", "mlir::ModuleOp"> {
+  let summary = "The weights of a frozen base in few bits, by --base-dtype";
+  let description = [{
+    A frozen weight of a linear layer that is no head (nn-add-adapters marks
+    them) becomes a packed parameter: its readers get words, which nn.unpack
+    decodes to the dtype that they had, so shards and gathers are of the words.
+    A weight [in, out] is packed as [out, in], as bitsandbytes has it, and its
+    readers read it transposed. One that some products read in one way and some
+    in the other stays as it is.
+
+    Preserves numerics: no, weights are rounded.
+  }];
+  let options = [
+    Option<"packing", "packing", "std::string", "\"\"",
+           "bf16, int8 or nf4; empty: nothing is done">
   ];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
