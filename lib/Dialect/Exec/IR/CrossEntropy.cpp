@@ -86,7 +86,7 @@ void CrossEntropyOp::attachLibraryCalls(MLIRContext &context) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult LinearCrossEntropyOp::verify() {
-  if (!getSeed() != !getOperandGrad() || !getSeed() != !getWeightGrad())
+  if (!getSeed() != !getOperandGrad() || (!getSeed() && getWeightGrad()))
     return emitOpError("needs a seed exactly when it writes gradients");
   if (getAccumulate() && !getWeightGrad())
     return emitOpError("accumulates, but writes no gradient");
@@ -117,9 +117,10 @@ ShxLinearCrossEntropy LinearCrossEntropyOp::getDescriptor() {
   desc.labelDtype = dtypeOf(getLabels());
   if (getSeed()) {
     desc.lddx = rowDistance(typeOf(getOperandGrad()));
-    desc.dtypeDw = dtypeOf(getWeightGrad());
     desc.accumulateDw = getAccumulate();
   }
+  if (getWeightGrad())
+    desc.dtypeDw = dtypeOf(getWeightGrad());
   desc.flags = gemmFlags(*this);
   return desc;
 }
@@ -143,7 +144,7 @@ double LinearCrossEntropyOp::getExecutedFlops() {
   ShxLinearCrossEntropy desc = getDescriptor();
   double product =
       2.0 * double(desc.rows) * double(desc.width) * double(desc.vocab);
-  return product * (getOperandGrad() ? 3 : 1);
+  return product * (1 + (getOperandGrad() ? 1 : 0) + (getWeightGrad() ? 1 : 0));
 }
 
 // Chunk by chunk: the weight is read by each product with it and its gradient
@@ -159,9 +160,13 @@ Traffic LinearCrossEntropyOp::getTraffic() {
   traffic.written += logits;
   if (!getSeed())
     return traffic;
-  traffic.read += (again + 1) * bytesOf(getWeight()) + 2 * logits +
-                  bytesOf(getOperand()) + again * bytesOf(getWeightGrad());
-  traffic.written += logits + again * bytesOf(getWeightGrad());
+  traffic.read += (again + 1) * bytesOf(getWeight()) + logits;
+  traffic.written += logits;
+  if (!getWeightGrad())
+    return traffic;
+  traffic.read +=
+      logits + bytesOf(getOperand()) + again * bytesOf(getWeightGrad());
+  traffic.written += again * bytesOf(getWeightGrad());
   return traffic;
 }
 
@@ -182,8 +187,11 @@ static void emitLinearLoss(Loss op, CallEmitter &emitter) {
   Value sum = emitter.resultBuffer(op.getSum());
   if constexpr (hasGrads) {
     operandGrad = emitter.resultBuffer(op.getOperandGrad());
-    weightGrad = emitter.resultBuffer(op.getWeightGrad());
-    accumulate = emitter.accumulates(op.getWeightGrad());
+    // A frozen head has none.
+    if (!op.getWeightGrad().use_empty()) {
+      weightGrad = emitter.resultBuffer(op.getWeightGrad());
+      accumulate = emitter.accumulates(op.getWeightGrad());
+    }
   }
   auto call = LinearCrossEntropyOp::create(
       emitter.builder, emitter.loc, operand, weight, labels, seed, sum,
