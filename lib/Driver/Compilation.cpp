@@ -192,10 +192,11 @@ static FileHash sha256OfFile(const std::string &path) {
 }
 
 // Beside the passes: it takes as long as they do where the weights are in the
-// model's file.
+// model's file. Where there is no memory for a thread, when it is asked for.
 void Compilation::startHashing() {
   if (options.program == ProgramKind::Train && !program && !modelHash.valid())
-    modelHash = std::async(std::launch::async, sha256OfFile, options.model);
+    modelHash = std::async(std::launch::async | std::launch::deferred,
+                           sha256OfFile, options.model);
 }
 
 // A GPU program's host code only makes calls, and runs on other machines.

@@ -9,6 +9,7 @@
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/Signals.h"
 
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <unistd.h>
@@ -37,7 +38,11 @@ private:
   size_t size = 0;
 };
 
+// One line, though several threads meet the end of memory at once.
 [[noreturn]] void end(Line &line) {
+  static std::atomic_flag ending = ATOMIC_FLAG_INIT;
+  while (ending.test_and_set())
+    ::pause();
   line.print();
   llvm::sys::RunInterruptHandlers(); // removes temporary files
   ::_exit(1);
@@ -51,6 +56,8 @@ private:
 void onBadAlloc(void *, const char *, bool) { endWithoutMemory(); }
 
 void onFatalError(void *, const char *reason, bool) {
+  if (std::strstr(reason, "pthread_create"))
+    endWithoutMemory(); // for the stack of a thread of LLVM's
   Line line;
   line << programName << ": error: " << reason;
   // Of a file whose writer did not look: the machine is at fault.
