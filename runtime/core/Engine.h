@@ -48,6 +48,13 @@ struct MemoryUse {
 /// Of what the ranks of this machine have written into their blocks.
 MemoryUse largestUse(Control &control);
 
+/// What the device does at best, measured now.
+struct Peaks {
+  double gflops = 0;    // of a product at the program's dtype
+  double gigabytes = 0; // a second, of a + s·b over more than the caches hold
+  int threads = 1;
+};
+
 class Engine {
 public:
   explicit Engine(const Manifest &manifest) : manifest(manifest) {}
@@ -107,6 +114,8 @@ public:
   virtual MemoryUse memory(int64_t heldByHost, bool last) = 0;
   /// The device's dense peak at the program's dtype, FLOP/s, if it is known.
   virtual std::optional<double> peakFlops() const { return std::nullopt; }
+  /// Before the first step; nothing where it is not measured.
+  virtual std::optional<Peaks> measurePeaks() { return std::nullopt; }
   virtual void finish() = 0;
 
   // ---- Saving.

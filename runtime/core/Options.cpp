@@ -145,21 +145,32 @@ void addTraining(CLI::App &app, Options &o, Texts &texts) {
                  "Write a trace of compute and communication to this file, "
                  "for ui.perfetto.dev")
       ->type_name("FILE.json");
-  app.add_option("--trace-steps", texts.traceSteps, "Steps of --trace (2-4)")
+  app.add_flag("--profile", o.profile,
+               "At the end, print where the time of a step went: every kernel "
+               "and product, its GFLOP/s or GB/s and the share of what this "
+               "machine does at best, and waits");
+  app.add_option("--trace-steps", texts.traceSteps,
+                 "Steps of --trace (2-4) and --profile (4-13)")
       ->type_name("FIRST-LAST");
   app.add_flag("--debug-memory", o.debugMemory,
                "Poison freed buffers (slow; SHARDONNX_DEBUG_MEMORY=1 too)");
 }
 
+constexpr int64_t kProfileFirst = 4, kProfileLast = 13;
+
 // One number is one step. The default is what there is of it.
 void setTraceSteps(const std::optional<std::string> &text, Options &o) {
   if (!text) {
+    if (o.profile && o.trace.empty()) { // behind the warm-up
+      o.traceFirst = kProfileFirst;
+      o.traceLast = kProfileLast;
+    }
     o.traceFirst = std::min(o.traceFirst, o.steps);
     o.traceLast = std::min(o.traceLast, o.steps);
     return;
   }
-  if (o.trace.empty())
-    failUsage("--trace-steps needs --trace FILE.json");
+  if (o.trace.empty() && !o.profile)
+    failUsage("--trace-steps needs --trace FILE.json or --profile");
   size_t dash = text->find('-');
   std::string end = dash == text->npos ? *text : text->substr(dash + 1);
   std::optional<int64_t> first = parseWhole(text->substr(0, dash), 1, kMany);

@@ -37,7 +37,8 @@ struct Options {
   std::string save, resume;        // "": none
   int64_t saveEvery = 0, keep = 0; // 0: only at the end; all
   std::string model, adapter, log;
-  std::string tensorboard;               // folder; "": none
+  std::string tensorboard; // folder; "": none
+  bool profile = false;
   std::string trace;                     // "": none
   int64_t traceFirst = 2, traceLast = 4; // steps
   int nproc = 0;                         // 0: not given

@@ -5,6 +5,7 @@
 // threads costs nothing that shows.
 
 #include "Trace.h"
+#include <algorithm>
 #include <ctime>
 
 namespace shardonnx::rt {
@@ -22,6 +23,11 @@ Trace::Trace(int rank, int64_t firstStep, int64_t lastStep, size_t units)
     : rank(rank), firstStep(firstStep), lastStep(lastStep), times(units + 1) {}
 
 void Trace::keep(const TraceEvent &event) {
+  TraceTally &sum = sums[{event.row, event.name}];
+  ++sum.calls;
+  sum.nanoseconds += event.end - event.begin;
+  if (event.row == TraceRow::Threads)
+    threadRows = std::max(threadRows, event.unit + 1);
   if (list.size() < kMaxEvents)
     list.push_back(event);
   else
@@ -48,6 +54,17 @@ void Trace::measure(const TraceEvent &event) {
     unit.exposed += length;
     exposed += length;
   }
+}
+
+std::map<std::string, TraceTally> Trace::tallies(TraceRow row) const {
+  std::map<std::string, TraceTally> byName;
+  for (const auto &[key, sum] : sums)
+    if (key.first == row) {
+      TraceTally &all = byName[key.second];
+      all.calls += sum.calls;
+      all.nanoseconds += sum.nanoseconds;
+    }
+  return byName;
 }
 
 const char *Trace::intern(const std::string &name) {

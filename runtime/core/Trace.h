@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -29,14 +30,15 @@ enum class TraceRow : uint8_t {
   Gather,
   Reduce,
   Replicas,
-  Copy
+  Copy,
+  Threads // of the pool: a row each, by TraceEvent::unit
 };
-constexpr size_t kTraceRows = 7;
+constexpr size_t kTraceRows = 8;
 
 struct TraceEvent {
   const char *name;   // outlives the trace
   int64_t begin, end; // monotonicNanoseconds
-  int32_t unit = -1;  // -1: of none
+  int32_t unit = -1;  // -1: of none; in the rows of threads which it is
   TraceRow row = TraceRow::Steps;
 };
 
@@ -44,6 +46,11 @@ struct TraceEvent {
 struct TraceTimes {
   int64_t gather = 0, reduce = 0;
   int64_t exposed = 0; // …of it, while nothing was computed
+};
+
+/// All spans of one name in a row.
+struct TraceTally {
+  int64_t calls = 0, nanoseconds = 0;
 };
 
 class Trace {
@@ -69,6 +76,10 @@ public:
   /// Once the window is over.
   const std::vector<TraceEvent> &events() const { return list; }
   size_t dropped() const { return left; }
+  /// By name; of all events, those too that were not kept.
+  std::map<std::string, TraceTally> tallies(TraceRow row) const;
+  /// The rows of threads that there are.
+  int threads() const { return threadRows; }
   /// [unit], and behind them what is of no unit: the norm and the loss.
   std::vector<TraceTimes> times;
   TraceTimes &timesOf(int32_t unit) {
@@ -86,6 +97,8 @@ private:
   std::mutex mutex;
   std::vector<TraceEvent> list;
   size_t left = 0;
+  int threadRows = 0;
+  std::map<std::pair<TraceRow, const char *>, TraceTally> sums;
   std::unordered_map<std::string, const char *> interned;
   std::deque<std::string> names;
 };

@@ -7,6 +7,7 @@
 #include "../comm/Launch.h"
 #include "../support/Convert.h"
 #include "../support/Error.h"
+#include "Peaks.h"
 #include "ProcessMemory.h"
 #include "ReduceKernels.h"
 #include "shardonnx/runtime/Cpu.h"
@@ -148,14 +149,22 @@ void CpuEngine::start() {
 void CpuEngine::finish() { control.barrier(Activity::End); }
 
 void CpuEngine::beginTrace() {
-  setKernelTrace(
-      [](ShxContext *context, const char *name, int64_t begin, int64_t end) {
-        contextOf(context).trace->measure(
-            {name, begin, end, -1, TraceRow::Compute});
-      });
+  setKernelTrace([](ShxContext *context, const char *name, int thread,
+                    int64_t begin, int64_t end) {
+    Trace &trace = *contextOf(context).trace;
+    const char *kept = trace.intern(name);
+    if (thread == kWholeCall)
+      trace.measure({kept, begin, end, -1, TraceRow::Compute});
+    else
+      trace.add({kept, begin, end, thread, TraceRow::Threads});
+  });
 }
 
 void CpuEngine::endTrace() { setKernelTrace(nullptr); }
+
+std::optional<Peaks> CpuEngine::measurePeaks() {
+  return cpu::measurePeaks(manifest.paramType);
+}
 
 void CpuEngine::poisonPrivate() {
   if (state.debug) // nothing of a microbatch may be read by the next

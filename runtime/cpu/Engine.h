@@ -42,6 +42,7 @@ public:
   void evalMicrobatch() override;
   Evaluation evaluation(double count) override;
   MemoryUse memory(int64_t heldByHost, bool last) override;
+  std::optional<Peaks> measurePeaks() override;
   void finish() override;
   void beginTrace() override;
   void endTrace() override;

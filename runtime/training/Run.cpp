@@ -148,32 +148,37 @@ int runRank(Platform &platform, const Program &program,
   Exchange exchange(control, group);
   exchange.connect(info);
   Monitor monitor(control, group, exchange);
-  std::unique_ptr<TraceFile> trace;
+  std::unique_ptr<TraceFile> traceFile;
+  std::unique_ptr<Trace> profiled; // where there is no file of it
   // Outside the try: when this rank fails its device may be in a collective
   // that never ends, and to take the engine apart would be to wait for that.
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Saver> saver;
   try {
     if (!options.trace.empty())
-      trace = std::make_unique<TraceFile>(
+      traceFile = std::make_unique<TraceFile>(
           options, manifest, info.rank, info.worldSize,
           group.localRanks(info.rank), exchange.broadcast(drawTag()));
+    if (options.profile && !traceFile)
+      profiled =
+          std::make_unique<Trace>(info.rank, options.traceFirst,
+                                  options.traceLast, manifest.units.size());
+    Trace *trace = traceFile ? &traceFile->trace : profiled.get();
     if (info.rank == 0) // for all
       checkMachines(manifest, options, group.machines.machineOf);
     engine = platform.makeEngine({program, manifest, options, info, topology,
-                                  group, control, exchange,
-                                  trace ? &trace->trace : nullptr});
+                                  group, control, exchange, trace});
     std::optional<Restored> restored =
         initialise(*engine, options, exchange, topology);
     if (!options.save.empty())
       saver = std::make_unique<Saver>(options, *engine, exchange, topology,
                                       restored ? restored->state.step : 0);
-    Trainer(options, *engine, control, exchange, restored, saver.get(),
-            trace.get())
+    Trainer(options, *engine, control, exchange, restored, saver.get(), trace,
+            traceFile.get())
         .run();
   } catch (const std::exception &e) { // no memory, too
-    if (trace)
-      trace->discard();
+    if (traceFile)
+      traceFile->discard();
     if (info.worldSize == 1)
       throw;
     control.failNow(info.rank, concat("rank ", info.rank, ": ", describe(e)),

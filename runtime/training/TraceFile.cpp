@@ -22,8 +22,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char *kRowNames[kTraceRows] = {
-    "steps", "waiting", "compute", "gather", "reduce", "replicas", "copy"};
+constexpr const char *kRowNames[kTraceRows] = {"steps",  "waiting", "compute",
+                                               "gather", "reduce",  "replicas",
+                                               "copy",   "thread"};
+constexpr int kFirstThreadRow = static_cast<int>(TraceRow::Threads);
 constexpr const char *kNoUnit = "(norm and loss)";
 constexpr size_t kTableRows = 12; // units that the table on stderr names
 
@@ -105,23 +107,29 @@ std::string rowsOf(const Trace &trace) {
                              {{"name", concat("rank ", trace.rank)}}) +
                      nameRow(trace.rank, "process_sort_index", 0,
                              {{"sort_index", trace.rank}});
-  for (int row = 0; row < static_cast<int>(kTraceRows); ++row)
+  auto add = [&](int row, const std::string &name) {
     text +=
-        nameRow(trace.rank, "thread_name", row,
-                {{"name", kRowNames[static_cast<size_t>(row)]}}) +
+        nameRow(trace.rank, "thread_name", row, {{"name", name}}) +
         nameRow(trace.rank, "thread_sort_index", row, {{"sort_index", row}});
+  };
+  for (int row = 0; row < kFirstThreadRow; ++row)
+    add(row, kRowNames[static_cast<size_t>(row)]);
+  for (int thread = 0; thread < trace.threads(); ++thread)
+    add(kFirstThreadRow + thread, concat("thread ", thread));
   return text;
 }
 
 std::string eventText(const Manifest &manifest, int rank,
                       const TraceEvent &event) {
   auto row = static_cast<size_t>(event.row);
+  bool ofThread = event.row == TraceRow::Threads;
   std::string text =
-      concat("{\"ph\":\"X\",\"pid\":", rank, ",\"tid\":", row,
+      concat("{\"ph\":\"X\",\"pid\":", rank, ",\"tid\":",
+             ofThread ? kFirstThreadRow + event.unit : static_cast<int>(row),
              ",\"ts\":", micros(event.begin),
              ",\"dur\":", micros(event.end - event.begin), ",\"cat\":\"",
              kRowNames[row], "\",\"name\":", dump(Json(event.name)));
-  if (event.unit >= 0)
+  if (event.unit >= 0 && !ofThread)
     text +=
         ",\"args\":{\"unit\":" + dump(Json(unitName(manifest, event.unit))) +
         "}";

@@ -7,6 +7,7 @@
 #include "../comm/Monitor.h"
 #include "../support/Error.h"
 #include "NonFinite.h"
+#include "Profile.h"
 #include "ResumeCommand.h"
 #include "SameData.h"
 #include <algorithm>
@@ -19,11 +20,10 @@ namespace shardonnx::rt {
 
 Trainer::Trainer(const Options &options, Engine &engine, Control &control,
                  Exchange &exchange, const std::optional<Restored> &restored,
-                 Saver *saver, TraceFile *traceFile)
+                 Saver *saver, Trace *trace, TraceFile *traceFile)
     : options(options), engine(engine), control(control), exchange(exchange),
-      saver(saver), traceFile(traceFile),
-      trace(traceFile ? &traceFile->trace : nullptr), manifest(engine.manifest),
-      lossScale(options, manifest),
+      saver(saver), traceFile(traceFile), trace(trace),
+      manifest(engine.manifest), lossScale(options, manifest),
       state(restored ? restored->state : TrainState()),
       progress(options.steps, state.step,
                manifest.seq > 0 ? "tok/s" : "samples/s"),
@@ -357,8 +357,25 @@ void Trainer::reportStop() const {
                   resumeCommand(options.command, options.save));
 }
 
+// Of the first rank alone: the others do the same work.
+void Trainer::printProfile() const {
+  int64_t owned = 0;
+  for (size_t unit = 0; unit < manifest.units.size(); ++unit)
+    owned += engine.owned(unit, /*trainable=*/true).size();
+  std::string text =
+      profileText(*trace, manifest, order.accumulate, owned, peaks);
+  if (text.empty())
+    printWarning(concat("--profile: none of the steps ", trace->firstStep, "-",
+                        trace->lastStep,
+                        " was run; give others with --trace-steps"));
+  else
+    std::fputs(text.c_str(), stderr);
+}
+
 void Trainer::run() {
   engine.start();
+  if (options.profile) // on all ranks at once, as they compute
+    peaks = engine.measurePeaks();
   lossScale.begin(state);
   control.setStopsAfterStep();
   for (int64_t step = state.step + 1; step <= lastStep; ++step) {
@@ -379,6 +396,8 @@ void Trainer::run() {
     reportStop();
   if (traceFile)
     traceFile->writePart();
+  if (options.profile && first())
+    printProfile();
   engine.finish(); // all ranks have written theirs
   if (traceFile)
     traceFile->join();

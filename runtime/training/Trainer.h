@@ -24,11 +24,11 @@ namespace shardonnx::rt {
 
 class Trainer {
 public:
-  /// Goes on from what was restored, else begins. `saver` and `trace` may be
-  /// null.
+  /// Goes on from what was restored, else begins. `saver`, `trace` and
+  /// `traceFile`, which writes it, may be null.
   Trainer(const Options &options, Engine &engine, Control &control,
           Exchange &exchange, const std::optional<Restored> &restored,
-          Saver *saver, TraceFile *trace);
+          Saver *saver, Trace *trace, TraceFile *traceFile);
   void run();
 
 private:
@@ -61,6 +61,7 @@ private:
   void judge(int64_t step, double evalLoss);
   bool evaluatesAfter(int64_t step) const;
   int64_t memoryBytes() const;
+  void printProfile() const;
   bool first() const { return engine.rank() == 0; }
 
   const Options &options;
@@ -69,7 +70,8 @@ private:
   Exchange &exchange;
   Saver *saver; // null: none
   TraceFile *traceFile;
-  Trace *trace; // null: none
+  Trace *trace;               // null: none
+  std::optional<Peaks> peaks; // measured for --profile
   const Manifest &manifest;
   std::unique_ptr<DataSource> data, evalData;
   SampleOrder order;

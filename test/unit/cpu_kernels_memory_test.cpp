@@ -6,6 +6,8 @@
 #include "copy_problem.h"
 #include "shardonnx/runtime/Cpu.h"
 #include <atomic>
+#include <mutex>
+#include <vector>
 
 using namespace shardonnx;
 using namespace shardonnx::test;
@@ -221,20 +223,23 @@ TEST(CpuPool, LaunchCoversTheRangeOnce) {
   }
 }
 
-int traced = 0;
+int traced = 0, parts = 0;
 
 TEST(CpuPool, TraceSeesEachCall) {
-  rt::setKernelTrace(
-      [](ShxContext *, const char *name, int64_t begin, int64_t end) {
-        EXPECT_STREQ(name, "zero");
-        EXPECT_LE(begin, end);
-        ++traced;
-      });
-  char byte = 1;
-  shx_zero(nullptr, &byte, 1);
+  rt::setKernelTrace([](ShxContext *, const char *name, int thread,
+                        int64_t begin, int64_t end) {
+    static std::mutex mutex; // the pool's threads tell, too
+    std::lock_guard<std::mutex> lock(mutex);
+    EXPECT_STREQ(name, "zero");
+    EXPECT_LE(begin, end);
+    ++(thread == rt::kWholeCall ? traced : parts);
+  });
+  std::vector<char> bytes(1 << 20, 1);
+  shx_zero(nullptr, bytes.data(), 1 << 20);
   rt::setKernelTrace(nullptr);
-  shx_zero(nullptr, &byte, 1);
+  shx_zero(nullptr, bytes.data(), 1);
   EXPECT_EQ(traced, 1);
+  EXPECT_NE(parts, 1); // of each thread, where there are several
 }
 
 } // namespace

@@ -75,7 +75,7 @@ using namespace shardonnx::rt;
 
 void shx_gemm(ShxContext *ctx, const ShxGemm *desc, const void *a,
               const void *b, void *c, void *workspace) {
-  TraceScope scope(ctx, "gemm");
+  TraceScope scope(ctx, *desc);
   ShxGemm flat = flattenBatch(*desc);
   BatchedProduct(flat, a, b, c, workspace).run();
 }

@@ -4,6 +4,7 @@
 // The pool's entry points of the ABI, scratch and trace.
 
 #include "Pool.h"
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +16,8 @@ namespace shardonnx::rt {
 namespace {
 
 KernelTrace trace = nullptr;
+// What the pool's threads are at work on, if there is a trace.
+const TraceScope *running = nullptr;
 
 int64_t nanoseconds() {
   timespec now;
@@ -79,12 +82,53 @@ void setPoolThreads(int threads) { omp_set_num_threads(threads); }
 TraceScope::TraceScope(ShxContext *context, const char *name)
     : context(context), name(name) {
   if (trace)
-    begin = nanoseconds();
+    enter();
+}
+
+// gemm BATCHxMxKxN, as exec's launches are called.
+TraceScope::TraceScope(ShxContext *context, const ShxGemm &product)
+    : context(context), name(text) {
+  if (!trace)
+    return;
+  size_t at = 0;
+  auto add = [&](const char *before, int64_t size) {
+    int length = std::snprintf(text + at, sizeof(text) - at, "%s%lld", before,
+                               static_cast<long long>(size));
+    at = std::min(at + size_t(length), sizeof(text) - 1);
+  };
+  const char *before = "gemm ";
+  for (int32_t d = 0; d < product.batchRank; ++d, before = "x")
+    add(before, product.batch[d]);
+  for (int64_t size : {product.m, product.k, product.n}) {
+    add(before, size);
+    before = "x";
+  }
+  enter();
+}
+
+void TraceScope::enter() {
+  outer = running;
+  running = this;
+  begin = nanoseconds();
 }
 
 TraceScope::~TraceScope() {
+  if (begin == 0)
+    return;
+  running = outer;
   if (trace)
-    trace(context, name, begin, nanoseconds());
+    trace(context, name, kWholeCall, begin, nanoseconds());
+}
+
+ThreadSpan::ThreadSpan() {
+  if (trace && running)
+    begin = nanoseconds();
+}
+
+ThreadSpan::~ThreadSpan() {
+  if (begin != 0)
+    trace(running->context, running->name, omp_get_thread_num(), begin,
+          nanoseconds());
 }
 
 } // namespace shardonnx::rt

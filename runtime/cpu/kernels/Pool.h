@@ -13,6 +13,19 @@
 
 namespace shardonnx::rt {
 
+/// What a thread of the pool does of a call, from its making to its end, for
+/// the trace, if there is one.
+class ThreadSpan {
+public:
+  ThreadSpan();
+  ~ThreadSpan();
+  ThreadSpan(const ThreadSpan &) = delete;
+  ThreadSpan &operator=(const ThreadSpan &) = delete;
+
+private:
+  int64_t begin = 0; // 0: no trace
+};
+
 /// Calls body(i) for i in [0, count), each once, on any thread in any order.
 /// Inside a parallel region, or for one task, it runs here.
 template <typename Body> void parallelTasks(int64_t count, const Body &body) {
@@ -21,9 +34,13 @@ template <typename Body> void parallelTasks(int64_t count, const Body &body) {
       body(i);
     return;
   }
-#pragma omp parallel for schedule(dynamic, 1)
-  for (int64_t i = 0; i < count; ++i)
-    body(i);
+#pragma omp parallel
+  {
+    ThreadSpan span;
+#pragma omp for schedule(dynamic, 1) nowait
+    for (int64_t i = 0; i < count; ++i)
+      body(i);
+  }
 }
 
 /// Calls body(begin, end) for parts of [0, count) whose ends are multiples of
@@ -37,11 +54,15 @@ void parallelRange(int64_t count, int64_t grain, const Body &body) {
   parts = grains < parts ? grains : parts;
   if (parts <= 1)
     return body(0, count);
-#pragma omp parallel for schedule(static, 1)
-  for (int64_t p = 0; p < parts; ++p) {
-    int64_t begin = p * grains / parts * grain;
-    int64_t end = (p + 1) * grains / parts * grain;
-    body(begin, end < count ? end : count);
+#pragma omp parallel
+  {
+    ThreadSpan span;
+#pragma omp for schedule(static, 1) nowait
+    for (int64_t p = 0; p < parts; ++p) {
+      int64_t begin = p * grains / parts * grain;
+      int64_t end = (p + 1) * grains / parts * grain;
+      body(begin, end < count ? end : count);
+    }
   }
 }
 
@@ -55,14 +76,21 @@ void *threadScratch(int64_t bytes);
 class TraceScope {
 public:
   TraceScope(ShxContext *context, const char *name);
+  /// A product, by the name that the manifest has for it.
+  TraceScope(ShxContext *context, const ShxGemm &product);
   ~TraceScope();
   TraceScope(const TraceScope &) = delete;
   TraceScope &operator=(const TraceScope &) = delete;
 
 private:
+  void enter();
+
   ShxContext *context;
   const char *name;
+  const TraceScope *outer = nullptr;
+  char text[96] = {};
   int64_t begin = 0;
+  friend class ThreadSpan;
 };
 
 } // namespace shardonnx::rt

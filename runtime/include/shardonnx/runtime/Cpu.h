@@ -15,8 +15,11 @@ namespace shardonnx::rt {
 void setPoolThreads(int threads);
 
 // Called after each kernel or library call with its name and its begin and end
-// on CLOCK_MONOTONIC; null turns it off. Set it before the first call.
-using KernelTrace = void (*)(ShxContext *context, const char *name,
+// on CLOCK_MONOTONIC, and by each thread of the pool with its part of one;
+// `thread` is kWholeCall for the former. The name is gone afterwards. Null
+// turns it off. Set it before the first call.
+constexpr int kWholeCall = -1;
+using KernelTrace = void (*)(ShxContext *context, const char *name, int thread,
                              int64_t beginNs, int64_t endNs);
 void setKernelTrace(KernelTrace trace);
 
