@@ -73,6 +73,7 @@ inline const std::vector<std::string> &trainOptionNames() {
                                                  "--accumulate",
                                                  "--log",
                                                  "--tensorboard",
+                                                 "--profile",
                                                  "--trace",
                                                  "--trace-steps",
                                                  "--debug-memory",
