@@ -148,6 +148,8 @@ StepCost estimateStep(ModuleOp module) {
   }
   CollectiveList collectives(module);
   cost.microbatch = collectives.of(step);
+  auto next = module.lookupSymbol<func::FuncOp>(fsdp::kNextMicrobatch);
+  cost.nextMicrobatch = collectives.of(next ? next : step);
   cost.update =
       collectives.of(module.lookupSymbol<func::FuncOp>(fsdp::kUpdate));
   cost.evaluation = collectives.of(evaluation);

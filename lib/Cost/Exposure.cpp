@@ -3,7 +3,10 @@
 
 #include "shardonnx/Cost/Exposure.h"
 
+#include "shardonnx/Cost/MemoryTraffic.h"
+
 #include "shardonnx/runtime/MemoryPlan.h"
+
 #include <algorithm>
 #include <map>
 
@@ -14,10 +17,10 @@ class Walk {
 public:
   Walk(const Manifest &manifest, const Device &device, const Topology &topology,
        const StepPlay &play)
-      : m(manifest), device(device), play(play), group(topology.groupSize()),
-        replicas(topology.replicas), slower(1 + play.straggler),
-        gathered(manifest.units.size()), reduced(manifest.units.size()),
-        resharded(manifest.units.size()) {}
+      : m(manifest), device(device), topology(topology), play(play),
+        group(topology.groupSize()), replicas(topology.replicas),
+        slower(1 + play.straggler), gathered(manifest.units.size()),
+        reduced(manifest.units.size()), resharded(manifest.units.size()) {}
 
   void run(const std::string &function);
   void endStep();
@@ -45,6 +48,7 @@ private:
   double gatherSeconds(const Manifest::Unit &unit, bool nearby) const;
   double reduceSeconds(const Manifest::Unit &unit) const;
   double optimizerBytes(const Manifest::Unit &unit) const;
+  double normBytes() const;
   std::vector<Work> workOf(const Manifest::Function &function) const;
   bool half() const { return m.paramType != SHX_F32; }
   void wait(size_t unit, double until);
@@ -59,6 +63,7 @@ private:
 
   const Manifest &m;
   const Device &device;
+  const Topology &topology;
   const StepPlay &play;
   int64_t group, replicas;  // ranks that share a unit, and copies of it
   double slower;            // the straggler's work, to that of the others
@@ -98,12 +103,24 @@ double Walk::memorySeconds(double bytes) const {
          (play.as ? play.as->memoryShare : 1);
 }
 
-// Reads and writes the master and the moments, reads the gradient.
+// Reads and writes the master and the moments, reads the gradient, writes what
+// products read.
 double Walk::optimizerBytes(const Manifest::Unit &unit) const {
   double owned = double(unit.length) / double(unit.sharded ? group : 1);
   if (play.as)
     return owned * play.as->optimizerBytes;
-  return owned * sizeof(float) * (2.0 * (1 + m.optimizerStates()) + 1);
+  return owned * (sizeof(float) * (2.0 * (1 + m.optimizerStates()) + 1) +
+                  double(lowPrecisionBytes(unit)));
+}
+
+// Of the gradients whose squares no sum has taken.
+double Walk::normBytes() const {
+  double bytes = 0;
+  for (const Manifest::Unit &unit : m.units)
+    if (!play.as && !squaresWithSum(m, unit, topology, play.microbatches))
+      bytes += double(unit.length) / double(unit.sharded ? group : 1) *
+               sizeof(float);
+  return bytes;
 }
 
 // While something is being sent, work has fewer multiprocessors.
@@ -175,6 +192,8 @@ double Walk::start(double &queue, double seconds) {
 }
 
 void Walk::call(const Manifest::Collective &call) {
+  if (call.op == "clip_grad_norm")
+    workBetween({0, 0, memorySeconds(normBytes())});
   if (call.unit < 0)
     return;
   auto index = static_cast<size_t>(call.unit);

@@ -99,7 +99,6 @@ private:
   void addGathers(size_t unit, int64_t count, bool update,
                   UnitTraffic &to) const;
   void addReductions(const Manifest::Unit &unit, UnitTraffic &to) const;
-  bool squaresWithSum(const Manifest::Unit &unit) const;
 
   const Manifest &m;
   const Device &device;
@@ -133,14 +132,14 @@ void Slices::pass(UnitTraffic &to, const char *name, bool update, int64_t count,
   to.launches.push_back(std::move(launch));
 }
 
-/// Masters become what products read; the optimizer could have written that.
+/// What the update has written is moved to its place: on CPUs of several
+/// machines. NCCL sends it from where it is; a single owner reads it there.
 void Slices::addGathers(size_t unit, int64_t count, bool update,
                         UnitTraffic &to) const {
   const Manifest::Unit &u = m.units[unit];
-  auto owned = double(ownedOf(u));
-  if (!u.gatherInPlace)
-    pass(to, "cast", update, count, 4 * owned,
-         double(dtypeBytes(u.paramType)) * owned, 0);
+  double bytes = double(dtypeBytes(u.paramType)) * double(ownedOf(u));
+  if (!m.cuda() && !gathersInPlace(u, topology))
+    pass(to, "cast", update, count, bytes, bytes, 0);
 }
 
 /// Sums of gradients, as every rank takes them of its part: where ranks share
@@ -160,10 +159,8 @@ void Slices::addReductions(const Manifest::Unit &u, UnitTraffic &to) const {
        read + 4 * part, 4 * part, read + 8 * part);
 }
 
-/// Whether the last sum of the unit's gradients takes their squares, so that
-/// the norm needs no pass of its own: nothing is added to it afterwards, and on
-/// a GPU each rank counts all that it has.
-bool Slices::squaresWithSum(const Manifest::Unit &u) const {
+bool squaresWithSum(const Manifest &m, const Manifest::Unit &u,
+                    const Topology &topology, int64_t microbatches) {
   if (gradientsAreTheirSum(m, topology.ranks, microbatches))
     return false;
   if (u.sharded && topology.replicas > 1)
@@ -180,11 +177,12 @@ void Slices::add(size_t unit, UnitTraffic &to) const {
              /*update=*/false, to);
   addReductions(u, to);
   auto owned = double(ownedOf(u));
-  if (!squaresWithSum(u))
+  if (!squaresWithSum(m, u, topology, microbatches))
     pass(to, "norm", /*update=*/true, 1, 4 * owned, 0, 0);
   double states = 4.0 * m.optimizerStates() * owned;
-  pass(to, "optimizer", /*update=*/true, 1, 8 * owned + states,
-       4 * owned + states, 12 * owned + 2 * states);
+  double written = owned * double(4 + lowPrecisionBytes(u)) + states;
+  pass(to, "optimizer", /*update=*/true, 1, 8 * owned + states, written,
+       8 * owned + states + written);
   addGathers(unit, gathersOf(unit, "update"), /*update=*/true, to);
 }
 

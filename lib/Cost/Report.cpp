@@ -21,8 +21,8 @@ static void printCollectives(StringRef title, ArrayRef<Collective> collectives,
 }
 
 static StepTraffic trafficOf(const StepCost &cost, const StepShape &shape) {
-  return trafficOf(cost.microbatch, cost.update, cost.unshardedAccumulation,
-                   shape.ranks, shape.microbatches);
+  return trafficOf(cost.microbatch, cost.nextMicrobatch, cost.update,
+                   cost.unshardedAccumulation, shape.ranks, shape.microbatches);
 }
 
 void print(const StepCost &cost, const StepShape &shape,

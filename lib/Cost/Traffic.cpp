@@ -43,25 +43,29 @@ int64_t Collective::bytesToReplicas(Topology ranks) const {
   return 2 * allButOne(sumBytes / ranks.groupSize(), ranks.replicas);
 }
 
-StepTraffic trafficOf(llvm::ArrayRef<Collective> microbatch,
+StepTraffic trafficOf(llvm::ArrayRef<Collective> first,
+                      llvm::ArrayRef<Collective> next,
                       llvm::ArrayRef<Collective> update, bool unsharded,
                       Topology ranks, int64_t microbatches) {
   StepTraffic traffic;
-  auto add = [&](const Collective &collective, int64_t microbatches) {
-    int64_t reductions = unsharded ? 1 : microbatches;
+  auto add = [&](const Collective &collective, int64_t gathers,
+                 int64_t reductions) {
     int64_t sent = collective.bytesSent(ranks);
     if (collective.kind == CollectiveKind::AllGather)
-      traffic.allGather += microbatches * sent;
+      traffic.allGather += gathers * sent;
     else if (collective.kind == CollectiveKind::AllReduce)
       traffic.allReduce += reductions * sent;
     else
       traffic.reduceScatter += reductions * sent;
-    traffic.allReduce += collective.bytesToReplicas(ranks);
   };
-  for (const Collective &collective : microbatch)
-    add(collective, microbatches);
+  for (const Collective &collective : first) {
+    add(collective, 1, 1);
+    traffic.allReduce += collective.bytesToReplicas(ranks);
+  }
+  for (const Collective &collective : next)
+    add(collective, microbatches - 1, unsharded ? 0 : microbatches - 1);
   for (const Collective &collective : update)
-    add(collective, 1);
+    add(collective, 1, 1);
   return traffic;
 }
 

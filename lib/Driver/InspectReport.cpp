@@ -50,6 +50,7 @@ static std::vector<Collective> collectivesOf(const Manifest &m,
 
 StepTraffic stepTraffic(const Manifest &m, const InspectView &view) {
   return trafficOf(collectivesOf(m, "first_microbatch"),
+                   collectivesOf(m, "next_microbatch"),
                    collectivesOf(m, "update"), m.unshardedAccumulation,
                    view.topology, view.accumulate);
 }

@@ -135,6 +135,8 @@ static void addSchedulePasses(OpPassManager &pm,
   schedule.backwardPrefetch = options.backwardPrefetch;
   schedule.unshardedAccumulation =
       options.accumulateMode == AccumulateMode::Unsharded;
+  // Ranks of CPUs gather in place.
+  schedule.gatherEarly = isCuda(options);
   fsdp::buildSchedulePipeline(pm, schedule);
 }
 

@@ -63,10 +63,12 @@ shardonnx::buildDeviceProgram(ModuleOp module, const ProgramOptions &options) {
   if (failed(kernels::lowerDeviceKernels(module, *device, target,
                                          program.launches)))
     return failWith("a kernel");
-  if (failed(kernels::addDeviceOptimizerKernel(*device, "shx_optimizer_kernel",
-                                               options.optimizer,
-                                               program.optimizer)))
-    return failWith("the optimizer");
+  for (ShxDType type : paramTypesOf(module)) {
+    std::string name = optimizerKernelName(type);
+    if (failed(kernels::addDeviceOptimizerKernel(
+            *device, name, options.optimizer, type, program.optimizers[name])))
+      return failWith("the optimizer");
+  }
   llvm::Expected<DeviceImages> images =
       emitDeviceImages(*device, options.chips);
   if (!images)

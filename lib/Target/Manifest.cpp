@@ -192,10 +192,9 @@ static int64_t flopsOf(fsdp::UnitOp unit) {
   return flops ? flops.getInt() : 0;
 }
 
-// A GPU's masters are not what its products read: each rank has its own.
+// Ranks of CPUs share what they have updated; each GPU has its own.
 static bool gathersInPlace(fsdp::UnitOp unit) {
-  return unit.getParamDtype().isF32() &&
-         !exec::isCuda(unit->getParentOfType<ModuleOp>());
+  return !exec::isCuda(unit->getParentOfType<ModuleOp>());
 }
 
 // What the configuration has set for the unit, for people.
@@ -243,6 +242,7 @@ static json::Array unitsOf(ModuleOp module) {
                      {"reshard_after_forward", unit.getReshardAfterForward()},
                      {"policy", policyOf(unit)},
                      {"kept", unit.getKept()},
+                     {"early", unit.getEarly()},
                      {"reshard_group", int64_t(unit.getReshardGroup())},
                      {"flops", flopsOf(unit)}});
   }

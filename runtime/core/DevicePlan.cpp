@@ -56,6 +56,8 @@ int64_t paddedBytes(const Manifest::Unit &unit, int64_t slice,
 
 Buffer gatherBuffer(const Manifest::Unit &unit, const DevicePlan::Unit &plan,
                     int64_t owners) {
+  if (plan.inPlace)
+    return {0, 0, 0};
   Buffer buffer{unit.paramOffsetBytes, unit.gatheredBytes(), 0};
   buffer.needed = std::max(
       {buffer.planned, paddedBytes(unit, plan.slice, plan.frozenSlice, owners),
@@ -80,6 +82,25 @@ DevicePlan::Unit planUnit(const Manifest::Unit &unit, int64_t owners,
   return u;
 }
 
+// Masters, what products read of them, and frozen weights, where they are not
+// offloaded. In place they are one buffer; else gathers read whole slices.
+void addWeights(DevicePlan &plan, const Manifest::Unit &unit) {
+  const DevicePlan::Unit &u = plan.units.back();
+  int64_t element = dtypeBytes(unit.paramType);
+  bool f32 = unit.paramType == SHX_F32;
+  int64_t &params = f32 ? plan.masterBytes : plan.paramBytes;
+  if (u.inPlace) {
+    int64_t frozen = unit.frozenLength * element;
+    params += aligned(unit.gatheredBytes(), 1) - frozen;
+    plan.frozenBytes += frozen;
+  } else {
+    params += aligned(u.slice, element);
+    plan.frozenBytes += aligned(u.frozenSlice, element);
+  }
+  if (!f32)
+    plan.masterBytes += aligned(u.slice, sizeof(float));
+}
+
 // Of the slices of rank 0, which owns no less than any other.
 void addOwned(DevicePlan &plan, const Manifest &m, const Manifest::Unit &unit,
               const Topology &topology, Offload offload) {
@@ -90,11 +111,14 @@ void addOwned(DevicePlan &plan, const Manifest &m, const Manifest::Unit &unit,
   int64_t &moments =
       offload == Offload::None ? plan.momentBytes : plan.hostBytes;
   moments += aligned(owned, 4) * m.optimizerStates();
-  (masters ? plan.hostBytes : plan.masterBytes) += aligned(owned, 4);
-  (masters ? plan.hostBytes : plan.frozenBytes) += aligned(frozen, param);
-  if (masters && unit.paramType != SHX_F32) { // what gathers read
-    plan.hostBytes += aligned(owned, param);
-    plan.stagingCastBytes = std::max(plan.stagingCastBytes, param);
+  if (!masters) {
+    addWeights(plan, unit);
+  } else {
+    plan.hostBytes += aligned(owned, 4) + aligned(frozen, param);
+    if (unit.paramType != SHX_F32) { // what gathers read
+      plan.hostBytes += aligned(owned, param);
+      plan.stagingCastBytes = std::max(plan.stagingCastBytes, param);
+    }
   }
   if (offload != Offload::None)
     plan.stagingElements =
@@ -130,6 +154,7 @@ DevicePlan planDevice(const Manifest &m, const Topology &topology,
   for (const Manifest::Unit &unit : m.units) {
     int64_t owners = unit.sharded ? topology.groupSize() : 1;
     plan.units.push_back(planUnit(unit, owners, reshardGroup(unit, topology)));
+    plan.units.back().inPlace = owners == 1 && offload != Offload::Params;
     const DevicePlan::Unit &u = plan.units.back();
     gather.push_back(gatherBuffer(unit, u, owners));
     int64_t planned = unit.gradientBytes();
@@ -145,7 +170,9 @@ DevicePlan planDevice(const Manifest &m, const Topology &topology,
     plan.units[u].gather = movedGather[u];
     plan.units[u].gradients = movedGradients[u];
   }
-  plan.gatherBytes = spaceBytes(movedGather, m.gatherSpace.bytes);
+  bool copies = std::any_of(plan.units.begin(), plan.units.end(),
+                            [](const auto &unit) { return !unit.inPlace; });
+  plan.gatherBytes = copies ? spaceBytes(movedGather, m.gatherSpace.bytes) : 0;
   plan.gradientBytes = plan.gradientsInPlace
                            ? 0
                            : spaceBytes(movedGradients, m.gradientSpace.bytes);

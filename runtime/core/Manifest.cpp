@@ -112,9 +112,6 @@ void readUnitTypes(const Json &json, const Json &program,
   unit.paramType = own("param_dtype");
   unit.reduceType = own("reduce_dtype");
   unit.gatherInPlace = json.value("gather_in_place", false);
-  if (unit.gatherInPlace && unit.paramType != SHX_F32)
-    fail("the manifest gathers unit '", unit.name,
-         "' in place, yet its parameters are not f32");
 }
 
 Manifest::Unit readUnit(const Json &json, const Json &program) {
@@ -138,6 +135,7 @@ Manifest::Unit readUnit(const Json &json, const Json &program) {
     for (const auto &[key, value] : policy->items())
       unit.policy.emplace_back(key, value.get<std::string>());
   unit.kept = json.value("kept", false);
+  unit.early = json.value("early", false);
   unit.reshardGroup = optionalSize(json, "reshard_group");
   if (unit.kept && (!unit.sharded || unit.reshardGroup > 0))
     fail("the manifest keeps unit '", unit.name,
@@ -336,6 +334,11 @@ bool Manifest::usesF16() const {
 bool Manifest::gathersInPlace() const {
   return std::all_of(units.begin(), units.end(),
                      [](const Unit &unit) { return unit.gatherInPlace; });
+}
+bool Manifest::gathersMasters() const {
+  return std::all_of(units.begin(), units.end(), [](const Unit &unit) {
+    return unit.gatherInPlace && unit.paramType == SHX_F32;
+  });
 }
 int64_t Manifest::tokensPerMicrobatch() const {
   return batch * (seq > 0 ? seq : 1);

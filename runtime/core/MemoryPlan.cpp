@@ -30,6 +30,9 @@ constexpr int64_t kCodeBytes = 256 * kMiB, kLocalBytes = 64 * kMiB;
 constexpr int64_t kGraphNodesOfParameter = 32, kGraphNodeBytes = 2 << 10;
 constexpr int64_t kGraphBytes = 16 * kMiB;
 
+// What the update writes beside the masters, of units in bf16 and f16.
+constexpr const char *kLowPrecision = "low-precision parameters";
+
 // Everything is this rank's own: GPUs share nothing. The context, and the code
 // that is loaded into it, are not in it.
 std::vector<MemoryItem> planDeviceMemory(const Manifest &m,
@@ -40,6 +43,7 @@ std::vector<MemoryItem> planDeviceMemory(const Manifest &m,
   for (const Manifest::Input &input : m.inputs)
     inputs += alignTo(input.bytes(), kDeviceAlignmentBytes);
   return {{"master weights", plan.masterBytes},
+          {kLowPrecision, plan.paramBytes},
           {"frozen weights", plan.frozenBytes},
           {"optimizer state", plan.momentBytes},
           {"offload buffers", plan.stagingBytes},
@@ -52,17 +56,13 @@ std::vector<MemoryItem> planDeviceMemory(const Manifest &m,
           {"constants", m.constantBytes}};
 }
 
-// Slices of other machines need a place to come to.
-bool gathersInPlace(const Manifest::Unit &unit, const Topology &topology) {
-  return unit.gatherInPlace && !(unit.sharded && topology.groupsLeaveMachine());
-}
-
 // What units of the layout take of the gather space, where they are not in
 // place; several may lie on the same bytes.
-int64_t copiedBytes(const Manifest &m, const Topology &topology, bool sharded) {
+int64_t copiedBytes(const Manifest &m, const Topology &topology,
+                    Offload offload, bool sharded) {
   std::vector<Interval> buffers;
   for (const Manifest::Unit &unit : m.units)
-    if (unit.sharded == sharded && !gathersInPlace(unit, topology))
+    if (unit.sharded == sharded && !gathersInPlace(unit, topology, offload))
       buffers.push_back({unit.paramOffsetBytes,
                          unit.paramOffsetBytes + unit.gatheredBytes()});
   std::sort(
@@ -76,16 +76,55 @@ int64_t copiedBytes(const Manifest &m, const Topology &topology, bool sharded) {
   return bytes;
 }
 
-// Of a program for CPUs: f32 tensors of a unit's owned slice that lie in the
-// file. Masters that are the gathered unit stay where they are.
-int offloadedTensors(const Manifest &m, bool inPlace, Offload offload) {
+// Of a program for CPUs: bytes of an element of a unit's owned slice that lie
+// in the file. Masters that are the gathered unit stay where they are.
+int64_t offloadedElement(const Manifest &m, const Manifest::Unit &unit,
+                         bool inPlace, Offload offload) {
   if (offload == Offload::None)
     return 0;
-  bool masters = offload == Offload::Params && !inPlace;
-  return m.optimizerStates() + (masters ? 1 : 0);
+  int64_t bytes = 4 * int64_t(m.optimizerStates());
+  if (offload == Offload::Params && !inPlace)
+    bytes += 4 + lowPrecisionBytes(unit);
+  return bytes;
+}
+
+// What a rank of CPUs keeps of a unit beside its gradients.
+struct OwnedBytes {
+  int64_t masters = 0, params = 0, moments = 0, frozen = 0;
+};
+OwnedBytes ownedBytes(const Manifest &m, const Manifest::Unit &unit,
+                      const Topology &topology, Offload offload) {
+  int64_t owners = unit.sharded ? topology.groupHere() : 1;
+  int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
+  bool inPlace = gathersInPlace(unit, topology, offload);
+  // Of a unit that the machine's ranks have once.
+  auto shared = [&](int64_t length) {
+    return inPlace ? length / owners
+                   : topology.owned(unit.sharded, length, 0).size();
+  };
+  OwnedBytes bytes;
+  if (offload != Offload::Params || inPlace) {
+    bytes.masters =
+        unit.paramType == SHX_F32 ? shared(unit.length) * 4 : owned * 4;
+    bytes.params = shared(unit.length) * lowPrecisionBytes(unit);
+  }
+  bytes.frozen = shared(unit.frozenLength) * dtypeBytes(unit.paramType);
+  if (offload == Offload::None)
+    bytes.moments = owned * 4 * m.optimizerStates();
+  return bytes;
 }
 
 } // namespace
+
+int64_t lowPrecisionBytes(const Manifest::Unit &unit) {
+  return unit.paramType == SHX_F32 ? 0 : dtypeBytes(unit.paramType);
+}
+
+bool gathersInPlace(const Manifest::Unit &unit, const Topology &topology,
+                    Offload offload) {
+  return unit.gatherInPlace && !keepsInFile(unit.paramType, offload) &&
+         !(unit.sharded && topology.groupsLeaveMachine());
+}
 
 bool gradientsAreTheirSum(const Manifest &m, int ranks, int64_t accumulate) {
   auto f32 = [](const Manifest::Unit &unit) {
@@ -119,36 +158,34 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
                                    Offload offload) {
   if (m.cuda())
     return planDeviceMemory(m, topology, accumulate, offload);
-  int64_t masters = 0, moments = 0, reduced = 0, frozen = 0, part = 0;
+  OwnedBytes sum;
+  int64_t reduced = 0, part = 0;
   for (const Manifest::Unit &unit : m.units) {
-    int64_t owners = unit.sharded ? topology.groupHere() : 1;
     int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
-    bool inPlace = gathersInPlace(unit, topology);
-    int tensors = offloadedTensors(m, inPlace, offload);
-    part = std::max(part, std::min(owned, kOffloadElements) * 4 * tensors);
-    if (tensors <= m.optimizerStates()) // else the masters are among them
-      masters += inPlace ? unit.length * 4 / owners : owned * 4;
-    frozen +=
-        dtypeBytes(unit.paramType) *
-        (inPlace ? unit.frozenLength / owners
-                 : topology.owned(unit.sharded, unit.frozenLength, 0).size());
-    if (tensors == 0)
-      moments += owned * 4 * m.optimizerStates();
+    bool inPlace = gathersInPlace(unit, topology, offload);
+    part = std::max(part, std::min(owned, kOffloadElements) *
+                              offloadedElement(m, unit, inPlace, offload));
+    OwnedBytes bytes = ownedBytes(m, unit, topology, offload);
+    sum.masters += bytes.masters;
+    sum.params += bytes.params;
+    sum.moments += bytes.moments;
+    sum.frozen += bytes.frozen;
     // Replicated, the sum stands once on the machine.
     reduced += unit.sharded ? owned * 4 : unit.length * 4 / topology.ranksHere;
   }
-  int64_t gather =
-      copiedBytes(m, topology, /*sharded=*/true) / topology.groupHere() +
-      copiedBytes(m, topology, /*sharded=*/false);
+  int64_t gather = copiedBytes(m, topology, offload, /*sharded=*/true) /
+                       topology.groupHere() +
+                   copiedBytes(m, topology, offload, /*sharded=*/false);
   int64_t inputs = 0;
   for (const Manifest::Input &input : m.inputs)
     inputs += input.bytes();
   bool among = gradientsLieAmongActivations(m, topology.ranks, accumulate);
   if (among)
     reduced = 0;
-  return {{"master weights", masters},
-          {"frozen weights", frozen},
-          {"optimizer state", moments},
+  return {{"master weights", sum.masters},
+          {kLowPrecision, sum.params},
+          {"frozen weights", sum.frozen},
+          {"optimizer state", sum.moments},
           {"offload buffers", part},
           {"reduced gradients", reduced},
           {"gathered parameters", gather},
@@ -187,8 +224,9 @@ int64_t offloadedBytes(const Manifest &m, const Topology &topology,
     return planDevice(m, topology, 1, offload).hostBytes;
   int64_t bytes = 0;
   for (const Manifest::Unit &unit : m.units)
-    bytes += topology.owned(unit.sharded, unit.length, 0).size() * 4 *
-             offloadedTensors(m, gathersInPlace(unit, topology), offload);
+    bytes += topology.owned(unit.sharded, unit.length, 0).size() *
+             offloadedElement(m, unit, gathersInPlace(unit, topology, offload),
+                              offload);
   return bytes;
 }
 

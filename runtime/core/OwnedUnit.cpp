@@ -63,9 +63,12 @@ uint8_t *OwnedUnit::address(StateArray array, int64_t begin) const {
   return reinterpret_cast<uint8_t *>(tensor + (begin - owned.begin));
 }
 
-std::array<float *, 4> OwnedUnit::optimizerBuffers(int64_t at) const {
+OptimizerBuffers OwnedUnit::optimizerBuffers(int64_t at) const {
   auto from = [at](float *tensor) { return tensor ? tensor + at : nullptr; };
-  return {from(master), from(reduced), from(moments[0]), from(moments[1])};
+  return {from(master),
+          from(reduced),
+          {from(moments[0]), from(moments[1])},
+          params ? params + at * dtypeBytes(unit->paramType) : nullptr};
 }
 
 } // namespace shardonnx::rt

@@ -10,7 +10,6 @@
 #include "TrainState.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
-#include <array>
 #include <functional>
 #include <vector>
 
@@ -23,6 +22,12 @@ struct Piece {
   bool decay = true;
 };
 
+/// What the optimizer's kernel gets.
+struct OptimizerBuffers {
+  float *master, *gradient, *moments[2];
+  uint8_t *params; // in param_dtype; null in f32
+};
+
 struct OwnedUnit {
   const Manifest::Unit *unit = nullptr;
   Interval owned;            // of the trainable section; replicated: all of it
@@ -32,6 +37,9 @@ struct OwnedUnit {
   float *moments[2] = {};    // [owned] each, null when not needed
   float *reduced = nullptr;  // [owned]
   uint8_t *frozen = nullptr; // [frozenOwned], in param_dtype
+  /// [owned], the masters in param_dtype: the update writes them, gathers read
+  /// them. Null in f32, where they are the masters.
+  uint8_t *params = nullptr;
   std::vector<Piece> pieces;
 
   /// Sets the unit and its intervals; every parameter is decayed.
@@ -50,9 +58,9 @@ struct OwnedUnit {
   }
   /// Where element `begin` of the array's section lies.
   uint8_t *address(StateArray array, int64_t begin) const;
-  /// What the optimizer's kernel gets from element `at` of the slice on:
-  /// master, gradient, moments.
-  std::array<float *, 4> optimizerBuffers(int64_t at) const;
+  /// From element `at` of the slice on.
+  OptimizerBuffers optimizerBuffers(int64_t at) const;
+  bool isF32() const { return unit->paramType == SHX_F32; }
 
   /// Calls visit(cut, decay) with what each piece has of a part of the slice.
   template <typename Visit>

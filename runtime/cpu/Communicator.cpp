@@ -94,7 +94,7 @@ void Communicator::gatherStart(size_t unit) {
   uint64_t number = counts[unit].gather =
       control.issue(Activity::Gather, unit, units[unit].unit->gatheredBytes());
   if (units[unit].inPlace)
-    return; // the masters are the gathered unit
+    return; // the update has written it
   auto ready = [this, uses = std::move(uses)] {
     for (const Use &use : uses)
       if (!every(readers(use.unit), use.unit, &UnitCounters::freed, use.count))
@@ -115,13 +115,14 @@ void Communicator::writeSlice(size_t unit, uint64_t gather) {
   UnitState &u = units[unit];
   TraceSpan span(trace, TraceRow::Gather, u.unit->name.c_str(),
                  static_cast<int64_t>(unit));
-  ShxDType dtype = u.unit->paramType;
-  int64_t element = dtypeBytes(dtype);
+  int64_t element = dtypeBytes(u.unit->paramType);
+  const uint8_t *from =
+      u.isF32() ? reinterpret_cast<const uint8_t *>(u.master) : u.params;
   int64_t count = u.owned.size();
   int64_t step = state.offloads ? kOffloadElements : count;
   for (int64_t begin = 0; begin < count; begin += step) {
-    castSlice(u.gathered + (u.owned.begin + begin) * element, dtype,
-              u.master + begin, std::min(step, count - begin),
+    copySlice(u.gathered + (u.owned.begin + begin) * element,
+              from + begin * element, std::min(step, count - begin) * element,
               /*parallel=*/!thread);
     if (state.offloads)
       state.evict(unit, begin);
@@ -366,7 +367,7 @@ void Communicator::gatherKept() {
 }
 
 void Communicator::updateBegin(size_t unit) {
-  // In place, the masters are what the other ranks may still be reading.
+  // In place, this is what the other ranks may still be reading.
   if (!units[unit].inPlace || !sharded(unit))
     return;
   uint64_t target = counts[unit].gathers;

@@ -139,8 +139,13 @@ void CpuEngine::setDecay(
     u.setDecay(noDecay);
 }
 
-// All masters are in place.
+// All masters are in place. From now on the update writes what is read in
+// another type.
 void CpuEngine::start() {
+  for (UnitState &u : state.units)
+    if (u.params)
+      castSlice(u.params, u.unit->paramType, u.master, u.owned.size(),
+                /*parallel=*/true);
   state.evictAll();
   control.barrier(Activity::Start);
   communicator.gatherKept();

@@ -171,6 +171,14 @@ void castSlice(void *out, ShxDType dtype, const float *in, int64_t count,
   });
 }
 
+void copySlice(void *out, const void *in, int64_t bytes, bool parallel) {
+  forShares(bytes, parallel, [&](int64_t begin, int64_t length) {
+    std::memcpy(static_cast<uint8_t *>(out) + begin,
+                static_cast<const uint8_t *>(in) + begin,
+                static_cast<size_t>(length));
+  });
+}
+
 void poison(void *memory, int64_t bytes) {
   if (bytes > 0)
     std::memset(memory, 0xff, static_cast<size_t>(bytes));

@@ -41,6 +41,9 @@ void sumSlicesAndSquares(float *out, const void *const *sources, size_t ranks,
 void castSlice(void *out, ShxDType dtype, const float *in, int64_t count,
                bool parallel = false);
 
+/// memcpy by several threads.
+void copySlice(void *out, const void *in, int64_t bytes, bool parallel = false);
+
 /// Fills memory with NaNs of every float type.
 void poison(void *memory, int64_t bytes);
 

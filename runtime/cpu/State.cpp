@@ -32,9 +32,10 @@ int64_t replicaSumBytes(const Manifest::Unit &unit, const Topology &topology) {
 
 bool gathersInPlace(const Manifest &manifest, const Manifest::Unit &unit,
                     const MemoryOptions &options) {
-  // Poisoning needs buffers that are not the masters themselves, and so do
-  // slices that come from other machines.
-  bool copies = options.debug || (options.groupsLeaveMachine && unit.sharded);
+  // Poisoning needs buffers that are not what the update has written, and so do
+  // slices that come from other machines. In a file, no unit is whole.
+  bool copies = options.debug || (options.groupsLeaveMachine && unit.sharded) ||
+                keepsInFile(unit.paramType, options.offload);
   return unit.gatherInPlace && !(copies && manifest.gatherSpace.bytes > 0);
 }
 
@@ -144,9 +145,6 @@ void State::placeUnit(size_t index, const MemoryOptions &options) {
     state.gathered = gatherMemory.data() + plan.unitOffsets[index];
   else if (!state.inPlace)
     state.gathered = privateGather.data() + unit.paramOffsetBytes;
-  if (state.inPlace && unit.sharded)
-    state.master =
-        reinterpret_cast<float *>(state.gathered) + state.owned.begin;
   if (plan.gradientsInPlace)
     return; // carveOwned knows where they are
   int first = unit.sharded ? topology.replica(rank) * topology.groupSize() : 0;
@@ -185,13 +183,18 @@ void State::carveUnit(UnitState &state, const MemoryOptions &options,
   Carver &moments = options.offload == Offload::None ? owned : file;
   int64_t n = state.owned.size();
   bool sharded = state.unit->sharded;
-  if (state.inPlace && !sharded) {
+  int64_t element = dtypeBytes(state.unit->paramType);
+  if (state.inPlace && !sharded)
     state.gathered = owned.take<uint8_t>(state.unit->gatheredBytes());
-    state.master = reinterpret_cast<float *>(state.gathered);
-  } else if (!state.inPlace) {
+  if (!state.inPlace)
+    state.frozen = owned.take<uint8_t>(state.frozenOwned.size() * element);
+  uint8_t *params = state.inPlace ? state.gathered + state.owned.begin * element
+                                  : masters.take<uint8_t>(n * element);
+  if (state.isF32()) {
+    state.master = reinterpret_cast<float *>(params);
+  } else {
+    state.params = params;
     state.master = masters.take<float>(n);
-    state.frozen = owned.take<uint8_t>(state.frozenOwned.size() *
-                                       dtypeBytes(state.unit->paramType));
   }
   for (int i = 0; i < manifest.optimizerStates(); ++i)
     state.moments[i] = moments.take<float>(n);
@@ -221,12 +224,15 @@ static void visitPart(const UnitState &u, const OffloadFile &file,
   for (const float *tensor : {u.master, u.moments[0], u.moments[1]})
     if (file.holds(tensor))
       visit(tensor + begin, count * int64_t(sizeof(float)));
+  int64_t element = dtypeBytes(u.unit->paramType);
+  if (file.holds(u.params))
+    visit(u.params + begin * element, count * element);
 }
 
 void State::prefetch(size_t unit, int64_t begin) const {
   if (unit < units.size())
     visitPart(units[unit], offloadFile, begin,
-              [&](const float *at, int64_t bytes) {
+              [&](const void *at, int64_t bytes) {
                 offloadFile.prefetch(at, bytes);
               });
 }
@@ -234,7 +240,7 @@ void State::prefetch(size_t unit, int64_t begin) const {
 void State::evict(size_t unit, int64_t begin) const {
   visitPart(
       units[unit], offloadFile, begin,
-      [&](const float *at, int64_t bytes) { offloadFile.evict(at, bytes); });
+      [&](const void *at, int64_t bytes) { offloadFile.evict(at, bytes); });
 }
 
 void State::evictUnit(size_t unit) const {
@@ -248,7 +254,7 @@ int64_t State::bytesMoved() const {
   for (const UnitState &u : units)
     for (int64_t begin = 0; begin < u.owned.size(); begin += kOffloadElements)
       visitPart(u, offloadFile, begin,
-                [&](const float *, int64_t part) { bytes += 2 * part; });
+                [&](const void *, int64_t part) { bytes += 2 * part; });
   return bytes;
 }
 

@@ -17,8 +17,9 @@
 namespace shardonnx::rt {
 
 struct UnitState : OwnedUnit {
-  bool inPlace = false; // masters and frozen weights are the gathered unit
-  Interval reducePart;  // of the trainable section, summed by this rank
+  /// What the update writes, and the frozen weights, are the gathered unit.
+  bool inPlace = false;
+  Interval reducePart; // of the trainable section, summed by this rank
   /// [replica] the reduced slice of the rank at this rank's place in each
   /// replica; empty where there is one replica, or the unit is replicated.
   std::vector<float *> replicaSums;

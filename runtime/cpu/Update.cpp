@@ -44,9 +44,11 @@ double squaresOf(const UnitState &u) {
 void updatePart(Context &context, const UnitState &u, const Interval &part,
                 ShxKernel kernel) {
   u.forPieces(part, [&](const Interval &cut, bool decay) {
-    auto [master, gradient, moment1, moment2] = u.optimizerBuffers(cut.begin);
-    void *args[] = {master, gradient, moment1, moment2,
-                    decay ? context.values : context.valuesWithoutDecay};
+    OptimizerBuffers to = u.optimizerBuffers(cut.begin);
+    void *args[] = {
+        to.master,     to.gradient,
+        to.moments[0], to.moments[1],
+        to.params,     decay ? context.values : context.valuesWithoutDecay};
     shx_launch(&context, kernel, args, cut.size(), kOptimizerGrain,
                "optimizer");
   });

@@ -54,16 +54,17 @@ std::vector<MemoryItem> headroomOf(const Manifest &manifest,
 }
 
 // What is asked for by item, before the first of it is taken: a library that
-// finds no memory left later has no words for it.
+// finds no memory left later has no words for it. --fit counts `estimate`, what
+// the compiler takes the headroom to be.
 void requireFits(const std::vector<MemoryItem> &items,
-                 const std::vector<MemoryItem> &headroom, const Device &device,
-                 int rank) {
+                 const std::vector<MemoryItem> &headroom, int64_t estimate,
+                 const Device &device, int rank) {
   Device::Memory memory = device.memory();
   int64_t planned = totalBytes(items), later = totalBytes(headroom);
   if (planned + later <= memory.free)
     return;
   constexpr int64_t kMiB = 1 << 20;
-  int64_t fit = (memory.free - later) / kMiB;
+  int64_t fit = (memory.free - later + estimate) / kMiB;
   fail("rank ", rank, " needs ", formatBytes(planned + later),
        " of GPU memory: ", formatBytes(planned), " as planned (", list(items),
        ") and ", formatBytes(later), " of headroom (", list(headroom), "); '",
@@ -117,7 +118,9 @@ void CudaEngine::allocate(const DeviceProgram &code) {
   auto constantBytes = static_cast<int64_t>(code.constantsSize);
   items =
       planMemory(manifest, topology, 0, options.accumulate, options.offload);
-  requireFits(items, headroomOf(manifest, topology), device, context.rank);
+  requireFits(items, headroomOf(manifest, topology),
+              totalBytes(planHeadroom(manifest, topology)), device,
+              context.rank);
   state = std::make_unique<State>(manifest, context.rank, topology,
                                   options.accumulate, collectives->symmetric(),
                                   options.offload);
@@ -208,6 +211,9 @@ void CudaEngine::setDecay(
 void CudaEngine::start() {
   copy.synchronize("waiting for the weights to be copied");
   upload.reset();
+  for (const UnitState &u : state->units)
+    castMasters(context, u);
+  compute.synchronize("writing the parameters that products read");
   log("weights");
   int64_t partials = 0;
   for (const UnitState &u : state->units)
@@ -219,7 +225,7 @@ void CudaEngine::start() {
   makeFunctions();
   prepare();
   capture();
-  gatherKept();
+  gatherFirst(/*kept=*/true);
   publishMemory();
   logMemory();
   exchange.barrier(Activity::Start);
@@ -305,11 +311,12 @@ void CudaEngine::capture() {
   log("graphs");
 }
 
-// The update gathers them for the next step, this for the first one.
-void CudaEngine::gatherKept() {
-  Function first(context, "the first gathers", [this] {
+// What the update gathers for the next step: before the first one, and again
+// where an evaluation has run, which leaves only what is kept.
+void CudaEngine::gatherFirst(bool kept) {
+  Function first(context, "the first gathers", [this, kept] {
     for (size_t u = 0; u < state->units.size(); ++u)
-      if (manifest.units[u].kept)
+      if (manifest.units[u].early || (kept && manifest.units[u].kept))
         collectives->gatherStart(u);
   });
   first.run();
@@ -337,6 +344,8 @@ void CudaEngine::beginStep(const Scalars &scalars) {
 }
 
 void CudaEngine::microbatch(bool first, bool last) {
+  if (first && std::exchange(evaluated, false))
+    gatherFirst(/*kept=*/false);
   sendBatch();
   Function *function = first                  ? firstFunction.get()
                        : last && lastFunction ? lastFunction.get()
@@ -374,6 +383,7 @@ void CudaEngine::evalMicrobatch() {
   }
   sendBatch();
   evalFunction->run();
+  evaluated = true;
 }
 
 void CudaEngine::gatherLosses() {

@@ -74,7 +74,7 @@ private:
   void prepare();
   void warmUp();
   void capture();
-  void gatherKept();
+  void gatherFirst(bool kept);
   void gatherLosses();
   void drain();
   void sendBatch();
@@ -113,6 +113,7 @@ private:
   std::unique_ptr<Function> firstFunction, nextFunction, lastFunction,
       updateFunction, evalFunction;
   bool evaluating = false;
+  bool evaluated = false; // since the last update
 };
 
 class CudaPlatform : public Platform {

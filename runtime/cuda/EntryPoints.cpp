@@ -43,7 +43,8 @@ void shx_gather_wait(ShxContext *ctx, int32_t unit) {
 void shx_gather_free(ShxContext *ctx, int32_t unit) {
   Context &context = contextOf(ctx);
   const UnitState &u = context.state->units[indexOf(unit)];
-  poison(context, u.gathered, u.gatherBytes.size());
+  if (!u.inPlace)
+    poison(context, u.gathered, u.gatherBytes.size());
   context.collectives->gatherFree(indexOf(unit));
 }
 void shx_gather_reshard(ShxContext *ctx, int32_t unit) {

@@ -97,7 +97,7 @@ void warnOfIgnored(const Options &o, const Manifest &manifest) {
   if (o.minLR != 0 && o.scheduleKind == Schedule::Kind::Constant)
     printWarning("--min-lr is ignored: --schedule=constant has no end to "
                  "reach");
-  if (o.offload == Offload::Params && manifest.gathersInPlace())
+  if (o.offload == Offload::Params && manifest.gathersMasters())
     printWarning("--offload=params moves no weights: gathered in f32 they are "
                  "what the ranks read; compile with --param-dtype=bf16");
   if (o.randomInit && !o.model.empty())

@@ -48,7 +48,7 @@ MEMORY_RANKS, MEMORY_STEPS = (1, 2, 4), 3
 CHOICE = """\
 **Choose a strategy.** With a memory limit, let the compiler choose: `--fit=24GiB --world-size=N` takes the strategy, recomputation and
 prefetch of the fastest step that fits ([fsdp.md](fsdp.md#the-fastest-step-that-fits)). By hand: `full_shard` (ZeRO-3) where memory is
-short, and on CPUs of one machine, where its gathers cost next to nothing in f32; `shard_grad_op` where a rank can hold the parameters
+short, and on CPUs of one machine, where its gathers cost next to nothing; `shard_grad_op` where a rank can hold the parameters
 through a step and links are slow; `shard_opt` (ZeRO-2 and -1) with many microbatches, as it gathers once a step; `no_shard` (DDP) where all of it
 fits on each rank; the hybrid ones where a group of ranks, usually a machine, has fast links and the machines between them slow ones.
 Losses do not depend on it.

@@ -58,11 +58,12 @@ private:
 
 class CpuOptimizer : public OptimizerRunner {
 public:
-  void run(ArrayRef<std::vector<float> *> slices, ArrayRef<float> scalars,
-           int64_t begin, int64_t end) override {
+  void run(ArrayRef<std::vector<float> *> slices, std::vector<uint16_t> &params,
+           ArrayRef<float> scalars, int64_t begin, int64_t end) override {
     SmallVector<void *> args;
     for (std::vector<float> *slice : slices)
       args.push_back(slice->empty() ? nullptr : slice->data());
+    args.push_back(params.empty() ? nullptr : params.data());
     args.push_back(const_cast<float *>(scalars.data()));
     module->kernel(args.data(), begin, end);
   }
@@ -112,11 +113,13 @@ std::unique_ptr<KernelRunner> test::makeRunner(nn::FusedOp fused,
   return runner;
 }
 
-std::unique_ptr<OptimizerRunner> test::makeOptimizerRunner(Optimizer kind) {
+std::unique_ptr<OptimizerRunner> test::makeOptimizerRunner(Optimizer kind,
+                                                           ShxDType paramType) {
   MLIRContext context;
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   TargetSpec target = llvm::cantFail(resolveTarget("native"));
-  if (failed(kernels::addOptimizerKernel(*module, "kernel", kind, target)))
+  if (failed(kernels::addOptimizerKernel(*module, "kernel", kind, paramType,
+                                         target)))
     return nullptr;
   auto runner = std::make_unique<CpuOptimizer>();
   runner->module = std::make_unique<CompiledModule>(*module, target);

@@ -123,21 +123,38 @@ Manifest threeUnits() {
   return m;
 }
 
-TEST(DevicePlan, OneRankLiesAsThePlanSays) {
+// What the update writes is what products read.
+TEST(DevicePlan, OneRankGathersNothing) {
   Manifest m = threeUnits();
   DevicePlan plan = planDevice(m, 1, 2);
-  EXPECT_EQ(plan.gatherBytes, 5632);
+  EXPECT_EQ(plan.gatherBytes, 0);
   EXPECT_EQ(plan.gradientBytes, 10240);
-  for (size_t u = 0; u < 3; ++u) {
-    EXPECT_EQ(plan.units[u].gather.begin, m.units[u].paramOffsetBytes);
-    EXPECT_EQ(plan.units[u].slice, 1280);
+  for (const DevicePlan::Unit &unit : plan.units) {
+    EXPECT_TRUE(unit.inPlace);
+    EXPECT_EQ(unit.gather.size(), 0);
+    EXPECT_EQ(unit.slice, 1280);
   }
   EXPECT_EQ(plan.masterBytes, 3 * 1280 * 4);
+  EXPECT_EQ(plan.paramBytes, 3 * 1280 * 2);
   EXPECT_EQ(plan.momentBytes, 6 * 1280 * 4);
   EXPECT_EQ(plan.frozenBytes, 256 * 2);
   EXPECT_FALSE(plan.gradientsInPlace);
   EXPECT_TRUE(planDevice(m, 1, 1).gradientsInPlace);
   EXPECT_EQ(planDevice(m, 1, 1).gradientBytes, 0);
+  // But for what comes from the host.
+  DevicePlan offloaded = planDevice(m, 1, 2, Offload::Params);
+  EXPECT_EQ(offloaded.gatherBytes, 5632);
+  EXPECT_EQ(offloaded.paramBytes, 0);
+  for (size_t u = 0; u < 3; ++u)
+    EXPECT_EQ(offloaded.units[u].gather.begin, m.units[u].paramOffsetBytes);
+  // In f32 these are the masters.
+  for (Manifest::Unit &unit : m.units)
+    unit.paramType = SHX_F32;
+  m.units[1].frozenOffsetBytes = 5120;
+  DevicePlan f32 = planDevice(m, 1, 2);
+  EXPECT_EQ(f32.gatherBytes, 0);
+  EXPECT_EQ(f32.paramBytes, 0);
+  EXPECT_EQ(f32.masterBytes, 3 * 1280 * 4);
 }
 
 bool meet(const Interval &a, const Interval &b) {
@@ -171,9 +188,10 @@ TEST(DevicePlan, ReplicatedUnitsHaveNoPadding) {
   for (Manifest::Unit &unit : m.units)
     unit.sharded = false;
   DevicePlan plan = planDevice(m, 7, 1);
-  EXPECT_EQ(plan.gatherBytes, 5632);
+  EXPECT_EQ(plan.gatherBytes, 0);
   EXPECT_EQ(plan.gradientBytes, 10240);
   EXPECT_EQ(plan.masterBytes, 3 * 1280 * 4);
+  EXPECT_EQ(plan.paramBytes, 3 * 1280 * 2);
 }
 
 TEST(DevicePlan, GroupsOwnAndKeepTheirParts) {
@@ -200,9 +218,10 @@ TEST(DevicePlan, OffloadedSlicesLeaveTheDevice) {
   EXPECT_EQ(state.stagingElements, 640); // the largest slice
   EXPECT_EQ(state.stagingBytes, kOffloadParts * 2 * 640 * 4);
   DevicePlan params = planDevice(m, 2, 1, Offload::Params);
-  EXPECT_EQ(params.masterBytes + params.frozenBytes, 0);
+  EXPECT_EQ(params.masterBytes + params.frozenBytes + params.paramBytes, 0);
+  EXPECT_EQ(none.paramBytes, 3 * 640 * 2);
   EXPECT_EQ(params.hostBytes, none.momentBytes + none.masterBytes +
-                                  none.frozenBytes + 3 * 640 * 2);
+                                  none.frozenBytes + none.paramBytes);
   EXPECT_EQ(params.stagingBytes, kOffloadParts * (3 * 640 * 4 + 640 * 2));
 }
 
@@ -212,8 +231,8 @@ TEST(DevicePlan, IsWhatAProgramForGpusIsPredictedToTake) {
   DevicePlan plan = planDevice(m, 2, 1);
   EXPECT_EQ(totalBytes(planMemory(m, 2, 4)),
             plan.gatherBytes + plan.gradientBytes + plan.masterBytes +
-                plan.momentBytes + plan.reducedBytes + plan.frozenBytes +
-                (1 << 20));
+                plan.paramBytes + plan.momentBytes + plan.reducedBytes +
+                plan.frozenBytes + (1 << 20));
 }
 
 } // namespace

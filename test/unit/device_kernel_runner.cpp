@@ -94,8 +94,8 @@ public:
 
 class DeviceOptimizer : public OptimizerRunner {
 public:
-  void run(ArrayRef<std::vector<float> *> slices, ArrayRef<float> scalars,
-           int64_t begin, int64_t end) override;
+  void run(ArrayRef<std::vector<float> *> slices, std::vector<uint16_t> &params,
+           ArrayRef<float> scalars, int64_t begin, int64_t end) override;
   std::unique_ptr<LoadedModule> module;
   kernels::DeviceLaunch launch;
 };
@@ -126,6 +126,7 @@ void DeviceRunner::run(ArrayRef<Buffer *> buffers) {
 /// Every slice begins where the part begins, so that it may be aligned to no
 /// more than an element.
 void DeviceOptimizer::run(ArrayRef<std::vector<float> *> slices,
+                          std::vector<uint16_t> &params,
                           ArrayRef<float> scalars, int64_t begin, int64_t end) {
   std::vector<std::unique_ptr<DeviceCopy>> copies;
   SmallVector<CUdeviceptr> args;
@@ -135,6 +136,9 @@ void DeviceOptimizer::run(ArrayRef<std::vector<float> *> slices,
     args.push_back(
         slice->empty() ? 0 : copies.back()->address + begin * sizeof(float));
   }
+  DeviceCopy written(params.data(), params.size() * sizeof(uint16_t));
+  args.push_back(params.empty() ? 0
+                                : written.address + begin * sizeof(uint16_t));
   DeviceCopy values(const_cast<float *>(scalars.data()),
                     scalars.size() * sizeof(float));
   args.push_back(values.address);
@@ -145,6 +149,8 @@ void DeviceOptimizer::run(ArrayRef<std::vector<float> *> slices,
   for (auto [slice, copy] : llvm::zip_equal(slices, copies))
     if (!slice->empty())
       copy->fetch();
+  if (!params.empty())
+    written.fetch();
 }
 
 std::unique_ptr<KernelRunner>
@@ -166,12 +172,13 @@ test::makeRunner(nn::FusedOp fused, ArrayRef<MemRefType> types, StringRef) {
   return runner;
 }
 
-std::unique_ptr<OptimizerRunner> test::makeOptimizerRunner(Optimizer kind) {
+std::unique_ptr<OptimizerRunner> test::makeOptimizerRunner(Optimizer kind,
+                                                           ShxDType paramType) {
   MLIRContext context;
   OwningOpRef<ModuleOp> device = ModuleOp::create(UnknownLoc::get(&context));
   auto runner = std::make_unique<DeviceOptimizer>();
   if (failed(kernels::addDeviceOptimizerKernel(*device, "update", kind,
-                                               runner->launch)))
+                                               paramType, runner->launch)))
     return nullptr;
   runner->module = std::make_unique<LoadedModule>(*device);
   return runner;
@@ -185,7 +192,7 @@ TEST(DeviceImages, OfTwoChips) {
   OwningOpRef<ModuleOp> device = ModuleOp::create(UnknownLoc::get(&context));
   kernels::DeviceLaunch launch;
   ASSERT_TRUE(succeeded(kernels::addDeviceOptimizerKernel(
-      *device, "update", Optimizer::AdamW, launch)));
+      *device, "update", Optimizer::AdamW, SHX_F32, launch)));
   auto images = emitDeviceImages(*device, {"sm_90", "sm_80"});
   ASSERT_TRUE(bool(images)) << llvm::toString(images.takeError());
   ASSERT_EQ(images->cubins.size(), 2u);

@@ -61,15 +61,17 @@ std::unique_ptr<KernelRunner> makeRunner(nn::FusedOp fused,
                                          llvm::StringRef arch = "");
 
 /// The optimizer's kernel on a part of some slices: master, gradient, two
-/// states (the last may be empty).
+/// states (the last may be empty). `params` are what products read, as bits;
+/// empty in f32.
 class OptimizerRunner {
 public:
   virtual ~OptimizerRunner() = default;
   virtual void run(llvm::ArrayRef<std::vector<float> *> slices,
-                   llvm::ArrayRef<float> scalars, int64_t begin,
-                   int64_t end) = 0;
+                   std::vector<uint16_t> &params, llvm::ArrayRef<float> scalars,
+                   int64_t begin, int64_t end) = 0;
 };
-std::unique_ptr<OptimizerRunner> makeOptimizerRunner(Optimizer kind);
+std::unique_ptr<OptimizerRunner>
+makeOptimizerRunner(Optimizer kind, ShxDType paramType = SHX_F32);
 
 /// A module that holds one nn.fused, parsed from text.
 struct ParsedGroup {

@@ -6,6 +6,7 @@
 
 #include "kernel_harness.h"
 #include "shardonnx/runtime/ABI.h"
+#include "llvm/ADT/APFloat.h"
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -79,6 +80,7 @@ TEST_P(OptimizerKernels, FollowTorch) {
     v.clear();
   Settings settings;
   settings.clipValue = 0.5; // a third of the gradients
+  std::vector<uint16_t> none;
   float scalars[SHX_NUM_SCALARS] = {};
   for (int t = 1; t <= 5; ++t) {
     setScalars(settings, t, scalars);
@@ -87,8 +89,8 @@ TEST_P(OptimizerKernels, FollowTorch) {
       stepReference(GetParam(), settings, t, g[i], reference[i]);
     }
     int64_t cut = random() % kLength;
-    kernel->run({&p, &g, &m, &v}, scalars, cut, kLength);
-    kernel->run({&p, &g, &m, &v}, scalars, 0, cut);
+    kernel->run({&p, &g, &m, &v}, none, scalars, cut, kLength);
+    kernel->run({&p, &g, &m, &v}, none, scalars, 0, cut);
   }
   for (int64_t i = 0; i < kLength; ++i)
     ASSERT_NEAR(p[i], reference[i].p, 2e-6) << "element " << i;
@@ -110,14 +112,56 @@ TEST_P(OptimizerKernels, SkipAStepBitForBit) {
   if (GetParam() == Optimizer::SGD)
     v.clear();
   std::vector<float> p0 = p, m0 = m, v0 = v;
+  std::vector<uint16_t> none;
   float scalars[SHX_NUM_SCALARS] = {};
   setScalars(Settings(), 3, scalars);
   scalars[SHX_CLIP] = NAN;
   scalars[SHX_SKIP] = 1;
-  kernel->run({&p, &g, &m, &v}, scalars, 0, kLength);
+  kernel->run({&p, &g, &m, &v}, none, scalars, 0, kLength);
   EXPECT_EQ(p, p0);
   EXPECT_EQ(m, m0);
   EXPECT_EQ(v, v0);
+}
+
+// What products read is the new master, rounded to nearest; of a skipped step
+// the old one.
+TEST_P(OptimizerKernels, WriteWhatProductsRead) {
+  constexpr int64_t kLength = 3001, kBegin = 7;
+  std::pair<ShxDType, const llvm::fltSemantics *> types[] = {
+      {SHX_BF16, &llvm::APFloat::BFloat()},
+      {SHX_F16, &llvm::APFloat::IEEEhalf()}};
+  for (auto [type, semantics] : types) {
+    std::unique_ptr<OptimizerRunner> kernel =
+        makeOptimizerRunner(GetParam(), type);
+    ASSERT_TRUE(kernel);
+    std::mt19937 random(11);
+    std::normal_distribution<float> normal;
+    std::vector<float> p(kLength), g(kLength), m(kLength), v(kLength);
+    for (int64_t i = 0; i < kLength; ++i) {
+      p[i] = normal(random);
+      g[i] = normal(random);
+    }
+    if (GetParam() == Optimizer::SGD)
+      v.clear();
+    constexpr uint16_t kUntouched = 0x1234;
+    for (float skip : {0.f, 1.f}) {
+      std::vector<float> before = p;
+      std::vector<uint16_t> params(kLength, kUntouched);
+      float scalars[SHX_NUM_SCALARS] = {};
+      setScalars(Settings(), 2, scalars);
+      scalars[SHX_SKIP] = skip;
+      kernel->run({&p, &g, &m, &v}, params, scalars, kBegin, kLength);
+      EXPECT_EQ(p == before, skip != 0);
+      for (int64_t i = 0; i < kLength; ++i) {
+        llvm::APFloat rounded(p[i]);
+        bool loses;
+        rounded.convert(*semantics, llvm::APFloat::rmNearestTiesToEven, &loses);
+        uint64_t bits = rounded.bitcastToAPInt().getZExtValue();
+        ASSERT_EQ(params[i], i < kBegin ? kUntouched : bits)
+            << "element " << i << " of " << spell(type);
+      }
+    }
+  }
 }
 
 std::string nameOf(const ::testing::TestParamInfo<Optimizer> &info) {

@@ -611,10 +611,28 @@ TEST(MemoryPlan, CountsReplicasAndEachUnitsDtype) {
   EXPECT_EQ(item(m, 1, "gathered parameters"), 3072);
   EXPECT_EQ(item(m, 2, "gathered parameters"), 1536);
   EXPECT_EQ(item(m, 2, "master weights"), 3 * 2048);
+  // Beside the masters, what products read of them.
+  EXPECT_EQ(item(m, 2, "low-precision parameters"), 2 * 1024);
   Topology hybrid(4, 2);
   EXPECT_EQ(item(m, hybrid, "gathered parameters"), 1536);
   EXPECT_EQ(item(m, hybrid, "master weights"), 3 * 2048);
   EXPECT_EQ(item(m, hybrid, "reduced gradients"), 3 * 2048);
+}
+
+// Where the update writes the gathered unit, it has no other place.
+TEST(MemoryPlan, CountsWhatIsReadInPlaceOnce) {
+  Manifest m = smallModel();
+  m.units[0].paramType = SHX_BF16;
+  m.units[0].frozenLength = 256;
+  m.units[0].frozenOffsetBytes = 2048;
+  m.gatherSpace.bytes = 2560;
+  EXPECT_EQ(item(m, 2, "gathered parameters"), 0);
+  EXPECT_EQ(item(m, 2, "low-precision parameters"), 1024);
+  EXPECT_EQ(item(m, 2, "frozen weights"), 256);
+  // Not so where other machines own a part.
+  Topology machines(4, 1, 2);
+  EXPECT_EQ(item(m, machines, "gathered parameters"), 1280);
+  EXPECT_EQ(item(m, machines, "low-precision parameters"), 512);
 }
 
 TEST(MemoryPlan, GradientsMayBeTheirSum) {

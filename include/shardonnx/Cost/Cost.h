@@ -35,7 +35,8 @@ struct UnitCost {
 
 struct StepCost {
   llvm::SmallVector<UnitCost> units;
-  llvm::SmallVector<Collective> microbatch; // in the order of their start
+  llvm::SmallVector<Collective> microbatch;     // in the order of their start
+  llvm::SmallVector<Collective> nextMicrobatch; // behind the step's first
   llvm::SmallVector<Collective> update;
   llvm::SmallVector<Collective> evaluation;
   bool unshardedAccumulation = false;

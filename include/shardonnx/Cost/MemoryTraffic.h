@@ -57,6 +57,12 @@ struct MemoryTraffic {
   std::pair<size_t, int64_t> layer() const;
 };
 
+/// Whether the last sum of a unit's gradients takes their squares, so that the
+/// norm needs no pass of its own: nothing is added to it afterwards, and on a
+/// GPU each rank counts all that it has.
+bool squaresWithSum(const Manifest &manifest, const Manifest::Unit &unit,
+                    const Topology &topology, int64_t microbatches);
+
 /// Of a step of `microbatches`.
 MemoryTraffic memoryTraffic(const Manifest &manifest, const Device &device,
                             const Topology &topology, int64_t microbatches);

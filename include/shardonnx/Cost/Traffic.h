@@ -48,9 +48,10 @@ struct StepTraffic {
   int64_t total() const { return allGather + reduceScatter + allReduce; }
 };
 
-/// Of a step of `microbatches`, each of which issues `microbatch`, and an
-/// `update`. With `unsharded` accumulation only the last microbatch reduces.
-StepTraffic trafficOf(llvm::ArrayRef<Collective> microbatch,
+/// Of a step of `microbatches`, of which one issues `first`, the others `next`,
+/// and an `update`. With `unsharded` accumulation only the last one reduces.
+StepTraffic trafficOf(llvm::ArrayRef<Collective> first,
+                      llvm::ArrayRef<Collective> next,
                       llvm::ArrayRef<Collective> update, bool unsharded,
                       Topology ranks, int64_t microbatches);
 

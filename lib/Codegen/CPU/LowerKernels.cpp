@@ -86,10 +86,11 @@ LogicalResult kernels::lowerKernels(ModuleOp module, const TargetSpec &target,
 
 LogicalResult kernels::addOptimizerKernel(ModuleOp module, StringRef name,
                                           Optimizer optimizer,
+                                          ShxDType paramType,
                                           const TargetSpec &target) {
   loadDialects(*module.getContext());
-  FailureOr<OptimizerKernel> built =
-      buildOptimizerKernel(module.getContext(), module.getLoc(), optimizer);
+  FailureOr<OptimizerKernel> built = buildOptimizerKernel(
+      module.getContext(), module.getLoc(), optimizer, paramType);
   if (failed(built))
     return failure();
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());

@@ -85,10 +85,11 @@ LogicalResult kernels::lowerDeviceKernels(
 
 LogicalResult kernels::addDeviceOptimizerKernel(ModuleOp device, StringRef name,
                                                 Optimizer optimizer,
+                                                ShxDType paramType,
                                                 DeviceLaunch &launch) {
   loadDeviceDialects(*device.getContext());
-  FailureOr<OptimizerKernel> built =
-      buildOptimizerKernel(device.getContext(), device.getLoc(), optimizer);
+  FailureOr<OptimizerKernel> built = buildOptimizerKernel(
+      device.getContext(), device.getLoc(), optimizer, paramType);
   if (failed(built))
     return failure();
   OpBuilder builder = OpBuilder::atBlockEnd(device.getBody());

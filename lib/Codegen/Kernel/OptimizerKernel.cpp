@@ -11,9 +11,11 @@
 // SGD: g ← g + wd·p, b ← μ·b + g (b = g on the first step), p ← p - lr·b.
 // g is the reduced gradient times the clip factor, cut at the clip value. A
 // step to be skipped leaves everything as it is, whatever the gradients are.
+// Where products read another type than the master's, that is written, too.
 
 #include "shardonnx/Codegen/Kernel/OptimizerKernel.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Support/ElementType.h"
 #include "shardonnx/runtime/ABI.h"
 
 using namespace mlir;
@@ -21,7 +23,14 @@ using namespace shardonnx;
 using namespace shardonnx::kernels;
 
 // Of shx_optimizer's argument array.
-enum Slot : unsigned { kMaster, kGradient, kState0, kState1, kScalars };
+enum Slot : unsigned {
+  kMaster,
+  kGradient,
+  kState0,
+  kState1,
+  kParams,
+  kScalars
+};
 
 namespace {
 
@@ -39,7 +48,7 @@ public:
       addArgument(1, kScalars, scalar);
   }
 
-  void build(Optimizer optimizer);
+  void build(Optimizer optimizer, ShxDType paramType);
   FailureOr<OptimizerKernel> finish();
 
 private:
@@ -47,14 +56,16 @@ private:
   static constexpr int64_t kLength = 1 << 20;
 
   void addArgument(int64_t length, unsigned slot, int64_t offset);
+  MemRefType bufferType(Type element, int64_t length, int64_t offset);
   // What becomes of a slice, unless the step is skipped.
-  void yield(Value value, Slot slot);
+  Value yield(Value value, Slot slot);
   Value slice(Slot slot) { return block->getArgument(slot); }
   Value scalar(ShxScalar scalar) {
     return block->getArgument(kState1 + 1 + scalar);
   }
-  void buildAdam(Value master, Value gradient);
-  void buildSGD(Value master, Value gradient);
+  // The new master.
+  Value buildAdam(Value master, Value gradient);
+  Value buildSGD(Value master, Value gradient);
 
   OpBuilder builder;
   nn::NNBuilder b;
@@ -65,25 +76,33 @@ private:
   SmallVector<MemRefType> types;
   SmallVector<Value> results;
   SmallVector<unsigned> resultSlots;
+  SmallVector<MemRefType> resultTypes;
 };
 
 } // namespace
+
+MemRefType OptimizerBody::bufferType(Type element, int64_t length,
+                                     int64_t offset) {
+  auto layout =
+      StridedLayoutAttr::get(builder.getContext(), offset, int64_t(1));
+  return MemRefType::get({length}, element, layout);
+}
 
 void OptimizerBody::addArgument(int64_t length, unsigned slot, int64_t offset) {
   Type f32 = builder.getF32Type();
   block->addArgument(RankedTensorType::get({length}, f32), b.loc);
   slots.push_back(slot);
-  auto layout =
-      StridedLayoutAttr::get(builder.getContext(), offset, int64_t(1));
-  types.push_back(MemRefType::get({length}, f32, layout));
+  types.push_back(bufferType(f32, length, offset));
 }
 
-void OptimizerBody::yield(Value value, Slot slot) {
+Value OptimizerBody::yield(Value value, Slot slot) {
   results.push_back(b.select(skips, slice(slot), value));
   resultSlots.push_back(slot);
+  resultTypes.push_back(types[slot]);
+  return results.back();
 }
 
-void OptimizerBody::buildAdam(Value master, Value gradient) {
+Value OptimizerBody::buildAdam(Value master, Value gradient) {
   Value m = b.add(b.mul(slice(kState0), scalar(SHX_BETA1)),
                   b.mul(gradient, scalar(SHX_ONE_MINUS_BETA1)));
   Value v =
@@ -93,21 +112,25 @@ void OptimizerBody::buildAdam(Value master, Value gradient) {
   Value correction = b.unary<nn::SqrtOp>(scalar(SHX_BIAS_CORRECTION2));
   Value denominator = b.add(b.div(root, correction), scalar(SHX_EPS));
   Value step = b.div(scalar(SHX_LR), scalar(SHX_BIAS_CORRECTION1));
-  yield(b.sub(master, b.mul(step, b.div(m, denominator))), kMaster);
+  Value updated =
+      yield(b.sub(master, b.mul(step, b.div(m, denominator))), kMaster);
   yield(m, kState0);
   yield(v, kState1);
+  return updated;
 }
 
-void OptimizerBody::buildSGD(Value master, Value gradient) {
+Value OptimizerBody::buildSGD(Value master, Value gradient) {
   Value kept = b.add(b.mul(slice(kState0), scalar(SHX_MOMENTUM)), gradient);
   Value first = b.compare(nn::ComparePredicate::ne, scalar(SHX_FIRST_STEP),
                           b.constant(0.0));
   Value momentum = b.select(first, gradient, kept);
-  yield(b.sub(master, b.mul(momentum, scalar(SHX_LR))), kMaster);
+  Value updated =
+      yield(b.sub(master, b.mul(momentum, scalar(SHX_LR))), kMaster);
   yield(momentum, kState0);
+  return updated;
 }
 
-void OptimizerBody::build(Optimizer optimizer) {
+void OptimizerBody::build(Optimizer optimizer, ShxDType paramType) {
   skips =
       b.compare(nn::ComparePredicate::ne, scalar(SHX_SKIP), b.constant(0.0));
   Value master = slice(kMaster);
@@ -122,18 +145,20 @@ void OptimizerBody::build(Optimizer optimizer) {
     master = b.mul(master, b.oneMinus(b.mul(scalar(SHX_LR), decay)));
   else
     gradient = b.add(gradient, b.mul(master, decay));
-  if (optimizer == Optimizer::SGD)
-    buildSGD(master, gradient);
-  else
-    buildAdam(master, gradient);
+  Value updated = optimizer == Optimizer::SGD ? buildSGD(master, gradient)
+                                              : buildAdam(master, gradient);
+  if (paramType == SHX_F32)
+    return;
+  Type type = typeOfDtype(builder.getContext(), paramType);
+  results.push_back(b.cast(updated, type));
+  resultSlots.push_back(kParams);
+  resultTypes.push_back(bufferType(type, kLength, 0));
 }
 
 FailureOr<OptimizerKernel> OptimizerBody::finish() {
   nn::YieldOp::create(builder, b.loc, results);
-  for (unsigned slot : resultSlots) {
-    types.push_back(types[slot]);
-    slots.push_back(slot);
-  }
+  llvm::append_range(types, resultTypes);
+  llvm::append_range(slots, resultSlots);
   FailureOr<Kernel> kernel =
       Kernel::get(nn::FusedKind::rows, {kLength}, *block, types);
   if (failed(kernel))
@@ -144,9 +169,10 @@ FailureOr<OptimizerKernel> OptimizerBody::finish() {
 
 FailureOr<OptimizerKernel> kernels::buildOptimizerKernel(MLIRContext *context,
                                                          Location loc,
-                                                         Optimizer optimizer) {
+                                                         Optimizer optimizer,
+                                                         ShxDType paramType) {
   context->loadDialect<nn::NNDialect>();
   OptimizerBody body(context, loc);
-  body.build(optimizer);
+  body.build(optimizer, paramType);
   return body.finish();
 }

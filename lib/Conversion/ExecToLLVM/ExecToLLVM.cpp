@@ -9,6 +9,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "shardonnx/Codegen/CPU/LowerKernels.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "shardonnx/Support/ElementType.h"
 #include "shardonnx/Support/SpelledOption.h"
 
 namespace shardonnx {
@@ -19,7 +20,20 @@ namespace shardonnx {
 using namespace mlir;
 using namespace shardonnx;
 
-static constexpr llvm::StringLiteral kOptimizerKernel = "shx_optimizer_kernel";
+std::string shardonnx::optimizerKernelName(ShxDType paramType) {
+  std::string name = "shx_optimizer_kernel";
+  return paramType == SHX_F32 ? name : name + "_" + spell(paramType);
+}
+
+std::vector<ShxDType> shardonnx::paramTypesOf(ModuleOp module) {
+  std::vector<ShxDType> types;
+  for (auto unit : module.getOps<fsdp::UnitOp>()) {
+    ShxDType type = dtypeOf(unit.getParamDtype());
+    if (!llvm::is_contained(types, type))
+      types.push_back(type);
+  }
+  return types;
+}
 
 // What the runtime calls, by the function of the step that it is.
 static std::pair<StringRef, StringRef> entryPoints[] = {
@@ -36,8 +50,7 @@ static LogicalResult lowerFunctions(ModuleOp module, ProgramSymbols &symbols) {
     });
     if (entry == std::end(entryPoints))
       return function.emitError("is no function of a step");
-    if (failed(
-            lowerFunction(function, entry->second, kOptimizerKernel, symbols)))
+    if (failed(lowerFunction(function, entry->second, symbols)))
       return failure();
   }
   return success();
@@ -66,10 +79,12 @@ LogicalResult shardonnx::lowerToLLVM(ModuleOp module,
   if (!options.device) {
     if (failed(kernels::lowerKernels(module, options.target, symbols.launches)))
       return failure();
-    if (options.optimizer &&
-        failed(kernels::addOptimizerKernel(module, kOptimizerKernel,
-                                           *options.optimizer, options.target)))
-      return failure();
+    if (options.optimizer)
+      for (ShxDType type : paramTypesOf(module))
+        if (failed(kernels::addOptimizerKernel(
+                module, optimizerKernelName(type), *options.optimizer, type,
+                options.target)))
+          return failure();
   }
   // Their names are of no concern to the runtime's.
   for (auto kernel : module.getOps<LLVM::LLVMFuncOp>())

@@ -7,7 +7,9 @@
 
 #include "FunctionLowering.h"
 
+#include "shardonnx/Conversion/ExecToLLVM/ExecToLLVM.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "shardonnx/Support/ElementType.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <cstddef>
@@ -22,8 +24,10 @@ using namespace shardonnx;
 ProgramSymbols::ProgramSymbols(ModuleOp module)
     : module(module), builder(OpBuilder::atBlockBegin(module.getBody())) {
   int64_t index = 0;
-  for (auto unit : module.getOps<fsdp::UnitOp>())
+  for (auto unit : module.getOps<fsdp::UnitOp>()) {
     units[unit.getSymNameAttr()] = index++;
+    paramTypes[unit.getSymNameAttr()] = dtypeOf(unit.getParamDtype());
+  }
   for (auto constant : module.getOps<exec::ConstantOp>())
     constants[constant.getSymNameAttr()] = constant;
 }
@@ -87,10 +91,8 @@ namespace {
 
 class FunctionLowering {
 public:
-  FunctionLowering(func::FuncOp source, StringRef optimizerKernel,
-                   ProgramSymbols &symbols)
-      : source(source), optimizerKernel(optimizerKernel), symbols(symbols),
-        b(source), loc(source.getLoc()),
+  FunctionLowering(func::FuncOp source, ProgramSymbols &symbols)
+      : source(source), symbols(symbols), b(source), loc(source.getLoc()),
         pointer(LLVM::LLVMPointerType::get(source.getContext())) {}
 
   LogicalResult run(StringRef name);
@@ -131,7 +133,6 @@ private:
   }
 
   func::FuncOp source;
-  StringRef optimizerKernel;
   ProgramSymbols &symbols;
   OpBuilder b;
   Location loc;
@@ -300,14 +301,15 @@ bool FunctionLowering::lowerUnitOp(Operation &op) {
         return call("shx_clip_grad_norm", {}), true;
       })
       .Case([&](exec::OptimizerOp op) {
+        std::string name =
+            optimizerKernelName(symbols.paramType(op.getUnitAttr()));
         if (symbols.device) {
-          Value kernel =
-              addressOf(symbols.deviceKernel(symbols.device->optimizer));
+          Value kernel = addressOf(
+              symbols.deviceKernel(symbols.device->optimizers.lookup(name)));
           call("shx_optimizer_device", {unit(op.getUnitAttr()), kernel});
           return true;
         }
-        Value kernel =
-            LLVM::AddressOfOp::create(b, loc, pointer, optimizerKernel);
+        Value kernel = LLVM::AddressOfOp::create(b, loc, pointer, name);
         return call("shx_optimizer", {unit(op.getUnitAttr()), kernel}), true;
       })
       .Default([](Operation *) { return false; });
@@ -351,7 +353,6 @@ LogicalResult FunctionLowering::run(StringRef name) {
 }
 
 LogicalResult shardonnx::lowerFunction(func::FuncOp function, StringRef name,
-                                       StringRef optimizerKernel,
                                        ProgramSymbols &symbols) {
-  return FunctionLowering(function, optimizerKernel, symbols).run(name);
+  return FunctionLowering(function, symbols).run(name);
 }

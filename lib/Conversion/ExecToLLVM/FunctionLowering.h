@@ -31,6 +31,10 @@ public:
   int64_t unitIndex(mlir::FlatSymbolRefAttr unit) const {
     return units.lookup(unit.getAttr());
   }
+  /// What the unit's products read.
+  ShxDType paramType(mlir::FlatSymbolRefAttr unit) const {
+    return paramTypes.lookup(unit.getAttr());
+  }
   /// The global that holds an exec.constant.
   mlir::LLVM::GlobalOp constant(mlir::FlatSymbolRefAttr name);
 
@@ -51,6 +55,7 @@ private:
   std::map<std::string, mlir::LLVM::GlobalOp, std::less<>> globals;
   llvm::StringMap<mlir::LLVM::LLVMFuncOp> functions;
   llvm::DenseMap<mlir::StringAttr, int64_t> units;
+  llvm::DenseMap<mlir::StringAttr, ShxDType> paramTypes; // of units
   llvm::DenseMap<mlir::StringAttr, exec::ConstantOp> constants;
   llvm::StringMap<mlir::LLVM::GlobalOp> deviceKernels;
   llvm::DenseMap<mlir::StringAttr, int64_t> constantOffsets;
@@ -63,7 +68,6 @@ std::string bytesOf(mlir::ElementsAttr value);
 /// Makes `void NAME(ShxContext *)` of a function of exec ops.
 mlir::LogicalResult lowerFunction(mlir::func::FuncOp function,
                                   llvm::StringRef name,
-                                  llvm::StringRef optimizerKernel,
                                   ProgramSymbols &symbols);
 
 } // namespace shardonnx

@@ -126,6 +126,8 @@ void NcclCollectives::note(CollectiveKind kind, const Queue &queue,
 
 void NcclCollectives::gatherStart(size_t unit) {
   const UnitState &u = context.state->units[unit];
+  if (u.inPlace)
+    return;
   joinFunction(gathers);
   for (size_t other = 0; other < points.size(); ++other)
     if (overlap(u.gatherBytes, context.state->units[other].gatherBytes))
@@ -140,21 +142,24 @@ void NcclCollectives::gatherStart(size_t unit) {
   };
   if (std::exchange(points[unit].resharded, false))
     gather(unit, communicators.regather(u.group),
-           {u.gathered, u.groupSlice,
+           {u.gathered, u.groupSlice, nullptr,
             [&] { copied(u.gathered, u.resharded, u.groupOwned); }},
-           {frozen, u.groupFrozenSlice,
+           {frozen, u.groupFrozenSlice, nullptr,
             [&] { copied(frozen, u.reshardedFrozen, u.groupFrozenOwned); }});
-  else
+  else if (context.state->offload == Offload::Params)
     gather(unit, u.unit->sharded ? communicators.gather() : nullptr,
-           {u.gathered, u.slice,
+           {u.gathered, u.slice, nullptr,
             [&] {
-              writeOwned(context, stream, u,
+              bringOwned(context, stream, u,
                          u.gathered + u.owned.begin * element);
             }},
-           {frozen, u.frozenSlice, [&] {
-              writeFrozen(context, stream, u,
+           {frozen, u.frozenSlice, nullptr, [&] {
+              bringFrozen(context, stream, u,
                           frozen + u.frozenOwned.begin * element);
             }});
+  else
+    gather(unit, communicators.gather(), {u.gathered, u.slice, u.sent(), [] {}},
+           {frozen, u.frozenSlice, u.frozen, [] {}});
   record(points[unit].gathered, gathers.stream);
 }
 
@@ -173,8 +178,10 @@ void NcclCollectives::gather(size_t unit, const NcclCommunicator *communicator,
   if (!communicator)
     return;
   auto all = [&](const Section &section) {
-    const uint8_t *mine = section.begin + communicator->members.index *
-                                              section.slice * dtypeBytes(dtype);
+    const uint8_t *place = section.begin + communicator->members.index *
+                                               section.slice *
+                                               dtypeBytes(dtype);
+    const uint8_t *mine = section.sent ? section.sent : place;
     if (section.slice > 0)
       check(nccl().ncclAllGather(
                 mine, section.begin, static_cast<size_t>(section.slice),

@@ -77,6 +77,7 @@ private:
   struct Section {
     uint8_t *begin;
     int64_t slice;              // elements of a part
+    const uint8_t *sent;        // this rank's; null: it is in its place
     std::function<void()> fill; // this rank's, into its place
   };
   void record(Point &point, CUstream stream);

@@ -12,8 +12,10 @@ namespace shardonnx::rt::cuda {
 
 void SingleRank::gatherStart(size_t unit) {
   const UnitState &u = context.state->units[unit];
-  writeOwned(context, context.compute, u, u.gathered);
-  writeFrozen(context, context.compute, u,
+  if (u.inPlace)
+    return;
+  bringOwned(context, context.compute, u, u.gathered);
+  bringFrozen(context, context.compute, u,
               u.gathered + u.unit->frozenOffsetBytes);
 }
 

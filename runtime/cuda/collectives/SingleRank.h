@@ -1,8 +1,9 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The collectives of one rank: its gathers are casts, its reductions sums over
-// microbatches, all on the compute stream.
+// The collectives of one rank: what the update has written is gathered, but for
+// what is offloaded; its reductions are sums over microbatches, all on the
+// compute stream.
 
 #ifndef SHARDONNX_RUNTIME_CUDA_SINGLERANK_H
 #define SHARDONNX_RUNTIME_CUDA_SINGLERANK_H

@@ -61,13 +61,17 @@ void launchGenerated(Context &context, const ShxDeviceKernel &kernel,
 }
 
 void launchOptimizer(Context &context, const ShxDeviceKernel &kernel,
-                     bool decay, const std::array<float *, 4> &buffers,
+                     bool decay, const OptimizerBuffers &buffers,
                      int64_t count) {
   float *scalars =
       decay ? context.cells.scalars : context.cells.scalarsWithoutDecay;
-  void *arguments[] = {parameter(buffers[0]), parameter(buffers[1]),
-                       parameter(buffers[2]), parameter(buffers[3]),
-                       parameter(scalars),    parameter(count)};
+  void *arguments[] = {parameter(buffers.master),
+                       parameter(buffers.gradient),
+                       parameter(buffers.moments[0]),
+                       parameter(buffers.moments[1]),
+                       parameter(buffers.params),
+                       parameter(scalars),
+                       parameter(count)};
   int64_t blocks =
       kernel.blocks ? kernel.blocks : blocksFor(count, kernel.elementsPerBlock);
   launchGenerated(context, kernel, blocks, arguments);

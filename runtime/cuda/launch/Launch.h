@@ -6,8 +6,8 @@
 #ifndef SHARDONNX_RUNTIME_CUDA_LAUNCH_H
 #define SHARDONNX_RUNTIME_CUDA_LAUNCH_H
 
+#include "../../core/OwnedUnit.h"
 #include "Context.h"
-#include <array>
 
 namespace shardonnx::rt::cuda {
 
@@ -57,9 +57,9 @@ void copyBytes(Context &context, CUstream stream, void *to, const void *from,
 void launchGenerated(Context &context, const ShxDeviceKernel &kernel,
                      int64_t blocks, void **arguments);
 
-/// The optimizer's kernel over `count` elements: master, gradient, moments.
+/// The optimizer's kernel over `count` elements.
 void launchOptimizer(Context &context, const ShxDeviceKernel &kernel,
-                     bool decay, const std::array<float *, 4> &buffers,
+                     bool decay, const OptimizerBuffers &buffers,
                      int64_t count);
 
 } // namespace shardonnx::rt::cuda

@@ -41,23 +41,22 @@ static void copyToDevice(Context &context, CUstream stream, void *to,
         "copying offloaded parameters to the GPU");
 }
 
-void writeOwned(Context &context, CUstream stream, const UnitState &u,
-                void *to) {
-  ShxDType dtype = u.unit->paramType;
-  int64_t count = u.owned.size();
-  if (u.hostParams)
-    copyToDevice(context, stream, to, u.hostParams, count * dtypeBytes(dtype));
-  else
-    castSlice(context, stream, u.master, dtype, to, count);
+void castMasters(Context &context, const UnitState &u) {
+  if (u.params)
+    castSlice(context, context.compute, u.master, u.unit->paramType, u.params,
+              u.owned.size());
 }
 
-void writeFrozen(Context &context, CUstream stream, const UnitState &u,
+void bringOwned(Context &context, CUstream stream, const UnitState &u,
+                void *to) {
+  copyToDevice(context, stream, to, u.hostParams,
+               u.owned.size() * dtypeBytes(u.unit->paramType));
+}
+
+void bringFrozen(Context &context, CUstream stream, const UnitState &u,
                  void *to) {
-  int64_t bytes = u.frozenOwned.size() * dtypeBytes(u.unit->paramType);
-  if (context.state->offload == Offload::Params)
-    copyToDevice(context, stream, to, u.frozen, bytes);
-  else
-    copyBytes(context, stream, to, u.frozen, bytes);
+  copyToDevice(context, stream, to, u.frozen,
+               u.frozenOwned.size() * dtypeBytes(u.unit->paramType));
 }
 
 void accumulateSlice(Context &context, CUstream stream, int32_t dtype,

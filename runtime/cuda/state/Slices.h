@@ -16,12 +16,16 @@ namespace shardonnx::rt::cuda {
 void castSlice(Context &context, CUstream stream, const float *from,
                int32_t dtype, void *to, int64_t count);
 
-/// What this rank owns of a unit, in param_dtype, for a gather: of the
-/// trainable section and of the frozen one.
+/// Of units with other parameters than f32: what gathers read, from the
+/// masters. Afterwards the update writes it.
 struct UnitState;
-void writeOwned(Context &context, CUstream stream, const UnitState &unit,
+void castMasters(Context &context, const UnitState &unit);
+
+/// With --offload=params, what this rank owns of a unit, in param_dtype, for a
+/// gather: of the trainable section and of the frozen one.
+void bringOwned(Context &context, CUstream stream, const UnitState &unit,
                 void *to);
-void writeFrozen(Context &context, CUstream stream, const UnitState &unit,
+void bringFrozen(Context &context, CUstream stream, const UnitState &unit,
                  void *to);
 
 /// to[i] = from[i], or += where accumulate; from has the dtype.

@@ -115,15 +115,18 @@ void Staging::compute(Part &part, const UnitState &u, const Interval &interval,
     auto staged = [&](float *base) {
       return base ? base + cut.begin - interval.begin : nullptr;
     };
-    launchOptimizer(context, kernel, decay,
-                    {withMasters ? staged(part.master) : u.master + cut.begin,
-                     u.reduced + cut.begin, staged(part.moments[0]),
-                     staged(part.moments[1])},
-                    cut.size());
+    OptimizerBuffers buffers = u.optimizerBuffers(cut.begin);
+    buffers.moments[0] = staged(part.moments[0]);
+    buffers.moments[1] = staged(part.moments[1]);
+    if (withMasters) {
+      buffers.master = staged(part.master);
+      buffers.params = u.isF32()
+                           ? nullptr
+                           : part.cast + (cut.begin - interval.begin) *
+                                             dtypeBytes(u.unit->paramType);
+    }
+    launchOptimizer(context, kernel, decay, buffers, cut.size());
   });
-  if (withMasters && u.unit->paramType != SHX_F32)
-    castSlice(context, context.compute, part.master, u.unit->paramType,
-              part.cast, interval.size());
   record(part.computed, context.compute);
 }
 

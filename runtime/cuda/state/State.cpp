@@ -19,7 +19,7 @@ State::State(const Manifest &manifest, int rank, const Topology &topology,
   units.resize(manifest.units.size());
   for (size_t u = 0; u < units.size(); ++u)
     placeUnit(u);
-  carveOwned();
+  carveOwned(symmetric);
   for (UnitState &state : units) {
     paramPointers.push_back(state.gathered);
     gradPointers.push_back(state.gradients);
@@ -35,6 +35,7 @@ void State::placeUnit(size_t index) {
   state.frozenSlice = planned.frozenSlice;
   state.gatherBytes = planned.gather;
   state.gradientBytes = planned.gradients;
+  state.inPlace = planned.inPlace;
   state.group = planned.group;
   if (planned.group > 0) {
     int index = rank % planned.group;
@@ -44,43 +45,70 @@ void State::placeUnit(size_t index) {
     state.groupFrozenOwned =
         ownedInterval(unit.frozenLength, index, planned.group);
   }
-  state.gathered = gatherSpace.data() + planned.gather.begin;
+  if (!planned.inPlace)
+    state.gathered = gatherSpace.data() + planned.gather.begin;
   if (!plan.gradientsInPlace)
     state.gradients = gradientSpace.data() + planned.gradients.begin;
 }
 
 // The owned slices are counted first and then placed, by the same code.
-void State::carveOwned() {
+void State::carveOwned(Allocator &symmetric) {
   for (bool counting : {true, false}) {
-    Carver device(counting ? nullptr : ownedSlices.data(),
-                  kDeviceAlignmentBytes);
-    Carver host(counting ? nullptr : hostSlices.data(), kDeviceAlignmentBytes);
+    auto carve = [&](uint8_t *begin) {
+      return Carver(counting ? nullptr : begin, kDeviceAlignmentBytes);
+    };
+    Carvers memory{carve(ownedSlices.data()), carve(sentSlices.data()),
+                   carve(hostSlices.data())};
     for (UnitState &state : units)
-      carveUnit(state, device, host);
+      carveUnit(state, memory);
     if (!counting)
       continue;
     ownedSlices =
-        DeviceMemory(device.used, "master weights, optimizer state and "
-                                  "gradients");
-    hostSlices = PinnedMemory(host.used, "offloaded slices");
+        DeviceMemory(memory.device.used, "master weights, optimizer state and "
+                                         "gradients");
+    sentSlices =
+        DeviceMemory(memory.sent.used, "parameters to gather", symmetric);
+    hostSlices = PinnedMemory(memory.host.used, "offloaded slices");
   }
 }
 
-void State::carveUnit(UnitState &state, Carver &device, Carver &host) {
-  bool masters = offload == Offload::Params;
-  Carver &weights = masters ? host : device;
-  Carver &moments = offload == Offload::None ? device : host;
+void State::carveWeights(UnitState &state, Carvers &memory) {
+  const Manifest::Unit &unit = *state.unit;
+  int64_t n = state.owned.size(), element = dtypeBytes(unit.paramType);
+  bool f32 = state.isF32();
+  if (offload == Offload::Params) {
+    state.master = memory.host.take<float>(n);
+    state.frozen =
+        memory.host.take<uint8_t>(state.frozenOwned.size() * element);
+    state.hostParams = f32 ? reinterpret_cast<uint8_t *>(state.master)
+                           : memory.host.take<uint8_t>(n * element);
+    return;
+  }
+  uint8_t *params;
+  if (state.inPlace) {
+    params = state.gathered = memory.device.take<uint8_t>(unit.gatheredBytes());
+    state.frozen = params ? params + unit.frozenOffsetBytes : nullptr;
+  } else {
+    params = memory.sent.take<uint8_t>(state.slice * element);
+    state.frozen = memory.sent.take<uint8_t>(state.frozenSlice * element);
+  }
+  if (f32) {
+    state.master = reinterpret_cast<float *>(params);
+  } else {
+    state.params = params;
+    state.master = memory.device.take<float>(state.slice);
+  }
+}
+
+void State::carveUnit(UnitState &state, Carvers &memory) {
+  Carver &device = memory.device;
+  Carver &moments = offload == Offload::None ? device : memory.host;
   int64_t n = state.owned.size();
   int64_t element = dtypeBytes(state.unit->paramType);
-  state.master = weights.take<float>(n);
+  carveWeights(state, memory);
   for (int i = 0; i < manifest.optimizerStates(); ++i)
     state.moments[i] = moments.take<float>(n);
   state.reduced = device.take<float>(n);
-  state.frozen = weights.take<uint8_t>(state.frozenOwned.size() * element);
-  if (masters)
-    state.hostParams = state.unit->paramType == SHX_F32
-                           ? reinterpret_cast<uint8_t *>(state.master)
-                           : host.take<uint8_t>(n * element);
   state.resharded = device.take<uint8_t>(state.groupOwned.size() * element);
   state.reshardedFrozen =
       device.take<uint8_t>(state.groupFrozenOwned.size() * element);

@@ -18,6 +18,9 @@ namespace shardonnx::rt::cuda {
 /// a sharded unit have room for ranks · slice elements (DevicePlan.h); those
 /// behind `length` are nobody's, and may hold anything.
 struct UnitState : OwnedUnit {
+  /// The only owner: what the update writes, and the frozen weights, are the
+  /// gathered unit. Else gathers read whole slices of them.
+  bool inPlace = false;
   int64_t slice = 0;       // elements of a rank's part, padded
   int64_t frozenSlice = 0; // …of the frozen section
   /// With --offload=params: [owned], what gathers read, in param_dtype. Masters
@@ -35,6 +38,11 @@ struct UnitState : OwnedUnit {
   /// The bytes that these two take in their spaces, the padding with them: two
   /// units that share some are never in use at once.
   Interval gatherBytes, gradientBytes;
+
+  /// What a gather reads of the trainable section: [slice], in param_dtype.
+  const uint8_t *sent() const {
+    return isF32() ? reinterpret_cast<const uint8_t *>(master) : params;
+  }
 };
 
 class State {
@@ -59,10 +67,15 @@ public:
 
 private:
   void placeUnit(size_t index);
-  void carveOwned();
-  void carveUnit(UnitState &state, Carver &device, Carver &host);
+  void carveOwned(Allocator &symmetric);
+  struct Carvers {
+    Carver device, sent, host;
+  };
+  void carveUnit(UnitState &state, Carvers &memory);
+  void carveWeights(UnitState &state, Carvers &memory);
 
-  DeviceMemory privateSpace, gatherSpace, gradientSpace, ownedSlices;
+  DeviceMemory privateSpace, gatherSpace, gradientSpace, ownedSlices,
+      sentSlices;
   PinnedMemory hostSlices;
 };
 

@@ -427,3 +427,52 @@ func.func @update() {
   fsdp.optimizer @u
   return
 }
+
+// -----
+
+// What @update gathers early is awaited where the step begins, and there alone.
+nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 64] early
+func.func @first_microbatch() {
+  %u = fsdp.all_gather_wait @u
+  fsdp.free %u
+  return
+}
+func.func @eval() {
+  // expected-error @+1 {{no gather of unit @u was started}}
+  %u = fsdp.all_gather_wait @u
+  fsdp.free %u
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 64] early
+// expected-error @+1 {{the gather of unit @u is started and never awaited}}
+func.func @first_microbatch() {
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 64] early
+func.func @update() {
+  fsdp.clip_grad_norm
+  // expected-error @+1 {{gathers unit @u early, before its optimizer}}
+  fsdp.all_gather_start @u
+  fsdp.optimizer @u
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 64] early
+// expected-error @+1 {{never gathers unit @u early}}
+func.func @update() {
+  fsdp.clip_grad_norm
+  fsdp.optimizer @u
+  return
+}

@@ -4,6 +4,7 @@
 // The program of TableProgram.cpp for GPUs, written by hand as the compiler
 // writes one: host functions that launch the kernels of TableKernels.cu, whose
 // PTX is TABLE_PTX. TABLE_FAULT: a program that reads where nothing is.
+// TABLE_EARLY: what a step reads first is gathered by the update before.
 
 #include "shardonnx/runtime/ABI.h"
 #include <initializer_list>
@@ -46,15 +47,23 @@ constexpr ShxDeviceKernel kB = {"table_b", 16, 0, 1, 0, 5};
 constexpr ShxDeviceKernel kC = {"table_c", 1, 0, 1, 0, 8};
 constexpr ShxDeviceKernel kGrad = {"table_grad", 1, 0, 1, 0, 5};
 constexpr ShxDeviceKernel kGradA = {"table_grad_a", 1, 0, 1, 0, 5};
-constexpr ShxDeviceKernel kAdamW = {"table_adamw", 64, 0, 0, 64, 6};
+constexpr ShxDeviceKernel kAdamW = {"table_adamw", 64, 0, 0, 64, 7};
 
-void forward(ShxContext *ctx) {
+#ifdef TABLE_EARLY
+constexpr bool kEarly = true;
+#else
+constexpr bool kEarly = false;
+#endif
+
+void forward(ShxContext *ctx, bool early) {
   uint8_t *x = ctx->inputs[0], *y = ctx->inputs[1];
 #ifdef TABLE_FAULT
   x = nullptr;
 #endif
-  shx_gather_start(ctx, 0);
-  shx_gather_start(ctx, 1);
+  if (!early) {
+    shx_gather_start(ctx, 0);
+    shx_gather_start(ctx, 1);
+  }
   shx_gather_wait(ctx, 0);
   launch(ctx, kA, {x, param(ctx, 0), param(ctx, 0, 512), activation(ctx, Sum)});
   shx_gather_free(ctx, 0);
@@ -73,7 +82,7 @@ void forward(ShxContext *ctx) {
 }
 
 void microbatch(ShxContext *ctx, int32_t accumulate) {
-  forward(ctx);
+  forward(ctx, kEarly && !accumulate);
   uint8_t *x = ctx->inputs[0];
   for (int unit = 2; unit >= 1; --unit) {
     int other = unit == 2 ? 1 : 2;
@@ -101,13 +110,16 @@ extern "C" {
 
 void shx_first_microbatch(ShxContext *ctx) { microbatch(ctx, 0); }
 void shx_next_microbatch(ShxContext *ctx) { microbatch(ctx, 1); }
-void shx_eval_microbatch(ShxContext *ctx) { forward(ctx); }
+void shx_eval_microbatch(ShxContext *ctx) { forward(ctx, /*early=*/false); }
 void shx_update(ShxContext *ctx) {
   for (int32_t unit : {2, 1, 0})
     shx_reduce_wait(ctx, unit);
   shx_clip_grad_norm(ctx);
-  for (int32_t unit : {0, 1, 2})
+  for (int32_t unit : {0, 1, 2}) {
     shx_optimizer_device(ctx, unit, &kAdamW);
+    if (kEarly && unit < 2)
+      shx_gather_start(ctx, unit);
+  }
 }
 
 const ShxDeviceImage shx_device_images[] = {

@@ -65,7 +65,7 @@ __global__ void table_grad_a(const int64_t *x, const float *error,
 }
 
 __global__ void table_adamw(float *p, const float *g, float *m, float *v,
-                            const float *s, int64_t count) {
+                            Param *params, const float *s, int64_t count) {
   int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= count)
     return;
@@ -78,6 +78,10 @@ __global__ void table_adamw(float *p, const float *g, float *m, float *v,
   v[i] = s[SHX_BETA2] * v[i] + (1 - s[SHX_BETA2]) * grad * grad;
   float root = sqrtf(v[i] / s[SHX_BIAS_CORRECTION2]) + s[SHX_EPS];
   p[i] -= s[SHX_LR] * (m[i] / s[SHX_BIAS_CORRECTION1]) / root;
+#ifdef TABLE_BF16
+  uint32_t bits = __float_as_uint(p[i]);
+  params[i].bits = uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+#endif
 }
 
 } // extern "C"

@@ -24,11 +24,7 @@
 #include <unistd.h>
 
 #define TABLE_TARGET "cpu"
-#ifdef TABLE_BF16
-#define TABLE_IN_PLACE "false"
-#else
 #define TABLE_IN_PLACE "true"
-#endif
 #include "TableManifest.inc"
 
 namespace {
@@ -52,6 +48,12 @@ float param(ShxContext *ctx, int unit, int64_t at, int64_t sectionBytes = 0) {
   float value;
   std::memcpy(&value, &wide, 4);
   return value;
+}
+// To nearest; a tie to even.
+uint16_t roundToBF16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 // What a kept unit's program leaves out of its microbatches.
 #ifdef TABLE_KEPT
@@ -159,7 +161,8 @@ void adamw(void *const *args, int64_t begin, int64_t end) {
   auto *p = static_cast<float *>(args[0]);
   auto *g = static_cast<const float *>(args[1]);
   auto *m = static_cast<float *>(args[2]), *v = static_cast<float *>(args[3]);
-  auto *s = static_cast<const float *>(args[4]);
+  auto *params = static_cast<uint16_t *>(args[4]);
+  auto *s = static_cast<const float *>(args[5]);
   if (s[SHX_SKIP] != 0)
     return;
   float limit = s[SHX_CLIP_VALUE];
@@ -170,6 +173,8 @@ void adamw(void *const *args, int64_t begin, int64_t end) {
     v[i] = s[SHX_BETA2] * v[i] + (1 - s[SHX_BETA2]) * grad * grad;
     float root = std::sqrt(v[i] / s[SHX_BIAS_CORRECTION2]) + s[SHX_EPS];
     p[i] -= s[SHX_LR] * (m[i] / s[SHX_BIAS_CORRECTION1]) / root;
+    if (params)
+      params[i] = roundToBF16(p[i]);
   }
 }
 

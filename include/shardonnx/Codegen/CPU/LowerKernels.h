@@ -38,10 +38,11 @@ mlir::LogicalResult lowerKernels(mlir::ModuleOp module,
                                  const TargetSpec &target,
                                  llvm::StringMap<KernelLaunch> &launches);
 
-/// Adds the kernel that shx_optimizer runs over a slice to the module.
+/// Adds the kernel that shx_optimizer runs over a slice to the module: of units
+/// with parameters of this type.
 mlir::LogicalResult addOptimizerKernel(mlir::ModuleOp module,
                                        llvm::StringRef name,
-                                       Optimizer optimizer,
+                                       Optimizer optimizer, ShxDType paramType,
                                        const TargetSpec &target);
 
 } // namespace shardonnx::kernels

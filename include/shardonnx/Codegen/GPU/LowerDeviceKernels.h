@@ -42,10 +42,12 @@ lowerDeviceKernels(mlir::ModuleOp module, mlir::ModuleOp device,
                    llvm::StringMap<llvm::SmallVector<DeviceLaunch>> &launches);
 
 /// Adds the optimizer's kernel: parameters are master, gradient, two states,
-/// scalars and, as an i64, the number of elements.
+/// what products read (null in f32), scalars and, as an i64, the number of
+/// elements.
 mlir::LogicalResult addDeviceOptimizerKernel(mlir::ModuleOp device,
                                              llvm::StringRef name,
                                              Optimizer optimizer,
+                                             ShxDType paramType,
                                              DeviceLaunch &launch);
 
 } // namespace shardonnx::kernels

@@ -7,21 +7,24 @@
 #define SHARDONNX_CODEGEN_KERNEL_OPTIMIZERKERNEL_H
 
 #include "shardonnx/Codegen/Kernel/Kernel.h"
+#include "shardonnx/runtime/ABI.h"
 #include "shardonnx/runtime/Choices.h"
 #include <memory>
 
 namespace shardonnx::kernels {
 
 /// A kernel and the body that it describes. Its buffers are shx_optimizer's
-/// arguments: master, gradient, two states, scalars.
+/// arguments: master, gradient, two states, parameters, scalars.
 struct OptimizerKernel {
   std::unique_ptr<mlir::Region> body;
   Kernel kernel;
 };
 
+/// Of units whose products read `paramType`: where that is not the masters'
+/// f32, the kernel also writes the new master rounded to it.
 llvm::FailureOr<OptimizerKernel>
 buildOptimizerKernel(mlir::MLIRContext *context, mlir::Location loc,
-                     Optimizer optimizer);
+                     Optimizer optimizer, ShxDType paramType);
 
 } // namespace shardonnx::kernels
 

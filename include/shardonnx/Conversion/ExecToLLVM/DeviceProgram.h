@@ -24,7 +24,8 @@ struct DeviceProgram {
   std::vector<Image> images;
   /// By exec.kernel; a kernel in two stages is two launches.
   llvm::StringMap<llvm::SmallVector<kernels::DeviceLaunch>> launches;
-  kernels::DeviceLaunch optimizer;
+  /// By optimizerKernelName.
+  llvm::StringMap<kernels::DeviceLaunch> optimizers;
 
   /// The text of the kernels.
   llvm::StringRef ptx() const {

@@ -9,7 +9,10 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include "shardonnx/Object/Object.h"
+#include "shardonnx/runtime/ABI.h"
 #include "shardonnx/runtime/Choices.h"
+#include <string>
+#include <vector>
 
 namespace shardonnx {
 
@@ -20,6 +23,11 @@ namespace shardonnx {
 #include "shardonnx/Conversion/ExecToLLVM/Passes.h.inc"
 
 struct DeviceProgram;
+
+/// The optimizer's kernel of units with parameters of this type, and the types
+/// that the module's units have.
+std::string optimizerKernelName(ShxDType paramType);
+std::vector<ShxDType> paramTypesOf(mlir::ModuleOp module);
 
 struct LoweringOptions {
   TargetSpec target;

@@ -123,13 +123,14 @@ void UnitScan::scanParams(Operation &op, int64_t begin, int64_t time) {
 }
 
 void UnitScan::endParams(func::FuncOp function, int64_t begin, int64_t end) {
-  // An evaluation may run between any two others.
+  // An evaluation may run between any two others; what it overwrites of early
+  // units is gathered again.
   bool between = function.getSymName() == fsdp::kEval;
   for (auto &[name, state] : states) {
     if (state.since >= 0) {
       state.crosses = true;
       state.live.push_back({state.since, end});
-    } else if (!state.mentioned || between) {
+    } else if (!state.unit.getEarly() && (!state.mentioned || between)) {
       idle.push_back({&state, {begin, end}});
     }
     state.since = -1;

@@ -53,11 +53,13 @@ private:
 
 } // namespace
 
-// Kept units are being gathered wherever a function begins.
+// Kept units are being gathered wherever a function begins, early ones where a
+// step does.
 Contents::Contents(func::FuncOp function) {
   auto module = function->getParentOfType<ModuleOp>();
   for (auto unit : module.getOps<fsdp::UnitOp>())
-    if (unit.getKept())
+    if (unit.getKept() ||
+        (unit.getEarly() && function.getName() == fsdp::kFirstMicrobatch))
       params[unit.getSymNameAttr()] = Params::Gathering;
   for (auto input : module.getOps<InputOp>())
     if (input.getKind() == kOutputKind)

@@ -215,7 +215,8 @@ LogicalResult UnitMaker::emit() {
         draft.reduceDtype ? draft.reduceDtype : draft.paramDtype,
         trainable.length, builder.getArrayAttr(trainable.intervals),
         frozen.length, builder.getArrayAttr(frozen.intervals),
-        gathering.reshards, gathering.group, gathering.kept);
+        gathering.reshards, gathering.group, gathering.kept,
+        /*early=*/false);
     if (symbols.lookup(name))
       return unit.emitOpError() << "has the name of another symbol";
   }

@@ -37,6 +37,8 @@ void fsdp::buildSchedulePipeline(OpPassManager &manager,
   reductions.unsharded = options.unshardedAccumulation;
   manager.addPass(createScheduleReductionsPass(reductions));
   manager.addPass(createSplitMicrobatchPass());
+  if (options.gatherEarly)
+    manager.addPass(createGatherEarlyPass());
   manager.addPass(createVerifyFSDPPass());
 }
 

@@ -26,9 +26,17 @@ class FunctionVerifier {
 public:
   FunctionVerifier(func::FuncOp function, ArrayRef<UnitOp> units)
       : function(function), units(units) {
-    for (UnitOp unit : units)
+    for (UnitOp unit : units) {
+      auto name = FlatSymbolRefAttr::get(unit.getSymNameAttr());
       if (unit.getKept())
-        kept.insert(FlatSymbolRefAttr::get(unit.getSymNameAttr()));
+        kept.insert(name);
+      if (unit.getEarly())
+        early.insert(name);
+      if (unit.getIntervals().empty())
+        updated.insert(name); // nothing changes it
+    }
+    if (function.getName() == kFirstMicrobatch)
+      started = early;
   }
 
   LogicalResult run();
@@ -52,9 +60,9 @@ private:
 
   func::FuncOp function;
   ArrayRef<UnitOp> units;
-  UnitSet kept;    // of the units
-  UnitSet updated; // by their optimizer so far
-  UnitSet started; // gathers not awaited
+  UnitSet kept, early; // of the units
+  UnitSet updated;     // by their optimizer so far
+  UnitSet started;     // gathers not awaited
   llvm::SmallMapVector<Attribute, Operation *, 8> live; // gathered, not freed
   llvm::DenseSet<Value> dead;                           // freed gathers
   llvm::DenseMap<Value, Value> origin; // a view or its alias: its gather
@@ -82,6 +90,9 @@ LogicalResult FunctionVerifier::startedGather(AllGatherStartOp op) {
   if (kept.contains(unit) && !updated.contains(unit))
     return op.emitOpError() << "gathers unit " << unit
                             << ", which is kept, before its optimizer";
+  if (early.contains(unit) && isUpdate() && !updated.contains(unit))
+    return op.emitOpError()
+           << "gathers unit " << unit << " early, before its optimizer";
   return success();
 }
 
@@ -184,7 +195,7 @@ LogicalResult FunctionVerifier::visit(Operation &op) {
 
 LogicalResult FunctionVerifier::finish() {
   for (Attribute unit : started)
-    if (!kept.contains(unit))
+    if (!kept.contains(unit) && !(isUpdate() && early.contains(unit)))
       return function.emitError() << "the gather of unit " << unit
                                   << " is started and never awaited";
   for (auto [unit, gather] : live)
@@ -242,6 +253,11 @@ LogicalResult verifyUpdate(func::FuncOp update, UnitSet open,
     if (kept.contains(unit) && !gathered.contains(unit))
       return update.emitError()
              << "never gathers unit " << unit << ", which is kept";
+  for (UnitOp unit : units)
+    if (unit.getEarly() &&
+        !gathered.contains(FlatSymbolRefAttr::get(unit.getSymNameAttr())))
+      return update.emitError()
+             << "never gathers unit @" << unit.getSymName() << " early";
   for (UnitOp unit : units)
     if (!unit.getIntervals().empty() &&
         !updated.contains(FlatSymbolRefAttr::get(unit.getSymNameAttr())))

@@ -33,6 +33,8 @@ struct DevicePlan {
     // Ranks that gather the unit again for backward, and the parts that they
     // keep until then; 0: all that own it.
     int group = 0;
+    // The only owner: what the update writes is the gathered unit.
+    bool inPlace = false;
     int64_t groupSlice = 0, groupFrozenSlice = 0;
     Interval gather;    // bytes of the gather space, the padding included
     Interval gradients; // bytes of the gradient space, likewise
@@ -41,6 +43,7 @@ struct DevicePlan {
   int64_t gatherBytes = 0, gradientBytes = 0; // of the spaces
   // Of the owned slices; the largest rank's.
   int64_t masterBytes = 0, momentBytes = 0, reducedBytes = 0, frozenBytes = 0;
+  int64_t paramBytes = 0; // the masters in param_dtype, where that is not f32
   int64_t reshardedBytes = 0; // what is kept between forward and backward
   // With --offload, in host memory: then the items above leave it out, and the
   // device has buffers for parts of it.

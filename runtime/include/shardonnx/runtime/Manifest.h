@@ -89,7 +89,8 @@ struct Manifest {
     // In the private space, for one rank and one microbatch; -1: nowhere.
     int64_t gradPlaceBytes = -1;
     ShxDType paramType = SHX_F32, reduceType = SHX_F32;
-    // Its f32 master slices are the gathered unit.
+    // What the update writes of it (in f32 the master slices) is the gathered
+    // unit.
     bool gatherInPlace = false;
     std::vector<Param> params;
     bool reshards = false; // freed after forward, gathered again for backward
@@ -97,6 +98,8 @@ struct Manifest {
     std::vector<std::pair<std::string, std::string>> policy;
     // Whole through all microbatches: gathered once a step, in @update.
     bool kept = false;
+    // Gathered in @update for the next step's first microbatch.
+    bool early = false;
     // Ranks that gather it again for backward; 0: all that own it.
     int64_t reshardGroup = 0;
     double flops = 0; // the unit's part of flopsPerMicrobatch
@@ -190,6 +193,8 @@ struct Manifest {
   bool usesF16() const;
   // Whether all units are gathered in place.
   bool gathersInPlace() const;
+  // …as the masters themselves.
+  bool gathersMasters() const;
   // f32 tensors of a parameter's size that the optimizer keeps.
   int optimizerStates() const { return statesOf(optimizer); }
   // Tokens (or samples, without a sequence) of one microbatch of one rank.

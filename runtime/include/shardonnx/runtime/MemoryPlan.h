@@ -33,6 +33,15 @@ bool gradientsLieAmongActivations(const Manifest &manifest, int ranks,
 // Of the private space, with what it has of gradients.
 int64_t privateBytes(const Manifest &manifest, int ranks, int64_t accumulate);
 
+// Of an element of the unit, what the update writes beside the master for
+// products to read; 0 in f32.
+int64_t lowPrecisionBytes(const Manifest::Unit &unit);
+
+// On CPUs: whether the gathered unit is what the ranks have updated, so that a
+// gather copies nothing.
+bool gathersInPlace(const Manifest::Unit &unit, const Topology &topology,
+                    Offload offload = Offload::None);
+
 // The largest rank's (rank 0 owns no less than any other).
 std::vector<MemoryItem> planMemory(const Manifest &manifest,
                                    const Topology &topology, int threadsPerRank,

@@ -8,6 +8,7 @@
 #ifndef SHARDONNX_RUNTIME_OFFLOAD_H
 #define SHARDONNX_RUNTIME_OFFLOAD_H
 
+#include "shardonnx/runtime/ABI.h"
 #include "shardonnx/runtime/Spelling.h"
 
 #include <cstdint>
@@ -26,6 +27,12 @@ template <> struct Spellings<Offload> {
       {Offload::Optimizer, "optimizer"},
       {Offload::Params, "params"}};
 };
+
+// Whether nothing of a unit's weights stays in the memory of a CPU's ranks. In
+// f32 the masters are what all ranks read, which stays.
+constexpr bool keepsInFile(ShxDType paramType, Offload offload) {
+  return offload == Offload::Params && paramType != SHX_F32;
+}
 
 // Elements of a part, and how many parts are under way at once.
 constexpr int64_t kOffloadElements = int64_t(1) << 21;

@@ -79,7 +79,8 @@ def FSDP_UnitOp : FSDP_Op<"unit", [Symbol,
     forward and gathered again for its backward; with `reshard_group` K each
     rank keeps a K-th of it between the two, and K ranks gather it again.
     `kept`: gathered once a step, behind its optimizer, and whole through all
-    microbatches.
+    microbatches. `early`: what a step reads first of all is gathered in the
+    @update before it.
 
         fsdp.unit @h.0 sharded f32 reduce f32 length 768 [
           @h.0.c.weight at 0 size 512,
@@ -92,13 +93,15 @@ def FSDP_UnitOp : FSDP_Op<"unit", [Symbol,
       DefaultValuedAttr<I64Attr, "0">:$frozen_length,
       DefaultValuedAttr<FSDP_IntervalArrayAttr, "{}">:$frozen_intervals,
       UnitAttr:$reshard_after_forward,
-      DefaultValuedAttr<I64Attr, "0">:$reshard_group, UnitAttr:$kept);
+      DefaultValuedAttr<I64Attr, "0">:$reshard_group, UnitAttr:$kept,
+      UnitAttr:$early);
   let assemblyFormat = [{
     $sym_name `` $layout $param_dtype `reduce` $reduce_dtype
     `length` $length custom<Intervals>($intervals)
     (`frozen` $frozen_length^ custom<Intervals>($frozen_intervals))?
     (`reshard_after_forward` $reshard_after_forward^)?
-    (`reshard_group` $reshard_group^)? (`kept` $kept^)? attr-dict
+    (`reshard_group` $reshard_group^)? (`kept` $kept^)?
+    (`early` $early^)? attr-dict
   }];
   let hasVerifier = 1;
 }

@@ -46,6 +46,11 @@ struct ScheduleOptions : mlir::PassPipelineOptions<ScheduleOptions> {
       *this, "unsharded-accumulation",
       llvm::cl::desc("Gradients stay whole over a step's microbatches"),
       llvm::cl::init(false)};
+  Option<bool> gatherEarly{
+      *this, "gather-early",
+      llvm::cl::desc(
+          "What a step reads first is gathered in the update before"),
+      llvm::cl::init(false)};
 };
 void buildSchedulePipeline(mlir::OpPassManager &manager,
                            const ScheduleOptions &options);

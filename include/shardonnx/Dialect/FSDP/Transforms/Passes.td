@@ -265,13 +265,28 @@ def OrderPass : Pass<"fsdp-order", "mlir::ModuleOp"> {
   }];
 }
 
+def GatherEarlyPass : Pass<"fsdp-gather-early", "mlir::ModuleOp"> {
+  let summary = "Gathers what a step reads first behind its optimizer";
+  let description = [{
+    In @first_microbatch nothing runs before the first units' gathers, so they
+    would be waited for. Those that start before the first op that computes are
+    started in the @update before, each behind its unit's optimizer (without
+    trainable parameters behind the clip), and the unit is marked `early`. They
+    run beside the other units' optimizers. The runtime issues them before the
+    first step, and again where an evaluation came between.
+
+    Preserves numerics bit for bit.
+  }];
+}
+
 def VerifyFSDPPass : Pass<"verify-fsdp", "mlir::ModuleOp"> {
   let summary = "Refuses a step whose collectives do not pair";
   let description = [{
     In every function: each gather is begun once, awaited once and freed once;
     nothing reads a view, or a reshape, transpose, slice or broadcast of one,
     after the free; a kept unit is awaited before it is read, and @update alone
-    frees and gathers it, around its optimizer; a function that reduces does so once for every unit with
+    frees and gathers it, around its optimizer; an early one is gathered there
+    for @first_microbatch; a function that reduces does so once for every unit with
     trainable parameters; no gradient is written before its grad_acquire.
     In @update: every reduction that the step left open is awaited before the
     clip, which comes before the optimizer of every unit, each once.
