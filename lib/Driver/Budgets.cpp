@@ -69,10 +69,12 @@ LogicalResult Compilation::fit() {
   if (!taken)
     return refuseFit(outcome, options, rank, diags);
   if (outcome.fastest)
-    diags.note("--fit: " + taken->text() + ": " + formatBytes(taken->bytes) +
-               " of " + formatBytes(*options.fit) + " on " + rank + ", " +
-               llvm::formatv("{0:F2}", 1e3 * taken->seconds).str() +
-               " ms a step predicted");
+    diags.note(
+        "--fit: " + taken->text() + ": " + formatBytes(taken->bytes) + " of " +
+        formatBytes(*options.fit) + " on " + rank +
+        (options.target == TargetKind::CUDA ? ", headroom included, " : ", ") +
+        llvm::formatv("{0:F2}", 1e3 * taken->seconds).str() +
+        " ms a step predicted");
   options = withTrial(options, *taken);
   program->strategy = taken->strategy;
   return success();
@@ -105,11 +107,13 @@ LogicalResult Compilation::fitBudget() {
         "(--world-size) or a smaller batch");
   const FitTrial &taken = *outcome.fastest;
   if (taken.recompute.kind != RecomputeKind::None)
-    diags.note("--memory-budget: --recompute=" + taken.recompute.text() + ": " +
-               formatBytes(taken.bytes) + " of " +
-               formatBytes(*options.memoryBudget) + " on " + rank + ", " +
-               llvm::formatv("{0:F2}", 1e3 * taken.seconds).str() +
-               " ms a step predicted");
+    diags.note(
+        "--memory-budget: --recompute=" + taken.recompute.text() + ": " +
+        formatBytes(taken.bytes) + " of " + formatBytes(*options.memoryBudget) +
+        " on " + rank +
+        (options.target == TargetKind::CUDA ? ", headroom included, " : ", ") +
+        llvm::formatv("{0:F2}", 1e3 * taken.seconds).str() +
+        " ms a step predicted");
   options.recompute = taken.recompute;
   return success();
 }

@@ -70,13 +70,53 @@ void printRow(const Row &row, llvm::raw_ostream &out) {
   out << '\n';
 }
 
+// A step of one microbatch against the device.
+struct Speed {
+  bool half;                  // operands of 16 bits
+  double peak = 0;            // FLOPs a second of the data sheet
+  double mfu = 0, tokens = 0; // of a rank, a second
+};
+Speed speedOf(const Manifest &m, const Device &device,
+              const StepExposure &step) {
+  Speed speed{m.paramType != SHX_F32};
+  speed.peak = speed.half ? device.halfPeak : device.f32Peak;
+  if (step.seconds() <= 0)
+    return speed;
+  speed.tokens = double(m.tokensPerMicrobatch()) / step.seconds();
+  if (speed.peak > 0)
+    speed.mfu = m.flopsPerMicrobatch / step.seconds() / speed.peak;
+  return speed;
+}
+
+// With the figures that it rests on: what the device reaches.
+void printSpeed(const Manifest &m, const InspectView &view,
+                const StepExposure &step, llvm::raw_ostream &out) {
+  const Device &device = view.device;
+  Speed speed = speedOf(m, device, step);
+  constexpr double kTera = 1e12, kGiga = 1e9;
+  out << llvm::formatv(
+      "\npredicted for {0}: a step of one microbatch {1:F2} ms (work {2:F2}, "
+      "exposed {3:F2}), {4:F0} tokens/s a rank, MFU {5:F1} %\n",
+      device.name, step.seconds() * kMillis, step.work * kMillis,
+      step.exposed * kMillis, speed.tokens, speed.mfu * 100);
+  out << llvm::formatv(
+      "  of a peak of {0:F2} TFLOP/s large products reach {1:F2}, attention "
+      "{2:F2} forward and {3:F2} backward; memory {4:F0} GB/s, links {5:F0}\n",
+      speed.peak / kTera,
+      (speed.half ? device.halfFlops : device.f32Flops) / kTera,
+      device.attentionForward / kTera, device.attentionBackward / kTera,
+      device.memoryBytesPerSecond / kGiga,
+      device.within.bytesPerSecond / kGiga);
+}
+
 } // namespace
 
 void printExposure(const Manifest &m, const InspectView &view,
                    llvm::raw_ostream &out) {
+  StepExposure step = predictExposure(m, view.device, view.topology);
+  printSpeed(m, view, step, out);
   if (view.topology.ranks == 1 && !view.trace)
     return;
-  StepExposure step = predictExposure(m, view.device, view.topology);
   out << llvm::formatv(
       "\ncommunication of a step, ms, predicted for {0}, {1} ranks{2}\n",
       view.device.name, view.topology.ranks,
@@ -102,9 +142,6 @@ void printExposure(const Manifest &m, const InspectView &view,
   for (const Row &row : rows)
     printRow(row, out);
   printRow(all, out);
-  out << llvm::formatv("  step {0:F3} ms: work {1:F3}, exposed {2:F3}\n",
-                       step.seconds() * kMillis, step.work * kMillis,
-                       step.exposed * kMillis);
 }
 
 void writeExposure(llvm::json::OStream &json, const Manifest &m,
@@ -115,6 +152,19 @@ void writeExposure(llvm::json::OStream &json, const Manifest &m,
     json.attribute("step_ms", step.seconds() * kMillis);
     json.attribute("work_ms", step.work * kMillis);
     json.attribute("exposed_ms", step.exposed * kMillis);
+    const Device &device = view.device;
+    Speed speed = speedOf(m, device, step);
+    json.attribute("tokens_per_s", speed.tokens);
+    json.attribute("mfu", speed.mfu);
+    json.attribute("peak_flops", speed.peak);
+    json.attributeObject("reached", [&] {
+      json.attribute("product_flops",
+                     speed.half ? device.halfFlops : device.f32Flops);
+      json.attribute("attention_forward_flops", device.attentionForward);
+      json.attribute("attention_backward_flops", device.attentionBackward);
+      json.attribute("memory_bytes_per_second", device.memoryBytesPerSecond);
+      json.attribute("link_bytes_per_second", device.within.bytesPerSecond);
+    });
     if (view.trace) {
       json.attribute("measured_ranks", view.trace->ranks);
       json.attribute("measured_exposed_ms", view.trace->exposed);

@@ -48,7 +48,8 @@ std::optional<PlannedStep> planStep(ModuleOp module,
   Topology topology(static_cast<int>(*options.worldSize), 1);
   PlannedStep step;
   step.device = deviceOfProgram(manifest->cuda(), manifest->arch, threads);
-  step.bytes = totalBytes(planMemory(*manifest, topology, threads));
+  step.bytes = totalBytes(planMemory(*manifest, topology, threads)) +
+               totalBytes(planHeadroom(*manifest, topology));
   step.time = predictExposure(*manifest, step.device, topology);
   step.manifest = std::move(*manifest);
   return step;
