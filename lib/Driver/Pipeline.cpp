@@ -123,6 +123,7 @@ static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {
     return;
   fsdp::ShardOptions shard;
   shard.strategy = options.strategy;
+  shard.deferGradients = isCuda(options);
   fsdp::buildShardPipeline(pm, shard);
 }
 

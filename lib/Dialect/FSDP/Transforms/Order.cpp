@@ -19,11 +19,8 @@ namespace shardonnx::fsdp {
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h.inc"
 } // namespace shardonnx::fsdp
 
-namespace {
-
-// Whether the value ends, unread by anything else, as a parameter's gradient,
-// or its rows as those of several.
-bool becomesGradient(Value value) {
+// Its rows may be the gradients of several.
+bool fsdp::becomesGradient(Value value) {
   bool joined = llvm::all_of(value.getUsers(), [](Operation *user) {
     return isa<nn::SliceOp>(user) && nn::wholeOfRows(user->getResult(0));
   });
@@ -36,6 +33,8 @@ bool becomesGradient(Value value) {
             becomesGradient(user->getResult(0)));
   });
 }
+
+namespace {
 
 Operation *lastOperand(Operation *op) {
   Operation *last = nullptr;

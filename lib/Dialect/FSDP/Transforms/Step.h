@@ -49,6 +49,9 @@ unitsByParameter(mlir::ModuleOp module);
 /// into it, no copy.
 bool isAlias(mlir::Operation *op);
 
+/// Whether the value ends, unread by anything else, as a parameter's gradient.
+bool becomesGradient(mlir::Value value);
+
 /// The last op that reads `value` or an alias of it; null when nothing does.
 mlir::Operation *lastUser(mlir::Value value, const StepOrder &order);
 

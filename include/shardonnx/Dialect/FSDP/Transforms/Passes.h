@@ -29,6 +29,10 @@ struct ShardOptions : mlir::PassPipelineOptions<ShardOptions> {
   Option<Strategy> strategy{*this, "strategy", llvm::cl::desc("Who keeps what"),
                             llvm::cl::init(Strategy::FullShard),
                             SpelledValues<Strategy>()};
+  Option<bool> deferGradients{
+      *this, "defer-gradients",
+      llvm::cl::desc("The last reduction is hidden behind products"),
+      llvm::cl::init(false)};
 };
 void buildShardPipeline(mlir::OpPassManager &manager,
                         const ShardOptions &options);

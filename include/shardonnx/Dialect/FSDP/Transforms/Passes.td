@@ -265,6 +265,19 @@ def OrderPass : Pass<"fsdp-order", "mlir::ModuleOp"> {
   }];
 }
 
+def DeferGradientsPass : Pass<"fsdp-defer-gradients", "mlir::ModuleOp"> {
+  let summary = "Hides the last reduction behind the products of the one before";
+  let description = [{
+    Nothing of a step is left to run beside the reduction of the unit whose
+    gradients are there last, which may be a large table of embeddings. So the
+    products that give the gradients of the unit before it, and are read by
+    nothing else, are computed behind that unit's last gradient: what they read
+    lives a little longer, at the end of backward, where little else does.
+
+    Preserves numerics bit for bit.
+  }];
+}
+
 def GatherEarlyPass : Pass<"fsdp-gather-early", "mlir::ModuleOp"> {
   let summary = "Gathers what a step reads first behind its optimizer";
   let description = [{
