@@ -309,7 +309,8 @@ void shx_loss(ShxContext *ctx, const float *loss);
 void shx_clip_grad_norm(ShxContext *ctx);
 // Runs the optimizer kernel over the owned slice of the unit, interval by
 // interval (weight decay differs). Kernel args: master f32, grad f32, state0
-// f32, state1 f32 (null when the optimizer has fewer), scalars.
+// f32, state1 f32 (null when the optimizer has fewer), what products read in
+// param_dtype (null in f32, where that is the master), scalars.
 void shx_optimizer(ShxContext *ctx, int32_t unit, ShxKernel kernel);
 // As above on CUDA: the kernel's last parameter is the count, an int64_t.
 void shx_optimizer_device(ShxContext *ctx, int32_t unit,
