@@ -16,6 +16,11 @@ using namespace mlir;
 
 namespace shardonnx {
 
+/// On a GPU a unit may keep so much more, percent, to write less in backward:
+/// its kernels are as fast as its memory, of which this takes the results of a
+/// transformer block's norms and not those of its activations.
+static constexpr unsigned kKeepPercent = 20;
+
 static bool isCuda(const CompileOptions &options) {
   return options.target == TargetKind::CUDA;
 }
@@ -73,6 +78,7 @@ static void addTrainingPasses(OpPassManager &pm,
   }
   if (!options.strictNumerics)
     pm.addPass(nn::createJoinProductsPass());
+  pm.addNestedPass<func::FuncOp>(nn::createJoinRotariesPass());
   pm.addPass(nn::createVerifyPlacesPass());
 }
 
@@ -110,11 +116,13 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
   }
   // Groups are formed before parameters are gathered, so that each gather is
   // placed around the groups that read it.
-  nn::buildDecomposePipeline(pm);
+  nn::buildDecomposePipeline(pm, isCuda(options) ? kKeepPercent : 0);
   // GELU is then the library's.
   if (isCuda(options) && !options.strictNumerics)
     pm.addNestedPass<func::FuncOp>(nn::createFuseEpiloguesPass());
-  pm.addNestedPass<func::FuncOp>(nn::createFusePass());
+  nn::FusePassOptions fuse;
+  fuse.sumsBesideRows = isCuda(options);
+  pm.addNestedPass<func::FuncOp>(nn::createFusePass(fuse));
   pm.addPass(nn::createVerifyPlacesPass());
 }
 

@@ -1,7 +1,8 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The cheapest recomputation that fits. Levels lie between `none` and `block`:
+// The cheapest recomputation that fits. Levels begin with a plan that keeps
+// what forward has written anyway, then lie between `none` and `block`:
 // each computes more again, and keeps less, than the one before. The first
 // level that fits if all units are at it is found, then how few units must be
 // at it while the others stay one level below. The first units go first: what
@@ -64,7 +65,7 @@ private:
   const CompileOptions &options;
   int64_t budget;
   llvm::SetVector<StringAttr> units; // other than root, in order
-  SmallVector<Attribute> levels;     // values of the plan; null: none
+  SmallVector<Attribute> levels;     // values of the plan; null: not named
   int64_t least = INT64_MAX;         // that any trial took
   bool broken = false;               // a pass has failed
 };
@@ -89,7 +90,8 @@ void RecomputeFitter::collect() {
                             elementBytes(type.getElementType()));
   });
   MLIRContext *context = module.getContext();
-  levels = {nullptr, StringAttr::get(context, spell(RecomputeKind::Selective))};
+  levels = {UnitAttr::get(context), nullptr,
+            StringAttr::get(context, spell(RecomputeKind::Selective))};
   int64_t largest = prices.empty() ? 0 : *prices.rbegin();
   for (int64_t factor : {2, 4})
     prices.insert(factor * largest);

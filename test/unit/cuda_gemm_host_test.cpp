@@ -242,6 +242,11 @@ TEST(CudaGemmProblem, EpiloguesThatTheLibraryMayDo) {
   EXPECT_FALSE(mayFuseEpilogue(p));
   p.alignAux = 0;
   EXPECT_TRUE(mayFuseEpilogue(p));
+  // What is added is an operand like the result.
+  p.epilogue = SHX_EPILOGUE_BIAS;
+  p.alignBias = 0;
+  p.alignAux = 2;
+  EXPECT_TRUE(mayFuseEpilogue(p));
 }
 
 //===----------------------------------------------------------------------===//

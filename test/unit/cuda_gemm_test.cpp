@@ -30,6 +30,7 @@ struct Case {
   int64_t gap = 0;    // unused elements behind each row
   int64_t offset = 0; // bytes by which operands miss a multiple of 256
   bool aux = true;    // GELU_BIAS: the pre-activation is wanted
+  bool rows = false;  // BIAS: another one for every row
   int32_t flags = 0;
 };
 
@@ -74,9 +75,11 @@ int64_t span(const ShxGemm &d, const int64_t *strides, int64_t rows,
   return last;
 }
 
-bool hasBias(const Case &t) { return t.epilogue != SHX_EPILOGUE_DGELU; }
+bool hasBias(const Case &t) {
+  return t.epilogue != SHX_EPILOGUE_DGELU && !t.rows;
+}
 bool hasAux(const Case &t) {
-  return (t.epilogue == SHX_EPILOGUE_GELU_BIAS && t.aux) ||
+  return t.rows || (t.epilogue == SHX_EPILOGUE_GELU_BIAS && t.aux) ||
          t.epilogue == SHX_EPILOGUE_DGELU;
 }
 
@@ -186,7 +189,7 @@ private:
       to = sum + (d.accumulate ? to : 0);
       return;
     case SHX_EPILOGUE_BIAS:
-      to = sum + bias.get(column);
+      to = sum + (t.rows ? aux : bias.get(column));
       return;
     case SHX_EPILOGUE_GELU_BIAS:
       sum += bias.get(column);
@@ -323,6 +326,26 @@ TEST_F(CudaGemm, Epilogues) {
       t.gap = 8;
       check(t);
     }
+}
+
+// A residual stream: of any length of rows and alignment the library's.
+TEST_F(CudaGemm, BiasOfEveryRow) {
+  for (int32_t dtype : {SHX_F32, SHX_BF16, SHX_F16})
+    for (int64_t n : {24, 272, 21}) {
+      Case t{40, n, 16, false, true, dtype, dtype, dtype};
+      t.epilogue = SHX_EPILOGUE_BIAS;
+      t.rows = true;
+      check(t);
+      t.flags = SHX_GEMM_DETERMINISTIC;
+      check(t);
+      t.offset = dtype == SHX_F32 ? 4 : 2;
+      check(t);
+    }
+  // No products at all.
+  Case t{8, 16, 0};
+  t.epilogue = SHX_EPILOGUE_BIAS;
+  t.rows = true;
+  check(t);
 }
 
 // The gradients of a weight and its bias in reduce_dtype.

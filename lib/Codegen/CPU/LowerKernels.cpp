@@ -73,6 +73,10 @@ LogicalResult kernels::lowerKernels(ModuleOp module, const TargetSpec &target,
     FailureOr<Kernel> kernel = describeKernel(op);
     if (failed(kernel))
       return op.emitOpError("has operand types that do not fit its domain");
+    if (kernel->getMode() == Kernel::Mode::Rows &&
+        !kernel->getColumnSums().empty())
+      return op.emitOpError("sums its rows beside other results, which kernels "
+                            "of GPUs do");
     launches[op.getSymName()] = kernel->getLaunch();
     OpBuilder builder(op);
     LLVM::LLVMFuncOp function = emitKernel(

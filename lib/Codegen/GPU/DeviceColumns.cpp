@@ -19,18 +19,12 @@ static constexpr int64_t kThreads = 256;
 /// Blocks of the first launch that fill a GPU, and the most parts of a column.
 static constexpr int64_t kFillingBlocks = 132 * 4;
 static constexpr int64_t kMostChunks = 256;
+/// Blocks of a row kernel that sums columns besides: two for each processor.
+static constexpr int64_t kWalkingChunks = 132 * 2;
 /// Rows of a thread below which another chunk is not worth its partial sums.
 static constexpr int64_t kLeastRows = 4;
 /// Bytes that a thread should have asked for before it waits.
 static constexpr int64_t kBytesInFlight = 128;
-
-static SmallVector<Operation *> reductionsOf(const Kernel &kernel) {
-  SmallVector<Operation *> reductions;
-  for (Operation &op : kernel.getBody().without_terminator())
-    if (nn::isReduction(&op))
-      reductions.push_back(&op);
-  return reductions;
-}
 
 /// Threads of a block side by side: a power of two.
 static int64_t threadsAcross(int64_t columns, int64_t lanes) {
@@ -38,10 +32,11 @@ static int64_t threadsAcross(int64_t columns, int64_t lanes) {
   return llvm::PowerOf2Ceil(std::clamp<int64_t>(vectors, 1, kWarp));
 }
 
-/// Rows of one chunk. Known before the buffers' alignments are, since the
-/// memory plan asks for the partial sums' size.
-static int64_t rowsPerChunk(const Kernel &kernel) {
+int64_t kernels::rowsPerChunk(const Kernel &kernel) {
   int64_t lanes = 4, columns = kernel.getRowLength();
+  if (kernel.getMode() == Kernel::Mode::Rows)
+    return std::max<int64_t>(
+        kLeastRows, llvm::divideCeil(kernel.getRowCount(), kWalkingChunks));
   for (const BufferLayout &layout : kernel.getBuffers())
     if (layout.strides.back() == 1 &&
         layout.elementType.getIntOrFloatBitWidth() <= 16)
@@ -54,15 +49,25 @@ static int64_t rowsPerChunk(const Kernel &kernel) {
   return llvm::divideCeil(rows, std::max<int64_t>(1, chunks));
 }
 
-static int64_t chunksOf(const Kernel &kernel) {
+int64_t kernels::columnChunksOf(const Kernel &kernel) {
   return llvm::divideCeil(kernel.getRowCount(), rowsPerChunk(kernel));
 }
 
 int64_t kernels::deviceWorkspaceBytes(const Kernel &kernel) {
-  if (kernel.getMode() != Kernel::Mode::Columns || chunksOf(kernel) == 1)
+  int64_t sums = kernel.getColumnSums().size();
+  if (sums == 0)
     return 0;
-  return reductionsOf(kernel).size() * chunksOf(kernel) *
-         kernel.getRowLength() * sizeof(float);
+  int64_t chunks = columnChunksOf(kernel);
+  if (kernel.getMode() == Kernel::Mode::Columns && chunks == 1)
+    return 0;
+  return sums * chunks * kernel.getRowLength() * int64_t(sizeof(float));
+}
+
+Value kernels::partialOf(DeviceEmitter &e, unsigned sum, Value chunk,
+                         Value column) {
+  Value row = e.add(e.index(chunk), e.constant(sum * columnChunksOf(e.kernel)));
+  Value at = e.add(e.mul(row, e.kernel.getRowLength()), e.index(column));
+  return e.body.getMemory().advance(e.workspace, at, 1, e.b.getF32Type());
 }
 
 namespace {
@@ -71,8 +76,8 @@ namespace {
 class ColumnBlock {
 protected:
   ColumnBlock(DeviceEmitter &e, int64_t across, int64_t down)
-      : e(e), reductions(reductionsOf(e.kernel)), across(across), down(down),
-        chunks(chunksOf(e.kernel)), columns(e.kernel.getRowLength()) {
+      : e(e), reductions(e.kernel.getColumnSums()), across(across), down(down),
+        chunks(columnChunksOf(e.kernel)), columns(e.kernel.getRowLength()) {
     x = e.rem(e.thread, across);
     y = e.div(e.thread, across);
   }
@@ -85,8 +90,6 @@ protected:
   SmallVector<Value> joinDown(ArrayRef<Value> accumulators, unsigned width);
   /// From a column's totals to the kernel's results.
   void finishColumn(Value column, ArrayRef<Value> totals);
-  /// Where a chunk's part of a column's reduction lies.
-  Value partial(unsigned reduction, Value chunk, Value column);
 
   DeviceEmitter &e;
   SmallVector<Operation *> reductions;
@@ -195,16 +198,10 @@ void ColumnBlock::finishColumn(Value column, ArrayRef<Value> totals) {
   for (auto [reduction, total] : llvm::zip_equal(reductions, totals))
     scope.values[reduction->getResult(0)] =
         finishReduction(e.b, e.loc, reduction, total, e.kernel.getRowCount());
-  for (Value value : e.kernel.getYielded())
-    e.body.emit(value, scope);
-  for (unsigned i = 0; i < e.kernel.getYielded().size(); ++i)
-    e.body.storeOutput(i, scope);
-}
-
-Value ColumnBlock::partial(unsigned reduction, Value chunk, Value column) {
-  Value row = e.add(e.index(chunk), e.constant(reduction * chunks));
-  Value at = e.add(e.mul(row, columns), e.index(column));
-  return e.body.getMemory().advance(e.workspace, at, 1, e.b.getF32Type());
+  // Beside rows, what has been yielded of them is stored by then.
+  for (auto [i, value] : llvm::enumerate(e.kernel.getYielded()))
+    if (scope.values.contains(value))
+      e.body.storeOutput(i, scope);
 }
 
 void ColumnSums::place(Row &place, Value row) {
@@ -309,7 +306,7 @@ void ColumnSums::run() {
     if (chunks == 1)
       return finishColumn(column, totals);
     for (auto [r, total] : llvm::enumerate(totals))
-      e.body.getMemory().store(total, partial(r, chunk, column),
+      e.body.getMemory().store(total, partialOf(e, r, chunk, column),
                                e.b.getF32Type(), 1);
   });
 }
@@ -326,8 +323,8 @@ void ColumnTotals::run() {
         SmallVector<Value> parts;
         for (Value chunk : items)
           for (unsigned r = 0; r < reductions.size(); ++r)
-            parts.push_back(e.body.getMemory().load(partial(r, chunk, safe),
-                                                    e.b.getF32Type(), 1, 1));
+            parts.push_back(e.body.getMemory().load(
+                partialOf(e, r, chunk, safe), e.b.getF32Type(), 1, 1));
         const Value *part = parts.begin();
         for (size_t item = 0; item < items.size(); ++item)
           for (auto [reduction, total] : llvm::zip_equal(reductions, next))
@@ -345,29 +342,35 @@ kernels::emitDeviceColumns(OpBuilder &b, Location loc, StringRef name,
                            const DeviceAccess &access,
                            const DeviceTarget &target) {
   const Kernel &kernel = access.kernel;
-  int64_t columns = kernel.getRowLength(), chunks = chunksOf(kernel);
+  int64_t columns = kernel.getRowLength(), chunks = columnChunksOf(kernel);
   if (kernel.getRowCount() > INT32_MAX / 2 || columns > INT32_MAX / 2)
     return failure();
-  DeviceLaunches launches;
-  auto add = [&](DeviceEmitter &e, int64_t blocks) {
-    FailureOr<DeviceLaunch> launch = e.finish(blocks);
-    if (succeeded(launch))
-      launches.push_back(*launch);
-    return success(succeeded(launch));
-  };
   int64_t across = threadsAcross(columns, access.lanes);
   DeviceEmitter sums(b, loc, name, access, kThreads, chunks > 1);
   ColumnSums(sums, across, kThreads / across).run();
-  if (failed(
-          add(sums, llvm::divideCeil(columns, access.lanes * across) * chunks)))
+  FailureOr<DeviceLaunch> launch =
+      sums.finish(llvm::divideCeil(columns, access.lanes * across) * chunks);
+  if (failed(launch))
     return failure();
-  if (chunks == 1)
-    return launches;
-  int64_t down = chunks > 64 ? 16 : 8;
-  DeviceEmitter totals(b, loc, (name + "_totals").str(), access, kWarp * down,
-                       true);
-  ColumnTotals(totals, kWarp, down).run();
-  if (failed(add(totals, llvm::divideCeil(columns, kWarp))))
+  DeviceLaunches launches{*launch};
+  if (chunks > 1 && failed(emitColumnTotals(b, loc, (name + "_totals").str(),
+                                            access, launches)))
     return failure();
   return launches;
+}
+
+LogicalResult kernels::emitColumnTotals(OpBuilder &b, Location loc,
+                                        StringRef name,
+                                        const DeviceAccess &access,
+                                        DeviceLaunches &launches) {
+  int64_t down = columnChunksOf(access.kernel) > 64 ? 16 : 8;
+  DeviceEmitter totals(b, loc, name, access, kWarp * down,
+                       /*hasWorkspace=*/true);
+  ColumnTotals(totals, kWarp, down).run();
+  FailureOr<DeviceLaunch> launch =
+      totals.finish(llvm::divideCeil(access.kernel.getRowLength(), kWarp));
+  if (failed(launch))
+    return failure();
+  launches.push_back(*launch);
+  return success();
 }

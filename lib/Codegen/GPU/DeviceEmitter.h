@@ -100,6 +100,20 @@ emitDeviceRows(mlir::OpBuilder &b, mlir::Location loc, llvm::StringRef name,
 llvm::FailureOr<DeviceLaunches>
 emitDeviceColumns(mlir::OpBuilder &b, mlir::Location loc, llvm::StringRef name,
                   const DeviceAccess &access, const DeviceTarget &target);
+/// Rows of a chunk of a kernel that sums columns, and how many chunks there
+/// are: what each adds to a column is added in order by a launch of its own.
+/// Known before the buffers' alignments are, since the memory plan asks for the
+/// size.
+int64_t rowsPerChunk(const Kernel &kernel);
+int64_t columnChunksOf(const Kernel &kernel);
+/// Where a chunk's part of a column's sum number `sum` lies.
+mlir::Value partialOf(DeviceEmitter &e, unsigned sum, mlir::Value chunk,
+                      mlir::Value column);
+/// The launch that adds chunks, behind the one that made them.
+llvm::LogicalResult emitColumnTotals(mlir::OpBuilder &b, mlir::Location loc,
+                                     llvm::StringRef name,
+                                     const DeviceAccess &access,
+                                     DeviceLaunches &launches);
 /// A flat kernel over as many elements as its last parameter says.
 llvm::FailureOr<DeviceLaunch> emitDeviceCounted(mlir::OpBuilder &b,
                                                 mlir::Location loc,

@@ -3,7 +3,9 @@
 //
 // Row kernels on a GPU: a part of a warp, a warp or a block for each row. The
 // phases of a row plan follow one another with its values in registers; rows
-// too long for that are read again in each phase.
+// too long for that are read again in each phase. Where columns are summed
+// besides, a block has a chunk of rows one behind the other and each thread the
+// sums of its columns in registers; a second launch adds the chunks in order.
 
 #include "DeviceEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -20,8 +22,10 @@ using namespace shardonnx::kernels;
 
 /// Registers of a thread that values of a row may take.
 static constexpr unsigned kRowRegisters = 64;
-/// Threads of a block that has several rows.
-static constexpr unsigned kSharedBlock = 128;
+/// Threads of a block that has several rows; and of one that walks over many.
+static constexpr unsigned kSharedBlock = 128, kWalkingBlock = 512;
+/// Most rows of a block side by side, whose sums of columns are joined.
+static constexpr unsigned kMostTogether = 16;
 /// Threads that a GPU wants before it waits for memory no longer than it must.
 static constexpr double kEnoughThreads = 64 << 10;
 
@@ -32,9 +36,16 @@ struct RowShape {
   unsigned threads = kWarp; // of one row: a power of two, or whole warps
   unsigned slots = 1;       // vectors of a thread: in registers, or in flight
   bool resident = true;     // the row stays in registers
+  bool walks = false;       // a block has rows one behind the other
 
   unsigned rowsPerBlock() const {
-    return threads <= kWarp ? kSharedBlock / threads : 1;
+    if (threads > kWarp)
+      return 1;
+    if (!walks)
+      return kSharedBlock / threads;
+    // Whole warps, for shuffles.
+    return std::min(std::max(kMostTogether, kWarp / threads),
+                    kWalkingBlock / threads);
   }
   unsigned blockThreads() const { return threads * rowsPerBlock(); }
 };
@@ -45,7 +56,12 @@ public:
   void run();
 
 private:
-  void locate();
+  void runOverChunk();
+  void emitRow(Value row);
+  Value existing(Value row, Value end);
+  void locateThread();
+  void locate(Value row);
+  void placeSlots();
   void loadSlots();
   void emitPhase(const RowPhase &phase);
   void emitResident(const RowPhase &phase);
@@ -58,6 +74,9 @@ private:
   void reduce(const RowPhase &phase, ArrayRef<Value> accumulators);
   void joinWarps(const RowPhase &phase, MutableArrayRef<Value> totals);
   void storeScalars();
+  void addToColumns(const RowPhase &phase);
+  void joinTogether();
+  void storePartials();
 
   DeviceEmitter &e;
   const RowPlan &plan;
@@ -66,11 +85,15 @@ private:
   int64_t vectors; // of a row
   SmallVector<unsigned> alignments;
   Value member;   // the thread's number within its row
+  Value group;    // which of the block's rows it has; none: the only one
   Value rowValid; // none: every row exists
   SmallVector<Value> leading, addresses;
   Scope scalars;
   std::vector<Scope> slots;
+  SmallVector<Value> slotVectors;
   SmallVector<Value> slotActive; // none: the vector exists
+  SmallVector<Operation *> columnSums;
+  SmallVector<Value> columnTotals; // so far, of each sum slot by slot
   SmallVector<unsigned> scalarOutputs;
   Value shared;
   unsigned sharedUsed = 0;
@@ -93,7 +116,7 @@ static unsigned registersOf(const RowPlan &plan, const DeviceAccess &access) {
       if (user == kernel.getBody().getTerminator())
         continue;
       unsigned at = plan.levelOf(user->getResult(0));
-      at = nn::isReduction(user) ? at - 1 : at;
+      at = nn::isReduction(user) && !nn::sumsRows(user) ? at - 1 : at;
       first = std::min(first, at);
       last = std::max(last, at);
     }
@@ -115,10 +138,14 @@ static unsigned registersOf(const RowPlan &plan, const DeviceAccess &access) {
 static RowShape chooseShape(const RowPlan &plan, const DeviceAccess &access,
                             const DeviceTarget &target) {
   int64_t vectors = access.kernel.getRowLength() / access.lanes;
-  int64_t rows = access.kernel.getRowCount();
+  unsigned sums = access.kernel.getColumnSums().size();
+  // Of blocks that walk, so many are at work at once.
+  int64_t rows =
+      sums ? columnChunksOf(access.kernel) : access.kernel.getRowCount();
   if (vectors <= kWarp)
-    return {static_cast<unsigned>(llvm::PowerOf2Ceil(vectors)), 1, true};
-  unsigned registers = registersOf(plan, access);
+    return {static_cast<unsigned>(llvm::PowerOf2Ceil(vectors)), 1, true,
+            sums > 0};
+  unsigned registers = registersOf(plan, access) + sums * access.lanes;
   RowShape best;
   double lowest = INFINITY;
   for (unsigned threads = kWarp; threads <= target.maxBlockThreads;
@@ -131,28 +158,59 @@ static RowShape chooseShape(const RowPlan &plan, const DeviceAccess &access,
       cost += 0.15;
     if (slots > 2)
       cost += 0.03 * (slots - 2);
-    double all = double(rows) * threads;
+    RowShape shape{threads, slots, true, sums > 0};
+    double all = double(rows) * (sums ? shape.blockThreads() : threads);
     if (all < kEnoughThreads)
       cost += 0.3 * std::log2(kEnoughThreads / all);
     if (cost >= lowest)
       continue;
     lowest = cost;
-    best = {threads, slots, true};
+    best = shape;
   }
   if (lowest < INFINITY)
     return best;
+  // Sums of columns stay in registers, and with them the row.
+  if (sums)
+    return {target.maxBlockThreads,
+            unsigned(llvm::divideCeil(vectors, target.maxBlockThreads)), true,
+            true};
   unsigned unroll = std::clamp(kRowRegisters / 2 / registers, 1u, 4u);
-  return {target.maxBlockThreads, unroll, false};
+  return {target.maxBlockThreads, unroll, false, false};
 }
 
 RowsEmitter::RowsEmitter(DeviceEmitter &e, const RowPlan &plan,
                          const RowShape &shape)
     : e(e), plan(plan), shape(shape), lanes(e.access.lanes),
       vectors(e.kernel.getRowLength() / lanes),
-      alignments(e.access.alignmentsFor(lanes)) {}
+      alignments(e.access.alignmentsFor(lanes)),
+      columnSums(e.kernel.getColumnSums()) {}
 
 void RowsEmitter::run() {
-  locate();
+  locateThread();
+  if (shape.resident)
+    placeSlots();
+  if (shape.walks)
+    return runOverChunk();
+  Value row = e.block;
+  unsigned together = shape.rowsPerBlock();
+  if (group) {
+    row = e.add(e.mul(e.block, together), group);
+    if (e.kernel.getRowCount() % together != 0)
+      row = existing(row, e.i32(e.kernel.getRowCount()));
+  }
+  emitRow(row);
+}
+
+/// Threads beyond the last row do the last row's work, for shuffles need them
+/// all, and store nothing.
+Value RowsEmitter::existing(Value row, Value end) {
+  rowValid = e.less(row, end);
+  Value last = e.add(end, e.i32(-1));
+  return arith::SelectOp::create(e.b, e.loc, rowValid, row, last);
+}
+
+void RowsEmitter::emitRow(Value row) {
+  locate(row);
   if (shape.resident)
     loadSlots();
   for (const RowPhase &phase : plan.phases)
@@ -160,22 +218,22 @@ void RowsEmitter::run() {
   storeScalars();
 }
 
-void RowsEmitter::locate() {
-  Value row = e.block;
+void RowsEmitter::locateThread() {
   member = e.thread;
-  unsigned together = shape.rowsPerBlock();
-  if (together > 1) {
+  if (shape.rowsPerBlock() > 1) {
     member = e.rem(e.thread, shape.threads);
-    row = e.add(e.mul(e.block, together), e.div(e.thread, shape.threads));
-    int64_t count = e.kernel.getRowCount();
-    if (count % together != 0) {
-      // Threads beyond the last row do the last row's work, for shuffles need
-      // them all, and store nothing.
-      rowValid = e.less(row, e.i32(count));
-      row =
-          arith::SelectOp::create(e.b, e.loc, rowValid, row, e.i32(count - 1));
-    }
+    group = e.div(e.thread, shape.threads);
   }
+  if (shape.threads > kWarp) {
+    unsigned reductions = llvm::count_if(e.kernel.getBody(), [](Operation &op) {
+      return nn::isReduction(&op) && !nn::sumsRows(&op);
+    });
+    if (reductions > 0)
+      shared = e.sharedArray(int64_t(reductions) * kWarp);
+  }
+}
+
+void RowsEmitter::locate(Value row) {
   leading = e.delinearize(row);
   addresses = e.body.advanceAll(e.bases, leading);
   scalars.addresses = addresses;
@@ -184,11 +242,6 @@ void RowsEmitter::locate() {
   for (BlockArgument argument : e.kernel.getBody().getArguments())
     if (e.kernel.isUniform(argument) && !argument.use_empty())
       e.body.emit(argument, scalars);
-  if (shape.threads > kWarp) {
-    unsigned reductions = llvm::count_if(
-        e.kernel.getBody(), [](Operation &op) { return nn::isReduction(&op); });
-    shared = e.sharedArray(int64_t(reductions) * kWarp);
-  }
 }
 
 void RowsEmitter::prepare(Scope &scope, Value vector) {
@@ -200,10 +253,9 @@ void RowsEmitter::prepare(Scope &scope, Value vector) {
   scope.scalars = &scalars.values;
 }
 
-/// The thread's vectors of the row. Beyond the row's end the last vector is
-/// loaded again, which is cheaper than a branch, and then left out.
-void RowsEmitter::loadSlots() {
-  slots.resize(shape.slots);
+/// Which vectors of a row the thread has. Beyond the row's end the last vector
+/// is loaded again, which is cheaper than a branch, and then left out.
+void RowsEmitter::placeSlots() {
   slotActive.resize(shape.slots);
   for (unsigned k = 0; k < shape.slots; ++k) {
     Value vector = e.add(member, e.i32(int64_t(k) * shape.threads));
@@ -212,8 +264,14 @@ void RowsEmitter::loadSlots() {
       vector = arith::SelectOp::create(e.b, e.loc, slotActive[k], vector,
                                        e.i32(vectors - 1));
     }
-    prepare(slots[k], vector);
+    slotVectors.push_back(vector);
   }
+}
+
+void RowsEmitter::loadSlots() {
+  slots.resize(shape.slots);
+  for (auto [slot, vector] : llvm::zip_equal(slots, slotVectors))
+    prepare(slot, vector);
   for (Scope &slot : slots)
     for (BlockArgument argument : e.kernel.getBody().getArguments())
       if (e.access.isRowOperand(argument.getArgNumber()) &&
@@ -224,7 +282,8 @@ void RowsEmitter::loadSlots() {
 void RowsEmitter::emitPhase(const RowPhase &phase) {
   e.body.emitUniform(phase.uniformOps, scalars);
   scalarOutputs.append(phase.scalarOutputs);
-  if (phase.reductions.empty() && phase.outputs.empty())
+  if (phase.reductions.empty() && phase.outputs.empty() &&
+      phase.columnSums.empty())
     return;
   if (shape.resident)
     emitResident(phase);
@@ -269,6 +328,7 @@ void RowsEmitter::emitResident(const RowPhase &phase) {
   for (auto [slot, active] : llvm::zip_equal(slots, slotActive))
     accumulateInto(phase, slot, active, accumulators);
   reduce(phase, accumulators);
+  addToColumns(phase);
   if (!phase.outputs.empty())
     storeAll(phase, slots);
 }
@@ -379,6 +439,117 @@ void RowsEmitter::storeScalars() {
   });
 }
 
+//===----------------------------------------------------------------------===//
+// Sums of columns
+//===----------------------------------------------------------------------===//
+
+/// All rows of the block's chunk, then what they sum up to.
+void RowsEmitter::runOverChunk() {
+  int64_t rows = e.kernel.getRowCount(), chunk = rowsPerChunk(e.kernel);
+  int64_t together = shape.rowsPerBlock();
+  for (Operation *sum : columnSums)
+    columnTotals.append(shape.slots, e.identity(sum, lanes));
+  Value begin = e.mul(e.block, chunk);
+  Value end = arith::MinUIOp::create(e.b, e.loc, e.add(begin, e.i32(chunk)),
+                                     e.i32(rows));
+  scf::ForOp loop = e.loop(begin, end, e.i32(together), columnTotals);
+  {
+    OpBuilder::InsertionGuard guard(e.b);
+    e.b.setInsertionPointToEnd(loop.getBody());
+    columnTotals.assign(loop.getRegionIterArgs().begin(),
+                        loop.getRegionIterArgs().end());
+    Value row = loop.getInductionVar();
+    if (group) {
+      row = e.add(row, group);
+      if (chunk % together != 0 || rows % chunk != 0)
+        row = existing(row, end);
+    }
+    emitRow(row);
+    // The next row writes what warps may still read of this one.
+    if (sharedUsed > 0)
+      e.barrier();
+    scf::YieldOp::create(e.b, e.loc, columnTotals);
+  }
+  columnTotals.assign(loop.getResults().begin(), loop.getResults().end());
+  if (group)
+    joinTogether();
+  storePartials();
+}
+
+void RowsEmitter::addToColumns(const RowPhase &phase) {
+  for (Operation *sum : phase.columnSums) {
+    size_t first = (llvm::find(columnSums, sum) - columnSums.begin()) *
+                   size_t(shape.slots);
+    for (auto [k, slot] : llvm::enumerate(slots)) {
+      Value vector = e.body.emit(sum->getOperand(0), slot);
+      if (rowValid)
+        vector = arith::SelectOp::create(e.b, e.loc, rowValid, vector,
+                                         e.identity(sum, lanes));
+      Value &total = columnTotals[first + k];
+      total = e.combine(sum, total, vector);
+    }
+  }
+}
+
+/// Adds up what the threads have that walk over the same columns, in order, so
+/// that the first of them have the chunk's sums.
+void RowsEmitter::joinTogether() {
+  Type f32 = e.b.getF32Type();
+  VectorMemory &memory = e.body.getMemory();
+  int64_t held = int64_t(shape.slots) * lanes; // columns of a thread
+  unsigned alignment = std::min<unsigned>(kAccessBytes, lanes * sizeof(float));
+  Value all = e.sharedArray(int64_t(columnSums.size()) * shape.threads * held);
+  auto placeOf = [&](size_t i) {
+    Value at = e.add(e.mul(member, int64_t(columnSums.size()) * held),
+                     e.i32(int64_t(i) * lanes));
+    return memory.advance(all, e.index(at), 1, f32);
+  };
+  auto load = [&](size_t i) {
+    return memory.load(placeOf(i), f32, lanes, 1, alignment);
+  };
+  // The threads of one row after those of another.
+  auto inTurn = [&](Value turn, bool first) {
+    Value mine = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq,
+                                       turn, group);
+    e.when(mine, [&] {
+      for (auto [i, total] : llvm::enumerate(columnTotals)) {
+        Value sum =
+            first ? total
+                  : e.combine(columnSums[i / shape.slots], load(i), total);
+        memory.store(sum, placeOf(i), f32, 1, alignment);
+      }
+    });
+    e.barrier();
+  };
+  inTurn(e.i32(0), /*first=*/true);
+  scf::ForOp loop = e.loop(e.i32(1), e.i32(shape.rowsPerBlock()), e.i32(1));
+  {
+    OpBuilder::InsertionGuard guard(e.b);
+    e.b.setInsertionPoint(loop.getBody()->getTerminator());
+    inTurn(loop.getInductionVar(), /*first=*/false);
+  }
+  for (size_t i = 0; i < columnTotals.size(); ++i)
+    columnTotals[i] = load(i);
+}
+
+void RowsEmitter::storePartials() {
+  Value mine;
+  if (group)
+    mine = e.less(group, e.i32(1));
+  for (auto [k, vector] : llvm::enumerate(slotVectors)) {
+    Value stores = slotActive[k];
+    if (stores && mine)
+      stores = arith::AndIOp::create(e.b, e.loc, stores, mine);
+    e.when(stores ? stores : mine, [&, k = k, vector = vector] {
+      for (size_t r = 0; r < columnSums.size(); ++r)
+        e.body.getMemory().store(
+            columnTotals[r * shape.slots + k],
+            partialOf(e, r, e.block, e.mul(vector, lanes)), e.b.getF32Type(), 1,
+            std::min<unsigned>(kAccessBytes, lanes * sizeof(float)));
+    });
+  }
+}
+
 FailureOr<DeviceLaunches> kernels::emitDeviceRows(OpBuilder &b, Location loc,
                                                   StringRef name,
                                                   const DeviceAccess &access,
@@ -388,11 +559,17 @@ FailureOr<DeviceLaunches> kernels::emitDeviceRows(OpBuilder &b, Location loc,
     return failure();
   RowPlan plan(access.kernel);
   RowShape shape = chooseShape(plan, access, target);
-  DeviceEmitter e(b, loc, name, access, shape.blockThreads());
+  DeviceEmitter e(b, loc, name, access, shape.blockThreads(), shape.walks);
   RowsEmitter(e, plan, shape).run();
-  FailureOr<DeviceLaunch> launch = e.finish(
-      llvm::divideCeil(access.kernel.getRowCount(), shape.rowsPerBlock()));
+  FailureOr<DeviceLaunch> launch =
+      e.finish(shape.walks ? columnChunksOf(access.kernel)
+                           : llvm::divideCeil(access.kernel.getRowCount(),
+                                              shape.rowsPerBlock()));
   if (failed(launch))
     return failure();
-  return DeviceLaunches{*launch};
+  DeviceLaunches launches{*launch};
+  if (shape.walks && failed(emitColumnTotals(b, loc, (name + "_totals").str(),
+                                             access, launches)))
+    return failure();
+  return launches;
 }

@@ -83,6 +83,14 @@ int64_t Kernel::getRowCount() const {
   return count;
 }
 
+SmallVector<Operation *> Kernel::getColumnSums() const {
+  SmallVector<Operation *> sums;
+  for (Operation &op : body->without_terminator())
+    if (mode == Mode::Columns ? nn::isReduction(&op) : nn::sumsRows(&op))
+      sums.push_back(&op);
+  return sums;
+}
+
 KernelLaunch Kernel::getLaunch() const {
   switch (mode) {
   case Mode::Flat:
@@ -196,7 +204,7 @@ void Kernel::classify() {
     if (auto iota = dyn_cast<nn::IotaOp>(op))
       same = getIotaAxis(iota) != std::optional<unsigned>(vectorAxis);
     if (nn::isReduction(&op))
-      same = mode == Mode::Rows;
+      same = mode == Mode::Rows && !nn::sumsRows(&op);
     if (same)
       uniform.insert(op.getResult(0));
   }

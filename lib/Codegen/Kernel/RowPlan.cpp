@@ -30,7 +30,7 @@ void RowPlan::assignLevels() {
     unsigned level = 0;
     for (Value operand : op.getOperands())
       level = std::max(level, levelOf(operand));
-    if (nn::isReduction(&op))
+    if (nn::isReduction(&op) && !nn::sumsRows(&op))
       ++level;
     levels[op.getResult(0)] = level;
     deepest = std::max(deepest, level);
@@ -41,12 +41,16 @@ void RowPlan::assignLevels() {
 void RowPlan::assignRoots() {
   for (Operation &op : kernel.getBody().without_terminator()) {
     Value result = op.getResult(0);
-    if (nn::isReduction(&op))
+    if (nn::sumsRows(&op))
+      phases[levelOf(result)].columnSums.push_back(&op);
+    else if (nn::isReduction(&op))
       phases[levelOf(op.getOperand(0))].reductions.push_back(&op);
     else if (kernel.isUniform(result))
       phases[levelOf(result)].uniformOps.push_back(&op);
   }
   for (auto [i, value] : llvm::enumerate(kernel.getYielded())) {
+    if (Operation *op = value.getDefiningOp(); op && nn::sumsRows(op))
+      continue;
     RowPhase &phase = phases[levelOf(value)];
     bool scalar = kernel.getOutput(i).strides.back() == 0;
     (scalar ? phase.scalarOutputs : phase.outputs).push_back(i);
@@ -98,6 +102,8 @@ void RowPlan::chooseKept() {
     DenseSet<Value> seen;
     for (Operation *reduction : phases[phase].reductions)
       visit(reduction->getOperand(0), phase, seen);
+    for (Operation *sum : phases[phase].columnSums)
+      visit(sum->getOperand(0), phase, seen);
     for (unsigned output : phases[phase].outputs)
       visit(kernel.getYielded()[output], phase, seen);
     for (Value value : SmallVector<Value>(phases[phase].kept))

@@ -104,7 +104,7 @@ LtProduct::LtProduct(const GemmProblem &problem, const GemmOperands &operands,
       fused(fused && problem.epilogue != SHX_EPILOGUE_NONE) {
   describeMatrices();
   describeProduct();
-  if (this->fused)
+  if (this->fused && !addsAux())
     describeEpilogue();
 }
 
@@ -181,7 +181,7 @@ void LtProduct::describeProduct() {
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
          uint32_t(problem.alignRight));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-         uint32_t(problem.alignResult));
+         uint32_t(addsAux() ? problem.alignAux : problem.alignResult));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
          uint32_t(problem.alignResult));
   if (status != CUBLAS_STATUS_SUCCESS)
@@ -246,15 +246,16 @@ cublasStatus_t LtProduct::run(cublasLtHandle_t handle,
                               const cublasLtMatmulAlgo_t &algorithm,
                               const GemmOffset &offset, void *workspace,
                               CUstream_st *stream) const {
-  const float alpha = 1, beta = problem.accumulate ? 1 : 0;
+  const float alpha = 1, beta = problem.accumulate || addsAux() ? 1 : 0;
   auto at = [](const void *base, int64_t elements, int32_t dtype) {
     return static_cast<const uint8_t *>(base) + elements * bytesOf(dtype);
   };
   void *c = const_cast<uint8_t *>(at(operands.c, offset.c, problem.dtypeOut));
   return cublasLt().cublasLtMatmul(
       handle, product, &alpha, at(operands.b, offset.b, problem.dtypeIn), left,
-      at(operands.a, offset.a, problem.dtypeIn), right, &beta, c, result, c,
-      result, &algorithm, workspace, size_t(problem.workspaceBytes), stream);
+      at(operands.a, offset.a, problem.dtypeIn), right, &beta,
+      addsAux() ? operands.aux : c, result, c, result, &algorithm, workspace,
+      size_t(problem.workspaceBytes), stream);
 }
 
 } // namespace shardonnx::rt::cuda

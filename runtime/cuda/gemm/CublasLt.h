@@ -73,6 +73,8 @@ private:
   void describeMatrices();
   void describeProduct();
   void describeEpilogue();
+  /// Whether the library's C is not its D, but what is added to the product.
+  bool addsAux() const { return fused && problem.addsAux(); }
 
   GemmProblem problem;
   GemmOperands operands;

@@ -135,6 +135,8 @@ GemmCall makeGemmCall(const ShxGemm &desc, const GemmOperands &operands,
 
 bool mayFuseEpilogue(const GemmProblem &problem) {
   auto allowed = [](int32_t align) { return align == 0 || align >= 16; };
+  if (problem.addsAux()) // an operand like the result
+    return problem.k > 0 && problem.batch == 1;
   if (problem.alignAux != 0 && problem.ldResult % 8 != 0)
     return false;
   return problem.k > 0 && problem.batch == 1 && allowed(problem.alignBias) &&

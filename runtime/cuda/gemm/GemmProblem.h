@@ -39,6 +39,10 @@ struct GemmProblem {
   /// Of the GPU's processors, what collectives leave; 0: all.
   int32_t processors = 0;
 
+  /// A bias that is another one for every row: the library's C.
+  bool addsAux() const {
+    return epilogue == SHX_EPILOGUE_BIAS && alignAux != 0;
+  }
   /// The same for equal problems, in every run; one word, for the cache file.
   std::string key() const;
 };

@@ -24,11 +24,11 @@ __device__ float geluSlope(float x) {
          0.5f * x * (1 - t * t) * kScale * (1 + 3 * kCubic * x * x);
 }
 
-// aux is read for a gradient, else written.
+// aux is read for a gradient and as a bias, else written.
 __device__ float finish(int32_t epilogue, float c, float bias, float &aux) {
   switch (epilogue) {
-  case SHX_EPILOGUE_BIAS:
-    return c + bias;
+  case SHX_EPILOGUE_BIAS: // one of the two is not there
+    return c + bias + aux;
   case SHX_EPILOGUE_GELU_BIAS:
     aux = c + bias;
     return gelu(aux);
@@ -37,8 +37,12 @@ __device__ float finish(int32_t epilogue, float c, float bias, float &aux) {
   }
 }
 
-__device__ bool isGradient(int32_t epilogue) {
-  return epilogue == SHX_EPILOGUE_DGELU;
+__device__ bool readsBias(int32_t epilogue) {
+  return epilogue == SHX_EPILOGUE_BIAS || epilogue == SHX_EPILOGUE_GELU_BIAS;
+}
+
+__device__ bool writesAux(int32_t epilogue) {
+  return epilogue == SHX_EPILOGUE_GELU_BIAS;
 }
 
 // packed: columns, strides and addresses allow 16-byte accesses.
@@ -56,26 +60,26 @@ __device__ void epilogueOf(void *c, const void *bias, void *aux, int64_t rows,
     Stored<Type> *to = typed<Type>(c, row * ld + column);
     Stored<Type> *side = typed<Type>(aux, row * ld + column);
     Pack value = loadPack<Type>(to), biases{}, sides{};
-    if (bias && !isGradient(epilogue))
+    if (bias && readsBias(epilogue))
       biases = loadPack<Type>(typed<Type>(bias, column));
-    if (isGradient(epilogue))
+    if (aux && !writesAux(epilogue))
       sides = loadPack<Type>(side);
 #pragma unroll
     for (int j = 0; j < kPack; ++j)
       value.x[j] = finish(epilogue, value.x[j], biases.x[j], sides.x[j]);
     storePack<Type>(to, value);
-    if (aux && !isGradient(epilogue))
+    if (aux && writesAux(epilogue))
       storePack<Type>(side, sides);
     return;
   }
   Stored<Type> *to = typed<Type>(c, row * ld + column);
   Stored<Type> *side = typed<Type>(aux, row * ld + column);
-  float add = bias && !isGradient(epilogue)
+  float add = bias && readsBias(epilogue)
                   ? Float<Type>::widen(*typed<Type>(bias, column))
                   : 0.f;
-  float x = isGradient(epilogue) ? Float<Type>::widen(*side) : 0.f;
+  float x = aux && !writesAux(epilogue) ? Float<Type>::widen(*side) : 0.f;
   *to = Float<Type>::narrow(finish(epilogue, Float<Type>::widen(*to), add, x));
-  if (aux && !isGradient(epilogue))
+  if (aux && writesAux(epilogue))
     *side = Float<Type>::narrow(x);
 }
 

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A kernel in two stages gets memory for its partial sums, f32, one row of
-// columns for each block of rows; one in a single stage gets none.
+// columns for each block of rows; one in a single stage gets none. A kernel over
+// rows that sums columns, too, has two stages always.
 
 // RUN: shardonnx-opt %s --exec-add-kernel-workspaces | FileCheck %s
 
@@ -16,6 +17,12 @@ exec.kernel @few_rows columns [32, 768] [memref<32x768xf32>, memref<768xf32>] {
   %s = nn.reduce_sum %x {axes = array<i64: 0>} : (tensor<32x768xf32>) -> tensor<768xf32>
   nn.yield %s : tensor<768xf32>
 }
+exec.kernel @beside_rows rows [32, 768] [memref<32x768xf32>, memref<32x768xf32>, memref<768xf32>] {
+^bb0(%x: tensor<32x768xf32>):
+  %n = nn.neg %x : (tensor<32x768xf32>) -> tensor<32x768xf32>
+  %s = nn.reduce_sum %x {axes = array<i64: 0>} : (tensor<32x768xf32>) -> tensor<768xf32>
+  nn.yield %n, %s : tensor<32x768xf32>, tensor<768xf32>
+}
 func.func @first_microbatch() {
   %x = exec.alloc : memref<32768x768xf32>
   %few = exec.alloc : memref<32x768xf32>
@@ -27,5 +34,10 @@ func.func @first_microbatch() {
   exec.launch @many_rows(%x) into (%s) : (memref<32768x768xf32>) -> (memref<768xf32>)
   // CHECK: exec.launch @few_rows({{.*}}) into ({{[^)]*}}) :
   exec.launch @few_rows(%few) into (%s) : (memref<32x768xf32>) -> (memref<768xf32>)
+  // Eight chunks of four rows.
+  // CHECK: %[[PARTS:.*]] = exec.alloc : memref<24576xi8>
+  // CHECK: exec.launch @beside_rows({{.*}}) into ({{.*}}) workspace %[[PARTS]]
+  %n = exec.alloc : memref<32x768xf32>
+  exec.launch @beside_rows(%few) into (%n, %s) : (memref<32x768xf32>) -> (memref<32x768xf32>, memref<768xf32>)
   return
 }

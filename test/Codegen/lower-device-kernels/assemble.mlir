@@ -7,6 +7,7 @@
 // RUN: shardonnx-opt %S/elementwise.mlir --exec-lower-device-kernels --exec-print-ptx=report -o /dev/null | FileCheck %s
 // RUN: shardonnx-opt %S/rows.mlir --exec-lower-device-kernels --exec-print-ptx=report -o /dev/null | FileCheck %s
 // RUN: shardonnx-opt %S/columns.mlir --exec-lower-device-kernels --exec-print-ptx=report -o /dev/null | FileCheck %s
+// RUN: shardonnx-opt %S/rows-and-columns.mlir --exec-lower-device-kernels --exec-print-ptx=report -o /dev/null | FileCheck %s
 // RUN: shardonnx-opt %s --exec-lower-device-kernels "--exec-print-ptx=report chip=sm_80" -o /dev/null | FileCheck %s
 // RUN: shardonnx-opt %s --exec-lower-device-kernels "--exec-print-ptx=report chip=sm_89" -o /dev/null | FileCheck %s
 // RUN: shardonnx-opt %s --exec-lower-device-kernels "--exec-print-ptx=report chip=sm_100" -o /dev/null | FileCheck %s

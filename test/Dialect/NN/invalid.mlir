@@ -287,11 +287,23 @@ func.func @fused(%a: tensor<4x8xf32>) {
 
 // -----
 
-func.func @fused(%a: tensor<4x8xf32>) {
-  %0 = nn.fused rows [4, 8] (%x = %a : tensor<4x8xf32>) -> tensor<8xf32> {
+func.func @fused(%a: tensor<2x4x8xf32>) {
+  %0 = nn.fused rows [2, 4, 8] (%x = %a : tensor<2x4x8xf32>) -> tensor<4x8xf32> {
     // expected-error @below {{must reduce the last axis of the domain, and keep it}}
+    %y = nn.reduce_sum %x {axes = array<i64: 0>} : (tensor<2x4x8xf32>) -> tensor<4x8xf32>
+    nn.yield %y : tensor<4x8xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @fused(%a: tensor<4x8xf32>) {
+  %0 = nn.fused rows [4, 8] (%x = %a : tensor<4x8xf32>) -> tensor<4x8xf32> {
+    // expected-error @below {{over rows must be a sum that is only yielded}}
     %y = nn.reduce_sum %x {axes = array<i64: 0>} : (tensor<4x8xf32>) -> tensor<8xf32>
-    nn.yield %y : tensor<8xf32>
+    %z = nn.mul %x, %y : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+    nn.yield %z : tensor<4x8xf32>
   }
   return
 }

@@ -36,8 +36,8 @@ struct KernelLaunch {
 class Kernel {
 public:
   /// Flat: elementwise, everything contiguous, split anywhere. Rows: split by
-  /// rows, the last axis is the row. Columns: split by columns, rows are
-  /// summed.
+  /// rows, the last axis is the row; on GPUs they may be summed besides.
+  /// Columns: split by columns, rows are summed.
   enum class Mode { Flat, Rows, Columns };
 
   /// memrefTypes: the layouts of the body's arguments, then of its results.
@@ -73,6 +73,8 @@ public:
   mlir::ValueRange getYielded() const {
     return body->getTerminator()->getOperands();
   }
+  /// The sums over all rows, in order.
+  llvm::SmallVector<mlir::Operation *> getColumnSums() const;
 
   /// True if the value is the same along the whole vector axis.
   bool isUniform(mlir::Value value) const { return uniform.contains(value); }

@@ -56,6 +56,12 @@ template <typename Product> static LogicalResult verifyProduct(Product op) {
 
 LogicalResult GemmOp::verify() { return verifyProduct(*this); }
 
+// Is the bias another one for every row, as a residual stream is?
+static bool addsMatrix(GemmEpilogueOp op) {
+  return op.getEpilogue() == nn::Epilogue::bias && op.getSide() &&
+         op.getSide().getType() == op.getResult().getType();
+}
+
 LogicalResult GemmEpilogueOp::verify() {
   if (failed(verifyProduct(*this)))
     return failure();
@@ -74,6 +80,8 @@ LogicalResult GemmEpilogueOp::verify() {
     extra = result;
   else if (isBGrad)
     extra = row;
+  if (addsMatrix(*this))
+    side = result;
   auto typeOrNone = [](Value value) {
     return value ? value.getType() : Type();
   };
@@ -162,7 +170,7 @@ int64_t GemmOp::getWorkspaceBytes(const LibraryModel &libraries) {
 double GemmOp::getExecutedFlops() { return flopsOf(describe(*this)); }
 
 SmallVector<CallArgument> GemmEpilogueOp::getCallArguments() {
-  bool isVector = getEpilogue() == nn::Epilogue::bias ||
+  bool isVector = (getEpilogue() == nn::Epilogue::bias && !addsMatrix(*this)) ||
                   getEpilogue() == nn::Epilogue::gelu_bias;
   bool isBGrad = getEpilogue() == nn::Epilogue::bgrad;
   Value bias = isVector ? getSide() : isBGrad ? getExtra() : Value();
@@ -249,9 +257,12 @@ struct MatmulCall : LibraryCallModel<MatmulCall, nn::MatmulOp> {
 struct EpilogueCall : LibraryCallModel<EpilogueCall, nn::MatmulEpilogueOp> {
   // A pre-activation is laid out as the result.
   bool canWrite(Operation *op, unsigned result, const Layout &layout) const {
-    nn::Epilogue epilogue = cast<nn::MatmulEpilogueOp>(op).getEpilogue();
-    bool rows =
-        epilogue == nn::Epilogue::bias || epilogue == nn::Epilogue::bgrad;
+    auto product = cast<nn::MatmulEpilogueOp>(op);
+    nn::Epilogue epilogue = product.getEpilogue();
+    // So is a bias of as many rows.
+    bool rows = epilogue == nn::Epilogue::bgrad ||
+                (epilogue == nn::Epilogue::bias &&
+                 nn::shapeOf(product.getSide()).size() == 1);
     return result == 0 && rows ? layout.isUnit(1) : layout.isContiguous();
   }
   bool canAccumulate(Operation *op, unsigned result) const {

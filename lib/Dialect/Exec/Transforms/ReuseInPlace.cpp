@@ -6,6 +6,7 @@
 
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Dialect/Exec/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/IR/Reductions.h"
 
 namespace shardonnx::exec {
 #define GEN_PASS_DEF_REUSEINPLACEPASS
@@ -90,13 +91,13 @@ bool Uses::reuse(Operation &op, Value input, Value output) {
 }
 
 // A kernel reads an element of a row before it writes the same element; with
-// several outputs, only if it goes over each row once (no reductions).
+// several outputs, only if it goes over each row once (no reductions of a row).
 static bool writesInOrder(KernelOp kernel) {
   if (kernel.getKind() != nn::FusedKind::rows)
     return false;
   Block &body = kernel.getBody().front();
   bool reduces = llvm::any_of(body, [](Operation &op) {
-    return isa<nn::ReduceSumOp, nn::ReduceMeanOp, nn::ReduceMaxOp>(op);
+    return nn::isReduction(&op) && !nn::sumsRows(&op);
   });
   return !reduces || body.getTerminator()->getNumOperands() == 1;
 }

@@ -8,6 +8,7 @@
 
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -79,12 +80,12 @@ void FusedOp::print(OpAsmPrinter &printer) {
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
 
-/// Axes of a reduction that a kernel of this kind can do: the last one, kept
-/// (rows), or all but the last (columns).
+/// Axes of a reduction that a kernel of this kind can do: all but the last, or
+/// the last one, kept (rows only).
 static bool reduces(FusedKind kind, int64_t rank, ArrayRef<int64_t> axes,
                     bool keepdims) {
-  if (kind == FusedKind::rows)
-    return axes == ArrayRef<int64_t>(rank - 1) && keepdims;
+  if (kind == FusedKind::rows && keepdims)
+    return axes == ArrayRef<int64_t>(rank - 1);
   return llvm::equal(axes, llvm::seq<int64_t>(0, rank - 1));
 }
 
@@ -105,6 +106,12 @@ static LogicalResult verifyBodyOp(FusedOp fused, Operation &op) {
     return op.emitOpError("must reduce ")
            << (columns ? "all axes but the last"
                        : "the last axis of the domain, and keep it");
+  if (columns || !sumsRows(&op))
+    return success();
+  if (!isa<ReduceSumOp>(op) ||
+      !llvm::all_of(op.getUsers(),
+                    [](Operation *user) { return isa<YieldOp>(user); }))
+    return op.emitOpError("over rows must be a sum that is only yielded");
   return success();
 }
 

@@ -185,6 +185,10 @@ LogicalResult MatmulEpilogueOp::verify() {
       return error << "the " << what << " " << type;
     return error << "no " << what;
   };
+  // A bias may be another for every row: a residual stream.
+  if (getEpilogue() == Epilogue::bias && getSide() &&
+      getSide().getType() == result)
+    side = result;
   return success(succeeded(check("side operand", getSide(), side)) &&
                  succeeded(check("extra result", getExtra(), extra)));
 }

@@ -17,6 +17,10 @@ bool nn::isReduction(Operation *op) {
   return isa<ReduceSumOp, ReduceMeanOp, ReduceMaxOp>(op);
 }
 
+bool nn::sumsRows(Operation *op) {
+  return isReduction(op) && !op->hasAttr("keepdims");
+}
+
 /// The operand's shape with the reduced axes as 1.
 static SmallVector<int64_t> keptShape(RankedTensorType type,
                                       ArrayRef<int64_t> axes) {

@@ -25,6 +25,10 @@ using namespace shardonnx::fusion;
 /// A column kernel reads at most this many whole tensors, each from memory once
 /// per block of columns; beyond it, the summand is worth storing.
 static constexpr unsigned kMaxColumnInputs = 4;
+/// A kernel over rows has at most so many sums of columns besides, and rows of
+/// so many elements: a thread has the sums in registers beside its row.
+static constexpr unsigned kMaxSumsBesideRows = 2;
+static constexpr int64_t kLongestRowBesideSums = 8192;
 
 namespace {
 
@@ -40,12 +44,15 @@ struct ColumnGroup {
 
 class BlockFuser {
 public:
-  explicit BlockFuser(Block &block) : block(block), graph(block) {}
+  BlockFuser(Block &block, bool sumsBesideRows)
+      : block(block), graph(block), sumsBesideRows(sumsBesideRows) {}
 
   LogicalResult run();
 
 private:
   void formColumns();
+  bool joinRows(Operation *sum);
+  bool mayHoldSum(unsigned id) const;
   static FailureOr<Shape> domainOfColumns(const ColumnGroup &group);
   ColumnGroup columnGroupOf(Operation *sum);
   bool isStored(Operation *op) const;
@@ -62,6 +69,7 @@ private:
 
   Block &block;
   FusionGraph graph;
+  bool sumsBesideRows;
   std::vector<ColumnGroup> columns;
   /// Where an op wants to stand: a position of the original block.
   llvm::DenseMap<Operation *, unsigned> keys;
@@ -171,10 +179,48 @@ bool BlockFuser::mayJoin(const ColumnGroup &a, const ColumnGroup &b) const {
   return succeeded(domainOfColumns(both));
 }
 
+/// Is the group one whose rows are walked anyway, because something else reads
+/// them, and short enough?
+bool BlockFuser::mayHoldSum(unsigned id) const {
+  const Group &group = graph.group(id);
+  unsigned sums = 0;
+  bool read = false;
+  for (unsigned position : group.members) {
+    Operation *op = graph.at(position);
+    sums += isColumnSum(op);
+    read |= !isa<nn::ReshapeOp>(op) && !isColumnSum(op) && isStored(op);
+  }
+  return read && sums < kMaxSumsBesideRows &&
+         group.space.length <= kLongestRowBesideSums;
+}
+
+/// Makes the sum part of a kernel over the rows that it adds up: of one that
+/// computes them, or else reads them.
+bool BlockFuser::joinRows(Operation *sum) {
+  Value rows = sum->getOperand(0);
+  while (auto reshape = rows.getDefiningOp<nn::ReshapeOp>())
+    rows = reshape.getOperand();
+  llvm::SmallSetVector<unsigned, 4> candidates;
+  auto consider = [&](Operation *op) {
+    if (op)
+      if (std::optional<unsigned> id = graph.groupOf(op))
+        candidates.insert(*id);
+  };
+  consider(rows.getDefiningOp());
+  if (Operation *op = rows.getDefiningOp(); op && isRowOp(op))
+    for (Value operand : op->getOperands())
+      consider(operand.getDefiningOp());
+  for (Operation *reader : rows.getUsers())
+    consider(reader);
+  return llvm::any_of(candidates, [&](unsigned id) {
+    return mayHoldSum(id) && graph.joinSum(sum, id);
+  });
+}
+
 void BlockFuser::formColumns() {
   for (unsigned position = 0; position < graph.size(); ++position) {
     Operation *op = graph.at(position);
-    if (!isColumnSum(op))
+    if (!isColumnSum(op) || (sumsBesideRows && joinRows(op)))
       continue;
     ColumnGroup group = columnGroupOf(op);
     auto partner = llvm::find_if(
@@ -223,7 +269,13 @@ void BlockFuser::breakCycles() {
   while (std::optional<unsigned> part = graph.partOnCycle(parts())) {
     unsigned rows = graph.groupCount();
     if (*part < rows) {
+      SmallVector<Operation *> sums;
+      for (unsigned position : graph.group(*part).members)
+        if (isColumnSum(graph.at(position)))
+          sums.push_back(graph.at(position));
       graph.dissolve(*part);
+      for (Operation *sum : sums)
+        columns.push_back(columnGroupOf(sum));
       continue;
     }
     SmallVector<Operation *> sums = std::move(columns[*part - rows].sums);
@@ -259,9 +311,14 @@ void BlockFuser::buildRows(unsigned id) {
       roots.push_back(op);
   if (roots.empty())
     return;
+  // A sum of columns, which little waits for, does not hold up the rows.
+  unsigned position = group.members.front();
+  for (unsigned member : group.members)
+    if (became[member] && !isColumnSum(became[member]))
+      position = member;
   replace(
       roots, group.domain, nn::FusedKind::rows, members,
-      [&](Operation *op) { return inside.contains(op); }, group.members.back());
+      [&](Operation *op) { return inside.contains(op); }, position);
 }
 
 /// Elementwise ops on one row that something other than a group reads.
@@ -436,11 +493,13 @@ LogicalResult BlockFuser::run() {
 namespace {
 
 struct FusePass : nn::impl::FusePassBase<FusePass> {
+  using FusePassBase::FusePassBase;
+
   void runOnOperation() override {
     if (getOperation().isExternal())
       return;
     for (Block &block : getOperation().getBody())
-      if (failed(BlockFuser(block).run()))
+      if (failed(BlockFuser(block, sumsBesideRows).run()))
         return signalPassFailure();
   }
 };

@@ -47,6 +47,7 @@ public:
   void run();
 
 private:
+  bool fuseAddend(MatmulOp product);
   bool fuseBias(MatmulOp product);
   bool fuseGeluGradient(MatmulOp product);
   bool fuseBiasGradient(MatmulOp product);
@@ -161,6 +162,71 @@ bool EpilogueFuser::fuseBias(MatmulOp product) {
     replace(gelu.getResult(), fused.getResult());
   for (AddOp add : sum->adds)
     replace(add.getResult(), biased);
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// What a product is added to
+//===----------------------------------------------------------------------===//
+
+/// Is the value in memory whatever becomes of this reader: an input, what a
+/// library call gives, or what one reads?
+static bool isInMemory(Value value) {
+  Operation *op = withoutReshapes(value).getDefiningOp();
+  return !op || !fusion::isRowOp(op) || readByCall(withoutReshapes(value));
+}
+
+/// The sums, all of the same two, that alone read the value; of its rows as
+/// they are. `other`: what it is added to.
+static SmallVector<AddOp> sumsOf(MatmulOp product, Value &other) {
+  Value value = product.getResult();
+  SmallVector<AddOp> sums;
+  bool fits = true;
+  forEachReader(value, [&](Operation *user) {
+    auto add = dyn_cast<AddOp>(user);
+    if (!add) {
+      fits = false;
+      return;
+    }
+    bool left = withoutReshapes(add.getLhs()) == value;
+    Value addend = left ? add.getRhs() : add.getLhs();
+    fits &= addend.getType() == add.getType() &&
+            elementType(addend) == elementType(value) &&
+            shapeOf(addend).back() == shapeOf(value).back() &&
+            tensorType(addend).getNumElements() ==
+                tensorType(value).getNumElements() &&
+            withoutReshapes(addend) != value && (!other || other == addend) &&
+            unitOf(add) == unitOf(product);
+    other = addend;
+    sums.push_back(add);
+  });
+  if (!fits)
+    sums.clear();
+  llvm::sort(sums, [](AddOp a, AddOp b) { return a->isBeforeInBlock(b); });
+  return sums;
+}
+
+/// A residual sum is the library's, too: it reads one tensor more and leaves
+/// one less to be written and read again.
+bool EpilogueFuser::fuseAddend(MatmulOp product) {
+  if (!isPlain(product))
+    return false;
+  Value other;
+  SmallVector<AddOp> sums = sumsOf(product, other);
+  if (sums.empty() || !isInMemory(other) ||
+      phaseOf(sums.front()) != phaseOf(product))
+    return false;
+  OpBuilder builder(sums.front());
+  Value addend = withoutReshapes(other);
+  if (addend.getType() != product.getType()) {
+    addend = NNBuilder(builder, product.getLoc())
+                 .reshape(other, shapeOf(product.getResult()));
+    inheritPlace(addend.getDefiningOp(), product);
+  }
+  MatmulEpilogueOp fused =
+      create(sums.front(), product, Epilogue::bias, addend);
+  for (AddOp sum : sums)
+    replace(sum.getResult(), fused.getResult());
   return true;
 }
 
@@ -358,6 +424,7 @@ void EpilogueFuser::run() {
       (this->*fuse)(product);
     eraseDead();
   };
+  forEachProduct(&EpilogueFuser::fuseAddend);
   forEachProduct(&EpilogueFuser::fuseBias);
   forEachProduct(&EpilogueFuser::fuseGeluGradient);
   forEachProduct(&EpilogueFuser::fuseBiasGradient);

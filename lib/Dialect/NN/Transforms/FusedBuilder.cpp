@@ -81,7 +81,7 @@ Value FusedBuilder::get(Value value, ArrayRef<int64_t> from) {
 }
 
 Value FusedBuilder::cloneReduction(Operation *op) {
-  bool columns = kind == nn::FusedKind::columns;
+  bool columns = isColumnSum(op);
   Value operand = get(op->getOperand(0), domainOf(op));
   // A sum of columns whose operand does not vary along some axis needs to see
   // all of them.

@@ -225,8 +225,25 @@ void FusionGraph::makeSingletons() {
 void FusionGraph::dissolve(unsigned id) {
   Group group = std::move(groups[id]);
   groups[id] = Group();
-  for (unsigned position : group.members)
-    makeSingleton(position);
+  for (unsigned position : group.members) {
+    groupIds[position] = -1;
+    if (!isColumnSum(ops[position]))
+      makeSingleton(position);
+  }
+}
+
+bool FusionGraph::joinSum(Operation *sum, unsigned id) {
+  unsigned position = positionOf(sum);
+  makeSingleton(position);
+  if (groupIds[position] < 0)
+    return false;
+  unsigned single = groupIds[position];
+  if (groups[single].space.length == groups[id].space.length &&
+      tryMerge(id, single))
+    return true;
+  groups[single] = Group();
+  groupIds[position] = -1;
+  return false;
 }
 
 bool FusionGraph::agree(const Group &a, const Group &b) const {

@@ -95,8 +95,11 @@ public:
   /// run at once. Merging looks no further than a group's last op, so that it
   /// misses ways that lead on and back.
   std::optional<unsigned> partOnCycle(llvm::ArrayRef<unsigned> parts) const;
-  /// Makes every member of a group a group of its own again.
+  /// Makes every member of a group a group of its own again, but sums of
+  /// columns, which are in none then.
   void dissolve(unsigned id);
+  /// Makes a sum of columns a member of a group over its rows, if it can be.
+  bool joinSum(mlir::Operation *sum, unsigned id);
 
 private:
   void addOrderEdges();

@@ -12,13 +12,15 @@
 using namespace mlir;
 using namespace shardonnx;
 
-void nn::buildDecomposePipeline(OpPassManager &manager) {
+void nn::buildDecomposePipeline(OpPassManager &manager, unsigned keepPercent) {
   auto &functions = manager.nest<func::FuncOp>();
   functions.addPass(nn::createDecomposePass());
   functions.addPass(nn::createNormalizeReductionsPass());
   functions.addPass(createCanonicalizerPass());
   functions.addPass(createCSEPass());
-  functions.addPass(nn::createRecomputePass());
+  nn::RecomputePassOptions recompute;
+  recompute.keepPercent = keepPercent;
+  functions.addPass(nn::createRecomputePass(recompute));
 }
 
 void nn::buildFusePipeline(OpPassManager &manager) {
@@ -28,10 +30,11 @@ void nn::buildFusePipeline(OpPassManager &manager) {
 }
 
 void nn::registerNNPipelines() {
-  PassPipelineRegistration<>("nn-decompose-step",
-                             "Named ops apart, reductions normal, elementwise "
-                             "values recomputed in backward",
-                             nn::buildDecomposePipeline);
+  PassPipelineRegistration<>(
+      "nn-decompose-step",
+      "Named ops apart, reductions normal, elementwise "
+      "values recomputed in backward",
+      [](OpPassManager &manager) { nn::buildDecomposePipeline(manager); });
   PassPipelineRegistration<>("nn-fuse-step",
                              "nn-fuse, and the reshapes between groups folded",
                              nn::buildFusePipeline);

@@ -11,7 +11,9 @@
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/runtime/Choices.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace shardonnx::nn {
 #define GEN_PASS_DEF_RECOMPUTEPASS
@@ -26,7 +28,8 @@ namespace {
 class Recomputer {
 public:
   /// `plan`: fsdp.recompute_plan, may be null.
-  Recomputer(Block &block, DictionaryAttr plan) : block(block), plan(plan) {}
+  Recomputer(Block &block, DictionaryAttr plan, unsigned keepPercent)
+      : block(block), plan(plan), keepPercent(keepPercent) {}
 
   void run();
 
@@ -37,11 +40,16 @@ private:
   int64_t costOf(Value value) const;
   int64_t costOfRunning(Operation *op) const;
   void cut();
+  llvm::SetVector<Value> valuesOfBackward() const;
+  Attribute modeOf(Operation *op) const;
+  double allowance(Attribute mode, int64_t kept) const;
+  void keepStored();
   void rewrite();
   Value again(Value value, Operation *before);
 
   Block &block;
   DictionaryAttr plan;
+  unsigned keepPercent;
   llvm::DenseSet<Value> free;       // costs no memory to have in backward
   llvm::DenseSet<Value> recomputed; // not kept
   llvm::DenseMap<Value, Value> copies;
@@ -148,6 +156,12 @@ int64_t Recomputer::costOf(Value value) const {
   return kCostOfByte * bytesOf(value) + (stored ? 0 : bytesOf(value));
 }
 
+/// What the plan has for the op's unit, or null.
+Attribute Recomputer::modeOf(Operation *op) const {
+  FlatSymbolRefAttr unit = nn::unitOf(op);
+  return plan && unit ? plan.get(unit.getAttr()) : Attribute();
+}
+
 /// What computing the results of `op` again costs, as the plan has it for its
 /// unit; infinite where they must be kept.
 int64_t Recomputer::costOfRunning(Operation *op) const {
@@ -155,8 +169,7 @@ int64_t Recomputer::costOfRunning(Operation *op) const {
     return MaxFlow::kInfinite;
   if (isRepeatable(op))
     return 0;
-  FlatSymbolRefAttr unit = nn::unitOf(op);
-  Attribute mode = plan && unit ? plan.get(unit.getAttr()) : Attribute();
+  Attribute mode = modeOf(op);
   bool selective = isa_and_nonnull<IntegerAttr>(mode) ||
                    mode == StringAttr::get(op->getContext(),
                                            spell(RecomputeKind::Selective));
@@ -221,6 +234,79 @@ void Recomputer::cut() {
       recomputed.insert(value);
 }
 
+/// What backward needs of forward: what is kept, and what is computed again.
+llvm::SetVector<Value> Recomputer::valuesOfBackward() const {
+  llvm::SetVector<Value> values;
+  SmallVector<Value> work;
+  for (Operation &op : block)
+    if (nn::isBackward(&op))
+      work.append(op.operand_begin(), op.operand_end());
+  while (!work.empty()) {
+    Value value = work.pop_back_val();
+    if (!isForwardValue(value) || free.contains(value) || !values.insert(value))
+      continue;
+    if (recomputed.contains(value))
+      llvm::append_range(work, value.getDefiningOp()->getOperands());
+  }
+  return values;
+}
+
+/// Does a library call of this direction read the value, or a reshape of it?
+static bool readByCall(Value value, bool backward) {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    if (isa<nn::ReshapeOp>(user) && readByCall(user->getResult(0), backward))
+      return true;
+    return nn::isBackward(user) == backward && !isRepeatable(user) &&
+           !nn::isReduction(user);
+  });
+}
+
+/// How many bytes more than `kept` a unit may keep to write less.
+double Recomputer::allowance(Attribute mode, int64_t kept) const {
+  if (!mode)
+    return double(kept) * keepPercent / 100;
+  return isa<UnitAttr>(mode) ? double(INT64_MAX) : 0;
+}
+
+/// Values that forward stores anyway, for a library call, and that backward
+/// would store again for one: the smallest first.
+void Recomputer::keepStored() {
+  struct Unit {
+    Attribute mode;
+    int64_t kept = 0;
+    SmallVector<Value> candidates;
+  };
+  llvm::MapVector<Attribute, Unit> units;
+  for (Value value : valuesOfBackward()) {
+    Operation *op = value.getDefiningOp();
+    FlatSymbolRefAttr name = nn::unitOf(op);
+    if (!name)
+      continue;
+    Unit &unit = units[name];
+    unit.mode = modeOf(op);
+    if (!recomputed.contains(value))
+      unit.kept += bytesOf(value);
+    else if (!isa<nn::ReshapeOp>(op) && readByCall(value, /*backward=*/false) &&
+             readByCall(value, /*backward=*/true))
+      unit.candidates.push_back(value);
+  }
+  for (auto &[name, unit] : units) {
+    llvm::sort(unit.candidates, [](Value a, Value b) {
+      int64_t one = bytesOf(a), other = bytesOf(b);
+      return one != other
+                 ? one < other
+                 : a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp());
+    });
+    double left = allowance(unit.mode, unit.kept);
+    for (Value value : unit.candidates) {
+      left -= double(bytesOf(value));
+      if (left < 0)
+        break;
+      recomputed.erase(value);
+    }
+  }
+}
+
 /// The value computed again before an op of backward, once for all of it.
 Value Recomputer::again(Value value, Operation *before) {
   Operation *op = value.getDefiningOp();
@@ -260,19 +346,22 @@ void Recomputer::run() {
     return;
   findFree();
   cut();
+  keepStored();
   rewrite();
 }
 
 namespace {
 
 struct RecomputePass : nn::impl::RecomputePassBase<RecomputePass> {
+  using RecomputePassBase::RecomputePassBase;
+
   void runOnOperation() override {
     if (getOperation().isExternal())
       return;
     DictionaryAttr plan;
     if (Operation *module = getOperation()->getParentOp())
       plan = module->getAttrOfType<DictionaryAttr>(fsdp::kRecomputePlanAttr);
-    Recomputer(getOperation().getBody().front(), plan).run();
+    Recomputer(getOperation().getBody().front(), plan, keepPercent).run();
   }
 };
 

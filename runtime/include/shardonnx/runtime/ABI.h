@@ -108,7 +108,7 @@ void shx_launch_device(ShxContext *ctx, const ShxDeviceKernel *kernel,
 // only). bias has n elements, aux is laid out as C; both have C's dtype.
 typedef enum ShxEpilogue {
   SHX_EPILOGUE_NONE = 0,
-  SHX_EPILOGUE_BIAS = 1,      // C = A·B + bias
+  SHX_EPILOGUE_BIAS = 1,      // C = A·B + bias, or + aux if that is null
   SHX_EPILOGUE_GELU_BIAS = 2, // aux = A·B + bias, C = gelu(aux), tanh's form
   SHX_EPILOGUE_DGELU = 3,     // C = A·B · gelu'(aux)
   SHX_EPILOGUE_BGRAD = 4,     // bias = the sums of B's columns

@@ -28,7 +28,7 @@ func.func @call(%a: tensor<8x4xf32>, %w: tensor<4x12xf32>, %b: tensor<12xf32>) -
 func.func @kernel(%a: tensor<8x4xf32>, %w: tensor<4x12xf32>, %b: tensor<12xf32>, %r: tensor<8x12xf32>) -> tensor<8x12xf32> {
   %p = nn.matmul %a, %w : (tensor<8x4xf32>, tensor<4x12xf32>) -> tensor<8x12xf32>
   %s = nn.add %p, %b : (tensor<8x12xf32>, tensor<12xf32>) -> tensor<8x12xf32>
-  %y = nn.add %s, %r : (tensor<8x12xf32>, tensor<8x12xf32>) -> tensor<8x12xf32>
+  %y = nn.mul %s, %r : (tensor<8x12xf32>, tensor<8x12xf32>) -> tensor<8x12xf32>
   %z = nn.neg %y : (tensor<8x12xf32>) -> tensor<8x12xf32>
   return %z : tensor<8x12xf32>
 }

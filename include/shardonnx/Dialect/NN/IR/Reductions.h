@@ -14,6 +14,9 @@ namespace shardonnx::nn {
 
 /// True for the reductions that may stand in a kernel's body.
 bool isReduction(mlir::Operation *op);
+/// Of these, in the body of a kernel over rows: the sum over all rows, which
+/// leaves none, instead of along each of them.
+bool sumsRows(mlir::Operation *op);
 
 } // namespace shardonnx::nn
 

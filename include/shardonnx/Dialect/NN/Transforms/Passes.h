@@ -16,7 +16,9 @@ namespace shardonnx::nn {
 
 /// What a differentiated step needs before its units are gathered: named ops
 /// taken apart, reductions normal, and backward's own elementwise values.
-void buildDecomposePipeline(mlir::OpPassManager &manager);
+/// `keepPercent`: nn-recompute's keep-percent.
+void buildDecomposePipeline(mlir::OpPassManager &manager,
+                            unsigned keepPercent = 0);
 
 /// Groups into kernels, and the reshapes between them folded.
 void buildFusePipeline(mlir::OpPassManager &manager);

@@ -98,6 +98,18 @@ def JoinProductsPass : Pass<"nn-join-products", "mlir::ModuleOp"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def JoinRotariesPass : Pass<"nn-join-rotaries", "::mlir::func::FuncOp"> {
+  let summary = "Heads that turn by the same angles become one rotary embedding";
+  let description = [{
+    Query and key that are columns side by side of one product
+    (nn-join-products), each read by a rotary embedding with the same tables,
+    are turned together, and each takes its heads. Differentiated, that is one
+    kernel in each direction instead of two.
+
+    Preserves numerics: yes.
+  }];
+}
+
 def GroupMatmulsPass : Pass<"nn-group-matmuls", "mlir::ModuleOp"> {
   let summary = "Experts are multiplied with where they lie";
   let description = [{
@@ -218,16 +230,28 @@ def RecomputePass : Pass<"nn-recompute", "::mlir::func::FuncOp"> {
     is computed together are the cheapest (the same cut, with ops as edges).
     What another unit reads is always kept.
 
+    A value that library calls of both directions read, as a norm's result, is
+    written by forward anyway; to compute it again is to write it again. In a
+    unit whose plan is the word `unit`, all of these are kept, in one that it does
+    not name the smallest, as long as they make what the unit keeps no larger
+    than by `keep-percent`.
+
     Preserves numerics bit for bit.
   }];
+  let options = [
+    Option<"keepPercent", "keep-percent", "unsigned", "0",
+           "What a unit may keep beyond the fewest bytes to write less, percent">
+  ];
 }
 
 def FuseEpiloguesPass : Pass<"nn-fuse-epilogues", "::mlir::func::FuncOp"> {
-  let summary = "Bias, GELU and their gradients become part of matrix products";
+  let summary = "Bias, GELU, their gradients and residual sums become part of matrix products";
   let description = [{
     For a library that does them in one call (cuBLASLt): a bias that another
     library call reads, bias and GELU with the pre-activation as second result,
-    GELU's gradient, and a bias's gradient beside that of the weight. Runs after
+    GELU's gradient, a bias's gradient beside that of the weight, and the sum of
+    a product and a tensor that is in memory anyway, as a residual stream is: a
+    bias that is another one for every row. Runs after
     nn-recompute: what it saved for backward is replaced by a value of the same
     size, and GELU's output is computed again from the pre-activation where it
     was. A sum of a product and a bias is rounded once instead of twice, and
@@ -240,10 +264,17 @@ def FusePass : Pass<"nn-fuse", "::mlir::func::FuncOp"> {
   let description = [{
     Producers with consumers, then groups that read the same tensors. Groups
     never form a cycle through other ops, and never read parameters of two
-    units; what reads none may join its consumer or producer in another. Sums over leading axes take clones of the elementwise ops that feed
-    them. Preserves numerics but for roundings that a value kept in registers
-    does not see (bf16, f16).
+    units; what reads none may join its consumer or producer in another. Sums
+    over leading axes take clones of the elementwise ops that feed
+    them, or, with `sums-beside-rows` (GPUs), join
+    the kernel over rows that computes what they add up: a norm's gradient reads
+    its tensors once. Preserves numerics but for roundings that a value kept in
+    registers does not see (bf16, f16).
   }];
+  let options = [
+    Option<"sumsBesideRows", "sums-beside-rows", "bool", "false",
+           "A kernel over rows may sum columns, too">
+  ];
 }
 
 def VerifyPlacesPass : Pass<"nn-verify-places", "mlir::ModuleOp"> {

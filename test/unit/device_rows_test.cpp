@@ -1,0 +1,69 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Kernels that a GPU alone gets: rows, and sums over them besides.
+
+#include "kernel_harness.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <gtest/gtest.h>
+
+using namespace shardonnx::test;
+
+// A norm's gradients: of its rows, which need a sum along each, and of weight
+// and bias. Parts of a warp, warps and blocks a row; chunks that are whole,
+// odd, and fewer rows than a block has side by side.
+TEST(RowKernels, SumsOfColumnsBeside) {
+  struct Case {
+    int batch, rows, length;
+    const char *type;
+  };
+  for (Case c :
+       {Case{1, 3, 5, "f32"}, Case{3, 11, 8, "f32"}, Case{2, 53, 64, "bf16"},
+        Case{3, 401, 130, "f32"}, Case{1, 23, 768, "bf16"},
+        Case{2, 13, 1001, "f32"}, Case{1, 9, 4096, "bf16"}})
+    for (Layout layout : {Layout::Contiguous, Layout::Padded}) {
+      SCOPED_TRACE(c.length);
+      checkGroup(llvm::formatv(R"(
+        func.func @f(%g: tensor<{0}x{1}x{2}x{3}>, %x: tensor<{0}x{1}x{2}x{3}>, %r: tensor<{0}x{1}x1xf32>, %w: tensor<{2}x{3}>) {{
+          %0:4 = nn.fused rows [{0}, {1}, {2}] (%a = %g : tensor<{0}x{1}x{2}x{3}>, %b = %x : tensor<{0}x{1}x{2}x{3}>, %d = %r : tensor<{0}x{1}x1xf32>, %v = %w : tensor<{2}x{3}>)
+              -> (tensor<{0}x{1}x{2}x{3}>, tensor<{2}xf32>, tensor<{0}x{1}x1xf32>, tensor<{2}x{3}>) {{
+            %c0 = nn.cast %a : tensor<{0}x{1}x{2}x{3}> -> tensor<{0}x{1}x{2}xf32>
+            %c1 = nn.cast %b : tensor<{0}x{1}x{2}x{3}> -> tensor<{0}x{1}x{2}xf32>
+            %c2 = nn.cast %v : tensor<{2}x{3}> -> tensor<{2}xf32>
+            %n = nn.mul %c1, %d : (tensor<{0}x{1}x{2}xf32>, tensor<{0}x{1}x1xf32>) -> tensor<{0}x{1}x{2}xf32>
+            %s = nn.mul %c0, %c2 : (tensor<{0}x{1}x{2}xf32>, tensor<{2}xf32>) -> tensor<{0}x{1}x{2}xf32>
+            %p = nn.mul %s, %n : (tensor<{0}x{1}x{2}xf32>, tensor<{0}x{1}x{2}xf32>) -> tensor<{0}x{1}x{2}xf32>
+            %m = nn.reduce_mean %p {{axes = array<i64: 2>, keepdims} : (tensor<{0}x{1}x{2}xf32>) -> tensor<{0}x{1}x1xf32>
+            %q = nn.mul %n, %m : (tensor<{0}x{1}x{2}xf32>, tensor<{0}x{1}x1xf32>) -> tensor<{0}x{1}x{2}xf32>
+            %u = nn.sub %s, %q : (tensor<{0}x{1}x{2}xf32>, tensor<{0}x{1}x{2}xf32>) -> tensor<{0}x{1}x{2}xf32>
+            %o = nn.cast %u : tensor<{0}x{1}x{2}xf32> -> tensor<{0}x{1}x{2}x{3}>
+            %y = nn.mul %c0, %n : (tensor<{0}x{1}x{2}xf32>, tensor<{0}x{1}x{2}xf32>) -> tensor<{0}x{1}x{2}xf32>
+            %z = nn.reduce_sum %y {{axes = array<i64: 0, 1>} : (tensor<{0}x{1}x{2}xf32>) -> tensor<{2}xf32>
+            %k = nn.reduce_sum %a {{axes = array<i64: 0, 1>} : (tensor<{0}x{1}x{2}x{3}>) -> tensor<{2}x{3}>
+            nn.yield %o, %z, %m, %k : tensor<{0}x{1}x{2}x{3}>, tensor<{2}xf32>, tensor<{0}x{1}x1xf32>, tensor<{2}x{3}>
+          }
+          return
+        })",
+                               c.batch, c.rows, c.length, c.type)
+                     .str(),
+                 layout, 3, c.type[0] == 'f' ? 1e-5 : 1e-2);
+    }
+}
+
+// Without a sum along the rows.
+TEST(RowKernels, SumsOfColumnsBesideElements) {
+  for (int n : {24, 600})
+    checkGroup(llvm::formatv(R"(
+      func.func @f(%g: tensor<70x{0}xf32>, %x: tensor<70x{0}xf32>) {{
+        %0:2 = nn.fused rows [70, {0}] (%a = %g : tensor<70x{0}xf32>, %b = %x : tensor<70x{0}xf32>)
+            -> (tensor<70x{0}xf32>, tensor<{0}xf32>) {{
+          %y = nn.mul %a, %b : (tensor<70x{0}xf32>, tensor<70x{0}xf32>) -> tensor<70x{0}xf32>
+          %z = nn.reduce_sum %y {{axes = array<i64: 0>} : (tensor<70x{0}xf32>) -> tensor<{0}xf32>
+          nn.yield %y, %z : tensor<70x{0}xf32>, tensor<{0}xf32>
+        }
+        return
+      })",
+                             n)
+                   .str(),
+               Layout::Contiguous, 7, 1e-5, "", /*inPlace=*/true);
+}
