@@ -10,10 +10,14 @@
 #include "Peaks.h"
 #include "ProcessMemory.h"
 #include "ReduceKernels.h"
+#include "shardonnx/runtime/ByteSize.h"
 #include "shardonnx/runtime/Cpu.h"
 #include "shardonnx/runtime/MemoryPlan.h"
+#include <algorithm>
 #include <cstring>
 #include <malloc.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <utility>
 
 namespace shardonnx::rt {
@@ -57,6 +61,28 @@ Routes routesOf(const EngineSetup &setup) {
                 setup.info.rank);
 }
 
+// OpenMP ends the process with a line of its own where it cannot make a thread.
+void checkThreadStacks(int threads) {
+  constexpr rlim_t kUsualStack = rlim_t(8) << 20;
+  rlimit space{}, stack{};
+  if (::getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY ||
+      ::getrlimit(RLIMIT_STACK, &stack) != 0)
+    return;
+  size_t each = std::min(stack.rlim_cur, kUsualStack);
+  size_t bytes = each * static_cast<size_t>(std::max(threads - 1, 0));
+  if (bytes == 0)
+    return;
+  void *room = ::mmap(nullptr, bytes, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED)
+    fail("the address space is limited to ",
+         formatBytes(static_cast<int64_t>(space.rlim_cur)),
+         " (ulimit -v), and the stacks of ", std::to_string(threads),
+         " threads need ", formatBytes(static_cast<int64_t>(bytes)),
+         " of what is left: raise the limit, or set OMP_NUM_THREADS to fewer");
+  ::munmap(room, bytes);
+}
+
 } // namespace
 
 CpuEngine::CpuEngine(const EngineSetup &setup)
@@ -73,6 +99,7 @@ CpuEngine::CpuEngine(const EngineSetup &setup)
   if (network)
     plannedBytes += Network::stagingBytes(routes, manifest);
   allocateInputs();
+  checkThreadStacks(threadsPerRank(setup.info)); // the plan's memory is there
   context.privateBase = state.privateBase();
   context.params = state.paramPointers.data();
   context.grads = state.gradPointers.data();

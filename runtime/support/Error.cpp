@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <system_error>
 #include <unistd.h>
 
 namespace shardonnx::rt {
@@ -53,6 +54,10 @@ void printLine(const char *severity, const std::string &message) {
 std::string describe(const std::exception &exception) {
   if (dynamic_cast<const std::bad_alloc *>(&exception))
     return "there is not enough memory";
+  const auto *system = dynamic_cast<const std::system_error *>(&exception);
+  if (system && system->code() == std::errc::resource_unavailable_try_again)
+    return "there is not enough memory for another thread; raise the limit "
+           "(ulimit -v, ulimit -u, a container's)";
   return exception.what();
 }
 

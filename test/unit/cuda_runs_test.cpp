@@ -296,7 +296,8 @@ TEST_F(CudaRuns, HeadroomIsFreeBeforeAnythingStarts) {
   f = run("table_cuda_f32", {"--steps", "1"},
           {{"SHARDONNX_EMULATOR_MEMORY", "40M"},
            {"SHARDONNX_CUDA_HEADROOM", "39.99MiB"}});
-  expectOneErrorOfRun(f, "free of 40.0 MiB: compile it with --recompute");
+  expectOneErrorOfRun(f, "free of 40.0 MiB: compile it with --fit=336MiB, "
+                         "with --recompute");
   f = run("table_cuda_f32", {"--steps", "1"},
           {{"SHARDONNX_CUDA_HEADROOM", "much"}});
   expectOneErrorOfRun(f, "SHARDONNX_CUDA_HEADROOM='much' is not a size");

@@ -224,10 +224,10 @@ TEST_F(TracedRuns, TwoRanksHaveTheirRows) {
     EXPECT_EQ(count(steps, "step 1") + count(steps, "step 5"), 0u);
     EXPECT_EQ(count(rows[{rank, "compute"}], "grad_norm"), 3u);
     EXPECT_GE(count(rows[{rank, "compute"}], "optimizer"), 9u);
-    // Each unit is reduced once a microbatch, the first is gathered once.
+    // Each unit is reduced once a microbatch. What the update has written is
+    // what products read: nothing is copied for a gather.
     EXPECT_EQ(count(rows[{rank, "reduce"}], "a"), 6u);
-    EXPECT_EQ(count(rows[{rank, "gather"}], "a"), 6u);
-    EXPECT_EQ(count(rows[{rank, "gather"}], "b"), 12u);
+    EXPECT_TRUE((rows[{rank, "gather"}].empty()));
     for (const char *row :
          {"steps", "compute", "gather", "reduce", "waiting"}) {
       expectNested(rows[{rank, row}]);

@@ -13,6 +13,7 @@
 #include "cuda/Engine.h"
 #include "cuda/collectives/Collectives.h"
 #include "cuda/launch/Function.h"
+#include "cuda/state/Slices.h"
 #include "support/Error.h"
 #include "support/Half.h"
 #include <cstdio>
@@ -156,12 +157,14 @@ public:
     c.allGather(numberAt(0), numberAt(1), 1);
   }
 
-  // Masters change, and a gather of the same function sees it.
+  // Masters change, what gathers read is written, and a gather of the same
+  // function sees it.
   void update() {
     Collectives &c = *context.collectives;
     for (size_t u = 0; u < kUnits; ++u) {
       copy(deviceAddress(state.units[u].master), newMasters[u].address(),
            newMasters[u].size());
+      castMasters(context, state.units[u]);
       c.updated(u);
     }
     c.gatherStart(kKept);
@@ -239,7 +242,7 @@ private:
   // Behind a forward: what is gathered again comes from elsewhere.
   void leave() {
     context.collectives->gatherReshard(0);
-    if (!context.preparing())
+    if (!context.preparing() && !state.units[0].inPlace)
       check(driver().cuMemsetD8Async(deviceAddress(state.units[0].gathered),
                                      0xff, static_cast<size_t>(again.size()),
                                      context.compute),

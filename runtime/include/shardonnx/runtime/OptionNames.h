@@ -47,6 +47,7 @@ inline const std::vector<std::string> &compileOptionNames() {
                                                  "--trainable",
                                                  "--lora",
                                                  "--lora-targets",
+                                                 "--base-dtype",
                                                  "--dropout",
                                                  "--attention-mask",
                                                  "--document-separator",
@@ -102,6 +103,8 @@ inline const std::vector<std::string> &trainOptionNames() {
                                                  "--save",
                                                  "--save-every",
                                                  "--keep",
+                                                 "--keep-best",
+                                                 "--patience",
                                                  "--resume"};
   return names;
 }
