@@ -88,7 +88,7 @@ LogicalResult Compilation::fitBudget() {
   if (failed(told))
     return failure();
   CompileOptions asked = options;
-  asked.fit = *options.memoryBudget;
+  asked.fit = options.memoryBudget;
   asked.memoryBudget.reset();
   asked.given.strategy = true;
   asked.given.prefetch = false;
