@@ -143,9 +143,10 @@ ObjectCache::find(StringRef key) const {
       object.emplace(content.begin(), content.end());
   }
   if (object) // used now, as far as pruning is concerned
-    llvm::sys::fs::setLastAccessAndModificationTime(
-        *file, std::chrono::system_clock::now());
-  llvm::sys::fs::closeFile(*file);
+    llvm::consumeError(
+        llvm::errorCodeToError(llvm::sys::fs::setLastAccessAndModificationTime(
+            *file, std::chrono::system_clock::now())));
+  llvm::consumeError(llvm::errorCodeToError(llvm::sys::fs::closeFile(*file)));
   return object;
 }
 
@@ -162,7 +163,7 @@ void ObjectCache::store(StringRef key, ArrayRef<char> object) const {
   if (out.has_error())
     out.clear_error();
   else
-    (void)file.moveTo(whole);
+    llvm::consumeError(llvm::errorCodeToError(file.moveTo(whole)));
 }
 
 void ObjectCache::prune() const {

@@ -51,11 +51,13 @@ Trainer::Trainer(const Options &options, Engine &engine, Control &control,
 
 // What a run with adapters trains, and what it only holds.
 std::string Trainer::describeBase() const {
-  int64_t trained = 0, frozen = 0, bytes = 0;
+  int64_t trained = 0, all = 0, bytes = 0;
   for (size_t u = 0; u < manifest.units.size(); ++u) {
     const Manifest::Unit &unit = manifest.units[u];
-    for (const Manifest::Param &param : unit.params)
-      (param.trainable ? trained : frozen) += param.elements();
+    for (const Manifest::Param &param : unit.params) {
+      all += param.elements();
+      trained += param.trainable ? param.elements() : 0;
+    }
     bytes += engine.owned(u, /*trainable=*/false).size() *
              dtypeBytes(unit.paramType);
   }
@@ -63,10 +65,8 @@ std::string Trainer::describeBase() const {
   std::snprintf(text, sizeof(text),
                 "trains %lld parameters of %lld (%.3f %%); of the frozen base "
                 "a rank owns %.1f MiB",
-                static_cast<long long>(trained),
-                static_cast<long long>(trained + frozen),
-                100 * static_cast<double>(trained) /
-                    static_cast<double>(trained + frozen),
+                static_cast<long long>(trained), static_cast<long long>(all),
+                100 * static_cast<double>(trained) / static_cast<double>(all),
                 static_cast<double>(bytes) / (1 << 20));
   return text;
 }

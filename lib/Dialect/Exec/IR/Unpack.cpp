@@ -25,7 +25,7 @@ SmallVector<CallArgument> UnpackOp::getCallArguments() {
   ShxUnpack desc = {};
   desc.rows = result.getDimSize(0);
   desc.columns = result.getDimSize(1);
-  desc.packing = int32_t(*parseSpelling<Packing>(getPacking()));
+  desc.packing = int32_t(parseSpelling<Packing>(getPacking()).value());
   desc.dtype = dtypeOf(getResult());
   return callArguments(descriptorOf(desc, "unpack"), getPacked(), getResult());
 }

@@ -65,7 +65,7 @@ NN_EVALUATE(UnpackOp) {
     words.push_back(static_cast<int32_t>(word.i));
   auto result = tensorType(getResult());
   std::vector<float> values(result.getNumElements());
-  Unpacker(*parseSpelling<Packing>(getPacking()), result.getDimSize(0),
+  Unpacker(parseSpelling<Packing>(getPacking()).value(), result.getDimSize(0),
            result.getDimSize(1), words.data())
       .decode(0, int64_t(values.size()), values.data());
   Arithmetic type = interpreter.arithmetic(getResult());
