@@ -94,11 +94,9 @@ static void product(int64_t rows, float *c, int64_t cStride, Broadcast a,
                                   factor);
 }
 
-SHX_INLINE void transpose8(const float *from, int64_t fromStride, float *to,
-                           int64_t toStride) {
-  __m256 r[8], t[8];
-  for (int i = 0; i < 8; ++i)
-    r[i] = _mm256_loadu_ps(from + i * fromStride);
+/// Rows become columns.
+SHX_INLINE void transposeSquare(__m256 (&r)[8]) {
+  __m256 t[8];
   for (int i = 0; i < 4; ++i) {
     t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
     t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
@@ -110,11 +108,21 @@ SHX_INLINE void transpose8(const float *from, int64_t fromStride, float *to,
     r[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
   }
   for (int i = 0; i < 4; ++i) {
-    _mm256_storeu_ps(to + i * toStride,
-                     _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-    _mm256_storeu_ps(to + (i + 4) * toStride,
-                     _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+    t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+    t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
   }
+  for (int i = 0; i < 8; ++i)
+    r[i] = t[i];
+}
+
+SHX_INLINE void transpose8(const float *from, int64_t fromStride, float *to,
+                           int64_t toStride) {
+  __m256 r[8];
+  for (int i = 0; i < 8; ++i)
+    r[i] = _mm256_loadu_ps(from + i * fromStride);
+  transposeSquare(r);
+  for (int i = 0; i < 8; ++i)
+    _mm256_storeu_ps(to + i * toStride, r[i]);
 }
 
 SHX_INLINE void transposeBlock(int64_t rows, int64_t columns, const float *from,
