@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains W1 and W2 with PyTorch and with our executables, in turns.
 
-Start it as benchmarks/run, which provides PyTorch. The contenders alternate,
-round after round, so that a machine that grows slower does so for all.
+Start it as benchmarks/run. The contenders alternate, round after round, so
+that a machine that grows slower does so for all.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def parse():
 def peer_commands(mode, model, options, data, log):
     """One process a rank, cores dealt out evenly."""
     ranks = PEERS[mode]
-    words = [sys.executable, os.path.join(HERE, "peer.py"), model, "--mode",
+    words = [options.python, os.path.join(HERE, "peer.py"), model, "--mode",
              mode, "--data", data, "--steps", str(options.steps), "--batch",
              str(BATCH), "--log", log]
     threads = str(max(1, cores() // ranks))
@@ -92,6 +92,17 @@ def our_commands(name, program, options, data, log):
               "--log", log], {})]
 
 
+def torch_python():
+    """The Python with PyTorch, which is made if it is not there."""
+    default = os.path.join(ROOT, ".deps", "torch")
+    env = os.environ.get("SHARDONNX_TORCH_ENV") or default
+    python = os.path.join(env, "bin", "python")
+    if env == default or not os.access(python, os.X_OK):
+        subprocess.run([os.path.join(ROOT, "models", "make_env"), env],
+                       check=True)
+    return python
+
+
 def cores():
     return len(os.sched_getaffinity(0))
 
@@ -102,7 +113,7 @@ def prepare(model, options, batch=BATCH, export_options=(), words=()):
     program = os.path.join(options.work, "-".join(
         [model] + [word.strip("-").replace("=", "-") for word in words]))
     if not os.path.exists(graph):
-        subprocess.run([sys.executable,
+        subprocess.run([options.python,
                         os.path.join(ROOT, "models", "export.py"), model,
                         "-o", graph] + list(export_options), check=True)
     seconds, resident = measure.run_and_time(
@@ -187,10 +198,10 @@ def report(model, results):
               f"{memory[0]:.2f} | {memory[1]:.2f} |")
 
 
-def describe_machine():
+def describe_machine(python):
     # Not imported here: a child's peak memory starts from its parent's.
     version = subprocess.run(
-        [sys.executable, "-c", "import torch; print(torch.__version__, "
+        [python, "-c", "import torch; print(torch.__version__, "
          "torch.backends.cpu.get_cpu_capability())"],
         capture_output=True, text=True, check=True).stdout.split()
     name = platform.processor() or platform.machine()
@@ -210,10 +221,11 @@ def main():
     os.makedirs(options.work, exist_ok=True)
     data = os.path.join(options.work, "tokens.bin")
     measure.write_tokens(data, VOCABULARY, SEQUENCE * 1024 + 1)
-    describe_machine()
-    print(f"- {options.rounds} rounds of {options.steps} steps, f32, "
-          f"{BATCH} x {SEQUENCE} tokens a rank and step")
     try:
+        options.python = torch_python()
+        describe_machine(options.python)
+        print(f"- {options.rounds} rounds of {options.steps} steps, f32, "
+              f"{BATCH} x {SEQUENCE} tokens a rank and step")
         ours = set(options.contenders) & set(OURS)
         if ours and options.large:
             prepare("llama-8b", options, 1, ["--no-weights"])

@@ -124,7 +124,9 @@ def run(commands, log, timeout, watch):
                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                 start_new_session=True, preexec_fn=end_with_parent))
         wait(jobs, log, deadline, timeout, watch)
-        failed = [i for i, job in enumerate(jobs) if job.poll() != 0]
+        # A rank that waits for the one that failed is still running.
+        failed = [i for i, job in enumerate(jobs)
+                  if job.poll() not in (None, 0)]
         if failed:
             raise RuntimeError(failure(commands[failed[0]][0],
                                        jobs[failed[0]].returncode,
@@ -154,7 +156,7 @@ def failure(words, status, output):
     """How a command ended, its last line, and then all about it."""
     output.seek(0)
     said = output.read()[-4000:].strip()
-    how = (f"ended by signal {-status}" if status is not None and status < 0
+    how = (f"ended by signal {-status}" if status < 0
            else f"exit status {status}")
     last = said.split("\n")[-1].strip() or "no output"
     return f"{how}: {last}\n{' '.join(words)}\n{said}"

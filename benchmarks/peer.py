@@ -353,6 +353,8 @@ def main():
         log = open(options.log, "w") if rank == 0 else None
         train(wrap(build(options), options, world), options, rank, world, log)
     if torch.distributed.is_initialized():
+        # Nobody leaves while another rank still talks to it.
+        torch.distributed.barrier()
         torch.distributed.destroy_process_group()
 
 
