@@ -12,10 +12,12 @@
 namespace shardonnx {
 namespace {
 
-// What a process of this runtime takes before it trains: code, libraries,
-// stacks, and what the GEMM library keeps for each thread.
-constexpr int64_t kProcessBytes = 10 << 20;
-constexpr int64_t kThreadBytes = 1 << 19;
+// What a process of this runtime takes beside its buffers. Ranks of a machine
+// map the same executable; of its code the kernel keeps what a run touches and
+// what lies around it. Heap, libraries' data and stacks are a rank's own.
+constexpr int64_t kExecutableBytes = 2600 << 10;
+constexpr int64_t kProcessBytes = 512 << 10;
+constexpr int64_t kThreadBytes = 32 << 10;
 
 // Beside the plan of a GPU. NCCL keeps for each thread block of a communicator
 // a buffer of each protocol (4 + 4.7 + 0.5 MiB) for two neighbours, and a few
@@ -114,6 +116,12 @@ OwnedBytes ownedBytes(const Manifest &m, const Manifest::Unit &unit,
   return bytes;
 }
 
+// The launcher of several ranks maps the executable as well, about half of it.
+int64_t processBytes(const Topology &topology, int threads) {
+  int64_t halves = topology.ranksHere > 1 ? 2 * topology.ranksHere + 1 : 2;
+  return kProcessBytes + kThreadBytes * threads + 2 * kExecutableBytes / halves;
+}
+
 } // namespace
 
 int64_t lowPrecisionBytes(const Manifest::Unit &unit) {
@@ -196,7 +204,7 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
            privateBytes(m, topology.ranks, accumulate)},
           {"inputs", inputs},
           {"thread scratch", m.scratchPerThreadBytes * threadsPerRank},
-          {"process", kProcessBytes + kThreadBytes * threadsPerRank}};
+          {"process", processBytes(topology, threadsPerRank)}};
 }
 
 std::vector<MemoryItem> planHeadroom(const Manifest &m,

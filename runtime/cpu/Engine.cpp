@@ -174,6 +174,7 @@ void CpuEngine::start() {
       castSlice(u.params, u.unit->paramType, u.master, u.owned.size(),
                 /*parallel=*/true);
   state.evictAll();
+  ::malloc_trim(0); // what reading the manifest and the model has left behind
   control.barrier(Activity::Start);
   communicator.gatherKept();
 }
