@@ -38,7 +38,11 @@ void check(const Case &c) {
   SCOPED_TRACE(testing::Message() << c);
   Problem p(c);
   Reference r(p);
-  forEachKernelTable([&] { compare(p, r); });
+  auto run = [&] { compare(p, r); };
+  if (c.dtype == SHX_BF16)
+    forEachProductTable(run);
+  else
+    forEachKernelTable(run);
 }
 
 TEST(CpuAttention, GeneratedShapes) {
@@ -195,27 +199,29 @@ TEST(CpuAttention, GradientsAgreeWithFiniteDifferences) {
 }
 
 TEST(CpuAttention, SameBitsForAnyNumberOfThreads) {
-  for (int64_t heads : {1, 3}) {
-    Case c;
-    c.heads = 2 * heads;
-    c.kvHeads = heads;
-    c.seqQ = 300;
-    c.seqK = 1100;
-    c.headDim = 24;
-    c.causal = true;
-    rt::setPoolThreads(1);
-    Problem one(c);
-    one.run();
-    for (int threads = 2; threads <= 4; ++threads) {
-      rt::setPoolThreads(threads);
-      Problem many(c);
-      many.run();
-      EXPECT_EQ(one.out, many.out);
-      EXPECT_EQ(one.dq, many.dq);
-      EXPECT_EQ(one.dk, many.dk);
-      EXPECT_EQ(one.dv, many.dv);
+  for (int32_t dtype : {SHX_F32, SHX_BF16})
+    for (int64_t heads : {1, 3}) {
+      Case c;
+      c.heads = 2 * heads;
+      c.kvHeads = heads;
+      c.seqQ = 300;
+      c.seqK = 1100;
+      c.headDim = 24;
+      c.causal = true;
+      c.dtype = dtype;
+      rt::setPoolThreads(1);
+      Problem one(c);
+      one.run();
+      for (int threads = 2; threads <= 4; ++threads) {
+        rt::setPoolThreads(threads);
+        Problem many(c);
+        many.run();
+        EXPECT_EQ(one.out, many.out);
+        EXPECT_EQ(one.dq, many.dq);
+        EXPECT_EQ(one.dk, many.dk);
+        EXPECT_EQ(one.dv, many.dv);
+      }
     }
-  }
 }
 
 } // namespace

@@ -170,7 +170,7 @@ TEST(CpuProduct, SpecialValuesStayInTheirRowsAndColumns) {
 TEST(CpuProduct, RoundsToNearestEven) {
   if (!hasBf16())
     GTEST_SKIP() << "this CPU has no instruction for bf16";
-  withKernels("avx512-bf16", v4::kernelTable, &bf16::bf16Product, [] {
+  withKernels("avx512-bf16", v4::kernelTable, nullptr, &bf16::bf16Product, [] {
     constexpr int64_t kSize = 40;
     std::mt19937 random(3);
     Buffer x(SHX_F32, kSize * kSize), one(SHX_BF16, kSize * kSize),

@@ -20,9 +20,10 @@
 namespace shardonnx::rt::wide {
 extern const Kernels kernelTable;
 }
-namespace shardonnx::rt::tiles {
-extern const ProductKernels bf16Product; // AMX's, in plain code
-}
+namespace shardonnx::rt::tiles { // instructions for bf16 in plain code
+extern const AttentionKernels attentionKernels;
+extern const ProductKernels bf16Product; // AMX's
+} // namespace shardonnx::rt::tiles
 
 namespace shardonnx::test {
 
@@ -197,11 +198,13 @@ inline void expectClose(const Buffer &actual,
   }
 }
 
-// Calls body with kernels() being `table`, its products of bf16 replaced.
+// Calls body with kernels() being `table`, what it does for bf16 replaced.
 template <typename Body>
 void withKernels(const char *name, rt::Kernels table,
+                 const rt::AttentionKernels *bf16Attention,
                  const rt::ProductKernels *bf16Product, Body body) {
   SCOPED_TRACE(name);
+  table.bf16Attention = bf16Attention;
   table.bf16Product = bf16Product;
   rt::overrideKernels(&table);
   body();
@@ -211,23 +214,25 @@ void withKernels(const char *name, rt::Kernels table,
 // Every set of inner loops that this CPU can run, with `wide` (AVX-512's tiles
 // in AVX2's instructions) where it lacks AVX-512.
 template <typename Body> void forEachKernelTable(Body body) {
-  withKernels("v3", rt::v3::kernelTable, nullptr, body);
+  withKernels("v3", rt::v3::kernelTable, nullptr, nullptr, body);
   if (rt::hasV4())
-    withKernels("v4", rt::v4::kernelTable, nullptr, body);
+    withKernels("v4", rt::v4::kernelTable, nullptr, nullptr, body);
   else
-    withKernels("wide", rt::wide::kernelTable, nullptr, body);
+    withKernels("wide", rt::wide::kernelTable, nullptr, nullptr, body);
 }
 
-// The same, and every way to multiply bf16: AMX in plain code where the CPU
-// lacks it.
+// The same, and every way to multiply bf16: in plain code too, for CPUs that
+// lack the instructions.
 template <typename Body> void forEachProductTable(Body body) {
   forEachKernelTable(body);
   if (rt::hasBf16())
-    withKernels("avx512-bf16", rt::v4::kernelTable, &rt::bf16::bf16Product,
-                body);
-  withKernels("tiles", rt::v3::kernelTable, &rt::tiles::bf16Product, body);
+    withKernels("avx512-bf16", rt::v4::kernelTable, &rt::bf16::attentionKernels,
+                &rt::bf16::bf16Product, body);
+  withKernels("tiles", rt::v3::kernelTable, &rt::tiles::attentionKernels,
+              &rt::tiles::bf16Product, body);
   if (rt::hasAmx())
-    withKernels("amx-bf16", rt::v4::kernelTable, &rt::amx::bf16Product, body);
+    withKernels("amx-bf16", rt::v4::kernelTable, &rt::bf16::attentionKernels,
+                &rt::amx::bf16Product, body);
 }
 
 // A workspace of exactly so many bytes: NaN at first, guard bytes after it.

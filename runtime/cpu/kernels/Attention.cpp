@@ -11,17 +11,23 @@
 using namespace shardonnx;
 using namespace shardonnx::rt;
 
+static const AttentionKernels &kernelsFor(const ShxAttention &desc) {
+  const Kernels &table = kernels();
+  bool pairs = desc.dtype == SHX_BF16 && table.bf16Attention;
+  return pairs ? *table.bf16Attention : *table.f32Attention;
+}
+
 void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
                    const void *k, const void *v, const void *mask, void *out,
                    float *lse, void *) {
   TraceScope scope(ctx, "attention");
-  const Kernels &table = kernels();
+  const AttentionKernels &table = kernelsFor(*desc);
   AttentionOperands args = {q, k, v, mask, out, lse};
   int64_t bytes = shardonnx::cpuLibraries().attentionScratch(*desc);
   int64_t tasks = planAttention(*desc).forwardTiles * desc->batch * desc->heads;
   parallelTasks(tasks, [&](int64_t task) {
-    table.attention(*desc, args, task,
-                    static_cast<float *>(threadScratch(bytes)));
+    table.forward(*desc, args, task,
+                  static_cast<float *>(threadScratch(bytes)));
   });
 }
 
@@ -52,7 +58,7 @@ void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
                         const void *dout, void *dq, void *dk, void *dv,
                         void *workspace) {
   TraceScope scope(ctx, "attention_grad");
-  const Kernels &table = kernels();
+  const AttentionKernels &table = kernelsFor(*desc);
   AttentionPlan plan = planAttention(*desc);
   float *partial = plan.partialDq ? static_cast<float *>(workspace) : nullptr;
   AttentionGradOperands args = {q,    k,  v,  mask, out,    lse,
@@ -60,8 +66,8 @@ void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
   int64_t bytes = shardonnx::cpuLibraries().attentionGradScratch(*desc);
   int64_t tasks = plan.keyParts * desc->batch * desc->kvHeads;
   parallelTasks(tasks, [&](int64_t task) {
-    table.attentionGrad(*desc, args, task,
-                        static_cast<float *>(threadScratch(bytes)));
+    table.gradient(*desc, args, task,
+                   static_cast<float *>(threadScratch(bytes)));
   });
   if (partial)
     sumPartialDq(*desc, plan, partial, dq);

@@ -77,10 +77,11 @@ static constexpr ForwardScratch forwardScratch(const ShxAttention &desc) {
 }
 
 struct BackwardScratch {
-  int64_t keys, values, dkeys, dvalues;       // of a chunk of keys
-  int64_t queryRows, doutRows, outRow;        // of a tile of queries
-  int64_t queries, dout, dqueries;            // the same, queries in lanes
-  int64_t probabilities, dscores, lse, delta; // keys × queries
+  int64_t keys, values, dkeys, dvalues;         // of a chunk of keys
+  int64_t queryRows, doutRows, outRow, doutRow; // of a tile of queries
+  int64_t queries, dout, dqueries;              // the same, queries in lanes
+  int64_t probabilities, dscores, lse, delta;   // keys × queries
+  int64_t keyColumns, dscoreColumns;            // for pairs of bf16
   int64_t floats;
 };
 static constexpr BackwardScratch backwardScratch(const ShxAttention &desc) {
@@ -100,6 +101,7 @@ static constexpr BackwardScratch backwardScratch(const ShxAttention &desc) {
   s.queryRows = take(kQueryTile * plan.paddedDim);
   s.doutRows = take(kQueryTile * plan.paddedDim);
   s.outRow = take(plan.paddedDim);
+  s.doutRow = take(plan.paddedDim);
   s.queries = take(kQueryTile * desc.headDim);
   s.dout = take(kQueryTile * desc.headDim);
   s.dqueries = take(kQueryTile * desc.headDim);
@@ -107,6 +109,9 @@ static constexpr BackwardScratch backwardScratch(const ShxAttention &desc) {
   s.dscores = take(kKeyTile * kQueryTile);
   s.lse = take(kQueryTile);
   s.delta = take(kQueryTile);
+  bool pairs = desc.dtype == SHX_BF16;
+  s.keyColumns = take(pairs ? ceilDiv(chunk, 2) * desc.headDim : 0);
+  s.dscoreColumns = take(pairs ? kKeyTile / 2 * kWidestTile : 0);
   s.floats = at;
   return s;
 }

@@ -35,7 +35,7 @@ bool hasV4() {
 bool hasBf16() { return hasV4() && __builtin_cpu_supports("avx512bf16"); }
 
 bool hasAmx() {
-  if (!hasV4() || !__builtin_cpu_supports("amx-tile") ||
+  if (!hasBf16() || !__builtin_cpu_supports("amx-tile") ||
       !__builtin_cpu_supports("amx-bf16"))
     return false;
   // Linux saves the tiles of those who have asked.
@@ -55,13 +55,16 @@ struct Isa {
   const char *name;
   bool (*has)();
   const Kernels *table;
+  const AttentionKernels *bf16Attention;
   const ProductKernels *bf16Product;
 };
 constexpr Isa kIsas[] = {
-    {"x86-64-v3", hasV3, &v3::kernelTable, nullptr},
-    {"x86-64-v4", hasV4, &v4::kernelTable, nullptr},
-    {"avx512-bf16", hasBf16, &v4::kernelTable, &bf16::bf16Product},
-    {"amx-bf16", hasAmx, &v4::kernelTable, &amx::bf16Product}};
+    {"x86-64-v3", hasV3, &v3::kernelTable, nullptr, nullptr},
+    {"x86-64-v4", hasV4, &v4::kernelTable, nullptr, nullptr},
+    {"avx512-bf16", hasBf16, &v4::kernelTable, &bf16::attentionKernels,
+     &bf16::bf16Product},
+    {"amx-bf16", hasAmx, &v4::kernelTable, &bf16::attentionKernels,
+     &amx::bf16Product}};
 
 const Isa &chooseIsa() {
   const Isa *best = nullptr;
@@ -89,6 +92,7 @@ const Isa &chooseIsa() {
 Kernels choose() {
   const Isa &isa = chooseIsa();
   Kernels table = *isa.table;
+  table.bf16Attention = isa.bf16Attention;
   table.bf16Product = isa.bf16Product;
   return table;
 }

@@ -54,6 +54,15 @@ struct ProductKernels {
                    int64_t cStride, bool add);
 };
 
+struct AttentionKernels {
+  /// The forward of one tile of queries of one head.
+  void (*forward)(const ShxAttention &desc, const AttentionOperands &args,
+                  int64_t task, float *scratch);
+  /// The gradients of one part of the keys of one kv head.
+  void (*gradient)(const ShxAttention &desc, const AttentionGradOperands &args,
+                   int64_t task, float *scratch);
+};
+
 struct Kernels {
   /// Float types to and from f32; narrowing rounds to nearest even.
   void (*widen)(int32_t dtype, const void *from, float *to, int64_t count);
@@ -63,17 +72,12 @@ struct Kernels {
   /// to = fromᵀ, f32.
   void (*transpose)(int64_t rows, int64_t columns, const float *from,
                     int64_t fromStride, float *to, int64_t toStride);
-  /// The forward of one tile of queries of one head.
-  void (*attention)(const ShxAttention &desc, const AttentionOperands &args,
-                    int64_t task, float *scratch);
-  /// The gradients of one part of the keys of one kv head.
-  void (*attentionGrad)(const ShxAttention &desc,
-                        const AttentionGradOperands &args, int64_t task,
-                        float *scratch);
   /// -log softmax(cap(logits))[label]. When dlogits is not null it becomes
   /// seed·∂loss/∂logits; it may be the logits themselves. softcap 0: none.
   double (*crossEntropyRow)(const float *logits, int64_t classes, int64_t label,
                             float softcap, float seed, float *dlogits);
+  /// Attention in f32, and of bf16 operands multiplied as pairs (or null).
+  const AttentionKernels *f32Attention, *bf16Attention;
   /// Products in f32, and of bf16 pairs summed in f32 (null: this CPU has no
   /// instruction for them, so they are widened).
   const ProductKernels *f32Product, *bf16Product;
@@ -91,10 +95,12 @@ namespace v4 {
 extern const Kernels kernelTable;
 }
 bool hasV4();
-/// Products of bf16 by AVX512-BF16, and by AMX, which has to be asked for.
+/// Products of bf16 by AVX512-BF16, attention too, and by AMX, which has to be
+/// asked for.
 namespace bf16 {
+extern const AttentionKernels attentionKernels;
 extern const ProductKernels bf16Product;
-}
+} // namespace bf16
 namespace amx {
 extern const ProductKernels bf16Product;
 }

@@ -4,8 +4,9 @@
 // Attention backward. With queries in the lanes, for a tile of keys:
 //   p = exp(k·q - lse)        dv += p·dout
 //   ds = p∘(v·dout - delta)   dk += ds·q     dq += kᵀ·ds
-// where delta = out·dout and q carries the scale. One task owns a range of
-// keys of one kv head and adds the queries in a fixed order.
+// where delta = out·dout; the scale multiplies k·q, and dk and dq at the end.
+// One task owns a range of keys of one kv head and adds the queries in a fixed
+// order.
 
 #include "IsaKernels.h"
 
@@ -47,19 +48,24 @@ private:
   int64_t offset(const int64_t *stride, int64_t row, int64_t which) const {
     return batch * stride[0] + row * stride[1] + which * stride[2];
   }
+  Rows rowsOf(const void *base, const int64_t *stride, int64_t begin,
+              int64_t end, int64_t which) const {
+    return {d.dtype, elementAt(d.dtype, base, offset(stride, begin, which)),
+            stride[1], end - begin, d.headDim};
+  }
   float *partialRow(int64_t h, int64_t i) const {
     return args.partialDq + part * plan.partialSize +
            ((batch * d.heads + h) * d.seqQ + i) * d.headDim;
   }
 
   void loadKeys() {
+    Rows keys = rowsOf(args.k, d.kStride, chunk.begin, chunk.end, kvHead);
+    packRows(keys, scratch + at.keys);
+    if (kPairs)
+      packColumns(keys, scratch + at.keyColumns);
+    packRows(rowsOf(args.v, d.vStride, chunk.begin, chunk.end, kvHead),
+             scratch + at.values);
     int64_t count = chunk.end - chunk.begin;
-    packRows(d.dtype,
-             elementAt(d.dtype, args.k, offset(d.kStride, chunk.begin, kvHead)),
-             d.kStride[1], count, d.headDim, scratch + at.keys, d.headDim, 1);
-    packRows(d.dtype,
-             elementAt(d.dtype, args.v, offset(d.vStride, chunk.begin, kvHead)),
-             d.vStride[1], count, d.headDim, scratch + at.values, d.headDim, 1);
     for (int64_t i = 0; i < count * width; ++i)
       scratch[at.dkeys + i] = scratch[at.dvalues + i] = 0;
   }
@@ -67,6 +73,8 @@ private:
   void storeKeyGradients() {
     for (int64_t j = chunk.begin; j < chunk.end; ++j) {
       int64_t row = (j - chunk.begin) * width;
+      for (int64_t x = row; x < row + d.headDim; ++x)
+        scratch[at.dkeys + x] *= d.scale;
       narrow(d.dtype, scratch + at.dkeys + row,
              elementAt(d.dtype, args.dk, offset(d.dkStride, j, kvHead)),
              d.headDim);
@@ -80,6 +88,7 @@ private:
     last = least(first + kQueryTile, d.seqQ);
     Range keys = {most(chunk.begin, visibleKeys(d, firstKeys, first).begin),
                   least(chunk.end, visibleKeys(d, firstKeys, last - 1).end)};
+    keys.begin -= (keys.begin - chunk.begin) % Units::kDepth;
     if (keys.begin >= keys.end && plan.partialDq)
       return;
     for (int64_t i = 0; i < kQueryTile * d.headDim; ++i)
@@ -93,17 +102,12 @@ private:
 
   void loadQueries() {
     int64_t count = last - first;
-    packRows(
-        d.dtype, elementAt(d.dtype, args.q, offset(d.qStride, first, head)),
-        d.qStride[1], count, d.headDim, scratch + at.queryRows, width, d.scale);
-    packLanes(scratch + at.queryRows, width, count, d.headDim,
-              scratch + at.queries);
-    packRows(d.dtype,
-             elementAt(d.dtype, args.dout, offset(d.doutStride, first, head)),
-             d.doutStride[1], count, d.headDim, scratch + at.doutRows, width,
-             1);
-    packLanes(scratch + at.doutRows, width, count, d.headDim,
-              scratch + at.dout);
+    Rows queries = rowsOf(args.q, d.qStride, first, last, head);
+    packLanes(queries, scratch + at.queries);
+    packLanesOfColumns(queries, scratch + at.queryRows);
+    Rows dout = rowsOf(args.dout, d.doutStride, first, last, head);
+    packLanes(dout, scratch + at.dout);
+    packLanesOfColumns(dout, scratch + at.doutRows);
     const float *lse = args.lse + (batch * d.heads + head) * d.seqQ + first;
     for (int64_t i = 0; i < kQueryTile; ++i) {
       // Lanes without a query, and queries that see no key: p must be 0.
@@ -114,13 +118,15 @@ private:
   }
 
   float delta(int64_t i) const {
-    float *out = scratch + at.outRow;
-    const float *dout = scratch + at.doutRows + i * width;
+    float *out = scratch + at.outRow, *dout = scratch + at.doutRow;
     widen(d.dtype,
           elementAt(d.dtype, args.out, offset(d.outStride, first + i, head)),
           out, d.headDim);
+    widen(d.dtype,
+          elementAt(d.dtype, args.dout, offset(d.doutStride, first + i, head)),
+          dout, d.headDim);
     for (int64_t x = d.headDim; x < width; ++x)
-      out[x] = 0;
+      out[x] = dout[x] = 0;
     Vec sum{};
     for (int64_t x = 0; x < width; x += kLanes)
       sum += load(out + x) * load(dout + x);
@@ -156,18 +162,18 @@ private:
 
   void visitGroup(Group group, Range tile, Range keys) {
     int64_t lane = group.first - first;
-    int64_t count = keys.end - keys.begin;
-    int64_t skipped = (keys.begin - chunk.begin) * d.headDim;
+    int64_t count = keys.end - keys.begin, units = unitsOf(d.headDim);
+    int64_t skipped = (keys.begin - chunk.begin) * units;
     int64_t corner = (keys.begin - tile.begin) * kQueryTile + lane;
     float *p = scratch + at.probabilities + corner;
     float *ds = scratch + at.dscores + corner;
-    product<Update::Write>(
-        count, ds, kQueryTile, {scratch + at.values + skipped, d.headDim, 1},
-        scratch + at.dout + lane * d.headDim, kTileLanes, d.headDim);
+    product<Multiply, Update::Write>(
+        count, ds, kQueryTile, {scratch + at.values + skipped, units, 1},
+        scratch + at.dout + lane * units, kTileLanes, units);
     if (d.softcap > 0) // its slope multiplies v·dout - delta
       subtractDelta(count, lane, ds);
     scoreTile(d, keys, scratch + at.keys + skipped,
-              scratch + at.queries + lane * d.headDim, p, kQueryTile, ds);
+              scratch + at.queries + lane * units, p, kQueryTile, ds);
     maskTile(d, group, args.mask, keys, p, kQueryTile);
     for (int v = 0; v < kTileVectors; ++v) {
       Vec lse = load(scratch + at.lse + lane + v * kLanes);
@@ -180,9 +186,22 @@ private:
         store(ds + to, probability * (load(ds + to) - delta));
       }
     }
-    product<Update::Add>(
+    addQueryGradients(lane, keys, ds);
+    // As operands of dv and dk, over what earlier groups no longer need.
+    joinInRows(count, p, kQueryTile, p - lane + lane / Units::kDepth);
+    joinInRows(count, ds, kQueryTile, ds - lane + lane / Units::kDepth);
+  }
+
+  void addQueryGradients(int64_t lane, Range keys, const float *ds) {
+    int64_t count = keys.end - keys.begin;
+    const float *columns = scratch + (kPairs ? at.keyColumns : at.keys);
+    float *joined = scratch + at.dscoreColumns;
+    joinRows(count, ds, kQueryTile, joined);
+    product<Multiply, Update::Add>(
         d.headDim, scratch + at.dqueries + lane * d.headDim, kTileLanes,
-        {scratch + at.keys + skipped, 1, d.headDim}, ds, kQueryTile, count);
+        {columns + (keys.begin - chunk.begin) / Units::kDepth * d.headDim, 1,
+         d.headDim},
+        kPairs ? joined : ds, kPairs ? kTileLanes : kQueryTile, unitsOf(count));
   }
 
   void subtractDelta(int64_t count, int64_t lane, float *ds) const {
@@ -212,18 +231,20 @@ private:
     int64_t lane = begin * kTileLanes;
     int64_t depth = least(end * kTileLanes, last - first) - lane;
     int64_t rows = least(kTileRows, tile.end - j);
-    int64_t corner = (j - tile.begin) * kQueryTile + lane;
     int64_t row = (j - chunk.begin) * width;
-    for (int64_t x = 0; x < width; x += kTileLanes) {
-      product<Update::Add>(rows, scratch + at.dvalues + row + x, width,
-                           {scratch + at.probabilities + corner, kQueryTile, 1},
-                           scratch + at.doutRows + lane * width + x, width,
-                           depth);
-      product<Update::Add>(rows, scratch + at.dkeys + row + x, width,
-                           {scratch + at.dscores + corner, kQueryTile, 1},
-                           scratch + at.queryRows + lane * width + x, width,
-                           depth);
-    }
+    int64_t corner = (j - tile.begin) * kQueryTile + lane / Units::kDepth;
+    auto add = [&](int64_t sums, int64_t left, int64_t right) {
+      int64_t groupUnits = unitsOf(last - first) * kTileLanes;
+      right += lane / Units::kDepth * kTileLanes;
+      for (int64_t x = 0; x < width; x += kTileLanes)
+        product<Multiply, Update::Add>(rows, scratch + sums + row + x, width,
+                                       {scratch + left + corner, kQueryTile, 1},
+                                       scratch + right +
+                                           x / kTileLanes * groupUnits,
+                                       kTileLanes, unitsOf(depth));
+    };
+    add(at.dvalues, at.probabilities, at.doutRows);
+    add(at.dkeys, at.dscores, at.queryRows);
   }
 
   void storeQueryGradients() {

@@ -65,9 +65,8 @@ private:
   }
 
   void loadQueries() {
-    packRows(d.dtype, operand(args.q, d.qStride, head, first), d.qStride[1],
-             last - first, d.headDim, scratch + at.rows, d.headDim, d.scale);
-    packLanes(scratch + at.rows, d.headDim, last - first, d.headDim,
+    packLanes({d.dtype, operand(args.q, d.qStride, head, first), d.qStride[1],
+               last - first, d.headDim},
               scratch + at.queries);
     for (int64_t i = 0; i < kForwardTile; ++i) {
       scratch[at.peak + i] = kMinusInfinity;
@@ -79,12 +78,12 @@ private:
 
   void visitKeys(Range tile) {
     int64_t kvHead = head * d.kvHeads / d.heads;
-    packRows(d.dtype, operand(args.k, d.kStride, kvHead, tile.begin),
-             d.kStride[1], tile.end - tile.begin, d.headDim, scratch + at.keys,
-             d.headDim, 1);
-    packRows(d.dtype, operand(args.v, d.vStride, kvHead, tile.begin),
-             d.vStride[1], tile.end - tile.begin, d.headDim,
-             scratch + at.values, d.headDim, 1);
+    packRows({d.dtype, operand(args.k, d.kStride, kvHead, tile.begin),
+              d.kStride[1], tile.end - tile.begin, d.headDim},
+             scratch + at.keys);
+    packColumns({d.dtype, operand(args.v, d.vStride, kvHead, tile.begin),
+                 d.vStride[1], tile.end - tile.begin, d.headDim},
+                scratch + at.values);
     for (int64_t i = first; i < last; i += kTileLanes)
       visitGroup({batch, head, i, least(i + kTileLanes, last)}, tile);
   }
@@ -96,20 +95,21 @@ private:
     if (keys.begin >= keys.end)
       return;
     int64_t lane = group.first - first;
-    int64_t skipped = (keys.begin - tile.begin) * d.headDim;
-    int64_t count = keys.end - keys.begin;
+    int64_t skipped = (keys.begin - tile.begin) / Units::kDepth; // units
+    keys.begin = tile.begin + skipped * Units::kDepth;
+    int64_t count = keys.end - keys.begin, units = unitsOf(d.headDim);
     float *scores = scratch + at.scores;
     float factor[kTileLanes];
-    scoreTile(d, keys, scratch + at.keys + skipped,
-              scratch + at.queries + lane * d.headDim, scores, kTileLanes,
-              nullptr);
+    scoreTile(d, keys, scratch + at.keys + (keys.begin - tile.begin) * units,
+              scratch + at.queries + lane * units, scores, kTileLanes, nullptr);
     maskTile(d, group, args.mask, keys, scores, kTileLanes);
     onlineSoftmax(count, scores, scratch + at.peak + lane,
                   scratch + at.sum + lane, factor);
-    product<Update::Scale>(d.headDim, scratch + at.output + lane * d.headDim,
-                           kTileLanes,
-                           {scratch + at.values + skipped, 1, d.headDim},
-                           scores, kTileLanes, count, factor);
+    joinRows(count, scores, kTileLanes, scores);
+    product<Multiply, Update::Scale>(
+        d.headDim, scratch + at.output + lane * d.headDim, kTileLanes,
+        {scratch + at.values + skipped * d.headDim, 1, d.headDim}, scores,
+        kTileLanes, unitsOf(count), factor);
   }
 
   void storeOutput() {

@@ -1,15 +1,15 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What attention's forward and backward share: which keys a query sees, and
-// the scores of a tile with queries in the lanes and one row per key.
+// What attention's forward and backward share: which keys a query sees, the
+// scores of a tile with queries in the lanes and one row per key, and operands
+// packed for its products.
 
 #ifndef SHARDONNX_RUNTIME_CPU_ISA_ATTENTIONTILE_H
 #define SHARDONNX_RUNTIME_CPU_ISA_ATTENTIONTILE_H
 
 #include "../AttentionPlan.h"
-#include "Convert.h"
-#include "TileProduct.h"
+#include "AttentionUnits.h"
 
 namespace shardonnx::rt::SHX_ISA {
 
@@ -94,15 +94,16 @@ struct Group {
   int64_t first, last; // queries
 };
 
-/// scores[j - keys.begin][lane] = soft-capped key·query for a group of scaled
-/// queries (headDim × kTileLanes); `rows` holds the keys from keys.begin on.
+/// scores[j - keys.begin][lane] = soft-capped and scaled key·query for a group
+/// of queries (units × kTileLanes); `rows` holds the keys from keys.begin on.
 /// With `slope`, its elements are multiplied by the derivative of the cap.
 SHX_INLINE void scoreTile(const ShxAttention &d, Range keys, const float *rows,
                           const float *queries, float *scores, int64_t stride,
                           float *slope) {
-  int64_t count = keys.end - keys.begin;
-  product<Update::Write>(count, scores, stride, {rows, d.headDim, 1}, queries,
-                         kTileLanes, d.headDim);
+  int64_t count = keys.end - keys.begin, units = unitsOf(d.headDim);
+  product<Multiply, Update::WriteScaled>(count, scores, stride,
+                                         {rows, units, 1}, queries, kTileLanes,
+                                         units, &d.scale);
   if (!(d.softcap > 0))
     return;
   for (int64_t j = 0; j < count; ++j)
@@ -141,41 +142,6 @@ SHX_INLINE void maskTile(const ShxAttention &d, const Group &group,
   };
   hide(keys.begin, begin);
   hide(end, keys.end);
-}
-
-/// Rows of a strided operand as dense f32 rows of `width` (zero-padded from
-/// headDim), times `factor`.
-SHX_INLINE void packRows(int32_t dtype, const void *from, int64_t fromStride,
-                         int64_t count, int64_t dim, float *to, int64_t width,
-                         float factor) {
-  for (int64_t i = 0; i < count; ++i) {
-    const void *source = elementAt(dtype, from, i * fromStride);
-    float *row = to + i * width;
-    const float *values = row;
-    if (dtype == SHX_F32)
-      values = static_cast<const float *>(source);
-    else
-      widen(dtype, source, row, dim);
-    int64_t x = 0;
-    for (; x + kLanes <= dim; x += kLanes)
-      store(row + x, load(values + x) * factor);
-    for (; x < dim; ++x)
-      row[x] = values[x] * factor;
-    for (; x < width; ++x)
-      row[x] = 0;
-  }
-}
-
-/// Rows (zeroed here from `count` to a whole group) to groups of headDim ×
-/// kTileLanes.
-SHX_INLINE void packLanes(float *rows, int64_t width, int64_t count,
-                          int64_t dim, float *lanes) {
-  int64_t padded = roundUp(count, kTileLanes);
-  for (int64_t at = count * width; at < padded * width; ++at)
-    rows[at] = 0;
-  for (int64_t first = 0; first < padded; first += kTileLanes)
-    transpose(kTileLanes, dim, rows + first * width, width, lanes + first * dim,
-              kTileLanes);
 }
 
 } // namespace shardonnx::rt::SHX_ISA

@@ -17,6 +17,7 @@ void attentionGrad(const ShxAttention &desc, const AttentionGradOperands &args,
                    int64_t task, float *scratch);
 double crossEntropyRow(const float *logits, int64_t classes, int64_t label,
                        float softcap, float seed, float *dlogits);
+extern const AttentionKernels attentionKernels;
 extern const ProductKernels f32Product;
 
 } // namespace shardonnx::rt::SHX_ISA

@@ -8,18 +8,6 @@
 #include "ProductTile.h"
 
 namespace shardonnx::rt::SHX_ISA {
-namespace {
-
-struct FusedMultiplyAdd {
-  static constexpr int64_t kDepth = F32Units::kDepth;
-  SHX_INLINE Vec broadcast(const float *unit) { return splat(*unit); }
-  SHX_INLINE Vec step(Vec sum, Vec element, Vec row) {
-    return sum + element * row;
-  }
-};
-
-} // namespace
-
 extern const ProductKernels f32Product;
 const ProductKernels f32Product = {
     "f32",

@@ -7,6 +7,7 @@
 #ifndef SHARDONNX_RUNTIME_CPU_ISA_PRODUCTTILE_H
 #define SHARDONNX_RUNTIME_CPU_ISA_PRODUCTTILE_H
 
+#include "Multiply.h"
 #include "ProductPack.h"
 
 namespace shardonnx::rt::SHX_ISA {

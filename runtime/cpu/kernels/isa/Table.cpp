@@ -74,9 +74,9 @@ double crossEntropyRow(const float *logits, int64_t classes, int64_t label,
 }
 
 extern const Kernels kernelTable;
-const Kernels kernelTable = {widen,           narrow,      add,
-                             transpose,       attention,   attentionGrad,
-                             crossEntropyRow, &f32Product, nullptr};
+const Kernels kernelTable = {widen,     narrow,          add,
+                             transpose, crossEntropyRow, &attentionKernels,
+                             nullptr,   &f32Product,     nullptr};
 
 } // namespace SHX_ISA
 } // namespace shardonnx::rt

@@ -18,17 +18,19 @@ constexpr int kTileVectors = 2;
 constexpr int kTileRows = SHX_VECTOR_BYTES == 64 ? 12 : 6;
 constexpr int64_t kTileLanes = kTileVectors * kLanes;
 
-/// An operand A(row, depth) = data[row * rowStride + depth * depthStride].
+/// An operand A(row, depth) = data[row * rowStride + depth * depthStride], the
+/// depth being counted in units (Multiply.h).
 struct Broadcast {
   const float *data;
   int64_t rowStride, depthStride;
 };
 
-/// What becomes of the old C: overwritten, added to, or multiplied by the lanes
-/// of `factor` and then added to.
-enum class Update { Write, Add, Scale };
+/// What becomes of the old C: overwritten by the product, or by the product
+/// times `*factor`, added to, or multiplied by the lanes of `factor` and then
+/// added to.
+enum class Update { Write, WriteScaled, Add, Scale };
 
-template <int Rows, Update How>
+template <typename Multiply, int Rows, Update How>
 SHX_INLINE void productRows(float *c, int64_t cStride, Broadcast a,
                             const float *b, int64_t bStride, int64_t depth,
                             const float *factor) {
@@ -37,7 +39,7 @@ SHX_INLINE void productRows(float *c, int64_t cStride, Broadcast a,
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kTileVectors; ++v) {
-      if (How == Update::Write)
+      if (How == Update::Write || How == Update::WriteScaled)
         sum[r][v] = Vec{};
       else if (How == Update::Add)
         sum[r][v] = load(c + r * cStride + v * kLanes);
@@ -53,10 +55,10 @@ SHX_INLINE void productRows(float *c, int64_t cStride, Broadcast a,
       row[v] = load(b + v * kLanes);
 #pragma GCC unroll 12
     for (int r = 0; r < Rows; ++r) {
-      Vec element = splat(from[r * a.rowStride]);
+      Vec element = Multiply::broadcast(from + r * a.rowStride);
 #pragma GCC unroll 2
       for (int v = 0; v < kTileVectors; ++v)
-        sum[r][v] += element * row[v];
+        sum[r][v] = Multiply::step(sum[r][v], element, row[v]);
     }
     from += a.depthStride;
     b += bStride;
@@ -65,33 +67,37 @@ SHX_INLINE void productRows(float *c, int64_t cStride, Broadcast a,
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kTileVectors; ++v)
-      store(c + r * cStride + v * kLanes, sum[r][v]);
+      store(c + r * cStride + v * kLanes,
+            How == Update::WriteScaled ? sum[r][v] * *factor : sum[r][v]);
 }
 
-template <int Rows, Update How>
+template <typename Multiply, int Rows, Update How>
 static void productRest(int64_t rows, float *c, int64_t cStride, Broadcast a,
                         const float *b, int64_t bStride, int64_t depth,
                         const float *factor) {
   if constexpr (Rows > 0) {
     if (rows == Rows)
-      return productRows<Rows, How>(c, cStride, a, b, bStride, depth, factor);
-    productRest<Rows - 1, How>(rows, c, cStride, a, b, bStride, depth, factor);
+      return productRows<Multiply, Rows, How>(c, cStride, a, b, bStride, depth,
+                                              factor);
+    productRest<Multiply, Rows - 1, How>(rows, c, cStride, a, b, bStride, depth,
+                                         factor);
   }
 }
 
 /// C is rows × kTileLanes.
-template <Update How>
+template <typename Multiply, Update How>
 static void product(int64_t rows, float *c, int64_t cStride, Broadcast a,
                     const float *b, int64_t bStride, int64_t depth,
                     const float *factor = nullptr) {
   while (rows >= kTileRows) {
-    productRows<kTileRows, How>(c, cStride, a, b, bStride, depth, factor);
+    productRows<Multiply, kTileRows, How>(c, cStride, a, b, bStride, depth,
+                                          factor);
     rows -= kTileRows;
     c += kTileRows * cStride;
     a.data += kTileRows * a.rowStride;
   }
-  productRest<kTileRows - 1, How>(rows, c, cStride, a, b, bStride, depth,
-                                  factor);
+  productRest<Multiply, kTileRows - 1, How>(rows, c, cStride, a, b, bStride,
+                                            depth, factor);
 }
 
 /// Rows become columns.
