@@ -132,8 +132,9 @@ void benchOptimizer() {
   float scalars[SHX_NUM_SCALARS] = {
       1, 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f, 1, 0, 0, 0.1f, 0.05f};
   scalars[SHX_CLIP_VALUE] = std::numeric_limits<float>::infinity();
-  double generated =
-      timeOf([&] { kernel->run({&p, &g, &m, &v}, scalars, 0, kLength); });
+  std::vector<uint16_t> params; // in f32 products read the masters
+  double generated = timeOf(
+      [&] { kernel->run({&p, &g, &m, &v}, params, scalars, 0, kLength); });
   double reference = timeOf([&] {
     referenceAdamW(p.data(), g.data(), m.data(), v.data(), scalars, kLength);
   });
