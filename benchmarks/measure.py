@@ -195,10 +195,10 @@ def write_tokens(path, vocabulary, count):
         tokens.tofile(file)
 
 
-def run_and_time(words):
+def run_and_time(words, env):
     """Runs a command: seconds, and peak resident bytes of it or a child."""
     start = time.monotonic()
-    job = subprocess.Popen(words)
+    job = subprocess.Popen(words, env={**os.environ, **env})
     _, status, usage = os.wait4(job.pid, 0)
     job.returncode = os.waitstatus_to_exitcode(status)
     if job.returncode != 0:

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """One rank of PyTorch training what our executable trains, as fast as it can.
 
-Causal sdpa, fused AdamW, the same tokens and step as the executable; f32, or
-bf16 with f32 masters and moments: autocast, or FSDP2's policy in its modes.
+Sdpa, fused AdamW, the same samples and step as the executable; f32, or bf16
+with f32 masters and moments: autocast, or FSDP2's policy in its modes. With
+--lora, PEFT's adapters are trained and the rest is frozen.
 Rank and world size come from the environment, as torchrun sets them; threads
 from OMP_NUM_THREADS. Rank 0 writes a JSON line a step. Several jobs may be
 given at once, parted by `+`: they share one start of PyTorch.
@@ -27,6 +28,9 @@ import torch.nn.functional as functional
 import drawn
 import export
 
+# Modes with a process for each rank.
+DISTRIBUTED = ("ddp", "fsdp2", "fsdp2-compile")
+
 
 def causal_attention(module, query, key, value, attention_mask, scaling=None,
                      **_):
@@ -45,17 +49,17 @@ def build(options):
     """The model on its device, in transformers' words but with fast parts."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
-    words = [options.model] + (["--seq", options.seq] if options.seq else [])
     with torch.device(options.device):
-        model = export.build(export.parse(words + options.shape.split()))
-    AttentionInterface.register("causal", causal_attention)
-    AttentionMaskInterface.register("causal", lambda *_, **__: None)
-    model.set_attn_implementation("causal")
+        model = export.build(exported(options))
+    if samples(options) is None:
+        AttentionInterface.register("causal", causal_attention)
+        AttentionMaskInterface.register("causal", lambda *_, **__: None)
+        model.set_attn_implementation("causal")
     for block in blocks(model):
         # transformers writes GPT-2's GELU in six operations.
-        kind = type(getattr(block.mlp, "act", None)).__name__
-        if kind == "NewGELUActivation":
-            block.mlp.act = torch.nn.GELU(approximate="tanh")
+        mlp = getattr(block, "mlp", None)
+        if type(getattr(mlp, "act", None)).__name__ == "NewGELUActivation":
+            mlp.act = torch.nn.GELU(approximate="tanh")
     if options.weights:
         load(model, options.weights)
     if options.draw is not None:
@@ -64,7 +68,18 @@ def build(options):
     if options.recompute == "block":
         model.gradient_checkpointing_enable(
             gradient_checkpointing_kwargs={"use_reentrant": False})
+    if options.lora:
+        import peft
+
+        model = peft.get_peft_model(model, peft.LoraConfig(
+            r=options.lora, target_modules="all-linear"))
     return model.train()
+
+
+def exported(options):
+    """The options that export.py would make the same model with."""
+    words = [options.model] + (["--seq", options.seq] if options.seq else [])
+    return export.parse(words + options.shape.split())
 
 
 def load(model, path):
@@ -85,14 +100,18 @@ def load(model, path):
 
 
 def wrap(model, options, world):
-    """The model as FSDP2 shards it: a unit a block, and the root."""
+    """The model as its mode wants it; FSDP2 shards a unit a block, and the
+    root."""
+    if options.mode in DISTRIBUTED and not torch.distributed.is_initialized():
+        torch.distributed.init_process_group(
+            "nccl" if options.device == "cuda" else "gloo")
+    if options.mode == "ddp":
+        return torch.nn.parallel.DistributedDataParallel(
+            model, gradient_as_bucket_view=True)
     if options.mode.startswith("fsdp2"):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-        if not torch.distributed.is_initialized():
-            torch.distributed.init_process_group(
-                "nccl" if options.device == "cuda" else "gloo")
         settings = {"mesh": init_device_mesh(options.device, (world,)),
                     # One rank has nothing to give back after the forward.
                     "reshard_after_forward": world > 1}
@@ -110,11 +129,12 @@ def wrap(model, options, world):
 
 
 def blocks(model):
-    return model.transformer.h if hasattr(model, "transformer") \
-        else model.model.layers
+    """The layers, which every model here keeps in its first list."""
+    return next(module for module in model.modules()
+                if isinstance(module, torch.nn.ModuleList))
 
 
-def attention_backend(model, options):
+def attention_backend(config, options):
     """What sdpa may use: on a GPU, the kernel that is fastest at this shape.
 
     f32 there is computed step by step, for the fused kernels may round more.
@@ -131,7 +151,7 @@ def attention_backend(model, options):
     times = {}
     for name, backend in backends.items():
         with contextlib.suppress(RuntimeError), sdpa_kernel(backend):
-            times[name] = time_attention(model.config, options)
+            times[name] = time_attention(config, options)
     if not times:
         return contextlib.nullcontext, "default"
     best = min(times, key=times.get)
@@ -157,19 +177,31 @@ def time_attention(config, options):
     return start.elapsed_time(end)
 
 
-def batches(path, length, batch, rank, world):
-    """Input and label tokens of each step, in the executable's order."""
+def samples(options):
+    """What a model is fed that takes more than tokens; None for the others."""
+    return export.samples_of(exported(options))
+
+
+def batches(options, length, rank, world):
+    """Inputs by name and labels of each step, in the executable's order."""
     import numpy
 
-    tokens = numpy.fromfile(path, dtype="<u2").astype(numpy.int64)
-    count = (len(tokens) - 1) // length
-    sample = rank * batch
+    if options.data.endswith(".npz"):
+        arrays = dict(numpy.load(options.data))
+    else:
+        tokens = numpy.fromfile(options.data, dtype="<u2").astype(numpy.int64)
+        count = (len(tokens) - 1) // length
+        # Samples that overlap by the token that is a label of one of them.
+        arrays = {name: tokens[at:at + count * length].reshape(count, length)
+                  for name, at in (("input_ids", 0), ("labels", 1))}
+    count = len(arrays["labels"])
+    sample = rank * options.batch
     while True:
-        rows = [tokens[i * length:i * length + length + 1]
-                for i in ((sample + k) % count for k in range(batch))]
-        data = torch.from_numpy(numpy.stack(rows))
-        yield data[:, :-1], data[:, 1:]
-        sample += world * batch
+        rows = [(sample + k) % count for k in range(options.batch)]
+        inputs = {name: torch.from_numpy(array[rows])
+                  for name, array in arrays.items()}
+        yield inputs, inputs.pop("labels")
+        sample += world * options.batch
 
 
 class HostClock:
@@ -185,7 +217,8 @@ class HostClock:
         value = loss.item()
         elapsed = time.perf_counter() - self.began
         if self.world > 1:
-            norm = norm.full_tensor()
+            if hasattr(norm, "full_tensor"):
+                norm = norm.full_tensor()
             mean = torch.tensor(value)
             torch.distributed.all_reduce(mean)
             value = mean.item() / self.world
@@ -235,12 +268,12 @@ class DeviceClock:
             self.read()
 
 
-def train(model, options, rank, world, log):
+def train(model, config, options, rank, world, log):
     # The optimizer is made after sharding, so that it sees the slices.
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr,
-                                  betas=(0.9, 0.95), eps=1e-8,
-                                  weight_decay=0.1, fused=True)
-    backend, named = attention_backend(model, options)
+    optimizer = torch.optim.AdamW(
+        [p for p in model.parameters() if p.requires_grad], lr=options.lr,
+        betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, fused=True)
+    backend, named = attention_backend(config, options)
 
     def write(**line):
         if log:
@@ -252,18 +285,20 @@ def train(model, options, rank, world, log):
         torch.cuda.reset_peak_memory_stats()
     clock = kind(world, write)
     autocast = options.precision == "bf16" and "fsdp2" not in options.mode
-    data = batches(options.data, model.config.max_position_embeddings,
-                   options.batch, rank, world)
+    data = batches(options, getattr(config, "max_position_embeddings", None),
+                   rank, world)
     profile = Profile(options)
     for step in range(1, options.steps + 1):
         profile.before(step)
         clock.start()
-        inputs, labels = (t.to(options.device, non_blocking=True)
-                          for t in next(data))
+        inputs, labels = next(data)
+        inputs = {name: value.to(options.device, non_blocking=True)
+                  for name, value in inputs.items()}
+        labels = labels.to(options.device, non_blocking=True)
         with backend(), torch.autocast(options.device, torch.bfloat16,
                                      enabled=autocast):
-            logits = model(input_ids=inputs, use_cache=False).logits
-            loss = functional.cross_entropy(logits.flatten(0, 1).float(),
+            logits = model(**inputs).logits
+            loss = functional.cross_entropy(logits.flatten(0, -2).float(),
                                             labels.flatten())
         del logits
         with backend():
@@ -308,8 +343,7 @@ def parse(words):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", choices=sorted(export.PRESETS))
     parser.add_argument("--mode", default="eager",
-                        choices=("eager", "compile", "fsdp2",
-                                 "fsdp2-compile"))
+                        choices=("eager", "compile", *DISTRIBUTED))
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--precision", default="f32", choices=("f32", "bf16"))
     parser.add_argument("--recompute", default="none",
@@ -317,6 +351,8 @@ def parse(words):
     parser.add_argument("--seq", metavar="N")
     parser.add_argument("--shape", default="", metavar="'--layers N …'",
                         help="changes of the preset, as export.py takes them")
+    parser.add_argument("--lora", type=int, metavar="RANK",
+                        help="train adapters on all linear layers alone")
     parser.add_argument("--weights", metavar="FILE.safetensors")
     parser.add_argument("--draw", type=int, metavar="SEED", help="start from "
                         "the weights that an executable draws with "
@@ -351,7 +387,9 @@ def main():
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     for options in list(jobs(sys.argv[1:])):
         log = open(options.log, "w") if rank == 0 else None
-        train(wrap(build(options), options, world), options, rank, world, log)
+        model = build(options)
+        config = model.config
+        train(wrap(model, options, world), config, options, rank, world, log)
     if torch.distributed.is_initialized():
         # Nobody leaves while another rank still talks to it.
         torch.distributed.barrier()

@@ -139,27 +139,34 @@ MASKED = 0.3
 CLASSES = 3
 
 
+def padded(shape):
+    return shape.get("padded", True)
+
+
 def text(shape):
-    """Sequences of words, padded after their end, and where words are."""
+    """Sequences of words, padded after their end unless the shape says that
+    they are whole, and where words are."""
     import numpy
 
     draw = numpy.random.default_rng(0)
     size = (SAMPLES, shape["seq"])
     ids = draw.integers(WORDS, shape["vocab"], size)
-    ends = draw.integers(shape["seq"] // 2, shape["seq"] + 1, SAMPLES)
+    least = shape["seq"] // 2 if padded(shape) else shape["seq"]
+    ends = draw.integers(least, shape["seq"] + 1, SAMPLES)
     seen = numpy.arange(shape["seq"]) < ends[:, None]
     return numpy.where(seen, ids, PAD), seen, draw
 
 
 def masked_words(shape, types=True):
-    """Some words hidden, to be predicted."""
+    """Some words hidden, to be predicted; whole sequences need no mask."""
     import numpy
 
     ids, seen, draw = text(shape)
     hidden = seen & (draw.random(ids.shape) < MASKED)
-    samples = dict(input_ids=numpy.where(hidden, MASK, ids),
-                   attention_mask=seen.astype(numpy.int64))
-    if types:
+    samples = dict(input_ids=numpy.where(hidden, MASK, ids))
+    if padded(shape):
+        samples["attention_mask"] = seen.astype(numpy.int64)
+    if types and padded(shape):
         samples["token_type_ids"] = (
             numpy.arange(shape["seq"]) >= shape["seq"] // 2) * seen.astype(
                 numpy.int64)
@@ -186,14 +193,19 @@ def pairs(shape):
                 labels=numpy.where(spoken, target, -100))
 
 
+def side(shape):
+    """Of a picture, in pixels."""
+    return shape.get("image", 16)
+
+
 def pictures(shape):
     """One class for each picture."""
     import numpy
 
     draw = numpy.random.default_rng(0)
     return dict(pixel_values=draw.standard_normal(
-        (SAMPLES, 3, 16, 16)).astype(numpy.float32),
-        labels=draw.integers(0, CLASSES, SAMPLES))
+        (SAMPLES, 3, side(shape), side(shape))).astype(numpy.float32),
+        labels=draw.integers(0, shape.get("classes", CLASSES), SAMPLES))
 
 
 def encoder(shape):
@@ -246,7 +258,8 @@ ENCODERS = {
         "AutoModelForSeq2SeqLM", True, ("eager",), pairs,
         outputs=("logits", "encoder_last_hidden_state")),
     "vit": Architecture("ViTConfig", lambda s: {
-        **encoder(s), "image_size": 16, "patch_size": 4},
+        **encoder(s), "image_size": side(s), "patch_size": s.get("patch", 4),
+        "num_labels": s.get("classes", CLASSES)},
         "AutoModelForImageClassification", samples=pictures),
 }
 EXPERTS = {

@@ -40,6 +40,12 @@ PRESETS = {
                seq=256),
     "w2": dict(family="llama", layers=6, hidden=512, heads=8, kv_heads=4,
                ffn=1376, vocab=8192, seq=256),
+    "w3": dict(family="llama", layers=12, hidden=768, heads=12, kv_heads=12,
+               ffn=2048, vocab=32000, seq=512, tied=True),
+    "w4": dict(architecture="bert", layers=12, hidden=768, heads=12, ffn=3072,
+               vocab=30522, seq=128, padded=False),
+    "w5": dict(architecture="vit", layers=12, hidden=384, heads=6, ffn=1536,
+               seq=197, image=224, patch=16, classes=1000),
     "gpt2-124m": dict(family="gpt2", layers=12, hidden=768, heads=12,
                       vocab=50257, seq=1024),
     "gpt2-1.5b": dict(family="gpt2", layers=48, hidden=1600, heads=25,
@@ -133,8 +139,8 @@ def parse(arguments):
                      "graphs without weights")
     if not 0 <= options.dropout < 1:
         parser.error(f"--dropout: {options.dropout} is not within [0, 1)")
-    if options.dropout and (options.architecture or PRESETS[options.preset]
-                            ["family"]) != "gpt2":
+    if options.dropout and (architecture_of(options) or
+                            PRESETS[options.preset]["family"]) != "gpt2":
         parser.error("--dropout: only GPT-2 has dropout")
     return options
 
@@ -151,21 +157,28 @@ def shape_of(options):
     return shape
 
 
+def architecture_of(options):
+    """The architecture's name; None for the presets' own families."""
+    return options.architecture or PRESETS[options.preset].get("architecture")
+
+
 def configuration(options):
     """The transformers configuration, without a cache."""
     from transformers import GPT2Config, LlamaConfig, SmolLM3Config
 
     shape = shape_of(options)
-    common = dict(vocab_size=shape["vocab"], use_cache=False,
-                  bos_token_id=None, eos_token_id=None,
+    common = dict(use_cache=False, bos_token_id=None, eos_token_id=None,
                   attn_implementation=options.attention)
+    if "vocab" in shape:
+        common["vocab_size"] = shape["vocab"]
     if options.spread:
         common["initializer_range"] = common["init_std"] = options.spread
-    if options.architecture and not options.dropout:
-        return architectures.configuration(options.architecture, shape,
-                                           options.tied, common)
+    tied = shape.get("tied") if options.tied is None else options.tied
+    name = architecture_of(options)
+    if name and not options.dropout:
+        return architectures.configuration(name, shape, tied, common)
     if shape["family"] == "gpt2":
-        tied = options.tied is not False
+        tied = tied is not False
         return GPT2Config(n_layer=shape["layers"], n_embd=shape["hidden"],
                           n_head=shape["heads"], n_inner=shape.get("ffn"),
                           n_positions=shape["seq"],
@@ -175,7 +188,7 @@ def configuration(options):
                           tie_word_embeddings=tied, **common)
     # SmolLM3 differs in layers without rotary embedding: every fourth.
     smollm3 = shape["family"] == "smollm3"
-    tied = options.tied is not False if smollm3 else options.tied is True
+    tied = tied is not False if smollm3 else tied is True
     kind = SmolLM3Config if smollm3 else LlamaConfig
     return kind(num_hidden_layers=shape["layers"],
                 hidden_size=shape["hidden"],
@@ -206,7 +219,7 @@ def build(options):
     import transformers
 
     torch.manual_seed(options.seed)
-    name = options.architecture
+    name = architecture_of(options)
     task = (architectures.ARCHITECTURES[name].task if name
             else "AutoModelForCausalLM")
     model = getattr(transformers, task).from_config(configuration(options),
@@ -240,10 +253,9 @@ def trace_inputs(options):
     shape = shape_of(options)
     # 0 and 1 would be specialised, so dynamic dimensions are traced at 2.
     batch = 2 if options.batch == "dynamic" else int(options.batch)
-    samples = (options.architecture and architectures.ARCHITECTURES[
-        options.architecture].samples)
+    samples = samples_of(options)
     if samples:
-        return sample_inputs(samples(shape), batch, options)
+        return sample_inputs(samples, batch, options)
     tokens = torch.zeros(batch, shape["seq"], dtype=torch.int64)
     inputs = {"input_ids": tokens}
     if options.attention_mask:
@@ -259,6 +271,13 @@ def trace_inputs(options):
     if options.seq == "dynamic":
         axes[1] = torch.export.Dim("seq", max=shape["seq"])
     return inputs, {name: dict(axes) for name in inputs} if axes else None
+
+
+def samples_of(options):
+    """Arrays by name for what is fed more than tokens, and None for others."""
+    name = architecture_of(options)
+    make = name and architectures.ARCHITECTURES[name].samples
+    return make(shape_of(options)) if make else None
 
 
 def sample_inputs(samples, batch, options):
@@ -316,8 +335,9 @@ def export_legacy(model, options, output):
 
 def output_names(options):
     names = ["loss"] if options.labels else []
-    return names + list(architectures.ARCHITECTURES[
-        options.architecture].outputs if options.architecture else ["logits"])
+    name = architecture_of(options)
+    return names + list(architectures.ARCHITECTURES[name].outputs if name
+                        else ["logits"])
 
 
 def real_buffers(model):
