@@ -17,12 +17,11 @@ double Device::workSeconds(double flops, double bytes, bool half) const {
 // less than they could, and a shallow product spends its time on starting. A
 // library also has smaller tiles, which reuse less of what they read: of both
 // the better is taken.
-double Device::productSeconds(double rows, double depth, double columns,
-                              double count, double bytes, bool half) const {
+double Device::productShare(double rows, double depth, double columns,
+                            double count) const {
   constexpr double kSmallTile = 0.85; // of the rate of the large one
-  double flops = 2 * count * rows * depth * columns;
-  if (flops <= 0)
-    return workSeconds(0, bytes, half);
+  if (multiprocessors <= 1)
+    return 1;
   auto reached = [&](double high, double wide, double rate) {
     double tiles = count * std::ceil(rows / high) * std::ceil(columns / wide);
     double waves = std::ceil(tiles / multiprocessors);
@@ -30,17 +29,60 @@ double Device::productSeconds(double rows, double depth, double columns,
         count * rows * columns / (waves * multiprocessors * high * wide);
     return rate * filled * depth / (depth + tileDepth);
   };
-  double share =
-      multiprocessors <= 1
-          ? 1
-          : std::max(reached(tileRows, tileColumns, 1),
-                     reached(tileRows / 2, tileColumns / 2, kSmallTile));
-  return workSeconds(flops / share, bytes, half);
+  return std::max(reached(tileRows, tileColumns, 1),
+                  reached(tileRows / 2, tileColumns / 2, kSmallTile));
 }
 
-double Device::attentionSeconds(double flops, double bytes, bool backward,
-                                bool half) const {
-  double rate = backward ? attentionBackward : attentionForward;
+double Device::productSeconds(double rows, double depth, double columns,
+                              double count, double bytes, bool half) const {
+  double flops = 2 * count * rows * depth * columns;
+  if (flops <= 0)
+    return workSeconds(0, bytes, half);
+  return workSeconds(flops / productShare(rows, depth, columns, count), bytes,
+                     half);
+}
+
+// Between two lengths, on a scale of their logarithms; beyond the ends, as at
+// them.
+static double rateAt(const std::vector<AttentionRates::Point> &points,
+                     double sequence) {
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (sequence > points[i].sequence)
+      continue;
+    if (i == 0)
+      break;
+    const AttentionRates::Point &low = points[i - 1], &high = points[i];
+    double share = std::log(sequence / low.sequence) /
+                   std::log(high.sequence / low.sequence);
+    return low.flops + share * (high.flops - low.flops);
+  }
+  return sequence <= points.front().sequence ? points.front().flops
+                                             : points.back().flops;
+}
+
+// Of the library's figures those for the most similar heads; of these, those
+// with the same mask.
+double Device::attentionRate(const AttentionShape &shape,
+                             const std::string &library) const {
+  const AttentionRates *best = nullptr;
+  auto distance = [&](const AttentionRates &rates) {
+    return std::pair(std::abs(std::log(rates.headDim / shape.headDim)),
+                     rates.causal != shape.causal);
+  };
+  for (const AttentionRates &rates : attention)
+    if (shape.headDim > 0 && rates.library == library &&
+        rates.backward == shape.backward &&
+        (!best || distance(rates) < distance(*best)))
+      best = &rates;
+  if (best)
+    return rateAt(best->points, shape.sequence);
+  return shape.backward ? attentionBackward : attentionForward;
+}
+
+double Device::attentionSeconds(double flops, double bytes,
+                                const AttentionShape &shape, bool half,
+                                const std::string &library) const {
+  double rate = attentionRate(shape, library);
   // Rates are those of 16 bits; in f32 it is as slow as products are.
   if (!half)
     rate *= std::min(1.0, f32Flops / halfFlops);

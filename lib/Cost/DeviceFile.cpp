@@ -6,9 +6,11 @@
 
 #include "shardonnx/Cost/Device.h"
 #include "shardonnx/Cost/Execution.h"
+#include "shardonnx/runtime/DevicePlan.h" // kQueueBlocks
 
 #include "DeviceFiles.inc" // kDeviceFiles: name and content
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
@@ -42,7 +44,12 @@ private:
   double figure(const llvm::json::Object &in, llvm::StringRef key,
                 llvm::StringRef path, double least = kLeast,
                 double most = kMost);
+  double productFlops(const llvm::json::Object &in, llvm::StringRef type,
+                      const Device &device);
   void protocols(const llvm::json::Object &in, Device &device);
+  void attention(const llvm::json::Object &in, Device &device);
+  std::vector<double> numbers(const llvm::json::Object &in, llvm::StringRef key,
+                              llvm::StringRef path);
 
   std::string &error;
 };
@@ -95,6 +102,24 @@ double Reader::figure(const llvm::json::Object &in, llvm::StringRef key,
   return number(*entry, "value", (path + ".value").str(), least, most);
 }
 
+// Where the product is told in which the rate was measured (rows, columns,
+// depth), full tiles are as much faster as that one does not fill them.
+double Reader::productFlops(const llvm::json::Object &in, llvm::StringRef type,
+                            const Device &device) {
+  std::string path = ("product_flops." + type).str();
+  double flops = figure(in, type, path);
+  const llvm::json::Object *entry = in.getObject(type);
+  std::vector<double> shape =
+      entry ? numbers(*entry, "shape", path) : std::vector<double>();
+  if (shape.empty())
+    return flops;
+  if (shape.size() != 3) {
+    fail("'" + path + ".shape' is not rows, columns, depth");
+    return flops;
+  }
+  return flops / device.productShare(shape[0], shape[2], shape[1], 1);
+}
+
 void Reader::protocols(const llvm::json::Object &in, Device &device) {
   const llvm::json::Array *list = in.getArray("protocols");
   if (!list || list->empty())
@@ -114,6 +139,50 @@ void Reader::protocols(const llvm::json::Object &in, Device &device) {
     protocol.acrossStep = seconds("across_step_seconds");
     protocol.share = number(*entry, "share", "protocols.share", 1e-6, 1);
     device.protocols.push_back(std::move(protocol));
+  }
+}
+
+std::vector<double> Reader::numbers(const llvm::json::Object &in,
+                                    llvm::StringRef key, llvm::StringRef path) {
+  std::vector<double> list;
+  const llvm::json::Array *array = in.getArray(key);
+  if (!array)
+    return list;
+  for (const llvm::json::Value &value : *array) {
+    std::optional<double> number = value.getAsNumber();
+    if (!number || !(*number >= 1 && *number <= kMost)) {
+      fail("'" + path + "." + key + "' has an entry that is out of range");
+      return {};
+    }
+    list.push_back(*number);
+  }
+  return list;
+}
+
+// Rates by library, direction, size of heads and mask.
+void Reader::attention(const llvm::json::Object &in, Device &device) {
+  const llvm::json::Array *list = in.getArray("attention");
+  if (!list)
+    return;
+  for (const llvm::json::Value &value : *list) {
+    const llvm::json::Object *entry = value.getAsObject();
+    if (!entry)
+      return fail("'attention' has an entry that is no object");
+    source(*entry, "attention");
+    AttentionRates rates;
+    rates.library = text(*entry, "library");
+    rates.headDim = number(*entry, "head_dim", "attention.head_dim", 1, 65536);
+    rates.backward = text(*entry, "pass") == "backward";
+    rates.causal = entry->getBoolean("causal").value_or(false);
+    std::vector<double> lengths = numbers(*entry, "sequence", "attention");
+    std::vector<double> flops = numbers(*entry, "flops", "attention");
+    if (lengths.empty() || lengths.size() != flops.size() ||
+        !llvm::is_sorted(lengths, std::less_equal<double>()))
+      return fail("'attention' has no rate for each of its lengths, which "
+                  "have to grow");
+    for (auto [length, rate] : llvm::zip_equal(lengths, flops))
+      rates.points.push_back({length, rate});
+    device.attention.push_back(std::move(rates));
   }
 }
 
@@ -144,19 +213,23 @@ std::optional<Device> Reader::read(const llvm::json::Object &json) {
   device.reservedBytes = top("reserved_bytes", 0);
   device.f32Peak = inner("peak_flops", "f32");
   device.halfPeak = inner("peak_flops", "bf16");
-  device.f32Flops = inner("product_flops", "f32");
-  device.halfFlops = inner("product_flops", "bf16");
+  attention(json, device);
   device.attentionForward = inner("attention_flops", "forward");
   device.attentionBackward = inner("attention_flops", "backward");
   device.multiprocessors = top("multiprocessors", 1);
   device.tileRows = top("tile_rows", 1);
   device.tileColumns = top("tile_columns", 1);
   device.tileDepth = top("tile_depth", 0);
+  if (auto *products = object(json, "product_flops", "product_flops")) {
+    device.f32Flops = productFlops(*products, "f32", device);
+    device.halfFlops = productFlops(*products, "bf16", device);
+  }
   device.memoryBytesPerSecond = top("memory_bytes_per_second");
   device.launchSeconds = top("launch_seconds", 0);
-  device.collectiveMultiprocessors = top("collective_multiprocessors", 0);
-  if (device.collectiveMultiprocessors >= device.multiprocessors)
-    fail("'collective_multiprocessors' leaves none of 'multiprocessors'");
+  // Those of this runtime; a thread of its own copies on CPUs.
+  device.collectiveMultiprocessors = device.sharedMemory ? 0 : kQueueBlocks;
+  if (2 * device.collectiveMultiprocessors >= device.multiprocessors)
+    fail("collectives leave none of 'multiprocessors'");
   device.within.bytesPerSecond = inner("within", "bytes_per_second");
   device.across.bytesPerSecond = inner("across", "bytes_per_second");
   device.hostBytesPerSecond = top("host_bytes_per_second");
@@ -172,6 +245,7 @@ std::optional<Execution> Reader::readExecution(const llvm::json::Object &json) {
   if (!eager)
     fail("'eager' is neither true nor false");
   execution.eager = eager.value_or(false);
+  execution.attention = text(json, "attention");
   auto share = [&](llvm::StringRef key, double least, double most) {
     return figure(json, key, key, least, most);
   };

@@ -18,9 +18,10 @@ public:
   Walk(const Manifest &manifest, const Device &device, const Topology &topology,
        const StepPlay &play)
       : m(manifest), device(device), topology(topology), play(play),
-        group(topology.groupSize()), replicas(topology.replicas),
-        slower(1 + play.straggler), gathered(manifest.units.size()),
-        reduced(manifest.units.size()), resharded(manifest.units.size()) {}
+        products(productDevice()), group(topology.groupSize()),
+        replicas(topology.replicas), slower(1 + play.straggler),
+        gathered(manifest.units.size()), reduced(manifest.units.size()),
+        resharded(manifest.units.size()) {}
 
   void run(const std::string &function);
   void endStep();
@@ -36,13 +37,14 @@ private:
     Work &operator+=(const Work &other);
   };
   void work(const Work &work);
-  void work(double seconds);
+  void work(double seconds, double ofProducts = 0);
   Work launchWork(const Manifest::Launch &launch, Manifest::Phase phase) const;
   void addEager(const Manifest::Function &function,
                 std::vector<Work> &segments) const;
   void delay(size_t unit, double collective);
   double memorySeconds(double bytes) const;
-  double slowed(double seconds, double clock) const;
+  Device productDevice() const;
+  double slowed(double seconds, double ofProducts, double clock) const;
   void call(const Manifest::Collective &call);
   double start(double &queue, double seconds);
   double gatherSeconds(const Manifest::Unit &unit, bool nearby) const;
@@ -65,6 +67,7 @@ private:
   const Device &device;
   const Topology &topology;
   const StepPlay &play;
+  Device products;          // what of the device products take
   int64_t group, replicas;  // ranks that share a unit, and copies of it
   double slower;            // the straggler's work, to that of the others
   double now = 0, late = 0; // clocks of the others and of the straggler
@@ -123,22 +126,48 @@ double Walk::normBytes() const {
   return bytes;
 }
 
-// While something is being sent, work has fewer multiprocessors.
-double Walk::slowed(double seconds, double clock) const {
-  double share = 1 - device.collectiveMultiprocessors / device.multiprocessors;
-  double busy = std::max(gatherQueue, reduceQueue) - clock;
-  // What delays a framework has been fitted as a whole.
-  if (busy <= 0 || share >= 1 || play.as)
-    return seconds;
-  return seconds <= busy * share ? seconds / share
-                                 : seconds + busy * (1 - share);
+// With several ranks products of this runtime leave the multiprocessors of one
+// queue's collectives alone, whether these run or not.
+Device Walk::productDevice() const {
+  Device left = device;
+  if (play.as || topology.ranks == 1)
+    return left;
+  left.multiprocessors -= device.collectiveMultiprocessors;
+  double share = left.multiprocessors / device.multiprocessors;
+  left.f32Flops *= share;
+  left.halfFlops *= share;
+  return left;
 }
 
-void Walk::work(double seconds) {
-  double taken = slowed(seconds, now);
+// Each queue that sends has multiprocessors of its own, and the work so many
+// less. Products have left those of one queue alone anyway.
+double Walk::slowed(double seconds, double ofProducts, double clock) const {
+  // What delays a framework has been fitted as a whole.
+  if (play.as || device.collectiveMultiprocessors <= 0)
+    return seconds;
+  double all = device.multiprocessors, taken = device.collectiveMultiprocessors;
+  double until[] = {std::min(gatherQueue, reduceQueue),
+                    std::max(gatherQueue, reduceQueue)};
+  double passed = 0;
+  for (int queues = 2; queues > 0; --queues) {
+    double left = all - taken * queues;
+    double slower = (1 - ofProducts) * all / left +
+                    ofProducts * products.multiprocessors /
+                        std::min(products.multiprocessors, left);
+    double span = std::max(0.0, until[2 - queues] - clock - passed);
+    if (seconds * slower <= span)
+      return passed + seconds * slower;
+    seconds -= span / slower;
+    passed += span;
+  }
+  return passed + seconds;
+}
+
+void Walk::work(double seconds, double ofProducts) {
+  double taken = slowed(seconds, ofProducts, now);
   step.work += taken;
   now += taken;
-  late += slowed(seconds * slower, late);
+  late += slowed(seconds * slower, ofProducts, late);
 }
 
 Walk::Work &Walk::Work::operator+=(const Work &other) {
@@ -152,7 +181,8 @@ void Walk::work(const Work &parts) {
   step.products += parts.products;
   step.attention += parts.attention;
   step.memory += parts.memory;
-  work(parts.seconds());
+  double seconds = parts.seconds();
+  work(seconds, seconds > 0 ? parts.products / seconds : 0);
 }
 
 void Walk::endStep() {
@@ -227,7 +257,9 @@ void Walk::call(const Manifest::Collective &call) {
 
 Walk::Work Walk::launchWork(const Manifest::Launch &launch,
                             Manifest::Phase phase) const {
-  double seconds = launchSeconds(launch, phase, device, half());
+  double seconds =
+      launchSeconds(launch, phase, launch.kind == "product" ? products : device,
+                    half(), play.as ? play.as->attention : kOwnAttention);
   if (!play.as) {
     if (launch.kind == "product")
       return {seconds, 0, 0};

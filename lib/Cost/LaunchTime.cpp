@@ -7,73 +7,97 @@
 #include "shardonnx/Cost/Exposure.h"
 
 #include <algorithm>
-#include <optional>
 
 namespace shardonnx {
 namespace {
 
-struct ProductShape {
-  double count = 1, rows = 0, depth = 0, columns = 0;
-};
-
 // "gemm 8192x4096x6144 gelu": rows x depth x columns, behind any batches.
-std::optional<ProductShape> shapeOf(const std::string &name) {
-  size_t begin = name.find(' ');
-  if (begin == std::string::npos)
-    return std::nullopt;
+// "attention 4x2048x32x128 causal": batch x sequence x heads x headDim. Empty:
+// none is told.
+std::vector<double> sizesOf(const std::string &name) {
   std::vector<double> sizes;
   double size = 0;
   bool digits = false;
-  for (size_t at = begin + 1; at <= name.size(); ++at) {
-    char letter = at < name.size() ? name[at] : ' ';
+  for (size_t at = name.find(' '); at != std::string::npos;) {
+    char letter = ++at < name.size() ? name[at] : ' ';
     if (letter >= '0' && letter <= '9') {
       size = 10 * size + (letter - '0');
       digits = true;
       continue;
     }
     if (!digits)
-      return std::nullopt;
+      return {};
     sizes.push_back(size);
     size = 0;
     digits = false;
     if (letter != 'x')
       break;
   }
-  if (sizes.size() < 3)
-    return std::nullopt;
-  ProductShape shape;
-  shape.columns = sizes.back();
-  shape.depth = sizes[sizes.size() - 2];
-  shape.rows = sizes[sizes.size() - 3];
-  for (size_t i = 0; i + 3 < sizes.size(); ++i)
-    shape.count *= sizes[i];
+  return sizes;
+}
+
+double productSeconds(const std::vector<double> &sizes, double bytes,
+                      const Device &device, bool half) {
+  double count = 1;
+  size_t batches = sizes.size() - 3;
+  for (size_t i = 0; i < batches; ++i)
+    count *= sizes[i];
+  return device.productSeconds(sizes[batches], sizes[batches + 1],
+                               sizes[batches + 2], count, bytes, half);
+}
+
+AttentionShape attentionShapeOf(const std::string &name,
+                                Manifest::Phase phase) {
+  AttentionShape shape;
+  shape.backward = phase == Manifest::Phase::Backward;
+  if (std::vector<double> sizes = sizesOf(name); sizes.size() == 4) {
+    shape.sequence = sizes[1];
+    shape.headDim = sizes[3];
+  }
+  shape.causal = name.find(" causal") != std::string::npos;
   return shape;
 }
 
 } // namespace
 
 double launchSeconds(const Manifest::Launch &launch, Manifest::Phase phase,
-                     const Device &device, bool half) {
+                     const Device &device, bool half,
+                     const std::string &attention) {
   double bytes = launch.readBytes + launch.writtenBytes;
   double least =
       device.launchSeconds *
       static_cast<double>(std::max<int64_t>(1, launch.kernels + launch.calls));
   double seconds = 0;
-  std::optional<ProductShape> shape;
+  std::vector<double> sizes;
   if (launch.kind == "product")
-    shape = shapeOf(launch.name);
-  if (shape)
-    seconds = device.productSeconds(shape->rows, shape->depth, shape->columns,
-                                    shape->count, bytes, half);
+    sizes = sizesOf(launch.name);
+  if (sizes.size() >= 3)
+    seconds = productSeconds(sizes, bytes, device, half);
   else if (launch.kind == "attention")
     seconds = device.attentionSeconds(launch.flops, bytes,
-                                      phase == Manifest::Phase::Backward, half);
+                                      attentionShapeOf(launch.name, phase),
+                                      half, attention);
   else if (launch.kind == "loss") // products, and passes over their results
     seconds = device.workSeconds(launch.flops, 0, half) +
               device.workSeconds(0, bytes, half);
   else
     seconds = device.workSeconds(launch.flops, bytes, half);
   return std::max(seconds, least);
+}
+
+double attentionReached(const Manifest &manifest, Manifest::Phase phase,
+                        const Device &device) {
+  double flops = 0, seconds = 0;
+  bool half = manifest.paramType != SHX_F32;
+  for (const Manifest::Function &function : manifest.functions)
+    for (const Manifest::LaunchRun &run : function.launches) {
+      const Manifest::Launch &launch = manifest.launches[run.launch];
+      if (launch.kind != "attention" || run.phase != phase)
+        continue;
+      flops += double(run.count) * launch.flops;
+      seconds += double(run.count) * launchSeconds(launch, phase, device, half);
+    }
+  return seconds > 0 ? flops / seconds : 0;
 }
 
 } // namespace shardonnx

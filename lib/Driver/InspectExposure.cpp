@@ -104,7 +104,8 @@ void printSpeed(const Manifest &m, const InspectView &view,
       "{2:F2} forward and {3:F2} backward; memory {4:F0} GB/s, links {5:F0}\n",
       speed.peak / kTera,
       (speed.half ? device.halfFlops : device.f32Flops) / kTera,
-      device.attentionForward / kTera, device.attentionBackward / kTera,
+      attentionReached(m, Manifest::Phase::Forward, device) / kTera,
+      attentionReached(m, Manifest::Phase::Backward, device) / kTera,
       device.memoryBytesPerSecond / kGiga,
       device.within.bytesPerSecond / kGiga);
 }
@@ -160,8 +161,10 @@ void writeExposure(llvm::json::OStream &json, const Manifest &m,
     json.attributeObject("reached", [&] {
       json.attribute("product_flops",
                      speed.half ? device.halfFlops : device.f32Flops);
-      json.attribute("attention_forward_flops", device.attentionForward);
-      json.attribute("attention_backward_flops", device.attentionBackward);
+      json.attribute("attention_forward_flops",
+                     attentionReached(m, Manifest::Phase::Forward, device));
+      json.attribute("attention_backward_flops",
+                     attentionReached(m, Manifest::Phase::Backward, device));
       json.attribute("memory_bytes_per_second", device.memoryBytesPerSecond);
       json.attribute("link_bytes_per_second", device.within.bytesPerSecond);
     });

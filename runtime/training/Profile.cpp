@@ -57,7 +57,10 @@ const char *wordOf(Manifest::Phase phase) {
 void addRun(const Manifest &m, const Manifest::LaunchRun &run, double times,
             std::map<std::string, Work> &works) {
   const Manifest::Launch &launch = m.launches[run.launch];
-  Work &work = works[launch.name];
+  // All of a program's attention goes by one name.
+  Work &work = works[launch.kind == "attention"
+                         ? launch.name.substr(0, launch.name.find(' '))
+                         : launch.name];
   double count = times * static_cast<double>(run.count);
   work.flops += count * launch.flops;
   work.bytes += count * (launch.readBytes + launch.writtenBytes);

@@ -9,8 +9,8 @@
 
 import sys
 
-import onnx
-from onnx import TensorProto, helper
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 
 VOCABULARY = 50368
 
@@ -33,7 +33,9 @@ class Graph:
         return name
 
     def constant(self, name, values):
-        self.initializers.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
+        array = np.asarray(values)
+        array = array.astype(np.int64 if array.dtype.kind == "i" else np.float32)
+        self.initializers.append(numpy_helper.from_array(array, name))
         return name
 
     def add(self, op, *inputs, **attributes):
@@ -47,6 +49,14 @@ class Graph:
         entry.value = str(scopes + [name])
         self.nodes.append(node)
         return name
+
+    def model(self, name, seq, vocabulary):
+        """What has been added, from token ids to the logits that came last."""
+        self.nodes[-1].output[0] = "logits"
+        inputs = [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", seq])]
+        outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", seq, vocabulary])]
+        graph = helper.make_graph(self.nodes, name, inputs, outputs, self.initializers)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
 
 
 def build(layers, width, heads, seq):
@@ -76,12 +86,8 @@ def build(layers, width, heads, seq):
     g.scope = "norm_f"
     x = norm(x, "norm_f")
     g.scope = "lm_head"
-    logits = g.add("MatMul", x, g.add("Transpose", table, perm=[1, 0]))
-    g.nodes[-1].output[0] = "logits"
-    inputs = [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", seq])]
-    outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", seq, VOCABULARY])]
-    graph = helper.make_graph(g.nodes, "mpt", inputs, outputs, g.initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    g.add("MatMul", x, g.add("Transpose", table, perm=[1, 0]))
+    return g.model("mpt", seq, VOCABULARY)
 
 
 if __name__ == "__main__":

@@ -207,11 +207,13 @@ def main():
     print("all:", final, summary([run.ratio(final) for run in runs]))
     for run, given in sorted(held, key=lambda each: -abs(each[0].ratio(each[1]) - 1))[:10]:
         print(f"  {run.ratio(given) - 1:+.3f}", [run.row[key] for key in ("gpu", "model", "seq", "gpus", "microbatch", "grad_accum", "activation_checkpointing")])
+    shipped = now
     if args.fitted:
+        shipped = {name: round(value, 4) for name, value in final.items()}
         with open(SHIPPED) as file:
             content = json.load(file)
-        for name, value in final.items():
-            content[name]["value"] = round(value, 4)
+        for name, value in shipped.items():
+            content[name]["value"] = value
         with open(args.fitted, "w") as out:
             json.dump(content, out, indent=2)
             out.write("\n")
@@ -219,7 +221,7 @@ def main():
         with open(RECORDED, "w", newline="") as out:
             writer = csv.writer(out, lineterminator="\n")
             for run in runs:
-                writer.writerow([*run.row.values(), round(run.ratio(now) * run.measured)])
+                writer.writerow([*run.row.values(), round(run.ratio(shipped) * run.measured)])
     if args.table:
         write_table(args.table, clusters, held, runs, final)
     return mean > 0.06 or right < 0.95 * count

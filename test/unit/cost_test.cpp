@@ -56,6 +56,61 @@ TEST(Device, ProductsFillTheirTiles) {
   EXPECT_NEAR(device.productSeconds(1, 1, 1, 1, 1e6, true), 1e-3, 1e-12);
 }
 
+TEST(Device, RateOfAMeasuredProductIsItsOwn) {
+  Device device = *deviceNamed("h100");
+  // 128 of 132 tiles, and 256 of depth to start with: still what was measured.
+  EXPECT_NEAR(2.0 * 2048 * 2048 * 13312 /
+                  device.productSeconds(2048, 13312, 2048, 1, 0, true),
+              794.5e12, 1e6);
+  EXPECT_NEAR(device.halfFlops, 794.5e12 * 132 / 128 * (13312 + 256) / 13312,
+              1e6);
+}
+
+TEST(Device, AttentionByLibraryAndShape) {
+  Device device = *deviceNamed("h100");
+  device.memoryBytesPerSecond = 1e30;
+  device.attention = {{"cudnn", false, true, 64, {{1024, 1e12}, {4096, 3e12}}},
+                      {"cudnn", false, true, 128, {{1024, 4e12}}},
+                      {"cudnn", false, false, 128, {{1024, 5e12}}}};
+  auto rate = [&](double sequence, double headDim, bool causal, bool backward,
+                  const char *library = kOwnAttention) {
+    return 1e12 / device.attentionSeconds(1e12, 0,
+                                          {sequence, headDim, causal, backward},
+                                          true, library);
+  };
+  // Half of the way from 1024 to 4096, as logarithms go; no further than both.
+  EXPECT_NEAR(rate(2048, 64, true, false), 2e12, 1e3);
+  EXPECT_NEAR(rate(512, 64, true, false), 1e12, 1e3);
+  EXPECT_NEAR(rate(8192, 64, true, false), 3e12, 1e3);
+  // Heads come before masks: 80 is nearer to 64, 96 to 128.
+  EXPECT_NEAR(rate(1024, 80, false, false), 1e12, 1e3);
+  EXPECT_NEAR(rate(1024, 96, false, false), 5e12, 1e3);
+  EXPECT_NEAR(rate(1024, 96, true, false), 4e12, 1e3);
+  // What nobody has measured.
+  EXPECT_NEAR(rate(1024, 64, true, true), device.attentionBackward, 1e3);
+  EXPECT_NEAR(rate(1024, 64, true, false, "other"), device.attentionForward,
+              1e3);
+  EXPECT_NEAR(rate(0, 0, true, false), device.attentionForward, 1e3);
+}
+
+TEST(Exposure, AttentionIsReadFromItsName) {
+  Device device = *deviceNamed("h100");
+  Manifest::Launch launch;
+  launch.kind = "attention";
+  launch.name = "attention 4x2048x32x128 causal";
+  launch.flops = 1e12;
+  launch.calls = 1;
+  auto seconds = [&](Manifest::Phase phase, const char *library) {
+    return launchSeconds(launch, phase, device, /*half=*/true, library);
+  };
+  // FlashAttention-3's figure 5: cuDNN reaches 484 TFLOP/s, its predecessor
+  // 298.
+  EXPECT_NEAR(seconds(Manifest::Phase::Forward, "cudnn"), 1 / 484.0, 1e-9);
+  EXPECT_NEAR(seconds(Manifest::Phase::Forward, "flash-attention-2"), 1 / 298.0,
+              1e-9);
+  EXPECT_GT(seconds(Manifest::Phase::Backward, "cudnn"), 1 / 465.0);
+}
+
 TEST(Device, FilesAreChecked) {
   std::string error;
   for (const std::string &name : deviceNames())

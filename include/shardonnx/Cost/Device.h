@@ -31,21 +31,44 @@ struct Protocol {
   double share = 1;
 };
 
+/// How fast one library's attention is in 16 bits: FLOPs a second by the length
+/// of a sequence, where a causal mask leaves half of the FLOPs out.
+struct AttentionRates {
+  std::string library;
+  bool backward = false, causal = false;
+  double headDim = 0;
+  struct Point {
+    double sequence = 0, flops = 0;
+  };
+  std::vector<Point> points; // the shortest first
+};
+
+/// Of one launch; a headDim of 0: not known.
+struct AttentionShape {
+  double sequence = 0, headDim = 0;
+  bool causal = false, backward = false;
+};
+
+/// What this runtime's GPU programs call.
+constexpr const char *kOwnAttention = "cudnn";
+
 struct Device {
   std::string name, title;
   TargetKind target = TargetKind::CPU;
   std::string arch; // as --arch has it
   double memoryBytes = 0, reservedBytes = 0;
   double f32Peak = 0, halfPeak = 0; // FLOPs a second of the data sheet
-  double f32Flops = 0;  // a second, in large matrix products, as reached
+  double f32Flops = 0;  // a second, in full and deep tiles of products
   double halfFlops = 0; // with bf16 or f16 operands
-  double attentionForward = 0, attentionBackward = 0; // FLOPs a second
+  std::vector<AttentionRates> attention;
+  // FLOPs a second of attention that `attention` says nothing of.
+  double attentionForward = 0, attentionBackward = 0;
   // A product is cut into tiles, which go over the multiprocessors in waves.
   double multiprocessors = 1, tileRows = 1, tileColumns = 1;
   double tileDepth = 0; // at which starting a tile takes as long as its work
   double memoryBytesPerSecond = 0;
   double launchSeconds = 0;             // of a kernel, at least
-  double collectiveMultiprocessors = 0; // that a collective takes
+  double collectiveMultiprocessors = 0; // that a queue's collectives take
   double hostBytesPerSecond = 0;        // to where offloaded slices lie
   Link within, across;                  // of one machine, between machines
   std::vector<Protocol> protocols;
@@ -57,8 +80,12 @@ struct Device {
   /// A product of rows x depth by depth x columns, `count` of them at once.
   double productSeconds(double rows, double depth, double columns, double count,
                         double bytes, bool half) const;
-  double attentionSeconds(double flops, double bytes, bool backward,
-                          bool half) const;
+  /// Of the rate of large products, what such a one reaches.
+  double productShare(double rows, double depth, double columns,
+                      double count) const;
+  double attentionSeconds(double flops, double bytes,
+                          const AttentionShape &shape, bool half,
+                          const std::string &library = kOwnAttention) const;
   /// An all-gather to, or a reduce-scatter from, `bytes` on each of `ranks`.
   double gatherSeconds(double bytes, int64_t ranks) const;
   double reduceScatterSeconds(double bytes, int64_t ranks) const;
@@ -71,6 +98,8 @@ struct Device {
   int64_t latencyBytes(int64_t ranks) const;
 
 private:
+  double attentionRate(const AttentionShape &shape,
+                       const std::string &library) const;
   Link linkOf(int64_t ranks) const;
   double latencyOf(const Protocol &protocol, int64_t ranks) const;
   double sendSeconds(double bytes, int64_t ranks) const;

@@ -16,7 +16,8 @@ namespace shardonnx {
 
 struct Execution {
   std::string name, title;
-  bool eager = false; // each op is a kernel that reads and writes memory
+  bool eager = false;    // each op is a kernel that reads and writes memory
+  std::string attention; // whose rates of the device's attention
   // Of the device's rates, over a whole training run.
   double productShare = 1, attentionShare = 1, memoryShare = 1;
   double unhidden = 0;       // of a collective's time, that work is delayed by

@@ -15,6 +15,7 @@
 #include "shardonnx/runtime/Manifest.h"
 #include "shardonnx/runtime/Offload.h"
 
+#include <string>
 #include <vector>
 
 namespace shardonnx {
@@ -78,9 +79,15 @@ std::vector<FunctionSchedule> predictSchedule(const Manifest &manifest,
 double offloadSeconds(const Manifest &manifest, const Topology &ranks,
                       Offload offload, const Device &device);
 
-/// A kernel or a library call by itself.
+/// A kernel or a library call by itself; attention by the library that is
+/// named.
 double launchSeconds(const Manifest::Launch &launch, Manifest::Phase phase,
-                     const Device &device, bool half);
+                     const Device &device, bool half,
+                     const std::string &attention = kOwnAttention);
+
+/// FLOPs a second of the program's attention; 0 where it has none.
+double attentionReached(const Manifest &manifest, Manifest::Phase phase,
+                        const Device &device);
 
 } // namespace shardonnx
 

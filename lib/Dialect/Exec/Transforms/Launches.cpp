@@ -185,7 +185,8 @@ static std::string shapeText(Value buffer) {
   return text;
 }
 
-/// The op, and of a product rows x depth x columns.
+/// The op, and of a product rows x depth x columns, of attention the query's
+/// batch x sequence x heads x headDim.
 static std::string nameOf(Operation *op) {
   std::string name = op->getName().stripDialect().str();
   auto product = [&](Value lhs, Value result) {
@@ -201,6 +202,14 @@ static std::string nameOf(Operation *op) {
   if (auto gemm = dyn_cast<GemmEpilogueOp>(op))
     return product(gemm.getLhs(), gemm.getResult()) + " " +
            nn::stringifyEpilogue(gemm.getEpilogue()).str();
+  auto attention = [&](auto op) {
+    return name + " " + shapeText(op.getQuery()) +
+           (op.getCausal() ? " causal" : "");
+  };
+  if (auto forward = dyn_cast<AttentionOp>(op))
+    return attention(forward);
+  if (auto backward = dyn_cast<AttentionGradOp>(op))
+    return attention(backward);
   return name;
 }
 
