@@ -69,6 +69,34 @@ LogicalResult checkPlanned(const CompileOptions &options, StringRef asked,
                            other + " out, and give it to compile");
 }
 
+// What 8 bits are made of must hold them.
+static LogicalResult checkF8(const CompileOptions &options,
+                             Diagnostics &diagnostics) {
+  auto check = [&](const std::string &option, MatmulDtype matmul,
+                   ShxDType param) -> LogicalResult {
+    if (matmul == MatmulDtype::Param)
+      return success();
+    if (options.strictNumerics)
+      return diagnostics.error(option + ": rounds the operands of products, "
+                                        "which --strict-numerics excludes; "
+                                        "leave one out");
+    if (param == SHX_F16)
+      return diagnostics.error(option +
+                               ": f16 does not hold what is rounded to 8 "
+                               "bits; give --param-dtype=bf16");
+    return success();
+  };
+  if (failed(check("--matmul-dtype", options.matmulDtype, options.paramDtype)))
+    return failure();
+  for (auto [index, policy] : llvm::enumerate(options.unitPolicies))
+    if (failed(check("--config: units[" + std::to_string(index) +
+                         "]: matmul_dtype",
+                     policy.matmulDtype.value_or(options.matmulDtype),
+                     policy.paramDtype.value_or(options.paramDtype))))
+      return failure();
+  return success();
+}
+
 bool suitsPolicies(Strategy strategy, const CompileOptions &options) {
   return strategy != Strategy::NoShard ||
          std::none_of(options.unitPolicies.begin(), options.unitPolicies.end(),
@@ -127,6 +155,8 @@ LogicalResult checkOptions(const CompileOptions &options,
         Twine("--strict-numerics: kernels keep the intermediate values of ") +
         spell(options.paramDtype) +
         " in f32, which rounds otherwise; leave --param-dtype at f32");
+  if (failed(checkF8(options, diagnostics)))
+    return failure();
   if (!options.loraTargets.empty() && !options.lora)
     return diagnostics.error("--lora-targets needs --lora=RANK: the rank of "
                              "the adapters");

@@ -88,6 +88,9 @@ static ArrayAttr unitRules(Builder &b, const CompileOptions &options) {
     setType(nn::kParamDtypeKey, policy.paramDtype);
     setType(nn::kReduceDtypeKey, policy.reduceDtype);
     setType(nn::kOutputDtypeKey, policy.outputDtype);
+    if (policy.matmulDtype)
+      rule.set(nn::kMatmulDtypeKey,
+               b.getStringAttr(spell(*policy.matmulDtype)));
     setTruth(nn::kCastInputsKey, policy.castForwardInputs);
     setNumber(nn::kReshardKey, policy.reshard);
     if (policy.recompute)

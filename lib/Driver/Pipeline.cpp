@@ -78,6 +78,9 @@ static void addTrainingPasses(OpPassManager &pm,
   }
   if (!options.strictNumerics)
     pm.addPass(nn::createJoinProductsPass());
+  nn::F8ProductsPassOptions products;
+  products.dtype = spell(options.matmulDtype);
+  pm.addPass(nn::createF8ProductsPass(products));
   pm.addNestedPass<func::FuncOp>(nn::createJoinRotariesPass());
   pm.addPass(nn::createVerifyPlacesPass());
 }

@@ -45,6 +45,10 @@ MODELS = {
     "llama-23": f"{LLAMA} --opset 23",
     "llama-23-optimized": f"{LLAMA} --opset 23 --optimize",
     "smollm3-18": f"{SMOLLM3} --opset 18",
+    # Every size a multiple of 16, as products of 8 bits want it.
+    "llama-sixteens": "llama-small --layers 2 --hidden 64 --heads 4 "
+                      "--kv-heads 2 --ffn 96 --vocab 257 --seq 32 "
+                      "--jitter 0.1 --seed 2 --opset 23",
     "gpt2-untied-static": f"{GPT2} --opset 18 --optimize --no-tied --batch 2",
     "llama-tied-static": f"{LLAMA} --opset 23 --tied --batch 1",
     "gpt2-eager": f"{GPT2} --opset 18 --attention eager",
@@ -131,6 +135,13 @@ def lora(name, model, options="", targets="all-linear", base=None, **other):
     return case(name, model=model, lora=peft, base=base,
                 compile=words + list(other.pop("compile", ())),
                 run=[f"--adapter={adapter_path(name)}"], **other)
+
+
+def f8(name, model, matmul, **other):
+    """Products of 8 bits: a value that lies between two is rounded up in one
+    program and down in another, hence the bars."""
+    return case(name, model=model, matmul=matmul, loss_rtol=1e-3,
+                norm_rtol=5e-2, compile=[f"--matmul-dtype={matmul}"], **other)
 
 
 def config(name):
@@ -246,6 +257,11 @@ CASES = [
     case("qwen3-moe-bf16", model="qwen3-moe", batch=2, policy="bf16",
          loss_rtol=2e-2, norm_rtol=1e-1,
          compile=["--param-dtype=bf16", "--reduce-dtype=f32"]),
+    # torch's float8, with the same scales and roundings.
+    f8("gpt2-fp8", "gpt2-18", "fp8", batch=2),
+    f8("gpt2-fp8-rowwise", "gpt2-18", "fp8:rowwise"),
+    f8("llama-fp8", "llama-sixteens", "fp8"),
+    f8("llama-fp8-rowwise", "llama-sixteens", "fp8:rowwise", batch=3),
     # Float16 with its loss scale, against the run in float32: `like`.
     case("gpt2-f16", model="gpt2-18", like="gpt2-18", loss_rtol=1e-2,
          norm_rtol=1e-1, compile=["--param-dtype=f16", "--reduce-dtype=f32"]),

@@ -32,6 +32,7 @@ import peft
 import torch
 
 import export
+import f8
 import reference
 
 # Node metadata that the importer does not read: half of a small graph's bytes.
@@ -307,9 +308,15 @@ def make_optimizer(case, module):
 def backward(case, module, batch, labels_total):
     """Accumulates the gradients of one step and returns its loss."""
     if case.get("policy") != "bf16":
-        loss, _ = step_loss(case, module, batch)
-        (loss / labels_total).backward()
-        return loss.item() / labels_total
+        # Scales of 8 bits are those of a microbatch.
+        size = case["batch"] if "matmul" in case else cases.GLOBAL_BATCH
+        total = 0.0
+        for i in range(0, cases.GLOBAL_BATCH, size):
+            part = {k: v[i:i + size] for k, v in batch.items()}
+            loss, _ = step_loss(case, module, part)
+            (loss / labels_total).backward()
+            total += loss.item() / labels_total
+        return total
     # As FSDP2's MixedPrecisionPolicy(param_dtype=bf16, reduce_dtype=f32):
     # rounded parameters in every microbatch, gradients summed in f32.
     total = 0.0
@@ -379,6 +386,8 @@ def record(case, module, model):
         quantise_base(case, module)
     if "lora" in case:
         module = add_adapters(case, module)
+    if "matmul" in case:
+        f8.convert(module, case["matmul"])
     count = len(samples["labels"])
     optimizer = make_optimizer(case, module)
     trained = [p for p in module.parameters() if p.requires_grad]

@@ -93,6 +93,8 @@ private:
       policy.reduceDtype = oneOf(value, floatTypes());
     else if (key == "output_dtype")
       policy.outputDtype = oneOf(value, floatTypes());
+    else if (key == "matmul_dtype")
+      policy.matmulDtype = oneOf(value, allValues<MatmulDtype>());
     else if (key == "cast_forward_inputs")
       policy.castForwardInputs = truth(value);
     else if (key == "reshard_after_forward")
@@ -109,8 +111,9 @@ private:
     else
       wrong("has the key '" + key +
             "'; it may have modules, each, param_dtype, reduce_dtype, "
-            "output_dtype, cast_forward_inputs, reshard_after_forward, "
-            "recompute, forward_prefetch, backward_prefetch and kept");
+            "output_dtype, matmul_dtype, cast_forward_inputs, "
+            "reshard_after_forward, recompute, forward_prefetch, "
+            "backward_prefetch and kept");
   }
 
   std::vector<std::string> names(const Json &value) const {

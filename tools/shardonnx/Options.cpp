@@ -155,6 +155,8 @@ void addShardingOptions(CLI::App &app, CompileOptions &o) {
             floatTypes());
   addChoice(app, "--output-dtype", o.outputDtype, "the graph's outputs",
             floatTypes());
+  addChoice(app, "--matmul-dtype", o.matmulDtype,
+            "what the linear layers of blocks multiply");
 }
 
 void addLoraOptions(CLI::App &app, CompileOptions &o) {

@@ -30,6 +30,7 @@ struct UnitPolicy {
   std::vector<std::string> modules; // regexes; block, size:N or root alone
   bool together = false;            // all matches are one unit
   std::optional<ShxDType> paramDtype, reduceDtype, outputDtype;
+  std::optional<MatmulDtype> matmulDtype;
   std::optional<bool> castForwardInputs;
   std::optional<int64_t> reshard; // 0: stays gathered, 1: freed, K: to K ranks
   std::optional<RecomputeKind> recompute; // none, block or selective
@@ -62,6 +63,7 @@ struct CompileOptions {
   std::vector<UnitPolicy> unitPolicies; // before `units` where both match
   ShxDType paramDtype = SHX_F32, reduceDtype = SHX_F32;
   std::optional<ShxDType> outputDtype; // none: as computed
+  MatmulDtype matmulDtype = MatmulDtype::Param;
   Recompute recompute;
   int64_t forwardPrefetch = 1, backwardPrefetch = 1;
   std::optional<int64_t> memoryBudget; // bytes of a rank, at worldSize

@@ -11,8 +11,6 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
-#include "shardonnx/Support/Origin.h"
-#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 
@@ -123,32 +121,16 @@ struct ReportRaise : impl::ReportRaiseBase<ReportRaise> {
   using ReportRaiseBase::ReportRaiseBase;
 
   void runOnOperation() override {
-    llvm::MapVector<std::pair<StringRef, StringRef>, SmallVector<Attribute>>
-        report;
-    Builder builder(&getContext());
-    auto note = [&](StringRef what, StringRef why, Operation *op) {
-      StringRef node = getOrigin(op->getLoc()).node;
-      report[{what, why}].push_back(builder.getStringAttr(node));
-    };
+    nn::RaiseNotes notes;
     getOperation().walk([&](Operation *op) {
       if (isOneOp(op))
-        return note(op->getName().stripDialect(), "", op);
+        return notes.add(op, op->getName().stripDialect());
       auto [what, why] = explain(op);
       if (!why.empty())
-        note(what, strict ? "--strict-numerics keeps what is written out" : why,
-             op);
+        notes.add(op, what,
+                  strict ? "--strict-numerics keeps what is written out" : why);
     });
-    SmallVector<Attribute> entries;
-    for (auto &[key, nodes] : report) {
-      NamedAttrList entry;
-      entry.set("what", builder.getStringAttr(key.first));
-      entry.set("nodes", builder.getArrayAttr(nodes));
-      if (!key.second.empty())
-        entry.set("why", builder.getStringAttr(key.second));
-      entries.push_back(entry.getDictionary(&getContext()));
-    }
-    if (!entries.empty())
-      getOperation()->setAttr(nn::kRaisedAttr, builder.getArrayAttr(entries));
+    notes.addTo(getOperation());
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
@@ -159,6 +160,22 @@ template <typename Product> static int64_t flopsOf(Product op) {
 int64_t MatmulOp::getFlops() { return flopsOf(*this); }
 
 //===----------------------------------------------------------------------===//
+// f8_matmul (its gradients are F8.cpp's)
+//===----------------------------------------------------------------------===//
+
+LogicalResult F8MatmulOp::verify() {
+  if (failed(verifyProduct(*this)))
+    return failure();
+  if (getLhsSource().getType() != getLhs().getType() ||
+      getRhsSource().getType() != getRhs().getType() ||
+      getRhsBack().getType() != getRhs().getType())
+    return emitOpError("has operands of other types than their sources");
+  return success();
+}
+
+int64_t F8MatmulOp::getFlops() { return flopsOf(*this); }
+
+//===----------------------------------------------------------------------===//
 // matmul_epilogue
 //===----------------------------------------------------------------------===//
 
@@ -297,12 +314,16 @@ static std::vector<Scalar> evaluateProduct(Op op, Interpreter &interpreter) {
   return sums;
 }
 
-NN_EVALUATE(MatmulOp) {
-  std::vector<Scalar> product = evaluateProduct(*this, interpreter);
-  if (product.empty() && tensorType(getResult()).getNumElements() > 0)
+template <typename Op>
+static LogicalResult setProduct(Op op, Interpreter &interpreter) {
+  std::vector<Scalar> product = evaluateProduct(op, interpreter);
+  if (product.empty() && tensorType(op.getResult()).getNumElements() > 0)
     return failure();
-  return interpreter.set(getResult(), std::move(product));
+  return interpreter.set(op.getResult(), std::move(product));
 }
+
+NN_EVALUATE(MatmulOp) { return setProduct(*this, interpreter); }
+NN_EVALUATE(F8MatmulOp) { return setProduct(*this, interpreter); }
 
 /// GELU in tanh's form, and its derivative.
 static double geluOf(double x, double &slope) {

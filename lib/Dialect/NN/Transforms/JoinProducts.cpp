@@ -12,7 +12,6 @@
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
-#include "shardonnx/Support/Origin.h"
 #include "shardonnx/runtime/Layout.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
@@ -59,12 +58,11 @@ private:
   Value joinParameters(ArrayRef<GetOp> gets, Operation *before,
                        OpBuilder &builder);
   void note(Operation *op, StringRef why);
-  void report();
 
   ModuleOp module;
   SymbolTable symbols;
-  llvm::DenseMap<StringAttr, unsigned> reads;               // of each parameter
-  llvm::MapVector<StringRef, SmallVector<Attribute>> notes; // nodes, by why
+  llvm::DenseMap<StringAttr, unsigned> reads; // of each parameter
+  RaiseNotes notes;
 };
 
 } // namespace
@@ -208,28 +206,8 @@ void Joiner::joinAlike(ArrayRef<Linear> linears) {
 }
 
 void Joiner::note(Operation *op, StringRef why) {
-  notes[why].push_back(
-      StringAttr::get(op->getContext(), getOrigin(op->getLoc()).node));
-}
-
-/// What was joined, and what reads the same rows and was not.
-void Joiner::report() {
-  SmallVector<Attribute> entries;
-  if (auto known = module->getAttrOfType<ArrayAttr>(kRaisedAttr))
-    llvm::append_range(entries, known);
-  Builder b(module.getContext());
-  for (auto &[why, nodes] : notes) {
-    NamedAttrList entry;
-    entry.set("what",
-              b.getStringAttr(why.empty() ? "joined products"
-                                          : "products of the same rows"));
-    entry.set("nodes", b.getArrayAttr(nodes));
-    if (!why.empty())
-      entry.set("why", b.getStringAttr(why));
-    entries.push_back(entry.getDictionary(module.getContext()));
-  }
-  if (!notes.empty())
-    module->setAttr(kRaisedAttr, b.getArrayAttr(entries));
+  notes.add(op, why.empty() ? "joined products" : "products of the same rows",
+            why);
 }
 
 void Joiner::run() {
@@ -266,7 +244,7 @@ void Joiner::run() {
     if (!linears.empty())
       joinAlike(linears);
   }
-  report();
+  notes.addTo(module);
 }
 
 namespace {

@@ -23,6 +23,17 @@ inline std::vector<ShxDType> floatTypes() {
   return {SHX_F32, SHX_BF16, SHX_F16};
 }
 
+/// What the operands of matrix products are rounded to.
+enum class MatmulDtype { Param, F8, F8Rowwise };
+
+template <> struct Spellings<MatmulDtype> {
+  static constexpr Spelling<MatmulDtype> table[] = {
+      {MatmulDtype::Param, "param", "as the parameters"},
+      {MatmulDtype::F8, "fp8", "a scale for each tensor"},
+      {MatmulDtype::F8Rowwise, "fp8:rowwise",
+       "one for each row, weight gradients as the parameters"}};
+};
+
 /// Whose code a program is.
 enum class TargetKind { CPU, CUDA };
 

@@ -36,6 +36,7 @@ inline const std::vector<std::string> &compileOptionNames() {
                                                  "--param-dtype",
                                                  "--reduce-dtype",
                                                  "--output-dtype",
+                                                 "--matmul-dtype",
                                                  "--recompute",
                                                  "--forward-prefetch",
                                                  "--backward-prefetch",

@@ -177,6 +177,25 @@ def PackBasePass : Pass<"nn-pack-base", "mlir::ModuleOp"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def F8ProductsPass : Pass<"nn-f8-products", "mlir::ModuleOp"> {
+  let summary = "Linear layers multiply floats of 8 bits, by --matmul-dtype";
+  let description = [{
+    A product of rows with a two-dimensional weight, of a block's unit and with
+    sizes that are multiples of 16, becomes an nn.f8_matmul of operands that
+    nn.f8_round has rounded, with scales that are powers of two: one for the
+    tensor (`fp8`), or one for each row of the product and each column
+    (`fp8:rowwise`). A unit's policy goes before the option. What multiplies 8
+    bits, and what of these units does not and why, is told by `inspect`.
+
+    Preserves numerics: no, operands are rounded.
+  }];
+  let options = [
+    Option<"dtype", "dtype", "std::string", "\"param\"",
+           "param (nothing is done), fp8 or fp8:rowwise">
+  ];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
 def FreezePass : Pass<"nn-freeze", "mlir::ModuleOp"> {
   let summary = "Makes parameters constants of the training";
   let description = [{

@@ -1,0 +1,29 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The nn dialect's products of 8 bits, apart from NN.h so that most files need
+// not be compiled with them.
+
+#ifndef SHARDONNX_DIALECT_NN_IR_NNF8_H
+#define SHARDONNX_DIALECT_NN_IR_NNF8_H
+
+#include "shardonnx/Dialect/NN/IR/NN.h"
+
+#include "shardonnx/Dialect/NN/IR/NNF8OpsEnums.h.inc"
+#define GET_OP_CLASSES
+#include "shardonnx/Dialect/NN/IR/NNF8Ops.h.inc"
+
+namespace shardonnx::nn {
+
+/// `value` rounded to 8 bits, with a scale for the whole tensor, or one for
+/// each index of the other axes where `axis` is given.
+mlir::Value roundToF8(mlir::OpBuilder &builder, mlir::Location loc,
+                      F8Format format, mlir::Value value,
+                      std::optional<int64_t> axis = std::nullopt);
+
+/// Registers the group with the dialect.
+void registerF8Ops(NNDialect &dialect);
+
+} // namespace shardonnx::nn
+
+#endif // SHARDONNX_DIALECT_NN_IR_NNF8_H

@@ -1,0 +1,93 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Products whose operands are floats of 8 bits. A group of its own with a
+// header of its own (NNF8.h), as NNMath is.
+
+#ifndef SHARDONNX_DIALECT_NN_F8_OPS
+#define SHARDONNX_DIALECT_NN_F8_OPS
+
+include "shardonnx/Dialect/NN/IR/NNBase.td"
+
+def NN_F8E4M3 : I32EnumAttrCase<"e4m3", 0>;
+def NN_F8E5M2 : I32EnumAttrCase<"e5m2", 1>;
+def NN_F8Format : I32EnumAttr<"F8Format", "A float of 8 bits",
+    [NN_F8E4M3, NN_F8E5M2]> {
+  let cppNamespace = "::shardonnx::nn";
+}
+
+def NN_F8StepOp : NN_PureOp<"f8_step", [
+    DeclareOpInterfaceMethods<ElementwiseOpInterface>,
+    DeclareOpInterfaceMethods<InferTypeOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "What an element of 8 bits counts, by the largest absolute value";
+  let description = [{
+    1/s, s the largest power of two with s·max(amax, 1e-12) ≤ the format's
+    largest number (448 for e4m3, 57344 for e5m2): torchao's scale with
+    `round_scales_to_power_of_2`. An amax that is not finite leaves no product
+    finite. Gradient 0.
+  }];
+  let args = (ins NN_F8Format:$format, NN_F32Tensor:$amax);
+  let results = (outs NN_F32Tensor:$result);
+  let assemblyFormat = [{
+    $format operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def NN_F8RoundOp : NN_PureOp<"f8_round", [
+    DeclareOpInterfaceMethods<ElementwiseOpInterface>,
+    DeclareOpInterfaceMethods<InferTypeOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "x rounded to a multiple of step that 8 bits hold";
+  let description = [{
+    step · f8(x / step), to nearest even, in x's own type, which holds it
+    exactly (bf16 and f32 do). `step` broadcasts to x. Gradient 0: what reads
+    the result says which value it stands for.
+  }];
+  let args = (ins NN_F8Format:$format, NN_FloatTensor:$operand,
+                       NN_F32Tensor:$step);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $format operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def NN_F8Tensorwise : I32EnumAttrCase<"tensorwise", 0>;
+def NN_F8Rowwise : I32EnumAttrCase<"rowwise", 1>;
+def NN_F8Recipe : I32EnumAttr<"F8Recipe", "How operands are scaled",
+    [NN_F8Tensorwise, NN_F8Rowwise]> {
+  let cppNamespace = "::shardonnx::nn";
+}
+
+def NN_F8MatmulOp : NN_PureOp<"f8_matmul", [
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<DecomposableOpInterface>,
+    DeclareOpInterfaceMethods<FlopsOpInterface>]> {
+  let summary = "A linear layer's product of rounded operands, and its gradients of rounded ones";
+  let description = [{
+    lhs·op(rhs), lhs [rows, k] and rhs two-dimensional, each the source beside
+    it rounded by nn.f8_round: gradients go to the sources. They are products
+    too, of the result's gradient g (torchao's recipes of the same names,
+    rowwise that whose weight gradients stay in high precision):
+
+    | recipe | rows' gradient | weight's gradient |
+    | --- | --- | --- |
+    | tensorwise | e5m2(g) · rhs_back | e5m2(g) · lhs |
+    | rowwise | e4m3(g), scaled by row · rhs_back | g · lhs_source |
+
+    `rhs_back` is rhs_source rounded by one scale. Made by nn-f8-products;
+    nn-decompose makes it an nn.matmul.
+  }];
+  let args = (ins NN_F8Recipe:$recipe, NN_FloatTensor:$lhs,
+                       NN_FloatTensor:$rhs, NN_FloatTensor:$lhs_source,
+                       NN_FloatTensor:$rhs_source, NN_FloatTensor:$rhs_back,
+                       UnitAttr:$transpose_rhs);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = [{
+    $recipe operands attr-dict `:` functional-type(operands, results)
+  }];
+  let extraClassDeclaration = "bool getTransposeLhs() { return false; }";
+  let hasVerifier = 1;
+}
+
+#endif // SHARDONNX_DIALECT_NN_F8_OPS

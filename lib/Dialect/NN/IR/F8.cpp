@@ -1,0 +1,216 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Floats of 8 bits: the formats, how a tensor is rounded to one, and the
+// gradients of a product of such tensors.
+
+#include "Evaluate.h"
+#include "VectorBuilder.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
+#include "shardonnx/Dialect/NN/IR/ShapeRule.h"
+#include "llvm/ADT/STLExtras.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+#include "shardonnx/Dialect/NN/IR/NNF8OpsEnums.cpp.inc"
+#define GET_OP_CLASSES
+#include "shardonnx/Dialect/NN/IR/NNF8Ops.cpp.inc"
+
+template <typename... Ops> static void registerAll(NNDialect &dialect) {
+  (RegisteredOperationName::insert<Ops>(dialect), ...);
+}
+
+void nn::registerF8Ops(NNDialect &dialect) {
+  registerAll<
+#define GET_OP_LIST
+#include "shardonnx/Dialect/NN/IR/NNF8Ops.cpp.inc"
+      >(dialect);
+}
+
+namespace {
+
+/// What a format holds: multiples of 2^(e - mantissaBits) from 2^e on, e at
+/// least leastExponent, up to `largest`.
+struct F8Numbers {
+  int mantissaBits, leastExponent;
+  double largest;
+};
+
+} // namespace
+
+/// E4M3 is the variant without infinities (float8_e4m3fn).
+static F8Numbers numbersOf(F8Format format) {
+  return format == F8Format::e4m3 ? F8Numbers{3, -6, 448}
+                                  : F8Numbers{2, -14, 57344};
+}
+
+/// torchao's EPS: what an amax of zero is taken for.
+static constexpr double kLeastAmax = 1e-12;
+
+//===----------------------------------------------------------------------===//
+// f8_step, f8_round
+//===----------------------------------------------------------------------===//
+
+#define NN_INFER(OP)                                                           \
+  LogicalResult OP::inferReturnTypes(                                          \
+      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
+      DictionaryAttr attributes, OpaqueProperties properties,                  \
+      RegionRange regions, SmallVectorImpl<Type> &inferred)
+#define NN_VJP(OP)                                                             \
+  LogicalResult OP::buildVjp(OpBuilder &builder, ValueRange resultGrads,       \
+                             const llvm::SmallBitVector &needed,               \
+                             MutableArrayRef<Value> operandGrads)
+#define NN_EMIT(OP) Value OP::emitVector(OpBuilder &builder, ValueRange vectors)
+
+NN_INFER(F8StepOp) {
+  inferred.push_back(operands[0].getType());
+  return success();
+}
+
+NN_INFER(F8RoundOp) {
+  if (!broadcastsTo(shapeOf(operands[1]), shapeOf(operands[0])))
+    return misfit(loc, "steps ", operands[1].getType(), " do not broadcast to ",
+                  operands[0].getType());
+  inferred.push_back(operands[0].getType());
+  return success();
+}
+
+NN_VJP(F8StepOp) { return success(); }
+NN_VJP(F8RoundOp) { return success(); }
+
+namespace {
+
+/// Powers of two as bits of f32.
+struct Powers : Vec {
+  using Vec::Vec;
+
+  /// The power of two at or below |x|; infinity where x is not finite, 0 of
+  /// zero.
+  Value floorOf(Value x) {
+    Value bits = toBits(x);
+    return toFloat(arith::AndIOp::create(
+        b, loc, bits, constantOf(b, loc, bits.getType(), 0x7f800000)));
+  }
+  /// 1/x of a power of two that has one, not finite of infinity.
+  Value inverse(Value x) {
+    Value bits = toBits(x);
+    Value one = constantOf(b, loc, bits.getType(), 254 << 23);
+    return toFloat(arith::SubIOp::create(b, loc, one, bits));
+  }
+
+private:
+  Type withElement(Type type, Type element) {
+    auto shaped = dyn_cast<ShapedType>(type);
+    return shaped ? Type(shaped.clone(element)) : element;
+  }
+  Value toBits(Value x) {
+    return arith::BitcastOp::create(
+        b, loc, withElement(x.getType(), b.getI32Type()), x);
+  }
+  Value toFloat(Value bits) {
+    return arith::BitcastOp::create(
+        b, loc, withElement(bits.getType(), b.getF32Type()), bits);
+  }
+};
+
+} // namespace
+
+// A NaN stays one up to the products: maximumf keeps it, and the inverse of
+// what floorOf makes of it is not finite.
+NN_EMIT(F8StepOp) {
+  Powers v(builder, getLoc());
+  Value amax = arith::MaximumFOp::create(builder, getLoc(), vectors[0],
+                                         v.constant(vectors[0], kLeastAmax));
+  Value largest = v.constant(amax, numbersOf(getFormat()).largest);
+  return v.inverse(v.floorOf(v.div(largest, amax)));
+}
+
+// Neighbours of y lie 2^-mantissaBits of its power of two apart.
+NN_EMIT(F8RoundOp) {
+  Powers v(builder, getLoc());
+  F8Numbers numbers = numbersOf(getFormat());
+  Value step = vectors[1], y = v.mul(vectors[0], v.inverse(step));
+  Value least = v.constant(y, std::ldexp(1.0, numbers.leastExponent));
+  Value power =
+      arith::MaximumFOp::create(builder, getLoc(), v.floorOf(y), least);
+  Value apart = v.mul(power, std::ldexp(1.0, -numbers.mantissaBits));
+  Value count =
+      math::RoundEvenOp::create(builder, getLoc(), v.mul(y, v.inverse(apart)));
+  return v.mul(v.mul(count, apart), step);
+}
+
+NN_EVALUATE(F8StepOp) {
+  double largest = numbersOf(getFormat()).largest;
+  return evaluateReal(*this, interpreter, [largest](double amax) {
+    if (!std::isfinite(amax))
+      return amax;
+    int exponent;
+    (void)std::frexp(float(largest / std::max(amax, kLeastAmax)), &exponent);
+    return std::ldexp(1.0, 1 - exponent);
+  });
+}
+
+NN_EVALUATE(F8RoundOp) {
+  F8Numbers numbers = numbersOf(getFormat());
+  return interpreter.map(*this, [numbers](ArrayRef<Scalar> x) {
+    double y = x[0].f / x[1].f;
+    if (y == 0 || !std::isfinite(y))
+      return ofFloat(x[0].f * (y == 0 ? 0 : x[1].f));
+    int exponent;
+    (void)std::frexp(y, &exponent);
+    double apart =
+        std::ldexp(1.0, std::max(exponent - 1, numbers.leastExponent) -
+                            numbers.mantissaBits);
+    return ofFloat(std::nearbyint(y / apart) * apart * x[1].f);
+  });
+}
+
+Value nn::roundToF8(OpBuilder &builder, Location loc, F8Format format,
+                    Value value, std::optional<int64_t> axis) {
+  NNBuilder b(builder, loc);
+  SmallVector<int64_t> axes;
+  if (axis)
+    axes.push_back(*axis);
+  else
+    axes = llvm::to_vector(llvm::seq<int64_t>(0, rankOf(value)));
+  Value amax = ReduceMaxOp::create(builder, loc, b.unary<AbsOp>(value), axes,
+                                   /*keepdims=*/true);
+  Value step = F8StepOp::create(builder, loc, format, b.f32(amax));
+  return F8RoundOp::create(builder, loc, format, value, step);
+}
+
+//===----------------------------------------------------------------------===//
+// f8_matmul (what products share is Matmul.cpp's)
+//===----------------------------------------------------------------------===//
+
+FailureOr<SmallVector<Value>> F8MatmulOp::decompose(OpBuilder &builder) {
+  Value product = MatmulOp::create(builder, getLoc(), getType(), getLhs(),
+                                   getRhs(), false, getTransposeRhs());
+  return SmallVector<Value>{product};
+}
+
+NN_VJP(F8MatmulOp) {
+  NNBuilder b(builder, getLoc());
+  bool byRow = getRecipe() == F8Recipe::rowwise;
+  Value source = getLhsSource(), weight = getRhsSource();
+  Value g = b.cast(resultGrads[0], elementType(getLhs()));
+  Value rows = byRow ? roundToF8(builder, getLoc(), F8Format::e4m3, g, 1)
+                     : roundToF8(builder, getLoc(), F8Format::e5m2, g);
+  if (needed[2])
+    operandGrads[2] =
+        MatmulOp::create(builder, getLoc(), rows, getRhsBack(), false,
+                         !getTransposeRhs(), gradientElementType(source));
+  if (!needed[3])
+    return success();
+  Value left = byRow ? source : getLhs(), right = byRow ? g : rows;
+  if (getTransposeRhs())
+    std::swap(left, right);
+  operandGrads[3] = MatmulOp::create(builder, getLoc(), left, right, true,
+                                     false, gradientElementType(weight));
+  return success();
+}
