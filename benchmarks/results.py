@@ -10,7 +10,7 @@ import json
 import os
 
 import measure
-from contenders import CONTENDERS, WORKLOADS
+from contenders import CONTENDERS, WORKLOADS, ours
 
 # As far as the losses of two contenders may part at any step.
 LOSS_RTOL = {"f32": 1e-3, "bf16": 2e-2}
@@ -30,20 +30,27 @@ class Results:
             print(json.dumps(line), file=file, flush=True)
 
     def start(self, header):
-        """Begins a new file, or goes on with one of the same header."""
+        """Begins a new file, or goes on with one of the same header. What
+        only PyTorch has done does not depend on our commit."""
         if not self.lines:
             os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)
-            return self.add("run", **header)
-        for key, value in header.items():
-            if self.header.get(key) != value:
+        for key, value in header.items() if self.lines else ():
+            there = self.header.get(key)
+            if there != value and (key != "commit" or self.has_ours()):
                 raise RuntimeError(
-                    f"{self.path} is of another run: {key} is "
-                    f"{self.header.get(key)!r} there and {value!r} here; start "
-                    "anew without --resume")
+                    f"{self.path} is of another run: {key} is {there!r} there "
+                    f"and {value!r} here; start anew without --resume")
+        if self.header != dict(kind="run", **header):
+            self.add("run", **header)
+
+    def has_ours(self):
+        return bool(self.of("compile")) or any(
+            ours(turn["who"]) for turn in self.of("turn"))
 
     @property
     def header(self):
-        return self.lines[0] if self.lines else {}
+        """The last one."""
+        return next(iter(self.of("run")[::-1]), {})
 
     def of(self, kind):
         return [line for line in self.lines if line["kind"] == kind]
