@@ -20,7 +20,8 @@ import time
 import measure
 import plot
 import tables
-from contenders import CONTENDERS, WORKLOADS, chosen, compile_words, ours
+from contenders import (C, CONTENDERS, WORKLOADS, chosen, compile_words, ours,
+                        trains)
 from results import Results
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -91,6 +92,11 @@ def parse():
     least = max(WORKLOADS[name].warm_up for name in options.workloads)
     if options.steps is not None and options.steps <= least:
         parser.error(f"--steps: more than {least} are needed")
+    for name in options.contenders or ():
+        unable = [w for w in options.workloads if not trains(name, w)]
+        if unable:
+            parser.error(f"--contenders: {name} cannot train "
+                         f"{', '.join(unable)}: name others in --workloads")
     if options.rounds < 1:
         parser.error("--rounds: at least one is needed")
     options.out = options.out or os.path.join(options.work, "results.jsonl")
@@ -244,13 +250,36 @@ def our_commands(name, program, steps, data, log):
               log], {})]
 
 
+def plain_c_commands(workload, options, steps, data, log):
+    """gpt2.c, built for this machine; threads are OpenMP's own, all cores."""
+    work = WORKLOADS[workload]
+    weights = os.path.join(options.work, work.preset + ".gpt2")
+    if not os.path.exists(weights):
+        subprocess.run([options.python, os.path.join(HERE, "samples.py"),
+                        work.preset, weights], check=True)
+    program = os.path.join(options.work, "gpt2")
+    subprocess.run([os.environ.get("CC", "cc"), "-O3", "-march=native",
+                    "-ffast-math", "-fopenmp", os.path.join(HERE, "gpt2.c"),
+                    "-o", program, "-lm"], check=True)
+    return [([program, weights, data, str(steps), str(work.samples),
+              LEARNING_RATE, log], {})]
+
+
+def commands_of(workload, name, options, program, steps, log):
+    data = data_of(workload, options)
+    if ours(name):
+        return our_commands(name, program, steps, data, log)
+    if CONTENDERS[name].mode == C:
+        return plain_c_commands(workload, options, steps, data, log)
+    return peer_commands(workload, name, options, steps, data, log)
+
+
 def take_turn(workload, name, options, program):
     """Trains once, and returns what came of it."""
-    work, data = WORKLOADS[workload], data_of(workload, options)
+    work = WORKLOADS[workload]
     steps = options.steps or work.steps
     log = os.path.join(options.work, f"{workload}-{name}.jsonl")
-    commands = (our_commands(name, program, steps, data, log) if program else
-                peer_commands(workload, name, options, steps, data, log))
+    commands = commands_of(workload, name, options, program, steps, log)
     watch = measure.ProcessMemory(CONTENDERS[name].ranks)
     found = measure.run(commands, log, options.timeout, watch)
     if len(found) != steps:

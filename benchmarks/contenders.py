@@ -22,7 +22,7 @@ ONE_PROCESS = ("eager", "compile", "eager-bf16")
 
 WORKLOADS = {
     "w1": Workload("W1: GPT-2, 6 layers, 384, 6 heads", "w1", 4, "tokens",
-                   256, 8192, 10, 3, peers=ALL),
+                   256, 8192, 10, 3, peers=(*ALL, "plain-c")),
     "w2": Workload("W2: Llama, 6 layers, 512, ffn 1376, 8/4 heads", "w2", 4,
                    "tokens", 256, 8192, 10, 3, peers=ALL),
     "w2-lora": Workload("W2 with LoRA of rank 16 on a frozen base, beside "
@@ -36,12 +36,14 @@ WORKLOADS = {
                    "pictures", 1, None, 6, 2, peers=ONE_PROCESS),
 }
 
-# `mode` is peer.py's; None: our executable.
+# `mode` is peer.py's; None: our executable; C: gpt2.c.
+C = "c"
 Contender = collections.namedtuple("Contender", "mode ranks dtype")
 CONTENDERS = {
     "shardonnx-1": Contender(None, 1, "f32"),
     "eager": Contender("eager", 1, "f32"),
     "compile": Contender("compile", 1, "f32"),
+    "plain-c": Contender(C, 1, "f32"),
     "shardonnx-1-bf16": Contender(None, 1, "bf16"),
     "eager-bf16": Contender("eager", 1, "bf16"),
     "compile-bf16": Contender("compile", 1, "bf16"),
@@ -62,6 +64,11 @@ LORA_RATIOS = [Ratio("shardonnx-1", "eager", 1.5, 0.35)]
 
 def ours(name):
     return CONTENDERS[name].mode is None
+
+
+def trains(name, workload):
+    """Whether a contender can: plain C is written for GPT-2."""
+    return CONTENDERS[name].mode != C or name in WORKLOADS[workload].peers
 
 
 def compile_words(workload, name):
