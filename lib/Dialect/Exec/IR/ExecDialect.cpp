@@ -3,6 +3,7 @@
 //
 // Registration of the exec dialect, and what everyone asks of a memref type.
 
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -50,8 +51,11 @@ bool exec::isCuda(Operation *module) {
   return target && target.getValue() == spell(TargetKind::CUDA);
 }
 
+// MLIR takes a row-major layout for a map, whose strides it finds by algebra.
 SmallVector<int64_t> exec::stridesOf(MemRefType type) {
-  return type.getStridesAndOffset().first;
+  if (!type.getLayout().isIdentity() || !type.hasStaticShape())
+    return type.getStridesAndOffset().first;
+  return computeStrides(type.getShape());
 }
 
 int64_t exec::spanOf(MemRefType type) {
