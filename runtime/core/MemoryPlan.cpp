@@ -90,6 +90,15 @@ int64_t offloadedElement(const Manifest &m, const Manifest::Unit &unit,
   return bytes;
 }
 
+// Bytes of a unit's frozen slice that lie there.
+int64_t offloadedFrozen(const Manifest::Unit &unit, const Topology &topology,
+                        bool inPlace, Offload offload) {
+  if (offload != Offload::Params || inPlace)
+    return 0;
+  return topology.owned(unit.sharded, unit.frozenLength, 0).size() *
+         dtypeBytes(unit.paramType);
+}
+
 // What a rank of CPUs keeps of a unit beside its gradients.
 struct OwnedBytes {
   int64_t masters = 0, params = 0, moments = 0, frozen = 0;
@@ -109,8 +118,8 @@ OwnedBytes ownedBytes(const Manifest &m, const Manifest::Unit &unit,
     bytes.masters =
         unit.paramType == SHX_F32 ? shared(unit.length) * 4 : owned * 4;
     bytes.params = shared(unit.length) * lowPrecisionBytes(unit);
+    bytes.frozen = shared(unit.frozenLength) * dtypeBytes(unit.paramType);
   }
-  bytes.frozen = shared(unit.frozenLength) * dtypeBytes(unit.paramType);
   if (offload == Offload::None)
     bytes.moments = owned * 4 * m.optimizerStates();
   return bytes;
@@ -171,8 +180,11 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
   for (const Manifest::Unit &unit : m.units) {
     int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
     bool inPlace = gathersInPlace(unit, topology, offload);
-    part = std::max(part, std::min(owned, kOffloadElements) *
-                              offloadedElement(m, unit, inPlace, offload));
+    part = std::max({part,
+                     std::min(owned, kOffloadElements) *
+                         offloadedElement(m, unit, inPlace, offload),
+                     std::min(offloadedFrozen(unit, topology, inPlace, offload),
+                              kOffloadPartBytes)});
     OwnedBytes bytes = ownedBytes(m, unit, topology, offload);
     sum.masters += bytes.masters;
     sum.params += bytes.params;
@@ -231,10 +243,12 @@ int64_t offloadedBytes(const Manifest &m, const Topology &topology,
   if (m.cuda())
     return planDevice(m, topology, 1, offload).hostBytes;
   int64_t bytes = 0;
-  for (const Manifest::Unit &unit : m.units)
+  for (const Manifest::Unit &unit : m.units) {
+    bool inPlace = gathersInPlace(unit, topology, offload);
     bytes += topology.owned(unit.sharded, unit.length, 0).size() *
-             offloadedElement(m, unit, gathersInPlace(unit, topology, offload),
-                              offload);
+                 offloadedElement(m, unit, inPlace, offload) +
+             offloadedFrozen(unit, topology, inPlace, offload);
+  }
   return bytes;
 }
 

@@ -111,6 +111,19 @@ void Communicator::gatherStart(size_t unit) {
     run();
 }
 
+// Of an offloaded slice, a part is copied while the next is read.
+void Communicator::writeSection(uint8_t *to, const uint8_t *from,
+                                int64_t bytes) {
+  const OffloadFile &file = state.offloaded();
+  int64_t step = file.holds(from) ? kOffloadPartBytes : bytes;
+  for (int64_t begin = 0; begin < bytes; begin += step) {
+    int64_t left = bytes - begin, count = std::min(step, left);
+    file.prefetch(from + begin + count, std::min(step, left - count));
+    copySlice(to + begin, from + begin, count, /*parallel=*/!thread);
+    file.evict(from + begin, count);
+  }
+}
+
 void Communicator::writeSlice(size_t unit, uint64_t gather) {
   UnitState &u = units[unit];
   TraceSpan span(trace, TraceRow::Gather, u.unit->name.c_str(),
@@ -118,19 +131,11 @@ void Communicator::writeSlice(size_t unit, uint64_t gather) {
   int64_t element = dtypeBytes(u.unit->paramType);
   const uint8_t *from =
       u.isF32() ? reinterpret_cast<const uint8_t *>(u.master) : u.params;
-  int64_t count = u.owned.size();
-  int64_t step = state.offloads ? kOffloadElements : count;
-  for (int64_t begin = 0; begin < count; begin += step) {
-    copySlice(u.gathered + (u.owned.begin + begin) * element,
-              from + begin * element, std::min(step, count - begin) * element,
-              /*parallel=*/!thread);
-    if (state.offloads)
-      state.evict(unit, begin);
-  }
-  if (u.frozen)
-    std::memcpy(u.gathered + u.unit->frozenOffsetBytes +
-                    u.frozenOwned.begin * element,
-                u.frozen, static_cast<size_t>(u.frozenOwned.size() * element));
+  writeSection(u.gathered + u.owned.begin * element, from,
+               u.owned.size() * element);
+  writeSection(u.gathered + u.unit->frozenOffsetBytes +
+                   u.frozenOwned.begin * element,
+               u.frozen, u.frozenOwned.size() * element);
   if (sharded(unit) && travels(unit))
     sendSlices(unit, gather);
   control.publish(control.mine(unit).published, gather);

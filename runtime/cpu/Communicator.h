@@ -88,6 +88,7 @@ private:
                               uint64_t Counts::*count) const;
   template <typename Ready>
   void wait(Activity activity, const char *name, int64_t unit, Ready ready);
+  void writeSection(uint8_t *to, const uint8_t *from, int64_t bytes);
   void writeSlice(size_t unit, uint64_t gather);
   void poisonSlice(size_t unit, uint64_t gather);
   void sumSlice(size_t unit, uint64_t reduction, bool accumulate, bool last);

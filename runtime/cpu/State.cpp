@@ -187,7 +187,7 @@ void State::carveUnit(UnitState &state, const MemoryOptions &options,
   if (state.inPlace && !sharded)
     state.gathered = owned.take<uint8_t>(state.unit->gatheredBytes());
   if (!state.inPlace)
-    state.frozen = owned.take<uint8_t>(state.frozenOwned.size() * element);
+    state.frozen = masters.take<uint8_t>(state.frozenOwned.size() * element);
   uint8_t *params = state.inPlace ? state.gathered + state.owned.begin * element
                                   : masters.take<uint8_t>(n * element);
   if (state.isF32()) {
@@ -247,6 +247,9 @@ void State::evictUnit(size_t unit) const {
   int64_t count = units[unit].owned.size();
   for (int64_t begin = 0; begin < count; begin += kOffloadElements)
     evict(unit, begin);
+  const UnitState &u = units[unit];
+  offloadFile.evict(u.frozen,
+                    u.frozenOwned.size() * u.elementBytes(StateArray::Frozen));
 }
 
 int64_t State::bytesMoved() const {

@@ -85,6 +85,7 @@ public:
   void evict(size_t unit, int64_t begin) const;
   void evictUnit(size_t unit) const;
   void evictAll() const { offloadFile.evict(offloadFile.data(), offloadBytes); }
+  const OffloadFile &offloaded() const { return offloadFile; }
   /// Of an update, in both directions.
   int64_t bytesMoved() const;
   std::vector<UnitState> units;

@@ -52,6 +52,20 @@ void require(const Json &config, const std::string &path, const char *key,
          wanted.dump(), "; ", remedy);
 }
 
+// Some first values of an adapter are taken out of the base's weights.
+void requireUnchangedBase(const Json &config, const std::string &path) {
+  auto found = config.find("init_lora_weights");
+  if (found == config.end() || !found->is_string())
+    return;
+  auto word = found->get<std::string>();
+  for (const char *changes : {"pissa", "olora", "corda", "loftq"})
+    if (word.rfind(changes, 0) == 0)
+      fail("'", path, "' has init_lora_weights \"", word,
+           "\", which stands beside a base of other weights than the model's; "
+           "have PEFT's save_pretrained convert it "
+           "(path_initial_model_for_weight_conversion)");
+}
+
 void check(const Json &config, const std::string &path, const Lora &lora) {
   const char *compile = "compile with the adapter's --lora=RANK,alpha=A";
   const char *other = "take an adapter without";
@@ -65,6 +79,8 @@ void check(const Json &config, const std::string &path, const Lora &lora) {
   require(config, path, "bias", "none", "none", other);
   require(config, path, "rank_pattern", Json::object(), Json::object(), other);
   require(config, path, "alpha_pattern", Json::object(), Json::object(), other);
+  require(config, path, "layer_replication", nullptr, nullptr, other);
+  requireUnchangedBase(config, path);
 }
 
 } // namespace

@@ -10,6 +10,7 @@
 #include "Prefix.h"
 #include "TensorReader.h"
 #include "shardonnx/runtime/EndsWith.h"
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -25,7 +26,7 @@ constexpr const char *kRemedy =
     "or their folder";
 constexpr const char *kAdapterRemedy =
     "--adapter takes an adapter of this model for the modules that "
-    "--lora-targets named";
+    "--lora-targets named, and --freeze leaves out what it trained beside them";
 constexpr const char *kIndexEnd = ".safetensors.index.json";
 constexpr int64_t kLargestIndex = int64_t(1) << 30;
 constexpr size_t kNamed = 5;                    // in a message
@@ -85,7 +86,8 @@ Arrays readIndexed(const std::string &path) {
 
 class StateDict {
 public:
-  /// Of the program's parameters those that are adapters', or all others.
+  /// Of the program's parameters those that are adapters', and what else the
+  /// file has; or all that are no adapters'.
   StateDict(const Manifest &manifest, const std::string &path, bool adapters)
       : path(path), adapters(adapters),
         arrays(endsWith(path, kIndexEnd)
@@ -95,14 +97,15 @@ public:
     Names missing, misshapen;
     for (const Manifest::Unit &unit : manifest.units)
       for (const Manifest::Param &param : unit.params)
-        if (concerns(param))
+        if (wants(param) || (adapters && has(param)))
           bind(param, missing, misshapen);
+    Names others = unused();
+    if (adapters && missing.empty() && misshapen.empty() && !others.empty())
+      fail("'", path,
+           "' has tensors that the program has no adapter for: ", others.list(),
+           "; ", kAdapterRemedy);
     if (missing.empty() && misshapen.empty())
       return;
-    Names others;
-    for (const auto &[name, array] : arrays)
-      if (!used.count(name))
-        others.add("'" + name + "'");
     fail("'", path, "' does not fit the program: ",
          missing.empty() ? "" : concat("it has no ", missing.list()),
          missing.empty() || others.empty() ? ""
@@ -113,9 +116,10 @@ public:
   }
 
   void read(const OwnedRange &range) {
-    if (!concerns(*range.param))
+    auto found = bound.find(range.param);
+    if (found == bound.end())
       return;
-    const auto &[array, transposed] = bound.at(range.param);
+    const auto &[array, transposed] = found->second;
     reader.read(range, {array->file.get(), array->offset,
                         elementName(array->type), transposed});
   }
@@ -126,11 +130,7 @@ public:
     if (!prefix.empty() && !adapters)
       std::printf("'%s' has the program's names %s\n", path.c_str(),
                   describe(prefix).c_str());
-    Names others;
-    for (const auto &[name, array] : arrays)
-      if (!used.count(name))
-        others.add("'" + name + "'");
-    if (!others.empty())
+    if (Names others = unused(); !others.empty())
       printWarning(concat("'", path,
                           "' has tensors that the program has no "
                           "parameter for: ",
@@ -138,8 +138,21 @@ public:
   }
 
 private:
-  bool concerns(const Manifest::Param &param) const {
+  bool wants(const Manifest::Param &param) const {
     return param.draw.has_value() == adapters;
+  }
+  bool has(const Manifest::Param &param) const {
+    std::vector<std::string> names = param.names();
+    return std::any_of(names.begin(), names.end(), [&](const auto &name) {
+      return find(name) != arrays.end();
+    });
+  }
+  Names unused() const {
+    Names names;
+    for (const auto &[name, array] : arrays)
+      if (!used.count(name))
+        names.add("'" + name + "'");
+    return names;
   }
   // Under the graph's names there is no prefix to be found.
   void findPrefix(const Manifest &manifest) {
@@ -152,7 +165,7 @@ private:
     std::vector<std::vector<std::string>> wanted;
     for (const Manifest::Unit &unit : manifest.units)
       for (const Manifest::Param &param : unit.params) {
-        if (!concerns(param) || arrays.count(param.onnx))
+        if (!wants(param) || arrays.count(param.onnx))
           continue;
         std::vector<std::string> &names = wanted.emplace_back();
         for (const std::string &name : param.names())

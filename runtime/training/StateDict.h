@@ -24,7 +24,8 @@ std::string findStateDict(const std::string &path);
 /// the prefix is told, and tensors that the program has no parameter for.
 void loadStateDict(Engine &engine, const std::string &path, bool warns);
 
-/// The same for the program's adapters alone.
+/// The same for the program's adapters, and for what else the file has of it
+/// (PEFT's modules_to_save); what it has beyond the program is an error.
 void loadAdapterWeights(Engine &engine, const std::string &path, bool warns);
 
 } // namespace shardonnx::rt

@@ -74,6 +74,8 @@ MODELS = {
     "bert": f"{ARRAYS} bert --opset 18",
     "bert-labels": f"{ARRAYS} bert --opset 23 --attention eager --labels",
     "distilbert-classifier": f"{ARRAYS} distilbert_cls --opset 23",
+    # An encoder beside a decoder, and attention from one to the other.
+    "t5": f"{ARRAYS} t5 --opset 18 --attention eager",
     "mixtral": f"{EXPERTS} mixtral --opset 18",
     "qwen3-moe": f"{EXPERTS} qwen3_moe --opset 23",
     "qwen3": f"{EXPERTS} qwen3 --opset 23",
@@ -111,9 +113,12 @@ def adapter_path(name):
     return os.path.join(HERE, "adapters", name)
 
 
-def lora(name, model, options="", targets="all-linear", base=None, **other):
+def lora(name, model, options="", targets="all-linear", base=None, saved=None,
+         **other):
     """An adapter that PEFT has made: `options` are those of --lora behind the
-    rank, `base` is --base-dtype, `other` are case()'s."""
+    rank, `base` is --base-dtype, `saved` are PEFT's modules_to_save;
+    `all_linear` says that our all-linear names what `targets` does; `other` are
+    case()'s."""
     words = dict(w.split("=") if "=" in w else (w, True)
                  for w in options.split(",") if w)
     peft = {"r": other.pop("r", 4), "lora_alpha": int(words.get("alpha", 8)),
@@ -125,10 +130,12 @@ def lora(name, model, options="", targets="all-linear", base=None, **other):
         peft["use_rslora"] = True
     if "dora" in words:
         peft["use_dora"] = True
+    if saved:
+        peft["modules_to_save"] = saved
     if other.pop("head", True):
         peft["task_type"] = "CAUSAL_LM"
     words = [f"--lora={peft['r']}{options}"]
-    if targets != "all-linear":
+    if targets != "all-linear" and not other.pop("all_linear", False):
         words.append(f"--lora-targets={targets}")
     if base:
         words.append(f"--base-dtype={base}")
@@ -142,6 +149,9 @@ def f8(name, model, matmul, **other):
     program and down in another, hence the bars."""
     return case(name, model=model, matmul=matmul, loss_rtol=1e-3,
                 norm_rtol=5e-2, compile=[f"--matmul-dtype={matmul}"], **other)
+
+
+ATTENTION = r".*\.(q_proj|k_proj|v_proj|o_proj)"
 
 
 def config(name):
@@ -171,6 +181,7 @@ CASES = [
     case("bert", data="bert.npz", batch=2),
     case("bert-labels", data="bert.npz", batch=3),
     case("distilbert-classifier", data="distilbert_cls.npz", batch=2),
+    case("t5", data="t5.npz", batch=2, compile=["--logits=logits"]),
     # Tokens go to the experts that a product with their state chooses.
     case("mixtral", batch=3),
     case("qwen3-moe", batch=2),
@@ -201,6 +212,9 @@ CASES = [
          compile=[r"--freeze=transformer\.wpe\.weight"]),
     # Adapters on a frozen base, beside PEFT's.
     lora("gpt2-lora", "gpt2-18"),
+    # A norm trained beside them, which PEFT's folder has, too.
+    lora("gpt2-lora-saved", "gpt2-23", saved=["ln_f"], targets=r".*\.c_attn",
+         compile=[r"--freeze=transformer\.(h|wte|wpe)\..*"]),
     lora("llama-lora", "llama-18-optimized", ",alpha=16", r=16),
     lora("llama-lora-targets", "llama-23", ",alpha=4,rslora",
          targets=r".*\.(q_proj|v_proj|down_proj)"),
@@ -211,10 +225,14 @@ CASES = [
     lora("gpt2-dora-dropout", "gpt2-18", ",dora,dropout=0.1",
          targets=r".*\.(c_attn|c_fc)"),
     lora("qwen3-lora", "qwen3", ",alpha=32", r=16),
-    # transformers' router and experts are no linear layers.
-    lora("mixtral-lora", "mixtral", batch=3,
-         targets=r".*\.(q_proj|k_proj|v_proj|o_proj)"),
+    # PEFT's all-linear also adapts routers and experts of these two, which are
+    # no linear layers; ours does not.
+    lora("mixtral-lora", "mixtral", batch=2, targets=ATTENTION, all_linear=True),
+    lora("qwen3-moe-lora", "qwen3-moe", ",alpha=16", batch=2, r=16,
+         targets=ATTENTION, all_linear=True),
     lora("bert-lora", "bert", data="bert.npz", batch=2, head=False),
+    lora("t5-lora", "t5", ",alpha=16", data="t5.npz", batch=2, head=False,
+         r=16, compile=["--logits=logits"]),
     # Adapters on what bitsandbytes makes of the base.
     lora("llama-qlora", "llama-18", ",alpha=16", base="nf4",
          targets=r".*\.(q_proj|v_proj)"),

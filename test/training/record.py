@@ -13,6 +13,7 @@ over all labels of its 12 samples, one clip, one optimizer step.
 
 import argparse
 import contextlib
+import importlib.util
 import itertools
 import json
 import math
@@ -343,9 +344,10 @@ def quantise_base(case, module):
     """What every linear layer but the head decodes to, of the base that
     bitsandbytes makes: its PyTorch kernels, with the exact mean of the scales
     (../unit/packing/record.py)."""
-    sys.path.insert(0, os.path.join(cases.ROOT, "test", "unit", "packing"))
-    import record as packing
-
+    spec = importlib.util.spec_from_file_location("packing", os.path.join(
+        cases.ROOT, "test", "unit", "packing", "record.py"))
+    packing = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(packing)
     decode = {"nf4": packing.nf4, "int8": packing.int8}[case["base"]]
     head = module.get_output_embeddings()
     for layer in module.modules():
@@ -365,6 +367,8 @@ def add_adapters(case, module):
     for name, parameter in adapted.named_parameters():
         if ".lora_B." in name:
             torch.nn.init.normal_(parameter, std=0.05)
+        if ".modules_to_save." in name:
+            parameter.data += 0.05 * torch.randn_like(parameter)
     folder = cases.adapter_path(case["name"])
     adapted.save_pretrained(folder)
     os.remove(os.path.join(folder, "README.md"))
@@ -430,7 +434,7 @@ def record_model(case, exported, keep):
     path = cases.model_path(name)
     module, save = build(cases.MODELS[name].split())
     if name not in exported:
-        if name not in cases.SHIPPED and not keep:
+        if name not in cases.SHIPPED and not (keep and os.path.exists(path)):
             save(path)
             strip(path)
         exported[name] = onnx.load(path)

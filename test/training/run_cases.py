@@ -4,14 +4,15 @@
 """Compiles the recorded cases, trains them, and compares with PyTorch.
 
     run_cases.py [--shardonnx build/bin/shardonnx] [--case NAME]
-                 [--filter REGEX] [--matrix cases|ranks|core|all]
+                 [--filter REGEX] [--matrix cases|ranks|core|adapters|all]
                  [--emulator build/lib/cuda-emulator]
                  [--steps N] [--jobs N] [--threads N]
 
 `cases` runs every case of cases.py on two ranks. `ranks` runs a GPT-2 and a
 Llama on 1 to 4 ranks, with every strategy, recompute and prefetch setting
-once, and twice with the same bits; and dropout at several numbers of ranks.
-`all` is both. `core` is one case of each kind, and a Llama with each strategy:
+once, and twice with the same bits; adapters of six architectures in every
+strategy on 1 to 3 ranks, pairwise; and dropout at several numbers of ranks.
+`all` is both. `adapters` is every combination of those. `core` is one case of each kind, and a Llama with each strategy:
 what an emulated device runs in minutes. With --emulator, programs are compiled
 for CUDA and run on the emulated device, whose libraries lie in that folder.
 --steps ends runs early whose steps do not depend on their number. --jobs runs
@@ -22,6 +23,7 @@ leaves the recorded one.
 
 import argparse
 import concurrent.futures
+import itertools
 import json
 import os
 import re
@@ -65,10 +67,16 @@ DROPOUT_MATRIX = [([], 1), ([], 3), ([], 4), (["--recompute=block"], 3),
                   (["--strategy=no_shard"], 2)]
 
 
-# Adapters and packed weights in every strategy, on 1, 2 and 3 ranks.
-LORA_MATRIX = [("gpt2-lora", ["--strategy=shard_grad_op"], 2, []),
-               ("llama-lora", ["--strategy=no_shard"], 3, []),
-               ("llama-lora-dropout", ["--recompute=block"], 3, []),
+STRATEGIES = ("full_shard", "shard_grad_op", "shard_opt", "no_shard",
+              "hybrid_shard", "hybrid_shard_zero2")
+
+# Adapters in every architecture, strategy and number of ranks: every pair of
+# these, or with `--matrix adapters` all.
+LORA_CASES = ("gpt2-lora", "llama-lora", "qwen3-lora", "mixtral-lora",
+              "bert-lora", "t5-lora")
+LORA_RANKS = (1, 2, 3)
+# Beside that, what else concerns adapters and packed weights.
+LORA_MATRIX = [("llama-lora-dropout", ["--recompute=block"], 3, []),
                ("llama-dora", ["--strategy=hybrid_shard"], 4, ["--replicas=2"]),
                ("llama-qlora", ["--strategy=no_shard"], 1, []),
                ("llama-qlora", ["--strategy=shard_opt"], 3, []),
@@ -170,6 +178,23 @@ class Runner:
         return log
 
 
+def replicas(strategy, ranks):
+    """Options of the run: two groups where there are enough ranks for two."""
+    if not strategy.startswith("hybrid"):
+        return []
+    return [f"--replicas={2 if ranks % 2 == 0 else ranks}"]
+
+
+def adapter_runs(whole):
+    """Cases with compiler's options, ranks and the run's options."""
+    for (i, case), (j, strategy) in itertools.product(
+            enumerate(LORA_CASES), enumerate(STRATEGIES)):
+        near = LORA_RANKS[(i + j) % len(LORA_RANKS)]
+        for ranks in LORA_RANKS if whole else (near,):
+            yield (case, [f"--strategy={strategy}"], ranks,
+                   replicas(strategy, ranks))
+
+
 def emulated(libraries, folder):
     """The environment in which a program meets the emulated device."""
     return {"LD_LIBRARY_PATH": os.path.abspath(libraries),
@@ -267,6 +292,13 @@ def wanted(options, name):
             and re.search(options.filter, name))
 
 
+def listed(options, runs):
+    for name, extra, ranks, words in runs:
+        if wanted(options, name):
+            yield lambda r, c=cases.by_name(name), e=extra, n=ranks, w=words: run(
+                r, c, e, n, w)
+
+
 def jobs(options):
     """What to run: functions of a Runner, in order."""
     if options.matrix in ("cases", "all"):
@@ -291,10 +323,11 @@ def jobs(options):
             for extra, ranks in MATRIX:
                 yield lambda r, c=case, e=extra, n=ranks: run(r, c, e, n)
             yield lambda r, c=case: same_bits(r, c, 3)
-        for name, extra, ranks, words in LORA_MATRIX:
-            if wanted(options, name):
-                yield lambda r, c=cases.by_name(name), e=extra, n=ranks, w=words: run(
-                    r, c, e, n, w)
+        yield from listed(options, LORA_MATRIX)
+    if options.matrix in ("ranks", "adapters", "all"):
+        whole = options.matrix == "adapters"
+        yield from listed(options, adapter_runs(whole))
+    if options.matrix in ("ranks", "all"):
         if wanted(options, DROPOUT_CASE):
             case = cases.by_name(DROPOUT_CASE)
             for extra, ranks in DROPOUT_MATRIX:
@@ -308,7 +341,8 @@ def main():
                         help="only this case; may be repeated")
     parser.add_argument("--filter", default="", metavar="REGEX",
                         help="only cases whose name matches")
-    parser.add_argument("--matrix", choices=("cases", "ranks", "core", "all"),
+    parser.add_argument("--matrix", choices=("cases", "ranks", "core", "adapters",
+                                 "all"),
                         default="all")
     parser.add_argument("--ranks", type=int, default=2, metavar="N",
                         help="ranks of `cases`")

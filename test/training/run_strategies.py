@@ -24,11 +24,10 @@ import tempfile
 
 import cases
 import check
-from run_cases import FAILURES, Runner, add_options, table
+from run_cases import (FAILURES, STRATEGIES, Runner, add_options, replicas,
+                       table)
 
 MODELS = ("gpt2-18", "llama-23-optimized", "smollm3-18")
-STRATEGIES = ("full_shard", "shard_grad_op", "shard_opt", "no_shard",
-              "hybrid_shard", "hybrid_shard_zero2")
 RECOMPUTE = ("none", "block", "selective", "every:2")
 ACCUMULATE = ("sharded", "unsharded")
 RANKS = (1, 2, 3, 4)
@@ -61,13 +60,6 @@ def words(strategy="full_shard", recompute="none", accumulate="sharded",
     """Options of the compiler."""
     return [f"--strategy={strategy}", f"--recompute={recompute}",
             f"--accumulate-mode={accumulate}", f"--param-dtype={dtype}"]
-
-
-def replicas(strategy, ranks):
-    """Options of the run: two groups where there are enough ranks for two."""
-    if not strategy.startswith("hybrid"):
-        return []
-    return [f"--replicas={2 if ranks % 2 == 0 else ranks}"]
 
 
 def pairwise(axes):

@@ -9,12 +9,14 @@
 #include "shardonnx/Dialect/NN/IR/Adapters.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/runtime/Lora.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/Support/Regex.h"
 
 namespace shardonnx::nn {
 #define GEN_PASS_DEF_ADDADAPTERSPASS
@@ -103,6 +105,7 @@ struct AddAdaptersPass : nn::impl::AddAdaptersPassBase<AddAdaptersPass> {
   SmallVector<Linear> findLinears(func::FuncOp function);
   FailureOr<SmallVector<Linear>> chooseTargets(ArrayRef<Linear> linears,
                                                func::FuncOp function);
+  StringRef findUnadaptable(llvm::Regex &regex, ArrayRef<Linear> linears);
   LogicalResult adapt(Linear linear, const Lora &lora, RandomStreams &random);
   ParameterOp parameter(ParameterOp beside, StringRef end,
                         ArrayRef<int64_t> shape, DrawKind draw);
@@ -118,6 +121,7 @@ struct AddAdaptersPass : nn::impl::AddAdaptersPassBase<AddAdaptersPass> {
   }
 
   llvm::DenseSet<Operation *> adapters; // parameters that were added
+  llvm::DenseSet<Operation *> tables;   // parameters that embeddings read
 };
 
 } // namespace
@@ -154,11 +158,64 @@ static llvm::DenseSet<Operation *> findHeads(ArrayRef<Linear> linears,
   return heads;
 }
 
+/// The products whose result, without another product, says which experts a
+/// row goes to. They are no nn.Linear in transformers.
+static llvm::DenseSet<Operation *> findRouters(ArrayRef<Linear> linears,
+                                               func::FuncOp function) {
+  llvm::DenseSet<Operation *> products, leads, routers;
+  for (const Linear &linear : linears)
+    products.insert(linear.product);
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    bool chooses =
+        isa<TopKOp>(op) || llvm::any_of(op.getUsers(), [&](Operation *user) {
+          return leads.contains(user);
+        });
+    if (!chooses)
+      continue;
+    if (products.contains(&op))
+      routers.insert(&op);
+    else if (!isa<MatmulOp>(op))
+      leads.insert(&op);
+  }
+  return routers;
+}
+
+/// What `all-linear` leaves out, and --base-dtype: heads and routers.
+static llvm::DenseSet<Operation *> findOthers(ArrayRef<Linear> linears,
+                                              func::FuncOp function) {
+  llvm::DenseSet<Operation *> others = findHeads(linears, function);
+  for (Operation *router : findRouters(linears, function))
+    others.insert(router);
+  return others;
+}
+
+/// A module that the regular expression names, but that is no linear layer.
+StringRef AddAdaptersPass::findUnadaptable(llvm::Regex &regex,
+                                           ArrayRef<Linear> linears) {
+  llvm::DenseSet<StringRef> adaptable;
+  for (Linear linear : linears)
+    if (!tables.contains(linear.weight))
+      for (StringRef name : namesOf(linear.weight))
+        adaptable.insert(moduleOf(name));
+  for (auto parameter : getOperation().getOps<ParameterOp>())
+    for (StringRef name : namesOf(parameter))
+      if (StringRef module = name.rsplit('.').first;
+          !adaptable.contains(module) && !adapters.contains(parameter) &&
+          regex.match(module))
+        return module;
+  return {};
+}
+
 FailureOr<SmallVector<Linear>>
 AddAdaptersPass::chooseTargets(ArrayRef<Linear> linears,
                                func::FuncOp function) {
-  llvm::DenseSet<Operation *> heads = findHeads(linears, function);
+  llvm::DenseSet<Operation *> others = findOthers(linears, function);
   llvm::DenseSet<Operation *> chosen;
+  if (llvm::is_contained(targets, kAllLinear) &&
+      !findRouters(linears, function).empty())
+    function.emitWarning()
+        << "--lora-targets=all-linear adapts neither routers "
+           "nor experts that lie in one tensor";
   for (const std::string &target : targets) {
     llvm::Regex regex("^(" + target + ")$");
     std::string why;
@@ -167,7 +224,7 @@ AddAdaptersPass::chooseTargets(ArrayRef<Linear> linears,
       return function.emitError() << "--lora-targets: '" << target
                                   << "' is not a regular expression: " << why;
     for (const Linear &linear : linears) {
-      if (all ? heads.contains(linear.product)
+      if (all ? others.contains(linear.product)
               : llvm::none_of(namesOf(linear.weight), [&](StringRef name) {
                   return regex.match(moduleOf(name));
                 }))
@@ -175,10 +232,18 @@ AddAdaptersPass::chooseTargets(ArrayRef<Linear> linears,
       matched = true;
       chosen.insert(linear.product);
     }
+    StringRef other = all ? "" : findUnadaptable(regex, linears);
+    if (!other.empty())
+      return function.emitError()
+             << "--lora-targets: '" << target << "' names '" << other
+             << "', which is no linear layer (an embedding or what shares its "
+                "weight, a convolution, a norm or experts in one tensor), and "
+                "adapters stand beside linear layers alone; name those, and "
+                "what else is trained by a --freeze=REGEX that leaves it out";
     if (!matched)
       return function.emitError()
              << "--lora-targets: "
-             << (all ? "the graph has no linear layer but its head"
+             << (all ? "the graph has no linear layer but its head and routers"
                      : "no linear layer's whole path matches '" + target +
                            "'; shardonnx inspect --parameters lists the names "
                            "of the weights, and a path is one without .weight");
@@ -313,12 +378,13 @@ void AddAdaptersPass::freezeBase() {
   }
 }
 
-/// What bitsandbytes makes of a model: every linear layer but the head.
+/// What bitsandbytes makes of a model: every linear layer but the head and
+/// routers.
 void AddAdaptersPass::markBase(ArrayRef<Linear> linears,
                                func::FuncOp function) {
-  llvm::DenseSet<Operation *> heads = findHeads(linears, function), kept;
+  llvm::DenseSet<Operation *> others = findOthers(linears, function), kept;
   for (const Linear &linear : linears)
-    if (heads.contains(linear.product))
+    if (others.contains(linear.product))
       kept.insert(linear.weight);
   for (Linear linear : linears)
     if (!kept.contains(linear.weight))
@@ -326,6 +392,9 @@ void AddAdaptersPass::markBase(ArrayRef<Linear> linears,
 }
 
 LogicalResult AddAdaptersPass::run(func::FuncOp function) {
+  for (auto embedding : function.getOps<EmbeddingOp>())
+    if (auto get = embedding.getTable().getDefiningOp<GetOp>())
+      tables.insert(getOperation().lookupSymbol(get.getParameterAttr()));
   Lora lora;
   lora.rank = rank;
   lora.alpha = alpha;

@@ -37,6 +37,8 @@ constexpr bool keepsInFile(ShxDType paramType, Offload offload) {
 // Elements of a part, and how many parts are under way at once.
 constexpr int64_t kOffloadElements = int64_t(1) << 21;
 constexpr int64_t kOffloadParts = 3;
+// Of a slice that a gather reads: an element has at most the bytes of a f32.
+constexpr int64_t kOffloadPartBytes = kOffloadElements * 4;
 
 } // namespace shardonnx
 

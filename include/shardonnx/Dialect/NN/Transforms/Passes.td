@@ -138,7 +138,8 @@ def AddAdaptersPass : Pass<"nn-add-adapters", "mlir::ModuleOp"> {
     what the adapter adds is of dropout(x).
 
     `all-linear` takes every such product but the last ones, behind which there
-    is no other: a model's head. A weight that several products read has one
+    is no other: a model's head; and but routers, whose result chooses experts
+    (`nn.top_k`), which are no nn.Linear in transformers. A weight that several products read has one
     adapter.
 
     Preserves numerics: yes, as long as B is zero.
