@@ -48,26 +48,33 @@ double crossEntropyRow(const float *logits, int64_t classes, int64_t label,
   // A label that is no class shows in the loss.
   float peak = maxLanes(peaks),
         chosen = label >= 0 && label < classes ? 0 : __builtin_nanf("");
+  auto put = [dlogits](int64_t i, int64_t count, Vec values) {
+    if (count == kLanes)
+      return store(dlogits + i, values);
+    for (int64_t j = 0; j < count; ++j)
+      dlogits[i + j] = values[j];
+  };
+  // Exponentials are kept where their gradient needs nothing else.
+  bool keep = dlogits && !(softcap > 0);
   forEachVector(logits, classes, softcap, [&](int64_t i, int64_t count, Vec x) {
-    sums[i / kLanes % 2] += exponential(x - peak);
+    Vec e = exponential(x - peak);
+    sums[i / kLanes % 2] += e;
     if (label >= i && label < i + count)
       chosen = x[label - i];
+    if (keep)
+      put(i, count, e);
   });
   float sum = sumLanes(sums[0] + sums[1]);
   if (dlogits) {
     float factor = seed / sum;
-    forEachVector(logits, classes, softcap,
+    forEachVector(keep ? dlogits : logits, classes, softcap,
                   [&](int64_t i, int64_t count, Vec x) {
-                    Vec slope = exponential(x - peak) * factor;
+                    Vec slope = (keep ? x : exponential(x - peak)) * factor;
                     if (label >= i && label < i + count)
                       slope[label - i] -= seed;
                     if (softcap > 0)
                       slope *= 1.0f - (x / softcap) * (x / softcap);
-                    if (count == kLanes)
-                      store(dlogits + i, slope);
-                    else
-                      for (int64_t j = 0; j < count; ++j)
-                        dlogits[i + j] = slope[j];
+                    put(i, count, slope);
                   });
   }
   return double(peak) - double(chosen) + __builtin_log(double(sum));
