@@ -287,7 +287,8 @@ void Mapper::mapPrecision() {
     return;
   if (*value != "bf16" && *value != "fp16")
     return refuse("mixed_precision", *value,
-                  "it is no, fp16 or bf16 here; use bf16");
+                  "it is no, fp16 or bf16 here; use bf16, and "
+                  "--matmul-dtype=fp8 for products of 8 bits");
   const char *type = spell(*value == "bf16" ? SHX_BF16 : SHX_F16);
   option("param-dtype", type);
   option("reduce-dtype", type);

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Backward makes its own transposes and casts of parameters, so that none of
-// them keeps a gathered parameter (or a copy of one) alive after forward.
+// them keeps a gathered parameter (or a copy of one) alive after forward. What
+// is far smaller than its parameter is kept.
 
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
@@ -18,6 +19,18 @@ namespace shardonnx::fsdp {
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h.inc"
 } // namespace shardonnx::fsdp
 
+// Whether a value has so few elements, as the largest of each row, that to keep
+// it costs less than to read what it was made of again.
+static bool isSummary(Value value) {
+  constexpr int64_t kFewer = 16;
+  auto fused = value.getDefiningOp<nn::FusedOp>();
+  return fused && llvm::any_of(fused.getInputs(), [&](Value input) {
+           return cast<RankedTensorType>(input.getType()).getNumElements() >=
+                  kFewer *
+                      cast<RankedTensorType>(value.getType()).getNumElements();
+         });
+}
+
 namespace {
 
 class Recreator {
@@ -28,7 +41,10 @@ public:
   void run();
 
 private:
-  bool isParameterFunction(Value value);
+  bool madeOfParameters(Value value);
+  bool isRecreated(Value value) {
+    return madeOfParameters(value) && !isSummary(value);
+  }
   Value recreate(Value value, Operation *user);
 
   func::FuncOp function;
@@ -39,7 +55,7 @@ private:
 };
 
 // A function of parameters and constants alone, without a matrix product.
-bool Recreator::isParameterFunction(Value value) {
+bool Recreator::madeOfParameters(Value value) {
   Operation *def = value.getDefiningOp();
   if (!def || !isPure(def))
     return false;
@@ -53,7 +69,7 @@ bool Recreator::isParameterFunction(Value value) {
   bool any = false, all = true;
   for (Value operand : def->getOperands()) {
     bool isConstant = operand.getDefiningOp<nn::ConstantOp>() != nullptr;
-    bool isFunction = !isConstant && isParameterFunction(operand);
+    bool isFunction = !isConstant && madeOfParameters(operand);
     any |= isFunction;
     all &= isConstant || isFunction;
   }
@@ -68,7 +84,7 @@ Value Recreator::recreate(Value value, Operation *user) {
   Operation *def = value.getDefiningOp();
   IRMapping mapping;
   for (Value operand : def->getOperands())
-    if (isParameterFunction(operand))
+    if (isRecreated(operand))
       mapping.map(operand, recreate(operand, user));
   OpBuilder builder(user);
   Operation *clone = builder.clone(*def, mapping);
@@ -89,7 +105,7 @@ void Recreator::run() {
   for (Operation *op : backward)
     for (OpOperand &operand : op->getOpOperands()) {
       Operation *def = operand.get().getDefiningOp();
-      if (def && !order.inBackward(def) && isParameterFunction(operand.get()))
+      if (def && !order.inBackward(def) && isRecreated(operand.get()))
         operand.set(recreate(operand.get(), op));
     }
   // What only backward read is dead now.

@@ -170,17 +170,19 @@ NN_EVALUATE(F8RoundOp) {
   });
 }
 
-Value nn::roundToF8(OpBuilder &builder, Location loc, F8Format format,
-                    Value value, std::optional<int64_t> axis) {
-  NNBuilder b(builder, loc);
-  SmallVector<int64_t> axes;
+Value nn::amaxOf(OpBuilder &builder, Location loc, Value value,
+                 std::optional<int64_t> axis) {
+  auto axes = llvm::to_vector(llvm::seq<int64_t>(0, rankOf(value)));
   if (axis)
-    axes.push_back(*axis);
-  else
-    axes = llvm::to_vector(llvm::seq<int64_t>(0, rankOf(value)));
-  Value amax = ReduceMaxOp::create(builder, loc, b.unary<AbsOp>(value), axes,
-                                   /*keepdims=*/true);
-  Value step = F8StepOp::create(builder, loc, format, b.f32(amax));
+    axes = {*axis};
+  Value size = NNBuilder(builder, loc).unary<AbsOp>(value);
+  return ReduceMaxOp::create(builder, loc, size, axes, /*keepdims=*/true);
+}
+
+Value nn::roundToF8(OpBuilder &builder, Location loc, F8Format format,
+                    Value value, Value amax) {
+  Value wide = NNBuilder(builder, loc).f32(amax);
+  Value step = F8StepOp::create(builder, loc, format, wide);
   return F8RoundOp::create(builder, loc, format, value, step);
 }
 
@@ -194,13 +196,47 @@ FailureOr<SmallVector<Value>> F8MatmulOp::decompose(OpBuilder &builder) {
   return SmallVector<Value>{product};
 }
 
+/// Parts that lie side by side, each made by a kernel of ours, which then takes
+/// their largest values and rounds them: gradients of slices (joined products).
+static SmallVector<Value> computedParts(Value g) {
+  auto concat = g.getDefiningOp<ConcatOp>();
+  bool apart = concat && concat.getAxis() == 1 &&
+               llvm::all_of(concat.getOperands(), [](Value part) {
+                 while (auto reshape = part.getDefiningOp<ReshapeOp>())
+                   part = reshape.getOperand();
+                 return part.getDefiningOp<ElementwiseOpInterface>() != nullptr;
+               });
+  if (apart)
+    return llvm::to_vector(concat.getOperands());
+  return {g};
+}
+
+/// The result's gradient, with a scale for each row or one for all.
+static Value roundGradient(OpBuilder &builder, Location loc, Value g,
+                           bool byRow) {
+  SmallVector<Value> parts = computedParts(g);
+  Value amax;
+  for (Value part : parts) {
+    Value largest = amaxOf(builder, loc, part, 1);
+    amax =
+        amax ? NNBuilder(builder, loc).binary<MaxOp>(amax, largest) : largest;
+  }
+  if (!byRow)
+    amax = amaxOf(builder, loc, amax);
+  for (Value &part : parts)
+    part = roundToF8(builder, loc, byRow ? F8Format::e4m3 : F8Format::e5m2,
+                     part, amax);
+  if (parts.size() == 1)
+    return parts.front();
+  return ConcatOp::create(builder, loc, parts, /*axis=*/1);
+}
+
 NN_VJP(F8MatmulOp) {
   NNBuilder b(builder, getLoc());
   bool byRow = getRecipe() == F8Recipe::rowwise;
   Value source = getLhsSource(), weight = getRhsSource();
   Value g = b.cast(resultGrads[0], elementType(getLhs()));
-  Value rows = byRow ? roundToF8(builder, getLoc(), F8Format::e4m3, g, 1)
-                     : roundToF8(builder, getLoc(), F8Format::e5m2, g);
+  Value rows = roundGradient(builder, getLoc(), g, byRow);
   if (needed[2])
     operandGrads[2] =
         MatmulOp::create(builder, getLoc(), rows, getRhsBack(), false,

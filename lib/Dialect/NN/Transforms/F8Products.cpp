@@ -33,16 +33,19 @@ static F8MatmulOp roundOperands(MatmulOp product, F8Recipe recipe) {
   OpBuilder builder(product, &listener);
   Location loc = product.getLoc();
   Value rows = product.getLhs(), weight = product.getRhs();
-  auto round = [&](Value value, std::optional<int64_t> axis = std::nullopt) {
-    return roundToF8(builder, loc, F8Format::e4m3, value, axis);
+  auto round = [&](Value value, Value amax) {
+    return roundToF8(builder, loc, F8Format::e4m3, value, amax);
   };
-  Value lhs, rhs, back = round(weight);
+  Value lhs, rhs, back;
   if (recipe == F8Recipe::rowwise) {
-    lhs = round(rows, 1);
-    rhs = round(weight, product.getTransposeRhs() ? 1 : 0);
+    lhs = round(rows, amaxOf(builder, loc, rows, 1));
+    // The weight is read once for both of its scales.
+    Value amax = amaxOf(builder, loc, weight, product.getTransposeRhs());
+    rhs = round(weight, amax);
+    back = round(weight, amaxOf(builder, loc, amax));
   } else {
-    lhs = round(rows);
-    rhs = back;
+    lhs = round(rows, amaxOf(builder, loc, rows));
+    rhs = back = round(weight, amaxOf(builder, loc, weight));
   }
   return F8MatmulOp::create(builder, loc, product.getType(), recipe, lhs, rhs,
                             rows, weight, back, product.getTransposeRhs());

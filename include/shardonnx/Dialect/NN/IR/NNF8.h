@@ -15,11 +15,14 @@
 
 namespace shardonnx::nn {
 
-/// `value` rounded to 8 bits, with a scale for the whole tensor, or one for
-/// each index of the other axes where `axis` is given.
+/// The largest absolute value along `axis`, or of all, which stays with size 1.
+mlir::Value amaxOf(mlir::OpBuilder &builder, mlir::Location loc,
+                   mlir::Value value,
+                   std::optional<int64_t> axis = std::nullopt);
+
+/// `value` rounded to 8 bits, scaled by each of the largest values `amax`.
 mlir::Value roundToF8(mlir::OpBuilder &builder, mlir::Location loc,
-                      F8Format format, mlir::Value value,
-                      std::optional<int64_t> axis = std::nullopt);
+                      F8Format format, mlir::Value value, mlir::Value amax);
 
 /// Registers the group with the dialect.
 void registerF8Ops(NNDialect &dialect);
