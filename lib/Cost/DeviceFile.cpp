@@ -257,6 +257,14 @@ std::optional<Execution> Reader::readExecution(const llvm::json::Object &json) {
   execution.stepSeconds = share("step_seconds", 0, 1e3);
   execution.optimizerBytes = share("optimizer_bytes", 0, 1e6);
   execution.logitBytes = share("logit_bytes", 0, 1e6);
+  if (const llvm::json::Object *memory = json.getObject("memory")) {
+    auto bytes = [&](llvm::StringRef key) {
+      return figure(*memory, key, ("memory." + key).str(), 0, 1e3);
+    };
+    execution.memory = Execution::Memory{
+        bytes("state_bytes"), bytes("logit_bytes"), bytes("norm_bytes"),
+        memory->getBoolean("repeats_keys").value_or(false)};
+  }
   return error.empty() ? std::optional(std::move(execution)) : std::nullopt;
 }
 

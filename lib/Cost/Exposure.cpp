@@ -41,6 +41,8 @@ private:
   Work launchWork(const Manifest::Launch &launch, Manifest::Phase phase) const;
   void addEager(const Manifest::Function &function,
                 std::vector<Work> &segments) const;
+  void addSelective(const Manifest::Function &function,
+                    std::vector<Work> &segments) const;
   void delay(size_t unit, double collective);
   double memorySeconds(double bytes) const;
   Device productDevice() const;
@@ -313,6 +315,35 @@ void Walk::addEager(const Manifest::Function &function,
         segments[behind].memory += memorySeconds(bytesOf(unit, phase));
 }
 
+// Before each product of a unit's backward its part of what is computed again.
+void Walk::addSelective(const Manifest::Function &function,
+                        std::vector<Work> &segments) const {
+  std::map<int64_t, Work> forward;
+  std::map<int64_t, double> backward;
+  for (const Manifest::LaunchRun &run : function.launches) {
+    Work once = launchWork(m.launches[run.launch], run.phase);
+    auto times = double(run.count);
+    if (run.phase == Manifest::Phase::Backward)
+      backward[run.unit] += times * once.products;
+    else
+      forward[run.unit] += {times * once.products, 0, times * once.memory};
+  }
+  for (const Manifest::LaunchRun &run : function.launches) {
+    if (run.phase != Manifest::Phase::Backward || run.unit < 0)
+      continue;
+    const EagerTraffic::Unit &unit = play.eager->units[size_t(run.unit)];
+    double all = backward[run.unit];
+    if (!unit.block || all <= 0)
+      continue;
+    double part = double(run.count) *
+                  launchWork(m.launches[run.launch], run.phase).products / all;
+    const Work &again = forward[run.unit];
+    segments[run.behind] +=
+        {part * unit.again * again.products, 0,
+         part * (play.as->eager ? memorySeconds(unit.forward) : again.memory)};
+  }
+}
+
 // Before each call, and behind the last one.
 std::vector<Walk::Work> Walk::workOf(const Manifest::Function &function) const {
   std::vector<Work> segments;
@@ -331,8 +362,12 @@ std::vector<Walk::Work> Walk::workOf(const Manifest::Function &function) const {
     segments[run.behind] +=
         {times * once.products, times * once.attention, times * once.memory};
   }
-  if (play.as && play.as->eager && play.eager && function.name != "update")
-    addEager(function, segments);
+  if (play.as && play.eager && function.name != "update") {
+    if (play.as->eager)
+      addEager(function, segments);
+    if (play.selective)
+      addSelective(function, segments);
+  }
   return segments;
 }
 

@@ -12,6 +12,7 @@
 #include "PlanSearch.h"
 #include "ReportPage.h"
 #include "Trial.h"
+#include "shardonnx/Cost/FrameworkMemory.h"
 #include "shardonnx/Driver/Compilation.h"
 #include "shardonnx/Driver/Pipeline.h"
 #include "shardonnx/Support/InputFile.h"
@@ -81,7 +82,9 @@ std::shared_ptr<const Manifest> PlanSearch::stepOf(Strategy strategy,
   if (auto found = steps.find(key); found != steps.end())
     return found->second;
   std::shared_ptr<const Manifest> &step = steps[key];
-  ModuleOp grad = gradOf(recompute);
+  // What others recompute selectively is added to the time of their step.
+  bool others = plan.as && recompute.kind == RecomputeKind::Selective;
+  ModuleOp grad = gradOf(others ? Recompute() : recompute);
   if (!grad)
     return step;
   OwningOpRef<ModuleOp> planned =
@@ -119,8 +122,15 @@ PlannedWay PlanSearch::wayOf(const std::shared_ptr<const Manifest> &step,
              ",shard:" + std::to_string(way.ranks.groupSize());
   int threads =
       m.cuda() ? 1 : threadsPerRank(std::min<int64_t>(gpus, plan.gpusPerNode));
+  EagerTraffic traffic;
+  traffic.logits = eager.logits;
+  for (const Manifest::Unit &unit : m.units)
+    traffic.units.push_back(eager.units.lookup(unit.name));
   way.memory =
-      planMemory(m, way.ranks, threads, trial.accumulate, trial.offload);
+      plan.as && plan.as->memory
+          ? frameworkMemory(m, way.ranks, *plan.as->memory, traffic,
+                            trial.recompute)
+          : planMemory(m, way.ranks, threads, trial.accumulate, trial.offload);
   way.memoryBytes = totalBytes(way.memory);
   way.headroomBytes = totalBytes(planHeadroom(m, way.ranks));
   way.hostBytes = offloadedBytes(m, way.ranks, trial.offload);
@@ -129,12 +139,9 @@ PlannedWay PlanSearch::wayOf(const std::shared_ptr<const Manifest> &step,
       plan.memoryBytes;
   Device device = plan.device;
   device.perMachine = plan.gpusPerNode;
-  EagerTraffic traffic;
-  traffic.logits = eager.logits;
-  for (const Manifest::Unit &unit : m.units)
-    traffic.units.push_back(eager.units.lookup(unit.name));
   StepPlay play{trial.accumulate, options.straggler,
-                plan.as ? &*plan.as : nullptr, &traffic};
+                plan.as ? &*plan.as : nullptr, &traffic,
+                trial.recompute.kind == RecomputeKind::Selective};
   way.time = predictExposure(m, device, way.ranks, play);
   double offload = offloadSeconds(m, way.ranks, trial.offload, device);
   way.time.exposed += offload;

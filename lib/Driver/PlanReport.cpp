@@ -147,8 +147,10 @@ void printPlanText(const Plan &plan, const PlanOptions &options,
       any.manifest->seq, options.accumulate,
       options.accumulate == 1 ? "" : "es", spell(plan.paramDtype));
   if (plan.as)
-    stream << "times as " << plan.as->name << " (" << plan.as->title
-           << ") would take; memory as Shardonnx plans it\n\n";
+    stream << (plan.as->memory ? "times and memory as " : "times as ")
+           << plan.as->name << " (" << plan.as->title << ") would take"
+           << (plan.as->memory ? "" : "; memory as Shardonnx plans it")
+           << "\n\n";
   printHead(options, stream);
   for (auto [index, way] : llvm::enumerate(plan.ways))
     printWay(way, plan.chosen == index, stream);

@@ -5,6 +5,7 @@
 // done by hand.
 
 #include "shardonnx/Cost/Exposure.h"
+#include "shardonnx/Cost/FrameworkMemory.h"
 
 #include <gtest/gtest.h>
 
@@ -264,6 +265,40 @@ TEST(Exposure, MicrobatchesRepeat) {
                  {"update", {{"optimizer", 0, 3e9, 0}}}};
   EXPECT_NEAR(predictExposure(m, slow(), Topology(1, 1), {9, 0}).work,
               1 + 8 * 2 + 3 + 0.014, 1e-9);
+}
+
+// One block of 1,000 elements beside a root of 100, on two ranks.
+TEST(FrameworkMemory, KeepsWhatBackwardReads) {
+  Manifest m;
+  m.paramType = SHX_BF16;
+  m.strategy = Strategy::FullShard;
+  m.units.resize(2);
+  m.units[0].length = 100;
+  m.units[1].length = 1000;
+  for (Manifest::Unit &unit : m.units)
+    unit.paramType = unit.reduceType = SHX_BF16;
+  EagerTraffic eager;
+  eager.units.resize(2);
+  eager.units[1].block = true;
+  eager.units[1].kept = 5000;
+  eager.units[1].normed = 100;
+  eager.units[1].input = 200;
+  eager.units[1].selected = 1000;
+  eager.logits = 10000;
+  Execution::Memory memory{/*state=*/16, /*logit=*/16, /*norm=*/8, false};
+  auto bytes = [&](RecomputeKind kind) {
+    return totalBytes(
+        frameworkMemory(m, Topology(2, 1), memory, eager, {kind, 0}));
+  };
+  // 16 bytes of 550 elements, 2 of the root's, twice 2 of the block's, 16 of
+  // each logit, 5000 + 8 * 100 of the block.
+  EXPECT_EQ(bytes(RecomputeKind::None), 8800 + 200 + 4000 + 160000 + 5800);
+  EXPECT_EQ(bytes(RecomputeKind::Block), 8800 + 200 + 4000 + 160000 + 200);
+  EXPECT_EQ(bytes(RecomputeKind::Selective), 8800 + 200 + 4000 + 160000 + 1200);
+  // With few logits backward takes more: gradients, and what comes back.
+  eager.logits = 1;
+  EXPECT_EQ(bytes(RecomputeKind::Block),
+            8800 + 200 + 4000 + (200 + 4000) + 200 + 5800);
 }
 
 } // namespace

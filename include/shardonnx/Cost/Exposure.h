@@ -44,6 +44,9 @@ struct StepPlay {
   /// Whose execution it is; null: Shardonnx's own. Eager ones need `eager`.
   const Execution *as = nullptr;
   const EagerTraffic *eager = nullptr;
+  /// Whether they compute again what attention and every other product do not
+  /// keep.
+  bool selective = false;
 };
 
 /// Of a step behind another one: what that left open is awaited here.
