@@ -145,7 +145,39 @@ int64_t Device::latencyBytes(int64_t ranks) const {
   return std::llround(latencySeconds(ranks) / perByte);
 }
 
-Device withThreads(Device device, int threads) {
+const std::pair<const char *, double ThreadRates::*> kThreadRates[8] = {
+    {"product_flops", &ThreadRates::productFlops},
+    {"product_bytes", &ThreadRates::productBytes},
+    {"attention_forward_flops", &ThreadRates::attentionForward},
+    {"attention_backward_flops", &ThreadRates::attentionBackward},
+    {"loss_flops", &ThreadRates::lossFlops},
+    {"row_bytes", &ThreadRates::rowBytes},
+    {"column_bytes", &ThreadRates::columnBytes},
+    {"slice_bytes", &ThreadRates::sliceBytes}};
+
+void ThreadRates::scale(double factor) {
+  for (const auto &[word, rate] : kThreadRates)
+    this->*rate *= factor;
+}
+
+// Ranks that are more than the threads take turns.
+static std::optional<ThreadRates>
+ratesOf(const std::optional<Device::Measured> &measured, int threads,
+        double turns) {
+  if (!measured)
+    return std::nullopt;
+  ThreadRates rates = threads == 1 ? measured->alone : measured->together;
+  rates.scale(threads * turns);
+  return rates;
+}
+
+Device withThreads(Device device, int threads, int64_t ranksHere) {
+  double wanted = double(threads) * double(ranksHere);
+  double turns = device.machineThreads > 0
+                     ? std::min(1.0, device.machineThreads / wanted)
+                     : 1;
+  device.f32Rates = ratesOf(device.f32Measured, threads, turns);
+  device.halfRates = ratesOf(device.halfMeasured, threads, turns);
   for (double *rate : {&device.f32Peak, &device.halfPeak, &device.f32Flops,
                        &device.halfFlops, &device.attentionForward,
                        &device.attentionBackward, &device.memoryBytesPerSecond})

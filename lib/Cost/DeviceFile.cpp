@@ -50,6 +50,7 @@ private:
   void attention(const llvm::json::Object &in, Device &device);
   std::vector<double> numbers(const llvm::json::Object &in, llvm::StringRef key,
                               llvm::StringRef path);
+  void measured(const llvm::json::Object &in, Device &device);
 
   std::string &error;
 };
@@ -186,6 +187,27 @@ void Reader::attention(const llvm::json::Object &in, Device &device) {
   }
 }
 
+// "rates": {"f32": {"alone": {"product_flops": …}, "together": …}, "bf16": …}
+void Reader::measured(const llvm::json::Object &in, Device &device) {
+  const llvm::json::Object *rates = in.getObject("rates");
+  if (!rates)
+    return;
+  device.machineThreads = figure(in, "machine_threads", "machine_threads", 1);
+  auto read = [&](llvm::StringRef dtype, llvm::StringRef which) {
+    ThreadRates result;
+    std::string path = ("rates." + dtype).str();
+    const llvm::json::Object *both = object(*rates, dtype, path);
+    path = (path + "." + which).str();
+    const llvm::json::Object *one = both ? object(*both, which, path) : nullptr;
+    for (const auto &[word, rate] : kThreadRates)
+      if (one)
+        result.*rate = figure(*one, word, path + "." + word);
+    return result;
+  };
+  device.f32Measured = {read("f32", "alone"), read("f32", "together")};
+  device.halfMeasured = {read("bf16", "alone"), read("bf16", "together")};
+}
+
 std::optional<Device> Reader::read(const llvm::json::Object &json) {
   Device device;
   device.name = text(json, "name");
@@ -234,6 +256,7 @@ std::optional<Device> Reader::read(const llvm::json::Object &json) {
   device.across.bytesPerSecond = inner("across", "bytes_per_second");
   device.hostBytesPerSecond = top("host_bytes_per_second");
   protocols(json, device);
+  measured(json, device);
   return error.empty() ? std::optional(std::move(device)) : std::nullopt;
 }
 
@@ -317,6 +340,13 @@ std::optional<Device> deviceNamed(const std::string &name) {
     if (wanted == known)
       return parseDevice(content, error);
   return std::nullopt;
+}
+
+std::string deviceFile(const std::string &name) {
+  for (const auto &[known, content] : kDeviceFiles)
+    if (name == known)
+      return content;
+  return "";
 }
 
 std::vector<std::string> deviceNames() {

@@ -11,6 +11,19 @@
 #include <map>
 
 namespace shardonnx {
+
+static double ownedElements(const Manifest::Unit &unit,
+                            const Topology &topology) {
+  return double(unit.length) / double(unit.sharded ? topology.groupSize() : 1);
+}
+
+double optimizerBytes(const Manifest &m, const Manifest::Unit &unit,
+                      const Topology &topology) {
+  return ownedElements(unit, topology) *
+         (sizeof(float) * (2.0 * (1 + m.optimizerStates()) + 1) +
+          double(lowPrecisionBytes(unit)));
+}
+
 namespace {
 
 class Walk {
@@ -104,18 +117,16 @@ double Walk::reduceSeconds(const Manifest::Unit &unit) const {
 }
 
 double Walk::memorySeconds(double bytes) const {
+  if (const auto &rates = half() ? device.halfRates : device.f32Rates)
+    return bytes / rates->sliceBytes;
   return device.workSeconds(0, bytes, half()) /
          (play.as ? play.as->memoryShare : 1);
 }
 
-// Reads and writes the master and the moments, reads the gradient, writes what
-// products read.
 double Walk::optimizerBytes(const Manifest::Unit &unit) const {
-  double owned = double(unit.length) / double(unit.sharded ? group : 1);
   if (play.as)
-    return owned * play.as->optimizerBytes;
-  return owned * (sizeof(float) * (2.0 * (1 + m.optimizerStates()) + 1) +
-                  double(lowPrecisionBytes(unit)));
+    return ownedElements(unit, topology) * play.as->optimizerBytes;
+  return shardonnx::optimizerBytes(m, unit, topology);
 }
 
 // Of the gradients whose squares no sum has taken.

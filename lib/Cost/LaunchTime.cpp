@@ -58,6 +58,22 @@ AttentionShape attentionShapeOf(const std::string &name,
   return shape;
 }
 
+// As measured in programs: what passes between launches adds up.
+double measuredSeconds(const Manifest::Launch &launch, Manifest::Phase phase,
+                       const ThreadRates &rates) {
+  double bytes = launch.readBytes + launch.writtenBytes;
+  if (launch.kind == "product")
+    return launch.flops / rates.productFlops + bytes / rates.productBytes;
+  if (launch.kind == "attention")
+    return launch.flops / (phase == Manifest::Phase::Backward
+                               ? rates.attentionBackward
+                               : rates.attentionForward);
+  if (launch.kind == "loss")
+    return launch.flops / rates.lossFlops;
+  return bytes /
+         (launch.kind == "column sums" ? rates.columnBytes : rates.rowBytes);
+}
+
 } // namespace
 
 double launchSeconds(const Manifest::Launch &launch, Manifest::Phase phase,
@@ -67,6 +83,8 @@ double launchSeconds(const Manifest::Launch &launch, Manifest::Phase phase,
   double least =
       device.launchSeconds *
       static_cast<double>(std::max<int64_t>(1, launch.kernels + launch.calls));
+  if (const auto &rates = half ? device.halfRates : device.f32Rates)
+    return least + measuredSeconds(launch, phase, *rates);
   double seconds = 0;
   std::vector<double> sizes;
   if (launch.kind == "product")

@@ -92,12 +92,15 @@ LogicalResult readMeasured(const InspectOptions &options, InspectView &view,
 }
 
 // A CPU is one of as many threads as the ranks of this machine would take.
-Device deviceOf(const Manifest &manifest, const InspectOptions &options,
-                int threads) {
+FailureOr<Device> deviceOf(const Manifest &manifest,
+                           const InspectOptions &options, int threads,
+                           Diagnostics &diagnostics) {
   if (options.device.empty())
     return deviceOfProgram(manifest.cuda(), manifest.arch, threads);
-  return options.device == cpuDevice(1).name ? cpuDevice(threads)
-                                             : *deviceNamed(options.device);
+  FailureOr<Device> device = givenDevice(options.device, diagnostics);
+  if (failed(device) || device->target != TargetKind::CPU)
+    return device;
+  return withThreads(std::move(*device), threads, options.nproc);
 }
 
 // Names come from the model's file.
@@ -162,7 +165,11 @@ FailureOr<Inspected> inspectProgram(const InspectOptions &options,
   view.offload = options.offload;
   view.parameters = options.parameters;
   view.traffic = options.traffic;
-  view.device = deviceOf(*manifest, options, view.threadsPerRank);
+  FailureOr<Device> device =
+      deviceOf(*manifest, options, view.threadsPerRank, diagnostics);
+  if (failed(device))
+    return failure();
+  view.device = std::move(*device);
   if (failed(readMeasured(options, view, diagnostics)))
     return failure();
   return Inspected{std::move(*manifest), std::move(view)};

@@ -311,23 +311,6 @@ FailureOr<std::optional<Execution>> executionOf(const std::string &name,
   return read;
 }
 
-FailureOr<Device> deviceOf(const PlanOptions &options,
-                           Diagnostics &diagnostics) {
-  if (std::optional<Device> known = deviceNamed(options.device))
-    return std::move(*known);
-  auto file = readInputFile(options.device, /*isText=*/true);
-  if (!file)
-    return diagnostics.error(
-        "--device: '" + options.device + "' is none of " +
-        llvm::join(deviceNames(), ", ") +
-        ", and no file that can be read: " + file.getError().message());
-  std::string error;
-  std::optional<Device> device = parseDevice((*file)->getBuffer().str(), error);
-  if (!device)
-    return diagnostics.error("--device: '" + options.device + "': " + error);
-  return std::move(*device);
-}
-
 // The program is made for the device. On a GPU nobody trains in f32 unless it
 // is asked for.
 CompileOptions compileOptionsFor(const PlanOptions &options,
@@ -347,8 +330,25 @@ CompileOptions compileOptionsFor(const PlanOptions &options,
 
 } // namespace
 
+FailureOr<Device> givenDevice(const std::string &name,
+                              Diagnostics &diagnostics) {
+  if (std::optional<Device> known = deviceNamed(name))
+    return std::move(*known);
+  auto file = readInputFile(name, /*isText=*/true);
+  if (!file)
+    return diagnostics.error(
+        "--device: '" + name + "' is none of " +
+        llvm::join(deviceNames(), ", ") +
+        ", and no file that can be read: " + file.getError().message());
+  std::string error;
+  std::optional<Device> device = parseDevice((*file)->getBuffer().str(), error);
+  if (!device)
+    return diagnostics.error("--device: '" + name + "': " + error);
+  return std::move(*device);
+}
+
 FailureOr<Plan> makePlan(const PlanOptions &given, Diagnostics &diagnostics) {
-  FailureOr<Device> device = deviceOf(given, diagnostics);
+  FailureOr<Device> device = givenDevice(given.device, diagnostics);
   if (failed(device))
     return failure();
   FailureOr<std::optional<Execution>> as = executionOf(given.as, diagnostics);
@@ -371,7 +371,8 @@ FailureOr<Plan> makePlan(const PlanOptions &given, Diagnostics &diagnostics) {
                          ? double(*given.memory)
                          : (device->memoryBytes - device->reservedBytes) /
                                double(cpu ? here : 1);
-  plan.device = cpu ? withThreads(*device, threadsPerRank(here)) : *device;
+  plan.device =
+      cpu ? withThreads(*device, threadsPerRank(here), here) : *device;
   PlanSearch search(options, plan, diagnostics);
   if (failed(search.run()))
     return failure();
@@ -420,6 +421,8 @@ LogicalResult takePlannedStrategy(CompileOptions &options,
 }
 
 int runPlan(const PlanOptions &options) {
+  if (!options.calibrate.empty())
+    return runCalibration(options);
   Diagnostics diagnostics;
   if (options.html == "-" && options.json) {
     (void)diagnostics.error("--html=- and --json would both be written to "

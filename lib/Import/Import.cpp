@@ -215,4 +215,11 @@ OwningOpRef<ModuleOp> importOnnx(MLIRContext &context,
   return module;
 }
 
+FailureOr<std::string> onnxOfText(StringRef text, Diagnostics &diagnostics) {
+  ::onnx::ModelProto model;
+  if (llvm::Error error = onnxlib::parseText(text, model))
+    return diagnostics.internalError(llvm::toString(std::move(error)));
+  return model.SerializeAsString();
+}
+
 } // namespace shardonnx

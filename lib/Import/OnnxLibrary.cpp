@@ -9,6 +9,7 @@
 #include "SchemaRegistry.h"
 
 #include <onnx/checker.h>
+#include <onnx/defs/parser.h>
 #include <onnx/defs/schema.h>
 #include <onnx/inliner/inliner.h>
 #include <onnx/shape_inference/implementation.h>
@@ -173,6 +174,19 @@ private:
 };
 
 } // namespace
+
+llvm::Error parseText(llvm::StringRef text, ::onnx::ModelProto &model) {
+  std::string message;
+  if (llvm::Error error = guarded([&] {
+        ::onnx::Common::Status status =
+            ::onnx::OnnxParser::Parse(model, text.str().c_str());
+        if (!status.IsOK())
+          message = status.ErrorMessage();
+      }))
+    return error;
+  return message.empty() ? llvm::Error::success()
+                         : llvm::createStringError(firstError(message));
+}
 
 llvm::Error inlineFunctions(::onnx::ModelProto &model) {
   if (model.functions_size() == 0)

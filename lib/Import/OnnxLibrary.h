@@ -17,6 +17,9 @@ class ModelProto;
 
 namespace shardonnx::onnxlib {
 
+/// A model in ONNX's own text.
+llvm::Error parseText(llvm::StringRef text, ::onnx::ModelProto &model);
+
 /// Replaces calls of model-local functions by their bodies.
 llvm::Error inlineFunctions(::onnx::ModelProto &model);
 

@@ -4,6 +4,7 @@
 // The model of devices and links, and the waits of a step, against arithmetic
 // done by hand.
 
+#include "shardonnx/Cost/Calibration.h"
 #include "shardonnx/Cost/Exposure.h"
 #include "shardonnx/Cost/FrameworkMemory.h"
 
@@ -143,6 +144,44 @@ TEST(Device, SharedMemory) {
   // 0.7 of 4 threads' 76.8 GFLOP/s, or 32 GB/s, whichever takes longer.
   EXPECT_NEAR(cpu.workSeconds(215.04e9, 0, false), 1, 1e-9);
   EXPECT_NEAR(cpu.workSeconds(1, 32e9, false), 1, 1e-9);
+}
+
+// 2 GFLOP/s and 1 GB/s of a thread explain both products, whatever their shape.
+TEST(Device, ProductsAreFittedByFlopsAndBytes) {
+  MeasuredRun run;
+  run.threads = 2;
+  Manifest::Function step;
+  step.name = "first_microbatch";
+  for (auto [flops, bytes] : {std::pair{8e9, 1e9}, {2e9, 2e9}}) {
+    Manifest::Launch launch;
+    launch.kind = "product";
+    launch.name = "gemm " + std::to_string(run.manifest.launches.size());
+    launch.flops = flops;
+    launch.readBytes = bytes;
+    run.compute[launch.name] = 3 * (flops / 2e9 + bytes / 1e9) / run.threads;
+    step.launches.push_back({run.manifest.launches.size(), -1,
+                             Manifest::Phase::Forward, /*count=*/3, 0});
+    run.manifest.launches.push_back(launch);
+  }
+  run.manifest.functions.push_back(step);
+  ThreadRates rates = fitRates({&run});
+  EXPECT_NEAR(rates.productFlops, 2e9, 1);
+  EXPECT_NEAR(rates.productBytes, 1e9, 1);
+}
+
+// Of a measured machine's two threads: together in one rank, or alone in two,
+// and four ranks take turns.
+TEST(Device, MeasuredRatesAreTheRanks) {
+  Device device = *deviceNamed("cpu");
+  device.machineThreads = 2;
+  ThreadRates alone, together;
+  alone.productFlops = 10;
+  together.productFlops = 8;
+  device.f32Measured = {alone, together};
+  EXPECT_EQ(withThreads(device, 2, 1).f32Rates->productFlops, 16);
+  EXPECT_EQ(withThreads(device, 1, 2).f32Rates->productFlops, 10);
+  EXPECT_EQ(withThreads(device, 1, 4).f32Rates->productFlops, 5);
+  EXPECT_FALSE(withThreads(device, 1, 2).halfRates);
 }
 
 TEST(Device, OneRankWaitsForNobody) {

@@ -309,6 +309,19 @@ void addCompileOptions(CLI::App &app, CompileOptions &o) {
   addProgramOptions(app, o);
 }
 
+static CLI::Option *device(CLI::App &app, std::string &value,
+                           const std::string &description) {
+  std::string names = listWords(deviceNames());
+  return app.add_option("--device", value, description)
+      ->check([names](const std::string &text) {
+        bool known = deviceNamed(text) || CLI::ExistingFile(text).empty();
+        return known ? std::string()
+                     : "'" + text + "' is not one of " + names +
+                           ", and no such file is there";
+      })
+      ->type_name(names + "|FILE.json");
+}
+
 void addInspectOptions(CLI::App &app, InspectOptions &o) {
   app.add_option("MODEL", o.compile.model,
                  "an ONNX model or a training executable")
@@ -346,9 +359,9 @@ void addInspectOptions(CLI::App &app, InspectOptions &o) {
   app.add_option("--trace", o.trace,
                  "a run's trace: shows the communication that was measured")
       ->type_name("FILE.json");
-  oneOf(app.add_option("--device", o.device,
-                       "predict times for it [what the program is for]"),
-        deviceNames());
+  device(app, o.device,
+         "whose figures predict times: one of these, or a device file [what "
+         "the program is for]");
 }
 
 void addPlanOptions(CLI::App &app, PlanOptions &o) {
@@ -361,17 +374,9 @@ void addPlanOptions(CLI::App &app, PlanOptions &o) {
   whole(app.add_option("--gpus-per-node", o.gpusPerNode,
                        "of them on one machine [the device's]"),
         1, kMaxRanks);
-  std::string names = listWords(deviceNames());
-  app.add_option("--device", o.device,
-                 "whose figures predict memory and time: one of these, or a "
-                 "device file")
-      ->check([names](const std::string &text) {
-        bool known = deviceNamed(text) || CLI::ExistingFile(text).empty();
-        return known ? std::string()
-                     : "'" + text + "' is not one of " + names +
-                           ", and no such file is there";
-      })
-      ->type_name(names + "|FILE.json")
+  device(app, o.device,
+         "whose figures predict memory and time: one of these, or a device "
+         "file")
       ->required();
   std::vector<std::string> executions = executionNames();
   executions.insert(executions.begin(), "shardonnx");
@@ -408,6 +413,18 @@ void addPlanOptions(CLI::App &app, PlanOptions &o) {
   app.add_flag("--json", o.json, "for programs");
   app.add_option("--html", o.html, "writes a page that compares them")
       ->type_name("FILE.html");
+  app.add_option("--calibrate", o.calibrate,
+                 "plans nothing: measures this machine's CPU, for about a "
+                 "minute, and writes a file for --device")
+      ->type_name("FILE.json");
+}
+
+void relaxForCalibration(CLI::App &app,
+                         const std::vector<std::string> &arguments) {
+  for (const std::string &argument : arguments)
+    if (argument.rfind("--calibrate", 0) == 0)
+      for (const char *name : {"MODEL", "--gpus", "--device"})
+        app.get_option(name)->required(false);
 }
 
 void notePlanGiven(const CLI::App &app, size_t own, PlanOptions &o) {

@@ -24,6 +24,9 @@ void noteGiven(const CLI::App &app, CompileOptions &options);
 /// Each command's own; compile's have the program's among them.
 void addCompileOptions(CLI::App &app, CompileOptions &options);
 void addPlanOptions(CLI::App &app, PlanOptions &options);
+/// With --calibrate there is nothing to plan, so nothing else has to be given.
+void relaxForCalibration(CLI::App &app,
+                         const std::vector<std::string> &arguments);
 /// Remembers which options of compile, behind the first `own`, were given.
 void notePlanGiven(const CLI::App &app, size_t own, PlanOptions &options);
 void addInspectOptions(CLI::App &app, InspectOptions &options);

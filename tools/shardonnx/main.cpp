@@ -231,6 +231,7 @@ int run(int argc, char **argv) {
   checkNames(app, args.front(), config.arguments, "--config: ");
   args.insert(args.begin() + 1, config.arguments.begin(),
               config.arguments.end());
+  relaxForCalibration(*planApp, args);
   if (std::optional<int> code = parse(app, args))
     return *code;
   if (*compileApp) {

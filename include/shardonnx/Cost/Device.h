@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace shardonnx {
@@ -52,6 +53,19 @@ struct AttentionShape {
 /// What this runtime's GPU programs call.
 constexpr const char *kOwnAttention = "cudnn";
 
+/// What a thread of a CPU reaches in the programs themselves, a second. A
+/// product takes time for its FLOPs and for the bytes that it packs.
+struct ThreadRates {
+  double productFlops = 0, productBytes = 0;
+  double attentionForward = 0, attentionBackward = 0, lossFlops = 0;
+  double rowBytes = 0, columnBytes = 0; // of generated kernels
+  double sliceBytes = 0;                // the optimizer, the norm
+  void scale(double factor);
+};
+
+/// The words of a device file for them.
+extern const std::pair<const char *, double ThreadRates::*> kThreadRates[8];
+
 struct Device {
   std::string name, title;
   TargetKind target = TargetKind::CPU;
@@ -74,6 +88,15 @@ struct Device {
   std::vector<Protocol> protocols;
   int64_t perMachine = 0;    // ranks; 0: all of them
   bool sharedMemory = false; // ranks read each other's memory: no steps
+  /// Of a CPU that `plan --calibrate` has measured, in f32 and in 16 bits: a
+  /// thread alone in its rank, and one of all of the machine's in one rank.
+  struct Measured {
+    ThreadRates alone, together;
+  };
+  std::optional<Measured> f32Measured, halfMeasured;
+  double machineThreads = 0; // that these were measured on
+  /// Of a rank, by withThreads; none: the figures above are all there is.
+  std::optional<ThreadRates> f32Rates, halfRates;
 
   /// How long products and everything else take, whichever is longer.
   double workSeconds(double flops, double bytes, bool half) const;
@@ -109,13 +132,17 @@ private:
 std::optional<Device> deviceNamed(const std::string &name);
 std::vector<std::string> deviceNames();
 
+/// The file of one of deviceNames(); "" if there is none.
+std::string deviceFile(const std::string &name);
+
 /// A device file's content; `error` is one line that says what is wrong where.
 std::optional<Device> parseDevice(const std::string &json, std::string &error);
 
 /// A rank of `threads` threads on a CPU.
 Device cpuDevice(int threads);
-/// The same of a device whose figures are one thread's.
-Device withThreads(Device device, int threads);
+/// The same of a device whose figures are one thread's, for one of so many
+/// ranks of a machine.
+Device withThreads(Device device, int threads, int64_t ranksHere = 1);
 
 /// The device that a program is for: of --target=cuda the one of its oldest
 /// architecture, sm_80 an A100, later ones an H100.

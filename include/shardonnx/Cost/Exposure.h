@@ -82,6 +82,11 @@ std::vector<FunctionSchedule> predictSchedule(const Manifest &manifest,
 double offloadSeconds(const Manifest &manifest, const Topology &ranks,
                       Offload offload, const Device &device);
 
+/// What the optimizer reads and writes of a rank's slice of the unit: master
+/// and moments twice, the gradient, what products read.
+double optimizerBytes(const Manifest &manifest, const Manifest::Unit &unit,
+                      const Topology &topology);
+
 /// A kernel or a library call by itself; attention by the library that is
 /// named.
 double launchSeconds(const Manifest::Launch &launch, Manifest::Phase phase,

@@ -108,7 +108,7 @@ struct InspectOptions {
   std::string vary;   // NAME=A,B: a line for each value of an option
   std::string log;    // of a run, whose memory stands beside the prediction
   std::string trace;  // of a run, whose waits stand beside those predicted
-  std::string device; // one of deviceNames(); empty: what the program is for
+  std::string device; // or a file; empty: what the program is for
   bool compileOptionsGiven = false; // which say nothing about an executable
 };
 
@@ -127,7 +127,8 @@ struct PlanOptions {
   /// Options of compile as they were given, beside those that a plan decides.
   std::vector<std::string> compileArguments;
   bool json = false;
-  std::string html; // a page for people is written there
+  std::string html;      // a page for people is written there
+  std::string calibrate; // the device file to write instead of a plan
 };
 
 struct ExportOptions {

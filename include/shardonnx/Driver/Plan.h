@@ -71,6 +71,13 @@ mlir::FailureOr<Plan> makePlan(const PlanOptions &options,
 mlir::LogicalResult takePlannedStrategy(CompileOptions &options,
                                         Diagnostics &diagnostics);
 
+/// Of --device: one of deviceNames(), or a file.
+mlir::FailureOr<Device> givenDevice(const std::string &name,
+                                    Diagnostics &diagnostics);
+
+/// --calibrate: measures this machine and writes its device file.
+int runCalibration(const PlanOptions &options);
+
 void printPlanText(const Plan &plan, const PlanOptions &options,
                    llvm::raw_ostream &out);
 void printPlanJson(const Plan &plan, const PlanOptions &options,

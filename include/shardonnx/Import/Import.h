@@ -56,6 +56,10 @@ mlir::OwningOpRef<mlir::ModuleOp> importOnnx(mlir::MLIRContext &context,
                                              const ImportOptions &options,
                                              Diagnostics &diagnostics);
 
+/// The bytes of a model that is written in ONNX's own text.
+mlir::FailureOr<std::string> onnxOfText(llvm::StringRef text,
+                                        Diagnostics &diagnostics);
+
 } // namespace shardonnx
 
 #endif // SHARDONNX_IMPORT_IMPORT_H

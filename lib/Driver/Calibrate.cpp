@@ -1,0 +1,238 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// `shardonnx plan --calibrate`: compiles a few small models as any other,
+// trains each for some steps on this machine with a trace, and writes what
+// launches took as a device file. The kernels measured are those that a program
+// has.
+
+#include "CalibrationModel.h"
+#include "Trial.h"
+#include "shardonnx/Cost/Calibration.h"
+#include "shardonnx/Driver/Compilation.h"
+#include "shardonnx/Driver/Plan.h"
+#include "shardonnx/Import/Import.h"
+#include "shardonnx/Support/TemporaryFile.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+
+#include <algorithm>
+#include <unistd.h>
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+// Not the shape of anything that people train.
+constexpr CalibrationModel kModels[] = {
+    {4, 192, 320, 5, 1280, 6144, /*gated=*/false},
+    {1, 384, 640, 10, 1728, 6144, /*gated=*/true},
+};
+constexpr int kSteps = 8, kFirstTraced = 3, kTraced = kSteps - kFirstTraced + 1;
+
+class Calibrator {
+public:
+  explicit Calibrator(Diagnostics &diagnostics) : diagnostics(diagnostics) {}
+  ~Calibrator() { llvm::sys::fs::remove_directories(folder); }
+
+  LogicalResult start();
+  LogicalResult measure(const CalibrationModel &model, ShxDType dtype);
+
+  std::vector<MeasuredRun> runs;
+
+private:
+  LogicalResult fail(const Twine &message) {
+    return diagnostics.error("--calibrate: " + message);
+  }
+  std::string file(StringRef name) const {
+    llvm::SmallString<128> path(folder);
+    llvm::sys::path::append(path, name);
+    return path.str().str();
+  }
+  LogicalResult write(const std::string &path, StringRef content);
+  LogicalResult train(MeasuredRun run);
+  LogicalResult read(MeasuredRun &run);
+
+  Diagnostics &diagnostics;
+  llvm::SmallString<128> folder;
+};
+
+/// Seconds of a step's spans of one name: those of the quarter of the steps
+/// that was disturbed least.
+double quiet(ArrayRef<double> spans) {
+  size_t each = spans.size() / kTraced;
+  if (each == 0)
+    return 0;
+  std::vector<double> steps;
+  for (size_t begin = 0; begin + each <= spans.size(); begin += each) {
+    double sum = 0;
+    for (double seconds : spans.slice(begin, each))
+      sum += seconds;
+    steps.push_back(sum);
+  }
+  llvm::sort(steps);
+  return steps[steps.size() / 4];
+}
+
+std::string processorName() {
+  auto file = llvm::MemoryBuffer::getFileAsStream("/proc/cpuinfo");
+  StringRef text = file ? (*file)->getBuffer() : StringRef();
+  StringRef name = text.split("model name").second.split(':').second;
+  name = name.take_until([](char c) { return c == '\n'; }).trim();
+  return name.empty() ? "an unnamed processor" : name.str();
+}
+
+} // namespace
+
+LogicalResult Calibrator::write(const std::string &path, StringRef content) {
+  return writeFileAtomically(diagnostics, path, content);
+}
+
+LogicalResult Calibrator::start() {
+  if (std::error_code error =
+          llvm::sys::fs::createUniqueDirectory("shardonnx-calibrate", folder))
+    return fail("cannot write to the temporary folder: " + error.message());
+  std::string tokens;
+  uint32_t state = 1;
+  for (int i = 0; i < 1 << 16; ++i) {
+    state = state * 1664525 + 1013904223;
+    uint32_t token = (state >> 16) % 4096;
+    tokens += {char(token & 0xff), char(token >> 8)};
+  }
+  return write(file("tokens.bin"), tokens);
+}
+
+LogicalResult Calibrator::measure(const CalibrationModel &model,
+                                  ShxDType dtype) {
+  FailureOr<std::string> bytes = onnxOfText(textOf(model), diagnostics);
+  if (failed(bytes) || failed(write(file("model.onnx"), *bytes)))
+    return failure();
+  CompileOptions options;
+  options.model = file("model.onnx");
+  options.paramDtype = dtype;
+  options.trainable = {".*"};
+  Compilation compilation(options, diagnostics);
+  if (failed(compilation.runTo(Level::Memory)))
+    return failure();
+  FailureOr<std::string> text = compilation.manifest();
+  if (failed(text) || failed(compilation.runTo(Level::Object)) ||
+      failed(compilation.link(file("program"))))
+    return failure();
+  std::string error;
+  std::optional<Manifest> manifest = parseManifest(*text, error);
+  if (!manifest)
+    return fail(error);
+  int threads = threadsPerRank(1);
+  MeasuredRun run;
+  run.manifest = std::move(*manifest);
+  run.threads = threads;
+  if (failed(train(run)))
+    return failure();
+  run.ranks = threads;
+  run.threads = 1;
+  return threads == 1 ? success() : train(std::move(run));
+}
+
+LogicalResult Calibrator::train(MeasuredRun run) {
+  std::string program = file("program"), messages = file("messages"),
+              steps = std::to_string(kSteps), ranks = std::to_string(run.ranks),
+              window = std::to_string(kFirstTraced) + "-" + steps,
+              data = file("tokens.bin"), trace = file("trace.json");
+  StringRef arguments[] = {
+      program,   "--data", data,      "--init=random", "--steps",       steps,
+      "--nproc", ranks,    "--trace", trace,           "--trace-steps", window};
+  std::optional<StringRef> redirects[] = {StringRef(), StringRef(messages),
+                                          StringRef(messages)};
+  std::string message;
+  constexpr unsigned kPatience = 300; // seconds
+  if (llvm::sys::ExecuteAndWait(program, arguments, std::nullopt, redirects,
+                                kPatience, 0, &message) != 0) {
+    auto said = llvm::MemoryBuffer::getFile(messages);
+    StringRef text = said ? (*said)->getBuffer().trim() : StringRef();
+    return fail("a run of " + ranks + " ranks on this machine failed: " +
+                (text.empty() ? StringRef(message) : text.rsplit('\n').second));
+  }
+  if (failed(read(run)))
+    return failure();
+  runs.push_back(std::move(run));
+  return success();
+}
+
+LogicalResult Calibrator::read(MeasuredRun &run) {
+  auto buffer = llvm::MemoryBuffer::getFile(file("trace.json"));
+  llvm::Expected<llvm::json::Value> value =
+      llvm::json::parse(buffer ? (*buffer)->getBuffer() : StringRef());
+  if (!value)
+    return fail(llvm::toString(value.takeError()));
+  const llvm::json::Object *object = value->getAsObject();
+  const llvm::json::Array *events =
+      object ? object->getArray("traceEvents") : nullptr;
+  if (!events)
+    return fail("a run has left no trace");
+  std::map<std::string, std::vector<double>> compute, steps, waits, reduces;
+  for (const llvm::json::Value &entry : *events) {
+    const llvm::json::Object *event = entry.getAsObject();
+    if (!event || event->getInteger("pid") != 0)
+      continue;
+    StringRef kind = event->getString("cat").value_or("");
+    std::string name = event->getString("name").value_or("").str();
+    double seconds = event->getNumber("dur").value_or(0) * 1e-6;
+    if (kind == "compute")
+      compute[name].push_back(seconds);
+    else if (kind == "reduce")
+      reduces[""].push_back(seconds);
+    else if (kind == "waiting")
+      waits[name].push_back(seconds);
+    else if (kind == "steps" && StringRef(name).starts_with("step "))
+      steps[""].push_back(seconds);
+  }
+  for (const auto &[name, spans] : compute)
+    run.compute[name] = quiet(spans);
+  for (const auto &[name, spans] : waits)
+    run.waiting += quiet(spans);
+  run.reduce = quiet(reduces[""]);
+  run.step = quiet(steps[""]);
+  return success();
+}
+
+int runCalibration(const PlanOptions &options) {
+  Diagnostics diagnostics;
+  const CompileOptions &compile = options.compile;
+  if (compile.target == TargetKind::CUDA) {
+    (void)diagnostics.error(
+        "--calibrate: GPUs cannot be measured yet, only this machine's CPU; "
+        "leave --target=cuda out, or plan with --device=" +
+        llvm::join(llvm::ArrayRef(deviceNames()).drop_front(), "|"));
+    return kExitUsage;
+  }
+  if (!compile.model.empty() || options.gpus != 0 || !options.device.empty()) {
+    (void)diagnostics.error(
+        "--calibrate measures this machine and plans nothing: leave MODEL, "
+        "--gpus and --device out, and give the file to --device afterwards");
+    return kExitUsage;
+  }
+  Calibrator calibrator(diagnostics);
+  if (failed(calibrator.start()))
+    return kExitInput;
+  for (ShxDType dtype : {SHX_F32, SHX_BF16})
+    for (const CalibrationModel &model : kModels)
+      if (failed(calibrator.measure(model, dtype)))
+        return kExitInput;
+  MachineFigures machine;
+  machine.threads = threadsPerRank(1);
+  machine.memoryBytes =
+      double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGESIZE));
+  machine.name = processorName();
+  std::string text = calibratedDevice(calibrator.runs, machine);
+  return failed(writeFileAtomically(diagnostics, options.calibrate, text))
+             ? kExitInput
+             : kExitDone;
+}
+
+} // namespace shardonnx
