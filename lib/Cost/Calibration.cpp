@@ -75,7 +75,10 @@ std::map<std::string, Sample> worksOf(const MeasuredRun &run,
       if (launch.kind != kind ||
           (!anyPhase && isBackward != (phase == Manifest::Phase::Backward)))
         continue;
-      Sample &work = works[launch.name];
+      // All of a program's attention goes by one name in a trace.
+      Sample &work = works[launch.kind == "attention"
+                               ? launch.name.substr(0, launch.name.find(' '))
+                               : launch.name];
       work.flops += double(one.count) * launch.flops;
       work.bytes +=
           double(one.count) * (launch.readBytes + launch.writtenBytes);
