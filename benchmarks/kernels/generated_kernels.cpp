@@ -124,21 +124,27 @@ const char *kBiasGradient = R"(
     return
   })";
 
-void benchOptimizer() {
+void benchOptimizer(ShxDType state, double bytes) {
   constexpr int64_t kLength = 4 << 20;
   std::unique_ptr<OptimizerRunner> kernel =
-      makeOptimizerRunner(Optimizer::AdamW);
+      makeOptimizerRunner({Optimizer::AdamW, SHX_F32, state});
   std::vector<float> p(kLength, 1), g(kLength, 0.1f), m(kLength), v(kLength);
   float scalars[SHX_NUM_SCALARS] = {
       1, 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f, 1, 0, 0, 0.1f, 0.05f};
   scalars[SHX_CLIP_VALUE] = std::numeric_limits<float>::infinity();
-  std::vector<uint16_t> params; // in f32 products read the masters
-  double generated = timeOf(
-      [&] { kernel->run({&p, &g, &m, &v}, params, scalars, 0, kLength); });
+  std::vector<float> scales[2] = {std::vector<float>(kLength / kStateBlock),
+                                  std::vector<float>(kLength / kStateBlock)};
+  OptimizerSlices slices{p,
+                         g,
+                         {rawBytes(m), rawBytes(v)},
+                         {}, // in f32 products read the masters
+                         {rawBytes(scales[0]), rawBytes(scales[1])}};
+  double generated = timeOf([&] { kernel->run(slices, scalars, 0, kLength); });
   double reference = timeOf([&] {
     referenceAdamW(p.data(), g.data(), m.data(), v.data(), scalars, kLength);
   });
-  report("AdamW 4 M", generated, reference, kLength * 28e-6);
+  std::string name = std::string("AdamW 4 M, state ") + spell(state);
+  report(name.c_str(), generated, reference, kLength * bytes * 1e-6);
 }
 
 } // namespace
@@ -168,5 +174,7 @@ int main() {
            referenceColumnSum(columns.data(0), columns.data(1), 1024, 1536);
          }),
          1024 * 1536 * 4e-6);
-  benchOptimizer();
+  benchOptimizer(SHX_F32, 28);
+  benchOptimizer(SHX_BF16, 20);
+  benchOptimizer(SHX_I8, 16);
 }

@@ -19,8 +19,10 @@ static double ownedElements(const Manifest::Unit &unit,
 
 double optimizerBytes(const Manifest &m, const Manifest::Unit &unit,
                       const Topology &topology) {
+  constexpr int64_t kMany = 1 << 20; // elements, as scales have their share
+  double state = double(m.stateBytes(kMany)) / kMany;
   return ownedElements(unit, topology) *
-         (sizeof(float) * (2.0 * (1 + m.optimizerStates()) + 1) +
+         (sizeof(float) * 3.0 + 2 * m.optimizerStates() * state +
           double(lowPrecisionBytes(unit)));
 }
 

@@ -179,7 +179,7 @@ void Slices::add(size_t unit, UnitTraffic &to) const {
   auto owned = double(ownedOf(u));
   if (!squaresWithSum(m, u, topology, microbatches))
     pass(to, "norm", /*update=*/true, 1, 4 * owned, 0, 0);
-  double states = 4.0 * m.optimizerStates() * owned;
+  auto states = double(m.optimizerStates() * m.stateBytes(ownedOf(u)));
   double written = owned * double(4 + lowPrecisionBytes(u)) + states;
   pass(to, "optimizer", /*update=*/true, 1, 8 * owned + states, written,
        8 * owned + states + written);

@@ -166,6 +166,11 @@ LogicalResult checkOptions(const CompileOptions &options,
   if (options.baseDtype && options.strictNumerics)
     return diagnostics.error("--base-dtype: rounds the base's weights, which "
                              "--strict-numerics excludes; leave one out");
+  if (options.optimizerDtype != SHX_F32 && options.strictNumerics)
+    return diagnostics.error(
+        Twine("--optimizer-dtype=") + spell(options.optimizerDtype) +
+        ": rounds the optimizer's state, which --strict-numerics excludes; "
+        "leave one out");
   if (options.fit && options.memoryBudget)
     return diagnostics.error("--memory-budget: --fit makes it; leave one out");
   if ((options.memoryBudget || options.fit) && !options.worldSize)

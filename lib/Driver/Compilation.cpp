@@ -245,6 +245,7 @@ FailureOr<const ProgramOptions *> Compilation::programOptions() {
   made.target = *target;
   made.strategy = options.strategy;
   made.optimizer = options.optimizer;
+  made.optimizerType = options.optimizerDtype;
   program = std::move(made);
   return &*program;
 }

@@ -70,7 +70,8 @@ FailureOr<Topology> topologyOf(const Manifest &manifest,
                              std::to_string(options.nproc) +
                              " ranks of --nproc");
   return Topology(static_cast<int>(options.nproc),
-                  static_cast<int>(options.replicas));
+                  static_cast<int>(options.replicas), /*ranksHere=*/0,
+                  manifest.sliceAlignment());
 }
 
 // What was measured of a run, where its files are given.

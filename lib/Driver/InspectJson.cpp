@@ -55,6 +55,7 @@ void writeProgram(OStream &json, const Manifest &m) {
   json.attribute("param_dtype", spell(m.paramType));
   json.attribute("reduce_dtype", spell(m.reduceType));
   json.attribute("optimizer", spell(m.optimizer));
+  json.attribute("optimizer_dtype", spell(m.optimizerType));
   json.attributeArray("inputs", [&] {
     for (const Manifest::Input &input : m.inputs)
       json.object([&] {

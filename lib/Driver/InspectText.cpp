@@ -80,8 +80,11 @@ void printHead(const Manifest &m, raw_ostream &out) {
   if (m.seq > 0)
     out << " x " << m.seq;
   out << " per rank and microbatch, " << spell(m.paramType) << " parameters, "
-      << spell(m.reduceType) << " gradients, " << spell(m.optimizer) << ", "
-      << (m.cuda() ? "cuda " : "") << m.arch << '\n';
+      << spell(m.reduceType) << " gradients, " << spell(m.optimizer)
+      << (m.optimizerType == SHX_F32
+              ? std::string()
+              : std::string(" in ") + spell(m.optimizerType))
+      << ", " << (m.cuda() ? "cuda " : "") << m.arch << '\n';
   out << "loss: " << spell(m.loss.kind) << ", " << describeLoss(m) << '\n';
 }
 

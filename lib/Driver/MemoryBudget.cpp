@@ -45,7 +45,8 @@ std::optional<PlannedStep> planStep(ModuleOp module,
   if (!manifest)
     return std::nullopt;
   int threads = threadsPerRank(*options.worldSize);
-  Topology topology(static_cast<int>(*options.worldSize), 1);
+  Topology topology(static_cast<int>(*options.worldSize), 1, /*ranksHere=*/0,
+                    manifest->sliceAlignment());
   PlannedStep step;
   step.device = deviceOfProgram(manifest->cuda(), manifest->arch, threads);
   step.bytes = totalBytes(planMemory(*manifest, topology, threads)) +

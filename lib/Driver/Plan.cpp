@@ -118,6 +118,7 @@ PlannedWay PlanSearch::wayOf(const std::shared_ptr<const Manifest> &step,
   way.batch = m.batch;
   way.accumulate = trial.accumulate;
   way.ranks = topologyOf(trial.strategy, gpus);
+  way.ranks.sliceAlignment = m.sliceAlignment();
   way.mesh = "replicate:" + std::to_string(way.ranks.replicas) +
              ",shard:" + std::to_string(way.ranks.groupSize());
   int threads =

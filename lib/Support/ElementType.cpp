@@ -25,6 +25,8 @@ Type typeOfDtype(MLIRContext *context, ShxDType dtype) {
     return IntegerType::get(context, 32);
   case SHX_I1:
     return IntegerType::get(context, 1);
+  case SHX_I8:
+    return IntegerType::get(context, 8);
   }
   llvm_unreachable("every dtype has a type");
 }

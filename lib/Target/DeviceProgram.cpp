@@ -66,7 +66,8 @@ shardonnx::buildDeviceProgram(ModuleOp module, const ProgramOptions &options) {
   for (ShxDType type : paramTypesOf(module)) {
     std::string name = optimizerKernelName(type);
     if (failed(kernels::addDeviceOptimizerKernel(
-            *device, name, options.optimizer, type, program.optimizers[name])))
+            *device, name, {options.optimizer, type, options.optimizerType},
+            program.optimizers[name])))
       return failWith("the optimizer");
   }
   llvm::Expected<DeviceImages> images =

@@ -322,6 +322,7 @@ std::string shardonnx::buildManifest(ModuleOp module,
                                ? AccumulateMode::Unsharded
                                : AccumulateMode::Sharded)},
       {"optimizer", spell(options.optimizer)},
+      {"optimizer_dtype", spell(options.optimizerType)},
       {"units", unitsOf(module)},
       {"functions", exec::functionsToJson(module, &launches)},
       {"spaces", exec::spacesToJson(module)},

@@ -104,6 +104,7 @@ public:
         if (!params.insert(param.name).second)
           bad(concat("it has parameter '", param.name, "' twice"));
     }
+    checkBlocks(c);
     return c;
   }
 
@@ -143,9 +144,33 @@ private:
     if (!known)
       fail("a checkpoint names an unknown optimizer '", optimizer, "'");
     c.optimizer = *known;
+    c.optimizerType = readOptimizerType(json);
     c.lora = readLora(json);
     c.modelPath = json.at("model").at("path").get<std::string>();
     c.modelSha256 = json.at("model").at("sha256").get<std::string>();
+  }
+
+  // Checkpoints before there were others have f32.
+  static ShxDType readOptimizerType(const Json &json) {
+    if (!json.contains("optimizer_dtype"))
+      return SHX_F32;
+    std::string type = json.at("optimizer_dtype").get<std::string>();
+    std::vector<ShxDType> known = optimizerTypes();
+    std::optional<ShxDType> dtype = parseSpelling<ShxDType>(type);
+    if (!dtype || std::find(known.begin(), known.end(), *dtype) == known.end())
+      fail("a checkpoint names an unknown dtype of the optimizer's state '",
+           type, "'");
+    return *dtype;
+  }
+
+  // Blocks of state have one scale and lie in one file.
+  void checkBlocks(const Checkpoint &c) const {
+    for (const Checkpoint::Unit &unit : c.units)
+      for (const Checkpoint::Slice &slice : unit.trainable)
+        if (c.optimizerType == SHX_I8 &&
+            slice.interval.begin % kStateBlock != 0)
+          bad(concat("a slice of unit '", unit.name,
+                     "' cuts a block of the optimizer's state"));
   }
 
   void readState(const Json &json, Checkpoint &c) const {
@@ -225,7 +250,7 @@ private:
     unit.frozenLength = size(json, "frozen_length");
     std::string type = json.at("frozen_dtype").get<std::string>();
     std::optional<ShxDType> known = parseSpelling<ShxDType>(type);
-    if (!known || *safeTensorsName(*known) == 0)
+    if (!known || *safeTensorsName(*known) == 0 || *known == SHX_I8)
       bad(concat("it names an unknown dtype '", type, "'"));
     unit.frozenType = *known;
     for (const Json &param : json.at("params"))
@@ -266,6 +291,13 @@ std::string tensorName(const std::string &unit, StateArray array,
     return unit + (optimizer == Optimizer::SGD ? "/momentum" : "/exp_avg");
   case StateArray::Moment2:
     return unit + "/exp_avg_sq";
+  case StateArray::Scale1:
+  case StateArray::Scale2:
+    return tensorName(unit,
+                      array == StateArray::Scale1 ? StateArray::Moment1
+                                                  : StateArray::Moment2,
+                      optimizer) +
+           "_scale";
   case StateArray::Frozen:
     break;
   }
@@ -280,6 +312,8 @@ const char *safeTensorsName(ShxDType dtype) {
     return "BF16";
   case SHX_F16:
     return "F16";
+  case SHX_I8:
+    return "I8";
   default:
     return "";
   }
@@ -308,6 +342,7 @@ std::string writeIndex(const Checkpoint &c) {
        {{"name", c.program},
         {"strategy", c.strategy},
         {"optimizer", spell(c.optimizer)},
+        {"optimizer_dtype", spell(c.optimizerType)},
         {"model", {{"path", c.modelPath}, {"sha256", c.modelSha256}}}}},
       {"world_size", c.worldSize},
       {"state",

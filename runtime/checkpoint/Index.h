@@ -43,7 +43,8 @@ struct Checkpoint {
   std::string id; // of this save: its files carry it too
   std::string program, strategy, modelPath, modelSha256;
   Optimizer optimizer = Optimizer::AdamW;
-  std::optional<Lora> lora; // adapters among the parameters
+  ShxDType optimizerType = SHX_F32; // of its state
+  std::optional<Lora> lora;         // adapters among the parameters
   int worldSize = 0;
   TrainState state;
   uint64_t seed = 0;
@@ -57,6 +58,20 @@ struct Checkpoint {
   uint64_t hash() const { return trainableHash + frozenHash; }
   int optimizerStates() const { return statesOf(optimizer); }
 };
+
+/// What an array is stored as.
+constexpr ShxDType storedType(StateArray array, ShxDType frozen,
+                              ShxDType optimizer) {
+  return array == StateArray::Frozen ? frozen
+         : isMoment(array)           ? optimizer
+                                     : SHX_F32;
+}
+/// An interval of a section as the array counts: scales by their blocks.
+constexpr Interval storedInterval(StateArray array, const Interval &section) {
+  if (!isScale(array))
+    return section;
+  return {section.begin / kStateBlock, stateBlocks(section.end)};
+}
 
 /// The name of a unit's tensor in a rank's file.
 std::string tensorName(const std::string &unit, StateArray array,

@@ -8,6 +8,7 @@
 #include "../support/Error.h"
 #include "ByteHash.h"
 #include "StateHash.h"
+#include "shardonnx/runtime/BlockCodes.h"
 #include <algorithm>
 
 namespace shardonnx::rt {
@@ -28,17 +29,25 @@ std::string readWhole(const File &file) {
 ElementType elementType(ShxDType dtype) {
   return dtype == SHX_BF16  ? ElementType::BF16
          : dtype == SHX_F16 ? ElementType::F16
+         : dtype == SHX_I8  ? ElementType::I8
                             : ElementType::F32;
 }
 
 } // namespace
 
-std::vector<StateArray> arraysOf(bool trainable, int optimizerStates) {
+std::vector<StateArray> arraysOf(bool trainable, int optimizerStates,
+                                 ShxDType optimizerType) {
   if (!trainable)
     return {StateArray::Frozen};
-  if (optimizerStates == 1)
-    return {StateArray::Master, StateArray::Moment1};
-  return {StateArray::Master, StateArray::Moment1, StateArray::Moment2};
+  std::vector<StateArray> arrays = {StateArray::Master};
+  for (StateArray moment : {StateArray::Moment1, StateArray::Moment2}) {
+    if (optimizerStates < (moment == StateArray::Moment1 ? 1 : 2))
+      break;
+    arrays.push_back(moment);
+    if (optimizerType == SHX_I8)
+      arrays.push_back(scalesOf(moment));
+  }
+  return arrays;
 }
 
 CheckpointReader::CheckpointReader(const std::string &folder) : folder(folder) {
@@ -73,7 +82,8 @@ void CheckpointReader::openFile(size_t i) {
          "' was saved at another time than the index; ", kRemedy);
   for (size_t unit = 0; unit < checkpoint.units.size(); ++unit)
     for (bool trainable : {true, false})
-      for (StateArray array : arraysOf(trainable, checkpoint.optimizerStates()))
+      for (StateArray array : arraysOf(trainable, checkpoint.optimizerStates(),
+                                       checkpoint.optimizerType))
         for (const Checkpoint::Slice &slice : slicesOf(unit, array)) {
           if (slice.file != i)
             continue;
@@ -111,7 +121,8 @@ void CheckpointReader::verifyTensors() {
   uint64_t trainableHash = 0, frozenHash = 0;
   for (size_t unit = 0; unit < checkpoint.units.size(); ++unit)
     for (bool trainable : {true, false})
-      for (StateArray array : arraysOf(trainable, checkpoint.optimizerStates()))
+      for (StateArray array : arraysOf(trainable, checkpoint.optimizerStates(),
+                                       checkpoint.optimizerType))
         (trainable ? trainableHash : frozenHash) += hashOf(unit, array);
   if (trainableHash != checkpoint.trainableHash ||
       frozenHash != checkpoint.frozenHash)
@@ -148,14 +159,18 @@ CheckpointReader::find(const std::vector<std::string> &names) const {
 }
 
 ShxDType CheckpointReader::dtypeOf(size_t unit, StateArray array) const {
-  return array == StateArray::Frozen ? checkpoint.units[unit].frozenType
-                                     : SHX_F32;
+  return storedType(array, checkpoint.units[unit].frozenType,
+                    checkpoint.optimizerType);
 }
 
-const std::vector<Checkpoint::Slice> &
+std::vector<Checkpoint::Slice>
 CheckpointReader::slicesOf(size_t unit, StateArray array) const {
   const Checkpoint::Unit &u = checkpoint.units[unit];
-  return array == StateArray::Frozen ? u.frozen : u.trainable;
+  std::vector<Checkpoint::Slice> slices =
+      array == StateArray::Frozen ? u.frozen : u.trainable;
+  for (Checkpoint::Slice &slice : slices)
+    slice.interval = storedInterval(array, slice.interval);
+  return slices;
 }
 
 const Array &CheckpointReader::tensor(size_t file, size_t unit,
@@ -172,30 +187,41 @@ void CheckpointReader::read(size_t unit, StateArray array, int64_t begin,
                             int64_t count, float *out) {
   ShxDType dtype = dtypeOf(unit, array);
   int64_t element = dtypeBytes(dtype);
-  for (const Checkpoint::Slice &slice : slicesOf(unit, array)) {
-    int64_t from = std::max(begin, slice.interval.begin);
-    int64_t n = std::min(begin + count, slice.interval.end) - from;
-    if (n <= 0)
-      continue;
-    const Array &stored = tensor(slice.file, unit, array);
-    raw.resize(static_cast<size_t>(n * element));
-    stored.file->read(raw.data(),
-                      stored.offset + (from - slice.interval.begin) * element,
-                      n * element);
-    widen(dtype, out + (from - begin), raw.data(), n);
+  if (dtype == SHX_I8)
+    return decode(unit, array, begin, count, out);
+  raw.resize(static_cast<size_t>(count * element));
+  readStored(unit, array, begin * element, count * element, raw.data());
+  widen(dtype, out, raw.data(), count);
+}
+
+void CheckpointReader::decode(size_t unit, StateArray moment, int64_t begin,
+                              int64_t count, float *out) {
+  const BlockCodes &codes =
+      moment == StateArray::Moment1 ? kSignedCodes : kUnsignedCodes;
+  int64_t block = begin / kStateBlock;
+  std::vector<float> scales(
+      static_cast<size_t>(stateBlocks(begin + count) - block));
+  read(unit, scalesOf(moment), block, static_cast<int64_t>(scales.size()),
+       scales.data());
+  raw.resize(static_cast<size_t>(count));
+  readStored(unit, moment, begin, count, raw.data());
+  for (int64_t i = 0; i < count; ++i) {
+    auto scale = static_cast<size_t>((begin + i) / kStateBlock - block);
+    auto code = static_cast<int8_t>(raw[static_cast<size_t>(i)]);
+    out[i] = codes.valueOfCode(code) * scales[scale];
   }
 }
 
-void CheckpointReader::readStored(size_t unit, int64_t begin, int64_t count,
-                                  uint8_t *out) {
-  int64_t element = dtypeBytes(dtypeOf(unit, StateArray::Frozen));
-  for (const Checkpoint::Slice &slice : slicesOf(unit, StateArray::Frozen)) {
+void CheckpointReader::readStored(size_t unit, StateArray array, int64_t begin,
+                                  int64_t count, uint8_t *out) {
+  int64_t element = dtypeBytes(dtypeOf(unit, array));
+  for (const Checkpoint::Slice &slice : slicesOf(unit, array)) {
     int64_t first = slice.interval.begin * element;
     int64_t from = std::max(begin, first);
     int64_t n = std::min(begin + count, slice.interval.end * element) - from;
     if (n <= 0)
       continue;
-    const Array &stored = tensor(slice.file, unit, StateArray::Frozen);
+    const Array &stored = tensor(slice.file, unit, array);
     stored.file->read(out + (from - begin), stored.offset + (from - first), n);
   }
 }

@@ -33,11 +33,14 @@ public:
   /// not as it was saved: whoever uses a checkpoint calls it first, for all of
   /// its files. Of version 1 the tensors alone can be checked; part 0 does.
   void verify(int part = 0, int parts = 1);
-  /// Elements [begin, begin + count) of a unit's section.
+  /// Elements [begin, begin + count) of a unit's section; of scales, its
+  /// blocks. Moments in int8 are decoded.
   void read(size_t unit, StateArray array, int64_t begin, int64_t count,
             float *out);
-  /// Bytes [begin, begin + count) of a unit's frozen section.
-  void readStored(size_t unit, int64_t begin, int64_t count, uint8_t *out);
+  /// Bytes [begin, begin + count) of an array's section, as they are stored.
+  void readStored(size_t unit, StateArray array, int64_t begin, int64_t count,
+                  uint8_t *out);
+  ShxDType dtypeOf(size_t unit, StateArray array) const;
 
 private:
   void openFile(size_t file);
@@ -45,10 +48,11 @@ private:
   void verifyTensors();
   [[noreturn]] void damaged(const std::string &why) const;
   const Array &tensor(size_t file, size_t unit, StateArray array) const;
-  ShxDType dtypeOf(size_t unit, StateArray array) const;
+  void decode(size_t unit, StateArray moment, int64_t begin, int64_t count,
+              float *out);
   uint64_t hashOf(size_t unit, StateArray array);
-  const std::vector<Checkpoint::Slice> &slicesOf(size_t unit,
-                                                 StateArray array) const;
+  /// As the array counts.
+  std::vector<Checkpoint::Slice> slicesOf(size_t unit, StateArray array) const;
 
   std::string folder;
   Checkpoint checkpoint;
@@ -60,7 +64,8 @@ private:
 };
 
 /// What a unit's section is stored as, the masters first.
-std::vector<StateArray> arraysOf(bool trainable, int optimizerStates);
+std::vector<StateArray> arraysOf(bool trainable, int optimizerStates,
+                                 ShxDType optimizerType);
 
 } // namespace shardonnx::rt
 

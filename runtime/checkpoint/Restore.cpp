@@ -6,6 +6,7 @@
 #include "Restore.h"
 #include "../core/OwnedRange.h"
 #include "../support/Error.h"
+#include "BlockLoader.h"
 #include "Folder.h"
 #include "Reader.h"
 #include "Saver.h"
@@ -114,20 +115,24 @@ void loadPacked(Engine &engine, CheckpointReader &reader, size_t unit,
   int64_t begin = place.param->offset *
                   dtypeBytes(reader.index().units[place.unit].frozenType);
   std::vector<uint8_t> bytes(static_cast<size_t>(owned.size() * element));
-  reader.readStored(place.unit, begin + owned.begin * element,
-                    owned.size() * element, bytes.data());
-  engine.writeStored(unit, param.offset + owned.begin, bytes.data(),
-                     owned.size());
+  reader.readStored(place.unit, StateArray::Frozen,
+                    begin + owned.begin * element, owned.size() * element,
+                    bytes.data());
+  engine.writeStored(unit, StateArray::Frozen, param.offset + owned.begin,
+                     bytes.data(), owned.size());
 }
 
-void load(Engine &engine, CheckpointReader &reader, int moments) {
+void load(Engine &engine, CheckpointReader &reader) {
+  const Manifest &manifest = engine.manifest;
+  // Of moments in int8, the other arrays.
+  int moments = manifest.blockwiseState() ? 0 : manifest.optimizerStates();
   std::vector<float> values;
   forOwnedPlaces(engine, [&](size_t unit, const Manifest::Param &param,
                              const Interval &owned) {
     if (param.packed)
       return loadPacked(engine, reader, unit, param, owned);
     CheckpointReader::Place place = reader.find(param.names());
-    for (StateArray array : arraysOf(param.trainable, moments))
+    for (StateArray array : arraysOf(param.trainable, moments, SHX_F32))
       for (int64_t at = owned.begin; at < owned.end; at += kChunk) {
         int64_t n = std::min(kChunk, owned.end - at);
         values.resize(static_cast<size_t>(n));
@@ -136,6 +141,8 @@ void load(Engine &engine, CheckpointReader &reader, int moments) {
         engine.write(unit, array, param.offset + at, values.data(), n);
       }
   });
+  if (manifest.blockwiseState())
+    loadBlocks(engine, reader);
 }
 
 struct Hashes {
@@ -163,12 +170,15 @@ Hashes hashState(Engine &engine, const CheckpointReader &reader,
         asStored(manifest.units[unit], reader);
     for (bool trainable : {true, false}) {
       Interval saved = savedInterval(engine, topology, unit, trainable);
-      for (StateArray array : arraysOf(trainable, manifest.optimizerStates())) {
-        ShxDType dtype = trainable ? SHX_F32 : manifest.units[unit].paramType;
+      for (StateArray array : arraysOf(trainable, manifest.optimizerStates(),
+                                       manifest.optimizerType)) {
+        ShxDType dtype = storedType(array, manifest.units[unit].paramType,
+                                    manifest.optimizerType);
         SectionHash hash(params, array, dtype);
-        int64_t at = saved.begin;
+        Interval stored = storedInterval(array, saved);
+        int64_t at = stored.begin;
         if (saved.size() > 0)
-          engine.read(unit, array, saved,
+          engine.read(unit, array, stored,
                       [&](const uint8_t *bytes, int64_t count) {
                         int64_t n = count / dtypeBytes(dtype);
                         (trainable ? mine.trainable : mine.frozen) +=
@@ -199,6 +209,20 @@ bool sameFrozenTypes(const Manifest &manifest, const CheckpointReader &reader) {
         return false;
     }
   return true;
+}
+
+// State in another dtype, or in other blocks, is converted.
+bool sameStateTypes(const Manifest &manifest, const CheckpointReader &reader) {
+  return reader.index().optimizerType == manifest.optimizerType &&
+         (!manifest.blockwiseState() || hasSameBlocks(manifest, reader));
+}
+
+void sayConverted(const Manifest &manifest, const CheckpointReader &reader) {
+  if (!sameStateTypes(manifest, reader))
+    std::printf("the optimizer's state was saved in %s, it is converted to "
+                "this program's %s\n",
+                spell(reader.index().optimizerType),
+                spell(manifest.optimizerType));
 }
 
 // Another order of samples would see some twice and others never.
@@ -255,9 +279,10 @@ std::optional<Restored> restore(const Options &options, Engine &engine,
               ", --steps=", options.steps,
               " leaves nothing to do: give more --steps");
   reader.verify(engine.rank(), engine.ranks());
-  load(engine, reader, manifest.optimizerStates());
+  load(engine, reader);
   Hashes now = hashState(engine, reader, exchange, topology);
-  if (now.trainable != index.trainableHash ||
+  if ((now.trainable != index.trainableHash &&
+       sameStateTypes(manifest, reader)) ||
       (now.frozen != index.frozenHash && fit.unused().empty() &&
        sameFrozenTypes(manifest, reader)))
     fail("the checkpoint '", folder,
@@ -266,6 +291,7 @@ std::optional<Restored> restore(const Options &options, Engine &engine,
   if (first) {
     warnOfOptions(options, index);
     warnOfUnused(fit.unused());
+    sayConverted(manifest, reader);
     std::printf("resumed '%s': step %lld, state %s\n", folder.c_str(),
                 static_cast<long long>(index.state.step),
                 hexText(now.trainable + now.frozen).c_str());

@@ -31,7 +31,8 @@ std::string randomId() {
 }
 
 ShxDType storedType(const Manifest &manifest, size_t unit, StateArray array) {
-  return array == StateArray::Frozen ? manifest.units[unit].paramType : SHX_F32;
+  return storedType(array, manifest.units[unit].paramType,
+                    manifest.optimizerType);
 }
 
 // The units in the order in which the update comes to them: what it needs
@@ -59,9 +60,10 @@ Interval savedInterval(const Engine &engine, const Topology &topology,
   Interval owned = engine.owned(unit, trainable);
   bool sharded = engine.manifest.units[unit].sharded;
   int rank = engine.rank();
-  Interval part = sharded ? ownedInterval(owned.size(), topology.replica(rank),
-                                          topology.replicas)
-                          : ownedInterval(owned.size(), rank, topology.ranks);
+  int64_t at = sharded ? topology.replica(rank) : rank;
+  Interval part = ownedInterval(owned.size(), at,
+                                sharded ? topology.replicas : topology.ranks,
+                                topology.sliceAlignment);
   return {owned.begin + part.begin, owned.begin + part.end};
 }
 
@@ -94,10 +96,13 @@ void Saver::listPieces() {
       Interval interval = savedInterval(engine, topology, unit, trainable);
       owned[trainable][unit] = interval;
       if (interval.size() > 0)
-        for (StateArray array : arraysOf(trainable, manifest.optimizerStates()))
-          pieces.push_back({unit, array, interval,
-                            interval.size() *
-                                dtypeBytes(storedType(manifest, unit, array))});
+        for (StateArray array : arraysOf(trainable, manifest.optimizerStates(),
+                                         manifest.optimizerType)) {
+          Interval stored = storedInterval(array, interval);
+          pieces.push_back(
+              {unit, array, stored,
+               stored.size() * dtypeBytes(storedType(manifest, unit, array))});
+        }
     }
   }
 }
@@ -256,6 +261,7 @@ void Saver::describe(const std::vector<std::string> &messages) {
   index.program = manifest.name;
   index.strategy = spell(manifest.strategy);
   index.optimizer = manifest.optimizer;
+  index.optimizerType = manifest.optimizerType;
   index.lora = manifest.lora;
   index.modelPath = manifest.modelPath;
   index.modelSha256 = manifest.modelSha256;

@@ -40,9 +40,11 @@ SectionHash::SectionHash(const std::vector<Manifest::Param> &params,
                          StateArray array, ShxDType dtype)
     : dtype(dtype) {
   for (const Manifest::Param &param : params)
-    if (param.trainable == (array != StateArray::Frozen))
-      places.push_back({param.offset, param.offset + param.length(),
-                        keyOf(param.name, array)});
+    if (param.trainable == (array != StateArray::Frozen)) {
+      Interval stored =
+          storedInterval(array, {param.offset, param.offset + param.length()});
+      places.push_back({stored.begin, stored.end, keyOf(param.name, array)});
+    }
   std::sort(places.begin(), places.end(),
             [](const Place &a, const Place &b) { return a.begin < b.begin; });
 }
@@ -58,9 +60,10 @@ uint64_t SectionHash::of(const uint8_t *bytes, int64_t begin,
     int64_t n = std::min(begin + count, place->end) - from;
     const uint8_t *at = bytes + (from - begin) * dtypeBytes(dtype);
     int64_t index = from - place->begin;
-    sum += dtype == SHX_BF16  ? hashRun<BFloat16>(place->key, index, at, n)
-           : dtype == SHX_F16 ? hashRun<Float16>(place->key, index, at, n)
-                              : hashRun<float>(place->key, index, at, n);
+    sum += dtype == SHX_I8     ? hashRun<int8_t>(place->key, index, at, n)
+           : dtype == SHX_BF16 ? hashRun<BFloat16>(place->key, index, at, n)
+           : dtype == SHX_F16  ? hashRun<Float16>(place->key, index, at, n)
+                               : hashRun<float>(place->key, index, at, n);
   }
   return sum;
 }

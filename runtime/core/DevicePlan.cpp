@@ -69,11 +69,11 @@ int64_t aligned(int64_t elements, int64_t size) {
   return alignTo(elements * size, kDeviceAlignmentBytes);
 }
 
-DevicePlan::Unit planUnit(const Manifest::Unit &unit, int64_t owners,
-                          int group) {
+DevicePlan::Unit planUnit(const Manifest::Unit &unit, int64_t owners, int group,
+                          int64_t alignment) {
   DevicePlan::Unit u;
-  u.slice = sliceLength(unit.length, owners);
-  u.frozenSlice = sliceLength(unit.frozenLength, owners);
+  u.slice = sliceLength(unit.length, owners, alignment);
+  u.frozenSlice = sliceLength(unit.frozenLength, owners, alignment);
   u.group = group;
   if (group > 0) {
     u.groupSlice = sliceLength(unit.length, group);
@@ -101,6 +101,14 @@ void addWeights(DevicePlan &plan, const Manifest::Unit &unit) {
     plan.masterBytes += aligned(u.slice, sizeof(float));
 }
 
+// All of the optimizer's tensors over a slice, each aligned.
+int64_t momentBytes(const Manifest &m, int64_t owned) {
+  int64_t bytes = aligned(owned, dtypeBytes(m.optimizerType));
+  if (m.blockwiseState())
+    bytes += aligned(stateBlocks(owned), sizeof(float));
+  return bytes * m.optimizerStates();
+}
+
 // Of the slices of rank 0, which owns no less than any other.
 void addOwned(DevicePlan &plan, const Manifest &m, const Manifest::Unit &unit,
               const Topology &topology, Offload offload) {
@@ -110,7 +118,7 @@ void addOwned(DevicePlan &plan, const Manifest &m, const Manifest::Unit &unit,
   bool masters = offload == Offload::Params;
   int64_t &moments =
       offload == Offload::None ? plan.momentBytes : plan.hostBytes;
-  moments += aligned(owned, 4) * m.optimizerStates();
+  moments += momentBytes(m, owned);
   if (!masters) {
     addWeights(plan, unit);
   } else {
@@ -131,7 +139,7 @@ void addOwned(DevicePlan &plan, const Manifest &m, const Manifest::Unit &unit,
 
 void planStaging(DevicePlan &plan, const Manifest &m, Offload offload) {
   int64_t n = plan.stagingElements;
-  int64_t part = aligned(n, 4) * m.optimizerStates();
+  int64_t part = momentBytes(m, n);
   if (offload == Offload::Params)
     part += aligned(n, 4) + aligned(n, plan.stagingCastBytes);
   plan.stagingBytes = kOffloadParts * part;
@@ -153,7 +161,8 @@ DevicePlan planDevice(const Manifest &m, const Topology &topology,
   std::vector<Buffer> gather, gradients;
   for (const Manifest::Unit &unit : m.units) {
     int64_t owners = unit.sharded ? topology.groupSize() : 1;
-    plan.units.push_back(planUnit(unit, owners, reshardGroup(unit, topology)));
+    plan.units.push_back(planUnit(unit, owners, reshardGroup(unit, topology),
+                                  topology.sliceAlignment));
     plan.units.back().inPlace = owners == 1 && offload != Offload::Params;
     const DevicePlan::Unit &u = plan.units.back();
     gather.push_back(gatherBuffer(unit, u, owners));

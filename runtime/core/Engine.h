@@ -71,13 +71,14 @@ public:
 
   /// The interval of a section that this rank owns.
   virtual Interval owned(size_t unit, bool trainable) const = 0;
-  /// Sets elements [begin, begin + count) of the array's section; they are
-  /// owned.
+  /// Sets elements [begin, begin + count) of the array's section (of scales,
+  /// its blocks); they are owned.
   virtual void write(size_t unit, StateArray array, int64_t begin,
                      const float *values, int64_t count) = 0;
-  /// The same of a frozen section, as it is stored (packed weights).
-  virtual void writeStored(size_t unit, int64_t begin, const uint8_t *bytes,
-                           int64_t count) = 0;
+  /// The same as it is stored: packed weights, and moments in int8, which
+  /// write() does not encode.
+  virtual void writeStored(size_t unit, StateArray array, int64_t begin,
+                           const uint8_t *bytes, int64_t count) = 0;
   /// Elements [begin, begin + count) of the last step's reduced gradients,
   /// which have the loss scale; they are owned, and no step is outstanding.
   virtual void readReduced(size_t unit, int64_t begin, float *values,
@@ -125,8 +126,8 @@ public:
   /// runs; before that the engine calls what setBeforeUpdate was given.
   virtual void snapshot() {}
   using Sink = std::function<void(const uint8_t *bytes, int64_t count)>;
-  /// Elements of a section that this rank owns, piece by piece; masters and
-  /// moments are f32, frozen ones in the unit's param_dtype.
+  /// Elements of an array that this rank owns, piece by piece, as they are
+  /// stored.
   virtual void read(size_t unit, StateArray array, const Interval &interval,
                     const Sink &sink) = 0;
   void setBeforeUpdate(std::function<void(size_t unit)> call) {

@@ -274,6 +274,7 @@ Manifest read(const Json &json) {
       namedOr(json, "accumulate", AccumulateMode::Sharded) ==
       AccumulateMode::Unsharded;
   m.optimizer = namedOr(json, "optimizer", Optimizer::AdamW);
+  m.optimizerType = namedOr(json, "optimizer_dtype", SHX_F32);
   m.paramType = named<ShxDType>(json, "param_dtype");
   m.reduceType = named<ShxDType>(json, "reduce_dtype");
   for (const Json &unit : json.at("units"))
@@ -340,6 +341,10 @@ bool Manifest::gathersMasters() const {
     return unit.gatherInPlace && unit.paramType == SHX_F32;
   });
 }
+int64_t Manifest::stateBytes(int64_t elements) const {
+  int64_t scales = blockwiseState() ? stateBlocks(elements) : 0;
+  return elements * dtypeBytes(optimizerType) + scales * int64_t(sizeof(float));
+}
 int64_t Manifest::tokensPerMicrobatch() const {
   return batch * (seq > 0 ? seq : 1);
 }
@@ -355,6 +360,7 @@ int64_t dtypeBytes(ShxDType dtype) {
   case SHX_I64:
     return 8;
   case SHX_I1:
+  case SHX_I8:
     return 1;
   }
   return 0;

@@ -78,15 +78,15 @@ int64_t copiedBytes(const Manifest &m, const Topology &topology,
   return bytes;
 }
 
-// Of a program for CPUs: bytes of an element of a unit's owned slice that lie
-// in the file. Masters that are the gathered unit stay where they are.
-int64_t offloadedElement(const Manifest &m, const Manifest::Unit &unit,
-                         bool inPlace, Offload offload) {
+// Of a program for CPUs: bytes of so many elements of a unit's owned slice that
+// lie in the file. Masters that are the gathered unit stay where they are.
+int64_t offloadedOf(const Manifest &m, const Manifest::Unit &unit,
+                    int64_t owned, bool inPlace, Offload offload) {
   if (offload == Offload::None)
     return 0;
-  int64_t bytes = 4 * int64_t(m.optimizerStates());
+  int64_t bytes = m.optimizerStates() * m.stateBytes(owned);
   if (offload == Offload::Params && !inPlace)
-    bytes += 4 + lowPrecisionBytes(unit);
+    bytes += owned * (4 + lowPrecisionBytes(unit));
   return bytes;
 }
 
@@ -121,7 +121,7 @@ OwnedBytes ownedBytes(const Manifest &m, const Manifest::Unit &unit,
     bytes.frozen = shared(unit.frozenLength) * dtypeBytes(unit.paramType);
   }
   if (offload == Offload::None)
-    bytes.moments = owned * 4 * m.optimizerStates();
+    bytes.moments = m.optimizerStates() * m.stateBytes(owned);
   return bytes;
 }
 
@@ -181,8 +181,8 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
     int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
     bool inPlace = gathersInPlace(unit, topology, offload);
     part = std::max({part,
-                     std::min(owned, kOffloadElements) *
-                         offloadedElement(m, unit, inPlace, offload),
+                     offloadedOf(m, unit, std::min(owned, kOffloadElements),
+                                 inPlace, offload),
                      std::min(offloadedFrozen(unit, topology, inPlace, offload),
                               kOffloadPartBytes)});
     OwnedBytes bytes = ownedBytes(m, unit, topology, offload);
@@ -245,8 +245,8 @@ int64_t offloadedBytes(const Manifest &m, const Topology &topology,
   int64_t bytes = 0;
   for (const Manifest::Unit &unit : m.units) {
     bool inPlace = gathersInPlace(unit, topology, offload);
-    bytes += topology.owned(unit.sharded, unit.length, 0).size() *
-                 offloadedElement(m, unit, inPlace, offload) +
+    int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
+    bytes += offloadedOf(m, unit, owned, inPlace, offload) +
              offloadedFrozen(unit, topology, inPlace, offload);
   }
   return bytes;

@@ -36,9 +36,11 @@ piecesOf(const Manifest::Unit &unit, const Interval &owned,
 } // namespace
 
 // Of what several ranks hold, replicas or all of them, each counts a part.
-void OwnedUnit::assign(const Manifest::Unit &owner, const Topology &topology,
-                       int rank) {
-  unit = &owner;
+void OwnedUnit::assign(const Manifest &manifest, size_t index,
+                       const Topology &topology, int rank) {
+  unit = &manifest.units[index];
+  number = static_cast<int64_t>(index);
+  momentType = manifest.optimizerType;
   owned = topology.owned(unit->sharded, unit->length, rank);
   frozenOwned = topology.owned(unit->sharded, unit->frozenLength, rank);
   Interval part = unit->sharded
@@ -57,18 +59,31 @@ void OwnedUnit::setDecay(
 uint8_t *OwnedUnit::address(StateArray array, int64_t begin) const {
   if (array == StateArray::Frozen)
     return frozen + (begin - frozenOwned.begin) * elementBytes(array);
-  float *tensor = array == StateArray::Master    ? master
-                  : array == StateArray::Moment1 ? moments[0]
-                                                 : moments[1];
-  return reinterpret_cast<uint8_t *>(tensor + (begin - owned.begin));
+  bool second = array == StateArray::Moment2 || array == StateArray::Scale2;
+  if (isScale(array))
+    return reinterpret_cast<uint8_t *>(scales[second] + begin -
+                                       owned.begin / kStateBlock);
+  begin -= owned.begin;
+  if (array == StateArray::Master)
+    return reinterpret_cast<uint8_t *>(master + begin);
+  return moments[second] + begin * elementBytes(array);
 }
 
-OptimizerBuffers OwnedUnit::optimizerBuffers(int64_t at) const {
-  auto from = [at](float *tensor) { return tensor ? tensor + at : nullptr; };
-  return {from(master),
-          from(reduced),
-          {from(moments[0]), from(moments[1])},
-          params ? params + at * dtypeBytes(unit->paramType) : nullptr};
+OptimizerBuffers OwnedUnit::optimizerBuffers(const Interval &part) const {
+  int64_t at = part.begin;
+  if (blockwise())
+    at -= at % kStateBlock;
+  auto from = [](auto *tensor, int64_t offset) {
+    return tensor ? tensor + offset : nullptr;
+  };
+  int64_t moment = at * dtypeBytes(momentType), block = at / kStateBlock;
+  return {from(master, at),
+          from(reduced, at),
+          {from(moments[0], moment), from(moments[1], moment)},
+          from(params, at * dtypeBytes(unit->paramType)),
+          {from(scales[0], block), from(scales[1], block)},
+          {number << SHX_UNIT_SHIFT | (owned.begin + at), part.begin - at,
+           part.end - at}};
 }
 
 } // namespace shardonnx::rt

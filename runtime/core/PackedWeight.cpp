@@ -43,7 +43,7 @@ void PackedWeight::writeTo(Engine &engine, size_t unit, const Interval &owned) {
   if (bytes.empty())
     return;
   int64_t element = dtypeBytes(engine.manifest.units[unit].paramType);
-  engine.writeStored(unit, param.offset + owned.begin,
+  engine.writeStored(unit, StateArray::Frozen, param.offset + owned.begin,
                      bytes.data() + owned.begin * element, owned.size());
 }
 

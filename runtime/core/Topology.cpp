@@ -26,7 +26,7 @@ Topology topologyOf(const Manifest &manifest, const Options &options,
   if (worldSize % replicas != 0)
     failUsage("--replicas=", replicas, " does not divide the ", worldSize,
               " ranks: each replica needs as many ranks as the others");
-  return {worldSize, replicas, localWorldSize};
+  return {worldSize, replicas, localWorldSize, manifest.sliceAlignment()};
 }
 
 // One replica a machine is what each rank took from its own machine's size.

@@ -20,8 +20,21 @@ struct TrainState {
 };
 
 /// What is kept of a unit's sections: the masters and the optimizer's tensors
-/// of the trainable one, the values of the frozen one.
-enum class StateArray { Master, Moment1, Moment2, Frozen };
+/// of the trainable one, the values of the frozen one. Of moments in int8 the
+/// scales, which count by kStateBlock elements.
+enum class StateArray { Master, Moment1, Moment2, Frozen, Scale1, Scale2 };
+
+constexpr bool isMoment(StateArray array) {
+  return array == StateArray::Moment1 || array == StateArray::Moment2;
+}
+constexpr bool isScale(StateArray array) {
+  return array == StateArray::Scale1 || array == StateArray::Scale2;
+}
+/// The scales of a moment in int8.
+constexpr StateArray scalesOf(StateArray moment) {
+  return moment == StateArray::Moment1 ? StateArray::Scale1
+                                       : StateArray::Scale2;
+}
 
 } // namespace shardonnx::rt
 

@@ -19,9 +19,10 @@ bool Communicator::travels(size_t unit) const {
 Interval Communicator::partOf(size_t unit, bool trainable,
                               size_t member) const {
   const Manifest::Unit &u = *units[unit].unit;
-  return ownedInterval(trainable ? u.length : u.frozenLength,
-                       static_cast<int64_t>(member),
-                       static_cast<int64_t>(routeOf(unit).members.size()));
+  return ownedInterval(
+      trainable ? u.length : u.frozenLength, static_cast<int64_t>(member),
+      static_cast<int64_t>(routeOf(unit).members.size()),
+      u.sharded ? state.topology.sliceAlignment : kSliceAlignment);
 }
 
 // This rank's slice goes to the other machines, and those that it carries come

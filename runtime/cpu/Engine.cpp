@@ -134,11 +134,11 @@ void CpuEngine::write(size_t unit, StateArray array, int64_t begin,
   narrow(u.dtype(array), u.address(array, begin), values, count);
 }
 
-void CpuEngine::writeStored(size_t unit, int64_t begin, const uint8_t *bytes,
-                            int64_t count) {
+void CpuEngine::writeStored(size_t unit, StateArray array, int64_t begin,
+                            const uint8_t *bytes, int64_t count) {
   const UnitState &u = state.units[unit];
-  std::memcpy(u.address(StateArray::Frozen, begin), bytes,
-              static_cast<size_t>(count * u.elementBytes(StateArray::Frozen)));
+  std::memcpy(u.address(array, begin), bytes,
+              static_cast<size_t>(count * u.elementBytes(array)));
 }
 
 void CpuEngine::read(size_t unit, StateArray array, const Interval &interval,

@@ -24,8 +24,10 @@ bool anyCopied(const Manifest &m, bool sharded, const MemoryOptions &options) {
 
 // Of a rank's slice, the same for every rank.
 int64_t replicaSumBytes(const Manifest::Unit &unit, const Topology &topology) {
-  return alignTo(sliceLength(unit.length, topology.groupSize()) * 4,
-                 kBufferAlignmentBytes);
+  return alignTo(
+      sliceLength(unit.length, topology.groupSize(), topology.sliceAlignment) *
+          4,
+      kBufferAlignmentBytes);
 }
 
 } // namespace
@@ -138,7 +140,7 @@ void State::mapMemory(int memory, const MemoryOptions &options) {
 void State::placeUnit(size_t index, const MemoryOptions &options) {
   const Manifest::Unit &unit = manifest.units[index];
   UnitState &state = units[index];
-  state.assign(unit, topology, rank);
+  state.assign(manifest, index, topology, rank);
   state.inPlace = gathersInPlace(manifest, unit, options);
   state.reducePart = unit.sharded ? state.owned : state.counted;
   if (unit.sharded)
@@ -196,8 +198,7 @@ void State::carveUnit(UnitState &state, const MemoryOptions &options,
     state.params = params;
     state.master = masters.take<float>(n);
   }
-  for (int i = 0; i < manifest.optimizerStates(); ++i)
-    state.moments[i] = moments.take<float>(n);
+  state.carveMoments(moments, manifest.optimizerStates(), n);
   if (plan.gradientsAmongActivations) {
     if (n > 0)
       state.reduced = reinterpret_cast<float *>(privateMemory.data() +
@@ -221,12 +222,19 @@ static void visitPart(const UnitState &u, const OffloadFile &file,
   int64_t count = std::min(kOffloadElements, u.owned.size() - begin);
   if (count <= 0)
     return;
-  for (const float *tensor : {u.master, u.moments[0], u.moments[1]})
+  auto part = [&](const auto *tensor, int64_t from, int64_t bytes) {
     if (file.holds(tensor))
-      visit(tensor + begin, count * int64_t(sizeof(float)));
+      visit(tensor + from, bytes);
+  };
+  constexpr int64_t kFloat = sizeof(float);
+  part(u.master, begin, count * kFloat);
+  int64_t moment = dtypeBytes(u.momentType);
+  for (const uint8_t *tensor : u.moments)
+    part(tensor, begin * moment, count * moment);
+  for (const float *tensor : u.scales)
+    part(tensor, begin / kStateBlock, stateBlocks(count) * kFloat);
   int64_t element = dtypeBytes(u.unit->paramType);
-  if (file.holds(u.params))
-    visit(u.params + begin * element, count * element);
+  part(u.params, begin * element, count * element);
 }
 
 void State::prefetch(size_t unit, int64_t begin) const {

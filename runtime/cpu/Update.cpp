@@ -44,13 +44,16 @@ double squaresOf(const UnitState &u) {
 void updatePart(Context &context, const UnitState &u, const Interval &part,
                 ShxKernel kernel) {
   u.forPieces(part, [&](const Interval &cut, bool decay) {
-    OptimizerBuffers to = u.optimizerBuffers(cut.begin);
+    OptimizerBuffers to = u.optimizerBuffers(cut);
     void *args[] = {
         to.master,     to.gradient,
         to.moments[0], to.moments[1],
-        to.params,     decay ? context.values : context.valuesWithoutDecay};
-    shx_launch(&context, kernel, args, cut.size(), kOptimizerGrain,
-               "optimizer");
+        to.params,     decay ? context.values : context.valuesWithoutDecay,
+        to.scales[0],  to.scales[1],
+        &to.piece};
+    int64_t step = u.blockwise() ? kStateBlock : 1;
+    shx_launch(&context, kernel, args, (to.piece.end + step - 1) / step,
+               kOptimizerGrain / step, "optimizer");
   });
 }
 

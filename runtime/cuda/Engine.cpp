@@ -166,12 +166,12 @@ void CudaEngine::write(size_t unit, StateArray array, int64_t begin,
   }
 }
 
-void CudaEngine::writeStored(size_t unit, int64_t begin, const uint8_t *bytes,
-                             int64_t count) {
+void CudaEngine::writeStored(size_t unit, StateArray array, int64_t begin,
+                             const uint8_t *bytes, int64_t count) {
   const UnitState &u = state->units[unit];
-  uint8_t *to = u.address(StateArray::Frozen, begin);
-  int64_t size = count * u.elementBytes(StateArray::Frozen);
-  if (state->onHost(StateArray::Frozen))
+  uint8_t *to = u.address(array, begin);
+  int64_t size = count * u.elementBytes(array);
+  if (state->onHost(array))
     std::memcpy(to, bytes, static_cast<size_t>(size));
   else
     upload->writeBytes(to, bytes, size);

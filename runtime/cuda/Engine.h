@@ -41,8 +41,8 @@ public:
   Interval owned(size_t unit, bool trainable) const override;
   void write(size_t unit, StateArray array, int64_t begin, const float *values,
              int64_t count) override;
-  void writeStored(size_t unit, int64_t begin, const uint8_t *bytes,
-                   int64_t count) override;
+  void writeStored(size_t unit, StateArray array, int64_t begin,
+                   const uint8_t *bytes, int64_t count) override;
   void readReduced(size_t unit, int64_t begin, float *values,
                    int64_t count) override;
   void snapshot() override;

@@ -102,8 +102,7 @@ void shx_optimizer_device(ShxContext *ctx, int32_t unit,
     context.staging->update(indexOf(unit), *kernel);
   else
     u.forPieces({0, u.owned.size()}, [&](const Interval &cut, bool decay) {
-      launchOptimizer(context, *kernel, decay, u.optimizerBuffers(cut.begin),
-                      cut.size());
+      launchOptimizer(context, *kernel, decay, u.optimizerBuffers(cut));
     });
   context.collectives->updated(indexOf(unit));
 }

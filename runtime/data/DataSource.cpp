@@ -119,6 +119,9 @@ void storeInteger(const Manifest::Input &input, void *row, int64_t at,
   case SHX_I1:
     static_cast<uint8_t *>(row)[at] = value != 0;
     return;
+  case SHX_I8:
+    static_cast<int8_t *>(row)[at] = static_cast<int8_t>(value);
+    return;
   case SHX_F32:
   case SHX_BF16:
   case SHX_F16:

@@ -85,7 +85,8 @@ std::map<std::string, Work> worksOf(const Manifest &m, int64_t microbatches,
   }
   // Of owned slices; the norm's squares may have been taken before.
   works["optimizer"].bytes =
-      (12 + 8.0 * m.optimizerStates()) * static_cast<double>(owned);
+      12.0 * static_cast<double>(owned) +
+      2.0 * static_cast<double>(m.optimizerStates() * m.stateBytes(owned));
   return works;
 }
 

@@ -10,10 +10,12 @@
 #include "Profile.h"
 #include "ResumeCommand.h"
 #include "SameData.h"
+#include "shardonnx/runtime/Random.h"
 #include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 
 namespace shardonnx::rt {
@@ -115,6 +117,10 @@ Scalars Trainer::scalarsOf(int64_t step, double denominator) const {
                           : std::numeric_limits<float>::infinity();
   v[SHX_MOMENTUM] = static_cast<float>(options.momentum);
   v[SHX_FIRST_STEP] = state.optimizerSteps == 0 ? 1 : 0;
+  // Of the steps, those too that are skipped.
+  uint64_t key = random::streamKey(options.seed, ~static_cast<uint64_t>(step));
+  auto bits = static_cast<uint32_t>(key >> 32);
+  std::memcpy(&v[SHX_ROUNDING_KEY], &bits, sizeof(bits));
   return v;
 }
 

@@ -197,6 +197,16 @@ CASES = [
          compile=["--optimizer=sgd"], run=["--lr=0.1", "--momentum=0.9"]),
     case("llama-adam", model="llama-18", optimizer="adam",
          compile=["--optimizer=adam"]),
+    # The optimizer's state in few bits: eight as bitsandbytes has it
+    # (eight_bits.py); of bf16, rounded at random, the means are those of f32.
+    case("gpt2-adamw-int8", model="gpt2-18", optimizer="adamw-int8",
+         loss_rtol=1e-3, norm_rtol=1e-2, compile=["--optimizer-dtype=int8"]),
+    case("gpt2-sgd-int8", model="gpt2-18", optimizer="sgd-int8", lr=0.1,
+         momentum=0.9, loss_rtol=1e-3, norm_rtol=1e-2,
+         compile=["--optimizer=sgd", "--optimizer-dtype=int8"],
+         run=["--lr=0.1", "--momentum=0.9"]),
+    case("gpt2-adamw-bf16-state", model="gpt2-18", like="gpt2-18",
+         loss_rtol=1e-3, norm_rtol=1e-2, compile=["--optimizer-dtype=bf16"]),
     case("gpt2-no-clip", model="gpt2-18", clip=0.0,
          run=["--clip-grad-norm=0"]),
     case("gpt2-cosine", model="gpt2-18", schedule="cosine", warmup=5,

@@ -32,6 +32,7 @@ import onnx.numpy_helper
 import peft
 import torch
 
+import eight_bits
 import export
 import f8
 import reference
@@ -300,6 +301,9 @@ def make_optimizer(case, module):
               dict(params=plain, weight_decay=0.0)]
     groups = [g for g in groups if g["params"]]
     kind, lr = case.get("optimizer", "adamw"), case.get("lr", 1e-3)
+    if kind.endswith("-int8"):
+        return eight_bits.Optimizer(groups, kind.split("-")[0], lr, (0.9, 0.95),
+                                    1e-8, case.get("momentum", 0))
     if kind == "sgd":
         return torch.optim.SGD(groups, lr=lr, momentum=case["momentum"])
     adam = torch.optim.Adam if kind == "adam" else torch.optim.AdamW

@@ -58,15 +58,22 @@ private:
 
 class CpuOptimizer : public OptimizerRunner {
 public:
-  void run(ArrayRef<std::vector<float> *> slices, std::vector<uint16_t> &params,
-           ArrayRef<float> scalars, int64_t begin, int64_t end) override {
-    SmallVector<void *> args;
-    for (std::vector<float> *slice : slices)
-      args.push_back(slice->empty() ? nullptr : slice->data());
-    args.push_back(params.empty() ? nullptr : params.data());
-    args.push_back(const_cast<float *>(scalars.data()));
-    module->kernel(args.data(), begin, end);
+  void run(const OptimizerSlices &slices, ArrayRef<float> scalars,
+           int64_t begin, int64_t end) override {
+    ShxPiece piece{0, begin, end};
+    void *args[] = {slices.master.data(),
+                    slices.gradient.data(),
+                    slices.states[0].data(),
+                    slices.states[1].data(),
+                    slices.params.data(),
+                    const_cast<float *>(scalars.data()),
+                    slices.scales[0].data(),
+                    slices.scales[1].data(),
+                    &piece};
+    int64_t step = types.state == SHX_I8 ? kStateBlock : 1;
+    module->kernel(args, begin / step, (end + step - 1) / step);
   }
+  kernels::OptimizerTypes types;
   std::unique_ptr<CompiledModule> module;
 };
 
@@ -113,15 +120,15 @@ std::unique_ptr<KernelRunner> test::makeRunner(nn::FusedOp fused,
   return runner;
 }
 
-std::unique_ptr<OptimizerRunner> test::makeOptimizerRunner(Optimizer kind,
-                                                           ShxDType paramType) {
+std::unique_ptr<OptimizerRunner>
+test::makeOptimizerRunner(const kernels::OptimizerTypes &types) {
   MLIRContext context;
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   TargetSpec target = llvm::cantFail(resolveTarget("native"));
-  if (failed(kernels::addOptimizerKernel(*module, "kernel", kind, paramType,
-                                         target)))
+  if (failed(kernels::addOptimizerKernel(*module, "kernel", types, target)))
     return nullptr;
   auto runner = std::make_unique<CpuOptimizer>();
+  runner->types = types;
   runner->module = std::make_unique<CompiledModule>(*module, target);
   return runner;
 }

@@ -44,6 +44,8 @@ public:
   }
   ~DeviceCopy() { cuMemFree(address); }
   void fetch() {
+    if (!host)
+      return;
     check(cuMemcpyDtoHAsync(host, address, bytes, deviceStream()), "copy");
     check(cuStreamSynchronize(deviceStream()), "run");
   }
@@ -94,8 +96,9 @@ public:
 
 class DeviceOptimizer : public OptimizerRunner {
 public:
-  void run(ArrayRef<std::vector<float> *> slices, std::vector<uint16_t> &params,
-           ArrayRef<float> scalars, int64_t begin, int64_t end) override;
+  void run(const OptimizerSlices &slices, ArrayRef<float> scalars,
+           int64_t begin, int64_t end) override;
+  kernels::OptimizerTypes types;
   std::unique_ptr<LoadedModule> module;
   kernels::DeviceLaunch launch;
 };
@@ -124,33 +127,36 @@ void DeviceRunner::run(ArrayRef<Buffer *> buffers) {
 }
 
 /// Every slice begins where the part begins, so that it may be aligned to no
-/// more than an element.
-void DeviceOptimizer::run(ArrayRef<std::vector<float> *> slices,
-                          std::vector<uint16_t> &params,
+/// more than an element; or where the part's first block does.
+void DeviceOptimizer::run(const OptimizerSlices &slices,
                           ArrayRef<float> scalars, int64_t begin, int64_t end) {
+  int64_t at = types.state == SHX_I8 ? begin - begin % kStateBlock : begin;
   std::vector<std::unique_ptr<DeviceCopy>> copies;
   SmallVector<CUdeviceptr> args;
-  for (std::vector<float> *slice : slices) {
+  auto add = [&](MutableArrayRef<uint8_t> slice, int64_t offset) {
     copies.push_back(std::make_unique<DeviceCopy>(
-        slice->data(), slice->size() * sizeof(float)));
-    args.push_back(
-        slice->empty() ? 0 : copies.back()->address + begin * sizeof(float));
-  }
-  DeviceCopy written(params.data(), params.size() * sizeof(uint16_t));
-  args.push_back(params.empty() ? 0
-                                : written.address + begin * sizeof(uint16_t));
-  DeviceCopy values(const_cast<float *>(scalars.data()),
-                    scalars.size() * sizeof(float));
-  args.push_back(values.address);
-  args.push_back(end - begin);
-  int64_t blocks = llvm::divideCeil(end - begin, launch.elementsPerBlock);
-  if (blocks > 0)
+        slice.empty() ? nullptr : slice.data(), slice.size()));
+    args.push_back(slice.empty() ? 0 : copies.back()->address + offset);
+  };
+  auto place = [at](ShxDType type) {
+    return at * (type == SHX_F32 ? 4 : type == SHX_I8 ? 1 : 2);
+  };
+  add(rawBytes(slices.master), place(SHX_F32));
+  add(rawBytes(slices.gradient), place(SHX_F32));
+  for (MutableArrayRef<uint8_t> state : slices.states)
+    add(state, place(types.state));
+  add(slices.params, place(types.param));
+  std::vector<float> values(scalars);
+  add(rawBytes(values), 0);
+  for (MutableArrayRef<uint8_t> scales : slices.scales)
+    add(scales, at / kStateBlock * int64_t(sizeof(float)));
+  for (int64_t value : {at, begin - at, end - at})
+    args.push_back(value);
+  int64_t blocks = llvm::divideCeil(end - at, launch.elementsPerBlock);
+  if (begin < end)
     module->launch(launch, blocks, args);
-  for (auto [slice, copy] : llvm::zip_equal(slices, copies))
-    if (!slice->empty())
-      copy->fetch();
-  if (!params.empty())
-    written.fetch();
+  for (auto &copy : copies)
+    copy->fetch();
 }
 
 std::unique_ptr<KernelRunner>
@@ -172,14 +178,15 @@ test::makeRunner(nn::FusedOp fused, ArrayRef<MemRefType> types, StringRef) {
   return runner;
 }
 
-std::unique_ptr<OptimizerRunner> test::makeOptimizerRunner(Optimizer kind,
-                                                           ShxDType paramType) {
+std::unique_ptr<OptimizerRunner>
+test::makeOptimizerRunner(const kernels::OptimizerTypes &types) {
   MLIRContext context;
   OwningOpRef<ModuleOp> device = ModuleOp::create(UnknownLoc::get(&context));
   auto runner = std::make_unique<DeviceOptimizer>();
-  if (failed(kernels::addDeviceOptimizerKernel(*device, "update", kind,
-                                               paramType, runner->launch)))
+  if (failed(kernels::addDeviceOptimizerKernel(*device, "update", types,
+                                               runner->launch)))
     return nullptr;
+  runner->types = types;
   runner->module = std::make_unique<LoadedModule>(*device);
   return runner;
 }
@@ -191,8 +198,8 @@ TEST(DeviceImages, OfTwoChips) {
   MLIRContext context;
   OwningOpRef<ModuleOp> device = ModuleOp::create(UnknownLoc::get(&context));
   kernels::DeviceLaunch launch;
-  ASSERT_TRUE(succeeded(kernels::addDeviceOptimizerKernel(
-      *device, "update", Optimizer::AdamW, SHX_F32, launch)));
+  ASSERT_TRUE(succeeded(
+      kernels::addDeviceOptimizerKernel(*device, "update", {}, launch)));
   auto images = emitDeviceImages(*device, {"sm_90", "sm_80"});
   ASSERT_TRUE(bool(images)) << llvm::toString(images.takeError());
   ASSERT_EQ(images->cubins.size(), 2u);

@@ -11,6 +11,7 @@
 #include "mlir/IR/OwningOpRef.h"
 #include "shardonnx/Codegen/CPU/LowerKernels.h"
 #include "shardonnx/runtime/ABI.h"
+#include "shardonnx/runtime/Layout.h"
 #include <memory>
 #include <random>
 #include <string>
@@ -60,18 +61,26 @@ std::unique_ptr<KernelRunner> makeRunner(nn::FusedOp fused,
                                          llvm::ArrayRef<mlir::MemRefType> types,
                                          llvm::StringRef arch = "");
 
-/// The optimizer's kernel on a part of some slices: master, gradient, two
-/// states (the last may be empty). `params` are what products read, as bits;
-/// empty in f32.
+/// The slices of shx_optimizer, as bytes; what the kernel has not is empty.
+struct OptimizerSlices {
+  std::vector<float> &master, &gradient;
+  llvm::MutableArrayRef<uint8_t> states[2] = {}, params = {}, scales[2] = {};
+};
+template <typename T>
+llvm::MutableArrayRef<uint8_t> rawBytes(std::vector<T> &values) {
+  return {reinterpret_cast<uint8_t *>(values.data()),
+          values.size() * sizeof(T)};
+}
+
+/// The optimizer's kernel on a part of slices that begin with a unit.
 class OptimizerRunner {
 public:
   virtual ~OptimizerRunner() = default;
-  virtual void run(llvm::ArrayRef<std::vector<float> *> slices,
-                   std::vector<uint16_t> &params, llvm::ArrayRef<float> scalars,
+  virtual void run(const OptimizerSlices &slices, llvm::ArrayRef<float> scalars,
                    int64_t begin, int64_t end) = 0;
 };
 std::unique_ptr<OptimizerRunner>
-makeOptimizerRunner(Optimizer kind, ShxDType paramType = SHX_F32);
+makeOptimizerRunner(const kernels::OptimizerTypes &types);
 
 /// A module that holds one nn.fused, parsed from text.
 struct ParsedGroup {

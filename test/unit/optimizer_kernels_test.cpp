@@ -5,11 +5,15 @@
 // odd lengths, split anywhere, for several steps.
 
 #include "kernel_harness.h"
-#include "shardonnx/runtime/ABI.h"
+#include "shardonnx/runtime/BlockCodes.h"
+#include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/Random.h"
 #include "llvm/ADT/APFloat.h"
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <gtest/gtest.h>
+#include <set>
 
 using namespace shardonnx;
 using namespace shardonnx::test;
@@ -64,7 +68,7 @@ void setScalars(const Settings &s, int t, float *scalars) {
 class OptimizerKernels : public ::testing::TestWithParam<Optimizer> {};
 
 TEST_P(OptimizerKernels, FollowTorch) {
-  std::unique_ptr<OptimizerRunner> kernel = makeOptimizerRunner(GetParam());
+  std::unique_ptr<OptimizerRunner> kernel = makeOptimizerRunner({GetParam()});
   ASSERT_TRUE(kernel);
 
   constexpr int64_t kLength = 5003;
@@ -80,7 +84,7 @@ TEST_P(OptimizerKernels, FollowTorch) {
     v.clear();
   Settings settings;
   settings.clipValue = 0.5; // a third of the gradients
-  std::vector<uint16_t> none;
+  OptimizerSlices slices{p, g, {rawBytes(m), rawBytes(v)}};
   float scalars[SHX_NUM_SCALARS] = {};
   for (int t = 1; t <= 5; ++t) {
     setScalars(settings, t, scalars);
@@ -89,8 +93,8 @@ TEST_P(OptimizerKernels, FollowTorch) {
       stepReference(GetParam(), settings, t, g[i], reference[i]);
     }
     int64_t cut = random() % kLength;
-    kernel->run({&p, &g, &m, &v}, none, scalars, cut, kLength);
-    kernel->run({&p, &g, &m, &v}, none, scalars, 0, cut);
+    kernel->run(slices, scalars, cut, kLength);
+    kernel->run(slices, scalars, 0, cut);
   }
   for (int64_t i = 0; i < kLength; ++i)
     ASSERT_NEAR(p[i], reference[i].p, 2e-6) << "element " << i;
@@ -98,7 +102,7 @@ TEST_P(OptimizerKernels, FollowTorch) {
 
 // Whatever the gradients are.
 TEST_P(OptimizerKernels, SkipAStepBitForBit) {
-  std::unique_ptr<OptimizerRunner> kernel = makeOptimizerRunner(GetParam());
+  std::unique_ptr<OptimizerRunner> kernel = makeOptimizerRunner({GetParam()});
   ASSERT_TRUE(kernel);
   constexpr int64_t kLength = 517;
   std::vector<float> p(kLength), g(kLength, NAN), m(kLength), v(kLength);
@@ -112,12 +116,12 @@ TEST_P(OptimizerKernels, SkipAStepBitForBit) {
   if (GetParam() == Optimizer::SGD)
     v.clear();
   std::vector<float> p0 = p, m0 = m, v0 = v;
-  std::vector<uint16_t> none;
+  OptimizerSlices slices{p, g, {rawBytes(m), rawBytes(v)}};
   float scalars[SHX_NUM_SCALARS] = {};
   setScalars(Settings(), 3, scalars);
   scalars[SHX_CLIP] = NAN;
   scalars[SHX_SKIP] = 1;
-  kernel->run({&p, &g, &m, &v}, none, scalars, 0, kLength);
+  kernel->run(slices, scalars, 0, kLength);
   EXPECT_EQ(p, p0);
   EXPECT_EQ(m, m0);
   EXPECT_EQ(v, v0);
@@ -132,7 +136,7 @@ TEST_P(OptimizerKernels, WriteWhatProductsRead) {
       {SHX_F16, &llvm::APFloat::IEEEhalf()}};
   for (auto [type, semantics] : types) {
     std::unique_ptr<OptimizerRunner> kernel =
-        makeOptimizerRunner(GetParam(), type);
+        makeOptimizerRunner({GetParam(), type});
     ASSERT_TRUE(kernel);
     std::mt19937 random(11);
     std::normal_distribution<float> normal;
@@ -150,7 +154,8 @@ TEST_P(OptimizerKernels, WriteWhatProductsRead) {
       float scalars[SHX_NUM_SCALARS] = {};
       setScalars(Settings(), 2, scalars);
       scalars[SHX_SKIP] = skip;
-      kernel->run({&p, &g, &m, &v}, params, scalars, kBegin, kLength);
+      kernel->run({p, g, {rawBytes(m), rawBytes(v)}, rawBytes(params)}, scalars,
+                  kBegin, kLength);
       EXPECT_EQ(p == before, skip != 0);
       for (int64_t i = 0; i < kLength; ++i) {
         llvm::APFloat rounded(p[i]);
@@ -162,6 +167,178 @@ TEST_P(OptimizerKernels, WriteWhatProductsRead) {
       }
     }
   }
+}
+
+/// A number of each element's own in [0, 1).
+double unitOf(uint64_t key, int64_t i) {
+  return random::elementBits(key, uint32_t(i)) * 0x1p-32;
+}
+
+float fromBF16(uint16_t bits) {
+  return llvm::APFloat(llvm::APFloat::BFloat(), llvm::APInt(16, bits))
+      .convertToFloat();
+}
+
+// The state in bf16 is one of the two neighbours of the state that the step
+// comes to, the farther one as seldom as it is far; which one is a function of
+// the key and of the element's place, however the slice is cut.
+TEST_P(OptimizerKernels, RoundStateAtRandom) {
+  auto kernel = makeOptimizerRunner({GetParam(), SHX_F32, SHX_BF16});
+  ASSERT_TRUE(kernel);
+  constexpr int64_t kLength = 20011;
+  // One value everywhere: how often each neighbour comes tells the chance.
+  float gradient = 0.3f;
+  std::vector<float> g(kLength, gradient);
+  float scalars[SHX_NUM_SCALARS] = {};
+  Settings settings;
+  settings.decay = 0;
+  setScalars(settings, 1, scalars);
+  uint32_t key = 0x1234567;
+  std::memcpy(&scalars[SHX_ROUNDING_KEY], &key, sizeof(key));
+  std::vector<uint16_t> whole[2], cut[2];
+  for (auto *m : {whole, cut}) {
+    std::vector<float> p(kLength, 1);
+    m[0].resize(kLength);
+    m[1].resize(GetParam() == Optimizer::SGD ? 0 : kLength);
+    OptimizerSlices slices{p, g, {rawBytes(m[0]), rawBytes(m[1])}};
+    int64_t at = m == cut ? 1237 : 0;
+    kernel->run(slices, scalars, at, kLength);
+    kernel->run(slices, scalars, 0, at);
+  }
+  EXPECT_EQ(whole[0], cut[0]);
+  EXPECT_EQ(whole[1], cut[1]);
+  Element expected{1, 0, 0};
+  stepReference(GetParam(), settings, 1, gradient, expected);
+  for (int i = 0; i < statesOf(GetParam()); ++i) {
+    double exact = i == 0 ? expected.m : expected.v, sum = 0;
+    std::set<uint16_t> seen(whole[i].begin(), whole[i].end());
+    EXPECT_EQ(seen.size(), 2u);
+    for (uint16_t bits : whole[i])
+      sum += fromBF16(bits);
+    double step = fromBF16(*seen.rbegin()) - fromBF16(*seen.begin());
+    EXPECT_NEAR(sum / kLength, exact, step * 4 / std::sqrt(kLength));
+  }
+}
+
+/// A slice whose state is in blocks, and the same in f64 by bitsandbytes'
+/// formulas, with nearest entries of its map.
+struct BlockSlice {
+  explicit BlockSlice(int64_t length, int states)
+      : p(length), g(length), m(length), v(states > 1 ? length : 0),
+        mScales(stateBlocks(length)), vScales(stateBlocks(v.size())) {}
+  OptimizerSlices slices() {
+    return {p,
+            g,
+            {rawBytes(m), rawBytes(v)},
+            {},
+            {rawBytes(mScales), rawBytes(vScales)}};
+  }
+  std::vector<float> p, g;
+  std::vector<int8_t> m, v;
+  std::vector<float> mScales, vScales;
+};
+
+std::vector<double> mapOf(const BlockCodes &codes) {
+  std::vector<double> map = {0, 1};
+  for (int i = 0; i < 7; ++i)
+    for (int k = 0, n = codes.cells << i; k < n; ++k) {
+      double entry = std::pow(10.0, i - 6) * (0.1 + 0.9 * (k + 0.5) / n);
+      map.push_back(entry);
+      if (codes.hasSigns)
+        map.push_back(-entry);
+    }
+  std::sort(map.begin(), map.end());
+  return map;
+}
+
+// Decoded with the map, stepped, encoded as the nearest entry: in each of some
+// steps from the same state.
+TEST_P(OptimizerKernels, KeepStateInBlocks) {
+  auto kernel = makeOptimizerRunner({GetParam(), SHX_F32, SHX_I8});
+  ASSERT_TRUE(kernel);
+  constexpr int64_t kLength = 6 * kStateBlock, kEnd = kLength - 100;
+  constexpr int64_t kCut = 2 * kStateBlock;
+  const std::vector<double> maps[2] = {mapOf(kSignedCodes),
+                                       mapOf(kUnsignedCodes)};
+  int states = statesOf(GetParam());
+  BlockSlice s(kLength, states);
+  Settings settings;
+  float scalars[SHX_NUM_SCALARS] = {};
+  for (int64_t i = 0; i < kLength; ++i)
+    s.p[i] = float(unitOf(1, i) - 0.5);
+  for (int t = 1; t <= 4; ++t) {
+    setScalars(settings, t, scalars);
+    BlockSlice before = s;
+    for (int64_t i = 0; i < kLength; ++i) // of many magnitudes
+      s.g[i] =
+          float((unitOf(2 + t, i) - 0.5) * std::pow(10, -6 * unitOf(9, i)));
+    s.g[kEnd] = INFINITY; // padding
+    kernel->run(s.slices(), scalars, kCut, kEnd);
+    kernel->run(s.slices(), scalars, 0, kCut);
+    for (int64_t block = 0; block < stateBlocks(kLength); ++block) {
+      std::vector<Element> after;
+      double largest[2] = {0, 0};
+      for (int64_t k = 0; k < kStateBlock; ++k) {
+        int64_t i = block * kStateBlock + k;
+        Element e{before.p[i], 0, 0};
+        e.m = maps[0][before.m[i] + 128] * before.mScales[block];
+        if (states > 1)
+          e.v = maps[1][before.v[i] + 128] * before.vScales[block];
+        if (i < kEnd)
+          stepReference(GetParam(), settings, t, s.g[i], e);
+        largest[0] = std::max(largest[0], std::fabs(e.m));
+        largest[1] = std::max(largest[1], e.v);
+        after.push_back(e);
+        ASSERT_NEAR(s.p[i], e.p, 1e-5) << "step " << t << ", element " << i;
+      }
+      EXPECT_NEAR(s.mScales[block], largest[0], 1e-5 * largest[0]);
+      if (states > 1)
+        EXPECT_NEAR(s.vScales[block], largest[1], 1e-5 * largest[1]);
+      for (int64_t k = 0; k < kStateBlock; ++k)
+        for (int j = 0; j < states; ++j) {
+          int64_t i = block * kStateBlock + k;
+          double x = (j == 0 ? after[k].m : after[k].v) / largest[j];
+          int place = (j == 0 ? s.m[i] : s.v[i]) + 128;
+          double off = std::fabs(maps[j][place] - x);
+          for (int other : {place - 1, place + 1})
+            if (other >= 0 && other < 256 &&
+                !(x < 0 && maps[j][other] >= 0)) // keeps its sign
+              ASSERT_LE(off, std::fabs(maps[j][other] - x) * (1 + 1e-3) + 1e-9)
+                  << "step " << t << ", element " << i << " of state " << j;
+        }
+    }
+  }
+}
+
+// Where two pieces share a block, each leaves the other's masters alone; a step
+// that is skipped leaves every bit.
+TEST_P(OptimizerKernels, ShareAndSkipBlocks) {
+  auto kernel = makeOptimizerRunner({GetParam(), SHX_F32, SHX_I8});
+  ASSERT_TRUE(kernel);
+  constexpr int64_t kLength = 2 * kStateBlock, kCut = kStateBlock + 16;
+  BlockSlice s(kLength, statesOf(GetParam()));
+  for (int64_t i = 0; i < kLength; ++i) {
+    s.p[i] = float(unitOf(1, i));
+    s.g[i] = float(unitOf(2, i) - 0.5);
+  }
+  float scalars[SHX_NUM_SCALARS] = {};
+  setScalars(Settings(), 1, scalars);
+  std::vector<float> before = s.p;
+  kernel->run(s.slices(), scalars, 0, kCut);
+  for (int64_t i = 0; i < kLength; ++i)
+    ASSERT_EQ(s.p[i] == before[i], i >= kCut) << "element " << i;
+  kernel->run(s.slices(), scalars, kCut, kLength);
+  for (int64_t i = kCut; i < kLength; ++i)
+    ASSERT_NE(s.p[i], before[i]) << "element " << i;
+  BlockSlice old = s;
+  scalars[SHX_SKIP] = 1;
+  std::fill(s.g.begin(), s.g.end(), NAN);
+  kernel->run(s.slices(), scalars, 0, kLength);
+  EXPECT_EQ(s.p, old.p);
+  EXPECT_EQ(s.m, old.m);
+  EXPECT_EQ(s.v, old.v);
+  EXPECT_EQ(s.mScales, old.mScales);
+  EXPECT_EQ(s.vScales, old.vScales);
 }
 
 std::string nameOf(const ::testing::TestParamInfo<Optimizer> &info) {

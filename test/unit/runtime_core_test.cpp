@@ -307,7 +307,8 @@ public:
     std::copy(values, values + n,
               masters.begin() + begin - owned(0, true).begin);
   }
-  void writeStored(size_t, int64_t, const uint8_t *, int64_t) override {}
+  void writeStored(size_t, StateArray, int64_t, const uint8_t *,
+                   int64_t) override {}
   void readReduced(size_t, int64_t, float *, int64_t) override {}
   void read(size_t, StateArray, const Interval &, const Sink &) override {}
   void setDecay(const std::function<bool(const std::string &)> &) override {}
@@ -670,7 +671,7 @@ TEST(Manifest, DamageIsTold) {
 
 // A manifest that can be read, with one number replaced.
 std::string errorOfManifest(const std::string &from, const std::string &to) {
-  std::string json = R"({"abi": 4, "hash": "", "model": {"path": "m.onnx"},
+  std::string json = R"({"abi": 5, "hash": "", "model": {"path": "m.onnx"},
     "batch": 1, "seq": 4, "inputs": [],
     "loss": {"kind": "mse", "denominator": "labels", "denominator_shift": 0,
              "denominator_per_microbatch": 4},

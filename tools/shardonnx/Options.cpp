@@ -223,6 +223,10 @@ void addMemoryOptions(CLI::App &app, CompileOptions &o) {
 // What the step computes.
 void addTrainingOptions(CLI::App &app, CompileOptions &o) {
   addChoice(app, "--optimizer", o.optimizer, "what the update computes");
+  addChoice(app, "--optimizer-dtype", o.optimizerDtype,
+            "the optimizer's state: bf16 is rounded at random, int8 has a "
+            "scale for each 256 elements",
+            optimizerTypes());
   addChoice(app, "--accumulate-mode", o.accumulateMode,
             "gradients over microbatches: each reduced into owned slices, or "
             "kept whole and reduced with the last");

@@ -69,6 +69,7 @@ struct CompileOptions {
   std::optional<int64_t> memoryBudget; // bytes of a rank, at worldSize
   std::optional<int64_t> fit;          // the same: decides what is not given
   Optimizer optimizer = Optimizer::AdamW;
+  ShxDType optimizerDtype = SHX_F32; // of its state
   AccumulateMode accumulateMode = AccumulateMode::Sharded;
   std::optional<int64_t> documentSeparator; // the token that ends a document
   std::vector<std::string> freeze, trainable;

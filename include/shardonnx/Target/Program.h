@@ -26,6 +26,7 @@ struct ProgramOptions {
   std::vector<std::string> chips; // of the kernels, cuda
   Strategy strategy = Strategy::FullShard;
   Optimizer optimizer = Optimizer::AdamW;
+  ShxDType optimizerType = SHX_F32; // of its state
 };
 
 /// The manifest of a module that exec-plan-memory has planned, as JSON.

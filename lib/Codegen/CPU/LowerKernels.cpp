@@ -89,12 +89,11 @@ LogicalResult kernels::lowerKernels(ModuleOp module, const TargetSpec &target,
 }
 
 LogicalResult kernels::addOptimizerKernel(ModuleOp module, StringRef name,
-                                          Optimizer optimizer,
-                                          ShxDType paramType,
+                                          const OptimizerTypes &types,
                                           const TargetSpec &target) {
   loadDialects(*module.getContext());
-  FailureOr<OptimizerKernel> built = buildOptimizerKernel(
-      module.getContext(), module.getLoc(), optimizer, paramType);
+  FailureOr<OptimizerKernel> built =
+      buildOptimizerKernel(module.getContext(), module.getLoc(), types);
   if (failed(built))
     return failure();
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());

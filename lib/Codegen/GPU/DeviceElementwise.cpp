@@ -63,6 +63,7 @@ void ElementwiseEmitter::emitUniform(Scope &scalars, ArrayRef<Value> addresses,
   scalars.addresses = addresses;
   scalars.leading = leading;
   scalars.index = e.constant(0);
+  e.setParameters(scalars);
   for (BlockArgument argument : e.kernel.getBody().getArguments())
     if (e.kernel.isUniform(argument) && !argument.use_empty())
       e.body.emit(argument, scalars);
@@ -208,7 +209,10 @@ kernels::emitDeviceElementwise(OpBuilder &b, Location loc, StringRef name,
 
 FailureOr<DeviceLaunch> kernels::emitDeviceCounted(OpBuilder &b, Location loc,
                                                    StringRef name,
-                                                   const DeviceAccess &access) {
+                                                   const DeviceAccess &access,
+                                                   const DeviceTarget &target) {
+  if (access.kernel.getMode() == Kernel::Mode::Rows)
+    return emitDeviceCountedRows(b, loc, name, access, target);
   DeviceEmitter e(b, loc, name, access, kThreads, /*hasWorkspace=*/false,
                   /*hasCount=*/true);
   ElementwiseEmitter emitter(e);
@@ -216,7 +220,7 @@ FailureOr<DeviceLaunch> kernels::emitDeviceCounted(OpBuilder &b, Location loc,
   // Slices need not begin at a multiple of a vector.
   Value low = e.constant(0);
   for (auto [i, layout] : llvm::enumerate(access.kernel.getBuffers()))
-    if (layout.strides.back() != 0)
+    if (layout.strides.back() != 0 && e.bases[i])
       low = arith::OrIOp::create(
           b, loc, low,
           LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), e.bases[i]));

@@ -87,6 +87,9 @@ static unsigned countSlots(const Kernel &kernel) {
   return slots;
 }
 
+/// The members of ShxPiece.
+static constexpr unsigned kPieceValues = sizeof(ShxPiece) / sizeof(int64_t);
+
 DeviceEmitter::DeviceEmitter(OpBuilder &b, Location loc, StringRef name,
                              const DeviceAccess &access, int32_t threads,
                              bool hasWorkspace, bool hasCount)
@@ -94,10 +97,10 @@ DeviceEmitter::DeviceEmitter(OpBuilder &b, Location loc, StringRef name,
       body(b, loc, kernel, deviceKernelTarget()) {
   MLIRContext *context = b.getContext();
   Type pointer = LLVM::LLVMPointerType::get(context, kGlobalSpace);
-  unsigned slots = countSlots(kernel);
+  unsigned slots = kernel.getValueSlot().value_or(countSlots(kernel));
   SmallVector<Type> types(slots + hasWorkspace, pointer);
   if (hasCount)
-    types.push_back(b.getI64Type());
+    types.append(kPieceValues, b.getI64Type());
   auto llvmFunction = LLVM::LLVMFuncOp::create(
       b, loc, name,
       LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
@@ -112,6 +115,10 @@ DeviceEmitter::DeviceEmitter(OpBuilder &b, Location loc, StringRef name,
   thread = NVVM::ThreadIdXOp::create(b, loc, i32Type);
   block = NVVM::BlockIdXOp::create(b, loc, i32Type);
   for (auto [i, layout] : llvm::enumerate(kernel.getBuffers())) {
+    if (kernel.isByValue(i)) {
+      bases.push_back(Value());
+      continue;
+    }
     Value address = entry->getArgument(kernel.getSlot(i));
     if (layout.offset != 0)
       address = body.getMemory().advance(address, constant(layout.offset), 1,
@@ -120,8 +127,10 @@ DeviceEmitter::DeviceEmitter(OpBuilder &b, Location loc, StringRef name,
   }
   if (hasWorkspace)
     workspace = entry->getArgument(slots);
-  if (hasCount)
-    count = entry->getArguments().back();
+  if (hasCount) {
+    values = entry->getArguments().take_back(kPieceValues);
+    count = values.back();
+  }
   launch.symbol = name.str();
   launch.blockThreads = threads;
   for (unsigned i = 0; i < types.size(); ++i)
@@ -138,6 +147,16 @@ FailureOr<DeviceLaunch> DeviceEmitter::finish(int64_t blocks,
   if (failed(convertKernel(cast<LLVM::LLVMFuncOp>(function))))
     return failure();
   return launch;
+}
+
+void DeviceEmitter::setParameters(Scope &scalars) {
+  for (BlockArgument argument : kernel.getBody().getArguments()) {
+    unsigned i = argument.getArgNumber();
+    if (kernel.isByValue(i))
+      scalars.values[argument] = vector::BroadcastOp::create(
+          b, loc, VectorType::get(1, b.getI64Type()),
+          values[kernel.getBuffers()[i].offset]);
+  }
 }
 
 Value DeviceEmitter::i32(int64_t value) {

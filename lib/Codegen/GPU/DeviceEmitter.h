@@ -61,6 +61,8 @@ struct DeviceEmitter {
   }
   /// Emits `then` where the condition holds; always, without a condition.
   void when(mlir::Value condition, llvm::function_ref<void()> then);
+  /// Sets what the function has by value, as it is in every row.
+  void setParameters(Scope &scalars);
   /// Splits an i32 row number into indices along the leading axes.
   llvm::SmallVector<mlir::Value> delinearize(mlir::Value row);
 
@@ -84,8 +86,9 @@ struct DeviceEmitter {
   BodyEmitter body;
   mlir::Operation *function;            // llvm.func
   llvm::SmallVector<mlir::Value> bases; // of each buffer
-  mlir::Value workspace, count;
-  mlir::Value thread, block; // i32
+  mlir::Value workspace, count; // count: the end of an optimizer's piece
+  mlir::ValueRange values;      // of the arguments by value, in order
+  mlir::Value thread, block;    // i32
   DeviceLaunch launch;
 };
 
@@ -114,11 +117,16 @@ llvm::LogicalResult emitColumnTotals(mlir::OpBuilder &b, mlir::Location loc,
                                      llvm::StringRef name,
                                      const DeviceAccess &access,
                                      DeviceLaunches &launches);
-/// A flat kernel over as many elements as its last parameter says.
-llvm::FailureOr<DeviceLaunch> emitDeviceCounted(mlir::OpBuilder &b,
-                                                mlir::Location loc,
-                                                llvm::StringRef name,
-                                                const DeviceAccess &access);
+/// The optimizer's kernel over as many elements as its last parameter says.
+llvm::FailureOr<DeviceLaunch>
+emitDeviceCounted(mlir::OpBuilder &b, mlir::Location loc, llvm::StringRef name,
+                  const DeviceAccess &access, const DeviceTarget &target);
+/// The same of a kernel of rows, which are blocks of elements.
+llvm::FailureOr<DeviceLaunch> emitDeviceCountedRows(mlir::OpBuilder &b,
+                                                    mlir::Location loc,
+                                                    llvm::StringRef name,
+                                                    const DeviceAccess &access,
+                                                    const DeviceTarget &target);
 
 /// What the emitters create ops of.
 void registerDeviceDialects(mlir::DialectRegistry &registry);

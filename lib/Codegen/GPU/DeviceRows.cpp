@@ -58,6 +58,7 @@ public:
 private:
   void runOverChunk();
   void emitRow(Value row);
+  Value countedRows();
   Value existing(Value row, Value end);
   void locateThread();
   void locate(Value row);
@@ -193,12 +194,20 @@ void RowsEmitter::run() {
     return runOverChunk();
   Value row = e.block;
   unsigned together = shape.rowsPerBlock();
-  if (group) {
+  if (group)
     row = e.add(e.mul(e.block, together), group);
-    if (e.kernel.getRowCount() % together != 0)
-      row = existing(row, e.i32(e.kernel.getRowCount()));
-  }
+  if (e.count)
+    row = existing(row, countedRows());
+  else if (group && e.kernel.getRowCount() % together != 0)
+    row = existing(row, e.i32(e.kernel.getRowCount()));
   emitRow(row);
+}
+
+/// Rows that have some of the elements that are counted.
+Value RowsEmitter::countedRows() {
+  int64_t length = e.kernel.getRowLength();
+  Value rows = e.div(e.add(e.count, e.constant(length - 1)), length);
+  return arith::TruncIOp::create(e.b, e.loc, e.b.getI32Type(), rows);
 }
 
 /// Threads beyond the last row do the last row's work, for shuffles need them
@@ -239,6 +248,7 @@ void RowsEmitter::locate(Value row) {
   scalars.addresses = addresses;
   scalars.leading = leading;
   scalars.index = e.constant(0);
+  e.setParameters(scalars);
   for (BlockArgument argument : e.kernel.getBody().getArguments())
     if (e.kernel.isUniform(argument) && !argument.use_empty())
       e.body.emit(argument, scalars);
@@ -548,6 +558,19 @@ void RowsEmitter::storePartials() {
             std::min<unsigned>(kAccessBytes, lanes * sizeof(float)));
     });
   }
+}
+
+FailureOr<DeviceLaunch>
+kernels::emitDeviceCountedRows(OpBuilder &b, Location loc, StringRef name,
+                               const DeviceAccess &access,
+                               const DeviceTarget &target) {
+  RowPlan plan(access.kernel);
+  RowShape shape = chooseShape(plan, access, target);
+  DeviceEmitter e(b, loc, name, access, shape.blockThreads(),
+                  /*hasWorkspace=*/false, /*hasCount=*/true);
+  RowsEmitter(e, plan, shape).run();
+  return e.finish(/*blocks=*/0,
+                  access.kernel.getRowLength() * shape.rowsPerBlock());
 }
 
 FailureOr<DeviceLaunches> kernels::emitDeviceRows(OpBuilder &b, Location loc,

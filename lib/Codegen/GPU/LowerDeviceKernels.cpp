@@ -84,18 +84,17 @@ LogicalResult kernels::lowerDeviceKernels(
 }
 
 LogicalResult kernels::addDeviceOptimizerKernel(ModuleOp device, StringRef name,
-                                                Optimizer optimizer,
-                                                ShxDType paramType,
+                                                const OptimizerTypes &types,
                                                 DeviceLaunch &launch) {
   loadDeviceDialects(*device.getContext());
-  FailureOr<OptimizerKernel> built = buildOptimizerKernel(
-      device.getContext(), device.getLoc(), optimizer, paramType);
+  FailureOr<OptimizerKernel> built =
+      buildOptimizerKernel(device.getContext(), device.getLoc(), types);
   if (failed(built))
     return failure();
   OpBuilder builder = OpBuilder::atBlockEnd(device.getBody());
   DeviceAccess access(built->kernel, {});
   FailureOr<DeviceLaunch> emitted =
-      emitDeviceCounted(builder, device.getLoc(), name, access);
+      emitDeviceCounted(builder, device.getLoc(), name, access, DeviceTarget());
   if (failed(emitted))
     return failure();
   launch = *emitted;

@@ -7,6 +7,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/RandomBits.h"
+#include "shardonnx/runtime/ABI.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -100,9 +102,40 @@ Value BodyEmitter::emitIota(nn::IotaOp op, Scope &scope) {
   return arith::TruncIOp::create(b, loc, resultType, index);
 }
 
+/// The bits of runtime/Random.h: the element's place in its unit is the column,
+/// the unit's number the upper half of the row's key, a step's key the lower.
+Value BodyEmitter::roundAtRandom(Value vector, const RandomRounding &how,
+                                 Scope &scope) {
+  auto i32 = VectorType::get(scope.width, b.getI32Type());
+  auto i64 = VectorType::get(scope.width, b.getI64Type());
+  Value place = scope.index;
+  if (!scope.leading.empty())
+    place = arith::AddIOp::create(
+        b, loc, place,
+        arith::MulIOp::create(b, loc, scope.leading.front(),
+                              memory.constant(kernel.getRowLength())));
+  SmallVector<int32_t> lanes(scope.width);
+  std::iota(lanes.begin(), lanes.end(), 0);
+  Value first = emit(how.first, scope);
+  Value column = arith::AddIOp::create(
+      b, loc, first, vector::BroadcastOp::create(b, loc, i64, place));
+  column = arith::AddIOp::create(
+      b, loc, arith::TruncIOp::create(b, loc, i32, column),
+      arith::ConstantOp::create(b, loc,
+                                DenseElementsAttr::get(i32, ArrayRef(lanes))));
+  Value shift = arith::ConstantOp::create(
+      b, loc, DenseElementsAttr::get(i64, b.getI64IntegerAttr(SHX_UNIT_SHIFT)));
+  Value unit = arith::TruncIOp::create(
+      b, loc, i32, arith::ShRUIOp::create(b, loc, first, shift));
+  Value bits = nn::emitElementBits(b, loc, emit(how.key, scope), unit, column);
+  return memory.roundAtRandom(vector, bits, how.shift);
+}
+
 void BodyEmitter::storeOutput(unsigned i, Scope &scope) {
   const BufferLayout &layout = kernel.getOutput(i);
   Value vector = emit(kernel.getYielded()[i], scope);
+  if (std::optional<RandomRounding> how = kernel.getRounding(i))
+    vector = roundAtRandom(vector, *how, scope);
   int64_t stride = layout.strides.back();
   unsigned buffer = kernel.getNumInputs() + i;
   Value address = memory.advance(scope.addresses[buffer], scope.index, stride,

@@ -12,11 +12,19 @@
 // g is the reduced gradient times the clip factor, cut at the clip value. A
 // step to be skipped leaves everything as it is, whatever the gradients are.
 // Where products read another type than the master's, that is written, too.
+//
+// The state may be bf16, rounded at random, or int8 by blocks: then the domain
+// is [blocks, 256], what is outside of the piece (another piece's elements, or
+// padding) stays as it is but for its block's new scale, and the step itself is
+// computed with the moments before they are encoded, as bitsandbytes does.
 
 #include "shardonnx/Codegen/Kernel/OptimizerKernel.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNMath.h"
 #include "shardonnx/Support/ElementType.h"
 #include "shardonnx/runtime/ABI.h"
+#include "shardonnx/runtime/BlockCodes.h"
+#include "shardonnx/runtime/Layout.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -29,7 +37,10 @@ enum Slot : unsigned {
   kState0,
   kState1,
   kParams,
-  kScalars
+  kScalars,
+  kScale0,
+  kScale1,
+  kPiece
 };
 
 namespace {
@@ -37,142 +48,273 @@ namespace {
 /// The body of the kernel: block arguments are the slices, then the scalars.
 class OptimizerBody {
 public:
-  OptimizerBody(MLIRContext *context, Location loc)
-      : builder(context), b(builder, loc), region(std::make_unique<Region>()),
-        block(new Block()) {
-    region->push_back(block);
-    builder.setInsertionPointToEnd(block);
-    for (unsigned slot = kMaster; slot <= kState1; ++slot)
-      addArgument(kLength, slot, 0);
-    for (unsigned scalar = 0; scalar < SHX_NUM_SCALARS; ++scalar)
-      addArgument(1, kScalars, scalar);
-  }
+  OptimizerBody(MLIRContext *context, Location loc,
+                const OptimizerTypes &types);
 
-  void build(Optimizer optimizer, ShxDType paramType);
+  void build();
   FailureOr<OptimizerKernel> finish();
 
 private:
   // The length of a slice is the runtime's to say; a flat kernel has none.
   static constexpr int64_t kLength = 1 << 20;
 
-  void addArgument(int64_t length, unsigned slot, int64_t offset);
-  MemRefType bufferType(Type element, int64_t length, int64_t offset);
-  // What becomes of a slice, unless the step is skipped.
-  Value yield(Value value, Slot slot);
-  Value slice(Slot slot) { return block->getArgument(slot); }
-  Value scalar(ShxScalar scalar) {
-    return block->getArgument(kState1 + 1 + scalar);
+  bool blockwise() const { return types.state == SHX_I8; }
+  Type typeOf(ShxDType dtype) {
+    return typeOfDtype(builder.getContext(), dtype);
   }
-  // The new master.
-  Value buildAdam(Value master, Value gradient);
-  Value buildSGD(Value master, Value gradient);
+  SmallVector<int64_t> domain() const {
+    if (blockwise())
+      return {kLength / kStateBlock, kStateBlock};
+    return {kLength};
+  }
+  Value addArgument(Type element, ArrayRef<int64_t> shape, unsigned slot,
+                    int64_t offset = 0);
+  void addResult(Value value, ShxDType type, unsigned slot,
+                 ArrayRef<int64_t> shape);
+  Value scalar(ShxScalar scalar) { return scalars[scalar]; }
+  // The state before the step, in f32, and what becomes of it.
+  Value state(unsigned i);
+  void yieldState(unsigned i, Value value);
+  void yieldCodes(unsigned i, Value value);
+  Value decode(Value code, const BlockCodes &codes);
+  Value encode(Value magnitude, const BlockCodes &codes);
+  // True at the elements of the piece.
+  Value insidePiece();
+  // The master, unless the step is skipped.
+  void yieldMaster(Value value);
+  void buildAdam(Value value, Value gradient);
+  void buildSGD(Value value, Value gradient);
 
+  OptimizerTypes types;
   OpBuilder builder;
   nn::NNBuilder b;
   std::unique_ptr<Region> region;
   Block *block;
-  Value skips;
-  SmallVector<unsigned> slots;
-  SmallVector<MemRefType> types;
+  Value master, gradient, states[2], scales[2], first, begin, end;
+  Value before[2]; // the states, in f32
+  SmallVector<Value> scalars;
+  Value skips, stays; // a condition: the element is not to be updated
+  SmallVector<unsigned> slots, resultSlots;
+  SmallVector<MemRefType> buffers, resultBuffers;
   SmallVector<Value> results;
-  SmallVector<unsigned> resultSlots;
-  SmallVector<MemRefType> resultTypes;
+  SmallVector<std::pair<unsigned, unsigned>> rounded; // result, shift
 };
 
 } // namespace
 
-MemRefType OptimizerBody::bufferType(Type element, int64_t length,
-                                     int64_t offset) {
-  auto layout =
-      StridedLayoutAttr::get(builder.getContext(), offset, int64_t(1));
-  return MemRefType::get({length}, element, layout);
+static MemRefType bufferType(Type element, ArrayRef<int64_t> shape,
+                             int64_t offset) {
+  SmallVector<int64_t> strides(shape.size(), 1);
+  for (size_t axis = shape.size(); axis-- > 1;)
+    strides[axis - 1] = strides[axis] * shape[axis];
+  auto layout = StridedLayoutAttr::get(element.getContext(), offset, strides);
+  return MemRefType::get(shape, element, layout);
 }
 
-void OptimizerBody::addArgument(int64_t length, unsigned slot, int64_t offset) {
-  Type f32 = builder.getF32Type();
-  block->addArgument(RankedTensorType::get({length}, f32), b.loc);
+OptimizerBody::OptimizerBody(MLIRContext *context, Location loc,
+                             const OptimizerTypes &types)
+    : types(types), builder(context), b(builder, loc),
+      region(std::make_unique<Region>()), block(new Block()) {
+  region->push_back(block);
+  builder.setInsertionPointToEnd(block);
+  Type f32 = builder.getF32Type(), i64 = builder.getI64Type();
+  master = addArgument(f32, domain(), kMaster);
+  gradient = addArgument(f32, domain(), kGradient);
+  SmallVector<int64_t> ofBlocks = {domain().front(), 1};
+  for (int i = 0; i < statesOf(types.optimizer); ++i) {
+    states[i] = addArgument(typeOf(types.state), domain(), kState0 + i);
+    if (blockwise())
+      scales[i] = addArgument(f32, ofBlocks, kScale0 + i);
+  }
+  for (unsigned i = 0; i < SHX_NUM_SCALARS; ++i)
+    scalars.push_back(addArgument(
+        i == SHX_ROUNDING_KEY ? builder.getI32Type() : f32, {1}, kScalars, i));
+  first = addArgument(i64, {1}, kPiece, 0);
+  begin = addArgument(i64, {1}, kPiece, 1);
+  end = addArgument(i64, {1}, kPiece, 2);
+}
+
+Value OptimizerBody::addArgument(Type element, ArrayRef<int64_t> shape,
+                                 unsigned slot, int64_t offset) {
   slots.push_back(slot);
-  types.push_back(bufferType(f32, length, offset));
+  buffers.push_back(bufferType(element, shape, offset));
+  return block->addArgument(RankedTensorType::get(shape, element), b.loc);
 }
 
-Value OptimizerBody::yield(Value value, Slot slot) {
-  results.push_back(b.select(skips, slice(slot), value));
+void OptimizerBody::addResult(Value value, ShxDType type, unsigned slot,
+                              ArrayRef<int64_t> shape) {
+  results.push_back(value);
   resultSlots.push_back(slot);
-  resultTypes.push_back(types[slot]);
-  return results.back();
+  resultBuffers.push_back(bufferType(typeOf(type), shape, 0));
 }
 
-Value OptimizerBody::buildAdam(Value master, Value gradient) {
-  Value m = b.add(b.mul(slice(kState0), scalar(SHX_BETA1)),
+Value OptimizerBody::insidePiece() {
+  Type i32 = builder.getI32Type();
+  ArrayRef<int64_t> shape = nn::shapeOf(master);
+  Value row = b.mul(b.iota({shape[0], 1}, 0), double(kStateBlock));
+  Value lane = nn::IotaOp::create(
+      builder, b.loc, RankedTensorType::get({1, kStateBlock}, i32), 1);
+  auto inRow = [&](Value place) { return b.cast(b.sub(place, row), i32); };
+  Value behind = b.compare(nn::ComparePredicate::ge, lane, inRow(begin));
+  Value before = b.compare(nn::ComparePredicate::lt, lane, inRow(end));
+  return nn::AndOp::create(builder, b.loc, behind, before);
+}
+
+/// Entry `number` of the map, from its place among the magnitudes.
+static Value entryOf(nn::NNBuilder &b, Value number, const BlockCodes &codes) {
+  Value at = b.add(number, 0.5), value = b.constant(0.0);
+  for (const BlockCodes::Line &line : codes.decode)
+    value = b.binary<nn::MaxOp>(
+        value, b.add(b.mul(at, double(line.slope)), double(line.offset)));
+  return b.binary<nn::MinOp>(value, b.constant(1.0));
+}
+
+Value OptimizerBody::decode(Value code, const BlockCodes &codes) {
+  Value place = b.f32(code);
+  if (!codes.hasSigns)
+    return entryOf(b, b.add(place, BlockCodes::kCodeBias + codes.zero), codes);
+  place = b.add(place, BlockCodes::kCodeBias + 1 - codes.one);
+  Value value = entryOf(b, b.unary<nn::AbsOp>(place), codes);
+  Value isNegative =
+      b.compare(nn::ComparePredicate::lt, place, b.constant(0.0));
+  return b.select(isNegative, b.unary<nn::NegOp>(value), value);
+}
+
+/// The number of the entry nearest to a magnitude of at most 1.
+static Value numberOf(nn::NNBuilder &b, Value x, const BlockCodes &codes) {
+  Value least;
+  for (const BlockCodes::Line &line : codes.encode) {
+    Value at = b.add(b.mul(x, double(line.slope)), double(line.offset));
+    least = least ? b.binary<nn::MinOp>(least, at) : at;
+  }
+  Value isOne = b.compare(nn::ComparePredicate::ge, x, b.constant(codes.top));
+  return b.select(isOne, b.constant(codes.one), b.unary<nn::FloorOp>(least));
+}
+
+/// Of a value over its block's scale.
+Value OptimizerBody::encode(Value x, const BlockCodes &codes) {
+  Value magnitude = codes.hasSigns ? b.unary<nn::AbsOp>(x) : x;
+  Value number = numberOf(b, magnitude, codes);
+  if (!codes.hasSigns)
+    return b.add(number, -codes.zero - BlockCodes::kCodeBias);
+  Value limited = b.binary<nn::MaxOp>(
+      b.binary<nn::MinOp>(number, b.constant(codes.one - 1)), b.constant(1.0));
+  Value isNegative = b.compare(nn::ComparePredicate::lt, x, b.constant(0.0));
+  number = b.select(isNegative, b.unary<nn::NegOp>(limited), number);
+  return b.add(number, codes.one - 1 - BlockCodes::kCodeBias);
+}
+
+static const BlockCodes &codesOf(unsigned state) {
+  return state == 0 ? kSignedCodes : kUnsignedCodes;
+}
+
+Value OptimizerBody::state(unsigned i) {
+  if (!before[i])
+    before[i] = blockwise() ? b.mul(decode(states[i], codesOf(i)), scales[i])
+                            : b.f32(states[i]);
+  return before[i];
+}
+
+void OptimizerBody::yieldState(unsigned i, Value value) {
+  if (blockwise())
+    return yieldCodes(i, value);
+  // What stays has nothing that rounding could cut off.
+  value = b.select(stays, state(i), value);
+  if (types.state == SHX_BF16)
+    rounded.push_back({unsigned(results.size()), 16 * i});
+  addResult(value, types.state, kState0 + i, domain());
+}
+
+void OptimizerBody::yieldCodes(unsigned i, Value value) {
+  value = b.select(stays, state(i), value);
+  Value scale = b.rowMax(i == 0 ? b.unary<nn::AbsOp>(value) : value);
+  Value zero = b.constant(0.0);
+  Value inverse = b.select(b.compare(nn::ComparePredicate::gt, scale, zero),
+                           b.div(b.constant(1.0), scale), zero);
+  Value code = encode(b.mul(value, inverse), codesOf(i));
+  code = b.cast(code, builder.getI8Type());
+  addResult(b.select(skips, states[i], code), SHX_I8, kState0 + i, domain());
+  addResult(b.select(skips, scales[i], scale), SHX_F32, kScale0 + i,
+            nn::shapeOf(scale));
+}
+
+void OptimizerBody::yieldMaster(Value value) {
+  value = b.select(stays, master, value);
+  addResult(value, SHX_F32, kMaster, domain());
+  if (types.param != SHX_F32)
+    addResult(b.cast(value, typeOf(types.param)), types.param, kParams,
+              domain());
+}
+
+void OptimizerBody::buildAdam(Value value, Value gradient) {
+  Value m = b.add(b.mul(state(0), scalar(SHX_BETA1)),
                   b.mul(gradient, scalar(SHX_ONE_MINUS_BETA1)));
   Value v =
-      b.add(b.mul(slice(kState1), scalar(SHX_BETA2)),
+      b.add(b.mul(state(1), scalar(SHX_BETA2)),
             b.mul(b.mul(gradient, gradient), scalar(SHX_ONE_MINUS_BETA2)));
   Value root = b.unary<nn::SqrtOp>(v);
   Value correction = b.unary<nn::SqrtOp>(scalar(SHX_BIAS_CORRECTION2));
   Value denominator = b.add(b.div(root, correction), scalar(SHX_EPS));
   Value step = b.div(scalar(SHX_LR), scalar(SHX_BIAS_CORRECTION1));
-  Value updated =
-      yield(b.sub(master, b.mul(step, b.div(m, denominator))), kMaster);
-  yield(m, kState0);
-  yield(v, kState1);
-  return updated;
+  yieldMaster(b.sub(value, b.mul(step, b.div(m, denominator))));
+  yieldState(0, m);
+  yieldState(1, v);
 }
 
-Value OptimizerBody::buildSGD(Value master, Value gradient) {
-  Value kept = b.add(b.mul(slice(kState0), scalar(SHX_MOMENTUM)), gradient);
-  Value first = b.compare(nn::ComparePredicate::ne, scalar(SHX_FIRST_STEP),
-                          b.constant(0.0));
-  Value momentum = b.select(first, gradient, kept);
-  Value updated =
-      yield(b.sub(master, b.mul(momentum, scalar(SHX_LR))), kMaster);
-  yield(momentum, kState0);
-  return updated;
+void OptimizerBody::buildSGD(Value value, Value gradient) {
+  Value kept = b.add(b.mul(state(0), scalar(SHX_MOMENTUM)), gradient);
+  Value isFirst = b.compare(nn::ComparePredicate::ne, scalar(SHX_FIRST_STEP),
+                            b.constant(0.0));
+  Value momentum = b.select(isFirst, gradient, kept);
+  yieldMaster(b.sub(value, b.mul(momentum, scalar(SHX_LR))));
+  yieldState(0, momentum);
 }
 
-void OptimizerBody::build(Optimizer optimizer, ShxDType paramType) {
-  skips =
+void OptimizerBody::build() {
+  skips = stays =
       b.compare(nn::ComparePredicate::ne, scalar(SHX_SKIP), b.constant(0.0));
-  Value master = slice(kMaster);
+  if (blockwise())
+    stays =
+        b.select(insidePiece(), stays, b.constant(1.0, builder.getI1Type()));
+  Value value = master;
   Value limit = scalar(SHX_CLIP_VALUE), least = b.mul(limit, -1.0);
-  Value gradient = b.mul(slice(kGradient), scalar(SHX_CLIP));
-  gradient = b.select(b.compare(nn::ComparePredicate::gt, gradient, limit),
-                      limit, gradient);
-  gradient = b.select(b.compare(nn::ComparePredicate::lt, gradient, least),
-                      least, gradient);
+  Value clipped = b.mul(gradient, scalar(SHX_CLIP));
+  clipped = b.select(b.compare(nn::ComparePredicate::gt, clipped, limit), limit,
+                     clipped);
+  clipped = b.select(b.compare(nn::ComparePredicate::lt, clipped, least), least,
+                     clipped);
   Value decay = scalar(SHX_WEIGHT_DECAY);
-  if (optimizer == Optimizer::AdamW)
-    master = b.mul(master, b.oneMinus(b.mul(scalar(SHX_LR), decay)));
+  if (types.optimizer == Optimizer::AdamW)
+    value = b.mul(value, b.oneMinus(b.mul(scalar(SHX_LR), decay)));
   else
-    gradient = b.add(gradient, b.mul(master, decay));
-  Value updated = optimizer == Optimizer::SGD ? buildSGD(master, gradient)
-                                              : buildAdam(master, gradient);
-  if (paramType == SHX_F32)
-    return;
-  Type type = typeOfDtype(builder.getContext(), paramType);
-  results.push_back(b.cast(updated, type));
-  resultSlots.push_back(kParams);
-  resultTypes.push_back(bufferType(type, kLength, 0));
+    clipped = b.add(clipped, b.mul(value, decay));
+  if (types.optimizer == Optimizer::SGD)
+    buildSGD(value, clipped);
+  else
+    buildAdam(value, clipped);
 }
 
 FailureOr<OptimizerKernel> OptimizerBody::finish() {
   nn::YieldOp::create(builder, b.loc, results);
-  llvm::append_range(types, resultTypes);
+  llvm::append_range(buffers, resultBuffers);
   llvm::append_range(slots, resultSlots);
   FailureOr<Kernel> kernel =
-      Kernel::get(nn::FusedKind::rows, {kLength}, *block, types);
+      Kernel::get(nn::FusedKind::rows, domain(), *block, buffers);
   if (failed(kernel))
     return failure();
   kernel->setSlots(slots);
+  kernel->setValueSlot(kPiece);
+  for (auto [result, shift] : rounded)
+    kernel->setRounding(result, {cast<BlockArgument>(scalar(SHX_ROUNDING_KEY)),
+                                 cast<BlockArgument>(first), shift});
   return OptimizerKernel{std::move(region), std::move(*kernel)};
 }
 
-FailureOr<OptimizerKernel> kernels::buildOptimizerKernel(MLIRContext *context,
-                                                         Location loc,
-                                                         Optimizer optimizer,
-                                                         ShxDType paramType) {
+FailureOr<OptimizerKernel>
+kernels::buildOptimizerKernel(MLIRContext *context, Location loc,
+                              const OptimizerTypes &types) {
   context->loadDialect<nn::NNDialect>();
-  OptimizerBody body(context, loc);
-  body.build(optimizer, paramType);
+  OptimizerBody body(context, loc, types);
+  body.build();
   return body.finish();
 }

@@ -176,6 +176,22 @@ Value VectorMemory::roundToBF16(Value vector) {
   return arith::TruncIOp::create(b, loc, i16, rounded);
 }
 
+Value VectorMemory::roundAtRandom(Value vector, Value bits, unsigned shift) {
+  ArrayRef<int64_t> shape = cast<VectorType>(vector.getType()).getShape();
+  auto i32 = VectorType::get(shape, b.getI32Type());
+  auto constant = [&](int64_t value) { return splatInt(b, loc, i32, value); };
+  if (shift > 0)
+    bits = arith::ShRUIOp::create(b, loc, bits, constant(shift));
+  bits = arith::AndIOp::create(b, loc, bits, constant(0xffff));
+  Value sum = arith::AddIOp::create(
+      b, loc, arith::BitcastOp::create(b, loc, i32, vector), bits);
+  sum = arith::AndIOp::create(b, loc, sum, constant(-0x10000));
+  Value rounded = arith::BitcastOp::create(b, loc, vector.getType(), sum);
+  Value isNaN =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, vector, vector);
+  return arith::SelectOp::create(b, loc, isNaN, vector, rounded);
+}
+
 Value VectorMemory::round(Value vector, Type elementType) {
   if (!elementType.isF16() && !elementType.isBF16())
     return vector;

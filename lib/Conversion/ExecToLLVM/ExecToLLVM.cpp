@@ -82,7 +82,8 @@ LogicalResult shardonnx::lowerToLLVM(ModuleOp module,
     if (options.optimizer)
       for (ShxDType type : paramTypesOf(module))
         if (failed(kernels::addOptimizerKernel(
-                module, optimizerKernelName(type), *options.optimizer, type,
+                module, optimizerKernelName(type),
+                {*options.optimizer, type, options.optimizerType},
                 options.target)))
           return failure();
   }
@@ -111,8 +112,9 @@ struct ExecToLLVMPass : shardonnx::impl::ExecToLLVMPassBase<ExecToLLVMPass> {
       getOperation().emitError(llvm::toString(target.takeError()));
       return signalPassFailure();
     }
-    if (failed(lowerToLLVM(getOperation(),
-                           {std::move(*target), optimizer.getValue(), "{}"})))
+    if (failed(
+            lowerToLLVM(getOperation(), {std::move(*target),
+                                         optimizer.getValue(), SHX_F32, "{}"})))
       signalPassFailure();
   }
 };

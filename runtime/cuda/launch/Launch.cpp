@@ -61,19 +61,19 @@ void launchGenerated(Context &context, const ShxDeviceKernel &kernel,
 }
 
 void launchOptimizer(Context &context, const ShxDeviceKernel &kernel,
-                     bool decay, const OptimizerBuffers &buffers,
-                     int64_t count) {
+                     bool decay, const OptimizerBuffers &buffers) {
   float *scalars =
       decay ? context.cells.scalars : context.cells.scalarsWithoutDecay;
-  void *arguments[] = {parameter(buffers.master),
-                       parameter(buffers.gradient),
-                       parameter(buffers.moments[0]),
-                       parameter(buffers.moments[1]),
-                       parameter(buffers.params),
-                       parameter(scalars),
-                       parameter(count)};
-  int64_t blocks =
-      kernel.blocks ? kernel.blocks : blocksFor(count, kernel.elementsPerBlock);
+  void *arguments[] = {
+      parameter(buffers.master),      parameter(buffers.gradient),
+      parameter(buffers.moments[0]),  parameter(buffers.moments[1]),
+      parameter(buffers.params),      parameter(scalars),
+      parameter(buffers.scales[0]),   parameter(buffers.scales[1]),
+      parameter(buffers.piece.first), parameter(buffers.piece.begin),
+      parameter(buffers.piece.end)};
+  int64_t blocks = kernel.blocks
+                       ? kernel.blocks
+                       : blocksFor(buffers.piece.end, kernel.elementsPerBlock);
   launchGenerated(context, kernel, blocks, arguments);
 }
 

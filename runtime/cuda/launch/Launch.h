@@ -57,10 +57,9 @@ void copyBytes(Context &context, CUstream stream, void *to, const void *from,
 void launchGenerated(Context &context, const ShxDeviceKernel &kernel,
                      int64_t blocks, void **arguments);
 
-/// The optimizer's kernel over `count` elements.
+/// The optimizer's kernel over the buffers' piece.
 void launchOptimizer(Context &context, const ShxDeviceKernel &kernel,
-                     bool decay, const OptimizerBuffers &buffers,
-                     int64_t count);
+                     bool decay, const OptimizerBuffers &buffers);
 
 } // namespace shardonnx::rt::cuda
 

@@ -35,8 +35,11 @@ Staging::Staging(Context &context)
   int64_t elements = state.plan.stagingElements;
   Carver carver(memory.data(), kDeviceAlignmentBytes);
   for (Part &part : parts) {
-    for (int i = 0; i < state.manifest.optimizerStates(); ++i)
-      part.moments[i] = carver.take<float>(elements);
+    OwnedUnit places;
+    places.momentType = state.manifest.optimizerType;
+    places.carveMoments(carver, state.manifest.optimizerStates(), elements);
+    std::copy_n(places.moments, 2, part.moments);
+    std::copy_n(places.scales, 2, part.scales);
     if (!withMasters)
       continue;
     part.master = carver.take<float>(elements);
@@ -95,16 +98,30 @@ void Staging::update(size_t unit, const ShxDeviceKernel &kernel) {
   }
 }
 
+template <typename Copy>
+void Staging::forCopied(Part &part, const UnitState &u,
+                        const Interval &interval, Copy copy) const {
+  int64_t moment = dtypeBytes(u.momentType);
+  int64_t block = interval.begin / kStateBlock;
+  for (int i = 0; i < context.state->manifest.optimizerStates(); ++i) {
+    copy(part.moments[i], u.moments[i] + interval.begin * moment,
+         interval.size() * moment);
+    if (u.blockwise())
+      copy(part.scales[i], u.scales[i] + block,
+           stateBlocks(interval.size()) * kFloat);
+  }
+  if (withMasters)
+    copy(part.master, u.master + interval.begin, interval.size() * kFloat);
+}
+
 // Into buffers that this function's last part has left.
 void Staging::load(Part &part, const UnitState &u, const Interval &interval) {
   wait(part.stored, loads);
-  if (!context.preparing()) {
-    int64_t bytes = interval.size() * kFloat;
-    for (int i = 0; i < context.state->manifest.optimizerStates(); ++i)
-      toDevice(part.moments[i], u.moments[i] + interval.begin, bytes, loads);
-    if (withMasters)
-      toDevice(part.master, u.master + interval.begin, bytes, loads);
-  }
+  if (!context.preparing())
+    forCopied(part, u, interval,
+              [&](void *staged, const void *slice, int64_t bytes) {
+                toDevice(staged, slice, bytes, loads);
+              });
   record(part.loaded, loads);
 }
 
@@ -112,20 +129,22 @@ void Staging::compute(Part &part, const UnitState &u, const Interval &interval,
                       const ShxDeviceKernel &kernel) {
   wait(part.loaded, context.compute);
   u.forPieces(interval, [&](const Interval &cut, bool decay) {
-    auto staged = [&](float *base) {
-      return base ? base + cut.begin - interval.begin : nullptr;
+    OptimizerBuffers buffers = u.optimizerBuffers(cut);
+    int64_t at = cut.begin - buffers.piece.begin - interval.begin;
+    auto staged = [](auto *base, int64_t offset) {
+      return base ? base + offset : nullptr;
     };
-    OptimizerBuffers buffers = u.optimizerBuffers(cut.begin);
-    buffers.moments[0] = staged(part.moments[0]);
-    buffers.moments[1] = staged(part.moments[1]);
-    if (withMasters) {
-      buffers.master = staged(part.master);
-      buffers.params = u.isF32()
-                           ? nullptr
-                           : part.cast + (cut.begin - interval.begin) *
-                                             dtypeBytes(u.unit->paramType);
+    for (int i = 0; i < 2; ++i) {
+      buffers.moments[i] =
+          staged(part.moments[i], at * dtypeBytes(u.momentType));
+      buffers.scales[i] = staged(part.scales[i], at / kStateBlock);
     }
-    launchOptimizer(context, kernel, decay, buffers, cut.size());
+    if (withMasters) {
+      buffers.master = staged(part.master, at);
+      buffers.params =
+          u.isF32() ? nullptr : part.cast + at * dtypeBytes(u.unit->paramType);
+    }
+    launchOptimizer(context, kernel, decay, buffers);
   });
   record(part.computed, context.compute);
 }
@@ -133,11 +152,10 @@ void Staging::compute(Part &part, const UnitState &u, const Interval &interval,
 void Staging::store(Part &part, const UnitState &u, const Interval &interval) {
   wait(part.computed, stores);
   if (!context.preparing()) {
-    int64_t bytes = interval.size() * kFloat;
-    for (int i = 0; i < context.state->manifest.optimizerStates(); ++i)
-      toHost(u.moments[i] + interval.begin, part.moments[i], bytes, stores);
-    if (withMasters)
-      toHost(u.master + interval.begin, part.master, bytes, stores);
+    forCopied(part, u, interval,
+              [&](const void *staged, void *slice, int64_t bytes) {
+                toHost(slice, staged, bytes, stores);
+              });
     int64_t element = dtypeBytes(u.unit->paramType);
     if (withMasters && u.unit->paramType != SHX_F32)
       toHost(u.hostParams + interval.begin * element, part.cast,
@@ -149,8 +167,11 @@ void Staging::store(Part &part, const UnitState &u, const Interval &interval) {
 int64_t Staging::bytes() const {
   int64_t bytes = 0;
   for (const UnitState &u : context.state->units) {
-    int64_t tensors = context.state->manifest.optimizerStates() + withMasters;
-    bytes += u.owned.size() * 2 * tensors * kFloat;
+    const Manifest &manifest = context.state->manifest;
+    bytes +=
+        2 * manifest.optimizerStates() * manifest.stateBytes(u.owned.size());
+    if (withMasters)
+      bytes += 2 * u.owned.size() * kFloat;
     if (withMasters && u.unit->paramType != SHX_F32)
       bytes += u.owned.size() * dtypeBytes(u.unit->paramType);
   }

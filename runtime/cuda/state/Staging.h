@@ -39,10 +39,15 @@ private:
   };
   struct Part {
     float *master = nullptr;
-    float *moments[2] = {};
+    uint8_t *moments[2] = {};
+    float *scales[2] = {};
     uint8_t *cast = nullptr; // of the masters, in param_dtype
     Point loaded, computed, stored;
   };
+  /// Calls copy(of the part, of the slice, bytes) with all that goes both ways.
+  template <typename Copy>
+  void forCopied(Part &part, const UnitState &u, const Interval &interval,
+                 Copy copy) const;
   void record(Point &point, CUstream stream) const;
   void wait(const Point &point, CUstream stream) const;
   void load(Part &part, const UnitState &u, const Interval &interval);

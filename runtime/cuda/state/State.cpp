@@ -30,7 +30,7 @@ void State::placeUnit(size_t index) {
   const Manifest::Unit &unit = manifest.units[index];
   const DevicePlan::Unit &planned = plan.units[index];
   UnitState &state = units[index];
-  state.assign(unit, topology, rank);
+  state.assign(manifest, index, topology, rank);
   state.slice = planned.slice;
   state.frozenSlice = planned.frozenSlice;
   state.gatherBytes = planned.gather;
@@ -38,12 +38,12 @@ void State::placeUnit(size_t index) {
   state.inPlace = planned.inPlace;
   state.group = planned.group;
   if (planned.group > 0) {
-    int index = rank % planned.group;
+    int place = rank % planned.group;
     state.groupSlice = planned.groupSlice;
     state.groupFrozenSlice = planned.groupFrozenSlice;
-    state.groupOwned = ownedInterval(unit.length, index, planned.group);
+    state.groupOwned = ownedInterval(unit.length, place, planned.group);
     state.groupFrozenOwned =
-        ownedInterval(unit.frozenLength, index, planned.group);
+        ownedInterval(unit.frozenLength, place, planned.group);
   }
   if (!planned.inPlace)
     state.gathered = gatherSpace.data() + planned.gather.begin;
@@ -106,8 +106,7 @@ void State::carveUnit(UnitState &state, Carvers &memory) {
   int64_t n = state.owned.size();
   int64_t element = dtypeBytes(state.unit->paramType);
   carveWeights(state, memory);
-  for (int i = 0; i < manifest.optimizerStates(); ++i)
-    state.moments[i] = moments.take<float>(n);
+  state.carveMoments(moments, manifest.optimizerStates(), n);
   state.reduced = device.take<float>(n);
   state.resharded = device.take<uint8_t>(state.groupOwned.size() * element);
   state.reshardedFrozen =
@@ -123,9 +122,8 @@ void State::fillWithNoise(CUstream stream) const {
 }
 
 bool State::onHost(StateArray array) const {
-  bool moment = array == StateArray::Moment1 || array == StateArray::Moment2;
   return offload == Offload::Params ||
-         (moment && offload == Offload::Optimizer);
+         ((isMoment(array) || isScale(array)) && offload == Offload::Optimizer);
 }
 
 } // namespace shardonnx::rt::cuda

@@ -38,11 +38,10 @@ mlir::LogicalResult lowerKernels(mlir::ModuleOp module,
                                  const TargetSpec &target,
                                  llvm::StringMap<KernelLaunch> &launches);
 
-/// Adds the kernel that shx_optimizer runs over a slice to the module: of units
-/// with parameters of this type.
+/// Adds the kernel that shx_optimizer runs over a slice to the module.
 mlir::LogicalResult addOptimizerKernel(mlir::ModuleOp module,
                                        llvm::StringRef name,
-                                       Optimizer optimizer, ShxDType paramType,
+                                       const OptimizerTypes &types,
                                        const TargetSpec &target);
 
 } // namespace shardonnx::kernels

@@ -42,12 +42,11 @@ lowerDeviceKernels(mlir::ModuleOp module, mlir::ModuleOp device,
                    llvm::StringMap<llvm::SmallVector<DeviceLaunch>> &launches);
 
 /// Adds the optimizer's kernel: parameters are master, gradient, two states,
-/// what products read (null in f32), scalars and, as an i64, the number of
-/// elements.
+/// what products read (null in f32), scalars, two states' scales (null but in
+/// int8) and the members of ShxPiece.
 mlir::LogicalResult addDeviceOptimizerKernel(mlir::ModuleOp device,
                                              llvm::StringRef name,
-                                             Optimizer optimizer,
-                                             ShxDType paramType,
+                                             const OptimizerTypes &types,
                                              DeviceLaunch &launch);
 
 } // namespace shardonnx::kernels

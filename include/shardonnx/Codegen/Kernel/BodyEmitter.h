@@ -49,6 +49,8 @@ public:
   VectorMemory &getMemory() { return memory; }
 
 private:
+  mlir::Value roundAtRandom(mlir::Value vector, const RandomRounding &how,
+                            Scope &scope);
   mlir::Value emitOp(mlir::Operation *op, Scope &scope);
   mlir::Value emitConstant(nn::ConstantOp op, unsigned width);
   mlir::Value emitIota(nn::IotaOp op, Scope &scope);

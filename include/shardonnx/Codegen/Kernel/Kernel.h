@@ -25,6 +25,15 @@ struct BufferLayout {
   int64_t offset = 0;
 };
 
+/// A result that is stored as bf16, up or down at random with the chance that
+/// keeps its mean (VectorMemory::roundAtRandom). The bits are a function of a
+/// key and of the element's place alone.
+struct RandomRounding {
+  mlir::BlockArgument key;   // i32, uniform
+  mlir::BlockArgument first; // ShxPiece::first
+  unsigned shift = 0;        // which 16 of an element's 32 bits
+};
+
 /// How the runtime splits a kernel: [0, count) in chunks of multiples of grain.
 struct KernelLaunch {
   int64_t count;
@@ -52,6 +61,22 @@ public:
   }
   unsigned getSlot(unsigned buffer) const {
     return slots.empty() ? buffer : slots[buffer];
+  }
+
+  void setRounding(unsigned output, RandomRounding how) {
+    roundings[output] = how;
+  }
+  std::optional<RandomRounding> getRounding(unsigned output) const {
+    auto found = roundings.find(output);
+    if (found == roundings.end())
+      return std::nullopt;
+    return found->second;
+  }
+  /// Arguments that a device's function has by value (an optimizer's piece).
+  void setValueSlot(unsigned slot) { valueSlot = slot; }
+  std::optional<unsigned> getValueSlot() const { return valueSlot; }
+  bool isByValue(unsigned buffer) const {
+    return valueSlot && getSlot(buffer) == *valueSlot;
   }
 
   Mode getMode() const { return mode; }
@@ -93,6 +118,8 @@ private:
   llvm::SmallVector<int64_t> sizes;
   llvm::SmallVector<BufferLayout> buffers;
   llvm::SmallVector<unsigned> slots;
+  llvm::SmallDenseMap<unsigned, RandomRounding> roundings;
+  std::optional<unsigned> valueSlot;
   mlir::Block *body = nullptr;
   bool hasReductions = false;
   /// For each axis of the original domain its canonical one, or -1.

@@ -13,18 +13,27 @@
 
 namespace shardonnx::kernels {
 
+/// What an optimizer's kernel computes, and on what.
+struct OptimizerTypes {
+  Optimizer optimizer = Optimizer::AdamW;
+  /// What the unit's products read: where that is not the masters' f32, the
+  /// kernel also writes the new master rounded to it.
+  ShxDType param = SHX_F32;
+  /// Of its state: f32; bf16, rounded at random; int8, a kernel of rows, each a
+  /// block with its own scale (BlockCodes.h).
+  ShxDType state = SHX_F32;
+};
+
 /// A kernel and the body that it describes. Its buffers are shx_optimizer's
-/// arguments: master, gradient, two states, parameters, scalars.
+/// arguments.
 struct OptimizerKernel {
   std::unique_ptr<mlir::Region> body;
   Kernel kernel;
 };
 
-/// Of units whose products read `paramType`: where that is not the masters'
-/// f32, the kernel also writes the new master rounded to it.
 llvm::FailureOr<OptimizerKernel>
 buildOptimizerKernel(mlir::MLIRContext *context, mlir::Location loc,
-                     Optimizer optimizer, ShxDType paramType);
+                     const OptimizerTypes &types);
 
 } // namespace shardonnx::kernels
 

@@ -36,6 +36,10 @@ public:
   /// f32 to what is left when they are stored as f16 or bf16; others as they
   /// are.
   mlir::Value round(mlir::Value vector, mlir::Type elementType);
+  /// f32 to a bf16 above or below: 16 of the 32 bits are added to what is cut
+  /// off. NaNs and infinities stay.
+  mlir::Value roundAtRandom(mlir::Value vector, mlir::Value bits,
+                            unsigned shift);
   /// A vector<1> or scalar repeated.
   mlir::Value splat(mlir::Value one, unsigned width);
 

@@ -33,6 +33,7 @@ struct LoweringOptions {
   TargetSpec target;
   /// None: the program has no update.
   std::optional<Optimizer> optimizer;
+  ShxDType optimizerType = SHX_F32; // of its state
   /// Goes into the section `.shardonnx` as shx_manifest.
   std::string manifest;
   /// The kernels, where a GPU runs them; they are no longer in the module.

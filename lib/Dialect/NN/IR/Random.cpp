@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/RandomBits.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -163,14 +164,21 @@ Value RandomKeyOp::emitVector(OpBuilder &builder, ValueRange vectors) {
   return arith::TruncIOp::create(builder, getLoc(), type, x);
 }
 
-Value RandomKeepOp::emitVector(OpBuilder &builder, ValueRange vectors) {
-  Bits v{builder, getLoc()};
-  Value x = v.add(vectors[2], vectors[0]);
+Value nn::emitElementBits(OpBuilder &builder, Location loc, Value low,
+                          Value high, Value column) {
+  Bits v{builder, loc};
+  Value x = v.add(column, low);
   x = v.mul(v.xorShift(x, random::kHashShifts[0]), random::kHash[0]);
-  x = v.add(v.xorShift(x, random::kHashShifts[1]), vectors[1]);
+  x = v.add(v.xorShift(x, random::kHashShifts[1]), high);
   x = v.mul(x, random::kHash[1]);
   x = v.mul(v.xorShift(x, random::kHashShifts[2]), random::kHash[2]);
-  x = v.xorShift(x, random::kHashShifts[3]);
+  return v.xorShift(x, random::kHashShifts[3]);
+}
+
+Value RandomKeepOp::emitVector(OpBuilder &builder, ValueRange vectors) {
+  Bits v{builder, getLoc()};
+  Value x =
+      emitElementBits(builder, getLoc(), vectors[0], vectors[1], vectors[2]);
   return arith::CmpIOp::create(builder, getLoc(), arith::CmpIPredicate::uge, x,
                                v.constant(x, getThreshold()));
 }

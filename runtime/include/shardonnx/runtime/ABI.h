@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SHX_ABI_VERSION 4
+#define SHX_ABI_VERSION 5
 
 typedef enum ShxDType {
   SHX_F32 = 0,
@@ -31,6 +31,7 @@ typedef enum ShxDType {
   SHX_I64 = 3,
   SHX_I32 = 4,
   SHX_I1 = 5, // one byte, 0 or 1
+  SHX_I8 = 6,
 } ShxDType;
 
 // Values that change from step to step live in memory, never in the code.
@@ -56,6 +57,8 @@ typedef enum ShxScalar {
   // optimizer then leaves masters and moments as they are.
   SHX_SKIP = 13,
   SHX_CLIP_VALUE = 14, // each gradient lies within ± this; infinity when off
+  // 32 bits of the seed and the step, for what is rounded at random.
+  SHX_ROUNDING_KEY = 15,
   SHX_NUM_SCALARS = 16,
 } ShxScalar;
 
@@ -307,12 +310,24 @@ void shx_loss(ShxContext *ctx, const float *loss);
 // Global norm of the reduced gradients; sets SHX_CLIP and SHX_SKIP. Waits for
 // all ranks.
 void shx_clip_grad_norm(ShxContext *ctx);
+// Which elements of its buffers an optimizer's kernel updates.
+typedef struct ShxPiece {
+  // The first element's place in its unit, and the unit's number in the upper
+  // 24 bits: what is rounded at random is so by this alone.
+  int64_t first;
+  int64_t begin, end;
+} ShxPiece;
+#define SHX_UNIT_SHIFT 40
+
 // Runs the optimizer kernel over the owned slice of the unit, interval by
-// interval (weight decay differs). Kernel args: master f32, grad f32, state0
-// f32, state1 f32 (null when the optimizer has fewer), what products read in
-// param_dtype (null in f32, where that is the master), scalars.
+// interval (weight decay differs). Kernel args: master f32, grad f32, state0,
+// state1 (null when the optimizer has fewer), what products read in
+// param_dtype (null in f32, where that is the master), scalars, of states in
+// int8 the f32 scales of their blocks of 256 (else null), ShxPiece. Over blocks
+// the kernel's parallel dimension is these, the first beginning where the
+// buffers do; else elements.
 void shx_optimizer(ShxContext *ctx, int32_t unit, ShxKernel kernel);
-// As above on CUDA: the kernel's last parameter is the count, an int64_t.
+// As above on CUDA: the piece's members are the kernel's last parameters.
 void shx_optimizer_device(ShxContext *ctx, int32_t unit,
                           const ShxDeviceKernel *kernel);
 

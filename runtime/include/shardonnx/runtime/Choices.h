@@ -14,8 +14,8 @@ namespace shardonnx {
 
 template <> struct Spellings<ShxDType> {
   static constexpr Spelling<ShxDType> table[] = {
-      {SHX_F32, "f32"}, {SHX_BF16, "bf16"}, {SHX_F16, "f16"},
-      {SHX_I64, "i64"}, {SHX_I32, "i32"},   {SHX_I1, "i1"}};
+      {SHX_F32, "f32"}, {SHX_BF16, "bf16"}, {SHX_F16, "f16"}, {SHX_I64, "i64"},
+      {SHX_I32, "i32"}, {SHX_I1, "i1"},     {SHX_I8, "int8"}};
 };
 
 /// What parameters, activations and gradients may be.
@@ -91,7 +91,13 @@ template <> struct Spellings<Optimizer> {
                                                   {Optimizer::SGD, "sgd"}};
 };
 
-/// f32 values that the optimizer keeps for each element of a parameter.
+/// What the optimizer's state may be: bf16 is rounded at random, int8 has a
+/// scale for each kStateBlock elements.
+inline std::vector<ShxDType> optimizerTypes() {
+  return {SHX_F32, SHX_BF16, SHX_I8};
+}
+
+/// Values that the optimizer keeps for each element of a parameter.
 constexpr int statesOf(Optimizer optimizer) {
   return optimizer == Optimizer::SGD ? 1 : 2;
 }

@@ -17,6 +17,9 @@ namespace shardonnx {
 constexpr int64_t kParameterAlignment = 256;
 // Slices are multiples of this (one cache line of f32).
 constexpr int64_t kSliceAlignment = 16;
+// Elements that have one scale, where the optimizer's state is in int8. Slices
+// are then multiples of it, so that any number of ranks has the same blocks.
+constexpr int64_t kStateBlock = 256;
 // Units' buffers leave room for the padding of up to this many ranks.
 constexpr int64_t kMaxRanks = 1024;
 // Every planned buffer starts at a multiple of this many bytes.
@@ -29,9 +32,14 @@ constexpr int64_t alignTo(int64_t value, int64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
+constexpr int64_t stateBlocks(int64_t elements) {
+  return (elements + kStateBlock - 1) / kStateBlock;
+}
+
 // The length of each rank's slice of a unit of `length` elements.
-constexpr int64_t sliceLength(int64_t length, int64_t ranks) {
-  return alignTo((length + ranks - 1) / ranks, kSliceAlignment);
+constexpr int64_t sliceLength(int64_t length, int64_t ranks,
+                              int64_t alignment = kSliceAlignment) {
+  return alignTo((length + ranks - 1) / ranks, alignment);
 }
 
 // The half-open interval of the unit that `rank` owns (empty at the tail when
@@ -40,8 +48,9 @@ struct Interval {
   int64_t begin = 0, end = 0;
   constexpr int64_t size() const { return end - begin; }
 };
-constexpr Interval ownedInterval(int64_t length, int64_t rank, int64_t ranks) {
-  int64_t slice = sliceLength(length, ranks);
+constexpr Interval ownedInterval(int64_t length, int64_t rank, int64_t ranks,
+                                 int64_t alignment = kSliceAlignment) {
+  int64_t slice = sliceLength(length, ranks, alignment);
   return {std::min(rank * slice, length), std::min((rank + 1) * slice, length)};
 }
 
@@ -49,11 +58,14 @@ constexpr Interval ownedInterval(int64_t length, int64_t rank, int64_t ranks) {
 // whole once in each group, owned by the rank's place in it; a replicated unit
 // is whole on every rank.
 struct Topology {
-  constexpr Topology(int ranks = 1, int replicas = 1, int ranksHere = 0)
+  constexpr Topology(int ranks = 1, int replicas = 1, int ranksHere = 0,
+                     int64_t sliceAlignment = kSliceAlignment)
       : ranks(ranks), replicas(replicas),
-        ranksHere(ranksHere ? ranksHere : ranks) {}
+        ranksHere(ranksHere ? ranksHere : ranks),
+        sliceAlignment(sliceAlignment) {}
   int ranks, replicas; // replicas divides ranks
   int ranksHere;       // on this machine
+  int64_t sliceAlignment;
   constexpr int groupSize() const { return ranks / replicas; }
   constexpr int groupRank(int rank) const { return rank % groupSize(); }
   // Of a group, on this machine.
@@ -65,7 +77,8 @@ struct Topology {
   constexpr int replica(int rank) const { return rank / groupSize(); }
   // What a rank owns of a section of a unit.
   constexpr Interval owned(bool sharded, int64_t length, int rank) const {
-    return sharded ? ownedInterval(length, groupRank(rank), groupSize())
+    return sharded ? ownedInterval(length, groupRank(rank), groupSize(),
+                                   sliceAlignment)
                    : Interval{0, length};
   }
 };

@@ -9,6 +9,7 @@
 
 #include "shardonnx/runtime/Choices.h"
 #include "shardonnx/runtime/InputKind.h"
+#include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Lora.h"
 #include "shardonnx/runtime/Packing.h"
 #include <cstdint>
@@ -168,6 +169,7 @@ struct Manifest {
   Loss loss;
   Strategy strategy = Strategy::FullShard;
   Optimizer optimizer = Optimizer::AdamW;
+  ShxDType optimizerType = SHX_F32; // of its state
   // Gradients stay whole over a step's microbatches: they are added up in the
   // unit's gradient buffer, and reduced behind the last.
   bool unshardedAccumulation = false;
@@ -195,8 +197,15 @@ struct Manifest {
   bool gathersInPlace() const;
   // …as the masters themselves.
   bool gathersMasters() const;
-  // f32 tensors of a parameter's size that the optimizer keeps.
+  // Tensors of a parameter's size that the optimizer keeps.
   int optimizerStates() const { return statesOf(optimizer); }
+  // Of int8, a scale for each block beside them.
+  bool blockwiseState() const { return optimizerType == SHX_I8; }
+  int64_t sliceAlignment() const {
+    return blockwiseState() ? kStateBlock : kSliceAlignment;
+  }
+  // What one of them takes for so many elements of a slice, scales included.
+  int64_t stateBytes(int64_t elements) const;
   // Tokens (or samples, without a sequence) of one microbatch of one rank.
   int64_t tokensPerMicrobatch() const;
 };

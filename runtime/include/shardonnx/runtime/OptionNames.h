@@ -43,6 +43,7 @@ inline const std::vector<std::string> &compileOptionNames() {
                                                  "--memory-budget",
                                                  "--fit",
                                                  "--optimizer",
+                                                 "--optimizer-dtype",
                                                  "--accumulate-mode",
                                                  "--freeze",
                                                  "--trainable",
