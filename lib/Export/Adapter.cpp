@@ -32,8 +32,9 @@ std::vector<float> readAsItIs(rt::CheckpointReader &reader,
   if (param.packed) {
     int64_t element = dtypeBytes(reader.index().units[place.unit].frozenType);
     std::vector<uint8_t> bytes(static_cast<size_t>(param.length() * element));
-    reader.readStored(place.unit, StateArray::Frozen, param.offset * element,
-                      param.length() * element, bytes.data());
+    reader.readStored(place.unit, rt::StateArray::Frozen,
+                      param.offset * element, param.length() * element,
+                      bytes.data());
     return rt::unpackWeight(param, bytes.data());
   }
   std::vector<float> values(static_cast<size_t>(param.elements()));

@@ -280,6 +280,19 @@ linkCommand(StringRef archivePath, StringRef outputPath, bool cuda) {
   return driverCommand(*linker, inputs, cuda);
 }
 
+// The linker writes beside its output, under that name and more. Where a signal
+// ends it, what it had written may stay: its threads race for the removal.
+static void removeHalves(StringRef outputPath) {
+  std::string prefix = (llvm::sys::path::filename(outputPath) + ".tmp").str();
+  StringRef folder = llvm::sys::path::parent_path(outputPath);
+  std::error_code error;
+  llvm::sys::fs::directory_iterator entry(folder.empty() ? "." : folder, error);
+  for (; !error && entry != llvm::sys::fs::directory_iterator();
+       entry.increment(error))
+    if (llvm::sys::path::filename(entry->path()).starts_with(prefix))
+      llvm::sys::fs::remove(entry->path());
+}
+
 static llvm::Error linkExecutableFrom(StringRef archivePath,
                                       StringRef outputPath, bool cuda) {
   LinkerSession session; // from before there is a file
@@ -295,8 +308,10 @@ static llvm::Error linkExecutableFrom(StringRef archivePath,
   auto command = linkCommand(archivePath, whole, cuda);
   if (!command)
     return command.takeError();
-  if (llvm::Error error = runLinker(*command, session, outputPath))
+  if (llvm::Error error = runLinker(*command, session, outputPath)) {
+    removeHalves(whole);
     return error;
+  }
   if (std::error_code error = half.moveTo(outputPath))
     return failWith("cannot write '" + outputPath + "': " + error.message());
   return llvm::Error::success();

@@ -234,6 +234,7 @@ Json tinyIndex() {
   return Json::parse(R"({"format": "shardonnx-checkpoint", "version": 2,
     "id": "a-1",
     "program": {"name": "p", "strategy": "full_shard", "optimizer": "adamw",
+                "optimizer_dtype": "f32",
                 "model": {"path": "m.onnx", "sha256": ""}},
     "world_size": 2,
     "state": {"step": 1, "optimizer_steps": 1, "samples": 4, "loss_scale": 1.0,
