@@ -39,7 +39,10 @@ constexpr int kSteps = 8, kFirstTraced = 3, kTraced = kSteps - kFirstTraced + 1;
 class Calibrator {
 public:
   explicit Calibrator(Diagnostics &diagnostics) : diagnostics(diagnostics) {}
-  ~Calibrator() { llvm::sys::fs::remove_directories(folder); }
+  ~Calibrator() {
+    if (std::error_code error = llvm::sys::fs::remove_directories(folder))
+      diagnostics.warning("'" + folder + "' stays: " + error.message());
+  }
 
   LogicalResult start();
   LogicalResult measure(const CalibrationModel &model, ShxDType dtype);

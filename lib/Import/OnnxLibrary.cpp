@@ -179,7 +179,7 @@ llvm::Error parseText(llvm::StringRef text, ::onnx::ModelProto &model) {
   std::string message;
   if (llvm::Error error = guarded([&] {
         ::onnx::Common::Status status =
-            ::onnx::OnnxParser::Parse(model, text.str().c_str());
+            ::onnx::OnnxParser::Parse(model, std::string_view(text));
         if (!status.IsOK())
           message = status.ErrorMessage();
       }))

@@ -290,7 +290,7 @@ static void removeHalves(StringRef outputPath) {
   for (; !error && entry != llvm::sys::fs::directory_iterator();
        entry.increment(error))
     if (llvm::sys::path::filename(entry->path()).starts_with(prefix))
-      llvm::sys::fs::remove(entry->path());
+      llvm::FileRemover remover(entry->path());
 }
 
 static llvm::Error linkExecutableFrom(StringRef archivePath,

@@ -39,7 +39,7 @@ LOSS_RTOL = {"f32": 1e-5, "bf16": 1e-2}
 
 # Measured memory may differ from planned by this share and these bytes: how
 # much of the executable and of libraries lies in memory is the kernel's choice.
-MEMORY_SHARE, MEMORY_BYTES = 0.01, 256 << 10
+MEMORY_SHARE, MEMORY_BYTES = 0.01, 1 << 20
 MEMORY_MODEL = os.path.join(cases.ROOT, "models", "gpt2-small.onnx")
 MEMORY_RANKS, MEMORY_STEPS = (1, 2, 4), 3
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The kernels of TableDeviceProgram.cpp. Every parameter is a pointer, as in
-// what the compiler generates; the optimizer's last one is a count.
+// what the compiler generates; the optimizer's last ones are a piece's members.
 
 #include "shardonnx/runtime/ABI.h"
 
@@ -65,9 +65,11 @@ __global__ void table_grad_a(const int64_t *x, const float *error,
 }
 
 __global__ void table_adamw(float *p, const float *g, float *m, float *v,
-                            Param *params, const float *s, int64_t count) {
+                            Param *params, const float *s, const float *,
+                            const float *, int64_t, int64_t begin,
+                            int64_t end) {
   int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= count)
+  if (i < begin || i >= end)
     return;
   if (s[SHX_SKIP] != 0)
     return;
