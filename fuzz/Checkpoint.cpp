@@ -22,7 +22,8 @@ void readSection(rt::CheckpointReader &reader, size_t unit, bool trainable) {
       trainable ? index.units[unit].length : index.units[unit].frozenLength;
   int64_t count = std::min(length, kMost);
   std::vector<float> values(static_cast<size_t>(count));
-  for (rt::StateArray array : rt::arraysOf(trainable, index.optimizerStates()))
+  for (rt::StateArray array :
+       rt::arraysOf(trainable, index.optimizerStates(), index.optimizerType))
     for (int64_t begin : {int64_t(0), length - count})
       reader.read(unit, array, begin, count, values.data());
 }
