@@ -5,13 +5,15 @@
 # the runtime's kernels and ptxas. No library: programs load what the machine
 # they run on has. Without a toolkit everything else is built. Sets
 #   SHARDONNX_HAS_CUDA, SHARDONNX_CUDA_INCLUDE, SHARDONNX_NVCC, SHARDONNX_PTXAS,
-#   SHARDONNX_CUPTI_INCLUDE (empty where there is none)
+#   SHARDONNX_CUPTI_INCLUDE (empty where there is none), and
+#   SHARDONNX_NVCC_CACHED, which runs nvcc where its output is not kept yet,
 # and, where cuDNN's headers and those of its C++ frontend are found (./setup
 # puts the frontend into .deps; SHARDONNX_CUDNN_FRONTEND names another folder),
 #   SHARDONNX_CUDNN_INCLUDE
 
 set(cuda_hints $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda)
 find_program(SHARDONNX_NVCC nvcc HINTS ${cuda_hints} PATH_SUFFIXES bin)
+set(SHARDONNX_NVCC_CACHED ${PROJECT_SOURCE_DIR}/cmake/nvcc-cached)
 find_program(SHARDONNX_PTXAS ptxas HINTS ${cuda_hints} PATH_SUFFIXES bin)
 find_path(SHARDONNX_CUDA_INCLUDE cuda.h
           HINTS ${cuda_hints} PATH_SUFFIXES include)

@@ -25,6 +25,7 @@ install(FILES ${PROJECT_BINARY_DIR}/ShardonnxConfig.cmake
 
 install(FILES runtime/include/shardonnx/runtime/ABI.h
               runtime/include/shardonnx/runtime/IndexABI.h
+              runtime/include/shardonnx/runtime/MeshABI.h
               runtime/include/shardonnx/runtime/Run.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardonnx/runtime)
 

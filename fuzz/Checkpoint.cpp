@@ -24,8 +24,11 @@ void readSection(rt::CheckpointReader &reader, size_t unit, bool trainable) {
   std::vector<float> values(static_cast<size_t>(count));
   for (rt::StateArray array :
        rt::arraysOf(trainable, index.optimizerStates(), index.optimizerType))
-    for (int64_t begin : {int64_t(0), length - count})
-      reader.read(unit, array, begin, count, values.data());
+    for (int64_t begin : {int64_t(0), length - count}) {
+      Interval stored = rt::storedInterval(array, {begin, begin + count},
+                                           index.units[unit].matrixLength);
+      reader.read(unit, array, stored.begin, stored.size(), values.data());
+    }
 }
 
 } // namespace

@@ -24,7 +24,9 @@ PHASES = ("GEMM", "attention", "elementwise", "loss", "optimizer",
 
 # The first that finds its words in a kernel's name has it.
 NAMES = [(phase, re.compile(words, re.IGNORECASE)) for phase, words in (
-    ("collectives", r"nccl|shx_k_cast_slice|shx_k_sum_slices|all_gather_copy|"
+    ("collectives", r"nccl|shx_k_cast_slice|shx_k_round_slice|"
+                    r"shx_k_encode_slice|shx_k_decode_images|"
+                    r"shx_k_sum_slices|all_gather_copy|"
                     r"split_with_sizes_copy|chunk_cat"),
     ("attention", r"attention|flash|fmha|sdpa"),
     ("loss", r"cross_entropy|softmax|nll_loss|shx_k_loss_add|"

@@ -42,6 +42,14 @@ double Device::productSeconds(double rows, double depth, double columns,
                      half);
 }
 
+double Device::f8ProductSeconds(double rows, double depth, double columns,
+                                double bytes) const {
+  Device f8 = *this;
+  // What is not known of is as fast as 16 bits are.
+  f8.halfFlops = f8Flops > 0 ? f8Flops : halfFlops;
+  return f8.productSeconds(rows, depth, columns, 1, bytes, /*half=*/true);
+}
+
 // Between two lengths, on a scale of their logarithms; beyond the ends, as at
 // them.
 static double rateAt(const std::vector<AttentionRates::Point> &points,
@@ -178,9 +186,10 @@ Device withThreads(Device device, int threads, int64_t ranksHere) {
                      : 1;
   device.f32Rates = ratesOf(device.f32Measured, threads, turns);
   device.halfRates = ratesOf(device.halfMeasured, threads, turns);
-  for (double *rate : {&device.f32Peak, &device.halfPeak, &device.f32Flops,
-                       &device.halfFlops, &device.attentionForward,
-                       &device.attentionBackward, &device.memoryBytesPerSecond})
+  for (double *rate :
+       {&device.f32Peak, &device.halfPeak, &device.f32Flops, &device.halfFlops,
+        &device.f8Flops, &device.attentionForward, &device.attentionBackward,
+        &device.memoryBytesPerSecond})
     *rate *= threads;
   return device;
 }

@@ -245,6 +245,8 @@ std::optional<Device> Reader::read(const llvm::json::Object &json) {
   if (auto *products = object(json, "product_flops", "product_flops")) {
     device.f32Flops = productFlops(*products, "f32", device);
     device.halfFlops = productFlops(*products, "bf16", device);
+    if (products->getObject("fp8"))
+      device.f8Flops = productFlops(*products, "fp8", device);
   }
   device.memoryBytesPerSecond = top("memory_bytes_per_second");
   device.launchSeconds = top("launch_seconds", 0);

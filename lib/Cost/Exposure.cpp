@@ -7,6 +7,7 @@
 
 #include "shardonnx/runtime/MemoryPlan.h"
 
+#include "shardonnx/runtime/NewtonSchulzPlan.h"
 #include <algorithm>
 #include <map>
 
@@ -19,10 +20,12 @@ static double ownedElements(const Manifest::Unit &unit,
 
 double optimizerBytes(const Manifest &m, const Manifest::Unit &unit,
                       const Topology &topology) {
-  constexpr int64_t kMany = 1 << 20; // elements, as scales have their share
-  double state = double(m.stateBytes(kMany)) / kMany;
+  double states = double(m.momentBytes(unit, {0, unit.length})) /
+                  double(std::max<int64_t>(unit.length, 1));
+  // What gathers round is read again.
+  double masters = unit.gatherType == GatherDtype::Param ? 2 : 3;
   return ownedElements(unit, topology) *
-         (sizeof(float) * 3.0 + 2 * m.optimizerStates() * state +
+         (4.0 + masters * double(dtypeBytes(unit.masterType)) + 2 * states +
           double(lowPrecisionBytes(unit)));
 }
 
@@ -67,6 +70,7 @@ private:
   double gatherSeconds(const Manifest::Unit &unit, bool nearby) const;
   double reduceSeconds(const Manifest::Unit &unit) const;
   double optimizerBytes(const Manifest::Unit &unit) const;
+  double newtonSchulzSeconds(const Manifest::Unit &unit) const;
   double normBytes() const;
   std::vector<Work> workOf(const Manifest::Function &function) const;
   bool half() const { return m.paramType != SHX_F32; }
@@ -98,7 +102,7 @@ double Walk::gatherSeconds(const Manifest::Unit &unit, bool nearby) const {
   if (!unit.sharded)
     return 0;
   // In place nothing is copied: ranks meet.
-  double bytes = unit.gatherInPlace ? 0 : double(unit.gatheredBytes());
+  double bytes = unit.gatherInPlace ? 0 : double(unit.sentBytes());
   return device.gatherSeconds(bytes, nearby ? std::min(unit.reshardGroup, group)
                                             : group);
 }
@@ -131,6 +135,17 @@ double Walk::optimizerBytes(const Manifest::Unit &unit) const {
   return shardonnx::optimizerBytes(m, unit, topology);
 }
 
+// Of a rank's part of the unit's matrices, which are shared out evenly.
+double Walk::newtonSchulzSeconds(const Manifest::Unit &unit) const {
+  if (play.as || unit.matrixLength == 0)
+    return 0;
+  double flops = 0;
+  for (const Manifest::Param &param : unit.params)
+    if (unit.isMatrix(param))
+      flops += newtonSchulzFlops(param.shape[0], param.shape[1]);
+  return products.workSeconds(flops / topology.groupHere(), 0, /*half=*/true);
+}
+
 // Of the gradients whose squares no sum has taken.
 double Walk::normBytes() const {
   double bytes = 0;
@@ -151,6 +166,7 @@ Device Walk::productDevice() const {
   double share = left.multiprocessors / device.multiprocessors;
   left.f32Flops *= share;
   left.halfFlops *= share;
+  left.f8Flops *= share;
   return left;
 }
 
@@ -265,7 +281,8 @@ void Walk::call(const Manifest::Collective &call) {
     wait(index, reduced[index]);
   } else if (call.op == "optimizer") {
     double begin = now;
-    work(Work{0, 0, memorySeconds(optimizerBytes(unit))});
+    work(Work{newtonSchulzSeconds(unit), 0,
+              memorySeconds(optimizerBytes(unit))});
     record(Span::Work, call.unit, begin, now);
   }
 }

@@ -11,9 +11,9 @@
 namespace shardonnx {
 namespace {
 
-// "gemm 8192x4096x6144 gelu": rows x depth x columns, behind any batches.
-// "attention 4x2048x32x128 causal": batch x sequence x heads x headDim. Empty:
-// none is told.
+// "gemm 8192x4096x6144 gelu", "f8_gemm 8192x4096x6144": rows x depth x columns,
+// behind any batches. "attention 4x2048x32x128 causal": batch x sequence x
+// heads x headDim. Empty: none is told.
 std::vector<double> sizesOf(const std::string &name) {
   std::vector<double> sizes;
   double size = 0;
@@ -36,8 +36,10 @@ std::vector<double> sizesOf(const std::string &name) {
   return sizes;
 }
 
-double productSeconds(const std::vector<double> &sizes, double bytes,
-                      const Device &device, bool half) {
+double productSeconds(const std::string &name, const std::vector<double> &sizes,
+                      double bytes, const Device &device, bool half) {
+  if (name.rfind("f8_gemm ", 0) == 0)
+    return device.f8ProductSeconds(sizes[0], sizes[1], sizes[2], bytes);
   double count = 1;
   size_t batches = sizes.size() - 3;
   for (size_t i = 0; i < batches; ++i)
@@ -90,7 +92,7 @@ double launchSeconds(const Manifest::Launch &launch, Manifest::Phase phase,
   if (launch.kind == "product")
     sizes = sizesOf(launch.name);
   if (sizes.size() >= 3)
-    seconds = productSeconds(sizes, bytes, device, half);
+    seconds = productSeconds(launch.name, sizes, bytes, device, half);
   else if (launch.kind == "attention")
     seconds = device.attentionSeconds(launch.flops, bytes,
                                       attentionShapeOf(launch.name, phase),

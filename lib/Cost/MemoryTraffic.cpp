@@ -6,6 +6,7 @@
 #include "shardonnx/Cost/MemoryTraffic.h"
 
 #include "shardonnx/Cost/Exposure.h"
+#include "shardonnx/runtime/GatherCodes.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 
 #include <algorithm>
@@ -140,6 +141,13 @@ void Slices::addGathers(size_t unit, int64_t count, bool update,
   double bytes = double(dtypeBytes(u.paramType)) * double(ownedOf(u));
   if (!m.cuda() && !gathersInPlace(u, topology))
     pass(to, "cast", update, count, bytes, bytes, 0);
+  if (!m.cuda() || u.gatherType == GatherDtype::Param || !u.sharded ||
+      topology.groupSize() == 1)
+    return;
+  auto image = double(gatherImageBytes(u.gatherType, u.length));
+  double whole = double(dtypeBytes(u.paramType)) * double(u.length);
+  pass(to, "encode", update, count, bytes, image / topology.groupSize(), 0);
+  pass(to, "decode", update, count, image, whole, 0);
 }
 
 /// Sums of gradients, as every rank takes them of its part: where ranks share
@@ -179,10 +187,14 @@ void Slices::add(size_t unit, UnitTraffic &to) const {
   auto owned = double(ownedOf(u));
   if (!squaresWithSum(m, u, topology, microbatches))
     pass(to, "norm", /*update=*/true, 1, 4 * owned, 0, 0);
-  auto states = double(m.optimizerStates() * m.stateBytes(ownedOf(u)));
-  double written = owned * double(4 + lowPrecisionBytes(u)) + states;
-  pass(to, "optimizer", /*update=*/true, 1, 8 * owned + states, written,
-       8 * owned + states + written);
+  auto states = double(m.momentBytes(u, {0, ownedOf(u)}));
+  auto master = double(dtypeBytes(u.masterType));
+  double read = owned * (4 + master) + states;
+  double params = owned * double(lowPrecisionBytes(u));
+  bool rounds = u.gatherType != GatherDtype::Param;
+  double written = owned * master + states + (rounds ? 0 : params);
+  pass(to, "optimizer", /*update=*/true, 1, read, written, read + written);
+  pass(to, "round", /*update=*/true, rounds, owned * master, params, params);
   addGathers(unit, gathersOf(unit, "update"), /*update=*/true, to);
 }
 

@@ -34,7 +34,7 @@ int64_t Collective::bytesSent(Topology ranks) const {
   case CollectiveKind::ReduceScatter:
     return allButOne(bytes, owners);
   case CollectiveKind::AllReduce:
-    return 2 * allButOne(bytes, ranks.ranks);
+    return 2 * allButOne(bytes, ranks.dataRanks());
   }
   llvm_unreachable("unknown collective");
 }

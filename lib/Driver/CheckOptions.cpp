@@ -61,6 +61,10 @@ LogicalResult checkPlanned(const CompileOptions &options, StringRef asked,
                     : options.recompute.kind == RecomputeKind::Budget
                         ? "--recompute=budget"
                         : "";
+  if (options.mesh.given())
+    return diagnostics.error(asked + ": a plan does not compare meshes yet; "
+                                     "leave --mesh out, and give it to "
+                                     "compile");
   if (other.empty())
     return success();
   return diagnostics.error(asked +
@@ -94,6 +98,39 @@ static LogicalResult checkF8(const CompileOptions &options,
                      policy.matmulDtype.value_or(options.matmulDtype),
                      policy.paramDtype.value_or(options.paramDtype))))
       return failure();
+  auto wants = [](const UnitPolicy &policy) {
+    return policy.matmulDtype.value_or(MatmulDtype::Param) !=
+           MatmulDtype::Param;
+  };
+  if (options.matmulGain && options.matmulDtype == MatmulDtype::Param &&
+      llvm::none_of(options.unitPolicies, wants))
+    return diagnostics.error("--matmul-gain is of products of 8 bits: give "
+                             "--matmul-dtype=fp8 or fp8:rowwise, too");
+  return success();
+}
+
+// Of parameters, as far as the options say.
+static bool someUnitHas(const CompileOptions &options, ShxDType param) {
+  return options.paramDtype == param ||
+         llvm::any_of(options.unitPolicies, [&](const UnitPolicy &policy) {
+           return policy.paramDtype == param;
+         });
+}
+
+// What is gathered must be held by what products read.
+static LogicalResult checkGathers(const CompileOptions &options,
+                                  Diagnostics &diagnostics) {
+  if (options.gatherDtype == GatherDtype::Param)
+    return success();
+  std::string option =
+      std::string("--gather-dtype=") + spell(options.gatherDtype);
+  if (options.strictNumerics)
+    return diagnostics.error(option + ": rounds the weights, which "
+                                      "--strict-numerics excludes; leave one "
+                                      "out");
+  if (someUnitHas(options, SHX_F16))
+    return diagnostics.error(option + ": f16 does not hold what is rounded to "
+                                      "it; give --param-dtype=bf16");
   return success();
 }
 
@@ -137,6 +174,93 @@ static LogicalResult checkPolicies(const CompileOptions &options,
   return success();
 }
 
+static LogicalResult checkMuon(const CompileOptions &options,
+                               Diagnostics &diagnostics) {
+  if (options.optimizer != Optimizer::Muon)
+    return success();
+  if (options.lora)
+    return diagnostics.error("--optimizer=muon: an adapter is the product of "
+                             "two thin matrices, of which neither is to be "
+                             "orthogonal; take --optimizer=adamw with --lora");
+  if (options.optimizerDtype == SHX_I8)
+    return diagnostics.error("--optimizer=muon keeps its momentum in f32 or "
+                             "bf16; take one of them as --optimizer-dtype");
+  if (options.masterDtype != SHX_F32)
+    return diagnostics.error("--optimizer=muon moves masters of f32; leave "
+                             "--master-dtype out, or take --optimizer=adamw");
+  if (options.gatherDtype != GatherDtype::Param)
+    return diagnostics.error("--optimizer=muon gathers what products read; "
+                             "leave --gather-dtype out, or take "
+                             "--optimizer=adamw");
+  return success();
+}
+
+// What stands beside a tensor axis is not built yet, or would give other
+// numbers at another number of ranks.
+static std::string besideTensor(const CompileOptions &options) {
+  auto dtype = [](const char *option, auto value) {
+    return std::string(option) + "=" + spell(value);
+  };
+  if (options.target == TargetKind::CUDA)
+    return "--target=cuda";
+  if (options.lora)
+    return "--lora";
+  if (options.optimizer == Optimizer::Muon)
+    return "--optimizer=muon";
+  if (options.gatherDtype != GatherDtype::Param)
+    return dtype("--gather-dtype", options.gatherDtype);
+  if (options.masterDtype != SHX_F32)
+    return dtype("--master-dtype", options.masterDtype);
+  if (options.optimizerDtype != SHX_F32)
+    return dtype("--optimizer-dtype", options.optimizerDtype);
+  if (options.matmulDtype != MatmulDtype::Param)
+    return dtype("--matmul-dtype", options.matmulDtype);
+  if (options.strictNumerics)
+    return "--strict-numerics";
+  if (options.fit)
+    return "--fit";
+  if (options.memoryBudget)
+    return "--memory-budget";
+  if (options.recompute.kind == RecomputeKind::Budget)
+    return "--recompute=budget";
+  if (options.autoStrategy)
+    return "--strategy=auto";
+  for (auto [index, policy] : llvm::enumerate(options.unitPolicies))
+    if (policy.matmulDtype.value_or(MatmulDtype::Param) != MatmulDtype::Param)
+      return "matmul_dtype of units[" + std::to_string(index) + "] in --config";
+  return "";
+}
+
+static LogicalResult checkMesh(const CompileOptions &options,
+                               Diagnostics &diagnostics) {
+  const Mesh &mesh = options.mesh;
+  if (!mesh.given())
+    return success();
+  std::string option = "--mesh=" + mesh.text();
+  int64_t replicas = mesh.size(MeshAxis::Replicate), tensor = mesh.tensor();
+  if (mesh.size(MeshAxis::Context) > 1)
+    return diagnostics.error(option + ": sequences are not split over ranks "
+                                      "yet; leave context out");
+  if (replicas > 1 && !isHybrid(options.strategy))
+    return diagnostics.error(
+        option + ": --strategy=" + spell(options.strategy) +
+        " has one replica; give --strategy=hybrid_shard or "
+        "hybrid_shard_zero2, or leave replicate out");
+  std::string other = tensor > 1 ? besideTensor(options) : "";
+  if (!other.empty())
+    return diagnostics.error(option + ": a tensor axis is not built beside " +
+                             other + "; leave one out");
+  int64_t ranks = options.worldSize.value_or(0);
+  int64_t each = tensor * std::max<int64_t>(replicas, 1) *
+                 std::max<int64_t>(mesh.size(MeshAxis::Shard), 1);
+  if (ranks % each != 0)
+    return diagnostics.error(
+        option + " does not divide --world-size=" + std::to_string(ranks) +
+        "; the nearest that it does is " +
+        std::to_string(std::max<int64_t>((ranks + each / 2) / each, 1) * each));
+  return success();
+}
+
 LogicalResult checkOptions(const CompileOptions &options,
                            Diagnostics &diagnostics, bool links) {
   bool cuda = options.target == TargetKind::CUDA;
@@ -144,6 +268,9 @@ LogicalResult checkOptions(const CompileOptions &options,
     return diagnostics.error(
         "--target=cuda: this build has no CUDA target; install the CUDA "
         "toolkit and build again, or use --target=cpu");
+  if (failed(checkMuon(options, diagnostics)) ||
+      failed(checkMesh(options, diagnostics)))
+    return failure();
   if (options.tf32 && !cuda)
     return diagnostics.error("--tf32: only --target=cuda has TF32; leave it "
                              "out");
@@ -171,6 +298,14 @@ LogicalResult checkOptions(const CompileOptions &options,
         Twine("--optimizer-dtype=") + spell(options.optimizerDtype) +
         ": rounds the optimizer's state, which --strict-numerics excludes; "
         "leave one out");
+  if (options.masterDtype != SHX_F32 && options.strictNumerics)
+    return diagnostics.error("--master-dtype=bf16: rounds the master weights, "
+                             "which --strict-numerics excludes; leave one out");
+  if (options.masterDtype != SHX_F32 && !someUnitHas(options, SHX_BF16))
+    return diagnostics.error("--master-dtype=bf16: masters of bf16 are what "
+                             "products read; give --param-dtype=bf16, too");
+  if (failed(checkGathers(options, diagnostics)))
+    return failure();
   if (options.fit && options.memoryBudget)
     return diagnostics.error("--memory-budget: --fit makes it; leave one out");
   if ((options.memoryBudget || options.fit) && !options.worldSize)

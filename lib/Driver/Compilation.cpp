@@ -9,6 +9,7 @@
 #include "MaskChoice.h"
 #include "Trial.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Dialect/ONNX/IR/Untrained.h"
@@ -245,7 +246,8 @@ FailureOr<const ProgramOptions *> Compilation::programOptions() {
   made.target = *target;
   made.strategy = options.strategy;
   made.optimizer = options.optimizer;
-  made.optimizerType = options.optimizerDtype;
+  made.types = {options.optimizerDtype, options.masterDtype,
+                options.gatherDtype};
   program = std::move(made);
   return &*program;
 }
@@ -401,6 +403,16 @@ LogicalResult Compilation::reportUntrained() {
   return success();
 }
 
+// Of all ranks of the tensor axis, where each has a part.
+static int64_t wholeElements(nn::ParameterOp parameter) {
+  auto type = cast<ShapedType>(parameter.getType());
+  int64_t elements = type.getNumElements();
+  std::optional<Split> split = nn::splitOf(parameter);
+  return split
+             ? elements / type.getDimSize(unsigned(split->dim)) * split->size()
+             : elements;
+}
+
 // What the step trains, in words.
 static std::string describeTrained(ModuleOp module) {
   int64_t count = 0;
@@ -408,7 +420,7 @@ static std::string describeTrained(ModuleOp module) {
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     all &= parameter.getTrainable();
     if (parameter.getTrainable())
-      count += cast<ShapedType>(parameter.getType()).getNumElements();
+      count += wholeElements(parameter);
   }
   return (all ? "all parameters train ("
               : "what the loss depends on trains (") +

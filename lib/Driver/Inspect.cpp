@@ -65,13 +65,22 @@ FailureOr<Topology> topologyOf(const Manifest &manifest,
                              ": --strategy=" + spell(manifest.strategy) +
                              " has one replica, hybrid_shard and "
                              "hybrid_shard_zero2 have several");
-  if (options.nproc % options.replicas != 0)
+  // Without a number, as few ranks as the mesh has.
+  const Mesh &mesh = manifest.mesh;
+  int64_t replicas = std::max(options.replicas, mesh.size(MeshAxis::Replicate));
+  int64_t least = mesh.tensor() * replicas *
+                  std::max<int64_t>(mesh.size(MeshAxis::Shard), 1);
+  int64_t ranks = options.nproc == 1 && mesh.given() ? least : options.nproc;
+  if (mesh.given() && ranks % least != 0)
+    return diagnostics.error(
+        "--nproc=" + std::to_string(ranks) + ": --mesh=" + mesh.text() +
+        " needs a multiple of " + std::to_string(least) + " ranks");
+  if (ranks % replicas != 0)
     return diagnostics.error(asked + " does not divide the " +
-                             std::to_string(options.nproc) +
-                             " ranks of --nproc");
-  return Topology(static_cast<int>(options.nproc),
-                  static_cast<int>(options.replicas), /*ranksHere=*/0,
-                  manifest.sliceAlignment());
+                             std::to_string(ranks) + " ranks of --nproc");
+  return Topology(static_cast<int>(ranks), static_cast<int>(replicas),
+                  /*ranksHere=*/0, manifest.sliceAlignment(),
+                  static_cast<int>(mesh.tensor()));
 }
 
 // What was measured of a run, where its files are given.

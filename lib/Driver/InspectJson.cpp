@@ -56,6 +56,8 @@ void writeProgram(OStream &json, const Manifest &m) {
   json.attribute("reduce_dtype", spell(m.reduceType));
   json.attribute("optimizer", spell(m.optimizer));
   json.attribute("optimizer_dtype", spell(m.optimizerType));
+  json.attribute("master_dtype", spell(m.masterType));
+  json.attribute("gather_dtype", spell(m.gatherType));
   json.attributeArray("inputs", [&] {
     for (const Manifest::Input &input : m.inputs)
       json.object([&] {
@@ -157,6 +159,7 @@ void writeUnit(OStream &json, const Manifest &m, const Manifest::Unit &unit,
   json.attribute("trainable", countParameters(unit, true));
   json.attribute("frozen", countParameters(unit, false));
   json.attribute("length", unit.length);
+  json.attribute("matrix_length", unit.matrixLength);
   json.attribute("frozen_length", unit.frozenLength);
   writePolicy(json, unit);
   json.attribute("gathered_bytes", (unit.length + unit.frozenLength) *
@@ -169,9 +172,13 @@ void writeUnit(OStream &json, const Manifest &m, const Manifest::Unit &unit,
                     view.topology.owned(unit.sharded, unit.length, rank));
   });
   json.attributeArray("params", [&] {
-    for (const Manifest::Param &param :
-         llvm::ArrayRef(unit.params).take_front(shownParams(m, unit, view)))
-      json.object([&] { writeParam(json, unit, param, view); });
+    std::vector<int> owners = muonOwners(m, unit, view.topology);
+    for (size_t i = 0, n = shownParams(m, unit, view); i < n; ++i)
+      json.object([&] {
+        writeParam(json, unit, unit.params[i], view);
+        if (owners[i] >= 0)
+          json.attribute("muon_rank", owners[i]);
+      });
   });
 }
 
@@ -308,6 +315,7 @@ void printInspectJson(const Manifest &m, const InspectView &view,
     writeRaised(json, m);
     writeUntrained(json, m);
     writeFunctions(json, m);
+    writeMesh(json, m, view);
     writeTraffic(json, m, view);
     writeMemory(json, m, view);
     writeExposure(json, m, view);

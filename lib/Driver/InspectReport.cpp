@@ -34,8 +34,7 @@ static std::vector<Collective> collectivesOf(const Manifest &m,
       if (call.op == "gather_reshard")
         resharded.insert(call.unit);
       else if (call.op == "gather_start" && unit.sharded)
-        list.push_back({CollectiveKind::AllGather, unit.name,
-                        unit.gatheredBytes(),
+        list.push_back({CollectiveKind::AllGather, unit.name, unit.sentBytes(),
                         resharded.erase(call.unit) ? unit.reshardGroup : 0});
       else if (call.op == "reduce_start" && unit.sharded)
         list.push_back({CollectiveKind::ReduceScatter, unit.name,

@@ -86,6 +86,20 @@ void writeTimeline(llvm::json::OStream &json, const Manifest &manifest,
 void writeRoofline(llvm::json::OStream &json, const Manifest &manifest,
                    const InspectView &view);
 
+/// Which rank of a group owns each of the unit's parameters that is a matrix of
+/// Muon's; -1: it is none. And how that work is shared out.
+std::vector<int> muonOwners(const Manifest &manifest,
+                            const Manifest::Unit &unit,
+                            const Topology &topology);
+void printMuon(const Manifest &manifest, const InspectView &view,
+               llvm::raw_ostream &out);
+
+/// The mesh, and what a rank sends along its tensor axis.
+void printMesh(const Manifest &manifest, const InspectView &view,
+               llvm::raw_ostream &out);
+void writeMesh(llvm::json::OStream &json, const Manifest &manifest,
+               const InspectView &view);
+
 void printInspectText(const Manifest &manifest, const InspectView &view,
                       llvm::raw_ostream &out);
 void printInspectJson(const Manifest &manifest, const InspectView &view,

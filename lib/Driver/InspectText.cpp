@@ -84,6 +84,12 @@ void printHead(const Manifest &m, raw_ostream &out) {
       << (m.optimizerType == SHX_F32
               ? std::string()
               : std::string(" in ") + spell(m.optimizerType))
+      << (m.masterType == SHX_F32
+              ? std::string()
+              : std::string(", masters in ") + spell(m.masterType))
+      << (m.gatherType == GatherDtype::Param
+              ? std::string()
+              : std::string(", gathered as ") + spell(m.gatherType))
       << ", " << (m.cuda() ? "cuda " : "") << m.arch << '\n';
   out << "loss: " << spell(m.loss.kind) << ", " << describeLoss(m) << '\n';
 }
@@ -190,8 +196,9 @@ void printParameters(const Manifest &m, const Topology &topology,
                      raw_ostream &out) {
   for (const Manifest::Unit &unit : m.units) {
     out << "\nparameters of " << unit.name << '\n';
-    Table table("lrll");
-    for (const Manifest::Param &param : unit.params) {
+    Table table("lrlll");
+    std::vector<int> owners = muonOwners(m, unit, topology);
+    for (auto [param, owner] : llvm::zip_equal(unit.params, owners)) {
       std::string name = param.name;
       if (!param.tied.empty())
         name += " = " + llvm::join(param.tied, " = ");
@@ -200,7 +207,8 @@ void printParameters(const Manifest &m, const Topology &topology,
                  : param.packed
                      ? std::string("frozen, ") + spell(param.packed->packing)
                      : "frozen",
-                 ownersText(unit, param, topology)});
+                 ownersText(unit, param, topology),
+                 owner < 0 ? "" : "Muon by rank " + std::to_string(owner)});
     }
     table.print(out);
   }
@@ -476,7 +484,9 @@ void printInspectText(const Manifest &m, const InspectView &view,
     printFrozen(m, view.parameters, out);
   printRaised(m, out);
   printMemory(m, view, out);
+  printMuon(m, view, out);
   printSpaces(m, view.parameters, out);
+  printMesh(m, view, out);
   printTraffic(m, view, out);
   printExposure(m, view, out);
   printFunctions(m, out);

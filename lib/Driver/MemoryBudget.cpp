@@ -135,7 +135,7 @@ void MemoryFitter::keepUnits() {
   for (const Manifest::Unit &unit : step.manifest.units)
     if (unit.sharded && !unit.kept)
       units.push_back(
-          {step.device.gatherSeconds(double(unit.gatheredBytes()), ranks) /
+          {step.device.gatherSeconds(double(unit.sentBytes()), ranks) /
                double(unit.gatheredBytes()),
            unit.name});
   llvm::stable_sort(

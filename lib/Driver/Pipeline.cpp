@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/Differentiate/Passes.h"
+#include "shardonnx/Target/Program.h"
 
 #include "mlir/Pass/PassManager.h"
 
@@ -23,6 +24,32 @@ static constexpr unsigned kKeepPercent = 20;
 
 static bool isCuda(const CompileOptions &options) {
   return options.target == TargetKind::CUDA;
+}
+
+/// The first GPUs whose library multiplies 8 bits, and those for which it takes
+/// a step for each row.
+static constexpr int kFirstF8Arch = 89, kRowStepsArch = 90;
+
+// How operands are stored where every GPU of the program multiplies 8 bits;
+// elsewhere products multiply what they stand for.
+static std::optional<nn::StoreF8PassOptions>
+f8Storage(const CompileOptions &options) {
+  if (!isCuda(options))
+    return std::nullopt;
+  llvm::Expected<std::vector<std::string>> chips = resolveChips(options.arch);
+  if (!chips) { // checked with the options
+    llvm::consumeError(chips.takeError());
+    return std::nullopt;
+  }
+  nn::StoreF8PassOptions store;
+  for (llvm::StringRef chip : *chips) {
+    int arch = 0;
+    if (!chip.consume_front("sm_") || chip.getAsInteger(10, arch) ||
+        arch < kFirstF8Arch)
+      return std::nullopt;
+    store.rowSteps &= arch == kRowStepsArch;
+  }
+  return store;
 }
 
 // What is trained: the loss, units and dtypes.
@@ -76,10 +103,17 @@ static void addTrainingPasses(OpPassManager &pm,
     base.packing = spell(*options.baseDtype);
     pm.addPass(nn::createPackBasePass(base));
   }
+  nn::PartitionPassOptions partition;
+  partition.replicate = options.mesh.size(MeshAxis::Replicate);
+  partition.shard = options.mesh.size(MeshAxis::Shard);
+  partition.tensor = options.mesh.tensor();
+  pm.addPass(nn::createPartitionPass(partition));
   if (!options.strictNumerics)
     pm.addPass(nn::createJoinProductsPass());
   nn::F8ProductsPassOptions products;
   products.dtype = spell(options.matmulDtype);
+  // Elsewhere results are asked for, not time.
+  products.leastGain = options.matmulGain.value_or(f8Storage(options) ? 1 : 0);
   pm.addPass(nn::createF8ProductsPass(products));
   pm.addNestedPass<func::FuncOp>(nn::createJoinRotariesPass());
   pm.addPass(nn::createVerifyPlacesPass());
@@ -123,6 +157,8 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
   // GELU is then the library's.
   if (isCuda(options) && !options.strictNumerics)
     pm.addNestedPass<func::FuncOp>(nn::createFuseEpiloguesPass());
+  if (auto store = f8Storage(options))
+    pm.addNestedPass<func::FuncOp>(nn::createStoreF8Pass(*store));
   nn::FusePassOptions fuse;
   fuse.sumsBesideRows = isCuda(options);
   pm.addNestedPass<func::FuncOp>(nn::createFusePass(fuse));
@@ -134,6 +170,7 @@ static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {
     return;
   fsdp::ShardOptions shard;
   shard.strategy = options.strategy;
+  shard.muon = options.optimizer == Optimizer::Muon;
   shard.deferGradients = isCuda(options);
   fsdp::buildShardPipeline(pm, shard);
 }

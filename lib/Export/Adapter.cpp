@@ -37,26 +37,43 @@ std::vector<float> readAsItIs(rt::CheckpointReader &reader,
                       bytes.data());
     return rt::unpackWeight(param, bytes.data());
   }
-  std::vector<float> values(static_cast<size_t>(param.elements()));
-  reader.read(place.unit,
-              param.trainable ? rt::StateArray::Master : rt::StateArray::Frozen,
-              param.offset, param.elements(), values.data());
+  rt::StateArray array =
+      param.trainable ? rt::StateArray::Master : rt::StateArray::Frozen;
+  std::vector<float> values(static_cast<size_t>(param.wholeElements()));
+  reader.forStored(place, {0, param.wholeElements()},
+                   [&](int64_t begin, int64_t at, int64_t count) {
+                     reader.read(place.unit, array, begin, count,
+                                 values.data() + at);
+                   });
   return values;
 }
 
-// weight[o, i] += scaling * sum over r of B[o, r] * A[r, i], or weight[i, o].
-void addProduct(const std::vector<float> &a, const std::vector<float> &b,
-                size_t rank, float scaling, bool transposed,
-                std::vector<float> &weight) {
-  size_t in = a.size() / rank, out = b.size() / rank;
+// An adapter as a checkpoint has it: of experts, A [experts, rank, in] and
+// B [out, rank, experts].
+struct Pair {
+  std::vector<float> a, b;
+  size_t rank = 1, experts = 1;
+  float scaling = 1;
+  bool transposed = false; // does the weight lie [in, out]?
+};
+
+// Of each expert, weight[o, i] += scaling * sum over r of B[o, r] * A[r, i], or
+// weight[i, o].
+void addProduct(const Pair &pair, std::vector<float> &weight) {
+  size_t columns = pair.rank * pair.experts;
+  size_t in = pair.a.size() / columns, out = pair.b.size() / columns;
   std::vector<float> row(in);
-  for (size_t o = 0; o < out; ++o) {
-    std::fill(row.begin(), row.end(), 0.0f);
-    for (size_t r = 0; r < rank; ++r)
+  for (size_t e = 0; e < pair.experts; ++e) {
+    const float *a = pair.a.data() + e * pair.rank * in;
+    float *w = weight.data() + e * out * in;
+    for (size_t o = 0; o < out; ++o) {
+      std::fill(row.begin(), row.end(), 0.0f);
+      for (size_t r = 0; r < pair.rank; ++r)
+        for (size_t i = 0; i < in; ++i)
+          row[i] += pair.b[o * columns + r * pair.experts + e] * a[r * in + i];
       for (size_t i = 0; i < in; ++i)
-        row[i] += b[o * rank + r] * a[r * in + i];
-    for (size_t i = 0; i < in; ++i)
-      weight[transposed ? i * out + o : o * in + i] += scaling * row[i];
+        w[pair.transposed ? i * out + o : o * in + i] += pair.scaling * row[i];
+    }
   }
 }
 
@@ -90,15 +107,37 @@ trainedOf(const rt::CheckpointReader &reader) {
   return places;
 }
 
+// What PEFT is told of weights that are adapted as parameters.
+void addParameters(const Lora &lora, nlohmann::ordered_json &json) {
+  if (lora.parameters.empty())
+    return;
+  std::vector<std::string> targets;
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::object(),
+                         alphas = ranks;
+  for (const Lora::Parameter &own : lora.parameters) {
+    targets.push_back(own.weight);
+    std::string pattern; // a regular expression
+    for (char c : own.weight)
+      pattern += c == '.' ? std::string("\\.") : std::string(1, c);
+    if (own.rank != lora.rank)
+      ranks[pattern] = own.rank;
+    if (own.alpha != lora.alpha)
+      alphas[pattern] = own.alpha;
+  }
+  json["target_parameters"] = targets;
+  json["rank_pattern"] = ranks;
+  json["alpha_pattern"] = alphas;
+}
+
 std::string configOf(const Lora &lora,
                      const std::vector<rt::CheckpointReader::Place> &places) {
   std::vector<std::string> targets, saved;
   for (const rt::CheckpointReader::Place &place : places) {
     const std::string &name = place.param->stateDict;
-    if (endsWith(name, kLoraA))
-      targets.push_back(before(name, kLoraA));
-    else if (!isAdapter(*place.param))
+    if (!isAdapter(*place.param))
       saved.push_back(name.substr(0, name.rfind('.')));
+    else if (endsWith(name, kLoraA) && !lora.isParameter(before(name, kLoraA)))
+      targets.push_back(before(name, kLoraA));
   }
   saved.erase(std::unique(saved.begin(), saved.end()), saved.end());
   nlohmann::ordered_json json = {{"peft_type", "LORA"},
@@ -114,6 +153,7 @@ std::string configOf(const Lora &lora,
                                  {"target_modules", targets},
                                  {"modules_to_save", nullptr},
                                  {"fan_in_fan_out", !lora.fanInFanOut.empty()}};
+  addParameters(lora, json);
   if (!saved.empty())
     json["modules_to_save"] = saved;
   return json.dump(2) + "\n";
@@ -127,34 +167,55 @@ bool isAdapter(const Manifest::Param &param) {
          endsWith(param.stateDict, kLoraMagnitude);
 }
 
+// How the weight of that name is adapted, if it is; its path is `adapter`.
+static std::optional<Pair> pairOf(const Lora &lora, const std::string &name,
+                                  std::string &adapter) {
+  Pair pair;
+  for (const Lora::Parameter &own : lora.parameters)
+    if (own.weight == name) {
+      adapter = own.adapter;
+      pair.rank = static_cast<size_t>(own.rank);
+      pair.experts = static_cast<size_t>(own.experts);
+      pair.scaling = static_cast<float>(lora.scaling(own));
+      pair.transposed = own.fanInFanOut;
+      return pair;
+    }
+  if (!endsWith(name, kLoraWeight))
+    return std::nullopt;
+  adapter = before(name, kLoraWeight);
+  pair.rank = static_cast<size_t>(lora.rank);
+  pair.scaling = static_cast<float>(lora.scaling());
+  pair.transposed = std::find(lora.fanInFanOut.begin(), lora.fanInFanOut.end(),
+                              adapter) != lora.fanInFanOut.end();
+  return pair;
+}
+
 std::vector<float> readParameter(rt::CheckpointReader &reader,
                                  const rt::CheckpointReader::Place &place) {
   std::vector<float> values = readAsItIs(reader, place);
   const std::optional<Lora> &lora = reader.index().lora;
   const std::string &name = place.param->stateDict;
-  if (!lora || !endsWith(name, kLoraWeight))
+  std::string adapter;
+  std::optional<Pair> pair = lora ? pairOf(*lora, name, adapter) : std::nullopt;
+  if (!pair)
     return values;
-  std::string module = before(name, kLoraWeight);
-  rt::CheckpointReader::Place a = reader.find({module + kLoraA});
-  rt::CheckpointReader::Place b = reader.find({module + kLoraB});
+  rt::CheckpointReader::Place a = reader.find({adapter + kLoraA});
+  rt::CheckpointReader::Place b = reader.find({adapter + kLoraB});
   if (!a.param || !b.param)
     return values;
-  if (lora->dora && !reader.find({module + kLoraMagnitude}).param)
+  if (lora->dora && !reader.find({adapter + kLoraMagnitude}).param)
     rt::fail("the checkpoint has no lengths for '", name, "'");
-  auto rank = static_cast<size_t>(lora->rank);
-  std::vector<float> left = readAsItIs(reader, a),
-                     right = readAsItIs(reader, b);
-  if (left.size() % rank != 0 || right.size() % rank != 0 ||
-      left.size() / rank * (right.size() / rank) != values.size())
+  pair->a = readAsItIs(reader, a);
+  pair->b = readAsItIs(reader, b);
+  size_t columns = pair->rank * pair->experts;
+  if (pair->a.size() % columns != 0 || pair->b.size() % columns != 0 ||
+      pair->a.size() / columns * (pair->b.size() / columns) * pair->experts !=
+          values.size())
     rt::fail("the adapter of '", name, "' in the checkpoint has another shape");
-  bool transposed =
-      std::find(lora->fanInFanOut.begin(), lora->fanInFanOut.end(), module) !=
-      lora->fanInFanOut.end();
-  addProduct(left, right, rank, static_cast<float>(lora->scaling()), transposed,
-             values);
+  addProduct(*pair, values);
   if (lora->dora)
-    setLengths(readAsItIs(reader, reader.find({module + kLoraMagnitude})),
-               transposed, values);
+    setLengths(readAsItIs(reader, reader.find({adapter + kLoraMagnitude})),
+               pair->transposed, values);
   return values;
 }
 

@@ -34,7 +34,7 @@ std::vector<Tensor> tensorsOf(const rt::CheckpointReader &reader,
   for (const rt::Checkpoint::Unit &unit : reader.index().units)
     for (const Manifest::Param &param : unit.params)
       if (!isAdapter(param))
-        tensors.push_back({param.stateDict, param.names(), param.shape,
+        tensors.push_back({param.stateDict, param.names(), param.wholeShape(),
                            reader.find({param.name})});
   // Frozen ones that are small are numbers of the program, and what nothing
   // reads is not in it.

@@ -152,7 +152,7 @@ private:
   std::string newBytes(const GraphInitializer &init,
                        const rt::CheckpointReader::Place &place) {
     std::vector<float> values = readParameter(reader, place);
-    std::vector<int64_t> shape = place.param->shape;
+    std::vector<int64_t> shape = place.param->wholeShape();
     if (init.transposed && shape.size() == 2) {
       values = transpose(values, shape[0], shape[1]);
       std::swap(shape[0], shape[1]);

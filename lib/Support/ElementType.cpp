@@ -27,6 +27,10 @@ Type typeOfDtype(MLIRContext *context, ShxDType dtype) {
     return IntegerType::get(context, 1);
   case SHX_I8:
     return IntegerType::get(context, 8);
+  case SHX_F8E4M3:
+    return Float8E4M3FNType::get(context);
+  case SHX_F8E5M2:
+    return Float8E5M2Type::get(context);
   }
   llvm_unreachable("every dtype has a type");
 }

@@ -63,13 +63,16 @@ shardonnx::buildDeviceProgram(ModuleOp module, const ProgramOptions &options) {
   if (failed(kernels::lowerDeviceKernels(module, *device, target,
                                          program.launches)))
     return failWith("a kernel");
-  for (ShxDType type : paramTypesOf(module)) {
-    std::string name = optimizerKernelName(type);
-    if (failed(kernels::addDeviceOptimizerKernel(
-            *device, name, {options.optimizer, type, options.optimizerType},
-            program.optimizers[name])))
-      return failWith("the optimizer");
-  }
+  for (ShxDType type : paramTypesOf(module))
+    for (kernels::OptimizerPart part : optimizerPartsOf(module)) {
+      std::string name = optimizerKernelName(type, part);
+      if (failed(kernels::addDeviceOptimizerKernel(
+              *device, name,
+              kernels::optimizerTypes(options.optimizer, type, options.types,
+                                      part),
+              program.optimizers[name])))
+        return failWith("the optimizer");
+    }
   llvm::Expected<DeviceImages> images =
       emitDeviceImages(*device, options.chips);
   if (!images)

@@ -8,6 +8,7 @@
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Dialect/NN/IR/Adapters.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/PackedParameters.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
@@ -16,6 +17,7 @@
 #include "shardonnx/Target/Program.h"
 #include "shardonnx/runtime/InputKind.h"
 #include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/MeshABI.h"
 #include "shardonnx/runtime/Workspace.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -131,13 +133,24 @@ static json::Object loraOf(DictionaryAttr lora) {
   for (StringRef path :
        lora.getAs<ArrayAttr>("fan_in_fan_out").getAsValueRange<StringAttr>())
     transposed.push_back(text(path));
+  json::Array parameters;
+  for (auto own :
+       lora.getAs<ArrayAttr>("parameters").getAsRange<DictionaryAttr>())
+    parameters.push_back(json::Object{
+        {"weight", text(own.getAs<StringAttr>("weight").getValue())},
+        {"adapter", text(own.getAs<StringAttr>("adapter").getValue())},
+        {"experts", own.getAs<IntegerAttr>("experts").getInt()},
+        {"rank", own.getAs<IntegerAttr>("rank").getInt()},
+        {"alpha", own.getAs<FloatAttr>("alpha").getValueAsDouble()},
+        {"fan_in_fan_out", own.getAs<BoolAttr>("fan_in_fan_out").getValue()}});
   return json::Object{
       {"rank", lora.getAs<IntegerAttr>("rank").getInt()},
       {"alpha", lora.getAs<FloatAttr>("alpha").getValueAsDouble()},
       {"dropout", lora.getAs<FloatAttr>("dropout").getValueAsDouble()},
       {"rslora", lora.getAs<BoolAttr>("rslora").getValue()},
       {"dora", lora.getAs<BoolAttr>("dora").getValue()},
-      {"fan_in_fan_out", std::move(transposed)}};
+      {"fan_in_fan_out", std::move(transposed)},
+      {"parameters", std::move(parameters)}};
 }
 
 static json::Object sourceOf(nn::ExternalAttr source) {
@@ -181,6 +194,9 @@ static void addParams(ModuleOp module, ArrayAttr intervals, bool trainable,
       object["packed_transposed"] =
           parameter->hasAttr(nn::kPackedTransposedAttr);
     }
+    if (std::optional<Split> split = nn::splitOf(parameter))
+      object["split"] = json::Object{
+          {"dim", split->dim}, {"sections", json::Array(split->sections)}};
     if (ArrayAttr names = parameter.getNamesAttr())
       addNames(names, parameter.getSymName(), object);
     params.push_back(std::move(object));
@@ -230,6 +246,7 @@ static json::Array unitsOf(ModuleOp module) {
         json::Object{{"name", text(unit.getSymName())},
                      {"layout", fsdp::stringifyLayout(unit.getLayout())},
                      {"length", int64_t(unit.getLength())},
+                     {"matrix_length", int64_t(unit.getMatrixLength())},
                      {"param_offset_bytes", offset(exec::kParamOffsetAttr)},
                      {"grad_offset_bytes", offset(exec::kGradOffsetAttr)},
                      {"grad_place_bytes", offset(exec::kGradPlaceAttr, -1)},
@@ -269,6 +286,28 @@ static int64_t constantsOf(ModuleOp module) {
               value.getNumElements() * elementBytes(value.getElementType());
     }
   return bytes;
+}
+
+// The axes that were named, and what a rank keeps ready for the others of its
+// tensor group: of the largest of what they give.
+static void addMesh(ModuleOp module, json::Object &manifest) {
+  Mesh mesh = nn::meshOf(module);
+  if (!mesh.given())
+    return;
+  json::Object axes;
+  for (MeshAxis axis : allValues<MeshAxis>())
+    if (int64_t ranks = mesh.size(axis))
+      axes[spell(axis)] = ranks;
+  manifest["mesh"] = std::move(axes);
+  int64_t largest = 0;
+  module.walk([&](exec::AxisCollectiveOp op) {
+    auto type = cast<MemRefType>(op.getOperand().getType());
+    if (op.getCall() != SHX_AXIS_ALL_SLICE)
+      largest = std::max(largest, type.getNumElements() *
+                                      elementBytes(type.getElementType()));
+  });
+  if (largest > 0)
+    manifest["mesh_bytes"] = meshBytes(largest);
 }
 
 static double flopsOf(ModuleOp module) {
@@ -322,7 +361,9 @@ std::string shardonnx::buildManifest(ModuleOp module,
                                ? AccumulateMode::Unsharded
                                : AccumulateMode::Sharded)},
       {"optimizer", spell(options.optimizer)},
-      {"optimizer_dtype", spell(options.optimizerType)},
+      {"optimizer_dtype", spell(options.types.state)},
+      {"master_dtype", spell(options.types.master)},
+      {"gather_dtype", spell(options.types.gather)},
       {"units", unitsOf(module)},
       {"functions", exec::functionsToJson(module, &launches)},
       {"spaces", exec::spacesToJson(module)},
@@ -336,6 +377,7 @@ std::string shardonnx::buildManifest(ModuleOp module,
     manifest["lora"] = loraOf(lora);
   if (json::Array untrained = untrainedOf(module); !untrained.empty())
     manifest["untrained"] = std::move(untrained);
+  addMesh(module, manifest);
   addSizes(module, manifest);
   addDtypes(module, manifest);
   if (auto separator =

@@ -15,7 +15,7 @@ LogicalResult shardonnx::buildProgram(ModuleOp module,
   LoweringOptions lowering;
   lowering.target = options.target;
   lowering.optimizer = options.optimizer;
-  lowering.optimizerType = options.optimizerType;
+  lowering.types = options.types;
   lowering.manifest = buildManifest(module, options);
   lowering.device = device;
   return lowerToLLVM(module, lowering);

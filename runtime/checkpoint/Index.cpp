@@ -5,6 +5,7 @@
 
 #include "Index.h"
 #include "../core/LoraJson.h"
+#include "../core/MeshJson.h"
 #include "../support/Error.h"
 #include "ByteHash.h"
 #include <algorithm>
@@ -17,8 +18,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char *kFormat = "shardonnx-checkpoint";
-// Version 1 had no hashes of the index and of whole files.
-constexpr int kVersion = 2;
+// Version 1 had no hashes of the index and of whole files; 3 has parameters
+// that are split over a tensor axis.
+constexpr int kWholeVersion = 2, kVersion = 3;
 constexpr const char *kHashKey = "index_hash";
 constexpr const char *kRemedy = "; take another checkpoint";
 // Beyond any machine, yet far from overflow when added and multiplied by 8.
@@ -33,6 +35,8 @@ Json paramJson(const Manifest::Param &param) {
                {"trainable", param.trainable}};
   if (param.packed)
     writePacked(*param.packed, json);
+  if (param.split)
+    json["split"] = toJson<Json>(*param.split);
   return json;
 }
 
@@ -52,6 +56,7 @@ Json unitJson(const Checkpoint::Unit &unit) {
   return {{"name", unit.name},
           {"length", unit.length},
           {"frozen_length", unit.frozenLength},
+          {"matrix_length", unit.matrixLength},
           {"frozen_dtype", spell(unit.frozenType)},
           {"params", params},
           {"slices", slicesJson(unit.trainable)},
@@ -91,13 +96,14 @@ public:
     c.id = json.at("id").get<std::string>();
     readProgram(json.at("program"), c);
     readState(json, c);
+    readMesh(json, c);
     for (const Json &file : json.at("files"))
       c.files.push_back({fileName(file.at("name").get<std::string>()),
                          size(file, "bytes"),
                          c.version > 1 ? hex(file, "hash") : 0});
     std::set<std::string> units, params;
     for (const Json &unit : json.at("units")) {
-      c.units.push_back(readUnit(unit, c.files.size()));
+      c.units.push_back(readUnit(unit, c.files.size(), c.tensor));
       if (!units.insert(c.units.back().name).second)
         bad(concat("it has unit '", c.units.back().name, "' twice"));
       for (const Manifest::Param &param : c.units.back().params)
@@ -144,22 +150,22 @@ private:
     if (!known)
       fail("a checkpoint names an unknown optimizer '", optimizer, "'");
     c.optimizer = *known;
-    c.optimizerType = readOptimizerType(json);
+    c.optimizerType = readType(json, "optimizer_dtype", optimizerTypes());
+    c.masterType = readType(json, "master_dtype", masterTypes());
     c.lora = readLora(json);
     c.modelPath = json.at("model").at("path").get<std::string>();
     c.modelSha256 = json.at("model").at("sha256").get<std::string>();
   }
 
   // Checkpoints before there were others have f32.
-  static ShxDType readOptimizerType(const Json &json) {
-    if (!json.contains("optimizer_dtype"))
+  static ShxDType readType(const Json &json, const char *key,
+                           const std::vector<ShxDType> &known) {
+    if (!json.contains(key))
       return SHX_F32;
-    std::string type = json.at("optimizer_dtype").get<std::string>();
-    std::vector<ShxDType> known = optimizerTypes();
+    std::string type = json.at(key).get<std::string>();
     std::optional<ShxDType> dtype = parseSpelling<ShxDType>(type);
     if (!dtype || std::find(known.begin(), known.end(), *dtype) == known.end())
-      fail("a checkpoint names an unknown dtype of the optimizer's state '",
-           type, "'");
+      fail("a checkpoint has an unknown ", key, " '", type, "'");
     return *dtype;
   }
 
@@ -191,8 +197,19 @@ private:
     c.frozenHash = hex(json.at("state_hash"), "frozen");
   }
 
-  Manifest::Param readParam(const Json &json,
-                            const Checkpoint::Unit &unit) const {
+  // Units are whole in the versions before.
+  void readMesh(const Json &json, Checkpoint &c) const {
+    if (json.contains("mesh") != (c.version > kWholeVersion))
+      bad("its version and its mesh contradict each other");
+    if (c.version <= kWholeVersion)
+      return;
+    c.tensor = size(json.at("mesh"), "tensor");
+    if (c.tensor < 2 || c.tensor > kMaxRanks)
+      bad(concat("a tensor axis has no ", c.tensor, " ranks"));
+  }
+
+  Manifest::Param readParam(const Json &json, const Checkpoint::Unit &unit,
+                            int64_t tensor) const {
     Manifest::Param param;
     param.name = json.at("name").get<std::string>();
     param.onnx = json.at("onnx").get<std::string>();
@@ -208,6 +225,7 @@ private:
         bad(concat("the shape of '", param.name, "' is out of range"));
     if (json.contains("packing"))
       param.packed = readPacked(json, param, dtypeBytes(unit.frozenType));
+    readSplit(json, tensor, param);
     int64_t section = param.trainable ? unit.length : unit.frozenLength;
     if (param.offset + param.length() > section)
       bad(concat("'", param.name, "' lies outside its unit"));
@@ -243,23 +261,28 @@ private:
     return slices;
   }
 
-  Checkpoint::Unit readUnit(const Json &json, size_t files) const {
+  Checkpoint::Unit readUnit(const Json &json, size_t files,
+                            int64_t tensor) const {
     Checkpoint::Unit unit;
     unit.name = json.at("name").get<std::string>();
     unit.length = size(json, "length");
     unit.frozenLength = size(json, "frozen_length");
+    if (json.contains("matrix_length"))
+      unit.matrixLength = size(json, "matrix_length");
+    if (unit.matrixLength > unit.length)
+      bad(concat("the matrices of unit '", unit.name, "' lie outside it"));
     std::string type = json.at("frozen_dtype").get<std::string>();
     std::optional<ShxDType> known = parseSpelling<ShxDType>(type);
     if (!known || *safeTensorsName(*known) == 0 || *known == SHX_I8)
       bad(concat("it names an unknown dtype '", type, "'"));
     unit.frozenType = *known;
     for (const Json &param : json.at("params"))
-      unit.params.push_back(readParam(param, unit));
+      unit.params.push_back(readParam(param, unit, tensor));
     checkPlaces(unit);
     unit.trainable =
-        readSlices(json.at("slices"), unit.length, unit.name, files);
-    unit.frozen = readSlices(json.at("frozen_slices"), unit.frozenLength,
-                             unit.name, files);
+        readSlices(json.at("slices"), tensor * unit.length, unit.name, files);
+    unit.frozen = readSlices(json.at("frozen_slices"),
+                             tensor * unit.frozenLength, unit.name, files);
     return unit;
   }
 
@@ -336,13 +359,14 @@ std::string writeIndex(const Checkpoint &c) {
     units.push_back(unitJson(unit));
   Json json = {
       {"format", kFormat},
-      {"version", kVersion},
+      {"version", c.tensor > 1 ? kVersion : kWholeVersion},
       {"id", c.id},
       {"program",
        {{"name", c.program},
         {"strategy", c.strategy},
         {"optimizer", spell(c.optimizer)},
         {"optimizer_dtype", spell(c.optimizerType)},
+        {"master_dtype", spell(c.masterType)},
         {"model", {{"path", c.modelPath}, {"sha256", c.modelSha256}}}}},
       {"world_size", c.worldSize},
       {"state",
@@ -357,6 +381,8 @@ std::string writeIndex(const Checkpoint &c) {
         {"frozen", hexText(c.frozenHash)}}},
       {"files", files},
       {"units", units}};
+  if (c.tensor > 1)
+    json["mesh"] = {{"tensor", c.tensor}};
   if (c.lora)
     json["program"]["lora"] = toJson(*c.lora);
   if (c.data)

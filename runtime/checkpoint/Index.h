@@ -34,9 +34,17 @@ struct Checkpoint {
   struct Unit {
     std::string name;
     int64_t length = 0, frozenLength = 0; // elements, padding among them
+    int64_t matrixLength = 0; // the first so many have no second moment
     ShxDType frozenType = SHX_F32;
     std::vector<Manifest::Param> params;
-    std::vector<Slice> trainable, frozen; // in order, each element once
+    /// In order, each element once: of all parts' sections (StoredParts.h).
+    std::vector<Slice> trainable, frozen;
+    int64_t sectionLength(bool isTrainable) const {
+      return isTrainable ? length : frozenLength;
+    }
+    bool isMatrix(const Manifest::Param &param) const {
+      return param.trainable && param.offset < matrixLength;
+    }
   };
   /// 1: neither the index nor its files are under a hash, only the tensors.
   int version = 2;
@@ -44,8 +52,10 @@ struct Checkpoint {
   std::string program, strategy, modelPath, modelSha256;
   Optimizer optimizer = Optimizer::AdamW;
   ShxDType optimizerType = SHX_F32; // of its state
+  ShxDType masterType = SHX_F32;    // of units whose frozenType it is
   std::optional<Lora> lora;         // adapters among the parameters
   int worldSize = 0;
+  int64_t tensor = 1; // ranks over which parameters are split
   TrainState state;
   uint64_t seed = 0;
   bool shuffle = false;
@@ -59,18 +69,29 @@ struct Checkpoint {
   int optimizerStates() const { return statesOf(optimizer); }
 };
 
-/// What an array is stored as.
-constexpr ShxDType storedType(StateArray array, ShxDType frozen,
-                              ShxDType optimizer) {
-  return array == StateArray::Frozen ? frozen
-         : isMoment(array)           ? optimizer
-                                     : SHX_F32;
+/// What arrays of a unit are stored as.
+struct StoredTypes {
+  ShxDType frozen, master, optimizer;
+  constexpr ShxDType of(StateArray array) const {
+    return array == StateArray::Frozen   ? frozen
+           : array == StateArray::Master ? master
+           : isMoment(array)             ? optimizer
+                                         : SHX_F32;
+  }
+};
+inline StoredTypes storedTypes(const Manifest &manifest, size_t unit) {
+  const Manifest::Unit &u = manifest.units[unit];
+  return {u.paramType, u.masterType, manifest.optimizerType};
 }
-/// An interval of a section as the array counts: scales by their blocks.
-constexpr Interval storedInterval(StateArray array, const Interval &section) {
+/// What an array has of an interval of a section whose first elements are
+/// Muon's matrices, which have no second moment; as it counts: scales by their
+/// blocks.
+constexpr Interval storedInterval(StateArray array, const Interval &section,
+                                  int64_t matrixLength) {
+  Interval has = isSecond(array) ? behind(matrixLength, section) : section;
   if (!isScale(array))
-    return section;
-  return {section.begin / kStateBlock, stateBlocks(section.end)};
+    return has;
+  return {has.begin / kStateBlock, stateBlocks(has.end)};
 }
 
 /// The name of a unit's tensor in a rank's file.

@@ -85,7 +85,7 @@ void CheckpointReader::openFile(size_t i) {
       for (StateArray array : arraysOf(trainable, checkpoint.optimizerStates(),
                                        checkpoint.optimizerType))
         for (const Checkpoint::Slice &slice : slicesOf(unit, array)) {
-          if (slice.file != i)
+          if (slice.file != i || slice.interval.size() == 0)
             continue;
           const Array &found = tensor(i, unit, array);
           if (found.shape != std::vector<int64_t>{slice.interval.size()} ||
@@ -133,11 +133,14 @@ void CheckpointReader::verifyTensors() {
 uint64_t CheckpointReader::hashOf(size_t unit, StateArray array) {
   ShxDType dtype = dtypeOf(unit, array);
   int64_t element = dtypeBytes(dtype);
-  SectionHash hash(checkpoint.units[unit].params, array, dtype);
+  SectionHash hash(checkpoint.units[unit].params, array, dtype,
+                   checkpoint.units[unit].matrixLength);
   uint64_t sum = 0;
   for (const Checkpoint::Slice &slice : slicesOf(unit, array)) {
-    const Array &stored = tensor(slice.file, unit, array);
     int64_t size = slice.interval.size();
+    if (size == 0)
+      continue;
+    const Array &stored = tensor(slice.file, unit, array);
     for (int64_t at = 0, n = 0; at < size; at += n) {
       n = std::min(kChunk / element, size - at);
       raw.resize(static_cast<size_t>(n * element));
@@ -159,8 +162,10 @@ CheckpointReader::find(const std::vector<std::string> &names) const {
 }
 
 ShxDType CheckpointReader::dtypeOf(size_t unit, StateArray array) const {
-  return storedType(array, checkpoint.units[unit].frozenType,
-                    checkpoint.optimizerType);
+  ShxDType frozen = checkpoint.units[unit].frozenType;
+  return StoredTypes{frozen, masterTypeOf(checkpoint.masterType, frozen),
+                     checkpoint.optimizerType}
+      .of(array);
 }
 
 std::vector<Checkpoint::Slice>
@@ -169,7 +174,7 @@ CheckpointReader::slicesOf(size_t unit, StateArray array) const {
   std::vector<Checkpoint::Slice> slices =
       array == StateArray::Frozen ? u.frozen : u.trainable;
   for (Checkpoint::Slice &slice : slices)
-    slice.interval = storedInterval(array, slice.interval);
+    slice.interval = storedInterval(array, slice.interval, u.matrixLength);
   return slices;
 }
 

@@ -11,6 +11,7 @@
 
 #include "../data/ArraySource.h"
 #include "Index.h"
+#include "StoredParts.h"
 #include <map>
 #include <memory>
 
@@ -41,6 +42,15 @@ public:
   void readStored(size_t unit, StateArray array, int64_t begin, int64_t count,
                   uint8_t *out);
   ShxDType dtypeOf(size_t unit, StateArray array) const;
+  /// Calls visit(begin, at, count): elements [at, at + count) of a whole
+  /// parameter are what read() has from `begin` on; all of the interval.
+  template <typename Visit>
+  void forStored(const Place &place, const Interval &interval,
+                 Visit visit) const {
+    const Checkpoint::Unit &unit = checkpoint.units[place.unit];
+    rt::forStored(*place.param, checkpoint.tensor,
+                  unit.sectionLength(place.param->trainable), interval, visit);
+  }
 
 private:
   void openFile(size_t file);

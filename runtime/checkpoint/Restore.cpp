@@ -46,7 +46,7 @@ public:
       : reader(reader) {
     for (const Manifest::Unit &unit : manifest.units)
       for (const Manifest::Param &param : unit.params)
-        check(param);
+        check(param, unit.isMatrix(param));
     for (const Checkpoint::Unit &unit : reader.index().units)
       for (const Manifest::Param &param : unit.params) {
         if (bound.count(&param))
@@ -70,21 +70,24 @@ public:
   const std::vector<std::string> &unused() const { return spare; }
 
 private:
-  void check(const Manifest::Param &param) {
-    const Manifest::Param *stored = reader.find(param.names()).param;
+  void check(const Manifest::Param &param, bool isMatrix) {
+    auto [unit, stored] = reader.find(param.names());
     if (!stored)
       return note(concat("it has no '", param.name, "'"));
     auto [other, isFirst] = bound.emplace(stored, param.name);
     if (!isFirst)
       note(concat("its '", stored->name, "' is '", other->second, "' and '",
                   param.name, "' of the program, which are not tied"));
-    else if (stored->shape != param.shape)
-      note(concat("its '", param.name, "' is ", shapeText(stored->shape),
-                  ", the program's ", shapeText(param.shape)));
+    else if (stored->wholeShape() != param.wholeShape())
+      note(concat("its '", param.name, "' is ", shapeText(stored->wholeShape()),
+                  ", the program's ", shapeText(param.wholeShape())));
     else if (stored->trainable != param.trainable)
       note(concat("its '", param.name, "' is ",
                   stored->trainable ? "trained" : "frozen",
                   ", the program's is not"));
+    else if (reader.index().units[unit].isMatrix(*stored) != isMatrix)
+      note(concat("its '", param.name, "' is ", isMatrix ? "AdamW" : "Muon",
+                  "'s, the program's is not"));
     else if (packingText(*stored) != packingText(param))
       note(concat("its '", param.name, "' is ", packingText(*stored),
                   ", the program's ", packingText(param)));
@@ -122,24 +125,41 @@ void loadPacked(Engine &engine, CheckpointReader &reader, size_t unit,
                      bytes.data(), owned.size());
 }
 
+// Elements [owned.begin, owned.end) of this rank's part of a parameter, from
+// wherever the checkpoint has them.
+void loadParts(Engine &engine, CheckpointReader &reader, size_t unit,
+               const Manifest::Param &param, StateArray array,
+               const Interval &owned) {
+  CheckpointReader::Place place = reader.find(param.names());
+  std::vector<float> values;
+  auto loadRun = [&](int64_t to, int64_t whole, int64_t count) {
+    reader.forStored(
+        place, {whole, whole + count},
+        [&](int64_t begin, int64_t at, int64_t length) {
+          for (int64_t done = 0; done < length; done += kChunk) {
+            int64_t n = std::min(kChunk, length - done);
+            values.resize(static_cast<size_t>(n));
+            reader.read(place.unit, array, begin + done, n, values.data());
+            engine.write(unit, array, param.offset + to + at - whole + done,
+                         values.data(), n);
+          }
+        });
+  };
+  ParamPart(param, engine.tensorRank(), engine.tensor())
+      .forRuns(owned.begin, owned.end, loadRun);
+}
+
 void load(Engine &engine, CheckpointReader &reader) {
   const Manifest &manifest = engine.manifest;
   // Of moments in int8, the other arrays.
   int moments = manifest.blockwiseState() ? 0 : manifest.optimizerStates();
-  std::vector<float> values;
   forOwnedPlaces(engine, [&](size_t unit, const Manifest::Param &param,
                              const Interval &owned) {
     if (param.packed)
       return loadPacked(engine, reader, unit, param, owned);
-    CheckpointReader::Place place = reader.find(param.names());
-    for (StateArray array : arraysOf(param.trainable, moments, SHX_F32))
-      for (int64_t at = owned.begin; at < owned.end; at += kChunk) {
-        int64_t n = std::min(kChunk, owned.end - at);
-        values.resize(static_cast<size_t>(n));
-        reader.read(place.unit, array, place.param->offset + at, n,
-                    values.data());
-        engine.write(unit, array, param.offset + at, values.data(), n);
-      }
+    int count = manifest.units[unit].isMatrix(param) ? 1 : moments;
+    for (StateArray array : arraysOf(param.trainable, count, SHX_F32))
+      loadParts(engine, reader, unit, param, array, owned);
   });
   if (manifest.blockwiseState())
     loadBlocks(engine, reader);
@@ -172,12 +192,14 @@ Hashes hashState(Engine &engine, const CheckpointReader &reader,
       Interval saved = savedInterval(engine, topology, unit, trainable);
       for (StateArray array : arraysOf(trainable, manifest.optimizerStates(),
                                        manifest.optimizerType)) {
-        ShxDType dtype = storedType(array, manifest.units[unit].paramType,
-                                    manifest.optimizerType);
-        SectionHash hash(params, array, dtype);
-        Interval stored = storedInterval(array, saved);
-        int64_t at = stored.begin;
-        if (saved.size() > 0)
+        ShxDType dtype = storedTypes(manifest, unit).of(array);
+        const Manifest::Unit &u = manifest.units[unit];
+        int64_t length = trainable ? u.length : u.frozenLength;
+        SectionHash hash(params, array, dtype, u.matrixLength, engine.tensor(),
+                         length);
+        Interval stored = storedInterval(array, saved, u.matrixLength);
+        int64_t at = stored.begin + engine.tensorRank() * length;
+        if (stored.size() > 0)
           engine.read(unit, array, stored,
                       [&](const uint8_t *bytes, int64_t count) {
                         int64_t n = count / dtypeBytes(dtype);
@@ -199,15 +221,16 @@ Hashes hashState(Engine &engine, const CheckpointReader &reader,
   return all;
 }
 
-// Frozen parameters in another dtype than they were saved in are rounded.
-bool sameFrozenTypes(const Manifest &manifest, const CheckpointReader &reader) {
-  for (const Manifest::Unit &unit : manifest.units)
-    for (const Manifest::Param &param : unit.params) {
-      size_t stored = reader.find(param.names()).unit;
-      if (!param.trainable &&
-          reader.index().units[stored].frozenType != unit.paramType)
+// Masters or frozen parameters in another dtype than they were saved in are
+// rounded.
+bool sameTypes(const Manifest &manifest, const CheckpointReader &reader,
+               StateArray array) {
+  for (size_t unit = 0; unit < manifest.units.size(); ++unit)
+    for (const Manifest::Param &param : manifest.units[unit].params)
+      if (param.trainable == (array == StateArray::Master) &&
+          reader.dtypeOf(reader.find(param.names()).unit, array) !=
+              storedTypes(manifest, unit).of(array))
         return false;
-    }
   return true;
 }
 
@@ -218,11 +241,15 @@ bool sameStateTypes(const Manifest &manifest, const CheckpointReader &reader) {
 }
 
 void sayConverted(const Manifest &manifest, const CheckpointReader &reader) {
+  auto say = [](const char *what, ShxDType saved, ShxDType now) {
+    std::printf("%s saved in %s, converted to this program's %s\n", what,
+                spell(saved), spell(now));
+  };
   if (!sameStateTypes(manifest, reader))
-    std::printf("the optimizer's state was saved in %s, it is converted to "
-                "this program's %s\n",
-                spell(reader.index().optimizerType),
-                spell(manifest.optimizerType));
+    say("the optimizer's state was", reader.index().optimizerType,
+        manifest.optimizerType);
+  if (!sameTypes(manifest, reader, StateArray::Master))
+    say("master weights were", reader.index().masterType, manifest.masterType);
 }
 
 // Another order of samples would see some twice and others never.
@@ -268,12 +295,20 @@ std::optional<Restored> restore(const Options &options, Engine &engine,
   CheckpointReader reader(folder);
   const Checkpoint &index = reader.index();
   const Manifest &manifest = engine.manifest;
-  if (index.optimizerStates() != manifest.optimizerStates())
+  bool alike = index.optimizerStates() == manifest.optimizerStates() &&
+               (index.optimizer == Optimizer::Muon) ==
+                   (manifest.optimizer == Optimizer::Muon);
+  if (!alike)
     fail("the checkpoint '", folder, "' has the state of ",
          spell(index.optimizer), ", the program was compiled with --optimizer=",
          spell(manifest.optimizer));
   Fit fit(manifest, reader);
   fit.require();
+  if (manifest.blockwiseState() && index.tensor > 1)
+    fail("the checkpoint '", folder, "' has parameters that are split over ",
+         index.tensor,
+         " ranks, which --optimizer-dtype=int8 does not read: "
+         "resume it with the state in f32 and save it once");
   if (index.state.step >= options.steps)
     failUsage("the checkpoint '", folder, "' is of step ", index.state.step,
               ", --steps=", options.steps,
@@ -282,9 +317,10 @@ std::optional<Restored> restore(const Options &options, Engine &engine,
   load(engine, reader);
   Hashes now = hashState(engine, reader, exchange, topology);
   if ((now.trainable != index.trainableHash &&
-       sameStateTypes(manifest, reader)) ||
+       sameStateTypes(manifest, reader) &&
+       sameTypes(manifest, reader, StateArray::Master)) ||
       (now.frozen != index.frozenHash && fit.unused().empty() &&
-       sameFrozenTypes(manifest, reader)))
+       sameTypes(manifest, reader, StateArray::Frozen)))
     fail("the checkpoint '", folder,
          "' is damaged: its tensors are not those that were saved (their hash "
          "differs); take another checkpoint");

@@ -31,8 +31,7 @@ std::string randomId() {
 }
 
 ShxDType storedType(const Manifest &manifest, size_t unit, StateArray array) {
-  return storedType(array, manifest.units[unit].paramType,
-                    manifest.optimizerType);
+  return storedTypes(manifest, unit).of(array);
 }
 
 // The units in the order in which the update comes to them: what it needs
@@ -60,10 +59,10 @@ Interval savedInterval(const Engine &engine, const Topology &topology,
   Interval owned = engine.owned(unit, trainable);
   bool sharded = engine.manifest.units[unit].sharded;
   int rank = engine.rank();
-  int64_t at = sharded ? topology.replica(rank) : rank;
-  Interval part = ownedInterval(owned.size(), at,
-                                sharded ? topology.replicas : topology.ranks,
-                                topology.sliceAlignment);
+  int64_t at = sharded ? topology.replica(rank) : topology.dataRank(rank);
+  Interval part = ownedInterval(
+      owned.size(), at, sharded ? topology.replicas : topology.dataRanks(),
+      topology.sliceAlignment);
   return {owned.begin + part.begin, owned.begin + part.end};
 }
 
@@ -98,10 +97,12 @@ void Saver::listPieces() {
       if (interval.size() > 0)
         for (StateArray array : arraysOf(trainable, manifest.optimizerStates(),
                                          manifest.optimizerType)) {
-          Interval stored = storedInterval(array, interval);
-          pieces.push_back(
-              {unit, array, stored,
-               stored.size() * dtypeBytes(storedType(manifest, unit, array))});
+          Interval stored = storedInterval(array, interval,
+                                           manifest.units[unit].matrixLength);
+          if (stored.size() > 0)
+            pieces.push_back({unit, array, stored,
+                              stored.size() * dtypeBytes(storedType(
+                                                  manifest, unit, array))});
         }
     }
   }
@@ -166,10 +167,14 @@ std::string Saver::header() const {
 
 void Saver::writePiece(const Piece &piece, StreamedFile &file) {
   ShxDType dtype = storedType(manifest, piece.unit, piece.array);
-  SectionHash hash(manifest.units[piece.unit].params, piece.array, dtype);
+  const Manifest::Unit &unit = manifest.units[piece.unit];
+  int64_t length =
+      piece.array == StateArray::Frozen ? unit.frozenLength : unit.length;
+  SectionHash hash(unit.params, piece.array, dtype, unit.matrixLength,
+                   engine.tensor(), length);
   uint64_t &sum = piece.array == StateArray::Frozen ? report.frozenHash
                                                     : report.trainableHash;
-  int64_t at = piece.interval.begin;
+  int64_t at = piece.interval.begin + engine.tensorRank() * length;
   engine.read(piece.unit, piece.array, piece.interval,
               [&](const uint8_t *bytes, int64_t count) {
                 file.write(bytes, count);
@@ -262,10 +267,12 @@ void Saver::describe(const std::vector<std::string> &messages) {
   index.strategy = spell(manifest.strategy);
   index.optimizer = manifest.optimizer;
   index.optimizerType = manifest.optimizerType;
+  index.masterType = manifest.masterType;
   index.lora = manifest.lora;
   index.modelPath = manifest.modelPath;
   index.modelSha256 = manifest.modelSha256;
   index.worldSize = engine.ranks();
+  index.tensor = engine.tensor();
   index.state = state;
   index.seed = options.seed;
   index.shuffle = options.shuffle;
@@ -274,6 +281,7 @@ void Saver::describe(const std::vector<std::string> &messages) {
     index.units.push_back({unit.name,
                            unit.length,
                            unit.frozenLength,
+                           unit.matrixLength,
                            unit.paramType,
                            unit.params,
                            {},
@@ -294,9 +302,13 @@ void Saver::describe(const std::vector<std::string> &messages) {
         Interval interval;
         std::memcpy(&interval, at, sizeof(interval));
         at += sizeof(interval);
-        if (interval.size() > 0)
-          (trainable ? unit.trainable : unit.frozen)
-              .push_back({rank, interval});
+        if (interval.size() == 0)
+          continue;
+        int64_t before = topology.tensorRank(static_cast<int>(rank)) *
+                         unit.sectionLength(trainable);
+        (trainable ? unit.trainable : unit.frozen)
+            .push_back(
+                {rank, {before + interval.begin, before + interval.end}});
       }
   }
   record.hash = index.hash();

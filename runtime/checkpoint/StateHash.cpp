@@ -6,6 +6,7 @@
 #include "StateHash.h"
 #include "../core/SampleOrder.h"
 #include "../support/Half.h"
+#include "StoredParts.h"
 #include <algorithm>
 
 namespace shardonnx::rt {
@@ -37,13 +38,23 @@ uint64_t hashRun(uint64_t key, int64_t index, const uint8_t *bytes,
 } // namespace
 
 SectionHash::SectionHash(const std::vector<Manifest::Param> &params,
-                         StateArray array, ShxDType dtype)
+                         StateArray array, ShxDType dtype, int64_t matrixLength,
+                         int64_t tensor, int64_t length)
     : dtype(dtype) {
   for (const Manifest::Param &param : params)
     if (param.trainable == (array != StateArray::Frozen)) {
-      Interval stored =
-          storedInterval(array, {param.offset, param.offset + param.length()});
-      places.push_back({stored.begin, stored.end, keyOf(param.name, array)});
+      uint64_t key = keyOf(param.name, array);
+      if (param.split) {
+        forStored(param, tensor, length, {0, param.wholeElements()},
+                  [&](int64_t begin, int64_t at, int64_t count) {
+                    places.push_back({begin, begin + count, key, at});
+                  });
+        continue;
+      }
+      Interval stored = storedInterval(
+          array, {param.offset, param.offset + param.length()}, matrixLength);
+      if (stored.size() > 0)
+        places.push_back({stored.begin, stored.end, key, 0});
     }
   std::sort(places.begin(), places.end(),
             [](const Place &a, const Place &b) { return a.begin < b.begin; });
@@ -59,7 +70,7 @@ uint64_t SectionHash::of(const uint8_t *bytes, int64_t begin,
     int64_t from = std::max(begin, place->begin);
     int64_t n = std::min(begin + count, place->end) - from;
     const uint8_t *at = bytes + (from - begin) * dtypeBytes(dtype);
-    int64_t index = from - place->begin;
+    int64_t index = place->index + from - place->begin;
     sum += dtype == SHX_I8     ? hashRun<int8_t>(place->key, index, at, n)
            : dtype == SHX_BF16 ? hashRun<BFloat16>(place->key, index, at, n)
            : dtype == SHX_F16  ? hashRun<Float16>(place->key, index, at, n)

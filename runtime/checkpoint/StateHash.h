@@ -12,18 +12,22 @@
 
 namespace shardonnx::rt {
 
-/// Of `bytes`, which hold elements from `begin` on of a unit's section in
-/// `dtype`. What lies between parameters does not count.
+/// Of `bytes`, which hold elements from `begin` on of a unit's sections in
+/// `dtype`: of `tensor` parts, each of `length` elements, behind one another
+/// (StoredParts.h). What lies between parameters does not count, so the hash is
+/// that of the whole parameters, however they are split.
 class SectionHash {
 public:
   SectionHash(const std::vector<Manifest::Param> &params, StateArray array,
-              ShxDType dtype);
+              ShxDType dtype, int64_t matrixLength = 0, int64_t tensor = 1,
+              int64_t length = 0);
   uint64_t of(const uint8_t *bytes, int64_t begin, int64_t count) const;
 
 private:
   struct Place {
     int64_t begin, end;
     uint64_t key;
+    int64_t index; // of the first element in the whole parameter
   };
   std::vector<Place> places; // in order
   ShxDType dtype;

@@ -43,10 +43,16 @@ const char *describe(Activity activity) {
     return "waiting for the all-reduce over the replicas of unit";
   case Activity::Optimizer:
     return "waiting to update unit";
+  case Activity::Directions:
+    return "waiting for the directions of the matrices of unit";
+  case Activity::Matrices:
+    return "waiting for the orthogonal matrices of unit";
   case Activity::Norm:
     return "waiting for the gradient norm";
   case Activity::Loss:
     return "waiting for the loss";
+  case Activity::Mesh:
+    return "waiting for the sum over the tensor axis";
   case Activity::Exchange:
     return "waiting for word from all ranks";
   case Activity::Connect:
@@ -70,10 +76,16 @@ const char *describeBehind(Activity activity) {
     return " behind the reduce-scatter of unit";
   case Activity::Optimizer:
     return " behind the update of unit";
+  case Activity::Directions:
+    return " behind the directions of the matrices of unit";
+  case Activity::Matrices:
+    return " behind the orthogonal matrices of unit";
   case Activity::Norm:
     return " behind the gradient norm";
   case Activity::Loss:
     return " behind the loss";
+  case Activity::Mesh:
+    return " behind a sum over the tensor axis";
   default:
     return "";
   }
@@ -82,7 +94,8 @@ const char *describeBehind(Activity activity) {
 bool namesUnit(Activity activity) {
   return activity == Activity::Gather || activity == Activity::GradientBuffer ||
          activity == Activity::Reduce || activity == Activity::Replicas ||
-         activity == Activity::Optimizer;
+         activity == Activity::Optimizer || activity == Activity::Directions ||
+         activity == Activity::Matrices;
 }
 
 } // namespace

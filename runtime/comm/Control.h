@@ -30,6 +30,8 @@ struct alignas(64) UnitCounters {
   Counter gradsReady; // reductions whose gradients this rank has written
   Counter gradsDone;  // reductions whose slice this rank has summed
   Counter updated;    // optimizer runs
+  Counter directions; // of Muon's matrices, whose slice this rank has written
+  Counter orthogonal; // …and of which it has done all that it owns
   /// Steps whose part of the slice this rank has summed over the replicas, and
   /// whose slice has all of the other replicas' parts.
   Counter replicaSummed, replicaDone;
@@ -44,8 +46,11 @@ enum class Activity : uint32_t {
   Reduce,
   Replicas,
   Optimizer,
+  Directions, // of Muon's matrices, at their owners
+  Matrices,   // …orthogonal, back from them
   Norm,
   Loss,
+  Mesh,
   Exchange,
   Connect,
   Start,
@@ -69,6 +74,7 @@ struct alignas(64) RankBlock {
   std::atomic<uint32_t> jobs;   // that the communication threads are at
   Counter beats;                // go up while the process runs
   Counter barrier, normReady, lossReady;
+  Counter meshReady, meshDone; // collectives of the tensor axis: given, taken
   double norm[2], loss[2], lossCount[2];
   std::atomic<int64_t> pssBytes, peakBytes;
 };

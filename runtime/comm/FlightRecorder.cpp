@@ -30,10 +30,16 @@ const char *collectiveOf(Activity activity) {
     return "reduce-scatter";
   case Activity::Replicas:
     return "all-reduce over replicas";
+  case Activity::Directions:
+    return "matrices to their owners";
+  case Activity::Matrices:
+    return "orthogonal matrices";
   case Activity::Norm:
     return "gradient norm";
   case Activity::Loss:
     return "loss";
+  case Activity::Mesh:
+    return "tensor axis";
   default:
     return "exchange";
   }
@@ -50,7 +56,8 @@ Json describe(const FlightEntry &entry, int64_t end,
               const std::vector<std::string> &units) {
   auto activity = static_cast<Activity>(entry.activity.load());
   uint32_t unit = entry.unit.load();
-  bool ofUnit = activity != Activity::Norm && activity != Activity::Loss;
+  bool ofUnit = activity != Activity::Norm && activity != Activity::Loss &&
+                activity != Activity::Mesh;
   Json json;
   json["number"] = entry.number.load();
   json["step"] = entry.step.load();

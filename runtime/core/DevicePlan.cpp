@@ -4,6 +4,7 @@
 // See DevicePlan.h.
 
 #include "shardonnx/runtime/DevicePlan.h"
+#include "shardonnx/runtime/GatherCodes.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 #include <algorithm>
 #include <set>
@@ -69,6 +70,17 @@ int64_t aligned(int64_t elements, int64_t size) {
   return alignTo(elements * size, kDeviceAlignmentBytes);
 }
 
+// Of whole units, and of those that a smaller group gathers again.
+int64_t imageBytes(const Manifest::Unit &unit, const DevicePlan::Unit &plan,
+                   int64_t owners) {
+  if (unit.gatherType == GatherDtype::Param || owners == 1)
+    return 0;
+  auto of = [&](int64_t slice, int64_t ranks) {
+    return ranks * gatherImageBytes(unit.gatherType, slice);
+  };
+  return std::max(of(plan.slice, owners), of(plan.groupSlice, plan.group));
+}
+
 DevicePlan::Unit planUnit(const Manifest::Unit &unit, int64_t owners, int group,
                           int64_t alignment) {
   DevicePlan::Unit u;
@@ -76,7 +88,7 @@ DevicePlan::Unit planUnit(const Manifest::Unit &unit, int64_t owners, int group,
   u.frozenSlice = sliceLength(unit.frozenLength, owners, alignment);
   u.group = group;
   if (group > 0) {
-    u.groupSlice = sliceLength(unit.length, group);
+    u.groupSlice = sliceLength(unit.length, group, alignment);
     u.groupFrozenSlice = sliceLength(unit.frozenLength, group);
   }
   return u;
@@ -87,8 +99,8 @@ DevicePlan::Unit planUnit(const Manifest::Unit &unit, int64_t owners, int group,
 void addWeights(DevicePlan &plan, const Manifest::Unit &unit) {
   const DevicePlan::Unit &u = plan.units.back();
   int64_t element = dtypeBytes(unit.paramType);
-  bool f32 = unit.paramType == SHX_F32;
-  int64_t &params = f32 ? plan.masterBytes : plan.paramBytes;
+  bool masters = unit.sendsMasters();
+  int64_t &params = masters ? plan.masterBytes : plan.paramBytes;
   if (u.inPlace) {
     int64_t frozen = unit.frozenLength * element;
     params += aligned(unit.gatheredBytes(), 1) - frozen;
@@ -97,33 +109,54 @@ void addWeights(DevicePlan &plan, const Manifest::Unit &unit) {
     params += aligned(u.slice, element);
     plan.frozenBytes += aligned(u.frozenSlice, element);
   }
-  if (!f32)
-    plan.masterBytes += aligned(u.slice, sizeof(float));
+  if (!masters)
+    plan.masterBytes += aligned(u.slice, dtypeBytes(unit.masterType));
 }
 
-// All of the optimizer's tensors over a slice, each aligned.
-int64_t momentBytes(const Manifest &m, int64_t owned) {
-  int64_t bytes = aligned(owned, dtypeBytes(m.optimizerType));
-  if (m.blockwiseState())
-    bytes += aligned(stateBlocks(owned), sizeof(float));
-  return bytes * m.optimizerStates();
+// All of the optimizer's tensors over a slice, each aligned; Muon's matrices
+// have one.
+int64_t momentBytes(const Manifest &m, int64_t owned, int64_t ofMatrices = 0) {
+  int64_t bytes = 0;
+  for (int i = 0; i < m.optimizerStates(); ++i) {
+    int64_t n = i == 0 ? owned : owned - ofMatrices;
+    bytes += aligned(n, dtypeBytes(m.optimizerType));
+    if (m.blockwiseState())
+      bytes += aligned(stateBlocks(n), sizeof(float));
+  }
+  return bytes;
+}
+
+// Of the largest rank: the first, but of units that begin with matrices.
+int64_t largestMoments(const Manifest &m, const Topology &topology) {
+  int64_t largest = 0;
+  int ranks = m.hasMatrices() ? topology.groupSize() : 1;
+  for (int rank = 0; rank < ranks; ++rank) {
+    int64_t bytes = 0;
+    for (const Manifest::Unit &unit : m.units) {
+      Interval owned = topology.owned(unit.sharded, unit.length, rank);
+      bytes +=
+          momentBytes(m, owned.size(),
+                      owned.size() - behind(unit.matrixLength, owned).size());
+    }
+    largest = std::max(largest, bytes);
+  }
+  return largest;
 }
 
 // Of the slices of rank 0, which owns no less than any other.
-void addOwned(DevicePlan &plan, const Manifest &m, const Manifest::Unit &unit,
+void addOwned(DevicePlan &plan, const Manifest::Unit &unit,
               const Topology &topology, Offload offload) {
   int64_t param = dtypeBytes(unit.paramType);
   int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
   int64_t frozen = topology.owned(unit.sharded, unit.frozenLength, 0).size();
   bool masters = offload == Offload::Params;
-  int64_t &moments =
-      offload == Offload::None ? plan.momentBytes : plan.hostBytes;
-  moments += momentBytes(m, owned);
   if (!masters) {
     addWeights(plan, unit);
   } else {
-    plan.hostBytes += aligned(owned, 4) + aligned(frozen, param);
-    if (unit.paramType != SHX_F32) { // what gathers read
+    int64_t master = dtypeBytes(unit.masterType);
+    plan.hostBytes += aligned(owned, master) + aligned(frozen, param);
+    plan.stagingMasterBytes = std::max(plan.stagingMasterBytes, master);
+    if (!unit.sendsMasters()) { // what gathers read
       plan.hostBytes += aligned(owned, param);
       plan.stagingCastBytes = std::max(plan.stagingCastBytes, param);
     }
@@ -141,7 +174,8 @@ void planStaging(DevicePlan &plan, const Manifest &m, Offload offload) {
   int64_t n = plan.stagingElements;
   int64_t part = momentBytes(m, n);
   if (offload == Offload::Params)
-    part += aligned(n, 4) + aligned(n, plan.stagingCastBytes);
+    part +=
+        aligned(n, plan.stagingMasterBytes) + aligned(n, plan.stagingCastBytes);
   plan.stagingBytes = kOffloadParts * part;
 }
 
@@ -166,12 +200,17 @@ DevicePlan planDevice(const Manifest &m, const Topology &topology,
     plan.units.back().inPlace = owners == 1 && offload != Offload::Params;
     const DevicePlan::Unit &u = plan.units.back();
     gather.push_back(gatherBuffer(unit, u, owners));
+    plan.imageBytes = std::max(plan.imageBytes, imageBytes(unit, u, owners));
     int64_t planned = unit.gradientBytes();
     gradients.push_back(
         {unit.gradOffsetBytes, planned,
          std::max(planned, u.slice * owners * dtypeBytes(unit.reduceType))});
-    addOwned(plan, m, unit, topology, offload);
+    addOwned(plan, unit, topology, offload);
   }
+  int64_t &moments =
+      offload == Offload::None ? plan.momentBytes : plan.hostBytes;
+  moments += largestMoments(m, topology);
+  plan.muon = planDeviceMuon(m, topology);
   planStaging(plan, m, offload);
   std::vector<Interval> movedGather = moveApart(gather),
                         movedGradients = moveApart(gradients);

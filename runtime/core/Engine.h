@@ -65,6 +65,12 @@ public:
   const Manifest &manifest;
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
+  /// Ranks of a tensor group see the same samples: this rank's place among the
+  /// groups, and how many there are; and its place in the group.
+  int dataRank() const { return rank() / tensor(); }
+  int dataRanks() const { return ranks() / tensor(); }
+  int tensorRank() const { return rank() % tensor(); }
+  int tensor() const { return static_cast<int>(manifest.mesh.tensor()); }
 
   // ---- The model. A unit has a trainable section (f32 masters) and a frozen
   // one (kept in param_dtype).

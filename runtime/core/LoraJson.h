@@ -30,15 +30,40 @@ template <typename Json> std::optional<Lora> readLora(const Json &object) {
   lora.dora = found->value("dora", false);
   lora.fanInFanOut =
       found->at("fan_in_fan_out").template get<std::vector<std::string>>();
+  if (auto own = found->find("parameters"); own != found->end())
+    for (const Json &entry : *own) {
+      Lora::Parameter &parameter = lora.parameters.emplace_back();
+      parameter.weight = entry.at("weight").template get<std::string>();
+      parameter.adapter = entry.at("adapter").template get<std::string>();
+      parameter.experts = entry.at("experts").template get<int64_t>();
+      parameter.rank = entry.at("rank").template get<int64_t>();
+      parameter.alpha = entry.at("alpha").template get<double>();
+      parameter.fanInFanOut = entry.at("fan_in_fan_out").template get<bool>();
+      if (parameter.rank < 1 || parameter.experts < 1)
+        fail("'lora' has the rank ", parameter.rank, " and ", parameter.experts,
+             " experts for '", parameter.weight, "'");
+    }
   if (lora.rank < 1)
     fail("'lora' has the rank ", lora.rank);
   return lora;
 }
 
 inline nlohmann::ordered_json toJson(const Lora &lora) {
-  return {{"rank", lora.rank},       {"alpha", lora.alpha},
-          {"dropout", lora.dropout}, {"rslora", lora.rslora},
-          {"dora", lora.dora},       {"fan_in_fan_out", lora.fanInFanOut}};
+  nlohmann::ordered_json parameters = nlohmann::ordered_json::array();
+  for (const Lora::Parameter &own : lora.parameters)
+    parameters.push_back({{"weight", own.weight},
+                          {"adapter", own.adapter},
+                          {"experts", own.experts},
+                          {"rank", own.rank},
+                          {"alpha", own.alpha},
+                          {"fan_in_fan_out", own.fanInFanOut}});
+  return {{"rank", lora.rank},
+          {"alpha", lora.alpha},
+          {"dropout", lora.dropout},
+          {"rslora", lora.rslora},
+          {"dora", lora.dora},
+          {"fan_in_fan_out", lora.fanInFanOut},
+          {"parameters", std::move(parameters)}};
 }
 
 /// The members `packing` and `packed_transposed` of a parameter whose shape is

@@ -7,6 +7,8 @@
 #include "shardonnx/runtime/Manifest.h"
 #include "../support/Error.h"
 #include "LoraJson.h"
+#include "MeshJson.h"
+#include "shardonnx/runtime/GatherCodes.h"
 #include "shardonnx/runtime/Layout.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -75,7 +77,26 @@ Manifest::Loss readLoss(const Json &json) {
   return loss;
 }
 
-Manifest::Param readParam(const Json &json, const Manifest::Unit &unit) {
+// The axes that the manifest names; the others are left to the start or 1.
+Mesh readMesh(const Json &json) {
+  Mesh mesh;
+  auto given = json.find("mesh");
+  if (given == json.end())
+    return mesh;
+  for (const Spelling<MeshAxis> &axis : Spellings<MeshAxis>::table) {
+    if (!given->contains(axis.text))
+      continue;
+    int64_t ranks = size(*given, axis.text);
+    if (ranks < 1 || ranks > kMaxRanks)
+      fail("the manifest's mesh has ", ranks, " ranks on axis '", axis.text,
+           "'");
+    mesh.set(axis.value, ranks);
+  }
+  return mesh;
+}
+
+Manifest::Param readParam(const Json &json, const Manifest::Unit &unit,
+                          const Mesh &mesh) {
   Manifest::Param param;
   param.name = json.at("name").get<std::string>();
   param.onnx = json.value("onnx", param.name);
@@ -98,6 +119,7 @@ Manifest::Param readParam(const Json &json, const Manifest::Unit &unit) {
     fail("the manifest marks '", param.name,
          "' as transposed, but it is not two-dimensional");
   product(param.shape);
+  rt::readSplit(json, mesh.tensor(), param);
   if (json.contains("packing"))
     param.packed = rt::readPacked(json, param, dtypeBytes(unit.paramType));
   return param;
@@ -114,7 +136,8 @@ void readUnitTypes(const Json &json, const Json &program,
   unit.gatherInPlace = json.value("gather_in_place", false);
 }
 
-Manifest::Unit readUnit(const Json &json, const Json &program) {
+Manifest::Unit readUnit(const Json &json, const Json &program,
+                        const Mesh &mesh) {
   Manifest::Unit unit;
   unit.name = json.at("name").get<std::string>();
   std::string layout = json.at("layout").get<std::string>();
@@ -128,6 +151,7 @@ Manifest::Unit readUnit(const Json &json, const Json &program) {
   if (json.value("grad_place_bytes", int64_t(-1)) >= 0)
     unit.gradPlaceBytes = size(json, "grad_place_bytes");
   unit.frozenLength = optionalSize(json, "frozen_length");
+  unit.matrixLength = optionalSize(json, "matrix_length");
   unit.frozenOffsetBytes = optionalSize(json, "frozen_offset_bytes");
   unit.flops = json.value("flops", 0.0);
   unit.reshards = json.value("reshard_after_forward", false);
@@ -141,12 +165,17 @@ Manifest::Unit readUnit(const Json &json, const Json &program) {
     fail("the manifest keeps unit '", unit.name,
          "', which is not sharded or reshards");
   for (const Json &param : json.at("params"))
-    unit.params.push_back(readParam(param, unit));
+    unit.params.push_back(readParam(param, unit, mesh));
   for (const Manifest::Param &param : unit.params) {
     int64_t section = param.trainable ? unit.length : unit.frozenLength;
     if (param.offset + param.length() > section)
       fail("the manifest places '", param.name, "' outside its unit");
+    if (unit.isMatrix(param) && param.shape.size() != 2)
+      fail("the manifest has '", param.name,
+           "' among the matrices, but it is not two-dimensional");
   }
+  if (unit.matrixLength > unit.length)
+    fail("the manifest has matrices outside of unit '", unit.name, "'");
   return unit;
 }
 
@@ -266,6 +295,8 @@ Manifest read(const Json &json) {
   m.arch = json.value("arch", "");
   m.batch = size(json, "batch");
   m.seq = optionalSize(json, "seq");
+  m.mesh = readMesh(json);
+  m.meshBytes = optionalSize(json, "mesh_bytes");
   for (const Json &input : json.at("inputs"))
     m.inputs.push_back(readInput(input));
   m.loss = readLoss(json.at("loss"));
@@ -275,10 +306,16 @@ Manifest read(const Json &json) {
       AccumulateMode::Unsharded;
   m.optimizer = namedOr(json, "optimizer", Optimizer::AdamW);
   m.optimizerType = namedOr(json, "optimizer_dtype", SHX_F32);
+  m.masterType = namedOr(json, "master_dtype", SHX_F32);
+  m.gatherType = namedOr(json, "gather_dtype", GatherDtype::Param);
   m.paramType = named<ShxDType>(json, "param_dtype");
   m.reduceType = named<ShxDType>(json, "reduce_dtype");
   for (const Json &unit : json.at("units"))
-    m.units.push_back(readUnit(unit, json));
+    m.units.push_back(readUnit(unit, json, m.mesh));
+  for (Manifest::Unit &unit : m.units) {
+    unit.masterType = masterTypeOf(m.masterType, unit.paramType);
+    unit.gatherType = gatherTypeOf(m.gatherType, unit.paramType);
+  }
   for (const Json &launch : json.value("launches", Json::array()))
     m.launches.push_back(readLaunch(launch));
   for (const Json &function : json.value("functions", Json::array()))
@@ -313,6 +350,13 @@ int64_t Manifest::Input::bytes() const {
   return elements() * dtypeBytes(dtype);
 }
 int64_t Manifest::Param::elements() const { return product(shape); }
+std::vector<int64_t> Manifest::Param::wholeShape() const {
+  std::vector<int64_t> whole = shape;
+  if (split)
+    whole[static_cast<size_t>(split->dim)] = split->size();
+  return whole;
+}
+int64_t Manifest::Param::wholeElements() const { return product(wholeShape()); }
 
 std::vector<std::string> Manifest::Param::names() const {
   std::vector<std::string> all = {name};
@@ -323,6 +367,12 @@ int64_t Manifest::Unit::gatheredBytes() const {
   int64_t element = dtypeBytes(paramType);
   return frozenLength > 0 ? frozenOffsetBytes + frozenLength * element
                           : length * element;
+}
+int64_t Manifest::Unit::sentBytes() const {
+  if (gatherType == GatherDtype::Param)
+    return gatheredBytes();
+  return gatherImageBytes(gatherType, length) +
+         frozenLength * dtypeBytes(paramType);
 }
 int64_t Manifest::Unit::gradientBytes() const {
   return length * dtypeBytes(reduceType);
@@ -338,12 +388,23 @@ bool Manifest::gathersInPlace() const {
 }
 bool Manifest::gathersMasters() const {
   return std::all_of(units.begin(), units.end(), [](const Unit &unit) {
-    return unit.gatherInPlace && unit.paramType == SHX_F32;
+    return unit.gatherInPlace && unit.sendsMasters();
   });
 }
 int64_t Manifest::stateBytes(int64_t elements) const {
   int64_t scales = blockwiseState() ? stateBlocks(elements) : 0;
   return elements * dtypeBytes(optimizerType) + scales * int64_t(sizeof(float));
+}
+int64_t Manifest::momentBytes(const Unit &unit,
+                              const Interval &elements) const {
+  int64_t bytes = stateBytes(elements.size());
+  if (optimizerStates() == 2)
+    bytes += stateBytes(behind(unit.matrixLength, elements).size());
+  return bytes;
+}
+bool Manifest::hasMatrices() const {
+  return std::any_of(units.begin(), units.end(),
+                     [](const Unit &unit) { return unit.matrixLength > 0; });
 }
 int64_t Manifest::tokensPerMicrobatch() const {
   return batch * (seq > 0 ? seq : 1);
@@ -361,6 +422,8 @@ int64_t dtypeBytes(ShxDType dtype) {
     return 8;
   case SHX_I1:
   case SHX_I8:
+  case SHX_F8E4M3:
+  case SHX_F8E5M2:
     return 1;
   }
   return 0;

@@ -7,6 +7,7 @@
 #include "shardonnx/runtime/MemoryPlan.h"
 #include "shardonnx/runtime/DevicePlan.h"
 #include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/MuonPlan.h"
 #include <algorithm>
 
 namespace shardonnx {
@@ -32,7 +33,7 @@ constexpr int64_t kCodeBytes = 256 * kMiB, kLocalBytes = 64 * kMiB;
 constexpr int64_t kGraphNodesOfParameter = 32, kGraphNodeBytes = 2 << 10;
 constexpr int64_t kGraphBytes = 16 * kMiB;
 
-// What the update writes beside the masters, of units in bf16 and f16.
+// What the update writes beside the masters, where gathers do not send these.
 constexpr const char *kLowPrecision = "low-precision parameters";
 
 // Everything is this rank's own: GPUs share nothing. The context, and the code
@@ -51,9 +52,12 @@ std::vector<MemoryItem> planDeviceMemory(const Manifest &m,
           {"offload buffers", plan.stagingBytes},
           {"reduced gradients", plan.reducedBytes},
           {"gathered parameters", plan.gatherBytes},
+          {"gathered parameters on their way", plan.imageBytes},
           {"resharded parameters", plan.reshardedBytes},
           {"full gradients", plan.gradientBytes},
           {"activations and workspaces", m.privateSpace.bytes},
+          {"Muon's directions", plan.muon.windowBytes},
+          {"Muon's workspace", plan.muon.workspaceBytes},
           {"inputs", kInputCopies * inputs},
           {"constants", m.constantBytes}};
 }
@@ -81,12 +85,13 @@ int64_t copiedBytes(const Manifest &m, const Topology &topology,
 // Of a program for CPUs: bytes of so many elements of a unit's owned slice that
 // lie in the file. Masters that are the gathered unit stay where they are.
 int64_t offloadedOf(const Manifest &m, const Manifest::Unit &unit,
-                    int64_t owned, bool inPlace, Offload offload) {
+                    const Interval &owned, bool inPlace, Offload offload) {
   if (offload == Offload::None)
     return 0;
-  int64_t bytes = m.optimizerStates() * m.stateBytes(owned);
+  int64_t bytes = m.momentBytes(unit, owned);
   if (offload == Offload::Params && !inPlace)
-    bytes += owned * (4 + lowPrecisionBytes(unit));
+    bytes +=
+        owned.size() * (dtypeBytes(unit.masterType) + lowPrecisionBytes(unit));
   return bytes;
 }
 
@@ -106,7 +111,8 @@ struct OwnedBytes {
 OwnedBytes ownedBytes(const Manifest &m, const Manifest::Unit &unit,
                       const Topology &topology, Offload offload) {
   int64_t owners = unit.sharded ? topology.groupHere() : 1;
-  int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
+  Interval slice = topology.owned(unit.sharded, unit.length, 0);
+  int64_t owned = slice.size();
   bool inPlace = gathersInPlace(unit, topology, offload);
   // Of a unit that the machine's ranks have once.
   auto shared = [&](int64_t length) {
@@ -115,14 +121,28 @@ OwnedBytes ownedBytes(const Manifest &m, const Manifest::Unit &unit,
   };
   OwnedBytes bytes;
   if (offload != Offload::Params || inPlace) {
-    bytes.masters =
-        unit.paramType == SHX_F32 ? shared(unit.length) * 4 : owned * 4;
+    bytes.masters = (unit.sendsMasters() ? shared(unit.length) : owned) *
+                    dtypeBytes(unit.masterType);
     bytes.params = shared(unit.length) * lowPrecisionBytes(unit);
     bytes.frozen = shared(unit.frozenLength) * dtypeBytes(unit.paramType);
   }
   if (offload == Offload::None)
-    bytes.moments = m.optimizerStates() * m.stateBytes(owned);
+    bytes.moments = m.momentBytes(unit, slice);
   return bytes;
+}
+
+// The largest rank's: of units that begin with Muon's matrices, which have one
+// moment, the last slice is.
+int64_t largestMoments(const Manifest &m, const Topology &topology) {
+  int64_t largest = 0;
+  for (int rank = 0; rank < topology.groupSize(); ++rank) {
+    int64_t bytes = 0;
+    for (const Manifest::Unit &unit : m.units)
+      bytes +=
+          m.momentBytes(unit, topology.owned(unit.sharded, unit.length, rank));
+    largest = std::max(largest, bytes);
+  }
+  return largest;
 }
 
 // The launcher of several ranks maps the executable as well, about half of it.
@@ -134,12 +154,12 @@ int64_t processBytes(const Topology &topology, int threads) {
 } // namespace
 
 int64_t lowPrecisionBytes(const Manifest::Unit &unit) {
-  return unit.paramType == SHX_F32 ? 0 : dtypeBytes(unit.paramType);
+  return unit.sendsMasters() ? 0 : dtypeBytes(unit.paramType);
 }
 
 bool gathersInPlace(const Manifest::Unit &unit, const Topology &topology,
                     Offload offload) {
-  return unit.gatherInPlace && !keepsInFile(unit.paramType, offload) &&
+  return unit.gatherInPlace && !keepsInFile(unit.sendsMasters(), offload) &&
          !(unit.sharded && topology.groupsLeaveMachine());
 }
 
@@ -178,30 +198,36 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
   OwnedBytes sum;
   int64_t reduced = 0, part = 0;
   for (const Manifest::Unit &unit : m.units) {
-    int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
+    Interval slice = topology.owned(unit.sharded, unit.length, 0);
+    int64_t owned = slice.size();
     bool inPlace = gathersInPlace(unit, topology, offload);
-    part = std::max({part,
-                     offloadedOf(m, unit, std::min(owned, kOffloadElements),
-                                 inPlace, offload),
+    Interval last{std::max(slice.begin, slice.end - kFilePartElements),
+                  slice.end};
+    part = std::max({part, offloadedOf(m, unit, last, inPlace, offload),
                      std::min(offloadedFrozen(unit, topology, inPlace, offload),
-                              kOffloadPartBytes)});
+                              kFilePartBytes)});
     OwnedBytes bytes = ownedBytes(m, unit, topology, offload);
     sum.masters += bytes.masters;
     sum.params += bytes.params;
     sum.moments += bytes.moments;
     sum.frozen += bytes.frozen;
-    // Replicated, the sum stands once on the machine.
-    reduced += unit.sharded ? owned * 4 : unit.length * 4 / topology.ranksHere;
+    // Replicated, the sum stands once on the machine for each part.
+    int64_t alike = std::max(topology.ranksHere / topology.tensor, 1);
+    reduced += unit.sharded ? owned * 4 : unit.length * 4 / alike;
   }
+  if (m.hasMatrices() && offload == Offload::None)
+    sum.moments = largestMoments(m, topology);
   int64_t gather = copiedBytes(m, topology, offload, /*sharded=*/true) /
                        topology.groupHere() +
                    copiedBytes(m, topology, offload, /*sharded=*/false);
   int64_t inputs = 0;
   for (const Manifest::Input &input : m.inputs)
     inputs += input.bytes();
-  bool among = gradientsLieAmongActivations(m, topology.ranks, accumulate);
+  bool among =
+      gradientsLieAmongActivations(m, topology.dataRanks(), accumulate);
   if (among)
     reduced = 0;
+  MuonPlan muon = planMuon(m, topology.groupHere());
   return {{"master weights", sum.masters},
           {kLowPrecision, sum.params},
           {"frozen weights", sum.frozen},
@@ -209,11 +235,15 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
           {"offload buffers", part},
           {"reduced gradients", reduced},
           {"gathered parameters", gather},
-          {"full gradients", gradientsAreTheirSum(m, topology.ranks, accumulate)
-                                 ? 0
-                                 : m.gradientSpace.bytes},
+          {"full gradients",
+           gradientsAreTheirSum(m, topology.dataRanks(), accumulate)
+               ? 0
+               : m.gradientSpace.bytes},
           {among ? "activations and gradients" : "activations and workspaces",
-           privateBytes(m, topology.ranks, accumulate)},
+           privateBytes(m, topology.dataRanks(), accumulate)},
+          {"Muon's directions", muon.windowBytes / topology.groupHere()},
+          {"Muon's workspace", muon.workspaceBytes},
+          {"tensor axis", m.meshBytes},
           {"inputs", inputs},
           {"thread scratch", m.scratchPerThreadBytes * threadsPerRank},
           {"process", processBytes(topology, threadsPerRank)}};
@@ -245,7 +275,7 @@ int64_t offloadedBytes(const Manifest &m, const Topology &topology,
   int64_t bytes = 0;
   for (const Manifest::Unit &unit : m.units) {
     bool inPlace = gathersInPlace(unit, topology, offload);
-    int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
+    Interval owned = topology.owned(unit.sharded, unit.length, 0);
     bytes += offloadedOf(m, unit, owned, inPlace, offload) +
              offloadedFrozen(unit, topology, inPlace, offload);
   }

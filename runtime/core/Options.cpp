@@ -48,6 +48,13 @@ CLI::Option *nonNegative(CLI::Option *option) {
       ->capture_default_str();
 }
 
+// One of some words; --help shows which is the default.
+CLI::Option *oneOf(CLI::Option *option, const std::vector<std::string> &words) {
+  return option->check(CLI::IsMember(words).description(""))
+      ->type_name("KIND")
+      ->capture_default_str();
+}
+
 void addData(CLI::App &app, Options &o) {
   app.add_option("--data", o.data,
                  "Token file (.bin: little-endian uint16, or with llm.c's "
@@ -94,6 +101,7 @@ struct Texts {
   std::vector<double> betas{0.9, 0.95};
   std::string schedule = spell(Schedule::Kind::Constant), init = "model",
               onNonFinite = "stop", offload = spell(Offload::None);
+  std::string adjustLR = spell(AdjustLR::Original);
   std::optional<std::string> lossScale;
   std::optional<std::string> traceSteps;
 };
@@ -201,6 +209,7 @@ void translate(const Texts &texts, Options &o) {
   o.scheduleKind = *parseSpelling<Schedule::Kind>(texts.schedule);
   o.randomInit = texts.init == "random";
   o.offload = parseSpelling<Offload>(texts.offload).value_or(Offload::None);
+  o.adjustLR = parseSpelling<AdjustLR>(texts.adjustLR).value_or(o.adjustLR);
   o.beta1 = texts.betas[0];
   o.beta2 = texts.betas[1];
   o.skipNonFinite = texts.onNonFinite == "skip";
@@ -209,13 +218,12 @@ void translate(const Texts &texts, Options &o) {
 }
 
 void addOffload(CLI::App &app, Options &o, Texts &texts) {
-  app.add_option("--offload", texts.offload,
-                 "Keep the owned slices of the optimizer's state (optimizer), "
-                 "of weights as well (params), in pinned host memory; of a "
-                 "program for CPUs in a file in --offload-dir")
-      ->check(CLI::IsMember(spellAll<Offload>()).description(""))
-      ->type_name("KIND")
-      ->capture_default_str();
+  oneOf(app.add_option(
+            "--offload", texts.offload,
+            "Keep the owned slices of the optimizer's state (optimizer), "
+            "of weights as well (params), in pinned host memory; of a "
+            "program for CPUs in a file in --offload-dir"),
+        spellAll<Offload>());
   app.add_option("--offload-dir", o.offloadDir,
                  "Folder on a fast disk for --offload of a program for CPUs")
       ->type_name("DIR");
@@ -234,7 +242,17 @@ void addOptimizer(CLI::App &app, Options &o, Texts &texts) {
   app.add_option("--no-decay", o.noDecay,
                  "Parameters (whole name) without weight decay")
       ->type_name("REGEX");
-  nonNegative(app.add_option("--momentum", o.momentum, "Of SGD"));
+  nonNegative(
+      app.add_option("--momentum", o.momentum, "Of SGD (0), of Muon (0.95)"));
+  nonNegative(app.add_option("--muon-lr", o.muonLR,
+                             "Of Muon's matrices, under the same schedule; "
+                             "default: --lr's"));
+  oneOf(app.add_option(
+            "--adjust-lr-fn", texts.adjustLR,
+            "Factor on the learning rate of Muon's matrix of AxB: "
+            "sqrt(max(1, A/B)) (original), or 0.2*sqrt(max(A, B)), with "
+            "which AdamW's rate serves (match_rms_adamw)"),
+        spellAll<AdjustLR>());
   nonNegative(app.add_option("--clip-grad-norm", o.clipGradNorm,
                              "Largest global gradient norm (0: off)"));
   nonNegative(app.add_option("--clip-grad-value", o.clipGradValue,
@@ -246,17 +264,14 @@ void addOptimizer(CLI::App &app, Options &o, Texts &texts) {
                  "skipped; doubled after 2000 steps). Default: dynamic for "
                  "float16 programs, else 1")
       ->type_name("dynamic|X");
-  app.add_option("--on-nonfinite", texts.onNonFinite,
-                 "A step whose loss or gradient norm is not finite: stop, or "
-                 "skip its update")
-      ->check(CLI::IsMember({"stop", "skip"}).description(""))
-      ->type_name("KIND")
-      ->capture_default_str();
-  app.add_option("--schedule", texts.schedule,
-                 "Of the learning rate: constant, linear, cosine, wsd")
-      ->check(CLI::IsMember(spellAll<Schedule::Kind>()).description(""))
-      ->type_name("KIND")
-      ->capture_default_str();
+  oneOf(app.add_option(
+            "--on-nonfinite", texts.onNonFinite,
+            "A step whose loss or gradient norm is not finite: stop, or "
+            "skip its update"),
+        {"stop", "skip"});
+  oneOf(app.add_option("--schedule", texts.schedule,
+                       "Of the learning rate: constant, linear, cosine, wsd"),
+        spellAll<Schedule::Kind>());
   whole(app.add_option("--warmup", o.warmup, "Steps of linear warm-up"), 0)
       ->capture_default_str();
   nonNegative(
@@ -264,10 +279,8 @@ void addOptimizer(CLI::App &app, Options &o, Texts &texts) {
 }
 
 void addModel(CLI::App &app, Options &o, Texts &texts) {
-  app.add_option("--init", texts.init, "Initial weights: model, random")
-      ->check(CLI::IsMember({"model", "random"}).description(""))
-      ->type_name("KIND")
-      ->capture_default_str();
+  oneOf(app.add_option("--init", texts.init, "Initial weights: model, random"),
+        {"model", "random"});
   app.add_option("--model", o.model,
                  "Where the ONNX file with the initial weights is now, or a "
                  "state dict: .safetensors, its .index.json, or the folder "

@@ -7,6 +7,7 @@
 #define SHARDONNX_RUNTIME_OPTIONS_H
 
 #include "Schedule.h"
+#include "shardonnx/runtime/Choices.h"
 #include "shardonnx/runtime/Offload.h"
 #include <cstdint>
 #include <optional>
@@ -24,10 +25,13 @@ struct Options {
   int64_t patience = 0;  // evaluations without a better one; 0: any number
   bool keepBest = false; // of the checkpoints
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1,
-         clipGradNorm = 1.0, clipGradValue = 0, momentum = 0; // 0: off
-  std::optional<double> lossScale;                            // fixed
-  bool dynamicLossScale = false; // asked for: float16 programs have it anyway
-  bool skipNonFinite = false;    // else the run stops
+         clipGradNorm = 1.0, clipGradValue = 0; // 0: off
+  std::optional<double> momentum;               // none: optimizer's
+  std::optional<double> muonLR;                 // none: lr
+  AdjustLR adjustLR = AdjustLR::Original;
+  std::optional<double> lossScale; // fixed
+  bool dynamicLossScale = false;   // asked for: float16 programs have it anyway
+  bool skipNonFinite = false;      // else the run stops
   std::string noDecay;
   Schedule::Kind scheduleKind = Schedule::Kind::Constant;
   int64_t warmup = 0;
@@ -50,6 +54,15 @@ struct Options {
   bool debugMemory = false;
 
   Schedule schedule() const { return {scheduleKind, lr, minLR, warmup, steps}; }
+  /// Of Muon's matrices: the same in proportion.
+  Schedule muonSchedule() const {
+    double peak = muonLR.value_or(lr);
+    double floor = lr > 0 ? minLR * peak / lr : 0;
+    return {scheduleKind, peak, floor, warmup, steps};
+  }
+  double momentumOf(Optimizer optimizer) const {
+    return momentum.value_or(optimizer == Optimizer::Muon ? 0.95 : 0);
+  }
 };
 
 /// Returns nothing after --help or --version, which it prints. Throws

@@ -8,6 +8,7 @@
 
 #include "Engine.h"
 #include "PackedWeight.h"
+#include "ParamPart.h"
 #include <algorithm>
 
 namespace shardonnx::rt {
@@ -18,8 +19,13 @@ struct OwnedRange {
   Engine *engine;
   size_t unit;
   const Manifest::Param *param;
-  int64_t begin, end; // elements of the parameter
+  int64_t begin, end; // elements of the parameter, or of this rank's part
   ElementSink *sink = nullptr;
+
+  /// Where this rank's part lies in the whole parameter.
+  ParamPart part() const {
+    return {*param, engine->tensorRank(), engine->tensor()};
+  }
 
   /// Weights, as masters or frozen.
   void write(int64_t at, const float *values, int64_t count) const {

@@ -9,9 +9,9 @@
 namespace shardonnx::rt {
 namespace {
 
-// Neighbours that are decayed alike are one piece.
+// Neighbours that are decayed and counted alike are one piece.
 std::vector<Piece>
-piecesOf(const Manifest::Unit &unit, const Interval &owned,
+piecesOf(const Manifest::Unit &unit, const Interval &owned, int tensorRank,
          const std::function<bool(const std::string &)> &noDecay) {
   std::vector<Piece> pieces;
   for (const Manifest::Param &param : unit.params) {
@@ -24,11 +24,13 @@ piecesOf(const Manifest::Unit &unit, const Interval &owned,
       continue;
     std::vector<std::string> names = param.names();
     bool decay = std::none_of(names.begin(), names.end(), noDecay);
+    bool repeated = tensorRank > 0 && !param.split;
     Piece *last = pieces.empty() ? nullptr : &pieces.back();
-    if (last && last->begin + last->length == begin && last->decay == decay)
+    if (last && last->begin + last->length == begin && last->decay == decay &&
+        last->repeated == repeated)
       last->length += end - begin;
     else
-      pieces.push_back({begin, end - begin, decay});
+      pieces.push_back({begin, end - begin, decay, repeated});
   }
   return pieces;
 }
@@ -46,26 +48,29 @@ void OwnedUnit::assign(const Manifest &manifest, size_t index,
   Interval part = unit->sharded
                       ? ownedInterval(owned.size(), topology.replica(rank),
                                       topology.replicas)
-                      : ownedInterval(owned.size(), rank, topology.ranks);
+                      : ownedInterval(owned.size(), topology.dataRank(rank),
+                                      topology.dataRanks());
+  tensorRank = topology.tensorRank(rank);
   counted = {owned.begin + part.begin, owned.begin + part.end};
+  matrixElements = owned.size() - behind(unit->matrixLength, owned).size();
   setDecay([](const std::string &) { return false; });
 }
 
 void OwnedUnit::setDecay(
     const std::function<bool(const std::string &)> &noDecay) {
-  pieces = piecesOf(*unit, owned, noDecay);
+  pieces = piecesOf(*unit, owned, tensorRank, noDecay);
 }
 
 uint8_t *OwnedUnit::address(StateArray array, int64_t begin) const {
   if (array == StateArray::Frozen)
     return frozen + (begin - frozenOwned.begin) * elementBytes(array);
-  bool second = array == StateArray::Moment2 || array == StateArray::Scale2;
+  bool second = isSecond(array);
   if (isScale(array))
     return reinterpret_cast<uint8_t *>(scales[second] + begin -
                                        owned.begin / kStateBlock);
-  begin -= owned.begin;
+  begin -= owned.begin + (second ? matrixElements : 0);
   if (array == StateArray::Master)
-    return reinterpret_cast<uint8_t *>(master + begin);
+    return master + begin * elementBytes(array);
   return moments[second] + begin * elementBytes(array);
 }
 
@@ -76,11 +81,17 @@ OptimizerBuffers OwnedUnit::optimizerBuffers(const Interval &part) const {
   auto from = [](auto *tensor, int64_t offset) {
     return tensor ? tensor + offset : nullptr;
   };
-  int64_t moment = at * dtypeBytes(momentType), block = at / kStateBlock;
-  return {from(master, at),
+  int64_t element = dtypeBytes(momentType), block = at / kStateBlock;
+  uint8_t *second = nullptr;
+  if (at >= matrixElements)
+    second = from(moments[1], (at - matrixElements) * element);
+  uint8_t *written = nullptr; // by the kernel
+  if (unit->gatherType == GatherDtype::Param)
+    written = from(params, at * dtypeBytes(unit->paramType));
+  return {from(master, at * elementBytes(StateArray::Master)),
           from(reduced, at),
-          {from(moments[0], moment), from(moments[1], moment)},
-          from(params, at * dtypeBytes(unit->paramType)),
+          {from(moments[0], at * element), second},
+          written,
           {from(scales[0], block), from(scales[1], block)},
           {number << SHX_UNIT_SHIFT | (owned.begin + at), part.begin - at,
            part.end - at}};

@@ -20,13 +20,15 @@ namespace shardonnx::rt {
 struct Piece {
   int64_t begin = 0, length = 0; // in the owned slice
   bool decay = true;
+  bool repeated = false; // another rank of the tensor axis has it in its norm
 };
 
 /// What the optimizer's kernel gets.
 struct OptimizerBuffers {
-  float *master, *gradient;
+  uint8_t *master;
+  float *gradient;
   uint8_t *moments[2];
-  uint8_t *params;  // in param_dtype; null in f32
+  uint8_t *params;  // in param_dtype; null where the kernel has none
   float *scales[2]; // of moments in int8, else null
   ShxPiece piece;
 };
@@ -35,18 +37,24 @@ struct OwnedUnit {
   const Manifest::Unit *unit = nullptr;
   int64_t number = 0;            // of the unit
   ShxDType momentType = SHX_F32; // the manifest's
-  Interval owned;            // of the trainable section; replicated: all of it
-  Interval frozenOwned;      // of the frozen section; replicated: all of it
-  Interval counted;          // of the trainable section: in this rank's norm
-  float *master = nullptr;   // [owned]
-  uint8_t *moments[2] = {};  // [owned] each, null when not needed
+  Interval owned;             // of the trainable section; replicated: all of it
+  Interval frozenOwned;       // of the frozen section; replicated: all of it
+  Interval counted;           // of the trainable section: in this rank's norm
+  int64_t matrixElements = 0; // of the slice: Muon's, which are first in it
+  uint8_t *master = nullptr;  // [owned], of the unit's master_dtype
+  /// [owned], null when not needed; the second of what is no matrix.
+  uint8_t *moments[2] = {};
   float *scales[2] = {};     // of moments in int8: [stateBlocks(owned)] each
   float *reduced = nullptr;  // [owned]
   uint8_t *frozen = nullptr; // [frozenOwned], in param_dtype
-  /// [owned], the masters in param_dtype: the update writes them, gathers read
-  /// them. Null in f32, where they are the masters.
+  /// [owned], in param_dtype, rounded as --gather-dtype says: the update writes
+  /// it, gathers read it. Null where that is the masters.
   uint8_t *params = nullptr;
   std::vector<Piece> pieces;
+
+  /// This rank's place on the tensor axis: parameters that are not split are
+  /// the first one's, for the norm.
+  int tensorRank = 0;
 
   /// Sets the unit and its intervals; every parameter is decayed.
   void assign(const Manifest &manifest, size_t index, const Topology &topology,
@@ -56,10 +64,12 @@ struct OwnedUnit {
   const Interval &section(bool trainable) const {
     return trainable ? owned : frozenOwned;
   }
-  /// Masters and scales are f32, frozen weights have the unit's param_dtype.
+  /// Scales are f32, frozen weights have the unit's param_dtype.
   ShxDType dtype(StateArray array) const {
     if (array == StateArray::Frozen)
       return unit->paramType;
+    if (array == StateArray::Master)
+      return unit->masterType;
     return isMoment(array) ? momentType : SHX_F32;
   }
   int64_t elementBytes(StateArray array) const {
@@ -75,31 +85,32 @@ struct OwnedUnit {
   template <typename Carver>
   void carveMoments(Carver &memory, int count, int64_t elements) {
     for (int i = 0; i < count; ++i) {
+      if (i == 1)
+        elements -= matrixElements;
       moments[i] =
           memory.template take<uint8_t>(elements * dtypeBytes(momentType));
       if (blockwise())
         scales[i] = memory.template take<float>(stateBlocks(elements));
     }
   }
-  bool isF32() const { return unit->paramType == SHX_F32; }
 
-  /// Calls visit(cut, decay) with what each piece has of a part of the slice.
+  /// Calls visit(cut, piece) with what each piece has of a part of the slice.
   template <typename Visit>
   void forPieces(const Interval &part, Visit visit) const {
     for (const Piece &piece : pieces) {
       Interval cut{std::max(piece.begin, part.begin),
                    std::min(piece.begin + piece.length, part.end)};
       if (cut.size() > 0)
-        visit(cut, piece.decay);
+        visit(cut, piece);
     }
   }
-  /// Calls visit(gradients, count) with all that this rank's part of the norm
-  /// has of the unit.
+  /// Calls visit(gradients, count, repeated) with all that this rank's part of
+  /// the norm has of the unit, and what another rank of the tensor axis has.
   template <typename Visit> void forCounted(Visit visit) const {
     forPieces({counted.begin - owned.begin, counted.end - owned.begin},
-              [&](const Interval &cut, bool) {
+              [&](const Interval &cut, const Piece &piece) {
                 visit(static_cast<const float *>(reduced + cut.begin),
-                      cut.size());
+                      cut.size(), piece.repeated);
               });
   }
 };

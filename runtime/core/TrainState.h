@@ -30,6 +30,10 @@ constexpr bool isMoment(StateArray array) {
 constexpr bool isScale(StateArray array) {
   return array == StateArray::Scale1 || array == StateArray::Scale2;
 }
+/// Of the second moment, which Muon's matrices have not.
+constexpr bool isSecond(StateArray array) {
+  return array == StateArray::Moment2 || array == StateArray::Scale2;
+}
 /// The scales of a moment in int8.
 constexpr StateArray scalesOf(StateArray moment) {
   return moment == StateArray::Moment1 ? StateArray::Scale1

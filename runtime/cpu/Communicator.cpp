@@ -35,9 +35,13 @@ Communicator::Communicator(State &state, Control &control, Trace *trace,
     : state(state), control(control), trace(trace), exchange(machines.exchange),
       routes(machines.routes), network(machines.network), units(state.units),
       self{state.rank, state.rank + 1, 1}, group(groupOf(state)),
-      column{state.topology.groupRank(state.rank), state.topology.ranks,
-             state.topology.groupSize()},
-      all{0, state.topology.ranks, 1}, counts(state.units.size()) {
+      column{state.topology.rankAt(0, state.topology.groupRank(state.rank),
+                                   state.rank),
+             state.topology.ranks,
+             state.topology.groupSize() * state.topology.tensor},
+      all{state.topology.tensorRank(state.rank), state.topology.ranks,
+          state.topology.tensor},
+      counts(state.units.size()) {
   auto paramBegin = [&](size_t u) { return units[u].unit->paramOffsetBytes; };
   auto paramBytes = [&](size_t u) {
     return units[u].inPlace ? 0 : units[u].unit->gatheredBytes();
@@ -46,6 +50,8 @@ Communicator::Communicator(State &state, Control &control, Trace *trace,
   auto gradBytes = [&](size_t u) { return units[u].unit->gradientBytes(); };
   gatherOverlaps = overlaps(units, paramBegin, paramBytes);
   gradOverlaps = overlaps(units, gradBegin, gradBytes);
+  if (network && routes.group.leavesMachine())
+    planImages();
   // A single rank waits for nobody: its copies are made where they are asked
   // for, and no thread takes a core from the pool.
   if (control.ranks() > 1)
@@ -53,9 +59,9 @@ Communicator::Communicator(State &state, Control &control, Trace *trace,
 }
 
 Communicator::Ranks Communicator::groupOf(const State &state) {
-  int size = state.topology.groupSize();
-  int begin = state.topology.replica(state.rank) * size;
-  return {begin, begin + size, 1};
+  const Topology &mesh = state.topology;
+  int begin = mesh.rankAt(mesh.replica(state.rank), 0, state.rank);
+  return {begin, begin + mesh.groupSize() * mesh.tensor, mesh.tensor};
 }
 
 bool Communicator::every(const Ranks &ranks, size_t unit,
@@ -75,15 +81,6 @@ Communicator::usesBefore(const std::vector<size_t> &overlapping,
     if (uint64_t n = counts[unit].*count)
       uses.push_back({unit, n});
   return uses;
-}
-
-// What the issuing thread waits for, for the trace too.
-template <typename Ready>
-void Communicator::wait(Activity activity, const char *name, int64_t unit,
-                        Ready ready) {
-  TraceSpan span(trace, TraceRow::Waiting, name, unit);
-  control.wait(activity, unit < 0 ? 0 : static_cast<size_t>(unit),
-               /*spin=*/true, ready);
 }
 
 // ---- All-gather
@@ -115,7 +112,7 @@ void Communicator::gatherStart(size_t unit) {
 void Communicator::writeSection(uint8_t *to, const uint8_t *from,
                                 int64_t bytes) {
   const OffloadFile &file = state.offloaded();
-  int64_t step = file.holds(from) ? kOffloadPartBytes : bytes;
+  int64_t step = file.holds(from) ? kFilePartBytes : bytes;
   for (int64_t begin = 0; begin < bytes; begin += step) {
     int64_t left = bytes - begin, count = std::min(step, left);
     file.prefetch(from + begin + count, std::min(step, left - count));
@@ -129,8 +126,7 @@ void Communicator::writeSlice(size_t unit, uint64_t gather) {
   TraceSpan span(trace, TraceRow::Gather, u.unit->name.c_str(),
                  static_cast<int64_t>(unit));
   int64_t element = dtypeBytes(u.unit->paramType);
-  const uint8_t *from =
-      u.isF32() ? reinterpret_cast<const uint8_t *>(u.master) : u.params;
+  const uint8_t *from = u.params ? u.params : u.master;
   writeSection(u.gathered + u.owned.begin * element, from,
                u.owned.size() * element);
   writeSection(u.gathered + u.unit->frozenOffsetBytes +
@@ -256,7 +252,7 @@ void Communicator::sumSlice(size_t unit, uint64_t reduction, bool accumulate,
 // Gradients that are their own sum, while backward has left them in a cache.
 void Communicator::squareCounted(UnitState &u, bool parallel) {
   u.squares.clear();
-  u.forCounted([&](const float *gradients, int64_t count) {
+  u.forCounted([&](const float *gradients, int64_t count, bool) {
     size_t taken = u.squares.size();
     u.squares.resize(taken + static_cast<size_t>(normChunks(count)));
     squareSums(gradients, count, u.squares.data() + taken, parallel);
@@ -269,7 +265,7 @@ void Communicator::sumCounted(UnitState &u, bool accumulate, bool parallel) {
   ShxDType dtype = u.unit->reduceType;
   std::vector<const void *> sources(u.gradients.size());
   u.squares.clear();
-  u.forCounted([&](const float *reduced, int64_t count) {
+  u.forCounted([&](const float *reduced, int64_t count, bool) {
     int64_t at = reduced - u.reduced;
     for (size_t r = 0; r < sources.size(); ++r)
       sources[r] = u.gradients[r] + (u.owned.begin + at) * dtypeBytes(dtype);
@@ -388,6 +384,36 @@ void Communicator::updateEnd(size_t unit) {
   control.publish(mine.updated, update);
 }
 
+// ---- Muon's matrices
+// Each rank writes its slice of their directions, owners replace whole ones,
+// and all read their slices of these. A replicated unit's rank has all, and
+// writes what it owns.
+
+void Communicator::awaitDirections(size_t unit) {
+  size_t before = state.muon.units[unit].before;
+  uint64_t target = counts[before].updates;
+  awaitMatrices(unit, [&] {
+    return every(group, before, &UnitCounters::updated, target);
+  });
+}
+
+void Communicator::publishDirections(size_t unit) {
+  control.publish(control.mine(unit).directions, ++counts[unit].directions);
+}
+
+void Communicator::publishOrthogonal(size_t unit) {
+  control.publish(control.mine(unit).orthogonal, counts[unit].directions);
+}
+
+bool Communicator::areDirectionsWritten(size_t unit) const {
+  return every(readers(unit), unit, &UnitCounters::directions,
+               counts[unit].directions);
+}
+
+bool Communicator::areOrthogonal(size_t unit) const {
+  return every(group, unit, &UnitCounters::orthogonal, counts[unit].directions);
+}
+
 // ---- Numbers
 
 // A collective from here to its end.
@@ -407,7 +433,8 @@ private:
 };
 
 double Communicator::sumNorms(double mine) {
-  Recorded recorded(control, Activity::Norm, sizeof(double) * all.end);
+  Recorded recorded(control, Activity::Norm,
+                    static_cast<int64_t>(sizeof(double)) * control.ranks());
   if (network) {
     double sum = 0;
     for (const LossSum &theirs : fromMachines({mine, 0}, Activity::Norm))
@@ -428,7 +455,8 @@ double Communicator::sumNorms(double mine) {
 }
 
 Communicator::LossSum Communicator::sumLosses(LossSum mine) {
-  Recorded recorded(control, Activity::Loss, sizeof(LossSum) * all.end);
+  Recorded recorded(control, Activity::Loss,
+                    static_cast<int64_t>(sizeof(LossSum)) * control.ranks());
   if (network) {
     LossSum sum;
     for (const LossSum &theirs : fromMachines(mine, Activity::Loss)) {

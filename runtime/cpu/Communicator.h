@@ -47,6 +47,19 @@ public:
   void updateBegin(size_t unit);
   void updateEnd(size_t unit);
 
+  /// Of a unit's matrices (--optimizer=muon). Waits until nobody reads what
+  /// was in the place of its directions; this rank's slice of them is written;
+  /// all that it owns of them is orthogonal.
+  void awaitDirections(size_t unit);
+  void publishDirections(size_t unit);
+  void publishOrthogonal(size_t unit);
+  /// Whether all ranks' are; the issuing thread waits for one or the other.
+  bool areDirectionsWritten(size_t unit) const;
+  bool areOrthogonal(size_t unit) const;
+  template <typename Ready> void awaitMatrices(size_t unit, Ready ready) {
+    wait(Activity::Optimizer, "matrices", static_cast<int64_t>(unit), ready);
+  }
+
   /// The sum over ranks, in their order, of what each gives. Every rank calls
   /// these once per step and gets the same bits.
   double sumNorms(double mine);
@@ -60,6 +73,7 @@ private:
   /// order of every rank.
   struct Counts {
     uint64_t gathers = 0, reductions = 0, replicaSums = 0, updates = 0;
+    uint64_t directions = 0;
     /// Numbers of the last gather and reduction in the flight recorder.
     uint64_t gather = 0, reduction = 0;
   };
@@ -75,6 +89,13 @@ private:
   };
   bool every(const Ranks &ranks, size_t unit, Counter UnitCounters::*counter,
              uint64_t value) const;
+  /// Of the issuing thread, for the trace too.
+  template <typename Ready>
+  void wait(Activity activity, const char *name, int64_t unit, Ready ready) {
+    TraceSpan span(trace, TraceRow::Waiting, name, unit);
+    control.wait(activity, unit < 0 ? 0 : static_cast<size_t>(unit),
+                 /*spin=*/true, ready);
+  }
   bool sharded(size_t unit) const { return units[unit].unit->sharded; }
   /// Who shares the gathered unit, and whose gradients of it are added up.
   static Ranks groupOf(const State &state);
@@ -86,8 +107,6 @@ private:
   }
   std::vector<Use> usesBefore(const std::vector<size_t> &overlapping,
                               uint64_t Counts::*count) const;
-  template <typename Ready>
-  void wait(Activity activity, const char *name, int64_t unit, Ready ready);
   void writeSection(uint8_t *to, const uint8_t *from, int64_t bytes);
   void writeSlice(size_t unit, uint64_t gather);
   void poisonSlice(size_t unit, uint64_t gather);
@@ -100,6 +119,11 @@ private:
   }
   Interval partOf(size_t unit, bool trainable, size_t member) const;
   void sendSlices(size_t unit, uint64_t gather);
+  bool sendsImages(size_t unit) const {
+    return units[unit].unit->gatherType != GatherDtype::Param;
+  }
+  void planImages();
+  void sendImages(size_t unit, uint64_t gather);
   void sumOverMachines(size_t unit, uint64_t reduction, bool accumulate,
                        bool last);
   void sumOverReplicas(size_t unit, uint64_t sum);
@@ -124,6 +148,14 @@ private:
   /// [unit] the units, itself among them, whose gather or gradient buffer
   /// shares bytes with its own.
   std::vector<std::vector<size_t>> gatherOverlaps, gradOverlaps;
+  /// Slices on their way between machines, as --gather-dtype sends them:
+  /// which one of the memory's equal parts a member's is in.
+  struct Images {
+    std::vector<size_t> places; // [member of the group]
+    size_t step = 0;            // bytes of a part
+    std::vector<uint8_t> memory;
+  };
+  Images images;
   uint64_t normTurn = 0, lossTurn = 0;
   /// Last, so that it ends first.
   std::unique_ptr<CommThread> thread;

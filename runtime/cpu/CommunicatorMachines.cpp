@@ -5,8 +5,10 @@
 // each, shared memory holds what is gathered and every local rank's gradients;
 // slices and the machines' sums travel.
 
+#include "../core/GatherImage.h"
 #include "../support/Error.h"
 #include "Communicator.h"
+#include <algorithm>
 #include <cstring>
 
 namespace shardonnx::rt {
@@ -30,7 +32,12 @@ Interval Communicator::partOf(size_t unit, bool trainable,
 void Communicator::sendSlices(size_t unit, uint64_t gather) {
   UnitState &u = units[unit];
   int64_t element = dtypeBytes(u.unit->paramType);
+  bool asImages = sendsImages(unit);
+  if (asImages)
+    sendImages(unit, gather);
   for (bool trainable : {true, false}) {
+    if (trainable && asImages)
+      continue;
     uint8_t *section = u.gathered + (trainable ? 0 : u.unit->frozenOffsetBytes);
     network->gather(
         routeOf(unit),
@@ -45,6 +52,49 @@ void Communicator::sendSlices(size_t unit, uint64_t gather) {
         });
   }
 }
+
+// This rank's image lies first, then those that it carries, each with room for
+// the largest slice. One gather is on its way at a time.
+void Communicator::planImages() {
+  const Route &route = routes.group;
+  images.places.resize(route.members.size());
+  for (size_t i = 0; i < route.carried.size(); ++i)
+    images.places[route.carried[i]] = i + 1;
+  int64_t largest = 0;
+  for (size_t unit = 0; unit < units.size(); ++unit)
+    if (sharded(unit) && sendsImages(unit))
+      largest =
+          std::max(largest, gatherImageBytes(units[unit].unit->gatherType,
+                                             partOf(unit, true, 0).size()));
+  images.step = static_cast<size_t>(largest);
+  images.memory.resize(images.step * (route.carried.size() + 1));
+}
+
+// The trainable section, as --gather-dtype sends it.
+void Communicator::sendImages(size_t unit, uint64_t gather) {
+  const UnitState &u = units[unit];
+  const Route &route = routeOf(unit);
+  GatherDtype type = u.unit->gatherType;
+  ShxDType param = u.unit->paramType;
+  auto slice = [&](size_t member) {
+    return u.gathered + partOf(unit, true, member).begin * dtypeBytes(param);
+  };
+  auto image = [&](size_t member) {
+    return images.memory.data() + images.places[member] * images.step;
+  };
+  size_t mine = route.place(control.rank());
+  encodeImage(type, param, slice(mine), image(mine),
+              partOf(unit, true, mine).size());
+  network->gather(route, {Network::Gather, static_cast<uint32_t>(unit), gather},
+                  image, [&](size_t member) {
+                    return static_cast<size_t>(gatherImageBytes(
+                        type, partOf(unit, true, member).size()));
+                  });
+  for (size_t member : route.carried)
+    decodeImage(type, image(member), param, slice(member),
+                partOf(unit, true, member).size());
+}
+
 // A replicated unit's sum is whole on each machine, once it is read.
 void Communicator::sumOverMachines(size_t unit, uint64_t reduction,
                                    bool accumulate, bool last) {

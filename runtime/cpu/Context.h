@@ -7,15 +7,20 @@
 #ifndef SHARDONNX_RUNTIME_CPU_CONTEXT_H
 #define SHARDONNX_RUNTIME_CPU_CONTEXT_H
 
+#include "AxisGroup.h"
 #include "Communicator.h"
 #include "shardonnx/runtime/ABI.h"
 
 namespace shardonnx::rt {
 
+class Muon;
+
 struct Context : ShxContext {
   State *state = nullptr;
   Communicator *communicator = nullptr;
-  Trace *trace = nullptr;             // null: none
+  AxisGroup *axis = nullptr;
+  Muon *muon = nullptr;   // null: the program has no matrices of its
+  Trace *trace = nullptr; // null: none
   float values[SHX_NUM_SCALARS] = {}; // ShxContext::scalars
   float valuesWithoutDecay[SHX_NUM_SCALARS] = {};
   /// The engine's; may be empty. Before a unit's optimizer.
@@ -23,7 +28,10 @@ struct Context : ShxContext {
   double clipGradNorm = 0;   // 0: off
   double gradNorm = 0;       // of the step, before clipping
   double offloadSeconds = 0; // of the step: updates of what is offloaded
-  double lossSum = 0;        // of the microbatches since it was cleared
+  /// Elements of the largest part of an offloaded slice so far, and the
+  /// process's proportional set size while it was in memory.
+  int64_t largestPart = 0, pssWithPart = 0;
+  double lossSum = 0; // of the microbatches since it was cleared
 };
 
 inline Context &contextOf(ShxContext *context) {

@@ -83,6 +83,16 @@ void checkThreadStacks(int threads) {
   ::munmap(room, bytes);
 }
 
+// Directions lie in memory that the ranks of a group share.
+void checkMuon(const Manifest &manifest, const Topology &topology) {
+  for (const Manifest::Unit &unit : manifest.units)
+    if (unit.matrixLength > 0 && unit.sharded && topology.groupsLeaveMachine())
+      fail(
+          "--optimizer=muon needs the ranks that share unit '", unit.name,
+          "' on one machine: compile with --strategy=hybrid_shard (one replica "
+          "a machine) or no_shard");
+}
+
 } // namespace
 
 CpuEngine::CpuEngine(const EngineSetup &setup)
@@ -93,11 +103,13 @@ CpuEngine::CpuEngine(const EngineSetup &setup)
       routes(routesOf(setup)), network(connect(setup, routes)),
       communicator(state, control, setup.trace,
                    {setup.exchange, routes, network.get()}),
+      axis(state, control, setup.trace),
       plannedBytes(totalBytes(
           planMemory(manifest, setup.topology, threadsPerRank(setup.info),
                      setup.options.accumulate, setup.options.offload))) {
   if (network)
     plannedBytes += Network::stagingBytes(routes, manifest);
+  checkMuon(manifest, setup.topology);
   allocateInputs();
   checkThreadStacks(threadsPerRank(setup.info)); // the plan's memory is there
   context.privateBase = state.privateBase();
@@ -107,9 +119,12 @@ CpuEngine::CpuEngine(const EngineSetup &setup)
   context.scalars = context.values;
   context.state = &state;
   context.communicator = &communicator;
+  context.axis = &axis;
   context.trace = setup.trace;
   context.beforeUpdate = &beforeUpdate;
   context.clipGradNorm = setup.options.clipGradNorm;
+  if (manifest.hasMatrices())
+    context.muon = &muon.emplace(context, setup.options.adjustLR);
 }
 
 void CpuEngine::allocateInputs() {
@@ -170,8 +185,12 @@ void CpuEngine::setDecay(
 // another type.
 void CpuEngine::start() {
   for (UnitState &u : state.units)
-    if (u.params)
-      castSlice(u.params, u.unit->paramType, u.master, u.owned.size(),
+    if (u.unit->gatherType != GatherDtype::Param)
+      roundSlice(u.params, *u.unit, u.master, u.owned.size(),
+                 /*parallel=*/true);
+    else if (u.params)
+      castSlice(u.params, u.unit->paramType,
+                reinterpret_cast<const float *>(u.master), u.owned.size(),
                 /*parallel=*/true);
   state.evictAll();
   ::malloc_trim(0); // what reading the manifest and the model has left behind
@@ -229,9 +248,14 @@ void CpuEngine::microbatch(bool first, bool last) {
   (first ? program.firstMicrobatch : program.nextMicrobatch)(&context);
 }
 
+// The ranks of a tensor group have the same.
+double CpuEngine::ownLoss() const {
+  return tensorRank() == 0 ? context.lossSum : 0;
+}
+
 void CpuEngine::update() {
   double asked = control.askedToStop() ? 1 : 0;
-  Communicator::LossSum sum = communicator.sumLosses({context.lossSum, asked});
+  Communicator::LossSum sum = communicator.sumLosses({ownLoss(), asked});
   lossSum = sum.loss;
   stop = sum.count > 0;
   context.lossSum = 0;
@@ -255,7 +279,8 @@ void CpuEngine::evalMicrobatch() {
 }
 
 Engine::Evaluation CpuEngine::evaluation(double count) {
-  Communicator::LossSum sum = communicator.sumLosses({context.lossSum, count});
+  Communicator::LossSum sum =
+      communicator.sumLosses({ownLoss(), tensorRank() == 0 ? count : 0});
   context.lossSum = 0;
   return {sum.loss, sum.count};
 }
@@ -266,7 +291,7 @@ MemoryUse CpuEngine::memory(int64_t heldByHost, bool last) {
   mine.peakBytes.store(plannedBytes + heldByHost);
   double begin = monotonicSeconds();
   if (last || begin >= nextMeasurement) {
-    mine.pssBytes.store(proportionalSetBytes());
+    mine.pssBytes.store(std::max(proportionalSetBytes(), context.pssWithPart));
     double end = monotonicSeconds();
     nextMeasurement = end + (end - begin) / kMeasurementShare;
   }

@@ -9,6 +9,7 @@
 
 #include "../core/Engine.h"
 #include "Context.h"
+#include "Muon.h"
 #include "Network.h"
 #include "State.h"
 #include "WaitPolicy.h"
@@ -49,6 +50,7 @@ public:
 
 private:
   void allocateInputs();
+  double ownLoss() const;
   void adaptWaiting();
   void poisonPrivate();
 
@@ -58,7 +60,9 @@ private:
   Routes routes;
   std::unique_ptr<Network> network; // where there are several machines
   Communicator communicator;
+  AxisGroup axis;
   Context context;
+  std::optional<Muon> muon;
   Mapping inputMemory;
   std::vector<uint8_t *> inputPointers;
   int64_t plannedBytes;

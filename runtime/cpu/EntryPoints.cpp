@@ -1,9 +1,10 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The C entry points of ABI.h for collectives and the loss.
+// The C entry points of ABI.h and MeshABI.h for collectives and the loss.
 
 #include "Context.h"
+#include "shardonnx/runtime/MeshABI.h"
 
 using shardonnx::rt::contextOf;
 
@@ -31,6 +32,11 @@ void shx_reduce_start(ShxContext *ctx, int32_t unit, int32_t accumulate) {
 }
 void shx_reduce_wait(ShxContext *ctx, int32_t unit) {
   contextOf(ctx).communicator->reduceWait(static_cast<size_t>(unit));
+}
+void shx_axis_collective(ShxContext *ctx, const ShxAxisCollective *desc,
+                         const void *from, void *to) {
+  contextOf(ctx).axis->run(*desc, static_cast<const uint8_t *>(from),
+                           static_cast<uint8_t *>(to));
 }
 void shx_loss(ShxContext *ctx, const float *loss) {
   contextOf(ctx).lossSum += static_cast<double>(*loss);

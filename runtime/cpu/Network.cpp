@@ -8,6 +8,7 @@
 #include "../gloo/Image.h"
 #include "../support/Error.h"
 #include "ReduceKernels.h"
+#include "shardonnx/runtime/GatherCodes.h"
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -278,19 +279,26 @@ void Network::allReduce(const std::vector<int> &members, const Slot &slot,
   }
 }
 
-// The queues of reductions and of replicas are each in one call at most.
+// The queues of gathers, reductions and replicas are each in one call at most.
 int64_t Network::stagingBytes(const Routes &routes, const Manifest &manifest) {
-  int64_t most = 0, chunk = 0;
+  int64_t most = 0, chunk = 0, images = 0;
   for (const Manifest::Unit &unit : manifest.units) {
     const Route &route = unit.sharded ? routes.group : routes.all;
     auto members = static_cast<int64_t>(route.members.size());
     chunk = std::max(chunk, sliceLength(unit.length, members));
+    if (!unit.sharded || !route.leavesMachine() ||
+        unit.gatherType == GatherDtype::Param)
+      continue;
+    int64_t slice =
+        sliceLength(unit.length, members, manifest.sliceAlignment());
+    images = std::max(images, (1 + static_cast<int64_t>(route.carried.size())) *
+                                  gatherImageBytes(unit.gatherType, slice));
   }
   chunk = std::min(chunk, kChunk);
   for (const Route *route : {&routes.group, &routes.all})
     if (size_t others = route->carried.size() + route->carriers.size())
       most = std::max(most, (2 * static_cast<int64_t>(others) + 1) * chunk);
-  return (most + (routes.columnLeavesMachine ? chunk : 0)) * 4;
+  return (most + (routes.columnLeavesMachine ? chunk : 0)) * 4 + images;
 }
 
 } // namespace shardonnx::rt

@@ -4,6 +4,7 @@
 // Compiled for more than one instruction set; the loader picks.
 
 #include "ReduceKernels.h"
+#include "../core/GatherImage.h"
 #include "../support/Half.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
@@ -29,18 +30,18 @@ sumChunk(float *__restrict out, const void *const *sources, size_t ranks,
          int64_t begin, int64_t count, bool accumulate) {
   float sum[kChunk];
   const T *first = static_cast<const T *>(sources[0]) + begin;
-  for (int64_t i = 0; i < count; ++i)
-    sum[i] = toFloat(first[i]);
+  if (accumulate)
+    for (int64_t i = 0; i < count; ++i)
+      sum[i] = out[begin + i] + toFloat(first[i]);
+  else
+    for (int64_t i = 0; i < count; ++i)
+      sum[i] = toFloat(first[i]);
   for (size_t r = 1; r < ranks; ++r) {
     const T *next = static_cast<const T *>(sources[r]) + begin;
     for (int64_t i = 0; i < count; ++i)
       sum[i] += toFloat(next[i]);
   }
-  if (accumulate)
-    for (int64_t i = 0; i < count; ++i)
-      out[begin + i] += sum[i];
-  else
-    std::memcpy(out + begin, sum, static_cast<size_t>(count) * sizeof(float));
+  std::memcpy(out + begin, sum, static_cast<size_t>(count) * sizeof(float));
 }
 
 template <typename T>
@@ -162,12 +163,41 @@ void sumSlices(float *out, const void *const *sources, size_t ranks,
   });
 }
 
+void sumAlike(void *out, const void *const *sources, size_t ranks,
+              int64_t count, ShxDType dtype, bool parallel) {
+  int64_t element = dtypeBytes(dtype);
+  forShares(count, parallel, [&](int64_t begin, int64_t length) {
+    float sum[kChunk];
+    const void *parts[kMaxRanks];
+    for (int64_t at = begin; at < begin + length; at += kChunk) {
+      int64_t n = std::min(kChunk, begin + length - at);
+      for (size_t r = 0; r < ranks; ++r)
+        parts[r] = static_cast<const uint8_t *>(sources[r]) + at * element;
+      sumRange(sum, parts, ranks, n, dtype, /*accumulate=*/false);
+      castRange(static_cast<uint8_t *>(out) + at * element, dtype, sum, n);
+    }
+  });
+}
+
 void castSlice(void *out, ShxDType dtype, const float *in, int64_t count,
                bool parallel) {
   int64_t element = dtypeBytes(dtype);
   forShares(count, parallel, [&](int64_t begin, int64_t length) {
     castRange(static_cast<uint8_t *>(out) + begin * element, dtype, in + begin,
               length);
+  });
+}
+
+void roundSlice(void *out, const Manifest::Unit &unit, const void *in,
+                int64_t count, bool parallel) {
+  static_assert(kShare % kStateBlock == 0);
+  forShares(count, parallel, [&](int64_t begin, int64_t length) {
+    roundAsGathered(
+        unit.gatherType, unit.masterType,
+        static_cast<const uint8_t *>(in) + begin * dtypeBytes(unit.masterType),
+        unit.paramType,
+        static_cast<uint8_t *>(out) + begin * dtypeBytes(unit.paramType),
+        length);
   });
 }
 

@@ -10,16 +10,24 @@
 #define SHARDONNX_RUNTIME_REDUCEKERNELS_H
 
 #include "shardonnx/runtime/ABI.h"
+#include "shardonnx/runtime/Manifest.h"
 #include <cstddef>
 #include <cstdint>
 
 namespace shardonnx::rt {
 
-/// out[i] (+)= Σ_r sources[r][i], added in the order of r, so that the bits do
-/// not depend on timing. The sources are of `dtype`, the sum is f32.
+/// out[i] (+)= Σ_r sources[r][i]: one source after the other is added to what
+/// is there. So the bits depend neither on timing nor, over the microbatches of
+/// a step, on how many ranks they are dealt to. The sources are of `dtype`, the
+/// sum is f32.
 void sumSlices(float *out, const void *const *sources, size_t ranks,
                int64_t count, ShxDType dtype, bool accumulate,
                bool parallel = false);
+
+/// The same, rounded once to the sources' dtype, in which `out` is; it may be
+/// one of them.
+void sumAlike(void *out, const void *const *sources, size_t ranks,
+              int64_t count, ShxDType dtype, bool parallel = false);
 
 /// Elements whose squares are added up together, in double, from the first on:
 /// sums of these in their order are a norm's.
@@ -40,6 +48,10 @@ void sumSlicesAndSquares(float *out, const void *const *sources, size_t ranks,
 /// out[i] = convert(in[i]).
 void castSlice(void *out, ShxDType dtype, const float *in, int64_t count,
                bool parallel = false);
+
+/// out[i] = what in[i], a master, becomes on its way (GatherImage.h).
+void roundSlice(void *out, const Manifest::Unit &unit, const void *in,
+                int64_t count, bool parallel = false);
 
 /// memcpy by several threads.
 void copySlice(void *out, const void *in, int64_t bytes, bool parallel = false);

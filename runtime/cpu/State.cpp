@@ -37,7 +37,7 @@ bool gathersInPlace(const Manifest &manifest, const Manifest::Unit &unit,
   // Poisoning needs buffers that are not what the update has written, and so do
   // slices that come from other machines. In a file, no unit is whole.
   bool copies = options.debug || (options.groupsLeaveMachine && unit.sharded) ||
-                keepsInFile(unit.paramType, options.offload);
+                keepsInFile(unit.sendsMasters(), options.offload);
   return unit.gatherInPlace && !(copies && manifest.gatherSpace.bytes > 0);
 }
 
@@ -53,18 +53,19 @@ SharedPlan planShared(const Manifest &m, const Topology &topology,
                                        : unit.paramOffsetBytes);
     if (inPlace && unit.sharded)
       plan.gatherBytes += alignTo(unit.gatheredBytes(), kBufferAlignmentBytes);
-    if (!unit.sharded && topology.ranks > 1)
+    if (!unit.sharded && topology.dataRanks() > 1)
       plan.reducedBytes += unit.length * 4;
     if (unit.sharded && topology.replicas > 1)
       plan.replicaSumBytes += replicaSumBytes(unit, topology);
   }
   plan.gradientsInPlace =
       !options.debug &&
-      gradientsAreTheirSum(m, topology.ranks, options.accumulate);
+      gradientsAreTheirSum(m, topology.dataRanks(), options.accumulate);
   plan.gradientsAmongActivations =
       plan.gradientsInPlace &&
-      gradientsLieAmongActivations(m, topology.ranks, options.accumulate);
+      gradientsLieAmongActivations(m, topology.dataRanks(), options.accumulate);
   plan.gradientBytes = plan.gradientsInPlace ? 0 : m.gradientSpace.bytes;
+  plan.muonBytes = planMuon(m, topology.groupHere()).windowBytes;
   auto end =
       static_cast<int64_t>(Control::bytes(topology.ranks, m.units.size()));
   auto take = [&](int64_t &bytes, int64_t times) {
@@ -73,10 +74,13 @@ SharedPlan planShared(const Manifest &m, const Topology &topology,
     end = begin + bytes * times;
     return begin;
   };
-  plan.gather = take(plan.gatherBytes, topology.replicas);
-  plan.reduced = take(plan.reducedBytes, 1);
+  plan.gather = take(plan.gatherBytes, topology.groups());
+  plan.muon = take(plan.muonBytes, topology.replicas);
+  plan.reduced = take(plan.reducedBytes, topology.tensor);
   plan.replicaSums = take(plan.replicaSumBytes, topology.ranks);
   plan.gradients = take(plan.gradientBytes, topology.ranks);
+  plan.meshBytes = m.meshBytes;
+  plan.mesh = take(plan.meshBytes, topology.ranks);
   plan.total = end;
   return plan;
 }
@@ -84,7 +88,8 @@ SharedPlan planShared(const Manifest &m, const Topology &topology,
 State::State(const Manifest &manifest, const Topology &topology, int rank,
              int memory, const MemoryOptions &options)
     : manifest(manifest), topology(topology), rank(rank),
-      plan(planShared(manifest, topology, options)), debug(options.debug),
+      plan(planShared(manifest, topology, options)),
+      muon(planMuon(manifest, topology.groupHere())), debug(options.debug),
       offloads(options.offload != Offload::None) {
   mapMemory(memory, options);
   units.resize(manifest.units.size());
@@ -113,24 +118,35 @@ void State::mapMemory(int memory, const MemoryOptions &options) {
     return memory < 0 ? Mapping::anonymous(size, what)
                       : Mapping::shared(memory, offset, size, what);
   };
-  gatherMemory = map(plan.gather + topology.replica(rank) * plan.gatherBytes,
+  gatherMemory = map(plan.gather + topology.group(rank) * plan.gatherBytes,
                      plan.gatherBytes, "gathered parameters");
-  reducedMemory = map(plan.reduced, plan.reducedBytes, "reduced gradients");
+  muonMemory = map(plan.muon + topology.replica(rank) * plan.muonBytes,
+                   plan.muonBytes, "Muon's directions");
+  muonPrivate = Mapping::anonymous(static_cast<size_t>(muon.workspaceBytes),
+                                   "Muon's workspace");
+  reducedMemory =
+      map(plan.reduced + topology.tensorRank(rank) * plan.reducedBytes,
+          plan.reducedBytes, "reduced gradients");
   for (int r = 0; r < topology.ranks; ++r)
     gradientMemory.push_back(map(plan.gradients + r * plan.gradientBytes,
                                  plan.gradientBytes, "gradients"));
   for (int replica = 0; replica < topology.replicas; ++replica) {
-    int other = replica * topology.groupSize() + topology.groupRank(rank);
+    int other = topology.rankAt(replica, topology.groupRank(rank), rank);
     replicaSumMemory.push_back(
         map(plan.replicaSums + other * plan.replicaSumBytes,
             plan.replicaSumBytes, "reduced gradients of the replicas"));
   }
   int64_t privateSize =
       plan.gradientsAmongActivations
-          ? privateBytes(manifest, topology.ranks, options.accumulate)
+          ? privateBytes(manifest, topology.dataRanks(), options.accumulate)
           : manifest.privateSpace.bytes;
   privateMemory = Mapping::anonymous(static_cast<size_t>(privateSize),
                                      "activations", options.debug);
+  for (int part = 0; plan.meshBytes > 0 && part < topology.tensor; ++part) {
+    int other = rank - topology.tensorRank(rank) + part;
+    meshMemory.push_back(map(plan.mesh + other * plan.meshBytes, plan.meshBytes,
+                             "collectives of the tensor axis"));
+  }
   if (anyCopied(manifest, /*sharded=*/false, options))
     privateGather =
         Mapping::anonymous(static_cast<size_t>(manifest.gatherSpace.bytes),
@@ -143,15 +159,19 @@ void State::placeUnit(size_t index, const MemoryOptions &options) {
   state.assign(manifest, index, topology, rank);
   state.inPlace = gathersInPlace(manifest, unit, options);
   state.reducePart = unit.sharded ? state.owned : state.counted;
+  if (unit.matrixLength > 0)
+    state.directions = reinterpret_cast<uint16_t *>(muonMemory.data() +
+                                                    muon.units[index].offset);
   if (unit.sharded)
     state.gathered = gatherMemory.data() + plan.unitOffsets[index];
   else if (!state.inPlace)
     state.gathered = privateGather.data() + unit.paramOffsetBytes;
   if (plan.gradientsInPlace)
     return; // carveOwned knows where they are
-  int first = unit.sharded ? topology.replica(rank) * topology.groupSize() : 0;
-  int count = unit.sharded ? topology.groupSize() : topology.ranks;
-  for (int r = first; r < first + count; ++r)
+  int replica = unit.sharded ? topology.replica(rank) : 0;
+  int count = unit.sharded ? topology.groupSize() : topology.dataRanks();
+  int first = topology.rankAt(replica, 0, rank);
+  for (int r = first; r < first + count * topology.tensor; r += topology.tensor)
     state.gradients.push_back(gradientMemory[static_cast<size_t>(r)].data() +
                               unit.gradOffsetBytes);
 }
@@ -192,11 +212,12 @@ void State::carveUnit(UnitState &state, const MemoryOptions &options,
     state.frozen = masters.take<uint8_t>(state.frozenOwned.size() * element);
   uint8_t *params = state.inPlace ? state.gathered + state.owned.begin * element
                                   : masters.take<uint8_t>(n * element);
-  if (state.isF32()) {
-    state.master = reinterpret_cast<float *>(params);
+  if (state.unit->sendsMasters()) {
+    state.master = params;
   } else {
     state.params = params;
-    state.master = masters.take<float>(n);
+    state.master =
+        masters.take<uint8_t>(n * state.elementBytes(StateArray::Master));
   }
   state.carveMoments(moments, manifest.optimizerStates(), n);
   if (plan.gradientsAmongActivations) {
@@ -207,7 +228,7 @@ void State::carveUnit(UnitState &state, const MemoryOptions &options,
     return;
   }
   // Replicated: every rank sums a part of one array that all read.
-  if (!sharded && topology.ranks > 1)
+  if (!sharded && topology.dataRanks() > 1)
     state.reduced = reduced.take<float>(n);
   else if (topology.replicas == 1)
     state.reduced = owned.take<float>(n);
@@ -219,7 +240,7 @@ void State::carveUnit(UnitState &state, const MemoryOptions &options,
 template <typename Visit>
 static void visitPart(const UnitState &u, const OffloadFile &file,
                       int64_t begin, Visit visit) {
-  int64_t count = std::min(kOffloadElements, u.owned.size() - begin);
+  int64_t count = std::min(kFilePartElements, u.owned.size() - begin);
   if (count <= 0)
     return;
   auto part = [&](const auto *tensor, int64_t from, int64_t bytes) {
@@ -227,10 +248,13 @@ static void visitPart(const UnitState &u, const OffloadFile &file,
       visit(tensor + from, bytes);
   };
   constexpr int64_t kFloat = sizeof(float);
-  part(u.master, begin, count * kFloat);
+  int64_t master = u.elementBytes(StateArray::Master);
+  part(u.master, begin * master, count * master);
   int64_t moment = dtypeBytes(u.momentType);
-  for (const uint8_t *tensor : u.moments)
-    part(tensor, begin * moment, count * moment);
+  part(u.moments[0], begin * moment, count * moment);
+  int64_t first = std::max(begin, u.matrixElements);
+  part(u.moments[1], (first - u.matrixElements) * moment,
+       std::max<int64_t>(begin + count - first, 0) * moment);
   for (const float *tensor : u.scales)
     part(tensor, begin / kStateBlock, stateBlocks(count) * kFloat);
   int64_t element = dtypeBytes(u.unit->paramType);
@@ -253,7 +277,7 @@ void State::evict(size_t unit, int64_t begin) const {
 
 void State::evictUnit(size_t unit) const {
   int64_t count = units[unit].owned.size();
-  for (int64_t begin = 0; begin < count; begin += kOffloadElements)
+  for (int64_t begin = 0; begin < count; begin += kFilePartElements)
     evict(unit, begin);
   const UnitState &u = units[unit];
   offloadFile.evict(u.frozen,
@@ -263,7 +287,7 @@ void State::evictUnit(size_t unit) const {
 int64_t State::bytesMoved() const {
   int64_t bytes = 0;
   for (const UnitState &u : units)
-    for (int64_t begin = 0; begin < u.owned.size(); begin += kOffloadElements)
+    for (int64_t begin = 0; begin < u.owned.size(); begin += kFilePartElements)
       visitPart(u, offloadFile, begin,
                 [&](const void *, int64_t part) { bytes += 2 * part; });
   return bytes;

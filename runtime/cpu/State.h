@@ -11,6 +11,7 @@
 #include "../core/OwnedUnit.h"
 #include "../support/Mapping.h"
 #include "OffloadFile.h"
+#include "shardonnx/runtime/MuonPlan.h"
 #include "shardonnx/runtime/Offload.h"
 #include <vector>
 
@@ -24,6 +25,9 @@ struct UnitState : OwnedUnit {
   /// replica; empty where there is one replica, or the unit is replicated.
   std::vector<float *> replicaSums;
   uint8_t *gathered = nullptr; // the whole unit in param_dtype
+  /// [unit->matrixLength], bf16, that the ranks of the group on this machine
+  /// share: what Muon's matrices are to be moved along (MuonPlan.h).
+  uint16_t *directions = nullptr;
   /// The whole unit in reduce_dtype, of each rank whose gradients this one
   /// sums.
   std::vector<uint8_t *> gradients;
@@ -35,11 +39,13 @@ struct UnitState : OwnedUnit {
 /// Where everything lies in the file that the ranks share. All ranks compute
 /// the same from the manifest.
 struct SharedPlan {
-  /// Offsets: of the first replica, of all ranks, of the first rank twice.
-  int64_t gather = 0, reduced = 0, replicaSums = 0, gradients = 0;
-  /// One replica's, all ranks', one rank's, one rank's: multiples of a page.
-  int64_t gatherBytes = 0, reducedBytes = 0, replicaSumBytes = 0,
-          gradientBytes = 0;
+  /// Offsets: of the first group, the first replica, the first part of the
+  /// tensor axis, and of the first rank three times.
+  int64_t gather = 0, muon = 0, reduced = 0, replicaSums = 0, gradients = 0,
+          mesh = 0;
+  /// What one of them takes: multiples of a page.
+  int64_t gatherBytes = 0, muonBytes = 0, reducedBytes = 0, replicaSumBytes = 0,
+          gradientBytes = 0, meshBytes = 0;
   int64_t total = 0;
   /// Where each sharded unit begins in the gather part.
   std::vector<int64_t> unitOffsets;
@@ -73,12 +79,22 @@ public:
   const Topology topology;
   const int rank;
   const SharedPlan plan;
+  const MuonPlan muon;
   const bool debug;
   /// Which part of its owned slice a replica adds up.
   Interval replicaPart(const UnitState &unit, int replica) const;
+  /// What a rank of this one's tensor group gives to the others.
+  uint8_t *meshBuffer(int tensorRank) const {
+    return meshMemory[static_cast<size_t>(tensorRank)].data();
+  }
   uint8_t *privateBase() const { return privateMemory.data(); }
+  uint8_t *muonWorkspace() const { return muonPrivate.data(); }
+  /// This rank's place among those that share Muon's matrices.
+  int muonOwner() const {
+    return topology.groupRank(rank) % topology.groupHere();
+  }
   /// What is offloaded of a unit's owned slice is about to be used, or has
-  /// been: elements [begin, begin + kOffloadElements), or what there is of
+  /// been: elements [begin, begin + kFilePartElements), or what there is of
   /// them.
   const bool offloads;
   void prefetch(size_t unit, int64_t begin) const;
@@ -100,10 +116,11 @@ private:
   void placeReplicaSums();
 
   Mapping privateMemory, ownedMemory, gatherMemory, privateGather,
-      reducedMemory;
+      reducedMemory, muonMemory, muonPrivate;
   OffloadFile offloadFile;
   int64_t offloadBytes = 0;
   std::vector<Mapping> gradientMemory;   // [rank]
+  std::vector<Mapping> meshMemory;       // [rank of the tensor axis]
   std::vector<Mapping> replicaSumMemory; // [replica]
 };
 

@@ -5,6 +5,7 @@
 
 #include "Engine.h"
 #include "../comm/Exchange.h"
+#include "../core/GatherImage.h"
 #include "../support/Convert.h"
 #include "../support/Error.h"
 #include "collectives/Collectives.h"
@@ -127,6 +128,10 @@ void CudaEngine::allocate(const DeviceProgram &code) {
   batch = std::make_unique<Inputs>(manifest);
   upload = std::make_unique<Upload>(copy);
   download = std::make_unique<Download>(device);
+  context.state = state.get();
+  if (manifest.hasMatrices())
+    muon = std::make_unique<Muon>(context, options.adjustLR);
+  context.muon = muon.get();
   constants = DeviceMemory(constantBytes, "constants");
   if (constantBytes > 0)
     check(driver().cuMemcpyHtoD(constants.address(), code.constants,
@@ -139,7 +144,6 @@ void CudaEngine::allocate(const DeviceProgram &code) {
   context.params = state->paramPointers.data();
   context.grads = state->gradPointers.data();
   context.inputs = batch->device();
-  context.state = state.get();
   if (options.offload != Offload::None)
     staging = std::make_unique<Staging>(context);
   context.staging = staging.get();
@@ -159,7 +163,7 @@ void CudaEngine::write(size_t unit, StateArray array, int64_t begin,
   if (!state->onHost(array))
     return upload->write(to, dtype, values, count);
   narrow(dtype, to, values, count);
-  if (array == StateArray::Master) {
+  if (array == StateArray::Master && u.hostParams != u.master) {
     int64_t element = dtypeBytes(u.unit->paramType);
     narrow(u.unit->paramType, u.hostParams + (begin - u.owned.begin) * element,
            values, count);
@@ -211,8 +215,12 @@ void CudaEngine::setDecay(
 void CudaEngine::start() {
   copy.synchronize("waiting for the weights to be copied");
   upload.reset();
-  for (const UnitState &u : state->units)
+  for (const UnitState &u : state->units) {
     castMasters(context, u);
+    if (u.hostParams && u.unit->gatherType != GatherDtype::Param)
+      roundAsGathered(u.unit->gatherType, u.unit->masterType, u.master,
+                      u.unit->paramType, u.hostParams, u.owned.size());
+  }
   compute.synchronize("writing the parameters that products read");
   log("weights");
   int64_t partials = 0;
@@ -277,8 +285,11 @@ void CudaEngine::prepare() {
   for (Function *function : functions())
     function->prepare();
   log("libraries and kernels");
-  if (gemm.willTime())
+  if (gemm.willTime()) {
     state->fillWithNoise(compute);
+    if (muon)
+      muon->fillWithNoise(compute);
+  }
   gemm.tune();
   log("matrix products");
 }

@@ -17,6 +17,7 @@
 #include "launch/Context.h"
 #include "launch/Function.h"
 #include "shardonnx/runtime/MemoryPlan.h"
+#include "state/Muon.h"
 #include "state/Staging.h"
 #include "state/State.h"
 #include "trace/Tracer.h"
@@ -106,6 +107,7 @@ private:
   DeviceMemory constants;
   std::unique_ptr<State> state;
   std::unique_ptr<Staging> staging; // null: nothing is offloaded
+  std::unique_ptr<Muon> muon;       // null: no matrices of --optimizer=muon
   std::unique_ptr<Inputs> batch;
   std::unique_ptr<Numbers> numbers;
   std::unique_ptr<Upload> upload; // until the start

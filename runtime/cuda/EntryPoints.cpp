@@ -6,6 +6,7 @@
 
 #include "launch/Context.h"
 #include "launch/Launch.h"
+#include "state/Muon.h"
 #include "state/Slices.h"
 #include "state/Staging.h"
 #include "state/State.h"
@@ -81,7 +82,7 @@ void shx_clip_grad_norm(ShxContext *ctx) {
   const Cells &cells = context.cells;
   int64_t partials = 0;
   for (const UnitState &u : context.state->units)
-    u.forCounted([&](const float *gradients, int64_t count) {
+    u.forCounted([&](const float *gradients, int64_t count, bool) {
       if (!squaresWithSum(context, u))
         squares(context, context.compute, gradients, count,
                 cells.partials + partials);
@@ -100,11 +101,25 @@ void shx_optimizer_device(ShxContext *ctx, int32_t unit,
   const UnitState &u = context.state->units[indexOf(unit)];
   if (context.staging)
     context.staging->update(indexOf(unit), *kernel);
-  else
-    u.forPieces({0, u.owned.size()}, [&](const Interval &cut, bool decay) {
-      launchOptimizer(context, *kernel, decay, u.optimizerBuffers(cut));
-    });
+  else // Muon's matrices have their own kernels.
+    u.forPieces({u.matrixElements, u.owned.size()},
+                [&](const Interval &cut, const rt::Piece &piece) {
+                  launchOptimizer(context, *kernel, piece.decay,
+                                  u.optimizerBuffers(cut));
+                });
+  if (u.unit->gatherType != GatherDtype::Param)
+    castMasters(context, u);
   context.collectives->updated(indexOf(unit));
+}
+
+void shx_muon_start_device(ShxContext *ctx, int32_t unit,
+                           const ShxDeviceKernel *kernel) {
+  contextOf(ctx).muon->start(indexOf(unit), *kernel);
+}
+
+void shx_muon_finish_device(ShxContext *ctx, int32_t unit,
+                            const ShxDeviceKernel *kernel) {
+  contextOf(ctx).muon->finish(indexOf(unit), *kernel);
 }
 
 } // extern "C"

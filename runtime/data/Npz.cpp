@@ -36,7 +36,8 @@ public:
   const std::shared_ptr<File> file;
 
   [[noreturn]] void damaged(const std::string &why) const {
-    fail("'", file->path(), "' is no readable .npz file: ", why);
+    fail("'", file->path(), "' is no readable .npz file: ", why, "; ",
+         kCopyAgain);
   }
 
 private:
@@ -54,7 +55,7 @@ template <typename T> T at(const std::vector<uint8_t> &bytes, int64_t offset) {
 std::vector<uint8_t> readBytes(const File &file, int64_t offset,
                                int64_t length) {
   if (offset < 0 || length < 0 || length > file.size())
-    fail("'", file.path(), "' is truncated or damaged");
+    fail("'", file.path(), "' is truncated or damaged; ", kCopyAgain);
   std::vector<uint8_t> bytes(static_cast<size_t>(length));
   file.read(bytes.data(), offset, length);
   return bytes;

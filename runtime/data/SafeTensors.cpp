@@ -47,7 +47,7 @@ Arrays readSafeTensors(std::shared_ptr<File> file,
   file->read(&length, 0, sizeof(length));
   if (length > static_cast<uint64_t>(kLargestHeader))
     fail("'", path, "' is no .safetensors file: its header would have ", length,
-         " bytes");
+         " bytes; ", kCopyAgain);
   std::string header(length, '\0');
   file->read(header.data(), 8, static_cast<int64_t>(length));
   int64_t begin = 8 + static_cast<int64_t>(length);
@@ -65,20 +65,23 @@ Arrays readSafeTensors(std::shared_ptr<File> file,
           elementType(entry.at("dtype").get<std::string>(), name, path);
       array.shape = entry.at("shape").get<std::vector<int64_t>>();
       auto range = entry.at("data_offsets").get<std::vector<int64_t>>();
-      if (range.size() != 2 || range[0] < 0 || range[1] < range[0] ||
-          range[1] > file->size() - begin)
+      if (range.size() != 2 || range[0] < 0 || range[1] < range[0])
+        fail("'", path, "' is damaged: array '", name,
+             "' does not say where it lies; ", kCopyAgain);
+      if (range[1] > file->size() - begin)
         fail("'", path, "' is truncated: array '", name,
-             "' lies outside the file");
+             "' lies outside the file of ", file->size(), " bytes; ",
+             kCopyAgain);
       if (checkedElements(array.shape) < 0 ||
           array.bytes() != range[1] - range[0])
         fail("array '", name, "' of '", path,
-             "' has another size than its shape says");
+             "' has another size than its shape says; ", kCopyAgain);
       array.offset = begin + range[0];
       array.file = file;
       arrays.emplace(name, std::move(array));
     }
   } catch (const Json::exception &e) {
-    fail("'", path, "' is no .safetensors file: ", e.what());
+    fail("'", path, "' is no .safetensors file: ", e.what(), "; ", kCopyAgain);
   }
   return arrays;
 }

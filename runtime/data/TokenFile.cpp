@@ -80,12 +80,14 @@ void TokenFile::readHeader(const std::optional<std::string> &tokenType) {
     tokens = head[2];
     if (head[2] < 0 || begin + tokens * tokenBytes != file.size())
       fail("'", file.path(), "' is truncated: its header announces ", head[2],
-           " tokens, it has ", (file.size() - begin) / tokenBytes);
+           " tokens, it has ", (file.size() - begin) / tokenBytes, "; ",
+           kCopyAgain);
     return;
   }
   if (file.size() % tokenBytes != 0)
     fail("'", file.path(), "' is truncated: its ", file.size(),
-         " bytes are no whole number of u", tokenBytes * 8, " tokens");
+         " bytes are no whole number of u", tokenBytes * 8, " tokens; ",
+         kCopyAgain);
   tokens = file.size() / tokenBytes;
 }
 

@@ -100,7 +100,7 @@ void File::checkRegular(const std::string &remedy) {
 void File::read(void *to, int64_t offset, int64_t length) const {
   if (offset < 0 || length < 0 || offset > bytes - length)
     fail("'", name, "' is truncated: bytes ", offset, "…", offset + length,
-         " are wanted, it has ", bytes);
+         " are wanted, it has ", bytes, "; ", kCopyAgain);
   auto *out = static_cast<uint8_t *>(to);
   while (length > 0) {
     ssize_t n = ::pread(fd.get(), out, static_cast<size_t>(length), offset);
@@ -109,7 +109,8 @@ void File::read(void *to, int64_t offset, int64_t length) const {
     if (n < 0)
       fail("cannot read '", name, "': ", systemError());
     if (n == 0)
-      fail("'", name, "' was truncated while it was read, at byte ", offset);
+      fail("'", name, "' was truncated while it was read, at byte ", offset,
+           "; ", kCopyAgain);
     out += n;
     offset += n;
     length -= n;

@@ -34,6 +34,9 @@ private:
   int64_t bytes = 0;
 };
 
+/// What mends a file that is not whole.
+inline constexpr const char *kCopyAgain = "copy or write it again";
+
 /// Makes the folder that a file to be written lies in, and those above it. That
 /// it cannot be made is told by who then opens the file.
 void makeFolderOf(const std::string &path);

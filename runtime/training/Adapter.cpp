@@ -7,7 +7,10 @@
 #include "../support/Error.h"
 #include "../support/File.h"
 #include "StateDict.h"
+#include "shardonnx/runtime/EndsWith.h"
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 namespace shardonnx::rt {
 namespace {
@@ -52,6 +55,53 @@ void require(const Json &config, const std::string &path, const char *key,
          wanted.dump(), "; ", remedy);
 }
 
+// What the configuration has for a module or a parameter: the first pattern of
+// PEFT's that its name ends with, or what all have.
+double patternOf(const Json &config, const std::string &path, const char *key,
+                 const std::string &name, double common) {
+  auto patterns = config.find(key);
+  if (patterns == config.end() || !patterns->is_object())
+    return common;
+  try {
+    for (auto &[pattern, value] : patterns->items())
+      if (std::regex_match(name, std::regex("(.*\\.)?(" + pattern + ")")))
+        return value.get<double>();
+  } catch (const std::exception &e) {
+    fail("'", path, "' has a ", key, " that cannot be read: ", e.what());
+  }
+  return common;
+}
+
+// Every adapter of the program has the rank and alpha that are asked for there.
+void checkPatterns(const Json &config, const std::string &path,
+                   const Manifest &manifest) {
+  const Lora &lora = *manifest.lora;
+  auto same = [&](const char *key, const std::string &name, double common,
+                  double computed) {
+    double there = patternOf(config, path, key, name, common);
+    if (there != computed)
+      fail("'", path, "' has ", there, " for '", name, "' by its ", key,
+           ", the program computes ", computed,
+           "; take an adapter with one rank and alpha, but for experts' gate "
+           "and up by all-linear");
+  };
+  for (const Lora::Parameter &own : lora.parameters) {
+    same("rank_pattern", own.weight, double(lora.rank), double(own.rank));
+    same("alpha_pattern", own.weight, lora.alpha, own.alpha);
+  }
+  for (const Manifest::Unit &unit : manifest.units)
+    for (const Manifest::Param &param : unit.params) {
+      if (!endsWith(param.name, kLoraA))
+        continue;
+      std::string module =
+          param.name.substr(0, param.name.size() - std::strlen(kLoraA));
+      if (lora.isParameter(module))
+        continue;
+      same("rank_pattern", module, double(lora.rank), double(lora.rank));
+      same("alpha_pattern", module, lora.alpha, lora.alpha);
+    }
+}
+
 // Some first values of an adapter are taken out of the base's weights.
 void requireUnchangedBase(const Json &config, const std::string &path) {
   auto found = config.find("init_lora_weights");
@@ -77,8 +127,6 @@ void check(const Json &config, const std::string &path, const Lora &lora) {
   require(config, path, "use_dora", false, lora.dora,
           "compile with or without dora, as the adapter has it");
   require(config, path, "bias", "none", "none", other);
-  require(config, path, "rank_pattern", Json::object(), Json::object(), other);
-  require(config, path, "alpha_pattern", Json::object(), Json::object(), other);
   require(config, path, "layer_replication", nullptr, nullptr, other);
   requireUnchangedBase(config, path);
 }
@@ -87,8 +135,11 @@ void check(const Json &config, const std::string &path, const Lora &lora) {
 
 void loadAdapter(Engine &engine, const std::string &folder, bool warns) {
   std::string path = folder + "/adapter_config.json";
-  if (warns)
-    check(readConfig(path), path, *engine.manifest.lora);
+  if (warns) {
+    Json config = readConfig(path);
+    check(config, path, *engine.manifest.lora);
+    checkPatterns(config, path, engine.manifest);
+  }
   loadAdapterWeights(engine, folder + "/adapter_model.safetensors", warns);
 }
 

@@ -4,7 +4,9 @@
 // See NonFinite.h.
 
 #include "NonFinite.h"
+#include "../support/Convert.h"
 #include "../support/Error.h"
+#include "shardonnx/runtime/GatherCodes.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -56,6 +58,35 @@ Found search(Engine &engine, size_t unit, const Manifest::Param &param) {
   return found;
 }
 
+// What --gather-dtype makes of the weight at an element that this rank owns:
+// its block's scale.
+std::string describeScale(Engine &engine, size_t unit, int64_t at) {
+  GatherDtype type = engine.manifest.units[unit].gatherType;
+  if (type == GatherDtype::Param || type == GatherDtype::BF16)
+    return "";
+  ShxDType dtype = engine.manifest.units[unit].masterType;
+  int64_t begin = at / kStateBlock * kStateBlock;
+  Interval block{begin, std::min(begin + kStateBlock,
+                                 engine.owned(unit, /*trainable=*/true).end)};
+  std::vector<uint8_t> bytes;
+  engine.snapshot();
+  engine.read(unit, StateArray::Master, block,
+              [&](const uint8_t *piece, int64_t count) {
+                bytes.insert(bytes.end(), piece, piece + count);
+              });
+  std::vector<float> weights(static_cast<size_t>(block.size()));
+  widen(dtype, weights.data(), bytes.data(), block.size());
+  uint32_t largest = 0;
+  for (float weight : weights)
+    largest = std::max(largest, floatBits(std::fabs(weight)));
+  uint8_t exponent = gatherExponent(type == GatherDtype::F8, largest);
+  if (exponent == kScaleIsNaN)
+    return ", where a weight is not finite either";
+  return concat(", where weights are gathered in ", spell(type),
+                " with a scale of 2^", exponent - kScaleBias,
+                ", the largest being ", floatOfBits(largest));
+}
+
 std::string describe(const StepResult &result) {
   return concat("loss ", std::isfinite(result.loss) ? "finite" : "not finite",
                 ", gradient norm ",
@@ -92,7 +123,9 @@ NonFinite findNonFinite(Engine &engine) {
                               found.count == 1 ? " element" : " elements",
                               " on rank ", engine.rank(), ", the first (",
                               std::isnan(found.value) ? "NaN" : "infinity",
-                              ") at ", found.first)};
+                              ") at ", found.first,
+                              describeScale(engine, order[place],
+                                            param.offset + found.first))};
     }
   }
   return {};

@@ -79,6 +79,9 @@ void checkOffload(const Options &o, const Manifest &manifest) {
   if (manifest.cuda() && !o.offloadDir.empty())
     failUsage("--offload-dir: a program for GPUs offloads to host memory; "
               "leave it out");
+  if (manifest.cuda() && manifest.hasMatrices() && o.offload != Offload::None)
+    failUsage("--offload: on a GPU --optimizer=muon keeps its state there; "
+              "leave it out, or compile with --optimizer=adamw");
   if (manifest.cuda())
     return;
   bool offloads = o.offload != Offload::None;
@@ -90,16 +93,29 @@ void checkOffload(const Options &o, const Manifest &manifest) {
 
 // Options that this program, or another option, leaves without a meaning.
 void warnOfIgnored(const Options &o, const Manifest &manifest) {
-  if (o.momentum != 0 && manifest.optimizer != Optimizer::SGD)
-    printWarning(concat("--momentum is ignored: the program was compiled with "
+  bool isMuon = manifest.optimizer == Optimizer::Muon;
+  auto ignored = [&](const char *option) {
+    printWarning(concat(option,
+                        " is ignored: the program was compiled with "
                         "--optimizer=",
                         spell(manifest.optimizer)));
+  };
+  if (o.momentum && manifest.optimizer != Optimizer::SGD && !isMuon)
+    ignored("--momentum");
+  if (o.muonLR && !isMuon)
+    ignored("--muon-lr");
+  if (o.adjustLR != AdjustLR::Original && !isMuon)
+    ignored("--adjust-lr-fn");
   if (o.minLR != 0 && o.scheduleKind == Schedule::Kind::Constant)
     printWarning("--min-lr is ignored: --schedule=constant has no end to "
                  "reach");
   if (o.offload == Offload::Params && manifest.gathersMasters())
-    printWarning("--offload=params moves no weights: gathered in f32 they are "
-                 "what the ranks read; compile with --param-dtype=bf16");
+    printWarning(
+        manifest.masterType == SHX_F32
+            ? "--offload=params moves no weights: gathered in f32 they are "
+              "what the ranks read; compile with --param-dtype=bf16"
+            : "--offload=params moves no weights: masters of bf16 are what the "
+              "ranks read; compile without --master-dtype");
   if (o.randomInit && !o.model.empty())
     printWarning("--model is ignored: --init=random reads no weights");
   if (!o.adapter.empty() && !manifest.lora)

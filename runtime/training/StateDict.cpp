@@ -24,6 +24,9 @@ namespace {
 constexpr const char *kRemedy =
     "--model takes the model's ONNX file, a .safetensors file, its .index.json "
     "or their folder";
+constexpr const char *kShapeRemedy =
+    "--model takes weights of the model that was compiled: give those, or "
+    "compile the model that these are of";
 constexpr const char *kAdapterRemedy =
     "--adapter takes an adapter of this model for the modules that "
     "--lora-targets named, and --freeze leaves out what it trained beside them";
@@ -112,7 +115,9 @@ public:
                                            : concat(", but ", others.list()),
          missing.empty() || misshapen.empty() ? "" : "; ",
          misshapen.empty() ? "" : misshapen.list(), "; ",
-         adapters ? kAdapterRemedy : kRemedy);
+         adapters            ? kAdapterRemedy
+         : misshapen.empty() ? kRemedy
+                             : kShapeRemedy);
   }
 
   void read(const OwnedRange &range) {
@@ -206,7 +211,7 @@ private:
     const Array &array = found->second;
     TensorReader::elementBytes(elementName(array.type), param.name);
     bool transposed = onnx && param.source && param.source->transposed;
-    std::vector<int64_t> shape = param.shape;
+    std::vector<int64_t> shape = param.wholeShape();
     if (transposed)
       std::swap(shape[0], shape[1]);
     if (array.shape != shape)

@@ -54,11 +54,14 @@ int64_t TensorReader::elementBytes(const std::string &dtype,
 void TensorReader::read(const OwnedRange &range, const Stored &stored) {
   if (stored.transposed)
     return readTransposed(range, stored);
-  for (int64_t at = range.begin; at < range.end; at += kChunk) {
-    int64_t n = std::min(kChunk, range.end - at);
-    readRun(stored, at, n);
-    range.write(at, values.data(), n);
-  }
+  auto read = [&](int64_t to, int64_t from, int64_t count) {
+    for (int64_t at = 0; at < count; at += kChunk) {
+      int64_t n = std::min(kChunk, count - at);
+      readRun(stored, from + at, n);
+      range.write(to + at, values.data(), n);
+    }
+  };
+  range.part().forRuns(range.begin, range.end, read);
 }
 
 // `count` elements of the file's tensor from `at` on, into `values`.
@@ -77,15 +80,18 @@ void TensorReader::readRun(const Stored &stored, int64_t at, int64_t count) {
 // A panel of rows at a time, one run of the file for each of its columns.
 void TensorReader::readTransposed(const OwnedRange &range,
                                   const Stored &stored) {
-  int64_t rows = range.param->shape[0], columns = range.param->shape[1];
+  int64_t columns = range.param->shape[1];
+  int64_t fileRows = range.param->wholeShape()[0];
   int64_t panelRows = std::max<int64_t>(1, 4 * kChunk / columns);
+  ParamPart part = range.part();
   std::vector<float> panel;
-  for (int64_t row = range.begin / columns; row * columns < range.end;
-       row += panelRows) {
-    int64_t n = std::min(panelRows, rows - row);
+  for (int64_t row = range.begin / columns, n = 0; row * columns < range.end;
+       row += n) {
+    SplitPart::Run rows = part.runOf(0, row);
+    n = std::min(panelRows, rows.count);
     panel.resize(static_cast<size_t>(n * columns));
     for (int64_t column = 0; column < columns; ++column) {
-      readRun(stored, column * rows + row, n);
+      readRun(stored, part.runOf(1, column).whole * fileRows + rows.whole, n);
       for (int64_t i = 0; i < n; ++i)
         panel[static_cast<size_t>(i * columns + column)] =
             values[static_cast<size_t>(i)];

@@ -35,8 +35,8 @@ Trainer::Trainer(const Options &options, Engine &engine, Control &control,
   if (!options.evalData.empty())
     evalData = openData(options.evalData, options.dataType, manifest,
                         options.shiftLabels);
-  order = {manifest.batch,  engine.ranks(),  options.accumulate,
-           data->samples(), options.shuffle, options.seed};
+  order = {manifest.batch,  engine.dataRanks(), options.accumulate,
+           data->samples(), options.shuffle,    options.seed};
   compareData(restored);
   if (!first())
     return;
@@ -115,7 +115,10 @@ Scalars Trainer::scalarsOf(int64_t step, double denominator) const {
   v[SHX_CLIP_VALUE] = options.clipGradValue > 0
                           ? static_cast<float>(options.clipGradValue)
                           : std::numeric_limits<float>::infinity();
-  v[SHX_MOMENTUM] = static_cast<float>(options.momentum);
+  double momentum = options.momentumOf(engine.manifest.optimizer);
+  v[SHX_MOMENTUM] = static_cast<float>(momentum);
+  v[SHX_ONE_MINUS_MOMENTUM] = static_cast<float>(1 - momentum);
+  v[SHX_MUON_LR] = static_cast<float>(options.muonSchedule().at(step));
   v[SHX_FIRST_STEP] = state.optimizerSteps == 0 ? 1 : 0;
   // Of the steps, those too that are skipped.
   uint64_t key = random::streamKey(options.seed, ~static_cast<uint64_t>(step));
@@ -162,10 +165,11 @@ void Trainer::issueMicrobatches(int64_t consumed) {
   std::vector<int64_t> samples(static_cast<size_t>(order.batch));
   for (int64_t a = 0; a < order.accumulate; ++a) {
     for (int64_t b = 0; b < order.batch; ++b)
-      samples[static_cast<size_t>(b)] = order.at(consumed, a, engine.rank(), b);
+      samples[static_cast<size_t>(b)] =
+          order.at(consumed, a, engine.dataRank(), b);
     {
       TraceSpan span(trace, TraceRow::Steps, "batch");
-      int64_t first = consumed + order.offset(a, engine.rank());
+      int64_t first = consumed + order.offset(a, engine.dataRank());
       fillBatch(manifest, *data, samples, {options.seed, first},
                 engine.inputs());
     }
@@ -224,7 +228,7 @@ double Trainer::evaluate() {
   std::vector<int64_t> samples(static_cast<size_t>(order.batch));
   for (int64_t round = 0; round < rounds; ++round) {
     for (int64_t b = 0; b < order.batch; ++b) {
-      int64_t i = round * perRound + engine.rank() * order.batch + b;
+      int64_t i = round * perRound + engine.dataRank() * order.batch + b;
       samples[static_cast<size_t>(b)] = i < count ? i : kNoSample;
       if (labels && i < count)
         denominator += static_cast<double>(evalData->countLabels(i));
@@ -289,10 +293,11 @@ void Trainer::report(const Outstanding &step, const StepResult &result) {
   record.stepMs = result.seconds * 1e3;
   record.tokensPerSecond = static_cast<double>(record.tokens) / result.seconds;
   double flops = manifest.flopsPerMicrobatch *
-                 static_cast<double>(microbatches) / result.seconds;
+                 static_cast<double>(microbatches * engine.tensor()) /
+                 result.seconds;
   record.tflops = flops * 1e-12;
   if (std::optional<double> peak = engine.peakFlops())
-    record.mfu = flops / order.ranks / *peak;
+    record.mfu = flops / engine.ranks() / *peak;
   record.evalLoss = evalLoss;
   if (evalLoss && manifest.loss.kind == LossKind::CausalLm)
     record.perplexity = std::exp(*evalLoss);

@@ -72,7 +72,7 @@ public:
            "': export it with its weights, or use --init=random");
     if (param.source->length == 0) // a bias of zeros, which the file dropped
       return fill(target, param.source->addend);
-    int64_t bytes = param.elements() *
+    int64_t bytes = param.wholeElements() *
                     TensorReader::elementBytes(param.source->dtype, param.name);
     if (param.source->length != bytes)
       fail("parameter '", param.name, "' has ", param.source->length,
@@ -168,7 +168,7 @@ Distribution distributionOf(const Manifest::Param &param, uint64_t seed) {
   Distribution made = {drawOf(param), kStandardDeviation, mixBits(seed)};
   // torch.nn.init.kaiming_uniform_ with a = sqrt(5), as PEFT draws A.
   if (made.kind == Draw::Uniform)
-    made.scale = 1 / std::sqrt(static_cast<float>(param.shape.back()));
+    made.scale = 1 / std::sqrt(static_cast<float>(param.wholeShape().back()));
   for (unsigned char c : param.name)
     made.key = mixBits(made.key ^ c);
   return made;
@@ -192,14 +192,17 @@ void fill(std::vector<float> &values, const Distribution &from, int64_t first,
 void draw(const OwnedRange &target, uint64_t seed, int threads) {
   Distribution from = distributionOf(*target.param, seed);
   std::vector<float> values;
-  for (int64_t at = target.begin; at < target.end; at += kChunk) {
-    int64_t n = std::min(kChunk, target.end - at);
-    values.assign(static_cast<size_t>(n),
-                  from.kind == Draw::Ones ? 1.0f : 0.0f);
-    if (from.kind == Draw::Normal || from.kind == Draw::Uniform)
-      fill(values, from, at, threads);
-    target.write(at, values.data(), n);
-  }
+  auto drawRun = [&](int64_t to, int64_t whole, int64_t count) {
+    for (int64_t at = 0; at < count; at += kChunk) {
+      int64_t n = std::min(kChunk, count - at);
+      values.assign(static_cast<size_t>(n),
+                    from.kind == Draw::Ones ? 1.0f : 0.0f);
+      if (from.kind == Draw::Normal || from.kind == Draw::Uniform)
+        fill(values, from, whole + at, threads);
+      target.write(to + at, values.data(), n);
+    }
+  };
+  target.part().forRuns(target.begin, target.end, drawRun);
 }
 
 // What no file has.

@@ -4,7 +4,7 @@
 """Compiles what record.py wrote, and compares with ONNX Runtime and PyTorch.
 
     run.py [FOLDER] [--shardonnx build/bin/shardonnx] [--filter REGEX]
-           [--jobs N] [--results FILE.json]
+           [--tensor T] [--jobs N] [--results FILE.json]
 
 A variant passes if it compiles, if its attention and its norms are single ops,
 if its forward pass equals ONNX Runtime's and if 20 steps of training follow
@@ -107,16 +107,20 @@ class Variant:
     def train(self):
         """The largest errors of losses and gradient norms."""
         program, log = self.scratch + ".exe", self.scratch + ".jsonl"
+        tensor = self.options.tensor
+        mesh = [f"--mesh=tensor:{tensor}"] if tensor > 1 else []
         said = self.call(self.options.shardonnx, "compile", self.model, "-o",
-                         program, *self.shape)
+                         program, *self.shape, *mesh)
         if "not trained" in said:
             raise Failed(said.strip().split("\n")[0])
         data = (os.path.join(self.folder, self.recorded["data"])
                 if "data" in self.recorded else os.path.join(
                     variants.ROOT, "models", "data", "tokens.bin"))
-        self.call(program, "--data", data, "--log", log, "--nproc", "2",
+        ranks = max(tensor, 2)
+        self.call(program, "--data", data, "--log", log, "--nproc", str(ranks),
                   "--steps", str(variants.STEPS), "--accumulate",
-                  str(variants.GLOBAL_BATCH // variants.BATCH // 2),
+                  str(variants.GLOBAL_BATCH // variants.BATCH
+                      // (ranks // tensor)),
                   env=dict(os.environ, SHARDONNX_NUM_THREADS="1"))
         loss, norm, faults = check.compare(check.read_log(log), self.recorded,
                                            variants.LOSS_RTOL, NORM_RTOL)
@@ -185,6 +189,8 @@ def main():
                         help="write the rows of the table as JSON")
     parser.add_argument("--no-forward", action="store_true",
                         help="leave out the comparison with ONNX Runtime")
+    parser.add_argument("--tensor", type=int, default=1, metavar="T",
+                        help="train on a tensor axis of so many ranks")
     parser.add_argument("--timeout", type=float, default=120,
                         metavar="SECONDS", help="for one command")
     options = parser.parse_args()

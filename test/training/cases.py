@@ -114,11 +114,10 @@ def adapter_path(name):
 
 
 def lora(name, model, options="", targets="all-linear", base=None, saved=None,
-         **other):
+         parameters=(), **other):
     """An adapter that PEFT has made: `options` are those of --lora behind the
-    rank, `base` is --base-dtype, `saved` are PEFT's modules_to_save;
-    `all_linear` says that our all-linear names what `targets` does; `other` are
-    case()'s."""
+    rank, `base` is --base-dtype, `saved` are PEFT's modules_to_save,
+    `parameters` its target_parameters; `other` are case()'s."""
     words = dict(w.split("=") if "=" in w else (w, True)
                  for w in options.split(",") if w)
     peft = {"r": other.pop("r", 4), "lora_alpha": int(words.get("alpha", 8)),
@@ -132,11 +131,14 @@ def lora(name, model, options="", targets="all-linear", base=None, saved=None,
         peft["use_dora"] = True
     if saved:
         peft["modules_to_save"] = saved
+    if parameters:
+        peft["target_parameters"] = list(parameters)
     if other.pop("head", True):
         peft["task_type"] = "CAUSAL_LM"
     words = [f"--lora={peft['r']}{options}"]
-    if targets != "all-linear" and not other.pop("all_linear", False):
-        words.append(f"--lora-targets={targets}")
+    if targets != "all-linear":
+        named = [targets] + [".*\\." + p.replace(".", "\\.") for p in parameters]
+        words.append(f"--lora-targets={'|'.join(named)}")
     if base:
         words.append(f"--base-dtype={base}")
     return case(name, model=model, lora=peft, base=base,
@@ -145,13 +147,17 @@ def lora(name, model, options="", targets="all-linear", base=None, saved=None,
 
 
 def f8(name, model, matmul, **other):
-    """Products of 8 bits: a value that lies between two is rounded up in one
-    program and down in another, hence the bars."""
+    """Products of 8 bits, however small: a value that lies between two is
+    rounded up in one program and down in another, hence the bars."""
     return case(name, model=model, matmul=matmul, loss_rtol=1e-3,
-                norm_rtol=5e-2, compile=[f"--matmul-dtype={matmul}"], **other)
+                norm_rtol=5e-2, compile=[f"--matmul-dtype={matmul}",
+                                         "--matmul-gain=0"], **other)
 
 
-ATTENTION = r".*\.(q_proj|k_proj|v_proj|o_proj)"
+def gathered(name, model, gather, **other):
+    """As with products of 8 bits."""
+    return case(name, model=model, gather=gather, loss_rtol=1e-3,
+                norm_rtol=1e-2, compile=[f"--gather-dtype={gather}"], **other)
 
 
 def config(name):
@@ -197,6 +203,14 @@ CASES = [
          compile=["--optimizer=sgd"], run=["--lr=0.1", "--momentum=0.9"]),
     case("llama-adam", model="llama-18", optimizer="adam",
          compile=["--optimizer=adam"]),
+    # The matrices of blocks torch.optim.Muon's, the rest AdamW's (muon.py).
+    case("gpt2-muon", model="gpt2-18", optimizer="muon", muon_lr=5e-3,
+         compile=["--optimizer=muon"], run=["--muon-lr=5e-3"]),
+    case("llama-muon", model="llama-23", optimizer="muon", momentum=0.9,
+         adjust="match_rms_adamw", schedule="cosine", warmup=3, batch=2,
+         compile=["--optimizer=muon"],
+         run=["--momentum=0.9", "--adjust-lr-fn=match_rms_adamw",
+              "--schedule=cosine", "--warmup=3"]),
     # The optimizer's state in few bits: eight as bitsandbytes has it
     # (eight_bits.py); of bf16, rounded at random, the means are those of f32.
     case("gpt2-adamw-int8", model="gpt2-18", optimizer="adamw-int8",
@@ -207,6 +221,16 @@ CASES = [
          run=["--lr=0.1", "--momentum=0.9"]),
     case("gpt2-adamw-bf16-state", model="gpt2-18", like="gpt2-18",
          loss_rtol=1e-3, norm_rtol=1e-2, compile=["--optimizer-dtype=bf16"]),
+    # Gathered in few bits, rounded as torch rounds (gathers.py).
+    gathered("gpt2-gathered-int8", "gpt2-18", "int8"),
+    gathered("gpt2-gathered-fp8", "gpt2-18", "fp8"),
+    gathered("gpt2-gathered-bf16", "gpt2-18", "bf16"),
+    gathered("llama-gathered-int8", "llama-sixteens", "int8"),
+    gathered("llama-gathered-fp8", "llama-sixteens", "fp8"),
+    # Masters of bf16 are rounded at random: the means are those of f32.
+    case("gpt2-bf16-masters", model="gpt2-18", like="gpt2-bf16",
+         loss_rtol=2e-2, norm_rtol=5e-2,
+         compile=["--param-dtype=bf16", "--master-dtype=bf16"]),
     case("gpt2-no-clip", model="gpt2-18", clip=0.0,
          run=["--clip-grad-norm=0"]),
     case("gpt2-cosine", model="gpt2-18", schedule="cosine", warmup=5,
@@ -235,11 +259,12 @@ CASES = [
     lora("gpt2-dora-dropout", "gpt2-18", ",dora,dropout=0.1",
          targets=r".*\.(c_attn|c_fc)"),
     lora("qwen3-lora", "qwen3", ",alpha=32", r=16),
-    # PEFT's all-linear also adapts routers and experts of these two, which are
-    # no linear layers; ours does not.
-    lora("mixtral-lora", "mixtral", batch=2, targets=ATTENTION, all_linear=True),
-    lora("qwen3-moe-lora", "qwen3-moe", ",alpha=16", batch=2, r=16,
-         targets=ATTENTION, all_linear=True),
+    # Routers and experts in one tensor, too; by name, of one rank.
+    lora("mixtral-lora", "mixtral", batch=2),
+    lora("qwen3-moe-lora", "qwen3-moe", ",alpha=16", batch=2, r=16),
+    lora("mixtral-lora-experts", "mixtral", ",alpha=4,rslora", batch=3,
+         targets=r".*\.q_proj",
+         parameters=["experts.gate_up_proj", "experts.down_proj"]),
     lora("bert-lora", "bert", data="bert.npz", batch=2, head=False),
     lora("t5-lora", "t5", ",alpha=16", data="t5.npz", batch=2, head=False,
          r=16, compile=["--logits=logits"]),

@@ -29,8 +29,6 @@ import record
 
 STEPS = 5
 BAR = 1e-5
-# ONNX Runtime's adapters have no lengths; what packs the base is not in a graph.
-PLAIN = ("use_dora",)
 
 
 def call(*words):
@@ -78,6 +76,14 @@ def evaluate(compiler, inputs):
     return numpy.load("out/logits.npy")
 
 
+def has_places(case):
+    """Whether ONNX Runtime's adapters can be what ours are: they have no lengths, experts are no products of their own there, and what
+    packs the base is not in a graph."""
+    with open("adapter/adapter_config.json") as file:
+        config = json.load(file)
+    return not case.get("base") and not config["use_dora"] and not config.get("target_parameters")
+
+
 def run_onnx(case, inputs):
     """ONNX Runtime's logits with the adapter active."""
     import onnxruntime
@@ -110,7 +116,7 @@ def check(case, compiler):
     with torch.no_grad():
         logits = model(**{name: torch.from_numpy(array) for name, array in inputs.items()}).logits.numpy()
     yield "merged", far(evaluate(compiler, inputs), logits)
-    if not case.get("base") and not any(key in case["lora"] for key in PLAIN):
+    if has_places(case):
         yield "ONNX Runtime", far(run_onnx(case, inputs), logits)
 
 

@@ -35,6 +35,8 @@ import torch
 import eight_bits
 import export
 import f8
+import gathers
+import muon
 import reference
 
 # Node metadata that the importer does not read: half of a small graph's bytes.
@@ -304,6 +306,8 @@ def make_optimizer(case, module):
     if kind.endswith("-int8"):
         return eight_bits.Optimizer(groups, kind.split("-")[0], lr, (0.9, 0.95),
                                     1e-8, case.get("momentum", 0))
+    if kind == "muon":
+        return muon.Optimizer(case, module, groups, lr)
     if kind == "sgd":
         return torch.optim.SGD(groups, lr=lr, momentum=case["momentum"])
     adam = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
@@ -412,11 +416,12 @@ def record(case, module, model):
         with our_dropout(case, module, first):
             _, labels_total = step_loss(case, module, batch)
         optimizer.zero_grad()
-        with our_dropout(case, module, first):
+        with our_dropout(case, module, first), \
+                gathers.gathered(module, case.get("gather")):
             loss = backward(case, module, batch, labels_total)
         norm = torch.nn.utils.clip_grad_norm_(trained, clip or math.inf)
         for group in optimizer.param_groups:
-            group["lr"] = rate(case, step)
+            group["lr"] = rate(case, step) * group.get("lr_ratio", 1)
         optimizer.step()
         result["loss"].append(loss)
         result["grad_norm"].append(norm.item())

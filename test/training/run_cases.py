@@ -10,8 +10,8 @@
 
 `cases` runs every case of cases.py on two ranks. `ranks` runs a GPT-2 and a
 Llama on 1 to 4 ranks, with every strategy, recompute and prefetch setting
-once, and twice with the same bits; adapters of six architectures in every
-strategy on 1 to 3 ranks, pairwise; and dropout at several numbers of ranks.
+once, and twice with the same bits; ranks of a tensor axis; adapters of six architectures in every
+strategy on 1 to 3 ranks, pairwise, and so Muon; and dropout at several numbers of ranks.
 `all` is both. `adapters` is every combination of those. `core` is one case of each kind, and a Llama with each strategy:
 what an emulated device runs in minutes. With --emulator, programs are compiled
 for CUDA and run on the emulated device, whose libraries lie in that folder.
@@ -75,6 +75,8 @@ STRATEGIES = ("full_shard", "shard_grad_op", "shard_opt", "no_shard",
 LORA_CASES = ("gpt2-lora", "llama-lora", "qwen3-lora", "mixtral-lora",
               "bert-lora", "t5-lora")
 LORA_RANKS = (1, 2, 3)
+# Muon's matrices have one owner each: in every strategy, likewise.
+MUON_CASES = ("gpt2-muon", "llama-muon")
 # Beside that, what else concerns adapters and packed weights.
 LORA_MATRIX = [("llama-lora-dropout", ["--recompute=block"], 3, []),
                ("llama-dora", ["--strategy=hybrid_shard"], 4, ["--replicas=2"]),
@@ -83,6 +85,25 @@ LORA_MATRIX = [("llama-lora-dropout", ["--recompute=block"], 3, []),
                ("llama-qdora", ["--accumulate-mode=unsharded",
                                 "--recompute=selective"], 3, []),
                ("gpt2-lora-int8", ["--strategy=shard_grad_op"], 3, [])]
+# Ranks that compute the same samples together, in every strategy, recomputation
+# and accumulation once, and in the architectures that split differently.
+MESH_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2", *extra], ranks, words)
+               for extra, ranks, words in (
+    ([], 2, []),
+    (["--recompute=selective"], 4, []),
+    (["--strategy=no_shard", "--recompute=block"], 4, []),
+    (["--strategy=shard_opt", "--accumulate-mode=unsharded"], 4, []),
+    (["--strategy=shard_grad_op", "--recompute=every:2"], 4, []),
+    (["--strategy=hybrid_shard", "--recompute=block"], 4, ["--replicas=2"]),
+    (["--strategy=hybrid_shard_zero2"], 2, []),
+    ([cases.config("units.json")], 4, []))] + [
+    ("gpt2-18", ["--mesh=tensor:3"], 3, []),
+    ("gpt2-eager", ["--mesh=tensor:3", "--recompute=selective"], 3, []),
+    ("gpt2-bf16", ["--mesh=tensor:3"], 3, []),
+    ("smollm3-18", ["--mesh=tensor:2"], 4, []),
+    ("bert", ["--mesh=tensor:2"], 4, []),
+    ("t5", ["--mesh=tensor:2"], 2, []),
+    ("qwen3-moe", ["--mesh=tensor:2"], 2, [])]
 
 
 # Each kind of loss, layout, optimizer and dtype once, and every strategy.
@@ -90,7 +111,8 @@ CORE_CASES = ("gpt2-18", "llama-23-optimized", "smollm3-18", "gpt2-labels",
               "gpt2-dropout-fused", "llama-documents",
               "llama-masked-labels", "gpt2-sgd", "gpt2-no-decay", "gpt2-freeze",
               "regressor", "classifier", "mixtral", "qwen3-moe-bf16",
-              "gpt2-bf16", "llama-bf16", "gpt2-f16", "llama-qlora")
+              "gpt2-bf16", "llama-bf16", "gpt2-f16", "llama-qlora", "gpt2-fp8",
+              "llama-fp8-rowwise", "gpt2-muon")
 CORE_MATRIX = [([], 2, []), (["--strategy=shard_grad_op"], 2, []),
                (["--strategy=no_shard"], 2, []), (["--recompute=block"], 3, []),
                (["--strict-numerics"], 1, []),
@@ -98,6 +120,10 @@ CORE_MATRIX = [([], 2, []), (["--strategy=shard_grad_op"], 2, []),
                (["--strategy=hybrid_shard", "--accumulate-mode=unsharded"], 4,
                 ["--replicas=2"]),
                ([cases.config("reshard.json")], 4, [])]
+# Matrices travel between ranks.
+CORE_MUON = [("llama-muon", [], 3, []),
+             ("gpt2-muon", ["--strategy=hybrid_shard"], 4, ["--replicas=2"]),
+             ("llama-muon", ["--strategy=no_shard"], 2, [])]
 
 
 class Runner:
@@ -170,12 +196,19 @@ class Runner:
         """Runs a case and returns the path of its log."""
         program = self.compile(case, extra)
         log = self.new_log()
-        accumulate = cases.GLOBAL_BATCH // (case["batch"] * ranks)
+        groups = ranks // tensor_of(extra)
+        accumulate = cases.GLOBAL_BATCH // (case["batch"] * groups)
         self.call([program, "--data", cases.data_path(case["data"]),
                    "--log", log, "--steps", str(self.steps_of(case)),
                    "--nproc", str(ranks), "--accumulate", str(accumulate)]
                   + case["run"] + list(run), ranks)
         return log
+
+
+def tensor_of(extra):
+    """Ranks that see the same samples."""
+    found = re.search(r"--mesh=\S*tensor:(\d+)", " ".join(extra))
+    return int(found.group(1)) if found else 1
 
 
 def replicas(strategy, ranks):
@@ -185,10 +218,10 @@ def replicas(strategy, ranks):
     return [f"--replicas={2 if ranks % 2 == 0 else ranks}"]
 
 
-def adapter_runs(whole):
+def strategy_runs(names, whole):
     """Cases with compiler's options, ranks and the run's options."""
     for (i, case), (j, strategy) in itertools.product(
-            enumerate(LORA_CASES), enumerate(STRATEGIES)):
+            enumerate(names), enumerate(STRATEGIES)):
         near = LORA_RANKS[(i + j) % len(LORA_RANKS)]
         for ranks in LORA_RANKS if whole else (near,):
             yield (case, [f"--strategy={strategy}"], ranks,
@@ -315,6 +348,7 @@ def jobs(options):
             for extra, ranks, words in CORE_MATRIX:
                 yield lambda r, e=extra, n=ranks, w=words: run(r, case, e, n, w)
             yield lambda r: same_bits(r, case, 2)
+        yield from listed(options, CORE_MUON)
     if options.matrix in ("ranks", "all"):
         for name in MATRIX_CASES:
             case = cases.by_name(name)
@@ -323,10 +357,12 @@ def jobs(options):
             for extra, ranks in MATRIX:
                 yield lambda r, c=case, e=extra, n=ranks: run(r, c, e, n)
             yield lambda r, c=case: same_bits(r, c, 3)
+        yield from listed(options, MESH_MATRIX)
         yield from listed(options, LORA_MATRIX)
+        yield from listed(options, strategy_runs(MUON_CASES, whole=False))
     if options.matrix in ("ranks", "adapters", "all"):
         whole = options.matrix == "adapters"
-        yield from listed(options, adapter_runs(whole))
+        yield from listed(options, strategy_runs(LORA_CASES, whole))
     if options.matrix in ("ranks", "all"):
         if wanted(options, DROPOUT_CASE):
             case = cases.by_name(DROPOUT_CASE)

@@ -41,7 +41,22 @@ LOSS_RTOL = {"f32": 1e-5, "bf16": 1e-2}
 # much of the executable and of libraries lies in memory is the kernel's choice.
 MEMORY_SHARE, MEMORY_BYTES = 0.01, 1 << 20
 MEMORY_MODEL = os.path.join(cases.ROOT, "models", "gpt2-small.onnx")
-MEMORY_RANKS, MEMORY_STEPS = (1, 2, 4), 3
+MEMORY_RANKS, MEMORY_STEPS, MEMORY_BATCH = (1, 2, 4), 3, 8
+# Beside the strategies: options of the compiler and of the run by name. Of
+# slices in a file only the part that is read or written is memory.
+MEMORY_OPTIONS = {
+    "LoRA": (["--lora=4"], []),
+    "QLoRA": (["--lora=4", "--base-dtype=nf4"], []),
+    "QLoRA, --offload=params": (["--lora=4", "--base-dtype=nf4"],
+                                ["--offload=params"]),
+    "--offload=optimizer": ([], ["--offload=optimizer"]),
+    "--offload=params": ([], ["--offload=params"]),
+    "--optimizer-dtype=int8": (["--optimizer-dtype=int8"], []),
+    "--master-dtype=bf16": (["--master-dtype=bf16"], []),
+    "--gather-dtype=int8": (["--gather-dtype=int8"], []),
+}
+# What a dtype of the parameters excludes.
+REFUSED = {("--master-dtype=bf16", "f32")}
 
 
 # Above the tables of the page.
@@ -86,8 +101,11 @@ class MemoryRunner(Runner):
     """Also runs a model that is no recorded case, to see what it takes."""
 
     def measure(self, model, compile_words, ranks, run_words):
-        program = self.compile_once(model, ["--batch=8"] + compile_words)
+        program = self.compile_once(
+            model, [f"--batch={MEMORY_BATCH}"] + compile_words)
         log = self.new_log()
+        if any(word.startswith("--offload") for word in run_words):
+            run_words = run_words + ["--offload-dir", self.folder]
         self.call([program, "--data", cases.data_path(cases.TOKENS),
                    "--log", log, "--steps", str(MEMORY_STEPS), "--init=random",
                    "--accumulate=2", "--nproc", str(ranks)] + run_words, ranks)
@@ -139,19 +157,28 @@ def train(runner, references, combination):
             f"{'ok' if good else 'FAIL':4}  {worst:7.1e}  {name}")
 
 
-def measure(runner, model, strategy, ranks, dtype):
+def memory_words(what, ranks, dtype):
+    """Options of the compiler and of the run, of a strategy or of
+    MEMORY_OPTIONS."""
+    if what in MEMORY_OPTIONS:
+        compile_words, run_words = MEMORY_OPTIONS[what]
+        return words(dtype=dtype) + compile_words, run_words
+    return words(what, dtype=dtype), replicas(what, ranks)
+
+
+def measure(runner, model, what, ranks, dtype):
     """Planned and measured bytes of the largest rank, and their line."""
-    name = f"memory {strategy} {ranks} {dtype}"
+    name = f"memory {what} {ranks} {dtype}"
     try:
-        log = runner.measure(model, words(strategy, dtype=dtype), ranks,
-                             replicas(strategy, ranks))
+        compile_words, run_words = memory_words(what, ranks, dtype)
+        log = runner.measure(model, compile_words, ranks, run_words)
         last = check.read_log(log)[-1]
         planned, measured = last["peak_bytes"], last["pss_bytes"]
     except (*FAILURES, KeyError, IndexError) as error:
-        return ((strategy, ranks, dtype, None, None, False),
+        return ((what, ranks, dtype, None, None, False),
                 f"FAIL  {'-':>7}  {name}\n      {error}")
     good = abs(measured - planned) <= MEMORY_SHARE * planned + MEMORY_BYTES
-    return ((strategy, ranks, dtype, planned, measured, good),
+    return ((what, ranks, dtype, planned, measured, good),
             f"{'ok' if good else 'FAIL':4}  {mib(planned)} planned, "
             f"{mib(measured)} measured  {name}")
 
@@ -180,16 +207,16 @@ def run_table(runs):
 
 def memory_table(memory):
     rows = {}
-    for strategy, ranks, dtype, planned, measured, _ in memory:
+    for what, ranks, dtype, planned, measured, _ in memory:
         cell = "failed" if planned is None else (f"{planned / 2**20:.1f} / "
                                                  f"{measured / 2**20:.1f}")
-        rows.setdefault((strategy, dtype), {})[ranks] = cell
-    yield ("| strategy | dtype | " + " | ".join(
+        rows.setdefault((what, dtype), {})[ranks] = cell
+    yield ("| strategy or option | dtype | " + " | ".join(
         f"{n} rank{'s' if n > 1 else ''}" for n in MEMORY_RANKS) + " |")
     yield "| --- | --- |" + " --- |" * len(MEMORY_RANKS)
     for key, cells in rows.items():
         yield ("| " + " | ".join(key) + " | "
-               + " | ".join(cells[n] for n in MEMORY_RANKS) + " |")
+               + " | ".join(cells.get(n, "") for n in MEMORY_RANKS) + " |")
 
 
 def page(runs, memory, model):
@@ -210,9 +237,10 @@ def page(runs, memory, model):
     yield ""
     yield "## Memory of a rank"
     yield ""
-    yield (f"{model}, one sample a rank and microbatch, two microbatches; the "
-           "largest rank: MiB planned before the run / proportional")
-    yield "set size measured."
+    yield (f"{model}, {MEMORY_BATCH} samples a rank and microbatch, two "
+           "microbatches; the largest rank: MiB planned before the run / "
+           "proportional")
+    yield "set size measured. Options are those of full_shard."
     yield ""
     yield from memory_table(memory)
     yield ""
@@ -243,9 +271,9 @@ def main():
                      runner, options.jobs)
         memory = table([lambda r, s=s, n=n, d=d:
                         measure(r, options.memory_model, s, n, d)
-                        for s in STRATEGIES for d in DTYPES
-                        for n in MEMORY_RANKS
-                        if re.search(options.filter, f"memory {s} {n} {d}")],
+                        for s in (*STRATEGIES, *MEMORY_OPTIONS)
+                        for d in DTYPES for n in MEMORY_RANKS
+                        if (s, d) not in REFUSED and re.search(options.filter, f"memory {s} {n} {d}")],
                        runner, options.jobs)
     failed = sum(not row[-1] for row in runs + memory)
     if options.table:

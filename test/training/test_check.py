@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The comparison with PyTorch must be able to fail: each way is tried here."""
+"""The comparison with PyTorch must be able to fail: each way is tried here.
+What --table of run_strategies.py writes, too."""
 
 import json
 import os
@@ -9,6 +10,7 @@ import unittest
 
 import cases
 import check
+import run_strategies
 
 
 def recorded(name):
@@ -83,6 +85,24 @@ class CasesTest(unittest.TestCase):
             log = faithful_log(recorded("gpt2-18"))
             self.assertTrue(check.compare(log, recorded(name), 1e-4, 1e-3)[2],
                             name)
+
+
+class PageTest(unittest.TestCase):
+    def test_rows(self):
+        """A run fills its cell, what was not run is empty, and one that
+        failed says so."""
+        mib = 1 << 20
+        runs = [("m", "no_shard", "none", "sharded", 2, "f32", 3e-9, True),
+                ("m", "no_shard", "none", "sharded", 3, "f32", None, False)]
+        memory = [("no_shard", 1, "f32", 8 * mib, 9 * mib, True),
+                  ("LoRA", 4, "bf16", 3 * mib, 4 * mib, True),
+                  ("LoRA", 2, "bf16", None, None, False)]
+        page = list(run_strategies.page(runs, memory, "m.onnx"))
+        self.assertIn("| m | no_shard | none | sharded | f32 |  | 3.0e-09 | "
+                      "failed |  |", page)
+        self.assertIn("| no_shard | f32 | 8.0 / 9.0 |  |  |", page)
+        self.assertIn("| LoRA | bf16 |  | failed | 3.0 / 4.0 |", page)
+        self.assertTrue(any("2 runs, 1 failed" in line for line in page))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/ADT/bit.h"
 
 #include <algorithm>
 #include <cmath>
@@ -85,6 +86,11 @@ static Result evaluateUnary(Operation *op, double x) {
       .Case<arith::SIToFPOp, arith::UIToFPOp, arith::ExtSIOp, arith::ExtUIOp,
             arith::TruncIOp>([&](auto) { return x; })
       .Case([&](arith::FPToSIOp) { return std::trunc(x); })
+      .Case([&](arith::BitcastOp cast) -> double {
+        if (cast.getType().isF32())
+          return llvm::bit_cast<float>(static_cast<int32_t>(x));
+        return llvm::bit_cast<int32_t>(static_cast<float>(x));
+      })
       .Default(Result());
 }
 
@@ -104,7 +110,7 @@ static Result evaluateBinary(Operation *op, double a, double b) {
           [&](auto) { return std::max(a, b); })
       .Case<arith::MinimumFOp, arith::MinSIOp>(
           [&](auto) { return std::min(a, b); })
-      .Case([&](arith::AndIOp) { return double(a && b); })
+      .Case([&](arith::AndIOp) { return double(int64_t(a) & int64_t(b)); })
       .Case([&](arith::OrIOp) { return double(a || b); })
       .Case([&](arith::CmpFOp compare) {
         return compareFloats(compare.getPredicate(), a, b);

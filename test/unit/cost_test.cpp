@@ -7,6 +7,8 @@
 #include "shardonnx/Cost/Calibration.h"
 #include "shardonnx/Cost/Exposure.h"
 #include "shardonnx/Cost/FrameworkMemory.h"
+#include "shardonnx/Cost/LinearLayer.h"
+#include "shardonnx/runtime/MuonPlan.h"
 
 #include <gtest/gtest.h>
 
@@ -38,6 +40,47 @@ TEST(Device, RingOfTwoMachines) {
   EXPECT_NEAR(h100.latencySeconds(16), 80.6 * kMicro, 1e-9);
   // 15/16 of 3.2 GB at 0.8 of 400 GB/s.
   EXPECT_NEAR(h100.gatherSeconds(3.2e9, 16), 80.6 * kMicro + 9.375e-3, 1e-9);
+}
+
+TEST(Device, ProductsOfEightBits) {
+  // 1,403 TFLOPS in full and deep tiles; nothing is known of an A100's.
+  Device h100 = *deviceNamed("h100");
+  double share = h100.productShare(16384, 8192, 8192, 1);
+  EXPECT_NEAR(h100.f8ProductSeconds(16384, 8192, 8192, 0),
+              2.0 * 16384 * 8192 * 8192 / (1403e12 * share), 1e-9);
+  Device a100 = *deviceNamed("a100-80");
+  EXPECT_EQ(a100.f8ProductSeconds(16384, 8192, 8192, 0),
+            a100.productSeconds(16384, 8192, 8192, 1, 0, true));
+}
+
+TEST(Device, WhatEightBitsGain) {
+  Device device = *deviceNamed("h100");
+  // As long as a launch takes, each: three without, eleven with; by rows four
+  // beside the products.
+  LinearLayer small{64, 64, 64};
+  EXPECT_DOUBLE_EQ(f8Gain(device, small, /*byRow=*/false), 3.0 / 11);
+  EXPECT_NEAR(f8Gain(device, small, /*byRow=*/true), 3.0 / 7, 1e-3);
+  // At the rates of the products alone: all three, or two of three.
+  device.memoryBytesPerSecond = 1e30;
+  device.launchSeconds = 0;
+  LinearLayer large{16384, 4096, 14336};
+  double ratio = device.f8Flops / device.halfFlops;
+  EXPECT_NEAR(f8Gain(device, large, /*byRow=*/false), ratio, 1e-9);
+  double wide = device.productSeconds(4096, 16384, 14336, 1, 0, true),
+         all = wide + device.productSeconds(16384, 4096, 14336, 1, 0, true) +
+               device.productSeconds(16384, 14336, 4096, 1, 0, true);
+  EXPECT_NEAR(f8Gain(device, large, /*byRow=*/true),
+              all / (wide + (all - wide) / ratio), 1e-9);
+  // By bytes alone, of 2 and of 1: products read half; the weight is read for
+  // its largest value and to be cast twice, the others once and written twice.
+  device = *deviceNamed("h100");
+  device.launchSeconds = 0;
+  device.halfFlops = device.f8Flops = 1e30;
+  LinearLayer square{1024, 1024, 1024};
+  EXPECT_NEAR(f8Gain(device, square, /*byRow=*/false),
+              3 * 6.0 / (3 * 4 + 2 + 2 * 3 + 2 * 4), 1e-9);
+  // Products without a rate of 8 bits only lose.
+  EXPECT_LT(f8Gain(*deviceNamed("a100-80"), large, /*byRow=*/false), 1);
 }
 
 TEST(Device, ProductsFillTheirTiles) {
@@ -268,6 +311,51 @@ TEST(Exposure, ReplicasAddUpWhatTheyOwn) {
   // 2 s in each group of two; then 1 MB at 2 replicas: twice 1 s and 0.5 MB.
   StepExposure step = predictExposure(m, slow(), Topology(4, 2));
   EXPECT_NEAR(step.units[0].reduce, 5, 1e-9);
+}
+
+// A unit of one matrix and nothing else.
+Manifest::Unit matrixUnit(int64_t rows, int64_t columns) {
+  Manifest::Unit unit;
+  unit.length = unit.matrixLength = alignTo(rows * columns, 256);
+  unit.params = {{"w", "w", 0, {rows, columns}, true, {}}};
+  return unit;
+}
+
+TEST(Exposure, MuonsMatricesAreSharedOut) {
+  Manifest m;
+  m.optimizer = Optimizer::Muon;
+  m.units = {matrixUnit(100, 200)};
+  m.functions = {{"update", {{"optimizer", 0, 0, 0}}}};
+  // Five times 2·100²·(2·200 + 100) FLOPs, half of them on each rank; and three
+  // f32 and one that is read and written, of 10112 elements.
+  StepExposure step = predictExposure(m, slow(), Topology(2, 1));
+  EXPECT_NEAR(step.work, 0.025 + 10112 * 20e-9, 1e-12);
+}
+
+TEST(MuonPlan, LevelsTheOwners) {
+  Manifest m;
+  m.optimizer = Optimizer::Muon;
+  m.units.resize(1); // of no matrix
+  for (int64_t columns : {64, 32, 32, 64, 64, 64})
+    m.units.push_back(matrixUnit(32, columns));
+  MuonPlan plan = planMuon(m, 2);
+  // Most work of one is what two smaller ones of the other have, nearly.
+  std::vector<int> owners;
+  for (const MuonPlan::Unit &unit : plan.units)
+    for (const MuonPlan::Matrix &matrix : unit.matrices)
+      owners.push_back(matrix.owner);
+  EXPECT_EQ(owners, (std::vector<int>{0, 1, 1, 0, 1, 0}));
+  // Four places in turns: the fifth unit lies where the first one was, which in
+  // the next step lies where the fifth was.
+  EXPECT_EQ(plan.units[5].offset, plan.units[1].offset);
+  EXPECT_EQ(plan.units[5].before, 1u);
+  EXPECT_EQ(plan.units[1].before, 5u);
+  EXPECT_EQ(plan.units[3].before, 3u);
+  // 32·64 elements of bf16 in the first and the last, as large as must be in
+  // the second, which the sixth is.
+  EXPECT_EQ(plan.units[2].offset, 4096);
+  EXPECT_EQ(plan.units[3].offset, 8192);
+  EXPECT_EQ(plan.windowBytes, 4096 + 4096 + 2048 + 4096);
 }
 
 TEST(Exposure, AReshardGroupGathersAgain) {

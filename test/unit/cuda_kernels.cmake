@@ -32,6 +32,7 @@ shardonnx_vector_test(Copy "shx_k_copy_([1248]|elements)")
 shardonnx_vector_test(CrossEntropy shx_k_sum_losses)
 shardonnx_vector_test(Embedding none)
 shardonnx_vector_test(EmbeddingGrad "shx_k_sort_.*")
+shardonnx_vector_test(F8Cast none)
 shardonnx_vector_test(GroupedGemm "shx_k_grouped_(.*odd.*|grad_f32_.*)")
 shardonnx_vector_test(Slices
   "shx_k_(squares|sum_doubles|norm_finish|loss_add)")
@@ -46,7 +47,8 @@ shardonnx_emulated_test(cuda_kernels_test)
 add_executable(cuda_attention_test cuda_attention_test.cpp)
 shardonnx_emulated_test(cuda_attention_test)
 
-add_executable(cuda_gemm_test cuda_gemm_test.cpp)
+add_executable(cuda_gemm_test
+  cuda_f8_test.cpp cuda_gemm_test.cpp cuda_newton_schulz_test.cpp)
 shardonnx_emulated_test(cuda_gemm_test)
 
 # cuDNN's plans of our attention, without a GPU and without a driver.

@@ -4,6 +4,7 @@
 // The runtime's work on slices: casts, sums of slices, the gradient norm and
 // the clip factor, the loss.
 
+#include "../../runtime/core/GatherImage.h"
 #include "../../runtime/cuda/state/Slices.h"
 #include "cuda_kernels_util.h"
 #include <cstring>
@@ -38,6 +39,55 @@ TEST(CudaSlices, CastsMasters) {
         for (int64_t i = 0; i < count; ++i)
           ASSERT_EQ(result.get(i), test::roundToDtype(dtype, from.get(i)));
       }
+}
+
+// The same bits as on the host; to encode what has been rounded, and to decode
+// it, changes nothing.
+TEST(CudaSlices, RoundsAndSends) {
+  CudaDevice &device = CudaDevice::get();
+  std::mt19937 random(3);
+  constexpr int64_t kSlice = 3 * kStateBlock, kRanks = 2;
+  constexpr int64_t kLength = (2 * kRanks - 1) * kSlice / 2 / 256 * 256;
+  Manifest::Unit unit;
+  unit.length = kLength;
+  for (GatherDtype type :
+       {GatherDtype::BF16, GatherDtype::Int8, GatherDtype::F8})
+    for (auto [master, param] : {std::pair(SHX_F32, SHX_F32),
+                                 {SHX_F32, SHX_BF16},
+                                 {SHX_BF16, SHX_BF16}}) {
+      unit.gatherType = type;
+      unit.masterType = master;
+      unit.paramType = param;
+      Buffer masters(master, kRanks * kSlice), whole(param, kRanks * kSlice);
+      Buffer host(param, kRanks * kSlice);
+      masters.fillRandom(random);
+      for (int64_t i = 0; i < kStateBlock; ++i)
+        masters.set(i, masters.get(i) * std::pow(2, i % 24 - 20));
+      rt::roundAsGathered(type, master,
+                          static_cast<const uint8_t *>(masters.data()), param,
+                          static_cast<uint8_t *>(host.data()), masters.size());
+      int64_t image = gatherImageBytes(type, kSlice);
+      DeviceBuffer from(masters), rounded(whole), gathered(whole),
+          images(Buffer(SHX_I32, kRanks * image / 4));
+      device.call([&] {
+        roundSlice(device.context(), unit, from.data(), rounded.data(),
+                   masters.size());
+        for (int64_t r = 0; r < kRanks; ++r)
+          encodeSlice(device.context(), device.stream(), unit,
+                      static_cast<uint8_t *>(rounded.data()) +
+                          r * kSlice * dtypeBytes(param),
+                      static_cast<uint8_t *>(images.data()) + r * image,
+                      kSlice);
+        decodeImages(device.context(), device.stream(), unit, images.data(),
+                     kSlice, gathered.data());
+      });
+      Buffer result = rounded.download(), decoded = gathered.download();
+      for (int64_t i = 0; i < masters.size(); ++i) {
+        ASSERT_EQ(result.get(i), host.get(i)) << spell(type) << " at " << i;
+        if (i < kLength)
+          ASSERT_EQ(decoded.get(i), host.get(i)) << spell(type) << " at " << i;
+      }
+    }
 }
 
 TEST(CudaSlices, SumsInOrder) {

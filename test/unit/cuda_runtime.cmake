@@ -30,10 +30,10 @@ foreach(program table_cuda_f32 table_cuda_bf16 table_cuda_f32_replicated
   set(ptx ${CMAKE_CURRENT_BINARY_DIR}/${program}.ptx)
   add_custom_command(
     OUTPUT ${ptx}
-    COMMAND ${SHARDONNX_NVCC} -std=c++17 -ptx -arch=compute_80 ${options}
-            -I${PROJECT_SOURCE_DIR}/runtime/include ${source} -o ${ptx}
-    DEPENDS ${source} ${PROJECT_SOURCE_DIR}/runtime/include/shardonnx/runtime/ABI.h
-    VERBATIM)
+    COMMAND ${SHARDONNX_NVCC_CACHED} ${ptx} ${SHARDONNX_NVCC} -std=c++17 -ptx
+            -arch=compute_80 ${options} -I${PROJECT_SOURCE_DIR}/runtime/include
+            ${source}
+    DEPENDS ${source} DEPFILE ${ptx}.d VERBATIM)
   add_executable(${program} runtime/TableDeviceProgram.cpp ${ptx})
   set_property(SOURCE runtime/TableDeviceProgram.cpp
     APPEND PROPERTY OBJECT_DEPENDS ${ptx})

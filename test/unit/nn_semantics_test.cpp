@@ -53,6 +53,16 @@ protected:
     return result->front().data;
   }
 
+  /// All elements of an op's results, one result behind the other.
+  std::vector<double> results(Operation *op, ArrayRef<Tensor> arguments) {
+    FailureOr<std::vector<Tensor>> tensors = Evaluator().run(op, arguments);
+    EXPECT_TRUE(succeeded(tensors));
+    std::vector<double> all;
+    for (const Tensor &tensor : *tensors)
+      all.insert(all.end(), tensor.data.begin(), tensor.data.end());
+    return all;
+  }
+
   int64_t flops(const std::string &arguments, const std::string &op) {
     return cast<nn::FlopsOpInterface>(parse(arguments, op)).getFlops();
   }
@@ -62,10 +72,15 @@ protected:
   func::FuncOp function;
 };
 
-Tensor vector(std::vector<double> data) {
-  Tensor tensor(ArrayRef<int64_t>{static_cast<int64_t>(data.size())});
+Tensor shaped(ArrayRef<int64_t> shape, std::vector<double> data) {
+  Tensor tensor(shape);
+  EXPECT_EQ(tensor.data.size(), data.size());
   tensor.data = std::move(data);
   return tensor;
+}
+
+Tensor vector(std::vector<double> data) {
+  return shaped({static_cast<int64_t>(data.size())}, std::move(data));
 }
 
 using Doubles = std::vector<double>;
@@ -136,7 +151,48 @@ TEST_F(NNSemanticsTest, ProductsThatAreScatteredWithZeros) {
   EXPECT_EQ(gradient(scatter, arguments, 1), Doubles({8, 0, 0, 0, 0}));
 }
 
+// 17 lies between 16 and 18, the even one is 16; 1.1 is nearest to 1.125.
+TEST_F(NNSemanticsTest, MatricesOf8BitsLieBothWays) {
+  Operation *cast =
+      parse("%a: tensor<2x3xf32>, %s: tensor<2x1xf32>",
+            "%r:2 = nn.f8_cast_matrix e4m3 %a, %s : (tensor<2x3xf32>, "
+            "tensor<2x1xf32>) -> (tensor<2x3xf8E4M3FN>, tensor<3x2xf8E4M3FN>)");
+  EXPECT_EQ(results(cast, {shaped({2, 3}, {17, 1.1, -3, 8, 0, 448}),
+                           shaped({2, 1}, {1, 2})}),
+            Doubles({16, 1.125, -3, 4, 0, 224, 16, 4, 1.125, 0, -3, 224}));
+}
+
+TEST_F(NNSemanticsTest, ProductsOf8BitsCountTheirSteps) {
+  Tensor lhs = shaped({2, 2}, {1, 2, 3, 4}),
+         rhs = shaped({3, 2}, {1, 0, 0, 1, -1, 1});
+  auto product = [&](const std::string &step, const std::string &addend) {
+    return parse("%a: tensor<2x2xf8E4M3FN>, %b: tensor<3x2xf8E4M3FN>, %s: "
+                 "tensor<" +
+                     step + ">, %t: tensor<" + (step[0] == '2' ? "3" : "1") +
+                     "x1xf32>, %c: " + addend,
+                 "%r = nn.f8_product %a, %b, %s, %t, %c : "
+                 "(tensor<2x2xf8E4M3FN>, tensor<3x2xf8E4M3FN>, tensor<" +
+                     step + ">, tensor<" + (step[0] == '2' ? "3" : "1") +
+                     "x1xf32>, " + addend + ") -> tensor<2x3xf32>");
+  };
+  // [1 2 1; 3 4 1], each row and column times its step.
+  EXPECT_EQ(results(product("2x1xf32", "tensor<3xf32>"),
+                    {lhs, rhs, shaped({2, 1}, {2, 0.5}),
+                     shaped({3, 1}, {1, 4, 8}), vector({100, 200, 300})}),
+            Doubles({102, 216, 316, 101.5, 208, 304}));
+  EXPECT_EQ(results(product("1x1xf32", "tensor<2x3xf32>"),
+                    {lhs, rhs, shaped({1, 1}, {2}), shaped({1, 1}, {0.25}),
+                     shaped({2, 3}, {0, 0, 0, 1, 1, 1})}),
+            Doubles({0.5, 1, 0.5, 2.5, 3, 1.5}));
+}
+
 TEST_F(NNSemanticsTest, FlopsOfProducts) {
+  EXPECT_EQ(flops("%a: tensor<4x16xf8E4M3FN>, %b: tensor<5x16xf8E5M2>, %s: "
+                  "tensor<1xf32>",
+                  "%r = nn.f8_product %a, %b, %s, %s : (tensor<4x16xf8E4M3FN>, "
+                  "tensor<5x16xf8E5M2>, tensor<1xf32>, tensor<1xf32>) -> "
+                  "tensor<4x5xbf16>"),
+            2 * 4 * 16 * 5);
   EXPECT_EQ(flops("%a: tensor<2x3x4xf32>, %b: tensor<4x5xf32>",
                   "%r = nn.matmul %a, %b : (tensor<2x3x4xf32>, "
                   "tensor<4x5xf32>) -> tensor<2x3x5xf32>"),

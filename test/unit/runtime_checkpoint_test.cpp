@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 #include <unistd.h>
 
 using namespace shardonnx::test;
@@ -234,7 +235,7 @@ Json tinyIndex() {
   return Json::parse(R"({"format": "shardonnx-checkpoint", "version": 2,
     "id": "a-1",
     "program": {"name": "p", "strategy": "full_shard", "optimizer": "adamw",
-                "optimizer_dtype": "f32",
+                "optimizer_dtype": "f32", "master_dtype": "f32",
                 "model": {"path": "m.onnx", "sha256": ""}},
     "world_size": 2,
     "state": {"step": 1, "optimizer_steps": 1, "samples": 4, "loss_scale": 1.0,
@@ -247,7 +248,7 @@ Json tinyIndex() {
                "hash": "0000000000000001"},
               {"name": "rank-00001.safetensors", "bytes": 10,
                "hash": "0000000000000002"}],
-    "units": [{"name": "u", "length": 32, "frozen_length": 0,
+    "units": [{"name": "u", "length": 32, "frozen_length": 0, "matrix_length": 0,
       "frozen_dtype": "f32",
       "params": [{"name": "w", "onnx": "w", "offset": 0, "shape": [4, 4],
                   "tied": [], "state_dict": "w", "trainable": true}],
@@ -342,7 +343,8 @@ TEST(CheckpointIndex, IsCheckedEverywhere) {
            {"/program/optimizer", "lion", "unknown optimizer"},
            {"/state_hash/trainable", "12", "16 digits"},
            {"/state/step", "one", "is damaged"},
-           {"/version", 3, "is of version 3 of the format"},
+           {"/version", 4, "is of version 4 of the format"},
+           {"/version", 3, "its version and its mesh contradict each other"},
            {"/format", "other", "not the index of a checkpoint"}}) {
     Json json = tinyIndex();
     json[Json::json_pointer(c.pointer)] = c.value;
@@ -352,6 +354,59 @@ TEST(CheckpointIndex, IsCheckedEverywhere) {
   Json twice = tinyIndex();
   twice["units"].push_back(twice["units"][0]);
   EXPECT_NE(errorOf(twice).find("twice"), std::string::npos);
+}
+
+// Parameters that are split lie in as many sections as there are parts.
+TEST(CheckpointIndex, PartsAreChecked) {
+  Json json = tinyIndex();
+  json["version"] = 3;
+  json["mesh"] = {{"tensor", 2}};
+  Json &unit = json["units"][0];
+  Json &param = unit["params"][0];
+  int64_t size = param["shape"][0].get<int64_t>();
+  param["split"] = {{"dim", 0}, {"sections", Json::array({2 * size})}};
+  int64_t length = unit["length"].get<int64_t>();
+  std::string error = errorOf(json);
+  EXPECT_NE(
+      error.find(rt::concat("end at element ", length, " of ", 2 * length)),
+      std::string::npos)
+      << error;
+  param["split"]["sections"] = Json::array({2 * size + 1});
+  EXPECT_NE(errorOf(json).find("2 parts do not divide it"), std::string::npos);
+  param["split"] = {{"dim", 2}, {"sections", Json::array({2 * size})}};
+  EXPECT_NE(errorOf(json).find("2 parts do not divide it"), std::string::npos);
+  json["mesh"]["tensor"] = 1;
+  EXPECT_NE(errorOf(json).find("no 1 ranks"), std::string::npos);
+}
+
+// Of a parameter [2, 6], sections of 4 and 2 columns, that two ranks split.
+TEST(StateHash, IsThatOfTheWholeHoweverItIsSplit) {
+  shardonnx::Manifest::Param param;
+  param.name = "w";
+  param.shape = {2, 6};
+  std::vector<float> whole(12), parts(32, 9);
+  std::iota(whole.begin(), whole.end(), 1.0f);
+  auto bytes = [](const std::vector<float> &values) {
+    return reinterpret_cast<const uint8_t *>(values.data());
+  };
+  uint64_t hash = rt::SectionHash({param}, rt::StateArray::Master, SHX_F32)
+                      .of(bytes(whole), 0, 12);
+  param.shape = {2, 3};
+  param.split = shardonnx::Split{1, {4, 2}};
+  param.offset = 4;
+  for (size_t row : {0, 1})
+    for (size_t part : {0, 1})
+      for (size_t column : {0, 1, 2})
+        parts[part * 16 + 4 + row * 3 + column] =
+            whole[row * 6 + (column < 2 ? part * 2 + column : 4 + part)];
+  rt::SectionHash split({param}, rt::StateArray::Master, SHX_F32,
+                        /*matrixLength=*/0, /*tensor=*/2, /*length=*/16);
+  EXPECT_EQ(split.of(bytes(parts), 0, 32), hash);
+  uint64_t sum = 0;
+  for (int64_t begin : {0, 7, 14, 21, 28})
+    sum += split.of(bytes(parts) + begin * 4, begin,
+                    std::min<int64_t>(7, 32 - begin));
+  EXPECT_EQ(sum, hash);
 }
 
 TEST(StateHash, SeesEveryElementAndNoPadding) {

@@ -212,8 +212,10 @@ TEST(ReduceKernels, AddInTheOrderOfRanks) {
       ASSERT_EQ(sum[i], (gradients[0][i] + gradients[1][i]) + gradients[2][i]);
     std::vector<float> before = sum;
     sumSlices(sum.data(), sources, 3, kCount, SHX_F32, true, parallel);
+    // As one rank adds up the same microbatches.
     for (int64_t i = 0; i < kCount; ++i)
-      ASSERT_EQ(sum[i], before[i] + before[i]);
+      ASSERT_EQ(sum[i], ((before[i] + gradients[0][i]) + gradients[1][i]) +
+                            gradients[2][i]);
     // With squares, the bits are those of two passes.
     auto chunks = static_cast<size_t>(normChunks(kCount));
     std::vector<double> taken(chunks, -1), expected(chunks, -2);
@@ -300,7 +302,8 @@ public:
   int ranks() const override { return count; }
   Interval owned(size_t unit, bool trainable) const override {
     const Manifest::Unit &u = manifest.units[unit];
-    return ownedInterval(trainable ? u.length : u.frozenLength, self, count);
+    return ownedInterval(trainable ? u.length : u.frozenLength, dataRank(),
+                         dataRanks());
   }
   void write(size_t, StateArray, int64_t begin, const float *values,
              int64_t n) override {
@@ -406,6 +409,67 @@ TEST(Weights, AreReadSliceBySlice) {
   hash.update(values.data(), values.size() * 4);
   m.modelSha256 = hash.hex();
   EXPECT_EQ(say(m, model), "");
+}
+
+// The model of which each of two ranks has a part: half of sections of 16 and 8
+// columns, or of 12 and 8 rows.
+Manifest splitModel(bool byRows) {
+  Manifest m = smallModel();
+  m.mesh.set(MeshAxis::Tensor, 2);
+  Manifest::Param &weight = m.units[0].params[0];
+  weight.shape =
+      byRows ? std::vector<int64_t>{10, 24} : std::vector<int64_t>{20, 12};
+  weight.split = byRows ? Split{0, {12, 8}} : Split{1, {16, 8}};
+  weight.source->length = 1920;
+  return m;
+}
+
+// Its weight, put together from what both ranks have.
+std::vector<float> joinParts(const Manifest &m, bool byRows,
+                             const std::string &model) {
+  std::vector<float> whole(480);
+  for (int rank : {0, 1}) {
+    MasterKeeper engine(m, rank, 2);
+    if (model.empty())
+      drawWeights(engine, 5);
+    else
+      loadWeights(engine, model, /*seed=*/0, true);
+    for (int64_t row = 0; row < m.units[0].params[0].shape[0]; ++row)
+      for (int64_t column = 0; column < m.units[0].params[0].shape[1];
+           ++column) {
+        int64_t r = row, c = column;
+        if (byRows)
+          r = row < 6 ? rank * 6 + row : 12 + rank * 4 + row - 6;
+        else
+          c = column < 8 ? rank * 8 + column : 16 + rank * 4 + column - 8;
+        whole[static_cast<size_t>(r * 24 + c)] =
+            engine.masters[static_cast<size_t>(
+                row * m.units[0].params[0].shape[1] + column)];
+      }
+  }
+  return whole;
+}
+
+TEST(Weights, ArePartsOfTheWhole) {
+  Manifest one = smallModel();
+  one.units[0].params[0].shape = {20, 24};
+  std::vector<float> drawn = collect(one, 1, 5, "");
+  drawn.resize(480);
+  Folder folder;
+  std::vector<float> values(700);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = float(i) + 1;
+  std::string model = folder.write("moved.onnx", bytesOf(values));
+  std::vector<float> read(values.begin(), values.begin() + 480), turned(480);
+  for (size_t i = 0; i < 480; ++i)
+    turned[i % 20 * 24 + i / 20] = read[i];
+  for (bool byRows : {false, true}) {
+    Manifest m = splitModel(byRows);
+    EXPECT_EQ(joinParts(m, byRows, ""), drawn) << byRows;
+    EXPECT_EQ(joinParts(m, byRows, model), read) << byRows;
+    m.units[0].params[0].source->transposed = true;
+    EXPECT_EQ(joinParts(m, byRows, model), turned) << byRows;
+  }
 }
 
 TEST(Weights, BadModelsAreNamed) {
@@ -568,6 +632,36 @@ TEST(Topology, GroupsAreConsecutiveRanks) {
   EXPECT_EQ(t.owned(false, 1024, 4).size(), 1024);
 }
 
+TEST(Topology, TensorGroupsAreNeighbours) {
+  Topology t(12, 2, /*ranksHere=*/0, kSliceAlignment, /*tensor=*/2);
+  EXPECT_EQ(t.groupSize(), 3);
+  EXPECT_EQ(t.tensorRank(9), 1);
+  EXPECT_EQ(t.dataRank(9), 4);
+  EXPECT_EQ(t.groupRank(9), 1);
+  EXPECT_EQ(t.replica(9), 1);
+  EXPECT_EQ(t.group(9), 3);
+  EXPECT_EQ(t.rankAt(1, 1, 3), 9);
+  EXPECT_EQ(t.owned(true, 1024, 9).begin, t.owned(true, 1024, 8).begin);
+}
+
+TEST(Topology, MeshesTakeTheRanksTheyName) {
+  Manifest m = smallModel();
+  Options o;
+  m.strategy = Strategy::HybridShard;
+  m.mesh.set(MeshAxis::Tensor, 2);
+  EXPECT_EQ(topologyOf(m, o, 6, 6).groupSize(), 3);
+  EXPECT_THROW(topologyOf(m, o, 5, 5), Error);
+  EXPECT_THROW(topologyOf(m, o, 4, 2), Error); // two machines
+  m.mesh.set(MeshAxis::Replicate, 3);
+  EXPECT_EQ(topologyOf(m, o, 6, 6).replicas, 3);
+  EXPECT_THROW(topologyOf(m, o, 8, 8), Error);
+  m.mesh.set(MeshAxis::Shard, 2);
+  EXPECT_EQ(topologyOf(m, o, 12, 12).groupSize(), 2);
+  EXPECT_THROW(topologyOf(m, o, 24, 24), Error);
+  o.replicas = 2;
+  EXPECT_THROW(topologyOf(m, o, 12, 12), Error);
+}
+
 TEST(Topology, ReplicasAreForHybridStrategies) {
   Manifest m = smallModel();
   Options o;
@@ -618,6 +712,18 @@ TEST(MemoryPlan, CountsReplicasAndEachUnitsDtype) {
   EXPECT_EQ(item(m, hybrid, "gathered parameters"), 1536);
   EXPECT_EQ(item(m, hybrid, "master weights"), 3 * 2048);
   EXPECT_EQ(item(m, hybrid, "reduced gradients"), 3 * 2048);
+}
+
+// Each rank of a tensor group has a part, which the others of its group share.
+TEST(MemoryPlan, CountsTheRanksOfAPart) {
+  Manifest m = smallModel();
+  m.mesh.set(MeshAxis::Tensor, 2);
+  m.meshBytes = 4096;
+  Topology mesh(4, 1, 0, kSliceAlignment, 2);
+  EXPECT_EQ(item(m, mesh, "master weights"), 2048);
+  EXPECT_EQ(item(m, mesh, "tensor axis"), 4096);
+  m.units[0].sharded = false;
+  EXPECT_EQ(item(m, mesh, "reduced gradients"), 2048);
 }
 
 // Where the update writes the gathered unit, it has no other place.
@@ -671,7 +777,7 @@ TEST(Manifest, DamageIsTold) {
 
 // A manifest that can be read, with one number replaced.
 std::string errorOfManifest(const std::string &from, const std::string &to) {
-  std::string json = R"({"abi": 5, "hash": "", "model": {"path": "m.onnx"},
+  std::string json = R"({"abi": 8, "hash": "", "model": {"path": "m.onnx"},
     "batch": 1, "seq": 4, "inputs": [],
     "loss": {"kind": "mse", "denominator": "labels", "denominator_shift": 0,
              "denominator_per_microbatch": 4},

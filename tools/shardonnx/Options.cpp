@@ -8,6 +8,7 @@
 #include "Config.h"
 #include "shardonnx/Cost/Device.h"
 #include "shardonnx/Cost/Execution.h"
+#include "shardonnx/Support/Mesh.h"
 #include "shardonnx/runtime/Layout.h"
 
 #include <CLI/CLI.hpp>
@@ -138,12 +139,32 @@ void addStrategy(CLI::App &app, CompileOptions &o) {
       ->default_str(spell(o.strategy));
 }
 
+// Which ranks compute one sample together.
+void addMesh(CLI::App &app, CompileOptions &o) {
+  app.add_option_function<std::string>(
+         "--mesh",
+         [&o](const std::string &text) {
+           std::string error;
+           o.mesh = *parseMesh(text, error);
+         },
+         "the ranks as replicate:R,shard:S,context:C,tensor:T: tensor splits "
+         "products of blocks over neighbouring ranks; an axis that is not "
+         "named is 1, the shard axis what is left")
+      ->check([](const std::string &text) {
+        std::string error;
+        (void)parseMesh(text, error);
+        return error;
+      })
+      ->type_name("AXIS:N,...");
+}
+
 // Who holds what, in which type.
 void addShardingOptions(CLI::App &app, CompileOptions &o) {
   addChoice(app, "--loss", o.loss, "default: decided from the outputs");
   app.add_option("--logits", o.logits, "the graph output that the loss reads")
       ->type_name("NAME");
   addStrategy(app, o);
+  addMesh(app, o);
   app.add_option("--unit", o.units,
                  "block, size:N and regexes over whole module paths, together")
       ->type_name("UNIT")
@@ -157,6 +178,19 @@ void addShardingOptions(CLI::App &app, CompileOptions &o) {
             floatTypes());
   addChoice(app, "--matmul-dtype", o.matmulDtype,
             "what the linear layers of blocks multiply");
+  app.add_option("--matmul-gain", o.matmulGain,
+                 "of those with fp8: 8 bits only where an H100 is predicted to "
+                 "take X times as long without, gradients and roundings "
+                 "counted (default: 1 on GPUs that multiply 8 bits, else 0)")
+      ->check([](const std::string &text) {
+        double gain = 0;
+        return CLI::detail::lexical_cast(text, gain) && gain >= 0 && gain <= 100
+                   ? std::string()
+                   : "'" + text + "' is not a number within 0...100";
+      })
+      ->type_name("X");
+  addChoice(app, "--gather-dtype", o.gatherDtype,
+            "what trained parameters cross the links as");
 }
 
 void addLoraOptions(CLI::App &app, CompileOptions &o) {
@@ -222,11 +256,17 @@ void addMemoryOptions(CLI::App &app, CompileOptions &o) {
 
 // What the step computes.
 void addTrainingOptions(CLI::App &app, CompileOptions &o) {
-  addChoice(app, "--optimizer", o.optimizer, "what the update computes");
+  addChoice(app, "--optimizer", o.optimizer,
+            "what the update computes; muon: of the matrices of blocks, adamw "
+            "of the rest");
   addChoice(app, "--optimizer-dtype", o.optimizerDtype,
             "the optimizer's state: bf16 is rounded at random, int8 has a "
             "scale for each 256 elements",
             optimizerTypes());
+  addChoice(app, "--master-dtype", o.masterDtype,
+            "master weights: bf16 ones are what products read, rounded at "
+            "random",
+            masterTypes());
   addChoice(app, "--accumulate-mode", o.accumulateMode,
             "gradients over microbatches: each reduced into owned slices, or "
             "kept whole and reduced with the last");

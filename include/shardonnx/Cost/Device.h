@@ -74,6 +74,7 @@ struct Device {
   double f32Peak = 0, halfPeak = 0; // FLOPs a second of the data sheet
   double f32Flops = 0;  // a second, in full and deep tiles of products
   double halfFlops = 0; // with bf16 or f16 operands
+  double f8Flops = 0;   // with operands of 8 bits; 0: not known
   std::vector<AttentionRates> attention;
   // FLOPs a second of attention that `attention` says nothing of.
   double attentionForward = 0, attentionBackward = 0;
@@ -103,6 +104,9 @@ struct Device {
   /// A product of rows x depth by depth x columns, `count` of them at once.
   double productSeconds(double rows, double depth, double columns, double count,
                         double bytes, bool half) const;
+  /// The same of operands of 8 bits.
+  double f8ProductSeconds(double rows, double depth, double columns,
+                          double bytes) const;
   /// Of the rate of large products, what such a one reaches.
   double productShare(double rows, double depth, double columns,
                       double count) const;

@@ -11,7 +11,9 @@
 #include "shardonnx/Driver/Level.h"
 #include "shardonnx/Support/Lora.h"
 #include "shardonnx/Support/Recompute.h"
+#include "shardonnx/runtime/Mesh.h"
 #include "shardonnx/runtime/Offload.h"
+#include "shardonnx/runtime/UpdateTypes.h"
 
 #include <cstdint>
 #include <map>
@@ -57,6 +59,7 @@ struct CompileOptions {
   std::optional<LossKind> loss; // none: decided from the outputs
   std::string logits;           // name of the graph output
 
+  Mesh mesh;
   Strategy strategy = Strategy::FullShard;
   bool autoStrategy = false; // what a plan takes for worldSize
   std::vector<std::string> units = {"block"};
@@ -64,12 +67,16 @@ struct CompileOptions {
   ShxDType paramDtype = SHX_F32, reduceDtype = SHX_F32;
   std::optional<ShxDType> outputDtype; // none: as computed
   MatmulDtype matmulDtype = MatmulDtype::Param;
+  std::optional<double>
+      matmulGain; // none: 1 where GPUs multiply 8 bits, else 0
+  GatherDtype gatherDtype = GatherDtype::Param;
   Recompute recompute;
   int64_t forwardPrefetch = 1, backwardPrefetch = 1;
   std::optional<int64_t> memoryBudget; // bytes of a rank, at worldSize
   std::optional<int64_t> fit;          // the same: decides what is not given
   Optimizer optimizer = Optimizer::AdamW;
   ShxDType optimizerDtype = SHX_F32; // of its state
+  ShxDType masterDtype = SHX_F32;
   AccumulateMode accumulateMode = AccumulateMode::Sharded;
   std::optional<int64_t> documentSeparator; // the token that ends a document
   std::vector<std::string> freeze, trainable;

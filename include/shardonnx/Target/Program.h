@@ -10,6 +10,7 @@
 #include "shardonnx/Conversion/ExecToLLVM/DeviceProgram.h"
 #include "shardonnx/Object/Object.h"
 #include "shardonnx/runtime/Choices.h"
+#include "shardonnx/runtime/UpdateTypes.h"
 #include "llvm/Support/Error.h"
 
 #include <string>
@@ -26,7 +27,7 @@ struct ProgramOptions {
   std::vector<std::string> chips; // of the kernels, cuda
   Strategy strategy = Strategy::FullShard;
   Optimizer optimizer = Optimizer::AdamW;
-  ShxDType optimizerType = SHX_F32; // of its state
+  UpdateTypes types;
 };
 
 /// The manifest of a module that exec-plan-memory has planned, as JSON.

@@ -14,6 +14,11 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::kernels;
 
+// An element has as many random bits of each key; the second word's differs
+// from the step's by these.
+static constexpr unsigned kWordBits = 32;
+static constexpr int32_t kSecondWord = 0x2545f491;
+
 Value BodyEmitter::emit(Value value, Scope &scope) {
   if (Value known = scope.values.lookup(value))
     return known;
@@ -36,6 +41,8 @@ Value BodyEmitter::emit(Value value, Scope &scope) {
                          scope.alignmentOf(i));
   } else {
     result = emitOp(value.getDefiningOp(), scope);
+    if (std::optional<RandomRounding> how = kernel.getRounding(value))
+      result = roundAtRandom(result, *how, scope);
   }
   scope.values[value] = result;
   return result;
@@ -127,15 +134,20 @@ Value BodyEmitter::roundAtRandom(Value vector, const RandomRounding &how,
       b, loc, DenseElementsAttr::get(i64, b.getI64IntegerAttr(SHX_UNIT_SHIFT)));
   Value unit = arith::TruncIOp::create(
       b, loc, i32, arith::ShRUIOp::create(b, loc, first, shift));
-  Value bits = nn::emitElementBits(b, loc, emit(how.key, scope), unit, column);
-  return memory.roundAtRandom(vector, bits, how.shift);
+  Value key = emit(how.key, scope);
+  if (how.shift >= kWordBits)
+    key = arith::XOrIOp::create(
+        b, loc, key,
+        arith::ConstantOp::create(
+            b, loc,
+            DenseElementsAttr::get(i32, b.getI32IntegerAttr(kSecondWord))));
+  Value bits = nn::emitElementBits(b, loc, key, unit, column);
+  return memory.roundAtRandom(vector, bits, how.shift % kWordBits);
 }
 
 void BodyEmitter::storeOutput(unsigned i, Scope &scope) {
   const BufferLayout &layout = kernel.getOutput(i);
   Value vector = emit(kernel.getYielded()[i], scope);
-  if (std::optional<RandomRounding> how = kernel.getRounding(i))
-    vector = roundAtRandom(vector, *how, scope);
   int64_t stride = layout.strides.back();
   unsigned buffer = kernel.getNumInputs() + i;
   Value address = memory.advance(scope.addresses[buffer], scope.index, stride,

@@ -9,9 +9,13 @@
 //   p ← p - lr/(1 - β1^t) · m / (sqrt(v)/sqrt(1 - β2^t) + ε).
 // Adam (Kingma & Ba 2015): the same with g ← g + wd·p in place of the decay.
 // SGD: g ← g + wd·p, b ← μ·b + g (b = g on the first step), p ← p - lr·b.
+// Muon (Jordan 2024), of matrices: b ← b + (1 - μ)·(g - b), and, by Nesterov,
+//   d ← b + (1 - μ)·(g - b), as bf16; the runtime makes d orthogonal; then
+//   p ← p·(1 - lr·wd) - lr·f·d, f being the matrix's factor. Else it is AdamW.
 // g is the reduced gradient times the clip factor, cut at the clip value. A
 // step to be skipped leaves everything as it is, whatever the gradients are.
 // Where products read another type than the master's, that is written, too.
+// Masters of bf16 are rounded at random.
 //
 // The state may be bf16, rounded at random, or int8 by blocks: then the domain
 // is [blocks, 256], what is outside of the piece (another piece's elements, or
@@ -84,6 +88,11 @@ private:
   void yieldMaster(Value value);
   void buildAdam(Value value, Value gradient);
   void buildSGD(Value value, Value gradient);
+  void buildMuonMomentum(Value gradient);
+  void buildMuonStep();
+  // The gradient as the optimizer takes it.
+  Value clippedGradient();
+  Value decayed(ShxScalar lr);
 
   OptimizerTypes types;
   OpBuilder builder;
@@ -97,7 +106,7 @@ private:
   SmallVector<unsigned> slots, resultSlots;
   SmallVector<MemRefType> buffers, resultBuffers;
   SmallVector<Value> results;
-  SmallVector<std::pair<unsigned, unsigned>> rounded; // result, shift
+  SmallVector<std::pair<Value, unsigned>> rounded; // a value, its random bits
 };
 
 } // namespace
@@ -118,14 +127,20 @@ OptimizerBody::OptimizerBody(MLIRContext *context, Location loc,
   region->push_back(block);
   builder.setInsertionPointToEnd(block);
   Type f32 = builder.getF32Type(), i64 = builder.getI64Type();
-  master = addArgument(f32, domain(), kMaster);
-  gradient = addArgument(f32, domain(), kGradient);
+  bool ofMuon = types.part != OptimizerPart::Elements;
+  bool isStep = types.part == OptimizerPart::MuonStep;
+  if (types.part != OptimizerPart::MuonMomentum)
+    master = addArgument(typeOf(types.master), domain(), kMaster);
+  gradient = addArgument(isStep ? typeOf(SHX_BF16) : f32, domain(), kGradient);
   SmallVector<int64_t> ofBlocks = {domain().front(), 1};
-  for (int i = 0; i < statesOf(types.optimizer); ++i) {
+  int count = isStep ? 0 : ofMuon ? 1 : statesOf(types.optimizer);
+  for (int i = 0; i < count; ++i) {
     states[i] = addArgument(typeOf(types.state), domain(), kState0 + i);
     if (blockwise())
       scales[i] = addArgument(f32, ofBlocks, kScale0 + i);
   }
+  if (isStep)
+    scales[0] = addArgument(f32, {1}, kScale0);
   for (unsigned i = 0; i < SHX_NUM_SCALARS; ++i)
     scalars.push_back(addArgument(
         i == SHX_ROUNDING_KEY ? builder.getI32Type() : f32, {1}, kScalars, i));
@@ -221,7 +236,7 @@ void OptimizerBody::yieldState(unsigned i, Value value) {
   // What stays has nothing that rounding could cut off.
   value = b.select(stays, state(i), value);
   if (types.state == SHX_BF16)
-    rounded.push_back({unsigned(results.size()), 16 * i});
+    rounded.push_back({value, 16 * i});
   addResult(value, types.state, kState0 + i, domain());
 }
 
@@ -239,9 +254,11 @@ void OptimizerBody::yieldCodes(unsigned i, Value value) {
 }
 
 void OptimizerBody::yieldMaster(Value value) {
-  value = b.select(stays, master, value);
-  addResult(value, SHX_F32, kMaster, domain());
-  if (types.param != SHX_F32)
+  value = b.select(stays, b.f32(master), value);
+  if (types.master == SHX_BF16)
+    rounded.push_back({value, 32});
+  addResult(value, types.master, kMaster, domain());
+  if (types.param != types.master)
     addResult(b.cast(value, typeOf(types.param)), types.param, kParams,
               domain());
 }
@@ -270,24 +287,50 @@ void OptimizerBody::buildSGD(Value value, Value gradient) {
   yieldState(0, momentum);
 }
 
+void OptimizerBody::buildMuonMomentum(Value gradient) {
+  Value before = state(0);
+  Value rest = scalar(SHX_ONE_MINUS_MOMENTUM);
+  Value momentum = b.add(before, b.mul(b.sub(gradient, before), rest));
+  Value direction = b.add(momentum, b.mul(b.sub(gradient, momentum), rest));
+  addResult(b.cast(direction, typeOf(SHX_BF16)), SHX_BF16, kParams, domain());
+  yieldState(0, momentum);
+}
+
+void OptimizerBody::buildMuonStep() {
+  Value lr = b.mul(scalar(SHX_MUON_LR), scales[0]);
+  yieldMaster(b.sub(decayed(SHX_MUON_LR), b.mul(b.f32(gradient), lr)));
+}
+
+Value OptimizerBody::decayed(ShxScalar lr) {
+  return b.mul(b.f32(master),
+               b.oneMinus(b.mul(scalar(lr), scalar(SHX_WEIGHT_DECAY))));
+}
+
+Value OptimizerBody::clippedGradient() {
+  Value limit = scalar(SHX_CLIP_VALUE), least = b.mul(limit, -1.0);
+  Value clipped = b.mul(gradient, scalar(SHX_CLIP));
+  clipped = b.select(b.compare(nn::ComparePredicate::gt, clipped, limit), limit,
+                     clipped);
+  return b.select(b.compare(nn::ComparePredicate::lt, clipped, least), least,
+                  clipped);
+}
+
 void OptimizerBody::build() {
   skips = stays =
       b.compare(nn::ComparePredicate::ne, scalar(SHX_SKIP), b.constant(0.0));
   if (blockwise())
     stays =
         b.select(insidePiece(), stays, b.constant(1.0, builder.getI1Type()));
-  Value value = master;
-  Value limit = scalar(SHX_CLIP_VALUE), least = b.mul(limit, -1.0);
-  Value clipped = b.mul(gradient, scalar(SHX_CLIP));
-  clipped = b.select(b.compare(nn::ComparePredicate::gt, clipped, limit), limit,
-                     clipped);
-  clipped = b.select(b.compare(nn::ComparePredicate::lt, clipped, least), least,
-                     clipped);
-  Value decay = scalar(SHX_WEIGHT_DECAY);
-  if (types.optimizer == Optimizer::AdamW)
-    value = b.mul(value, b.oneMinus(b.mul(scalar(SHX_LR), decay)));
+  if (types.part == OptimizerPart::MuonStep)
+    return buildMuonStep();
+  Value clipped = clippedGradient();
+  if (types.part == OptimizerPart::MuonMomentum)
+    return buildMuonMomentum(clipped);
+  Value value = b.f32(master);
+  if (types.optimizer == Optimizer::AdamW || types.optimizer == Optimizer::Muon)
+    value = decayed(SHX_LR);
   else
-    clipped = b.add(clipped, b.mul(value, decay));
+    clipped = b.add(clipped, b.mul(value, scalar(SHX_WEIGHT_DECAY)));
   if (types.optimizer == Optimizer::SGD)
     buildSGD(value, clipped);
   else
@@ -304,9 +347,9 @@ FailureOr<OptimizerKernel> OptimizerBody::finish() {
     return failure();
   kernel->setSlots(slots);
   kernel->setValueSlot(kPiece);
-  for (auto [result, shift] : rounded)
-    kernel->setRounding(result, {cast<BlockArgument>(scalar(SHX_ROUNDING_KEY)),
-                                 cast<BlockArgument>(first), shift});
+  for (auto [value, shift] : rounded)
+    kernel->setRounding(value, {cast<BlockArgument>(scalar(SHX_ROUNDING_KEY)),
+                                cast<BlockArgument>(first), shift});
   return OptimizerKernel{std::move(region), std::move(*kernel)};
 }
 

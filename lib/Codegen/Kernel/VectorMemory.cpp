@@ -19,12 +19,16 @@ Type VectorMemory::computeType(Type elementType) {
   return elementType;
 }
 
-/// What a load or store instruction sees: bf16 as bits, i1 as a byte.
+static bool isF8(Type elementType) {
+  return isa<Float8E4M3FNType, Float8E5M2Type>(elementType);
+}
+
+/// What a load or store instruction sees: bf16 and f8 as bits, i1 as a byte.
 Type VectorMemory::storedType(Type elementType) {
   MLIRContext *context = elementType.getContext();
   if (elementType.isBF16())
     return IntegerType::get(context, 16);
-  if (elementType.isInteger(1))
+  if (elementType.isInteger(1) || isF8(elementType))
     return IntegerType::get(context, 8);
   return elementType;
 }
@@ -176,6 +180,35 @@ Value VectorMemory::roundToBF16(Value vector) {
   return arith::TruncIOp::create(b, loc, i16, rounded);
 }
 
+/// GPUs alone store 8 bits, two elements with an instruction (sm_89). What is
+/// larger than the largest is the largest; NaN stays.
+static Value roundToF8(OpBuilder &b, Location loc, Value vector, Type element) {
+  int64_t width = cast<VectorType>(vector.getType()).getNumElements();
+  StringRef intrinsic = isa<Float8E4M3FNType>(element)
+                            ? "llvm.nvvm.ff.to.e4m3x2.rn"
+                            : "llvm.nvvm.ff.to.e5m2x2.rn";
+  SmallVector<Value> pairs;
+  for (int64_t lane = 0; lane < width; lane += 2) {
+    Value low = vector::ExtractOp::create(b, loc, vector, lane), high = low;
+    if (lane + 1 < width)
+      high = vector::ExtractOp::create(b, loc, vector, lane + 1);
+    auto pair = LLVM::CallIntrinsicOp::create(b, loc, b.getI16Type(),
+                                              b.getStringAttr(intrinsic),
+                                              ValueRange{high, low});
+    pairs.push_back(pair.getResult(0));
+  }
+  auto words =
+      VectorType::get(static_cast<int64_t>(pairs.size()), b.getI16Type());
+  Value packed = vector::FromElementsOp::create(b, loc, words, pairs);
+  auto bytes =
+      VectorType::get(static_cast<int64_t>(pairs.size()) * 2, b.getI8Type());
+  Value stored = vector::BitCastOp::create(b, loc, bytes, packed);
+  if (width % 2 == 0)
+    return stored;
+  return vector::ExtractStridedSliceOp::create(b, loc, stored, {0}, {width},
+                                               {1});
+}
+
 Value VectorMemory::roundAtRandom(Value vector, Value bits, unsigned shift) {
   ArrayRef<int64_t> shape = cast<VectorType>(vector.getType()).getShape();
   auto i32 = VectorType::get(shape, b.getI32Type());
@@ -208,6 +241,8 @@ Value VectorMemory::toStored(Value vector, Type elementType) {
   ArrayRef<int64_t> shape = cast<VectorType>(vector.getType()).getShape();
   if (elementType.isBF16())
     return roundToBF16(vector);
+  if (isF8(elementType))
+    return roundToF8(b, loc, vector, elementType);
   if (elementType.isF16())
     return arith::TruncFOp::create(b, loc, VectorType::get(shape, elementType),
                                    vector);

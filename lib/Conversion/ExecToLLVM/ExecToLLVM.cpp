@@ -19,9 +19,13 @@ namespace shardonnx {
 
 using namespace mlir;
 using namespace shardonnx;
+using kernels::OptimizerPart;
 
-std::string shardonnx::optimizerKernelName(ShxDType paramType) {
-  std::string name = "shx_optimizer_kernel";
+std::string shardonnx::optimizerKernelName(ShxDType paramType,
+                                           OptimizerPart part) {
+  std::string name = part == OptimizerPart::MuonMomentum ? "shx_muon_momentum"
+                     : part == OptimizerPart::MuonStep ? "shx_muon_step"
+                                                       : "shx_optimizer_kernel";
   return paramType == SHX_F32 ? name : name + "_" + spell(paramType);
 }
 
@@ -33,6 +37,27 @@ std::vector<ShxDType> shardonnx::paramTypesOf(ModuleOp module) {
       types.push_back(type);
   }
   return types;
+}
+
+SmallVector<OptimizerPart> shardonnx::optimizerPartsOf(ModuleOp module) {
+  SmallVector<OptimizerPart> parts = {OptimizerPart::Elements};
+  if (llvm::any_of(module.getOps<fsdp::UnitOp>(),
+                   [](fsdp::UnitOp u) { return u.getMatrixLength() > 0; }))
+    parts.append({OptimizerPart::MuonMomentum, OptimizerPart::MuonStep});
+  return parts;
+}
+
+static LogicalResult addOptimizerKernels(ModuleOp module,
+                                         const LoweringOptions &options) {
+  for (ShxDType type : paramTypesOf(module))
+    for (OptimizerPart part : optimizerPartsOf(module))
+      if (failed(kernels::addOptimizerKernel(
+              module, optimizerKernelName(type, part),
+              kernels::optimizerTypes(*options.optimizer, type, options.types,
+                                      part),
+              options.target)))
+        return failure();
+  return success();
 }
 
 // What the runtime calls, by the function of the step that it is.
@@ -79,13 +104,8 @@ LogicalResult shardonnx::lowerToLLVM(ModuleOp module,
   if (!options.device) {
     if (failed(kernels::lowerKernels(module, options.target, symbols.launches)))
       return failure();
-    if (options.optimizer)
-      for (ShxDType type : paramTypesOf(module))
-        if (failed(kernels::addOptimizerKernel(
-                module, optimizerKernelName(type),
-                {*options.optimizer, type, options.optimizerType},
-                options.target)))
-          return failure();
+    if (options.optimizer && failed(addOptimizerKernels(module, options)))
+      return failure();
   }
   // Their names are of no concern to the runtime's.
   for (auto kernel : module.getOps<LLVM::LLVMFuncOp>())
@@ -113,8 +133,8 @@ struct ExecToLLVMPass : shardonnx::impl::ExecToLLVMPassBase<ExecToLLVMPass> {
       return signalPassFailure();
     }
     if (failed(
-            lowerToLLVM(getOperation(), {std::move(*target),
-                                         optimizer.getValue(), SHX_F32, "{}"})))
+            lowerToLLVM(getOperation(),
+                        {std::move(*target), optimizer.getValue(), {}, "{}"})))
       signalPassFailure();
   }
 };

@@ -16,6 +16,7 @@
 
 using namespace mlir;
 using namespace shardonnx;
+using kernels::OptimizerPart;
 
 //===----------------------------------------------------------------------===//
 // Symbols
@@ -106,6 +107,7 @@ private:
   void lowerDevice(exec::LaunchOp op);
   void lower(exec::BufferOp op);
   void lower(exec::RuntimeCallOpInterface op);
+  bool update(StringRef name, OptimizerPart part, FlatSymbolRefAttr of);
 
   /// A call of the runtime whose first argument is the context.
   void call(StringRef name, ArrayRef<Value> arguments);
@@ -241,6 +243,19 @@ void FunctionLowering::lowerDevice(exec::LaunchOp op) {
   }
 }
 
+// With the kernel that the runtime runs over pieces of the unit's slice.
+bool FunctionLowering::update(StringRef name, OptimizerPart part,
+                              FlatSymbolRefAttr of) {
+  std::string kernel = optimizerKernelName(symbols.paramType(of), part);
+  if (symbols.device)
+    call((name + "_device").str(),
+         {unit(of), addressOf(symbols.deviceKernel(
+                        symbols.device->optimizers.lookup(kernel)))});
+  else
+    call(name, {unit(of), LLVM::AddressOfOp::create(b, loc, pointer, kernel)});
+  return true;
+}
+
 void FunctionLowering::lower(exec::LaunchOp op) {
   if (symbols.device)
     return lowerDevice(op);
@@ -301,16 +316,16 @@ bool FunctionLowering::lowerUnitOp(Operation &op) {
         return call("shx_clip_grad_norm", {}), true;
       })
       .Case([&](exec::OptimizerOp op) {
-        std::string name =
-            optimizerKernelName(symbols.paramType(op.getUnitAttr()));
-        if (symbols.device) {
-          Value kernel = addressOf(
-              symbols.deviceKernel(symbols.device->optimizers.lookup(name)));
-          call("shx_optimizer_device", {unit(op.getUnitAttr()), kernel});
-          return true;
-        }
-        Value kernel = LLVM::AddressOfOp::create(b, loc, pointer, name);
-        return call("shx_optimizer", {unit(op.getUnitAttr()), kernel}), true;
+        return update("shx_optimizer", OptimizerPart::Elements,
+                      op.getUnitAttr());
+      })
+      .Case([&](exec::MuonStartOp op) {
+        return update("shx_muon_start", OptimizerPart::MuonMomentum,
+                      op.getUnitAttr());
+      })
+      .Case([&](exec::MuonFinishOp op) {
+        return update("shx_muon_finish", OptimizerPart::MuonStep,
+                      op.getUnitAttr());
       })
       .Default([](Operation *) { return false; });
 }

@@ -270,6 +270,14 @@ LogicalResult Emitter::emitUnitOp(Operation &op) {
         exec::OptimizerOp::create(builder, loc, op.getUnitAttr());
         return success();
       })
+      .Case([&](fsdp::MuonStartOp op) {
+        exec::MuonStartOp::create(builder, loc, op.getUnitAttr());
+        return success();
+      })
+      .Case([&](fsdp::MuonFinishOp op) {
+        exec::MuonFinishOp::create(builder, loc, op.getUnitAttr());
+        return success();
+      })
       .Case([&](fsdp::ViewOp op) {
         emit(op);
         return success();

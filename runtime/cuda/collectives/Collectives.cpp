@@ -8,6 +8,7 @@
 #include "../launch/Launch.h"
 #include "../state/Slices.h"
 #include "SingleRank.h"
+#include "shardonnx/runtime/GatherCodes.h"
 #include <chrono>
 #include <cstring>
 #include <future>
@@ -163,43 +164,64 @@ void NcclCollectives::gatherStart(size_t unit) {
   record(points[unit].gathered, gathers.stream);
 }
 
+void NcclCollectives::allGather(const NcclCommunicator &communicator,
+                                const UnitState &u, const Section &section) {
+  if (section.slice == 0)
+    return;
+  check(nccl().ncclAllGather(section.sent, section.begin,
+                             static_cast<size_t>(section.slice), section.type,
+                             communicator, gathers.stream),
+        "gathering unit '", u.unit->name, "'");
+}
+
+// What --gather-dtype sends of the section, beside those of the other ranks.
+NcclCollectives::Section
+NcclCollectives::encode(const NcclCommunicator &communicator,
+                        const UnitState &u, const Section &section) {
+  int64_t bytes = gatherImageBytes(u.unit->gatherType, section.slice);
+  uint8_t *images = context.state->images();
+  uint8_t *mine = images + communicator.members.index * bytes;
+  encodeSlice(context, gathers.stream, *u.unit, section.sent, mine,
+              section.slice);
+  return {images, bytes, mine, [] {}, ncclUint8};
+}
+
 // The two sections in one grouped call; but the padding of the first may lie
 // on the second, which then is gathered after it.
 void NcclCollectives::gather(size_t unit, const NcclCommunicator *communicator,
-                             const Section &trainable, const Section &frozen) {
+                             Section trainable, Section frozen) {
   const UnitState &u = context.state->units[unit];
-  ShxDType dtype = u.unit->paramType;
+  bool encodes = u.unit->gatherType != GatherDtype::Param;
   int64_t ranks = communicator ? communicator->members.count : 1;
   bool both = trainable.slice > 0 && frozen.slice > 0;
-  bool apart = both && trainable.slice * ranks > u.unit->length;
+  bool apart = both && !encodes && trainable.slice * ranks > u.unit->length;
   trainable.fill();
   if (!apart)
     frozen.fill();
   if (!communicator)
     return;
-  auto all = [&](const Section &section) {
-    const uint8_t *place = section.begin + communicator->members.index *
-                                               section.slice *
-                                               dtypeBytes(dtype);
-    const uint8_t *mine = section.sent ? section.sent : place;
-    if (section.slice > 0)
-      check(nccl().ncclAllGather(
-                mine, section.begin, static_cast<size_t>(section.slice),
-                ncclType(dtype), *communicator, gathers.stream),
-            "gathering unit '", u.unit->name, "'");
-  };
-  collective(gathers, *communicator, Activity::Gather, unit,
-             u.unit->gatheredBytes(), [&] {
-               if (!apart)
-                 check(nccl().ncclGroupStart(), "grouping two gathers");
-               all(trainable);
-               if (apart)
-                 frozen.fill();
-               all(frozen);
-               if (!apart)
-                 check(nccl().ncclGroupEnd(), "gathering unit '", u.unit->name,
-                       "'");
-             });
+  for (Section *section : {&trainable, &frozen}) {
+    section->type = ncclType(u.unit->paramType);
+    if (!section->sent)
+      section->sent = section->begin + communicator->members.index *
+                                           section->slice *
+                                           dtypeBytes(u.unit->paramType);
+  }
+  Section first = encodes ? encode(*communicator, u, trainable) : trainable;
+  collective(
+      gathers, *communicator, Activity::Gather, unit, u.unit->sentBytes(), [&] {
+        if (!apart)
+          check(nccl().ncclGroupStart(), "grouping two gathers");
+        allGather(*communicator, u, first);
+        if (apart)
+          frozen.fill();
+        allGather(*communicator, u, frozen);
+        if (!apart)
+          check(nccl().ncclGroupEnd(), "gathering unit '", u.unit->name, "'");
+      });
+  if (encodes)
+    decodeImages(context, gathers.stream, *u.unit, first.begin, trainable.slice,
+                 trainable.begin);
   for (int kernels = apart ? 2 : (trainable.slice > 0 || frozen.slice > 0);
        kernels > 0; --kernels)
     note(CollectiveKind::AllGather, gathers, static_cast<int64_t>(unit));
@@ -316,6 +338,45 @@ void NcclCollectives::addReplicas(size_t unit) {
 void NcclCollectives::reduceWait(size_t unit) {
   wait(points[unit].reduced, context.compute);
   wait(points[unit].added, context.compute);
+}
+
+// ---- Muon's matrices
+
+void NcclCollectives::matricesStart(size_t unit, Matrices way,
+                                    const std::vector<Transfer> &transfers) {
+  const NcclCommunicator *group = communicators.reduce();
+  if (!group)
+    return;
+  auto index = static_cast<size_t>(way);
+  record(points[unit].matricesReady[index], context.compute);
+  joinFunction(reductions);
+  wait(points[unit].matricesReady[index], reductions.stream);
+  int64_t bytes = 0;
+  for (const Transfer &transfer : transfers)
+    bytes += transfer.bytes;
+  Activity activity =
+      way == Matrices::ToOwners ? Activity::Directions : Activity::Matrices;
+  collective(reductions, *group, activity, unit, bytes, [&] {
+    check(nccl().ncclGroupStart(), "grouping matrices");
+    for (const Transfer &transfer : transfers) {
+      auto count = static_cast<size_t>(transfer.bytes);
+      check(transfer.sends
+                ? nccl().ncclSend(transfer.data, count, ncclUint8,
+                                  transfer.peer, *group, reductions.stream)
+                : nccl().ncclRecv(transfer.data, count, ncclUint8,
+                                  transfer.peer, *group, reductions.stream),
+            "exchanging matrices");
+    }
+    check(nccl().ncclGroupEnd(), "exchanging the matrices of unit '",
+          context.state->units[unit].unit->name, "'");
+  });
+  if (!transfers.empty())
+    note(CollectiveKind::SendReceive, reductions, static_cast<int64_t>(unit));
+  record(points[unit].matricesThere[index], reductions.stream);
+}
+
+void NcclCollectives::matricesWait(size_t unit, Matrices way) {
+  wait(points[unit].matricesThere[static_cast<size_t>(way)], context.compute);
 }
 
 // ---- Numbers and bytes

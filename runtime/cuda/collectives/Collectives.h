@@ -43,6 +43,9 @@ public:
   void reduceStart(size_t unit, bool accumulate) override;
   void reduceWait(size_t unit) override;
   void updated(size_t unit) override;
+  void matricesStart(size_t unit, Matrices way,
+                     const std::vector<Transfer> &transfers) override;
+  void matricesWait(size_t unit, Matrices way) override;
   void announce(const char *function) override;
   void launched() override;
   void beginFunction() override;
@@ -70,6 +73,7 @@ private:
   };
   struct UnitPoints {
     Point gathered, freed, ready, reduced, added, updated;
+    Point matricesReady[2], matricesThere[2]; // by their way
     bool resharded = false; // the next gather is a smaller group's
   };
   /// A section of a unit in its gathered buffer, of which each rank that
@@ -79,6 +83,7 @@ private:
     int64_t slice;              // elements of a part
     const uint8_t *sent;        // this rank's; null: it is in its place
     std::function<void()> fill; // this rank's, into its place
+    ncclDataType_t type = ncclUint8;
   };
   void record(Point &point, CUstream stream);
   void wait(const Point &point, CUstream stream);
@@ -92,7 +97,11 @@ private:
                   Activity activity, size_t unit, int64_t bytes, Work work);
   void note(CollectiveKind kind, const Queue &queue, int64_t unit);
   void gather(size_t unit, const NcclCommunicator *communicator,
-              const Section &trainable, const Section &frozen);
+              Section trainable, Section frozen);
+  Section encode(const NcclCommunicator &communicator, const UnitState &unit,
+                 const Section &section);
+  void allGather(const NcclCommunicator &communicator, const UnitState &unit,
+                 const Section &section);
   void reduceScatter(size_t unit);
   void allReduce(size_t unit, Queue &queue,
                  const NcclCommunicator &communicator, void *data,

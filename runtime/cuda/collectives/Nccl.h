@@ -34,7 +34,9 @@
   X(ncclGroupStart)                                                            \
   X(ncclMemAlloc)                                                              \
   X(ncclMemFree)                                                               \
-  X(ncclReduceScatter)
+  X(ncclRecv)                                                                  \
+  X(ncclReduceScatter)                                                         \
+  X(ncclSend)
 
 // …and those that 2.27 brought, null where it is older.
 #define SHX_NCCL_WINDOW_FUNCTIONS(X)                                           \

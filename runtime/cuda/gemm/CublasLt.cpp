@@ -8,6 +8,7 @@
 #include "../driver/CallTrace.h"
 #include "../driver/Library.h"
 #include "../plan/ElementBytes.h"
+#include "shardonnx/runtime/Choices.h"
 
 namespace shardonnx::rt::cuda {
 namespace {
@@ -30,6 +31,10 @@ cudaDataType_t typeOf(int32_t dtype) {
     return CUDA_R_16BF;
   case SHX_F16:
     return CUDA_R_16F;
+  case SHX_F8E4M3:
+    return CUDA_R_8F_E4M3;
+  case SHX_F8E5M2:
+    return CUDA_R_8F_E5M2;
   default:
     return CUDA_R_32F;
   }
@@ -79,9 +84,7 @@ void traceFound(const GemmProblem &problem,
                    ", \"found\": [", list, "]}"));
 }
 
-const char *dtypeName(int32_t dtype) {
-  return dtype == SHX_F32 ? "f32" : dtype == SHX_BF16 ? "bf16" : "f16";
-}
+const char *dtypeName(int32_t dtype) { return spell(ShxDType(dtype)); }
 
 } // namespace
 
@@ -142,7 +145,7 @@ void LtProduct::describeMatrices() {
   const GemmProblem &p = problem;
   left = matrix(p.dtypeIn, p.transLeft ? p.k : p.rows,
                 p.transLeft ? p.rows : p.k, p.ldLeft, p.strideLeft);
-  right = matrix(p.dtypeIn, p.transRight ? p.columns : p.k,
+  right = matrix(p.dtypeRight, p.transRight ? p.columns : p.k,
                  p.transRight ? p.k : p.columns, p.ldRight, p.strideRight);
   result = matrix(p.dtypeOut, p.rows, p.columns, p.ldResult, p.strideResult);
 }
@@ -162,6 +165,8 @@ void LtProduct::describeProduct() {
       problem.transLeft ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB,
       problem.transRight ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (isF8(problem.dtypeIn))
+    describeSteps(status);
   // A kernel that keeps every processor busy to its end would take twice as
   // long beside a collective that has some of them.
   if (problem.processors > 0)
@@ -186,6 +191,24 @@ void LtProduct::describeProduct() {
          uint32_t(problem.alignResult));
   if (status != CUBLAS_STATUS_SUCCESS)
     failCublasLt(status, problem);
+}
+
+// What an operand's numbers count. The library's left operand is our B.
+void LtProduct::describeSteps(cublasStatus_t &status) {
+  auto set = [&](cublasLtMatmulDescAttributes_t which, auto value) {
+    if (status == CUBLAS_STATUS_SUCCESS)
+      status = cublasLt().cublasLtMatmulDescSetAttribute(
+          product, which, static_cast<const void *>(&value), sizeof value);
+  };
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands.stepB);
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, operands.stepA);
+  if (problem.rowSteps) {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE,
+        int32_t(CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F));
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE,
+        int32_t(CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F));
+  }
+  set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t(problem.fastSums));
 }
 
 // The dtypes of bias and aux are the result's, which is what the library takes
@@ -253,7 +276,7 @@ cublasStatus_t LtProduct::run(cublasLtHandle_t handle,
   void *c = const_cast<uint8_t *>(at(operands.c, offset.c, problem.dtypeOut));
   return cublasLt().cublasLtMatmul(
       handle, product, &alpha, at(operands.b, offset.b, problem.dtypeIn), left,
-      at(operands.a, offset.a, problem.dtypeIn), right, &beta,
+      at(operands.a, offset.a, problem.dtypeRight), right, &beta,
       addsAux() ? operands.aux : c, result, c, result, &algorithm, workspace,
       size_t(problem.workspaceBytes), stream);
 }

@@ -72,6 +72,7 @@ public:
 private:
   void describeMatrices();
   void describeProduct();
+  void describeSteps(cublasStatus_t &status);
   void describeEpilogue();
   /// Whether the library's C is not its D, but what is added to the product.
   bool addsAux() const { return fused && problem.addsAux(); }

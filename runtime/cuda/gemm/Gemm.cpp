@@ -198,6 +198,20 @@ void shx_gemm(ShxContext *ctx, const ShxGemm *desc, const void *a,
   gemm(contextOf(ctx), *desc, a, b, c, workspace);
 }
 
+void shx_f8_gemm(ShxContext *ctx, const ShxGemm *desc, const void *a,
+                 const void *b, const float *stepA, const float *stepB, void *c,
+                 void *addend, void *workspace) {
+  ShxGemm product = *desc;
+  bool vector = desc->epilogue == SHX_EPILOGUE_BIAS;
+  if (addend)
+    product.epilogue = SHX_EPILOGUE_BIAS;
+  GemmOperands operands{
+      a,     b,    c, vector ? addend : nullptr, vector ? nullptr : addend,
+      stepA, stepB};
+  contextOf(ctx).gemm->multiply(product, operands, workspace,
+                                planGemm(*desc).libraryBytes);
+}
+
 void shx_gemm_epilogue(ShxContext *ctx, const ShxGemm *desc, const void *a,
                        const void *b, void *c, void *bias, void *aux,
                        void *workspace) {

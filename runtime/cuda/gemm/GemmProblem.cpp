@@ -105,10 +105,13 @@ GemmCall makeGemmCall(const ShxGemm &desc, const GemmOperands &operands,
   p.ldResult = desc.ldc;
   p.transLeft = desc.transB != 0;
   p.transRight = desc.transA != 0;
-  p.dtypeIn = desc.dtypeA;
+  p.dtypeIn = desc.dtypeB;
+  p.dtypeRight = desc.dtypeA;
   p.dtypeOut = desc.dtypeC;
   p.epilogue = desc.epilogue;
   p.accumulate = desc.accumulate != 0;
+  p.fastSums = (desc.flags & SHX_GEMM_FAST_SUMS) != 0;
+  p.rowSteps = (desc.flags & SHX_GEMM_ROW_STEPS) != 0;
   p.tf32 = (desc.flags & SHX_GEMM_TF32) != 0 && desc.dtypeA == SHX_F32;
   p.workspaceBytes = libraryBytes;
   call.offsets = {{}};
@@ -125,7 +128,7 @@ GemmCall makeGemmCall(const ShxGemm &desc, const GemmOperands &operands,
   p.alignLeft =
       alignmentOf(operands.b, call.offsets, &GemmOffset::b, p.dtypeIn);
   p.alignRight =
-      alignmentOf(operands.a, call.offsets, &GemmOffset::a, p.dtypeIn);
+      alignmentOf(operands.a, call.offsets, &GemmOffset::a, p.dtypeRight);
   p.alignResult =
       alignmentOf(operands.c, call.offsets, &GemmOffset::c, p.dtypeOut);
   p.alignBias = alignmentOf(operands.bias);
@@ -137,6 +140,8 @@ bool mayFuseEpilogue(const GemmProblem &problem) {
   auto allowed = [](int32_t align) { return align == 0 || align >= 16; };
   if (problem.addsAux()) // an operand like the result
     return problem.k > 0 && problem.batch == 1;
+  if (isF8(problem.dtypeIn) && problem.dtypeOut == SHX_F32)
+    return false;
   if (problem.alignAux != 0 && problem.ldResult % 8 != 0)
     return false;
   return problem.k > 0 && problem.batch == 1 && allowed(problem.alignBias) &&
@@ -155,6 +160,11 @@ std::string GemmProblem::key() const {
   add(transLeft ? "t" : "n", ldRight);
   add(transRight ? "t" : "n", ldResult);
   add("i", dtypeIn);
+  if (isF8(dtypeIn)) {
+    add(".", dtypeRight);
+    add("s", fastSums);
+    add(".", rowSteps);
+  }
   add("o", dtypeOut);
   add("b", batch);
   if (batch > 1) {

@@ -20,6 +20,7 @@ namespace shardonnx::rt::cuda {
 struct GemmOperands {
   const void *a = nullptr, *b = nullptr;
   void *c = nullptr, *bias = nullptr, *aux = nullptr;
+  const float *stepA = nullptr, *stepB = nullptr; // of operands of 8 bits
 };
 
 struct GemmProblem {
@@ -27,11 +28,14 @@ struct GemmProblem {
   int64_t rows = 0, columns = 0, k = 0;
   int64_t ldLeft = 0, ldRight = 0, ldResult = 0;
   bool transLeft = false, transRight = false;
-  int32_t dtypeIn = SHX_F32, dtypeOut = SHX_F32;
+  /// Of both operands; those of 8 bits may be of two formats.
+  int32_t dtypeIn = SHX_F32, dtypeRight = SHX_F32, dtypeOut = SHX_F32;
   int64_t batch = 1;
   int64_t strideLeft = 0, strideRight = 0, strideResult = 0;
   int32_t epilogue = SHX_EPILOGUE_NONE;
   bool accumulate = false, tf32 = false;
+  /// Of operands of 8 bits.
+  bool fastSums = false, rowSteps = false;
   /// Powers of two that divide the addresses, at most 256; 0: not there.
   int32_t alignLeft = 256, alignRight = 256, alignResult = 256;
   int32_t alignBias = 0, alignAux = 0;
@@ -65,7 +69,8 @@ GemmCall makeGemmCall(const ShxGemm &desc, const GemmOperands &operands,
                       int64_t libraryBytes);
 
 /// What cuBLASLt's documentation asks of an epilogue beyond the product: aux
-/// with a leading dimension that 8 divides, bias and aux on 16 bytes.
+/// with a leading dimension that 8 divides, bias and aux on 16 bytes. A bias of
+/// f32 behind operands of 8 bits is not there.
 bool mayFuseEpilogue(const GemmProblem &problem);
 
 } // namespace shardonnx::rt::cuda

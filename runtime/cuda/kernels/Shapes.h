@@ -65,6 +65,7 @@ struct TransposeShape {
 constexpr int kSliceThreads = 256;
 constexpr int64_t kSquaresChunk = 1 << 15; // elements whose squares one sum has
 constexpr int kFinishThreads = 256;
+constexpr int kGatherThreads = 256; // of --gather-dtype's: a warp a block
 
 } // namespace shardonnx::rt::cuda
 

@@ -20,6 +20,7 @@ namespace shardonnx::rt::cuda {
 
 class Attention;
 class Gemm;
+class Muon;
 class Staging;
 class State;
 
@@ -55,6 +56,15 @@ struct Cells {
   int64_t *outside = nullptr;
 };
 
+enum class Matrices { ToOwners, FromOwners };
+/// Bytes that go to another rank of the shard group, or come from it.
+struct Transfer {
+  int peer; // of the group
+  void *data;
+  int64_t bytes;
+  bool sends;
+};
+
 /// The queues of communication, and what the ranks tell each other: SingleRank
 /// when there is one, else NCCL's. It is made when the context has its device,
 /// images and stream; context.state is there before the first call of the ABI.
@@ -86,6 +96,12 @@ public:
   virtual void announce(const char *) {}
   virtual void launched() {}
 
+  /// Whole matrices of a unit at their owners, and back. Behind what the
+  /// compute stream has so far; every rank of the group calls with what
+  /// matches.
+  virtual void matricesStart(size_t, Matrices, const std::vector<Transfer> &) {}
+  virtual void matricesWait(size_t, Matrices) {}
+
   /// Before the first call of a function, and after its last: makes the compute
   /// stream wait for all that this function left on the other streams.
   virtual void beginFunction() = 0;
@@ -115,6 +131,7 @@ struct Context : ShxContext {
   State *state = nullptr;
   Collectives *collectives = nullptr;
   Staging *staging = nullptr;     // null: nothing is offloaded
+  Muon *muon = nullptr;           // null: no matrices of --optimizer=muon
   Gemm *gemm = nullptr;           // the algorithms of matrix products
   Attention *attention = nullptr; // cuDNN's plans; null: our kernels alone
   Cells cells;

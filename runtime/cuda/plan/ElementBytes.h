@@ -17,6 +17,11 @@ constexpr int64_t bytesOf(int32_t dtype) {
                                                  : 1;
 }
 
+/// What only products multiply, with steps beside it.
+constexpr bool isF8(int32_t dtype) {
+  return dtype == SHX_F8E4M3 || dtype == SHX_F8E5M2;
+}
+
 } // namespace shardonnx::rt::cuda
 
 #endif // SHARDONNX_RUNTIME_CUDA_ELEMENTBYTES_H

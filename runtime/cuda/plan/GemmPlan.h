@@ -80,8 +80,12 @@ constexpr int64_t gemmLibraryBytes(const ShxGemm &desc, int64_t results) {
 
 constexpr GemmPlan planGemm(const ShxGemm &desc) {
   GemmPlan plan{};
-  plan.dtypeIn = desc.dtypeA == desc.dtypeB ? desc.dtypeA : int32_t(SHX_F32);
-  plan.dtypeOut = desc.dtypeC == plan.dtypeIn ? desc.dtypeC : int32_t(SHX_F32);
+  // Of 8 bits the library takes both formats, and gives what is asked for.
+  bool f8 = isF8(desc.dtypeA) && isF8(desc.dtypeB);
+  bool same = f8 || desc.dtypeA == desc.dtypeB;
+  plan.dtypeIn = same ? desc.dtypeA : int32_t(SHX_F32);
+  bool gives = f8 || desc.dtypeC == plan.dtypeIn;
+  plan.dtypeOut = gives ? desc.dtypeC : int32_t(SHX_F32);
   int64_t at = 0;
   auto take = [&at](bool needed, int64_t elements, int32_t dtype) {
     if (!needed)
@@ -93,7 +97,7 @@ constexpr GemmPlan planGemm(const ShxGemm &desc) {
   plan.a = take(desc.dtypeA != plan.dtypeIn,
                 gemmMatrices(desc, desc.batchStrideA) * desc.m * desc.k,
                 plan.dtypeIn);
-  plan.b = take(desc.dtypeB != plan.dtypeIn,
+  plan.b = take(!f8 && desc.dtypeB != plan.dtypeIn,
                 gemmMatrices(desc, desc.batchStrideB) * desc.k * desc.n,
                 plan.dtypeIn);
   int64_t results = gemmMatrices(desc, desc.batchStrideC) * desc.m * desc.n;

@@ -8,6 +8,7 @@
 #include "../launch/KernelNames.h"
 #include "../launch/Launch.h"
 #include "Staging.h"
+#include "shardonnx/runtime/GatherCodes.h"
 #include <algorithm>
 
 namespace shardonnx::rt::cuda {
@@ -30,6 +31,38 @@ void castSlice(Context &context, CUstream stream, const float *from,
            from, to, count);
 }
 
+// A warp a block, and no more blocks of threads than a GPU runs at once.
+static int64_t gatherGrid(int64_t blocks) {
+  constexpr int64_t kMostBlocks = 2048;
+  return std::min(blocksFor(blocks, kGatherThreads / 32), kMostBlocks);
+}
+
+void roundSlice(Context &context, const Manifest::Unit &unit, const void *from,
+                void *to, int64_t count) {
+  static constexpr auto names = SHX_KERNEL_PAIR_NAMES("shx_k_round_slice");
+  int64_t blocks = stateBlocks(count);
+  launch(context, names(unit.masterType, unit.paramType), gatherGrid(blocks),
+         kGatherThreads, 0, int32_t(unit.gatherType), from, to, blocks);
+}
+
+void encodeSlice(Context &context, CUstream stream, const Manifest::Unit &unit,
+                 const void *from, void *image, int64_t count) {
+  static constexpr auto names = SHX_KERNEL_NAMES("shx_k_encode_slice");
+  int64_t blocks = stateBlocks(count);
+  launchOn(context, stream, names(unit.paramType), gatherGrid(blocks),
+           kGatherThreads, 0, int32_t(unit.gatherType), from, image, blocks);
+}
+
+void decodeImages(Context &context, CUstream stream, const Manifest::Unit &unit,
+                  const void *images, int64_t slice, void *to) {
+  static constexpr auto names = SHX_KERNEL_NAMES("shx_k_decode_images");
+  int64_t blocks = stateBlocks(unit.length);
+  launchOn(context, stream, names(unit.paramType), gatherGrid(blocks),
+           kGatherThreads, 0, int32_t(unit.gatherType), images,
+           gatherImageBytes(unit.gatherType, slice), to, stateBlocks(slice),
+           blocks);
+}
+
 static void copyToDevice(Context &context, CUstream stream, void *to,
                          const void *from, int64_t bytes) {
   if (context.preparing() || bytes == 0)
@@ -42,9 +75,13 @@ static void copyToDevice(Context &context, CUstream stream, void *to,
 }
 
 void castMasters(Context &context, const UnitState &u) {
-  if (u.params)
-    castSlice(context, context.compute, u.master, u.unit->paramType, u.params,
-              u.owned.size());
+  const Manifest::Unit &unit = *u.unit;
+  if (u.params && unit.gatherType != GatherDtype::Param)
+    roundSlice(context, unit, u.master, u.params, u.owned.size());
+  else if (u.params)
+    castSlice(context, context.compute,
+              reinterpret_cast<const float *>(u.master), unit.paramType,
+              u.params, u.owned.size());
 }
 
 void bringOwned(Context &context, CUstream stream, const UnitState &u,
@@ -106,10 +143,11 @@ void accumulateCounted(Context &context, CUstream stream, size_t unit,
   ShxDType dtype = u.unit->reduceType;
   double *partials = context.cells.partials;
   for (size_t before = 0; before < unit; ++before)
-    context.state->units[before].forCounted([&](const float *, int64_t count) {
-      partials += squaresPartials(count);
-    });
-  u.forPieces({0, u.owned.size()}, [&](const Interval &cut, bool) {
+    context.state->units[before].forCounted(
+        [&](const float *, int64_t count, bool) {
+          partials += squaresPartials(count);
+        });
+  u.forPieces({0, u.owned.size()}, [&](const Interval &cut, const Piece &) {
     sumWithSquares(context, stream, dtype,
                    u.gradients +
                        (u.owned.begin + cut.begin) * dtypeBytes(dtype),

@@ -9,6 +9,7 @@
 #define SHARDONNX_RUNTIME_CUDA_SLICES_H
 
 #include "../launch/Context.h"
+#include "shardonnx/runtime/Manifest.h"
 
 namespace shardonnx::rt::cuda {
 
@@ -16,8 +17,18 @@ namespace shardonnx::rt::cuda {
 void castSlice(Context &context, CUstream stream, const float *from,
                int32_t dtype, void *to, int64_t count);
 
-/// Of units with other parameters than f32: what gathers read, from the
-/// masters. Afterwards the update writes it.
+/// With --gather-dtype, of slices of whole blocks (GatherCodes.h): what masters
+/// become on their way; a rounded slice's image; and the unit that the images
+/// of all ranks' slices are, lying one behind the other.
+void roundSlice(Context &context, const Manifest::Unit &unit, const void *from,
+                void *to, int64_t count);
+void encodeSlice(Context &context, CUstream stream, const Manifest::Unit &unit,
+                 const void *from, void *image, int64_t count);
+void decodeImages(Context &context, CUstream stream, const Manifest::Unit &unit,
+                  const void *images, int64_t slice, void *to);
+
+/// Of units whose gathers do not read the masters: what they read, from these.
+/// Afterwards the update writes it.
 struct UnitState;
 void castMasters(Context &context, const UnitState &unit);
 

@@ -42,7 +42,8 @@ Staging::Staging(Context &context)
     std::copy_n(places.scales, 2, part.scales);
     if (!withMasters)
       continue;
-    part.master = carver.take<float>(elements);
+    part.master =
+        carver.take<uint8_t>(elements * state.plan.stagingMasterBytes);
     part.cast = carver.take<uint8_t>(elements * state.plan.stagingCastBytes);
   }
 }
@@ -103,6 +104,7 @@ void Staging::forCopied(Part &part, const UnitState &u,
                         const Interval &interval, Copy copy) const {
   int64_t moment = dtypeBytes(u.momentType);
   int64_t block = interval.begin / kStateBlock;
+  int64_t master = u.elementBytes(StateArray::Master);
   for (int i = 0; i < context.state->manifest.optimizerStates(); ++i) {
     copy(part.moments[i], u.moments[i] + interval.begin * moment,
          interval.size() * moment);
@@ -111,7 +113,8 @@ void Staging::forCopied(Part &part, const UnitState &u,
            stateBlocks(interval.size()) * kFloat);
   }
   if (withMasters)
-    copy(part.master, u.master + interval.begin, interval.size() * kFloat);
+    copy(part.master, u.master + interval.begin * master,
+         interval.size() * master);
 }
 
 // Into buffers that this function's last part has left.
@@ -128,7 +131,7 @@ void Staging::load(Part &part, const UnitState &u, const Interval &interval) {
 void Staging::compute(Part &part, const UnitState &u, const Interval &interval,
                       const ShxDeviceKernel &kernel) {
   wait(part.loaded, context.compute);
-  u.forPieces(interval, [&](const Interval &cut, bool decay) {
+  u.forPieces(interval, [&](const Interval &cut, const Piece &piece) {
     OptimizerBuffers buffers = u.optimizerBuffers(cut);
     int64_t at = cut.begin - buffers.piece.begin - interval.begin;
     auto staged = [](auto *base, int64_t offset) {
@@ -140,12 +143,16 @@ void Staging::compute(Part &part, const UnitState &u, const Interval &interval,
       buffers.scales[i] = staged(part.scales[i], at / kStateBlock);
     }
     if (withMasters) {
-      buffers.master = staged(part.master, at);
-      buffers.params =
-          u.isF32() ? nullptr : part.cast + at * dtypeBytes(u.unit->paramType);
+      buffers.master =
+          staged(part.master, at * u.elementBytes(StateArray::Master));
+      buffers.params = u.unit->sendsMasters()
+                           ? nullptr
+                           : part.cast + at * dtypeBytes(u.unit->paramType);
     }
-    launchOptimizer(context, kernel, decay, buffers);
+    launchOptimizer(context, kernel, piece.decay, buffers);
   });
+  if (withMasters && u.unit->gatherType != GatherDtype::Param)
+    roundSlice(context, *u.unit, part.master, part.cast, interval.size());
   record(part.computed, context.compute);
 }
 
@@ -157,7 +164,7 @@ void Staging::store(Part &part, const UnitState &u, const Interval &interval) {
                 toHost(slice, staged, bytes, stores);
               });
     int64_t element = dtypeBytes(u.unit->paramType);
-    if (withMasters && u.unit->paramType != SHX_F32)
+    if (withMasters && !u.unit->sendsMasters())
       toHost(u.hostParams + interval.begin * element, part.cast,
              interval.size() * element, stores);
   }
@@ -171,8 +178,8 @@ int64_t Staging::bytes() const {
     bytes +=
         2 * manifest.optimizerStates() * manifest.stateBytes(u.owned.size());
     if (withMasters)
-      bytes += 2 * u.owned.size() * kFloat;
-    if (withMasters && u.unit->paramType != SHX_F32)
+      bytes += 2 * u.owned.size() * u.elementBytes(StateArray::Master);
+    if (withMasters && !u.unit->sendsMasters())
       bytes += u.owned.size() * dtypeBytes(u.unit->paramType);
   }
   return bytes;

@@ -38,7 +38,7 @@ private:
     bool recorded = false;
   };
   struct Part {
-    float *master = nullptr;
+    uint8_t *master = nullptr;
     uint8_t *moments[2] = {};
     float *scales[2] = {};
     uint8_t *cast = nullptr; // of the masters, in param_dtype

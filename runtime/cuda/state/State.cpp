@@ -15,6 +15,7 @@ State::State(const Manifest &manifest, int rank, const Topology &topology,
       plan(planDevice(manifest, topology, accumulate, offload)),
       privateSpace(manifest.privateSpace.bytes, "activations and workspaces"),
       gatherSpace(plan.gatherBytes, "gathered parameters", symmetric),
+      imageSpace(plan.imageBytes, "parameters on their way", symmetric),
       gradientSpace(plan.gradientBytes, "full gradients", symmetric) {
   units.resize(manifest.units.size());
   for (size_t u = 0; u < units.size(); ++u)
@@ -41,7 +42,8 @@ void State::placeUnit(size_t index) {
     int place = rank % planned.group;
     state.groupSlice = planned.groupSlice;
     state.groupFrozenSlice = planned.groupFrozenSlice;
-    state.groupOwned = ownedInterval(unit.length, place, planned.group);
+    state.groupOwned = ownedInterval(unit.length, place, planned.group,
+                                     topology.sliceAlignment);
     state.groupFrozenOwned =
         ownedInterval(unit.frozenLength, place, planned.group);
   }
@@ -75,12 +77,13 @@ void State::carveOwned(Allocator &symmetric) {
 void State::carveWeights(UnitState &state, Carvers &memory) {
   const Manifest::Unit &unit = *state.unit;
   int64_t n = state.owned.size(), element = dtypeBytes(unit.paramType);
-  bool f32 = state.isF32();
+  int64_t master = state.elementBytes(StateArray::Master);
   if (offload == Offload::Params) {
-    state.master = memory.host.take<float>(n);
+    state.master = memory.host.take<uint8_t>(n * master);
     state.frozen =
         memory.host.take<uint8_t>(state.frozenOwned.size() * element);
-    state.hostParams = f32 ? reinterpret_cast<uint8_t *>(state.master)
+    state.hostParams = unit.sendsMasters()
+                           ? state.master
                            : memory.host.take<uint8_t>(n * element);
     return;
   }
@@ -92,11 +95,11 @@ void State::carveWeights(UnitState &state, Carvers &memory) {
     params = memory.sent.take<uint8_t>(state.slice * element);
     state.frozen = memory.sent.take<uint8_t>(state.frozenSlice * element);
   }
-  if (f32) {
-    state.master = reinterpret_cast<float *>(params);
+  if (unit.sendsMasters()) {
+    state.master = params;
   } else {
     state.params = params;
-    state.master = memory.device.take<float>(state.slice);
+    state.master = memory.device.take<uint8_t>(state.slice * master);
   }
 }
 

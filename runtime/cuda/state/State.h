@@ -40,9 +40,7 @@ struct UnitState : OwnedUnit {
   Interval gatherBytes, gradientBytes;
 
   /// What a gather reads of the trainable section: [slice], in param_dtype.
-  const uint8_t *sent() const {
-    return isF32() ? reinterpret_cast<const uint8_t *>(master) : params;
-  }
+  const uint8_t *sent() const { return params ? params : master; }
 };
 
 class State {
@@ -60,6 +58,8 @@ public:
   std::vector<UnitState> units;
   std::vector<uint8_t *> paramPointers, gradPointers; // for generated code
   uint8_t *privateBase() const { return privateSpace.data(); }
+  /// Of the unit that is being gathered.
+  uint8_t *images() const { return imageSpace.data(); }
   /// The spaces that every function writes before it reads them.
   void fillWithNoise(CUstream stream) const;
   /// Whether --offload keeps this array in host memory.
@@ -74,8 +74,8 @@ private:
   void carveUnit(UnitState &state, Carvers &memory);
   void carveWeights(UnitState &state, Carvers &memory);
 
-  DeviceMemory privateSpace, gatherSpace, gradientSpace, ownedSlices,
-      sentSlices;
+  DeviceMemory privateSpace, gatherSpace, imageSpace, gradientSpace,
+      ownedSlices, sentSlices;
   PinnedMemory hostSlices;
 };
 

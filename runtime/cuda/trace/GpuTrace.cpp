@@ -16,10 +16,12 @@ namespace {
 constexpr std::pair<CollectiveKind, const char *> kKinds[] = {
     {CollectiveKind::AllGather, "AllGather"},
     {CollectiveKind::ReduceScatter, "ReduceScatter"},
+    {CollectiveKind::SendReceive, "SendRecv"},
     {CollectiveKind::AllReduce, "AllReduce"}};
 
 // The kernels around collectives, which lie on their queues.
-constexpr const char *kGatherKernel = "shx_k_cast_slice";
+constexpr const char *kGatherKernels[] = {
+    "shx_k_cast_slice", "shx_k_encode_slice", "shx_k_decode_images"};
 constexpr const char *kReduceKernel = "shx_k_sum_slices";
 
 bool has(const std::string &text, const char *part) {
@@ -69,7 +71,9 @@ TraceRow rowOf(const GpuRecord &record, CollectiveKind kind,
   if (record.work == GpuWork::Upload || record.work == GpuWork::Download)
     return TraceRow::Copy;
   if (input.severalRanks && record.work == GpuWork::Kernel) {
-    if (has(record.name, kGatherKernel))
+    if (std::any_of(
+            std::begin(kGatherKernels), std::end(kGatherKernels),
+            [&](const char *kernel) { return has(record.name, kernel); }))
       return TraceRow::Gather;
     if (has(record.name, kReduceKernel))
       return TraceRow::Reduce;

@@ -29,6 +29,7 @@ enum class CollectiveKind : uint8_t {
   None,
   AllGather,
   ReduceScatter,
+  SendReceive,
   AllReduce
 };
 

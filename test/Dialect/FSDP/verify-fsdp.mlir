@@ -476,3 +476,79 @@ func.func @update() {
   fsdp.optimizer @u
   return
 }
+
+// -----
+
+nn.parameter @w : tensor<16x16xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 256] matrices 256
+func.func @update() {
+  fsdp.clip_grad_norm
+  fsdp.muon_start @u
+  // expected-error @+1 {{has no muon_finish of unit @u before it}}
+  fsdp.optimizer @u
+  fsdp.muon_finish @u
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<16x16xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 256] matrices 256
+func.func @update() {
+  fsdp.clip_grad_norm
+  // expected-error @+1 {{has no muon_start of unit @u before it that is open}}
+  fsdp.muon_finish @u
+  fsdp.optimizer @u
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<16x16xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 256] matrices 256
+func.func @update() {
+  fsdp.clip_grad_norm
+  // expected-error @+1 {{has no muon_finish of unit @u before it}}
+  fsdp.optimizer @u
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<16x16xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 256] matrices 256
+func.func @update() {
+  fsdp.clip_grad_norm
+  fsdp.muon_start @u
+  fsdp.muon_finish @u
+  // expected-error @+1 {{has no muon_start of unit @u before it that is open}}
+  fsdp.muon_finish @u
+  fsdp.optimizer @u
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<16x16xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 256] matrices 256
+func.func @update() {
+  fsdp.clip_grad_norm
+  fsdp.muon_start @u
+  // expected-error @+1 {{starts unit @u twice}}
+  fsdp.muon_start @u
+  fsdp.muon_finish @u
+  fsdp.optimizer @u
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<16x16xf32> trainable {onnx_name = "w"}
+fsdp.unit @u sharded f32 reduce f32 length 256 [@w at 0 size 256]
+func.func @update() {
+  fsdp.clip_grad_norm
+  // expected-error @+1 {{is of unit @u, without matrices}}
+  fsdp.muon_start @u
+  fsdp.optimizer @u
+  return
+}

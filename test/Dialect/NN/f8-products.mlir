@@ -1,6 +1,8 @@
 // RUN: shardonnx-opt %s -nn-f8-products=dtype=fp8 -split-input-file | FileCheck %s
 // RUN: shardonnx-opt %s -nn-f8-products=dtype=fp8 -nn-differentiate -nn-decompose -split-input-file | FileCheck %s --check-prefix=GRAD
 // RUN: shardonnx-opt %s -nn-f8-products -split-input-file | FileCheck %s --check-prefix=PARAM
+// RUN: shardonnx-opt %s -nn-f8-products="dtype=fp8 least-gain=100" -split-input-file | FileCheck %s --check-prefix=GAIN
+// RUN: not shardonnx-opt %s -nn-f8-products=device=h9 -split-input-file -o /dev/null 2>&1 | FileCheck %s --check-prefix=DEVICE
 
 // Linear layers of units other than the root read rounded operands, with one
 // scale, or one a row where the unit's policy says so.
@@ -42,6 +44,10 @@
 // GRAD-NOT: nn.matmul
 // GRAD: nn.matmul %[[LOW]], %[[X]] {{.*}}transpose_lhs
 // GRAD: nn.grad @w
+
+// GAIN: nodes = ["first", "second"], what = "products of 8 bits", why = "8 bits save no time"
+// GAIN-NOT: nn.f8_matmul
+// DEVICE: no device is called h9
 
 // PARAM-LABEL: func.func @forward
 // PARAM-NOT: f8

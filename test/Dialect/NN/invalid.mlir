@@ -391,3 +391,56 @@ func.func @dropout(%x: tensor<3x4xf32>, %r: tensor<2xi64>) {
   %0 = nn.dropout %x, %r {ratio = 0.5 : f64, samples = 2 : i64, stream = 0 : i64} : (tensor<3x4xf32>, tensor<2xi64>) -> tensor<3x4xf32>
   return
 }
+
+// -----
+
+func.func @axis(%x: tensor<4xf32>) {
+  // expected-error @below {{is of an axis 'expert', which no mesh has}}
+  %0 = nn.all_reduce %x {axis = "expert", parts = 2 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @axis(%x: tensor<4xf32>) {
+  // expected-error @below {{needs an axis of several ranks, not of 1}}
+  %0 = nn.vary %x {axis = "tensor", parts = 1 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+module attributes {nn.mesh = {tensor = 4 : i64}} {
+  func.func @axis(%x: tensor<4xf32>) {
+    // expected-error @below {{is of 2 ranks, but axis 'tensor' has 4}}
+    %0 = nn.all_reduce %x {axis = "tensor", parts = 2 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+    return
+  }
+}
+
+// -----
+
+func.func @sections(%x: tensor<9xf32>) {
+  // expected-error @+2 {{2 ranks do not divide a section of 3}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.all_slice %x {axis = "tensor", parts = 2 : i64, dim = 0 : i64, sections = array<i64: 6, 3>} : (tensor<9xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @sections(%x: tensor<4xf32>) {
+  // expected-error @+2 {{sections of 12 need 6 along dimension 0 of 'tensor<4xf32>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.all_gather %x {axis = "tensor", parts = 2 : i64, dim = 0 : i64, sections = array<i64: 8, 4>} : (tensor<4xf32>) -> tensor<12xf32>
+  return
+}
+
+// -----
+
+func.func @sections(%x: tensor<4xf32>) {
+  // expected-error @+2 {{dimension 1 is outside of 'tensor<4xf32>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.all_gather %x {axis = "tensor", parts = 2 : i64, dim = 1 : i64, sections = array<i64: 8>} : (tensor<4xf32>) -> tensor<8xf32>
+  return
+}

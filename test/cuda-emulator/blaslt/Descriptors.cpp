@@ -174,6 +174,16 @@ Field fieldOf(Operation &o, cublasLtMatmulDescAttributes_t attribute) {
     return field(o.auxType);
   case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
     return field(o.processors);
+  case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+    return field(o.stepA);
+  case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+    return field(o.stepB);
+  case CUBLASLT_MATMUL_DESC_A_SCALE_MODE:
+    return field(o.stepModeA);
+  case CUBLASLT_MATMUL_DESC_B_SCALE_MODE:
+    return field(o.stepModeB);
+  case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+    return field(o.fastSums);
   default:
     return {nullptr, 0};
   }

@@ -30,6 +30,10 @@ struct Operation {
   int64_t biasStride, auxStride;
   /// Of the device's processors, 0: all.
   int32_t processors;
+  /// Of operands of 8 bits, on the device: one step, or one for each row.
+  const float *stepA, *stepB;
+  int32_t stepModeA, stepModeB;
+  int8_t fastSums;
 };
 static_assert(sizeof(Operation) <= sizeof(cublasLtMatmulDescOpaque_t), "");
 
@@ -79,6 +83,7 @@ struct Multiplication {
 };
 
 unsigned bytesOf(uint32_t type);
+bool isF8(uint32_t type);
 bool isGelu(uint32_t epilogue);
 bool hasAux(uint32_t epilogue);
 bool hasBias(uint32_t epilogue);

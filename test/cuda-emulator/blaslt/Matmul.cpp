@@ -15,7 +15,12 @@ using namespace shardonnx::emulator;
 unsigned shardonnx::emulator::bytesOf(uint32_t type) {
   return type == CUDA_R_32F                          ? 4
          : type == CUDA_R_16F || type == CUDA_R_16BF ? 2
+         : isF8(type)                                ? 1
                                                      : 0;
+}
+
+bool shardonnx::emulator::isF8(uint32_t type) {
+  return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
 }
 
 bool shardonnx::emulator::isGelu(uint32_t epilogue) { return epilogue & 32; }
@@ -45,12 +50,44 @@ static bool knownEpilogue(uint32_t epilogue) {
   }
 }
 
+/// What the documentation asks of operands of 8 bits.
+static const char *checkF8(const Operation &o, const Layout &a, const Layout &b,
+                           const Layout &c, const Layout &d) {
+  if (!isF8(a.type) || !isF8(b.type))
+    return "one operand alone has 8 bits";
+  if (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2)
+    return "both operands are E5M2";
+  if (o.transA != CUBLAS_OP_T || o.transB != CUBLAS_OP_N)
+    return "operands of 8 bits are multiplied as A transposed (TN)";
+  for (const Layout *l : {&a, &b, &c, &d})
+    if (l->ld * bytesOf(l->type) % 16)
+      return "a leading dimension of a product of 8 bits is no multiple of 16 "
+             "bytes";
+  if (a.rows % 16 || d.rows % 16)
+    return "sizes of a product of 8 bits are no multiples of 16";
+  if (d.type == CUDA_R_32F && o.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    return "a product of 8 bits with an f32 result has no bias of f32";
+  if (o.epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
+      o.epilogue != CUBLASLT_EPILOGUE_BIAS)
+    return "this epilogue of a product of 8 bits is not emulated";
+  if (o.stepModeA != o.stepModeB ||
+      (o.stepModeA != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
+       o.stepModeA != CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F))
+    return "scales are one for each operand, or one for each row of both";
+  return d.batch > 1 ? "batched products of 8 bits are not emulated" : nullptr;
+}
+
 static const char *checkTypes(const Operation &o, const Layout &a,
                               const Layout &b, const Layout &c,
                               const Layout &d) {
   if (o.scale != CUDA_R_32F || (o.compute != CUBLAS_COMPUTE_32F &&
                                 o.compute != CUBLAS_COMPUTE_32F_FAST_TF32))
     return "only f32 (or TF32) computing with f32 scales is emulated";
+  if (c.type == d.type && (isF8(a.type) || isF8(b.type)))
+    return isF8(d.type) ? "a result of 8 bits is not emulated"
+                        : checkF8(o, a, b, c, d);
+  if (o.stepA || o.stepB)
+    return "scales are for operands of 8 bits";
   if (a.type != b.type)
     return "A and B have different types";
   if (c.type != d.type)
@@ -256,6 +293,10 @@ static const char *checkCall(const Multiplication &m) {
       (m.pa | m.pb) % bytesOf(m.a.type) | (m.pc | m.pd) % bytesOf(m.d.type);
   if (elements)
     return "an operand is not aligned to its elements";
+  if (isF8(m.a.type) && (m.pa | m.pb | m.pc | m.pd) % 16)
+    return "an operand of a product of 8 bits is not aligned to 16 bytes";
+  if (isF8(m.a.type) && (!m.operation.stepA || !m.operation.stepB))
+    return "a product of 8 bits has no scales";
   if (algorithm.id == kAligned && (m.pa | m.pb | m.pc | m.pd) % 16)
     return "the algorithm was chosen for operands aligned to 16 bytes";
   if (m.workspaceBytes && m.workspace % 256)

@@ -5,6 +5,7 @@
 
 #include "Descriptors.h"
 #include "driver/Hooks.h"
+#include "machine/Float8.h"
 #include "machine/Handlers.h"
 #include <algorithm>
 #include <cmath>
@@ -53,6 +54,9 @@ float loadElement(const char *from, uint32_t type, size_t index) {
     std::memcpy(&value, from + index * 4, 4);
     return value;
   }
+  if (isF8(type))
+    return (type == CUDA_R_8F_E4M3 ? kE4M3 : kE5M2)
+        .toFloat(static_cast<uint8_t>(from[index]));
   uint16_t bits;
   std::memcpy(&bits, from + index * 2, 2);
   return type == CUDA_R_16F ? toFloat(Half{bits}) : toFloat(BFloat{bits});
@@ -163,6 +167,15 @@ private:
       if (!bias)
         return false;
     }
+    if (isF8(m.a.type)) {
+      bool rows = o.stepModeA == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+      stepStride = rows;
+      stepsA = steps(o.stepA, rows ? m.d.rows : 1, "cublasLtMatmul: A's scale");
+      stepsB =
+          steps(o.stepB, rows ? m.d.columns : 1, "cublasLtMatmul: B's scale");
+      if (!stepsA || !stepsB)
+        return false;
+    }
     if (hasAux(o.epilogue)) {
       uint64_t count =
           (m.d.columns - 1) * static_cast<uint64_t>(o.auxLd) + m.d.rows;
@@ -173,6 +186,11 @@ private:
         return false;
     }
     return true;
+  }
+
+  static const float *steps(const float *at, uint64_t count, const char *name) {
+    return static_cast<const float *>(shardonnxEmulatorAccess(
+        reinterpret_cast<CUdeviceptr>(at), count * sizeof(float), 0, name));
   }
 
   void runBatch(int32_t batch) {
@@ -214,6 +232,8 @@ private:
     for (uint64_t i = 0; i < height; ++i) {
       uint64_t r = row + i;
       float value = m.alpha * sums[i];
+      if (stepsA)
+        value *= stepsA[r * stepStride] * stepsB[column * stepStride];
       if (m.beta != 0)
         value += m.beta * loadElement(c.column(column, batch), type, r);
       if (hasBias(o.epilogue))
@@ -258,6 +278,8 @@ private:
   const Operation &o;
   Matrix a, b, c, d;
   char *bias = nullptr, *aux = nullptr;
+  const float *stepsA = nullptr, *stepsB = nullptr;
+  uint64_t stepStride = 0;
   std::vector<float> gradient;
 };
 

@@ -4,6 +4,7 @@
 // cvt between types of their own register's size; the decoder widens and cuts
 // registers of other sizes with instructions of its own.
 
+#include "Float8.h"
 #include "Handlers.h"
 #include <cmath>
 #include <limits>
@@ -179,6 +180,14 @@ template <class E, class R> void addPairs(HandlerTable &table) {
   table.add<R, float, float>("cvt.relu." + n, packPair<E, R, true>);
 }
 
+/// The first source is the upper half.
+template <const Float8 &Format> void packF8(Warp &w, const Instr &i) {
+  map2<uint16_t, float, float>(w, i, [](float high, float low) {
+    return static_cast<uint16_t>(Format.fromFloat(high) << 8 |
+                                 Format.fromFloat(low));
+  });
+}
+
 /// 10 bits of mantissa; ties away from zero (rna) or to even (rn).
 void addTensorFloat(HandlerTable &table) {
   using U = uint32_t;
@@ -215,6 +224,8 @@ void shardonnx::emulator::addConvertHandlers(HandlerTable &table) {
   addPairs<Half, Half2>(table);
   addPairs<BFloat, BFloat2>(table);
   addTensorFloat(table);
+  table.add<uint16_t, float, float>("cvt.e4m3x2.f32", packF8<kE4M3>);
+  table.add<uint16_t, float, float>("cvt.e5m2x2.f32", packF8<kE5M2>);
   table.add<double, float>("cvt.f64.f32", [](Warp &w, const Instr &i) {
     map1<double, float>(w, i, [](float a) { return double(a); });
   });

@@ -93,6 +93,85 @@ TEST_F(BlasTest, BatchedTransposedWithScales) {
       }
 }
 
+/// What a byte is in E4M3.
+float ofE4M3(uint8_t bits) {
+  int exponent = bits >> 3 & 15, mantissa = bits & 7;
+  double size = exponent ? std::ldexp(8 + mantissa, exponent - 10)
+                         : std::ldexp(mantissa, -9);
+  return float(bits & 0x80 ? -size : size);
+}
+
+/// Numbers of both signs, without NaN.
+std::vector<uint8_t> randomBytes(size_t count, unsigned seed) {
+  std::vector<uint8_t> bytes;
+  for (float x : randomFloats(count, seed))
+    bytes.push_back(static_cast<uint8_t>(int(std::fabs(x) * 64) % 0x7f |
+                                         (x < 0 ? 0x80 : 0)));
+  return bytes;
+}
+
+// Column-major A is k x m and transposed, B k x n: k is the last axis of what
+// is stored row-major.
+TEST_F(BlasTest, EightBitsWithSteps) {
+  constexpr int m = 32, n = 16, k = 48;
+  std::vector<uint8_t> x = randomBytes(m * k, 1), y = randomBytes(n * k, 2);
+  std::vector<float> stepsOfX(m), stepsOfY(n);
+  for (int i = 0; i < m; ++i)
+    stepsOfX[i] = std::ldexp(1.0f, i % 5 - 9);
+  for (int j = 0; j < n; ++j)
+    stepsOfY[j] = std::ldexp(1.0f, j % 3 - 4);
+  Buffer<uint8_t> a(x), b(y);
+  Buffer<float> d(m * n), left(stepsOfX), right(stepsOfY);
+  auto la = layout(CUDA_R_8F_E4M3, k, m, k),
+       lb = layout(CUDA_R_8F_E4M3, k, n, k), ld = layout(CUDA_R_32F, m, n, m);
+  set<int32_t>(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, left.address);
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, right.address);
+  for (bool rows : {false, true}) {
+    if (rows)
+      for (auto mode : {CUBLASLT_MATMUL_DESC_A_SCALE_MODE,
+                        CUBLASLT_MATMUL_DESC_B_SCALE_MODE})
+        set<int32_t>(mode, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
+    CHECK_LT(matmul(a.address, la, b.address, lb, d.address, ld));
+    CHECK_CU(cuStreamSynchronize(stream));
+    std::vector<float> out = d.read();
+    for (int i = 0; i < m; ++i)
+      for (int j = 0; j < n; ++j) {
+        double sum = 0;
+        for (int q = 0; q < k; ++q)
+          sum += double(ofE4M3(x[i * k + q])) * ofE4M3(y[j * k + q]);
+        sum *= double(stepsOfX[rows ? i : 0]) * stepsOfY[rows ? j : 0];
+        EXPECT_NEAR(out[j * m + i], sum, 1e-4 + 1e-5 * std::fabs(sum));
+      }
+  }
+}
+
+TEST_F(BlasTest, EightBitsAreMultipliedInOneLayout) {
+  Buffer<uint8_t> a(32 * 32), b(32 * 32);
+  Buffer<float> d(32 * 32), step(std::vector<float>{1});
+  auto l8 = layout(CUDA_R_8F_E4M3, 32, 32, 32),
+       wide = layout(CUDA_R_8F_E5M2, 32, 32, 32),
+       ld = layout(CUDA_R_32F, 32, 32, 32);
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, step.address);
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, step.address);
+  auto product = [&](cublasLtMatrixLayout_t la, cublasLtMatrixLayout_t lb,
+                     CUdeviceptr from) {
+    return matmul(from, la, b.address, lb, d.address, ld);
+  };
+  EXPECT_EQ(product(l8, l8, a.address), CUBLAS_STATUS_NOT_SUPPORTED); // NN
+  set<int32_t>(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  EXPECT_EQ(product(l8, l8, a.address), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(product(l8, wide, a.address), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(product(wide, wide, a.address), CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(product(l8, l8, a.address + 8), CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(product(layout(CUDA_R_8F_E4M3, 24, 32, 24),
+                    layout(CUDA_R_8F_E4M3, 24, 32, 24), a.address),
+            CUBLAS_STATUS_NOT_SUPPORTED);
+  set<CUdeviceptr>(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, 0);
+  EXPECT_EQ(product(l8, l8, a.address), CUBLAS_STATUS_NOT_SUPPORTED);
+  CHECK_CU(cuStreamSynchronize(stream));
+}
+
 double geluOnHost(double x) {
   return 0.5 * x *
          (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));

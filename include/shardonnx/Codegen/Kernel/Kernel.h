@@ -31,7 +31,7 @@ struct BufferLayout {
 struct RandomRounding {
   mlir::BlockArgument key;   // i32, uniform
   mlir::BlockArgument first; // ShxPiece::first
-  unsigned shift = 0;        // which 16 of an element's 32 bits
+  unsigned shift = 0;        // which 16 of an element's 64 bits
 };
 
 /// How the runtime splits a kernel: [0, count) in chunks of multiples of grain.
@@ -63,11 +63,12 @@ public:
     return slots.empty() ? buffer : slots[buffer];
   }
 
-  void setRounding(unsigned output, RandomRounding how) {
-    roundings[output] = how;
+  /// Of an op's result, whoever reads it.
+  void setRounding(mlir::Value value, RandomRounding how) {
+    roundings[value] = how;
   }
-  std::optional<RandomRounding> getRounding(unsigned output) const {
-    auto found = roundings.find(output);
+  std::optional<RandomRounding> getRounding(mlir::Value value) const {
+    auto found = roundings.find(value);
     if (found == roundings.end())
       return std::nullopt;
     return found->second;
@@ -118,7 +119,7 @@ private:
   llvm::SmallVector<int64_t> sizes;
   llvm::SmallVector<BufferLayout> buffers;
   llvm::SmallVector<unsigned> slots;
-  llvm::SmallDenseMap<unsigned, RandomRounding> roundings;
+  llvm::SmallDenseMap<mlir::Value, RandomRounding> roundings;
   std::optional<unsigned> valueSlot;
   mlir::Block *body = nullptr;
   bool hasReductions = false;

@@ -8,9 +8,11 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
+#include "shardonnx/Codegen/Kernel/OptimizerKernel.h"
 #include "shardonnx/Object/Object.h"
 #include "shardonnx/runtime/ABI.h"
 #include "shardonnx/runtime/Choices.h"
+#include "shardonnx/runtime/UpdateTypes.h"
 #include <string>
 #include <vector>
 
@@ -24,16 +26,21 @@ namespace shardonnx {
 
 struct DeviceProgram;
 
-/// The optimizer's kernel of units with parameters of this type, and the types
-/// that the module's units have.
-std::string optimizerKernelName(ShxDType paramType);
+/// A kernel of the optimizer, of units with parameters of this type, and the
+/// types that the module's units have.
+std::string optimizerKernelName(
+    ShxDType paramType,
+    kernels::OptimizerPart part = kernels::OptimizerPart::Elements);
 std::vector<ShxDType> paramTypesOf(mlir::ModuleOp module);
+/// What of the optimizer the module's units need.
+llvm::SmallVector<kernels::OptimizerPart>
+optimizerPartsOf(mlir::ModuleOp module);
 
 struct LoweringOptions {
   TargetSpec target;
   /// None: the program has no update.
   std::optional<Optimizer> optimizer;
-  ShxDType optimizerType = SHX_F32; // of its state
+  UpdateTypes types;
   /// Goes into the section `.shardonnx` as shx_manifest.
   std::string manifest;
   /// The kernels, where a GPU runs them; they are no longer in the module.

@@ -6,6 +6,7 @@
 #include "shardonnx/Dialect/Exec/Transforms/Launches.h"
 
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "shardonnx/runtime/MeshABI.h"
 
 using namespace mlir;
 
@@ -155,7 +156,7 @@ double LeastTraffic::bytesOf(LaunchOp launch) const {
 bool isCommonCall(Operation *op) {
   return isa<GatherStartOp, GatherWaitOp, GatherFreeOp, GatherReshardOp,
              GradAcquireOp, ReduceStartOp, ReduceWaitOp, OptimizerOp,
-             ClipGradNormOp>(op);
+             MuonStartOp, MuonFinishOp, ClipGradNormOp>(op);
 }
 
 LaunchTable::LaunchTable(ModuleOp module) {
@@ -165,7 +166,8 @@ LaunchTable::LaunchTable(ModuleOp module) {
 
 /// What a library call is counted under.
 static StringRef kindOf(Operation *op) {
-  if (isa<GemmOp, GemmEpilogueOp, GroupedGemmOp, GroupedGemmGradOp>(op))
+  if (isa<GemmOp, GemmEpilogueOp, F8GemmOp, GroupedGemmOp, GroupedGemmGradOp>(
+          op))
     return "product";
   if (isa<AttentionOp, AttentionGradOp>(op))
     return "attention";
@@ -173,9 +175,23 @@ static StringRef kindOf(Operation *op) {
     return "loss";
   if (isa<EmbeddingOp, EmbeddingGradOp>(op))
     return "embedding";
-  if (isa<CopyOp, ZeroOp>(op))
+  if (isa<CopyOp, ZeroOp, F8CastOp>(op))
     return "copy";
+  if (isa<AxisCollectiveOp>(op))
+    return kMeshLaunch;
   return "index";
+}
+
+/// MeshABI.h's calls, as nn's ops are named.
+static StringRef stringifyCall(AxisCollectiveOp op) {
+  switch (op.getCall()) {
+  case SHX_AXIS_ALL_REDUCE:
+    return "all_reduce";
+  case SHX_AXIS_ALL_GATHER:
+    return "all_gather";
+  default:
+    return "all_slice";
+  }
 }
 
 static std::string shapeText(Value buffer) {
@@ -199,9 +215,13 @@ static std::string nameOf(Operation *op) {
   };
   if (auto gemm = dyn_cast<GemmOp>(op))
     return product(gemm.getLhs(), gemm.getResult());
+  if (auto gemm = dyn_cast<F8GemmOp>(op))
+    return product(gemm.getLhs(), gemm.getResult());
   if (auto gemm = dyn_cast<GemmEpilogueOp>(op))
     return product(gemm.getLhs(), gemm.getResult()) + " " +
            nn::stringifyEpilogue(gemm.getEpilogue()).str();
+  if (auto collective = dyn_cast<AxisCollectiveOp>(op))
+    return (stringifyCall(collective) + " " + collective.getAxis()).str();
   auto attention = [&](auto op) {
     return name + " " + shapeText(op.getQuery()) +
            (op.getCausal() ? " causal" : "");

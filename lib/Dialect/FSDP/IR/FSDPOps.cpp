@@ -95,6 +95,11 @@ LogicalResult UnitOp::verify() {
       failed(verifySection(*this, "frozen", getFrozenIntervals(),
                            getFrozenLength())))
     return failure();
+  if (int64_t(getMatrixLength()) > int64_t(getLength()) ||
+      getMatrixLength() % kParameterAlignment != 0)
+    return emitOpError() << "matrices of " << int64_t(getMatrixLength())
+                         << " elements do not end where a parameter of its "
+                         << int64_t(getLength()) << " begins";
   if (getReshardGroup() != 0 &&
       (int64_t(getReshardGroup()) < 2 || !getReshardAfterForward()))
     return emitOpError() << "reshard_group " << int64_t(getReshardGroup())
@@ -173,6 +178,12 @@ LogicalResult GradAcquireOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyTrainableUnit(*this, getUnitAttr(), symbols);
 }
 LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyTrainableUnit(*this, getUnitAttr(), symbols);
+}
+LogicalResult MuonStartOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyTrainableUnit(*this, getUnitAttr(), symbols);
+}
+LogicalResult MuonFinishOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyTrainableUnit(*this, getUnitAttr(), symbols);
 }
 

@@ -5,6 +5,7 @@
 
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -106,7 +107,7 @@ void Deferrer::run() {
   Operation *place = ends.back().last;
   SmallVector<Operation *> products;
   for (Operation &op : body)
-    if (isa<nn::MatmulOp, nn::MatmulEpilogueOp>(op) &&
+    if (isa<nn::MatmulOp, nn::MatmulEpilogueOp, nn::F8ProductOp>(op) &&
         op.isBeforeInBlock(place) && isOnlyGradientOf(&op, before))
       products.push_back(&op);
   for (Operation *product : products)

@@ -4,6 +4,7 @@
 // Lays the parameters out in units: one fsdp.unit for each that a place names.
 
 #include "Step.h"
+#include "UnitRules.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
@@ -27,6 +28,7 @@ namespace {
 
 // A unit in the making.
 struct Draft {
+  SmallVector<nn::ParameterOp> matrices; // Muon's, trainable
   SmallVector<nn::ParameterOp> trainable, frozen;
   Type paramDtype, reduceDtype;
 };
@@ -38,8 +40,7 @@ struct Section {
 
 // Those in `joined` lie right behind the one before them.
 Section layOut(ArrayRef<nn::ParameterOp> parameters, Type dtype,
-               const llvm::DenseSet<StringAttr> &joined) {
-  Section section;
+               const llvm::DenseSet<StringAttr> &joined, Section section = {}) {
   for (nn::ParameterOp parameter : parameters) {
     int64_t size = nn::elementsIn(parameter, dtype);
     if (!joined.contains(parameter.getSymNameAttr()))
@@ -54,10 +55,24 @@ Section layOut(ArrayRef<nn::ParameterOp> parameters, Type dtype,
   return section;
 }
 
+// Whether it is one of those that Muon updates, by where its module stands and
+// what reads it.
+bool isMatrixOfBlock(nn::ParameterOp parameter, nn::GetOp get) {
+  if (cast<ShapedType>(parameter.getType()).getRank() != 2 ||
+      llvm::any_of(get->getUsers(), llvm::IsaPred<nn::EmbeddingOp>))
+    return false;
+  StringRef path = modulePathOf(parameter.getSymName());
+  if (path.empty())
+    return nn::unitOf(parameter).getValue() != kRootUnit;
+  return llvm::any_of(llvm::split(path, '.'), [](StringRef part) {
+    return !part.empty() && llvm::all_of(part, llvm::isDigit);
+  });
+}
+
 class UnitMaker {
 public:
-  UnitMaker(ModuleOp module, Strategy strategy)
-      : module(module), strategy(strategy), symbols(module) {}
+  UnitMaker(ModuleOp module, Strategy strategy, bool muon)
+      : module(module), strategy(strategy), muon(muon), symbols(module) {}
 
   LogicalResult run();
 
@@ -76,6 +91,7 @@ private:
 
   ModuleOp module;
   Strategy strategy;
+  bool muon;
   SymbolTable symbols;
   llvm::DenseMap<StringAttr, Type> gradients; // type of each parameter's
   llvm::DenseSet<StringAttr> placed;
@@ -111,7 +127,8 @@ LogicalResult UnitMaker::place(nn::GetOp get) {
 
   auto gradient = gradients.find(name);
   if (gradient != gradients.end()) {
-    draft.trainable.push_back(parameter);
+    bool first = muon && isMatrixOfBlock(parameter, get);
+    (first ? draft.matrices : draft.trainable).push_back(parameter);
     draft.reduceDtype = widerFloat(draft.reduceDtype, gradient->second);
     return success();
   }
@@ -206,7 +223,9 @@ LogicalResult UnitMaker::emit() {
     // Of packed weights alone: any type that their words are a multiple of.
     if (!draft.paramDtype)
       draft.paramDtype = builder.getF32Type();
-    Section trainable = layOut(draft.trainable, draft.paramDtype, joined),
+    Section matrices = layOut(draft.matrices, draft.paramDtype, joined),
+            trainable =
+                layOut(draft.trainable, draft.paramDtype, joined, matrices),
             frozen = layOut(draft.frozen, draft.paramDtype, joined);
     Gathering gathering = gatheringOf(name);
     auto unit = UnitOp::create(
@@ -216,7 +235,7 @@ LogicalResult UnitMaker::emit() {
         trainable.length, builder.getArrayAttr(trainable.intervals),
         frozen.length, builder.getArrayAttr(frozen.intervals),
         gathering.reshards, gathering.group, gathering.kept,
-        /*early=*/false);
+        /*early=*/false, matrices.length);
     if (symbols.lookup(name))
       return unit.emitOpError() << "has the name of another symbol";
   }
@@ -241,7 +260,7 @@ struct MakeUnitsPass : public fsdp::impl::MakeUnitsPassBase<MakeUnitsPass> {
   using MakeUnitsPassBase::MakeUnitsPassBase;
 
   void runOnOperation() override {
-    if (failed(UnitMaker(getOperation(), strategy).run()))
+    if (failed(UnitMaker(getOperation(), strategy, muon).run()))
       signalPassFailure();
   }
 };

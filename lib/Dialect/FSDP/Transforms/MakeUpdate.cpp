@@ -1,11 +1,14 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Makes @update: the clip, then the optimizer unit by unit.
+// Makes @update: the clip, then the optimizer unit by unit. Muon's matrices are
+// begun some units ahead, so that a rank that owns few of one unit has others'
+// to make orthogonal meanwhile.
 
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+#include "shardonnx/runtime/Layout.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -27,9 +30,27 @@ struct MakeUpdatePass : public fsdp::impl::MakeUpdatePassBase<MakeUpdatePass> {
                                          builder.getFunctionType({}, {}));
     builder.setInsertionPointToEnd(function.addEntryBlock());
     ClipGradNormOp::create(builder, loc);
+    SmallVector<UnitOp> withMatrices;
     for (auto unit : module.getOps<UnitOp>())
-      if (!unit.getIntervals().empty())
-        OptimizerOp::create(builder, loc, unit.getSymName());
+      if (unit.getMatrixLength() > 0)
+        withMatrices.push_back(unit);
+    size_t started = 0;
+    auto start = [&] {
+      if (started < withMatrices.size())
+        MuonStartOp::create(builder, loc, withMatrices[started++].getSymName());
+    };
+    for (int64_t i = 0; i < kMuonWindow; ++i)
+      start();
+    for (auto unit : module.getOps<UnitOp>()) {
+      if (unit.getIntervals().empty())
+        continue;
+      bool hasMatrices = unit.getMatrixLength() > 0;
+      if (hasMatrices)
+        MuonFinishOp::create(builder, loc, unit.getSymName());
+      OptimizerOp::create(builder, loc, unit.getSymName());
+      if (hasMatrices)
+        start();
+    }
     func::ReturnOp::create(builder, loc);
   }
 };

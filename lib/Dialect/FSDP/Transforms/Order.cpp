@@ -9,6 +9,7 @@
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -88,7 +89,7 @@ struct OrderPass : public fsdp::impl::OrderPassBase<OrderPass> {
     for (func::FuncOp function : stepFunctions(getOperation())) {
       SmallVector<Operation *> products;
       for (Operation &op : function.getBody().front())
-        if (isa<nn::MatmulOp, nn::MatmulEpilogueOp>(op))
+        if (isa<nn::MatmulOp, nn::MatmulEpilogueOp, nn::F8ProductOp>(op))
           products.push_back(&op);
       for (Operation *product : products)
         if (becomesGradient(product->getResult(0)))

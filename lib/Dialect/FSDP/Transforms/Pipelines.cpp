@@ -20,6 +20,7 @@ void fsdp::buildShardPipeline(OpPassManager &manager,
     manager.addPass(createDeferGradientsPass());
   MakeUnitsPassOptions units;
   units.strategy = options.strategy;
+  units.muon = options.muon;
   manager.addPass(createMakeUnitsPass(units));
   manager.addPass(createGatherPass());
   manager.addPass(createReducePass());

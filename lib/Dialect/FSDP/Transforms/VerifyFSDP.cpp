@@ -221,13 +221,53 @@ LogicalResult FunctionVerifier::run() {
   return finish();
 }
 
+// Each unit with matrices has its muon_start, muon_finish and optimizer, once
+// each and in this order; others have only the last.
+class MuonOrder {
+public:
+  explicit MuonOrder(ArrayRef<UnitOp> units) {
+    for (UnitOp unit : units)
+      if (unit.getMatrixLength() > 0)
+        withMatrices.insert(FlatSymbolRefAttr::get(unit.getSymNameAttr()));
+  }
+
+  LogicalResult visit(Operation &op) {
+    if (auto start = dyn_cast<MuonStartOp>(op)) {
+      if (!withMatrices.contains(start.getUnitAttr()))
+        return op.emitOpError()
+               << "is of unit " << start.getUnitAttr() << ", without matrices";
+      if (!started.insert(start.getUnitAttr()))
+        return op.emitOpError()
+               << "starts unit " << start.getUnitAttr() << " twice";
+    } else if (auto finish = dyn_cast<MuonFinishOp>(op)) {
+      if (!started.contains(finish.getUnitAttr()) ||
+          !finished.insert(finish.getUnitAttr()))
+        return op.emitOpError()
+               << "has no muon_start of unit " << finish.getUnitAttr()
+               << " before it that is open";
+    } else if (auto optimizer = dyn_cast<OptimizerOp>(op)) {
+      FlatSymbolRefAttr unit = optimizer.getUnitAttr();
+      if (withMatrices.contains(unit) && !finished.contains(unit))
+        return op.emitOpError()
+               << "has no muon_finish of unit " << unit << " before it";
+    }
+    return success();
+  }
+
+private:
+  UnitSet withMatrices, started, finished;
+};
+
 // @update: what is open is awaited, then the clip, then each optimizer once.
 // What the functions before found gathered is gathered again.
 LogicalResult verifyUpdate(func::FuncOp update, UnitSet open,
                            const UnitSet &kept, ArrayRef<UnitOp> units) {
   bool clipped = false;
   UnitSet updated, gathered;
+  MuonOrder muon(units);
   for (Operation &op : update.getBody().front()) {
+    if (failed(muon.visit(op)))
+      return failure();
     if (auto wait = dyn_cast<ReduceWaitOp>(op)) {
       if (!open.remove(wait.getUnitAttr()))
         return wait.emitOpError() << "no reduction of unit "
@@ -239,9 +279,9 @@ LogicalResult verifyUpdate(func::FuncOp update, UnitSet open,
       if (clipped)
         return op.emitOpError("stands here twice");
       clipped = true;
+    } else if (isa<MuonStartOp, MuonFinishOp, OptimizerOp>(op) && !clipped) {
+      return op.emitOpError("stands before the clip");
     } else if (auto optimizer = dyn_cast<OptimizerOp>(op)) {
-      if (!clipped)
-        return op.emitOpError("stands before the clip");
       if (!updated.insert(optimizer.getUnitAttr()))
         return op.emitOpError()
                << "updates unit " << optimizer.getUnitAttr() << " twice";

@@ -4,6 +4,7 @@
 // Attention and rotary embedding: shape rules, verifiers, gradients, FLOPs.
 
 #include "Evaluate.h"
+#include "Shardable.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
@@ -268,6 +269,57 @@ FailureOr<SmallVector<Value>> RotaryOp::decompose(OpBuilder &builder) {
     return parts;
   return SmallVector<Value>{
       ConcatOp::create(builder, getLoc(), parts, last).getResult()};
+}
+
+//===----------------------------------------------------------------------===//
+// On a mesh
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct ShardableAttention : ShardableModel<ShardableAttention, AttentionOp> {
+  static LogicalResult rule(AttentionOp op, ShardingQuery &query);
+};
+struct ShardableRotary : ShardableModel<ShardableRotary, RotaryOp> {
+  static LogicalResult rule(RotaryOp op, ShardingQuery &query);
+};
+} // namespace
+
+// Heads, of query, key and value alike, with what is added to the scores of
+// each.
+LogicalResult ShardableAttention::rule(AttentionOp op, ShardingQuery &query) {
+  constexpr int64_t kHeads = 2;
+  for (unsigned i = 0; i < 3; ++i) {
+    const Sharding &given = query.operands[i];
+    if (given.isWhole())
+      return query.refuse("query, key and value are not all split");
+    if (given.dim != kHeads || given.sections.size() != 1)
+      return query.refuse("what is split are not its heads");
+    query.needed[i] = given;
+  }
+  if (Value mask = op.getMask()) {
+    int64_t heads = query.operands[0].size();
+    int64_t dim = rankOf(mask) - 3;
+    if (dim >= 0 && shapeOf(mask)[dim] == heads)
+      query.needed[3] = Sharding::split(dim, heads);
+  }
+  query.results[0] = query.operands[0];
+  query.results[1] = query.operands[0].along(1);
+  return success();
+}
+
+LogicalResult ShardableRotary::rule(RotaryOp op, ShardingQuery &query) {
+  constexpr int64_t kBatch = 0, kHeads = 2;
+  const Sharding &given = query.operands[0];
+  if (given.dim != kBatch && given.dim != kHeads)
+    return query.refuse("what is split are not its heads");
+  query.needed[0] = given;
+  query.results[0] = given;
+  return success();
+}
+
+void nn::attachAttentionShardings(MLIRContext &context) {
+  AttentionOp::attachInterface<ShardableAttention>(context);
+  RotaryOp::attachInterface<ShardableRotary>(context);
 }
 
 //===----------------------------------------------------------------------===//

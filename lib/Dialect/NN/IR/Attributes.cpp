@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/NN/IR/Adapters.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/PackedParameters.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
@@ -41,6 +42,7 @@ static const Known kOfModules[] = {{kModelAttr, isOne<StringAttr>},
                                    {kUntrainedAttr, isOne<ArrayAttr>},
                                    {kLoraAttr, isOne<DictionaryAttr>},
                                    {kLossKindAttr, isOne<StringAttr>},
+                                   {kMeshAttr, isOne<DictionaryAttr>},
                                    {kReduceDtypeAttr, isOne<TypeAttr>},
                                    {kStrictAttr, isOne<UnitAttr>},
                                    {kDocumentSeparatorAttr, isOne<IntegerAttr>},
@@ -60,6 +62,7 @@ static bool isPacking(Attribute value) {
 static const Known kOfParameters[] = {{kDrawAttr, isDraw},
                                       {kBaseAttr, isOne<UnitAttr>},
                                       {kPackingAttr, isPacking},
+                                      {kSplitAttr, isOne<DictionaryAttr>},
                                       {kPackedTransposedAttr, isOne<UnitAttr>}};
 
 static const Known kOfArguments[] = {{kNameAttr, isOne<StringAttr>},

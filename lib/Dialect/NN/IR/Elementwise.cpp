@@ -5,6 +5,7 @@
 // gradients, what they compute on vectors, and by their definition.
 
 #include "Evaluate.h"
+#include "Shardable.h"
 #include "VectorBuilder.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
@@ -478,6 +479,15 @@ NN_EMIT(CastOp) {
   if (from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth())
     return arith::ExtSIOp::create(builder, loc, type, x);
   return arith::TruncIOp::create(builder, loc, type, x);
+}
+
+//===----------------------------------------------------------------------===//
+// On a mesh
+//===----------------------------------------------------------------------===//
+
+void nn::attachElementwiseShardings(MLIRContext &context) {
+  attachSharding<ShardableElementwise, AddOp, SubOp, MulOp, DivOp, PowOp, MaxOp,
+                 MinOp, CompareOp, AndOp, OrOp, SelectOp, CastOp>(context);
 }
 
 //===----------------------------------------------------------------------===//

@@ -1,8 +1,8 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Floats of 8 bits: the formats, how a tensor is rounded to one, and the
-// gradients of a product of such tensors.
+// Floats of 8 bits: the formats, how a tensor is rounded to one, products of
+// such tensors and their gradients.
 
 #include "Evaluate.h"
 #include "VectorBuilder.h"
@@ -80,6 +80,36 @@ NN_INFER(F8RoundOp) {
   return success();
 }
 
+static Type f8Type(MLIRContext *context, F8Format format) {
+  if (format == F8Format::e4m3)
+    return Float8E4M3FNType::get(context);
+  return Float8E5M2Type::get(context);
+}
+
+NN_INFER(F8CastOp) {
+  F8CastOp::Adaptor adaptor(operands, attributes, properties, regions);
+  if (!broadcastsTo(shapeOf(operands[1]), shapeOf(operands[0])))
+    return misfit(loc, "steps ", operands[1].getType(), " do not broadcast to ",
+                  operands[0].getType());
+  inferred.push_back(
+      tensorType(operands[0]).clone(f8Type(context, adaptor.getFormat())));
+  return success();
+}
+
+NN_INFER(F8CastMatrixOp) {
+  F8CastMatrixOp::Adaptor adaptor(operands, attributes, properties, regions);
+  auto matrix = tensorType(operands[0]);
+  if (matrix.getRank() != 2 ||
+      !broadcastsTo(shapeOf(operands[1]), matrix.getShape()))
+    return misfit(loc, "steps ", operands[1].getType(),
+                  " are none of a matrix ", matrix);
+  Type type = f8Type(context, adaptor.getFormat());
+  inferred.push_back(matrix.clone(type));
+  inferred.push_back(
+      matrix.clone({matrix.getDimSize(1), matrix.getDimSize(0)}, type));
+  return success();
+}
+
 NN_VJP(F8StepOp) { return success(); }
 NN_VJP(F8RoundOp) { return success(); }
 
@@ -144,6 +174,12 @@ NN_EMIT(F8RoundOp) {
   return v.mul(v.mul(count, apart), step);
 }
 
+// What is stored is rounded by the store.
+NN_EMIT(F8CastOp) {
+  Powers v(builder, getLoc());
+  return v.mul(vectors[0], v.inverse(vectors[1]));
+}
+
 NN_EVALUATE(F8StepOp) {
   double largest = numbersOf(getFormat()).largest;
   return evaluateReal(*this, interpreter, [largest](double amax) {
@@ -155,19 +191,46 @@ NN_EVALUATE(F8StepOp) {
   });
 }
 
+/// A finite number of a format's range as the format holds it.
+static double roundToFormat(double y, const F8Numbers &numbers) {
+  if (y == 0)
+    return 0;
+  int exponent;
+  (void)std::frexp(y, &exponent);
+  double apart = std::ldexp(1.0, std::max(exponent - 1, numbers.leastExponent) -
+                                     numbers.mantissaBits);
+  return std::nearbyint(y / apart) * apart;
+}
+
 NN_EVALUATE(F8RoundOp) {
   F8Numbers numbers = numbersOf(getFormat());
   return interpreter.map(*this, [numbers](ArrayRef<Scalar> x) {
     double y = x[0].f / x[1].f;
-    if (y == 0 || !std::isfinite(y))
-      return ofFloat(x[0].f * (y == 0 ? 0 : x[1].f));
-    int exponent;
-    (void)std::frexp(y, &exponent);
-    double apart =
-        std::ldexp(1.0, std::max(exponent - 1, numbers.leastExponent) -
-                            numbers.mantissaBits);
-    return ofFloat(std::nearbyint(y / apart) * apart * x[1].f);
+    return ofFloat(x[1].f *
+                   (std::isfinite(y) ? roundToFormat(y, numbers) : x[0].f));
   });
+}
+
+NN_EVALUATE(F8CastOp) {
+  F8Numbers numbers = numbersOf(getFormat());
+  return interpreter.map(*this, [numbers](ArrayRef<Scalar> x) {
+    double y = x[0].f / x[1].f;
+    return ofFloat(std::isfinite(y) ? roundToFormat(y, numbers) : NAN);
+  });
+}
+
+NN_EVALUATE(F8CastMatrixOp) {
+  F8Numbers numbers = numbersOf(getFormat());
+  Elements x(interpreter.get(getOperand()));
+  Elements step(interpreter.get(getStep()));
+  Elements transposed(shapeOf(getColumns()), ofFloat(0));
+  forEachIndex(shapeOf(getOperand()), [&](ArrayRef<int64_t> index) {
+    Scalar &value = x.at(index);
+    value.f = roundToFormat(value.f / step.at(index).f, numbers);
+    transposed.at({index[1], index[0]}) = value;
+  });
+  (void)interpreter.set(getColumns(), std::move(transposed.values));
+  return interpreter.set(getRows(), std::move(x.values));
 }
 
 Value nn::amaxOf(OpBuilder &builder, Location loc, Value value,
@@ -249,4 +312,58 @@ NN_VJP(F8MatmulOp) {
   operandGrads[3] = MatmulOp::create(builder, getLoc(), left, right, true,
                                      false, gradientElementType(weight));
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// f8_product
+//===----------------------------------------------------------------------===//
+
+LogicalResult F8ProductOp::verify() {
+  ArrayRef<int64_t> lhs = shapeOf(getLhs()), rhs = shapeOf(getRhs()),
+                    result = shapeOf(getResult());
+  if (lhs.size() != 2 || rhs.size() != 2 || lhs[1] != rhs[1] ||
+      result != ArrayRef<int64_t>({lhs[0], rhs[0]}))
+    return emitOpError("shapes do not multiply");
+  if (isa<Float8E5M2Type>(elementType(getLhs())) &&
+      isa<Float8E5M2Type>(elementType(getRhs())))
+    return emitOpError("has no operand with three bits of mantissa");
+  auto countOf = [](Value step) { return tensorType(step).getNumElements(); };
+  int64_t left = countOf(getLhsStep()), right = countOf(getRhsStep());
+  if ((left != 1 || right != 1) && (left != lhs[0] || right != rhs[0]))
+    return emitOpError("steps are one for each operand, or one for each row");
+  if (Value addend = getAddend())
+    if (elementType(addend) != elementType(getResult()) ||
+        (shapeOf(addend) != result && shapeOf(addend) != result.take_back()))
+      return emitOpError("addend is neither a matrix nor a row of the result");
+  return success();
+}
+
+int64_t F8ProductOp::getFlops() {
+  return 2 * tensorType(getResult()).getNumElements() * shapeOf(getLhs())[1];
+}
+
+NN_EVALUATE(F8ProductOp) {
+  ArrayRef<int64_t> shape = shapeOf(getResult());
+  int64_t depth = shapeOf(getLhs())[1];
+  if (!interpreter.allowsSteps(*this, {shape[0], shape[1], depth}))
+    return failure();
+  std::vector<Scalar> lhs = interpreter.get(getLhs()).flatten(),
+                      rhs = interpreter.get(getRhs()).flatten(),
+                      left = interpreter.get(getLhsStep()).flatten(),
+                      right = interpreter.get(getRhsStep()).flatten(), addend;
+  if (getAddend())
+    addend = interpreter.get(getAddend()).flatten();
+  Elements result(shape, ofFloat(0));
+  for (int64_t i = 0; i < shape[0]; ++i)
+    for (int64_t j = 0; j < shape[1]; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < depth; ++k)
+        sum += lhs[i * depth + k].f * rhs[j * depth + k].f;
+      sum *= left[i % left.size()].f * right[j % right.size()].f;
+      int64_t at = i * shape[1] + j;
+      if (!addend.empty())
+        sum += addend[at % addend.size()].f;
+      result.values[at] = ofFloat(sum);
+    }
+  return interpreter.set(getResult(), std::move(result.values));
 }

@@ -8,6 +8,7 @@
 // smallest maximum relative error.
 
 #include "Evaluate.h"
+#include "Shardable.h"
 #include "VectorBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
@@ -427,6 +428,18 @@ NN_EMIT(RemainderOp) {
     return arith::RemFOp::create(builder, getLoc(), vectors[0], vectors[1]);
   return Division(builder, getLoc(), vectors[0], vectors[1])
       .remainder(getFloor());
+}
+
+//===----------------------------------------------------------------------===//
+// On a mesh
+//===----------------------------------------------------------------------===//
+
+void nn::attachMathShardings(MLIRContext &context) {
+  attachSharding<ShardableElementwise, FloorOp, CeilOp, RoundOp, SignOp,
+                 StopGradientOp, Expm1Op, Log1pOp, SoftplusOp, TanOp, AsinOp,
+                 AcosOp, AtanOp, SinhOp, CoshOp, AsinhOp, AcoshOp, AtanhOp,
+                 QuotientOp, RemainderOp>(context);
+  attachSharding<ShardableRows, LogSumExpOp>(context);
 }
 
 //===----------------------------------------------------------------------===//

@@ -4,6 +4,7 @@
 // Matrix products and embedding: verifiers, gradients, FLOPs.
 
 #include "Evaluate.h"
+#include "Shardable.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
@@ -250,6 +251,49 @@ LogicalResult EmbeddingGradOp::verify() {
            << getResultGrad().getType() << " at ids " << getIds().getType()
            << " to a table " << getTableGrad().getType();
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// On a mesh
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct ShardableMatmul : ShardableModel<ShardableMatmul, MatmulOp> {
+  static LogicalResult rule(MatmulOp op, ShardingQuery &query);
+};
+} // namespace
+
+// Rows of the left operand, columns of the right one, or leading axes may be
+// split: so is the result. Split along what is summed up, each rank has a
+// summand.
+LogicalResult ShardableMatmul::rule(MatmulOp op, ShardingQuery &query) {
+  unsigned split = query.splitOperand(), other = 1 - split;
+  const Sharding &given = query.operands[split];
+  std::array<int64_t, 2> ranks = {rankOf(op.getLhs()), rankOf(op.getRhs())};
+  // The summed dimensions of the operands.
+  std::array<int64_t, 2> depth = {ranks[0] - (op.getTransposeLhs() ? 2 : 1),
+                                  ranks[1] - (op.getTransposeRhs() ? 1 : 2)};
+  int64_t rank = rankOf(op.getResult());
+  query.needed[split] = given;
+  if (given.dim == depth[split]) {
+    query.needed[other] = given.along(depth[other]);
+    query.sums = true;
+    return success();
+  }
+  if (given.dim >= ranks[split] - 2) {
+    query.results[0] = given.along(rank - (split == 0 ? 2 : 1));
+    return success();
+  }
+  int64_t fromEnd = ranks[split] - given.dim;
+  int64_t own = ranks[other] - fromEnd;
+  if (own >= 0 && shapeOf(op->getOperand(other))[own] == given.size())
+    query.needed[other] = given.along(own);
+  query.results[0] = given.along(rank - fromEnd);
+  return success();
+}
+
+void nn::attachMatmulShardings(MLIRContext &context) {
+  MatmulOp::attachInterface<ShardableMatmul>(context);
 }
 
 //===----------------------------------------------------------------------===//

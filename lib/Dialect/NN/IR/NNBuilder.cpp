@@ -6,6 +6,7 @@
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Dialect/NN/Interpreter/HostTensor.h"
@@ -36,7 +37,8 @@ static GetOp viewedParameter(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (auto get = dyn_cast<GetOp>(op))
       return get;
-    if (!isa<CastOp, ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op) &&
+    if (!isa<CastOp, ReshapeOp, TransposeOp, SliceOp, BroadcastOp, VaryOp>(
+            op) &&
         !joinsParameters(op))
       break;
     value = op->getOperand(0);

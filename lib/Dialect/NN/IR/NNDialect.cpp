@@ -3,12 +3,14 @@
 //
 // Registration of the nn dialect. Each op family has its own file beside this.
 
+#include "Shardable.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -30,6 +32,8 @@ void nn::NNDialect::initialize() {
   registerF8Ops(*this);
   registerIndexOps(*this);
   registerMathOps(*this);
+  registerMeshOps(*this);
+  attachShardings(*getContext());
 }
 
 Operation *nn::NNDialect::materializeConstant(OpBuilder &builder,

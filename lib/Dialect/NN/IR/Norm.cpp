@@ -6,6 +6,7 @@
 // each, and one column kernel of the weight and bias gradients.
 
 #include "Evaluate.h"
+#include "Shardable.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
@@ -197,6 +198,15 @@ NN_VJP(LogSoftmaxOp) {
   Value dx = b.sub(g, b.mul(b.unary<ExpOp>(y), b.rowSum(g)));
   operandGrads[0] = b.cast(dx, elementType(getOperand()));
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// On a mesh
+//===----------------------------------------------------------------------===//
+
+void nn::attachNormShardings(MLIRContext &context) {
+  attachSharding<ShardableRows, LayerNormOp, RmsNormOp, SoftmaxOp,
+                 LogSoftmaxOp>(context);
 }
 
 //===----------------------------------------------------------------------===//

@@ -4,6 +4,7 @@
 // Reductions over axes: shape rule and gradients.
 
 #include "Evaluate.h"
+#include "Shardable.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
@@ -104,6 +105,35 @@ LogicalResult ReduceMaxOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
   Value share = b.div(g, b.sum(isMax, getAxes()));
   operandGrads[0] = b.cast(b.mul(isMax, share), elementType(getOperand()));
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// On a mesh
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// What is not summed up may be split.
+template <typename Op>
+struct ShardableReduction : ShardableModel<ShardableReduction<Op>, Op> {
+  static LogicalResult rule(Op op, ShardingQuery &query) {
+    const Sharding &given = query.operands[0];
+    int64_t dim = given.dim;
+    for (int64_t axis : op.getAxes()) {
+      if (axis == given.dim)
+        return query.refuse("it reduces the dimension that is split");
+      if (axis < given.dim && !op.getKeepdims())
+        --dim;
+    }
+    query.needed[0] = given;
+    query.results[0] = given.along(dim);
+    return success();
+  }
+};
+} // namespace
+
+void nn::attachReduceShardings(MLIRContext &context) {
+  attachSharding<ShardableReduction, ReduceSumOp, ReduceMeanOp, ReduceMaxOp>(
+      context);
 }
 
 //===----------------------------------------------------------------------===//

@@ -4,9 +4,11 @@
 // Ops that move elements: shape rules, folders, gradients.
 
 #include "Evaluate.h"
+#include "Shardable.h"
 #include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
+#include "shardonnx/runtime/MeshABI.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -261,6 +263,137 @@ NN_VJP(PadOp) {
   operandGrads[0] = SliceOp::create(builder, getLoc(), resultGrads[0], getLow(),
                                     shapeOf(getOperand()));
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// On a mesh
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct ShardableReshape : ShardableModel<ShardableReshape, ReshapeOp> {
+  static LogicalResult rule(ReshapeOp op, ShardingQuery &query);
+};
+struct ShardableTranspose : ShardableModel<ShardableTranspose, TransposeOp> {
+  static LogicalResult rule(TransposeOp op, ShardingQuery &query);
+};
+struct ShardableBroadcast : ShardableModel<ShardableBroadcast, BroadcastOp> {
+  static LogicalResult rule(BroadcastOp op, ShardingQuery &query) {
+    return shardElementwise(op, query);
+  }
+};
+struct ShardableSlice : ShardableModel<ShardableSlice, SliceOp> {
+  static LogicalResult rule(SliceOp op, ShardingQuery &query);
+  void makeLocal(Operation *op, const ShardingQuery &query) const;
+};
+struct ShardableConcat : ShardableModel<ShardableConcat, ConcatOp> {
+  static LogicalResult rule(ConcatOp op, ShardingQuery &query);
+};
+struct ShardablePad : ShardableModel<ShardablePad, PadOp> {
+  static LogicalResult rule(PadOp op, ShardingQuery &query);
+};
+} // namespace
+
+// Where a dimension becomes several, the first of which the ranks do not divide
+// (query, key and value of a packed projection), each of its indices may be a
+// section.
+LogicalResult ShardableReshape::rule(ReshapeOp op, ShardingQuery &query) {
+  const Sharding &given = query.operands[0];
+  ArrayRef<int64_t> from = shapeOf(op.getOperand()), to = shapeOf(op);
+  query.needed[0] = given;
+  if (std::optional<Sharding> result = reshaped(from, to, given, query.parts)) {
+    query.results[0] = *result;
+    return success();
+  }
+  int64_t before = 1, reached = 1;
+  for (int64_t size : from.take_front(given.dim))
+    before *= size;
+  for (int64_t size : to) {
+    bool finer = int64_t(given.sections.size()) < size;
+    if (reached == before && finer && size <= SHX_MAX_SECTIONS &&
+        given.size() % size == 0 && size < given.size()) {
+      SmallVector<int64_t> ends;
+      for (int64_t end = 1; end < size; ++end)
+        ends.push_back(given.size() / size * end);
+      return query.refine(0, ends);
+    }
+    reached *= size;
+  }
+  return query.refuse("a reshape mixes the dimension that is split with others "
+                      "that the ranks do not divide");
+}
+
+LogicalResult ShardableTranspose::rule(TransposeOp op, ShardingQuery &query) {
+  const Sharding &given = query.operands[0];
+  query.needed[0] = given;
+  query.results[0] = given.along(llvm::find(op.getPermutation(), given.dim) -
+                                 op.getPermutation().begin());
+  return success();
+}
+
+/// The sections that a slice takes whole: how many come before them, and how
+/// many there are; none where it cuts one.
+static std::pair<size_t, size_t> sectionsWithin(ArrayRef<int64_t> sections,
+                                                int64_t offset, int64_t size) {
+  size_t before = 0, count = 0;
+  for (; before < sections.size() && offset > 0; ++before)
+    offset -= sections[before];
+  if (offset != 0)
+    return {0, 0};
+  for (; before + count < sections.size() && size > 0; ++count)
+    size -= sections[before + count];
+  return {before, size == 0 ? count : 0};
+}
+
+LogicalResult ShardableSlice::rule(SliceOp op, ShardingQuery &query) {
+  const Sharding &given = query.operands[0];
+  int64_t offset = op.getOffsets()[given.dim], size = op.getSizes()[given.dim];
+  auto [before, count] = sectionsWithin(given.sections, offset, size);
+  if (count == 0)
+    return query.refine(0, {offset, offset + size});
+  query.needed[0] = given;
+  query.results[0] = given;
+  auto begin = given.sections.begin() + before;
+  query.results[0].sections.assign(begin, begin + count);
+  return success();
+}
+
+// A rank's part begins with its parts of the sections before.
+void ShardableSlice::makeLocal(Operation *op,
+                               const ShardingQuery &query) const {
+  auto slice = cast<SliceOp>(op);
+  int64_t dim = query.operands[0].dim;
+  SmallVector<int64_t> offsets(slice.getOffsets()), sizes(slice.getSizes());
+  offsets[dim] /= query.parts;
+  sizes[dim] /= query.parts;
+  slice.setOffsets(offsets);
+  slice.setSizes(sizes);
+}
+
+LogicalResult ShardableConcat::rule(ConcatOp op, ShardingQuery &query) {
+  const Sharding &given = query.operands[query.splitOperand()];
+  if (given.dim == int64_t(op.getAxis()))
+    return query.refuse("it joins along the dimension that is split");
+  llvm::fill(query.needed, given);
+  query.results[0] = given;
+  return success();
+}
+
+LogicalResult ShardablePad::rule(PadOp op, ShardingQuery &query) {
+  const Sharding &given = query.operands[0];
+  if (op.getLow()[given.dim] != 0 || op.getHigh()[given.dim] != 0)
+    return query.refuse("it pads the dimension that is split");
+  query.needed[0] = given;
+  query.results[0] = given;
+  return success();
+}
+
+void nn::attachShapeShardings(MLIRContext &context) {
+  ReshapeOp::attachInterface<ShardableReshape>(context);
+  TransposeOp::attachInterface<ShardableTranspose>(context);
+  BroadcastOp::attachInterface<ShardableBroadcast>(context);
+  SliceOp::attachInterface<ShardableSlice>(context);
+  ConcatOp::attachInterface<ShardableConcat>(context);
+  PadOp::attachInterface<ShardablePad>(context);
 }
 
 //===----------------------------------------------------------------------===//

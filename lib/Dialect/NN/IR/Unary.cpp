@@ -6,6 +6,7 @@
 // polynomials), and by their definition.
 
 #include "Evaluate.h"
+#include "Shardable.h"
 #include "VectorBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include <cmath>
@@ -221,6 +222,16 @@ NN_EMIT(GeluOp) {
   }
   Value inner = v.erf(v.mul(x, std::sqrt(0.5)));
   return v.mul(v.mul(x, 0.5), v.add(inner, 1.0));
+}
+
+//===----------------------------------------------------------------------===//
+// On a mesh
+//===----------------------------------------------------------------------===//
+
+void nn::attachUnaryShardings(MLIRContext &context) {
+  attachSharding<ShardableElementwise, NegOp, ExpOp, LogOp, SqrtOp, RsqrtOp,
+                 ReciprocalOp, TanhOp, ErfOp, SigmoidOp, ReluOp, AbsOp, SinOp,
+                 CosOp, SiluOp, GeluOp>(context);
 }
 
 //===----------------------------------------------------------------------===//

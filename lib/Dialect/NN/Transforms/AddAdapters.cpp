@@ -5,6 +5,7 @@
 // products. The optimizer, the units and the schedule see parameters like any
 // others.
 
+#include "ExpertAdapters.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "shardonnx/Dialect/NN/IR/Adapters.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
@@ -15,6 +16,7 @@
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/runtime/Lora.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/Regex.h"
 
@@ -29,6 +31,12 @@ using namespace shardonnx::nn;
 
 static constexpr llvm::StringLiteral kAllLinear = "all-linear";
 
+/// Experts' gate and up side by side.
+static constexpr llvm::StringLiteral kGateUp = ".gate_up_proj";
+
+/// What PEFT nests a module in that has adapters of several parameters.
+static constexpr llvm::StringLiteral kNested = ".base_layer";
+
 namespace {
 
 /// A product of rows with a parameter [in, out], or transposed [out, in].
@@ -41,6 +49,15 @@ struct Linear {
   int64_t out() {
     return shapeOf(product.getRhs())[product.getTransposeRhs() ? 0 : 1];
   }
+};
+
+/// What adapters are asked for.
+struct Targets {
+  SmallVector<Linear> linears;
+  SmallVector<Experts> experts;
+  /// Weights of gate and up that all-linear has named: PEFT's adapter of what
+  /// once were two linear layers has both of theirs, of twice the rank.
+  llvm::DenseSet<Operation *> twofold;
 };
 
 /// The module that a weight belongs to, by one of the weight's names.
@@ -103,11 +120,17 @@ struct AddAdaptersPass : nn::impl::AddAdaptersPassBase<AddAdaptersPass> {
 
   LogicalResult run(func::FuncOp function);
   SmallVector<Linear> findLinears(func::FuncOp function);
-  FailureOr<SmallVector<Linear>> chooseTargets(ArrayRef<Linear> linears,
-                                               func::FuncOp function);
-  StringRef findUnadaptable(llvm::Regex &regex, ArrayRef<Linear> linears);
+  FailureOr<Targets> chooseTargets(ArrayRef<Linear> linears,
+                                   ArrayRef<Experts> experts,
+                                   func::FuncOp function);
+  StringRef findUnadaptable(llvm::Regex &regex, ArrayRef<Linear> linears,
+                            ArrayRef<Experts> experts);
   LogicalResult adapt(Linear linear, const Lora &lora, RandomStreams &random);
-  ParameterOp parameter(ParameterOp beside, StringRef end,
+  LogicalResult adaptExperts(const Targets &targets, const Lora &lora);
+  LogicalResult describeParameter(ParameterOp weight, const Lora &lora,
+                                  StringRef adapter, int64_t experts,
+                                  bool fanInFanOut);
+  ParameterOp parameter(ParameterOp beside, StringRef module, StringRef end,
                         ArrayRef<int64_t> shape, DrawKind draw);
   void freezeBase();
   void markBase(ArrayRef<Linear> linears, func::FuncOp function);
@@ -120,8 +143,9 @@ struct AddAdaptersPass : nn::impl::AddAdaptersPassBase<AddAdaptersPass> {
       signalPassFailure();
   }
 
-  llvm::DenseSet<Operation *> adapters; // parameters that were added
-  llvm::DenseSet<Operation *> tables;   // parameters that embeddings read
+  llvm::DenseSet<Operation *> adapters;  // parameters that were added
+  llvm::DenseSet<Operation *> tables;    // parameters that embeddings read
+  llvm::SetVector<Attribute> parameters; // struct Lora's
 };
 
 } // namespace
@@ -191,12 +215,16 @@ static llvm::DenseSet<Operation *> findOthers(ArrayRef<Linear> linears,
 
 /// A module that the regular expression names, but that is no linear layer.
 StringRef AddAdaptersPass::findUnadaptable(llvm::Regex &regex,
-                                           ArrayRef<Linear> linears) {
+                                           ArrayRef<Linear> linears,
+                                           ArrayRef<Experts> experts) {
   llvm::DenseSet<StringRef> adaptable;
   for (Linear linear : linears)
     if (!tables.contains(linear.weight))
       for (StringRef name : namesOf(linear.weight))
         adaptable.insert(moduleOf(name));
+  for (Experts stack : experts)
+    for (StringRef name : namesOf(stack.weight))
+      adaptable.insert(name.rsplit('.').first);
   for (auto parameter : getOperation().getOps<ParameterOp>())
     for (StringRef name : namesOf(parameter))
       if (StringRef module = name.rsplit('.').first;
@@ -206,16 +234,38 @@ StringRef AddAdaptersPass::findUnadaptable(llvm::Regex &regex,
   return {};
 }
 
-FailureOr<SmallVector<Linear>>
-AddAdaptersPass::chooseTargets(ArrayRef<Linear> linears,
-                               func::FuncOp function) {
-  llvm::DenseSet<Operation *> others = findOthers(linears, function);
-  llvm::DenseSet<Operation *> chosen;
-  if (llvm::is_contained(targets, kAllLinear) &&
-      !findRouters(linears, function).empty())
-    function.emitWarning()
-        << "--lora-targets=all-linear adapts neither routers "
-           "nor experts that lie in one tensor";
+/// Whether the experts are named, as PEFT's target_parameters does or by their
+/// module.
+static bool namesExperts(llvm::Regex &regex, ParameterOp weight) {
+  return llvm::any_of(namesOf(weight), [&](StringRef name) {
+    return regex.match(name) || regex.match(name.rsplit('.').first);
+  });
+}
+
+/// Matrices that all-linear leaves out, because no row looks one up.
+static void warnOfOtherStacks(func::FuncOp function,
+                              ArrayRef<Experts> experts) {
+  llvm::DenseSet<Operation *> known;
+  for (Experts stack : experts)
+    known.insert(stack.weight);
+  for (auto parameter :
+       function->getParentOfType<ModuleOp>().getOps<ParameterOp>())
+    if (parameter.getSymName().contains("experts.") &&
+        cast<RankedTensorType>(parameter.getType()).getRank() == 3 &&
+        !known.contains(parameter)) {
+      function.emitWarning() << "--lora-targets=all-linear does not adapt '"
+                             << parameter.getSymName()
+                             << "' and its like: they are no matrices that "
+                                "rows choose from";
+      return;
+    }
+}
+
+FailureOr<Targets> AddAdaptersPass::chooseTargets(ArrayRef<Linear> linears,
+                                                  ArrayRef<Experts> experts,
+                                                  func::FuncOp function) {
+  llvm::DenseSet<Operation *> heads = findHeads(linears, function), chosen;
+  Targets result;
   for (const std::string &target : targets) {
     llvm::Regex regex("^(" + target + ")$");
     std::string why;
@@ -224,7 +274,7 @@ AddAdaptersPass::chooseTargets(ArrayRef<Linear> linears,
       return function.emitError() << "--lora-targets: '" << target
                                   << "' is not a regular expression: " << why;
     for (const Linear &linear : linears) {
-      if (all ? others.contains(linear.product)
+      if (all ? heads.contains(linear.product)
               : llvm::none_of(namesOf(linear.weight), [&](StringRef name) {
                   return regex.match(moduleOf(name));
                 }))
@@ -232,34 +282,46 @@ AddAdaptersPass::chooseTargets(ArrayRef<Linear> linears,
       matched = true;
       chosen.insert(linear.product);
     }
-    StringRef other = all ? "" : findUnadaptable(regex, linears);
+    for (Experts stack : experts) {
+      if (!all && !namesExperts(regex, stack.weight))
+        continue;
+      matched = true;
+      chosen.insert(stack.chosen.product);
+      if (all && namesOf(stack.weight).front().ends_with(kGateUp))
+        result.twofold.insert(stack.weight);
+    }
+    if (all)
+      warnOfOtherStacks(function, experts);
+    StringRef other = all ? "" : findUnadaptable(regex, linears, experts);
     if (!other.empty())
       return function.emitError()
              << "--lora-targets: '" << target << "' names '" << other
              << "', which is no linear layer (an embedding or what shares its "
-                "weight, a convolution, a norm or experts in one tensor), and "
-                "adapters stand beside linear layers alone; name those, and "
-                "what else is trained by a --freeze=REGEX that leaves it out";
+                "weight, a convolution or a norm), and adapters stand beside "
+                "linear layers and experts alone; name those, and what else is "
+                "trained by a --freeze=REGEX that leaves it out";
     if (!matched)
       return function.emitError()
              << "--lora-targets: "
-             << (all ? "the graph has no linear layer but its head and routers"
+             << (all ? "the graph has no linear layer but its head"
                      : "no linear layer's whole path matches '" + target +
                            "'; shardonnx inspect --parameters lists the names "
                            "of the weights, and a path is one without .weight");
   }
-  SmallVector<Linear> list;
-  llvm::copy_if(linears, std::back_inserter(list), [&](const Linear &linear) {
-    return chosen.contains(linear.product);
-  });
-  return list;
+  llvm::copy_if(linears, std::back_inserter(result.linears),
+                [&](Linear linear) { return chosen.contains(linear.product); });
+  llvm::copy_if(
+      experts, std::back_inserter(result.experts),
+      [&](Experts stack) { return chosen.contains(stack.chosen.product); });
+  return result;
 }
 
 /// The parameter `lora_A` or `lora_B` of the module, the same for all products
 /// that read the module's weight.
-ParameterOp AddAdaptersPass::parameter(ParameterOp beside, StringRef end,
-                                       ArrayRef<int64_t> shape, DrawKind draw) {
-  std::string name = (moduleOf(namesOf(beside).front()) + end).str();
+ParameterOp AddAdaptersPass::parameter(ParameterOp beside, StringRef module,
+                                       StringRef end, ArrayRef<int64_t> shape,
+                                       DrawKind draw) {
+  std::string name = (module + end).str();
   if (auto known = getOperation().lookupSymbol<ParameterOp>(name))
     return known;
   OpBuilder builder(beside->getContext());
@@ -319,10 +381,11 @@ static Value scaleRows(NNBuilder &nn, Linear linear, Value scale, Value dropped,
 LogicalResult AddAdaptersPass::adapt(Linear linear, const Lora &lora,
                                      RandomStreams &random) {
   MatmulOp product = linear.product;
-  ParameterOp a = parameter(linear.weight, kLoraA, {rank, linear.in()},
+  StringRef module = moduleOf(namesOf(linear.weight).front());
+  ParameterOp a = parameter(linear.weight, module, kLoraA, {rank, linear.in()},
                             DrawKind::UniformFanIn);
-  ParameterOp b =
-      parameter(linear.weight, kLoraB, {linear.out(), rank}, DrawKind::Zeros);
+  ParameterOp b = parameter(linear.weight, module, kLoraB, {linear.out(), rank},
+                            DrawKind::Zeros);
   PlaceListener listener(product.getPlaceAttr());
   OpBuilder builder(product->getContext(), &listener);
   builder.setInsertionPointAfter(product);
@@ -350,7 +413,7 @@ LogicalResult AddAdaptersPass::adapt(Linear linear, const Lora &lora,
   llvm::SmallPtrSet<Operation *, 4> own;
   Value sum;
   if (lora.dora) {
-    Value magnitude = get(parameter(linear.weight, kLoraMagnitude,
+    Value magnitude = get(parameter(linear.weight, module, kLoraMagnitude,
                                     {linear.out()}, DrawKind::RowLengths));
     Value scale = rowScale(nn, linear, down, up, magnitude, lora.scaling());
     llvm::SmallPtrSet<Operation *, 4> before(product->user_begin(),
@@ -365,6 +428,79 @@ LogicalResult AddAdaptersPass::adapt(Linear linear, const Lora &lora,
   }
   product.getResult().replaceUsesWithIf(
       sum, [&](OpOperand &use) { return !own.contains(use.getOwner()); });
+  return success();
+}
+
+/// Notes that PEFT adapts the weight as a parameter, which knows neither
+/// dropout nor lengths.
+LogicalResult AddAdaptersPass::describeParameter(ParameterOp weight,
+                                                 const Lora &lora,
+                                                 StringRef adapter,
+                                                 int64_t experts,
+                                                 bool fanInFanOut) {
+  StringRef name = namesOf(weight).front();
+  if (lora.dropout > 0 || lora.dora)
+    return weight.emitError()
+           << "--lora: '" << name << "' is "
+           << (experts > 1 ? "experts in one tensor" : "a router")
+           << ", whose adapter has no " << (lora.dora ? "dora" : "dropout")
+           << " (nor has PEFT's); leave it out, or have a "
+              "--lora-targets=REGEX name linear layers alone";
+  Builder b(&getContext());
+  NamedAttrList said;
+  said.set("weight", b.getStringAttr(name));
+  said.set("adapter", b.getStringAttr(adapter));
+  said.set("experts", b.getI64IntegerAttr(experts));
+  said.set("rank", b.getI64IntegerAttr(lora.rank));
+  said.set("alpha", b.getF64FloatAttr(lora.alpha));
+  said.set("fan_in_fan_out", b.getBoolAttr(fanInFanOut));
+  parameters.insert(said.getDictionary(&getContext()));
+  return success();
+}
+
+/// PEFT wraps a module once for each of its parameters that has an adapter, in
+/// the order in which the module has them.
+static llvm::MapVector<Operation *, std::string>
+nestExperts(ModuleOp module, ArrayRef<Experts> experts) {
+  llvm::DenseSet<Operation *> chosen;
+  for (Experts stack : experts)
+    chosen.insert(stack.weight);
+  llvm::MapVector<StringRef, SmallVector<Operation *>> weights;
+  for (auto weight : module.getOps<ParameterOp>())
+    if (chosen.contains(weight))
+      weights[namesOf(weight).front().rsplit('.').first].push_back(weight);
+  llvm::MapVector<Operation *, std::string> paths;
+  for (auto &[path, inside] : weights)
+    for (auto [i, weight] : llvm::enumerate(inside)) {
+      paths[weight] = path.str();
+      for (size_t outer = i + 1; outer < inside.size(); ++outer)
+        paths[weight] += kNested;
+    }
+  return paths;
+}
+
+LogicalResult AddAdaptersPass::adaptExperts(const Targets &targets,
+                                            const Lora &lora) {
+  llvm::MapVector<Operation *, std::string> paths =
+      nestExperts(getOperation(), targets.experts);
+  for (Experts stack : targets.experts) {
+    Lora own = lora;
+    if (targets.twofold.contains(stack.weight)) {
+      own.rank *= 2;
+      own.alpha *= 2;
+    }
+    const std::string &path = paths[stack.weight];
+    int64_t all = stack.chosen.experts() * own.rank;
+    ParameterOp a = parameter(stack.weight, path, kLoraA,
+                              {all, stack.chosen.in()}, DrawKind::UniformFanIn);
+    ParameterOp b = parameter(stack.weight, path, kLoraB,
+                              {stack.chosen.out(), all}, DrawKind::Zeros);
+    addExpertAdapter(stack, a, b, own.scaling());
+    if (failed(describeParameter(stack.weight, own, path,
+                                 stack.chosen.experts(),
+                                 !stack.chosen.transposed())))
+      return failure();
+  }
   return success();
 }
 
@@ -402,18 +538,27 @@ LogicalResult AddAdaptersPass::run(func::FuncOp function) {
   lora.rslora = rslora;
   lora.dora = dora;
   SmallVector<Linear> linears = findLinears(function);
-  FailureOr<SmallVector<Linear>> chosen = chooseTargets(linears, function);
+  FailureOr<Targets> chosen =
+      chooseTargets(linears, findExperts(function), function);
   if (failed(chosen))
     return failure();
   markBase(linears, function);
   RandomStreams random(function);
   llvm::SetVector<StringRef> transposed;
-  for (Linear linear : *chosen) {
+  llvm::DenseSet<Operation *> routers = findRouters(linears, function);
+  for (Linear linear : chosen->linears) {
+    StringRef module = moduleOf(namesOf(linear.weight).front());
+    if (routers.contains(linear.product) &&
+        failed(describeParameter(linear.weight, lora, module, /*experts=*/1,
+                                 !linear.product.getTransposeRhs())))
+      return failure();
     if (failed(adapt(linear, lora, random)))
       return failure();
     if (!linear.product.getTransposeRhs())
-      transposed.insert(moduleOf(namesOf(linear.weight).front()));
+      transposed.insert(module);
   }
+  if (failed(adaptExperts(*chosen, lora)))
+    return failure();
   if (freezesBase)
     freezeBase();
   Builder b(&getContext());
@@ -424,6 +569,7 @@ LogicalResult AddAdaptersPass::run(func::FuncOp function) {
   said.set("rslora", b.getBoolAttr(rslora));
   said.set("dora", b.getBoolAttr(dora));
   said.set("fan_in_fan_out", b.getStrArrayAttr(transposed.getArrayRef()));
+  said.set("parameters", b.getArrayAttr(parameters.getArrayRef()));
   getOperation()->setAttr(kLoraAttr, said.getDictionary(&getContext()));
   return success();
 }

@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace shardonnx::nn {
 #define GEN_PASS_DEF_DOCUMENTMASKSPASS
@@ -45,9 +46,31 @@ static bool mixesPositions(Operation &op, int64_t length) {
          shapeOf(op.getOperand(0)).back() == length;
 }
 
+/// Whether a value is computed from the input of positions.
+static bool readsPositions(func::FuncOp function, Value value) {
+  SetVector<Value> values;
+  values.insert(value);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (auto argument = dyn_cast<BlockArgument>(values[i])) {
+      if (inputName(function, argument.getArgNumber()) == kPositionIds)
+        return true;
+    } else {
+      values.insert_range(values[i].getDefiningOp()->getOperands());
+    }
+  }
+  return false;
+}
+
 static LogicalResult checkAttention(AttentionOp op, int64_t batch,
                                     int64_t length) {
   ArrayRef<int64_t> q = shapeOf(op.getQuery());
+  if (op.getMask() &&
+      readsPositions(op->getParentOfType<func::FuncOp>(), op.getMask()))
+    return op.emitError()
+           << kOption
+           << "attention has a mask of the graph's own that is computed from "
+              "position_ids, as transformers has one where no attention_mask "
+              "comes with them: export the model with both, or with neither";
   if (!op.getCausal())
     return op.emitError() << kOption
                           << "attention sees later positions too, and only "

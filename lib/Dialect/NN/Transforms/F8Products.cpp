@@ -6,6 +6,8 @@
 // that what is one product has one scale.
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "shardonnx/Cost/Device.h"
+#include "shardonnx/Cost/LinearLayer.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNF8.h"
@@ -57,8 +59,11 @@ struct F8ProductsPass : nn::impl::F8ProductsPassBase<F8ProductsPass> {
   using F8ProductsPassBase::F8ProductsPassBase;
 
   std::optional<F8Recipe> recipeOf(FlatSymbolRefAttr unit);
-  StringRef whyNot(MatmulOp product) const;
+  StringRef whyNot(MatmulOp product, F8Recipe recipe) const;
+  bool savesTime(MatmulOp product, F8Recipe recipe) const;
   void runOnOperation() override;
+
+  std::optional<Device> predicted;
 };
 
 } // namespace
@@ -82,7 +87,7 @@ std::optional<F8Recipe> F8ProductsPass::recipeOf(FlatSymbolRefAttr unit) {
 
 /// Why a product of a unit with a recipe keeps its type; nothing if it does
 /// not.
-StringRef F8ProductsPass::whyNot(MatmulOp product) const {
+StringRef F8ProductsPass::whyNot(MatmulOp product, F8Recipe recipe) const {
   ArrayRef<int64_t> lhs = shapeOf(product.getLhs()),
                     rhs = shapeOf(product.getRhs());
   if (!isParameterView(product.getRhs()) || lhs.size() != 2 ||
@@ -91,10 +96,26 @@ StringRef F8ProductsPass::whyNot(MatmulOp product) const {
   auto isMultiple = [](int64_t size) { return size % kSizeMultiple == 0; };
   if (!llvm::all_of(lhs, isMultiple) || !llvm::all_of(rhs, isMultiple))
     return "a size is no multiple of 16";
+  if (!savesTime(product, recipe))
+    return "8 bits save no time";
   return "";
 }
 
+bool F8ProductsPass::savesTime(MatmulOp product, F8Recipe recipe) const {
+  ArrayRef<int64_t> lhs = shapeOf(product.getLhs()),
+                    result = shapeOf(product.getResult());
+  bool half = elementType(product.getLhs()).getIntOrFloatBitWidth() == 16;
+  LinearLayer layer{double(lhs[0]), double(lhs[1]), double(result[1]), half};
+  return leastGain <= 0 ||
+         f8Gain(*predicted, layer, recipe == F8Recipe::rowwise) >= leastGain;
+}
+
 void F8ProductsPass::runOnOperation() {
+  predicted = deviceNamed(device);
+  if (!predicted) {
+    getOperation().emitError("nn-f8-products: no device is called ") << device;
+    return signalPassFailure();
+  }
   RaiseNotes notes;
   SmallVector<MatmulOp> products;
   getOperation().walk([&](MatmulOp op) { products.push_back(op); });
@@ -106,7 +127,7 @@ void F8ProductsPass::runOnOperation() {
       recipe = recipeOf(unit);
     if (!recipe)
       continue;
-    StringRef why = whyNot(product);
+    StringRef why = whyNot(product, *recipe);
     notes.add(product, "products of 8 bits", why);
     if (!why.empty())
       continue;

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -23,11 +24,22 @@ using namespace shardonnx::nn;
 /// elements.
 static constexpr int64_t kRowMultiple = 8;
 
+/// Does nn.f8_round give the operand, or what lies side by side in it?
+static bool isRounded(Value operand) {
+  if (auto concat = operand.getDefiningOp<ConcatOp>())
+    operand = concat.getOperand(0);
+  return operand.getDefiningOp<F8RoundOp>() != nullptr;
+}
+
 /// Whether GELU, or its gradient, at a product's result may be the library's:
-/// good to 11 bits or so (tanh.approx), which 16-bit floats do not see.
-static bool mayFuseGelu(Value result) {
+/// good to 11 bits or so (tanh.approx), which 16-bit floats do not see. What
+/// follows a product of 8 bits takes its largest values as it is computed,
+/// which the library does not.
+static bool mayFuseGelu(MatmulOp product) {
+  Value result = product.getResult();
   return !elementType(result).isF32() &&
-         shapeOf(result).back() % kRowMultiple == 0;
+         shapeOf(result).back() % kRowMultiple == 0 &&
+         !(isRounded(product.getLhs()) && isRounded(product.getRhs()));
 }
 
 namespace {
@@ -149,7 +161,7 @@ bool EpilogueFuser::fuseBias(MatmulOp product) {
     return false;
   AddOp first = sum->adds.front();
   GeluOp gelu = firstGelu(*sum);
-  if (!mayFuseGelu(product.getResult()))
+  if (!mayFuseGelu(product))
     gelu = nullptr;
   if (!gelu && llvm::none_of(sum->adds, [](AddOp add) {
         return readByCall(add.getResult());
@@ -302,7 +314,7 @@ static MulOp onlyFactor(Value value) {
 }
 
 bool EpilogueFuser::fuseGeluGradient(MatmulOp product) {
-  if (!isPlain(product) || !mayFuseGelu(product.getResult()))
+  if (!isPlain(product) || !mayFuseGelu(product))
     return false;
   MulOp factor = onlyFactor(product.getResult());
   if (!factor)
@@ -353,7 +365,8 @@ static ReduceSumOp rowsSum(Value matrix, int64_t columns, Type element) {
 
 bool EpilogueFuser::fuseBiasGradient(MatmulOp product) {
   ArrayRef<int64_t> shape = shapeOf(product.getResult());
-  if (shape.size() != 2 || product.getTransposeRhs())
+  if (shape.size() != 2 || product.getTransposeRhs() ||
+      isRounded(product.getRhs()))
     return false;
   ReduceSumOp sum = rowsSum(withoutReshapes(product.getRhs()), shape.back(),
                             elementType(product.getResult()));

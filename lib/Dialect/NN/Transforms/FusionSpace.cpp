@@ -6,6 +6,7 @@
 
 #include "FusionGraph.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -66,6 +67,26 @@ bool fusion::isRowOp(Operation *op) {
          isRowReshape(op);
 }
 
+/// Does a product of 8 bits read the value, or what broadcasts it?
+static bool isReadByProduct(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return isa<nn::F8ProductOp>(user) ||
+           (isa<nn::ReshapeOp, nn::BroadcastOp>(user) &&
+            isReadByProduct(user->getResult(0)));
+  });
+}
+
+/// A step that a product reads, or what widens its largest value. The kernel
+/// that finds this makes the step, too.
+static bool isOfStep(Operation *op) {
+  if (isa<nn::F8StepOp>(op))
+    return isReadByProduct(op->getResult(0));
+  return isa<nn::CastOp>(op) && !op->use_empty() &&
+         llvm::all_of(op->getUsers(), [](Operation *user) {
+           return isa<nn::F8StepOp>(user) && isOfStep(user);
+         });
+}
+
 bool fusion::isCheap(Operation *op) {
   if (!isRowOp(op) || nn::isReduction(op))
     return false;
@@ -73,7 +94,7 @@ bool fusion::isCheap(Operation *op) {
   if (isa<nn::ConstantOp, nn::IotaOp, nn::BroadcastOp, nn::RandomKeyOp>(op))
     return true;
   return isa<nn::ElementwiseOpInterface>(op) &&
-         rowSpaceOf(domainOf(op)).rows == 1;
+         rowSpaceOf(domainOf(op)).rows == 1 && !isOfStep(op);
 }
 
 bool fusion::readsParameters(Operation *op) {

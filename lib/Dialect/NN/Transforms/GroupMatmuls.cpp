@@ -5,6 +5,7 @@
 // for each row and a product with it. Here the row says which matrix it wants,
 // and no matrix is copied.
 
+#include "MatrixLookup.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
@@ -22,50 +23,23 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
 
-/// The rows of a table that are whole matrices [rows, a, b], one for each
-/// index, looked up for this alone; null if it is something else.
-static EmbeddingOp matrixLookup(Value matrices) {
-  auto reshape = matrices.getDefiningOp<ReshapeOp>();
-  auto lookup = reshape ? reshape.getOperand().getDefiningOp<EmbeddingOp>()
-                        : EmbeddingOp();
-  ArrayRef<int64_t> shape = shapeOf(matrices);
-  if (!lookup || shape.size() != 3 || !matrices.hasOneUse() ||
-      !lookup->hasOneUse() ||
-      tensorType(lookup.getIds()).getNumElements() != shape[0] ||
-      shapeOf(lookup.getTable())[0] > SHX_MOST_GROUPS || shape[0] > INT32_MAX ||
-      shapeOf(lookup.getTable())[1] != shape[1] * shape[2])
-    return nullptr;
-  return lookup;
-}
-
 /// The product of one vector for each of many matrices, or null.
 static Value groupProduct(MatmulOp op) {
-  bool left = true; // is the matrix on the left?
-  EmbeddingOp lookup = matrixLookup(op.getLhs());
-  if (!lookup) {
-    left = false;
-    lookup = matrixLookup(op.getRhs());
-  }
-  ArrayRef<int64_t> result = shapeOf(op.getResult());
-  if (!lookup || result.size() != 3 || result[left ? 2 : 1] != 1)
-    return nullptr;
-  Value matrices = left ? op.getLhs() : op.getRhs();
-  Value vectors = left ? op.getRhs() : op.getLhs();
-  ArrayRef<int64_t> shape = shapeOf(matrices);
-  if (tensorType(vectors).getRank() != 3 || shapeOf(vectors)[0] != shape[0])
+  std::optional<MatrixLookup> found = findMatrixLookup(op);
+  if (!found || found->experts() > SHX_MOST_GROUPS ||
+      found->count() > INT32_MAX)
     return nullptr;
   PlaceListener listener(op.getPlaceAttr());
   OpBuilder builder(op, &listener);
   NNBuilder b(builder, op.getLoc());
-  // W·x is x·Wᵀ: stored as it is, W is then the transposed matrix.
-  bool transposed = left ? !op.getTransposeLhs() : bool(op.getTransposeRhs());
-  int64_t depth = shape[transposed ? 2 : 1], rows = shape[0];
-  Value table = lookup.getTable();
+  ArrayRef<int64_t> shape = shapeOf(found->matrices());
+  int64_t rows = found->count();
   Value product = GroupedMatmulOp::create(
-      builder, op.getLoc(), b.reshape(vectors, {rows, depth}),
-      b.reshape(table, {shapeOf(table)[0], shape[1], shape[2]}),
-      b.reshape(lookup.getIds(), {rows}), transposed);
-  return b.reshape(product, result);
+      builder, op.getLoc(), b.reshape(found->vectors(), {rows, found->in()}),
+      b.reshape(found->lookup.getTable(),
+                {found->experts(), shape[1], shape[2]}),
+      b.reshape(found->lookup.getIds(), {rows}), found->transposed());
+  return b.reshape(product, shapeOf(op.getResult()));
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/runtime/Choices.h"
@@ -91,8 +92,9 @@ static bool readsParameter(Operation *op) {
 void Recomputer::findFree() {
   free.insert(block.args_begin(), block.args_end());
   for (Operation &op : block) {
-    bool given = isa<nn::GetOp, nn::ConstantOp, nn::RotaryTableOp>(op) ||
-                 nn::joinsParameters(&op);
+    bool given =
+        isa<nn::GetOp, nn::UnpackOp, nn::ConstantOp, nn::RotaryTableOp>(op) ||
+        nn::joinsParameters(&op);
     bool fromFree =
         isRepeatable(&op) && llvm::all_of(op.getOperands(), [&](Value operand) {
           return free.contains(operand);
@@ -173,7 +175,7 @@ int64_t Recomputer::costOfRunning(Operation *op) const {
   bool selective = isa_and_nonnull<IntegerAttr>(mode) ||
                    mode == StringAttr::get(op->getContext(),
                                            spell(RecomputeKind::Selective));
-  if (!selective || !isMemoryEffectFree(op))
+  if (!selective || !isMemoryEffectFree(op) || nn::isCollective(op))
     return MaxFlow::kInfinite;
   auto counted = dyn_cast<nn::FlopsOpInterface>(op);
   if (!counted)

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SHX_ABI_VERSION 5
+#define SHX_ABI_VERSION 8
 
 typedef enum ShxDType {
   SHX_F32 = 0,
@@ -32,6 +32,8 @@ typedef enum ShxDType {
   SHX_I32 = 4,
   SHX_I1 = 5, // one byte, 0 or 1
   SHX_I8 = 6,
+  SHX_F8E4M3 = 7, // without infinities; what products of 8 bits multiply
+  SHX_F8E5M2 = 8,
 } ShxDType;
 
 // Values that change from step to step live in memory, never in the code.
@@ -59,7 +61,9 @@ typedef enum ShxScalar {
   SHX_CLIP_VALUE = 14, // each gradient lies within ± this; infinity when off
   // 32 bits of the seed and the step, for what is rounded at random.
   SHX_ROUNDING_KEY = 15,
-  SHX_NUM_SCALARS = 16,
+  SHX_MUON_LR = 16, // of the matrices; SHX_LR is AdamW's
+  SHX_ONE_MINUS_MOMENTUM = 17,
+  SHX_NUM_SCALARS = 18,
 } ShxScalar;
 
 // The head of the runtime's context: the bases that generated code adds its
@@ -120,6 +124,8 @@ typedef enum ShxEpilogue {
 typedef enum ShxGemmFlags {
   SHX_GEMM_TF32 = 1,          // f32 operands may be rounded to TF32
   SHX_GEMM_DETERMINISTIC = 2, // the same bits in every run
+  SHX_GEMM_FAST_SUMS = 4,     // of 8 bits: sums may lose bits of f32
+  SHX_GEMM_ROW_STEPS = 8, // of 8 bits: a step for each row of A, column of B
 } ShxGemmFlags;
 
 // C = A·B (+ C when accumulate), A being m×k and B k×n after the optional
@@ -149,6 +155,28 @@ void shx_gemm(ShxContext *ctx, const ShxGemm *desc, const void *a,
 void shx_gemm_epilogue(ShxContext *ctx, const ShxGemm *desc, const void *a,
                        const void *b, void *c, void *bias, void *aux,
                        void *workspace);
+
+// ---- Floats of 8 bits (CUDA only). What is stored, times its step, is the
+// value: steps are f32 in memory, powers of two.
+//
+// C = stepA·stepB·(A·Bᵀ) (+ C when accumulate, + addend unless that is null): A
+// is m×k, B stored n×k (transB). Steps are one for each operand, or with
+// SHX_GEMM_ROW_STEPS m of A and n of B. The addend has C's dtype: laid out as
+// C, or with SHX_EPILOGUE_BIAS n elements. What the call wants lies on 16
+// bytes.
+void shx_f8_gemm(ShxContext *ctx, const ShxGemm *desc, const void *a,
+                 const void *b, const float *stepA, const float *stepB, void *c,
+                 void *addend, void *workspace);
+// rows[i, j] = columns[j, i] = f8(x[i, j] / step); what is null is not written.
+// All have contiguous last axes.
+typedef struct ShxF8Cast {
+  int64_t rows, columns; // of x
+  int64_t ldx, ldRows, ldColumns;
+  int64_t rowStep, columnStep; // step[i·rowStep + j·columnStep]
+  int32_t dtypeX, dtype;       // dtype: of what is written
+} ShxF8Cast;
+void shx_f8_cast(ShxContext *ctx, const ShxF8Cast *desc, const void *x,
+                 const float *step, void *rows, void *columns);
 
 // softmax(scale·q·kᵀ + mask)·v for each head, without a score matrix. q and
 // out are [batch, seqQ, heads, headDim], k and v [batch, seqK, kvHeads,
@@ -320,16 +348,31 @@ typedef struct ShxPiece {
 #define SHX_UNIT_SHIFT 40
 
 // Runs the optimizer kernel over the owned slice of the unit, interval by
-// interval (weight decay differs). Kernel args: master f32, grad f32, state0,
-// state1 (null when the optimizer has fewer), what products read in
-// param_dtype (null in f32, where that is the master), scalars, of states in
-// int8 the f32 scales of their blocks of 256 (else null), ShxPiece. Over blocks
-// the kernel's parallel dimension is these, the first beginning where the
-// buffers do; else elements.
+// interval (weight decay differs). Kernel args: master in the unit's
+// master_dtype, grad f32, state0, state1 (in optimizer_dtype; null when there
+// are fewer), what products read in param_dtype (null where that is the
+// master), scalars, of states in int8 the f32 scales of their blocks of 256
+// (else null), ShxPiece. Over blocks the kernel's parallel dimension is these,
+// the first beginning where the buffers do; else elements.
 void shx_optimizer(ShxContext *ctx, int32_t unit, ShxKernel kernel);
 // As above on CUDA: the piece's members are the kernel's last parameters.
 void shx_optimizer_device(ShxContext *ctx, int32_t unit,
                           const ShxDeviceKernel *kernel);
+
+// Muon, for the matrices that come first in a unit. Start: the kernel, with the
+// arguments of shx_optimizer's, takes the gradients into the momentum and
+// writes the step's direction as bf16 where it has its params. Finish: the
+// owner of each matrix makes it orthogonal (by Newton-Schulz), and the kernel
+// takes it, as its gradient, from the masters; its first scale is the matrix's
+// factor on SHX_MUON_LR. At most kMuonWindow units are between the two
+// (Layout.h); every unit's finish stands before its shx_optimizer, which
+// updates the rest.
+void shx_muon_start(ShxContext *ctx, int32_t unit, ShxKernel kernel);
+void shx_muon_finish(ShxContext *ctx, int32_t unit, ShxKernel kernel);
+void shx_muon_start_device(ShxContext *ctx, int32_t unit,
+                           const ShxDeviceKernel *kernel);
+void shx_muon_finish_device(ShxContext *ctx, int32_t unit,
+                            const ShxDeviceKernel *kernel);
 
 // ---- What a program exports.
 // JSON, see docs/manifest.md; lies in the ELF section `.shardonnx` so that

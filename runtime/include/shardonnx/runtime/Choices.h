@@ -14,8 +14,9 @@ namespace shardonnx {
 
 template <> struct Spellings<ShxDType> {
   static constexpr Spelling<ShxDType> table[] = {
-      {SHX_F32, "f32"}, {SHX_BF16, "bf16"}, {SHX_F16, "f16"}, {SHX_I64, "i64"},
-      {SHX_I32, "i32"}, {SHX_I1, "i1"},     {SHX_I8, "int8"}};
+      {SHX_F32, "f32"}, {SHX_BF16, "bf16"},     {SHX_F16, "f16"},
+      {SHX_I64, "i64"}, {SHX_I32, "i32"},       {SHX_I1, "i1"},
+      {SHX_I8, "int8"}, {SHX_F8E4M3, "f8e4m3"}, {SHX_F8E5M2, "f8e5m2"}};
 };
 
 /// What parameters, activations and gradients may be.
@@ -83,12 +84,14 @@ template <> struct Spellings<LossKind> {
       {LossKind::Graph, "graph"}};
 };
 
-enum class Optimizer { AdamW, Adam, SGD };
+/// Muon: of the matrices of blocks; AdamW of the rest.
+enum class Optimizer { AdamW, Adam, SGD, Muon };
 
 template <> struct Spellings<Optimizer> {
   static constexpr Spelling<Optimizer> table[] = {{Optimizer::AdamW, "adamw"},
                                                   {Optimizer::Adam, "adam"},
-                                                  {Optimizer::SGD, "sgd"}};
+                                                  {Optimizer::SGD, "sgd"},
+                                                  {Optimizer::Muon, "muon"}};
 };
 
 /// What the optimizer's state may be: bf16 is rounded at random, int8 has a
@@ -97,7 +100,19 @@ inline std::vector<ShxDType> optimizerTypes() {
   return {SHX_F32, SHX_BF16, SHX_I8};
 }
 
-/// Values that the optimizer keeps for each element of a parameter.
+/// By which Muon's learning rate is multiplied for a matrix of A rows and B
+/// columns, as torch.optim.Muon's adjust_lr_fn: sqrt(max(1, A/B)), or
+/// 0.2·sqrt(max(A, B)), with which AdamW's learning rates serve.
+enum class AdjustLR { Original, MatchRmsAdamW };
+
+template <> struct Spellings<AdjustLR> {
+  static constexpr Spelling<AdjustLR> table[] = {
+      {AdjustLR::Original, "original"},
+      {AdjustLR::MatchRmsAdamW, "match_rms_adamw"}};
+};
+
+/// Values that the optimizer keeps for each element of a parameter; Muon's
+/// matrices have the first alone.
 constexpr int statesOf(Optimizer optimizer) {
   return optimizer == Optimizer::SGD ? 1 : 2;
 }

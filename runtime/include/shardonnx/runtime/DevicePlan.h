@@ -9,6 +9,7 @@
 
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Manifest.h"
+#include "shardonnx/runtime/MuonPlan.h"
 #include "shardonnx/runtime/Offload.h"
 #include <vector>
 
@@ -41,6 +42,8 @@ struct DevicePlan {
   };
   std::vector<Unit> units;
   int64_t gatherBytes = 0, gradientBytes = 0; // of the spaces
+  // With --gather-dtype: of all ranks' images of the largest unit's slices.
+  int64_t imageBytes = 0;
   // Of the owned slices; the largest rank's.
   int64_t masterBytes = 0, momentBytes = 0, reducedBytes = 0, frozenBytes = 0;
   int64_t paramBytes = 0; // the masters in param_dtype, where that is not f32
@@ -49,7 +52,9 @@ struct DevicePlan {
   // device has buffers for parts of it.
   int64_t hostBytes = 0;
   int64_t stagingBytes = 0, stagingElements = 0; // of all parts, of one
-  int64_t stagingCastBytes = 0;  // of an element in the widest param_dtype
+  // Of an element: the widest master, what else gathers read of it.
+  int64_t stagingMasterBytes = 0, stagingCastBytes = 0;
+  DeviceMuonPlan muon;
   bool gradientsInPlace = false; // a step's gradients are their own sum
 };
 

@@ -20,6 +20,9 @@ constexpr int64_t kSliceAlignment = 16;
 // Elements that have one scale, where the optimizer's state is in int8. Slices
 // are then multiples of it, so that any number of ranks has the same blocks.
 constexpr int64_t kStateBlock = 256;
+// Units whose matrices are being made orthogonal side by side (--optimizer=
+// muon): so many that ranks with less to do in one find work in the next.
+constexpr int64_t kMuonWindow = 4;
 // Units' buffers leave room for the padding of up to this many ranks.
 constexpr int64_t kMaxRanks = 1024;
 // Every planned buffer starts at a multiple of this many bytes.
@@ -54,27 +57,53 @@ constexpr Interval ownedInterval(int64_t length, int64_t rank, int64_t ranks,
   return {std::min(rank * slice, length), std::min((rank + 1) * slice, length)};
 }
 
-// The ranks of a run: `replicas` groups of consecutive ranks. A sharded unit is
+// What of an interval lies at `first` or behind it.
+constexpr Interval behind(int64_t first, const Interval &interval) {
+  return {std::clamp(first, interval.begin, interval.end), interval.end};
+}
+
+// The ranks of a run on its mesh (Mesh.h): `tensor` neighbours see the same
+// samples, each with its part of the split parameters. Ranks that have the same
+// part are `replicas` groups, each of every tensor-th rank. A sharded unit is
 // whole once in each group, owned by the rank's place in it; a replicated unit
-// is whole on every rank.
+// is whole on every rank that has the part.
 struct Topology {
   constexpr Topology(int ranks = 1, int replicas = 1, int ranksHere = 0,
-                     int64_t sliceAlignment = kSliceAlignment)
+                     int64_t sliceAlignment = kSliceAlignment, int tensor = 1)
       : ranks(ranks), replicas(replicas),
         ranksHere(ranksHere ? ranksHere : ranks),
-        sliceAlignment(sliceAlignment) {}
-  int ranks, replicas; // replicas divides ranks
+        sliceAlignment(sliceAlignment), tensor(tensor) {}
+  int ranks, replicas; // replicas × tensor divides ranks
   int ranksHere;       // on this machine
   int64_t sliceAlignment;
-  constexpr int groupSize() const { return ranks / replicas; }
-  constexpr int groupRank(int rank) const { return rank % groupSize(); }
+  int tensor;
+  // Which part of the split parameters a rank has, and which samples it sees:
+  // those of its place among the ranks that have this part.
+  constexpr int tensorRank(int rank) const { return rank % tensor; }
+  constexpr int dataRank(int rank) const { return rank / tensor; }
+  constexpr int dataRanks() const { return ranks / tensor; }
+  constexpr int groupSize() const { return dataRanks() / replicas; }
+  constexpr int groupRank(int rank) const {
+    return dataRank(rank) % groupSize();
+  }
   // Of a group, on this machine.
-  constexpr int groupHere() const { return std::min(groupSize(), ranksHere); }
+  constexpr int groupHere() const {
+    return std::min(groupSize(), std::max(ranksHere / tensor, 1));
+  }
   // Whether a group may have ranks on several machines.
   constexpr bool groupsLeaveMachine() const {
-    return ranksHere < ranks && ranksHere % groupSize() != 0;
+    return ranksHere < ranks && ranksHere / tensor % groupSize() != 0;
   }
-  constexpr int replica(int rank) const { return rank / groupSize(); }
+  constexpr int replica(int rank) const { return dataRank(rank) / groupSize(); }
+  // The groups of all parts, by replica and part, and the one of a rank.
+  constexpr int groups() const { return replicas * tensor; }
+  constexpr int group(int rank) const {
+    return replica(rank) * tensor + tensorRank(rank);
+  }
+  // The rank at a place in a group of the part that `like` has.
+  constexpr int rankAt(int replica, int groupRank, int like) const {
+    return (replica * groupSize() + groupRank) * tensor + tensorRank(like);
+  }
   // What a rank owns of a section of a unit.
   constexpr Interval owned(bool sharded, int64_t length, int rank) const {
     return sharded ? ownedInterval(length, groupRank(rank), groupSize(),

@@ -27,9 +27,35 @@ struct Lora {
   /// others' are [out, in], as nn.Linear's.
   std::vector<std::string> fanInFanOut;
 
+  /// A weight that PEFT adapts as a parameter (target_parameters), not as a
+  /// module's: a router's, or experts in one tensor.
+  struct Parameter {
+    std::string weight;
+    std::string adapter; // before kLoraA and kLoraB
+    int64_t experts = 1;
+    /// May be others than those of modules.
+    int64_t rank = 8;
+    double alpha = 8;
+    bool fanInFanOut = false;
+  };
+  std::vector<Parameter> parameters;
+
+  bool isParameter(const std::string &adapter) const {
+    for (const Parameter &own : parameters)
+      if (own.adapter == adapter)
+        return true;
+    return false;
+  }
+
   /// What the adapter's result is multiplied with: alpha / rank, or alpha over
   /// its root (Kalajdzievski 2023, rank-stabilised LoRA).
-  double scaling() const {
+  double scaling() const { return scaling(rank, alpha); }
+  double scaling(const Parameter &own) const {
+    return scaling(own.rank, own.alpha);
+  }
+
+private:
+  double scaling(int64_t rank, double alpha) const {
     auto r = static_cast<double>(rank);
     return alpha / (rslora ? std::sqrt(r) : r);
   }

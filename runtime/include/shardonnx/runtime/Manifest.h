@@ -11,7 +11,9 @@
 #include "shardonnx/runtime/InputKind.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Lora.h"
+#include "shardonnx/runtime/Mesh.h"
 #include "shardonnx/runtime/Packing.h"
+#include "shardonnx/runtime/UpdateTypes.h"
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -65,15 +67,19 @@ struct Manifest {
   };
   struct Param {
     std::string name, onnx;
-    int64_t offset = 0; // in its section
-    std::vector<int64_t> shape;
+    int64_t offset = 0;         // in its section
+    std::vector<int64_t> shape; // of a rank's part, where it is split
     bool trainable = true;
     std::optional<Source> source;
     std::optional<DrawKind> draw = {};  // what no file has
     std::vector<std::string> tied = {}; // its other names
     std::string stateDict = {};         // the one that frameworks store
     std::optional<Packed> packed = {};
+    std::optional<Split> split = {}; // over the tensor axis
     int64_t elements() const;
+    // Of the whole parameter, which files have.
+    std::vector<int64_t> wholeShape() const;
+    int64_t wholeElements() const;
     // What it takes of its section.
     int64_t length() const { return packed ? packed->length : elements(); }
     // Of what is packed.
@@ -86,12 +92,17 @@ struct Manifest {
     std::string name;
     bool sharded = true;
     int64_t length = 0, frozenLength = 0;
+    // Of the trainable elements, the first so many are matrices that Muon
+    // updates: they have no second moment.
+    int64_t matrixLength = 0;
     int64_t paramOffsetBytes = 0, gradOffsetBytes = 0, frozenOffsetBytes = 0;
     // In the private space, for one rank and one microbatch; -1: nowhere.
     int64_t gradPlaceBytes = -1;
     ShxDType paramType = SHX_F32, reduceType = SHX_F32;
-    // What the update writes of it (in f32 the master slices) is the gathered
-    // unit.
+    ShxDType masterType = SHX_F32;
+    GatherDtype gatherType = GatherDtype::Param;
+    // What the update writes of it (where gathers send masters, these) is the
+    // gathered unit.
     bool gatherInPlace = false;
     std::vector<Param> params;
     bool reshards = false; // freed after forward, gathered again for backward
@@ -104,9 +115,19 @@ struct Manifest {
     // Ranks that gather it again for backward; 0: all that own it.
     int64_t reshardGroup = 0;
     double flops = 0; // the unit's part of flopsPerMicrobatch
+    bool isMatrix(const Param &param) const {
+      return param.trainable && param.offset < matrixLength;
+    }
     // Both sections, as they lie in the gathered buffer.
     int64_t gatheredBytes() const;
+    // The same as a gather sends them (--gather-dtype).
+    int64_t sentBytes() const;
     int64_t gradientBytes() const;
+    // Whether gathers read the masters themselves: nothing is rounded between
+    // them and the products.
+    bool sendsMasters() const {
+      return masterType == paramType && gatherType == GatherDtype::Param;
+    }
   };
   // For people: a buffer that lives at the peak of its space.
   struct LiveBuffer {
@@ -165,11 +186,16 @@ struct Manifest {
   TargetKind target = TargetKind::CPU;
   std::string arch; // as in --arch
   int64_t batch = 0, seq = 0;
+  Mesh mesh;
+  int64_t meshBytes = 0; // a rank's part of what a tensor group shares
   std::vector<Input> inputs;
   Loss loss;
   Strategy strategy = Strategy::FullShard;
   Optimizer optimizer = Optimizer::AdamW;
   ShxDType optimizerType = SHX_F32; // of its state
+  // What was asked for; each unit has its own.
+  ShxDType masterType = SHX_F32;
+  GatherDtype gatherType = GatherDtype::Param;
   // Gradients stay whole over a step's microbatches: they are added up in the
   // unit's gradient buffer, and reduced behind the last.
   bool unshardedAccumulation = false;
@@ -202,10 +228,14 @@ struct Manifest {
   // Of int8, a scale for each block beside them.
   bool blockwiseState() const { return optimizerType == SHX_I8; }
   int64_t sliceAlignment() const {
-    return blockwiseState() ? kStateBlock : kSliceAlignment;
+    bool blocks = blockwiseState() || gatherType != GatherDtype::Param;
+    return blocks ? kStateBlock : kSliceAlignment;
   }
   // What one of them takes for so many elements of a slice, scales included.
   int64_t stateBytes(int64_t elements) const;
+  // What all of them take for so many elements of a slice of the unit.
+  int64_t momentBytes(const Unit &unit, const Interval &elements) const;
+  bool hasMatrices() const;
   // Tokens (or samples, without a sequence) of one microbatch of one rank.
   int64_t tokensPerMicrobatch() const;
 };

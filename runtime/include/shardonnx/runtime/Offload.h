@@ -28,17 +28,21 @@ template <> struct Spellings<Offload> {
       {Offload::Params, "params"}};
 };
 
-// Whether nothing of a unit's weights stays in the memory of a CPU's ranks. In
-// f32 the masters are what all ranks read, which stays.
-constexpr bool keepsInFile(ShxDType paramType, Offload offload) {
-  return offload == Offload::Params && paramType != SHX_F32;
+// Whether nothing of a unit's weights stays in the memory of a CPU's ranks.
+// Where the masters are what all ranks read, they stay.
+constexpr bool keepsInFile(bool sendsMasters, Offload offload) {
+  return offload == Offload::Params && !sendsMasters;
 }
 
-// Elements of a part, and how many parts are under way at once.
+// Elements of a part that crosses to a GPU, and how many parts are under way at
+// once: large enough that a transfer runs at the link's speed.
 constexpr int64_t kOffloadElements = int64_t(1) << 21;
 constexpr int64_t kOffloadParts = 3;
+// Elements of a part of a CPU's file: a part is memory that comes and goes, of
+// which small programs notice megabytes.
+constexpr int64_t kFilePartElements = int64_t(1) << 18;
 // Of a slice that a gather reads: an element has at most the bytes of a f32.
-constexpr int64_t kOffloadPartBytes = kOffloadElements * 4;
+constexpr int64_t kFilePartBytes = kFilePartElements * 4;
 
 } // namespace shardonnx
 

@@ -104,3 +104,21 @@ func.func @forward(%ids: tensor<2x4xi64> {nn.name = "input_ids"}, %p: tensor<1x4
   nn.loss %s {denominator = "labels", denominator_arg = 0 : i64} : tensor<f32>
   return
 }
+
+// -----
+
+// What transformers makes of positions that restart, where no mask is given.
+nn.parameter @w : tensor<8x6xf32> trainable {onnx_name = "w"}
+func.func @forward(%ids: tensor<2x4xi64> {nn.name = "input_ids"}, %positions: tensor<2x4xi64> {nn.name = "position_ids"}) {
+  %w = nn.get @w : tensor<8x6xf32>
+  %x = nn.embedding %w, %ids : (tensor<8x6xf32>, tensor<2x4xi64>) -> tensor<2x4x6xf32>
+  %q = nn.reshape %x : tensor<2x4x6xf32> -> tensor<2x4x1x6xf32>
+  %r = nn.reshape %positions : tensor<2x4xi64> -> tensor<2x1x4x1xi64>
+  %c = nn.reshape %positions : tensor<2x4xi64> -> tensor<2x1x1x4xi64>
+  %m = nn.compare le %c, %r : (tensor<2x1x1x4xi64>, tensor<2x1x4x1xi64>) -> tensor<2x1x4x4xi1>
+  // expected-error @below {{--document-separator: attention has a mask of the graph's own that is computed from position_ids, as transformers has one where no attention_mask comes with them: export the model with both, or with neither}}
+  %a, %l = nn.attention %q, %q, %q, %m {scale = 1.0 : f32} : (tensor<2x4x1x6xf32>, tensor<2x4x1x6xf32>, tensor<2x4x1x6xf32>, tensor<2x1x4x4xi1>) -> (tensor<2x4x1x6xf32>, tensor<2x1x4xf32>)
+  %s = nn.reduce_sum %q {axes = array<i64: 0, 1, 2, 3>} : (tensor<2x4x1x6xf32>) -> tensor<f32>
+  nn.loss %s {denominator = "labels", denominator_arg = 0 : i64} : tensor<f32>
+  return
+}

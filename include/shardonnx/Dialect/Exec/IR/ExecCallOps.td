@@ -83,6 +83,45 @@ def Exec_GemmEpilogueOp : Exec_CallOp<"gemm_epilogue",
   }];
 }
 
+def Exec_F8CastOp : Exec_CallOp<"f8_cast", [],
+    [AttrSizedOperandSegments]> {
+  let summary = "nn.f8_cast_matrix on buffers: rows, columns or both (CUDA)";
+  let description = [{
+    `columns` holds the transpose. All are contiguous along their last axis.
+  }];
+  let arguments = (ins Exec_Read:$source, Exec_Read:$step,
+                       Arg<Optional<AnyMemRef>, "", [MemWrite]>:$rows,
+                       Arg<Optional<AnyMemRef>, "", [MemWrite]>:$columns);
+  let assemblyFormat = [{
+    $source `,` $step `into` (`rows` $rows^ `:` type($rows))?
+    (`columns` $columns^ `:` type($columns))? attr-dict `:` type($source) `,`
+    type($step)
+  }];
+}
+
+def Exec_F8GemmOp : Exec_CallOp<"f8_gemm",
+    ["getAccumulationTarget", "getExecutedFlops"],
+    [Exec_HasWorkspace, AttrSizedOperandSegments]> {
+  let summary = "nn.f8_product on buffers, one call (CUDA)";
+  let description = [{
+    lhs [m, k] and rhs [n, k], contiguous along k; rows and steps begin on
+    multiples of 16 bytes. A call that accumulates has no addend.
+  }];
+  let arguments = (ins Exec_Read:$lhs, Exec_Read:$rhs, Exec_Read:$lhs_step,
+                       Exec_Read:$rhs_step,
+                       Arg<Optional<AnyMemRef>, "", [MemRead]>:$addend,
+                       Exec_Write:$result,
+                       Optional<AnyMemRef>:$workspace, UnitAttr:$fast,
+                       UnitAttr:$deterministic, UnitAttr:$accumulate);
+  let assemblyFormat = [{
+    $lhs `,` $rhs `steps` $lhs_step `,` $rhs_step
+    (`plus` $addend^ `:` type($addend))? `into` $result
+    (`accumulate` $accumulate^)? (`workspace` $workspace^ `:`
+    type($workspace))? attr-dict `:` type($lhs) `,` type($rhs) `,`
+    type($lhs_step) `,` type($rhs_step) `,` type($result)
+  }];
+}
+
 def Exec_AttentionOp : Exec_CallOp<"attention",
     ["getExecutedFlops", "getScratchBytes", "getCudaRemark"],
     [Exec_HasWorkspace, AttrSizedOperandSegments]> {

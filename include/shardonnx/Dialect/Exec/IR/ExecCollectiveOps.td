@@ -33,11 +33,30 @@ def Exec_ReduceStartOp : Exec_UnitOp<"reduce_start",
 def Exec_ReduceWaitOp : Exec_UnitOp<"reduce_wait",
     "The owned slice of the unit's reduced gradient is complete after it">;
 
+def Exec_AxisCollectiveOp : Exec_CallOp<"axis_collective",
+    ["getInPlacePairs"]> {
+  let summary = "nn.all_reduce, nn.all_gather or nn.all_slice on contiguous buffers";
+  let description = [{
+    `call` is ShxAxisCall's number. In a sum both buffers may be one.
+  }];
+  let arguments = (ins Exec_Read:$operand, Exec_Write:$result, I64Attr:$call,
+                       StrAttr:$axis, I64Attr:$parts,
+                       DefaultValuedAttr<I64Attr, "0">:$dim,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$sections);
+  let assemblyFormat = [{
+    $operand `into` $result attr-dict `:` type($operand) `,` type($result)
+  }];
+}
+
 def Exec_ClipGradNormOp : Exec_Op<"clip_grad_norm"> {
   let summary = "Global norm of the reduced gradients and the clip factor";
   let assemblyFormat = "attr-dict";
 }
 def Exec_OptimizerOp : Exec_UnitOp<"optimizer",
     "Updates the owned slice of the unit from its reduced gradient">;
+def Exec_MuonStartOp : Exec_UnitOp<"muon_start",
+    "Takes the gradients of the unit's matrices into their momentum, for their owners">;
+def Exec_MuonFinishOp : Exec_UnitOp<"muon_finish",
+    "Updates the owned slice of the unit's matrices by what their owners have made orthogonal">;
 
 #endif // SHARDONNX_DIALECT_EXEC_COLLECTIVE_OPS

@@ -31,6 +31,10 @@ bool isCommonCall(mlir::Operation *op);
 /// The op's phase in the step; forward where it has no place.
 nn::Phase phaseOf(mlir::Operation *op);
 
+/// The kind of launches between the ranks of an axis of the mesh, whose names
+/// are the call's and the axis's.
+inline constexpr llvm::StringLiteral kMeshLaunch = "mesh";
+
 /// Launches of a planned module, equal ones once.
 class LaunchTable {
 public:

@@ -78,6 +78,7 @@ def FSDP_UnitOp : FSDP_Op<"unit", [Symbol,
     reduction an all-reduce. `reshard_after_forward`: freed after the unit's
     forward and gathered again for its backward; with `reshard_group` K each
     rank keeps a K-th of it between the two, and K ranks gather it again.
+    `matrices`: the first so many elements are whole matrices that Muon updates.
     `kept`: gathered once a step, behind its optimizer, and whole through all
     microbatches. `early`: what a step reads first of all is gathered in the
     @update before it.
@@ -94,10 +95,11 @@ def FSDP_UnitOp : FSDP_Op<"unit", [Symbol,
       DefaultValuedAttr<FSDP_IntervalArrayAttr, "{}">:$frozen_intervals,
       UnitAttr:$reshard_after_forward,
       DefaultValuedAttr<I64Attr, "0">:$reshard_group, UnitAttr:$kept,
-      UnitAttr:$early);
+      UnitAttr:$early, DefaultValuedAttr<I64Attr, "0">:$matrix_length);
   let assemblyFormat = [{
     $sym_name `` $layout $param_dtype `reduce` $reduce_dtype
     `length` $length custom<Intervals>($intervals)
+    (`matrices` $matrix_length^)?
     (`frozen` $frozen_length^ custom<Intervals>($frozen_intervals))?
     (`reshard_after_forward` $reshard_after_forward^)?
     (`reshard_group` $reshard_group^)? (`kept` $kept^)?
@@ -179,5 +181,9 @@ def FSDP_ClipGradNormOp : FSDP_Op<"clip_grad_norm"> {
 }
 def FSDP_OptimizerOp : FSDP_UnitUser<"optimizer",
     "Updates the owned slice of the unit from its reduced gradient">;
+def FSDP_MuonStartOp : FSDP_UnitUser<"muon_start",
+    "Takes the gradients of the unit's matrices into their momentum, for their owners">;
+def FSDP_MuonFinishOp : FSDP_UnitUser<"muon_finish",
+    "Updates the owned slice of the unit's matrices by what their owners have made orthogonal">;
 
 #endif // SHARDONNX_DIALECT_FSDP_OPS

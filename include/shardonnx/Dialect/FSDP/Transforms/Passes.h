@@ -29,6 +29,9 @@ struct ShardOptions : mlir::PassPipelineOptions<ShardOptions> {
   Option<Strategy> strategy{*this, "strategy", llvm::cl::desc("Who keeps what"),
                             llvm::cl::init(Strategy::FullShard),
                             SpelledValues<Strategy>()};
+  Option<bool> muon{*this, "muon",
+                    llvm::cl::desc("The matrices of blocks are Muon's"),
+                    llvm::cl::init(false)};
   Option<bool> deferGradients{
       *this, "defer-gradients",
       llvm::cl::desc("The last reduction is hidden behind products"),

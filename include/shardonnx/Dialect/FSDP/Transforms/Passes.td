@@ -94,13 +94,18 @@ def MakeUnitsPass : Pass<"fsdp-make-units", "mlir::ModuleOp"> {
     becomes frozen, as PyTorch's optimizer skips it, with a warning. What a
     unit's policy says of resharding comes before the strategy, and before the
     module's `fsdp.keep`, which names units to keep. `ignored` is replicated.
+    With `muon`, the matrices of blocks come first: parameters of two dimensions
+    in a module whose path has a number (`transformer.h.0.mlp`), or without a
+    path in a unit other than the root, that are no table of embeddings.
 
     Preserves numerics bit for bit.
   }];
   let options = [
     Option<"strategy", "strategy", "::shardonnx::Strategy",
            "::shardonnx::Strategy::FullShard", "Who keeps what",
-           "::shardonnx::SpelledValues<::shardonnx::Strategy>()">
+           "::shardonnx::SpelledValues<::shardonnx::Strategy>()">,
+    Option<"muon", "muon", "bool", "false",
+           "The matrices of blocks are Muon's: they come first">
   ];
   let dependentDialects = ["::shardonnx::fsdp::FSDPDialect"];
 }

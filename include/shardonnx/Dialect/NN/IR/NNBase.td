@@ -40,6 +40,8 @@ def NN_Dialect : Dialect {
 // Programs compute with f16, bf16, f32, i1, i32 and i64 (the raise refuses
 // others); the interpreter with all that ONNX's constants are of.
 defvar NN_Floats = [F16, BF16, F32, F64];
+// What products multiply alone; nothing else computes with them.
+defvar NN_Floats8 = [F8E4M3FN, F8E5M2];
 defvar NN_Integers = [I32, I64, I8, I16, UI8, UI16, UI32, UI64];
 
 class NN_TensorOf<list<Type> elements, string what>
@@ -47,9 +49,11 @@ class NN_TensorOf<list<Type> elements, string what>
            "statically shaped tensor of " # what,
            StaticShapeTensorOf<elements>.cppType>;
 
-def NN_Tensor : NN_TensorOf<!listconcat(NN_Floats, [I1], NN_Integers),
-                            "floats, integers or booleans">;
+def NN_Tensor
+    : NN_TensorOf<!listconcat(NN_Floats, NN_Floats8, [I1], NN_Integers),
+                  "floats, integers or booleans">;
 def NN_FloatTensor : NN_TensorOf<NN_Floats, "floats">;
+def NN_F8Tensor : NN_TensorOf<NN_Floats8, "floats of 8 bits">;
 def NN_F32Tensor : StaticShapeTensorOf<[F32]>;
 def NN_IntTensor : NN_TensorOf<NN_Integers, "integers">;
 def NN_BoolTensor : StaticShapeTensorOf<[I1]>;

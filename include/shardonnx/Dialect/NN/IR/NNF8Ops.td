@@ -90,4 +90,57 @@ def NN_F8MatmulOp : NN_PureOp<"f8_matmul", [
   let hasVerifier = 1;
 }
 
+//===----------------------------------------------------------------------===//
+// Stored in 8 bits
+//===----------------------------------------------------------------------===//
+
+def NN_F8CastOp : NN_PureOp<"f8_cast", [
+    DeclareOpInterfaceMethods<ElementwiseOpInterface>,
+    DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let summary = "f8(x / step): nn.f8_round in 8 bits, without its step";
+  let description = [{
+    What nn.f8_round gives is this times `step`, which broadcasts to x. Made by
+    nn-store-f8; products read it.
+  }];
+  let args = (ins NN_F8Format:$format, NN_FloatTensor:$operand,
+                       NN_F32Tensor:$step);
+  let results = (outs NN_F8Tensor:$result);
+  let assemblyFormat = [{
+    $format operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def NN_F8CastMatrixOp : NN_PureOp<"f8_cast_matrix", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let summary = "A matrix in 8 bits, as it is and transposed";
+  let description = [{
+    f8_cast of x [m, n], read once: `rows` [m, n] and `columns` [n, m], its
+    transpose, which products sum along its rows. A result that nobody reads is
+    not written. `step` is of one element, [m, 1] or [1, n].
+  }];
+  let args = (ins NN_F8Format:$format, NN_FloatTensor:$operand,
+                       NN_F32Tensor:$step);
+  let results = (outs NN_F8Tensor:$rows, NN_F8Tensor:$columns);
+  let assemblyFormat = [{
+    $format operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def NN_F8ProductOp : NN_PureOp<"f8_product", [
+    DeclareOpInterfaceMethods<FlopsOpInterface>]> {
+  let summary = "A product of matrices of 8 bits and their steps, one library call";
+  let description = [{
+    result[i, j] = lhs_step[i]·rhs_step[j]·Σ lhs[i, k]·rhs[j, k] (+ addend), the
+    addend [m, n] or, for every row the same, [n]. Both operands lie as tensor
+    cores of 8 bits want them: k is the last axis. The steps are both of one
+    element, or [m, 1] and [n, 1]. `fast`: partial sums may lose bits of f32,
+    as torchao has it in forward.
+  }];
+  let args = (ins NN_F8Tensor:$lhs, NN_F8Tensor:$rhs, NN_F32Tensor:$lhs_step,
+                       NN_F32Tensor:$rhs_step, Optional<NN_FloatTensor>:$addend,
+                       UnitAttr:$fast);
+  let results = (outs NN_FloatTensor:$result);
+  let hasVerifier = 1;
+}
+
 #endif // SHARDONNX_DIALECT_NN_F8_OPS

@@ -10,5 +10,6 @@ include "shardonnx/Dialect/NN/IR/NNOps.td"
 include "shardonnx/Dialect/NN/IR/NNF8Ops.td"
 include "shardonnx/Dialect/NN/IR/NNIndexOps.td"
 include "shardonnx/Dialect/NN/IR/NNMathOps.td"
+include "shardonnx/Dialect/NN/IR/NNMeshOps.td"
 
 #endif // SHARDONNX_DIALECT_NN_GROUPS

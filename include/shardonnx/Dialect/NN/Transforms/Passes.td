@@ -79,6 +79,38 @@ def AssignDtypesPass : Pass<"nn-assign-dtypes", "mlir::ModuleOp"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def PartitionPass : Pass<"nn-partition", "mlir::ModuleOp"> {
+  let summary = "The graph of one rank of the tensor axis, by --mesh";
+  let description = [{
+    Linear layers whose results go, element by element or head by head, into
+    another linear layer are split as Megatron has it (Shoeybi et al. 2019): the
+    first by columns (query, key and value by heads, gate and up), the second by
+    rows, and nn.all_reduce adds up what the ranks have of its result. What is
+    whole and read in between is nn.vary's, whose gradient is summed. Every op
+    says for itself what it does with operands that are split
+    (ShardableOpInterface), so no model has a plan of its own: a layer is split
+    where the split reaches such a second one through ops that take it.
+
+    A parameter that is read in parts alone becomes its part (`nn.split`). Embedding,
+    norms of the residual stream, head and loss are whole on every rank, as are
+    products of which an op behind them needs the whole; `inspect` says so. That
+    the ranks do not divide the heads of an attention is an error.
+
+    Runs when units and dtypes are known, before products are joined and before
+    differentiation, so that the gradient comes from the ops' own.
+
+    Preserves numerics: up to the order of sums along what is split.
+  }];
+  let options = [
+    Option<"replicate", "replicate", "int64_t", "0",
+           "Replicas that the mesh names; 0: left to the start">,
+    Option<"shard", "shard", "int64_t", "0", "The same, ranks that share one">,
+    Option<"tensor", "tensor", "int64_t", "1",
+           "Ranks that compute one sample together; 1: nothing is split">
+  ];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
 def JoinProductsPass : Pass<"nn-join-products", "mlir::ModuleOp"> {
   let summary = "Linear layers that read the same rows become one product";
   let description = [{
@@ -137,9 +169,13 @@ def AddAdaptersPass : Pass<"nn-add-adapters", "mlir::ModuleOp"> {
     denominator (Liu et al. 2024; PEFT's DoraLinearLayer). With dropout only
     what the adapter adds is of dropout(x).
 
+    Experts in one tensor [experts, out, in] have A [experts · rank, in] and
+    B [out, rank · experts] (PEFT's lora.ParamWrapper): each row looks up its
+    expert's two matrices, as it does the expert's own. Neither they nor
+    routers, whose result chooses experts (`nn.top_k`), know dropout or `dora`.
+
     `all-linear` takes every such product but the last ones, behind which there
-    is no other: a model's head; and but routers, whose result chooses experts
-    (`nn.top_k`), which are no nn.Linear in transformers. A weight that several products read has one
+    is no other: a model's head. A weight that several products read has one
     adapter.
 
     Preserves numerics: yes, as long as B is zero.
@@ -154,7 +190,8 @@ def AddAdaptersPass : Pass<"nn-add-adapters", "mlir::ModuleOp"> {
     Option<"freezesBase", "freezes-base", "bool", "true",
            "Freeze every parameter that is no adapter's">,
     ListOption<"targets", "target", "std::string",
-               "all-linear, or regular expressions over whole module paths">
+               "all-linear, or regular expressions over whole module paths, and "
+               "names of experts in one tensor">
   ];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
@@ -185,14 +222,20 @@ def F8ProductsPass : Pass<"nn-f8-products", "mlir::ModuleOp"> {
     sizes that are multiples of 16, becomes an nn.f8_matmul of operands that
     nn.f8_round has rounded, with scales that are powers of two: one for the
     tensor (`fp8`), or one for each row of the product and each column
-    (`fp8:rowwise`). A unit's policy goes before the option. What multiplies 8
+    (`fp8:rowwise`). A unit's policy goes before the option. Products that the
+    cost model has not computed `least-gain` times as fast on the device, with
+    their gradients and what rounds operands, stay as they are. What multiplies 8
     bits, and what of these units does not and why, is told by `inspect`.
 
     Preserves numerics: no, operands are rounded.
   }];
   let options = [
     Option<"dtype", "dtype", "std::string", "\"param\"",
-           "param (nothing is done), fp8 or fp8:rowwise">
+           "param (nothing is done), fp8 or fp8:rowwise">,
+    Option<"device", "device", "std::string", "\"h100\"",
+           "Whose time is predicted, as in plan's --device">,
+    Option<"leastGain", "least-gain", "double", "0",
+           "How many times as fast products of 8 bits must be; 0: none are left">
   ];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
@@ -245,7 +288,7 @@ def RecomputePass : Pass<"nn-recompute", "::mlir::func::FuncOp"> {
 
     In a unit that the module's `fsdp.recompute_plan` calls `selective`, every
     pure op may be computed again but library calls: matrix products, attention,
-    losses, lookups. Where the plan has a price P, these may be too, at the
+    losses, lookups, and what ranks of a mesh compute together. Where the plan has a price P, these may be too, at the
     price of their FLOPs, where a byte kept costs P FLOPs: what is kept and what
     is computed together are the cheapest (the same cut, with ops as edges).
     What another unit reads is always kept.
@@ -275,8 +318,27 @@ def FuseEpiloguesPass : Pass<"nn-fuse-epilogues", "::mlir::func::FuncOp"> {
     nn-recompute: what it saved for backward is replaced by a value of the same
     size, and GELU's output is computed again from the pre-activation where it
     was. A sum of a product and a bias is rounded once instead of twice, and
-    GELU is the library's: bf16 and f16 only.
+    GELU is the library's: bf16 and f16 only. Products of rounded operands
+    (nn.f8_round) take sums alone: what follows takes its largest values in the
+    kernel that computes it.
   }];
+}
+
+def StoreF8Pass : Pass<"nn-store-f8", "::mlir::func::FuncOp"> {
+  let summary = "Products of rounded operands multiply floats of 8 bits in memory";
+  let description = [{
+    For a library that multiplies 8 bits (cuBLASLt from sm_89 on): a product
+    both of whose operands nn.f8_round gives becomes nn.f8_product of what these
+    hold, with their steps. An operand that is summed along its rows is an
+    nn.f8_cast, which kernels fuse; one that is summed along its columns is
+    written transposed by nn.f8_cast_matrix, beside the rows where both are
+    read. Steps of rows are taken only with `row-steps` (sm_90). Preserves
+    numerics up to the order of sums: steps are powers of two.
+  }];
+  let options = [
+    Option<"rowSteps", "row-steps", "bool", "true",
+           "The library takes a step for each row">
+  ];
 }
 
 def FusePass : Pass<"nn-fuse", "::mlir::func::FuncOp"> {

@@ -1,0 +1,39 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The nn dialect's ops between ranks, apart from NN.h so that most files need
+// not be compiled with them; and what modules and parameters say of the mesh.
+
+#ifndef SHARDONNX_DIALECT_NN_IR_NNMESH_H
+#define SHARDONNX_DIALECT_NN_IR_NNMESH_H
+
+#include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/Sharding.h"
+#include "shardonnx/runtime/Mesh.h"
+
+#define GET_OP_CLASSES
+#include "shardonnx/Dialect/NN/IR/NNMeshOps.h.inc"
+
+namespace shardonnx::nn {
+
+/// Of the module: the ranks of each axis that was named, by its name, i64s.
+inline constexpr llvm::StringLiteral kMeshAttr = "nn.mesh";
+/// The module's; that of one rank where it has none.
+Mesh meshOf(mlir::Operation *op);
+void setMesh(mlir::Operation *module, const Mesh &mesh);
+
+/// Of a parameter whose type is a rank's part: `axis`, `dim` and `sections` of
+/// the whole one.
+inline constexpr llvm::StringLiteral kSplitAttr = "nn.split";
+std::optional<Split> splitOf(ParameterOp parameter);
+void setSplit(ParameterOp parameter, MeshAxis axis, const Sharding &sharding);
+
+/// Whether all ranks of an axis meet in the op.
+bool isCollective(mlir::Operation *op);
+
+/// Registers the group with the dialect.
+void registerMeshOps(NNDialect &dialect);
+
+} // namespace shardonnx::nn
+
+#endif // SHARDONNX_DIALECT_NN_IR_NNMESH_H

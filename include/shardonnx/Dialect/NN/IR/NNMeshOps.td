@@ -1,0 +1,64 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the ranks of one axis of the mesh compute together. A group of its own
+// with a header of its own (NNMesh.h).
+
+#ifndef SHARDONNX_DIALECT_NN_MESH_OPS
+#define SHARDONNX_DIALECT_NN_MESH_OPS
+
+include "shardonnx/Dialect/NN/IR/NNBase.td"
+
+// `axis` is one of Mesh.h's, `parts` the ranks that it has. Every rank runs the
+// same program, so all meet in the order of these ops.
+class NN_MeshOp<string mnemonic, list<Trait> traits = []>
+    : NN_PureOp<mnemonic, !listconcat([
+        DeclareOpInterfaceMethods<InferTypeOpInterface>,
+        DeclareOpInterfaceMethods<DifferentiableOpInterface>], traits)> {
+  let results = (outs NN_Tensor:$result);
+  let hasVerifier = 1;
+}
+
+def NN_VaryOp : NN_MeshOp<"vary",
+    [DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
+  let summary = "The operand, of which each rank computes something else";
+  let description = [{
+    What is whole on every rank of the axis and read where ranks have parts:
+    each has a part of its gradient, which is the sum of these (Megatron's f,
+    Shoeybi et al. 2019; jax.lax.pvary). It is the operand itself once the
+    gradient is known.
+  }];
+  let args = (ins NN_FloatTensor:$operand, StrAttr:$axis, I64Attr:$parts);
+}
+
+def NN_AllReduceOp : NN_MeshOp<"all_reduce"> {
+  let summary = "The sum of the operands of the axis's ranks, on each of them";
+  let description = [{
+    In f32, in the order of the ranks, rounded once. What follows is the same on
+    every rank, and so is the gradient: each summand has it (Megatron's g).
+  }];
+  let args = (ins NN_FloatTensor:$operand, StrAttr:$axis, I64Attr:$parts);
+}
+
+class NN_SplitOp<string mnemonic> : NN_MeshOp<mnemonic> {
+  let args = (ins NN_Tensor:$operand, StrAttr:$axis, I64Attr:$parts,
+                       I64Attr:$dim, DenseI64ArrayAttr:$sections);
+}
+
+def NN_AllSliceOp : NN_SplitOp<"all_slice"> {
+  let summary = "This rank's part of what every rank has";
+  let description = [{
+    Along `dim`, which consists of `sections`: the rank's part of each of them,
+    side by side. The gradient is nn.all_gather of the ranks' parts.
+  }];
+}
+
+def NN_AllGatherOp : NN_SplitOp<"all_gather"> {
+  let summary = "The whole of which each rank has a part";
+  let description = [{
+    The inverse of nn.all_slice, whose gradient it is; its own is this rank's
+    part of it.
+  }];
+}
+
+#endif // SHARDONNX_DIALECT_NN_MESH_OPS

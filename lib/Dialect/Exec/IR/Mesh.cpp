@@ -1,0 +1,99 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the ranks of one axis of the mesh compute together: MeshABI.h's call.
+
+#include "Calls.h"
+
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
+#include "shardonnx/runtime/MeshABI.h"
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::exec;
+
+static bool isSum(AxisCollectiveOp op) {
+  return op.getCall() == SHX_AXIS_ALL_REDUCE;
+}
+
+LogicalResult AxisCollectiveOp::verify() {
+  MemRefType from = typeOf(getOperand()), to = typeOf(getResult());
+  if (!parseSpelling<MeshAxis>(getAxis()) || int64_t(getParts()) < 2)
+    return emitOpError("needs an axis of several ranks");
+  if (from.getElementType() != to.getElementType() ||
+      (isSum(*this) && from.getShape() != to.getShape()))
+    return emitOpError("needs buffers of one element type, and in a sum of one "
+                       "shape");
+  if (isSum(*this) != getSections().empty() ||
+      getSections().size() > SHX_MAX_SECTIONS ||
+      int64_t(getDim()) >= std::max<int64_t>(from.getRank(), 1))
+    return emitOpError(
+        "needs the sections of one dimension where it is no sum");
+  if (failed(verifyContiguous(*this, "operand", getOperand())))
+    return failure();
+  return verifyContiguous(*this, "result", getResult());
+}
+
+SmallVector<CallArgument> AxisCollectiveOp::getCallArguments() {
+  MemRefType from = typeOf(getOperand());
+  ShxAxisCollective desc = {};
+  desc.outer = desc.inner = 1;
+  auto dim = int64_t(getDim());
+  if (isSum(*this)) {
+    desc.sections[0] = from.getNumElements();
+    desc.sectionCount = 1;
+  } else {
+    for (auto [axis, size] : llvm::enumerate(from.getShape()))
+      if (int64_t(axis) != dim)
+        (int64_t(axis) < dim ? desc.outer : desc.inner) *= size;
+    llvm::copy(getSections(), desc.sections);
+    desc.sectionCount = int32_t(getSections().size());
+  }
+  desc.call = int32_t(getCall());
+  desc.axis = int32_t(parseSpelling<MeshAxis>(getAxis()).value());
+  desc.parts = int32_t(getParts());
+  desc.dtype = dtypeOf(getOperand());
+  return callArguments(descriptorOf(desc, "axis_collective"), getOperand(),
+                       getResult());
+}
+
+SmallVector<std::pair<Value, Value>> AxisCollectiveOp::getInPlacePairs() {
+  if (!isSum(*this))
+    return {};
+  return {{getOperand(), getResult()}};
+}
+
+namespace {
+
+/// Of a sum, and of the ops that split.
+template <typename Op, ShxAxisCall kCall>
+struct AxisCall : LibraryCallModel<AxisCall<Op, kCall>, Op> {
+  bool canWrite(Operation *, unsigned, const Layout &layout) const {
+    return layout.isContiguous();
+  }
+
+  void emit(Op op, CallEmitter &emitter) const {
+    int64_t dim = 0;
+    ArrayRef<int64_t> sections;
+    if constexpr (kCall != SHX_AXIS_ALL_REDUCE) {
+      dim = op.getDim();
+      sections = op.getSections();
+    }
+    Value operand = emitter.contiguousBuffer(op.getOperand());
+    emitter.create<AxisCollectiveOp>(
+        operand, emitter.resultBuffer(op.getResult()), int64_t(kCall),
+        op.getAxis(), op.getParts(), dim, sections);
+  }
+};
+
+} // namespace
+
+void AxisCollectiveOp::attachLibraryCalls(MLIRContext &context) {
+  using namespace nn;
+  AllReduceOp::attachInterface<AxisCall<AllReduceOp, SHX_AXIS_ALL_REDUCE>>(
+      context);
+  AllGatherOp::attachInterface<AxisCall<AllGatherOp, SHX_AXIS_ALL_GATHER>>(
+      context);
+  AllSliceOp::attachInterface<AxisCall<AllSliceOp, SHX_AXIS_ALL_SLICE>>(
+      context);
+}

@@ -1,0 +1,63 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which products of a graph the ranks of an axis compute in parts, and how
+// every value then lies: what nn-partition decides before it changes anything.
+
+#ifndef SHARDONNX_LIB_DIALECT_NN_TRANSFORMS_PARTITIONPLAN_H
+#define SHARDONNX_LIB_DIALECT_NN_TRANSFORMS_PARTITIONPLAN_H
+
+#include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/Sharding.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace shardonnx::nn {
+
+/// A linear layer may be split by columns: each rank computes some of what it
+/// gives. The split goes with the values, op by op as their rules say, until a
+/// product sums along it: there each rank has a summand. At first every linear
+/// layer is split; where an op can only be computed whole, those that led there
+/// are not, and the search begins anew.
+class PartitionPlan {
+public:
+  PartitionPlan(mlir::Block &block, int64_t parts);
+
+  /// Decides all; always ends.
+  void search();
+
+  /// What an op was asked and has answered; null where all is whole.
+  const ShardingQuery *queryOf(mlir::Operation *op) const;
+  Sharding shardingOf(mlir::Value value) const;
+  /// Of a linear layer that reads what is whole.
+  bool splitsColumns(MatmulOp product) const;
+  /// Linear layers that stay whole, and why.
+  const llvm::MapVector<mlir::Operation *, std::string> &getWhole() const {
+    return whole;
+  }
+
+private:
+  using Seeds = llvm::SmallSetVector<mlir::Operation *, 4>;
+  struct Lie {
+    Sharding sharding;
+    Seeds seeds; // the products whose columns it comes from
+  };
+
+  void findSeeds();
+  bool propagate();
+  bool visit(mlir::Operation *op);
+  bool giveUp(const Seeds &led, const ShardingQuery &query,
+              mlir::Operation *op);
+  bool refine(mlir::Operation *seed, llvm::ArrayRef<double> fractions);
+
+  mlir::Block &block;
+  const int64_t parts;
+  llvm::MapVector<mlir::Operation *, Sharding> seeds;
+  llvm::MapVector<mlir::Operation *, std::string> whole;
+  llvm::DenseMap<mlir::Value, Lie> lies;
+  llvm::DenseMap<mlir::Operation *, ShardingQuery> queries;
+};
+
+} // namespace shardonnx::nn
+
+#endif // SHARDONNX_LIB_DIALECT_NN_TRANSFORMS_PARTITIONPLAN_H

@@ -1,0 +1,292 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// nn-store-f8: products of rounded operands become products of what is stored
+// in 8 bits. It stands behind nn-fuse-epilogues, whose sums it takes, and
+// before nn-fuse, which finds the casts to 8 bits beside what computes their
+// operands.
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/PointerIntPair.h"
+
+namespace shardonnx::nn {
+#define GEN_PASS_DEF_STOREF8PASS
+#include "shardonnx/Dialect/NN/Transforms/Passes.h.inc"
+} // namespace shardonnx::nn
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+/// What the library's kernels for 8 bits want of every size.
+static constexpr int64_t kSizeMultiple = 16;
+
+namespace {
+
+/// A rounded operand, in parts that lie side by side, and how a product reads
+/// it: along its rows, or along its columns.
+struct Rounded {
+  SmallVector<F8RoundOp> parts;
+  bool byColumns = false;
+  ArrayRef<int64_t> shape;
+
+  Value step() { return parts.front().getStep(); }
+  /// What is summed, and what is left.
+  int64_t depth() const { return shape[byColumns ? 0 : 1]; }
+  int64_t width() const { return shape[byColumns ? 1 : 0]; }
+  bool hasRowSteps() { return !isOne(step()); }
+  static bool isOne(Value step) {
+    return tensorType(step).getNumElements() == 1;
+  }
+};
+
+/// A product with both of its operands.
+struct Product {
+  Operation *op;
+  Rounded lhs, rhs;
+
+  /// What is added to it, or null.
+  Value addend() {
+    auto epilogue = dyn_cast<MatmulEpilogueOp>(op);
+    return epilogue ? epilogue.getSide() : Value();
+  }
+};
+
+/// Which of a cast's two results are read, and by what first.
+struct Demand {
+  bool rows = false, columns = false;
+  Operation *first = nullptr;
+};
+
+/// Rewrites the products of one block.
+class Storer {
+public:
+  Storer(Block &block, bool rowSteps) : block(block), rowSteps(rowSteps) {}
+
+  void run();
+
+private:
+  /// A rounding; of a weight, also when it is read: backward gathers weights
+  /// anew rather than keep them in 8 bits.
+  using Key = llvm::PointerIntPair<Operation *, 1, bool>;
+  static Key keyOf(F8RoundOp round, Operation *reader) {
+    bool weight = isParameterView(round.getOperand());
+    return Key(round, weight && isBackward(reader));
+  }
+
+  std::optional<Product> match(Operation *op) const;
+  void takeStepsOnce();
+  void demand(Rounded &operand, Operation *reader);
+  void makeCast(Key key, const Demand &demand);
+  Value bitsOf(OpBuilder &builder, Rounded &operand, Operation *reader);
+  void replace(Product &product);
+
+  Block &block;
+  bool rowSteps;
+  llvm::MapVector<Key, Demand> demands;
+  llvm::DenseMap<Key, std::pair<Value, Value>> casts; // rows, columns
+};
+
+} // namespace
+
+/// The operand's parts if they are rounded alike, with steps that a product can
+/// take: one, or one for each row of what it sums.
+static std::optional<Rounded> roundedOperand(Value value, bool byColumns) {
+  Rounded operand;
+  operand.byColumns = byColumns;
+  operand.shape = shapeOf(value);
+  SmallVector<Value> parts = {value};
+  if (auto concat = value.getDefiningOp<ConcatOp>();
+      concat && concat.getAxis() == 1)
+    parts = llvm::to_vector(concat.getOperands());
+  for (Value part : parts) {
+    auto round = part.getDefiningOp<F8RoundOp>();
+    if (!round || shapeOf(part).size() != 2)
+      return std::nullopt;
+    if (!operand.parts.empty() &&
+        (round.getStep() != operand.step() ||
+         round.getFormat() != operand.parts.front().getFormat()))
+      return std::nullopt;
+    operand.parts.push_back(round);
+  }
+  ArrayRef<int64_t> steps = shapeOf(operand.step());
+  bool ofRows = steps.size() == 2 && steps[byColumns ? 0 : 1] == 1 &&
+                steps[byColumns ? 1 : 0] == operand.width();
+  bool together = parts.size() == 1 || !byColumns;
+  if (!Rounded::isOne(operand.step()) && !(ofRows && together))
+    return std::nullopt;
+  if (operand.depth() % kSizeMultiple != 0 ||
+      operand.width() % kSizeMultiple != 0)
+    return std::nullopt;
+  return operand;
+}
+
+std::optional<Product> Storer::match(Operation *op) const {
+  auto matched = [&](auto product) -> std::optional<Product> {
+    if (shapeOf(product.getResult()).size() != 2)
+      return std::nullopt;
+    auto lhs = roundedOperand(product.getLhs(), product.getTransposeLhs());
+    auto rhs = roundedOperand(product.getRhs(), !product.getTransposeRhs());
+    if (!lhs || !rhs)
+      return std::nullopt;
+    bool bothE5M2 = lhs->parts.front().getFormat() == F8Format::e5m2 &&
+                    rhs->parts.front().getFormat() == F8Format::e5m2;
+    if (bothE5M2 || (!rowSteps && (lhs->hasRowSteps() || rhs->hasRowSteps())))
+      return std::nullopt;
+    return Product{op, *lhs, *rhs};
+  };
+  if (auto product = dyn_cast<MatmulOp>(op))
+    return matched(product);
+  if (auto product = dyn_cast<MatmulEpilogueOp>(op);
+      product && product.getEpilogue() == Epilogue::bias)
+    return matched(product);
+  return std::nullopt;
+}
+
+void Storer::demand(Rounded &operand, Operation *reader) {
+  for (F8RoundOp part : operand.parts) {
+    Demand &all = demands[keyOf(part, reader)];
+    (operand.byColumns ? all.columns : all.rows) = true;
+    if (!all.first)
+      all.first = reader;
+  }
+}
+
+void Storer::makeCast(Key key, const Demand &demand) {
+  auto round = cast<F8RoundOp>(key.getPointer());
+  // What backward gathers anew is cast where it is read.
+  bool again = key.getInt() && !isBackward(round);
+  Operation *place = again ? demand.first : round.getOperation();
+  PlaceListener listener(placeOf(place));
+  OpBuilder builder(place, &listener);
+  Location loc = round.getLoc();
+  Operation *made;
+  if (demand.columns) {
+    auto both = F8CastMatrixOp::create(builder, loc, round.getFormat(),
+                                       round.getOperand(), round.getStep());
+    casts[key] = {both.getRows(), both.getColumns()};
+    made = both;
+  } else {
+    made = F8CastOp::create(builder, loc, round.getFormat(), round.getOperand(),
+                            round.getStep());
+    casts[key].first = made->getResult(0);
+  }
+  if (again)
+    setPhase(made, Phase::recompute);
+}
+
+/// The operand in 8 bits, what is summed along its last axis.
+Value Storer::bitsOf(OpBuilder &builder, Rounded &operand, Operation *reader) {
+  SmallVector<Value> parts;
+  for (F8RoundOp part : operand.parts) {
+    auto [rows, columns] = casts.lookup(keyOf(part, reader));
+    parts.push_back(operand.byColumns ? columns : rows);
+  }
+  if (parts.size() == 1)
+    return parts.front();
+  // Columns side by side are rows below each other.
+  return ConcatOp::create(builder, reader->getLoc(), parts,
+                          operand.byColumns ? 0 : 1);
+}
+
+void Storer::replace(Product &product) {
+  Operation *op = product.op;
+  PlaceListener listener(placeOf(op));
+  OpBuilder builder(op, &listener);
+  Value lhs = bitsOf(builder, product.lhs, op),
+        rhs = bitsOf(builder, product.rhs, op);
+  Value left = product.lhs.step(), right = product.rhs.step();
+  // The library takes one step for each operand, or one for each row of both.
+  NNBuilder b(builder, op->getLoc());
+  auto repeat = [&](Value step, int64_t rows) {
+    if (!Rounded::isOne(step))
+      return step;
+    return b.broadcast(b.reshape(step, {1, 1}), {rows, 1});
+  };
+  if (product.lhs.hasRowSteps() || product.rhs.hasRowSteps()) {
+    left = repeat(left, product.lhs.width());
+    right = repeat(right, product.rhs.width());
+  }
+  auto stored = F8ProductOp::create(
+      builder, op->getLoc(), op->getResult(0).getType(), lhs, rhs, left, right,
+      product.addend(), /*fast=*/phaseOf(op) != Phase::backward);
+  op->getResult(0).replaceAllUsesWith(stored.getResult());
+  op->erase();
+}
+
+/// The largest value that a step is taken of, before it was widened or took
+/// another shape.
+static Value largestOf(F8StepOp step) {
+  Value amax = step.getAmax();
+  auto isWidened = [&] {
+    auto cast = amax.getDefiningOp<CastOp>();
+    return cast && elementType(cast.getOperand()).getIntOrFloatBitWidth() <
+                       elementType(amax).getIntOrFloatBitWidth();
+  };
+  while (amax.getDefiningOp<ReshapeOp>() || isWidened())
+    amax = amax.getDefiningOp()->getOperand(0);
+  return amax;
+}
+
+/// A step of one element is taken where its largest value is found: by the same
+/// kernel. Backward takes that one instead of another from the largest value,
+/// which is fewer bytes to keep and another kernel.
+void Storer::takeStepsOnce() {
+  llvm::DenseMap<std::pair<Value, F8Format>, Value> taken;
+  for (auto step : llvm::to_vector(block.getOps<F8StepOp>())) {
+    Value largest = largestOf(step);
+    Operation *maker = largest.getDefiningOp();
+    if (!maker || !Rounded::isOne(step.getResult()))
+      continue;
+    Value &early = taken[{largest, step.getFormat()}];
+    if (!early) {
+      PlaceListener listener(placeOf(maker));
+      OpBuilder builder(block.getParentOp()->getContext(), &listener);
+      builder.setInsertionPointAfter(maker);
+      early = F8StepOp::create(builder, step.getLoc(), step.getFormat(),
+                               NNBuilder(builder, step.getLoc()).f32(largest));
+    }
+    PlaceListener listener(placeOf(step));
+    OpBuilder builder(step, &listener);
+    step.replaceAllUsesWith(NNBuilder(builder, step.getLoc())
+                                .reshape(early, shapeOf(step.getResult())));
+  }
+}
+
+void Storer::run() {
+  SmallVector<Product> products;
+  for (Operation &op : block)
+    if (std::optional<Product> product = match(&op)) {
+      demand(product->lhs, &op);
+      demand(product->rhs, &op);
+      products.push_back(std::move(*product));
+    }
+  if (products.empty())
+    return;
+  takeStepsOnce();
+  for (auto &[key, demand] : demands)
+    makeCast(key, demand);
+  for (Product &product : products)
+    replace(product);
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (op.use_empty() && isMemoryEffectFree(&op) &&
+        !op.hasTrait<OpTrait::IsTerminator>())
+      op.erase();
+}
+
+namespace {
+
+struct StoreF8Pass : nn::impl::StoreF8PassBase<StoreF8Pass> {
+  using StoreF8PassBase::StoreF8PassBase;
+
+  void runOnOperation() override {
+    for (Block &block : getOperation().getBody())
+      Storer(block, rowSteps).run();
+  }
+};
+
+} // namespace

@@ -1,0 +1,49 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Collectives between the ranks of this one's tensor group, over memory that
+// they share. The issuing thread gives its tensor piece by piece, and takes
+// what it wants of the others' pieces: docs/runtime.md.
+
+#ifndef SHARDONNX_RUNTIME_CPU_AXISGROUP_H
+#define SHARDONNX_RUNTIME_CPU_AXISGROUP_H
+
+#include "../comm/Control.h"
+#include "../core/Trace.h"
+#include "State.h"
+#include "shardonnx/runtime/MeshABI.h"
+
+namespace shardonnx::rt {
+
+class AxisGroup {
+public:
+  AxisGroup(const State &state, Control &control, Trace *trace)
+      : state(state), control(control), trace(trace),
+        pieceBytes(state.manifest.meshBytes / 2) {}
+
+  void run(const ShxAxisCollective &desc, const uint8_t *from, uint8_t *to);
+
+private:
+  void slice(const ShxAxisCollective &desc, const uint8_t *from, uint8_t *to);
+  void exchange(const ShxAxisCollective &desc, const uint8_t *from,
+                uint8_t *to);
+  void take(const ShxAxisCollective &desc, int64_t begin, int64_t count,
+            uint8_t *to);
+  /// Until each rank of the group has counted so far.
+  void await(Counter RankBlock::*counter, uint64_t value);
+  /// What a rank of the group gives in this turn.
+  const uint8_t *given(int part) const {
+    return state.meshBuffer(part) + int64_t(turn % 2) * pieceBytes;
+  }
+  int part() const { return state.topology.tensorRank(state.rank); }
+
+  const State &state;
+  Control &control;
+  Trace *trace; // null: none
+  const int64_t pieceBytes;
+  uint64_t turn = 0; // pieces given by this rank, and by all
+};
+
+} // namespace shardonnx::rt
+
+#endif // SHARDONNX_RUNTIME_CPU_AXISGROUP_H

@@ -1,0 +1,44 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// ABI.h's calls between the ranks of one axis of the mesh (Mesh.h). Its
+// conventions hold here; a change is a change of SHX_ABI_VERSION.
+
+#ifndef SHARDONNX_RUNTIME_MESHABI_H
+#define SHARDONNX_RUNTIME_MESHABI_H
+
+#include "shardonnx/runtime/ABI.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum ShxAxisCall {
+  SHX_AXIS_ALL_REDUCE = 0, // the sum of the ranks' tensors, in their order
+  SHX_AXIS_ALL_GATHER = 1, // the whole, of the ranks' parts
+  SHX_AXIS_ALL_SLICE = 2,  // this rank's part of the whole; nothing is sent
+} ShxAxisCall;
+
+#define SHX_MAX_SECTIONS 8
+// The whole is [outer, sum of the sections, inner], row-major, of which each of
+// `parts` ranks has an even part of every section; a sum is of one section.
+typedef struct ShxAxisCollective {
+  int64_t outer, inner;
+  int64_t sections[SHX_MAX_SECTIONS];
+  int32_t sectionCount;
+  int32_t call;  // ShxAxisCall
+  int32_t axis;  // MeshAxis
+  int32_t parts; // ranks of the axis
+  int32_t dtype;
+  int32_t reserved;
+} ShxAxisCollective;
+// Returns when `to` is complete and `from` may be written again. They may be
+// one buffer in a sum.
+void shx_axis_collective(ShxContext *ctx, const ShxAxisCollective *desc,
+                         const void *from, void *to);
+
+#ifdef __cplusplus
+} // extern "C"
+#endif
+
+#endif // SHARDONNX_RUNTIME_MESHABI_H

@@ -1,0 +1,167 @@
+// RUN: shardonnx-opt %s -nn-partition=tensor=2 -split-input-file -verify-diagnostics | FileCheck %s
+
+// A block: query, key and value by heads, the products behind them by rows; one
+// sum behind each of the two pairs, and one vary before, whose gradients are
+// the other two sums.
+
+// CHECK: module attributes {nn.mesh = {context = 1 : i64, tensor = 2 : i64}
+// CHECK-SAME: {nodes = {{.*}}, what = "products split by columns"}
+// CHECK-SAME: {nodes = {{.*}}, what = "products split by rows"}
+// CHECK-LABEL: func.func @forward
+// CHECK-SAME: %[[X:.*]]: tensor<2x3x8xf32>
+func.func @forward(%x: tensor<2x3x8xf32>) -> tensor<2x3x8xf32> {
+  // CHECK: %[[N:.*]], %{{.*}} = nn.rms_norm
+  %n = nn.get @n : tensor<8xf32>
+  %norm:2 = nn.rms_norm %x, %n {epsilon = 1.0e-5 : f32} : (tensor<2x3x8xf32>, tensor<8xf32>) -> (tensor<2x3x8xf32>, tensor<2x3x1xf32>)
+  // CHECK: nn.get @q : tensor<4x8xf32>
+  // CHECK: %[[V:.*]] = nn.vary %[[N]] {axis = "tensor", parts = 2 : i64, place = #nn.place<@h.0>}
+  // CHECK-NOT: nn.vary
+  // CHECK: nn.reshape %[[V]]
+  %rows = nn.reshape %norm#0 {place = #nn.place<@h.0>} : tensor<2x3x8xf32> -> tensor<6x8xf32>
+  %q = nn.get @q : tensor<8x8xf32>
+  // CHECK: nn.matmul {{.*}} -> tensor<6x4xf32>
+  %qp = nn.matmul %rows, %q {place = #nn.place<@h.0>, transpose_rhs} : (tensor<6x8xf32>, tensor<8x8xf32>) -> tensor<6x8xf32>
+  // CHECK: nn.reshape {{.*}} : tensor<6x4xf32> -> tensor<2x3x2x2xf32>
+  %qh = nn.reshape %qp {place = #nn.place<@h.0>} : tensor<6x8xf32> -> tensor<2x3x4x2xf32>
+  // Stored [in, out], with a bias: columns too.
+  // CHECK: nn.get @k : tensor<8x2xf32>
+  %k = nn.get @k : tensor<8x4xf32>
+  %kp = nn.matmul %rows, %k {place = #nn.place<@h.0>} : (tensor<6x8xf32>, tensor<8x4xf32>) -> tensor<6x4xf32>
+  // CHECK: nn.get @kb : tensor<2xf32>
+  %kb = nn.get @kb : tensor<4xf32>
+  %ks = nn.add %kp, %kb {place = #nn.place<@h.0>} : (tensor<6x4xf32>, tensor<4xf32>) -> tensor<6x4xf32>
+  %kh = nn.reshape %ks {place = #nn.place<@h.0>} : tensor<6x4xf32> -> tensor<2x3x2x2xf32>
+  %v = nn.get @v : tensor<4x8xf32>
+  %vp = nn.matmul %rows, %v {place = #nn.place<@h.0>, transpose_rhs} : (tensor<6x8xf32>, tensor<4x8xf32>) -> tensor<6x4xf32>
+  %vh = nn.reshape %vp {place = #nn.place<@h.0>} : tensor<6x4xf32> -> tensor<2x3x2x2xf32>
+  // CHECK: nn.attention {{.*}} : (tensor<2x3x2x2xf32>, tensor<2x3x1x2xf32>, tensor<2x3x1x2xf32>) -> (tensor<2x3x2x2xf32>, tensor<2x2x3xf32>)
+  %a:2 = nn.attention %qh, %kh, %vh {place = #nn.place<@h.0>, scale = 1.0 : f32, causal} : (tensor<2x3x4x2xf32>, tensor<2x3x2x2xf32>, tensor<2x3x2x2xf32>) -> (tensor<2x3x4x2xf32>, tensor<2x4x3xf32>)
+  %ar = nn.reshape %a#0 {place = #nn.place<@h.0>} : tensor<2x3x4x2xf32> -> tensor<6x8xf32>
+  // CHECK: nn.get @o : tensor<8x4xf32>
+  %o = nn.get @o : tensor<8x8xf32>
+  // CHECK: %[[PART:.*]] = nn.matmul {{.*}} : (tensor<6x4xf32>, tensor<8x4xf32>) -> tensor<6x8xf32>
+  // CHECK: %[[SUM:.*]] = nn.all_reduce %[[PART]] {axis = "tensor", parts = 2 : i64, place = #nn.place<@h.0>}
+  %op = nn.matmul %ar, %o {place = #nn.place<@h.0>, transpose_rhs} : (tensor<6x8xf32>, tensor<8x8xf32>) -> tensor<6x8xf32>
+  // The bias is added once.
+  // CHECK: %[[B:.*]] = nn.get @ob : tensor<8xf32>
+  %ob = nn.get @ob : tensor<8xf32>
+  // CHECK: nn.add %[[SUM]], %[[B]]
+  %os = nn.add %op, %ob {place = #nn.place<@h.0>} : (tensor<6x8xf32>, tensor<8xf32>) -> tensor<6x8xf32>
+  %or = nn.reshape %os {place = #nn.place<@h.0>} : tensor<6x8xf32> -> tensor<2x3x8xf32>
+  %r = nn.add %x, %or {place = #nn.place<@h.0>} : (tensor<2x3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  %norm2:2 = nn.rms_norm %r, %n {epsilon = 1.0e-5 : f32} : (tensor<2x3x8xf32>, tensor<8xf32>) -> (tensor<2x3x8xf32>, tensor<2x3x1xf32>)
+  // CHECK: nn.vary
+  %rows2 = nn.reshape %norm2#0 {place = #nn.place<@h.0>} : tensor<2x3x8xf32> -> tensor<6x8xf32>
+  %gate = nn.get @gate : tensor<16x8xf32>
+  %g = nn.matmul %rows2, %gate {place = #nn.place<@h.0>, transpose_rhs} : (tensor<6x8xf32>, tensor<16x8xf32>) -> tensor<6x16xf32>
+  %up = nn.get @up : tensor<16x8xf32>
+  // CHECK-NOT: nn.vary
+  %u = nn.matmul %rows2, %up {place = #nn.place<@h.0>, transpose_rhs} : (tensor<6x8xf32>, tensor<16x8xf32>) -> tensor<6x16xf32>
+  // CHECK: nn.silu {{.*}} tensor<6x8xf32>
+  %s = nn.silu %g {place = #nn.place<@h.0>} : (tensor<6x16xf32>) -> tensor<6x16xf32>
+  %m = nn.mul %s, %u {place = #nn.place<@h.0>} : (tensor<6x16xf32>, tensor<6x16xf32>) -> tensor<6x16xf32>
+  %down = nn.get @down : tensor<8x16xf32>
+  // CHECK: nn.matmul
+  // CHECK-NEXT: nn.all_reduce
+  // CHECK-NOT: nn.all_reduce
+  %d = nn.matmul %m, %down {place = #nn.place<@h.0>, transpose_rhs} : (tensor<6x16xf32>, tensor<8x16xf32>) -> tensor<6x8xf32>
+  %dr = nn.reshape %d {place = #nn.place<@h.0>} : tensor<6x8xf32> -> tensor<2x3x8xf32>
+  %y = nn.add %r, %dr {place = #nn.place<@h.0>} : (tensor<2x3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  return %y : tensor<2x3x8xf32>
+}
+// CHECK: nn.parameter @n : tensor<8xf32> trainable {onnx_name = "n"}
+nn.parameter @n : tensor<8xf32> trainable {onnx_name = "n"}
+// CHECK: nn.parameter @q : tensor<4x8xf32> trainable {nn.split = {axis = "tensor", dim = 0 : i64, sections = array<i64: 8>}
+nn.parameter @q : tensor<8x8xf32> trainable {onnx_name = "q"}
+// CHECK: nn.parameter @k : tensor<8x2xf32> trainable {nn.split = {axis = "tensor", dim = 1 : i64, sections = array<i64: 4>}
+nn.parameter @k : tensor<8x4xf32> trainable {onnx_name = "k"}
+nn.parameter @kb : tensor<4xf32> trainable {onnx_name = "kb"}
+nn.parameter @v : tensor<4x8xf32> trainable {onnx_name = "v"}
+// CHECK: nn.parameter @o : tensor<8x4xf32> trainable {nn.split = {axis = "tensor", dim = 1 : i64, sections = array<i64: 8>}
+nn.parameter @o : tensor<8x8xf32> trainable {onnx_name = "o"}
+// CHECK: nn.parameter @ob : tensor<8xf32> trainable {onnx_name = "ob"}
+nn.parameter @ob : tensor<8xf32> trainable {onnx_name = "ob"}
+nn.parameter @gate : tensor<16x8xf32> trainable {onnx_name = "gate"}
+nn.parameter @up : tensor<16x8xf32> trainable {onnx_name = "up"}
+nn.parameter @down : tensor<8x16xf32> trainable {onnx_name = "down"}
+
+// -----
+
+// Query, key and value of one projection are three sections, whether they are
+// cut from its columns or are an axis of their own.
+
+// CHECK-LABEL: func.func @packed
+func.func @packed(%x: tensor<6x8xf32>) -> tensor<6x8xf32> {
+  %w = nn.get @w : tensor<8x24xf32>
+  // CHECK: nn.matmul {{.*}} : (tensor<6x8xf32>, tensor<8x12xf32>) -> tensor<6x12xf32>
+  %p = nn.matmul %x, %w : (tensor<6x8xf32>, tensor<8x24xf32>) -> tensor<6x24xf32>
+  // CHECK: nn.get @b : tensor<12xf32>
+  %b = nn.get @b : tensor<24xf32>
+  %s = nn.add %p, %b : (tensor<6x24xf32>, tensor<24xf32>) -> tensor<6x24xf32>
+  // CHECK: nn.slice {{.*}} {offsets = array<i64: 0, 4>, sizes = array<i64: 6, 4>}
+  %q = nn.slice %s {offsets = array<i64: 0, 8>, sizes = array<i64: 6, 8>} : (tensor<6x24xf32>) -> tensor<6x8xf32>
+  %t = nn.reshape %s : tensor<6x24xf32> -> tensor<2x3x3x4x2xf32>
+  %k = nn.slice %t {offsets = array<i64: 0, 0, 1, 0, 0>, sizes = array<i64: 2, 3, 1, 4, 2>} : (tensor<2x3x3x4x2xf32>) -> tensor<2x3x1x4x2xf32>
+  %kr = nn.reshape %k : tensor<2x3x1x4x2xf32> -> tensor<6x8xf32>
+  %m = nn.mul %q, %kr : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
+  %o = nn.get @o : tensor<8x8xf32>
+  // CHECK: nn.all_reduce
+  %y = nn.matmul %m, %o : (tensor<6x8xf32>, tensor<8x8xf32>) -> tensor<6x8xf32>
+  return %y : tensor<6x8xf32>
+}
+// CHECK: nn.parameter @w : tensor<8x12xf32> trainable {nn.split = {axis = "tensor", dim = 1 : i64, sections = array<i64: 8, 8, 8>}
+nn.parameter @w : tensor<8x24xf32> trainable {onnx_name = "w"}
+// CHECK: nn.parameter @b : tensor<12xf32> trainable {nn.split = {axis = "tensor", dim = 0 : i64, sections = array<i64: 8, 8, 8>}
+nn.parameter @b : tensor<24xf32> trainable {onnx_name = "b"}
+nn.parameter @o : tensor<8x8xf32> trainable {onnx_name = "o"}
+
+// -----
+
+// A norm of a head, and a table that other heads read too: what is whole and
+// trained varies, what has a row for each head is sliced, and gathered for its
+// gradient. A product of which a norm reads whole rows stays whole, and is told.
+
+// CHECK: module attributes
+// CHECK-SAME: {nodes = {{.*}}, what = "products that every rank of the tensor axis computes", why = "nn.rms_norm: it reads whole rows"}
+// CHECK-LABEL: func.func @beside
+func.func @beside(%x: tensor<6x8xf32>, %bias: tensor<4x1xf32>) -> (tensor<6x8xf32>, tensor<4x1xf32>) {
+  // CHECK: nn.matmul {{.*}}tensor<8x8xf32>) -> tensor<6x8xf32>
+  %w = nn.get @w : tensor<8x8xf32>
+  %p = nn.matmul %x, %w {place = #nn.place<@h.0>} : (tensor<6x8xf32>, tensor<8x8xf32>) -> tensor<6x8xf32>
+  %all = nn.get @all : tensor<8xf32>
+  %n:2 = nn.rms_norm %p, %all {epsilon = 1.0e-5 : f32} : (tensor<6x8xf32>, tensor<8xf32>) -> (tensor<6x8xf32>, tensor<6x1xf32>)
+  %u = nn.get @u : tensor<8x8xf32>
+  %up = nn.matmul %n#0, %u : (tensor<6x8xf32>, tensor<8x8xf32>) -> tensor<6x8xf32>
+  %h = nn.reshape %up : tensor<6x8xf32> -> tensor<6x4x2xf32>
+  // CHECK: %[[HEAD:.*]] = nn.get @head
+  %head = nn.get @head : tensor<2xf32>
+  // CHECK: %[[VARIES:.*]] = nn.vary %[[HEAD]]
+  // CHECK: nn.rms_norm %{{.*}}, %[[VARIES]]
+  %hn:2 = nn.rms_norm %h, %head {epsilon = 1.0e-5 : f32} : (tensor<6x4x2xf32>, tensor<2xf32>) -> (tensor<6x4x2xf32>, tensor<6x4x1xf32>)
+  // CHECK: %[[T:.*]] = nn.get @table : tensor<4x1xf32>
+  %table = nn.get @table : tensor<4x1xf32>
+  %other = nn.add %table, %bias : (tensor<4x1xf32>, tensor<4x1xf32>) -> tensor<4x1xf32>
+  // CHECK: %[[SLICE:.*]] = nn.all_slice %[[T]] {axis = "tensor", dim = 0 : i64, parts = 2 : i64, sections = array<i64: 4>} : (tensor<4x1xf32>) -> tensor<2x1xf32>
+  // CHECK: nn.add %{{.*}}, %[[SLICE]]
+  %sum = nn.add %hn#0, %table : (tensor<6x4x2xf32>, tensor<4x1xf32>) -> tensor<6x4x2xf32>
+  %flat = nn.reshape %sum : tensor<6x4x2xf32> -> tensor<6x8xf32>
+  %o = nn.get @o : tensor<8x8xf32>
+  %y = nn.matmul %flat, %o : (tensor<6x8xf32>, tensor<8x8xf32>) -> tensor<6x8xf32>
+  return %y, %other : tensor<6x8xf32>, tensor<4x1xf32>
+}
+// CHECK: nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
+nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
+nn.parameter @all : tensor<8xf32> trainable {onnx_name = "all"}
+nn.parameter @u : tensor<8x8xf32> trainable {onnx_name = "u"}
+nn.parameter @head : tensor<2xf32> trainable {onnx_name = "head"}
+// CHECK: nn.parameter @table : tensor<4x1xf32> trainable {onnx_name = "table"}
+nn.parameter @table : tensor<4x1xf32> trainable {onnx_name = "table"}
+nn.parameter @o : tensor<8x8xf32> trainable {onnx_name = "o"}
+
+// -----
+
+func.func @heads(%q: tensor<1x3x6x4xf32>, %k: tensor<1x3x3x4xf32>) {
+  // expected-error @below {{--mesh: tensor:2 does not divide the 3 key/value heads of this attention; the nearest that does is tensor:3}}
+  %0:2 = nn.attention %q, %k, %k {scale = 1.0 : f32} : (tensor<1x3x6x4xf32>, tensor<1x3x3x4xf32>, tensor<1x3x3x4xf32>) -> (tensor<1x3x6x4xf32>, tensor<1x6x3xf32>)
+  return
+}

@@ -1,0 +1,120 @@
+// RUN: shardonnx-opt %s -nn-store-f8 -split-input-file | FileCheck %s
+// RUN: shardonnx-opt %s -nn-store-f8 -nn-fuse -split-input-file | FileCheck %s --check-prefix=FUSED
+// RUN: shardonnx-opt %s -nn-store-f8=row-steps=false -split-input-file | FileCheck %s --check-prefix=ONE
+
+// One step for each operand. What is summed along its columns is cast together
+// with its transpose, from one read; sums that came with a product stay its.
+
+// CHECK-LABEL: func.func @tensorwise
+// CHECK: %[[XROWS:.*]], %[[XCOLUMNS:.*]] = nn.f8_cast_matrix e4m3 %arg0, %arg3 {{.*}} -> (tensor<32x48xf8E4M3FN>, tensor<48x32xf8E4M3FN>)
+// CHECK: %[[W:.*]] = nn.f8_cast e4m3 %arg1, %arg4
+// CHECK: nn.f8_product {{.*}}%[[XROWS]], %[[W]], %arg3, %arg4, %arg6{{.*}}fast
+// CHECK: %{{.*}}, %[[GCOLUMNS:.*]] = nn.f8_cast_matrix e5m2 %arg2, %arg5
+// CHECK: nn.f8_product {{.*}}%[[GCOLUMNS]], %[[XCOLUMNS]], %arg5, %arg3
+// CHECK-NOT: fast
+// CHECK: return
+func.func @tensorwise(%x: tensor<32x48xbf16>, %w: tensor<64x48xbf16>, %g: tensor<32x64xbf16>, %sx: tensor<1x1xf32>, %sw: tensor<1x1xf32>, %sg: tensor<1x1xf32>, %bias: tensor<64xbf16>) -> (tensor<32x64xbf16>, tensor<64x48xf32>) {
+  %rx = nn.f8_round e4m3 %x, %sx {place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<1x1xf32>) -> tensor<32x48xbf16>
+  %rw = nn.f8_round e4m3 %w, %sw {place = #nn.place<@h>} : (tensor<64x48xbf16>, tensor<1x1xf32>) -> tensor<64x48xbf16>
+  %y = nn.matmul_epilogue bias %rx, %rw, %bias {transpose_rhs, place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<64x48xbf16>, tensor<64xbf16>) -> tensor<32x64xbf16>
+  %rg = nn.f8_round e5m2 %g, %sg {place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<1x1xf32>) -> tensor<32x64xbf16>
+  %dw = nn.matmul %rg, %rx {transpose_lhs, place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<32x48xbf16>) -> tensor<64x48xf32>
+  return %y, %dw : tensor<32x64xbf16>, tensor<64x48xf32>
+}
+
+// -----
+
+// A step for each row of both, or one repeated; a GPU whose library takes one
+// alone multiplies what 8 bits stand for. Parts side by side stay so.
+
+// CHECK-LABEL: func.func @rowwise
+// CHECK-DAG: %[[A:.*]] = nn.f8_cast e4m3 %arg0, %arg3 {{.*}} -> tensor<32x16xf8E4M3FN>
+// CHECK-DAG: %[[B:.*]] = nn.f8_cast e4m3 %arg1, %arg3 {{.*}} -> tensor<32x32xf8E4M3FN>
+// CHECK-DAG: %[[WROWS:.*]], %[[WCOLUMNS:.*]] = nn.f8_cast_matrix e4m3 %arg2, %arg4
+// CHECK: %[[G:.*]] = nn.concat %[[A]], %[[B]] {axis = 1
+// CHECK: %[[STEPS:.*]] = nn.broadcast %arg4 {{.*}} -> tensor<64x1xf32>
+// CHECK: nn.f8_product {{.*}}%[[G]], %[[WCOLUMNS]], %arg3, %[[STEPS]]
+// ONE-LABEL: func.func @rowwise
+// ONE-NOT: f8E4M3FN
+// ONE: nn.matmul
+func.func @rowwise(%a: tensor<32x16xbf16>, %b: tensor<32x32xbf16>, %w: tensor<48x64xbf16>, %sg: tensor<32x1xf32>, %sw: tensor<1x1xf32>) -> tensor<32x64xbf16> {
+  %ra = nn.f8_round e4m3 %a, %sg {place = #nn.place<@h, backward>} : (tensor<32x16xbf16>, tensor<32x1xf32>) -> tensor<32x16xbf16>
+  %rb = nn.f8_round e4m3 %b, %sg {place = #nn.place<@h, backward>} : (tensor<32x32xbf16>, tensor<32x1xf32>) -> tensor<32x32xbf16>
+  %g = nn.concat %ra, %rb {axis = 1 : i64, place = #nn.place<@h, backward>} : (tensor<32x16xbf16>, tensor<32x32xbf16>) -> tensor<32x48xbf16>
+  %rw = nn.f8_round e4m3 %w, %sw {place = #nn.place<@h, backward>} : (tensor<48x64xbf16>, tensor<1x1xf32>) -> tensor<48x64xbf16>
+  %dx = nn.matmul %g, %rw {place = #nn.place<@h, backward>} : (tensor<32x48xbf16>, tensor<48x64xbf16>) -> tensor<32x64xbf16>
+  return %dx : tensor<32x64xbf16>
+}
+
+// -----
+
+// What the library does not multiply stays: two operands of two bits of
+// mantissa, steps along the sum, one operand that is not rounded.
+
+// CHECK-LABEL: func.func @others
+// CHECK-NOT: nn.f8_cast
+// CHECK-COUNT-3: nn.matmul
+func.func @others(%x: tensor<32x48xbf16>, %w: tensor<64x48xbf16>, %one: tensor<1x1xf32>, %along: tensor<1x48xf32>) -> (tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>) {
+  %x2 = nn.f8_round e5m2 %x, %one {place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<1x1xf32>) -> tensor<32x48xbf16>
+  %w2 = nn.f8_round e5m2 %w, %one {place = #nn.place<@h>} : (tensor<64x48xbf16>, tensor<1x1xf32>) -> tensor<64x48xbf16>
+  %w3 = nn.f8_round e4m3 %w, %along {place = #nn.place<@h>} : (tensor<64x48xbf16>, tensor<1x48xf32>) -> tensor<64x48xbf16>
+  %0 = nn.matmul %x2, %w2 {transpose_rhs, place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<64x48xbf16>) -> tensor<32x64xbf16>
+  %1 = nn.matmul %x2, %w3 {transpose_rhs, place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<64x48xbf16>) -> tensor<32x64xbf16>
+  %2 = nn.matmul %x2, %w {transpose_rhs, place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<64x48xbf16>) -> tensor<32x64xbf16>
+  return %0, %1, %2 : tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>
+}
+
+// -----
+
+// Backward gathers a weight anew and casts it there: 8 bits of it are not kept.
+
+// CHECK-LABEL: func.func @weights
+// CHECK: %[[W:.*]] = nn.get @w
+// CHECK: %[[ROWS:.*]] = nn.f8_cast e4m3 %[[W]]
+// CHECK: nn.f8_product {{.*}}%[[ROWS]]
+// CHECK: %{{.*}}, %[[COLUMNS:.*]] = nn.f8_cast_matrix e4m3 %[[W]], %arg2 {place = #nn.place<@h, recompute>}
+// CHECK: nn.f8_product {{.*}}%[[COLUMNS]]
+nn.parameter @w : tensor<64x48xbf16> trainable {onnx_name = "w", place = #nn.place<@h>}
+func.func @weights(%x: tensor<32x48xbf16>, %g: tensor<32x64xbf16>, %s: tensor<1x1xf32>) -> (tensor<32x64xbf16>, tensor<32x48xbf16>) {
+  %w = nn.get @w {place = #nn.place<@h>} : tensor<64x48xbf16>
+  %rx = nn.f8_round e4m3 %x, %s {place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<1x1xf32>) -> tensor<32x48xbf16>
+  %rw = nn.f8_round e4m3 %w, %s {place = #nn.place<@h>} : (tensor<64x48xbf16>, tensor<1x1xf32>) -> tensor<64x48xbf16>
+  %y = nn.matmul %rx, %rw {transpose_rhs, place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<64x48xbf16>) -> tensor<32x64xbf16>
+  %rg = nn.f8_round e5m2 %g, %s {place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<1x1xf32>) -> tensor<32x64xbf16>
+  %dx = nn.matmul %rg, %rw {place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<64x48xbf16>) -> tensor<32x48xbf16>
+  return %y, %dx : tensor<32x64xbf16>, tensor<32x48xbf16>
+}
+
+// -----
+
+// A tensor's step is taken once, by the kernel that finds its largest value;
+// backward takes forward's.
+
+// CHECK-LABEL: func.func @steps
+// CHECK: %[[MAX:.*]] = nn.reduce_max
+// CHECK-NEXT: %[[WIDE:.*]] = nn.cast %[[MAX]] {place = #nn.place<@h>}
+// CHECK-NEXT: nn.f8_step e4m3 %[[WIDE]] {place = #nn.place<@h>}
+// CHECK-NOT: nn.f8_step
+// CHECK-COUNT-2: nn.f8_product
+// FUSED-LABEL: func.func @steps
+// FUSED: nn.fused rows [32]
+// FUSED-NEXT: nn.reduce_max
+// FUSED-NEXT: nn.cast
+// FUSED-NEXT: nn.f8_step
+// FUSED-NEXT: nn.yield
+// FUSED-NOT: nn.f8_step
+func.func @steps(%x: tensor<32x48xbf16>, %rows: tensor<32xbf16>, %rw: tensor<64x48xbf16>, %g: tensor<32x64xbf16>, %s: tensor<1x1xf32>) -> (tensor<32x64xbf16>, tensor<64x48xf32>) {
+  %max = nn.reduce_max %rows {axes = array<i64: 0>, keepdims, place = #nn.place<@h>} : (tensor<32xbf16>) -> tensor<1xbf16>
+  %amax = nn.reshape %max {place = #nn.place<@h>} : tensor<1xbf16> -> tensor<1x1xbf16>
+  %wide = nn.cast %amax {place = #nn.place<@h>} : tensor<1x1xbf16> -> tensor<1x1xf32>
+  %sx = nn.f8_step e4m3 %wide {place = #nn.place<@h>} : (tensor<1x1xf32>) -> tensor<1x1xf32>
+  %x1 = nn.f8_round e4m3 %x, %sx {place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<1x1xf32>) -> tensor<32x48xbf16>
+  %w = nn.f8_round e4m3 %rw, %s {place = #nn.place<@h>} : (tensor<64x48xbf16>, tensor<1x1xf32>) -> tensor<64x48xbf16>
+  %y = nn.matmul %x1, %w {transpose_rhs, place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<64x48xbf16>) -> tensor<32x64xbf16>
+  %rg = nn.f8_round e5m2 %g, %s {place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<1x1xf32>) -> tensor<32x64xbf16>
+  %again = nn.cast %amax {place = #nn.place<@h, recompute>} : tensor<1x1xbf16> -> tensor<1x1xf32>
+  %sx2 = nn.f8_step e4m3 %again {place = #nn.place<@h, recompute>} : (tensor<1x1xf32>) -> tensor<1x1xf32>
+  %x2 = nn.f8_round e4m3 %x, %sx2 {place = #nn.place<@h, recompute>} : (tensor<32x48xbf16>, tensor<1x1xf32>) -> tensor<32x48xbf16>
+  %dw = nn.matmul %rg, %x2 {transpose_lhs, place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<32x48xbf16>) -> tensor<64x48xf32>
+  return %y, %dw : tensor<32x64xbf16>, tensor<64x48xf32>
+}

@@ -1,0 +1,44 @@
+// The gradients of what ranks compute together are each other's.
+// RUN: shardonnx-opt %s --nn-differentiate | FileCheck %s
+// RUN: shardonnx-opt %s --nn-differentiate --nn-decompose | FileCheck %s --check-prefix=DONE
+
+nn.parameter @w : tensor<1xf32> trainable {onnx_name = "w"}
+nn.parameter @part : tensor<4xf32> trainable {onnx_name = "part"}
+nn.parameter @whole : tensor<8xf32> trainable {onnx_name = "whole"}
+
+// Each rank's gradient of a value that varies is a summand; that of a sum is
+// each summand's. What is whole has its gradient on every rank.
+// CHECK-LABEL: func.func @microbatch
+// CHECK: %[[PART:.*]] = nn.get @part
+// CHECK: %[[VARIES:.*]] = nn.vary
+// CHECK: %[[GATHERED:.*]] = nn.all_gather
+// CHECK: nn.all_reduce
+// CHECK: %[[SEED:.*]] = nn.broadcast {{.*}} -> tensor<4xf32>
+// CHECK: %[[BACK:.*]] = nn.all_gather %[[SEED]] {axis = "tensor", dim = 0 : i64, parts = 2 : i64, place = #nn.place<backward>, sections = array<i64: 4, 4>} : (tensor<4xf32>) -> tensor<8xf32>
+// CHECK: %[[WHOLE:.*]] = nn.mul %[[BACK]], %[[GATHERED]]
+// CHECK: nn.grad @whole, %[[WHOLE]]
+// CHECK: %[[INNER:.*]] = nn.mul %[[BACK]], %{{.*}} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+// CHECK: %[[MINE:.*]] = nn.all_slice %[[INNER]] {axis = "tensor", dim = 0 : i64, parts = 2 : i64, place = #nn.place<backward>, sections = array<i64: 4, 4>} : (tensor<8xf32>) -> tensor<4xf32>
+// CHECK: nn.mul %[[MINE]], %[[PART]]
+// CHECK: %[[SUMMAND:.*]] = nn.reshape {{.*}} -> tensor<1xf32>
+// CHECK: %[[G:.*]] = nn.mul %[[MINE]], %[[VARIES]]
+// CHECK: nn.grad @part, %[[G]]
+// CHECK: %[[SUM:.*]] = nn.all_reduce %[[SUMMAND]] {axis = "tensor", parts = 2 : i64, place = #nn.place<backward>}
+// CHECK: nn.grad @w, %[[SUM]]
+
+// DONE-LABEL: func.func @microbatch
+// DONE-NOT: nn.vary
+func.func @forward() {
+  %w = nn.get @w : tensor<1xf32>
+  %p = nn.get @part : tensor<4xf32>
+  %u = nn.get @whole : tensor<8xf32>
+  %v = nn.vary %w {axis = "tensor", parts = 2 : i64} : (tensor<1xf32>) -> tensor<1xf32>
+  %m = nn.mul %v, %p : (tensor<1xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %g = nn.all_gather %m {axis = "tensor", parts = 2 : i64, dim = 0 : i64, sections = array<i64: 4, 4>} : (tensor<4xf32>) -> tensor<8xf32>
+  %h = nn.mul %u, %g : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %s = nn.all_slice %h {axis = "tensor", parts = 2 : i64, dim = 0 : i64, sections = array<i64: 4, 4>} : (tensor<8xf32>) -> tensor<4xf32>
+  %l = nn.reduce_sum %s {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
+  %a = nn.all_reduce %l {axis = "tensor", parts = 2 : i64} : (tensor<f32>) -> tensor<f32>
+  nn.loss %a {denominator = "batches"} : tensor<f32>
+  return
+}
