@@ -46,25 +46,15 @@ extern "C" __global__ void __launch_bounds__(kSliceThreads)
 }
 
 // The norm is a number in bf16, too.
-extern "C" __global__ void __launch_bounds__(kFinishThreads)
-    shx_k_ns_norm(const double *sums, int64_t count, float *norm) {
-  __shared__ double shared[kWarp];
-  double sum = 0;
-  for (int64_t i = threadIdx.x; i < count; i += kFinishThreads)
-    sum += sums[i];
-  sum = blockSum(sum, shared);
-  if (threadIdx.x == 0)
-    *norm = fmaxf(roundToBf16(float(sqrt(sum))),
-                  roundToBf16(shardonnx::kNewtonSchulzEpsilon));
-}
-
 extern "C" __global__ void __launch_bounds__(kSliceThreads)
-    shx_k_ns_divide(void *x, const float *norm, int64_t count) {
+    shx_k_ns_divide(void *x, const double *squares, int64_t count) {
   int64_t i = int64_t(blockIdx.x) * kSliceThreads + threadIdx.x;
   if (i >= count)
     return;
+  float norm = fmaxf(roundToBf16(float(sqrt(*squares))),
+                     roundToBf16(shardonnx::kNewtonSchulzEpsilon));
   auto *at = typed<SHX_BF16>(x, i);
-  *at = Float<SHX_BF16>::narrow(Float<SHX_BF16>::widen(*at) / *norm);
+  *at = Float<SHX_BF16>::narrow(Float<SHX_BF16>::widen(*at) / norm);
 }
 
 // to = beta·from + alpha·sums; the rows of both have a stride, those of the
@@ -87,6 +77,7 @@ extern "C" __global__ void __launch_bounds__(kSliceThreads)
 #include "../gemm/Gemm.h"
 #include "../launch/Launch.h"
 #include "../plan/NewtonSchulzPlan.h"
+#include "../state/Slices.h"
 #include "NewtonSchulz.h"
 
 namespace shardonnx::rt::cuda {
@@ -143,12 +134,13 @@ private:
 void NewtonSchulz::normalize() {
   int64_t count = rows * columns, chunks = blocksFor(count, kSquaresChunk);
   auto *squares = reinterpret_cast<double *>(space + plan.squares);
-  auto *norm = reinterpret_cast<float *>(space + plan.norm);
+  auto *sum = reinterpret_cast<double *>(space + plan.squaresSum);
   launch(context, "shx_k_ns_squares", chunks, kSliceThreads, 0,
          static_cast<const void *>(x), squares, count);
-  launch(context, "shx_k_ns_norm", 1, kFinishThreads, 0, squares, chunks, norm);
+  sumDoubles(context, context.compute, squares, chunks, sum);
   launch(context, "shx_k_ns_divide", blocksFor(count, kSliceThreads),
-         kSliceThreads, 0, static_cast<void *>(x), norm, count);
+         kSliceThreads, 0, static_cast<void *>(x),
+         static_cast<const double *>(sum), count);
 }
 
 void NewtonSchulz::takeGram() {

@@ -9,16 +9,14 @@
 
 #include "../kernels/Shapes.h"
 #include "GemmPlan.h"
-#include <algorithm>
+#include "shardonnx/runtime/NewtonSchulzPlan.h"
 
 namespace shardonnx::rt::cuda {
 
 /// Offsets in bytes; the Gram matrix is first.
-struct NewtonSchulzPlan {
-  int64_t least, most; // of rows and columns
-  int64_t block;       // of the longer side, whose products are summed at once
-  int64_t polynomial, sums, squares, norm, product;
-  int64_t bytes;
+struct NewtonSchulzPlan : NewtonSchulzShape {
+  int64_t polynomial = 0, sums = 0, squares = 0, squaresSum = 0, product = 0;
+  int64_t bytes = 0;
 };
 
 /// C = A·B in f32 or bf16, of operands in bf16 whose rows have no gaps.
@@ -38,20 +36,11 @@ constexpr int64_t kNewtonSchulzSums = 1 << 24;
 constexpr NewtonSchulzPlan planNewtonSchulz(int64_t rows, int64_t columns,
                                             int64_t sums = kNewtonSchulzSums) {
   constexpr int64_t kLeastBlock = 256;
-  NewtonSchulzPlan plan{};
-  plan.least = std::min(rows, columns);
-  plan.most = std::max(rows, columns);
-  int64_t least = std::max<int64_t>(plan.least, 1);
-  int64_t steps = std::max<int64_t>(sums / least / kLeastBlock, 1);
-  plan.block = std::min(plan.most, steps * kLeastBlock);
-  auto product = [](int64_t m, int64_t n, int64_t k, int32_t dtypeC) {
-    return planGemm(newtonSchulzProduct(m, n, k, dtypeC)).bytes;
-  };
+  NewtonSchulzPlan plan{{rows, columns, sums, kLeastBlock}};
   int64_t products =
-      std::max({product(least, least, plan.most, SHX_BF16),
-                product(std::min(plan.block, least), least, least, SHX_F32),
-                product(plan.block, least, least, SHX_F32),
-                product(least, plan.block, least, SHX_F32)});
+      plan.mostOfProducts([](int64_t m, int64_t n, int64_t k, int32_t dtypeC) {
+        return planGemm(newtonSchulzProduct(m, n, k, dtypeC)).bytes;
+      });
   int64_t chunks = (rows * columns + kSquaresChunk - 1) / kSquaresChunk;
   int64_t at = 0;
   auto take = [&at](int64_t bytes) {
@@ -59,11 +48,12 @@ constexpr NewtonSchulzPlan planNewtonSchulz(int64_t rows, int64_t columns,
     at += alignTo(bytes, kGemmAlignment);
     return here;
   };
-  take(least * least * 2);
-  plan.polynomial = take(least * least * 2);
-  plan.sums = take(plan.block * least * int64_t(sizeof(float)));
+  int64_t square = plan.least * plan.least * bytesOf(SHX_BF16);
+  take(square);
+  plan.polynomial = take(square);
+  plan.sums = take(plan.block * plan.least * int64_t(sizeof(float)));
   plan.squares = take(chunks * int64_t(sizeof(double)));
-  plan.norm = take(sizeof(float));
+  plan.squaresSum = take(sizeof(double));
   plan.product = take(products);
   plan.bytes = at;
   return plan;

@@ -3,6 +3,7 @@
 //
 // Attention and rotary embedding: shape rules, verifiers, gradients, FLOPs.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "Shardable.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
@@ -19,11 +20,7 @@ using namespace shardonnx::nn;
 // attention
 //===----------------------------------------------------------------------===//
 
-LogicalResult
-AttentionOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
-                              ValueRange operands, DictionaryAttr attributes,
-                              OpaqueProperties properties, RegionRange regions,
-                              SmallVectorImpl<Type> &inferred) {
+NN_INFER(AttentionOp) {
   auto query = tensorType(operands[0]), value = tensorType(operands[2]);
   if (query.getRank() != 4 || tensorType(operands[1]).getRank() != 4 ||
       value.getRank() != 4)
@@ -146,9 +143,7 @@ Value MaskGradient::build(Value resultGrad) {
   return b.gradientFor(op.getMask(), b.mul(p, b.sub(dp, delta)));
 }
 
-LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
-                                    const llvm::SmallBitVector &needed,
-                                    MutableArrayRef<Value> operandGrads) {
+NN_VJP(AttentionOp) {
   if (resultGrads[1])
     return emitOpError("has no gradient through its log-sum-exp");
   NNBuilder b(builder, getLoc());
@@ -174,10 +169,7 @@ int64_t AttentionOp::getFlops() {
   return attentionFlops(getQuery(), getKey(), getValue());
 }
 
-LogicalResult AttentionGradOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> loc, ValueRange operands,
-    DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
-    SmallVectorImpl<Type> &inferred) {
+NN_INFER(AttentionGradOp) {
   for (Value operand : operands.take_front(3))
     inferred.push_back(operand.getType());
   return success();
@@ -192,11 +184,7 @@ int64_t AttentionGradOp::getFlops() {
 // rotary
 //===----------------------------------------------------------------------===//
 
-LogicalResult
-RotaryOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
-                           ValueRange operands, DictionaryAttr attributes,
-                           OpaqueProperties properties, RegionRange regions,
-                           SmallVectorImpl<Type> &inferred) {
+NN_INFER(RotaryOp) {
   inferred.push_back(operands[0].getType());
   return success();
 }
@@ -214,9 +202,7 @@ LogicalResult RotaryOp::verify() {
 }
 
 // A rotation's gradient is the rotation back.
-LogicalResult RotaryOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
-                                 const llvm::SmallBitVector &needed,
-                                 MutableArrayRef<Value> operandGrads) {
+NN_VJP(RotaryOp) {
   if (needed[1] || needed[2])
     return emitOpError("has no gradient for its cos and sin tables");
   operandGrads[0] =

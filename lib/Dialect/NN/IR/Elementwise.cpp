@@ -4,6 +4,7 @@
 // Elementwise ops of more than one operand, and casts: shape rules, folders,
 // gradients, what they compute on vectors, and by their definition.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "Shardable.h"
 #include "VectorBuilder.h"
@@ -47,13 +48,8 @@ static LogicalResult checkSameElement(std::optional<Location> loc, Value a,
                 " and ", elementType(b));
 }
 
-#define NN_INFER_ARGUMENTS                                                     \
-  MLIRContext *context, std::optional<Location> loc, ValueRange operands,      \
-      DictionaryAttr attributes, OpaqueProperties properties,                  \
-      RegionRange regions, SmallVectorImpl<Type> &inferred
-
 #define NN_BINARY_INFER(OP)                                                    \
-  LogicalResult OP::inferReturnTypes(NN_INFER_ARGUMENTS) {                     \
+  NN_INFER(OP) {                                                               \
     if (failed(checkSameElement(loc, operands[0], operands[1])))               \
       return failure();                                                        \
     return inferBroadcast(loc, operands, elementType(operands[0]), inferred);  \
@@ -68,7 +64,7 @@ NN_BINARY_INFER(AndOp)
 NN_BINARY_INFER(OrOp)
 
 #define NN_FLOAT_BINARY_INFER(OP)                                              \
-  LogicalResult OP::inferReturnTypes(NN_INFER_ARGUMENTS) {                     \
+  NN_INFER(OP) {                                                               \
     if (failed(checkSameElement(loc, operands[0], operands[1])))               \
       return failure();                                                        \
     if (!isa<FloatType>(elementType(operands[0])))                             \
@@ -78,13 +74,13 @@ NN_BINARY_INFER(OrOp)
   }
 NN_FLOAT_BINARY_INFER(DivOp)
 
-LogicalResult CompareOp::inferReturnTypes(NN_INFER_ARGUMENTS) {
+NN_INFER(CompareOp) {
   if (failed(checkSameElement(loc, operands[0], operands[1])))
     return failure();
   return inferBroadcast(loc, operands, IntegerType::get(context, 1), inferred);
 }
 
-LogicalResult SelectOp::inferReturnTypes(NN_INFER_ARGUMENTS) {
+NN_INFER(SelectOp) {
   if (failed(checkSameElement(loc, operands[1], operands[2])))
     return failure();
   return inferBroadcast(loc, operands, elementType(operands[1]), inferred);
@@ -242,11 +238,6 @@ LogicalResult PowOp::canonicalize(PowOp op, PatternRewriter &rewriter) {
 // Gradients
 //===----------------------------------------------------------------------===//
 
-#define NN_VJP(OP)                                                             \
-  LogicalResult OP::buildVjp(OpBuilder &builder, ValueRange resultGrads,       \
-                             const llvm::SmallBitVector &needed,               \
-                             MutableArrayRef<Value> operandGrads)
-
 NN_VJP(CastOp) {
   if (!needed[0])
     return success();
@@ -375,8 +366,6 @@ NN_VJP(SelectOp) {
 //===----------------------------------------------------------------------===//
 // On vectors
 //===----------------------------------------------------------------------===//
-
-#define NN_EMIT(OP) Value OP::emitVector(OpBuilder &builder, ValueRange vectors)
 
 /// The op for floats, or the one for integers.
 template <typename FloatOp, typename IntOp>

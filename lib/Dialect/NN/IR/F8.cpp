@@ -4,6 +4,7 @@
 // Floats of 8 bits: the formats, how a tensor is rounded to one, products of
 // such tensors and their gradients.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "VectorBuilder.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -20,10 +21,6 @@ using namespace shardonnx::nn;
 #include "shardonnx/Dialect/NN/IR/NNF8OpsEnums.cpp.inc"
 #define GET_OP_CLASSES
 #include "shardonnx/Dialect/NN/IR/NNF8Ops.cpp.inc"
-
-template <typename... Ops> static void registerAll(NNDialect &dialect) {
-  (RegisteredOperationName::insert<Ops>(dialect), ...);
-}
 
 void nn::registerF8Ops(NNDialect &dialect) {
   registerAll<
@@ -55,17 +52,6 @@ static constexpr double kLeastAmax = 1e-12;
 //===----------------------------------------------------------------------===//
 // f8_step, f8_round
 //===----------------------------------------------------------------------===//
-
-#define NN_INFER(OP)                                                           \
-  LogicalResult OP::inferReturnTypes(                                          \
-      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
-      DictionaryAttr attributes, OpaqueProperties properties,                  \
-      RegionRange regions, SmallVectorImpl<Type> &inferred)
-#define NN_VJP(OP)                                                             \
-  LogicalResult OP::buildVjp(OpBuilder &builder, ValueRange resultGrads,       \
-                             const llvm::SmallBitVector &needed,               \
-                             MutableArrayRef<Value> operandGrads)
-#define NN_EMIT(OP) Value OP::emitVector(OpBuilder &builder, ValueRange vectors)
 
 NN_INFER(F8StepOp) {
   inferred.push_back(operands[0].getType());

@@ -3,6 +3,7 @@
 //
 // grouped_matmul and its gradient: shape rule, verifier, FLOPs.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
@@ -12,10 +13,7 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
 
-LogicalResult GroupedMatmulOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> loc, ValueRange operands,
-    DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
-    SmallVectorImpl<Type> &inferred) {
+NN_INFER(GroupedMatmulOp) {
   Adaptor adaptor(operands, attributes, properties, regions);
   auto rows = tensorType(operands[0]), matrices = tensorType(operands[1]);
   bool transposed = adaptor.getTransposed();
@@ -39,10 +37,7 @@ int64_t GroupedMatmulOp::getFlops() {
 }
 
 // y = x·W: dx = dy·Wᵀ, and dW is the sum of x ⊗ dy over its rows.
-LogicalResult GroupedMatmulOp::buildVjp(OpBuilder &builder,
-                                        ValueRange resultGrads,
-                                        const llvm::SmallBitVector &needed,
-                                        MutableArrayRef<Value> operandGrads) {
+NN_VJP(GroupedMatmulOp) {
   NNBuilder b(builder, getLoc());
   Value gradient = b.cast(resultGrads[0], elementType(getRows()));
   if (needed[0])

@@ -3,6 +3,7 @@
 //
 // gather, scatter and top_k: shape rules, verifiers, gradients.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
@@ -17,10 +18,6 @@ using namespace shardonnx::nn;
 #include "shardonnx/Dialect/NN/IR/NNIndexOpsEnums.cpp.inc"
 #define GET_OP_CLASSES
 #include "shardonnx/Dialect/NN/IR/NNIndexOps.cpp.inc"
-
-template <typename... Ops> static void registerAll(nn::NNDialect &dialect) {
-  (RegisteredOperationName::insert<Ops>(dialect), ...);
-}
 
 void nn::registerIndexOps(NNDialect &dialect) {
   registerAll<
@@ -117,11 +114,7 @@ nn::gatheredShape(ArrayRef<int64_t> data, ArrayRef<int64_t> indices,
 // gather
 //===----------------------------------------------------------------------===//
 
-LogicalResult
-GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
-                           ValueRange operands, DictionaryAttr attributes,
-                           OpaqueProperties properties, RegionRange regions,
-                           SmallVectorImpl<Type> &inferred) {
+NN_INFER(GatherOp) {
   Adaptor adaptor(operands, attributes, properties, regions);
   auto data = tensorType(operands[0]);
   auto shape = gatheredShape(data.getShape(), shapeOf(operands[1]),
@@ -146,9 +139,7 @@ static Value scatterAdd(NNBuilder &b, Op op, Value updates,
   return b.cast(sum, type.getElementType());
 }
 
-LogicalResult GatherOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
-                                 const llvm::SmallBitVector &needed,
-                                 MutableArrayRef<Value> operandGrads) {
+NN_VJP(GatherOp) {
   if (!needed[0])
     return success();
   NNBuilder b(builder, getLoc());
@@ -227,9 +218,7 @@ static Value productGrad(NNBuilder &b, ScatterOp op, Value gradient) {
                   b.div(whole, b.select(isZero, one, updates)));
 }
 
-LogicalResult ScatterOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
-                                  const llvm::SmallBitVector &needed,
-                                  MutableArrayRef<Value> operandGrads) {
+NN_VJP(ScatterOp) {
   NNBuilder b(builder, getLoc());
   Value gradient = resultGrads[0], dataGrad, updatesGrad;
   auto scatterInto = [&](Value data, Value updates) -> Value {
@@ -271,11 +260,7 @@ LogicalResult ScatterOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
 // top_k
 //===----------------------------------------------------------------------===//
 
-LogicalResult
-TopKOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
-                         ValueRange operands, DictionaryAttr attributes,
-                         OpaqueProperties properties, RegionRange regions,
-                         SmallVectorImpl<Type> &inferred) {
+NN_INFER(TopKOp) {
   Adaptor adaptor(operands, attributes, properties, regions);
   auto type = tensorType(operands[0]);
   int64_t axis = adaptor.getAxis(), k = adaptor.getK();
@@ -290,9 +275,7 @@ TopKOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
   return success();
 }
 
-LogicalResult TopKOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
-                               const llvm::SmallBitVector &needed,
-                               MutableArrayRef<Value> operandGrads) {
+NN_VJP(TopKOp) {
   if (!needed[0] || !resultGrads[0])
     return success();
   NNBuilder b(builder, getLoc());

@@ -3,6 +3,7 @@
 //
 // Losses: shape rules, gradients, FLOPs.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
@@ -11,16 +12,6 @@
 using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
-
-#define NN_INFER(OP)                                                           \
-  LogicalResult OP::inferReturnTypes(                                          \
-      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
-      DictionaryAttr attributes, OpaqueProperties properties,                  \
-      RegionRange regions, SmallVectorImpl<Type> &inferred)
-#define NN_VJP(OP)                                                             \
-  LogicalResult OP::buildVjp(OpBuilder &builder, ValueRange resultGrads,       \
-                             const llvm::SmallBitVector &needed,               \
-                             MutableArrayRef<Value> operandGrads)
 
 static Type scalarF32(MLIRContext *context) {
   return RankedTensorType::get({}, Float32Type::get(context));

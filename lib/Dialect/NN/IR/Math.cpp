@@ -7,6 +7,7 @@
 // ulp. The coefficients are least-squares fits of f64, sharpened towards the
 // smallest maximum relative error.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "Shardable.h"
 #include "VectorBuilder.h"
@@ -23,26 +24,12 @@ using namespace shardonnx::nn;
 #define GET_OP_CLASSES
 #include "shardonnx/Dialect/NN/IR/NNMathOps.cpp.inc"
 
-template <typename... Ops> static void registerAll(NNDialect &dialect) {
-  (RegisteredOperationName::insert<Ops>(dialect), ...);
-}
-
 void nn::registerMathOps(NNDialect &dialect) {
   registerAll<
 #define GET_OP_LIST
 #include "shardonnx/Dialect/NN/IR/NNMathOps.cpp.inc"
       >(dialect);
 }
-
-#define NN_INFER(OP)                                                           \
-  LogicalResult OP::inferReturnTypes(                                          \
-      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
-      DictionaryAttr attributes, OpaqueProperties properties,                  \
-      RegionRange regions, SmallVectorImpl<Type> &inferred)
-#define NN_VJP(OP)                                                             \
-  LogicalResult OP::buildVjp(OpBuilder &builder, ValueRange resultGrads,       \
-                             const llvm::SmallBitVector &needed,               \
-                             MutableArrayRef<Value> operandGrads)
 
 //===----------------------------------------------------------------------===//
 // Functions of one number
@@ -256,8 +243,6 @@ struct MathVec : Vec {
   }
 };
 } // namespace
-
-#define NN_EMIT(OP) Value OP::emitVector(OpBuilder &builder, ValueRange vectors)
 
 NN_EMIT(FloorOp) {
   return math::FloorOp::create(builder, getLoc(), vectors[0]);

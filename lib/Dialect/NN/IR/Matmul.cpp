@@ -3,6 +3,7 @@
 //
 // Matrix products and embedding: verifiers, gradients, FLOPs.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "Shardable.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
@@ -132,9 +133,7 @@ LogicalResult MatmulOp::canonicalize(MatmulOp op, PatternRewriter &rewriter) {
 }
 
 // C = A·B: dA = dC·Bᵀ, dB = Aᵀ·dC; a transposed operand swaps the factors.
-LogicalResult MatmulOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
-                                 const llvm::SmallBitVector &needed,
-                                 MutableArrayRef<Value> operandGrads) {
+NN_VJP(MatmulOp) {
   NNBuilder b(builder, getLoc());
   Value a = getLhs(), c = getRhs(), g = b.cast(resultGrads[0], elementType(a));
   bool ta = getTransposeLhs(), tc = getTransposeRhs();
@@ -217,11 +216,7 @@ int64_t MatmulEpilogueOp::getFlops() { return flopsOf(*this); }
 // embedding
 //===----------------------------------------------------------------------===//
 
-LogicalResult
-EmbeddingOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
-                              ValueRange operands, DictionaryAttr attributes,
-                              OpaqueProperties properties, RegionRange regions,
-                              SmallVectorImpl<Type> &inferred) {
+NN_INFER(EmbeddingOp) {
   auto table = tensorType(operands[0]);
   if (table.getRank() != 2)
     return misfit(loc, "the table must have two axes, not ", table);
@@ -231,9 +226,7 @@ EmbeddingOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
   return success();
 }
 
-LogicalResult EmbeddingOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
-                                    const llvm::SmallBitVector &needed,
-                                    MutableArrayRef<Value> operandGrads) {
+NN_VJP(EmbeddingOp) {
   if (!needed[0])
     return success();
   auto type = tensorType(getTable()).clone(gradientElementType(getTable()));

@@ -4,6 +4,7 @@
 // Ops between the ranks of an axis: shape rules, verifiers, gradients; and the
 // mesh as modules and parameters have it.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
@@ -19,26 +20,12 @@ using namespace shardonnx::nn;
 #define GET_OP_CLASSES
 #include "shardonnx/Dialect/NN/IR/NNMeshOps.cpp.inc"
 
-template <typename... Ops> static void registerAll(NNDialect &dialect) {
-  (RegisteredOperationName::insert<Ops>(dialect), ...);
-}
-
 void nn::registerMeshOps(NNDialect &dialect) {
   registerAll<
 #define GET_OP_LIST
 #include "shardonnx/Dialect/NN/IR/NNMeshOps.cpp.inc"
       >(dialect);
 }
-
-#define NN_INFER(OP)                                                           \
-  LogicalResult OP::inferReturnTypes(                                          \
-      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
-      DictionaryAttr attributes, OpaqueProperties properties,                  \
-      RegionRange regions, SmallVectorImpl<Type> &inferred)
-#define NN_VJP(OP)                                                             \
-  LogicalResult OP::buildVjp(OpBuilder &builder, ValueRange resultGrads,       \
-                             const llvm::SmallBitVector &needed,               \
-                             MutableArrayRef<Value> operandGrads)
 
 //===----------------------------------------------------------------------===//
 // The mesh

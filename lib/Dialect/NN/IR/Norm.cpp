@@ -5,6 +5,7 @@
 // are elementwise ops and row reductions, so the fuser makes one row kernel of
 // each, and one column kernel of the weight and bias gradients.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "Shardable.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
@@ -14,16 +15,6 @@
 using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
-
-#define NN_INFER(OP)                                                           \
-  LogicalResult OP::inferReturnTypes(                                          \
-      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
-      DictionaryAttr attributes, OpaqueProperties properties,                  \
-      RegionRange regions, SmallVectorImpl<Type> &inferred)
-#define NN_VJP(OP)                                                             \
-  LogicalResult OP::buildVjp(OpBuilder &builder, ValueRange resultGrads,       \
-                             const llvm::SmallBitVector &needed,               \
-                             MutableArrayRef<Value> operandGrads)
 
 /// A norm: the operand's type, then `statistics` f32 [..., 1]; the operands
 /// after the first are [last axis].

@@ -3,6 +3,7 @@
 //
 // Parameters, constants, tables, and what a step hands to the outside.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -142,10 +143,7 @@ LogicalResult IotaOp::verify() {
   return success();
 }
 
-LogicalResult RotaryTableOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> loc, ValueRange operands,
-    DictionaryAttr attributes, OpaqueProperties properties, RegionRange regions,
-    SmallVectorImpl<Type> &inferred) {
+NN_INFER(RotaryTableOp) {
   Adaptor adaptor(operands, attributes, properties, regions);
   int64_t length = adaptor.getLength();
   int64_t width = adaptor.getInvFreq().size();

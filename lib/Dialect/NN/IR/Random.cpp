@@ -5,6 +5,7 @@
 // that a fused kernel makes the mask in registers, again in backward.
 
 #include "shardonnx/runtime/Random.h"
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -20,11 +21,7 @@ using namespace shardonnx::nn;
 // dropout
 //===----------------------------------------------------------------------===//
 
-LogicalResult
-DropoutOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
-                            ValueRange operands, DictionaryAttr attributes,
-                            OpaqueProperties properties, RegionRange regions,
-                            SmallVectorImpl<Type> &inferred) {
+NN_INFER(DropoutOp) {
   inferred.push_back(operands[0].getType());
   return success();
 }
@@ -47,9 +44,7 @@ LogicalResult DropoutOp::verify() {
 }
 
 // Linear, and its own transpose: the same mask on the gradient.
-LogicalResult DropoutOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
-                                  const llvm::SmallBitVector &needed,
-                                  MutableArrayRef<Value> operandGrads) {
+NN_VJP(DropoutOp) {
   operandGrads[0] =
       DropoutOp::create(builder, getLoc(), resultGrads[0], getRandom(),
                         getRatioAttr(), getStreamAttr(), getSamplesAttr());

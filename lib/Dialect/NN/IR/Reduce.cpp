@@ -3,6 +3,7 @@
 //
 // Reductions over axes: shape rule and gradients.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "Shardable.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
@@ -52,10 +53,7 @@ static LogicalResult inferReduce(std::optional<Location> loc,
 }
 
 #define NN_REDUCE_INFER(OP)                                                    \
-  LogicalResult OP::inferReturnTypes(                                          \
-      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
-      DictionaryAttr attributes, OpaqueProperties properties,                  \
-      RegionRange regions, SmallVectorImpl<Type> &inferred) {                  \
+  NN_INFER(OP) {                                                               \
     Adaptor adaptor(operands, attributes, properties, regions);                \
     return inferReduce(loc, tensorType(operands[0]), adaptor.getAxes(),        \
                        adaptor.getKeepdims(), inferred);                       \
@@ -72,9 +70,7 @@ static double reducedCount(RankedTensorType type, ArrayRef<int64_t> axes) {
   return count;
 }
 
-LogicalResult ReduceSumOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
-                                    const llvm::SmallBitVector &needed,
-                                    MutableArrayRef<Value> operandGrads) {
+NN_VJP(ReduceSumOp) {
   NNBuilder b(builder, getLoc());
   auto type = tensorType(getOperand());
   Value g = b.reshape(resultGrads[0], keptShape(type, getAxes()));
@@ -82,9 +78,7 @@ LogicalResult ReduceSumOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
   return success();
 }
 
-LogicalResult ReduceMeanOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
-                                     const llvm::SmallBitVector &needed,
-                                     MutableArrayRef<Value> operandGrads) {
+NN_VJP(ReduceMeanOp) {
   NNBuilder b(builder, getLoc());
   auto type = tensorType(getOperand());
   Value g = b.reshape(resultGrads[0], keptShape(type, getAxes()));
@@ -93,9 +87,7 @@ LogicalResult ReduceMeanOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
   return success();
 }
 
-LogicalResult ReduceMaxOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
-                                    const llvm::SmallBitVector &needed,
-                                    MutableArrayRef<Value> operandGrads) {
+NN_VJP(ReduceMaxOp) {
   NNBuilder b(builder, getLoc());
   auto type = tensorType(getOperand());
   SmallVector<int64_t> kept = keptShape(type, getAxes());

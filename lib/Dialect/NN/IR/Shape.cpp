@@ -3,6 +3,7 @@
 //
 // Ops that move elements: shape rules, folders, gradients.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "Shardable.h"
 #include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
@@ -14,16 +15,6 @@
 using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
-
-#define NN_INFER(OP)                                                           \
-  LogicalResult OP::inferReturnTypes(                                          \
-      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
-      DictionaryAttr attributes, OpaqueProperties properties,                  \
-      RegionRange regions, SmallVectorImpl<Type> &inferred)
-#define NN_VJP(OP)                                                             \
-  LogicalResult OP::buildVjp(OpBuilder &builder, ValueRange resultGrads,       \
-                             const llvm::SmallBitVector &needed,               \
-                             MutableArrayRef<Value> operandGrads)
 
 /// The splat constant of another shape, or nothing.
 static OpFoldResult reshapeSplat(Attribute operand, Type type) {

@@ -5,6 +5,7 @@
 // (arith and math ops on f32, which the kernel generator expands into
 // polynomials), and by their definition.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "Shardable.h"
 #include "VectorBuilder.h"
@@ -16,10 +17,7 @@ using namespace shardonnx;
 using namespace shardonnx::nn;
 
 #define NN_UNARY_INFER(OP)                                                     \
-  LogicalResult OP::inferReturnTypes(                                          \
-      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
-      DictionaryAttr attributes, OpaqueProperties properties,                  \
-      RegionRange regions, SmallVectorImpl<Type> &inferred) {                  \
+  NN_INFER(OP) {                                                               \
     inferred.push_back(operands[0].getType());                                 \
     return success();                                                          \
   }
@@ -60,11 +58,6 @@ struct Unary {
   Value g;
 };
 } // namespace
-
-#define NN_VJP(OP)                                                             \
-  LogicalResult OP::buildVjp(OpBuilder &builder, ValueRange resultGrads,       \
-                             const llvm::SmallBitVector &needed,               \
-                             MutableArrayRef<Value> operandGrads)
 
 NN_VJP(NegOp) {
   Unary u(*this, builder, resultGrads);
@@ -179,7 +172,6 @@ NN_VJP(GeluOp) {
 // On vectors
 //===----------------------------------------------------------------------===//
 
-#define NN_EMIT(OP) Value OP::emitVector(OpBuilder &builder, ValueRange vectors)
 #define NN_EMIT_AS(OP, TARGET)                                                 \
   NN_EMIT(OP) { return TARGET::create(builder, getLoc(), vectors[0]); }
 

@@ -3,6 +3,7 @@
 //
 // windows and overlap_add, each the other's gradient: shape rule and verifier.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
@@ -39,11 +40,7 @@ windowsShape(ArrayRef<int64_t> from, ArrayRef<int64_t> axes,
   return shape;
 }
 
-LogicalResult
-WindowsOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
-                            ValueRange operands, DictionaryAttr attributes,
-                            OpaqueProperties properties, RegionRange regions,
-                            SmallVectorImpl<Type> &inferred) {
+NN_INFER(WindowsOp) {
   Adaptor adaptor(operands, attributes, properties, regions);
   auto type = tensorType(operands[0]);
   auto shape =
@@ -55,9 +52,7 @@ WindowsOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
   return success();
 }
 
-LogicalResult WindowsOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
-                                  const llvm::SmallBitVector &needed,
-                                  MutableArrayRef<Value> operandGrads) {
+NN_VJP(WindowsOp) {
   // Where windows overlap, their sum is made in f32.
   NNBuilder b(builder, getLoc());
   auto type = tensorType(getOperand()).clone(builder.getF32Type());
@@ -83,9 +78,7 @@ LogicalResult OverlapAddOp::verify() {
   return success();
 }
 
-LogicalResult OverlapAddOp::buildVjp(OpBuilder &builder, ValueRange resultGrads,
-                                     const llvm::SmallBitVector &needed,
-                                     MutableArrayRef<Value> operandGrads) {
+NN_VJP(OverlapAddOp) {
   operandGrads[0] =
       WindowsOp::create(builder, getLoc(), resultGrads[0], getAxes(),
                         shapeOf(getOperand()).take_back(getAxes().size()),

@@ -18,36 +18,52 @@ constexpr int kNewtonSchulzSteps = 5;
 constexpr float kNewtonSchulzA = 3.4445F, kNewtonSchulzB = -4.7750F,
                 kNewtonSchulzC = 2.0315F, kNewtonSchulzEpsilon = 1e-7F;
 
-/// Offsets in bytes; the Gram matrix is first.
-struct NewtonSchulzPlan {
+/// A matrix as the steps see it.
+struct NewtonSchulzShape {
   int64_t least, most; // of rows and columns
   int64_t block;       // of the longer side, whose products are summed at once
-  int64_t polynomial, sums, product;
-  int64_t bytes;
+
+  /// A block is a multiple of leastBlock with no more than `sums` sums, or one
+  /// of leastBlock.
+  constexpr NewtonSchulzShape(int64_t rows, int64_t columns, int64_t sums,
+                              int64_t leastBlock)
+      : least(std::min(rows, columns)), most(std::max(rows, columns)) {
+    int64_t steps = sums / std::max<int64_t>(least, 1) / leastBlock;
+    block = std::min(most, std::max<int64_t>(steps, 1) * leastBlock);
+  }
+
+  /// The most of what bytes(m, n, k, dtype of the result) gives for a product
+  /// of the steps.
+  template <typename Bytes>
+  constexpr int64_t mostOfProducts(Bytes bytes) const {
+    int64_t side = std::max<int64_t>(least, 1);
+    return std::max({bytes(side, side, most, SHX_BF16),
+                     bytes(std::min(block, side), side, side, SHX_F32),
+                     bytes(block, side, side, SHX_F32),
+                     bytes(side, block, side, SHX_F32)});
+  }
+};
+
+/// Offsets in bytes; the Gram matrix is first.
+struct NewtonSchulzPlan : NewtonSchulzShape {
+  int64_t polynomial = 0, sums = 0, product = 0;
+  int64_t bytes = 0;
 };
 
 constexpr NewtonSchulzPlan planNewtonSchulz(int64_t rows, int64_t columns) {
   // Sums in f32 that stay in the cache that cores share.
   constexpr int64_t kSums = 1 << 20, kLeastBlock = 64, kBf16Bytes = 2;
-  NewtonSchulzPlan plan{};
-  plan.least = std::min(rows, columns);
-  plan.most = std::max(rows, columns);
-  int64_t least = std::max<int64_t>(plan.least, 1);
-  int64_t steps = std::max<int64_t>(kSums / least / kLeastBlock, 1);
-  plan.block = std::min(plan.most, steps * kLeastBlock);
-  auto product = [](int64_t m, int64_t n, int64_t k, int32_t dtype) {
-    return rt::planProduct(m, n, k, dtype).bytes;
-  };
+  NewtonSchulzPlan plan{{rows, columns, kSums, kLeastBlock}};
   int64_t products =
-      std::max({product(least, least, plan.most, SHX_BF16),
-                product(std::min(plan.block, least), least, least, SHX_F32),
-                product(plan.block, least, least, SHX_F32),
-                product(least, plan.block, least, SHX_F32)});
-  int64_t square = alignTo(least * least * kBf16Bytes, kBufferAlignmentBytes);
+      plan.mostOfProducts([](int64_t m, int64_t n, int64_t k, int32_t dtype) {
+        return rt::planProduct(m, n, k, dtype).bytes;
+      });
+  int64_t square =
+      alignTo(plan.least * plan.least * kBf16Bytes, kBufferAlignmentBytes);
   plan.polynomial = square;
   plan.sums = 2 * square;
   plan.product =
-      plan.sums + alignTo(plan.block * least * int64_t(sizeof(float)),
+      plan.sums + alignTo(plan.block * plan.least * int64_t(sizeof(float)),
                           kBufferAlignmentBytes);
   plan.bytes = plan.product + alignTo(products, kBufferAlignmentBytes);
   return plan;
