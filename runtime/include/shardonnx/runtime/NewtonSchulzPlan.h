@@ -27,10 +27,11 @@ struct NewtonSchulzShape {
   /// of leastBlock.
   constexpr NewtonSchulzShape(int64_t rows, int64_t columns, int64_t sums,
                               int64_t leastBlock)
-      : least(std::min(rows, columns)), most(std::max(rows, columns)) {
-    int64_t steps = sums / std::max<int64_t>(least, 1) / leastBlock;
-    block = std::min(most, std::max<int64_t>(steps, 1) * leastBlock);
-  }
+      : least(std::min(rows, columns)), most(std::max(rows, columns)),
+        block(std::min(
+            most, leastBlock *
+                      std::max<int64_t>(1, sums / leastBlock /
+                                               std::max<int64_t>(least, 1)))) {}
 
   /// The most of what bytes(m, n, k, dtype of the result) gives for a product
   /// of the steps.
