@@ -119,3 +119,48 @@ func.func @masked_fill(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x4x8xf32>, %v: ten
   %6 = nn.matmul %5, %v : (tensor<2x3x4x4xf32>, tensor<2x3x4x8xf32>) -> tensor<2x3x4x8xf32>
   return %6 : tensor<2x3x4x8xf32>
 }
+
+// -----
+
+// As CodeGen writes it: the mask is added before scores are divided. What hides
+// still hides; a bias is divided, too.
+// CHECK-LABEL: func.func @mask_before_scale
+// CHECK: %[[BIAS:.*]] = nn.mul %arg3, %{{.*}} : (tensor<1x4x5x5xf32>, tensor<f32>)
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[BIAS]] {causal, scale = 2.500000e-01 : f32}
+func.func @mask_before_scale(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %bias: tensor<1x4x5x5xf32>) -> tensor<2x4x5x8xf32> {
+  %four = nn.constant dense<4.0> : tensor<f32>
+  %zero = nn.constant dense<0.0> : tensor<f32>
+  %hide = nn.constant dense<-3.40282347E+38> : tensor<f32>
+  %row = nn.iota {axis = 2 : i64} : () -> tensor<1x1x5x1xi64>
+  %column = nn.iota {axis = 3 : i64} : () -> tensor<1x1x1x5xi64>
+  %seen = nn.compare ge %row, %column : (tensor<1x1x5x1xi64>, tensor<1x1x1x5xi64>) -> tensor<1x1x5x5xi1>
+  %mask = nn.select %seen, %zero, %hide : (tensor<1x1x5x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x5x5xf32>
+  %s = nn.matmul %q, %k {transpose_rhs} : (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x5xf32>
+  %b = nn.add %s, %bias : (tensor<2x4x5x5xf32>, tensor<1x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %m = nn.add %b, %mask : (tensor<2x4x5x5xf32>, tensor<1x1x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %d = nn.div %m, %four : (tensor<2x4x5x5xf32>, tensor<f32>) -> tensor<2x4x5x5xf32>
+  %p = nn.softmax %d : (tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+  return %o : tensor<2x4x5x8xf32>
+}
+
+// -----
+
+// A number that hides scores, but no longer when it is divided, is a bias.
+// CHECK-LABEL: func.func @weak_mask
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {scale = 1.000000e-03 : f32, unguarded}
+func.func @weak_mask(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32> {
+  %thousandth = nn.constant dense<0.001> : tensor<f32>
+  %zero = nn.constant dense<0.0> : tensor<f32>
+  %hide = nn.constant dense<-1.0e+05> : tensor<f32>
+  %row = nn.iota {axis = 2 : i64} : () -> tensor<1x1x5x1xi64>
+  %column = nn.iota {axis = 3 : i64} : () -> tensor<1x1x1x5xi64>
+  %seen = nn.compare ge %row, %column : (tensor<1x1x5x1xi64>, tensor<1x1x1x5xi64>) -> tensor<1x1x5x5xi1>
+  %mask = nn.select %seen, %zero, %hide : (tensor<1x1x5x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x5x5xf32>
+  %s = nn.matmul %q, %k {transpose_rhs} : (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x5xf32>
+  %m = nn.add %s, %mask : (tensor<2x4x5x5xf32>, tensor<1x1x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %d = nn.mul %m, %thousandth : (tensor<2x4x5x5xf32>, tensor<f32>) -> tensor<2x4x5x5xf32>
+  %p = nn.softmax %d : (tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+  return %o : tensor<2x4x5x8xf32>
+}

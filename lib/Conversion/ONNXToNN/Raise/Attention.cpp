@@ -67,12 +67,18 @@ Value stripEmptyRowGuard(Value value, bool &guarded) {
   return select.getFalseValue();
 }
 
+/// What is added to scores times `scale`, or a condition that hides them.
+struct Mask {
+  Value value;
+  double scale = 1;
+};
+
 /// What stands between the product of queries and keys and the softmax.
 struct Scores {
   nn::MatmulOp product;
   double scale = 1;
   double softcap = 0;
-  SmallVector<Value> masks;
+  SmallVector<Mask> masks;
   /// Whether what a mask hides keeps a finite score: a query that sees nothing
   /// then has a number after the softmax.
   bool hidesByNumbers = false;
@@ -122,21 +128,22 @@ std::optional<Scores> matchScores(Value value) {
       scores.product = value.getDefiningOp<nn::MatmulOp>();
       return scores;
     }
-    // Masks come last, then the cap, then the scale.
+    // Masks come after the cap, mostly after the scale.
     if (auto add = value.getDefiningOp<nn::AddOp>()) {
       bool left = leadsToProduct(add.getLhs());
-      if (scores.softcap != 0 || scores.scale != 1)
+      if (scores.softcap != 0)
         return std::nullopt;
-      scores.masks.push_back(left ? add.getRhs() : add.getLhs());
+      scores.masks.push_back(
+          {left ? add.getRhs() : add.getLhs(), scores.scale});
       value = left ? add.getLhs() : add.getRhs();
       continue;
     }
     if (auto select = value.getDefiningOp<nn::SelectOp>()) {
       std::optional<double> hidden = matchSplat(select.getFalseValue());
-      if (!hidden || *hidden > hiddenScore || scores.softcap != 0 ||
-          scores.scale != 1)
+      if (!hidden || *hidden * scores.scale > hiddenScore ||
+          scores.softcap != 0)
         return std::nullopt;
-      scores.masks.push_back(select.getCondition());
+      scores.masks.push_back({select.getCondition()});
       scores.hidesByNumbers |= !isMinusInfinity(*hidden);
       value = select.getTrueValue();
       continue;
@@ -179,7 +186,7 @@ Value readHeads(Value value, bool transposed, double &scale,
 
 /// Several masks as one: booleans become numbers to add, `hidden` where they
 /// are false.
-Value joinMasks(ArrayRef<Value> masks, float hidden, PatternRewriter &rewriter,
+Value joinMasks(ArrayRef<Mask> masks, float hidden, PatternRewriter &rewriter,
                 Location loc) {
   if (masks.empty())
     return {};
@@ -189,23 +196,29 @@ Value joinMasks(ArrayRef<Value> masks, float hidden, PatternRewriter &rewriter,
       shape.insert(shape.begin(), 1);
     return nn::NNBuilder(rewriter, loc).reshape(mask, shape);
   };
-  if (masks.size() == 1 && elementType(masks[0]).isInteger(1))
-    return toRank4(masks[0]);
+  if (masks.size() == 1 && elementType(masks[0].value).isInteger(1))
+    return toRank4(masks[0].value);
   Type f32 = rewriter.getF32Type();
   auto number = [&](float value) -> Value {
     return nn::ConstantOp::create(
         rewriter, loc,
         DenseElementsAttr::get(RankedTensorType::get({}, f32), value));
   };
+  auto scaled = [&](Value term, double scale) -> Value {
+    if (scale == 1)
+      return term;
+    return nn::MulOp::create(rewriter, loc, term.getType(), term,
+                             number(static_cast<float>(scale)));
+  };
   Value sum;
-  for (Value mask : masks) {
-    Value term = toRank4(mask);
+  for (const Mask &mask : masks) {
+    Value term = toRank4(mask.value);
     if (elementType(term).isInteger(1))
       term = nn::SelectOp::create(rewriter, loc,
                                   RankedTensorType::get(shapeOf(term), f32),
                                   term, number(0), number(hidden));
     else
-      term = nn::NNBuilder(rewriter, loc).cast(term, f32);
+      term = scaled(nn::NNBuilder(rewriter, loc).cast(term, f32), mask.scale);
     if (!sum) {
       sum = term;
       continue;
@@ -221,7 +234,8 @@ Value joinMasks(ArrayRef<Value> masks, float hidden, PatternRewriter &rewriter,
 
 /// The causal mask behind a boolean, or behind numbers that hide by their size,
 /// which `byNumbers` then says.
-std::optional<CausalMask> readCausalMask(Value mask, bool &byNumbers) {
+std::optional<CausalMask> readCausalMask(const Mask &added, bool &byNumbers) {
+  Value mask = added.value;
   if (elementType(mask).isInteger(1))
     return matchCausalMask(mask);
   while (Operation *op = mask.getDefiningOp()) {
@@ -233,7 +247,7 @@ std::optional<CausalMask> readCausalMask(Value mask, bool &byNumbers) {
   if (!select || !isSplatOf(select.getTrueValue(), 0))
     return std::nullopt;
   std::optional<double> hidden = matchSplat(select.getFalseValue());
-  if (!hidden || *hidden > hiddenScore)
+  if (!hidden || *hidden * added.scale > hiddenScore)
     return std::nullopt;
   byNumbers = !isMinusInfinity(*hidden);
   return matchCausalMask(select.getCondition());
@@ -242,7 +256,7 @@ std::optional<CausalMask> readCausalMask(Value mask, bool &byNumbers) {
 /// Takes one causal mask of `rows` × `columns` out of the masks.
 std::optional<CausalMask> takeCausalMask(Scores &scores, int64_t rows,
                                          int64_t columns) {
-  for (Value &mask : scores.masks) {
+  for (Mask &mask : scores.masks) {
     bool byNumbers = false;
     std::optional<CausalMask> causal = readCausalMask(mask, byNumbers);
     if (!causal || causal->rows != rows || causal->columns != columns)
@@ -272,9 +286,9 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     if (!scores || shapeOf(scores->product.getResult()).size() != 4)
       return failure();
     // Every mask must broadcast to the scores.
-    for (Value mask : scores->masks)
+    for (const Mask &mask : scores->masks)
       for (auto [dim, full] :
-           llvm::zip(llvm::reverse(shapeOf(mask)),
+           llvm::zip(llvm::reverse(shapeOf(mask.value)),
                      llvm::reverse(shapeOf(scores->product.getResult()))))
         if (dim != 1 && dim != full)
           return failure();
@@ -451,7 +465,7 @@ struct FoldCausalMask : OpRewritePattern<nn::AttentionOp> {
       return success();
     }
     bool byNumbers = false;
-    std::optional<CausalMask> causal = readCausalMask(mask, byNumbers);
+    std::optional<CausalMask> causal = readCausalMask({mask}, byNumbers);
     if (!causal || causal->rows != shapeOf(op.getQuery())[1] ||
         causal->columns != shapeOf(op.getKey())[1] || op.getWindow() != 0)
       return failure();
