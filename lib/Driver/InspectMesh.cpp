@@ -27,12 +27,15 @@ using AxisTraffics =
 
 } // namespace
 
-// Of N ranks' tensors of B bytes, a sum takes 2·B·(N-1)/N, a gather of N parts
-// B·(N-1), as Traffic.h counts; a slice sends nothing.
+// Of N ranks' tensors of B bytes, a sum takes 2·B·(N-1)/N, half of that where
+// each rank keeps a part of it, a gather of N parts B·(N-1), as Traffic.h
+// counts; a slice sends nothing.
 static double bytesSent(const Manifest::Launch &launch, double ranks) {
   llvm::StringRef name = launch.name;
   if (name.starts_with("all_reduce"))
     return 2 * launch.readBytes * (ranks - 1) / ranks;
+  if (name.starts_with("reduce_scatter"))
+    return launch.readBytes * (ranks - 1) / ranks;
   return name.starts_with("all_gather") ? launch.readBytes * (ranks - 1) : 0;
 }
 

@@ -19,7 +19,11 @@ SplitPart partOf(const ShxAxisCollective &desc, int part) {
           desc.parts};
 }
 
-// Of what a rank gives.
+bool scatters(const ShxAxisCollective &desc) {
+  return desc.call == SHX_AXIS_REDUCE_SCATTER;
+}
+
+// What pieces are cut of: of the whole in a sum, else of a part.
 int64_t givenElements(const ShxAxisCollective &desc) {
   int64_t size = 0;
   for (int32_t s = 0; s < desc.sectionCount; ++s)
@@ -64,8 +68,11 @@ void AxisGroup::exchange(const ShxAxisCollective &desc, const uint8_t *from,
                          uint8_t *to) {
   TraceSpan span(trace, TraceRow::Waiting, "tensor axis");
   int64_t element = dtypeBytes(static_cast<ShxDType>(desc.dtype));
-  int64_t elements = givenElements(desc), step = pieceBytes / element;
-  uint64_t number = control.issue(Activity::Mesh, 0, elements * element);
+  // Of each rank's part there is a piece, where it is sums that are kept.
+  int64_t pieces = scatters(desc) ? desc.parts : 1;
+  int64_t elements = givenElements(desc), step = pieceBytes / element / pieces;
+  uint64_t number =
+      control.issue(Activity::Mesh, 0, elements * element * pieces);
   control.recorder.begin(number);
   RankBlock &mine = control.block(state.rank);
   for (int64_t begin = 0; begin < elements; begin += step) {
@@ -73,8 +80,7 @@ void AxisGroup::exchange(const ShxAxisCollective &desc, const uint8_t *from,
     ++turn;
     if (turn > 2)
       await(&RankBlock::meshDone, turn - 2);
-    copySlice(state.meshBuffer(part()) + int64_t(turn % 2) * pieceBytes,
-              from + begin * element, count * element, /*parallel=*/true);
+    give(desc, begin, count, from);
     control.publish(mine.meshReady, turn);
     await(&RankBlock::meshReady, turn);
     take(desc, begin, count, to);
@@ -83,14 +89,32 @@ void AxisGroup::exchange(const ShxAxisCollective &desc, const uint8_t *from,
   control.recorder.end(number);
 }
 
+void AxisGroup::give(const ShxAxisCollective &desc, int64_t begin,
+                     int64_t count, const uint8_t *from) {
+  int64_t element = dtypeBytes(static_cast<ShxDType>(desc.dtype));
+  uint8_t *piece = state.meshBuffer(part()) + int64_t(turn % 2) * pieceBytes;
+  if (!scatters(desc))
+    return copySlice(piece, from + begin * element, count * element,
+                     /*parallel=*/true);
+  for (int r = 0; r < desc.parts; ++r) {
+    uint8_t *share = piece + r * count * element;
+    auto copy = [&](int64_t at, int64_t whole, int64_t length) {
+      copySlice(share + (at - begin) * element, from + whole * element,
+                length * element, /*parallel=*/true);
+    };
+    partOf(desc, r).forRuns(desc.inner, begin, begin + count, copy);
+  }
+}
+
 void AxisGroup::take(const ShxAxisCollective &desc, int64_t begin,
                      int64_t count, uint8_t *to) {
   auto dtype = static_cast<ShxDType>(desc.dtype);
   int64_t element = dtypeBytes(dtype);
-  if (desc.call == SHX_AXIS_ALL_REDUCE) {
+  if (desc.call == SHX_AXIS_ALL_REDUCE || scatters(desc)) {
+    int64_t share = scatters(desc) ? part() * count * element : 0;
     std::vector<const void *> sources;
     for (int r = 0; r < desc.parts; ++r)
-      sources.push_back(given(r));
+      sources.push_back(given(r) + share);
     return sumAlike(to + begin * element, sources.data(), sources.size(), count,
                     dtype, /*parallel=*/true);
   }

@@ -27,6 +27,10 @@ private:
   void slice(const ShxAxisCollective &desc, const uint8_t *from, uint8_t *to);
   void exchange(const ShxAxisCollective &desc, const uint8_t *from,
                 uint8_t *to);
+  /// Elements [begin, begin + count) of a piece, of each rank's part where
+  /// those are summed up.
+  void give(const ShxAxisCollective &desc, int64_t begin, int64_t count,
+            const uint8_t *from);
   void take(const ShxAxisCollective &desc, int64_t begin, int64_t count,
             uint8_t *to);
   /// Until each rank of the group has counted so far.

@@ -1,6 +1,6 @@
 // The gradients of what ranks compute together are each other's.
-// RUN: shardonnx-opt %s --nn-differentiate | FileCheck %s
-// RUN: shardonnx-opt %s --nn-differentiate --nn-decompose | FileCheck %s --check-prefix=DONE
+// RUN: shardonnx-opt %s --nn-differentiate -split-input-file | FileCheck %s
+// RUN: shardonnx-opt %s --nn-differentiate --nn-decompose -split-input-file | FileCheck %s --check-prefix=DONE
 
 nn.parameter @w : tensor<1xf32> trainable {onnx_name = "w"}
 nn.parameter @part : tensor<4xf32> trainable {onnx_name = "part"}
@@ -37,6 +37,36 @@ func.func @forward() {
   %g = nn.all_gather %m {axis = "tensor", parts = 2 : i64, dim = 0 : i64, sections = array<i64: 4, 4>} : (tensor<4xf32>) -> tensor<8xf32>
   %h = nn.mul %u, %g : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
   %s = nn.all_slice %h {axis = "tensor", parts = 2 : i64, dim = 0 : i64, sections = array<i64: 4, 4>} : (tensor<8xf32>) -> tensor<4xf32>
+  %l = nn.reduce_sum %s {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
+  %a = nn.all_reduce %l {axis = "tensor", parts = 2 : i64} : (tensor<f32>) -> tensor<f32>
+  nn.loss %a {denominator = "batches"} : tensor<f32>
+  return
+}
+
+// -----
+
+// Each rank computes something else of what is gathered: of its gradient, a rank
+// keeps its part of the sum. A part of a sum has its gradient on every rank.
+
+nn.parameter @tokens : tensor<4xf32> trainable {onnx_name = "tokens"}
+nn.parameter @half : tensor<8xf32> trainable {onnx_name = "half"}
+
+// CHECK-LABEL: func.func @microbatch
+// CHECK: %[[HALF:.*]] = nn.get @half
+// CHECK: %[[ALL:.*]] = nn.all_gather {{.*}} sections = array<i64: 8>, varies}
+// CHECK: %[[MINE:.*]] = nn.reduce_scatter
+// CHECK: %[[SEED:.*]] = nn.broadcast {{.*}} -> tensor<4xf32>
+// CHECK: %[[BACK:.*]] = nn.all_gather %[[SEED]] {axis = "tensor", dim = 0 : i64, parts = 2 : i64, place = #nn.place<backward>, sections = array<i64: 8>} : (tensor<4xf32>) -> tensor<8xf32>
+// CHECK: %[[SUMMAND:.*]] = nn.mul %[[BACK]], %[[HALF]]
+// CHECK: nn.mul %[[BACK]], %[[ALL]]
+// CHECK: %[[SUM:.*]] = nn.reduce_scatter %[[SUMMAND]] {axis = "tensor", dim = 0 : i64, parts = 2 : i64, place = #nn.place<backward>, sections = array<i64: 8>} : (tensor<8xf32>) -> tensor<4xf32>
+// CHECK: nn.grad @tokens, %[[SUM]]
+func.func @forward() {
+  %t = nn.get @tokens : tensor<4xf32>
+  %w = nn.get @half : tensor<8xf32>
+  %g = nn.all_gather %t {axis = "tensor", parts = 2 : i64, dim = 0 : i64, sections = array<i64: 8>, varies} : (tensor<4xf32>) -> tensor<8xf32>
+  %m = nn.mul %g, %w : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %s = nn.reduce_scatter %m {axis = "tensor", parts = 2 : i64, dim = 0 : i64, sections = array<i64: 8>} : (tensor<8xf32>) -> tensor<4xf32>
   %l = nn.reduce_sum %s {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
   %a = nn.all_reduce %l {axis = "tensor", parts = 2 : i64} : (tensor<f32>) -> tensor<f32>
   nn.loss %a {denominator = "batches"} : tensor<f32>

@@ -1,12 +1,14 @@
 // RUN: shardonnx-opt %s -nn-partition=tensor=2 -split-input-file -verify-diagnostics | FileCheck %s
 
-// A block: query, key and value by heads, the products behind them by rows; one
-// sum behind each of the two pairs, and one vary before, whose gradients are
-// the other two sums.
+// A block: query, key and value by heads, the products behind them by rows. Of
+// the sums behind these each rank keeps its tokens, here a sequence, computes
+// norm and residual for them alone, and gathers all where columns are split.
 
 // CHECK: module attributes {nn.mesh = {context = 1 : i64, tensor = 2 : i64}
 // CHECK-SAME: {nodes = {{.*}}, what = "products split by columns"}
 // CHECK-SAME: {nodes = {{.*}}, what = "products split by rows"}
+// CHECK-SAME: {nodes = {{.*}}, what = "sums of which a rank keeps its tokens"}
+// CHECK-SAME: {nodes = {{.*}}, what = "what reads the tokens of all ranks", why = "it is only computed whole"}
 // CHECK-LABEL: func.func @forward
 // CHECK-SAME: %[[X:.*]]: tensor<2x3x8xf32>
 func.func @forward(%x: tensor<2x3x8xf32>) -> tensor<2x3x8xf32> {
@@ -40,32 +42,40 @@ func.func @forward(%x: tensor<2x3x8xf32>) -> tensor<2x3x8xf32> {
   // CHECK: nn.get @o : tensor<8x4xf32>
   %o = nn.get @o : tensor<8x8xf32>
   // CHECK: %[[PART:.*]] = nn.matmul {{.*}} : (tensor<6x4xf32>, tensor<8x4xf32>) -> tensor<6x8xf32>
-  // CHECK: %[[SUM:.*]] = nn.all_reduce %[[PART]] {axis = "tensor", parts = 2 : i64, place = #nn.place<@h.0>}
+  // CHECK: %[[SUM:.*]] = nn.reduce_scatter %[[PART]] {axis = "tensor", dim = 0 : i64, parts = 2 : i64, place = #nn.place<@h.0>, sections = array<i64: 6>} : (tensor<6x8xf32>) -> tensor<3x8xf32>
   %op = nn.matmul %ar, %o {place = #nn.place<@h.0>, transpose_rhs} : (tensor<6x8xf32>, tensor<8x8xf32>) -> tensor<6x8xf32>
-  // The bias is added once.
-  // CHECK: %[[B:.*]] = nn.get @ob : tensor<8xf32>
+  // Each rank has a summand of the gradient of the bias.
+  // CHECK: %[[OB:.*]] = nn.get @ob : tensor<8xf32>
+  // CHECK: %[[B:.*]] = nn.vary %[[OB]]
   %ob = nn.get @ob : tensor<8xf32>
   // CHECK: nn.add %[[SUM]], %[[B]]
   %os = nn.add %op, %ob {place = #nn.place<@h.0>} : (tensor<6x8xf32>, tensor<8xf32>) -> tensor<6x8xf32>
   %or = nn.reshape %os {place = #nn.place<@h.0>} : tensor<6x8xf32> -> tensor<2x3x8xf32>
+  // CHECK: %[[MINE:.*]] = nn.all_slice %[[X]] {axis = "tensor", dim = 0 : i64, parts = 2 : i64, place = #nn.place<@h.0>, sections = array<i64: 2>}
+  // CHECK: %[[R:.*]] = nn.add %[[MINE]], %{{.*}} : (tensor<1x3x8xf32>, tensor<1x3x8xf32>)
   %r = nn.add %x, %or {place = #nn.place<@h.0>} : (tensor<2x3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
   %norm2:2 = nn.rms_norm %r, %n {epsilon = 1.0e-5 : f32} : (tensor<2x3x8xf32>, tensor<8xf32>) -> (tensor<2x3x8xf32>, tensor<2x3x1xf32>)
   // CHECK: nn.vary
+  // CHECK: %[[N2:.*]], %{{.*}} = nn.rms_norm %[[R]]
+  // CHECK: %[[ALL:.*]] = nn.all_gather %[[N2]] {axis = "tensor", dim = 0 : i64, parts = 2 : i64, place = #nn.place<@h.0>, sections = array<i64: 2>, varies}
+  // CHECK: nn.reshape %[[ALL]]
   %rows2 = nn.reshape %norm2#0 {place = #nn.place<@h.0>} : tensor<2x3x8xf32> -> tensor<6x8xf32>
   %gate = nn.get @gate : tensor<16x8xf32>
   %g = nn.matmul %rows2, %gate {place = #nn.place<@h.0>, transpose_rhs} : (tensor<6x8xf32>, tensor<16x8xf32>) -> tensor<6x16xf32>
   %up = nn.get @up : tensor<16x8xf32>
-  // CHECK-NOT: nn.vary
+  // CHECK-NOT: nn.all_gather
   %u = nn.matmul %rows2, %up {place = #nn.place<@h.0>, transpose_rhs} : (tensor<6x8xf32>, tensor<16x8xf32>) -> tensor<6x16xf32>
   // CHECK: nn.silu {{.*}} tensor<6x8xf32>
   %s = nn.silu %g {place = #nn.place<@h.0>} : (tensor<6x16xf32>) -> tensor<6x16xf32>
   %m = nn.mul %s, %u {place = #nn.place<@h.0>} : (tensor<6x16xf32>, tensor<6x16xf32>) -> tensor<6x16xf32>
   %down = nn.get @down : tensor<8x16xf32>
   // CHECK: nn.matmul
-  // CHECK-NEXT: nn.all_reduce
-  // CHECK-NOT: nn.all_reduce
+  // CHECK-NEXT: nn.reduce_scatter
   %d = nn.matmul %m, %down {place = #nn.place<@h.0>, transpose_rhs} : (tensor<6x16xf32>, tensor<8x16xf32>) -> tensor<6x8xf32>
   %dr = nn.reshape %d {place = #nn.place<@h.0>} : tensor<6x8xf32> -> tensor<2x3x8xf32>
+  // CHECK: %[[LAST:.*]] = nn.add %[[R]]
+  // CHECK-NEXT: %[[Y:.*]] = nn.all_gather %[[LAST]] {axis = "tensor", dim = 0 : i64, parts = 2 : i64, sections = array<i64: 2>} : (tensor<1x3x8xf32>) -> tensor<2x3x8xf32>
+  // CHECK-NEXT: return %[[Y]]
   %y = nn.add %r, %dr {place = #nn.place<@h.0>} : (tensor<2x3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
   return %y : tensor<2x3x8xf32>
 }
@@ -105,6 +115,7 @@ func.func @packed(%x: tensor<6x8xf32>) -> tensor<6x8xf32> {
   %kr = nn.reshape %k : tensor<2x3x1x4x2xf32> -> tensor<6x8xf32>
   %m = nn.mul %q, %kr : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
   %o = nn.get @o : tensor<8x8xf32>
+  // Nothing but the end reads the sum: it is that of all ranks.
   // CHECK: nn.all_reduce
   %y = nn.matmul %m, %o : (tensor<6x8xf32>, tensor<8x8xf32>) -> tensor<6x8xf32>
   return %y : tensor<6x8xf32>
@@ -157,6 +168,55 @@ nn.parameter @head : tensor<2xf32> trainable {onnx_name = "head"}
 // CHECK: nn.parameter @table : tensor<4x1xf32> trainable {onnx_name = "table"}
 nn.parameter @table : tensor<4x1xf32> trainable {onnx_name = "table"}
 nn.parameter @o : tensor<8x8xf32> trainable {onnx_name = "o"}
+
+// -----
+
+// Tokens of three sequences are as many sections. A reduction over tokens reads
+// all of them, and so does a linear layer that is whole.
+
+// CHECK: module attributes {{.*}} why = "it reduces the dimension that is split"
+// CHECK-LABEL: func.func @sequences
+// CHECK: %[[SUM:.*]] = nn.reduce_scatter {{.*}} {axis = "tensor", dim = 0 : i64, parts = 2 : i64, sections = array<i64: 2, 2, 2>} : (tensor<6x8xf32>) -> tensor<3x8xf32>
+// CHECK: %[[ROWS:.*]] = nn.reshape %[[SUM]] : tensor<3x8xf32> -> tensor<3x1x8xf32>
+// CHECK: %[[TWICE:.*]] = nn.add %[[ROWS]], %{{.*}} : (tensor<3x1x8xf32>, tensor<3x1x8xf32>) -> tensor<3x1x8xf32>
+// CHECK: %[[ALL:.*]] = nn.all_gather %[[TWICE]] {axis = "tensor", dim = 1 : i64, parts = 2 : i64, sections = array<i64: 2>} : (tensor<3x1x8xf32>) -> tensor<3x2x8xf32>
+// CHECK: nn.reduce_sum %[[ALL]]
+// CHECK: nn.matmul %{{.*}} : (tensor<6x8xf32>, tensor<8x3xf32>) -> tensor<6x3xf32>
+func.func @sequences(%x: tensor<3x2x8xf32>) -> (tensor<8xf32>, tensor<6x3xf32>) {
+  %rows = nn.reshape %x : tensor<3x2x8xf32> -> tensor<6x8xf32>
+  %w = nn.get @w : tensor<8x4xf32>
+  %h = nn.matmul %rows, %w : (tensor<6x8xf32>, tensor<8x4xf32>) -> tensor<6x4xf32>
+  %o = nn.get @o : tensor<4x8xf32>
+  %p = nn.matmul %h, %o : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  %y = nn.reshape %p : tensor<6x8xf32> -> tensor<3x2x8xf32>
+  %z = nn.add %y, %x : (tensor<3x2x8xf32>, tensor<3x2x8xf32>) -> tensor<3x2x8xf32>
+  %sum = nn.reduce_sum %z {axes = array<i64: 0, 1>} : (tensor<3x2x8xf32>) -> tensor<8xf32>
+  %again = nn.reshape %z : tensor<3x2x8xf32> -> tensor<6x8xf32>
+  %odd = nn.get @odd : tensor<8x3xf32>
+  %last = nn.matmul %again, %odd : (tensor<6x8xf32>, tensor<8x3xf32>) -> tensor<6x3xf32>
+  return %sum, %last : tensor<8xf32>, tensor<6x3xf32>
+}
+nn.parameter @w : tensor<8x4xf32> trainable {onnx_name = "w"}
+nn.parameter @o : tensor<4x8xf32> trainable {onnx_name = "o"}
+nn.parameter @odd : tensor<8x3xf32> trainable {onnx_name = "odd"}
+
+// -----
+
+// The ranks do not divide 5 tokens: the sum is that of all of them.
+
+// CHECK-LABEL: func.func @undivided
+// CHECK: nn.all_reduce
+// CHECK-NOT: nn.all_slice
+func.func @undivided(%x: tensor<5x8xf32>) -> tensor<5x8xf32> {
+  %w = nn.get @w : tensor<8x4xf32>
+  %h = nn.matmul %x, %w : (tensor<5x8xf32>, tensor<8x4xf32>) -> tensor<5x4xf32>
+  %o = nn.get @o : tensor<4x8xf32>
+  %p = nn.matmul %h, %o : (tensor<5x4xf32>, tensor<4x8xf32>) -> tensor<5x8xf32>
+  %y = nn.add %p, %x : (tensor<5x8xf32>, tensor<5x8xf32>) -> tensor<5x8xf32>
+  return %y : tensor<5x8xf32>
+}
+nn.parameter @w : tensor<8x4xf32> trainable {onnx_name = "w"}
+nn.parameter @o : tensor<4x8xf32> trainable {onnx_name = "o"}
 
 // -----
 

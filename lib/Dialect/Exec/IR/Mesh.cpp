@@ -12,8 +12,14 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::exec;
 
+/// Of whole tensors; a sum of which each rank keeps a part is split.
 static bool isSum(AxisCollectiveOp op) {
   return op.getCall() == SHX_AXIS_ALL_REDUCE;
+}
+
+/// Equal sections are as many tensors of one section each, side by side.
+static bool areTensors(ArrayRef<int64_t> sections) {
+  return llvm::all_equal(sections);
 }
 
 LogicalResult AxisCollectiveOp::verify() {
@@ -25,7 +31,7 @@ LogicalResult AxisCollectiveOp::verify() {
     return emitOpError("needs buffers of one element type, and in a sum of one "
                        "shape");
   if (isSum(*this) != getSections().empty() ||
-      getSections().size() > SHX_MAX_SECTIONS ||
+      (getSections().size() > SHX_MAX_SECTIONS && !areTensors(getSections())) ||
       int64_t(getDim()) >= std::max<int64_t>(from.getRank(), 1))
     return emitOpError(
         "needs the sections of one dimension where it is no sum");
@@ -46,8 +52,13 @@ SmallVector<CallArgument> AxisCollectiveOp::getCallArguments() {
     for (auto [axis, size] : llvm::enumerate(from.getShape()))
       if (int64_t(axis) != dim)
         (int64_t(axis) < dim ? desc.outer : desc.inner) *= size;
-    llvm::copy(getSections(), desc.sections);
-    desc.sectionCount = int32_t(getSections().size());
+    ArrayRef<int64_t> sections = getSections();
+    if (areTensors(sections)) {
+      desc.outer *= int64_t(sections.size());
+      sections = sections.take_front();
+    }
+    llvm::copy(sections, desc.sections);
+    desc.sectionCount = int32_t(sections.size());
   }
   desc.call = int32_t(getCall());
   desc.axis = int32_t(parseSpelling<MeshAxis>(getAxis()).value());
@@ -96,4 +107,6 @@ void AxisCollectiveOp::attachLibraryCalls(MLIRContext &context) {
       context);
   AllSliceOp::attachInterface<AxisCall<AllSliceOp, SHX_AXIS_ALL_SLICE>>(
       context);
+  ReduceScatterOp::attachInterface<
+      AxisCall<ReduceScatterOp, SHX_AXIS_REDUCE_SCATTER>>(context);
 }

@@ -189,6 +189,8 @@ static StringRef stringifyCall(AxisCollectiveOp op) {
     return "all_reduce";
   case SHX_AXIS_ALL_GATHER:
     return "all_gather";
+  case SHX_AXIS_REDUCE_SCATTER:
+    return "reduce_scatter";
   default:
     return "all_slice";
   }

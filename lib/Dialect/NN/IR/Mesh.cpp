@@ -76,7 +76,7 @@ void nn::setSplit(ParameterOp parameter, MeshAxis axis,
 }
 
 bool nn::isCollective(Operation *op) {
-  return isa<AllReduceOp, AllGatherOp>(op);
+  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp>(op);
 }
 
 //===----------------------------------------------------------------------===//
@@ -104,6 +104,7 @@ LogicalResult VaryOp::verify() { return verifyAxis(*this); }
 LogicalResult AllReduceOp::verify() { return verifyAxis(*this); }
 LogicalResult AllSliceOp::verify() { return verifyAxis(*this); }
 LogicalResult AllGatherOp::verify() { return verifyAxis(*this); }
+LogicalResult ReduceScatterOp::verify() { return verifyAxis(*this); }
 
 NN_INFER(VaryOp) {
   inferred.push_back(operands[0].getType());
@@ -125,9 +126,11 @@ static LogicalResult inferSplit(std::optional<Location> loc, Adaptor adaptor,
   ArrayRef<int64_t> sections = adaptor.getSections();
   if (dim < 0 || dim >= type.getRank())
     return misfit(loc, "dimension ", dim, " is outside of ", type);
-  if (sections.empty() || sections.size() > SHX_MAX_SECTIONS)
+  // Equal ones are as many tensors side by side.
+  if (sections.empty() ||
+      (sections.size() > SHX_MAX_SECTIONS && !llvm::all_equal(sections)))
     return misfit(loc, "has ", sections.size(), " sections, not 1 to ",
-                  SHX_MAX_SECTIONS);
+                  SHX_MAX_SECTIONS, " or equal ones");
   for (int64_t section : sections) {
     if (parts < 1 || section < 1 || section % parts != 0)
       return misfit(loc, parts, " ranks do not divide a section of ", section);
@@ -153,6 +156,11 @@ NN_INFER(AllGatherOp) {
                     operands[0], /*slices=*/false, inferred);
 }
 
+NN_INFER(ReduceScatterOp) {
+  return inferSplit(loc, Adaptor(operands, attributes, properties, regions),
+                    operands[0], /*slices=*/true, inferred);
+}
+
 //===----------------------------------------------------------------------===//
 // Gradients
 //===----------------------------------------------------------------------===//
@@ -176,9 +184,21 @@ NN_VJP(AllSliceOp) {
 }
 
 NN_VJP(AllGatherOp) {
+  if (getVaries())
+    operandGrads[0] = ReduceScatterOp::create(builder, getLoc(), resultGrads[0],
+                                              getAxisAttr(), getPartsAttr(),
+                                              getDimAttr(), getSectionsAttr());
+  else
+    operandGrads[0] =
+        AllSliceOp::create(builder, getLoc(), resultGrads[0], getAxisAttr(),
+                           getPartsAttr(), getDimAttr(), getSectionsAttr());
+  return success();
+}
+
+NN_VJP(ReduceScatterOp) {
   operandGrads[0] =
-      AllSliceOp::create(builder, getLoc(), resultGrads[0], getAxisAttr(),
-                         getPartsAttr(), getDimAttr(), getSectionsAttr());
+      AllGatherOp::create(builder, getLoc(), resultGrads[0], getAxisAttr(),
+                          getPartsAttr(), getDimAttr(), getSectionsAttr());
   return success();
 }
 
@@ -201,3 +221,4 @@ static LogicalResult refuseAlone(Operation *op, Interpreter &interpreter) {
 NN_EVALUATE(AllReduceOp) { return refuseAlone(*this, interpreter); }
 NN_EVALUATE(AllSliceOp) { return refuseAlone(*this, interpreter); }
 NN_EVALUATE(AllGatherOp) { return refuseAlone(*this, interpreter); }
+NN_EVALUATE(ReduceScatterOp) { return refuseAlone(*this, interpreter); }

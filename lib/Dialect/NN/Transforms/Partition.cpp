@@ -43,7 +43,10 @@ private:
   void makeLocal(Operation *op, const ShardingQuery &query);
   Value brought(Value value, const Sharding &needed, Operation *reader);
   Value varied(Value value, Operation *reader);
+  Value gathered(Value value, Operation *reader);
+  void gatherTokens(Operation *op, const ShardingQuery *query);
   void sumUp(Operation *op);
+  void settleGathers();
   void splitParameters();
 
   StringAttr axis() {
@@ -59,6 +62,8 @@ private:
   llvm::DenseSet<Value> trained;
   llvm::DenseMap<Value, Value> copies; // what varies of a whole value
   llvm::DenseMap<Value, SmallVector<AllSliceOp>> slices;
+  llvm::MapVector<Value, Value> wholes;   // of which ranks share the tokens
+  llvm::DenseMap<Value, Sharding> shares; // how those lie
 };
 
 /// A slice of a parameter, through views of it that nothing else reads: those,
@@ -125,15 +130,58 @@ Value Partitioner::varied(Value value, Operation *reader) {
   return copies[value] = made->getResult(0);
 }
 
+/// All tokens of a value, of which this rank has some. What is a view of
+/// another is one of that's tokens.
+Value Partitioner::gathered(Value value, Operation *reader) {
+  Value &whole = wholes[value];
+  if (whole)
+    return whole;
+  OpBuilder builder(reader);
+  const Sharding &share = shares[value];
+  auto reshape = value.getDefiningOp<ReshapeOp>();
+  Operation *made = nullptr;
+  if (reshape && shares.contains(reshape.getOperand())) {
+    auto type = tensorType(value);
+    SmallVector<int64_t> shape(type.getShape());
+    shape[share.dim] *= parts;
+    Value source = gathered(reshape.getOperand(), reader);
+    made =
+        ReshapeOp::create(builder, reader->getLoc(), type.clone(shape), source);
+  } else {
+    made = AllGatherOp::create(builder, reader->getLoc(), value, axis(),
+                               builder.getI64IntegerAttr(parts),
+                               builder.getI64IntegerAttr(share.dim),
+                               builder.getDenseI64ArrayAttr(share.sections));
+  }
+  inheritPlace(made, reader);
+  if (trained.contains(value))
+    trained.insert(made->getResult(0));
+  return wholes[value] = made->getResult(0);
+}
+
+/// Before an op that reads all tokens, whether it computes in parts or whole.
+void Partitioner::gatherTokens(Operation *op, const ShardingQuery *query) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto share = shares.find(operand.get());
+    bool taken = query && share != shares.end() &&
+                 query->operands[operand.getOperandNumber()] == share->second;
+    if (share != shares.end() && !taken)
+      operand.set(gathered(operand.get(), op));
+  }
+}
+
 void Partitioner::makeLocal(Operation *op, const ShardingQuery &query) {
   SmallVector<Value> operands(op->getOperands());
   for (auto [operand, needed] : llvm::zip(operands, query.needed))
-    if (plan.shardingOf(operand).isWhole())
+    if (plan.shardingOf(operand).isWhole() && !shares.contains(operand))
       operand = brought(operand, needed, op);
   op->setOperands(operands);
   cast<ShardableOpInterface>(op).makeLocal(query);
   for (auto [result, sharding] : llvm::zip(op->getResults(), query.results))
     result.setType(sharding.localType(tensorType(result), parts));
+  for (Value result : op->getResults())
+    if (plan.sharesTokens(result))
+      shares[result] = plan.shardingOf(result);
   if (query.sums)
     sumUp(op);
 }
@@ -142,11 +190,44 @@ void Partitioner::sumUp(Operation *op) {
   OpBuilder builder(op);
   builder.setInsertionPointAfter(op);
   Value summand = op->getResult(0);
-  auto sum = AllReduceOp::create(builder, op->getLoc(), summand, axis(),
-                                 builder.getI64IntegerAttr(parts));
+  IntegerAttr ranks = builder.getI64IntegerAttr(parts);
+  Operation *sum = nullptr;
+  if (plan.sharesTokens(summand)) {
+    Sharding share = plan.shardingOf(summand);
+    sum = ReduceScatterOp::create(builder, op->getLoc(), summand, axis(), ranks,
+                                  builder.getI64IntegerAttr(share.dim),
+                                  builder.getDenseI64ArrayAttr(share.sections));
+    shares.erase(summand);
+    shares[sum->getResult(0)] = share;
+  } else {
+    sum = AllReduceOp::create(builder, op->getLoc(), summand, axis(), ranks);
+  }
   inheritPlace(sum, op);
-  summand.replaceAllUsesExcept(sum, sum);
-  trained.insert(sum);
+  summand.replaceAllUsesExcept(sum->getResult(0), sum);
+  trained.insert(sum->getResult(0));
+}
+
+/// What is gathered for ranks' parts alone varies itself. Views are read no
+/// more of which only the sources were gathered, or only what varies of the
+/// whole.
+void Partitioner::settleGathers() {
+  llvm::DenseSet<Value> views;
+  for (auto &[value, whole] : wholes) {
+    views.insert(value);
+    views.insert(whole);
+  }
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isa<ReshapeOp>(op) && op.use_empty() && views.contains(op.getResult(0)))
+      op.erase();
+  for (AllGatherOp gather : llvm::to_vector(block.getOps<AllGatherOp>())) {
+    auto vary =
+        gather->hasOneUse() ? dyn_cast<VaryOp>(*gather->user_begin()) : nullptr;
+    if (!vary)
+      continue;
+    gather.setVaries(true);
+    vary.replaceAllUsesWith(gather.getResult());
+    vary.erase();
+  }
 }
 
 /// The parameter that is sliced, or nothing where something else reads it.
@@ -217,10 +298,13 @@ void Partitioner::run() {
   findTrained();
   SmallVector<std::pair<Operation *, const ShardingQuery *>> work;
   for (Operation &op : block)
-    if (const ShardingQuery *query = plan.queryOf(&op))
-      work.push_back({&op, query});
-  for (auto [op, query] : work)
-    makeLocal(op, *query);
+    work.push_back({&op, plan.queryOf(&op)});
+  for (auto [op, query] : work) {
+    gatherTokens(op, query);
+    if (query)
+      makeLocal(op, *query);
+  }
+  settleGathers();
   splitParameters();
 }
 
@@ -270,7 +354,11 @@ void PartitionPass::report(const PartitionPlan &plan, func::FuncOp function) {
       notes.add(product, "products split by columns");
     else if (query && query->sums)
       notes.add(product, "products split by rows");
+    if (query && query->sums && plan.sharesTokens(product))
+      notes.add(product, "sums of which a rank keeps its tokens");
   });
+  for (const auto &[op, why] : plan.getGathering())
+    notes.add(op, "what reads the tokens of all ranks", why);
   for (const auto &[product, why] : plan.getWhole()) {
     FlatSymbolRefAttr unit = unitOf(product);
     if (unit && unit.getValue() != fsdp::kRootUnit && !plan.queryOf(product))

@@ -19,6 +19,10 @@ namespace shardonnx::nn {
 /// product sums along it: there each rank has a summand. At first every linear
 /// layer is split; where an op can only be computed whole, those that led there
 /// are not, and the search begins anew.
+///
+/// Of such a sum each rank keeps its tokens, and computes what follows for
+/// these alone (Korthikanti et al. 2022) as far as the ops' rules say; where an
+/// op or a linear layer reads all tokens, they are gathered.
 class PartitionPlan {
 public:
   PartitionPlan(mlir::Block &block, int64_t parts);
@@ -29,6 +33,12 @@ public:
   /// What an op was asked and has answered; null where all is whole.
   const ShardingQuery *queryOf(mlir::Operation *op) const;
   Sharding shardingOf(mlir::Value value) const;
+  /// Whether what is split are tokens, which any reader can gather.
+  bool sharesTokens(mlir::Value value) const;
+  /// Ops for which tokens are gathered, and why.
+  const llvm::MapVector<mlir::Operation *, std::string> &getGathering() const {
+    return gathering;
+  }
   /// Of a linear layer that reads what is whole.
   bool splitsColumns(MatmulOp product) const;
   /// Linear layers that stay whole, and why.
@@ -40,20 +50,31 @@ private:
   using Seeds = llvm::SmallSetVector<mlir::Operation *, 4>;
   struct Lie {
     Sharding sharding;
-    Seeds seeds; // the products whose columns it comes from
+    Seeds seeds; // the products whose columns or sums it comes from
+    bool tokens = false;
   };
 
   void findSeeds();
   bool propagate();
   bool visit(mlir::Operation *op);
+  bool visitTokens(mlir::Operation *op, llvm::ArrayRef<Sharding> operands,
+                   const Seeds &led);
+  bool isBehind(mlir::Operation *op, mlir::Operation *sum) const;
+  void shareSum(mlir::Operation *product);
+  bool ask(ShardingQuery &query, mlir::Operation *op);
+  void record(mlir::Operation *op, ShardingQuery query, const Seeds &led,
+              bool tokens);
   bool giveUp(const Seeds &led, const ShardingQuery &query,
               mlir::Operation *op);
-  bool refine(mlir::Operation *seed, llvm::ArrayRef<double> fractions);
+  bool refine(Sharding &seed, llvm::ArrayRef<double> fractions, bool tokens);
 
   mlir::Block &block;
   const int64_t parts;
   llvm::MapVector<mlir::Operation *, Sharding> seeds;
   llvm::MapVector<mlir::Operation *, std::string> whole;
+  /// How each sum is split, or whole.
+  llvm::MapVector<mlir::Operation *, Sharding> sums;
+  llvm::MapVector<mlir::Operation *, std::string> gathering;
   llvm::DenseMap<mlir::Value, Lie> lies;
   llvm::DenseMap<mlir::Operation *, ShardingQuery> queries;
 };

@@ -169,7 +169,8 @@ Attribute Recomputer::modeOf(Operation *op) const {
 int64_t Recomputer::costOfRunning(Operation *op) const {
   if (leavesUnit(op))
     return MaxFlow::kInfinite;
-  if (isRepeatable(op))
+  // Ranks keep their parts, and meet again, as Megatron's do.
+  if (isRepeatable(op) || isa<nn::AllGatherOp>(op))
     return 0;
   Attribute mode = modeOf(op);
   bool selective = isa_and_nonnull<IntegerAttr>(mode) ||

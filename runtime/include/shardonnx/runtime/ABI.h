@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SHX_ABI_VERSION 8
+#define SHX_ABI_VERSION 9
 
 typedef enum ShxDType {
   SHX_F32 = 0,

@@ -17,6 +17,8 @@ typedef enum ShxAxisCall {
   SHX_AXIS_ALL_REDUCE = 0, // the sum of the ranks' tensors, in their order
   SHX_AXIS_ALL_GATHER = 1, // the whole, of the ranks' parts
   SHX_AXIS_ALL_SLICE = 2,  // this rank's part of the whole; nothing is sent
+  SHX_AXIS_REDUCE_SCATTER =
+      3, // this rank's part of the sum of the ranks' wholes
 } ShxAxisCall;
 
 #define SHX_MAX_SECTIONS 8

@@ -35,7 +35,7 @@ def Exec_ReduceWaitOp : Exec_UnitOp<"reduce_wait",
 
 def Exec_AxisCollectiveOp : Exec_CallOp<"axis_collective",
     ["getInPlacePairs"]> {
-  let summary = "nn.all_reduce, nn.all_gather or nn.all_slice on contiguous buffers";
+  let summary = "What the ranks of an axis compute together, on contiguous buffers";
   let description = [{
     `call` is ShxAxisCall's number. In a sum both buffers may be one.
   }];

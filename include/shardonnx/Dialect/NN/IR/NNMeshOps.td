@@ -40,9 +40,9 @@ def NN_AllReduceOp : NN_MeshOp<"all_reduce"> {
   let args = (ins NN_FloatTensor:$operand, StrAttr:$axis, I64Attr:$parts);
 }
 
-class NN_SplitOp<string mnemonic> : NN_MeshOp<mnemonic> {
-  let args = (ins NN_Tensor:$operand, StrAttr:$axis, I64Attr:$parts,
-                       I64Attr:$dim, DenseI64ArrayAttr:$sections);
+class NN_SplitOp<string mnemonic, dag more = (ins)> : NN_MeshOp<mnemonic> {
+  let args = !con((ins NN_Tensor:$operand, StrAttr:$axis, I64Attr:$parts,
+                       I64Attr:$dim, DenseI64ArrayAttr:$sections), more);
 }
 
 def NN_AllSliceOp : NN_SplitOp<"all_slice"> {
@@ -53,11 +53,21 @@ def NN_AllSliceOp : NN_SplitOp<"all_slice"> {
   }];
 }
 
-def NN_AllGatherOp : NN_SplitOp<"all_gather"> {
+def NN_AllGatherOp : NN_SplitOp<"all_gather", (ins UnitAttr:$varies)> {
   let summary = "The whole of which each rank has a part";
   let description = [{
     The inverse of nn.all_slice, whose gradient it is; its own is this rank's
-    part of it.
+    part of the whole's. With `varies` each rank computes something else of the
+    whole, as of what nn.vary gives: the gradient is then nn.reduce_scatter.
+  }];
+}
+
+def NN_ReduceScatterOp : NN_SplitOp<"reduce_scatter"> {
+  let summary = "This rank's part of the sum of the ranks' operands";
+  let description = [{
+    nn.all_slice of nn.all_reduce, where the rest of the sum is nowhere read
+    (Korthikanti et al. 2022). The gradient is nn.all_gather of the ranks' parts,
+    which each summand has.
   }];
 }
 

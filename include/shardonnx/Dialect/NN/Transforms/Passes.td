@@ -85,15 +85,19 @@ def PartitionPass : Pass<"nn-partition", "mlir::ModuleOp"> {
     Linear layers whose results go, element by element or head by head, into
     another linear layer are split as Megatron has it (Shoeybi et al. 2019): the
     first by columns (query, key and value by heads, gate and up), the second by
-    rows, and nn.all_reduce adds up what the ranks have of its result. What is
+    rows. Of the sum of what the ranks have of its result, each keeps its tokens
+    (nn.reduce_scatter), for which it computes what follows, as Korthikanti et
+    al. 2022 do; nn.all_gather has all of them where columns are split, or where an
+    op needs them. Where the ranks do not divide the tokens, nn.all_reduce makes
+    the whole sum. What is
     whole and read in between is nn.vary's, whose gradient is summed. Every op
     says for itself what it does with operands that are split
     (ShardableOpInterface), so no model has a plan of its own: a layer is split
     where the split reaches such a second one through ops that take it.
 
     A parameter that is read in parts alone becomes its part (`nn.split`). Embedding,
-    norms of the residual stream, head and loss are whole on every rank, as are
-    products of which an op behind them needs the whole; `inspect` says so. That
+    head and loss are whole on every rank, as are products of which an op behind
+    them needs the whole; `inspect` says so. That
     the ranks do not divide the heads of an attention is an error.
 
     Runs when units and dtypes are known, before products are joined and before
@@ -282,14 +286,15 @@ def RecomputePass : Pass<"nn-recompute", "::mlir::func::FuncOp"> {
   let description = [{
     Of all values that backward needs from forward, keeps a set of fewest bytes
     from which elementwise ops alone give the rest (a minimum cut; of several
-    the one that computes least). Backward begins with what depends on
+    the one that computes least), and nn.all_gather, of which a rank has a part and
+    keeps no more. Backward begins with what depends on
     nn.loss_scale; parameters, inputs and constants cost nothing. Runs before
     the units are gathered, since it makes backward read parameters.
 
     In a unit that the module's `fsdp.recompute_plan` calls `selective`, every
     pure op may be computed again but library calls: matrix products, attention,
-    losses, lookups, and what ranks of a mesh compute together. Where the plan has a price P, these may be too, at the
-    price of their FLOPs, where a byte kept costs P FLOPs: what is kept and what
+    losses, lookups, and sums over ranks of a mesh. Where the plan has a price P,
+    these may be too, at the price of their FLOPs, where a byte kept costs P FLOPs: what is kept and what
     is computed together are the cheapest (the same cut, with ops as edges).
     What another unit reads is always kept.
 
