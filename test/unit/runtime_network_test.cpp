@@ -250,9 +250,11 @@ TEST_F(Networks, NoPortIsOpenDuringARun) {
       sockets += target.rfind("socket:[", 0) == 0;
       EXPECT_EQ(listening.count(target), 0u) << target;
     }
-    ::kill(process.pid(), SIGTERM);
   }
   EXPECT_GE(sockets, 4u); // of the meeting, and of Gloo
+  // What ends one ends all.
+  for (Process &process : processes)
+    ::kill(process.pid(), SIGTERM);
   EXPECT_EQ(waitForAll(processes).code, 0);
 }
 
