@@ -203,28 +203,14 @@ static std::string besideTensor(const CompileOptions &options) {
   };
   if (options.target == TargetKind::CUDA)
     return "--target=cuda";
-  if (options.lora)
-    return "--lora";
+  if (options.baseDtype)
+    return dtype("--base-dtype", *options.baseDtype);
   if (options.optimizer == Optimizer::Muon)
     return "--optimizer=muon";
-  if (options.gatherDtype != GatherDtype::Param)
-    return dtype("--gather-dtype", options.gatherDtype);
-  if (options.masterDtype != SHX_F32)
-    return dtype("--master-dtype", options.masterDtype);
-  if (options.optimizerDtype != SHX_F32)
-    return dtype("--optimizer-dtype", options.optimizerDtype);
   if (options.matmulDtype != MatmulDtype::Param)
     return dtype("--matmul-dtype", options.matmulDtype);
   if (options.strictNumerics)
     return "--strict-numerics";
-  if (options.fit)
-    return "--fit";
-  if (options.memoryBudget)
-    return "--memory-budget";
-  if (options.recompute.kind == RecomputeKind::Budget)
-    return "--recompute=budget";
-  if (options.autoStrategy)
-    return "--strategy=auto";
   for (auto [index, policy] : llvm::enumerate(options.unitPolicies))
     if (policy.matmulDtype.value_or(MatmulDtype::Param) != MatmulDtype::Param)
       return "matmul_dtype of units[" + std::to_string(index) + "] in --config";

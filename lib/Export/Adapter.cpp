@@ -228,7 +228,8 @@ void writeAdapter(rt::CheckpointReader &reader, const std::string &folder) {
   std::string config = configOf(*reader.index().lora, places);
   std::vector<StoredTensor> tensors;
   for (const rt::CheckpointReader::Place &place : places)
-    tensors.push_back({kPrefix + place.param->stateDict, place.param->shape,
+    tensors.push_back({kPrefix + place.param->stateDict,
+                       place.param->wholeShape(),
                        [&reader, place] { return readAsItIs(reader, place); }});
   OutputFile weights(folder + "/adapter_model.safetensors");
   OutputFile configuration(folder + "/adapter_config.json");

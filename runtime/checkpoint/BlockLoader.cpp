@@ -4,6 +4,7 @@
 // See BlockLoader.h.
 
 #include "BlockLoader.h"
+#include "../core/ParamPart.h"
 #include "shardonnx/runtime/BlockCodes.h"
 #include <algorithm>
 
@@ -37,23 +38,28 @@ public:
   }
 
 private:
-  // Calls visit(place, from, at, count): elements of the checkpoint's unit from
-  // `from` on are those from `at` on of the interval.
+  // Calls visit(param, place, begin, end): elements [begin, end) of this rank's
+  // part of a parameter are in the interval.
   template <typename Visit> void forParams(Visit visit) const {
     for (const Manifest::Param &param : engine.manifest.units[unit].params) {
       int64_t begin = std::max(param.offset, interval.begin);
       int64_t end = std::min(param.offset + param.length(), interval.end);
       if (!param.trainable || begin >= end)
         continue;
-      CheckpointReader::Place place = reader.find(param.names());
-      visit(place, place.param->offset + begin - param.offset,
-            begin - interval.begin, end - begin);
+      visit(param, reader.find(param.names()), begin - param.offset,
+            end - param.offset);
     }
   }
 
   void copy() {
-    forParams([&](const CheckpointReader::Place &place, int64_t from,
-                  int64_t at, int64_t count) {
+    forParams([&](const Manifest::Param &param,
+                  const CheckpointReader::Place &place, int64_t begin,
+                  int64_t end) {
+      int64_t at = param.offset + begin - interval.begin, count = end - begin;
+      int64_t section = reader.index().units[place.unit].sectionLength(
+          /*trainable=*/true);
+      int64_t from = sectionBegin(moment, engine.tensorRank(), section) +
+                     place.param->offset + begin;
       reader.readStored(place.unit, moment, from, count,
                         reinterpret_cast<uint8_t *>(&codes[size_t(at)]));
       int64_t block = from / kStateBlock;
@@ -65,9 +71,20 @@ private:
 
   void encode() {
     std::vector<float> values(codes.size());
-    forParams([&](const CheckpointReader::Place &place, int64_t from,
-                  int64_t at, int64_t count) {
-      reader.read(place.unit, moment, from, count, &values[size_t(at)]);
+    forParams([&](const Manifest::Param &param,
+                  const CheckpointReader::Place &place, int64_t begin,
+                  int64_t end) {
+      int64_t before = param.offset - interval.begin;
+      auto readRun = [&](int64_t to, int64_t whole, int64_t count) {
+        reader.forStored(place, {whole, whole + count},
+                         [&](int64_t from, int64_t at, int64_t n) {
+                           reader.read(
+                               place.unit, moment, from, n,
+                               &values[size_t(before + to + at - whole)]);
+                         });
+      };
+      ParamPart(param, engine.tensorRank(), engine.tensor())
+          .forRuns(begin, end, readRun);
     });
     for (size_t i = 0; i < values.size(); ++i) {
       float &scale = scales[i / kStateBlock];
@@ -91,11 +108,21 @@ private:
 
 } // namespace
 
+static bool isSplitAlike(const Manifest::Param &a, const Manifest::Param &b) {
+  if (!a.split || !b.split)
+    return !a.split && !b.split;
+  return a.split->dim == b.split->dim && a.split->sections == b.split->sections;
+}
+
 bool hasSameBlocks(const Manifest &manifest, const CheckpointReader &reader) {
+  if (reader.index().tensor != manifest.mesh.tensor())
+    return false;
   for (const Manifest::Unit &unit : manifest.units)
     for (const Manifest::Param &param : unit.params) {
       const Manifest::Param *stored = reader.find(param.names()).param;
-      if (param.trainable && (stored->offset - param.offset) % kStateBlock != 0)
+      if (param.trainable &&
+          ((stored->offset - param.offset) % kStateBlock != 0 ||
+           !isSplitAlike(*stored, param)))
         return false;
     }
   return reader.index().optimizerType == SHX_I8;

@@ -13,7 +13,7 @@
 namespace shardonnx::rt {
 
 /// Whether the program's blocks are the checkpoint's: every parameter begins as
-/// far behind the begin of a block.
+/// far behind the begin of a block, and is split alike over a tensor axis.
 bool hasSameBlocks(const Manifest &manifest, const CheckpointReader &reader);
 
 /// Loads what this rank owns of the moments of a program that has them in int8.

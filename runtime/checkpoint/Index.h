@@ -94,6 +94,12 @@ constexpr Interval storedInterval(StateArray array, const Interval &section,
   return {has.begin / kStateBlock, stateBlocks(has.end)};
 }
 
+/// Where an array's section of the rank at `part` of a tensor axis begins, of
+/// sections of `length` elements behind one another; as the array counts.
+constexpr int64_t sectionBegin(StateArray array, int64_t part, int64_t length) {
+  return part * (isScale(array) ? length / kStateBlock : length);
+}
+
 /// The name of a unit's tensor in a rank's file.
 std::string tensorName(const std::string &unit, StateArray array,
                        Optimizer optimizer);

@@ -198,7 +198,8 @@ Hashes hashState(Engine &engine, const CheckpointReader &reader,
         SectionHash hash(params, array, dtype, u.matrixLength, engine.tensor(),
                          length);
         Interval stored = storedInterval(array, saved, u.matrixLength);
-        int64_t at = stored.begin + engine.tensorRank() * length;
+        int64_t at =
+            stored.begin + sectionBegin(array, engine.tensorRank(), length);
         if (stored.size() > 0)
           engine.read(unit, array, stored,
                       [&](const uint8_t *bytes, int64_t count) {
@@ -304,11 +305,6 @@ std::optional<Restored> restore(const Options &options, Engine &engine,
          spell(manifest.optimizer));
   Fit fit(manifest, reader);
   fit.require();
-  if (manifest.blockwiseState() && index.tensor > 1)
-    fail("the checkpoint '", folder, "' has parameters that are split over ",
-         index.tensor,
-         " ranks, which --optimizer-dtype=int8 does not read: "
-         "resume it with the state in f32 and save it once");
   if (index.state.step >= options.steps)
     failUsage("the checkpoint '", folder, "' is of step ", index.state.step,
               ", --steps=", options.steps,

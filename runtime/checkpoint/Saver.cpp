@@ -174,7 +174,8 @@ void Saver::writePiece(const Piece &piece, StreamedFile &file) {
                    engine.tensor(), length);
   uint64_t &sum = piece.array == StateArray::Frozen ? report.frozenHash
                                                     : report.trainableHash;
-  int64_t at = piece.interval.begin + engine.tensorRank() * length;
+  int64_t at = piece.interval.begin +
+               sectionBegin(piece.array, engine.tensorRank(), length);
   engine.read(piece.unit, piece.array, piece.interval,
               [&](const uint8_t *bytes, int64_t count) {
                 file.write(bytes, count);

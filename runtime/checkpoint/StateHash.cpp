@@ -44,6 +44,10 @@ SectionHash::SectionHash(const std::vector<Manifest::Param> &params,
   for (const Manifest::Param &param : params)
     if (param.trainable == (array != StateArray::Frozen)) {
       uint64_t key = keyOf(param.name, array);
+      if (param.split && isScale(array)) {
+        addScales(param, array, key, tensor, length);
+        continue;
+      }
       if (param.split) {
         forStored(param, tensor, length, {0, param.wholeElements()},
                   [&](int64_t begin, int64_t at, int64_t count) {
@@ -58,6 +62,18 @@ SectionHash::SectionHash(const std::vector<Manifest::Param> &params,
     }
   std::sort(places.begin(), places.end(),
             [](const Place &a, const Place &b) { return a.begin < b.begin; });
+}
+
+void SectionHash::addScales(const Manifest::Param &param, StateArray array,
+                            uint64_t key, int64_t tensor, int64_t length) {
+  Interval blocks =
+      storedInterval(array, {param.offset, param.offset + param.length()},
+                     /*matrixLength=*/0);
+  for (int64_t part = 0; part < tensor; ++part) {
+    int64_t begin = sectionBegin(array, part, length);
+    places.push_back(
+        {begin + blocks.begin, begin + blocks.end, key, part * blocks.size()});
+  }
 }
 
 uint64_t SectionHash::of(const uint8_t *bytes, int64_t begin,

@@ -103,7 +103,14 @@ MESH_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2", *extra], ranks, words)
     ("smollm3-18", ["--mesh=tensor:2"], 4, []),
     ("bert", ["--mesh=tensor:2"], 4, []),
     ("t5", ["--mesh=tensor:2"], 2, []),
-    ("qwen3-moe", ["--mesh=tensor:2"], 2, [])]
+    ("qwen3-moe", ["--mesh=tensor:2"], 2, []),
+    ("gpt2-lora", ["--mesh=tensor:3"], 3, []),
+    ("llama-lora", ["--mesh=tensor:2", "--recompute=block"], 4, []),
+    ("llama-lora-dropout", ["--mesh=tensor:2"], 4, []),
+    ("llama-dora", ["--mesh=tensor:2"], 2, []),
+    ("mixtral-lora", ["--mesh=tensor:2"], 2, []),
+    ("bert-lora", ["--mesh=tensor:2"], 2, []),
+    ("t5-lora", ["--mesh=tensor:2"], 2, [])]
 
 
 # Each kind of loss, layout, optimizer and dtype once, and every strategy.

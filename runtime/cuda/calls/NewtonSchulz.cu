@@ -77,7 +77,6 @@ extern "C" __global__ void __launch_bounds__(kSliceThreads)
 #include "../gemm/Gemm.h"
 #include "../launch/Launch.h"
 #include "../plan/NewtonSchulzPlan.h"
-#include "../state/Slices.h"
 #include "NewtonSchulz.h"
 
 namespace shardonnx::rt::cuda {
@@ -137,7 +136,8 @@ void NewtonSchulz::normalize() {
   auto *sum = reinterpret_cast<double *>(space + plan.squaresSum);
   launch(context, "shx_k_ns_squares", chunks, kSliceThreads, 0,
          static_cast<const void *>(x), squares, count);
-  sumDoubles(context, context.compute, squares, chunks, sum);
+  launch(context, "shx_k_sum_doubles", 1, kFinishThreads, 0,
+         static_cast<const double *>(squares), chunks, sum);
   launch(context, "shx_k_ns_divide", blocksFor(count, kSliceThreads),
          kSliceThreads, 0, static_cast<void *>(x),
          static_cast<const double *>(sum), count);
