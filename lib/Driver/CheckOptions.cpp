@@ -195,17 +195,18 @@ static LogicalResult checkMuon(const CompileOptions &options,
   return success();
 }
 
-// What stands beside a tensor axis is not built yet, or would give other
-// numbers at another number of ranks.
-static std::string besideTensor(const CompileOptions &options) {
+// What stands beside a tensor or context axis is not built yet, or would give
+// other numbers at another number of ranks.
+static std::string besideAxes(const CompileOptions &options) {
   auto dtype = [](const char *option, auto value) {
     return std::string(option) + "=" + spell(value);
   };
   if (options.target == TargetKind::CUDA)
     return "--target=cuda";
-  if (options.baseDtype)
+  bool splitsLayers = options.mesh.tensor() > 1;
+  if (options.baseDtype && splitsLayers)
     return dtype("--base-dtype", *options.baseDtype);
-  if (options.optimizer == Optimizer::Muon)
+  if (options.optimizer == Optimizer::Muon && splitsLayers)
     return "--optimizer=muon";
   if (options.matmulDtype != MatmulDtype::Param)
     return dtype("--matmul-dtype", options.matmulDtype);
@@ -223,21 +224,19 @@ static LogicalResult checkMesh(const CompileOptions &options,
   if (!mesh.given())
     return success();
   std::string option = "--mesh=" + mesh.text();
-  int64_t replicas = mesh.size(MeshAxis::Replicate), tensor = mesh.tensor();
-  if (mesh.size(MeshAxis::Context) > 1)
-    return diagnostics.error(option + ": sequences are not split over ranks "
-                                      "yet; leave context out");
+  int64_t replicas = mesh.size(MeshAxis::Replicate);
   if (replicas > 1 && !isHybrid(options.strategy))
     return diagnostics.error(
         option + ": --strategy=" + spell(options.strategy) +
         " has one replica; give --strategy=hybrid_shard or "
         "hybrid_shard_zero2, or leave replicate out");
-  std::string other = tensor > 1 ? besideTensor(options) : "";
+  std::string other = mesh.together() > 1 ? besideAxes(options) : "";
   if (!other.empty())
-    return diagnostics.error(option + ": a tensor axis is not built beside " +
-                             other + "; leave one out");
+    return diagnostics.error(
+        option + (mesh.tensor() > 1 ? ": a tensor" : ": a context") +
+        " axis is not built beside " + other + "; leave one out");
   int64_t ranks = options.worldSize.value_or(0);
-  int64_t each = tensor * std::max<int64_t>(replicas, 1) *
+  int64_t each = mesh.together() * std::max<int64_t>(replicas, 1) *
                  std::max<int64_t>(mesh.size(MeshAxis::Shard), 1);
   if (ranks % each != 0)
     return diagnostics.error(

@@ -68,7 +68,7 @@ FailureOr<Topology> topologyOf(const Manifest &manifest,
   // Without a number, as few ranks as the mesh has.
   const Mesh &mesh = manifest.mesh;
   int64_t replicas = std::max(options.replicas, mesh.size(MeshAxis::Replicate));
-  int64_t least = mesh.tensor() * replicas *
+  int64_t least = mesh.together() * replicas *
                   std::max<int64_t>(mesh.size(MeshAxis::Shard), 1);
   int64_t ranks = options.nproc == 1 && mesh.given() ? least : options.nproc;
   if (mesh.given() && ranks % least != 0)
@@ -80,7 +80,8 @@ FailureOr<Topology> topologyOf(const Manifest &manifest,
                              std::to_string(ranks) + " ranks of --nproc");
   return Topology(static_cast<int>(ranks), static_cast<int>(replicas),
                   /*ranksHere=*/0, manifest.sliceAlignment(),
-                  static_cast<int>(mesh.tensor()));
+                  static_cast<int>(mesh.tensor()),
+                  static_cast<int>(mesh.context()));
 }
 
 // What was measured of a run, where its files are given.

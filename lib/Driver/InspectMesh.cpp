@@ -1,7 +1,7 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Of inspect: the mesh, and what its tensor axis sends.
+// Of inspect: the mesh, and what ranks send along its axes.
 
 #include "InspectReport.h"
 #include "shardonnx/Dialect/Exec/Transforms/Launches.h"
@@ -29,14 +29,17 @@ using AxisTraffics =
 
 // Of N ranks' tensors of B bytes, a sum takes 2·B·(N-1)/N, half of that where
 // each rank keeps a part of it, a gather of N parts B·(N-1), as Traffic.h
-// counts; a slice sends nothing.
-static double bytesSent(const Manifest::Launch &launch, double ranks) {
-  llvm::StringRef name = launch.name;
-  if (name.starts_with("all_reduce"))
+// counts, an all-to-all B·(N-1)/N; slices and pads send nothing. A launch is
+// named after the call and its axis.
+static double bytesSent(const Manifest::Launch &launch, const Mesh &mesh) {
+  auto [call, axis] = llvm::StringRef(launch.name).split(' ');
+  auto ranks = static_cast<double>(
+      mesh.size(parseSpelling<MeshAxis>(axis).value_or(MeshAxis::Tensor)));
+  if (call == "all_reduce")
     return 2 * launch.readBytes * (ranks - 1) / ranks;
-  if (name.starts_with("reduce_scatter"))
+  if (call == "reduce_scatter" || call == "all_to_all")
     return launch.readBytes * (ranks - 1) / ranks;
-  return name.starts_with("all_gather") ? launch.readBytes * (ranks - 1) : 0;
+  return call == "all_gather" ? launch.readBytes * (ranks - 1) : 0;
 }
 
 static AxisTraffics axisTraffics(const Manifest &m) {
@@ -48,31 +51,36 @@ static AxisTraffics axisTraffics(const Manifest &m) {
       const Manifest::Launch &launch = m.launches[run.launch];
       if (launch.kind != exec::kMeshLaunch)
         continue;
+      double bytes = bytesSent(launch, m.mesh);
+      if (bytes == 0)
+        continue;
       AxisTraffic &traffic = traffics[{run.phase, launch.name}];
       traffic.calls += run.count;
-      traffic.bytes += static_cast<double>(run.count) *
-                       bytesSent(launch, static_cast<double>(m.mesh.tensor()));
+      traffic.bytes += static_cast<double>(run.count) * bytes;
     }
   }
   return traffics;
 }
 
-// Lines of ranks that compute one sample together, the first few.
+// Lines of ranks that compute one sample together, the first few; a part of the
+// sequence is apart from the next one.
 static void drawMesh(const Topology &topology, llvm::raw_ostream &out) {
   constexpr int kShown = 8;
-  int lines = std::min(topology.dataRanks(), kShown);
-  for (int line = 0; line < lines; ++line) {
-    int first = line * topology.tensor;
+  int together = topology.together(), lines = topology.ranks / together;
+  for (int line = 0; line < std::min(lines, kShown); ++line) {
+    int first = line * together;
     out << "  replica " << topology.replica(first) << ", shard "
-        << topology.groupRank(first) << ": "
-        << (topology.tensor == 1 ? "rank" : "ranks");
-    for (int rank = first; rank < first + std::min(topology.tensor, kShown);
-         ++rank)
-      out << ' ' << rank;
-    out << (topology.tensor > kShown ? " ...\n" : "\n");
+        << topology.groupRank(first) / topology.context << ": "
+        << (together == 1 ? "rank" : "ranks");
+    for (int rank = first; rank < first + std::min(together, kShown); ++rank) {
+      bool next =
+          topology.tensor > 1 && rank > first && topology.tensorRank(rank) == 0;
+      out << (next ? " | " : " ") << rank;
+    }
+    out << (together > kShown ? " ...\n" : "\n");
   }
-  if (topology.dataRanks() > lines)
-    out << "  and " << topology.dataRanks() - lines << " more\n";
+  if (lines > kShown)
+    out << "  and " << lines - kShown << " more\n";
 }
 
 void shardonnx::printMesh(const Manifest &m, const InspectView &view,
@@ -81,13 +89,14 @@ void shardonnx::printMesh(const Manifest &m, const InspectView &view,
     return;
   const Topology &topology = view.topology;
   out << "\nmesh: replicate " << topology.replicas << " x shard "
-      << topology.groupSize() << " x context 1 x tensor " << topology.tensor
+      << topology.groupSize() / topology.context << " x context "
+      << topology.context << " x tensor " << topology.tensor
       << "; the ranks of a line compute the same samples together\n";
   drawMesh(topology, out);
   AxisTraffics traffics = axisTraffics(m);
   if (traffics.empty())
     return;
-  out << "bytes that each rank sends along the tensor axis in a microbatch\n";
+  out << "bytes that each rank sends along the mesh in a microbatch\n";
   for (const auto &[key, traffic] : traffics) {
     auto bytes = static_cast<int64_t>(traffic.bytes);
     out << "  " << spell(key.first) << ": " << key.second << " x"
@@ -102,8 +111,8 @@ void shardonnx::writeMesh(llvm::json::OStream &json, const Manifest &m,
     return;
   json.attributeObject("mesh", [&] {
     json.attribute("replicate", view.topology.replicas);
-    json.attribute("shard", view.topology.groupSize());
-    json.attribute("context", m.mesh.size(MeshAxis::Context));
+    json.attribute("shard", view.topology.groupSize() / view.topology.context);
+    json.attribute("context", view.topology.context);
     json.attribute("tensor", view.topology.tensor);
     json.attributeArray("collectives", [&] {
       for (const auto &[key, traffic] : axisTraffics(m))

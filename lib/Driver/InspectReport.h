@@ -94,7 +94,7 @@ std::vector<int> muonOwners(const Manifest &manifest,
 void printMuon(const Manifest &manifest, const InspectView &view,
                llvm::raw_ostream &out);
 
-/// The mesh, and what a rank sends along its tensor axis.
+/// The mesh, and what a rank sends along its axes.
 void printMesh(const Manifest &manifest, const InspectView &view,
                llvm::raw_ostream &out);
 void writeMesh(llvm::json::OStream &json, const Manifest &manifest,

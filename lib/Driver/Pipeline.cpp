@@ -103,9 +103,14 @@ static void addTrainingPasses(OpPassManager &pm,
     base.packing = spell(*options.baseDtype);
     pm.addPass(nn::createPackBasePass(base));
   }
+  nn::SplitSequencesPassOptions sequences;
+  sequences.context = options.mesh.size(MeshAxis::Context);
+  sequences.tensor = options.mesh.tensor();
+  pm.addPass(nn::createSplitSequencesPass(sequences));
   nn::PartitionPassOptions partition;
   partition.replicate = options.mesh.size(MeshAxis::Replicate);
   partition.shard = options.mesh.size(MeshAxis::Shard);
+  partition.context = options.mesh.size(MeshAxis::Context);
   partition.tensor = options.mesh.tensor();
   pm.addPass(nn::createPartitionPass(partition));
   if (!options.strictNumerics)

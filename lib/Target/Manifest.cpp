@@ -289,7 +289,7 @@ static int64_t constantsOf(ModuleOp module) {
 }
 
 // The axes that were named, and what a rank keeps ready for the others of its
-// tensor group: of the largest of what they give.
+// groups: of the largest of what they give.
 static void addMesh(ModuleOp module, json::Object &manifest) {
   Mesh mesh = nn::meshOf(module);
   if (!mesh.given())
@@ -302,7 +302,7 @@ static void addMesh(ModuleOp module, json::Object &manifest) {
   int64_t largest = 0;
   module.walk([&](exec::AxisCollectiveOp op) {
     auto type = cast<MemRefType>(op.getOperand().getType());
-    if (op.getCall() != SHX_AXIS_ALL_SLICE)
+    if (op.getCall() != SHX_AXIS_ALL_SLICE && op.getCall() != SHX_AXIS_PART_PAD)
       largest = std::max(largest, type.getNumElements() *
                                       elementBytes(type.getElementType()));
   });

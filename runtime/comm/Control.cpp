@@ -52,7 +52,7 @@ const char *describe(Activity activity) {
   case Activity::Loss:
     return "waiting for the loss";
   case Activity::Mesh:
-    return "waiting for the sum over the tensor axis";
+    return "waiting for the ranks of an axis of the mesh";
   case Activity::Exchange:
     return "waiting for word from all ranks";
   case Activity::Connect:
@@ -85,7 +85,7 @@ const char *describeBehind(Activity activity) {
   case Activity::Loss:
     return " behind the loss";
   case Activity::Mesh:
-    return " behind a sum over the tensor axis";
+    return " behind a collective of an axis of the mesh";
   default:
     return "";
   }

@@ -74,7 +74,7 @@ struct alignas(64) RankBlock {
   std::atomic<uint32_t> jobs;   // that the communication threads are at
   Counter beats;                // go up while the process runs
   Counter barrier, normReady, lossReady;
-  Counter meshReady, meshDone; // collectives of the tensor axis: given, taken
+  Counter meshReady, meshDone; // collectives of the axes: given, taken
   double norm[2], loss[2], lossCount[2];
   std::atomic<int64_t> pssBytes, peakBytes;
 };

@@ -39,7 +39,7 @@ const char *collectiveOf(Activity activity) {
   case Activity::Loss:
     return "loss";
   case Activity::Mesh:
-    return "tensor axis";
+    return "mesh axis";
   default:
     return "exchange";
   }

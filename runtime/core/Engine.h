@@ -65,10 +65,12 @@ public:
   const Manifest &manifest;
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
-  /// Ranks of a tensor group see the same samples: this rank's place among the
-  /// groups, and how many there are; and its place in the group.
-  int dataRank() const { return rank() / tensor(); }
-  int dataRanks() const { return ranks() / tensor(); }
+  /// Ranks of a context and a tensor group see the same samples: this rank's
+  /// place among those groups, how many there are, and of how many ranks each.
+  int sampleRank() const { return rank() / together(); }
+  int sampleRanks() const { return ranks() / together(); }
+  int together() const { return static_cast<int>(manifest.mesh.together()); }
+  /// Which part of the split parameters it has, of how many.
   int tensorRank() const { return rank() % tensor(); }
   int tensor() const { return static_cast<int>(manifest.mesh.tensor()); }
 

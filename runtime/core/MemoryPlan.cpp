@@ -243,7 +243,7 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
            privateBytes(m, topology.dataRanks(), accumulate)},
           {"Muon's directions", muon.windowBytes / topology.groupHere()},
           {"Muon's workspace", muon.workspaceBytes},
-          {"tensor axis", m.meshBytes},
+          {"axes of the mesh", m.meshBytes},
           {"inputs", inputs},
           {"thread scratch", m.scratchPerThreadBytes * threadsPerRank},
           {"process", processBytes(topology, threadsPerRank)}};

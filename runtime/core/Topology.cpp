@@ -11,29 +11,32 @@
 namespace shardonnx::rt {
 namespace {
 
-// How many ranks the mesh that was compiled needs: a multiple, where an axis is
-// left to the start.
+// How many ranks of the mesh that was compiled see the same samples. It needs
+// so many ranks, or a multiple where an axis is left to the start.
 int checkMesh(const Manifest &manifest, const Options &options, int worldSize,
               int localWorldSize) {
   const Mesh &mesh = manifest.mesh;
   if (!mesh.given())
     return 1;
-  auto tensor = static_cast<int>(mesh.tensor());
-  if (worldSize > localWorldSize && tensor > 1)
+  auto together = static_cast<int>(mesh.together());
+  if (worldSize > localWorldSize && together > 1)
     failUsage("--mesh=", mesh.text(),
               ": the program was compiled for ranks of "
-              "one machine, and there are several; compile it without tensor");
+              "one machine, and there are several; compile it without ",
+              mesh.tensor() > 1 ? "tensor" : "",
+              mesh.tensor() > 1 && mesh.context() > 1 ? " and " : "",
+              mesh.context() > 1 ? "context" : "");
   auto replicate = static_cast<int>(mesh.size(MeshAxis::Replicate));
   if (replicate > 0 && options.replicas > 0 && replicate != options.replicas)
     failUsage("--replicas=", options.replicas,
               ": the program was compiled "
               "with --mesh=",
               mesh.text(), "; leave --replicas out");
-  int each = tensor * std::max(replicate, 1);
+  int each = together * std::max(replicate, 1);
   auto shard = static_cast<int>(mesh.size(MeshAxis::Shard));
   int wanted = each * std::max(shard, 1);
   if (shard > 0 ? worldSize == wanted : worldSize % wanted == 0)
-    return tensor;
+    return together;
   int nearest = shard > 0 ? wanted : std::max(worldSize / wanted, 1) * wanted;
   failUsage("--mesh=", mesh.text(), " of the program does not divide ",
             worldSize, worldSize == 1 ? " rank" : " ranks", ": start ", nearest,
@@ -45,7 +48,7 @@ int checkMesh(const Manifest &manifest, const Options &options, int worldSize,
 Topology topologyOf(const Manifest &manifest, const Options &options,
                     int worldSize, int localWorldSize) {
   int replicas = options.replicas;
-  int tensor = checkMesh(manifest, options, worldSize, localWorldSize);
+  int together = checkMesh(manifest, options, worldSize, localWorldSize);
   if (replicas == 0)
     replicas = static_cast<int>(manifest.mesh.size(MeshAxis::Replicate));
   if (replicas > 1 && !manifest.hybrid())
@@ -59,15 +62,19 @@ Topology topologyOf(const Manifest &manifest, const Options &options,
     bool even = worldSize % localWorldSize == 0;
     replicas = manifest.hybrid() && even ? worldSize / localWorldSize : 1;
   }
-  if (worldSize / tensor % replicas != 0)
+  if (worldSize / together % replicas != 0)
     failUsage("--replicas=", replicas, " does not divide the ",
-              worldSize / tensor, tensor > 1 ? " groups of" : "", " ranks",
-              tensor > 1
+              worldSize / together, together > 1 ? " groups of" : "", " ranks",
+              together > 1
                   ? concat(" that --mesh=", manifest.mesh.text(), " makes")
                   : "",
               ": each replica needs as many ranks as the others");
-  return {worldSize, replicas, localWorldSize, manifest.sliceAlignment(),
-          tensor};
+  return {worldSize,
+          replicas,
+          localWorldSize,
+          manifest.sliceAlignment(),
+          static_cast<int>(manifest.mesh.tensor()),
+          static_cast<int>(manifest.mesh.context())};
 }
 
 // One replica a machine is what each rank took from its own machine's size.

@@ -248,7 +248,8 @@ void CpuEngine::microbatch(bool first, bool last) {
   (first ? program.firstMicrobatch : program.nextMicrobatch)(&context);
 }
 
-// The ranks of a tensor group have the same.
+// The ranks of a tensor group have the same, those of a context group each that
+// of its own tokens.
 double CpuEngine::ownLoss() const {
   return tensorRank() == 0 ? context.lossSum : 0;
 }
@@ -280,7 +281,7 @@ void CpuEngine::evalMicrobatch() {
 
 Engine::Evaluation CpuEngine::evaluation(double count) {
   Communicator::LossSum sum =
-      communicator.sumLosses({ownLoss(), tensorRank() == 0 ? count : 0});
+      communicator.sumLosses({ownLoss(), rank() % together() == 0 ? count : 0});
   context.lossSum = 0;
   return {sum.loss, sum.count};
 }

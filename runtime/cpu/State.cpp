@@ -142,10 +142,10 @@ void State::mapMemory(int memory, const MemoryOptions &options) {
           : manifest.privateSpace.bytes;
   privateMemory = Mapping::anonymous(static_cast<size_t>(privateSize),
                                      "activations", options.debug);
-  for (int part = 0; plan.meshBytes > 0 && part < topology.tensor; ++part) {
-    int other = rank - topology.tensorRank(rank) + part;
+  for (int i = 0; plan.meshBytes > 0 && i < topology.together(); ++i) {
+    int other = topology.firstTogether(rank) + i;
     meshMemory.push_back(map(plan.mesh + other * plan.meshBytes, plan.meshBytes,
-                             "collectives of the tensor axis"));
+                             "collectives of the mesh's axes"));
   }
   if (anyCopied(manifest, /*sharded=*/false, options))
     privateGather =

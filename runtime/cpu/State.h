@@ -83,9 +83,10 @@ public:
   const bool debug;
   /// Which part of its owned slice a replica adds up.
   Interval replicaPart(const UnitState &unit, int replica) const;
-  /// What a rank of this one's tensor group gives to the others.
-  uint8_t *meshBuffer(int tensorRank) const {
-    return meshMemory[static_cast<size_t>(tensorRank)].data();
+  /// What a rank that sees the same samples gives to the others.
+  uint8_t *meshBuffer(int other) const {
+    return meshMemory[static_cast<size_t>(other - topology.firstTogether(rank))]
+        .data();
   }
   uint8_t *privateBase() const { return privateMemory.data(); }
   uint8_t *muonWorkspace() const { return muonPrivate.data(); }
@@ -120,7 +121,7 @@ private:
   OffloadFile offloadFile;
   int64_t offloadBytes = 0;
   std::vector<Mapping> gradientMemory;   // [rank]
-  std::vector<Mapping> meshMemory;       // [rank of the tensor axis]
+  std::vector<Mapping> meshMemory;       // [rank that sees the same samples]
   std::vector<Mapping> replicaSumMemory; // [replica]
 };
 

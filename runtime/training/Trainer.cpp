@@ -35,8 +35,8 @@ Trainer::Trainer(const Options &options, Engine &engine, Control &control,
   if (!options.evalData.empty())
     evalData = openData(options.evalData, options.dataType, manifest,
                         options.shiftLabels);
-  order = {manifest.batch,  engine.dataRanks(), options.accumulate,
-           data->samples(), options.shuffle,    options.seed};
+  order = {manifest.batch,  engine.sampleRanks(), options.accumulate,
+           data->samples(), options.shuffle,      options.seed};
   compareData(restored);
   if (!first())
     return;
@@ -166,10 +166,10 @@ void Trainer::issueMicrobatches(int64_t consumed) {
   for (int64_t a = 0; a < order.accumulate; ++a) {
     for (int64_t b = 0; b < order.batch; ++b)
       samples[static_cast<size_t>(b)] =
-          order.at(consumed, a, engine.dataRank(), b);
+          order.at(consumed, a, engine.sampleRank(), b);
     {
       TraceSpan span(trace, TraceRow::Steps, "batch");
-      int64_t first = consumed + order.offset(a, engine.dataRank());
+      int64_t first = consumed + order.offset(a, engine.sampleRank());
       fillBatch(manifest, *data, samples, {options.seed, first},
                 engine.inputs());
     }
@@ -228,7 +228,7 @@ double Trainer::evaluate() {
   std::vector<int64_t> samples(static_cast<size_t>(order.batch));
   for (int64_t round = 0; round < rounds; ++round) {
     for (int64_t b = 0; b < order.batch; ++b) {
-      int64_t i = round * perRound + engine.dataRank() * order.batch + b;
+      int64_t i = round * perRound + engine.sampleRank() * order.batch + b;
       samples[static_cast<size_t>(b)] = i < count ? i : kNoSample;
       if (labels && i < count)
         denominator += static_cast<double>(evalData->countLabels(i));
@@ -293,7 +293,7 @@ void Trainer::report(const Outstanding &step, const StepResult &result) {
   record.stepMs = result.seconds * 1e3;
   record.tokensPerSecond = static_cast<double>(record.tokens) / result.seconds;
   double flops = manifest.flopsPerMicrobatch *
-                 static_cast<double>(microbatches * engine.tensor()) /
+                 static_cast<double>(microbatches * engine.together()) /
                  result.seconds;
   record.tflops = flops * 1e-12;
   if (std::optional<double> peak = engine.peakFlops())

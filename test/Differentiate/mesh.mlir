@@ -72,3 +72,12 @@ func.func @forward() {
   nn.loss %a {denominator = "batches"} : tensor<f32>
   return
 }
+// Parts of a sequence become heads and go back; a part of what is summed
+// elsewhere has zeros for the others.
+// RUN: shardonnx-opt %S/Inputs/context.mlir --nn-differentiate | FileCheck %s --check-prefix=CONTEXT
+// CONTEXT-LABEL: func.func @microbatch
+// CONTEXT: nn.part_slice
+// CONTEXT: nn.all_to_all
+// CONTEXT: %[[BACK:.*]] = nn.all_to_all %{{.*}} {axis = "context", join_dim = 1 : i64, join_sections = array<i64: 2, 2>, parts = 2 : i64, place = #nn.place<backward>, split_dim = 0 : i64, split_sections = array<i64: 6>} : (tensor<6x2xf32>) -> tensor<3x4xf32>
+// CONTEXT: %[[PAD:.*]] = nn.part_pad %[[BACK]] {axis = "context", dim = 0 : i64, parts = 2 : i64, place = #nn.place<backward>, sections = array<i64: 6>} : (tensor<3x4xf32>) -> tensor<6x4xf32>
+// CONTEXT: nn.grad @w, %[[PAD]]

@@ -35,6 +35,9 @@ ARRAYS = ("tiny --hidden 32 --ffn 48 --vocab 64 --seq 16 --spread 0.12 "
 EXPERTS = ("tiny --hidden 32 --ffn 40 --vocab 257 --seq 16 --spread 0.12 "
            "--jitter 0.1 --seed 9 --optimize --architecture")
 
+# As many heads as a mesh of 8 ranks has.
+EIGHT = "--layers 2 --hidden 64 --heads 8 --vocab 257 --seq 32 --jitter 0.1"
+
 MODELS = {
     "gpt2-18": f"{GPT2} --opset 18",
     "gpt2-18-optimized": f"{GPT2} --opset 18 --optimize",
@@ -79,6 +82,13 @@ MODELS = {
     "mixtral": f"{EXPERTS} mixtral --opset 18",
     "qwen3-moe": f"{EXPERTS} qwen3_moe --opset 23",
     "qwen3": f"{EXPERTS} qwen3 --opset 23",
+    "gpt2-eight": f"gpt2-small {EIGHT} --seed 11 --opset 18",
+    "llama-eight": f"llama-small {EIGHT} --kv-heads 2 --ffn 96 --seed 12 "
+                   "--opset 23 --optimize",
+    "qwen3-eight": f"tiny {EIGHT} --kv-heads 4 --ffn 96 --seed 13 --opset 23 "
+                   "--architecture qwen3",
+    "gemma3-eight": f"tiny {EIGHT} --kv-heads 4 --ffn 96 --seed 14 "
+                    "--opset 18 --architecture gemma3",
     "gpt2-small": "gpt2-small",
     "llama-small": "llama-small --opset 23",
     "regressor": "module Regressor --opset 18",
@@ -191,6 +201,13 @@ CASES = [
     # Tokens go to the experts that a product with their state chooses.
     case("mixtral", batch=3),
     case("qwen3-moe", batch=2),
+    case("gpt2-eight"),
+    case("llama-eight"),
+    case("llama-eight-batch", model="llama-eight", like="llama-eight", batch=3),
+    case("llama-eight-documents", model="llama-eight", batch=2, separator=32,
+         compile=["--document-separator=32"]),
+    case("qwen3-eight", batch=2),
+    case("gemma3-eight"),
     case("gpt2-odd"),
     case("llama-long", batch=2),
     case("gpt2-small", batch=3),

@@ -4,15 +4,15 @@
 """Compiles the recorded cases, trains them, and compares with PyTorch.
 
     run_cases.py [--shardonnx build/bin/shardonnx] [--case NAME]
-                 [--filter REGEX] [--matrix cases|ranks|core|adapters|all]
+                 [--filter REGEX] [--matrix cases|ranks|core|mesh|adapters|all]
                  [--emulator build/lib/cuda-emulator]
                  [--steps N] [--jobs N] [--threads N]
 
 `cases` runs every case of cases.py on two ranks. `ranks` runs a GPT-2 and a
 Llama on 1 to 4 ranks, with every strategy, recompute and prefetch setting
-once, and twice with the same bits; ranks of a tensor axis; adapters of six architectures in every
+once, and twice with the same bits; ranks of tensor and context axes; adapters of six architectures in every
 strategy on 1 to 3 ranks, pairwise, and so Muon; and dropout at several numbers of ranks.
-`all` is both. `adapters` is every combination of those. `core` is one case of each kind, and a Llama with each strategy:
+`all` is both. `adapters` is every combination of those, `mesh` more of the axes. `core` is one case of each kind, and a Llama with each strategy:
 what an emulated device runs in minutes. With --emulator, programs are compiled
 for CUDA and run on the emulated device, whose libraries lie in that folder.
 --steps ends runs early whose steps do not depend on their number. --jobs runs
@@ -25,6 +25,7 @@ import argparse
 import concurrent.futures
 import itertools
 import json
+import math
 import os
 import re
 import subprocess
@@ -111,7 +112,36 @@ MESH_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2", *extra], ranks, words)
     ("mixtral-lora", ["--mesh=tensor:2"], 2, []),
     ("bert-lora", ["--mesh=tensor:2"], 2, []),
     ("t5-lora", ["--mesh=tensor:2"], 2, [])]
-
+# Ranks that each have a part of every sequence, alone and with that.
+CONTEXT_MATRIX = [
+    ("gpt2-eight", ["--mesh=context:2"], 4, []),
+    ("llama-eight", ["--mesh=context:4", "--strategy=no_shard",
+                     "--recompute=block"], 4, []),
+    ("llama-eight-batch", ["--mesh=context:2", "--recompute=selective"], 2, []),
+    ("llama-eight-documents", ["--mesh=context:2,tensor:2"], 4, []),
+    ("qwen3-eight", ["--mesh=context:2,tensor:2"], 8, []),
+    ("gemma3-eight", ["--mesh=context:4"], 4, []),
+    ("smollm3-18", ["--mesh=context:2"], 4, []),
+    ("bert", ["--mesh=context:2"], 4, []),
+    ("llama-muon", ["--mesh=context:2"], 4, []),
+    ("llama-qlora", ["--mesh=context:2"], 2, []),
+    ("llama-lora", ["--mesh=context:2"], 4, [])]
+# With `--matrix mesh` all of them, on one and on several shards, and every
+# strategy.
+CONTEXT_WHOLE = [(name, [f"--mesh={mesh}"], ranks, [])
+                 for name in ("gpt2-eight", "llama-eight", "qwen3-eight",
+                              "gemma3-eight", "llama-eight-documents")
+                 for mesh, ranks in (("context:2", 2), ("context:2", 4),
+                                     ("context:4", 4), ("context:4", 8),
+                                     ("context:2,tensor:2", 4),
+                                     ("context:2,tensor:2", 8))] + [
+    ("llama-eight", ["--mesh=context:2", *extra], 4, words)
+    for extra, words in (
+        (["--strategy=shard_opt", "--accumulate-mode=unsharded"], []),
+        (["--strategy=shard_grad_op", "--recompute=every:2"], []),
+        (["--strategy=hybrid_shard", "--recompute=block"], ["--replicas=2"]),
+        (["--strategy=hybrid_shard_zero2"], []),
+        ([cases.config("units.json")], []))]
 
 # Each kind of loss, layout, optimizer and dtype once, and every strategy.
 CORE_CASES = ("gpt2-18", "llama-23-optimized", "smollm3-18", "gpt2-labels",
@@ -203,7 +233,7 @@ class Runner:
         """Runs a case and returns the path of its log."""
         program = self.compile(case, extra)
         log = self.new_log()
-        groups = ranks // tensor_of(extra)
+        groups = ranks // together_of(extra)
         accumulate = cases.GLOBAL_BATCH // (case["batch"] * groups)
         self.call([program, "--data", cases.data_path(case["data"]),
                    "--log", log, "--steps", str(self.steps_of(case)),
@@ -212,10 +242,10 @@ class Runner:
         return log
 
 
-def tensor_of(extra):
+def together_of(extra):
     """Ranks that see the same samples."""
-    found = re.search(r"--mesh=\S*tensor:(\d+)", " ".join(extra))
-    return int(found.group(1)) if found else 1
+    axes = re.findall(r"(?:tensor|context):(\d+)", " ".join(extra))
+    return math.prod(map(int, axes))
 
 
 def replicas(strategy, ranks):
@@ -364,9 +394,12 @@ def jobs(options):
             for extra, ranks in MATRIX:
                 yield lambda r, c=case, e=extra, n=ranks: run(r, c, e, n)
             yield lambda r, c=case: same_bits(r, c, 3)
-        yield from listed(options, MESH_MATRIX)
         yield from listed(options, LORA_MATRIX)
         yield from listed(options, strategy_runs(MUON_CASES, whole=False))
+    if options.matrix in ("ranks", "mesh", "all"):
+        yield from listed(options, MESH_MATRIX + CONTEXT_MATRIX)
+    if options.matrix == "mesh":
+        yield from listed(options, CONTEXT_WHOLE)
     if options.matrix in ("ranks", "adapters", "all"):
         whole = options.matrix == "adapters"
         yield from listed(options, strategy_runs(LORA_CASES, whole))
@@ -384,8 +417,8 @@ def main():
                         help="only this case; may be repeated")
     parser.add_argument("--filter", default="", metavar="REGEX",
                         help="only cases whose name matches")
-    parser.add_argument("--matrix", choices=("cases", "ranks", "core", "adapters",
-                                 "all"),
+    parser.add_argument("--matrix", choices=("cases", "ranks", "core", "mesh",
+                                 "adapters", "all"),
                         default="all")
     parser.add_argument("--ranks", type=int, default=2, metavar="N",
                         help="ranks of `cases`")

@@ -302,8 +302,8 @@ public:
   int ranks() const override { return count; }
   Interval owned(size_t unit, bool trainable) const override {
     const Manifest::Unit &u = manifest.units[unit];
-    return ownedInterval(trainable ? u.length : u.frozenLength, dataRank(),
-                         dataRanks());
+    return ownedInterval(trainable ? u.length : u.frozenLength,
+                         rank() / tensor(), ranks() / tensor());
   }
   void write(size_t, StateArray, int64_t begin, const float *values,
              int64_t n) override {
@@ -721,7 +721,7 @@ TEST(MemoryPlan, CountsTheRanksOfAPart) {
   m.meshBytes = 4096;
   Topology mesh(4, 1, 0, kSliceAlignment, 2);
   EXPECT_EQ(item(m, mesh, "master weights"), 2048);
-  EXPECT_EQ(item(m, mesh, "tensor axis"), 4096);
+  EXPECT_EQ(item(m, mesh, "axes of the mesh"), 4096);
   m.units[0].sharded = false;
   EXPECT_EQ(item(m, mesh, "reduced gradients"), 2048);
 }
@@ -777,7 +777,7 @@ TEST(Manifest, DamageIsTold) {
 
 // A manifest that can be read, with one number replaced.
 std::string errorOfManifest(const std::string &from, const std::string &to) {
-  std::string json = R"({"abi": 9, "hash": "", "model": {"path": "m.onnx"},
+  std::string json = R"({"abi": 10, "hash": "", "model": {"path": "m.onnx"},
     "batch": 1, "seq": 4, "inputs": [],
     "loss": {"kind": "mse", "denominator": "labels", "denominator_shift": 0,
              "denominator_per_microbatch": 4},

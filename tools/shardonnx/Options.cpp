@@ -148,7 +148,8 @@ void addMesh(CLI::App &app, CompileOptions &o) {
            o.mesh = *parseMesh(text, error);
          },
          "the ranks as replicate:R,shard:S,context:C,tensor:T: tensor splits "
-         "products of blocks over neighbouring ranks; an axis that is not "
+         "products of blocks over neighbouring ranks, context sequences; an "
+         "axis that is not "
          "named is 1, the shard axis what is left")
       ->check([](const std::string &text) {
         std::string error;

@@ -7,6 +7,7 @@
 #include "Emitter.h"
 
 #include "shardonnx/Dialect/Exec/Transforms/Launches.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/runtime/ABI.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -81,7 +82,7 @@ void Emitter::useIds(Value ids, int64_t limit, std::optional<int64_t> ignored) {
   bool shifted = false;
   while (Operation *op = ids.getDefiningOp()) {
     if (!isa<nn::ReshapeOp, nn::SliceOp, nn::TransposeOp, nn::PadOp,
-             nn::ConcatOp, nn::BroadcastOp>(op))
+             nn::ConcatOp, nn::BroadcastOp, nn::PartSliceOp>(op))
       return;
     if (auto slice = dyn_cast<nn::SliceOp>(op))
       shifted |= slice.getOffsets().back() > 0;

@@ -438,6 +438,24 @@ func.func @sections(%x: tensor<4xf32>) {
 
 // -----
 
+func.func @exchange(%x: tensor<2x6xf32>) {
+  // expected-error @+2 {{splits and joins one dimension, 1}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.all_to_all %x {axis = "context", parts = 2 : i64, split_dim = 1 : i64, split_sections = array<i64: 6>, join_dim = 1 : i64, join_sections = array<i64: 6>} : (tensor<2x6xf32>) -> tensor<2x6xf32>
+  return
+}
+
+// -----
+
+func.func @exchange(%x: tensor<2x6xf32>) {
+  // expected-error @+2 {{sections of 8 need 8 along dimension 1 of 'tensor<4x6xf32>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0 = nn.all_to_all %x {axis = "context", parts = 2 : i64, split_dim = 1 : i64, split_sections = array<i64: 8>, join_dim = 0 : i64, join_sections = array<i64: 4>} : (tensor<2x6xf32>) -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
 func.func @sections(%x: tensor<4xf32>) {
   // expected-error @+2 {{dimension 1 is outside of 'tensor<4xf32>'}}
   // expected-error @below {{failed to infer returned types}}

@@ -22,6 +22,18 @@ static bool areTensors(ArrayRef<int64_t> sections) {
   return llvm::all_equal(sections);
 }
 
+static bool isExchange(AxisCollectiveOp op) {
+  return op.getCall() == SHX_AXIS_ALL_TO_ALL;
+}
+
+/// A dimension's sections, which a call has or not.
+static bool sectionsFit(bool wanted, int64_t dim, ArrayRef<int64_t> sections,
+                        MemRefType type) {
+  return wanted != sections.empty() &&
+         (sections.size() <= SHX_MAX_SECTIONS || areTensors(sections)) &&
+         dim < std::max<int64_t>(type.getRank(), 1);
+}
+
 LogicalResult AxisCollectiveOp::verify() {
   MemRefType from = typeOf(getOperand()), to = typeOf(getResult());
   if (!parseSpelling<MeshAxis>(getAxis()) || int64_t(getParts()) < 2)
@@ -30,28 +42,37 @@ LogicalResult AxisCollectiveOp::verify() {
       (isSum(*this) && from.getShape() != to.getShape()))
     return emitOpError("needs buffers of one element type, and in a sum of one "
                        "shape");
-  if (isSum(*this) != getSections().empty() ||
-      (getSections().size() > SHX_MAX_SECTIONS && !areTensors(getSections())) ||
-      int64_t(getDim()) >= std::max<int64_t>(from.getRank(), 1))
+  if (!sectionsFit(!isSum(*this), int64_t(getDim()), getSections(), from) ||
+      !sectionsFit(isExchange(*this), int64_t(getJoinDim()), getJoinSections(),
+                   to))
     return emitOpError(
-        "needs the sections of one dimension where it is no sum");
+        "needs the sections of one dimension where it is no sum, and of "
+        "another in an all-to-all");
   if (failed(verifyContiguous(*this, "operand", getOperand())))
     return failure();
   return verifyContiguous(*this, "result", getResult());
 }
 
+/// The elements before and behind an index of a dimension.
+static std::pair<int64_t, int64_t> around(ArrayRef<int64_t> shape,
+                                          int64_t dim) {
+  std::pair<int64_t, int64_t> sizes = {1, 1};
+  for (auto [axis, size] : llvm::enumerate(shape))
+    if (int64_t(axis) != dim)
+      (int64_t(axis) < dim ? sizes.first : sizes.second) *= size;
+  return sizes;
+}
+
 SmallVector<CallArgument> AxisCollectiveOp::getCallArguments() {
   MemRefType from = typeOf(getOperand());
   ShxAxisCollective desc = {};
-  desc.outer = desc.inner = 1;
-  auto dim = int64_t(getDim());
+  desc.outer = desc.inner = desc.joinedInner = 1;
   if (isSum(*this)) {
     desc.sections[0] = from.getNumElements();
     desc.sectionCount = 1;
   } else {
-    for (auto [axis, size] : llvm::enumerate(from.getShape()))
-      if (int64_t(axis) != dim)
-        (int64_t(axis) < dim ? desc.outer : desc.inner) *= size;
+    std::tie(desc.outer, desc.inner) =
+        around(from.getShape(), int64_t(getDim()));
     ArrayRef<int64_t> sections = getSections();
     if (areTensors(sections)) {
       desc.outer *= int64_t(sections.size());
@@ -59,6 +80,15 @@ SmallVector<CallArgument> AxisCollectiveOp::getCallArguments() {
     }
     llvm::copy(sections, desc.sections);
     desc.sectionCount = int32_t(sections.size());
+  }
+  if (isExchange(*this)) {
+    desc.joinedInner =
+        around(typeOf(getResult()).getShape(), int64_t(getJoinDim())).second;
+    ArrayRef<int64_t> sections = getJoinSections();
+    if (areTensors(sections))
+      sections = sections.take_front();
+    llvm::copy(sections, desc.joinedSections);
+    desc.joinedSectionCount = int32_t(sections.size());
   }
   desc.call = int32_t(getCall());
   desc.axis = int32_t(parseSpelling<MeshAxis>(getAxis()).value());
@@ -76,7 +106,7 @@ SmallVector<std::pair<Value, Value>> AxisCollectiveOp::getInPlacePairs() {
 
 namespace {
 
-/// Of a sum, and of the ops that split.
+/// Of a sum, of the ops that split, and of an all-to-all.
 template <typename Op, ShxAxisCall kCall>
 struct AxisCall : LibraryCallModel<AxisCall<Op, kCall>, Op> {
   bool canWrite(Operation *, unsigned, const Layout &layout) const {
@@ -84,16 +114,21 @@ struct AxisCall : LibraryCallModel<AxisCall<Op, kCall>, Op> {
   }
 
   void emit(Op op, CallEmitter &emitter) const {
-    int64_t dim = 0;
-    ArrayRef<int64_t> sections;
-    if constexpr (kCall != SHX_AXIS_ALL_REDUCE) {
+    int64_t dim = 0, joinDim = 0;
+    ArrayRef<int64_t> sections, joinSections;
+    if constexpr (kCall == SHX_AXIS_ALL_TO_ALL) {
+      dim = op.getSplitDim();
+      sections = op.getSplitSections();
+      joinDim = op.getJoinDim();
+      joinSections = op.getJoinSections();
+    } else if constexpr (kCall != SHX_AXIS_ALL_REDUCE) {
       dim = op.getDim();
       sections = op.getSections();
     }
     Value operand = emitter.contiguousBuffer(op.getOperand());
     emitter.create<AxisCollectiveOp>(
         operand, emitter.resultBuffer(op.getResult()), int64_t(kCall),
-        op.getAxis(), op.getParts(), dim, sections);
+        op.getAxis(), op.getParts(), dim, sections, joinDim, joinSections);
   }
 };
 
@@ -109,4 +144,9 @@ void AxisCollectiveOp::attachLibraryCalls(MLIRContext &context) {
       context);
   ReduceScatterOp::attachInterface<
       AxisCall<ReduceScatterOp, SHX_AXIS_REDUCE_SCATTER>>(context);
+  PartSliceOp::attachInterface<AxisCall<PartSliceOp, SHX_AXIS_ALL_SLICE>>(
+      context);
+  PartPadOp::attachInterface<AxisCall<PartPadOp, SHX_AXIS_PART_PAD>>(context);
+  AllToAllOp::attachInterface<AxisCall<AllToAllOp, SHX_AXIS_ALL_TO_ALL>>(
+      context);
 }

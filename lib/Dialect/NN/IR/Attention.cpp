@@ -271,34 +271,44 @@ struct ShardableRotary : ShardableModel<ShardableRotary, RotaryOp> {
 } // namespace
 
 // Heads, of query, key and value alike, with what is added to the scores of
-// each.
+// each. Where sequences are split, heads are for as long as it is computed.
 LogicalResult ShardableAttention::rule(AttentionOp op, ShardingQuery &query) {
-  constexpr int64_t kHeads = 2;
+  constexpr int64_t kSequence = 1, kHeads = 2;
+  int64_t dim = query.operands[0].dim;
   for (unsigned i = 0; i < 3; ++i) {
     const Sharding &given = query.operands[i];
     if (given.isWhole())
       return query.refuse("query, key and value are not all split");
-    if (given.dim != kHeads || given.sections.size() != 1)
+    bool fits = given.dim == kHeads || given.dim == kSequence;
+    if (!fits || given.dim != dim || given.sections.size() != 1)
       return query.refuse("what is split are not its heads");
-    query.needed[i] = given;
+    query.needed[i] =
+        Sharding::split(kHeads, shapeOf(op->getOperand(i))[kHeads]);
   }
+  const Sharding &heads = query.needed[0];
   if (Value mask = op.getMask()) {
-    int64_t heads = query.operands[0].size();
     int64_t dim = rankOf(mask) - 3;
-    if (dim >= 0 && shapeOf(mask)[dim] == heads)
-      query.needed[3] = Sharding::split(dim, heads);
+    if (dim >= 0 && shapeOf(mask)[dim] == heads.size())
+      query.needed[3] = heads.along(dim);
   }
   query.results[0] = query.operands[0];
-  query.results[1] = query.operands[0].along(1);
+  query.results[1] = heads.along(1);
+  if (dim == kSequence)
+    query.made[0] = heads;
   return success();
 }
 
+// Tables are of positions.
 LogicalResult ShardableRotary::rule(RotaryOp op, ShardingQuery &query) {
-  constexpr int64_t kBatch = 0, kHeads = 2;
+  constexpr int64_t kSequence = 1, kHeadDim = 3;
   const Sharding &given = query.operands[0];
-  if (given.dim != kBatch && given.dim != kHeads)
+  if (given.isWhole())
+    return query.refuse("its tables alone are split");
+  if (given.dim == kHeadDim)
     return query.refuse("what is split are not its heads");
   query.needed[0] = given;
+  if (given.dim == kSequence)
+    query.needed[1] = query.needed[2] = given.along(0);
   query.results[0] = given;
   return success();
 }

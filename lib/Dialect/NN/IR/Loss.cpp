@@ -5,6 +5,7 @@
 
 #include "DefineOps.h"
 #include "Evaluate.h"
+#include "Shardable.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
@@ -153,6 +154,40 @@ NN_VJP(MseOp) {
   if (needed[1])
     operandGrads[1] = b.gradientFor(getTarget(), b.unary<NegOp>(g));
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// On a mesh
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Rows and their labels, of which each rank has a sum; its classes, or what
+/// they are computed from, are whole.
+template <typename Op>
+struct ShardableEntropy : ShardableModel<ShardableEntropy<Op>, Op> {
+  static LogicalResult rule(Op op, ShardingQuery &query) {
+    constexpr int64_t kRows = 0;
+    const Sharding &given = query.operands[0];
+    if (given.dim != kRows)
+      return query.refuse("what is split are not its rows");
+    query.needed.front() = query.needed.back() = given;
+    query.sums = true;
+    return success();
+  }
+};
+struct ShardableMse : ShardableModel<ShardableMse, MseOp> {
+  static LogicalResult rule(MseOp op, ShardingQuery &query) {
+    llvm::fill(query.needed, query.operands[query.splitOperand()]);
+    query.sums = true;
+    return success();
+  }
+};
+} // namespace
+
+void nn::attachLossShardings(MLIRContext &context) {
+  attachSharding<ShardableEntropy, CrossEntropyOp, LinearCrossEntropyOp>(
+      context);
+  MseOp::attachInterface<ShardableMse>(context);
 }
 
 //===----------------------------------------------------------------------===//

@@ -6,6 +6,7 @@
 
 #include "DefineOps.h"
 #include "Evaluate.h"
+#include "Shardable.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
@@ -75,8 +76,17 @@ void nn::setSplit(ParameterOp parameter, MeshAxis axis,
   parameter->setAttr(kSplitAttr, split.getDictionary(parameter.getContext()));
 }
 
+int64_t nn::nearestDivisor(int64_t count, int64_t parts) {
+  int64_t nearest = 1;
+  for (int64_t ranks = 1; ranks <= count; ++ranks)
+    if (count % ranks == 0 &&
+        std::abs(ranks - parts) <= std::abs(nearest - parts))
+      nearest = ranks;
+  return nearest;
+}
+
 bool nn::isCollective(Operation *op) {
-  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp>(op);
+  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp>(op);
 }
 
 //===----------------------------------------------------------------------===//
@@ -105,6 +115,9 @@ LogicalResult AllReduceOp::verify() { return verifyAxis(*this); }
 LogicalResult AllSliceOp::verify() { return verifyAxis(*this); }
 LogicalResult AllGatherOp::verify() { return verifyAxis(*this); }
 LogicalResult ReduceScatterOp::verify() { return verifyAxis(*this); }
+LogicalResult PartSliceOp::verify() { return verifyAxis(*this); }
+LogicalResult PartPadOp::verify() { return verifyAxis(*this); }
+LogicalResult AllToAllOp::verify() { return verifyAxis(*this); }
 
 NN_INFER(VaryOp) {
   inferred.push_back(operands[0].getType());
@@ -116,14 +129,22 @@ NN_INFER(AllReduceOp) {
   return success();
 }
 
-/// A type of `sizeNow` along the dimension that becomes `sizeThen`.
-template <typename Adaptor>
-static LogicalResult inferSplit(std::optional<Location> loc, Adaptor adaptor,
-                                Value operand, bool slices,
-                                SmallVectorImpl<Type> &inferred) {
-  auto type = tensorType(operand);
-  int64_t dim = adaptor.getDim(), parts = adaptor.getParts(), whole = 0;
-  ArrayRef<int64_t> sections = adaptor.getSections();
+namespace {
+/// A dimension whose parts ranks have, or are to have.
+struct SplitDim {
+  int64_t dim, parts;
+  ArrayRef<int64_t> sections;
+};
+} // namespace
+
+/// The type along a dimension of which there is all, if `slices`, and then a
+/// part, or the other way round.
+static FailureOr<RankedTensorType> splitType(std::optional<Location> loc,
+                                             RankedTensorType type,
+                                             const SplitDim &split,
+                                             bool slices) {
+  auto [dim, parts, sections] = split;
+  int64_t whole = 0;
   if (dim < 0 || dim >= type.getRank())
     return misfit(loc, "dimension ", dim, " is outside of ", type);
   // Equal ones are as many tensors side by side.
@@ -142,23 +163,50 @@ static LogicalResult inferSplit(std::optional<Location> loc, Adaptor adaptor,
                   " along dimension ", dim, " of ", type);
   SmallVector<int64_t> shape(type.getShape());
   shape[dim] = slices ? whole / parts : whole;
-  inferred.push_back(type.clone(shape));
+  return type.clone(shape);
+}
+
+template <typename Adaptor>
+static LogicalResult inferSplit(std::optional<Location> loc, Adaptor adaptor,
+                                Value operand, bool slices,
+                                SmallVectorImpl<Type> &inferred) {
+  SplitDim split = {int64_t(adaptor.getDim()), int64_t(adaptor.getParts()),
+                    adaptor.getSections()};
+  auto type = splitType(loc, tensorType(operand), split, slices);
+  if (failed(type))
+    return failure();
+  inferred.push_back(*type);
   return success();
 }
 
-NN_INFER(AllSliceOp) {
-  return inferSplit(loc, Adaptor(operands, attributes, properties, regions),
-                    operands[0], /*slices=*/true, inferred);
-}
+#define NN_SPLIT_INFER(OP, SLICES)                                             \
+  NN_INFER(OP) {                                                               \
+    return inferSplit(loc, Adaptor(operands, attributes, properties, regions), \
+                      operands[0], SLICES, inferred);                          \
+  }
+NN_SPLIT_INFER(AllSliceOp, true)
+NN_SPLIT_INFER(AllGatherOp, false)
+NN_SPLIT_INFER(ReduceScatterOp, true)
+NN_SPLIT_INFER(PartSliceOp, true)
+NN_SPLIT_INFER(PartPadOp, false)
 
-NN_INFER(AllGatherOp) {
-  return inferSplit(loc, Adaptor(operands, attributes, properties, regions),
-                    operands[0], /*slices=*/false, inferred);
-}
-
-NN_INFER(ReduceScatterOp) {
-  return inferSplit(loc, Adaptor(operands, attributes, properties, regions),
-                    operands[0], /*slices=*/true, inferred);
+NN_INFER(AllToAllOp) {
+  Adaptor adaptor(operands, attributes, properties, regions);
+  auto parts = int64_t(adaptor.getParts());
+  SplitDim split = {int64_t(adaptor.getSplitDim()), parts,
+                    adaptor.getSplitSections()};
+  SplitDim join = {int64_t(adaptor.getJoinDim()), parts,
+                   adaptor.getJoinSections()};
+  if (split.dim == join.dim)
+    return misfit(loc, "splits and joins one dimension, ", split.dim);
+  auto joined = splitType(loc, tensorType(operands[0]), join, /*slices=*/false);
+  if (failed(joined))
+    return failure();
+  auto type = splitType(loc, *joined, split, /*slices=*/true);
+  if (failed(type))
+    return failure();
+  inferred.push_back(*type);
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -176,12 +224,17 @@ NN_VJP(AllReduceOp) {
   return success();
 }
 
-NN_VJP(AllSliceOp) {
-  operandGrads[0] =
-      AllGatherOp::create(builder, getLoc(), resultGrads[0], getAxisAttr(),
-                          getPartsAttr(), getDimAttr(), getSectionsAttr());
-  return success();
-}
+#define NN_SPLIT_VJP(OP, BACK)                                                 \
+  NN_VJP(OP) {                                                                 \
+    operandGrads[0] =                                                          \
+        BACK::create(builder, getLoc(), resultGrads[0], getAxisAttr(),         \
+                     getPartsAttr(), getDimAttr(), getSectionsAttr());         \
+    return success();                                                          \
+  }
+NN_SPLIT_VJP(AllSliceOp, AllGatherOp)
+NN_SPLIT_VJP(ReduceScatterOp, AllGatherOp)
+NN_SPLIT_VJP(PartSliceOp, PartPadOp)
+NN_SPLIT_VJP(PartPadOp, PartSliceOp)
 
 NN_VJP(AllGatherOp) {
   if (getVaries())
@@ -195,15 +248,90 @@ NN_VJP(AllGatherOp) {
   return success();
 }
 
-NN_VJP(ReduceScatterOp) {
-  operandGrads[0] =
-      AllGatherOp::create(builder, getLoc(), resultGrads[0], getAxisAttr(),
-                          getPartsAttr(), getDimAttr(), getSectionsAttr());
+NN_VJP(AllToAllOp) {
+  operandGrads[0] = AllToAllOp::create(
+      builder, getLoc(), resultGrads[0], getAxisAttr(), getPartsAttr(),
+      getJoinDimAttr(), getJoinSectionsAttr(), getSplitDimAttr(),
+      getSplitSectionsAttr());
   return success();
 }
 
 FailureOr<SmallVector<Value>> VaryOp::decompose(OpBuilder &) {
   return SmallVector<Value>{getOperand()};
+}
+
+//===----------------------------------------------------------------------===//
+// On another axis of the mesh
+//===----------------------------------------------------------------------===//
+
+// A dimension that is split over an axis already may be over another one, too,
+// where it consists of as many sections as that has ranks: each has its part of
+// one of them (heads, split over context and tensor).
+static LogicalResult checkSections(ArrayRef<int64_t> sections,
+                                   const Sharding &given,
+                                   ShardingQuery &query) {
+  if (given.sections.size() != 1 || int64_t(sections.size()) != query.parts ||
+      !llvm::all_equal(sections))
+    return query.refuse("what is split is split over another axis, too");
+  return success();
+}
+
+namespace {
+struct ShardablePartSlice : ShardableModel<ShardablePartSlice, PartSliceOp> {
+  static LogicalResult rule(PartSliceOp op, ShardingQuery &query);
+  void makeLocal(Operation *op, const ShardingQuery &query) const;
+};
+struct ShardableAllToAll : ShardableModel<ShardableAllToAll, AllToAllOp> {
+  static LogicalResult rule(AllToAllOp op, ShardingQuery &query);
+  void makeLocal(Operation *op, const ShardingQuery &query) const;
+};
+} // namespace
+
+LogicalResult ShardablePartSlice::rule(PartSliceOp op, ShardingQuery &query) {
+  const Sharding &given = query.operands[0];
+  query.needed[0] = query.results[0] = given;
+  if (given.dim != int64_t(op.getDim()))
+    return success();
+  query.results[0] =
+      Sharding::split(given.dim, given.size() / int64_t(op.getParts()));
+  return checkSections(op.getSections(), given, query);
+}
+
+void ShardablePartSlice::makeLocal(Operation *op,
+                                   const ShardingQuery &query) const {
+  auto slice = cast<PartSliceOp>(op);
+  if (query.operands[0].dim == int64_t(slice.getDim()))
+    slice.setSections(slice.getSections().take_front());
+}
+
+LogicalResult ShardableAllToAll::rule(AllToAllOp op, ShardingQuery &query) {
+  const Sharding &given = query.operands[0];
+  auto parts = int64_t(op.getParts());
+  query.needed[0] = query.results[0] = given;
+  if (given.dim == int64_t(op.getSplitDim())) {
+    query.results[0] = Sharding::split(given.dim, given.size() / parts);
+    return checkSections(op.getSplitSections(), given, query);
+  }
+  if (given.dim == int64_t(op.getJoinDim())) {
+    query.results[0] = Sharding::split(given.dim, given.size() * parts);
+    return checkSections(op.getJoinSections(), given, query);
+  }
+  return success();
+}
+
+void ShardableAllToAll::makeLocal(Operation *op,
+                                  const ShardingQuery &query) const {
+  auto exchange = cast<AllToAllOp>(op);
+  int64_t dim = query.operands[0].dim;
+  if (dim == int64_t(exchange.getSplitDim()))
+    exchange.setSplitSections(exchange.getSplitSections().take_front());
+  if (dim == int64_t(exchange.getJoinDim()))
+    exchange.setJoinSections(exchange.getJoinSections().take_front());
+}
+
+void nn::attachMeshShardings(MLIRContext &context) {
+  PartSliceOp::attachInterface<ShardablePartSlice>(context);
+  AllToAllOp::attachInterface<ShardableAllToAll>(context);
 }
 
 //===----------------------------------------------------------------------===//
@@ -222,3 +350,6 @@ NN_EVALUATE(AllReduceOp) { return refuseAlone(*this, interpreter); }
 NN_EVALUATE(AllSliceOp) { return refuseAlone(*this, interpreter); }
 NN_EVALUATE(AllGatherOp) { return refuseAlone(*this, interpreter); }
 NN_EVALUATE(ReduceScatterOp) { return refuseAlone(*this, interpreter); }
+NN_EVALUATE(PartSliceOp) { return refuseAlone(*this, interpreter); }
+NN_EVALUATE(PartPadOp) { return refuseAlone(*this, interpreter); }
+NN_EVALUATE(AllToAllOp) { return refuseAlone(*this, interpreter); }

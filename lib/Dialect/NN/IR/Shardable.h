@@ -56,6 +56,8 @@ void attachReduceShardings(mlir::MLIRContext &context);
 void attachMatmulShardings(mlir::MLIRContext &context);
 void attachAttentionShardings(mlir::MLIRContext &context);
 void attachNormShardings(mlir::MLIRContext &context);
+void attachLossShardings(mlir::MLIRContext &context);
+void attachMeshShardings(mlir::MLIRContext &context);
 void attachShardings(mlir::MLIRContext &context);
 
 } // namespace shardonnx::nn

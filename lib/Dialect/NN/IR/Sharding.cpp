@@ -32,7 +32,7 @@ RankedTensorType Sharding::localType(RankedTensorType type,
 ShardingQuery::ShardingQuery(Operation *op, ArrayRef<Sharding> operands,
                              int64_t parts)
     : parts(parts), operands(operands), needed(operands.size()),
-      results(op->getNumResults()) {}
+      results(op->getNumResults()), made(op->getNumResults()) {}
 
 unsigned ShardingQuery::splitOperand() const {
   const auto *split =
@@ -117,4 +117,6 @@ void nn::attachShardings(MLIRContext &context) {
   attachMatmulShardings(context);
   attachAttentionShardings(context);
   attachNormShardings(context);
+  attachLossShardings(context);
+  attachMeshShardings(context);
 }

@@ -317,16 +317,6 @@ struct PartitionPass : nn::impl::PartitionPassBase<PartitionPass> {
 };
 } // namespace
 
-/// The number of ranks nearest to `parts` that divides `count`.
-static int64_t nearestDivisor(int64_t count, int64_t parts) {
-  int64_t nearest = 1;
-  for (int64_t ranks = 1; ranks <= count; ++ranks)
-    if (count % ranks == 0 &&
-        std::abs(ranks - parts) <= std::abs(nearest - parts))
-      nearest = ranks;
-  return nearest;
-}
-
 LogicalResult PartitionPass::checkHeads(func::FuncOp function) {
   WalkResult result = function.walk([&](AttentionOp op) {
     int64_t heads = shapeOf(op.getQuery())[2], shared = shapeOf(op.getKey())[2];
@@ -370,7 +360,7 @@ void PartitionPass::report(const PartitionPlan &plan, func::FuncOp function) {
 
 void PartitionPass::runOnOperation() {
   ModuleOp module = getOperation();
-  Mesh mesh = {{replicate, shard, 1, tensor}};
+  Mesh mesh = {{replicate, shard, context, tensor}};
   if (!mesh.given())
     return;
   setMesh(module, mesh);

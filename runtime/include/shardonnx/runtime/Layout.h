@@ -62,24 +62,33 @@ constexpr Interval behind(int64_t first, const Interval &interval) {
   return {std::clamp(first, interval.begin, interval.end), interval.end};
 }
 
-// The ranks of a run on its mesh (Mesh.h): `tensor` neighbours see the same
-// samples, each with its part of the split parameters. Ranks that have the same
-// part are `replicas` groups, each of every tensor-th rank. A sharded unit is
-// whole once in each group, owned by the rank's place in it; a replicated unit
-// is whole on every rank that has the part.
+// The ranks of a run on its mesh (Mesh.h): `context × tensor` neighbours see
+// the same samples, `tensor` of them each with its part of the split
+// parameters, `context` of these each with its part of the sequences. Ranks
+// that have the same part of the parameters are `replicas` groups, each of
+// every tensor-th rank. A sharded unit is whole once in each group, owned by
+// the rank's place in it; a replicated unit is whole on every rank that has the
+// part.
 struct Topology {
   constexpr Topology(int ranks = 1, int replicas = 1, int ranksHere = 0,
-                     int64_t sliceAlignment = kSliceAlignment, int tensor = 1)
+                     int64_t sliceAlignment = kSliceAlignment, int tensor = 1,
+                     int context = 1)
       : ranks(ranks), replicas(replicas),
         ranksHere(ranksHere ? ranksHere : ranks),
-        sliceAlignment(sliceAlignment), tensor(tensor) {}
-  int ranks, replicas; // replicas × tensor divides ranks
+        sliceAlignment(sliceAlignment), tensor(tensor), context(context) {}
+  int ranks, replicas; // replicas × context × tensor divides ranks
   int ranksHere;       // on this machine
   int64_t sliceAlignment;
-  int tensor;
-  // Which part of the split parameters a rank has, and which samples it sees:
-  // those of its place among the ranks that have this part.
+  int tensor, context;
+  // Which part of the split parameters and of its sequences a rank has.
   constexpr int tensorRank(int rank) const { return rank % tensor; }
+  constexpr int contextRank(int rank) const { return rank / tensor % context; }
+  // Ranks that see the same samples, and the first of them that a rank is of.
+  constexpr int together() const { return context * tensor; }
+  constexpr int firstTogether(int rank) const {
+    return rank - rank % together();
+  }
+  // The rank's place among those that have its part of the parameters.
   constexpr int dataRank(int rank) const { return rank / tensor; }
   constexpr int dataRanks() const { return ranks / tensor; }
   constexpr int groupSize() const { return dataRanks() / replicas; }

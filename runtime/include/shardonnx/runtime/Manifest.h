@@ -187,7 +187,7 @@ struct Manifest {
   std::string arch; // as in --arch
   int64_t batch = 0, seq = 0;
   Mesh mesh;
-  int64_t meshBytes = 0; // a rank's part of what a tensor group shares
+  int64_t meshBytes = 0; // a rank's part of what ranks of an axis share
   std::vector<Input> inputs;
   Loss loss;
   Strategy strategy = Strategy::FullShard;

@@ -40,6 +40,9 @@ struct Mesh {
     sizes[static_cast<size_t>(axis)] = size;
   }
   constexpr int64_t tensor() const { return size(MeshAxis::Tensor); }
+  constexpr int64_t context() const { return size(MeshAxis::Context); }
+  // Ranks that compute the same samples.
+  constexpr int64_t together() const { return context() * tensor(); }
   // Whether anything of it was asked for.
   bool given() const { return sizes != Mesh().sizes; }
   // As --mesh takes it: the axes that are not as they are without it.
@@ -91,8 +94,22 @@ public:
   }
 
   // Of tensors whose split dimension has `inner` elements behind each index:
-  // calls visit(at, whole, count) for elements [begin, end) of the part, of
-  // which `count` from `at` on lie side by side at `whole`.
+  // how many elements of the part lie before element `end` of the whole.
+  int64_t countBefore(int64_t inner, int64_t end) const {
+    int64_t size = std::accumulate(sections, sections + count, int64_t(0));
+    int64_t row = size * inner, rest = end % row, begin = 0;
+    int64_t before = end / row * (row / parts);
+    for (size_t s = 0; s < count; ++s) {
+      int64_t mine = sections[s] / parts * inner;
+      int64_t first = begin + part * mine;
+      before += rest < first ? 0 : rest - first < mine ? rest - first : mine;
+      begin += sections[s] * inner;
+    }
+    return before;
+  }
+
+  // Of such a tensor, calls visit(at, whole, count) for elements [begin, end)
+  // of the part, of which `count` from `at` on lie side by side at `whole`.
   template <typename Visit>
   void forRuns(int64_t inner, int64_t begin, int64_t end, Visit visit) const {
     int64_t size = std::accumulate(sections, sections + count, int64_t(0));

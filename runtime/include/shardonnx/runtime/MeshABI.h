@@ -18,21 +18,27 @@ typedef enum ShxAxisCall {
   SHX_AXIS_ALL_GATHER = 1, // the whole, of the ranks' parts
   SHX_AXIS_ALL_SLICE = 2,  // this rank's part of the whole; nothing is sent
   SHX_AXIS_REDUCE_SCATTER =
-      3, // this rank's part of the sum of the ranks' wholes
+      3,                   // this rank's part of the sum of the ranks' wholes
+  SHX_AXIS_PART_PAD = 4,   // the part at its place among zeros; nothing is sent
+  SHX_AXIS_ALL_TO_ALL = 5, // of each rank's tensor this rank's part, joined
 } ShxAxisCall;
 
 #define SHX_MAX_SECTIONS 8
 // The whole is [outer, sum of the sections, inner], row-major, of which each of
-// `parts` ranks has an even part of every section; a sum is of one section.
+// `parts` ranks has an even part of every section; a sum is of one section. In
+// an all-to-all it is what a rank gives, of which every rank takes its part;
+// the ranks' are parts of the result, [.., sum of joinedSections, joinedInner].
 typedef struct ShxAxisCollective {
   int64_t outer, inner;
   int64_t sections[SHX_MAX_SECTIONS];
+  int64_t joinedInner;
+  int64_t joinedSections[SHX_MAX_SECTIONS];
   int32_t sectionCount;
+  int32_t joinedSectionCount;
   int32_t call;  // ShxAxisCall
   int32_t axis;  // MeshAxis
   int32_t parts; // ranks of the axis
   int32_t dtype;
-  int32_t reserved;
 } ShxAxisCollective;
 // Returns when `to` is complete and `from` may be written again. They may be
 // one buffer in a sum.

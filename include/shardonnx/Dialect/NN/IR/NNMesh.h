@@ -28,6 +28,9 @@ inline constexpr llvm::StringLiteral kSplitAttr = "nn.split";
 std::optional<Split> splitOf(ParameterOp parameter);
 void setSplit(ParameterOp parameter, MeshAxis axis, const Sharding &sharding);
 
+/// The number of ranks nearest to `parts` that divides `count`.
+int64_t nearestDivisor(int64_t count, int64_t parts);
+
 /// Whether all ranks of an axis meet in the op.
 bool isCollective(mlir::Operation *op);
 

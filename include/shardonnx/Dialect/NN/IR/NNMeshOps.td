@@ -71,4 +71,34 @@ def NN_ReduceScatterOp : NN_SplitOp<"reduce_scatter"> {
   }];
 }
 
+def NN_PartSliceOp : NN_SplitOp<"part_slice"> {
+  let summary = "This rank's part of what each rank has of its own";
+  let description = [{
+    As nn.all_slice, but each rank's gradient is its own, too, to be summed over
+    the axis where gradients of parameters are: nn.part_pad.
+  }];
+}
+
+def NN_PartPadOp : NN_SplitOp<"part_pad"> {
+  let summary = "This rank's part at its place, with zeros for the others'";
+  let description = [{
+    The gradient of nn.part_slice, as nn.pad is that of nn.slice.
+  }];
+}
+
+def NN_AllToAllOp : NN_MeshOp<"all_to_all"> {
+  let summary = "Parts along one dimension become parts along another";
+  let description = [{
+    Each rank has a part of dimension `join_dim`, which consists of
+    `join_sections`, and gives every rank its part of dimension `split_dim`,
+    which consists of `split_sections`: then it has all of the first and a part
+    of the second, as after an nn.all_gather and a slice. The gradient is the
+    way back. Attention over sequences of which each rank has a part is computed
+    between two of them, by heads (Ulysses, Jacobs et al. 2023).
+  }];
+  let args = (ins NN_Tensor:$operand, StrAttr:$axis, I64Attr:$parts,
+                       I64Attr:$split_dim, DenseI64ArrayAttr:$split_sections,
+                       I64Attr:$join_dim, DenseI64ArrayAttr:$join_sections);
+}
+
 #endif // SHARDONNX_DIALECT_NN_MESH_OPS

@@ -49,6 +49,9 @@ public:
   // The answer: as long as an op says nothing, all is whole.
   llvm::SmallVector<Sharding> needed;  // [operand]
   llvm::SmallVector<Sharding> results; // [result]
+  /// How the op itself leaves a result that is then to lie as `results` says;
+  /// whole: just so.
+  llvm::SmallVector<Sharding> made; // [result]
   /// Each rank's result is a summand of the op's.
   bool sums = false;
 

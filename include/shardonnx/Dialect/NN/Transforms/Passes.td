@@ -79,6 +79,36 @@ def AssignDtypesPass : Pass<"nn-assign-dtypes", "mlir::ModuleOp"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def SplitSequencesPass : Pass<"nn-split-sequences", "mlir::ModuleOp"> {
+  let summary = "The graph of one rank of the context axis, by --mesh";
+  let description = [{
+    From the embeddings of tokens and positions on, everything that is computed
+    of tokens is split along the sequence, as each op says for itself
+    (ShardableOpInterface): a rank has one part of each sample. What is whole
+    and read there (tables of positions, labels) is nn.part_slice's, masks stay
+    whole. Attention is computed by heads, of which each rank has some, over the
+    whole sequence, between nn.all_to_all of query, key and value and one of the
+    result (Ulysses, Jacobs et al. 2023), so that causal masks, windows and
+    documents are as without a mesh; key/value heads that are fewer than ranks
+    are repeated. The loss is each rank's sum over its own tokens. Parameters
+    stay whole: their gradients are summed over this axis where they are over
+    the shard axis.
+
+    An op that mixes tokens otherwise is an error that names it, as are heads or
+    a sequence that the ranks do not divide. Runs before nn-partition, which
+    splits what this leaves.
+
+    Preserves numerics: up to the order of sums over tokens.
+  }];
+  let options = [
+    Option<"context", "context", "int64_t", "1",
+           "Ranks that have a part of each sequence; 1: nothing is split">,
+    Option<"tensor", "tensor", "int64_t", "1",
+           "Ranks that each of these shares its heads with (nn-partition)">
+  ];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
 def PartitionPass : Pass<"nn-partition", "mlir::ModuleOp"> {
   let summary = "The graph of one rank of the tensor axis, by --mesh";
   let description = [{
@@ -109,6 +139,8 @@ def PartitionPass : Pass<"nn-partition", "mlir::ModuleOp"> {
     Option<"replicate", "replicate", "int64_t", "0",
            "Replicas that the mesh names; 0: left to the start">,
     Option<"shard", "shard", "int64_t", "0", "The same, ranks that share one">,
+    Option<"context", "context", "int64_t", "1",
+           "Ranks that have a part of each sequence (nn-split-sequences)">,
     Option<"tensor", "tensor", "int64_t", "1",
            "Ranks that compute one sample together; 1: nothing is split">
   ];

@@ -1,0 +1,306 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// nn-split-sequences: the graph of one rank of the context axis. What is
+// computed of tokens is split along the sequence, from the embeddings to the
+// loss, and attention is computed by heads between two nn.all_to_all.
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+#include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
+#include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <numeric>
+
+namespace shardonnx::nn {
+#define GEN_PASS_DEF_SPLITSEQUENCESPASS
+#include "shardonnx/Dialect/NN/Transforms/Passes.h.inc"
+} // namespace shardonnx::nn
+
+using namespace mlir;
+using namespace shardonnx;
+using namespace shardonnx::nn;
+
+namespace {
+
+/// Decides how everything lies (`plan`), then changes the block so.
+class SequenceSplitter {
+public:
+  SequenceSplitter(func::FuncOp function, int64_t parts, int64_t tensor)
+      : function(function), block(function.front()), parts(parts),
+        tensor(tensor) {}
+
+  LogicalResult run();
+
+private:
+  InFlightDiagnostic refuse(Operation *op) {
+    return op->emitError() << "--mesh: context:" << parts << ' ';
+  }
+  LogicalResult findTokens();
+  LogicalResult prepareHeads(AttentionOp op);
+  Value repeated(Value heads, int64_t times, Operation *reader);
+  std::optional<Sharding> idsOf(EmbeddingOp op) const;
+  LogicalResult plan(Operation *op);
+  LogicalResult check(Operation *op, ShardingQuery &query,
+                      LogicalResult answer);
+  LogicalResult checkLoss(LossOp loss);
+  Sharding byTensorParts(const Sharding &heads) const;
+  void makeLocal(Operation *op, const ShardingQuery &query);
+  Value brought(Value value, const Sharding &needed, Operation *reader);
+  AllToAllOp moved(Value value, const Sharding &from, const Sharding &to,
+                   Operation *reader);
+
+  func::FuncOp function;
+  Block &block;
+  const int64_t parts, tensor;
+  int64_t batch = 0, length = 0; // of the tokens
+  llvm::DenseMap<Value, Sharding> lies;
+  llvm::MapVector<Operation *, ShardingQuery> queries;
+  llvm::DenseMap<Value, SmallVector<PartSliceOp>> slices;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// What is there
+//===----------------------------------------------------------------------===//
+
+/// The embedding that reads an input of the function tells batch and sequence.
+LogicalResult SequenceSplitter::findTokens() {
+  for (auto op : block.getOps<EmbeddingOp>()) {
+    Value ids = op.getIds();
+    while (auto reshape = ids.getDefiningOp<ReshapeOp>())
+      ids = reshape.getOperand();
+    if (!isa<BlockArgument>(ids) || rankOf(ids) != 2)
+      continue;
+    batch = shapeOf(ids)[0];
+    length = shapeOf(ids)[1];
+    if (length % parts == 0)
+      return success();
+    int64_t nearest =
+        std::max<int64_t>((length + parts / 2) / parts, 1) * parts;
+    return refuse(op) << "does not divide sequences of " << length
+                      << " tokens; the nearest that it does is --seq="
+                      << nearest;
+  }
+  return refuse(function)
+         << "splits sequences, and no embedding reads an input of tokens";
+}
+
+/// How the ids of tokens or positions are to lie; nothing of others.
+std::optional<Sharding> SequenceSplitter::idsOf(EmbeddingOp op) const {
+  ArrayRef<int64_t> shape = shapeOf(op.getIds());
+  if (shape.size() == 1 && shape[0] == batch * length)
+    return Sharding{0, SmallVector<int64_t, 1>(batch, length)};
+  if (shape.empty() || shape.size() > 2 || shape.back() != length ||
+      (shape.size() == 2 && shape[0] != 1 && shape[0] != batch))
+    return std::nullopt;
+  return Sharding::split(int64_t(shape.size()) - 1, length);
+}
+
+/// Key/value heads of which there are too few for each rank are repeated: a
+/// rank then has those that its query heads read.
+LogicalResult SequenceSplitter::prepareHeads(AttentionOp op) {
+  int64_t heads = shapeOf(op.getQuery())[2], shared = shapeOf(op.getKey())[2];
+  int64_t ranks = parts * tensor;
+  if (heads % ranks != 0) {
+    InFlightDiagnostic error = refuse(op) << "does not divide the " << heads
+                                          << " heads of this attention";
+    if (tensor > 1)
+      error << " with tensor:" << tensor;
+    return error << "; the nearest that does is context:"
+                 << nearestDivisor(heads / std::gcd(heads, tensor), parts);
+  }
+  int64_t times = std::lcm(shared, ranks) / shared;
+  if (heads % (shared * times) != 0)
+    return refuse(op) << "does not divide the " << shared
+                      << " key/value heads of this attention, and "
+                      << shared * times << " of them do not divide its "
+                      << heads << " heads; the nearest that does is context:"
+                      << nearestDivisor(shared, parts);
+  if (times > 1) {
+    op.getKeyMutable().assign(repeated(op.getKey(), times, op));
+    op.getValueMutable().assign(repeated(op.getValue(), times, op));
+  }
+  return success();
+}
+
+/// [batch, sequence, heads, headDim], each head so many times in a row.
+Value SequenceSplitter::repeated(Value heads, int64_t times,
+                                 Operation *reader) {
+  PlaceListener listener(placeOf(reader));
+  OpBuilder builder(reader, &listener);
+  NNBuilder b(builder, reader->getLoc());
+  ArrayRef<int64_t> s = shapeOf(heads);
+  Value single = b.reshape(heads, {s[0], s[1], s[2], 1, s[3]});
+  Value several = b.broadcast(single, {s[0], s[1], s[2], times, s[3]});
+  return b.reshape(several, {s[0], s[1], s[2] * times, s[3]});
+}
+
+//===----------------------------------------------------------------------===//
+// How it is to lie
+//===----------------------------------------------------------------------===//
+
+/// Heads that a tensor axis splits, too: its ranks each have a section, of
+/// which this one has a part.
+Sharding SequenceSplitter::byTensorParts(const Sharding &heads) const {
+  if (heads.isWhole())
+    return heads;
+  return {heads.dim, SmallVector<int64_t, 1>(tensor, heads.size() / tensor)};
+}
+
+LogicalResult SequenceSplitter::check(Operation *op, ShardingQuery &query,
+                                      LogicalResult answer) {
+  bool moves = !query.made.empty() && !query.made.front().isWhole();
+  for (auto [given, needed] : llvm::zip(query.operands, query.needed)) {
+    bool other = !given.isWhole() && given != needed;
+    if (succeeded(answer) && other && (!moves || needed.isWhole()))
+      answer = query.refuse("its operands are split in different ways");
+    if (moves)
+      needed = byTensorParts(needed);
+  }
+  if (moves)
+    query.made.front() = byTensorParts(query.made.front());
+  bool reported = llvm::all_of(
+      op->getUsers(), [](Operation *user) { return isa<LossOp>(user); });
+  if (succeeded(answer) && query.sums && !reported)
+    answer = query.refuse("it sums up what ranks have parts of");
+  if (succeeded(answer))
+    return success();
+  return refuse(op) << "splits sequences, and " << op->getName().getStringRef()
+                    << " cannot be computed in parts of them: "
+                    << query.getReason();
+}
+
+LogicalResult SequenceSplitter::plan(Operation *op) {
+  if (auto loss = dyn_cast<LossOp>(op))
+    return checkLoss(loss);
+  SmallVector<Sharding> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(lies.lookup(operand));
+  if (auto embedding = dyn_cast<EmbeddingOp>(op))
+    if (operands[1].isWhole())
+      operands[1] = idsOf(embedding).value_or(Sharding());
+  if (llvm::all_of(operands, [](const Sharding &s) { return s.isWhole(); }))
+    return success();
+  ShardingQuery query(op, operands, parts);
+  auto rule = dyn_cast<ShardableOpInterface>(op);
+  LogicalResult answer =
+      rule ? rule.shard(query) : query.refuse("it is only computed whole");
+  if (failed(check(op, query, answer)))
+    return failure();
+  for (auto [result, sharding] : llvm::zip(op->getResults(), query.results))
+    if (!sharding.isWhole())
+      lies[result] = sharding;
+  queries.insert({op, std::move(query)});
+  return success();
+}
+
+/// Each rank's sum is of its own tokens, and the runtime adds them up.
+LogicalResult SequenceSplitter::checkLoss(LossOp loss) {
+  Operation *source = loss.getSum().getDefiningOp();
+  auto found = queries.find(source);
+  if (found != queries.end() && found->second.sums)
+    return success();
+  return refuse(loss) << "splits sequences, and this loss is no sum over their "
+                         "tokens; train the logits with --loss=causal-lm";
+}
+
+//===----------------------------------------------------------------------===//
+// Making it so
+//===----------------------------------------------------------------------===//
+
+/// A rank's part of a value that is whole; a view's is one of its operand's
+/// where that is in fewer pieces.
+Value SequenceSplitter::brought(Value value, const Sharding &needed,
+                                Operation *reader) {
+  for (PartSliceOp slice : slices[value])
+    if (slice.getDim() == uint64_t(needed.dim) &&
+        slice.getSections() == ArrayRef<int64_t>(needed.sections))
+      return slice;
+  OpBuilder builder(reader);
+  if (auto reshape = value.getDefiningOp<ReshapeOp>()) {
+    Value operand = reshape.getOperand();
+    auto before = reshaped(shapeOf(value), shapeOf(operand), needed, parts);
+    if (before && before->sections.size() < needed.sections.size()) {
+      Value part = brought(operand, *before, reader);
+      auto view =
+          ReshapeOp::create(builder, reader->getLoc(),
+                            needed.localType(tensorType(value), parts), part);
+      inheritPlace(view, reader);
+      return view;
+    }
+  }
+  auto slice = PartSliceOp::create(builder, reader->getLoc(), value,
+                                   spell(MeshAxis::Context), parts, needed.dim,
+                                   needed.sections);
+  inheritPlace(slice, reader);
+  slices[value].push_back(slice);
+  return slice;
+}
+
+AllToAllOp SequenceSplitter::moved(Value value, const Sharding &from,
+                                   const Sharding &to, Operation *reader) {
+  OpBuilder builder(reader);
+  auto exchange = AllToAllOp::create(builder, reader->getLoc(), value,
+                                     spell(MeshAxis::Context), parts, to.dim,
+                                     to.sections, from.dim, from.sections);
+  inheritPlace(exchange, reader);
+  return exchange;
+}
+
+void SequenceSplitter::makeLocal(Operation *op, const ShardingQuery &query) {
+  for (auto [i, needed] : llvm::enumerate(query.needed)) {
+    if (needed.isWhole())
+      continue;
+    Value operand = op->getOperand(i);
+    Sharding given = lies.lookup(operand);
+    if (given.isWhole())
+      op->setOperand(i, brought(operand, needed, op));
+    else if (given != needed)
+      op->setOperand(i, moved(operand, given, needed, op));
+  }
+  cast<ShardableOpInterface>(op).makeLocal(query);
+  for (auto [result, lie, made] :
+       llvm::zip(op->getResults(), query.results, query.made)) {
+    const Sharding &left = made.isWhole() ? lie : made;
+    result.setType(left.localType(tensorType(result), parts));
+    if (made.isWhole() || made == lie)
+      continue;
+    AllToAllOp back = moved(result, made, lie, op);
+    back->moveAfter(op);
+    result.replaceAllUsesExcept(back, back);
+    lies[back] = lie;
+  }
+}
+
+LogicalResult SequenceSplitter::run() {
+  if (failed(findTokens()))
+    return failure();
+  for (auto op : block.getOps<AttentionOp>())
+    if (failed(prepareHeads(op)))
+      return failure();
+  for (Operation &op : block)
+    if (failed(plan(&op)))
+      return failure();
+  for (auto &[op, query] : queries)
+    makeLocal(op, query);
+  return success();
+}
+
+namespace {
+struct SplitSequencesPass
+    : nn::impl::SplitSequencesPassBase<SplitSequencesPass> {
+  using SplitSequencesPassBase::SplitSequencesPassBase;
+  void runOnOperation() override {
+    if (context < 2)
+      return;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (failed(SequenceSplitter(function, context, tensor).run()))
+        return signalPassFailure();
+  }
+};
+} // namespace
