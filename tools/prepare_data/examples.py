@@ -18,14 +18,21 @@ from .errors import UserError
 from .packing import Document
 
 # What a worker makes of a block: one array of ids, one of what is trained, the ends of the documents in them, whether each begins a
-# document, and the place of each.
-Batch = collections.namedtuple("Batch", "ids trained ends begins places skipped size")
+# document, and the position of each in the file.
+Batch = collections.namedtuple("Batch", "ids trained ends begins positions path skipped size")
 
 # How a record is read and encoded; `columns` names a field otherwise, `template` is the chat template's text or None.
 Options = collections.namedtuple("Options", "split columns train_on special append_eos skip_empty template")
 
 FORMS = {"messages": ("messages",), "prompt": ("prompt", "completion"), "text": ("text",)}
 NAMES = sorted({name for form in FORMS.values() for name in form} | {"tools", "documents"})
+
+
+def form_of(fields):
+    for form, names in FORMS.items():
+        if all([fields.get(name) is not None for name in names]):
+            return form
+    return None
 
 
 class Encoder:
@@ -35,31 +42,23 @@ class Encoder:
 
     def block(self, block):
         """A Batch of the block's documents."""
-        documents, skipped = [], 0
+        batch = Gathered(self.options.skip_empty)
         plain = []  # texts that wait, to be encoded together
         for record in sources.read_block(block, self.options.split):
-            fields = dict(record.fields)
+            fields = dict(record.fields) if self.options.columns else record.fields
             for name, column in self.options.columns.items():
                 fields[name] = fields.pop(column, None)
-            form = next((form for form, names in FORMS.items() if all(fields.get(name) is not None for name in names)), None)
+            form = form_of(fields)
             if form == "text":
                 plain.append((record.where, self.string(record.where, fields, "text"), fields.get(sources.PART, (True, True))))
                 continue
             if form is None:
                 raise UserError(f'{record.where}: none of "text", "prompt" with "completion", "messages" (it has {self.names(record.fields)}): name them with --column')
-            documents += self.texts(plain)
+            self.texts(plain, batch)
             plain = []
-            documents.append(self.conversation(record.where, fields, form))
-        documents += self.texts(plain)
-        kept = []
-        for where, ids, trained, begins in documents:
-            if trained.any():
-                kept.append((where, ids, trained, begins))
-            elif begins and not self.options.skip_empty:
-                raise UserError(f"{where}: {'the document is empty' if not len(ids) else 'nothing of it would be trained'}: remove it, or give --skip-empty")
-            else:
-                skipped += 1
-        return pack_batch(kept, skipped, block)
+            batch.add_one(*self.conversation(record.where, fields, form))
+        self.texts(plain, batch)
+        return batch.made(block)
 
     @staticmethod
     def names(fields):
@@ -72,30 +71,46 @@ class Encoder:
             raise UserError(f'{where}: "{name}" is no string')
         return fields[name]
 
-    def texts(self, plain):
-        encoded = self.tokenizer.encode_all([text for _, text, _ in plain], self.options.special) if plain else []
-        for (where, text, (first, last)), ids in zip(plain, encoded):
-            if not first:
-                ids = self.without_begin(ids)
-            if last and text.strip():
-                ids = self.with_end(ids)
-            for part in self.parts(numpy.array(ids, numpy.uint32)):
-                yield where, part, numpy.full(len(part), bool(text.strip())), first
-                first = True
+    def texts(self, plain, batch):
+        """Many texts at once: of a token or a text there is no object, only of all of them."""
+        if not plain:
+            return
+        ids, lengths = self.tokenizer.encode_all([text for _, text, _ in plain], self.options.special)
+        first, last = numpy.array([part for _, _, part in plain]).T
+        filled = numpy.array([bool(text) and not text.isspace() for _, text, _ in plain])
+        ids, lengths = self.without_begin(ids, lengths, ~first)
+        ids, lengths = self.with_end(ids, lengths, last & filled)
+        kept = filled & (lengths > 0)
+        for i in numpy.flatnonzero(~kept):
+            batch.skip(plain[i][0], lengths[i], first[i])
+        ids, lengths, first = ids[numpy.repeat(kept, lengths)], lengths[kept], first[kept]
+        positions = numpy.array([where.position for where, _, _ in plain], numpy.int64)[kept]
+        ends, text = self.parts(ids, numpy.cumsum(lengths))
+        begins = first[text] | (numpy.diff(text, prepend=-1) == 0)
+        batch.add(ids, numpy.ones(len(ids), bool), ends, begins, positions[text])
 
-    def parts(self, ids):
-        """A text may have the token that ends a document inside."""
-        if self.tokenizer.eos is None:
-            return [ids]
-        ends = numpy.flatnonzero(ids[:-1] == self.tokenizer.eos) + 1
-        return numpy.split(ids, ends) if len(ends) else [ids]
+    def parts(self, ids, ends):
+        """A text may have the token that ends a document inside: where its documents end, and which text each is of."""
+        if self.tokenizer.eos is not None:
+            ends, texts = numpy.union1d(ends, numpy.flatnonzero(ids == self.tokenizer.eos) + 1), ends
+            return ends, numpy.searchsorted(texts, ends)
+        return ends, numpy.arange(len(ends))
 
-    def without_begin(self, ids):
-        return ids[1:] if self.options.special and ids and ids[0] == self.tokenizer.bos else ids
+    def without_begin(self, ids, lengths, asked):
+        if not self.options.special or self.tokenizer.bos is None or not len(ids):
+            return ids, lengths
+        begins = numpy.cumsum(lengths) - lengths
+        drop = asked & (lengths > 0) & (ids[numpy.minimum(begins, len(ids) - 1)] == self.tokenizer.bos)
+        return numpy.delete(ids, begins[drop]), lengths - drop
 
-    def with_end(self, ids):
-        add = self.options.append_eos and self.tokenizer.eos is not None and (not ids or ids[-1] != self.tokenizer.eos)
-        return ids + [self.tokenizer.eos] if add else ids
+    def with_end(self, ids, lengths, asked):
+        if not self.options.append_eos or self.tokenizer.eos is None:
+            return ids, lengths
+        ends = numpy.cumsum(lengths)
+        has = lengths > 0
+        has[has] = ids[ends[has] - 1] == self.tokenizer.eos
+        add = asked & ~has
+        return numpy.insert(ids, ends[add], self.tokenizer.eos), lengths + add
 
     def conversation(self, where, fields, form):
         special = False
@@ -111,12 +126,11 @@ class Encoder:
             if spans[0][0] == len(text):
                 spans = []
         ids, offsets = self.tokenizer.encode(text, special, spans=True)
-        trained = mark(offsets, spans)
+        ids, trained = numpy.array(ids, numpy.uint32), mark(offsets, spans)
         if form == "prompt" and isinstance(fields["prompt"], str):
-            more = self.with_end(ids)
-            trained = numpy.append(trained, numpy.full(len(more) - len(ids), trained.any()))
-            ids = more
-        return where, numpy.array(ids, numpy.uint32), trained, True
+            ids, (length,) = self.with_end(ids, numpy.array([len(ids)]), True)
+            trained = numpy.append(trained, numpy.full(length - len(trained), trained.any()))
+        return where, ids, trained
 
     def turns(self, where, fields):
         """A prompt and a completion that are messages: all turns of the completion are trained."""
@@ -149,17 +163,37 @@ def mark(offsets, spans):
     return trained & nonempty
 
 
-def pack_batch(documents, skipped, block):
-    where, ids, trained, begins = zip(*documents) if documents else ((), (), (), ())
-    ends = numpy.cumsum([len(each) for each in ids], dtype=numpy.int64)
-    none = numpy.zeros(0, numpy.uint32)
-    return Batch(numpy.concatenate((none, *ids)), numpy.concatenate((none.astype(bool), *trained)), ends, begins, where, skipped, block.size)
+class Gathered:
+    """The documents of a block, but those without a token to train on."""
+
+    def __init__(self, skip_empty):
+        self.skip_empty, self.skipped, self.size = skip_empty, 0, 0
+        self.arrays = [[numpy.zeros(0, kind)] for kind in (numpy.uint32, bool, numpy.int64, bool, numpy.int64)]
+
+    def skip(self, where, length, begins):
+        if begins and not self.skip_empty:
+            raise UserError(f"{where}: {'nothing of it would be trained' if length else 'the document is empty'}: remove it, or give --skip-empty")
+        self.skipped += 1
+
+    def add(self, ids, trained, ends, begins, positions):
+        for arrays, more in zip(self.arrays, (ids, trained, ends + self.size, begins, positions)):
+            arrays.append(more)
+        self.size += len(ids)
+
+    def add_one(self, where, ids, trained):
+        if trained.any():
+            self.add(ids, trained, numpy.array([len(ids)]), numpy.array([True]), numpy.array([where.position]))
+        else:
+            self.skip(where, len(ids), True)
+
+    def made(self, block):
+        return Batch(*map(numpy.concatenate, self.arrays), block.path, self.skipped, block.size)
 
 
 def documents_of(batch):
     begin = 0
-    for end, begins, where in zip(batch.ends, batch.begins, batch.places):
-        yield Document(batch.ids[begin:end], batch.trained[begin:end], begins, where)
+    for end, begins, position in zip(batch.ends.tolist(), batch.begins.tolist(), batch.positions.tolist()):
+        yield Document(batch.ids[begin:end], batch.trained[begin:end], begins, sources.Where(batch.path, position))
         begin = end
 
 

@@ -10,6 +10,9 @@ import re
 
 from .errors import UserError, need
 
+# In JSON, half of a character beyond U+FFFF.
+HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+
 SUFFIXES = (".txt", ".jsonl", ".parquet")
 BLOCK_BYTES = 4 << 20
 
@@ -19,7 +22,7 @@ PART = ("part",)
 # Bytes [begin, end) of a text file, or row group `begin` of a Parquet file; `size` bytes of the file, for the progress bar.
 Block = collections.namedtuple("Block", "path begin end size")
 
-# `where` is FILE:LINE, or FILE:row N; `fields` a dictionary.
+# `where` is a Where; `fields` a dictionary.
 Record = collections.namedtuple("Record", "where fields")
 
 
@@ -114,12 +117,14 @@ def decode(data, path, position):
 
 
 class Where:
-    """A place in a text file, which becomes a line number when it is printed."""
+    """A place in a file, for messages: a byte of a text file, which becomes the number of its line when it is printed, or a row."""
 
     def __init__(self, path, position):
         self.path, self.position = path, position
 
     def __str__(self):
+        if self.path.endswith(".parquet"):
+            return f"{self.path}: row {self.position}"
         return f"{self.path}:{line_number(self.path, self.position)}"
 
 
@@ -138,7 +143,16 @@ def read_lines(block, data):
             raise UserError(f"{where}:{column}: this line is no JSON ({getattr(error, 'msg', 'too deeply nested')}): mend or remove it") from None
         if not isinstance(fields, dict):
             raise UserError(f"{where}: this line is JSON, but no object with fields such as \"text\"")
+        if HALF.search(line):
+            check_halves(where, fields)
         yield Record(where, fields)
+
+
+def check_halves(where, fields):
+    try:
+        json.dumps(fields, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{where}: \\u{ord(error.object[error.start]):x} is half of a character, and the other half is not beside it: mend or remove the line") from None
 
 
 def read_text(block, data, split):
@@ -159,4 +173,4 @@ def read_parquet(block):
     file = open_parquet(block.path)
     first = sum(file.metadata.row_group(group).num_rows for group in range(block.begin))
     for row, fields in enumerate(file.read_row_group(block.begin).to_pylist()):
-        yield Record(f"{block.path}: row {first + row}", fields)
+        yield Record(Where(block.path, first + row), fields)

@@ -6,6 +6,9 @@ import hashlib
 import json
 import os
 
+import numpy
+
+from . import words_encoder
 from .errors import UserError, UsageError, need
 
 NAMES = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
@@ -42,6 +45,12 @@ def sha256(path):
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def flat(lists):
+    """All ids, and how many each list has."""
+    lengths = numpy.array([len(each) for each in lists], numpy.int64)
+    return numpy.fromiter((number for each in lists for number in each), numpy.uint32, lengths.sum()), lengths
 
 
 class Tokenizer:
@@ -90,7 +99,9 @@ class Tokenizer:
         return self.model.encode(text, special, spans)
 
     def encode_all(self, texts, special):
-        return self.model.encode_all(texts, special)
+        """The ids of all, and how many each text has."""
+        ids, lengths = zip((numpy.zeros(0, numpy.uint32), numpy.zeros(0, numpy.int64)), *self.model.encode_all(texts, special))
+        return numpy.concatenate(ids), numpy.concatenate(lengths)
 
     def decode(self, ids):
         return self.model.decode(ids)
@@ -107,6 +118,7 @@ class HuggingFace:
         self.model.no_truncation()
         self.model.no_padding()
         self.size = 1 + max(self.model.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.path, self.by_words = path, {}
 
     def special(self, name):
         """Where no tokenizer_config.json says it: the names that are in use."""
@@ -121,7 +133,14 @@ class HuggingFace:
         return (found.ids, found.offsets) if spans else found.ids
 
     def encode_all(self, texts, special):
-        return [found.ids for found in self.model.encode_batch_fast(texts, add_special_tokens=special)]
+        if special not in self.by_words:
+            self.by_words[special] = words_encoder.make_encoder(self.path, self.model, special)
+        encoder = self.by_words[special]
+        for group in words_encoder.groups(texts):
+            yield encoder and encoder.encode(group) or self.encode_whole(group, special)
+
+    def encode_whole(self, texts, special):
+        return flat([found.ids for found in self.model.encode_batch_fast(texts, add_special_tokens=special)])
 
     def decode(self, ids):
         return self.model.decode(ids, skip_special_tokens=False)
@@ -149,11 +168,11 @@ class SentencePiece:
         begin = [self.model.bos_id()] if special and self.model.bos_id() >= 0 else []
         if not spans:
             return begin + self.model.encode(text)
-        pieces = self.model.encode(text, out_type="immutable_proto").pieces
-        return begin + [p.id for p in pieces], [(0, 0)] * len(begin) + [(p.begin, p.end) for p in pieces]
+        found = self.model.encode(text, out_type="offset_mapping")
+        return begin + found["ids"], [(0, 0)] * len(begin) + found["offsets"]
 
     def encode_all(self, texts, special):
-        return [self.encode(text, special, False) for text in texts]
+        yield flat([self.encode(text, special, False) for text in texts])
 
     def decode(self, ids):
         return self.model.decode([int(number) for number in ids])
