@@ -288,6 +288,13 @@ static int64_t constantsOf(ModuleOp module) {
   return bytes;
 }
 
+// Calls in which nothing is sent.
+static bool isLocalCall(int64_t call) {
+  return llvm::is_contained({SHX_AXIS_ALL_SLICE, SHX_AXIS_PART_PAD,
+                             SHX_AXIS_PART_ROLL, SHX_AXIS_PART_UNROLL},
+                            call);
+}
+
 // The axes that were named, and what a rank keeps ready for the others of its
 // groups: of the largest of what they give.
 static void addMesh(ModuleOp module, json::Object &manifest) {
@@ -302,7 +309,7 @@ static void addMesh(ModuleOp module, json::Object &manifest) {
   int64_t largest = 0;
   module.walk([&](exec::AxisCollectiveOp op) {
     auto type = cast<MemRefType>(op.getOperand().getType());
-    if (op.getCall() != SHX_AXIS_ALL_SLICE && op.getCall() != SHX_AXIS_PART_PAD)
+    if (!isLocalCall(op.getCall()))
       largest = std::max(largest, type.getNumElements() *
                                       elementBytes(type.getElementType()));
   });

@@ -51,6 +51,10 @@ void AxisGroup::run(const ShxAxisCollective &desc, const uint8_t *from,
     slice(desc, from, to);
   else if (desc.call == SHX_AXIS_PART_PAD)
     pad(desc, from, to);
+  else if (desc.call == SHX_AXIS_PART_ROLL)
+    roll(desc, from, to, membersOf(desc).part + 1);
+  else if (desc.call == SHX_AXIS_PART_UNROLL)
+    roll(desc, from, to, desc.parts - membersOf(desc).part - 1);
   else
     exchange(desc, from, to);
 }
@@ -76,6 +80,18 @@ void AxisGroup::pad(const ShxAxisCollective &desc, const uint8_t *from,
                 static_cast<size_t>(count * element));
   };
   partOf(desc, membersOf(desc).part).forRuns(desc.inner, 0, elements, copy);
+}
+
+// The dimension is one section.
+void AxisGroup::roll(const ShxAxisCollective &desc, const uint8_t *from,
+                     uint8_t *to, int first) {
+  int64_t row = desc.sections[0] * desc.inner *
+                dtypeBytes(static_cast<ShxDType>(desc.dtype));
+  int64_t before = row / desc.parts * (first % desc.parts);
+  for (int64_t o = 0; o < desc.outer; ++o, from += row, to += row) {
+    std::memcpy(to, from + before, static_cast<size_t>(row - before));
+    std::memcpy(to + (row - before), from, static_cast<size_t>(before));
+  }
 }
 
 void AxisGroup::await(const Members &members, Counter RankBlock::*counter,

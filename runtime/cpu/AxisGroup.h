@@ -33,6 +33,9 @@ private:
 
   void slice(const ShxAxisCollective &desc, const uint8_t *from, uint8_t *to);
   void pad(const ShxAxisCollective &desc, const uint8_t *from, uint8_t *to);
+  /// Rows begin with what part `first` is.
+  static void roll(const ShxAxisCollective &desc, const uint8_t *from,
+                   uint8_t *to, int first);
   void exchange(const ShxAxisCollective &desc, const uint8_t *from,
                 uint8_t *to);
   /// Elements [begin, begin + count) of a piece, of each rank's part where

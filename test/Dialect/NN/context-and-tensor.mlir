@@ -31,12 +31,23 @@ nn.parameter @o : tensor<8x8xf32> trainable {onnx_name = "o"}
 
 // -----
 
+// Heads that only the tensor axis divides.
+// CHECK-LABEL: func.func @heads
 func.func @heads(%ids: tensor<1x4xi64>) {
   %w = nn.get @w : tensor<16x12xf32>
   %e = nn.embedding %w, %ids : (tensor<16x12xf32>, tensor<1x4xi64>) -> tensor<1x4x12xf32>
-  %q = nn.reshape %e : tensor<1x4x12xf32> -> tensor<1x4x6x2xf32>
-  // expected-error @below {{--mesh: context:2 does not divide the 6 heads of this attention with tensor:2; the nearest that does is context:3}}
-  %0:2 = nn.attention %q, %q, %q {scale = 1.0 : f32} : (tensor<1x4x6x2xf32>, tensor<1x4x6x2xf32>, tensor<1x4x6x2xf32>) -> (tensor<1x4x6x2xf32>, tensor<1x6x4xf32>)
+  %wq = nn.get @q : tensor<12x12xf32>
+  %qp = nn.matmul %e, %wq : (tensor<1x4x12xf32>, tensor<12x12xf32>) -> tensor<1x4x12xf32>
+  %q = nn.reshape %qp : tensor<1x4x12xf32> -> tensor<1x4x6x2xf32>
+  // CHECK: nn.all_gather %{{.*}} : (tensor<1x2x3x2xf32>) -> tensor<1x4x3x2xf32>
+  // CHECK: nn.part_roll %{{.*}} : (tensor<1x4x3x2xf32>) -> tensor<1x4x3x2xf32>
+  // CHECK: nn.attention {{.*}} -> (tensor<1x2x3x2xf32>, tensor<1x3x2xf32>)
+  %0:2 = nn.attention %q, %q, %q {scale = 1.0 : f32, causal} : (tensor<1x4x6x2xf32>, tensor<1x4x6x2xf32>, tensor<1x4x6x2xf32>) -> (tensor<1x4x6x2xf32>, tensor<1x6x4xf32>)
+  %flat = nn.reshape %0#0 : tensor<1x4x6x2xf32> -> tensor<1x4x12xf32>
+  %o = nn.get @o : tensor<12x12xf32>
+  %y = nn.matmul %flat, %o : (tensor<1x4x12xf32>, tensor<12x12xf32>) -> tensor<1x4x12xf32>
   return
 }
 nn.parameter @w : tensor<16x12xf32> trainable {onnx_name = "w"}
+nn.parameter @q : tensor<12x12xf32> trainable {onnx_name = "q"}
+nn.parameter @o : tensor<12x12xf32> trainable {onnx_name = "o"}

@@ -438,6 +438,14 @@ func.func @sections(%x: tensor<4xf32>) {
 
 // -----
 
+func.func @roll(%x: tensor<8xf32>) {
+  // expected-error @below {{rolls one section, not 2}}
+  %0 = nn.part_roll %x {axis = "context", parts = 2 : i64, dim = 0 : i64, sections = array<i64: 4, 4>} : (tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
 func.func @exchange(%x: tensor<2x6xf32>) {
   // expected-error @+2 {{splits and joins one dimension, 1}}
   // expected-error @below {{failed to infer returned types}}

@@ -126,9 +126,12 @@ struct AxisCall : LibraryCallModel<AxisCall<Op, kCall>, Op> {
       sections = op.getSections();
     }
     Value operand = emitter.contiguousBuffer(op.getOperand());
+    int64_t call = kCall;
+    if constexpr (kCall == SHX_AXIS_PART_ROLL)
+      call = op.getInverse() ? SHX_AXIS_PART_UNROLL : SHX_AXIS_PART_ROLL;
     emitter.create<AxisCollectiveOp>(
-        operand, emitter.resultBuffer(op.getResult()), int64_t(kCall),
-        op.getAxis(), op.getParts(), dim, sections, joinDim, joinSections);
+        operand, emitter.resultBuffer(op.getResult()), call, op.getAxis(),
+        op.getParts(), dim, sections, joinDim, joinSections);
   }
 };
 
@@ -147,6 +150,8 @@ void AxisCollectiveOp::attachLibraryCalls(MLIRContext &context) {
   PartSliceOp::attachInterface<AxisCall<PartSliceOp, SHX_AXIS_ALL_SLICE>>(
       context);
   PartPadOp::attachInterface<AxisCall<PartPadOp, SHX_AXIS_PART_PAD>>(context);
+  PartRollOp::attachInterface<AxisCall<PartRollOp, SHX_AXIS_PART_ROLL>>(
+      context);
   AllToAllOp::attachInterface<AxisCall<AllToAllOp, SHX_AXIS_ALL_TO_ALL>>(
       context);
 }

@@ -191,6 +191,9 @@ static StringRef stringifyCall(AxisCollectiveOp op) {
     return "all_gather";
   case SHX_AXIS_REDUCE_SCATTER:
     return "reduce_scatter";
+  case SHX_AXIS_PART_ROLL:
+  case SHX_AXIS_PART_UNROLL:
+    return "part_roll";
   case SHX_AXIS_PART_PAD:
     return "part_pad";
   case SHX_AXIS_ALL_TO_ALL:

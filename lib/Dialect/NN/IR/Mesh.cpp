@@ -117,6 +117,11 @@ LogicalResult AllGatherOp::verify() { return verifyAxis(*this); }
 LogicalResult ReduceScatterOp::verify() { return verifyAxis(*this); }
 LogicalResult PartSliceOp::verify() { return verifyAxis(*this); }
 LogicalResult PartPadOp::verify() { return verifyAxis(*this); }
+LogicalResult PartRollOp::verify() {
+  if (getSections().size() != 1)
+    return emitOpError("rolls one section, not ") << getSections().size();
+  return verifyAxis(*this);
+}
 LogicalResult AllToAllOp::verify() { return verifyAxis(*this); }
 
 NN_INFER(VaryOp) {
@@ -190,6 +195,16 @@ NN_SPLIT_INFER(ReduceScatterOp, true)
 NN_SPLIT_INFER(PartSliceOp, true)
 NN_SPLIT_INFER(PartPadOp, false)
 
+// As of what is gathered of slices.
+NN_INFER(PartRollOp) {
+  Adaptor adaptor(operands, attributes, properties, regions);
+  SmallVector<Type> slice;
+  if (failed(inferSplit(loc, adaptor, operands[0], /*slices=*/true, slice)))
+    return failure();
+  inferred.push_back(operands[0].getType());
+  return success();
+}
+
 NN_INFER(AllToAllOp) {
   Adaptor adaptor(operands, attributes, properties, regions);
   auto parts = int64_t(adaptor.getParts());
@@ -245,6 +260,13 @@ NN_VJP(AllGatherOp) {
     operandGrads[0] =
         AllSliceOp::create(builder, getLoc(), resultGrads[0], getAxisAttr(),
                            getPartsAttr(), getDimAttr(), getSectionsAttr());
+  return success();
+}
+
+NN_VJP(PartRollOp) {
+  operandGrads[0] = PartRollOp::create(
+      builder, getLoc(), resultGrads[0], getAxis(), getParts(), getDim(),
+      getSections(), /*inverse=*/!getInverse());
   return success();
 }
 
@@ -329,7 +351,20 @@ void ShardableAllToAll::makeLocal(Operation *op,
     exchange.setJoinSections(exchange.getJoinSections().take_front());
 }
 
+/// Of ops that leave the other dimensions as they are.
+template <typename Op>
+struct ShardableAlong : ShardableModel<ShardableAlong<Op>, Op> {
+  static LogicalResult rule(Op op, ShardingQuery &query) {
+    const Sharding &given = query.operands[0];
+    if (given.dim == int64_t(op.getDim()))
+      return query.refuse("what is split is split over another axis, too");
+    query.needed[0] = query.results[0] = given;
+    return success();
+  }
+};
+
 void nn::attachMeshShardings(MLIRContext &context) {
+  attachSharding<ShardableAlong, AllGatherOp, PartRollOp>(context);
   PartSliceOp::attachInterface<ShardablePartSlice>(context);
   AllToAllOp::attachInterface<ShardableAllToAll>(context);
 }
@@ -352,4 +387,5 @@ NN_EVALUATE(AllGatherOp) { return refuseAlone(*this, interpreter); }
 NN_EVALUATE(ReduceScatterOp) { return refuseAlone(*this, interpreter); }
 NN_EVALUATE(PartSliceOp) { return refuseAlone(*this, interpreter); }
 NN_EVALUATE(PartPadOp) { return refuseAlone(*this, interpreter); }
+NN_EVALUATE(PartRollOp) { return refuseAlone(*this, interpreter); }
 NN_EVALUATE(AllToAllOp) { return refuseAlone(*this, interpreter); }

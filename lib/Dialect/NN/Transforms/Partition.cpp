@@ -222,7 +222,7 @@ void Partitioner::settleGathers() {
   for (AllGatherOp gather : llvm::to_vector(block.getOps<AllGatherOp>())) {
     auto vary =
         gather->hasOneUse() ? dyn_cast<VaryOp>(*gather->user_begin()) : nullptr;
-    if (!vary)
+    if (!vary || vary.getAxis() != gather.getAxis())
       continue;
     gather.setVaries(true);
     vary.replaceAllUsesWith(gather.getResult());

@@ -170,7 +170,7 @@ int64_t Recomputer::costOfRunning(Operation *op) const {
   if (leavesUnit(op))
     return MaxFlow::kInfinite;
   // Ranks keep their parts, and meet again, as Megatron's do.
-  if (isRepeatable(op) || isa<nn::AllGatherOp>(op))
+  if (isRepeatable(op) || isa<nn::AllGatherOp, nn::PartRollOp>(op))
     return 0;
   Attribute mode = modeOf(op);
   bool selective = isa_and_nonnull<IntegerAttr>(mode) ||

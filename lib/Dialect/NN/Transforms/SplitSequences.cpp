@@ -3,7 +3,8 @@
 //
 // nn-split-sequences: the graph of one rank of the context axis. What is
 // computed of tokens is split along the sequence, from the embeddings to the
-// loss, and attention is computed by heads between two nn.all_to_all.
+// loss, and attention is computed by heads between two nn.all_to_all, or of all
+// keys where ranks do not divide the heads.
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -12,6 +13,7 @@
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 #include <numeric>
 
@@ -42,12 +44,18 @@ private:
   LogicalResult findTokens();
   LogicalResult prepareHeads(AttentionOp op);
   Value repeated(Value heads, int64_t times, Operation *reader);
+  LogicalResult planGathered(AttentionOp op);
+  void makeGathered(AttentionOp op);
+  Value gathered(Value value, AttentionOp reader);
+  Value maskOfRows(AttentionOp op);
   std::optional<Sharding> idsOf(EmbeddingOp op) const;
+  SmallVector<Sharding> operandsOf(Operation *op) const;
   LogicalResult plan(Operation *op);
   LogicalResult check(Operation *op, ShardingQuery &query,
                       LogicalResult answer);
   LogicalResult checkLoss(LossOp loss);
   Sharding byTensorParts(const Sharding &heads) const;
+  void bringOperands(Operation *op, const ShardingQuery &query);
   void makeLocal(Operation *op, const ShardingQuery &query);
   Value brought(Value value, const Sharding &needed, Operation *reader);
   AllToAllOp moved(Value value, const Sharding &from, const Sharding &to,
@@ -56,9 +64,11 @@ private:
   func::FuncOp function;
   Block &block;
   const int64_t parts, tensor;
-  int64_t batch = 0, length = 0; // of the tokens
+  llvm::SetVector<std::pair<int64_t, int64_t>> sequences; // batch, length
   llvm::DenseMap<Value, Sharding> lies;
   llvm::MapVector<Operation *, ShardingQuery> queries;
+  /// Attention whose heads the ranks do not divide.
+  llvm::DenseSet<Operation *> gathering;
   llvm::DenseMap<Value, SmallVector<PartSliceOp>> slices;
 };
 
@@ -68,7 +78,7 @@ private:
 // What is there
 //===----------------------------------------------------------------------===//
 
-/// The embedding that reads an input of the function tells batch and sequence.
+/// Embeddings that read an input of the function tell batch and sequence.
 LogicalResult SequenceSplitter::findTokens() {
   for (auto op : block.getOps<EmbeddingOp>()) {
     Value ids = op.getIds();
@@ -76,29 +86,46 @@ LogicalResult SequenceSplitter::findTokens() {
       ids = reshape.getOperand();
     if (!isa<BlockArgument>(ids) || rankOf(ids) != 2)
       continue;
-    batch = shapeOf(ids)[0];
-    length = shapeOf(ids)[1];
-    if (length % parts == 0)
-      return success();
-    int64_t nearest =
-        std::max<int64_t>((length + parts / 2) / parts, 1) * parts;
-    return refuse(op) << "does not divide sequences of " << length
-                      << " tokens; the nearest that it does is --seq="
-                      << nearest;
+    int64_t length = shapeOf(ids)[1];
+    if (length % parts != 0) {
+      int64_t nearest = (length + parts / 2) / parts * parts;
+      return refuse(op) << "does not divide sequences of " << length
+                        << " tokens; the nearest that it does is --seq="
+                        << std::max(nearest, parts);
+    }
+    sequences.insert({shapeOf(ids)[0], length});
   }
+  if (!sequences.empty())
+    return success();
   return refuse(function)
          << "splits sequences, and no embedding reads an input of tokens";
 }
 
+/// The first key that each query sees.
+static bool isFirstKeys(Value mask) { return elementType(mask).isInteger(32); }
+
 /// How the ids of tokens or positions are to lie; nothing of others.
 std::optional<Sharding> SequenceSplitter::idsOf(EmbeddingOp op) const {
   ArrayRef<int64_t> shape = shapeOf(op.getIds());
-  if (shape.size() == 1 && shape[0] == batch * length)
-    return Sharding{0, SmallVector<int64_t, 1>(batch, length)};
-  if (shape.empty() || shape.size() > 2 || shape.back() != length ||
-      (shape.size() == 2 && shape[0] != 1 && shape[0] != batch))
-    return std::nullopt;
-  return Sharding::split(int64_t(shape.size()) - 1, length);
+  for (auto [batch, length] : sequences) {
+    if (shape == ArrayRef<int64_t>{batch * length})
+      return Sharding{0, SmallVector<int64_t, 1>(batch, length)};
+    if (shape == ArrayRef<int64_t>{length})
+      return Sharding::split(0, length);
+    if (shape == ArrayRef<int64_t>{1, length} ||
+        shape == ArrayRef<int64_t>{batch, length})
+      return Sharding::split(1, length);
+  }
+  return std::nullopt;
+}
+
+/// Whether what queries of one part see can be said of keys that begin with the
+/// part behind theirs.
+static bool canGather(AttentionOp op) {
+  if (!op.getCausal())
+    return op.getWindow() == 0;
+  bool masked = op.getMask() && !isFirstKeys(op.getMask());
+  return !masked && shapeOf(op.getQuery())[1] == shapeOf(op.getKey())[1];
 }
 
 /// Key/value heads of which there are too few for each rank are repeated: a
@@ -106,21 +133,21 @@ std::optional<Sharding> SequenceSplitter::idsOf(EmbeddingOp op) const {
 LogicalResult SequenceSplitter::prepareHeads(AttentionOp op) {
   int64_t heads = shapeOf(op.getQuery())[2], shared = shapeOf(op.getKey())[2];
   int64_t ranks = parts * tensor;
-  if (heads % ranks != 0) {
+  int64_t times = std::lcm(shared, ranks) / shared;
+  if (heads % ranks != 0 || heads % (shared * times) != 0) {
+    if (canGather(op)) {
+      gathering.insert(op);
+      return success();
+    }
     InFlightDiagnostic error = refuse(op) << "does not divide the " << heads
                                           << " heads of this attention";
     if (tensor > 1)
       error << " with tensor:" << tensor;
-    return error << "; the nearest that does is context:"
+    return error << ", and has all keys on each rank only where there is no "
+                    "mask or window beside a causal one; the nearest that does "
+                    "is context:"
                  << nearestDivisor(heads / std::gcd(heads, tensor), parts);
   }
-  int64_t times = std::lcm(shared, ranks) / shared;
-  if (heads % (shared * times) != 0)
-    return refuse(op) << "does not divide the " << shared
-                      << " key/value heads of this attention, and "
-                      << shared * times << " of them do not divide its "
-                      << heads << " heads; the nearest that does is context:"
-                      << nearestDivisor(shared, parts);
   if (times > 1) {
     op.getKeyMutable().assign(repeated(op.getKey(), times, op));
     op.getValueMutable().assign(repeated(op.getValue(), times, op));
@@ -152,6 +179,13 @@ Sharding SequenceSplitter::byTensorParts(const Sharding &heads) const {
   return {heads.dim, SmallVector<int64_t, 1>(tensor, heads.size() / tensor)};
 }
 
+SmallVector<Sharding> SequenceSplitter::operandsOf(Operation *op) const {
+  SmallVector<Sharding> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(lies.lookup(operand));
+  return operands;
+}
+
 LogicalResult SequenceSplitter::check(Operation *op, ShardingQuery &query,
                                       LogicalResult answer) {
   bool moves = !query.made.empty() && !query.made.front().isWhole();
@@ -175,12 +209,30 @@ LogicalResult SequenceSplitter::check(Operation *op, ShardingQuery &query,
                     << query.getReason();
 }
 
+/// Queries, with their rows of what is added to scores, beside all keys.
+LogicalResult SequenceSplitter::planGathered(AttentionOp op) {
+  constexpr int64_t kSequence = 1;
+  ShardingQuery query(op, operandsOf(op), parts);
+  ArrayRef<Sharding> given = query.operands;
+  bool split = llvm::all_of(given.take_front(3), [](const Sharding &s) {
+    return s.dim == kSequence && s.sections.size() == 1;
+  });
+  if (!split || (op.getMask() && !given.back().isWhole()))
+    return check(op, query,
+                 query.refuse("query, key and value are not all split"));
+  query.results = {given[0], given[0].along(2)};
+  for (auto [result, sharding] : llvm::zip(op->getResults(), query.results))
+    lies[result] = sharding;
+  queries.insert({op, std::move(query)});
+  return success();
+}
+
 LogicalResult SequenceSplitter::plan(Operation *op) {
   if (auto loss = dyn_cast<LossOp>(op))
     return checkLoss(loss);
-  SmallVector<Sharding> operands;
-  for (Value operand : op->getOperands())
-    operands.push_back(lies.lookup(operand));
+  if (gathering.contains(op))
+    return planGathered(cast<AttentionOp>(op));
+  SmallVector<Sharding> operands = operandsOf(op);
   if (auto embedding = dyn_cast<EmbeddingOp>(op))
     if (operands[1].isWhole())
       operands[1] = idsOf(embedding).value_or(Sharding());
@@ -252,7 +304,62 @@ AllToAllOp SequenceSplitter::moved(Value value, const Sharding &from,
   return exchange;
 }
 
-void SequenceSplitter::makeLocal(Operation *op, const ShardingQuery &query) {
+/// All of what each rank has a part of: in an order in which causal attention's
+/// last query sees the last key.
+Value SequenceSplitter::gathered(Value value, AttentionOp reader) {
+  PlaceListener listener(placeOf(reader));
+  OpBuilder builder(reader, &listener);
+  const Sharding lie = lies.lookup(value);
+  Value all = AllGatherOp::create(builder, reader->getLoc(), value,
+                                  spell(MeshAxis::Context), parts, lie.dim,
+                                  lie.sections, /*varies=*/true);
+  if (!reader.getCausal())
+    return all;
+  return PartRollOp::create(builder, reader->getLoc(), all,
+                            spell(MeshAxis::Context), parts, lie.dim,
+                            lie.sections, /*inverse=*/false);
+}
+
+/// Of causal attention, the first keys that its queries see: those of ranks
+/// behind this one come before them. Of other attention, the mask's rows.
+Value SequenceSplitter::maskOfRows(AttentionOp op) {
+  ArrayRef<int64_t> query = shapeOf(op.getQuery());
+  int64_t rows = query[1];
+  Value mask = op.getMask();
+  if (mask) {
+    int64_t dim = rankOf(mask) - 2, all = rows * parts;
+    if (dim >= 0 && shapeOf(mask)[dim] == all)
+      mask = brought(mask, Sharding::split(dim, all), op);
+  }
+  if (!op.getCausal())
+    return mask;
+  PlaceListener listener(placeOf(op));
+  OpBuilder builder(op, &listener);
+  NNBuilder b(builder, op.getLoc());
+  SmallVector<int32_t> firsts;
+  for (int64_t rank = 0; rank < parts; ++rank)
+    firsts.push_back(int32_t((parts - 1 - rank) * rows));
+  auto type = RankedTensorType::get({parts}, builder.getI32Type());
+  Value all = ConstantOp::create(
+      builder, op.getLoc(), type,
+      DenseElementsAttr::get(type, ArrayRef<int32_t>(firsts)));
+  Value first =
+      b.reshape(brought(all, Sharding::split(0, parts), op), {1, 1, 1, 1});
+  if (mask)
+    return b.add(mask, first);
+  return b.broadcast(first, {query[0], 1, rows, 1});
+}
+
+void SequenceSplitter::makeGathered(AttentionOp op) {
+  Value mask = maskOfRows(op);
+  op.getKeyMutable().assign(gathered(op.getKey(), op));
+  op.getValueMutable().assign(gathered(op.getValue(), op));
+  if (mask)
+    op.getMaskMutable().assign(mask);
+}
+
+void SequenceSplitter::bringOperands(Operation *op,
+                                     const ShardingQuery &query) {
   for (auto [i, needed] : llvm::enumerate(query.needed)) {
     if (needed.isWhole())
       continue;
@@ -263,6 +370,13 @@ void SequenceSplitter::makeLocal(Operation *op, const ShardingQuery &query) {
     else if (given != needed)
       op->setOperand(i, moved(operand, given, needed, op));
   }
+}
+
+void SequenceSplitter::makeLocal(Operation *op, const ShardingQuery &query) {
+  if (gathering.contains(op))
+    makeGathered(cast<AttentionOp>(op));
+  else
+    bringOperands(op, query);
   cast<ShardableOpInterface>(op).makeLocal(query);
   for (auto [result, lie, made] :
        llvm::zip(op->getResults(), query.results, query.made)) {

@@ -21,6 +21,10 @@ typedef enum ShxAxisCall {
       3,                   // this rank's part of the sum of the ranks' wholes
   SHX_AXIS_PART_PAD = 4,   // the part at its place among zeros; nothing is sent
   SHX_AXIS_ALL_TO_ALL = 5, // of each rank's tensor this rank's part, joined
+  // The ranks' parts in an order in which this rank's is the last, and the way
+  // back; nothing is sent.
+  SHX_AXIS_PART_ROLL = 6,
+  SHX_AXIS_PART_UNROLL = 7,
 } ShxAxisCall;
 
 #define SHX_MAX_SECTIONS 8

@@ -86,6 +86,16 @@ def NN_PartPadOp : NN_SplitOp<"part_pad"> {
   }];
 }
 
+def NN_PartRollOp : NN_SplitOp<"part_roll", (ins UnitAttr:$inverse)> {
+  let summary = "The ranks' parts in an order in which this rank's is the last";
+  let description = [{
+    `dim` consists of each rank's part in their order; behind this rank's come
+    those of the ranks behind it, and then from the first on. Keys of causal
+    attention lie so that the last query sees the last of them. The gradient is
+    the way back: `inverse`.
+  }];
+}
+
 def NN_AllToAllOp : NN_MeshOp<"all_to_all"> {
   let summary = "Parts along one dimension become parts along another";
   let description = [{

@@ -90,12 +90,13 @@ def SplitSequencesPass : Pass<"nn-split-sequences", "mlir::ModuleOp"> {
     whole sequence, between nn.all_to_all of query, key and value and one of the
     result (Ulysses, Jacobs et al. 2023), so that causal masks, windows and
     documents are as without a mesh; key/value heads that are fewer than ranks
-    are repeated. The loss is each rank's sum over its own tokens. Parameters
+    are repeated. Where ranks do not divide the heads, each has the rows of its
+    queries over all keys and values, nn.all_gather's. The loss is each rank's sum over its own tokens. Parameters
     stay whole: their gradients are summed over this axis where they are over
     the shard axis.
 
-    An op that mixes tokens otherwise is an error that names it, as are heads or
-    a sequence that the ranks do not divide. Runs before nn-partition, which
+    An op that mixes tokens otherwise is an error that names it, as is a
+    sequence that the ranks do not divide. Runs before nn-partition, which
     splits what this leaves.
 
     Preserves numerics: up to the order of sums over tokens.
