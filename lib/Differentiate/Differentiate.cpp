@@ -7,6 +7,7 @@
 #include "Activity.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Differentiate/Passes.h"
@@ -220,11 +221,13 @@ void Differentiator::freezeUnreached() {
 /// is reported from where the gradient is computed.
 void Differentiator::replaceLossOp() {
   Operation *forward = loss.getSum().getDefiningOp();
-  if (!isa_and_nonnull<nn::CrossEntropyOp, nn::LinearCrossEntropyOp>(forward) ||
+  if (!isa_and_nonnull<nn::CrossEntropyOp, nn::LinearCrossEntropyOp,
+                       nn::LinearCrossEntropyPartOp>(forward) ||
       !forward->hasOneUse())
     return;
   for (Operation *user : forward->getOperand(0).getUsers()) {
-    if (!isa<nn::CrossEntropyGradOp, nn::LinearCrossEntropyGradOp>(user) ||
+    if (!isa<nn::CrossEntropyGradOp, nn::LinearCrossEntropyGradOp,
+             nn::LinearCrossEntropyPartGradOp>(user) ||
         user->getOperands().take_front(forward->getNumOperands()) !=
             forward->getOperands())
       continue;

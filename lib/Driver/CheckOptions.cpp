@@ -221,6 +221,9 @@ static std::string besideAxes(const CompileOptions &options) {
 static LogicalResult checkMesh(const CompileOptions &options,
                                Diagnostics &diagnostics) {
   const Mesh &mesh = options.mesh;
+  if (!options.tensorPlan.empty() && mesh.tensor() < 2)
+    return diagnostics.error("--tensor-plan: there are no ranks to split "
+                             "parameters over; give --mesh=tensor:T, too");
   if (!mesh.given())
     return success();
   std::string option = "--mesh=" + mesh.text();

@@ -112,6 +112,7 @@ static void addTrainingPasses(OpPassManager &pm,
   partition.shard = options.mesh.size(MeshAxis::Shard);
   partition.context = options.mesh.size(MeshAxis::Context);
   partition.tensor = options.mesh.tensor();
+  partition.tensorPlan = options.tensorPlan;
   pm.addPass(nn::createPartitionPass(partition));
   if (!options.strictNumerics)
     pm.addPass(nn::createJoinProductsPass());

@@ -313,6 +313,11 @@ static void addMesh(ModuleOp module, json::Object &manifest) {
       largest = std::max(largest, type.getNumElements() *
                                       elementBytes(type.getElementType()));
   });
+  module.walk([&](exec::LinearCrossEntropyOp op) {
+    if (op.getAxis())
+      largest = std::max(largest, int64_t(op.getChunkRows()) *
+                                      SHX_LOSS_SHARE_NUMBERS * 4);
+  });
   if (largest > 0)
     manifest["mesh_bytes"] = meshBytes(largest);
 }

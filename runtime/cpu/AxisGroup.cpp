@@ -38,10 +38,9 @@ int64_t givenElements(const ShxAxisCollective &desc) {
 
 AxisGroup::Members AxisGroup::membersOf(const ShxAxisCollective &desc) const {
   const Topology &mesh = state.topology;
-  bool tensor = desc.axis == static_cast<int32_t>(MeshAxis::Tensor);
-  int step = tensor ? 1 : mesh.tensor;
-  int part =
-      tensor ? mesh.tensorRank(state.rank) : mesh.contextRank(state.rank);
+  auto axis = static_cast<MeshAxis>(desc.axis);
+  int step = axis == MeshAxis::Tensor ? 1 : mesh.tensor;
+  int part = placeOn(axis);
   return {state.rank - part * step, step, desc.parts, part};
 }
 

@@ -22,6 +22,12 @@ public:
         pieceBytes(state.manifest.meshBytes / 2) {}
 
   void run(const ShxAxisCollective &desc, const uint8_t *from, uint8_t *to);
+  /// This rank's place on an axis.
+  int placeOn(MeshAxis axis) const {
+    const Topology &mesh = state.topology;
+    return axis == MeshAxis::Tensor ? mesh.tensorRank(state.rank)
+                                    : mesh.contextRank(state.rank);
+  }
 
 private:
   /// The ranks of an axis that this one meets, itself among them.

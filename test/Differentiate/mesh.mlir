@@ -72,6 +72,7 @@ func.func @forward() {
   nn.loss %a {denominator = "batches"} : tensor<f32>
   return
 }
+
 // Parts of a sequence become heads and go back; a part of what is summed
 // elsewhere has zeros for the others.
 // RUN: shardonnx-opt %S/Inputs/context.mlir --nn-differentiate | FileCheck %s --check-prefix=CONTEXT
@@ -83,3 +84,32 @@ func.func @forward() {
 // CONTEXT: %[[BACK:.*]] = nn.all_to_all %[[ROLLED]] {axis = "context", join_dim = 1 : i64, join_sections = array<i64: 2, 2>, parts = 2 : i64, place = #nn.place<backward>, split_dim = 0 : i64, split_sections = array<i64: 6>} : (tensor<6x2xf32>) -> tensor<3x4xf32>
 // CONTEXT: %[[PAD:.*]] = nn.part_pad %[[BACK]] {axis = "context", dim = 0 : i64, parts = 2 : i64, place = #nn.place<backward>, sections = array<i64: 6>} : (tensor<3x4xf32>) -> tensor<6x4xf32>
 // CONTEXT: nn.grad @w, %[[PAD]]
+
+// -----
+
+// A shared vocabulary: of the rows that are looked up, and of what the head
+// reads, each rank has a summand of the gradient; the loss and its gradients are
+// one op.
+
+nn.parameter @table : tensor<5x8xf32> trainable {onnx_name = "table"}
+
+// CHECK-LABEL: func.func @microbatch
+// CHECK: %[[T:.*]] = nn.get @table
+// CHECK: nn.all_gather {{.*}} varies}
+// CHECK-NOT: nn.linear_cross_entropy_part %
+// CHECK: %[[SUM:.*]], %[[DX:.*]], %[[DW:.*]] = nn.linear_cross_entropy_part_grad %{{.*}}, %[[T]], %arg1, %{{.*}} {axis = "tensor", parts = 2 : i64, place = #nn.place<backward>, transpose_weight}
+// CHECK: nn.loss %[[SUM]]
+// CHECK: %[[MINE:.*]] = nn.reduce_scatter %[[DX]]
+// CHECK: %[[ALL:.*]] = nn.all_gather %[[MINE]]
+// CHECK: %[[DT:.*]] = nn.embedding_part_grad %arg0, %[[ALL]] {axis = "tensor", parts = 2 : i64, place = #nn.place<backward>} : (tensor<4xi64>, tensor<4x8xf32>) -> tensor<5x8xf32>
+// CHECK: %[[BOTH:.*]] = nn.add %[[DW]], %[[DT]]
+// CHECK: nn.grad @table, %[[BOTH]]
+func.func @forward(%ids: tensor<4xi64>, %labels: tensor<4xi64>) {
+  %t = nn.get @table : tensor<5x8xf32>
+  %x = nn.embedding_part %t, %ids {axis = "tensor", parts = 2 : i64} : (tensor<5x8xf32>, tensor<4xi64>) -> tensor<4x8xf32>
+  %m = nn.reduce_scatter %x {axis = "tensor", parts = 2 : i64, dim = 0 : i64, sections = array<i64: 4>} : (tensor<4x8xf32>) -> tensor<2x8xf32>
+  %a = nn.all_gather %m {axis = "tensor", parts = 2 : i64, dim = 0 : i64, sections = array<i64: 4>, varies} : (tensor<2x8xf32>) -> tensor<4x8xf32>
+  %l = nn.linear_cross_entropy_part %a, %t, %labels {axis = "tensor", parts = 2 : i64, transpose_weight} : (tensor<4x8xf32>, tensor<5x8xf32>, tensor<4xi64>) -> tensor<f32>
+  nn.loss %l {denominator = "batches"} : tensor<f32>
+  return
+}

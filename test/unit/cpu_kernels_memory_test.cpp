@@ -3,6 +3,7 @@
 //
 // Embedding, copy with conversion, zero and launch on the pool.
 
+#include "../../runtime/cpu/kernels/SharedVocabulary.h"
 #include "copy_problem.h"
 #include "shardonnx/runtime/Cpu.h"
 #include <atomic>
@@ -49,6 +50,54 @@ TEST(CpuEmbedding, LooksUpAndConverts) {
                 : 0.5;
         ASSERT_EQ(out.get(r * d.ldOut + x), expected);
       }
+  }
+}
+
+// Of a table that ranks share, each finds its rows, and what they find adds up
+// to the whole's; so do their gradients.
+TEST(CpuEmbedding, Parts) {
+  std::mt19937 random(6);
+  for (int i = 0; i < 40; ++i) {
+    ShxEmbedding d = randomEmbedding(random);
+    int64_t parts = pick(random, {2, 3}), rows = d.vocab * parts;
+    d.paddingIdx = -1;
+    d.tableDtype = d.outDtype = random() % 2 ? SHX_F32 : SHX_BF16;
+    Buffer table(d.tableDtype, rows * d.width), ids(d.idDtype, d.rows),
+        dy(d.outDtype, d.rows * d.ldOut);
+    table.fillRandom(random);
+    dy.fillRandom(random);
+    for (int64_t r = 0; r < d.rows; ++r) // some from the end
+      ids.set(r, double(random() % uint64_t(rows)) -
+                     double(random() % 4 == 0 ? rows : 0));
+    auto rowOf = [&](int64_t at) {
+      auto id = int64_t(ids.get(at));
+      return id < 0 ? id + rows : id;
+    };
+    for (int64_t rank = 0; rank < parts; ++rank) {
+      d.accumulate = 0;
+      ShxEmbeddingPart desc{d, 0, int32_t(parts)};
+      int64_t first = rank * d.vocab;
+      Buffer mine(d.tableDtype, d.vocab * d.width),
+          dmine(d.tableDtype, mine.size()), out(d.outDtype, d.rows * d.ldOut);
+      for (int64_t e = 0; e < mine.size(); ++e)
+        mine.set(e, table.get(first * d.width + e));
+      out.fill(0.5);
+      rt::lookUpPart(desc, rank, mine.data(), ids.data(), out.data());
+      rt::addToPart(nullptr, desc, rank, ids.data(), dy.data(), dmine.data());
+      EXPECT_TRUE(out.guardsIntact() && dmine.guardsIntact());
+      std::vector<double> expected(size_t(mine.size()));
+      for (int64_t r = 0; r < d.rows; ++r) {
+        int64_t row = rowOf(r) - first;
+        bool has = row >= 0 && row < d.vocab;
+        for (int64_t x = 0; x < d.width; ++x) {
+          ASSERT_EQ(out.get(r * d.ldOut + x),
+                    has ? mine.get(row * d.width + x) : 0);
+          if (has)
+            expected[size_t(row * d.width + x)] += dy.get(r * d.ldOut + x);
+        }
+      }
+      expectClose(dmine, expected, precision(d.tableDtype), "dtable");
+    }
   }
 }
 

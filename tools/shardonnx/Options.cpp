@@ -157,6 +157,11 @@ void addMesh(CLI::App &app, CompileOptions &o) {
         return error;
       })
       ->type_name("AXIS:N,...");
+  app.add_option("--tensor-plan", o.tensorPlan,
+                 "JSON file of REGEX: colwise|rowwise|replicate over whole "
+                 "parameter names: how the tensor axis splits them, where the "
+                 "graph would have it otherwise")
+      ->type_name("FILE");
 }
 
 // Who holds what, in which type.

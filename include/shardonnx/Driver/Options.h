@@ -60,6 +60,7 @@ struct CompileOptions {
   std::string logits;           // name of the graph output
 
   Mesh mesh;
+  std::string tensorPlan; // a file; empty: as the graph says
   Strategy strategy = Strategy::FullShard;
   bool autoStrategy = false; // what a plan takes for worldSize
   std::vector<std::string> units = {"block"};

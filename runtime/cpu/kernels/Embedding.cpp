@@ -10,16 +10,33 @@
 #include "AttentionPlan.h"
 #include "Matrix.h"
 #include "OutsideIndex.h"
+#include "SharedVocabulary.h"
 #include <algorithm>
-#include <numeric>
+#include <cstring>
 #include <vector>
 
 using namespace shardonnx::rt;
 
-void shx_embedding(ShxContext *ctx, const ShxEmbedding *desc, const void *table,
-                   const void *ids, void *out) {
-  TraceScope scope(ctx, "embedding");
-  const ShxEmbedding &d = *desc;
+namespace {
+
+// The rows of a table that are here, of those that there are.
+struct TablePart {
+  int64_t first, here, all;
+
+  static TablePart whole(const ShxEmbedding &d) {
+    return {0, d.vocab, d.vocab};
+  }
+  static TablePart at(const ShxEmbeddingPart &d, int64_t place) {
+    return {place * d.table.vocab, d.table.vocab, d.parts * d.table.vocab};
+  }
+  // -1: another rank has it.
+  int64_t rowOf(int64_t id) const {
+    return id >= first && id < first + here ? id - first : -1;
+  }
+};
+
+void lookUp(const ShxEmbedding &d, const TablePart &part, const void *table,
+            const void *ids, void *out) {
   const Kernels &kernel = kernels();
   bool same = d.tableDtype == d.outDtype;
   OutsideIndex outside;
@@ -29,11 +46,16 @@ void shx_embedding(ShxContext *ctx, const ShxEmbedding *desc, const void *table,
     if (!same)
       copy = static_cast<float *>(threadScratch(scratchLine(d.width) * 4));
     for (int64_t i = begin; i < end; ++i) {
-      int64_t id = outside.within(indexAt(d.idDtype, ids, i), d.vocab);
+      int64_t id = outside.within(indexAt(d.idDtype, ids, i), part.all);
       if (id < 0)
         continue;
-      const void *from = floatAt(d.tableDtype, table, id * d.width);
       void *to = floatAt(d.outDtype, out, i * d.ldOut);
+      id = part.rowOf(id);
+      if (id < 0) {
+        std::memset(to, 0, size_t(d.width * floatBytes(d.outDtype)));
+        continue;
+      }
+      const void *from = floatAt(d.tableDtype, table, id * d.width);
       if (same) {
         std::copy_n(static_cast<const char *>(from),
                     d.width * floatBytes(d.outDtype), static_cast<char *>(to));
@@ -46,28 +68,27 @@ void shx_embedding(ShxContext *ctx, const ShxEmbedding *desc, const void *table,
   outside.endProgramIfAny("an embedding");
 }
 
-namespace {
-
 // Columns of a part start at whole cache lines of any float type.
 constexpr int64_t kColumnGrain = 32;
 
-// The forward has checked the ids.
-int64_t rowAt(const ShxEmbedding &d, const void *ids, int64_t i) {
+// The forward has checked the ids. -1: another rank's.
+int64_t rowAt(const ShxEmbedding &d, const TablePart &part, const void *ids,
+              int64_t i) {
   int64_t id = indexAt(d.idDtype, ids, i);
-  return id < 0 ? id + d.vocab : id;
+  return part.rowOf(id < 0 ? id + part.all : id);
 }
 
 // Columns [begin, end) of an f32 table.
-void addRows(const ShxEmbedding &d, const void *ids, const void *dy,
-             float *dtable, int64_t begin, int64_t end) {
+void addRows(const ShxEmbedding &d, const TablePart &part, const void *ids,
+             const void *dy, float *dtable, int64_t begin, int64_t end) {
   const Kernels &kernel = kernels();
   int64_t count = end - begin;
   float *copy = nullptr;
   if (d.outDtype != SHX_F32)
     copy = static_cast<float *>(threadScratch(scratchLine(count) * 4));
   for (int64_t i = 0; i < d.rows; ++i) {
-    int64_t id = rowAt(d, ids, i);
-    if (id == d.paddingIdx)
+    int64_t id = rowAt(d, part, ids, i);
+    if (id < 0 || id == d.paddingIdx)
       continue;
     const void *from = floatAt(d.outDtype, dy, i * d.ldOut + begin);
     if (copy)
@@ -79,18 +100,19 @@ void addRows(const ShxEmbedding &d, const void *ids, const void *dy,
 
 // The same for a table of a narrower type: `order` holds the rows sorted by
 // id, so that each sum is made in f32 and rounded once.
-void addSortedRows(const ShxEmbedding &d, const void *ids, const void *dy,
-                   void *dtable, const std::vector<int64_t> &order,
-                   int64_t begin, int64_t end) {
+void addSortedRows(const ShxEmbedding &d, const TablePart &part,
+                   const void *ids, const void *dy, void *dtable,
+                   const std::vector<int64_t> &order, int64_t begin,
+                   int64_t end) {
   const Kernels &kernel = kernels();
   int64_t count = end - begin, line = scratchLine(count);
   float *sum = static_cast<float *>(threadScratch(2 * line * 4));
   float *row = sum + line;
   for (size_t at = 0; at < order.size();) {
-    int64_t id = rowAt(d, ids, order[at]);
+    int64_t id = rowAt(d, part, ids, order[at]);
     void *to = floatAt(d.tableDtype, dtable, id * d.width + begin);
     kernel.widen(d.tableDtype, to, sum, count);
-    for (; at < order.size() && rowAt(d, ids, order[at]) == id; ++at) {
+    for (; at < order.size() && rowAt(d, part, ids, order[at]) == id; ++at) {
       kernel.widen(d.outDtype,
                    floatAt(d.outDtype, dy, order[at] * d.ldOut + begin), row,
                    count);
@@ -101,26 +123,49 @@ void addSortedRows(const ShxEmbedding &d, const void *ids, const void *dy,
   }
 }
 
+void addToTable(ShxContext *ctx, const ShxEmbedding &d, const TablePart &part,
+                const void *ids, const void *dy, void *dtable) {
+  if (!d.accumulate)
+    shx_zero(ctx, dtable, d.vocab * d.width * floatBytes(d.tableDtype));
+  std::vector<int64_t> order; // of the ids whose rows are here
+  for (int64_t i = 0; d.tableDtype != SHX_F32 && i < d.rows; ++i)
+    if (rowAt(d, part, ids, i) >= 0)
+      order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return rowAt(d, part, ids, a) < rowAt(d, part, ids, b);
+  });
+  parallelRange(d.width, kColumnGrain, [&](int64_t begin, int64_t end) {
+    if (d.tableDtype == SHX_F32)
+      addRows(d, part, ids, dy, static_cast<float *>(dtable), begin, end);
+    else
+      addSortedRows(d, part, ids, dy, dtable, order, begin, end);
+  });
+}
+
 } // namespace
+
+void shx_embedding(ShxContext *ctx, const ShxEmbedding *desc, const void *table,
+                   const void *ids, void *out) {
+  TraceScope scope(ctx, "embedding");
+  lookUp(*desc, TablePart::whole(*desc), table, ids, out);
+}
 
 void shx_embedding_grad(ShxContext *ctx, const ShxEmbedding *desc,
                         const void *ids, const void *dy, void *dtable, void *) {
   TraceScope scope(ctx, "embedding_grad");
-  const ShxEmbedding &d = *desc;
-  if (!d.accumulate)
-    shx_zero(ctx, dtable, d.vocab * d.width * floatBytes(d.tableDtype));
-  std::vector<int64_t> order;
-  if (d.tableDtype != SHX_F32) {
-    order.resize(size_t(d.rows));
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      return rowAt(d, ids, a) < rowAt(d, ids, b);
-    });
-  }
-  parallelRange(d.width, kColumnGrain, [&](int64_t begin, int64_t end) {
-    if (d.tableDtype == SHX_F32)
-      addRows(d, ids, dy, static_cast<float *>(dtable), begin, end);
-    else
-      addSortedRows(d, ids, dy, dtable, order, begin, end);
-  });
+  addToTable(ctx, *desc, TablePart::whole(*desc), ids, dy, dtable);
 }
+
+namespace shardonnx::rt {
+
+void lookUpPart(const ShxEmbeddingPart &desc, int64_t place, const void *table,
+                const void *ids, void *out) {
+  lookUp(desc.table, TablePart::at(desc, place), table, ids, out);
+}
+
+void addToPart(ShxContext *ctx, const ShxEmbeddingPart &desc, int64_t place,
+               const void *ids, const void *dy, void *dtable) {
+  addToTable(ctx, desc.table, TablePart::at(desc, place), ids, dy, dtable);
+}
+
+} // namespace shardonnx::rt

@@ -7,8 +7,11 @@
 
 #include "Matrix.h"
 #include "Product.h"
+#include "SharedVocabulary.h"
 #include "WorkspacePlan.h"
 #include "shardonnx/runtime/Workspace.h"
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace shardonnx::rt {
@@ -16,20 +19,27 @@ namespace {
 
 constexpr int64_t kRowsPerTask = 8;
 
-class LinearCrossEntropy {
+class LinearLoss {
 public:
-  LinearCrossEntropy(const ShxLinearCrossEntropy &desc, const void *x,
-                     const void *w, const void *labels, float seed, void *dx,
-                     void *dw, void *workspace)
+  LinearLoss(const ShxLinearCrossEntropy &desc, const void *x, const void *w,
+             const void *labels, float seed, void *dx, void *dw,
+             void *workspace)
       : d(desc), plan(planLoss(desc)), x(x), w(w), labels(labels), seed(seed),
         dx(dx), dw(dw), workspace(static_cast<char *>(workspace)) {}
+
+  /// Other ranks have words, too: this one is the `rank`-th of `ranks`.
+  void share(int64_t rank, int64_t ranks, const ShareGather &how) {
+    first = rank * d.vocab;
+    parts = ranks;
+    gather = &how;
+  }
 
   double run() {
     double loss = 0;
     for (begin = 0; begin < d.rows; begin += d.chunkRows) {
       count = d.rows - begin < d.chunkRows ? d.rows - begin : d.chunkRows;
       makeLogits();
-      loss += lossOfRows();
+      loss += gather ? lossOfSharedRows() : lossOfRows();
       if (dx)
         makeDx();
       if (dw)
@@ -75,28 +85,99 @@ private:
     run(product);
   }
 
-  double lossOfRows() {
-    const Kernels &table = kernels();
-    double *losses = reinterpret_cast<double *>(workspace + plan.losses);
+  // Calls visit(i, logits, label) for each row of the chunk that has a label;
+  // the others get no gradient.
+  template <typename Visit> void forRows(Visit visit) const {
     parallelTasks(ceilDiv(count, kRowsPerTask), [&](int64_t task) {
       int64_t end = (task + 1) * kRowsPerTask;
       end = end < count ? end : count;
       for (int64_t i = task * kRowsPerTask; i < end; ++i) {
         float *row = floats(plan.logits) + i * d.vocab;
-        float *slope = dx || dw ? row : nullptr;
         int64_t label = indexAt(d.labelDtype, labels, begin + i);
-        losses[i] = 0;
-        if (label != d.ignoreIndex)
-          losses[i] = table.crossEntropyRow(row, d.vocab, label, d.softcap,
-                                            seed, slope);
-        else if (slope)
-          std::memset(slope, 0, size_t(d.vocab) * sizeof(float));
+        if (label != d.ignoreIndex) {
+          visit(i, row, label);
+          continue;
+        }
+        lossAt(i) = 0;
+        if (dx || dw)
+          std::memset(row, 0, size_t(d.vocab) * sizeof(float));
       }
     });
+  }
+
+  double &lossAt(int64_t i) const {
+    return reinterpret_cast<double *>(workspace + plan.losses)[i];
+  }
+
+  double sumOfLosses() const {
     double sum = 0;
     for (int64_t i = 0; i < count; ++i)
-      sum += losses[i];
+      sum += lossAt(i);
     return sum;
+  }
+
+  double lossOfRows() const {
+    const Kernels &table = kernels();
+    forRows([&](int64_t i, float *row, int64_t label) {
+      lossAt(i) = table.crossEntropyRow(row, d.vocab, label, d.softcap, seed,
+                                        dx || dw ? row : nullptr);
+    });
+    return sumOfLosses();
+  }
+
+  // What a rank says of a row: log Σ e^logit of its words, and the label's
+  // logit, which is one rank's; the others say 0.
+  struct Share {
+    float logSum, label;
+  };
+
+  // First each rank has the softmax of its own words, and its gradient, as if
+  // the label were among them; from the shares of all follows by how much less
+  // each word's is, and what the label's is.
+  double lossOfSharedRows() const {
+    const Kernels &table = kernels();
+    auto *shares = reinterpret_cast<Share *>(workspace + plan.bytes);
+    Share *mine = shares + parts * d.chunkRows;
+    auto *taken = reinterpret_cast<float *>(mine + d.chunkRows);
+    float *slope = dx || dw ? floats(plan.logits) : nullptr;
+    auto place = [&](int64_t label) {
+      bool inside = label >= first && label < first + d.vocab;
+      return inside ? label - first : -1;
+    };
+    std::memset(mine, 0, size_t(count) * sizeof(Share));
+    forRows([&](int64_t i, float *row, int64_t label) {
+      int64_t at = place(label), word = at < 0 ? 0 : at;
+      taken[i] = row[word];
+      double loss = table.crossEntropyRow(row, d.vocab, word, 0, seed,
+                                          slope ? row : nullptr);
+      mine[i] = {float(loss + double(taken[i])), at < 0 ? 0 : taken[i]};
+    });
+    (*gather)(&mine->logSum, &shares->logSum, count *SHX_LOSS_SHARE_NUMBERS);
+    forRows([&](int64_t i, float *row, int64_t label) {
+      Share whole = wholeOf(shares, i);
+      lossAt(i) = double(whole.logSum) - double(whole.label);
+      if (!slope)
+        return;
+      int64_t at = place(label), word = at < 0 ? 0 : at;
+      float less = std::exp(mine[i].logSum - whole.logSum);
+      for (int64_t j = 0; j < d.vocab; ++j)
+        row[j] *= less;
+      row[word] = seed * (std::exp(taken[i] - whole.logSum) - (at < 0 ? 0 : 1));
+    });
+    return sumOfLosses();
+  }
+
+  // Of row i, in the order of ranks, so that all have the same bits.
+  Share wholeOf(const Share *shares, int64_t i) const {
+    float peak = shares[i].logSum, label = 0;
+    for (int64_t r = 0; r < parts; ++r)
+      peak = std::max(peak, shares[r * count + i].logSum);
+    double sum = 0;
+    for (int64_t r = 0; r < parts; ++r) {
+      sum += std::exp(double(shares[r * count + i].logSum) - double(peak));
+      label += shares[r * count + i].label;
+    }
+    return {float(double(peak) + std::log(sum)), label};
   }
 
   void makeDx() const {
@@ -154,7 +235,9 @@ private:
   const float seed;
   void *dx, *dw;
   char *workspace;
-  int64_t begin = 0, count = 0; // the rows at hand
+  const ShareGather *gather = nullptr; // of a vocabulary that is shared
+  int64_t first = 0, parts = 1;        // this rank's first word
+  int64_t begin = 0, count = 0;        // the rows at hand
   const bool sumsDw = d.dtypeDw != SHX_F32;
 };
 
@@ -193,6 +276,17 @@ double crossEntropyRows(const ShxCrossEntropy &d, const void *logits,
 }
 
 } // namespace
+
+void lossOfPart(const ShxLinearCrossEntropyPart &desc, int64_t place,
+                const void *x, const void *w, const void *labels,
+                const float *seed, float *loss, void *dx, void *dw,
+                void *workspace, const ShareGather &gather) {
+  float scale = dx || dw ? *seed : 0;
+  LinearLoss call(desc.loss, x, w, labels, scale, dx, dw, workspace);
+  call.share(place, desc.parts, gather);
+  *loss = float(call.run());
+}
+
 } // namespace shardonnx::rt
 
 using namespace shardonnx::rt;
@@ -204,7 +298,7 @@ void shx_linear_cross_entropy(ShxContext *ctx,
                               void *dw, void *workspace) {
   TraceScope scope(ctx, "linear_cross_entropy");
   float scale = dx || dw ? *seed : 0;
-  LinearCrossEntropy call(*desc, x, w, labels, scale, dx, dw, workspace);
+  LinearLoss call(*desc, x, w, labels, scale, dx, dw, workspace);
   *loss = float(call.run());
 }
 

@@ -470,3 +470,27 @@ func.func @sections(%x: tensor<4xf32>) {
   %0 = nn.all_gather %x {axis = "tensor", parts = 2 : i64, dim = 1 : i64, sections = array<i64: 8>} : (tensor<4xf32>) -> tensor<8xf32>
   return
 }
+
+// -----
+
+func.func @words(%x: tensor<3x8xf32>, %w: tensor<5x4xf32>, %labels: tensor<3xi64>) {
+  // expected-error @below {{operand, weight and labels do not fit each other: 'tensor<3x8xf32>', 'tensor<5x4xf32>' and 'tensor<3xi64>'}}
+  %0 = nn.linear_cross_entropy_part %x, %w, %labels {axis = "tensor", parts = 2 : i64, transpose_weight} : (tensor<3x8xf32>, tensor<5x4xf32>, tensor<3xi64>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @words(%t: tensor<5x4xf32>, %ids: tensor<3xi64>) {
+  // expected-error @below {{is of an axis 'words', which no mesh has}}
+  %0 = nn.embedding_part %t, %ids {axis = "words", parts = 2 : i64} : (tensor<5x4xf32>, tensor<3xi64>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @words(%ids: tensor<3xi64>, %g: tensor<3x4xf32>) {
+  // expected-error @below {{cannot add rows 'tensor<3x4xf32>' at ids 'tensor<3xi64>' to a table 'tensor<5x8xf32>'}}
+  %0 = nn.embedding_part_grad %ids, %g {axis = "tensor", parts = 2 : i64} : (tensor<3xi64>, tensor<3x4xf32>) -> tensor<5x8xf32>
+  return
+}

@@ -220,6 +220,62 @@ nn.parameter @o : tensor<4x8xf32> trainable {onnx_name = "o"}
 
 // -----
 
+// A vocabulary that a lookup of tokens and the head read: each finds some rows,
+// of the sum of which a rank keeps its tokens, and the loss is computed by all
+// of them. One parameter is both.
+
+// CHECK: module attributes {{.*}} what = "vocabularies split by words"
+// CHECK-LABEL: func.func @vocabulary
+// CHECK-SAME: %[[IDS:.*]]: tensor<1x4xi64> {{.*}}, %[[LABELS:.*]]: tensor<4xi64>
+// CHECK: %[[T:.*]] = nn.get @table : tensor<5x8xf32>
+// CHECK: %[[FOUND:.*]] = nn.embedding_part %[[T]], %[[IDS]] {axis = "tensor", parts = 2 : i64} : (tensor<5x8xf32>, tensor<1x4xi64>) -> tensor<1x4x8xf32>
+// CHECK: %[[MINE:.*]] = nn.reduce_scatter %[[FOUND]] {axis = "tensor", dim = 1 : i64, parts = 2 : i64, sections = array<i64: 4>}
+// CHECK: %[[ALL:.*]] = nn.all_gather %[[MINE]] {{.*}}, varies}
+// CHECK: %[[ROWS:.*]] = nn.reshape %[[ALL]]
+// CHECK: nn.linear_cross_entropy_part %[[ROWS]], %[[T]], %[[LABELS]] {axis = "tensor", parts = 2 : i64, transpose_weight} : (tensor<4x8xf32>, tensor<5x8xf32>, tensor<4xi64>) -> tensor<f32>
+// CHECK: nn.parameter @table : tensor<5x8xf32> trainable {nn.split = {axis = "tensor", dim = 0 : i64, sections = array<i64: 10>}
+func.func @vocabulary(%ids: tensor<1x4xi64> {nn.name = "input_ids"}, %labels: tensor<4xi64>) -> tensor<f32> {
+  %t = nn.get @table : tensor<10x8xf32>
+  %x = nn.embedding %t, %ids : (tensor<10x8xf32>, tensor<1x4xi64>) -> tensor<1x4x8xf32>
+  %rows = nn.reshape %x : tensor<1x4x8xf32> -> tensor<4x8xf32>
+  %sum = nn.linear_cross_entropy %rows, %t, %labels {transpose_weight} : (tensor<4x8xf32>, tensor<10x8xf32>, tensor<4xi64>) -> tensor<f32>
+  return %sum : tensor<f32>
+}
+nn.parameter @table : tensor<10x8xf32> trainable {onnx_name = "table"}
+
+// -----
+
+// A table that something else reads whole is whole, and so is a vocabulary that
+// the ranks do not divide, or of positions.
+
+// CHECK: module attributes
+// CHECK-SAME: what = "vocabularies that every rank of the tensor axis has", why = "the ranks do not divide its 9 words"
+// CHECK-SAME: what = "vocabularies that every rank of the tensor axis has", why = "nn.add reads its table whole"
+// CHECK-LABEL: func.func @whole_vocabularies
+// CHECK: nn.embedding %
+// CHECK: nn.embedding %
+// CHECK: nn.embedding %
+// CHECK: nn.linear_cross_entropy %
+func.func @whole_vocabularies(%ids: tensor<1x4xi64> {nn.name = "input_ids"}, %at: tensor<1x4xi64> {nn.name = "position_ids"}, %labels: tensor<4xi64>) -> (tensor<f32>, tensor<10x8xf32>) {
+  %t = nn.get @table : tensor<10x8xf32>
+  %x = nn.embedding %t, %ids : (tensor<10x8xf32>, tensor<1x4xi64>) -> tensor<1x4x8xf32>
+  %p = nn.get @positions : tensor<4x8xf32>
+  %y = nn.embedding %p, %at : (tensor<4x8xf32>, tensor<1x4xi64>) -> tensor<1x4x8xf32>
+  %o = nn.get @odd : tensor<9x8xf32>
+  %w = nn.embedding %o, %ids : (tensor<9x8xf32>, tensor<1x4xi64>) -> tensor<1x4x8xf32>
+  %s = nn.add %x, %y : (tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
+  %z = nn.add %s, %w : (tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
+  %rows = nn.reshape %z : tensor<1x4x8xf32> -> tensor<4x8xf32>
+  %sum = nn.linear_cross_entropy %rows, %o, %labels {transpose_weight} : (tensor<4x8xf32>, tensor<9x8xf32>, tensor<4xi64>) -> tensor<f32>
+  %twice = nn.add %t, %t : (tensor<10x8xf32>, tensor<10x8xf32>) -> tensor<10x8xf32>
+  return %sum, %twice : tensor<f32>, tensor<10x8xf32>
+}
+nn.parameter @table : tensor<10x8xf32> trainable {onnx_name = "table"}
+nn.parameter @positions : tensor<4x8xf32> trainable {onnx_name = "positions"}
+nn.parameter @odd : tensor<9x8xf32> trainable {onnx_name = "odd"}
+
+// -----
+
 func.func @heads(%q: tensor<1x3x6x4xf32>, %k: tensor<1x3x3x4xf32>) {
   // expected-error @below {{--mesh: tensor:2 does not divide the 3 key/value heads of this attention; the nearest that does is tensor:3}}
   %0:2 = nn.attention %q, %k, %k {scale = 1.0 : f32} : (tensor<1x3x6x4xf32>, tensor<1x3x3x4xf32>, tensor<1x3x3x4xf32>) -> (tensor<1x3x6x4xf32>, tensor<1x6x3xf32>)

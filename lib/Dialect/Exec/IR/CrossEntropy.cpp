@@ -3,7 +3,7 @@
 //
 // Cross-entropy of logits, and of a product that never is whole.
 
-#include "Calls.h"
+#include "SharedVocabulary.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -125,11 +125,26 @@ ShxLinearCrossEntropy LinearCrossEntropyOp::getDescriptor() {
   return desc;
 }
 
+std::string LinearCrossEntropyOp::getCallee() {
+  return getAxis() ? "shx_linear_cross_entropy_part"
+                   : "shx_linear_cross_entropy";
+}
+
+/// Of all words, or of those that this rank has.
+static CallArgument descriptorOfWords(LinearCrossEntropyOp op) {
+  ShxLinearCrossEntropyPart part = {};
+  part.loss = op.getDescriptor();
+  if (!op.getAxis())
+    return descriptorOf(part.loss, "cross_entropy");
+  part.axis = int32_t(parseSpelling<MeshAxis>(*op.getAxis()).value());
+  part.parts = int32_t(op.getParts());
+  return descriptorOf(part, "cross_entropy");
+}
+
 SmallVector<CallArgument> LinearCrossEntropyOp::getCallArguments() {
-  return callArguments(descriptorOf(getDescriptor(), "cross_entropy"),
-                       getOperand(), getWeight(), getLabels(), getSeed(),
-                       getLoss(), getOperandGrad(), getWeightGrad(),
-                       getWorkspace());
+  return callArguments(descriptorOfWords(*this), getOperand(), getWeight(),
+                       getLabels(), getSeed(), getLoss(), getOperandGrad(),
+                       getWeightGrad(), getWorkspace());
 }
 
 Value LinearCrossEntropyOp::getAccumulationTarget() {
@@ -137,7 +152,10 @@ Value LinearCrossEntropyOp::getAccumulationTarget() {
 }
 
 int64_t LinearCrossEntropyOp::getWorkspaceBytes(const LibraryModel &libraries) {
-  return libraries.linearCrossEntropy(getDescriptor());
+  int64_t bytes = libraries.linearCrossEntropy(getDescriptor());
+  if (getAxis())
+    bytes += sharedLossBytes(int64_t(getChunkRows()), int64_t(getParts()));
+  return bytes;
 }
 
 double LinearCrossEntropyOp::getExecutedFlops() {
@@ -173,10 +191,13 @@ Traffic LinearCrossEntropyOp::getTraffic() {
 // The chunks are the device's choice, and decide how large the workspace is.
 template <typename Loss>
 static void emitLinearLoss(Loss op, CallEmitter &emitter) {
-  constexpr bool hasGrads = std::is_same_v<Loss, nn::LinearCrossEntropyGradOp>;
+  constexpr bool hasGrads =
+      std::is_same_v<Loss, nn::LinearCrossEntropyGradOp> ||
+      std::is_same_v<Loss, nn::LinearCrossEntropyPartGradOp>;
+  auto [axis, parts] = sharedBy(op);
   bool transposed = op.getTransposeWeight(), accumulate = false;
   emitter.useIds(op.getLabels(),
-                 nn::shapeOf(op.getWeight())[transposed ? 0 : 1],
+                 nn::shapeOf(op.getWeight())[transposed ? 0 : 1] * parts,
                  int64_t(op.getIgnoreIndex()));
   Value operand = emitter.rowsBuffer(op.getOperand());
   Value weight = emitter.contiguousBuffer(op.getWeight());
@@ -197,40 +218,41 @@ static void emitLinearLoss(Loss op, CallEmitter &emitter) {
       emitter.builder, emitter.loc, operand, weight, labels, seed, sum,
       operandGrad, weightGrad, /*workspace=*/Value(), /*chunk_rows=*/0,
       transposed, op.getIgnoreIndex(), emitter.options.tf32,
-      emitter.options.deterministic, accumulate);
-  call.setChunkRows(emitter.options.libraries.chunkRows(call.getDescriptor()));
+      emitter.options.deterministic, accumulate, axis, parts);
+  // Of a part, as many rows as of the whole.
+  ShxLinearCrossEntropy whole = call.getDescriptor();
+  whole.vocab *= parts;
+  call.setChunkRows(emitter.options.libraries.chunkRows(whole));
   emitter.addWorkspace(call);
 }
 
 namespace {
 
+/// Of all words, or of this rank's.
+template <typename Op>
 struct LinearCrossEntropyCall
-    : LibraryCallModel<LinearCrossEntropyCall, nn::LinearCrossEntropyOp> {
-  void emit(nn::LinearCrossEntropyOp op, CallEmitter &emitter) const {
-    emitLinearLoss(op, emitter);
-  }
+    : LibraryCallModel<LinearCrossEntropyCall<Op>, Op> {
+  void emit(Op op, CallEmitter &emitter) const { emitLinearLoss(op, emitter); }
 };
 
+template <typename Op>
 struct LinearCrossEntropyGradCall
-    : LibraryCallModel<LinearCrossEntropyGradCall,
-                       nn::LinearCrossEntropyGradOp> {
+    : LibraryCallModel<LinearCrossEntropyGradCall<Op>, Op> {
   bool canWrite(Operation *, unsigned, const Layout &layout) const {
     return layout.isContiguous();
   }
   bool canAccumulate(Operation *op, unsigned result) const {
-    return op->getResult(result) ==
-           cast<nn::LinearCrossEntropyGradOp>(op).getWeightGrad();
+    return op->getResult(result) == cast<Op>(op).getWeightGrad();
   }
 
-  void emit(nn::LinearCrossEntropyGradOp op, CallEmitter &emitter) const {
-    emitLinearLoss(op, emitter);
-  }
+  void emit(Op op, CallEmitter &emitter) const { emitLinearLoss(op, emitter); }
 };
 
 } // namespace
 
 void LinearCrossEntropyOp::attachLibraryCalls(MLIRContext &context) {
-  nn::LinearCrossEntropyOp::attachInterface<LinearCrossEntropyCall>(context);
-  nn::LinearCrossEntropyGradOp::attachInterface<LinearCrossEntropyGradCall>(
-      context);
+  attach<LinearCrossEntropyCall, nn::LinearCrossEntropyOp,
+         nn::LinearCrossEntropyPartOp>(context);
+  attach<LinearCrossEntropyGradCall, nn::LinearCrossEntropyGradOp,
+         nn::LinearCrossEntropyPartGradOp>(context);
 }

@@ -3,7 +3,7 @@
 //
 // Lookups in a table, and the table's gradient.
 
-#include "Calls.h"
+#include "SharedVocabulary.h"
 
 using namespace mlir;
 using namespace shardonnx;
@@ -44,10 +44,30 @@ static ShxEmbedding describe(EmbeddingGradOp op) {
   return desc;
 }
 
+/// Of the whole table, or of the rows of it that this rank has.
+template <typename Op>
+static CallArgument descriptorOfTable(Op op, const ShxEmbedding &table) {
+  if (!op.getAxis())
+    return descriptorOf(table, "embedding");
+  ShxEmbeddingPart part = {};
+  part.table = table;
+  part.axis = int32_t(parseSpelling<MeshAxis>(*op.getAxis()).value());
+  part.parts = int32_t(op.getParts());
+  return descriptorOf(part, "embedding");
+}
+
+std::string EmbeddingOp::getCallee() {
+  return getAxis() ? "shx_embedding_part" : "shx_embedding";
+}
+
+std::string EmbeddingGradOp::getCallee() {
+  return getAxis() ? "shx_embedding_part_grad" : "shx_embedding_grad";
+}
+
 SmallVector<CallArgument> EmbeddingOp::getCallArguments() {
   return callArguments(
-      descriptorOf(describeTable(getTable(), getIds(), getResult()),
-                   "embedding"),
+      descriptorOfTable(*this,
+                        describeTable(getTable(), getIds(), getResult())),
       getTable(), getIds(), getResult());
 }
 
@@ -62,7 +82,7 @@ Traffic EmbeddingOp::getTraffic() {
 }
 
 SmallVector<CallArgument> EmbeddingGradOp::getCallArguments() {
-  return callArguments(descriptorOf(describe(*this), "embedding"), getIds(),
+  return callArguments(descriptorOfTable(*this, describe(*this)), getIds(),
                        getResultGrad(), getTableGrad(), getWorkspace());
 }
 
@@ -76,43 +96,48 @@ int64_t EmbeddingGradOp::getWorkspaceBytes(const LibraryModel &libraries) {
 
 namespace {
 
-struct EmbeddingCall : LibraryCallModel<EmbeddingCall, nn::EmbeddingOp> {
+/// Of nn.embedding, or nn.embedding_part.
+template <typename Op>
+struct EmbeddingCall : LibraryCallModel<EmbeddingCall<Op>, Op> {
   bool canWrite(Operation *, unsigned, const Layout &layout) const {
     return layout.isContiguous();
   }
 
-  void emit(nn::EmbeddingOp op, CallEmitter &emitter) const {
-    emitter.useIds(op.getIds(), nn::shapeOf(op.getTable())[0],
+  void emit(Op op, CallEmitter &emitter) const {
+    auto [axis, parts] = sharedBy(op);
+    emitter.useIds(op.getIds(), nn::shapeOf(op.getTable())[0] * parts,
                    /*ignored=*/std::nullopt);
     Value table = emitter.contiguousBuffer(op.getTable());
     Value ids = emitter.contiguousBuffer(op.getIds());
-    emitter.create<EmbeddingOp>(table, ids,
-                                emitter.resultBuffer(op.getResult()));
+    emitter.create<EmbeddingOp>(
+        table, ids, emitter.resultBuffer(op.getResult()), axis, parts);
   }
 };
 
-struct EmbeddingGradCall
-    : LibraryCallModel<EmbeddingGradCall, nn::EmbeddingGradOp> {
+template <typename Op>
+struct EmbeddingGradCall : LibraryCallModel<EmbeddingGradCall<Op>, Op> {
   bool canWrite(Operation *, unsigned, const Layout &layout) const {
     return layout.isContiguous();
   }
   bool canAccumulate(Operation *, unsigned) const { return true; }
 
-  void emit(nn::EmbeddingGradOp op, CallEmitter &emitter) const {
+  void emit(Op op, CallEmitter &emitter) const {
+    auto [axis, parts] = sharedBy(op);
     Value ids = emitter.contiguousBuffer(op.getIds());
     Value resultGrad = emitter.contiguousBuffer(op.getResultGrad());
     emitter.create<EmbeddingGradOp>(
         ids, resultGrad, emitter.resultBuffer(op.getTableGrad()), Value(),
-        emitter.accumulates(op.getTableGrad()));
+        emitter.accumulates(op.getTableGrad()), axis, parts);
   }
 };
 
 } // namespace
 
 void EmbeddingOp::attachLibraryCalls(MLIRContext &context) {
-  nn::EmbeddingOp::attachInterface<EmbeddingCall>(context);
+  attach<EmbeddingCall, nn::EmbeddingOp, nn::EmbeddingPartOp>(context);
 }
 
 void EmbeddingGradOp::attachLibraryCalls(MLIRContext &context) {
-  nn::EmbeddingGradOp::attachInterface<EmbeddingGradCall>(context);
+  attach<EmbeddingGradCall, nn::EmbeddingGradOp, nn::EmbeddingPartGradOp>(
+      context);
 }

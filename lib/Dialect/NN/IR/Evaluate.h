@@ -33,6 +33,9 @@ llvm::LogicalResult evaluateReal(mlir::Operation *op, Interpreter &interpreter,
   });
 }
 
+/// Refuses what the ranks of a mesh compute together.
+llvm::LogicalResult refuseAlone(mlir::Operation *op, Interpreter &interpreter);
+
 struct IndexAxes;
 
 /// Sets the result to the elements of `data` at `indices`, whose last axis

@@ -161,18 +161,9 @@ NN_VJP(MseOp) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Rows and their labels, of which each rank has a sum; its classes, or what
-/// they are computed from, are whole.
-template <typename Op>
-struct ShardableEntropy : ShardableModel<ShardableEntropy<Op>, Op> {
-  static LogicalResult rule(Op op, ShardingQuery &query) {
-    constexpr int64_t kRows = 0;
-    const Sharding &given = query.operands[0];
-    if (given.dim != kRows)
-      return query.refuse("what is split are not its rows");
-    query.needed.front() = query.needed.back() = given;
-    query.sums = true;
-    return success();
+struct ShardableEntropy : ShardableModel<ShardableEntropy, CrossEntropyOp> {
+  static LogicalResult rule(CrossEntropyOp op, ShardingQuery &query) {
+    return shardEntropy(query);
   }
 };
 struct ShardableMse : ShardableModel<ShardableMse, MseOp> {
@@ -184,9 +175,18 @@ struct ShardableMse : ShardableModel<ShardableMse, MseOp> {
 };
 } // namespace
 
+LogicalResult nn::shardEntropy(ShardingQuery &query) {
+  constexpr int64_t kRows = 0;
+  const Sharding &given = query.operands[0];
+  if (given.dim != kRows)
+    return query.refuse("what is split are not its rows");
+  query.needed.front() = query.needed.back() = given;
+  query.sums = true;
+  return success();
+}
+
 void nn::attachLossShardings(MLIRContext &context) {
-  attachSharding<ShardableEntropy, CrossEntropyOp, LinearCrossEntropyOp>(
-      context);
+  CrossEntropyOp::attachInterface<ShardableEntropy>(context);
   MseOp::attachInterface<ShardableMse>(context);
 }
 

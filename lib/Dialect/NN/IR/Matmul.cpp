@@ -254,9 +254,6 @@ namespace {
 struct ShardableMatmul : ShardableModel<ShardableMatmul, MatmulOp> {
   static LogicalResult rule(MatmulOp op, ShardingQuery &query);
 };
-struct ShardableEmbedding : ShardableModel<ShardableEmbedding, EmbeddingOp> {
-  static LogicalResult rule(EmbeddingOp op, ShardingQuery &query);
-};
 } // namespace
 
 // Rows of the left operand, columns of the right one, or leading axes may be
@@ -288,17 +285,8 @@ LogicalResult ShardableMatmul::rule(MatmulOp op, ShardingQuery &query) {
   return success();
 }
 
-// Rows of some ids.
-LogicalResult ShardableEmbedding::rule(EmbeddingOp op, ShardingQuery &query) {
-  if (!query.operands[0].isWhole())
-    return query.refuse("its table is split");
-  query.needed[1] = query.results[0] = query.operands[1];
-  return success();
-}
-
 void nn::attachMatmulShardings(MLIRContext &context) {
   MatmulOp::attachInterface<ShardableMatmul>(context);
-  EmbeddingOp::attachInterface<ShardableEmbedding>(context);
 }
 
 //===----------------------------------------------------------------------===//

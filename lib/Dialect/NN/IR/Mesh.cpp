@@ -86,27 +86,24 @@ int64_t nn::nearestDivisor(int64_t count, int64_t parts) {
 }
 
 bool nn::isCollective(Operation *op) {
-  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp>(op);
+  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
+             LinearCrossEntropyPartOp, LinearCrossEntropyPartGradOp>(op);
 }
 
 //===----------------------------------------------------------------------===//
 // Verifiers, shape rules
 //===----------------------------------------------------------------------===//
 
-/// The axis is the module's, where the module has a mesh.
-template <typename Op> static LogicalResult verifyAxis(Op op) {
-  std::optional<MeshAxis> axis = parseSpelling<MeshAxis>(op.getAxis());
+LogicalResult nn::verifyAxis(Operation *op, StringRef name, int64_t parts) {
+  std::optional<MeshAxis> axis = parseSpelling<MeshAxis>(name);
   if (!axis)
-    return op.emitOpError("is of an axis '")
-           << op.getAxis() << "', which no mesh has";
-  int64_t parts = op.getParts();
+    return op->emitOpError("is of an axis '") << name << "', which no mesh has";
   if (parts < 2)
-    return op.emitOpError("needs an axis of several ranks, not of ") << parts;
+    return op->emitOpError("needs an axis of several ranks, not of ") << parts;
   Mesh mesh = meshOf(op);
   if (mesh.given() && mesh.size(*axis) != parts)
-    return op.emitOpError("is of ")
-           << parts << " ranks, but axis '" << op.getAxis() << "' has "
-           << mesh.size(*axis);
+    return op->emitOpError("is of ") << parts << " ranks, but axis '" << name
+                                     << "' has " << mesh.size(*axis);
   return success();
 }
 
@@ -377,7 +374,7 @@ NN_EVALUATE(VaryOp) {
   return interpreter.set(getResult(), interpreter.get(getOperand()));
 }
 
-static LogicalResult refuseAlone(Operation *op, Interpreter &interpreter) {
+LogicalResult nn::refuseAlone(Operation *op, Interpreter &interpreter) {
   return interpreter.refuse(op, "it is computed by several ranks");
 }
 

@@ -42,6 +42,10 @@ struct ShardableRows : ShardableModel<ShardableRows<Op>, Op> {
   }
 };
 
+/// The rule of cross-entropies: rows and their labels, of which each rank has a
+/// sum; the classes, or what they are computed from, are whole.
+llvm::LogicalResult shardEntropy(ShardingQuery &query);
+
 template <template <typename> typename Model, typename... Ops>
 void attachSharding(mlir::MLIRContext &context) {
   (Ops::template attachInterface<Model<Ops>>(context), ...);
@@ -58,6 +62,7 @@ void attachAttentionShardings(mlir::MLIRContext &context);
 void attachNormShardings(mlir::MLIRContext &context);
 void attachLossShardings(mlir::MLIRContext &context);
 void attachMeshShardings(mlir::MLIRContext &context);
+void attachVocabularyShardings(mlir::MLIRContext &context);
 void attachShardings(mlir::MLIRContext &context);
 
 } // namespace shardonnx::nn

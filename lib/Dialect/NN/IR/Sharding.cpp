@@ -119,4 +119,5 @@ void nn::attachShardings(MLIRContext &context) {
   attachNormShardings(context);
   attachLossShardings(context);
   attachMeshShardings(context);
+  attachVocabularyShardings(context);
 }

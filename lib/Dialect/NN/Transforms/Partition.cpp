@@ -47,6 +47,7 @@ private:
   void gatherTokens(Operation *op, const ShardingQuery *query);
   void sumUp(Operation *op);
   void settleGathers();
+  void shareVocabulary(Operation *op);
   void splitParameters();
 
   StringAttr axis() {
@@ -230,6 +231,26 @@ void Partitioner::settleGathers() {
   }
 }
 
+/// Its table or weight has this rank's words.
+void Partitioner::shareVocabulary(Operation *op) {
+  OpBuilder builder(op);
+  IntegerAttr ranks = builder.getI64IntegerAttr(parts);
+  Operation *part = nullptr;
+  if (auto lookup = dyn_cast<EmbeddingOp>(op)) {
+    part = EmbeddingPartOp::create(builder, op->getLoc(), lookup.getTable(),
+                                   lookup.getIds(), axis(), ranks);
+  } else {
+    auto loss = cast<LinearCrossEntropyOp>(op);
+    part = LinearCrossEntropyPartOp::create(
+        builder, op->getLoc(), loss.getOperand(), loss.getWeight(),
+        loss.getLabels(), loss.getTransposeWeightAttr(),
+        loss.getIgnoreIndexAttr(), axis(), ranks);
+  }
+  inheritPlace(part, op);
+  op->replaceAllUsesWith(part->getResults());
+  op->erase();
+}
+
 /// The parameter that is sliced, or nothing where something else reads it.
 static std::optional<SlicedParameter> slicedParameter(AllSliceOp slice,
                                                       int64_t parts) {
@@ -276,7 +297,7 @@ void Partitioner::splitParameters() {
     bool alike = llvm::all_of(sliced, [&](const SlicedParameter &other) {
       return other.sharding == sharding;
     });
-    if (!alike || sliced.size() != reads[op])
+    if (!alike || sliced.size() != reads[op] || plan.replicates(parameter))
       continue;
     auto type = cast<RankedTensorType>(parameter.getType());
     parameter.setType(sharding.localType(type, parts));
@@ -297,14 +318,20 @@ void Partitioner::splitParameters() {
 void Partitioner::run() {
   findTrained();
   SmallVector<std::pair<Operation *, const ShardingQuery *>> work;
-  for (Operation &op : block)
+  SmallVector<Operation *> vocabularies;
+  for (Operation &op : block) {
     work.push_back({&op, plan.queryOf(&op)});
+    if (plan.sharesWords(&op))
+      vocabularies.push_back(&op);
+  }
   for (auto [op, query] : work) {
     gatherTokens(op, query);
     if (query)
       makeLocal(op, *query);
   }
   settleGathers();
+  for (Operation *op : vocabularies)
+    shareVocabulary(op);
   splitParameters();
 }
 
@@ -344,12 +371,20 @@ void PartitionPass::report(const PartitionPlan &plan, func::FuncOp function) {
       notes.add(product, "products split by columns");
     else if (query && query->sums)
       notes.add(product, "products split by rows");
-    if (query && query->sums && plan.sharesTokens(product))
-      notes.add(product, "sums of which a rank keeps its tokens");
+  });
+  function.walk([&](Operation *op) {
+    const ShardingQuery *query = plan.queryOf(op);
+    if (plan.sharesWords(op))
+      notes.add(op, "vocabularies split by words");
+    if (query && query->sums && plan.sharesTokens(op->getResult(0)))
+      notes.add(op, "sums of which a rank keeps its tokens");
   });
   for (const auto &[op, why] : plan.getGathering())
     notes.add(op, "what reads the tokens of all ranks", why);
   for (const auto &[product, why] : plan.getWhole()) {
+    if (PartitionPlan::readsVocabulary(product))
+      notes.add(product, "vocabularies that every rank of the tensor axis has",
+                why);
     FlatSymbolRefAttr unit = unitOf(product);
     if (unit && unit.getValue() != fsdp::kRootUnit && !plan.queryOf(product))
       notes.add(product, "products that every rank of the tensor axis computes",
@@ -366,11 +401,22 @@ void PartitionPass::runOnOperation() {
   setMesh(module, mesh);
   if (tensor < 2)
     return;
+  TensorPlan asked;
+  if (!tensorPlan.empty()) {
+    FailureOr<TensorPlan> read = readTensorPlan(module, tensorPlan);
+    if (failed(read))
+      return signalPassFailure();
+    asked = std::move(*read);
+  }
   for (auto function : module.getOps<func::FuncOp>()) {
     if (failed(checkHeads(function)))
       return signalPassFailure();
-    PartitionPlan plan(function.front(), tensor);
+    PartitionPlan plan(function.front(), tensor, asked);
     plan.search();
+    if (std::string why = plan.unmet(); !why.empty()) {
+      module.emitError("--tensor-plan: ") << why;
+      return signalPassFailure();
+    }
     report(plan, function);
     Partitioner(module, function.front(), plan, tensor).run();
   }

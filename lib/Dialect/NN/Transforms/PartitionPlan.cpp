@@ -4,8 +4,11 @@
 // See PartitionPlan.h.
 
 #include "PartitionPlan.h"
+#include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/runtime/MeshABI.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <cmath>
 
@@ -13,8 +16,9 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
 
-PartitionPlan::PartitionPlan(Block &block, int64_t parts)
-    : block(block), parts(parts) {}
+PartitionPlan::PartitionPlan(Block &block, int64_t parts,
+                             const TensorPlan &asked)
+    : block(block), parts(parts), asked(asked) {}
 
 const ShardingQuery *PartitionPlan::queryOf(Operation *op) const {
   auto found = queries.find(op);
@@ -41,28 +45,172 @@ static bool isLinearLayer(Operation *op) {
          !product.getTransposeLhs() && isParameterView(product.getRhs());
 }
 
-/// The weight's dimension that becomes the columns of the product.
-static int64_t columnDim(MatmulOp product) {
-  return product.getTransposeRhs() ? 0 : 1;
+/// Whether the ids are an input, and no positions or types.
+static bool readsTokens(EmbeddingOp op) {
+  Value ids = op.getIds();
+  while (Operation *view = ids.getDefiningOp()) {
+    if (!isa<ReshapeOp, CastOp, SliceOp, TransposeOp, PartSliceOp>(view))
+      return false;
+    ids = view->getOperand(0);
+  }
+  auto argument = cast<BlockArgument>(ids);
+  auto function =
+      dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
+  StringRef name = function ? inputName(function, argument.getArgNumber()) : "";
+  return name != spell(InputKind::PositionIds) &&
+         name != spell(InputKind::TokenTypeIds);
+}
+
+bool PartitionPlan::readsVocabulary(Operation *op) {
+  if (auto loss = dyn_cast<LinearCrossEntropyOp>(op))
+    return isParameterView(loss.getWeight());
+  auto lookup = dyn_cast<EmbeddingOp>(op);
+  return lookup && isParameterView(lookup.getTable()) && readsTokens(lookup);
+}
+
+bool PartitionPlan::sharesWords(Operation *op) const {
+  const ShardingQuery *query = queryOf(op);
+  return query && readsVocabulary(op) &&
+         (query->sums || isa<LinearCrossEntropyOp>(op));
+}
+
+/// The parameter that a linear layer multiplies by, or whose words are looked
+/// up.
+static std::optional<unsigned> weightOf(Operation *op) {
+  if (isLinearLayer(op) || isa<LinearCrossEntropyOp>(op))
+    return 1;
+  return isa<EmbeddingOp>(op) ? std::optional(0u) : std::nullopt;
+}
+
+/// The parameter that a value is a view of, or null.
+static GetOp parameterOf(Value view) {
+  auto get = view.getDefiningOp<GetOp>();
+  while (!get && isParameterView(view)) {
+    view = view.getDefiningOp()->getOperand(0);
+    get = view.getDefiningOp<GetOp>();
+  }
+  return get;
+}
+
+/// What was asked for the weight of an op.
+std::optional<ParallelStyle> PartitionPlan::styleOf(Operation *op) const {
+  std::optional<unsigned> weight = weightOf(op);
+  GetOp get = weight ? parameterOf(op->getOperand(*weight)) : nullptr;
+  auto style = get ? asked.find(get.getParameter()) : asked.end();
+  return style == asked.end() ? std::nullopt : std::optional(style->second);
+}
+
+/// Which parameter of an op is split first, and along which dimension: a linear
+/// layer's columns, the words of a vocabulary, or as it was asked.
+std::optional<PartitionPlan::Seed> PartitionPlan::seedOf(Operation *op) const {
+  std::optional<ParallelStyle> style = styleOf(op);
+  if (!(isLinearLayer(op) || readsVocabulary(op)) ||
+      style == ParallelStyle::Replicate)
+    return std::nullopt;
+  unsigned weight = *weightOf(op);
+  int64_t dim = 0;
+  if (auto product = dyn_cast<MatmulOp>(op))
+    dim = product.getTransposeRhs() == (style == ParallelStyle::Rowwise);
+  else if (auto loss = dyn_cast<LinearCrossEntropyOp>(op))
+    dim = loss.getTransposeWeight() == (style == ParallelStyle::Rowwise);
+  else
+    dim = style == ParallelStyle::Colwise;
+  return Seed{weight,
+              Sharding::split(dim, shapeOf(op->getOperand(weight))[dim])};
 }
 
 void PartitionPlan::findSeeds() {
-  block.walk([&](MatmulOp product) {
-    if (!isLinearLayer(product))
-      return;
-    int64_t dim = columnDim(product), size = shapeOf(product.getRhs())[dim];
+  for (Operation &op : block) {
+    std::optional<Seed> seed = seedOf(&op);
+    if (!seed)
+      continue;
+    int64_t size = seed->sharding.size();
     if (size % parts == 0)
-      seeds[product] = Sharding::split(dim, size);
+      seeds[&op] = *seed;
     else
-      whole[product] =
-          "the ranks do not divide its " + std::to_string(size) + " columns";
-  });
+      whole[&op] = "the ranks do not divide its " + std::to_string(size) +
+                   (readsVocabulary(&op)                     ? " words"
+                    : styleOf(&op) == ParallelStyle::Rowwise ? " rows"
+                                                             : " columns");
+  }
+}
+
+/// Why an op whose weight was asked to lie otherwise does not take what is
+/// split; empty: it may.
+StringRef PartitionPlan::refusalOf(Operation *op) const {
+  std::optional<ParallelStyle> style = styleOf(op);
+  if (style == ParallelStyle::Replicate)
+    return "--tensor-plan replicates its weight";
+  return style == ParallelStyle::Colwise
+             ? "--tensor-plan splits its weight by columns"
+             : "";
+}
+
+std::string PartitionPlan::unmet() const {
+  llvm::StringSet<> met;
+  for (Operation &op : block) {
+    std::optional<ParallelStyle> style = styleOf(&op);
+    if (!style || style == ParallelStyle::Replicate || !seedOf(&op))
+      continue;
+    StringRef name = parameterOf(op.getOperand(*weightOf(&op))).getParameter();
+    if (auto *why = whole.find(&op); why != whole.end())
+      return ("'" + name + "' cannot be " + spell(*style) + ": ").str() +
+             why->second;
+    met.insert(name);
+  }
+  for (const auto &entry : asked)
+    if (entry.second != ParallelStyle::Replicate &&
+        !met.contains(entry.first()))
+      return ("'" + entry.first() + "' cannot be " + spell(entry.second) +
+              ": it is the weight of no linear layer and no vocabulary")
+          .str();
+  return "";
+}
+
+void PartitionPlan::keepWhole(Operation *seed, std::string why) {
+  whole[seed] = std::move(why);
+  seeds.erase(seed);
 }
 
 void PartitionPlan::search() {
   findSeeds();
-  while (!propagate()) {
+  while (!propagate() || dropHalfReads()) {
   }
+}
+
+/// What reads a view of the same parameter as a view of it.
+static llvm::SetVector<Operation *> readersOf(Block &block, Value view) {
+  llvm::SetVector<Operation *> readers;
+  GetOp get = parameterOf(view);
+  for (auto other : block.getOps<GetOp>()) {
+    if (other.getParameterAttr() != get.getParameterAttr())
+      continue;
+    SmallVector<Value> views = {other};
+    while (!views.empty())
+      for (Operation *user : views.pop_back_val().getUsers())
+        if (user->getNumResults() == 1 && isParameterView(user->getResult(0)))
+          views.push_back(user->getResult(0));
+        else
+          readers.insert(user);
+  }
+  return readers;
+}
+
+/// A vocabulary that something reads whole is whole for all: to split it for
+/// some is to gather its gradient. Whether there was one.
+bool PartitionPlan::dropHalfReads() {
+  for (auto &[op, seed] : seeds) {
+    if (!readsVocabulary(op))
+      continue;
+    for (Operation *reader : readersOf(block, op->getOperand(seed.operand)))
+      if (!readsVocabulary(reader) || !seeds.contains(reader)) {
+        keepWhole(op,
+                  (reader->getName().getStringRef() + " reads its table whole")
+                      .str());
+        return true;
+      }
+  }
+  return false;
 }
 
 bool PartitionPlan::propagate() {
@@ -114,11 +262,14 @@ bool PartitionPlan::visit(Operation *op) {
     auto *seed = seeds.find(op);
     if (seed == seeds.end())
       return shared.empty() || visitTokens(op, tokens, shared);
-    columns[1] = seed->second;
+    columns[seed->second.operand] = seed->second.sharding;
     led.insert(op);
   }
   ShardingQuery query(op, columns, parts);
-  if (!ask(query, op))
+  StringRef refusal = led.contains(op) ? "" : refusalOf(op);
+  if (!refusal.empty())
+    (void)query.refuse(refusal);
+  if (!refusal.empty() || !ask(query, op))
     return giveUp(led, query, op);
   record(op, std::move(query), led, /*tokens=*/false);
   return true;
@@ -164,14 +315,14 @@ bool PartitionPlan::isBehind(Operation *op, Operation *sum) const {
   return true;
 }
 
-/// The tokens of a linear layer's sum are the first of its dimensions that the
-/// ranks divide.
+/// The tokens of a linear layer's sum, or a lookup's, are the first of its
+/// dimensions that the ranks divide.
 void PartitionPlan::shareSum(Operation *product) {
   Value sum = product->getResult(0);
   if (!sums.contains(product)) {
     Sharding &sharing = sums[product];
     for (auto [dim, size] : llvm::enumerate(shapeOf(sum).drop_back()))
-      if (isLinearLayer(product) && sharing.isWhole() && size % parts == 0)
+      if (seedOf(product) && sharing.isWhole() && size % parts == 0)
         sharing = Sharding::split(int64_t(dim), size);
   }
   if (sums[product].isWhole())
@@ -188,15 +339,13 @@ bool PartitionPlan::giveUp(const Seeds &led, const ShardingQuery &query,
   SmallVector<Operation *> finer;
   if (!query.getFractions().empty())
     for (Operation *seed : led)
-      if (refine(seeds[seed], query.getFractions(), /*tokens=*/false))
+      if (refine(seeds[seed].sharding, query.getFractions(), /*tokens=*/false))
         finer.push_back(seed);
   if (!finer.empty())
     return false;
-  for (Operation *seed : led) {
-    whole[seed] =
-        (op->getName().getStringRef() + ": " + query.getReason()).str();
-    seeds.erase(seed);
-  }
+  for (Operation *seed : led)
+    keepWhole(seed,
+              (op->getName().getStringRef() + ": " + query.getReason()).str());
   return false;
 }
 

@@ -7,6 +7,7 @@
 #ifndef SHARDONNX_LIB_DIALECT_NN_TRANSFORMS_PARTITIONPLAN_H
 #define SHARDONNX_LIB_DIALECT_NN_TRANSFORMS_PARTITIONPLAN_H
 
+#include "TensorPlan.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Dialect/NN/IR/Sharding.h"
 #include "llvm/ADT/MapVector.h"
@@ -20,12 +21,16 @@ namespace shardonnx::nn {
 /// layer is split; where an op can only be computed whole, those that led there
 /// are not, and the search begins anew.
 ///
+/// A vocabulary is split too, where all that reads it can be: a lookup of
+/// tokens then is such a sum, and the loss of a head is computed by all ranks
+/// together.
+///
 /// Of such a sum each rank keeps its tokens, and computes what follows for
 /// these alone (Korthikanti et al. 2022) as far as the ops' rules say; where an
 /// op or a linear layer reads all tokens, they are gathered.
 class PartitionPlan {
 public:
-  PartitionPlan(mlir::Block &block, int64_t parts);
+  PartitionPlan(mlir::Block &block, int64_t parts, const TensorPlan &asked);
 
   /// Decides all; always ends.
   void search();
@@ -45,6 +50,17 @@ public:
   const llvm::MapVector<mlir::Operation *, std::string> &getWhole() const {
     return whole;
   }
+  /// Whether a parameter was asked to be whole.
+  bool replicates(ParameterOp parameter) const {
+    auto style = asked.find(parameter.getSymName());
+    return style != asked.end() && style->second == ParallelStyle::Replicate;
+  }
+  /// Why a parameter is not split as it was asked to be; empty: all are.
+  std::string unmet() const;
+  /// Lookups of tokens, and losses that are a product's.
+  static bool readsVocabulary(mlir::Operation *op);
+  /// Whether each rank has some words of what the op reads.
+  bool sharesWords(mlir::Operation *op) const;
 
 private:
   using Seeds = llvm::SmallSetVector<mlir::Operation *, 4>;
@@ -54,7 +70,18 @@ private:
     bool tokens = false;
   };
 
+  /// The parameter that is split first.
+  struct Seed {
+    unsigned operand;
+    Sharding sharding;
+  };
+
+  std::optional<ParallelStyle> styleOf(mlir::Operation *op) const;
+  std::optional<Seed> seedOf(mlir::Operation *op) const;
+  llvm::StringRef refusalOf(mlir::Operation *op) const;
   void findSeeds();
+  bool dropHalfReads();
+  void keepWhole(mlir::Operation *seed, std::string why);
   bool propagate();
   bool visit(mlir::Operation *op);
   bool visitTokens(mlir::Operation *op, llvm::ArrayRef<Sharding> operands,
@@ -70,7 +97,8 @@ private:
 
   mlir::Block &block;
   const int64_t parts;
-  llvm::MapVector<mlir::Operation *, Sharding> seeds;
+  const TensorPlan &asked;
+  llvm::MapVector<mlir::Operation *, Seed> seeds;
   llvm::MapVector<mlir::Operation *, std::string> whole;
   /// How each sum is split, or whole.
   llvm::MapVector<mlir::Operation *, Sharding> sums;

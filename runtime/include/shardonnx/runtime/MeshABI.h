@@ -49,6 +49,38 @@ typedef struct ShxAxisCollective {
 void shx_axis_collective(ShxContext *ctx, const ShxAxisCollective *desc,
                          const void *from, void *to);
 
+// A vocabulary of which each of `parts` ranks of an axis has the words behind
+// those of the rank before: the calls of ABI.h whose `vocab` is what one has.
+// Ids and labels count in all of it.
+typedef struct ShxEmbeddingPart {
+  ShxEmbedding table;
+  int32_t axis; // MeshAxis
+  int32_t parts;
+} ShxEmbeddingPart;
+// out is zero where another rank has the row.
+void shx_embedding_part(ShxContext *ctx, const ShxEmbeddingPart *desc,
+                        const void *table, const void *ids, void *out);
+void shx_embedding_part_grad(ShxContext *ctx, const ShxEmbeddingPart *desc,
+                             const void *ids, const void *dy, void *dtable,
+                             void *workspace);
+
+typedef struct ShxLinearCrossEntropyPart {
+  ShxLinearCrossEntropy loss;
+  int32_t axis; // MeshAxis
+  int32_t parts;
+} ShxLinearCrossEntropyPart;
+// What a rank tells the others of each row, f32.
+#define SHX_LOSS_SHARE_NUMBERS 2
+// All ranks of the axis call it with the same rows and labels, and have the
+// same loss; dx is a summand of each. There is no softcap. The workspace is
+// shx_linear_cross_entropy's, and behind it sharedLossBytes (Workspace.h).
+void shx_linear_cross_entropy_part(ShxContext *ctx,
+                                   const ShxLinearCrossEntropyPart *desc,
+                                   const void *x, const void *w,
+                                   const void *labels, const float *seed,
+                                   float *loss, void *dx, void *dw,
+                                   void *workspace);
+
 #ifdef __cplusplus
 } // extern "C"
 #endif

@@ -8,7 +8,7 @@
 #ifndef SHARDONNX_RUNTIME_WORKSPACE_H
 #define SHARDONNX_RUNTIME_WORKSPACE_H
 
-#include "shardonnx/runtime/ABI.h"
+#include "shardonnx/runtime/MeshABI.h"
 #include <cstdint>
 
 namespace shardonnx {
@@ -31,6 +31,12 @@ struct LibraryModel {
   int64_t (*attentionScratch)(const ShxAttention &desc);
   int64_t (*attentionGradScratch)(const ShxAttention &desc);
 };
+
+// Of a loss whose vocabulary ranks share: for each row of a chunk what each of
+// them tells, what this one does, and the logit that it begins with.
+constexpr int64_t sharedLossBytes(int64_t chunkRows, int64_t parts) {
+  return chunkRows * (SHX_LOSS_SHARE_NUMBERS * (parts + 1) + 1) * 4;
+}
 
 const LibraryModel &cpuLibraries();
 const LibraryModel &cudaLibraries();

@@ -166,9 +166,11 @@ def Exec_AttentionGradOp : Exec_CallOp<"attention_grad",
   }];
 }
 
-def Exec_EmbeddingOp : Exec_CallOp<"embedding", ["getTraffic"]> {
+def Exec_EmbeddingOp : Exec_CallOp<"embedding", ["getCallee", "getTraffic"]> {
   let summary = "result[i..., :] = table[ids[i...], :]";
-  let arguments = (ins Exec_Read:$table, Exec_Read:$ids, Exec_Write:$result);
+  let arguments = (ins Exec_Read:$table, Exec_Read:$ids, Exec_Write:$result,
+                       OptionalAttr<StrAttr>:$axis,
+                       DefaultValuedAttr<I64Attr, "1">:$parts);
   let assemblyFormat = [{
     $table `,` $ids `into` $result attr-dict `:` type($table) `,` type($ids)
     `,` type($result)
@@ -176,11 +178,13 @@ def Exec_EmbeddingOp : Exec_CallOp<"embedding", ["getTraffic"]> {
 }
 
 def Exec_EmbeddingGradOp : Exec_CallOp<"embedding_grad",
-    ["getAccumulationTarget"], [Exec_HasWorkspace]> {
+    ["getAccumulationTarget", "getCallee"], [Exec_HasWorkspace]> {
   let summary = "The table's gradient: rows added at ids, in order";
   let arguments = (ins Exec_Read:$ids, Exec_Read:$result_grad,
                        Exec_Write:$table_grad,
-                       Optional<AnyMemRef>:$workspace, UnitAttr:$accumulate);
+                       Optional<AnyMemRef>:$workspace, UnitAttr:$accumulate,
+                       OptionalAttr<StrAttr>:$axis,
+                       DefaultValuedAttr<I64Attr, "1">:$parts);
   let assemblyFormat = [{
     $ids `,` $result_grad `into` $table_grad (`accumulate` $accumulate^)?
     (`workspace` $workspace^ `:`
@@ -208,7 +212,7 @@ def Exec_CrossEntropyOp : Exec_CallOp<"cross_entropy",
 }
 
 def Exec_LinearCrossEntropyOp : Exec_CallOp<"linear_cross_entropy",
-    ["getAccumulationTarget", "getExecutedFlops", "getTraffic"],
+    ["getAccumulationTarget", "getCallee", "getExecutedFlops", "getTraffic"],
     [Exec_HasWorkspace, AttrSizedOperandSegments]> {
   let summary = "nn.linear_cross_entropy; with gradients, nn.linear_cross_entropy_grad";
   let arguments = (ins Exec_Read:$operand, Exec_Read:$weight, Exec_Read:$labels,
@@ -220,7 +224,9 @@ def Exec_LinearCrossEntropyOp : Exec_CallOp<"linear_cross_entropy",
                        I64Attr:$chunk_rows, UnitAttr:$transpose_weight,
                        DefaultValuedAttr<I64Attr, "-100">:$ignore_index,
                        UnitAttr:$tf32, UnitAttr:$deterministic,
-                       UnitAttr:$accumulate);
+                       UnitAttr:$accumulate,
+                       OptionalAttr<StrAttr>:$axis,
+                       DefaultValuedAttr<I64Attr, "1">:$parts);
   let assemblyFormat = [{
     $operand `,` $weight `,` $labels (`seed` $seed^ `:` type($seed))? `into`
     $loss (`grad` $operand_grad^ `,` $weight_grad `:` type($operand_grad) `,`

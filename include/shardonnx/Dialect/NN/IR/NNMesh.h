@@ -34,6 +34,14 @@ int64_t nearestDivisor(int64_t count, int64_t parts);
 /// Whether all ranks of an axis meet in the op.
 bool isCollective(mlir::Operation *op);
 
+/// The axis of an op between ranks is the module's, where the module has a
+/// mesh.
+llvm::LogicalResult verifyAxis(mlir::Operation *op, llvm::StringRef axis,
+                               int64_t parts);
+template <typename Op> llvm::LogicalResult verifyAxis(Op op) {
+  return verifyAxis(op, op.getAxis(), op.getParts());
+}
+
 /// Registers the group with the dialect.
 void registerMeshOps(NNDialect &dialect);
 

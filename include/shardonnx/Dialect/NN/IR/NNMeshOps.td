@@ -111,4 +111,56 @@ def NN_AllToAllOp : NN_MeshOp<"all_to_all"> {
                        I64Attr:$join_dim, DenseI64ArrayAttr:$join_sections);
 }
 
+// A vocabulary of which each rank has the words behind those of the rank before.
+// Ids and labels count in all of it.
+
+def NN_EmbeddingPartOp : NN_MeshOp<"embedding_part"> {
+  let summary = "nn.embedding in this rank's rows: zero where another has the row";
+  let description = [{
+    So the sum over the ranks is that of the whole table.
+  }];
+  let args = (ins NN_FloatTensor:$table, NN_IntTensor:$ids, StrAttr:$axis,
+                       I64Attr:$parts);
+}
+
+def NN_EmbeddingPartGradOp : NN_PureOp<"embedding_part_grad"> {
+  let summary = "The gradient of this rank's rows, as nn.embedding_grad has it";
+  let args = (ins NN_IntTensor:$ids, NN_FloatTensor:$resultGrad, StrAttr:$axis,
+                       I64Attr:$parts);
+  let results = (outs NN_FloatTensor:$tableGrad);
+  let hasVerifier = 1;
+}
+
+def NN_LinearCrossEntropyPartOp : NN_PureOp<"linear_cross_entropy_part", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<FlopsOpInterface>]> {
+  let summary = "nn.linear_cross_entropy, of whose vocabulary the weight has this rank's words";
+  let description = [{
+    The ranks compute the softmax over all words together, and the sum is the
+    same on each. Of the operand's gradient each has a summand.
+  }];
+  let args = (ins NN_FloatTensor:$operand, NN_FloatTensor:$weight,
+                       NN_IntTensor:$labels,
+                       UnitAttr:$transpose_weight,
+                       DefaultValuedAttr<I64Attr, "-100">:$ignore_index,
+                       StrAttr:$axis, I64Attr:$parts);
+  let results = (outs NN_F32Tensor:$sum);
+  let hasVerifier = 1;
+}
+
+def NN_LinearCrossEntropyPartGradOp
+    : NN_PureOp<"linear_cross_entropy_part_grad", [
+    DeclareOpInterfaceMethods<FlopsOpInterface>]> {
+  let summary = "nn.linear_cross_entropy_grad, of this rank's words";
+  let args = (ins NN_FloatTensor:$operand, NN_FloatTensor:$weight,
+                       NN_IntTensor:$labels, NN_F32Tensor:$seed,
+                       UnitAttr:$transpose_weight,
+                       DefaultValuedAttr<I64Attr, "-100">:$ignore_index,
+                       StrAttr:$axis, I64Attr:$parts);
+  let results = (outs NN_F32Tensor:$sum, NN_FloatTensor:$operandGrad,
+                      NN_FloatTensor:$weightGrad);
+  let hasVerifier = 1;
+}
+
 #endif // SHARDONNX_DIALECT_NN_MESH_OPS

@@ -126,9 +126,12 @@ def PartitionPass : Pass<"nn-partition", "mlir::ModuleOp"> {
     (ShardableOpInterface), so no model has a plan of its own: a layer is split
     where the split reaches such a second one through ops that take it.
 
-    A parameter that is read in parts alone becomes its part (`nn.split`). Embedding,
-    head and loss are whole on every rank, as are products of which an op behind
-    them needs the whole; `inspect` says so. That
+    A parameter that is read in parts alone becomes its part (`nn.split`). A
+    vocabulary that is looked up by tokens, or read by a loss that is a product's
+    (nn.linear_cross_entropy), is split by words where the ranks divide them and
+    nothing reads it otherwise: nn.embedding_part, nn.linear_cross_entropy_part.
+    Other lookups and losses are whole on every rank, as are
+    products of which an op behind them needs the whole; `inspect` says so. That
     the ranks do not divide the heads of an attention is an error.
 
     Runs when units and dtypes are known, before products are joined and before
@@ -143,7 +146,9 @@ def PartitionPass : Pass<"nn-partition", "mlir::ModuleOp"> {
     Option<"context", "context", "int64_t", "1",
            "Ranks that have a part of each sequence (nn-split-sequences)">,
     Option<"tensor", "tensor", "int64_t", "1",
-           "Ranks that compute one sample together; 1: nothing is split">
+           "Ranks that compute one sample together; 1: nothing is split">,
+    Option<"tensorPlan", "tensor-plan", "std::string", "",
+           "JSON file of regexes over parameters: colwise, rowwise, replicate">
   ];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
