@@ -266,8 +266,10 @@ LogicalResult Differentiator::run() {
 
 /// Evaluation drops nothing.
 static void dropDropout(func::FuncOp eval) {
-  for (auto op : llvm::make_early_inc_range(eval.getOps<nn::DropoutOp>())) {
-    op.getResult().replaceAllUsesWith(op.getOperand());
+  for (Operation &op : llvm::make_early_inc_range(eval.front())) {
+    if (!isa<nn::DropoutOp, nn::PartDropoutOp>(op))
+      continue;
+    op.getResult(0).replaceAllUsesWith(op.getOperand(0));
     op.erase();
   }
 }

@@ -131,6 +131,8 @@ CONTEXT_MATRIX = [
     ("gpt2-documents", ["--mesh=context:2", "--recompute=block"], 4, []),
     ("llama-23", ["--mesh=context:2,tensor:2"], 4, []),
     ("t5", ["--mesh=context:2,tensor:2"], 4, []),
+    ("gpt2-dropout-fused", ["--mesh=context:2"], 4, []),
+    ("llama-lora-dropout", ["--mesh=context:2,tensor:2"], 4, []),
     ("smollm3-18", ["--mesh=context:2"], 4, []),
     ("bert", ["--mesh=context:2"], 4, []),
     ("llama-muon", ["--mesh=context:2"], 4, []),

@@ -438,6 +438,14 @@ func.func @sections(%x: tensor<4xf32>) {
 
 // -----
 
+func.func @dropped(%x: tensor<3x4xf32>, %r: tensor<2xi64>, %p: tensor<2xi64>) {
+  // expected-error @below {{positions 'tensor<2xi64>' are not those of dimension 0 of 'tensor<3x4xf32>', before its last, among 6}}
+  %0 = nn.part_dropout %x, %r, %p {ratio = 0.5 : f64, samples = 3 : i64, stream = 0 : i64, dim = 0 : i64, size = 6 : i64} : (tensor<3x4xf32>, tensor<2xi64>, tensor<2xi64>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
 func.func @roll(%x: tensor<8xf32>) {
   // expected-error @below {{rolls one section, not 2}}
   %0 = nn.part_roll %x {axis = "context", parts = 2 : i64, dim = 0 : i64, sections = array<i64: 4, 4>} : (tensor<8xf32>) -> tensor<8xf32>

@@ -121,6 +121,26 @@ nn.parameter @w : tensor<16x6xf32> trainable {onnx_name = "w"}
 
 // -----
 
+// Each row drops what it drops in the whole.
+
+// CHECK-LABEL: func.func @dropped
+// CHECK-SAME: %{{.*}}, %[[KEYS:.*]]: tensor<2xi64>
+func.func @dropped(%ids: tensor<2x4xi64>, %keys: tensor<2xi64>) {
+  %w = nn.get @w : tensor<16x8xf32>
+  // CHECK: %[[E:.*]] = nn.embedding
+  %e = nn.embedding %w, %ids : (tensor<16x8xf32>, tensor<2x4xi64>) -> tensor<2x4x8xf32>
+  // CHECK: %[[ROWS:.*]] = nn.reshape %[[E]]
+  %rows = nn.reshape %e : tensor<2x4x8xf32> -> tensor<8x8xf32>
+  // CHECK: %[[ALL:.*]] = nn.iota {axis = 0 : i64} : () -> tensor<8xi64>
+  // CHECK: %[[HERE:.*]] = nn.part_slice %[[ALL]] {axis = "context", dim = 0 : i64, parts = 2 : i64, sections = array<i64: 4, 4>} : (tensor<8xi64>) -> tensor<4xi64>
+  // CHECK: nn.part_dropout %[[ROWS]], %[[KEYS]], %[[HERE]] {dim = 0 : i64, ratio = 5.000000e-01 : f64, samples = 2 : i64, size = 8 : i64, stream = 0 : i64}
+  %0 = nn.dropout %rows, %keys {ratio = 0.5 : f64, samples = 2 : i64, stream = 0 : i64} : (tensor<8x8xf32>, tensor<2xi64>) -> tensor<8x8xf32>
+  return
+}
+nn.parameter @w : tensor<16x8xf32> trainable {onnx_name = "w"}
+
+// -----
+
 // What mixes tokens in another way.
 func.func @pooled(%ids: tensor<1x4xi64>) {
   %w = nn.get @w : tensor<16x8xf32>

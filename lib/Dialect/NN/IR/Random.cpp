@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/RandomBits.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -26,21 +27,64 @@ NN_INFER(DropoutOp) {
   return success();
 }
 
-LogicalResult DropoutOp::verify() {
-  double ratio = getRatio().convertToDouble();
+NN_INFER(PartDropoutOp) {
+  inferred.push_back(operands[0].getType());
+  return success();
+}
+
+namespace {
+/// The tensor that a dropout is of, and where what is dropped lies in it.
+struct Dropped {
+  explicit Dropped(DropoutOp op) : whole(shapeOf(op.getOperand())) {
+    if (whole.size() == 1)
+      whole.push_back(1);
+    part = whole;
+  }
+  explicit Dropped(PartDropoutOp op)
+      : part(shapeOf(op.getOperand())), whole(part), dim(op.getDim()),
+        positions(op.getPositions()) {
+    whole[dim] = int64_t(op.getSize());
+  }
+  SmallVector<int64_t> part, whole;
+  int64_t dim = -1;
+  Value positions; // along `dim`; none: all is there
+};
+} // namespace
+
+template <typename Op>
+static LogicalResult verifyDropout(Op op, ArrayRef<int64_t> whole) {
+  double ratio = op.getRatio().convertToDouble();
   if (!(ratio > 0 && ratio < 1))
-    return emitOpError("ratio must be above 0 and below 1");
-  auto random = tensorType(getRandom());
-  int64_t stream = getStream(), samples = getSamples();
+    return op.emitOpError("ratio must be above 0 and below 1");
+  auto random = tensorType(op.getRandom());
+  int64_t stream = op.getStream(), samples = op.getSamples();
   if (random.getRank() != 1 || !random.getElementType().isInteger(64) ||
       stream < 0 || stream + 1 >= random.getDimSize(0))
-    return emitOpError("stream ") << stream << " has no key in " << random;
-  ArrayRef<int64_t> shape = shapeOf(getOperand());
-  if (shape.empty() || samples < 1 || shape[0] % samples != 0)
-    return emitOpError("axis 0 of ")
-           << getOperand().getType() << " is not made of " << samples
+    return op.emitOpError("stream ") << stream << " has no key in " << random;
+  if (whole.empty() || samples < 1 || whole[0] % samples != 0)
+    return op.emitOpError("axis 0 of ")
+           << op.getOperand().getType() << " is not made of " << samples
            << " samples";
   return success();
+}
+
+LogicalResult DropoutOp::verify() {
+  return verifyDropout(*this, shapeOf(getOperand()));
+}
+
+LogicalResult PartDropoutOp::verify() {
+  ArrayRef<int64_t> shape = shapeOf(getOperand());
+  auto positions = tensorType(getPositions());
+  int64_t dim = getDim();
+  if (dim < 0 || dim + 1 >= int64_t(shape.size()) ||
+      !positions.getElementType().isInteger(64) ||
+      positions.getShape() != ArrayRef<int64_t>(shape[dim]) ||
+      int64_t(getSize()) < shape[dim])
+    return emitOpError("positions ")
+           << positions << " are not those of dimension " << dim << " of "
+           << getOperand().getType() << ", before its last, among "
+           << int64_t(getSize());
+  return verifyDropout(*this, Dropped(*this).whole);
 }
 
 // Linear, and its own transpose: the same mask on the gradient.
@@ -51,25 +95,45 @@ NN_VJP(DropoutOp) {
   return success();
 }
 
+NN_VJP(PartDropoutOp) {
+  operandGrads[0] =
+      PartDropoutOp::create(builder, getLoc(), resultGrads[0], getRandom(),
+                            getPositions(), getRatioAttr(), getStreamAttr(),
+                            getSamplesAttr(), getDimAttr(), getSizeAttr());
+  return success();
+}
+
+/// The indices along an axis of rows.
+static Value indicesOf(NNBuilder &b, const Dropped &dropped,
+                       RankedTensorType rows, int64_t axis) {
+  if (axis != dropped.dim)
+    return IotaOp::create(b.builder, b.loc, rows, axis);
+  SmallVector<int64_t> shape(rows.getRank(), 1);
+  shape[axis] = rows.getDimSize(axis);
+  return b.reshape(dropped.positions, shape);
+}
+
 /// The bits' comparison for a tensor of at least two axes.
-static Value keepMask(NNBuilder &b, DropoutOp op, ArrayRef<int64_t> shape) {
+template <typename Op>
+static Value keepMask(NNBuilder &b, Op op, const Dropped &dropped) {
+  ArrayRef<int64_t> shape = dropped.part, whole = dropped.whole;
   Type i64 = b.builder.getI64Type(), i32 = b.builder.getI32Type();
   SmallVector<int64_t> rows(shape);
   rows.back() = 1;
   auto rowType = RankedTensorType::get(rows, i64);
   SmallVector<Value> indices;
   SmallVector<int64_t> sizes; // axes of one element have no index
-  for (auto [axis, size] : llvm::enumerate(shape.drop_back()))
+  for (auto [axis, size] : llvm::enumerate(whole.drop_back()))
     if (size != 1) {
-      indices.push_back(IotaOp::create(b.builder, b.loc, rowType, axis));
+      indices.push_back(indicesOf(b, dropped, rowType, int64_t(axis)));
       sizes.push_back(size);
     }
   Value first = b.slice(op.getRandom(), 0, 0, 1);
   Value stream = b.slice(op.getRandom(), 0, int64_t(op.getStream()) + 1, 1);
   // The first row of a sample: a sample has several rows of axis 0.
-  int64_t perSample = shape[0] / int64_t(op.getSamples());
+  int64_t perSample = whole[0] / int64_t(op.getSamples());
   first = b.mul(first, double(perSample));
-  if (shape[0] == 1 && !sizes.empty()) // then no index multiplies it
+  if (whole[0] == 1 && !sizes.empty()) // then no index multiplies it
     first = b.mul(first, double(sizes[0]));
   auto half = [&](int64_t which) {
     return RandomKeyOp::create(b.builder, b.loc,
@@ -85,16 +149,23 @@ static Value keepMask(NNBuilder &b, DropoutOp op, ArrayRef<int64_t> shape) {
                               threshold);
 }
 
+template <typename Op>
+static SmallVector<Value> decomposeDropout(Op op, OpBuilder &builder) {
+  NNBuilder b(builder, op.getLoc());
+  Dropped dropped(op);
+  Value x = b.f32(b.reshape(op.getOperand(), dropped.part));
+  x = b.mul(x, 1.0 / (1.0 - op.getRatio().convertToDouble()));
+  Value kept = b.select(keepMask(b, op, dropped), x, b.constant(0.0));
+  kept = b.cast(kept, elementType(op.getOperand()));
+  return {b.reshape(kept, shapeOf(op.getOperand()))};
+}
+
 FailureOr<SmallVector<Value>> DropoutOp::decompose(OpBuilder &builder) {
-  NNBuilder b(builder, getLoc());
-  SmallVector<int64_t> shape(shapeOf(getOperand()));
-  if (shape.size() == 1)
-    shape.push_back(1);
-  Value x = b.f32(b.reshape(getOperand(), shape));
-  x = b.mul(x, 1.0 / (1.0 - getRatio().convertToDouble()));
-  Value kept = b.select(keepMask(b, *this, shape), x, b.constant(0.0));
-  kept = b.cast(kept, elementType(getOperand()));
-  return SmallVector<Value>{b.reshape(kept, shapeOf(getOperand()))};
+  return decomposeDropout(*this, builder);
+}
+
+FailureOr<SmallVector<Value>> PartDropoutOp::decompose(OpBuilder &builder) {
+  return decomposeDropout(*this, builder);
 }
 
 //===----------------------------------------------------------------------===//
@@ -182,25 +253,46 @@ Value RandomKeepOp::emitVector(OpBuilder &builder, ValueRange vectors) {
 // By definition
 //===----------------------------------------------------------------------===//
 
-// By the definition in runtime/Random.h.
-NN_EVALUATE(DropoutOp) {
-  if (!interpreter.allows(*this))
+// By the definition in runtime/Random.h; `rowOf` tells where in the whole a row
+// of the operand lies.
+template <typename Op, typename RowOf>
+static LogicalResult evaluateDropout(Op op, Interpreter &interpreter,
+                                     RowOf rowOf) {
+  if (!interpreter.allows(op))
     return failure();
-  std::vector<Scalar> elements = interpreter.get(getOperand()).flatten(),
-                      state = interpreter.get(getRandom()).flatten();
-  ArrayRef<int64_t> shape = shapeOf(getOperand());
-  double ratio = getRatio().convertToDouble();
-  uint64_t width = shape.size() == 1 ? 1 : shape.back();
-  uint64_t rows = width == 0 ? 0 : elements.size() / width;
-  auto stream = uint64_t(state[int64_t(getStream()) + 1].i);
-  uint64_t first = uint64_t(state[0].i) * (rows / uint64_t(getSamples()));
+  std::vector<Scalar> elements = interpreter.get(op.getOperand()).flatten(),
+                      state = interpreter.get(op.getRandom()).flatten();
+  Dropped dropped(op);
+  double ratio = op.getRatio().convertToDouble();
+  uint64_t width = dropped.whole.back(), rows = 1;
+  for (int64_t size : ArrayRef(dropped.whole).drop_back())
+    rows *= uint64_t(size);
+  auto stream = uint64_t(state[int64_t(op.getStream()) + 1].i);
+  uint64_t first = uint64_t(state[0].i) * (rows / uint64_t(op.getSamples()));
   for (auto [i, x] : llvm::enumerate(elements)) {
-    uint64_t key = random::rowKey(stream, first + i / width);
+    uint64_t key = random::rowKey(stream, first + rowOf(i / width));
     bool kept = random::elementBits(key, uint32_t(i % width)) >=
                 random::dropBelow(ratio);
     x.f = kept ? x.f / (1 - ratio) : 0;
   }
-  return interpreter.set(getResult(), std::move(elements));
+  return interpreter.set(op.getResult(), std::move(elements));
+}
+
+NN_EVALUATE(DropoutOp) {
+  return evaluateDropout(*this, interpreter, [](uint64_t row) { return row; });
+}
+
+NN_EVALUATE(PartDropoutOp) {
+  std::vector<Scalar> positions = interpreter.get(getPositions()).flatten();
+  ArrayRef<int64_t> shape = shapeOf(getOperand());
+  uint64_t inner = 1, part = positions.size();
+  for (int64_t size : shape.drop_back().drop_front(getDim() + 1))
+    inner *= uint64_t(size);
+  return evaluateDropout(*this, interpreter, [&](uint64_t row) {
+    uint64_t index = row / inner, outer = index / part;
+    auto at = uint64_t(positions[index % part].i);
+    return (outer * uint64_t(getSize()) + at) * inner + row % inner;
+  });
 }
 
 NN_EVALUATE(RandomKeyOp) {

@@ -44,6 +44,8 @@ private:
   LogicalResult findTokens();
   LogicalResult prepareHeads(AttentionOp op);
   Value repeated(Value heads, int64_t times, Operation *reader);
+  LogicalResult planDropout(DropoutOp op);
+  void makeDropout(DropoutOp op, const Sharding &lie);
   LogicalResult planGathered(AttentionOp op);
   void makeGathered(AttentionOp op);
   Value gathered(Value value, AttentionOp reader);
@@ -227,7 +229,23 @@ LogicalResult SequenceSplitter::planGathered(AttentionOp op) {
   return success();
 }
 
+/// A row's mask is a function of its number in the whole.
+LogicalResult SequenceSplitter::planDropout(DropoutOp op) {
+  ShardingQuery query(op, operandsOf(op), parts);
+  const Sharding &given = query.operands[0];
+  query.needed[0] = query.results[0] = given;
+  if (given.isWhole())
+    return success();
+  if (given.dim == rankOf(op.getOperand()) - 1)
+    return check(op, query, query.refuse("its rows are split"));
+  lies[op.getResult()] = given;
+  queries.insert({op, std::move(query)});
+  return success();
+}
+
 LogicalResult SequenceSplitter::plan(Operation *op) {
+  if (auto dropout = dyn_cast<DropoutOp>(op))
+    return planDropout(dropout);
   if (auto loss = dyn_cast<LossOp>(op))
     return checkLoss(loss);
   if (gathering.contains(op))
@@ -350,6 +368,21 @@ Value SequenceSplitter::maskOfRows(AttentionOp op) {
   return b.broadcast(first, {query[0], 1, rows, 1});
 }
 
+void SequenceSplitter::makeDropout(DropoutOp op, const Sharding &lie) {
+  PlaceListener listener(placeOf(op));
+  OpBuilder builder(op, &listener);
+  auto type = RankedTensorType::get({lie.size()}, builder.getI64Type());
+  Value all = IotaOp::create(builder, op.getLoc(), type, 0);
+  auto part = PartDropoutOp::create(
+      builder, op.getLoc(), op.getOperand(), op.getRandom(),
+      brought(all, lie.along(0), op), op.getRatioAttr(), op.getStreamAttr(),
+      op.getSamplesAttr(), builder.getI64IntegerAttr(lie.dim),
+      builder.getI64IntegerAttr(lie.size()));
+  op.getResult().replaceAllUsesWith(part);
+  lies[part] = lie;
+  op.erase();
+}
+
 void SequenceSplitter::makeGathered(AttentionOp op) {
   Value mask = maskOfRows(op);
   op.getKeyMutable().assign(gathered(op.getKey(), op));
@@ -373,6 +406,8 @@ void SequenceSplitter::bringOperands(Operation *op,
 }
 
 void SequenceSplitter::makeLocal(Operation *op, const ShardingQuery &query) {
+  if (auto dropout = dyn_cast<DropoutOp>(op))
+    return makeDropout(dropout, query.results[0]);
   if (gathering.contains(op))
     makeGathered(cast<AttentionOp>(op));
   else

@@ -163,4 +163,20 @@ def NN_LinearCrossEntropyPartGradOp
   let hasVerifier = 1;
 }
 
+def NN_PartDropoutOp : NN_PureOp<"part_dropout", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
+  let summary = "nn.dropout of a part, with the mask of the whole";
+  let description = [{
+    The whole has `size` indices along `dim`, which is not the last; `positions`
+    are those that the operand has.
+  }];
+  let args = (ins NN_FloatTensor:$operand, NN_IntTensor:$random,
+                       NN_IntTensor:$positions, F64Attr:$ratio, I64Attr:$stream,
+                       I64Attr:$samples, I64Attr:$dim, I64Attr:$size);
+  let results = (outs NN_FloatTensor:$result);
+  let hasVerifier = 1;
+}
+
 #endif // SHARDONNX_DIALECT_NN_MESH_OPS
