@@ -6,6 +6,7 @@
 
 #include "shardonnx/Driver/ForeignConfig.h"
 #include "shardonnx/Support/InputFile.h"
+#include "shardonnx/runtime/Mesh.h"
 #include "shardonnx/runtime/Offload.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -25,10 +26,11 @@ using llvm::StringRef;
 namespace yaml = llvm::yaml;
 
 constexpr StringLiteral kDeepSpeed = "deepspeed_config";
+constexpr StringLiteral kParallelism = "parallelism_config";
 
-// The keys of the file, those of `fsdp_config` beside the others, those of
-// `deepspeed_config` behind its name and a dot. A list is its items, joined by
-// commas, as Accelerate itself writes lists.
+// The keys of the file, those of `fsdp_config` and `parallelism_config` beside
+// the others, those of `deepspeed_config` behind its name and a dot. A list is
+// its items, joined by commas, as Accelerate itself writes lists.
 class Entries {
 public:
   std::string read(StringRef path);
@@ -78,6 +80,10 @@ void Entries::readMapping(yaml::MappingNode &mapping, StringRef prefix) {
     auto *inner = llvm::dyn_cast_or_null<yaml::MappingNode>(pair.getValue());
     if (outermost && inner && key == "fsdp_config") {
       readMapping(*inner, "fsdp_");
+      continue;
+    }
+    if (outermost && inner && key == kParallelism) {
+      readMapping(*inner, (kParallelism + "_").str());
       continue;
     }
     if (outermost && inner && key == kDeepSpeed) {
@@ -154,6 +160,8 @@ private:
   std::optional<bool> truth(const std::string &key);
   std::optional<int64_t> number(const std::string &key);
   void mapKind();
+  void mapMesh();
+  int64_t meshSize(const char *key);
   void mapStrategy();
   void mapReshard(std::optional<Strategy> &strategy);
   void mapPrecision();
@@ -166,7 +174,8 @@ private:
 
   Entries &entries;
   ForeignConfig out;
-  bool plain = false; // data parallel, nothing sharded
+  bool plain = false;      // data parallel, nothing sharded
+  bool replicates = false; // groups that each shard
   bool deepSpeed = false;
 };
 
@@ -243,6 +252,35 @@ std::optional<Strategy> strategyOf(StringRef value) {
                                                              : std::nullopt;
 }
 
+int64_t Mapper::meshSize(const char *key) {
+  return std::max<int64_t>(number((kParallelism + "_" + key).str()).value_or(1),
+                           1);
+}
+
+// Both of its kinds of context parallelism are one axis here, which shards
+// parameters, too, as it does there.
+void Mapper::mapMesh() {
+  bool used = truth("use_parallelism_config").value_or(true);
+  int64_t replicate = meshSize("dp_replicate_size");
+  int64_t shard = meshSize("dp_shard_size"), tensor = meshSize("tp_size");
+  int64_t context = meshSize("cp_size"), sequence = meshSize("sp_size");
+  for (const char *key :
+       {"cp_backend", "cp_comm_strategy", "sp_backend", "sp_seq_length",
+        "sp_seq_length_is_variable", "sp_attn_implementation"})
+    if (std::string name = (kParallelism + "_" + key).str(); entries.take(name))
+      out.unused.push_back(name);
+  if (!used || replicate * shard * tensor * context * sequence == 1)
+    return;
+  if (context > 1 && sequence > 1)
+    return refuse("parallelism_config_sp_size", std::to_string(sequence),
+                  "parallelism_config_cp_size splits sequences already; leave "
+                  "one out");
+  Mesh mesh = {{replicate > 1 ? replicate : 0, shard,
+                std::max(context, sequence), tensor}};
+  option("mesh", mesh.text());
+  replicates = replicate > 1 && !plain;
+}
+
 void Mapper::mapStrategy() {
   std::optional<Strategy> strategy;
   if (auto value = entries.take("fsdp_sharding_strategy");
@@ -254,6 +292,9 @@ void Mapper::mapStrategy() {
              "HYBRID_SHARD_ZERO2");
   }
   mapReshard(strategy);
+  if (replicates && !(strategy && isHybrid(*strategy)))
+    strategy = strategy == Strategy::ShardGradOp ? Strategy::HybridShardZero2
+                                                 : Strategy::HybridShard;
   if (plain)
     strategy = Strategy::NoShard;
   if (strategy)
@@ -443,6 +484,7 @@ void Mapper::checkRest() {
 
 ForeignConfig Mapper::map() {
   mapKind();
+  mapMesh();
   deepSpeed ? mapDeepSpeed() : mapStrategy();
   mapPrecision();
   mapUnits();
