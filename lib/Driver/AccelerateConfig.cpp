@@ -6,6 +6,7 @@
 
 #include "shardonnx/Driver/ForeignConfig.h"
 #include "shardonnx/Support/InputFile.h"
+#include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Mesh.h"
 #include "shardonnx/runtime/Offload.h"
 
@@ -253,8 +254,12 @@ std::optional<Strategy> strategyOf(StringRef value) {
 }
 
 int64_t Mapper::meshSize(const char *key) {
-  return std::max<int64_t>(number((kParallelism + "_" + key).str()).value_or(1),
-                           1);
+  std::string name = (kParallelism + "_" + key).str();
+  int64_t size = number(name).value_or(1);
+  if (size > kMaxRanks)
+    refuse(name, std::to_string(size),
+           "it is at most " + std::to_string(kMaxRanks));
+  return std::max<int64_t>(size, 1);
 }
 
 // Both of its kinds of context parallelism are one axis here, which shards
