@@ -59,6 +59,7 @@ inline const std::vector<std::string> &compileOptionNames() {
                                                  "--document-separator",
                                                  "--ignore",
                                                  "--strict-numerics",
+                                                 "--tensor-plan",
                                                  "--tf32",
                                                  "--world-size",
                                                  "--no-cache",
