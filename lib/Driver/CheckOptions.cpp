@@ -201,8 +201,6 @@ static std::string besideAxes(const CompileOptions &options) {
   auto dtype = [](const char *option, auto value) {
     return std::string(option) + "=" + spell(value);
   };
-  if (options.target == TargetKind::CUDA)
-    return "--target=cuda";
   bool splitsLayers = options.mesh.tensor() > 1;
   if (options.baseDtype && splitsLayers)
     return dtype("--base-dtype", *options.baseDtype);

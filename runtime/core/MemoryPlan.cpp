@@ -258,6 +258,10 @@ std::vector<MemoryItem> planHeadroom(const Manifest &m,
     communicators += 2; // gathers and reductions
   if (topology.replicas > 1)
     communicators += 2; // of all ranks, and of those who own the same
+  if (topology.tensor > 1)
+    communicators += topology.replicas > 1 ? 2 : 3; // …and the axis's
+  if (topology.context > 1)
+    ++communicators;
   int64_t nodes = 0;
   for (const Manifest::Unit &unit : m.units)
     nodes += kGraphNodesOfParameter * static_cast<int64_t>(unit.params.size());

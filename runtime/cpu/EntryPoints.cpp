@@ -34,7 +34,7 @@ void shx_reduce_wait(ShxContext *ctx, int32_t unit) {
   contextOf(ctx).communicator->reduceWait(static_cast<size_t>(unit));
 }
 void shx_axis_collective(ShxContext *ctx, const ShxAxisCollective *desc,
-                         const void *from, void *to) {
+                         const void *from, void *to, void * /*workspace*/) {
   contextOf(ctx).axis->run(*desc, static_cast<const uint8_t *>(from),
                            static_cast<uint8_t *>(to));
 }

@@ -227,7 +227,7 @@ void CudaEngine::start() {
   for (const UnitState &u : state->units)
     for (const Piece &piece : u.pieces)
       partials += squaresPartials(piece.length);
-  numbers = std::make_unique<Numbers>(context.ranks, partials);
+  numbers = std::make_unique<Numbers>(topology, partials);
   context.cells = numbers->cells();
   context.scalars = context.cells.scalars;
   makeFunctions();

@@ -82,7 +82,9 @@ void shx_clip_grad_norm(ShxContext *ctx) {
   const Cells &cells = context.cells;
   int64_t partials = 0;
   for (const UnitState &u : context.state->units)
-    u.forCounted([&](const float *gradients, int64_t count, bool) {
+    u.forCounted([&](const float *gradients, int64_t count, bool repeated) {
+      if (repeated)
+        return;
       if (!squaresWithSum(context, u))
         squares(context, context.compute, gradients, count,
                 cells.partials + partials);

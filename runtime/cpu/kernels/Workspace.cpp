@@ -48,6 +48,7 @@ const LibraryModel &cpuLibraries() {
       [](const ShxAttention &) { return int64_t(0); },
       attentionGrad,
       [](const ShxEmbedding &) { return int64_t(0); },
+      [](const ShxAxisCollective &) { return int64_t(0); },
       linearCrossEntropy,
       chunkRows,
       attentionScratch,

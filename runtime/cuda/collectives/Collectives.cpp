@@ -100,20 +100,20 @@ void NcclCollectives::endFunction() {
 
 // Where `work` calls NCCL. When preparing, it runs once, at once.
 template <typename Work>
-void NcclCollectives::collective(Queue &queue,
+void NcclCollectives::collective(CUstream stream, size_t queue,
                                  const NcclCommunicator &communicator,
                                  Activity activity, size_t unit, int64_t bytes,
                                  Work work) {
-  Watchdog::Station station =
-      watchdog.station(activity, unit, queue.index, bytes);
+  Watchdog::Station station = watchdog.station(activity, unit, queue, bytes);
   if (context.preparing() &&
       !connected.insert({communicator, activity, unit}).second)
     return;
-  watchdog.begin(queue.stream, queue.index, station);
+  watchdog.begin(stream, queue, station);
   work();
-  watchdog.end(queue.stream, queue.index);
+  watchdog.end(stream, queue);
   if (context.preparing())
-    queue.stream.synchronize("running a collective for the first time");
+    check(driver().cuStreamSynchronize(stream),
+          "running a collective for the first time");
 }
 
 // For the trace: one kernel of NCCL.
@@ -275,7 +275,7 @@ void NcclCollectives::reduceStart(size_t unit, bool accumulate) {
   if (u.unit->sharded)
     reduceScatter(unit);
   else
-    allReduce(unit, queue, *communicators.world(), u.gradients, u.unit->length,
+    allReduce(unit, queue, communicators.alike(), u.gradients, u.unit->length,
               dtype);
   if (squaresWithSum(context, u))
     accumulateCounted(context, queue.stream, unit, accumulate);
@@ -307,17 +307,17 @@ void NcclCollectives::reduceScatter(size_t unit) {
 }
 
 void NcclCollectives::allReduce(size_t unit, Queue &queue,
-                                const NcclCommunicator &communicator,
+                                const NcclCommunicator *communicator,
                                 void *data, int64_t count, ShxDType dtype) {
-  if (count == 0)
+  if (count == 0 || !communicator)
     return;
   Activity activity = context.state->units[unit].unit->sharded
                           ? Activity::Replicas
                           : Activity::Reduce;
   collective(
-      queue, communicator, activity, unit, count * dtypeBytes(dtype), [&] {
+      queue, *communicator, activity, unit, count * dtypeBytes(dtype), [&] {
         check(nccl().ncclAllReduce(data, data, static_cast<size_t>(count),
-                                   ncclType(dtype), ncclSum, communicator,
+                                   ncclType(dtype), ncclSum, *communicator,
                                    queue.stream),
               "adding up the gradients of unit '",
               context.state->units[unit].unit->name, "'");
@@ -330,7 +330,7 @@ void NcclCollectives::addReplicas(size_t unit) {
   const UnitState &u = context.state->units[unit];
   joinFunction(*replicas);
   wait(points[unit].reduced, replicas->stream);
-  allReduce(unit, *replicas, *communicators.replicas(), u.reduced,
+  allReduce(unit, *replicas, communicators.replicas(), u.reduced,
             u.owned.size(), SHX_F32);
   record(points[unit].added, replicas->stream);
 }
@@ -377,6 +377,68 @@ void NcclCollectives::matricesStart(size_t unit, Matrices way,
 
 void NcclCollectives::matricesWait(size_t unit, Matrices way) {
   wait(points[unit].matricesThere[static_cast<size_t>(way)], context.compute);
+}
+
+// ---- Axes of the mesh
+
+void NcclCollectives::exchangeAlong(const AxisExchange &what) {
+  const NcclCommunicator &axis = communicators.axis(what.axis);
+  CUstream stream = context.compute;
+  auto bytes = static_cast<size_t>(what.bytes);
+  size_t count = bytes / static_cast<size_t>(dtypeBytes(what.dtype));
+  CollectiveKind kind = CollectiveKind::None;
+  // Each call once by itself: NCCL connects the ranks for each of its own.
+  collective(stream, kAxisQueue, axis, Activity::Mesh,
+             static_cast<size_t>(what.call), what.bytes, [&] {
+               ncclResult_t result = ncclSuccess;
+               switch (what.call) {
+               case SHX_AXIS_ALL_REDUCE:
+                 kind = CollectiveKind::AllReduce;
+                 result = nccl().ncclAllReduce(what.from, what.to, count,
+                                               ncclType(what.dtype), ncclSum,
+                                               axis, stream);
+                 break;
+               case SHX_AXIS_ALL_GATHER:
+                 kind = CollectiveKind::AllGather;
+                 result = nccl().ncclAllGather(what.from, what.to, bytes,
+                                               ncclUint8, axis, stream);
+                 break;
+               case SHX_AXIS_REDUCE_SCATTER:
+                 kind = CollectiveKind::ReduceScatter;
+                 result = nccl().ncclReduceScatter(what.from, what.to, count,
+                                                   ncclType(what.dtype),
+                                                   ncclSum, axis, stream);
+                 break;
+               case SHX_AXIS_ALL_TO_ALL:
+                 kind = CollectiveKind::SendReceive;
+                 allToAll(axis, what);
+                 break;
+               case SHX_AXIS_ALL_SLICE:
+               case SHX_AXIS_PART_PAD:
+                 break;
+               }
+               check(result, "exchanging a tensor along an axis of the mesh");
+             });
+  if (context.issued && !context.preparing())
+    context.issued->push_back({kind, TraceRow::Reduce, -1});
+}
+
+void NcclCollectives::allToAll(const NcclCommunicator &axis,
+                               const AxisExchange &what) {
+  auto bytes = static_cast<size_t>(what.bytes);
+  const auto *from = static_cast<const uint8_t *>(what.from);
+  auto *to = static_cast<uint8_t *>(what.to);
+  check(nccl().ncclGroupStart(), "grouping parts of a tensor");
+  for (int peer = 0; peer < axis.members.count; ++peer) {
+    auto at = static_cast<size_t>(peer) * bytes;
+    check(nccl().ncclSend(from + at, bytes, ncclUint8, peer, axis,
+                          context.compute),
+          "sending a part of a tensor");
+    check(
+        nccl().ncclRecv(to + at, bytes, ncclUint8, peer, axis, context.compute),
+        "receiving a part of a tensor");
+  }
+  check(nccl().ncclGroupEnd(), "exchanging parts of a tensor");
 }
 
 // ---- Numbers and bytes

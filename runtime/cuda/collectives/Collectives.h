@@ -46,6 +46,10 @@ public:
   void matricesStart(size_t unit, Matrices way,
                      const std::vector<Transfer> &transfers) override;
   void matricesWait(size_t unit, Matrices way) override;
+  void exchangeAlong(const AxisExchange &what) override;
+  int axisRank(MeshAxis axis) const override {
+    return communicators.axis(axis).members.index;
+  }
   void announce(const char *function) override;
   void launched() override;
   void beginFunction() override;
@@ -94,7 +98,15 @@ private:
   Queue &wholeQueue() { return replicas ? *replicas : reductions; }
   template <typename Work>
   void collective(Queue &queue, const NcclCommunicator &communicator,
-                  Activity activity, size_t unit, int64_t bytes, Work work);
+                  Activity activity, size_t unit, int64_t bytes, Work work) {
+    collective(queue.stream, queue.index, communicator, activity, unit, bytes,
+               work);
+  }
+  template <typename Work>
+  void collective(CUstream stream, size_t queue,
+                  const NcclCommunicator &communicator, Activity activity,
+                  size_t unit, int64_t bytes, Work work);
+  void allToAll(const NcclCommunicator &communicator, const AxisExchange &what);
   void note(CollectiveKind kind, const Queue &queue, int64_t unit);
   void gather(size_t unit, const NcclCommunicator *communicator,
               Section trainable, Section frozen);
@@ -104,7 +116,7 @@ private:
                  const Section &section);
   void reduceScatter(size_t unit);
   void allReduce(size_t unit, Queue &queue,
-                 const NcclCommunicator &communicator, void *data,
+                 const NcclCommunicator *communicator, void *data,
                  int64_t count, ShxDType dtype);
   void addReplicas(size_t unit);
   void abort();
@@ -114,6 +126,7 @@ private:
   Control &control;
   Exchange &exchange;
   Communicators communicators;
+  static constexpr size_t kAxisQueue = 3; // of the watchdog
   Queue gathers, reductions;
   std::optional<Queue> replicas;
   NcclAllocator memory;

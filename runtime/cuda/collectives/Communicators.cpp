@@ -8,26 +8,43 @@
 
 namespace shardonnx::rt::cuda {
 
+// Of the shard group, the `count` ranks side by side that this one is of.
+static Members groupOf(const Topology &topology, int rank, int count) {
+  int place = topology.groupRank(rank), index = place % count;
+  return {topology.rankAt(topology.replica(rank), place - index, rank),
+          topology.tensor, count, index};
+}
+
 // The first one finds the machines and their links; the others are split off
 // from it, which takes a fraction of the time. The two of the shard group work
 // side by side, so they share nothing; those that gather a unit again take
 // turns with the gathers of whole units, and use what these have.
 Communicators::Communicators(const Manifest &manifest, const Topology &topology,
-                             const NcclSetup &setup) {
+                             const NcclSetup &setup)
+    : splitRanks(topology.tensor > 1) {
   int rank = setup.control.rank(), size = topology.groupSize();
-  Members group{topology.replica(rank) * size, 1, size,
-                topology.groupRank(rank)};
-  Members same{topology.groupRank(rank), size, topology.replicas,
-               topology.replica(rank)};
+  int tensor = topology.tensor, part = topology.tensorRank(rank);
+  Members group = groupOf(topology, rank, size);
+  Members same{topology.rankAt(0, topology.groupRank(rank), rank),
+               size * tensor, topology.replicas, topology.replica(rank)};
   auto split = [&](const char *queue, const Members &members,
                    const NcclCommunicator &parent, bool lends = false) {
     return std::make_unique<NcclCommunicator>(setup, queue, members, parent,
                                               lends);
   };
-  if (topology.replicas > 1) {
+  if (topology.replicas > 1 || tensor > 1)
     allRanks = std::make_unique<NcclCommunicator>(
-        setup, "replica", Members{0, 1, topology.ranks, rank});
+        setup, topology.replicas > 1 ? "replica" : "reduce",
+        Members{0, 1, topology.ranks, rank});
+  if (topology.replicas > 1)
     replicaGroup = split("replica", same, *allRanks);
+  if (tensor > 1) {
+    if (topology.dataRanks() > 1)
+      alikeRanks =
+          split(allRanks->queue(),
+                {part, tensor, topology.dataRanks(), topology.dataRank(rank)},
+                *allRanks);
+    tensorAxis = split("compute", {rank - part, 1, tensor, part}, *allRanks);
   }
   if (size == 1)
     return;
@@ -35,19 +52,25 @@ Communicators::Communicators(const Manifest &manifest, const Topology &topology,
       allRanks ? split("reduce", group, *allRanks)
                : std::make_unique<NcclCommunicator>(setup, "reduce", group);
   gatherGroup = split("gather", group, *reduceGroup, /*lends=*/true);
+  if (topology.context > 1)
+    contextAxis = split("compute",
+                        {topology.firstTogether(rank) + part, tensor,
+                         topology.context, topology.contextRank(rank)},
+                        *reduceGroup);
   std::set<int> sizes;
   for (const Manifest::Unit &unit : manifest.units)
     if (int count = reshardGroup(unit, topology); count > 0)
       sizes.insert(count);
   for (int count : sizes)
-    groups[count] = split(
-        "gather", {rank - rank % count, 1, count, rank % count}, *gatherGroup);
+    groups[count] =
+        split("gather", groupOf(topology, rank, count), *gatherGroup);
 }
 
 std::vector<NcclCommunicator *> Communicators::all() const {
   std::vector<NcclCommunicator *> list;
-  for (NcclCommunicator *one : {gatherGroup.get(), reduceGroup.get(),
-                                replicaGroup.get(), allRanks.get()})
+  for (NcclCommunicator *one :
+       {gatherGroup.get(), reduceGroup.get(), replicaGroup.get(),
+        allRanks.get(), alikeRanks.get(), tensorAxis.get(), contextAxis.get()})
     if (one)
       list.push_back(one);
   for (auto &[ranks, one] : groups)
@@ -58,7 +81,8 @@ std::vector<NcclCommunicator *> Communicators::all() const {
 std::vector<ncclComm_t> Communicators::touchingUnits() const {
   std::vector<ncclComm_t> list;
   for (NcclCommunicator *one : all())
-    if (one != replicaGroup.get())
+    if (one != replicaGroup.get() && one != tensorAxis.get() &&
+        one != contextAxis.get())
       list.push_back(*one);
   return list;
 }

@@ -29,6 +29,15 @@ public:
   NcclCommunicator *world() const {
     return allRanks ? allRanks.get() : reduceGroup.get();
   }
+  /// Of those that have the same part of what is split over a tensor axis, on
+  /// the same queue.
+  NcclCommunicator *alike() const {
+    return splitRanks ? alikeRanks.get() : world();
+  }
+  /// Of the ranks of an axis of the mesh, on the compute queue.
+  const NcclCommunicator &axis(MeshAxis axis) const {
+    return axis == MeshAxis::Tensor ? *tensorAxis : *contextAxis;
+  }
   /// Of the ranks that gather a unit again for backward, on the gather queue.
   NcclCommunicator *regather(int group) const { return groups.at(group).get(); }
 
@@ -37,8 +46,9 @@ public:
   std::vector<ncclComm_t> touchingUnits() const;
 
 private:
+  bool splitRanks; // there is a tensor axis
   std::unique_ptr<NcclCommunicator> gatherGroup, reduceGroup, replicaGroup,
-      allRanks;
+      allRanks, alikeRanks, tensorAxis, contextAxis;
   std::map<int, std::unique_ptr<NcclCommunicator>> groups; // by their ranks
 };
 

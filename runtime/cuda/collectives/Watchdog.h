@@ -44,7 +44,8 @@ public:
   void begin(CUstream stream, size_t queue, Station station);
   void end(CUstream stream, size_t queue);
 
-  static constexpr size_t kQueues = 3; // gathers, reductions, replicas
+  /// Gathers, reductions, replicas, and the compute stream's of the mesh.
+  static constexpr size_t kQueues = 4;
 
 private:
   struct Collective {

@@ -42,8 +42,9 @@ int64_t Numbers::bytes(int ranks, int64_t partials) {
   return (partialsAt(ranks) + partials) * static_cast<int64_t>(sizeof(double));
 }
 
-Numbers::Numbers(int ranks, int64_t partials)
-    : ranks(ranks), device(bytes(ranks, partials), "numbers of a step"),
+Numbers::Numbers(const Topology &topology, int64_t partials)
+    : topology(topology), ranks(topology.ranks),
+      device(bytes(ranks, partials), "numbers of a step"),
       pinned(static_cast<int64_t>(kSlots + 1) * slotDoubles(ranks) *
                  static_cast<int64_t>(sizeof(double)),
              "numbers of a step"),
@@ -125,9 +126,9 @@ void Numbers::requireInside(const double *report) const {
        " elements; mend the data that it comes from");
 }
 
-double Numbers::sumOfLosses(const double *report, int which) const {
+double Numbers::sumOfLosses(const double *report, int which, int stride) const {
   double sum = 0;
-  for (int r = 0; r < ranks; ++r)
+  for (int r = 0; r < ranks; r += stride)
     sum += report[1 + 2 * r + which];
   return sum;
 }
@@ -145,8 +146,8 @@ std::optional<StepResult> Numbers::take(bool wait, const std::string &waiting) {
   const Event &begin = done.continuous ? slot(taken - 1).end : done.begin;
   StepResult result;
   result.gradNorm = numbers[0];
-  result.loss = sumOfLosses(numbers, 0);
-  result.stop = sumOfLosses(numbers, 1) > 0;
+  result.loss = sumOfLosses(numbers, 0, topology.tensor);
+  result.stop = sumOfLosses(numbers, 1, 1) > 0;
   result.seconds = Event::milliseconds(begin, done.end) * 1e-3;
   if (done.timesUpdate)
     result.offloadSeconds = Event::milliseconds(done.update, done.end) * 1e-3;
@@ -169,7 +170,8 @@ Engine::Evaluation Numbers::readLosses(CUstream compute,
         "copying losses to the host");
   check(driver().cuStreamSynchronize(compute), waiting);
   requireInside(numbers);
-  return {sumOfLosses(numbers, 0), sumOfLosses(numbers, 1)};
+  return {sumOfLosses(numbers, 0, topology.tensor),
+          sumOfLosses(numbers, 1, topology.together())};
 }
 
 } // namespace shardonnx::rt::cuda

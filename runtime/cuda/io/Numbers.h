@@ -19,7 +19,7 @@ namespace shardonnx::rt::cuda {
 class Numbers {
 public:
   /// `partials`: how many sums of squares there may be.
-  Numbers(int ranks, int64_t partials);
+  Numbers(const Topology &topology, int64_t partials);
   static int64_t bytes(int ranks, int64_t partials);
 
   Cells cells() const;
@@ -56,9 +56,11 @@ private:
   }
   double *report(size_t index) const; // in pinned memory
   float *scalars(size_t index) const;
-  double sumOfLosses(const double *report, int which) const;
+  /// Of every `stride`-th rank: those between see the same samples.
+  double sumOfLosses(const double *report, int which, int stride) const;
   void requireInside(const double *report) const;
 
+  const Topology topology;
   const int ranks;
   DeviceMemory device;
   PinnedMemory pinned;

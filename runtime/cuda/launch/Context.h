@@ -13,7 +13,8 @@
 #include "../driver/Memory.h"
 #include "../driver/Stream.h"
 #include "../trace/GpuTrace.h"
-#include "shardonnx/runtime/ABI.h"
+#include "shardonnx/runtime/Mesh.h"
+#include "shardonnx/runtime/MeshABI.h"
 #include <cstddef>
 
 namespace shardonnx::rt::cuda {
@@ -65,6 +66,17 @@ struct Transfer {
   bool sends;
 };
 
+/// What the ranks of an axis of the mesh exchange: parts that lie behind one
+/// another.
+struct AxisExchange {
+  ShxAxisCall call; // none that sends nothing
+  MeshAxis axis;
+  ShxDType dtype;
+  const void *from;
+  void *to;
+  int64_t bytes; // of a part; of a sum that all have, all
+};
+
 /// The queues of communication, and what the ranks tell each other: SingleRank
 /// when there is one, else NCCL's. It is made when the context has its device,
 /// images and stream; context.state is there before the first call of the ABI.
@@ -106,6 +118,11 @@ public:
   /// stream wait for all that this function left on the other streams.
   virtual void beginFunction() = 0;
   virtual void endFunction() = 0;
+
+  /// As work of the compute stream. One rank has no mesh.
+  virtual void exchangeAlong(const AxisExchange &) {}
+  /// This rank's place on the axis.
+  virtual int axisRank(MeshAxis) const { return 0; }
 
   /// As work of the compute stream: `count` doubles of each rank, in the order
   /// of ranks, from device memory to device memory.

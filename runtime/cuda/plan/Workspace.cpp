@@ -17,6 +17,7 @@ const LibraryModel &cudaLibraries() {
       attentionWorkspaceBytes,
       attentionGradWorkspaceBytes,
       embeddingGradWorkspaceBytes,
+      [](const ShxAxisCollective &desc) { return planAxis(desc).bytes; },
       [](const ShxLinearCrossEntropy &desc) { return planLoss(desc).bytes; },
       lossChunkRows,
       [](const ShxAttention &) { return int64_t(0); },

@@ -8,6 +8,7 @@
 #define SHARDONNX_RUNTIME_CUDA_WORKSPACEPLAN_H
 
 #include "AttentionPlan.h"
+#include "AxisPlan.h"
 #include "ElementBytes.h"
 #include "EmbeddingPlan.h"
 #include "GemmPlan.h"

@@ -144,16 +144,22 @@ void accumulateCounted(Context &context, CUstream stream, size_t unit,
   double *partials = context.cells.partials;
   for (size_t before = 0; before < unit; ++before)
     context.state->units[before].forCounted(
-        [&](const float *, int64_t count, bool) {
-          partials += squaresPartials(count);
+        [&](const float *, int64_t count, bool repeated) {
+          if (!repeated)
+            partials += squaresPartials(count);
         });
-  u.forPieces({0, u.owned.size()}, [&](const Interval &cut, const Piece &) {
-    sumWithSquares(context, stream, dtype,
-                   u.gradients +
-                       (u.owned.begin + cut.begin) * dtypeBytes(dtype),
-                   u.reduced + cut.begin, cut.size(), accumulate, partials);
+  auto sum = [&](const Interval &cut, const Piece &piece) {
+    const uint8_t *from =
+        u.gradients + (u.owned.begin + cut.begin) * dtypeBytes(dtype);
+    float *to = u.reduced + cut.begin;
+    if (piece.repeated)
+      return accumulateSlice(context, stream, dtype, from, to, cut.size(),
+                             accumulate);
+    sumWithSquares(context, stream, dtype, from, to, cut.size(), accumulate,
+                   partials);
     partials += squaresPartials(cut.size());
-  });
+  };
+  u.forPieces({0, u.owned.size()}, sum);
 }
 
 void sumDoubles(Context &context, CUstream stream, const double *values,

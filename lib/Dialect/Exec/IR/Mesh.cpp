@@ -63,17 +63,17 @@ static std::pair<int64_t, int64_t> around(ArrayRef<int64_t> shape,
   return sizes;
 }
 
-SmallVector<CallArgument> AxisCollectiveOp::getCallArguments() {
-  MemRefType from = typeOf(getOperand());
+static ShxAxisCollective describe(AxisCollectiveOp op) {
+  MemRefType from = typeOf(op.getOperand());
   ShxAxisCollective desc = {};
   desc.outer = desc.inner = desc.joinedInner = 1;
-  if (isSum(*this)) {
+  if (isSum(op)) {
     desc.sections[0] = from.getNumElements();
     desc.sectionCount = 1;
   } else {
     std::tie(desc.outer, desc.inner) =
-        around(from.getShape(), int64_t(getDim()));
-    ArrayRef<int64_t> sections = getSections();
+        around(from.getShape(), int64_t(op.getDim()));
+    ArrayRef<int64_t> sections = op.getSections();
     if (areTensors(sections)) {
       desc.outer *= int64_t(sections.size());
       sections = sections.take_front();
@@ -81,21 +81,30 @@ SmallVector<CallArgument> AxisCollectiveOp::getCallArguments() {
     llvm::copy(sections, desc.sections);
     desc.sectionCount = int32_t(sections.size());
   }
-  if (isExchange(*this)) {
+  if (isExchange(op)) {
     desc.joinedInner =
-        around(typeOf(getResult()).getShape(), int64_t(getJoinDim())).second;
-    ArrayRef<int64_t> sections = getJoinSections();
+        around(typeOf(op.getResult()).getShape(), int64_t(op.getJoinDim()))
+            .second;
+    ArrayRef<int64_t> sections = op.getJoinSections();
     if (areTensors(sections))
       sections = sections.take_front();
     llvm::copy(sections, desc.joinedSections);
     desc.joinedSectionCount = int32_t(sections.size());
   }
-  desc.call = int32_t(getCall());
-  desc.axis = int32_t(parseSpelling<MeshAxis>(getAxis()).value());
-  desc.parts = int32_t(getParts());
-  desc.dtype = dtypeOf(getOperand());
-  return callArguments(descriptorOf(desc, "axis_collective"), getOperand(),
-                       getResult());
+  desc.call = int32_t(op.getCall());
+  desc.axis = int32_t(parseSpelling<MeshAxis>(op.getAxis()).value());
+  desc.parts = int32_t(op.getParts());
+  desc.dtype = dtypeOf(op.getOperand());
+  return desc;
+}
+
+SmallVector<CallArgument> AxisCollectiveOp::getCallArguments() {
+  return callArguments(descriptorOf(describe(*this), "axis_collective"),
+                       getOperand(), getResult(), getWorkspace());
+}
+
+int64_t AxisCollectiveOp::getWorkspaceBytes(const LibraryModel &libraries) {
+  return libraries.axisCollective(describe(*this));
 }
 
 SmallVector<std::pair<Value, Value>> AxisCollectiveOp::getInPlacePairs() {
@@ -130,8 +139,8 @@ struct AxisCall : LibraryCallModel<AxisCall<Op, kCall>, Op> {
     if constexpr (kCall == SHX_AXIS_PART_ROLL)
       call = op.getInverse() ? SHX_AXIS_PART_UNROLL : SHX_AXIS_PART_ROLL;
     emitter.create<AxisCollectiveOp>(
-        operand, emitter.resultBuffer(op.getResult()), call, op.getAxis(),
-        op.getParts(), dim, sections, joinDim, joinSections);
+        operand, emitter.resultBuffer(op.getResult()), Value(), call,
+        op.getAxis(), op.getParts(), dim, sections, joinDim, joinSections);
   }
 };
 

@@ -44,10 +44,11 @@ typedef struct ShxAxisCollective {
   int32_t parts; // ranks of the axis
   int32_t dtype;
 } ShxAxisCollective;
-// Returns when `to` is complete and `from` may be written again. They may be
-// one buffer in a sum.
+// `to` is complete and `from` may be written again by what comes after it: on
+// CPUs when it returns. They may be one buffer in a sum. The workspace has
+// LibraryModel::axisCollective bytes (Workspace.h).
 void shx_axis_collective(ShxContext *ctx, const ShxAxisCollective *desc,
-                         const void *from, void *to);
+                         const void *from, void *to, void *workspace);
 
 // A vocabulary of which each of `parts` ranks of an axis has the words behind
 // those of the rank before: the calls of ABI.h whose `vocab` is what one has.

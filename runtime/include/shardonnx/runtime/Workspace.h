@@ -20,6 +20,7 @@ struct LibraryModel {
   int64_t (*attention)(const ShxAttention &desc);
   int64_t (*attentionGrad)(const ShxAttention &desc);
   int64_t (*embeddingGrad)(const ShxEmbedding &desc);
+  int64_t (*axisCollective)(const ShxAxisCollective &desc);
   // Grows with desc.chunkRows.
   int64_t (*linearCrossEntropy)(const ShxLinearCrossEntropy &desc);
 

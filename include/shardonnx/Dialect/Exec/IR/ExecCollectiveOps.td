@@ -34,20 +34,22 @@ def Exec_ReduceWaitOp : Exec_UnitOp<"reduce_wait",
     "The owned slice of the unit's reduced gradient is complete after it">;
 
 def Exec_AxisCollectiveOp : Exec_CallOp<"axis_collective",
-    ["getInPlacePairs"]> {
+    ["getInPlacePairs"], [Exec_HasWorkspace]> {
   let summary = "What the ranks of an axis compute together, on contiguous buffers";
   let description = [{
     `call` is ShxAxisCall's number. In a sum both buffers may be one. Of an
     all-to-all `dim` is what is split, `join_dim` what is joined.
   }];
-  let arguments = (ins Exec_Read:$operand, Exec_Write:$result, I64Attr:$call,
+  let arguments = (ins Exec_Read:$operand, Exec_Write:$result,
+                       Optional<AnyMemRef>:$workspace, I64Attr:$call,
                        StrAttr:$axis, I64Attr:$parts,
                        DefaultValuedAttr<I64Attr, "0">:$dim,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$sections,
                        DefaultValuedAttr<I64Attr, "0">:$join_dim,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$join_sections);
   let assemblyFormat = [{
-    $operand `into` $result attr-dict `:` type($operand) `,` type($result)
+    $operand `into` $result (`workspace` $workspace^ `:` type($workspace))?
+    attr-dict `:` type($operand) `,` type($result)
   }];
 }
 

@@ -1,0 +1,151 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// shx_axis_collective: NCCL's collectives on the compute stream, and copies of
+// parts where these do not lie in one piece (plan/AxisPlan.h).
+
+#include "../launch/Context.h"
+#include "../plan/AxisPlan.h"
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+class AxisCall {
+public:
+  AxisCall(Context &context, const ShxAxisCollective &desc, const void *from,
+           void *to, void *workspace)
+      : context(context), desc(desc), plan(planAxis(desc)),
+        from(static_cast<const uint8_t *>(from)),
+        to(static_cast<uint8_t *>(to)),
+        workspace(static_cast<uint8_t *>(workspace)) {}
+
+  void run() {
+    switch (desc.call) {
+    case SHX_AXIS_ALL_REDUCE:
+      return exchange(from, to);
+    case SHX_AXIS_ALL_GATHER:
+      return gather();
+    case SHX_AXIS_ALL_SLICE:
+      return takePart(plan.split, mine(), from, to);
+    case SHX_AXIS_REDUCE_SCATTER:
+      return exchange(separated(), to);
+    case SHX_AXIS_PART_PAD:
+      shx_zero(&context, to, plan.partBytes * desc.parts);
+      return putPart(plan.split, mine(), from, to);
+    case SHX_AXIS_PART_ROLL:
+      return roll(mine() + 1);
+    case SHX_AXIS_PART_UNROLL:
+      return roll(desc.parts - mine() - 1);
+    case SHX_AXIS_ALL_TO_ALL:
+      return swap();
+    }
+  }
+
+private:
+  int mine() const { return context.collectives->axisRank(axis()); }
+  MeshAxis axis() const { return static_cast<MeshAxis>(desc.axis); }
+
+  void exchange(const void *source, void *target) {
+    context.collectives->exchangeAlong(
+        {static_cast<ShxAxisCall>(desc.call), axis(),
+         static_cast<ShxDType>(desc.dtype), source, target, plan.partBytes});
+  }
+
+  void gather() {
+    if (plan.parts < 0)
+      return exchange(from, to);
+    uint8_t *parts = workspace + plan.parts;
+    exchange(from, parts);
+    for (int r = 0; r < desc.parts; ++r)
+      putPart(plan.split, r, parts + r * plan.partBytes, to);
+  }
+
+  // Of each row, which is one section, part `first` comes first.
+  void roll(int64_t first) {
+    int64_t row = plan.split.size() * plan.split.inner;
+    int64_t before = row / desc.parts * (first % desc.parts);
+    copyRows(row, row - before, before, 0);
+    copyRows(row, before, 0, row - before);
+  }
+  void copyRows(int64_t row, int64_t count, int64_t source, int64_t target) {
+    int64_t element = bytesOf(desc.dtype);
+    ShxCopy copy{};
+    copy.rank = 2;
+    copy.srcDtype = copy.dstDtype = desc.dtype;
+    copy.dims[0] = plan.split.outer, copy.dims[1] = count;
+    copy.srcStride[0] = copy.dstStride[0] = row;
+    copy.srcStride[1] = copy.dstStride[1] = 1;
+    shx_copy(&context, &copy, from + source * element, to + target * element);
+  }
+
+  void swap() {
+    uint8_t *received = plan.received < 0 ? to : workspace + plan.received;
+    exchange(separated(), received);
+    for (int r = 0; plan.received >= 0 && r < desc.parts; ++r)
+      putPart(plan.joined, r, received + r * plan.partBytes, to);
+  }
+
+  // The operand, the parts of all ranks behind one another.
+  const uint8_t *separated() {
+    if (plan.parts < 0)
+      return from;
+    uint8_t *parts = workspace + plan.parts;
+    for (int r = 0; r < desc.parts; ++r)
+      takePart(plan.split, r, from, parts + r * plan.partBytes);
+    return parts;
+  }
+
+  void takePart(const AxisLayout &layout, int part, const uint8_t *whole,
+                uint8_t *target) {
+    forSections(layout, part, [&](ShxCopy &copy, int64_t at, int64_t inWhole) {
+      copy.srcStride[0] = layout.size() * layout.inner;
+      copy.dstStride[0] = copy.srcStride[0] / desc.parts;
+      shx_copy(&context, &copy, whole + inWhole, target + at);
+    });
+  }
+  void putPart(const AxisLayout &layout, int part, const uint8_t *source,
+               uint8_t *whole) {
+    forSections(layout, part, [&](ShxCopy &copy, int64_t at, int64_t inWhole) {
+      copy.dstStride[0] = layout.size() * layout.inner;
+      copy.srcStride[0] = copy.dstStride[0] / desc.parts;
+      shx_copy(&context, &copy, source + at, whole + inWhole);
+    });
+  }
+
+  // Calls visit(copy, at, inWhole): what the part has of each section, in bytes
+  // from its begin and from that of the whole; of the copy, the outer strides
+  // are missing.
+  template <typename Visit>
+  void forSections(const AxisLayout &layout, int part, Visit visit) {
+    int64_t element = bytesOf(desc.dtype) * layout.inner, before = 0;
+    for (int64_t s = 0; s < layout.count; ++s) {
+      int64_t share = layout.sections[s] / desc.parts;
+      ShxCopy copy{};
+      copy.rank = 2;
+      copy.srcDtype = copy.dstDtype = desc.dtype;
+      copy.dims[0] = layout.outer, copy.dims[1] = share * layout.inner;
+      copy.srcStride[1] = copy.dstStride[1] = 1;
+      visit(copy, before / desc.parts * element,
+            (before + part * share) * element);
+      before += layout.sections[s];
+    }
+  }
+
+  Context &context;
+  const ShxAxisCollective &desc;
+  const AxisPlan plan;
+  const uint8_t *from;
+  uint8_t *to, *workspace;
+};
+
+} // namespace
+} // namespace shardonnx::rt::cuda
+
+using namespace shardonnx::rt::cuda;
+
+extern "C" void shx_axis_collective(ShxContext *ctx,
+                                    const ShxAxisCollective *desc,
+                                    const void *from, void *to,
+                                    void *workspace) {
+  AxisCall(contextOf(ctx), *desc, from, to, workspace).run();
+}
