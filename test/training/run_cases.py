@@ -169,6 +169,11 @@ CORE_MATRIX = [([], 2, []), (["--strategy=shard_grad_op"], 2, []),
                (["--strategy=hybrid_shard", "--accumulate-mode=unsharded"], 4,
                 ["--replicas=2"]),
                ([cases.config("reshard.json")], 4, [])]
+# Each axis of the mesh, and both.
+CORE_MESH = [("llama-23-optimized", ["--mesh=tensor:2"], 4, []),
+             ("gpt2-bf16", ["--mesh=tensor:3", "--strategy=no_shard"], 3, []),
+             ("llama-eight", ["--mesh=context:2,tensor:2"], 4, []),
+             ("gpt2-lora", ["--mesh=tensor:3"], 3, [])]
 # Matrices travel between ranks.
 CORE_MUON = [("llama-muon", [], 3, []),
              ("gpt2-muon", ["--strategy=hybrid_shard"], 4, ["--replicas=2"]),
@@ -397,7 +402,7 @@ def jobs(options):
             for extra, ranks, words in CORE_MATRIX:
                 yield lambda r, e=extra, n=ranks, w=words: run(r, case, e, n, w)
             yield lambda r: same_bits(r, case, 2)
-        yield from listed(options, CORE_MUON)
+        yield from listed(options, CORE_MESH + CORE_MUON)
     if options.matrix in ("ranks", "all"):
         for name in MATRIX_CASES:
             case = cases.by_name(name)
