@@ -415,7 +415,9 @@ void NcclCollectives::exchangeAlong(const AxisExchange &what) {
                  break;
                case SHX_AXIS_ALL_SLICE:
                case SHX_AXIS_PART_PAD:
-                 break;
+               case SHX_AXIS_PART_ROLL:
+               case SHX_AXIS_PART_UNROLL:
+                 break; // send nothing
                }
                check(result, "exchanging a tensor along an axis of the mesh");
              });
