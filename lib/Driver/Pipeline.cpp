@@ -113,6 +113,7 @@ static void addTrainingPasses(OpPassManager &pm,
   partition.context = options.mesh.size(MeshAxis::Context);
   partition.tensor = options.mesh.tensor();
   partition.tensorPlan = options.tensorPlan;
+  partition.splitsVocabularies = options.target == TargetKind::CPU;
   pm.addPass(nn::createPartitionPass(partition));
   if (!options.strictNumerics)
     pm.addPass(nn::createJoinProductsPass());

@@ -44,7 +44,7 @@ void shx_linear_cross_entropy_part(ShxContext *ctx,
     call.axis = desc->axis;
     call.parts = desc->parts;
     call.dtype = SHX_F32;
-    shx_axis_collective(ctx, &call, mine, all);
+    shx_axis_collective(ctx, &call, mine, all, /*workspace=*/nullptr);
   };
   lossOfPart(*desc, placeOf(ctx, desc->axis), x, w, labels, seed, loss, dx, dw,
              workspace, gather);

@@ -17,8 +17,9 @@ using namespace shardonnx;
 using namespace shardonnx::nn;
 
 PartitionPlan::PartitionPlan(Block &block, int64_t parts,
-                             const TensorPlan &asked)
-    : block(block), parts(parts), asked(asked) {}
+                             const TensorPlan &asked, bool splitsVocabularies)
+    : block(block), parts(parts), asked(asked),
+      splitsVocabularies(splitsVocabularies) {}
 
 const ShardingQuery *PartitionPlan::queryOf(Operation *op) const {
   auto found = queries.find(op);
@@ -125,7 +126,9 @@ void PartitionPlan::findSeeds() {
     if (!seed)
       continue;
     int64_t size = seed->sharding.size();
-    if (size % parts == 0)
+    if (readsVocabulary(&op) && !splitsVocabularies)
+      whole[&op] = "the device looks up, and takes losses of, whole ones";
+    else if (size % parts == 0)
       seeds[&op] = *seed;
     else
       whole[&op] = "the ranks do not divide its " + std::to_string(size) +

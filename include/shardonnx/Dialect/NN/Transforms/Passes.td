@@ -148,7 +148,9 @@ def PartitionPass : Pass<"nn-partition", "mlir::ModuleOp"> {
     Option<"tensor", "tensor", "int64_t", "1",
            "Ranks that compute one sample together; 1: nothing is split">,
     Option<"tensorPlan", "tensor-plan", "std::string", "",
-           "JSON file of regexes over parameters: colwise, rowwise, replicate">
+           "JSON file of regexes over parameters: colwise, rowwise, replicate">,
+    Option<"splitsVocabularies", "splits-vocabularies", "bool", "true",
+           "The device has calls for a part of the words">
   ];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
