@@ -105,6 +105,8 @@ MESH_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2", *extra], ranks, words)
     ("llama-tied-static", ["--mesh=tensor:2"], 4, []),
     ("llama-bf16", ["--mesh=tensor:2"], 2, []),
     ("llama-eight-batch", ["--mesh=tensor:2"], 4, []),
+    ("regressor", ["--mesh=tensor:2"], 4, []),
+    ("classifier", ["--mesh=tensor:2"], 2, []),
     ("gpt2-eight", ["--mesh=tensor:4"], 4, []),
     ("qwen3-eight", ["--mesh=tensor:4", "--recompute=block"], 8, []),
     ("gemma3-eight", ["--mesh=tensor:4"], 4, []),

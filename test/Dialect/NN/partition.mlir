@@ -276,6 +276,23 @@ nn.parameter @odd : tensor<9x8xf32> trainable {onnx_name = "odd"}
 
 // -----
 
+// A loss of columns is a sum, too, but of no tokens.
+
+// CHECK-LABEL: func.func @error
+// CHECK: %[[P:.*]] = nn.matmul {{.*}} -> tensor<6x4xf32>
+// CHECK: %[[TARGET:.*]] = nn.all_slice %arg1
+// CHECK: %[[PART:.*]] = nn.mse %[[P]], %[[TARGET]]
+// CHECK: nn.all_reduce %[[PART]]
+func.func @error(%x: tensor<6x8xf32>, %target: tensor<6x8xf32>) -> tensor<f32> {
+  %w = nn.get @w : tensor<8x8xf32>
+  %p = nn.matmul %x, %w : (tensor<6x8xf32>, tensor<8x8xf32>) -> tensor<6x8xf32>
+  %sum = nn.mse %p, %target : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<f32>
+  return %sum : tensor<f32>
+}
+nn.parameter @w : tensor<8x8xf32> trainable {onnx_name = "w"}
+
+// -----
+
 func.func @heads(%q: tensor<1x3x6x4xf32>, %k: tensor<1x3x3x4xf32>) {
   // expected-error @below {{--mesh: tensor:2 does not divide the 3 key/value heads of this attention; the nearest that does is tensor:3}}
   %0:2 = nn.attention %q, %k, %k {scale = 1.0 : f32} : (tensor<1x3x6x4xf32>, tensor<1x3x3x4xf32>, tensor<1x3x3x4xf32>) -> (tensor<1x3x6x4xf32>, tensor<1x6x3xf32>)

@@ -321,11 +321,13 @@ bool PartitionPlan::isBehind(Operation *op, Operation *sum) const {
 /// The tokens of a linear layer's sum, or a lookup's, are the first of its
 /// dimensions that the ranks divide.
 void PartitionPlan::shareSum(Operation *product) {
+  if (!seedOf(product)) // a loss's has no tokens
+    return;
   Value sum = product->getResult(0);
   if (!sums.contains(product)) {
     Sharding &sharing = sums[product];
     for (auto [dim, size] : llvm::enumerate(shapeOf(sum).drop_back()))
-      if (seedOf(product) && sharing.isWhole() && size % parts == 0)
+      if (sharing.isWhole() && size % parts == 0)
         sharing = Sharding::split(int64_t(dim), size);
   }
   if (sums[product].isWhole())
