@@ -57,7 +57,7 @@ private:
                   int64_t end) {
       int64_t at = param.offset + begin - interval.begin, count = end - begin;
       int64_t section = reader.index().units[place.unit].sectionLength(
-          /*trainable=*/true);
+          /*isTrainable=*/true);
       int64_t from = sectionBegin(moment, engine.tensorRank(), section) +
                      place.param->offset + begin;
       reader.readStored(place.unit, moment, from, count,

@@ -20,7 +20,7 @@ public:
         workspace(static_cast<uint8_t *>(workspace)) {}
 
   void run() {
-    switch (desc.call) {
+    switch (static_cast<ShxAxisCall>(desc.call)) {
     case SHX_AXIS_ALL_REDUCE:
       return exchange(from, to);
     case SHX_AXIS_ALL_GATHER:
