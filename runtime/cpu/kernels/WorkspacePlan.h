@@ -64,8 +64,11 @@ struct LossPlan {
   int64_t bytes;
 };
 
+/// Without a gradient, as in evaluation, there is no distance of its rows, and
+/// one product: that of the logits.
 static constexpr LossPlan planLoss(const ShxLinearCrossEntropy &desc) {
   LossPlan plan{};
+  const bool gradients = desc.lddx != 0;
   int64_t at = 0;
   auto take = [&at](int64_t bytes) {
     int64_t here = at;
@@ -85,6 +88,8 @@ static constexpr LossPlan planLoss(const ShxLinearCrossEntropy &desc) {
   int64_t rest = desc.chunkRows > 0 ? desc.rows % desc.chunkRows : 0;
   for (int64_t rows : {desc.chunkRows, rest}) {
     need(rows, desc.vocab, desc.width, SHX_F32);
+    if (!gradients)
+      continue;
     need(rows, desc.width, desc.vocab, desc.dtypeX);
     need(desc.transW ? desc.vocab : desc.width,
          desc.transW ? desc.width : desc.vocab, rows, SHX_F32);

@@ -72,6 +72,8 @@ constexpr LossProducts lossProducts(const ShxLinearCrossEntropy &d,
   return products;
 }
 
+/// Without a gradient, as in evaluation, there is no distance of its rows, and
+/// one product: that of the logits.
 constexpr LossPlan planLoss(const ShxLinearCrossEntropy &desc) {
   LossPlan plan{};
   plan.dtype = logitsDtype(desc);
@@ -86,10 +88,11 @@ constexpr LossPlan planLoss(const ShxLinearCrossEntropy &desc) {
   plan.losses = take(desc.rows * 8);
   plan.dw = desc.dtypeDw == SHX_F32 ? -1 : take(desc.vocab * desc.width * 4);
   LossProducts products = lossProducts(desc, desc.chunkRows);
-  int64_t gemmBytes = 0;
-  for (const ShxGemm *product : {&products.logits, &products.dx, &products.dw})
-    if (planGemm(*product).bytes > gemmBytes)
-      gemmBytes = planGemm(*product).bytes;
+  int64_t gemmBytes = planGemm(products.logits).bytes;
+  if (desc.lddx != 0)
+    for (const ShxGemm *product : {&products.dx, &products.dw})
+      if (planGemm(*product).bytes > gemmBytes)
+        gemmBytes = planGemm(*product).bytes;
   plan.gemm = take(gemmBytes);
   plan.bytes = at;
   return plan;
