@@ -68,18 +68,7 @@ __device__ void scanCounts(uint32_t *counts, int warps, int groups,
   for (int g = first; g < last; ++g)
     for (int w = 0; w < warps; ++w)
       mine += counts[w * groups + g];
-  uint32_t through = mine;
-#pragma unroll
-  for (int step = 1; step < kWarp; step *= 2) {
-    const uint32_t below = __shfl_up_sync(kAllLanes, through, step);
-    through += lane() >= step ? below : 0;
-  }
-  if (lane() == kWarp - 1)
-    sums[warp()] = through;
-  __syncthreads();
-  uint32_t before = through - mine;
-  for (int w = 0; w < warp(); ++w)
-    before += sums[w];
+  uint32_t before = blockSumBefore(mine, sums);
   for (int g = first; g < last; ++g) {
     begins[g] = int32_t(before);
     for (int w = 0; w < warps; ++w) {

@@ -151,6 +151,29 @@ template <typename T> __device__ T blockSum(T value, T *shared) {
   return sum;
 }
 
+/// The sum of the values of the lanes up to this one.
+template <typename T> __device__ T warpSumThrough(T value) {
+#pragma unroll
+  for (int step = 1; step < kWarp; step *= 2) {
+    T below = __shfl_up_sync(kAllLanes, value, step);
+    value += lane() >= step ? below : T(0);
+  }
+  return value;
+}
+
+/// The sum of the values of the threads of the block before this one. `shared`
+/// as for blockSum.
+template <typename T> __device__ T blockSumBefore(T value, T *shared) {
+  T through = warpSumThrough(value);
+  if (lane() == kWarp - 1)
+    shared[warp()] = through;
+  __syncthreads();
+  T before = through - value;
+  for (int w = 0; w < warp(); ++w)
+    before += shared[w];
+  return before;
+}
+
 } // namespace shardonnx::rt::cuda
 
 /// KERNEL for each type of one float operand, and for each pair that programs

@@ -106,18 +106,7 @@ extern "C" __global__ void __launch_bounds__(kScanThreads)
   uint32_t mine = 0;
   for (int64_t i = begin; i < end; ++i)
     mine += counts[i];
-  uint32_t through = mine;
-#pragma unroll
-  for (int step = 1; step < kWarp; step *= 2) {
-    uint32_t below = __shfl_up_sync(kAllLanes, through, step);
-    through += lane() >= step ? below : 0;
-  }
-  if (lane() == kWarp - 1)
-    sums[warp()] = through;
-  __syncthreads();
-  uint32_t before = through - mine;
-  for (int w = 0; w < warp(); ++w)
-    before += sums[w];
+  uint32_t before = blockSumBefore(mine, sums);
   for (int64_t i = begin; i < end; ++i) {
     uint32_t here = counts[i];
     counts[i] = before;

@@ -36,12 +36,8 @@ __device__ bool findRows(const Routes &routes, int64_t groups, int index,
     int64_t group = first + lane();
     int begin = group < groups ? routes.begins[group] : 0;
     int end = group < groups ? routes.begins[group + 1] : 0;
-    int parts = (end - begin + Tile - 1) / Tile, through = parts;
-#pragma unroll
-    for (int step = 1; step < kWarp; step *= 2) {
-      int below = __shfl_up_sync(kAllLanes, through, step);
-      through += lane() >= step ? below : 0;
-    }
+    int parts = (end - begin + Tile - 1) / Tile;
+    int through = warpSumThrough(parts);
     unsigned beyond = __ballot_sync(kAllLanes, before + through > index);
     if (beyond) {
       int here = __ffs(int(beyond)) - 1;
