@@ -89,11 +89,21 @@ const Isa &chooseIsa() {
   return *best;
 }
 
+// A dot product of bf16 pairs takes Zen 4 no longer than a multiply-add of f32,
+// and Intel's chips four times as long: there to widen is faster, and pairs are
+// AMX's.
+bool hasFastDots() { return __builtin_cpu_is("amd"); }
+
+// What is asked for by name is taken as it is.
 Kernels choose() {
   const Isa &isa = chooseIsa();
+  const char *wanted = std::getenv("SHARDONNX_CPU_ISA");
+  bool dots = hasFastDots() || (wanted && *wanted);
   Kernels table = *isa.table;
-  table.bf16Attention = isa.bf16Attention;
+  table.bf16Attention = dots ? isa.bf16Attention : nullptr;
   table.bf16Product = isa.bf16Product;
+  if (!dots && isa.bf16Product == &bf16::bf16Product)
+    table.bf16Product = nullptr;
   return table;
 }
 
