@@ -5,6 +5,7 @@
 
 #include "DefineOps.h"
 #include "Evaluate.h"
+#include "Lookup.h"
 #include "Shardable.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNF8.h"
@@ -216,15 +217,7 @@ int64_t MatmulEpilogueOp::getFlops() { return flopsOf(*this); }
 // embedding
 //===----------------------------------------------------------------------===//
 
-NN_INFER(EmbeddingOp) {
-  auto table = tensorType(operands[0]);
-  if (table.getRank() != 2)
-    return misfit(loc, "the table must have two axes, not ", table);
-  SmallVector<int64_t> shape(shapeOf(operands[1]));
-  shape.push_back(table.getDimSize(1));
-  inferred.push_back(table.clone(shape));
-  return success();
-}
+NN_INFER(EmbeddingOp) { return inferLookup(loc, operands, inferred); }
 
 NN_VJP(EmbeddingOp) {
   if (!needed[0])
@@ -235,16 +228,7 @@ NN_VJP(EmbeddingOp) {
   return success();
 }
 
-LogicalResult EmbeddingGradOp::verify() {
-  ArrayRef<int64_t> ids = shapeOf(getIds()), rows = shapeOf(getResultGrad()),
-                    table = shapeOf(getTableGrad());
-  if (table.size() != 2 || rows.size() != ids.size() + 1 ||
-      rows.drop_back() != ids || rows.back() != table.back())
-    return emitOpError("cannot add rows ")
-           << getResultGrad().getType() << " at ids " << getIds().getType()
-           << " to a table " << getTableGrad().getType();
-  return success();
-}
+LogicalResult EmbeddingGradOp::verify() { return verifyLookupGrad(*this); }
 
 //===----------------------------------------------------------------------===//
 // On a mesh

@@ -5,7 +5,9 @@
 // whole ones are split, and the parts' shape rules, verifiers, gradients,
 // FLOPs.
 
+#include "DefineOps.h"
 #include "Evaluate.h"
+#include "Lookup.h"
 #include "Shardable.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
@@ -16,29 +18,11 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
 
-#define NN_INFER(OP)                                                           \
-  LogicalResult OP::inferReturnTypes(                                          \
-      MLIRContext *context, std::optional<Location> loc, ValueRange operands,  \
-      DictionaryAttr attributes, OpaqueProperties properties,                  \
-      RegionRange regions, SmallVectorImpl<Type> &inferred)
-#define NN_VJP(OP)                                                             \
-  LogicalResult OP::buildVjp(OpBuilder &builder, ValueRange resultGrads,       \
-                             const llvm::SmallBitVector &needed,               \
-                             MutableArrayRef<Value> operandGrads)
-
 //===----------------------------------------------------------------------===//
 // embedding_part
 //===----------------------------------------------------------------------===//
 
-NN_INFER(EmbeddingPartOp) {
-  auto table = tensorType(operands[0]);
-  if (table.getRank() != 2)
-    return misfit(loc, "the table must have two axes, not ", table);
-  SmallVector<int64_t> shape(shapeOf(operands[1]));
-  shape.push_back(table.getDimSize(1));
-  inferred.push_back(table.clone(shape));
-  return success();
-}
+NN_INFER(EmbeddingPartOp) { return inferLookup(loc, operands, inferred); }
 
 LogicalResult EmbeddingPartOp::verify() { return verifyAxis(*this); }
 
@@ -53,13 +37,8 @@ NN_VJP(EmbeddingPartOp) {
 }
 
 LogicalResult EmbeddingPartGradOp::verify() {
-  ArrayRef<int64_t> ids = shapeOf(getIds()), rows = shapeOf(getResultGrad()),
-                    table = shapeOf(getTableGrad());
-  if (table.size() != 2 || rows.empty() || rows.drop_back() != ids ||
-      rows.back() != table.back())
-    return emitOpError("cannot add rows ")
-           << getResultGrad().getType() << " at ids " << getIds().getType()
-           << " to a table " << getTableGrad().getType();
+  if (failed(verifyLookupGrad(*this)))
+    return failure();
   return verifyAxis(*this);
 }
 
