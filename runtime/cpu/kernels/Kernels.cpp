@@ -66,12 +66,12 @@ constexpr Isa kIsas[] = {
     {"amx-bf16", hasAmx, &v4::kernelTable, &bf16::attentionKernels,
      &amx::bf16Product}};
 
-const Isa &chooseIsa() {
+// `wanted`: a name, or null for the most able.
+const Isa &chooseIsa(const char *wanted) {
   const Isa *best = nullptr;
-  const char *wanted = std::getenv("SHARDONNX_CPU_ISA");
   for (const Isa &isa : kIsas) {
     bool has = isa.has();
-    if (wanted && *wanted && !std::strcmp(wanted, isa.name)) {
+    if (wanted && !std::strcmp(wanted, isa.name)) {
       if (!has)
         refuse("SHARDONNX_CPU_ISA names instructions that this CPU lacks",
                "unset it");
@@ -79,7 +79,7 @@ const Isa &chooseIsa() {
     }
     best = has ? &isa : best;
   }
-  if (wanted && *wanted)
+  if (wanted)
     refuse("SHARDONNX_CPU_ISA is none of x86-64-v3, x86-64-v4, avx512-bf16 "
            "and amx-bf16",
            "unset it, or give one of them");
@@ -96,9 +96,11 @@ bool hasFastDots() { return __builtin_cpu_is("amd"); }
 
 // What is asked for by name is taken as it is.
 Kernels choose() {
-  const Isa &isa = chooseIsa();
   const char *wanted = std::getenv("SHARDONNX_CPU_ISA");
-  bool dots = hasFastDots() || (wanted && *wanted);
+  if (wanted && !*wanted)
+    wanted = nullptr;
+  const Isa &isa = chooseIsa(wanted);
+  bool dots = hasFastDots() || wanted;
   Kernels table = *isa.table;
   table.bf16Attention = dots ? isa.bf16Attention : nullptr;
   table.bf16Product = isa.bf16Product;
