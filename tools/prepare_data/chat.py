@@ -110,7 +110,7 @@ class ChatTemplate:
         spans = []
         for i in turns[-1:] if which == "last" else turns:
             before = self.render(messages[:i], fields, prompt=True) if i else ""
-            behind = self.render(messages[: i + 1], fields)
+            behind = self.render(messages[: i + 1], fields) if i + 1 < len(messages) else text
             if not (text.startswith(behind) and behind.startswith(before)):
                 raise UserError(f"{where}: the chat template writes message {i} otherwise when others follow it, and does not mark it with {{% generation %}}: "
                                 "give a --chat-template that does, or --train-on=all")

@@ -6,6 +6,7 @@ the order of the files, whatever their number."""
 import collections
 import concurrent.futures
 import concurrent.futures.process
+import itertools
 import multiprocessing
 import os
 import signal
@@ -24,6 +25,10 @@ Batch = collections.namedtuple("Batch", "ids trained ends begins positions path 
 # How a record is read and encoded; `columns` names a field otherwise, `template` is the chat template's text or None.
 Options = collections.namedtuple("Options", "split columns train_on special append_eos skip_empty template")
 
+# A document (or a `part` of one: is it the first, is it the last) to encode: a "text", a "pair" of prompt and completion, or a "chat";
+# `spans` [begin, end) of its characters are trained, None: all.
+Text = collections.namedtuple("Text", "kind where text spans part")
+
 FORMS = {"messages": ("messages",), "prompt": ("prompt", "completion"), "text": ("text",)}
 NAMES = sorted({name for form in FORMS.values() for name in form} | {"tools", "documents"})
 
@@ -41,24 +46,27 @@ class Encoder:
         self.chat = ChatTemplate(options.template, tokenizer.special) if options.template is not None else None
 
     def block(self, block):
-        """A Batch of the block's documents."""
+        """A Batch of the block's documents. Those of one kind that follow each other are encoded together."""
         batch = Gathered(self.options.skip_empty)
-        plain = []  # texts that wait, to be encoded together
-        for record in sources.read_block(block, self.options.split):
-            fields = dict(record.fields) if self.options.columns else record.fields
+        found = (self.text_of(record) for record in sources.read_block(block, self.options.split))
+        for kind, texts in itertools.groupby(found, lambda text: text.kind):
+            (self.plain if kind == "text" else self.marked)(list(texts), batch)
+        return batch.made(block)
+
+    def text_of(self, record):
+        where, fields = record.where, record.fields
+        if self.options.columns:
+            fields = dict(fields)
             for name, column in self.options.columns.items():
                 fields[name] = fields.pop(column, None)
-            form = form_of(fields)
-            if form == "text":
-                plain.append((record.where, self.string(record.where, fields, "text"), fields.get(sources.PART, (True, True))))
-                continue
-            if form is None:
-                raise UserError(f'{record.where}: none of "text", "prompt" with "completion", "messages" (it has {self.names(record.fields)}): name them with --column')
-            self.texts(plain, batch)
-            plain = []
-            batch.add_one(*self.conversation(record.where, fields, form))
-        self.texts(plain, batch)
-        return batch.made(block)
+        form = form_of(fields)
+        if form == "text":
+            return Text("text", where, self.string(where, fields, "text"), None, fields.get(sources.PART, (True, True)))
+        if form == "messages":
+            return Text("chat", where, *self.template(where).apply(where, fields["messages"], fields, self.options.train_on), None)
+        if form == "prompt":
+            return self.turns(where, fields) if isinstance(fields["prompt"], list) else self.pair(where, fields)
+        raise UserError(f'{where}: none of "text", "prompt" with "completion", "messages" (it has {self.names(record.fields)}): name them with --column')
 
     @staticmethod
     def names(fields):
@@ -71,20 +79,18 @@ class Encoder:
             raise UserError(f'{where}: "{name}" is no string')
         return fields[name]
 
-    def texts(self, plain, batch):
+    def plain(self, plain, batch):
         """Many texts at once: of a token or a text there is no object, only of all of them."""
-        if not plain:
-            return
-        ids, lengths = self.tokenizer.encode_all([text for _, text, _ in plain], self.options.special)
-        first, last = numpy.array([part for _, _, part in plain]).T
-        filled = numpy.array([bool(text) and not text.isspace() for _, text, _ in plain])
+        ids, lengths = self.tokenizer.encode_all([each.text for each in plain], self.options.special)
+        first, last = numpy.array([each.part for each in plain]).T
+        filled = numpy.array([bool(each.text) and not each.text.isspace() for each in plain])
         ids, lengths = self.without_begin(ids, lengths, ~first)
         ids, lengths = self.with_end(ids, lengths, last & filled)
         kept = filled & (lengths > 0)
         for i in numpy.flatnonzero(~kept):
-            batch.skip(plain[i][0], lengths[i], first[i])
+            batch.skip(plain[i].where, lengths[i], first[i])
         ids, lengths, first = ids[numpy.repeat(kept, lengths)], lengths[kept], first[kept]
-        positions = numpy.array([where.position for where, _, _ in plain], numpy.int64)[kept]
+        positions = numpy.array([each.where.position for each in plain], numpy.int64)[kept]
         ends, text = self.parts(ids, numpy.cumsum(lengths))
         begins = first[text] | (numpy.diff(text, prepend=-1) == 0)
         batch.add(ids, numpy.ones(len(ids), bool), ends, begins, positions[text])
@@ -112,25 +118,28 @@ class Encoder:
         add = asked & ~has
         return numpy.insert(ids, ends[add], self.tokenizer.eos), lengths + add
 
-    def conversation(self, where, fields, form):
-        special = False
-        if form == "messages":
-            text, spans = self.template(where).apply(where, fields["messages"], fields, self.options.train_on)
-        elif isinstance(fields["prompt"], list):
-            text, spans = self.turns(where, fields)
-        else:
-            special = self.options.special
-            prompt = self.string(where, fields, "prompt")
-            text = prompt + self.string(where, fields, "completion")
-            spans = [(0 if self.options.train_on == "all" else len(prompt), len(text))]
-            if spans[0][0] == len(text):
-                spans = []
-        ids, offsets = self.tokenizer.encode(text, special, spans=True)
-        ids, trained = numpy.array(ids, numpy.uint32), mark(offsets, spans)
-        if form == "prompt" and isinstance(fields["prompt"], str):
-            ids, (length,) = self.with_end(ids, numpy.array([len(ids)]), True)
-            trained = numpy.append(trained, numpy.full(length - len(trained), trained.any()))
-        return where, ids, trained
+    def marked(self, texts, batch):
+        """Texts of which some is trained, each a document."""
+        pairs = texts[0].kind == "pair"
+        ids, lengths, trained = self.tokenizer.encode_marked([each.text for each in texts], [each.spans for each in texts], pairs and self.options.special)
+        kept = numpy.diff(numpy.append(0, numpy.cumsum(trained))[numpy.cumsum(lengths)], prepend=0) > 0
+        for i in numpy.flatnonzero(~kept):
+            batch.skip(texts[i].where, lengths[i], True)
+        rows = numpy.repeat(kept, lengths)
+        ids, trained, lengths = ids[rows], trained[rows], lengths[kept]
+        if pairs:
+            # The token that ends a document is trained.
+            ends = numpy.cumsum(lengths)
+            ids, more = self.with_end(ids, lengths, numpy.ones(len(lengths), bool))
+            trained, lengths = numpy.insert(trained, ends[more > lengths], True), more
+        positions = numpy.array([each.where.position for each in texts], numpy.int64)[kept]
+        batch.add(ids, trained, numpy.cumsum(lengths), numpy.ones(len(lengths), bool), positions)
+
+    def pair(self, where, fields):
+        prompt = self.string(where, fields, "prompt")
+        text = prompt + self.string(where, fields, "completion")
+        begin = 0 if self.options.train_on == "all" else len(prompt)
+        return Text("pair", where, text, [(begin, len(text))] if begin < len(text) else [], None)
 
     def turns(self, where, fields):
         """A prompt and a completion that are messages: all turns of the completion are trained."""
@@ -139,28 +148,16 @@ class Encoder:
         template = self.template(where)
         text, _ = template.apply(where, fields["prompt"] + fields["completion"], fields, "all")
         if self.options.train_on == "all":
-            return text, [(0, len(text))]
+            return Text("chat", where, text, [(0, len(text))], None)
         before = template.render(fields["prompt"], fields, prompt=True)
         if not text.startswith(before):
             raise UserError(f"{where}: the chat template writes the prompt otherwise when the completion follows it: give messages, or --train-on=all")
-        return text, [(len(before), len(text))]
+        return Text("chat", where, text, [(len(before), len(text))], None)
 
     def template(self, where):
         if self.chat is None:
             raise UserError(f"{where}: a conversation wants a chat template: tokenizer_config.json has none, give --chat-template")
         return self.chat
-
-
-def mark(offsets, spans):
-    """Tokens that begin inside a span; one that a span's border cuts belongs to what is before it."""
-    if not spans or not offsets:
-        return numpy.zeros(len(offsets), bool)
-    begins = numpy.array([begin for begin, _ in offsets])
-    nonempty = numpy.array([end > begin for begin, end in offsets])
-    trained = numpy.zeros(len(offsets), bool)
-    for begin, end in spans:
-        trained |= (begins >= begin) & (begins < end)
-    return trained & nonempty
 
 
 class Gathered:
@@ -179,12 +176,6 @@ class Gathered:
         for arrays, more in zip(self.arrays, (ids, trained, ends + self.size, begins, positions)):
             arrays.append(more)
         self.size += len(ids)
-
-    def add_one(self, where, ids, trained):
-        if trained.any():
-            self.add(ids, trained, numpy.array([len(ids)]), numpy.array([True]), numpy.array([where.position]))
-        else:
-            self.skip(where, len(ids), True)
 
     def made(self, block):
         return Batch(*map(numpy.concatenate, self.arrays), block.path, self.skipped, block.size)

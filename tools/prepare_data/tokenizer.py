@@ -47,14 +47,31 @@ def sha256(path):
     return digest.hexdigest()
 
 
+def joined(made):
+    """Arrays of several groups of texts to one of each."""
+    return tuple(map(numpy.concatenate, zip(*made)))
+
+
 def flat(lists):
     """All ids, and how many each list has."""
     lengths = numpy.array([len(each) for each in lists], numpy.int64)
     return numpy.fromiter((number for each in lists for number in each), numpy.uint32, lengths.sum()), lengths
 
 
+def mark(offsets, spans):
+    """Of each text, its tokens' and its spans' characters; a token of no characters is what the tokenizer puts around a text."""
+    trained = []
+    for text, marks in zip(offsets, spans):
+        begins, ends = numpy.array(text, numpy.int64).reshape(-1, 2).T
+        inside = numpy.zeros(len(begins), bool)
+        for begin, end in marks:
+            inside |= (begins >= begin) & (begins < end)
+        trained.append(inside & (ends > begins))
+    return numpy.concatenate(trained)
+
+
 class Tokenizer:
-    """`eos`, `bos` and `pad` are ids or None. An encoding is its ids and, where asked for, each token's span of characters."""
+    """`eos`, `bos` and `pad` are ids or None."""
 
     def __init__(self, path, eos=None):
         self.path = locate(path)
@@ -95,13 +112,14 @@ class Tokenizer:
         if isinstance(rows, int) and rows < self.size:
             raise UserError(f"'{self.path}' has ids up to {self.size - 1}, and the model of '{path}' has {rows} rows: take the tokenizer of that model")
 
-    def encode(self, text, special, spans=False):
-        return self.model.encode(text, special, spans)
-
     def encode_all(self, texts, special):
         """The ids of all, and how many each text has."""
-        ids, lengths = zip((numpy.zeros(0, numpy.uint32), numpy.zeros(0, numpy.int64)), *self.model.encode_all(texts, special))
-        return numpy.concatenate(ids), numpy.concatenate(lengths)
+        return joined([(numpy.zeros(0, numpy.uint32), numpy.zeros(0, numpy.int64)), *self.model.encode_all(texts, special)])
+
+    def encode_marked(self, texts, spans, special):
+        """The same, and which tokens begin inside of the spans of characters of their text; one that a span's border cuts belongs to
+        what is before it."""
+        return joined(self.model.encode_marked(texts, spans, special))
 
     def decode(self, ids):
         return self.model.decode(ids)
@@ -128,19 +146,37 @@ class HuggingFace:
     def token_to_id(self, word):
         return self.model.token_to_id(word)
 
-    def encode(self, text, special, spans):
-        found = self.model.encode(text, add_special_tokens=special)
-        return (found.ids, found.offsets) if spans else found.ids
-
-    def encode_all(self, texts, special):
+    def by_words_of(self, special):
         if special not in self.by_words:
             self.by_words[special] = words_encoder.make_encoder(self.path, self.model, special)
-        encoder = self.by_words[special]
-        for group in words_encoder.groups(texts):
-            yield encoder and encoder.encode(group) or self.encode_whole(group, special)
+        return self.by_words[special]
 
-    def encode_whole(self, texts, special):
-        return flat([found.ids for found in self.model.encode_batch_fast(texts, add_special_tokens=special)])
+    def encode_all(self, texts, special):
+        for group in words_encoder.groups(texts):
+            yield self.encode_group(texts[group], None, special)
+
+    def encode_marked(self, texts, spans, special):
+        for group in words_encoder.groups(texts):
+            yield self.encode_group(texts[group], spans[group], special)
+
+    def encode_group(self, texts, spans, special):
+        """By way of words, and the texts of which that is not certain as they are."""
+        encoder = self.by_words_of(special)
+        found = encoder and encoder.encode(texts, spans)
+        if not found:
+            return self.encode_whole(texts, spans, special)
+        made, known = found
+        if known.all():
+            return made
+        rest = numpy.flatnonzero(~known)
+        others = self.encode_whole([texts[i] for i in rest], spans and [spans[i] for i in rest], special)
+        return words_encoder.mended(made, known, others)
+
+    def encode_whole(self, texts, spans, special):
+        if spans is None:
+            return flat([found.ids for found in self.model.encode_batch_fast(texts, add_special_tokens=special)])
+        found = self.model.encode_batch(texts, add_special_tokens=special)
+        return *flat([each.ids for each in found]), mark([each.offsets for each in found], spans)
 
     def decode(self, ids):
         return self.model.decode(ids, skip_special_tokens=False)
@@ -164,15 +200,18 @@ class SentencePiece:
         known = number != self.model.unk_id() or self.model.id_to_piece(number) == word
         return number if known else None
 
-    def encode(self, text, special, spans):
-        begin = [self.model.bos_id()] if special and self.model.bos_id() >= 0 else []
-        if not spans:
-            return begin + self.model.encode(text)
-        found = self.model.encode(text, out_type="offset_mapping")
-        return begin + found["ids"], [(0, 0)] * len(begin) + found["offsets"]
+    def begin(self, special):
+        return [self.model.bos_id()] if special and self.model.bos_id() >= 0 else []
 
     def encode_all(self, texts, special):
-        yield flat([self.encode(text, special, False) for text in texts])
+        begin = self.begin(special)
+        yield flat([begin + self.model.encode(text) for text in texts])
+
+    def encode_marked(self, texts, spans, special):
+        begin = self.begin(special)
+        found = [self.model.encode(text, out_type="offset_mapping") for text in texts]
+        offsets = [[(0, 0)] * len(begin) + each["offsets"] for each in found]
+        yield *flat([begin + each["ids"] for each in found]), mark(offsets, spans)
 
     def decode(self, ids):
         return self.model.decode([int(number) for number in ids])

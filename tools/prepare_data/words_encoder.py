@@ -32,6 +32,21 @@ def find_affixes(model, special):
     return found.pop() if len(found) == 1 else None
 
 
+def trims(step):
+    """Whether a post-processor says of a token that it begins behind its white space."""
+    return bool(step) and (bool(step.get("trim_offsets")) or any(map(trims, step.get("processors", ()))))
+
+
+def bytes_of_tokens(model):
+    """How many bytes of a text each id stands for: one for each character of a byte-level token."""
+    sizes = numpy.zeros(1 + max(model.get_vocab(with_added_tokens=True).values()), numpy.int64)
+    for token, number in model.get_vocab(with_added_tokens=False).items():
+        sizes[number] = len(token)
+    for number, token in model.get_added_tokens_decoder().items():
+        sizes[number] = len(token.content.encode())
+    return sizes
+
+
 def make_encoder(path, model, special):
     """None: this tokenizer does not make words as words.py does, or not each for itself."""
     with open(path, encoding="utf-8") as file:
@@ -42,12 +57,13 @@ def make_encoder(path, model, special):
     affixes = find_affixes(model, special)
     if rule is None or not local or affixes is None or normalizer not in (None, {"type": "NFC"}):
         return None
-    return WordsEncoder(model, rule, normalizer is not None, affixes)
+    sizes = None if trims(described.get("post_processor")) else bytes_of_tokens(model)
+    return WordsEncoder(model, rule, normalizer is not None, affixes, sizes)
 
 
 class WordsEncoder:
-    def __init__(self, model, rule, normalized, affixes):
-        self.model, self.rule, self.normalized, self.affixes = model, rule, normalized, affixes
+    def __init__(self, model, rule, normalized, affixes, sizes):
+        self.model, self.rule, self.normalized, self.affixes, self.sizes = model, rule, normalized, affixes, sizes
         self.arrow = need("pyarrow")
         self.kinds = words.Kinds(rule, normalized)
         self.added = {token.content: number for number, token in model.get_added_tokens_decoder().items()}
@@ -78,9 +94,11 @@ class WordsEncoder:
             return False
         return not (self.aware and self.aware.search(text))
 
-    def encode(self, texts):
-        """All ids, and how many each text has; None: ask the library."""
-        if self.rest > 0 or not all(map(self.suits, texts)):
+    def encode(self, texts, spans=None):
+        """All ids, how many each text has, where there are spans, which tokens begin inside; and of which texts that is what the
+        library gives. None: ask it for all."""
+        known = numpy.fromiter(map(self.suits, texts), bool, len(texts))
+        if self.rest > 0 or 2 * numpy.count_nonzero(known) < len(texts) or (spans is not None and self.sizes is None):
             self.rest -= self.rest > 0
             return None
         joined = f"{END}{BEGIN}".join(texts).join((BEGIN, END))
@@ -88,14 +106,21 @@ class WordsEncoder:
         for each in self.passes:
             joined, count = each.subn(lambda found: self.marks[found.group()], joined)
             borders += count
-        return self.encode_joined(joined, borders)
+        made = self.encode_joined(joined, borders, known)
+        if made is None or spans is None:
+            return made and (made, known)
+        trained, certain = self.trained(texts, spans, *made)
+        return (*made, trained), known & certain
 
-    def encode_joined(self, joined, borders):
+    def encode_joined(self, joined, borders, known):
+        """Takes from `known` the texts in which a character is strange."""
         data = joined.encode()
         characters = numpy.frombuffer(data, numpy.uint8) if joined.isascii() else numpy.frombuffer(joined.encode("utf-32-le"), "<u4")
         kinds = self.kinds.of(characters)
-        if (kinds == words.STRANGE).any() or numpy.count_nonzero(kinds == words.BORDER) != borders:
+        if numpy.count_nonzero(kinds == words.BORDER) != borders:
             return None
+        strange = numpy.flatnonzero(kinds == words.STRANGE)
+        known[numpy.searchsorted(numpy.flatnonzero(characters == words.BEGIN), strange) - 1] = False
         begins = numpy.flatnonzero(words.part(self.rule, characters, kinds))
         ends = (characters == words.END)[begins]
         if characters.itemsize > 1:
@@ -105,6 +130,21 @@ class WordsEncoder:
         behind = numpy.cumsum(lengths)
         ids = self.ids[numpy.arange(behind[-1]) + numpy.repeat(self.ends[numbers] - behind + lengths, lengths)]
         return ids, numpy.diff(behind[ends], prepend=0)
+
+    def trained(self, texts, spans, ids, lengths):
+        """Which tokens begin inside of the spans of their text, and of which texts that is certain: those whose tokens are as many
+        bytes as they are."""
+        marks, counts = bytes_of_spans(texts, spans)
+        sizes, ends = self.sizes[ids], numpy.cumsum(lengths)
+        for affix, first in ((self.affixes[0], ends - lengths), (self.affixes[1], ends - len(self.affixes[1]))):
+            for i in range(len(affix)):
+                sizes[first + i] = 0
+        # A text's tokens lie behind where it begins, whatever was before.
+        texts_begin, behind = numpy.cumsum(counts) - counts, numpy.append(0, numpy.cumsum(sizes))
+        certain = numpy.diff(behind[ends], prepend=0) == counts
+        at = behind[:-1] + numpy.repeat(texts_begin - behind[ends - lengths], lengths)
+        begins, ends = (numpy.searchsorted(numpy.sort(each), at, "right") for each in marks)
+        return (begins > ends) & (sizes > 0), certain
 
     def numbers_of(self, data, begins):
         """Of each word, in order."""
@@ -123,6 +163,32 @@ class WordsEncoder:
         return numpy.array([self.numbers[word] for word in different], numpy.int64)[coded.indices.to_numpy()]
 
 
+def bytes_of_spans(texts, spans):
+    """Where spans begin and where they end, in bytes of all texts together, and how many each text has."""
+    marks, counts, before = ([], []), numpy.zeros(len(texts), numpy.int64), 0
+    for i, (text, each) in enumerate(zip(texts, spans)):
+        plain, at, position = text.isascii(), 0, 0
+        for mark, which in sorted((mark, which) for span in each for which, mark in enumerate(span)):
+            position += mark - at if plain else len(text[at:mark].encode())
+            marks[which].append(before + position)
+            at = mark
+        counts[i] = position + (len(text) - at if plain else len(text[at:].encode()))
+        before += counts[i]
+    return tuple(numpy.array(each, numpy.int64) for each in marks), counts
+
+
+def mended(made, known, others):
+    """(ids, lengths, …) of many texts, with those of `others` for the texts that are not known."""
+    lengths = made[1].copy()
+    lengths[~known] = others[1]
+    kept, place = numpy.repeat(known, made[1]), numpy.repeat(known, lengths)
+    arrays = [numpy.empty(len(place), each.dtype) for each in made]
+    for array, mine, other in zip(arrays, made, others):
+        if mine is not made[1]:
+            array[place], array[~place] = mine[kept], other
+    return (arrays[0], lengths, *arrays[2:])
+
+
 def alternatives(contents):
     """Finds the longest of some words; None of none."""
     longest = sorted(filter(None, contents), key=len, reverse=True)
@@ -130,12 +196,12 @@ def alternatives(contents):
 
 
 def groups(texts):
-    """Ranges of texts of about GROUP characters."""
+    """Slices of texts of about GROUP characters."""
     begin = size = 0
     for i, text in enumerate(texts):
         size += len(text)
         if size >= GROUP:
-            yield texts[begin : i + 1]
+            yield slice(begin, i + 1)
             begin, size = i + 1, 0
     if begin < len(texts):
-        yield texts[begin:]
+        yield slice(begin, len(texts))

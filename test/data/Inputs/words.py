@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""words.py TOKENIZER TEXT BIN: tokens by way of words are those that the tokenizers' library gives, for tokenizers made
+"""words.py TOKENIZER TEXT BIN: tokens by way of words, and which are trained, are those that the tokenizers' library gives, for tokenizers made
 of TOKENIZER (tokenizer.json) in the ways of known models; and so are those of BIN, which was made of TEXT by paragraphs."""
 
 import copy
@@ -58,17 +58,28 @@ def tokenizers(described):
     yield "strips", changed(added_tokens=added(["<tool>"], lstrip=True)), True
     yield "prefix", changed(pre_tokenizer=byte_level(add_prefix_space=True)), False
     yield "dropout", changed(model=described["model"] | {"unk_token": None, "dropout": 0.0}), True
+    yield "trims", changed(post_processor=byte_level(add_prefix_space=True)), True
     yield "lower", changed(normalizer={"type": "Lowercase"}), False
+
+
+def spans_of(text, draw):
+    borders = sorted(draw.randint(0, len(text)) for _ in range(2 * draw.randint(0, 3)))
+    return list(zip(borders[::2], borders[1::2]))
+
+
+def verify(what, made, wanted):
+    if not all(map(numpy.array_equal, made, wanted)):
+        sys.exit(f"{what}: {made} is not {wanted}")
 
 
 def compare(name, tokenizer, known, draw):
     for i in range(300):
         few = draw.sample(PIECES, draw.randint(2, 12)) if i % 3 else PIECES
         texts = ["".join(draw.choice(few) for _ in range(draw.randint(0, 30))) for _ in range(draw.randint(1, 6))]
+        spans = [spans_of(text, draw) for text in texts]
         for special in (True, False):
-            made, wanted = tokenizer.encode_all(texts, special), tokenizer.model.encode_whole(texts, special)
-            if not all(map(numpy.array_equal, made, wanted)):
-                sys.exit(f"{name}: {texts!r}: {made} is not {wanted}")
+            verify(f"{name}: {texts!r}", tokenizer.encode_all(texts, special), tokenizer.model.encode_whole(texts, None, special))
+            verify(f"{name}: {texts!r}, {spans}", tokenizer.encode_marked(texts, spans, special), tokenizer.model.encode_whole(texts, spans, special))
     encoder = tokenizer.model.by_words[True]
     if (encoder is not None and encoder.encode(["it's the 2 seas\n\n  and", ""]) is not None) != known:
         sys.exit(f"{name}: {'does not go' if known else 'goes'} by way of words")
