@@ -97,60 +97,110 @@ double Device::attentionSeconds(double flops, double bytes,
   return std::max(flops / rate, bytes / memoryBytesPerSecond);
 }
 
-Link Device::linkOf(int64_t ranks) const {
-  Link slower = across.bytesPerSecond < within.bytesPerSecond ? across : within;
-  return perMachine != 0 && ranks > perMachine ? slower : within;
+// Of the group, on one machine.
+int64_t Device::ranksHere(const RankGroup &group) const {
+  if (perMachine == 0)
+    return group.ranks;
+  return std::min(group.ranks, std::max<int64_t>(1, perMachine / group.stride));
 }
 
-double Device::latencyOf(const Protocol &protocol, int64_t ranks) const {
-  int64_t machines =
-      perMachine == 0 ? 1 : (ranks + perMachine - 1) / perMachine;
-  int64_t between = machines == 1 ? 0 : std::min(machines, ranks - 1);
+bool Device::isOneMachine(const RankGroup &group) const {
+  return ranksHere(group) == group.ranks;
+}
+
+// A machine's network is shared by its ranks, all of which are in such a group:
+// those of one have their own cards.
+Link Device::linkOf(const RankGroup &group) const {
+  if (isOneMachine(group))
+    return within;
+  double share = double(ranksHere(group)) / double(perMachine);
+  return {std::min(within.bytesPerSecond, across.bytesPerSecond * share)};
+}
+
+double Device::latencyOf(const Protocol &protocol,
+                         const RankGroup &group) const {
+  int64_t here = ranksHere(group);
+  int64_t machines = (group.ranks + here - 1) / here;
+  int64_t between = machines == 1 ? 0 : std::min(machines, group.ranks - 1);
   return protocol.baseSeconds +
-         double(ranks - 1 - between) * protocol.withinStep +
+         double(group.ranks - 1 - between) * protocol.withinStep +
          double(between) * protocol.acrossStep;
 }
 
-double Device::latencySeconds(int64_t ranks) const {
-  return ranks <= 1 || protocols.empty() ? 0
-                                         : latencyOf(protocols.front(), ranks);
+double Device::latencySeconds(const RankGroup &group) const {
+  return group.ranks <= 1 || protocols.empty()
+             ? 0
+             : latencyOf(protocols.front(), group);
 }
 
-double Device::sendSeconds(double bytes, int64_t ranks) const {
-  double wire = bytes / linkOf(ranks).bytesPerSecond;
+double Device::sendSeconds(double bytes, const RankGroup &group) const {
+  double wire = bytes / linkOf(group).bytesPerSecond;
   if (protocols.empty())
     return wire;
   double least = INFINITY;
   for (const Protocol &protocol : protocols)
-    least = std::min(least, latencyOf(protocol, ranks) + wire / protocol.share);
+    least = std::min(least, latencyOf(protocol, group) + wire / protocol.share);
   return least;
 }
 
-double Device::gatherSeconds(double bytes, int64_t ranks) const {
-  if (ranks <= 1)
+double Device::gatherSeconds(double bytes, const RankGroup &group) const {
+  if (group.ranks <= 1)
     return 0;
-  return sendSeconds(
-      bytes / double(ranks) * double(sharedMemory ? 1 : ranks - 1), ranks);
+  auto ranks = double(group.ranks);
+  return sendSeconds(bytes / ranks * (sharedMemory ? 1 : ranks - 1), group);
 }
 
-double Device::reduceScatterSeconds(double bytes, int64_t ranks) const {
-  if (ranks <= 1)
+double Device::reduceScatterSeconds(double bytes,
+                                    const RankGroup &group) const {
+  if (group.ranks <= 1)
     return 0;
+  auto ranks = double(group.ranks);
   // With shared memory each rank reads its slice of every rank's gradients.
-  return sendSeconds(
-      sharedMemory ? bytes : bytes / double(ranks) * double(ranks - 1), ranks);
+  return sendSeconds(sharedMemory ? bytes : bytes / ranks * (ranks - 1), group);
 }
 
-double Device::allReduceSeconds(double bytes, int64_t ranks) const {
-  return reduceScatterSeconds(bytes, ranks) + gatherSeconds(bytes, ranks);
+double Device::allReduceSeconds(double bytes, const RankGroup &group) const {
+  return reduceScatterSeconds(bytes, group) + gatherSeconds(bytes, group);
 }
 
-int64_t Device::latencyBytes(int64_t ranks) const {
-  if (ranks <= 1)
+// All parts are sent side by side, in one step: those for the own machine over
+// its links, the others by the rank's part of the network.
+double Device::allToAllSeconds(double bytes, const RankGroup &group) const {
+  if (group.ranks <= 1)
     return 0;
-  double perByte = double(sharedMemory ? 1 : ranks - 1) / double(ranks) /
-                   linkOf(ranks).bytesPerSecond;
-  return std::llround(latencySeconds(ranks) / perByte);
+  int64_t here = ranksHere(group);
+  double part = bytes / double(group.ranks);
+  double wire = part * double(here - 1) / within.bytesPerSecond;
+  if (here < group.ranks)
+    wire = std::max(wire, part * double(group.ranks - here) *
+                              double(perMachine) / across.bytesPerSecond);
+  double least = protocols.empty() ? wire : INFINITY;
+  for (const Protocol &protocol : protocols)
+    least = std::min(least, protocol.baseSeconds +
+                                (here < group.ranks ? protocol.acrossStep
+                                                    : protocol.withinStep) +
+                                wire / protocol.share);
+  return least;
+}
+
+int64_t Device::latencyBytes(const RankGroup &group) const {
+  if (group.ranks <= 1)
+    return 0;
+  auto ranks = double(group.ranks);
+  double perByte =
+      (sharedMemory ? 1 : ranks - 1) / ranks / linkOf(group).bytesPerSecond;
+  return std::llround(latencySeconds(group) / perByte);
+}
+
+double Device::shareTaken(const RankGroup &group,
+                          const RankGroup &others) const {
+  if (sharedMemory || others.ranks <= 1)
+    return 0;
+  if (!isOneMachine(group))
+    return isOneMachine(others) ? 0 : 1;
+  if (ranksHere(others) == 1) // all that they send leaves the machine
+    return 0;
+  return linkOf(others).bytesPerSecond / within.bytesPerSecond;
 }
 
 const std::pair<const char *, double ThreadRates::*> kThreadRates[8] = {

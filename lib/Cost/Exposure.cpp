@@ -3,13 +3,14 @@
 
 #include "shardonnx/Cost/Exposure.h"
 
+#include "shardonnx/Cost/AxisTime.h"
 #include "shardonnx/Cost/MemoryTraffic.h"
-
 #include "shardonnx/runtime/MemoryPlan.h"
-
 #include "shardonnx/runtime/NewtonSchulzPlan.h"
+
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 namespace shardonnx {
 
@@ -36,7 +37,7 @@ public:
   Walk(const Manifest &manifest, const Device &device, const Topology &topology,
        const StepPlay &play)
       : m(manifest), device(device), topology(topology), play(play),
-        products(productDevice()), group(topology.groupSize()),
+        products(productDevice()), group(ownersOf(topology)),
         replicas(topology.replicas), slower(1 + play.straggler),
         gathered(manifest.units.size()), reduced(manifest.units.size()),
         resharded(manifest.units.size()) {}
@@ -51,17 +52,22 @@ private:
   /// Seconds of work, by what bounds it.
   struct Work {
     double products = 0, attention = 0, memory = 0;
+    // That it waits for collectives along each axis.
+    std::array<double, kMeshAxes> axes = {};
     double seconds() const { return products + attention + memory; }
     Work &operator+=(const Work &other);
+    Work operator*(double times) const;
   };
   void work(const Work &work);
+  void sendAlongAxes(const Work &work, double begin);
+  void shareLinks(double &seconds, MeshAxis axis, double busy);
   void work(double seconds, double ofProducts = 0);
   Work launchWork(const Manifest::Launch &launch, Manifest::Phase phase) const;
   void addEager(const Manifest::Function &function,
                 std::vector<Work> &segments) const;
   void addSelective(const Manifest::Function &function,
                     std::vector<Work> &segments) const;
-  void delay(size_t unit, double collective);
+  void delay(size_t unit, double collective, double ofReplicas = 0);
   double memorySeconds(double bytes) const;
   Device productDevice() const;
   double slowed(double seconds, double ofProducts, double clock) const;
@@ -69,12 +75,13 @@ private:
   double start(double &queue, double seconds);
   double gatherSeconds(const Manifest::Unit &unit, bool nearby) const;
   double reduceSeconds(const Manifest::Unit &unit) const;
+  double replicaSeconds(const Manifest::Unit &unit) const;
   double optimizerBytes(const Manifest::Unit &unit) const;
   double newtonSchulzSeconds(const Manifest::Unit &unit) const;
   double normBytes() const;
   std::vector<Work> workOf(const Manifest::Function &function) const;
   bool half() const { return m.paramType != SHX_F32; }
-  void wait(size_t unit, double until);
+  void wait(size_t unit, double until, double ofReplicas = 0);
   void record(Span::Queue queue, int64_t unit, double begin, double end) {
     functions.back().others.push_back({queue, unit, begin, end});
   }
@@ -89,7 +96,8 @@ private:
   const Topology &topology;
   const StepPlay &play;
   Device products;          // what of the device products take
-  int64_t group, replicas;  // ranks that share a unit, and copies of it
+  RankGroup group;          // ranks that share a unit
+  int64_t replicas;         // copies of it
   double slower;            // the straggler's work, to that of the others
   double now = 0, late = 0; // clocks of the others and of the straggler
   double gatherQueue = 0, reduceQueue = 0; // when each is free
@@ -103,23 +111,30 @@ double Walk::gatherSeconds(const Manifest::Unit &unit, bool nearby) const {
     return 0;
   // In place nothing is copied: ranks meet.
   double bytes = unit.gatherInPlace ? 0 : double(unit.sentBytes());
-  return device.gatherSeconds(bytes, nearby ? std::min(unit.reshardGroup, group)
-                                            : group);
+  int64_t ranks =
+      nearby ? std::min(unit.reshardGroup, group.ranks) : group.ranks;
+  return device.gatherSeconds(bytes, {ranks, group.stride});
+}
+
+// Every rank of a machine sums with its like on the other machines, over its
+// own network card.
+double Walk::replicaSeconds(const Manifest::Unit &unit) const {
+  if (!unit.sharded || replicas == 1)
+    return 0;
+  double owned = double(unit.length) * sizeof(float) / double(group.ranks);
+  int64_t abreast = std::max<int64_t>(
+      1, device.perMachine == 0
+             ? 1
+             : std::min(device.perMachine, group.ranks * group.stride));
+  return device.allReduceSeconds(owned * double(abreast), replicas * abreast);
 }
 
 double Walk::reduceSeconds(const Manifest::Unit &unit) const {
   double bytes = double(unit.gradientBytes());
   if (!unit.sharded)
-    return device.allReduceSeconds(bytes, group * replicas);
-  double owned = double(unit.length) * sizeof(float) / double(group);
-  // Every rank of a machine sums with its like on the other machines, over its
-  // own network card.
-  int64_t abreast = std::max<int64_t>(
-      1, device.perMachine == 0 ? 1 : std::min(device.perMachine, group));
-  return device.reduceScatterSeconds(bytes, group) +
-         (replicas == 1 ? 0
-                        : device.allReduceSeconds(owned * double(abreast),
-                                                  replicas * abreast));
+    return device.allReduceSeconds(bytes,
+                                   {group.ranks * replicas, group.stride});
+  return device.reduceScatterSeconds(bytes, group) + replicaSeconds(unit);
 }
 
 double Walk::memorySeconds(double bytes) const {
@@ -151,7 +166,7 @@ double Walk::normBytes() const {
   double bytes = 0;
   for (const Manifest::Unit &unit : m.units)
     if (!play.as && !squaresWithSum(m, unit, topology, play.microbatches))
-      bytes += double(unit.length) / double(unit.sharded ? group : 1) *
+      bytes += double(unit.length) / double(unit.sharded ? group.ranks : 1) *
                sizeof(float);
   return bytes;
 }
@@ -205,15 +220,63 @@ Walk::Work &Walk::Work::operator+=(const Work &other) {
   products += other.products;
   attention += other.attention;
   memory += other.memory;
+  for (size_t axis = 0; axis < axes.size(); ++axis)
+    axes[axis] += other.axes[axis];
   return *this;
+}
+
+Walk::Work Walk::Work::operator*(double times) const {
+  Work all{products * times, attention * times, memory * times, axes};
+  for (double &axis : all.axes)
+    axis *= times;
+  return all;
 }
 
 void Walk::work(const Work &parts) {
   step.products += parts.products;
   step.attention += parts.attention;
   step.memory += parts.memory;
-  double seconds = parts.seconds();
+  double seconds = parts.seconds(), begin = now;
   work(seconds, seconds > 0 ? parts.products / seconds : 0);
+  sendAlongAxes(parts, begin);
+}
+
+// What of the links the queues take in the meantime slows both down: each sends
+// as much later as the other has sent.
+void Walk::shareLinks(double &seconds, MeshAxis axis, double busy) {
+  double longer =
+      seconds * busy * device.shareTaken(axisGroup(axis, m.mesh), group);
+  if (longer <= 0)
+    return;
+  auto postpone = [&](double &end) {
+    if (end > now)
+      end += longer;
+  };
+  for (std::vector<double> *ends : {&gathered, &reduced})
+    std::for_each(ends->begin(), ends->end(), postpone);
+  for (double *end : {&gatherQueue, &reduceQueue, &wire})
+    postpone(*end);
+  for (FunctionSchedule &function : functions)
+    for (Span &span : function.others)
+      if (span.queue == Span::Gather || span.queue == Span::Reduce)
+        postpone(span.end);
+  seconds += longer;
+}
+
+// The work's collectives along axes are spread over it, and it waits for each.
+void Walk::sendAlongAxes(const Work &parts, double begin) {
+  double sent = std::accumulate(parts.axes.begin(), parts.axes.end(), 0.0);
+  if (sent <= 0)
+    return;
+  double busy = std::clamp((wire - begin) / (now - begin + sent), 0.0, 1.0);
+  for (size_t axis = 0; axis < parts.axes.size(); ++axis) {
+    double seconds = parts.axes[axis];
+    shareLinks(seconds, static_cast<MeshAxis>(axis), busy);
+    step.exposed += seconds;
+    step.exposedByAxis[axis] += seconds;
+    now += seconds;
+    late += seconds;
+  }
 }
 
 void Walk::endStep() {
@@ -224,17 +287,22 @@ void Walk::endStep() {
 }
 
 // Work that a collective holds up although nobody waits for its result.
-void Walk::delay(size_t unit, double collective) {
+void Walk::delay(size_t unit, double collective, double ofReplicas) {
   if (play.as)
-    wait(unit, now + play.as->unhidden * collective);
+    wait(unit, now + play.as->unhidden * collective,
+         play.as->unhidden * ofReplicas);
 }
 
-void Walk::wait(size_t unit, double until) {
+// Of the time until then, the last seconds go to what replicas sum up.
+void Walk::wait(size_t unit, double until, double ofReplicas) {
   double waited = std::max(0.0, until - now);
   if (waited > 0)
     record(Span::Wait, static_cast<int64_t>(unit), now, until);
   step.units[unit].exposed += waited;
   step.exposed += waited;
+  auto &byAxis = step.exposedByAxis;
+  byAxis[size_t(MeshAxis::Replicate)] += std::min(waited, ofReplicas);
+  byAxis[size_t(MeshAxis::Shard)] += waited - std::min(waited, ofReplicas);
   now += waited;
   late = std::max(late, until);
 }
@@ -244,7 +312,8 @@ void Walk::wait(size_t unit, double until) {
 double Walk::start(double &queue, double seconds) {
   double begin = std::max({queue, now, late});
   if (!device.sharedMemory && seconds > 0) {
-    double latency = std::min(seconds, device.latencySeconds(group * replicas));
+    double latency = std::min(
+        seconds, device.latencySeconds({group.ranks * replicas, group.stride}));
     double sending = std::max(begin + latency, wire);
     wire = sending + seconds - latency;
     return queue = wire;
@@ -276,9 +345,9 @@ void Walk::call(const Manifest::Collective &call) {
     exposure.reduce += seconds;
     double end = reduced[index] = start(reduceQueue, seconds);
     record(Span::Reduce, call.unit, end - seconds, end);
-    delay(index, seconds);
+    delay(index, seconds, replicaSeconds(unit));
   } else if (call.op == "reduce_wait") {
-    wait(index, reduced[index]);
+    wait(index, reduced[index], replicaSeconds(unit));
   } else if (call.op == "optimizer") {
     double begin = now;
     work(Work{newtonSchulzSeconds(unit), 0,
@@ -289,9 +358,15 @@ void Walk::call(const Manifest::Collective &call) {
 
 Walk::Work Walk::launchWork(const Manifest::Launch &launch,
                             Manifest::Phase phase) const {
-  double seconds =
-      launchSeconds(launch, phase, launch.kind == "product" ? products : device,
-                    half(), play.as ? play.as->attention : kOwnAttention);
+  double seconds = launchSeconds(m, launch, phase,
+                                 launch.kind == "product" ? products : device,
+                                 play.as ? play.as->attention : kOwnAttention);
+  if (auto sent = axisLaunch(launch, m.mesh)) {
+    double sending = linkSeconds(*sent, device);
+    Work work{0, 0, (seconds - sending) / (play.as ? play.as->memoryShare : 1)};
+    work.axes[size_t(sent->axis)] = sending;
+    return work;
+  }
   if (!play.as) {
     if (launch.kind == "product")
       return {seconds, 0, 0};
@@ -387,10 +462,8 @@ std::vector<Walk::Work> Walk::workOf(const Manifest::Function &function) const {
   }
   segments.resize(function.collectives.size() + 1);
   for (const Manifest::LaunchRun &run : function.launches) {
-    Work once = launchWork(m.launches[run.launch], run.phase);
-    auto times = double(run.count);
     segments[run.behind] +=
-        {times * once.products, times * once.attention, times * once.memory};
+        launchWork(m.launches[run.launch], run.phase) * double(run.count);
   }
   if (play.as && play.eager && function.name != "update") {
     if (play.as->eager)
@@ -424,11 +497,19 @@ static void add(StepExposure &sum, const StepExposure &other, double times) {
        {&StepExposure::work, &StepExposure::exposed, &StepExposure::products,
         &StepExposure::attention, &StepExposure::memory, &StepExposure::host})
     sum.*part += times * (other.*part);
+  for (size_t axis = 0; axis < sum.exposedByAxis.size(); ++axis)
+    sum.exposedByAxis[axis] += times * other.exposedByAxis[axis];
   for (size_t unit = 0; unit < other.units.size(); ++unit) {
     sum.units[unit].gather += times * other.units[unit].gather;
     sum.units[unit].reduce += times * other.units[unit].reduce;
     sum.units[unit].exposed += times * other.units[unit].exposed;
   }
+}
+
+double tokensPerSecond(const Manifest &manifest, int64_t microbatches,
+                       double seconds) {
+  return double(manifest.tokensPerMicrobatch() * microbatches) /
+         (std::max(seconds, 1e-12) * double(manifest.mesh.together()));
 }
 
 StepExposure predictExposure(const Manifest &manifest, const Device &device,

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // How long one launch takes: products by their shape, attention by its FLOPs,
-// everything else by its bytes.
+// what ranks of an axis exchange by their links, everything else by its bytes.
 
+#include "shardonnx/Cost/AxisTime.h"
 #include "shardonnx/Cost/Exposure.h"
 
 #include <algorithm>
@@ -61,9 +62,8 @@ AttentionShape attentionShapeOf(const std::string &name,
 }
 
 // As measured in programs: what passes between launches adds up.
-double measuredSeconds(const Manifest::Launch &launch, Manifest::Phase phase,
-                       const ThreadRates &rates) {
-  double bytes = launch.readBytes + launch.writtenBytes;
+double measuredSeconds(const Manifest::Launch &launch, double bytes,
+                       Manifest::Phase phase, const ThreadRates &rates) {
   if (launch.kind == "product")
     return launch.flops / rates.productFlops + bytes / rates.productBytes;
   if (launch.kind == "attention")
@@ -76,17 +76,15 @@ double measuredSeconds(const Manifest::Launch &launch, Manifest::Phase phase,
          (launch.kind == "column sums" ? rates.columnBytes : rates.rowBytes);
 }
 
-} // namespace
-
-double launchSeconds(const Manifest::Launch &launch, Manifest::Phase phase,
-                     const Device &device, bool half,
-                     const std::string &attention) {
-  double bytes = launch.readBytes + launch.writtenBytes;
+// What the rank itself does, which moves `bytes`.
+double workSeconds(const Manifest::Launch &launch, double bytes,
+                   Manifest::Phase phase, const Device &device, bool half,
+                   const std::string &attention) {
   double least =
       device.launchSeconds *
       static_cast<double>(std::max<int64_t>(1, launch.kernels + launch.calls));
   if (const auto &rates = half ? device.halfRates : device.f32Rates)
-    return least + measuredSeconds(launch, phase, *rates);
+    return least + measuredSeconds(launch, bytes, phase, *rates);
   double seconds = 0;
   std::vector<double> sizes;
   if (launch.kind == "product")
@@ -105,17 +103,31 @@ double launchSeconds(const Manifest::Launch &launch, Manifest::Phase phase,
   return std::max(seconds, least);
 }
 
+} // namespace
+
+double launchSeconds(const Manifest &manifest, const Manifest::Launch &launch,
+                     Manifest::Phase phase, const Device &device,
+                     const std::string &attention) {
+  double sending = 0, bytes = launch.readBytes + launch.writtenBytes;
+  if (auto axis = axisLaunch(launch, manifest.mesh)) {
+    sending = linkSeconds(*axis, device);
+    bytes = axis->packedBytes;
+  }
+  return sending + workSeconds(launch, bytes, phase, device,
+                               manifest.paramType != SHX_F32, attention);
+}
+
 double attentionReached(const Manifest &manifest, Manifest::Phase phase,
                         const Device &device) {
   double flops = 0, seconds = 0;
-  bool half = manifest.paramType != SHX_F32;
   for (const Manifest::Function &function : manifest.functions)
     for (const Manifest::LaunchRun &run : function.launches) {
       const Manifest::Launch &launch = manifest.launches[run.launch];
       if (launch.kind != "attention" || run.phase != phase)
         continue;
       flops += double(run.count) * launch.flops;
-      seconds += double(run.count) * launchSeconds(launch, phase, device, half);
+      seconds +=
+          double(run.count) * launchSeconds(manifest, launch, phase, device);
     }
   return seconds > 0 ? flops / seconds : 0;
 }

@@ -232,8 +232,7 @@ MemoryTraffic memoryTraffic(const Manifest &m, const Device &device,
                   launch.writtenBytes * scale,
                   launch.leastBytes * scale,
                   launch.elements * scale,
-                  scale * launchSeconds(launch, run.phase, device,
-                                        m.paramType != SHX_F32)};
+                  scale * launchSeconds(m, launch, run.phase, device)};
       size_t unit =
           run.unit < 0 ? m.units.size() : static_cast<size_t>(run.unit);
       traffic.units[unit].launches.push_back(

@@ -5,6 +5,8 @@
 
 #include "shardonnx/Cost/StepTimeline.h"
 
+#include "shardonnx/Cost/AxisTime.h"
+
 #include <algorithm>
 #include <optional>
 
@@ -40,8 +42,7 @@ private:
 double TimelineBuilder::secondsOf(const Manifest::Function &function,
                                   int64_t run) const {
   const Manifest::LaunchRun &one = function.launches[static_cast<size_t>(run)];
-  return launchSeconds(m.launches[one.launch], one.phase, device,
-                       m.paramType != SHX_F32);
+  return launchSeconds(m, m.launches[one.launch], one.phase, device);
 }
 
 // Ops of one unit and phase that follow one another are one span.
@@ -76,8 +77,12 @@ void TimelineBuilder::addOps(const FunctionSchedule &schedule) {
           function.launches[static_cast<size_t>(function.ops[at])];
       begins.push_back(time);
       double seconds = scale * secondsOf(function, function.ops[at]);
-      addWork({Span::Work, run.unit, time, time + seconds},
-              function.name == "update" ? "update" : spell(run.phase));
+      if (auto axis = axisLaunch(m.launches[run.launch], m.mesh))
+        addWork({Span::Axis, run.unit, time, time + seconds},
+                spell(axis->axis));
+      else
+        addWork({Span::Work, run.unit, time, time + seconds},
+                function.name == "update" ? "update" : spell(run.phase));
       time += seconds;
     }
     if (at < function.ops.size()) { // the collective behind the segment

@@ -82,7 +82,7 @@ Speed speedOf(const Manifest &m, const Device &device,
   speed.peak = speed.half ? device.halfPeak : device.f32Peak;
   if (step.seconds() <= 0)
     return speed;
-  speed.tokens = double(m.tokensPerMicrobatch()) / step.seconds();
+  speed.tokens = tokensPerSecond(m, 1, step.seconds());
   if (speed.peak > 0)
     speed.mfu = m.flopsPerMicrobatch / step.seconds() / speed.peak;
   return speed;
@@ -108,6 +108,25 @@ void printSpeed(const Manifest &m, const InspectView &view,
       attentionReached(m, Manifest::Phase::Backward, device) / kTera,
       device.memoryBytesPerSecond / kGiga,
       device.within.bytesPerSecond / kGiga);
+}
+
+// Of the exposed time: that of collectives within the work.
+double alongAxes(const StepExposure &step) {
+  return step.exposedByAxis[size_t(MeshAxis::Context)] +
+         step.exposedByAxis[size_t(MeshAxis::Tensor)];
+}
+
+// Where there is more than one axis to wait for.
+void printAxes(const StepExposure &step, const Topology &topology,
+               llvm::raw_ostream &out) {
+  if (topology.replicas == 1 && topology.together() == 1)
+    return;
+  out << "  exposed by axis:";
+  for (const Spelling<MeshAxis> &axis : Spellings<MeshAxis>::table)
+    out << llvm::formatv(
+        "{0} {1} {2:F3}", axis.value == MeshAxis::Replicate ? "" : ",",
+        axis.text, step.exposedByAxis[size_t(axis.value)] * kMillis);
+  out << '\n';
 }
 
 } // namespace
@@ -142,7 +161,18 @@ void printExposure(const Manifest &m, const InspectView &view,
     shorten(rows);
   for (const Row &row : rows)
     printRow(row, out);
+  if (double along = alongAxes(step); along > 0)
+    printRow({"along the mesh", {0, 0, along}, std::nullopt}, out);
   printRow(all, out);
+  printAxes(step, view.topology, out);
+}
+
+void writeExposedByAxis(llvm::json::OStream &json, const StepExposure &step) {
+  json.attributeObject("exposed_by_axis_ms", [&] {
+    for (const Spelling<MeshAxis> &axis : Spellings<MeshAxis>::table)
+      json.attribute(axis.text,
+                     step.exposedByAxis[size_t(axis.value)] * kMillis);
+  });
 }
 
 void writeExposure(llvm::json::OStream &json, const Manifest &m,
@@ -153,6 +183,7 @@ void writeExposure(llvm::json::OStream &json, const Manifest &m,
     json.attribute("step_ms", step.seconds() * kMillis);
     json.attribute("work_ms", step.work * kMillis);
     json.attribute("exposed_ms", step.exposed * kMillis);
+    writeExposedByAxis(json, step);
     const Device &device = view.device;
     Speed speed = speedOf(m, device, step);
     json.attribute("tokens_per_s", speed.tokens);

@@ -4,7 +4,7 @@
 // Of inspect: the mesh, and what ranks send along its axes.
 
 #include "InspectReport.h"
-#include "shardonnx/Dialect/Exec/Transforms/Launches.h"
+#include "shardonnx/Cost/AxisTime.h"
 #include "shardonnx/runtime/ByteSize.h"
 
 #include "llvm/Support/Format.h"
@@ -27,21 +27,6 @@ using AxisTraffics =
 
 } // namespace
 
-// Of N ranks' tensors of B bytes, a sum takes 2·B·(N-1)/N, half of that where
-// each rank keeps a part of it, a gather of N parts B·(N-1), as Traffic.h
-// counts, an all-to-all B·(N-1)/N; slices and pads send nothing. A launch is
-// named after the call and its axis.
-static double bytesSent(const Manifest::Launch &launch, const Mesh &mesh) {
-  auto [call, axis] = llvm::StringRef(launch.name).split(' ');
-  auto ranks = static_cast<double>(
-      mesh.size(parseSpelling<MeshAxis>(axis).value_or(MeshAxis::Tensor)));
-  if (call == "all_reduce")
-    return 2 * launch.readBytes * (ranks - 1) / ranks;
-  if (call == "reduce_scatter" || call == "all_to_all")
-    return launch.readBytes * (ranks - 1) / ranks;
-  return call == "all_gather" ? launch.readBytes * (ranks - 1) : 0;
-}
-
 static AxisTraffics axisTraffics(const Manifest &m) {
   AxisTraffics traffics;
   for (const Manifest::Function &function : m.functions) {
@@ -49,14 +34,12 @@ static AxisTraffics axisTraffics(const Manifest &m) {
       continue;
     for (const Manifest::LaunchRun &run : function.launches) {
       const Manifest::Launch &launch = m.launches[run.launch];
-      if (launch.kind != exec::kMeshLaunch)
-        continue;
-      double bytes = bytesSent(launch, m.mesh);
-      if (bytes == 0)
+      std::optional<AxisLaunch> sent = axisLaunch(launch, m.mesh);
+      if (!sent)
         continue;
       AxisTraffic &traffic = traffics[{run.phase, launch.name}];
       traffic.calls += run.count;
-      traffic.bytes += static_cast<double>(run.count) * bytes;
+      traffic.bytes += static_cast<double>(run.count) * bytesSent(*sent);
     }
   }
   return traffics;

@@ -10,6 +10,7 @@
 #include "RunLog.h"
 #include "TraceLog.h"
 #include "shardonnx/Cost/Device.h"
+#include "shardonnx/Cost/Exposure.h"
 #include "shardonnx/Cost/Traffic.h"
 #include "shardonnx/Driver/Options.h"
 #include "shardonnx/runtime/Layout.h"
@@ -70,6 +71,7 @@ int64_t countParameters(const Manifest::Unit &unit, bool trainable);
 /// The communication of a step, predicted and, with a trace, measured.
 void printExposure(const Manifest &manifest, const InspectView &view,
                    llvm::raw_ostream &out);
+void writeExposedByAxis(llvm::json::OStream &json, const StepExposure &step);
 void writeExposure(llvm::json::OStream &json, const Manifest &manifest,
                    const InspectView &view);
 

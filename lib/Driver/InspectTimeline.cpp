@@ -29,6 +29,8 @@ const char *wordOf(Span::Queue queue) {
     return "gather";
   case Span::Reduce:
     return "reduce";
+  case Span::Axis:
+    return "axis";
   }
   return "";
 }
@@ -91,8 +93,8 @@ std::vector<CountedLaunch> launchesOf(const Manifest &m,
       double count = times * double(run.count);
       CountedLaunch &one = list[run.launch];
       one.count += count;
-      one.seconds += count * launchSeconds(*one.launch, run.phase, view.device,
-                                           m.paramType != SHX_F32);
+      one.seconds +=
+          count * launchSeconds(m, *one.launch, run.phase, view.device);
     }
   }
   llvm::erase_if(list, [](const CountedLaunch &one) { return one.count == 0; });

@@ -39,8 +39,7 @@ Row rowOf(const std::string &value, const Inspected &program) {
           : offloadSeconds(m, view.topology, view.offload, view.device);
   row.seconds = step.seconds() + offload;
   row.exposed = step.exposed + offload;
-  row.tokens = double(m.tokensPerMicrobatch() * view.accumulate) /
-               std::max(row.seconds, 1e-12);
+  row.tokens = tokensPerSecond(m, view.accumulate, row.seconds);
   if (m.cuda() && view.device.memoryBytes > 0)
     row.fits = double(row.bytes + totalBytes(planHeadroom(m, view.topology))) <=
                view.device.memoryBytes - view.device.reservedBytes;

@@ -63,8 +63,10 @@ public:
   MemoryFitter(ModuleOp module, const CompileOptions &options,
                ManifestOf manifestOf)
       : module(module), options(options), manifestOf(manifestOf),
-        ranks(*options.worldSize), budget(*options.memoryBudget),
-        builder(module.getContext()) {}
+        ranks(*options.worldSize),
+        owners(*options.worldSize / options.mesh.tensor(),
+               options.mesh.tensor()),
+        budget(*options.memoryBudget), builder(module.getContext()) {}
 
   BudgetOutcome run();
 
@@ -83,6 +85,7 @@ private:
   const CompileOptions &options;
   ManifestOf manifestOf;
   int64_t ranks;
+  RankGroup owners; // of a unit
   int64_t budget;
   OpBuilder builder;
   PlannedStep step;    // of the last measurement
@@ -114,7 +117,7 @@ void MemoryFitter::mergeSmall() {
   if (!measure())
     return;
   double least = step.time.exposed;
-  int64_t whole = step.device.latencyBytes(ranks);
+  int64_t whole = step.device.latencyBytes(owners);
   std::optional<int64_t> best;
   for (int64_t fraction : kFractions) {
     setNumber(fsdp::kMergeBelowAttr, whole / fraction);
@@ -135,7 +138,7 @@ void MemoryFitter::keepUnits() {
   for (const Manifest::Unit &unit : step.manifest.units)
     if (unit.sharded && !unit.kept)
       units.push_back(
-          {step.device.gatherSeconds(double(unit.sentBytes()), ranks) /
+          {step.device.gatherSeconds(double(unit.sentBytes()), owners) /
                double(unit.gatheredBytes()),
            unit.name});
   llvm::stable_sort(

@@ -4,6 +4,7 @@
 // The model of devices and links, and the waits of a step, against arithmetic
 // done by hand.
 
+#include "shardonnx/Cost/AxisTime.h"
 #include "shardonnx/Cost/Calibration.h"
 #include "shardonnx/Cost/Exposure.h"
 #include "shardonnx/Cost/FrameworkMemory.h"
@@ -40,6 +41,98 @@ TEST(Device, RingOfTwoMachines) {
   EXPECT_NEAR(h100.latencySeconds(16), 80.6 * kMicro, 1e-9);
   // 15/16 of 3.2 GB at 0.8 of 400 GB/s.
   EXPECT_NEAR(h100.gatherSeconds(3.2e9, 16), 80.6 * kMicro + 9.375e-3, 1e-9);
+}
+
+// Eight machines' ranks of one place have a card each: 40 of 320 GB/s.
+TEST(Device, RingOfCards) {
+  Device h100 = *deviceNamed("h100");
+  EXPECT_NEAR(h100.latencySeconds({4, 8}), (8.4 + 3 * 14) * kMicro, 1e-9);
+  EXPECT_NEAR(h100.gatherSeconds(400e6, {4, 8}), 50.4 * kMicro + 300e6 / 40e9,
+              1e-9);
+  // Every second rank: four of a machine, which share half of its network.
+  EXPECT_NEAR(h100.gatherSeconds(1.6e9, {16, 2}),
+              (8.4 + 11 * 3.4 + 4 * 14) * kMicro + 1.5e9 / 160e9, 1e-9);
+  // …or all of them on one machine.
+  EXPECT_NEAR(h100.gatherSeconds(360e6, {4, 2}),
+              (8.4 + 3 * 3.4) * kMicro + 270e6 / 360e9, 1e-9);
+}
+
+TEST(Device, AllToAll) {
+  Device h100 = *deviceNamed("h100");
+  // Seven eighths in one step.
+  EXPECT_NEAR(h100.allToAllSeconds(360e6, 8), 11.8 * kMicro + 315e6 / 360e9,
+              1e-9);
+  // Of 16 parts eight leave the machine, by the rank's card.
+  EXPECT_NEAR(h100.allToAllSeconds(160e6, 16), 22.4 * kMicro + 80e6 / 40e9,
+              1e-9);
+  EXPECT_EQ(h100.allToAllSeconds(1e9, 1), 0);
+}
+
+// What two kinds of groups take of each other's links.
+TEST(Device, SharedLinks) {
+  Device h100 = *deviceNamed("h100");
+  // Both on one machine; a ring over machines comes by at their network's rate.
+  EXPECT_EQ(h100.shareTaken(2, {4, 2}), 1);
+  EXPECT_NEAR(h100.shareTaken(2, {16, 2}), 160.0 / 360, 1e-9);
+  // A card for each: nothing of it passes between the ranks of the machine.
+  EXPECT_EQ(h100.shareTaken(8, {32, 8}), 0);
+  // Beyond the machine the cards are the same.
+  EXPECT_EQ(h100.shareTaken({4, 8}, {8, 8}), 1);
+  EXPECT_EQ(h100.shareTaken(8, 1), 0);
+}
+
+Manifest::Launch axisCall(const char *name, double bytes) {
+  Manifest::Launch launch;
+  launch.kind = "mesh";
+  launch.name = name;
+  launch.leastBytes = launch.readBytes = bytes;
+  launch.calls = 1;
+  return launch;
+}
+
+// A rank's 100 MB: parts of 400 that are gathered or kept of a sum by four.
+TEST(AxisTime, BytesAndSeconds) {
+  Device h100 = *deviceNamed("h100");
+  Mesh mesh;
+  mesh.set(MeshAxis::Tensor, 4);
+  mesh.set(MeshAxis::Context, 2);
+  auto check = [&](const char *name, double moved, double sent,
+                   double seconds) {
+    std::optional<AxisLaunch> launch = axisLaunch(axisCall(name, moved), mesh);
+    ASSERT_TRUE(launch) << name;
+    EXPECT_NEAR(bytesSent(*launch), sent, 1e-3) << name;
+    EXPECT_NEAR(linkSeconds(*launch, h100), seconds, 1e-9) << name;
+  };
+  double ring = (8.4 + 3 * 3.4) * kMicro + 300e6 / 360e9;
+  check("all_gather tensor", 500e6, 300e6, ring);
+  check("reduce_scatter tensor", 500e6, 300e6, ring);
+  check("all_reduce tensor", 800e6, 600e6, 2 * ring);
+  // Half of 400 MB to the rank that is four places further.
+  check("all_to_all context", 800e6, 200e6, 11.8 * kMicro + 200e6 / 360e9);
+  h100.perMachine = 4;
+  check("all_to_all context", 800e6, 200e6,
+        22.4 * kMicro + 200e6 / (320e9 / 4));
+  EXPECT_FALSE(axisLaunch(axisCall("part_slice context", 1), mesh));
+  // Copies before and behind it.
+  Manifest::Launch packed = axisCall("all_to_all context", 800e6);
+  packed.writtenBytes = 1600e6;
+  EXPECT_EQ(axisLaunch(packed, mesh)->packedBytes, 1600e6);
+}
+
+// Ranks of a CPU write what they give, and read what they get.
+TEST(AxisTime, SharedMemory) {
+  Device cpu = cpuDevice(1);
+  Mesh mesh;
+  mesh.set(MeshAxis::Tensor, 4);
+  auto seconds = [&](const char *name, double moved) {
+    return linkSeconds(*axisLaunch(axisCall(name, moved), mesh), cpu);
+  };
+  EXPECT_NEAR(seconds("all_gather tensor", 10e6), 20 * kMicro + 10e6 / 8e9,
+              1e-9);
+  EXPECT_NEAR(seconds("reduce_scatter tensor", 10e6), 20 * kMicro + 16e6 / 8e9,
+              1e-9);
+  EXPECT_NEAR(seconds("all_reduce tensor", 16e6), 20 * kMicro + 40e6 / 8e9,
+              1e-9);
 }
 
 TEST(Device, ProductsOfEightBits) {
@@ -140,13 +233,15 @@ TEST(Device, AttentionByLibraryAndShape) {
 
 TEST(Exposure, AttentionIsReadFromItsName) {
   Device device = *deviceNamed("h100");
+  Manifest m;
+  m.paramType = SHX_BF16;
   Manifest::Launch launch;
   launch.kind = "attention";
   launch.name = "attention 4x2048x32x128 causal";
   launch.flops = 1e12;
   launch.calls = 1;
   auto seconds = [&](Manifest::Phase phase, const char *library) {
-    return launchSeconds(launch, phase, device, /*half=*/true, library);
+    return launchSeconds(m, launch, phase, device, library);
   };
   // FlashAttention-3's figure 5: cuDNN reaches 484 TFLOP/s, its predecessor
   // 298.
@@ -295,6 +390,45 @@ TEST(Exposure, InPlaceOnlyRanksMeet) {
               1e-9);
 }
 
+// Two ranks of the tensor axis: each of two sums takes twice a second of
+// latency and 0.5 MB, and the work waits for both.
+TEST(Exposure, WorkWaitsForItsAxes) {
+  Manifest m;
+  m.mesh.set(MeshAxis::Tensor, 2);
+  m.launches = {axisCall("all_reduce tensor", 2e6)};
+  m.functions = {{"first_microbatch", {}}};
+  m.functions[0].launches = {{0, -1, Manifest::Phase::Forward, 2, 0}};
+  Topology ranks(2, 1, 0, kSliceAlignment, /*tensor=*/2);
+  StepExposure step = predictExposure(m, slow(), ranks);
+  EXPECT_NEAR(step.exposed, 6, 1e-9);
+  EXPECT_NEAR(step.exposedByAxis[size_t(MeshAxis::Tensor)], 6, 1e-9);
+  EXPECT_NEAR(step.exposedByAxis[size_t(MeshAxis::Shard)], 0, 1e-9);
+  EXPECT_NEAR(launchSeconds(m, m.launches[0], Manifest::Phase::Forward, slow()),
+              3, 1e-9);
+}
+
+// A gather of 2 s, of which one is latency, runs beside a sum of 3 s: over the
+// same link, so what is sent at the same time takes longer.
+TEST(Exposure, AxesShareLinksWithUnits) {
+  Manifest m = oneUnit();
+  m.mesh.set(MeshAxis::Tensor, 2);
+  m.launches = {axisCall("all_reduce tensor", 2e6)};
+  m.functions = {{"first_microbatch",
+                  {{"gather_start", 0, 0, 0}, {"gather_wait", 0, 0, 0}}}};
+  m.functions[0].launches = {{0, -1, Manifest::Phase::Forward, 1, 1}};
+  Topology ranks(4, 1, 0, kSliceAlignment, /*tensor=*/2);
+  StepExposure step = predictExposure(m, slow(), ranks);
+  // For two of the three seconds: two more, of which the gather is hidden.
+  EXPECT_NEAR(step.exposedByAxis[size_t(MeshAxis::Tensor)], 5, 1e-9);
+  EXPECT_NEAR(step.units[0].exposed, 0, 1e-9);
+  // Not where the ranks of a unit have their own cards.
+  Device cards = slow();
+  cards.perMachine = 2;
+  cards.across = {2e6};
+  step = predictExposure(m, cards, ranks);
+  EXPECT_NEAR(step.exposedByAxis[size_t(MeshAxis::Tensor)], 3, 1e-9);
+}
+
 TEST(Exposure, AKeptUnitIsAwaitedInTheNextStep) {
   Manifest m = oneUnit();
   // Gathered behind the optimizer, awaited after 0.5 s of the next step.
@@ -311,6 +445,17 @@ TEST(Exposure, ReplicasAddUpWhatTheyOwn) {
   // 2 s in each group of two; then 1 MB at 2 replicas: twice 1 s and 0.5 MB.
   StepExposure step = predictExposure(m, slow(), Topology(4, 2));
   EXPECT_NEAR(step.units[0].reduce, 5, 1e-9);
+}
+
+// What is awaited last is the sum of the replicas.
+TEST(Exposure, ReplicasWaitForEachOther) {
+  Manifest m = oneUnit();
+  m.functions = {{"first_microbatch", {{"reduce_start", 0, 0, 0}}},
+                 {"update", {{"reduce_wait", 0, 1e9, 0}}}};
+  StepExposure step = predictExposure(m, slow(), Topology(4, 2));
+  EXPECT_NEAR(step.exposed, 4, 1e-9);
+  EXPECT_NEAR(step.exposedByAxis[size_t(MeshAxis::Replicate)], 3, 1e-9);
+  EXPECT_NEAR(step.exposedByAxis[size_t(MeshAxis::Shard)], 1, 1e-9);
 }
 
 // A unit of one matrix and nothing else.

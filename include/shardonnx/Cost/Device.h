@@ -23,6 +23,14 @@ struct Link {
   double bytesPerSecond = 0;
 };
 
+/// Ranks that communicate, each so many ranks behind the one before. All ranks
+/// of a run are in such groups, which communicate at the same time.
+struct RankGroup {
+  // Neighbours, where no stride is given.
+  RankGroup(int64_t ranks, int64_t stride = 1) : ranks(ranks), stride(stride) {}
+  int64_t ranks, stride;
+};
+
 /// A way to send: what passes before the first step of a ring, what each step
 /// takes within a machine and between machines, and the share of the wire that
 /// is left for data. Of several, the fastest for a size is taken.
@@ -113,23 +121,30 @@ struct Device {
   double attentionSeconds(double flops, double bytes,
                           const AttentionShape &shape, bool half,
                           const std::string &library = kOwnAttention) const;
-  /// An all-gather to, or a reduce-scatter from, `bytes` on each of `ranks`.
-  double gatherSeconds(double bytes, int64_t ranks) const;
-  double reduceScatterSeconds(double bytes, int64_t ranks) const;
-  double allReduceSeconds(double bytes, int64_t ranks) const;
+  /// An all-gather to, or a reduce-scatter from, `bytes` on each of `group`.
+  double gatherSeconds(double bytes, const RankGroup &group) const;
+  double reduceScatterSeconds(double bytes, const RankGroup &group) const;
+  double allReduceSeconds(double bytes, const RankGroup &group) const;
+  /// Each rank gives every rank an even part of its `bytes`.
+  double allToAllSeconds(double bytes, const RankGroup &group) const;
   /// What a large collective takes beside its bytes.
-  double latencySeconds(int64_t ranks) const;
+  double latencySeconds(const RankGroup &group) const;
   /// Bytes of a gathered unit whose transfer takes as long as the latency: of
   /// two neighbours that are gathered one after the other, a smaller one is
   /// better gathered with the other.
-  int64_t latencyBytes(int64_t ranks) const;
+  int64_t latencyBytes(const RankGroup &group) const;
+  /// Of the links that `group` sends over, the share that `others` take while
+  /// they send.
+  double shareTaken(const RankGroup &group, const RankGroup &others) const;
 
 private:
   double attentionRate(const AttentionShape &shape,
                        const std::string &library) const;
-  Link linkOf(int64_t ranks) const;
-  double latencyOf(const Protocol &protocol, int64_t ranks) const;
-  double sendSeconds(double bytes, int64_t ranks) const;
+  int64_t ranksHere(const RankGroup &group) const;
+  bool isOneMachine(const RankGroup &group) const;
+  Link linkOf(const RankGroup &group) const;
+  double latencyOf(const Protocol &protocol, const RankGroup &group) const;
+  double sendSeconds(double bytes, const RankGroup &group) const;
 };
 
 /// One of deviceNames(), or `a100`; a CPU has one thread.

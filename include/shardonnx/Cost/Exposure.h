@@ -15,6 +15,7 @@
 #include "shardonnx/runtime/Manifest.h"
 #include "shardonnx/runtime/Offload.h"
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,10 @@ struct UnitExposure {
 struct StepExposure {
   std::vector<UnitExposure> units; // as the manifest's
   double work = 0;                 // products, kernels, the optimizer
-  double exposed = 0;              // of all units
+  double exposed = 0;              // of all units, and along axes
+  // The same by axis: what gathers and reductions of units take is that of the
+  // shard axis, sums between replicas that of theirs.
+  std::array<double, kMeshAxes> exposedByAxis = {};
   // Parts of the work, each alone.
   double products = 0, attention = 0, memory = 0, host = 0;
   double seconds() const { return work + exposed; }
@@ -49,14 +53,20 @@ struct StepPlay {
   bool selective = false;
 };
 
+/// Of a rank, in steps of so many seconds: ranks that compute the same samples
+/// share their tokens (samples, without a sequence).
+double tokensPerSecond(const Manifest &manifest, int64_t microbatches,
+                       double seconds);
+
 /// Of a step behind another one: what that left open is awaited here.
 StepExposure predictExposure(const Manifest &manifest, const Device &device,
                              const Topology &topology,
                              const StepPlay &play = {});
 
-/// What one of the queues does, in seconds of the step.
+/// What one of the queues does, in seconds of the step. What is sent along an
+/// axis stands among the work, which waits for it.
 struct Span {
-  enum Queue { Work, Wait, Gather, Reduce };
+  enum Queue { Work, Wait, Gather, Reduce, Axis };
   Queue queue = Work;
   int64_t unit = -1; // that is worked for; of the others, the collective's
   double begin = 0, end = 0;
@@ -89,8 +99,8 @@ double optimizerBytes(const Manifest &manifest, const Manifest::Unit &unit,
 
 /// A kernel or a library call by itself; attention by the library that is
 /// named.
-double launchSeconds(const Manifest::Launch &launch, Manifest::Phase phase,
-                     const Device &device, bool half,
+double launchSeconds(const Manifest &manifest, const Manifest::Launch &launch,
+                     Manifest::Phase phase, const Device &device,
                      const std::string &attention = kOwnAttention);
 
 /// FLOPs a second of the program's attention; 0 where it has none.

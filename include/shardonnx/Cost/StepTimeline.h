@@ -18,7 +18,9 @@ namespace shardonnx {
 /// Work of one unit in one phase, a wait, or a collective.
 struct TimelineSpan {
   Span span;
-  std::string phase; // of work: forward, recompute, backward or update
+  // Of work: forward, recompute, backward or update. Of what is sent along an
+  // axis, which.
+  std::string phase;
 };
 
 /// What lives in a space between two times.

@@ -16,7 +16,6 @@ function cardsOf() {
   const memory = data.memory, waits = data.communication;
   const trainable = data.units.reduce((sum, unit) => sum + unit.trainable, 0);
   const frozen = data.units.reduce((sum, unit) => sum + unit.frozen, 0);
-  const tokens = data.batch * (data.seq || 1);
   const run = data.run && median(data.run.points.map(point => point.step_ms).filter(value => value !== undefined));
   return el('dl', { class: 'cards' },
     card('memory of a rank', bytes(memory.peak_bytes), memory.run_measured_bytes !== undefined ? bytes(memory.run_measured_bytes) + ' measured'
@@ -24,7 +23,7 @@ function cardsOf() {
     card('step', millis(waits.step_ms), run ? millis(run) + ' measured' : 'predicted for ' + waits.device),
     card('exposed communication', millis(waits.exposed_ms), waits.measured_exposed_ms !== undefined ? millis(waits.measured_exposed_ms) + ' measured'
       : percent(waits.step_ms > 0 ? waits.exposed_ms / waits.step_ms : 0) + ' of the step'),
-    card('speed of a rank', waits.step_ms > 0 ? count(tokens / waits.step_ms * 1000) : '–', (data.seq ? 'tokens' : 'samples') + ' a second, predicted'),
+    card('speed of a rank', waits.step_ms > 0 ? count(waits.tokens_per_s) : '–', (data.seq ? 'tokens' : 'samples') + ' a second, predicted'),
     card('parameters', count(trainable + frozen), frozen ? count(frozen) + ' of them frozen' : flops(data.flops_per_microbatch) + ' a microbatch'));
 }
 

@@ -18,9 +18,9 @@ const layers = [
   ['smaller', 'smaller buffers', ['smaller buffers']]];
 const layerOf = new Map(layers.flatMap(([, , kinds], index) => kinds.map(kind => [kind, index])));
 const inSpaces = ['gathered parameters', 'full gradients', 'activations and workspaces'];
-const lanes = [['work', 'work'], ['wait', 'waits for collectives'], ['gather', 'all-gathers'], ['reduce', 'reductions']];
+const lanes = [['work', 'work'], ['wait', 'waits for collectives'], ['gather', 'all-gathers'], ['reduce', 'reductions'], ['axis', 'collectives along the mesh']];
 const phases = [['forward', 'forward'], ['recompute', 'computed again'], ['backward', 'backward'], ['update', 'update']];
-const spanColor = span => span.queue === 'wait' ? 'wait' : span.queue === 'gather' ? 'gathered'
+const spanColor = span => span.queue === 'wait' || span.queue === 'axis' ? 'wait' : span.queue === 'gather' ? 'gathered'
   : span.queue === 'reduce' ? 'gradients' : { forward: 'kept', recompute: 'recomputed', backward: 'backward', update: 'update' }[span.phase] || 'other';
 
 // Sums of each layer between the times at which one changes.
@@ -165,6 +165,7 @@ function doingAt(timeline, time) {
     const span = timeline.spans.find(one => one.queue === queue && one.begin_ms <= time && time < one.end_ms);
     if (!span) return '';
     const of = span.unit ? ' of ' + span.unit : '';
+    if (queue === 'axis') return `exchanges along the ${span.phase} axis` + of;
     return queue === 'work' ? (phases.find(([name]) => name === span.phase) || [0, 'work'])[1] + of
       : { wait: 'waits for', gather: 'gathers', reduce: 'reduces' }[queue] + ' ' + (span.unit || '');
   }).filter(text => text !== '').join(' · ');

@@ -78,10 +78,12 @@ function unitsSection() {
     measured && cell(millis(all.measured_exposed_ms), true)));
   const columns = [['unit'], ['who owns it'], ['parameters', true], ['gathered', true], ['FLOPs', true], ['gather', true], ['reduce', true], ['exposed', true]];
   if (measured) columns.push(['measured', true]);
-  const out = data.left_out || {};
+  const out = data.left_out || {}, byAxis = Object.entries(all.exposed_by_axis_ms).filter(([, time]) => time > 0);
   return section('units', 'Units',
     `${plural(data.units.length, 'unit')} on ${plural(data.memory.ranks, 'rank')}; a unit opens to its parameters. Times are of a step: exposed is what the work waits.`,
     el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'units' }, table(columns, rows, 'units')),
+    data.mesh && byAxis.length > 0 && el('p', { class: 'note', id: 'by-axis' },
+      'Exposed by axis of the mesh: ' + byAxis.map(([axis, time]) => `${axis} ${millis(time)}`).join(', ') + '.'),
     (out.ranks > 0 || out.params > 0) && el('p', { class: 'note', id: 'left-out' }, 'Left out so that the page opens at once: '
       + [out.ranks > 0 && `what ${plural(out.ranks, 'rank')} more own`, out.params > 0 && plural(out.params, 'parameter')].filter(Boolean).join(', ')
       + '; shardonnx inspect --json has them.'));

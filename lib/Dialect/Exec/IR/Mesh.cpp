@@ -107,6 +107,16 @@ int64_t AxisCollectiveOp::getWorkspaceBytes(const LibraryModel &libraries) {
   return libraries.axisCollective(describe(*this));
 }
 
+/// Parts that do not lie in one piece are copied through the workspace.
+Traffic AxisCollectiveOp::getTraffic() {
+  Traffic traffic = operandTraffic(*this);
+  if (Value workspace = getWorkspace()) {
+    traffic.read += bytesOf(workspace);
+    traffic.written += bytesOf(workspace);
+  }
+  return traffic;
+}
+
 SmallVector<std::pair<Value, Value>> AxisCollectiveOp::getInPlacePairs() {
   if (!isSum(*this))
     return {};

@@ -34,7 +34,7 @@ def Exec_ReduceWaitOp : Exec_UnitOp<"reduce_wait",
     "The owned slice of the unit's reduced gradient is complete after it">;
 
 def Exec_AxisCollectiveOp : Exec_CallOp<"axis_collective",
-    ["getInPlacePairs"], [Exec_HasWorkspace]> {
+    ["getInPlacePairs", "getTraffic"], [Exec_HasWorkspace]> {
   let summary = "What the ranks of an axis compute together, on contiguous buffers";
   let description = [{
     `call` is ShxAxisCall's number. In a sum both buffers may be one. Of an
