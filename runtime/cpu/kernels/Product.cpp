@@ -6,6 +6,7 @@
 
 #include "Product.h"
 #include "Matrix.h"
+#include <unistd.h>
 
 namespace shardonnx::rt {
 namespace {
@@ -13,9 +14,16 @@ namespace {
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// The largest block of C that a task computes: the panels of its rows for one
-// block of depth fit into a core's own cache.
+// The largest block of C that a task computes: with the panels of its rows for
+// one block of depth it fits into a core's own cache, of 512 KiB or of more.
 constexpr int64_t kBlockRows = 128, kBlockColumns = 192;
+constexpr int64_t kWideCache = 1 << 20;
+
+bool hasWideCache() {
+  static const bool wide = sysconf(_SC_LEVEL2_CACHE_SIZE) >= kWideCache;
+  return wide;
+}
+
 // Lines that a task packs.
 constexpr int64_t kPackRows = 64, kPackColumns = kChunkLines;
 
@@ -99,11 +107,13 @@ private:
              ceilDiv(rows, blockRows) * ceilDiv(columns, blockColumns) <
                  4 * threads;
     };
-    blockRows = kBlockRows;
-    blockColumns = kBlockColumns;
+    // Sums that are narrowed have a block on the stack.
+    int64_t times = p.cDtype == SHX_F32 && hasWideCache() ? 2 : 1;
+    blockRows = times * kBlockRows;
+    blockColumns = times * kBlockColumns;
     while (few() && blockRows > 32)
       blockRows /= 2;
-    if (few())
+    while (few() && blockColumns > 96)
       blockColumns /= 2;
   }
 

@@ -87,6 +87,9 @@ struct Bf16Units {
   }
 };
 
+/// Rows of depth that are on their way from memory while one is packed.
+constexpr int64_t kRowsAhead = 8;
+
 /// One unit; zeros beyond the ends.
 template <typename Units>
 SHX_INLINE float unitAt(const ProductOperand &from, int64_t lines,
@@ -159,6 +162,9 @@ static void packPanels(const ProductOperand &from, int64_t lines, int64_t depth,
   for (int64_t unit = 0; unit < units; ++unit) {
     const char *row = data + unit * Units::kDepth * from.depthStride * kBytes;
     const char *next = row + from.depthStride * kBytes;
+    // A piece of each row: too short for the CPU to see what comes next.
+    for (int64_t at = 0; at < lines * kBytes; at += 64)
+      __builtin_prefetch(row + kRowsAhead * (next - row) + at);
     int64_t line = 0;
     if (unit < whole)
       for (; line + 8 <= lines; line += 8)

@@ -36,6 +36,8 @@ static void multiplyTile(int64_t columns, int64_t units, const float *a,
   for (int r = 0; r < Rows; ++r)
     for (int v = 0; v < Vectors; ++v)
       __builtin_prefetch(c + r * cStride + v * kLanes, 1);
+  // What counts the loop would take a multiply-add's place.
+#pragma GCC unroll 4
   for (int64_t u = 0; u < units; ++u) {
     Vec row[Vectors];
 #pragma GCC unroll 3
