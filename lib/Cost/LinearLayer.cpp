@@ -21,12 +21,13 @@ public:
   double plain() const { return ofRows(false) + ofWeight(false); }
   double inF8(bool byRow) const {
     // In backward the weight is cast again.
-    double weight = pass(bytes * matrix()) + total() + 2 * castOf(matrix(), 1);
+    double weight = 2 * castOf(matrix(), 1);
     if (byRow)
       // What writes rows and gradients rounds them, too.
       return ofRows(true) + ofWeight(false) + weight +
              device.workSeconds(0, l.rows * (l.depth + l.columns), l.half);
-    return ofRows(true) + ofWeight(true) + weight + 2 * total() +
+    // What writes rows and gradients finds their largest values, too.
+    return ofRows(true) + ofWeight(true) + pass(bytes * matrix()) + weight +
            castOf(l.rows * l.depth, 2) + castOf(l.rows * l.columns, 2);
   }
 
@@ -38,8 +39,6 @@ private:
   double pass(double moved) const {
     return launch(device.workSeconds(0, moved, l.half));
   }
-  /// The largest of rows' largest values.
-  double total() const { return pass(0); }
   /// Read once, written as it is or transposed, or both ways.
   double castOf(double elements, double ways) const {
     return pass((bytes + ways) * elements);

@@ -148,11 +148,11 @@ TEST(Device, ProductsOfEightBits) {
 
 TEST(Device, WhatEightBitsGain) {
   Device device = *deviceNamed("h100");
-  // As long as a launch takes, each: three without, eleven with; by rows four
+  // As long as a launch takes, each: three without, eight with; by rows two
   // beside the products.
   LinearLayer small{64, 64, 64};
-  EXPECT_DOUBLE_EQ(f8Gain(device, small, /*byRow=*/false), 3.0 / 11);
-  EXPECT_NEAR(f8Gain(device, small, /*byRow=*/true), 3.0 / 7, 1e-3);
+  EXPECT_DOUBLE_EQ(f8Gain(device, small, /*byRow=*/false), 3.0 / 8);
+  EXPECT_NEAR(f8Gain(device, small, /*byRow=*/true), 3.0 / 5, 1e-3);
   // At the rates of the products alone: all three, or two of three.
   device.memoryBytesPerSecond = 1e30;
   device.launchSeconds = 0;

@@ -67,3 +67,51 @@ TEST(RowKernels, SumsOfColumnsBesideElements) {
                    .str(),
                Layout::Contiguous, 7, 1e-5, "", /*inPlace=*/true);
 }
+
+// Steps of whole tensors beside what else a kernel does with them: elements and
+// odd ends, rows in registers and read again, sums of columns. One of them is
+// larger by far than the others.
+TEST(RowKernels, StepsOfTensors) {
+  struct Case {
+    int rows, length;
+    const char *type;
+  };
+  for (Case c : {Case{1, 7, "f32"}, Case{70, 24, "bf16"}, Case{33, 1000, "f32"},
+                 Case{5, 4096, "bf16"}, Case{2, 40000, "f32"}})
+    for (Layout layout : {Layout::Contiguous, Layout::Padded})
+      for (bool reduces : {false, true})
+        for (bool sums : {false, true}) {
+          SCOPED_TRACE(c.length);
+          // Sums of columns of long rows are no part of such a kernel.
+          if (sums && c.length > 8192)
+            continue;
+          std::string mean = "%m = nn.cast %a : tensor<{0}x{1}x{2}> -> "
+                             "tensor<{0}x{1}xf32>";
+          if (reduces)
+            mean = "%m = nn.reduce_max %a {{axes = array<i64: 1>, keepdims} : "
+                   "(tensor<{0}x{1}x{2}>) -> tensor<{0}x1x{2}>";
+          std::string rows =
+              reduces ? "tensor<{0}x1x{2}>" : "tensor<{0}x{1}xf32>";
+          std::string sum = "%z = nn.reduce_sum %a {{axes = array<i64: 0>} : "
+                            "(tensor<{0}x{1}x{2}>) -> tensor<{1}x{2}>";
+          std::string type = sums ? ", tensor<{1}x{2}>" : "";
+          std::string text =
+              "func.func @f(%x: tensor<{0}x{1}x{2}>, %y: tensor<{0}x{1}x{2}>) "
+              "{{"
+              "  %0:" +
+              std::string(sums ? "4" : "3") +
+              " = nn.fused rows [{0}, {1}] (%a = %x : tensor<{0}x{1}x{2}>, %b "
+              "= "
+              "%y : tensor<{0}x{1}x{2}>) -> (" +
+              rows + ", tensor<1xf32>, tensor<1xf32>" + type + ") {{\n" + mean +
+              "\n%s = nn.f8_tensor_step e4m3 %a, %b : (tensor<{0}x{1}x{2}>, "
+              "tensor<{0}x{1}x{2}>) -> tensor<1xf32>\n"
+              "%t = nn.f8_tensor_step e5m2 %m : (" +
+              rows + ") -> tensor<1xf32>\n" + (sums ? sum : "") +
+              "\nnn.yield %m, %s, %t" + (sums ? ", %z" : "") + " : " + rows +
+              ", tensor<1xf32>, tensor<1xf32>" + type + "\n}\nreturn }";
+          checkGroup(
+              llvm::formatv(text.c_str(), c.rows, c.length, c.type).str(),
+              layout, 5, c.type[0] == 'f' ? 1e-5 : 1e-2);
+        }
+}

@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Parser/Parser.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "shardonnx/Dialect/NN/Interpreter/HostTensor.h"
 #include "shardonnx/runtime/Random.h"
@@ -71,8 +72,9 @@ double Buffer::read(ArrayRef<int64_t> index) const {
   Type element = type.getElementType();
   if (auto floatType = dyn_cast<FloatType>(element)) {
     unsigned width = element.getIntOrFloatBitWidth();
-    APInt bits(width,
-               width == 32 ? readAs<uint32_t>(at) : readAs<uint16_t>(at));
+    APInt bits(width, width == 32   ? readAs<uint32_t>(at)
+                      : width == 16 ? readAs<uint16_t>(at)
+                                    : *at);
     return APFloat(floatType.getFloatSemantics(), bits).convertToDouble();
   }
   if (element.isInteger(64))
@@ -245,6 +247,17 @@ static Dense evaluateReduction(Operation *op, const Dense &operand) {
   return result;
 }
 
+/// The least power of two with which the largest value is one of the format.
+static Dense evaluateTensorStep(nn::F8TensorStepOp op,
+                                ArrayRef<Dense> operands) {
+  double amax = 0;
+  for (const Dense &operand : operands)
+    for (double value : operand.values)
+      amax = std::max(amax, std::fabs(value));
+  double largest = op.getFormat() == nn::F8Format::e4m3 ? 448 : 57344;
+  return {{1}, {std::exp2(std::ceil(std::log2(amax / largest)))}};
+}
+
 std::vector<Dense> test::evaluate(nn::FusedOp fused, ArrayRef<Dense> inputs) {
   DenseMap<Value, Dense> values;
   Block &body = fused.getBody().front();
@@ -254,6 +267,13 @@ std::vector<Dense> test::evaluate(nn::FusedOp fused, ArrayRef<Dense> inputs) {
     Value result = op.getResult(0);
     if (nn::isReduction(&op)) {
       values[result] = evaluateReduction(&op, values[op.getOperand(0)]);
+      continue;
+    }
+    if (auto step = dyn_cast<nn::F8TensorStepOp>(op)) {
+      SmallVector<Dense> operands;
+      for (Value operand : op.getOperands())
+        operands.push_back(values[operand]);
+      values[result] = evaluateTensorStep(step, operands);
       continue;
     }
     Dense dense;
@@ -353,6 +373,11 @@ void test::checkGroup(StringRef text, Layout layout, unsigned seed,
   for (Type type : group.fused.getOutputs().getTypes())
     buffers.push_back(
         Buffer::make(cast<RankedTensorType>(type), layout, random));
+  // What a step is joined in is zero before.
+  for (auto [i, yielded] : llvm::enumerate(
+           group.fused.getBody().front().getTerminator()->getOperands()))
+    if (yielded.getDefiningOp<nn::F8TensorStepOp>())
+      llvm::fill(buffers[numInputs + i].bytes, 0);
   if (inPlace)
     buffers[numInputs] = buffers[0];
 

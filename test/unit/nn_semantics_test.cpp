@@ -151,6 +151,20 @@ TEST_F(NNSemanticsTest, ProductsThatAreScatteredWithZeros) {
   EXPECT_EQ(gradient(scatter, arguments, 1), Doubles({8, 0, 0, 0, 0}));
 }
 
+// The least power of two with which 3.5·2^7 is none too small for 900.
+TEST_F(NNSemanticsTest, StepsOfWholeTensors) {
+  Operation *step = parse("%a: tensor<2x3xf32>, %b: tensor<2x3xf32>",
+                          "%r = nn.f8_tensor_step e4m3 %a, %b : "
+                          "(tensor<2x3xf32>, tensor<2x3xf32>) -> "
+                          "tensor<1xf32>");
+  Tensor small = shaped({2, 3}, {17, 1.1, -3, 8, 0, 448}),
+         large = shaped({2, 3}, {1, 2, -900, 4, 5, 6}),
+         none = shaped({2, 3}, {0, 0, 0, 0, 0, 0});
+  EXPECT_EQ(results(step, {small, none}), Doubles({1}));
+  EXPECT_EQ(results(step, {small, large}), Doubles({4}));
+  EXPECT_EQ(results(step, {none, none}), Doubles({std::exp2(-48)}));
+}
+
 // 17 lies between 16 and 18, the even one is 16; 1.1 is nearest to 1.125.
 TEST_F(NNSemanticsTest, MatricesOf8BitsLieBothWays) {
   Operation *cast =

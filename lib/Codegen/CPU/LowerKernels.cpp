@@ -77,6 +77,9 @@ LogicalResult kernels::lowerKernels(ModuleOp module, const TargetSpec &target,
         !kernel->getColumnSums().empty())
       return op.emitOpError("sums its rows beside other results, which kernels "
                             "of GPUs do");
+    if (!kernel->getTensorSteps().empty())
+      return op.emitOpError("takes a step of whole tensors, which kernels of "
+                            "GPUs do");
     launches[op.getSymName()] = kernel->getLaunch();
     OpBuilder builder(op);
     LLVM::LLVMFuncOp function = emitKernel(

@@ -30,6 +30,7 @@ public:
     flat = e.kernel.getMode() == Kernel::Mode::Flat;
     if (flat)
       emitUniform(common, e.bases, {});
+    largest = e.noLargest();
   }
 
   /// All outputs at some vectors. Every load comes before the first store: an
@@ -37,6 +38,17 @@ public:
   void emitVectors(ArrayRef<Value> numbers);
   /// All outputs at one element of a flat kernel.
   void emitElement(Value index);
+  /// A vector of each number from begin to end.
+  void emitLoop(Value begin, Value end, Value stride);
+  using Emit = llvm::function_ref<void()>;
+  void emitWhen(Value condition, Emit then) {
+    emitEither(condition, then, [] {});
+  }
+  void emitEither(Value condition, Emit then, Emit otherwise);
+
+  /// Of each step of whole tensors, what the thread has seen so far. A branch
+  /// or a loop begins with what is known in front of it and hands on more.
+  SmallVector<Value> largest;
 
 private:
   struct Tile {
@@ -100,10 +112,13 @@ void ElementwiseEmitter::emitTiles(
         e.body.emit(argument, tile->scope);
   for (auto &tile : tiles) {
     for (Value value : e.kernel.getYielded())
-      if (!e.kernel.isUniform(value))
+      if (e.kernel.isStored(value) && !e.kernel.isUniform(value))
         e.body.emit(value, tile->scope);
-    for (unsigned i = 0; i < e.kernel.getYielded().size(); ++i)
-      storeOutput(i, *tile);
+    for (auto [step, value] : llvm::zip_equal(e.steps, largest))
+      value = e.addToLargest(step, tile->scope, value);
+    for (auto [i, value] : llvm::enumerate(e.kernel.getYielded()))
+      if (e.kernel.isStored(value))
+        storeOutput(i, *tile);
   }
 }
 
@@ -133,6 +148,32 @@ void ElementwiseEmitter::emitElement(Value index) {
   scope.addresses = e.bases;
   scope.scalars = &common.values;
   emitTiles(tiles);
+}
+
+void ElementwiseEmitter::emitLoop(Value begin, Value end, Value stride) {
+  scf::ForOp loop = e.loop(begin, end, stride, largest);
+  OpBuilder::InsertionGuard guard(e.b);
+  e.b.setInsertionPointToEnd(loop.getBody());
+  if (largest.empty())
+    e.b.setInsertionPoint(loop.getBody()->getTerminator());
+  largest.assign(loop.getRegionIterArgs().begin(),
+                 loop.getRegionIterArgs().end());
+  emitVectors(loop.getInductionVar());
+  if (!largest.empty())
+    scf::YieldOp::create(e.b, e.loc, largest);
+  largest.assign(loop.getResults().begin(), loop.getResults().end());
+}
+
+void ElementwiseEmitter::emitEither(Value condition, Emit then,
+                                    Emit otherwise) {
+  SmallVector<Value> before = largest;
+  auto after = [&](Emit emit) {
+    largest = before;
+    emit();
+    return largest;
+  };
+  largest = e.choose(
+      condition, [&] { return after(then); }, [&] { return after(otherwise); });
 }
 
 /// How many vectors a thread takes at once.
@@ -176,31 +217,22 @@ kernels::emitDeviceElementwise(OpBuilder &b, Location loc, StringRef name,
   } else {
     // The last block has fewer vectors, and the odd elements.
     auto emitRest = [&] {
-      if (vectors > whole * perBlock) {
-        scf::ForOp loop = e.loop(first, constant(vectors), constant(kThreads));
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPoint(loop.getBody()->getTerminator());
-        emitter.emitVectors(loop.getInductionVar());
-      }
+      if (vectors > whole * perBlock)
+        emitter.emitLoop(first, constant(vectors), constant(kThreads));
       if (odd > 0)
-        e.when(e.less(e.thread, e.i32(odd)), [&] {
+        emitter.emitWhen(e.less(e.thread, e.i32(odd)), [&] {
           emitter.emitElement(
               e.add(e.index(e.thread), e.constant(vectors * lanes)));
         });
     };
-    if (whole == 0) {
+    Value last = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
+                                       e.block, e.i32(whole));
+    if (whole == 0)
       emitRest();
-    } else {
-      Value last = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                                         e.block, e.i32(whole));
-      auto branch = scf::IfOp::create(b, loc, last, /*withElse=*/true);
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPoint(branch.thenYield());
-      emitRest();
-      b.setInsertionPoint(branch.elseYield());
-      emitWhole();
-    }
+    else
+      emitter.emitEither(last, emitRest, emitWhole);
   }
+  e.storeSteps(emitter.largest);
   FailureOr<DeviceLaunch> launch = e.finish(blocks, perBlock * lanes);
   if (failed(launch))
     return failure();

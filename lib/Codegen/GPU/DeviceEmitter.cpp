@@ -135,6 +135,7 @@ DeviceEmitter::DeviceEmitter(OpBuilder &b, Location loc, StringRef name,
   launch.blockThreads = threads;
   for (unsigned i = 0; i < types.size(); ++i)
     launch.args.push_back(i);
+  steps = kernel.getTensorSteps();
 }
 
 FailureOr<DeviceLaunch> DeviceEmitter::finish(int64_t blocks,
@@ -202,6 +203,20 @@ void DeviceEmitter::when(Value condition, llvm::function_ref<void()> then) {
   then();
 }
 
+SmallVector<Value>
+DeviceEmitter::choose(Value condition, llvm::function_ref<Values()> then,
+                      llvm::function_ref<Values()> otherwise) {
+  auto build = [&](llvm::function_ref<Values()> values) {
+    return [&b = b, values](OpBuilder &, Location loc) {
+      scf::YieldOp::create(b, loc, values());
+    };
+  };
+  OpBuilder::InsertionGuard guard(b);
+  auto branch =
+      scf::IfOp::create(b, loc, condition, build(then), build(otherwise));
+  return branch.getResults();
+}
+
 SmallVector<Value> DeviceEmitter::delinearize(Value row) {
   ArrayRef<int64_t> sizes = kernel.getLeadingSizes();
   SmallVector<Value> indices(sizes.size());
@@ -215,7 +230,7 @@ SmallVector<Value> DeviceEmitter::delinearize(Value row) {
 }
 
 Value DeviceEmitter::combine(Operation *reduction, Value x, Value y) {
-  if (isa<nn::ReduceMaxOp>(reduction))
+  if (isa<nn::ReduceMaxOp>(reduction) || nn::isTensorStep(reduction))
     return arith::MaximumFOp::create(b, loc, x, y);
   return arith::AddFOp::create(b, loc, x, y);
 }
@@ -251,13 +266,13 @@ Value DeviceEmitter::combineWarp(Operation *reduction, Value x,
 
 void DeviceEmitter::barrier() { NVVM::BarrierOp::create(b, loc); }
 
-Value DeviceEmitter::sharedArray(int64_t elements) {
+Value DeviceEmitter::sharedArray(int64_t elements, StringRef suffix) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(function);
   auto type = LLVM::LLVMArrayType::get(b.getF32Type(), elements);
   auto global = LLVM::GlobalOp::create(
       b, loc, type, /*isConstant=*/false, LLVM::Linkage::Internal,
-      launch.symbol + "_shared", Attribute(), kAccessBytes, kSharedSpace);
+      launch.symbol + suffix.str(), Attribute(), kAccessBytes, kSharedSpace);
   b.setInsertionPointToStart(b.createBlock(&global.getInitializerRegion()));
   LLVM::ReturnOp::create(b, loc,
                          ValueRange{LLVM::UndefOp::create(b, loc, type)});

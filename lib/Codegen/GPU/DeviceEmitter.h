@@ -59,6 +59,11 @@ struct DeviceEmitter {
                         mlir::ValueRange inits = {}) {
     return mlir::scf::ForOp::create(b, loc, begin, end, step, inits);
   }
+  using Values = llvm::SmallVector<mlir::Value>;
+  /// The values that `then` gives where the condition holds, else those of
+  /// `otherwise`.
+  Values choose(mlir::Value condition, llvm::function_ref<Values()> then,
+                llvm::function_ref<Values()> otherwise);
   /// Emits `then` where the condition holds; always, without a condition.
   void when(mlir::Value condition, llvm::function_ref<void()> then);
   /// Sets what the function has by value, as it is in every row.
@@ -76,8 +81,17 @@ struct DeviceEmitter {
   mlir::Value combineWarp(mlir::Operation *reduction, mlir::Value x,
                           unsigned threads);
   void barrier();
-  /// An array of f32 in shared memory.
-  mlir::Value sharedArray(int64_t elements);
+  /// An array of f32 in shared memory, called as the function with a suffix.
+  mlir::Value sharedArray(int64_t elements, llvm::StringRef suffix = "_shared");
+
+  /// Of each step of whole tensors, the largest value that the thread has seen:
+  /// before the first, and with a vector more.
+  llvm::SmallVector<mlir::Value> noLargest();
+  mlir::Value addToLargest(mlir::Operation *step, Scope &scope,
+                           mlir::Value largest);
+  /// Joins what all threads have seen and stores the steps; all threads come
+  /// here.
+  void storeSteps(llvm::ArrayRef<mlir::Value> largest);
 
   mlir::OpBuilder &b;
   mlir::Location loc;
@@ -90,6 +104,10 @@ struct DeviceEmitter {
   mlir::ValueRange values;      // of the arguments by value, in order
   mlir::Value thread, block;    // i32
   DeviceLaunch launch;
+  llvm::SmallVector<mlir::Operation *> steps; // of whole tensors
+
+private:
+  llvm::SmallVector<mlir::Value> joinBlock(llvm::ArrayRef<mlir::Value> largest);
 };
 
 using DeviceLaunches = llvm::SmallVector<DeviceLaunch>;

@@ -7,48 +7,19 @@
 // besides, a block has a chunk of rows one behind the other and each thread the
 // sums of its columns in registers; a second launch adds the chunks in order.
 
-#include "DeviceEmitter.h"
+#include "DeviceRowShape.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "shardonnx/Codegen/Kernel/RowPlan.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "llvm/Support/MathExtras.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::kernels;
 
-/// Registers of a thread that values of a row may take.
-static constexpr unsigned kRowRegisters = 64;
-/// Threads of a block that has several rows; and of one that walks over many.
-static constexpr unsigned kSharedBlock = 128, kWalkingBlock = 512;
-/// Most rows of a block side by side, whose sums of columns are joined.
-static constexpr unsigned kMostTogether = 16;
-/// Threads that a GPU wants before it waits for memory no longer than it must.
-static constexpr double kEnoughThreads = 64 << 10;
-
 namespace {
-
-/// How a row is spread over threads.
-struct RowShape {
-  unsigned threads = kWarp; // of one row: a power of two, or whole warps
-  unsigned slots = 1;       // vectors of a thread: in registers, or in flight
-  bool resident = true;     // the row stays in registers
-  bool walks = false;       // a block has rows one behind the other
-
-  unsigned rowsPerBlock() const {
-    if (threads > kWarp)
-      return 1;
-    if (!walks)
-      return kSharedBlock / threads;
-    // Whole warps, for shuffles.
-    return std::min(std::max(kMostTogether, kWarp / threads),
-                    kWalkingBlock / threads);
-  }
-  unsigned blockThreads() const { return threads * rowsPerBlock(); }
-};
 
 class RowsEmitter {
 public:
@@ -57,6 +28,7 @@ public:
 
 private:
   void runOverChunk();
+  void runOverRows();
   void emitRow(Value row);
   Value countedRows();
   Value existing(Value row, Value end);
@@ -70,6 +42,7 @@ private:
   /// One vector of a phase: adds to the accumulators; none is empty.
   void accumulateInto(const RowPhase &phase, Scope &scope, Value active,
                       MutableArrayRef<Value> accumulators);
+  void addToSteps(const RowPhase &phase, Scope &scope);
   void prepare(Scope &scope, Value vector);
   void storeAll(const RowPhase &phase, MutableArrayRef<Scope> scopes);
   void reduce(const RowPhase &phase, ArrayRef<Value> accumulators);
@@ -95,6 +68,7 @@ private:
   SmallVector<Value> slotActive; // none: the vector exists
   SmallVector<Operation *> columnSums;
   SmallVector<Value> columnTotals; // so far, of each sum slot by slot
+  SmallVector<Value> largest;      // so far, of each step of whole tensors
   SmallVector<unsigned> scalarOutputs;
   Value shared;
   unsigned sharedUsed = 0;
@@ -102,96 +76,25 @@ private:
 
 } // namespace
 
-/// Registers that one vector of a row takes: what outlives a reduction, or what
-/// is loaded before the first.
-static unsigned registersOf(const RowPlan &plan, const DeviceAccess &access) {
-  const Kernel &kernel = access.kernel;
-  SmallVector<unsigned> live(plan.phases.size() + 1, 0);
-  // Rows are loaded at the start, everything else is computed where it is
-  // first asked for.
-  auto count = [&](Value value) {
-    if (kernel.isUniform(value))
-      return;
-    unsigned first = UINT_MAX, last = 0;
-    for (Operation *user : value.getUsers()) {
-      if (user == kernel.getBody().getTerminator())
-        continue;
-      unsigned at = plan.levelOf(user->getResult(0));
-      at = nn::isReduction(user) && !nn::sumsRows(user) ? at - 1 : at;
-      first = std::min(first, at);
-      last = std::max(last, at);
-    }
-    first = isa<BlockArgument>(value) ? 0 : std::min(first, last);
-    for (unsigned phase = first + 1; phase <= last; ++phase)
-      ++live[phase];
-  };
-  for (BlockArgument argument : kernel.getBody().getArguments())
-    if (access.isRowOperand(argument.getArgNumber()))
-      count(argument);
-  for (Operation &op : kernel.getBody().without_terminator())
-    if (!isa<nn::ConstantOp>(op))
-      count(op.getResult(0));
-  unsigned most = *llvm::max_element(live) * access.lanes;
-  return std::max({most, access.bytesPerLane() * access.lanes / 4, 1u});
-}
-
-/// Few idle lanes, no barriers if a warp will do, and threads enough.
-static RowShape chooseShape(const RowPlan &plan, const DeviceAccess &access,
-                            const DeviceTarget &target) {
-  int64_t vectors = access.kernel.getRowLength() / access.lanes;
-  unsigned sums = access.kernel.getColumnSums().size();
-  // Of blocks that walk, so many are at work at once.
-  int64_t rows =
-      sums ? columnChunksOf(access.kernel) : access.kernel.getRowCount();
-  if (vectors <= kWarp)
-    return {static_cast<unsigned>(llvm::PowerOf2Ceil(vectors)), 1, true,
-            sums > 0};
-  unsigned registers = registersOf(plan, access) + sums * access.lanes;
-  RowShape best;
-  double lowest = INFINITY;
-  for (unsigned threads = kWarp; threads <= target.maxBlockThreads;
-       threads += kWarp) {
-    unsigned slots = llvm::divideCeil(vectors, threads);
-    if (slots > 1 && slots * registers > kRowRegisters)
-      continue;
-    double cost = double(slots) * threads / vectors;
-    if (threads > kWarp)
-      cost += 0.15;
-    if (slots > 2)
-      cost += 0.03 * (slots - 2);
-    RowShape shape{threads, slots, true, sums > 0};
-    double all = double(rows) * (sums ? shape.blockThreads() : threads);
-    if (all < kEnoughThreads)
-      cost += 0.3 * std::log2(kEnoughThreads / all);
-    if (cost >= lowest)
-      continue;
-    lowest = cost;
-    best = shape;
-  }
-  if (lowest < INFINITY)
-    return best;
-  // Sums of columns stay in registers, and with them the row.
-  if (sums)
-    return {target.maxBlockThreads,
-            unsigned(llvm::divideCeil(vectors, target.maxBlockThreads)), true,
-            true};
-  unsigned unroll = std::clamp(kRowRegisters / 2 / registers, 1u, 4u);
-  return {target.maxBlockThreads, unroll, false, false};
-}
-
 RowsEmitter::RowsEmitter(DeviceEmitter &e, const RowPlan &plan,
                          const RowShape &shape)
     : e(e), plan(plan), shape(shape), lanes(e.access.lanes),
       vectors(e.kernel.getRowLength() / lanes),
       alignments(e.access.alignmentsFor(lanes)),
-      columnSums(e.kernel.getColumnSums()) {}
+      columnSums(e.kernel.getColumnSums()), largest(e.noLargest()) {}
 
 void RowsEmitter::run() {
   locateThread();
   if (shape.resident)
     placeSlots();
   if (shape.walks)
-    return runOverChunk();
+    runOverChunk();
+  else
+    runOverRows();
+  e.storeSteps(largest);
+}
+
+void RowsEmitter::runOverRows() {
   Value row = e.block;
   unsigned together = shape.rowsPerBlock();
   if (group)
@@ -293,7 +196,7 @@ void RowsEmitter::emitPhase(const RowPhase &phase) {
   e.body.emitUniform(phase.uniformOps, scalars);
   scalarOutputs.append(phase.scalarOutputs);
   if (phase.reductions.empty() && phase.outputs.empty() &&
-      phase.columnSums.empty())
+      phase.columnSums.empty() && phase.tensorSteps.empty())
     return;
   if (shape.resident)
     emitResident(phase);
@@ -312,6 +215,15 @@ void RowsEmitter::accumulateInto(const RowPhase &phase, Scope &scope,
                                        e.identity(reduction, lanes));
     accumulator =
         accumulator ? e.combine(reduction, accumulator, vector) : vector;
+  }
+}
+
+/// What a thread sees twice, of a row or vector that is not its own, is there
+/// in another thread, too.
+void RowsEmitter::addToSteps(const RowPhase &phase, Scope &scope) {
+  for (Operation *step : phase.tensorSteps) {
+    Value &value = largest[llvm::find(e.steps, step) - e.steps.begin()];
+    value = e.addToLargest(step, scope, value);
   }
 }
 
@@ -339,6 +251,8 @@ void RowsEmitter::emitResident(const RowPhase &phase) {
     accumulateInto(phase, slot, active, accumulators);
   reduce(phase, accumulators);
   addToColumns(phase);
+  for (Scope &slot : slots)
+    addToSteps(phase, slot);
   if (!phase.outputs.empty())
     storeAll(phase, slots);
 }
@@ -349,24 +263,32 @@ void RowsEmitter::emitLoops(const RowPhase &phase) {
   SmallVector<Value> accumulators;
   for (Operation *reduction : phase.reductions)
     accumulators.push_back(e.identity(reduction, lanes));
+  size_t reductions = accumulators.size();
   auto sweep = [&](Value begin, int64_t end, int64_t step, unsigned count) {
+    accumulators.append(largest);
     scf::ForOp loop = e.loop(begin, e.i32(end), e.i32(step), accumulators);
     OpBuilder::InsertionGuard guard(e.b);
     e.b.setInsertionPointToEnd(loop.getBody());
     if (accumulators.empty())
       e.b.setInsertionPoint(loop.getBody()->getTerminator());
-    SmallVector<Value> next(loop.getRegionIterArgs());
+    ValueRange carried = loop.getRegionIterArgs();
+    SmallVector<Value> next(carried.take_front(reductions));
+    largest.assign(carried.begin() + reductions, carried.end());
     std::vector<Scope> scopes(count);
     for (unsigned k = 0; k < count; ++k) {
       prepare(scopes[k],
               e.add(loop.getInductionVar(), e.i32(int64_t(k) * shape.threads)));
       accumulateInto(phase, scopes[k], Value(), next);
+      addToSteps(phase, scopes[k]);
     }
     if (!phase.outputs.empty())
       storeAll(phase, scopes);
-    if (!accumulators.empty())
+    next.append(largest);
+    if (!next.empty())
       scf::YieldOp::create(e.b, e.loc, next);
-    accumulators.assign(loop.getResults().begin(), loop.getResults().end());
+    ValueRange results = loop.getResults();
+    accumulators.assign(results.begin(), results.begin() + reductions);
+    largest.assign(results.begin() + reductions, results.end());
   };
   int64_t step = int64_t(shape.threads) * shape.slots;
   int64_t whole = vectors / step * step;
@@ -462,12 +384,20 @@ void RowsEmitter::runOverChunk() {
   Value begin = e.mul(e.block, chunk);
   Value end = arith::MinUIOp::create(e.b, e.loc, e.add(begin, e.i32(chunk)),
                                      e.i32(rows));
-  scf::ForOp loop = e.loop(begin, end, e.i32(together), columnTotals);
+  SmallVector<Value> carried = columnTotals;
+  carried.append(largest);
+  scf::ForOp loop = e.loop(begin, end, e.i32(together), carried);
+  // What columns have, then tensors.
+  auto take = [&](ValueRange values) {
+    ValueRange sums = values.take_front(columnTotals.size()),
+               sizes = values.take_back(largest.size());
+    columnTotals.assign(sums.begin(), sums.end());
+    largest.assign(sizes.begin(), sizes.end());
+  };
   {
     OpBuilder::InsertionGuard guard(e.b);
     e.b.setInsertionPointToEnd(loop.getBody());
-    columnTotals.assign(loop.getRegionIterArgs().begin(),
-                        loop.getRegionIterArgs().end());
+    take(loop.getRegionIterArgs());
     Value row = loop.getInductionVar();
     if (group) {
       row = e.add(row, group);
@@ -478,9 +408,11 @@ void RowsEmitter::runOverChunk() {
     // The next row writes what warps may still read of this one.
     if (sharedUsed > 0)
       e.barrier();
-    scf::YieldOp::create(e.b, e.loc, columnTotals);
+    carried = columnTotals;
+    carried.append(largest);
+    scf::YieldOp::create(e.b, e.loc, carried);
   }
-  columnTotals.assign(loop.getResults().begin(), loop.getResults().end());
+  take(loop.getResults());
   if (group)
     joinTogether();
   storePartials();

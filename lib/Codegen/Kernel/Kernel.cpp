@@ -91,6 +91,19 @@ SmallVector<Operation *> Kernel::getColumnSums() const {
   return sums;
 }
 
+SmallVector<Operation *> Kernel::getTensorSteps() const {
+  SmallVector<Operation *> steps;
+  for (Operation &op : body->without_terminator())
+    if (nn::isTensorStep(&op))
+      steps.push_back(&op);
+  return steps;
+}
+
+bool Kernel::isStored(Value yielded) const {
+  Operation *op = yielded.getDefiningOp();
+  return !op || !(nn::sumsRows(op) || nn::isTensorStep(op));
+}
+
 KernelLaunch Kernel::getLaunch() const {
   switch (mode) {
   case Mode::Flat:
@@ -205,7 +218,7 @@ void Kernel::classify() {
       same = getIotaAxis(iota) != std::optional<unsigned>(vectorAxis);
     if (nn::isReduction(&op))
       same = mode == Mode::Rows && !nn::sumsRows(&op);
-    if (same)
+    if (same && !nn::isTensorStep(&op))
       uniform.insert(op.getResult(0));
   }
 }

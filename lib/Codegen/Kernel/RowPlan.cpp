@@ -43,13 +43,15 @@ void RowPlan::assignRoots() {
     Value result = op.getResult(0);
     if (nn::sumsRows(&op))
       phases[levelOf(result)].columnSums.push_back(&op);
+    else if (nn::isTensorStep(&op))
+      phases[levelOf(result)].tensorSteps.push_back(&op);
     else if (nn::isReduction(&op))
       phases[levelOf(op.getOperand(0))].reductions.push_back(&op);
     else if (kernel.isUniform(result))
       phases[levelOf(result)].uniformOps.push_back(&op);
   }
   for (auto [i, value] : llvm::enumerate(kernel.getYielded())) {
-    if (Operation *op = value.getDefiningOp(); op && nn::sumsRows(op))
+    if (!kernel.isStored(value))
       continue;
     RowPhase &phase = phases[levelOf(value)];
     bool scalar = kernel.getOutput(i).strides.back() == 0;

@@ -8,6 +8,7 @@
 
 #include "shardonnx/Dialect/Exec/Transforms/Launches.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
+#include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "shardonnx/runtime/ABI.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -315,6 +316,29 @@ void Emitter::emit(nn::LossOp op) {
                        op.getShiftAttr(), op.getCountAttr());
 }
 
+/// Steps of whole tensors, which blocks of threads join as they find them, lie
+/// side by side and are zero when the function begins: one call for all.
+void Emitter::clearSteps() {
+  SmallVector<Value> steps;
+  for (auto fused : function.front().getOps<nn::FusedOp>())
+    for (auto [output, yielded] : llvm::zip_equal(
+             fused.getOutputs(),
+             fused.getBody().front().getTerminator()->getOperands()))
+      if (Operation *op = yielded.getDefiningOp(); op && nn::isTensorStep(op))
+        steps.push_back(output);
+  if (steps.empty())
+    return;
+  Root root;
+  root.shape = {int64_t(steps.size())};
+  root.elementType = builder.getF32Type();
+  Storage all = {placement.newRoot(std::move(root)),
+                 Layout::rowMajor({int64_t(steps.size())})};
+  for (auto [i, step] : llvm::enumerate(steps))
+    placement.put(step, {all.root, all.layout.slice({int64_t(i)}, {1})});
+  loc = exec::withPlace(steps.front().getDefiningOp());
+  exec::ZeroOp::create(builder, loc, bufferOf(all));
+}
+
 LogicalResult Emitter::emit(Operation &op) {
   loc = exec::withPlace(&op);
   if (isa<fsdp::FSDPDialect>(op.getDialect()))
@@ -358,6 +382,7 @@ LogicalResult Emitter::run() {
       func::FuncOp::create(builder, function.getLoc(), function.getSymName(),
                            builder.getFunctionType({}, {}));
   builder.setInsertionPointToEnd(emitted.addEntryBlock());
+  clearSteps();
   for (Operation &op : function.front())
     if (failed(emit(op)))
       return failure();

@@ -47,6 +47,7 @@ public:
   exec::Storage copyOf(const exec::Storage &source) override;
 
 private:
+  void clearSteps();
   mlir::LogicalResult emit(mlir::Operation &op);
   void emitView(mlir::Operation &op);
   mlir::LogicalResult emitUnitOp(mlir::Operation &op);

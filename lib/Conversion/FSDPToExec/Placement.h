@@ -39,6 +39,9 @@ public:
 
   /// Where a value was placed, or null.
   const exec::Storage *find(mlir::Value value) const;
+  void put(mlir::Value value, const exec::Storage &storage) {
+    placed[value] = storage;
+  }
   /// Whether the value is added to what lies in its place.
   bool adds(mlir::Value value) const { return added.contains(value); }
   /// Whether the value is there once its summands are: its op does nothing.

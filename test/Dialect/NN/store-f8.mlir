@@ -87,34 +87,53 @@ func.func @weights(%x: tensor<32x48xbf16>, %g: tensor<32x64xbf16>, %s: tensor<1x
 
 // -----
 
-// A tensor's step is taken once, by the kernel that finds its largest value;
-// backward takes forward's.
+// A tensor's step is taken once, by the kernel that computes the tensor, in
+// whatever steps its largest value was asked for; backward takes forward's. The
+// kernel that rounds waits for it.
 
 // CHECK-LABEL: func.func @steps
-// CHECK: %[[MAX:.*]] = nn.reduce_max
-// CHECK-NEXT: %[[WIDE:.*]] = nn.cast %[[MAX]] {place = #nn.place<@h>}
-// CHECK-NEXT: nn.f8_step e4m3 %[[WIDE]] {place = #nn.place<@h>}
-// CHECK-NOT: nn.f8_step
-// CHECK-COUNT-2: nn.f8_product
+// CHECK: %[[X:.*]] = nn.relu
+// CHECK: %[[STEP:.*]] = nn.f8_tensor_step e4m3 %[[X]] {place = #nn.place<@h>} : (tensor<32x48xbf16>) -> tensor<1xf32>
+// CHECK-NOT: nn.reduce_max
+// CHECK-NOT: step e4m3
+// CHECK: nn.f8_tensor_step e5m2 %arg2, %arg3
+// CHECK-NOT: nn.reduce_max
+// CHECK: return
 // FUSED-LABEL: func.func @steps
-// FUSED: nn.fused rows [32]
-// FUSED-NEXT: nn.reduce_max
-// FUSED-NEXT: nn.cast
-// FUSED-NEXT: nn.f8_step
+// FUSED: %[[MADE:.*]]:2 = nn.fused rows [32, 48]
+// FUSED-NEXT: nn.relu
+// FUSED-NEXT: nn.f8_tensor_step
 // FUSED-NEXT: nn.yield
-// FUSED-NOT: nn.f8_step
-func.func @steps(%x: tensor<32x48xbf16>, %rows: tensor<32xbf16>, %rw: tensor<64x48xbf16>, %g: tensor<32x64xbf16>, %s: tensor<1x1xf32>) -> (tensor<32x64xbf16>, tensor<64x48xf32>) {
-  %max = nn.reduce_max %rows {axes = array<i64: 0>, keepdims, place = #nn.place<@h>} : (tensor<32xbf16>) -> tensor<1xbf16>
+// FUSED: %[[STEP:.*]] = nn.reshape %[[MADE]]#1
+// FUSED: nn.fused rows [32, 48] ({{.*}} = %[[MADE]]#0 : {{.*}} = %[[STEP]] : {{.*}}) -> tensor<32x48xf8E4M3FN>
+// FUSED: nn.fused rows [32, 64] ({{.*}} = %arg2 : {{.*}} = %arg3 : {{.*}}) -> tensor<1xf32>
+func.func @steps(%a: tensor<32x48xbf16>, %rw: tensor<64x48xbf16>, %g: tensor<32x64xbf16>, %h: tensor<32x64xbf16>, %s: tensor<1x1xf32>) -> (tensor<32x64xbf16>, tensor<64x48xf32>, tensor<64x48xf32>) {
+  %x = nn.relu %a {place = #nn.place<@h>} : (tensor<32x48xbf16>) -> tensor<32x48xbf16>
+  %size = nn.abs %x {place = #nn.place<@h>} : (tensor<32x48xbf16>) -> tensor<32x48xbf16>
+  %rows = nn.reduce_max %size {axes = array<i64: 1>, keepdims, place = #nn.place<@h>} : (tensor<32x48xbf16>) -> tensor<32x1xbf16>
+  %flat = nn.reshape %rows {place = #nn.place<@h>} : tensor<32x1xbf16> -> tensor<32xbf16>
+  %max = nn.reduce_max %flat {axes = array<i64: 0>, keepdims, place = #nn.place<@h>} : (tensor<32xbf16>) -> tensor<1xbf16>
   %amax = nn.reshape %max {place = #nn.place<@h>} : tensor<1xbf16> -> tensor<1x1xbf16>
   %wide = nn.cast %amax {place = #nn.place<@h>} : tensor<1x1xbf16> -> tensor<1x1xf32>
   %sx = nn.f8_step e4m3 %wide {place = #nn.place<@h>} : (tensor<1x1xf32>) -> tensor<1x1xf32>
   %x1 = nn.f8_round e4m3 %x, %sx {place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<1x1xf32>) -> tensor<32x48xbf16>
   %w = nn.f8_round e4m3 %rw, %s {place = #nn.place<@h>} : (tensor<64x48xbf16>, tensor<1x1xf32>) -> tensor<64x48xbf16>
   %y = nn.matmul %x1, %w {transpose_rhs, place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<64x48xbf16>) -> tensor<32x64xbf16>
-  %rg = nn.f8_round e5m2 %g, %s {place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<1x1xf32>) -> tensor<32x64xbf16>
   %again = nn.cast %amax {place = #nn.place<@h, recompute>} : tensor<1x1xbf16> -> tensor<1x1xf32>
   %sx2 = nn.f8_step e4m3 %again {place = #nn.place<@h, recompute>} : (tensor<1x1xf32>) -> tensor<1x1xf32>
   %x2 = nn.f8_round e4m3 %x, %sx2 {place = #nn.place<@h, recompute>} : (tensor<32x48xbf16>, tensor<1x1xf32>) -> tensor<32x48xbf16>
+  %gsize = nn.abs %g {place = #nn.place<@h, backward>} : (tensor<32x64xbf16>) -> tensor<32x64xbf16>
+  %grows = nn.reduce_max %gsize {axes = array<i64: 1>, keepdims, place = #nn.place<@h, backward>} : (tensor<32x64xbf16>) -> tensor<32x1xbf16>
+  %hsize = nn.abs %h {place = #nn.place<@h, backward>} : (tensor<32x64xbf16>) -> tensor<32x64xbf16>
+  %hrows = nn.reduce_max %hsize {axes = array<i64: 1>, keepdims, place = #nn.place<@h, backward>} : (tensor<32x64xbf16>) -> tensor<32x1xbf16>
+  %both = nn.max %grows, %hrows {place = #nn.place<@h, backward>} : (tensor<32x1xbf16>, tensor<32x1xbf16>) -> tensor<32x1xbf16>
+  %sign = nn.abs %both {place = #nn.place<@h, backward>} : (tensor<32x1xbf16>) -> tensor<32x1xbf16>
+  %gmax = nn.reduce_max %sign {axes = array<i64: 0, 1>, keepdims, place = #nn.place<@h, backward>} : (tensor<32x1xbf16>) -> tensor<1x1xbf16>
+  %gwide = nn.cast %gmax {place = #nn.place<@h, backward>} : tensor<1x1xbf16> -> tensor<1x1xf32>
+  %sg = nn.f8_step e5m2 %gwide {place = #nn.place<@h, backward>} : (tensor<1x1xf32>) -> tensor<1x1xf32>
+  %rg = nn.f8_round e5m2 %g, %sg {place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<1x1xf32>) -> tensor<32x64xbf16>
+  %rh = nn.f8_round e5m2 %h, %sg {place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<1x1xf32>) -> tensor<32x64xbf16>
   %dw = nn.matmul %rg, %x2 {transpose_lhs, place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<32x48xbf16>) -> tensor<64x48xf32>
-  return %y, %dw : tensor<32x64xbf16>, tensor<64x48xf32>
+  %dv = nn.matmul %rh, %x2 {transpose_lhs, place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<32x48xbf16>) -> tensor<64x48xf32>
+  return %y, %dw, %dv : tensor<32x64xbf16>, tensor<64x48xf32>, tensor<64x48xf32>
 }

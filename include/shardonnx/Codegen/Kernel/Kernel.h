@@ -102,6 +102,12 @@ public:
   /// The sums over all rows, in order.
   llvm::SmallVector<mlir::Operation *> getColumnSums() const;
 
+  /// The steps of whole tensors (nn.f8_tensor_step; GPUs), in order.
+  llvm::SmallVector<mlir::Operation *> getTensorSteps() const;
+  /// Of a kernel over rows: is the result one of elements or rows, which is
+  /// stored as they are computed, and not joined over all of them?
+  bool isStored(mlir::Value yielded) const;
+
   /// True if the value is the same along the whole vector axis.
   bool isUniform(mlir::Value value) const { return uniform.contains(value); }
   /// The canonical axis that an iota counts along; none if it has size one.

@@ -17,8 +17,9 @@ namespace shardonnx::kernels {
 struct RowPhase {
   llvm::SmallVector<mlir::Operation *> uniformOps; // once, before the loop
   llvm::SmallVector<mlir::Operation *> reductions;
-  llvm::SmallVector<mlir::Operation *> columnSums; // over all rows
-  llvm::SmallVector<unsigned> outputs;             // vectors, in the loop
+  llvm::SmallVector<mlir::Operation *> columnSums;  // over all rows
+  llvm::SmallVector<mlir::Operation *> tensorSteps; // of all elements
+  llvm::SmallVector<unsigned> outputs;              // vectors, in the loop
   llvm::SmallVector<unsigned> scalarOutputs; // one element, before the loop
   llvm::SmallVector<mlir::Value> kept;       // into row buffers
   unsigned cost = 0;                         // of one vector, instructions

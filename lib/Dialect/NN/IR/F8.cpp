@@ -10,8 +10,10 @@
 #include "mlir/IR/DialectImplementation.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNF8.h"
+#include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/bit.h"
 #include <cmath>
 
 using namespace mlir;
@@ -46,6 +48,8 @@ static F8Numbers numbersOf(F8Format format) {
                                   : F8Numbers{2, -14, 57344};
 }
 
+bool nn::isTensorStep(Operation *op) { return isa<F8TensorStepOp>(op); }
+
 /// torchao's EPS: what an amax of zero is taken for.
 static constexpr double kLeastAmax = 1e-12;
 
@@ -70,6 +74,13 @@ static Type f8Type(MLIRContext *context, F8Format format) {
   if (format == F8Format::e4m3)
     return Float8E4M3FNType::get(context);
   return Float8E5M2Type::get(context);
+}
+
+NN_INFER(F8TensorStepOp) {
+  if (operands.empty())
+    return misfit(loc, "is of no tensor");
+  inferred.push_back(RankedTensorType::get({1}, Float32Type::get(context)));
+  return success();
 }
 
 NN_INFER(F8CastOp) {
@@ -119,6 +130,21 @@ struct Powers : Vec {
     return toFloat(arith::SubIOp::create(b, loc, one, bits));
   }
 
+  /// The least power of two p with x ≤ most·p, over 2^exponent; 1 ≤ most < 2.
+  Value lift(Value x, float most, int exponent) {
+    constexpr int64_t kMantissa = 0x7fffff, kPower = 1 << 23;
+    Value bits = toBits(x);
+    auto bitsOf = [&](int64_t value) {
+      return constantOf(b, loc, bits.getType(), value);
+    };
+    // What is more than most carries into the exponent.
+    int64_t rest = kMantissa - (llvm::bit_cast<int32_t>(most) & kMantissa);
+    bits = arith::AddIOp::create(b, loc, bits, bitsOf(rest));
+    bits = arith::AndIOp::create(b, loc, bits, bitsOf(0x7f800000));
+    return toFloat(
+        arith::SubIOp::create(b, loc, bits, bitsOf(exponent * kPower)));
+  }
+
 private:
   Type withElement(Type type, Type element) {
     auto shaped = dyn_cast<ShapedType>(type);
@@ -136,14 +162,23 @@ private:
 
 } // namespace
 
-// A NaN stays one up to the products: maximumf keeps it, and the inverse of
-// what floorOf makes of it is not finite.
+// What is not finite stays so up to the products.
+// Both formats' largest numbers are 1.75·2^k. Division is not exact on GPUs.
+Value nn::emitF8Step(OpBuilder &builder, Location loc, F8Format format,
+                     Value amax) {
+  Powers v(builder, loc);
+  amax = arith::MaximumFOp::create(builder, loc, amax,
+                                   v.constant(amax, kLeastAmax));
+  Value finite = arith::CmpFOp::create(
+      builder, loc, arith::CmpFPredicate::OLT, amax,
+      v.constant(amax, std::numeric_limits<double>::infinity()));
+  int exponent = std::ilogb(numbersOf(format).largest);
+  return arith::SelectOp::create(builder, loc, finite,
+                                 v.lift(amax, 1.75f, exponent), amax);
+}
+
 NN_EMIT(F8StepOp) {
-  Powers v(builder, getLoc());
-  Value amax = arith::MaximumFOp::create(builder, getLoc(), vectors[0],
-                                         v.constant(vectors[0], kLeastAmax));
-  Value largest = v.constant(amax, numbersOf(getFormat()).largest);
-  return v.inverse(v.floorOf(v.div(largest, amax)));
+  return emitF8Step(builder, getLoc(), getFormat(), vectors[0]);
 }
 
 // Neighbours of y lie 2^-mantissaBits of its power of two apart.
@@ -166,15 +201,28 @@ NN_EMIT(F8CastOp) {
   return v.mul(vectors[0], v.inverse(vectors[1]));
 }
 
+static double stepOf(double amax, F8Format format) {
+  if (!std::isfinite(amax))
+    return amax;
+  int exponent;
+  (void)std::frexp(
+      float(numbersOf(format).largest / std::max(amax, kLeastAmax)), &exponent);
+  return std::ldexp(1.0, 1 - exponent);
+}
+
 NN_EVALUATE(F8StepOp) {
-  double largest = numbersOf(getFormat()).largest;
-  return evaluateReal(*this, interpreter, [largest](double amax) {
-    if (!std::isfinite(amax))
-      return amax;
-    int exponent;
-    (void)std::frexp(float(largest / std::max(amax, kLeastAmax)), &exponent);
-    return std::ldexp(1.0, 1 - exponent);
+  return evaluateReal(*this, interpreter, [format = getFormat()](double amax) {
+    return stepOf(amax, format);
   });
+}
+
+NN_EVALUATE(F8TensorStepOp) {
+  double amax = 0;
+  for (Value input : getInputs())
+    for (Scalar x : interpreter.get(input).flatten())
+      amax = std::isnan(x.f) ? x.f : std::max(amax, std::fabs(x.f));
+  std::vector<Scalar> step = {ofFloat(stepOf(amax, getFormat()))};
+  return interpreter.set(getResult(), std::move(step));
 }
 
 /// A finite number of a format's range as the format holds it.

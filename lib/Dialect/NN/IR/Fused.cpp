@@ -95,9 +95,15 @@ static LogicalResult verifyBodyOp(FusedOp fused, Operation &op) {
   if (isa<ElementwiseOpInterface>(op) ||
       isa<ConstantOp, IotaOp, BroadcastOp, YieldOp>(op))
     return success();
+  bool columns = fused.getKind() == FusedKind::columns;
+  auto isYielded = [](Operation *user) { return isa<YieldOp>(user); };
+  if (isTensorStep(&op) && !columns) {
+    if (!llvm::all_of(op.getUsers(), isYielded))
+      return op.emitOpError("is known once the kernel has ended");
+    return success();
+  }
   if (!isa<ReduceSumOp, ReduceMeanOp, ReduceMaxOp>(op))
     return op.emitOpError("cannot be part of a fused group");
-  bool columns = fused.getKind() == FusedKind::columns;
   if (columns && !isa<ReduceSumOp>(op))
     return op.emitOpError("cannot be part of a column reduction");
   auto axes = op.getAttrOfType<DenseI64ArrayAttr>("axes");
@@ -108,9 +114,7 @@ static LogicalResult verifyBodyOp(FusedOp fused, Operation &op) {
                        : "the last axis of the domain, and keep it");
   if (columns || !sumsRows(&op))
     return success();
-  if (!isa<ReduceSumOp>(op) ||
-      !llvm::all_of(op.getUsers(),
-                    [](Operation *user) { return isa<YieldOp>(user); }))
+  if (!isa<ReduceSumOp>(op) || !llvm::all_of(op.getUsers(), isYielded))
     return op.emitOpError("over rows must be a sum that is only yielded");
   return success();
 }

@@ -140,7 +140,9 @@ Value FusedBuilder::clone(Operation *op) {
     return operands[0];
   Operation *copy = inside.clone(*op);
   copy->setOperands(operands);
-  copy->getResult(0).setType(type.clone(ArrayRef(shape)));
+  // A step has no axis of the domain.
+  if (!nn::isTensorStep(op))
+    copy->getResult(0).setType(type.clone(ArrayRef(shape)));
   if (auto iota = dyn_cast<nn::IotaOp>(op)) {
     int64_t axis = *convertAxis(iota.getAxis(), from, targetOf(from));
     int64_t dropped = domain.size() - shape.size();

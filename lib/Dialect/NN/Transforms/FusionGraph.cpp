@@ -6,6 +6,7 @@
 #include "FusionGraph.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -273,8 +274,20 @@ static bool membersFit(const Group &group, ArrayRef<int64_t> domain,
   });
 }
 
+/// Does a member of one group read a step that the other takes, which is known
+/// once its kernel has ended?
+bool FusionGraph::waitsForStep(unsigned reader, unsigned maker) const {
+  return llvm::any_of(groups[maker].members, [&](unsigned position) {
+    return nn::isTensorStep(ops[position]) &&
+           llvm::any_of(ops[position]->getUsers(), [&](Operation *user) {
+             return groupOf(user) == reader;
+           });
+  });
+}
+
 bool FusionGraph::tryMerge(unsigned a, unsigned b) {
-  if (a == b || !agree(groups[a], groups[b]))
+  if (a == b || !agree(groups[a], groups[b]) || waitsForStep(a, b) ||
+      waitsForStep(b, a))
     return false;
   Group &ga = groups[a], &gb = groups[b];
   int64_t length = std::max(ga.space.length, gb.space.length);

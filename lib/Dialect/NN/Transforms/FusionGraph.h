@@ -109,6 +109,7 @@ private:
   void mergeReadersOfSameTensors();
   bool tryMerge(unsigned a, unsigned b);
   bool agree(const Group &a, const Group &b) const;
+  bool waitsForStep(unsigned reader, unsigned maker) const;
   bool pathOutside(unsigned from, unsigned to) const;
   unsigned nodeOf(unsigned position) const;
   unsigned firstOf(unsigned node) const { return nodeMembers(node).front(); }

@@ -6,7 +6,6 @@
 
 #include "FusionGraph.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
-#include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -22,7 +21,7 @@ static int64_t productOf(ArrayRef<int64_t> sizes) {
 }
 
 ArrayRef<int64_t> fusion::domainOf(Operation *op) {
-  if (nn::isReduction(op))
+  if (nn::isReduction(op) || nn::isTensorStep(op))
     return nn::shapeOf(op->getOperand(0));
   return nn::shapeOf(op->getResult(0));
 }
@@ -64,27 +63,7 @@ bool fusion::isRowOp(Operation *op) {
   if (isa<nn::ConstantOp>(op))
     return nn::getSplat(op->getResult(0)).has_value();
   return isa<nn::ElementwiseOpInterface, nn::BroadcastOp, nn::IotaOp>(op) ||
-         isRowReshape(op);
-}
-
-/// Does a product of 8 bits read the value, or what broadcasts it?
-static bool isReadByProduct(Value value) {
-  return llvm::any_of(value.getUsers(), [](Operation *user) {
-    return isa<nn::F8ProductOp>(user) ||
-           (isa<nn::ReshapeOp, nn::BroadcastOp>(user) &&
-            isReadByProduct(user->getResult(0)));
-  });
-}
-
-/// A step that a product reads, or what widens its largest value. The kernel
-/// that finds this makes the step, too.
-static bool isOfStep(Operation *op) {
-  if (isa<nn::F8StepOp>(op))
-    return isReadByProduct(op->getResult(0));
-  return isa<nn::CastOp>(op) && !op->use_empty() &&
-         llvm::all_of(op->getUsers(), [](Operation *user) {
-           return isa<nn::F8StepOp>(user) && isOfStep(user);
-         });
+         isRowReshape(op) || nn::isTensorStep(op);
 }
 
 bool fusion::isCheap(Operation *op) {
@@ -94,7 +73,7 @@ bool fusion::isCheap(Operation *op) {
   if (isa<nn::ConstantOp, nn::IotaOp, nn::BroadcastOp, nn::RandomKeyOp>(op))
     return true;
   return isa<nn::ElementwiseOpInterface>(op) &&
-         rowSpaceOf(domainOf(op)).rows == 1 && !isOfStep(op);
+         rowSpaceOf(domainOf(op)).rows == 1;
 }
 
 bool fusion::readsParameters(Operation *op) {

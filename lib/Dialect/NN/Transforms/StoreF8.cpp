@@ -12,6 +12,8 @@
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/PointerIntPair.h"
+#include "llvm/ADT/SetVector.h"
+#include <map>
 
 namespace shardonnx::nn {
 #define GEN_PASS_DEF_STOREF8PASS
@@ -79,7 +81,7 @@ private:
   }
 
   std::optional<Product> match(Operation *op) const;
-  void takeStepsOnce();
+  void takeTensorSteps();
   void demand(Rounded &operand, Operation *reader);
   void makeCast(Key key, const Demand &demand);
   Value bitsOf(OpBuilder &builder, Rounded &operand, Operation *reader);
@@ -218,37 +220,58 @@ void Storer::replace(Product &product) {
   op->erase();
 }
 
-/// The largest value that a step is taken of, before it was widened or took
-/// another shape.
-static Value largestOf(F8StepOp step) {
-  Value amax = step.getAmax();
-  auto isWidened = [&] {
-    auto cast = amax.getDefiningOp<CastOp>();
-    return cast && elementType(cast.getOperand()).getIntOrFloatBitWidth() <
-                       elementType(amax).getIntOrFloatBitWidth();
-  };
-  while (amax.getDefiningOp<ReshapeOp>() || isWidened())
-    amax = amax.getDefiningOp()->getOperand(0);
-  return amax;
+/// Adds the tensors whose largest absolute value `amax` is, one behind the
+/// other; false if it is something else.
+static bool collectTensors(Value amax, llvm::SetVector<Value> &tensors) {
+  Operation *op = amax.getDefiningOp();
+  if (isa_and_nonnull<AbsOp>(op)) {
+    // A largest value of rows has a sign, too.
+    llvm::SetVector<Value> further = tensors;
+    if (collectTensors(op->getOperand(0), further))
+      tensors = std::move(further);
+    else
+      tensors.insert(op->getOperand(0));
+    return true;
+  }
+  bool widens = isa_and_nonnull<CastOp>(op) &&
+                elementType(op->getOperand(0)).getIntOrFloatBitWidth() <=
+                    elementType(amax).getIntOrFloatBitWidth();
+  if (!widens && !isa_and_nonnull<ReshapeOp, ReduceMaxOp, MaxOp>(op))
+    return false;
+  return llvm::all_of(op->getOperands(), [&](Value operand) {
+    return collectTensors(operand, tensors);
+  });
 }
 
-/// A step of one element is taken where its largest value is found: by the same
-/// kernel. Backward takes that one instead of another from the largest value,
-/// which is fewer bytes to keep and another kernel.
-void Storer::takeStepsOnce() {
-  llvm::DenseMap<std::pair<Value, F8Format>, Value> taken;
+/// The reduction that gave the largest value, which stands where the tensors
+/// are first read: a step may be taken again in backward.
+static Operation *reductionOf(F8StepOp step) {
+  Operation *op = step.getAmax().getDefiningOp();
+  while (isa<ReshapeOp, CastOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  return op;
+}
+
+/// The step of what has one becomes nn.f8_tensor_step: the kernel that computes
+/// the tensors takes it. Backward reads forward's.
+void Storer::takeTensorSteps() {
+  std::map<std::pair<SmallVector<void *>, F8Format>, Value> taken;
   for (auto step : llvm::to_vector(block.getOps<F8StepOp>())) {
-    Value largest = largestOf(step);
-    Operation *maker = largest.getDefiningOp();
-    if (!maker || !Rounded::isOne(step.getResult()))
+    llvm::SetVector<Value> tensors;
+    if (!Rounded::isOne(step.getResult()) ||
+        !collectTensors(step.getAmax(), tensors) ||
+        !llvm::all_equal(llvm::map_range(tensors, shapeOf)))
       continue;
-    Value &early = taken[{largest, step.getFormat()}];
+    SmallVector<void *> key;
+    for (Value tensor : tensors)
+      key.push_back(tensor.getAsOpaquePointer());
+    Value &early = taken[{key, step.getFormat()}];
     if (!early) {
+      Operation *maker = reductionOf(step);
       PlaceListener listener(placeOf(maker));
-      OpBuilder builder(block.getParentOp()->getContext(), &listener);
-      builder.setInsertionPointAfter(maker);
-      early = F8StepOp::create(builder, step.getLoc(), step.getFormat(),
-                               NNBuilder(builder, step.getLoc()).f32(largest));
+      OpBuilder builder(maker, &listener);
+      early = F8TensorStepOp::create(builder, step.getLoc(), step.getFormat(),
+                                     tensors.getArrayRef());
     }
     PlaceListener listener(placeOf(step));
     OpBuilder builder(step, &listener);
@@ -267,7 +290,7 @@ void Storer::run() {
     }
   if (products.empty())
     return;
-  takeStepsOnce();
+  takeTensorSteps();
   for (auto &[key, demand] : demands)
     makeCast(key, demand);
   for (Product &product : products)

@@ -24,6 +24,10 @@ mlir::Value amaxOf(mlir::OpBuilder &builder, mlir::Location loc,
 mlir::Value roundToF8(mlir::OpBuilder &builder, mlir::Location loc,
                       F8Format format, mlir::Value value, mlir::Value amax);
 
+/// nn.f8_step of vectors of f32, in a kernel.
+mlir::Value emitF8Step(mlir::OpBuilder &builder, mlir::Location loc,
+                       F8Format format, mlir::Value amax);
+
 /// Registers the group with the dialect.
 void registerF8Ops(NNDialect &dialect);
 

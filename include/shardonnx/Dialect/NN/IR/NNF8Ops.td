@@ -94,6 +94,22 @@ def NN_F8MatmulOp : NN_PureOp<"f8_matmul", [
 // Stored in 8 bits
 //===----------------------------------------------------------------------===//
 
+def NN_F8TensorStepOp : NN_PureOp<"f8_tensor_step", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let summary = "nn.f8_step of the largest absolute value of whole tensors";
+  let description = [{
+    Made by nn-store-f8, of tensors of one shape. The kernel that computes them
+    takes their step, too: a larger value never has a smaller step, so that the
+    step of all is the largest that any block of threads finds, in whatever
+    order. fsdp-to-exec fills what it is joined in with zeros.
+  }];
+  let args = (ins NN_F8Format:$format, Variadic<NN_FloatTensor>:$inputs);
+  let results = (outs NN_F32Tensor:$result);
+  let assemblyFormat = [{
+    $format operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
 def NN_F8CastOp : NN_PureOp<"f8_cast", [
     DeclareOpInterfaceMethods<ElementwiseOpInterface>,
     DeclareOpInterfaceMethods<InferTypeOpInterface>]> {

@@ -17,6 +17,8 @@ bool isReduction(mlir::Operation *op);
 /// Of these, in the body of a kernel over rows: the sum over all rows, which
 /// leaves none, instead of along each of them.
 bool sumsRows(mlir::Operation *op);
+/// No reduction of rows either: nn.f8_tensor_step.
+bool isTensorStep(mlir::Operation *op);
 
 } // namespace shardonnx::nn
 
