@@ -115,3 +115,32 @@ TEST(RowKernels, StepsOfTensors) {
               layout, 5, c.type[0] == 'f' ? 1e-5 : 1e-2);
         }
 }
+
+// Matrices of 8 bits that are written transposed, beside one that is not and
+// its step: in tiles of threads and without, of rows that are several axes, and
+// so few of them that columns are no whole words.
+TEST(ElementwiseKernels, WriteColumnsOf8Bits) {
+  for (const char *shape : {"32x64", "48x80", "96x2048", "3x16x24", "20x16"})
+    for (const char *type : {"bf16", "f32"}) {
+      SCOPED_TRACE(shape);
+      std::string domain = shape;
+      for (size_t at; (at = domain.find('x')) != std::string::npos;)
+        domain.replace(at, 1, ", ");
+      checkGroup(llvm::formatv(R"(
+        func.func @f(%x: tensor<{0}x{2}>, %y: tensor<{0}x{2}>) {{
+          %0:4 = nn.fused rows [{1}] (%a = %x : tensor<{0}x{2}>, %b = %y : tensor<{0}x{2}>)
+              -> (tensor<{0}x{2}>, tensor<{0}xf8E4M3FN>, tensor<1xf32>, tensor<{0}xf8E5M2>) {{
+            %p = nn.mul %a, %b : (tensor<{0}x{2}>, tensor<{0}x{2}>) -> tensor<{0}x{2}>
+            %s = nn.constant dense<0.0625> : tensor<f32>
+            %c = nn.f8_cast e4m3 %p, %s : (tensor<{0}x{2}>, tensor<f32>) -> tensor<{0}xf8E4M3FN>
+            %d = nn.f8_cast e5m2 %a, %s : (tensor<{0}x{2}>, tensor<f32>) -> tensor<{0}xf8E5M2>
+            %t = nn.f8_tensor_step e5m2 %p : (tensor<{0}x{2}>) -> tensor<1xf32>
+            nn.yield %p, %c, %t, %d : tensor<{0}x{2}>, tensor<{0}xf8E4M3FN>, tensor<1xf32>, tensor<{0}xf8E5M2>
+          }
+          return
+        })",
+                               shape, domain, type)
+                     .str(),
+                 Layout::Columns, 11, 1e-5, "", /*inPlace=*/true);
+    }
+}

@@ -37,10 +37,12 @@ Buffer Buffer::make(RankedTensorType tensor, Layout layout,
   std::iota(order.begin(), order.end(), 0);
   if (layout == Layout::Transposed)
     std::shuffle(order.begin(), order.end(), random);
+  if (layout == Layout::Columns && tensor.getElementTypeBitWidth() == 8)
+    std::rotate(order.begin(), order.end() - 1, order.end());
   for (int64_t i = rank; i-- > 0;) {
     strides[order[i]] = size;
     size *= tensor.getDimSize(order[i]);
-    if (layout != Layout::Contiguous)
+    if (layout == Layout::Padded || layout == Layout::Transposed)
       size += random() % 5;
   }
   Buffer buffer;
@@ -173,6 +175,18 @@ static double evaluateKeep(nn::RandomKeepOp op, ArrayRef<double> x) {
          static_cast<uint64_t>(op.getThreshold());
 }
 
+/// As the format holds it, at most the largest.
+static double evaluateF8(nn::F8CastOp op, double value) {
+  auto type = cast<FloatType>(nn::elementType(op.getResult()));
+  APFloat largest = APFloat::getLargest(type.getFloatSemantics());
+  double limit = largest.convertToDouble();
+  APFloat rounded(std::clamp(value, -limit, limit));
+  bool lost;
+  rounded.convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven,
+                  &lost);
+  return rounded.convertToDouble();
+}
+
 static double evaluateElement(Operation *op, ArrayRef<double> x) {
   return llvm::TypeSwitch<Operation *, double>(op)
       .Case<nn::NegOp>([&](auto) { return -x[0]; })
@@ -198,6 +212,7 @@ static double evaluateElement(Operation *op, ArrayRef<double> x) {
           return std::trunc(x[0]);
         return to.isF32() ? x[0] : nn::roundTo(x[0], to);
       })
+      .Case([&](nn::F8CastOp f8) { return evaluateF8(f8, x[0] / x[1]); })
       .Case<nn::BroadcastOp>([&](auto) { return x[0]; })
       .Case<nn::AddOp>([&](auto) { return x[0] + x[1]; })
       .Case<nn::SubOp>([&](auto) { return x[0] - x[1]; })
@@ -345,6 +360,8 @@ static void expectNear(const Buffer &buffer, const Dense &expected,
     tolerance = std::max(tolerance, 0x1p-8);
   if (buffer.type.getElementType().isF16())
     tolerance = std::max(tolerance, 0x1p-11);
+  if (buffer.type.getElementTypeBitWidth() == 8)
+    tolerance = std::max(tolerance, 0x1p-3);
   for (size_t i = 0; i < actual.values.size(); ++i) {
     double x = actual.values[i], y = expected.values[i];
     if (std::isnan(x) && std::isnan(y))

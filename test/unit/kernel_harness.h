@@ -19,8 +19,9 @@
 
 namespace shardonnx::test {
 
-/// How the buffers of a case lie in memory.
-enum class Layout { Contiguous, Padded, Transposed };
+/// How the buffers of a case lie in memory. Columns: contiguous, those of 8
+/// bits with the last axis first.
+enum class Layout { Contiguous, Padded, Transposed, Columns };
 
 /// Memory of one operand: bytes, and where each element of its shape lies.
 struct Buffer {

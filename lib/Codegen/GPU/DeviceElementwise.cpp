@@ -2,12 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Elementwise GPU kernels, contiguous or strided: the iteration space as one
-// run of vectors, some of them in each thread.
+// run of vectors, some of them in each thread. Where matrices of 8 bits are
+// written transposed, a thread has vectors of rows below each other.
 
 #include "DeviceEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/SmallBitVector.h"
 #include "llvm/Support/MathExtras.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace shardonnx;
@@ -20,6 +24,9 @@ static constexpr int64_t kBytesInFlight = 64;
 /// Blocks for each multiprocessor that should remain when threads take more
 /// vectors.
 static constexpr int64_t kBlocksEach = 8;
+/// Rows of a thread that writes columns of bytes, and how many threads of a
+/// warp are below each other: a column of 32 bytes, rows of 128 of bf16.
+static constexpr int64_t kColumnRows = 8, kThreadsDown = 4;
 
 namespace {
 
@@ -31,11 +38,16 @@ public:
     if (flat)
       emitUniform(common, e.bases, {});
     largest = e.noLargest();
+    for (unsigned i = 0; i < e.kernel.getYielded().size(); ++i)
+      transposed.push_back(isTransposed(i));
   }
 
   /// All outputs at some vectors. Every load comes before the first store: an
   /// output may lie where an input lies.
   void emitVectors(ArrayRef<Value> numbers);
+  /// All outputs at kColumnRows rows of a vector.
+  void emitColumns(Value number);
+  bool writesColumns() const { return transposed.any(); }
   /// All outputs at one element of a flat kernel.
   void emitElement(Value index);
   /// A vector of each number from begin to end.
@@ -58,6 +70,10 @@ private:
   void emitUniform(Scope &scalars, ArrayRef<Value> addresses,
                    ArrayRef<Value> leading);
   void place(Tile &tile, Value number);
+  void place(Tile &tile, Value row, Value column);
+  bool isTransposed(unsigned output) const;
+  void storeColumns(unsigned output, Value row, Value column,
+                    ArrayRef<Value> rows);
   void emitTiles(MutableArrayRef<std::unique_ptr<Tile>> tiles);
   void storeOutput(unsigned i, Tile &tile);
 
@@ -65,7 +81,8 @@ private:
   unsigned lanes;
   SmallVector<unsigned> alignments;
   bool flat;
-  Scope common; // uniform values of a flat kernel
+  Scope common;                    // uniform values of a flat kernel
+  llvm::SmallBitVector transposed; // by output
 };
 
 } // namespace
@@ -85,16 +102,21 @@ void ElementwiseEmitter::emitUniform(Scope &scalars, ArrayRef<Value> addresses,
 }
 
 void ElementwiseEmitter::place(Tile &tile, Value number) {
-  tile.scope.width = lanes;
-  tile.scope.alignments = alignments;
   if (flat) {
+    tile.scope.width = lanes;
+    tile.scope.alignments = alignments;
     tile.scope.index = e.index(e.mul(number, lanes));
     tile.scope.addresses = e.bases;
     tile.scope.scalars = &common.values;
     return;
   }
   int64_t rowVectors = e.kernel.getRowLength() / lanes;
-  Value row = e.div(number, rowVectors), column = e.rem(number, rowVectors);
+  place(tile, e.div(number, rowVectors), e.rem(number, rowVectors));
+}
+
+void ElementwiseEmitter::place(Tile &tile, Value row, Value column) {
+  tile.scope.width = lanes;
+  tile.scope.alignments = alignments;
   tile.scope.index = e.index(e.mul(column, lanes));
   tile.leading = e.delinearize(row);
   tile.addresses = e.body.advanceAll(e.bases, tile.leading);
@@ -117,8 +139,76 @@ void ElementwiseEmitter::emitTiles(
     for (auto [step, value] : llvm::zip_equal(e.steps, largest))
       value = e.addToLargest(step, tile->scope, value);
     for (auto [i, value] : llvm::enumerate(e.kernel.getYielded()))
-      if (e.kernel.isStored(value))
+      if (e.kernel.isStored(value) && !transposed[i])
         storeOutput(i, *tile);
+  }
+}
+
+/// Of bytes, along whose columns a thread's rows lie side by side.
+bool ElementwiseEmitter::isTransposed(unsigned output) const {
+  const BufferLayout &layout = e.kernel.getOutput(output);
+  return !flat && layout.strides.size() == 2 && layout.strides[0] == 1 &&
+         layout.strides[1] > 1 &&
+         layout.elementType.getIntOrFloatBitWidth() == 8 &&
+         e.kernel.getRowCount() % kColumnRows == 0;
+}
+
+/// Threads of a warp have a tile where the matrix is cut into such.
+void ElementwiseEmitter::emitColumns(Value number) {
+  int64_t across = kWarp / kThreadsDown;
+  int64_t groups = e.kernel.getRowCount() / kColumnRows;
+  int64_t vectors = e.kernel.getRowLength() / lanes;
+  Value group = e.div(number, vectors), column = e.rem(number, vectors);
+  if (groups % kThreadsDown == 0 && vectors % across == 0) {
+    Value tile = e.div(number, kWarp), lane = e.rem(number, kWarp);
+    group = e.add(e.mul(e.div(tile, vectors / across), kThreadsDown),
+                  e.rem(lane, kThreadsDown));
+    column = e.add(e.mul(e.rem(tile, vectors / across), across),
+                   e.div(lane, kThreadsDown));
+  }
+  Value first = e.mul(group, kColumnRows);
+  int64_t bytes = std::max<int64_t>(1, e.access.bytesPerLane() * lanes);
+  int64_t together = llvm::bit_floor<uint64_t>(
+      std::clamp<int64_t>(2 * kBytesInFlight / bytes, 1, kColumnRows));
+  std::vector<SmallVector<Value>> columns(transposed.size());
+  for (int64_t row = 0; row < kColumnRows; row += together) {
+    SmallVector<std::unique_ptr<Tile>> tiles;
+    for (int64_t k = 0; k < together; ++k) {
+      tiles.push_back(std::make_unique<Tile>());
+      place(*tiles.back(), e.add(first, e.i32(row + k)), column);
+    }
+    emitTiles(tiles);
+    for (auto &tile : tiles)
+      for (unsigned i : transposed.set_bits())
+        columns[i].push_back(e.body.getMemory().toStored(
+            e.body.emit(e.kernel.getYielded()[i], tile->scope),
+            e.kernel.getOutput(i).elementType));
+  }
+  for (unsigned i : transposed.set_bits())
+    storeColumns(i, first, e.mul(column, lanes), columns[i]);
+}
+
+void ElementwiseEmitter::storeColumns(unsigned output, Value row, Value column,
+                                      ArrayRef<Value> rows) {
+  const BufferLayout &layout = e.kernel.getOutput(output);
+  unsigned buffer = e.kernel.getNumInputs() + output;
+  VectorMemory &memory = e.body.getMemory();
+  Value address =
+      memory.advance(e.bases[buffer], e.index(row), 1, layout.elementType);
+  unsigned alignment = std::gcd<uint64_t>(
+      std::gcd<uint64_t>(e.access.starts[buffer], layout.strides[1]),
+      kColumnRows);
+  auto type = VectorType::get(kColumnRows, e.b.getI8Type());
+  for (unsigned lane = 0; lane < lanes; ++lane) {
+    SmallVector<Value> bytes;
+    for (Value vector : rows)
+      bytes.push_back(
+          vector::ExtractOp::create(e.b, e.loc, vector, int64_t(lane)));
+    LLVM::StoreOp::create(
+        e.b, e.loc, vector::FromElementsOp::create(e.b, e.loc, type, bytes),
+        memory.advance(address, e.index(e.add(column, e.i32(lane))),
+                       layout.strides[1], layout.elementType),
+        alignment);
   }
 }
 
@@ -187,6 +277,27 @@ static int64_t unrollOf(const DeviceAccess &access, int64_t vectors,
   return unroll;
 }
 
+/// A kernel that writes columns.
+static FailureOr<DeviceLaunches> emitColumnTiles(DeviceEmitter &e,
+                                                 ElementwiseEmitter &emitter) {
+  int64_t numbers = e.kernel.getRowCount() / kColumnRows *
+                    e.kernel.getRowLength() / e.access.lanes;
+  if (numbers > INT32_MAX - kThreads)
+    return failure();
+  Value number = e.add(e.mul(e.block, kThreads), e.thread);
+  if (numbers % kThreads != 0)
+    emitter.emitWhen(e.less(number, e.i32(numbers)),
+                     [&] { emitter.emitColumns(number); });
+  else
+    emitter.emitColumns(number);
+  e.storeSteps(emitter.largest);
+  FailureOr<DeviceLaunch> launch =
+      e.finish(llvm::divideCeil(numbers, kThreads));
+  if (failed(launch))
+    return failure();
+  return DeviceLaunches{*launch};
+}
+
 FailureOr<DeviceLaunches>
 kernels::emitDeviceElementwise(OpBuilder &b, Location loc, StringRef name,
                                const DeviceAccess &access,
@@ -201,6 +312,8 @@ kernels::emitDeviceElementwise(OpBuilder &b, Location loc, StringRef name,
 
   DeviceEmitter e(b, loc, name, access, kThreads);
   ElementwiseEmitter emitter(e);
+  if (emitter.writesColumns())
+    return emitColumnTiles(e, emitter);
   bool wide = blocks * perBlock * lanes > INT32_MAX;
   auto number = [&](Value i) { return wide ? e.index(i) : i; };
   auto constant = [&](int64_t v) { return wide ? e.constant(v) : e.i32(v); };

@@ -32,6 +32,7 @@ DeviceAccess::DeviceAccess(const Kernel &kernel, ArrayRef<unsigned> alignments)
     uint64_t base = alignments.empty() ? kAccessBytes : alignments[i];
     base = std::gcd<uint64_t>(base, kAccessBytes);
     base = std::gcd<uint64_t>(base, layout.offset * bytes);
+    starts.push_back(std::max<uint64_t>(base, bytes));
     for (int64_t stride : ArrayRef(layout.strides).drop_back())
       base = std::gcd<uint64_t>(base, stride * bytes);
     bases.push_back(std::max<uint64_t>(base, bytes));

@@ -28,7 +28,8 @@ struct DeviceAccess {
   bool isRowOperand(unsigned i) const;
 
   const Kernel &kernel;
-  llvm::SmallVector<unsigned> bases; // of each buffer, bytes
+  llvm::SmallVector<unsigned> bases;  // of each buffer's rows, bytes
+  llvm::SmallVector<unsigned> starts; // of its first element
   /// Elements that a thread handles together: 16 bytes of the narrowest type
   /// where lengths and strides allow it.
   unsigned lanes = 1;

@@ -8,6 +8,7 @@
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
 
 using namespace mlir;
@@ -313,6 +314,11 @@ LogicalResult Placement::run() {
       for (auto [index, input] : llvm::enumerate(concat.getInputs()))
         place(input, partOf(concat, index), windows.lookup(concat.getResult()),
               /*add=*/false);
+    } else if (auto product = dyn_cast<nn::F8ProductOp>(op)) {
+      // What it reads transposed is written so.
+      for (Value operand : {product.getLhs(), product.getRhs()})
+        if (operand.getDefiningOp<nn::TransposeOp>())
+          place(operand, allocate(operand), Window(), /*add=*/false);
     }
   }
   return success();

@@ -137,3 +137,36 @@ func.func @steps(%a: tensor<32x48xbf16>, %rw: tensor<64x48xbf16>, %g: tensor<32x
   %dv = nn.matmul %rh, %x2 {transpose_lhs, place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<32x48xbf16>) -> tensor<64x48xf32>
   return %y, %dw, %dv : tensor<32x64xbf16>, tensor<64x48xf32>, tensor<64x48xf32>
 }
+
+// -----
+
+// What backward computes again, of elements, is rounded and transposed as it is
+// computed: forward has its step. Sums of rows are another kernel's, and what a
+// norm computes of its rows is rounded behind it.
+
+// CHECK-LABEL: func.func @again
+// CHECK: %[[X:.*]] = nn.silu %arg0 {place = #nn.place<@h, recompute>}
+// CHECK: %[[ROWS:.*]] = nn.f8_cast e4m3 %[[X]], %arg3 {place = #nn.place<@h, recompute>}
+// CHECK: %[[COLUMNS:.*]] = nn.transpose %[[ROWS]]
+// CHECK: %[[N:.*]] = nn.mul %arg0, %arg4
+// CHECK: %{{.*}}, %[[NORM:.*]] = nn.f8_cast_matrix e4m3 %[[N]]
+// CHECK: nn.f8_product {{.*}}, %[[COLUMNS]],
+// CHECK: nn.f8_product {{.*}}, %[[NORM]],
+// FUSED-LABEL: func.func @again
+// FUSED: nn.fused rows [32, 48] {{.*}} -> (tensor<32x48xbf16>, tensor<32x48xf8E4M3FN>, tensor<32x48xbf16>)
+// FUSED-NEXT: nn.silu
+// FUSED-NEXT: nn.f8_cast
+// FUSED-NEXT: nn.mul
+// FUSED-NEXT: nn.yield
+// FUSED: nn.reduce_max
+func.func @again(%a: tensor<32x48xbf16>, %g: tensor<32x64xbf16>, %sg: tensor<1x1xf32>, %s: tensor<1x1xf32>, %r: tensor<32x1xbf16>) -> (tensor<64x48xf32>, tensor<64x48xf32>, tensor<32x1xbf16>) {
+  %rg = nn.f8_round e5m2 %g, %sg {place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<1x1xf32>) -> tensor<32x64xbf16>
+  %x = nn.silu %a {place = #nn.place<@h, recompute>} : (tensor<32x48xbf16>) -> tensor<32x48xbf16>
+  %x1 = nn.f8_round e4m3 %x, %s {place = #nn.place<@h, recompute>} : (tensor<32x48xbf16>, tensor<1x1xf32>) -> tensor<32x48xbf16>
+  %n = nn.mul %a, %r {place = #nn.place<@h, recompute>} : (tensor<32x48xbf16>, tensor<32x1xbf16>) -> tensor<32x48xbf16>
+  %n1 = nn.f8_round e4m3 %n, %s {place = #nn.place<@h, recompute>} : (tensor<32x48xbf16>, tensor<1x1xf32>) -> tensor<32x48xbf16>
+  %dw = nn.matmul %rg, %x1 {transpose_lhs, place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<32x48xbf16>) -> tensor<64x48xf32>
+  %dn = nn.matmul %rg, %n1 {transpose_lhs, place = #nn.place<@h, backward>} : (tensor<32x64xbf16>, tensor<32x48xbf16>) -> tensor<64x48xf32>
+  %most = nn.reduce_max %x {axes = array<i64: 1>, keepdims, place = #nn.place<@h, recompute>} : (tensor<32x48xbf16>) -> tensor<32x1xbf16>
+  return %dw, %dn, %most : tensor<64x48xf32>, tensor<64x48xf32>, tensor<32x1xbf16>
+}

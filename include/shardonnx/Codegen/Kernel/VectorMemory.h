@@ -33,6 +33,8 @@ public:
                    int64_t stride, unsigned alignment = 0);
   void store(mlir::Value vector, mlir::Value address, mlir::Type elementType,
              int64_t stride, unsigned alignment = 0);
+  /// A vector's elements as they lie in memory.
+  mlir::Value toStored(mlir::Value vector, mlir::Type elementType);
   /// f32 to what is left when they are stored as f16 or bf16; others as they
   /// are.
   mlir::Value round(mlir::Value vector, mlir::Type elementType);
@@ -46,7 +48,6 @@ public:
 private:
   mlir::Value widenBF16(mlir::Value vector);
   mlir::Value fromStored(mlir::Value vector, mlir::Type elementType);
-  mlir::Value toStored(mlir::Value vector, mlir::Type elementType);
   mlir::Value roundToBF16(mlir::Value vector);
   mlir::Value element(mlir::Value address, unsigned index, int64_t stride,
                       mlir::Type stored);

@@ -6,6 +6,7 @@
 #include "FusionGraph.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
@@ -213,6 +214,11 @@ void FusionGraph::makeSingleton(unsigned position) {
   group.unit = nn::unitOf(op);
   group.readsParameters = readsParameters(op);
   group.backward = nn::isBackward(op);
+  group.reduces = nn::isReduction(op);
+  group.writesColumns = isa<nn::F8CastOp>(op) &&
+                        llvm::any_of(op->getUsers(), [](Operation *user) {
+                          return isa<nn::TransposeOp>(user);
+                        });
   groupIds[position] = groups.size();
   groups.push_back(std::move(group));
 }
@@ -255,6 +261,9 @@ bool FusionGraph::agree(const Group &a, const Group &b) const {
       b.space.length != 1)
     return false;
   if (a.members.size() + b.members.size() > kMaxMembers)
+    return false;
+  // Threads that have whole rows would write a column byte by byte.
+  if ((a.reduces && b.writesColumns) || (b.reduces && a.writesColumns))
     return false;
   unsigned first = std::max(a.members.front(), b.members.front());
   unsigned last = std::min(a.members.back(), b.members.back());
@@ -307,6 +316,8 @@ bool FusionGraph::tryMerge(unsigned a, unsigned b) {
   if (!ga.unit || (gb.unit && gb.readsParameters))
     ga.unit = gb.unit;
   ga.readsParameters |= gb.readsParameters;
+  ga.reduces |= gb.reduces;
+  ga.writesColumns |= gb.writesColumns;
   gb = Group();
   return true;
 }

@@ -68,6 +68,8 @@ struct Group {
   mlir::Attribute unit; // of its members, of those that read parameters first
   bool readsParameters = false;
   bool backward = false;
+  bool reduces = false;       // sums of rows or of columns, largest values
+  bool writesColumns = false; // what is stored transposed
 };
 
 class FusionGraph {

@@ -158,6 +158,47 @@ void Storer::demand(Rounded &operand, Operation *reader) {
   }
 }
 
+static Value withoutReshapes(Value value) {
+  while (auto reshape = value.getDefiningOp<ReshapeOp>())
+    value = reshape.getOperand();
+  return value;
+}
+
+/// Is the value computed, in its phase, of what has one element for each row? A
+/// norm's kernels have whole rows, whose sums they need.
+static bool readsRowScalars(Value value, bool backward,
+                            llvm::DenseSet<Value> &seen) {
+  Operation *op = value.getDefiningOp();
+  if (!seen.insert(value).second)
+    return false;
+  if (rankOf(value) > 0 && shapeOf(value).back() == 1 &&
+      tensorType(value).getNumElements() > 1)
+    return true;
+  if (!isa_and_nonnull<ElementwiseOpInterface, BroadcastOp, ReshapeOp>(op) ||
+      isBackward(op) != backward)
+    return false;
+  return llvm::any_of(op->getOperands(), [&](Value operand) {
+    return readsRowScalars(operand, backward, seen);
+  });
+}
+
+/// Can the kernel that computes the operand round it, too? It is one over
+/// elements beside the rounding, and the step is known before it.
+static bool isRoundedAsComputed(F8RoundOp round) {
+  Value operand = withoutReshapes(round.getOperand());
+  Operation *maker = operand.getDefiningOp();
+  if (!isa_and_nonnull<ElementwiseOpInterface>(maker) ||
+      isBackward(maker) != isBackward(round))
+    return false;
+  llvm::DenseSet<Value> seen;
+  if (readsRowScalars(operand, isBackward(maker), seen))
+    return false;
+  auto step = withoutReshapes(round.getStep()).getDefiningOp<F8TensorStepOp>();
+  return !step || llvm::none_of(step.getInputs(), [&](Value input) {
+    return withoutReshapes(input) == operand;
+  });
+}
+
 void Storer::makeCast(Key key, const Demand &demand) {
   auto round = cast<F8RoundOp>(key.getPointer());
   // What backward gathers anew is cast where it is read.
@@ -167,7 +208,12 @@ void Storer::makeCast(Key key, const Demand &demand) {
   OpBuilder builder(place, &listener);
   Location loc = round.getLoc();
   Operation *made;
-  if (demand.columns) {
+  if (!demand.rows && !again && isRoundedAsComputed(round)) {
+    made = F8CastOp::create(builder, loc, round.getFormat(), round.getOperand(),
+                            round.getStep());
+    casts[key].second =
+        NNBuilder(builder, loc).transpose(made->getResult(0), {1, 0});
+  } else if (demand.columns) {
     auto both = F8CastMatrixOp::create(builder, loc, round.getFormat(),
                                        round.getOperand(), round.getStep());
     casts[key] = {both.getRows(), both.getColumns()};

@@ -377,7 +377,8 @@ def StoreF8Pass : Pass<"nn-store-f8", "::mlir::func::FuncOp"> {
     hold, with their steps. An operand that is summed along its rows is an
     nn.f8_cast, which kernels fuse; one that is summed along its columns is
     written transposed by nn.f8_cast_matrix, beside the rows where both are
-    read. Steps of rows are taken only with `row-steps` (sm_90); a step of a
+    read, or by the kernel over elements that computes it where its step is
+    known before. Steps of rows are taken only with `row-steps` (sm_90); a step of a
     tensor becomes nn.f8_tensor_step, which the kernel that computes the tensor
     takes. Preserves numerics up to the order of sums: steps are powers of two.
   }];
