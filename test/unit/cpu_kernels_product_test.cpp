@@ -198,6 +198,22 @@ TEST(CpuProduct, RoundsToNearestEven) {
   });
 }
 
+// Where a dot product of pairs takes longer than to widen them, pairs are AMX's.
+TEST(CpuProduct, PairsWhereTheyAreFast) {
+  for (bool dots : {false, true}) {
+    Kernels plain = kernelsOf("x86-64-v4", dots);
+    EXPECT_EQ(plain.bf16Product, nullptr);
+    EXPECT_EQ(plain.bf16Attention, nullptr);
+    Kernels pairs = kernelsOf("avx512-bf16", dots);
+    EXPECT_EQ(pairs.bf16Product, dots ? &bf16::bf16Product : nullptr);
+    EXPECT_EQ(pairs.bf16Attention, dots ? &bf16::attentionKernels : nullptr);
+    Kernels tiles = kernelsOf("amx-bf16", dots);
+    EXPECT_EQ(tiles.bf16Product, &amx::bf16Product);
+    EXPECT_EQ(tiles.bf16Attention, pairs.bf16Attention);
+    EXPECT_EQ(tiles.f32Product, v4::kernelTable.f32Product);
+  }
+}
+
 TEST(CpuProduct, ProductsOfNothing) {
   Product product{};
   Buffer c(SHX_BF16, 6);

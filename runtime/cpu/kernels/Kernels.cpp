@@ -94,13 +94,7 @@ const Isa &chooseIsa(const char *wanted) {
 // AMX's.
 bool hasFastDots() { return __builtin_cpu_is("amd"); }
 
-// What is asked for by name is taken as it is.
-Kernels choose() {
-  const char *wanted = std::getenv("SHARDONNX_CPU_ISA");
-  if (wanted && !*wanted)
-    wanted = nullptr;
-  const Isa &isa = chooseIsa(wanted);
-  bool dots = hasFastDots() || wanted;
+Kernels tableOf(const Isa &isa, bool dots) {
   Kernels table = *isa.table;
   table.bf16Attention = dots ? isa.bf16Attention : nullptr;
   table.bf16Product = isa.bf16Product;
@@ -109,7 +103,22 @@ Kernels choose() {
   return table;
 }
 
+// What is asked for by name is taken as it is.
+Kernels choose() {
+  const char *wanted = std::getenv("SHARDONNX_CPU_ISA");
+  if (wanted && !*wanted)
+    wanted = nullptr;
+  return tableOf(chooseIsa(wanted), hasFastDots() || wanted);
+}
+
 } // namespace
+
+Kernels kernelsOf(const char *name, bool dots) {
+  for (const Isa &isa : kIsas)
+    if (!std::strcmp(name, isa.name))
+      return tableOf(isa, dots);
+  return {};
+}
 
 const Kernels &kernels() {
   static const Kernels table = choose();

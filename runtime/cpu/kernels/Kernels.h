@@ -87,6 +87,10 @@ struct Kernels {
 /// the program with one line if it is older than x86-64-v3 (AVX2, FMA, F16C).
 const Kernels &kernels();
 
+/// Those that an instruction set has, by its name in SHARDONNX_CPU_ISA, whether
+/// or not this CPU has it; `dots`: where AVX512-BF16's dot products are fast.
+Kernels kernelsOf(const char *name, bool dots);
+
 /// Tests run every call on each of these.
 namespace v3 {
 extern const Kernels kernelTable;
