@@ -129,6 +129,24 @@ void addParameters(const Lora &lora, nlohmann::ordered_json &json) {
   json["alpha_pattern"] = alphas;
 }
 
+// PEFT's names of experts' layers before transformers had them in one tensor:
+// of models that had them so, it takes modules of these names for experts.
+constexpr const char *kOnceExperts[] = {".gate_proj", ".up_proj", ".down_proj"};
+
+void warnOfOnceExperts(const Lora &lora,
+                       const std::vector<std::string> &targets) {
+  auto stacked = [](const Lora::Parameter &own) { return own.experts > 1; };
+  if (std::none_of(lora.parameters.begin(), lora.parameters.end(), stacked))
+    return;
+  for (const std::string &target : targets)
+    for (const char *end : kOnceExperts)
+      if (endsWith(target, end))
+        return rt::printWarning(rt::concat(
+            "beside experts in one tensor, PEFT may take '", target,
+            "' and its like for experts and leave their adapters out: "
+            "--merge keeps them"));
+}
+
 std::string configOf(const Lora &lora,
                      const std::vector<rt::CheckpointReader::Place> &places) {
   std::vector<std::string> targets, saved;
@@ -140,6 +158,7 @@ std::string configOf(const Lora &lora,
       targets.push_back(before(name, kLoraA));
   }
   saved.erase(std::unique(saved.begin(), saved.end()), saved.end());
+  warnOfOnceExperts(lora, targets);
   nlohmann::ordered_json json = {{"peft_type", "LORA"},
                                  {"task_type", nullptr},
                                  {"base_model_name_or_path", nullptr},

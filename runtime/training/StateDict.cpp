@@ -8,6 +8,7 @@
 #include "../data/ArraySource.h"
 #include "../support/Error.h"
 #include "Prefix.h"
+#include "PublishedNames.h"
 #include "TensorReader.h"
 #include "shardonnx/runtime/EndsWith.h"
 #include <algorithm>
@@ -124,9 +125,15 @@ public:
     auto found = bound.find(range.param);
     if (found == bound.end())
       return;
-    const auto &[array, transposed] = found->second;
-    reader.read(range, {array->file.get(), array->offset,
+    const auto &[arrays, transposed] = found->second;
+    std::vector<TensorReader::Stored> stored;
+    for (const Array *array : arrays)
+      stored.push_back({array->file.get(), array->offset,
                         elementName(array->type), transposed});
+    if (stored.size() == 1)
+      reader.read(range, stored.front());
+    else
+      reader.read(range, stored);
   }
 
   void tell() const {
@@ -175,6 +182,8 @@ private:
         std::vector<std::string> &names = wanted.emplace_back();
         for (const std::string &name : param.names())
           names.push_back(withoutWrappers(name));
+        for (const std::vector<std::string> &parts : partsOf(param))
+          names.push_back(parts.front());
       }
     std::vector<Prefix> fits = findPrefixes(wanted, places);
     if (fits.size() > 1)
@@ -187,6 +196,58 @@ private:
   Arrays::const_iterator find(const std::string &name) const {
     auto place = places.find(withPrefix(prefix, withoutWrappers(name)));
     return place == places.end() ? arrays.end() : arrays.find(place->second);
+  }
+  // What published files may have in the parameter's place: a tensor of
+  // another name, or several.
+  static std::vector<std::vector<std::string>>
+  partsOf(const Manifest::Param &param) {
+    std::vector<std::vector<std::string>> ways;
+    for (const std::string &wrapped : param.names()) {
+      std::string name = withoutWrappers(wrapped);
+      for (std::string &other : publishedNames(name))
+        ways.push_back({std::move(other)});
+      std::vector<int64_t> shape = param.wholeShape();
+      if (shape.size() != 3)
+        continue;
+      for (auto &parts : publishedParts(name, shape.front()))
+        ways.push_back(std::move(parts));
+    }
+    return ways;
+  }
+  void bindParts(const Manifest::Param &param, Names &missing,
+                 Names &misshapen) {
+    for (const std::vector<std::string> &names : partsOf(param)) {
+      if (find(names.front()) == arrays.end())
+        continue;
+      Bound &place = bound[&param];
+      for (const std::string &name : names) {
+        auto found = find(name);
+        if (found == arrays.end())
+          return missing.add("'" + name + "'");
+        used.insert(found->first);
+        const Array &array = found->second;
+        TensorReader::elementBytes(elementName(array.type), param.name);
+        std::vector<int64_t> shape = partShape(param, names.size());
+        if (array.shape != shape)
+          return misshapen.add(misfit(*found, shape));
+        place.parts.push_back(&array);
+      }
+      return;
+    }
+    missing.add("'" + param.name + "'");
+  }
+  // Of a stack [experts, rows, columns] that `count` matrices make.
+  static std::vector<int64_t> partShape(const Manifest::Param &param,
+                                        size_t count) {
+    std::vector<int64_t> shape = param.wholeShape();
+    if (count == 1 || shape.size() != 3)
+      return shape;
+    return {shape[0] * shape[1] / static_cast<int64_t>(count), shape[2]};
+  }
+  static std::string misfit(const Arrays::value_type &found,
+                            const std::vector<int64_t> &shape) {
+    return concat("its '", found.first, "' is ", shapeText(found.second.shape),
+                  ", not ", shapeText(shape));
   }
   void bind(const Manifest::Param &param, Names &missing, Names &misshapen) {
     bool onnx = false;
@@ -206,7 +267,7 @@ private:
       onnx = true;
     }
     if (found == arrays.end())
-      return missing.add("'" + param.name + "'");
+      return bindParts(param, missing, misshapen);
     used.insert(found->first);
     const Array &array = found->second;
     TensorReader::elementBytes(elementName(array.type), param.name);
@@ -215,10 +276,8 @@ private:
     if (transposed)
       std::swap(shape[0], shape[1]);
     if (array.shape != shape)
-      return misshapen.add(concat("its '", found->first, "' is ",
-                                  shapeText(array.shape), ", not ",
-                                  shapeText(shape)));
-    bound[&param] = {&array, transposed};
+      return misshapen.add(misfit(*found, shape));
+    bound[&param] = {{&array}, transposed};
   }
 
   // What the program shares must not be two tensors in the file.
@@ -250,7 +309,12 @@ private:
   // The file's names by the same without wrappers.
   std::map<std::string, std::string> places;
   Prefix prefix;
-  std::map<const Manifest::Param *, std::pair<const Array *, bool>> bound;
+  /// Where a parameter's whole tensor lies.
+  struct Bound {
+    std::vector<const Array *> parts; // one, or experts' matrices
+    bool transposed;
+  };
+  std::map<const Manifest::Param *, Bound> bound;
   std::set<std::string> used;
   std::vector<std::pair<std::string, std::string>> twice; // names of a tied one
   TensorReader reader;

@@ -6,6 +6,7 @@
 #include "TensorReader.h"
 #include "../support/Error.h"
 #include "../support/Half.h"
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -54,10 +55,18 @@ int64_t TensorReader::elementBytes(const std::string &dtype,
 void TensorReader::read(const OwnedRange &range, const Stored &stored) {
   if (stored.transposed)
     return readTransposed(range, stored);
+  read(range, std::vector<Stored>{stored});
+}
+
+void TensorReader::read(const OwnedRange &range,
+                        const std::vector<Stored> &parts) {
+  int64_t each =
+      range.param->wholeElements() / static_cast<int64_t>(parts.size());
   auto read = [&](int64_t to, int64_t from, int64_t count) {
-    for (int64_t at = 0; at < count; at += kChunk) {
-      int64_t n = std::min(kChunk, count - at);
-      readRun(stored, from + at, n);
+    for (int64_t at = 0, n = 0; at < count; at += n) {
+      int64_t part = (from + at) / each, inside = (from + at) % each;
+      n = std::min({kChunk, count - at, each - inside});
+      readRun(parts[static_cast<size_t>(part)], inside, n);
       range.write(to + at, values.data(), n);
     }
   };

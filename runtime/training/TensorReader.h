@@ -30,6 +30,9 @@ public:
   static int64_t elementBytes(const std::string &dtype,
                               const std::string &parameter);
   void read(const OwnedRange &range, const Stored &stored);
+  /// Of parts of one size, none of them transposed, which are the whole tensor
+  /// one behind the other.
+  void read(const OwnedRange &range, const std::vector<Stored> &parts);
 
 private:
   void readRun(const Stored &stored, int64_t at, int64_t count);
