@@ -198,7 +198,7 @@ TEST(CpuProduct, RoundsToNearestEven) {
   });
 }
 
-// Where a dot product of pairs takes longer than to widen them, pairs are AMX's.
+// Where dot products of pairs take longer than to widen them, pairs are AMX's.
 TEST(CpuProduct, PairsWhereTheyAreFast) {
   for (bool dots : {false, true}) {
     Kernels plain = kernelsOf("x86-64-v4", dots);
