@@ -12,7 +12,6 @@
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "shardonnx/Support/Origin.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <onnx/onnx_pb.h>
@@ -49,7 +48,6 @@ private:
     return diagnostics.error("'" + modelPath + "': " + why);
   }
 
-  LogicalResult refuseControlFlow();
   LogicalResult readTypes();
   void emitInitializers();
   LogicalResult emitFunction();
@@ -84,43 +82,12 @@ OwningOpRef<ModuleOp> Emitter::run() {
   module->setAttr("onnx.model", builder.getStringAttr(modelPath));
   module->setAttr("onnx.opset", builder.getI64IntegerAttr(opset));
   builder.setInsertionPointToEnd(module.getBody());
-  if (failed(refuseControlFlow()))
-    return {};
   if (failed(readTypes()))
     return {};
   emitInitializers();
   if (failed(emitFunction()))
     return {};
   return owner;
-}
-
-/// Branches and loops depend on data, which a compiled step cannot.
-LogicalResult Emitter::refuseControlFlow() {
-  llvm::MapVector<StringRef, std::pair<unsigned, StringRef>> found;
-  bool bags = false;
-  auto hasGraph = [](const ::onnx::AttributeProto &attribute) {
-    return attribute.has_g() || attribute.graphs_size() > 0;
-  };
-  for (const ::onnx::NodeProto &node : graph.node())
-    if (llvm::any_of(node.attribute(), hasGraph)) {
-      auto &entry = found[node.op_type()];
-      if (entry.first++ == 0)
-        entry.second = node.name();
-      auto info = metadata.nodes.find(node.output_size() ? node.output(0) : "");
-      bags |= info != metadata.nodes.end() &&
-              StringRef(info->second.target).starts_with("aten.embedding_bag");
-    }
-  if (found.empty())
-    return success();
-  std::string list;
-  for (auto &[op, entry] : found)
-    list += (list.empty() ? "" : ", ") + op.str() + " ×" +
-            std::to_string(entry.first) + " ('" + entry.second.str() + "')";
-  return fail("control flow is not supported: " + list +
-              (bags ? "; write nn.EmbeddingBag as nn.Embedding and a sum or "
-                      "mean over its bags"
-                    : "; export with fixed shapes and without branches, and "
-                      "nn.EmbeddingBag as nn.Embedding and a sum or mean"));
 }
 
 LogicalResult Emitter::readTypes() {
@@ -284,12 +251,12 @@ LogicalResult Emitter::emitNode(const ::onnx::NodeProto &node) {
     attrs.append(attribute.name(), *value);
   }
   droppedBy(node).addTo(attrs, builder);
-  bool standard = node.domain().empty() || node.domain() == "ai.onnx";
   auto [name, path] = nameAndPathOf(node);
   auto op = NodeOp::create(
       builder, makeOriginLoc(&context, name, node.op_type(), path), resultTypes,
       builder.getStringAttr(node.op_type()), operands,
-      standard ? StringAttr() : builder.getStringAttr(node.domain()),
+      node.domain().empty() ? StringAttr()
+                            : builder.getStringAttr(node.domain()),
       attrs.getDictionary(&context),
       path.empty() ? StringAttr() : builder.getStringAttr(path));
   for (int i = 0; i < outputs; ++i)

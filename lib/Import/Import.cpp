@@ -14,6 +14,7 @@
 #include "NoGrad.h"
 #include "OnnxLibrary.h"
 #include "Parameters.h"
+#include "UnsupportedOps.h"
 #include "Untold.h"
 #include "WireFormat.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -38,9 +39,20 @@ constexpr int convertedOpset = 18;
 /// that imports others alone has no op of the default domain.
 int opsetOf(const ::onnx::ModelProto &model) {
   for (const auto &import : model.opset_import())
-    if (import.domain().empty() || import.domain() == "ai.onnx")
+    if (import.domain().empty())
       return static_cast<int>(import.version());
   return model.opset_import_size() == 0 ? 0 : onnxlib::newestOpset();
+}
+
+/// The default domain has two names; the library looks ops up by the empty one.
+template <typename Owner, typename Nodes>
+void shortenDomains(Owner &owner, Nodes &nodes) {
+  for (auto &import : *owner.mutable_opset_import())
+    if (import.domain() == "ai.onnx")
+      import.clear_domain();
+  for (auto &node : nodes)
+    if (node.domain() == "ai.onnx")
+      node.clear_domain();
 }
 
 /// For the raise to hand on.
@@ -91,7 +103,7 @@ public:
                              diagnostics)) ||
         (forTraining && failed(tellUntold(model, metadata, options,
                                           taken->initializers, diagnostics))) ||
-        failed(normalize()))
+        failed(normalize(metadata)))
       return {};
     completeMetadata(metadata, model);
     OwningOpRef<ModuleOp> module =
@@ -124,7 +136,8 @@ private:
   LogicalResult check() {
     return step(onnxlib::check(model), "is not a valid ONNX model");
   }
-  LogicalResult normalize();
+  LogicalResult refuseUnsupported(const Metadata &metadata, bool expanded);
+  LogicalResult normalize(const Metadata &metadata);
   /// Runs one step of the ONNX library.
   LogicalResult step(llvm::Error error, const Twine &what) {
     if (!error)
@@ -165,9 +178,13 @@ LogicalResult Importer::read() {
   if (!result)
     return fail("cannot be imported: " + llvm::toString(result.takeError()));
   stripped = std::move(*result);
-  if (!model.ParseFromString(stripped.bytes) || opsetOf(model) == 0)
-    return fail("cannot be imported: it is not an ONNX model");
+  bool parsed = model.ParseFromString(stripped.bytes);
   stripped.bytes = std::string();
+  shortenDomains(model, *model.mutable_graph()->mutable_node());
+  for (auto &function : *model.mutable_functions())
+    shortenDomains(function, *function.mutable_node());
+  if (!parsed || opsetOf(model) == 0)
+    return fail("cannot be imported: it is not an ONNX model");
   if (opsetOf(model) > onnxlib::newestOpset())
     return fail("uses opset " + Twine(opsetOf(model)) + ", but " +
                 Twine(onnxlib::newestOpset()) +
@@ -179,10 +196,22 @@ LogicalResult Importer::read() {
   return success();
 }
 
+LogicalResult Importer::refuseUnsupported(const Metadata &metadata,
+                                          bool expanded) {
+  auto isKnown = [&](StringRef op) {
+    return !options.isSupported || options.isSupported(op);
+  };
+  std::string wrong =
+      describeUnsupportedOps(model, metadata, isKnown, expanded);
+  return wrong.empty() ? success() : fail(wrong);
+}
+
 /// Functions inlined, opset raised where it is too old, checked, and typed.
-LogicalResult Importer::normalize() {
+LogicalResult Importer::normalize(const Metadata &metadata) {
   if (failed(
           step(onnxlib::inlineFunctions(model), "functions cannot be inlined")))
+    return failure();
+  if (failed(refuseUnsupported(metadata, /*expanded=*/false)))
     return failure();
   // The converter trusts what the checker has not seen.
   if (opsetOf(model) < oldestOpset &&
@@ -196,6 +225,8 @@ LogicalResult Importer::normalize() {
     return failure();
   if (options.isSupported)
     onnxlib::expandSchemaFunctions(model, options.isSupported);
+  if (failed(refuseUnsupported(metadata, /*expanded=*/true)))
+    return failure();
   if (failed(step(onnxlib::inferShapes(model), "shapes cannot be inferred")))
     return failure();
   return step(onnxlib::checkOperandTypes(model), "types do not fit");

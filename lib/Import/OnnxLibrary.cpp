@@ -33,12 +33,21 @@ std::string firstError(std::string message) {
   return message;
 }
 
+/// An assertion of the library's says where it stands in a source file.
+std::string withoutSource(llvm::StringRef message) {
+  auto [place, assertion] = message.split(": Assertion `");
+  auto [condition, said] = assertion.split("` failed");
+  if (said.consume_front(": "))
+    return said.str();
+  return assertion.empty() ? message.str() : "it expects " + condition.str();
+}
+
 template <typename Call> llvm::Error guarded(Call call) {
   try {
     call();
     return llvm::Error::success();
   } catch (const std::exception &exception) {
-    return llvm::createStringError(firstError(exception.what()));
+    return llvm::createStringError(firstError(withoutSource(exception.what())));
   }
 }
 
@@ -98,16 +107,23 @@ void inferTypes(::onnx::ModelProto &model) {
   }));
 }
 
-/// Replaces the nodes of one op by the body of its schema, if it has one.
-void expand(::onnx::ModelProto &model, const FunctionId &id) {
+const ::onnx::OpSchema *schemaOf(const ::onnx::ModelProto &model,
+                                 const FunctionId &id) {
   int version = 0;
   for (const auto &import : model.opset_import())
     if (import.domain() == id.first)
       version = static_cast<int>(import.version());
-  const ::onnx::OpSchema *schema =
-      ::onnx::OpSchemaRegistry::Schema(id.second, version, id.first);
-  if (!schema ||
-      !(schema->HasFunction() || schema->HasContextDependentFunction()))
+  return ::onnx::OpSchemaRegistry::Schema(id.second, version, id.first);
+}
+
+bool hasBody(const ::onnx::OpSchema &schema) {
+  return schema.HasFunction() || schema.HasContextDependentFunction();
+}
+
+/// Replaces the nodes of one op by the body of its schema, if it has one.
+void expand(::onnx::ModelProto &model, const FunctionId &id) {
+  const ::onnx::OpSchema *schema = schemaOf(model, id);
+  if (!schema || !hasBody(*schema))
     return;
   ::onnx::ModelProto expanded = model;
   for (::onnx::NodeProto &node : *expanded.mutable_graph()->mutable_node())
@@ -186,6 +202,15 @@ llvm::Error parseText(llvm::StringRef text, ::onnx::ModelProto &model) {
     return error;
   return message.empty() ? llvm::Error::success()
                          : llvm::createStringError(firstError(message));
+}
+
+Schema findSchema(const ::onnx::ModelProto &model,
+                  const ::onnx::NodeProto &node) {
+  const ::onnx::OpSchema *schema =
+      schemaOf(model, {node.domain(), node.op_type()});
+  if (!schema)
+    return Schema::None;
+  return hasBody(*schema) ? Schema::HasBody : Schema::Primitive;
 }
 
 llvm::Error inlineFunctions(::onnx::ModelProto &model) {

@@ -13,12 +13,18 @@
 
 namespace onnx {
 class ModelProto;
-}
+class NodeProto;
+} // namespace onnx
 
 namespace shardonnx::onnxlib {
 
 /// A model in ONNX's own text.
 llvm::Error parseText(llvm::StringRef text, ::onnx::ModelProto &model);
+
+/// What the library knows of a node's op, in the opset that the model imports.
+enum class Schema { None, Primitive, HasBody };
+Schema findSchema(const ::onnx::ModelProto &model,
+                  const ::onnx::NodeProto &node);
 
 /// Replaces calls of model-local functions by their bodies.
 llvm::Error inlineFunctions(::onnx::ModelProto &model);

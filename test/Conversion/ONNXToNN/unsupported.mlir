@@ -22,7 +22,7 @@ module {
 
 // -----
 
-// expected-error @+1 {{these ONNX ops are not supported: Relu ×1 ('r')}}
+// expected-error @+1 {{these ONNX ops are not supported: com.example::Relu ×1 ('r')}}
 module {
   func.func @f(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
     // An op of another domain is another op.

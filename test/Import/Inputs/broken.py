@@ -48,6 +48,28 @@ kinds = {
     "preview": model(
         graph([node("Frobnicate", ["x"], ["y"], "frob", "somewhere")], [value("x", [2, 4])], [value("y", [2, 4])]),
         opset=None, domains=["somewhere"]),
+    "strange": model(
+        graph(
+            [
+                node("Relu", ["x"], ["a"], domain="com.example"),
+                node("Frob", ["a"], ["b"]),
+                node("If", ["b"], ["c"], "choose", then_branch=branch, else_branch=branch),
+                node("RandomNormalLike", ["c"], ["n"]),
+                node("Relu", ["c"], ["y"], "r", "com.example"),
+            ],
+            [value("x", [2, 4])],
+            [value("y", [2, 4])],
+        ),
+        domains=["com.example"],
+    ),
+    "full_domain": model(graph([node("Relu", ["x"], ["y"], "relu", "ai.onnx")], X, Y), opset=None) +
+    field(8, field(1, "ai.onnx") + field(2, 18)),
+    # The converter wants a shape of what it has not inferred one for.
+    "old": model(
+        graph([node("Gather", ["w", "x"], ["a"], "gather"), node("Tanh", ["a"], ["b"], "tanh"),
+               node("Add", ["a", "b"], ["y"], "add")],
+              [value("x", [2], INT64)], [value("y", [2, 4])], [tensor("w", [4, 4], raw=floats(16))]),
+        opset=1),
     "three_dims": model(
         graph([node("Relu", ["x"], ["y"], "relu")],
               [value("x", ["batch", "time", 4]), value("ids", ["batch", "tokens"], INT64)],

@@ -12,11 +12,8 @@ using namespace mlir;
 namespace shardonnx {
 
 Refusal Refusals::add(onnx::NodeOp node, const Twine &why) {
-  Refused &entry = refused[node.getOpType()];
-  if (entry.count++ == 0)
-    entry.why = why.str();
-  if (entry.nodes.size() < 3)
-    entry.nodes.push_back(getOrigin(node.getLoc()).node.str());
+  refused.add(node.getDomain().value_or(""), node.getOpType(),
+              getOrigin(node.getLoc()).node, why.str());
   return {};
 }
 
@@ -30,16 +27,8 @@ LogicalResult Refusals::report(ModuleOp module) const {
     node.emitError(why);
   if (refused.empty())
     return success(wrong.empty());
-  std::string list;
-  for (const auto &[op, entry] : refused) {
-    list += list.empty() ? "" : "; ";
-    list += op.str() + " ×" + std::to_string(entry.count) + " (";
-    for (auto [i, node] : llvm::enumerate(entry.nodes))
-      list += (i ? ", '" : "'") + node + "'";
-    list += entry.count > entry.nodes.size() ? ", …)" : ")";
-    list += entry.why.empty() ? "" : ": " + entry.why;
-  }
-  return module.emitError() << "these ONNX ops are not supported: " << list;
+  return module.emitError()
+         << "these ONNX ops are not supported: " << refused.list();
 }
 
 } // namespace shardonnx

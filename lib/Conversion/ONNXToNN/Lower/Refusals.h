@@ -8,7 +8,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
-#include "llvm/ADT/MapVector.h"
+#include "shardonnx/Support/RefusedOps.h"
 
 #include <optional>
 
@@ -37,12 +37,7 @@ public:
   llvm::LogicalResult report(mlir::ModuleOp module) const;
 
 private:
-  struct Refused {
-    unsigned count = 0;
-    llvm::SmallVector<std::string, 3> nodes;
-    std::string why;
-  };
-  llvm::MapVector<llvm::StringRef, Refused> refused; // by op type
+  RefusedOps refused;
   llvm::SmallVector<std::pair<onnx::NodeOp, std::string>> wrong;
 };
 

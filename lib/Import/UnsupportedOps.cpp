@@ -1,0 +1,81 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See UnsupportedOps.h.
+
+#include "UnsupportedOps.h"
+
+#include "OnnxLibrary.h"
+#include "shardonnx/Support/RefusedOps.h"
+
+#include <onnx/onnx_pb.h>
+
+using namespace llvm;
+
+namespace shardonnx {
+namespace {
+
+/// Branches and loops depend on data, which a compiled step cannot.
+bool isControlFlow(const ::onnx::NodeProto &node) {
+  return any_of(node.attribute(), [](const ::onnx::AttributeProto &attribute) {
+    return attribute.has_g() || attribute.graphs_size() > 0;
+  });
+}
+
+/// Its operator in the framework, if the exporter has said so.
+StringRef targetOf(const ::onnx::NodeProto &node, const Metadata &metadata) {
+  auto info = metadata.nodes.find(node.output_size() ? node.output(0) : "");
+  return info == metadata.nodes.end() ? StringRef() : info->second.target;
+}
+
+StringRef nameOf(const ::onnx::NodeProto &node) {
+  if (!node.name().empty() || node.output_size() == 0)
+    return node.name();
+  return node.output(0);
+}
+
+std::string adviseOnControlFlow(bool bags) {
+  return bags ? "write nn.EmbeddingBag as nn.Embedding and a sum or mean over "
+                "its bags"
+              : "export with fixed shapes and without branches, and "
+                "nn.EmbeddingBag as nn.Embedding and a sum or mean";
+}
+
+} // namespace
+
+std::string describeUnsupportedOps(const ::onnx::ModelProto &model,
+                                   const Metadata &metadata,
+                                   function_ref<bool(StringRef)> isKnown,
+                                   bool expanded) {
+  RefusedOps refused, flow;
+  bool bags = false, strange = false, others = false;
+  for (const ::onnx::NodeProto &node : model.graph().node()) {
+    StringRef domain = node.domain();
+    onnxlib::Schema schema = onnxlib::findSchema(model, node);
+    if (schema == onnxlib::Schema::HasBody && !expanded)
+      continue;
+    std::string why;
+    if (isControlFlow(node)) {
+      flow.add(domain, node.op_type(), nameOf(node));
+      bags |= targetOf(node, metadata).starts_with("aten.embedding_bag");
+      why = "control flow";
+    } else if (schema == onnxlib::Schema::None) {
+      strange = true;
+      why = domain.empty() ? "the model's opset has no such op"
+                           : "its domain is not ONNX's";
+    } else if (domain.empty() && isKnown(node.op_type())) {
+      continue;
+    } else {
+      others = true;
+    }
+    refused.add(domain, node.op_type(), nameOf(node), why);
+  }
+  if (flow.empty() && !strange)
+    return "";
+  std::string advice = flow.empty() ? "" : "; " + adviseOnControlFlow(bags);
+  if (!strange && !others)
+    return "control flow is not supported: " + flow.list() + advice;
+  return "these ONNX ops are not supported: " + refused.list() + advice;
+}
+
+} // namespace shardonnx
