@@ -44,7 +44,7 @@ Trainer::Trainer(const Options &options, Engine &engine, Control &control,
   tensorBoard = std::make_unique<TensorBoard>(options.tensorboard);
   for (const std::string &name : data->unusedArrays())
     printWarning(concat("array '", name, "' of '", options.data.front(),
-                        "' is ignored: the graph has no such input"));
+                        "' is ignored: the program reads no such input"));
   if (std::string labels = data->describeLabels(); !labels.empty())
     progress.note(labels);
   if (manifest.lora)

@@ -85,12 +85,8 @@ static InputKind kindByUse(StringRef name, Type type, const InputUse &use) {
   if (use.ignored)
     return use.shifted || use.tokens ? InputKind::ShiftedLabels
                                      : InputKind::Labels;
-  // One of more axes says of each query what it sees.
-  if (isPaddingMask(name) && cast<ShapedType>(type).getRank() == 2)
-    return InputKind::AttentionMask;
-  for (InputKind kind : {InputKind::PositionIds, InputKind::TokenTypeIds})
-    if (name == spell(kind))
-      return kind;
+  if (std::optional<InputKind> kind = nn::kindByName(name, type))
+    return *kind;
   return use.tokens ? InputKind::Tokens : InputKind::Data;
 }
 

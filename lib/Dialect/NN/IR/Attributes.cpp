@@ -132,6 +132,16 @@ std::optional<InputKind> nn::inputKind(FunctionOpInterface function,
   return kind ? parseSpelling<InputKind>(kind.getValue()) : std::nullopt;
 }
 
+std::optional<InputKind> nn::kindByName(StringRef name, Type type) {
+  // One of more axes says of each query what it sees.
+  if (isPaddingMask(name) && cast<ShapedType>(type).getRank() == 2)
+    return InputKind::AttentionMask;
+  for (InputKind kind : {InputKind::PositionIds, InputKind::TokenTypeIds})
+    if (name == spell(kind))
+      return kind;
+  return std::nullopt;
+}
+
 void nn::setInputKind(FunctionOpInterface function, unsigned index,
                       InputKind kind) {
   function.setArgAttr(index, kKindAttr,

@@ -65,6 +65,8 @@ private:
   LossOp report(Value sum, StringRef denominator, int64_t argument,
                 int64_t shift, int64_t count);
   LogicalResult dropOldLabels(LossOp loss);
+  LogicalResult attach(const Choice &choice);
+  void dropUnreadInputs();
 
   func::FuncOp function;
   StringRef kindName, logitsName;
@@ -235,6 +237,21 @@ LogicalResult LossAttacher::dropOldLabels(LossOp loss) {
   return success();
 }
 
+/// An input that nothing reads, and that only data could fill, wants none.
+void LossAttacher::dropUnreadInputs() {
+  LossOp loss = *function.getOps<LossOp>().begin();
+  for (unsigned i = function.getNumArguments(); i-- > 0;) {
+    BlockArgument argument = function.getArgument(i);
+    if (!argument.use_empty() || function.getNumArguments() == 1 ||
+        inputKind(function, i) ||
+        kindByName(inputName(function, i), argument.getType()))
+      continue;
+    if (int64_t(loss.getDenominatorArg()) > int64_t(i))
+      loss.setDenominatorArg(loss.getDenominatorArg() - 1);
+    (void)function.eraseArgument(i);
+  }
+}
+
 /// The product that makes the rows of `logits`, looking through views that
 /// keep each row and through a cast; null where a row is more than a product.
 static MatmulOp linearHead(Value logits) {
@@ -356,6 +373,23 @@ LogicalResult LossAttacher::buildGraph(const Output &output) {
   return success();
 }
 
+LogicalResult LossAttacher::attach(const Choice &choice) {
+  switch (choice.kind) {
+  case LossKind::CausalLm:
+  case LossKind::CrossEntropy:
+    return buildCrossEntropy(choice.output);
+  case LossKind::Mse:
+    return buildMse(choice.output);
+  case LossKind::Graph:
+    if (!choice.output.isSingleElement())
+      return function.emitError("--loss=graph needs a scalar output, but ")
+             << choice.output.name << " is " << shapeText(choice.output.value)
+             << "; choose another with --logits";
+    return buildGraph(choice.output);
+  }
+  llvm_unreachable("every kind of loss returns");
+}
+
 LogicalResult LossAttacher::run() {
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
     if (!isa<FloatType>(elementType(value)))
@@ -370,20 +404,10 @@ LogicalResult LossAttacher::run() {
   function->getParentOfType<ModuleOp>()->setAttr(
       kLossKindAttr,
       StringAttr::get(function.getContext(), spell(choice->kind)));
-  switch (choice->kind) {
-  case LossKind::CausalLm:
-  case LossKind::CrossEntropy:
-    return buildCrossEntropy(choice->output);
-  case LossKind::Mse:
-    return buildMse(choice->output);
-  case LossKind::Graph:
-    if (!choice->output.isSingleElement())
-      return function.emitError("--loss=graph needs a scalar output, but ")
-             << choice->output.name << " is " << shapeText(choice->output.value)
-             << "; choose another with --logits";
-    return buildGraph(choice->output);
-  }
-  llvm_unreachable("every kind of loss returns");
+  if (failed(attach(*choice)))
+    return failure();
+  dropUnreadInputs();
+  return success();
 }
 
 namespace {

@@ -94,3 +94,15 @@ func.func @forward(%x: tensor<6x5xf32>, %labels: tensor<6xi64>) -> (tensor<f32> 
   %mean = nn.div %sum, %rows : (tensor<f32>, tensor<f32>) -> tensor<f32>
   return %mean : tensor<f32>
 }
+
+// -----
+
+// What nothing reads wants no data, unless the runtime fills it by its name.
+// CHECK-LABEL: func.func @forward(
+// CHECK-SAME: %{{[^ ]*}}: tensor<2x4xi64> {nn.name = "attention_mask"}, %{{[^ ]*}}: tensor<2x5xf32> {nn.name = "x"}, %{{[^ ]*}}: tensor<2xi64> {nn.kind = "labels", nn.name = "labels"}) {
+// CHECK: nn.loss %{{.*}} {denominator = "labels", denominator_arg = 2 : i64}
+func.func @forward(%unread: tensor<3xf32> {nn.name = "unread"}, %mask: tensor<2x4xi64> {nn.name = "attention_mask"}, %x: tensor<2x5xf32> {nn.name = "x"}) -> (tensor<2x5xf32> {nn.name = "logits"}, tensor<3xf32> {nn.name = "other"}) {
+  %r = nn.relu %x : (tensor<2x5xf32>) -> tensor<2x5xf32>
+  %o = nn.relu %unread : (tensor<3xf32>) -> tensor<3xf32>
+  return %r, %o : tensor<2x5xf32>, tensor<3xf32>
+}

@@ -19,6 +19,9 @@ llvm::StringRef inputName(mlir::FunctionOpInterface function, unsigned index);
 /// said.
 std::optional<InputKind> inputKind(mlir::FunctionOpInterface function,
                                    unsigned index);
+/// Of an argument of which nobody said it: what the names are that every
+/// exporter gives.
+std::optional<InputKind> kindByName(llvm::StringRef name, mlir::Type type);
 void setInputKind(mlir::FunctionOpInterface function, unsigned index,
                   InputKind kind);
 
