@@ -23,6 +23,7 @@ public:
 private:
   LogicalResult readInputs();
   SmallVector<EvalPlan> plans() const;
+  LogicalResult runPlans();
   LogicalResult tryPlan(EvalPlan plan, bool &wasWrong);
   LogicalResult finish(EvalProgram &program, EvalPlan plan);
   void addGradients(ArrayRef<std::string> names, EvalPlan plan);
@@ -147,10 +148,20 @@ SmallVector<EvalPlan> Evaluation::plans() const {
 LogicalResult Evaluation::run() {
   if (failed(readInputs()))
     return failure();
+  bool isNew = !llvm::sys::fs::exists(options.outputDir);
   if (std::error_code error =
           llvm::sys::fs::create_directories(options.outputDir))
     return diags.error("--output-dir: cannot create '" + options.outputDir +
                        "': " + error.message());
+  if (succeeded(runPlans()))
+    return success();
+  if (isNew) // unless something is in it
+    (void)llvm::sys::fs::remove(options.outputDir);
+  llvm::errs() << refusal;
+  return failure();
+}
+
+LogicalResult Evaluation::runPlans() {
   bool wasWrong = false;
   for (EvalPlan plan : plans()) {
     if (plan.known == Known::Integers && !integerInputs)
@@ -160,7 +171,6 @@ LogicalResult Evaluation::run() {
     if (wasWrong)
       break;
   }
-  llvm::errs() << refusal;
   return failure();
 }
 
