@@ -407,7 +407,7 @@ Checkpoint parseIndex(const std::string &text, const std::string &path) {
                         " is not as it was saved (its hash differs)"));
     return checkpoint;
   } catch (const Json::exception &e) {
-    reader.bad(e.what());
+    reader.bad(concat("its ", kIndexName, ": ", describe(e)));
   }
 }
 

@@ -436,7 +436,7 @@ std::optional<Manifest> parseManifest(std::string_view json,
   } catch (const rt::Error &e) {
     error = e.what();
   } catch (const Json::exception &e) {
-    error = rt::concat("the manifest cannot be read (", e.what(), ")");
+    error = rt::concat("the manifest cannot be read (", rt::describe(e), ")");
   }
   return std::nullopt;
 }

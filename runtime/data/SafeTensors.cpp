@@ -81,7 +81,8 @@ Arrays readSafeTensors(std::shared_ptr<File> file,
       arrays.emplace(name, std::move(array));
     }
   } catch (const Json::exception &e) {
-    fail("'", path, "' is no .safetensors file: ", e.what(), "; ", kCopyAgain);
+    fail("'", path, "' is no .safetensors file: ", describe(e), "; ",
+         kCopyAgain);
   }
   return arrays;
 }

@@ -58,7 +58,11 @@ std::string describe(const std::exception &exception) {
   if (system && system->code() == std::errc::resource_unavailable_try_again)
     return "there is not enough memory for another thread; raise the limit "
            "(ulimit -v, ulimit -u, a container's)";
-  return exception.what();
+  // The JSON library's messages begin with a word of its own in brackets.
+  std::string what = exception.what();
+  if (what.rfind("[json.exception.", 0) == 0)
+    what.erase(0, what.find("] ") + 2);
+  return what;
 }
 
 ExitCode exitCodeOf(const std::exception &exception) {

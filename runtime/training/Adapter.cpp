@@ -33,7 +33,7 @@ Json readConfig(const std::string &path) {
     if (config.is_object())
       return config;
   } catch (const Json::exception &e) {
-    fail("'", path, "' is no JSON: ", e.what());
+    fail("'", path, "' is no JSON: ", describe(e));
   }
   fail("'", path, "' is no JSON object; ", kRemedy);
 }

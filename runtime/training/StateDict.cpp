@@ -83,7 +83,7 @@ Arrays readIndexed(const std::string &path) {
       all.emplace(name, found->second);
     }
   } catch (const nlohmann::json::exception &e) {
-    fail("'", path, "' is no index of .safetensors files: ", e.what());
+    fail("'", path, "' is no index of .safetensors files: ", describe(e));
   }
   return all;
 }
