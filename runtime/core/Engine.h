@@ -167,6 +167,9 @@ struct EngineSetup {
 class Platform {
 public:
   virtual ~Platform() = default;
+  /// Throws where this machine, or what the environment asks of it, will not
+  /// do: before any rank starts.
+  virtual void check() {}
   /// Once per rank, before it meets the others.
   virtual void prepare(const RankInfo &info, char **argv) = 0;
   /// Of the file that the ranks of a machine share, the control block included.

@@ -90,8 +90,9 @@ void addData(CLI::App &app, Options &o) {
                        "Evaluations without a lower loss after which the run "
                        "ends (0: any number)"),
         0);
-  app.add_option("--seed", o.seed, "Of --shuffle, --init=random and dropout")
-      ->type_name("N")
+  whole(app.add_option("--seed", o.seed,
+                       "Of --shuffle, --init=random and dropout"),
+        0, INT64_MAX)
       ->capture_default_str();
   app.add_flag("--shuffle", o.shuffle, "Permute the samples of each epoch");
 }
@@ -398,6 +399,8 @@ std::optional<Options> parseOptions(int argc, char **argv,
   } catch (const CLI::ParseError &e) {
     failUsage(oneLine(e.what()), "; --help lists the options");
   }
+  if (std::string empty = explainEmptyValue(app); !empty.empty())
+    failUsage(empty);
   translate(texts, o);
   const char *debug = std::getenv("SHARDONNX_DEBUG_MEMORY");
   o.debugMemory |= debug && *debug && std::string(debug) != "0";

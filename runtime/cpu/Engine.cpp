@@ -10,6 +10,7 @@
 #include "Peaks.h"
 #include "ProcessMemory.h"
 #include "ReduceKernels.h"
+#include "kernels/Kernels.h"
 #include "shardonnx/runtime/ByteSize.h"
 #include "shardonnx/runtime/Cpu.h"
 #include "shardonnx/runtime/MemoryPlan.h"
@@ -302,6 +303,11 @@ MemoryUse CpuEngine::memory(int64_t heldByHost, bool last) {
 }
 
 // ---- The platform
+
+void CpuPlatform::check() {
+  if (const char *why = whyNoKernels())
+    failUsage(why);
+}
 
 void CpuPlatform::prepare(const RankInfo &info, char **argv) {
   undoDefaultBinding(info);

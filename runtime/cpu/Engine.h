@@ -74,6 +74,7 @@ private:
 
 class CpuPlatform : public Platform {
 public:
+  void check() override;
   void prepare(const RankInfo &info, char **argv) override;
   int64_t sharedBytes(const Manifest &manifest, const Options &options,
                       const Topology &topology) override;

@@ -17,6 +17,7 @@
 #include "TraceFile.h"
 #include "Trainer.h"
 #include "Weights.h"
+#include "shardonnx/runtime/StandardStreams.h"
 #include <cstdlib>
 #include <random>
 #include <regex>
@@ -248,6 +249,7 @@ int runChecked(Platform &platform, const Program &program, int argc,
              manifest.version, ")"));
   if (!options)
     return kExitDone;
+  platform.check();
   checkOffload(*options, manifest);
   RankInfo info;
   bool child = std::getenv(kRankVariable);
@@ -274,6 +276,7 @@ bool speaks() {
 } // namespace
 
 int run(Platform &platform, const Program &program, int argc, char **argv) {
+  occupyStandardStreams();
   setProgramName(argv[0]);
   endOnUncaught();
   // Started through /proc/self/exe, it would be called `exe` otherwise.

@@ -9,6 +9,7 @@
 #include "shardonnx/Cost/Device.h"
 #include "shardonnx/Cost/Execution.h"
 #include "shardonnx/Support/Mesh.h"
+#include "shardonnx/Support/NamePattern.h"
 #include "shardonnx/runtime/Layout.h"
 
 #include <CLI/CLI.hpp>
@@ -58,6 +59,22 @@ CLI::Option *bytes(CLI::App &app, const std::string &name,
                    : "'" + text + "' is no size; write 80GB or 0.5GiB";
       })
       ->type_name("BYTES");
+}
+
+// What is no regex is refused here, where it is known to be the command line's
+// fault.
+CLI::Option *regexes(CLI::Option *option) {
+  return option->allow_extra_args(false)
+      ->check(checkNamePattern)
+      ->type_name("REGEX");
+}
+
+std::string checkUnit(const std::string &text) {
+  if (text.rfind("size:", 0) != 0)
+    return checkNamePattern(text);
+  return parseWhole(text.substr(5), 1, kLargestSize)
+             ? ""
+             : "'" + text + "': size: wants a positive number of elements";
 }
 
 // One of a few words; --help lists them.
@@ -173,6 +190,7 @@ void addShardingOptions(CLI::App &app, CompileOptions &o) {
   addMesh(app, o);
   app.add_option("--unit", o.units,
                  "block, size:N and regexes over whole module paths, together")
+      ->check(checkUnit)
       ->type_name("UNIT")
       ->allow_extra_args(false)
       ->capture_default_str();
@@ -214,10 +232,9 @@ void addLoraOptions(CLI::App &app, CompileOptions &o) {
         return error;
       })
       ->type_name("RANK");
-  app.add_option("--lora-targets", o.loraTargets,
-                 "which linear layers have one: all but the head, or regexes "
-                 "over whole module paths")
-      ->allow_extra_args(false)
+  regexes(app.add_option("--lora-targets", o.loraTargets,
+                         "which linear layers have one: all but the head, or "
+                         "regexes over whole module paths"))
       ->type_name("all-linear|REGEX")
       ->default_str("all-linear");
   addChoice(app, "--base-dtype", o.baseDtype,
@@ -276,14 +293,10 @@ void addTrainingOptions(CLI::App &app, CompileOptions &o) {
   addChoice(app, "--accumulate-mode", o.accumulateMode,
             "gradients over microbatches: each reduced into owned slices, or "
             "kept whole and reduced with the last");
-  app.add_option("--freeze", o.freeze,
-                 "regexes over whole parameter names: not trained")
-      ->allow_extra_args(false)
-      ->type_name("REGEX");
-  app.add_option("--trainable", o.trainable,
-                 "the same: these are trained, and no others")
-      ->allow_extra_args(false)
-      ->type_name("REGEX");
+  regexes(app.add_option("--freeze", o.freeze,
+                         "regexes over whole parameter names: not trained"));
+  regexes(app.add_option("--trainable", o.trainable,
+                         "the same: these are trained, and no others"));
   addLoraOptions(app, o);
   addChoice(app, "--dropout", o.dropout,
             "which Dropout nodes drop: those in training mode, all with a "
@@ -296,10 +309,9 @@ void addTrainingOptions(CLI::App &app, CompileOptions &o) {
                        "stay within documents"),
         0, int64_t(1) << 31)
       ->type_name("ID");
-  app.add_option("--ignore", o.ignore,
-                 "regexes over whole parameter names: whole on every rank")
-      ->allow_extra_args(false)
-      ->type_name("REGEX");
+  regexes(app.add_option(
+      "--ignore", o.ignore,
+      "regexes over whole parameter names: whole on every rank"));
   app.add_flag("--strict-numerics", o.strictNumerics,
                "only passes that preserve numerics bit for bit");
   app.add_flag("--tf32", o.tf32,
@@ -448,11 +460,13 @@ void addPlanOptions(CLI::App &app, PlanOptions &o) {
   whole(app.add_option("--accumulate", o.accumulate, "microbatches of a step"),
         1, kLargestSize)
       ->capture_default_str();
-  app.add_option("--tokens", o.tokens, "to train on: hours are shown")
-      ->check(CLI::Range(1.0, 1e18))
-      ->type_name("N");
+  CLI::Option *tokens =
+      app.add_option("--tokens", o.tokens, "to train on: hours are shown")
+          ->check(CLI::Range(1.0, 1e18))
+          ->type_name("N");
   app.add_option("--price", o.price,
                  "of a device for an hour: with --tokens, cost is shown")
+      ->needs(tokens)
       ->check(CLI::Range(0.0, 1e9))
       ->type_name("X");
   app.add_option_function<double>(

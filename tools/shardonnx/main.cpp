@@ -7,6 +7,7 @@
 #include "Options.h"
 #include "shardonnx/Support/LastResort.h"
 #include "shardonnx/runtime/OptionNames.h"
+#include "shardonnx/runtime/StandardStreams.h"
 
 #include <CLI/CLI.hpp>
 
@@ -97,6 +98,9 @@ std::optional<int> parse(CLI::App &app, const std::vector<std::string> &args) {
   std::vector<std::string> reversed(args.rbegin(), args.rend());
   try {
     app.parse(reversed);
+    for (const CLI::App *command : app.get_subcommands())
+      if (std::string empty = explainEmptyValue(*command); !empty.empty())
+        usageError(empty);
     return std::nullopt;
   } catch (const CLI::CallForHelp &help) {
     return app.exit(help);
@@ -257,6 +261,7 @@ int run(int argc, char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
+  occupyStandardStreams();
   installLastResort("shardonnx");
   try {
     return run(argc, argv);

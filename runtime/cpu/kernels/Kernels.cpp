@@ -45,11 +45,6 @@ bool hasAmx() {
 
 namespace {
 
-[[noreturn]] void refuse(const char *what, const char *mend) {
-  std::fprintf(stderr, "shardonnx: error: %s; %s\n", what, mend);
-  std::exit(1);
-}
-
 // From the least to the most able, as SHARDONNX_CPU_ISA names them.
 struct Isa {
   const char *name;
@@ -66,27 +61,29 @@ constexpr Isa kIsas[] = {
     {"amx-bf16", hasAmx, &v4::kernelTable, &bf16::attentionKernels,
      &amx::bf16Product}};
 
-// `wanted`: a name, or null for the most able.
-const Isa &chooseIsa(const char *wanted) {
+// A name of SHARDONNX_CPU_ISA, or null for the most able.
+const char *wantedIsa() {
+  const char *wanted = std::getenv("SHARDONNX_CPU_ISA");
+  return wanted && *wanted ? wanted : nullptr;
+}
+
+// Null where there is none; `refusal` is why.
+const Isa *chooseIsa(const char *wanted, const char *&refusal) {
   const Isa *best = nullptr;
   for (const Isa &isa : kIsas) {
     bool has = isa.has();
     if (wanted && !std::strcmp(wanted, isa.name)) {
-      if (!has)
-        refuse("SHARDONNX_CPU_ISA names instructions that this CPU lacks",
-               "unset it");
-      return isa;
+      refusal = "SHARDONNX_CPU_ISA names instructions that this CPU lacks; "
+                "unset it";
+      return has ? &isa : nullptr;
     }
     best = has ? &isa : best;
   }
-  if (wanted)
-    refuse("SHARDONNX_CPU_ISA is none of x86-64-v3, x86-64-v4, avx512-bf16 "
-           "and amx-bf16",
-           "unset it, or give one of them");
-  if (!best)
-    refuse("this CPU lacks AVX2 and FMA, which the runtime needs",
-           "run on an x86-64-v3 machine");
-  return *best;
+  refusal = wanted ? "SHARDONNX_CPU_ISA is none of x86-64-v3, x86-64-v4, "
+                     "avx512-bf16 and amx-bf16; unset it, or give one of them"
+                   : "this CPU lacks AVX2 and FMA, which the runtime needs; "
+                     "run on an x86-64-v3 machine";
+  return wanted ? nullptr : best;
 }
 
 // A dot product of bf16 pairs takes Zen 4 no longer than a multiply-add of f32,
@@ -105,10 +102,13 @@ Kernels tableOf(const Isa &isa, bool dots) {
 
 // What is asked for by name is taken as it is.
 Kernels choose() {
-  const char *wanted = std::getenv("SHARDONNX_CPU_ISA");
-  if (wanted && !*wanted)
-    wanted = nullptr;
-  return tableOf(chooseIsa(wanted), hasFastDots() || wanted);
+  const char *wanted = wantedIsa(), *refusal = nullptr;
+  const Isa *isa = chooseIsa(wanted, refusal);
+  if (!isa) { // nobody has asked whyNoKernels()
+    std::fprintf(stderr, "shardonnx: error: %s\n", refusal);
+    std::exit(1);
+  }
+  return tableOf(*isa, hasFastDots() || wanted);
 }
 
 } // namespace
@@ -118,6 +118,11 @@ Kernels kernelsOf(const char *name, bool dots) {
     if (!std::strcmp(name, isa.name))
       return tableOf(isa, dots);
   return {};
+}
+
+const char *whyNoKernels() {
+  const char *refusal = nullptr;
+  return chooseIsa(wantedIsa(), refusal) ? nullptr : refusal;
 }
 
 const Kernels &kernels() {

@@ -83,6 +83,10 @@ struct Kernels {
   const ProductKernels *f32Product, *bf16Product;
 };
 
+/// Why there are none for the CPU at hand, as SHARDONNX_CPU_ISA would have it;
+/// null where there are.
+const char *whyNoKernels();
+
 /// For the CPU at hand, or the lesser one that SHARDONNX_CPU_ISA names; ends
 /// the program with one line if it is older than x86-64-v3 (AVX2, FMA, F16C).
 const Kernels &kernels();

@@ -118,6 +118,18 @@ inline const std::vector<std::string> &trainOptionNames() {
   return names;
 }
 
+/// What is wrong where an option of a CLI::App has an empty value, as
+/// `--save "$DIR"` has where DIR is not set; empty where none has.
+template <typename App> std::string explainEmptyValue(const App &app) {
+  for (const auto *option : app.get_options())
+    for (const std::string &value : option->results())
+      if (value.empty())
+        return option->get_name() + ": its value is empty; give " +
+               option->get_type_name() +
+               (option->get_required() ? "" : ", or leave the option out");
+  return "";
+}
+
 /// How many letters must be put in, left out or changed.
 inline size_t editDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
