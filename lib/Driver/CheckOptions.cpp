@@ -198,21 +198,13 @@ static LogicalResult checkMuon(const CompileOptions &options,
 // What stands beside a tensor or context axis is not built yet, or would give
 // other numbers at another number of ranks.
 static std::string besideAxes(const CompileOptions &options) {
-  auto dtype = [](const char *option, auto value) {
-    return std::string(option) + "=" + spell(value);
-  };
   bool splitsLayers = options.mesh.tensor() > 1;
   if (options.baseDtype && splitsLayers)
-    return dtype("--base-dtype", *options.baseDtype);
+    return std::string("--base-dtype=") + spell(*options.baseDtype);
   if (options.optimizer == Optimizer::Muon && splitsLayers)
     return "--optimizer=muon";
-  if (options.matmulDtype != MatmulDtype::Param)
-    return dtype("--matmul-dtype", options.matmulDtype);
   if (options.strictNumerics)
     return "--strict-numerics";
-  for (auto [index, policy] : llvm::enumerate(options.unitPolicies))
-    if (policy.matmulDtype.value_or(MatmulDtype::Param) != MatmulDtype::Param)
-      return "matmul_dtype of units[" + std::to_string(index) + "] in --config";
   return "";
 }
 

@@ -119,7 +119,10 @@ MESH_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2", *extra], ranks, words)
     ("llama-dora", ["--mesh=tensor:2"], 2, []),
     ("mixtral-lora", ["--mesh=tensor:2"], 2, []),
     ("bert-lora", ["--mesh=tensor:2"], 2, []),
-    ("t5-lora", ["--mesh=tensor:2"], 2, [])]
+    ("t5-lora", ["--mesh=tensor:2"], 2, []),
+    ("gpt2-fp8", ["--mesh=tensor:3", "--recompute=block"], 3, []),
+    ("llama-fp8", ["--mesh=tensor:2"], 4, []),
+    ("llama-fp8-rowwise", ["--mesh=tensor:2"], 2, [])]
 # Ranks that each have a part of every sequence, alone and with that.
 CONTEXT_MATRIX = [
     ("gpt2-eight", ["--mesh=context:2"], 4, []),
@@ -139,7 +142,9 @@ CONTEXT_MATRIX = [
     ("bert", ["--mesh=context:2"], 4, []),
     ("llama-muon", ["--mesh=context:2"], 4, []),
     ("llama-qlora", ["--mesh=context:2"], 2, []),
-    ("llama-lora", ["--mesh=context:2"], 4, [])]
+    ("llama-lora", ["--mesh=context:2"], 4, []),
+    ("llama-fp8", ["--mesh=context:2,tensor:2"], 4, []),
+    ("llama-fp8-rowwise", ["--mesh=context:2"], 4, [])]
 # With `--matrix mesh` all of them, on one and on several shards, and every
 # strategy.
 CONTEXT_WHOLE = [(name, [f"--mesh={mesh}"], ranks, [])

@@ -10,6 +10,7 @@
 #include "mlir/IR/DialectImplementation.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNF8.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
 #include "llvm/ADT/STLExtras.h"
@@ -276,6 +277,21 @@ Value nn::amaxOf(OpBuilder &builder, Location loc, Value value,
   return ReduceMaxOp::create(builder, loc, size, axes, /*keepdims=*/true);
 }
 
+Value nn::amaxOverRanks(OpBuilder &builder, Location loc, Value amax,
+                        int64_t dim, ArrayRef<MeshAxis> axes) {
+  Mesh mesh = meshOf(builder.getInsertionBlock()->getParentOp());
+  for (MeshAxis axis : axes) {
+    int64_t ranks = mesh.size(axis);
+    if (ranks < 2)
+      continue;
+    Value all = AllGatherOp::create(builder, loc, amax, spell(axis), ranks, dim,
+                                    ArrayRef(ranks), /*varies=*/false);
+    amax = ReduceMaxOp::create(builder, loc, all, ArrayRef(dim),
+                               /*keepdims=*/true);
+  }
+  return amax;
+}
+
 Value nn::roundToF8(OpBuilder &builder, Location loc, F8Format format,
                     Value value, Value amax) {
   Value wide = NNBuilder(builder, loc).f32(amax);
@@ -308,9 +324,17 @@ static SmallVector<Value> computedParts(Value g) {
   return {g};
 }
 
+static SmallVector<MeshAxis> gradientAxes(F8MatmulOp op) {
+  SmallVector<MeshAxis> axes;
+  if (std::optional<ArrayAttr> names = op.getGradAxes())
+    for (auto name : names->getAsRange<StringAttr>())
+      axes.push_back(*parseSpelling<MeshAxis>(name.getValue()));
+  return axes;
+}
+
 /// The result's gradient, with a scale for each row or one for all.
 static Value roundGradient(OpBuilder &builder, Location loc, Value g,
-                           bool byRow) {
+                           bool byRow, ArrayRef<MeshAxis> axes) {
   SmallVector<Value> parts = computedParts(g);
   Value amax;
   for (Value part : parts) {
@@ -320,6 +344,7 @@ static Value roundGradient(OpBuilder &builder, Location loc, Value g,
   }
   if (!byRow)
     amax = amaxOf(builder, loc, amax);
+  amax = amaxOverRanks(builder, loc, amax, /*dim=*/1, axes);
   for (Value &part : parts)
     part = roundToF8(builder, loc, byRow ? F8Format::e4m3 : F8Format::e5m2,
                      part, amax);
@@ -333,7 +358,7 @@ NN_VJP(F8MatmulOp) {
   bool byRow = getRecipe() == F8Recipe::rowwise;
   Value source = getLhsSource(), weight = getRhsSource();
   Value g = b.cast(resultGrads[0], elementType(getLhs()));
-  Value rows = roundGradient(builder, getLoc(), g, byRow);
+  Value rows = roundGradient(builder, getLoc(), g, byRow, gradientAxes(*this));
   if (needed[2])
     operandGrads[2] =
         MatmulOp::create(builder, getLoc(), rows, getRhsBack(), false,

@@ -171,6 +171,10 @@ LogicalResult F8MatmulOp::verify() {
       getRhsSource().getType() != getRhs().getType() ||
       getRhsBack().getType() != getRhs().getType())
     return emitOpError("has operands of other types than their sources");
+  if (std::optional<ArrayAttr> axes = getGradAxes())
+    for (auto name : axes->getAsRange<StringAttr>())
+      if (!parseSpelling<MeshAxis>(name.getValue()))
+        return emitOpError("has parts on ranks of an unknown axis, ") << name;
   return success();
 }
 

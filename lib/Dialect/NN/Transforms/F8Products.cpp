@@ -11,6 +11,7 @@
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNF8.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
@@ -28,29 +29,117 @@ using namespace shardonnx::nn;
 /// What the products of 8 bits want of every size.
 static constexpr int64_t kSizeMultiple = 16;
 
-/// The operands that a recipe multiplies in forward, and the weight of the
-/// rows' gradient.
-static F8MatmulOp roundOperands(MatmulOp product, F8Recipe recipe) {
-  PlaceListener listener(product.getPlaceAttr());
-  OpBuilder builder(product, &listener);
-  Location loc = product.getLoc();
-  Value rows = product.getLhs(), weight = product.getRhs();
-  auto round = [&](Value value, Value amax) {
+namespace {
+
+/// Which of a weight's dimensions the ranks of the tensor axis have parts of.
+enum class WeightSplit { none, depth, columns, unknown };
+
+/// Makes a product's operands, and what its gradients need.
+class Rounder {
+public:
+  Rounder(MatmulOp product, F8Recipe recipe);
+  F8MatmulOp build();
+
+private:
+  Value round(Value value, Value amax) {
     return roundToF8(builder, loc, F8Format::e4m3, value, amax);
-  };
-  Value lhs, rhs, back;
-  if (recipe == F8Recipe::rowwise) {
-    lhs = round(rows, amaxOf(builder, loc, rows, 1));
-    // The weight is read once for both of its scales.
-    Value amax = amaxOf(builder, loc, weight, product.getTransposeRhs());
-    rhs = round(weight, amax);
-    back = round(weight, amaxOf(builder, loc, amax));
-  } else {
-    lhs = round(rows, amaxOf(builder, loc, rows));
-    rhs = back = round(weight, amaxOf(builder, loc, weight));
   }
+  void byRow();
+  void byTensor();
+
+  MatmulOp product;
+  F8Recipe recipe;
+  WeightSplit split;
+  PlaceListener listener;
+  OpBuilder builder;
+  Location loc;
+  Value rows, weight;   // of the product
+  Value lhs, rhs, back; // rounded
+  SmallVector<MeshAxis> gradAxes;
+};
+
+} // namespace
+
+/// Follows the weight's dimension `depth` to its parameter's.
+static WeightSplit splitOf(Value weight, int64_t depth) {
+  while (Operation *op = weight.getDefiningOp()) {
+    if (auto get = dyn_cast<GetOp>(op)) {
+      auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(
+          get, get.getParameterAttr());
+      std::optional<Split> split = nn::splitOf(parameter);
+      if (!split)
+        return WeightSplit::none;
+      return split->dim == depth ? WeightSplit::depth : WeightSplit::columns;
+    }
+    if (auto transpose = dyn_cast<TransposeOp>(op))
+      depth = transpose.getPermutation()[size_t(depth)];
+    else if (!isa<CastOp, VaryOp, ConcatOp>(op))
+      break;
+    weight = op->getOperand(0);
+  }
+  return WeightSplit::unknown;
+}
+
+/// The dimension of the weight that a product sums along.
+static int64_t depthOf(MatmulOp product) {
+  return product.getTransposeRhs() ? 1 : 0;
+}
+
+Rounder::Rounder(MatmulOp product, F8Recipe recipe)
+    : product(product), recipe(recipe),
+      split(splitOf(product.getRhs(), depthOf(product))),
+      listener(product.getPlaceAttr()), builder(product, &listener),
+      loc(product.getLoc()), rows(product.getLhs()), weight(product.getRhs()) {
+  // Each rank has columns of the result, and sums the rows' gradient over them.
+  if (split == WeightSplit::columns)
+    gradAxes.push_back(MeshAxis::Tensor);
+}
+
+/// A row is one rank's but along what the weight's depth is split.
+void Rounder::byRow() {
+  SmallVector<MeshAxis> alongDepth, alongColumns = gradAxes;
+  if (split == WeightSplit::depth)
+    alongDepth.push_back(MeshAxis::Tensor);
+  int64_t depth = depthOf(product);
+  lhs = round(rows, amaxOverRanks(builder, loc, amaxOf(builder, loc, rows, 1),
+                                  1, alongDepth));
+  // The weight is read once for both of its scales.
+  Value amax = amaxOverRanks(builder, loc, amaxOf(builder, loc, weight, depth),
+                             depth, alongDepth);
+  rhs = round(weight, amax);
+  back = round(weight, amaxOverRanks(builder, loc, amaxOf(builder, loc, amax),
+                                     depth, alongColumns));
+}
+
+/// Ranks of the context axis have rows of one tensor.
+void Rounder::byTensor() {
+  SmallVector<MeshAxis> ofRows = {MeshAxis::Context}, ofWeight;
+  gradAxes.insert(gradAxes.begin(), MeshAxis::Context);
+  if (split == WeightSplit::depth)
+    ofRows.push_back(MeshAxis::Tensor);
+  if (split != WeightSplit::none)
+    ofWeight.push_back(MeshAxis::Tensor);
+  lhs = round(
+      rows, amaxOverRanks(builder, loc, amaxOf(builder, loc, rows), 1, ofRows));
+  rhs = back =
+      round(weight, amaxOverRanks(builder, loc, amaxOf(builder, loc, weight), 1,
+                                  ofWeight));
+}
+
+F8MatmulOp Rounder::build() {
+  if (recipe == F8Recipe::rowwise)
+    byRow();
+  else
+    byTensor();
+  Mesh mesh = meshOf(product);
+  SmallVector<StringRef> axes;
+  for (MeshAxis axis : gradAxes)
+    if (mesh.size(axis) > 1)
+      axes.push_back(spell(axis));
   return F8MatmulOp::create(builder, loc, product.getType(), recipe, lhs, rhs,
-                            rows, weight, back, product.getTransposeRhs());
+                            rows, weight, back, product.getTransposeRhs(),
+                            axes.empty() ? ArrayAttr()
+                                         : builder.getStrArrayAttr(axes));
 }
 
 namespace {
@@ -96,6 +185,9 @@ StringRef F8ProductsPass::whyNot(MatmulOp product, F8Recipe recipe) const {
   auto isMultiple = [](int64_t size) { return size % kSizeMultiple == 0; };
   if (!llvm::all_of(lhs, isMultiple) || !llvm::all_of(rhs, isMultiple))
     return "a size is no multiple of 16";
+  if (splitOf(product.getRhs(), depthOf(product)) == WeightSplit::unknown &&
+      meshOf(product).tensor() > 1)
+    return "the weight is no matrix whose split is known";
   if (!savesTime(product, recipe))
     return "8 bits save no time";
   return "";
@@ -131,7 +223,7 @@ void F8ProductsPass::runOnOperation() {
     notes.add(product, "products of 8 bits", why);
     if (!why.empty())
       continue;
-    product.replaceAllUsesWith(roundOperands(product, *recipe).getResult());
+    product.replaceAllUsesWith(Rounder(product, *recipe).build().getResult());
     product.erase();
   }
   notes.addTo(getOperation());

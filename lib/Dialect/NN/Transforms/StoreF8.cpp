@@ -9,11 +9,11 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNF8.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/PointerIntPair.h"
 #include "llvm/ADT/SetVector.h"
-#include <map>
 
 namespace shardonnx::nn {
 #define GEN_PASS_DEF_STOREF8PASS
@@ -81,6 +81,7 @@ private:
   }
 
   std::optional<Product> match(Operation *op) const;
+  Value tensorStep(Value amax, F8Format format);
   void takeTensorSteps();
   void demand(Rounded &operand, Operation *reader);
   void makeCast(Key key, const Demand &demand);
@@ -89,6 +90,7 @@ private:
 
   Block &block;
   bool rowSteps;
+  llvm::DenseMap<std::pair<Operation *, F8Format>, Value> taken; // by largest
   llvm::MapVector<Key, Demand> demands;
   llvm::DenseMap<Key, std::pair<Value, Value>> casts; // rows, columns
 };
@@ -289,36 +291,51 @@ static bool collectTensors(Value amax, llvm::SetVector<Value> &tensors) {
   });
 }
 
-/// The reduction that gave the largest value, which stands where the tensors
-/// are first read: a step may be taken again in backward.
-static Operation *reductionOf(F8StepOp step) {
-  Operation *op = step.getAmax().getDefiningOp();
-  while (isa<ReshapeOp, CastOp>(op))
-    op = op->getOperand(0).getDefiningOp();
-  return op;
+/// The step of all tensors that `amax` is the largest value of, or null: one
+/// nn.f8_tensor_step where they are first read, though the step may be taken
+/// again in backward. Of parts on other ranks it is the largest of theirs.
+Value Storer::tensorStep(Value amax, F8Format format) {
+  Operation *maker = amax.getDefiningOp();
+  while (isa_and_nonnull<ReshapeOp, CastOp>(maker))
+    maker = maker->getOperand(0).getDefiningOp();
+  if (!maker)
+    return nullptr;
+  if (Value known = taken.lookup({maker, format}))
+    return known;
+  PlaceListener listener(placeOf(maker));
+  OpBuilder builder(maker, &listener);
+  Location loc = maker->getLoc();
+  Value step;
+  auto all = maker->getOperand(0).getDefiningOp<AllGatherOp>();
+  if (all && isa<ReduceMaxOp>(maker)) {
+    Value part = tensorStep(all.getOperand(), format);
+    if (!part || !Rounded::isOne(all.getOperand()))
+      return nullptr;
+    part = NNBuilder(builder, loc).reshape(part, shapeOf(all.getOperand()));
+    part =
+        AllGatherOp::create(builder, loc, part, all.getAxis(), all.getParts(),
+                            all.getDim(), all.getSections(), all.getVaries());
+    step = ReduceMaxOp::create(builder, loc, part,
+                               cast<ReduceMaxOp>(maker).getAxes(),
+                               /*keepdims=*/true);
+  } else {
+    llvm::SetVector<Value> tensors;
+    if (!collectTensors(amax, tensors) ||
+        !llvm::all_equal(llvm::map_range(tensors, shapeOf)))
+      return nullptr;
+    step = F8TensorStepOp::create(builder, loc, format, tensors.getArrayRef());
+  }
+  taken[{maker, format}] = step;
+  return step;
 }
 
-/// The step of what has one becomes nn.f8_tensor_step: the kernel that computes
-/// the tensors takes it. Backward reads forward's.
 void Storer::takeTensorSteps() {
-  std::map<std::pair<SmallVector<void *>, F8Format>, Value> taken;
   for (auto step : llvm::to_vector(block.getOps<F8StepOp>())) {
-    llvm::SetVector<Value> tensors;
-    if (!Rounded::isOne(step.getResult()) ||
-        !collectTensors(step.getAmax(), tensors) ||
-        !llvm::all_equal(llvm::map_range(tensors, shapeOf)))
+    if (!Rounded::isOne(step.getResult()))
       continue;
-    SmallVector<void *> key;
-    for (Value tensor : tensors)
-      key.push_back(tensor.getAsOpaquePointer());
-    Value &early = taken[{key, step.getFormat()}];
-    if (!early) {
-      Operation *maker = reductionOf(step);
-      PlaceListener listener(placeOf(maker));
-      OpBuilder builder(maker, &listener);
-      early = F8TensorStepOp::create(builder, step.getLoc(), step.getFormat(),
-                                     tensors.getArrayRef());
-    }
+    Value early = tensorStep(step.getAmax(), step.getFormat());
+    if (!early)
+      continue;
     PlaceListener listener(placeOf(step));
     OpBuilder builder(step, &listener);
     step.replaceAllUsesWith(NNBuilder(builder, step.getLoc())

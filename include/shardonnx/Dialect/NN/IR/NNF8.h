@@ -8,6 +8,7 @@
 #define SHARDONNX_DIALECT_NN_IR_NNF8_H
 
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/runtime/Mesh.h"
 
 #include "shardonnx/Dialect/NN/IR/NNF8OpsEnums.h.inc"
 #define GET_OP_CLASSES
@@ -19,6 +20,12 @@ namespace shardonnx::nn {
 mlir::Value amaxOf(mlir::OpBuilder &builder, mlir::Location loc,
                    mlir::Value value,
                    std::optional<int64_t> axis = std::nullopt);
+
+/// The largest of what the ranks of each of these axes of the mesh have, where
+/// `dim` has one element.
+mlir::Value amaxOverRanks(mlir::OpBuilder &builder, mlir::Location loc,
+                          mlir::Value amax, int64_t dim,
+                          llvm::ArrayRef<MeshAxis> axes);
 
 /// `value` rounded to 8 bits, scaled by each of the largest values `amax`.
 mlir::Value roundToF8(mlir::OpBuilder &builder, mlir::Location loc,

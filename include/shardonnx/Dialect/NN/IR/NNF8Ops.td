@@ -75,13 +75,15 @@ def NN_F8MatmulOp : NN_PureOp<"f8_matmul", [
     | tensorwise | e5m2(g) · rhs_back | e5m2(g) · lhs |
     | rowwise | e4m3(g), scaled by row · rhs_back | g · lhs_source |
 
-    `rhs_back` is rhs_source rounded by one scale. Made by nn-f8-products;
+    `rhs_back` is rhs_source rounded by one scale. On ranks of `grad_axes` of
+    the mesh g has parts that are scaled together. Made by nn-f8-products;
     nn-decompose makes it an nn.matmul.
   }];
   let args = (ins NN_F8Recipe:$recipe, NN_FloatTensor:$lhs,
                        NN_FloatTensor:$rhs, NN_FloatTensor:$lhs_source,
                        NN_FloatTensor:$rhs_source, NN_FloatTensor:$rhs_back,
-                       UnitAttr:$transpose_rhs);
+                       UnitAttr:$transpose_rhs,
+                       OptionalAttr<StrArrayAttr>:$grad_axes);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = [{
     $recipe operands attr-dict `:` functional-type(operands, results)
