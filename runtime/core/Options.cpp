@@ -291,7 +291,8 @@ void addModel(CLI::App &app, Options &o, Texts &texts) {
   app.add_option("--adapter", o.adapter,
                  "Starts from this PEFT folder: adapter_config.json and "
                  "adapter_model.safetensors (of programs compiled with --lora)")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
 }
 
 void addCheckpoints(CLI::App &app, Options &o) {

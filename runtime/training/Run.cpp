@@ -57,6 +57,8 @@ std::optional<Restored> initialise(Engine &engine, const Options &options,
     loadWeights(engine, options.model, options.seed, /*checkHash=*/firstRank);
   if (!restored && !options.adapter.empty())
     loadAdapter(engine, options.adapter, /*warns=*/firstRank);
+  else if (!options.adapter.empty() && firstRank)
+    printWarning("--adapter is ignored: the checkpoint has the run's adapters");
   if (!options.noDecay.empty()) {
     std::regex noDecay(options.noDecay);
     engine.setDecay([&](const std::string &name) {

@@ -31,6 +31,9 @@ constexpr const char *kShapeRemedy =
 constexpr const char *kAdapterRemedy =
     "--adapter takes an adapter of this model for the modules that "
     "--lora-targets named, and --freeze leaves out what it trained beside them";
+constexpr const char *kAdapterFiles =
+    "--adapter takes a folder that PEFT's save_pretrained wrote, with "
+    "adapter_config.json and adapter_model.safetensors";
 constexpr const char *kIndexEnd = ".safetensors.index.json";
 constexpr int64_t kLargestIndex = int64_t(1) << 30;
 constexpr size_t kNamed = 5;                    // in a message
@@ -96,7 +99,8 @@ public:
       : path(path), adapters(adapters),
         arrays(endsWith(path, kIndexEnd)
                    ? readIndexed(path)
-                   : readSafeTensors(std::make_shared<File>(path, kRemedy))) {
+                   : readSafeTensors(std::make_shared<File>(
+                         path, adapters ? kAdapterFiles : kRemedy))) {
     findPrefix(manifest);
     Names missing, misshapen;
     for (const Manifest::Unit &unit : manifest.units)
@@ -322,15 +326,18 @@ private:
 
 } // namespace
 
+[[noreturn]] static void failOfPickle(const std::string &path,
+                                      const std::string &converted,
+                                      const char *option) {
+  fail("'", path,
+       "' is a pickle, which only PyTorch reads: `tools/checkpoint-convert ",
+       path, ' ', converted, "` makes of it what ", option, " takes");
+}
+
 std::string findStateDict(const std::string &path) {
   for (const char *end : {".pt", ".pth", ".bin", ".ckpt"})
     if (endsWith(path, end))
-      fail("'", path,
-           "' is a pickle, which only PyTorch reads: "
-           "`tools/checkpoint-convert ",
-           path,
-           " weights.safetensors` makes of "
-           "it what --model takes");
+      failOfPickle(path, "weights.safetensors", "--model");
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored))
     return endsWith(path, ".safetensors") || endsWith(path, kIndexEnd) ? path
@@ -357,6 +364,12 @@ void loadStateDict(Engine &engine, const std::string &path, bool warns) {
 }
 
 void loadAdapterWeights(Engine &engine, const std::string &path, bool warns) {
+  std::filesystem::path pickle(path);
+  pickle.replace_extension(".bin");
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored) &&
+      std::filesystem::exists(pickle, ignored))
+    failOfPickle(pickle, path, "--adapter");
   StateDict dict(engine.manifest, path, /*adapters=*/true);
   if (warns)
     dict.tell();

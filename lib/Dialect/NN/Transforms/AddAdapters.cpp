@@ -261,6 +261,19 @@ static void warnOfOtherStacks(func::FuncOp function,
     }
 }
 
+/// What to write instead of a target that matches nothing: of the ends of
+/// paths, which PEFT takes in a list, the expression.
+static std::string remedyFor(StringRef target) {
+  bool ends = llvm::all_of(
+      target, [](char c) { return llvm::isAlnum(c) || c == '_' || c == ','; });
+  if (!ends)
+    return "shardonnx inspect --parameters lists the names of the weights, and "
+           "a path is one without .weight";
+  std::string choices = target.str();
+  llvm::replace(choices, ',', '|');
+  return "modules of any path that ends so are '.*\\.(" + choices + ")'";
+}
+
 FailureOr<Targets> AddAdaptersPass::chooseTargets(ArrayRef<Linear> linears,
                                                   ArrayRef<Experts> experts,
                                                   func::FuncOp function) {
@@ -305,8 +318,7 @@ FailureOr<Targets> AddAdaptersPass::chooseTargets(ArrayRef<Linear> linears,
              << "--lora-targets: "
              << (all ? "the graph has no linear layer but its head"
                      : "no linear layer's whole path matches '" + target +
-                           "'; shardonnx inspect --parameters lists the names "
-                           "of the weights, and a path is one without .weight");
+                           "'; " + remedyFor(target));
   }
   llvm::copy_if(linears, std::back_inserter(result.linears),
                 [&](Linear linear) { return chosen.contains(linear.product); });
