@@ -29,7 +29,7 @@ ElementType elementType(const std::string &name, const std::string &array,
     if (name == text)
       return type;
   fail("array '", array, "' of '", path, "' has dtype ", name,
-       ", which cannot be read");
+       ", which cannot be read: have PyTorch write it as F32, BF16 or F16");
 }
 
 } // namespace

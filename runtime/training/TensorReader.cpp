@@ -41,7 +41,8 @@ const SourceType &sourceType(const std::string &dtype,
   auto found = types.find(dtype);
   if (found == types.end())
     fail("parameter '", parameter, "' is stored as ", dtype,
-         ", which cannot be trained");
+         ", which cannot be trained: give weights of f32, f64, bf16 or f16; "
+         "what --base-dtype keeps in few bits is quantised as it is read");
   return found->second;
 }
 
