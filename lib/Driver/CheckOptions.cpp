@@ -61,10 +61,6 @@ LogicalResult checkPlanned(const CompileOptions &options, StringRef asked,
                     : options.recompute.kind == RecomputeKind::Budget
                         ? "--recompute=budget"
                         : "";
-  if (options.mesh.given())
-    return diagnostics.error(asked + ": a plan does not compare meshes yet; "
-                                     "leave --mesh out, and give it to "
-                                     "compile");
   if (other.empty())
     return success();
   return diagnostics.error(asked +
@@ -218,7 +214,7 @@ static LogicalResult checkMesh(const CompileOptions &options,
     return success();
   std::string option = "--mesh=" + mesh.text();
   int64_t replicas = mesh.size(MeshAxis::Replicate);
-  if (replicas > 1 && !isHybrid(options.strategy))
+  if (replicas > 1 && !options.autoStrategy && !isHybrid(options.strategy))
     return diagnostics.error(
         option + ": --strategy=" + spell(options.strategy) +
         " has one replica; give --strategy=hybrid_shard or "
@@ -233,8 +229,8 @@ static LogicalResult checkMesh(const CompileOptions &options,
                  std::max<int64_t>(mesh.size(MeshAxis::Shard), 1);
   if (ranks % each != 0)
     return diagnostics.error(
-        option + " does not divide --world-size=" + std::to_string(ranks) +
-        "; the nearest that it does is " +
+        option + " does not divide " + std::to_string(ranks) +
+        " ranks; the nearest number that it does is " +
         std::to_string(std::max<int64_t>((ranks + each / 2) / each, 1) * each));
   return success();
 }

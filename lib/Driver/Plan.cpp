@@ -4,7 +4,8 @@
 // Each strategy is compiled up to its memory plan with as little recomputation
 // as fits, then with state moved to host memory; of a strategy's ways that fit
 // the fastest stands in the table. A compiled step serves every number of
-// ranks, so more ranks cost nothing to try.
+// ranks, so more ranks cost nothing to try. Axes that change the program are
+// tried in PlanMeshes.cpp.
 
 #include "shardonnx/Driver/Plan.h"
 #include "CheckOptions.h"
@@ -28,32 +29,40 @@ using namespace mlir;
 
 namespace shardonnx {
 
-PlanSearch::PlanSearch(const PlanOptions &options, Plan &plan,
-                       Diagnostics &diagnostics)
-    : options(options), plan(plan), diagnostics(diagnostics) {}
-
 // What passes have to say about the graph is said once, by the import.
-LogicalResult PlanSearch::start(int64_t batch) {
+LogicalResult PlanSearch::start(const Mesh &given, int64_t batch,
+                                const PlanSearch *like) {
+  mesh = given;
   CompileOptions compile = options.compile;
+  compile.mesh = mesh;
   if (batch > 0)
     compile.batch = batch;
-  grads.clear();
-  steps.clear();
+  if (failed(checkOptions(compile, diagnostics, /*links=*/false)))
+    return failure();
   compilation =
       std::make_unique<Compilation>(compile, diagnostics, ImportOptions());
   if (failed(compilation->runTo(Level::NN)))
     return failure();
-  FailureOr<const ProgramOptions *> told = compilation->programOptions();
-  if (failed(told))
-    return failure();
-  program = **told;
+  if (like) {
+    program = like->program;
+  } else {
+    FailureOr<const ProgramOptions *> told = compilation->programOptions();
+    if (failed(told))
+      return failure();
+    program = **told;
+  }
   eager = countEager(compilation->module());
   return success();
+}
+
+LogicalResult PlanSearch::explain() {
+  return compilation->runTo(Level::Memory);
 }
 
 CompileOptions PlanSearch::optionsOf(Strategy strategy,
                                      Recompute recompute) const {
   CompileOptions compile = options.compile;
+  compile.mesh = mesh;
   compile.fit.reset();
   compile.strategy = strategy;
   compile.recompute = recompute;
@@ -100,11 +109,63 @@ std::shared_ptr<const Manifest> PlanSearch::stepOf(Strategy strategy,
   return step;
 }
 
+// A replica is a machine, unless the mesh says otherwise.
 Topology PlanSearch::topologyOf(Strategy strategy, int64_t gpus) const {
   int64_t here = std::min(gpus, plan.gpusPerNode);
-  int64_t replicas = isHybrid(strategy) ? std::max<int64_t>(1, gpus / here) : 1;
-  return {static_cast<int>(gpus), static_cast<int>(replicas),
-          static_cast<int>(here)};
+  int64_t replicas = 1;
+  if (isHybrid(strategy)) {
+    int64_t named = mesh.size(MeshAxis::Replicate),
+            shards = mesh.size(MeshAxis::Shard);
+    int64_t each = shards > 0 ? shards * mesh.together() : here;
+    replicas = named > 0 ? named : std::max<int64_t>(1, gpus / each);
+  }
+  return {static_cast<int>(gpus),          static_cast<int>(replicas),
+          static_cast<int>(here),          kSliceAlignment,
+          static_cast<int>(mesh.tensor()), static_cast<int>(mesh.context())};
+}
+
+// Hybrid strategies where there are several replicas, each of whole groups of
+// ranks that compute together.
+bool PlanSearch::serves(Strategy strategy) const {
+  if (options.compile.given.strategy)
+    return strategy == options.compile.strategy;
+  Topology ranks = topologyOf(strategy, plan.gpus);
+  int64_t group = ranks.ranks / ranks.replicas;
+  int64_t replicas = mesh.size(MeshAxis::Replicate),
+          shards = mesh.size(MeshAxis::Shard);
+  if (ranks.ranks % ranks.replicas != 0 || group % mesh.together() != 0 ||
+      isHybrid(strategy) != (ranks.replicas > 1) ||
+      (replicas > 0 && replicas != ranks.replicas) ||
+      (shards > 0 && shards * mesh.together() != group))
+    return false;
+  // One rank has nobody to share with.
+  return suitsPolicies(strategy, options.compile) &&
+         (plan.gpus > 1 || strategy == Strategy::NoShard);
+}
+
+std::vector<Strategy> PlanSearch::strategies() const {
+  std::vector<Strategy> list;
+  for (Strategy strategy : allValues<Strategy>())
+    if (serves(strategy))
+      list.push_back(strategy);
+  return list;
+}
+
+static std::string meshText(const Topology &ranks) {
+  std::string text = "replicate:" + std::to_string(ranks.replicas) + ",shard:" +
+                     std::to_string(ranks.groupSize() / ranks.context);
+  if (ranks.context > 1)
+    text += ",context:" + std::to_string(ranks.context);
+  if (ranks.tensor > 1)
+    text += ",tensor:" + std::to_string(ranks.tensor);
+  return text;
+}
+
+std::string axesText(const PlannedWay &way) {
+  Mesh axes;
+  axes.set(MeshAxis::Context, way.ranks.context);
+  axes.set(MeshAxis::Tensor, way.ranks.tensor);
+  return axes.text();
 }
 
 PlannedWay PlanSearch::wayOf(const std::shared_ptr<const Manifest> &step,
@@ -119,8 +180,7 @@ PlannedWay PlanSearch::wayOf(const std::shared_ptr<const Manifest> &step,
   way.accumulate = trial.accumulate;
   way.ranks = topologyOf(trial.strategy, gpus);
   way.ranks.sliceAlignment = m.sliceAlignment();
-  way.mesh = "replicate:" + std::to_string(way.ranks.replicas) +
-             ",shard:" + std::to_string(way.ranks.groupSize());
+  way.mesh = meshText(way.ranks);
   int threads =
       m.cuda() ? 1 : threadsPerRank(std::min<int64_t>(gpus, plan.gpusPerNode));
   EagerTraffic traffic;
@@ -147,8 +207,8 @@ PlannedWay PlanSearch::wayOf(const std::shared_ptr<const Manifest> &step,
   double offload = offloadSeconds(m, way.ranks, trial.offload, device);
   way.time.exposed += offload;
   way.stepSeconds = way.time.seconds();
-  double tokens = double(m.tokensPerMicrobatch() * trial.accumulate);
-  way.tokensPerSecondPerGpu = tokens / way.stepSeconds;
+  way.tokensPerSecondPerGpu =
+      tokensPerSecond(m, trial.accumulate, way.stepSeconds);
   double peak =
       m.paramType == SHX_F32 ? plan.device.f32Peak : plan.device.halfPeak;
   way.mfu =
@@ -176,12 +236,13 @@ std::vector<Offload> PlanSearch::offloads() const {
   return {Offload::None, Offload::Optimizer, Offload::Params};
 }
 
-static bool isFaster(const PlannedWay &a, const PlannedWay &b) {
+bool isFaster(const PlannedWay &a, const PlannedWay &b) {
   return a.tokensPerSecondPerGpu > b.tokensPerSecondPerGpu;
 }
 
 std::optional<PlannedWay> PlanSearch::bestOf(Strategy strategy, int64_t gpus,
-                                             int64_t accumulate) {
+                                             int64_t accumulate,
+                                             double tokens) {
   std::optional<PlannedWay> fastest, smallest;
   for (const Recompute &recompute : recomputations()) {
     std::shared_ptr<const Manifest> step = stepOf(strategy, recompute);
@@ -194,6 +255,10 @@ std::optional<PlannedWay> PlanSearch::bestOf(Strategy strategy, int64_t gpus,
       // Recomputation makes activations smaller, nothing else.
       mayFit |= double(way.memoryBytes - step->privateSpace.bytes) <=
                 plan.memoryBytes;
+      mostTokens = std::max(mostTokens, way.tokensPerSecondPerGpu);
+      mostTokensOfWork =
+          std::max(mostTokensOfWork,
+                   way.tokensPerSecondPerGpu * way.stepSeconds / way.time.work);
       if (!smallest || way.memoryBytes < smallest->memoryBytes)
         smallest = way;
       if (way.fits && (!fastest || isFaster(way, *fastest)))
@@ -201,45 +266,17 @@ std::optional<PlannedWay> PlanSearch::bestOf(Strategy strategy, int64_t gpus,
       if (way.fits)
         break; // offloading more only takes longer
     }
-    if (!mayFit || (fastest && fastest->offload == Offload::None))
+    // Neither recomputation nor offload makes a step faster.
+    if (!mayFit || mostTokens <= tokens ||
+        (fastest && fastest->offload == Offload::None))
       break;
   }
   return fastest ? fastest : smallest;
 }
 
-LogicalResult PlanSearch::run() {
-  if (failed(start(0)))
-    return failure();
-  for (Strategy strategy : allValues<Strategy>()) {
-    bool serves = suitsPolicies(strategy, options.compile) &&
-                  (!isHybrid(strategy) || (plan.gpus > plan.gpusPerNode &&
-                                           plan.gpus % plan.gpusPerNode == 0));
-    if (options.compile.given.strategy)
-      serves = strategy == options.compile.strategy;
-    // One rank has nobody to share with.
-    if (plan.gpus == 1 && !options.compile.given.strategy)
-      serves &= strategy == Strategy::NoShard;
-    if (!serves)
-      continue;
-    if (std::optional<PlannedWay> way =
-            bestOf(strategy, plan.gpus, options.accumulate))
-      plan.ways.push_back(std::move(*way));
-  }
-  // On the module itself the passes say why.
-  if (plan.ways.empty()) {
-    if (failed(compilation->runTo(Level::Memory)))
-      return failure();
-    return diagnostics.internalError("'" + options.compile.model +
-                                     "': no strategy can be planned");
-  }
-  choose();
-  if (!plan.chosen)
-    addRemedies();
-  return success();
-}
-
-// A thousandth is less than what the prediction knows: then less memory wins.
-void PlanSearch::choose() {
+// A thousandth is less than what the prediction knows: then less memory wins,
+// and of meshes the one that stands first.
+static void choose(Plan &plan) {
   constexpr double kEqual = 1e-3;
   for (auto [index, way] : llvm::enumerate(plan.ways)) {
     if (!way.fits)
@@ -250,41 +287,35 @@ void PlanSearch::choose() {
     }
     const PlannedWay &best = plan.ways[*plan.chosen];
     double ratio = way.tokensPerSecondPerGpu / best.tokensPerSecondPerGpu;
-    if (ratio > 1 + kEqual ||
-        (ratio > 1 - kEqual && way.memoryBytes < best.memoryBytes))
+    bool isEqual = ratio > 1 - kEqual && axesText(way) == axesText(best);
+    if (ratio > 1 + kEqual || (isEqual && way.memoryBytes < best.memoryBytes))
       plan.chosen = index;
   }
 }
 
-// More ranks for what shards most; then smaller batches, with as many tokens in
-// a step.
-void PlanSearch::addRemedies() {
-  if (options.compile.given.strategy && !isSharded(options.compile.strategy))
-    return;
-  Strategy strategy = options.compile.given.strategy ? options.compile.strategy
-                                                     : Strategy::FullShard;
-  for (int64_t gpus = 2 * plan.gpus; gpus <= kMaxRanks; gpus *= 2) {
-    std::optional<PlannedWay> way = bestOf(strategy, gpus, options.accumulate);
-    if (way && way->fits) {
-      plan.remedies.push_back(std::move(*way));
-      break;
-    }
+static LogicalResult addWays(const PlanOptions &options, Plan &plan,
+                             Diagnostics &diagnostics) {
+  PlanSearch search(options, plan, diagnostics);
+  if (failed(search.start(options.compile.mesh)))
+    return failure();
+  for (Strategy strategy : search.strategies())
+    if (std::optional<PlannedWay> way =
+            search.bestOf(strategy, plan.gpus, options.accumulate))
+      plan.ways.push_back(std::move(*way));
+  // On the module itself the passes say why.
+  if (plan.ways.empty()) {
+    if (failed(search.explain()))
+      return failure();
+    return diagnostics.internalError("'" + options.compile.model +
+                                     "': no strategy can be planned");
   }
-  int64_t whole = plan.ways.front().batch;
-  for (int64_t batch = whole / 2; batch >= 1; batch /= 2) {
-    // A model whose batch is fixed cannot take another.
-    llvm::raw_null_ostream nowhere;
-    Diagnostics silent("shardonnx", nowhere);
-    PlanSearch smaller(options, plan, silent);
-    if (failed(smaller.start(batch)))
-      return;
-    std::optional<PlannedWay> way = smaller.bestOf(
-        strategy, plan.gpus, options.accumulate * (whole / batch));
-    if (way && way->fits) {
-      plan.remedies.push_back(std::move(*way));
-      return;
-    }
-  }
+  if (options.searchesMeshes && !plan.as && !options.compile.mesh.given() &&
+      !options.compile.given.strategy && plan.device.target == TargetKind::CUDA)
+    addMeshes(options, search, plan);
+  choose(plan);
+  if (!plan.chosen)
+    addRemedies(options, search, plan);
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -325,6 +356,8 @@ CompileOptions compileOptionsFor(const PlanOptions &options,
       compile.paramDtype = SHX_BF16;
   }
   compile.worldSize = options.gpus;
+  if (compile.mesh.size(MeshAxis::Replicate) > 1 && !compile.given.strategy)
+    compile.strategy = Strategy::HybridShard;
   compile.autoStrategy = false;
   return compile;
 }
@@ -357,8 +390,6 @@ FailureOr<Plan> makePlan(const PlanOptions &given, Diagnostics &diagnostics) {
     return failure();
   PlanOptions options = given;
   options.compile = compileOptionsFor(given, *device);
-  if (failed(checkOptions(options.compile, diagnostics, /*links=*/false)))
-    return failure();
   Plan plan;
   plan.model = given.compile.model;
   plan.as = *as;
@@ -374,8 +405,7 @@ FailureOr<Plan> makePlan(const PlanOptions &given, Diagnostics &diagnostics) {
                                double(cpu ? here : 1);
   plan.device =
       cpu ? withThreads(*device, threadsPerRank(here), here) : *device;
-  PlanSearch search(options, plan, diagnostics);
-  if (failed(search.run()))
+  if (failed(addWays(options, plan, diagnostics)))
     return failure();
   describeChoice(plan, options);
   return plan;
@@ -401,6 +431,7 @@ LogicalResult takePlannedStrategy(CompileOptions &options,
                                  options.arch, /*threads=*/1)
                      .name;
   asked.paramDtypeGiven = true;
+  asked.searchesMeshes = false;
   FailureOr<Plan> plan = makePlan(asked, diagnostics);
   if (failed(plan))
     return failure();

@@ -3,10 +3,12 @@
 //
 // A plan in words, as a table and as JSON.
 
+#include "InspectReport.h"
 #include "PlanSearch.h"
 #include "shardonnx/runtime/Printable.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 
@@ -43,6 +45,12 @@ std::string describeOptions(const PlannedWay &way) {
   return text;
 }
 
+// A strategy, and on which axes where it has some.
+std::string nameOf(const PlannedWay &way) {
+  std::string axes = axesText(way);
+  return spell(way.strategy) + (axes.empty() ? "" : " on " + axes);
+}
+
 std::string commandOf(const Plan &plan, const PlanOptions &options,
                       const PlannedWay &way) {
   std::string text = "shardonnx compile " + quoted(plan.model);
@@ -50,6 +58,8 @@ std::string commandOf(const Plan &plan, const PlanOptions &options,
     text += " --target=cuda --arch=" + options.compile.arch;
   for (const std::string &argument : options.compileArguments)
     text += " " + quoted(argument);
+  if (!options.compile.mesh.given() && !axesText(way).empty())
+    text += " --mesh=" + axesText(way);
   text += std::string(" --param-dtype=") + spell(plan.paramDtype) +
           " --strategy=" + spell(way.strategy) +
           " --recompute=" + way.recompute.text() +
@@ -62,7 +72,8 @@ std::string commandOf(const Plan &plan, const PlanOptions &options,
 void describeChoice(Plan &plan, const PlanOptions &options) {
   for (PlannedWay &way : plan.ways) {
     way.compileOptions = describeOptions(way);
-    if (way.ranks.replicas > 1)
+    if (way.ranks.replicas > 1 &&
+        options.compile.mesh.size(MeshAxis::Replicate) == 0)
       way.runOptions += "--replicas " + std::to_string(way.ranks.replicas);
     if (way.offload != Offload::None)
       way.runOptions += (way.runOptions.empty() ? "" : " ") +
@@ -73,9 +84,9 @@ void describeChoice(Plan &plan, const PlanOptions &options) {
         *llvm::min_element(plan.ways, [](const auto &a, const auto &b) {
           return a.memoryBytes < b.memoryBytes;
         });
-    plan.why = std::string("nothing fits: ") + spell(least.strategy) +
-               " takes least, " + gibibytes(double(least.memoryBytes)) +
-               " of " + gibibytes(plan.memoryBytes) + " GiB";
+    plan.why = "nothing fits: " + nameOf(least) + " takes least, " +
+               gibibytes(double(least.memoryBytes)) + " of " +
+               gibibytes(plan.memoryBytes) + " GiB";
     return;
   }
   const PlannedWay &best = plan.ways[*plan.chosen];
@@ -90,8 +101,7 @@ void describeChoice(Plan &plan, const PlanOptions &options) {
   else if (!next)
     plan.why = "the only one that fits";
   else if (best.tokensPerSecondPerGpu < 1.001 * next->tokensPerSecondPerGpu)
-    plan.why = std::string("the fastest that fits: as fast as ") +
-               spell(next->strategy) + ", " +
+    plan.why = "the fastest that fits: as fast as " + nameOf(*next) + ", " +
                gibibytes(double(best.memoryBytes)) + " against " +
                gibibytes(double(next->memoryBytes)) + " GiB";
   else
@@ -101,20 +111,29 @@ void describeChoice(Plan &plan, const PlanOptions &options) {
             "than {1}, {2} against {3} GiB",
             100 *
                 (best.tokensPerSecondPerGpu / next->tokensPerSecondPerGpu - 1),
-            spell(next->strategy), gibibytes(double(best.memoryBytes)),
+            nameOf(*next), gibibytes(double(best.memoryBytes)),
             gibibytes(double(next->memoryBytes)))
             .str();
 }
 
-static void printWay(const PlannedWay &way, bool chosen,
+// As wide as the longest of them.
+static int meshWidth(const Plan &plan) {
+  size_t width = 20;
+  for (const std::vector<PlannedWay> *ways : {&plan.ways, &plan.remedies})
+    for (const PlannedWay &way : *ways)
+      width = std::max(width, way.mesh.size());
+  return static_cast<int>(width) + 2;
+}
+
+static void printWay(const PlannedWay &way, bool chosen, int meshWidth,
                      llvm::raw_ostream &out) {
   out << llvm::formatv(
-      "{0} {1,-19}{2,-11}{3,-10}{4,-22}{5,10}{6,11:F1}{7,10:F1}{8,12:F0}"
+      "{0} {1,-19}{2,-11}{3,-10}{4}{5,10}{6,11:F1}{7,10:F1}{8,12:F0}"
       "{9,8:F1}",
       chosen ? "*" : " ", spell(way.strategy), way.recompute.text(),
-      spell(way.offload), way.mesh, gibibytes(double(way.memoryBytes)),
-      way.stepSeconds * kMillis, way.time.exposed * kMillis,
-      way.tokensPerSecondPerGpu, 100 * way.mfu);
+      spell(way.offload), llvm::left_justify(way.mesh, meshWidth),
+      gibibytes(double(way.memoryBytes)), way.stepSeconds * kMillis,
+      way.time.exposed * kMillis, way.tokensPerSecondPerGpu, 100 * way.mfu);
   if (way.hours)
     out << llvm::formatv("{0,10:F1}", *way.hours);
   if (way.cost)
@@ -122,11 +141,12 @@ static void printWay(const PlannedWay &way, bool chosen,
   out << (way.fits ? "\n" : "  does not fit\n");
 }
 
-static void printHead(const PlanOptions &options, llvm::raw_ostream &out) {
+static void printHead(const PlanOptions &options, int meshWidth,
+                      llvm::raw_ostream &out) {
   out << llvm::formatv(
-      "  {0,-19}{1,-11}{2,-10}{3,-22}{4,10}{5,11}{6,10}{7,12}{8,8}", "strategy",
-      "recompute", "offload", "mesh", "GiB/rank", "step ms", "exposed",
-      "tok/s/GPU", "MFU %");
+      "  {0,-19}{1,-11}{2,-10}{3}{4,10}{5,11}{6,10}{7,12}{8,8}", "strategy",
+      "recompute", "offload", llvm::left_justify("mesh", meshWidth), "GiB/rank",
+      "step ms", "exposed", "tok/s/GPU", "MFU %");
   if (options.tokens)
     out << "     hours";
   if (options.tokens && options.price)
@@ -151,12 +171,13 @@ void printPlanText(const Plan &plan, const PlanOptions &options,
            << plan.as->name << " (" << plan.as->title << ") would take"
            << (plan.as->memory ? "" : "; memory as Shardonnx plans it")
            << "\n\n";
-  printHead(options, stream);
+  int width = meshWidth(plan);
+  printHead(options, width, stream);
   for (auto [index, way] : llvm::enumerate(plan.ways))
-    printWay(way, plan.chosen == index, stream);
+    printWay(way, plan.chosen == index, width, stream);
   if (plan.chosen) {
     const PlannedWay &best = plan.ways[*plan.chosen];
-    stream << "\nmemory of a rank with " << spell(best.strategy) << '\n';
+    stream << "\nmemory of a rank with " << nameOf(best) << '\n';
     for (const MemoryItem &item : best.memory)
       if (item.bytes > 0)
         stream << llvm::formatv("  {0,-34}{1,10} GiB\n", item.name,
@@ -165,20 +186,21 @@ void printPlanText(const Plan &plan, const PlanOptions &options,
       stream << llvm::formatv("  {0,-34}{1,10} GiB\n",
                               "(beside it, must be free)",
                               gibibytes(double(best.headroomBytes)));
-    stream << "\ntake " << spell(best.strategy) << ": " << plan.why << '\n'
+    stream << "\ntake " << nameOf(best) << ": " << plan.why << '\n'
            << "  " << plan.command << '\n';
     if (!best.runOptions.empty())
       stream << "  and run it with " << best.runOptions << '\n';
   } else {
     stream << '\n' << plan.why << '\n';
     if (plan.remedies.empty())
-      stream << "neither more ranks nor a smaller batch let it fit\n";
+      stream << "neither more ranks nor a smaller batch nor larger axes of the "
+                "mesh let it fit\n";
     else
       stream << "what would:\n";
     for (const PlannedWay &way : plan.remedies) {
       stream << "  " << way.ranks.ranks << " ranks, batch " << way.batch << ", "
              << way.accumulate << " microbatches\n";
-      printWay(way, false, stream);
+      printWay(way, false, width, stream);
     }
   }
   out << printable(text, /*keepLines=*/true);
@@ -202,6 +224,7 @@ static void writeWay(llvm::json::OStream &json, const PlannedWay &way) {
   json.attribute("step_ms", way.stepSeconds * kMillis);
   json.attribute("work_ms", way.time.work * kMillis);
   json.attribute("exposed_ms", way.time.exposed * kMillis);
+  writeExposedByAxis(json, way.time);
   json.attribute("products_ms", way.time.products * kMillis);
   json.attribute("attention_ms", way.time.attention * kMillis);
   json.attribute("memory_ms", way.time.memory * kMillis);

@@ -19,10 +19,32 @@ constexpr bool isSharded(Strategy strategy) {
   return strategy != Strategy::NoShard;
 }
 
+/// What one import of the model serves: a mesh's tensor and context axes, and a
+/// batch.
 class PlanSearch {
 public:
-  PlanSearch(const PlanOptions &options, Plan &plan, Diagnostics &diagnostics);
-  mlir::LogicalResult run();
+  PlanSearch(const PlanOptions &options, const Plan &plan,
+             Diagnostics &diagnostics)
+      : options(options), plan(plan), diagnostics(diagnostics) {}
+
+  /// Imports the model, with another batch where one is given; `like` knows
+  /// what the program will say of itself.
+  mlir::LogicalResult start(const Mesh &mesh, int64_t batch = 0,
+                            const PlanSearch *like = nullptr);
+  /// Goes on to the memory plan, so that passes say why none was found.
+  mlir::LogicalResult explain();
+
+  /// Those that could serve on the plan's GPUs.
+  std::vector<Strategy> strategies() const;
+  /// The fastest that fits, else the one that takes least memory; nothing where
+  /// a pass fails. Ways of no more than so many tokens a second and GPU are not
+  /// looked for.
+  std::optional<PlannedWay> bestOf(Strategy strategy, int64_t gpus,
+                                   int64_t accumulate, double tokens = 0);
+  /// The most tokens a second and GPU of all that was tried, whether it fits or
+  /// not; and of one that would not wait either.
+  double reached() const { return mostTokens; }
+  double reachedWithoutWaits() const { return mostTokensOfWork; }
 
 private:
   struct Trial {
@@ -32,34 +54,43 @@ private:
     int64_t accumulate;
   };
 
-  /// Imports the model, with another batch where one is given.
-  mlir::LogicalResult start(int64_t batch);
   CompileOptions optionsOf(Strategy strategy, Recompute recompute) const;
   mlir::ModuleOp gradOf(Recompute recompute);
   /// Null where a pass fails.
   std::shared_ptr<const Manifest> stepOf(Strategy strategy,
                                          Recompute recompute);
   Topology topologyOf(Strategy strategy, int64_t gpus) const;
+  bool serves(Strategy strategy) const;
   PlannedWay wayOf(const std::shared_ptr<const Manifest> &step,
                    const Trial &trial, int64_t gpus) const;
   std::vector<Recompute> recomputations() const;
   std::vector<Offload> offloads() const;
-  /// The fastest that fits, else the one that takes least memory.
-  std::optional<PlannedWay> bestOf(Strategy strategy, int64_t gpus,
-                                   int64_t accumulate);
-  void choose();
-  void addRemedies();
 
   const PlanOptions &options;
-  Plan &plan;
+  const Plan &plan;
   Diagnostics &diagnostics;
+  Mesh mesh;
   std::unique_ptr<Compilation> compilation;
   ProgramOptions program;
   EagerGraph eager; // of the model as it stands
+  double mostTokens = 0, mostTokensOfWork = 0;
   std::map<std::string, mlir::OwningOpRef<mlir::ModuleOp>> grads;
   std::map<std::pair<Strategy, std::string>, std::shared_ptr<const Manifest>>
       steps;
 };
+
+/// Ways of larger tensor and context axes, where these could gain something on
+/// the plan's ways; `first` has made those.
+void addMeshes(const PlanOptions &options, const PlanSearch &first, Plan &plan);
+
+/// Where nothing fits: ways that do.
+void addRemedies(const PlanOptions &options, const PlanSearch &first,
+                 Plan &plan);
+
+bool isFaster(const PlannedWay &a, const PlannedWay &b);
+
+/// As --mesh takes them; "" where both are 1.
+std::string axesText(const PlannedWay &way);
 
 /// Says why the chosen way is taken, and the command that compiles it.
 void describeChoice(Plan &plan, const PlanOptions &options);

@@ -25,7 +25,7 @@ namespace shardonnx {
 struct PlannedWay {
   Strategy strategy = Strategy::FullShard;
   Topology ranks;
-  std::string mesh; // replicate:R,shard:S
+  std::string mesh; // replicate:R,shard:S, and what of C and T is not 1
   Recompute recompute;
   Offload offload = Offload::None;
   int64_t batch = 0, accumulate = 1;
@@ -55,10 +55,12 @@ struct Plan {
   int64_t gpus = 1, gpusPerNode = 1;
   double memoryBytes = 0; // that a rank may take, headroom included
   ShxDType paramDtype = SHX_F32;
-  std::vector<PlannedWay> ways; // as --help has the strategies
+  // As --help has the strategies; behind them, ways on other meshes.
+  std::vector<PlannedWay> ways;
   std::optional<size_t> chosen; // none where nothing fits
   std::string why;              // it, or what keeps all others from fitting
-  /// Where nothing fits: ways that do, by more ranks or smaller batches.
+  /// Where nothing fits: ways that do, by more ranks, smaller batches or larger
+  /// axes.
   std::vector<PlannedWay> remedies;
   std::string command; // that compiles the chosen one
 };

@@ -85,11 +85,22 @@ void Lowering::setSequence(Value output, ArrayRef<Value> values) {
   entryOf(output).sequence.assign(values.begin(), values.end());
 }
 
+DenseElementsAttr Lowering::elementsOf(const HostTensor &tensor) {
+  constexpr int64_t kLarge = 4096;
+  if (tensor.getNumElements() < kLarge)
+    return tensor.toAttr();
+  auto known = llvm::find_if(
+      large, [&](const auto &one) { return one.first.isSameView(tensor); });
+  if (known == large.end())
+    known = large.insert(known, {tensor, tensor.toAttr()});
+  return known->second;
+}
+
 Value Lowering::constant(const HostTensor &tensor) {
   HostTensor compact = tensor.compact();
   std::optional<CausalTensor> causal = recognizeCausal(compact);
   if (!causal)
-    return nn::ConstantOp::create(builder, loc, compact.toAttr());
+    return nn::ConstantOp::create(builder, loc, elementsOf(compact));
   Value mask = buildCausalMask(builder, loc, causal->mask, compact.getRank());
   Type element = compact.getElementType();
   if (element.isInteger(1) && causal->visible.i)

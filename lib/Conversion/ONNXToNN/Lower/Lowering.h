@@ -95,6 +95,10 @@ private:
     bool failed = false;
   };
 
+  /// A constant's elements: large ones are read once, however often a graph
+  /// has them, such as the tables of rotary positions.
+  mlir::DenseElementsAttr elementsOf(const HostTensor &tensor);
+
   Entry &entryOf(mlir::Value value) {
     std::unique_ptr<Entry> &entry = entries[value];
     if (!entry)
@@ -105,6 +109,7 @@ private:
   Initializers &initializers;
   Refusals &refusals;
   llvm::DenseMap<mlir::Value, std::unique_ptr<Entry>> entries;
+  std::vector<std::pair<HostTensor, mlir::DenseElementsAttr>> large;
 };
 
 } // namespace shardonnx

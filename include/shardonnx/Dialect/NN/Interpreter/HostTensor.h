@@ -117,6 +117,14 @@ public:
                  : static_cast<const void *>(values.get());
   }
 
+  /// Whether both show the same elements of one storage in the same way; false
+  /// may also mean that it is not known.
+  bool isSameView(const HostTensor &other) const {
+    return values && values == other.values && offset == other.offset &&
+           shape == other.shape && strides == other.strides &&
+           elementType == other.elementType;
+  }
+
 private:
   /// Axis `row` becomes the diagonals of (`row`, `column`), and `column` 1.
   HostTensor foldDiagonals(unsigned row, unsigned column) const;
