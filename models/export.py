@@ -19,6 +19,7 @@ Other scripts (test/training/record.py, benchmarks/) import `add_arguments`,
 
 import argparse
 import contextlib
+import importlib.util
 import logging
 import os
 import sys
@@ -428,6 +429,10 @@ def export(options, output, model=None):
 def main():
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     options = parse(sys.argv[1:])
+    for needed in ("torch", "transformers", "onnx", "onnxscript"):
+        if importlib.util.find_spec(needed) is None:
+            sys.exit(f"export.py: error: {needed} is not installed: models/make_env makes an environment that has it, "
+                     "in .deps/torch")
     output = options.output or options.preset + ".onnx"
     lost = export(options, output)
     print(f"{output}: {os.path.getsize(output)} bytes")

@@ -18,10 +18,14 @@ def printable(text):
     return "".join(c if c.isprintable() else "?" for c in str(text))
 
 
+def not_installed(missing):
+    here = os.path.relpath(os.path.dirname(os.path.abspath(__file__)))
+    return f"{missing.name} is not installed: pip install -r {here}/requirements.txt"
+
+
 def need(module):
     """A library that only some inputs need."""
     try:
         return importlib.import_module(module)
     except ImportError as missing:
-        here = os.path.relpath(os.path.dirname(os.path.abspath(__file__)))
-        raise UserError(f"{missing.name} is not installed: pip install -r {here}/requirements.txt") from None
+        raise UserError(not_installed(missing)) from None
