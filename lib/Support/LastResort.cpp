@@ -8,8 +8,10 @@
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/Signals.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <unistd.h>
@@ -73,6 +75,11 @@ void installLastResort(const char *program) {
   std::set_new_handler(endWithoutMemory);
   llvm::install_bad_alloc_error_handler(onBadAlloc);
   llvm::install_fatal_error_handler(onFatalError);
+  // The stream ends a program whose messages could not be written, and be it
+  // at exit, when all is done. Its destructor runs behind what is registered
+  // after it was made.
+  llvm::errs();
+  std::atexit([] { llvm::errs().clear_error(); });
 }
 
 void endWithError(const char *message) {
