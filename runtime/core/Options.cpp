@@ -364,6 +364,8 @@ void checkNames(const CLI::App &app, std::vector<std::string> &arguments) {
       {{"shardonnx compile, which makes the program", compileOptionNames()}});
   if (!wrong.empty())
     failUsage(wrong, "; --help lists the options");
+  if (std::string empty = explainEmptyValue(arguments); !empty.empty())
+    failUsage(empty);
 }
 
 } // namespace

@@ -35,10 +35,6 @@ std::string plainText(const Json &value) {
 void appendJson(std::vector<std::string> &args, const std::string &key,
                 const Json &value) {
   std::string option = "--" + key;
-  if (value.is_boolean()) {
-    args.push_back(value.get<bool>() ? option : option + "=false");
-    return;
-  }
   if (!value.is_structured()) {
     args.push_back(option + "=" + plainText(value));
     return;

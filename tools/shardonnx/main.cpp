@@ -91,6 +91,8 @@ void checkNames(CLI::App &app, const std::string &name,
   std::string wrong = explainUnknownOption(arguments, names, others);
   if (!wrong.empty())
     usageError(where + wrong + "; see shardonnx " + name + " --help");
+  if (std::string empty = explainEmptyValue(arguments); !empty.empty())
+    usageError(where + empty);
 }
 
 // The exit code of --help and --version, where one of them was asked for.

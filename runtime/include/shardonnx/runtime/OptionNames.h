@@ -130,6 +130,20 @@ template <typename App> std::string explainEmptyValue(const App &app) {
   return "";
 }
 
+/// The same of `--save=`, which CLI11 would give the argument behind it.
+inline std::string
+explainEmptyValue(const std::vector<std::string> &arguments) {
+  auto end = std::find(arguments.begin(), arguments.end(), "--");
+  auto empty = std::find_if(arguments.begin(), end, [](const auto &argument) {
+    return argument.rfind("--", 0) == 0 &&
+           argument.find('=') == argument.size() - 1;
+  });
+  return empty == end ? ""
+                      : empty->substr(0, empty->size() - 1) +
+                            ": its value is empty; give one, or leave the "
+                            "option out";
+}
+
 /// How many letters must be put in, left out or changed.
 inline size_t editDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
