@@ -27,7 +27,8 @@ std::optional<AxisLaunch> axisLaunch(const Manifest::Launch &launch,
   std::optional<MeshAxis> axis =
       parseSpelling<MeshAxis>(launch.name.substr(space + 1));
   bool sends = found.call == "all_gather" || found.call == "reduce_scatter" ||
-               found.call == "all_reduce" || found.call == "all_to_all";
+               found.call == "all_reduce" || found.call == "all_to_all" ||
+               found.call == "part_shift";
   if (!axis || !sends)
     return std::nullopt;
   found.axis = *axis;
@@ -41,6 +42,8 @@ std::optional<AxisLaunch> axisLaunch(const Manifest::Launch &launch,
 
 double bytesSent(const AxisLaunch &launch) {
   auto ranks = double(launch.group.ranks);
+  if (launch.call == "part_shift")
+    return launch.wholeBytes;
   double once = launch.wholeBytes * (ranks - 1) / ranks;
   return launch.call == "all_reduce" ? 2 * once : once;
 }
@@ -69,7 +72,12 @@ double linkSeconds(const AxisLaunch &launch, const Device &device) {
     return device.reduceScatterSeconds(launch.wholeBytes, launch.group);
   if (launch.call == "all_reduce")
     return device.allReduceSeconds(launch.wholeBytes, launch.group);
-  return device.allToAllSeconds(launch.wholeBytes, launch.group);
+  auto ranks = double(launch.group.ranks);
+  // In a shift all goes to one rank.
+  double all = launch.call == "part_shift"
+                   ? launch.wholeBytes * ranks / (ranks - 1)
+                   : launch.wholeBytes;
+  return device.allToAllSeconds(all, launch.group);
 }
 
 RankGroup ownersOf(const Topology &topology) {

@@ -210,6 +210,10 @@ static LogicalResult checkMesh(const CompileOptions &options,
   if (!options.tensorPlan.empty() && mesh.tensor() < 2)
     return diagnostics.error("--tensor-plan: there are no ranks to split "
                              "parameters over; give --mesh=tensor:T, too");
+  if (options.contextAttention != ContextAttention::Auto && mesh.context() < 2)
+    return diagnostics.error(
+        std::string("--context-attention=") + spell(options.contextAttention) +
+        ": no axis has parts of sequences; give --mesh=context:C, too");
   if (!mesh.given())
     return success();
   std::string option = "--mesh=" + mesh.text();

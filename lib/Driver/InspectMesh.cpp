@@ -6,6 +6,7 @@
 #include "InspectReport.h"
 #include "shardonnx/Cost/AxisTime.h"
 #include "shardonnx/runtime/ByteSize.h"
+#include "shardonnx/runtime/Choices.h"
 
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
@@ -45,6 +46,19 @@ static AxisTraffics axisTraffics(const Manifest &m) {
   return traffics;
 }
 
+// The way of attention over parts of sequences, by what it alone sends.
+static const char *contextAttention(const AxisTraffics &traffics) {
+  static constexpr std::pair<const char *, ContextAttention> kWays[] = {
+      {"part_shift", ContextAttention::Ring},
+      {"all_to_all", ContextAttention::Ulysses},
+      {"all_gather", ContextAttention::AllGather}};
+  for (auto [call, way] : kWays)
+    if (traffics.count({Manifest::Phase::Forward,
+                        std::string(call) + " " + spell(MeshAxis::Context)}))
+      return spell(way);
+  return nullptr;
+}
+
 // Lines of ranks that compute one sample together, the first few; a part of the
 // sequence is apart from the next one.
 static void drawMesh(const Topology &topology, llvm::raw_ostream &out) {
@@ -79,6 +93,8 @@ void shardonnx::printMesh(const Manifest &m, const InspectView &view,
   AxisTraffics traffics = axisTraffics(m);
   if (traffics.empty())
     return;
+  if (const char *way = contextAttention(traffics))
+    out << "attention over the context axis: " << way << "\n";
   out << "bytes that each rank sends along the mesh in a microbatch\n";
   for (const auto &[key, traffic] : traffics) {
     auto bytes = static_cast<int64_t>(traffic.bytes);
@@ -97,8 +113,11 @@ void shardonnx::writeMesh(llvm::json::OStream &json, const Manifest &m,
     json.attribute("shard", view.topology.groupSize() / view.topology.context);
     json.attribute("context", view.topology.context);
     json.attribute("tensor", view.topology.tensor);
+    AxisTraffics traffics = axisTraffics(m);
+    if (const char *way = contextAttention(traffics))
+      json.attribute("context_attention", way);
     json.attributeArray("collectives", [&] {
-      for (const auto &[key, traffic] : axisTraffics(m))
+      for (const auto &[key, traffic] : traffics)
         json.object([&] {
           json.attribute("op", key.second);
           json.attribute("phase", spell(key.first));

@@ -106,6 +106,7 @@ static void addTrainingPasses(OpPassManager &pm,
   nn::SplitSequencesPassOptions sequences;
   sequences.context = options.mesh.size(MeshAxis::Context);
   sequences.tensor = options.mesh.tensor();
+  sequences.attention = spell(options.contextAttention);
   pm.addPass(nn::createSplitSequencesPass(sequences));
   nn::PartitionPassOptions partition;
   partition.replicate = options.mesh.size(MeshAxis::Replicate);

@@ -16,7 +16,12 @@ namespace {
 
 SplitPart partOf(const ShxAxisCollective &desc, int part) {
   return {desc.sections, static_cast<size_t>(desc.sectionCount), part,
-          desc.parts};
+          desc.parts, desc.zigzag != 0};
+}
+
+/// Whose part a slice, a pad or a shift is of.
+int sourceOf(const ShxAxisCollective &desc, int part) {
+  return (part - desc.behind + desc.parts) % desc.parts;
 }
 
 bool scatters(const ShxAxisCollective &desc) {
@@ -29,8 +34,8 @@ int64_t givenElements(const ShxAxisCollective &desc) {
   for (int32_t s = 0; s < desc.sectionCount; ++s)
     size += desc.sections[s];
   int64_t whole = desc.outer * size * desc.inner;
-  bool all =
-      desc.call == SHX_AXIS_ALL_REDUCE || desc.call == SHX_AXIS_ALL_TO_ALL;
+  bool all = desc.call == SHX_AXIS_ALL_REDUCE ||
+             desc.call == SHX_AXIS_ALL_TO_ALL || desc.call == SHX_AXIS_SHIFT;
   return all ? whole : whole / desc.parts;
 }
 
@@ -65,7 +70,7 @@ void AxisGroup::slice(const ShxAxisCollective &desc, const uint8_t *from,
     std::memcpy(to + at * element, from + whole * element,
                 static_cast<size_t>(count * element));
   };
-  partOf(desc, membersOf(desc).part)
+  partOf(desc, sourceOf(desc, membersOf(desc).part))
       .forRuns(desc.inner, 0, givenElements(desc), copy);
 }
 
@@ -78,7 +83,8 @@ void AxisGroup::pad(const ShxAxisCollective &desc, const uint8_t *from,
     std::memcpy(to + whole * element, from + at * element,
                 static_cast<size_t>(count * element));
   };
-  partOf(desc, membersOf(desc).part).forRuns(desc.inner, 0, elements, copy);
+  partOf(desc, sourceOf(desc, membersOf(desc).part))
+      .forRuns(desc.inner, 0, elements, copy);
 }
 
 // The dimension is one section.
@@ -159,6 +165,10 @@ void AxisGroup::take(const ShxAxisCollective &desc, int64_t begin,
     return takePart(desc, members, begin, count, to);
   auto dtype = static_cast<ShxDType>(desc.dtype);
   int64_t element = dtypeBytes(dtype);
+  if (desc.call == SHX_AXIS_SHIFT)
+    return copySlice(to + begin * element,
+                     given(members.at(sourceOf(desc, members.part))),
+                     count * element, /*parallel=*/true);
   if (desc.call == SHX_AXIS_ALL_REDUCE || scatters(desc)) {
     int64_t share = scatters(desc) ? members.part * count * element : 0;
     std::vector<const void *> sources;

@@ -80,6 +80,8 @@ func.func @forward() {
 // CONTEXT: nn.part_slice
 // CONTEXT: nn.all_to_all
 // CONTEXT: nn.part_roll
+// CONTEXT: nn.part_shift {{.*}} behind = 1 : i64
+// CONTEXT: nn.part_shift {{.*}} behind = 3 : i64
 // CONTEXT: %[[ROLLED:.*]] = nn.part_roll %{{.*}} {axis = "context", dim = 0 : i64, inverse, parts = 2 : i64
 // CONTEXT: %[[BACK:.*]] = nn.all_to_all %[[ROLLED]] {axis = "context", join_dim = 1 : i64, join_sections = array<i64: 2, 2>, parts = 2 : i64, place = #nn.place<backward>, split_dim = 0 : i64, split_sections = array<i64: 6>} : (tensor<6x2xf32>) -> tensor<3x4xf32>
 // CONTEXT: %[[PAD:.*]] = nn.part_pad %[[BACK]] {axis = "context", dim = 0 : i64, parts = 2 : i64, place = #nn.place<backward>, sections = array<i64: 6>} : (tensor<3x4xf32>) -> tensor<6x4xf32>

@@ -124,6 +124,8 @@ MESH_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2", *extra], ranks, words)
     ("llama-fp8", ["--mesh=tensor:2"], 4, []),
     ("llama-fp8-rowwise", ["--mesh=tensor:2"], 2, [])]
 # Ranks that each have a part of every sequence, alone and with that.
+RING, ULYSSES, GATHER = (f"--context-attention={way}"
+                         for way in ("ring", "ulysses", "all-gather"))
 CONTEXT_MATRIX = [
     ("gpt2-eight", ["--mesh=context:2"], 4, []),
     ("llama-eight", ["--mesh=context:4", "--strategy=no_shard",
@@ -133,7 +135,22 @@ CONTEXT_MATRIX = [
     ("qwen3-eight", ["--mesh=context:2,tensor:2"], 8, []),
     ("gemma3-eight", ["--mesh=context:4"], 4, []),
     ("gpt2-18", ["--mesh=context:4"], 4, []),
-    ("gpt2-documents", ["--mesh=context:2", "--recompute=block"], 4, []),
+    ("gpt2-18", ["--mesh=context:4", GATHER], 4, []),
+    ("gpt2-documents", ["--mesh=context:2", GATHER, "--recompute=block"], 4,
+     []),
+    ("gpt2-documents", ["--mesh=context:4", RING, "--recompute=selective"], 4,
+     []),
+    ("gpt2-eight", ["--mesh=context:2", RING], 4, []),
+    ("llama-eight", ["--mesh=context:4", RING, "--recompute=block"], 4, []),
+    ("llama-eight-batch", ["--mesh=context:2", RING], 2, []),
+    ("llama-eight-documents", ["--mesh=context:2,tensor:2", RING], 4, []),
+    ("qwen3-eight", ["--mesh=context:2,tensor:2", RING], 8, []),
+    ("gemma3-eight", ["--mesh=context:4", RING], 4, []),
+    ("bert", ["--mesh=context:4", RING], 4, []),
+    ("gpt2-dropout-fused", ["--mesh=context:4", RING], 4, []),
+    ("llama-lora-dropout", ["--mesh=context:2,tensor:2", RING], 4, []),
+    ("mixtral", ["--mesh=context:4"], 4, []),
+    ("qwen3-moe", ["--mesh=context:2", RING], 4, []),
     ("llama-23", ["--mesh=context:2,tensor:2"], 4, []),
     ("t5", ["--mesh=context:2,tensor:2"], 4, []),
     ("gpt2-dropout-fused", ["--mesh=context:2"], 4, []),
@@ -147,7 +164,8 @@ CONTEXT_MATRIX = [
     ("llama-fp8-rowwise", ["--mesh=context:2"], 4, [])]
 # With `--matrix mesh` all of them, on one and on several shards, and every
 # strategy.
-CONTEXT_WHOLE = [(name, [f"--mesh={mesh}"], ranks, [])
+CONTEXT_WHOLE = [(name, [f"--mesh={mesh}", way], ranks, [])
+                 for way in (ULYSSES, RING)
                  for name in ("gpt2-eight", "llama-eight", "qwen3-eight",
                               "gemma3-eight", "llama-eight-documents")
                  for mesh, ranks in (("context:2", 2), ("context:2", 4),
@@ -179,7 +197,8 @@ CORE_MATRIX = [([], 2, []), (["--strategy=shard_grad_op"], 2, []),
 # Each axis of the mesh, and both.
 CORE_MESH = [("llama-23-optimized", ["--mesh=tensor:2"], 4, []),
              ("gpt2-bf16", ["--mesh=tensor:3", "--strategy=no_shard"], 3, []),
-             ("llama-eight", ["--mesh=context:2,tensor:2"], 4, []),
+             ("llama-eight", ["--mesh=context:2,tensor:2", ULYSSES], 4, []),
+             ("llama-eight-documents", ["--mesh=context:2", RING], 2, []),
              ("gpt2-lora", ["--mesh=tensor:3"], 3, [])]
 # Matrices travel between ranks.
 CORE_MUON = [("llama-muon", [], 3, []),

@@ -109,6 +109,8 @@ TEST(AxisTime, BytesAndSeconds) {
   check("all_reduce tensor", 800e6, 600e6, 2 * ring);
   // Half of 400 MB to the rank that is four places further.
   check("all_to_all context", 800e6, 200e6, 11.8 * kMicro + 200e6 / 360e9);
+  // All 400 MB to another rank.
+  check("part_shift context", 800e6, 400e6, 11.8 * kMicro + 400e6 / 360e9);
   h100.perMachine = 4;
   check("all_to_all context", 800e6, 200e6,
         22.4 * kMicro + 200e6 / (320e9 / 4));

@@ -32,7 +32,7 @@ namespace {
 // The elements of a part, one by one: [outer, sections, inner].
 std::vector<int64_t> elementsOf(const std::vector<int64_t> &sections,
                                 int64_t part, int64_t parts, int64_t outer,
-                                int64_t inner) {
+                                int64_t inner, bool zigzag) {
   std::vector<int64_t> all;
   int64_t size = 0;
   for (int64_t section : sections)
@@ -40,8 +40,9 @@ std::vector<int64_t> elementsOf(const std::vector<int64_t> &sections,
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t begin = 0, s = 0; s < int64_t(sections.size()); ++s) {
       int64_t mine = sections[size_t(s)] / parts;
+      int64_t place = zigzag && s % 2 == 1 ? parts - 1 - part : part;
       for (int64_t i = 0; i < mine * inner; ++i)
-        all.push_back((o * size + begin + part * mine) * inner + i);
+        all.push_back((o * size + begin + place * mine) * inner + i);
       begin += sections[size_t(s)];
     }
   return all;
@@ -49,14 +50,16 @@ std::vector<int64_t> elementsOf(const std::vector<int64_t> &sections,
 
 } // namespace
 
-TEST(SplitPart, WalksItsElements) {
-  const std::vector<int64_t> sections = {6, 2, 4};
-  constexpr int64_t kParts = 2, kOuter = 3, kInner = 5;
-  constexpr int64_t kWhole = kOuter * 12 * kInner;
-  for (int64_t part = 0; part < kParts; ++part) {
+static void walkParts(const std::vector<int64_t> &sections, int64_t parts,
+                      bool zigzag) {
+  constexpr int64_t kOuter = 3, kInner = 5;
+  const int64_t whole =
+      kOuter * kInner *
+      std::accumulate(sections.begin(), sections.end(), int64_t(0));
+  for (int64_t part = 0; part < parts; ++part) {
     std::vector<int64_t> all =
-        elementsOf(sections, part, kParts, kOuter, kInner);
-    SplitPart split(sections.data(), sections.size(), part, kParts);
+        elementsOf(sections, part, parts, kOuter, kInner, zigzag);
+    SplitPart split(sections.data(), sections.size(), part, parts, zigzag);
     for (int64_t begin : {0, 7, 31}) {
       std::vector<int64_t> walked;
       split.forRuns(kInner, begin, int64_t(all.size()),
@@ -67,9 +70,14 @@ TEST(SplitPart, WalksItsElements) {
                     });
       EXPECT_EQ(walked, std::vector<int64_t>(all.begin() + begin, all.end()));
     }
-    for (int64_t end = 0; end <= kWhole; ++end) {
+    for (int64_t end = 0; end <= whole; ++end) {
       auto before = std::lower_bound(all.begin(), all.end(), end);
       EXPECT_EQ(split.countBefore(kInner, end), before - all.begin()) << end;
     }
   }
 }
+
+TEST(SplitPart, WalksItsElements) { walkParts({6, 2, 4}, 2, /*zigzag=*/false); }
+
+// Rank c of three has chunks c and 5-c of six.
+TEST(SplitPart, WalksChunksOfAZigzag) { walkParts({6, 6}, 3, /*zigzag=*/true); }

@@ -174,6 +174,8 @@ void addMesh(CLI::App &app, CompileOptions &o) {
         return error;
       })
       ->type_name("AXIS:N,...");
+  addChoice(app, "--context-attention", o.contextAttention,
+            "how the context axis computes attention");
   app.add_option("--tensor-plan", o.tensorPlan,
                  "JSON file of REGEX: colwise|rowwise|replicate over whole "
                  "parameter names: how the tensor axis splits them, where the "

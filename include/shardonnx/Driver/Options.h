@@ -60,6 +60,7 @@ struct CompileOptions {
   std::string logits;           // name of the graph output
 
   Mesh mesh;
+  ContextAttention contextAttention = ContextAttention::Auto;
   std::string tensorPlan; // a file; empty: as the graph says
   Strategy strategy = Strategy::FullShard;
   bool autoStrategy = false; // what a plan takes for worldSize

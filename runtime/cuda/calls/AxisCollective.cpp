@@ -22,16 +22,17 @@ public:
   void run() {
     switch (static_cast<ShxAxisCall>(desc.call)) {
     case SHX_AXIS_ALL_REDUCE:
+    case SHX_AXIS_SHIFT:
       return exchange(from, to);
     case SHX_AXIS_ALL_GATHER:
       return gather();
     case SHX_AXIS_ALL_SLICE:
-      return takePart(plan.split, mine(), from, to);
+      return takePart(plan.split, source(), from, to);
     case SHX_AXIS_REDUCE_SCATTER:
       return exchange(separated(), to);
     case SHX_AXIS_PART_PAD:
       shx_zero(&context, to, plan.partBytes * desc.parts);
-      return putPart(plan.split, mine(), from, to);
+      return putPart(plan.split, source(), from, to);
     case SHX_AXIS_PART_ROLL:
       return roll(mine() + 1);
     case SHX_AXIS_PART_UNROLL:
@@ -43,12 +44,17 @@ public:
 
 private:
   int mine() const { return context.collectives->axisRank(axis()); }
+  // Whose part a slice or a pad is of.
+  int source() const {
+    return (mine() - desc.behind + desc.parts) % desc.parts;
+  }
   MeshAxis axis() const { return static_cast<MeshAxis>(desc.axis); }
 
   void exchange(const void *source, void *target) {
     context.collectives->exchangeAlong(
         {static_cast<ShxAxisCall>(desc.call), axis(),
-         static_cast<ShxDType>(desc.dtype), source, target, plan.partBytes});
+         static_cast<ShxDType>(desc.dtype), source, target, plan.partBytes,
+         desc.behind});
   }
 
   void gather() {
@@ -126,7 +132,7 @@ private:
       copy.dims[0] = layout.outer, copy.dims[1] = share * layout.inner;
       copy.srcStride[1] = copy.dstStride[1] = 1;
       visit(copy, before / desc.parts * element,
-            (before + part * share) * element);
+            (before + layout.placeIn(s, part, desc.parts) * share) * element);
       before += layout.sections[s];
     }
   }

@@ -413,6 +413,10 @@ void NcclCollectives::exchangeAlong(const AxisExchange &what) {
                  kind = CollectiveKind::SendReceive;
                  allToAll(axis, what);
                  break;
+               case SHX_AXIS_SHIFT:
+                 kind = CollectiveKind::SendReceive;
+                 shift(axis, what);
+                 break;
                case SHX_AXIS_ALL_SLICE:
                case SHX_AXIS_PART_PAD:
                case SHX_AXIS_PART_ROLL:
@@ -441,6 +445,21 @@ void NcclCollectives::allToAll(const NcclCommunicator &axis,
         "receiving a part of a tensor");
   }
   check(nccl().ncclGroupEnd(), "exchanging parts of a tensor");
+}
+
+void NcclCollectives::shift(const NcclCommunicator &axis,
+                            const AxisExchange &what) {
+  auto bytes = static_cast<size_t>(what.bytes);
+  int ranks = axis.members.count, rank = axisRank(what.axis);
+  check(nccl().ncclGroupStart(), "grouping blocks of a ring");
+  check(nccl().ncclSend(what.from, bytes, ncclUint8,
+                        (rank + what.behind) % ranks, axis, context.compute),
+        "sending a block of a ring");
+  check(nccl().ncclRecv(what.to, bytes, ncclUint8,
+                        (rank - what.behind + ranks) % ranks, axis,
+                        context.compute),
+        "receiving a block of a ring");
+  check(nccl().ncclGroupEnd(), "exchanging blocks of a ring");
 }
 
 // ---- Numbers and bytes

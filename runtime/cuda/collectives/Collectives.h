@@ -107,6 +107,7 @@ private:
                   const NcclCommunicator &communicator, Activity activity,
                   size_t unit, int64_t bytes, Work work);
   void allToAll(const NcclCommunicator &communicator, const AxisExchange &what);
+  void shift(const NcclCommunicator &communicator, const AxisExchange &what);
   void note(CollectiveKind kind, const Queue &queue, int64_t unit);
   void gather(size_t unit, const NcclCommunicator *communicator,
               Section trainable, Section frozen);

@@ -74,7 +74,8 @@ struct AxisExchange {
   ShxDType dtype;
   const void *from;
   void *to;
-  int64_t bytes; // of a part; of a sum that all have, all
+  int64_t bytes;      // of a part; of a sum that all have or a shift, all
+  int32_t behind = 0; // of a shift
 };
 
 /// The queues of communication, and what the ranks tell each other: SingleRank

@@ -21,7 +21,12 @@ struct AxisLayout {
   int64_t outer, inner;
   const int64_t *sections;
   int64_t count;
+  bool zigzag = false;
 
+  /// Where in a section the part of a rank lies.
+  int64_t placeIn(int64_t section, int64_t part, int64_t parts) const {
+    return zigzag && section % 2 == 1 ? parts - 1 - part : part;
+  }
   int64_t size() const {
     return std::accumulate(sections, sections + count, int64_t(0));
   }
@@ -32,7 +37,7 @@ struct AxisLayout {
 struct AxisPlan {
   AxisLayout split;  // of the whole
   AxisLayout joined; // of what an all-to-all gives
-  int64_t partBytes; // of a rank; all of a sum
+  int64_t partBytes; // of a rank; all of a sum or a shift
   /// In the workspace: the parts of what is split or comes together, and what
   /// comes from the ranks of an all-to-all. -1: they lie so in the tensor.
   int64_t parts = -1, received = -1;
@@ -42,12 +47,13 @@ struct AxisPlan {
 inline AxisPlan planAxis(const ShxAxisCollective &desc) {
   constexpr int64_t kAlignment = 256;
   AxisPlan plan{
-      {desc.outer, desc.inner, desc.sections, desc.sectionCount},
+      {desc.outer, desc.inner, desc.sections, desc.sectionCount,
+       desc.zigzag != 0},
       {1, desc.joinedInner, desc.joinedSections, desc.joinedSectionCount},
       0};
   int64_t whole = plan.split.elements() * bytesOf(desc.dtype);
-  bool sum = desc.call == SHX_AXIS_ALL_REDUCE;
-  plan.partBytes = sum ? whole : whole / desc.parts;
+  bool each = desc.call == SHX_AXIS_ALL_REDUCE || desc.call == SHX_AXIS_SHIFT;
+  plan.partBytes = each ? whole : whole / desc.parts;
   bool exchange = desc.call == SHX_AXIS_ALL_TO_ALL;
   if (exchange)
     plan.joined.outer = plan.split.elements() / plan.joined.elements();

@@ -1,4 +1,5 @@
 // RUN: shardonnx-opt %s "-nn-split-sequences=context=2 tensor=2" "-nn-partition=context=2 tensor=2" -split-input-file -verify-diagnostics | FileCheck %s
+// RUN: shardonnx-opt %s "-nn-split-sequences=context=2 tensor=2 attention=all-gather" "-nn-partition=context=2 tensor=2" -split-input-file | FileCheck %s --check-prefix=GATHER
 
 // Heads that both axes split: each rank of the tensor axis has a section of
 // them, of which each of the context axis has a part.
@@ -33,15 +34,17 @@ nn.parameter @o : tensor<8x8xf32> trainable {onnx_name = "o"}
 
 // Heads that only the tensor axis divides.
 // CHECK-LABEL: func.func @heads
+// GATHER-LABEL: func.func @heads
 func.func @heads(%ids: tensor<1x4xi64>) {
   %w = nn.get @w : tensor<16x12xf32>
   %e = nn.embedding %w, %ids : (tensor<16x12xf32>, tensor<1x4xi64>) -> tensor<1x4x12xf32>
   %wq = nn.get @q : tensor<12x12xf32>
   %qp = nn.matmul %e, %wq : (tensor<1x4x12xf32>, tensor<12x12xf32>) -> tensor<1x4x12xf32>
   %q = nn.reshape %qp : tensor<1x4x12xf32> -> tensor<1x4x6x2xf32>
-  // CHECK: nn.all_gather %{{.*}} : (tensor<1x2x3x2xf32>) -> tensor<1x4x3x2xf32>
-  // CHECK: nn.part_roll %{{.*}} : (tensor<1x4x3x2xf32>) -> tensor<1x4x3x2xf32>
-  // CHECK: nn.attention {{.*}} -> (tensor<1x2x3x2xf32>, tensor<1x3x2xf32>)
+  // CHECK: nn.ring_attention {{.*}} -> (tensor<1x2x3x2xf32>, tensor<1x3x2xf32>)
+  // GATHER: nn.all_gather %{{.*}} : (tensor<1x2x3x2xf32>) -> tensor<1x4x3x2xf32>
+  // GATHER: nn.part_roll %{{.*}} : (tensor<1x4x3x2xf32>) -> tensor<1x4x3x2xf32>
+  // GATHER: nn.attention {{.*}} -> (tensor<1x2x3x2xf32>, tensor<1x3x2xf32>)
   %0:2 = nn.attention %q, %q, %q {scale = 1.0 : f32, causal} : (tensor<1x4x6x2xf32>, tensor<1x4x6x2xf32>, tensor<1x4x6x2xf32>) -> (tensor<1x4x6x2xf32>, tensor<1x6x4xf32>)
   %flat = nn.reshape %0#0 : tensor<1x4x6x2xf32> -> tensor<1x4x12xf32>
   %o = nn.get @o : tensor<12x12xf32>

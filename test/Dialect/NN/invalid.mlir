@@ -502,3 +502,35 @@ func.func @words(%ids: tensor<3xi64>, %g: tensor<3x4xf32>) {
   %0 = nn.embedding_part_grad %ids, %g {axis = "tensor", parts = 2 : i64} : (tensor<3xi64>, tensor<3x4xf32>) -> tensor<5x8xf32>
   return
 }
+
+// -----
+
+func.func @pairs(%x: tensor<12xf32>) {
+  // expected-error @below {{has a zigzag of 3 sections, not of equal pairs}}
+  %0 = nn.part_slice %x {axis = "context", parts = 2 : i64, dim = 0 : i64, sections = array<i64: 4, 4, 4>, zigzag} : (tensor<12xf32>) -> tensor<6xf32>
+  return
+}
+
+// -----
+
+func.func @around(%x: tensor<12xf32>) {
+  // expected-error @below {{is of a rank 2 behind, of 2}}
+  %0 = nn.part_shift %x {axis = "context", parts = 2 : i64, behind = 2 : i64} : (tensor<12xf32>) -> tensor<12xf32>
+  return
+}
+
+// -----
+
+func.func @contiguous(%x: tensor<1x4x2x2xf32>) {
+  // expected-error @below {{is causal, and needs a zigzag of one sequence}}
+  %0:2 = nn.ring_attention %x, %x, %x {scale = 1.0 : f32, causal, axis = "context", parts = 2 : i64} : (tensor<1x4x2x2xf32>, tensor<1x4x2x2xf32>, tensor<1x4x2x2xf32>) -> (tensor<1x4x2x2xf32>, tensor<1x2x4xf32>)
+  return
+}
+
+// -----
+
+func.func @columns(%x: tensor<1x4x2x2xf32>, %m: tensor<4x4xi1>) {
+  // expected-error @below {{mask 'tensor<4x4xi1>' is neither of this rank's first keys nor of all scores of its queries}}
+  %0:2 = nn.ring_attention %x, %x, %x, %m {scale = 1.0 : f32, axis = "context", parts = 2 : i64} : (tensor<1x4x2x2xf32>, tensor<1x4x2x2xf32>, tensor<1x4x2x2xf32>, tensor<4x4xi1>) -> (tensor<1x4x2x2xf32>, tensor<1x2x4xf32>)
+  return
+}

@@ -17,6 +17,11 @@ static bool isSum(AxisCollectiveOp op) {
   return op.getCall() == SHX_AXIS_ALL_REDUCE;
 }
 
+/// Of whole tensors, too, which go from rank to rank.
+static bool isWhole(AxisCollectiveOp op) {
+  return isSum(op) || op.getCall() == SHX_AXIS_SHIFT;
+}
+
 /// Equal sections are as many tensors of one section each, side by side.
 static bool areTensors(ArrayRef<int64_t> sections) {
   return llvm::all_equal(sections);
@@ -39,15 +44,15 @@ LogicalResult AxisCollectiveOp::verify() {
   if (!parseSpelling<MeshAxis>(getAxis()) || int64_t(getParts()) < 2)
     return emitOpError("needs an axis of several ranks");
   if (from.getElementType() != to.getElementType() ||
-      (isSum(*this) && from.getShape() != to.getShape()))
-    return emitOpError("needs buffers of one element type, and in a sum of one "
-                       "shape");
-  if (!sectionsFit(!isSum(*this), int64_t(getDim()), getSections(), from) ||
+      (isWhole(*this) && from.getShape() != to.getShape()))
+    return emitOpError("needs buffers of one element type, and in a sum or a "
+                       "shift of one shape");
+  if (!sectionsFit(!isWhole(*this), int64_t(getDim()), getSections(), from) ||
       !sectionsFit(isExchange(*this), int64_t(getJoinDim()), getJoinSections(),
                    to))
     return emitOpError(
-        "needs the sections of one dimension where it is no sum, and of "
-        "another in an all-to-all");
+        "needs the sections of one dimension where it is no sum or shift, and "
+        "of another in an all-to-all");
   if (failed(verifyContiguous(*this, "operand", getOperand())))
     return failure();
   return verifyContiguous(*this, "result", getResult());
@@ -67,7 +72,7 @@ static ShxAxisCollective describe(AxisCollectiveOp op) {
   MemRefType from = typeOf(op.getOperand());
   ShxAxisCollective desc = {};
   desc.outer = desc.inner = desc.joinedInner = 1;
-  if (isSum(op)) {
+  if (isWhole(op)) {
     desc.sections[0] = from.getNumElements();
     desc.sectionCount = 1;
   } else {
@@ -75,8 +80,9 @@ static ShxAxisCollective describe(AxisCollectiveOp op) {
         around(from.getShape(), int64_t(op.getDim()));
     ArrayRef<int64_t> sections = op.getSections();
     if (areTensors(sections)) {
-      desc.outer *= int64_t(sections.size());
-      sections = sections.take_front();
+      size_t each = op.getZigzag() ? 2 : 1;
+      desc.outer *= int64_t(sections.size() / each);
+      sections = sections.take_front(each);
     }
     llvm::copy(sections, desc.sections);
     desc.sectionCount = int32_t(sections.size());
@@ -95,6 +101,8 @@ static ShxAxisCollective describe(AxisCollectiveOp op) {
   desc.axis = int32_t(parseSpelling<MeshAxis>(op.getAxis()).value());
   desc.parts = int32_t(op.getParts());
   desc.dtype = dtypeOf(op.getOperand());
+  desc.behind = int32_t(op.getBehind());
+  desc.zigzag = op.getZigzag();
   return desc;
 }
 
@@ -133,9 +141,17 @@ struct AxisCall : LibraryCallModel<AxisCall<Op, kCall>, Op> {
   }
 
   void emit(Op op, CallEmitter &emitter) const {
-    int64_t dim = 0, joinDim = 0;
+    int64_t dim = 0, joinDim = 0, behind = 0;
+    bool zigzag = false;
     ArrayRef<int64_t> sections, joinSections;
-    if constexpr (kCall == SHX_AXIS_ALL_TO_ALL) {
+    if constexpr (std::is_same_v<Op, nn::PartSliceOp> ||
+                  std::is_same_v<Op, nn::PartPadOp>) {
+      behind = op.getBehind();
+      zigzag = op.getZigzag();
+    }
+    if constexpr (kCall == SHX_AXIS_SHIFT) {
+      behind = op.getBehind();
+    } else if constexpr (kCall == SHX_AXIS_ALL_TO_ALL) {
       dim = op.getSplitDim();
       sections = op.getSplitSections();
       joinDim = op.getJoinDim();
@@ -150,7 +166,8 @@ struct AxisCall : LibraryCallModel<AxisCall<Op, kCall>, Op> {
       call = op.getInverse() ? SHX_AXIS_PART_UNROLL : SHX_AXIS_PART_ROLL;
     emitter.create<AxisCollectiveOp>(
         operand, emitter.resultBuffer(op.getResult()), Value(), call,
-        op.getAxis(), op.getParts(), dim, sections, joinDim, joinSections);
+        op.getAxis(), op.getParts(), dim, sections, joinDim, joinSections,
+        behind, zigzag);
   }
 };
 
@@ -171,6 +188,7 @@ void AxisCollectiveOp::attachLibraryCalls(MLIRContext &context) {
   PartPadOp::attachInterface<AxisCall<PartPadOp, SHX_AXIS_PART_PAD>>(context);
   PartRollOp::attachInterface<AxisCall<PartRollOp, SHX_AXIS_PART_ROLL>>(
       context);
+  PartShiftOp::attachInterface<AxisCall<PartShiftOp, SHX_AXIS_SHIFT>>(context);
   AllToAllOp::attachInterface<AxisCall<AllToAllOp, SHX_AXIS_ALL_TO_ALL>>(
       context);
 }

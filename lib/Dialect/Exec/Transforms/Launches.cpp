@@ -196,6 +196,8 @@ static StringRef stringifyCall(AxisCollectiveOp op) {
     return "part_roll";
   case SHX_AXIS_PART_PAD:
     return "part_pad";
+  case SHX_AXIS_SHIFT:
+    return "part_shift";
   case SHX_AXIS_ALL_TO_ALL:
     return "all_to_all";
   default:

@@ -5,6 +5,7 @@
 
 #include "DefineOps.h"
 #include "Evaluate.h"
+#include "Shardable.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
@@ -288,6 +289,29 @@ NN_VJP(TopKOp) {
       Value(), axes.data, axes.index, axes.indexed);
   operandGrads[0] = b.cast(sum, gradientElementType(getOperand()));
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// On a mesh
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct ShardableTopK : ShardableModel<ShardableTopK, TopKOp> {
+  static LogicalResult rule(TopKOp op, ShardingQuery &query);
+};
+} // namespace
+
+LogicalResult ShardableTopK::rule(TopKOp op, ShardingQuery &query) {
+  const Sharding &given = query.operands[0];
+  if (given.dim == int64_t(op.getAxis()))
+    return query.refuse("it chooses along the dimension that is split");
+  query.needed[0] = given;
+  llvm::fill(query.results, given);
+  return success();
+}
+
+void nn::attachIndexShardings(MLIRContext &context) {
+  TopKOp::attachInterface<ShardableTopK>(context);
 }
 
 //===----------------------------------------------------------------------===//

@@ -86,8 +86,9 @@ int64_t nn::nearestDivisor(int64_t count, int64_t parts) {
 }
 
 bool nn::isCollective(Operation *op) {
-  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
-             LinearCrossEntropyPartOp, LinearCrossEntropyPartGradOp>(op);
+  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, PartShiftOp,
+             RingAttentionOp, RingAttentionGradOp, LinearCrossEntropyPartOp,
+             LinearCrossEntropyPartGradOp>(op);
 }
 
 //===----------------------------------------------------------------------===//
@@ -112,8 +113,27 @@ LogicalResult AllReduceOp::verify() { return verifyAxis(*this); }
 LogicalResult AllSliceOp::verify() { return verifyAxis(*this); }
 LogicalResult AllGatherOp::verify() { return verifyAxis(*this); }
 LogicalResult ReduceScatterOp::verify() { return verifyAxis(*this); }
-LogicalResult PartSliceOp::verify() { return verifyAxis(*this); }
-LogicalResult PartPadOp::verify() { return verifyAxis(*this); }
+
+template <typename PartOp> static LogicalResult verifyPart(PartOp op) {
+  ArrayRef<int64_t> sections = op.getSections();
+  if (op.getZigzag() &&
+      (sections.size() % 2 != 0 || !llvm::all_equal(sections)))
+    return op.emitOpError("has a zigzag of ")
+           << sections.size() << " sections, not of equal pairs";
+  if (int64_t(op.getBehind()) < 0 || op.getBehind() >= op.getParts())
+    return op.emitOpError("is of a rank ")
+           << int64_t(op.getBehind()) << " behind, of " << op.getParts();
+  return verifyAxis(op);
+}
+LogicalResult PartSliceOp::verify() { return verifyPart(*this); }
+LogicalResult PartPadOp::verify() { return verifyPart(*this); }
+LogicalResult PartShiftOp::verify() {
+  if (int64_t(getBehind()) < 1 || getBehind() >= getParts())
+    return emitOpError("is of a rank ")
+           << int64_t(getBehind()) << " behind, of " << getParts();
+  return verifyAxis(*this);
+}
+
 LogicalResult PartRollOp::verify() {
   if (getSections().size() != 1)
     return emitOpError("rolls one section, not ") << getSections().size();
@@ -122,6 +142,11 @@ LogicalResult PartRollOp::verify() {
 LogicalResult AllToAllOp::verify() { return verifyAxis(*this); }
 
 NN_INFER(VaryOp) {
+  inferred.push_back(operands[0].getType());
+  return success();
+}
+
+NN_INFER(PartShiftOp) {
   inferred.push_back(operands[0].getType());
   return success();
 }
@@ -245,8 +270,23 @@ NN_VJP(AllReduceOp) {
   }
 NN_SPLIT_VJP(AllSliceOp, AllGatherOp)
 NN_SPLIT_VJP(ReduceScatterOp, AllGatherOp)
-NN_SPLIT_VJP(PartSliceOp, PartPadOp)
-NN_SPLIT_VJP(PartPadOp, PartSliceOp)
+
+#define NN_PART_VJP(OP, BACK)                                                  \
+  NN_VJP(OP) {                                                                 \
+    operandGrads[0] = BACK::create(                                            \
+        builder, getLoc(), resultGrads[0], getAxisAttr(), getPartsAttr(),      \
+        getDimAttr(), getSectionsAttr(), getZigzagAttr(), getBehindAttr());    \
+    return success();                                                          \
+  }
+NN_PART_VJP(PartSliceOp, PartPadOp)
+NN_PART_VJP(PartPadOp, PartSliceOp)
+
+NN_VJP(PartShiftOp) {
+  operandGrads[0] =
+      PartShiftOp::create(builder, getLoc(), resultGrads[0], getAxis(),
+                          getParts(), getParts() - getBehind());
+  return success();
+}
 
 NN_VJP(AllGatherOp) {
   if (getVaries())
@@ -385,4 +425,5 @@ NN_EVALUATE(ReduceScatterOp) { return refuseAlone(*this, interpreter); }
 NN_EVALUATE(PartSliceOp) { return refuseAlone(*this, interpreter); }
 NN_EVALUATE(PartPadOp) { return refuseAlone(*this, interpreter); }
 NN_EVALUATE(PartRollOp) { return refuseAlone(*this, interpreter); }
+NN_EVALUATE(PartShiftOp) { return refuseAlone(*this, interpreter); }
 NN_EVALUATE(AllToAllOp) { return refuseAlone(*this, interpreter); }

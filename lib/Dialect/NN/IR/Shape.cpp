@@ -341,6 +341,8 @@ LogicalResult ShardableSlice::rule(SliceOp op, ShardingQuery &query) {
   auto [before, count] = sectionsWithin(given.sections, offset, size);
   if (count == 0)
     return query.refine(0, {offset, offset + size});
+  if (given.zigzag && (before % 2 != 0 || count % 2 != 0))
+    return query.refuse("it takes half of a sequence");
   query.needed[0] = given;
   query.results[0] = given;
   auto begin = given.sections.begin() + before;

@@ -62,6 +62,8 @@ void attachAttentionShardings(mlir::MLIRContext &context);
 void attachNormShardings(mlir::MLIRContext &context);
 void attachLossShardings(mlir::MLIRContext &context);
 void attachMeshShardings(mlir::MLIRContext &context);
+void attachIndexShardings(mlir::MLIRContext &context);
+void attachRingShardings(mlir::MLIRContext &context);
 void attachVocabularyShardings(mlir::MLIRContext &context);
 void attachShardings(mlir::MLIRContext &context);
 

@@ -62,7 +62,7 @@ static int64_t equalSections(const Sharding &sharding) {
 // In row-major order a tensor is so many blocks, `before` times its sections,
 // of each of which a rank has an even part. Under the other shape these are the
 // sections of the dimension before which there are so many blocks, or a
-// divisor of them.
+// divisor of them. Those of a zigzag stay in pairs.
 std::optional<Sharding> nn::reshaped(ArrayRef<int64_t> from,
                                      ArrayRef<int64_t> to,
                                      const Sharding &sharding, int64_t parts) {
@@ -74,10 +74,12 @@ std::optional<Sharding> nn::reshaped(ArrayRef<int64_t> from,
     if (reached == before && size == from[sharding.dim])
       return sharding.along(int64_t(dim));
     int64_t count = blocks / reached; // of sections
-    if (equal > 0 && blocks % reached == 0 && count > 0 &&
+    bool paired = !sharding.zigzag || count % 2 == 0;
+    if (equal > 0 && blocks % reached == 0 && count > 0 && paired &&
         size % (count * parts) == 0)
       return Sharding{int64_t(dim),
-                      SmallVector<int64_t, 1>(count, size / count)};
+                      SmallVector<int64_t, 1>(count, size / count),
+                      sharding.zigzag};
     reached *= size;
   }
   return std::nullopt;
@@ -119,5 +121,7 @@ void nn::attachShardings(MLIRContext &context) {
   attachNormShardings(context);
   attachLossShardings(context);
   attachMeshShardings(context);
+  attachIndexShardings(context);
+  attachRingShardings(context);
   attachVocabularyShardings(context);
 }

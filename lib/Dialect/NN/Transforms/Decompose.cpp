@@ -21,14 +21,16 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
 
-/// Calls `build` with a builder before `op`; what it makes takes its place.
+/// Calls `build` with a builder before `op`; what it makes takes its place,
+/// unless it has one.
 template <typename Fn> static auto buildBefore(Operation *op, Fn build) {
   Operation *before = op->getPrevNode();
   OpBuilder builder(op);
   auto result = build(builder);
   Operation *made = before ? before->getNextNode() : &op->getBlock()->front();
   for (; made != op; made = made->getNextNode())
-    inheritPlace(made, op);
+    if (!placeOf(made))
+      inheritPlace(made, op);
   return result;
 }
 

@@ -345,7 +345,7 @@ struct PartitionPass : nn::impl::PartitionPassBase<PartitionPass> {
 } // namespace
 
 LogicalResult PartitionPass::checkHeads(func::FuncOp function) {
-  WalkResult result = function.walk([&](AttentionOp op) {
+  auto check = [&](auto op) {
     int64_t heads = shapeOf(op.getQuery())[2], shared = shapeOf(op.getKey())[2];
     for (auto [count, what] :
          {std::pair(heads, "heads"), std::pair(shared, "key/value heads")})
@@ -357,8 +357,11 @@ LogicalResult PartitionPass::checkHeads(func::FuncOp function) {
         return WalkResult::interrupt();
       }
     return WalkResult::advance();
-  });
-  return failure(result.wasInterrupted());
+  };
+  return failure(function.walk([&](AttentionOp op) { return check(op); })
+                     .wasInterrupted() ||
+                 function.walk([&](RingAttentionOp op) { return check(op); })
+                     .wasInterrupted());
 }
 
 /// For `inspect`: which products are split, and which of blocks are not and

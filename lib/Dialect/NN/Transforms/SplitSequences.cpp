@@ -3,19 +3,19 @@
 //
 // nn-split-sequences: the graph of one rank of the context axis. What is
 // computed of tokens is split along the sequence, from the embeddings to the
-// loss, and attention is computed by heads between two nn.all_to_all, or of all
-// keys where ranks do not divide the heads.
+// loss, and attention is computed by heads between two nn.all_to_all, in a
+// ring, or of all keys (ContextAttention.h).
 
+#include "ContextAttention.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
-
-#include <numeric>
 
 namespace shardonnx::nn {
 #define GEN_PASS_DEF_SPLITSEQUENCESPASS
@@ -31,9 +31,10 @@ namespace {
 /// Decides how everything lies (`plan`), then changes the block so.
 class SequenceSplitter {
 public:
-  SequenceSplitter(func::FuncOp function, int64_t parts, int64_t tensor)
-      : function(function), block(function.front()), parts(parts),
-        tensor(tensor) {}
+  SequenceSplitter(func::FuncOp function, ContextRanks ranks,
+                   ContextAttention asked)
+      : function(function), block(function.front()), ranks(ranks),
+        parts(ranks.parts), tensor(ranks.tensor), way(asked) {}
 
   LogicalResult run();
 
@@ -42,14 +43,20 @@ private:
     return op->emitError() << "--mesh: context:" << parts << ' ';
   }
   LogicalResult findTokens();
-  LogicalResult prepareHeads(AttentionOp op);
+  LogicalResult chooseWay();
+  void prepareHeads(AttentionOp op);
+  Sharding partOf(int64_t dim, int64_t length, int64_t batch = 1) const;
   Value repeated(Value heads, int64_t times, Operation *reader);
   LogicalResult planDropout(DropoutOp op);
+  LogicalResult planExperts(GroupedMatmulOp op);
   void makeDropout(DropoutOp op, const Sharding &lie);
-  LogicalResult planGathered(AttentionOp op);
+  LogicalResult planRows(AttentionOp op);
   void makeGathered(AttentionOp op);
   Value gathered(Value value, AttentionOp reader);
   Value maskOfRows(AttentionOp op);
+  Value rowsOfMask(AttentionOp op);
+  Value firstKeysInWindow(AttentionOp op, Value mask);
+  void makeRing(AttentionOp op, const ShardingQuery &query);
   std::optional<Sharding> idsOf(EmbeddingOp op) const;
   SmallVector<Sharding> operandsOf(Operation *op) const;
   LogicalResult plan(Operation *op);
@@ -65,11 +72,14 @@ private:
 
   func::FuncOp function;
   Block &block;
+  const ContextRanks ranks;
   const int64_t parts, tensor;
+  ContextAttention way;
+  bool zigzag = false; // sequences are split so
   llvm::SetVector<std::pair<int64_t, int64_t>> sequences; // batch, length
   llvm::DenseMap<Value, Sharding> lies;
   llvm::MapVector<Operation *, ShardingQuery> queries;
-  /// Attention whose heads the ranks do not divide.
+  /// Attention of a rank's queries over all keys on it.
   llvm::DenseSet<Operation *> gathering;
   llvm::DenseMap<Value, SmallVector<PartSliceOp>> slices;
 };
@@ -103,58 +113,56 @@ LogicalResult SequenceSplitter::findTokens() {
          << "splits sequences, and no embedding reads an input of tokens";
 }
 
-/// The first key that each query sees.
-static bool isFirstKeys(Value mask) { return elementType(mask).isInteger(32); }
+/// Causal attention in a ring is balanced by a zigzag.
+LogicalResult SequenceSplitter::chooseWay() {
+  SmallVector<int64_t> lengths;
+  for (auto [batch, length] : sequences)
+    lengths.push_back(length);
+  auto chosen = chooseContextAttention(function, way, ranks, lengths);
+  if (failed(chosen))
+    return failure();
+  way = *chosen;
+  if (way != ContextAttention::Ring)
+    for (auto op : block.getOps<AttentionOp>())
+      prepareHeads(op);
+  else
+    for (auto op : block.getOps<AttentionOp>())
+      zigzag |= op.getCausal();
+  return success();
+}
+
+/// Sequences one behind another.
+Sharding SequenceSplitter::partOf(int64_t dim, int64_t length,
+                                  int64_t batch) const {
+  int64_t each = zigzag ? 2 : 1;
+  return {dim, SmallVector<int64_t, 1>(batch * each, length / each), zigzag};
+}
 
 /// How the ids of tokens or positions are to lie; nothing of others.
 std::optional<Sharding> SequenceSplitter::idsOf(EmbeddingOp op) const {
   ArrayRef<int64_t> shape = shapeOf(op.getIds());
   for (auto [batch, length] : sequences) {
     if (shape == ArrayRef<int64_t>{batch * length})
-      return Sharding{0, SmallVector<int64_t, 1>(batch, length)};
+      return partOf(0, length, batch);
     if (shape == ArrayRef<int64_t>{length})
-      return Sharding::split(0, length);
+      return partOf(0, length);
     if (shape == ArrayRef<int64_t>{1, length} ||
         shape == ArrayRef<int64_t>{batch, length})
-      return Sharding::split(1, length);
+      return partOf(1, length);
   }
   return std::nullopt;
 }
 
-/// Whether what queries of one part see can be said of keys that begin with the
-/// part behind theirs.
-static bool canGather(AttentionOp op) {
-  if (!op.getCausal())
-    return op.getWindow() == 0;
-  bool masked = op.getMask() && !isFirstKeys(op.getMask());
-  return !masked && shapeOf(op.getQuery())[1] == shapeOf(op.getKey())[1];
-}
-
 /// Key/value heads of which there are too few for each rank are repeated: a
 /// rank then has those that its query heads read.
-LogicalResult SequenceSplitter::prepareHeads(AttentionOp op) {
-  int64_t heads = shapeOf(op.getQuery())[2], shared = shapeOf(op.getKey())[2];
-  int64_t ranks = parts * tensor;
-  int64_t times = std::lcm(shared, ranks) / shared;
-  if (heads % ranks != 0 || heads % (shared * times) != 0) {
-    if (canGather(op)) {
-      gathering.insert(op);
-      return success();
-    }
-    InFlightDiagnostic error = refuse(op) << "does not divide the " << heads
-                                          << " heads of this attention";
-    if (tensor > 1)
-      error << " with tensor:" << tensor;
-    return error << ", and has all keys on each rank only where there is no "
-                    "mask or window beside a causal one; the nearest that does "
-                    "is context:"
-                 << nearestDivisor(heads / std::gcd(heads, tensor), parts);
+void SequenceSplitter::prepareHeads(AttentionOp op) {
+  std::optional<int64_t> times = ranks.repeats(op);
+  if (way == ContextAttention::AllGather || !times) {
+    gathering.insert(op);
+  } else if (*times > 1) {
+    op.getKeyMutable().assign(repeated(op.getKey(), *times, op));
+    op.getValueMutable().assign(repeated(op.getValue(), *times, op));
   }
-  if (times > 1) {
-    op.getKeyMutable().assign(repeated(op.getKey(), times, op));
-    op.getValueMutable().assign(repeated(op.getValue(), times, op));
-  }
-  return success();
 }
 
 /// [batch, sequence, heads, headDim], each head so many times in a row.
@@ -211,13 +219,13 @@ LogicalResult SequenceSplitter::check(Operation *op, ShardingQuery &query,
                     << query.getReason();
 }
 
-/// Queries, with their rows of what is added to scores, beside all keys.
-LogicalResult SequenceSplitter::planGathered(AttentionOp op) {
+/// This rank's queries, beside all keys or those that come in a ring.
+LogicalResult SequenceSplitter::planRows(AttentionOp op) {
   constexpr int64_t kSequence = 1;
   ShardingQuery query(op, operandsOf(op), parts);
   ArrayRef<Sharding> given = query.operands;
-  bool split = llvm::all_of(given.take_front(3), [](const Sharding &s) {
-    return s.dim == kSequence && s.sections.size() == 1;
+  bool split = llvm::all_of(given.take_front(3), [&](const Sharding &s) {
+    return s.dim == kSequence && s.sections.size() == (zigzag ? 2 : 1);
   });
   if (!split || (op.getMask() && !given.back().isWhole()))
     return check(op, query,
@@ -243,13 +251,32 @@ LogicalResult SequenceSplitter::planDropout(DropoutOp op) {
   return success();
 }
 
+/// Each rank's tokens choose among all experts, whose gradients are summed over
+/// this axis as those of all parameters are. (Over a tensor axis they would be
+/// summed by themselves, in each microbatch: so this is no rule of the op.)
+LogicalResult SequenceSplitter::planExperts(GroupedMatmulOp op) {
+  ShardingQuery query(op, operandsOf(op), parts);
+  const Sharding &rows = query.operands[0];
+  if (rows.isWhole() && query.operands[2].isWhole())
+    return success();
+  if (rows.dim != 0 || !query.operands[1].isWhole())
+    return check(op, query, query.refuse("what is split are not its rows"));
+  query.needed[0] = query.needed[2] = query.results[0] = rows;
+  lies[op.getResult()] = rows;
+  queries.insert({op, query});
+  return check(op, query, success());
+}
+
 LogicalResult SequenceSplitter::plan(Operation *op) {
   if (auto dropout = dyn_cast<DropoutOp>(op))
     return planDropout(dropout);
+  if (auto product = dyn_cast<GroupedMatmulOp>(op))
+    return planExperts(product);
   if (auto loss = dyn_cast<LossOp>(op))
     return checkLoss(loss);
-  if (gathering.contains(op))
-    return planGathered(cast<AttentionOp>(op));
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    if (way == ContextAttention::Ring || gathering.contains(op))
+      return planRows(attention);
   SmallVector<Sharding> operands = operandsOf(op);
   if (auto embedding = dyn_cast<EmbeddingOp>(op))
     if (operands[1].isWhole())
@@ -289,7 +316,8 @@ Value SequenceSplitter::brought(Value value, const Sharding &needed,
                                 Operation *reader) {
   for (PartSliceOp slice : slices[value])
     if (slice.getDim() == uint64_t(needed.dim) &&
-        slice.getSections() == ArrayRef<int64_t>(needed.sections))
+        slice.getSections() == ArrayRef<int64_t>(needed.sections) &&
+        slice.getZigzag() == needed.zigzag)
       return slice;
   OpBuilder builder(reader);
   if (auto reshape = value.getDefiningOp<ReshapeOp>()) {
@@ -306,7 +334,7 @@ Value SequenceSplitter::brought(Value value, const Sharding &needed,
   }
   auto slice = PartSliceOp::create(builder, reader->getLoc(), value,
                                    spell(MeshAxis::Context), parts, needed.dim,
-                                   needed.sections);
+                                   needed.sections, needed.zigzag);
   inheritPlace(slice, reader);
   slices[value].push_back(slice);
   return slice;
@@ -338,17 +366,22 @@ Value SequenceSplitter::gathered(Value value, AttentionOp reader) {
                             lie.sections, /*inverse=*/false);
 }
 
+/// The mask of this rank's queries, if there is one.
+Value SequenceSplitter::rowsOfMask(AttentionOp op) {
+  Value mask = op.getMask();
+  int64_t dim = mask ? rankOf(mask) - 2 : -1;
+  int64_t all = shapeOf(op.getQuery())[1] * parts;
+  if (dim >= 0 && shapeOf(mask)[dim] == all)
+    return brought(mask, partOf(dim, all), op);
+  return mask;
+}
+
 /// Of causal attention, the first keys that its queries see: those of ranks
 /// behind this one come before them. Of other attention, the mask's rows.
 Value SequenceSplitter::maskOfRows(AttentionOp op) {
   ArrayRef<int64_t> query = shapeOf(op.getQuery());
   int64_t rows = query[1];
-  Value mask = op.getMask();
-  if (mask) {
-    int64_t dim = rankOf(mask) - 2, all = rows * parts;
-    if (dim >= 0 && shapeOf(mask)[dim] == all)
-      mask = brought(mask, Sharding::split(dim, all), op);
-  }
+  Value mask = rowsOfMask(op);
   if (!op.getCausal())
     return mask;
   PlaceListener listener(placeOf(op));
@@ -391,6 +424,44 @@ void SequenceSplitter::makeGathered(AttentionOp op) {
     op.getMaskMutable().assign(mask);
 }
 
+/// A window as first keys in the whole sequence, or later ones that the mask
+/// has.
+Value SequenceSplitter::firstKeysInWindow(AttentionOp op, Value mask) {
+  PlaceListener listener(placeOf(op));
+  OpBuilder builder(op, &listener);
+  NNBuilder b(builder, op.getLoc());
+  ArrayRef<int64_t> query = shapeOf(op.getQuery());
+  int64_t length = query[1] * parts;
+  auto type = RankedTensorType::get({length}, builder.getI32Type());
+  Value all = IotaOp::create(builder, op.getLoc(), type, 0);
+  Value positions =
+      b.reshape(brought(all, partOf(0, length), op), {1, 1, query[1], 1});
+  Value first = b.add(
+      positions, b.constant(1 - double(op.getWindow()), builder.getI32Type()));
+  if (mask)
+    return b.binary<MaxOp>(mask, first);
+  return b.broadcast(first, {query[0], 1, query[1], 1});
+}
+
+void SequenceSplitter::makeRing(AttentionOp op, const ShardingQuery &query) {
+  Value mask = rowsOfMask(op);
+  if (op.getWindow() > 0)
+    mask = firstKeysInWindow(op, mask);
+  PlaceListener listener(placeOf(op));
+  OpBuilder builder(op, &listener);
+  auto ring = RingAttentionOp::create(
+      builder, op.getLoc(), op.getQuery(), op.getKey(), op.getValue(), mask,
+      op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
+      op.getSoftcapAttr(), op.getUnguardedAttr(),
+      zigzag ? builder.getUnitAttr() : nullptr,
+      builder.getStringAttr(spell(MeshAxis::Context)),
+      builder.getI64IntegerAttr(parts));
+  for (auto [result, lie] : llvm::zip(ring->getResults(), query.results))
+    lies[result] = lie;
+  op.replaceAllUsesWith(ring);
+  op.erase();
+}
+
 void SequenceSplitter::bringOperands(Operation *op,
                                      const ShardingQuery &query) {
   for (auto [i, needed] : llvm::enumerate(query.needed)) {
@@ -408,11 +479,15 @@ void SequenceSplitter::bringOperands(Operation *op,
 void SequenceSplitter::makeLocal(Operation *op, const ShardingQuery &query) {
   if (auto dropout = dyn_cast<DropoutOp>(op))
     return makeDropout(dropout, query.results[0]);
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    if (way == ContextAttention::Ring)
+      return makeRing(attention, query);
   if (gathering.contains(op))
     makeGathered(cast<AttentionOp>(op));
   else
     bringOperands(op, query);
-  cast<ShardableOpInterface>(op).makeLocal(query);
+  if (auto shardable = dyn_cast<ShardableOpInterface>(op))
+    shardable.makeLocal(query);
   for (auto [result, lie, made] :
        llvm::zip(op->getResults(), query.results, query.made)) {
     const Sharding &left = made.isWhole() ? lie : made;
@@ -427,11 +502,8 @@ void SequenceSplitter::makeLocal(Operation *op, const ShardingQuery &query) {
 }
 
 LogicalResult SequenceSplitter::run() {
-  if (failed(findTokens()))
+  if (failed(findTokens()) || failed(chooseWay()))
     return failure();
-  for (auto op : block.getOps<AttentionOp>())
-    if (failed(prepareHeads(op)))
-      return failure();
   for (Operation &op : block)
     if (failed(plan(&op)))
       return failure();
@@ -447,8 +519,10 @@ struct SplitSequencesPass
   void runOnOperation() override {
     if (context < 2)
       return;
+    auto asked = parseSpelling<ContextAttention>(attention.getValue());
+    ContextAttention way = asked.value_or(ContextAttention::Auto);
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (failed(SequenceSplitter(function, context, tensor).run()))
+      if (failed(SequenceSplitter(function, {context, tensor}, way).run()))
         return signalPassFailure();
   }
 };

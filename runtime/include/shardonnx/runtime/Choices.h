@@ -43,6 +43,19 @@ template <> struct Spellings<TargetKind> {
                                                    {TargetKind::CUDA, "cuda"}};
 };
 
+/// How attention over parts of sequences meets the keys of the others.
+enum class ContextAttention { Auto, Ulysses, Ring, AllGather };
+
+template <> struct Spellings<ContextAttention> {
+  static constexpr Spelling<ContextAttention> table[] = {
+      {ContextAttention::Auto, "auto", "what sends least"},
+      {ContextAttention::Ulysses, "ulysses",
+       "by heads, between all-to-alls of sequences and heads"},
+      {ContextAttention::Ring, "ring",
+       "blocks of keys pass along the ranks, causal parts are balanced"},
+      {ContextAttention::AllGather, "all-gather", "all keys on each rank"}};
+};
+
 /// Who keeps what between forward, backward and update.
 enum class Strategy {
   FullShard,

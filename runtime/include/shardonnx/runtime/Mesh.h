@@ -68,12 +68,15 @@ struct Split {
   }
 };
 
-// Where the elements of one part of a split dimension lie in the whole one.
+// Where the elements of one part of a split dimension lie in the whole one. In
+// a zigzag every second section has its parts from the last to the first.
 // Keeps the address of the sections.
 class SplitPart {
 public:
-  SplitPart(const int64_t *sections, size_t count, int64_t part, int64_t parts)
-      : sections(sections), count(count), part(part), parts(parts) {}
+  SplitPart(const int64_t *sections, size_t count, int64_t part, int64_t parts,
+            bool zigzag = false)
+      : sections(sections), count(count), part(part), parts(parts),
+        zigzag(zigzag) {}
 
   // Indices that lie side by side in the whole, too.
   struct Run {
@@ -86,7 +89,8 @@ public:
     for (size_t s = 0; s < count; ++s) {
       int64_t mine = sections[s] / parts;
       if (at < begin + mine)
-        return {wholeBegin + part * mine + (at - begin), begin + mine - at};
+        return {wholeBegin + placeIn(s) * mine + (at - begin),
+                begin + mine - at};
       begin += mine;
       wholeBegin += sections[s];
     }
@@ -101,7 +105,7 @@ public:
     int64_t before = end / row * (row / parts);
     for (size_t s = 0; s < count; ++s) {
       int64_t mine = sections[s] / parts * inner;
-      int64_t first = begin + part * mine;
+      int64_t first = begin + placeIn(s) * mine;
       before += rest < first ? 0 : rest - first < mine ? rest - first : mine;
       begin += sections[s] * inner;
     }
@@ -126,9 +130,14 @@ public:
   }
 
 private:
+  int64_t placeIn(size_t section) const {
+    return zigzag && section % 2 == 1 ? parts - 1 - part : part;
+  }
+
   const int64_t *sections;
   size_t count;
   int64_t part, parts;
+  bool zigzag;
 };
 
 // What a rank of a group keeps ready for the others is at most so much, and

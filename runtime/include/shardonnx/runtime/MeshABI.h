@@ -25,6 +25,7 @@ typedef enum ShxAxisCall {
   // back; nothing is sent.
   SHX_AXIS_PART_ROLL = 6,
   SHX_AXIS_PART_UNROLL = 7,
+  SHX_AXIS_SHIFT = 8, // what the rank `behind` this one gives; of one section
 } ShxAxisCall;
 
 #define SHX_MAX_SECTIONS 8
@@ -32,6 +33,9 @@ typedef enum ShxAxisCall {
 // `parts` ranks has an even part of every section; a sum is of one section. In
 // an all-to-all it is what a rank gives, of which every rank takes its part;
 // the ranks' are parts of the result, [.., sum of joinedSections, joinedInner].
+// Of a slice and a pad the part is that of the rank `behind` this one, around
+// the axis; in a `zigzag` every second section has its parts from the last rank
+// to the first.
 typedef struct ShxAxisCollective {
   int64_t outer, inner;
   int64_t sections[SHX_MAX_SECTIONS];
@@ -43,6 +47,8 @@ typedef struct ShxAxisCollective {
   int32_t axis;  // MeshAxis
   int32_t parts; // ranks of the axis
   int32_t dtype;
+  int32_t behind; // 0 to parts - 1
+  int32_t zigzag;
 } ShxAxisCollective;
 // `to` is complete and `from` may be written again by what comes after it: on
 // CPUs when it returns. They may be one buffer in a sum. The workspace has

@@ -44,6 +44,7 @@ inline const std::vector<std::string> &compileOptionNames() {
                                                  "--backward-prefetch",
                                                  "--memory-budget",
                                                  "--mesh",
+                                                 "--context-attention",
                                                  "--fit",
                                                  "--optimizer",
                                                  "--optimizer-dtype",

@@ -38,7 +38,8 @@ def Exec_AxisCollectiveOp : Exec_CallOp<"axis_collective",
   let summary = "What the ranks of an axis compute together, on contiguous buffers";
   let description = [{
     `call` is ShxAxisCall's number. In a sum both buffers may be one. Of an
-    all-to-all `dim` is what is split, `join_dim` what is joined.
+    all-to-all `dim` is what is split, `join_dim` what is joined. `behind` and
+    `zigzag` are ShxAxisCollective's.
   }];
   let arguments = (ins Exec_Read:$operand, Exec_Write:$result,
                        Optional<AnyMemRef>:$workspace, I64Attr:$call,
@@ -46,7 +47,9 @@ def Exec_AxisCollectiveOp : Exec_CallOp<"axis_collective",
                        DefaultValuedAttr<I64Attr, "0">:$dim,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$sections,
                        DefaultValuedAttr<I64Attr, "0">:$join_dim,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$join_sections);
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$join_sections,
+                       DefaultValuedAttr<I64Attr, "0">:$behind,
+                       UnitAttr:$zigzag);
   let assemblyFormat = [{
     $operand `into` $result (`workspace` $workspace^ `:` type($workspace))?
     attr-dict `:` type($operand) `,` type($result)

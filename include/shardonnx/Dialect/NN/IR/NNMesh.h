@@ -31,6 +31,26 @@ void setSplit(ParameterOp parameter, MeshAxis axis, const Sharding &sharding);
 /// The number of ranks nearest to `parts` that divides `count`.
 int64_t nearestDivisor(int64_t count, int64_t parts);
 
+/// Which chunks of causal keys in a zigzag are seen at the steps of a ring: of
+/// the rank `behind`, by any rank's queries within the window.
+struct RingReach {
+  int64_t parts, chunk, window; // 0: all
+
+  bool lateSeeEarly(int64_t behind) const {
+    return sees(std::min(behind + 1, parts + 1 - behind));
+  }
+  bool earlySeeEarly(int64_t behind) const { return sees(behind); }
+  bool lateSeeLate(int64_t behind) const { return sees(parts - behind); }
+  /// How many a rank sends of its own; without a window 2·(parts - 1).
+  int64_t chunksSent() const;
+
+private:
+  /// Of keys so many chunks before a query's.
+  bool sees(int64_t chunks) const {
+    return window == 0 || (chunks - 1) * chunk + 1 < window;
+  }
+};
+
 /// Whether all ranks of an axis meet in the op.
 bool isCollective(mlir::Operation *op);
 

@@ -71,7 +71,14 @@ def NN_ReduceScatterOp : NN_SplitOp<"reduce_scatter"> {
   }];
 }
 
-def NN_PartSliceOp : NN_SplitOp<"part_slice"> {
+// A `zigzag` consists of equal sections, of which every second has its parts from
+// the last rank to the first: of a sequence in two, rank c of C has chunks c and
+// 2C-1-c of 2C, so that causal attention is as much work for each. `behind`: the
+// part of the rank so far before this one, around the axis.
+class NN_PartOp<string mnemonic> : NN_SplitOp<mnemonic,
+    (ins UnitAttr:$zigzag, DefaultValuedAttr<I64Attr, "0">:$behind)>;
+
+def NN_PartSliceOp : NN_PartOp<"part_slice"> {
   let summary = "This rank's part of what each rank has of its own";
   let description = [{
     As nn.all_slice, but each rank's gradient is its own, too, to be summed over
@@ -79,7 +86,7 @@ def NN_PartSliceOp : NN_SplitOp<"part_slice"> {
   }];
 }
 
-def NN_PartPadOp : NN_SplitOp<"part_pad"> {
+def NN_PartPadOp : NN_PartOp<"part_pad"> {
   let summary = "This rank's part at its place, with zeros for the others'";
   let description = [{
     The gradient of nn.part_slice, as nn.pad is that of nn.slice.
@@ -109,6 +116,64 @@ def NN_AllToAllOp : NN_MeshOp<"all_to_all"> {
   let args = (ins NN_Tensor:$operand, StrAttr:$axis, I64Attr:$parts,
                        I64Attr:$split_dim, DenseI64ArrayAttr:$split_sections,
                        I64Attr:$join_dim, DenseI64ArrayAttr:$join_sections);
+}
+
+def NN_PartShiftOp : NN_MeshOp<"part_shift"> {
+  let summary = "What the rank `behind` this one has, around the axis";
+  let description = [{
+    Each rank sends its operand to the rank so far after it. The gradient is the
+    way back.
+  }];
+  let args = (ins NN_Tensor:$operand, StrAttr:$axis, I64Attr:$parts,
+                       I64Attr:$behind);
+}
+
+def NN_RingAttentionOp : NN_PureOp<"ring_attention", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<DecomposableOpInterface>,
+    DeclareOpInterfaceMethods<FlopsOpInterface>]> {
+  let summary = "nn.attention of this rank's queries over the keys of all ranks";
+  let description = [{
+    Each rank has a part of the sequence, of query, key and value alike. Blocks
+    of keys and values come from rank after rank (nn.part_shift), and what they
+    give is merged by log-sum-exp, so that no rank ever has all keys (Liu et al.
+    2023). `zigzag`: sequences are split so, as causal ones must be; then each
+    rank has as much to compute.
+
+    A mask has this rank's queries and all keys; first keys are counted in the
+    whole sequence. A `window` is said by first keys, too: the attribute tells
+    which blocks no query of any rank sees.
+  }];
+  let args = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
+                       NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
+                       F32Attr:$scale, UnitAttr:$causal,
+                       DefaultValuedAttr<I64Attr, "0">:$window,
+                       DefaultValuedAttr<F32Attr, "0.0">:$softcap,
+                       UnitAttr:$unguarded, UnitAttr:$zigzag, StrAttr:$axis,
+                       I64Attr:$parts);
+  let results = (outs NN_FloatTensor:$result, NN_F32Tensor:$lse);
+  let hasVerifier = 1;
+}
+
+def NN_RingAttentionGradOp : NN_PureOp<"ring_attention_grad", [
+    DeclareOpInterfaceMethods<DecomposableOpInterface>,
+    DeclareOpInterfaceMethods<FlopsOpInterface>]> {
+  let summary = "Gradients of nn.ring_attention with respect to query, key and value";
+  let description = [{
+    Keys and values come again, and their gradients go back to the rank that has
+    them, which adds them up.
+  }];
+  let args = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
+                       NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
+                       NN_FloatTensor:$result, NN_F32Tensor:$lse,
+                       NN_FloatTensor:$resultGrad,
+                       F32Attr:$scale, UnitAttr:$causal,
+                       DefaultValuedAttr<I64Attr, "0">:$window,
+                       DefaultValuedAttr<F32Attr, "0.0">:$softcap,
+                       UnitAttr:$zigzag, StrAttr:$axis, I64Attr:$parts);
+  let results = (outs NN_FloatTensor:$queryGrad, NN_FloatTensor:$keyGrad,
+                      NN_FloatTensor:$valueGrad);
 }
 
 // A vocabulary of which each rank has the words behind those of the rank before.

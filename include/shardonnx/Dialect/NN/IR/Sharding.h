@@ -20,16 +20,20 @@ namespace shardonnx::nn {
 struct Sharding {
   int64_t dim = -1; // -1: whole
   llvm::SmallVector<int64_t, 1> sections;
+  /// Every second section has its parts from the last rank to the first: of
+  /// two, a rank has an early chunk and the late one opposite to it.
+  bool zigzag = false;
 
   static Sharding whole() { return {}; }
   static Sharding split(int64_t dim, int64_t size) { return {dim, {size}}; }
   bool isWhole() const { return dim < 0; }
   bool operator==(const Sharding &other) const {
-    return dim == other.dim && sections == other.sections;
+    return dim == other.dim && sections == other.sections &&
+           zigzag == other.zigzag;
   }
   bool operator!=(const Sharding &other) const { return !(*this == other); }
   /// The same along another dimension.
-  Sharding along(int64_t other) const { return {other, sections}; }
+  Sharding along(int64_t other) const { return {other, sections, zigzag}; }
   /// Of the whole dimension.
   int64_t size() const;
   /// The type of a rank's part.

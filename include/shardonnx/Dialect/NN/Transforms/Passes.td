@@ -85,15 +85,19 @@ def SplitSequencesPass : Pass<"nn-split-sequences", "mlir::ModuleOp"> {
     From the embeddings of tokens and positions on, everything that is computed
     of tokens is split along the sequence, as each op says for itself
     (ShardableOpInterface): a rank has one part of each sample. What is whole
-    and read there (tables of positions, labels) is nn.part_slice's, masks stay
-    whole. Attention is computed by heads, of which each rank has some, over the
-    whole sequence, between nn.all_to_all of query, key and value and one of the
-    result (Ulysses, Jacobs et al. 2023), so that causal masks, windows and
-    documents are as without a mesh; key/value heads that are fewer than ranks
-    are repeated. Where ranks do not divide the heads, each has the rows of its
-    queries over all keys and values, nn.all_gather's. The loss is each rank's sum over its own tokens. Parameters
-    stay whole: their gradients are summed over this axis where they are over
-    the shard axis.
+    and read there (tables of positions, labels) is nn.part_slice's. The loss is
+    each rank's sum over its own tokens. Parameters stay whole: their gradients
+    are summed over this axis where they are over the shard axis.
+
+    Attention is computed in one of three ways, all of a module in the one that
+    sends least, unless `attention` names one. By heads (`ulysses`, Jacobs et
+    al. 2023): each rank has some over the whole sequence, between
+    nn.all_to_all of query, key and value and one of the result, so that causal
+    masks, windows and documents are as without a mesh; key/value heads that are
+    fewer than ranks are repeated. In a `ring`: nn.ring_attention, of sequences
+    split in a zigzag where any attention is causal. By `all-gather`: each rank
+    has the rows of its queries over all keys and values, which `auto` takes
+    where neither of the others can be had.
 
     An op that mixes tokens otherwise is an error that names it, as is a
     sequence that the ranks do not divide. Runs before nn-partition, which
@@ -105,7 +109,10 @@ def SplitSequencesPass : Pass<"nn-split-sequences", "mlir::ModuleOp"> {
     Option<"context", "context", "int64_t", "1",
            "Ranks that have a part of each sequence; 1: nothing is split">,
     Option<"tensor", "tensor", "int64_t", "1",
-           "Ranks that each of these shares its heads with (nn-partition)">
+           "Ranks that each of these shares its heads with (nn-partition)">,
+    Option<"attention", "attention", "std::string", "\"auto\"",
+           "How attention meets the keys of other ranks: auto, ulysses, ring or "
+           "all-gather">
   ];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
