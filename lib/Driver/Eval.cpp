@@ -10,6 +10,8 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 
+#include <unistd.h>
+
 using namespace mlir;
 
 namespace shardonnx {
@@ -155,8 +157,8 @@ LogicalResult Evaluation::run() {
                        "': " + error.message());
   if (succeeded(runPlans()))
     return success();
-  if (isNew) // unless something is in it
-    (void)llvm::sys::fs::remove(options.outputDir);
+  if (isNew)
+    ::rmdir(options.outputDir.c_str()); // unless something is in it
   llvm::errs() << refusal;
   return failure();
 }
