@@ -147,6 +147,7 @@ CONTEXT_MATRIX = [
     ("qwen3-eight", ["--mesh=context:2,tensor:2", RING], 8, []),
     ("gemma3-eight", ["--mesh=context:4", RING], 4, []),
     ("bert", ["--mesh=context:4", RING], 4, []),
+    ("gpt2-bf16", ["--mesh=context:4", RING], 4, []),
     ("gpt2-dropout-fused", ["--mesh=context:4", RING], 4, []),
     ("llama-lora-dropout", ["--mesh=context:2,tensor:2", RING], 4, []),
     ("mixtral", ["--mesh=context:4"], 4, []),
