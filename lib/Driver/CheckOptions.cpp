@@ -116,17 +116,28 @@ static bool someUnitHas(const CompileOptions &options, ShxDType param) {
 // What is gathered must be held by what products read.
 static LogicalResult checkGathers(const CompileOptions &options,
                                   Diagnostics &diagnostics) {
-  if (options.gatherDtype == GatherDtype::Param)
+  auto check = [&](const std::string &option, GatherDtype gather,
+                   bool half) -> LogicalResult {
+    if (gather == GatherDtype::Param)
+      return success();
+    if (options.strictNumerics)
+      return diagnostics.error(option + ": rounds the weights, which "
+                                        "--strict-numerics excludes; leave one "
+                                        "out");
+    if (half)
+      return diagnostics.error(option + ": f16 does not hold what is rounded "
+                                        "to it; give --param-dtype=bf16");
     return success();
-  std::string option =
-      std::string("--gather-dtype=") + spell(options.gatherDtype);
-  if (options.strictNumerics)
-    return diagnostics.error(option + ": rounds the weights, which "
-                                      "--strict-numerics excludes; leave one "
-                                      "out");
-  if (someUnitHas(options, SHX_F16))
-    return diagnostics.error(option + ": f16 does not hold what is rounded to "
-                                      "it; give --param-dtype=bf16");
+  };
+  if (failed(check(std::string("--gather-dtype=") + spell(options.gatherDtype),
+                   options.gatherDtype, someUnitHas(options, SHX_F16))))
+    return failure();
+  for (auto [index, policy] : llvm::enumerate(options.unitPolicies))
+    if (failed(check(
+            "--config: units[" + std::to_string(index) + "]: gather_dtype",
+            policy.gatherDtype.value_or(GatherDtype::Param),
+            policy.paramDtype.value_or(options.paramDtype) == SHX_F16)))
+      return failure();
   return success();
 }
 
@@ -184,10 +195,14 @@ static LogicalResult checkMuon(const CompileOptions &options,
   if (options.masterDtype != SHX_F32)
     return diagnostics.error("--optimizer=muon moves masters of f32; leave "
                              "--master-dtype out, or take --optimizer=adamw");
-  if (options.gatherDtype != GatherDtype::Param)
-    return diagnostics.error("--optimizer=muon gathers what products read; "
-                             "leave --gather-dtype out, or take "
-                             "--optimizer=adamw");
+  bool rounds = llvm::any_of(options.unitPolicies, [](const UnitPolicy &unit) {
+    return unit.gatherDtype.value_or(GatherDtype::Param) != GatherDtype::Param;
+  });
+  if (rounds || options.gatherDtype != GatherDtype::Param)
+    return diagnostics.error(
+        std::string("--optimizer=muon gathers what products read; leave ") +
+        (rounds ? "gather_dtype of units" : "--gather-dtype") +
+        " out, or take --optimizer=adamw");
   return success();
 }
 

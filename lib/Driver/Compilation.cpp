@@ -92,6 +92,9 @@ static ArrayAttr unitRules(Builder &b, const CompileOptions &options) {
     if (policy.matmulDtype)
       rule.set(nn::kMatmulDtypeKey,
                b.getStringAttr(spell(*policy.matmulDtype)));
+    if (policy.gatherDtype)
+      rule.set(nn::kGatherDtypeKey,
+               b.getStringAttr(spell(*policy.gatherDtype)));
     setTruth(nn::kCastInputsKey, policy.castForwardInputs);
     setNumber(nn::kReshardKey, policy.reshard);
     if (policy.recompute)

@@ -75,6 +75,14 @@ private:
   std::vector<std::vector<std::string>> rows;
 };
 
+// What parameters cross the links as.
+std::string gathersOf(const Manifest &m) {
+  bool all = llvm::all_of(m.units, [&](const Manifest::Unit &unit) {
+    return unit.gatherType == gatherTypeOf(m.gatherType, unit.paramType);
+  });
+  return std::string(spell(m.gatherType)) + (all ? "" : " in some units");
+}
+
 void printHead(const Manifest &m, raw_ostream &out) {
   out << m.name << ": " << spell(m.strategy) << ", batch " << m.batch;
   if (m.seq > 0)
@@ -89,7 +97,7 @@ void printHead(const Manifest &m, raw_ostream &out) {
               : std::string(", masters in ") + spell(m.masterType))
       << (m.gatherType == GatherDtype::Param
               ? std::string()
-              : std::string(", gathered as ") + spell(m.gatherType))
+              : std::string(", gathered as ") + gathersOf(m))
       << ", " << (m.cuda() ? "cuda " : "") << m.arch << '\n';
   out << "loss: " << spell(m.loss.kind) << ", " << describeLoss(m) << '\n';
 }

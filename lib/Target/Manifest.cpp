@@ -217,8 +217,9 @@ static bool gathersInPlace(fsdp::UnitOp unit) {
 static json::Object policyOf(fsdp::UnitOp unit) {
   json::Object object;
   for (StringRef key :
-       {nn::kOutputDtypeKey, nn::kMatmulDtypeKey, nn::kCastInputsKey,
-        nn::kRecomputeKey, nn::kForwardPrefetchKey, nn::kBackwardPrefetchKey}) {
+       {nn::kOutputDtypeKey, nn::kMatmulDtypeKey, nn::kGatherDtypeKey,
+        nn::kCastInputsKey, nn::kRecomputeKey, nn::kForwardPrefetchKey,
+        nn::kBackwardPrefetchKey}) {
     Attribute value = nn::unitSetting(unit, unit.getSymName(), key);
     if (auto type = dyn_cast_or_null<TypeAttr>(value))
       object[key] = dtypeName(type.getValue());

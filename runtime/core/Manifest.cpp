@@ -134,6 +134,9 @@ void readUnitTypes(const Json &json, const Json &program,
   unit.paramType = own("param_dtype");
   unit.reduceType = own("reduce_dtype");
   unit.gatherInPlace = json.value("gather_in_place", false);
+  const Json &policy = json.value("policy", Json::object());
+  unit.gatherType = namedOr(policy.contains("gather_dtype") ? policy : program,
+                            "gather_dtype", GatherDtype::Param);
 }
 
 Manifest::Unit readUnit(const Json &json, const Json &program,
@@ -314,7 +317,10 @@ Manifest read(const Json &json) {
     m.units.push_back(readUnit(unit, json, m.mesh));
   for (Manifest::Unit &unit : m.units) {
     unit.masterType = masterTypeOf(m.masterType, unit.paramType);
-    unit.gatherType = gatherTypeOf(m.gatherType, unit.paramType);
+    unit.gatherType = gatherTypeOf(unit.gatherType, unit.paramType);
+    // All slices are cut where the blocks of one are.
+    if (m.gatherType == GatherDtype::Param)
+      m.gatherType = unit.gatherType;
   }
   for (const Json &launch : json.value("launches", Json::array()))
     m.launches.push_back(readLaunch(launch));

@@ -85,13 +85,10 @@ OptimizerBuffers OwnedUnit::optimizerBuffers(const Interval &part) const {
   uint8_t *second = nullptr;
   if (at >= matrixElements)
     second = from(moments[1], (at - matrixElements) * element);
-  uint8_t *written = nullptr; // by the kernel
-  if (unit->gatherType == GatherDtype::Param)
-    written = from(params, at * dtypeBytes(unit->paramType));
   return {from(master, at * elementBytes(StateArray::Master)),
           from(reduced, at),
           {from(moments[0], at * element), second},
-          written,
+          from(params, at * dtypeBytes(unit->paramType)),
           {from(scales[0], block), from(scales[1], block)},
           {number << SHX_UNIT_SHIFT | (owned.begin + at), part.begin - at,
            part.end - at}};

@@ -28,7 +28,7 @@ struct OptimizerBuffers {
   uint8_t *master;
   float *gradient;
   uint8_t *moments[2];
-  uint8_t *params;  // in param_dtype; null where the kernel has none
+  uint8_t *params;  // in param_dtype; null where the unit has none
   float *scales[2]; // of moments in int8, else null
   ShxPiece piece;
 };

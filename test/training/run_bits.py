@@ -43,6 +43,7 @@ SETTINGS = {
     "fp8 gathers and products": (
         "llama-sixteens", ["--param-dtype=bf16", "--gather-dtype=fp8",
                            "--matmul-dtype=fp8"]),
+    "gathers by units": ("llama-sixteens", [cases.config("gathers.json")]),
     "bf16 reductions": ("llama-18", ["--reduce-dtype=bf16"]),
     "Muon": ("gpt2-18", ["--optimizer=muon"]),
     "Muon, bf16 state": ("llama-18", ["--optimizer=muon",

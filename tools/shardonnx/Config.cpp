@@ -91,6 +91,8 @@ private:
       policy.outputDtype = oneOf(value, floatTypes());
     else if (key == "matmul_dtype")
       policy.matmulDtype = oneOf(value, allValues<MatmulDtype>());
+    else if (key == "gather_dtype")
+      policy.gatherDtype = oneOf(value, allValues<GatherDtype>());
     else if (key == "cast_forward_inputs")
       policy.castForwardInputs = truth(value);
     else if (key == "reshard_after_forward")
@@ -107,7 +109,7 @@ private:
     else
       wrong("has the key '" + key +
             "'; it may have modules, each, param_dtype, reduce_dtype, "
-            "output_dtype, matmul_dtype, cast_forward_inputs, "
+            "output_dtype, matmul_dtype, gather_dtype, cast_forward_inputs, "
             "reshard_after_forward, recompute, forward_prefetch, "
             "backward_prefetch and kept");
   }

@@ -33,6 +33,7 @@ struct UnitPolicy {
   bool together = false;            // all matches are one unit
   std::optional<ShxDType> paramDtype, reduceDtype, outputDtype;
   std::optional<MatmulDtype> matmulDtype;
+  std::optional<GatherDtype> gatherDtype;
   std::optional<bool> castForwardInputs;
   std::optional<int64_t> reshard; // 0: stays gathered, 1: freed, K: to K ranks
   std::optional<RecomputeKind> recompute; // none, block or selective

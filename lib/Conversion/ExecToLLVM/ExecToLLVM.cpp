@@ -9,6 +9,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "shardonnx/Codegen/CPU/LowerKernels.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Support/ElementType.h"
 #include "shardonnx/Support/SpelledOption.h"
 
@@ -39,6 +40,26 @@ std::vector<ShxDType> shardonnx::paramTypesOf(ModuleOp module) {
   return types;
 }
 
+// One kernel serves all units of a type: where some gather what the kernel
+// rounds and others do not, it rounds for all, and those round anew.
+UpdateTypes shardonnx::kernelTypesOf(ModuleOp module, ShxDType param,
+                                     UpdateTypes types) {
+  GatherDtype asked = types.gather;
+  bool first = true;
+  for (auto unit : module.getOps<fsdp::UnitOp>()) {
+    if (dtypeOf(unit.getParamDtype()) != param)
+      continue;
+    GatherDtype own = asked;
+    if (auto word = dyn_cast_or_null<StringAttr>(
+            nn::unitSetting(unit, unit.getSymName(), nn::kGatherDtypeKey)))
+      own = parseSpelling<GatherDtype>(word.getValue()).value_or(asked);
+    if (first || gatherTypeOf(own, param) == GatherDtype::Param)
+      types.gather = own;
+    first = false;
+  }
+  return types;
+}
+
 SmallVector<OptimizerPart> shardonnx::optimizerPartsOf(ModuleOp module) {
   SmallVector<OptimizerPart> parts = {OptimizerPart::Elements};
   if (llvm::any_of(module.getOps<fsdp::UnitOp>(),
@@ -53,8 +74,9 @@ static LogicalResult addOptimizerKernels(ModuleOp module,
     for (OptimizerPart part : optimizerPartsOf(module))
       if (failed(kernels::addOptimizerKernel(
               module, optimizerKernelName(type, part),
-              kernels::optimizerTypes(*options.optimizer, type, options.types,
-                                      part),
+              kernels::optimizerTypes(
+                  *options.optimizer, type,
+                  kernelTypesOf(module, type, options.types), part),
               options.target)))
         return failure();
   return success();

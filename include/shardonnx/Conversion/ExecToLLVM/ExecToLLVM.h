@@ -32,6 +32,9 @@ std::string optimizerKernelName(
     ShxDType paramType,
     kernels::OptimizerPart part = kernels::OptimizerPart::Elements);
 std::vector<ShxDType> paramTypesOf(mlir::ModuleOp module);
+/// What the optimizer's kernel for units of such parameters reads and writes.
+UpdateTypes kernelTypesOf(mlir::ModuleOp module, ShxDType param,
+                          UpdateTypes types);
 /// What of the optimizer the module's units need.
 llvm::SmallVector<kernels::OptimizerPart>
 optimizerPartsOf(mlir::ModuleOp module);

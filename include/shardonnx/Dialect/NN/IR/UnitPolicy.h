@@ -26,6 +26,7 @@ inline constexpr llvm::StringLiteral kParamDtypeKey = "param_dtype";
 inline constexpr llvm::StringLiteral kReduceDtypeKey = "reduce_dtype";
 inline constexpr llvm::StringLiteral kOutputDtypeKey = "output_dtype";
 inline constexpr llvm::StringLiteral kMatmulDtypeKey = "matmul_dtype";
+inline constexpr llvm::StringLiteral kGatherDtypeKey = "gather_dtype";
 inline constexpr llvm::StringLiteral kCastInputsKey = "cast_forward_inputs";
 inline constexpr llvm::StringLiteral kReshardKey = "reshard_after_forward";
 inline constexpr llvm::StringLiteral kRecomputeKey = "recompute";
