@@ -249,13 +249,14 @@ std::optional<PlannedWay> PlanSearch::bestOf(Strategy strategy, int64_t gpus,
     if (!step)
       continue;
     bool mayFit = false;
+    double reachedHere = 0;
     for (Offload offload : offloads()) {
       PlannedWay way =
           wayOf(step, {strategy, recompute, offload, accumulate}, gpus);
       // Recomputation makes activations smaller, nothing else.
       mayFit |= double(way.memoryBytes - step->privateSpace.bytes) <=
                 plan.memoryBytes;
-      mostTokens = std::max(mostTokens, way.tokensPerSecondPerGpu);
+      reachedHere = std::max(reachedHere, way.tokensPerSecondPerGpu);
       mostTokensOfWork =
           std::max(mostTokensOfWork,
                    way.tokensPerSecondPerGpu * way.stepSeconds / way.time.work);
@@ -266,8 +267,9 @@ std::optional<PlannedWay> PlanSearch::bestOf(Strategy strategy, int64_t gpus,
       if (way.fits)
         break; // offloading more only takes longer
     }
-    // Neither recomputation nor offload makes a step faster.
-    if (!mayFit || mostTokens <= tokens ||
+    mostTokens = std::max(mostTokens, reachedHere);
+    // More recomputation makes no step faster.
+    if (!mayFit || reachedHere <= tokens ||
         (fastest && fastest->offload == Offload::None))
       break;
   }

@@ -133,8 +133,9 @@ void MeshSearch::addStrategies(const Mesh &mesh) {
     return;
   for (Strategy strategy : search.strategies())
     if (mayFit(strategy))
-      if (std::optional<PlannedWay> way =
-              search.bestOf(strategy, plan.gpus, options.accumulate))
+      if (std::optional<PlannedWay> way = search.bestOf(
+              strategy, plan.gpus, options.accumulate, tokensToBeat());
+          way && (way->fits || !best.fits))
         plan.ways.push_back(std::move(*way));
 }
 
