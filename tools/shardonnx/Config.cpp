@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <set>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -186,6 +188,9 @@ Config readJson(const Json &json, const std::vector<std::string> &commandLine) {
   for (const auto &[key, value] : json.items()) {
     std::string name = key;
     std::replace(name.begin(), name.end(), '_', '-');
+    if (name == "config")
+      usageError("--config: a file of options has no '" + key +
+                 "' of its own; write that file's options into this one");
     if (key == "units")
       config.units = readUnits(value);
     else if (!isGiven(commandLine, "--" + name))
@@ -240,10 +245,32 @@ bool isDeepSpeed(const Json &json) {
          isObject("fp16");
 }
 
+// Of keys that an object has twice, the parser would keep the last.
+class KeysOnce {
+public:
+  explicit KeysOnce(const std::string &path) : path(path) {}
+
+  bool operator()(int, Json::parse_event_t event, const Json &parsed) {
+    if (event == Json::parse_event_t::object_start)
+      objects.emplace_back();
+    else if (event == Json::parse_event_t::object_end)
+      objects.pop_back();
+    else if (event == Json::parse_event_t::key &&
+             !objects.back().insert(parsed.get<std::string>()).second)
+      fileError("--config: '" + path + "' has the key " + parsed.dump() +
+                " twice in one object; leave one of them out");
+    return true;
+  }
+
+private:
+  const std::string &path;
+  std::vector<std::set<std::string>> objects; // that are open
+};
+
 // The parser's message names line and column behind a word of its own.
 Json parseJson(const std::string &path, std::istream &file) {
   try {
-    return Json::parse(file, nullptr, /*allow_exceptions=*/true,
+    return Json::parse(file, KeysOnce(path), /*allow_exceptions=*/true,
                        /*ignore_comments=*/true);
   } catch (const Json::parse_error &error) {
     std::string what = error.what();
