@@ -161,12 +161,14 @@ static std::string meshText(const Topology &ranks) {
   return text;
 }
 
-std::string axesText(const PlannedWay &way) {
-  Mesh axes;
-  axes.set(MeshAxis::Context, way.ranks.context);
-  axes.set(MeshAxis::Tensor, way.ranks.tensor);
-  return axes.text();
+Mesh meshOf(const PlannedWay &way) {
+  Mesh mesh;
+  mesh.set(MeshAxis::Context, way.ranks.context);
+  mesh.set(MeshAxis::Tensor, way.ranks.tensor);
+  return mesh;
 }
+
+std::string axesText(const PlannedWay &way) { return meshOf(way).text(); }
 
 PlannedWay PlanSearch::wayOf(const std::shared_ptr<const Manifest> &step,
                              const Trial &trial, int64_t gpus) const {

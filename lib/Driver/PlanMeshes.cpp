@@ -67,13 +67,6 @@ private:
   int tried = 0;
 };
 
-Mesh meshOf(const PlannedWay &way) {
-  Mesh mesh;
-  mesh.set(MeshAxis::Context, way.ranks.context);
-  mesh.set(MeshAxis::Tensor, way.ranks.tensor);
-  return mesh;
-}
-
 } // namespace
 
 // A mesh that the model does not allow has nothing to say.

@@ -89,7 +89,9 @@ void addRemedies(const PlanOptions &options, const PlanSearch &first,
 
 bool isFaster(const PlannedWay &a, const PlannedWay &b);
 
-/// As --mesh takes them; "" where both are 1.
+/// The axes of a way that change its program, context and tensor; their text is
+/// as --mesh takes it, "" where both are 1.
+Mesh meshOf(const PlannedWay &way);
 std::string axesText(const PlannedWay &way);
 
 /// Says why the chosen way is taken, and the command that compiles it.
