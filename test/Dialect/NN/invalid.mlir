@@ -534,3 +534,11 @@ func.func @columns(%x: tensor<1x4x2x2xf32>, %m: tensor<4x4xi1>) {
   %0:2 = nn.ring_attention %x, %x, %x, %m {scale = 1.0 : f32, axis = "context", parts = 2 : i64} : (tensor<1x4x2x2xf32>, tensor<1x4x2x2xf32>, tensor<1x4x2x2xf32>, tensor<4x4xi1>) -> (tensor<1x4x2x2xf32>, tensor<1x2x4xf32>)
   return
 }
+
+// -----
+
+func.func @ring(%q: tensor<1x4x3x2xf32>, %k: tensor<1x4x2x2xf32>) {
+  // expected-error @below {{has 3 heads, no multiple of the 2 of key and value}}
+  %0:2 = nn.ring_attention %q, %k, %k {scale = 1.0 : f32, axis = "context", parts = 2 : i64} : (tensor<1x4x3x2xf32>, tensor<1x4x2x2xf32>, tensor<1x4x2x2xf32>) -> (tensor<1x4x3x2xf32>, tensor<1x3x4xf32>)
+  return
+}

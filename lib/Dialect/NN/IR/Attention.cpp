@@ -3,6 +3,7 @@
 //
 // Attention and rotary embedding: shape rules, verifiers, gradients, FLOPs.
 
+#include "AttentionShape.h"
 #include "DefineOps.h"
 #include "Evaluate.h"
 #include "Shardable.h"
@@ -20,32 +21,12 @@ using namespace shardonnx::nn;
 // attention
 //===----------------------------------------------------------------------===//
 
-NN_INFER(AttentionOp) {
-  auto query = tensorType(operands[0]), value = tensorType(operands[2]);
-  if (query.getRank() != 4 || tensorType(operands[1]).getRank() != 4 ||
-      value.getRank() != 4)
-    return misfit(loc,
-                  "query, key and value must be [batch, seq, heads, headDim]");
-  ArrayRef<int64_t> q = query.getShape();
-  inferred.push_back(query.clone({q[0], q[1], q[2], value.getDimSize(3)}));
-  inferred.push_back(
-      RankedTensorType::get({q[0], q[2], q[1]}, Float32Type::get(context)));
-  return success();
-}
+NN_INFER(AttentionOp) { return inferAttention(loc, operands, inferred); }
 
 LogicalResult AttentionOp::verify() {
-  ArrayRef<int64_t> q = shapeOf(getQuery()), k = shapeOf(getKey()),
-                    v = shapeOf(getValue());
-  if (q[0] != k[0] || q[3] != k[3] || k.drop_back() != v.drop_back())
-    return emitOpError("query, key and value do not fit each other: ")
-           << getQuery().getType() << ", " << getKey().getType() << ", "
-           << getValue().getType();
-  if (q[2] % k[2] != 0)
-    return emitOpError("has ") << q[2] << " heads, no multiple of the " << k[2]
-                               << " of key and value";
-  Type element = elementType(getQuery());
-  if (elementType(getKey()) != element || elementType(getValue()) != element)
-    return emitOpError("query, key and value differ in element type");
+  if (failed(verifyHeads(*this)))
+    return failure();
+  ArrayRef<int64_t> q = shapeOf(getQuery()), k = shapeOf(getKey());
   if (int64_t(getWindow()) < 0 || getSoftcap().convertToFloat() < 0)
     return emitOpError("window and softcap cannot be negative");
   if (Value mask = getMask()) {

@@ -4,6 +4,7 @@
 // Attention whose keys come from rank after rank: shape rule, verifier,
 // gradient, FLOPs.
 
+#include "AttentionShape.h"
 #include "DefineOps.h"
 #include "Evaluate.h"
 #include "Shardable.h"
@@ -19,27 +20,12 @@ using namespace shardonnx::nn;
 // Shape rule, verifier, gradient, FLOPs
 //===----------------------------------------------------------------------===//
 
-NN_INFER(RingAttentionOp) {
-  auto query = tensorType(operands[0]), value = tensorType(operands[2]);
-  if (query.getRank() != 4 || tensorType(operands[1]).getRank() != 4 ||
-      value.getRank() != 4)
-    return misfit(loc,
-                  "query, key and value must be [batch, seq, heads, headDim]");
-  ArrayRef<int64_t> q = query.getShape();
-  inferred.push_back(query.clone({q[0], q[1], q[2], value.getDimSize(3)}));
-  inferred.push_back(
-      RankedTensorType::get({q[0], q[2], q[1]}, Float32Type::get(context)));
-  return success();
-}
+NN_INFER(RingAttentionOp) { return inferAttention(loc, operands, inferred); }
 
 LogicalResult RingAttentionOp::verify() {
-  ArrayRef<int64_t> q = shapeOf(getQuery()), k = shapeOf(getKey()),
-                    v = shapeOf(getValue());
-  if (q[0] != k[0] || q[3] != k[3] || k.drop_back() != v.drop_back() ||
-      q[2] % k[2] != 0)
-    return emitOpError("query, key and value do not fit each other: ")
-           << getQuery().getType() << ", " << getKey().getType() << ", "
-           << getValue().getType();
+  if (failed(verifyHeads(*this)))
+    return failure();
+  ArrayRef<int64_t> q = shapeOf(getQuery()), k = shapeOf(getKey());
   if (getCausal() && (!getZigzag() || q[1] != k[1]))
     return emitOpError("is causal, and needs a zigzag of one sequence");
   if (getZigzag() && (q[1] % 2 != 0 || k[1] % 2 != 0))
