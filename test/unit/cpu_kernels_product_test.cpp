@@ -91,9 +91,12 @@ struct Problem {
 };
 
 TEST(CpuProduct, EveryLayoutOnEveryPath) {
-  // Several chunks of depth, of rows, of columns; less than a tile.
-  for (Shape shape : {Shape{70, 101, 1700}, Shape{1100, 50, 1540},
-                      Shape{33, 1130, 1540}, Shape{2, 3, 5}})
+  // Several chunks of depth, of rows, of columns; less than a tile; few columns
+  // and few rows, with whole vectors of B and without.
+  for (Shape shape :
+       {Shape{70, 101, 1700}, Shape{1100, 50, 1540}, Shape{33, 1130, 1540},
+        Shape{2, 3, 5}, Shape{210, 16, 1600}, Shape{75, 41, 300},
+        Shape{21, 192, 1600}, Shape{16, 150, 300}})
     for (int32_t dtype : {SHX_F32, SHX_BF16})
       for (int layout = 0; layout < 4; ++layout) {
         // The small shapes do all, each large one another kind of result.
@@ -134,6 +137,28 @@ TEST(CpuProduct, RowsDoNotDependOnOthersNorOnThreads) {
       for (int64_t j = 0; j < 100; ++j)
         ASSERT_EQ(alone.get(p.at(12, j)), p.c.get(p.at(12, j)));
     }
+  });
+}
+
+// What is read where it lies gives the bits of what is packed.
+TEST(CpuProduct, PackedOrNotTheSameBits) {
+  forEachKernelTable([] {
+    Kernels lying = kernels(), packing = lying;
+    ProductKernels packed = *packing.f32Product;
+    ASSERT_NE(packed.multiplyStrided, nullptr);
+    packed.multiplyStrided = nullptr;
+    packing.f32Product = &packed;
+    for (Shape shape : {Shape{101, 16, 500}, Shape{20, 96, 500}})
+      for (int layout = 0; layout < 4; ++layout) {
+        Problem p(shape, layout / 2, layout % 2, SHX_F32, SHX_F32);
+        auto resultOf = [&](const Kernels &table) {
+          p.c.fill(1);
+          withKernels("f32", table, nullptr, nullptr, [&] { p.run(true); });
+          return p.c.values();
+        };
+        EXPECT_EQ(resultOf(lying), resultOf(packing))
+            << shape.m << " layout " << layout;
+      }
   });
 }
 

@@ -33,6 +33,17 @@ struct ProductOperand {
   int64_t lineStride, depthStride; // one of them is 1
 };
 
+/// Operands of a product in f32 of which one is not worth packing: element
+/// (line, depth) of A is a[line * aLine + depth * aDepth] within a tile's
+/// lines, whose first are aTile apart from tile to tile; B has a row for each
+/// depth.
+struct StridedOperands {
+  const float *a;
+  int64_t aLine, aDepth, aTile;
+  const float *b;
+  int64_t bDepth;
+};
+
 /// Matrix products of operands that were packed first: lines in panels as wide
 /// as a tile, in which `depthStep` elements of a line lie together, zeros where
 /// the operand has ended. A panel's element (line, depth) of whole steps lies
@@ -52,6 +63,12 @@ struct ProductKernels {
   void (*multiply)(int64_t rows, int64_t columns, int64_t depth, const void *a,
                    int64_t aPanelBytes, const void *b, float *c,
                    int64_t cStride, bool add);
+  /// The same, of whole vectors of B where B is not packed; null: there is
+  /// none.
+  void (*multiplyStrided)(int64_t rows, int64_t columns, int64_t depth,
+                          const StridedOperands &operands, float *c,
+                          int64_t cStride, bool add);
+  int64_t vector; // columns of a vector
 };
 
 struct AttentionKernels {

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Chunk by chunk, the pool packs both operands and then computes blocks of C,
-// each of them by one thread from its first depth to its last.
+// each of them by one thread from its first depth to its last. What is
+// multiplied by few lines, as an activation by an adapter, is read where it
+// lies: packing would take as long as the product.
 
 #include "Product.h"
 #include "Matrix.h"
@@ -24,6 +26,9 @@ bool hasWideCache() {
   return wide;
 }
 
+// Up to so many rows of A, B is not worth packing.
+constexpr int64_t kFewRows = 48;
+
 // Lines that a task packs.
 constexpr int64_t kPackRows = 64, kPackColumns = kChunkLines;
 
@@ -33,7 +38,15 @@ public:
              void *workspace)
       : p(product), kernels(kernels),
         plan(planProduct(p.m, p.n, p.k, p.cDtype)),
-        memory(static_cast<char *>(workspace)) {}
+        memory(static_cast<char *>(workspace)) {
+    auto mayLie = [&](const ProductOperand &operand) {
+      return kernels.multiplyStrided && operand.dtype == SHX_F32;
+    };
+    leftLies = mayLie(p.a) && p.n <= kernels.columns;
+    // A vector of B has no end in it.
+    rightLies = !leftLies && mayLie(p.b) && p.m <= kFewRows &&
+                p.b.lineStride == 1 && p.n % kernels.vector == 0;
+  }
 
   void run() {
     for (column = 0; column < p.n; column += plan.columns)
@@ -71,8 +84,8 @@ private:
   // B stays packed from one chunk of rows to the next.
   void pack() {
     bool stays = plan.depth >= p.k && row > 0;
-    int64_t left = ceilDiv(rows, kPackRows);
-    int64_t right = stays ? 0 : ceilDiv(columns, kPackColumns);
+    int64_t left = leftLies ? 0 : ceilDiv(rows, kPackRows);
+    int64_t right = stays || rightLies ? 0 : ceilDiv(columns, kPackColumns);
     parallelTasks(left + right, [&](int64_t task) {
       if (task < left)
         packLines(kernels.packA, p.a, row, task * kPackRows, kPackRows, rows,
@@ -151,21 +164,61 @@ private:
                      int64_t width, float *sums, int64_t stride,
                      bool add) const {
     for (int64_t k = 0; k < depths; k += step) {
+      int64_t deep = least(step, depths - k);
       const char *a = memory + panelAt(k, firstRow, rows, kernels.rows);
-      for (int64_t j = 0; j < width; j += kernels.columns)
-        kernels.multiply(
-            height, least(kernels.columns, width - j), least(step, depths - k),
-            a, panelBytes(k, kernels.rows),
-            memory + plan.b +
-                panelAt(k, firstColumn + j, columns, kernels.columns),
-            sums + j, stride, add || k > 0);
+      for (int64_t j = 0; j < width; j += kernels.columns) {
+        int64_t wide = least(kernels.columns, width - j);
+        if (leftLies || rightLies)
+          kernels.multiplyStrided(height, wide, deep,
+                                  stridedAt(k, firstRow, firstColumn + j),
+                                  sums + j, stride, add || k > 0);
+        else
+          kernels.multiply(height, wide, deep, a, panelBytes(k, kernels.rows),
+                           packedColumns(k, firstColumn + j), sums + j, stride,
+                           add || k > 0);
+      }
     }
+  }
+
+  const char *packedColumns(int64_t k, int64_t first) const {
+    return memory + plan.b + panelAt(k, first, columns, kernels.columns);
+  }
+
+  // Of a product that reads one operand where it lies.
+  StridedOperands stridedAt(int64_t k, int64_t firstRow,
+                            int64_t firstColumn) const {
+    auto operandAt = [&](const ProductOperand &operand, int64_t line) {
+      return static_cast<const float *>(operand.data) +
+             line * operand.lineStride + (depth + k) * operand.depthStride;
+    };
+    StridedOperands from{};
+    if (leftLies) {
+      from.a = operandAt(p.a, row + firstRow);
+      from.aLine = p.a.lineStride;
+      from.aDepth = p.a.depthStride;
+      from.aTile = kernels.rows * p.a.lineStride;
+    } else {
+      from.a = reinterpret_cast<const float *>(
+          memory + panelAt(k, firstRow, rows, kernels.rows));
+      from.aLine = 1;
+      from.aDepth = kernels.rows;
+      from.aTile = panelBytes(k, kernels.rows) / kernels.elementBytes;
+    }
+    if (rightLies) {
+      from.b = operandAt(p.b, column + firstColumn);
+      from.bDepth = p.b.depthStride;
+    } else {
+      from.b = reinterpret_cast<const float *>(packedColumns(k, firstColumn));
+      from.bDepth = kernels.columns;
+    }
+    return from;
   }
 
   const Product &p;
   const ProductKernels &kernels;
   const ProductPlan plan;
   char *memory;
+  bool leftLies = false, rightLies = false;  // is not packed
   int64_t row = 0, column = 0, depth = 0;    // where the chunk begins
   int64_t rows = 0, columns = 0, depths = 0; // of the chunk
   int64_t step = 0; // of depth, whose panel of B stays in the first cache

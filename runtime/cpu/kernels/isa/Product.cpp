@@ -2,12 +2,32 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Matrix products in f32: operands in other float types are widened as they
-// are packed.
+// are packed. Of a product of few lines the other operand is used too seldom to
+// be packed.
 
 #include "IsaKernels.h"
 #include "ProductTile.h"
 
 namespace shardonnx::rt::SHX_ISA {
+namespace {
+
+// Rows of panels may be as far apart as those of an operand: all cases hold.
+void multiplyOperands(int64_t rows, int64_t columns, int64_t depth,
+                      const StridedOperands &from, float *c, int64_t cStride,
+                      bool add) {
+  auto multiply = [&](auto steps) {
+    multiplyTiles<FusedMultiplyAdd>(rows, columns, steps, depth, from.a,
+                                    from.aTile, from.b, c, cStride, add);
+  };
+  if (from.bDepth != kProductColumns)
+    return multiply(RowsOfB{from.bDepth});
+  if (from.aDepth == 1)
+    return multiply(RowsOfA{from.aLine});
+  multiply(ColumnsOfA{from.aDepth});
+}
+
+} // namespace
+
 extern const ProductKernels f32Product;
 const ProductKernels f32Product = {
     "f32",
@@ -19,6 +39,8 @@ const ProductKernels f32Product = {
     pack<F32Units, kProductRows>,
     pack<F32Units, kProductColumns>,
     multiplyPanels<FusedMultiplyAdd>,
+    multiplyOperands,
+    kLanes,
 };
 
 } // namespace shardonnx::rt::SHX_ISA

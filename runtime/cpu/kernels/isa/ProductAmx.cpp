@@ -98,9 +98,9 @@ void multiplyTiles(int64_t rows, int64_t columns, int64_t depth, const void *a,
 
 extern const ProductKernels bf16Product;
 const ProductKernels bf16Product = {
-    "amx-bf16",    kPanel, kPanel, kStep,
-    512,           2,      packA,  pack<Bf16Units, kPanel, kTile>,
-    multiplyTiles,
+    "amx-bf16",    kPanel,  kPanel, kStep,
+    512,           2,       packA,  pack<Bf16Units, kPanel, kTile>,
+    multiplyTiles, nullptr, kLanes,
 };
 
 } // namespace shardonnx::rt::SHX_ISA

@@ -17,6 +17,8 @@ const ProductKernels bf16Product = {
     pack<Bf16Units, kProductRows>,
     pack<Bf16Units, kProductColumns>,
     multiplyPanels<DotOfPairs>,
+    nullptr,
+    kLanes,
 };
 
 } // namespace shardonnx::rt::SHX_ISA

@@ -26,11 +26,46 @@ SHX_INLINE void storePart(float *c, int64_t columns, Vec sum, bool add) {
     c[i] = add ? c[i] + lanes[i] : lanes[i];
 }
 
+/// How far apart what a tile reads lies: in panels, or where one operand is
+/// read where it lies, whose rows are then asked for before they are read: they
+/// are too short for the CPU to see what comes next.
+struct PanelSteps {
+  static constexpr int64_t aLine = 1, aDepth = kProductRows,
+                           bDepth = kProductColumns;
+};
+struct RowsOfA {
+  int64_t aLine;
+  static constexpr int64_t aDepth = 1, bDepth = kProductColumns;
+};
+struct ColumnsOfA {
+  int64_t aDepth;
+  static constexpr int64_t aLine = 1, bDepth = kProductColumns;
+};
+struct RowsOfB {
+  int64_t bDepth;
+  static constexpr int64_t aLine = 1, aDepth = kProductRows;
+};
+
+template <int Vectors, typename Steps>
+SHX_INLINE void prefetch(const Steps &, const float *, const float *) {}
+template <int Vectors>
+SHX_INLINE void prefetch(const ColumnsOfA &steps, const float *a,
+                         const float *) {
+  __builtin_prefetch(a + kRowsAhead * steps.aDepth);
+}
+template <int Vectors>
+SHX_INLINE void prefetch(const RowsOfB &steps, const float *, const float *b) {
+#pragma GCC unroll 3
+  for (int v = 0; v < Vectors; ++v)
+    __builtin_prefetch(b + kRowsAhead * steps.bDepth + v * kLanes);
+}
+
 /// Multiply::step(sum, a, b) adds the product of a unit of A, given by its
 /// bits, with a vector of units of B.
-template <typename Multiply, int Rows, int Vectors>
-static void multiplyTile(int64_t columns, int64_t units, const float *a,
-                         const float *b, float *c, int64_t cStride, bool add) {
+template <typename Multiply, int Rows, int Vectors, typename Steps>
+static void multiplyTile(int64_t columns, Steps steps, int64_t units,
+                         const float *a, const float *b, float *c,
+                         int64_t cStride, bool add) {
   Vec sum[Rows][Vectors] = {};
   // The tile of C comes from memory while the panels go by.
   for (int r = 0; r < Rows; ++r)
@@ -39,19 +74,20 @@ static void multiplyTile(int64_t columns, int64_t units, const float *a,
   // What counts the loop would take a multiply-add's place.
 #pragma GCC unroll 4
   for (int64_t u = 0; u < units; ++u) {
+    prefetch<Vectors>(steps, a, b);
     Vec row[Vectors];
 #pragma GCC unroll 3
     for (int v = 0; v < Vectors; ++v)
       row[v] = load(b + v * kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
-      Vec element = Multiply::broadcast(a + r);
+      Vec element = Multiply::broadcast(a + r * steps.aLine);
 #pragma GCC unroll 3
       for (int v = 0; v < Vectors; ++v)
         sum[r][v] = Multiply::step(sum[r][v], element, row[v]);
     }
-    a += kProductRows;
-    b += kProductColumns;
+    a += steps.aDepth;
+    b += steps.bDepth;
   }
   auto storeSum = [&](int r, int v) {
     float *to = c + r * cStride + v * kLanes;
@@ -91,23 +127,32 @@ static void multiplyRest(int64_t rows, Args... args) {
   }
 }
 
+/// Tiles of all rows, of at most kProductColumns columns.
+template <typename Multiply, typename Steps>
+static void multiplyTiles(int64_t rows, int64_t columns, Steps steps,
+                          int64_t units, const float *a, int64_t aTile,
+                          const float *b, float *c, int64_t cStride, bool add) {
+  for (int64_t r = 0; r < rows; r += kProductRows) {
+    const float *left = a + r / kProductRows * aTile;
+    float *to = c + r * cStride;
+    if (rows - r >= kProductRows)
+      multiplyVectors<Multiply, kProductRows>(columns, steps, units, left, b,
+                                              to, cStride, add);
+    else
+      multiplyRest<Multiply, kProductRows - 1>(rows - r, columns, steps, units,
+                                               left, b, to, cStride, add);
+  }
+}
+
 template <typename Multiply>
 static void multiplyPanels(int64_t rows, int64_t columns, int64_t depth,
                            const void *a, int64_t aPanelBytes, const void *b,
                            float *c, int64_t cStride, bool add) {
   int64_t units = (depth + Multiply::kDepth - 1) / Multiply::kDepth;
-  const float *right = static_cast<const float *>(b);
-  for (int64_t r = 0; r < rows; r += kProductRows) {
-    const float *left = reinterpret_cast<const float *>(
-        static_cast<const char *>(a) + r / kProductRows * aPanelBytes);
-    float *to = c + r * cStride;
-    if (rows - r >= kProductRows)
-      multiplyVectors<Multiply, kProductRows>(columns, units, left, right, to,
-                                              cStride, add);
-    else
-      multiplyRest<Multiply, kProductRows - 1>(rows - r, columns, units, left,
-                                               right, to, cStride, add);
-  }
+  multiplyTiles<Multiply>(rows, columns, PanelSteps{}, units,
+                          static_cast<const float *>(a),
+                          aPanelBytes / int64_t(sizeof(float)),
+                          static_cast<const float *>(b), c, cStride, add);
 }
 
 } // namespace shardonnx::rt::SHX_ISA
