@@ -33,10 +33,9 @@ struct ProductOperand {
   int64_t lineStride, depthStride; // one of them is 1
 };
 
-/// Operands of a product in f32 of which one is not worth packing: element
-/// (line, depth) of A is a[line * aLine + depth * aDepth] within a tile's
-/// lines, whose first are aTile apart from tile to tile; B has a row for each
-/// depth.
+/// Operands of a product in f32 of which one is not worth packing: rows of A,
+/// aLine apart and aDepth 1, or rows of B, a depth each. Of what is packed the
+/// distances are those of its panels; tiles of A are aTile apart.
 struct StridedOperands {
   const float *a;
   int64_t aLine, aDepth, aTile;

@@ -42,7 +42,7 @@ public:
     auto mayLie = [&](const ProductOperand &operand) {
       return kernels.multiplyStrided && operand.dtype == SHX_F32;
     };
-    leftLies = mayLie(p.a) && p.n <= kernels.columns;
+    leftLies = mayLie(p.a) && p.n <= kernels.columns && p.a.depthStride == 1;
     // A vector of B has no end in it.
     rightLies = !leftLies && mayLie(p.b) && p.m <= kFewRows &&
                 p.b.lineStride == 1 && p.n % kernels.vector == 0;
@@ -225,6 +225,52 @@ private:
   int64_t blockRows = 0, blockColumns = 0;
 };
 
+// A gradient of an adapter sums columns of A: its transpose has few rows, whose
+// other operand is read where it lies, in whole vectors. The sums lie behind
+// the panels of those rows, where panels of A would have been.
+class TransposedRun {
+public:
+  TransposedRun(const Product &product, const ProductKernels &kernels,
+                void *workspace)
+      : p(product), kernels(kernels), memory(static_cast<char *>(workspace)) {
+    ProductPlan plan = planProduct(p.n, p.m, p.k, SHX_F32);
+    sums = reinterpret_cast<float *>(memory + plan.b);
+    room = plan.b + p.m * p.n * int64_t(sizeof(float));
+  }
+
+  bool pays() const {
+    return kernels.multiplyStrided && p.n <= kernels.columns &&
+           p.m > kernels.columns && p.a.dtype == SHX_F32 &&
+           p.cDtype == SHX_F32 && p.a.depthStride != 1 &&
+           p.m % kernels.vector == 0 &&
+           room <= planProduct(p.m, p.n, p.k, p.cDtype).bytes;
+  }
+
+  void run() const {
+    auto *c = static_cast<float *>(p.c);
+    if (p.accumulate)
+      rt::kernels().transpose(p.m, p.n, c, p.cStride, sums, p.m);
+    Product turned{};
+    turned.m = p.n;
+    turned.n = p.m;
+    turned.k = p.k;
+    turned.a = p.b;
+    turned.b = p.a;
+    turned.c = sums;
+    turned.cStride = p.m;
+    turned.accumulate = p.accumulate;
+    ProductRun(turned, kernels, memory).run();
+    rt::kernels().transpose(p.n, p.m, sums, p.m, c, p.cStride);
+  }
+
+private:
+  const Product &p;
+  const ProductKernels &kernels;
+  char *memory;
+  float *sums;
+  int64_t room;
+};
+
 // A product of no depth is zero.
 void clear(const Product &p) {
   if (!p.accumulate)
@@ -256,10 +302,12 @@ void multiply(const Product &p, void *workspace) {
   bool bf16 = p.a.dtype == SHX_BF16 || p.b.dtype == SHX_BF16;
   bool pairs = bf16 && fits(p.a.dtype) && fits(p.b.dtype);
   const Kernels &table = kernels();
-  ProductRun(
-      p, pairs && table.bf16Product ? *table.bf16Product : *table.f32Product,
-      workspace)
-      .run();
+  const ProductKernels &loops =
+      pairs && table.bf16Product ? *table.bf16Product : *table.f32Product;
+  TransposedRun transposed(p, loops, workspace);
+  if (transposed.pays())
+    return transposed.run();
+  ProductRun(p, loops, workspace).run();
 }
 
 } // namespace shardonnx::rt

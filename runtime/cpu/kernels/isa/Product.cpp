@@ -11,7 +11,6 @@
 namespace shardonnx::rt::SHX_ISA {
 namespace {
 
-// Rows of panels may be as far apart as those of an operand: all cases hold.
 void multiplyOperands(int64_t rows, int64_t columns, int64_t depth,
                       const StridedOperands &from, float *c, int64_t cStride,
                       bool add) {
@@ -19,11 +18,10 @@ void multiplyOperands(int64_t rows, int64_t columns, int64_t depth,
     multiplyTiles<FusedMultiplyAdd>(rows, columns, steps, depth, from.a,
                                     from.aTile, from.b, c, cStride, add);
   };
-  if (from.bDepth != kProductColumns)
-    return multiply(RowsOfB{from.bDepth});
   if (from.aDepth == 1)
-    return multiply(RowsOfA{from.aLine});
-  multiply(ColumnsOfA{from.aDepth});
+    multiply(RowsOfA{from.aLine});
+  else
+    multiply(RowsOfB{from.bDepth});
 }
 
 } // namespace

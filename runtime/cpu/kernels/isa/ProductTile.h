@@ -27,7 +27,7 @@ SHX_INLINE void storePart(float *c, int64_t columns, Vec sum, bool add) {
 }
 
 /// How far apart what a tile reads lies: in panels, or where one operand is
-/// read where it lies, whose rows are then asked for before they are read: they
+/// read where it lies. Rows of B are then asked for before they are read: they
 /// are too short for the CPU to see what comes next.
 struct PanelSteps {
   static constexpr int64_t aLine = 1, aDepth = kProductRows,
@@ -37,24 +37,15 @@ struct RowsOfA {
   int64_t aLine;
   static constexpr int64_t aDepth = 1, bDepth = kProductColumns;
 };
-struct ColumnsOfA {
-  int64_t aDepth;
-  static constexpr int64_t aLine = 1, bDepth = kProductColumns;
-};
 struct RowsOfB {
   int64_t bDepth;
   static constexpr int64_t aLine = 1, aDepth = kProductRows;
 };
 
 template <int Vectors, typename Steps>
-SHX_INLINE void prefetch(const Steps &, const float *, const float *) {}
+SHX_INLINE void prefetch(const Steps &, const float *) {}
 template <int Vectors>
-SHX_INLINE void prefetch(const ColumnsOfA &steps, const float *a,
-                         const float *) {
-  __builtin_prefetch(a + kRowsAhead * steps.aDepth);
-}
-template <int Vectors>
-SHX_INLINE void prefetch(const RowsOfB &steps, const float *, const float *b) {
+SHX_INLINE void prefetch(const RowsOfB &steps, const float *b) {
 #pragma GCC unroll 3
   for (int v = 0; v < Vectors; ++v)
     __builtin_prefetch(b + kRowsAhead * steps.bDepth + v * kLanes);
@@ -74,7 +65,7 @@ static void multiplyTile(int64_t columns, Steps steps, int64_t units,
   // What counts the loop would take a multiply-add's place.
 #pragma GCC unroll 4
   for (int64_t u = 0; u < units; ++u) {
-    prefetch<Vectors>(steps, a, b);
+    prefetch<Vectors>(steps, b);
     Vec row[Vectors];
 #pragma GCC unroll 3
     for (int v = 0; v < Vectors; ++v)
