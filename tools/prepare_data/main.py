@@ -200,7 +200,17 @@ def summarize(job, described):
               (("truncated", "cut"), ("dropped", "left out: too long"), ("skipped", "left out: nothing to train on")) if described[name]]
     for source in described["sources"] if len(described["sources"]) > 1 else []:
         lines.append(f"  {source['name']}: {source['tokens']:,} tokens, {1 + source['epochs'] if source['epochs'] else 1} epochs begun")
-    print("\n".join(lines))
+    show(lines)
+
+
+def show(lines):
+    """To whoever reads what is printed, until he has seen enough."""
+    try:
+        for line in lines:
+            print(line)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main():
@@ -209,8 +219,7 @@ def main():
     try:
         if args.check:
             colour = args.color == "always" or (args.color == "auto" and sys.stdout.isatty() and "NO_COLOR" not in os.environ)
-            for line in check.check(args.check, args.sample, args.tokenizer, colour):
-                print(line)
+            show(check.check(args.check, args.sample, args.tokenizer, colour))
         else:
             prepare(args)
         return 0
