@@ -206,16 +206,14 @@ static LogicalResult checkMuon(const CompileOptions &options,
   return success();
 }
 
-// What stands beside a tensor or context axis is not built yet, or would give
-// other numbers at another number of ranks.
+// What no tensor or context axis can stand beside, and why.
 static std::string besideAxes(const CompileOptions &options) {
-  bool splitsLayers = options.mesh.tensor() > 1;
-  if (options.baseDtype && splitsLayers)
-    return std::string("--base-dtype=") + spell(*options.baseDtype);
-  if (options.optimizer == Optimizer::Muon && splitsLayers)
-    return "--optimizer=muon";
+  if (options.optimizer == Optimizer::Muon && options.mesh.tensor() > 1)
+    return "--optimizer=muon orthogonalises whole matrices, of which a rank of "
+           "the tensor axis has a part";
   if (options.strictNumerics)
-    return "--strict-numerics";
+    return "--strict-numerics keeps the order of sums, which the ranks of an "
+           "axis share out";
   return "";
 }
 
@@ -240,9 +238,7 @@ static LogicalResult checkMesh(const CompileOptions &options,
         "hybrid_shard_zero2, or leave replicate out");
   std::string other = mesh.together() > 1 ? besideAxes(options) : "";
   if (!other.empty())
-    return diagnostics.error(
-        option + (mesh.tensor() > 1 ? ": a tensor" : ": a context") +
-        " axis is not built beside " + other + "; leave one out");
+    return diagnostics.error(option + ": " + other + "; leave one out");
   int64_t ranks = options.worldSize.value_or(0);
   int64_t each = mesh.together() * std::max<int64_t>(replicas, 1) *
                  std::max<int64_t>(mesh.size(MeshAxis::Shard), 1);

@@ -98,11 +98,6 @@ static void addTrainingPasses(OpPassManager &pm,
   if (options.outputDtype)
     dtypes.outputDtype = spell(*options.outputDtype);
   pm.addPass(nn::createAssignDtypesPass(dtypes));
-  if (options.baseDtype) {
-    nn::PackBasePassOptions base;
-    base.packing = spell(*options.baseDtype);
-    pm.addPass(nn::createPackBasePass(base));
-  }
   nn::SplitSequencesPassOptions sequences;
   sequences.context = options.mesh.size(MeshAxis::Context);
   sequences.tensor = options.mesh.tensor();
@@ -114,8 +109,12 @@ static void addTrainingPasses(OpPassManager &pm,
   partition.context = options.mesh.size(MeshAxis::Context);
   partition.tensor = options.mesh.tensor();
   partition.tensorPlan = options.tensorPlan;
-  partition.splitsVocabularies = options.target == TargetKind::CPU;
   pm.addPass(nn::createPartitionPass(partition));
+  if (options.baseDtype) {
+    nn::PackBasePassOptions base;
+    base.packing = spell(*options.baseDtype);
+    pm.addPass(nn::createPackBasePass(base));
+  }
   if (!options.strictNumerics)
     pm.addPass(nn::createJoinProductsPass());
   nn::F8ProductsPassOptions products;

@@ -7,7 +7,7 @@
 
 #include "Export.h"
 
-#include "../../runtime/core/PackedWeight.h"
+#include "../../runtime/checkpoint/PackedParts.h"
 #include "../../runtime/support/Error.h"
 #include "shardonnx/runtime/EndsWith.h"
 
@@ -29,14 +29,8 @@ std::string before(const std::string &name, const std::string &end) {
 std::vector<float> readAsItIs(rt::CheckpointReader &reader,
                               const rt::CheckpointReader::Place &place) {
   const Manifest::Param &param = *place.param;
-  if (param.packed) {
-    int64_t element = dtypeBytes(reader.index().units[place.unit].frozenType);
-    std::vector<uint8_t> bytes(static_cast<size_t>(param.length() * element));
-    reader.readStored(place.unit, rt::StateArray::Frozen,
-                      param.offset * element, param.length() * element,
-                      bytes.data());
-    return rt::unpackWeight(param, bytes.data());
-  }
+  if (param.packed)
+    return rt::decodePacked(reader, place);
   rt::StateArray array =
       param.trainable ? rt::StateArray::Master : rt::StateArray::Frozen;
   std::vector<float> values(static_cast<size_t>(param.wholeElements()));

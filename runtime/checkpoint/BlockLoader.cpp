@@ -108,12 +108,6 @@ private:
 
 } // namespace
 
-static bool isSplitAlike(const Manifest::Param &a, const Manifest::Param &b) {
-  if (!a.split || !b.split)
-    return !a.split && !b.split;
-  return a.split->dim == b.split->dim && a.split->sections == b.split->sections;
-}
-
 bool hasSameBlocks(const Manifest &manifest, const CheckpointReader &reader) {
   if (reader.index().tensor != manifest.mesh.tensor())
     return false;

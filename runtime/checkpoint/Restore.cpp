@@ -8,6 +8,7 @@
 #include "../support/Error.h"
 #include "BlockLoader.h"
 #include "Folder.h"
+#include "PackedParts.h"
 #include "Reader.h"
 #include "Saver.h"
 #include "StateHash.h"
@@ -110,20 +111,6 @@ private:
   std::string text;
   size_t count = 0;
 };
-
-void loadPacked(Engine &engine, CheckpointReader &reader, size_t unit,
-                const Manifest::Param &param, const Interval &owned) {
-  int64_t element = dtypeBytes(engine.manifest.units[unit].paramType);
-  CheckpointReader::Place place = reader.find(param.names());
-  int64_t begin = place.param->offset *
-                  dtypeBytes(reader.index().units[place.unit].frozenType);
-  std::vector<uint8_t> bytes(static_cast<size_t>(owned.size() * element));
-  reader.readStored(place.unit, StateArray::Frozen,
-                    begin + owned.begin * element, owned.size() * element,
-                    bytes.data());
-  engine.writeStored(unit, StateArray::Frozen, param.offset + owned.begin,
-                     bytes.data(), owned.size());
-}
 
 // Elements [owned.begin, owned.end) of this rank's part of a parameter, from
 // wherever the checkpoint has them.
@@ -251,6 +238,11 @@ void sayConverted(const Manifest &manifest, const CheckpointReader &reader) {
         manifest.optimizerType);
   if (!sameTypes(manifest, reader, StateArray::Master))
     say("master weights were", reader.index().masterType, manifest.masterType);
+  if (!hasSamePackings(manifest, reader))
+    std::printf("frozen weights of few bits were packed for %lld ranks of the "
+                "tensor axis, packed anew for this program's %lld\n",
+                static_cast<long long>(reader.index().tensor),
+                static_cast<long long>(manifest.mesh.tensor()));
 }
 
 // Another order of samples would see some twice and others never.
@@ -316,7 +308,8 @@ std::optional<Restored> restore(const Options &options, Engine &engine,
        sameStateTypes(manifest, reader) &&
        sameTypes(manifest, reader, StateArray::Master)) ||
       (now.frozen != index.frozenHash && fit.unused().empty() &&
-       sameTypes(manifest, reader, StateArray::Frozen)))
+       sameTypes(manifest, reader, StateArray::Frozen) &&
+       hasSamePackings(manifest, reader)))
     fail("the checkpoint '", folder,
          "' is damaged: its tensors are not those that were saved (their hash "
          "differs); take another checkpoint");

@@ -44,8 +44,8 @@ SectionHash::SectionHash(const std::vector<Manifest::Param> &params,
   for (const Manifest::Param &param : params)
     if (param.trainable == (array != StateArray::Frozen)) {
       uint64_t key = keyOf(param.name, array);
-      if (param.split && isScale(array)) {
-        addScales(param, array, key, tensor, length);
+      if (param.split && (isScale(array) || param.packed)) {
+        addParts(param, array, key, tensor, length);
         continue;
       }
       if (param.split) {
@@ -64,15 +64,15 @@ SectionHash::SectionHash(const std::vector<Manifest::Param> &params,
             [](const Place &a, const Place &b) { return a.begin < b.begin; });
 }
 
-void SectionHash::addScales(const Manifest::Param &param, StateArray array,
-                            uint64_t key, int64_t tensor, int64_t length) {
-  Interval blocks =
+void SectionHash::addParts(const Manifest::Param &param, StateArray array,
+                           uint64_t key, int64_t tensor, int64_t length) {
+  Interval here =
       storedInterval(array, {param.offset, param.offset + param.length()},
                      /*matrixLength=*/0);
   for (int64_t part = 0; part < tensor; ++part) {
     int64_t begin = sectionBegin(array, part, length);
     places.push_back(
-        {begin + blocks.begin, begin + blocks.end, key, part * blocks.size()});
+        {begin + here.begin, begin + here.end, key, part * here.size()});
   }
 }
 

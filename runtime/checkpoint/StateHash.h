@@ -15,8 +15,8 @@ namespace shardonnx::rt {
 /// Of `bytes`, which hold elements from `begin` on of a unit's sections in
 /// `dtype`: of `tensor` parts, each of `length` elements, behind one another
 /// (StoredParts.h). What lies between parameters does not count, so the hash is
-/// that of the whole parameters, however they are split; but for scales, whose
-/// blocks are those of the parts.
+/// that of the whole parameters, however they are split; but for scales and
+/// packed weights, whose blocks are those of the parts.
 class SectionHash {
 public:
   SectionHash(const std::vector<Manifest::Param> &params, StateArray array,
@@ -25,8 +25,8 @@ public:
   uint64_t of(const uint8_t *bytes, int64_t begin, int64_t count) const;
 
 private:
-  void addScales(const Manifest::Param &param, StateArray array, uint64_t key,
-                 int64_t tensor, int64_t length);
+  void addParts(const Manifest::Param &param, StateArray array, uint64_t key,
+                int64_t tensor, int64_t length);
 
   struct Place {
     int64_t begin, end;

@@ -46,6 +46,13 @@ void forStored(const Manifest::Param &param, int64_t tensor, int64_t length,
   }
 }
 
+/// Whether two parameters are split over a tensor axis in the same way.
+inline bool isSplitAlike(const Manifest::Param &a, const Manifest::Param &b) {
+  if (!a.split || !b.split)
+    return !a.split && !b.split;
+  return a.split->dim == b.split->dim && a.split->sections == b.split->sections;
+}
+
 } // namespace shardonnx::rt
 
 #endif // SHARDONNX_RUNTIME_CHECKPOINT_STOREDPARTS_H

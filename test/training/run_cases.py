@@ -120,6 +120,7 @@ MESH_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2", *extra], ranks, words)
     ("mixtral-lora", ["--mesh=tensor:2"], 2, []),
     ("bert-lora", ["--mesh=tensor:2"], 2, []),
     ("t5-lora", ["--mesh=tensor:2"], 2, []),
+    ("gpt2-lora-int8", ["--mesh=tensor:3"], 3, []),
     ("gpt2-fp8", ["--mesh=tensor:3", "--recompute=block"], 3, []),
     ("llama-fp8", ["--mesh=tensor:2"], 4, []),
     ("llama-fp8-rowwise", ["--mesh=tensor:2"], 2, [])]
@@ -200,7 +201,7 @@ CORE_MESH = [("llama-23-optimized", ["--mesh=tensor:2"], 4, []),
              ("gpt2-bf16", ["--mesh=tensor:3", "--strategy=no_shard"], 3, []),
              ("llama-eight", ["--mesh=context:2,tensor:2", ULYSSES], 4, []),
              ("llama-eight-documents", ["--mesh=context:2", RING], 2, []),
-             ("gpt2-lora", ["--mesh=tensor:3"], 3, [])]
+             ("gpt2-lora-int8", ["--mesh=tensor:3"], 3, [])]
 # Matrices travel between ranks.
 CORE_MUON = [("llama-muon", [], 3, []),
              ("gpt2-muon", ["--strategy=hybrid_shard"], 4, ["--replicas=2"]),

@@ -8,8 +8,8 @@
                       [--table FILE.md] [--jobs N] [--threads N]
 
 Each run is one of strategy × recompute × accumulation mode × ranks × dtype on
-three models; its losses must be those of one rank that shards, recomputes and
-holds back nothing. Without --all a selection runs in which every pair of two
+three models, or the same of a Llama on meshes of 2 x 2 ranks; its losses must
+be those of one rank that shards, recomputes and holds back nothing. Without --all a selection runs in which every pair of two
 settings occurs. Afterwards the memory of each strategy at 1, 2 and 4 ranks is
 measured against what was planned, with drawn weights: --memory-model may be a
 larger model than the project's. --table writes both as a page.
@@ -33,6 +33,10 @@ ACCUMULATE = ("sharded", "unsharded")
 RANKS = (1, 2, 3, 4)
 DTYPES = ("f32", "bf16")
 AXES = (MODELS, STRATEGIES, RECOMPUTE, ACCUMULATE, RANKS, DTYPES)
+# 4 ranks, of which 2 compute the same samples together.
+MESH_MODEL, MESH_RANKS = "llama-23-optimized", 4
+MESHES = ("tensor:2", "context:2")
+MESH_AXES = (MESHES, STRATEGIES, RECOMPUTE, ACCUMULATE, DTYPES)
 
 # Largest relative difference of a loss from one rank's.
 LOSS_RTOL = {"f32": 1e-5, "bf16": 1e-2}
@@ -146,11 +150,26 @@ def difference(mine, theirs):
 def train(runner, references, combination):
     """A row of the page (combination, difference, verdict) and its line."""
     model, strategy, recompute, accumulate, ranks, dtype = combination
+    return compare(runner, references, combination, model, dtype,
+                   words(strategy, recompute, accumulate, dtype), ranks,
+                   replicas(strategy, ranks))
+
+
+def train_mesh(runner, references, combination):
+    """The same of a combination of MESH_AXES."""
+    mesh, strategy, recompute, accumulate, dtype = combination
+    return compare(runner, references, combination, MESH_MODEL, dtype,
+                   [f"--mesh={mesh}",
+                    *words(strategy, recompute, accumulate, dtype)],
+                   MESH_RANKS, replicas(strategy, MESH_RANKS))
+
+
+def compare(runner, references, combination, model, dtype, compile_words, ranks,
+            run_words):
     name = " ".join(map(str, combination))
     try:
-        log = runner.train(cases.by_name(model),
-                           words(strategy, recompute, accumulate, dtype), ranks,
-                           replicas(strategy, ranks))
+        log = runner.train(cases.by_name(model), compile_words, ranks,
+                           run_words)
         worst = difference(losses_of(log), references.of(runner, model, dtype))
     except FAILURES as error:
         return ((*combination, None, False),
@@ -211,6 +230,19 @@ def run_table(runs):
                + " | ".join(cells.get(n, "") for n in RANKS) + " |")
 
 
+def mesh_table(runs):
+    """A row for each setting, a column for each mesh."""
+    rows = {}
+    for mesh, *setting, worst, _ in runs:
+        rows.setdefault(tuple(setting), {})[mesh] = shown(worst)
+    yield ("| strategy | recompute | accumulation | dtype | "
+           + " | ".join(MESHES) + " |")
+    yield "| --- | --- | --- | --- |" + " --- |" * len(MESHES)
+    for key, cells in rows.items():
+        yield ("| " + " | ".join(key) + " | "
+               + " | ".join(cells.get(mesh, "") for mesh in MESHES) + " |")
+
+
 def memory_table(memory):
     rows = {}
     for what, ranks, dtype, planned, measured, _ in memory:
@@ -225,15 +257,15 @@ def memory_table(memory):
                + " | ".join(cells.get(n, "") for n in MEMORY_RANKS) + " |")
 
 
-def page(runs, memory, model):
+def page(runs, meshes, memory, model):
     """The page that docs/ keeps."""
-    failed = sum(not row[-1] for row in runs)
+    failed = sum(not row[-1] for row in runs + meshes)
     yield "# Every strategy against one rank"
     yield ""
     yield from CHOICE.splitlines()
     yield ""
     yield ("Written by `test/training/run_strategies.py --table`: "
-           f"{len(runs)} runs, {failed} failed. Each figure is the largest "
+           f"{len(runs + meshes)} runs, {failed} failed. Each figure is the largest "
            f"relative difference of a loss in")
     yield (f"{cases.STEPS} steps from that of one rank with the same dtype, no "
            f"recomputation and sharded accumulation; the bars are "
@@ -253,6 +285,14 @@ def page(runs, memory, model):
     yield "## Losses"
     yield ""
     yield from run_table(runs)
+    yield ""
+    yield "## Losses on a mesh of 2 x 2 ranks"
+    yield ""
+    yield (f"{MESH_MODEL}: two groups of ranks of a tensor or a context axis "
+           "([mesh.md](mesh.md)), which are two replicas")
+    yield "with a hybrid strategy, else two shards."
+    yield ""
+    yield from mesh_table(meshes)
 
 
 def main():
@@ -266,29 +306,33 @@ def main():
                         metavar="MODEL.onnx", help="whose memory is measured")
     parser.add_argument("--table", metavar="FILE.md", help="write a page")
     options = parser.parse_args()
-    chosen = [c for c in (itertools.product(*AXES) if options.all
-                          else pairwise(AXES))
-              if re.search(options.filter, " ".join(map(str, c)))]
+    chosen, on_meshes = (
+        [c for c in (itertools.product(*axes) if options.all
+                     else pairwise(axes))
+         if re.search(options.filter, " ".join(map(str, c)))]
+        for axes in (AXES, MESH_AXES))
     with tempfile.TemporaryDirectory() as folder:
         runner = MemoryRunner(options, folder)
         references = References()
         print("      loss     run (largest relative difference from one rank)")
         runs = table([lambda r, c=c: train(r, references, c) for c in chosen],
                      runner, options.jobs)
+        meshes = table([lambda r, c=c: train_mesh(r, references, c)
+                        for c in on_meshes], runner, options.jobs)
         memory = table([lambda r, s=s, n=n, d=d:
                         measure(r, options.memory_model, s, n, d)
                         for s in (*STRATEGIES, *MEMORY_OPTIONS)
                         for d in DTYPES for n in MEMORY_RANKS
                         if (s, d) not in REFUSED and re.search(options.filter, f"memory {s} {n} {d}")],
                        runner, options.jobs)
-    failed = sum(not row[-1] for row in runs + memory)
+    rows = runs + meshes + memory
+    failed = sum(not row[-1] for row in rows)
     if options.table:
         with open(options.table, "w") as file:
             file.writelines(line + "\n" for line in page(
-                runs, memory, os.path.basename(options.memory_model)))
-    print(f"{len(runs) + len(memory) - failed} of {len(runs) + len(memory)} "
-          f"are as they should be")
-    sys.exit(1 if failed or not runs + memory else 0)
+                runs, meshes, memory, os.path.basename(options.memory_model)))
+    print(f"{len(rows) - failed} of {len(rows)} are as they should be")
+    sys.exit(1 if failed or not rows else 0)
 
 
 if __name__ == "__main__":

@@ -94,15 +94,21 @@ class PageTest(unittest.TestCase):
         mib = 1 << 20
         runs = [("m", "no_shard", "none", "sharded", 2, "f32", 3e-9, True),
                 ("m", "no_shard", "none", "sharded", 3, "f32", None, False)]
+        meshes = [("tensor:2", "no_shard", "block", "sharded", "f32", 2e-9,
+                   True),
+                  ("context:2", "no_shard", "none", "sharded", "f32", None,
+                   False)]
         memory = [("no_shard", 1, "f32", 8 * mib, 9 * mib, True),
                   ("LoRA", 4, "bf16", 3 * mib, 4 * mib, True),
                   ("LoRA", 2, "bf16", None, None, False)]
-        page = list(run_strategies.page(runs, memory, "m.onnx"))
+        page = list(run_strategies.page(runs, meshes, memory, "m.onnx"))
         self.assertIn("| m | no_shard | none | sharded | f32 |  | 3.0e-09 | "
                       "failed |  |", page)
+        self.assertIn("| no_shard | block | sharded | f32 | 2.0e-09 |  |", page)
+        self.assertIn("| no_shard | none | sharded | f32 |  | failed |", page)
         self.assertIn("| no_shard | f32 | 8.0 / 9.0 |  |  |", page)
         self.assertIn("| LoRA | bf16 |  | failed | 3.0 / 4.0 |", page)
-        self.assertTrue(any("2 runs, 1 failed" in line for line in page))
+        self.assertTrue(any("4 runs, 2 failed" in line for line in page))
 
 
 if __name__ == "__main__":

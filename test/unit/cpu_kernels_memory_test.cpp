@@ -75,7 +75,7 @@ TEST(CpuEmbedding, Parts) {
     };
     for (int64_t rank = 0; rank < parts; ++rank) {
       d.accumulate = 0;
-      ShxEmbeddingPart desc{d, 0, int32_t(parts)};
+      ShxEmbeddingPart desc{d, d.vocab * parts, 0, int32_t(parts)};
       int64_t first = rank * d.vocab;
       Buffer mine(d.tableDtype, d.vocab * d.width),
           dmine(d.tableDtype, mine.size()), out(d.outDtype, d.rows * d.ldOut);

@@ -29,7 +29,7 @@ function(shardonnx_vector_test module scalar)
   set_tests_properties(cuda_vectors_${module} PROPERTIES LABELS environment)
 endfunction()
 shardonnx_vector_test(Copy "shx_k_copy_([1248]|elements)")
-shardonnx_vector_test(CrossEntropy shx_k_sum_losses)
+shardonnx_vector_test(CrossEntropy "shx_k_(sum_losses|loss_share.*)")
 shardonnx_vector_test(Embedding none)
 shardonnx_vector_test(EmbeddingGrad "shx_k_sort_.*")
 shardonnx_vector_test(F8Cast none)
@@ -41,7 +41,8 @@ add_executable(cuda_kernels_test
   cuda_kernels_copy_test.cpp cuda_kernels_cumsum_test.cpp
   cuda_kernels_embedding_test.cpp cuda_kernels_grouped_test.cpp
   cuda_kernels_index_test.cpp cuda_kernels_loss_test.cpp
-  cuda_kernels_slices_test.cpp cuda_kernels_unpack_test.cpp)
+  cuda_kernels_slices_test.cpp cuda_kernels_unpack_test.cpp
+  cuda_kernels_vocabulary_test.cpp)
 shardonnx_emulated_test(cuda_kernels_test)
 
 add_executable(cuda_attention_test cuda_attention_test.cpp)

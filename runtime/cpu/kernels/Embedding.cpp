@@ -27,7 +27,7 @@ struct TablePart {
     return {0, d.vocab, d.vocab};
   }
   static TablePart at(const ShxEmbeddingPart &d, int64_t place) {
-    return {place * d.table.vocab, d.table.vocab, d.parts * d.table.vocab};
+    return {place * d.table.vocab, d.table.vocab, d.words};
   }
   // -1: another rank has it.
   int64_t rowOf(int64_t id) const {

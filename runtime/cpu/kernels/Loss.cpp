@@ -27,9 +27,12 @@ public:
       : d(desc), plan(planLoss(desc)), x(x), w(w), labels(labels), seed(seed),
         dx(dx), dw(dw), workspace(static_cast<char *>(workspace)) {}
 
-  /// Other ranks have words, too: this one is the `rank`-th of `ranks`.
-  void share(int64_t rank, int64_t ranks, const ShareGather &how) {
+  /// Other ranks have words, too, of `words`: this one is the `rank`-th of
+  /// `ranks`.
+  void share(int64_t rank, int64_t ranks, int64_t words,
+             const ShareGather &how) {
     first = rank * d.vocab;
+    here = std::min(d.vocab, words - first);
     parts = ranks;
     gather = &how;
   }
@@ -141,14 +144,14 @@ private:
     auto *taken = reinterpret_cast<float *>(mine + d.chunkRows);
     float *slope = dx || dw ? floats(plan.logits) : nullptr;
     auto place = [&](int64_t label) {
-      bool inside = label >= first && label < first + d.vocab;
+      bool inside = label >= first && label < first + here;
       return inside ? label - first : -1;
     };
     std::memset(mine, 0, size_t(count) * sizeof(Share));
     forRows([&](int64_t i, float *row, int64_t label) {
       int64_t at = place(label), word = at < 0 ? 0 : at;
       taken[i] = row[word];
-      double loss = table.crossEntropyRow(row, d.vocab, word, 0, seed,
+      double loss = table.crossEntropyRow(row, here, word, 0, seed,
                                           slope ? row : nullptr);
       mine[i] = {float(loss + double(taken[i])), at < 0 ? 0 : taken[i]};
     });
@@ -160,8 +163,9 @@ private:
         return;
       int64_t at = place(label), word = at < 0 ? 0 : at;
       float less = std::exp(mine[i].logSum - whole.logSum);
-      for (int64_t j = 0; j < d.vocab; ++j)
+      for (int64_t j = 0; j < here; ++j)
         row[j] *= less;
+      std::fill(row + here, row + d.vocab, 0.0f); // no words
       row[word] = seed * (std::exp(taken[i] - whole.logSum) - (at < 0 ? 0 : 1));
     });
     return sumOfLosses();
@@ -236,8 +240,9 @@ private:
   void *dx, *dw;
   char *workspace;
   const ShareGather *gather = nullptr; // of a vocabulary that is shared
-  int64_t first = 0, parts = 1;        // this rank's first word
-  int64_t begin = 0, count = 0;        // the rows at hand
+  int64_t first = 0, here = 0;         // this rank's words
+  int64_t parts = 1;
+  int64_t begin = 0, count = 0; // the rows at hand
   const bool sumsDw = d.dtypeDw != SHX_F32;
 };
 
@@ -283,7 +288,7 @@ void lossOfPart(const ShxLinearCrossEntropyPart &desc, int64_t place,
                 void *workspace, const ShareGather &gather) {
   float scale = dx || dw ? *seed : 0;
   LinearLoss call(desc.loss, x, w, labels, scale, dx, dw, workspace);
-  call.share(place, desc.parts, gather);
+  call.share(place, desc.parts, desc.words, gather);
   *loss = float(call.run());
 }
 

@@ -7,7 +7,6 @@
 #include "../launch/KernelNames.h"
 #include "../launch/Launch.h"
 #include "../plan/WorkspacePlan.h"
-#include <utility>
 
 namespace shardonnx::rt::cuda {
 namespace {
@@ -21,9 +20,17 @@ struct Sorted {
   const uint32_t *keys, *order;
 };
 
+TableRows wholeTable(const ShxEmbedding &d) { return {0, d.vocab, d.vocab}; }
+
+TableRows partOfTable(Context &context, const ShxEmbeddingPart &d) {
+  int rank = context.collectives->axisRank(static_cast<MeshAxis>(d.axis));
+  return {rank * d.table.vocab, d.table.vocab, d.words};
+}
+
 // The positions of the ids, sorted by id and then by position.
-Sorted sortIds(Context &context, const ShxEmbedding &d, const void *ids,
-               const EmbeddingGradPlan &plan, uint8_t *workspace) {
+Sorted sortIds(Context &context, const ShxEmbedding &d, const TableRows &part,
+               const void *ids, const EmbeddingGradPlan &plan,
+               uint8_t *workspace) {
   auto at = [workspace](int64_t offset) {
     return reinterpret_cast<uint32_t *>(workspace + offset);
   };
@@ -36,11 +43,11 @@ Sorted sortIds(Context &context, const ShxEmbedding &d, const void *ids,
     int32_t shift = pass * plan.digitBits;
     int side = pass % 2;
     launch(context, "shx_k_sort_count", tiles, kSortThreads, 0, ids, sorted,
-           counts, d.rows, d.vocab, d.idDtype, shift, plan.digitBits);
+           counts, d.rows, part, d.idDtype, shift, plan.digitBits);
     launch(context, "shx_k_sort_scan", 1, kScanThreads, 0, counts, countsSize);
     launch(context, "shx_k_sort_scatter", tiles, kSortThreads, 0, ids, sorted,
            from, static_cast<const uint32_t *>(counts), keys[side], order[side],
-           d.rows, d.vocab, d.idDtype, shift, plan.digitBits);
+           d.rows, part, d.idDtype, shift, plan.digitBits);
     sorted = keys[side];
     from = order[side];
   }
@@ -55,10 +62,32 @@ void addRows(Context &context, const ShxEmbedding &d, Sorted sorted,
   Dim grid(blocksFor(d.rows, kSumTile), blocksFor(slabs, kSumThreads / 32));
   int32_t packed = isPacked(d, dtable, dy);
   launch(context, sums(d.tableDtype, d.outDtype), grid, kSumThreads, 0,
-         sorted.keys, sorted.order, dy, partial, dtable, d.paddingIdx, d.rows,
-         d.width, d.ldOut, d.accumulate, packed);
+         sorted.keys, sorted.order, dy, partial, dtable, d.paddingIdx, d.vocab,
+         d.rows, d.width, d.ldOut, d.accumulate, packed);
   launch(context, joins(d.tableDtype), grid, kSumThreads, 0, sorted.keys,
-         partial, dtable, d.paddingIdx, d.rows, d.width, d.accumulate, packed);
+         partial, dtable, d.paddingIdx, d.vocab, d.rows, d.width, d.accumulate,
+         packed);
+}
+
+void lookUp(Context &context, const ShxEmbedding &d, const TableRows &part,
+            const void *table, const void *ids, void *out) {
+  static constexpr auto names = SHX_KERNEL_PAIR_NAMES("shx_k_embedding");
+  int32_t packed = isPacked(d, table, out);
+  launch(context, names(d.tableDtype, d.outDtype),
+         blocksFor(d.rows, kEmbeddingThreads / 32), kEmbeddingThreads, 0, table,
+         ids, out, context.cells.outside, d.rows, part, d.width, d.ldOut,
+         d.idDtype, packed);
+}
+
+void addToTable(Context &context, const ShxEmbedding &d, const TableRows &part,
+                const EmbeddingGradPlan &plan, const void *ids, const void *dy,
+                void *dtable, void *workspace) {
+  if (!d.accumulate)
+    shx_zero(&context, dtable, d.vocab * d.width * bytesOf(d.tableDtype));
+  auto *base = static_cast<uint8_t *>(workspace);
+  Sorted sorted = sortIds(context, d, part, ids, plan, base);
+  addRows(context, d, sorted, dy, dtable,
+          reinterpret_cast<float *>(base + plan.partial));
 }
 
 } // namespace
@@ -70,28 +99,30 @@ extern "C" {
 
 void shx_embedding(ShxContext *ctx, const ShxEmbedding *desc, const void *table,
                    const void *ids, void *out) {
-  static constexpr auto names = SHX_KERNEL_PAIR_NAMES("shx_k_embedding");
-  const ShxEmbedding &d = *desc;
-  int32_t packed = isPacked(d, table, out);
-  Context &context = contextOf(ctx);
-  launch(context, names(d.tableDtype, d.outDtype),
-         blocksFor(d.rows, kEmbeddingThreads / 32), kEmbeddingThreads, 0, table,
-         ids, out, context.cells.outside, d.rows, d.vocab, d.width, d.ldOut,
-         d.idDtype, packed);
+  lookUp(contextOf(ctx), *desc, wholeTable(*desc), table, ids, out);
 }
 
 void shx_embedding_grad(ShxContext *ctx, const ShxEmbedding *desc,
                         const void *ids, const void *dy, void *dtable,
                         void *workspace) {
-  const ShxEmbedding &d = *desc;
+  addToTable(contextOf(ctx), *desc, wholeTable(*desc), planEmbeddingGrad(*desc),
+             ids, dy, dtable, workspace);
+}
+
+void shx_embedding_part(ShxContext *ctx, const ShxEmbeddingPart *desc,
+                        const void *table, const void *ids, void *out) {
   Context &context = contextOf(ctx);
-  if (!d.accumulate)
-    shx_zero(ctx, dtable, d.vocab * d.width * bytesOf(d.tableDtype));
-  EmbeddingGradPlan plan = planEmbeddingGrad(d);
-  auto *base = static_cast<uint8_t *>(workspace);
-  Sorted sorted = sortIds(context, d, ids, plan, base);
-  addRows(context, d, sorted, dy, dtable,
-          reinterpret_cast<float *>(base + plan.partial));
+  lookUp(context, desc->table, partOfTable(context, *desc), table, ids, out);
+}
+
+void shx_embedding_part_grad(ShxContext *ctx, const ShxEmbeddingPart *desc,
+                             const void *ids, const void *dy, void *dtable,
+                             void *workspace) {
+  Context &context = contextOf(ctx);
+  ShxEmbedding withOthers = desc->table;
+  ++withOthers.vocab;
+  addToTable(context, desc->table, partOfTable(context, *desc),
+             planEmbeddingGrad(withOthers), ids, dy, dtable, workspace);
 }
 
 } // extern "C"

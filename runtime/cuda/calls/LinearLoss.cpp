@@ -20,12 +20,24 @@ public:
       : context(context), d(desc), plan(planLoss(desc)), x(x), w(w), dx(dx),
         dw(dw), workspace(static_cast<uint8_t *>(workspace)) {}
 
+  /// Other ranks of the axis have words, too, of `words`.
+  void share(MeshAxis over, int32_t ranks, int64_t words) {
+    axis = over;
+    shared.words = {context.collectives->axisRank(over) * d.vocab, d.vocab,
+                    words};
+    shared.ranks = ranks;
+  }
+
   void run(const void *labels, const float *seed, float *loss) {
     auto *losses = reinterpret_cast<double *>(workspace + plan.losses);
     for (begin = 0; begin < d.rows; begin += d.chunkRows) {
       count = std::min(d.chunkRows, d.rows - begin);
       product(lossProducts(d, count).logits, rowOf(x, d.ldx), w, logits());
-      lossOfRows(context, rowsOfChunk(labels, seed), count, losses + begin);
+      LossRows rows = rowsOfChunk(labels, seed);
+      if (shared.ranks > 1)
+        lossOfSharedRows(rows, losses + begin);
+      else
+        lossOfRows(context, rows, count, losses + begin);
       if (dx)
         product(lossProducts(d, count).dx, logits(), w,
                 const_cast<void *>(rowOf(dx, d.lddx)));
@@ -60,6 +72,17 @@ private:
     rows.seed = seed;
     return rows;
   }
+
+  void lossOfSharedRows(const LossRows &rows, double *losses) {
+    auto *shares = reinterpret_cast<float *>(workspace + plan.bytes);
+    float *mine = shares + shared.ranks * d.chunkRows * SHX_LOSS_SHARE_NUMBERS;
+    sharesOfRows(context, rows, shared, mine);
+    context.collectives->exchangeAlong(
+        {SHX_AXIS_ALL_GATHER, axis, SHX_F32, mine, shares,
+         count * SHX_LOSS_SHARE_NUMBERS * int64_t(sizeof(float))});
+    lossOfShares(context, rows, shared, shares, losses);
+  }
+
   void product(const ShxGemm &desc, const void *a, const void *b, void *c) {
     gemm(context, desc, a, b, c, workspace + plan.gemm);
   }
@@ -90,6 +113,8 @@ private:
   const void *x, *w;
   void *dx, *dw;
   uint8_t *workspace;
+  MeshAxis axis = MeshAxis::Tensor;
+  SharedWords shared{{}, 1};
   int64_t begin = 0, count = 0;
 };
 
@@ -105,5 +130,15 @@ extern "C" void shx_linear_cross_entropy(ShxContext *ctx,
                                          float *loss, void *dx, void *dw,
                                          void *workspace) {
   LinearCrossEntropy call(contextOf(ctx), *desc, x, w, dx, dw, workspace);
+  call.run(labels, seed, loss);
+}
+
+extern "C" void shx_linear_cross_entropy_part(
+    ShxContext *ctx, const ShxLinearCrossEntropyPart *desc, const void *x,
+    const void *w, const void *labels, const float *seed, float *loss, void *dx,
+    void *dw, void *workspace) {
+  LinearCrossEntropy call(contextOf(ctx), desc->loss, x, w, dx, dw, workspace);
+  call.share(static_cast<shardonnx::MeshAxis>(desc->axis), desc->parts,
+             desc->words);
   call.run(labels, seed, loss);
 }

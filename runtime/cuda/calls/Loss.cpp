@@ -3,7 +3,6 @@
 //
 // Cross-entropy of given logits: launches of kernels/CrossEntropy.cu.
 
-#include "../kernels/Shapes.h"
 #include "../launch/KernelNames.h"
 #include "../launch/Launch.h"
 #include "LossRows.h"
@@ -11,17 +10,42 @@
 
 namespace shardonnx::rt::cuda {
 
+static int32_t classesOf(int64_t count) {
+  if (count > INT32_MAX)
+    fail("a cross-entropy has ", count,
+         " classes, more than the kernel's 2^31 - 1");
+  return static_cast<int32_t>(count);
+}
+
 void lossOfRows(Context &context, const LossRows &rows, int64_t blocks,
                 double *losses) {
   static constexpr auto names = SHX_KERNEL_NAMES("shx_k_cross_entropy");
   const LossRows &r = rows;
-  if (r.classes > INT32_MAX)
-    fail("a cross-entropy has ", r.classes,
-         " classes, more than the kernel's 2^31 - 1");
-  auto classes = static_cast<int32_t>(r.classes);
   launch(context, names(r.dtype), blocks, kLossThreads, 0, r.logits, r.dlogits,
-         r.labels, r.seed, losses, r.rows, r.stride, r.ignored, classes,
-         r.labelDtype, r.softcap);
+         r.labels, r.seed, losses, r.rows, r.stride, r.ignored,
+         classesOf(r.classes), r.labelDtype, r.softcap);
+}
+
+int64_t SharedWords::here() const {
+  return std::clamp<int64_t>(words.all - words.first, 0, words.count);
+}
+
+void sharesOfRows(Context &context, const LossRows &r,
+                  const SharedWords &shared, float *shares) {
+  static constexpr auto names = SHX_KERNEL_NAMES("shx_k_loss_share");
+  launch(context, names(r.dtype), r.rows, kLossThreads, 0, r.logits, r.labels,
+         static_cast<void *>(shares), shared.words, r.stride, r.ignored,
+         classesOf(shared.here()), r.labelDtype);
+}
+
+void lossOfShares(Context &context, const LossRows &r,
+                  const SharedWords &shared, const float *shares,
+                  double *losses) {
+  static constexpr auto names = SHX_KERNEL_NAMES("shx_k_shared_loss");
+  launch(context, names(r.dtype), r.rows, kLossThreads, 0, r.dlogits, r.labels,
+         r.seed, static_cast<const void *>(shares), losses, shared.words,
+         r.stride, r.ignored, classesOf(shared.here()), r.labelDtype,
+         shared.ranks);
 }
 
 void sumLosses(Context &context, const double *losses, int64_t count,

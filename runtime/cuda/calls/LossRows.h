@@ -7,6 +7,7 @@
 #ifndef SHARDONNX_RUNTIME_CUDA_LOSSROWS_H
 #define SHARDONNX_RUNTIME_CUDA_LOSSROWS_H
 
+#include "../kernels/Shapes.h"
 #include "../launch/Context.h"
 
 namespace shardonnx::rt::cuda {
@@ -26,6 +27,26 @@ struct LossRows {
 /// the kernel's own, for kLossBlocks blocks at most.
 void lossOfRows(Context &context, const LossRows &rows, int64_t blocks,
                 double *losses);
+
+/// A vocabulary that the ranks of an axis share: this one has the words from
+/// `first` on, in rows of `count` logits, of `all`.
+struct SharedWords {
+  TableRows words;
+  int32_t ranks;
+  /// How many of the rows are words.
+  int64_t here() const;
+};
+
+/// shares[r] = what this rank tells the others of row r:
+/// SHX_LOSS_SHARE_NUMBERS.
+void sharesOfRows(Context &context, const LossRows &rows,
+                  const SharedWords &shared, float *shares);
+
+/// losses[r] = the loss of row r, of which all ranks have told their shares,
+/// one rank's behind the other's; gradients take the logits' place.
+void lossOfShares(Context &context, const LossRows &rows,
+                  const SharedWords &shared, const float *shares,
+                  double *losses);
 
 /// *loss = Σ losses, in an order that the count fixes; null as above.
 void sumLosses(Context &context, const double *losses, int64_t count,

@@ -11,6 +11,7 @@
 
 #include "Device.cuh"
 #include "Shapes.h"
+#include "shardonnx/runtime/MeshABI.h"
 #include <cfloat>
 
 namespace shardonnx::rt::cuda {
@@ -254,6 +255,76 @@ template <int32_t Type> __device__ void crossEntropy(const LossArgs &args) {
     (args.losses ? args.losses : blockLosses)[blockIdx.x] = loss;
 }
 
+// Of a vocabulary that ranks share: what each tells the others of a row. The
+// logarithm of the sum of its words' exponentials, and the label's logit, which
+// is one rank's; the others say 0, and NaN of a label that is no word.
+struct Share {
+  float logSum, label;
+};
+static_assert(sizeof(Share) == SHX_LOSS_SHARE_NUMBERS * sizeof(float), "");
+
+template <int32_t Type>
+__device__ void shareRow(const LossArgs &args, const TableRows &words,
+                         Share *shares) {
+  int64_t r = blockIdx.x, label = indexAt(args.labelDtype, args.labels, r);
+  Share mine{0, 0};
+  if (label != args.ignored) {
+    const Stored<Type> *row = typed<Type>(args.logits, r * args.stride);
+    Normalizer here =
+        normalize<Type, false>(row, Cut(row, row, args.classes), args.softcap);
+    mine.logSum = here.high + logf(here.sum);
+    int64_t place = label - words.first;
+    if (place >= 0 && place < args.classes)
+      mine.label = Float<Type>::widen(row[place]);
+    else if (label < 0 || label >= words.all)
+      mine.label = __int_as_float(0x7fffffff);
+  }
+  if (threadIdx.x == 0)
+    shares[r] = mine;
+}
+
+// Of a row of all ranks' words, in the order of ranks: all have the same bits.
+__device__ Share wholeOf(const Share *shares, int32_t ranks, int64_t rows) {
+  float high = -FLT_MAX, sum = 0;
+  Share whole{0, 0};
+  for (int32_t rank = 0; rank < ranks; ++rank)
+    high = fmaxf(high, shares[rank * rows].logSum);
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    sum += expf(shares[rank * rows].logSum - high);
+    whole.label += shares[rank * rows].label;
+  }
+  whole.logSum = high + logf(sum);
+  return whole;
+}
+
+template <int32_t Type>
+__device__ void lossOfShares(const LossArgs &args, const TableRows &words,
+                             const Share *shares, int32_t ranks) {
+  int64_t r = blockIdx.x, label = indexAt(args.labelDtype, args.labels, r);
+  Stored<Type> *row =
+      args.dlogits ? typed<Type>(args.dlogits, r * args.stride) : nullptr;
+  Cut cut(row, row, args.classes);
+  double loss = 0;
+  if (label == args.ignored) {
+    if (row)
+      writeZeros<Type>(row, cut);
+  } else {
+    Share whole = wholeOf(shares + r, ranks, args.rows);
+    loss = double(whole.logSum) - double(whole.label);
+    Normalizer all;
+    all.high = whole.logSum, all.sum = 1;
+    if (row)
+      writeGradient<Type, false>(row, row, cut, label - words.first, all,
+                                 *args.seed, args.softcap);
+  }
+  // Behind the words, to the end of the rows that a rank has, there are none.
+  for (int64_t j = args.classes + threadIdx.x; row && j < words.count;
+       j += kLossThreads)
+    row[j] = 0;
+  if (threadIdx.x == 0)
+    args.losses[r] = loss;
+}
+
 } // namespace
 } // namespace shardonnx::rt::cuda
 
@@ -270,6 +341,33 @@ using namespace shardonnx::rt::cuda;
                         ignored, classes, labelDtype, softcap});               \
   }
 SHX_FOR_FLOATS(SHX_CROSS_ENTROPY)
+
+#define SHX_LOSS_SHARE(suffix, Type)                                           \
+  extern "C" __global__ void __launch_bounds__(kLossThreads, 2)                \
+      shx_k_loss_share_##suffix(const void *logits, const void *labels,        \
+                                void *shares, TableRows words, int64_t stride, \
+                                int64_t ignored, int32_t classes,              \
+                                int32_t labelDtype) {                          \
+    LossArgs args{logits, nullptr, labels,  nullptr,    nullptr, gridDim.x,    \
+                  stride, ignored, classes, labelDtype, 0};                    \
+    shareRow<Type>(args, words, static_cast<Share *>(shares));                 \
+  }
+SHX_FOR_FLOATS(SHX_LOSS_SHARE)
+
+// Gradients take the place of the logits; null: there are none.
+#define SHX_SHARED_LOSS(suffix, Type)                                          \
+  extern "C" __global__ void __launch_bounds__(kLossThreads, 2)                \
+      shx_k_shared_loss_##suffix(                                              \
+          void *dlogits, const void *labels, const float *seed,                \
+          const void *shares, double *losses, TableRows words, int64_t stride, \
+          int64_t ignored, int32_t classes, int32_t labelDtype,                \
+          int32_t ranks) {                                                     \
+    LossArgs args{dlogits, dlogits, labels,  seed,       losses, gridDim.x,    \
+                  stride,  ignored, classes, labelDtype, 0};                   \
+    lossOfShares<Type>(args, words, static_cast<const Share *>(shares),        \
+                       ranks);                                                 \
+  }
+SHX_FOR_FLOATS(SHX_SHARED_LOSS)
 
 // *loss = Σ losses, in double. One block; each thread adds every
 // kLossThreads-th, then the block adds as a tree.

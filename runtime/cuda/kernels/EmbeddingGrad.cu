@@ -6,7 +6,9 @@
 // sorting", 2011: count, scan, scatter), then each warp adds a tile of sorted
 // rows: the work is even however often an id occurs, and the order of every
 // sum follows from the ids alone. A run of one id that crosses tiles leaves one
-// partial sum in each, which a second kernel adds in order.
+// partial sum in each, which a second kernel adds in order. Rows of the table
+// that are not here are one row behind those that are, of which there is no
+// sum.
 
 #include "Device.cuh"
 #include "Shapes.h"
@@ -20,13 +22,16 @@ namespace {
 struct Keys {
   const void *ids;
   int32_t idDtype;
-  int64_t vocab;
+  TableRows part;
   const uint32_t *sorted; // by lower digits; null: ids
   __device__ uint32_t at(int64_t i) const {
     if (sorted)
       return sorted[i];
-    int64_t row = placeWithin(indexAt(idDtype, ids, i), vocab, nullptr);
-    return row < 0 ? 0 : uint32_t(row);
+    int64_t row = placeWithin(indexAt(idDtype, ids, i), part.all, nullptr);
+    if (row < 0)
+      return 0;
+    int64_t place = row - part.first;
+    return uint32_t(place >= 0 && place < part.count ? place : part.count);
   }
 };
 
@@ -82,12 +87,12 @@ using namespace shardonnx::rt::cuda;
 // counts[digit][block]: how often each digit occurs in each tile.
 extern "C" __global__ void __launch_bounds__(kSortThreads)
     shx_k_sort_count(const void *ids, const uint32_t *sorted, uint32_t *counts,
-                     int64_t count, int64_t vocab, int32_t idDtype,
+                     int64_t count, TableRows part, int32_t idDtype,
                      int32_t shift, int32_t bits) {
   __shared__ uint32_t counters[kSortWarps][1 << kMaxDigitBits];
   uint32_t rank[kSortRounds];
   Digit digit{shift, bits};
-  rankTile({ids, idDtype, vocab, sorted}, count, digit, counters, rank);
+  rankTile({ids, idDtype, part, sorted}, count, digit, counters, rank);
   for (int d = int(threadIdx.x); d < digit.count(); d += kSortThreads) {
     uint32_t sum = 0;
     for (int w = 0; w < kSortWarps; ++w)
@@ -119,11 +124,11 @@ extern "C" __global__ void __launch_bounds__(kSortThreads)
     shx_k_sort_scatter(const void *ids, const uint32_t *sorted,
                        const uint32_t *order, const uint32_t *counts,
                        uint32_t *keysOut, uint32_t *orderOut, int64_t count,
-                       int64_t vocab, int32_t idDtype, int32_t shift,
+                       TableRows part, int32_t idDtype, int32_t shift,
                        int32_t bits) {
   __shared__ uint32_t counters[kSortWarps][1 << kMaxDigitBits];
   uint32_t rank[kSortRounds];
-  Keys keys{ids, idDtype, vocab, sorted};
+  Keys keys{ids, idDtype, part, sorted};
   Digit digit{shift, bits};
   rankTile(keys, count, digit, counters, rank);
   for (int d = int(threadIdx.x); d < digit.count(); d += kSortThreads) {
@@ -200,9 +205,13 @@ __device__ void addPack(Pack &sum, const Pack &pack) {
 template <int32_t Table> struct Target {
   void *table;
   int64_t padding; // an id that gets none
+  int64_t rows;    // from this id on, none does
   bool accumulate;
+  __device__ bool has(uint32_t key) const {
+    return int64_t(key) != padding && int64_t(key) < rows;
+  }
   __device__ void add(uint32_t key, Pack sum, const Columns &columns) const {
-    if (int64_t(key) == padding)
+    if (!has(key))
       return;
     Stored<Table> *row = typed<Table>(table, int64_t(key) * columns.width);
     if (accumulate)
@@ -236,6 +245,8 @@ __device__ void sumTile(const uint32_t *__restrict__ keys,
   auto &mine = staged[warp()];
   int64_t tile = blockIdx.x, begin = tile * kSumTile;
   int64_t end = min(count, begin + kSumTile);
+  if (!target.has(keys[begin]) && keys[begin] == keys[end - 1])
+    return;
   bool head = begin > 0 && keys[begin - 1] == keys[begin];
   Pack sum{};
   for (int64_t first = begin; first < end; first += kBatch) {
@@ -300,6 +311,8 @@ __device__ void joinTiles(const uint32_t *__restrict__ keys,
   if (columns.none() || end >= count)
     return;
   uint32_t key = keys[end - 1];
+  if (!target.has(key))
+    return;
   bool beganEarlier = begin > 0 && keys[begin - 1] == key;
   if (keys[end] != key || beganEarlier)
     return;
@@ -318,11 +331,12 @@ __device__ void joinTiles(const uint32_t *__restrict__ keys,
   extern "C" __global__ void __launch_bounds__(kSumThreads)                    \
       shx_k_embedding_sum_##suffix(                                            \
           const uint32_t *keys, const uint32_t *order, const void *dy,         \
-          float *partial, void *table, int64_t padding, int64_t count,         \
-          int64_t width, int64_t ldDy, int32_t accumulate, int32_t packed) {   \
+          float *partial, void *table, int64_t padding, int64_t here,          \
+          int64_t count, int64_t width, int64_t ldDy, int32_t accumulate,      \
+          int32_t packed) {                                                    \
     sumTile<Table, Dy>(keys, order, dy, partial,                               \
-                       Target<Table>{table, padding, accumulate != 0}, count,  \
-                       width, ldDy, packed != 0);                              \
+                       Target<Table>{table, padding, here, accumulate != 0},   \
+                       count, width, ldDy, packed != 0);                       \
   }
 SHX_FOR_FLOAT_PAIRS(SHX_SUM_TILE)
 
@@ -330,9 +344,10 @@ SHX_FOR_FLOAT_PAIRS(SHX_SUM_TILE)
   extern "C" __global__ void __launch_bounds__(kSumThreads)                    \
       shx_k_embedding_join_##suffix(                                           \
           const uint32_t *keys, float *partial, void *table, int64_t padding,  \
-          int64_t count, int64_t width, int32_t accumulate, int32_t packed) {  \
+          int64_t here, int64_t count, int64_t width, int32_t accumulate,      \
+          int32_t packed) {                                                    \
     joinTiles<Table>(keys, partial,                                            \
-                     Target<Table>{table, padding, accumulate != 0}, count,    \
-                     width, packed != 0);                                      \
+                     Target<Table>{table, padding, here, accumulate != 0},     \
+                     count, width, packed != 0);                               \
   }
 SHX_FOR_FLOATS(SHX_JOIN_TILES)

@@ -14,6 +14,11 @@ namespace shardonnx::rt::cuda {
 // ---- Embedding.
 constexpr int kEmbeddingThreads = 256; // a warp a row
 
+/// Those rows of a table of `all` that are here: `count` from `first` on.
+struct TableRows {
+  int64_t first, count, all;
+};
+
 /// Sorting: each warp ranks kSortRounds × 32 keys in a row.
 constexpr int kSortThreads = 256;
 constexpr int kSortWarps = kSortThreads / 32;

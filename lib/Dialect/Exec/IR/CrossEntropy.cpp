@@ -138,6 +138,7 @@ static CallArgument descriptorOfWords(LinearCrossEntropyOp op) {
     return descriptorOf(part.loss, "cross_entropy");
   part.axis = int32_t(parseSpelling<MeshAxis>(*op.getAxis()).value());
   part.parts = int32_t(op.getParts());
+  part.words = part.loss.vocab * part.parts;
   return descriptorOf(part, "cross_entropy");
 }
 
@@ -152,10 +153,16 @@ Value LinearCrossEntropyOp::getAccumulationTarget() {
 }
 
 int64_t LinearCrossEntropyOp::getWorkspaceBytes(const LibraryModel &libraries) {
-  int64_t bytes = libraries.linearCrossEntropy(getDescriptor());
-  if (getAxis())
-    bytes += sharedLossBytes(int64_t(getChunkRows()), int64_t(getParts()));
-  return bytes;
+  return getWorkspaceBytes(libraries, int64_t(getChunkRows()));
+}
+
+int64_t LinearCrossEntropyOp::getWorkspaceBytes(const LibraryModel &libraries,
+                                                int64_t chunkRows) {
+  ShxLinearCrossEntropy desc = getDescriptor();
+  desc.chunkRows = chunkRows;
+  int64_t shared =
+      getAxis() ? sharedLossBytes(chunkRows, int64_t(getParts())) : 0;
+  return libraries.linearCrossEntropy(desc) + shared;
 }
 
 double LinearCrossEntropyOp::getExecutedFlops() {

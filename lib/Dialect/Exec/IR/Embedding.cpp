@@ -53,6 +53,7 @@ static CallArgument descriptorOfTable(Op op, const ShxEmbedding &table) {
   part.table = table;
   part.axis = int32_t(parseSpelling<MeshAxis>(*op.getAxis()).value());
   part.parts = int32_t(op.getParts());
+  part.words = table.vocab * part.parts;
   return descriptorOf(part, "embedding");
 }
 
@@ -91,7 +92,9 @@ Value EmbeddingGradOp::getAccumulationTarget() {
 }
 
 int64_t EmbeddingGradOp::getWorkspaceBytes(const LibraryModel &libraries) {
-  return libraries.embeddingGrad(describe(*this));
+  ShxEmbedding table = describe(*this);
+  table.vocab += getAxis() ? 1 : 0; // the rows of other ranks
+  return libraries.embeddingGrad(table);
 }
 
 namespace {

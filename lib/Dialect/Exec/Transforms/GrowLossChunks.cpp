@@ -34,15 +34,16 @@ static std::vector<int64_t> liveBytes(func::FuncOp function) {
 }
 
 // The largest chunk whose workspace has no more than `bytes`.
-static int64_t rowsWithin(const LibraryModel &libraries,
-                          ShxLinearCrossEntropy desc, int64_t bytes) {
+static int64_t rowsWithin(LinearCrossEntropyOp op, int64_t bytes,
+                          const LibraryModel &libraries) {
   constexpr int64_t kStep = 128; // rows of a GPU's tile
+  ShxLinearCrossEntropy desc = op.getDescriptor();
   int64_t rows = desc.chunkRows;
   while (rows < desc.rows) {
-    desc.chunkRows = std::min(desc.rows, alignTo(rows + 1, kStep));
-    if (libraries.linearCrossEntropy(desc) > bytes)
+    int64_t more = std::min(desc.rows, alignTo(rows + 1, kStep));
+    if (op.getWorkspaceBytes(libraries, more) > bytes)
       break;
-    rows = desc.chunkRows;
+    rows = more;
   }
   // As few chunks of nearly equal size.
   int64_t chunks = (desc.rows + rows - 1) / rows;
@@ -53,8 +54,7 @@ static void grow(LinearCrossEntropyOp op, int64_t slack,
                  const LibraryModel &libraries) {
   Operation *space = op.getWorkspace().getDefiningOp();
   auto type = cast<MemRefType>(op.getWorkspace().getType());
-  int64_t rows =
-      rowsWithin(libraries, op.getDescriptor(), type.getNumElements() + slack);
+  int64_t rows = rowsWithin(op, type.getNumElements() + slack, libraries);
   if (rows <= int64_t(op.getChunkRows()))
     return;
   op.setChunkRows(rows);

@@ -281,6 +281,37 @@ LaunchTable::Launch LaunchTable::describe(Operation *op) const {
   return launch;
 }
 
+/// Of `count` exchanges of all rows' numbers, one.
+LaunchTable::Launch LaunchTable::describeShares(LinearCrossEntropyOp loss,
+                                                int64_t count) {
+  Launch launch;
+  launch.kind = kMeshLaunch;
+  launch.name = ("all_gather " + *loss.getAxis()).str();
+  auto rows = cast<MemRefType>(loss.getOperand().getType()).getDimSize(0);
+  launch.read = double(rows * SHX_LOSS_SHARE_NUMBERS * 4) / double(count);
+  launch.written = launch.read * double(loss.getParts());
+  launch.least = launch.read + launch.written;
+  launch.calls = 1;
+  return launch;
+}
+
+int64_t LaunchTable::numberOf(Launch launch) {
+  auto [found, isNew] =
+      numbers.try_emplace(std::move(launch), int64_t(numbers.size()));
+  if (isNew)
+    list.push_back(&found->first);
+  return found->second;
+}
+
+/// How often a loss whose vocabulary ranks share tells its numbers: once a
+/// chunk of rows.
+static int64_t sharesOf(LinearCrossEntropyOp loss) {
+  if (!loss || !loss.getAxis())
+    return 0;
+  auto rows = cast<MemRefType>(loss.getOperand().getType()).getDimSize(0);
+  return int64_t(llvm::divideCeil(rows, int64_t(loss.getChunkRows())));
+}
+
 llvm::json::Array LaunchTable::runsOf(func::FuncOp function) {
   LeastTraffic least(function);
   llvm::MapVector<std::tuple<int64_t, int64_t, int64_t, int64_t>, int64_t> runs;
@@ -293,20 +324,23 @@ llvm::json::Array LaunchTable::runsOf(func::FuncOp function) {
     Launch launch = describe(&op);
     if (kernel)
       launch.least = least.bytesOf(kernel);
-    auto [found, isNew] =
-        numbers.try_emplace(std::move(launch), int64_t(numbers.size()));
-    if (isNew)
-      list.push_back(&found->first);
     nn::PlaceAttr place = placeOf(&op);
     int64_t unit = -1;
     if (place && place.getUnit())
       if (auto known = units.find(place.getUnit().getAttr());
           known != units.end())
         unit = known->second;
-    auto run =
-        runs.insert({{found->second, unit, int64_t(phaseOf(&op)), calls}, 0});
-    ++run.first->second;
-    runOfOp[&op] = run.first - runs.begin();
+    auto add = [&](Launch launch, int64_t count) {
+      auto run = runs.insert(
+          {{numberOf(std::move(launch)), unit, int64_t(phaseOf(&op)), calls},
+           0});
+      run.first->second += count;
+      return run.first - runs.begin();
+    };
+    runOfOp[&op] = add(std::move(launch), 1);
+    auto loss = dyn_cast<LinearCrossEntropyOp>(op);
+    if (int64_t shares = sharesOf(loss))
+      add(describeShares(loss, shares), shares);
   }
   llvm::json::Array array;
   for (const auto &[key, count] : runs)

@@ -414,7 +414,7 @@ void PartitionPass::runOnOperation() {
   for (auto function : module.getOps<func::FuncOp>()) {
     if (failed(checkHeads(function)))
       return signalPassFailure();
-    PartitionPlan plan(function.front(), tensor, asked, splitsVocabularies);
+    PartitionPlan plan(function.front(), tensor, asked);
     plan.search();
     if (std::string why = plan.unmet(); !why.empty()) {
       module.emitError("--tensor-plan: ") << why;

@@ -17,9 +17,8 @@ using namespace shardonnx;
 using namespace shardonnx::nn;
 
 PartitionPlan::PartitionPlan(Block &block, int64_t parts,
-                             const TensorPlan &asked, bool splitsVocabularies)
-    : block(block), parts(parts), asked(asked),
-      splitsVocabularies(splitsVocabularies) {}
+                             const TensorPlan &asked)
+    : block(block), parts(parts), asked(asked) {}
 
 const ShardingQuery *PartitionPlan::queryOf(Operation *op) const {
   auto found = queries.find(op);
@@ -126,9 +125,7 @@ void PartitionPlan::findSeeds() {
     if (!seed)
       continue;
     int64_t size = seed->sharding.size();
-    if (readsVocabulary(&op) && !splitsVocabularies)
-      whole[&op] = "the device looks up, and takes losses of, whole ones";
-    else if (size % parts == 0)
+    if (size % parts == 0)
       seeds[&op] = *seed;
     else
       whole[&op] = "the ranks do not divide its " + std::to_string(size) +

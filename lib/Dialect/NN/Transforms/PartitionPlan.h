@@ -30,8 +30,7 @@ namespace shardonnx::nn {
 /// op or a linear layer reads all tokens, they are gathered.
 class PartitionPlan {
 public:
-  PartitionPlan(mlir::Block &block, int64_t parts, const TensorPlan &asked,
-                bool splitsVocabularies);
+  PartitionPlan(mlir::Block &block, int64_t parts, const TensorPlan &asked);
 
   /// Decides all; always ends.
   void search();
@@ -99,7 +98,6 @@ private:
   mlir::Block &block;
   const int64_t parts;
   const TensorPlan &asked;
-  const bool splitsVocabularies;
   llvm::MapVector<mlir::Operation *, Seed> seeds;
   llvm::MapVector<mlir::Operation *, std::string> whole;
   /// How each sum is split, or whole.

@@ -57,22 +57,27 @@ void shx_axis_collective(ShxContext *ctx, const ShxAxisCollective *desc,
                          const void *from, void *to, void *workspace);
 
 // A vocabulary of which each of `parts` ranks of an axis has the words behind
-// those of the rank before: the calls of ABI.h whose `vocab` is what one has.
-// Ids and labels count in all of it.
+// those of the rank before: the calls of ABI.h whose `vocab` is the rows that
+// one has. Ids and labels count in all `words`, behind which the rows of the
+// last rank are no words: zero, and so are their gradients.
 typedef struct ShxEmbeddingPart {
   ShxEmbedding table;
+  int64_t words;
   int32_t axis; // MeshAxis
   int32_t parts;
 } ShxEmbeddingPart;
 // out is zero where another rank has the row.
 void shx_embedding_part(ShxContext *ctx, const ShxEmbeddingPart *desc,
                         const void *table, const void *ids, void *out);
+// The workspace is that of a table with one more row, which is what the rows of
+// other ranks are to this one.
 void shx_embedding_part_grad(ShxContext *ctx, const ShxEmbeddingPart *desc,
                              const void *ids, const void *dy, void *dtable,
                              void *workspace);
 
 typedef struct ShxLinearCrossEntropyPart {
   ShxLinearCrossEntropy loss;
+  int64_t words;
   int32_t axis; // MeshAxis
   int32_t parts;
 } ShxLinearCrossEntropyPart;

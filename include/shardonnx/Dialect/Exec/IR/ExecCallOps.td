@@ -236,6 +236,8 @@ def Exec_LinearCrossEntropyOp : Exec_CallOp<"linear_cross_entropy",
   }];
   let extraClassDeclaration = [{
     ShxLinearCrossEntropy getDescriptor();
+    /// With chunks of so many rows.
+    int64_t getWorkspaceBytes(const LibraryModel &libraries, int64_t chunkRows);
   }];
 }
 

@@ -62,6 +62,8 @@ private:
     bool operator<(const Launch &other) const { return key() < other.key(); }
   };
   Launch describe(mlir::Operation *op) const;
+  static Launch describeShares(LinearCrossEntropyOp loss, int64_t count);
+  int64_t numberOf(Launch launch);
 
   llvm::DenseMap<mlir::StringAttr, int64_t> units;
   std::map<Launch, int64_t> numbers;

@@ -155,9 +155,7 @@ def PartitionPass : Pass<"nn-partition", "mlir::ModuleOp"> {
     Option<"tensor", "tensor", "int64_t", "1",
            "Ranks that compute one sample together; 1: nothing is split">,
     Option<"tensorPlan", "tensor-plan", "std::string", "",
-           "JSON file of regexes over parameters: colwise, rowwise, replicate">,
-    Option<"splitsVocabularies", "splits-vocabularies", "bool", "true",
-           "The device has calls for a part of the words">
+           "JSON file of regexes over parameters: colwise, rowwise, replicate">
   ];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
@@ -255,7 +253,8 @@ def PackBasePass : Pass<"nn-pack-base", "mlir::ModuleOp"> {
     decodes to the dtype that they had, so shards and gathers are of the words.
     A weight [in, out] is packed as [out, in], as bitsandbytes has it, and its
     readers read it transposed. One that some products read in one way and some
-    in the other stays as it is.
+    in the other stays as it is. Runs behind nn-partition: of a weight that ranks
+    share, each packs its part.
 
     Preserves numerics: no, weights are rounded.
   }];
