@@ -26,6 +26,11 @@ EagerKind kindOf(Operation *op) {
       .Cases({"get", "reshape", "transpose", "matmul", "attention", "embedding",
               "linear_cross_entropy", "constant", "loss", "broadcast"},
              EagerKind::Elsewhere)
+      // Between ranks, and what these have of a vocabulary.
+      .Cases({"vary", "all_reduce", "all_slice", "all_gather", "reduce_scatter",
+              "all_to_all", "part_slice", "part_pad", "part_roll", "part_shift",
+              "ring_attention", "embedding_part", "linear_cross_entropy_part"},
+             EagerKind::Elsewhere)
       .Cases({"add", "sub"}, EagerKind::Linear)
       .Cases({"slice", "concat", "split"}, EagerKind::Concatenated)
       .Default(EagerKind::Elementwise);
@@ -194,7 +199,8 @@ EagerGraph countEager(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>())
     for (Operation &op : function.getBody().front()) {
       if (auto head = op.getName().stripDialect();
-          head == "linear_cross_entropy") {
+          head == "linear_cross_entropy" ||
+          head == "linear_cross_entropy_part") {
         auto rows = dyn_cast<ShapedType>(op.getOperand(0).getType());
         auto weight = dyn_cast<ShapedType>(op.getOperand(1).getType());
         if (rows && weight && rows.getRank() > 0)
