@@ -143,6 +143,10 @@ double Device::sendSeconds(double bytes, const RankGroup &group) const {
   return least;
 }
 
+double Device::hostCopySeconds(double bytes) const {
+  return kHostCopySeconds + bytes / hostBytesPerSecond;
+}
+
 double Device::gatherSeconds(double bytes, const RankGroup &group) const {
   if (group.ranks <= 1)
     return 0;

@@ -72,6 +72,7 @@ private:
   Device productDevice() const;
   double slowed(double seconds, double ofProducts, double clock) const;
   void call(const Manifest::Collective &call);
+  void hostCopy(const Manifest::Collective &call);
   double start(double &queue, double seconds);
   double gatherSeconds(const Manifest::Unit &unit, bool nearby) const;
   double reduceSeconds(const Manifest::Unit &unit) const;
@@ -104,6 +105,8 @@ private:
   double wire = 0;                         // when nothing is being sent
   std::vector<double> gathered, reduced;   // when the last one ends
   std::vector<bool> resharded;             // lies within its reshard_group
+  double awayQueue = 0, backQueue = 0;     // to the host and from it
+  std::map<int64_t, double> copied;        // when each copy ends
 };
 
 double Walk::gatherSeconds(const Manifest::Unit &unit, bool nearby) const {
@@ -321,7 +324,30 @@ double Walk::start(double &queue, double seconds) {
   return queue = begin + seconds;
 }
 
+// Both directions have a queue of their own, and the links to the host are
+// nobody else's while a microbatch runs.
+void Walk::hostCopy(const Manifest::Collective &call) {
+  bool isAway = call.op == "offload_start";
+  if (isAway || call.op == "reload_start") {
+    double &queue = isAway ? awayQueue : backQueue;
+    double begin = std::max(queue, now);
+    queue = begin + device.hostCopySeconds(double(call.copiedBytes));
+    copied[call.copy] = queue;
+    record(isAway ? Span::Offload : Span::Reload, -1, begin, queue);
+    return;
+  }
+  double until = copied[call.copy], waited = std::max(0.0, until - now);
+  if (waited > 0)
+    record(Span::Wait, -1, now, until);
+  step.copies += waited;
+  step.exposed += waited;
+  now += waited;
+  late = std::max(late, until);
+}
+
 void Walk::call(const Manifest::Collective &call) {
+  if (call.copy >= 0)
+    return hostCopy(call);
   if (call.op == "clip_grad_norm")
     workBetween({0, 0, memorySeconds(normBytes())});
   if (call.unit < 0)
@@ -495,7 +521,8 @@ void Walk::run(const std::string &name) {
 static void add(StepExposure &sum, const StepExposure &other, double times) {
   for (double StepExposure::*part :
        {&StepExposure::work, &StepExposure::exposed, &StepExposure::products,
-        &StepExposure::attention, &StepExposure::memory, &StepExposure::host})
+        &StepExposure::attention, &StepExposure::memory, &StepExposure::host,
+        &StepExposure::copies})
     sum.*part += times * (other.*part);
   for (size_t axis = 0; axis < sum.exposedByAxis.size(); ++axis)
     sum.exposedByAxis[axis] += times * other.exposedByAxis[axis];
@@ -562,7 +589,8 @@ std::vector<FunctionSchedule> predictSchedule(const Manifest &manifest,
 
 double offloadSeconds(const Manifest &manifest, const Topology &ranks,
                       Offload offload, const Device &device) {
-  return double(offloadedBytes(manifest, ranks, offload)) /
+  return double(offloadedBytes(manifest, ranks, offload) -
+                manifest.hostSpace.bytes) /
          device.hostBytesPerSecond;
 }
 

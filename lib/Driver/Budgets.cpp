@@ -52,7 +52,8 @@ static LogicalResult refuseFit(const FitOutcome &outcome,
 LogicalResult Compilation::fitBytes() {
   if (options.fit)
     return fit();
-  if (options.memoryBudget && mayRecompute(options))
+  if (options.memoryBudget &&
+      (mayRecompute(options) || options.offloadActivations))
     return fitBudget();
   return success();
 }
@@ -80,9 +81,10 @@ LogicalResult Compilation::fit() {
   return success();
 }
 
-// `--memory-budget` where nothing is said of recomputation: of each tensor,
-// what is kept and what is computed again is decided with the schedule, by the
-// predicted time of what fits.
+// `--memory-budget` where nothing is said of recomputation, or activations may
+// be offloaded: of each tensor, whether it is kept, waits on the host or is
+// computed again is decided with the schedule, by the predicted time of what
+// fits.
 LogicalResult Compilation::fitBudget() {
   FailureOr<const ProgramOptions *> told = programOptions();
   if (failed(told))
@@ -106,15 +108,17 @@ LogicalResult Compilation::fitBudget() {
         ", whatever is computed again; give that much, more ranks "
         "(--world-size) or a smaller batch");
   const FitTrial &taken = *outcome.fastest;
-  if (taken.recompute.kind != RecomputeKind::None)
+  if (taken.recompute.kind != RecomputeKind::None || options.offloadActivations)
     diags.note(
-        "--memory-budget: --recompute=" + taken.recompute.text() + ": " +
+        "--memory-budget: --recompute=" + taken.recompute.text() +
+        (taken.offloadActivations ? " --offload=activations" : "") + ": " +
         formatBytes(taken.bytes) + " of " + formatBytes(*options.memoryBudget) +
         " on " + rank +
         (options.target == TargetKind::CUDA ? ", headroom included, " : ", ") +
         llvm::formatv("{0:F2}", 1e3 * taken.seconds).str() +
         " ms a step predicted");
   options.recompute = taken.recompute;
+  options.offloadActivations = taken.offloadActivations;
   return success();
 }
 

@@ -260,6 +260,10 @@ LogicalResult checkOptions(const CompileOptions &options,
   if (failed(checkMuon(options, diagnostics)) ||
       failed(checkMesh(options, diagnostics)))
     return failure();
+  if (options.offloadActivations && !cuda)
+    return diagnostics.error("--offload=activations: the memory of a program "
+                             "for CPUs is the host's; leave it out, or compute "
+                             "more again with --recompute");
   if (options.tf32 && !cuda)
     return diagnostics.error("--tf32: only --target=cuda has TF32; leave it "
                              "out");

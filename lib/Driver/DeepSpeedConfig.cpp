@@ -339,10 +339,13 @@ void Mapper::mapScheduler() {
 
 void Mapper::mapOthers() {
   json::Object recompute = takeObject(file, "activation_checkpointing");
-  for (const char *key : {"partition_activations", "cpu_checkpointing"})
-    if (takeTruth(recompute, key))
-      refuse(std::string("activation_checkpointing.") + key, "true",
-             "leave it out; --recompute bounds what activations take");
+  if (takeTruth(recompute, "partition_activations"))
+    refuse("activation_checkpointing.partition_activations", "true",
+           "leave it out; --recompute bounds what activations take");
+  if (takeTruth(recompute, "cpu_checkpointing"))
+    refuse("activation_checkpointing.cpu_checkpointing", "true",
+           "leave it out, and for GPUs give --recompute=block "
+           "--offload=activations");
   if (!recompute.empty())
     out.notes.push_back("activation_checkpointing is --recompute=block, "
                         "selective or budget:BYTES");

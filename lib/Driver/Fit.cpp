@@ -1,9 +1,10 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Each strategy is tried with as little recomputation as lets it fit, once with
-// every gather where it is needed and once at the prefetch distances: what is
-// computed again may cost more than gathers that wait, or less. Both budgets
+// Each strategy is tried with as little recomputation as lets it fit, where
+// --offload=activations allows it also with activations in host memory; once
+// with every gather where it is needed and once at the prefetch distances: what
+// is computed again may cost more than gathers that wait, or less. Both budgets
 // then do the rest: --recompute=budget, and --memory-budget with what is left.
 // Of all that fits, the step that is predicted to take least time is taken; of
 // equals the first, in the order in which --help has the strategies. What could
@@ -24,6 +25,8 @@ namespace shardonnx {
 std::string FitTrial::text() const {
   std::string text = std::string("--strategy=") + spell(strategy) +
                      " --recompute=" + recompute.text();
+  if (offloadActivations)
+    text += " --offload=activations";
   if (memoryBudget)
     text += " --memory-budget=" + std::to_string(*memoryBudget);
   return text;
@@ -33,6 +36,7 @@ CompileOptions withTrial(CompileOptions options, const FitTrial &trial) {
   options.fit.reset();
   options.strategy = trial.strategy;
   options.recompute = trial.recompute;
+  options.offloadActivations = trial.offloadActivations;
   options.memoryBudget = trial.memoryBudget;
   return options;
 }
@@ -64,6 +68,7 @@ private:
   };
 
   void tryStrategy(Strategy strategy);
+  void tryKeeping(FitTrial trial);
   void tryRecompute(FitTrial trial, int64_t activations);
   std::optional<Peaks> plan(FitTrial &trial);
   std::optional<Peaks> fail(const FitTrial &trial);
@@ -184,6 +189,14 @@ void FitSearch::tryStrategy(Strategy strategy) {
   trial.recompute = options.recompute;
   if (mayMoveGathers())
     trial.memoryBudget = budget;
+  tryKeeping(trial);
+  trial.offloadActivations = options.offloadActivations;
+  if (trial.offloadActivations)
+    tryKeeping(trial);
+}
+
+// As much as fits of what backward reads; the rest is computed again.
+void FitSearch::tryKeeping(FitTrial trial) {
   std::optional<Peaks> peaks = plan(trial);
   if (!peaks || !mayRecompute(options))
     return;

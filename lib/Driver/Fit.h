@@ -22,6 +22,7 @@ namespace shardonnx {
 struct FitTrial {
   Strategy strategy = Strategy::FullShard;
   Recompute recompute;
+  bool offloadActivations = false;
   std::optional<int64_t> memoryBudget; // none: gathers stand as options say
   int64_t bytes = 0;                   // of a rank of --world-size
   double seconds = 0;                  // of a step, predicted

@@ -135,6 +135,10 @@ void printExposure(const Manifest &m, const InspectView &view,
                    llvm::raw_ostream &out) {
   StepExposure step = predictExposure(m, view.device, view.topology);
   printSpeed(m, view, step, out);
+  if (m.hostSpace.bytes > 0)
+    out << llvm::formatv("  of what is exposed, {0:F3} ms are waits for "
+                         "activations on their way to the host and back\n",
+                         step.copies * kMillis);
   if (view.topology.ranks == 1 && !view.trace)
     return;
   out << llvm::formatv(
@@ -163,6 +167,8 @@ void printExposure(const Manifest &m, const InspectView &view,
     printRow(row, out);
   if (double along = alongAxes(step); along > 0)
     printRow({"along the mesh", {0, 0, along}, std::nullopt}, out);
+  if (step.copies > 0)
+    printRow({"to the host and back", {0, 0, step.copies}, std::nullopt}, out);
   printRow(all, out);
   printAxes(step, view.topology, out);
 }
@@ -183,6 +189,7 @@ void writeExposure(llvm::json::OStream &json, const Manifest &m,
     json.attribute("step_ms", step.seconds() * kMillis);
     json.attribute("work_ms", step.work * kMillis);
     json.attribute("exposed_ms", step.exposed * kMillis);
+    json.attribute("exposed_copies_ms", step.copies * kMillis);
     writeExposedByAxis(json, step);
     const Device &device = view.device;
     Speed speed = speedOf(m, device, step);

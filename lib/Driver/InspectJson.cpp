@@ -191,6 +191,10 @@ void writeFunctions(OStream &json, const Manifest &m) {
           for (const Manifest::Collective &call : function.collectives)
             json.object([&] {
               json.attribute("op", text(call.op));
+              if (call.copy >= 0)
+                json.attribute("copy", call.copy);
+              if (call.copiedBytes > 0)
+                json.attribute("copied_bytes", call.copiedBytes);
               if (call.unit >= 0)
                 json.attribute(
                     "unit", text(m.units[static_cast<size_t>(call.unit)].name));
@@ -237,6 +241,8 @@ void writeMemory(OStream &json, const Manifest &m, const InspectView &view) {
     json.attribute("peak_bytes", totalBytes(items));
     json.attribute("offloaded_bytes",
                    offloadedBytes(m, view.topology, view.offload));
+    if (m.hostSpace.bytes > 0)
+      json.attribute("offloaded_activation_bytes", m.hostSpace.bytes);
     if (view.run) {
       json.attribute("run_peak_bytes", view.run->planned);
       json.attribute("run_measured_bytes", view.run->measured);
@@ -261,6 +267,8 @@ void writeMemory(OStream &json, const Manifest &m, const InspectView &view) {
       writeSpace(json, "private", m.privateSpace);
       writeSpace(json, "gather", m.gatherSpace);
       writeSpace(json, "gradients", m.gradientSpace);
+      if (m.hostSpace.bytes > 0)
+        writeSpace(json, "host", m.hostSpace);
     });
     json.attribute("gather_in_place", m.gathersInPlace());
   });

@@ -317,9 +317,13 @@ void printMemory(const Manifest &m, const InspectView &view, raw_ostream &out) {
     if (item.bytes > 0)
       table.add(
           {"headroom: " + item.name, formatBytes(item.bytes), "estimated"});
+  if (m.hostSpace.bytes > 0)
+    table.add(
+        {"activations in pinned host memory", formatBytes(m.hostSpace.bytes)});
   if (view.offload != Offload::None)
     table.add({m.cuda() ? "in pinned host memory" : "in a file (--offload-dir)",
-               formatBytes(offloadedBytes(m, view.topology, view.offload))});
+               formatBytes(offloadedBytes(m, view.topology, view.offload) -
+                           m.hostSpace.bytes)});
   if (view.run)
     addMeasured(*view.run, table);
   table.print(out);
@@ -355,11 +359,13 @@ void printSpaces(const Manifest &m, bool all, raw_ostream &out) {
   out << "\nplanned spaces\n";
   Table table("lrrr");
   table.add({"space", "bytes", "lower bound", "ratio"});
-  std::pair<const char *, const Manifest::Space *> spaces[] = {
+  std::vector<std::pair<const char *, const Manifest::Space *>> spaces = {
       {"private (activations, workspaces)", &m.privateSpace},
       {m.gathersInPlace() ? "gather (only between machines)" : "gather",
        &m.gatherSpace},
       {"gradients", &m.gradientSpace}};
+  if (m.hostSpace.bytes > 0)
+    spaces.push_back({"host (activations)", &m.hostSpace});
   for (auto [name, space] : spaces) {
     std::string ratio = "-";
     if (space->lowerBoundBytes > 0) {
@@ -375,6 +381,7 @@ void printSpaces(const Manifest &m, bool all, raw_ostream &out) {
   printLive("private", m.privateSpace, all, out);
   printLive("gather", m.gatherSpace, all, out);
   printLive("gradients", m.gradientSpace, all, out);
+  printLive("host", m.hostSpace, all, out);
 }
 
 // The last two parts of each unit's name, or the whole where these are not
@@ -444,7 +451,9 @@ bool sameCollectives(const Manifest::Function &a, const Manifest::Function &b) {
 void printFunctions(const Manifest &m, raw_ostream &out) {
   if (m.functions.empty())
     return;
-  out << "\ncollectives, in the order that every rank issues them\n";
+  out << (m.hostSpace.bytes > 0 ? "\ncollectives and copies to the host"
+                                : "\ncollectives")
+      << ", in the order that every rank issues them\n";
   std::vector<std::string> names = shortNames(m);
   for (size_t first = 0, next = 0; first < m.functions.size(); first = next) {
     out << "  " << m.functions[first].name;

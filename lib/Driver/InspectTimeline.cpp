@@ -31,6 +31,10 @@ const char *wordOf(Span::Queue queue) {
     return "reduce";
   case Span::Axis:
     return "axis";
+  case Span::Offload:
+    return "offload";
+  case Span::Reload:
+    return "reload";
   }
   return "";
 }

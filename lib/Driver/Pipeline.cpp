@@ -5,6 +5,7 @@
 #include "shardonnx/Codegen/Passes.h"
 #include "shardonnx/Conversion/FSDPToExec/Passes.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "shardonnx/Cost/Device.h"
 #include "shardonnx/Dialect/Exec/Transforms/Passes.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
@@ -196,6 +197,19 @@ static void addSchedulePasses(OpPassManager &pm,
   fsdp::buildSchedulePipeline(pm, schedule);
 }
 
+// By the figures of the GPU that the program is for.
+static exec::OffloadActivationsPassOptions
+hostCopies(const CompileOptions &options) {
+  Device device = deviceOfProgram(/*cuda=*/true, options.arch, /*threads=*/1);
+  exec::OffloadActivationsPassOptions copies;
+  copies.flopsPerSecond =
+      options.paramDtype == SHX_F32 ? device.f32Flops : device.halfFlops;
+  copies.bytesPerSecond = device.memoryBytesPerSecond;
+  copies.hostBytesPerSecond = device.hostBytesPerSecond;
+  copies.copySeconds = kHostCopySeconds;
+  return copies;
+}
+
 static void addMemoryPasses(OpPassManager &pm, const CompileOptions &options) {
   FSDPToExecPassOptions calls;
   calls.target = options.target;
@@ -205,6 +219,8 @@ static void addMemoryPasses(OpPassManager &pm, const CompileOptions &options) {
   if (isCuda(options))
     pm.addPass(createAddKernelWorkspacesPass());
   pm.addPass(exec::createReuseInPlacePass());
+  if (options.offloadActivations)
+    pm.addPass(exec::createOffloadActivationsPass(hostCopies(options)));
   if (isCuda(options) && !options.strictNumerics)
     pm.addPass(exec::createGrowLossChunksPass());
   pm.addPass(exec::createPlanMemoryPass());

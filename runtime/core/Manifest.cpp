@@ -230,6 +230,8 @@ Manifest::Function readFunction(const Json &json, size_t units,
     collective.unit = call.value("unit", int64_t(-1));
     collective.flops = call.value("flops", 0.0);
     collective.bytes = call.value("bytes", 0.0);
+    collective.copy = call.value("copy", int64_t(-1));
+    collective.copiedBytes = optionalSize(call, "copied_bytes");
     if (collective.unit < -1 || collective.unit >= int64_t(units))
       fail("the manifest's '", function.name, "' names a unit that is not");
     function.collectives.push_back(std::move(collective));
@@ -331,6 +333,8 @@ Manifest read(const Json &json) {
   m.privateSpace = readSpace(spaces, "private");
   m.gatherSpace = readSpace(spaces, "gather");
   m.gradientSpace = readSpace(spaces, "gradients");
+  if (spaces.contains("host"))
+    m.hostSpace = readSpace(spaces, "host");
   m.scratchPerThreadBytes = optionalSize(json, "scratch_per_thread_bytes");
   m.constantBytes = optionalSize(json, "constant_bytes");
   m.documentSeparator = json.value("document_separator", int64_t(-1));

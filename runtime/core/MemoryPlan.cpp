@@ -275,7 +275,7 @@ std::vector<MemoryItem> planHeadroom(const Manifest &m,
 int64_t offloadedBytes(const Manifest &m, const Topology &topology,
                        Offload offload) {
   if (m.cuda())
-    return planDevice(m, topology, 1, offload).hostBytes;
+    return planDevice(m, topology, 1, offload).hostBytes + m.hostSpace.bytes;
   int64_t bytes = 0;
   for (const Manifest::Unit &unit : m.units) {
     bool inPlace = gathersInPlace(unit, topology, offload);

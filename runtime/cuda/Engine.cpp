@@ -147,6 +147,9 @@ void CudaEngine::allocate(const DeviceProgram &code) {
   if (options.offload != Offload::None)
     staging = std::make_unique<Staging>(context);
   context.staging = staging.get();
+  if (int64_t bytes = manifest.hostSpace.bytes; bytes > 0)
+    hostCopies = std::make_unique<HostCopies>(context, bytes);
+  context.hostCopies = hostCopies.get();
 }
 
 // ---- The model
@@ -457,6 +460,9 @@ void CudaEngine::beginTrace() {
   if (staging)
     for (CUstream stream : staging->streams())
       queues.push_back({stream, TraceRow::Copy});
+  if (hostCopies)
+    for (CUstream stream : hostCopies->streams())
+      queues.push_back({stream, TraceRow::Copy});
   tracer.begin(queues);
   context.issued = tracer.issued();
 }
@@ -491,9 +497,10 @@ void CudaEngine::logMemory() const {
     return;
   Device::Memory memory = device.memory();
   int64_t planned = totalBytes(items), taken = freeAtStart - memory.free;
-  if (staging)
+  if (int64_t bytes = offloadedBytes(manifest, topology, options.offload);
+      bytes > 0)
     std::fprintf(stderr, "memory: %s in pinned host memory (--offload)\n",
-                 formatBytes(state->plan.hostBytes).c_str());
+                 formatBytes(bytes).c_str());
   std::fprintf(stderr,
                "memory: %s planned; %s beside it for modules, graphs and "
                "communicators; %s for the CUDA context and other programs\n",

@@ -17,6 +17,7 @@
 #include "launch/Context.h"
 #include "launch/Function.h"
 #include "shardonnx/runtime/MemoryPlan.h"
+#include "state/HostCopies.h"
 #include "state/Muon.h"
 #include "state/Staging.h"
 #include "state/State.h"
@@ -106,8 +107,9 @@ private:
   std::vector<MemoryItem> items; // what is planned
   DeviceMemory constants;
   std::unique_ptr<State> state;
-  std::unique_ptr<Staging> staging; // null: nothing is offloaded
-  std::unique_ptr<Muon> muon;       // null: no matrices of --optimizer=muon
+  std::unique_ptr<Staging> staging;       // null: nothing is offloaded
+  std::unique_ptr<HostCopies> hostCopies; // null: no activations on the host
+  std::unique_ptr<Muon> muon; // null: no matrices of --optimizer=muon
   std::unique_ptr<Inputs> batch;
   std::unique_ptr<Numbers> numbers;
   std::unique_ptr<Upload> upload; // until the start

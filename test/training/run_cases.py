@@ -13,7 +13,7 @@ Llama on 1 to 4 ranks, with every strategy, recompute and prefetch setting
 once, and twice with the same bits; ranks of tensor and context axes; adapters of six architectures in every
 strategy on 1 to 3 ranks, pairwise, and so Muon; and dropout at several numbers of ranks.
 `all` is both. `adapters` is every combination of those, `mesh` more of the axes. `core` is one case of each kind, and a Llama with each strategy:
-what an emulated device runs in minutes. With --emulator, programs are compiled
+what an emulated device runs in minutes, and activations on the host with it. With --emulator, programs are compiled
 for CUDA and run on the emulated device, whose libraries lie in that folder.
 --steps ends runs early whose steps do not depend on their number. --jobs runs
 so many cases side by side, --threads gives the ranks of a run so many threads
@@ -206,6 +206,12 @@ CORE_MESH = [("llama-23-optimized", ["--mesh=tensor:2"], 4, []),
 CORE_MUON = [("llama-muon", [], 3, []),
              ("gpt2-muon", ["--strategy=hybrid_shard"], 4, ["--replicas=2"]),
              ("llama-muon", ["--strategy=no_shard"], 2, [])]
+# What waits for backward in a GPU's host memory changes no bit.
+OFFLOAD_MATRIX = [("gpt2-18", []), ("gpt2-18", ["--recompute=block"]),
+                  ("llama-23-optimized", ["--recompute=block"]),
+                  ("llama-23-optimized",
+                   ["--strategy=shard_grad_op", "--recompute=selective"]),
+                  ("gpt2-bf16", ["--accumulate-mode=unsharded"])]
 
 
 class Runner:
@@ -364,18 +370,21 @@ def run(runner, case, extra, ranks, options=()):
     return not faults, "\n      ".join([line, *faults[:3]])
 
 
-def same_bits(runner, case, ranks):
-    """The same command twice must log the same numbers."""
+def same_bits(runner, case, ranks, extra=(), other=()):
+    """The same command twice, the second time with other options of the
+    compiler, must log the same numbers."""
     keys = ("step", "loss", "grad_norm", "lr")
+    name = " ".join([case["name"], *extra,
+                     *(["with and without", *other] if other else ["twice"])])
     try:
         first, second = ([[line.get(k) for k in keys] for line in
-                          check.read_log(runner.train(case, [], ranks))]
-                         for _ in range(2))
+                          check.read_log(runner.train(case, words, ranks))]
+                         for words in (list(extra), [*extra, *other]))
     except FAILURES as error:
-        return False, f"FAIL  {ranks}  {case['name']} twice\n      {error}"
+        return False, f"FAIL  {ranks}  {name}\n      {error}"
     same = first == second and bool(first)
     return same, (f"{'ok' if same else 'FAIL':4}  {ranks}  {'':7}  {'':7}  "
-                  f"{case['name']} twice, the same bits")
+                  f"{name}, the same bits")
 
 
 def table(jobs, runner, count):
@@ -431,6 +440,10 @@ def jobs(options):
                 yield lambda r, e=extra, n=ranks, w=words: run(r, case, e, n, w)
             yield lambda r: same_bits(r, case, 2)
         yield from listed(options, CORE_MESH + CORE_MUON)
+        for name, extra in OFFLOAD_MATRIX if options.emulator else ():
+            if wanted(options, name):
+                yield lambda r, c=cases.by_name(name), e=extra: same_bits(
+                    r, c, 2, e, ["--offload=activations"])
     if options.matrix in ("ranks", "all"):
         for name in MATRIX_CASES:
             case = cases.by_name(name)

@@ -113,6 +113,41 @@ CLI::Option *addChoice(CLI::App &app, const std::string &name, Enum &value,
       ->default_str(spell(value));
 }
 
+// What lies in host memory: activations by the compiler's decision, the state
+// by the executable's, which others predict.
+void addOffload(CLI::App &app, CompileOptions &o, Offload *state) {
+  const std::string activations = "activations";
+  std::vector<std::string> words = spellAll<Offload>();
+  words.push_back(activations);
+  auto set = [&o, state, activations](const std::vector<std::string> &given) {
+    for (const std::string &word : given)
+      if (word == activations)
+        o.offloadActivations = true;
+      else if (state)
+        *state = parseSpelling<Offload>(word).value_or(*state);
+  };
+  CLI::Option *option = app.add_option_function<std::vector<std::string>>(
+      "--offload", set,
+      state ? "what is not in memory: activations, as compiled; the "
+              "optimizer's state, or weights too, as the executable's"
+            : "what waits for backward in pinned host memory (cuda); of the "
+              "optimizer's state and of weights the executable decides");
+  option->delimiter(',');
+  if (!state)
+    option->check([activations](const std::string &word) {
+      if (word == activations)
+        return std::string();
+      return "'" + word + "' is not " + activations +
+             (parseSpelling<Offload>(word)
+                  ? ": the executable decides that; start it with --offload=" +
+                        word
+                  : "");
+    });
+  else
+    oneOf(option, words);
+  option->type_name(state ? listWords(words) : activations);
+}
+
 // Where the program runs, and the sizes that it is made for.
 void addTargetOptions(CLI::App &app, CompileOptions &o) {
   addChoice(app, "--target", o.target, "where the executable runs");
@@ -357,6 +392,7 @@ void addCompileOptions(CLI::App &app, CompileOptions &o) {
       ->required();
   app.add_option("-o,--output", o.output, "default: the model's stem")
       ->type_name("OUT");
+  addOffload(app, o, nullptr);
   addChoice(app, "--emit", o.emit, "stop there and print it");
   app.add_option("--print-ir-after", o.printIRAfter,
                  "passes after which the IR goes to standard error, or all")
@@ -401,8 +437,7 @@ void addInspectOptions(CLI::App &app, InspectOptions &o) {
   whole(app.add_option("--accumulate", o.accumulate, "microbatches of a step"),
         1, kLargestSize)
       ->capture_default_str();
-  addChoice(app, "--offload", o.offload,
-            "as the executable's: what is not in memory");
+  addOffload(app, o.compile, &o.offload);
   app.add_flag("--parameters", o.parameters,
                "a line for each parameter and live buffer too");
   app.add_flag("--traffic", o.traffic,

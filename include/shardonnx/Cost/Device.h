@@ -58,6 +58,9 @@ struct AttentionShape {
   bool causal = false, backward = false;
 };
 
+/// What a copy between a GPU and its host takes beside its bytes.
+constexpr double kHostCopySeconds = 1e-5;
+
 /// What this runtime's GPU programs call.
 constexpr const char *kOwnAttention = "cudnn";
 
@@ -121,6 +124,8 @@ struct Device {
   double attentionSeconds(double flops, double bytes,
                           const AttentionShape &shape, bool half,
                           const std::string &library = kOwnAttention) const;
+  /// A copy to pinned memory of the host, or from it.
+  double hostCopySeconds(double bytes) const;
   /// An all-gather to, or a reduce-scatter from, `bytes` on each of `group`.
   double gatherSeconds(double bytes, const RankGroup &group) const;
   double reduceScatterSeconds(double bytes, const RankGroup &group) const;

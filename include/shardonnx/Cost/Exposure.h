@@ -30,7 +30,8 @@ struct UnitExposure {
 struct StepExposure {
   std::vector<UnitExposure> units; // as the manifest's
   double work = 0;                 // products, kernels, the optimizer
-  double exposed = 0;              // of all units, and along axes
+  double exposed = 0;              // of all units, along axes, of copies
+  double copies = 0; // of that, waiting for activations' host copies
   // The same by axis: what gathers and reductions of units take is that of the
   // shard axis, sums between replicas that of theirs.
   std::array<double, kMeshAxes> exposedByAxis = {};
@@ -66,7 +67,7 @@ StepExposure predictExposure(const Manifest &manifest, const Device &device,
 /// What one of the queues does, in seconds of the step. What is sent along an
 /// axis stands among the work, which waits for it.
 struct Span {
-  enum Queue { Work, Wait, Gather, Reduce, Axis };
+  enum Queue { Work, Wait, Gather, Reduce, Axis, Offload, Reload };
   Queue queue = Work;
   int64_t unit = -1; // that is worked for; of the others, the collective's
   double begin = 0, end = 0;

@@ -74,6 +74,7 @@ struct CompileOptions {
       matmulGain; // none: 1 where GPUs multiply 8 bits, else 0
   GatherDtype gatherDtype = GatherDtype::Param;
   Recompute recompute;
+  bool offloadActivations = false; // to host memory, of a GPU's program
   int64_t forwardPrefetch = 1, backwardPrefetch = 1;
   std::optional<int64_t> memoryBudget; // bytes of a rank, at worldSize
   std::optional<int64_t> fit;          // the same: decides what is not given

@@ -37,6 +37,7 @@ static unsigned alignmentOf(Value operand) {
   case exec::Space::private_:
   case exec::Space::params:
   case exec::Space::gradients:
+  case exec::Space::host:
     return std::gcd<uint64_t>(kBufferAlignmentBytes, buffer.getOffset());
   case exec::Space::scalar:
     return sizeof(float);

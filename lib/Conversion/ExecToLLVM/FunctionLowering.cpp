@@ -103,6 +103,8 @@ private:
   LogicalResult lower(Operation &op);
   bool lowerMemory(Operation &op);
   bool lowerUnitOp(Operation &op);
+  bool lowerHostCopy(Operation &op);
+  void startCopy(StringRef name, int64_t copy, Value buffer, Value host);
   void lower(exec::LaunchOp op);
   void lowerDevice(exec::LaunchOp op);
   void lower(exec::BufferOp op);
@@ -211,6 +213,8 @@ void FunctionLowering::lower(exec::BufferOp op) {
       return;
     }
     address = at(addressOf(symbols.constant(op.getSymbolAttr())), offset);
+    return;
+  case exec::Space::host: // only copies reach it, by its offset
     return;
   }
 }
@@ -330,6 +334,36 @@ bool FunctionLowering::lowerUnitOp(Operation &op) {
       .Default([](Operation *) { return false; });
 }
 
+void FunctionLowering::startCopy(StringRef name, int64_t copy, Value buffer,
+                                 Value host) {
+  auto place = exec::rootOf(host).getDefiningOp<exec::BufferOp>();
+  auto type = cast<MemRefType>(buffer.getType());
+  call(name,
+       {i64(copy), ptr(buffer), i64(place.getOffset()),
+        i64(exec::spanOf(type) * exec::elementBytes(type.getElementType()))});
+}
+
+bool FunctionLowering::lowerHostCopy(Operation &op) {
+  return TypeSwitch<Operation *, bool>(&op)
+      .Case([&](exec::OffloadStartOp op) {
+        startCopy("shx_offload_start", op.getCopy(), op.getBuffer(),
+                  op.getHost());
+        return true;
+      })
+      .Case([&](exec::OffloadWaitOp op) {
+        return call("shx_offload_wait", {i64(op.getCopy())}), true;
+      })
+      .Case([&](exec::ReloadStartOp op) {
+        startCopy("shx_reload_start", op.getCopy(), op.getBuffer(),
+                  op.getHost());
+        return true;
+      })
+      .Case([&](exec::ReloadWaitOp op) {
+        return call("shx_reload_wait", {i64(op.getCopy())}), true;
+      })
+      .Default([](Operation *) { return false; });
+}
+
 LogicalResult FunctionLowering::lower(Operation &op) {
   loc = op.getLoc();
   if (isa<func::ReturnOp>(op)) {
@@ -344,7 +378,7 @@ LogicalResult FunctionLowering::lower(Operation &op) {
     lower(launch);
     return success();
   }
-  if (lowerMemory(op) || lowerUnitOp(op))
+  if (lowerMemory(op) || lowerUnitOp(op) || lowerHostCopy(op))
     return success();
   return op.emitOpError("has no lowering: run exec-plan-memory first");
 }

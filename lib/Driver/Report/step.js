@@ -15,13 +15,15 @@ const layers = [
   ['forward', 'forward', ['forward']],
   ['recomputed', 'computed again', ['recomputed']],
   ['backward', 'backward', ['backward']],
+  ['reloaded', 'back from the host', ['back from the host']],
   ['smaller', 'smaller buffers', ['smaller buffers']]];
 const layerOf = new Map(layers.flatMap(([, , kinds], index) => kinds.map(kind => [kind, index])));
 const inSpaces = ['gathered parameters', 'full gradients', 'activations and workspaces'];
-const lanes = [['work', 'work'], ['wait', 'waits for collectives'], ['gather', 'all-gathers'], ['reduce', 'reductions'], ['axis', 'collectives along the mesh']];
+const lanes = [['work', 'work'], ['wait', 'waits for collectives and copies'], ['gather', 'all-gathers'], ['reduce', 'reductions'], ['axis', 'collectives along the mesh'],
+  ['offload', 'copies to the host'], ['reload', 'copies from the host']];
 const phases = [['forward', 'forward'], ['recompute', 'computed again'], ['backward', 'backward'], ['update', 'update']];
 const spanColor = span => span.queue === 'wait' || span.queue === 'axis' ? 'wait' : span.queue === 'gather' ? 'gathered'
-  : span.queue === 'reduce' ? 'gradients' : { forward: 'kept', recompute: 'recomputed', backward: 'backward', update: 'update' }[span.phase] || 'other';
+  : span.queue === 'reduce' ? 'gradients' : span.queue === 'offload' || span.queue === 'reload' ? 'reloaded' : { forward: 'kept', recompute: 'recomputed', backward: 'backward', update: 'update' }[span.phase] || 'other';
 
 // Sums of each layer between the times at which one changes.
 function memoryOver(timeline, items) {
@@ -165,6 +167,9 @@ function doingAt(timeline, time) {
     const span = timeline.spans.find(one => one.queue === queue && one.begin_ms <= time && time < one.end_ms);
     if (!span) return '';
     const of = span.unit ? ' of ' + span.unit : '';
+    if (queue === 'offload') return 'copies to the host';
+    if (queue === 'reload') return 'copies from the host';
+    if (queue === 'wait' && !span.unit) return 'waits for a copy';
     if (queue === 'axis') return `exchanges along the ${span.phase} axis` + of;
     return queue === 'work' ? (phases.find(([name]) => name === span.phase) || [0, 'work'])[1] + of
       : { wait: 'waits for', gather: 'gathers', reduce: 'reduces' }[queue] + ' ' + (span.unit || '');

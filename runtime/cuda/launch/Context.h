@@ -21,6 +21,7 @@ namespace shardonnx::rt::cuda {
 
 class Attention;
 class Gemm;
+class HostCopies;
 class Muon;
 class Staging;
 class State;
@@ -148,10 +149,11 @@ struct Context : ShxContext {
   Images *runtimeImages = nullptr; // kernels/
   State *state = nullptr;
   Collectives *collectives = nullptr;
-  Staging *staging = nullptr;     // null: nothing is offloaded
-  Muon *muon = nullptr;           // null: no matrices of --optimizer=muon
-  Gemm *gemm = nullptr;           // the algorithms of matrix products
-  Attention *attention = nullptr; // cuDNN's plans; null: our kernels alone
+  Staging *staging = nullptr;       // null: nothing is offloaded
+  HostCopies *hostCopies = nullptr; // null: no activations on the host
+  Muon *muon = nullptr;             // null: no matrices of --optimizer=muon
+  Gemm *gemm = nullptr;             // the algorithms of matrix products
+  Attention *attention = nullptr;   // cuDNN's plans; null: our kernels alone
   Cells cells;
   bool poison = false;     // what is freed, or about to be written anew
   double clipGradNorm = 0; // 0: off

@@ -48,16 +48,18 @@ static std::string placeOf(Operation *op) {
   return place + (origin.empty() ? ")" : ", " + origin + ")");
 }
 
-// Functions share nothing private: the peak is that of the largest.
-static void describePrivate(ModuleOp module, SpaceReport &report) {
+// Functions share nothing but units: the peak is that of the largest.
+static void describeBuffers(ModuleOp module, SpaceReport &report) {
   int64_t largest = 0;
   for (func::FuncOp function : stepFunctions(module)) {
-    Lifetimes lifetimes = privateLifetimes(function);
+    Lifetimes lifetimes = report.space == Space::host
+                              ? hostLifetimes(function)
+                              : privateLifetimes(function);
     PlanSummary summary = measureItems(lifetimes.items);
     if (summary.lowerBound <= largest)
       continue;
     largest = summary.lowerBound;
-    // privateLifetimes counts from 1.
+    // Lifetimes count from 1.
     report.peakAt =
         placeOf(&*std::next(function.front().begin(), summary.peakTime - 1));
     report.live = liveAt(lifetimes, summary.peakTime);
@@ -80,8 +82,8 @@ std::vector<SpaceReport> describeSpaces(ModuleOp module) {
     report.space = plan.getSpace();
     report.bytes = plan.getBytes();
     report.lowerBound = plan.getLowerBound();
-    if (report.space == Space::private_)
-      describePrivate(module, report);
+    if (report.space == Space::private_ || report.space == Space::host)
+      describeBuffers(module, report);
     else
       describeUnits(module,
                     report.space == Space::params ? paramLifetimes(module)
@@ -131,6 +133,16 @@ static void takeWork(Work &work, llvm::json::Object &call) {
   work = {};
 }
 
+/// Of a copy between a rank and its host memory, which one and how large.
+static void describeCopy(Operation *op, llvm::json::Object &call) {
+  auto copy = op->getAttrOfType<IntegerAttr>("copy");
+  if (!copy)
+    return;
+  call["copy"] = copy.getInt();
+  if (isa<OffloadStartOp, ReloadStartOp>(op))
+    call["copied_bytes"] = int64_t(bytesOf(op->getOperand(0)));
+}
+
 llvm::json::Array functionsToJson(ModuleOp module, LaunchTable *launches) {
   llvm::DenseMap<StringAttr, int64_t> indices;
   for (auto unit : module.getOps<fsdp::UnitOp>())
@@ -148,6 +160,7 @@ llvm::json::Array functionsToJson(ModuleOp module, LaunchTable *launches) {
       llvm::json::Object call{{"op", op.getName().stripDialect()}};
       if (auto unit = op.getAttrOfType<FlatSymbolRefAttr>("unit"))
         call["unit"] = indices.lookup(unit.getAttr());
+      describeCopy(&op, call);
       takeWork(work, call);
       calls.push_back(std::move(call));
     }

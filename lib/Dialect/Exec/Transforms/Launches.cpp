@@ -23,14 +23,14 @@ Location withPlace(Operation *op) {
   return FusedLoc::get(op->getContext(), {op->getLoc()}, place);
 }
 
-static nn::PlaceAttr placeOf(Operation *op) {
+nn::PlaceAttr placeInStep(Operation *op) {
   auto loc = dyn_cast<FusedLoc>(op->getLoc());
   return loc ? dyn_cast_or_null<nn::PlaceAttr>(loc.getMetadata())
              : nn::PlaceAttr();
 }
 
 nn::Phase phaseOf(Operation *op) {
-  nn::PlaceAttr place = placeOf(op);
+  nn::PlaceAttr place = placeInStep(op);
   return place ? place.getPhase() : nn::Phase::forward;
 }
 
@@ -99,7 +99,7 @@ LeastTraffic::LeastTraffic(func::FuncOp function) {
 bool LeastTraffic::together(Operation *a, Operation *b) const {
   if (!isa<LaunchOp>(a) || !isa<LaunchOp>(b))
     return false;
-  nn::PlaceAttr one = placeOf(a), other = placeOf(b);
+  nn::PlaceAttr one = placeInStep(a), other = placeInStep(b);
   return one && other && one.getUnit() == other.getUnit() &&
          (one.getPhase() == nn::Phase::forward) ==
              (other.getPhase() == nn::Phase::forward);
@@ -156,7 +156,8 @@ double LeastTraffic::bytesOf(LaunchOp launch) const {
 bool isCommonCall(Operation *op) {
   return isa<GatherStartOp, GatherWaitOp, GatherFreeOp, GatherReshardOp,
              GradAcquireOp, ReduceStartOp, ReduceWaitOp, OptimizerOp,
-             MuonStartOp, MuonFinishOp, ClipGradNormOp>(op);
+             MuonStartOp, MuonFinishOp, ClipGradNormOp, OffloadStartOp,
+             OffloadWaitOp, ReloadStartOp, ReloadWaitOp>(op);
 }
 
 LaunchTable::LaunchTable(ModuleOp module) {
@@ -324,7 +325,7 @@ llvm::json::Array LaunchTable::runsOf(func::FuncOp function) {
     Launch launch = describe(&op);
     if (kernel)
       launch.least = least.bytesOf(kernel);
-    nn::PlaceAttr place = placeOf(&op);
+    nn::PlaceAttr place = placeInStep(&op);
     int64_t unit = -1;
     if (place && place.getUnit())
       if (auto known = units.find(place.getUnit().getAttr());

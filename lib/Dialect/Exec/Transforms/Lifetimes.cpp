@@ -15,19 +15,20 @@ SmallVector<func::FuncOp> stepFunctions(ModuleOp module) {
   return llvm::to_vector(module.getOps<func::FuncOp>());
 }
 
-static bool isPrivateRoot(Operation *op) {
+static bool isRoot(Operation *op, Space space) {
   if (auto buffer = dyn_cast_or_null<BufferOp>(op))
-    return buffer.getSpace() == Space::private_;
-  return isa_and_nonnull<AllocOp>(op);
+    return buffer.getSpace() == space;
+  auto alloc = dyn_cast_or_null<AllocOp>(op);
+  return alloc && (alloc.getHost() ? Space::host : Space::private_) == space;
 }
 
-Lifetimes privateLifetimes(func::FuncOp function) {
+static Lifetimes lifetimesIn(Space space, func::FuncOp function) {
   Lifetimes result;
   llvm::DenseMap<Operation *, unsigned> indices;
   int64_t time = 0;
   for (Operation &op : function.front()) {
     ++time;
-    if (isPrivateRoot(&op)) {
+    if (isRoot(&op, space)) {
       auto type = cast<MemRefType>(op.getResult(0).getType());
       PlanItem item;
       item.bytes = spanOf(type) * elementBytes(type.getElementType());
@@ -41,7 +42,7 @@ Lifetimes privateLifetimes(func::FuncOp function) {
       continue;
     for (Value operand : op.getOperands()) {
       Operation *root = rootOf(operand).getDefiningOp();
-      if (!isPrivateRoot(root))
+      if (!isRoot(root, space))
         continue;
       auto &live = result.items[indices.lookup(root)].live;
       if (live.empty())
@@ -50,6 +51,14 @@ Lifetimes privateLifetimes(func::FuncOp function) {
     }
   }
   return result;
+}
+
+Lifetimes privateLifetimes(func::FuncOp function) {
+  return lifetimesIn(Space::private_, function);
+}
+
+Lifetimes hostLifetimes(func::FuncOp function) {
+  return lifetimesIn(Space::host, function);
 }
 
 namespace {

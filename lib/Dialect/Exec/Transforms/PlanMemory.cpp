@@ -1,7 +1,7 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// exec-plan-memory: offsets for the three spaces. Functions of a step run one
+// exec-plan-memory: offsets for the spaces. Functions of a step run one
 // after the other and share nothing private, so each has the private space to
 // itself; units keep their places over the whole step.
 
@@ -28,7 +28,7 @@ public:
 
 private:
   void addSpace(Space space, PlanSummary summary);
-  PlanSummary planPrivate();
+  PlanSummary planBuffers(Space space);
   PlanSummary planUnits(Lifetimes lifetimes, StringRef attribute);
   void placeGradientsAmongActivations();
 };
@@ -46,16 +46,17 @@ void PlanMemory::addSpace(Space space, PlanSummary summary) {
                       summary.lowerBound);
 }
 
-PlanSummary PlanMemory::planPrivate() {
+PlanSummary PlanMemory::planBuffers(Space space) {
   PlanSummary largest;
   for (func::FuncOp function : stepFunctions(getOperation())) {
-    Lifetimes lifetimes = privateLifetimes(function);
+    Lifetimes lifetimes = space == Space::host ? hostLifetimes(function)
+                                               : privateLifetimes(function);
     PlanSummary summary = planOffsets(lifetimes.items);
     for (auto [owner, item] : llvm::zip(lifetimes.owners, lifetimes.items)) {
       OpBuilder builder(owner);
-      auto buffer = BufferOp::create(
-          builder, owner->getLoc(), owner->getResult(0).getType(),
-          Space::private_, FlatSymbolRefAttr(), item.offset);
+      auto buffer = BufferOp::create(builder, owner->getLoc(),
+                                     owner->getResult(0).getType(), space,
+                                     FlatSymbolRefAttr(), item.offset);
       owner->getResult(0).replaceAllUsesWith(buffer);
       owner->erase();
     }
@@ -90,10 +91,12 @@ void PlanMemory::runOnOperation() {
   for (SpacePlanOp old :
        llvm::make_early_inc_range(module.getOps<SpacePlanOp>()))
     old.erase();
-  addSpace(Space::private_, planPrivate());
+  addSpace(Space::private_, planBuffers(Space::private_));
   addSpace(Space::params, planUnits(paramLifetimes(module), kParamOffsetAttr));
   addSpace(Space::gradients,
            planUnits(gradientLifetimes(module), kGradOffsetAttr));
+  if (PlanSummary host = planBuffers(Space::host); host.bytes > 0)
+    addSpace(Space::host, host);
   if (!isCuda(module))
     placeGradientsAmongActivations();
 }

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kBuffers = 8192, kParts = 1024;
 
 // What a buffer is there for; the manifest counts them in this order.
-enum BufferKind { Kept, InForward, InRecompute, InBackward, Smaller };
+enum BufferKind { Kept, InForward, InRecompute, InBackward, Reloaded, Smaller };
 
 struct TimedBuffer {
   Operation *owner = nullptr;
@@ -34,7 +34,7 @@ public:
   void write(llvm::json::Object &described);
 
 private:
-  BufferKind kindOf(LiveRange range) const;
+  BufferKind kindOf(Operation *owner, LiveRange range) const;
   void collect(func::FuncOp function);
   void sumSmaller();
 
@@ -63,7 +63,9 @@ FunctionTimeline::FunctionTimeline(func::FuncOp function,
 }
 
 // By the ops that are first and last to use it.
-BufferKind FunctionTimeline::kindOf(LiveRange range) const {
+BufferKind FunctionTimeline::kindOf(Operation *owner, LiveRange range) const {
+  if (llvm::any_of(owner->getUsers(), llvm::IsaPred<ReloadStartOp>))
+    return Reloaded;
   nn::Phase first = phases[size_t(range.begin - 1)];
   nn::Phase last = phases[size_t(range.end - 2)];
   if (first == nn::Phase::forward)
@@ -76,7 +78,7 @@ void FunctionTimeline::collect(func::FuncOp function) {
   for (auto [owner, item] : llvm::zip(lifetimes.owners, lifetimes.items))
     // privateLifetimes counts from 1.
     for (LiveRange range : item.live)
-      buffers.push_back({owner, kindOf(range), item.bytes,
+      buffers.push_back({owner, kindOf(owner, range), item.bytes,
                          listedBefore[size_t(range.begin - 1)],
                          listedBefore[size_t(range.end - 1)]});
   llvm::stable_sort(buffers, [](const TimedBuffer &a, const TimedBuffer &b) {

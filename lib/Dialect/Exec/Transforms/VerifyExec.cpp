@@ -42,7 +42,13 @@ private:
   enum class Params { Unknown, Gathering, Whole, Freed };
   LogicalResult read(Operation &op, Value value);
   LogicalResult write(Operation &op, Value value);
+  LogicalResult visitCopy(Operation &op);
+  LogicalResult visitEffects(Operation &op);
 
+  // Of copies between the rank and its host memory: those that are under way,
+  // by the device's buffer, and those that have arrived there.
+  llvm::DenseMap<Value, Operation *> copying;
+  llvm::DenseSet<Value> onHost;
   llvm::DenseSet<Value> written;
   llvm::DenseMap<StringAttr, Params> params;
   llvm::DenseSet<StringAttr> acquired;
@@ -68,7 +74,35 @@ Contents::Contents(func::FuncOp function) {
             function.getName() == fsdp::kNextMicrobatch;
 }
 
+// A copy begins behind what the buffers hold, and its wait ends it.
+LogicalResult Contents::visitCopy(Operation &op) {
+  if (auto start = dyn_cast<OffloadStartOp>(op)) {
+    onHost.erase(rootOf(start.getHost()));
+    copying[rootOf(start.getBuffer())] = &op;
+  } else if (auto wait = dyn_cast<OffloadWaitOp>(op)) {
+    Operation *start = copying.lookup(rootOf(wait.getBuffer()));
+    auto begun = dyn_cast_or_null<OffloadStartOp>(start);
+    if (!begun || begun.getCopy() != wait.getCopy())
+      return op.emitOpError("waits for a copy that nobody has begun");
+    onHost.insert(rootOf(begun.getHost()));
+    copying.erase(rootOf(wait.getBuffer()));
+  } else if (auto start = dyn_cast<ReloadStartOp>(op)) {
+    if (!onHost.contains(rootOf(start.getHost())))
+      return op.emitOpError("copies back what no offload_wait has left there");
+    copying[rootOf(start.getBuffer())] = &op;
+  } else if (auto wait = dyn_cast<ReloadWaitOp>(op)) {
+    auto begun = dyn_cast_or_null<ReloadStartOp>(
+        copying.lookup(rootOf(wait.getBuffer())));
+    if (!begun || begun.getCopy() != wait.getCopy())
+      return op.emitOpError("waits for a copy that nobody has begun");
+    copying.erase(rootOf(wait.getBuffer()));
+  }
+  return success();
+}
+
 LogicalResult Contents::finish(func::FuncOp function) {
+  for (auto [buffer, start] : copying)
+    return start->emitOpError("begins a copy that nobody waits for");
   auto module = function->getParentOfType<ModuleOp>();
   for (auto unit : module.getOps<fsdp::UnitOp>())
     if (unit.getKept() && params[unit.getSymNameAttr()] == Params::Freed)
@@ -81,6 +115,8 @@ LogicalResult Contents::read(Operation &op, Value value) {
   auto buffer = rootOf(value).getDefiningOp<BufferOp>();
   if (!buffer)
     return success();
+  if (isa_and_nonnull<ReloadStartOp>(copying.lookup(buffer)))
+    return op.emitOpError("reads a buffer that is being copied from the host");
   FlatSymbolRefAttr unit = buffer.getSymbolAttr();
   switch (buffer.getSpace()) {
   case Space::private_:
@@ -118,8 +154,12 @@ LogicalResult Contents::write(Operation &op, Value value) {
   auto buffer = rootOf(value).getDefiningOp<BufferOp>();
   if (!buffer)
     return success();
+  if (Operation *start = copying.lookup(buffer))
+    return op.emitOpError("writes to a buffer that is being copied ")
+           << (isa<OffloadStartOp>(start) ? "to" : "from") << " the host";
   switch (buffer.getSpace()) {
   case Space::private_:
+  case Space::host:
     written.insert(buffer);
     return success();
   case Space::gradients:
@@ -155,6 +195,15 @@ LogicalResult Contents::visit(Operation &op) {
     acquired.insert(acquire.getUnitAttr().getAttr());
   else if (auto start = dyn_cast<ReduceStartOp>(op))
     acquired.erase(start.getUnitAttr().getAttr());
+  bool waits = isa<OffloadWaitOp, ReloadWaitOp>(op);
+  if (waits && failed(visitCopy(op)))
+    return failure();
+  if (failed(visitEffects(op)))
+    return failure();
+  return waits ? success() : visitCopy(op);
+}
+
+LogicalResult Contents::visitEffects(Operation &op) {
   auto effects = dyn_cast<MemoryEffectOpInterface>(op);
   if (!effects)
     return success();
@@ -227,6 +276,8 @@ void VerifyExec::runOnOperation() {
     valid &= succeeded(verifyContents(function));
     valid &=
         succeeded(verifySpace(Space::private_, privateLifetimes(function)));
+    if (Lifetimes host = hostLifetimes(function); !host.items.empty())
+      valid &= succeeded(verifySpace(Space::host, host));
   }
   valid &= succeeded(verifySpace(Space::params, paramLifetimes(module)));
   valid &= succeeded(verifySpace(Space::gradients, gradientLifetimes(module)));

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SHX_ABI_VERSION 12
+#define SHX_ABI_VERSION 13
 
 typedef enum ShxDType {
   SHX_F32 = 0,

@@ -139,11 +139,14 @@ struct Manifest {
     std::string peakAt;           // the function and the op that runs there
     std::vector<LiveBuffer> live; // at the peak, the largest first
   };
-  // For people: one call that all ranks make together.
+  // For people: one call that all ranks make together, or that of a copy
+  // between a rank and its host memory.
   struct Collective {
     std::string op;
     int64_t unit = -1;           // -1: of no unit
     double flops = 0, bytes = 0; // computed and moved since the call before
+    int64_t copy = -1;           // -1: none
+    int64_t copiedBytes = 0;     // by the copy, where it starts
   };
   // For people: a kernel or a library call, and what it moves.
   struct Launch {
@@ -163,7 +166,14 @@ struct Manifest {
   };
   // For people: a private buffer of a function, and why it is there. `smaller`:
   // the sum of those that are not told one by one.
-  enum class BufferKind { Kept, Forward, Recomputed, Backward, Smaller };
+  enum class BufferKind {
+    Kept,
+    Forward,
+    Recomputed,
+    Backward,
+    Reloaded,
+    Smaller
+  };
   struct TimedBuffer {
     BufferKind kind = BufferKind::Kept;
     int64_t bytes = 0;
@@ -205,6 +215,7 @@ struct Manifest {
   std::vector<Function> functions;
   std::vector<Launch> launches; // of all functions, equal ones once
   Space privateSpace, gatherSpace, gradientSpace;
+  Space hostSpace; // activations in pinned host memory
   int64_t scratchPerThreadBytes = 0;
   int64_t constantBytes = 0; // on a GPU
   double flopsPerMicrobatch = 0;
@@ -263,6 +274,7 @@ template <> struct Spellings<Manifest::BufferKind> {
       {BufferKind::Forward, "forward"},
       {BufferKind::Recomputed, "recomputed"},
       {BufferKind::Backward, "backward"},
+      {BufferKind::Reloaded, "back from the host"},
       {BufferKind::Smaller, "smaller buffers"}};
 };
 

@@ -105,7 +105,6 @@ inline const std::vector<std::string> &trainOptionNames() {
                                                  "--schedule",
                                                  "--warmup",
                                                  "--min-lr",
-                                                 "--offload",
                                                  "--offload-dir",
                                                  "--init",
                                                  "--model",

@@ -105,3 +105,23 @@ func.func @f() {
   exec.gemm_epilogue %a, %b into %a {epilogue = #nn<epilogue bgrad>} : memref<4x8xf32>, memref<8x8xf32>, memref<4x8xf32>
   return
 }
+
+// -----
+
+func.func @f() {
+  %0 = exec.alloc : memref<64xf32>
+  %1 = exec.alloc : memref<64xf32>
+  // expected-error @+1 {{needs a host buffer of its copy}}
+  exec.offload_start 0 %0 into %1 : memref<64xf32>
+  return
+}
+
+// -----
+
+func.func @f() {
+  %0 = exec.buffer input 0 : memref<64xf32>
+  %1 = exec.alloc host : memref<64xf32>
+  // expected-error @+1 {{copies a buffer that is not private}}
+  exec.reload_start 0 %1 into %0 : memref<64xf32>
+  return
+}

@@ -35,6 +35,18 @@ func.func @first_microbatch() {
   %z = exec.alloc : memref<4x8xf32>
   // CHECK: exec.gemm %{{.*}}, %{{.*}} into %{{.*}} : memref<4x8xf32, strided<[16, 1]>>, memref<8x8xf32>, memref<4x8xf32>
   exec.gemm %y1, %w into %z : memref<4x8xf32, strided<[16, 1]>>, memref<8x8xf32>, memref<4x8xf32>
+  // CHECK: %[[HOST:.*]] = exec.alloc host : memref<4x16xf32>
+  %host = exec.alloc host : memref<4x16xf32>
+  // CHECK: exec.offload_start 3 %{{.*}} into %[[HOST]] : memref<4x16xf32>
+  exec.offload_start 3 %y into %host : memref<4x16xf32>
+  // CHECK: exec.offload_wait 3 %{{.*}} : memref<4x16xf32>
+  exec.offload_wait 3 %y : memref<4x16xf32>
+  // CHECK: exec.reload_start 3 %[[HOST]] into %{{.*}} : memref<4x16xf32>
+  exec.reload_start 3 %host into %y : memref<4x16xf32>
+  // CHECK: exec.reload_wait 3 %{{.*}} : memref<4x16xf32>
+  exec.reload_wait 3 %y : memref<4x16xf32>
+  // CHECK: exec.buffer host 64 : memref<4xf32>
+  %planned = exec.buffer host 64 : memref<4xf32>
   // CHECK: exec.gather_free @h.0
   exec.gather_free @h.0
   // CHECK: exec.gather_reshard @h.0

@@ -224,3 +224,113 @@ module attributes {fsdp.unsharded_accumulation} {
     return
   }
 }
+
+// -----
+
+exec.space private bytes 512 lower_bound 512
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+exec.space host bytes 256 lower_bound 256
+func.func @first_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %b = exec.buffer private 256 : memref<64xf32>
+  %h = exec.buffer host 0 : memref<64xf32>
+  exec.zero %a : memref<64xf32>
+  exec.offload_start 0 %a into %h : memref<64xf32>
+  // expected-error @+1 {{writes to a buffer that is being copied to the host}}
+  exec.zero %a : memref<64xf32>
+  exec.offload_wait 0 %a : memref<64xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 512 lower_bound 512
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+exec.space host bytes 256 lower_bound 256
+func.func @first_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %b = exec.buffer private 256 : memref<64xf32>
+  %h = exec.buffer host 0 : memref<64xf32>
+  exec.zero %a : memref<64xf32>
+  exec.offload_start 0 %a into %h : memref<64xf32>
+  // expected-error @+1 {{copies back what no offload_wait has left there}}
+  exec.reload_start 0 %h into %b : memref<64xf32>
+  exec.offload_wait 0 %a : memref<64xf32>
+  exec.reload_wait 0 %b : memref<64xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 512 lower_bound 512
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+exec.space host bytes 256 lower_bound 256
+func.func @first_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %b = exec.buffer private 256 : memref<64xf32>
+  %h = exec.buffer host 0 : memref<64xf32>
+  exec.zero %a : memref<64xf32>
+  exec.offload_start 0 %a into %h : memref<64xf32>
+  exec.offload_wait 0 %a : memref<64xf32>
+  exec.reload_start 0 %h into %b : memref<64xf32>
+  // expected-error @+1 {{reads a buffer that is being copied from the host}}
+  exec.copy %b into %b : memref<64xf32>, memref<64xf32>
+  exec.reload_wait 0 %b : memref<64xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 512 lower_bound 512
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+exec.space host bytes 256 lower_bound 256
+func.func @first_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %b = exec.buffer private 256 : memref<64xf32>
+  %h = exec.buffer host 0 : memref<64xf32>
+  exec.zero %a : memref<64xf32>
+  // expected-error @+1 {{begins a copy that nobody waits for}}
+  exec.offload_start 0 %a into %h : memref<64xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 512 lower_bound 512
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+exec.space host bytes 256 lower_bound 256
+func.func @first_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %b = exec.buffer private 256 : memref<64xf32>
+  %h = exec.buffer host 0 : memref<64xf32>
+  exec.zero %a : memref<64xf32>
+  exec.offload_start 0 %a into %h : memref<64xf32>
+  // expected-error @+1 {{waits for a copy that nobody has begun}}
+  exec.offload_wait 1 %a : memref<64xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 512 lower_bound 512
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+exec.space host bytes 256 lower_bound 256
+func.func @first_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %b = exec.buffer private 256 : memref<64xf32>
+  %h = exec.buffer host 0 : memref<64xf32>
+  exec.zero %a : memref<64xf32>
+  exec.offload_start 0 %a into %h : memref<64xf32>
+  exec.offload_wait 0 %a : memref<64xf32>
+  // expected-error @+1 {{ends at byte 320 of the host space of 256}}
+  %i = exec.buffer host 64 : memref<64xf32>
+  exec.offload_start 1 %a into %i : memref<64xf32>
+  exec.offload_wait 1 %a : memref<64xf32>
+  return
+}

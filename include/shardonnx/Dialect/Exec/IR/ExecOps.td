@@ -10,6 +10,7 @@
 include "shardonnx/Dialect/Exec/IR/ExecBase.td"
 include "shardonnx/Dialect/Exec/IR/ExecCallOps.td"
 include "shardonnx/Dialect/Exec/IR/ExecCollectiveOps.td"
+include "shardonnx/Dialect/Exec/IR/ExecHostOps.td"
 include "shardonnx/Dialect/Exec/IR/ExecIndexOps.td"
 
 def Exec_Private : I32EnumAttrCase<"private_", 0, "private">;
@@ -18,9 +19,10 @@ def Exec_Gradients : I32EnumAttrCase<"gradients", 2>;
 def Exec_Input : I32EnumAttrCase<"input", 3>;
 def Exec_Scalar : I32EnumAttrCase<"scalar", 4>;
 def Exec_Constant : I32EnumAttrCase<"constant", 5>;
+def Exec_Host : I32EnumAttrCase<"host", 6>;
 def Exec_Space : I32EnumAttr<"Space", "Where a buffer lies",
     [Exec_Private, Exec_Params, Exec_Gradients, Exec_Input, Exec_Scalar,
-     Exec_Constant]> {
+     Exec_Constant, Exec_Host]> {
   let cppNamespace = "::shardonnx::exec";
 }
 
@@ -30,9 +32,10 @@ def Exec_BufferOp : Exec_Op<"buffer"> {
     `offset` in bytes from the base of the space: private: the rank's private
     space; params, gradients: the buffer of the unit `symbol`; input: the graph
     input of index `offset`; scalar: ShxScalar of index `offset`; constant: the
-    exec.constant `symbol`. Strides (elements) are the memref type's; the
-    type's own offset is 0. A private buffer lives from the first to the last
-    op that uses it or a view of it.
+    exec.constant `symbol`; host: the rank's pinned host memory, which only
+    copies reach. Strides (elements) are the memref type's; the type's own
+    offset is 0. A private or host buffer lives from the first to the last op
+    that uses it or a view of it.
 
         %0 = exec.buffer private 4096 : memref<4x256x384xf32>
         %1 = exec.buffer params @transformer.h.0 0 : memref<384x1152xf32>
@@ -48,13 +51,14 @@ def Exec_BufferOp : Exec_Op<"buffer"> {
 }
 
 def Exec_AllocOp : Exec_Op<"alloc"> {
-  let summary = "A piece of private memory that is not yet placed";
+  let summary = "A piece of private or host memory that is not yet placed";
   let description = [{
     What `exec-plan-memory` replaces by an exec.buffer. It lives from the first
     to the last op that uses it or a view of it.
   }];
+  let arguments = (ins UnitAttr:$host);
   let results = (outs Res<AnyMemRef, "", [MemAlloc]>:$buffer);
-  let assemblyFormat = "attr-dict `:` type($buffer)";
+  let assemblyFormat = "(`host` $host^)? attr-dict `:` type($buffer)";
 }
 
 def Exec_ViewOp : Exec_Op<"view", [Pure]> {

@@ -25,8 +25,12 @@ namespace shardonnx::exec {
 /// op's place in the model and in the step.
 mlir::Location withPlace(mlir::Operation *op);
 
-/// Whether all ranks make this call together: the manifest's "collectives".
+/// Whether all ranks make this call together, or it belongs to a copy that runs
+/// beside the work: the manifest's "collectives".
 bool isCommonCall(mlir::Operation *op);
+
+/// What withPlace has put into the op's location, or null.
+nn::PlaceAttr placeInStep(mlir::Operation *op);
 
 /// The op's phase in the step; forward where it has no place.
 nn::Phase phaseOf(mlir::Operation *op);

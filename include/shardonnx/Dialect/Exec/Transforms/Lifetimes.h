@@ -32,6 +32,9 @@ llvm::SmallVector<mlir::func::FuncOp> stepFunctions(mlir::ModuleOp module);
 /// Private buffers of one function; times are positions in its block.
 Lifetimes privateLifetimes(mlir::func::FuncOp function);
 
+/// The same of buffers in host memory.
+Lifetimes hostLifetimes(mlir::func::FuncOp function);
+
 /// Gathered parameters, from a gather's start to its free, over all functions
 /// of the step one after the other. A unit that is gathered when a function
 /// begins or ends lives through every function that does not gather it.

@@ -28,13 +28,47 @@ def GrowLossChunksPass : Pass<"exec-grow-loss-chunks", "::mlir::ModuleOp"> {
   let dependentDialects = ["::shardonnx::exec::ExecDialect"];
 }
 
+def OffloadActivationsPass
+    : Pass<"exec-offload-activations", "::mlir::ModuleOp"> {
+  let summary = "Keeps what forward leaves to backward in host memory";
+  let description = [{
+    Of each function that has both: a private buffer between its last use in
+    forward and the next one. The copy to the host starts behind the first of
+    these two; its wait stands where the copy has ended by then, and the memory
+    is others'. The copy back starts so early that it is there when the second
+    one runs.
+
+    What one unit leaves to another in forward (the inputs of blocks) always
+    goes. It is there for one more unit at most, on either side, and where the
+    links are too slow for that, the step waits. Of other buffers, those go
+    first that are kept longest, as long as no copy makes the step wait and
+    none is under way from forward into backward.
+
+    Ops take the time of their FLOPs or of the bytes that they touch, whichever
+    is longer. Preserves numerics bit for bit.
+  }];
+  let dependentDialects = ["::shardonnx::exec::ExecDialect"];
+  let options = [
+    Option<"flopsPerSecond", "flops-per-second", "double", "5e14",
+           "Of products">,
+    Option<"bytesPerSecond", "bytes-per-second", "double", "2.5e12",
+           "Of the device's memory">,
+    Option<"hostBytesPerSecond", "host-bytes-per-second", "double", "5e10",
+           "Of the links to the host, in each direction">,
+    Option<"copySeconds", "copy-seconds", "double", "1e-5",
+           "What a copy takes beside its bytes">,
+    Option<"inputsOnly", "inputs-only", "bool", "false",
+           "Only what one unit leaves to another">
+  ];
+}
+
 def PlanMemoryPass : Pass<"exec-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Gives every buffer an offset in its space";
   let description = [{
     Private buffers (exec.alloc) become exec.buffers; each fsdp.unit gets the
     offset of its gathered parameters (`exec.param_offset`) and of its
-    gradients (`exec.grad_offset`); exec.space ops tell the sizes of the three
-    spaces. Lifetimes come from the order of ops. Preserves numerics.
+    gradients (`exec.grad_offset`); exec.space ops tell the sizes of the
+    spaces, that of the host where something lies there. Lifetimes come from the order of ops. Preserves numerics.
 
     In a program for CPUs each unit also gets a place in the private space for
     its gradients (`exec.grad_place`), which a step of one rank and one
@@ -50,7 +84,9 @@ def VerifyExecPass : Pass<"verify-exec", "::mlir::ModuleOp"> {
     No two live buffers of a space overlap; nothing lies beyond its space; a
     private buffer is written before it is read; parameters are read only
     between a gather's wait and its free; gradients are written only between
-    grad_acquire and reduce_start. Changes nothing.
+    grad_acquire and reduce_start; while a buffer is copied to the host nobody
+    writes it, while it is copied back nobody touches it, and every copy is
+    awaited. Changes nothing.
   }];
 }
 
