@@ -59,13 +59,14 @@ LogicalResult PlanSearch::explain() {
   return compilation->runTo(Level::Memory);
 }
 
-CompileOptions PlanSearch::optionsOf(Strategy strategy,
-                                     Recompute recompute) const {
+CompileOptions PlanSearch::optionsOf(Strategy strategy, Recompute recompute,
+                                     bool offloadActivations) const {
   CompileOptions compile = options.compile;
   compile.mesh = mesh;
   compile.fit.reset();
   compile.strategy = strategy;
   compile.recompute = recompute;
+  compile.offloadActivations = offloadActivations;
   return compile;
 }
 
@@ -86,8 +87,9 @@ ModuleOp PlanSearch::gradOf(Recompute recompute) {
 }
 
 std::shared_ptr<const Manifest> PlanSearch::stepOf(Strategy strategy,
-                                                   Recompute recompute) {
-  auto key = std::make_pair(strategy, recompute.text());
+                                                   Recompute recompute,
+                                                   bool offloadActivations) {
+  auto key = std::make_tuple(strategy, recompute.text(), offloadActivations);
   if (auto found = steps.find(key); found != steps.end())
     return found->second;
   std::shared_ptr<const Manifest> &step = steps[key];
@@ -96,8 +98,8 @@ std::shared_ptr<const Manifest> PlanSearch::stepOf(Strategy strategy,
   ModuleOp grad = gradOf(others ? Recompute() : recompute);
   if (!grad)
     return step;
-  OwningOpRef<ModuleOp> planned =
-      planCopy(grad, Level::FSDP, optionsOf(strategy, recompute));
+  OwningOpRef<ModuleOp> planned = planCopy(
+      grad, Level::FSDP, optionsOf(strategy, recompute, offloadActivations));
   if (!planned)
     return step;
   program.strategy = strategy;
@@ -177,6 +179,7 @@ PlannedWay PlanSearch::wayOf(const std::shared_ptr<const Manifest> &step,
   way.strategy = trial.strategy;
   way.recompute = trial.recompute;
   way.offload = trial.offload;
+  way.offloadActivations = trial.offloadActivations;
   way.manifest = step;
   way.batch = m.batch;
   way.accumulate = trial.accumulate;
@@ -238,6 +241,25 @@ std::vector<Offload> PlanSearch::offloads() const {
   return {Offload::None, Offload::Optimizer, Offload::Params};
 }
 
+// With --offload=activations where that makes a way fit, or in the one way that
+// is shown.
+std::vector<bool> PlanSearch::activations() const {
+  if (!options.compile.offloadActivations || plan.as)
+    return {false};
+  if (options.compile.given.strategy)
+    return {true};
+  return {false, true};
+}
+
+std::string offloadText(const PlannedWay &way) {
+  if (!way.offloadActivations)
+    return spell(way.offload);
+  return (way.offload == Offload::None
+              ? ""
+              : std::string(spell(way.offload)) + ",") +
+         "activations";
+}
+
 bool isFaster(const PlannedWay &a, const PlannedWay &b) {
   return a.tokensPerSecondPerGpu > b.tokensPerSecondPerGpu;
 }
@@ -247,32 +269,38 @@ std::optional<PlannedWay> PlanSearch::bestOf(Strategy strategy, int64_t gpus,
                                              double tokens) {
   std::optional<PlannedWay> fastest, smallest;
   for (const Recompute &recompute : recomputations()) {
-    std::shared_ptr<const Manifest> step = stepOf(strategy, recompute);
-    if (!step)
-      continue;
-    bool mayFit = false;
+    bool mayFit = false, fitsAlone = false;
     double reachedHere = 0;
-    for (Offload offload : offloads()) {
-      PlannedWay way =
-          wayOf(step, {strategy, recompute, offload, accumulate}, gpus);
-      // Recomputation makes activations smaller, nothing else.
-      mayFit |= double(way.memoryBytes - step->privateSpace.bytes) <=
-                plan.memoryBytes;
-      reachedHere = std::max(reachedHere, way.tokensPerSecondPerGpu);
-      mostTokensOfWork =
-          std::max(mostTokensOfWork,
-                   way.tokensPerSecondPerGpu * way.stepSeconds / way.time.work);
-      if (!smallest || way.memoryBytes < smallest->memoryBytes)
-        smallest = way;
-      if (way.fits && (!fastest || isFaster(way, *fastest)))
-        fastest = way;
-      if (way.fits)
-        break; // offloading more only takes longer
+    for (bool onHost : activations()) {
+      // Copies make no step faster.
+      std::shared_ptr<const Manifest> step =
+          fitsAlone ? nullptr : stepOf(strategy, recompute, onHost);
+      if (!step)
+        continue;
+      for (Offload offload : offloads()) {
+        PlannedWay way = wayOf(
+            step, {strategy, recompute, offload, accumulate, onHost}, gpus);
+        // Recomputation makes activations smaller, nothing else.
+        mayFit |= double(way.memoryBytes - step->privateSpace.bytes) <=
+                  plan.memoryBytes;
+        reachedHere = std::max(reachedHere, way.tokensPerSecondPerGpu);
+        mostTokensOfWork =
+            std::max(mostTokensOfWork, way.tokensPerSecondPerGpu *
+                                           way.stepSeconds / way.time.work);
+        if (!smallest || way.memoryBytes < smallest->memoryBytes)
+          smallest = way;
+        if (way.fits && (!fastest || isFaster(way, *fastest)))
+          fastest = way;
+        fitsAlone |= way.fits && offload == Offload::None;
+        if (way.fits)
+          break; // offloading more only takes longer
+      }
     }
     mostTokens = std::max(mostTokens, reachedHere);
-    // More recomputation makes no step faster.
+    // More recomputation makes no step faster but one that waits for copies.
     if (!mayFit || reachedHere <= tokens ||
-        (fastest && fastest->offload == Offload::None))
+        (fastest && fastest->offload == Offload::None &&
+         fastest->time.copies == 0))
       break;
   }
   return fastest ? fastest : smallest;

@@ -40,8 +40,8 @@ std::string describeOptions(const PlannedWay &way) {
   std::string text = std::string("--strategy=") + spell(way.strategy);
   if (way.recompute.kind != RecomputeKind::None)
     text += " --recompute=" + way.recompute.text();
-  if (way.offload != Offload::None)
-    text += std::string(" --offload=") + spell(way.offload);
+  if (std::string offload = offloadText(way); offload != "none")
+    text += " --offload=" + offload;
   return text;
 }
 
@@ -63,6 +63,7 @@ std::string commandOf(const Plan &plan, const PlanOptions &options,
   text += std::string(" --param-dtype=") + spell(plan.paramDtype) +
           " --strategy=" + spell(way.strategy) +
           " --recompute=" + way.recompute.text() +
+          (way.offloadActivations ? " --offload=activations" : "") +
           " --world-size=" + std::to_string(plan.gpus);
   return text;
 }
@@ -116,22 +117,26 @@ void describeChoice(Plan &plan, const PlanOptions &options) {
             .str();
 }
 
-// As wide as the longest of them.
-static int meshWidth(const Plan &plan) {
-  size_t width = 20;
-  for (const std::vector<PlannedWay> *ways : {&plan.ways, &plan.remedies})
-    for (const PlannedWay &way : *ways)
-      width = std::max(width, way.mesh.size());
-  return static_cast<int>(width) + 2;
-}
+/// Columns that are as wide as the longest of their words.
+struct Widths {
+  explicit Widths(const Plan &plan) {
+    for (const std::vector<PlannedWay> *ways : {&plan.ways, &plan.remedies})
+      for (const PlannedWay &way : *ways) {
+        mesh = std::max(mesh, way.mesh.size() + 2);
+        offload = std::max(offload, offloadText(way).size() + 1);
+      }
+  }
+  size_t mesh = 22, offload = 10;
+};
 
-static void printWay(const PlannedWay &way, bool chosen, int meshWidth,
+static void printWay(const PlannedWay &way, bool chosen, const Widths &widths,
                      llvm::raw_ostream &out) {
   out << llvm::formatv(
-      "{0} {1,-19}{2,-11}{3,-10}{4}{5,10}{6,11:F1}{7,10:F1}{8,12:F0}"
+      "{0} {1,-19}{2,-11}{3}{4}{5,10}{6,11:F1}{7,10:F1}{8,12:F0}"
       "{9,8:F1}",
       chosen ? "*" : " ", spell(way.strategy), way.recompute.text(),
-      spell(way.offload), llvm::left_justify(way.mesh, meshWidth),
+      llvm::left_justify(offloadText(way), unsigned(widths.offload)),
+      llvm::left_justify(way.mesh, unsigned(widths.mesh)),
       gibibytes(double(way.memoryBytes)), way.stepSeconds * kMillis,
       way.time.exposed * kMillis, way.tokensPerSecondPerGpu, 100 * way.mfu);
   if (way.hours)
@@ -141,12 +146,13 @@ static void printWay(const PlannedWay &way, bool chosen, int meshWidth,
   out << (way.fits ? "\n" : "  does not fit\n");
 }
 
-static void printHead(const PlanOptions &options, int meshWidth,
+static void printHead(const PlanOptions &options, const Widths &widths,
                       llvm::raw_ostream &out) {
-  out << llvm::formatv(
-      "  {0,-19}{1,-11}{2,-10}{3}{4,10}{5,11}{6,10}{7,12}{8,8}", "strategy",
-      "recompute", "offload", llvm::left_justify("mesh", meshWidth), "GiB/rank",
-      "step ms", "exposed", "tok/s/GPU", "MFU %");
+  out << llvm::formatv("  {0,-19}{1,-11}{2}{3}{4,10}{5,11}{6,10}{7,12}{8,8}",
+                       "strategy", "recompute",
+                       llvm::left_justify("offload", unsigned(widths.offload)),
+                       llvm::left_justify("mesh", unsigned(widths.mesh)),
+                       "GiB/rank", "step ms", "exposed", "tok/s/GPU", "MFU %");
   if (options.tokens)
     out << "     hours";
   if (options.tokens && options.price)
@@ -171,10 +177,10 @@ void printPlanText(const Plan &plan, const PlanOptions &options,
            << plan.as->name << " (" << plan.as->title << ") would take"
            << (plan.as->memory ? "" : "; memory as Shardonnx plans it")
            << "\n\n";
-  int width = meshWidth(plan);
-  printHead(options, width, stream);
+  Widths widths(plan);
+  printHead(options, widths, stream);
   for (auto [index, way] : llvm::enumerate(plan.ways))
-    printWay(way, plan.chosen == index, width, stream);
+    printWay(way, plan.chosen == index, widths, stream);
   if (plan.chosen) {
     const PlannedWay &best = plan.ways[*plan.chosen];
     stream << "\nmemory of a rank with " << nameOf(best) << '\n';
@@ -200,7 +206,7 @@ void printPlanText(const Plan &plan, const PlanOptions &options,
     for (const PlannedWay &way : plan.remedies) {
       stream << "  " << way.ranks.ranks << " ranks, batch " << way.batch << ", "
              << way.accumulate << " microbatches\n";
-      printWay(way, false, width, stream);
+      printWay(way, false, widths, stream);
     }
   }
   out << printable(text, /*keepLines=*/true);
@@ -211,6 +217,7 @@ static void writeWay(llvm::json::OStream &json, const PlannedWay &way) {
   json.attribute("mesh", way.mesh);
   json.attribute("recompute", way.recompute.text());
   json.attribute("offload", spell(way.offload));
+  json.attribute("offload_activations", way.offloadActivations);
   json.attribute("gpus", way.ranks.ranks);
   json.attribute("batch", way.batch);
   json.attribute("accumulate", way.accumulate);

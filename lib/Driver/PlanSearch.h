@@ -52,19 +52,23 @@ private:
     Recompute recompute;
     Offload offload;
     int64_t accumulate;
+    bool offloadActivations;
   };
 
-  CompileOptions optionsOf(Strategy strategy, Recompute recompute) const;
+  CompileOptions optionsOf(Strategy strategy, Recompute recompute,
+                           bool offloadActivations = false) const;
   mlir::ModuleOp gradOf(Recompute recompute);
   /// Null where a pass fails.
-  std::shared_ptr<const Manifest> stepOf(Strategy strategy,
-                                         Recompute recompute);
+  std::shared_ptr<const Manifest> stepOf(Strategy strategy, Recompute recompute,
+                                         bool offloadActivations);
   Topology topologyOf(Strategy strategy, int64_t gpus) const;
   bool serves(Strategy strategy) const;
   PlannedWay wayOf(const std::shared_ptr<const Manifest> &step,
                    const Trial &trial, int64_t gpus) const;
   std::vector<Recompute> recomputations() const;
   std::vector<Offload> offloads() const;
+  /// Whether activations wait on the host, as it is to be tried.
+  std::vector<bool> activations() const;
 
   const PlanOptions &options;
   const Plan &plan;
@@ -75,7 +79,8 @@ private:
   EagerGraph eager; // of the model as it stands
   double mostTokens = 0, mostTokensOfWork = 0;
   std::map<std::string, mlir::OwningOpRef<mlir::ModuleOp>> grads;
-  std::map<std::pair<Strategy, std::string>, std::shared_ptr<const Manifest>>
+  std::map<std::tuple<Strategy, std::string, bool>,
+           std::shared_ptr<const Manifest>>
       steps;
 };
 
@@ -93,6 +98,9 @@ bool isFaster(const PlannedWay &a, const PlannedWay &b);
 /// as --mesh takes it, "" where both are 1.
 Mesh meshOf(const PlannedWay &way);
 std::string axesText(const PlannedWay &way);
+
+/// What lies in host memory, as --offload has it; "none" for nothing.
+std::string offloadText(const PlannedWay &way);
 
 /// Says why the chosen way is taken, and the command that compiles it.
 void describeChoice(Plan &plan, const PlanOptions &options);

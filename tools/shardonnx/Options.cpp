@@ -494,6 +494,7 @@ void addPlanOptions(CLI::App &app, PlanOptions &o) {
       ->type_name(known + "|FILE.json")
       ->capture_default_str();
   bytes(app, "--memory", o.memory, "that a rank may take [the device's]");
+  addOffload(app, o.compile, nullptr);
   whole(app.add_option("--accumulate", o.accumulate, "microbatches of a step"),
         1, kLargestSize)
       ->capture_default_str();

@@ -28,6 +28,7 @@ struct PlannedWay {
   std::string mesh; // replicate:R,shard:S, and what of C and T is not 1
   Recompute recompute;
   Offload offload = Offload::None;
+  bool offloadActivations = false;
   int64_t batch = 0, accumulate = 1;
 
   std::vector<MemoryItem> memory; // of the largest rank, by kind

@@ -3,7 +3,7 @@
 
 // The strategies of a plan, compared.
 
-const planName = plan => [plan.strategy, plan.recompute !== 'none' && 'recompute ' + plan.recompute, plan.offload !== 'none' && 'offload ' + plan.offload, ...plan.mesh.split(',').slice(2)]
+const planName = plan => [plan.strategy, plan.recompute !== 'none' && 'recompute ' + plan.recompute, plan.offload !== 'none' && 'offload ' + plan.offload, plan.offload_activations && 'offload activations', ...plan.mesh.split(',').slice(2)]
   .filter(Boolean).join(', ');
 
 // One bar a plan: `parts` are [color, value, title]; `limit` is a line across.
