@@ -5,6 +5,7 @@
 
 #include "shardonnx/Cost/AxisTime.h"
 #include "shardonnx/Cost/MemoryTraffic.h"
+#include "shardonnx/runtime/MasterHalves.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 #include "shardonnx/runtime/NewtonSchulzPlan.h"
 
@@ -26,8 +27,8 @@ double optimizerBytes(const Manifest &m, const Manifest::Unit &unit,
   // What gathers round is read again.
   double masters = unit.gatherType == GatherDtype::Param ? 2 : 3;
   return ownedElements(unit, topology) *
-         (4.0 + masters * double(dtypeBytes(unit.masterType)) + 2 * states +
-          double(lowPrecisionBytes(unit)));
+         (4.0 + masters * double(masterBytes(m, unit)) + 2 * states +
+          double(upperHalfBytes(m, unit) + lowPrecisionBytes(unit)));
 }
 
 namespace {

@@ -7,6 +7,7 @@
 
 #include "shardonnx/Cost/Exposure.h"
 #include "shardonnx/runtime/GatherCodes.h"
+#include "shardonnx/runtime/MasterHalves.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 
 #include <algorithm>
@@ -188,8 +189,8 @@ void Slices::add(size_t unit, UnitTraffic &to) const {
   if (!squaresWithSum(m, u, topology, microbatches))
     pass(to, "norm", /*update=*/true, 1, 4 * owned, 0, 0);
   auto states = double(m.momentBytes(u, {0, ownedOf(u)}));
-  auto master = double(dtypeBytes(u.masterType));
-  double read = owned * (4 + master) + states;
+  auto master = double(masterBytes(m, u));
+  double read = owned * (4 + master + double(upperHalfBytes(m, u))) + states;
   double params = owned * double(lowPrecisionBytes(u));
   bool rounds = u.gatherType != GatherDtype::Param;
   double written = owned * master + states + (rounds ? 0 : params);

@@ -68,9 +68,8 @@ shardonnx::buildDeviceProgram(ModuleOp module, const ProgramOptions &options) {
       std::string name = optimizerKernelName(type, part);
       if (failed(kernels::addDeviceOptimizerKernel(
               *device, name,
-              kernels::optimizerTypes(
-                  options.optimizer, type,
-                  kernelTypesOf(module, type, options.types), part),
+              deviceOptimizerTypes(module, options.optimizer, type,
+                                   options.types, part),
               program.optimizers[name])))
         return failWith("the optimizer");
     }

@@ -5,6 +5,7 @@
 
 #include "shardonnx/runtime/DevicePlan.h"
 #include "shardonnx/runtime/GatherCodes.h"
+#include "shardonnx/runtime/MasterHalves.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 #include <algorithm>
 #include <set>
@@ -96,7 +97,8 @@ DevicePlan::Unit planUnit(const Manifest::Unit &unit, int64_t owners, int group,
 
 // Masters, what products read of them, and frozen weights, where they are not
 // offloaded. In place they are one buffer; else gathers read whole slices.
-void addWeights(DevicePlan &plan, const Manifest::Unit &unit) {
+void addWeights(DevicePlan &plan, const Manifest &m,
+                const Manifest::Unit &unit) {
   const DevicePlan::Unit &u = plan.units.back();
   int64_t element = dtypeBytes(unit.paramType);
   bool masters = unit.sendsMasters();
@@ -110,7 +112,7 @@ void addWeights(DevicePlan &plan, const Manifest::Unit &unit) {
     plan.frozenBytes += aligned(u.frozenSlice, element);
   }
   if (!masters)
-    plan.masterBytes += aligned(u.slice, dtypeBytes(unit.masterType));
+    plan.masterBytes += aligned(u.slice, masterBytes(m, unit));
 }
 
 // All of the optimizer's tensors over a slice, each aligned; Muon's matrices
@@ -144,16 +146,16 @@ int64_t largestMoments(const Manifest &m, const Topology &topology) {
 }
 
 // Of the slices of rank 0, which owns no less than any other.
-void addOwned(DevicePlan &plan, const Manifest::Unit &unit,
+void addOwned(DevicePlan &plan, const Manifest &m, const Manifest::Unit &unit,
               const Topology &topology, Offload offload) {
   int64_t param = dtypeBytes(unit.paramType);
   int64_t owned = topology.owned(unit.sharded, unit.length, 0).size();
   int64_t frozen = topology.owned(unit.sharded, unit.frozenLength, 0).size();
   bool masters = offload == Offload::Params;
   if (!masters) {
-    addWeights(plan, unit);
+    addWeights(plan, m, unit);
   } else {
-    int64_t master = dtypeBytes(unit.masterType);
+    int64_t master = masterBytes(m, unit);
     plan.hostBytes += aligned(owned, master) + aligned(frozen, param);
     plan.stagingMasterBytes = std::max(plan.stagingMasterBytes, master);
     if (!unit.sendsMasters()) { // what gathers read
@@ -205,7 +207,7 @@ DevicePlan planDevice(const Manifest &m, const Topology &topology,
     gradients.push_back(
         {unit.gradOffsetBytes, planned,
          std::max(planned, u.slice * owners * dtypeBytes(unit.reduceType))});
-    addOwned(plan, unit, topology, offload);
+    addOwned(plan, m, unit, topology, offload);
   }
   int64_t &moments =
       offload == Offload::None ? plan.momentBytes : plan.hostBytes;

@@ -7,6 +7,7 @@
 #include "shardonnx/runtime/MemoryPlan.h"
 #include "shardonnx/runtime/DevicePlan.h"
 #include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/MasterHalves.h"
 #include "shardonnx/runtime/MuonPlan.h"
 #include <algorithm>
 
@@ -155,6 +156,25 @@ int64_t processBytes(const Topology &topology, int threads) {
 
 int64_t lowPrecisionBytes(const Manifest::Unit &unit) {
   return unit.sendsMasters() ? 0 : dtypeBytes(unit.paramType);
+}
+
+bool keepsMasterHalves(const Manifest &m, const Manifest::Unit &unit) {
+  // One kernel updates all units of a type.
+  bool gathersParams = std::all_of(
+      m.units.begin(), m.units.end(), [&](const Manifest::Unit &other) {
+        return other.paramType != unit.paramType ||
+               other.gatherType == GatherDtype::Param;
+      });
+  return m.cuda() &&
+         keepsMasterHalves(unit.masterType, unit.paramType, gathersParams);
+}
+
+int64_t masterBytes(const Manifest &m, const Manifest::Unit &unit) {
+  return dtypeBytes(unit.masterType) - upperHalfBytes(m, unit);
+}
+
+int64_t upperHalfBytes(const Manifest &m, const Manifest::Unit &unit) {
+  return keepsMasterHalves(m, unit) ? dtypeBytes(unit.paramType) : 0;
 }
 
 bool gathersInPlace(const Manifest::Unit &unit, const Topology &topology,

@@ -4,6 +4,7 @@
 // See OwnedUnit.h.
 
 #include "OwnedUnit.h"
+#include "shardonnx/runtime/MasterHalves.h"
 #include <algorithm>
 
 namespace shardonnx::rt {
@@ -43,6 +44,7 @@ void OwnedUnit::assign(const Manifest &manifest, size_t index,
   unit = &manifest.units[index];
   number = static_cast<int64_t>(index);
   momentType = manifest.optimizerType;
+  halves = keepsMasterHalves(manifest, *unit);
   owned = topology.owned(unit->sharded, unit->length, rank);
   frozenOwned = topology.owned(unit->sharded, unit->frozenLength, rank);
   Interval part = unit->sharded
@@ -70,7 +72,7 @@ uint8_t *OwnedUnit::address(StateArray array, int64_t begin) const {
                                        owned.begin / kStateBlock);
   begin -= owned.begin + (second ? matrixElements : 0);
   if (array == StateArray::Master)
-    return master + begin * elementBytes(array);
+    return master + begin * masterBytes();
   return moments[second] + begin * elementBytes(array);
 }
 
@@ -85,7 +87,7 @@ OptimizerBuffers OwnedUnit::optimizerBuffers(const Interval &part) const {
   uint8_t *second = nullptr;
   if (at >= matrixElements)
     second = from(moments[1], (at - matrixElements) * element);
-  return {from(master, at * elementBytes(StateArray::Master)),
+  return {from(master, at * masterBytes()),
           from(reduced, at),
           {from(moments[0], at * element), second},
           from(params, at * dtypeBytes(unit->paramType)),

@@ -41,7 +41,10 @@ struct OwnedUnit {
   Interval frozenOwned;       // of the frozen section; replicated: all of it
   Interval counted;           // of the trainable section: in this rank's norm
   int64_t matrixElements = 0; // of the slice: Muon's, which are first in it
-  uint8_t *master = nullptr;  // [owned], of the unit's master_dtype
+  /// [owned], of the unit's master_dtype. Halves: what of it `params` lack, 16
+  /// bits (MasterHalves.h).
+  uint8_t *master = nullptr;
+  bool halves = false;
   /// [owned], null when not needed; the second of what is no matrix.
   uint8_t *moments[2] = {};
   float *scales[2] = {};     // of moments in int8: [stateBlocks(owned)] each
@@ -74,6 +77,10 @@ struct OwnedUnit {
   }
   int64_t elementBytes(StateArray array) const {
     return dtypeBytes(dtype(array));
+  }
+  /// Of an element as `master` has it.
+  int64_t masterBytes() const {
+    return halves ? int64_t(sizeof(int16_t)) : elementBytes(StateArray::Master);
   }
   bool blockwise() const { return momentType == SHX_I8; }
   /// Where element `begin` of the array's section lies.

@@ -13,6 +13,7 @@
 #include "gemm/GemmCache.h"
 #include "shardonnx/runtime/ByteSize.h"
 #include "shardonnx/runtime/CacheFolder.h"
+#include "state/Masters.h"
 #include "state/Slices.h"
 #include <algorithm>
 #include <cstdlib>
@@ -161,6 +162,8 @@ Interval CudaEngine::owned(size_t unit, bool trainable) const {
 void CudaEngine::write(size_t unit, StateArray array, int64_t begin,
                        const float *values, int64_t count) {
   const UnitState &u = state->units[unit];
+  if (array == StateArray::Master && u.halves)
+    return writeHalves(u, begin, values, count);
   ShxDType dtype = u.dtype(array);
   uint8_t *to = u.address(array, begin);
   if (!state->onHost(array))
@@ -176,12 +179,28 @@ void CudaEngine::write(size_t unit, StateArray array, int64_t begin,
 void CudaEngine::writeStored(size_t unit, StateArray array, int64_t begin,
                              const uint8_t *bytes, int64_t count) {
   const UnitState &u = state->units[unit];
-  uint8_t *to = u.address(array, begin);
   int64_t size = count * u.elementBytes(array);
+  if (array == StateArray::Master && u.halves) {
+    std::vector<float> values(static_cast<size_t>(count));
+    std::memcpy(values.data(), bytes, static_cast<size_t>(size));
+    return writeHalves(u, begin, values.data(), count);
+  }
+  uint8_t *to = u.address(array, begin);
   if (state->onHost(array))
     std::memcpy(to, bytes, static_cast<size_t>(size));
   else
     upload->writeBytes(to, bytes, size);
+}
+
+void CudaEngine::writeHalves(const UnitState &unit, int64_t begin,
+                             const float *values, int64_t count) {
+  splitMasters(unit, begin, values, count,
+               [&](uint8_t *to, const uint8_t *bytes, int64_t size) {
+                 if (state->onHost(StateArray::Master))
+                   std::memcpy(to, bytes, static_cast<size_t>(size));
+                 else
+                   upload->writeBytes(to, bytes, size);
+               });
 }
 
 void CudaEngine::readReduced(size_t unit, int64_t begin, float *values,
@@ -199,12 +218,17 @@ void CudaEngine::snapshot() { download->mark({compute, copy}); }
 void CudaEngine::read(size_t unit, StateArray array, const Interval &interval,
                       const Sink &sink) {
   const UnitState &u = state->units[unit];
-  const uint8_t *from = u.address(array, interval.begin);
-  int64_t bytes = interval.size() * u.elementBytes(array);
-  if (state->onHost(array))
-    download->readHost(from, bytes, sink);
+  auto get = [&](const uint8_t *from, int64_t bytes, const Sink &to) {
+    if (state->onHost(array))
+      download->readHost(from, bytes, to);
+    else
+      download->read(from, bytes, to);
+  };
+  if (array == StateArray::Master && u.halves)
+    joinMasters(u, interval, get, sink);
   else
-    download->read(from, bytes, sink);
+    get(u.address(array, interval.begin),
+        interval.size() * u.elementBytes(array), sink);
 }
 
 void CudaEngine::setDecay(

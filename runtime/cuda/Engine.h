@@ -69,6 +69,8 @@ public:
   void endTrace() override;
 
 private:
+  void writeHalves(const UnitState &unit, int64_t begin, const float *values,
+                   int64_t count);
   void makeContext(const EngineSetup &setup);
   void allocate(const DeviceProgram &code);
   void makeFunctions();

@@ -5,7 +5,9 @@
 # biases, a head that is tied to the embedding. No PyTorch, and no weights: they
 # are external data of a file that nobody has to have.
 #
-#   make_mpt.py LAYERS WIDTH HEADS SEQ OUT.onnx
+#   make_mpt.py LAYERS WIDTH HEADS SEQ OUT.onnx [tanh]
+#
+# tanh: with that form of GELU, as GPT-2 has it, which products compute.
 
 import sys
 
@@ -59,7 +61,7 @@ class Graph:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
 
 
-def build(layers, width, heads, seq):
+def build(layers, width, heads, seq, gelu="none"):
     g = Graph()
     table = g.weight("wte.weight", VOCABULARY, width)
     x = g.add("Add", g.add("Gather", table, "input_ids"), g.weight("wpe.weight", seq, width))
@@ -81,7 +83,8 @@ def build(layers, width, heads, seq):
         g.nodes[-1].output.extend(names)
         context = g.add("Attention", *names, is_causal=1, q_num_heads=heads, kv_num_heads=heads)
         x = g.add("Add", x, linear(context, block + ".attn.out_proj", width, width))
-        up = g.add("Gelu", linear(norm(x, block + ".norm_2"), block + ".ffn.up_proj", width, 4 * width))
+        up = linear(norm(x, block + ".norm_2"), block + ".ffn.up_proj", width, 4 * width)
+        up = g.add("Gelu", up, approximate=gelu)
         x = g.add("Add", x, linear(up, block + ".ffn.down_proj", 4 * width, width))
     g.scope = "norm_f"
     x = norm(x, "norm_f")
@@ -91,6 +94,6 @@ def build(layers, width, heads, seq):
 
 
 if __name__ == "__main__":
-    *sizes, path = sys.argv[1:]
+    sizes, path, gelu = sys.argv[1:5], sys.argv[5], sys.argv[6:]
     with open(path, "wb") as out:
-        out.write(build(*map(int, sizes)).SerializeToString())
+        out.write(build(*map(int, sizes), *gelu).SerializeToString())

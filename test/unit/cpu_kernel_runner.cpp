@@ -61,7 +61,10 @@ public:
   void run(const OptimizerSlices &slices, ArrayRef<float> scalars,
            int64_t begin, int64_t end) override {
     ShxPiece piece{0, begin, end};
-    void *args[] = {slices.master.data(),
+    void *master = slices.master.data();
+    if (types.halves)
+      master = slices.lower->data();
+    void *args[] = {master,
                     slices.gradient.data(),
                     slices.states[0].data(),
                     slices.states[1].data(),

@@ -10,6 +10,7 @@
 #include "../../runtime/support/Error.h"
 #include "shardonnx/runtime/ByteSize.h"
 #include "shardonnx/runtime/DevicePlan.h"
+#include "shardonnx/runtime/MasterHalves.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -134,7 +135,7 @@ TEST(DevicePlan, OneRankGathersNothing) {
     EXPECT_EQ(unit.gather.size(), 0);
     EXPECT_EQ(unit.slice, 1280);
   }
-  EXPECT_EQ(plan.masterBytes, 3 * 1280 * 4);
+  EXPECT_EQ(plan.masterBytes, 3 * 1280 * 2);
   EXPECT_EQ(plan.paramBytes, 3 * 1280 * 2);
   EXPECT_EQ(plan.momentBytes, 6 * 1280 * 4);
   EXPECT_EQ(plan.frozenBytes, 256 * 2);
@@ -155,6 +156,29 @@ TEST(DevicePlan, OneRankGathersNothing) {
   EXPECT_EQ(f32.gatherBytes, 0);
   EXPECT_EQ(f32.paramBytes, 0);
   EXPECT_EQ(f32.masterBytes, 3 * 1280 * 4);
+}
+
+// One kernel updates all units of a type, so all have halves or none has.
+TEST(DevicePlan, MastersLieInHalvesBesideTheirUpperOnes) {
+  auto masters = [](auto change) {
+    Manifest m = threeUnits();
+    change(m);
+    return planDevice(m, 1, 1).masterBytes;
+  };
+  EXPECT_EQ(masters([](Manifest &) {}), 3 * 1280 * 2);
+  EXPECT_EQ(masters([](Manifest &m) { m.units[1].paramType = SHX_F16; }),
+            1280 * (2 + 4 + 2));
+  EXPECT_EQ(
+      masters([](Manifest &m) { m.units[1].gatherType = GatherDtype::Int8; }),
+      3 * 1280 * 4);
+  EXPECT_EQ(masters([](Manifest &m) {
+              m.units[1].paramType = SHX_F16;
+              m.units[1].gatherType = GatherDtype::Int8;
+            }),
+            1280 * (2 + 4 + 2));
+  Manifest cpu = threeUnits();
+  cpu.target = TargetKind::CPU;
+  EXPECT_FALSE(keepsMasterHalves(cpu, cpu.units[0]));
 }
 
 bool meet(const Interval &a, const Interval &b) {
@@ -190,7 +214,7 @@ TEST(DevicePlan, ReplicatedUnitsHaveNoPadding) {
   DevicePlan plan = planDevice(m, 7, 1);
   EXPECT_EQ(plan.gatherBytes, 0);
   EXPECT_EQ(plan.gradientBytes, 10240);
-  EXPECT_EQ(plan.masterBytes, 3 * 1280 * 4);
+  EXPECT_EQ(plan.masterBytes, 3 * 1280 * 2);
   EXPECT_EQ(plan.paramBytes, 3 * 1280 * 2);
 }
 
@@ -200,7 +224,7 @@ TEST(DevicePlan, GroupsOwnAndKeepTheirParts) {
   m.units[1].reshardGroup = 3; // does not divide the owners
   DevicePlan plan = planDevice(m, Topology(8, 2), 1);
   EXPECT_EQ(plan.units[0].slice, 320);
-  EXPECT_EQ(plan.masterBytes, 3 * 320 * 4);
+  EXPECT_EQ(plan.masterBytes, 3 * 768); // 640, aligned
   EXPECT_EQ(plan.units[0].group, 2);
   EXPECT_EQ(plan.units[0].groupSlice, 640);
   EXPECT_EQ(plan.units[1].group, 0);
@@ -222,7 +246,7 @@ TEST(DevicePlan, OffloadedSlicesLeaveTheDevice) {
   EXPECT_EQ(none.paramBytes, 3 * 640 * 2);
   EXPECT_EQ(params.hostBytes, none.momentBytes + none.masterBytes +
                                   none.frozenBytes + none.paramBytes);
-  EXPECT_EQ(params.stagingBytes, kOffloadParts * (3 * 640 * 4 + 640 * 2));
+  EXPECT_EQ(params.stagingBytes, kOffloadParts * (2 * 640 * 4 + 2 * 640 * 2));
 }
 
 TEST(DevicePlan, IsWhatAProgramForGpusIsPredictedToTake) {

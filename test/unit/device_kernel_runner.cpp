@@ -141,7 +141,10 @@ void DeviceOptimizer::run(const OptimizerSlices &slices,
   auto place = [at](ShxDType type) {
     return at * (type == SHX_F32 ? 4 : type == SHX_I8 ? 1 : 2);
   };
-  add(rawBytes(slices.master), place(SHX_F32));
+  if (types.halves)
+    add(rawBytes(*slices.lower), place(types.param));
+  else
+    add(rawBytes(slices.master), place(SHX_F32));
   add(rawBytes(slices.gradient), place(SHX_F32));
   for (MutableArrayRef<uint8_t> state : slices.states)
     add(state, place(types.state));

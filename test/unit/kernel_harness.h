@@ -66,6 +66,7 @@ std::unique_ptr<KernelRunner> makeRunner(nn::FusedOp fused,
 struct OptimizerSlices {
   std::vector<float> &master, &gradient;
   llvm::MutableArrayRef<uint8_t> states[2] = {}, params = {}, scales[2] = {};
+  std::vector<int16_t> *lower = nullptr; // of masters in halves
 };
 template <typename T>
 llvm::MutableArrayRef<uint8_t> rawBytes(std::vector<T> &values) {

@@ -7,12 +7,14 @@
 #include "kernel_harness.h"
 #include "shardonnx/runtime/BlockCodes.h"
 #include "shardonnx/runtime/Layout.h"
+#include "shardonnx/runtime/MasterHalves.h"
 #include "shardonnx/runtime/Random.h"
 #include "llvm/ADT/APFloat.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <limits>
 #include <set>
 
 using namespace shardonnx;
@@ -127,6 +129,14 @@ TEST_P(OptimizerKernels, SkipAStepBitForBit) {
   EXPECT_EQ(v, v0);
 }
 
+uint16_t toBF16(float value) {
+  llvm::APFloat rounded(value);
+  bool loses;
+  rounded.convert(llvm::APFloat::BFloat(), llvm::APFloat::rmNearestTiesToEven,
+                  &loses);
+  return uint16_t(rounded.bitcastToAPInt().getZExtValue());
+}
+
 // What products read is the new master, rounded to nearest; of a skipped step
 // the old one.
 TEST_P(OptimizerKernels, WriteWhatProductsRead) {
@@ -167,6 +177,91 @@ TEST_P(OptimizerKernels, WriteWhatProductsRead) {
       }
     }
   }
+}
+
+// Masters that lie in halves come to the same as whole ones, bit for bit but
+// for a tie that is rounded down, and so does everything else; elements outside
+// of the piece, and all of them in a skipped step, stay as they are.
+TEST_P(OptimizerKernels, KeepMastersInHalves) {
+  constexpr int64_t kLength = 8 * kStateBlock + 3, kBegin = 7, kEnd = 2000;
+  for (ShxDType state : {SHX_F32, SHX_BF16, SHX_I8}) {
+    kernels::OptimizerTypes types{GetParam(), SHX_BF16, state};
+    auto whole = makeOptimizerRunner(types);
+    types.halves = true;
+    auto halves = makeOptimizerRunner(types);
+    ASSERT_TRUE(whole && halves);
+    std::mt19937 random(5);
+    std::normal_distribution<float> normal;
+    std::vector<float> p(kLength), g(kLength), unread;
+    std::vector<uint16_t> params(kLength), upper;
+    std::vector<int16_t> lower(kLength);
+    std::vector<uint8_t> states[2][2];
+    std::vector<float> scales[2][2];
+    for (auto *of : {states, states + 1})
+      for (int i = 0; i < statesOf(GetParam()); ++i)
+        of[0][i].resize(kLength * sizeof(float));
+    for (auto *of : {scales, scales + 1})
+      for (int i = 0; i < statesOf(GetParam()); ++i)
+        of[0][i].resize(stateBlocks(kLength));
+    for (int64_t i = 0; i < kLength; ++i) {
+      p[i] = std::ldexp(normal(random), int(random() % 40) - 20);
+      g[i] = normal(random);
+      params[i] = toBF16(p[i]);
+      lower[i] = lowerHalf(p[i], params[i]);
+      p[i] = joinHalves(params[i], lower[i]);
+    }
+    upper = params;
+    for (int step = 1; step <= 3; ++step) {
+      float scalars[SHX_NUM_SCALARS] = {};
+      setScalars(Settings(), step, scalars);
+      scalars[SHX_SKIP] = step == 2;
+      whole->run({p,
+                  g,
+                  {states[0][0], states[0][1]},
+                  rawBytes(params),
+                  {rawBytes(scales[0][0]), rawBytes(scales[0][1])}},
+                 scalars, kBegin, kEnd);
+      halves->run({unread,
+                   g,
+                   {states[1][0], states[1][1]},
+                   rawBytes(upper),
+                   {rawBytes(scales[1][0]), rawBytes(scales[1][1])},
+                   &lower},
+                  scalars, kBegin, kEnd);
+      ASSERT_EQ(params, upper) << spell(state) << ", step " << step;
+      for (int64_t i = 0; i < kLength; ++i) {
+        float expected = joinHalves(params[i], lowerHalf(p[i], params[i]));
+        ASSERT_EQ(joinHalves(upper[i], lower[i]), expected)
+            << spell(state) << ", step " << step << ", element " << i;
+        p[i] = expected;
+      }
+      for (int i = 0; i < 2; ++i) {
+        ASSERT_EQ(states[0][i], states[1][i]) << spell(state);
+        ASSERT_EQ(scales[0][i], scales[1][i]) << spell(state);
+      }
+    }
+  }
+}
+
+// What halves hold, and what they lose.
+TEST(MasterHalves, AreTheWhole) {
+  for (uint32_t bits :
+       {0x3f800000u, 0x3f807fffu, 0x3f818000u, 0x3f80c001u, 0xbf807fffu,
+        0x80000000u, 0x00000001u, 0x7f7fffffu, 0x7f800000u, 0xff800000u}) {
+    float value;
+    std::memcpy(&value, &bits, sizeof(value));
+    uint16_t upper = toBF16(value);
+    float joined = joinHalves(upper, lowerHalf(value, upper));
+    EXPECT_EQ(std::memcmp(&joined, &value, sizeof(value)), 0) << bits;
+  }
+  uint32_t tie = 0x3f808000u; // down to 1
+  float value;
+  std::memcpy(&value, &tie, sizeof(value));
+  ASSERT_EQ(toBF16(value), 0x3f80);
+  EXPECT_EQ(joinHalves(0x3f80, lowerHalf(value, 0x3f80)),
+            std::nextafter(value, 0.f));
+  float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(joinHalves(toBF16(nan), lowerHalf(nan, toBF16(nan)))));
 }
 
 /// A number of each element's own in [0, 1).

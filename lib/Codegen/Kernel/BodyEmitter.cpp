@@ -43,6 +43,8 @@ Value BodyEmitter::emit(Value value, Scope &scope) {
     result = emitOp(value.getDefiningOp(), scope);
     if (std::optional<RandomRounding> how = kernel.getRounding(value))
       result = roundAtRandom(result, *how, scope);
+    if (std::optional<BlockArgument> lower = kernel.getLowerHalf(value))
+      result = memory.joinHalves(result, emit(*lower, scope));
   }
   scope.values[value] = result;
   return result;

@@ -15,7 +15,8 @@
 // g is the reduced gradient times the clip factor, cut at the clip value. A
 // step to be skipped leaves everything as it is, whatever the gradients are.
 // Where products read another type than the master's, that is written, too.
-// Masters of bf16 are rounded at random.
+// Masters of bf16 are rounded at random; those of f32 may lie as the lower
+// halves of what products read.
 //
 // The state may be bf16, rounded at random, or int8 by blocks: then the domain
 // is [blocks, 256], what is outside of the piece (another piece's elements, or
@@ -73,7 +74,12 @@ private:
   }
   Value addArgument(Type element, ArrayRef<int64_t> shape, unsigned slot,
                     int64_t offset = 0);
+  void addMaster();
   void addResult(Value value, ShxDType type, unsigned slot,
+                 ArrayRef<int64_t> shape) {
+    addResult(value, typeOf(type), slot, shape);
+  }
+  void addResult(Value value, Type type, unsigned slot,
                  ArrayRef<int64_t> shape);
   Value scalar(ShxScalar scalar) { return scalars[scalar]; }
   // The state before the step, in f32, and what becomes of it.
@@ -100,6 +106,7 @@ private:
   std::unique_ptr<Region> region;
   Block *block;
   Value master, gradient, states[2], scales[2], first, begin, end;
+  Value lower;     // of a master in halves
   Value before[2]; // the states, in f32
   SmallVector<Value> scalars;
   Value skips, stays; // a condition: the element is not to be updated
@@ -130,7 +137,7 @@ OptimizerBody::OptimizerBody(MLIRContext *context, Location loc,
   bool ofMuon = types.part != OptimizerPart::Elements;
   bool isStep = types.part == OptimizerPart::MuonStep;
   if (types.part != OptimizerPart::MuonMomentum)
-    master = addArgument(typeOf(types.master), domain(), kMaster);
+    addMaster();
   gradient = addArgument(isStep ? typeOf(SHX_BF16) : f32, domain(), kGradient);
   SmallVector<int64_t> ofBlocks = {domain().front(), 1};
   int count = isStep ? 0 : ofMuon ? 1 : statesOf(types.optimizer);
@@ -156,11 +163,20 @@ Value OptimizerBody::addArgument(Type element, ArrayRef<int64_t> shape,
   return block->addArgument(RankedTensorType::get(shape, element), b.loc);
 }
 
-void OptimizerBody::addResult(Value value, ShxDType type, unsigned slot,
+void OptimizerBody::addMaster() {
+  if (!types.halves) {
+    master = addArgument(typeOf(types.master), domain(), kMaster);
+    return;
+  }
+  lower = addArgument(builder.getI16Type(), domain(), kMaster);
+  master = b.f32(addArgument(typeOf(types.param), domain(), kParams));
+}
+
+void OptimizerBody::addResult(Value value, Type type, unsigned slot,
                               ArrayRef<int64_t> shape) {
   results.push_back(value);
   resultSlots.push_back(slot);
-  resultBuffers.push_back(bufferType(typeOf(type), shape, 0));
+  resultBuffers.push_back(bufferType(type, shape, 0));
 }
 
 Value OptimizerBody::insidePiece() {
@@ -257,7 +273,8 @@ void OptimizerBody::yieldMaster(Value value) {
   value = b.select(stays, b.f32(master), value);
   if (types.master == SHX_BF16)
     rounded.push_back({value, 32});
-  addResult(value, types.master, kMaster, domain());
+  addResult(value, types.halves ? builder.getI16Type() : typeOf(types.master),
+            kMaster, domain());
   if (types.param != types.master)
     addResult(b.cast(value, typeOf(types.param)), types.param, kParams,
               domain());
@@ -347,6 +364,8 @@ FailureOr<OptimizerKernel> OptimizerBody::finish() {
     return failure();
   kernel->setSlots(slots);
   kernel->setValueSlot(kPiece);
+  if (lower)
+    kernel->setLowerHalf(master, cast<BlockArgument>(lower));
   for (auto [value, shift] : rounded)
     kernel->setRounding(value, {cast<BlockArgument>(scalar(SHX_ROUNDING_KEY)),
                                 cast<BlockArgument>(first), shift});

@@ -225,6 +225,29 @@ Value VectorMemory::roundAtRandom(Value vector, Value bits, unsigned shift) {
   return arith::SelectOp::create(b, loc, isNaN, vector, rounded);
 }
 
+Value VectorMemory::joinHalves(Value upper, Value lower) {
+  ArrayRef<int64_t> shape = cast<VectorType>(upper.getType()).getShape();
+  auto i32 = VectorType::get(shape, b.getI32Type());
+  Value bits = arith::AddIOp::create(
+      b, loc, arith::BitcastOp::create(b, loc, i32, upper),
+      arith::ExtSIOp::create(b, loc, i32, lower));
+  return arith::BitcastOp::create(b, loc, upper.getType(), bits);
+}
+
+/// A tie that is rounded down leaves one more than 16 bits hold.
+Value VectorMemory::lowerHalf(Value vector) {
+  ArrayRef<int64_t> shape = cast<VectorType>(vector.getType()).getShape();
+  auto i16 = VectorType::get(shape, b.getI16Type());
+  auto i32 = VectorType::get(shape, b.getI32Type());
+  Value upper = fromStored(roundToBF16(vector), b.getBF16Type());
+  Value rest = arith::SubIOp::create(
+      b, loc, arith::BitcastOp::create(b, loc, i32, vector),
+      arith::BitcastOp::create(b, loc, i32, upper));
+  rest = arith::MinSIOp::create(b, loc, rest, splatInt(b, loc, i32, INT16_MAX));
+  rest = arith::MaxSIOp::create(b, loc, rest, splatInt(b, loc, i32, INT16_MIN));
+  return arith::TruncIOp::create(b, loc, i16, rest);
+}
+
 Value VectorMemory::round(Value vector, Type elementType) {
   if (!elementType.isF16() && !elementType.isBF16())
     return vector;
@@ -235,6 +258,8 @@ Value VectorMemory::round(Value vector, Type elementType) {
 }
 
 Value VectorMemory::toStored(Value vector, Type elementType) {
+  if (elementType.isInteger(16) && isa<FloatType>(getElementTypeOrSelf(vector)))
+    return lowerHalf(vector);
   if (Value stored = storedForms.lookup(vector);
       stored && getElementTypeOrSelf(stored) == storedType(elementType))
     return stored;

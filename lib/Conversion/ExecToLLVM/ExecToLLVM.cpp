@@ -12,6 +12,7 @@
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Support/ElementType.h"
 #include "shardonnx/Support/SpelledOption.h"
+#include "shardonnx/runtime/MasterHalves.h"
 
 namespace shardonnx {
 #define GEN_PASS_DEF_EXECTOLLVMPASS
@@ -40,12 +41,10 @@ std::vector<ShxDType> shardonnx::paramTypesOf(ModuleOp module) {
   return types;
 }
 
-// One kernel serves all units of a type: where some gather what the kernel
-// rounds and others do not, it rounds for all, and those round anew.
-UpdateTypes shardonnx::kernelTypesOf(ModuleOp module, ShxDType param,
-                                     UpdateTypes types) {
-  GatherDtype asked = types.gather;
-  bool first = true;
+/// What the units of a type are gathered in.
+static SmallVector<GatherDtype> gatherTypesOf(ModuleOp module, ShxDType param,
+                                              GatherDtype asked) {
+  SmallVector<GatherDtype> types;
   for (auto unit : module.getOps<fsdp::UnitOp>()) {
     if (dtypeOf(unit.getParamDtype()) != param)
       continue;
@@ -53,11 +52,37 @@ UpdateTypes shardonnx::kernelTypesOf(ModuleOp module, ShxDType param,
     if (auto word = dyn_cast_or_null<StringAttr>(
             nn::unitSetting(unit, unit.getSymName(), nn::kGatherDtypeKey)))
       own = parseSpelling<GatherDtype>(word.getValue()).value_or(asked);
+    types.push_back(own);
+  }
+  return types;
+}
+
+// One kernel serves all units of a type: where some gather what the kernel
+// rounds and others do not, it rounds for all, and those round anew.
+UpdateTypes shardonnx::kernelTypesOf(ModuleOp module, ShxDType param,
+                                     UpdateTypes types) {
+  bool first = true;
+  for (GatherDtype own : gatherTypesOf(module, param, types.gather)) {
     if (first || gatherTypeOf(own, param) == GatherDtype::Param)
       types.gather = own;
     first = false;
   }
   return types;
+}
+
+kernels::OptimizerTypes
+shardonnx::deviceOptimizerTypes(ModuleOp module, Optimizer optimizer,
+                                ShxDType param, const UpdateTypes &types,
+                                OptimizerPart part) {
+  kernels::OptimizerTypes result = kernels::optimizerTypes(
+      optimizer, param, kernelTypesOf(module, param, types), part);
+  result.halves = keepsMasterHalves(
+      result.master, param,
+      llvm::all_of(gatherTypesOf(module, param, types.gather),
+                   [&](GatherDtype own) {
+                     return gatherTypeOf(own, param) == GatherDtype::Param;
+                   }));
+  return result;
 }
 
 SmallVector<OptimizerPart> shardonnx::optimizerPartsOf(ModuleOp module) {

@@ -78,7 +78,7 @@ void castMasters(Context &context, const UnitState &u) {
   const Manifest::Unit &unit = *u.unit;
   if (u.params && unit.gatherType != GatherDtype::Param)
     roundSlice(context, unit, u.master, u.params, u.owned.size());
-  else if (u.params)
+  else if (u.params && !u.halves)
     castSlice(context, context.compute,
               reinterpret_cast<const float *>(u.master), unit.paramType,
               u.params, u.owned.size());

@@ -104,7 +104,7 @@ void Staging::forCopied(Part &part, const UnitState &u,
                         const Interval &interval, Copy copy) const {
   int64_t moment = dtypeBytes(u.momentType);
   int64_t block = interval.begin / kStateBlock;
-  int64_t master = u.elementBytes(StateArray::Master);
+  int64_t master = u.masterBytes();
   for (int i = 0; i < context.state->manifest.optimizerStates(); ++i) {
     copy(part.moments[i], u.moments[i] + interval.begin * moment,
          interval.size() * moment);
@@ -120,11 +120,16 @@ void Staging::forCopied(Part &part, const UnitState &u,
 // Into buffers that this function's last part has left.
 void Staging::load(Part &part, const UnitState &u, const Interval &interval) {
   wait(part.stored, loads);
-  if (!context.preparing())
+  if (!context.preparing()) {
     forCopied(part, u, interval,
               [&](void *staged, const void *slice, int64_t bytes) {
                 toDevice(staged, slice, bytes, loads);
               });
+    int64_t element = dtypeBytes(u.unit->paramType);
+    if (withMasters && u.halves)
+      toDevice(part.cast, u.hostParams + interval.begin * element,
+               interval.size() * element, loads);
+  }
   record(part.loaded, loads);
 }
 
@@ -143,8 +148,7 @@ void Staging::compute(Part &part, const UnitState &u, const Interval &interval,
       buffers.scales[i] = staged(part.scales[i], at / kStateBlock);
     }
     if (withMasters) {
-      buffers.master =
-          staged(part.master, at * u.elementBytes(StateArray::Master));
+      buffers.master = staged(part.master, at * u.masterBytes());
       buffers.params = u.unit->sendsMasters()
                            ? nullptr
                            : part.cast + at * dtypeBytes(u.unit->paramType);
@@ -178,9 +182,10 @@ int64_t Staging::bytes() const {
     bytes +=
         2 * manifest.optimizerStates() * manifest.stateBytes(u.owned.size());
     if (withMasters)
-      bytes += 2 * u.owned.size() * u.elementBytes(StateArray::Master);
+      bytes += 2 * u.owned.size() * u.masterBytes();
     if (withMasters && !u.unit->sendsMasters())
-      bytes += u.owned.size() * dtypeBytes(u.unit->paramType);
+      bytes +=
+          (u.halves ? 2 : 1) * u.owned.size() * dtypeBytes(u.unit->paramType);
   }
   return bytes;
 }

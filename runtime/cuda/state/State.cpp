@@ -77,7 +77,7 @@ void State::carveOwned(Allocator &symmetric) {
 void State::carveWeights(UnitState &state, Carvers &memory) {
   const Manifest::Unit &unit = *state.unit;
   int64_t n = state.owned.size(), element = dtypeBytes(unit.paramType);
-  int64_t master = state.elementBytes(StateArray::Master);
+  int64_t master = state.masterBytes();
   if (offload == Offload::Params) {
     state.master = memory.host.take<uint8_t>(n * master);
     state.frozen =

@@ -17,8 +17,25 @@ struct Param {
     return __uint_as_float(uint32_t(bits) << 16);
   }
 };
+/// What a master has beyond its parameter (MasterHalves.h).
+using Master = int16_t;
+__device__ float masterOf(const Master *p, const Param *params, int64_t i) {
+  return __uint_as_float((uint32_t(params[i].bits) << 16) + int32_t(p[i]));
+}
+__device__ void setMaster(Master *p, Param *params, int64_t i, float value) {
+  uint32_t bits = __float_as_uint(value);
+  params[i].bits = uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  p[i] = Master(min(int32_t(bits - (uint32_t(params[i].bits) << 16)), 0x7fff));
+}
 #else
 using Param = float;
+using Master = float;
+__device__ float masterOf(const Master *p, const Param *, int64_t i) {
+  return p[i];
+}
+__device__ void setMaster(Master *p, Param *, int64_t i, float value) {
+  p[i] = value;
+}
 #endif
 
 } // namespace
@@ -64,7 +81,7 @@ __global__ void table_grad_a(const int64_t *x, const float *error,
   }
 }
 
-__global__ void table_adamw(float *p, const float *g, float *m, float *v,
+__global__ void table_adamw(Master *masters, const float *g, float *m, float *v,
                             Param *params, const float *s, const float *,
                             const float *, int64_t, int64_t begin,
                             int64_t end) {
@@ -75,15 +92,13 @@ __global__ void table_adamw(float *p, const float *g, float *m, float *v,
     return;
   float limit = s[SHX_CLIP_VALUE];
   float grad = fminf(fmaxf(g[i] * s[SHX_CLIP], -limit), limit);
-  p[i] -= s[SHX_LR] * s[SHX_WEIGHT_DECAY] * p[i];
+  float p = masterOf(masters, params, i);
+  p -= s[SHX_LR] * s[SHX_WEIGHT_DECAY] * p;
   m[i] = s[SHX_BETA1] * m[i] + (1 - s[SHX_BETA1]) * grad;
   v[i] = s[SHX_BETA2] * v[i] + (1 - s[SHX_BETA2]) * grad * grad;
   float root = sqrtf(v[i] / s[SHX_BIAS_CORRECTION2]) + s[SHX_EPS];
-  p[i] -= s[SHX_LR] * (m[i] / s[SHX_BIAS_CORRECTION1]) / root;
-#ifdef TABLE_BF16
-  uint32_t bits = __float_as_uint(p[i]);
-  params[i].bits = uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-#endif
+  p -= s[SHX_LR] * (m[i] / s[SHX_BIAS_CORRECTION1]) / root;
+  setMaster(masters, params, i, p);
 }
 
 } // extern "C"

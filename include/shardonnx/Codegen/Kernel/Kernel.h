@@ -73,6 +73,18 @@ public:
       return std::nullopt;
     return found->second;
   }
+  /// Of an f32 that is read as its rounding to bf16: what that lacks, 16 bits
+  /// of an argument. Whatever is stored as 16 bits of an integer is such a
+  /// rest (VectorMemory::joinHalves).
+  void setLowerHalf(mlir::Value value, mlir::BlockArgument lower) {
+    lowerHalves[value] = lower;
+  }
+  std::optional<mlir::BlockArgument> getLowerHalf(mlir::Value value) const {
+    auto found = lowerHalves.find(value);
+    if (found == lowerHalves.end())
+      return std::nullopt;
+    return found->second;
+  }
   /// Arguments that a device's function has by value (an optimizer's piece).
   void setValueSlot(unsigned slot) { valueSlot = slot; }
   std::optional<unsigned> getValueSlot() const { return valueSlot; }
@@ -126,6 +138,7 @@ private:
   llvm::SmallVector<BufferLayout> buffers;
   llvm::SmallVector<unsigned> slots;
   llvm::SmallDenseMap<mlir::Value, RandomRounding> roundings;
+  llvm::SmallDenseMap<mlir::Value, mlir::BlockArgument> lowerHalves;
   std::optional<unsigned> valueSlot;
   mlir::Block *body = nullptr;
   bool hasReductions = false;

@@ -31,6 +31,8 @@ struct OptimizerTypes {
   OptimizerPart part = OptimizerPart::Elements;
   /// f32, or bf16 rounded at random.
   ShxDType master = SHX_F32;
+  /// Masters are what f32 has beyond `param` (MasterHalves.h).
+  bool halves = false;
 };
 
 /// Of units whose products read `param`. What is gathered in another type is

@@ -42,6 +42,9 @@ public:
   /// off. NaNs and infinities stay.
   mlir::Value roundAtRandom(mlir::Value vector, mlir::Value bits,
                             unsigned shift);
+  /// The f32 whose rounding to bf16 is `upper`, itself f32 here, and whose rest
+  /// has been stored as i16 (MasterHalves.h).
+  mlir::Value joinHalves(mlir::Value upper, mlir::Value lower);
   /// A vector<1> or scalar repeated.
   mlir::Value splat(mlir::Value one, unsigned width);
 
@@ -49,6 +52,7 @@ private:
   mlir::Value widenBF16(mlir::Value vector);
   mlir::Value fromStored(mlir::Value vector, mlir::Type elementType);
   mlir::Value roundToBF16(mlir::Value vector);
+  mlir::Value lowerHalf(mlir::Value vector);
   mlir::Value element(mlir::Value address, unsigned index, int64_t stride,
                       mlir::Type stored);
 

@@ -35,6 +35,10 @@ std::vector<ShxDType> paramTypesOf(mlir::ModuleOp module);
 /// What the optimizer's kernel for units of such parameters reads and writes.
 UpdateTypes kernelTypesOf(mlir::ModuleOp module, ShxDType param,
                           UpdateTypes types);
+/// The same of a program for GPUs, whose masters may lie in halves.
+kernels::OptimizerTypes
+deviceOptimizerTypes(mlir::ModuleOp module, Optimizer optimizer, ShxDType param,
+                     const UpdateTypes &types, kernels::OptimizerPart part);
 /// What of the optimizer the module's units need.
 llvm::SmallVector<kernels::OptimizerPart>
 optimizerPartsOf(mlir::ModuleOp module);

@@ -1,0 +1,32 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Masters that lie in halves (MasterHalves.h), as the f32 that weights,
+// checkpoints and exports are.
+
+#ifndef SHARDONNX_RUNTIME_CUDA_MASTERS_H
+#define SHARDONNX_RUNTIME_CUDA_MASTERS_H
+
+#include "../../core/Engine.h"
+#include "State.h"
+#include <functional>
+
+namespace shardonnx::rt::cuda {
+
+/// put(to, bytes, count): that many bytes belong there.
+using PutBytes =
+    std::function<void(uint8_t *to, const uint8_t *bytes, int64_t count)>;
+/// get(from, sink): gives what lies there to the sink, as Download does.
+using GetBytes = std::function<void(const uint8_t *from, int64_t count,
+                                    const Engine::Sink &sink)>;
+
+/// Puts both halves of masters from element `begin` of the unit on.
+void splitMasters(const UnitState &unit, int64_t begin, const float *values,
+                  int64_t count, const PutBytes &put);
+/// Gives the masters of an interval of the unit, piece by piece.
+void joinMasters(const UnitState &unit, const Interval &interval,
+                 const GetBytes &get, const Engine::Sink &sink);
+
+} // namespace shardonnx::rt::cuda
+
+#endif // SHARDONNX_RUNTIME_CUDA_MASTERS_H
