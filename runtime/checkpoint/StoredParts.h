@@ -23,6 +23,7 @@ void forStored(const Manifest::Param &param, int64_t tensor, int64_t length,
     return visit(param.offset + interval.begin, interval.begin,
                  interval.size());
   int64_t inner = 1, size = param.split->size();
+  int64_t each = param.shape[static_cast<size_t>(param.split->dim)];
   for (auto i = static_cast<size_t>(param.split->dim) + 1;
        i < param.shape.size(); ++i)
     inner *= param.shape[i];
@@ -30,17 +31,17 @@ void forStored(const Manifest::Param &param, int64_t tensor, int64_t length,
     int64_t row = at / (size * inner), place = at / inner % size;
     int64_t before = 0, mine = 1; // of the part, before its share of a section
     for (int64_t section : param.split->sections) {
-      mine = section / tensor;
+      mine = (section + tensor - 1) / tensor;
       if (place < section)
         break;
       place -= section;
       before += mine;
     }
     int64_t part = place / mine, within = place % mine;
-    int64_t count =
-        std::min((mine - within) * inner - at % inner, interval.end - at);
+    int64_t side = std::min(mine - within, size - before * tensor - place);
+    int64_t count = std::min(side * inner - at % inner, interval.end - at);
     visit(part * length + param.offset +
-              (row * (size / tensor) + before + within) * inner + at % inner,
+              (row * each + before + within) * inner + at % inner,
           at, count);
     at += count;
   }

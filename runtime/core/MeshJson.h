@@ -27,15 +27,18 @@ void readSplit(const Json &json, int64_t parts, Manifest::Param &param) {
   Split split;
   split.dim = found->at("dim").template get<int64_t>();
   split.sections = found->at("sections").template get<std::vector<int64_t>>();
-  bool even = parts > 1 && split.dim >= 0 &&
+  bool fits = parts > 1 && split.dim >= 0 &&
               split.dim < static_cast<int64_t>(param.shape.size());
   int64_t size = 0;
   for (int64_t section : split.sections) {
-    even &= section > 0 && section <= kLargest && section % parts == 0 &&
-            size <= kLargest;
-    size += even ? section : 0;
+    fits &= section > 0 && section <= kLargest && size <= kLargest &&
+            (section % parts == 0 || split.sections.size() == 1);
+    size += fits ? section : 0;
   }
-  if (!even || size / parts != param.shape[static_cast<size_t>(split.dim)])
+  // Of one section the last part may have less, but something.
+  int64_t each = (size + parts - 1) / parts;
+  if (!fits || each != param.shape[static_cast<size_t>(split.dim)] ||
+      each * (parts - 1) >= size)
     fail("'", param.name, "' is split where ", parts,
          " parts do not divide it");
   param.split = std::move(split);

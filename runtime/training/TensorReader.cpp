@@ -99,9 +99,14 @@ void TensorReader::readTransposed(const OwnedRange &range,
        row += n) {
     SplitPart::Run rows = part.runOf(0, row);
     n = std::min(panelRows, rows.count);
+    if (rows.whole < 0)
+      continue;
     panel.resize(static_cast<size_t>(n * columns));
     for (int64_t column = 0; column < columns; ++column) {
-      readRun(stored, part.runOf(1, column).whole * fileRows + rows.whole, n);
+      int64_t whole = part.runOf(1, column).whole;
+      values.assign(static_cast<size_t>(n), 0);
+      if (whole >= 0)
+        readRun(stored, whole * fileRows + rows.whole, n);
       for (int64_t i = 0; i < n; ++i)
         panel[static_cast<size_t>(i * columns + column)] =
             values[static_cast<size_t>(i)];

@@ -7,6 +7,8 @@
 #include "../../runtime/checkpoint/ByteHash.h"
 #include "../../runtime/checkpoint/Index.h"
 #include "../../runtime/checkpoint/StateHash.h"
+#include "../../runtime/checkpoint/StoredParts.h"
+#include "../../runtime/core/ParamPart.h"
 #include "../../runtime/support/Error.h"
 #include "runtime/TableRuns.h"
 #include <algorithm>
@@ -407,6 +409,56 @@ TEST(StateHash, IsThatOfTheWholeHoweverItIsSplit) {
     sum += split.of(bytes(parts) + begin * 4, begin,
                     std::min<int64_t>(7, 32 - begin));
   EXPECT_EQ(sum, hash);
+}
+
+// A vocabulary of 5 words along either dimension, of which the second rank has
+// 2 and something else behind them: it is in no whole parameter.
+TEST(ParamPart, TheLastRankHasFewerWords) {
+  for (int64_t dim : {0, 1}) {
+    shardonnx::Manifest::Param param;
+    param.name = "w";
+    param.shape = {4, 4};
+    param.shape[size_t(dim)] = 3;
+    param.split = shardonnx::Split{dim, {5}};
+    std::vector<float> whole(20), parts(40, 9);
+    std::iota(whole.begin(), whole.end(), 1.0f);
+    EXPECT_EQ(param.wholeElements(), 20);
+    for (int64_t part : {0, 1})
+      for (int64_t cut : {0, 1, 5, 7, 12}) { // in two pieces
+        auto copy = [&](int64_t at, int64_t from, int64_t count) {
+          std::copy_n(whole.begin() + from, count,
+                      parts.begin() + part * 16 + 2 + at);
+        };
+        rt::ParamPart(param, part, 2).forRuns(0, cut, copy);
+        rt::ParamPart(param, part, 2).forRuns(cut, 12, copy);
+      }
+    // Each element is read again from where it was put.
+    param.offset = 2;
+    std::vector<float> again(20);
+    rt::forStored(
+        param, 2, 16, {0, 20}, [&](int64_t from, int64_t at, int64_t count) {
+          std::copy_n(parts.begin() + from, count, again.begin() + at);
+        });
+    EXPECT_EQ(again, whole);
+    EXPECT_EQ(std::count(parts.begin(), parts.end(), 9.0f), 40 - 20 + 1);
+    rt::ParamPart last(param, 1, 2);
+    EXPECT_EQ(last.runOf(dim, 1).whole, 4);
+    EXPECT_EQ(last.runOf(dim, 1).count, 1);
+    EXPECT_EQ(last.runOf(dim, 2).whole, -1);
+    auto bytes = [](const std::vector<float> &values) {
+      return reinterpret_cast<const uint8_t *>(values.data());
+    };
+    uint64_t hash = rt::SectionHash({param}, rt::StateArray::Master, SHX_F32,
+                                    /*matrixLength=*/0, /*tensor=*/2,
+                                    /*length=*/16)
+                        .of(bytes(parts), 0, 40);
+    param.split.reset();
+    param.offset = 0;
+    param.shape[size_t(dim)] = 5;
+    EXPECT_EQ(rt::SectionHash({param}, rt::StateArray::Master, SHX_F32)
+                  .of(bytes(whole), 0, 20),
+              hash);
+  }
 }
 
 TEST(StateHash, SeesEveryElementAndNoPadding) {

@@ -490,6 +490,14 @@ func.func @words(%x: tensor<3x8xf32>, %w: tensor<5x4xf32>, %labels: tensor<3xi64
 // -----
 
 func.func @words(%t: tensor<5x4xf32>, %ids: tensor<3xi64>) {
+  // expected-error @below {{has 2 rows that are no words, of 5 on 2 ranks}}
+  %0 = nn.embedding_part %t, %ids {axis = "tensor", padding = 2 : i64, parts = 2 : i64} : (tensor<5x4xf32>, tensor<3xi64>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @words(%t: tensor<5x4xf32>, %ids: tensor<3xi64>) {
   // expected-error @below {{is of an axis 'words', which no mesh has}}
   %0 = nn.embedding_part %t, %ids {axis = "words", parts = 2 : i64} : (tensor<5x4xf32>, tensor<3xi64>) -> tensor<3x4xf32>
   return

@@ -198,7 +198,7 @@ func.func @sequences(%x: tensor<3x2x8xf32>) -> (tensor<8xf32>, tensor<6x3xf32>) 
 }
 nn.parameter @w : tensor<8x4xf32> trainable {onnx_name = "w"}
 nn.parameter @o : tensor<4x8xf32> trainable {onnx_name = "o"}
-nn.parameter @odd : tensor<8x3xf32> trainable {onnx_name = "odd"}
+nn.parameter @odd : tensor<8x3xf32> trainable {onnx_name = "few"}
 
 // -----
 
@@ -245,11 +245,33 @@ nn.parameter @table : tensor<10x8xf32> trainable {onnx_name = "table"}
 
 // -----
 
-// A table that something else reads whole is whole, and so is a vocabulary that
-// the ranks do not divide, or of positions.
+// Of 9 words the second rank has 4, and a row behind them that is none. One reader
+// has the table as it lies, the other its transpose.
+
+// CHECK-LABEL: func.func @uneven
+// CHECK: %[[T:.*]] = nn.get @table : tensor<5x8xf32>
+// CHECK: nn.embedding_part %[[T]], %{{.*}} {axis = "tensor", padding = 1 : i64, parts = 2 : i64} : (tensor<5x8xf32>, tensor<1x4xi64>) -> tensor<1x4x8xf32>
+// CHECK: %[[W:.*]] = nn.transpose %[[T]] {{.*}} : (tensor<5x8xf32>) -> tensor<8x5xf32>
+// CHECK: nn.linear_cross_entropy_part %{{.*}}, %[[W]], %{{.*}} {axis = "tensor", padding = 1 : i64, parts = 2 : i64} : (tensor<4x8xf32>, tensor<8x5xf32>, tensor<4xi64>) -> tensor<f32>
+// CHECK-NOT: nn.all_slice
+// CHECK: nn.parameter @table : tensor<5x8xf32> trainable {nn.split = {axis = "tensor", dim = 0 : i64, sections = array<i64: 9>}
+func.func @uneven(%ids: tensor<1x4xi64> {nn.name = "input_ids"}, %labels: tensor<4xi64>) -> tensor<f32> {
+  %t = nn.get @table : tensor<9x8xf32>
+  %x = nn.embedding %t, %ids : (tensor<9x8xf32>, tensor<1x4xi64>) -> tensor<1x4x8xf32>
+  %rows = nn.reshape %x : tensor<1x4x8xf32> -> tensor<4x8xf32>
+  %w = nn.transpose %t {permutation = array<i64: 1, 0>} : (tensor<9x8xf32>) -> tensor<8x9xf32>
+  %sum = nn.linear_cross_entropy %rows, %w, %labels : (tensor<4x8xf32>, tensor<8x9xf32>, tensor<4xi64>) -> tensor<f32>
+  return %sum : tensor<f32>
+}
+nn.parameter @table : tensor<9x8xf32> trainable {onnx_name = "table"}
+
+// -----
+
+// A table that something else reads whole is whole, and so is a vocabulary of
+// which a rank had no word, or one of positions.
 
 // CHECK: module attributes
-// CHECK-SAME: what = "vocabularies that every rank of the tensor axis has", why = "the ranks do not divide its 9 words"
+// CHECK-SAME: what = "vocabularies that every rank of the tensor axis has", why = "the ranks do not divide its 1 words"
 // CHECK-SAME: what = "vocabularies that every rank of the tensor axis has", why = "nn.add reads its table whole"
 // CHECK-LABEL: func.func @whole_vocabularies
 // CHECK: nn.embedding %
@@ -261,18 +283,18 @@ func.func @whole_vocabularies(%ids: tensor<1x4xi64> {nn.name = "input_ids"}, %at
   %x = nn.embedding %t, %ids : (tensor<10x8xf32>, tensor<1x4xi64>) -> tensor<1x4x8xf32>
   %p = nn.get @positions : tensor<4x8xf32>
   %y = nn.embedding %p, %at : (tensor<4x8xf32>, tensor<1x4xi64>) -> tensor<1x4x8xf32>
-  %o = nn.get @odd : tensor<9x8xf32>
-  %w = nn.embedding %o, %ids : (tensor<9x8xf32>, tensor<1x4xi64>) -> tensor<1x4x8xf32>
+  %o = nn.get @few : tensor<1x8xf32>
+  %w = nn.embedding %o, %ids : (tensor<1x8xf32>, tensor<1x4xi64>) -> tensor<1x4x8xf32>
   %s = nn.add %x, %y : (tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
   %z = nn.add %s, %w : (tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
   %rows = nn.reshape %z : tensor<1x4x8xf32> -> tensor<4x8xf32>
-  %sum = nn.linear_cross_entropy %rows, %o, %labels {transpose_weight} : (tensor<4x8xf32>, tensor<9x8xf32>, tensor<4xi64>) -> tensor<f32>
+  %sum = nn.linear_cross_entropy %rows, %o, %labels {transpose_weight} : (tensor<4x8xf32>, tensor<1x8xf32>, tensor<4xi64>) -> tensor<f32>
   %twice = nn.add %t, %t : (tensor<10x8xf32>, tensor<10x8xf32>) -> tensor<10x8xf32>
   return %sum, %twice : tensor<f32>, tensor<10x8xf32>
 }
 nn.parameter @table : tensor<10x8xf32> trainable {onnx_name = "table"}
 nn.parameter @positions : tensor<4x8xf32> trainable {onnx_name = "positions"}
-nn.parameter @odd : tensor<9x8xf32> trainable {onnx_name = "odd"}
+nn.parameter @few : tensor<1x8xf32> trainable {onnx_name = "few"}
 
 // -----
 

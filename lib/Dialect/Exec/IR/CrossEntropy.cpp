@@ -138,7 +138,7 @@ static CallArgument descriptorOfWords(LinearCrossEntropyOp op) {
     return descriptorOf(part.loss, "cross_entropy");
   part.axis = int32_t(parseSpelling<MeshAxis>(*op.getAxis()).value());
   part.parts = int32_t(op.getParts());
-  part.words = part.loss.vocab * part.parts;
+  part.words = part.loss.vocab * part.parts - int64_t(op.getPadding());
   return descriptorOf(part, "cross_entropy");
 }
 
@@ -201,10 +201,10 @@ static void emitLinearLoss(Loss op, CallEmitter &emitter) {
   constexpr bool hasGrads =
       std::is_same_v<Loss, nn::LinearCrossEntropyGradOp> ||
       std::is_same_v<Loss, nn::LinearCrossEntropyPartGradOp>;
-  auto [axis, parts] = sharedBy(op);
+  SharedBy shared = sharedBy(op);
   bool transposed = op.getTransposeWeight(), accumulate = false;
   emitter.useIds(op.getLabels(),
-                 nn::shapeOf(op.getWeight())[transposed ? 0 : 1] * parts,
+                 shared.words(nn::shapeOf(op.getWeight())[transposed ? 0 : 1]),
                  int64_t(op.getIgnoreIndex()));
   Value operand = emitter.rowsBuffer(op.getOperand());
   Value weight = emitter.contiguousBuffer(op.getWeight());
@@ -225,10 +225,11 @@ static void emitLinearLoss(Loss op, CallEmitter &emitter) {
       emitter.builder, emitter.loc, operand, weight, labels, seed, sum,
       operandGrad, weightGrad, /*workspace=*/Value(), /*chunk_rows=*/0,
       transposed, op.getIgnoreIndex(), emitter.options.tf32,
-      emitter.options.deterministic, accumulate, axis, parts);
+      emitter.options.deterministic, accumulate, shared.axis, shared.parts,
+      shared.padding);
   // Of a part, as many rows as of the whole.
   ShxLinearCrossEntropy whole = call.getDescriptor();
-  whole.vocab *= parts;
+  whole.vocab = shared.words(whole.vocab);
   call.setChunkRows(emitter.options.libraries.chunkRows(whole));
   emitter.addWorkspace(call);
 }

@@ -53,7 +53,7 @@ static CallArgument descriptorOfTable(Op op, const ShxEmbedding &table) {
   part.table = table;
   part.axis = int32_t(parseSpelling<MeshAxis>(*op.getAxis()).value());
   part.parts = int32_t(op.getParts());
-  part.words = table.vocab * part.parts;
+  part.words = table.vocab * part.parts - int64_t(op.getPadding());
   return descriptorOf(part, "embedding");
 }
 
@@ -107,13 +107,14 @@ struct EmbeddingCall : LibraryCallModel<EmbeddingCall<Op>, Op> {
   }
 
   void emit(Op op, CallEmitter &emitter) const {
-    auto [axis, parts] = sharedBy(op);
-    emitter.useIds(op.getIds(), nn::shapeOf(op.getTable())[0] * parts,
+    SharedBy shared = sharedBy(op);
+    emitter.useIds(op.getIds(), shared.words(nn::shapeOf(op.getTable())[0]),
                    /*ignored=*/std::nullopt);
     Value table = emitter.contiguousBuffer(op.getTable());
     Value ids = emitter.contiguousBuffer(op.getIds());
-    emitter.create<EmbeddingOp>(
-        table, ids, emitter.resultBuffer(op.getResult()), axis, parts);
+    emitter.create<EmbeddingOp>(table, ids,
+                                emitter.resultBuffer(op.getResult()),
+                                shared.axis, shared.parts, shared.padding);
   }
 };
 
@@ -125,12 +126,13 @@ struct EmbeddingGradCall : LibraryCallModel<EmbeddingGradCall<Op>, Op> {
   bool canAccumulate(Operation *, unsigned) const { return true; }
 
   void emit(Op op, CallEmitter &emitter) const {
-    auto [axis, parts] = sharedBy(op);
+    SharedBy shared = sharedBy(op);
     Value ids = emitter.contiguousBuffer(op.getIds());
     Value resultGrad = emitter.contiguousBuffer(op.getResultGrad());
     emitter.create<EmbeddingGradOp>(
         ids, resultGrad, emitter.resultBuffer(op.getTableGrad()), Value(),
-        emitter.accumulates(op.getTableGrad()), axis, parts);
+        emitter.accumulates(op.getTableGrad()), shared.axis, shared.parts,
+        shared.padding);
   }
 };
 

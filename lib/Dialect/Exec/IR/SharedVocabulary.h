@@ -12,21 +12,26 @@
 #include "shardonnx/runtime/MeshABI.h"
 
 #include <type_traits>
-#include <utility>
 
 namespace shardonnx::exec {
 
-/// The axis whose ranks share the op's vocabulary, and how many they are: null
-/// and 1 where each has all of it.
-template <typename Op>
-std::pair<mlir::StringAttr, int64_t> sharedBy([[maybe_unused]] Op op) {
+/// The axis whose ranks share a vocabulary, how many they are, and how many
+/// rows of the last are no words.
+struct SharedBy {
+  mlir::StringAttr axis; // null: each has all words
+  int64_t parts = 1, padding = 0;
+  /// Where a rank has so many rows.
+  int64_t words(int64_t rows) const { return rows * parts - padding; }
+};
+
+template <typename Op> SharedBy sharedBy([[maybe_unused]] Op op) {
   if constexpr (std::is_same_v<Op, nn::EmbeddingPartOp> ||
                 std::is_same_v<Op, nn::EmbeddingPartGradOp> ||
                 std::is_same_v<Op, nn::LinearCrossEntropyPartOp> ||
                 std::is_same_v<Op, nn::LinearCrossEntropyPartGradOp>)
-    return {op.getAxisAttr(), int64_t(op.getParts())};
+    return {op.getAxisAttr(), int64_t(op.getParts()), int64_t(op.getPadding())};
   else
-    return {mlir::StringAttr(), 1};
+    return {};
 }
 
 /// Attaches a model to the op of the whole and to that of a part.

@@ -25,7 +25,8 @@ RankedTensorType Sharding::localType(RankedTensorType type,
   if (isWhole())
     return type;
   SmallVector<int64_t> shape(type.getShape());
-  shape[dim] /= parts;
+  // Words of a vocabulary alone need not be even: the last rank has fewer.
+  shape[dim] = llvm::divideCeil(shape[dim], parts);
   return type.clone(shape);
 }
 

@@ -24,22 +24,34 @@ using namespace shardonnx::nn;
 
 NN_INFER(EmbeddingPartOp) { return inferLookup(loc, operands, inferred); }
 
-LogicalResult EmbeddingPartOp::verify() { return verifyAxis(*this); }
+/// Each rank has a word of a vocabulary of which it has so many rows.
+template <typename Op> static LogicalResult verifyWords(Op op, int64_t rows) {
+  auto padding = int64_t(op.getPadding());
+  if (padding < 0 || padding >= std::min(rows, int64_t(op.getParts())))
+    return op.emitOpError("has ")
+           << padding << " rows that are no words, of " << rows << " on "
+           << int64_t(op.getParts()) << " ranks";
+  return verifyAxis(op);
+}
+
+LogicalResult EmbeddingPartOp::verify() {
+  return verifyWords(*this, shapeOf(getTable())[0]);
+}
 
 NN_VJP(EmbeddingPartOp) {
   if (!needed[0])
     return success();
   auto type = tensorType(getTable()).clone(gradientElementType(getTable()));
-  operandGrads[0] = EmbeddingPartGradOp::create(builder, getLoc(), type,
-                                                getIds(), resultGrads[0],
-                                                getAxisAttr(), getPartsAttr());
+  operandGrads[0] = EmbeddingPartGradOp::create(
+      builder, getLoc(), type, getIds(), resultGrads[0], getAxisAttr(),
+      getPartsAttr(), getPaddingAttr());
   return success();
 }
 
 LogicalResult EmbeddingPartGradOp::verify() {
   if (failed(verifyLookupGrad(*this)))
     return failure();
-  return verifyAxis(*this);
+  return verifyWords(*this, shapeOf(getTableGrad())[0]);
 }
 
 //===----------------------------------------------------------------------===//
@@ -59,7 +71,7 @@ template <typename Op> static LogicalResult verifyLinear(Op op) {
     return op.emitOpError("operand, weight and labels do not fit each other: ")
            << op.getOperand().getType() << ", " << op.getWeight().getType()
            << " and " << op.getLabels().getType();
-  return verifyAxis(op);
+  return verifyWords(op, weight[op.getTransposeWeight() ? 0 : 1]);
 }
 
 NN_INFER(LinearCrossEntropyPartOp) {
@@ -77,7 +89,7 @@ NN_VJP(LinearCrossEntropyPartOp) {
       builder, getLoc(),
       TypeRange{getType(), getOperand().getType(), weightGrad}, getOperand(),
       getWeight(), getLabels(), resultGrads[0], getTransposeWeightAttr(),
-      getIgnoreIndexAttr(), getAxisAttr(), getPartsAttr());
+      getIgnoreIndexAttr(), getAxisAttr(), getPartsAttr(), getPaddingAttr());
   if (needed[0])
     operandGrads[0] = grad.getOperandGrad();
   if (needed[1])

@@ -42,12 +42,13 @@ private:
   void findTrained();
   void makeLocal(Operation *op, const ShardingQuery &query);
   Value brought(Value value, const Sharding &needed, Operation *reader);
+  void takeWords(Value view, Sharding needed);
   Value varied(Value value, Operation *reader);
   Value gathered(Value value, Operation *reader);
   void gatherTokens(Operation *op, const ShardingQuery *query);
   void sumUp(Operation *op);
   void settleGathers();
-  void shareVocabulary(Operation *op);
+  void shareVocabulary(Operation *op, int64_t padding);
   void splitParameters();
 
   StringAttr axis() {
@@ -92,11 +93,39 @@ void Partitioner::findTrained() {
   }
 }
 
+/// Of words that the ranks do not divide there is no slice: the parameter
+/// becomes a rank's part at once, and so does each view on the way to it.
+void Partitioner::takeWords(Value view, Sharding needed) {
+  while (true) {
+    auto type = tensorType(view);
+    if (type.getDimSize(needed.dim) != needed.size())
+      return; // another reader's way
+    view.setType(needed.localType(type, parts));
+    if (auto transpose = view.getDefiningOp<TransposeOp>())
+      needed = needed.along(transpose.getPermutation()[needed.dim]);
+    auto get = view.getDefiningOp<GetOp>();
+    if (!get) {
+      view = view.getDefiningOp()->getOperand(0);
+      continue;
+    }
+    auto parameter = symbols.lookup<ParameterOp>(get.getParameter());
+    auto whole = cast<RankedTensorType>(parameter.getType());
+    if (whole.getDimSize(needed.dim) == needed.size())
+      parameter.setType(needed.localType(whole, parts));
+    setSplit(parameter, MeshAxis::Tensor, needed);
+    return;
+  }
+}
+
 /// A value that is whole, as an op that has parts reads it.
 Value Partitioner::brought(Value value, const Sharding &needed,
                            Operation *reader) {
   if (needed.isWhole())
     return trained.contains(value) ? varied(value, reader) : value;
+  if (needed.size() % parts != 0) {
+    takeWords(value, needed);
+    return value;
+  }
   for (AllSliceOp slice : slices[value])
     if (slice.getDim() == uint64_t(needed.dim) &&
         slice.getSections() == ArrayRef<int64_t>(needed.sections))
@@ -231,20 +260,23 @@ void Partitioner::settleGathers() {
   }
 }
 
-/// Its table or weight has this rank's words.
-void Partitioner::shareVocabulary(Operation *op) {
+/// Its table or weight has this rank's words, and the last rank's so many rows
+/// behind them.
+void Partitioner::shareVocabulary(Operation *op, int64_t padding) {
   OpBuilder builder(op);
   IntegerAttr ranks = builder.getI64IntegerAttr(parts);
   Operation *part = nullptr;
   if (auto lookup = dyn_cast<EmbeddingOp>(op)) {
     part = EmbeddingPartOp::create(builder, op->getLoc(), lookup.getTable(),
-                                   lookup.getIds(), axis(), ranks);
+                                   lookup.getIds(), axis(), ranks,
+                                   builder.getI64IntegerAttr(padding));
   } else {
     auto loss = cast<LinearCrossEntropyOp>(op);
     part = LinearCrossEntropyPartOp::create(
         builder, op->getLoc(), loss.getOperand(), loss.getWeight(),
         loss.getLabels(), loss.getTransposeWeightAttr(),
-        loss.getIgnoreIndexAttr(), axis(), ranks);
+        loss.getIgnoreIndexAttr(), axis(), ranks,
+        builder.getI64IntegerAttr(padding));
   }
   inheritPlace(part, op);
   op->replaceAllUsesWith(part->getResults());
@@ -318,11 +350,15 @@ void Partitioner::splitParameters() {
 void Partitioner::run() {
   findTrained();
   SmallVector<std::pair<Operation *, const ShardingQuery *>> work;
-  SmallVector<Operation *> vocabularies;
+  SmallVector<std::pair<Operation *, int64_t>> vocabularies;
   for (Operation &op : block) {
     work.push_back({&op, plan.queryOf(&op)});
-    if (plan.sharesWords(&op))
-      vocabularies.push_back(&op);
+    if (!plan.sharesWords(&op))
+      continue;
+    for (const Sharding &words : plan.queryOf(&op)->needed)
+      if (!words.isWhole())
+        vocabularies.push_back(
+            {&op, int64_t(llvm::alignTo(words.size(), parts)) - words.size()});
   }
   for (auto [op, query] : work) {
     gatherTokens(op, query);
@@ -330,8 +366,8 @@ void Partitioner::run() {
       makeLocal(op, *query);
   }
   settleGathers();
-  for (Operation *op : vocabularies)
-    shareVocabulary(op);
+  for (auto [op, padding] : vocabularies)
+    shareVocabulary(op, padding);
   splitParameters();
 }
 

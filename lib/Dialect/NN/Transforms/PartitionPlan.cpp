@@ -119,13 +119,29 @@ std::optional<PartitionPlan::Seed> PartitionPlan::seedOf(Operation *op) const {
               Sharding::split(dim, shapeOf(op->getOperand(weight))[dim])};
 }
 
+/// Whether an op may read its vocabulary where the last rank has fewer words:
+/// each has some, and what lies between it and the parameter tells them apart.
+bool PartitionPlan::takesUneven(Operation *op, const Seed &seed) const {
+  auto loss = dyn_cast<LinearCrossEntropyOp>(op);
+  int64_t words = loss && !loss.getTransposeWeight() ? 1 : 0;
+  int64_t size = seed.sharding.size();
+  int64_t each = llvm::divideCeil(size, parts);
+  if (!readsVocabulary(op) || seed.sharding.dim != words ||
+      each * (parts - 1) >= size)
+    return false;
+  Value view = op->getOperand(seed.operand);
+  while (isa<TransposeOp, CastOp>(view.getDefiningOp()))
+    view = view.getDefiningOp()->getOperand(0);
+  return isa<GetOp>(view.getDefiningOp());
+}
+
 void PartitionPlan::findSeeds() {
   for (Operation &op : block) {
     std::optional<Seed> seed = seedOf(&op);
     if (!seed)
       continue;
     int64_t size = seed->sharding.size();
-    if (size % parts == 0)
+    if (size % parts == 0 || takesUneven(&op, *seed))
       seeds[&op] = *seed;
     else
       whole[&op] = "the ranks do not divide its " + std::to_string(size) +

@@ -79,6 +79,7 @@ private:
   std::optional<ParallelStyle> styleOf(mlir::Operation *op) const;
   std::optional<Seed> seedOf(mlir::Operation *op) const;
   llvm::StringRef refusalOf(mlir::Operation *op) const;
+  bool takesUneven(mlir::Operation *op, const Seed &seed) const;
   void findSeeds();
   bool dropHalfReads();
   void keepWhole(mlir::Operation *seed, std::string why);

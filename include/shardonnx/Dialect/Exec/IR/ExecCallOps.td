@@ -170,7 +170,8 @@ def Exec_EmbeddingOp : Exec_CallOp<"embedding", ["getCallee", "getTraffic"]> {
   let summary = "result[i..., :] = table[ids[i...], :]";
   let arguments = (ins Exec_Read:$table, Exec_Read:$ids, Exec_Write:$result,
                        OptionalAttr<StrAttr>:$axis,
-                       DefaultValuedAttr<I64Attr, "1">:$parts);
+                       DefaultValuedAttr<I64Attr, "1">:$parts,
+                       DefaultValuedAttr<I64Attr, "0">:$padding);
   let assemblyFormat = [{
     $table `,` $ids `into` $result attr-dict `:` type($table) `,` type($ids)
     `,` type($result)
@@ -184,7 +185,8 @@ def Exec_EmbeddingGradOp : Exec_CallOp<"embedding_grad",
                        Exec_Write:$table_grad,
                        Optional<AnyMemRef>:$workspace, UnitAttr:$accumulate,
                        OptionalAttr<StrAttr>:$axis,
-                       DefaultValuedAttr<I64Attr, "1">:$parts);
+                       DefaultValuedAttr<I64Attr, "1">:$parts,
+                       DefaultValuedAttr<I64Attr, "0">:$padding);
   let assemblyFormat = [{
     $ids `,` $result_grad `into` $table_grad (`accumulate` $accumulate^)?
     (`workspace` $workspace^ `:`
@@ -226,7 +228,8 @@ def Exec_LinearCrossEntropyOp : Exec_CallOp<"linear_cross_entropy",
                        UnitAttr:$tf32, UnitAttr:$deterministic,
                        UnitAttr:$accumulate,
                        OptionalAttr<StrAttr>:$axis,
-                       DefaultValuedAttr<I64Attr, "1">:$parts);
+                       DefaultValuedAttr<I64Attr, "1">:$parts,
+                       DefaultValuedAttr<I64Attr, "0">:$padding);
   let assemblyFormat = [{
     $operand `,` $weight `,` $labels (`seed` $seed^ `:` type($seed))? `into`
     $loss (`grad` $operand_grad^ `,` $weight_grad `:` type($operand_grad) `,`

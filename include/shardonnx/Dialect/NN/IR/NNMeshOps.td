@@ -177,7 +177,8 @@ def NN_RingAttentionGradOp : NN_PureOp<"ring_attention_grad", [
 }
 
 // A vocabulary of which each rank has the words behind those of the rank before.
-// Ids and labels count in all of it.
+// Ids and labels count in all of it. The last `padding` rows of the last rank are
+// no words, where the ranks do not divide these.
 
 def NN_EmbeddingPartOp : NN_MeshOp<"embedding_part"> {
   let summary = "nn.embedding in this rank's rows: zero where another has the row";
@@ -185,13 +186,13 @@ def NN_EmbeddingPartOp : NN_MeshOp<"embedding_part"> {
     So the sum over the ranks is that of the whole table.
   }];
   let args = (ins NN_FloatTensor:$table, NN_IntTensor:$ids, StrAttr:$axis,
-                       I64Attr:$parts);
+                       I64Attr:$parts, DefaultValuedAttr<I64Attr, "0">:$padding);
 }
 
 def NN_EmbeddingPartGradOp : NN_PureOp<"embedding_part_grad"> {
   let summary = "The gradient of this rank's rows, as nn.embedding_grad has it";
   let args = (ins NN_IntTensor:$ids, NN_FloatTensor:$resultGrad, StrAttr:$axis,
-                       I64Attr:$parts);
+                       I64Attr:$parts, DefaultValuedAttr<I64Attr, "0">:$padding);
   let results = (outs NN_FloatTensor:$tableGrad);
   let hasVerifier = 1;
 }
@@ -209,7 +210,8 @@ def NN_LinearCrossEntropyPartOp : NN_PureOp<"linear_cross_entropy_part", [
                        NN_IntTensor:$labels,
                        UnitAttr:$transpose_weight,
                        DefaultValuedAttr<I64Attr, "-100">:$ignore_index,
-                       StrAttr:$axis, I64Attr:$parts);
+                       StrAttr:$axis, I64Attr:$parts,
+                       DefaultValuedAttr<I64Attr, "0">:$padding);
   let results = (outs NN_F32Tensor:$sum);
   let hasVerifier = 1;
 }
@@ -222,7 +224,8 @@ def NN_LinearCrossEntropyPartGradOp
                        NN_IntTensor:$labels, NN_F32Tensor:$seed,
                        UnitAttr:$transpose_weight,
                        DefaultValuedAttr<I64Attr, "-100">:$ignore_index,
-                       StrAttr:$axis, I64Attr:$parts);
+                       StrAttr:$axis, I64Attr:$parts,
+                       DefaultValuedAttr<I64Attr, "0">:$padding);
   let results = (outs NN_F32Tensor:$sum, NN_FloatTensor:$operandGrad,
                       NN_FloatTensor:$weightGrad);
   let hasVerifier = 1;

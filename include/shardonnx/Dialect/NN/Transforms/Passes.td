@@ -135,8 +135,9 @@ def PartitionPass : Pass<"nn-partition", "mlir::ModuleOp"> {
 
     A parameter that is read in parts alone becomes its part (`nn.split`). A
     vocabulary that is looked up by tokens, or read by a loss that is a product's
-    (nn.linear_cross_entropy), is split by words where the ranks divide them and
-    nothing reads it otherwise: nn.embedding_part, nn.linear_cross_entropy_part.
+    (nn.linear_cross_entropy), is split by words where nothing reads it otherwise:
+    nn.embedding_part, nn.linear_cross_entropy_part. The last rank has fewer of
+    words that the ranks do not divide.
     Other lookups and losses are whole on every rank, as are
     products of which an op behind them needs the whole; `inspect` says so. That
     the ranks do not divide the heads of an attention is an error.
