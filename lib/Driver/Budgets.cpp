@@ -141,7 +141,7 @@ LogicalResult Compilation::fitMemory() {
     return failure();
   BudgetOutcome outcome =
       shardonnx::fitMemory(module(), options, [&](ModuleOp planned) {
-        return buildManifest(planned, **program);
+        return buildTrialManifest(planned, **program);
       });
   if (outcome.fits || outcome.broken)
     return success();

@@ -131,7 +131,7 @@ std::optional<FitSearch::Peaks> FitSearch::plan(FitTrial &trial) {
     return fail(trial);
   program.strategy = trial.strategy;
   auto manifestOf = [&](ModuleOp planned) {
-    return buildManifest(planned, program);
+    return buildTrialManifest(planned, program);
   };
   CompileOptions tried = withTrial(options, trial);
   std::optional<PlannedStep> step = planStep(*copy, tried, manifestOf);

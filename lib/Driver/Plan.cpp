@@ -79,6 +79,7 @@ ModuleOp PlanSearch::gradOf(Recompute recompute) {
                                  [](Diagnostic &) { return success(); });
   OwningOpRef<ModuleOp> copy(module.clone());
   PassManager pm(module.getContext());
+  pm.enableVerifier(false); // planCopy verifies what becomes of it
   CompileOptions compile = optionsOf(Strategy::FullShard, recompute);
   addPassesTo(Level::Grad, pm, compile);
   if (succeeded(pm.run(*copy)))
@@ -105,7 +106,7 @@ std::shared_ptr<const Manifest> PlanSearch::stepOf(Strategy strategy,
   program.strategy = strategy;
   std::string error;
   std::optional<Manifest> manifest =
-      parseManifest(buildManifest(*planned, program), error);
+      parseManifest(buildTrialManifest(*planned, program), error);
   if (manifest)
     step = std::make_shared<const Manifest>(std::move(*manifest));
   return step;
@@ -264,6 +265,16 @@ bool isFaster(const PlannedWay &a, const PlannedWay &b) {
   return a.tokensPerSecondPerGpu > b.tokensPerSecondPerGpu;
 }
 
+double gainOf(const PlannedWay &a, const PlannedWay &b) {
+  double ratio = a.tokensPerSecondPerGpu / b.tokensPerSecondPerGpu;
+  auto offloads = [](const PlannedWay &way) {
+    return way.offload != Offload::None || way.offloadActivations;
+  };
+  if (offloads(a) == offloads(b))
+    return ratio;
+  return offloads(a) ? ratio / kOffloadGain : ratio * kOffloadGain;
+}
+
 std::optional<PlannedWay> PlanSearch::bestOf(Strategy strategy, int64_t gpus,
                                              int64_t accumulate,
                                              double tokens) {
@@ -289,7 +300,7 @@ std::optional<PlannedWay> PlanSearch::bestOf(Strategy strategy, int64_t gpus,
                                            way.stepSeconds / way.time.work);
         if (!smallest || way.memoryBytes < smallest->memoryBytes)
           smallest = way;
-        if (way.fits && (!fastest || isFaster(way, *fastest)))
+        if (way.fits && (!fastest || gainOf(way, *fastest) > 1))
           fastest = way;
         fitsAlone |= way.fits && offload == Offload::None;
         if (way.fits)
@@ -318,9 +329,9 @@ static void choose(Plan &plan) {
       continue;
     }
     const PlannedWay &best = plan.ways[*plan.chosen];
-    double ratio = way.tokensPerSecondPerGpu / best.tokensPerSecondPerGpu;
-    bool isEqual = ratio > 1 - kEqual && axesText(way) == axesText(best);
-    if (ratio > 1 + kEqual || (isEqual && way.memoryBytes < best.memoryBytes))
+    double gain = gainOf(way, best);
+    bool isEqual = gain > 1 - kEqual && axesText(way) == axesText(best);
+    if (gain > 1 + kEqual || (isEqual && way.memoryBytes < best.memoryBytes))
       plan.chosen = index;
   }
 }

@@ -101,6 +101,16 @@ void describeChoice(Plan &plan, const PlanOptions &options) {
     plan.why = "the only one that was asked for, or that serves";
   else if (!next)
     plan.why = "the only one that fits";
+  else if (isFaster(*next, best) && gainOf(*next, best) < 1 &&
+           next->offload != best.offload)
+    plan.why = llvm::formatv("the fastest that fits without --offload: {0} "
+                             "with it is {1:F1} % faster, too little for what "
+                             "is assumed of the links to the host",
+                             nameOf(*next),
+                             100 * (next->tokensPerSecondPerGpu /
+                                        best.tokensPerSecondPerGpu -
+                                    1))
+                   .str();
   else if (best.tokensPerSecondPerGpu < 1.001 * next->tokensPerSecondPerGpu)
     plan.why = "the fastest that fits: as fast as " + nameOf(*next) + ", " +
                gibibytes(double(best.memoryBytes)) + " against " +

@@ -94,6 +94,14 @@ void addRemedies(const PlanOptions &options, const PlanSearch &first,
 
 bool isFaster(const PlannedWay &a, const PlannedWay &b);
 
+/// So much faster must be what moves state to host memory: how fast the links
+/// to it are is assumed, and a percent is not known of them.
+constexpr double kOffloadGain = 1.01;
+
+/// Tokens a second and GPU of `a` over those of `b`, as a choice counts them:
+/// below 1, `b` is to be taken.
+double gainOf(const PlannedWay &a, const PlannedWay &b);
+
 /// The axes of a way that change its program, context and tensor; their text is
 /// as --mesh takes it, "" where both are 1.
 Mesh meshOf(const PlannedWay &way);

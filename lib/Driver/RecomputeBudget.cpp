@@ -16,6 +16,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
@@ -32,9 +33,10 @@ OwningOpRef<ModuleOp> planCopy(ModuleOp module, Level first,
                                  [](Diagnostic &) { return success(); });
   OwningOpRef<ModuleOp> copy(module.clone());
   PassManager pm(module.getContext());
+  pm.enableVerifier(false); // takes as long as the passes: once, at the end
   for (int level = int(first); level <= int(Level::Memory); ++level)
     addPassesTo(Level(level), pm, options);
-  if (failed(pm.run(*copy)))
+  if (failed(pm.run(*copy)) || failed(verify(*copy)))
     return nullptr;
   return copy;
 }

@@ -356,8 +356,8 @@ static std::string hashOf(ModuleOp module, const json::Object &manifest) {
          llvm::utohexstr(hash.low64, /*LowerCase=*/true, /*Width=*/16);
 }
 
-std::string shardonnx::buildManifest(ModuleOp module,
-                                     const ProgramOptions &options) {
+static json::Object describeProgram(ModuleOp module,
+                                    const ProgramOptions &options) {
   exec::LaunchTable launches(module);
   json::Object manifest{
       {"abi", SHX_ABI_VERSION},
@@ -396,8 +396,25 @@ std::string shardonnx::buildManifest(ModuleOp module,
   if (auto separator =
           module->getAttrOfType<IntegerAttr>(nn::kDocumentSeparatorAttr))
     manifest["document_separator"] = separator.getInt();
-  manifest["hash"] = hashOf(module, manifest);
+  return manifest;
+}
+
+static std::string textOf(json::Object manifest) {
   std::string result;
   llvm::raw_string_ostream(result) << json::Value(std::move(manifest));
   return result;
+}
+
+std::string shardonnx::buildManifest(ModuleOp module,
+                                     const ProgramOptions &options) {
+  json::Object manifest = describeProgram(module, options);
+  manifest["hash"] = hashOf(module, manifest);
+  return textOf(std::move(manifest));
+}
+
+std::string shardonnx::buildTrialManifest(ModuleOp module,
+                                          const ProgramOptions &options) {
+  json::Object manifest = describeProgram(module, options);
+  manifest["hash"] = "";
+  return textOf(std::move(manifest));
 }

@@ -33,6 +33,11 @@ struct ProgramOptions {
 /// The manifest of a module that exec-plan-memory has planned, as JSON.
 std::string buildManifest(mlir::ModuleOp module, const ProgramOptions &options);
 
+/// The same of a module that is only asked what it would take: its hash, which
+/// ranks compare when they start, is empty.
+std::string buildTrialManifest(mlir::ModuleOp module,
+                               const ProgramOptions &options);
+
 /// Lowers a planned module to the LLVM dialect, manifest included.
 mlir::LogicalResult buildProgram(mlir::ModuleOp module,
                                  const ProgramOptions &options,

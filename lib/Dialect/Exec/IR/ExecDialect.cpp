@@ -51,8 +51,10 @@ bool exec::isCuda(Operation *module) {
   return target && target.getValue() == spell(TargetKind::CUDA);
 }
 
-// MLIR takes a row-major layout for a map, whose strides it finds by algebra.
+// MLIR takes layouts for maps, and finds their strides by algebra.
 SmallVector<int64_t> exec::stridesOf(MemRefType type) {
+  if (auto strided = dyn_cast<StridedLayoutAttr>(type.getLayout()))
+    return llvm::to_vector(strided.getStrides());
   if (!type.getLayout().isIdentity() || !type.hasStaticShape())
     return type.getStridesAndOffset().first;
   return computeStrides(type.getShape());
