@@ -8,9 +8,11 @@
 #include "shardonnx/runtime/Layout.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <tuple>
 #include <vector>
@@ -59,7 +61,9 @@ public:
 private:
   using Order = std::vector<unsigned>;
   void findConflicts();
-  int64_t place(const Order &order);
+  std::optional<int64_t> place(const Order &order);
+  void put(unsigned item, int64_t offset);
+  void findTaken(unsigned item);
   int64_t bestFit(unsigned item);
   bool attempt(Order order);
   void improve();
@@ -70,10 +74,13 @@ private:
   std::vector<int64_t> sizes, offsets, best;
   std::vector<std::vector<unsigned>> conflicts;
   std::vector<std::pair<int64_t, int64_t>> taken; // of bestFit
+  std::vector<unsigned> byOffset;                 // those placed so far
+  std::vector<unsigned> meets; // the item that each was last found to meet
   Order bestOrder;
   int64_t bestBytes = INT64_MAX, lowerBound = 0;
-  // Conflicts looked at, so that effort has a bound whatever the input.
-  int64_t work = 0;
+  // Conflicts of an attempt, and those of all attempts, so that effort has a
+  // bound whatever the input.
+  int64_t workOfAttempt = 0, work = 0;
   static constexpr int64_t kMaxWork = 60'000'000;
   static constexpr int kMaxAttempts = 200;
 };
@@ -93,22 +100,44 @@ void Planner::findConflicts() {
     }
     active.push_back(event.item);
   }
-  // Items of several ranges may meet more than once.
-  for (auto &list : conflicts) {
-    llvm::sort(list);
-    list.erase(std::unique(list.begin(), list.end()), list.end());
+  bool meetOnce =
+      all_of(items, [](const PlanItem &item) { return item.live.size() <= 1; });
+  for (auto [index, list] : enumerate(conflicts)) {
+    if (!meetOnce) {
+      llvm::sort(list);
+      list.erase(std::unique(list.begin(), list.end()), list.end());
+    }
+    if (index >= placed)
+      workOfAttempt += int64_t(list.size());
   }
+}
+
+// Where the placed neighbours begin and end, in order. Those of an item that
+// meets most others are found among all faster than they are sorted.
+void Planner::findTaken(unsigned item) {
+  taken.clear();
+  const std::vector<unsigned> &others = conflicts[item];
+  auto take = [&](unsigned other) {
+    taken.push_back({offsets[other], offsets[other] + sizes[other]});
+  };
+  if (byOffset.size() < others.size() * Log2_64_Ceil(others.size() + 1)) {
+    for (unsigned other : others)
+      meets[other] = item;
+    for (unsigned other : byOffset)
+      if (meets[other] == item)
+        take(other);
+    return;
+  }
+  for (unsigned other : others)
+    if (offsets[other] >= 0)
+      take(other);
+  llvm::sort(taken);
 }
 
 // The smallest gap among the placed neighbours that holds the item, else the
 // end of the highest.
 int64_t Planner::bestFit(unsigned item) {
-  taken.clear();
-  for (unsigned other : conflicts[item])
-    if (offsets[other] >= 0)
-      taken.push_back({offsets[other], offsets[other] + sizes[other]});
-  work += conflicts[item].size();
-  llvm::sort(taken);
+  findTaken(item);
   int64_t end = 0, bestOffset = -1, bestGap = INT64_MAX;
   for (auto [begin, last] : taken) {
     int64_t gap = begin - end;
@@ -121,27 +150,44 @@ int64_t Planner::bestFit(unsigned item) {
   return bestOffset >= 0 ? bestOffset : end;
 }
 
-int64_t Planner::place(const Order &order) {
+void Planner::put(unsigned item, int64_t offset) {
+  offsets[item] = offset;
+  auto place = [&](unsigned other) {
+    return std::pair(offsets[other], sizes[other]);
+  };
+  auto at = llvm::upper_bound(byOffset, item, [&](unsigned a, unsigned b) {
+    return place(a) < place(b);
+  });
+  byOffset.insert(at, item);
+}
+
+// The bytes that it takes, unless they are more than those of the best.
+std::optional<int64_t> Planner::place(const Order &order) {
+  work += workOfAttempt;
   offsets.assign(items.size(), -1);
+  meets.assign(items.size(), unsigned(items.size()));
+  byOffset.clear();
   int64_t bytes = 0;
   for (size_t item = 0; item < placed; ++item) {
-    offsets[item] = items[item].offset;
+    put(item, items[item].offset);
     bytes = std::max(bytes, offsets[item] + sizes[item]);
   }
   for (unsigned item : order) {
-    offsets[item] = bestFit(item);
+    put(item, bestFit(item));
     bytes = std::max(bytes, offsets[item] + sizes[item]);
+    if (bytes > bestBytes)
+      return std::nullopt;
   }
   return bytes;
 }
 
 // Places in this order; keeps the result when no plan was better.
 bool Planner::attempt(Order order) {
-  int64_t bytes = place(order);
-  if (bytes > bestBytes)
+  std::optional<int64_t> bytes = place(order);
+  if (!bytes)
     return false;
-  bool better = bytes < bestBytes;
-  bestBytes = bytes;
+  bool better = *bytes < bestBytes;
+  bestBytes = *bytes;
   best = offsets;
   bestOrder = std::move(order);
   return better;
@@ -181,7 +227,7 @@ void Planner::improve() {
 PlanSummary Planner::run() {
   PlanSummary summary = measureItems(items);
   if (items.size() == placed)
-    return {place({}), summary.lowerBound, summary.peakTime};
+    return {*place({}), summary.lowerBound, summary.peakTime};
   lowerBound = summary.lowerBound;
   auto lifetime = [&](unsigned item) {
     double sum = 0;

@@ -12,7 +12,9 @@
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/runtime/Choices.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/PointerIntPair.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -119,26 +121,23 @@ bool Recomputer::spansLibraryCall(Value value) const {
       last = user;
   if (!last || value.hasOneUse())
     return false;
-  // Calls that depend on the value, and what depends on those, up to `last`.
-  llvm::SmallPtrSet<Operation *, 16> seen;
-  SmallVector<std::pair<Operation *, bool>> work;
-  auto visitUsers = [&](Value read, bool afterCall) {
-    for (Operation *user : read.getUsers())
-      if ((user == last || user->isBeforeInBlock(last)) &&
-          (user == last || seen.insert(user).second))
-        work.push_back({user, afterCall});
-  };
-  visitUsers(value, false);
+  // Back from `last`, which depends on less than what follows the value does.
+  using Reached = llvm::PointerIntPair<Operation *, 1, bool>; // before a call
+  llvm::SmallDenseSet<Reached, 16> seen;
+  SmallVector<Reached> work{{last, false}};
   while (!work.empty()) {
-    auto [op, afterCall] = work.pop_back_val();
-    if (op == last) {
-      if (afterCall)
+    Reached from = work.pop_back_val();
+    for (Value operand : from.getPointer()->getOperands()) {
+      if (operand == value && from.getInt())
         return true;
-      continue;
+      Operation *def = operand.getDefiningOp();
+      if (!def || !value.getDefiningOp()->isBeforeInBlock(def))
+        continue;
+      bool call = !isRepeatable(def) && !nn::isReduction(def);
+      Reached next(def, from.getInt() || call);
+      if (seen.insert(next).second)
+        work.push_back(next);
     }
-    bool call = !isRepeatable(op) && !nn::isReduction(op);
-    for (Value result : op->getResults())
-      visitUsers(result, afterCall || call);
   }
   return false;
 }
