@@ -6,6 +6,7 @@
 #include "shardonnx/Import/Import.h"
 #include "shardonnx/Support/InputFile.h"
 
+#include "ConstantBranches.h"
 #include "Dimensions.h"
 #include "Emit.h"
 #include "GivenInputs.h"
@@ -180,6 +181,7 @@ LogicalResult Importer::read() {
   stripped = std::move(*result);
   bool parsed = model.ParseFromString(stripped.bytes);
   stripped.bytes = std::string();
+  takeConstantBranches(*model.mutable_graph());
   shortenDomains(model, *model.mutable_graph()->mutable_node());
   for (auto &function : *model.mutable_functions())
     shortenDomains(function, *function.mutable_node());

@@ -36,13 +36,14 @@ kinds = {
     "control_flow": model(
         graph(
             [
-                node("Constant", [], ["c"], value=tensor("", [], BOOL, raw=b"\1")),
                 node("If", ["c"], ["y"], "choose", then_branch=branch, else_branch=branch),
             ],
-            [value("x", [2, 4])],
+            [value("x", [2, 4]), value("c", [], BOOL)],
             [value("y", [2, 4])],
         )
     ),
+    "double": model(graph([node("Cast", ["x"], ["y"], "cast", to=1)], [value("x", [2, 4], 11)], Y)),
+    "bytes": model(graph([node("Cast", ["x"], ["y"], "cast", to=1)], [value("x", [2, 4], 2)], Y)),
     # f8E4M3FN has number 17.
     "float8": model(graph([node("Cast", ["x"], ["y"], "cast", to=17)], [value("x", [2, 4])], [value("y", [2, 4], 17)])),
     "preview": model(

@@ -34,6 +34,7 @@ private:
   void lowerNode(onnx::NodeOp node);
   bool evaluate(onnx::NodeOp node);
   bool isCompilable(onnx::NodeOp node);
+  std::string strangeInput(onnx::NodeOp node);
   LogicalResult lowerData(onnx::NodeOp node);
   LogicalResult checkLowered(onnx::NodeOp node, Operation *before);
   bool setNothing(onnx::NodeOp node);
@@ -128,11 +129,36 @@ bool GraphLowering::isCompilable(onnx::NodeOp node) {
   });
 }
 
+/// The first of what the node reads that is an input of the graph and can be in
+/// no program, and its type; empty where there is none.
+std::string GraphLowering::strangeInput(onnx::NodeOp node) {
+  for (Value input : node.getInputs()) {
+    auto argument = dyn_cast<BlockArgument>(input);
+    auto type = dyn_cast<ShapedType>(input.getType());
+    if (!argument || !type || isOfProgram(type.getElementType()))
+      continue;
+    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                      "onnx.name");
+    std::string text = name ? "'" + name.str() + "' of type " : "";
+    llvm::raw_string_ostream stream(text);
+    if (type.getElementType().isUnsignedInteger())
+      stream << 'u' << type.getElementTypeBitWidth();
+    else
+      stream << type.getElementType();
+    return text;
+  }
+  return "";
+}
+
 /// Lowers a node whose inputs are data, at least some.
 LogicalResult GraphLowering::lowerData(onnx::NodeOp node) {
   Handler handler = findHandler(node.getOpType());
   if (!handler)
     return l.unsupported(node, "its inputs are data");
+  if (std::string input = strangeInput(node); !input.empty())
+    return l.unsupported(node, "it reads the graph's input " + input +
+                                   ", and a program takes f32, f16, bf16, i32, "
+                                   "i64 and bool: export with one of these");
   if (!isCompilable(node))
     return l.unsupported(node, "of these types or sizes it can be computed "
                                "only where its inputs are known");
