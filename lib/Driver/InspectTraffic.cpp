@@ -39,7 +39,7 @@ std::string ratioOf(const Moved &moved) {
 }
 
 constexpr const char *kRow =
-    "  {0,-44}{1,9}{2,7}{3,12}{4,12}{5,12}{6,8}{7,10}\n";
+    "  {0,-44} {1,8} {2,6} {3,11} {4,11} {5,11} {6,7} {7,9}\n";
 
 void printHeader(const char *what, raw_ostream &out) {
   out << llvm::formatv(kRow, what, "kernels", "calls", "read", "written",

@@ -110,8 +110,14 @@ void TokenFile::checkTokenType(const std::optional<std::string> &tokenType) {
   Look look = lookAt(words, vocabulary);
   int64_t pairs = look.words / 2;
   bool aligned = file.size() % 4 == 0;
-  if (tokenBytes == 2 && aligned && look.lowZeros <= pairs / 2 &&
-      look.highZeros >= pairs / 2 && look.highMost <= (vocabulary - 1) >> 16)
+  bool looksWide = tokenBytes == 2 && look.lowZeros <= pairs / 2 &&
+                   look.highZeros >= pairs / 2 &&
+                   look.highMost <= (vocabulary - 1) >> 16;
+  if (looksWide && !aligned)
+    fail("'", file.path(), "' looks like 32-bit tokens, of which its ",
+         file.size(), " bytes are no whole number: ", kCopyAgain,
+         ", or give --data-dtype=u16 if it is not so");
+  if (looksWide)
     fail("'", file.path(), "' looks like 32-bit tokens (of its first ",
          look.words,
          " 16-bit words every second one is 0 or nearly so): give "

@@ -4,6 +4,7 @@
 // JSON configurations: keys are options, `units` is a list of policies.
 
 #include "Config.h"
+#include "Options.h"
 #include "shardonnx/Driver/ForeignConfig.h"
 #include "shardonnx/Support/InputCheck.h"
 #include "shardonnx/runtime/EndsWith.h"
@@ -121,6 +122,9 @@ private:
     for (const Json &item : value.is_array() ? value : Json::array({value})) {
       if (!item.is_string())
         wants(item, "a regular expression in quotes");
+      if (std::string why = checkUnitPattern(item.get<std::string>());
+          !why.empty())
+        wrong("'" + key + "': " + why);
       result.push_back(item.get<std::string>());
     }
     return result;

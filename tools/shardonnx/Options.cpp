@@ -69,13 +69,17 @@ CLI::Option *regexes(CLI::Option *option) {
       ->type_name("REGEX");
 }
 
-std::string checkUnit(const std::string &text) {
+} // namespace
+
+std::string checkUnitPattern(const std::string &text) {
   if (text.rfind("size:", 0) != 0)
     return checkNamePattern(text);
   return parseWhole(text.substr(5), 1, kLargestSize)
              ? ""
              : "'" + text + "': size: wants a positive number of elements";
 }
+
+namespace {
 
 // One of a few words; --help lists them.
 CLI::Option *oneOf(CLI::Option *option, const std::vector<std::string> &words) {
@@ -227,7 +231,7 @@ void addShardingOptions(CLI::App &app, CompileOptions &o) {
   addMesh(app, o);
   app.add_option("--unit", o.units,
                  "block, size:N and regexes over whole module paths, together")
-      ->check(checkUnit)
+      ->check(checkUnitPattern)
       ->type_name("UNIT")
       ->allow_extra_args(false)
       ->capture_default_str();
