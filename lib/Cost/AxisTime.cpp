@@ -20,9 +20,11 @@ static double wholeOf(const std::string &call, double moved, double ranks) {
 std::optional<AxisLaunch> axisLaunch(const Manifest::Launch &launch,
                                      const Mesh &mesh) {
   size_t space = launch.name.find(' ');
-  if (launch.kind != "mesh" || space == std::string::npos)
+  bool started = launch.kind == "mesh start";
+  if ((launch.kind != "mesh" && !started) || space == std::string::npos)
     return std::nullopt;
   AxisLaunch found;
+  found.started = started;
   found.call = launch.name.substr(0, space);
   std::optional<MeshAxis> axis =
       parseSpelling<MeshAxis>(launch.name.substr(space + 1));

@@ -10,6 +10,7 @@
 #include "shardonnx/runtime/NewtonSchulzPlan.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <numeric>
 
@@ -55,6 +56,8 @@ private:
     double products = 0, attention = 0, memory = 0;
     // That it waits for collectives along each axis.
     std::array<double, kMeshAxes> axes = {};
+    // That are started behind it.
+    std::array<double, kMeshAxes> started = {};
     double seconds() const { return products + attention + memory; }
     Work &operator+=(const Work &other);
     Work operator*(double times) const;
@@ -62,6 +65,7 @@ private:
   void work(const Work &work);
   void sendAlongAxes(const Work &work, double begin);
   void shareLinks(double &seconds, MeshAxis axis, double busy);
+  void shareLinksWithAxis(double &seconds, double begin);
   void work(double seconds, double ofProducts = 0);
   Work launchWork(const Manifest::Launch &launch, Manifest::Phase phase) const;
   void addEager(const Manifest::Function &function,
@@ -74,6 +78,8 @@ private:
   double slowed(double seconds, double ofProducts, double clock) const;
   void call(const Manifest::Collective &call);
   void hostCopy(const Manifest::Collective &call);
+  void startAlong(const Work &before);
+  void waitAlong();
   double start(double &queue, double seconds);
   double gatherSeconds(const Manifest::Unit &unit, bool nearby) const;
   double reduceSeconds(const Manifest::Unit &unit) const;
@@ -103,11 +109,17 @@ private:
   double slower;            // the straggler's work, to that of the others
   double now = 0, late = 0; // clocks of the others and of the straggler
   double gatherQueue = 0, reduceQueue = 0; // when each is free
-  double wire = 0;                         // when nothing is being sent
-  std::vector<double> gathered, reduced;   // when the last one ends
-  std::vector<bool> resharded;             // lies within its reshard_group
-  double awayQueue = 0, backQueue = 0;     // to the host and from it
-  std::map<int64_t, double> copied;        // when each copy ends
+  double axisQueue = 0;                    // the same
+  struct Along {
+    MeshAxis axis;
+    double end;
+  };
+  std::deque<Along> along;               // what no wait has ended
+  double wire = 0;                       // when nothing is being sent
+  std::vector<double> gathered, reduced; // when the last one ends
+  std::vector<bool> resharded;           // lies within its reshard_group
+  double awayQueue = 0, backQueue = 0;   // to the host and from it
+  std::map<int64_t, double> copied;      // when each copy ends
 };
 
 double Walk::gatherSeconds(const Manifest::Unit &unit, bool nearby) const {
@@ -196,15 +208,15 @@ double Walk::slowed(double seconds, double ofProducts, double clock) const {
   if (play.as || device.collectiveMultiprocessors <= 0)
     return seconds;
   double all = device.multiprocessors, taken = device.collectiveMultiprocessors;
-  double until[] = {std::min(gatherQueue, reduceQueue),
-                    std::max(gatherQueue, reduceQueue)};
+  std::array<double, 3> until = {gatherQueue, reduceQueue, axisQueue};
+  std::sort(until.begin(), until.end());
   double passed = 0;
-  for (int queues = 2; queues > 0; --queues) {
-    double left = all - taken * queues;
+  for (size_t queues = until.size(); queues > 0; --queues) {
+    double left = all - taken * double(queues);
     double slower = (1 - ofProducts) * all / left +
                     ofProducts * products.multiprocessors /
                         std::min(products.multiprocessors, left);
-    double span = std::max(0.0, until[2 - queues] - clock - passed);
+    double span = std::max(0.0, until[until.size() - queues] - clock - passed);
     if (seconds * slower <= span)
       return passed + seconds * slower;
     seconds -= span / slower;
@@ -224,15 +236,19 @@ Walk::Work &Walk::Work::operator+=(const Work &other) {
   products += other.products;
   attention += other.attention;
   memory += other.memory;
-  for (size_t axis = 0; axis < axes.size(); ++axis)
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
     axes[axis] += other.axes[axis];
+    started[axis] += other.started[axis];
+  }
   return *this;
 }
 
 Walk::Work Walk::Work::operator*(double times) const {
-  Work all{products * times, attention * times, memory * times, axes};
-  for (double &axis : all.axes)
-    axis *= times;
+  Work all{products * times, attention * times, memory * times, axes, started};
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    all.axes[axis] *= times;
+    all.started[axis] *= times;
+  }
   return all;
 }
 
@@ -267,6 +283,18 @@ void Walk::shareLinks(double &seconds, MeshAxis axis, double busy) {
   seconds += longer;
 }
 
+// The same of a unit's collective that begins beside one along an axis.
+void Walk::shareLinksWithAxis(double &seconds, double begin) {
+  if (along.empty() || axisQueue <= begin)
+    return;
+  MeshAxis axis = along.back().axis;
+  double longer = std::min(seconds, axisQueue - begin) *
+                  device.shareTaken(axisGroup(axis, m.mesh), group);
+  seconds += longer;
+  axisQueue += longer;
+  along.back().end += longer;
+}
+
 // The work's collectives along axes are spread over it, and it waits for each.
 void Walk::sendAlongAxes(const Work &parts, double begin) {
   double sent = std::accumulate(parts.axes.begin(), parts.axes.end(), 0.0);
@@ -281,6 +309,34 @@ void Walk::sendAlongAxes(const Work &parts, double begin) {
     now += seconds;
     late += seconds;
   }
+}
+
+// Behind what its queue has, when the last rank has come.
+void Walk::startAlong(const Work &before) {
+  auto axis = static_cast<MeshAxis>(
+      std::max_element(before.started.begin(), before.started.end()) -
+      before.started.begin());
+  double seconds = before.started[size_t(axis)];
+  double begin = std::max({axisQueue, now, late});
+  if (seconds > 0)
+    shareLinks(seconds, axis, std::clamp((wire - begin) / seconds, 0.0, 1.0));
+  axisQueue = begin + seconds;
+  along.push_back({axis, axisQueue});
+  functions.back().others.push_back({Span::Axis, -1, begin, axisQueue, axis});
+}
+
+void Walk::waitAlong() {
+  if (along.empty())
+    return;
+  Along first = along.front();
+  along.pop_front();
+  double waited = std::max(0.0, first.end - now);
+  if (waited > 0)
+    record(Span::Wait, -1, now, first.end);
+  step.exposed += waited;
+  step.exposedByAxis[size_t(first.axis)] += waited;
+  now += waited;
+  late = std::max(late, first.end);
 }
 
 void Walk::endStep() {
@@ -319,6 +375,7 @@ double Walk::start(double &queue, double seconds) {
     double latency = std::min(
         seconds, device.latencySeconds({group.ranks * replicas, group.stride}));
     double sending = std::max(begin + latency, wire);
+    shareLinksWithAxis(seconds, sending);
     wire = sending + seconds - latency;
     return queue = wire;
   }
@@ -351,6 +408,8 @@ void Walk::call(const Manifest::Collective &call) {
     return hostCopy(call);
   if (call.op == "clip_grad_norm")
     workBetween({0, 0, memorySeconds(normBytes())});
+  if (call.op == "axis_wait")
+    waitAlong();
   if (call.unit < 0)
     return;
   auto index = static_cast<size_t>(call.unit);
@@ -391,7 +450,9 @@ Walk::Work Walk::launchWork(const Manifest::Launch &launch,
   if (auto sent = axisLaunch(launch, m.mesh)) {
     double sending = linkSeconds(*sent, device);
     Work work{0, 0, (seconds - sending) / (play.as ? play.as->memoryShare : 1)};
-    work.axes[size_t(sent->axis)] = sending;
+    // A framework's collectives wait for each other and for the work.
+    (sent->started && !play.as ? work.started : work.axes)[size_t(sent->axis)] =
+        sending;
     return work;
   }
   if (!play.as) {
@@ -509,7 +570,10 @@ void Walk::run(const std::string &name) {
       std::vector<Work> segments = workOf(function);
       for (size_t i = 0; i < function.collectives.size(); ++i) {
         workBetween(segments[i]);
-        call(function.collectives[i]);
+        if (function.collectives[i].op == "axis_start")
+          startAlong(segments[i]);
+        else
+          call(function.collectives[i]);
       }
       workBetween(segments.back());
       functions.back().end = now;

@@ -42,7 +42,11 @@ private:
 double TimelineBuilder::secondsOf(const Manifest::Function &function,
                                   int64_t run) const {
   const Manifest::LaunchRun &one = function.launches[static_cast<size_t>(run)];
-  return launchSeconds(m, m.launches[one.launch], one.phase, device);
+  const Manifest::Launch &launch = m.launches[one.launch];
+  double seconds = launchSeconds(m, launch, one.phase, device);
+  // What a start sends is another queue's.
+  auto axis = axisLaunch(launch, m.mesh);
+  return axis && axis->started ? seconds - linkSeconds(*axis, device) : seconds;
 }
 
 // Ops of one unit and phase that follow one another are one span.
@@ -77,7 +81,8 @@ void TimelineBuilder::addOps(const FunctionSchedule &schedule) {
           function.launches[static_cast<size_t>(function.ops[at])];
       begins.push_back(time);
       double seconds = scale * secondsOf(function, function.ops[at]);
-      if (auto axis = axisLaunch(m.launches[run.launch], m.mesh))
+      auto axis = axisLaunch(m.launches[run.launch], m.mesh);
+      if (axis && !axis->started)
         addWork({Span::Axis, run.unit, time, time + seconds},
                 spell(axis->axis));
       else
@@ -138,8 +143,10 @@ void TimelineBuilder::addFunction(const FunctionSchedule &schedule) {
       addWork(span, "");
   for (const Span &span : schedule.others)
     if (span.end > span.begin)
-      timeline.spans.push_back(
-          {span, span.queue == Span::Work ? "update" : ""});
+      timeline.spans.push_back({span, span.queue == Span::Work ? "update"
+                                      : span.queue == Span::Axis
+                                          ? spell(span.axis)
+                                          : ""});
   followUnits(schedule);
 }
 

@@ -227,6 +227,14 @@ static LogicalResult checkMesh(const CompileOptions &options,
     return diagnostics.error(
         std::string("--context-attention=") + spell(options.contextAttention) +
         ": no axis has parts of sequences; give --mesh=context:C, too");
+  if (options.overlapAxes && options.target != TargetKind::CUDA)
+    return diagnostics.error("--overlap-axes: ranks of CPUs copy what they "
+                             "exchange themselves; leave it out, or give "
+                             "--target=cuda, too");
+  if (options.overlapAxes && mesh.tensor() * mesh.context() < 2)
+    return diagnostics.error("--overlap-axes: no tensor or context axis has "
+                             "collectives; give --mesh=tensor:T or "
+                             "--mesh=context:C, too");
   if (!mesh.given())
     return success();
   std::string option = "--mesh=" + mesh.text();

@@ -407,7 +407,7 @@ std::vector<std::string> shortNames(const Manifest &m) {
   return names;
 }
 
-// One function: runs of one op share its name, lines are cut at words.
+// One function: runs of one op on units share its name, lines are cut at words.
 void printCollectives(const Manifest::Function &function,
                       llvm::ArrayRef<std::string> names, raw_ostream &out) {
   constexpr size_t kWidth = 96;
@@ -420,7 +420,7 @@ void printCollectives(const Manifest::Function &function,
   StringRef previous;
   for (auto [index, call] : llvm::enumerate(function.collectives)) {
     std::string word;
-    if (call.op != previous)
+    if (call.op != previous || call.unit < 0)
       word += " " + call.op;
     if (call.unit >= 0)
       word += " " + names[static_cast<size_t>(call.unit)];

@@ -180,6 +180,7 @@ static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {
   shard.strategy = options.strategy;
   shard.muon = options.optimizer == Optimizer::Muon;
   shard.deferGradients = isCuda(options);
+  shard.overlapAxes = options.overlapAxes;
   fsdp::buildShardPipeline(pm, shard);
 }
 
@@ -219,6 +220,8 @@ static void addMemoryPasses(OpPassManager &pm, const CompileOptions &options) {
   if (isCuda(options))
     pm.addPass(createAddKernelWorkspacesPass());
   pm.addPass(exec::createReuseInPlacePass());
+  if (options.overlapAxes)
+    pm.addPass(exec::createOverlapAxesPass());
   if (options.offloadActivations)
     pm.addPass(exec::createOffloadActivationsPass(hostCopies(options)));
   if (isCuda(options) && !options.strictNumerics)

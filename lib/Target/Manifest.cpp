@@ -289,13 +289,6 @@ static int64_t constantsOf(ModuleOp module) {
   return bytes;
 }
 
-// Calls in which nothing is sent.
-static bool isLocalCall(int64_t call) {
-  return llvm::is_contained({SHX_AXIS_ALL_SLICE, SHX_AXIS_PART_PAD,
-                             SHX_AXIS_PART_ROLL, SHX_AXIS_PART_UNROLL},
-                            call);
-}
-
 // The axes that were named, and what a rank keeps ready for the others of its
 // groups: of the largest of what they give.
 static void addMesh(ModuleOp module, json::Object &manifest) {
@@ -308,12 +301,14 @@ static void addMesh(ModuleOp module, json::Object &manifest) {
       axes[spell(axis)] = ranks;
   manifest["mesh"] = std::move(axes);
   int64_t largest = 0;
-  module.walk([&](exec::AxisCollectiveOp op) {
+  auto keep = [&](auto op) {
     auto type = cast<MemRefType>(op.getOperand().getType());
-    if (!isLocalCall(op.getCall()))
+    if (op.sends())
       largest = std::max(largest, type.getNumElements() *
                                       elementBytes(type.getElementType()));
-  });
+  };
+  module.walk([&](exec::AxisCollectiveOp op) { keep(op); });
+  module.walk([&](exec::AxisStartOp op) { keep(op); });
   module.walk([&](exec::LinearCrossEntropyOp op) {
     if (op.getAxis())
       largest = std::max(largest, int64_t(op.getChunkRows()) *

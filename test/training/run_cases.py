@@ -13,7 +13,7 @@ Llama on 1 to 4 ranks, with every strategy, recompute and prefetch setting
 once, and twice with the same bits; ranks of tensor and context axes; adapters of six architectures in every
 strategy on 1 to 3 ranks, pairwise, and so Muon; and dropout at several numbers of ranks.
 `all` is both. `adapters` is every combination of those, `mesh` more of the axes. `core` is one case of each kind, and a Llama with each strategy:
-what an emulated device runs in minutes, and activations on the host with it. With --emulator, programs are compiled
+what an emulated device runs in minutes, and activations on the host and overlapped axes with it. With --emulator, programs are compiled
 for CUDA and run on the emulated device, whose libraries lie in that folder.
 --steps ends runs early whose steps do not depend on their number. --jobs runs
 so many cases side by side, --threads gives the ranks of a run so many threads
@@ -212,6 +212,11 @@ OFFLOAD_MATRIX = [("gpt2-18", []), ("gpt2-18", ["--recompute=block"]),
                   ("llama-23-optimized",
                    ["--strategy=shard_grad_op", "--recompute=selective"]),
                   ("gpt2-bf16", ["--accumulate-mode=unsharded"])]
+# Nor does what runs beside the collectives of axes.
+OVERLAP_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2"], 4),
+                  ("llama-eight", ["--mesh=context:2", RING], 2),
+                  ("llama-eight-batch",
+                   ["--mesh=context:2,tensor:2", "--recompute=block"], 4)]
 
 
 class Runner:
@@ -444,6 +449,10 @@ def jobs(options):
             if wanted(options, name):
                 yield lambda r, c=cases.by_name(name), e=extra: same_bits(
                     r, c, 2, e, ["--offload=activations"])
+        for name, extra, ranks in OVERLAP_MATRIX if options.emulator else ():
+            if wanted(options, name):
+                yield lambda r, c=cases.by_name(name), e=extra, n=ranks: (
+                    same_bits(r, c, n, e, ["--overlap-axes"]))
     if options.matrix in ("ranks", "all"):
         for name in MATRIX_CASES:
             case = cases.by_name(name)

@@ -409,6 +409,37 @@ TEST(Exposure, WorkWaitsForItsAxes) {
               3, 1e-9);
 }
 
+// What is started runs beside the work before its wait, in one queue: two sums
+// of 3 s each, awaited behind 4 s and 1 s of work.
+TEST(Exposure, WhatIsStartedAlongAnAxisRunsBesideWork) {
+  Manifest m;
+  m.mesh.set(MeshAxis::Tensor, 2);
+  m.launches = {axisCall("all_reduce tensor", 2e6), {}};
+  m.launches[0].kind = "mesh start";
+  m.launches[1].kind = "elementwise";
+  m.launches[1].readBytes = m.launches[1].leastBytes = 1e9;
+  m.functions = {{"first_microbatch",
+                  {{"axis_start", -1, 0, 0},
+                   {"axis_start", -1, 0, 0},
+                   {"axis_wait", -1, 0, 0},
+                   {"axis_wait", -1, 0, 0}}}};
+  auto runs = [](size_t launch, int64_t count, size_t behind) {
+    return Manifest::LaunchRun{launch, -1, Manifest::Phase::Forward, count,
+                               behind};
+  };
+  m.functions[0].launches = {runs(0, 1, 0), runs(0, 1, 1), runs(1, 4, 2),
+                             runs(1, 1, 3)};
+  Topology ranks(2, 1, 0, kSliceAlignment, /*tensor=*/2);
+  StepExposure step = predictExposure(m, slow(), ranks);
+  EXPECT_NEAR(step.work, 5, 1e-9);
+  EXPECT_NEAR(step.exposed, 1, 1e-9);
+  EXPECT_NEAR(step.exposedByAxis[size_t(MeshAxis::Tensor)], 1, 1e-9);
+  std::vector<FunctionSchedule> schedule = predictSchedule(m, slow(), ranks);
+  ASSERT_EQ(schedule[0].others.size(), 3u); // two sums and a wait
+  EXPECT_NEAR(schedule[0].others[1].begin, 3, 1e-9);
+  EXPECT_NEAR(schedule[0].others[1].end, 6, 1e-9);
+}
+
 // A gather of 2 s, of which one is latency, runs beside a sum of 3 s: over the
 // same link, so what is sent at the same time takes longer.
 TEST(Exposure, AxesShareLinksWithUnits) {

@@ -215,6 +215,9 @@ void addMesh(CLI::App &app, CompileOptions &o) {
       ->type_name("AXIS:N,...");
   addChoice(app, "--context-attention", o.contextAttention,
             "how the context axis computes attention");
+  app.add_flag("--overlap-axes", o.overlapAxes,
+               "collectives of tensor and context axes run beside other work "
+               "on GPUs; takes memory");
   app.add_option("--tensor-plan", o.tensorPlan,
                  "JSON file of REGEX: colwise|rowwise|replicate over whole "
                  "parameter names: how the tensor axis splits them, where the "

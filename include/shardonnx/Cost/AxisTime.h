@@ -23,6 +23,7 @@ struct AxisLaunch {
   RankGroup group{1};
   double wholeBytes = 0;  // of what is gathered, summed or exchanged
   double packedBytes = 0; // that copies read and write before and behind it
+  bool started = false;   // by the common call behind it
 };
 
 /// Ranks of the tensor axis are neighbours, those of the context axis are as

@@ -3,7 +3,8 @@
 //
 // How long a step takes on a device, and how long it waits for collectives: a
 // walk over the calls that every rank makes, with one queue for the work, one
-// for gathers and one for reductions, which share the links. Reads the
+// for gathers, one for reductions and one for what is exchanged along tensor
+// and context axes, which share the links. Reads the
 // manifest, so a model and its executable get the same answer. No MLIR here.
 
 #ifndef SHARDONNX_COST_EXPOSURE_H
@@ -65,12 +66,13 @@ StepExposure predictExposure(const Manifest &manifest, const Device &device,
                              const StepPlay &play = {});
 
 /// What one of the queues does, in seconds of the step. What is sent along an
-/// axis stands among the work, which waits for it.
+/// axis at once, without a start and a wait, stands among the work.
 struct Span {
   enum Queue { Work, Wait, Gather, Reduce, Axis, Offload, Reload };
   Queue queue = Work;
   int64_t unit = -1; // that is worked for; of the others, the collective's
   double begin = 0, end = 0;
+  MeshAxis axis = MeshAxis::Tensor; // of an Axis
 };
 
 /// Of one function: the work before each of its collectives, and behind the

@@ -75,6 +75,7 @@ struct CompileOptions {
   GatherDtype gatherDtype = GatherDtype::Param;
   Recompute recompute;
   bool offloadActivations = false; // to host memory, of a GPU's program
+  bool overlapAxes = false;        // collectives of the mesh's, on GPUs
   int64_t forwardPrefetch = 1, backwardPrefetch = 1;
   std::optional<int64_t> memoryBudget; // bytes of a rank, at worldSize
   std::optional<int64_t> fit;          // the same: decides what is not given

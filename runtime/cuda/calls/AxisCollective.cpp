@@ -1,8 +1,9 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// shx_axis_collective: NCCL's collectives on the compute stream, and copies of
-// parts where these do not lie in one piece (plan/AxisPlan.h).
+// shx_axis_collective, and the same as a start and a wait: NCCL's collectives,
+// and on the compute stream copies of parts where these do not lie in one piece
+// (plan/AxisPlan.h).
 
 #include "../launch/Context.h"
 #include "../plan/AxisPlan.h"
@@ -20,12 +21,18 @@ public:
         workspace(static_cast<uint8_t *>(workspace)) {}
 
   void run() {
+    atOnce = true;
+    start();
+    wait();
+  }
+
+  void start() {
     switch (static_cast<ShxAxisCall>(desc.call)) {
     case SHX_AXIS_ALL_REDUCE:
     case SHX_AXIS_SHIFT:
       return exchange(from, to);
     case SHX_AXIS_ALL_GATHER:
-      return gather();
+      return exchange(from, plan.parts < 0 ? to : workspace + plan.parts);
     case SHX_AXIS_ALL_SLICE:
       return takePart(plan.split, source(), from, to);
     case SHX_AXIS_REDUCE_SCATTER:
@@ -38,7 +45,28 @@ public:
     case SHX_AXIS_PART_UNROLL:
       return roll(desc.parts - mine() - 1);
     case SHX_AXIS_ALL_TO_ALL:
-      return swap();
+      return exchange(separated(),
+                      plan.received < 0 ? to : workspace + plan.received);
+    }
+  }
+
+  void wait() {
+    switch (static_cast<ShxAxisCall>(desc.call)) {
+    case SHX_AXIS_ALL_SLICE:
+    case SHX_AXIS_PART_PAD:
+    case SHX_AXIS_PART_ROLL:
+    case SHX_AXIS_PART_UNROLL:
+      return; // send nothing
+    case SHX_AXIS_ALL_REDUCE:
+    case SHX_AXIS_SHIFT:
+    case SHX_AXIS_REDUCE_SCATTER:
+      return awaitExchange();
+    case SHX_AXIS_ALL_GATHER:
+      awaitExchange();
+      return join(plan.split, plan.parts);
+    case SHX_AXIS_ALL_TO_ALL:
+      awaitExchange();
+      return join(plan.joined, plan.received);
     }
   }
 
@@ -51,19 +79,27 @@ private:
   MeshAxis axis() const { return static_cast<MeshAxis>(desc.axis); }
 
   void exchange(const void *source, void *target) {
-    context.collectives->exchangeAlong(
-        {static_cast<ShxAxisCall>(desc.call), axis(),
-         static_cast<ShxDType>(desc.dtype), source, target, plan.partBytes,
-         desc.behind});
+    AxisExchange what = {static_cast<ShxAxisCall>(desc.call),
+                         axis(),
+                         static_cast<ShxDType>(desc.dtype),
+                         source,
+                         target,
+                         plan.partBytes,
+                         desc.behind};
+    if (atOnce)
+      context.collectives->exchangeAlong(what);
+    else
+      context.collectives->startAlong(what);
+  }
+  void awaitExchange() {
+    if (!atOnce)
+      context.collectives->waitAlong();
   }
 
-  void gather() {
-    if (plan.parts < 0)
-      return exchange(from, to);
-    uint8_t *parts = workspace + plan.parts;
-    exchange(from, parts);
-    for (int r = 0; r < desc.parts; ++r)
-      putPart(plan.split, r, parts + r * plan.partBytes, to);
+  // Parts that have come side by side into the workspace.
+  void join(const AxisLayout &layout, int64_t at) {
+    for (int r = 0; at >= 0 && r < desc.parts; ++r)
+      putPart(layout, r, workspace + at + r * plan.partBytes, to);
   }
 
   // Of each row, which is one section, part `first` comes first.
@@ -82,13 +118,6 @@ private:
     copy.srcStride[0] = copy.dstStride[0] = row;
     copy.srcStride[1] = copy.dstStride[1] = 1;
     shx_copy(&context, &copy, from + source * element, to + target * element);
-  }
-
-  void swap() {
-    uint8_t *received = plan.received < 0 ? to : workspace + plan.received;
-    exchange(separated(), received);
-    for (int r = 0; plan.received >= 0 && r < desc.parts; ++r)
-      putPart(plan.joined, r, received + r * plan.partBytes, to);
   }
 
   // The operand, the parts of all ranks behind one another.
@@ -142,6 +171,7 @@ private:
   const AxisPlan plan;
   const uint8_t *from;
   uint8_t *to, *workspace;
+  bool atOnce = false;
 };
 
 } // namespace
@@ -149,9 +179,19 @@ private:
 
 using namespace shardonnx::rt::cuda;
 
-extern "C" void shx_axis_collective(ShxContext *ctx,
-                                    const ShxAxisCollective *desc,
-                                    const void *from, void *to,
-                                    void *workspace) {
+extern "C" {
+
+void shx_axis_collective(ShxContext *ctx, const ShxAxisCollective *desc,
+                         const void *from, void *to, void *workspace) {
   AxisCall(contextOf(ctx), *desc, from, to, workspace).run();
 }
+void shx_axis_start(ShxContext *ctx, const ShxAxisCollective *desc,
+                    const void *from, void *to, void *workspace) {
+  AxisCall(contextOf(ctx), *desc, from, to, workspace).start();
+}
+void shx_axis_wait(ShxContext *ctx, const ShxAxisCollective *desc,
+                   const void *from, void *to, void *workspace) {
+  AxisCall(contextOf(ctx), *desc, from, to, workspace).wait();
+}
+
+} // extern "C"

@@ -35,6 +35,8 @@ NcclCollectives::NcclCollectives(Context &context, const Manifest &manifest,
       watchdog(control, [this] { return asyncError(); }) {
   if (topology.replicas > 1)
     replicas.emplace(2, TraceRow::Replicas);
+  if (topology.together() > 1)
+    axes.emplace(3, TraceRow::Reduce);
   control.setBeforeExit([this] { abort(); });
 }
 
@@ -64,6 +66,7 @@ void NcclCollectives::beginFunction() {
   ++function;
   for (UnitPoints &unit : points)
     unit.resharded = false;
+  started = awaited = 0;
   record(begun, context.compute);
 }
 
@@ -77,16 +80,18 @@ void NcclCollectives::joinFunction(Queue &queue) {
 
 std::vector<NcclCollectives::Queue *> NcclCollectives::allQueues() {
   std::vector<Queue *> list = {&gathers, &reductions};
-  if (replicas)
-    list.push_back(&*replicas);
+  for (std::optional<Queue> *one : {&replicas, &axes})
+    if (*one)
+      list.push_back(&**one);
   return list;
 }
 
 std::vector<std::pair<CUstream, TraceRow>> NcclCollectives::queues() const {
   std::vector<std::pair<CUstream, TraceRow>> list = {
       {gathers.stream, gathers.row}, {reductions.stream, reductions.row}};
-  if (replicas)
-    list.emplace_back(replicas->stream, replicas->row);
+  for (const std::optional<Queue> *one : {&replicas, &axes})
+    if (*one)
+      list.emplace_back((*one)->stream, (*one)->row);
   return list;
 }
 
@@ -100,19 +105,20 @@ void NcclCollectives::endFunction() {
 
 // Where `work` calls NCCL. When preparing, it runs once, at once.
 template <typename Work>
-void NcclCollectives::collective(CUstream stream, size_t queue,
+void NcclCollectives::collective(Queue &queue,
                                  const NcclCommunicator &communicator,
                                  Activity activity, size_t unit, int64_t bytes,
                                  Work work) {
-  Watchdog::Station station = watchdog.station(activity, unit, queue, bytes);
+  Watchdog::Station station =
+      watchdog.station(activity, unit, queue.index, bytes);
   if (context.preparing() &&
       !connected.insert({communicator, activity, unit}).second)
     return;
-  watchdog.begin(stream, queue, station);
+  watchdog.begin(queue.stream, queue.index, station);
   work();
-  watchdog.end(stream, queue);
+  watchdog.end(queue.stream, queue.index);
   if (context.preparing())
-    check(driver().cuStreamSynchronize(stream),
+    check(driver().cuStreamSynchronize(queue.stream),
           "running a collective for the first time");
 }
 
@@ -381,15 +387,19 @@ void NcclCollectives::matricesWait(size_t unit, Matrices way) {
 
 // ---- Axes of the mesh
 
-void NcclCollectives::exchangeAlong(const AxisExchange &what) {
+// All axes share a queue, so every rank's exchanges run in one order.
+void NcclCollectives::sendAlong(const AxisExchange &what, Exchanged &points) {
   const NcclCommunicator &axis = communicators.axis(what.axis);
-  CUstream stream = context.compute;
+  CUstream stream = axes->stream;
+  record(points.ready, context.compute);
+  joinFunction(*axes);
+  wait(points.ready, stream);
   auto bytes = static_cast<size_t>(what.bytes);
   size_t count = bytes / static_cast<size_t>(dtypeBytes(what.dtype));
   CollectiveKind kind = CollectiveKind::None;
   // Each call once by itself: NCCL connects the ranks for each of its own.
-  collective(stream, kAxisQueue, axis, Activity::Mesh,
-             static_cast<size_t>(what.call), what.bytes, [&] {
+  collective(*axes, axis, Activity::Mesh, static_cast<size_t>(what.call),
+             what.bytes, [&] {
                ncclResult_t result = ncclSuccess;
                switch (what.call) {
                case SHX_AXIS_ALL_REDUCE:
@@ -425,8 +435,23 @@ void NcclCollectives::exchangeAlong(const AxisExchange &what) {
                }
                check(result, "exchanging a tensor along an axis of the mesh");
              });
-  if (context.issued && !context.preparing())
-    context.issued->push_back({kind, TraceRow::Reduce, -1});
+  note(kind, *axes, -1);
+  record(points.there, stream);
+}
+
+void NcclCollectives::exchangeAlong(const AxisExchange &what) {
+  sendAlong(what, exchangedAtOnce);
+  wait(exchangedAtOnce.there, context.compute);
+}
+
+void NcclCollectives::startAlong(const AxisExchange &what) {
+  if (started == exchanges.size())
+    exchanges.emplace_back();
+  sendAlong(what, exchanges[started++]);
+}
+
+void NcclCollectives::waitAlong() {
+  wait(exchanges[awaited++].there, context.compute);
 }
 
 void NcclCollectives::allToAll(const NcclCommunicator &axis,
@@ -437,12 +462,11 @@ void NcclCollectives::allToAll(const NcclCommunicator &axis,
   check(nccl().ncclGroupStart(), "grouping parts of a tensor");
   for (int peer = 0; peer < axis.members.count; ++peer) {
     auto at = static_cast<size_t>(peer) * bytes;
-    check(nccl().ncclSend(from + at, bytes, ncclUint8, peer, axis,
-                          context.compute),
-          "sending a part of a tensor");
     check(
-        nccl().ncclRecv(to + at, bytes, ncclUint8, peer, axis, context.compute),
-        "receiving a part of a tensor");
+        nccl().ncclSend(from + at, bytes, ncclUint8, peer, axis, axes->stream),
+        "sending a part of a tensor");
+    check(nccl().ncclRecv(to + at, bytes, ncclUint8, peer, axis, axes->stream),
+          "receiving a part of a tensor");
   }
   check(nccl().ncclGroupEnd(), "exchanging parts of a tensor");
 }
@@ -453,11 +477,11 @@ void NcclCollectives::shift(const NcclCommunicator &axis,
   int ranks = axis.members.count, rank = axisRank(what.axis);
   check(nccl().ncclGroupStart(), "grouping blocks of a ring");
   check(nccl().ncclSend(what.from, bytes, ncclUint8,
-                        (rank + what.behind) % ranks, axis, context.compute),
+                        (rank + what.behind) % ranks, axis, axes->stream),
         "sending a block of a ring");
   check(nccl().ncclRecv(what.to, bytes, ncclUint8,
                         (rank - what.behind + ranks) % ranks, axis,
-                        context.compute),
+                        axes->stream),
         "receiving a block of a ring");
   check(nccl().ncclGroupEnd(), "exchanging blocks of a ring");
 }

@@ -3,7 +3,8 @@
 //
 // The collectives of several ranks by NCCL: a stream for gathers, another one
 // for reductions, so that a prefetched gather does not stall behind a
-// reduction, and a third one for what replicas of the model add up.
+// reduction, and others for what replicas of the model add up, and for what
+// ranks of a tensor or context axis exchange.
 // docs/cuda.md tells what waits for what.
 
 #ifndef SHARDONNX_RUNTIME_CUDA_COLLECTIVES_H
@@ -14,6 +15,7 @@
 #include "../state/State.h"
 #include "Communicators.h"
 #include "Watchdog.h"
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -47,6 +49,8 @@ public:
                      const std::vector<Transfer> &transfers) override;
   void matricesWait(size_t unit, Matrices way) override;
   void exchangeAlong(const AxisExchange &what) override;
+  void startAlong(const AxisExchange &what) override;
+  void waitAlong() override;
   int axisRank(MeshAxis axis) const override {
     return communicators.axis(axis).members.index;
   }
@@ -98,14 +102,12 @@ private:
   Queue &wholeQueue() { return replicas ? *replicas : reductions; }
   template <typename Work>
   void collective(Queue &queue, const NcclCommunicator &communicator,
-                  Activity activity, size_t unit, int64_t bytes, Work work) {
-    collective(queue.stream, queue.index, communicator, activity, unit, bytes,
-               work);
-  }
-  template <typename Work>
-  void collective(CUstream stream, size_t queue,
-                  const NcclCommunicator &communicator, Activity activity,
-                  size_t unit, int64_t bytes, Work work);
+                  Activity activity, size_t unit, int64_t bytes, Work work);
+  /// Of an exchange along an axis.
+  struct Exchanged {
+    Point ready, there;
+  };
+  void sendAlong(const AxisExchange &what, Exchanged &points);
   void allToAll(const NcclCommunicator &communicator, const AxisExchange &what);
   void shift(const NcclCommunicator &communicator, const AxisExchange &what);
   void note(CollectiveKind kind, const Queue &queue, int64_t unit);
@@ -127,16 +129,18 @@ private:
   Control &control;
   Exchange &exchange;
   Communicators communicators;
-  static constexpr size_t kAxisQueue = 3; // of the watchdog
   Queue gathers, reductions;
-  std::optional<Queue> replicas;
+  std::optional<Queue> replicas, axes;
   NcclAllocator memory;
   std::vector<UnitPoints> points; // [unit]
   Point begun;                    // of the function, on the compute stream
   Point numbersReady, numbersThere;
-  uint64_t function = 0; // counts them
-  std::mutex asking;     // the communicators for their errors
-  bool aborted = false;  // …which are no more
+  std::deque<Exchanged> exchanges; // that the function has started
+  Exchanged exchangedAtOnce;
+  size_t started = 0, awaited = 0; // of the function
+  uint64_t function = 0;           // counts them
+  std::mutex asking;               // the communicators for their errors
+  bool aborted = false;            // …which are no more
   /// Collectives that have run: NCCL connects the ranks in the first run, which
   /// must not be a captured one.
   std::set<std::tuple<ncclComm_t, Activity, size_t>> connected;

@@ -44,7 +44,7 @@ Communicators::Communicators(const Manifest &manifest, const Topology &topology,
           split(allRanks->queue(),
                 {part, tensor, topology.dataRanks(), topology.dataRank(rank)},
                 *allRanks);
-    tensorAxis = split("compute", {rank - part, 1, tensor, part}, *allRanks);
+    tensorAxis = split("axis", {rank - part, 1, tensor, part}, *allRanks);
   }
   if (size == 1)
     return;
@@ -53,7 +53,7 @@ Communicators::Communicators(const Manifest &manifest, const Topology &topology,
                : std::make_unique<NcclCommunicator>(setup, "reduce", group);
   gatherGroup = split("gather", group, *reduceGroup, /*lends=*/true);
   if (topology.context > 1)
-    contextAxis = split("compute",
+    contextAxis = split("axis",
                         {topology.firstTogether(rank) + part, tensor,
                          topology.context, topology.contextRank(rank)},
                         *reduceGroup);

@@ -34,7 +34,7 @@ public:
   NcclCommunicator *alike() const {
     return splitRanks ? alikeRanks.get() : world();
   }
-  /// Of the ranks of an axis of the mesh, on the compute queue.
+  /// Of the ranks of an axis of the mesh, on the queue of axes.
   const NcclCommunicator &axis(MeshAxis axis) const {
     return axis == MeshAxis::Tensor ? *tensorAxis : *contextAxis;
   }

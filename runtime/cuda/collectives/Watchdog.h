@@ -44,7 +44,7 @@ public:
   void begin(CUstream stream, size_t queue, Station station);
   void end(CUstream stream, size_t queue);
 
-  /// Gathers, reductions, replicas, and the compute stream's of the mesh.
+  /// Gathers, reductions, replicas, and axes of the mesh.
   static constexpr size_t kQueues = 4;
 
 private:

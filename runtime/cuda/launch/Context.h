@@ -121,8 +121,11 @@ public:
   virtual void beginFunction() = 0;
   virtual void endFunction() = 0;
 
-  /// As work of the compute stream. One rank has no mesh.
+  /// Behind what the compute stream has so far, which waits for it: at once, or
+  /// for the first that was started without a wait. One rank has no mesh.
   virtual void exchangeAlong(const AxisExchange &) {}
+  virtual void startAlong(const AxisExchange &) {}
+  virtual void waitAlong() {}
   /// This rank's place on the axis.
   virtual int axisRank(MeshAxis) const { return 0; }
 

@@ -12,13 +12,26 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::exec;
 
+bool exec::callSends(uint64_t call) {
+  switch (call) {
+  case SHX_AXIS_ALL_REDUCE:
+  case SHX_AXIS_ALL_GATHER:
+  case SHX_AXIS_REDUCE_SCATTER:
+  case SHX_AXIS_ALL_TO_ALL:
+  case SHX_AXIS_SHIFT:
+    return true;
+  default:
+    return false;
+  }
+}
+
 /// Of whole tensors; a sum of which each rank keeps a part is split.
-static bool isSum(AxisCollectiveOp op) {
+template <typename Op> static bool isSum(Op op) {
   return op.getCall() == SHX_AXIS_ALL_REDUCE;
 }
 
 /// Of whole tensors, too, which go from rank to rank.
-static bool isWhole(AxisCollectiveOp op) {
+template <typename Op> static bool isWhole(Op op) {
   return isSum(op) || op.getCall() == SHX_AXIS_SHIFT;
 }
 
@@ -27,7 +40,7 @@ static bool areTensors(ArrayRef<int64_t> sections) {
   return llvm::all_equal(sections);
 }
 
-static bool isExchange(AxisCollectiveOp op) {
+template <typename Op> static bool isExchange(Op op) {
   return op.getCall() == SHX_AXIS_ALL_TO_ALL;
 }
 
@@ -39,24 +52,29 @@ static bool sectionsFit(bool wanted, int64_t dim, ArrayRef<int64_t> sections,
          dim < std::max<int64_t>(type.getRank(), 1);
 }
 
-LogicalResult AxisCollectiveOp::verify() {
-  MemRefType from = typeOf(getOperand()), to = typeOf(getResult());
-  if (!parseSpelling<MeshAxis>(getAxis()) || int64_t(getParts()) < 2)
-    return emitOpError("needs an axis of several ranks");
+template <typename Op> static LogicalResult verifyCall(Op op) {
+  MemRefType from = typeOf(op.getOperand()), to = typeOf(op.getResult());
+  if (!parseSpelling<MeshAxis>(op.getAxis()) || int64_t(op.getParts()) < 2)
+    return op.emitOpError("needs an axis of several ranks");
   if (from.getElementType() != to.getElementType() ||
-      (isWhole(*this) && from.getShape() != to.getShape()))
-    return emitOpError("needs buffers of one element type, and in a sum or a "
-                       "shift of one shape");
-  if (!sectionsFit(!isWhole(*this), int64_t(getDim()), getSections(), from) ||
-      !sectionsFit(isExchange(*this), int64_t(getJoinDim()), getJoinSections(),
-                   to))
-    return emitOpError(
+      (isWhole(op) && from.getShape() != to.getShape()))
+    return op.emitOpError("needs buffers of one element type, and in a sum or "
+                          "a shift of one shape");
+  if (!sectionsFit(!isWhole(op), int64_t(op.getDim()), op.getSections(),
+                   from) ||
+      !sectionsFit(isExchange(op), int64_t(op.getJoinDim()),
+                   op.getJoinSections(), to))
+    return op.emitOpError(
         "needs the sections of one dimension where it is no sum or shift, and "
         "of another in an all-to-all");
-  if (failed(verifyContiguous(*this, "operand", getOperand())))
+  if (failed(verifyContiguous(op, "operand", op.getOperand())))
     return failure();
-  return verifyContiguous(*this, "result", getResult());
+  return verifyContiguous(op, "result", op.getResult());
 }
+
+LogicalResult AxisCollectiveOp::verify() { return verifyCall(*this); }
+LogicalResult AxisStartOp::verify() { return verifyCall(*this); }
+LogicalResult AxisWaitOp::verify() { return verifyCall(*this); }
 
 /// The elements before and behind an index of a dimension.
 static std::pair<int64_t, int64_t> around(ArrayRef<int64_t> shape,
@@ -68,7 +86,7 @@ static std::pair<int64_t, int64_t> around(ArrayRef<int64_t> shape,
   return sizes;
 }
 
-static ShxAxisCollective describe(AxisCollectiveOp op) {
+template <typename Op> static ShxAxisCollective describe(Op op) {
   MemRefType from = typeOf(op.getOperand());
   ShxAxisCollective desc = {};
   desc.outer = desc.inner = desc.joinedInner = 1;
@@ -106,24 +124,45 @@ static ShxAxisCollective describe(AxisCollectiveOp op) {
   return desc;
 }
 
+template <typename Op> static SmallVector<CallArgument> argumentsOf(Op op) {
+  return callArguments(descriptorOf(describe(op), "axis_collective"),
+                       op.getOperand(), op.getResult(), op.getWorkspace());
+}
+
 SmallVector<CallArgument> AxisCollectiveOp::getCallArguments() {
-  return callArguments(descriptorOf(describe(*this), "axis_collective"),
-                       getOperand(), getResult(), getWorkspace());
+  return argumentsOf(*this);
+}
+SmallVector<CallArgument> AxisStartOp::getCallArguments() {
+  return argumentsOf(*this);
+}
+SmallVector<CallArgument> AxisWaitOp::getCallArguments() {
+  return argumentsOf(*this);
 }
 
 int64_t AxisCollectiveOp::getWorkspaceBytes(const LibraryModel &libraries) {
   return libraries.axisCollective(describe(*this));
 }
+int64_t AxisStartOp::getWorkspaceBytes(const LibraryModel &libraries) {
+  return libraries.axisCollective(describe(*this));
+}
+int64_t AxisWaitOp::getWorkspaceBytes(const LibraryModel &libraries) {
+  return libraries.axisCollective(describe(*this));
+}
 
 /// Parts that do not lie in one piece are copied through the workspace.
-Traffic AxisCollectiveOp::getTraffic() {
-  Traffic traffic = operandTraffic(*this);
-  if (Value workspace = getWorkspace()) {
+template <typename Op> static Traffic trafficOf(Op op) {
+  Traffic traffic = operandTraffic(op);
+  if (Value workspace = op.getWorkspace()) {
     traffic.read += bytesOf(workspace);
     traffic.written += bytesOf(workspace);
   }
   return traffic;
 }
+
+Traffic AxisCollectiveOp::getTraffic() { return trafficOf(*this); }
+/// All of it is the start's.
+Traffic AxisStartOp::getTraffic() { return trafficOf(*this); }
+Traffic AxisWaitOp::getTraffic() { return {}; }
 
 SmallVector<std::pair<Value, Value>> AxisCollectiveOp::getInPlacePairs() {
   if (!isSum(*this))
@@ -172,6 +211,10 @@ struct AxisCall : LibraryCallModel<AxisCall<Op, kCall>, Op> {
 };
 
 } // namespace
+
+// What exec-overlap-axes makes of an axis_collective.
+void AxisStartOp::attachLibraryCalls(MLIRContext &) {}
+void AxisWaitOp::attachLibraryCalls(MLIRContext &) {}
 
 void AxisCollectiveOp::attachLibraryCalls(MLIRContext &context) {
   using namespace nn;

@@ -157,7 +157,8 @@ bool isCommonCall(Operation *op) {
   return isa<GatherStartOp, GatherWaitOp, GatherFreeOp, GatherReshardOp,
              GradAcquireOp, ReduceStartOp, ReduceWaitOp, OptimizerOp,
              MuonStartOp, MuonFinishOp, ClipGradNormOp, OffloadStartOp,
-             OffloadWaitOp, ReloadStartOp, ReloadWaitOp>(op);
+             OffloadWaitOp, ReloadStartOp, ReloadWaitOp, AxisStartOp,
+             AxisWaitOp>(op);
 }
 
 LaunchTable::LaunchTable(ModuleOp module) {
@@ -180,12 +181,14 @@ static StringRef kindOf(Operation *op) {
     return "copy";
   if (isa<AxisCollectiveOp>(op))
     return kMeshLaunch;
+  if (isa<AxisStartOp>(op))
+    return kStartedMeshLaunch;
   return "index";
 }
 
 /// MeshABI.h's calls, as nn's ops are named.
-static StringRef stringifyCall(AxisCollectiveOp op) {
-  switch (op.getCall()) {
+static StringRef stringifyCall(uint64_t call) {
+  switch (call) {
   case SHX_AXIS_ALL_REDUCE:
     return "all_reduce";
   case SHX_AXIS_ALL_GATHER:
@@ -233,7 +236,10 @@ static std::string nameOf(Operation *op) {
     return product(gemm.getLhs(), gemm.getResult()) + " " +
            nn::stringifyEpilogue(gemm.getEpilogue()).str();
   if (auto collective = dyn_cast<AxisCollectiveOp>(op))
-    return (stringifyCall(collective) + " " + collective.getAxis()).str();
+    return (stringifyCall(collective.getCall()) + " " + collective.getAxis())
+        .str();
+  if (auto start = dyn_cast<AxisStartOp>(op))
+    return (stringifyCall(start.getCall()) + " " + start.getAxis()).str();
   auto attention = [&](auto op) {
     return name + " " + shapeText(op.getQuery()) +
            (op.getCausal() ? " causal" : "");
@@ -318,10 +324,11 @@ llvm::json::Array LaunchTable::runsOf(func::FuncOp function) {
   llvm::MapVector<std::tuple<int64_t, int64_t, int64_t, int64_t>, int64_t> runs;
   int64_t calls = 0;
   for (Operation &op : function.front()) {
-    calls += isCommonCall(&op);
     auto kernel = dyn_cast<LaunchOp>(op);
-    if (!kernel && !isa<RuntimeCallOpInterface>(op))
+    if ((!kernel && !isa<RuntimeCallOpInterface>(op)) || isa<AxisWaitOp>(op)) {
+      calls += isCommonCall(&op);
       continue;
+    }
     Launch launch = describe(&op);
     if (kernel)
       launch.least = least.bytesOf(kernel);
@@ -342,6 +349,8 @@ llvm::json::Array LaunchTable::runsOf(func::FuncOp function) {
     auto loss = dyn_cast<LinearCrossEntropyOp>(op);
     if (int64_t shares = sharesOf(loss))
       add(describeShares(loss, shares), shares);
+    // What a start begins is the last launch before the call.
+    calls += isCommonCall(&op);
   }
   llvm::json::Array array;
   for (const auto &[key, count] : runs)

@@ -55,8 +55,10 @@ FunctionTimeline::FunctionTimeline(func::FuncOp function,
     if (run)
       phase = phaseOf(&op);
     phases.push_back(phase);
-    if (run || isCommonCall(&op))
-      ops.push_back(run.value_or(-1));
+    if (run)
+      ops.push_back(*run);
+    if (isCommonCall(&op))
+      ops.push_back(-1);
   }
   listedBefore.push_back(ops.size());
   collect(function);

@@ -4,11 +4,14 @@
 // verify-exec: the promises of a memory plan, checked from the planned program
 // alone (lifetimes are read off it anew).
 
+#include "shardonnx/Dialect/Exec/Transforms/AxisWaits.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Dialect/Exec/Transforms/Passes.h"
 #include "shardonnx/runtime/Layout.h"
 
 #include "llvm/ADT/DenseSet.h"
+
+#include <deque>
 
 namespace shardonnx::exec {
 #define GEN_PASS_DEF_VERIFYEXECPASS
@@ -44,6 +47,7 @@ private:
   LogicalResult write(Operation &op, Value value);
   LogicalResult visitCopy(Operation &op);
   LogicalResult visitEffects(Operation &op);
+  LogicalResult followAxes(Operation &op);
 
   // Of copies between the rank and its host memory: those that are under way,
   // by the device's buffer, and those that have arrived there.
@@ -53,6 +57,7 @@ private:
   llvm::DenseMap<StringAttr, Params> params;
   llvm::DenseSet<StringAttr> acquired;
   llvm::DenseSet<int64_t> outputs; // indices of graph inputs
+  std::deque<AxisStartOp> started; // without a wait so far
   // Gradients hold what earlier microbatches of the step left.
   bool mustAdd = false;
 };
@@ -108,6 +113,27 @@ LogicalResult Contents::finish(func::FuncOp function) {
     if (unit.getKept() && params[unit.getSymNameAttr()] == Params::Freed)
       return function.emitError("frees @")
              << unit.getSymName() << ", which is kept, for good";
+  if (!started.empty())
+    return started.front().emitOpError("is never awaited");
+  return success();
+}
+
+LogicalResult Contents::followAxes(Operation &op) {
+  if (isa<AxisWaitOp>(op)) {
+    if (started.empty() || started.front()->getOperands() != op.getOperands())
+      return op.emitOpError("is not of the first start without a wait");
+    started.pop_front();
+    return success();
+  }
+  for (AxisStartOp start : started)
+    if (mustAwait(op, start)) {
+      InFlightDiagnostic error =
+          op.emitOpError("touches what is exchanged along an axis");
+      error.attachNote(start.getLoc()) << "since here, and is not awaited";
+      return error;
+    }
+  if (auto start = dyn_cast<AxisStartOp>(op))
+    started.push_back(start);
   return success();
 }
 
@@ -195,6 +221,8 @@ LogicalResult Contents::visit(Operation &op) {
     acquired.insert(acquire.getUnitAttr().getAttr());
   else if (auto start = dyn_cast<ReduceStartOp>(op))
     acquired.erase(start.getUnitAttr().getAttr());
+  if (failed(followAxes(op)))
+    return failure();
   bool waits = isa<OffloadWaitOp, ReloadWaitOp>(op);
   if (waits && failed(visitCopy(op)))
     return failure();

@@ -16,6 +16,8 @@ void fsdp::buildShardPipeline(OpPassManager &manager,
   manager.addPass(createMergeUnitsPass());
   manager.addPass(createRecreateParametersPass());
   manager.addPass(createOrderPass());
+  if (options.overlapAxes)
+    manager.addPass(createOverlapAxesPass());
   if (options.deferGradients)
     manager.addPass(createDeferGradientsPass());
   MakeUnitsPassOptions units;

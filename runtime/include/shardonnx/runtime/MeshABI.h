@@ -56,6 +56,14 @@ typedef struct ShxAxisCollective {
 void shx_axis_collective(ShxContext *ctx, const ShxAxisCollective *desc,
                          const void *from, void *to, void *workspace);
 
+// The same in two calls with the same arguments. Between them nobody touches
+// `to` and the workspace, or writes `from`. Waits come in the order of starts;
+// a function ends with none outstanding.
+void shx_axis_start(ShxContext *ctx, const ShxAxisCollective *desc,
+                    const void *from, void *to, void *workspace);
+void shx_axis_wait(ShxContext *ctx, const ShxAxisCollective *desc,
+                   const void *from, void *to, void *workspace);
+
 // A vocabulary of which each of `parts` ranks of an axis has the words behind
 // those of the rank before: the calls of ABI.h whose `vocab` is the rows that
 // one has. Ids and labels count in all `words`, behind which the rows of the

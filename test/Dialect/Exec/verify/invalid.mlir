@@ -334,3 +334,48 @@ func.func @first_microbatch() {
   exec.offload_wait 1 %a : memref<64xf32>
   return
 }
+
+// -----
+
+exec.space private bytes 512 lower_bound 512
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+func.func @first_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %b = exec.buffer private 256 : memref<64xf32>
+  exec.zero %a : memref<64xf32>
+  // expected-note @+1 {{since here, and is not awaited}}
+  exec.axis_start %a into %b {call = 0, axis = "tensor", parts = 2} : memref<64xf32>, memref<64xf32>
+  // expected-error @+1 {{touches what is exchanged along an axis}}
+  exec.zero %b : memref<64xf32>
+  exec.axis_wait %a into %b {call = 0, axis = "tensor", parts = 2} : memref<64xf32>, memref<64xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 512 lower_bound 512
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+func.func @first_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %b = exec.buffer private 256 : memref<64xf32>
+  exec.zero %a : memref<64xf32>
+  // expected-error @+1 {{is never awaited}}
+  exec.axis_start %a into %b {call = 0, axis = "tensor", parts = 2} : memref<64xf32>, memref<64xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 512 lower_bound 512
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 0 lower_bound 0
+func.func @first_microbatch() {
+  %a = exec.buffer private 0 : memref<64xf32>
+  %b = exec.buffer private 256 : memref<64xf32>
+  exec.zero %a : memref<64xf32>
+  // expected-error @+1 {{is not of the first start without a wait}}
+  exec.axis_wait %a into %b {call = 0, axis = "tensor", parts = 2} : memref<64xf32>, memref<64xf32>
+  return
+}

@@ -33,14 +33,9 @@ def Exec_ReduceStartOp : Exec_UnitOp<"reduce_start",
 def Exec_ReduceWaitOp : Exec_UnitOp<"reduce_wait",
     "The owned slice of the unit's reduced gradient is complete after it">;
 
-def Exec_AxisCollectiveOp : Exec_CallOp<"axis_collective",
-    ["getInPlacePairs", "getTraffic"], [Exec_HasWorkspace]> {
-  let summary = "What the ranks of an axis compute together, on contiguous buffers";
-  let description = [{
-    `call` is ShxAxisCall's number. In a sum both buffers may be one. Of an
-    all-to-all `dim` is what is split, `join_dim` what is joined. `behind` and
-    `zigzag` are ShxAxisCollective's.
-  }];
+class Exec_AxisOp<string mnemonic, list<string> methods>
+    : Exec_CallOp<mnemonic, !listconcat(["getTraffic"], methods),
+                  [Exec_HasWorkspace]> {
   let arguments = (ins Exec_Read:$operand, Exec_Write:$result,
                        Optional<AnyMemRef>:$workspace, I64Attr:$call,
                        StrAttr:$axis, I64Attr:$parts,
@@ -54,6 +49,31 @@ def Exec_AxisCollectiveOp : Exec_CallOp<"axis_collective",
     $operand `into` $result (`workspace` $workspace^ `:` type($workspace))?
     attr-dict `:` type($operand) `,` type($result)
   }];
+  let extraClassDeclaration = [{
+    /// Whether anything goes from rank to rank.
+    bool sends() { return callSends(getCall()); }
+  }];
+}
+
+def Exec_AxisCollectiveOp : Exec_AxisOp<"axis_collective",
+    ["getInPlacePairs"]> {
+  let summary = "What the ranks of an axis compute together, on contiguous buffers";
+  let description = [{
+    `call` is ShxAxisCall's number. In a sum both buffers may be one. Of an
+    all-to-all `dim` is what is split, `join_dim` what is joined. `behind` and
+    `zigzag` are ShxAxisCollective's.
+  }];
+}
+def Exec_AxisStartOp : Exec_AxisOp<"axis_start", []> {
+  let summary = "Begins an axis_collective, which its axis_wait ends";
+  let description = [{
+    Until then nothing else touches the result and the workspace, or writes the
+    operand. Waits come in the order of starts.
+  }];
+}
+def Exec_AxisWaitOp : Exec_AxisOp<"axis_wait", []> {
+  let summary = "The first axis_start that has none has ended after it";
+  let description = [{ Has the operands and attributes of its start. }];
 }
 
 def Exec_ClipGradNormOp : Exec_Op<"clip_grad_norm"> {

@@ -22,6 +22,9 @@ namespace shardonnx::exec {
 struct Layout;
 class CallEmitter;
 
+/// Whether anything goes from rank to rank in a call of MeshABI.h's.
+bool callSends(uint64_t call);
+
 /// Bytes of the program whose address is passed.
 struct ProgramConstant {
   std::string bytes;

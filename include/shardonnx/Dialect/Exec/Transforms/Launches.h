@@ -38,6 +38,8 @@ nn::Phase phaseOf(mlir::Operation *op);
 /// The kind of launches between the ranks of an axis of the mesh, whose names
 /// are the call's and the axis's.
 inline constexpr llvm::StringLiteral kMeshLaunch = "mesh";
+/// Of those that the common call behind them starts.
+inline constexpr llvm::StringLiteral kStartedMeshLaunch = "mesh start";
 
 /// Launches of a planned module, equal ones once.
 class LaunchTable {

@@ -18,6 +18,18 @@ def ReuseInPlacePass : Pass<"exec-reuse-in-place", "::mlir::ModuleOp"> {
   }];
 }
 
+def OverlapAxesPass : Pass<"exec-overlap-axes", "::mlir::ModuleOp"> {
+  let summary = "Splits collectives of tensor and context axes into starts and waits";
+  let description = [{
+    An exec.axis_collective that sends becomes an exec.axis_start in its place,
+    and an exec.axis_wait before the first op that touches its result or writes
+    its operand, at the latest before the function ends. Waits come in the
+    order of starts, so what was started before the one that is needed is
+    awaited with it. What lives between the two, exec-plan-memory sees.
+    Preserves numerics bit for bit.
+  }];
+}
+
 def GrowLossChunksPass : Pass<"exec-grow-loss-chunks", "::mlir::ModuleOp"> {
   let summary = "Lets a loss in chunks of rows use what memory its peak leaves";
   let description = [{
@@ -86,7 +98,9 @@ def VerifyExecPass : Pass<"verify-exec", "::mlir::ModuleOp"> {
     between a gather's wait and its free; gradients are written only between
     grad_acquire and reduce_start; while a buffer is copied to the host nobody
     writes it, while it is copied back nobody touches it, and every copy is
-    awaited. Changes nothing.
+    awaited; what is exchanged along an axis is left alone from axis_start to
+    axis_wait, and each start is awaited in the order of starts. Changes
+    nothing.
   }];
 }
 

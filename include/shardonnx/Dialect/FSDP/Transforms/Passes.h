@@ -36,6 +36,10 @@ struct ShardOptions : mlir::PassPipelineOptions<ShardOptions> {
       *this, "defer-gradients",
       llvm::cl::desc("The last reduction is hidden behind products"),
       llvm::cl::init(false)};
+  Option<bool> overlapAxes{
+      *this, "overlap-axes",
+      llvm::cl::desc("So are collectives of tensor and context axes"),
+      llvm::cl::init(false)};
 };
 void buildShardPipeline(mlir::OpPassManager &manager,
                         const ShardOptions &options);

@@ -283,6 +283,23 @@ def DeferGradientsPass : Pass<"fsdp-defer-gradients", "mlir::ModuleOp"> {
   }];
 }
 
+def OverlapAxesPass : Pass<"fsdp-overlap-axes", "mlir::ModuleOp"> {
+  let summary = "Gives collectives of tensor and context axes work beside them";
+  let description = [{
+    A collective begins where its operand is there, and what reads its result
+    waits for it. This pass moves each up to the last place from which the work
+    before its first reader takes as long as it does, so the next block of a
+    ring is sent while one is computed. Of ops that would wait for one, the
+    next of the same unit that has all it reads goes first, else one of the
+    last few products that only become a parameter's gradient, which then
+    stands behind the collective's start. How long things take is counted in
+    FLOPs, bytes of memory and bytes sent of one kind of GPU; the order is the
+    same on all.
+
+    Preserves numerics bit for bit.
+  }];
+}
+
 def GatherEarlyPass : Pass<"fsdp-gather-early", "mlir::ModuleOp"> {
   let summary = "Gathers what a step reads first behind its optimizer";
   let description = [{
