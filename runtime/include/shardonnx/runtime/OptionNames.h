@@ -45,6 +45,7 @@ inline const std::vector<std::string> &compileOptionNames() {
                                                  "--memory-budget",
                                                  "--mesh",
                                                  "--context-attention",
+                                                 "--overlap-axes",
                                                  "--fit",
                                                  "--optimizer",
                                                  "--optimizer-dtype",
