@@ -26,8 +26,9 @@ public:
       // What writes rows and gradients rounds them, too.
       return ofRows(true) + ofWeight(false) + weight +
              device.workSeconds(0, l.rows * (l.depth + l.columns), l.half);
-    // What writes rows and gradients finds their largest values, too.
-    return ofRows(true) + ofWeight(true) + pass(bytes * matrix()) + weight +
+    // What writes rows and gradients finds their largest values, too; those of
+    // weights are the update's.
+    return ofRows(true) + ofWeight(true) + weight +
            castOf(l.rows * l.depth, 2) + castOf(l.rows * l.columns, 2);
   }
 

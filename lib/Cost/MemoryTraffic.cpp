@@ -101,6 +101,7 @@ private:
   void addGathers(size_t unit, int64_t count, bool update,
                   UnitTraffic &to) const;
   void addReductions(const Manifest::Unit &unit, UnitTraffic &to) const;
+  void addSteps(const Manifest::Unit &unit, UnitTraffic &to) const;
 
   const Manifest &m;
   const Device &device;
@@ -142,8 +143,7 @@ void Slices::addGathers(size_t unit, int64_t count, bool update,
   double bytes = double(dtypeBytes(u.paramType)) * double(ownedOf(u));
   if (!m.cuda() && !gathersInPlace(u, topology))
     pass(to, "cast", update, count, bytes, bytes, 0);
-  if (!m.cuda() || u.gatherType == GatherDtype::Param || !u.sharded ||
-      topology.groupSize() == 1)
+  if (!m.cuda() || !u.sendsImages() || !u.sharded || topology.groupSize() == 1)
     return;
   auto image = double(gatherImageBytes(u.gatherType, u.length));
   double whole = double(dtypeBytes(u.paramType)) * double(u.length);
@@ -166,6 +166,20 @@ void Slices::addReductions(const Manifest::Unit &u, UnitTraffic &to) const {
        read + 4 * part);
   pass(to, "sum of gradients, added", /*update=*/false, count - 1,
        read + 4 * part, 4 * part, read + 8 * part);
+}
+
+/// The largest values of weights that products read in 8 bits.
+void Slices::addSteps(const Manifest::Unit &u, UnitTraffic &to) const {
+  int64_t count = 0;
+  double bytes = 0;
+  for (const Manifest::Param &param : u.params) {
+    auto steps = param.trainable ? int64_t(param.f8Steps.size()) : 0;
+    count += steps;
+    bytes += double(steps) * weightStepBytes(u, param);
+  }
+  double owners = u.sharded ? topology.groupSize() : 1;
+  pass(to, "largest weight", /*update=*/true, count,
+       bytes / owners / double(std::max<int64_t>(count, 1)), 0, 0);
 }
 
 bool squaresWithSum(const Manifest &m, const Manifest::Unit &u,
@@ -196,6 +210,7 @@ void Slices::add(size_t unit, UnitTraffic &to) const {
   double written = owned * master + states + (rounds ? 0 : params);
   pass(to, "optimizer", /*update=*/true, 1, read, written, read + written);
   pass(to, "round", /*update=*/true, rounds, owned * master, params, params);
+  addSteps(u, to);
   addGathers(unit, gathersOf(unit, "update"), /*update=*/true, to);
 }
 

@@ -123,6 +123,9 @@ static void addTrainingPasses(OpPassManager &pm,
   // Elsewhere results are asked for, not time.
   products.leastGain = options.matmulGain.value_or(f8Storage(options) ? 1 : 0);
   pm.addPass(nn::createF8ProductsPass(products));
+  nn::GatherCodesPassOptions gathers;
+  gathers.dtype = spell(options.gatherDtype);
+  pm.addPass(nn::createGatherCodesPass(gathers));
   pm.addNestedPass<func::FuncOp>(nn::createJoinRotariesPass());
   pm.addPass(nn::createVerifyPlacesPass());
 }
@@ -165,8 +168,10 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
   // GELU is then the library's.
   if (isCuda(options) && !options.strictNumerics)
     pm.addNestedPass<func::FuncOp>(nn::createFuseEpiloguesPass());
-  if (auto store = f8Storage(options))
+  if (auto store = f8Storage(options)) {
     pm.addNestedPass<func::FuncOp>(nn::createStoreF8Pass(*store));
+    pm.addPass(nn::createStoreCodesPass());
+  }
   nn::FusePassOptions fuse;
   fuse.sumsBesideRows = isCuda(options);
   pm.addNestedPass<func::FuncOp>(nn::createFusePass(fuse));

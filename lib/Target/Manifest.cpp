@@ -8,6 +8,7 @@
 #include "shardonnx/Dialect/Exec/Transforms/Describe.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Dialect/NN/IR/Adapters.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/PackedParameters.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
@@ -197,6 +198,9 @@ static void addParams(ModuleOp module, ArrayAttr intervals, bool trainable,
     if (std::optional<Split> split = nn::splitOf(parameter))
       object["split"] = json::Object{
           {"dim", split->dim}, {"sections", json::Array(split->sections)}};
+    if (auto steps =
+            parameter->getAttrOfType<DenseI64ArrayAttr>(nn::kF8StepsAttr))
+      object["f8_steps"] = json::Array(steps.asArrayRef());
     if (ArrayAttr names = parameter.getNamesAttr())
       addNames(names, parameter.getSymName(), object);
     params.push_back(std::move(object));
@@ -221,6 +225,10 @@ static json::Object policyOf(fsdp::UnitOp unit) {
         nn::kCastInputsKey, nn::kRecomputeKey, nn::kForwardPrefetchKey,
         nn::kBackwardPrefetchKey}) {
     Attribute value = nn::unitSetting(unit, unit.getSymName(), key);
+    // What is read in 8 bits is gathered so.
+    if (key == nn::kGatherDtypeKey &&
+        isa<Float8E4M3FNType>(unit.getParamDtype()))
+      continue;
     if (auto type = dyn_cast_or_null<TypeAttr>(value))
       object[key] = dtypeName(type.getValue());
     else if (auto word = dyn_cast_or_null<StringAttr>(value))

@@ -69,6 +69,12 @@ struct Checkpoint {
   int optimizerStates() const { return statesOf(optimizer); }
 };
 
+/// What frozen weights are kept in; of a unit that is gathered in 8 bits, whose
+/// masters are rounded to it.
+inline ShxDType frozenTypeOf(const Manifest::Unit &unit) {
+  return unit.inCodes() ? SHX_BF16 : unit.paramType;
+}
+
 /// What arrays of a unit are stored as.
 struct StoredTypes {
   ShxDType frozen, master, optimizer;
@@ -81,7 +87,7 @@ struct StoredTypes {
 };
 inline StoredTypes storedTypes(const Manifest &manifest, size_t unit) {
   const Manifest::Unit &u = manifest.units[unit];
-  return {u.paramType, u.masterType, manifest.optimizerType};
+  return {frozenTypeOf(u), u.masterType, manifest.optimizerType};
 }
 /// What an array has of an interval of a section whose first elements are
 /// Muon's matrices, which have no second moment; as it counts: scales by their

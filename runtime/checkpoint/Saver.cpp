@@ -283,7 +283,7 @@ void Saver::describe(const std::vector<std::string> &messages) {
                            unit.length,
                            unit.frozenLength,
                            unit.matrixLength,
-                           unit.paramType,
+                           frozenTypeOf(unit),
                            unit.params,
                            {},
                            {}});

@@ -51,6 +51,8 @@ const char *describe(Activity activity) {
     return "waiting for the gradient norm";
   case Activity::Loss:
     return "waiting for the loss";
+  case Activity::Steps:
+    return "waiting for the largest weights";
   case Activity::Mesh:
     return "waiting for the ranks of an axis of the mesh";
   case Activity::Exchange:
@@ -84,6 +86,8 @@ const char *describeBehind(Activity activity) {
     return " behind the gradient norm";
   case Activity::Loss:
     return " behind the loss";
+  case Activity::Steps:
+    return " behind the largest weights";
   case Activity::Mesh:
     return " behind a collective of an axis of the mesh";
   default:

@@ -50,6 +50,7 @@ enum class Activity : uint32_t {
   Matrices,   // …orthogonal, back from them
   Norm,
   Loss,
+  Steps, // of weights in 8 bits
   Mesh,
   Exchange,
   Connect,

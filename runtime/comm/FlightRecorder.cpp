@@ -38,6 +38,8 @@ const char *collectiveOf(Activity activity) {
     return "gradient norm";
   case Activity::Loss:
     return "loss";
+  case Activity::Steps:
+    return "largest weights";
   case Activity::Mesh:
     return "mesh axis";
   default:
@@ -57,7 +59,7 @@ Json describe(const FlightEntry &entry, int64_t end,
   auto activity = static_cast<Activity>(entry.activity.load());
   uint32_t unit = entry.unit.load();
   bool ofUnit = activity != Activity::Norm && activity != Activity::Loss &&
-                activity != Activity::Mesh;
+                activity != Activity::Steps && activity != Activity::Mesh;
   Json json;
   json["number"] = entry.number.load();
   json["step"] = entry.step.load();

@@ -74,7 +74,7 @@ int64_t aligned(int64_t elements, int64_t size) {
 // Of whole units, and of those that a smaller group gathers again.
 int64_t imageBytes(const Manifest::Unit &unit, const DevicePlan::Unit &plan,
                    int64_t owners) {
-  if (unit.gatherType == GatherDtype::Param || owners == 1)
+  if (!unit.sendsImages() || owners == 1)
     return 0;
   auto of = [&](int64_t slice, int64_t ranks) {
     return ranks * gatherImageBytes(unit.gatherType, slice);

@@ -21,6 +21,7 @@ using rt::fail;
 
 // Beyond any machine, yet far from overflow when added and multiplied by 8.
 constexpr int64_t kLargest = int64_t(1) << 50;
+constexpr int64_t kMostF8Steps = int64_t(1) << 20;
 
 int64_t product(const std::vector<int64_t> &shape) {
   int64_t n = 1;
@@ -120,6 +121,10 @@ Manifest::Param readParam(const Json &json, const Manifest::Unit &unit,
          "' as transposed, but it is not two-dimensional");
   product(param.shape);
   rt::readSplit(json, mesh.tensor(), param);
+  param.f8Steps = json.value("f8_steps", std::vector<int64_t>());
+  for (int64_t step : param.f8Steps)
+    if (step < 0 || step >= kMostF8Steps)
+      fail("the manifest scales '", param.name, "' by step ", step);
   if (json.contains("packing"))
     param.packed = rt::readPacked(json, param, dtypeBytes(unit.paramType));
   return param;
@@ -177,6 +182,10 @@ Manifest::Unit readUnit(const Json &json, const Json &program,
       fail("the manifest has '", param.name,
            "' among the matrices, but it is not two-dimensional");
   }
+  for (const Manifest::Param &param : unit.params)
+    if (unit.inCodes() && (!param.trainable || param.f8Steps.size() != 1))
+      fail("the manifest gathers '", param.name,
+           "' in 8 bits, but not with one step that the update takes");
   if (unit.matrixLength > unit.length)
     fail("the manifest has matrices outside of unit '", unit.name, "'");
   return unit;
@@ -379,7 +388,7 @@ int64_t Manifest::Unit::gatheredBytes() const {
                           : length * element;
 }
 int64_t Manifest::Unit::sentBytes() const {
-  if (gatherType == GatherDtype::Param)
+  if (!sendsImages())
     return gatheredBytes();
   return gatherImageBytes(gatherType, length) +
          frozenLength * dtypeBytes(paramType);
@@ -415,6 +424,14 @@ int64_t Manifest::momentBytes(const Unit &unit,
 bool Manifest::hasMatrices() const {
   return std::any_of(units.begin(), units.end(),
                      [](const Unit &unit) { return unit.matrixLength > 0; });
+}
+int64_t Manifest::f8Steps() const {
+  int64_t count = 0;
+  for (const Unit &unit : units)
+    for (const Param &param : unit.params)
+      for (int64_t step : param.f8Steps)
+        count = std::max(count, step + 1);
+  return count;
 }
 int64_t Manifest::tokensPerMicrobatch() const {
   return batch * (seq > 0 ? seq : 1);

@@ -116,7 +116,18 @@ void CudaEngine::makeContext(const EngineSetup &setup) {
   context.poison = options.debugMemory;
 }
 
+// Steps are known behind the last optimizer, when offloaded masters have left.
+static void requireMastersHere(const Manifest &manifest, Offload offload) {
+  for (const Manifest::Unit &unit : manifest.units)
+    if (unit.inCodes() && offload == Offload::Params)
+      fail("--offload=params: the masters of unit '", unit.name,
+           "' are read twice in an update, which gathers it in the 8 bits of "
+           "its products: give --offload=optimizer, or compile without "
+           "--gather-dtype=fp8");
+}
+
 void CudaEngine::allocate(const DeviceProgram &code) {
+  requireMastersHere(manifest, options.offload);
   auto constantBytes = static_cast<int64_t>(code.constantsSize);
   items =
       planMemory(manifest, topology, 0, options.accumulate, options.offload);
@@ -244,7 +255,7 @@ void CudaEngine::start() {
   upload.reset();
   for (const UnitState &u : state->units) {
     castMasters(context, u);
-    if (u.hostParams && u.unit->gatherType != GatherDtype::Param)
+    if (u.hostParams && u.unit->sendsImages())
       roundAsGathered(u.unit->gatherType, u.unit->masterType, u.master,
                       u.unit->paramType, u.hostParams, u.owned.size());
   }
@@ -254,9 +265,10 @@ void CudaEngine::start() {
   for (const UnitState &u : state->units)
     for (const Piece &piece : u.pieces)
       partials += squaresPartials(piece.length);
-  numbers = std::make_unique<Numbers>(topology, partials);
+  numbers = std::make_unique<Numbers>(topology, partials, manifest.f8Steps());
   context.cells = numbers->cells();
   context.scalars = context.cells.scalars;
+  takeSteps();
   makeFunctions();
   prepare();
   capture();
@@ -264,6 +276,18 @@ void CudaEngine::start() {
   publishMemory();
   logMemory();
   exchange.barrier(Activity::Start);
+}
+
+void CudaEngine::takeSteps() {
+  if (manifest.f8Steps() == 0)
+    return;
+  steps = std::make_unique<WeightSteps>(context);
+  context.steps = steps.get();
+  Function(context, "the first steps of weights", [this] {
+    steps->start();
+  }).run();
+  compute.synchronize(waiting().c_str());
+  log("steps of weights");
 }
 
 void CudaEngine::makeFunctions() {

@@ -21,6 +21,7 @@
 #include "state/Muon.h"
 #include "state/Staging.h"
 #include "state/State.h"
+#include "state/WeightSteps.h"
 #include "trace/Tracer.h"
 
 namespace shardonnx::rt::cuda {
@@ -73,6 +74,7 @@ private:
                    int64_t count);
   void makeContext(const EngineSetup &setup);
   void allocate(const DeviceProgram &code);
+  void takeSteps();
   void makeFunctions();
   std::vector<Function *> functions() const; // that this run uses
   void prepare();
@@ -111,7 +113,8 @@ private:
   std::unique_ptr<State> state;
   std::unique_ptr<Staging> staging;       // null: nothing is offloaded
   std::unique_ptr<HostCopies> hostCopies; // null: no activations on the host
-  std::unique_ptr<Muon> muon; // null: no matrices of --optimizer=muon
+  std::unique_ptr<Muon> muon;         // null: no matrices of --optimizer=muon
+  std::unique_ptr<WeightSteps> steps; // null: no weight is read in 8 bits
   std::unique_ptr<Inputs> batch;
   std::unique_ptr<Numbers> numbers;
   std::unique_ptr<Upload> upload; // until the start

@@ -10,6 +10,7 @@
 #include "state/Slices.h"
 #include "state/Staging.h"
 #include "state/State.h"
+#include "state/WeightSteps.h"
 
 using namespace shardonnx;
 using namespace shardonnx::rt::cuda;
@@ -109,10 +110,15 @@ void shx_optimizer_device(ShxContext *ctx, int32_t unit,
                   launchOptimizer(context, *kernel, piece.decay,
                                   u.optimizerBuffers(cut));
                 });
-  if (u.unit->gatherType != GatherDtype::Param)
+  if (u.unit->sendsImages())
     castMasters(context, u);
+  if (context.steps && context.state->offload != Offload::Params)
+    context.steps->add(indexOf(unit), {0, u.owned.size()},
+                       WeightSteps::source(u));
   context.collectives->updated(indexOf(unit));
 }
+
+void shx_weight_steps(ShxContext *ctx) { contextOf(ctx).steps->finish(); }
 
 void shx_muon_start_device(ShxContext *ctx, int32_t unit,
                            const ShxDeviceKernel *kernel) {

@@ -62,7 +62,9 @@ Found search(Engine &engine, size_t unit, const Manifest::Param &param) {
 // its block's scale.
 std::string describeScale(Engine &engine, size_t unit, int64_t at) {
   GatherDtype type = engine.manifest.units[unit].gatherType;
-  if (type == GatherDtype::Param || type == GatherDtype::BF16)
+  // Where its tensor has one for all, the owner of a part does not know it.
+  if (type == GatherDtype::Param || type == GatherDtype::BF16 ||
+      engine.manifest.units[unit].inCodes())
     return "";
   ShxDType dtype = engine.manifest.units[unit].masterType;
   int64_t begin = at / kStateBlock * kStateBlock;

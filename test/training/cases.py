@@ -164,6 +164,10 @@ def f8(name, model, matmul, **other):
                                          "--matmul-gain=0"], **other)
 
 
+CODES = ["--param-dtype=bf16", "--reduce-dtype=f32", "--matmul-dtype=fp8",
+         "--matmul-gain=0", "--gather-dtype=fp8"]
+
+
 def gathered(name, model, gather, **other):
     """As with products of 8 bits."""
     return case(name, model=model, gather=gather, loss_rtol=1e-3,
@@ -332,6 +336,12 @@ CASES = [
     f8("gpt2-fp8-rowwise", "gpt2-18", "fp8:rowwise"),
     f8("llama-fp8", "llama-sixteens", "fp8"),
     f8("llama-fp8-rowwise", "llama-sixteens", "fp8:rowwise", batch=3),
+    # Gathered as what products multiply, which are those of 8 bits alone; norms,
+    # embedding and head in blocks.
+    case("gpt2-fp8-codes", model="gpt2-18", like="gpt2-fp8", batch=2,
+         loss_rtol=2e-2, norm_rtol=1e-1, compile=CODES),
+    case("llama-fp8-codes", model="llama-sixteens", like="llama-fp8",
+         loss_rtol=2e-2, norm_rtol=1e-1, compile=CODES),
     # Float16 with its loss scale, against the run in float32: `like`.
     case("gpt2-f16", model="gpt2-18", like="gpt2-18", loss_rtol=1e-2,
          norm_rtol=1e-1, compile=["--param-dtype=f16", "--reduce-dtype=f32"]),

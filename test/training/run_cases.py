@@ -218,6 +218,16 @@ OVERLAP_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2"], 4),
                   ("llama-eight-batch",
                    ["--mesh=context:2,tensor:2", "--recompute=block"], 4)]
 
+# Weights that are gathered in 8 bits, for GPUs that multiply these.
+HOPPER = "--arch=sm_90"
+CORE_CODES = [("llama-fp8-codes", [HOPPER], 3, []),
+              ("llama-fp8-codes", [HOPPER, "--strategy=shard_opt"], 2,
+               ["--offload=optimizer"]),
+              ("gpt2-fp8-codes", [HOPPER, cases.config("reshard.json")], 4,
+               []),
+              ("gpt2-fp8-codes", [HOPPER, "--mesh=tensor:3"], 3, []),
+              ("gpt2-fp8", [HOPPER], 1, ["--offload=params"])]
+
 
 class Runner:
     """Compiles each program once and runs it on any number of ranks."""
@@ -444,7 +454,7 @@ def jobs(options):
             for extra, ranks, words in CORE_MATRIX:
                 yield lambda r, e=extra, n=ranks, w=words: run(r, case, e, n, w)
             yield lambda r: same_bits(r, case, 2)
-        yield from listed(options, CORE_MESH + CORE_MUON)
+        yield from listed(options, CORE_MESH + CORE_MUON + CORE_CODES)
         for name, extra in OFFLOAD_MATRIX if options.emulator else ():
             if wanted(options, name):
                 yield lambda r, c=cases.by_name(name), e=extra: same_bits(

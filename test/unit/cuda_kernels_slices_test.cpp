@@ -7,6 +7,7 @@
 #include "../../runtime/core/GatherImage.h"
 #include "../../runtime/cuda/state/Slices.h"
 #include "cuda_kernels_util.h"
+#include "shardonnx/runtime/GatherCodes.h"
 #include <cstring>
 
 using namespace shardonnx;
@@ -182,6 +183,88 @@ TEST(CudaSlices, SumsAndSquaresInOnePass) {
         }
         EXPECT_NEAR(sum.get(), expected, 1e-13 * expected);
       }
+}
+
+// Of parts, whichever comes first, and of what is not finite; then their steps.
+TEST(CudaSlices, TakesStepsOfTheLargest) {
+  CudaDevice &device = CudaDevice::get();
+  std::mt19937 random(5);
+  for (int32_t dtype : {SHX_F32, SHX_BF16, SHX_F16})
+    for (int64_t count : {1, 7, 4096, 10007})
+      for (float largest : {0.f, 0.0625f, 448.f, 450.f, 900.f, INFINITY}) {
+        Buffer x(dtype, count);
+        x.fillRandom(random);
+        for (int64_t i = 0; i < count; ++i)
+          x.set(i, std::fmod(x.get(i), 1) * (largest > 0 ? 1 / 32. : 0));
+        x.set(count / 2, -largest);
+        DeviceBuffer onX(x);
+        int64_t half = count / 3;
+        test::DeviceBytes cells(4 * sizeof(float));
+        auto *bits = static_cast<uint32_t *>(cells.data());
+        float numbers[4] = {0, 0, 7, 7};
+        cells.upload(numbers);
+        auto join = [&](int64_t begin, int64_t end, uint32_t *to) {
+          joinLargest(device.context(), dtype,
+                      static_cast<uint8_t *>(onX.data()) +
+                          begin * dtypeBytes(ShxDType(dtype)),
+                      end - begin, /*toBF16=*/false, to);
+        };
+        device.call([&] {
+          join(0, half, bits);
+          join(half, count, bits);
+          join(half, count, bits + 1);
+          join(0, half, bits + 1);
+          takeF8Steps(device.context(), bits,
+                      reinterpret_cast<float *>(bits + 2), 2);
+        });
+        cells.download(numbers);
+        float expected = std::fabs(x.get(count / 2)), step = INFINITY;
+        if (std::isfinite(expected)) // the least power of two that holds it
+          for (step = std::exp2(-48); 448 * step < expected;)
+            step *= 2;
+        EXPECT_EQ(numbers[0], expected);
+        EXPECT_EQ(numbers[1], expected);
+        EXPECT_EQ(numbers[2], step) << dtype << " " << count << " " << largest;
+        EXPECT_EQ(numbers[3], step);
+      }
+}
+
+// What the largest is in bf16, and what gathers then send: the nearest of
+// e4m3, of two the even one.
+TEST(CudaSlices, CastsToCodes) {
+  CudaDevice &device = CudaDevice::get();
+  for (int32_t dtype : {SHX_F32, SHX_BF16}) {
+    const float values[] = {0,     -0.f, 1,    17, 18,  -19,  1.0625, 448, 449,
+                            0.001, 3.5,  -0.9, 8,  460, 2e-3, -1e-3,  1000};
+    const int64_t count = std::size(values);
+    Buffer x(dtype, count);
+    for (int64_t i = 0; i < count; ++i)
+      x.set(i, values[i]);
+    DeviceBuffer onX(x);
+    test::DeviceBytes cells(2 * sizeof(float)), codes(count);
+    float numbers[2] = {0, 0};
+    cells.upload(numbers);
+    auto *at = static_cast<uint32_t *>(cells.data());
+    auto *step = reinterpret_cast<float *>(at + 1);
+    device.call([&] {
+      joinLargest(device.context(), dtype, onX.data(), count, /*toBF16=*/true,
+                  at);
+      takeF8Steps(device.context(), at, step, 1);
+      castToCodes(device.context(), dtype, onX.data(), step,
+                  static_cast<uint8_t *>(codes.data()), count);
+    });
+    cells.download(numbers);
+    EXPECT_EQ(numbers[0], 1000);
+    ASSERT_EQ(numbers[1], 4);
+    std::vector<uint8_t> result(static_cast<size_t>(count));
+    codes.download(result.data());
+    for (int64_t i = 0; i < count; ++i) {
+      float y = test::roundToDtype(SHX_BF16, values[i]) / 4;
+      float apart = std::exp2(std::max(std::ilogb(std::fabs(y)), -6) - 3);
+      float nearest = y == 0 ? y : std::nearbyint(y / apart) * apart;
+      EXPECT_EQ(valueOfCode(true, result[size_t(i)]), nearest) << values[i];
+    }
+  }
 }
 
 struct Finished {

@@ -99,6 +99,9 @@ double offloadSeconds(const Manifest &manifest, const Topology &ranks,
 /// and moments twice, the gradient, what products read.
 double optimizerBytes(const Manifest &manifest, const Manifest::Unit &unit,
                       const Topology &topology);
+/// Read for a step that a trained weight's products scale it by, by all owners.
+double weightStepBytes(const Manifest::Unit &unit,
+                       const Manifest::Param &param);
 
 /// A kernel or a library call by itself; attention by the library that is
 /// named.

@@ -319,6 +319,9 @@ bool FunctionLowering::lowerUnitOp(Operation &op) {
       .Case([&](exec::ClipGradNormOp) {
         return call("shx_clip_grad_norm", {}), true;
       })
+      .Case([&](exec::WeightStepsOp) {
+        return call("shx_weight_steps", {}), true;
+      })
       .Case([&](exec::OptimizerOp op) {
         return update("shx_optimizer", OptimizerPart::Elements,
                       op.getUnitAttr());

@@ -7,6 +7,7 @@
 #include "Emitter.h"
 
 #include "shardonnx/Dialect/Exec/Transforms/Launches.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "shardonnx/runtime/ABI.h"
@@ -138,6 +139,17 @@ void Emitter::addConstant(Value value, ElementsAttr bytes) {
                      Layout::rowMajor(nn::shapeOf(value))};
 }
 
+// What the runtime has put at a place among a step's scalars.
+void Emitter::addScalar(Value value, int64_t place) {
+  Root root;
+  root.space = exec::Space::scalar;
+  root.offset = place;
+  root.shape.assign(nn::shapeOf(value).begin(), nn::shapeOf(value).end());
+  root.elementType = builder.getF32Type();
+  storages[value] = {placement.newRoot(std::move(root)),
+                     Layout::rowMajor(nn::shapeOf(value))};
+}
+
 static std::pair<DenseElementsAttr, DenseElementsAttr>
 rotaryTable(nn::RotaryTableOp op) {
   std::vector<float> cos, sin;
@@ -193,12 +205,9 @@ bool Emitter::emitLeaf(Operation &op) {
   } else if (auto iota = dyn_cast<nn::IotaOp>(op)) {
     addConstant(iota.getResult(), iotaElements(iota));
   } else if (auto scale = dyn_cast<nn::LossScaleOp>(op)) {
-    Root root;
-    root.space = exec::Space::scalar;
-    root.offset = SHX_LOSS_SCALE;
-    root.elementType = builder.getF32Type();
-    storages[scale.getResult()] = {placement.newRoot(std::move(root)),
-                                   Layout::rowMajor({})};
+    addScalar(scale.getResult(), SHX_LOSS_SCALE);
+  } else if (auto step = dyn_cast<nn::F8WeightStepOp>(op)) {
+    addScalar(step.getResult(), SHX_NUM_SCALARS + int64_t(*step.getIndex()));
   } else {
     return false;
   }
@@ -266,6 +275,10 @@ LogicalResult Emitter::emitUnitOp(Operation &op) {
       })
       .Case([&](fsdp::ClipGradNormOp) {
         exec::ClipGradNormOp::create(builder, loc);
+        return success();
+      })
+      .Case([&](fsdp::WeightStepsOp) {
+        exec::WeightStepsOp::create(builder, loc);
         return success();
       })
       .Case([&](fsdp::OptimizerOp op) {

@@ -58,6 +58,7 @@ private:
   void emit(fsdp::ViewOp op);
   void emit(mlir::func::ReturnOp op);
   void addConstant(mlir::Value value, mlir::ElementsAttr bytes);
+  void addScalar(mlir::Value value, int64_t place);
 
   // EmitCopies.cpp
   std::optional<exec::Storage> joinInPlace(nn::ConcatOp op);

@@ -8,6 +8,7 @@
 #include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Support/SpelledOption.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -103,6 +104,22 @@ void FSDPToExec::emitInputs() {
   }
 }
 
+/// Numbers the steps of weights, one for each set of parameters that has one.
+static void numberWeightSteps(ModuleOp module) {
+  llvm::MapVector<ArrayAttr, int64_t> numbers;
+  module.walk([&](nn::F8WeightStepOp step) {
+    auto known = numbers.try_emplace(step.getParameters(), numbers.size());
+    step.setIndex(known.first->second);
+  });
+  llvm::MapVector<nn::ParameterOp, SmallVector<int64_t>> steps;
+  for (auto [parameters, number] : numbers)
+    for (auto name : parameters.getAsRange<FlatSymbolRefAttr>())
+      steps[module.lookupSymbol<nn::ParameterOp>(name)].push_back(number);
+  for (auto &[parameter, ofIt] : steps)
+    parameter->setAttr(nn::kF8StepsAttr,
+                       DenseI64ArrayAttr::get(module.getContext(), ofIt));
+}
+
 // What GPUs do in another way than a user may think: said once.
 static void remarkOnCudaCalls(ModuleOp module) {
   llvm::StringSet<> made;
@@ -117,6 +134,7 @@ void FSDPToExec::runOnOperation() {
   ModuleOp module = getOperation();
   if (failed(collectInputs()))
     return signalPassFailure();
+  numberWeightSteps(module);
   ParameterPlaces parameters = placeParameters(module);
   KernelCache kernels(module);
   bool cuda = target == TargetKind::CUDA;

@@ -197,7 +197,7 @@ NcclCollectives::encode(const NcclCommunicator &communicator,
 void NcclCollectives::gather(size_t unit, const NcclCommunicator *communicator,
                              Section trainable, Section frozen) {
   const UnitState &u = context.state->units[unit];
-  bool encodes = u.unit->gatherType != GatherDtype::Param;
+  bool encodes = u.unit->sendsImages();
   int64_t ranks = communicator ? communicator->members.count : 1;
   bool both = trainable.slice > 0 && frozen.slice > 0;
   bool apart = both && !encodes && trainable.slice * ranks > u.unit->length;
@@ -488,23 +488,41 @@ void NcclCollectives::shift(const NcclCommunicator &axis,
 
 // ---- Numbers and bytes
 
-void NcclCollectives::allGather(const double *mine, double *all, size_t count) {
+template <typename Work>
+void NcclCollectives::ofAllRanks(Activity activity, int64_t bytes,
+                                 CollectiveKind kind, Work work) {
   Queue &queue = wholeQueue();
   const NcclCommunicator &communicator = *communicators.world();
   record(numbersReady, context.compute);
   joinFunction(queue);
   wait(numbersReady, queue.stream);
+  collective(queue, communicator, activity, 0, bytes,
+             [&] { work(communicator, queue.stream); });
+  note(kind, queue, -1);
+  record(numbersThere, queue.stream);
+  wait(numbersThere, context.compute);
+}
+
+void NcclCollectives::allGather(const double *mine, double *all, size_t count) {
   // The norm is one number, a loss comes with its count.
   Activity activity = count == 1 ? Activity::Norm : Activity::Loss;
   auto bytes = static_cast<int64_t>(count * sizeof(double)) * context.ranks;
-  collective(queue, communicator, activity, 0, bytes, [&] {
-    check(nccl().ncclAllGather(mine, all, count, ncclFloat64, communicator,
-                               queue.stream),
-          "gathering numbers");
-  });
-  note(CollectiveKind::AllGather, queue, -1);
-  record(numbersThere, queue.stream);
-  wait(numbersThere, context.compute);
+  ofAllRanks(activity, bytes, CollectiveKind::AllGather,
+             [&](ncclComm_t communicator, CUstream stream) {
+               check(nccl().ncclAllGather(mine, all, count, ncclFloat64,
+                                          communicator, stream),
+                     "gathering numbers");
+             });
+}
+
+void NcclCollectives::largest(uint32_t *values, size_t count) {
+  ofAllRanks(Activity::Steps, static_cast<int64_t>(count * sizeof(*values)),
+             CollectiveKind::AllReduce,
+             [&](ncclComm_t communicator, CUstream stream) {
+               check(nccl().ncclAllReduce(values, values, count, ncclUint32,
+                                          ncclMax, communicator, stream),
+                     "taking the largest of all ranks' weights");
+             });
 }
 
 void NcclCollectives::broadcast(void *data, size_t bytes) {

@@ -59,6 +59,7 @@ public:
   void beginFunction() override;
   void endFunction() override;
   void allGather(const double *mine, double *all, size_t count) override;
+  void largest(uint32_t *values, size_t count) override;
   void broadcast(void *data, size_t bytes) override;
   std::vector<std::pair<CUstream, TraceRow>> queues() const override;
 
@@ -135,6 +136,10 @@ private:
   std::vector<UnitPoints> points; // [unit]
   Point begun;                    // of the function, on the compute stream
   Point numbersReady, numbersThere;
+  /// What all ranks tell each other, as work of the compute stream.
+  template <typename Work>
+  void ofAllRanks(Activity activity, int64_t bytes, CollectiveKind kind,
+                  Work work);
   std::deque<Exchanged> exchanges; // that the function has started
   Exchanged exchangedAtOnce;
   size_t started = 0, awaited = 0; // of the function

@@ -78,9 +78,10 @@ std::string describe(ncclResult_t result, ncclComm_t communicator) {
 }
 
 ncclDataType_t ncclType(ShxDType dtype) {
-  return dtype == SHX_F32    ? ncclFloat32
-         : dtype == SHX_BF16 ? ncclBfloat16
-                             : ncclFloat16;
+  return dtype == SHX_F32      ? ncclFloat32
+         : dtype == SHX_BF16   ? ncclBfloat16
+         : dtype == SHX_F8E4M3 ? ncclUint8 // is moved, never added up
+                               : ncclFloat16;
 }
 
 int checkNccl(const std::vector<int> &versions,

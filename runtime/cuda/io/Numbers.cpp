@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // See Numbers.h. The device's block, in doubles:
-//   scalars, scalars without decay | norm, losses[ranks][2], outside[3] |
+//   scalars without decay, scalars, steps of weights |
+//   norm, losses[ranks][2], outside[3] |
 //   loss[2], squares, all squares[ranks], partial sums of squares
 // of which the middle part is the report that goes to the host.
 
@@ -14,14 +15,16 @@ namespace shardonnx::rt::cuda {
 namespace {
 
 constexpr int64_t kScalarDoubles = SHX_NUM_SCALARS / 2;
-constexpr int64_t kReportBegin = 2 * kScalarDoubles;
 
 constexpr int64_t kOutside = 3; // integers of eight bytes
 int64_t outsideInReport(int ranks) { return 1 + 2 * ranks; }
 int64_t reportDoubles(int ranks) { return outsideInReport(ranks) + kOutside; }
-int64_t lossAt(int ranks) { return kReportBegin + reportDoubles(ranks); }
+// From the begin of the report on.
+int64_t lossAt(int ranks) { return reportDoubles(ranks); }
 int64_t squaresAt(int ranks) { return lossAt(ranks) + 2; }
 int64_t partialsAt(int ranks) { return squaresAt(ranks) + 1 + ranks; }
+
+int64_t doublesOf(int64_t steps) { return (steps + 1) / 2; }
 
 // Of the pinned memory: each slot's report, then two forms of its scalars.
 int64_t slotDoubles(int ranks) {
@@ -38,24 +41,28 @@ void copyToDevice(void *to, const void *from, size_t bytes, CUstream stream) {
 
 } // namespace
 
-int64_t Numbers::bytes(int ranks, int64_t partials) {
-  return (partialsAt(ranks) + partials) * static_cast<int64_t>(sizeof(double));
+int64_t Numbers::bytes(int ranks, int64_t partials, int64_t steps) {
+  return (2 * kScalarDoubles + doublesOf(steps) + partialsAt(ranks) +
+          partials) *
+         static_cast<int64_t>(sizeof(double));
 }
 
-Numbers::Numbers(const Topology &topology, int64_t partials)
-    : topology(topology), ranks(topology.ranks),
-      device(bytes(ranks, partials), "numbers of a step"),
+Numbers::Numbers(const Topology &topology, int64_t partials, int64_t steps)
+    : topology(topology), ranks(topology.ranks), stepDoubles(doublesOf(steps)),
+      device(bytes(ranks, partials, steps), "numbers of a step"),
       pinned(static_cast<int64_t>(kSlots + 1) * slotDoubles(ranks) *
                  static_cast<int64_t>(sizeof(double)),
              "numbers of a step"),
       slots(kSlots) {}
 
 Cells Numbers::cells() const {
-  double *base = devicePointer<double>(device.address());
   Cells cells;
-  cells.scalars = devicePointer<float>(device.address());
-  cells.scalarsWithoutDecay = cells.scalars + SHX_NUM_SCALARS;
-  cells.norm = base + kReportBegin;
+  cells.scalarsWithoutDecay = devicePointer<float>(device.address());
+  cells.scalars = cells.scalarsWithoutDecay + SHX_NUM_SCALARS;
+  cells.steps = cells.scalars + SHX_NUM_SCALARS;
+  double *base = devicePointer<double>(device.address()) + 2 * kScalarDoubles +
+                 stepDoubles;
+  cells.norm = base;
   cells.losses = cells.norm + 1;
   cells.outside =
       reinterpret_cast<int64_t *>(cells.norm + outsideInReport(ranks));
@@ -87,9 +94,10 @@ void Numbers::beginStep(CUstream compute, const Scalars &values) {
   float *staged = scalars(static_cast<size_t>(begun) % kSlots);
   std::memcpy(staged, values.data(), sizeof(values));
   std::memcpy(staged + SHX_NUM_SCALARS, values.data(), sizeof(values));
-  staged[SHX_NUM_SCALARS + SHX_WEIGHT_DECAY] = 0;
+  staged[SHX_WEIGHT_DECAY] = 0;
   now.begin.record(compute);
-  copyToDevice(cells().scalars, staged, 2 * sizeof(values), compute);
+  copyToDevice(cells().scalarsWithoutDecay, staged, 2 * sizeof(values),
+               compute);
   clearLoss(compute);
   now.continuous = continuous;
   continuous = true;

@@ -18,9 +18,10 @@ namespace shardonnx::rt::cuda {
 /// Where the cells lie in one block: what goes to the host is in one piece.
 class Numbers {
 public:
-  /// `partials`: how many sums of squares there may be.
-  Numbers(const Topology &topology, int64_t partials);
-  static int64_t bytes(int ranks, int64_t partials);
+  /// `partials`: how many sums of squares there may be; `steps`: of weights,
+  /// behind the scalars.
+  Numbers(const Topology &topology, int64_t partials, int64_t steps = 0);
+  static int64_t bytes(int ranks, int64_t partials, int64_t steps);
 
   Cells cells() const;
 
@@ -62,6 +63,7 @@ private:
 
   const Topology topology;
   const int ranks;
+  const int64_t stepDoubles;
   DeviceMemory device;
   PinnedMemory pinned;
   std::vector<Slot> slots;

@@ -6,6 +6,7 @@
 
 #include "Device.cuh"
 #include "Shapes.h"
+#include "shardonnx/runtime/GatherCodes.h"
 
 namespace shardonnx::rt::cuda {
 namespace {
@@ -158,6 +159,103 @@ extern "C" __global__ void __launch_bounds__(kSliceThreads)
   if (threadIdx.x == 0)
     sums[blockIdx.x] = sum;
 }
+
+// *largest = the larger of it and of |x|, as bits, whose order is that of what
+// is never negative; NaN is beyond all. Few blocks find something larger than
+// what is there, and only these wait for the others.
+template <int32_t From>
+__device__ void joinLargest(const Stored<From> *x, uint32_t *largest,
+                            int64_t count, bool toBF16) {
+  uint32_t mine = 0;
+  auto take = [&mine](float value) {
+    mine = max(mine, __float_as_uint(value) & 0x7fffffffu);
+  };
+  int64_t first = int64_t(blockIdx.x) * kSliceThreads + threadIdx.x;
+  int64_t step = int64_t(gridDim.x) * kSliceThreads;
+  int64_t whole = packed(x) ? count / kPack : 0;
+#pragma unroll 2
+  for (int64_t i = first; i < whole; i += step) {
+    Pack pack = loadPack<From>(x + i * kPack);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j)
+      take(pack.x[j]);
+  }
+  for (int64_t i = whole * kPack + first; i < count; i += step)
+    take(Float<From>::widen(x[i]));
+#pragma unroll
+  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+    mine = max(mine, __shfl_xor_sync(kAllLanes, mine, distance));
+  // The largest of what is rounded is the largest, rounded.
+  if (toBF16)
+    mine = __float_as_uint(
+        Float<SHX_BF16>::widen(Float<SHX_BF16>::narrow(__uint_as_float(mine))));
+  if (lane() == 0 && mine > *static_cast<volatile uint32_t *>(largest))
+    atomicMax(largest, mine);
+}
+
+#define SHX_LARGEST(suffix, From)                                              \
+  extern "C" __global__ void __launch_bounds__(kSliceThreads)                  \
+      shx_k_largest_##suffix(const void *x, uint32_t *largest, int64_t count,  \
+                             int32_t toBF16) {                                 \
+    joinLargest<From>(typed<From>(x), largest, count, toBF16 != 0);            \
+  }
+SHX_FOR_FLOATS(SHX_LARGEST)
+
+// steps[i] = nn.f8_step e4m3 of each largest value: the least power of two that
+// 448 times is no less, at least that of 1e-12; what is not finite stays so.
+extern "C" __global__ void __launch_bounds__(kSliceThreads)
+    shx_k_f8_steps(const float *largest, float *steps, int64_t count) {
+  int64_t i = int64_t(blockIdx.x) * kSliceThreads + threadIdx.x;
+  if (i >= count)
+    return;
+  constexpr uint32_t kOne = 1u << 23, kExponent = 0x7f800000u;
+  uint32_t bits = __float_as_uint(largest[i]);
+  if (bits < kExponent) {
+    // 448 is 1.75 times a power: a quarter more carries into the exponent.
+    bits = __float_as_uint(fmaxf(largest[i], 1e-12f)) + (kOne / 4 - 1);
+    bits = (bits & kExponent) - 8 * kOne;
+  }
+  steps[i] = __uint_as_float(bits);
+}
+
+namespace shardonnx::rt::cuda {
+namespace {
+
+// e4m3 of x in bf16 over the step, a power of two.
+template <int32_t From> struct CastToCodes {
+  const Stored<From> *from;
+  uint8_t *to;
+  float inverse;
+  __device__ uint32_t code(float x) const {
+    x = Float<SHX_BF16>::widen(Float<SHX_BF16>::narrow(x));
+    return codeOfRounded(true, roundToCode(true, x, inverse));
+  }
+  __device__ void pack(int64_t i) const {
+    Pack pack = loadPack<From>(from + i);
+    uint32_t words[2] = {0, 0};
+#pragma unroll
+    for (int j = 0; j < kPack; ++j)
+      words[j / 4] |= code(pack.x[j]) << 8 * (j % 4);
+    *reinterpret_cast<uint2 *>(to + i) = make_uint2(words[0], words[1]);
+  }
+  __device__ void one(int64_t i) const {
+    to[i] = uint8_t(code(Float<From>::widen(from[i])));
+  }
+};
+
+} // namespace
+} // namespace shardonnx::rt::cuda
+
+// A step that is not finite says what there is.
+#define SHX_CAST_TO_CODES(suffix, From)                                        \
+  extern "C" __global__ void __launch_bounds__(kSliceThreads)                  \
+      shx_k_cast_to_codes_##suffix(const void *from, const float *step,        \
+                                   uint8_t *to, int64_t count) {               \
+    float inverse = shardonnx::gatherInverse(__float_as_uint(*step) >> 23);    \
+    forEach(count, packed(from) && packed(to),                                 \
+            CastToCodes<From>{typed<From>(from), to, inverse});                \
+  }
+SHX_FOR_FLOATS(SHX_CAST_TO_CODES)
 
 // *sum = Σ values. One block.
 extern "C" __global__ void __launch_bounds__(kFinishThreads)

@@ -25,6 +25,7 @@ class HostCopies;
 class Muon;
 class Staging;
 class State;
+class WeightSteps;
 
 /// Each of the program's functions runs in this order, and its entry points do
 /// what the mode says.
@@ -44,8 +45,9 @@ enum class Mode {
 /// Numbers in device memory that more than one kernel uses. All ranks' numbers
 /// lie in the order of ranks.
 struct Cells {
-  float *scalars = nullptr;             // [SHX_NUM_SCALARS]
+  float *scalars = nullptr;             // [SHX_NUM_SCALARS], before `steps`
   float *scalarsWithoutDecay = nullptr; // …SHX_WEIGHT_DECAY being 0
+  float *steps = nullptr; // of weights that products read in 8 bits
   /// Of this rank's microbatches: their sum, and what evaluation divides by.
   double *loss = nullptr;       // [2]
   double *losses = nullptr;     // [ranks][2]
@@ -133,6 +135,10 @@ public:
   /// of ranks, from device memory to device memory.
   virtual void allGather(const double *mine, double *all, size_t count) = 0;
 
+  /// As work of the compute stream: each number becomes the largest of all
+  /// ranks'. One rank has it.
+  virtual void largest(uint32_t *, size_t) {}
+
   /// On the host, at once, and in any mode: rank 0's bytes reach all. Every
   /// rank calls it, in one order.
   virtual void broadcast(void *data, size_t bytes) = 0;
@@ -155,6 +161,7 @@ struct Context : ShxContext {
   Staging *staging = nullptr;       // null: nothing is offloaded
   HostCopies *hostCopies = nullptr; // null: no activations on the host
   Muon *muon = nullptr;             // null: no matrices of --optimizer=muon
+  WeightSteps *steps = nullptr;     // null: no products read weights in 8 bits
   Gemm *gemm = nullptr;             // the algorithms of matrix products
   Attention *attention = nullptr;   // cuDNN's plans; null: our kernels alone
   Cells cells;

@@ -76,9 +76,9 @@ static void copyToDevice(Context &context, CUstream stream, void *to,
 
 void castMasters(Context &context, const UnitState &u) {
   const Manifest::Unit &unit = *u.unit;
-  if (u.params && unit.gatherType != GatherDtype::Param)
+  if (u.params && unit.sendsImages())
     roundSlice(context, unit, u.master, u.params, u.owned.size());
-  else if (u.params && !u.halves)
+  else if (u.params && !u.halves && !unit.inCodes())
     castSlice(context, context.compute,
               reinterpret_cast<const float *>(u.master), unit.paramType,
               u.params, u.owned.size());
@@ -160,6 +160,27 @@ void accumulateCounted(Context &context, CUstream stream, size_t unit,
     partials += squaresPartials(cut.size());
   };
   u.forPieces({0, u.owned.size()}, sum);
+}
+
+void joinLargest(Context &context, int32_t dtype, const void *x, int64_t count,
+                 bool toBF16, uint32_t *largest) {
+  static constexpr auto names = SHX_KERNEL_NAMES("shx_k_largest");
+  launch(context, names(dtype), sliceBlocks(count), kSliceThreads, 0, x,
+         largest, count, int32_t(toBF16));
+}
+
+void castToCodes(Context &context, int32_t dtype, const void *x,
+                 const float *step, uint8_t *codes, int64_t count) {
+  static constexpr auto names = SHX_KERNEL_NAMES("shx_k_cast_to_codes");
+  launch(context, names(dtype), sliceBlocks(count), kSliceThreads, 0, x, step,
+         codes, count);
+}
+
+void takeF8Steps(Context &context, const uint32_t *largest, float *steps,
+                 int64_t count) {
+  launch(context, "shx_k_f8_steps", blocksFor(count, kSliceThreads),
+         kSliceThreads, 0, reinterpret_cast<const float *>(largest), steps,
+         count);
 }
 
 void sumDoubles(Context &context, CUstream stream, const double *values,

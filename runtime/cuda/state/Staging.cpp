@@ -7,6 +7,7 @@
 #include "../../core/Carver.h"
 #include "../launch/Launch.h"
 #include "Slices.h"
+#include "WeightSteps.h"
 #include <algorithm>
 
 namespace shardonnx::rt::cuda {
@@ -157,6 +158,9 @@ void Staging::compute(Part &part, const UnitState &u, const Interval &interval,
   });
   if (withMasters && u.unit->gatherType != GatherDtype::Param)
     roundSlice(context, *u.unit, part.master, part.cast, interval.size());
+  if (withMasters && context.steps)
+    context.steps->add(static_cast<size_t>(u.number), interval,
+                       u.unit->sendsMasters() ? part.master : part.cast);
   record(part.computed, context.compute);
 }
 

@@ -170,3 +170,39 @@ func.func @again(%a: tensor<32x48xbf16>, %g: tensor<32x64xbf16>, %sg: tensor<1x1
   %most = nn.reduce_max %x {axes = array<i64: 1>, keepdims, place = #nn.place<@h, recompute>} : (tensor<32x48xbf16>) -> tensor<32x1xbf16>
   return %dw, %dn, %most : tensor<64x48xf32>, tensor<64x48xf32>, tensor<32x1xbf16>
 }
+
+// -----
+
+// The update has the step of weights, also of those that one product reads side
+// by side; of what is rounded to fewer bits before, it has not.
+
+// CHECK-LABEL: func.func @weight_steps
+// CHECK-NOT: nn.reduce_max
+// CHECK: nn.f8_weight_step [@p, @q] {place = #nn.place<@h>} : tensor<1xf32>
+// CHECK-NOT: nn.reduce_max
+// CHECK: nn.f8_tensor_step e4m3
+// CHECK-NOT: nn.f8_weight_step
+nn.parameter @p : tensor<32x48xf32> trainable {onnx_name = "p", place = #nn.place<@h>}
+nn.parameter @q : tensor<32x48xf32> trainable {onnx_name = "q", place = #nn.place<@h>}
+nn.parameter @narrow : tensor<64x48xf32> trainable {onnx_name = "narrow", place = #nn.place<@h>}
+func.func @weight_steps(%x: tensor<32x48xbf16>, %s: tensor<1x1xf32>) -> (tensor<32x64xbf16>, tensor<32x64xbf16>) {
+  %rx = nn.f8_round e4m3 %x, %s {place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<1x1xf32>) -> tensor<32x48xbf16>
+  %p = nn.get @p {place = #nn.place<@h>} : tensor<32x48xbf16>
+  %q = nn.get @q {place = #nn.place<@h>} : tensor<32x48xbf16>
+  %w = nn.concat %p, %q {axis = 0 : i64, place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<32x48xbf16>) -> tensor<64x48xbf16>
+  %size = nn.abs %w {place = #nn.place<@h>} : (tensor<64x48xbf16>) -> tensor<64x48xbf16>
+  %max = nn.reduce_max %size {axes = array<i64: 0, 1>, keepdims, place = #nn.place<@h>} : (tensor<64x48xbf16>) -> tensor<1x1xbf16>
+  %amax = nn.cast %max {place = #nn.place<@h>} : tensor<1x1xbf16> -> tensor<1x1xf32>
+  %sw = nn.f8_step e4m3 %amax {place = #nn.place<@h>} : (tensor<1x1xf32>) -> tensor<1x1xf32>
+  %rw = nn.f8_round e4m3 %w, %sw {place = #nn.place<@h>} : (tensor<64x48xbf16>, tensor<1x1xf32>) -> tensor<64x48xbf16>
+  %y = nn.matmul %rx, %rw {transpose_rhs, place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<64x48xbf16>) -> tensor<32x64xbf16>
+  %wide = nn.get @narrow {place = #nn.place<@h>} : tensor<64x48xf32>
+  %v = nn.cast %wide {place = #nn.place<@h>} : tensor<64x48xf32> -> tensor<64x48xbf16>
+  %vsize = nn.abs %v {place = #nn.place<@h>} : (tensor<64x48xbf16>) -> tensor<64x48xbf16>
+  %vmax = nn.reduce_max %vsize {axes = array<i64: 0, 1>, keepdims, place = #nn.place<@h>} : (tensor<64x48xbf16>) -> tensor<1x1xbf16>
+  %vamax = nn.cast %vmax {place = #nn.place<@h>} : tensor<1x1xbf16> -> tensor<1x1xf32>
+  %sv = nn.f8_step e4m3 %vamax {place = #nn.place<@h>} : (tensor<1x1xf32>) -> tensor<1x1xf32>
+  %rv = nn.f8_round e4m3 %v, %sv {place = #nn.place<@h>} : (tensor<64x48xbf16>, tensor<1x1xf32>) -> tensor<64x48xbf16>
+  %z = nn.matmul %rx, %rv {transpose_rhs, place = #nn.place<@h>} : (tensor<32x48xbf16>, tensor<64x48xbf16>) -> tensor<32x64xbf16>
+  return %y, %z : tensor<32x64xbf16>, tensor<32x64xbf16>
+}

@@ -156,9 +156,9 @@ double LeastTraffic::bytesOf(LaunchOp launch) const {
 bool isCommonCall(Operation *op) {
   return isa<GatherStartOp, GatherWaitOp, GatherFreeOp, GatherReshardOp,
              GradAcquireOp, ReduceStartOp, ReduceWaitOp, OptimizerOp,
-             MuonStartOp, MuonFinishOp, ClipGradNormOp, OffloadStartOp,
-             OffloadWaitOp, ReloadStartOp, ReloadWaitOp, AxisStartOp,
-             AxisWaitOp>(op);
+             MuonStartOp, MuonFinishOp, ClipGradNormOp, WeightStepsOp,
+             OffloadStartOp, OffloadWaitOp, ReloadStartOp, ReloadWaitOp,
+             AxisStartOp, AxisWaitOp>(op);
 }
 
 LaunchTable::LaunchTable(ModuleOp module) {

@@ -88,8 +88,13 @@ static LogicalResult verifySection(UnitOp unit, StringRef section,
 }
 
 LogicalResult UnitOp::verify() {
-  for (Type type : {getParamDtype(), getReduceDtype()})
-    if (!isa<Float32Type, BFloat16Type, Float16Type>(type))
+  auto isWide = [](Type type) {
+    return isa<Float32Type, BFloat16Type, Float16Type>(type);
+  };
+  bool inCodes = isa<Float8E4M3FNType>(getParamDtype());
+  for (Type type :
+       {inCodes ? getReduceDtype() : getParamDtype(), getReduceDtype()})
+    if (!isWide(type))
       return emitOpError() << "dtype " << type << " is not f32, bf16 or f16";
   if (failed(verifySection(*this, "trainable", getIntervals(), getLength())) ||
       failed(verifySection(*this, "frozen", getFrozenIntervals(),

@@ -29,14 +29,12 @@ SmallVector<AllGatherStartOp> firstStarts(func::FuncOp function) {
   return starts;
 }
 
-// Behind the unit's optimizer; one that has none is as it was.
-Operation *placeInUpdate(func::FuncOp update, StringRef unit) {
+// Where the update has written it; a unit without an optimizer is as it was.
+Operation *placeInUpdate(func::FuncOp update, UnitOp unit) {
   Operation *place = nullptr;
-  for (Operation &op : update.front()) {
-    auto optimizer = dyn_cast<OptimizerOp>(op);
-    if (isa<ClipGradNormOp>(op) || (optimizer && optimizer.getUnit() == unit))
+  for (Operation &op : update.front())
+    if (isa<ClipGradNormOp>(op) || writes(&op, unit))
       place = &op;
-  }
   return place;
 }
 
@@ -50,7 +48,7 @@ struct GatherEarlyPass
       return;
     for (AllGatherStartOp start : firstStarts(first)) {
       auto unit = module.lookupSymbol<UnitOp>(start.getUnit());
-      Operation *place = placeInUpdate(update, start.getUnit());
+      Operation *place = placeInUpdate(update, unit);
       // Of a replicated unit there is nothing to wait for.
       if (!place || unit.getLayout() == Layout::replicated)
         continue;

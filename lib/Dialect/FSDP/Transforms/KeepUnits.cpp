@@ -45,16 +45,17 @@ void keep(UnitOp unit, Block &body) {
 
 // Every rank has read the unit for the last time before any writes its slice.
 void gatherBehindOptimizer(UnitOp unit, Block &update) {
-  for (auto optimizer : update.getOps<OptimizerOp>()) {
-    if (optimizer.getUnit() != unit.getSymName())
-      continue;
-    OpBuilder builder = OpBuilder::atBlockBegin(&update);
-    AllGatherWaitOp whole = await(builder, unit);
-    FreeOp::create(builder, unit.getLoc(), whole);
-    builder.setInsertionPointAfter(optimizer);
-    AllGatherStartOp::create(builder, unit.getLoc(), unit.getSymName());
+  Operation *written = nullptr;
+  for (Operation &op : update)
+    if (writes(&op, unit))
+      written = &op;
+  if (!written)
     return;
-  }
+  OpBuilder builder = OpBuilder::atBlockBegin(&update);
+  AllGatherWaitOp whole = await(builder, unit);
+  FreeOp::create(builder, unit.getLoc(), whole);
+  builder.setInsertionPointAfter(written);
+  AllGatherStartOp::create(builder, unit.getLoc(), unit.getSymName());
 }
 
 struct KeepUnitsPass : public fsdp::impl::KeepUnitsPassBase<KeepUnitsPass> {

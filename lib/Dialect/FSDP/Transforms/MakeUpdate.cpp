@@ -8,6 +8,7 @@
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/runtime/Layout.h"
 
 using namespace mlir;
@@ -51,6 +52,10 @@ struct MakeUpdatePass : public fsdp::impl::MakeUpdatePassBase<MakeUpdatePass> {
       if (hasMatrices)
         start();
     }
+    WalkResult steps =
+        module.walk([](nn::F8WeightStepOp) { return WalkResult::interrupt(); });
+    if (steps.wasInterrupted())
+      WeightStepsOp::create(builder, loc);
     func::ReturnOp::create(builder, loc);
   }
 };

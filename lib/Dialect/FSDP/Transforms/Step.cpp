@@ -101,6 +101,13 @@ Operation *fsdp::firstWriter(Value gradient, Operation *reduction) {
   return first;
 }
 
+bool fsdp::writes(Operation *op, UnitOp unit) {
+  if (isa<WeightStepsOp>(op))
+    return isa<Float8E4M3FNType>(unit.getParamDtype());
+  auto optimizer = dyn_cast<OptimizerOp>(op);
+  return optimizer && optimizer.getUnit() == unit.getSymName();
+}
+
 Type fsdp::widerFloat(Type a, Type b) {
   if (!a || a == b)
     return b;

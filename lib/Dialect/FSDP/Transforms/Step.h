@@ -15,9 +15,6 @@
 
 namespace shardonnx::fsdp {
 
-/// The unit of parameters that --ignore names: every rank holds it whole.
-inline constexpr llvm::StringLiteral kIgnoredUnit = "ignored";
-
 /// The positions of a function's ops at the time of construction, and the
 /// first position of backward: the first tensor through which a gradient flows.
 /// Without one (evaluation), backward begins at the end.
@@ -58,6 +55,10 @@ mlir::Operation *lastUser(mlir::Value value, const StepOrder &order);
 /// The first op that may write into the memory of `gradient`, which `reduction`
 /// reads: its maker, or what that reshapes, transposes or adds up.
 mlir::Operation *firstWriter(mlir::Value gradient, mlir::Operation *reduction);
+
+/// Whether `op` of the update writes what gathers of the unit read; the last of
+/// them has written all.
+bool writes(mlir::Operation *op, UnitOp unit);
 
 /// The wider of two float types: f32 before bf16 and f16, whose union is f32.
 mlir::Type widerFloat(mlir::Type a, mlir::Type b);

@@ -262,7 +262,7 @@ private:
 // What the functions before found gathered is gathered again.
 LogicalResult verifyUpdate(func::FuncOp update, UnitSet open,
                            const UnitSet &kept, ArrayRef<UnitOp> units) {
-  bool clipped = false;
+  bool clipped = false, stepped = false;
   UnitSet updated, gathered;
   MuonOrder muon(units);
   for (Operation &op : update.getBody().front()) {
@@ -281,6 +281,10 @@ LogicalResult verifyUpdate(func::FuncOp update, UnitSet open,
       clipped = true;
     } else if (isa<MuonStartOp, MuonFinishOp, OptimizerOp>(op) && !clipped) {
       return op.emitOpError("stands before the clip");
+    } else if (isa<OptimizerOp>(op) && stepped) {
+      return op.emitOpError("stands behind the steps of weights");
+    } else if (isa<WeightStepsOp>(op)) {
+      stepped = true;
     } else if (auto optimizer = dyn_cast<OptimizerOp>(op)) {
       if (!updated.insert(optimizer.getUnitAttr()))
         return op.emitOpError()

@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/NN/IR/Adapters.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/PackedParameters.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
@@ -63,6 +64,8 @@ static const Known kOfParameters[] = {{kDrawAttr, isDraw},
                                       {kBaseAttr, isOne<UnitAttr>},
                                       {kPackingAttr, isPacking},
                                       {kSplitAttr, isOne<DictionaryAttr>},
+                                      {kInCodesAttr, isOne<UnitAttr>},
+                                      {kF8StepsAttr, isOne<DenseI64ArrayAttr>},
                                       {kPackedTransposedAttr, isOne<UnitAttr>}};
 
 static const Known kOfArguments[] = {{kNameAttr, isOne<StringAttr>},

@@ -237,6 +237,29 @@ static double roundToFormat(double y, const F8Numbers &numbers) {
   return std::nearbyint(y / apart) * apart;
 }
 
+LogicalResult F8WeightStepOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (getParameters().empty() || tensorType(getResult()).getNumElements() != 1)
+    return emitOpError("is one step, of some parameters");
+  for (auto name : getParameters().getAsRange<FlatSymbolRefAttr>())
+    if (!symbols.lookupNearestSymbolFrom<ParameterOp>(*this, name.getAttr()))
+      return emitOpError("no parameter is called ") << name;
+  return success();
+}
+
+NN_EVALUATE(F8WeightStepOp) {
+  double amax = 0;
+  for (auto name : getParameters().getAsRange<FlatSymbolRefAttr>()) {
+    auto parameter = interpreter.parameters.find(name.getValue());
+    if (parameter == interpreter.parameters.end())
+      return interpreter.refuse(*this, "the value of @" + name.getValue() +
+                                           " is not given");
+    for (Scalar x : parameter->second.flatten())
+      amax = std::isnan(x.f) ? x.f : std::max(amax, std::fabs(x.f));
+  }
+  std::vector<Scalar> step = {ofFloat(stepOf(amax, F8Format::e4m3))};
+  return interpreter.set(getResult(), std::move(step));
+}
+
 NN_EVALUATE(F8RoundOp) {
   F8Numbers numbers = numbersOf(getFormat());
   return interpreter.map(*this, [numbers](ArrayRef<Scalar> x) {

@@ -201,6 +201,12 @@ static bool isRoundedAsComputed(F8RoundOp round) {
   });
 }
 
+/// Whether the update has the step: no kernel computes the weight, then.
+static bool isWeightStep(F8RoundOp round) {
+  Operation *step = withoutReshapes(round.getStep()).getDefiningOp();
+  return isa_and_nonnull<F8WeightStepOp>(step);
+}
+
 void Storer::makeCast(Key key, const Demand &demand) {
   auto round = cast<F8RoundOp>(key.getPointer());
   // What backward gathers anew is cast where it is read.
@@ -215,7 +221,7 @@ void Storer::makeCast(Key key, const Demand &demand) {
                             round.getStep());
     casts[key].second =
         NNBuilder(builder, loc).transpose(made->getResult(0), {1, 0});
-  } else if (demand.columns) {
+  } else if (demand.columns || isWeightStep(round)) {
     auto both = F8CastMatrixOp::create(builder, loc, round.getFormat(),
                                        round.getOperand(), round.getStep());
     casts[key] = {both.getRows(), both.getColumns()};
@@ -291,6 +297,48 @@ static bool collectTensors(Value amax, llvm::SetVector<Value> &tensors) {
   });
 }
 
+/// Adds the parameters that all of `value` is, side by side and in no fewer
+/// bits than it has; false if it is something else.
+static bool collectParameters(Value value,
+                              SmallVectorImpl<Attribute> &parameters) {
+  Operation *op = value.getDefiningOp();
+  if (auto get = dyn_cast_or_null<GetOp>(op)) {
+    parameters.push_back(get.getParameterAttr());
+    return isa<FloatType>(elementType(value));
+  }
+  bool narrows = isa_and_nonnull<CastOp>(op) &&
+                 elementType(op->getOperand(0)).getIntOrFloatBitWidth() >
+                     elementType(value).getIntOrFloatBitWidth();
+  if (narrows ||
+      !isa_and_nonnull<CastOp, ReshapeOp, TransposeOp, VaryOp, ConcatOp>(op))
+    return false;
+  return llvm::all_of(op->getOperands(), [&](Value operand) {
+    return collectParameters(operand, parameters);
+  });
+}
+
+/// Whether rows of it are scaled, too: its step then comes with theirs.
+static bool hasRowSteps(Value tensor) {
+  return llvm::any_of(tensor.getUsers(), [](Operation *user) {
+    auto round = dyn_cast<F8RoundOp>(user);
+    return round && !Rounded::isOne(round.getStep());
+  });
+}
+
+/// Of weights the update has the step.
+static Value weightStep(OpBuilder &builder, Location loc, F8Format format,
+                        ArrayRef<Value> tensors) {
+  SmallVector<Attribute> parameters;
+  bool weights = llvm::all_of(tensors, [&](Value tensor) {
+    return !hasRowSteps(tensor) && collectParameters(tensor, parameters);
+  });
+  if (!weights || format != F8Format::e4m3)
+    return nullptr;
+  auto type = RankedTensorType::get({1}, builder.getF32Type());
+  return F8WeightStepOp::create(
+      builder, loc, type, builder.getArrayAttr(parameters), IntegerAttr());
+}
+
 /// The step of all tensors that `amax` is the largest value of, or null: one
 /// nn.f8_tensor_step where they are first read, though the step may be taken
 /// again in backward. Of parts on other ranks it is the largest of theirs.
@@ -308,22 +356,29 @@ Value Storer::tensorStep(Value amax, F8Format format) {
   Value step;
   auto all = maker->getOperand(0).getDefiningOp<AllGatherOp>();
   if (all && isa<ReduceMaxOp>(maker)) {
-    Value part = tensorStep(all.getOperand(), format);
-    if (!part || !Rounded::isOne(all.getOperand()))
+    step = tensorStep(all.getOperand(), format);
+    if (!step || !Rounded::isOne(all.getOperand()))
       return nullptr;
-    part = NNBuilder(builder, loc).reshape(part, shapeOf(all.getOperand()));
-    part =
-        AllGatherOp::create(builder, loc, part, all.getAxis(), all.getParts(),
-                            all.getDim(), all.getSections(), all.getVaries());
-    step = ReduceMaxOp::create(builder, loc, part,
-                               cast<ReduceMaxOp>(maker).getAxes(),
-                               /*keepdims=*/true);
+    // That of a weight is of all ranks.
+    if (!step.getDefiningOp<F8WeightStepOp>()) {
+      Value part =
+          NNBuilder(builder, loc).reshape(step, shapeOf(all.getOperand()));
+      part =
+          AllGatherOp::create(builder, loc, part, all.getAxis(), all.getParts(),
+                              all.getDim(), all.getSections(), all.getVaries());
+      step = ReduceMaxOp::create(builder, loc, part,
+                                 cast<ReduceMaxOp>(maker).getAxes(),
+                                 /*keepdims=*/true);
+    }
   } else {
     llvm::SetVector<Value> tensors;
     if (!collectTensors(amax, tensors) ||
         !llvm::all_equal(llvm::map_range(tensors, shapeOf)))
       return nullptr;
-    step = F8TensorStepOp::create(builder, loc, format, tensors.getArrayRef());
+    step = weightStep(builder, loc, format, tensors.getArrayRef());
+    if (!step)
+      step =
+          F8TensorStepOp::create(builder, loc, format, tensors.getArrayRef());
   }
   taken[{maker, format}] = step;
   return step;

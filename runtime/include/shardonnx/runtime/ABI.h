@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SHX_ABI_VERSION 13
+#define SHX_ABI_VERSION 14
 
 typedef enum ShxDType {
   SHX_F32 = 0,
@@ -73,7 +73,7 @@ typedef struct ShxContext {
   uint8_t *const *params;   // [unit] gathered parameters, param_dtype
   uint8_t *const *grads;    // [unit] this rank's full gradients, reduce_dtype
   uint8_t *const *inputs;   // [graph input] the current microbatch
-  const float *scalars;     // [ShxScalar]
+  const float *scalars;     // [ShxScalar], then steps (nn.f8_weight_step)
   const uint8_t *constants; // CUDA: the device's copy of shx_constants
 } ShxContext;
 
@@ -338,6 +338,9 @@ void shx_loss(ShxContext *ctx, const float *loss);
 // Global norm of the reduced gradients; sets SHX_CLIP and SHX_SKIP. Waits for
 // all ranks.
 void shx_clip_grad_norm(ShxContext *ctx);
+// CUDA only: behind all optimizers, the steps of weights (nn.f8_weight_step),
+// and of units that are gathered in 8 bits these. Waits for all ranks.
+void shx_weight_steps(ShxContext *ctx);
 // Which elements of its buffers an optimizer's kernel updates.
 typedef struct ShxPiece {
   // The first element's place in its unit, and the unit's number in the upper

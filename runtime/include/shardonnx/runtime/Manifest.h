@@ -75,7 +75,8 @@ struct Manifest {
     std::vector<std::string> tied = {}; // its other names
     std::string stateDict = {};         // the one that frameworks store
     std::optional<Packed> packed = {};
-    std::optional<Split> split = {}; // over the tensor axis
+    std::optional<Split> split = {};   // over the tensor axis
+    std::vector<int64_t> f8Steps = {}; // that it is scaled by, in 8 bits
     int64_t elements() const;
     // Of the whole parameter, which files have.
     std::vector<int64_t> wholeShape() const;
@@ -123,6 +124,13 @@ struct Manifest {
     // The same as a gather sends them (--gather-dtype).
     int64_t sentBytes() const;
     int64_t gradientBytes() const;
+    // Whether products read it in 8 bits, as the update has left them.
+    bool inCodes() const { return paramType == SHX_F8E4M3; }
+    // Whether gathers send blocks with scales of their own (GatherCodes.h),
+    // which they then decode.
+    bool sendsImages() const {
+      return gatherType != GatherDtype::Param && !inCodes();
+    }
     // Whether gathers read the masters themselves: nothing is rounded between
     // them and the products.
     bool sendsMasters() const {
@@ -247,6 +255,8 @@ struct Manifest {
   // What all of them take for so many elements of a slice of the unit.
   int64_t momentBytes(const Unit &unit, const Interval &elements) const;
   bool hasMatrices() const;
+  // How many steps weights are scaled by that products read in 8 bits.
+  int64_t f8Steps() const;
   // Tokens (or samples, without a sequence) of one microbatch of one rank.
   int64_t tokensPerMicrobatch() const;
 };

@@ -15,9 +15,10 @@ namespace shardonnx {
 inline std::vector<ShxDType> masterTypes() { return {SHX_F32, SHX_BF16}; }
 
 /// Of a unit whose products read `param`: masters of few bits are what they
-/// read, so they are of that type or stay f32.
+/// read, so they are of that type or stay f32. What is read in 8 bits is bf16
+/// before.
 constexpr ShxDType masterTypeOf(ShxDType asked, ShxDType param) {
-  return asked == param ? asked : SHX_F32;
+  return asked == (param == SHX_F8E4M3 ? SHX_BF16 : param) ? asked : SHX_F32;
 }
 
 /// What parameters cross the links as. In 8 bits, kStateBlock elements have
@@ -32,8 +33,10 @@ template <> struct Spellings<GatherDtype> {
       {GatherDtype::F8, "fp8", "e4m3, the same"}};
 };
 
-/// Of a unit whose products read `param`.
+/// Of a unit whose products read `param`: 8 bits are also what is gathered.
 constexpr GatherDtype gatherTypeOf(GatherDtype asked, ShxDType param) {
+  if (param == SHX_F8E4M3)
+    return GatherDtype::F8;
   bool same = asked == GatherDtype::BF16 && param == SHX_BF16;
   return same ? GatherDtype::Param : asked;
 }

@@ -80,6 +80,10 @@ def Exec_ClipGradNormOp : Exec_Op<"clip_grad_norm"> {
   let summary = "Global norm of the reduced gradients and the clip factor";
   let assemblyFormat = "attr-dict";
 }
+def Exec_WeightStepsOp : Exec_Op<"weight_steps"> {
+  let summary = "Takes the steps of weights that products read in 8 bits";
+  let assemblyFormat = "attr-dict";
+}
 def Exec_OptimizerOp : Exec_UnitOp<"optimizer",
     "Updates the owned slice of the unit from its reduced gradient">;
 def Exec_MuonStartOp : Exec_UnitOp<"muon_start",

@@ -21,6 +21,10 @@ namespace shardonnx::fsdp {
 
 /// The name of the root unit: what no other unit holds.
 inline constexpr llvm::StringLiteral kRootUnit = "root";
+/// The unit of parameters that --ignore names: every rank holds it whole.
+inline constexpr llvm::StringLiteral kIgnoredUnit = "ignored";
+/// Norms and biases of units whose matrices are gathered in 8 bits.
+inline constexpr llvm::StringLiteral kSmallUnit = "vectors";
 
 /// On the module: what backward computes again, a dictionary from units to
 /// "block" (all but the unit's inputs), "selective" (all but the results of

@@ -37,8 +37,9 @@ class FSDP_Op<string mnemonic, list<Trait> traits = []>
     : Op<FSDP_Dialect, mnemonic, traits>;
 
 def FSDP_FloatTensor : StaticShapeTensorOf<[F16, BF16, F32]>;
-// Or the words of a packed one.
-def FSDP_ParameterTensor : StaticShapeTensorOf<[F16, BF16, F32, I32]>;
+// Or in 8 bits, or the words of a packed one.
+def FSDP_ParameterTensor
+    : StaticShapeTensorOf<[F16, BF16, F32, F8E4M3FN, I32]>;
 
 def FSDP_Sharded : I32EnumAttrCase<"sharded", 0>;
 def FSDP_Replicated : I32EnumAttrCase<"replicated", 1>;
@@ -181,6 +182,15 @@ def FSDP_ClipGradNormOp : FSDP_Op<"clip_grad_norm"> {
 }
 def FSDP_OptimizerOp : FSDP_UnitUser<"optimizer",
     "Updates the owned slice of the unit from its reduced gradient">;
+def FSDP_WeightStepsOp : FSDP_Op<"weight_steps"> {
+  let summary = "Takes the steps of weights that products read in 8 bits";
+  let description = [{
+    Behind all optimizers: of the largest absolute values of what they have
+    written, on all ranks (nn.f8_weight_step). Units that are gathered in 8 bits
+    get these; their gathers stand behind it.
+  }];
+  let assemblyFormat = "attr-dict";
+}
 def FSDP_MuonStartOp : FSDP_UnitUser<"muon_start",
     "Takes the gradients of the unit's matrices into their momentum, for their owners">;
 def FSDP_MuonFinishOp : FSDP_UnitUser<"muon_finish",

@@ -16,6 +16,13 @@
 
 namespace shardonnx::nn {
 
+/// Of a parameter: the numbers of the steps that it is scaled by
+/// (nn.f8_weight_step).
+inline constexpr llvm::StringLiteral kF8StepsAttr = "nn.f8_steps";
+
+/// Of a parameter: it is gathered as what products of 8 bits multiply.
+inline constexpr llvm::StringLiteral kInCodesAttr = "nn.in_codes";
+
 /// The largest absolute value along `axis`, or of all, which stays with size 1.
 mlir::Value amaxOf(mlir::OpBuilder &builder, mlir::Location loc,
                    mlir::Value value,

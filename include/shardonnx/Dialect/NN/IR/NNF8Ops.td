@@ -112,6 +112,21 @@ def NN_F8TensorStepOp : NN_PureOp<"f8_tensor_step", [
   }];
 }
 
+def NN_F8WeightStepOp : NN_Op<"f8_weight_step", [Pure,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "nn.f8_step e4m3 of the largest absolute value of whole parameters";
+  let description = [{
+    Of what products read of them, on all ranks. Made by nn-store-f8: the update
+    has taken it, once a step, so that no microbatch reads weights for it.
+    fsdp-to-exec gives those of the same parameters one `index`, and notes it at
+    the parameters (`nn.f8_steps`).
+  }];
+  let args = (ins TypedArrayAttrBase<FlatSymbolRefAttr, "parameters">:$parameters,
+                       OptionalAttr<I64Attr>:$index);
+  let results = (outs NN_F32Tensor:$result);
+  let assemblyFormat = "$parameters attr-dict `:` type($result)";
+}
+
 def NN_F8CastOp : NN_PureOp<"f8_cast", [
     DeclareOpInterfaceMethods<ElementwiseOpInterface>,
     DeclareOpInterfaceMethods<InferTypeOpInterface>]> {

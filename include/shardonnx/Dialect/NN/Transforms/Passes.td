@@ -291,6 +291,26 @@ def F8ProductsPass : Pass<"nn-f8-products", "mlir::ModuleOp"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def GatherCodesPass : Pass<"nn-gather-codes", "mlir::ModuleOp"> {
+  let summary = "Weights of products of 8 bits are gathered as these multiply them";
+  let description = [{
+    Of units whose gathers have 8 bits by `dtype` (`fp8`) or their policy: where
+    only nn.f8_matmul by tensors reads matrices in bf16, and all else is norms
+    and biases, the matrices are marked (`nn.in_codes`) and gathered without
+    blocks of their own, since products round them anyway. What else there is
+    becomes part of the unit `vectors`, which stays gathered between forward and
+    backward.
+
+    Preserves numerics: weights are rounded once, by their products' steps, not
+    in blocks before.
+  }];
+  let options = [
+    Option<"dtype", "dtype", "std::string", "\"param\"",
+           "As --gather-dtype: param, bf16, int8 or fp8">
+  ];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
 def FreezePass : Pass<"nn-freeze", "mlir::ModuleOp"> {
   let summary = "Makes parameters constants of the training";
   let description = [{
@@ -386,6 +406,7 @@ def StoreF8Pass : Pass<"nn-store-f8", "::mlir::func::FuncOp"> {
     written transposed by nn.f8_cast_matrix, beside the rows where both are
     read, or by the kernel over elements that computes it where its step is
     known before. Steps of rows are taken only with `row-steps` (sm_90); a step of a
+    weight becomes nn.f8_weight_step, which the update has; that of another
     tensor becomes nn.f8_tensor_step, which the kernel that computes the tensor
     takes. Preserves numerics up to the order of sums: steps are powers of two.
   }];
@@ -393,6 +414,16 @@ def StoreF8Pass : Pass<"nn-store-f8", "::mlir::func::FuncOp"> {
     Option<"rowSteps", "row-steps", "bool", "true",
            "The library takes a step for each row">
   ];
+}
+
+def StoreCodesPass : Pass<"nn-store-codes", "mlir::ModuleOp"> {
+  let summary = "Weights that are gathered in 8 bits are read in these";
+  let description = [{
+    Behind nn-store-f8: where nothing but its casts reads the weights of a unit
+    that nn-gather-codes has marked, nn.get gives what these cast to. Products
+    along a weight's columns read a transposed copy of it. Preserves numerics:
+    the update rounds by the same step.
+  }];
 }
 
 def FusePass : Pass<"nn-fuse", "::mlir::func::FuncOp"> {
