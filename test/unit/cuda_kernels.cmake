@@ -23,8 +23,11 @@ endforeach()
 
 # Kernels that move rows do so 16 bytes at a time; the others are named.
 function(shardonnx_vector_test module scalar)
+  set(readers none ${ARGN})
+  list(GET readers -1 readers)
   add_test(NAME cuda_vectors_${module}
     COMMAND ${CMAKE_COMMAND} -DPTX=${folder}/${module}.ptx -DSCALAR=${scalar}
+            -DREADERS=${readers}
             -P ${CMAKE_CURRENT_SOURCE_DIR}/CheckVectorAccess.cmake)
   set_tests_properties(cuda_vectors_${module} PROPERTIES LABELS environment)
 endfunction()
@@ -35,7 +38,8 @@ shardonnx_vector_test(EmbeddingGrad "shx_k_sort_.*")
 shardonnx_vector_test(F8Cast none)
 shardonnx_vector_test(GroupedGemm "shx_k_grouped_(.*odd.*|grad_f32_.*)")
 shardonnx_vector_test(Slices
-  "shx_k_(squares|sum_doubles|norm_finish|loss_add)")
+  "shx_k_(f8_steps|sum_doubles|norm_finish|loss_add)"
+  "shx_k_(squares|(largest|cast_to_codes)_.*)")
 
 add_executable(cuda_kernels_test
   cuda_kernels_copy_test.cpp cuda_kernels_cumsum_test.cpp
