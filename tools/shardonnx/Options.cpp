@@ -117,15 +117,16 @@ CLI::Option *addChoice(CLI::App &app, const std::string &name, Enum &value,
       ->default_str(spell(value));
 }
 
+constexpr const char *kActivations = "activations";
+
 // What lies in host memory: activations by the compiler's decision, the state
 // by the executable's, which others predict.
 void addOffload(CLI::App &app, CompileOptions &o, Offload *state) {
-  const std::string activations = "activations";
   std::vector<std::string> words = spellAll<Offload>();
-  words.push_back(activations);
-  auto set = [&o, state, activations](const std::vector<std::string> &given) {
+  words.emplace_back(kActivations);
+  auto set = [&o, state](const std::vector<std::string> &given) {
     for (const std::string &word : given)
-      if (word == activations)
+      if (word == kActivations)
         o.offloadActivations = true;
       else if (state)
         *state = parseSpelling<Offload>(word).value_or(*state);
@@ -138,10 +139,10 @@ void addOffload(CLI::App &app, CompileOptions &o, Offload *state) {
               "optimizer's state and of weights the executable decides");
   option->delimiter(',');
   if (!state)
-    option->check([activations](const std::string &word) {
-      if (word == activations)
+    option->check([](const std::string &word) {
+      if (word == kActivations)
         return std::string();
-      return "'" + word + "' is not " + activations +
+      return "'" + word + "' is not " + kActivations +
              (parseSpelling<Offload>(word)
                   ? ": the executable decides that; start it with --offload=" +
                         word
@@ -149,7 +150,7 @@ void addOffload(CLI::App &app, CompileOptions &o, Offload *state) {
     });
   else
     oneOf(option, words);
-  option->type_name(state ? listWords(words) : activations);
+  option->type_name(state ? listWords(words) : std::string(kActivations));
 }
 
 // Where the program runs, and the sizes that it is made for.
