@@ -22,20 +22,23 @@ double optimizerBytes(const Manifest &m, const Manifest::Unit &unit,
                   double(std::max<int64_t>(unit.length, 1));
   // What gathers round is read again.
   double masters = unit.gatherType == GatherDtype::Param ? 2 : 3;
-  double steps = 0;
-  for (const Manifest::Param &param : unit.params)
-    if (param.trainable)
-      steps += double(param.f8Steps.size()) * weightStepBytes(unit, param);
   return ownedElements(unit, topology) *
          (4.0 + masters * double(masterBytes(m, unit)) + 2 * states +
           double(upperHalfBytes(m, unit) + lowPrecisionBytes(unit)) +
-          steps / double(std::max<int64_t>(unit.length, 1)));
+          weightSteps(unit).bytes / double(std::max<int64_t>(unit.length, 1)));
 }
 
-double weightStepBytes(const Manifest::Unit &unit,
-                       const Manifest::Param &param) {
+WeightSteps weightSteps(const Manifest::Unit &unit) {
   ShxDType type = unit.inCodes() ? unit.masterType : unit.paramType;
-  return double(dtypeBytes(type)) * double(param.elements());
+  WeightSteps steps;
+  for (const Manifest::Param &param : unit.params) {
+    if (!param.trainable)
+      continue;
+    auto count = static_cast<int64_t>(param.f8Steps.size());
+    steps.count += count;
+    steps.bytes += double(count * param.elements()) * double(dtypeBytes(type));
+  }
+  return steps;
 }
 
 // Adds `times` of another's figures.

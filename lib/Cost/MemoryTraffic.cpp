@@ -170,16 +170,10 @@ void Slices::addReductions(const Manifest::Unit &u, UnitTraffic &to) const {
 
 /// The largest values of weights that products read in 8 bits.
 void Slices::addSteps(const Manifest::Unit &u, UnitTraffic &to) const {
-  int64_t count = 0;
-  double bytes = 0;
-  for (const Manifest::Param &param : u.params) {
-    auto steps = param.trainable ? int64_t(param.f8Steps.size()) : 0;
-    count += steps;
-    bytes += double(steps) * weightStepBytes(u, param);
-  }
+  WeightSteps steps = weightSteps(u);
   double owners = u.sharded ? topology.groupSize() : 1;
-  pass(to, "largest weight", /*update=*/true, count,
-       bytes / owners / double(std::max<int64_t>(count, 1)), 0, 0);
+  pass(to, "largest weight", /*update=*/true, steps.count,
+       steps.bytes / owners / double(std::max<int64_t>(steps.count, 1)), 0, 0);
 }
 
 bool squaresWithSum(const Manifest &m, const Manifest::Unit &u,

@@ -220,13 +220,7 @@ void StepWalk::waitAlong() {
     return;
   Along first = along.front();
   along.pop_front();
-  double waited = std::max(0.0, first.end - now);
-  if (waited > 0)
-    record(Span::Wait, -1, now, first.end);
-  step.exposed += waited;
-  step.exposedByAxis[size_t(first.axis)] += waited;
-  now += waited;
-  late = std::max(late, first.end);
+  step.exposedByAxis[size_t(first.axis)] += waitUntil(first.end, -1);
 }
 
 void StepWalk::endStep() {
@@ -243,18 +237,24 @@ void StepWalk::delay(size_t unit, double collective, double ofReplicas) {
          play.as->unhidden * ofReplicas);
 }
 
-// Of the time until then, the last seconds go to what replicas sum up.
-void StepWalk::wait(size_t unit, double until, double ofReplicas) {
+// All ranks stand still until then; returns for how long.
+double StepWalk::waitUntil(double until, int64_t unit) {
   double waited = std::max(0.0, until - now);
   if (waited > 0)
-    record(Span::Wait, static_cast<int64_t>(unit), now, until);
-  step.units[unit].exposed += waited;
+    record(Span::Wait, unit, now, until);
   step.exposed += waited;
+  now += waited;
+  late = std::max(late, until);
+  return waited;
+}
+
+// Of the time until then, the last seconds go to what replicas sum up.
+void StepWalk::wait(size_t unit, double until, double ofReplicas) {
+  double waited = waitUntil(until, static_cast<int64_t>(unit));
+  step.units[unit].exposed += waited;
   auto &byAxis = step.exposedByAxis;
   byAxis[size_t(MeshAxis::Replicate)] += std::min(waited, ofReplicas);
   byAxis[size_t(MeshAxis::Shard)] += waited - std::min(waited, ofReplicas);
-  now += waited;
-  late = std::max(late, until);
 }
 
 // A collective starts when its queue is free and the last rank has come; what
@@ -284,13 +284,7 @@ void StepWalk::hostCopy(const Manifest::Collective &call) {
     record(isAway ? Span::Offload : Span::Reload, -1, begin, queue);
     return;
   }
-  double until = copied[call.copy], waited = std::max(0.0, until - now);
-  if (waited > 0)
-    record(Span::Wait, -1, now, until);
-  step.copies += waited;
-  step.exposed += waited;
-  now += waited;
-  late = std::max(late, until);
+  step.copies += waitUntil(copied[call.copy], -1);
 }
 
 void StepWalk::call(const Manifest::Collective &call) {

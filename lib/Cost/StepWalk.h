@@ -77,6 +77,7 @@ private:
   double normBytes() const;
   std::vector<Work> workOf(const Manifest::Function &function) const;
   bool half() const { return m.paramType != SHX_F32; }
+  double waitUntil(double until, int64_t unit);
   void wait(size_t unit, double until, double ofReplicas = 0);
   void record(Span::Queue queue, int64_t unit, double begin, double end) {
     functions.back().others.push_back({queue, unit, begin, end});

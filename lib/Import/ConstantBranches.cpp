@@ -56,10 +56,6 @@ public:
   }
 
   void run() {
-    bool branches = any_of(
-        graph.node(), [](const auto &node) { return node.op_type() == "If"; });
-    if (!branches)
-      return;
     Nodes nodes;
     nodes.Swap(graph.mutable_node());
     for (::onnx::NodeProto &node : nodes)
@@ -134,7 +130,9 @@ void BranchTaker::take(::onnx::NodeProto &node) {
 }
 
 void takeConstantBranches(::onnx::GraphProto &graph) {
-  BranchTaker(graph).run();
+  auto branches = [](const auto &node) { return node.op_type() == "If"; };
+  if (any_of(graph.node(), branches))
+    BranchTaker(graph).run();
 }
 
 } // namespace shardonnx

@@ -38,13 +38,6 @@ void shx_axis_collective(ShxContext *ctx, const ShxAxisCollective *desc,
   contextOf(ctx).axis->run(*desc, static_cast<const uint8_t *>(from),
                            static_cast<uint8_t *>(to));
 }
-// Programs for CPUs have no such calls; what a start gives is there at once.
-void shx_axis_start(ShxContext *ctx, const ShxAxisCollective *desc,
-                    const void *from, void *to, void *workspace) {
-  shx_axis_collective(ctx, desc, from, to, workspace);
-}
-void shx_axis_wait(ShxContext *, const ShxAxisCollective *, const void *,
-                   void *, void *) {}
 void shx_loss(ShxContext *ctx, const float *loss) {
   contextOf(ctx).lossSum += static_cast<double>(*loss);
 }

@@ -104,9 +104,10 @@ void TensorReader::readTransposed(const OwnedRange &range,
     panel.resize(static_cast<size_t>(n * columns));
     for (int64_t column = 0; column < columns; ++column) {
       int64_t whole = part.runOf(1, column).whole;
-      values.assign(static_cast<size_t>(n), 0);
       if (whole >= 0)
         readRun(stored, whole * fileRows + rows.whole, n);
+      else
+        values.assign(static_cast<size_t>(n), 0);
       for (int64_t i = 0; i < n; ++i)
         panel[static_cast<size_t>(i * columns + column)] =
             values[static_cast<size_t>(i)];

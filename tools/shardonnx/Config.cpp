@@ -4,7 +4,7 @@
 // JSON configurations: keys are options, `units` is a list of policies.
 
 #include "Config.h"
-#include "Options.h"
+#include "OptionValues.h"
 #include "shardonnx/Driver/ForeignConfig.h"
 #include "shardonnx/Support/InputCheck.h"
 #include "shardonnx/runtime/EndsWith.h"

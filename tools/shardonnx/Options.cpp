@@ -6,116 +6,16 @@
 
 #include "Options.h"
 #include "Config.h"
+#include "OptionValues.h"
 #include "shardonnx/Cost/Device.h"
 #include "shardonnx/Cost/Execution.h"
 #include "shardonnx/Support/Mesh.h"
-#include "shardonnx/Support/NamePattern.h"
 #include "shardonnx/runtime/Layout.h"
-
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 
 namespace shardonnx {
 namespace {
-
-constexpr int64_t kLargestSize = int64_t(1) << 40;
-
-void addDim(CompileOptions &options, const std::string &text) {
-  size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0)
-    usageError("--dim: '" + text + "' is not NAME=N");
-  std::optional<int64_t> size =
-      parseWhole(text.substr(equals + 1), 1, kLargestSize);
-  if (!size)
-    usageError("--dim: '" + text.substr(equals + 1) + "' in '" + text +
-               "' is not a whole number within 1..." +
-               std::to_string(kLargestSize));
-  options.dims[text.substr(0, equals)] = *size;
-}
-
-// A whole number within bounds: --help shows a letter, and the message says
-// what is wanted.
-CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most) {
-  auto read = [=](std::string &text) {
-    std::optional<int64_t> value = parseWhole(text, least, most);
-    if (!value)
-      return "'" + text + "' is not a whole number within " +
-             std::to_string(least) + "..." + std::to_string(most);
-    text = std::to_string(*value); // without K or M
-    return std::string();
-  };
-  return option->transform(CLI::Validator(read, ""))->type_name("N");
-}
-
-// A size in bytes.
-CLI::Option *bytes(CLI::App &app, const std::string &name,
-                   std::optional<int64_t> &value, const std::string &help) {
-  auto set = [&value](const std::string &text) { value = parseByteSize(text); };
-  return app.add_option_function<std::string>(name, set, help)
-      ->check([](const std::string &text) {
-        return parseByteSize(text)
-                   ? std::string()
-                   : "'" + text + "' is no size; write 80GB or 0.5GiB";
-      })
-      ->type_name("BYTES");
-}
-
-// What is no regex is refused here, where it is known to be the command line's
-// fault.
-CLI::Option *regexes(CLI::Option *option) {
-  return option->allow_extra_args(false)
-      ->check(checkNamePattern)
-      ->type_name("REGEX");
-}
-
-} // namespace
-
-std::string checkUnitPattern(const std::string &text) {
-  if (text.rfind("size:", 0) != 0)
-    return checkNamePattern(text);
-  return parseWhole(text.substr(5), 1, kLargestSize)
-             ? ""
-             : "'" + text + "': size: wants a positive number of elements";
-}
-
-namespace {
-
-// One of a few words; --help lists them.
-CLI::Option *oneOf(CLI::Option *option, const std::vector<std::string> &words) {
-  std::string list = listWords(words);
-  return option
-      ->check([words, list](const std::string &text) {
-        bool known = std::find(words.begin(), words.end(), text) != words.end();
-        return known ? std::string() : "'" + text + "' is not one of " + list;
-      })
-      ->type_name(list);
-}
-
-// One of the words of an enumeration, or of those of some of its values. What
-// is optional has no default.
-template <typename Enum>
-CLI::Option *addChoice(CLI::App &app, const std::string &name,
-                       std::optional<Enum> &value, const std::string &help,
-                       const std::vector<Enum> &values = allValues<Enum>()) {
-  auto set = [&value](const std::string &word) {
-    value = parseSpelling<Enum>(word);
-  };
-  return oneOf(app.add_option_function<std::string>(name, set, help),
-               spellAll(values));
-}
-
-template <typename Enum>
-CLI::Option *addChoice(CLI::App &app, const std::string &name, Enum &value,
-                       const std::string &help,
-                       const std::vector<Enum> &values = allValues<Enum>()) {
-  auto set = [&value](const std::string &word) {
-    value = parseSpelling<Enum>(word).value_or(value);
-  };
-  return oneOf(app.add_option_function<std::string>(name, set, help),
-               spellAll(values))
-      ->default_str(spell(value));
-}
 
 constexpr const char *kActivations = "activations";
 

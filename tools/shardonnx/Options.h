@@ -18,10 +18,6 @@ namespace shardonnx {
 /// What changes the program, the same for every command that compiles.
 void addProgramOptions(CLI::App &app, CompileOptions &options);
 
-/// Why `text` is nothing that --unit or a configuration's `units` take for
-/// modules; empty where it is.
-std::string checkUnitPattern(const std::string &text);
-
 /// Behind the parse: which of them a person has given, for --fit.
 void noteGiven(const CLI::App &app, CompileOptions &options);
 

@@ -99,9 +99,13 @@ double offloadSeconds(const Manifest &manifest, const Topology &ranks,
 /// and moments twice, the gradient, what products read.
 double optimizerBytes(const Manifest &manifest, const Manifest::Unit &unit,
                       const Topology &topology);
-/// Read for a step that a trained weight's products scale it by, by all owners.
-double weightStepBytes(const Manifest::Unit &unit,
-                       const Manifest::Param &param);
+/// The steps that products scale trained weights of the unit by, and what all
+/// owners together read for them.
+struct WeightSteps {
+  int64_t count = 0;
+  double bytes = 0;
+};
+WeightSteps weightSteps(const Manifest::Unit &unit);
 
 /// A kernel or a library call by itself; attention by the library that is
 /// named.

@@ -52,9 +52,7 @@ static std::string placeOf(Operation *op) {
 static void describeBuffers(ModuleOp module, SpaceReport &report) {
   int64_t largest = 0;
   for (func::FuncOp function : stepFunctions(module)) {
-    Lifetimes lifetimes = report.space == Space::host
-                              ? hostLifetimes(function)
-                              : privateLifetimes(function);
+    Lifetimes lifetimes = bufferLifetimes(function, report.space);
     PlanSummary summary = measureItems(lifetimes.items);
     if (summary.lowerBound <= largest)
       continue;

@@ -24,7 +24,7 @@ using namespace shardonnx::exec;
 
 // Bytes that live at each position of the function's block.
 static std::vector<int64_t> liveBytes(func::FuncOp function) {
-  Lifetimes lifetimes = privateLifetimes(function);
+  Lifetimes lifetimes = bufferLifetimes(function, Space::private_);
   std::vector<int64_t> live(function.front().getOperations().size() + 2);
   for (const PlanItem &item : lifetimes.items)
     for (const LiveRange &range : item.live)

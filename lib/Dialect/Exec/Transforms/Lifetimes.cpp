@@ -22,7 +22,7 @@ static bool isRoot(Operation *op, Space space) {
   return alloc && (alloc.getHost() ? Space::host : Space::private_) == space;
 }
 
-static Lifetimes lifetimesIn(Space space, func::FuncOp function) {
+Lifetimes bufferLifetimes(func::FuncOp function, Space space) {
   Lifetimes result;
   llvm::DenseMap<Operation *, unsigned> indices;
   int64_t time = 0;
@@ -51,14 +51,6 @@ static Lifetimes lifetimesIn(Space space, func::FuncOp function) {
     }
   }
   return result;
-}
-
-Lifetimes privateLifetimes(func::FuncOp function) {
-  return lifetimesIn(Space::private_, function);
-}
-
-Lifetimes hostLifetimes(func::FuncOp function) {
-  return lifetimesIn(Space::host, function);
 }
 
 namespace {
@@ -235,14 +227,14 @@ StepLifetimes privateLifetimesOfStep(ModuleOp module) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
     if (!function)
       continue;
-    Lifetimes lifetimes = privateLifetimes(function);
+    Lifetimes lifetimes = bufferLifetimes(function, Space::private_);
     for (PlanItem &item : lifetimes.items)
       for (LiveRange &range : item.live)
         range = {begin + range.begin, begin + range.end};
     llvm::append_range(result.owners, lifetimes.owners);
     llvm::append_range(result.items, lifetimes.items);
     for (Operation &op : function.front()) {
-      ++begin; // as privateLifetimes counts
+      ++begin; // as bufferLifetimes counts
       if (auto acquire = dyn_cast<GradAcquireOp>(op))
         acquired.insert({acquire.getUnitAttr().getAttr(), begin});
     }

@@ -49,8 +49,7 @@ void PlanMemory::addSpace(Space space, PlanSummary summary) {
 PlanSummary PlanMemory::planBuffers(Space space) {
   PlanSummary largest;
   for (func::FuncOp function : stepFunctions(getOperation())) {
-    Lifetimes lifetimes = space == Space::host ? hostLifetimes(function)
-                                               : privateLifetimes(function);
+    Lifetimes lifetimes = bufferLifetimes(function, space);
     PlanSummary summary = planOffsets(lifetimes.items);
     for (auto [owner, item] : llvm::zip(lifetimes.owners, lifetimes.items)) {
       OpBuilder builder(owner);

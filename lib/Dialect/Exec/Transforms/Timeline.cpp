@@ -76,9 +76,9 @@ BufferKind FunctionTimeline::kindOf(Operation *owner, LiveRange range) const {
 }
 
 void FunctionTimeline::collect(func::FuncOp function) {
-  Lifetimes lifetimes = privateLifetimes(function);
+  Lifetimes lifetimes = bufferLifetimes(function, Space::private_);
   for (auto [owner, item] : llvm::zip(lifetimes.owners, lifetimes.items))
-    // privateLifetimes counts from 1.
+    // bufferLifetimes counts from 1.
     for (LiveRange range : item.live)
       buffers.push_back({owner, kindOf(owner, range), item.bytes,
                          listedBefore[size_t(range.begin - 1)],

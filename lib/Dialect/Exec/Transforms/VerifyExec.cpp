@@ -302,9 +302,10 @@ void VerifyExec::runOnOperation() {
   bool valid = true;
   for (func::FuncOp function : stepFunctions(module)) {
     valid &= succeeded(verifyContents(function));
-    valid &=
-        succeeded(verifySpace(Space::private_, privateLifetimes(function)));
-    if (Lifetimes host = hostLifetimes(function); !host.items.empty())
+    Lifetimes own = bufferLifetimes(function, Space::private_);
+    valid &= succeeded(verifySpace(Space::private_, own));
+    Lifetimes host = bufferLifetimes(function, Space::host);
+    if (!host.items.empty())
       valid &= succeeded(verifySpace(Space::host, host));
   }
   valid &= succeeded(verifySpace(Space::params, paramLifetimes(module)));

@@ -91,9 +91,10 @@ LogicalResult UnitOp::verify() {
   auto isWide = [](Type type) {
     return isa<Float32Type, BFloat16Type, Float16Type>(type);
   };
-  bool inCodes = isa<Float8E4M3FNType>(getParamDtype());
-  for (Type type :
-       {inCodes ? getReduceDtype() : getParamDtype(), getReduceDtype()})
+  SmallVector<Type, 2> wide = {getReduceDtype()};
+  if (!isa<Float8E4M3FNType>(getParamDtype()))
+    wide.push_back(getParamDtype());
+  for (Type type : wide)
     if (!isWide(type))
       return emitOpError() << "dtype " << type << " is not f32, bf16 or f16";
   if (failed(verifySection(*this, "trainable", getIntervals(), getLength())) ||

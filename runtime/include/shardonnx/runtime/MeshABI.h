@@ -56,9 +56,9 @@ typedef struct ShxAxisCollective {
 void shx_axis_collective(ShxContext *ctx, const ShxAxisCollective *desc,
                          const void *from, void *to, void *workspace);
 
-// The same in two calls with the same arguments. Between them nobody touches
-// `to` and the workspace, or writes `from`. Waits come in the order of starts;
-// a function ends with none outstanding.
+// The same in two calls with the same arguments, of CUDA programs only. Between
+// them nobody touches `to` and the workspace, or writes `from`. Waits come in
+// the order of starts; a function ends with none outstanding.
 void shx_axis_start(ShxContext *ctx, const ShxAxisCollective *desc,
                     const void *from, void *to, void *workspace);
 void shx_axis_wait(ShxContext *ctx, const ShxAxisCollective *desc,

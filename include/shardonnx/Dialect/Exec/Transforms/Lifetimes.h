@@ -29,11 +29,9 @@ struct Lifetimes {
 /// The functions of a step in the order in which they run.
 llvm::SmallVector<mlir::func::FuncOp> stepFunctions(mlir::ModuleOp module);
 
-/// Private buffers of one function; times are positions in its block.
-Lifetimes privateLifetimes(mlir::func::FuncOp function);
-
-/// The same of buffers in host memory.
-Lifetimes hostLifetimes(mlir::func::FuncOp function);
+/// One function's buffers in the private or the host space; times are positions
+/// in its block, from 1.
+Lifetimes bufferLifetimes(mlir::func::FuncOp function, Space space);
 
 /// Gathered parameters, from a gather's start to its free, over all functions
 /// of the step one after the other. A unit that is gathered when a function
