@@ -46,13 +46,9 @@ static SmallVector<GatherDtype> gatherTypesOf(ModuleOp module, ShxDType param,
                                               GatherDtype asked) {
   SmallVector<GatherDtype> types;
   for (auto unit : module.getOps<fsdp::UnitOp>()) {
-    if (dtypeOf(unit.getParamDtype()) != param)
-      continue;
-    GatherDtype own = asked;
-    if (auto word = dyn_cast_or_null<StringAttr>(
-            nn::unitSetting(unit, unit.getSymName(), nn::kGatherDtypeKey)))
-      own = parseSpelling<GatherDtype>(word.getValue()).value_or(asked);
-    types.push_back(own);
+    if (dtypeOf(unit.getParamDtype()) == param)
+      types.push_back(
+          nn::unitChoice(unit, unit.getSymName(), nn::kGatherDtypeKey, asked));
   }
   return types;
 }

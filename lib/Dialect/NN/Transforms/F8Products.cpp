@@ -159,11 +159,8 @@ struct F8ProductsPass : nn::impl::F8ProductsPassBase<F8ProductsPass> {
 
 /// What the unit's policy says, else the option.
 std::optional<F8Recipe> F8ProductsPass::recipeOf(FlatSymbolRefAttr unit) {
-  StringRef word = dtype;
-  if (auto setting = dyn_cast_or_null<StringAttr>(
-          unitSetting(getOperation(), unit.getValue(), kMatmulDtypeKey)))
-    word = setting.getValue();
-  switch (parseSpelling<MatmulDtype>(word).value_or(MatmulDtype::Param)) {
+  auto asked = parseSpelling<MatmulDtype>(dtype).value_or(MatmulDtype::Param);
+  switch (unitChoice(getOperation(), unit.getValue(), kMatmulDtypeKey, asked)) {
   case MatmulDtype::Param:
     return std::nullopt;
   case MatmulDtype::F8:

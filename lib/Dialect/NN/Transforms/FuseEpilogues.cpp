@@ -4,6 +4,7 @@
 // nn-fuse-epilogues: what a product's library call does besides the product.
 
 #include "FusionGraph.h"
+#include "Reshapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
@@ -72,12 +73,6 @@ private:
 };
 
 } // namespace
-
-static Value withoutReshapes(Value value) {
-  while (auto reshape = value.getDefiningOp<ReshapeOp>())
-    value = reshape.getOperand();
-  return value;
-}
 
 /// Calls `visit` for all that read the value or a reshape of it.
 static void forEachReader(Value value,

@@ -31,7 +31,6 @@ namespace {
 struct GatherCodesPass : nn::impl::GatherCodesPassBase<GatherCodesPass> {
   using GatherCodesPassBase::GatherCodesPassBase;
 
-  GatherDtype gatherOf(StringAttr unit);
   void setPolicies(ArrayRef<StringAttr> units);
   void runOnOperation() override;
 };
@@ -63,14 +62,6 @@ static bool isOfProducts(ParameterOp parameter, ArrayRef<GetOp> gets) {
            return elementType(get.getResult()).isBF16() &&
                   isReadByProducts(get.getResult());
          });
-}
-
-GatherDtype GatherCodesPass::gatherOf(StringAttr unit) {
-  StringRef word = dtype;
-  if (auto own = dyn_cast_or_null<StringAttr>(
-          unitSetting(getOperation(), unit.getValue(), kGatherDtypeKey)))
-    word = own.getValue();
-  return parseSpelling<GatherDtype>(word).value_or(GatherDtype::Param);
 }
 
 /// The units' products round what they read; what is small stays gathered.
@@ -109,12 +100,16 @@ void GatherCodesPass::runOnOperation() {
     bool weight = isOfProducts(parameter, gets[parameter.getSymNameAttr()]);
     (weight ? its.weights : its.others).push_back(parameter);
   }
+  GatherDtype asked =
+      parseSpelling<GatherDtype>(dtype).value_or(GatherDtype::Param);
   SmallVector<StringAttr> inCodes;
   for (auto &[name, unit] : units) {
     bool small = llvm::all_of(unit.others, [](ParameterOp parameter) {
       return cast<ShapedType>(parameter.getType()).getRank() < 2;
     });
-    if (unit.weights.empty() || !small || gatherOf(name) != GatherDtype::F8)
+    if (unit.weights.empty() || !small ||
+        unitChoice(getOperation(), name, kGatherDtypeKey, asked) !=
+            GatherDtype::F8)
       continue;
     inCodes.push_back(name);
     for (ParameterOp weight : unit.weights)

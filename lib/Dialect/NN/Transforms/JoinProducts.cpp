@@ -6,6 +6,7 @@
 // differentiation makes of it is one product for all their gradients, and one
 // for the rows' gradient.
 
+#include "Reshapes.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
@@ -66,12 +67,6 @@ private:
 };
 
 } // namespace
-
-static Value withoutReshapes(Value value) {
-  while (auto reshape = value.getDefiningOp<ReshapeOp>())
-    value = reshape.getOperand();
-  return value;
-}
 
 /// The unit of the parameter.
 FlatSymbolRefAttr Joiner::ownerOf(GetOp get) {

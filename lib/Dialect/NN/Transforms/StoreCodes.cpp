@@ -5,6 +5,7 @@
 // in 8 bits, not cast to them. It stands behind nn-store-f8, whose casts of
 // weights it takes away; of these a transposed copy is what may be left.
 
+#include "Reshapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNF8.h"
@@ -20,21 +21,13 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
 
-static Operation *withoutReshapes(Value value) {
-  while (auto reshape = value.getDefiningOp<ReshapeOp>())
-    value = reshape.getOperand();
-  return value.getDefiningOp();
-}
-
 /// Whether casts alone read the value, all by one step of the update.
 static bool isCastAlone(Value value, ArrayAttr &step) {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
     if (isa<ReshapeOp, TransposeOp, ConcatOp>(user))
       return isCastAlone(user->getResult(0), step);
     auto cast = dyn_cast<F8CastMatrixOp>(user);
-    auto taken =
-        cast ? dyn_cast_or_null<F8WeightStepOp>(withoutReshapes(cast.getStep()))
-             : nullptr;
+    auto taken = cast ? weightStepOf(cast.getStep()) : nullptr;
     if (!taken || cast.getFormat() != F8Format::e4m3)
       return false;
     if (!step)

@@ -6,6 +6,7 @@
 // before nn-fuse, which finds the casts to 8 bits beside what computes their
 // operands.
 
+#include "Reshapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNF8.h"
@@ -160,12 +161,6 @@ void Storer::demand(Rounded &operand, Operation *reader) {
   }
 }
 
-static Value withoutReshapes(Value value) {
-  while (auto reshape = value.getDefiningOp<ReshapeOp>())
-    value = reshape.getOperand();
-  return value;
-}
-
 /// Is the value computed, in its phase, of what has one element for each row? A
 /// norm's kernels have whole rows, whose sums they need.
 static bool readsRowScalars(Value value, bool backward,
@@ -201,12 +196,6 @@ static bool isRoundedAsComputed(F8RoundOp round) {
   });
 }
 
-/// Whether the update has the step: no kernel computes the weight, then.
-static bool isWeightStep(F8RoundOp round) {
-  Operation *step = withoutReshapes(round.getStep()).getDefiningOp();
-  return isa_and_nonnull<F8WeightStepOp>(step);
-}
-
 void Storer::makeCast(Key key, const Demand &demand) {
   auto round = cast<F8RoundOp>(key.getPointer());
   // What backward gathers anew is cast where it is read.
@@ -221,7 +210,7 @@ void Storer::makeCast(Key key, const Demand &demand) {
                             round.getStep());
     casts[key].second =
         NNBuilder(builder, loc).transpose(made->getResult(0), {1, 0});
-  } else if (demand.columns || isWeightStep(round)) {
+  } else if (demand.columns || weightStepOf(round.getStep())) {
     auto both = F8CastMatrixOp::create(builder, loc, round.getFormat(),
                                        round.getOperand(), round.getStep());
     casts[key] = {both.getRows(), both.getColumns()};

@@ -6,8 +6,9 @@
 #ifndef SHARDONNX_DIALECT_NN_IR_UNITPOLICY_H
 #define SHARDONNX_DIALECT_NN_IR_UNITPOLICY_H
 
-#include "mlir/IR/Attributes.h"
+#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Types.h"
+#include "shardonnx/runtime/Spelling.h"
 
 namespace mlir {
 class Operation;
@@ -38,6 +39,16 @@ inline constexpr llvm::StringLiteral kKeptKey = "kept";
 /// module or stands in it.
 mlir::Attribute unitSetting(mlir::Operation *op, llvm::StringRef unit,
                             llvm::StringRef key);
+
+/// The same of a key whose settings are words of a table; `asked` when the
+/// policy says nothing.
+template <typename Choice>
+Choice unitChoice(mlir::Operation *op, llvm::StringRef unit,
+                  llvm::StringRef key, Choice asked) {
+  auto word =
+      llvm::dyn_cast_or_null<mlir::StringAttr>(unitSetting(op, unit, key));
+  return word ? parseSpelling<Choice>(word.getValue()).value_or(asked) : asked;
+}
 
 /// The element type in which gradients of the parameter that `op` is or reads
 /// are reduced: its unit's, else the module's; null when neither is set.
