@@ -44,9 +44,10 @@ private:
 /// Partial sums of a reduction that are side by side: enough for the latency of
 /// an addition where rows come from memory.
 static constexpr int64_t kAccumulators = 2;
-/// Partial maxima, which keep a NaN at the price of a longer latency. Their
-/// number changes no bit of a result.
-static constexpr int64_t kMaxima = 4;
+/// Partial maxima, which keep a NaN at the price of a longer latency: where
+/// much is computed of an element, fewer hide it. Their number changes no bit
+/// of a result.
+static constexpr unsigned kMaxima = 4;
 
 void RowEmitter::run(Value begin, Value end) {
   Type pointer = LLVM::LLVMPointerType::get(e.b.getContext());
@@ -121,7 +122,7 @@ void RowEmitter::emitLoop(const RowPhase &phase) {
     return isa<nn::ReduceMaxOp>(reduction);
   });
   int64_t wanted = count == 0   ? unrollFor(phase.cost)
-                   : onlyMaxima ? kMaxima
+                   : onlyMaxima ? std::min(kMaxima, unrollFor(phase.cost))
                                 : kAccumulators;
   int64_t unroll = std::max<int64_t>(1, std::min<int64_t>(wanted, vectors));
 

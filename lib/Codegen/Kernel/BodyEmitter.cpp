@@ -50,6 +50,13 @@ Value BodyEmitter::emit(Value value, Scope &scope) {
   return result;
 }
 
+static void assumeNumbers(Operation *op) {
+  op->setAttr(cast<arith::ArithFastMathInterface>(op).getFastMathAttrName(),
+              arith::FastMathFlagsAttr::get(op->getContext(),
+                                            arith::FastMathFlags::nnan |
+                                                arith::FastMathFlags::nsz));
+}
+
 Value BodyEmitter::emitOp(Operation *op, Scope &scope) {
   if (auto constant = dyn_cast<nn::ConstantOp>(op))
     return emitConstant(constant, scope.width);
@@ -61,6 +68,8 @@ Value BodyEmitter::emitOp(Operation *op, Scope &scope) {
   if (isa<nn::BroadcastOp>(op))
     return operands.front();
   Value result = cast<nn::ElementwiseOpInterface>(op).emitVector(b, operands);
+  if (kernel.isOfNumbers(op->getResult(0)))
+    assumeNumbers(result.getDefiningOp());
   // Whoever casts wants what is left behind the cast.
   if (isa<nn::CastOp>(op) && !nn::elementType(op->getOperand(0)).isInteger(1))
     return memory.round(result, nn::elementType(op->getResult(0)));

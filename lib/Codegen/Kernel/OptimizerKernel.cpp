@@ -88,6 +88,10 @@ private:
   void yieldCodes(unsigned i, Value value);
   Value decode(Value code, const BlockCodes &codes);
   Value encode(Value magnitude, const BlockCodes &codes);
+  Value entryOf(Value number, const BlockCodes &codes);
+  Value numberOf(Value x, const BlockCodes &codes);
+  template <typename Op>
+  Value extremeOf(ArrayRef<BlockCodes::Line> lines, Value x, Value limit);
   // True at the elements of the piece.
   Value insidePiece();
   // The master, unless the step is skipped.
@@ -114,6 +118,7 @@ private:
   SmallVector<MemRefType> buffers, resultBuffers;
   SmallVector<Value> results;
   SmallVector<std::pair<Value, unsigned>> rounded; // a value, its random bits
+  SmallVector<Value> ofNumbers;
 };
 
 } // namespace
@@ -191,45 +196,59 @@ Value OptimizerBody::insidePiece() {
   return nn::AndOp::create(builder, b.loc, behind, before);
 }
 
+/// The largest (nn.max) or smallest (nn.min) of the lines at x, a number, and
+/// of the limit: in pairs, so that none waits for all before it.
+template <typename Op>
+Value OptimizerBody::extremeOf(ArrayRef<BlockCodes::Line> lines, Value x,
+                               Value limit) {
+  SmallVector<Value> values = {limit};
+  for (const BlockCodes::Line &line : lines)
+    values.push_back(b.add(b.mul(x, double(line.slope)), double(line.offset)));
+  for (size_t i = 0; i + 1 < values.size(); i += 2) {
+    values.push_back(b.binary<Op>(values[i], values[i + 1]));
+    ofNumbers.push_back(values.back());
+  }
+  return values.back();
+}
+
 /// Entry `number` of the map, from its place among the magnitudes.
-static Value entryOf(nn::NNBuilder &b, Value number, const BlockCodes &codes) {
-  Value at = b.add(number, 0.5), value = b.constant(0.0);
-  for (const BlockCodes::Line &line : codes.decode)
-    value = b.binary<nn::MaxOp>(
-        value, b.add(b.mul(at, double(line.slope)), double(line.offset)));
-  return b.binary<nn::MinOp>(value, b.constant(1.0));
+Value OptimizerBody::entryOf(Value number, const BlockCodes &codes) {
+  Value value =
+      extremeOf<nn::MaxOp>(codes.decode, b.add(number, 0.5), b.constant(0.0));
+  ofNumbers.push_back(b.binary<nn::MinOp>(value, b.constant(1.0)));
+  return ofNumbers.back();
 }
 
 Value OptimizerBody::decode(Value code, const BlockCodes &codes) {
   Value place = b.f32(code);
   if (!codes.hasSigns)
-    return entryOf(b, b.add(place, BlockCodes::kCodeBias + codes.zero), codes);
+    return entryOf(b.add(place, BlockCodes::kCodeBias + codes.zero), codes);
   place = b.add(place, BlockCodes::kCodeBias + 1 - codes.one);
-  Value value = entryOf(b, b.unary<nn::AbsOp>(place), codes);
+  Value value = entryOf(b.unary<nn::AbsOp>(place), codes);
   Value isNegative =
       b.compare(nn::ComparePredicate::lt, place, b.constant(0.0));
   return b.select(isNegative, b.unary<nn::NegOp>(value), value);
 }
 
-/// The number of the entry nearest to a magnitude of at most 1.
-static Value numberOf(nn::NNBuilder &b, Value x, const BlockCodes &codes) {
-  Value least;
-  for (const BlockCodes::Line &line : codes.encode) {
-    Value at = b.add(b.mul(x, double(line.slope)), double(line.offset));
-    least = least ? b.binary<nn::MinOp>(least, at) : at;
-  }
-  Value isOne = b.compare(nn::ComparePredicate::ge, x, b.constant(codes.top));
-  return b.select(isOne, b.constant(codes.one), b.unary<nn::FloorOp>(least));
+/// The number of the entry nearest to a magnitude, of those from `top` on that
+/// of 1, and so of a NaN.
+Value OptimizerBody::numberOf(Value x, const BlockCodes &codes) {
+  Value one = b.constant(codes.one), top = b.constant(codes.top);
+  Value isBelow = b.compare(nn::ComparePredicate::lt, x, top);
+  Value least =
+      extremeOf<nn::MinOp>(codes.encode, b.select(isBelow, x, top), one);
+  return b.select(isBelow, b.unary<nn::FloorOp>(least), one);
 }
 
 /// Of a value over its block's scale.
 Value OptimizerBody::encode(Value x, const BlockCodes &codes) {
   Value magnitude = codes.hasSigns ? b.unary<nn::AbsOp>(x) : x;
-  Value number = numberOf(b, magnitude, codes);
+  Value number = numberOf(magnitude, codes);
   if (!codes.hasSigns)
     return b.add(number, -codes.zero - BlockCodes::kCodeBias);
-  Value limited = b.binary<nn::MaxOp>(
-      b.binary<nn::MinOp>(number, b.constant(codes.one - 1)), b.constant(1.0));
+  Value low = b.binary<nn::MinOp>(number, b.constant(codes.one - 1));
+  Value limited = b.binary<nn::MaxOp>(low, b.constant(1.0));
+  ofNumbers.append({low, limited});
   Value isNegative = b.compare(nn::ComparePredicate::lt, x, b.constant(0.0));
   number = b.select(isNegative, b.unary<nn::NegOp>(limited), number);
   return b.add(number, codes.one - 1 - BlockCodes::kCodeBias);
@@ -369,6 +388,8 @@ FailureOr<OptimizerKernel> OptimizerBody::finish() {
   for (auto [value, shift] : rounded)
     kernel->setRounding(value, {cast<BlockArgument>(scalar(SHX_ROUNDING_KEY)),
                                 cast<BlockArgument>(first), shift});
+  for (Value value : ofNumbers)
+    kernel->setOfNumbers(value);
   return OptimizerKernel{std::move(region), std::move(*kernel)};
 }
 

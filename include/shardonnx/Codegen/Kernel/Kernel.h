@@ -85,6 +85,12 @@ public:
       return std::nullopt;
     return found->second;
   }
+  /// Of a maximum or a minimum: its operands are numbers, so that it need not
+  /// keep a NaN.
+  void setOfNumbers(mlir::Value value) { ofNumbers.insert(value); }
+  bool isOfNumbers(mlir::Value value) const {
+    return ofNumbers.contains(value);
+  }
   /// Arguments that a device's function has by value (an optimizer's piece).
   void setValueSlot(unsigned slot) { valueSlot = slot; }
   std::optional<unsigned> getValueSlot() const { return valueSlot; }
@@ -139,6 +145,7 @@ private:
   llvm::SmallVector<unsigned> slots;
   llvm::SmallDenseMap<mlir::Value, RandomRounding> roundings;
   llvm::SmallDenseMap<mlir::Value, mlir::BlockArgument> lowerHalves;
+  llvm::DenseSet<mlir::Value> ofNumbers;
   std::optional<unsigned> valueSlot;
   mlir::Block *body = nullptr;
   bool hasReductions = false;
