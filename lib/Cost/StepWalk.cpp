@@ -62,8 +62,11 @@ double StepWalk::newtonSchulzSeconds(const Manifest::Unit &unit) const {
     return 0;
   double flops = 0;
   for (const Manifest::Param &param : unit.params)
-    if (unit.isMatrix(param))
-      flops += newtonSchulzFlops(param.shape[0], param.shape[1]);
+    if (unit.isMatrix(param)) {
+      std::vector<int64_t> whole = param.wholeShape();
+      flops += newtonSchulzFlops(whole[0], whole[1]) /
+               (param.split ? topology.tensor : 1);
+    }
   return products.workSeconds(flops / topology.groupHere(), 0, /*half=*/true);
 }
 

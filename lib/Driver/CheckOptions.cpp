@@ -206,14 +206,11 @@ static LogicalResult checkMuon(const CompileOptions &options,
   return success();
 }
 
-// What no tensor or context axis can stand beside, and why.
+// What an axis cannot stand beside, and why.
 static std::string besideAxes(const CompileOptions &options) {
-  if (options.optimizer == Optimizer::Muon && options.mesh.tensor() > 1)
-    return "--optimizer=muon orthogonalises whole matrices, of which a rank of "
-           "the tensor axis has a part";
-  if (options.strictNumerics)
-    return "--strict-numerics keeps the order of sums, which the ranks of an "
-           "axis share out";
+  if (options.strictNumerics && options.mesh.context() > 1)
+    return "--strict-numerics keeps attention as it is written out, of which "
+           "the ranks of the context axis could not have parts";
   return "";
 }
 

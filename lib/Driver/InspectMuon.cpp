@@ -6,6 +6,7 @@
 #include "InspectReport.h"
 #include "shardonnx/runtime/MuonPlan.h"
 #include "shardonnx/runtime/NewtonSchulzPlan.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -15,23 +16,28 @@ void shardonnx::printMuon(const Manifest &m, const InspectView &view,
                           llvm::raw_ostream &out) {
   if (!m.hasMatrices())
     return;
-  auto owners = static_cast<size_t>(view.topology.groupHere());
+  int places = view.topology.groupHere(), tensor = view.topology.tensor;
+  auto owners = static_cast<size_t>(places * tensor);
   std::vector<size_t> counts(owners);
   std::vector<double> flops(owners);
   double total = 0;
   size_t count = 0;
-  for (const MuonPlan::Unit &unit : planMuon(m, int(owners)).units)
+  for (const MuonPlan::Unit &unit : planMuon(m, places).units)
     for (const MuonPlan::Matrix &matrix : unit.matrices) {
-      auto owner = static_cast<size_t>(matrix.owner);
       double work = newtonSchulzFlops(matrix.rows(), matrix.columns());
-      flops[owner] += work;
-      total += work;
-      ++counts[owner];
+      for (int part : llvm::seq(tensor)) {
+        if (!matrix.isOwnedBy(matrix.owner, part))
+          continue;
+        auto owner = static_cast<size_t>(matrix.owner * tensor + part);
+        flops[owner] += work;
+        total += work;
+        ++counts[owner];
+      }
       ++count;
     }
   out << "\nMuon: " << count << " matrices, " << llvm::format("%.3g", total)
       << " FLOPs a step to make them orthogonal, each by one rank"
-      << (view.topology.groupHere() < view.topology.ranks ? " of a group" : "")
+      << (places * tensor < view.topology.ranks ? " of a group" : "")
       << '\n';
   constexpr size_t kShown = 8;
   for (size_t owner = 0; owner < std::min(owners, kShown); ++owner)
@@ -48,6 +54,7 @@ std::vector<int> shardonnx::muonOwners(const Manifest &m,
   MuonPlan plan = planMuon(m, topology.groupHere());
   for (const MuonPlan::Matrix &matrix :
        plan.units[size_t(&unit - m.units.data())].matrices)
-    owners[size_t(matrix.param - unit.params.data())] = matrix.owner;
+    owners[size_t(matrix.param - unit.params.data())] =
+        matrix.owner * topology.tensor + matrix.joinedAt.value_or(0);
   return owners;
 }

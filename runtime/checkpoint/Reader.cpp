@@ -173,8 +173,16 @@ CheckpointReader::slicesOf(size_t unit, StateArray array) const {
   const Checkpoint::Unit &u = checkpoint.units[unit];
   std::vector<Checkpoint::Slice> slices =
       array == StateArray::Frozen ? u.frozen : u.trainable;
-  for (Checkpoint::Slice &slice : slices)
-    slice.interval = storedInterval(array, slice.interval, u.matrixLength);
+  // Of each rank of a tensor axis, a slice is of its own section.
+  int64_t length = u.sectionLength(array != StateArray::Frozen);
+  for (auto &[file, interval] : slices) {
+    int64_t part = length > 0 ? interval.begin / length : 0;
+    Interval has = storedInterval(
+        array, {interval.begin - part * length, interval.end - part * length},
+        u.matrixLength);
+    int64_t begin = sectionBegin(array, part, length);
+    interval = {begin + has.begin, begin + has.end};
+  }
   return slices;
 }
 

@@ -181,6 +181,10 @@ Manifest::Unit readUnit(const Json &json, const Json &program,
     if (unit.isMatrix(param) && param.shape.size() != 2)
       fail("the manifest has '", param.name,
            "' among the matrices, but it is not two-dimensional");
+    if (unit.isMatrix(param) && param.split &&
+        param.split->size() % mesh.tensor() != 0)
+      fail("the manifest has '", param.name,
+           "' among the matrices, but its parts are uneven");
   }
   for (const Manifest::Param &param : unit.params)
     if (unit.inCodes() && (!param.trainable || param.f8Steps.size() != 1))

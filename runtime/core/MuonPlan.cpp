@@ -20,6 +20,46 @@ double flopsOf(const MuonPlan::Matrix &matrix) {
   return newtonSchulzFlops(matrix.rows(), matrix.columns());
 }
 
+// Ranks of all parts, by place and then by part.
+class Loads {
+public:
+  Loads(int owners, int parts)
+      : parts(parts), loads(static_cast<size_t>(owners * parts)) {}
+  // A split matrix goes to one rank; any other to those at one place in the
+  // groups of all parts, which have the same of those that are not split.
+  void assign(MuonPlan::Matrix &matrix) {
+    double work = flopsOf(matrix);
+    auto least = std::min_element(loads.begin(), loads.end());
+    auto rank = static_cast<int>(least - loads.begin());
+    if (matrix.param->split) {
+      *least += work;
+      matrix.owner = rank / parts;
+      matrix.joinedAt = rank % parts;
+      return;
+    }
+    matrix.owner = leastPlace();
+    for (int part = 0; part < parts; ++part)
+      loads[static_cast<size_t>(matrix.owner * parts + part)] += work;
+  }
+
+private:
+  // By what its busiest rank has to do.
+  int leastPlace() const {
+    auto busiest = [&](int place) {
+      auto first = loads.begin() + place * parts;
+      return *std::max_element(first, first + parts);
+    };
+    int least = 0;
+    for (int p = 1; p < static_cast<int>(loads.size()) / parts; ++p)
+      if (busiest(p) < busiest(least))
+        least = p;
+    return least;
+  }
+
+  int parts;
+  std::vector<double> loads;
+};
+
 // The unit's matrices, the most work first.
 std::vector<MuonPlan::Matrix> matricesOf(const Manifest::Unit &unit) {
   std::vector<MuonPlan::Matrix> matrices;
@@ -71,15 +111,16 @@ bool MuonPlan::Matrix::staysIn(const Interval &owned) const {
 
 MuonPlan planMuon(const Manifest &manifest, int owners) {
   MuonPlan plan;
-  std::vector<double> load(static_cast<size_t>(owners));
+  Loads loads(owners, static_cast<int>(manifest.mesh.tensor()));
+  int64_t joinedBytes = 0;
   std::vector<size_t> withMatrices;
   for (const Manifest::Unit &unit : manifest.units) {
     MuonPlan::Unit &planned = plan.units.emplace_back();
     planned.matrices = matricesOf(unit);
     for (MuonPlan::Matrix &matrix : planned.matrices) {
-      auto least = std::min_element(load.begin(), load.end());
-      *least += flopsOf(matrix);
-      matrix.owner = static_cast<int>(least - load.begin());
+      loads.assign(matrix);
+      if (matrix.joinedAt)
+        joinedBytes = std::max(joinedBytes, matrix.bytes());
       plan.workspaceBytes =
           std::max(plan.workspaceBytes,
                    planNewtonSchulz(matrix.rows(), matrix.columns()).bytes);
@@ -87,25 +128,36 @@ MuonPlan planMuon(const Manifest &manifest, int owners) {
     if (unit.matrixLength > 0)
       withMatrices.push_back(plan.units.size() - 1);
   }
+  plan.joined = alignTo(plan.workspaceBytes, kBufferAlignmentBytes);
+  if (joinedBytes > 0)
+    plan.workspaceBytes = plan.joined + joinedBytes;
   placeDirections(manifest, withMatrices, plan);
   return plan;
 }
 
 // What a place needs of a unit: the largest slice, and the most that one rank
-// owns and has not in its slice.
+// owns and has not in its slice, or of whose parts it joins.
 static std::pair<int64_t, int64_t> bytesOf(const MuonPlan::Unit &planned,
                                            const Manifest::Unit &unit,
                                            const Topology &topology) {
   int64_t slice = 0, matrices = 0;
   for (int rank = 0; rank < topology.groupSize(); ++rank) {
-    Interval owned = topology.owned(unit.sharded, unit.length, rank);
+    Interval owned = topology.owned(unit.sharded, unit.length,
+                                    topology.rankAt(0, rank, 0));
     int64_t end = std::min(owned.end, unit.matrixLength);
     slice = std::max(slice, (end - owned.begin) * kDirectionBytes);
-    int64_t ofRank = 0;
-    for (const MuonPlan::Matrix &matrix : planned.matrices)
-      if (matrix.owner == rank && !matrix.staysIn(owned))
-        ofRank += alignTo(matrix.bytes(), kDeviceAlignmentBytes);
-    matrices = std::max(matrices, ofRank);
+    int64_t ofPlace = 0;
+    std::vector<int64_t> ofPart(static_cast<size_t>(topology.tensor));
+    for (const MuonPlan::Matrix &matrix : planned.matrices) {
+      if (matrix.owner != rank)
+        continue;
+      int64_t part = alignTo(matrix.partBytes(), kDeviceAlignmentBytes);
+      ofPlace += matrix.staysIn(owned) ? 0 : part;
+      if (matrix.joinedAt)
+        ofPart[static_cast<size_t>(*matrix.joinedAt)] += part * topology.tensor;
+    }
+    matrices = std::max(matrices, ofPlace + *std::max_element(ofPart.begin(),
+                                                              ofPart.end()));
   }
   return {alignTo(slice, kDeviceAlignmentBytes), matrices};
 }
@@ -118,6 +170,7 @@ DeviceMuonPlan planDeviceMuon(const Manifest &manifest,
   std::vector<int64_t> places(kPlaces);
   std::vector<size_t> placeOf(manifest.units.size());
   size_t count = 0;
+  int64_t joinedBytes = 0;
   for (size_t u = 0; u < manifest.units.size(); ++u) {
     const MuonPlan::Unit &planned = owners.units[u];
     if (planned.matrices.empty())
@@ -127,14 +180,21 @@ DeviceMuonPlan planDeviceMuon(const Manifest &manifest,
     placeOf[u] = count++ % kPlaces;
     int64_t &place = places[placeOf[u]];
     place = std::max(place, slice + matrices);
-    for (const MuonPlan::Matrix &matrix : planned.matrices)
+    for (const MuonPlan::Matrix &matrix : planned.matrices) {
       plan.workspaceBytes = std::max(
           plan.workspaceBytes,
           rt::cuda::planNewtonSchulz(matrix.rows(), matrix.columns()).bytes);
+      if (matrix.joinedAt)
+        joinedBytes = std::max(
+            joinedBytes, alignTo(matrix.bytes(), kDeviceAlignmentBytes));
+    }
   }
   size_t matrices = 0;
   for (const MuonPlan::Unit &unit : owners.units)
     matrices += unit.matrices.size();
+  plan.joined = alignTo(plan.workspaceBytes, kDeviceAlignmentBytes);
+  if (joinedBytes > 0)
+    plan.workspaceBytes = plan.joined + joinedBytes;
   plan.factors = plan.workspaceBytes;
   plan.workspaceBytes +=
       alignTo(int64_t(matrices * sizeof(float)), kDeviceAlignmentBytes);

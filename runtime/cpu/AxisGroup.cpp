@@ -19,11 +19,6 @@ SplitPart partOf(const ShxAxisCollective &desc, int part) {
           desc.parts, desc.zigzag != 0};
 }
 
-/// Whose part a slice, a pad or a shift is of.
-int sourceOf(const ShxAxisCollective &desc, int part) {
-  return (part - desc.behind + desc.parts) % desc.parts;
-}
-
 bool scatters(const ShxAxisCollective &desc) {
   return desc.call == SHX_AXIS_REDUCE_SCATTER;
 }
@@ -70,7 +65,7 @@ void AxisGroup::slice(const ShxAxisCollective &desc, const uint8_t *from,
     std::memcpy(to + at * element, from + whole * element,
                 static_cast<size_t>(count * element));
   };
-  partOf(desc, sourceOf(desc, membersOf(desc).part))
+  partOf(desc, placeBehind(desc, membersOf(desc).part))
       .forRuns(desc.inner, 0, givenElements(desc), copy);
 }
 
@@ -83,7 +78,7 @@ void AxisGroup::pad(const ShxAxisCollective &desc, const uint8_t *from,
     std::memcpy(to + whole * element, from + at * element,
                 static_cast<size_t>(count * element));
   };
-  partOf(desc, sourceOf(desc, membersOf(desc).part))
+  partOf(desc, placeBehind(desc, membersOf(desc).part))
       .forRuns(desc.inner, 0, elements, copy);
 }
 
@@ -167,7 +162,7 @@ void AxisGroup::take(const ShxAxisCollective &desc, int64_t begin,
   int64_t element = dtypeBytes(dtype);
   if (desc.call == SHX_AXIS_SHIFT)
     return copySlice(to + begin * element,
-                     given(members.at(sourceOf(desc, members.part))),
+                     given(members.at(placeBehind(desc, members.part))),
                      count * element, /*parallel=*/true);
   if (desc.call == SHX_AXIS_ALL_REDUCE || scatters(desc)) {
     int64_t share = scatters(desc) ? members.part * count * element : 0;

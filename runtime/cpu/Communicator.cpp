@@ -41,6 +41,14 @@ Communicator::Communicator(State &state, Control &control, Trace *trace,
              state.topology.groupSize() * state.topology.tensor},
       all{state.topology.tensorRank(state.rank), state.topology.ranks,
           state.topology.tensor},
+      alike{state.rank - state.topology.tensorRank(state.rank),
+            state.rank - state.topology.tensorRank(state.rank) +
+                state.topology.tensor,
+            1},
+      replica{group.begin - group.begin % state.topology.tensor,
+              group.begin - group.begin % state.topology.tensor +
+                  state.topology.groupSize() * state.topology.tensor,
+              1},
       counts(state.units.size()) {
   auto paramBegin = [&](size_t u) { return units[u].unit->paramOffsetBytes; };
   auto paramBytes = [&](size_t u) {
@@ -387,7 +395,8 @@ void Communicator::updateEnd(size_t unit) {
 // ---- Muon's matrices
 // Each rank writes its slice of their directions, owners replace whole ones,
 // and all read their slices of these. A replicated unit's rank has all, and
-// writes what it owns.
+// writes what it owns. Of matrices that are split over the tensor axis an owner
+// joins the parts of the groups of all its ranks.
 
 void Communicator::awaitDirections(size_t unit) {
   size_t before = state.muon.units[unit].before;
@@ -406,12 +415,13 @@ void Communicator::publishOrthogonal(size_t unit) {
 }
 
 bool Communicator::areDirectionsWritten(size_t unit) const {
-  return every(readers(unit), unit, &UnitCounters::directions,
-               counts[unit].directions);
+  return every(sharded(unit) ? replica : alike, unit,
+               &UnitCounters::directions, counts[unit].directions);
 }
 
 bool Communicator::areOrthogonal(size_t unit) const {
-  return every(group, unit, &UnitCounters::orthogonal, counts[unit].directions);
+  return every(replica, unit, &UnitCounters::orthogonal,
+               counts[unit].directions);
 }
 
 // ---- Numbers

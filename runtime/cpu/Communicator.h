@@ -143,6 +143,8 @@ private:
   std::vector<UnitState> &units;
   /// This rank, its replica, the ranks at its place in each replica, all.
   const Ranks self, group, column, all;
+  /// The ranks of its tensor axis, and all of its replica.
+  const Ranks alike, replica;
   bool firstMicrobatch = true, lastMicrobatch = true;
   std::vector<Counts> counts;
   /// [unit] the units, itself among them, whose gather or gradient buffer

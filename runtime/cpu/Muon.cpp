@@ -4,6 +4,7 @@
 // See Muon.h.
 
 #include "Muon.h"
+#include "../core/ParamPart.h"
 #include "Update.h"
 #include "kernels/NewtonSchulz.h"
 #include "kernels/Pool.h"
@@ -23,6 +24,23 @@ Interval within(const UnitState &u, const Interval &part,
 
 uint16_t *directionsAt(const UnitState &u, const Interval &cut) {
   return u.directions + u.owned.begin + cut.begin;
+}
+
+// Calls visit(element of the whole, element of the part in its group's
+// directions, count) for all parts of a split matrix.
+template <typename Visit>
+void forPartsOf(const UnitState &u, const MuonPlan::Matrix &matrix, Visit visit) {
+  const Manifest::Param &param = *matrix.param;
+  auto count = static_cast<int64_t>(u.partDirections.size());
+  parallelTasks(count, [&](int64_t part) {
+    uint16_t *directions =
+        u.partDirections[static_cast<size_t>(part)] + param.offset;
+    ParamPart(param, part, count)
+        .forRuns(0, param.elements(),
+                 [&](int64_t at, int64_t whole, int64_t length) {
+                   visit(whole, directions + at, length);
+                 });
+  });
 }
 
 } // namespace
@@ -69,7 +87,7 @@ void Muon::start(size_t unit, ShxKernel kernel) {
 void Muon::addTasks(size_t unit) {
   bool any = false;
   for (const MuonPlan::Matrix &matrix : plan.units[unit].matrices)
-    if (matrix.owner == context.state->muonOwner()) {
+    if (context.state->ownsMatrix(matrix)) {
       tasks.push_back({unit, &matrix, false});
       any = true;
     }
@@ -85,12 +103,28 @@ void Muon::runTask() {
   const UnitState &u = context.state->units[task.unit];
   {
     TraceScope scope(&context, "newton_schulz");
-    orthogonalize(u.directions + task.matrix->param->offset,
-                  task.matrix->rows(), task.matrix->columns(),
-                  context.state->muonWorkspace());
+    if (task.matrix->joinedAt)
+      orthogonalizeJoined(u, *task.matrix);
+    else
+      orthogonalize(u.directions + task.matrix->param->offset,
+                    task.matrix->rows(), task.matrix->columns(),
+                    context.state->muonWorkspace());
   }
   if (task.isLast)
     context.communicator->publishOrthogonal(task.unit);
+}
+
+void Muon::orthogonalizeJoined(const UnitState &u,
+                               const MuonPlan::Matrix &matrix) {
+  uint8_t *workspace = context.state->muonWorkspace();
+  auto *whole = reinterpret_cast<uint16_t *>(workspace + plan.joined);
+  forPartsOf(u, matrix, [&](int64_t at, const uint16_t *part, int64_t count) {
+    std::copy_n(part, count, whole + at);
+  });
+  orthogonalize(whole, matrix.rows(), matrix.columns(), workspace);
+  forPartsOf(u, matrix, [&](int64_t at, uint16_t *part, int64_t count) {
+    std::copy_n(whole + at, count, part);
+  });
 }
 
 void Muon::finish(size_t unit, ShxKernel kernel) {

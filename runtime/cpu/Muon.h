@@ -37,6 +37,9 @@ private:
   bool writes(const UnitState &u, const MuonPlan::Matrix &matrix) const;
   void addTasks(size_t unit);
   void runTask();
+  /// Of a matrix that is split over the tensor axis, whose parts come together
+  /// here.
+  void orthogonalizeJoined(const UnitState &u, const MuonPlan::Matrix &matrix);
   void takeMomentum(const UnitState &u, const Interval &cut, bool writes,
                     ShxKernel kernel);
 

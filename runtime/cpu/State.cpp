@@ -75,7 +75,7 @@ SharedPlan planShared(const Manifest &m, const Topology &topology,
     return begin;
   };
   plan.gather = take(plan.gatherBytes, topology.groups());
-  plan.muon = take(plan.muonBytes, topology.replicas);
+  plan.muon = take(plan.muonBytes, topology.groups());
   plan.reduced = take(plan.reducedBytes, topology.tensor);
   plan.replicaSums = take(plan.replicaSumBytes, topology.ranks);
   plan.gradients = take(plan.gradientBytes, topology.ranks);
@@ -120,8 +120,10 @@ void State::mapMemory(int memory, const MemoryOptions &options) {
   };
   gatherMemory = map(plan.gather + topology.group(rank) * plan.gatherBytes,
                      plan.gatherBytes, "gathered parameters");
-  muonMemory = map(plan.muon + topology.replica(rank) * plan.muonBytes,
-                   plan.muonBytes, "Muon's directions");
+  int firstGroup = topology.replica(rank) * topology.tensor;
+  for (int group = firstGroup; group < firstGroup + topology.tensor; ++group)
+    muonMemory.push_back(map(plan.muon + group * plan.muonBytes, plan.muonBytes,
+                             "Muon's directions"));
   muonPrivate = Mapping::anonymous(static_cast<size_t>(muon.workspaceBytes),
                                    "Muon's workspace");
   reducedMemory =
@@ -159,9 +161,13 @@ void State::placeUnit(size_t index, const MemoryOptions &options) {
   state.assign(manifest, index, topology, rank);
   state.inPlace = gathersInPlace(manifest, unit, options);
   state.reducePart = unit.sharded ? state.owned : state.counted;
-  if (unit.matrixLength > 0)
-    state.directions = reinterpret_cast<uint16_t *>(muonMemory.data() +
-                                                    muon.units[index].offset);
+  if (unit.matrixLength > 0) {
+    for (const Mapping &memory : muonMemory)
+      state.partDirections.push_back(reinterpret_cast<uint16_t *>(
+          memory.data() + muon.units[index].offset));
+    state.directions =
+        state.partDirections[static_cast<size_t>(topology.tensorRank(rank))];
+  }
   if (unit.sharded)
     state.gathered = gatherMemory.data() + plan.unitOffsets[index];
   else if (!state.inPlace)

@@ -28,6 +28,8 @@ struct UnitState : OwnedUnit {
   /// [unit->matrixLength], bf16, that the ranks of the group on this machine
   /// share: what Muon's matrices are to be moved along (MuonPlan.h).
   uint16_t *directions = nullptr;
+  /// The same of the group of each rank of the tensor axis, by its place there.
+  std::vector<uint16_t *> partDirections;
   /// The whole unit in reduce_dtype, of each rank whose gradients this one
   /// sums.
   std::vector<uint8_t *> gradients;
@@ -39,8 +41,8 @@ struct UnitState : OwnedUnit {
 /// Where everything lies in the file that the ranks share. All ranks compute
 /// the same from the manifest.
 struct SharedPlan {
-  /// Offsets: of the first group, the first replica, the first part of the
-  /// tensor axis, and of the first rank three times.
+  /// Offsets: of the first group twice, the first part of the tensor axis, and
+  /// of the first rank three times.
   int64_t gather = 0, muon = 0, reduced = 0, replicaSums = 0, gradients = 0,
           mesh = 0;
   /// What one of them takes: multiples of a page.
@@ -90,6 +92,10 @@ public:
   }
   uint8_t *privateBase() const { return privateMemory.data(); }
   uint8_t *muonWorkspace() const { return muonPrivate.data(); }
+  /// Whether this rank makes the matrix orthogonal.
+  bool ownsMatrix(const MuonPlan::Matrix &matrix) const {
+    return matrix.isOwnedBy(muonOwner(), topology.tensorRank(rank));
+  }
   /// This rank's place among those that share Muon's matrices.
   int muonOwner() const {
     return topology.groupRank(rank) % topology.groupHere();
@@ -117,9 +123,10 @@ private:
   void placeReplicaSums();
 
   Mapping privateMemory, ownedMemory, gatherMemory, privateGather,
-      reducedMemory, muonMemory, muonPrivate;
+      reducedMemory, muonPrivate;
   OffloadFile offloadFile;
   int64_t offloadBytes = 0;
+  std::vector<Mapping> muonMemory;       // [rank of the tensor axis]
   std::vector<Mapping> gradientMemory;   // [rank]
   std::vector<Mapping> meshMemory;       // [rank that sees the same samples]
   std::vector<Mapping> replicaSumMemory; // [replica]

@@ -123,7 +123,15 @@ MESH_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2", *extra], ranks, words)
     ("gpt2-lora-int8", ["--mesh=tensor:3"], 3, []),
     ("gpt2-fp8", ["--mesh=tensor:3", "--recompute=block"], 3, []),
     ("llama-fp8", ["--mesh=tensor:2"], 4, []),
-    ("llama-fp8-rowwise", ["--mesh=tensor:2"], 2, [])]
+    ("llama-fp8-rowwise", ["--mesh=tensor:2"], 2, []),
+    ("gpt2-muon", ["--mesh=tensor:3"], 3, []),
+    ("gpt2-muon", ["--mesh=tensor:3", "--strategy=hybrid_shard"], 6,
+     ["--replicas=2"]),
+    ("llama-muon", ["--mesh=tensor:2", "--recompute=block"], 2, []),
+    ("llama-muon", ["--mesh=tensor:2"], 4, []),
+    ("llama-muon", ["--mesh=tensor:2", "--strategy=no_shard"], 4, []),
+    ("llama-23-optimized", ["--mesh=tensor:2", "--strict-numerics"], 4, []),
+    ("gpt2-18", ["--mesh=tensor:3", "--strict-numerics"], 3, [])]
 # Ranks that each have a part of every sequence, alone and with that.
 RING, ULYSSES, GATHER = (f"--context-attention={way}"
                          for way in ("ring", "ulysses", "all-gather"))
@@ -201,11 +209,15 @@ CORE_MESH = [("llama-23-optimized", ["--mesh=tensor:2"], 4, []),
              ("gpt2-bf16", ["--mesh=tensor:3", "--strategy=no_shard"], 3, []),
              ("llama-eight", ["--mesh=context:2,tensor:2", ULYSSES], 4, []),
              ("llama-eight-documents", ["--mesh=context:2", RING], 2, []),
+             ("llama-23-optimized", ["--mesh=tensor:2", "--strict-numerics"],
+              2, []),
              ("gpt2-lora-int8", ["--mesh=tensor:3"], 3, [])]
 # Matrices travel between ranks.
 CORE_MUON = [("llama-muon", [], 3, []),
              ("gpt2-muon", ["--strategy=hybrid_shard"], 4, ["--replicas=2"]),
-             ("llama-muon", ["--strategy=no_shard"], 2, [])]
+             ("llama-muon", ["--strategy=no_shard"], 2, []),
+             ("gpt2-muon", ["--mesh=tensor:3"], 3, []),
+             ("llama-muon", ["--mesh=tensor:2"], 4, [])]
 # What waits for backward in a GPU's host memory changes no bit.
 OFFLOAD_MATRIX = [("gpt2-18", []), ("gpt2-18", ["--recompute=block"]),
                   ("llama-23-optimized", ["--recompute=block"]),

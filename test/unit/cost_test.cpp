@@ -536,6 +536,36 @@ TEST(MuonPlan, LevelsTheOwners) {
   EXPECT_EQ(plan.windowBytes, 4096 + 4096 + 2048 + 4096);
 }
 
+// Of a tensor axis of two ranks, at each place of a group.
+TEST(MuonPlan, JoinsSplitMatrices) {
+  Manifest m;
+  m.optimizer = Optimizer::Muon;
+  m.mesh.set(MeshAxis::Tensor, 2);
+  for (int64_t columns : {64, 48, 32, 32})
+    m.units.push_back(matrixUnit(32, columns));
+  // A rank has half of the rows of the first, and of the columns of the last,
+  // whose whole is 32x64.
+  m.units[0].params[0].split = Split{0, {64}};
+  m.units[3].params[0].split = Split{1, {64}};
+  MuonPlan plan = planMuon(m, 2);
+  const MuonPlan::Matrix &first = plan.units[0].matrices[0];
+  EXPECT_EQ(first.rows(), 64);
+  EXPECT_EQ(first.columns(), 64);
+  EXPECT_EQ(first.partBytes(), 32 * 64 * 2);
+  EXPECT_TRUE(first.isOwnedBy(0, 0));
+  EXPECT_FALSE(first.isOwnedBy(0, 1));
+  // Those that are whole go to both ranks of a place.
+  const MuonPlan::Matrix &second = plan.units[1].matrices[0];
+  EXPECT_TRUE(second.isOwnedBy(1, 0));
+  EXPECT_TRUE(second.isOwnedBy(1, 1));
+  EXPECT_EQ(plan.units[2].matrices[0].owner, 1);
+  const MuonPlan::Matrix &last = plan.units[3].matrices[0];
+  EXPECT_EQ(last.columns(), 64);
+  EXPECT_TRUE(last.isOwnedBy(0, 1));
+  // The largest that is joined has its place behind the rest.
+  EXPECT_EQ(plan.workspaceBytes - plan.joined, 64 * 64 * 2);
+}
+
 TEST(Exposure, AReshardGroupGathersAgain) {
   Manifest m = oneUnit();
   m.units[0].reshardGroup = 2;

@@ -5,8 +5,7 @@
 // and on the compute stream copies of parts where these do not lie in one piece
 // (plan/AxisPlan.h).
 
-#include "../launch/Context.h"
-#include "../plan/AxisPlan.h"
+#include "AxisParts.h"
 
 namespace shardonnx::rt::cuda {
 namespace {
@@ -72,10 +71,7 @@ public:
 
 private:
   int mine() const { return context.collectives->axisRank(axis()); }
-  // Whose part a slice or a pad is of.
-  int source() const {
-    return (mine() - desc.behind + desc.parts) % desc.parts;
-  }
+  int source() const { return placeBehind(desc, mine()); }
   MeshAxis axis() const { return static_cast<MeshAxis>(desc.axis); }
 
   void exchange(const void *source, void *target) {
@@ -132,38 +128,14 @@ private:
 
   void takePart(const AxisLayout &layout, int part, const uint8_t *whole,
                 uint8_t *target) {
-    forSections(layout, part, [&](ShxCopy &copy, int64_t at, int64_t inWhole) {
-      copy.srcStride[0] = layout.size() * layout.inner;
-      copy.dstStride[0] = copy.srcStride[0] / desc.parts;
-      shx_copy(&context, &copy, whole + inWhole, target + at);
-    });
+    partsOf(layout).take(part, whole, target);
   }
   void putPart(const AxisLayout &layout, int part, const uint8_t *source,
                uint8_t *whole) {
-    forSections(layout, part, [&](ShxCopy &copy, int64_t at, int64_t inWhole) {
-      copy.dstStride[0] = layout.size() * layout.inner;
-      copy.srcStride[0] = copy.dstStride[0] / desc.parts;
-      shx_copy(&context, &copy, source + at, whole + inWhole);
-    });
+    partsOf(layout).put(part, source, whole);
   }
-
-  // Calls visit(copy, at, inWhole): what the part has of each section, in bytes
-  // from its begin and from that of the whole; of the copy, the outer strides
-  // are missing.
-  template <typename Visit>
-  void forSections(const AxisLayout &layout, int part, Visit visit) {
-    int64_t element = bytesOf(desc.dtype) * layout.inner, before = 0;
-    for (int64_t s = 0; s < layout.count; ++s) {
-      int64_t share = layout.sections[s] / desc.parts;
-      ShxCopy copy{};
-      copy.rank = 2;
-      copy.srcDtype = copy.dstDtype = desc.dtype;
-      copy.dims[0] = layout.outer, copy.dims[1] = share * layout.inner;
-      copy.srcStride[1] = copy.dstStride[1] = 1;
-      visit(copy, before / desc.parts * element,
-            (before + layout.placeIn(s, part, desc.parts) * share) * element);
-      before += layout.sections[s];
-    }
+  AxisParts partsOf(const AxisLayout &layout) {
+    return {context, layout, desc.parts, desc.dtype};
   }
 
   Context &context;

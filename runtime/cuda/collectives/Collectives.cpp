@@ -350,39 +350,47 @@ void NcclCollectives::reduceWait(size_t unit) {
 
 void NcclCollectives::matricesStart(size_t unit, Matrices way,
                                     const std::vector<Transfer> &transfers) {
-  const NcclCommunicator *group = communicators.reduce();
-  if (!group)
+  bool alongAxis = way == Matrices::Join || way == Matrices::Part;
+  const NcclCommunicator *ranks = alongAxis
+                                      ? &communicators.axis(MeshAxis::Tensor)
+                                      : communicators.reduce();
+  if (!ranks)
     return;
+  Queue &queue = alongAxis ? *axes : reductions;
   auto index = static_cast<size_t>(way);
   record(points[unit].matricesReady[index], context.compute);
-  joinFunction(reductions);
-  wait(points[unit].matricesReady[index], reductions.stream);
+  joinFunction(queue);
+  wait(points[unit].matricesReady[index], queue.stream);
+  for (size_t before = 0; before < index; ++before)
+    wait(points[unit].matricesThere[before], queue.stream);
   int64_t bytes = 0;
   for (const Transfer &transfer : transfers)
     bytes += transfer.bytes;
-  Activity activity =
-      way == Matrices::ToOwners ? Activity::Directions : Activity::Matrices;
-  collective(reductions, *group, activity, unit, bytes, [&] {
+  Activity activity = way == Matrices::ToOwners || way == Matrices::Join
+                          ? Activity::Directions
+                          : Activity::Matrices;
+  collective(queue, *ranks, activity, unit, bytes, [&] {
     check(nccl().ncclGroupStart(), "grouping matrices");
     for (const Transfer &transfer : transfers) {
       auto count = static_cast<size_t>(transfer.bytes);
       check(transfer.sends
                 ? nccl().ncclSend(transfer.data, count, ncclUint8,
-                                  transfer.peer, *group, reductions.stream)
+                                  transfer.peer, *ranks, queue.stream)
                 : nccl().ncclRecv(transfer.data, count, ncclUint8,
-                                  transfer.peer, *group, reductions.stream),
+                                  transfer.peer, *ranks, queue.stream),
             "exchanging matrices");
     }
     check(nccl().ncclGroupEnd(), "exchanging the matrices of unit '",
           context.state->units[unit].unit->name, "'");
   });
   if (!transfers.empty())
-    note(CollectiveKind::SendReceive, reductions, static_cast<int64_t>(unit));
-  record(points[unit].matricesThere[index], reductions.stream);
+    note(CollectiveKind::SendReceive, queue, static_cast<int64_t>(unit));
+  record(points[unit].matricesThere[index], queue.stream);
 }
 
-void NcclCollectives::matricesWait(size_t unit, Matrices way) {
-  wait(points[unit].matricesThere[static_cast<size_t>(way)], context.compute);
+void NcclCollectives::matricesWait(size_t unit, Matrices last) {
+  for (size_t way = 0; way <= static_cast<size_t>(last); ++way)
+    wait(points[unit].matricesThere[way], context.compute);
 }
 
 // ---- Axes of the mesh

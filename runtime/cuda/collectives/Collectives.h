@@ -47,7 +47,7 @@ public:
   void updated(size_t unit) override;
   void matricesStart(size_t unit, Matrices way,
                      const std::vector<Transfer> &transfers) override;
-  void matricesWait(size_t unit, Matrices way) override;
+  void matricesWait(size_t unit, Matrices last) override;
   void exchangeAlong(const AxisExchange &what) override;
   void startAlong(const AxisExchange &what) override;
   void waitAlong() override;
@@ -82,7 +82,7 @@ private:
   };
   struct UnitPoints {
     Point gathered, freed, ready, reduced, added, updated;
-    Point matricesReady[2], matricesThere[2]; // by their way
+    Point matricesReady[kMatrixWays], matricesThere[kMatrixWays];
     bool resharded = false; // the next gather is a smaller group's
   };
   /// A section of a unit in its gathered buffer, of which each rank that

@@ -60,10 +60,15 @@ struct Cells {
   int64_t *outside = nullptr;
 };
 
-enum class Matrices { ToOwners, FromOwners };
-/// Bytes that go to another rank of the shard group, or come from it.
+/// The ways of a unit's matrices, in their order: between the ranks of the
+/// shard group, and, of matrices that are split over the tensor axis, between
+/// the owners of their parts.
+enum class Matrices { ToOwners, Join, Part, FromOwners };
+constexpr size_t kMatrixWays = 4;
+/// Bytes that go to another rank of the shard group or the tensor axis, or come
+/// from it.
 struct Transfer {
-  int peer; // of the group
+  int peer; // its place there
   void *data;
   int64_t bytes;
   bool sends;
@@ -113,8 +118,8 @@ public:
   virtual void launched() {}
 
   /// Whole matrices of a unit at their owners, and back. Behind what the
-  /// compute stream has so far; every rank of the group calls with what
-  /// matches.
+  /// compute stream has so far, and behind the ways before; every rank of the
+  /// group or the axis calls with what matches. A wait is for all ways so far.
   virtual void matricesStart(size_t, Matrices, const std::vector<Transfer> &) {}
   virtual void matricesWait(size_t, Matrices) {}
 

@@ -23,10 +23,6 @@ struct AxisLayout {
   int64_t count;
   bool zigzag = false;
 
-  /// Where in a section the part of a rank lies.
-  int64_t placeIn(int64_t section, int64_t part, int64_t parts) const {
-    return zigzag && section % 2 == 1 ? parts - 1 - part : part;
-  }
   int64_t size() const {
     return std::accumulate(sections, sections + count, int64_t(0));
   }

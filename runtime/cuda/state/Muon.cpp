@@ -5,6 +5,7 @@
 
 #include "Muon.h"
 #include "../../support/Error.h"
+#include "../calls/AxisParts.h"
 #include "../calls/NewtonSchulz.h"
 #include "../driver/Noise.h"
 #include "../launch/Launch.h"
@@ -42,6 +43,7 @@ void Muon::plan(size_t index, const DeviceMuonPlan &memory) {
   unit.slice = window.data() + memory.units[index].slice;
   uint8_t *room = window.data() + memory.units[index].matrices;
   for (const MuonPlan::Matrix &matrix : owners.units[index].matrices) {
+    unit.isSplit |= matrix.joinedAt.has_value();
     Interval mine = matrix.within(u.owned);
     uint8_t *part =
         mine.size() > 0
@@ -58,9 +60,12 @@ void Muon::plan(size_t index, const DeviceMuonPlan &memory) {
     }
     addOwned(unit, u, matrix, room);
     uint8_t *whole = unit.owned.back().at;
+    if (matrix.joinedAt)
+      planJoin(unit, unit.owned.back(), room);
     for (int peer = 0; peer < topology.groupSize(); ++peer) {
-      Interval theirs =
-          matrix.within(topology.owned(u.unit->sharded, u.unit->length, peer));
+      Interval theirs = matrix.within(
+          topology.owned(u.unit->sharded, u.unit->length,
+                         topology.rankAt(0, peer, context.rank)));
       if (peer == here || theirs.size() == 0)
         continue;
       uint8_t *at =
@@ -82,9 +87,33 @@ void Muon::addOwned(Unit &unit, const UnitState &u,
     return;
   }
   uint8_t *at = std::exchange(
-      room, room + alignTo(matrix.bytes(), kDeviceAlignmentBytes));
+      room, room + alignTo(matrix.partBytes(), kDeviceAlignmentBytes));
   uint8_t *mine = at + (cut.begin - matrix.param->offset) * kDirectionBytes;
   unit.owned.push_back({&matrix, at, mine, part, cut.size() * kDirectionBytes});
+}
+
+// This rank has its part of a split matrix, which goes where all of them do.
+void Muon::planJoin(Unit &unit, Owned &owned, uint8_t *&room) {
+  const Topology &topology = context.state->topology;
+  int here = topology.tensorRank(context.rank), at = *owned.matrix->joinedAt;
+  int64_t bytes = owned.matrix->partBytes();
+  if (at != here) {
+    unit.join.push_back({at, owned.at, bytes, /*sends=*/true});
+    unit.part.push_back({at, owned.at, bytes, /*sends=*/false});
+    return;
+  }
+  int64_t step = alignTo(bytes, kDeviceAlignmentBytes);
+  owned.parts = std::exchange(room, room + step * topology.tensor);
+  for (int peer = 0; peer < topology.tensor; ++peer) {
+    if (peer == here)
+      continue;
+    unit.join.push_back({peer, owned.parts + peer * step, bytes, false});
+    unit.part.push_back({peer, owned.parts + peer * step, bytes, true});
+  }
+}
+
+uint8_t *Muon::joinedAt() const {
+  return workspace.data() + context.state->plan.muon.joined;
 }
 
 uint8_t *Muon::directionsAt(size_t unit, const Interval &cut) const {
@@ -112,6 +141,8 @@ void Muon::start(size_t unit, const ShxDeviceKernel &kernel) {
                 owned.bytes);
   context.collectives->matricesStart(unit, Matrices::ToOwners,
                                      units[unit].toOwners);
+  if (units[unit].isSplit)
+    context.collectives->matricesStart(unit, Matrices::Join, units[unit].join);
   // What is on its way has the time of those that have come.
   orthogonalizeStarted();
   started.push_back(unit);
@@ -121,27 +152,63 @@ void Muon::orthogonalizeStarted() {
   while (!started.empty()) {
     size_t unit = started.front();
     started.pop_front();
-    context.collectives->matricesWait(unit, Matrices::ToOwners);
+    context.collectives->matricesWait(unit, Matrices::Join);
     // Every rank prepares for all of them, so that all choose the same.
     if (context.preparing())
       for (const MuonPlan::Matrix &matrix : owners.units[unit].matrices)
-        orthogonalize(context, units[unit].slice, matrix.rows(),
-                      matrix.columns(), workspace.data());
+        orthogonalize(context,
+                      matrix.joinedAt ? joinedAt() : units[unit].slice,
+                      matrix.rows(), matrix.columns(), workspace.data());
     for (const Owned &owned : units[unit].owned) {
+      if (owned.matrix->joinedAt) {
+        orthogonalizeJoined(owned);
+        continue;
+      }
       orthogonalize(context, owned.at, owned.matrix->rows(),
                     owned.matrix->columns(), workspace.data());
       if (owned.inSlice)
         copyBytes(context, context.compute, owned.inSlice, owned.mine,
                   owned.bytes);
     }
+    if (units[unit].isSplit)
+      context.collectives->matricesStart(unit, Matrices::Part,
+                                         units[unit].part);
     context.collectives->matricesStart(unit, Matrices::FromOwners,
                                        units[unit].fromOwners);
   }
 }
 
+void Muon::orthogonalizeJoined(const Owned &owned) {
+  if (!owned.parts)
+    return; // another rank of the axis does
+  const Topology &topology = context.state->topology;
+  const MuonPlan::Matrix &matrix = *owned.matrix;
+  const Split &split = *matrix.param->split;
+  AxisLayout layout{split.dim == 0 ? 1 : matrix.rows(),
+                    split.dim == 0 ? matrix.columns() : 1,
+                    split.sections.data(),
+                    static_cast<int64_t>(split.sections.size())};
+  AxisParts parts(context, layout, topology.tensor, SHX_BF16);
+  int64_t step = alignTo(matrix.partBytes(), kDeviceAlignmentBytes);
+  auto partAt = [&](int part) {
+    return part == topology.tensorRank(context.rank) ? owned.at
+                                                     : owned.parts + part * step;
+  };
+  for (int part = 0; part < topology.tensor; ++part)
+    parts.put(part, partAt(part), joinedAt());
+  orthogonalize(context, joinedAt(), matrix.rows(), matrix.columns(),
+                workspace.data());
+  for (int part = 0; part < topology.tensor; ++part)
+    parts.take(part, joinedAt(), partAt(part));
+}
+
 void Muon::finish(size_t unit, const ShxDeviceKernel &kernel) {
   orthogonalizeStarted();
   context.collectives->matricesWait(unit, Matrices::FromOwners);
+  for (const Owned &owned : units[unit].owned)
+    if (owned.matrix->joinedAt && owned.inSlice)
+      copyBytes(context, context.compute, owned.inSlice, owned.mine,
+                owned.bytes);
   const UnitState &u = context.state->units[unit];
   auto *factor = reinterpret_cast<float *>(workspace.data() +
                                            context.state->plan.muon.factors);

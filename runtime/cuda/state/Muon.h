@@ -38,17 +38,25 @@ private:
     uint8_t *mine;    // what this rank's slice has of it, there
     uint8_t *inSlice; // …and in the slice; null: it is the same
     int64_t bytes;    // of this part
+    // Of a split matrix that is joined here: the parts of the ranks of the
+    // tensor axis, the other ranks' as they come; null: it is not.
+    uint8_t *parts = nullptr;
   };
   struct Unit {
     uint8_t *slice = nullptr; // directions of the owned slice, in bf16
     std::vector<Owned> owned;
     std::vector<Transfer> toOwners, fromOwners;
+    bool isSplit = false; // there are split matrices, if not of this rank
+    std::vector<Transfer> join, part; // along the tensor axis
   };
   void plan(size_t index, const DeviceMuonPlan &memory);
   void addOwned(Unit &unit, const UnitState &u, const MuonPlan::Matrix &matrix,
                 uint8_t *&room);
+  void planJoin(Unit &unit, Owned &owned, uint8_t *&room);
+  void orthogonalizeJoined(const Owned &owned);
   uint8_t *directionsAt(size_t unit, const Interval &cut) const;
   void orthogonalizeStarted();
+  uint8_t *joinedAt() const;
 
   Context &context;
   const MuonPlan owners;

@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/PackedParameters.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/runtime/Layout.h"
@@ -59,7 +60,7 @@ Section layOut(ArrayRef<nn::ParameterOp> parameters, Type dtype,
 // what reads it.
 bool isMatrixOfBlock(nn::ParameterOp parameter, nn::GetOp get) {
   if (cast<ShapedType>(parameter.getType()).getRank() != 2 ||
-      llvm::any_of(get->getUsers(), llvm::IsaPred<nn::EmbeddingOp>))
+      llvm::any_of(get->getUsers(), llvm::IsaPred<nn::EmbeddingOp, nn::EmbeddingPartOp>))
     return false;
   StringRef path = modulePathOf(parameter.getSymName());
   if (path.empty())

@@ -103,6 +103,14 @@ void shx_linear_cross_entropy_part(ShxContext *ctx,
 
 #ifdef __cplusplus
 } // extern "C"
+
+namespace shardonnx {
+// The place on its axis of the rank `behind` that at `place`, around the axis:
+// whose part a slice, a pad or a shift is of.
+constexpr int placeBehind(const ShxAxisCollective &desc, int place) {
+  return (place - desc.behind + desc.parts) % desc.parts;
+}
+} // namespace shardonnx
 #endif
 
 #endif // SHARDONNX_RUNTIME_MESHABI_H
