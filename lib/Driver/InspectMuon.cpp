@@ -37,8 +37,7 @@ void shardonnx::printMuon(const Manifest &m, const InspectView &view,
     }
   out << "\nMuon: " << count << " matrices, " << llvm::format("%.3g", total)
       << " FLOPs a step to make them orthogonal, each by one rank"
-      << (places * tensor < view.topology.ranks ? " of a group" : "")
-      << '\n';
+      << (places * tensor < view.topology.ranks ? " of a group" : "") << '\n';
   constexpr size_t kShown = 8;
   for (size_t owner = 0; owner < std::min(owners, kShown); ++owner)
     out << "  rank " << owner << ": " << counts[owner] << ", "

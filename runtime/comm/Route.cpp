@@ -43,10 +43,12 @@ size_t Route::place(int rank) const {
 Routes::Routes(const Topology &topology, const std::vector<uint16_t> &machineOf,
                int rank) {
   auto machine = [&](int r) { return machineOf[static_cast<size_t>(r)]; };
-  std::vector<int> world, mates;
+  std::vector<int> alike, mates;
   for (int r = 0; r < topology.ranks; ++r) {
-    world.push_back(r);
     isLocal.push_back(machine(r) == machine(rank));
+    if (topology.tensorRank(r) != topology.tensorRank(rank))
+      continue; // another part of the parameters
+    alike.push_back(r);
     if (topology.replica(r) == topology.replica(rank))
       mates.push_back(r);
     if (topology.groupRank(r) != topology.groupRank(rank))
@@ -55,7 +57,7 @@ Routes::Routes(const Topology &topology, const std::vector<uint16_t> &machineOf,
     columnLeavesMachine |= machine(r) != machine(rank);
   }
   group = routeOf(mates, machineOf, rank);
-  all = routeOf(world, machineOf, rank);
+  all = routeOf(alike, machineOf, rank);
 }
 
 std::vector<int> Routes::peers(int rank) const {

@@ -142,8 +142,8 @@ static std::pair<int64_t, int64_t> bytesOf(const MuonPlan::Unit &planned,
                                            const Topology &topology) {
   int64_t slice = 0, matrices = 0;
   for (int rank = 0; rank < topology.groupSize(); ++rank) {
-    Interval owned = topology.owned(unit.sharded, unit.length,
-                                    topology.rankAt(0, rank, 0));
+    Interval owned =
+        topology.owned(unit.sharded, unit.length, topology.rankAt(0, rank, 0));
     int64_t end = std::min(owned.end, unit.matrixLength);
     slice = std::max(slice, (end - owned.begin) * kDirectionBytes);
     int64_t ofPlace = 0;
@@ -156,8 +156,8 @@ static std::pair<int64_t, int64_t> bytesOf(const MuonPlan::Unit &planned,
       if (matrix.joinedAt)
         ofPart[static_cast<size_t>(*matrix.joinedAt)] += part * topology.tensor;
     }
-    matrices = std::max(matrices, ofPlace + *std::max_element(ofPart.begin(),
-                                                              ofPart.end()));
+    matrices = std::max(
+        matrices, ofPlace + *std::max_element(ofPart.begin(), ofPart.end()));
   }
   return {alignTo(slice, kDeviceAlignmentBytes), matrices};
 }
@@ -185,8 +185,8 @@ DeviceMuonPlan planDeviceMuon(const Manifest &manifest,
           plan.workspaceBytes,
           rt::cuda::planNewtonSchulz(matrix.rows(), matrix.columns()).bytes);
       if (matrix.joinedAt)
-        joinedBytes = std::max(
-            joinedBytes, alignTo(matrix.bytes(), kDeviceAlignmentBytes));
+        joinedBytes = std::max(joinedBytes,
+                               alignTo(matrix.bytes(), kDeviceAlignmentBytes));
     }
   }
   size_t matrices = 0;

@@ -19,13 +19,12 @@ int checkMesh(const Manifest &manifest, const Options &options, int worldSize,
   if (!mesh.given())
     return 1;
   auto together = static_cast<int>(mesh.together());
-  if (worldSize > localWorldSize && together > 1)
-    failUsage("--mesh=", mesh.text(),
-              ": the program was compiled for ranks of "
-              "one machine, and there are several; compile it without ",
-              mesh.tensor() > 1 ? "tensor" : "",
-              mesh.tensor() > 1 && mesh.context() > 1 ? " and " : "",
-              mesh.context() > 1 ? "context" : "");
+  if (localWorldSize % together != 0 && worldSize > localWorldSize)
+    failUsage("--mesh=", mesh.text(), ": the ", together,
+              " ranks that compute the same samples are on one machine, and ",
+              localWorldSize, " ranks of this one are no multiple: start ",
+              std::max(localWorldSize / together, 1) * together,
+              " on each machine");
   auto replicate = static_cast<int>(mesh.size(MeshAxis::Replicate));
   if (replicate > 0 && options.replicas > 0 && replicate != options.replicas)
     failUsage("--replicas=", options.replicas,
@@ -77,9 +76,24 @@ Topology topologyOf(const Manifest &manifest, const Options &options,
           static_cast<int>(manifest.mesh.context())};
 }
 
+// Ranks that see the same samples share memory, or links that are as fast.
+static void checkNeighbours(const Mesh &mesh,
+                            const std::vector<uint16_t> &machineOf) {
+  auto together = static_cast<size_t>(mesh.together());
+  for (size_t rank = 0; rank < machineOf.size(); ++rank)
+    if (size_t first = rank - rank % together;
+        machineOf[rank] != machineOf[first])
+      failUsage("--mesh=", mesh.text(), ": ranks ", first, " and ", rank,
+                " compute the same samples, and are on two machines: give the "
+                "ranks of a machine numbers side by side, and each machine a "
+                "multiple of ",
+                together);
+}
+
 // One replica a machine is what each rank took from its own machine's size.
 void checkMachines(const Manifest &manifest, const Options &options,
                    const std::vector<uint16_t> &machineOf) {
+  checkNeighbours(manifest.mesh, machineOf);
   std::map<uint16_t, int> sizes;
   for (uint16_t machine : machineOf)
     ++sizes[machine];

@@ -415,8 +415,8 @@ void Communicator::publishOrthogonal(size_t unit) {
 }
 
 bool Communicator::areDirectionsWritten(size_t unit) const {
-  return every(sharded(unit) ? replica : alike, unit,
-               &UnitCounters::directions, counts[unit].directions);
+  return every(sharded(unit) ? replica : alike, unit, &UnitCounters::directions,
+               counts[unit].directions);
 }
 
 bool Communicator::areOrthogonal(size_t unit) const {

@@ -29,7 +29,8 @@ uint16_t *directionsAt(const UnitState &u, const Interval &cut) {
 // Calls visit(element of the whole, element of the part in its group's
 // directions, count) for all parts of a split matrix.
 template <typename Visit>
-void forPartsOf(const UnitState &u, const MuonPlan::Matrix &matrix, Visit visit) {
+void forPartsOf(const UnitState &u, const MuonPlan::Matrix &matrix,
+                Visit visit) {
   const Manifest::Param &param = *matrix.param;
   auto count = static_cast<int64_t>(u.partDirections.size());
   parallelTasks(count, [&](int64_t part) {

@@ -18,14 +18,12 @@ many there are.
 import argparse
 import itertools
 import os
-import random
 import re
-import socket
-import subprocess
 import sys
 import tempfile
 
 import cases
+from machines import call_on_machines
 from run_cases import FAILURES, STRATEGIES, Runner, add_options, table
 
 STEPS = 4
@@ -78,18 +76,6 @@ class Dealing:
         return self.microbatches, self.samples
 
 
-def free_port():
-    """None that connections are given."""
-    while True:
-        port = random.randrange(10000, 30000)
-        with socket.socket() as listener:
-            try:
-                listener.bind(("", port))
-                return port
-            except OSError:
-                pass
-
-
 class BitsRunner(Runner):
     def tokens(self, samples):
         """The data, or a file with so many samples of it."""
@@ -103,36 +89,6 @@ class BitsRunner(Runner):
                 with open(path, "wb") as file:
                     file.write(tokens)
         return path
-
-    def call_on_machines(self, words, ranks, machines):
-        """What rank 0 says of a command on so many "machines" of this one."""
-        processes = []
-        port = free_port()
-        for rank in range(ranks):
-            local = ranks // machines
-            environment = self.environment | {
-                "RANK": str(rank), "WORLD_SIZE": str(ranks),
-                "LOCAL_RANK": str(rank % local),
-                "LOCAL_WORLD_SIZE": str(local),
-                "GROUP_RANK": str(rank // local),
-                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-                "TORCHELASTIC_RUN_ID": f"{self.folder}-{port}",
-                "SHARDONNX_NUM_THREADS": "1"}
-            processes.append(subprocess.Popen(
-                words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True, env=environment))
-        try:
-            said = [process.communicate(timeout=self.timeout)[0]
-                    for process in processes]
-        finally:
-            for process in processes:
-                process.kill()  # those that have not ended
-        for rank, process in enumerate(processes):
-            if process.returncode != 0:
-                last = said[rank].strip().split("\n")[-1]
-                raise RuntimeError(f"rank {rank}: exit status "
-                                   f"{process.returncode}: {last}")
-        return said[0]
 
     def state(self, setting, strategy, ranks, offload, machines, dealing):
         """A hash of all that a checkpoint has of masters and state."""
@@ -149,7 +105,8 @@ class BitsRunner(Runner):
         if offload != "none":
             words += ["--offload", offload, "--offload-dir", self.folder]
         if machines > 1:
-            said = self.call_on_machines(words, ranks, machines)
+            said = call_on_machines(words, ranks, machines, self.environment,
+                                    self.timeout)
         else:
             said = self.call([*words, "--nproc", str(ranks)], ranks)
         saved = re.search(r"^saved .*state ([0-9a-f]+)", said, re.MULTILINE)

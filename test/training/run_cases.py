@@ -35,6 +35,7 @@ import threading
 
 import cases
 import check
+from machines import call_on_machines
 
 # Settings that must not change any result, tried on these two cases.
 MATRIX_CASES = ("gpt2-18", "llama-23-optimized")
@@ -172,6 +173,20 @@ CONTEXT_MATRIX = [
     ("llama-lora", ["--mesh=context:2"], 4, []),
     ("llama-fp8", ["--mesh=context:2,tensor:2"], 4, []),
     ("llama-fp8-rowwise", ["--mesh=context:2"], 4, [])]
+# Groups of an axis inside of each of two machines, shards or replicas between.
+MACHINES_MATRIX = [
+    ("llama-23-optimized", ["--mesh=tensor:2"], 4, []),
+    ("llama-23-optimized", ["--mesh=tensor:2", "--strategy=no_shard",
+                            "--recompute=block"], 4, []),
+    ("llama-18", ["--mesh=tensor:2"], 8, []),
+    ("gpt2-18", ["--mesh=tensor:3", "--strategy=hybrid_shard"], 6, []),
+    ("llama-muon", ["--mesh=tensor:2", "--strategy=hybrid_shard"], 4, []),
+    ("llama-eight", ["--mesh=context:2", RING], 4, []),
+    ("llama-eight-documents", ["--mesh=context:2,tensor:2", ULYSSES], 8, [])]
+CORE_MACHINES = [
+    ("llama-23-optimized", ["--mesh=tensor:2"], 4, []),
+    ("llama-eight", ["--mesh=context:2", RING, "--strategy=hybrid_shard"], 4,
+     [])]
 # With `--matrix mesh` all of them, on one and on several shards, and every
 # strategy.
 CONTEXT_WHOLE = [(name, [f"--mesh={mesh}", way], ranks, [])
@@ -307,16 +322,20 @@ class Runner:
         """All of them where the learning rate depends on how many there are."""
         return cases.STEPS if "schedule" in case else self.steps
 
-    def train(self, case, extra, ranks, run=()):
+    def train(self, case, extra, ranks, run=(), machines=1):
         """Runs a case and returns the path of its log."""
         program = self.compile(case, extra)
         log = self.new_log()
         groups = ranks // together_of(extra)
         accumulate = cases.GLOBAL_BATCH // (case["batch"] * groups)
-        self.call([program, "--data", cases.data_path(case["data"]),
-                   "--log", log, "--steps", str(self.steps_of(case)),
-                   "--nproc", str(ranks), "--accumulate", str(accumulate)]
-                  + case["run"] + list(run), ranks)
+        words = [program, "--data", cases.data_path(case["data"]),
+                 "--log", log, "--steps", str(self.steps_of(case)),
+                 "--accumulate", str(accumulate)] + case["run"] + list(run)
+        if machines > 1:
+            call_on_machines(words, ranks, machines, self.environment,
+                             self.timeout)
+        else:
+            self.call([*words, "--nproc", str(ranks)], ranks)
         return log
 
 
@@ -383,11 +402,12 @@ def compare(case, log, steps):
 FAILURES = (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired)
 
 
-def run(runner, case, extra, ranks, options=()):
+def run(runner, case, extra, ranks, options=(), machines=1):
     """Whether the run is as recorded, and its line of the table."""
-    name = " ".join([case["name"], *extra, *options])
+    name = " ".join([case["name"], *extra, *options]
+                    + [f"on {machines} machines"] * (machines > 1))
     try:
-        log = runner.train(case, extra, ranks, options)
+        log = runner.train(case, extra, ranks, options, machines)
         loss, norm, faults = compare(case, log, runner.steps_of(case))
     except FAILURES as error:
         return False, (f"FAIL  {ranks}  {'-':>7}  {'-':>7}  {name}\n"
@@ -443,11 +463,11 @@ def wanted(options, name):
             and re.search(options.filter, name))
 
 
-def listed(options, runs):
+def listed(options, runs, machines=1):
     for name, extra, ranks, words in runs:
         if wanted(options, name):
             yield lambda r, c=cases.by_name(name), e=extra, n=ranks, w=words: run(
-                r, c, e, n, w)
+                r, c, e, n, w, machines)
 
 
 def jobs(options):
@@ -467,6 +487,7 @@ def jobs(options):
                 yield lambda r, e=extra, n=ranks, w=words: run(r, case, e, n, w)
             yield lambda r: same_bits(r, case, 2)
         yield from listed(options, CORE_MESH + CORE_MUON + CORE_CODES)
+        yield from listed(options, CORE_MACHINES, machines=2)
         for name, extra in OFFLOAD_MATRIX if options.emulator else ():
             if wanted(options, name):
                 yield lambda r, c=cases.by_name(name), e=extra: same_bits(
@@ -487,6 +508,7 @@ def jobs(options):
         yield from listed(options, strategy_runs(MUON_CASES, whole=False))
     if options.matrix in ("ranks", "mesh", "all"):
         yield from listed(options, MESH_MATRIX + CONTEXT_MATRIX)
+        yield from listed(options, MACHINES_MATRIX, machines=2)
     if options.matrix == "mesh":
         yield from listed(options, CONTEXT_WHOLE)
     if options.matrix in ("ranks", "adapters", "all"):

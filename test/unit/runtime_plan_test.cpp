@@ -53,7 +53,10 @@ TEST(Topology, MeshesTakeTheRanksTheyName) {
   m.mesh.set(MeshAxis::Tensor, 2);
   EXPECT_EQ(topologyOf(m, o, 6, 6).groupSize(), 3);
   EXPECT_THROW(topologyOf(m, o, 5, 5), Error);
-  EXPECT_THROW(topologyOf(m, o, 4, 2), Error); // two machines
+  EXPECT_EQ(topologyOf(m, o, 4, 2).replicas, 2); // two machines
+  EXPECT_THROW(topologyOf(m, o, 6, 3), Error);
+  checkMachines(m, o, {0, 0, 1, 1});
+  EXPECT_THROW(checkMachines(m, o, {0, 1, 0, 1}), Error);
   m.mesh.set(MeshAxis::Replicate, 3);
   EXPECT_EQ(topologyOf(m, o, 6, 6).replicas, 3);
   EXPECT_THROW(topologyOf(m, o, 8, 8), Error);

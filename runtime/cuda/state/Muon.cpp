@@ -63,9 +63,9 @@ void Muon::plan(size_t index, const DeviceMuonPlan &memory) {
     if (matrix.joinedAt)
       planJoin(unit, unit.owned.back(), room);
     for (int peer = 0; peer < topology.groupSize(); ++peer) {
-      Interval theirs = matrix.within(
-          topology.owned(u.unit->sharded, u.unit->length,
-                         topology.rankAt(0, peer, context.rank)));
+      Interval theirs =
+          matrix.within(topology.owned(u.unit->sharded, u.unit->length,
+                                       topology.rankAt(0, peer, context.rank)));
       if (peer == here || theirs.size() == 0)
         continue;
       uint8_t *at =
@@ -156,8 +156,7 @@ void Muon::orthogonalizeStarted() {
     // Every rank prepares for all of them, so that all choose the same.
     if (context.preparing())
       for (const MuonPlan::Matrix &matrix : owners.units[unit].matrices)
-        orthogonalize(context,
-                      matrix.joinedAt ? joinedAt() : units[unit].slice,
+        orthogonalize(context, matrix.joinedAt ? joinedAt() : units[unit].slice,
                       matrix.rows(), matrix.columns(), workspace.data());
     for (const Owned &owned : units[unit].owned) {
       if (owned.matrix->joinedAt) {
@@ -184,15 +183,15 @@ void Muon::orthogonalizeJoined(const Owned &owned) {
   const Topology &topology = context.state->topology;
   const MuonPlan::Matrix &matrix = *owned.matrix;
   const Split &split = *matrix.param->split;
-  AxisLayout layout{split.dim == 0 ? 1 : matrix.rows(),
-                    split.dim == 0 ? matrix.columns() : 1,
-                    split.sections.data(),
-                    static_cast<int64_t>(split.sections.size())};
+  AxisLayout layout{
+      split.dim == 0 ? 1 : matrix.rows(), split.dim == 0 ? matrix.columns() : 1,
+      split.sections.data(), static_cast<int64_t>(split.sections.size())};
   AxisParts parts(context, layout, topology.tensor, SHX_BF16);
   int64_t step = alignTo(matrix.partBytes(), kDeviceAlignmentBytes);
   auto partAt = [&](int part) {
-    return part == topology.tensorRank(context.rank) ? owned.at
-                                                     : owned.parts + part * step;
+    return part == topology.tensorRank(context.rank)
+               ? owned.at
+               : owned.parts + part * step;
   };
   for (int part = 0; part < topology.tensor; ++part)
     parts.put(part, partAt(part), joinedAt());

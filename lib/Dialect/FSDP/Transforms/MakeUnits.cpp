@@ -60,7 +60,8 @@ Section layOut(ArrayRef<nn::ParameterOp> parameters, Type dtype,
 // what reads it.
 bool isMatrixOfBlock(nn::ParameterOp parameter, nn::GetOp get) {
   if (cast<ShapedType>(parameter.getType()).getRank() != 2 ||
-      llvm::any_of(get->getUsers(), llvm::IsaPred<nn::EmbeddingOp, nn::EmbeddingPartOp>))
+      llvm::any_of(get->getUsers(),
+                   llvm::IsaPred<nn::EmbeddingOp, nn::EmbeddingPartOp>))
     return false;
   StringRef path = modulePathOf(parameter.getSymName());
   if (path.empty())
