@@ -51,7 +51,7 @@ struct ProductKernels {
   const char *name;
   int64_t rows, columns; // lines of a panel of A, of B
   int64_t depthStep;
-  int64_t depthBlock; // of a panel of B that stays in the first cache
+  int64_t depthBlock; // of the panels that a tile multiplies in one go
   int64_t elementBytes;
   /// Packs some lines; the panels lie panelBytes apart.
   void (*packA)(const ProductOperand &from, int64_t lines, int64_t depth,
@@ -68,6 +68,8 @@ struct ProductKernels {
                           const StridedOperands &operands, float *c,
                           int64_t cStride, bool add);
   int64_t vector; // columns of a vector
+  /// Rows of A are read where they lie whatever they are multiplied by.
+  bool rowsLie;
 };
 
 struct AttentionKernels {

@@ -4,7 +4,8 @@
 // Chunk by chunk, the pool packs both operands and then computes blocks of C,
 // each of them by one thread from its first depth to its last. What is
 // multiplied by few lines, as an activation by an adapter, is read where it
-// lies: packing would take as long as the product.
+// lies: packing would take as long as the product. So are rows of A wherever
+// the kernels say that they gain nothing by packing.
 
 #include "Product.h"
 #include "Matrix.h"
@@ -42,10 +43,12 @@ public:
     auto mayLie = [&](const ProductOperand &operand) {
       return kernels.multiplyStrided && operand.dtype == SHX_F32;
     };
-    leftLies = mayLie(p.a) && p.n <= kernels.columns && p.a.depthStride == 1;
+    bool rows = mayLie(p.a) && p.a.depthStride == 1;
+    leftLies = rows && p.n <= kernels.columns;
     // A vector of B has no end in it.
     rightLies = !leftLies && mayLie(p.b) && p.m <= kFewRows &&
                 p.b.lineStride == 1 && p.n % kernels.vector == 0;
+    leftLies |= rows && !rightLies && kernels.rowsLie;
   }
 
   void run() {
@@ -221,7 +224,7 @@ private:
   bool leftLies = false, rightLies = false;  // is not packed
   int64_t row = 0, column = 0, depth = 0;    // where the chunk begins
   int64_t rows = 0, columns = 0, depths = 0; // of the chunk
-  int64_t step = 0; // of depth, whose panel of B stays in the first cache
+  int64_t step = 0; // of depth, which a tile multiplies in one go
   int64_t blockRows = 0, blockColumns = 0;
 };
 

@@ -100,7 +100,7 @@ extern const ProductKernels bf16Product;
 const ProductKernels bf16Product = {
     "amx-bf16",    kPanel,  kPanel, kStep,
     512,           2,       packA,  pack<Bf16Units, kPanel, kTile>,
-    multiplyTiles, nullptr, kLanes,
+    multiplyTiles, nullptr, kLanes, false,
 };
 
 } // namespace shardonnx::rt::SHX_ISA

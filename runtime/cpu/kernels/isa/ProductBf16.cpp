@@ -19,6 +19,7 @@ const ProductKernels bf16Product = {
     multiplyPanels<DotOfPairs>,
     nullptr,
     kLanes,
+    false,
 };
 
 } // namespace shardonnx::rt::SHX_ISA
