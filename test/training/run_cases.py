@@ -13,7 +13,7 @@ Llama on 1 to 4 ranks, with every strategy, recompute and prefetch setting
 once, and twice with the same bits; ranks of tensor and context axes; adapters of six architectures in every
 strategy on 1 to 3 ranks, pairwise, and so Muon; and dropout at several numbers of ranks.
 `all` is both. `adapters` is every combination of those, `mesh` more of the axes. `core` is one case of each kind, and a Llama with each strategy:
-what an emulated device runs in minutes, and activations on the host and overlapped axes with it. With --emulator, programs are compiled
+what an emulated device runs in minutes, and activations on the host, overlapped axes and resumed runs with it. With --emulator, programs are compiled
 for CUDA and run on the emulated device, whose libraries lie in that folder.
 --steps ends runs early whose steps do not depend on their number. --jobs runs
 so many cases side by side, --threads gives the ranks of a run so many threads
@@ -246,14 +246,20 @@ OVERLAP_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2"], 4),
                    ["--mesh=context:2,tensor:2", "--recompute=block"], 4)]
 
 # Weights that are gathered in 8 bits, for GPUs that multiply these.
-HOPPER = "--arch=sm_90"
-CORE_CODES = [("llama-fp8-codes", [HOPPER], 3, []),
-              ("llama-fp8-codes", [HOPPER, "--strategy=shard_opt"], 2,
+CORE_CODES = [("llama-fp8-codes", [], 3, []),
+              ("llama-fp8-codes", ["--strategy=shard_opt"], 2,
                ["--offload=optimizer"]),
-              ("gpt2-fp8-codes", [HOPPER, cases.config("reshard.json")], 4,
-               []),
-              ("gpt2-fp8-codes", [HOPPER, "--mesh=tensor:3"], 3, []),
-              ("gpt2-fp8", [HOPPER], 1, ["--offload=params"])]
+              ("gpt2-fp8-codes", [cases.config("reshard.json")], 4, []),
+              ("gpt2-fp8-codes", ["--mesh=tensor:3"], 3, []),
+              ("gpt2-fp8", [], 1, ["--offload=params"])]
+# Their checkpoints, saved by some ranks and read by others, which make codes of
+# the masters anew; and what such programs refuse.
+RESUMED_RTOL = 1e-3
+RESUMED_CODES = [("llama-fp8-codes", [], 3, 1),
+                 ("gpt2-fp8-codes", ["--strategy=shard_opt"], 1, 2)]
+REFUSED_CODES = [("llama-fp8-codes", 2, "--offload=params",
+                  "which gathers it in the 8 bits of its products: "
+                  "give --offload=optimizer")]
 
 
 class Runner:
@@ -262,7 +268,8 @@ class Runner:
     def __init__(self, options, folder):
         emulator = getattr(options, "emulator", None)
         self.compiler = options.shardonnx
-        self.target = ["--target=cuda"] if emulator else []
+        # That which is emulated; older ones multiply no 8 bits.
+        self.target = ["--target=cuda", "--arch=sm_90"] if emulator else []
         self.environment = dict(os.environ)
         if emulator:
             self.environment |= emulated(emulator, folder)
@@ -322,14 +329,14 @@ class Runner:
         """All of them where the learning rate depends on how many there are."""
         return cases.STEPS if "schedule" in case else self.steps
 
-    def train(self, case, extra, ranks, run=(), machines=1):
+    def train(self, case, extra, ranks, run=(), machines=1, steps=None):
         """Runs a case and returns the path of its log."""
         program = self.compile(case, extra)
         log = self.new_log()
         groups = ranks // together_of(extra)
         accumulate = cases.GLOBAL_BATCH // (case["batch"] * groups)
         words = [program, "--data", cases.data_path(case["data"]),
-                 "--log", log, "--steps", str(self.steps_of(case)),
+                 "--log", log, "--steps", str(steps or self.steps_of(case)),
                  "--accumulate", str(accumulate)] + case["run"] + list(run)
         if machines > 1:
             call_on_machines(words, ranks, machines, self.environment,
@@ -434,6 +441,43 @@ def same_bits(runner, case, ranks, extra=(), other=()):
                   f"{name}, the same bits")
 
 
+def resumed(runner, case, extra, ranks, others):
+    """A run that other ranks go on with from its middle on is as one that
+    these began, but for the order of sums."""
+    name = " ".join([case["name"], *extra, f"resumed by {others}"])
+    half = runner.steps_of(case) // 2
+    saved = runner.new_log()
+    try:
+        runner.train(case, extra, ranks, ["--save", saved], steps=half)
+        log = check.read_log(
+            runner.train(case, extra, others, ["--resume", saved]))
+        whole = check.read_log(runner.train(case, extra, others))
+    except FAILURES as error:
+        return False, f"FAIL  {ranks}  {name}\n      {error}"
+    expected = {key: [line[key] for line in whole[half:]]
+                for key in ("loss", "grad_norm", "lr")}
+    for line in log:
+        line["step"] -= half
+    loss, norm, faults = check.compare(log, expected, RESUMED_RTOL,
+                                       RESUMED_RTOL)
+    line = (f"{'FAIL' if faults else 'ok':4}  {ranks}  {loss:7.1e}  "
+            f"{norm:7.1e}  {name}")
+    return not faults, "\n      ".join([line, *faults[:3]])
+
+
+def refused(runner, case, ranks, word, why):
+    """A program says why it does not run with an option."""
+    try:
+        runner.train(case, [], ranks, [word])
+        said = "it runs"
+    except FAILURES as error:
+        said = str(error)
+    right = why in said
+    return right, "\n      ".join(
+        [f"{'ok' if right else 'FAIL':4}  {ranks}  {'':7}  {'':7}  "
+         f"{case['name']} {word}, refused"] + [said] * (not right))
+
+
 def table(jobs, runner, count):
     """Runs functions of a runner, `count` at a time, and prints their lines in
     their order; returns what else they gave."""
@@ -492,6 +536,14 @@ def jobs(options):
             if wanted(options, name):
                 yield lambda r, c=cases.by_name(name), e=extra: same_bits(
                     r, c, 2, e, ["--offload=activations"])
+        for name, extra, ranks, others in RESUMED_CODES:
+            if wanted(options, name):
+                yield lambda r, c=cases.by_name(name), e=extra, n=ranks, o=others: (
+                    resumed(r, c, e, n, o))
+        for name, ranks, word, why in REFUSED_CODES if options.emulator else ():
+            if wanted(options, name):
+                yield lambda r, c=cases.by_name(name), n=ranks, w=word, y=why: (
+                    refused(r, c, n, w, y))
         for name, extra, ranks in OVERLAP_MATRIX if options.emulator else ():
             if wanted(options, name):
                 yield lambda r, c=cases.by_name(name), e=extra, n=ranks: (
