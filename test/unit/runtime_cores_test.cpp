@@ -8,6 +8,7 @@
 #include "../../runtime/cpu/WaitPolicy.h"
 #include "runtime/TestFiles.h"
 
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <thread>
 
