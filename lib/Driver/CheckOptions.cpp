@@ -185,10 +185,6 @@ static LogicalResult checkMuon(const CompileOptions &options,
                                Diagnostics &diagnostics) {
   if (options.optimizer != Optimizer::Muon)
     return success();
-  if (options.lora)
-    return diagnostics.error("--optimizer=muon: an adapter is the product of "
-                             "two thin matrices, of which neither is to be "
-                             "orthogonal; take --optimizer=adamw with --lora");
   if (options.optimizerDtype == SHX_I8)
     return diagnostics.error("--optimizer=muon keeps its momentum in f32 or "
                              "bf16; take one of them as --optimizer-dtype");

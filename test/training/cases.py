@@ -153,7 +153,8 @@ def lora(name, model, options="", targets="all-linear", base=None, saved=None,
         words.append(f"--base-dtype={base}")
     return case(name, model=model, lora=peft, base=base,
                 compile=words + list(other.pop("compile", ())),
-                run=[f"--adapter={adapter_path(name)}"], **other)
+                run=[f"--adapter={adapter_path(name)}",
+                     *other.pop("run", ())], **other)
 
 
 def f8(name, model, matmul, **other):
@@ -289,6 +290,13 @@ CASES = [
     lora("bert-lora", "bert", data="bert.npz", batch=2, head=False),
     lora("t5-lora", "t5", ",alpha=16", data="t5.npz", batch=2, head=False,
          r=16, compile=["--logits=logits"]),
+    # Their matrices are matrices of blocks; lengths of rows are none. What
+    # bf16 rounds of four small directions moves the norm.
+    lora("gpt2-lora-muon", "gpt2-18", optimizer="muon", norm_rtol=5e-3,
+         targets=r".*\.(c_attn|c_fc)", compile=["--optimizer=muon"]),
+    lora("llama-dora-muon", "llama-23", ",alpha=16,dora", optimizer="muon",
+         adjust="match_rms_adamw", targets=r".*\.(k_proj|o_proj|down_proj)",
+         compile=["--optimizer=muon"], run=["--adjust-lr-fn=match_rms_adamw"]),
     # Adapters on what bitsandbytes makes of the base.
     lora("llama-qlora", "llama-18", ",alpha=16", base="nf4",
          targets=r".*\.(q_proj|v_proj)"),

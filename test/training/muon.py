@@ -29,8 +29,10 @@ class Optimizer:
                 others.append(dict(params=rest, **decay))
         self.parts = [
             torch.optim.Muon(mine, lr=lr, momentum=case.get("momentum", 0.95),
-                             adjust_lr_fn=case.get("adjust")),
-            torch.optim.AdamW(others, lr=lr, betas=(0.9, 0.95), eps=1e-8)]
+                             adjust_lr_fn=case.get("adjust"))]
+        if others:  # of adapters alone, none are
+            self.parts.append(torch.optim.AdamW(
+                others, lr=lr, betas=(0.9, 0.95), eps=1e-8))
         self.param_groups = [g for p in self.parts for g in p.param_groups]
 
     def zero_grad(self):

@@ -86,7 +86,11 @@ LORA_MATRIX = [("llama-lora-dropout", ["--recompute=block"], 3, []),
                ("llama-qlora", ["--strategy=shard_opt"], 3, []),
                ("llama-qdora", ["--accumulate-mode=unsharded",
                                 "--recompute=selective"], 3, []),
-               ("gpt2-lora-int8", ["--strategy=shard_grad_op"], 3, [])]
+               ("gpt2-lora-int8", ["--strategy=shard_grad_op"], 3, []),
+               ("gpt2-lora-muon", ["--strategy=no_shard"], 1, []),
+               ("gpt2-lora-muon", ["--strategy=hybrid_shard"], 4,
+                ["--replicas=2"]),
+               ("llama-dora-muon", ["--recompute=block"], 3, [])]
 # Ranks that compute the same samples together, in every strategy, recomputation
 # and accumulation once, and in the architectures that split differently.
 MESH_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2", *extra], ranks, words)
@@ -122,6 +126,7 @@ MESH_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2", *extra], ranks, words)
     ("bert-lora", ["--mesh=tensor:2"], 2, []),
     ("t5-lora", ["--mesh=tensor:2"], 2, []),
     ("gpt2-lora-int8", ["--mesh=tensor:3"], 3, []),
+    ("gpt2-lora-muon", ["--mesh=tensor:3"], 3, []),
     ("gpt2-fp8", ["--mesh=tensor:3", "--recompute=block"], 3, []),
     ("llama-fp8", ["--mesh=tensor:2"], 4, []),
     ("llama-fp8-rowwise", ["--mesh=tensor:2"], 2, []),
@@ -228,7 +233,7 @@ CORE_MESH = [("llama-23-optimized", ["--mesh=tensor:2"], 4, []),
               2, []),
              ("gpt2-lora-int8", ["--mesh=tensor:3"], 3, [])]
 # Matrices travel between ranks.
-CORE_MUON = [("llama-muon", [], 3, []),
+CORE_MUON = [("llama-muon", [], 3, []), ("llama-dora-muon", [], 3, []),
              ("gpt2-muon", ["--strategy=hybrid_shard"], 4, ["--replicas=2"]),
              ("llama-muon", ["--strategy=no_shard"], 2, []),
              ("gpt2-muon", ["--mesh=tensor:3"], 3, []),
