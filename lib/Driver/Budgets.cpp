@@ -6,6 +6,7 @@
 
 #include "Fit.h"
 #include "Trial.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Driver/Compilation.h"
 #include "shardonnx/runtime/ByteSize.h"
 
@@ -77,6 +78,8 @@ LogicalResult Compilation::fit() {
         llvm::formatv("{0:F2}", 1e3 * taken->seconds).str() +
         " ms a step predicted");
   options = withTrial(options, *taken);
+  if (taken->recomputePlan)
+    module()->setAttr(fsdp::kRecomputePlanAttr, taken->recomputePlan);
   program->strategy = taken->strategy;
   return success();
 }
@@ -118,21 +121,52 @@ LogicalResult Compilation::fitBudget() {
         llvm::formatv("{0:F2}", 1e3 * taken.seconds).str() +
         " ms a step predicted");
   options.recompute = taken.recompute;
+  if (taken.recomputePlan)
+    module()->setAttr(fsdp::kRecomputePlanAttr, taken.recomputePlan);
   options.offloadActivations = taken.offloadActivations;
   return success();
 }
 
+// Activations go to the host only where something must give way and the step is
+// faster for it.
 LogicalResult Compilation::fitRecompute() {
-  BudgetOutcome outcome = shardonnx::fitRecompute(module(), options);
-  if (outcome.fits || outcome.broken)
-    return success();
-  return diags.error(
-      "--recompute=budget: " + formatBytes(options.recompute.number) +
-      " are too few: activations and workspaces of '" + options.model +
-      "' take at least " + formatBytes(outcome.least) +
-      " on a rank, whatever is computed again; give budget:" +
-      std::to_string(outcome.least) +
-      " or more, or compile with a smaller batch");
+  FailureOr<const ProgramOptions *> told = programOptions();
+  if (failed(told))
+    return failure();
+  auto manifestOf = [&](ModuleOp planned) {
+    return buildTrialManifest(planned, **told);
+  };
+  RecomputeTrials trials;
+  CompileOptions tried = options;
+  tried.offloadActivations = false;
+  RecomputeOutcome best =
+      shardonnx::fitRecompute(module(), tried, manifestOf, trials);
+  bool offloads = false;
+  if (options.offloadActivations && !best.broken && !best.keepsAll) {
+    RecomputeOutcome other =
+        shardonnx::fitRecompute(module(), options, manifestOf, trials);
+    offloads = other.broken ||
+               (other.fits && (!best.fits || other.seconds < best.seconds));
+    other.least = std::min(other.least, best.least);
+    if (offloads || !other.fits)
+      best = other;
+  }
+  if (!best.fits && !best.broken)
+    return diags.error(
+        "--recompute=budget: " + formatBytes(options.recompute.number) +
+        " are too few: activations and workspaces of '" + options.model +
+        "' take at least " + formatBytes(best.least) +
+        " on a rank, whatever is computed again; give budget:" +
+        std::to_string(best.least) +
+        " or more, or compile with a smaller batch");
+  if (options.offloadActivations && !offloads && !best.broken)
+    diags.note("--offload=activations: no step that keeps --recompute=" +
+               options.recompute.text() +
+               " is faster for it, so activations stay on the GPU");
+  options.offloadActivations = offloads;
+  if (best.plan)
+    module()->setAttr(fsdp::kRecomputePlanAttr, best.plan);
+  return success();
 }
 
 LogicalResult Compilation::fitMemory() {

@@ -9,6 +9,7 @@
 #include "MaskChoice.h"
 #include "Trial.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
@@ -156,7 +157,7 @@ LogicalResult Compilation::runPasses(Level level) {
   if (level == Level::Grad && failed(fitBytes()))
     return failure();
   if (level == Level::Grad && options.recompute.kind == RecomputeKind::Budget &&
-      failed(fitRecompute()))
+      !module()->hasAttr(fsdp::kRecomputePlanAttr) && failed(fitRecompute()))
     return failure();
   if (level == Level::FSDP && options.memoryBudget && failed(fitMemory()))
     return failure();

@@ -2,17 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Each strategy is tried with as little recomputation as lets it fit, where
-// --offload=activations allows it also with activations in host memory; once
-// with every gather where it is needed and once at the prefetch distances: what
-// is computed again may cost more than gathers that wait, or less. Both budgets
-// then do the rest: --recompute=budget, and --memory-budget with what is left.
-// Of all that fits, the step that is predicted to take least time is taken; of
-// equals the first, in the order in which --help has the strategies. What could
-// not be faster if no step ever waited is not tried any further.
+// --offload=activations allows it also with activations in host memory. Both
+// budgets then do the rest: --recompute=budget, and --memory-budget with what
+// is left. Of all that fits, the step that is predicted to take least time is
+// taken; of equals the first, in the order in which --help has the strategies.
+// What could not be faster if no step ever waited is not tried any further.
 
 #include "Fit.h"
 #include "CheckOptions.h"
 #include "Trial.h"
+#include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Driver/Pipeline.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -68,8 +67,8 @@ private:
   };
 
   void tryStrategy(Strategy strategy);
-  void tryKeeping(FitTrial trial);
-  void tryRecompute(FitTrial trial, int64_t activations);
+  void tryOffload(FitTrial trial);
+  void tryRecompute(FitTrial trial, Peaks all);
   std::optional<Peaks> plan(FitTrial &trial);
   std::optional<Peaks> fail(const FitTrial &trial);
   OwningOpRef<ModuleOp> differentiate(FitTrial &trial);
@@ -81,6 +80,7 @@ private:
   const CompileOptions &options;
   ProgramOptions program;
   int64_t budget;
+  RecomputeTrials trials;
   FitOutcome outcome;
 };
 
@@ -108,13 +108,19 @@ OwningOpRef<ModuleOp> FitSearch::differentiate(FitTrial &trial) {
   OwningOpRef<ModuleOp> copy(module.clone());
   CompileOptions tried = withTrial(options, trial);
   if (trial.recompute.kind == RecomputeKind::Budget) {
-    BudgetOutcome fit = fitRecompute(*copy, tried);
+    program.strategy = trial.strategy;
+    auto manifestOf = [&](ModuleOp planned) {
+      return buildTrialManifest(planned, program);
+    };
+    RecomputeOutcome fit = fitRecompute(*copy, tried, manifestOf, trials);
     if (!fit.fits && !fit.broken) {
       tried.recompute.number = trial.recompute.number = fit.least;
-      fit = fitRecompute(*copy, tried);
+      fit = fitRecompute(*copy, tried, manifestOf, trials);
     }
     if (fit.broken)
       return nullptr;
+    trial.recomputePlan = fit.plan;
+    (*copy)->setAttr(fsdp::kRecomputePlanAttr, fit.plan);
   }
   PassManager pm(module.getContext());
   addPassesTo(Level::Grad, pm, tried);
@@ -167,10 +173,16 @@ void FitSearch::record(const FitTrial &trial) {
     fastest = trial;
 }
 
-// Looks for the recomputation with which activations have so many bytes. What
-// else lives at the peak may have grown with it: then for fewer.
-void FitSearch::tryRecompute(FitTrial trial, int64_t activations) {
+// Where what backward reads does not all fit, looks for the recomputation of
+// the fastest step that does. Where gathers stand as the options say, that is
+// told in bytes of activations: what else lives at the peak may have grown with
+// it, then it is for fewer.
+void FitSearch::tryRecompute(FitTrial trial, Peaks all) {
   constexpr int kTries = 6;
+  if (!mayRecompute(options) || all.asGiven <= budget)
+    return;
+  int64_t activations =
+      trial.memoryBudget ? budget : all.activations - (all.asGiven - budget);
   for (int i = 0; i < kTries; ++i) {
     int64_t asked = std::max<int64_t>(activations, 1);
     trial.recompute = {RecomputeKind::Budget, asked};
@@ -189,21 +201,18 @@ void FitSearch::tryStrategy(Strategy strategy) {
   trial.recompute = options.recompute;
   if (mayMoveGathers())
     trial.memoryBudget = budget;
-  tryKeeping(trial);
-  trial.offloadActivations = options.offloadActivations;
-  if (trial.offloadActivations)
-    tryKeeping(trial);
+  std::optional<Peaks> peaks = plan(trial);
+  if (options.offloadActivations)
+    tryOffload(trial);
+  if (peaks)
+    tryRecompute(trial, *peaks);
 }
 
-// As much as fits of what backward reads; the rest is computed again.
-void FitSearch::tryKeeping(FitTrial trial) {
-  std::optional<Peaks> peaks = plan(trial);
-  if (!peaks || !mayRecompute(options))
-    return;
-  if (peaks->late > budget)
-    tryRecompute(trial, peaks->activations - (peaks->late - budget));
-  if (peaks->asGiven > budget && peaks->asGiven != peaks->late)
-    tryRecompute(trial, peaks->activations - (peaks->asGiven - budget));
+// Before more is computed again on the device alone, which seldom is faster.
+void FitSearch::tryOffload(FitTrial trial) {
+  trial.offloadActivations = true;
+  if (std::optional<Peaks> peaks = plan(trial))
+    tryRecompute(trial, *peaks);
 }
 
 FitOutcome FitSearch::run() {

@@ -11,6 +11,7 @@
 #include "shardonnx/Driver/Options.h"
 #include "shardonnx/Target/Program.h"
 
+#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
 
 #include <string>
@@ -23,6 +24,7 @@ struct FitTrial {
   Strategy strategy = Strategy::FullShard;
   Recompute recompute;
   bool offloadActivations = false;
+  mlir::DictionaryAttr recomputePlan;  // of a budget; as fsdp.recompute_plan
   std::optional<int64_t> memoryBudget; // none: gathers stand as options say
   int64_t bytes = 0;                   // of a rank of --world-size
   double seconds = 0;                  // of a step, predicted

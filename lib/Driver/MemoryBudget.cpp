@@ -36,17 +36,20 @@ void gatherLate(ModuleOp module) {
 
 std::optional<PlannedStep> planStep(ModuleOp module,
                                     const CompileOptions &options,
-                                    ManifestOf manifestOf) {
-  OwningOpRef<ModuleOp> planned = planCopy(module, Level::FSDP, options);
+                                    ManifestOf manifestOf, Level first) {
+  OwningOpRef<ModuleOp> planned = planCopy(module, first, options);
   std::string error;
   std::optional<Manifest> manifest;
   if (planned)
     manifest = parseManifest(manifestOf(*planned), error);
   if (!manifest)
     return std::nullopt;
-  int threads = threadsPerRank(*options.worldSize);
-  Topology topology(static_cast<int>(*options.worldSize), 1, /*ranksHere=*/0,
-                    manifest->sliceAlignment());
+  int64_t ranks = options.worldSize.value_or(options.mesh.together());
+  int threads = threadsPerRank(ranks);
+  Topology topology(static_cast<int>(ranks), 1, /*ranksHere=*/0,
+                    manifest->sliceAlignment(),
+                    static_cast<int>(options.mesh.tensor()),
+                    static_cast<int>(options.mesh.context()));
   PlannedStep step;
   step.device = deviceOfProgram(manifest->cuda(), manifest->arch, threads);
   step.bytes = totalBytes(planMemory(*manifest, topology, threads)) +
@@ -146,11 +149,12 @@ void MemoryFitter::keepUnits() {
   std::vector<std::string> names;
   for (const auto &[seconds, name] : units)
     names.push_back(name);
-  size_t enough = 0, tooMany = names.size() + 1;
+  // Often none fits, so it begins with one.
+  size_t enough = 0, tooMany = names.size() + 1, middle = 1;
   while (enough + 1 < tooMany) {
-    size_t middle = (enough + tooMany) / 2;
     setKept(ArrayRef(names).take_front(middle));
     (fits() ? enough : tooMany) = middle;
+    middle = (enough + tooMany) / 2;
   }
   setKept(ArrayRef(names).take_front(enough));
 }

@@ -1,16 +1,19 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The cheapest recomputation that fits. Levels begin with a plan that keeps
-// what forward has written anyway, then lie between `none` and `block`:
-// each computes more again, and keeps less, than the one before. The first
-// level that fits if all units are at it is found, then how few units must be
-// at it while the others stay one level below. The first units go first: what
-// they keep lives longest.
+// The recomputation of the least predicted time that fits. Levels begin with a
+// plan that keeps what forward has written anyway, then lie between `none` and
+// `block`: each computes more again, and keeps less, than the one before. The
+// first level that fits if all units are at it is found. Then units of two
+// levels are mixed, with as few as may be at the deeper one: those beside the
+// level that was found, and of what keeps much with `block`, whose blocks leave
+// the bytes to others. Which units are the deep ones decides how long the
+// others' values live, and how many of their copies to the host are under way
+// at a time.
 
 #include "Trial.h"
-#include "shardonnx/Dialect/Exec/IR/Exec.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
+#include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Driver/Pipeline.h"
 #include "shardonnx/Support/ElementType.h"
 
@@ -20,6 +23,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/Support/ErrorHandling.h"
 
 #include <set>
 
@@ -43,33 +47,57 @@ OwningOpRef<ModuleOp> planCopy(ModuleOp module, Level first,
 
 namespace {
 
-int64_t privateBytes(ModuleOp module) {
-  for (auto plan : module.getOps<exec::SpacePlanOp>())
-    if (plan.getSpace() == exec::Space::private_)
-      return plan.getBytes();
-  return 0;
-}
+/// The first level with which products and attention are all kept, and nothing
+/// else.
+constexpr size_t kSelective = 2;
+
+/// Which units of a mixture are at the deeper of its levels.
+enum class Deep {
+  First,  // what these keep would live longest
+  Spread, // the others' copies to the host do not pile up
+};
+
+/// Bytes, as RecomputeTrial has them.
+struct Budget {
+  int64_t activations, rank;
+};
+
+/// So many units at one level, the others at another.
+struct Mixture {
+  size_t shallow = 0, deep = 0;
+  Deep order = Deep::First;
+};
 
 class RecomputeFitter {
 public:
   RecomputeFitter(ModuleOp module, const CompileOptions &options,
-                  int64_t budget)
-      : module(module), options(options), budget(budget) {}
+                  const Budget &budget, ManifestOf manifestOf,
+                  RecomputeTrials &trials)
+      : module(module), options(options), budget(budget),
+        manifestOf(manifestOf), trials(trials) {}
 
-  BudgetOutcome run();
+  RecomputeOutcome run();
 
 private:
   void collect();
-  bool fits(size_t level, size_t unitsAt);
-  void setPlan(size_t level, size_t unitsAt);
+  std::optional<size_t> firstLevelThatFits();
+  SmallVector<Mixture> mixturesBelow(size_t level) const;
+  void search(const Mixture &mixture);
+  bool fits(const Mixture &mixture, size_t unitsDeep);
+  bool fitsWhole(size_t level) {
+    return fits({level, level, Deep::First}, units.size());
+  }
+  DictionaryAttr planOf(const Mixture &mixture, size_t unitsDeep);
+  RecomputeTrial measure(DictionaryAttr plan);
 
   ModuleOp module;
   const CompileOptions &options;
-  int64_t budget;
+  Budget budget;
+  ManifestOf manifestOf;
+  RecomputeTrials &trials;
   llvm::SetVector<StringAttr> units; // other than root, in order
   SmallVector<Attribute> levels;     // values of the plan; null: not named
-  int64_t least = INT64_MAX;         // that any trial took
-  bool broken = false;               // a pass has failed
+  RecomputeOutcome outcome;
 };
 
 } // namespace
@@ -102,46 +130,129 @@ void RecomputeFitter::collect() {
   levels.push_back(StringAttr::get(context, spell(RecomputeKind::Block)));
 }
 
-// The first `unitsAt` units are at `level`, the others one below.
-void RecomputeFitter::setPlan(size_t level, size_t unitsAt) {
-  SmallVector<NamedAttribute> plan;
-  for (auto [index, unit] : llvm::enumerate(units))
-    if (Attribute mode = levels[index < unitsAt ? level : level - 1])
-      plan.push_back({unit, mode});
-  module->setAttr(fsdp::kRecomputePlanAttr,
-                  DictionaryAttr::get(module.getContext(), plan));
-}
-
-bool RecomputeFitter::fits(size_t level, size_t unitsAt) {
-  setPlan(level, unitsAt);
-  OwningOpRef<ModuleOp> planned = planCopy(module, Level::Grad, options);
-  if (!planned) {
-    broken = true;
-    return true; // the search ends, and the passes on the module say why
+static bool isDeep(Deep order, size_t unit, size_t deep, size_t units) {
+  switch (order) {
+  case Deep::First:
+    return unit < deep;
+  case Deep::Spread:
+    return (unit + 1) * deep / units != unit * deep / units;
   }
-  int64_t bytes = privateBytes(*planned);
-  least = std::min(least, bytes);
-  return bytes <= budget;
+  llvm_unreachable("an order of units");
 }
 
-BudgetOutcome RecomputeFitter::run() {
-  collect();
-  size_t level = 0;
-  while (level != levels.size() && !fits(level, units.size()))
-    ++level;
-  if (broken || level == 0 || level == levels.size())
-    return {level != levels.size(), least, broken};
+DictionaryAttr RecomputeFitter::planOf(const Mixture &mixture,
+                                       size_t unitsDeep) {
+  SmallVector<NamedAttribute> plan;
+  for (auto [index, unit] : llvm::enumerate(units)) {
+    bool deep = isDeep(mixture.order, index, unitsDeep, units.size());
+    if (Attribute mode = levels[deep ? mixture.deep : mixture.shallow])
+      plan.push_back({unit, mode});
+  }
+  return DictionaryAttr::get(module.getContext(), plan);
+}
+
+RecomputeTrial RecomputeFitter::measure(DictionaryAttr plan) {
+  auto [trial, isNew] = trials.try_emplace(
+      {options.strategy, options.offloadActivations,
+       module->hasAttr(fsdp::kGatherBudgetAttr), plan.getAsOpaquePointer()});
+  if (!isNew)
+    return trial->second;
+  module->setAttr(fsdp::kRecomputePlanAttr, plan);
+  std::optional<PlannedStep> step =
+      planStep(module, options, manifestOf, Level::Grad);
+  module->removeAttr(fsdp::kRecomputePlanAttr);
+  if (!step) {
+    outcome.broken = true;
+    trials.erase(trial);
+    return {};
+  }
+  return trial->second = {step->manifest.privateSpace.bytes, step->bytes,
+                          step->time.seconds()};
+}
+
+// Remembers what fits and is faster than all before. Where a pass has failed
+// the search ends, and the passes on the module say why.
+bool RecomputeFitter::fits(const Mixture &mixture, size_t unitsDeep) {
+  if (outcome.broken)
+    return true;
+  DictionaryAttr plan = planOf(mixture, unitsDeep);
+  RecomputeTrial trial = measure(plan);
+  if (outcome.least == 0 || trial.activations < outcome.least)
+    outcome.least = trial.activations;
+  if (trial.activations > budget.activations || trial.rank > budget.rank)
+    return false;
+  if (!outcome.plan || trial.seconds < outcome.seconds) {
+    outcome.plan = plan;
+    outcome.seconds = trial.seconds;
+  }
+  return true;
+}
+
+// Deeper levels take less, so it is looked for by halves; where not even the
+// last fits, one by one.
+std::optional<size_t> RecomputeFitter::firstLevelThatFits() {
+  if (fitsWhole(0))
+    return 0;
+  size_t tooMuch = 0, fitting = levels.size() - 1;
+  while (!fitsWhole(fitting))
+    if (--fitting == 0)
+      return std::nullopt;
+  while (tooMuch + 1 < fitting) {
+    size_t middle = (tooMuch + fitting) / 2;
+    (fitsWhole(middle) ? fitting : tooMuch) = middle;
+  }
+  return fitting;
+}
+
+SmallVector<Mixture> RecomputeFitter::mixturesBelow(size_t level) const {
+  SmallVector<Mixture> mixtures = {{level - 1, level, Deep::First}};
+  size_t block = levels.size() - 1;
+  if (level > kSelective && block > kSelective + 1)
+    mixtures.push_back(
+        {kSelective, block,
+         options.offloadActivations ? Deep::Spread : Deep::First});
+  return mixtures;
+}
+
+void RecomputeFitter::search(const Mixture &mixture) {
   size_t tooFew = 0, enough = units.size();
+  if (!fits(mixture, enough))
+    return;
   while (tooFew + 1 < enough) {
     size_t middle = (tooFew + enough) / 2;
-    (fits(level, middle) ? enough : tooFew) = middle;
+    (fits(mixture, middle) ? enough : tooFew) = middle;
   }
-  setPlan(level, enough);
-  return {true, least, broken};
 }
 
-BudgetOutcome fitRecompute(ModuleOp module, const CompileOptions &options) {
-  return RecomputeFitter(module, options, options.recompute.number).run();
+RecomputeOutcome RecomputeFitter::run() {
+  collect();
+  std::optional<size_t> level = firstLevelThatFits();
+  outcome.fits = level.has_value();
+  outcome.keepsAll = level == 0;
+  if (level && !outcome.keepsAll)
+    for (const Mixture &mixture : mixturesBelow(*level))
+      search(mixture);
+  return outcome;
+}
+
+RecomputeOutcome fitRecompute(ModuleOp module, const CompileOptions &options,
+                              ManifestOf manifestOf, RecomputeTrials &trials) {
+  auto within = [&](int64_t activations, int64_t rank) {
+    return RecomputeFitter(module, options, {activations, rank}, manifestOf,
+                           trials)
+        .run();
+  };
+  int64_t asked = options.recompute.number;
+  int64_t rank = options.memoryBudget.value_or(INT64_MAX);
+  RecomputeOutcome outcome = within(asked, rank);
+  if (!options.memoryBudget || outcome.fits || outcome.broken)
+    return outcome;
+  gatherLate(module);
+  outcome = within(asked, rank);
+  if (!outcome.fits && !outcome.broken && outcome.least <= asked)
+    outcome = within(outcome.least, INT64_MAX);
+  module->removeAttr(fsdp::kGatherBudgetAttr);
+  return outcome;
 }
 
 } // namespace shardonnx

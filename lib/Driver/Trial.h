@@ -11,9 +11,13 @@
 #include "shardonnx/Cost/Exposure.h"
 #include "shardonnx/Driver/Options.h"
 
+#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <map>
+#include <tuple>
 
 namespace shardonnx {
 
@@ -30,17 +34,11 @@ struct BudgetOutcome {
   bool broken = false; // a pass has failed: on the module itself it says why
 };
 
-/// `--recompute=budget:BYTES`, on a module of Level::NN: finds the cheapest
-/// recomputation with which the private space has at most that many bytes, and
-/// writes it down as the module's fsdp.recompute_plan.
-BudgetOutcome fitRecompute(mlir::ModuleOp module,
-                           const CompileOptions &options);
-
 /// Tells of a planned module as its manifest does.
 using ManifestOf = llvm::function_ref<std::string(mlir::ModuleOp)>;
 
-/// What a module of Level::Grad takes of a rank of --world-size, and how long
-/// its step, planned as the attributes of the module say.
+/// What a module takes of a rank of --world-size, and how long its step,
+/// planned as the attributes of the module say.
 struct PlannedStep {
   Manifest manifest;
   Device device;
@@ -48,13 +46,46 @@ struct PlannedStep {
   StepExposure time;
 };
 
-/// Nothing when a pass fails.
+/// Of a module of the level before `first`; nothing when a pass fails. Without
+/// --world-size, of as few ranks as a mesh has.
 std::optional<PlannedStep> planStep(mlir::ModuleOp module,
                                     const CompileOptions &options,
-                                    ManifestOf manifestOf);
+                                    ManifestOf manifestOf,
+                                    Level first = Level::FSDP);
 
-/// Has each gather of a module of Level::Grad start where it is needed: no
-/// schedule takes less memory.
+/// What trials of recomputation came to, for the searches to come on the same
+/// module: by strategy, whether activations are offloaded, whether gathers are
+/// late, and the plan.
+struct RecomputeTrial {
+  int64_t activations = 0; // bytes of the private space
+  int64_t rank = 0;        // bytes of all that a rank takes
+  double seconds = 0;      // of a step
+};
+using RecomputeTrials =
+    std::map<std::tuple<Strategy, bool, bool, const void *>, RecomputeTrial>;
+
+struct RecomputeOutcome {
+  bool fits = false;
+  bool broken = false;       // a pass has failed: the module's own say why
+  bool keepsAll = false;     // whatever forward has written
+  mlir::DictionaryAttr plan; // as fsdp.recompute_plan
+  double seconds = 0;        // of a step with that plan
+  int64_t least = 0;         // bytes of activations that any trial took
+};
+
+/// `--recompute=budget:BYTES`, on a module of Level::NN, which it leaves as it
+/// is: finds the recomputation of the least predicted time with which the
+/// private space has at most that many bytes and a rank those of
+/// --memory-budget. Gathers start as the options say; where no rank would have
+/// so few bytes, where they are needed; where it then has not, either, the
+/// least activations are found. These wait in host memory where the options say
+/// so.
+RecomputeOutcome fitRecompute(mlir::ModuleOp module,
+                              const CompileOptions &options,
+                              ManifestOf manifestOf, RecomputeTrials &trials);
+
+/// Has each gather of a module, of Level::Grad or before, start where it is
+/// needed: no schedule takes less memory.
 void gatherLate(mlir::ModuleOp module);
 
 /// `--memory-budget`, on a module of Level::Grad: decides which units are

@@ -164,14 +164,24 @@ std::vector<Copy> OffloadActivations::candidates(func::FuncOp function,
 // What goes
 //===----------------------------------------------------------------------===//
 
+namespace {
+
+/// How long inputs of units may stand in a queue: so that two or three are on
+/// the device at a time the step waits for them. Where none has to wait, they
+/// may stand behind what is larger.
+enum class Inputs { AreAwaited, MayQueue };
+
+} // namespace
+
 // Copies away one after the other, in the order in which forward has done with
 // them. Says for how long the step waits.
-static double placeAway(MutableArrayRef<Copy *> copies, const Course &course) {
+static double placeAway(MutableArrayRef<Copy *> copies, const Course &course,
+                        Inputs inputs) {
   llvm::stable_sort(copies, [](Copy *a, Copy *b) { return a->last < b->last; });
   double free = 0, waited = 0;
   for (Copy *copy : copies) {
     free = std::max(free, course.begins[copy->last + 1]) + copy->seconds;
-    size_t latest = copy->isInput
+    size_t latest = copy->isInput && inputs == Inputs::AreAwaited
                         ? course.beginOf(course.stretches[copy->last] + 2)
                         : course.backward;
     copy->away = std::max(copy->last + 1, course.behind(free));
@@ -185,15 +195,18 @@ static double placeAway(MutableArrayRef<Copy *> copies, const Course &course) {
 
 // Copies back in the order in which they are needed, as late as it may be. Says
 // for how long the step waits.
-static double placeBack(MutableArrayRef<Copy *> copies, const Course &course) {
+static double placeBack(MutableArrayRef<Copy *> copies, const Course &course,
+                        Inputs inputs) {
   llvm::stable_sort(copies, [](Copy *a, Copy *b) { return a->next < b->next; });
   double needed = course.begins.back(), waited = 0;
   size_t behind = course.ops.size();
   for (Copy *copy : llvm::reverse(copies)) {
     needed = std::min(needed, course.begins[copy->next]) - copy->seconds;
     size_t stretch = course.stretches[copy->next];
-    size_t earliest = copy->isInput && stretch > 0 ? course.beginOf(stretch - 1)
-                                                   : course.backward;
+    size_t earliest =
+        copy->isInput && stretch > 0 && inputs == Inputs::AreAwaited
+            ? course.beginOf(stretch - 1)
+            : course.backward;
     copy->back = std::min(copy->next, course.before(needed));
     if (copy->back < earliest) {
       copy->back = earliest;
@@ -207,11 +220,12 @@ static double placeBack(MutableArrayRef<Copy *> copies, const Course &course) {
 /// The seconds that the step waits; nothing where a copy would leave its memory
 /// to nobody.
 static std::optional<double> place(std::vector<Copy> &copies,
-                                   const Course &course) {
+                                   const Course &course, Inputs inputs) {
   SmallVector<Copy *> order;
   for (Copy &copy : copies)
     order.push_back(&copy);
-  double waited = placeAway(order, course) + placeBack(order, course);
+  double waited =
+      placeAway(order, course, inputs) + placeBack(order, course, inputs);
   if (llvm::any_of(copies,
                    [](const Copy &copy) { return copy.away >= copy.back; }))
     return std::nullopt;
@@ -231,17 +245,20 @@ std::vector<Copy> OffloadActivations::choose(std::vector<Copy> all,
   });
   std::vector<Copy> chosen;
   double waits = 0; // for inputs of units alone
+  Inputs inputs = Inputs::AreAwaited;
   for (const Copy &copy : all) {
     if (!copy.isInput && inputsOnly)
       break;
+    if (!copy.isInput && waits == 0)
+      inputs = Inputs::MayQueue;
     chosen.push_back(copy);
-    std::optional<double> waited = place(chosen, course);
+    std::optional<double> waited = place(chosen, course, inputs);
     if (!waited || (!copy.isInput && *waited > waits))
       chosen.pop_back();
     else
       waits = *waited;
   }
-  place(chosen, course);
+  place(chosen, course, inputs);
   return chosen;
 }
 

@@ -133,3 +133,50 @@ func.func @eval() {
 }
 
 #e = loc(fused<#nn.place<@h.0>>["e"])
+
+// -----
+
+// Where no input has to wait, it may stand in the queue behind what is larger:
+// k leaves from 8 to 16, and x1, which f1 has done with at 11, from 16 to 17.
+// That is before backward begins at 18.
+// SLOW-LABEL: @first_microbatch
+// CHECK-LABEL: @first_microbatch
+func.func @first_microbatch() {
+  // CHECK: %[[K:.*]] = exec.alloc : memref<2048xf32>
+  %k = exec.alloc : memref<2048xf32>
+  // CHECK: %[[X1:.*]] = exec.alloc : memref<256xf32>
+  %x1 = exec.alloc : memref<256xf32>
+  %a = exec.alloc : memref<256xf32>
+  %b = exec.alloc : memref<2048xf32>
+  exec.zero %k : memref<2048xf32> loc(#k0)
+  // CHECK: exec.offload_start 0 %[[K]]
+  exec.zero %x1 : memref<256xf32> loc(#k0)
+  exec.copy %x1 into %a : memref<256xf32>, memref<256xf32> loc(#k1)
+  // CHECK: exec.offload_start 1 %[[X1]]
+  // CHECK-NEXT: exec.copy
+  exec.copy %a into %a : memref<256xf32>, memref<256xf32> loc(#k2)
+  // CHECK-NEXT: exec.zero
+  exec.zero %a : memref<256xf32> loc(#k3)
+  // CHECK-NEXT: exec.zero
+  exec.zero %a : memref<256xf32> loc(#k3)
+  // CHECK-NEXT: exec.zero
+  exec.zero %a : memref<256xf32> loc(#k3)
+  // CHECK-NEXT: exec.offload_wait 0 %[[K]]
+  // CHECK-NEXT: exec.zero
+  exec.zero %a : memref<256xf32> loc(#k3)
+  // CHECK-NEXT: exec.offload_wait 1 %[[X1]]
+  // CHECK-NEXT: exec.zero
+  exec.zero %a : memref<256xf32> loc(#k3)
+  exec.zero %b : memref<2048xf32> loc(#l3)
+  exec.copy %x1 into %a : memref<256xf32>, memref<256xf32> loc(#l1)
+  exec.copy %k into %b : memref<2048xf32>, memref<2048xf32> loc(#l0)
+  return
+}
+
+#k0 = loc(fused<#nn.place<@h.0>>["k0"])
+#k1 = loc(fused<#nn.place<@h.1>>["k1"])
+#k2 = loc(fused<#nn.place<@h.2>>["k2"])
+#k3 = loc(fused<#nn.place<@h.3>>["k3"])
+#l3 = loc(fused<#nn.place<@h.3, backward>>["l3"])
+#l1 = loc(fused<#nn.place<@h.1, backward>>["l1"])
+#l0 = loc(fused<#nn.place<@h.0, backward>>["l0"])

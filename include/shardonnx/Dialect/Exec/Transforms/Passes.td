@@ -54,7 +54,8 @@ def OffloadActivationsPass
     goes. It is there for one more unit at most, on either side, and where the
     links are too slow for that, the step waits. Of other buffers, those go
     first that are kept longest, as long as no copy makes the step wait and
-    none is under way from forward into backward.
+    none is under way from forward into backward. Where no input has to wait,
+    inputs may stand in the queue behind these.
 
     Ops take the time of their FLOPs or of the bytes that they touch, whichever
     is longer. Preserves numerics bit for bit.
