@@ -10,7 +10,9 @@
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include <cmath>
 #include <gtest/gtest.h>
+#include <random>
 
 using namespace mlir;
 using namespace shardonnx;
@@ -123,17 +125,67 @@ std::unique_ptr<KernelRunner> test::makeRunner(nn::FusedOp fused,
   return runner;
 }
 
-std::unique_ptr<OptimizerRunner>
-test::makeOptimizerRunner(const kernels::OptimizerTypes &types) {
+static std::unique_ptr<OptimizerRunner>
+makeOptimizerRunnerFor(const kernels::OptimizerTypes &types, StringRef arch) {
   MLIRContext context;
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
-  TargetSpec target = llvm::cantFail(resolveTarget("native"));
+  TargetSpec target = llvm::cantFail(resolveTarget(arch));
   if (failed(kernels::addOptimizerKernel(*module, "kernel", types, target)))
     return nullptr;
   auto runner = std::make_unique<CpuOptimizer>();
   runner->types = types;
   runner->module = std::make_unique<CompiledModule>(*module, target);
   return runner;
+}
+
+std::unique_ptr<OptimizerRunner>
+test::makeOptimizerRunner(const kernels::OptimizerTypes &types) {
+  return makeOptimizerRunnerFor(types, "native");
+}
+
+// Masters, codes and scales after some steps, from gradients of many sizes.
+static std::vector<uint8_t> stepInBlocks(StringRef arch) {
+  auto kernel =
+      makeOptimizerRunnerFor({Optimizer::AdamW, SHX_F32, SHX_I8}, arch);
+  constexpr int64_t kLength = 16 * kStateBlock;
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> p(kLength), g(kLength), scales[2];
+  std::vector<int8_t> codes[2];
+  for (int i = 0; i < 2; ++i) {
+    scales[i].resize(kLength / kStateBlock);
+    codes[i].resize(kLength, i == 0 ? -1 : -128); // nothing
+  }
+  float scalars[SHX_NUM_SCALARS] = {};
+  scalars[SHX_LR] = 1e-3f;
+  scalars[SHX_BETA1] = 0.9f;
+  scalars[SHX_BETA2] = 0.999f;
+  scalars[SHX_ONE_MINUS_BETA1] = scalars[SHX_BIAS_CORRECTION1] = 0.1f;
+  scalars[SHX_ONE_MINUS_BETA2] = scalars[SHX_BIAS_CORRECTION2] = 1e-3f;
+  scalars[SHX_EPS] = 1e-8f;
+  scalars[SHX_CLIP] = 0.7f;
+  scalars[SHX_CLIP_VALUE] = INFINITY;
+  for (int t = 0; t < 4; ++t) {
+    for (float &value : g)
+      value = normal(random) * std::exp(4 * normal(random));
+    kernel->run({p,
+                 g,
+                 {rawBytes(codes[0]), rawBytes(codes[1])},
+                 {},
+                 {rawBytes(scales[0]), rawBytes(scales[1])}},
+                scalars, 0, kLength);
+  }
+  std::vector<uint8_t> all;
+  for (auto bytes : {rawBytes(p), rawBytes(codes[0]), rawBytes(codes[1]),
+                     rawBytes(scales[0]), rawBytes(scales[1])})
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  return all;
+}
+
+TEST(WiderTargets, StateInBlocks) {
+  if (!__builtin_cpu_supports("avx512bw"))
+    GTEST_SKIP() << "needs AVX-512";
+  EXPECT_EQ(stepInBlocks("x86-64-v3"), stepInBlocks("x86-64-v4"));
 }
 
 TEST(WiderTargets, Gelu) {
