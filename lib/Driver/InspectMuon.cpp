@@ -17,7 +17,7 @@ void shardonnx::printMuon(const Manifest &m, const InspectView &view,
   if (!m.hasMatrices())
     return;
   int places = view.topology.groupHere(), tensor = view.topology.tensor;
-  auto owners = static_cast<size_t>(places * tensor);
+  size_t owners = size_t(places) * size_t(tensor);
   std::vector<size_t> counts(owners);
   std::vector<double> flops(owners);
   double total = 0;
@@ -28,7 +28,7 @@ void shardonnx::printMuon(const Manifest &m, const InspectView &view,
       for (int part : llvm::seq(tensor)) {
         if (!matrix.isOwnedBy(matrix.owner, part))
           continue;
-        auto owner = static_cast<size_t>(matrix.owner * tensor + part);
+        size_t owner = size_t(matrix.owner) * size_t(tensor) + size_t(part);
         flops[owner] += work;
         total += work;
         ++counts[owner];

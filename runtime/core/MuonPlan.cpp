@@ -38,8 +38,9 @@ public:
       return;
     }
     matrix.owner = leastPlace();
-    for (int part = 0; part < parts; ++part)
-      loads[static_cast<size_t>(matrix.owner * parts + part)] += work;
+    auto first = loads.begin() + matrix.owner * parts;
+    for (auto load = first; load < first + parts; ++load)
+      *load += work;
   }
 
 private:
