@@ -228,6 +228,10 @@ static LogicalResult checkMesh(const CompileOptions &options,
     return diagnostics.error("--overlap-axes: no tensor or context axis has "
                              "collectives; give --mesh=tensor:T or "
                              "--mesh=context:C, too");
+  if (options.axisChunks && (!options.overlapAxes || mesh.tensor() < 2))
+    return diagnostics.error("--axis-chunks: of products beside collectives of "
+                             "a tensor axis; give --overlap-axes and "
+                             "--mesh=tensor:T, too");
   if (!mesh.given())
     return success();
   std::string option = "--mesh=" + mesh.text();

@@ -178,6 +178,18 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
   pm.addPass(nn::createVerifyPlacesPass());
 }
 
+// What the GPU that the program is for does while it sends to one beside it.
+static void setAxisRates(fsdp::ShardOptions &shard,
+                         const CompileOptions &options) {
+  Device device = deviceOfProgram(/*cuda=*/true, options.arch, /*threads=*/1);
+  double sent = device.within.bytesPerSecond;
+  double flops =
+      options.paramDtype == SHX_F32 ? device.f32Flops : device.halfFlops;
+  shard.axisChunks = unsigned(options.axisChunks.value_or(0));
+  shard.flopsPerByteSent = flops / sent;
+  shard.movedPerByteSent = device.memoryBytesPerSecond / sent;
+}
+
 static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {
   if (options.program != ProgramKind::Train)
     return;
@@ -186,6 +198,8 @@ static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {
   shard.muon = options.optimizer == Optimizer::Muon;
   shard.deferGradients = isCuda(options);
   shard.overlapAxes = options.overlapAxes;
+  if (options.overlapAxes)
+    setAxisRates(shard, options);
   fsdp::buildShardPipeline(pm, shard);
 }
 

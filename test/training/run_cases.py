@@ -246,6 +246,9 @@ OFFLOAD_MATRIX = [("gpt2-18", []), ("gpt2-18", ["--recompute=block"]),
                   ("gpt2-bf16", ["--accumulate-mode=unsharded"])]
 # Nor does what runs beside the collectives of axes.
 OVERLAP_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2"], 4),
+                  ("llama-23-optimized", ["--mesh=tensor:2",
+                                          "--recompute=block",
+                                          "--axis-chunks=2"], 2),
                   ("llama-eight", ["--mesh=context:2", RING], 2),
                   ("llama-eight-batch",
                    ["--mesh=context:2,tensor:2", "--recompute=block"], 4)]
@@ -483,6 +486,14 @@ def refused(runner, case, ranks, word, why):
          f"{case['name']} {word}, refused"] + [said] * (not right))
 
 
+def overlapped(runner, case, ranks, extra):
+    """With and without what runs beside collectives of axes."""
+    chunks = [word for word in extra if word.startswith("--axis-chunks")]
+    return same_bits(runner, case, ranks,
+                     [word for word in extra if word not in chunks],
+                     ["--overlap-axes", *chunks])
+
+
 def table(jobs, runner, count):
     """Runs functions of a runner, `count` at a time, and prints their lines in
     their order; returns what else they gave."""
@@ -552,7 +563,7 @@ def jobs(options):
         for name, extra, ranks in OVERLAP_MATRIX if options.emulator else ():
             if wanted(options, name):
                 yield lambda r, c=cases.by_name(name), e=extra, n=ranks: (
-                    same_bits(r, c, n, e, ["--overlap-axes"]))
+                    overlapped(r, c, n, e))
     if options.matrix in ("ranks", "all"):
         for name in MATRIX_CASES:
             case = cases.by_name(name)

@@ -119,6 +119,11 @@ void addMesh(CLI::App &app, CompileOptions &o) {
   app.add_flag("--overlap-axes", o.overlapAxes,
                "collectives of tensor and context axes run beside other work "
                "on GPUs; takes memory");
+  whole(app.add_option("--axis-chunks", o.axisChunks,
+                       "products beside collectives of the tensor axis are cut "
+                       "into so many chunks of rows, with --overlap-axes; "
+                       "without it as is predicted to be the fastest"),
+        1, 8);
   app.add_option("--tensor-plan", o.tensorPlan,
                  "JSON file of REGEX: colwise|rowwise|replicate over whole "
                  "parameter names: how the tensor axis splits them, where the "

@@ -74,8 +74,9 @@ struct CompileOptions {
       matmulGain; // none: 1 where GPUs multiply 8 bits, else 0
   GatherDtype gatherDtype = GatherDtype::Param;
   Recompute recompute;
-  bool offloadActivations = false; // to host memory, of a GPU's program
-  bool overlapAxes = false;        // collectives of the mesh's, on GPUs
+  bool offloadActivations = false;   // to host memory, of a GPU's program
+  bool overlapAxes = false;          // collectives of the mesh's, on GPUs
+  std::optional<int64_t> axisChunks; // none: by predicted time
   int64_t forwardPrefetch = 1, backwardPrefetch = 1;
   std::optional<int64_t> memoryBudget; // bytes of a rank, at worldSize
   std::optional<int64_t> fit;          // the same: decides what is not given

@@ -6,11 +6,11 @@
 // collectives move up to where they have to begin; then ops that would wait for
 // one let others go first.
 
+#include "AxisWork.h"
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
-#include "shardonnx/Support/ElementType.h"
 
 #include "llvm/ADT/DenseSet.h"
 
@@ -26,58 +26,9 @@ namespace shardonnx::fsdp {
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h.inc"
 } // namespace shardonnx::fsdp
 
-/// What a GPU does in the time in which it sends a byte, of FLOPs and of bytes
-/// through its own memory: an H100 of 700 TFLOPS, 3,000 GB/s and 375 GB/s.
-static constexpr double kFlopsPerByteSent = 1900, kMovedPerByteSent = 8;
 /// How many ops an op that waits may let go first, and from how many products
 /// it may take one.
 static constexpr unsigned kAhead = 256, kBehind = 4;
-
-//===----------------------------------------------------------------------===//
-// What ops take, in bytes that could be sent meanwhile
-//===----------------------------------------------------------------------===//
-
-static double bytesOf(ValueRange values) {
-  double bytes = 0;
-  for (Value value : values)
-    if (auto type = dyn_cast<RankedTensorType>(value.getType()))
-      bytes +=
-          double(type.getNumElements() * elementBytes(type.getElementType()));
-  return bytes;
-}
-
-static bool sends(Operation *op) {
-  return isa<nn::AllReduceOp, nn::AllGatherOp, nn::ReduceScatterOp,
-             nn::AllToAllOp, nn::PartShiftOp>(op);
-}
-
-/// What is sent at most, of the larger of what is given and what comes.
-static double sentBy(Operation *op) {
-  double bytes =
-      std::max(bytesOf(op->getOperands()), bytesOf(op->getResults()));
-  return isa<nn::AllReduceOp>(op) ? 2 * bytes : bytes;
-}
-
-/// Is not run: it is memory that is there, or an end.
-static bool isFree(Operation *op) {
-  return isAlias(op) ||
-         isa<nn::GetOp, nn::GradOp, nn::ConstantOp, nn::IotaOp,
-             nn::RotaryTableOp, nn::LossScaleOp>(op) ||
-         op->hasTrait<OpTrait::IsTerminator>();
-}
-
-static double workOf(Operation *op) {
-  if (isFree(op) || sends(op))
-    return 0;
-  double work = (bytesOf(op->getOperands()) + bytesOf(op->getResults())) /
-                kMovedPerByteSent;
-  auto flops = dyn_cast<nn::FlopsOpInterface>(op);
-  if (!flops)
-    return work;
-  // Model FLOPs count all scores.
-  double share = op->hasAttr("causal") ? 0.5 : 1;
-  return std::max(work, share * double(flops.getFlops()) / kFlopsPerByteSent);
-}
 
 /// The op that makes a value, behind what only names its memory.
 static Operation *makerOf(Value value) {
@@ -97,7 +48,7 @@ namespace {
 /// takes as long as it does, behind those before it in the queue.
 class EarlyStarts {
 public:
-  explicit EarlyStarts(Block &body);
+  EarlyStarts(Block &body, const AxisRates &rates);
   void run();
 
 private:
@@ -113,7 +64,7 @@ private:
 /// yet; what is sent takes its turn in one.
 class Order {
 public:
-  explicit Order(Block &body) : body(body) {}
+  Order(Block &body, const AxisRates &rates) : body(body), rates(rates) {}
   void run();
 
 private:
@@ -134,7 +85,10 @@ private:
   bool takeBehind(Operation *cursor);
   void work(double amount);
 
+  double workOf(Operation *op) const { return fsdp::workOf(op, rates); }
+
   Block &body;
+  const AxisRates rates;
   llvm::DenseSet<Operation *> placed;
   std::deque<Sending> queue;
   std::deque<Operation *> products; // placed where nothing was sent
@@ -142,13 +96,13 @@ private:
 
 } // namespace
 
-EarlyStarts::EarlyStarts(Block &body) {
+EarlyStarts::EarlyStarts(Block &body, const AxisRates &rates) {
   double sum = 0;
   for (Operation &op : body) {
     positions[&op] = ops.size();
     ops.push_back(&op);
     before.push_back(sum);
-    sum += workOf(&op);
+    sum += workOf(&op, rates);
   }
 }
 
@@ -324,13 +278,16 @@ namespace {
 
 struct OverlapAxesPass
     : public fsdp::impl::OverlapAxesPassBase<OverlapAxesPass> {
+  using OverlapAxesPassBase::OverlapAxesPassBase;
+
   void runOnOperation() override {
+    AxisRates rates = {flopsPerByteSent, movedPerByteSent};
     for (func::FuncOp function : stepFunctions(getOperation())) {
       Block &body = function.front();
       if (llvm::none_of(body, [](Operation &op) { return sends(&op); }))
         continue;
-      EarlyStarts(body).run();
-      Order(body).run();
+      EarlyStarts(body, rates).run();
+      Order(body, rates).run();
     }
   }
 };

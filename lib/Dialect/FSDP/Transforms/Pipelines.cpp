@@ -16,8 +16,15 @@ void fsdp::buildShardPipeline(OpPassManager &manager,
   manager.addPass(createMergeUnitsPass());
   manager.addPass(createRecreateParametersPass());
   manager.addPass(createOrderPass());
-  if (options.overlapAxes)
-    manager.addPass(createOverlapAxesPass());
+  if (options.overlapAxes) {
+    ChunkAxesPassOptions chunks;
+    chunks.chunks = options.axisChunks;
+    chunks.flopsPerByteSent = options.flopsPerByteSent;
+    chunks.movedPerByteSent = options.movedPerByteSent;
+    manager.addPass(createChunkAxesPass(chunks));
+    manager.addPass(createOverlapAxesPass(
+        {options.flopsPerByteSent, options.movedPerByteSent}));
+  }
   if (options.deferGradients)
     manager.addPass(createDeferGradientsPass());
   MakeUnitsPassOptions units;

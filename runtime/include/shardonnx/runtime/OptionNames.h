@@ -46,6 +46,7 @@ inline const std::vector<std::string> &compileOptionNames() {
                                                  "--mesh",
                                                  "--context-attention",
                                                  "--overlap-axes",
+                                                 "--axis-chunks",
                                                  "--fit",
                                                  "--optimizer",
                                                  "--optimizer-dtype",

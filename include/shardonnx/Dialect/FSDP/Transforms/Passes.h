@@ -40,6 +40,18 @@ struct ShardOptions : mlir::PassPipelineOptions<ShardOptions> {
       *this, "overlap-axes",
       llvm::cl::desc("So are collectives of tensor and context axes"),
       llvm::cl::init(false)};
+  Option<unsigned> axisChunks{
+      *this, "axis-chunks",
+      llvm::cl::desc("…by chunks of products; 0: by predicted time"),
+      llvm::cl::init(0)};
+  Option<double> flopsPerByteSent{
+      *this, "flops-per-byte-sent",
+      llvm::cl::desc("Of products, while an axis sends a byte"),
+      llvm::cl::init(1900)};
+  Option<double> movedPerByteSent{
+      *this, "moved-per-byte-sent",
+      llvm::cl::desc("Bytes through the GPU's memory, likewise"),
+      llvm::cl::init(8)};
 };
 void buildShardPipeline(mlir::OpPassManager &manager,
                         const ShardOptions &options);

@@ -293,11 +293,49 @@ def OverlapAxesPass : Pass<"fsdp-overlap-axes", "mlir::ModuleOp"> {
     next of the same unit that has all it reads goes first, else one of the
     last few products that only become a parameter's gradient, which then
     stands behind the collective's start. How long things take is counted in
-    FLOPs, bytes of memory and bytes sent of one kind of GPU; the order is the
-    same on all.
+    FLOPs, bytes of memory and bytes sent of the GPU that the program is for.
 
     Preserves numerics bit for bit.
   }];
+  let options = [
+    Option<"flopsPerByteSent", "flops-per-byte-sent", "double", "1900",
+           "Of products, in the time in which an axis sends a byte">,
+    Option<"movedPerByteSent", "moved-per-byte-sent", "double", "8",
+           "Bytes through the GPU's memory, likewise">
+  ];
+}
+
+def ChunkAxesPass : Pass<"fsdp-chunk-axes", "mlir::ModuleOp"> {
+  let summary = "Cuts forward's products beside collectives of the tensor axis";
+  let description = [{
+    In forward, and where it is computed again, the product that reads what
+    nn.all_gather gives waits for all of it, and nn.reduce_scatter for all of
+    the product before it. This pass cuts
+    both into chunks of rows, of each rank's part as many: while a chunk is
+    multiplied the next is gathered, or the one before it is summed. A gather's
+    products join their chunks' rows; a sum's chunks are those of this rank's
+    part side by side. Only 2-D nn.matmul of which nothing else reads the
+    gathered rows, or what is summed.
+
+    Of 1, 2, 4 and 8 chunks those are taken that are expected to be the fastest:
+    a product of few rows fills the GPU's processors badly, rows are copied,
+    and each chunk is a collective more. `chunks` says how many instead.
+
+    Each row is computed as before: preserves numerics bit for bit, where the
+    library adds up a product of fewer rows in the same order.
+  }];
+  let dependentDialects = ["nn::NNDialect"];
+  let options = [
+    Option<"flopsPerByteSent", "flops-per-byte-sent", "double", "1900",
+           "Of products, in the time in which an axis sends a byte">,
+    Option<"movedPerByteSent", "moved-per-byte-sent", "double", "8",
+           "Bytes through the GPU's memory, likewise">,
+    Option<"bytesPerChunk", "bytes-per-chunk", "double", "7.5e6",
+           "That are sent while a chunk's collective and product begin">,
+    Option<"chunks", "chunks", "unsigned", "0",
+           "So many, wherever they divide the rows; 0: as expected to be the "
+           "fastest">
+  ];
 }
 
 def GatherEarlyPass : Pass<"fsdp-gather-early", "mlir::ModuleOp"> {
