@@ -35,6 +35,7 @@ import threading
 
 import cases
 import check
+import mesh_cases
 from machines import call_on_machines
 
 # Settings that must not change any result, tried on these two cases.
@@ -91,124 +92,6 @@ LORA_MATRIX = [("llama-lora-dropout", ["--recompute=block"], 3, []),
                ("gpt2-lora-muon", ["--strategy=hybrid_shard"], 4,
                 ["--replicas=2"]),
                ("llama-dora-muon", ["--recompute=block"], 3, [])]
-# Ranks that compute the same samples together, in every strategy, recomputation
-# and accumulation once, and in the architectures that split differently.
-MESH_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2", *extra], ranks, words)
-               for extra, ranks, words in (
-    ([], 2, []),
-    (["--recompute=selective"], 4, []),
-    (["--strategy=no_shard", "--recompute=block"], 4, []),
-    (["--strategy=shard_opt", "--accumulate-mode=unsharded"], 4, []),
-    (["--strategy=shard_grad_op", "--recompute=every:2"], 4, []),
-    (["--strategy=hybrid_shard", "--recompute=block"], 4, ["--replicas=2"]),
-    (["--strategy=hybrid_shard_zero2"], 2, []),
-    ([cases.config("units.json")], 4, []))] + [
-    ("gpt2-18", ["--mesh=tensor:3"], 3, []),
-    ("gpt2-eager", ["--mesh=tensor:3", "--recompute=selective"], 3, []),
-    ("gpt2-bf16", ["--mesh=tensor:3"], 3, []),
-    ("smollm3-18", ["--mesh=tensor:2"], 4, []),
-    ("llama-tied-static", ["--mesh=tensor:2"], 4, []),
-    ("llama-bf16", ["--mesh=tensor:2"], 2, []),
-    ("llama-eight-batch", ["--mesh=tensor:2"], 4, []),
-    ("regressor", ["--mesh=tensor:2"], 4, []),
-    ("classifier", ["--mesh=tensor:2"], 2, []),
-    ("gpt2-eight", ["--mesh=tensor:4"], 4, []),
-    ("qwen3-eight", ["--mesh=tensor:4", "--recompute=block"], 8, []),
-    ("gemma3-eight", ["--mesh=tensor:4"], 4, []),
-    ("bert", ["--mesh=tensor:2"], 4, []),
-    ("t5", ["--mesh=tensor:2"], 2, []),
-    ("qwen3-moe", ["--mesh=tensor:2"], 2, []),
-    ("gpt2-lora", ["--mesh=tensor:3"], 3, []),
-    ("llama-lora", ["--mesh=tensor:2", "--recompute=block"], 4, []),
-    ("llama-lora-dropout", ["--mesh=tensor:2"], 4, []),
-    ("llama-dora", ["--mesh=tensor:2"], 2, []),
-    ("mixtral-lora", ["--mesh=tensor:2"], 2, []),
-    ("bert-lora", ["--mesh=tensor:2"], 2, []),
-    ("t5-lora", ["--mesh=tensor:2"], 2, []),
-    ("gpt2-lora-int8", ["--mesh=tensor:3"], 3, []),
-    ("gpt2-lora-muon", ["--mesh=tensor:3"], 3, []),
-    ("gpt2-fp8", ["--mesh=tensor:3", "--recompute=block"], 3, []),
-    ("llama-fp8", ["--mesh=tensor:2"], 4, []),
-    ("llama-fp8-rowwise", ["--mesh=tensor:2"], 2, []),
-    ("gpt2-muon", ["--mesh=tensor:3"], 3, []),
-    ("gpt2-muon", ["--mesh=tensor:3", "--strategy=hybrid_shard"], 6,
-     ["--replicas=2"]),
-    ("llama-muon", ["--mesh=tensor:2", "--recompute=block"], 2, []),
-    ("llama-muon", ["--mesh=tensor:2"], 4, []),
-    ("llama-muon", ["--mesh=tensor:2", "--strategy=no_shard"], 4, []),
-    ("llama-23-optimized", ["--mesh=tensor:2", "--strict-numerics"], 4, []),
-    ("gpt2-18", ["--mesh=tensor:3", "--strict-numerics"], 3, [])]
-# Ranks that each have a part of every sequence, alone and with that.
-RING, ULYSSES, GATHER = (f"--context-attention={way}"
-                         for way in ("ring", "ulysses", "all-gather"))
-CONTEXT_MATRIX = [
-    ("gpt2-eight", ["--mesh=context:2"], 4, []),
-    ("llama-eight", ["--mesh=context:4", "--strategy=no_shard",
-                     "--recompute=block"], 4, []),
-    ("llama-eight-batch", ["--mesh=context:2", "--recompute=selective"], 2, []),
-    ("llama-eight-documents", ["--mesh=context:2,tensor:2"], 4, []),
-    ("qwen3-eight", ["--mesh=context:2,tensor:2"], 8, []),
-    ("gemma3-eight", ["--mesh=context:4"], 4, []),
-    ("gpt2-18", ["--mesh=context:4"], 4, []),
-    ("gpt2-18", ["--mesh=context:4", GATHER], 4, []),
-    ("gpt2-documents", ["--mesh=context:2", GATHER, "--recompute=block"], 4,
-     []),
-    ("gpt2-documents", ["--mesh=context:4", RING, "--recompute=selective"], 4,
-     []),
-    ("gpt2-eight", ["--mesh=context:2", RING], 4, []),
-    ("llama-eight", ["--mesh=context:4", RING, "--recompute=block"], 4, []),
-    ("llama-eight-batch", ["--mesh=context:2", RING], 2, []),
-    ("llama-eight-documents", ["--mesh=context:2,tensor:2", RING], 4, []),
-    ("qwen3-eight", ["--mesh=context:2,tensor:2", RING], 8, []),
-    ("gemma3-eight", ["--mesh=context:4", RING], 4, []),
-    ("bert", ["--mesh=context:4", RING], 4, []),
-    ("gpt2-bf16", ["--mesh=context:4", RING], 4, []),
-    ("gpt2-dropout-fused", ["--mesh=context:4", RING], 4, []),
-    ("llama-lora-dropout", ["--mesh=context:2,tensor:2", RING], 4, []),
-    ("mixtral", ["--mesh=context:4"], 4, []),
-    ("qwen3-moe", ["--mesh=context:2", RING], 4, []),
-    ("llama-23", ["--mesh=context:2,tensor:2"], 4, []),
-    ("t5", ["--mesh=context:2,tensor:2"], 4, []),
-    ("gpt2-dropout-fused", ["--mesh=context:2"], 4, []),
-    ("llama-lora-dropout", ["--mesh=context:2,tensor:2"], 4, []),
-    ("smollm3-18", ["--mesh=context:2"], 4, []),
-    ("bert", ["--mesh=context:2"], 4, []),
-    ("llama-muon", ["--mesh=context:2"], 4, []),
-    ("llama-qlora", ["--mesh=context:2"], 2, []),
-    ("llama-lora", ["--mesh=context:2"], 4, []),
-    ("llama-fp8", ["--mesh=context:2,tensor:2"], 4, []),
-    ("llama-fp8-rowwise", ["--mesh=context:2"], 4, [])]
-# Groups of an axis inside of each of two machines, shards or replicas between.
-MACHINES_MATRIX = [
-    ("llama-23-optimized", ["--mesh=tensor:2"], 4, []),
-    ("llama-23-optimized", ["--mesh=tensor:2", "--strategy=no_shard",
-                            "--recompute=block"], 4, []),
-    ("llama-18", ["--mesh=tensor:2"], 8, []),
-    ("gpt2-18", ["--mesh=tensor:3", "--strategy=hybrid_shard"], 6, []),
-    ("llama-muon", ["--mesh=tensor:2", "--strategy=hybrid_shard"], 4, []),
-    ("llama-eight", ["--mesh=context:2", RING], 4, []),
-    ("llama-eight-documents", ["--mesh=context:2,tensor:2", ULYSSES], 8, [])]
-CORE_MACHINES = [
-    ("llama-23-optimized", ["--mesh=tensor:2"], 4, []),
-    ("llama-eight", ["--mesh=context:2", RING, "--strategy=hybrid_shard"], 4,
-     [])]
-# With `--matrix mesh` all of them, on one and on several shards, and every
-# strategy.
-CONTEXT_WHOLE = [(name, [f"--mesh={mesh}", way], ranks, [])
-                 for way in (ULYSSES, RING)
-                 for name in ("gpt2-eight", "llama-eight", "qwen3-eight",
-                              "gemma3-eight", "llama-eight-documents")
-                 for mesh, ranks in (("context:2", 2), ("context:2", 4),
-                                     ("context:4", 4), ("context:4", 8),
-                                     ("context:2,tensor:2", 4),
-                                     ("context:2,tensor:2", 8))] + [
-    ("llama-eight", ["--mesh=context:2", *extra], 4, words)
-    for extra, words in (
-        (["--strategy=shard_opt", "--accumulate-mode=unsharded"], []),
-        (["--strategy=shard_grad_op", "--recompute=every:2"], []),
-        (["--strategy=hybrid_shard", "--recompute=block"], ["--replicas=2"]),
-        (["--strategy=hybrid_shard_zero2"], []),
-        ([cases.config("units.json")], []))]
 
 # Each kind of loss, layout, optimizer and dtype once, and every strategy.
 CORE_CASES = ("gpt2-18", "llama-23-optimized", "smollm3-18", "gpt2-labels",
@@ -224,14 +107,6 @@ CORE_MATRIX = [([], 2, []), (["--strategy=shard_grad_op"], 2, []),
                (["--strategy=hybrid_shard", "--accumulate-mode=unsharded"], 4,
                 ["--replicas=2"]),
                ([cases.config("reshard.json")], 4, [])]
-# Each axis of the mesh, and both.
-CORE_MESH = [("llama-23-optimized", ["--mesh=tensor:2"], 4, []),
-             ("gpt2-bf16", ["--mesh=tensor:3", "--strategy=no_shard"], 3, []),
-             ("llama-eight", ["--mesh=context:2,tensor:2", ULYSSES], 4, []),
-             ("llama-eight-documents", ["--mesh=context:2", RING], 2, []),
-             ("llama-23-optimized", ["--mesh=tensor:2", "--strict-numerics"],
-              2, []),
-             ("gpt2-lora-int8", ["--mesh=tensor:3"], 3, [])]
 # Matrices travel between ranks.
 CORE_MUON = [("llama-muon", [], 3, []), ("llama-dora-muon", [], 3, []),
              ("gpt2-muon", ["--strategy=hybrid_shard"], 4, ["--replicas=2"]),
@@ -244,15 +119,6 @@ OFFLOAD_MATRIX = [("gpt2-18", []), ("gpt2-18", ["--recompute=block"]),
                   ("llama-23-optimized",
                    ["--strategy=shard_grad_op", "--recompute=selective"]),
                   ("gpt2-bf16", ["--accumulate-mode=unsharded"])]
-# Nor does what runs beside the collectives of axes.
-OVERLAP_MATRIX = [("llama-23-optimized", ["--mesh=tensor:2"], 4),
-                  ("llama-23-optimized", ["--mesh=tensor:2",
-                                          "--recompute=block",
-                                          "--axis-chunks=2"], 2),
-                  ("llama-eight", ["--mesh=context:2", RING], 2),
-                  ("llama-eight-batch",
-                   ["--mesh=context:2,tensor:2", "--recompute=block"], 4)]
-
 # Weights that are gathered in 8 bits, for GPUs that multiply these.
 CORE_CODES = [("llama-fp8-codes", [], 3, []),
               ("llama-fp8-codes", ["--strategy=shard_opt"], 2,
@@ -546,8 +412,9 @@ def jobs(options):
             for extra, ranks, words in CORE_MATRIX:
                 yield lambda r, e=extra, n=ranks, w=words: run(r, case, e, n, w)
             yield lambda r: same_bits(r, case, 2)
-        yield from listed(options, CORE_MESH + CORE_MUON + CORE_CODES)
-        yield from listed(options, CORE_MACHINES, machines=2)
+        yield from listed(options,
+                          mesh_cases.CORE_MESH + CORE_MUON + CORE_CODES)
+        yield from listed(options, mesh_cases.CORE_MACHINES, machines=2)
         for name, extra in OFFLOAD_MATRIX if options.emulator else ():
             if wanted(options, name):
                 yield lambda r, c=cases.by_name(name), e=extra: same_bits(
@@ -560,7 +427,8 @@ def jobs(options):
             if wanted(options, name):
                 yield lambda r, c=cases.by_name(name), n=ranks, w=word, y=why: (
                     refused(r, c, n, w, y))
-        for name, extra, ranks in OVERLAP_MATRIX if options.emulator else ():
+        overlap = mesh_cases.OVERLAP_MATRIX if options.emulator else ()
+        for name, extra, ranks in overlap:
             if wanted(options, name):
                 yield lambda r, c=cases.by_name(name), e=extra, n=ranks: (
                     overlapped(r, c, n, e))
@@ -575,10 +443,11 @@ def jobs(options):
         yield from listed(options, LORA_MATRIX)
         yield from listed(options, strategy_runs(MUON_CASES, whole=False))
     if options.matrix in ("ranks", "mesh", "all"):
-        yield from listed(options, MESH_MATRIX + CONTEXT_MATRIX)
-        yield from listed(options, MACHINES_MATRIX, machines=2)
+        yield from listed(options, mesh_cases.MESH_MATRIX
+                          + mesh_cases.CONTEXT_MATRIX)
+        yield from listed(options, mesh_cases.MACHINES_MATRIX, machines=2)
     if options.matrix == "mesh":
-        yield from listed(options, CONTEXT_WHOLE)
+        yield from listed(options, mesh_cases.CONTEXT_WHOLE)
     if options.matrix in ("ranks", "adapters", "all"):
         whole = options.matrix == "adapters"
         yield from listed(options, strategy_runs(LORA_CASES, whole))
