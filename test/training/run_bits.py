@@ -46,6 +46,8 @@ SETTINGS = {
     "Muon": ("gpt2-18", ["--optimizer=muon"]),
     "Muon, bf16 state": ("llama-18", ["--optimizer=muon",
                                       "--optimizer-dtype=bf16"]),
+    # The second half of a new adapter is zero, and the first's gradient then.
+    "Muon, adapters": ("gpt2-18", ["--optimizer=muon", "--lora=4"]),
 }
 RANKS = (1, 2, 3, 4)
 OFFLOAD = ("none", "optimizer")
