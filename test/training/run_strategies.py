@@ -74,6 +74,11 @@ short, and on CPUs of one machine, where its gathers cost next to nothing; `shar
 through a step and links are slow; `shard_opt` (ZeRO-2 and -1) with many microbatches, as it gathers once a step; `no_shard` (DDP) where all of it
 fits on each rank; the hybrid ones where a group of ranks, usually a machine, has fast links and the machines between them slow ones.
 Losses do not depend on it.
+
+**Beside it, a mesh.** Every strategy takes `--mesh` ([mesh.md](mesh.md)), and shards over the ranks of shard × context what a rank of the tensor axis has. A tensor axis makes
+parameters, optimizer state, gradients and activations of a rank smaller, for exchanges in every layer: it belongs on the fast links of a
+machine, with the strategy between machines. A context axis makes activations of long sequences smaller and leaves parameters to
+the strategy. `shardonnx plan` without `--mesh` compares them.
 """
 
 
