@@ -88,6 +88,20 @@ TEST(OffsetPlanner, KeepsOnePlaceOverSeveralLifetimes) {
   EXPECT_EQ(plan.bytes, 2048);
 }
 
+TEST(OffsetPlanner, TheLongestLivedLieLowestWhereAsked) {
+  // What dies first is the largest.
+  std::vector<PlanItem> items = {item(64, 0, 10), item(256, 2, 8),
+                                 item(128, 1, 9)};
+  PlanSummary plan = planOffsets(items, /*placed=*/0, PlanOrder::Lifetime);
+  checkPlan(items, plan);
+  EXPECT_EQ(plan.bytes, plan.lowerBound);
+  EXPECT_EQ(items[0].offset, 0);
+  EXPECT_EQ(items[2].offset, 64);
+  EXPECT_EQ(items[1].offset, 192);
+  planOffsets(items);
+  EXPECT_EQ(items[1].offset, 0);
+}
+
 TEST(OffsetPlanner, FindsOverlaps) {
   std::vector<PlanItem> items = {item(128, 0, 2), item(128, 1, 3)};
   items[1].offset = 64;

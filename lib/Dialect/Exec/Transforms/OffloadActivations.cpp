@@ -152,9 +152,9 @@ std::vector<Copy> OffloadActivations::candidates(func::FuncOp function,
     for (size_t position : ArrayRef(positions.begin(), next))
       if (writes(course.ops[position], copy.owner.getBuffer()))
         written = position;
-    copy.isInput = course.units.size() > 0 &&
-                   course.units[course.stretches[written]] !=
-                       course.units[course.stretches[copy.last]];
+    copy.isInput =
+        !course.units.empty() && course.units[course.stretches[written]] !=
+                                     course.units[course.stretches[copy.last]];
     copies.push_back(copy);
   }
   return copies;

@@ -56,7 +56,7 @@ public:
       sizes.push_back(alignedBytes(item));
     findConflicts();
   }
-  PlanSummary run();
+  PlanSummary run(PlanOrder first);
 
 private:
   using Order = std::vector<unsigned>;
@@ -224,7 +224,7 @@ void Planner::improve() {
   }
 }
 
-PlanSummary Planner::run() {
+PlanSummary Planner::run(PlanOrder first) {
   PlanSummary summary = measureItems(items);
   if (items.size() == placed)
     return {*place({}), summary.lowerBound, summary.peakTime};
@@ -240,11 +240,11 @@ PlanSummary Planner::run() {
   auto byBegin = [&](unsigned i) {
     return items[i].live.empty() ? 0.0 : -double(items[i].live[0].begin);
   };
-  attempt(sortedBy(bySize));
-  for (function_ref<double(unsigned)> key :
-       {function_ref<double(unsigned)>(byArea),
-        function_ref<double(unsigned)>(lifetime),
-        function_ref<double(unsigned)>(byBegin)})
+  using Key = function_ref<double(unsigned)>;
+  Key keys[] = {bySize, byArea, lifetime, byBegin};
+  if (first == PlanOrder::Lifetime)
+    std::rotate(keys, keys + 2, keys + 3);
+  for (Key key : keys)
     if (bestBytes != lowerBound)
       attempt(sortedBy(key));
   improve();
@@ -295,8 +295,9 @@ findOverlap(ArrayRef<PlanItem> items) {
   return std::nullopt;
 }
 
-PlanSummary planOffsets(MutableArrayRef<PlanItem> items, size_t placed) {
-  return Planner(items, placed).run();
+PlanSummary planOffsets(MutableArrayRef<PlanItem> items, size_t placed,
+                        PlanOrder first) {
+  return Planner(items, placed).run(first);
 }
 
 } // namespace shardonnx::exec

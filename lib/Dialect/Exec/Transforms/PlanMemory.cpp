@@ -30,7 +30,7 @@ private:
   void addSpace(Space space, PlanSummary summary);
   PlanSummary planBuffers(Space space);
   PlanSummary planUnits(Lifetimes lifetimes, StringRef attribute);
-  void placeGradientsAmongActivations();
+  void placeGradientsAmongActivations(int64_t privateBytes);
 };
 
 } // namespace
@@ -75,14 +75,26 @@ PlanSummary PlanMemory::planUnits(Lifetimes lifetimes, StringRef attribute) {
 
 /// Gradients of one rank and one microbatch need no memory that others read:
 /// there is room for them where backward has done with activations. The buffers
-/// keep their offsets, which steps of other kinds have too.
-void PlanMemory::placeGradientsAmongActivations() {
+/// have the same offsets in steps of other kinds. They keep these, unless all
+/// takes less where the longest-lived lie lowest: what backward frees is then
+/// in one piece.
+void PlanMemory::placeGradientsAmongActivations(int64_t privateBytes) {
   StepLifetimes step = privateLifetimesOfStep(getOperation());
-  planOffsets(step.items, step.buffers);
+  int64_t bytes = planOffsets(step.items, step.buffers).bytes;
+  auto other = step.items;
+  auto buffers = MutableArrayRef(other).take_front(step.buffers);
+  if (planOffsets(buffers, /*placed=*/0, PlanOrder::Lifetime).bytes <=
+          privateBytes &&
+      planOffsets(other, step.buffers).bytes < bytes)
+    step.items = std::move(other);
   auto type = IntegerType::get(&getContext(), 64);
-  for (size_t i = step.buffers; i < step.items.size(); ++i)
-    step.owners[i]->setAttr(kGradPlaceAttr,
-                            IntegerAttr::get(type, step.items[i].offset));
+  for (auto [index, owner, item] : llvm::enumerate(step.owners, step.items)) {
+    auto offset = IntegerAttr::get(type, item.offset);
+    if (index < step.buffers)
+      cast<BufferOp>(owner).setOffsetAttr(offset);
+    else
+      owner->setAttr(kGradPlaceAttr, offset);
+  }
 }
 
 void PlanMemory::runOnOperation() {
@@ -90,12 +102,13 @@ void PlanMemory::runOnOperation() {
   for (SpacePlanOp old :
        llvm::make_early_inc_range(module.getOps<SpacePlanOp>()))
     old.erase();
-  addSpace(Space::private_, planBuffers(Space::private_));
+  PlanSummary buffers = planBuffers(Space::private_);
+  addSpace(Space::private_, buffers);
   addSpace(Space::params, planUnits(paramLifetimes(module), kParamOffsetAttr));
   addSpace(Space::gradients,
            planUnits(gradientLifetimes(module), kGradOffsetAttr));
   if (PlanSummary host = planBuffers(Space::host); host.bytes > 0)
     addSpace(Space::host, host);
   if (!isCuda(module))
-    placeGradientsAmongActivations();
+    placeGradientsAmongActivations(buffers.bytes);
 }

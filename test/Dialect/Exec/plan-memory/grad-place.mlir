@@ -1,7 +1,8 @@
 // RUN: shardonnx-opt %s -exec-plan-memory -verify-exec -split-input-file | FileCheck %s
 
 // One rank and one microbatch: %a is dead when @u's gradients are acquired, so
-// they take its place; %b lives on. The buffers do not move for it.
+// they take its place; %b lives on. The buffers do not move where that is for
+// nothing.
 // CHECK: exec.space private bytes 2048 lower_bound 2048
 // CHECK: fsdp.unit @u {{.*}}exec.grad_place = [[A:[0-9]+]] : i64
 // CHECK: exec.buffer private [[A]] : memref<256xf32>
@@ -15,6 +16,31 @@ func.func @first_microbatch() {
   %g = exec.buffer gradients @u 0 : memref<256xf32>
   exec.grad_acquire @u
   exec.copy %b into %g : memref<256xf32>, memref<256xf32>
+  exec.reduce_start @u
+  return
+}
+
+// -----
+
+// By size %y would lie between what dies before the gradients are there, and
+// these beyond all. So what lives longest lies lowest, and they take one piece.
+// CHECK: exec.space private bytes 4608 lower_bound 4608
+// CHECK: fsdp.unit @u {{.*}}exec.grad_place = 1536 : i64
+// CHECK-DAG: exec.buffer private 1536 : memref<512xf32>
+// CHECK-DAG: exec.buffer private 0 : memref<384xf32>
+// CHECK-DAG: exec.buffer private 3584 : memref<256xf32>
+fsdp.unit @u sharded f32 reduce f32 length 768 []
+func.func @first_microbatch() {
+  %x = exec.alloc : memref<512xf32>
+  %y = exec.alloc : memref<384xf32>
+  %w = exec.alloc : memref<256xf32>
+  exec.zero %y : memref<384xf32>
+  exec.zero %x : memref<512xf32>
+  exec.zero %w : memref<256xf32>
+  exec.zero %x : memref<512xf32>
+  exec.zero %w : memref<256xf32>
+  exec.grad_acquire @u
+  exec.zero %y : memref<384xf32>
   exec.reduce_start @u
   return
 }

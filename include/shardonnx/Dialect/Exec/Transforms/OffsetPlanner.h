@@ -41,12 +41,18 @@ struct PlanSummary {
 /// The lower bound alone; `bytes` is left 0.
 PlanSummary measureItems(llvm::ArrayRef<PlanItem> items);
 
+/// The order that is tried first, and kept where no other takes fewer bytes.
+enum class PlanOrder {
+  Size,     // the largest first, which seldom leaves gaps
+  Lifetime, // the longest first: what is freed soonest lies together at the top
+};
+
 /// Sets each item's offset so that items that live at one time do not overlap:
-/// best fit over several orders (decreasing size first), then moves what stands
-/// at the top to the front while that helps. Deterministic. The first `placed`
-/// items stay where they are.
+/// best fit over several orders, then moves what stands at the top to the front
+/// while that helps. Deterministic. The first `placed` items stay where they
+/// are.
 PlanSummary planOffsets(llvm::MutableArrayRef<PlanItem> items,
-                        size_t placed = 0);
+                        size_t placed = 0, PlanOrder first = PlanOrder::Size);
 
 /// Two items that live at one time on overlapping bytes, if there are any.
 std::optional<std::pair<unsigned, unsigned>>
