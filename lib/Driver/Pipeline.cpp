@@ -23,6 +23,10 @@ namespace shardonnx {
 /// transformer block's norms and not those of its activations.
 static constexpr unsigned kKeepPercent = 20;
 
+/// On CPUs products of at most this depth are added to the ones that they are
+/// summed with: one block of depth, so that the sums are those of a kernel.
+static constexpr int64_t kAddedDepth = 128;
+
 static bool isCuda(const CompileOptions &options) {
   return options.target == TargetKind::CUDA;
 }
@@ -166,8 +170,10 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
   // placed around the groups that read it.
   nn::buildDecomposePipeline(pm, isCuda(options) ? kKeepPercent : 0);
   // GELU is then the library's.
-  if (isCuda(options) && !options.strictNumerics)
-    pm.addNestedPass<func::FuncOp>(nn::createFuseEpiloguesPass());
+  nn::FuseEpiloguesPassOptions epilogues;
+  epilogues.deepest = isCuda(options) ? 0 : kAddedDepth;
+  if (!options.strictNumerics)
+    pm.addNestedPass<func::FuncOp>(nn::createFuseEpiloguesPass(epilogues));
   if (auto store = f8Storage(options)) {
     pm.addNestedPass<func::FuncOp>(nn::createStoreF8Pass(*store));
     pm.addPass(nn::createStoreCodesPass());

@@ -24,7 +24,8 @@ Emitter::Emitter(func::FuncOp function, const ParameterPlaces &parameters,
                  MutableArrayRef<InputUse> inputs)
     : CallEmitter(OpBuilder(function), function.getLoc(), calls),
       function(function), parameters(parameters), kernels(kernels),
-      inputs(inputs), placement(function, parameters, !calls.deterministic) {}
+      inputs(inputs), placement(function, parameters, !calls.deterministic,
+                                &calls.libraries == &cpuLibraries()) {}
 
 //===----------------------------------------------------------------------===//
 // Storage

@@ -4,6 +4,8 @@
 // Kernels that write their results over the parts of a tensor that they alone
 // read, as rotary embedding does with the columns of query and key in a joined
 // product. What else lies in that tensor (values) would keep all of it alive.
+// And products that are added where the matrix lies that they are summed with,
+// as an adapter's is.
 
 #include "Placement.h"
 
@@ -102,6 +104,8 @@ std::optional<Storage> Placement::storageOfPart(Value value) {
   }
   if (!isa_and_nonnull<LibraryCallOpInterface, nn::FusedOp>(op) || isSum(value))
     return std::nullopt;
+  if (auto product = dyn_cast<nn::MatmulEpilogueOp>(op))
+    placeProduct(product);
   if (!find(value))
     placed[value] = allocate(value);
   const Storage &storage = *find(value);
@@ -114,4 +118,31 @@ std::optional<Storage> Placement::overwritten(nn::ConcatOp concat) {
   nn::FusedOp kernel = kernelOf(concat);
   Value source = kernel ? partsReadBy(kernel, concat) : Value();
   return source ? storageOfPart(source) : std::nullopt;
+}
+
+// Whether the value, or what it is a view of, has no other reader.
+static bool isReadOnce(Value value) {
+  if (!value.hasOneUse())
+    return false;
+  Operation *op = value.getDefiningOp();
+  if (isa_and_nonnull<nn::ReshapeOp>(op))
+    return isReadOnce(op->getOperand(0));
+  return true; // storageOfPart looks at the other parts
+}
+
+// The sum is where its matrix is, or this is written where the sum has to be;
+// else it is copied there first.
+void Placement::placeProduct(nn::MatmulEpilogueOp product) {
+  if (!addsProducts || product.getEpilogue() != nn::Epilogue::bias)
+    return;
+  Value matrix = product.getSide(), sum = product.getResult();
+  added.insert(sum);
+  if (!isReadOnce(matrix))
+    return;
+  if (const Storage *there = find(sum)) {
+    Storage storage = *there;
+    place(matrix, storage, windows.lookup(sum), /*add=*/false);
+  } else if (std::optional<Storage> storage = storageOfPart(matrix)) {
+    placed[sum] = *storage;
+  }
 }

@@ -59,8 +59,9 @@ static bool isHandedOver(Value value) {
 }
 
 Placement::Placement(func::FuncOp function, const ParameterPlaces &parameters,
-                     bool splitSums)
-    : function(function), parameters(parameters), splitSums(splitSums) {
+                     bool splitSums, bool addsProducts)
+    : function(function), parameters(parameters), splitSums(splitSums),
+      addsProducts(addsProducts) {
   unsigned count = 0;
   for (Operation &op : function.front()) {
     positions[&op] = count;
@@ -314,6 +315,8 @@ LogicalResult Placement::run() {
       for (auto [index, input] : llvm::enumerate(concat.getInputs()))
         place(input, partOf(concat, index), windows.lookup(concat.getResult()),
               /*add=*/false);
+    } else if (auto product = dyn_cast<nn::MatmulEpilogueOp>(op)) {
+      placeProduct(product);
     } else if (auto product = dyn_cast<nn::F8ProductOp>(op)) {
       // What it reads transposed is written so.
       for (Value operand : {product.getLhs(), product.getRhs()})

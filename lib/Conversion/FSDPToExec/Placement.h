@@ -30,11 +30,13 @@ ParameterPlaces placeParameters(mlir::ModuleOp module);
 
 class Placement {
 public:
-  /// With `splitSums` what adds up to a gradient is added to it one by one.
+  /// With `splitSums` what adds up to a gradient is added to it one by one,
+  /// with `addsProducts` a product to the matrix that it is summed with.
   Placement(mlir::func::FuncOp function, const ParameterPlaces &parameters,
-            bool splitSums);
+            bool splitSums, bool addsProducts);
 
-  /// Decides for every concat and every reduction of the function.
+  /// Decides for every concat, every reduction and every product with a sum of
+  /// the function.
   mlir::LogicalResult run();
 
   /// Where a value was placed, or null.
@@ -80,6 +82,7 @@ private:
   /// it reads.
   std::optional<exec::Storage> overwritten(nn::ConcatOp concat);
   std::optional<exec::Storage> storageOfPart(mlir::Value value);
+  void placeProduct(nn::MatmulEpilogueOp product);
   unsigned placeJoined(fsdp::ReduceStartOp reduce, unsigned index,
                        Window window);
   unsigned position(mlir::Operation *op) const { return positions.lookup(op); }
@@ -88,7 +91,7 @@ private:
   mlir::func::FuncOp function;
   const ParameterPlaces &parameters;
   llvm::DenseMap<mlir::Operation *, unsigned> positions;
-  bool splitSums;
+  bool splitSums, addsProducts;
   llvm::DenseMap<mlir::Value, exec::Storage> placed;
   llvm::DenseSet<mlir::Value> added, sums;
   llvm::DenseMap<mlir::Value, Window> windows;

@@ -235,22 +235,18 @@ class TransposedRun {
 public:
   TransposedRun(const Product &product, const ProductKernels &kernels,
                 void *workspace)
-      : p(product), kernels(kernels), memory(static_cast<char *>(workspace)) {
-    ProductPlan plan = planProduct(p.n, p.m, p.k, SHX_F32);
-    sums = reinterpret_cast<float *>(memory + plan.b);
-    room = plan.b + p.m * p.n * int64_t(sizeof(float));
-  }
+      : p(product), kernels(kernels), memory(static_cast<char *>(workspace)) {}
 
   bool pays() const {
     return kernels.multiplyStrided && p.n <= kernels.columns &&
            p.m > kernels.columns && p.a.dtype == SHX_F32 &&
            p.cDtype == SHX_F32 && p.a.depthStride != 1 &&
-           p.m % kernels.vector == 0 &&
-           room <= planProduct(p.m, p.n, p.k, p.cDtype).bytes;
+           p.m % kernels.vector == 0 && hasRoom();
   }
 
   void run() const {
     auto *c = static_cast<float *>(p.c);
+    auto *sums = reinterpret_cast<float *>(memory + sumsAt());
     if (p.accumulate)
       rt::kernels().transpose(p.m, p.n, c, p.cStride, sums, p.m);
     Product turned{};
@@ -267,11 +263,15 @@ public:
   }
 
 private:
+  int64_t sumsAt() const { return planProduct(p.n, p.m, p.k, SHX_F32).b; }
+  bool hasRoom() const {
+    return sumsAt() + p.m * p.n * int64_t(sizeof(float)) <=
+           planProduct(p.m, p.n, p.k, p.cDtype).bytes;
+  }
+
   const Product &p;
   const ProductKernels &kernels;
   char *memory;
-  float *sums;
-  int64_t room;
 };
 
 // A product of no depth is zero.

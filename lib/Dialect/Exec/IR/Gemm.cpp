@@ -271,11 +271,26 @@ struct EpilogueCall : LibraryCallModel<EpilogueCall, nn::MatmulEpilogueOp> {
            result == 0;
   }
 
+  // The sum begins as the matrix that the product is added to.
+  static void add(nn::MatmulEpilogueOp op, Value a, Value b,
+                  CallEmitter &emitter) {
+    Storage matrix = emitter.storageOf(op.getSide());
+    Storage sum = emitter.resultStorage(op.getResult());
+    if (matrix.root != sum.root || !(matrix.layout == sum.layout))
+      emitter.copy(matrix, sum);
+    emitter.create<GemmOp>(a, b, emitter.bufferOf(sum), Value(),
+                           emitter.options.tf32, emitter.options.deterministic,
+                           /*accumulate=*/true);
+  }
+
   void emit(nn::MatmulEpilogueOp op, CallEmitter &emitter) const {
     Value a =
         emitter.bufferOf(matrixOf(emitter, op.getLhs(), op.getTransposeLhs()));
     Value b =
         emitter.bufferOf(matrixOf(emitter, op.getRhs(), op.getTransposeRhs()));
+    if (op.getEpilogue() == nn::Epilogue::bias &&
+        emitter.accumulates(op.getResult()))
+      return add(op, a, b, emitter);
     Value side, extra;
     if (op.getSide())
       side = emitter.contiguousBuffer(op.getSide());

@@ -55,11 +55,13 @@ struct BiasSum {
 /// Fuses what follows the products of one block.
 class EpilogueFuser {
 public:
-  explicit EpilogueFuser(Block &block) : block(block) {}
+  EpilogueFuser(Block &block, int64_t deepest)
+      : block(block), deepest(deepest) {}
 
   void run();
 
 private:
+  bool mayAdd(MatmulOp product, Value addend, ArrayRef<AddOp> sums) const;
   bool fuseAddend(MatmulOp product);
   bool fuseBias(MatmulOp product);
   bool fuseGeluGradient(MatmulOp product);
@@ -70,6 +72,7 @@ private:
   void eraseDead();
 
   Block &block;
+  int64_t deepest; // of the products whose sums alone are fused; 0: of all
 };
 
 } // namespace
@@ -213,6 +216,42 @@ static SmallVector<AddOp> sumsOf(MatmulOp product, Value &other) {
   return sums;
 }
 
+static int64_t depthOf(MatmulOp product) {
+  return shapeOf(product.getLhs())[product.getTransposeLhs() ? 0 : 1];
+}
+
+/// The product that the value is, or a part of if all that reads the product
+/// are parts; null if anything but these sums reads the value. They may be
+/// written over it.
+static MatmulOp productReadBy(ArrayRef<AddOp> sums, Value value) {
+  if (llvm::any_of(value.getUsers(), [&](Operation *user) {
+        return !llvm::is_contained(sums, dyn_cast<AddOp>(user));
+      }))
+    return nullptr;
+  Operation *reader = nullptr;
+  for (Operation *op = value.getDefiningOp();
+       isa_and_nonnull<ReshapeOp, SliceOp>(op); op = value.getDefiningOp()) {
+    if (reader && !value.hasOneUse())
+      return nullptr;
+    reader = op;
+    value = op->getOperand(0);
+  }
+  bool free = !reader || value.hasOneUse() ||
+              llvm::all_of(value.getUsers(),
+                           [](Operation *user) { return isa<SliceOp>(user); });
+  return free ? value.getDefiningOp<MatmulOp>() : nullptr;
+}
+
+bool EpilogueFuser::mayAdd(MatmulOp product, Value addend,
+                           ArrayRef<AddOp> sums) const {
+  if (deepest == 0)
+    return isInMemory(addend);
+  MatmulOp other = productReadBy(sums, addend);
+  int64_t depth = depthOf(product);
+  return other && depth <= deepest && depth <= depthOf(other) &&
+         isPlain(other) && elementType(product.getResult()).isF32();
+}
+
 /// A residual sum is the library's, too: it reads one tensor more and leaves
 /// one less to be written and read again.
 bool EpilogueFuser::fuseAddend(MatmulOp product) {
@@ -220,7 +259,7 @@ bool EpilogueFuser::fuseAddend(MatmulOp product) {
     return false;
   Value other;
   SmallVector<AddOp> sums = sumsOf(product, other);
-  if (sums.empty() || !isInMemory(other) ||
+  if (sums.empty() || !mayAdd(product, other, sums) ||
       phaseOf(sums.front()) != phaseOf(product))
     return false;
   OpBuilder builder(sums.front());
@@ -426,13 +465,19 @@ void EpilogueFuser::eraseDead() {
 }
 
 void EpilogueFuser::run() {
-  eraseDead();
   auto forEachProduct = [&](bool (EpilogueFuser::*fuse)(MatmulOp)) {
+    bool fused = false;
     for (MatmulOp product : llvm::to_vector(block.getOps<MatmulOp>()))
-      (this->*fuse)(product);
-    eraseDead();
+      fused |= (this->*fuse)(product);
+    if (fused)
+      eraseDead();
   };
+  // What only dead ops read has readers until they are gone.
+  if (deepest == 0)
+    eraseDead();
   forEachProduct(&EpilogueFuser::fuseAddend);
+  if (deepest > 0)
+    return;
   forEachProduct(&EpilogueFuser::fuseBias);
   forEachProduct(&EpilogueFuser::fuseGeluGradient);
   forEachProduct(&EpilogueFuser::fuseBiasGradient);
@@ -441,11 +486,12 @@ void EpilogueFuser::run() {
 namespace {
 
 struct FuseEpiloguesPass : nn::impl::FuseEpiloguesPassBase<FuseEpiloguesPass> {
+  using FuseEpiloguesPassBase::FuseEpiloguesPassBase;
   void runOnOperation() override {
     if (getOperation().isExternal())
       return;
     for (Block &block : getOperation().getBody())
-      EpilogueFuser(block).run();
+      EpilogueFuser(block, deepest).run();
   }
 };
 

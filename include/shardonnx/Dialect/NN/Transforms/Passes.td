@@ -393,7 +393,16 @@ def FuseEpiloguesPass : Pass<"nn-fuse-epilogues", "::mlir::func::FuncOp"> {
     GELU is the library's: bf16 and f16 only. Products of rounded operands
     (nn.f8_round) take sums alone: what follows takes its largest values in the
     kernel that computes it.
+
+    With `deepest`, for a library that only adds to what is there (CPUs), it
+    fuses one sum alone: that of a product of few depths, as an adapter's is,
+    and of another product that nothing else reads. The values are the same.
   }];
+  let options = [
+    Option<"deepest", "deepest", "int64_t", "0",
+           "Only sums of two products in f32, one of at most this depth; 0: "
+           "all epilogues">
+  ];
 }
 
 def StoreF8Pass : Pass<"nn-store-f8", "::mlir::func::FuncOp"> {
