@@ -194,6 +194,11 @@ static void setAxisRates(fsdp::ShardOptions &shard,
   shard.axisChunks = unsigned(options.axisChunks.value_or(0));
   shard.flopsPerByteSent = flops / sent;
   shard.movedPerByteSent = device.memoryBytesPerSecond / sent;
+  constexpr double kChunkSeconds = 20e-6; // a collective's steps and launches
+  shard.bytesPerChunk = kChunkSeconds * sent;
+  shard.processors = int64_t(device.multiprocessors);
+  shard.tileRows = int64_t(device.tileRows);
+  shard.tileColumns = int64_t(device.tileColumns);
 }
 
 static void addShardPasses(OpPassManager &pm, const CompileOptions &options) {

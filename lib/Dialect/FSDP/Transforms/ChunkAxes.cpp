@@ -22,20 +22,11 @@ namespace shardonnx::fsdp {
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h.inc"
 } // namespace shardonnx::fsdp
 
-/// Of an H100: tiles of a product's result, and the processors that they go
-/// over in waves.
-static constexpr int64_t kTileRows = 128, kTileColumns = 256, kProcessors = 132;
 static constexpr int64_t kMostChunks = 8;
 
 static int64_t product(ArrayRef<int64_t> dims) {
   return std::accumulate(dims.begin(), dims.end(), int64_t(1),
                          std::multiplies<>());
-}
-
-static int64_t wavesOf(int64_t rows, int64_t columns) {
-  int64_t tiles = llvm::divideCeil(rows, kTileRows) *
-                  llvm::divideCeil(columns, kTileColumns);
-  return llvm::divideCeil(tiles, kProcessors);
 }
 
 /// A linear layer: [rows, k] by [k, n].
@@ -54,11 +45,22 @@ struct Rows {
   int64_t all() const { return outer * whole(); }
 };
 
+/// Tiles of a product's result go over the GPU's processors in waves.
+struct Tiles {
+  int64_t processors, rows, columns;
+  int64_t wavesOf(int64_t m, int64_t n) const {
+    return llvm::divideCeil(
+        llvm::divideCeil(m, rows) * llvm::divideCeil(n, columns), processors);
+  }
+};
+
 /// One collective and the products beside it.
 class Chunks {
 public:
-  Chunks(const AxisRates &rates, double bytesPerChunk, int64_t asked)
-      : rates(rates), bytesPerChunk(bytesPerChunk), asked(asked) {}
+  Chunks(const AxisRates &rates, const Tiles &tiles, double bytesPerChunk,
+         int64_t asked)
+      : rates(rates), tiles(tiles), bytesPerChunk(bytesPerChunk), asked(asked) {
+  }
 
   void cut(nn::AllGatherOp gather);
   void cut(nn::ReduceScatterOp sum);
@@ -68,6 +70,7 @@ private:
                  const Rows &rows, double copied) const;
 
   const AxisRates rates;
+  const Tiles tiles;
   const double bytesPerChunk;
   const int64_t asked; // 0: nobody asked
 };
@@ -100,8 +103,8 @@ int64_t Chunks::bestOf(Operation *collective, ArrayRef<nn::MatmulOp> products,
     for (nn::MatmulOp op : products) {
       int64_t columns = nn::shapeOf(op.getResult()).back();
       work += workOf(op, rates) *
-              double(wavesOf(rows.all() / chunks, columns)) /
-              double(wavesOf(rows.all(), columns));
+              double(tiles.wavesOf(rows.all() / chunks, columns)) /
+              double(tiles.wavesOf(rows.all(), columns));
     }
     double each = sent / double(chunks);
     double time = each + double(chunks - 1) * std::max(each, work) + work;
@@ -284,7 +287,8 @@ struct ChunkAxesPass : public fsdp::impl::ChunkAxesPassBase<ChunkAxesPass> {
   using ChunkAxesPassBase::ChunkAxesPassBase;
 
   void runOnOperation() override {
-    Chunks cut({flopsPerByteSent, movedPerByteSent}, bytesPerChunk, chunks);
+    Chunks cut({flopsPerByteSent, movedPerByteSent},
+               {processors, tileRows, tileColumns}, bytesPerChunk, chunks);
     for (func::FuncOp function : stepFunctions(getOperation())) {
       // Those of backward have gradients of weights beside them.
       SmallVector<Operation *> collectives;

@@ -21,6 +21,10 @@ void fsdp::buildShardPipeline(OpPassManager &manager,
     chunks.chunks = options.axisChunks;
     chunks.flopsPerByteSent = options.flopsPerByteSent;
     chunks.movedPerByteSent = options.movedPerByteSent;
+    chunks.bytesPerChunk = options.bytesPerChunk;
+    chunks.processors = options.processors;
+    chunks.tileRows = options.tileRows;
+    chunks.tileColumns = options.tileColumns;
     manager.addPass(createChunkAxesPass(chunks));
     manager.addPass(createOverlapAxesPass(
         {options.flopsPerByteSent, options.movedPerByteSent}));

@@ -52,6 +52,17 @@ struct ShardOptions : mlir::PassPipelineOptions<ShardOptions> {
       *this, "moved-per-byte-sent",
       llvm::cl::desc("Bytes through the GPU's memory, likewise"),
       llvm::cl::init(8)};
+  Option<double> bytesPerChunk{
+      *this, "bytes-per-chunk",
+      llvm::cl::desc("That are sent while a chunk begins"),
+      llvm::cl::init(7.5e6)};
+  Option<int64_t> processors{*this, "processors", llvm::cl::desc("Of the GPU"),
+                             llvm::cl::init(132)};
+  Option<int64_t> tileRows{*this, "tile-rows",
+                           llvm::cl::desc("Of a product's result"),
+                           llvm::cl::init(128)};
+  Option<int64_t> tileColumns{*this, "tile-columns", llvm::cl::desc("Likewise"),
+                              llvm::cl::init(256)};
 };
 void buildShardPipeline(mlir::OpPassManager &manager,
                         const ShardOptions &options);
