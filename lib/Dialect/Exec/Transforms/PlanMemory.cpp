@@ -80,12 +80,13 @@ PlanSummary PlanMemory::planUnits(Lifetimes lifetimes, StringRef attribute) {
 /// in one piece.
 void PlanMemory::placeGradientsAmongActivations(int64_t privateBytes) {
   StepLifetimes step = privateLifetimesOfStep(getOperation());
-  int64_t bytes = planOffsets(step.items, step.buffers).bytes;
+  PlanSummary summary = planOffsets(step.items, step.buffers);
   auto other = step.items;
   auto buffers = MutableArrayRef(other).take_front(step.buffers);
-  if (planOffsets(buffers, /*placed=*/0, PlanOrder::Lifetime).bytes <=
+  if (summary.bytes > summary.lowerBound &&
+      planOffsets(buffers, /*placed=*/0, PlanOrder::Lifetime).bytes <=
           privateBytes &&
-      planOffsets(other, step.buffers).bytes < bytes)
+      planOffsets(other, step.buffers).bytes < summary.bytes)
     step.items = std::move(other);
   auto type = IntegerType::get(&getContext(), 64);
   for (auto [index, owner, item] : llvm::enumerate(step.owners, step.items)) {

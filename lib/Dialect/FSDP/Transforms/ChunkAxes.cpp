@@ -129,25 +129,19 @@ namespace {
 /// Builds ops that stand where another one does.
 class Builder {
 public:
-  explicit Builder(Operation *like) : builder(like), like(like) {}
+  explicit Builder(Operation *like)
+      : builder(like), b(builder, like->getLoc()), like(like) {}
 
   Value reshape(Value value, ArrayRef<int64_t> shape) {
-    auto type = RankedTensorType::get(shape, nn::elementType(value));
-    if (type == value.getType())
-      return value;
-    return placed(nn::ReshapeOp::create(builder, like->getLoc(), type, value));
+    return placed(b.reshape(value, shape), value);
   }
   /// Of dimension `dim`, `size` indices from `offset` on.
   Value slice(Value value, int64_t dim, int64_t offset, int64_t size) {
-    SmallVector<int64_t> offsets(nn::rankOf(value));
-    SmallVector<int64_t> sizes(nn::shapeOf(value));
-    offsets[dim] = offset;
-    sizes[dim] = size;
-    return placed(
-        nn::SliceOp::create(builder, like->getLoc(), value, offsets, sizes));
+    return placed(b.slice(value, dim, offset, size), value);
   }
   Value concat(ValueRange values, int64_t dim) {
-    return placed(nn::ConcatOp::create(builder, like->getLoc(), values, dim));
+    return placed(nn::ConcatOp::create(builder, like->getLoc(), values, dim),
+                  values.front());
   }
   /// The op on other rows.
   Value clone(Operation *op, Value rows, ArrayRef<int64_t> shape) {
@@ -168,13 +162,15 @@ public:
   }
 
 private:
-  template <typename Op> Value placed(Op op) {
-    if (nn::PlaceAttr place = nn::placeOf(like))
-      op->setAttr("place", place);
-    return op.getResult();
+  /// What was made of a value, if it is another one.
+  Value placed(Value made, Value of) {
+    if (made != of && nn::placeOf(like))
+      nn::inheritPlace(made.getDefiningOp(), like);
+    return made;
   }
 
   OpBuilder builder;
+  nn::NNBuilder b;
   Operation *like;
 };
 

@@ -298,9 +298,9 @@ def OverlapAxesPass : Pass<"fsdp-overlap-axes", "mlir::ModuleOp"> {
     Preserves numerics bit for bit.
   }];
   let options = [
-    Option<"flopsPerByteSent", "flops-per-byte-sent", "double", "1900",
+    Option<"flopsPerByteSent", "flops-per-byte-sent", "double", "kFlopsPerByteSent",
            "Of products, in the time in which an axis sends a byte">,
-    Option<"movedPerByteSent", "moved-per-byte-sent", "double", "8",
+    Option<"movedPerByteSent", "moved-per-byte-sent", "double", "kMovedPerByteSent",
            "Bytes through the GPU's memory, likewise">
   ];
 }
@@ -326,15 +326,17 @@ def ChunkAxesPass : Pass<"fsdp-chunk-axes", "mlir::ModuleOp"> {
   }];
   let dependentDialects = ["nn::NNDialect"];
   let options = [
-    Option<"flopsPerByteSent", "flops-per-byte-sent", "double", "1900",
+    Option<"flopsPerByteSent", "flops-per-byte-sent", "double", "kFlopsPerByteSent",
            "Of products, in the time in which an axis sends a byte">,
-    Option<"movedPerByteSent", "moved-per-byte-sent", "double", "8",
+    Option<"movedPerByteSent", "moved-per-byte-sent", "double", "kMovedPerByteSent",
            "Bytes through the GPU's memory, likewise">,
-    Option<"processors", "processors", "int64_t", "132",
+    Option<"processors", "processors", "int64_t", "kProcessors",
            "That the tiles of a product's result go over in waves">,
-    Option<"tileRows", "tile-rows", "int64_t", "128", "Of such a tile">,
-    Option<"tileColumns", "tile-columns", "int64_t", "256", "Likewise">,
-    Option<"bytesPerChunk", "bytes-per-chunk", "double", "7.5e6",
+    Option<"tileRows", "tile-rows", "int64_t", "kTileRows",
+           "Of such a tile">,
+    Option<"tileColumns", "tile-columns", "int64_t", "kTileColumns",
+           "Likewise">,
+    Option<"bytesPerChunk", "bytes-per-chunk", "double", "kBytesPerChunk",
            "That are sent while a chunk's collective and product begin">,
     Option<"chunks", "chunks", "unsigned", "0",
            "So many, wherever they divide the rows; 0: as expected to be the "
