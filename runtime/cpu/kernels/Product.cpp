@@ -27,6 +27,9 @@ bool hasWideCache() {
   return wide;
 }
 
+// Parts of a block that may be the last one of a thread.
+constexpr int64_t kLastParts = 4;
+
 // Up to so many rows of A, B is not worth packing.
 constexpr int64_t kFewRows = 48;
 
@@ -66,9 +69,30 @@ private:
     step = evenPart(depths, kernels.depthBlock, kDepthStep);
     pack();
     chooseBlocks();
+    visitBlocks();
+  }
+
+  // The last blocks go by parts of their rows, so that the threads end at
+  // nearly the same time.
+  void visitBlocks() const {
     int64_t across = ceilDiv(columns, blockColumns);
-    parallelTasks(across * ceilDiv(rows, blockRows), [&](int64_t task) {
-      visitBlock(task / across * blockRows, task % across * blockColumns);
+    int64_t blocks = across * ceilDiv(rows, blockRows);
+    int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+    int64_t cut = threads > 1 ? least(blocks, threads) : 0;
+    int64_t part = wholeSteps(ceilDiv(blockRows, kLastParts), kernels.rows);
+    int64_t parts = ceilDiv(blockRows, part), whole = blocks - cut;
+    auto visit = [&](int64_t block, int64_t from, int64_t most) {
+      int64_t top = block / across * blockRows + from;
+      int64_t bottom = least(block / across * blockRows + blockRows, rows);
+      if (top < bottom)
+        visitBlock(top, block % across * blockColumns,
+                   least(most, bottom - top));
+    };
+    parallelTasks(whole + cut * parts, [&](int64_t task) {
+      if (task < whole)
+        return visit(task, 0, blockRows);
+      visit(whole + (task - whole) / parts, (task - whole) % parts * part,
+            part);
     });
   }
 
@@ -133,8 +157,7 @@ private:
       blockColumns /= 2;
   }
 
-  void visitBlock(int64_t firstRow, int64_t firstColumn) const {
-    int64_t height = least(blockRows, rows - firstRow);
+  void visitBlock(int64_t firstRow, int64_t firstColumn, int64_t height) const {
     int64_t width = least(blockColumns, columns - firstColumn);
     alignas(64) float block[kBlockRows * kBlockColumns];
     bool first = depth == 0, last = depth + depths == p.k;

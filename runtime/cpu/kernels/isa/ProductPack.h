@@ -135,6 +135,8 @@ static void packPanels(const ProductOperand &from, int64_t lines, int64_t depth,
   // Panels of half a vector are written in pairs where there are two.
   int64_t padded = roundUp(lines, Width);
   auto rest = [&](int64_t line, int64_t unit) {
+    if (Width % 8 == 0 && line >= lines)
+      return storeLines<Width>(to, panelBytes, line, unit, _mm256_setzero_ps());
     for (int64_t l = line; l < least(line + 8, padded); ++l)
       reinterpret_cast<float *>(to + l / Width *
                                          panelBytes)[unit * Width + l % Width] =
