@@ -30,6 +30,9 @@ bool hasWideCache() {
 // Parts of a block that may be the last one of a thread.
 constexpr int64_t kLastParts = 4;
 
+// Up to so many terms, C costs more than its sums do.
+constexpr int64_t kFewTerms = 64, kLongRow = 768, kStripRows = 64;
+
 // Up to so many rows of A, B is not worth packing.
 constexpr int64_t kFewRows = 48;
 
@@ -141,6 +144,13 @@ private:
 
   // Enough blocks to keep all threads at work to the end.
   void chooseBlocks() {
+    // Sums of few terms take as long as C takes to come and go: by strips of
+    // long rows, which the CPU fetches ahead.
+    if (p.k <= kFewTerms && p.cDtype == SHX_F32 && columns > kLongRow) {
+      blockRows = kStripRows;
+      blockColumns = columns;
+      return;
+    }
     int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads();
     auto few = [&] {
       return threads > 1 &&
