@@ -55,18 +55,20 @@ public:
     rightLies = !leftLies && mayLie(p.b) && p.m <= kFewRows &&
                 p.b.lineStride == 1 && p.n % kernels.vector == 0;
     leftLies |= rows && !rightLies && kernels.rowsLie;
+    // Rows that are not packed take no room.
+    chunkRows = leftLies && p.cDtype == SHX_F32 ? p.m : plan.rows;
   }
 
   void run() {
     for (column = 0; column < p.n; column += plan.columns)
-      for (row = 0; row < p.m; row += plan.rows)
+      for (row = 0; row < p.m; row += chunkRows)
         for (depth = 0; depth < p.k; depth += plan.depth)
           visitChunk();
   }
 
 private:
   void visitChunk() {
-    rows = least(plan.rows, p.m - row);
+    rows = least(chunkRows, p.m - row);
     columns = least(plan.columns, p.n - column);
     depths = least(plan.depth, p.k - depth);
     step = evenPart(depths, kernels.depthBlock, kDepthStep);
@@ -255,6 +257,7 @@ private:
   const ProductPlan plan;
   char *memory;
   bool leftLies = false, rightLies = false;  // is not packed
+  int64_t chunkRows;                         // of a whole chunk
   int64_t row = 0, column = 0, depth = 0;    // where the chunk begins
   int64_t rows = 0, columns = 0, depths = 0; // of the chunk
   int64_t step = 0; // of depth, which a tile multiplies in one go
