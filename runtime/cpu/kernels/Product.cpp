@@ -5,10 +5,12 @@
 // each of them by one thread from its first depth to its last. What is
 // multiplied by few lines, as an activation by an adapter, is read where it
 // lies: packing would take as long as the product. So are rows of A wherever
-// the kernels say that they gain nothing by packing.
+// the kernels say that they gain nothing by packing, and beside columns of A,
+// which are packed, rows of B.
 
 #include "Product.h"
 #include "Matrix.h"
+#include <numeric>
 #include <unistd.h>
 
 namespace shardonnx::rt {
@@ -29,6 +31,19 @@ bool hasWideCache() {
 
 // Parts of a block that may be the last one of a thread.
 constexpr int64_t kLastParts = 4;
+
+// Whether a panel of B stays in a core's own cache where it lies: rows a stride
+// of large powers of two apart take each other's places.
+bool staysInCache(int64_t rows, int64_t stride) {
+  static const int64_t ways = sysconf(_SC_LEVEL2_CACHE_ASSOC),
+                       line = sysconf(_SC_LEVEL2_CACHE_LINESIZE),
+                       bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  if (ways <= 0 || line <= 0 || bytes <= 0)
+    return false;
+  int64_t sets = bytes / (ways * line);
+  int64_t apart = stride * int64_t(sizeof(float)) / line;
+  return sets / std::gcd(apart, sets) * ways >= 2 * rows;
+}
 
 // Up to so many terms, C costs more than its sums do.
 constexpr int64_t kFewTerms = 64, kLongRow = 768, kStripRows = 64;
@@ -51,9 +66,13 @@ public:
     };
     bool rows = mayLie(p.a) && p.a.depthStride == 1;
     leftLies = rows && p.n <= kernels.columns;
-    // A vector of B has no end in it.
-    rightLies = !leftLies && mayLie(p.b) && p.m <= kFewRows &&
-                p.b.lineStride == 1 && p.n % kernels.vector == 0;
+    // A vector of B has no end in it. Where A is packed, packing B as well is
+    // what waits for memory.
+    int64_t deep = evenPart(plan.depth, kernels.depthBlock, kDepthStep);
+    rightLies = !leftLies && mayLie(p.b) && p.b.lineStride == 1 &&
+                p.n % kernels.vector == 0 &&
+                (p.m <= kFewRows || (!rows && kernels.rowsLie &&
+                                     staysInCache(deep, p.b.depthStride)));
     leftLies |= rows && !rightLies && kernels.rowsLie;
     // Rows that are not packed take no room.
     chunkRows = leftLies && p.cDtype == SHX_F32 ? p.m : plan.rows;
