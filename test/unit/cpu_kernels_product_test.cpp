@@ -96,7 +96,7 @@ TEST(CpuProduct, EveryLayoutOnEveryPath) {
   for (Shape shape :
        {Shape{70, 101, 1700}, Shape{1100, 50, 1540}, Shape{33, 1130, 1540},
         Shape{2, 3, 5}, Shape{208, 16, 1600}, Shape{75, 41, 300},
-        Shape{21, 192, 1600}, Shape{16, 150, 300}})
+        Shape{21, 192, 1600}, Shape{16, 150, 300}, Shape{150, 816, 40}})
     for (int32_t dtype : {SHX_F32, SHX_BF16})
       for (int layout = 0; layout < 4; ++layout) {
         // The small shapes do all, each large one another kind of result.
@@ -149,7 +149,8 @@ TEST(CpuProduct, PackedOrNotTheSameBits) {
     packed.multiplyStrided = nullptr;
     packing.f32Product = &packed;
     for (Shape shape :
-         {Shape{112, 16, 500}, Shape{20, 96, 500}, Shape{112, 96, 1700}})
+         {Shape{112, 16, 500}, Shape{20, 96, 500}, Shape{112, 96, 1700},
+          Shape{150, 816, 40}})
       for (int layout = 0; layout < 4; ++layout) {
         Problem p(shape, layout / 2, layout % 2, SHX_F32, SHX_F32);
         auto resultOf = [&](const Kernels &table) {
