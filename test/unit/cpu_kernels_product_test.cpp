@@ -148,9 +148,8 @@ TEST(CpuProduct, PackedOrNotTheSameBits) {
     ASSERT_NE(packed.multiplyStrided, nullptr);
     packed.multiplyStrided = nullptr;
     packing.f32Product = &packed;
-    for (Shape shape :
-         {Shape{112, 16, 500}, Shape{20, 96, 500}, Shape{112, 96, 1700},
-          Shape{150, 816, 40}})
+    for (Shape shape : {Shape{112, 16, 500}, Shape{20, 96, 500},
+                        Shape{112, 96, 1700}, Shape{150, 816, 40}})
       for (int layout = 0; layout < 4; ++layout) {
         Problem p(shape, layout / 2, layout % 2, SHX_F32, SHX_F32);
         auto resultOf = [&](const Kernels &table) {
