@@ -54,12 +54,46 @@ bool looksBothWays(ModuleOp module) {
       .wasInterrupted();
 }
 
+/// Whether a user of a mask hands on what padding is: neither an attention,
+/// which looksBothWays judges, nor positions that were counted by the mask.
+bool handsOn(OpOperand &use) {
+  Operation *user = use.getOwner();
+  return !isa<nn::AttentionOp>(user) &&
+         !(isa<nn::EmbeddingOp>(user) && use.getOperandNumber() != 0);
+}
+
+/// Whether what a function returns depends on a mask by another way than an
+/// attention: a pooled mean, or scores that make up no known attention.
+bool masksReachResults(ModuleOp module) {
+  SmallVector<Value> values;
+  for (auto function : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : function.getArguments()) {
+      auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                        nn::kNameAttr);
+      if (name && isPaddingMask(name.getValue()))
+        values.push_back(argument);
+    }
+  llvm::DenseSet<Value> reached(values.begin(), values.end());
+  while (!values.empty())
+    for (OpOperand &use : values.pop_back_val().getUses()) {
+      if (isa<func::ReturnOp>(use.getOwner()))
+        return true;
+      if (handsOn(use))
+        for (Value result : use.getOwner()->getResults())
+          if (reached.insert(result).second)
+            values.push_back(result);
+    }
+  return false;
+}
+
 /// A graph whose masks can only be ones still compiles: its program refuses
 /// data that says otherwise.
 bool masksMatter(ModuleOp module) {
-  OwningOpRef<ModuleOp> raised = raiseCopy(module, /*readMasks=*/false);
-  return raised && looksBothWays(*raised) &&
-         raiseCopy(module, /*readMasks=*/true);
+  OwningOpRef<ModuleOp> ones = raiseCopy(module, /*readMasks=*/false);
+  if (!ones)
+    return false;
+  OwningOpRef<ModuleOp> read = raiseCopy(module, /*readMasks=*/true);
+  return read && (looksBothWays(*ones) || masksReachResults(*read));
 }
 
 } // namespace

@@ -103,10 +103,14 @@ DroppedArguments readDroppedArguments(StringRef op, StringRef fxNode) {
   return dropped;
 }
 
-std::string findErasedDetach(const ::onnx::GraphProto &graph) {
+std::string findErasedDetach(const ::onnx::GraphProto &graph,
+                             llvm::function_ref<bool(StringRef)> isTrained) {
   llvm::StringSet<> known;
   for (const auto &input : graph.input())
     known.insert(input.name());
+  for (const auto &constant : graph.initializer())
+    if (!isTrained(constant.name()))
+      known.insert(constant.name());
   for (const ::onnx::NodeProto &node : graph.node())
     if (calls(fxNodeOf(node), "detach"))
       known.insert(fxNodeOf(node).drop_front().take_until(

@@ -8,6 +8,7 @@
 #ifndef SHARDONNX_LIB_IMPORT_DROPPEDARGUMENTS_H
 #define SHARDONNX_LIB_IMPORT_DROPPEDARGUMENTS_H
 
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <optional>
@@ -46,7 +47,10 @@ DroppedArguments readDroppedArguments(llvm::StringRef op,
 
 /// The first node that read `x.detach()` when it was traced, where the
 /// exporter's optimizer has erased what detached; empty if there is none.
-std::string findErasedDetach(const ::onnx::GraphProto &graph);
+/// Constants that `isTrained` denies have no gradient to be stopped.
+std::string
+findErasedDetach(const ::onnx::GraphProto &graph,
+                 llvm::function_ref<bool(llvm::StringRef)> isTrained);
 
 } // namespace shardonnx
 

@@ -85,9 +85,9 @@ public:
       return {};
     // `eval` runs what the graph says, a program is trained as the module was.
     bool forTraining = !options.inputs;
-    if (forTraining && failed(refuseErasedDetach()))
-      return {};
     Metadata metadata = readMetadata(model);
+    if (forTraining && failed(refuseErasedDetach(metadata)))
+      return {};
     if (!forTraining)
       metadata.forgetDropped();
     if (options.inputs &&
@@ -126,8 +126,10 @@ private:
 
   void warnOfDropout(const Metadata &metadata);
   LogicalResult read();
-  LogicalResult refuseErasedDetach() {
-    std::string reader = findErasedDetach(model.graph());
+  LogicalResult refuseErasedDetach(const Metadata &metadata) {
+    std::string reader = findErasedDetach(model.graph(), [&](StringRef name) {
+      return metadata.holdsParameter(name);
+    });
     if (reader.empty())
       return success();
     return fail("node '" + reader +

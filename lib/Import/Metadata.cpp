@@ -203,6 +203,17 @@ const ModuleParameter *Metadata::findParameter(StringRef name) const {
   return nullptr;
 }
 
+bool Metadata::holdsParameter(StringRef initializer) const {
+  auto isParameter = [&](StringRef name) {
+    const SignatureInput *input = findTarget(name);
+    return input && input->kind == "PARAMETER";
+  };
+  auto folded = foldedFrom.find(initializer);
+  return isParameter(initializer) ||
+         (folded != foldedFrom.end() &&
+          llvm::any_of(folded->second, isParameter));
+}
+
 void Metadata::forgetDropped() {
   for (auto &node : nodes) {
     node.second.dropped = DroppedArguments();

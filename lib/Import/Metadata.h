@@ -90,6 +90,8 @@ struct Metadata {
   const SignatureInput *findTarget(llvm::StringRef target) const;
   /// The annotation of a parameter, by any of its names, or null.
   const ModuleParameter *findParameter(llvm::StringRef name) const;
+  /// Whether an initializer is a parameter, or was folded from one.
+  bool holdsParameter(llvm::StringRef initializer) const;
   /// Leaves what the graph says by itself.
   void forgetDropped();
 };

@@ -3,7 +3,8 @@
 #
 # What ONNX has no place for: a padding row, smoothed labels, x.detach(); and a
 # batch norm in training, which the exporter writes as in inference. With the
-# word "erased", the exporter's optimizer has taken the last one out.
+# word "erased", the exporter's optimizer has taken detach() out; with "folded",
+# it has computed what was detached, from the source that follows.
 
 import sys
 
@@ -44,8 +45,14 @@ nodes = [
          meta=call("loss", "cross_entropy_loss.default", "%n, %labels, None, 1, -100, 0.25"),
          reduction="mean"),
 ]
+constants, values = [], []
 if erased:
     del nodes[2]
+elif "folded" in sys.argv:
+    del nodes[1:3]
+    constants = [tensor("detach", [4], raw=floats(4))]
+    values = [value("detach", [4], meta={
+        "pkg.onnxscript.optimizer.folded_from": repr(sys.argv[-1:])})]
 write(
     model(
         graph(
@@ -53,7 +60,9 @@ write(
             [value("ids", [3], INT64), value("labels", [3], INT64)],
             [value("loss", [])],
             [tensor("embed.weight", [5, 4], raw=floats(20))]
-            + [tensor(name, [4], raw=floats(4)) for name in ("scale", "shift", "mean", "variance")],
+            + [tensor(name, [4], raw=floats(4)) for name in ("scale", "shift", "mean", "variance")]
+            + constants,
+            values,
             meta={"pkg.torch.export.ExportedProgram.graph_signature": signature},
         )
     )
