@@ -35,6 +35,8 @@ namespace {
 /// Opsets that the raise reads as they are. Older graphs are converted.
 constexpr int oldestOpset = 13;
 constexpr int convertedOpset = 18;
+/// The version of the file format since which initializers need not be inputs.
+constexpr int64_t separateInputsIR = 4;
 
 /// The opset of the default domain, or 0 when the model imports no domain. One
 /// that imports others alone has no op of the default domain.
@@ -212,6 +214,8 @@ LogicalResult Importer::refuseUnsupported(const Metadata &metadata,
 
 /// Functions inlined, opset raised where it is too old, checked, and typed.
 LogicalResult Importer::normalize(const Metadata &metadata) {
+  // Initializers have left the inputs, where older files list them, too.
+  model.set_ir_version(std::max<int64_t>(model.ir_version(), separateInputsIR));
   if (failed(
           step(onnxlib::inlineFunctions(model), "functions cannot be inlined")))
     return failure();

@@ -103,8 +103,8 @@ def graph(nodes, inputs, outputs, initializers=[], values=[], meta={}):
     return Graph(out + props(16, meta))
 
 
-def model(graph, opset=18, functions=[], domains=[], producer="", meta={}):
-    out = field(1, 8) + field(2, producer) + field(7, graph.bytes) + props(14, meta)
+def model(graph, opset=18, functions=[], domains=[], producer="", meta={}, ir=8):
+    out = field(1, ir) + field(2, producer) + field(7, graph.bytes) + props(14, meta)
     if opset is not None:
         out += field(8, field(1, "") + field(2, opset))
     out += b"".join(field(8, field(1, d) + field(2, 1)) for d in domains)

@@ -1,17 +1,24 @@
 # Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# A graph of opset 11, where Squeeze has its axes as an attribute.
+# A graph of opset 11, where Squeeze has its axes as an attribute, in a file of
+# IR version 3, where initializers are inputs.
 
 from onnxfile import *
 
 write(
     model(
         graph(
-            [node("Squeeze", ["x"], ["y"], "squeeze", axes=[1])],
-            [value("x", [2, 1, 4])],
-            [value("y", [2, 4])],
+            [
+                node("Squeeze", ["x"], ["s"], "squeeze", axes=[1]),
+                node("MatMul", ["s", "w"], ["m"]),
+                node("Add", ["m", "b"], ["y"]),
+            ],
+            [value("x", [2, 1, 4]), value("w", [4, 40]), value("b", [1])],
+            [value("y", [2, 40])],
+            [tensor("w", [4, 40], raw=floats(160)), tensor("b", [1], raw=floats(1))],
         ),
         opset=11,
+        ir=3,
     )
 )
