@@ -253,7 +253,7 @@ void addTrainingOptions(CLI::App &app, CompileOptions &o) {
             "ratio, none");
   addChoice(app, "--attention-mask", o.attentionMask,
             "the graph's padding masks: folded to ones, read from the data, or "
-            "read where attention is not causal");
+            "read where they matter");
   whole(app.add_option("--document-separator", o.documentSeparator,
                        "the token that ends a document: attention and the loss "
                        "stay within documents"),
