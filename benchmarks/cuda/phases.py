@@ -36,7 +36,7 @@ NAMES = [(phase, re.compile(words, re.IGNORECASE)) for phase, words in (
     ("GEMM", r"gemm|gemv|nvjet|cutlass|xmma|cublas|splitk|^sm\d+_"))]
 
 # Rows of our traces in which a device works, and PyTorch's categories.
-COMPUTE = ("compute", "kernel")
+COMPUTE = ("compute", "update", "kernel")
 COMMUNICATE = ("gather", "reduce", "replicas")
 COPY = ("copy", "gpu_memcpy", "gpu_memset")
 OUR_COPIES = ("copy", "fill", "copy to the GPU", "copy to the host")

@@ -27,13 +27,14 @@ enum class TraceRow : uint8_t {
   Steps,
   Waiting,
   Compute,
+  Update, // of a GPU: what the optimizers do beside the next step
   Gather,
   Reduce,
   Replicas,
   Copy,
   Threads // of the pool: a row each, by TraceEvent::unit
 };
-constexpr size_t kTraceRows = 8;
+constexpr size_t kTraceRows = 9;
 
 struct TraceEvent {
   const char *name;   // outlives the trace

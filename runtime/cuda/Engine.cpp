@@ -224,7 +224,10 @@ void CudaEngine::readReduced(size_t unit, int64_t begin, float *values,
         "reading gradients");
 }
 
-void CudaEngine::snapshot() { download->mark({compute, copy}); }
+void CudaEngine::snapshot() {
+  finishUpdate();
+  download->mark({compute, copy});
+}
 
 void CudaEngine::read(size_t unit, StateArray array, const Interval &interval,
                       const Sink &sink) {
@@ -266,7 +269,8 @@ void CudaEngine::start() {
     for (const Piece &piece : u.pieces)
       partials += squaresPartials(piece.length);
   numbers = std::make_unique<Numbers>(topology, partials, manifest.f8Steps());
-  context.cells = numbers->cells();
+  makeBranch();
+  context.cells = numbers->cells(/*keepsScalars=*/branch != nullptr);
   context.scalars = context.cells.scalars;
   takeSteps();
   makeFunctions();
@@ -276,6 +280,16 @@ void CudaEngine::start() {
   publishMemory();
   logMemory();
   exchange.barrier(Activity::Start);
+}
+
+// Not where an update is more than optimizers unit by unit: matrices travel
+// between ranks, slices between host and device, steps are of all weights.
+void CudaEngine::makeBranch() {
+  if (isOff("SHARDONNX_CUDA_OVERLAP_UPDATE") || staging || muon ||
+      manifest.f8Steps() > 0)
+    return;
+  branch = std::make_unique<UpdateBranch>(context);
+  context.branch = branch.get();
 }
 
 void CudaEngine::takeSteps() {
@@ -295,11 +309,7 @@ void CudaEngine::makeFunctions() {
     return std::make_unique<Function>(context, name, std::move(issue));
   };
   auto microbatch = [&](const char *name, bool first, bool last) {
-    return make(name, [this, first, last] {
-      context.firstMicrobatch = first;
-      context.lastMicrobatch = last;
-      (first ? program.firstMicrobatch : program.nextMicrobatch)(&context);
-    });
+    return make(name, [this, first, last] { issueMicrobatch(first, last); });
   };
   // What is done behind the last one's reductions, if anything.
   bool lastDiffers = manifest.unshardedAccumulation || topology.replicas > 1;
@@ -309,25 +319,51 @@ void CudaEngine::makeFunctions() {
     nextFunction = microbatch("a microbatch", false, false);
   if (count > 1 && lastDiffers)
     lastFunction = microbatch("the last microbatch", false, true);
-  updateFunction = make("the update", [this] {
-    const Cells &cells = context.cells;
-    if (staging)
-      staging->begin();
-    collectives->allGather(cells.loss, cells.losses, 2);
-    program.update(&context);
-    if (staging)
-      staging->end();
-  });
+  auto update = [&](const char *name, UpdatePart part) {
+    return make(name, [this, part] { issueUpdate(part); });
+  };
+  updateFunction = update("the update", branch ? UpdatePart::Optimizers
+                                               : UpdatePart::All);
+  if (branch) {
+    normFunction = update("the norm", UpdatePart::Norm);
+    besideFunction = make("the first microbatch beside the update", [=] {
+      branch->run([this] { issueUpdate(UpdatePart::Optimizers); },
+                  [=] { issueMicrobatch(/*first=*/true, count == 1); });
+    });
+  }
   if (!options.evalData.empty())
     evalFunction =
         make("an evaluation", [this] { program.evalMicrobatch(&context); });
 }
 
-std::vector<Function *> CudaEngine::functions() const {
+void CudaEngine::issueMicrobatch(bool first, bool last) {
+  context.firstMicrobatch = first;
+  context.lastMicrobatch = last;
+  (first ? program.firstMicrobatch : program.nextMicrobatch)(&context);
+}
+
+void CudaEngine::issueUpdate(UpdatePart part) {
+  const Cells &cells = context.cells;
+  if (staging)
+    staging->begin();
+  if (part != UpdatePart::Optimizers)
+    collectives->allGather(cells.loss, cells.losses, 2);
+  context.updatePart = part;
+  context.behindNorm = false;
+  program.update(&context);
+  context.updatePart = UpdatePart::All;
+  if (staging)
+    staging->end();
+}
+
+std::vector<Function *> CudaEngine::functions(bool ofUpdate) const {
   std::vector<Function *> used;
-  for (const auto *function : {&firstFunction, &nextFunction, &lastFunction,
-                               &updateFunction, &evalFunction})
+  for (const auto *function :
+       {&firstFunction, &nextFunction, &lastFunction, &evalFunction})
     if (*function)
+      used.push_back(function->get());
+  for (const auto *function : {&normFunction, &updateFunction, &besideFunction})
+    if (ofUpdate && *function)
       used.push_back(function->get());
   return used;
 }
@@ -349,9 +385,8 @@ void CudaEngine::prepare() {
 // done before a graph is captured. Nothing of a step is in memory yet, so the
 // microbatches may run on inputs that are all zero; the update may not.
 void CudaEngine::warmUp() {
-  for (Function *function : functions())
-    if (function != updateFunction.get())
-      function->warmUp();
+  for (Function *function : functions(/*ofUpdate=*/false))
+    function->warmUp();
   gatherLosses();
   compute.synchronize(waiting().c_str());
   log("first runs");
@@ -408,23 +443,44 @@ void CudaEngine::beginStep(const Scalars &scalars) {
 void CudaEngine::microbatch(bool first, bool last) {
   if (first && std::exchange(evaluated, false))
     gatherFirst(/*kept=*/false);
+  bool beside = first && std::exchange(updating, false);
+  if (beside)
+    beginOptimizers();
   sendBatch();
-  Function *function = first                  ? firstFunction.get()
+  Function *function = beside                 ? besideFunction.get()
+                       : first                ? firstFunction.get()
                        : last && lastFunction ? lastFunction.get()
                                               : nextFunction.get();
   function->run();
 }
 
 // The GPU is at work on what was enqueued while a checkpoint is copied from
-// the state that the update will change.
-void CudaEngine::update() {
+// the state that the optimizers will change.
+void CudaEngine::beginOptimizers() {
   if (beforeUpdate)
     for (size_t unit = 0; unit < state->units.size(); ++unit)
       beforeUpdate(unit);
+}
+
+void CudaEngine::update() {
   if (control.askedToStop())
     numbers->setCount(compute, 1);
+  if (branch) {
+    normFunction->run();
+    updating = true;
+    return;
+  }
+  beginOptimizers();
   if (staging)
     numbers->beginUpdate(compute);
+  updateFunction->run();
+}
+
+// Before anything but the next step reads what the optimizers write.
+void CudaEngine::finishUpdate() {
+  if (!std::exchange(updating, false))
+    return;
+  beginOptimizers();
   updateFunction->run();
 }
 
@@ -439,6 +495,7 @@ std::optional<StepResult> CudaEngine::result(bool wait) {
 
 void CudaEngine::evalMicrobatch() {
   if (!evaluating) {
+    finishUpdate();
     numbers->interrupt();
     numbers->clearLoss(compute);
     evaluating = true;
@@ -489,6 +546,7 @@ std::optional<double> CudaEngine::peakFlops() const {
 }
 
 void CudaEngine::finish() {
+  finishUpdate();
   compute.synchronize(waiting().c_str());
   exchange.barrier(Activity::End);
 }
@@ -505,6 +563,8 @@ void CudaEngine::beginTrace() {
   Tracer::Queues queues = collectives->queues();
   queues.push_back({compute, TraceRow::Compute});
   queues.push_back({copy, TraceRow::Copy});
+  if (branch)
+    queues.push_back({*branch, TraceRow::Update});
   if (staging)
     for (CUstream stream : staging->streams())
       queues.push_back({stream, TraceRow::Copy});

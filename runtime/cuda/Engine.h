@@ -16,6 +16,7 @@
 #include "io/Upload.h"
 #include "launch/Context.h"
 #include "launch/Function.h"
+#include "launch/UpdateBranch.h"
 #include "shardonnx/runtime/MemoryPlan.h"
 #include "state/HostCopies.h"
 #include "state/Muon.h"
@@ -76,7 +77,13 @@ private:
   void allocate(const DeviceProgram &code);
   void takeSteps();
   void makeFunctions();
-  std::vector<Function *> functions() const; // that this run uses
+  void makeBranch();
+  void issueMicrobatch(bool first, bool last);
+  void issueUpdate(UpdatePart part);
+  void beginOptimizers();
+  void finishUpdate();
+  /// That this run uses; those of an update, or none of them.
+  std::vector<Function *> functions(bool ofUpdate = true) const;
   void prepare();
   void warmUp();
   void capture();
@@ -115,12 +122,16 @@ private:
   std::unique_ptr<HostCopies> hostCopies; // null: no activations on the host
   std::unique_ptr<Muon> muon;         // null: no matrices of --optimizer=muon
   std::unique_ptr<WeightSteps> steps; // null: no weight is read in 8 bits
+  std::unique_ptr<UpdateBranch> branch; // null: the update is by itself
   std::unique_ptr<Inputs> batch;
   std::unique_ptr<Numbers> numbers;
   std::unique_ptr<Upload> upload; // until the start
   std::unique_ptr<Download> download;
+  /// With a branch the norm ends the step, and the optimizers run beside the
+  /// next one's first microbatch, or by themselves where none follows at once.
   std::unique_ptr<Function> firstFunction, nextFunction, lastFunction,
-      updateFunction, evalFunction;
+      updateFunction, evalFunction, normFunction, besideFunction;
+  bool updating = false; // the optimizers of the last step are still to run
   bool evaluating = false;
   bool evaluated = false; // since the last update
 };

@@ -6,6 +6,7 @@
 
 #include "launch/Context.h"
 #include "launch/Launch.h"
+#include "launch/UpdateBranch.h"
 #include "state/Muon.h"
 #include "state/Slices.h"
 #include "state/Staging.h"
@@ -28,6 +29,14 @@ void poison(Context &context, uint8_t *memory, int64_t bytes) {
                     "poisoning a buffer");
 }
 
+// The next step begins with scalars of its own.
+void keepScalars(Context &context) {
+  const Cells &cells = context.cells;
+  copyBytes(context, context.compute, cells.optimizerScalarsWithoutDecay,
+            cells.scalarsWithoutDecay,
+            2 * SHX_NUM_SCALARS * int64_t(sizeof(float)));
+}
+
 bool addsUpUnsharded(const Context &context) {
   return context.state->manifest.unshardedAccumulation;
 }
@@ -37,13 +46,22 @@ bool addsUpUnsharded(const Context &context) {
 extern "C" {
 
 void shx_gather_start(ShxContext *ctx, int32_t unit) {
-  contextOf(ctx).collectives->gatherStart(indexOf(unit));
+  if (!contextOf(ctx).leavesOut())
+    contextOf(ctx).collectives->gatherStart(indexOf(unit));
 }
 void shx_gather_wait(ShxContext *ctx, int32_t unit) {
-  contextOf(ctx).collectives->gatherWait(indexOf(unit));
+  Context &context = contextOf(ctx);
+  if (context.leavesOut())
+    return;
+  context.collectives->gatherWait(indexOf(unit));
+  // Of others the gather has waited.
+  if (context.branch && context.state->units[indexOf(unit)].inPlace)
+    context.branch->wait(indexOf(unit));
 }
 void shx_gather_free(ShxContext *ctx, int32_t unit) {
   Context &context = contextOf(ctx);
+  if (context.leavesOut())
+    return;
   const UnitState &u = context.state->units[indexOf(unit)];
   if (!u.inPlace)
     poison(context, u.gathered, u.gatherBytes.size());
@@ -56,6 +74,9 @@ void shx_gather_reshard(ShxContext *ctx, int32_t unit) {
 void shx_grad_acquire(ShxContext *ctx, int32_t unit) {
   Context &context = contextOf(ctx);
   const UnitState &u = context.state->units[indexOf(unit)];
+  // Optimizers read gradients; those of what no forward reads, too.
+  if (context.branch)
+    context.branch->join();
   context.collectives->gradAcquire(indexOf(unit));
   bool added = addsUpUnsharded(context) && !context.firstMicrobatch;
   if (!added)
@@ -69,7 +90,8 @@ void shx_reduce_start(ShxContext *ctx, int32_t unit, int32_t accumulate) {
                                      accumulate != 0 && !unsharded);
 }
 void shx_reduce_wait(ShxContext *ctx, int32_t unit) {
-  contextOf(ctx).collectives->reduceWait(indexOf(unit));
+  if (!contextOf(ctx).leavesOut())
+    contextOf(ctx).collectives->reduceWait(indexOf(unit));
 }
 
 void shx_loss(ShxContext *ctx, const float *loss) {
@@ -80,6 +102,9 @@ void shx_loss(ShxContext *ctx, const float *loss) {
 
 void shx_clip_grad_norm(ShxContext *ctx) {
   Context &context = contextOf(ctx);
+  context.behindNorm = true;
+  if (context.updatePart == UpdatePart::Optimizers)
+    return;
   const Cells &cells = context.cells;
   int64_t partials = 0;
   for (const UnitState &u : context.state->units)
@@ -96,11 +121,14 @@ void shx_clip_grad_norm(ShxContext *ctx) {
   finishNorm(context, context.compute, cells.allSquares, context.ranks,
              context.clipGradNorm, cells.norm, cells.scalars,
              cells.scalarsWithoutDecay);
+  keepScalars(context);
 }
 
 void shx_optimizer_device(ShxContext *ctx, int32_t unit,
                           const ShxDeviceKernel *kernel) {
   Context &context = contextOf(ctx);
+  if (context.leavesOut())
+    return;
   const UnitState &u = context.state->units[indexOf(unit)];
   if (context.staging)
     context.staging->update(indexOf(unit), *kernel);
@@ -116,6 +144,8 @@ void shx_optimizer_device(ShxContext *ctx, int32_t unit,
     context.steps->add(indexOf(unit), {0, u.owned.size()},
                        WeightSteps::source(u));
   context.collectives->updated(indexOf(unit));
+  if (context.branch)
+    context.branch->updated(indexOf(unit));
 }
 
 void shx_weight_steps(ShxContext *ctx) { contextOf(ctx).steps->finish(); }

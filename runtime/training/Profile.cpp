@@ -202,7 +202,7 @@ TraceTally stepsOf(const Trace &trace) {
 int64_t deviceNanoseconds(const Trace &trace) {
   int64_t first = INT64_MAX, last = INT64_MIN;
   for (const TraceEvent &event : trace.events())
-    if (event.row == TraceRow::Compute) {
+    if (event.row == TraceRow::Compute || event.row == TraceRow::Update) {
       first = std::min(first, event.begin);
       last = std::max(last, event.end);
     }
@@ -235,6 +235,7 @@ std::string profileText(const Trace &trace, const Manifest &manifest,
   double stepMs = static_cast<double>(run.nanoseconds) * 1e-6 / steps;
   std::map<std::string, Work> works = worksOf(manifest, microbatches, owned);
   auto compute = trace.tallies(TraceRow::Compute);
+  compute.merge(trace.tallies(TraceRow::Update));
   auto threads = trace.tallies(TraceRow::Threads);
   std::vector<Row> kernels = rowsOf(compute, steps, works);
   std::vector<Row> waits = rowsOf(trace.tallies(TraceRow::Waiting), steps, {});

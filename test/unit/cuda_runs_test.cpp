@@ -191,6 +191,44 @@ TEST_F(CudaRuns, GoOnFromACheckpointBitByBit) {
   }
 }
 
+// The optimizers run beside the next step's first microbatch, or by themselves:
+// where an evaluation or a checkpoint reads what they write, or always.
+TEST_F(CudaRuns, WhereTheUpdateRunsChangesNoBit) {
+  folder.write("e.bin", bytesOf(tableTokens()));
+  for (auto [program, ranks] : {std::make_pair("table_cuda_f32", "1"),
+                                std::make_pair("table_cuda_bf16", "3"),
+                                std::make_pair("table_cuda_bf16_replicated",
+                                               "2")}) {
+    std::vector<double> apart;
+    std::string state;
+    for (const char *overlap : {"0", "1"}) {
+      std::string saved = folder / (std::string(program) + overlap);
+      Finished f = run(program,
+                       {"--steps", "7", "--nproc", ranks, "--eval-data",
+                        folder / "e.bin", "--eval-every", "3", "--save", saved,
+                        "--save-every", "2"},
+                       {{"SHARDONNX_EMULATOR_DEVICES", "4"},
+                        {"SHARDONNX_EMULATOR_SHUFFLE", "3"},
+                        {"SHARDONNX_EMULATOR_THREADS", "1"},
+                        {"SHARDONNX_EMULATOR_RACECHECK", "1"},
+                        {"SHARDONNX_CUDA_OVERLAP_UPDATE", overlap}});
+      ASSERT_EQ(f.code, 0) << f.err;
+      std::vector<double> numbers = numbersOf(log());
+      for (const Json &line : log())
+        if (line.contains("eval_loss"))
+          numbers.push_back(line["eval_loss"]);
+      // The hash of the last checkpoint's state.
+      std::string hash = f.out.substr(f.out.rfind(", state "), 24);
+      if (apart.empty()) {
+        apart = numbers;
+        state = hash;
+      }
+      EXPECT_EQ(numbers, apart) << program;
+      EXPECT_EQ(hash, state) << program;
+    }
+  }
+}
+
 // The gradients then lie where their sums do.
 TEST_F(CudaRuns, OneMicrobatchNeedsNoGradientSpace) {
   std::vector<TableStep> reference =
@@ -340,7 +378,8 @@ TEST_F(CudaTraces, OfARunIsReplayed) {
   size_t graphs = 0;
   for (const auto &entry : std::filesystem::directory_iterator(traces))
     graphs += entry.path().extension() == ".dot";
-  EXPECT_EQ(graphs, 2u); // a microbatch, the update
+  // A microbatch, the norm, the update, and both beside each other.
+  EXPECT_EQ(graphs, 4u);
   std::string text = trace();
   expectParts(text, {"\"cuMemAlloc_v2\"", "\"cuLaunchKernel\"",
                      "\"cuStreamBeginCapture_v2\""});

@@ -119,6 +119,22 @@ TEST(GpuTrace, StreamsTellWhatIsNotInAGraph) {
   EXPECT_EQ(trace.exposed, 0);
 }
 
+// Beside the next step's kernels, whose row shows what it would without them.
+TEST(GpuTrace, OptimizersHaveARowOfTheirOwn) {
+  Trace trace(0, 1, 1, 1);
+  GpuTraceInput input;
+  input.severalRanks = true;
+  input.records = {kernel("shx_optimizer_kernel_bf16", 0, 100),
+                   kernel(kAllGather, 80, 120), // 20 exposed
+                   kernel("gemm", 50, 60)};
+  input.issued = {{CollectiveKind::AllGather, TraceRow::Gather, 0}};
+  addGpuWork(trace, input);
+  EXPECT_EQ(rowOf(trace, TraceRow::Update).size(), 1u);
+  ASSERT_EQ(rowOf(trace, TraceRow::Compute).size(), 1u);
+  EXPECT_EQ(rowOf(trace, TraceRow::Compute)[0].begin, 50);
+  EXPECT_EQ(trace.exposed, 20);
+}
+
 TEST(GpuTrace, CollectivesThatDoNotAddUpStayWithoutAUnit) {
   Trace trace(0, 1, 1, 2);
   GpuTraceInput input = step();

@@ -4,6 +4,7 @@
 // See Stream.h.
 
 #include "Stream.h"
+#include <algorithm>
 
 namespace shardonnx::rt::cuda {
 
@@ -11,9 +12,13 @@ Stream::Stream(Priority priority) {
   int least = 0, greatest = 0;
   check(driver().cuCtxGetStreamPriorityRange(&least, &greatest),
         "asking for the priorities of streams");
-  check(driver().cuStreamCreateWithPriority(
-            &handle, CU_STREAM_NON_BLOCKING,
-            priority == Priority::High ? greatest : least),
+  int value = least; // lower numbers go first
+  if (priority == Priority::Normal)
+    value = std::max(least - 1, greatest);
+  else if (priority == Priority::High)
+    value = greatest;
+  check(driver().cuStreamCreateWithPriority(&handle, CU_STREAM_NON_BLOCKING,
+                                            value),
         "making a stream");
 }
 

@@ -11,7 +11,8 @@
 
 namespace shardonnx::rt::cuda {
 
-enum class Priority { Normal, High };
+/// What is of higher priority goes first where a multiprocessor becomes free.
+enum class Priority { Background, Normal, High };
 
 /// Does not synchronise with the null stream. Converts to the driver's handle.
 class Stream {

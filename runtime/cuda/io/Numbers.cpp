@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // See Numbers.h. The device's block, in doubles:
-//   scalars without decay, scalars, steps of weights |
+//   scalars without decay, scalars, steps of weights, a copy of the scalars |
 //   norm, losses[ranks][2], outside[3] |
 //   loss[2], squares, all squares[ranks], partial sums of squares
 // of which the middle part is the report that goes to the host.
@@ -42,7 +42,7 @@ void copyToDevice(void *to, const void *from, size_t bytes, CUstream stream) {
 } // namespace
 
 int64_t Numbers::bytes(int ranks, int64_t partials, int64_t steps) {
-  return (2 * kScalarDoubles + doublesOf(steps) + partialsAt(ranks) +
+  return (4 * kScalarDoubles + doublesOf(steps) + partialsAt(ranks) +
           partials) *
          static_cast<int64_t>(sizeof(double));
 }
@@ -55,13 +55,18 @@ Numbers::Numbers(const Topology &topology, int64_t partials, int64_t steps)
              "numbers of a step"),
       slots(kSlots) {}
 
-Cells Numbers::cells() const {
+Cells Numbers::cells(bool keepsScalars) const {
   Cells cells;
   cells.scalarsWithoutDecay = devicePointer<float>(device.address());
   cells.scalars = cells.scalarsWithoutDecay + SHX_NUM_SCALARS;
   cells.steps = cells.scalars + SHX_NUM_SCALARS;
   double *base = devicePointer<double>(device.address()) + 2 * kScalarDoubles +
                  stepDoubles;
+  cells.optimizerScalarsWithoutDecay =
+      keepsScalars ? reinterpret_cast<float *>(base)
+                   : cells.scalarsWithoutDecay;
+  cells.optimizerScalars = cells.optimizerScalarsWithoutDecay + SHX_NUM_SCALARS;
+  base += 2 * kScalarDoubles;
   cells.norm = base;
   cells.losses = cells.norm + 1;
   cells.outside =

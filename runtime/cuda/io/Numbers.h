@@ -23,7 +23,8 @@ public:
   Numbers(const Topology &topology, int64_t partials, int64_t steps = 0);
   static int64_t bytes(int ranks, int64_t partials, int64_t steps);
 
-  Cells cells() const;
+  /// `keepsScalars`: the optimizers have a copy of the scalars.
+  Cells cells(bool keepsScalars = false) const;
 
   /// Steps whose results may be outstanding when a new one begins.
   static constexpr int kAhead = 1;

@@ -25,6 +25,7 @@ class HostCopies;
 class Muon;
 class Staging;
 class State;
+class UpdateBranch;
 class WeightSteps;
 
 /// Each of the program's functions runs in this order, and its entry points do
@@ -42,11 +43,19 @@ enum class Mode {
   Enqueue,
 };
 
+/// What of @update is issued: with the optimizers beside the next step, what
+/// ends with the norm belongs to the step, and the rest to the branch.
+enum class UpdatePart { All, Norm, Optimizers };
+
 /// Numbers in device memory that more than one kernel uses. All ranks' numbers
 /// lie in the order of ranks.
 struct Cells {
   float *scalars = nullptr;             // [SHX_NUM_SCALARS], before `steps`
   float *scalarsWithoutDecay = nullptr; // …SHX_WEIGHT_DECAY being 0
+  /// What the optimizers read of both: a copy that outlives the step where they
+  /// run beside the next one, else the same.
+  float *optimizerScalars = nullptr;
+  float *optimizerScalarsWithoutDecay = nullptr;
   float *steps = nullptr; // of weights that products read in 8 bits
   /// Of this rank's microbatches: their sum, and what evaluation divides by.
   double *loss = nullptr;       // [2]
@@ -167,6 +176,7 @@ struct Context : ShxContext {
   HostCopies *hostCopies = nullptr; // null: no activations on the host
   Muon *muon = nullptr;             // null: no matrices of --optimizer=muon
   WeightSteps *steps = nullptr;     // null: no products read weights in 8 bits
+  UpdateBranch *branch = nullptr;   // null: the update is by itself
   Gemm *gemm = nullptr;             // the algorithms of matrix products
   Attention *attention = nullptr;   // cuDNN's plans; null: our kernels alone
   Cells cells;
@@ -175,6 +185,9 @@ struct Context : ShxContext {
   int64_t step = 0;        // that is being enqueued, for messages
   /// Of the step's microbatches, the one whose function is being issued.
   bool firstMicrobatch = true, lastMicrobatch = true;
+  /// Of the update that is being issued; and whether the norm has been.
+  UpdatePart updatePart = UpdatePart::All;
+  bool behindNorm = false;
   /// What was enqueued last on the compute stream, for the message of an error
   /// that comes later.
   const char *lastWork = "nothing yet";
@@ -183,6 +196,11 @@ struct Context : ShxContext {
   std::vector<IssuedCollective> *issued = nullptr;
 
   bool preparing() const { return mode == Mode::Prepare; }
+  /// What is called now belongs to the other part of the update.
+  bool leavesOut() const {
+    return updatePart != UpdatePart::All &&
+           behindNorm != (updatePart == UpdatePart::Optimizers);
+  }
 };
 
 inline Context &contextOf(ShxContext *context) {

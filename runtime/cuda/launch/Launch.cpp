@@ -62,8 +62,8 @@ void launchGenerated(Context &context, const ShxDeviceKernel &kernel,
 
 void launchOptimizer(Context &context, const ShxDeviceKernel &kernel,
                      bool decay, const OptimizerBuffers &buffers) {
-  float *scalars =
-      decay ? context.cells.scalars : context.cells.scalarsWithoutDecay;
+  float *scalars = decay ? context.cells.optimizerScalars
+                         : context.cells.optimizerScalarsWithoutDecay;
   void *arguments[] = {
       parameter(buffers.master),      parameter(buffers.gradient),
       parameter(buffers.moments[0]),  parameter(buffers.moments[1]),

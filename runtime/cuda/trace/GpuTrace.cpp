@@ -22,6 +22,8 @@ constexpr std::pair<CollectiveKind, const char *> kKinds[] = {
 // The kernels around collectives, which lie on their queues.
 constexpr const char *kGatherKernels[] = {
     "shx_k_cast_slice", "shx_k_encode_slice", "shx_k_decode_images"};
+// Beside the next step's kernels, or by themselves.
+constexpr const char *kOptimizerKernel = "shx_optimizer_kernel";
 constexpr const char *kReduceKernel = "shx_k_sum_slices";
 
 bool has(const std::string &text, const char *part) {
@@ -62,6 +64,8 @@ struct Work {
 
 TraceRow rowOf(const GpuRecord &record, CollectiveKind kind,
                const GpuTraceInput &input) {
+  if (has(record.name, kOptimizerKernel))
+    return TraceRow::Update;
   auto known = input.rowOfStream.find(record.stream);
   if (!record.graph && known != input.rowOfStream.end())
     return known->second;
@@ -125,7 +129,8 @@ void addTimes(Trace &trace, const std::vector<Work> &list) {
     auto interval = std::make_pair(work.record.begin, work.record.end);
     if (work.kind != CollectiveKind::None)
       communicating.push_back(interval);
-    else if (work.row == TraceRow::Compute &&
+    else if ((work.row == TraceRow::Compute ||
+              work.row == TraceRow::Update) &&
              work.record.work == GpuWork::Kernel)
       computing.push_back(interval);
   }
