@@ -89,8 +89,10 @@ StepExposure predictExposure(const Manifest &manifest, const Device &device,
 
 std::vector<FunctionSchedule> predictSchedule(const Manifest &manifest,
                                               const Device &device,
-                                              const Topology &topology) {
+                                              const Topology &topology,
+                                              Offload offload) {
   StepPlay play;
+  play.offload = offload;
   StepWalk walk(manifest, device, topology, play);
   double start = 0;
   for (int count = 0; count < 2; ++count) {

@@ -143,10 +143,11 @@ void TimelineBuilder::addFunction(const FunctionSchedule &schedule) {
       addWork(span, "");
   for (const Span &span : schedule.others)
     if (span.end > span.begin)
-      timeline.spans.push_back({span, span.queue == Span::Work ? "update"
-                                      : span.queue == Span::Axis
-                                          ? spell(span.axis)
-                                          : ""});
+      timeline.spans.push_back(
+          {span, span.queue == Span::Work || span.queue == Span::Update
+                     ? "update"
+                 : span.queue == Span::Axis ? spell(span.axis)
+                                            : ""});
   followUnits(schedule);
 }
 
@@ -166,9 +167,9 @@ StepTimeline TimelineBuilder::build(std::vector<FunctionSchedule> functions) {
 }
 
 StepTimeline predictTimeline(const Manifest &manifest, const Device &device,
-                             const Topology &topology) {
+                             const Topology &topology, Offload offload) {
   return TimelineBuilder(manifest, device)
-      .build(predictSchedule(manifest, device, topology));
+      .build(predictSchedule(manifest, device, topology, offload));
 }
 
 } // namespace shardonnx

@@ -145,12 +145,42 @@ StepWalk::Work StepWalk::Work::operator*(double times) const {
   return all;
 }
 
+// As runtime/cuda does it (docs/cuda.md).
+bool StepWalk::updatesBeside() const {
+  return !play.as && m.cuda() && play.offload == Offload::None &&
+         !m.hasMatrices() && m.f8Steps() == 0;
+}
+
+void StepWalk::passUpdates(double begin, double rate) {
+  updates.pass(begin, now, rate, [&](const Span &span) {
+    functions.back().others.push_back(span);
+  });
+}
+
+// The work waits for the unit's optimizer, or with -1 for all that are left:
+// they have memory to themselves.
+void StepWalk::finishUpdate(int64_t unit) {
+  double seconds = updates.until(unit);
+  if (seconds <= 0)
+    return;
+  double begin = now;
+  step.memory += seconds;
+  work(seconds);
+  passUpdates(begin, seconds / (now - begin));
+}
+
 void StepWalk::work(const Work &parts) {
+  // Of memory's speed, what products and attention leave to optimizers beside
+  // them; everything else leaves nothing. Assumed: nobody has measured it.
+  constexpr double kLeft = 0.5;
   step.products += parts.products;
   step.attention += parts.attention;
   step.memory += parts.memory;
   double seconds = parts.seconds(), begin = now;
   work(seconds, seconds > 0 ? parts.products / seconds : 0);
+  if (now > begin)
+    passUpdates(begin,
+                kLeft * (parts.products + parts.attention) / (now - begin));
   sendAlongAxes(parts, begin);
 }
 
@@ -247,6 +277,7 @@ double StepWalk::waitUntil(double until, int64_t unit) {
     record(Span::Wait, unit, now, until);
   step.exposed += waited;
   now += waited;
+  passUpdates(now - waited, 1);
   late = std::max(late, until);
   return waited;
 }
@@ -305,10 +336,13 @@ void StepWalk::call(const Manifest::Collective &call) {
   if (call.op == "gather_start") {
     double seconds = gatherSeconds(unit, resharded[index]);
     exposure.gather += seconds;
+    if (double before = updates.until(call.unit); before > 0 && unit.sharded)
+      gatherQueue = std::max(gatherQueue, now + before);
     double end = gathered[index] = start(gatherQueue, seconds);
     record(Span::Gather, call.unit, end - seconds, end);
     delay(index, seconds);
   } else if (call.op == "gather_wait") {
+    finishUpdate(call.unit);
     wait(index, gathered[index]);
     resharded[index] = false;
   } else if (call.op == "gather_reshard") {
@@ -321,6 +355,10 @@ void StepWalk::call(const Manifest::Collective &call) {
     delay(index, seconds, replicaSeconds(unit));
   } else if (call.op == "reduce_wait") {
     wait(index, reduced[index], replicaSeconds(unit));
+  } else if (call.op == "grad_acquire") {
+    finishUpdate(-1);
+  } else if (call.op == "optimizer" && updatesBeside()) {
+    updates.add(call.unit, memorySeconds(optimizerBytes(unit)));
   } else if (call.op == "optimizer") {
     double begin = now;
     work(Work{newtonSchulzSeconds(unit), 0,

@@ -7,6 +7,8 @@
 #ifndef SHARDONNX_LIB_COST_STEPWALK_H
 #define SHARDONNX_LIB_COST_STEPWALK_H
 
+#include "UpdateQueue.h"
+
 #include "shardonnx/Cost/AxisTime.h"
 #include "shardonnx/Cost/Exposure.h"
 
@@ -55,6 +57,9 @@ private:
   void shareLinks(double &seconds, MeshAxis axis, double busy);
   void shareLinksWithAxis(double &seconds, double begin);
   void work(double seconds, double ofProducts = 0);
+  bool updatesBeside() const;
+  void passUpdates(double begin, double rate);
+  void finishUpdate(int64_t unit);
   Work launchWork(const Manifest::Launch &launch, Manifest::Phase phase) const;
   void addEager(const Manifest::Function &function,
                 std::vector<Work> &segments) const;
@@ -106,6 +111,7 @@ private:
   std::deque<Along> along;               // what no wait has ended
   double wire = 0;                       // when nothing is being sent
   std::vector<double> gathered, reduced; // when the last one ends
+  UpdateQueue updates;                   // what the next step has beside it
   std::vector<bool> resharded;           // lies within its reshard_group
   double awayQueue = 0, backQueue = 0;   // to the host and from it
   std::map<int64_t, double> copied;      // when each copy ends

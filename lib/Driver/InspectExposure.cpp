@@ -110,6 +110,12 @@ void printSpeed(const Manifest &m, const InspectView &view,
       device.within.bytesPerSecond / kGiga);
 }
 
+StepExposure stepOf(const Manifest &m, const InspectView &view) {
+  StepPlay play;
+  play.offload = view.offload;
+  return predictExposure(m, view.device, view.topology, play);
+}
+
 // Of the exposed time: that of collectives within the work.
 double alongAxes(const StepExposure &step) {
   return step.exposedByAxis[size_t(MeshAxis::Context)] +
@@ -133,7 +139,7 @@ void printAxes(const StepExposure &step, const Topology &topology,
 
 void printExposure(const Manifest &m, const InspectView &view,
                    llvm::raw_ostream &out) {
-  StepExposure step = predictExposure(m, view.device, view.topology);
+  StepExposure step = stepOf(m, view);
   printSpeed(m, view, step, out);
   if (m.hostSpace.bytes > 0)
     out << llvm::formatv("  of what is exposed, {0:F3} ms are waits for "
@@ -183,7 +189,7 @@ void writeExposedByAxis(llvm::json::OStream &json, const StepExposure &step) {
 
 void writeExposure(llvm::json::OStream &json, const Manifest &m,
                    const InspectView &view) {
-  StepExposure step = predictExposure(m, view.device, view.topology);
+  StepExposure step = stepOf(m, view);
   json.attributeObject("communication", [&] {
     json.attribute("device", view.device.name);
     json.attribute("step_ms", step.seconds() * kMillis);

@@ -35,6 +35,8 @@ const char *wordOf(Span::Queue queue) {
     return "offload";
   case Span::Reload:
     return "reload";
+  case Span::Update:
+    return "update";
   }
   return "";
 }
@@ -111,7 +113,8 @@ std::vector<CountedLaunch> launchesOf(const Manifest &m,
 } // namespace
 
 void writeTimeline(OStream &json, const Manifest &m, const InspectView &view) {
-  StepTimeline step = predictTimeline(m, view.device, view.topology);
+  StepTimeline step =
+      predictTimeline(m, view.device, view.topology, view.offload);
   std::vector<MemoryItem> items = planMemory(
       m, view.topology, view.threadsPerRank, view.accumulate, view.offload);
   json.attributeObject("timeline", [&] {

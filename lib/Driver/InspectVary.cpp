@@ -25,8 +25,10 @@ struct Row {
 
 Row rowOf(const std::string &value, const Inspected &program) {
   const auto &[m, view] = program;
-  StepExposure step = predictExposure(m, view.device, view.topology,
-                                      {view.accumulate, /*straggler=*/0});
+  StepPlay play;
+  play.microbatches = view.accumulate;
+  play.offload = view.offload;
+  StepExposure step = predictExposure(m, view.device, view.topology, play);
   Row row;
   row.value = value;
   row.bytes = totalBytes(planMemory(m, view.topology, view.threadsPerRank,

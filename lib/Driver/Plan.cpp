@@ -206,9 +206,12 @@ PlannedWay PlanSearch::wayOf(const std::shared_ptr<const Manifest> &step,
       plan.memoryBytes;
   Device device = plan.device;
   device.perMachine = plan.gpusPerNode;
-  StepPlay play{trial.accumulate, options.straggler,
-                plan.as ? &*plan.as : nullptr, &traffic,
-                trial.recompute.kind == RecomputeKind::Selective};
+  StepPlay play{trial.accumulate,
+                options.straggler,
+                plan.as ? &*plan.as : nullptr,
+                &traffic,
+                trial.recompute.kind == RecomputeKind::Selective,
+                trial.offload};
   way.time = predictExposure(m, device, way.ranks, play);
   double offload = offloadSeconds(m, way.ranks, trial.offload, device);
   way.time.exposed += offload;

@@ -322,8 +322,8 @@ void CudaEngine::makeFunctions() {
   auto update = [&](const char *name, UpdatePart part) {
     return make(name, [this, part] { issueUpdate(part); });
   };
-  updateFunction = update("the update", branch ? UpdatePart::Optimizers
-                                               : UpdatePart::All);
+  updateFunction =
+      update("the update", branch ? UpdatePart::Optimizers : UpdatePart::All);
   if (branch) {
     normFunction = update("the norm", UpdatePart::Norm);
     besideFunction = make("the first microbatch beside the update", [=] {

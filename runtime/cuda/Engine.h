@@ -120,8 +120,8 @@ private:
   std::unique_ptr<State> state;
   std::unique_ptr<Staging> staging;       // null: nothing is offloaded
   std::unique_ptr<HostCopies> hostCopies; // null: no activations on the host
-  std::unique_ptr<Muon> muon;         // null: no matrices of --optimizer=muon
-  std::unique_ptr<WeightSteps> steps; // null: no weight is read in 8 bits
+  std::unique_ptr<Muon> muon;           // null: no matrices of --optimizer=muon
+  std::unique_ptr<WeightSteps> steps;   // null: no weight is read in 8 bits
   std::unique_ptr<UpdateBranch> branch; // null: the update is by itself
   std::unique_ptr<Inputs> batch;
   std::unique_ptr<Numbers> numbers;

@@ -22,9 +22,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char *kRowNames[kTraceRows] = {
-    "steps",  "waiting",  "compute", "update", "gather",
-    "reduce", "replicas", "copy",    "thread"};
+constexpr const char *kRowNames[kTraceRows] = {"steps",    "waiting", "compute",
+                                               "update",   "gather",  "reduce",
+                                               "replicas", "copy",    "thread"};
 constexpr int kFirstThreadRow = static_cast<int>(TraceRow::Threads);
 constexpr const char *kNoUnit = "(norm and loss)";
 constexpr size_t kTableRows = 12; // units that the table on stderr names

@@ -472,6 +472,86 @@ TEST(Exposure, AKeptUnitIsAwaitedInTheNextStep) {
   EXPECT_NEAR(step.seconds(), 2, 1e-9);
 }
 
+// Two units of 14 ms an optimizer and 28 ms: of the step before, on one rank,
+// beside a forward that reads them.
+class UpdateBeside : public testing::Test {
+protected:
+  UpdateBeside() {
+    m.optimizer = Optimizer::AdamW;
+    m.target = TargetKind::CUDA;
+    m.units.resize(2);
+    m.units[0].length = 500000;
+    m.units[1].length = 1000000;
+    m.launches = {{}, {}};
+    m.launches[0].kind = "product";
+    m.launches[0].flops = 1e7; // 10 ms
+    m.launches[1].kind = "elementwise";
+    m.launches[1].readBytes = m.launches[1].leastBytes = 1e7; // the same
+    m.functions = {
+        {"first_microbatch",
+         {{"gather_wait", 0, 0, 0},
+          {"gather_wait", 1, 0, 0},
+          {"grad_acquire", 0, 0, 0}}},
+        {"update", {{"optimizer", 0, 0, 0}, {"optimizer", 1, 0, 0}}}};
+  }
+  // So many launches between the first reads of the units.
+  void runs(size_t launch, int64_t count) {
+    m.functions[0].launches = {
+        {launch, -1, Manifest::Phase::Forward, count, 1}};
+  }
+  Manifest m;
+};
+
+TEST_F(UpdateBeside, ProductsLeaveHalfOfMemory) {
+  runs(0, 4);
+  StepExposure step = predictExposure(m, slow(), Topology(1, 1));
+  // The first unit's is awaited; of the second one's 20 ms run beside 40.
+  EXPECT_NEAR(step.work, 0.014 + 0.040 + 0.008, 1e-9);
+  EXPECT_NEAR(step.exposed, 0, 1e-9);
+  runs(0, 8);
+  step = predictExposure(m, slow(), Topology(1, 1));
+  EXPECT_NEAR(step.work, 0.014 + 0.080, 1e-9);
+  StepPlay offloads;
+  offloads.offload = Offload::Optimizer;
+  step = predictExposure(m, slow(), Topology(1, 1), offloads);
+  EXPECT_NEAR(step.work, 0.042 + 0.080, 1e-9);
+  m.target = TargetKind::CPU;
+  step = predictExposure(m, slow(), Topology(1, 1));
+  EXPECT_NEAR(step.work, 0.042 + 0.080, 1e-9);
+}
+
+TEST_F(UpdateBeside, WhatMovesMemoryLeavesNothing) {
+  runs(1, 4);
+  EXPECT_NEAR(predictExposure(m, slow(), Topology(1, 1)).work, 0.042 + 0.040,
+              1e-9);
+}
+
+TEST_F(UpdateBeside, TheTimelineHasThemInTheirOrder) {
+  runs(0, 8);
+  std::vector<FunctionSchedule> schedule =
+      predictSchedule(m, slow(), Topology(1, 1));
+  std::vector<Span> spans;
+  for (const Span &span : schedule[0].others)
+    if (span.queue == Span::Update)
+      spans.push_back(span);
+  ASSERT_EQ(spans.size(), 2u);
+  EXPECT_EQ(spans[0].unit, 0);
+  EXPECT_NEAR(spans[0].end, 0.014, 1e-9);
+  EXPECT_EQ(spans[1].unit, 1);
+  EXPECT_NEAR(spans[1].end, 0.014 + 2 * 0.028, 1e-9);
+}
+
+// A gather begins behind its unit's optimizer, beside the others'.
+TEST_F(UpdateBeside, GathersWaitForTheirUnit) {
+  m.functions[0].collectives = {{"gather_start", 0, 0, 0},
+                                {"gather_wait", 0, 0, 0},
+                                {"grad_acquire", 0, 0, 0}};
+  StepExposure step = predictExposure(m, slow(), Topology(2, 1));
+  // Half of each on each of two ranks; the gather takes two seconds.
+  EXPECT_NEAR(step.exposed, 2, 1e-9);
+  EXPECT_NEAR(step.work, 0.007, 1e-9);
+}
+
 TEST(Exposure, ReplicasAddUpWhatTheyOwn) {
   Manifest m = oneUnit();
   m.functions = {{"first_microbatch", {{"reduce_start", 0, 0, 0}}}};

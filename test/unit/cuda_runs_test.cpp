@@ -195,10 +195,10 @@ TEST_F(CudaRuns, GoOnFromACheckpointBitByBit) {
 // where an evaluation or a checkpoint reads what they write, or always.
 TEST_F(CudaRuns, WhereTheUpdateRunsChangesNoBit) {
   folder.write("e.bin", bytesOf(tableTokens()));
-  for (auto [program, ranks] : {std::make_pair("table_cuda_f32", "1"),
-                                std::make_pair("table_cuda_bf16", "3"),
-                                std::make_pair("table_cuda_bf16_replicated",
-                                               "2")}) {
+  for (auto [program, ranks] :
+       {std::make_pair("table_cuda_f32", "1"),
+        std::make_pair("table_cuda_bf16", "3"),
+        std::make_pair("table_cuda_bf16_replicated", "2")}) {
     std::vector<double> apart;
     std::string state;
     for (const char *overlap : {"0", "1"}) {

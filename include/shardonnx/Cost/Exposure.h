@@ -53,6 +53,9 @@ struct StepPlay {
   /// Whether they compute again what attention and every other product do not
   /// keep.
   bool selective = false;
+  /// The executable's, with which an update is by itself; its copies are in
+  /// offloadSeconds.
+  Offload offload = Offload::None;
 };
 
 /// Of a rank, in steps of so many seconds: ranks that compute the same samples
@@ -68,7 +71,7 @@ StepExposure predictExposure(const Manifest &manifest, const Device &device,
 /// What one of the queues does, in seconds of the step. What is sent along an
 /// axis at once, without a start and a wait, stands among the work.
 struct Span {
-  enum Queue { Work, Wait, Gather, Reduce, Axis, Offload, Reload };
+  enum Queue { Work, Wait, Gather, Reduce, Axis, Offload, Reload, Update };
   Queue queue = Work;
   int64_t unit = -1; // that is worked for; of the others, the collective's
   double begin = 0, end = 0;
@@ -88,7 +91,8 @@ struct FunctionSchedule {
 /// begins at 0.
 std::vector<FunctionSchedule> predictSchedule(const Manifest &manifest,
                                               const Device &device,
-                                              const Topology &topology);
+                                              const Topology &topology,
+                                              Offload offload = Offload::None);
 
 /// What --offload adds to a step: the optimizer's slices come in and go back
 /// behind it; the links to the host work in both directions at once.

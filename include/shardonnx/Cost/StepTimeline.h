@@ -43,7 +43,8 @@ struct StepTimeline {
 
 /// Of a step with one microbatch, after another one.
 StepTimeline predictTimeline(const Manifest &manifest, const Device &device,
-                             const Topology &topology);
+                             const Topology &topology,
+                             Offload offload = Offload::None);
 
 } // namespace shardonnx
 

@@ -20,7 +20,7 @@ const layers = [
 const layerOf = new Map(layers.flatMap(([, , kinds], index) => kinds.map(kind => [kind, index])));
 const inSpaces = ['gathered parameters', 'full gradients', 'activations and workspaces'];
 const lanes = [['work', 'work'], ['wait', 'waits for collectives and copies'], ['gather', 'all-gathers'], ['reduce', 'reductions'], ['axis', 'collectives along the mesh'],
-  ['offload', 'copies to the host'], ['reload', 'copies from the host']];
+  ['update', 'optimizers of the step before'], ['offload', 'copies to the host'], ['reload', 'copies from the host']];
 const phases = [['forward', 'forward'], ['recompute', 'computed again'], ['backward', 'backward'], ['update', 'update']];
 const spanColor = span => span.queue === 'wait' || span.queue === 'axis' ? 'wait' : span.queue === 'gather' ? 'gathered'
   : span.queue === 'reduce' ? 'gradients' : span.queue === 'offload' || span.queue === 'reload' ? 'reloaded' : { forward: 'kept', recompute: 'recomputed', backward: 'backward', update: 'update' }[span.phase] || 'other';
@@ -172,7 +172,7 @@ function doingAt(timeline, time) {
     if (queue === 'wait' && !span.unit) return 'waits for a copy';
     if (queue === 'axis') return `exchanges along the ${span.phase} axis` + of;
     return queue === 'work' ? (phases.find(([name]) => name === span.phase) || [0, 'work'])[1] + of
-      : { wait: 'waits for', gather: 'gathers', reduce: 'reduces' }[queue] + ' ' + (span.unit || '');
+      : { wait: 'waits for', gather: 'gathers', reduce: 'reduces', update: 'updates' }[queue] + ' ' + (span.unit || '');
   }).filter(text => text !== '').join(' · ');
 }
 

@@ -62,9 +62,9 @@ Cells Numbers::cells(bool keepsScalars) const {
   cells.steps = cells.scalars + SHX_NUM_SCALARS;
   double *base = devicePointer<double>(device.address()) + 2 * kScalarDoubles +
                  stepDoubles;
-  cells.optimizerScalarsWithoutDecay =
-      keepsScalars ? reinterpret_cast<float *>(base)
-                   : cells.scalarsWithoutDecay;
+  cells.optimizerScalarsWithoutDecay = keepsScalars
+                                           ? reinterpret_cast<float *>(base)
+                                           : cells.scalarsWithoutDecay;
   cells.optimizerScalars = cells.optimizerScalarsWithoutDecay + SHX_NUM_SCALARS;
   base += 2 * kScalarDoubles;
   cells.norm = base;

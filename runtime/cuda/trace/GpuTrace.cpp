@@ -129,8 +129,7 @@ void addTimes(Trace &trace, const std::vector<Work> &list) {
     auto interval = std::make_pair(work.record.begin, work.record.end);
     if (work.kind != CollectiveKind::None)
       communicating.push_back(interval);
-    else if ((work.row == TraceRow::Compute ||
-              work.row == TraceRow::Update) &&
+    else if ((work.row == TraceRow::Compute || work.row == TraceRow::Update) &&
              work.record.work == GpuWork::Kernel)
       computing.push_back(interval);
   }
