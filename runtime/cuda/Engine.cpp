@@ -288,7 +288,7 @@ void CudaEngine::makeBranch() {
   if (isOff("SHARDONNX_CUDA_OVERLAP_UPDATE") || staging || muon ||
       manifest.f8Steps() > 0)
     return;
-  branch = std::make_unique<UpdateBranch>(context);
+  branch = std::make_unique<UpdateBranch>(context, state->units.size());
   context.branch = branch.get();
 }
 

@@ -4,7 +4,6 @@
 // See UpdateBranch.h.
 
 #include "UpdateBranch.h"
-#include "../state/State.h"
 #include <utility>
 
 namespace shardonnx::rt::cuda {
@@ -12,7 +11,6 @@ namespace shardonnx::rt::cuda {
 // A capture that was refused leaves nothing to wait for.
 void UpdateBranch::run(const std::function<void()> &optimizers,
                        const std::function<void()> &beside) {
-  units.resize(context.state->units.size());
   CUstream compute = context.compute;
   try {
     fork(optimizers);

@@ -15,8 +15,8 @@ namespace shardonnx::rt::cuda {
 
 class UpdateBranch {
 public:
-  explicit UpdateBranch(Context &context)
-      : context(context), stream(Priority::Background) {}
+  UpdateBranch(Context &context, size_t units)
+      : context(context), stream(Priority::Background), units(units) {}
 
   /// Issues the optimizers on a stream of their own, which is context.compute
   /// meanwhile, behind what the compute stream has so far; then what they run
