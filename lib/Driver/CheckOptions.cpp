@@ -60,7 +60,8 @@ LogicalResult checkPlanned(const CompileOptions &options, StringRef asked,
                     : options.memoryBudget ? "--memory-budget"
                     : options.recompute.kind == RecomputeKind::Budget
                         ? "--recompute=budget"
-                        : "";
+                    : options.mlpChunks == 0 ? "--mlp-chunks=auto"
+                                             : "";
   if (other.empty())
     return success();
   return diagnostics.error(asked +
@@ -291,6 +292,10 @@ LogicalResult checkOptions(const CompileOptions &options,
   if (options.baseDtype && options.strictNumerics)
     return diagnostics.error("--base-dtype: rounds the base's weights, which "
                              "--strict-numerics excludes; leave one out");
+  if (options.mlpChunks.value_or(1) != 1 && options.strictNumerics)
+    return diagnostics.error("--mlp-chunks: gradients of weights are summed in "
+                             "another order, which --strict-numerics excludes; "
+                             "leave one out");
   if (options.optimizerDtype != SHX_F32 && options.strictNumerics)
     return diagnostics.error(
         Twine("--optimizer-dtype=") + spell(options.optimizerDtype) +

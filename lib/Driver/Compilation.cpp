@@ -154,6 +154,12 @@ static void enablePrinting(PassManager &pm, const CompileOptions &options) {
 }
 
 LogicalResult Compilation::runPasses(Level level) {
+  if (level == Level::Grad && options.mlpChunks == 0) {
+    FailureOr<const ProgramOptions *> told = programOptions();
+    if (failed(told))
+      return failure();
+    chooseMlpChunks(module(), options, **told, diags);
+  }
   if (level == Level::Grad && failed(fitBytes()))
     return failure();
   if (level == Level::Grad && options.recompute.kind == RecomputeKind::Budget &&

@@ -168,7 +168,10 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
   }
   // Groups are formed before parameters are gathered, so that each gather is
   // placed around the groups that read it.
-  nn::buildDecomposePipeline(pm, isCuda(options) ? kKeepPercent : 0);
+  nn::ChunkMlpsPassOptions mlps;
+  mlps.chunks = std::max<int64_t>(1, options.mlpChunks.value_or(1));
+  bool again = mlps.chunks > 1 && options.program == ProgramKind::Train;
+  nn::buildDecomposePipeline(pm, isCuda(options) ? kKeepPercent : 0, again);
   // GELU is then the library's.
   nn::FuseEpiloguesPassOptions epilogues;
   epilogues.deepest = isCuda(options) ? 0 : kAddedDepth;
@@ -181,6 +184,8 @@ static void addGradPasses(OpPassManager &pm, const CompileOptions &options) {
   nn::FusePassOptions fuse;
   fuse.sumsBesideRows = isCuda(options);
   pm.addNestedPass<func::FuncOp>(nn::createFusePass(fuse));
+  if (mlps.chunks > 1)
+    pm.addPass(nn::createChunkMlpsPass(mlps));
   pm.addPass(nn::createVerifyPlacesPass());
 }
 

@@ -196,6 +196,32 @@ static const PlannedWay &leastOf(const Plan &plan) {
 
 // More ranks for what shards most; then smaller batches, with as many tokens in
 // a step; then larger axes, where these have not been tried.
+// With the fewest chunks of MLPs with which it fits.
+static void addMlpChunks(const PlanOptions &options, const PlanSearch &first,
+                         const Mesh &mesh, Strategy strategy, Plan &plan) {
+  constexpr int64_t kMostChunks = 64;
+  if (plan.as || options.compile.mlpChunks || options.compile.strictNumerics)
+    return;
+  llvm::raw_null_ostream nowhere;
+  Diagnostics silent("shardonnx", nowhere);
+  PlanOptions tried = options;
+  for (int64_t chunks = 2; chunks <= kMostChunks; chunks *= 2) {
+    tried.compile.mlpChunks = chunks;
+    PlanSearch search(tried, plan, silent);
+    if (failed(search.start(mesh, 0, &first)))
+      return;
+    std::optional<PlannedWay> way =
+        search.bestOf(strategy, plan.gpus, options.accumulate);
+    if (!way)
+      return;
+    if (way->fits) {
+      way->mlpChunks = chunks;
+      plan.remedies.push_back(std::move(*way));
+      return;
+    }
+  }
+}
+
 void addRemedies(const PlanOptions &options, const PlanSearch &first,
                  Plan &plan) {
   if (options.compile.given.strategy && !isSharded(options.compile.strategy))
@@ -230,6 +256,7 @@ void addRemedies(const PlanOptions &options, const PlanSearch &first,
       break;
     }
   }
+  addMlpChunks(options, first, mesh, strategy, plan);
   bool searched = llvm::any_of(plan.ways, [&](const PlannedWay &way) {
     return axesText(way) != axesText(plan.ways.front());
   });

@@ -42,6 +42,8 @@ std::string describeOptions(const PlannedWay &way) {
     text += " --recompute=" + way.recompute.text();
   if (std::string offload = offloadText(way); offload != "none")
     text += " --offload=" + offload;
+  if (way.mlpChunks > 1)
+    text += " --mlp-chunks=" + std::to_string(way.mlpChunks);
   return text;
 }
 
@@ -209,13 +211,16 @@ void printPlanText(const Plan &plan, const PlanOptions &options,
   } else {
     stream << '\n' << plan.why << '\n';
     if (plan.remedies.empty())
-      stream << "neither more ranks nor a smaller batch nor larger axes of the "
-                "mesh let it fit\n";
+      stream << "neither more ranks nor a smaller batch nor MLPs in chunks nor "
+                "larger axes of the mesh let it fit\n";
     else
       stream << "what would:\n";
     for (const PlannedWay &way : plan.remedies) {
       stream << "  " << way.ranks.ranks << " ranks, batch " << way.batch << ", "
-             << way.accumulate << " microbatches\n";
+             << way.accumulate << " microbatches";
+      if (way.mlpChunks > 1)
+        stream << ", --mlp-chunks=" << way.mlpChunks;
+      stream << '\n';
       printWay(way, false, widths, stream);
     }
   }
@@ -228,6 +233,7 @@ static void writeWay(llvm::json::OStream &json, const PlannedWay &way) {
   json.attribute("recompute", way.recompute.text());
   json.attribute("offload", spell(way.offload));
   json.attribute("offload_activations", way.offloadActivations);
+  json.attribute("mlp_chunks", way.mlpChunks);
   json.attribute("gpus", way.ranks.ranks);
   json.attribute("batch", way.batch);
   json.attribute("accumulate", way.accumulate);

@@ -10,6 +10,8 @@
 
 #include "shardonnx/Cost/Exposure.h"
 #include "shardonnx/Driver/Options.h"
+#include "shardonnx/Support/Diagnostics.h"
+#include "shardonnx/Target/Program.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -94,6 +96,11 @@ void gatherLate(mlir::ModuleOp module);
 /// down as attributes of the module.
 BudgetOutcome fitMemory(mlir::ModuleOp module, const CompileOptions &options,
                         ManifestOf manifestOf);
+
+/// `--mlp-chunks=auto`, on a module of Level::NN, which it leaves as it is:
+/// sets the option to as few chunks as take least memory, or meet the budget.
+void chooseMlpChunks(mlir::ModuleOp module, CompileOptions &options,
+                     const ProgramOptions &program, Diagnostics &diagnostics);
 
 /// As many threads as a rank would take on this machine.
 int threadsPerRank(int64_t ranks);

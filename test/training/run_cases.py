@@ -10,7 +10,7 @@
 
 `cases` runs every case of cases.py on two ranks. `ranks` runs a GPT-2 and a
 Llama on 1 to 4 ranks, with every strategy, recompute and prefetch setting
-once, and twice with the same bits; ranks of tensor and context axes; adapters of six architectures in every
+once, and twice with the same bits; MLPs in chunks; ranks of tensor and context axes; adapters of six architectures in every
 strategy on 1 to 3 ranks, pairwise, and so Muon; and dropout at several numbers of ranks.
 `all` is both. `adapters` is every combination of those, `mesh` more of the axes. `core` is one case of each kind, and a Llama with each strategy:
 what an emulated device runs in minutes, and activations on the host, overlapped axes and resumed runs with it. With --emulator, programs are compiled
@@ -36,6 +36,7 @@ import threading
 import cases
 import check
 import mesh_cases
+import mlp_cases
 from machines import call_on_machines
 
 # Settings that must not change any result, tried on these two cases.
@@ -339,6 +340,23 @@ def resumed(runner, case, extra, ranks, others):
     return not faults, "\n      ".join([line, *faults[:3]])
 
 
+def chunked(runner, case, ranks, extra):
+    """MLPs in chunks give the losses that they give whole."""
+    name = " ".join([case["name"], *extra, "with and without --mlp-chunks=2"])
+    try:
+        whole, chunks = (check.read_log(runner.train(case, words, ranks))
+                         for words in (extra, [*extra, "--mlp-chunks=2"]))
+    except FAILURES as error:
+        return False, f"FAIL  {ranks}  {name}\n      {error}"
+    expected = {key: [line[key] for line in whole]
+                for key in ("loss", "grad_norm", "lr")}
+    loss, norm, faults = check.compare(chunks, expected, mlp_cases.RTOL,
+                                       mlp_cases.RTOL)
+    line = (f"{'FAIL' if faults else 'ok':4}  {ranks}  {loss:7.1e}  "
+            f"{norm:7.1e}  {name}")
+    return not faults, "\n      ".join([line, *faults[:3]])
+
+
 def refused(runner, case, ranks, word, why):
     """A program says why it does not run with an option."""
     try:
@@ -413,7 +431,8 @@ def jobs(options):
                 yield lambda r, e=extra, n=ranks, w=words: run(r, case, e, n, w)
             yield lambda r: same_bits(r, case, 2)
         yield from listed(options,
-                          mesh_cases.CORE_MESH + CORE_MUON + CORE_CODES)
+                          mesh_cases.CORE_MESH + mlp_cases.CORE_MLPS + CORE_MUON
+                          + CORE_CODES)
         yield from listed(options, mesh_cases.CORE_MACHINES, machines=2)
         for name, extra in OFFLOAD_MATRIX if options.emulator else ():
             if wanted(options, name):
@@ -440,7 +459,11 @@ def jobs(options):
             for extra, ranks in MATRIX:
                 yield lambda r, c=case, e=extra, n=ranks: run(r, c, e, n)
             yield lambda r, c=case: same_bits(r, c, 3)
-        yield from listed(options, LORA_MATRIX)
+        yield from listed(options, mlp_cases.MLP_MATRIX + LORA_MATRIX)
+        for name, extra in mlp_cases.MLP_SAME:
+            if wanted(options, name):
+                yield lambda r, c=cases.by_name(name), e=extra: chunked(
+                    r, c, 2, e)
         yield from listed(options, strategy_runs(MUON_CASES, whole=False))
     if options.matrix in ("ranks", "mesh", "all"):
         yield from listed(options, mesh_cases.MESH_MATRIX

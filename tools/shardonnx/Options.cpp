@@ -192,6 +192,33 @@ void addLoraOptions(CLI::App &app, CompileOptions &o) {
             "in");
 }
 
+constexpr int64_t kMostMlpChunks = 1024;
+
+std::optional<int64_t> parseMlpChunks(const std::string &text) {
+  if (text == "auto")
+    return 0;
+  int64_t number = 0;
+  bool isNumber = CLI::detail::lexical_cast(text, number) && number >= 1 &&
+                  number <= kMostMlpChunks;
+  return isNumber ? std::optional<int64_t>(number) : std::nullopt;
+}
+
+void addMlpChunks(CLI::App &app, CompileOptions &o) {
+  app.add_option_function<std::string>(
+         "--mlp-chunks",
+         [&o](const std::string &text) { o.mlpChunks = parseMlpChunks(text); },
+         "each MLP is computed in so many chunks of its tokens, one after the "
+         "other; auto: in as few as take the least memory, or meet a budget "
+         "(default: 1)")
+      ->check([](const std::string &text) {
+        return parseMlpChunks(text)
+                   ? std::string()
+                   : "'" + text + "' is neither auto nor a number within 1..." +
+                         std::to_string(kMostMlpChunks);
+      })
+      ->type_name("N|auto");
+}
+
 // What memory a step takes, and what it computes again for it.
 void addMemoryOptions(CLI::App &app, CompileOptions &o) {
   app.add_option_function<std::string>(
@@ -210,6 +237,7 @@ void addMemoryOptions(CLI::App &app, CompileOptions &o) {
       })
       ->type_name(listWords(spellAll<RecomputeKind>()))
       ->default_str(o.recompute.text());
+  addMlpChunks(app, o);
   whole(app.add_option("--forward-prefetch", o.forwardPrefetch,
                        "units ahead that an all-gather is issued"),
         0, 1024)

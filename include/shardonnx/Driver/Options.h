@@ -75,6 +75,8 @@ struct CompileOptions {
   GatherDtype gatherDtype = GatherDtype::Param;
   Recompute recompute;
   bool offloadActivations = false;   // to host memory, of a GPU's program
+  std::optional<int64_t> mlpChunks;  // none: 1; 0: as few as take the least
+                                     // memory, or meet a budget
   bool overlapAxes = false;          // collectives of the mesh's, on GPUs
   std::optional<int64_t> axisChunks; // none: by predicted time
   int64_t forwardPrefetch = 1, backwardPrefetch = 1;

@@ -29,6 +29,7 @@ struct PlannedWay {
   Recompute recompute;
   Offload offload = Offload::None;
   bool offloadActivations = false;
+  int64_t mlpChunks = 1; // where it is a remedy
   int64_t batch = 0, accumulate = 1;
 
   std::vector<MemoryItem> memory; // of the largest rank, by kind
@@ -60,8 +61,8 @@ struct Plan {
   std::vector<PlannedWay> ways;
   std::optional<size_t> chosen; // none where nothing fits
   std::string why;              // it, or what keeps all others from fitting
-  /// Where nothing fits: ways that do, by more ranks, smaller batches or larger
-  /// axes.
+  /// Where nothing fits: ways that do, by more ranks, smaller batches, MLPs in
+  /// chunks or larger axes.
   std::vector<PlannedWay> remedies;
   std::string command; // that compiles the chosen one
 };

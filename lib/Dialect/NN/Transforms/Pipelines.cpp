@@ -12,7 +12,8 @@
 using namespace mlir;
 using namespace shardonnx;
 
-void nn::buildDecomposePipeline(OpPassManager &manager, unsigned keepPercent) {
+void nn::buildDecomposePipeline(OpPassManager &manager, unsigned keepPercent,
+                                bool mlpsAgain) {
   auto &functions = manager.nest<func::FuncOp>();
   functions.addPass(nn::createDecomposePass());
   functions.addPass(nn::createNormalizeReductionsPass());
@@ -20,6 +21,7 @@ void nn::buildDecomposePipeline(OpPassManager &manager, unsigned keepPercent) {
   functions.addPass(createCSEPass());
   nn::RecomputePassOptions recompute;
   recompute.keepPercent = keepPercent;
+  recompute.mlpsAgain = mlpsAgain;
   functions.addPass(nn::createRecomputePass(recompute));
 }
 

@@ -4,6 +4,7 @@
 // nn-recompute: what backward keeps of forward, and what it computes again.
 
 #include "MaxFlow.h"
+#include "Mlp.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/NN/IR/JoinedParameters.h"
@@ -31,12 +32,15 @@ namespace {
 class Recomputer {
 public:
   /// `plan`: fsdp.recompute_plan, may be null.
-  Recomputer(Block &block, DictionaryAttr plan, unsigned keepPercent)
-      : block(block), plan(plan), keepPercent(keepPercent) {}
+  Recomputer(Block &block, DictionaryAttr plan, unsigned keepPercent,
+             bool mlpsAgain)
+      : block(block), plan(plan), keepPercent(keepPercent),
+        mlpsAgain(mlpsAgain) {}
 
   void run();
 
 private:
+  void findMlpOps();
   void findFree();
   bool isForwardValue(Value value) const;
   bool spansLibraryCall(Value value) const;
@@ -53,6 +57,8 @@ private:
   Block &block;
   DictionaryAttr plan;
   unsigned keepPercent;
+  bool mlpsAgain;
+  llvm::DenseSet<Operation *> ofMlps;
   llvm::DenseSet<Value> free;       // costs no memory to have in backward
   llvm::DenseSet<Value> recomputed; // not kept
   llvm::DenseMap<Value, Value> copies;
@@ -88,6 +94,19 @@ static bool readsParameter(Operation *op) {
   return llvm::any_of(op->getOperands(), [](Value operand) {
     return operand.getDefiningOp<nn::GetOp>() != nullptr;
   });
+}
+
+/// What computes the hidden values of MLPs, of which only a chunk is to live at
+/// a time. What reads these and leaves is another matter.
+void Recomputer::findMlpOps() {
+  if (!mlpsAgain)
+    return;
+  for (const nn::Mlp &mlp : nn::findMlps(block, nn::MlpReaders::forward))
+    for (Operation *op : mlp.ops)
+      if (llvm::any_of(op->getUsers(), [&](Operation *user) {
+            return llvm::is_contained(mlp.ops, user);
+          }))
+        ofMlps.insert(op);
 }
 
 /// Parameters, inputs, constants and what repeatable ops make of these alone.
@@ -169,7 +188,8 @@ int64_t Recomputer::costOfRunning(Operation *op) const {
   if (leavesUnit(op))
     return MaxFlow::kInfinite;
   // Ranks keep their parts, and meet again, as Megatron's do.
-  if (isRepeatable(op) || isa<nn::AllGatherOp, nn::PartRollOp>(op))
+  if (isRepeatable(op) || isa<nn::AllGatherOp, nn::PartRollOp>(op) ||
+      ofMlps.contains(op))
     return 0;
   Attribute mode = modeOf(op);
   bool selective = isa_and_nonnull<IntegerAttr>(mode) ||
@@ -288,7 +308,8 @@ void Recomputer::keepStored() {
     unit.mode = modeOf(op);
     if (!recomputed.contains(value))
       unit.kept += bytesOf(value);
-    else if (!isa<nn::ReshapeOp>(op) && readByCall(value, /*backward=*/false) &&
+    else if (!isa<nn::ReshapeOp>(op) && !ofMlps.contains(op) &&
+             readByCall(value, /*backward=*/false) &&
              readByCall(value, /*backward=*/true))
       unit.candidates.push_back(value);
   }
@@ -346,6 +367,7 @@ void Recomputer::rewrite() {
 void Recomputer::run() {
   if (llvm::none_of(block, [](Operation &op) { return nn::isBackward(&op); }))
     return;
+  findMlpOps();
   findFree();
   cut();
   keepStored();
@@ -363,7 +385,8 @@ struct RecomputePass : nn::impl::RecomputePassBase<RecomputePass> {
     DictionaryAttr plan;
     if (Operation *module = getOperation()->getParentOp())
       plan = module->getAttrOfType<DictionaryAttr>(fsdp::kRecomputePlanAttr);
-    Recomputer(getOperation().getBody().front(), plan, keepPercent).run();
+    Recomputer(getOperation().getBody().front(), plan, keepPercent, mlpsAgain)
+        .run();
   }
 };
 

@@ -43,6 +43,7 @@ inline const std::vector<std::string> &compileOptionNames() {
                                                  "--forward-prefetch",
                                                  "--backward-prefetch",
                                                  "--memory-budget",
+                                                 "--mlp-chunks",
                                                  "--mesh",
                                                  "--context-attention",
                                                  "--overlap-axes",

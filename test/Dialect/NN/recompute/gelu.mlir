@@ -7,6 +7,15 @@
 
 // RUN: shardonnx-opt %s --pass-pipeline='builtin.module(func.func(nn-recompute))' | FileCheck %s
 
+// With mlps-again its product is computed again, too: what is kept is the row
+// that it reads. What reads the hidden values is not.
+// RUN: shardonnx-opt %s --pass-pipeline='builtin.module(func.func(nn-recompute{mlps-again}))' | FileCheck %s --check-prefix=MLPS
+// MLPS: nn.loss_scale
+// MLPS: %[[M2:.*]] = nn.matmul %arg0, %arg1 {place = #nn.place<recompute>}
+// MLPS-NEXT: %[[X2:.*]] = nn.add %[[M2]], %arg2 {place = #nn.place<recompute>}
+// MLPS-NEXT: nn.gelu %[[X2]] {place = #nn.place<recompute>}
+// MLPS-NOT: nn.matmul {{.*}}#nn.place<recompute>
+
 // CHECK-LABEL: func.func @step
 // CHECK: %[[M:.*]] = nn.matmul
 // CHECK: %[[X:.*]] = nn.add %[[M]], %arg2 :

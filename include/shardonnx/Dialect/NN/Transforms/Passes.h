@@ -16,9 +16,9 @@ namespace shardonnx::nn {
 
 /// What a differentiated step needs before its units are gathered: named ops
 /// taken apart, reductions normal, and backward's own elementwise values.
-/// `keepPercent`: nn-recompute's keep-percent.
+/// `keepPercent`: nn-recompute's keep-percent; `mlpsAgain`: its mlps-again.
 void buildDecomposePipeline(mlir::OpPassManager &manager,
-                            unsigned keepPercent = 0);
+                            unsigned keepPercent = 0, bool mlpsAgain = false);
 
 /// Groups into kernels, and the reshapes between them folded.
 void buildFusePipeline(mlir::OpPassManager &manager);

@@ -371,11 +371,17 @@ def RecomputePass : Pass<"nn-recompute", "::mlir::func::FuncOp"> {
     not name the smallest, as long as they make what the unit keeps no larger
     than by `keep-percent`.
 
+    With `mlps-again` the products that make hidden values of MLPs cost nothing
+    to run again: these are then computed in chunks (nn-chunk-mlps), of
+    which backward has one at a time.
+
     Preserves numerics bit for bit.
   }];
   let options = [
     Option<"keepPercent", "keep-percent", "unsigned", "0",
-           "What a unit may keep beyond the fewest bytes to write less, percent">
+           "What a unit may keep beyond the fewest bytes to write less, percent">,
+    Option<"mlpsAgain", "mlps-again", "bool", "false",
+           "Hidden values of MLPs are computed again, products too">
   ];
 }
 
@@ -451,6 +457,32 @@ def FusePass : Pass<"nn-fuse", "::mlir::func::FuncOp"> {
     Option<"sumsBesideRows", "sums-beside-rows", "bool", "false",
            "A kernel over rows may sum columns, too">
   ];
+}
+
+def ChunkMlpsPass : Pass<"nn-chunk-mlps", "mlir::ModuleOp"> {
+  let summary = "MLPs are computed some rows at a time, by --mlp-chunks";
+  let description = [{
+    Of a long sequence the hidden values of an MLP are the most that lives at a
+    time where blocks are computed again. This pass cuts the rows of each MLP into
+    so many chunks, in forward and in backward: products that begin it, kernels,
+    and products that read the hidden values stand once for each chunk, one chunk
+    behind the other. Chunks of results are rows of one tensor (nn.concat), those
+    of operands views (nn.slice); gradients of weights are sums whose
+    summands fsdp-to-exec has the products add to one place.
+
+    An MLP is what linear layers make of rows, elementwise kernels of that alone,
+    until linear layers have read it all: one hidden layer with any
+    activation, gates, biases and adapters. What needs to know where a
+    row is (dropout within), products of 8 bits and experts that tokens choose
+    stay whole. A number of chunks that does not divide the rows is an error.
+
+    Runs behind the fuser, so kernels are the same. Preserves numerics: no, the
+    gradients of weights and biases are summed in another order.
+  }];
+  let options = [
+    Option<"chunks", "chunks", "int64_t", "1", "Into how many; 1: stay whole">
+  ];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
 def VerifyPlacesPass : Pass<"nn-verify-places", "mlir::ModuleOp"> {
