@@ -164,3 +164,46 @@ func.func @weak_mask(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tenso
   %o = nn.matmul %p, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
   return %o : tensor<2x4x5x8xf32>
 }
+
+// -----
+
+// Values narrower than keys, as in DeepSeek's latent attention, are made as
+// wide; what that adds to the result is cut off.
+// CHECK-LABEL: func.func @narrow_values
+// CHECK: %[[V:.*]] = nn.pad %{{.*}} {high = array<i64: 0, 0, 0, 2>, low = array<i64: 0, 0, 0, 0>} : (tensor<2x5x4x6xf32>) -> tensor<2x5x4x8xf32>
+// CHECK: %[[R:[^,]*]], %{{.*}} = nn.attention %{{.*}}, %{{.*}}, %[[V]] {
+// CHECK: nn.slice %[[R]] {offsets = array<i64: 0, 0, 0, 0>, sizes = array<i64: 2, 5, 4, 6>}
+func.func @narrow_values(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x6xf32>) -> tensor<2x4x5x6xf32> {
+  %s = nn.matmul %q, %k {transpose_rhs} : (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x5xf32>
+  %p = nn.softmax %s : (tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x6xf32>) -> tensor<2x4x5x6xf32>
+  return %o : tensor<2x4x5x6xf32>
+}
+
+// -----
+
+// Keys that are one head's, repeated, with values of each head's own.
+// CHECK-LABEL: func.func @repeated_keys
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} {{.*}} : (tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>)
+func.func @repeated_keys(%q: tensor<2x4x5x8xf32>, %k: tensor<2x1x5x8xf32>, %v: tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32> {
+  %k5 = nn.reshape %k : tensor<2x1x5x8xf32> -> tensor<2x1x1x5x8xf32>
+  %kb = nn.broadcast %k5 : tensor<2x1x1x5x8xf32> -> tensor<2x1x4x5x8xf32>
+  %kr = nn.reshape %kb : tensor<2x1x4x5x8xf32> -> tensor<2x4x5x8xf32>
+  %s = nn.matmul %q, %kr {transpose_rhs} : (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x5xf32>
+  %p = nn.softmax %s : (tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+  return %o : tensor<2x4x5x8xf32>
+}
+
+// -----
+
+// Products of other shapes between a softmax and its scores are left alone.
+// CHECK-LABEL: func.func @other_sequences
+// CHECK-NOT: nn.attention
+// CHECK: nn.softmax
+func.func @other_sequences(%q: tensor<2x3x5x8xf32>, %k: tensor<2x1x5x8xf32>, %v: tensor<2x3x5x8xf32>) -> tensor<2x3x5x8xf32> {
+  %s = nn.matmul %q, %k {transpose_rhs} : (tensor<2x3x5x8xf32>, tensor<2x1x5x8xf32>) -> tensor<2x3x5x5xf32>
+  %p = nn.softmax %s : (tensor<2x3x5x5xf32>) -> tensor<2x3x5x5xf32>
+  %o = nn.matmul %p, %v : (tensor<2x3x5x5xf32>, tensor<2x3x5x8xf32>) -> tensor<2x3x5x8xf32>
+  return %o : tensor<2x3x5x8xf32>
+}

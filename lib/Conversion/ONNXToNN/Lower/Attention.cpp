@@ -5,6 +5,7 @@
 // [batch, seq, heads, headDim].
 
 #include "AttentionMask.h"
+#include "HeadWidths.h"
 #include "SeqFirst.h"
 
 #include <cmath>
@@ -114,17 +115,21 @@ Value writeOut(Lowering &l, const Attention &a) {
 //===----------------------------------------------------------------------===//
 
 Value asOne(Lowering &l, const Attention &a) {
+  int64_t width = shapeOf(a.v).back();
+  int64_t widest = std::max(width, shapeOf(a.k).back());
+  Value query = widen(l, a.q, widest);
   Type lse =
       RankedTensorType::get({a.sizes.batch, shapeOf(a.q)[2], a.sizes.queries},
                             l.builder.getF32Type());
   auto attention = nn::AttentionOp::create(
-      l.builder, l.loc, TypeRange{a.q.getType(), lse}, a.q, a.k, a.v,
-      a.mask.value, l.builder.getF32FloatAttr(static_cast<float>(a.scale)),
+      l.builder, l.loc, TypeRange{query.getType(), lse}, query,
+      widen(l, a.k, widest), widen(l, a.v, widest), a.mask.value,
+      l.builder.getF32FloatAttr(static_cast<float>(a.scale)),
       a.mask.causal ? l.builder.getUnitAttr() : UnitAttr(),
       l.builder.getI64IntegerAttr(a.mask.window),
       l.builder.getF32FloatAttr(static_cast<float>(a.softcap)),
       /*unguarded=*/UnitAttr());
-  return attention.getResult();
+  return narrow(l, attention.getResult(), width);
 }
 
 /// Keys or values behind those of the past, which ONNX lays out by head.
@@ -178,8 +183,7 @@ LogicalResult lowerAttention(Lowering &l, onnx::NodeOp node) {
   a.mask = *mask;
   a.scale = node.getFloat("scale",
                           1 / std::sqrt(static_cast<double>(shapeOf(a.q)[3])));
-  bool whole = node->getNumResults() < 4 && shapeOf(a.k)[3] == shapeOf(a.v)[3];
-  Value result = whole ? asOne(l, a) : writeOut(l, a);
+  Value result = node->getNumResults() < 4 ? asOne(l, a) : writeOut(l, a);
   l.set(node->getResult(0), fromSeqFirst(l, result, flat));
   return success();
 }

@@ -6,6 +6,7 @@
 // key and value heads that were repeated are read once.
 
 #include "../Lower/CausalMask.h"
+#include "../Lower/HeadWidths.h"
 #include "Match.h"
 #include "mlir/IR/Matchers.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
@@ -164,24 +165,35 @@ std::optional<Scores> matchScores(Value value) {
   }
 }
 
-/// An operand of the product as [batch, heads, seq, dim]; its scale goes into
-/// `scale`, through a transpose of the last two axes if there is one.
-Value readHeads(Value value, bool transposed, double &scale,
-                PatternRewriter &rewriter, Location loc) {
-  value = stripScale(value, scale);
-  if (auto transpose = value.getDefiningOp<nn::TransposeOp>())
-    if (transpose.getPermutation() == ArrayRef<int64_t>{0, 1, 3, 2}) {
-      value = stripScale(transpose.getOperand(), scale);
-      transposed = !transposed;
-    }
-  if (!transposed)
-    return value;
-  ArrayRef<int64_t> shape = shapeOf(value);
-  return nn::TransposeOp::create(
-      rewriter, loc,
-      RankedTensorType::get({shape[0], shape[1], shape[3], shape[2]},
-                            elementType(value)),
-      value, rewriter.getDenseI64ArrayAttr({0, 1, 3, 2}));
+/// An operand of a product of attention: `scale` times [batch, heads, seq,
+/// dim], or that with its last two axes swapped.
+struct Heads {
+  Value value;
+  bool swapped;
+  double scale = 1;
+
+  int64_t batch() const { return shapeOf(value)[0]; }
+  int64_t heads() const { return shapeOf(value)[1]; }
+  int64_t seq() const { return shapeOf(value)[swapped ? 3 : 2]; }
+  int64_t dim() const { return shapeOf(value)[swapped ? 2 : 3]; }
+
+  /// [batch, seq, heads, dim], of `element`s and of that many dimensions.
+  Value seqFirst(nn::NNBuilder &b, Type element, int64_t width) const {
+    Value whole = swapped ? b.transpose(value, {0, 1, 3, 2}) : value;
+    return widen(b, b.transpose(b.cast(whole, element), kSwapHeads), width);
+  }
+};
+
+Heads readHeads(Value value, bool swapped) {
+  Heads read{value, swapped};
+  read.value = stripScale(value, read.scale);
+  auto transpose = read.value.getDefiningOp<nn::TransposeOp>();
+  if (transpose &&
+      transpose.getPermutation() == ArrayRef<int64_t>{0, 1, 3, 2}) {
+    read.value = stripScale(transpose.getOperand(), read.scale);
+    read.swapped = !swapped;
+  }
+  return read;
 }
 
 /// Several masks as one: booleans become numbers to add, `hidden` where they
@@ -297,54 +309,52 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
 
   LogicalResult build(nn::MatmulOp op, Scores &scores, bool guarded,
                       PatternRewriter &rewriter) const {
-    Location loc = op.getLoc();
     nn::MatmulOp product = scores.product;
-    Value rawQuery = product.getLhs(), rawKey = product.getRhs();
-    if (shapeOf(rawQuery).size() != 4 || shapeOf(rawKey).size() != 4 ||
+    if (shapeOf(product.getLhs()).size() != 4 ||
+        shapeOf(product.getRhs()).size() != 4 ||
         shapeOf(op.getRhs()).size() != 4)
       return failure();
-    Value query = readHeads(rawQuery, product.getTransposeLhs(), scores.scale,
-                            rewriter, loc);
-    Value key = readHeads(rawKey, !product.getTransposeRhs(), scores.scale,
-                          rewriter, loc);
-    double one = 1;
-    Value value =
-        readHeads(op.getRhs(), op.getTransposeRhs(), one, rewriter, loc);
-    ArrayRef<int64_t> q = shapeOf(query), k = shapeOf(key), v = shapeOf(value);
-    if (one != 1 || q[0] != k[0] || q[0] != v[0] || k[1] != v[1] ||
-        k[2] != v[2] || q[3] != k[3] || k[3] != v[3] || q[1] % k[1] != 0)
+    Heads q = readHeads(product.getLhs(), product.getTransposeLhs());
+    Heads k = readHeads(product.getRhs(), !product.getTransposeRhs());
+    Heads v = readHeads(op.getRhs(), op.getTransposeRhs());
+    if (v.scale != 1 || q.batch() != k.batch() || q.batch() != v.batch() ||
+        k.heads() != v.heads() || k.seq() != v.seq() || q.dim() != k.dim() ||
+        q.heads() % k.heads() != 0)
       return failure();
-    Type element = elementType(query);
+    scores.scale *= q.scale * k.scale;
+    Location loc = op.getLoc();
     nn::NNBuilder b(rewriter, loc);
-    key = b.cast(key, element);
-    value = b.cast(value, element);
-    Value seqFirst = b.transpose(query, kSwapHeads);
-    std::optional<CausalMask> causal = takeCausalMask(scores, q[2], k[2]);
+    Type element = elementType(q.value);
+    int64_t width = std::max(k.dim(), v.dim());
+    Value query = q.seqFirst(b, element, width);
+    std::optional<CausalMask> causal = takeCausalMask(scores, q.seq(), k.seq());
     // Zeros for a query that sees nothing are what a guard makes of it. One
     // that has a number there is left zeros.
     bool unguarded = !guarded && !scores.hidesByNumbers;
     float hidden = scores.hidesByNumbers
                        ? -std::numeric_limits<float>::max()
                        : -std::numeric_limits<float>::infinity();
-    Type lse = RankedTensorType::get({q[0], q[1], q[2]}, rewriter.getF32Type());
+    Type lse = RankedTensorType::get({q.batch(), q.heads(), q.seq()},
+                                     rewriter.getF32Type());
     auto attention = nn::AttentionOp::create(
-        rewriter, loc, TypeRange{seqFirst.getType(), lse}, seqFirst,
-        b.transpose(key, kSwapHeads), b.transpose(value, kSwapHeads),
+        rewriter, loc, TypeRange{query.getType(), lse}, query,
+        k.seqFirst(b, element, width), v.seqFirst(b, element, width),
         joinMasks(scores.masks, hidden, rewriter, loc),
         rewriter.getF32FloatAttr(static_cast<float>(scores.scale)),
         causal ? rewriter.getUnitAttr() : UnitAttr(),
         rewriter.getI64IntegerAttr(causal ? causal->window : 0),
         rewriter.getF32FloatAttr(static_cast<float>(scores.softcap)),
         unguarded ? rewriter.getUnitAttr() : UnitAttr());
-    Value result = b.transpose(attention.getResult(), kSwapHeads);
+    Value result =
+        b.transpose(narrow(b, attention.getResult(), v.dim()), kSwapHeads);
     rewriter.replaceOp(op, b.cast(result, elementType(op.getResult())));
     return success();
   }
 };
 
-/// The heads before repeat_kv: reshape(broadcast(reshape(x))) over an axis
+/// The broadcast of repeat_kv, reshape(broadcast(reshape(x))) over an axis
 /// after the heads; null when `value` repeats nothing.
-Value matchRepeatedHeads(Value value, PatternRewriter &rewriter) {
+nn::BroadcastOp matchRepeatedHeads(Value value) {
   auto transpose = value.getDefiningOp<nn::TransposeOp>();
   if (!transpose || transpose.getPermutation() != ArrayRef<int64_t>{0, 2, 1, 3})
     return {};
@@ -361,10 +371,15 @@ Value matchRepeatedHeads(Value value, PatternRewriter &rewriter) {
       from.drop_front(3) != to.drop_front(3) || merged[0] != to[0] ||
       merged[1] != to[1] * to[2] || merged[2] != to[3])
     return {};
-  Location loc = merge.getLoc();
-  nn::NNBuilder b(rewriter, loc);
+  return broadcast;
+}
+
+/// The heads before they were repeated, [batch, seq, heads, dim].
+Value distinctHeads(nn::BroadcastOp repeated, PatternRewriter &rewriter) {
+  ArrayRef<int64_t> from = shapeOf(repeated.getOperand());
+  nn::NNBuilder b(rewriter, repeated.getLoc());
   Value heads =
-      b.reshape(broadcast.getOperand(), {from[0], from[1], from[3], from[4]});
+      b.reshape(repeated.getOperand(), {from[0], from[1], from[3], from[4]});
   return b.transpose(heads, kSwapHeads);
 }
 
@@ -373,13 +388,14 @@ struct FoldRepeatedHeads : OpRewritePattern<nn::AttentionOp> {
 
   LogicalResult matchAndRewrite(nn::AttentionOp op,
                                 PatternRewriter &rewriter) const override {
-    Value key = matchRepeatedHeads(op.getKey(), rewriter);
-    Value value = key ? matchRepeatedHeads(op.getValue(), rewriter) : Value();
-    if (!value || shapeOf(key) != shapeOf(value))
+    nn::BroadcastOp key = matchRepeatedHeads(op.getKey());
+    nn::BroadcastOp value = matchRepeatedHeads(op.getValue());
+    if (!key || !value ||
+        shapeOf(key.getOperand()) != shapeOf(value.getOperand()))
       return failure();
     rewriter.modifyOpInPlace(op, [&] {
-      op.getKeyMutable().assign(key);
-      op.getValueMutable().assign(value);
+      op.getKeyMutable().assign(distinctHeads(key, rewriter));
+      op.getValueMutable().assign(distinctHeads(value, rewriter));
     });
     return success();
   }
