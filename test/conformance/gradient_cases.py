@@ -324,10 +324,10 @@ def losses():
 
 
 def attention():
-    def heads(q, kv, sizes=(3, 3), width=4):
+    def heads(q, kv, sizes=(3, 3), width=4, values=None):
         return [floats(2, q, sizes[0], width),
                 floats(2, kv, sizes[1], width, seed=1),
-                floats(2, kv, sizes[1], width, seed=2)]
+                floats(2, kv, sizes[1], values or width, seed=2)]
     yield case("Attention", *heads(2, 2))
     yield case("Attention", *heads(2, 2), is_causal=1)
     yield case("Attention", *heads(2, 2, (3, 5)))
@@ -338,6 +338,8 @@ def attention():
     yield case("Attention", *heads(2, 2), ~np.eye(3, dtype=bool))
     yield case("Attention", *heads(2, 2), floats(3, 3, seed=4))
     yield case("Attention", *heads(1, 1, (1, 1), 2))
+    yield case("Attention", *heads(2, 2, values=3), is_causal=1)
+    yield case("Attention", *heads(2, 1, values=5))
     flat = [floats(2, 3, 8, seed=i) for i in range(3)]
     yield case("Attention", *flat, q_num_heads=2, kv_num_heads=2)
     yield case("Attention", *flat[:1], floats(2, 3, 4), floats(2, 3, 4, seed=7),

@@ -8,39 +8,88 @@
 #include "LossInGraph.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
 
 namespace {
-/// Where the elements of a label tensor come from.
-struct LabelSource {
-  BlockArgument argument;
+/// Follows labels through moves to a function argument. A slice of the last
+/// axis that starts at k shifts by k. All other labels must be there, each
+/// once, since the data's are counted and not those that the graph has left.
+class LabelTrace {
+public:
+  explicit LabelTrace(CrossEntropyOp op) : ignored(op.getIgnoreIndex()) {}
+
+  /// The argument, or null where some labels are left out, or come twice.
+  BlockArgument follow(Value value);
+
+  /// How many elements of the last axis were left out at its start.
   int64_t shift = 0;
+
+private:
+  /// Whether the walk may go on to the operand.
+  bool enter(SliceOp slice);
+  bool enter(ConcatOp concat);
+  bool enter(PadOp pad);
+  bool enter(ReshapeOp reshape);
+  /// Ignored labels that were added behind the others.
+  void pass(int64_t added) { missing = std::max<int64_t>(0, missing - added); }
+
+  int64_t ignored;
+  /// How many elements of the last axis were left out at its end.
+  int64_t missing = 0;
 };
 } // namespace
 
-/// Follows labels through moves to a function argument. A slice of the last
-/// axis that starts at k shifts by k; a joined constant or padding at the end
-/// does not.
-static std::optional<LabelSource> traceLabels(Value value) {
-  LabelSource source;
-  while (Operation *op = value.getDefiningOp()) {
-    if (auto slice = dyn_cast<SliceOp>(op)) {
-      source.shift += slice.getOffsets().back();
-    } else if (auto pad = dyn_cast<PadOp>(op)) {
-      if (llvm::any_of(pad.getLow(), [](int64_t low) { return low != 0; }))
-        return std::nullopt;
-    } else if (!isa<ReshapeOp, CastOp, ConcatOp>(op)) {
-      return std::nullopt;
-    }
-    value = op->getOperand(0);
+bool LabelTrace::enter(SliceOp slice) {
+  ArrayRef<int64_t> from = shapeOf(slice.getOperand());
+  ArrayRef<int64_t> offsets = slice.getOffsets(), sizes = slice.getSizes();
+  shift += offsets.back();
+  missing += from.back() - offsets.back() - sizes.back();
+  return from.drop_back() == sizes.drop_back();
+}
+
+bool LabelTrace::enter(ConcatOp concat) {
+  auto last = int64_t(rankOf(concat.getResult())) - 1;
+  for (Value added : llvm::drop_begin(concat.getInputs())) {
+    if (getSplat(added) != double(ignored))
+      return false;
+    pass(shapeOf(added).back());
   }
-  source.argument = cast<BlockArgument>(value);
-  if (!isa<IntegerType>(elementType(value)))
-    return std::nullopt;
-  return source;
+  return int64_t(concat.getAxis()) == last || (shift == 0 && missing == 0);
+}
+
+bool LabelTrace::enter(PadOp pad) {
+  bool grows = llvm::any_of(pad.getHigh().drop_back(),
+                            [](int64_t high) { return high != 0; });
+  pass(pad.getHigh().back());
+  return ignored == 0 && (!grows || (shift == 0 && missing == 0)) &&
+         llvm::all_of(pad.getLow(), [](int64_t low) { return low == 0; });
+}
+
+bool LabelTrace::enter(ReshapeOp reshape) {
+  return (shift == 0 && missing == 0) ||
+         shapeOf(reshape.getOperand()).back() ==
+             shapeOf(reshape.getResult()).back();
+}
+
+BlockArgument LabelTrace::follow(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    bool entered =
+        llvm::TypeSwitch<Operation *, bool>(op)
+            .Case<SliceOp, ConcatOp, PadOp, ReshapeOp>(
+                [&](auto moved) { return enter(moved); })
+            .Default([](Operation *other) { return isa<CastOp>(other); });
+    if (!entered)
+      return {};
+    value = op->getOperand(0);
+    if (rankOf(value) == 0)
+      return {};
+  }
+  bool whole = missing == 0 && isa<IntegerType>(elementType(value));
+  return whole ? cast<BlockArgument>(value) : BlockArgument();
 }
 
 /// True when `count` depends on nothing but the labels, so that it can only be
@@ -82,16 +131,16 @@ std::optional<LossInGraph> nn::findLossInGraph(Value output) {
   auto op = value.getDefiningOp<CrossEntropyOp>();
   if (!op)
     return std::nullopt;
-  std::optional<LabelSource> source = traceLabels(op.getLabels());
-  if (!source)
+  LabelTrace trace(op);
+  BlockArgument labels = trace.follow(op.getLabels());
+  if (!labels)
     return std::nullopt;
   auto reduction = LossInGraph::Sum;
   if (count && getSplat(count) == double(shapeOf(op.getLabels())[0]))
     reduction = LossInGraph::MeanOfRows;
-  else if (count && countsLabels(count, source->argument))
+  else if (count && countsLabels(count, labels))
     reduction = LossInGraph::MeanOfLabels;
   else if (count)
     return std::nullopt;
-  return LossInGraph{op, reduction, source->argument.getArgNumber(),
-                     source->shift};
+  return LossInGraph{op, reduction, labels.getArgNumber(), trace.shift};
 }
