@@ -52,11 +52,14 @@ public:
       ::onnx::TensorProto &tensor =
           *graph.mutable_initializer(static_cast<int>(i));
       StringRef name = init.name;
-      if (isResultOf(name, "add") && isScale(name))
+      bool moved = isMoved(name, parameter->target);
+      if (isResultOf(name, "add") && moved && isScale(name))
         recoverOnePlus(init, tensor, parameter->target);
-      else if (isResultOf(name, "embedding") || isResultOf(name, "expand"))
+      else if (isResultOf(name, "embedding") ||
+               (isResultOf(name, "expand") && moved))
         recoverRows(init, tensor, parameter->target);
-      else if (isGroupNorm(init, *parameter))
+      else if (isGroupNorm(init, *parameter) ||
+               (isResultOf(name, "unsqueeze") && moved && isVector(init)))
         recoverVector(init, tensor, parameter->target);
       else if (isTableOfTables(init))
         recoverUnchanged(init, tensor, parameter->target);
@@ -81,6 +84,26 @@ private:
       found = input;
     }
     return found && !names.contains(found->target) ? found : nullptr;
+  }
+
+  /// Whether nothing was computed of the parameter before the last step, but
+  /// that its shape or type changed: not so `1 + exp(w)`.
+  bool isMoved(StringRef constant, StringRef parameter) const {
+    static constexpr StringRef moves[] = {
+        "val",  "alias",    "_to_copy", "convert_element_type_default",
+        "view", "unsqueeze"};
+    const std::vector<std::string> &sources =
+        metadata.foldedFrom.find(constant)->second;
+    return llvm::all_of(sources, [&](StringRef source) {
+      return source == parameter || llvm::any_of(moves, [&](StringRef move) {
+               return isResultOf(source, move);
+             });
+    });
+  }
+
+  /// Whether only axes of one element surround those of a vector.
+  static bool isVector(const Initializer &init) {
+    return llvm::is_contained(init.type.getShape(), init.type.getNumElements());
   }
 
   /// Whether nodes only multiply by it: what is added to a scale is one.

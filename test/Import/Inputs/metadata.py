@@ -33,6 +33,8 @@ p_experts: PARAMETER target='experts'
 p_lost_weight: PARAMETER target='lost.weight'
 p_bucket_weight: PARAMETER target='bucket.weight'
 p_gn_weight: PARAMETER target='gn.weight'
+p_gate: PARAMETER target='gate'
+p_layer_scale: PARAMETER target='layer_scale'
 p_half_bias: PARAMETER target='half_bias'
 b_table: BUFFER target='table' persistent=False
 x: USER_INPUT
@@ -60,7 +62,9 @@ write(
                 node("Mul", ["i", "embedding_3"], ["j"], "node_mul_5"),
                 node("Mul", ["j", "val_9"], ["k"], "node_group_norm",
                      meta=fx("aten.group_norm", "j", "4", "p_gn_weight")),
-                node("MatMul", ["k", "permute_1"], ["out"], "node_matmul", meta=fx("aten.linear", "k", "t", "getitem_1")),
+                node("Mul", ["k", "add_4"], ["l"], "node_mul_6"),
+                node("Mul", ["l", "unsqueeze_1"], ["m"], "node_mul_7"),
+                node("MatMul", ["m", "permute_1"], ["out"], "node_matmul", meta=fx("aten.linear", "m", "t", "getitem_1")),
                 node("GatherND", ["val_8", "ids"], ["picked"], "node_gather"),
             ],
             [value("x", [2, 4]), value("ids", [5, 1], INT64)],
@@ -73,6 +77,8 @@ write(
                 tensor("table", [4], raw=floats(4)),
                 tensor("embedding_2", [1, 2, 4], raw=floats(4) + floats(4)),
                 tensor("add_3", [4], raw=floats(4)),
+                tensor("add_4", [4], raw=floats(4)),
+                tensor("unsqueeze_1", [2, 1], raw=floats(2)),
                 tensor("permute_1", [4, 4], raw=floats(16)),
                 tensor("val_8", [3, 2, 4], raw=floats(24)),
                 tensor("sigmoid", [4], raw=floats(4)),
@@ -88,6 +94,9 @@ write(
                 value("permute_1", [4, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['own.weight']"}),
                 value("val_8", [3, 2, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['experts']"}),
                 value("add_3", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['n3.weight']"}),
+                value("add_4", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['gate', 'tanh', 'val_3']"}),
+                value("unsqueeze_1", [2, 1],
+                      meta={"pkg.onnxscript.optimizer.folded_from": "['layer_scale', 'val_4']"}),
                 value("val_9", [2, 1], meta={"pkg.onnxscript.optimizer.folded_from": "['gn.weight', 'val_2']"}),
                 value("sigmoid", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['lost.weight']"}),
                 value("embedding_3", [3, 2, 4],
