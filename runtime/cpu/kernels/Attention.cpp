@@ -17,6 +17,9 @@ static const AttentionKernels &kernelsFor(const ShxAttention &desc) {
   return pairs ? *table.bf16Attention : *table.f32Attention;
 }
 
+// What a thread probably does after a task: the threads take them in turn.
+static int64_t taskAfter(int64_t task) { return task + omp_get_num_threads(); }
+
 void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
                    const void *k, const void *v, const void *mask, void *out,
                    float *lse, void *) {
@@ -24,9 +27,10 @@ void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
   const AttentionKernels &table = kernelsFor(*desc);
   AttentionOperands args = {q, k, v, mask, out, lse};
   int64_t bytes = shardonnx::cpuLibraries().attentionScratch(*desc);
-  int64_t tasks = planAttention(*desc).forwardTiles * desc->batch * desc->heads;
+  int64_t tasks =
+      planAttention(*desc).forwardBlocks * desc->batch * desc->kvHeads;
   parallelTasks(tasks, [&](int64_t task) {
-    table.forward(*desc, args, task,
+    table.forward(*desc, args, task, taskAfter(task),
                   static_cast<float *>(threadScratch(bytes)));
   });
 }
@@ -66,7 +70,7 @@ void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
   int64_t bytes = shardonnx::cpuLibraries().attentionGradScratch(*desc);
   int64_t tasks = plan.keyParts * desc->batch * desc->kvHeads;
   parallelTasks(tasks, [&](int64_t task) {
-    table.gradient(*desc, args, task,
+    table.gradient(*desc, args, task, taskAfter(task),
                    static_cast<float *>(threadScratch(bytes)));
   });
   if (partial)

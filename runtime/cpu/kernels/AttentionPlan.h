@@ -13,17 +13,20 @@
 
 namespace shardonnx::rt {
 
-constexpr int64_t kForwardTile = 128; // queries of a forward task
-constexpr int64_t kQueryTile = 64;    // queries at once in backward
-constexpr int64_t kKeyTile = 96;      // keys whose scores are live at once
-constexpr int64_t kKeyChunk = 512;    // keys whose gradients a task accumulates
-constexpr int64_t kWidestTile = 32;   // lanes of the widest instruction set
-/// Backward makes at least this many tasks where batch × heads alone do not,
-/// at the price of one copy of dq a part.
-constexpr int64_t kGradTasks = 16;
+constexpr int64_t kForwardBlock = 256; // queries of a forward task, at most
+constexpr int64_t kForwardLeast = 128; // and at least, where there are as many
+constexpr int64_t kForwardKeys = 96;   // keys at once in forward
+constexpr int64_t kQueryTile = 64;     // queries at once in backward
+constexpr int64_t kKeyTile = 96;       // keys whose scores are live at once
+constexpr int64_t kKeyChunk = 512;     // keys that a task has packed at a time
+constexpr int64_t kWidestTile = 32;    // lanes of the widest instruction set
+/// At least this many tasks where batch × heads alone are fewer: forward cuts
+/// the queries, backward the keys, at the price of one copy of dq a part.
+constexpr int64_t kLeastTasks = 16;
 
 struct AttentionPlan {
-  int64_t forwardTiles, keyChunks;
+  int64_t forwardBlock, forwardBlocks; // queries are cut in such blocks
+  int64_t keyChunks;
   int64_t keyParts;    // keys are cut in this many parts, one task each
   int64_t paddedDim;   // headDim up to a multiple of the widest tile
   int64_t partialSize; // floats of one part's dq
@@ -36,10 +39,14 @@ static constexpr int64_t ceilDiv(int64_t a, int64_t b) {
 
 static constexpr AttentionPlan planAttention(const ShxAttention &desc) {
   AttentionPlan plan{};
-  plan.forwardTiles = ceilDiv(desc.seqQ, kForwardTile);
-  plan.keyChunks = ceilDiv(desc.seqK, kKeyChunk);
   int64_t heads = desc.batch * desc.kvHeads;
-  int64_t parts = heads > 0 ? ceilDiv(kGradTasks, heads) : 1;
+  plan.forwardBlock = kForwardBlock;
+  while (plan.forwardBlock > kForwardLeast &&
+         ceilDiv(desc.seqQ, plan.forwardBlock) * heads < kLeastTasks)
+    plan.forwardBlock /= 2;
+  plan.forwardBlocks = ceilDiv(desc.seqQ, plan.forwardBlock);
+  plan.keyChunks = ceilDiv(desc.seqK, kKeyChunk);
+  int64_t parts = heads > 0 ? ceilDiv(kLeastTasks, heads) : 1;
   plan.keyParts = parts < plan.keyChunks ? parts : plan.keyChunks;
   plan.paddedDim = ceilDiv(desc.headDim, kWidestTile) * kWidestTile;
   plan.partialSize = desc.batch * desc.heads * desc.seqQ * desc.headDim;
@@ -53,10 +60,16 @@ static constexpr int64_t scratchLine(int64_t floats) {
 }
 
 struct ForwardScratch {
-  int64_t rows, queries, output, keys, values, scores, peak, sum, floats;
+  int64_t queries, output, peak, sum; // of a block of queries
+  int64_t keys, values;               // of a chunk of keys
+  int64_t scores, floats;
 };
 static constexpr ForwardScratch forwardScratch(const ShxAttention &desc) {
   AttentionPlan plan = planAttention(desc);
+  int64_t block = desc.seqQ < plan.forwardBlock
+                      ? ceilDiv(desc.seqQ, kWidestTile) * kWidestTile
+                      : plan.forwardBlock;
+  int64_t chunk = desc.seqK < kKeyChunk ? desc.seqK : kKeyChunk;
   ForwardScratch s{};
   int64_t at = 0;
   auto take = [&at](int64_t floats) {
@@ -64,14 +77,13 @@ static constexpr ForwardScratch forwardScratch(const ShxAttention &desc) {
     at += scratchLine(floats);
     return here;
   };
-  s.rows = take(kForwardTile * plan.paddedDim);
-  s.queries = take(kForwardTile * desc.headDim);
-  s.output = take(kForwardTile * desc.headDim);
-  s.keys = take(kKeyTile * desc.headDim);
-  s.values = take(kKeyTile * desc.headDim);
-  s.scores = take(kKeyTile * kWidestTile);
-  s.peak = take(kForwardTile);
-  s.sum = take(kForwardTile);
+  s.queries = take(block * desc.headDim);
+  s.output = take(block * plan.paddedDim);
+  s.peak = take(block);
+  s.sum = take(block);
+  s.keys = take(chunk * desc.headDim);
+  s.values = take(chunk * plan.paddedDim);
+  s.scores = take(kForwardKeys * kWidestTile);
   s.floats = at;
   return s;
 }
@@ -79,9 +91,10 @@ static constexpr ForwardScratch forwardScratch(const ShxAttention &desc) {
 struct BackwardScratch {
   int64_t keys, values, dkeys, dvalues;         // of a chunk of keys
   int64_t queryRows, doutRows, outRow, doutRow; // of a tile of queries
-  int64_t queries, dout, dqueries;              // the same, queries in lanes
-  int64_t probabilities, dscores, lse, delta;   // keys × queries
-  int64_t keyColumns, dscoreColumns;            // for pairs of bf16
+  int64_t queries, dout;                        // the same, queries in lanes
+  int64_t dqueries;
+  int64_t probabilities, dscores, lse, delta; // keys × queries
+  int64_t keyColumns, dscoreColumns;          // for pairs of bf16
   int64_t floats;
 };
 static constexpr BackwardScratch backwardScratch(const ShxAttention &desc) {
@@ -104,13 +117,13 @@ static constexpr BackwardScratch backwardScratch(const ShxAttention &desc) {
   s.doutRow = take(plan.paddedDim);
   s.queries = take(kQueryTile * desc.headDim);
   s.dout = take(kQueryTile * desc.headDim);
-  s.dqueries = take(kQueryTile * desc.headDim);
+  s.dqueries = take(kQueryTile * plan.paddedDim);
   s.probabilities = take(kKeyTile * kQueryTile);
   s.dscores = take(kKeyTile * kQueryTile);
   s.lse = take(kQueryTile);
   s.delta = take(kQueryTile);
   bool pairs = desc.dtype == SHX_BF16;
-  s.keyColumns = take(pairs ? ceilDiv(chunk, 2) * desc.headDim : 0);
+  s.keyColumns = take(pairs ? ceilDiv(chunk, 2) * plan.paddedDim : 0);
   s.dscoreColumns = take(pairs ? kKeyTile / 2 * kWidestTile : 0);
   s.floats = at;
   return s;

@@ -73,12 +73,13 @@ struct ProductKernels {
 };
 
 struct AttentionKernels {
-  /// The forward of one tile of queries of one head.
+  /// The forward of one block of queries of one kv head. The operands of the
+  /// task `next`, if there is one, are asked for meanwhile.
   void (*forward)(const ShxAttention &desc, const AttentionOperands &args,
-                  int64_t task, float *scratch);
+                  int64_t task, int64_t next, float *scratch);
   /// The gradients of one part of the keys of one kv head.
   void (*gradient)(const ShxAttention &desc, const AttentionGradOperands &args,
-                   int64_t task, float *scratch);
+                   int64_t task, int64_t next, float *scratch);
 };
 
 struct Kernels {

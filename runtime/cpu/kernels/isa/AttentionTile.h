@@ -13,9 +13,11 @@
 
 namespace shardonnx::rt::SHX_ISA {
 
-static_assert(kForwardTile % kTileLanes == 0 && kQueryTile % kTileLanes == 0 &&
+static_assert(kForwardLeast % kTileLanes == 0 && kQueryTile % kTileLanes == 0 &&
                   kWidestTile % kTileLanes == 0,
               "tiles hold whole groups of lanes");
+static_assert(kForwardKeys % kTileRows == 0 && kKeyTile % kTileRows == 0,
+              "tiles hold whole rows of products");
 
 constexpr float kMinusInfinity = -__builtin_inff();
 
@@ -94,18 +96,36 @@ struct Group {
   int64_t first, last; // queries
 };
 
-/// scores[j - keys.begin][lane] = soft-capped and scaled key·query for a group
-/// of queries (units × kTileLanes); `rows` holds the keys from keys.begin on.
-/// With `slope`, its elements are multiplied by the derivative of the cap.
-SHX_INLINE void scoreTile(const ShxAttention &d, Range keys, const float *rows,
-                          const float *queries, float *scores, int64_t stride,
-                          float *slope) {
-  int64_t count = keys.end - keys.begin, units = unitsOf(d.headDim);
-  product<Multiply, Update::WriteScaled>(count, scores, stride,
-                                         {rows, units, 1}, queries, kTileLanes,
-                                         units, &d.scale);
-  if (!(d.softcap > 0))
-    return;
+/// Of a group's `count` keys from `begin` on, those that queries of the first
+/// vector of lanes see: the rest concerns the other vectors alone.
+SHX_INLINE int64_t keysOfFirstLanes(const ShxAttention &d,
+                                    const int32_t *firstKeys,
+                                    const Group &group, int64_t begin,
+                                    int64_t count) {
+  int64_t query = least(group.first + kLanes, group.last) - 1;
+  int64_t end = visibleKeys(d, firstKeys, query).end - begin;
+  return most(0, least(end, count));
+}
+
+/// to[j][lane] = row j · query of the lane (units × kTileLanes), for `first`
+/// rows in all lanes and for the rest up to `count` in all but the first
+/// vector's.
+template <Update How>
+SHX_INLINE void multiplyRows(int64_t first, int64_t count, int64_t units,
+                             const float *rows, const float *queries, float *to,
+                             int64_t stride, const float *scale = nullptr) {
+  static_assert(kTileVectors == 2, "one vector is left");
+  product<Multiply, How>(first, to, stride, {rows, units, 1}, queries,
+                         kTileLanes, units, scale);
+  product<Multiply, How, 1>(count - first, to + first * stride + kLanes, stride,
+                            {rows + first * units, units, 1}, queries + kLanes,
+                            kTileLanes, units, scale);
+}
+
+/// Caps `count` rows of scores. With `slope`, its elements are multiplied by
+/// the derivative of the cap.
+SHX_INLINE void capScores(const ShxAttention &d, int64_t count, float *scores,
+                          int64_t stride, float *slope) {
   for (int64_t j = 0; j < count; ++j)
     for (int v = 0; v < kTileVectors; ++v) {
       int64_t at = j * stride + v * kLanes;

@@ -38,6 +38,29 @@ struct Rows {
   }
 };
 
+/// A row of f32, which is too short for a call.
+SHX_INLINE void copyRow(const float *from, float *to, int64_t count) {
+  int64_t x = 0;
+  for (; x + kLanes <= count; x += kLanes)
+    store(to + x, load(from + x));
+  for (; x < count; ++x)
+    to[x] = from[x];
+}
+SHX_INLINE void widenRow(const Rows &from, int64_t row, float *to) {
+  if (from.dtype == SHX_F32)
+    copyRow(static_cast<const float *>(from.row(row)), to, from.dim);
+  else
+    widen(from.dtype, from.row(row), to, from.dim);
+}
+
+SHX_INLINE void narrowRow(int32_t dtype, const float *from, void *to,
+                          int64_t count) {
+  if (dtype == SHX_F32)
+    copyRow(from, static_cast<float *>(to), count);
+  else
+    narrow(dtype, from, to, count);
+}
+
 /// [row][unit]: a unit joins neighbours in a row.
 static inline __attribute__((unused)) void packRows(const Rows &from,
                                                     float *to) {
@@ -45,7 +68,7 @@ static inline __attribute__((unused)) void packRows(const Rows &from,
   for (int64_t i = 0; i < from.count; ++i) {
     float *row = to + i * units;
     if (!kPairs) {
-      widen(from.dtype, from.row(i), row, from.dim);
+      widenRow(from, i, row);
       continue;
     }
     row[units - 1] = 0;
@@ -53,37 +76,48 @@ static inline __attribute__((unused)) void packRows(const Rows &from,
   }
 }
 
-/// [unit][dim]: a unit joins the elements of neighbouring rows.
-static inline __attribute__((unused)) void packColumns(const Rows &from,
-                                                       float *to) {
-  if (!kPairs)
-    return packRows(from, to);
-  ProductOperand columns = {from.data, SHX_BF16, 1, from.stride};
+/// [unit][width]: a unit joins the elements of neighbouring rows, zeros beyond
+/// the dim.
+static inline __attribute__((unused)) void
+packColumns(const Rows &from, float *to, int64_t width) {
+  ProductOperand columns = {from.data, from.dtype, 1, from.stride};
   for (int64_t unit = 0; unit < unitsOf(from.count); ++unit) {
+    float *row = to + unit * width;
     int64_t x = 0;
-    if (unit * 2 + 1 < from.count)
+    if (!kPairs) {
+      widenRow(from, unit, row);
+      x = from.dim;
+    } else if (unit * 2 + 1 < from.count) {
       for (; x + 8 <= from.dim; x += 8)
-        _mm256_storeu_ps(to + unit * from.dim + x,
+        _mm256_storeu_ps(row + x,
                          Bf16Units::alongLines<SHX_BF16>(
                              elementAt(SHX_BF16, from.row(unit * 2), x),
                              elementAt(SHX_BF16, from.row(unit * 2 + 1), x)));
-    for (; x < from.dim; ++x)
-      to[unit * from.dim + x] =
-          unitAt<Bf16Units>(columns, from.dim, from.count, x, unit);
+    }
+    for (; x < width; ++x)
+      row[x] = x < from.dim
+                   ? unitAt<Units>(columns, from.dim, from.count, x, unit)
+                   : 0;
   }
 }
 
 /// Groups of kTileLanes rows, zeros where there are no more:
 /// [group][unit][lane], a unit joining neighbours in a row.
-SHX_INLINE void packLanes(const Rows &from, float *to) {
-  pack<Units, kTileLanes>({from.data, from.dtype, from.stride, 1}, from.count,
-                          from.dim, to, unitsOf(from.dim) * kTileLanes * 4);
-}
-
-/// Groups of kTileLanes columns, likewise, a unit joining neighbouring rows.
-SHX_INLINE void packLanesOfColumns(const Rows &from, float *to) {
-  pack<Units, kTileLanes>({from.data, from.dtype, 1, from.stride}, from.dim,
-                          from.count, to, unitsOf(from.count) * kTileLanes * 4);
+static inline __attribute__((unused)) void packLanes(const Rows &from,
+                                                     float *to) {
+  int64_t whole = 0;
+  if (from.dtype == SHX_F32 && from.dim % 8 == 0)
+    whole = from.count / kTileLanes * kTileLanes;
+  const auto *data = static_cast<const float *>(from.data);
+  for (int64_t i = 0; i < whole; i += 8)
+    for (int64_t x = 0; x < from.dim; x += 8)
+      transpose8(data + i * from.stride + x, from.stride,
+                 to + (i / kTileLanes * from.dim + x) * kTileLanes +
+                     i % kTileLanes,
+                 kTileLanes);
+  pack<Units, kTileLanes>({from.row(whole), from.dtype, from.stride, 1},
+                          from.count - whole, from.dim, to + whole * from.dim,
+                          unitsOf(from.dim) * kTileLanes * 4);
 }
 
 /// bf16 of two vectors: the units of `first` before those of `second`.

@@ -12,9 +12,9 @@
 namespace shardonnx::rt::SHX_ISA {
 
 void attention(const ShxAttention &desc, const AttentionOperands &args,
-               int64_t task, float *scratch);
+               int64_t task, int64_t next, float *scratch);
 void attentionGrad(const ShxAttention &desc, const AttentionGradOperands &args,
-                   int64_t task, float *scratch);
+                   int64_t task, int64_t next, float *scratch);
 double crossEntropyRow(const float *logits, int64_t classes, int64_t label,
                        float softcap, float seed, float *dlogits);
 extern const AttentionKernels attentionKernels;

@@ -46,22 +46,24 @@ SHX_INLINE VecI splatInt(int32_t x) { return x - VecI{}; }
 
 /// When either operand is NaN these return b, as the instruction does: with a
 /// constant first, NaN goes through a clamp instead of disappearing in it.
-SHX_INLINE Vec maximum(Vec a, Vec b) { return a > b ? a : b; }
-SHX_INLINE Vec minimum(Vec a, Vec b) { return a < b ? a : b; }
-
-SHX_INLINE Vec roundNearest(Vec a) {
+SHX_INLINE Vec maximum(Vec a, Vec b) {
 #if defined(__AVX512F__)
-  return (Vec)_mm512_roundscale_ps((__m512)a, 8);
+  return (Vec)_mm512_max_ps((__m512)a, (__m512)b);
 #elif SHX_VECTOR_BYTES == 32
-  return (Vec)_mm256_round_ps((__m256)a, 8);
+  return (Vec)_mm256_max_ps((__m256)a, (__m256)b);
 #else
-  for (int64_t i = 0; i < kLanes; ++i)
-    a[i] = __builtin_nearbyintf(a[i]);
-  return a;
+  return a > b ? a : b;
 #endif
 }
-/// Of whole numbers in range.
-SHX_INLINE VecI toInt(Vec a) { return __builtin_convertvector(a, VecI); }
+SHX_INLINE Vec minimum(Vec a, Vec b) {
+#if defined(__AVX512F__)
+  return (Vec)_mm512_min_ps((__m512)a, (__m512)b);
+#elif SHX_VECTOR_BYTES == 32
+  return (Vec)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+  return a < b ? a : b;
+#endif
+}
 
 /// 0, 1, 2, … in the lanes.
 SHX_INLINE VecI laneIndex() {
@@ -94,7 +96,10 @@ SHX_INLINE float maxLanes(Vec v) {
 SHX_INLINE Vec exponential(Vec x) {
   // At the lower end 2^n has no bits set, which makes the result 0.
   Vec y = minimum(splat(88.37f), maximum(splat(-88.029f), x));
-  Vec n = roundNearest(y * 1.44269504088896341f);
+  // Adding kWhole leaves n + 127 in the low bits of a float.
+  constexpr float kWhole = 12582912.0f + 127;
+  Vec shifted = y * 1.44269504088896341f + kWhole;
+  Vec n = shifted - kWhole;
   Vec r = y - n * 0.693359375f;
   r = r - n * -2.12194440e-4f;
   Vec p = splat(1.3814539989e-3f);
@@ -103,8 +108,27 @@ SHX_INLINE Vec exponential(Vec x) {
   p = p * r + 1.6666520398e-1f;
   p = p * r + 4.9999993432e-1f;
   p = p * (r * r) + (r + 1.0f);
-  Vec power = (Vec)((toInt(n) + 127) << 23);
-  return p * power;
+  return p * (Vec)((VecI)shifted << 23);
+}
+
+/// ln x within 2 ulp for positive normal x; NaN for NaN and infinity.
+SHX_INLINE Vec logarithm(Vec x) {
+  // x = m * 2^e with m between the roots of 1/2 and of 2.
+  constexpr int32_t kRootOfHalf = 0x3f3504f3;
+  VecI e = ((VecI)x - kRootOfHalf) >> 23;
+  Vec m = (Vec)((VecI)x - (e << 23)) - 1.0f;
+  Vec n = __builtin_convertvector(e, Vec), z = m * m;
+  Vec p = splat(7.0376836292e-2f);
+  p = p * m + -1.1514610310e-1f;
+  p = p * m + 1.1676998740e-1f;
+  p = p * m + -1.2420140846e-1f;
+  p = p * m + 1.4249322787e-1f;
+  p = p * m + -1.6668057665e-1f;
+  p = p * m + 2.0000714765e-1f;
+  p = p * m + -2.4999993993e-1f;
+  p = p * m + 3.3333331174e-1f;
+  p = p * m * z + n * -2.12194440e-4f - 0.5f * z;
+  return m + p + n * 0.693359375f + x * 0.0f;
 }
 
 /// tanh: a polynomial near 0, where 1 - 2/(e^2x + 1) would cancel.

@@ -26,97 +26,126 @@ struct Broadcast {
 };
 
 /// What becomes of the old C: overwritten by the product, or by the product
-/// times `*factor`, added to, or multiplied by the lanes of `factor` and then
-/// added to.
-enum class Update { Write, WriteScaled, Add, Scale };
+/// times `*factor`, added to, or each row multiplied by its element of `factor`
+/// and then added to.
+enum class Update { Write, WriteScaled, Add, ScaleRows };
 
-template <typename Multiply, int Rows, Update How>
+template <typename Multiply, int Rows, int Vectors, Update How>
 SHX_INLINE void productRows(float *c, int64_t cStride, Broadcast a,
                             const float *b, int64_t bStride, int64_t depth,
                             const float *factor) {
-  Vec sum[Rows][kTileVectors];
+  Vec sum[Rows][Vectors];
 #pragma GCC unroll 12
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < kTileVectors; ++v) {
+    for (int v = 0; v < Vectors; ++v) {
       if (How == Update::Write || How == Update::WriteScaled)
         sum[r][v] = Vec{};
       else if (How == Update::Add)
         sum[r][v] = load(c + r * cStride + v * kLanes);
       else
-        sum[r][v] =
-            load(c + r * cStride + v * kLanes) * load(factor + v * kLanes);
+        sum[r][v] = load(c + r * cStride + v * kLanes) * factor[r];
     }
-  const float *from = a.data;
+  // Four rows share a pointer, so that all of them find a register.
+  constexpr int kPointers = (Rows + 3) / 4;
+  const float *from[kPointers];
+#pragma GCC unroll 3
+  for (int i = 0; i < kPointers; ++i) {
+    from[i] = a.data + 4 * i * a.rowStride;
+    asm("" : "+r"(from[i]));
+  }
   for (int64_t k = 0; k < depth; ++k) {
-    Vec row[kTileVectors];
+    Vec row[Vectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kTileVectors; ++v)
+    for (int v = 0; v < Vectors; ++v)
       row[v] = load(b + v * kLanes);
 #pragma GCC unroll 12
     for (int r = 0; r < Rows; ++r) {
-      Vec element = Multiply::broadcast(from + r * a.rowStride);
+      Vec element = Multiply::broadcast(from[r / 4] + r % 4 * a.rowStride);
 #pragma GCC unroll 2
-      for (int v = 0; v < kTileVectors; ++v)
+      for (int v = 0; v < Vectors; ++v)
         sum[r][v] = Multiply::step(sum[r][v], element, row[v]);
     }
-    from += a.depthStride;
+#pragma GCC unroll 3
+    for (int i = 0; i < kPointers; ++i)
+      from[i] += a.depthStride;
     b += bStride;
   }
 #pragma GCC unroll 12
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < kTileVectors; ++v)
+    for (int v = 0; v < Vectors; ++v)
       store(c + r * cStride + v * kLanes,
             How == Update::WriteScaled ? sum[r][v] * *factor : sum[r][v]);
 }
 
-template <typename Multiply, int Rows, Update How>
+template <typename Multiply, int Rows, int Vectors, Update How>
 static void productRest(int64_t rows, float *c, int64_t cStride, Broadcast a,
                         const float *b, int64_t bStride, int64_t depth,
                         const float *factor) {
   if constexpr (Rows > 0) {
     if (rows == Rows)
-      return productRows<Multiply, Rows, How>(c, cStride, a, b, bStride, depth,
-                                              factor);
-    productRest<Multiply, Rows - 1, How>(rows, c, cStride, a, b, bStride, depth,
-                                         factor);
+      return productRows<Multiply, Rows, Vectors, How>(c, cStride, a, b,
+                                                       bStride, depth, factor);
+    productRest<Multiply, Rows - 1, Vectors, How>(rows, c, cStride, a, b,
+                                                  bStride, depth, factor);
   }
 }
 
-/// C is rows × kTileLanes.
-template <typename Multiply, Update How>
+/// C is rows × Vectors.
+template <typename Multiply, Update How, int Vectors = kTileVectors>
 static void product(int64_t rows, float *c, int64_t cStride, Broadcast a,
                     const float *b, int64_t bStride, int64_t depth,
                     const float *factor = nullptr) {
   while (rows >= kTileRows) {
-    productRows<Multiply, kTileRows, How>(c, cStride, a, b, bStride, depth,
-                                          factor);
+    productRows<Multiply, kTileRows, Vectors, How>(c, cStride, a, b, bStride,
+                                                   depth, factor);
     rows -= kTileRows;
     c += kTileRows * cStride;
     a.data += kTileRows * a.rowStride;
+    if (How == Update::ScaleRows)
+      factor += kTileRows;
   }
-  productRest<Multiply, kTileRows - 1, How>(rows, c, cStride, a, b, bStride,
-                                            depth, factor);
+  productRest<Multiply, kTileRows - 1, Vectors, How>(rows, c, cStride, a, b,
+                                                     bStride, depth, factor);
+}
+
+/// C is rows × columns; what is left of its last vector is written, too.
+template <typename Multiply, Update How>
+static void productOfColumns(int64_t rows, int64_t columns, float *c,
+                             int64_t cStride, Broadcast a, const float *b,
+                             int64_t bStride, int64_t depth,
+                             const float *factor = nullptr) {
+  int64_t x = 0;
+  for (; columns - x > kLanes; x += kTileLanes)
+    product<Multiply, How>(rows, c + x, cStride, a, b + x, bStride, depth,
+                           factor);
+  if (x < columns)
+    product<Multiply, How, 1>(rows, c + x, cStride, a, b + x, bStride, depth,
+                              factor);
 }
 
 /// Rows become columns.
 SHX_INLINE void transposeSquare(__m256 (&r)[8]) {
   __m256 t[8];
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
     t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
   }
+#pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
     r[4 * i] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0x44);
     r[4 * i + 1] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0xee);
     r[4 * i + 2] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
     r[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
   }
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
     t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
   }
+#pragma GCC unroll 8
   for (int i = 0; i < 8; ++i)
     r[i] = t[i];
 }
@@ -124,9 +153,11 @@ SHX_INLINE void transposeSquare(__m256 (&r)[8]) {
 SHX_INLINE void transpose8(const float *from, int64_t fromStride, float *to,
                            int64_t toStride) {
   __m256 r[8];
+#pragma GCC unroll 8
   for (int i = 0; i < 8; ++i)
     r[i] = _mm256_loadu_ps(from + i * fromStride);
   transposeSquare(r);
+#pragma GCC unroll 8
   for (int i = 0; i < 8; ++i)
     _mm256_storeu_ps(to + i * toStride, r[i]);
 }
