@@ -55,12 +55,17 @@ public:
       bool moved = isMoved(name, parameter->target);
       if (isResultOf(name, "add") && moved && isScale(name))
         recoverOnePlus(init, tensor, parameter->target);
-      else if (isResultOf(name, "embedding") ||
+      else if ((isResultOf(name, "embedding") &&
+                isLookup(name, parameter->target)) ||
                (isResultOf(name, "expand") && moved))
         recoverRows(init, tensor, parameter->target);
-      else if (isGroupNorm(init, *parameter) ||
-               (isResultOf(name, "unsqueeze") && moved && isVector(init)))
-        recoverVector(init, tensor, parameter->target);
+      else if (isResultOf(name, "slice") && moved)
+        recoverUnchanged(init, tensor, parameter->target);
+      else if (isGroupNorm(init, *parameter))
+        recoverShape(init, tensor, parameter->target,
+                     {init.type.getNumElements()});
+      else if (isResultOf(name, "unsqueeze") && moved)
+        recoverUnsqueezed(init, tensor, parameter->target);
       else if (isTableOfTables(init))
         recoverUnchanged(init, tensor, parameter->target);
     }
@@ -86,24 +91,39 @@ private:
     return found && !names.contains(found->target) ? found : nullptr;
   }
 
-  /// Whether nothing was computed of the parameter before the last step, but
-  /// that its shape or type changed: not so `1 + exp(w)`.
-  bool isMoved(StringRef constant, StringRef parameter) const {
-    static constexpr StringRef moves[] = {
-        "val",  "alias",    "_to_copy", "convert_element_type_default",
-        "view", "unsqueeze"};
+  /// Whether all else that a constant was folded from are results of `ops`.
+  bool isFoldedOf(StringRef constant, StringRef parameter,
+                  ArrayRef<StringRef> ops) const {
     const std::vector<std::string> &sources =
         metadata.foldedFrom.find(constant)->second;
     return llvm::all_of(sources, [&](StringRef source) {
-      return source == parameter || llvm::any_of(moves, [&](StringRef move) {
-               return isResultOf(source, move);
+      return source == parameter || llvm::any_of(ops, [&](StringRef op) {
+               return isResultOf(source, op);
              });
     });
   }
 
-  /// Whether only axes of one element surround those of a vector.
-  static bool isVector(const Initializer &init) {
-    return llvm::is_contained(init.type.getShape(), init.type.getNumElements());
+  /// Whether nothing was computed of the parameter before the last step, but
+  /// that its shape or type changed: not so `1 + exp(w)`.
+  bool isMoved(StringRef constant, StringRef parameter) const {
+    return isFoldedOf(constant, parameter,
+                      {"val", "alias", "_to_copy", "slice", "unsqueeze",
+                       "convert_element_type_default"});
+  }
+
+  /// Whether rows were taken of the parameter as it is: what else there was
+  /// counts places. Other computations may be of the table.
+  bool isLookup(StringRef constant, StringRef parameter) const {
+    SmallVector<StringRef> ops = {
+        "val",   "alias",     "_to_copy", "convert_element_type_default",
+        "view",  "unsqueeze", "expand",   "arange",
+        "add",   "sub",       "slice",    "select",
+        "index", "cumsum",    "zeros",    "zeros_like",
+        "full",  "full_like", "clone",    "flip"};
+    for (const SignatureInput &input : metadata.signature)
+      if (input.kind != "PARAMETER")
+        ops.push_back(input.target);
+    return isFoldedOf(constant, parameter, ops);
   }
 
   /// Whether nodes only multiply by it: what is added to a scale is one.
@@ -157,16 +177,27 @@ private:
            init.type.getNumElements() == init.type.getDimSize(0);
   }
 
-  void recoverVector(Initializer &init, ::onnx::TensorProto &tensor,
-                     const std::string &target) {
+  /// Without the axes of one element that were added, if there are no others.
+  void recoverUnsqueezed(Initializer &init, ::onnx::TensorProto &tensor,
+                         const std::string &target) {
+    int64_t added = 1;
+    for (StringRef source : metadata.foldedFrom.find(init.name)->second)
+      added += isResultOf(source, "unsqueeze");
+    SmallVector<int64_t> shape(init.type.getShape());
+    llvm::erase(shape, 1);
+    if (init.type.getRank() - int64_t(shape.size()) == added)
+      recoverShape(init, tensor, target, shape);
+  }
+
+  void recoverShape(Initializer &init, ::onnx::TensorProto &tensor,
+                    const std::string &target, ArrayRef<int64_t> shape) {
     std::string old = init.name;
     ::onnx::TensorProto to;
     to.set_data_type(::onnx::TensorProto::INT64);
     to.add_dims(init.type.getRank());
     for (int64_t dim : init.type.getShape())
       to.add_int64_data(dim);
-    init.type = RankedTensorType::get({init.type.getNumElements()},
-                                      init.type.getElementType());
+    init.type = RankedTensorType::get(shape, init.type.getElementType());
     rename(init, tensor, target);
     std::string name = addConstant(old + "_shape", to);
     addNode("Reshape", {target, name}, old);

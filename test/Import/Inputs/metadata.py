@@ -34,6 +34,8 @@ p_lost_weight: PARAMETER target='lost.weight'
 p_bucket_weight: PARAMETER target='bucket.weight'
 p_gn_weight: PARAMETER target='gn.weight'
 p_gate: PARAMETER target='gate'
+p_places: PARAMETER target='places'
+p_scaled_weight: PARAMETER target='scaled.weight'
 p_layer_scale: PARAMETER target='layer_scale'
 p_half_bias: PARAMETER target='half_bias'
 b_table: BUFFER target='table' persistent=False
@@ -64,7 +66,9 @@ write(
                      meta=fx("aten.group_norm", "j", "4", "p_gn_weight")),
                 node("Mul", ["k", "add_4"], ["l"], "node_mul_6"),
                 node("Mul", ["l", "unsqueeze_1"], ["m"], "node_mul_7"),
-                node("MatMul", ["m", "permute_1"], ["out"], "node_matmul", meta=fx("aten.linear", "m", "t", "getitem_1")),
+                node("Add", ["m", "embedding_4"], ["n"], "node_add_2"),
+                node("Add", ["n", "slice_2"], ["o"], "node_add_3"),
+                node("MatMul", ["o", "permute_1"], ["out"], "node_matmul", meta=fx("aten.linear", "o", "t", "getitem_1")),
                 node("GatherND", ["val_8", "ids"], ["picked"], "node_gather"),
             ],
             [value("x", [2, 4]), value("ids", [5, 1], INT64)],
@@ -77,6 +81,8 @@ write(
                 tensor("table", [4], raw=floats(4)),
                 tensor("embedding_2", [1, 2, 4], raw=floats(4) + floats(4)),
                 tensor("add_3", [4], raw=floats(4)),
+                tensor("embedding_4", [2, 4], raw=floats(8)),
+                tensor("slice_2", [1, 2, 4], raw=floats(8)),
                 tensor("add_4", [4], raw=floats(4)),
                 tensor("unsqueeze_1", [2, 1], raw=floats(2)),
                 tensor("permute_1", [4, 4], raw=floats(16)),
@@ -94,6 +100,9 @@ write(
                 value("permute_1", [4, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['own.weight']"}),
                 value("val_8", [3, 2, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['experts']"}),
                 value("add_3", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['n3.weight']"}),
+                value("embedding_4", [2, 4],
+                      meta={"pkg.onnxscript.optimizer.folded_from": "['arange', 'mul', 'scaled.weight']"}),
+                value("slice_2", [1, 2, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['places', 'slice_1', 'val_5']"}),
                 value("add_4", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['gate', 'tanh', 'val_3']"}),
                 value("unsqueeze_1", [2, 1],
                       meta={"pkg.onnxscript.optimizer.folded_from": "['layer_scale', 'val_4']"}),
