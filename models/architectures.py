@@ -25,6 +25,8 @@ class Architecture:
     samples: object = None
     # Outputs of the graph; the first one is trained.
     outputs: tuple = ("logits",)
+    # Whether Shardonnx knows its attention; else it is products and a softmax.
+    raised: bool = True
 
 
 def plain(shape):
@@ -129,6 +131,41 @@ DECODERS = {
     "glm": Architecture("GlmConfig", lambda s: {
         **grouped(s, head_dim=s["hidden"] // s["heads"]),
         **rotary(s, partial_rotary_factor=0.5)}),
+    # Half of each head is rotated, by pairs of neighbours.
+    "gptj": Architecture("GPTJConfig", lambda s: dict(
+        n_embd=s["hidden"], n_layer=s["layers"], n_head=s["heads"],
+        n_inner=s["ffn"], n_positions=s["seq"], resid_pdrop=0.0,
+        embd_pdrop=0.0, attn_pdrop=0.0,
+        rotary_dim=s["hidden"] // s["heads"] // 2), attention=("eager",)),
+    # Scores are not scaled; every second layer has a window.
+    "gpt_neo": Architecture("GPTNeoConfig", lambda s: dict(
+        hidden_size=s["hidden"], num_layers=s["layers"],
+        num_heads=s["heads"], intermediate_size=s["ffn"],
+        max_position_embeddings=s["seq"], window_size=window(s),
+        attention_types=[[["global", "local"], s["layers"] // 2]],
+        resid_dropout=0.0, embed_dropout=0.0, attention_dropout=0.0),
+        attention=("eager",), tied=True),
+    "gpt_bigcode": Architecture("GPTBigCodeConfig", lambda s: dict(
+        n_embd=s["hidden"], n_layer=s["layers"], n_head=s["heads"],
+        n_inner=s["ffn"], n_positions=s["seq"], resid_pdrop=0.0,
+        embd_pdrop=0.0, attn_pdrop=0.0), tied=True),
+    "mpt": Architecture("MptConfig", lambda s: dict(
+        d_model=s["hidden"], n_layers=s["layers"], n_heads=s["heads"],
+        max_seq_len=s["seq"], resid_pdrop=0.0, emb_pdrop=0.0),
+        attention=("eager",), tied=True),
+    # Attention and MLP side by side, half of each head rotated.
+    "phi": Architecture("PhiConfig", lambda s: {
+        **grouped(s, num_key_value_heads=s["heads"], resid_pdrop=0.0),
+        **rotary(s, partial_rotary_factor=0.5)}),
+    # Norms without weights.
+    "olmo": Architecture("OlmoConfig", grouped),
+    # Windows with rotary embedding, every second layer without both.
+    "cohere2": Architecture("Cohere2Config", lambda s: grouped(
+        s, sliding_window=window(s), layer_types=alternating(s)), tied=True),
+    "gemma": Architecture("GemmaConfig", lambda s: grouped(
+        s, head_dim=wide_heads(s)), tied=True),
+    # Squared ReLU, norms of 1 + weight.
+    "nemotron": Architecture("NemotronConfig", grouped),
 }
 
 # Sequences that samples() makes, and the tokens that they leave to the words.
@@ -235,6 +272,37 @@ def experts(shape):
                    num_experts_per_tok=2)
 
 
+def latent(shape):
+    """DeepSeek's attention: keys and values from one narrow vector, rotated
+    and plain parts of a head, values narrower than keys."""
+    half = shape["hidden"] // shape["heads"] // 2
+    return {**experts(shape), "num_key_value_heads": shape["heads"],
+            "moe_intermediate_size": shape["ffn"] // 2, "n_routed_experts": 4,
+            "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1,
+            "kv_lora_rank": half * 2, "q_lora_rank": half * 3,
+            "qk_nope_head_dim": half * 2, "qk_rope_head_dim": half,
+            "head_dim": half, "v_head_dim": half * 2}
+
+
+def modern(shape):
+    """Windows in every second layer, gated MLPs, no biases."""
+    return {**encoder(shape), "local_attention": window(shape) * 2,
+            "global_attn_every_n_layers": 2, "attention_dropout": 0.0,
+            "embedding_dropout": 0.0, "mlp_dropout": 0.0,
+            "cls_token_id": WORDS, "sep_token_id": WORDS}
+
+
+def translator(shape):
+    """BART's shape, without dropout."""
+    sides = {f"{side}_{name}": shape[key] for side in ("encoder", "decoder")
+             for name, key in (("layers", "layers"), ("ffn_dim", "ffn"),
+                               ("attention_heads", "heads"))}
+    return dict(**sides, d_model=shape["hidden"], dropout=0.0,
+                attention_dropout=0.0, activation_dropout=0.0,
+                max_position_embeddings=shape["seq"], pad_token_id=PAD,
+                decoder_start_token_id=PAD)
+
+
 MASKED_LM, CLASSIFIER = ("AutoModelForMaskedLM",
                          "AutoModelForSequenceClassification")
 ENCODERS = {
@@ -257,6 +325,24 @@ ENCODERS = {
         decoder_start_token_id=PAD, pad_token_id=PAD),
         "AutoModelForSeq2SeqLM", True, ("eager",), pairs,
         outputs=("logits", "encoder_last_hidden_state")),
+    "bart": Architecture(
+        "BartConfig", translator, "AutoModelForSeq2SeqLM", True,
+        samples=pairs, outputs=("logits", "encoder_last_hidden_state")),
+    # One layer, used several times; embeddings narrower than layers.
+    "albert": Architecture("AlbertConfig", lambda s: {
+        **encoder(s), "embedding_size": s["hidden"] // 2,
+        "classifier_dropout_prob": 0.0}, MASKED_LM, True,
+        samples=masked_words),
+    "electra": Architecture("ElectraConfig", lambda s: {
+        **encoder(s), "embedding_size": s["hidden"] // 2}, MASKED_LM, True,
+        samples=masked_words),
+    "modernbert": Architecture(
+        "ModernBertConfig", modern, MASKED_LM, True,
+        samples=lambda s: masked_words(s, types=False)),
+    "dinov2": Architecture("Dinov2Config", lambda s: {
+        **encoder(s), "image_size": side(s), "patch_size": s.get("patch", 4),
+        "drop_path_rate": 0.0, "use_mask_token": False},
+        "AutoModelForImageClassification", samples=pictures),
     "vit": Architecture("ViTConfig", lambda s: {
         **encoder(s), "image_size": side(s), "patch_size": s.get("patch", 4),
         "num_labels": s.get("classes", CLASSES)},
@@ -268,6 +354,16 @@ EXPERTS = {
     "qwen3_moe": Architecture("Qwen3MoeConfig", lambda s: {
         **experts(s), "num_experts": 4, "moe_intermediate_size": s["ffn"],
         "head_dim": wide_heads(s)}),
+    # An expert that every token sees, behind a gate.
+    "qwen2_moe": Architecture("Qwen2MoeConfig", lambda s: {
+        **experts(s), "num_experts": 4, "moe_intermediate_size": s["ffn"],
+        "shared_expert_intermediate_size": s["ffn"]}),
+    "deepseek_v3": Architecture("DeepseekV3Config", latent),
+    # Each head has a sink that takes part in its softmax.
+    "gpt_oss": Architecture("GptOssConfig", lambda s: {
+        **experts(s), "num_local_experts": 4, "sliding_window": window(s),
+        "layer_types": alternating(s), "head_dim": s["hidden"] // s["heads"]},
+        attention=("eager",), raised=False),
 }
 
 ARCHITECTURES = {**DECODERS, **ENCODERS, **EXPERTS}

@@ -90,19 +90,54 @@ def train(model):
 
 
 def expected_ops(model):
-    """What the raised graph must hold: norms and attentions of the module."""
-    def is_attention(module):
-        return type(module).__name__.endswith("Attention")
+    """What the raised graph must hold: norms and attentions as often as the
+    module calls them, and each softmax elsewhere."""
+    import torch
+    from torch.overrides import TorchFunctionMode
 
-    modules = list(model.module.modules())
-    names = [type(m).__name__ for m in modules]
-    # Some wrap what computes.
-    attentions = sum(is_attention(m) and not any(
-        is_attention(inner) for inner in m.modules() if inner is not m)
-        for m in modules)
-    return {"attention": attentions,
-            "norm": sum("Norm" in name for name in names),
-            "unrecognised softmax": sum("Router" in name for name in names)}
+    calls = {"attention": 0, "norm": 0, "unrecognised softmax": 0}
+
+    def is_attention(module):
+        # Some wrap what computes.
+        return type(module).__name__.endswith("Attention") and not any(
+            is_attention(inner) for inner in module.modules()
+            if inner is not module)
+
+    class Softmaxes(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            if getattr(function, "__name__", "") == "softmax":
+                calls["unrecognised softmax"] += 1
+            return function(*args, **(kwargs or {}))
+
+    def count(module, kind):
+        known = {}
+
+        def enter(*_):
+            calls[kind] += 1
+            known["softmaxes"] = calls["unrecognised softmax"]
+
+        def leave(*_):
+            calls["unrecognised softmax"] = known["softmaxes"]
+
+        return [module.register_forward_pre_hook(enter),
+                module.register_forward_hook(leave)]
+
+    hooks = []
+    for module in model.module.modules():
+        if is_attention(module):
+            hooks += count(module, "attention")
+        elif "Norm" in type(module).__name__:
+            hooks += count(module, "norm")
+    batch = {k: torch.from_numpy(v[:1]) for k, v in model.samples.items()
+             if k != "labels"}
+    with torch.no_grad(), Softmaxes():
+        model.module(**batch)
+    for hook in hooks:
+        hook.remove()
+    if not model.architecture.raised:
+        calls["unrecognised softmax"] += calls["attention"]
+        calls["attention"] = 0
+    return calls
 
 
 def forward(model, path):

@@ -78,7 +78,9 @@ SHIPPED = ("mistral-23-sdpa-folded", "qwen3-18-eager",
            "gemma2-18-eager-folded", "gemma3-23-sdpa-folded", "phi3-18-sdpa",
            "opt-23-sdpa-folded", "gpt_neox-18-sdpa-folded",
            "bloom-23-eager-folded", "falcon-18-sdpa-folded", "granite-18-eager",
-           "cohere-23-eager-folded", "glm-18-sdpa")
+           "cohere-23-eager-folded", "glm-18-sdpa", "gptj-23-eager-folded",
+           "gpt_neo-18-eager", "modernbert-23-sdpa-folded", "albert-18-sdpa",
+           "deepseek_v3-18-sdpa", "gpt_oss-23-eager")
 SMALL = "--hidden 32 --heads 4 --kv-heads 2 --ffn 48"
 RECORDED = os.path.join(HERE, "recorded")
 
