@@ -10,7 +10,10 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "shardonnx/Object/Object.h"
 #include "shardonnx/Support/TemporaryFile.h"
+#include "shardonnx/runtime/DependentLaunch.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -77,6 +80,24 @@ makeTargetMachine(StringRef chip) {
   return machine;
 }
 
+// Kernels begin by waiting for what they come behind, so that they may be
+// launched before that has ended, and then let what comes behind them be
+// launched. The clobber keeps every load and store behind both.
+static void addGridDependencies(llvm::Module &module) {
+  llvm::FunctionType *type = llvm::FunctionType::get(
+      llvm::Type::getVoidTy(module.getContext()), /*isVarArg=*/false);
+  llvm::InlineAsm *code =
+      llvm::InlineAsm::get(type,
+                           "griddepcontrol.wait;\n\t"
+                           "griddepcontrol.launch_dependents;",
+                           "~{memory}", /*hasSideEffects=*/true);
+  for (llvm::Function &function : module)
+    if (function.getCallingConv() == llvm::CallingConv::PTX_Kernel)
+      llvm::IRBuilder<>(&function.getEntryBlock(),
+                        function.getEntryBlock().getFirstInsertionPt())
+          .CreateCall(type, code);
+}
+
 llvm::Expected<std::string> shardonnx::emitPTX(ModuleOp device,
                                                StringRef chip) {
   if (llvm::Error error = checkDeviceChip(chip))
@@ -96,6 +117,8 @@ llvm::Expected<std::string> shardonnx::emitPTX(ModuleOp device,
   module->setTargetTriple(llvm::Triple(kTriple));
   module->setDataLayout((*machine)->createDataLayout());
   optimizeModule(*module, **machine);
+  if (archOf(chip) >= kDependentLaunchArch)
+    addGridDependencies(*module);
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager codegen;

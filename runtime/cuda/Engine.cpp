@@ -108,6 +108,8 @@ void CudaEngine::makeContext(const EngineSetup &setup) {
   context.ranks = setup.info.worldSize;
   context.device = &device;
   context.compute = compute;
+  if (!isOff("SHARDONNX_CUDA_DEPENDENT_LAUNCH"))
+    context.dependent = compute;
   context.programImages = &programImages;
   context.runtimeImages = &runtimeImages;
   context.gemm = &gemm;

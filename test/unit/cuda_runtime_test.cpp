@@ -17,6 +17,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -209,6 +210,49 @@ TEST_F(OnDevice, ARefusedCaptureSaysWhyAndTheFunctionRuns) {
   function.run();
   wait();
   EXPECT_EQ(download<float>(sum.data(), 256), std::vector<float>(256, 1.f));
+}
+
+// Of a captured stream, where it comes behind a kernel and nothing else.
+TEST_F(OnDevice, AKernelThatWaitsIsLaunchedBeforeTheOneAheadHasEnded) {
+  using Print = CUresult (*)(CUgraph, const char *, unsigned);
+  void *library = ::dlopen("libcuda.so.1", RTLD_LAZY);
+  if (!library || !::dlsym(library, "shardonnxEmulatorInstructions"))
+    GTEST_SKIP() << "only the emulated device tells so in words";
+  auto print =
+      reinterpret_cast<Print>(::dlsym(library, "cuGraphDebugDotPrint"));
+  static constexpr char kWaits[] =
+      ".version 8.0\n.target sm_90\n.address_size 64\n"
+      ".visible .entry waits()\n{\ngriddepcontrol.wait;\nret;\n}\n";
+  std::string path = testing::TempDir() + "dependent.dot";
+  auto dependent = [&](int arch) {
+    ShxDeviceImage image = {SHX_PTX, arch, kWaits, sizeof(kWaits)};
+    Images images(device, {{"waits", &image, 1}});
+    context.programImages = &images;
+    ShxDeviceKernel kernel = {"waits", 32, 0, 1, 0, 0};
+    DeviceMemory from(256, "x"), to(256, "y");
+    check(
+        driver().cuStreamBeginCapture(compute, CU_STREAM_CAPTURE_MODE_RELAXED),
+        "capturing");
+    for (int i = 0; i < 5; ++i) {
+      if (i == 3)
+        copyBytes(context, compute, to.data(), from.data(), 256);
+      launchGenerated(context, kernel, 1, nullptr);
+    }
+    CUgraph graph = nullptr;
+    check(driver().cuStreamEndCapture(compute, &graph), "capturing");
+    EXPECT_EQ(print(graph, path.c_str(), 0), CUDA_SUCCESS);
+    driver().cuGraphDestroy(graph);
+    context.programImages = &program;
+    std::ifstream file(path);
+    int count = 0;
+    for (std::string line; std::getline(file, line);)
+      count += line.find("programmatic") != line.npos;
+    return count;
+  };
+  EXPECT_EQ(dependent(90), 0);
+  context.dependent = compute;
+  EXPECT_EQ(dependent(90), 3); // the second, third and last
+  EXPECT_EQ(dependent(80), 0); // has no such instruction
 }
 
 Manifest tokenInput() {

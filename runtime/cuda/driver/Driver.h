@@ -42,9 +42,11 @@
   X(cuGraphGetNodes)                                                           \
   X(cuGraphInstantiate)                                                        \
   X(cuGraphLaunch)                                                             \
+  X(cuGraphNodeGetType)                                                        \
   X(cuGraphUpload)                                                             \
   X(cuInit)                                                                    \
   X(cuLaunchKernel)                                                            \
+  X(cuLaunchKernelEx)                                                          \
   X(cuMemAlloc)                                                                \
   X(cuMemFree)                                                                 \
   X(cuMemFreeHost)                                                             \
@@ -66,6 +68,7 @@
   X(cuStreamCreateWithPriority)                                                \
   X(cuStreamDestroy)                                                           \
   X(cuStreamEndCapture)                                                        \
+  X(cuStreamGetCaptureInfo)                                                    \
   X(cuStreamIsCapturing)                                                       \
   X(cuStreamQuery)                                                             \
   X(cuStreamSynchronize)                                                       \

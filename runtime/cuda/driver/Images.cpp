@@ -85,7 +85,7 @@ void Images::load(Loaded &loaded) const {
         " for ", device.name(), *log ? " (" + firstLine(log) + ")" : "");
 }
 
-CUfunction Images::find(const char *name) {
+void Images::find(const char *name, Function &found) {
   for (Loaded &loaded : modules) {
     if (loaded.image && !mayHave(*loaded.image, name))
       continue;
@@ -98,7 +98,9 @@ CUfunction Images::find(const char *name) {
       // Not at its first launch, which a graph may be capturing.
       if (driver().cuFuncLoad)
         check(driver().cuFuncLoad(function), "loading kernel ", name);
-      return function;
+      found.handle = function;
+      found.arch = loaded.image->arch;
+      return;
     }
     if (result != CUDA_ERROR_NOT_FOUND)
       failCuda(result, concat("looking for kernel ", name));
@@ -111,7 +113,7 @@ CUfunction Images::find(const char *name) {
 CUfunction Images::function(const char *name, unsigned sharedBytes) {
   Function &entry = functions[name];
   if (!entry.handle)
-    entry.handle = find(name);
+    find(name, entry);
   // More than 48 KiB, a kernel's static shared memory included, must be asked
   // for.
   if (sharedBytes > entry.sharedBytes) {
@@ -122,6 +124,11 @@ CUfunction Images::function(const char *name, unsigned sharedBytes) {
     entry.sharedBytes = sharedBytes;
   }
   return entry.handle;
+}
+
+int Images::arch(const char *name) {
+  function(name);
+  return functions[name].arch;
 }
 
 } // namespace shardonnx::rt::cuda

@@ -39,6 +39,8 @@ public:
   /// The function of this name, ready for a launch with so many bytes of
   /// dynamic shared memory. Throws when no table has it.
   CUfunction function(const char *name, unsigned sharedBytes = 0);
+  /// The architecture that the function's code is for.
+  int arch(const char *name);
 
 private:
   struct Loaded {
@@ -47,13 +49,15 @@ private:
     CUmodule module = nullptr;
   };
   void load(Loaded &loaded) const;
-  CUfunction find(const char *name);
+  struct Function;
+  void find(const char *name, Function &function);
 
   const Device &device;
   std::vector<Loaded> modules;
   struct Function {
     CUfunction handle = nullptr;
     unsigned sharedBytes = 0; // that it was made ready for
+    int arch = 0;
   };
   std::unordered_map<std::string, Function> functions;
 };

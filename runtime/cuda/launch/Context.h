@@ -168,6 +168,9 @@ struct Context : ShxContext {
   int rank = 0, ranks = 1;
   const Device *device = nullptr;
   CUstream compute = nullptr;
+  /// The stream whose captured launches may begin before the kernel ahead of
+  /// them has ended; null: none.
+  CUstream dependent = nullptr;
   Images *programImages = nullptr; // generated kernels
   Images *runtimeImages = nullptr; // kernels/
   State *state = nullptr;

@@ -5,6 +5,7 @@
 
 #include "Launch.h"
 #include "shardonnx/runtime/ByteSize.h"
+#include "shardonnx/runtime/DependentLaunch.h"
 #include <limits>
 
 namespace shardonnx::rt::cuda {
@@ -18,16 +19,57 @@ unsigned checked(int64_t value) {
   return static_cast<unsigned>(value);
 }
 
+// A kernel that begins with griddepcontrol.wait may begin while the one ahead
+// of it, ours or a library's, ends: where that is all that it comes behind.
+bool isBehindKernel(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUgraphNode *nodes = nullptr;
+  const CUgraphEdgeData *edges = nullptr;
+  size_t count = 0;
+  check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr,
+                                        &nodes, &edges, &count),
+        "asking what a kernel comes behind");
+  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE || count != 1)
+    return false;
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  check(driver().cuGraphNodeGetType(nodes[0], &type),
+        "asking what a kernel comes behind");
+  return type == CU_GRAPH_NODE_TYPE_KERNEL;
+}
+
+CUresult launchDependent(CUfunction function, CUstream stream, Dim grid,
+                         Dim block, unsigned sharedBytes, void **arguments) {
+  CUlaunchAttribute attribute = {};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config = {};
+  config.gridDimX = grid.x;
+  config.gridDimY = grid.y;
+  config.gridDimZ = grid.z;
+  config.blockDimX = block.x;
+  config.blockDimY = block.y;
+  config.blockDimZ = block.z;
+  config.sharedMemBytes = sharedBytes;
+  config.hStream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return driver().cuLaunchKernelEx(&config, function, arguments, nullptr);
+}
+
 void enqueue(Context &context, CUfunction function, CUstream stream,
              const char *kernel, Dim grid, Dim block, unsigned sharedBytes,
-             void **arguments) {
+             void **arguments, bool waits) {
   if (context.preparing() || grid.x == 0 || grid.y == 0 || grid.z == 0)
     return;
   if (stream == context.compute)
     context.lastWork = kernel;
-  check(driver().cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x,
-                                block.y, block.z, sharedBytes, stream,
-                                arguments, nullptr),
+  bool dependent =
+      waits && stream == context.dependent && isBehindKernel(stream);
+  check(dependent ? launchDependent(function, stream, grid, block, sharedBytes,
+                                    arguments)
+                  : driver().cuLaunchKernel(
+                        function, grid.x, grid.y, grid.z, block.x, block.y,
+                        block.z, sharedBytes, stream, arguments, nullptr),
         "launching kernel ", kernel);
 }
 
@@ -40,7 +82,7 @@ void launchRaw(Context &context, CUstream stream, const char *kernel, Dim grid,
                Dim block, unsigned sharedBytes, void **arguments) {
   CUfunction function = context.runtimeImages->function(kernel, sharedBytes);
   enqueue(context, function, stream, kernel, grid, block, sharedBytes,
-          arguments);
+          arguments, /*waits=*/false);
 }
 
 void copyBytes(Context &context, CUstream stream, void *to, const void *from,
@@ -56,8 +98,9 @@ void launchGenerated(Context &context, const ShxDeviceKernel &kernel,
                      int64_t blocks, void **arguments) {
   auto shared = static_cast<unsigned>(kernel.sharedBytes);
   CUfunction function = context.programImages->function(kernel.name, shared);
+  bool waits = context.programImages->arch(kernel.name) >= kDependentLaunchArch;
   enqueue(context, function, context.compute, kernel.name, blocks,
-          kernel.blockThreads, shared, arguments);
+          kernel.blockThreads, shared, arguments, waits);
 }
 
 void launchOptimizer(Context &context, const ShxDeviceKernel &kernel,

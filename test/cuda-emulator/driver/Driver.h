@@ -13,6 +13,7 @@
 #include <cuda.h>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,6 +46,8 @@ struct GraphNode {
   std::vector<size_t> after;
   /// Of the stream that it was captured from, for what runs on processors.
   std::optional<int> priority = {};
+  /// It may begin before the node ahead of it has ended.
+  bool programmatic = false;
 };
 
 /// Makes work the current one of the thread, for looking for races.
@@ -84,6 +87,10 @@ struct CUgraph_st {
   std::shared_ptr<const shardonnx::emulator::Reachability> order;
 };
 
+struct CUgraphNode_st {
+  CUgraphNodeType type;
+};
+
 struct CUgraphExec_st {
   std::shared_ptr<const CUgraph_st> graph;
   /// What it takes of its device beside what the program has asked for.
@@ -103,6 +110,10 @@ struct Capture {
   uint64_t id = 0;
   std::unique_ptr<CUgraph_st> graph;
   std::set<CUstream> streams;
+  /// What cuStreamGetCaptureInfo has told of nodes.
+  std::map<size_t, CUgraphNode_st> told;
+  std::vector<CUgraphNode> dependencies;
+  std::vector<CUgraphEdgeData> edges;
 };
 
 } // namespace shardonnx::emulator
@@ -199,6 +210,9 @@ void runGraph(const CUgraph_st &graph, CUctx_st *context);
 void shuffleDelay();
 bool shuffling();
 uint64_t shuffleNumber();
+
+/// Whether the stream's next captured node comes behind one kernel alone.
+bool isBehindKernel(const CUstream_st &stream);
 
 CUresult loadModule(CUmod_st &module, const char *text);
 

@@ -124,6 +124,35 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
   return CUDA_SUCCESS;
 }
 
+static bool isKernel(const GraphNode &node) {
+  return node.name.compare(0, 7, "kernel ") == 0 ||
+         node.name == "cublasLtMatmul";
+}
+
+bool shardonnx::emulator::isBehindKernel(const CUstream_st &stream) {
+  return stream.tips.size() == 1 &&
+         isKernel(stream.capture->graph->nodes[*stream.tips.begin()]);
+}
+
+static void tellDependencies(const CUstream_st &stream,
+                             const CUgraphNode **nodes,
+                             const CUgraphEdgeData **edges, size_t &count) {
+  Capture &capture = *stream.capture;
+  capture.dependencies.clear();
+  for (size_t tip : stream.tips) {
+    CUgraphNode_st &node = capture.told[tip];
+    node.type = isKernel(capture.graph->nodes[tip]) ? CU_GRAPH_NODE_TYPE_KERNEL
+                                                    : CU_GRAPH_NODE_TYPE_EMPTY;
+    capture.dependencies.push_back(&node);
+  }
+  count = capture.dependencies.size();
+  capture.edges.assign(count, {});
+  if (nodes)
+    *nodes = capture.dependencies.data();
+  if (edges)
+    *edges = capture.edges.data();
+}
+
 CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status,
                                 cuuint64_t *id, CUgraph *graph,
                                 const CUgraphNode **nodes,
@@ -135,10 +164,13 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status,
     *id = stream->capture->id;
   if (graph && stream->capture)
     *graph = stream->capture->graph.get();
-  if (nodes || edges || count) {
-    say("cuStreamGetCaptureInfo: dependencies are not emulated");
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
+  if (stream->capture && count)
+    tellDependencies(*stream, nodes, edges, *count);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type) {
+  *type = node->type;
   return CUDA_SUCCESS;
 }
 
@@ -163,7 +195,8 @@ CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned) {
     std::fprintf(file, "  n%zu [label=\"%s%s\"];\n", node, one.name.c_str(),
                  priority.c_str());
     for (size_t before : one.after)
-      std::fprintf(file, "  n%zu -> n%zu;\n", before, node);
+      std::fprintf(file, "  n%zu -> n%zu%s;\n", before, node,
+                   one.programmatic ? " [label=\"programmatic\"]" : "");
   }
   std::fprintf(file, "}\n");
   return std::fclose(file) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;

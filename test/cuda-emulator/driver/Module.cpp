@@ -242,10 +242,9 @@ static CUresult fillParams(const Program &program, void **params, void **extra,
   return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned gridX, unsigned gridY,
-                        unsigned gridZ, unsigned blockX, unsigned blockY,
-                        unsigned blockZ, unsigned shared, CUstream stream,
-                        void **params, void **extra) {
+static CUresult launchKernel(CUfunction function, const CUlaunchConfig &config,
+                             void **params, void **extra, bool programmatic) {
+  CUstream stream = config.hStream;
   if (CUresult result = enterStream(stream))
     return result;
   if (!function || function->module->context != stream->context)
@@ -253,24 +252,44 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gridX, unsigned gridY,
   std::shared_ptr<const Program> program = function->program;
   Launch launch;
   launch.program = program.get();
-  uint32_t grid[3] = {gridX, gridY, gridZ}, block[3] = {blockX, blockY, blockZ};
+  uint32_t grid[3] = {config.gridDimX, config.gridDimY, config.gridDimZ};
+  uint32_t block[3] = {config.blockDimX, config.blockDimY, config.blockDimZ};
   std::copy(grid, grid + 3, launch.grid);
   std::copy(block, block + 3, launch.block);
-  launch.dynamicShared = shared;
+  launch.dynamicShared = config.sharedMemBytes;
   launch.device = stream->context->device;
+  launch.programmatic = programmatic;
   if (CUresult result = checkLaunch(*function, launch))
     return result;
   if (CUresult result = fillParams(*program, params, extra, launch.params))
     return result;
-  return enqueue(stream, "kernel " + program->name, [program, launch] {
-    Launch now = launch;
-    now.order = currentOrder();
-    runLaunch(now);
-  });
+  std::lock_guard<std::recursive_mutex> lock(Driver::get().mutex);
+  if (programmatic && stream->capture && !isBehindKernel(*stream))
+    return refuse(*program, CUDA_ERROR_INVALID_VALUE,
+                  "it is programmatic, but not behind one kernel alone");
+  CUresult result =
+      enqueue(stream, "kernel " + program->name, [program, launch] {
+        Launch now = launch;
+        now.order = currentOrder();
+        runLaunch(now);
+      });
+  if (result == CUDA_SUCCESS && stream->capture)
+    stream->capture->graph->nodes.back().programmatic = programmatic;
+  return result;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned gridX, unsigned gridY,
+                        unsigned gridZ, unsigned blockX, unsigned blockY,
+                        unsigned blockZ, unsigned shared, CUstream stream,
+                        void **params, void **extra) {
+  CUlaunchConfig config = {gridX,  gridY,  gridZ,  blockX,  blockY,
+                           blockZ, shared, stream, nullptr, 0};
+  return launchKernel(function, config, params, extra, /*programmatic=*/false);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
                           void **params, void **extra) {
+  bool programmatic = false;
   for (unsigned k = 0; k < config->numAttrs; ++k) {
     const CUlaunchAttribute &attribute = config->attrs[k];
     bool cluster = attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
@@ -279,13 +298,12 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
                        1;
     bool cooperative = attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
                        attribute.value.cooperative;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      programmatic = attribute.value.programmaticStreamSerializationAllowed;
     if (cluster || cooperative) {
       say("clusters and cooperative launches are not emulated");
       return CUDA_ERROR_NOT_SUPPORTED;
     }
   }
-  return cuLaunchKernel(function, config->gridDimX, config->gridDimY,
-                        config->gridDimZ, config->blockDimX, config->blockDimY,
-                        config->blockDimZ, config->sharedMemBytes,
-                        config->hStream, params, extra);
+  return launchKernel(function, *config, params, extra, programmatic);
 }

@@ -66,6 +66,11 @@ char *shardonnx::emulator::resolveLane(Warp &w, const Instr &i, unsigned lane,
     return const_cast<char *>(params.data()) + address;
   }
   default: {
+    if (w.depends)
+      fault(w, i, lane, CUDA_ERROR_LAUNCH_FAILED,
+            std::string(use == Use::Read ? "reads" : "writes") +
+                " global memory before griddepcontrol.wait, although it was "
+                "launched before what it depends on has ended");
     MemoryRange &range = w.block->view->of(w, i);
     if (address < range.low || address >= range.high ||
         bytes > range.high - address) {
@@ -139,7 +144,7 @@ static void resolveShared(Warp &w, const Instr &i, unsigned bytes, Use use,
 void shardonnx::emulator::resolve(Warp &w, const Instr &i, Space space,
                                   unsigned bytes, Use use, Resolved &out) {
   if ((space == Global || space == Generic) && !w.block->launch->order &&
-      resolveFast(w, i, bytes, out))
+      !w.depends && resolveFast(w, i, bytes, out))
     return;
   out.contiguous = false;
   if (space == Shared && i.a != kNowhere)

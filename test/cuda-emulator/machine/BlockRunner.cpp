@@ -104,6 +104,7 @@ void BlockRunner::prepare(const Launch &launch, uint64_t linear) {
     w.active = w.present;
     w.exited = w.syncs = 0;
     w.done = w.waiting = false;
+    w.depends = launch.programmatic;
     w.paths.clear();
     w.copies.clear();
     std::fill(std::begin(w.copyGroup), std::end(w.copyGroup), 0);

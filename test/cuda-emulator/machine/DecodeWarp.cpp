@@ -278,3 +278,9 @@ void Decoder::multiplyCarry(const Op &op) {
 }
 
 void Decoder::trap(const Op &) { emit(trapLanes); }
+
+/// Here dependents begin when a kernel has ended, which is always allowed.
+void Decoder::dependencies(const Op &op) {
+  if (has(op, "wait"))
+    emit(waitForGrids);
+}

@@ -308,7 +308,7 @@ void Decoder::statement(const Op &op) {
       {"prefetch", &Decoder::ignore},
       {"prefetchu", &Decoder::ignore},
       {"brkpt", &Decoder::ignore},
-      {"griddepcontrol", &Decoder::ignore},
+      {"griddepcontrol", &Decoder::dependencies},
       {"setmaxnreg", &Decoder::ignore},
   };
   auto found = methods.find(op.opcode[0]);

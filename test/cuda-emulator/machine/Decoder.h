@@ -102,6 +102,7 @@ private:
   void carry(const Op &op);
   void multiplyCarry(const Op &op);
   void trap(const Op &op);
+  void dependencies(const Op &op);
 
   const PtxModule &module;
   const SymbolAddresses &addresses;

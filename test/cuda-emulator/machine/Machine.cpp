@@ -235,4 +235,12 @@ void BlockRunner::run(const Launch &launch, uint64_t linear) {
   }
   for (Warp &w : block.warps)
     executed += w.executed;
+  auto depends = [](const Warp &w) { return w.depends; };
+  if (std::all_of(block.warps.begin(), block.warps.end(), depends))
+    throw Fault(CUDA_ERROR_LAUNCH_FAILED,
+                "kernel " + block.program->name + ", block " +
+                    std::to_string(linear) +
+                    " of a programmatic launch returns without "
+                    "griddepcontrol.wait: what follows it would not wait for "
+                    "what came before it");
 }

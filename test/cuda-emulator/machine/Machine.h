@@ -143,6 +143,8 @@ struct Warp {
   /// Counts what orders the warp's own memory accesses.
   uint32_t syncs = 0;
   bool done = false, waiting = false;
+  /// Of a programmatic launch, before its griddepcontrol.wait.
+  bool depends = false;
   /// Where it waits.
   const Instr *barrier = nullptr;
   alignas(64) uint32_t lane32[kLanes] = {};
@@ -209,6 +211,9 @@ struct Launch {
   uint32_t dynamicShared = 0;
   std::vector<char> params;
   int device = 0;
+  /// It may begin before what it depends on has ended: until
+  /// griddepcontrol.wait, nothing of global memory is what it will be.
+  bool programmatic = false;
   /// Set when races in global memory are looked for.
   std::shared_ptr<const Order> order;
 };

@@ -218,6 +218,10 @@ void shardonnx::emulator::trapLanes(Warp &w, const Instr &i) {
         CUDA_ERROR_LAUNCH_FAILED, "trap");
 }
 
+void shardonnx::emulator::waitForGrids(Warp &w, const Instr &) {
+  w.depends = false;
+}
+
 void shardonnx::emulator::testSpace(Warp &w, const Instr &i) {
   const uint64_t *a = w.at<uint64_t>(i.a);
   uint32_t bits = 0;

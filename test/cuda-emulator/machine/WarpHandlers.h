@@ -47,6 +47,7 @@ enum ReduceMode : uint8_t {
 void reduceLanes(Warp &w, const Instr &i);
 void syncWarp(Warp &w, const Instr &i);
 void trapLanes(Warp &w, const Instr &i);
+void waitForGrids(Warp &w, const Instr &i);
 
 /// lists[target]: registers of d, a, b, c. mode: type of A and B.
 enum MatrixType : uint8_t { MatrixHalf, MatrixBFloat, MatrixTensorFloat };

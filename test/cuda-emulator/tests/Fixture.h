@@ -59,6 +59,15 @@ protected:
     return cuLaunchKernel(kernel, grid, 1, 1, block, 1, 1, shared, stream,
                           params, nullptr);
   }
+  /// It may begin before the kernel ahead of it has ended.
+  CUresult launchProgrammatic(CUfunction kernel, CUdeviceptr out) {
+    CUlaunchAttribute attribute = {};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config = {1, 1, 1, 32, 1, 1, 0, stream, &attribute, 1};
+    void *params[] = {&out};
+    return cuLaunchKernelEx(&config, kernel, params, nullptr);
+  }
   /// Runs it and returns what the emulator says on stderr.
   std::string complaint(const std::function<CUresult()> &run,
                         CUresult expected);

@@ -87,6 +87,46 @@ TEST_F(CheckTest, ShuffleFromInactiveLane) {
               "names the inactive lane");
 }
 
+TEST_F(CheckTest, ProgrammaticLaunches) {
+  Buffer<float> out(64);
+  CHECK_CU(launch(function("writesEarly"), 1, 32, 0, out.address));
+  CHECK_CU(launchProgrammatic(function("waitsFirst"), out.address));
+  CHECK_CU(cuStreamSynchronize(stream));
+  EXPECT_EQ(out.read()[31], 2);
+  std::string text = complaint(
+      [&] { return launchProgrammatic(function("writesEarly"), out.address); },
+      CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_NE(text.find("writes global memory before griddepcontrol.wait"),
+            std::string::npos)
+      << text;
+}
+
+TEST_F(CheckTest, ProgrammaticLaunchThatNeverWaits) {
+  Buffer<float> out(64);
+  std::string text = complaint(
+      [&] { return launchProgrammatic(function("neverWaits"), out.address); },
+      CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_NE(text.find("returns without griddepcontrol.wait"), std::string::npos)
+      << text;
+}
+
+TEST_F(CheckTest, ProgrammaticLaunchBehindNoKernel) {
+  Buffer<float> out(64);
+  CUgraph graph = nullptr;
+  CUfunction kernel = function("waitsFirst");
+  CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  CHECK_CU(launch(kernel, 1, 32, 0, out.address));
+  CHECK_CU(launchProgrammatic(kernel, out.address));
+  CHECK_CU(cuMemsetD32Async(out.address, 0, 64, stream));
+  std::string text =
+      complaint([&] { return launchProgrammatic(kernel, out.address); },
+                CUDA_ERROR_INVALID_VALUE);
+  EXPECT_NE(text.find("not behind one kernel alone"), std::string::npos)
+      << text;
+  CHECK_CU(cuStreamEndCapture(stream, &graph));
+  CHECK_CU(cuGraphDestroy(graph));
+}
+
 TEST_F(CheckTest, TooMuchSharedMemory) {
   Buffer<float> out(64);
   CUfunction kernel = function("beyondShared");

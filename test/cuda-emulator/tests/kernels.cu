@@ -203,6 +203,20 @@ __global__ void spin(float *out, int rounds) {
 
 __global__ void beyondEnd(float *out, int n) { out[threadIdx.x + n] = 1; }
 
+/// Of a programmatic launch: too early, never, and as it should be.
+__global__ void writesEarly(float *out) {
+  out[threadIdx.x] = 1;
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+__global__ void neverWaits(float *) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+__global__ void waitsFirst(float *out) {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  out[threadIdx.x] += 1;
+}
+
 __global__ void misaligned(float *out) {
   float4 *p = reinterpret_cast<float4 *>(out + 1);
   p[threadIdx.x] = make_float4(0, 0, 0, 0);
