@@ -58,13 +58,13 @@ CUresult launchDependent(CUfunction function, CUstream stream, Dim grid,
 
 void enqueue(Context &context, CUfunction function, CUstream stream,
              const char *kernel, Dim grid, Dim block, unsigned sharedBytes,
-             void **arguments, bool waits) {
+             void **arguments, int arch) {
   if (context.preparing() || grid.x == 0 || grid.y == 0 || grid.z == 0)
     return;
   if (stream == context.compute)
     context.lastWork = kernel;
-  bool dependent =
-      waits && stream == context.dependent && isBehindKernel(stream);
+  bool dependent = arch >= kDependentLaunchArch &&
+                   stream == context.dependent && isBehindKernel(stream);
   check(dependent ? launchDependent(function, stream, grid, block, sharedBytes,
                                     arguments)
                   : driver().cuLaunchKernel(
@@ -82,7 +82,7 @@ void launchRaw(Context &context, CUstream stream, const char *kernel, Dim grid,
                Dim block, unsigned sharedBytes, void **arguments) {
   CUfunction function = context.runtimeImages->function(kernel, sharedBytes);
   enqueue(context, function, stream, kernel, grid, block, sharedBytes,
-          arguments, /*waits=*/false);
+          arguments, context.runtimeImages->arch(kernel));
 }
 
 void copyBytes(Context &context, CUstream stream, void *to, const void *from,
@@ -98,9 +98,9 @@ void launchGenerated(Context &context, const ShxDeviceKernel &kernel,
                      int64_t blocks, void **arguments) {
   auto shared = static_cast<unsigned>(kernel.sharedBytes);
   CUfunction function = context.programImages->function(kernel.name, shared);
-  bool waits = context.programImages->arch(kernel.name) >= kDependentLaunchArch;
   enqueue(context, function, context.compute, kernel.name, blocks,
-          kernel.blockThreads, shared, arguments, waits);
+          kernel.blockThreads, shared, arguments,
+          context.programImages->arch(kernel.name));
 }
 
 void launchOptimizer(Context &context, const ShxDeviceKernel &kernel,

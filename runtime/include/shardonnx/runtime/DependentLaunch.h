@@ -1,8 +1,8 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which generated kernels may be launched before the kernel ahead of them has
-// ended, as compiler and runtime must agree.
+// Which kernels may be launched before the kernel ahead of them has ended: the
+// runtime believes what the compiler, and the build of its own, have done.
 
 #ifndef SHARDONNX_RUNTIME_DEPENDENTLAUNCH_H
 #define SHARDONNX_RUNTIME_DEPENDENTLAUNCH_H
