@@ -108,7 +108,8 @@ private:
   bool isMoved(StringRef constant, StringRef parameter) const {
     return isFoldedOf(constant, parameter,
                       {"val", "alias", "_to_copy", "slice", "unsqueeze",
-                       "convert_element_type_default"});
+                       "convert_element_type_default",
+                       "scalar_tensor_default"});
   }
 
   /// Whether rows were taken of the parameter as it is: what else there was

@@ -99,7 +99,7 @@ write(
                       meta={"pkg.onnxscript.optimizer.folded_from": "['type.weight', 'zeros']"}),
                 value("permute_1", [4, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['own.weight']"}),
                 value("val_8", [3, 2, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['experts']"}),
-                value("add_3", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['n3.weight']"}),
+                value("add_3", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['n3.weight', 'scalar_tensor_default_2', 'val_11']"}),
                 value("embedding_4", [2, 4],
                       meta={"pkg.onnxscript.optimizer.folded_from": "['arange', 'mul', 'scaled.weight']"}),
                 value("slice_2", [1, 2, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['places', 'slice_1', 'val_5']"}),
