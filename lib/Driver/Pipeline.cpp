@@ -107,6 +107,10 @@ static void addTrainingPasses(OpPassManager &pm,
   sequences.context = options.mesh.size(MeshAxis::Context);
   sequences.tensor = options.mesh.tensor();
   sequences.attention = spell(options.contextAttention);
+  // On CPUs time is that of the bytes, and rates do not depend on lengths.
+  if (isCuda(options))
+    sequences.device =
+        deviceOfProgram(/*cuda=*/true, options.arch, /*threads=*/1).name;
   pm.addPass(nn::createSplitSequencesPass(sequences));
   nn::PartitionPassOptions partition;
   partition.replicate = options.mesh.size(MeshAxis::Replicate);

@@ -5,6 +5,7 @@
 
 #include "ContextAttention.h"
 
+#include "shardonnx/Cost/Device.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "llvm/ADT/SetVector.h"
@@ -96,7 +97,107 @@ struct Sent {
   double queries, keys; // a rank's query and result, its key and value
 };
 
+/// How long a rank of a device takes for one attention, forward and backward:
+/// what is sent, and blocks, whose rates depend on their length.
+class Predicted {
+public:
+  Predicted(AttentionOp op, ContextRanks ranks, const Device &device)
+      : op(op), ranks(ranks), device(device), group(ranks.parts, ranks.tensor) {
+    ArrayRef<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey());
+    batch = double(q[0]);
+    queries = double(q[1]);
+    keys = double(k[1]);
+    heads = double(q[2]) / double(ranks.tensor);
+    shared = double(k[2]) / double(ranks.tensor);
+    depth = double(q[3]);
+    width = double(shapeOf(op.getValue())[3]);
+    bytes = elementType(op.getQuery()).getIntOrFloatBitWidth() / 8;
+  }
+
+  double byHeads();
+  double inRing();
+
+private:
+  double block(double heads, double rows, double columns, bool causal) const;
+  double merge(double rows, double columns) const;
+
+  AttentionOp op;
+  ContextRanks ranks;
+  const Device &device;
+  RankGroup group;
+  double batch, queries, keys, heads, shared, depth, width, bytes;
+};
+
 } // namespace
+
+// FLOPs as docs/plan.md counts them: five products backward for two forward.
+double Predicted::block(double ofHeads, double rows, double columns,
+                        bool causal) const {
+  double flops = 2 * batch * ofHeads * rows * columns * (depth + width);
+  if (causal)
+    flops /= 2;
+  double moved = bytes * batch * ofHeads * (rows + columns) * (depth + width);
+  double seconds = 0;
+  for (bool backward : {false, true}) {
+    double scale = backward ? 2.5 : 1;
+    double each = device.attentionSeconds(scale * flops, scale * moved,
+                                          {rows, depth, causal, backward},
+                                          /*half=*/bytes == 2);
+    seconds += std::max(each, device.launchSeconds);
+  }
+  return seconds;
+}
+
+// What a block has seen is added to what others have, in f32, and so are the
+// gradients of queries, keys and values.
+double Predicted::merge(double rows, double columns) const {
+  double elements = batch * (heads * rows * (depth + width) +
+                             shared * columns * (depth + width));
+  return 2 * device.launchSeconds +
+         elements * (bytes + 2 * sizeof(float)) / device.memoryBytesPerSecond;
+}
+
+// Each of query, key, value and result is sent, and its gradient; on its way it
+// is laid side by side once.
+double Predicted::byHeads() {
+  double seen =
+      op.getWindow() > 0 ? std::min(keys, double(op.getWindow())) : keys;
+  bool causal = op.getCausal() && op.getWindow() == 0;
+  double seconds = block(heads / double(ranks.parts), queries, seen, causal);
+  double times = double(ranks.repeats(op).value_or(1));
+  for (double size :
+       {queries * heads * depth, queries * heads * width,
+        keys * shared * times * depth, keys * shared * times * width}) {
+    double sent = bytes * batch * size / double(ranks.parts);
+    seconds += 2 * (device.allToAllSeconds(sent, group) +
+                    2 * sent / device.memoryBytesPerSecond);
+  }
+  return seconds;
+}
+
+// Keys and values go around once forward, and backward with their gradients.
+double Predicted::inRing() {
+  auto parts = double(ranks.parts);
+  double rows = queries / parts, columns = keys / parts;
+  double seconds = block(heads, rows, columns, op.getCausal());
+  double chunk = op.getCausal() ? columns / 2 : columns;
+  RingReach reach = {ranks.parts, int64_t(chunk), int64_t(op.getWindow())};
+  double sent = 3 * bytes * batch * shared * (depth + width) * chunk;
+  for (int64_t behind = 1; behind < ranks.parts; ++behind) {
+    int blocks = 1; // each of a chunk of keys
+    if (op.getCausal())
+      blocks = int(reach.lateSeeEarly(behind)) +
+               int(reach.earlySeeEarly(behind) || reach.lateSeeLate(behind));
+    double blockRows = op.getCausal() ? rows / 2 : rows;
+    seconds += blocks * (block(heads, blockRows, chunk, /*causal=*/false) +
+                         merge(blockRows, chunk));
+    // In a step all goes to one rank: keys, values, and again with gradients.
+    if (blocks > 0)
+      seconds += 6 * device.allToAllSeconds(
+                         sent * blocks / 6 * parts / (parts - 1), group);
+  }
+  return seconds;
+}
 
 static InFlightDiagnostic refuse(AttentionOp op, ContextRanks ranks) {
   return op.emitError() << "--mesh: context:" << ranks.parts << ' ';
@@ -154,17 +255,21 @@ static LogicalResult checkGather(AttentionOp op, ContextRanks ranks) {
             "beside a causal one; leave --context-attention=all-gather out";
 }
 
-/// What sends least of the ways that all attention can take.
+/// The fastest of the ways that all attention can take; where no device is
+/// known, what sends least.
 static FailureOr<ContextAttention> cheapest(ArrayRef<AttentionOp> attentions,
                                             ContextRanks ranks,
-                                            ArrayRef<int64_t> lengths) {
+                                            ArrayRef<int64_t> lengths,
+                                            const Device *device) {
   bool heads = true, ring = !unbalanced(attentions, ranks, lengths);
   double byHeads = 0, inRing = 0;
   for (AttentionOp op : attentions) {
     heads &= ranks.repeats(op).has_value();
     ring &= ringRefusal(op).empty();
-    byHeads += Sent(op, ranks).byHeads();
-    inRing += Sent(op, ranks).inRing();
+    byHeads += device ? Predicted(op, ranks, *device).byHeads()
+                      : Sent(op, ranks).byHeads();
+    inRing += device ? Predicted(op, ranks, *device).inRing()
+                     : Sent(op, ranks).inRing();
   }
   if (ring && !(heads && byHeads <= inRing))
     return ContextAttention::Ring;
@@ -184,10 +289,11 @@ static FailureOr<ContextAttention> cheapest(ArrayRef<AttentionOp> attentions,
 
 FailureOr<ContextAttention>
 nn::chooseContextAttention(func::FuncOp function, ContextAttention asked,
-                           ContextRanks ranks, ArrayRef<int64_t> lengths) {
+                           ContextRanks ranks, ArrayRef<int64_t> lengths,
+                           const Device *device) {
   auto attentions = llvm::to_vector(function.getOps<AttentionOp>());
   if (asked == ContextAttention::Auto)
-    return cheapest(attentions, ranks, lengths);
+    return cheapest(attentions, ranks, lengths, device);
   if (asked == ContextAttention::Ring &&
       failed(checkRing(attentions, ranks, lengths)))
     return failure();

@@ -10,6 +10,10 @@
 #include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/runtime/Choices.h"
 
+namespace shardonnx {
+struct Device;
+} // namespace shardonnx
+
 namespace shardonnx::nn {
 
 /// The ranks of the context axis, each of which is so many of a tensor axis.
@@ -29,12 +33,14 @@ bool isFirstKeys(mlir::Value mask);
 /// with the part behind theirs.
 bool canGather(AttentionOp op);
 
-/// The way that a function's attention takes, all in one: `asked`, or what
-/// sends least. Auto where some take their heads and others all keys. An error
-/// where what is asked for cannot be had.
+/// The way that a function's attention takes, all in one: `asked`, or what is
+/// predicted to be the fastest on `device`, or without one what sends least.
+/// Auto where some take their heads and others all keys. An error where what is
+/// asked for cannot be had.
 llvm::FailureOr<ContextAttention>
 chooseContextAttention(mlir::func::FuncOp function, ContextAttention asked,
-                       ContextRanks ranks, llvm::ArrayRef<int64_t> lengths);
+                       ContextRanks ranks, llvm::ArrayRef<int64_t> lengths,
+                       const Device *device);
 
 } // namespace shardonnx::nn
 

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
+#include "shardonnx/Cost/Device.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
@@ -32,9 +33,9 @@ namespace {
 class SequenceSplitter {
 public:
   SequenceSplitter(func::FuncOp function, ContextRanks ranks,
-                   ContextAttention asked)
+                   ContextAttention asked, const Device *device)
       : function(function), block(function.front()), ranks(ranks),
-        parts(ranks.parts), tensor(ranks.tensor), way(asked) {}
+        parts(ranks.parts), tensor(ranks.tensor), way(asked), device(device) {}
 
   LogicalResult run();
 
@@ -75,7 +76,8 @@ private:
   const ContextRanks ranks;
   const int64_t parts, tensor;
   ContextAttention way;
-  bool zigzag = false; // sequences are split so
+  const Device *device; // whose time is predicted, or null
+  bool zigzag = false;  // sequences are split so
   llvm::SetVector<std::pair<int64_t, int64_t>> sequences; // batch, length
   llvm::DenseMap<Value, Sharding> lies;
   llvm::MapVector<Operation *, ShardingQuery> queries;
@@ -118,7 +120,7 @@ LogicalResult SequenceSplitter::chooseWay() {
   SmallVector<int64_t> lengths;
   for (auto [batch, length] : sequences)
     lengths.push_back(length);
-  auto chosen = chooseContextAttention(function, way, ranks, lengths);
+  auto chosen = chooseContextAttention(function, way, ranks, lengths, device);
   if (failed(chosen))
     return failure();
   way = *chosen;
@@ -521,8 +523,16 @@ struct SplitSequencesPass
       return;
     auto asked = parseSpelling<ContextAttention>(attention.getValue());
     ContextAttention way = asked.value_or(ContextAttention::Auto);
+    std::optional<Device> predicted;
+    if (!device.empty() && !(predicted = deviceNamed(device))) {
+      getOperation().emitError("nn-split-sequences: no device is called ")
+          << device;
+      return signalPassFailure();
+    }
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (failed(SequenceSplitter(function, {context, tensor}, way).run()))
+      if (failed(SequenceSplitter(function, {context, tensor}, way,
+                                  predicted ? &*predicted : nullptr)
+                     .run()))
         return signalPassFailure();
   }
 };

@@ -90,7 +90,9 @@ def SplitSequencesPass : Pass<"nn-split-sequences", "mlir::ModuleOp"> {
     are summed over this axis where they are over the shard axis.
 
     Attention is computed in one of three ways, all of a module in the one that
-    sends least, unless `attention` names one. By heads (`ulysses`, Jacobs et
+    `attention` names, or is predicted to be the fastest on `device` (what is
+    sent with the latency of each step, blocks by the rates of their lengths,
+    what adds their results), or without a device sends least. By heads (`ulysses`, Jacobs et
     al. 2023): each rank has some over the whole sequence, between
     nn.all_to_all of query, key and value and one of the result, so that causal
     masks, windows and documents are as without a mesh; key/value heads that are
@@ -112,7 +114,9 @@ def SplitSequencesPass : Pass<"nn-split-sequences", "mlir::ModuleOp"> {
            "Ranks that each of these shares its heads with (nn-partition)">,
     Option<"attention", "attention", "std::string", "\"auto\"",
            "How attention meets the keys of other ranks: auto, ulysses, ring or "
-           "all-gather">
+           "all-gather">,
+    Option<"device", "device", "std::string", "\"\"",
+           "Whose time is predicted, as in plan's --device; empty: nobody's">
   ];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
