@@ -111,7 +111,7 @@ public:
     shared = double(k[2]) / double(ranks.tensor);
     depth = double(q[3]);
     width = double(shapeOf(op.getValue())[3]);
-    bytes = elementType(op.getQuery()).getIntOrFloatBitWidth() / 8;
+    bytes = double(elementType(op.getQuery()).getIntOrFloatBitWidth()) / 8;
   }
 
   double byHeads();

@@ -64,7 +64,7 @@ private:
   bool takeKernel(Operation *op, ArrayRef<int64_t> domain);
   bool takeView(Operation *op);
   bool isBody(FusedOp kernel, size_t axesBehind) const;
-  void addRows(Value value, bool hidden);
+  void addRows(Value value, bool isHidden);
 
   Operation *seed;
   MlpReaders readers;
