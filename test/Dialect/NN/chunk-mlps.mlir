@@ -81,6 +81,28 @@ func.func @backward(%x: tensor<8x3xf32>, %dy: tensor<8x3xf32>) -> tensor<8x3xf32
 
 // -----
 
+// The gradient of a weight that something else reads, too, is one sum.
+// CHECK-LABEL: func.func @shared_weight
+// CHECK: %[[D0:.*]] = nn.matmul %{{.*}} {transpose_lhs}
+// CHECK: %[[D1:.*]] = nn.matmul %{{.*}} {transpose_lhs}
+// CHECK: %[[D:.*]] = nn.fused rows [3, 5] (%{{.*}} = %arg3 : tensor<3x5xf32>, %{{.*}} = %[[D0]] : tensor<3x5xf32>, %{{.*}} = %[[D1]] : tensor<3x5xf32>)
+// CHECK: return %[[D]]
+func.func @shared_weight(%x: tensor<8x3xf32>, %dy: tensor<8x3xf32>, %up: tensor<3x5xf32>, %other: tensor<3x5xf32>) -> tensor<3x5xf32> {
+  %h = nn.matmul %x, %up : (tensor<8x3xf32>, tensor<3x5xf32>) -> tensor<8x5xf32>
+  %0 = nn.fused rows [8, 5] (%a = %h : tensor<8x5xf32>) -> tensor<8x5xf32> {
+    %7 = nn.exp %a : (tensor<8x5xf32>) -> tensor<8x5xf32>
+    nn.yield %7 : tensor<8x5xf32>
+  }
+  %1 = nn.matmul %dy, %0 {transpose_lhs} : (tensor<8x3xf32>, tensor<8x5xf32>) -> tensor<3x5xf32>
+  %2 = nn.fused rows [3, 5] (%a = %other : tensor<3x5xf32>, %b = %1 : tensor<3x5xf32>) -> tensor<3x5xf32> {
+    %7 = nn.add %a, %b : (tensor<3x5xf32>, tensor<3x5xf32>) -> tensor<3x5xf32>
+    nn.yield %7 : tensor<3x5xf32>
+  }
+  return %2 : tensor<3x5xf32>
+}
+
+// -----
+
 // A kernel that reads other rows, of a residual stream or a mask, that needs to
 // know where its row is, or whose results something else reads, stays whole.
 // expected-warning @below {{--mlp-chunks=2: there is no MLP that can be computed in chunks}}

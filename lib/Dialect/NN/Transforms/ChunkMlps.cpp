@@ -67,7 +67,7 @@ private:
   void clone(Operation *op, int64_t chunk);
   void cloneKernel(FusedOp original, FusedOp copy);
   Value join(Value value);
-  Value sum(Value value);
+  void sum(Value value);
   void place(Operation *made, Operation *like) const;
 
   const Mlp &mlp;
@@ -200,24 +200,48 @@ Value Cutter::join(Value value) {
   return placed(b.reshape(joined, shape), joined);
 }
 
-// What adds up, in a form in which each chunk's product adds to where the sum
-// is (fsdp::summandsOf).
-Value Cutter::sum(Value value) {
-  RankedTensorType type = tensorType(value);
-  SmallVector<Value> parts = made.lookup(value);
+// In a form in which each chunk's product adds to where the sum is
+// (fsdp::summandsOf).
+static FusedOp makeSum(OpBuilder &builder, Location loc, ValueRange parts) {
+  RankedTensorType type = tensorType(parts.front());
   SmallVector<int64_t> domain(type.getShape());
-  auto fused = FusedOp::create(*builder, value.getLoc(), type, parts,
-                               FusedKind::rows, domain);
+  auto fused =
+      FusedOp::create(builder, loc, type, parts, FusedKind::rows, domain);
   auto *body = new Block();
   fused.getBody().push_back(body);
   OpBuilder inner = OpBuilder::atBlockEnd(body);
-  Value total = body->addArgument(type, value.getLoc());
+  Value total = body->addArgument(type, loc);
   for (size_t part = 1; part < parts.size(); ++part)
-    total = AddOp::create(inner, value.getLoc(), total,
-                          body->addArgument(type, value.getLoc()));
-  YieldOp::create(inner, value.getLoc(), total);
-  place(fused, value.getDefiningOp());
-  return fused.getOutputs().front();
+    total = AddOp::create(inner, loc, total, body->addArgument(type, loc));
+  YieldOp::create(inner, loc, total);
+  return fused;
+}
+
+// The sum over the chunks. Of a weight that several MLPs share it is a part of
+// the sum over these: sums of sums would need places of their own.
+void Cutter::sum(Value value) {
+  SmallVector<Value> parts = made.lookup(value);
+  Operation *reader = value.hasOneUse() ? *value.user_begin() : nullptr;
+  SmallVector<Value> shared = rankOf(value) > 1 && reader
+                                  ? fsdp::summandsOf(reader)
+                                  : SmallVector<Value>();
+  if (shared.empty()) {
+    FusedOp all = makeSum(*builder, value.getLoc(), parts);
+    place(all, value.getDefiningOp());
+    value.replaceAllUsesWith(all.getOutputs().front());
+    return;
+  }
+  SmallVector<Value> summands;
+  for (Value summand : shared)
+    if (summand == value)
+      summands.append(parts);
+    else
+      summands.push_back(summand);
+  OpBuilder before(reader);
+  FusedOp all = makeSum(before, reader->getLoc(), summands);
+  all.setPlaceAttr(placeOf(reader));
+  reader->replaceAllUsesWith(all);
+  reader->erase();
 }
 
 void Cutter::cut() {
@@ -239,8 +263,10 @@ void Cutter::cut() {
       if (llvm::none_of(result.getUses(), isOutside))
         continue;
       // Uses by the chunks are of their own copies.
-      Value whole = mlp.byRows.contains(result) ? join(result) : sum(result);
-      result.replaceUsesWithIf(whole, isOutside);
+      if (mlp.byRows.contains(result))
+        result.replaceUsesWithIf(join(result), isOutside);
+      else
+        sum(result);
     }
   for (Operation *op : llvm::reverse(mlp.ops))
     op->erase();
