@@ -163,8 +163,10 @@ ColumnGroup BlockFuser::columnGroupOf(Operation *sum) {
 }
 
 bool BlockFuser::mayJoin(const ColumnGroup &a, const ColumnGroup &b) const {
+  // What backward computes again is not to be there, and kept, since forward.
   if (a.space.rows != b.space.rows || a.space.length != b.space.length ||
-      a.unit != b.unit)
+      a.unit != b.unit ||
+      nn::isBackward(a.sums.front()) != nn::isBackward(b.sums.front()))
     return false;
   if (llvm::none_of(a.tensors,
                     [&](Value tensor) { return b.tensors.contains(tensor); }))

@@ -59,3 +59,17 @@ func.func @neither_refines(%a: tensor<3x8x5xf32>, %b: tensor<4x6x5xf32>) -> tens
   %3 = nn.reduce_sum %2 {axes = array<i64: 0, 1>} : (tensor<4x6x5xf32>) -> tensor<5xf32>
   return %3 : tensor<5xf32>
 }
+
+// -----
+
+// What backward computes again is no part of a kernel whose sum forward reads.
+// CHECK-LABEL: func.func @again
+// CHECK: %[[S:.*]] = nn.fused columns [16, 8] (%{{.*}} = %arg0 : tensor<16x8xf32>) -> tensor<8xf32> attributes {place = #nn.place<@u>}
+// CHECK: nn.fused columns [16, 8] (%{{.*}} = %arg0 : tensor<16x8xf32>) -> tensor<8xf32> attributes {place = #nn.place<@u, recompute>}
+func.func @again(%x: tensor<16x8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %0 = nn.mul %x, %x {place = #nn.place<@u>} : (tensor<16x8xf32>, tensor<16x8xf32>) -> tensor<16x8xf32>
+  %1 = nn.reduce_sum %0 {axes = array<i64: 0>, place = #nn.place<@u>} : (tensor<16x8xf32>) -> tensor<8xf32>
+  %2 = nn.mul %x, %x {place = #nn.place<@u, recompute>} : (tensor<16x8xf32>, tensor<16x8xf32>) -> tensor<16x8xf32>
+  %3 = nn.reduce_sum %2 {axes = array<i64: 0>, place = #nn.place<@u, recompute>} : (tensor<16x8xf32>) -> tensor<8xf32>
+  return %1, %3 : tensor<8xf32>, tensor<8xf32>
+}
