@@ -99,7 +99,7 @@ void Images::find(const char *name, Function &found) {
       if (driver().cuFuncLoad)
         check(driver().cuFuncLoad(function), "loading kernel ", name);
       found.handle = function;
-      found.arch = loaded.image->arch;
+      found.arch = loaded.image ? loaded.image->arch : 0;
       return;
     }
     if (result != CUDA_ERROR_NOT_FOUND)
