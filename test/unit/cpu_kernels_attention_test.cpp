@@ -155,6 +155,22 @@ TEST(CpuAttention, LargeScoresDoNotOverflow) {
   expectClose(p.out, r.out, 1e-3, "out");
 }
 
+// Scores of 0: each sum of exponentials is the number of keys.
+TEST(CpuAttention, LogOfSumsIsExactToTheLastBits) {
+  for (int64_t keys = 1; keys < 2000; keys += keys / 3 + 1) {
+    Case c;
+    c.seqK = keys;
+    Problem p(c);
+    for (int64_t x = 0; x < c.headDim; ++x)
+      p.q.set(x, 0);
+    forEachKernelTable([&] {
+      p.run();
+      float expected = std::log(float(keys));
+      EXPECT_NEAR(p.lse.get(0), expected, 3e-7f * expected) << keys;
+    });
+  }
+}
+
 TEST(CpuAttention, NanReachesTheOutput) {
   Case c;
   c.seqQ = c.seqK = 20;

@@ -20,7 +20,8 @@ public:
       queue[end++] = rows;
   }
 
-  /// Asks for some more rows of the queue.
+  /// Asks for some more rows of the queue: a few lines after each product, so
+  /// that what the products themselves read need not wait.
   void fetch() {
     for (int64_t lines = 0; lines < kLinesAtOnce && begin < end;) {
       Rows &from = queue[begin];
@@ -36,7 +37,7 @@ public:
   }
 
 private:
-  static constexpr int64_t kLine = 64, kLinesAtOnce = 64;
+  static constexpr int64_t kLine = 64, kLinesAtOnce = 12;
   static constexpr int kMost = 16;
   Rows queue[kMost];
   int begin = 0, end = 0;

@@ -8,7 +8,6 @@
 // One task owns a range of keys of one kv head and adds the queries in a fixed
 // order.
 
-#include "AttentionAhead.h"
 #include "IsaKernels.h"
 
 namespace shardonnx::rt::SHX_ISA {
@@ -230,16 +229,14 @@ private:
     int64_t corner = (keys.begin - tile.begin) * kQueryTile + lane;
     float *p = scratch + at.probabilities + corner;
     float *ds = scratch + at.dscores + corner;
-    ahead.fetch();
     multiplyRows<Update::Write>(
         both, count, units, scratch + at.values + skipped,
-        scratch + at.dout + lane * units, ds, kQueryTile);
+        scratch + at.dout + lane * units, ds, kQueryTile, ahead);
     if (d.softcap > 0) // its slope multiplies v·dout - delta
       subtractDelta(count, lane, ds);
-    ahead.fetch();
     multiplyRows<Update::WriteScaled>(
         both, count, units, scratch + at.keys + skipped,
-        scratch + at.queries + lane * units, p, kQueryTile, &d.scale);
+        scratch + at.queries + lane * units, p, kQueryTile, ahead, &d.scale);
     if (d.softcap > 0)
       capScores(d, count, p, kQueryTile, ds);
     maskTile(d, group, args.mask, keys, p, kQueryTile);
@@ -290,6 +287,7 @@ private:
         productOfColumns<Multiply, Update::Add>(
             rows, d.headDim, sums, width, {ds + lane, 1, kQueryTile},
             scratch + at.keys + skipped * d.headDim, d.headDim, depth);
+      ahead.fetch();
     }
   }
 
@@ -317,7 +315,6 @@ private:
       --end;
     if (begin == end)
       return;
-    ahead.fetch();
     Range lanes = {begin * kTileLanes, least(end * kTileLanes, last - first)};
     if (d.causal) // the first query that sees j
       lanes.begin = most(lanes.begin, j - d.seqK + d.seqQ - first);
@@ -330,6 +327,7 @@ private:
           least(kTileRows, tile.end - j), d.headDim, scratch + sums + row,
           width, {scratch + left + corner, kQueryTile, 1},
           scratch + right + unit * width, width, depth);
+      ahead.fetch();
     };
     add(at.dvalues, at.probabilities, at.doutRows);
     add(at.dkeys, at.dscores, at.queryRows);

@@ -6,7 +6,6 @@
 // query; their products with the values have queries in rows, as the output
 // has.
 
-#include "AttentionAhead.h"
 #include "IsaKernels.h"
 
 namespace shardonnx::rt::SHX_ISA {
@@ -175,7 +174,6 @@ private:
     if (keys.begin >= keys.end)
       return;
     bool isFirst = visible.begin >= tile.begin;
-    ahead.fetch();
     int64_t lane = group.first - here.queries.begin;
     int64_t skipped = (keys.begin - tile.begin) / Units::kDepth; // units
     keys.begin = tile.begin + skipped * Units::kDepth;
@@ -185,14 +183,14 @@ private:
     multiplyRows<Update::WriteScaled>(
         keysOfFirstLanes(d, firstKeys, group, keys.begin, count), count, units,
         keyRows + (keys.begin - tile.begin) * units,
-        scratch + at.queries + lane * units, scores, kTileLanes, &d.scale);
+        scratch + at.queries + lane * units, scores, kTileLanes, ahead,
+        &d.scale);
     if (d.softcap > 0)
       capScores(d, count, scores, kTileLanes, nullptr);
     maskTile(d, group, args.mask, keys, scores, kTileLanes);
     onlineSoftmax(count, scores, scratch + at.peak + lane,
                   scratch + at.sum + lane, factor);
     joinRows(count, scores, kTileLanes, scores);
-    ahead.fetch();
     values += skipped * width;
     if (isFirst)
       addValues<Update::Write>(group, keys, scores, values, factor);
@@ -214,6 +212,7 @@ private:
           scratch + at.output + (i - here.queries.begin) * width, width,
           {scores + lane, 1, kTileLanes}, values, width, unitsOf(depth),
           factor + lane);
+      ahead.fetch();
     }
   }
 

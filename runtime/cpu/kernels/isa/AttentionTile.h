@@ -9,7 +9,7 @@
 #define SHARDONNX_RUNTIME_CPU_ISA_ATTENTIONTILE_H
 
 #include "../AttentionPlan.h"
-#include "AttentionUnits.h"
+#include "AttentionAhead.h"
 
 namespace shardonnx::rt::SHX_ISA {
 
@@ -113,10 +113,15 @@ SHX_INLINE int64_t keysOfFirstLanes(const ShxAttention &d,
 template <Update How>
 SHX_INLINE void multiplyRows(int64_t first, int64_t count, int64_t units,
                              const float *rows, const float *queries, float *to,
-                             int64_t stride, const float *scale = nullptr) {
+                             int64_t stride, Ahead &ahead,
+                             const float *scale = nullptr) {
   static_assert(kTileVectors == 2, "one vector is left");
-  product<Multiply, How>(first, to, stride, {rows, units, 1}, queries,
-                         kTileLanes, units, scale);
+  for (int64_t j = 0; j < first; j += kTileRows) {
+    product<Multiply, How>(least(kTileRows, first - j), to + j * stride, stride,
+                           {rows + j * units, units, 1}, queries, kTileLanes,
+                           units, scale);
+    ahead.fetch();
+  }
   product<Multiply, How, 1>(count - first, to + first * stride + kLanes, stride,
                             {rows + first * units, units, 1}, queries + kLanes,
                             kTileLanes, units, scale);
