@@ -202,6 +202,7 @@ static SmallVector<AddOp> sumsOf(MatmulOp product, Value &other) {
     Value addend = left ? add.getRhs() : add.getLhs();
     fits &= addend.getType() == add.getType() &&
             elementType(addend) == elementType(value) &&
+            rankOf(addend) > 0 &&
             shapeOf(addend).back() == shapeOf(value).back() &&
             tensorType(addend).getNumElements() ==
                 tensorType(value).getNumElements() &&

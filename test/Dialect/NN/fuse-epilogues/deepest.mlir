@@ -48,3 +48,15 @@ func.func @refused(%x: tensor<8x16xf32>, %w: tensor<16x8xf32>, %h: tensor<8x4xf3
   %2 = nn.add %y, %p : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   return %0, %1, %2, %y : tensor<8x8xf32>, tensor<8x8xbf16>, tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+// A sum of numbers has no rows.
+// CHECK-LABEL: func.func @numbers
+// CHECK-NOT: epilogue
+func.func @numbers(%x: tensor<1x1xf32>, %w: tensor<1x1xf32>, %n: tensor<f32>) -> tensor<f32> {
+  %p = nn.matmul %x, %w : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  %r = nn.reshape %p : tensor<1x1xf32> -> tensor<f32>
+  %0 = nn.add %r, %n : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
