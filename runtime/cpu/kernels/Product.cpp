@@ -302,8 +302,15 @@ public:
   void run() const {
     auto *c = static_cast<float *>(p.c);
     auto *sums = reinterpret_cast<float *>(memory + sumsAt());
+    auto inParts = [&](auto transposeRows) {
+      parallelRange(p.m, kPackRows, [&](int64_t begin, int64_t end) {
+        transposeRows(c + begin * p.cStride, sums + begin, end - begin);
+      });
+    };
     if (p.accumulate)
-      rt::kernels().transpose(p.m, p.n, c, p.cStride, sums, p.m);
+      inParts([&](float *to, float *sum, int64_t rows) {
+        rt::kernels().transpose(rows, p.n, to, p.cStride, sum, p.m);
+      });
     Product turned{};
     turned.m = p.n;
     turned.n = p.m;
@@ -314,7 +321,9 @@ public:
     turned.cStride = p.m;
     turned.accumulate = p.accumulate;
     ProductRun(turned, kernels, memory).run();
-    rt::kernels().transpose(p.n, p.m, sums, p.m, c, p.cStride);
+    inParts([&](float *to, float *sum, int64_t rows) {
+      rt::kernels().transpose(p.n, rows, sum, p.m, to, p.cStride);
+    });
   }
 
 private:
