@@ -201,8 +201,7 @@ static SmallVector<AddOp> sumsOf(MatmulOp product, Value &other) {
     bool left = withoutReshapes(add.getLhs()) == value;
     Value addend = left ? add.getRhs() : add.getLhs();
     fits &= addend.getType() == add.getType() &&
-            elementType(addend) == elementType(value) &&
-            rankOf(addend) > 0 &&
+            elementType(addend) == elementType(value) && rankOf(addend) > 0 &&
             shapeOf(addend).back() == shapeOf(value).back() &&
             tensorType(addend).getNumElements() ==
                 tensorType(value).getNumElements() &&
