@@ -16,8 +16,6 @@ namespace shardonnx {
 /// What more chunks must gain: below it something else is the peak, and
 /// products of fewer rows are slower.
 static constexpr double kLeastGain = 0.01;
-/// More leave products too few rows.
-static constexpr int64_t kMostChunks = 64;
 
 // Bytes of a rank, or nothing where so many chunks cannot be had.
 static std::optional<int64_t>
@@ -64,7 +62,8 @@ void chooseMlpChunks(ModuleOp module, CompileOptions &options,
   }
   std::optional<int64_t> whole = bytesOf(module, tried, manifestOf),
                          least = whole;
-  for (int64_t chunks = 2; whole && chunks <= kMostChunks; chunks *= 2) {
+  for (int64_t chunks = 2; whole && chunks <= kMostTriedMlpChunks;
+       chunks *= 2) {
     tried.mlpChunks = chunks;
     std::optional<int64_t> bytes = bytesOf(module, tried, manifestOf);
     if (!bytes || double(*bytes) > (1 - kLeastGain) * double(*least))

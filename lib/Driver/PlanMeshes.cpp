@@ -7,6 +7,7 @@
 // long as something may be gained by it.
 
 #include "PlanSearch.h"
+#include "Trial.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -194,18 +195,15 @@ static const PlannedWay &leastOf(const Plan &plan) {
   });
 }
 
-// More ranks for what shards most; then smaller batches, with as many tokens in
-// a step; then larger axes, where these have not been tried.
 // With the fewest chunks of MLPs with which it fits.
 static void addMlpChunks(const PlanOptions &options, const PlanSearch &first,
                          const Mesh &mesh, Strategy strategy, Plan &plan) {
-  constexpr int64_t kMostChunks = 64;
   if (plan.as || options.compile.mlpChunks || options.compile.strictNumerics)
     return;
   llvm::raw_null_ostream nowhere;
   Diagnostics silent("shardonnx", nowhere);
   PlanOptions tried = options;
-  for (int64_t chunks = 2; chunks <= kMostChunks; chunks *= 2) {
+  for (int64_t chunks = 2; chunks <= kMostTriedMlpChunks; chunks *= 2) {
     tried.compile.mlpChunks = chunks;
     PlanSearch search(tried, plan, silent);
     if (failed(search.start(mesh, 0, &first)))
@@ -222,6 +220,9 @@ static void addMlpChunks(const PlanOptions &options, const PlanSearch &first,
   }
 }
 
+// More ranks for what shards most; then smaller batches, with as many tokens in
+// a step; then MLPs in chunks; then larger axes, where these have not been
+// tried.
 void addRemedies(const PlanOptions &options, const PlanSearch &first,
                  Plan &plan) {
   if (options.compile.given.strategy && !isSharded(options.compile.strategy))

@@ -97,6 +97,9 @@ void gatherLate(mlir::ModuleOp module);
 BudgetOutcome fitMemory(mlir::ModuleOp module, const CompileOptions &options,
                         ManifestOf manifestOf);
 
+/// Searches try no more chunks of MLPs: products would have too few rows.
+constexpr int64_t kMostTriedMlpChunks = 64;
+
 /// `--mlp-chunks=auto`, on a module of Level::NN, which it leaves as it is:
 /// sets the option to as few chunks as take least memory, or meet the budget.
 void chooseMlpChunks(mlir::ModuleOp module, CompileOptions &options,

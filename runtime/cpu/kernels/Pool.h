@@ -26,6 +26,11 @@ private:
   int64_t begin = 0; // 0: no trace
 };
 
+/// As many threads as a parallel loop from here would have.
+inline int64_t freeThreads() {
+  return omp_in_parallel() ? 1 : omp_get_max_threads();
+}
+
 /// Calls body(i) for i in [0, count), each once, on any thread in any order.
 /// Inside a parallel region, or for one task, it runs here.
 template <typename Body> void parallelTasks(int64_t count, const Body &body) {
@@ -50,7 +55,7 @@ void parallelRange(int64_t count, int64_t grain, const Body &body) {
   if (count <= 0)
     return;
   int64_t grains = (count + grain - 1) / grain;
-  int64_t parts = omp_in_parallel() ? 1 : omp_get_max_threads();
+  int64_t parts = freeThreads();
   parts = grains < parts ? grains : parts;
   if (parts <= 1)
     return body(0, count);

@@ -101,7 +101,7 @@ private:
   void visitBlocks() const {
     int64_t across = ceilDiv(columns, blockColumns);
     int64_t blocks = across * ceilDiv(rows, blockRows);
-    int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+    int64_t threads = freeThreads();
     int64_t cut = threads > 1 ? least(blocks, threads) : 0;
     int64_t part = wholeSteps(ceilDiv(blockRows, kLastParts), kernels.rows);
     int64_t parts = ceilDiv(blockRows, part), whole = blocks - cut;
@@ -172,7 +172,7 @@ private:
       blockColumns = columns;
       return;
     }
-    int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+    int64_t threads = freeThreads();
     auto few = [&] {
       return threads > 1 &&
              ceilDiv(rows, blockRows) * ceilDiv(columns, blockColumns) <

@@ -5,6 +5,7 @@
 
 #include "Numa.h"
 #include "../../support/Error.h"
+#include "Switch.h"
 #include "shardonnx/runtime/WholeNumber.h"
 #include <cstdlib>
 #include <fstream>
@@ -46,11 +47,6 @@ cpu_set_t processorsOf(const std::string &list, const cpu_set_t &allowed) {
   return set;
 }
 
-bool isOff() {
-  const char *text = std::getenv("SHARDONNX_NUMA");
-  return text && std::string(text) == "0";
-}
-
 } // namespace
 
 std::optional<int> numaNodeOf(const std::string &bus,
@@ -63,7 +59,8 @@ std::optional<int> numaNodeOf(const std::string &bus,
 }
 
 std::optional<int> bindToGpu(const std::string &bus) {
-  std::optional<int> node = isOff() ? std::nullopt : numaNodeOf(bus);
+  std::optional<int> node =
+      isOff("SHARDONNX_NUMA") ? std::nullopt : numaNodeOf(bus);
   cpu_set_t allowed;
   if (!node || ::sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
     return std::nullopt;
