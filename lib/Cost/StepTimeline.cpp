@@ -6,6 +6,7 @@
 #include "shardonnx/Cost/StepTimeline.h"
 
 #include "shardonnx/Cost/AxisTime.h"
+#include "shardonnx/runtime/MemoryPlan.h"
 
 #include <algorithm>
 #include <optional>
@@ -15,9 +16,10 @@ namespace {
 
 class TimelineBuilder {
 public:
-  TimelineBuilder(const Manifest &manifest, const Device &device)
-      : m(manifest), device(device), gathered(manifest.units.size()),
-        gradients(manifest.units.size()) {}
+  TimelineBuilder(const Manifest &manifest, const Device &device,
+                  const Topology &topology)
+      : m(manifest), device(device), topology(topology),
+        gathered(manifest.units.size()), gradients(manifest.units.size()) {}
 
   StepTimeline build(std::vector<FunctionSchedule> functions);
 
@@ -28,10 +30,12 @@ private:
   void followUnits(const FunctionSchedule &schedule);
   void end(std::optional<double> &since, size_t unit, double until,
            bool isGradient);
+  void place(const std::string &op, size_t unit, double time);
   double secondsOf(const Manifest::Function &function, int64_t run) const;
 
   const Manifest &m;
   const Device &device;
+  const Topology &topology;
   StepTimeline timeline;
   // Since when each unit's parameters, and gradients, have been there.
   std::vector<std::optional<double>> gathered, gradients;
@@ -113,6 +117,23 @@ void TimelineBuilder::end(std::optional<double> &since, size_t unit,
   since.reset();
 }
 
+// Reduced gradients for which backward leaves room: all of one rank's, or the
+// slice that one of several owns.
+void TimelineBuilder::place(const std::string &op, size_t unit, double time) {
+  constexpr int64_t kMicrobatches = 1;
+  const Manifest::Unit &of = m.units[unit];
+  int64_t bytes = 0;
+  if (op == "grad_acquire" &&
+      gradientsLieAmongActivations(m, topology.dataRanks(), kMicrobatches))
+    bytes = of.gradientBytes();
+  if (op == "reduce_start" &&
+      sliceLiesAmongActivations(m, of, topology, kMicrobatches))
+    bytes = topology.owned(of.sharded, of.length, 0).size() *
+            int64_t(sizeof(float));
+  if (bytes > 0)
+    timeline.placed.push_back({of.name, "reduced gradients", bytes, time, 0});
+}
+
 void TimelineBuilder::followUnits(const FunctionSchedule &schedule) {
   const std::vector<Manifest::Collective> &calls =
       schedule.function->collectives;
@@ -122,6 +143,7 @@ void TimelineBuilder::followUnits(const FunctionSchedule &schedule) {
       continue;
     auto unit = static_cast<size_t>(call.unit);
     double time = schedule.work[index].end;
+    place(call.op, unit, time);
     if (call.op == "gather_start" && !gathered[unit])
       gathered[unit] = time;
     else if (call.op == "gather_wait" && !gathered[unit])
@@ -157,6 +179,8 @@ StepTimeline TimelineBuilder::build(std::vector<FunctionSchedule> functions) {
     addFunction(function);
   if (!timeline.functions.empty())
     timeline.end = timeline.functions.back().end;
+  for (TimelineBuffer &buffer : timeline.placed)
+    buffer.end = timeline.end; // of the update
   for (size_t unit = 0; unit < m.units.size(); ++unit) {
     if (gathered[unit])
       end(gathered[unit], unit, timeline.end, /*isGradient=*/false);
@@ -168,7 +192,7 @@ StepTimeline TimelineBuilder::build(std::vector<FunctionSchedule> functions) {
 
 StepTimeline predictTimeline(const Manifest &manifest, const Device &device,
                              const Topology &topology, Offload offload) {
-  return TimelineBuilder(manifest, device)
+  return TimelineBuilder(manifest, device, topology)
       .build(predictSchedule(manifest, device, topology, offload));
 }
 

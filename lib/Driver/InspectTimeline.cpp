@@ -134,6 +134,8 @@ void writeTimeline(OStream &json, const Manifest &m, const InspectView &view) {
     });
     json.attributeArray("buffers", [&] {
       writeBuffers(json, step.buffers, 1);
+      if (view.accumulate == 1)
+        writeBuffers(json, step.placed, 1);
       writeBuffers(json, step.gathered,
                    shareOf(items, "gathered parameters", m.gatherSpace));
       writeBuffers(json, step.gradients,

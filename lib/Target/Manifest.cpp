@@ -259,6 +259,7 @@ static json::Array unitsOf(ModuleOp module) {
                      {"param_offset_bytes", offset(exec::kParamOffsetAttr)},
                      {"grad_offset_bytes", offset(exec::kGradOffsetAttr)},
                      {"grad_place_bytes", offset(exec::kGradPlaceAttr, -1)},
+                     {"slice_place_bytes", offset(exec::kSlicePlaceAttr, -1)},
                      {"param_dtype", dtypeName(unit.getParamDtype())},
                      {"reduce_dtype", dtypeName(unit.getReduceDtype())},
                      {"gather_in_place", gathersInPlace(unit)},

@@ -158,6 +158,8 @@ Manifest::Unit readUnit(const Json &json, const Json &program,
   unit.gradOffsetBytes = size(json, "grad_offset_bytes");
   if (json.value("grad_place_bytes", int64_t(-1)) >= 0)
     unit.gradPlaceBytes = size(json, "grad_place_bytes");
+  if (json.value("slice_place_bytes", int64_t(-1)) >= 0)
+    unit.slicePlaceBytes = size(json, "slice_place_bytes");
   unit.frozenLength = optionalSize(json, "frozen_length");
   unit.matrixLength = optionalSize(json, "matrix_length");
   unit.frozenOffsetBytes = optionalSize(json, "frozen_offset_bytes");

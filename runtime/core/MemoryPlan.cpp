@@ -201,6 +201,13 @@ bool gradientsLieAmongActivations(const Manifest &m, int ranks,
          std::all_of(m.units.begin(), m.units.end(), placed);
 }
 
+bool sliceLiesAmongActivations(const Manifest &m, const Manifest::Unit &unit,
+                               const Topology &topology, int64_t accumulate) {
+  return !m.cuda() && accumulate == 1 && unit.sharded &&
+         topology.groupSize() > 1 && topology.replicas == 1 &&
+         unit.slicePlaceBytes >= 0;
+}
+
 int64_t privateBytes(const Manifest &m, int ranks, int64_t accumulate) {
   int64_t bytes = m.privateSpace.bytes;
   if (gradientsLieAmongActivations(m, ranks, accumulate))
@@ -217,6 +224,7 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
     return planDeviceMemory(m, topology, accumulate, offload);
   OwnedBytes sum;
   int64_t reduced = 0, part = 0;
+  bool slices = false; // among activations
   for (const Manifest::Unit &unit : m.units) {
     Interval slice = topology.owned(unit.sharded, unit.length, 0);
     int64_t owned = slice.size();
@@ -233,7 +241,10 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
     sum.frozen += bytes.frozen;
     // Replicated, the sum stands once on the machine for each part.
     int64_t alike = std::max(topology.ranksHere / topology.tensor, 1);
-    reduced += unit.sharded ? owned * 4 : unit.length * 4 / alike;
+    if (sliceLiesAmongActivations(m, unit, topology, accumulate))
+      slices = true;
+    else
+      reduced += unit.sharded ? owned * 4 : unit.length * 4 / alike;
   }
   if (m.hasMatrices() && offload == Offload::None)
     sum.moments = largestMoments(m, topology);
@@ -259,7 +270,8 @@ std::vector<MemoryItem> planMemory(const Manifest &m, const Topology &topology,
            gradientsAreTheirSum(m, topology.dataRanks(), accumulate)
                ? 0
                : m.gradientSpace.bytes},
-          {among ? "activations and gradients" : "activations and workspaces",
+          {among || slices ? "activations and gradients"
+                           : "activations and workspaces",
            privateBytes(m, topology.dataRanks(), accumulate)},
           {"Muon's directions", muon.windowBytes / topology.groupHere()},
           {"Muon's workspace", muon.workspaceBytes},

@@ -236,6 +236,10 @@ void State::carveUnit(UnitState &state, const MemoryOptions &options,
   // Replicated: every rank sums a part of one array that all read.
   if (!sharded && topology.dataRanks() > 1)
     state.reduced = reduced.take<float>(n);
+  else if (sliceLiesAmongActivations(manifest, *state.unit, topology,
+                                     options.accumulate))
+    state.reduced = reinterpret_cast<float *>(privateMemory.data() +
+                                              state.unit->slicePlaceBytes);
   else if (topology.replicas == 1)
     state.reduced = owned.take<float>(n);
   if (plan.gradientsInPlace)

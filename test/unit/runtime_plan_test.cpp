@@ -172,6 +172,24 @@ TEST(MemoryPlan, GradientsMayLieAmongActivations) {
   EXPECT_EQ(item(m, 2, "activations and workspaces"), 1 << 20);
 }
 
+TEST(MemoryPlan, SlicesMayLieAmongActivations) {
+  Manifest m = smallModel();
+  Manifest::Unit &unit = m.units[0];
+  EXPECT_FALSE(sliceLiesAmongActivations(m, unit, 2, 1)); // it has no place
+  unit.slicePlaceBytes = 4096;
+  EXPECT_TRUE(sliceLiesAmongActivations(m, unit, 2, 1));
+  EXPECT_TRUE(sliceLiesAmongActivations(m, unit, 3, 1));
+  // The sum of microbatches outlives them; replicas read one another's.
+  EXPECT_FALSE(sliceLiesAmongActivations(m, unit, 2, 2));
+  EXPECT_FALSE(sliceLiesAmongActivations(m, unit, Topology(4, 2), 1));
+  EXPECT_FALSE(sliceLiesAmongActivations(m, unit, 1, 1));
+  EXPECT_EQ(item(m, 2, "reduced gradients"), 0);
+  EXPECT_EQ(item(m, 2, "activations and gradients"), 1 << 20);
+  EXPECT_EQ(item(m, Topology(4, 2), "reduced gradients"), 2048);
+  unit.sharded = false;
+  EXPECT_FALSE(sliceLiesAmongActivations(m, unit, 2, 1));
+}
+
 TEST(Manifest, DamageIsTold) {
   std::string error;
   EXPECT_FALSE(parseManifest("{", error));

@@ -55,7 +55,7 @@ function plansPage() {
   const about = [`${plural(data.gpus, 'rank')} of ${data.device}`, data.gpus_per_node < data.gpus && `${data.gpus_per_node} a machine`,
     `batch ${first.batch} per rank and microbatch`, plural(first.accumulate, 'microbatch').replace(/microbatchs$/, 'microbatches') + ' a step', data.param_dtype + ' parameters'].filter(Boolean).join(' · ');
   const kinds = [...new Set(plans.flatMap(plan => Object.keys(plan.memory).filter(kind => plan.memory[kind] > 0)))];
-  const color = kind => kind === 'activations and workspaces' ? 'kept' : layers[layerOf.has(kind) ? layerOf.get(kind) : 3][0];
+  const color = kind => kind.startsWith('activations and ') ? 'kept' : layers[layerOf.has(kind) ? layerOf.get(kind) : 3][0];
   const chart = (...given) => { const holder = el('div', {}); drawn(holder, width => planBars(...given, width)); return holder; };
   const row = (plan, index, parts) => ({ name: planName(plan), chosen: index === data.chosen, pale: !plan.fits, more: plan.fits ? '' : ' (does not fit)', parts });
   const limit = data.memory_limit_bytes;

@@ -18,7 +18,7 @@ const layers = [
   ['reloaded', 'back from the host', ['back from the host']],
   ['smaller', 'smaller buffers', ['smaller buffers']]];
 const layerOf = new Map(layers.flatMap(([, , kinds], index) => kinds.map(kind => [kind, index])));
-const inSpaces = ['gathered parameters', 'full gradients', 'activations and workspaces'];
+const inSpaces = ['gathered parameters', 'full gradients', 'activations and workspaces', 'activations and gradients'];
 const lanes = [['work', 'work'], ['wait', 'waits for collectives and copies'], ['gather', 'all-gathers'], ['reduce', 'reductions'], ['axis', 'collectives along the mesh'],
   ['update', 'optimizers of the step before'], ['offload', 'copies to the host'], ['reload', 'copies from the host']];
 const phases = [['forward', 'forward'], ['recompute', 'computed again'], ['backward', 'backward'], ['update', 'update']];

@@ -5,6 +5,8 @@
 
 #include "shardonnx/Dialect/Exec/Transforms/Lifetimes.h"
 
+#include "shardonnx/runtime/Layout.h"
+
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -219,9 +221,34 @@ Lifetimes gradientLifetimes(ModuleOp module) {
   return UnitScan(module).gradients();
 }
 
-StepLifetimes privateLifetimesOfStep(ModuleOp module) {
+llvm::StringLiteral placeAttr(PlacedGradients placed) {
+  return placed == PlacedGradients::Whole ? kGradPlaceAttr : kSlicePlaceAttr;
+}
+
+// The unit whose gradients come to lie in their place with this op.
+static FlatSymbolRefAttr unitPlacedBy(Operation &op, PlacedGradients placed) {
+  if (placed == PlacedGradients::Whole) {
+    auto acquire = dyn_cast<GradAcquireOp>(op);
+    return acquire ? acquire.getUnitAttr() : FlatSymbolRefAttr();
+  }
+  auto start = dyn_cast<ReduceStartOp>(op);
+  return start ? start.getUnitAttr() : FlatSymbolRefAttr();
+}
+
+// Slices of any number of ranks are cut where blocks of 256 elements are, or at
+// finer steps.
+static int64_t placedBytes(fsdp::UnitOp unit, PlacedGradients placed) {
+  if (placed == PlacedGradients::Whole)
+    return gradientBytes(unit);
+  bool sharded = unit.getLayout() == fsdp::Layout::sharded;
+  return sharded ? sliceLength(unit.getLength(), /*ranks=*/2, kStateBlock) *
+                       int64_t(sizeof(float))
+                 : 0;
+}
+
+StepLifetimes privateLifetimesOfStep(ModuleOp module, PlacedGradients placed) {
   StepLifetimes result;
-  llvm::MapVector<StringAttr, int64_t> acquired;
+  llvm::MapVector<StringAttr, int64_t> since;
   int64_t begin = 0;
   for (StringRef name : {fsdp::kFirstMicrobatch, fsdp::kUpdate}) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
@@ -235,18 +262,20 @@ StepLifetimes privateLifetimesOfStep(ModuleOp module) {
     llvm::append_range(result.items, lifetimes.items);
     for (Operation &op : function.front()) {
       ++begin; // as bufferLifetimes counts
-      if (auto acquire = dyn_cast<GradAcquireOp>(op))
-        acquired.insert({acquire.getUnitAttr().getAttr(), begin});
+      if (FlatSymbolRefAttr unit = unitPlacedBy(op, placed))
+        since.insert({unit.getAttr(), begin});
     }
     ++begin;
   }
   result.buffers = result.items.size();
-  for (auto [name, since] : acquired) {
+  for (auto [name, time] : since) {
     auto unit = module.lookupSymbol<fsdp::UnitOp>(name);
     PlanItem item;
-    item.bytes = gradientBytes(unit);
-    item.live = {{since, begin}};
-    if (auto place = unit->getAttrOfType<IntegerAttr>(kGradPlaceAttr))
+    item.bytes = placedBytes(unit, placed);
+    if (item.bytes == 0)
+      continue;
+    item.live = {{time, begin}};
+    if (auto place = unit->getAttrOfType<IntegerAttr>(placeAttr(placed)))
       item.offset = place.getInt();
     result.owners.push_back(unit);
     result.items.push_back(item);

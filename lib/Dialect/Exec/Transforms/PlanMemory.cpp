@@ -31,6 +31,7 @@ private:
   PlanSummary planBuffers(Space space);
   PlanSummary planUnits(Lifetimes lifetimes, StringRef attribute);
   void placeGradientsAmongActivations(int64_t privateBytes);
+  void placeSlicesAmongActivations(int64_t privateBytes);
 };
 
 } // namespace
@@ -79,7 +80,8 @@ PlanSummary PlanMemory::planUnits(Lifetimes lifetimes, StringRef attribute) {
 /// takes less where the longest-lived lie lowest: what backward frees is then
 /// in one piece.
 void PlanMemory::placeGradientsAmongActivations(int64_t privateBytes) {
-  StepLifetimes step = privateLifetimesOfStep(getOperation());
+  StepLifetimes step =
+      privateLifetimesOfStep(getOperation(), PlacedGradients::Whole);
   PlanSummary summary = planOffsets(step.items, step.buffers);
   auto other = step.items;
   auto buffers = MutableArrayRef(other).take_front(step.buffers);
@@ -98,6 +100,19 @@ void PlanMemory::placeGradientsAmongActivations(int64_t privateBytes) {
   }
 }
 
+/// The same of several ranks and the slices that they own, of which more ranks
+/// have shorter ones at the same places. The buffers stay, and the space has no
+/// more bytes for them: a slice that finds no room gets no place.
+void PlanMemory::placeSlicesAmongActivations(int64_t privateBytes) {
+  StepLifetimes step =
+      privateLifetimesOfStep(getOperation(), PlacedGradients::Slice);
+  planOffsets(step.items, step.buffers);
+  auto type = IntegerType::get(&getContext(), 64);
+  for (auto [index, owner, item] : llvm::enumerate(step.owners, step.items))
+    if (index >= step.buffers && item.offset + item.bytes <= privateBytes)
+      owner->setAttr(kSlicePlaceAttr, IntegerAttr::get(type, item.offset));
+}
+
 void PlanMemory::runOnOperation() {
   ModuleOp module = getOperation();
   for (SpacePlanOp old :
@@ -110,6 +125,8 @@ void PlanMemory::runOnOperation() {
            planUnits(gradientLifetimes(module), kGradOffsetAttr));
   if (PlanSummary host = planBuffers(Space::host); host.bytes > 0)
     addSpace(Space::host, host);
-  if (!isCuda(module))
-    placeGradientsAmongActivations(buffers.bytes);
+  if (isCuda(module))
+    return;
+  placeGradientsAmongActivations(buffers.bytes);
+  placeSlicesAmongActivations(buffers.bytes);
 }

@@ -31,6 +31,7 @@ public:
 private:
   LogicalResult verifySpace(Space space, const Lifetimes &lifetimes);
   static LogicalResult verifyDisjoint(Space space, const Lifetimes &lifetimes);
+  LogicalResult verifyPlaced(PlacedGradients placed);
   LogicalResult verifyContents(func::FuncOp function);
 };
 
@@ -297,6 +298,23 @@ LogicalResult VerifyExec::verifyDisjoint(Space space,
   return success();
 }
 
+// Gradients beside the private buffers of a step, of the units that have a
+// place for them.
+LogicalResult VerifyExec::verifyPlaced(PlacedGradients placed) {
+  StepLifetimes step = privateLifetimesOfStep(getOperation(), placed);
+  Lifetimes known;
+  for (auto [index, owner, item] : llvm::enumerate(step.owners, step.items))
+    if (index < step.buffers || owner->hasAttr(placeAttr(placed))) {
+      known.owners.push_back(owner);
+      known.items.push_back(item);
+    }
+  if (known.items.size() == step.buffers)
+    return success();
+  return placed == PlacedGradients::Whole
+             ? verifyDisjoint(Space::private_, known)
+             : verifySpace(Space::private_, known);
+}
+
 void VerifyExec::runOnOperation() {
   ModuleOp module = getOperation();
   bool valid = true;
@@ -310,11 +328,9 @@ void VerifyExec::runOnOperation() {
   }
   valid &= succeeded(verifySpace(Space::params, paramLifetimes(module)));
   valid &= succeeded(verifySpace(Space::gradients, gradientLifetimes(module)));
-  if (valid && llvm::any_of(module.getOps<fsdp::UnitOp>(), [](auto unit) {
-        return unit->hasAttr(kGradPlaceAttr);
-      }))
-    valid &= succeeded(
-        verifyDisjoint(Space::private_, privateLifetimesOfStep(module)));
+  if (valid)
+    valid &= succeeded(verifyPlaced(PlacedGradients::Whole)) &&
+             succeeded(verifyPlaced(PlacedGradients::Slice));
   if (!valid)
     signalPassFailure();
 }

@@ -99,6 +99,8 @@ struct Manifest {
     int64_t paramOffsetBytes = 0, gradOffsetBytes = 0, frozenOffsetBytes = 0;
     // In the private space, for one rank and one microbatch; -1: nowhere.
     int64_t gradPlaceBytes = -1;
+    /// The same of the slice that one of several ranks owns, f32.
+    int64_t slicePlaceBytes = -1;
     ShxDType paramType = SHX_F32, reduceType = SHX_F32;
     ShxDType masterType = SHX_F32;
     GatherDtype gatherType = GatherDtype::Param;

@@ -30,6 +30,12 @@ bool gradientsAreTheirSum(const Manifest &manifest, int ranks,
 // activations: on CPUs, with one microbatch a step.
 bool gradientsLieAmongActivations(const Manifest &manifest, int ranks,
                                   int64_t accumulate);
+// Whether the slice that one of several ranks owns of the unit's reduced
+// gradients lies there: the others do not read it, and it need not outlast the
+// update.
+bool sliceLiesAmongActivations(const Manifest &manifest,
+                               const Manifest::Unit &unit,
+                               const Topology &topology, int64_t accumulate);
 // Of the private space, with what it has of gradients.
 int64_t privateBytes(const Manifest &manifest, int ranks, int64_t accumulate);
 

@@ -124,6 +124,36 @@ func.func @first_microbatch() {
 
 // -----
 
+exec.space private bytes 2048 lower_bound 2048
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 2048 lower_bound 2048
+// expected-error @+1 {{overlaps what lives at the same time in the private space}}
+fsdp.unit @u sharded f32 reduce f32 length 512 [] {exec.grad_offset = 0 : i64, exec.slice_place = 1024 : i64}
+func.func @first_microbatch() {
+  // expected-note @+1 {{this}}
+  %a = exec.buffer private 1024 : memref<256xf32>
+  exec.zero %a : memref<256xf32>
+  exec.grad_acquire @u
+  exec.reduce_start @u
+  exec.zero %a : memref<256xf32>
+  return
+}
+
+// -----
+
+exec.space private bytes 1024 lower_bound 1024
+exec.space params bytes 0 lower_bound 0
+exec.space gradients bytes 2048 lower_bound 2048
+// expected-error @+1 {{ends at byte 2048 of the private space of 1024}}
+fsdp.unit @u sharded f32 reduce f32 length 512 [] {exec.grad_offset = 0 : i64, exec.slice_place = 1024 : i64}
+func.func @first_microbatch() {
+  exec.grad_acquire @u
+  exec.reduce_start @u
+  return
+}
+
+// -----
+
 exec.space private bytes 0 lower_bound 0
 exec.space params bytes 2048 lower_bound 2048
 exec.space gradients bytes 0 lower_bound 0

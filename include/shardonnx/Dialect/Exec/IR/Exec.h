@@ -29,7 +29,12 @@ namespace shardonnx::exec {
 /// parameters and of its gradients in their spaces.
 inline constexpr llvm::StringLiteral kParamOffsetAttr = "exec.param_offset";
 inline constexpr llvm::StringLiteral kGradOffsetAttr = "exec.grad_offset";
+
+/// The same in the private space, where backward has done with activations: of
+/// its gradients, for a step of one rank, and of the slice of their sum that
+/// one of several ranks owns. Both of a step of one microbatch.
 inline constexpr llvm::StringLiteral kGradPlaceAttr = "exec.grad_place";
+inline constexpr llvm::StringLiteral kSlicePlaceAttr = "exec.slice_place";
 
 /// Set on the module by fsdp-to-exec: the device whose calls the ops stand for.
 inline constexpr llvm::StringLiteral kTargetAttr = "exec.target";

@@ -42,13 +42,21 @@ Lifetimes paramLifetimes(mlir::ModuleOp module);
 /// another function lasts to the end of its own.
 Lifetimes gradientLifetimes(mlir::ModuleOp module);
 
-/// The private space over a step of one rank and one microbatch: the buffers of
-/// @first_microbatch and @update, then the units, whose gradients
-/// (kGradPlaceAttr) live from grad_acquire to the end of @update.
+/// What of a unit's gradients lives in the private space until the end of
+/// @update: on one rank all of them (kGradPlaceAttr), from grad_acquire; on
+/// several the slice of their sum that a rank owns (kSlicePlaceAttr), from
+/// reduce_start, as long as it is for two ranks. Replicated units have no
+/// slice.
+enum class PlacedGradients { Whole, Slice };
+llvm::StringLiteral placeAttr(PlacedGradients placed);
+
+/// The private space over a step of one microbatch: the buffers of
+/// @first_microbatch and @update, then the units.
 struct StepLifetimes : Lifetimes {
   size_t buffers = 0;
 };
-StepLifetimes privateLifetimesOfStep(mlir::ModuleOp module);
+StepLifetimes privateLifetimesOfStep(mlir::ModuleOp module,
+                                     PlacedGradients placed);
 
 /// The op at a time of paramLifetimes or gradientLifetimes.
 mlir::Operation *operationAt(mlir::ModuleOp module, int64_t time);

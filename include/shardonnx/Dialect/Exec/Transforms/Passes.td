@@ -86,7 +86,9 @@ def PlanMemoryPass : Pass<"exec-plan-memory", "::mlir::ModuleOp"> {
     In a program for CPUs each unit also gets a place in the private space for
     its gradients (`exec.grad_place`), which a step of one rank and one
     microbatch uses: where buffers lie that are dead by grad_acquire, and
-    beyond the space only for what these leave no room for.
+    beyond the space only for what these leave no room for. Each sharded unit
+    gets another place (`exec.slice_place`) for what one of several ranks owns of
+    the reduced gradients, where the space has room from reduce_start on.
   }];
   let dependentDialects = ["::shardonnx::exec::ExecDialect"];
 }
