@@ -38,7 +38,7 @@ struct StepTimeline {
   std::vector<TimelineBuffer> gathered; // units: as large as they are gathered
   std::vector<TimelineBuffer> gradients;
   std::vector<TimelineBuffer> placed; // reduced ones, in the private space
-  double end = 0;     // of the step
+  double end = 0;                     // of the step
   bool hasOps = true; // else the executable is of an older compiler
 };
 
