@@ -7,8 +7,13 @@
 
 #include "LossInGraph.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/Interpreter/InterpretableOpInterface.h"
+#include "shardonnx/Dialect/NN/Interpreter/Interpreter.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace shardonnx;
@@ -92,27 +97,64 @@ BlockArgument LabelTrace::follow(Value value) {
   return whole ? cast<BlockArgument>(value) : BlockArgument();
 }
 
-/// True when `count` depends on nothing but the labels, so that it can only be
-/// their number.
-static bool countsLabels(Value count, BlockArgument labels) {
-  SmallVector<Value> work = {count};
-  bool reached = false;
-  llvm::SmallDenseSet<Value> seen;
+/// The ops that compute `values` of `argument` alone, in their order, or none
+/// where these depend on anything else.
+static std::optional<SmallVector<Operation *>>
+opsOfAlone(ArrayRef<Value> values, BlockArgument argument) {
+  SmallVector<Value> work(values);
+  llvm::SetVector<Operation *> ops;
   while (!work.empty()) {
     Value value = work.pop_back_val();
-    if (!seen.insert(value).second)
-      continue;
-    if (Operation *op = value.getDefiningOp()) {
-      if (isa<GetOp>(op))
-        return false;
+    Operation *op = value.getDefiningOp();
+    if (op ? isa<GetOp>(op) : value != argument)
+      return std::nullopt;
+    if (op && ops.insert(op))
       work.append(op->operand_begin(), op->operand_end());
-    } else if (value != labels) {
-      return false;
-    } else {
-      reached = true;
-    }
   }
-  return reached;
+  SmallVector<Operation *> ordered = ops.takeVector();
+  llvm::sort(ordered,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return ordered;
+}
+
+/// Labels from `next` on, every third of which is ignored.
+static HostTensor sampleLabels(BlockArgument labels, int64_t ignored,
+                               int64_t classes, int64_t next) {
+  RankedTensorType type = tensorType(labels);
+  SmallVector<int64_t> values(type.getNumElements());
+  for (auto [i, value] : llvm::enumerate(values))
+    value = i % 3 == 1 ? ignored : next++ % classes;
+  return HostTensor::ints(type.getShape(), values, type.getElementType());
+}
+
+/// True when `count` is the number of labels that `op` does not ignore: that
+/// of other labels, or some number more, is another quotient. Each class is a
+/// label once.
+static bool countsLabels(Value count, CrossEntropyOp op, BlockArgument labels) {
+  auto ops = opsOfAlone({count, op.getLabels()}, labels);
+  if (!ops || tensorType(count).getNumElements() != 1)
+    return false;
+  auto ignored = static_cast<int64_t>(op.getIgnoreIndex());
+  int64_t classes = shapeOf(op.getLogits()).back();
+  int64_t size = std::max<int64_t>(1, tensorType(labels).getNumElements());
+  for (int64_t next = 0; next < classes; next += (size + 1) / 2) {
+    Interpreter interpreter;
+    (void)interpreter.set(labels, sampleLabels(labels, ignored, classes, next));
+    for (Operation *each : *ops) {
+      auto interpretable = dyn_cast<InterpretableOpInterface>(each);
+      if (!interpretable || failed(interpretable.evaluate(interpreter)))
+        return false;
+    }
+    double number =
+        llvm::count_if(interpreter.get(op.getLabels()).flattenInts(),
+                       [ignored](int64_t label) { return label != ignored; });
+    double found =
+        interpreter.arithmetic(count).toDouble(interpreter.get(count).front());
+    // A quotient of none is nobody's; an epsilon rounds.
+    if (number > 0 && !(std::fabs(found - number) <= 1e-5 * number))
+      return false;
+  }
+  return true;
 }
 
 /// The value before reshapes and casts between floats.
@@ -138,7 +180,7 @@ std::optional<LossInGraph> nn::findLossInGraph(Value output) {
   auto reduction = LossInGraph::Sum;
   if (count && getSplat(count) == double(shapeOf(op.getLabels())[0]))
     reduction = LossInGraph::MeanOfRows;
-  else if (count && countsLabels(count, labels))
+  else if (count && countsLabels(count, op, labels))
     reduction = LossInGraph::MeanOfLabels;
   else if (count)
     return std::nullopt;
