@@ -103,6 +103,32 @@ func.func @shared_weight(%x: tensor<8x3xf32>, %dy: tensor<8x3xf32>, %up: tensor<
 
 // -----
 
+// The shared weight's sum stands right behind the MLP, and another result has a
+// sum of its own.
+// CHECK-LABEL: func.func @shared_behind
+// CHECK: %[[ALL:.*]] = nn.fused rows [3, 5] ({{.*}} = %arg{{[0-9]}} : tensor<3x5xf32>, {{.*}} = %{{.*}} : tensor<3x5xf32>, {{.*}} = %{{.*}} : tensor<3x5xf32>)
+// CHECK: %[[BIAS:.*]] = nn.fused rows [5]
+// CHECK: return %[[ALL]], %[[BIAS]]
+func.func @shared_behind(%x: tensor<8x3xf32>, %dy: tensor<8x3xf32>, %up: tensor<3x5xf32>, %other: tensor<3x5xf32>) -> (tensor<3x5xf32>, tensor<5xf32>) {
+  %h = nn.matmul %x, %up : (tensor<8x3xf32>, tensor<3x5xf32>) -> tensor<8x5xf32>
+  %0 = nn.fused rows [8, 5] (%a = %h : tensor<8x5xf32>) -> tensor<8x5xf32> {
+    %7 = nn.exp %a : (tensor<8x5xf32>) -> tensor<8x5xf32>
+    nn.yield %7 : tensor<8x5xf32>
+  }
+  %1 = nn.matmul %dy, %0 {transpose_lhs} : (tensor<8x3xf32>, tensor<8x5xf32>) -> tensor<3x5xf32>
+  %2 = nn.fused columns [8, 5] (%a = %0 : tensor<8x5xf32>) -> tensor<5xf32> {
+    %7 = nn.reduce_sum %a {axes = array<i64: 0>} : (tensor<8x5xf32>) -> tensor<5xf32>
+    nn.yield %7 : tensor<5xf32>
+  }
+  %3 = nn.fused rows [3, 5] (%a = %other : tensor<3x5xf32>, %b = %1 : tensor<3x5xf32>) -> tensor<3x5xf32> {
+    %7 = nn.add %a, %b : (tensor<3x5xf32>, tensor<3x5xf32>) -> tensor<3x5xf32>
+    nn.yield %7 : tensor<3x5xf32>
+  }
+  return %3, %2 : tensor<3x5xf32>, tensor<5xf32>
+}
+
+// -----
+
 // A kernel that reads other rows, of a residual stream or a mask, that needs to
 // know where its row is, or whose results something else reads, stays whole.
 // expected-warning @below {{--mlp-chunks=2: there is no MLP that can be computed in chunks}}

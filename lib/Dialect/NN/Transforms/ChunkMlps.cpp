@@ -241,6 +241,9 @@ void Cutter::sum(Value value) {
   FusedOp all = makeSum(before, reader->getLoc(), summands);
   all.setPlaceAttr(placeOf(reader));
   reader->replaceAllUsesWith(all);
+  // Where the sum stood right behind the MLP, it is where results are put.
+  if (builder->getInsertionPoint() == Block::iterator(reader))
+    builder->setInsertionPointAfter(reader);
   reader->erase();
 }
 
