@@ -13,6 +13,7 @@
 #include "Interface.h"
 #include "Metadata.h"
 #include "NoGrad.h"
+#include "OldOpsets.h"
 #include "OnnxLibrary.h"
 #include "Parameters.h"
 #include "UnsupportedOps.h"
@@ -142,6 +143,7 @@ private:
     return step(onnxlib::check(model), "is not a valid ONNX model");
   }
   LogicalResult refuseUnsupported(const Metadata &metadata, bool expanded);
+  LogicalResult convert();
   LogicalResult normalize(const Metadata &metadata);
   /// Runs one step of the ONNX library.
   LogicalResult step(llvm::Error error, const Twine &what) {
@@ -212,6 +214,20 @@ LogicalResult Importer::refuseUnsupported(const Metadata &metadata,
   return wrong.empty() ? success() : fail(wrong);
 }
 
+LogicalResult Importer::convert() {
+  // The converter trusts what the checker has not seen.
+  if (failed(check()))
+    return failure();
+  int opset = opsetOf(model);
+  writeOutOldOps(*model.mutable_graph(), opset);
+  if (failed(step(onnxlib::convertVersion(model, convertedOpset),
+                  "opset " + Twine(opset) + " cannot be converted to " +
+                      Twine(convertedOpset) + "; export with that opset")))
+    return failure();
+  completeConverted(*model.mutable_graph(), opset);
+  return success();
+}
+
 /// Functions inlined, opset raised where it is too old, checked, and typed.
 LogicalResult Importer::normalize(const Metadata &metadata) {
   // Initializers have left the inputs, where older files list them, too.
@@ -221,13 +237,7 @@ LogicalResult Importer::normalize(const Metadata &metadata) {
     return failure();
   if (failed(refuseUnsupported(metadata, /*expanded=*/false)))
     return failure();
-  // The converter trusts what the checker has not seen.
-  if (opsetOf(model) < oldestOpset &&
-      (failed(check()) ||
-       failed(step(onnxlib::convertVersion(model, convertedOpset),
-                   "opset " + Twine(opsetOf(model)) +
-                       " cannot be converted to " + Twine(convertedOpset) +
-                       "; export with that opset"))))
+  if (opsetOf(model) < oldestOpset && failed(convert()))
     return failure();
   if (failed(check()))
     return failure();

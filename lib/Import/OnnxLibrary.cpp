@@ -7,6 +7,7 @@
 #include "OnnxLibrary.h"
 
 #include "SchemaRegistry.h"
+#include "llvm/ADT/STLExtras.h"
 
 #include <onnx/checker.h>
 #include <onnx/defs/parser.h>
@@ -247,7 +248,19 @@ llvm::Error convertVersion(::onnx::ModelProto &model, int version) {
 }
 
 llvm::Error check(const ::onnx::ModelProto &model) {
-  return guarded([&] { ::onnx::checker::check_model(model); });
+  // An output may leave its shape to inference; the checker wants one, any one.
+  auto lacksShape = [](const ::onnx::ValueInfoProto &output) {
+    return output.type().has_tensor_type() &&
+           !output.type().tensor_type().has_shape();
+  };
+  if (!llvm::any_of(model.graph().output(), lacksShape))
+    return guarded([&] { ::onnx::checker::check_model(model); });
+  ::onnx::ModelProto shaped = model;
+  for (::onnx::ValueInfoProto &output :
+       *shaped.mutable_graph()->mutable_output())
+    if (lacksShape(output))
+      output.mutable_type()->mutable_tensor_type()->mutable_shape();
+  return guarded([&] { ::onnx::checker::check_model(shaped); });
 }
 
 llvm::Error inferShapes(::onnx::ModelProto &model) {

@@ -175,3 +175,18 @@ elif kind == "slopes":
         [node("Pow", ["x", "e"], ["y"]), node("ScatterElements", ["d", "places", "u"], ["z"], axis=1, reduction="mul")],
         [value(name, [1, 4]) for name in "xeu"], [value("y", [1, 4]), value("z", [1, 2])],
         [tensor("d", [1, 2], floats=[2.0, 3.0]), tensor("places", [1, 4], INT64, raw=struct.pack("<4q", 0, 0, 1, 1))])
+elif kind == "old":
+    # Of opset 10; outputs without a shape.
+    outputs = [field(1, name) + field(2, field(1, field(1, FLOAT)))
+               for name in ("hard", "padded", "resized")]
+    save(
+        [
+            node("Hardmax", ["x"], ["hard"], "hard", axis=0),
+            node("Pad", ["x"], ["padded"], "pad", pads=[0, 1, 0, 0], value=7.0),
+            node("Resize", ["x", "scales"], ["resized"], "resize", mode="linear"),
+        ],
+        [X],
+        outputs,
+        [tensor("scales", [2], raw=floats(2, 1.0))],
+        opset=10,
+    )

@@ -1,0 +1,102 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See OldOpsets.h. The converter of ONNX 1.23 takes Hardmax of opset 12 for
+// that of 13, and Resize of opset 10 (as which Upsample comes, too) for that of
+// 11, whose coordinates are others; a Pad's sizes become an initializer.
+
+#include "OldOpsets.h"
+
+#include <onnx/onnx_pb.h>
+
+namespace shardonnx {
+namespace {
+
+using ::onnx::AttributeProto;
+using ::onnx::NodeProto;
+
+/// The last opsets in which Hardmax is of rows of a matrix, and in which
+/// coordinates are multiples of the scale.
+constexpr int lastHardmaxOfMatrix = 12, lastAsymmetricResize = 10;
+
+void setInt(NodeProto &node, const char *name, int64_t value) {
+  AttributeProto &attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(AttributeProto::INT);
+  attribute.set_i(value);
+}
+
+void setString(NodeProto &node, const char *name, const char *value) {
+  AttributeProto &attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(AttributeProto::STRING);
+  attribute.set_s(value);
+}
+
+/// A node that stands for a part of another.
+NodeProto &addPart(::onnx::GraphProto &graph, const NodeProto &of,
+                   const char *op, std::initializer_list<std::string> inputs,
+                   const std::string &output) {
+  NodeProto &node = *graph.add_node();
+  node.set_name(of.name());
+  node.set_doc_string(of.doc_string());
+  node.set_op_type(op);
+  for (const std::string &input : inputs)
+    node.add_input(input);
+  node.add_output(output);
+  return node;
+}
+
+/// Hardmax of a matrix whose rows are the axes from `axis` on.
+void writeOutHardmax(::onnx::GraphProto &graph, const NodeProto &node) {
+  int64_t axis = 1;
+  for (const AttributeProto &attribute : node.attribute())
+    if (attribute.name() == "axis")
+      axis = attribute.i();
+  const std::string &x = node.input(0), &y = node.output(0);
+  addPart(graph, node, "Shape", {x}, y + "/shape");
+  setInt(addPart(graph, node, "Flatten", {x}, y + "/rows"), "axis", axis);
+  setInt(addPart(graph, node, "Hardmax", {y + "/rows"}, y + "/hardmax"), "axis",
+         -1);
+  addPart(graph, node, "Reshape", {y + "/hardmax", y + "/shape"}, y);
+}
+
+} // namespace
+
+void writeOutOldOps(::onnx::GraphProto &graph, int opset) {
+  if (opset > lastHardmaxOfMatrix)
+    return;
+  ::google::protobuf::RepeatedPtrField<NodeProto> nodes;
+  nodes.Swap(graph.mutable_node());
+  for (NodeProto &node : nodes) {
+    bool whole = node.input_size() == 1 && node.output_size() == 1;
+    if (node.op_type() == "Hardmax" && node.domain().empty() && whole)
+      writeOutHardmax(graph, node);
+    else
+      graph.add_node()->Swap(&node);
+  }
+}
+
+void completeConverted(::onnx::GraphProto &graph, int opset) {
+  ::google::protobuf::RepeatedPtrField<NodeProto> nodes;
+  nodes.Swap(graph.mutable_node());
+  for (::onnx::TensorProto &tensor : *graph.mutable_initializer()) {
+    NodeProto &node = *graph.add_node();
+    node.set_op_type("Constant");
+    node.add_output(tensor.name());
+    AttributeProto &value = *node.add_attribute();
+    value.set_name("value");
+    value.set_type(AttributeProto::TENSOR);
+    value.mutable_t()->Swap(&tensor);
+  }
+  graph.clear_initializer();
+  for (NodeProto &node : nodes) {
+    if (node.op_type() == "Resize" && opset <= lastAsymmetricResize) {
+      setString(node, "coordinate_transformation_mode", "asymmetric");
+      setString(node, "nearest_mode", "floor");
+    }
+    graph.add_node()->Swap(&node);
+  }
+}
+
+} // namespace shardonnx
