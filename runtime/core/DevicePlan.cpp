@@ -135,8 +135,7 @@ int64_t largestMoments(const Manifest &m, const Topology &topology) {
   for (int rank = 0; rank < ranks; ++rank) {
     int64_t bytes = 0;
     for (const Manifest::Unit &unit : m.units) {
-      Interval owned = topology.owned(unit.sharded, unit.length,
-                                      topology.rankAt(0, rank, 0));
+      Interval owned = topology.ownedAt(unit.sharded, unit.length, rank);
       bytes +=
           momentBytes(m, owned.size(),
                       owned.size() - behind(unit.matrixLength, owned).size());

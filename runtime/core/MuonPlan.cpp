@@ -143,8 +143,7 @@ static std::pair<int64_t, int64_t> bytesOf(const MuonPlan::Unit &planned,
                                            const Topology &topology) {
   int64_t slice = 0, matrices = 0;
   for (int rank = 0; rank < topology.groupSize(); ++rank) {
-    Interval owned =
-        topology.owned(unit.sharded, unit.length, topology.rankAt(0, rank, 0));
+    Interval owned = topology.ownedAt(unit.sharded, unit.length, rank);
     int64_t end = std::min(owned.end, unit.matrixLength);
     slice = std::max(slice, (end - owned.begin) * kDirectionBytes);
     int64_t ofPlace = 0;

@@ -63,9 +63,8 @@ void Muon::plan(size_t index, const DeviceMuonPlan &memory) {
     if (matrix.joinedAt)
       planJoin(unit, unit.owned.back(), room);
     for (int peer = 0; peer < topology.groupSize(); ++peer) {
-      Interval theirs =
-          matrix.within(topology.owned(u.unit->sharded, u.unit->length,
-                                       topology.rankAt(0, peer, context.rank)));
+      Interval theirs = matrix.within(
+          topology.ownedAt(u.unit->sharded, u.unit->length, peer));
       if (peer == here || theirs.size() == 0)
         continue;
       uint8_t *at =

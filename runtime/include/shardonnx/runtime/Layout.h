@@ -115,9 +115,14 @@ struct Topology {
   }
   // What a rank owns of a section of a unit.
   constexpr Interval owned(bool sharded, int64_t length, int rank) const {
-    return sharded ? ownedInterval(length, groupRank(rank), groupSize(),
-                                   sliceAlignment)
-                   : Interval{0, length};
+    return ownedAt(sharded, length, groupRank(rank));
+  }
+  // …and what the rank at a place in a group does, in any of them.
+  constexpr Interval ownedAt(bool sharded, int64_t length,
+                             int groupRank) const {
+    return sharded
+               ? ownedInterval(length, groupRank, groupSize(), sliceAlignment)
+               : Interval{0, length};
   }
 };
 
