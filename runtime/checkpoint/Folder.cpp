@@ -167,6 +167,13 @@ void SaveFolder::publish(int64_t step, int64_t keep, bool best) {
   prune(step, keep);
 }
 
+void SaveFolder::discard(int64_t step) {
+  std::string partial = (fs::path(path) / stepName(step)).string() + kPartial;
+  std::error_code none;
+  if (fs::exists(partial, none))
+    removeCheckpoint(partial);
+}
+
 // The link is there at any time, to the old one or to the new one.
 void SaveFolder::linkBest(int64_t step) {
   std::string name = (fs::path(path) / kBestName).string();

@@ -35,6 +35,8 @@ public:
   /// Renames the finished checkpoint, which is linked to if it is the best so
   /// far, and removes older ones but `keep` (0: all stay) and the best.
   void publish(int64_t step, int64_t keep, bool best = false);
+  /// Removes what there is of a checkpoint that cannot be finished.
+  void discard(int64_t step);
 
 private:
   void prune(int64_t step, int64_t keep);

@@ -10,6 +10,7 @@
 #include "StreamedFile.h"
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -66,10 +67,10 @@ Interval savedInterval(const Engine &engine, const Topology &topology,
   return {owned.begin + part.begin, owned.begin + part.end};
 }
 
-Saver::Saver(const Options &options, Engine &engine, Exchange &exchange,
-             const Topology &topology, int64_t step)
-    : options(options), engine(engine), exchange(exchange), topology(topology),
-      manifest(engine.manifest) {
+Saver::Saver(const Options &options, Engine &engine, Control &control,
+             Exchange &exchange, const Topology &topology, int64_t step)
+    : options(options), engine(engine), control(control), exchange(exchange),
+      topology(topology), manifest(engine.manifest) {
   std::string mine;
   if (first()) {
     folder = std::make_unique<SaveFolder>(options.save, step);
@@ -79,12 +80,15 @@ Saver::Saver(const Options &options, Engine &engine, Exchange &exchange,
   listPieces();
   written.assign(manifest.units.size(), true);
   engine.setBeforeUpdate([this](size_t unit) { waitFor(unit); });
+  control.setBeforeExit(this, [this] { abandon(); });
 }
 
 Saver::~Saver() {
+  control.setBeforeExit(this, {});
   engine.setBeforeUpdate(nullptr);
   if (thread.joinable())
     thread.join();
+  abandon();
 }
 
 // What training does not change comes last.
@@ -127,9 +131,6 @@ std::optional<SaveRecord> Saver::begin(const TrainState &after) {
   record = {};
   record.step = state.step;
   record.path = concat(options.save, "/", name);
-  if (::mkdir(partial.c_str(), 0777) != 0 && errno != EEXIST)
-    fail("cannot make the folder '", partial, "': ", systemError(),
-         "; --save needs a folder that all machines share");
   engine.snapshot();
   for (const Piece &piece : pieces)
     written[piece.unit] =
@@ -185,10 +186,25 @@ void Saver::writePiece(const Piece &piece, StreamedFile &file) {
               });
 }
 
+std::string Saver::path() const {
+  return concat(partial, "/", fileName(engine.rank()));
+}
+
+// Each rank, since none waits for another to begin.
+void Saver::makeFolder() {
+  if (abandoned)
+    fail("the run has ended");
+  if (::mkdir(partial.c_str(), 0777) != 0 && errno != EEXIST)
+    fail("cannot make the folder '", partial, "': ", systemError(),
+         "; --save needs a folder that all machines share");
+}
+
 void Saver::writeFile() {
-  std::string path = concat(partial, "/", fileName(engine.rank()));
   try {
-    StreamedFile file(path);
+    std::unique_lock<std::timed_mutex> mine(entries);
+    makeFolder();
+    StreamedFile file(path());
+    mine.unlock();
     std::string head = header();
     file.write(head.data(), static_cast<int64_t>(head.size()));
     for (size_t i = 0; i < pieces.size(); ++i) {
@@ -205,13 +221,31 @@ void Saver::writeFile() {
     report.fileHash = file.hash();
   } catch (const std::exception &e) {
     error = e.what();
-    ::unlink(path.c_str());
-    ::rmdir(partial.c_str());
+    takeBack();
   }
   std::lock_guard<std::mutex> lock(mutex);
   written.assign(written.size(), true);
   threadDone = true;
   changed.notify_all();
+}
+
+// The last rank that does so removes the folder.
+void Saver::takeBack() {
+  ::unlink(path().c_str());
+  ::rmdir(partial.c_str());
+}
+
+// On any thread of a run that ends: by a failure of this rank's or another's.
+// What all ranks have written is published; a disk that takes longer for that
+// leaves what the next run removes.
+void Saver::abandon() {
+  constexpr std::chrono::seconds kPatience(10);
+  std::unique_lock<std::timed_mutex> lock(entries, kPatience);
+  if (!lock)
+    return;
+  abandoned = true;
+  if (writing)
+    takeBack();
 }
 
 // Called between kernels, so nothing is thrown: what went wrong is told when
@@ -316,14 +350,19 @@ void Saver::describe(const std::vector<std::string> &messages) {
 }
 
 void Saver::commit() {
+  std::unique_lock<std::timed_mutex> lock(entries);
   try {
+    if (abandoned)
+      fail("the run has ended");
     writeDurably(concat(partial, "/", kIndexName), writeIndex(index));
     folder->publish(state.step, options.keep, isBest);
   } catch (const std::exception &e) {
     error = e.what();
+    folder->discard(state.step);
   }
+  lock.unlock();
   ended = monotonicSeconds();
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<std::mutex> told(mutex);
   threadDone = true;
   changed.notify_all();
 }

@@ -5,6 +5,8 @@
 // to write the slices that this rank owns; the next step's forward and backward
 // run meanwhile, and its optimizer waits for a unit until that unit is written.
 // When all ranks have written, rank 0 writes the index and renames the folder.
+// A run that fails before that takes back what it has written: each rank its
+// own file, and who is the last to do so the folder.
 
 #ifndef SHARDONNX_RUNTIME_CHECKPOINT_SAVER_H
 #define SHARDONNX_RUNTIME_CHECKPOINT_SAVER_H
@@ -13,6 +15,7 @@
 #include "../core/Engine.h"
 #include "Folder.h"
 #include "Index.h"
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -35,8 +38,8 @@ struct SaveRecord {
 class Saver {
 public:
   /// Every rank makes one, when training begins after step `step`.
-  Saver(const Options &options, Engine &engine, Exchange &exchange,
-        const Topology &topology, int64_t step);
+  Saver(const Options &options, Engine &engine, Control &control,
+        Exchange &exchange, const Topology &topology, int64_t step);
   ~Saver();
   Saver(const Saver &) = delete;
   Saver &operator=(const Saver &) = delete;
@@ -74,6 +77,10 @@ private:
   std::string header() const;
   void writeFile();
   void writePiece(const Piece &piece, class StreamedFile &file);
+  std::string path() const;
+  void makeFolder();
+  void abandon();
+  void takeBack();
   void waitFor(size_t unit);
   std::string message() const;
   bool gather();
@@ -84,6 +91,7 @@ private:
 
   const Options &options;
   Engine &engine;
+  Control &control;
   Exchange &exchange;
   const Topology topology;
   const Manifest &manifest;
@@ -102,10 +110,10 @@ private:
   std::string error;
   double began = 0;
   double gathered = 0,
-         ended = 0;        // rank 0's: all have written, all is published
-  bool writing = false;    // until all ranks have written
-  bool committing = false; // rank 0, until it has published
-  Checkpoint index;        // rank 0's
+         ended = 0; // rank 0's: all have written, all is published
+  std::atomic<bool> writing = false; // until all ranks have written
+  bool committing = false;           // rank 0, until it has published
+  Checkpoint index;                  // rank 0's
   SaveRecord record;
 
   std::mutex mutex; // of what follows
@@ -113,6 +121,9 @@ private:
   std::vector<bool> written; // [unit]
   bool threadDone = false;
   std::thread thread;
+
+  std::timed_mutex entries; // of `partial` come and go
+  bool abandoned = false;   // for good: none comes any more
 };
 
 /// The part of what this rank owns that it saves: the ranks together save each

@@ -314,17 +314,22 @@ void Control::failNow(int rank, const std::string &message, int code,
   exitProcess(code);
 }
 
-void Control::setBeforeExit(std::function<void()> call) {
+void Control::setBeforeExit(const void *owner, std::function<void()> call) {
   std::lock_guard<std::mutex> lock(leaving);
-  beforeExit = std::move(call);
+  beforeExit.erase(
+      std::remove_if(beforeExit.begin(), beforeExit.end(),
+                     [&](const auto &entry) { return entry.first == owner; }),
+      beforeExit.end());
+  if (call)
+    beforeExit.emplace_back(owner, std::move(call));
 }
 
 void Control::exitProcess(int code) {
   leaving.lock(); // for good: one thread leaves, others wait for the end
   if (int pid = toKill.load())
     ::kill(pid, SIGKILL);
-  if (beforeExit)
-    beforeExit();
+  for (auto it = beforeExit.rbegin(); it != beforeExit.rend(); ++it)
+    it->second();
   ::_exit(code);
 }
 

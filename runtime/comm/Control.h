@@ -206,8 +206,9 @@ public:
 
   /// A process that does not end by itself.
   void killAtExit(int pid) { toKill.store(pid); }
-  /// Called last before this process ends by a failure.
-  void setBeforeExit(std::function<void()> call);
+  /// Called last before this process ends by a failure, what was added last
+  /// first. An empty `call` takes back what `owner` has added.
+  void setBeforeExit(const void *owner, std::function<void()> call);
 
 private:
   static constexpr int kSpins = 2000, kFewSpins = 100;
@@ -264,7 +265,7 @@ private:
   std::string flightRecord;
   Machines machines;
   std::mutex leaving;
-  std::function<void()> beforeExit;
+  std::vector<std::pair<const void *, std::function<void()>>> beforeExit;
 };
 
 double monotonicSeconds();

@@ -190,8 +190,9 @@ int runRank(Platform &platform, const Program &program,
     std::optional<Restored> restored =
         initialise(*engine, options, exchange, topology);
     if (!options.save.empty())
-      saver = std::make_unique<Saver>(options, *engine, exchange, topology,
-                                      restored ? restored->state.step : 0);
+      saver =
+          std::make_unique<Saver>(options, *engine, control, exchange, topology,
+                                  restored ? restored->state.step : 0);
     Trainer(options, *engine, control, exchange, restored, saver.get(), trace,
             traceFile.get())
         .run();

@@ -483,6 +483,44 @@ TEST(StateHash, SeesEveryElementAndNoPadding) {
 
 // ---- Ends
 
+// A folder stands where rank 1 wants to write: it alone fails, and what rank 0
+// has written goes, too.
+TEST_F(Checkpoints, ASaveThatFailsOnOneRankLeavesNothing) {
+  std::string partial = folder / "c/step-00000004.partial";
+  fs::create_directories(partial + "/rank-00001.safetensors/full");
+  std::vector<std::string> saving = {"--save", folder / "c", "--save-every",
+                                     "2"};
+  Finished f = train("table_f32", 2, 8, saving);
+  EXPECT_EQ(f.code, 1);
+  EXPECT_NE(f.err.find("error: rank 1: cannot write '" + partial),
+            std::string::npos)
+      << f.err;
+  EXPECT_EQ(namesIn("c"), (std::vector<std::string>{"step-00000002",
+                                                    "step-00000004.partial"}));
+  EXPECT_EQ(namesIn("c/step-00000004.partial"),
+            std::vector<std::string>{"rank-00001.safetensors"});
+  fs::remove_all(partial);
+  saving.insert(saving.end(), {"--resume", folder / "c"});
+  f = good("table_f32", 2, 4, saving);
+  EXPECT_EQ(f.err.find("not finished"), std::string::npos) << f.err;
+  EXPECT_EQ(namesIn("c"),
+            (std::vector<std::string>{"step-00000002", "step-00000004"}));
+}
+
+// The index cannot be written, when all ranks have written their files.
+TEST_F(Checkpoints, ASaveThatCannotBePublishedLeavesNothing) {
+  std::string partial = folder / "c/step-00000004.partial";
+  fs::create_directories(partial + "/index.json/full");
+  Finished f =
+      train("table_f32", 2, 8, {"--save", folder / "c", "--save-every", "2"});
+  EXPECT_EQ(f.code, 1);
+  EXPECT_NE(f.err.find("error: rank 0: cannot write '" + partial),
+            std::string::npos)
+      << f.err;
+  EXPECT_EQ(namesIn("c/step-00000004.partial"),
+            std::vector<std::string>{"index.json"});
+}
+
 class Killed : public Checkpoints {
 protected:
   Process start(const std::string &pause) {

@@ -37,10 +37,10 @@ NcclCollectives::NcclCollectives(Context &context, const Manifest &manifest,
     replicas.emplace(2, TraceRow::Replicas);
   if (topology.together() > 1)
     axes.emplace(3, TraceRow::Reduce);
-  control.setBeforeExit([this] { abort(); });
+  control.setBeforeExit(this, [this] { abort(); });
 }
 
-NcclCollectives::~NcclCollectives() { control.setBeforeExit({}); }
+NcclCollectives::~NcclCollectives() { control.setBeforeExit(this, {}); }
 
 // ---- Points
 

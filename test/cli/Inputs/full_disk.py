@@ -22,6 +22,7 @@ subprocess.run(
     ["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", folder], check=True
 )
 done = subprocess.run(sys.argv[3:])
-for name in sorted(os.listdir(folder)):
-    print("left:", name)
+for path, folders, files in os.walk(folder):
+    for name in sorted(folders + files):
+        print("left:", os.path.relpath(os.path.join(path, name), folder))
 sys.exit(done.returncode)
