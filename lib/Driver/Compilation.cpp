@@ -5,6 +5,7 @@
 // dumped and timed by its name.
 
 #include "shardonnx/Driver/Compilation.h"
+#include "ExternalFiles.h"
 #include "Fit.h"
 #include "MaskChoice.h"
 #include "Trial.h"
@@ -213,6 +214,13 @@ void Compilation::startHashing() {
                            sha256OfFile, options.model);
 }
 
+void Compilation::startHashingExternal() {
+  if (options.program == ProgramKind::Train && !externalFiles.valid())
+    externalFiles = std::async(std::launch::async | std::launch::deferred,
+                               describeExternalFiles, options.model,
+                               externalFilesOf(module(), options.model));
+}
+
 // A GPU program's host code only makes calls, and runs on other machines.
 FailureOr<TargetSpec> Compilation::hostTarget() {
   bool cuda = options.target == TargetKind::CUDA;
@@ -294,7 +302,10 @@ LogicalResult Compilation::lower() {
   FailureOr<const ProgramOptions *> program = programOptions();
   if (failed(program))
     return failure();
-  return buildProgram(module(), **program, device ? &*device : nullptr);
+  ProgramOptions whole = **program;
+  startHashingExternal(); // unless it was
+  whole.external = externalFiles.get();
+  return buildProgram(module(), whole, device ? &*device : nullptr);
 }
 
 LogicalResult Compilation::emitObject() {
@@ -459,6 +470,8 @@ LogicalResult Compilation::runTo(Level level) {
     if (now == Level::Grad && gradientsUntold)
       trained = describeTrained(module());
     reached = now;
+    if (now == Level::NN && level >= Level::LLVM)
+      startHashingExternal();
     giveBackMemory();
     if (failed(dump(now)))
       return failure();

@@ -360,6 +360,29 @@ static std::string hashOf(ModuleOp module, const json::Object &manifest) {
          llvm::utohexstr(hash.low64, /*LowerCase=*/true, /*Width=*/16);
 }
 
+// Without the times at which they were written, which are no part of the
+// program.
+static json::Object modelOf(const ProgramOptions &options) {
+  json::Object model{{"path", text(options.modelPath)},
+                     {"sha256", options.modelSha256}};
+  json::Array files;
+  for (const ExternalFile &file : options.external.files)
+    files.push_back(json::Object{{"file", text(file.name)},
+                                 {"bytes", file.bytes},
+                                 {"sha256", file.sha256}});
+  if (!files.empty()) {
+    model["external"] = std::move(files);
+    model["hashed_every_bytes"] = options.external.hashedEvery;
+  }
+  return model;
+}
+
+static void addTimes(const ProgramOptions &options, json::Object &manifest) {
+  json::Array *files = manifest.getObject("model")->getArray("external");
+  for (auto [i, file] : llvm::enumerate(options.external.files))
+    (*(*files)[i].getAsObject())["modified_ns"] = file.modified;
+}
+
 static json::Object describeProgram(ModuleOp module,
                                     const ProgramOptions &options) {
   exec::LaunchTable launches(module);
@@ -367,8 +390,7 @@ static json::Object describeProgram(ModuleOp module,
       {"abi", SHX_ABI_VERSION},
       {"version", SHARDONNX_VERSION},
       {"name", text(options.name)},
-      {"model", json::Object{{"path", text(options.modelPath)},
-                             {"sha256", options.modelSha256}}},
+      {"model", modelOf(options)},
       {"target", spell(options.device)},
       {"arch", options.arch},
       {"inputs", inputsOf(module)},
@@ -413,6 +435,7 @@ std::string shardonnx::buildManifest(ModuleOp module,
                                      const ProgramOptions &options) {
   json::Object manifest = describeProgram(module, options);
   manifest["hash"] = hashOf(module, manifest);
+  addTimes(options, manifest);
   return textOf(std::move(manifest));
 }
 

@@ -300,6 +300,17 @@ void checkPlacement(const Manifest &m) {
   }
 }
 
+ExternalFiles readExternal(const Json &model) {
+  ExternalFiles external;
+  external.hashedEvery = optionalSize(model, "hashed_every_bytes");
+  for (const Json &file : model.value("external", Json::array()))
+    external.files.push_back({file.at("file").get<std::string>(),
+                              size(file, "bytes"),
+                              file.value("modified_ns", int64_t(0)),
+                              file.at("sha256").get<std::string>()});
+  return external;
+}
+
 Manifest read(const Json &json) {
   Manifest m;
   m.abi = json.at("abi").get<int>();
@@ -311,6 +322,7 @@ Manifest read(const Json &json) {
   m.hash = json.at("hash").get<std::string>();
   m.modelPath = json.at("model").at("path").get<std::string>();
   m.modelSha256 = json.at("model").value("sha256", "");
+  m.external = readExternal(json.at("model"));
   m.target = namedOr(json, "target", TargetKind::CPU);
   m.arch = json.value("arch", "");
   m.batch = size(json, "batch");

@@ -95,6 +95,8 @@ void File::checkRegular(const std::string &remedy) {
     fail("'", name, "' is ", kindOf(status.st_mode), ", not a regular file; ",
          remedy);
   bytes = status.st_size;
+  written =
+      int64_t(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;
 }
 
 void File::read(void *to, int64_t offset, int64_t length) const {

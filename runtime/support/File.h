@@ -24,6 +24,8 @@ public:
 
   const std::string &path() const { return name; }
   int64_t size() const { return bytes; }
+  /// When it was last written, in nanoseconds since 1970.
+  int64_t modified() const { return written; }
   void read(void *to, int64_t offset, int64_t length) const;
 
 private:
@@ -31,7 +33,7 @@ private:
   void checkRegular(const std::string &remedy);
   FileDescriptor fd;
   std::string name;
-  int64_t bytes = 0;
+  int64_t bytes = 0, written = 0;
 };
 
 /// What mends a file that is not whole.

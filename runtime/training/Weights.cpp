@@ -47,20 +47,13 @@ public:
     if (manifest.modelSha256.empty())
       return;
     const File &file = open(nameOf(manifest.modelPath));
-    Sha256 hash;
-    std::vector<uint8_t> part(1 << 20);
-    for (int64_t at = 0; at < file.size();) {
-      int64_t n = std::min<int64_t>(static_cast<int64_t>(part.size()),
-                                    file.size() - at);
-      file.read(part.data(), at, n);
-      hash.update(part.data(), static_cast<size_t>(n));
-      at += n;
-    }
-    if (hash.hex() != manifest.modelSha256)
+    if (hashOf(file, /*every=*/0) != manifest.modelSha256)
       fail("'", file.path(),
            "' is not the model that was compiled (its "
            "SHA-256 differs): compile it again, or ",
            kRemedy);
+    for (const ExternalFile &external : manifest.external.files)
+      check(external);
   }
 
   void read(const OwnedRange &target) {
@@ -87,6 +80,39 @@ public:
   }
 
 private:
+  static std::string hashOf(const File &file, int64_t every) {
+    return hashExternalFile(file.size(), every,
+                            [&](void *to, int64_t at, int64_t count) {
+                              file.read(to, at, count);
+                              return true;
+                            });
+  }
+
+  // A copy has a time of its own; the file that the compiler read has not.
+  void check(const ExternalFile &external) {
+    const File &file = open(external.name);
+    int64_t every = manifest.external.hashedEvery;
+    auto refuse = [&](const std::string &what) {
+      fail("'", file.path(),
+           "' does not hold the weights of the model that "
+           "was compiled (",
+           what, "): compile it again, or ", kRemedy);
+    };
+    if (file.size() != external.bytes)
+      refuse(concat("it has ", file.size(), " bytes, not ", external.bytes));
+    if (hashOf(file, every) != external.sha256)
+      refuse(every ? "the SHA-256 of some blocks of it differs"
+                   : "its SHA-256 differs");
+    if (every && path == manifest.modelPath &&
+        file.modified() != external.modified)
+      printWarning(concat("'", file.path(),
+                          "' was written after the model was "
+                          "compiled: its length and ",
+                          kHashedBlock, " bytes of every ", every,
+                          " are as they were, "
+                          "nothing is known of the rest"));
+  }
+
   static void fill(const OwnedRange &target, float value) {
     std::vector<float> values(
         static_cast<size_t>(std::min(kChunk, target.end - target.begin)),

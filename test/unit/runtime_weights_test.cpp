@@ -10,6 +10,7 @@
 #include "runtime/TestFiles.h"
 #include "shardonnx/runtime/Sha256.h"
 
+#include <cstring>
 #include <gtest/gtest.h>
 
 using namespace shardonnx;
@@ -195,6 +196,38 @@ TEST(Weights, ArePartsOfTheWhole) {
     m.units[0].params[0].source->transposed = true;
     EXPECT_EQ(joinParts(m, byRows, model), turned) << byRows;
   }
+}
+
+TEST(Weights, OfExternalDataSomeBlocksAreHashed) {
+  auto hashOf = [](const std::vector<uint8_t> &bytes, int64_t every) {
+    return hashExternalFile(int64_t(bytes.size()), every,
+                            [&](void *to, int64_t at, int64_t count) {
+                              EXPECT_LE(at + count, int64_t(bytes.size()));
+                              std::memcpy(to, bytes.data() + at, size_t(count));
+                              return true;
+                            });
+  };
+  std::vector<uint8_t> bytes(100'000);
+  Sha256 all;
+  all.update(bytes.data(), bytes.size());
+  EXPECT_EQ(hashOf(bytes, 0), all.hex());
+  std::string before = hashOf(bytes, 20480);
+  for (auto [at, noticed] : {std::pair{0, true},
+                             {4095, true},
+                             {4096, false},
+                             {20480, true},
+                             {95'000, false},
+                             {95'904, true},
+                             {99'999, true}}) {
+    std::vector<uint8_t> changed = bytes;
+    changed[size_t(at)] = 1;
+    EXPECT_EQ(hashOf(changed, 20480) != before, noticed) << at;
+    EXPECT_NE(hashOf(changed, 0), hashOf(bytes, 0)) << at;
+  }
+  auto unreadable = [](void *, int64_t, int64_t) { return false; };
+  EXPECT_EQ(hashExternalFile(1, 0, unreadable), "");
+  EXPECT_EQ(hashedEvery(256 << 20), 0);
+  EXPECT_EQ(hashedEvery(int64_t(16) << 30), 4 << 20);
 }
 
 TEST(Weights, BadModelsAreNamed) {

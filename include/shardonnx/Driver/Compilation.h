@@ -79,6 +79,7 @@ private:
   mlir::LogicalResult emitObject();
   mlir::FailureOr<TargetSpec> hostTarget();
   void startHashing();
+  void startHashingExternal();
   mlir::LogicalResult dump(Level level);
 
   CompileOptions options; // --fit decides some of them
@@ -93,7 +94,8 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> moduleRef;
   std::optional<Level> reached;
   std::optional<ProgramOptions> program;
-  std::future<FileHash> modelHash;     // where it was begun early
+  std::future<FileHash> modelHash; // where it was begun early
+  std::future<ExternalFiles> externalFiles;
   std::optional<DeviceProgram> device; // with --target=cuda
   std::vector<ObjectBytes> objects;
   std::string llvmIR; // optimised, as text; made only if someone prints it

@@ -10,6 +10,7 @@
 #include "shardonnx/Conversion/ExecToLLVM/DeviceProgram.h"
 #include "shardonnx/Object/Object.h"
 #include "shardonnx/runtime/Choices.h"
+#include "shardonnx/runtime/ExternalFile.h"
 #include "shardonnx/runtime/UpdateTypes.h"
 #include "llvm/Support/Error.h"
 
@@ -21,6 +22,7 @@ namespace shardonnx {
 struct ProgramOptions {
   std::string name;
   std::string modelPath, modelSha256;
+  ExternalFiles external; // of an executable
   TargetKind device = TargetKind::CPU;
   std::string arch;               // as in --arch
   TargetSpec target;              // of the host's code

@@ -8,6 +8,7 @@
 #define SHARDONNX_RUNTIME_MANIFEST_H
 
 #include "shardonnx/runtime/Choices.h"
+#include "shardonnx/runtime/ExternalFile.h"
 #include "shardonnx/runtime/InputKind.h"
 #include "shardonnx/runtime/Layout.h"
 #include "shardonnx/runtime/Lora.h"
@@ -203,6 +204,7 @@ struct Manifest {
 
   int abi = 0;
   std::string version, name, hash, modelPath, modelSha256;
+  ExternalFiles external;
   TargetKind target = TargetKind::CPU;
   std::string arch; // as in --arch
   int64_t batch = 0, seq = 0;
