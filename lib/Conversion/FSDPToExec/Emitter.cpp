@@ -130,14 +130,23 @@ void Emitter::emitView(Operation &op) {
 // Constants, parameters, scalars
 //===----------------------------------------------------------------------===//
 
+// One element stands for many that are equal: they would be in the executable
+// one by one.
 void Emitter::addConstant(Value value, ElementsAttr bytes) {
+  constexpr int64_t kMostEqual = 4096;
+  ArrayRef<int64_t> shape = nn::shapeOf(value);
   Root root;
+  root.shape.assign(shape.begin(), shape.end());
+  auto dense = dyn_cast<DenseElementsAttr>(bytes);
+  if (dense && dense.isSplat() && dense.getNumElements() > kMostEqual) {
+    root.shape.assign(shape.size(), 1);
+    bytes = dense.resizeSplat(dense.getType().clone(root.shape));
+  }
   root.space = exec::Space::constant;
   root.symbol = kernels.constant(loc, bytes);
-  root.shape.assign(nn::shapeOf(value).begin(), nn::shapeOf(value).end());
   root.elementType = nn::elementType(value);
-  storages[value] = {placement.newRoot(std::move(root)),
-                     Layout::rowMajor(nn::shapeOf(value))};
+  Layout layout = Layout::rowMajor(root.shape).broadcast(shape);
+  storages[value] = {placement.newRoot(std::move(root)), layout};
 }
 
 // What the runtime has put at a place among a step's scalars.

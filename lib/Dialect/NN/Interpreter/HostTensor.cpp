@@ -535,28 +535,37 @@ HostTensor::map(ArrayRef<HostTensor> operands, Type elementType,
   return result;
 }
 
+// Axes in `axes` from the outermost in memory to the innermost, so that a
+// large tensor is read in its order. `first` is where the element lies that
+// `position`'s should be equal to.
+bool HostTensor::isUniformAlong(unsigned axis, ArrayRef<unsigned> axes,
+                                int64_t position, int64_t first) const {
+  if (axes.empty())
+    return load(position).i == load(first).i;
+  unsigned outer = axes.front();
+  int64_t step = strides[outer], firstStep = outer == axis ? 0 : step;
+  for (int64_t i = 0; i < shape[outer]; ++i)
+    if (!isUniformAlong(axis, axes.drop_front(), position + i * step,
+                        first + i * firstStep))
+      return false;
+  return true;
+}
+
 HostTensor HostTensor::collapseUniformAxes() const {
   HostTensor result = *this;
+  if (product(shape) == 0)
+    return result;
   for (unsigned axis = 0; axis < shape.size(); ++axis) {
     if (!result.varies(axis))
       continue;
-    HostTensor rest = result.compact();
-    bool uniform = true;
-    Dims index(rest.shape.size(), 0);
-    int64_t count = product(rest.shape);
-    for (int64_t n = 0; n < count && uniform; ++n) {
-      int64_t kept = index[axis];
-      Scalar value = rest.at(index);
-      index[axis] = 0;
-      uniform = rest.at(index).i == value.i;
-      index[axis] = kept;
-      for (int64_t a = static_cast<int64_t>(index.size()) - 1; a >= 0; --a) {
-        if (++index[a] < rest.shape[a])
-          break;
-        index[a] = 0;
-      }
-    }
-    if (uniform)
+    SmallVector<unsigned> axes;
+    for (unsigned other = 0; other < shape.size(); ++other)
+      if (result.varies(other))
+        axes.push_back(other);
+    llvm::stable_sort(axes, [&](unsigned a, unsigned b) {
+      return std::abs(result.strides[a]) > std::abs(result.strides[b]);
+    });
+    if (result.isUniformAlong(axis, axes, offset, offset))
       result.strides[axis] = 0;
   }
   return result;

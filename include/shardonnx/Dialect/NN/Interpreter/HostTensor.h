@@ -126,6 +126,8 @@ public:
   }
 
 private:
+  bool isUniformAlong(unsigned axis, llvm::ArrayRef<unsigned> axes,
+                      int64_t position, int64_t first) const;
   /// Axis `row` becomes the diagonals of (`row`, `column`), and `column` 1.
   HostTensor foldDiagonals(unsigned row, unsigned column) const;
   HostTensor unfoldDiagonals(unsigned row, unsigned column, int64_t rows,
