@@ -191,4 +191,28 @@ TEST(OffsetPlanner, ThousandsOfBuffersTakeSeconds) {
   EXPECT_LT(seconds, 20);
 }
 
+// As the trials of a budget do; what differs a little is planned anew.
+TEST(OffsetPlanner, WhatWasPlannedIsRemembered) {
+  std::mt19937 random(17);
+  std::vector<PlanItem> items = trainingStep(126, 40, random), again = items;
+  std::clock_t begin = std::clock();
+  PlanSummary plan = planOffsets(items);
+  std::clock_t middle = std::clock();
+  PlanSummary same = planOffsets(again);
+  std::clock_t end = std::clock();
+  EXPECT_LT(double(end - middle), 0.1 * double(middle - begin));
+  EXPECT_EQ(same.bytes, plan.bytes);
+  EXPECT_EQ(same.lowerBound, plan.lowerBound);
+  EXPECT_EQ(same.peakTime, plan.peakTime);
+  for (size_t i = 0; i < items.size(); ++i)
+    EXPECT_EQ(again[i].offset, items[i].offset) << i;
+  for (int64_t more : {1, 64}) { // a size, or when one lives
+    std::vector<PlanItem> other = items;
+    other[7].bytes += more;
+    other[9].live[0].end += more == 1;
+    planOffsets(other);
+    EXPECT_FALSE(findOverlap(other).has_value());
+  }
+}
+
 } // namespace

@@ -10,7 +10,9 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <deque>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -254,6 +256,66 @@ PlanSummary Planner::run(PlanOrder first) {
   return summary;
 }
 
+// Plans that were made before. A budget is kept by trying: some hundred trials
+// plan the same buffers, of which few differ.
+class PlanMemo {
+public:
+  static std::vector<int64_t> describe(ArrayRef<PlanItem> items, size_t placed,
+                                       PlanOrder first);
+  /// Sets the offsets, where the problem was solved before.
+  std::optional<PlanSummary> find(ArrayRef<int64_t> problem,
+                                  MutableArrayRef<PlanItem> items);
+  void keep(std::vector<int64_t> problem, ArrayRef<PlanItem> items,
+            const PlanSummary &summary);
+
+private:
+  struct Plan {
+    std::vector<int64_t> problem, offsets;
+    PlanSummary summary;
+  };
+  std::mutex mutex; // passes on several modules
+  std::deque<Plan> plans;
+  static constexpr size_t kMost = 64; // of some thousand numbers each
+};
+
+std::vector<int64_t> PlanMemo::describe(ArrayRef<PlanItem> items, size_t placed,
+                                        PlanOrder first) {
+  std::vector<int64_t> problem = {int64_t(placed), int64_t(first)};
+  for (auto [index, item] : enumerate(items)) {
+    problem.push_back(item.bytes);
+    problem.push_back(index < placed ? item.offset : 0);
+    problem.push_back(int64_t(item.live.size()));
+    for (LiveRange range : item.live) {
+      problem.push_back(range.begin);
+      problem.push_back(range.end);
+    }
+  }
+  return problem;
+}
+
+std::optional<PlanSummary> PlanMemo::find(ArrayRef<int64_t> problem,
+                                          MutableArrayRef<PlanItem> items) {
+  std::lock_guard<std::mutex> lock(mutex);
+  for (const Plan &plan : plans)
+    if (ArrayRef(plan.problem) == problem) {
+      for (auto [item, offset] : zip_equal(items, plan.offsets))
+        item.offset = offset;
+      return plan.summary;
+    }
+  return std::nullopt;
+}
+
+void PlanMemo::keep(std::vector<int64_t> problem, ArrayRef<PlanItem> items,
+                    const PlanSummary &summary) {
+  Plan plan = {std::move(problem), {}, summary};
+  for (const PlanItem &item : items)
+    plan.offsets.push_back(item.offset);
+  std::lock_guard<std::mutex> lock(mutex);
+  plans.push_front(std::move(plan));
+  if (plans.size() > kMost)
+    plans.pop_back();
+}
+
 } // namespace
 
 PlanSummary measureItems(ArrayRef<PlanItem> items) {
@@ -297,7 +359,13 @@ findOverlap(ArrayRef<PlanItem> items) {
 
 PlanSummary planOffsets(MutableArrayRef<PlanItem> items, size_t placed,
                         PlanOrder first) {
-  return Planner(items, placed).run(first);
+  static PlanMemo memo;
+  std::vector<int64_t> problem = PlanMemo::describe(items, placed, first);
+  if (std::optional<PlanSummary> known = memo.find(problem, items))
+    return *known;
+  PlanSummary summary = Planner(items, placed).run(first);
+  memo.keep(std::move(problem), items, summary);
+  return summary;
 }
 
 } // namespace shardonnx::exec
