@@ -95,6 +95,8 @@ private:
   bool isOtherName(const SignatureInput &input);
   void listMissing(const std::string &name, const std::string &reason);
   void listComputed();
+  bool isFoldedWithoutGradient(const Initializer &init) const;
+  void listFoldedInPart();
   void listUntrained();
   bool lacksBias() const;
   std::string whyMissing(const SignatureInput &input) const;
@@ -502,6 +504,40 @@ void Taker::listComputed() {
                            true});
 }
 
+/// Whether no gradient went from a folded constant to what it was folded from:
+/// of that the program took the shape, or a copy that is detached.
+bool Taker::isFoldedWithoutGradient(const Initializer &init) const {
+  SmallVector<StringRef> values = {init.name};
+  llvm::append_range(values, metadata.foldedFrom.find(init.name)->second);
+  return llvm::any_of(values, [](StringRef value) {
+    return isResultOf(value, "zeros_like") || isResultOf(value, "ones_like") ||
+           isResultOf(value, "full_like") || isResultOf(value, "detach");
+  });
+}
+
+/// What the exporter has computed of parameters that the graph has, for some
+/// of their uses, where no gradient would go: a column of a matrix.
+void Taker::listFoldedInPart() {
+  llvm::StringSet<> read, listed;
+  for (const ::onnx::NodeProto &node : graph.node())
+    read.insert_range(node.input());
+  for (const Initializer &init : initializers) {
+    auto folded = metadata.foldedFrom.find(init.name);
+    if (init.isParameter || folded == metadata.foldedFrom.end() ||
+        !isa<FloatType>(init.type.getElementType()) ||
+        !read.contains(init.name) || isFoldedWithoutGradient(init))
+      continue;
+    for (const std::string &source : folded->second) {
+      const Initializer *parameter = find(source);
+      if (parameter && parameter->trainable && listed.insert(source).second)
+        untrained.push_back({source,
+                             "in part folded into the constant '" + init.name +
+                                 "' by the exporter",
+                             false, true});
+    }
+  }
+}
+
 /// Every parameter of the module that the graph does not have. Without the
 /// author's word or a signature none is known.
 void Taker::listUntrained() {
@@ -521,6 +557,8 @@ void Taker::listUntrained() {
       listMissing(parameter.names.front(), whyMissing({}));
   if (forTraining && !metadata.parameters.empty() && metadata.signature.empty())
     listComputed();
+  if (forTraining)
+    listFoldedInPart();
 }
 
 } // namespace

@@ -70,9 +70,11 @@ write(
                 node("Add", ["n", "slice_2"], ["o"], "node_add_3"),
                 node("MatMul", ["o", "permute_1"], ["out"], "node_matmul", meta=fx("aten.linear", "o", "t", "getitem_1")),
                 node("GatherND", ["val_8", "ids"], ["picked"], "node_gather"),
+                node("Mul", ["picked", "select"], ["column"], "node_mul_8"),
+                node("Add", ["column", "zeros_like"], ["scaled"], "node_add_4"),
             ],
             [value("x", [2, 4]), value("ids", [5, 1], INT64)],
-            [value("out", [3, 2, 4]), value("picked", [5, 2, 4])],
+            [value("out", [3, 2, 4]), value("scaled", [5, 2, 4])],
             [
                 tensor("n1.weight", [4], raw=floats(4, 1)),
                 tensor("val_7", [4, 4], raw=floats(16)),
@@ -90,6 +92,8 @@ write(
                 tensor("sigmoid", [4], raw=floats(4)),
                 tensor("val_9", [2, 1], raw=floats(2)),
                 tensor("embedding_3", [3, 2, 4], raw=floats(4) + floats(20)),
+                tensor("select", [1], raw=floats(1)),
+                tensor("zeros_like", [4], raw=floats(4)),
             ],
             [
                 value("val_7", [4, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['fc.weight']"}),
@@ -108,6 +112,9 @@ write(
                       meta={"pkg.onnxscript.optimizer.folded_from": "['layer_scale', 'val_4']"}),
                 value("val_9", [2, 1], meta={"pkg.onnxscript.optimizer.folded_from": "['gn.weight', 'val_2']"}),
                 value("sigmoid", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['lost.weight']"}),
+                # Of parameters that the graph also has as they are.
+                value("select", [1], meta={"pkg.onnxscript.optimizer.folded_from": "['fc.bias', 'val_12']"}),
+                value("zeros_like", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['n1.weight', 'val_13']"}),
                 value("embedding_3", [3, 2, 4],
                       meta={"pkg.onnxscript.optimizer.folded_from": "['bucket.weight', 'index']"}),
             ],
