@@ -139,8 +139,8 @@ int64_t largestMoments(const Manifest &m, const Topology &topology) {
   for (int rank = 0; rank < topology.groupSize(); ++rank) {
     int64_t bytes = 0;
     for (const Manifest::Unit &unit : m.units)
-      bytes += m.momentBytes(
-          unit, topology.ownedAt(unit.sharded, unit.length, rank));
+      bytes += m.momentBytes(unit,
+                             topology.ownedAt(unit.sharded, unit.length, rank));
     largest = std::max(largest, bytes);
   }
   return largest;

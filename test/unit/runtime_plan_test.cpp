@@ -46,7 +46,8 @@ TEST(Topology, TensorGroupsAreNeighbours) {
   EXPECT_EQ(t.owned(true, 1024, 9).begin, t.owned(true, 1024, 8).begin);
   for (int place : {0, 1, 2}) {
     int rank = t.rankAt(/*replica=*/1, place, /*like=*/1);
-    EXPECT_EQ(t.ownedAt(true, 1024, place).begin, t.owned(true, 1024, rank).begin);
+    EXPECT_EQ(t.ownedAt(true, 1024, place).begin,
+              t.owned(true, 1024, rank).begin);
     EXPECT_EQ(t.ownedAt(true, 1024, place).end, t.owned(true, 1024, rank).end);
     EXPECT_EQ(t.ownedAt(false, 1024, place).size(), 1024);
   }
