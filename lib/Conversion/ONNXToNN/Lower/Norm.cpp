@@ -38,15 +38,32 @@ Value asVector(Lowering &l, Value input, int64_t width) {
   return count == width ? l.reshape(value, {width}) : Value();
 }
 
+/// What both norms go over: the axes from `axis` on as one row, with its scale
+/// (null where that is no vector).
+struct NormRows {
+  SmallVector<int64_t> shape; // of the operand
+  int64_t axis = 0;
+  Value x, weight;
+
+  LogicalResult take(Lowering &l, onnx::NodeOp node) {
+    Value operand = l.get(node.getInput(0));
+    shape.assign(shapeOf(operand).begin(), shapeOf(operand).end());
+    auto first = normalizeAxis(node.getInt("axis", -1),
+                               static_cast<int64_t>(shape.size()));
+    if (!first)
+      return l.unsupported(node, "its axis is out of range");
+    axis = *first;
+    x = joinFrom(l, operand, axis);
+    weight = asVector(l, node.getInput(1), shapeOf(x).back());
+    return success();
+  }
+};
+
 LogicalResult lowerLayerNorm(Lowering &l, onnx::NodeOp node) {
-  Value operand = l.get(node.getInput(0));
-  SmallVector<int64_t> shape(shapeOf(operand));
-  auto axis = normalizeAxis(node.getInt("axis", -1),
-                            static_cast<int64_t>(shape.size()));
-  if (!axis)
-    return l.unsupported(node, "its axis is out of range");
-  Value x = joinFrom(l, operand, *axis);
-  Value weight = asVector(l, node.getInput(1), shapeOf(x).back());
+  NormRows rows;
+  if (failed(rows.take(l, node)))
+    return failure();
+  auto &[shape, axis, x, weight] = rows;
   Value bias;
   if (node.getInput(2))
     bias = asVector(l, node.getInput(2), shapeOf(x).back());
@@ -59,7 +76,7 @@ LogicalResult lowerLayerNorm(Lowering &l, onnx::NodeOp node) {
           static_cast<float>(node.getFloat("epsilon", 1e-5))));
   l.set(node->getResult(0), l.reshape(norm.getResult(), shape));
   // Mean and 1/deviation of each row.
-  std::fill(shape.begin() + *axis, shape.end(), 1);
+  std::fill(shape.begin() + axis, shape.end(), 1);
   for (unsigned i = 1; i < node->getNumResults(); ++i) {
     auto type = dyn_cast<ShapedType>(node->getResult(i).getType());
     if (type)
@@ -70,14 +87,10 @@ LogicalResult lowerLayerNorm(Lowering &l, onnx::NodeOp node) {
 }
 
 LogicalResult lowerRmsNorm(Lowering &l, onnx::NodeOp node) {
-  Value operand = l.get(node.getInput(0));
-  SmallVector<int64_t> shape(shapeOf(operand));
-  auto axis = normalizeAxis(node.getInt("axis", -1),
-                            static_cast<int64_t>(shape.size()));
-  if (!axis)
-    return l.unsupported(node, "its axis is out of range");
-  Value x = joinFrom(l, operand, *axis);
-  Value weight = asVector(l, node.getInput(1), shapeOf(x).back());
+  NormRows rows;
+  if (failed(rows.take(l, node)))
+    return failure();
+  auto &[shape, axis, x, weight] = rows;
   // A scale that differs between rows, of each head for instance, comes after.
   Value after = weight ? Value() : l.get(node.getInput(1));
   if (after) {
