@@ -31,7 +31,7 @@ public:
   OpenFile &operator=(const OpenFile &) = delete;
   ~OpenFile() {
     if (file != fs::kInvalidFile)
-      fs::closeFile(file);
+      (void)fs::closeFile(file); // nothing was written
   }
   bool isRegular() const {
     return file != fs::kInvalidFile &&
