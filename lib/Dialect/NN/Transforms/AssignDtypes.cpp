@@ -285,7 +285,9 @@ void DtypeAssigner::assign(Operation *op) {
     assignNamed(op, type);
     noteResult(op->getResult(0));
   } else if (isLoss(op)) {
-    return;
+    // What a graph has computed as its loss is reported in f32.
+    if (isa<LossOp>(op))
+      castFloats(op, op->getOpOperands(), Float32Type::get(op->getContext()));
   } else if (isa<ElementwiseOpInterface>(op)) {
     noteResult(assignElementwise(op, type));
   } else {
