@@ -258,8 +258,15 @@ void BySignature::assign(InitializerUse use) {
   if (const NodeArgument *argument = argumentFor(use, missing))
     return give(use, placeholders[argument->name]->target, "");
   const SignatureInput *owner = ownerOf(use.init);
-  if (!owner || owner->kind != "PARAMETER" || !table.isUniform(use.init))
-    return; // a constant, or tied
+  if (!owner || owner->kind != "PARAMETER")
+    return; // a constant
+  if (!table.isUniform(use.init)) {
+    // Tied, unless what was computed here has lost its name: such a matrix may
+    // have started equal, too.
+    if (argumentForLost(use, lost))
+      unknown.push_back(use);
+    return;
+  }
   if (infoOf(*use.node).arguments.empty())
     return assignLost(use, "");
   if (const NodeArgument *argument = argumentForLost(use, lost))
@@ -355,8 +362,10 @@ LogicalResult BySignature::settleUnknown(InitializerUse use) {
   if (seenFrom(info.path, home) || seenFrom(home, info.path))
     return success();
   StringRef leaf = StringRef(owner->target).rsplit('.').second;
+  const ModuleParameter *tied = metadata.findParameter(owner->target);
   for (const SignatureInput &input : metadata.signature)
-    if (isFree(input) && StringRef(input.target).rsplit('.').second == leaf)
+    if (isFree(input) && StringRef(input.target).rsplit('.').second == leaf &&
+        (!tied || tied != metadata.findParameter(input.target)))
       return diagnostics.error(
           "'" + modelPath + "': node '" + info.node + "' reads parameter '" +
           owner->target + "', or '" + input.target +

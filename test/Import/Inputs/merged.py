@@ -81,6 +81,18 @@ elif kind == "unclear":
         x, out, [vector("add_1", ones)], [folded("add_1", [4], "g.one")],
         signature("g.one", "h.one", "i.one"),
     ))
+elif kind in ("matrix", "tied-matrix"):
+    # A matrix that two layers transpose: one that they share, or two that
+    # started equal. The author's word tells.
+    product = lambda call, data, argument, path: node(
+        "MatMul", ["t", data], [call], "node_" + call,
+        meta={**scopes(path), **fx(call, "matmul", f"%{argument}, %{data}")})
+    word = {"shardonnx.module": '{"version":1,"parameters":[{"names":["a.mix","b.mix"],"requires_grad":true}]}'}
+    data = model(graph(
+        [product("y", "x", "t", "a"), product("out", "y", "t_1", "b")],
+        x, out, [tensor("t", [2, 2], raw=floats(4))], [folded("t", [2, 2], "a.mix")],
+        signature("a.mix", "b.mix"),
+    ), meta=word if kind == "tied-matrix" else {})
 elif kind == "legacy":
     # An Identity for each name; `q_1` is the second call of `q`.
     data = model(graph(
