@@ -273,6 +273,10 @@ LogicalResult checkOptions(const CompileOptions &options,
   if (options.tf32 && !cuda)
     return diagnostics.error("--tf32: only --target=cuda has TF32; leave it "
                              "out");
+  if (options.maxDocuments && (!cuda || !options.documentSeparator))
+    return diagnostics.error("--max-documents: says which packed samples go "
+                             "to cuDNN; leave it out, or give --target=cuda "
+                             "and --document-separator=ID, too");
   if (options.tf32 && options.strictNumerics)
     return diagnostics.error("--tf32: rounds the operands of products, which "
                              "--strict-numerics excludes; leave one out");

@@ -92,6 +92,7 @@ static void addTrainingPasses(OpPassManager &pm,
   pm.addPass(nn::createAttachLossPass(loss));
   nn::DocumentMasksPassOptions documents;
   documents.separator = options.documentSeparator.value_or(-1);
+  documents.maxDocuments = options.maxDocuments.value_or(-1);
   pm.addPass(nn::createDocumentMasksPass(documents));
   fsdp::AssignUnitsPassOptions units;
   units.unit.assign(options.units.begin(), options.units.end());

@@ -383,6 +383,17 @@ static void addTimes(const ProgramOptions &options, json::Object &manifest) {
     (*(*files)[i].getAsObject())["modified_ns"] = file.modified;
 }
 
+// Of a microbatch, for cuDNN: 0 where it does none of a GPU's attentions.
+static int64_t maxDocumentsOf(ModuleOp module) {
+  int64_t most = 0;
+  if (exec::isCuda(module))
+    module.walk([&](exec::AttentionOp op) {
+      if (op.getCudaRemark().empty())
+        most = std::max(most, int64_t(op.getDocuments()));
+    });
+  return most;
+}
+
 static json::Object describeProgram(ModuleOp module,
                                     const ProgramOptions &options) {
   exec::LaunchTable launches(module);
@@ -422,6 +433,8 @@ static json::Object describeProgram(ModuleOp module,
   if (auto separator =
           module->getAttrOfType<IntegerAttr>(nn::kDocumentSeparatorAttr))
     manifest["document_separator"] = separator.getInt();
+  if (int64_t documents = maxDocumentsOf(module); documents > 0)
+    manifest["max_documents"] = documents;
   return manifest;
 }
 

@@ -190,6 +190,13 @@ int reshardGroup(const Manifest::Unit &unit, const Topology &topology) {
   return smaller ? static_cast<int>(unit.reshardGroup) : 0;
 }
 
+int64_t deviceInputBytes(const Manifest &manifest) {
+  int64_t bytes = documentTableBytes(manifest.maxDocuments);
+  for (const Manifest::Input &input : manifest.inputs)
+    bytes += alignTo(input.bytes(), kDeviceAlignmentBytes);
+  return bytes;
+}
+
 DevicePlan planDevice(const Manifest &m, const Topology &topology,
                       int64_t accumulate, Offload offload) {
   DevicePlan plan;

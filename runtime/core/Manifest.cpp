@@ -365,6 +365,7 @@ Manifest read(const Json &json) {
   m.scratchPerThreadBytes = optionalSize(json, "scratch_per_thread_bytes");
   m.constantBytes = optionalSize(json, "constant_bytes");
   m.documentSeparator = json.value("document_separator", int64_t(-1));
+  m.maxDocuments = optionalSize(json, "max_documents");
   m.flopsPerMicrobatch = json.value("flops_per_microbatch", 0.0);
   m.lora = rt::readLora(json);
   for (const Json &entry : json.value("untrained", Json::array()))

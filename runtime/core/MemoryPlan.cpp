@@ -43,9 +43,6 @@ std::vector<MemoryItem> planDeviceMemory(const Manifest &m,
                                          const Topology &topology,
                                          int64_t accumulate, Offload offload) {
   DevicePlan plan = planDevice(m, topology, accumulate, offload);
-  int64_t inputs = 0;
-  for (const Manifest::Input &input : m.inputs)
-    inputs += alignTo(input.bytes(), kDeviceAlignmentBytes);
   return {{"master weights", plan.masterBytes},
           {kLowPrecision, plan.paramBytes},
           {"frozen weights", plan.frozenBytes},
@@ -59,7 +56,7 @@ std::vector<MemoryItem> planDeviceMemory(const Manifest &m,
           {"activations and workspaces", m.privateSpace.bytes},
           {"Muon's directions", plan.muon.windowBytes},
           {"Muon's workspace", plan.muon.workspaceBytes},
-          {"inputs", kInputCopies * inputs},
+          {"inputs", kInputCopies * deviceInputBytes(m)},
           {"constants", m.constantBytes}};
 }
 

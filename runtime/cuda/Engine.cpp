@@ -154,6 +154,7 @@ void CudaEngine::allocate(const DeviceProgram &code) {
   context.params = state->paramPointers.data();
   context.grads = state->gradPointers.data();
   context.inputs = batch->device();
+  context.documents = batch->documents();
   if (options.offload != Offload::None)
     staging = std::make_unique<Staging>(context);
   context.staging = staging.get();
@@ -300,6 +301,14 @@ std::string CudaEngine::waiting() const {
 
 void CudaEngine::sendBatch() {
   batch->send(copy, compute);
+  if (context.documents && !context.documents->fit() && context.rank == 0 &&
+      attention.takesDocuments() && !std::exchange(toldOfDocuments, true))
+    printWarning(concat(
+        "a microbatch has ", context.documents->count(),
+        " documents, and cuDNN's attention was planned for ",
+        context.documents->limit(),
+        ": such ones run on kernels of our own, which are slower; compile with "
+        "a larger --max-documents"));
   if (options.debugMemory) // nothing of a microbatch may be read by the next
     check(driver().cuMemsetD8Async(
               deviceAddress(context.privateBase), 0xff,

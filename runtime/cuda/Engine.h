@@ -134,6 +134,7 @@ private:
   bool updating = false; // the optimizers of the last step are still to run
   bool evaluating = false;
   bool evaluated = false; // since the last update
+  bool toldOfDocuments = false;
 };
 
 class CudaPlatform : public Platform {

@@ -96,7 +96,7 @@ LORA_MATRIX = [("llama-lora-dropout", ["--recompute=block"], 3, []),
 
 # Each kind of loss, layout, optimizer and dtype once, and every strategy.
 CORE_CASES = ("gpt2-18", "llama-23-optimized", "smollm3-18", "gpt2-labels",
-              "gpt2-dropout-fused", "llama-documents",
+              "gpt2-dropout-fused", "llama-documents", "llama-documents-bf16",
               "llama-masked-labels", "gpt2-sgd", "gpt2-no-decay", "gpt2-freeze",
               "regressor", "classifier", "mixtral", "qwen3-moe-bf16",
               "gpt2-bf16", "llama-bf16", "gpt2-f16", "llama-qlora", "gpt2-fp8",

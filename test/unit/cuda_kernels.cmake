@@ -49,7 +49,8 @@ add_executable(cuda_kernels_test
   cuda_kernels_vocabulary_test.cpp)
 shardonnx_emulated_test(cuda_kernels_test)
 
-add_executable(cuda_attention_test cuda_attention_test.cpp)
+add_executable(cuda_attention_test
+  cuda_attention_test.cpp cuda_documents_test.cpp)
 shardonnx_emulated_test(cuda_attention_test)
 
 add_executable(cuda_gemm_test

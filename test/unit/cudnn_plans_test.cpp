@@ -36,7 +36,15 @@ struct Case {
   int64_t window = 0;
   bool deterministic = false, packed = false; // packed: q, k, v in one tensor
   int32_t dtype = SHX_BF16;
+  int64_t documents = 0;
 };
+
+Case packedCase(const char *name, int64_t batch, int64_t heads, int64_t kvHeads,
+                int64_t length, int64_t headDim, int64_t documents) {
+  Case c{name, batch, heads, kvHeads, length, length, headDim};
+  c.documents = documents;
+  return c;
+}
 
 ShxAttention describe(const Case &c) {
   ShxAttention d{};
@@ -64,15 +72,22 @@ ShxAttention describe(const Case &c) {
   d.dtype = c.dtype;
   d.window = c.window;
   d.flags = c.deterministic ? SHX_ATTENTION_DETERMINISTIC : 0;
+  d.documents = c.documents;
+  if (c.documents > 0)
+    d.maskDtype = SHX_I32; // first keys
   return d;
+}
+
+// For the plan itself.
+int64_t planned(const ShxAttention &d, bool grad) {
+  return grad ? attentionGradWorkspaceBytes(d) - 2 * keysAsideBytes(d)
+              : attentionWorkspaceBytes(d);
 }
 
 std::unique_ptr<CudnnPlan> planFor(const ShxAttention &d, bool grad,
                                    std::string &refusal) {
-  return makeCudnnPlan(d, grad, {nullptr, kH100, 90},
-                       grad ? attentionGradWorkspaceBytes(d)
-                            : attentionWorkspaceBytes(d),
-                       refusal);
+  return makeCudnnPlan(asPlannedByCudnn(d), grad, {nullptr, kH100, 90},
+                       planned(d, grad), refusal);
 }
 
 class CudnnPlans : public testing::Test {
@@ -91,16 +106,18 @@ void expectPlans(const Case &c) {
   std::printf("| %s | %lld × %lld/%lld × %lld, %lld × %lld |", c.name,
               (long long)c.batch, (long long)c.heads, (long long)c.kvHeads,
               (long long)c.headDim, (long long)c.seqQ, (long long)c.seqK);
+  if (c.documents > 0)
+    std::printf(" %lld |", (long long)c.documents);
   for (bool grad : {false, true}) {
-    ASSERT_EQ(cudnnRefusal(d, false, grad), nullptr);
+    ASSERT_EQ(cudnnRefusal(d, c.documents > 0, grad), nullptr);
     std::string refusal;
     auto plan = planFor(d, grad, refusal);
     ASSERT_NE(plan, nullptr) << (grad ? "backward: " : "forward: ") << refusal;
-    int64_t planned =
-        grad ? attentionGradWorkspaceBytes(d) : attentionWorkspaceBytes(d);
-    EXPECT_LE(plan->workspaceBytes(), planned);
+    EXPECT_LE(plan->workspaceBytes(), planned(d, grad));
     // What is planned beyond it is spare bytes and alignment alone.
-    EXPECT_GE(plan->workspaceBytes() + cudnnSpareBytes(d) + 4096, planned);
+    EXPECT_GE(plan->workspaceBytes() + cudnnSpareBytes(d) +
+                  cudnnDocumentBytes(d) + 4096,
+              planned(d, grad));
     std::printf(" %lld | %s |", (long long)plan->workspaceBytes(),
                 plan->name().c_str());
   }
@@ -146,6 +163,47 @@ TEST_F(CudnnPlans, TableOfDeterministic) {
   expectPlans({"deterministic", 4, 12, 12, 1024, 1024, 64, true, 0, true});
   expectPlans({"deterministic", 1, 16, 4, 1000, 1000, 128, true, 0, true});
   expectPlans({"deterministic", 1, 6, 2, 300, 400, 192, true, 100, true});
+}
+
+// Packed samples as ragged batches of at most so many documents.
+TEST_F(CudnnPlans, TableOfDocuments) {
+  for (int64_t documents : {1, 32, 1024})
+    expectPlans(packedCase("Llama-8B", 1, 32, 8, 8192, 128, documents));
+  Case packed = packedCase("Llama-8B, q·k·v packed", 1, 32, 8, 8192, 128, 32);
+  packed.packed = true;
+  expectPlans(packed);
+  expectPlans(packedCase("SmolLM3-3B", 1, 16, 4, 8192, 128, 32));
+  expectPlans(packedCase("SmolLM3-3B", 4, 16, 4, 4096, 128, 64));
+  expectPlans(packedCase("GPT-2 124M", 32, 12, 12, 1024, 64, 256));
+  packed = packedCase("GPT-2 124M, q·k·v packed", 32, 12, 12, 1024, 64, 256);
+  packed.packed = true;
+  expectPlans(packed);
+  Case window = packedCase("window 1024", 2, 32, 8, 4096, 128, 32);
+  window.window = 1024;
+  expectPlans(window);
+  for (int64_t dim : {16, 80, 96, 192, 256})
+    expectPlans(packedCase("head dim", 3, 8, 4, 1000, dim, 16));
+}
+
+TEST_F(CudnnPlans, Documents) {
+  Case packed = packedCase("q·k·v packed", 2, 6, 3, 128, 64, 9);
+  packed.packed = true;
+  expectPlans(packed);
+  Case window = packedCase("window", 3, 4, 4, 77, 32, 100);
+  window.window = 20;
+  window.dtype = SHX_F16;
+  expectPlans(window);
+}
+
+// Without a bound of tokens a workspace is for as many whole samples.
+TEST_F(CudnnPlans, DocumentsOfOddHeadDims) {
+  ShxAttention d = describe(packedCase("odd", 2, 4, 4, 256, 72, 16));
+  EXPECT_NE(cudnnRefusal(d, true, true), nullptr);
+  std::string refusal;
+  auto plan =
+      makeCudnnPlan(d, true, {nullptr, kH100, 90}, int64_t(1) << 40, refusal);
+  ASSERT_NE(plan, nullptr) << refusal;
+  EXPECT_GT(plan->workspaceBytes(), 16 * 256 * 4 * 72 * 4);
 }
 
 TEST_F(CudnnPlans, Shapes) {
@@ -213,6 +271,35 @@ TEST(CudnnRefusal, Sentences) {
   d.dvStride[2] += 4;
   EXPECT_EQ(cudnnRefusal(d, false, false), nullptr);
   EXPECT_NE(cudnnRefusal(d, false, true), nullptr);
+  d = describe(packedCase("packed", 2, 4, 2, 128, 64, 8));
+  EXPECT_EQ(cudnnRefusal(d, true, false), nullptr);
+  EXPECT_EQ(cudnnRefusal(d, true, true), nullptr);
+  d.flags = SHX_ATTENTION_DETERMINISTIC;
+  EXPECT_EQ(cudnnRefusal(d, true, false), nullptr);
+  EXPECT_STREQ(cudnnRefusal(d, true, true),
+               "cuDNN's deterministic gradient would keep the scores of as "
+               "many samples as there may be documents");
+  d = describe(packedCase("packed", 2, 4, 2, 128, 72, 8));
+  EXPECT_STREQ(cudnnRefusal(d, true, false),
+               "cuDNN's workspace for documents is one for each, unless head "
+               "dims are multiples of 16");
+  d = describe(packedCase("packed", 2, 4, 2, 128, 64, 0));
+  d.maskDtype = SHX_I32;
+  EXPECT_STREQ(cudnnRefusal(d, true, false),
+               "cuDNN's plans have a number of documents, which "
+               "--max-documents=0 or their mask does not give");
+  EXPECT_EQ(attentionWorkspaceBytes(d), 0);
+  d = describe(packedCase("packed", 2, 4, 2, 128, 64, 8));
+  d.seqQ /= 2;
+  EXPECT_NE(cudnnRefusal(d, true, false), nullptr);
+  d = describe(packedCase("packed", 2, 4, 2, 128, 64, 8));
+  d.kStride[0] += 64; // samples apart
+  EXPECT_STREQ(cudnnRefusal(d, true, false),
+               "cuDNN wants the tokens of documents in one row, their heads "
+               "side by side");
+  d = describe(packedCase("packed", 1024, 32, 8, 8192, 128, 8));
+  EXPECT_STREQ(cudnnRefusal(d, true, false),
+               "cuDNN is told where documents begin in 32 bits");
   d = describe({"large", 32, 12, 12, 1024, 1024, 64, true, 0, true});
   EXPECT_EQ(cudnnRefusal(d, false, false), nullptr);
   EXPECT_NE(cudnnRefusal(d, false, true), nullptr);

@@ -87,6 +87,7 @@ struct CompileOptions {
   ShxDType masterDtype = SHX_F32;
   AccumulateMode accumulateMode = AccumulateMode::Sharded;
   std::optional<int64_t> documentSeparator; // the token that ends a document
+  std::optional<int64_t> maxDocuments;      // a sample, for cuDNN's attention
   std::vector<std::string> freeze, trainable;
   std::optional<Lora> lora;             // adapters on a frozen base
   std::vector<std::string> loraTargets; // none: all-linear

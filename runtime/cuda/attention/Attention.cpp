@@ -6,6 +6,7 @@
 #include "Attention.h"
 #include "../../support/Error.h"
 #include "../driver/CallTrace.h"
+#include "../driver/Switch.h"
 #include "../kernels/AttentionArgs.h"
 #include "../launch/KernelNames.h"
 #include "../launch/Launch.h"
@@ -15,14 +16,14 @@
 
 namespace shardonnx::rt::cuda {
 
-#ifdef SHX_HAS_CUDNN
-
 Attention::Attention(Context &context) : context(context) {}
 
 Attention::~Attention() {
   plans.clear();
+#ifdef SHX_HAS_CUDNN
   if (handle)
     endCudnnHandle(handle);
+#endif
 }
 
 // What one rank meets all of them do.
@@ -36,19 +37,78 @@ void Attention::warn(const std::string &refusal) {
 std::unique_ptr<CudnnPlan> Attention::makePlan(const ShxAttention &desc,
                                                bool grad) {
   std::string refusal;
-  if (!handle)
-    handle = makeCudnnHandle(context.compute, refusal);
-  dead = !handle;
-  std::unique_ptr<CudnnPlan> plan;
-  if (handle)
-    plan = makeCudnnPlan(desc, grad, {handle, "", context.device->arch()},
-                         (grad ? attentionGradWorkspaceBytes(desc)
-                               : attentionWorkspaceBytes(desc)) -
-                             kLibraryAlignmentBytes,
-                         refusal);
+  int64_t bytes =
+      grad ? attentionGradWorkspaceBytes(desc) : attentionWorkspaceBytes(desc);
+  bytes -= kLibraryAlignmentBytes + (grad ? 2 * keysAsideBytes(desc) : 0);
+  const ShxAttention planned = asPlannedByCudnn(desc);
+  std::unique_ptr<CudnnPlan> plan =
+      planner ? planner(planned, grad, bytes, refusal)
+              : askCudnn(planned, grad, bytes, refusal);
   if (!plan)
     warn(refusal);
   return plan;
+}
+
+#ifdef SHX_HAS_CUDNN
+
+std::unique_ptr<CudnnPlan> Attention::askCudnn(const ShxAttention &desc,
+                                               bool grad,
+                                               int64_t workspaceBytes,
+                                               std::string &refusal) {
+  if (!handle)
+    handle = makeCudnnHandle(context.compute, refusal);
+  dead = !handle;
+  return handle
+             ? makeCudnnPlan(desc, grad, {handle, "", context.device->arch()},
+                             workspaceBytes, refusal)
+             : nullptr;
+}
+
+#else
+
+std::unique_ptr<CudnnPlan> Attention::askCudnn(const ShxAttention &, bool,
+                                               int64_t, std::string &refusal) {
+  dead = true;
+  refusal = "this program's runtime was built without cuDNN";
+  return nullptr;
+}
+
+#endif
+
+// Keys' gradients that lay side by side go where they belong.
+static void spreadKeys(Context &context, const ShxAttention &desc,
+                       const int64_t (&stride)[3], const void *from, void *to) {
+  ShxCopy copy{};
+  int64_t width = desc.kvHeads * desc.headDim;
+  copy.rank = 2;
+  copy.srcDtype = copy.dstDtype = desc.dtype;
+  copy.dims[0] = desc.batch * desc.seqK;
+  copy.dims[1] = width;
+  copy.srcStride[0] = width;
+  copy.dstStride[0] = stride[1];
+  copy.srcStride[1] = copy.dstStride[1] = 1;
+  shx_copy(&context, &copy, from, to);
+}
+
+// Returns what went wrong, or nothing.
+std::string Attention::runPlan(CudnnPlan &plan, const ShxAttention &desc,
+                               bool grad, CudnnOperands operands,
+                               void *workspace) {
+  int64_t bytes = plan.workspaceBytes();
+  alignWorkspace(workspace, bytes);
+  operands.documents = context.documents;
+  if (!grad || !writesKeysAside(desc))
+    return plan.run(operands, workspace);
+  void *dk = operands.dk, *dv = operands.dv;
+  auto *aside = static_cast<uint8_t *>(workspace);
+  operands.dk = aside;
+  operands.dv = aside + keysAsideBytes(desc);
+  std::string error = plan.run(operands, aside + 2 * keysAsideBytes(desc));
+  if (!error.empty())
+    return error;
+  spreadKeys(context, desc, desc.dkStride, operands.dk, dk);
+  spreadKeys(context, desc, desc.dvStride, operands.dv, dv);
+  return {};
 }
 
 // What the plans take for granted.
@@ -70,7 +130,7 @@ static void tracePlan(const ShxAttention &d, bool grad, const CudnnPlan *plan) {
   traceNote("cudnn", grad ? "gradient plan" : "plan",
             concat("{\"batch\": ", d.batch, ", \"heads\": ", d.heads,
                    ", \"queries\": ", d.seqQ, ", \"head_dim\": ", d.headDim,
-                   ", \"dtype\": ", d.dtype,
+                   ", \"dtype\": ", d.dtype, ", \"documents\": ", d.documents,
                    ", \"plan\": ", quoteForJson(name.c_str()),
                    ", \"workspace\": ", plan ? plan->workspaceBytes() : -1,
                    "}"));
@@ -80,6 +140,9 @@ bool Attention::run(const ShxAttention &desc, bool grad, bool hasMask,
                     const CudnnOperands &operands, void *workspace) {
   if (cudnnRefusal(desc, hasMask, grad) || !areAligned(operands))
     return false;
+  if (desc.documents > 0 &&
+      (!context.documentsFit || isOff("SHARDONNX_CUDA_CUDNN_DOCUMENTS")))
+    return false;
   std::string key(sizeof(desc) + 1, char(grad));
   std::memcpy(key.data(), &desc, sizeof(desc));
   auto [entry, isNew] = plans.try_emplace(key);
@@ -88,13 +151,13 @@ bool Attention::run(const ShxAttention &desc, bool grad, bool hasMask,
     plan = makePlan(desc, grad);
   if (isNew && callsAreTraced())
     tracePlan(desc, grad, plan.get());
+  if (plan && desc.documents > 0)
+    documents = context.tookDocuments = true;
   if (!plan || (context.preparing() && !isNew))
     return plan != nullptr;
   context.lastWork =
       grad ? "attention's gradient (cuDNN)" : "attention (cuDNN)";
-  int64_t bytes = plan->workspaceBytes();
-  alignWorkspace(workspace, bytes);
-  std::string error = plan->run(operands, workspace);
+  std::string error = runPlan(*plan, desc, grad, operands, workspace);
   if (context.preparing()) {
     // A first run loads the kernels, which a capture might not allow.
     check(driver().cuStreamSynchronize(context.compute), "running ",
@@ -109,24 +172,6 @@ bool Attention::run(const ShxAttention &desc, bool grad, bool hasMask,
     fail("cuDNN failed at ", context.lastWork, ": ", error);
   return true;
 }
-
-#else
-
-Attention::Attention(Context &context) : context(context) {}
-Attention::~Attention() = default;
-
-bool Attention::run(const ShxAttention &desc, bool grad, bool hasMask,
-                    const CudnnOperands &, void *) {
-  if (dead || cudnnRefusal(desc, hasMask, grad))
-    return false;
-  dead = true;
-  if (context.rank == 0)
-    printWarning("attention runs on kernels of our own, which are slower than "
-                 "cuDNN's: this program's runtime was built without cuDNN");
-  return false;
-}
-
-#endif
 
 namespace {
 
@@ -155,14 +200,25 @@ bool canTakeFour(const AttentionArgs &args, bool grad) {
   return can;
 }
 
-// Whether rows of keys and values begin and end at multiples of 16 bytes.
-bool canTakePacks(const AttentionArgs &args) {
+// Whether rows that come asynchronously begin and end at multiples of 16
+// bytes: of keys and values, and backward those of queries.
+bool canTakePacks(const AttentionArgs &args, bool grad) {
   const ShxAttention &d = args.desc;
   auto packs = [](const int64_t (&stride)[3]) {
     return stride[0] % 8 == 0 && stride[1] % 8 == 0 && stride[2] % 8 == 0;
   };
-  return d.dtype != SHX_F32 && d.headDim % 8 == 0 && packs(d.kStride) &&
-         packs(d.vStride) && aligned16(args.k, args.v);
+  bool can = d.dtype != SHX_F32 && d.headDim % 8 == 0 && packs(d.kStride) &&
+             packs(d.vStride) && aligned16(args.k, args.v);
+  if (grad)
+    can = can && packs(d.qStride) && packs(d.doutStride) &&
+          aligned16(args.q, args.dout);
+  return can;
+}
+
+int32_t vectorsOf(const AttentionArgs &args, bool grad) {
+  return !canTakeFour(args, grad)   ? 0
+         : canTakePacks(args, grad) ? kAttentionPacks
+                                    : kAttentionFours;
 }
 
 enum Own { Forward, Dots, Keys, Queries };
@@ -239,9 +295,7 @@ void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
   AttentionArgs args = argsOf(d, q, k, v, mask);
   args.out = out;
   args.lse = lse;
-  args.vectors = !canTakeFour(args, false) ? 0
-                 : canTakePacks(args)      ? kAttentionPacks
-                                           : kAttentionFours;
+  args.vectors = vectorsOf(args, false);
   launchOwn(context, Forward, args);
 }
 
@@ -266,7 +320,7 @@ void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
   args.dq = dq;
   args.dk = dk;
   args.dv = dv;
-  args.vectors = canTakeFour(args, true);
+  args.vectors = vectorsOf(args, true);
   launchOwn(context, Dots, args);
   launchOwn(context, Keys, args);
   launchOwn(context, Queries, args);

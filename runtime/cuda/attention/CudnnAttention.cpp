@@ -11,6 +11,7 @@
 #include "../driver/Library.h"
 #include <cstdlib>
 #include <cudnn_frontend.h>
+#include <map>
 
 namespace cudnn_frontend {
 void *cudnn_dlhandle = nullptr; // what the frontend looks functions up in
@@ -23,7 +24,20 @@ namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 // The operands' names in a graph.
-enum Uid : int64_t { Q = 1, K, V, Out, Lse, Dout, Dq, Dk, Dv };
+enum Uid : int64_t {
+  Q = 1,
+  K,
+  V,
+  Out,
+  Lse,
+  Dout,
+  Dq,
+  Dk,
+  Dv,
+  Queries, // of each document
+  Keys,
+  Offsets // and what follows
+};
 
 fe::DataType_t typeOf(int32_t dtype) {
   return dtype == SHX_BF16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF;
@@ -49,13 +63,16 @@ public:
   std::string run(const CudnnOperands &operands, void *workspace) override;
 
 private:
-  // [batch, heads, seq, headDim], whatever the order in memory.
+  // [batch, heads, seq, headDim], whatever the order in memory. Documents are
+  // a batch of their own.
   void shape(const Tensor &tensor, Uid uid, int64_t heads, int64_t rows,
-             const int64_t (&stride)[3]) const {
+             const int64_t (&stride)[3]) {
     tensor->set_uid(uid)
-        .set_dim({d.batch, heads, rows, d.headDim})
+        .set_dim({sequences(), heads, rows, d.headDim})
         .set_stride({stride[0], stride[2], stride[1], 1})
         .set_data_type(typeOf(d.dtype));
+    if (d.documents > 0)
+      tensor->set_ragged_offset(offsets(stride[1]));
   }
   Tensor input(Uid uid, int64_t heads, int64_t rows,
                const int64_t (&stride)[3]) {
@@ -68,15 +85,40 @@ private:
     shape(tensor, uid, heads, rows, stride);
     tensor->set_output(true);
   }
-  void shapeLse(const Tensor &tensor) const {
+  void shapeLse(const Tensor &tensor) {
     tensor->set_uid(Lse)
-        .set_dim({d.batch, d.heads, d.seqQ, 1})
-        .set_stride({d.heads * d.seqQ, d.seqQ, 1, 1})
+        .set_dim({sequences(), d.heads, d.seqQ, 1})
         .set_data_type(fe::DataType_t::FLOAT);
+    if (d.documents > 0)
+      tensor->set_stride({d.heads * d.seqQ, 1, d.heads, 1})
+          .set_ragged_offset(offsets(d.heads));
+    else
+      tensor->set_stride({d.heads * d.seqQ, d.seqQ, 1, 1});
+  }
+  int64_t sequences() const { return d.documents > 0 ? d.documents : d.batch; }
+  Tensor numbers(int64_t uid, int64_t count) {
+    Tensor tensor = graph.tensor(fe::graph::Tensor_attributes());
+    tensor->set_uid(uid)
+        .set_dim({count, 1, 1, 1})
+        .set_stride({1, 1, 1, 1})
+        .set_data_type(fe::DataType_t::INT32);
+    return tensor;
+  }
+  // Where documents begin in tensors whose tokens are so far apart.
+  Tensor offsets(int64_t stride) {
+    Tensor &tensor = offsetsByStride[stride];
+    if (!tensor)
+      tensor =
+          numbers(Offsets + int64_t(offsetsByStride.size()), d.documents + 1);
+    return tensor;
   }
   // The last query sees the last key. cuDNN is happier with its other word for
   // it where there are as many of both.
   template <typename Attributes> void setVisibleKeys(Attributes &attributes) {
+    if (d.documents > 0)
+      attributes.set_padding_mask(true)
+          .set_seq_len_q(numbers(Queries, d.documents))
+          .set_seq_len_kv(numbers(Keys, d.documents));
     if (!d.causal)
       return;
     attributes
@@ -96,6 +138,7 @@ private:
   const CudnnTarget target;
   std::shared_ptr<fe::DeviceProperties> device;
   fe::graph::Graph graph;
+  std::map<int64_t, Tensor> offsetsByStride;
 };
 
 void Plan::describeForward() {
@@ -120,6 +163,10 @@ void Plan::describeBackward() {
           .set_attn_scale(d.scale)
           .set_deterministic_algorithm(d.flags & SHX_ATTENTION_DETERMINISTIC);
   setVisibleKeys(attributes);
+  // Else the workspace is for as many whole samples as documents.
+  if (d.documents > 0)
+    attributes.set_max_total_seq_len_q(d.batch * d.seqQ)
+        .set_max_total_seq_len_kv(d.batch * d.seqK);
   Tensor q = input(Q, d.heads, d.seqQ, d.qStride);
   Tensor k = input(K, d.kvHeads, d.seqK, d.kStride);
   Tensor v = input(V, d.kvHeads, d.seqK, d.vStride);
@@ -190,6 +237,15 @@ std::string Plan::run(const CudnnOperands &operands, void *workspace) {
     pack[Dq] = operands.dq;
     pack[Dk] = operands.dk;
     pack[Dv] = operands.dv;
+  }
+  if (d.documents > 0)
+    pack[Queries] = pack[Keys] =
+        const_cast<int32_t *>(operands.documents->lengths());
+  for (const auto &[stride, tensor] : offsetsByStride) {
+    const int32_t *column = operands.documents->offsets(stride);
+    if (!column)
+      return "documents lie in tensors of too many shapes";
+    pack[tensor->get_uid()] = const_cast<int32_t *>(column);
   }
   fe::error_t error =
       graph.execute(static_cast<cudnnHandle_t>(target.handle), pack, workspace);

@@ -9,6 +9,7 @@
 #define SHARDONNX_RUNTIME_CUDA_CUDNNATTENTION_H
 
 #include "../driver/Driver.h"
+#include "../launch/Documents.h"
 #include "shardonnx/runtime/ABI.h"
 #include <memory>
 #include <string>
@@ -25,10 +26,11 @@ struct CudnnTarget {
 
 struct CudnnOperands {
   const void *q, *k, *v;
-  void *out;          // forward writes, backward reads
-  float *lse;         // likewise
-  const void *dout;   // backward
-  void *dq, *dk, *dv; // backward
+  void *out;                      // forward writes, backward reads
+  float *lse;                     // likewise
+  const void *dout;               // backward
+  void *dq, *dk, *dv;             // backward
+  Documents *documents = nullptr; // where the descriptor has some
 };
 
 class CudnnPlan {

@@ -8,33 +8,41 @@
 namespace shardonnx::rt::cuda {
 namespace {
 
-int64_t bytesOf(const Manifest &manifest) {
-  int64_t bytes = 0;
-  for (const Manifest::Input &input : manifest.inputs)
-    bytes += alignTo(input.bytes(), kDeviceAlignmentBytes);
-  return bytes;
-}
-
+// What stands behind the inputs, too.
 std::vector<uint8_t *> pointersInto(uint8_t *base, const Manifest &manifest) {
   std::vector<uint8_t *> pointers;
   for (const Manifest::Input &input : manifest.inputs) {
     pointers.push_back(base);
     base += alignTo(input.bytes(), kDeviceAlignmentBytes);
   }
+  pointers.push_back(base);
   return pointers;
 }
 
 } // namespace
 
 Inputs::Inputs(const Manifest &manifest)
-    : bytes(bytesOf(manifest)), fixed(bytes, "inputs"),
+    : bytes(deviceInputBytes(manifest)), fixed(bytes, "inputs"),
       devicePointers(pointersInto(fixed.data(), manifest)) {
+  makeDocuments(manifest);
   for (size_t i = 0; i < kBuffers; ++i) {
     Buffer buffer;
     buffer.pinned = PinnedMemory(bytes, "inputs");
     buffer.staged = DeviceMemory(bytes, "inputs");
     buffer.pointers = pointersInto(buffer.pinned.data(), manifest);
     buffers.push_back(std::move(buffer));
+  }
+}
+
+// First keys are [samples, tokens of a sample].
+void Inputs::makeDocuments(const Manifest &manifest) {
+  for (size_t i = 0; i < manifest.inputs.size(); ++i) {
+    const Manifest::Input &input = manifest.inputs[i];
+    if (input.kind != InputKind::FirstKeys || manifest.maxDocuments == 0)
+      continue;
+    firstKeys = i;
+    packed.emplace(manifest.maxDocuments, input.elements(), input.shape.back(),
+                   devicePointers.back());
   }
 }
 
@@ -47,6 +55,9 @@ uint8_t *const *Inputs::host() {
 
 void Inputs::send(CUstream copy, CUstream compute) {
   Buffer &buffer = buffers[next];
+  if (packed)
+    packed->fill(reinterpret_cast<const int32_t *>(buffer.pointers[firstKeys]),
+                 buffer.pointers.back());
   if (buffer.used)
     buffer.moved.wait(copy);
   auto size = static_cast<size_t>(bytes);

@@ -10,7 +10,9 @@
 
 #include "../driver/Memory.h"
 #include "../driver/Stream.h"
+#include "../launch/Documents.h"
 #include "shardonnx/runtime/DevicePlan.h"
+#include <optional>
 #include <vector>
 
 namespace shardonnx::rt::cuda {
@@ -26,6 +28,8 @@ public:
   uint8_t *const *host();
   /// What was filled is what the compute stream sees from here on.
   void send(CUstream copy, CUstream compute);
+  /// Of what was sent last; null where cuDNN is not planned for any.
+  Documents *documents() { return packed ? &*packed : nullptr; }
 
 private:
   static constexpr size_t kBuffers = kInputCopies - 1;
@@ -37,9 +41,13 @@ private:
     bool used = false;
   };
 
+  void makeDocuments(const Manifest &manifest);
+
   int64_t bytes;
   DeviceMemory fixed;
-  std::vector<uint8_t *> devicePointers;
+  std::vector<uint8_t *> devicePointers; // and the documents' tables
+  std::optional<Documents> packed;
+  size_t firstKeys = 0; // which input
   std::vector<Buffer> buffers;
   size_t next = 0;
 };

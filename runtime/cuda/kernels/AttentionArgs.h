@@ -68,11 +68,14 @@ constexpr int attentionHalfForwardShared(int dim) {
   return 2 * (kAttentionRows + 4 * attentionColumns(dim)) *
          attentionHalfPitch(dim);
 }
-constexpr int attentionHalfGradColumns(int dim) { return dim <= 64 ? 64 : 32; }
+/// Likewise; what a query has one float of stands in its row's padding. The
+/// largest is what GPUs with 99 KiB for a block have.
+constexpr int attentionHalfGradColumns(int dim) {
+  return dim <= 64 ? 64 : dim <= 128 ? 32 : 16;
+}
 constexpr int attentionHalfGradShared(int dim) {
-  int columns = attentionHalfGradColumns(dim);
-  return 2 * 2 * (kAttentionRows + columns) * attentionHalfPitch(dim) +
-         4 * 2 * columns;
+  return 2 * 2 * (kAttentionRows + 2 * attentionHalfGradColumns(dim)) *
+         attentionHalfPitch(dim);
 }
 
 } // namespace shardonnx::rt::cuda

@@ -105,12 +105,11 @@ template <int32_t Type, int Dim> struct KeyBlock {
     dv.clear();
     const int64_t group = d.heads / d.kvHeads;
     const Visible visible(a, batch);
+    const QueryRange queries(d, visible, first, last);
+    const int begin = queries.begin / kColumns<Dim> * kColumns<Dim>;
     for (int64_t head = kvHead * group; head < (kvHead + 1) * group; ++head)
-      for (int query = 0; query < d.seqQ; query += kColumns<Dim>) {
-        const int queryEnd = int(min(int64_t(query) + kColumns<Dim>, d.seqQ));
-        if (visible(query).begin < last && visible(queryEnd - 1).end > first)
-          visit(head, query, queryEnd);
-      }
+      for (int query = begin; query < queries.end; query += kColumns<Dim>)
+        visit(head, query, int(min(int64_t(query) + kColumns<Dim>, d.seqQ)));
 #pragma unroll
     for (int r = 0; r < kOwnRows; ++r)
       dk.scaleRow(r, d.scale);
@@ -134,8 +133,9 @@ template <int32_t Type, int Dim> struct KeyBlock {
         typed<Type>(a.dout, rowOffset(d.doutStride, batch, query, head)),
         d.doutStride[1], count, headDim, a.vectors);
     const int64_t at = (batch * d.heads + head) * d.seqQ + query;
+    const float *lse = a.lse + lseOffset(d, batch, head, query);
     for (int i = int(threadIdx.x); i < count; i += kAttentionThreads) {
-      shared.lse[i] = a.lse[at + i];
+      shared.lse[i] = lse[i * lseStride(d)];
       shared.delta[i] = a.delta[at + i];
     }
     __syncthreads();
@@ -218,7 +218,7 @@ template <int32_t Type, int Dim> struct QueryBlock {
     for (int r = 0; r < kOwnRows; ++r) {
       const int64_t query = first + rowGroup() * kOwnRows + r;
       const int64_t at = (batch * d.heads + head) * d.seqQ + query;
-      lse[r] = query < d.seqQ ? a.lse[at] : 0;
+      lse[r] = query < d.seqQ ? a.lse[lseOffset(d, batch, head, query)] : 0;
       delta[r] = query < d.seqQ ? a.delta[at] : 0;
     }
   }

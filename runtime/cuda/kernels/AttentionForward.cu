@@ -129,7 +129,7 @@ __device__ void forward(const AttentionArgs &a) {
     const float sum = Softmax::overRow(softmax.sum[r], true);
     output.scaleRow(r, sum == 0 ? resultOfNothing(d) : 1 / sum);
     if (query < d.seqQ && columnGroup() == 0)
-      a.lse[(batch * d.heads + head) * d.seqQ + query] =
+      a.lse[lseOffset(d, batch, head, query)] =
           sum == 0 ? lseOfNothing(d) : softmax.peak[r] + logf(sum);
   }
   output.template store<Type>(

@@ -140,7 +140,7 @@ __device__ void forward(const AttentionArgs &a) {
     const float sum = Softmax::sumOfRow(softmax.sum[half]);
     output.scaleRow(half, sum == 0 ? resultOfNothing(d) : 1 / sum);
     if (query < d.seqQ && lane() % 4 == 0)
-      a.lse[(batch * d.heads + head) * d.seqQ + query] =
+      a.lse[lseOffset(d, batch, head, query)] =
           sum == 0 ? lseOfNothing(d) : softmax.peak[half] + logf(sum);
   }
   output.template store<Type>(

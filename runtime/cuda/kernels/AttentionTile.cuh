@@ -58,6 +58,41 @@ struct Visible {
   }
 };
 
+/// Where a query's log-sum-exp lies, and how far the next query's is.
+__device__ inline int64_t lseOffset(const ShxAttention &d, int64_t batch,
+                                    int64_t head, int64_t query) {
+  return d.documents > 0 ? (batch * d.seqQ + query) * d.heads + head
+                         : (batch * d.heads + head) * d.seqQ + query;
+}
+__device__ inline int64_t lseStride(const ShxAttention &d) {
+  return d.documents > 0 ? d.heads : 1;
+}
+
+/// Which queries see some of the keys from `first` to `last`, if any.
+struct QueryRange {
+  int begin, end;
+  __device__ QueryRange(const ShxAttention &d, const Visible &visible,
+                        int64_t first, int64_t last) {
+    begin = leastQuery(d, [&](int i) { return visible(i).end > first; });
+    end = leastQuery(d, [&](int i) { return visible(i).begin >= last; });
+  }
+
+private:
+  /// The first query for which it is true: it then is for all behind it.
+  template <typename Predicate>
+  static __device__ int leastQuery(const ShxAttention &d, Predicate isTrue) {
+    int low = 0, high = int(d.seqQ);
+    while (low < high) {
+      const int middle = low + (high - low) / 2;
+      if (isTrue(middle))
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    return low;
+  }
+};
+
 __device__ inline int64_t rowOffset(const int64_t *stride, int64_t batch,
                                     int64_t row, int64_t head) {
   return batch * stride[0] + row * stride[1] + head * stride[2];

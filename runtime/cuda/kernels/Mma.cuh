@@ -59,6 +59,14 @@ __device__ inline void copyAsync(uint16_t *to, const uint16_t *from,
                : "r"(address), "l"(from), "r"(zero ? 0 : 16)
                : "memory");
 }
+/// A float, or zero.
+__device__ inline void copyAsync(float *to, const float *from, bool zero) {
+  const uint32_t address = uint32_t(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+               :
+               : "r"(address), "l"(from), "r"(zero ? 0 : 4)
+               : "memory");
+}
 __device__ inline void closeCopies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

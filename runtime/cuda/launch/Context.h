@@ -20,6 +20,7 @@
 namespace shardonnx::rt::cuda {
 
 class Attention;
+class Documents;
 class Gemm;
 class HostCopies;
 class Muon;
@@ -182,6 +183,10 @@ struct Context : ShxContext {
   UpdateBranch *branch = nullptr;   // null: the update is by itself
   Gemm *gemm = nullptr;             // the algorithms of matrix products
   Attention *attention = nullptr;   // cuDNN's plans; null: our kernels alone
+  Documents *documents = nullptr;   // null: cuDNN is given none
+  /// Whether what is issued is for microbatches whose documents cuDNN may take.
+  bool documentsFit = false;
+  bool tookDocuments = false; // cuDNN, in what has been issued
   Cells cells;
   bool poison = false;     // what is freed, or about to be written anew
   double clipGradNorm = 0; // 0: off

@@ -3,7 +3,8 @@
 //
 // One of the program's functions on the device: prepared once, captured into a
 // graph, and then launched with one call; or, where capture is refused, issued
-// anew each time.
+// anew each time. Where cuDNN takes documents there is a second way, and a
+// second graph, for microbatches that have more than it was planned for.
 
 #ifndef SHARDONNX_RUNTIME_CUDA_FUNCTION_H
 #define SHARDONNX_RUNTIME_CUDA_FUNCTION_H
@@ -31,13 +32,22 @@ public:
   void run();
 
 private:
+  struct Recording {
+    CUgraphExec graph = nullptr;
+    std::vector<IssuedCollective> captured; // in the graph
+  };
+
   void enqueue();
+  std::string capture(Recording &recording);
+  void destroyGraphs();
+  /// By whether the documents fit.
+  Recording &recording() { return recordings[context.documentsFit]; }
 
   Context &context;
   const std::string name;
   const std::function<void()> issue;
-  CUgraphExec graph = nullptr;
-  std::vector<IssuedCollective> captured; // in the graph
+  bool takesDocuments = false; // by cuDNN, where they fit
+  Recording recordings[2];
 };
 
 } // namespace shardonnx::rt::cuda

@@ -40,20 +40,75 @@ constexpr int64_t cudnnGradBytes(const ShxAttention &desc) {
   return bytes + cudnnSpareBytes(desc);
 }
 
+/// Documents are sequences of a ragged batch. A plan keeps some bytes for each
+/// of the most that there may be (256 forward, 448 backward).
+constexpr int64_t cudnnDocumentBytes(const ShxAttention &desc) {
+  return 512 * alignTo(desc.documents, 64);
+}
+
+/// …and its sums of keys' gradients are as far apart as the gradients are, for
+/// each query head: where these lie among others', as packed ones do, they are
+/// first written side by side.
+constexpr bool writesKeysAside(const ShxAttention &desc) {
+  int64_t row = desc.kvHeads * desc.headDim;
+  return desc.documents > 0 && desc.kvHeads != desc.heads &&
+         (desc.dkStride[1] != row || desc.dvStride[1] != row);
+}
+
+/// What a plan for documents is made of.
+constexpr ShxAttention asPlannedByCudnn(ShxAttention desc) {
+  if (writesKeysAside(desc))
+    for (int64_t *stride : {desc.dkStride, desc.dvStride}) {
+      stride[1] = desc.kvHeads * desc.headDim;
+      stride[0] = desc.seqK * stride[1];
+      stride[2] = desc.headDim;
+    }
+  return desc;
+}
+
+/// One of the two gradients that are written aside.
+constexpr int64_t kAsideAlignmentBytes = 256;
+constexpr int64_t keysAsideBytes(const ShxAttention &desc) {
+  return writesKeysAside(desc)
+             ? alignTo(desc.batch * desc.seqK * desc.kvHeads * desc.headDim * 2,
+                       kAsideAlignmentBytes)
+             : 0;
+}
+
+/// By tokens, not by documents: dq in f32, as far apart as dq's tokens are, a
+/// dot product for each query and, where heads share keys and values, dk and dv
+/// of each head, for which the frontend takes four bytes an element.
+constexpr int64_t cudnnDocumentGradBytes(const ShxAttention &desc) {
+  int64_t tokens = desc.batch * desc.seqQ;
+  int64_t bytes = tokens * (desc.dqStride[1] + desc.heads) * 4;
+  if (desc.kvHeads != desc.heads)
+    bytes += 2 * tokens * desc.heads * desc.headDim * 4;
+  return bytes + 2 * keysAsideBytes(desc) + cudnnDocumentBytes(desc) +
+         cudnnSpareBytes(desc);
+}
+
 /// Our own kernels: a dot product for each query.
 constexpr int64_t ownGradBytes(const ShxAttention &desc) {
   return desc.batch * desc.heads * desc.seqQ * 4;
 }
 
+/// Of masks only first keys are told by the descriptor.
+constexpr bool hasFirstKeys(const ShxAttention &desc) {
+  return desc.maskDtype == SHX_I32;
+}
+
 inline int64_t attentionWorkspaceBytes(const ShxAttention &desc) {
-  return cudnnRefusal(desc, false, false)
+  return cudnnRefusal(desc, hasFirstKeys(desc), false)
              ? 0
-             : alignTo(cudnnSpareBytes(desc), kBufferAlignmentBytes);
+             : alignTo(cudnnSpareBytes(desc) + cudnnDocumentBytes(desc),
+                       kBufferAlignmentBytes);
 }
 
 inline int64_t attentionGradWorkspaceBytes(const ShxAttention &desc) {
   int64_t own = ownGradBytes(desc);
-  int64_t cudnn = cudnnRefusal(desc, false, true) ? 0 : cudnnGradBytes(desc);
+  int64_t cudnn = cudnnRefusal(desc, hasFirstKeys(desc), true) ? 0
+                  : desc.documents > 0 ? cudnnDocumentGradBytes(desc)
+                                       : cudnnGradBytes(desc);
   return alignTo(own > cudnn ? own : cudnn, kBufferAlignmentBytes);
 }
 

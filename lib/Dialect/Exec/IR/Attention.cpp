@@ -5,6 +5,7 @@
 
 #include "Calls.h"
 
+#include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/runtime/CudaAttention.h"
 
 using namespace mlir;
@@ -89,6 +90,7 @@ static ShxAttention describeAttention(AttentionLike op) {
   desc.window = op.getWindow();
   desc.dtype = dtypeOf(op.getQuery());
   desc.flags = op.getDeterministic() ? SHX_ATTENTION_DETERMINISTIC : 0;
+  desc.documents = op.getDocuments();
   return desc;
 }
 
@@ -191,6 +193,28 @@ static Value maskBuffer(CallEmitter &emitter, Value mask, Value query,
   return emitter.bufferOf(storage);
 }
 
+/// As many documents of a microbatch as the library may be planned for, where
+/// the first keys are those of the data, of all of a sample's queries and keys;
+/// else 0. The same for an attention and its gradient.
+template <typename AttentionLike> static int64_t documentsOf(AttentionLike op) {
+  auto reshape = op.getMask()
+                     ? op.getMask().template getDefiningOp<nn::ReshapeOp>()
+                     : nn::ReshapeOp();
+  auto input =
+      reshape ? dyn_cast<BlockArgument>(reshape.getOperand()) : BlockArgument();
+  auto most = op->template getParentOfType<ModuleOp>()
+                  ->template getAttrOfType<IntegerAttr>(nn::kMaxDocumentsAttr);
+  if (!input || !most || !op.getCausal() ||
+      nn::shapeOf(op.getQuery())[1] != nn::shapeOf(op.getKey())[1])
+    return 0;
+  auto function =
+      dyn_cast<FunctionOpInterface>(input.getOwner()->getParentOp());
+  if (!function ||
+      nn::inputKind(function, input.getArgNumber()) != InputKind::FirstKeys)
+    return 0;
+  return most.getInt();
+}
+
 namespace {
 
 struct AttentionCall : LibraryCallModel<AttentionCall, nn::AttentionOp> {
@@ -208,7 +232,7 @@ struct AttentionCall : LibraryCallModel<AttentionCall, nn::AttentionOp> {
     emitter.create<AttentionOp>(q, k, v, mask, result, lse, Value(),
                                 op.getScale(), op.getCausal(), op.getWindow(),
                                 op.getSoftcap(), op.getUnguarded(),
-                                emitter.options.deterministic);
+                                emitter.options.deterministic, documentsOf(op));
   }
 };
 
@@ -232,7 +256,7 @@ struct AttentionGradCall
     emitter.create<AttentionGradOp>(
         q, k, v, mask, result, lse, resultGrad, dq, dk, dv, Value(),
         op.getScale(), op.getCausal(), op.getWindow(), op.getSoftcap(),
-        emitter.options.deterministic);
+        emitter.options.deterministic, documentsOf(op));
   }
 };
 

@@ -47,6 +47,7 @@ static const Known kOfModules[] = {{kModelAttr, isOne<StringAttr>},
                                    {kReduceDtypeAttr, isOne<TypeAttr>},
                                    {kStrictAttr, isOne<UnitAttr>},
                                    {kDocumentSeparatorAttr, isOne<IntegerAttr>},
+                                   {kMaxDocumentsAttr, isOne<IntegerAttr>},
                                    {kUnitRulesAttr, isOne<ArrayAttr>},
                                    {kUnitPoliciesAttr, isOne<DictionaryAttr>}};
 

@@ -144,6 +144,14 @@ struct DocumentMasksPass : nn::impl::DocumentMasksPassBase<DocumentMasksPass> {
     return success();
   }
 
+  /// No document is shorter than a token.
+  int64_t documentsOfSample(int64_t length) const {
+    constexpr int64_t kTokens = 256, kLeast = 8;
+    return std::min(maxDocuments < 0 ? std::max(length / kTokens, kLeast)
+                                     : int64_t(maxDocuments),
+                    length);
+  }
+
   void addFirstKeys(func::FuncOp function, ArrayRef<AttentionOp> attentions,
                     int64_t batch, int64_t length) {
     OpBuilder builder(function.getBody());
@@ -163,6 +171,9 @@ struct DocumentMasksPass : nn::impl::DocumentMasksPassBase<DocumentMasksPass> {
     }
     getOperation()->setAttr(kDocumentSeparatorAttr,
                             builder.getI64IntegerAttr(separator));
+    if (int64_t most = batch * documentsOfSample(length))
+      getOperation()->setAttr(kMaxDocumentsAttr,
+                              builder.getI64IntegerAttr(most));
   }
 
   void runOnOperation() override {

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SHX_ABI_VERSION 14
+#define SHX_ABI_VERSION 15
 
 typedef enum ShxDType {
   SHX_F32 = 0,
@@ -198,6 +198,9 @@ typedef struct ShxAttention {
   int32_t maskDtype;
   int32_t flags;  // of ShxAttentionFlags
   int64_t window; // 0: none; else the last `window` visible keys
+  // 0, or on a GPU: the first keys are those of documents that fill the
+  // samples, at most so many where cuDNN does it. lse is [batch, seqQ, heads].
+  int64_t documents;
 } ShxAttention;
 typedef enum ShxAttentionFlags {
   SHX_ATTENTION_DETERMINISTIC = 1, // the same bits in every run

@@ -19,6 +19,20 @@ namespace shardonnx {
 constexpr int64_t kDeviceAlignmentBytes = 256;
 // A microbatch's inputs on the device: what is read, and two that arrive.
 constexpr int64_t kInputCopies = 3;
+// Behind a microbatch's inputs, for cuDNN: the lengths of its documents, and
+// where they begin in tensors whose tokens are so many elements apart, for as
+// many different distances. Each has a column of 32-bit numbers.
+constexpr int64_t kDocumentStrides = 15;
+constexpr int64_t documentColumn(int64_t maxDocuments) {
+  return alignTo(maxDocuments + 1, kDeviceAlignmentBytes / 4);
+}
+constexpr int64_t documentTableBytes(int64_t maxDocuments) {
+  return maxDocuments > 0
+             ? (1 + kDocumentStrides) * documentColumn(maxDocuments) * 4
+             : 0;
+}
+// A microbatch's inputs with what stands behind them.
+int64_t deviceInputBytes(const Manifest &manifest);
 // Thread blocks, each with a processor of its own, that a queue's collectives
 // take of a GPU at most: enough for NVLink where the switch adds, and for any
 // network. With several ranks, products leave as many processors free.

@@ -235,6 +235,8 @@ struct Manifest {
   std::vector<Untrained> untrained;
   std::optional<Lora> lora;       // adapters beside a frozen base
   int64_t documentSeparator = -1; // the token that ends a document; -1: none
+  // Of a microbatch: as many as cuDNN's attention takes; 0: it takes none.
+  int64_t maxDocuments = 0;
 
   bool cuda() const { return target == TargetKind::CUDA; }
   // One master copy in each group of ranks, the groups being replicas.

@@ -61,6 +61,7 @@ inline const std::vector<std::string> &compileOptionNames() {
                                                  "--dropout",
                                                  "--attention-mask",
                                                  "--document-separator",
+                                                 "--max-documents",
                                                  "--ignore",
                                                  "--strict-numerics",
                                                  "--tensor-plan",

@@ -1,8 +1,13 @@
 // Every attention reads the argument of first keys.
 // RUN: shardonnx-opt %s --nn-document-masks=separator=3 | FileCheck %s
+// RUN: shardonnx-opt %s --nn-document-masks="separator=3 max-documents=3" | FileCheck %s --check-prefix=MOST
+// RUN: shardonnx-opt %s --nn-document-masks="separator=3 max-documents=0" | FileCheck %s --check-prefix=OWN
 // RUN: shardonnx-opt %s --nn-document-masks | FileCheck %s --check-prefix=NONE
 
-// CHECK: module attributes {nn.document_separator = 3 : i64}
+// No more documents than tokens.
+// CHECK: module attributes {nn.document_separator = 3 : i64, nn.max_documents = 8 : i64}
+// MOST: nn.max_documents = 6 : i64
+// OWN: module attributes {nn.document_separator = 3 : i64}
 // CHECK: func.func @forward(%{{.*}}: tensor<2x4xi64> {nn.name = "input_ids"}, %{{.*}}: tensor<2x4xi64> {nn.name = "labels"}, %[[FIRST:.*]]: tensor<2x4xi32> {nn.kind = "first_keys", nn.name = "first_keys"})
 // CHECK: %[[MASK:.*]] = nn.reshape %[[FIRST]] {place = #nn.place<@u>} : tensor<2x4xi32> -> tensor<2x1x4x1xi32>
 // CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[MASK]] {causal, place = #nn.place<@u>

@@ -133,7 +133,8 @@ def Exec_AttentionOp : Exec_CallOp<"attention",
                        F32Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<I64Attr, "0">:$window,
                        DefaultValuedAttr<F32Attr, "0.0">:$softcap,
-                       UnitAttr:$unguarded, UnitAttr:$deterministic);
+                       UnitAttr:$unguarded, UnitAttr:$deterministic,
+                       DefaultValuedAttr<I64Attr, "0">:$documents);
   let assemblyFormat = [{
     $query `,` $key `,` $value (`mask` $mask^ `:` type($mask))? `into`
     $result `,` $lse (`workspace` $workspace^ `:` type($workspace))?
@@ -155,7 +156,8 @@ def Exec_AttentionGradOp : Exec_CallOp<"attention_grad",
                        F32Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<I64Attr, "0">:$window,
                        DefaultValuedAttr<F32Attr, "0.0">:$softcap,
-                       UnitAttr:$deterministic);
+                       UnitAttr:$deterministic,
+                       DefaultValuedAttr<I64Attr, "0">:$documents);
   let assemblyFormat = [{
     $query `,` $key `,` $value (`mask` $mask^ `:` type($mask))? `,`
     $result `,` $lse `,` $result_grad `into` $query_grad `,` $key_grad `,`

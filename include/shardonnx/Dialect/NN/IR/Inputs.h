@@ -29,6 +29,10 @@ void setInputKind(mlir::FunctionOpInterface function, unsigned index,
 mlir::DictionaryAttr inputAttributes(mlir::MLIRContext *context,
                                      InputKind kind);
 
+/// Of the module, where an input tells first keys: as many documents of a
+/// microbatch as a library's attention may be planned for (an i64).
+inline constexpr llvm::StringLiteral kMaxDocumentsAttr = "nn.max_documents";
+
 } // namespace shardonnx::nn
 
 #endif // SHARDONNX_DIALECT_NN_IR_INPUTS_H

@@ -52,7 +52,11 @@ def DocumentMasksPass : Pass<"nn-document-masks", "mlir::ModuleOp"> {
   }];
   let options = [
     Option<"separator", "separator", "int64_t", "-1",
-           "The token that ends a document; negative: nothing is done">
+           "The token that ends a document; negative: nothing is done">,
+    Option<"maxDocuments", "max-documents", "int64_t", "-1",
+           "Documents a sample, on average over a microbatch, that a library's "
+           "attention is planned for; negative: one for 256 tokens, 8 at "
+           "least">
   ];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
