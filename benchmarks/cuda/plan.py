@@ -42,7 +42,7 @@ def of_session(bundle, number):
     found = list(everything(bundle))
     first, others = bundle["workloads"][:1], bundle["workloads"][1:]
     if number == 1:
-        return [*named(found, "machine", "f32-", "bf16-"),
+        return [*named(found, "machine", "f32-", "bf16-", "documents-"),
                 *map(speed.speed_row, first),
                 *named(found, "strict-", "ranks-2-")]
     if number == 2:

@@ -186,6 +186,31 @@ def ranks_row(model, ranks):
     return Row(name, 240, run)
 
 
+def documents_row(model):
+    """Packed documents: by cuDNN, by our own kernels, by both in one run."""
+    name = f"documents-{model['name']}"
+    runs = {"cuDNN": ("all", {}),
+            "our own kernels": ("all", {"SHARDONNX_CUDA_CUDNN_DOCUMENTS": "0"}),
+            "both": ("some", {})}
+
+    def run(session):
+        expected = recorded(session, model, "bf16")
+        steps, refused = {}, []
+        for how, (program, env) in runs.items():
+            steps[how] = train_check(session, model, program, env=env)
+            session.add(name, "check", **faults(steps[how], expected, "bf16"),
+                        against=f"the recorded PyTorch run ({how})")
+            refused += session.said_by_ours("attention runs on kernels of")
+        session.add(name, "check", against="cuDNN against our own kernels",
+                    **faults(steps["cuDNN"], steps["our own kernels"], "bf16"))
+        if any("does not start" in line for line in refused):
+            raise Skip(refused[0])
+        if refused:
+            raise RuntimeError(refused[0])
+
+    return Row(name, 120, run)
+
+
 def sanitizer_row(model, tool):
     """compute-sanitizer over a few steps; its summary must say zero."""
     name = f"{tool}-{model['name']}"
@@ -244,6 +269,8 @@ def correctness(bundle):
         for model in models:
             if precision in model["recorded"]:
                 yield check_row(model, precision)
+    for model in bundle.get("documents", ()):
+        yield documents_row(model)
     for model in models:
         if "strict" in model["programs"]:
             yield strict_row(model)

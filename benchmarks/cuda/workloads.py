@@ -24,6 +24,14 @@ CHECKS = [
           {"full_shard": ()}),
 ]
 
+# Packed documents, of which cuDNN takes all, or only those of some samples.
+PACKED = (*BF16, "--document-separator=10")
+DOCUMENTS = [
+    Check("llama", "llama-long", {"bf16": "llama-documents-bf16"},
+          {"all": (*PACKED, "--max-documents=200"),
+           "some": (*PACKED, "--max-documents=6")}),
+]
+
 # `peers`: modes of peer.py. `limit`: seconds for the whole row. `start`: its
 # time to start is measured, too.
 Work = namedtuple("Work", "name title preset shape batch seq precision "

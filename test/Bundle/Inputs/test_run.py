@@ -32,6 +32,13 @@ def check(name, program):
                 programs={n: f"programs/{program}" for n in names})
 
 
+def packed(name, program):
+    """A tiny model of packed documents."""
+    return dict(name=name, graph="graph",
+                recorded={"bf16": "recorded/run.json"},
+                programs={n: f"programs/{program}" for n in ("all", "some")})
+
+
 def work(name, program, peers=("eager", "fsdp2-compile"), start=False):
     return dict(name=name, title=f"Work {name}", preset="gpt2-small",
                 shape="", batch=2, seq=8, precision="f32", recompute="none",
@@ -55,7 +62,7 @@ class RunTest(unittest.TestCase):
                     self.folder)
         os.mkdir(os.path.join(self.folder, "programs"))
         for name in BROKEN + ("good", "restless", "python", "memory",
-                              "compute-sanitizer"):
+                              "compute-sanitizer", "asleep", "refused"):
             shutil.copy(os.path.join(HERE, "fake"),
                         os.path.join(self.folder, "programs", name))
         os.mkdir(os.path.join(self.folder, "recorded"))
@@ -65,11 +72,12 @@ class RunTest(unittest.TestCase):
         self.out = os.path.join(self.folder, "results")
 
     def words(self, checks=(), works=(), options=(), target="cpu",
-              commit="none"):
+              commit="none", documents=()):
         with open(os.path.join(self.folder, "bundle.json"), "w") as file:
             json.dump(dict(target=target, arch="native", commit=commit,
                            check_data="data", speed_data="data",
-                           checks=list(checks), workloads=list(works)), file)
+                           checks=list(checks), workloads=list(works),
+                           documents=list(documents)), file)
         return [sys.executable, os.path.join(self.folder, "run"), "--python",
                 os.path.join(self.folder, "programs", "python"), *options]
 
@@ -135,6 +143,25 @@ class RunTest(unittest.TestCase):
             self.assertEqual(ends["f32-" + name][0], "failed", name)
             self.assertIn(reasons[name], ends["f32-" + name][1])
         self.assertEqual(self.left_over(), [])
+
+    def test_documents(self):
+        """By cuDNN, by our kernels and by both; told where cuDNN did none."""
+        status, ends, said = self.run_it(
+            [check("a", "good")], options=["--rows", "documents"],
+            documents=[packed(name, name) for name in
+                       ("good", "wrong", "asleep", "refused")])
+        self.assertEqual(status, 1, said)
+        self.assertEqual(ends["documents-good"], ("ok", None), said)
+        for against in ("the recorded PyTorch run (cuDNN)",
+                        "the recorded PyTorch run (our own kernels)",
+                        "the recorded PyTorch run (both)",
+                        "cuDNN against our own kernels"):
+            self.assertIn(f"| documents-good | {against} | 0.0e+00 |", said)
+        self.assertIn("losses part by", ends["documents-wrong"][1])
+        self.assertEqual(ends["documents-asleep"][0], "partly", said)
+        self.assertIn("does not start", ends["documents-asleep"][1])
+        self.assertEqual(ends["documents-refused"][0], "failed", said)
+        self.assertIn("too packed", ends["documents-refused"][1])
 
     def test_restless(self):
         """Runs that differ in one bit are not the same."""
