@@ -192,7 +192,8 @@ def import_seeds():
             yield f"{op}-{index}{'-folded' if constant else ''}", one_node(op, kinds, attributes, constant)
     text = (MODELS / "broken.py").read_text()
     variants = [("broken.py", [kind]) for kind in re.findall(r'^    "(\w+)":', text, re.M)]
-    variants += [(name, []) for name in ("basic.py", "functions.py", "metadata.py", "opset.py", "tied.py")]
+    variants += [(name, []) for name in ("basic.py", "metadata.py", "opset.py", "tied.py", "buffers.py")]
+    variants += [("functions.py", [kind]) for kind in ("body", "defaults")]
     variants += [("external.py", words) for words in (
         ["w.bin", "64", "2048"], ["w.bin", "4000"], ["link.bin"], ["../w.bin"], ["/etc/passwd"],
         ["w.bin", "18446744073709551615"], ["w.bin", "x"], ["."], ["none.bin"])]

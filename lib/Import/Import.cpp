@@ -11,6 +11,7 @@
 #include "Emit.h"
 #include "GivenInputs.h"
 #include "Interface.h"
+#include "LocalFunctions.h"
 #include "Metadata.h"
 #include "NoGrad.h"
 #include "OldOpsets.h"
@@ -232,6 +233,7 @@ LogicalResult Importer::convert() {
 LogicalResult Importer::normalize(const Metadata &metadata) {
   // Initializers have left the inputs, where older files list them, too.
   model.set_ir_version(std::max<int64_t>(model.ir_version(), separateInputsIR));
+  completeFunctions(model);
   if (failed(
           step(onnxlib::inlineFunctions(model), "functions cannot be inlined")))
     return failure();

@@ -88,6 +88,7 @@ private:
   bool isTransposedLinear(const Initializer &init, StringRef target) const;
   void recoverLegacy();
   bool isParameter(const Initializer &init) const;
+  bool isBufferByUse(StringRef name) const;
   LogicalResult markTrainable();
   LogicalResult nameTied();
   LogicalResult nameAsAnnotated();
@@ -330,8 +331,27 @@ bool Taker::isParameter(const Initializer &init) const {
   if (!metadata.parameters.empty())
     return metadata.findParameter(init.symbol);
   return !init.isConstant && !isBufferName(init.symbol) &&
+         !isBufferByUse(init.name) &&
          (init.type.getNumElements() > 1 ||
           (untold && !isComputedName(init.symbol)));
+}
+
+/// Whether its readers are ops to which it is no weight: running statistics,
+/// the scales of a resampled image.
+bool Taker::isBufferByUse(StringRef name) const {
+  bool read = false;
+  for (const ::onnx::NodeProto &node : graph.node())
+    for (int i = 0; i < node.input_size(); ++i) {
+      if (node.input(i) != name)
+        continue;
+      read = true;
+      bool norm = node.op_type() == "BatchNormalization";
+      bool resampled =
+          node.op_type() == "Resize" || node.op_type() == "Upsample";
+      if (!(norm && i >= 3) && !(resampled && i >= 1))
+        return false;
+    }
+  return read;
 }
 
 LogicalResult Taker::markTrainable() {

@@ -390,7 +390,8 @@ def gemm(b):
 
 EINSUMS = ["ij,jk->ik", "ij,kj->ik", "bij,bjk->bik", "i,i->", "i,j->ij", "ij->ji",
            "ij->j", "bhqd,bhkd->bhqk", "bij,jk", "ii->i", "ij,ij->i", "abc->cab",
-           "bqhd,bkhd->bhqk", "...ij,...jk->...ik", "i->", "ij,jk,kl->il", "ab,cd->abcd"]
+           "bqhd,bkhd->bhqk", "...ij,...jk->...ik", "i->", "ij,jk,kl->il", "ab,cd->abcd",
+           "ii", "iij,j", "ba,cb", "i...,i...->...", ",ij->ji"]
 
 
 @op("Einsum")

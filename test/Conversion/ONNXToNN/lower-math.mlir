@@ -138,6 +138,17 @@ func.func @einsum(%x: tensor<2x5x3xf32>, %y: tensor<2x4x3xf32>, %z: tensor<3x3xf
 
 // -----
 
+// Without an output there is no letter that stands twice, in one term either.
+// CHECK-LABEL: func.func @einsum_trace
+func.func @einsum_trace(%z: tensor<3x3xf32>) -> tensor<f32> {
+  // CHECK: %[[SUM:.*]] = nn.reduce_sum {{.*}} -> tensor<f32>
+  // CHECK: return %[[SUM]]
+  %0 = onnx.node "Einsum"(%z) {equation = "ii"} : (tensor<3x3xf32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
 // With class weights the mean is over the weights of the labels; an ignored
 // label has none, whatever its log-probability.
 // CHECK-LABEL: func.func @likelihood

@@ -74,11 +74,17 @@ class Graph:
         self.bytes = bytes
 
 
-def node(op, inputs, outputs, name="", domain="", meta={}, **attributes):
+def node(op, inputs, outputs, name="", domain="", meta={}, refers={}, **attributes):
+    """`refers`: attributes that have the value of one of the function's: its
+    name, and its type's number."""
     out = b"".join(field(1, i) for i in inputs)
     out += b"".join(field(2, o) for o in outputs)
     out += field(3, name) + field(4, op)
     out += b"".join(field(5, attribute(k, v)) for k, v in attributes.items())
+    out += b"".join(
+        field(5, field(1, k) + field(20, kind) + field(21, other))
+        for k, (other, kind) in refers.items()
+    )
     if domain:
         out += field(7, domain)
     return out + props(9, meta)
@@ -111,8 +117,9 @@ def model(graph, opset=18, functions=[], domains=[], producer="", meta={}, ir=8)
     return out + b"".join(field(25, f) for f in functions)
 
 
-def function(name, domain, inputs, outputs, nodes, opset=18):
+def function(name, domain, inputs, outputs, nodes, opset=18, defaults={}):
     out = field(1, name) + b"".join(field(4, i) for i in inputs)
+    out += b"".join(field(11, attribute(k, v)) for k, v in defaults.items())
     out += b"".join(field(5, o) for o in outputs)
     out += b"".join(field(7, n) for n in nodes)
     return out + field(9, field(1, "") + field(2, opset)) + field(10, domain)

@@ -61,7 +61,7 @@ public:
   Value build();
 
 private:
-  bool readOutput(StringRef equation, bool given, int64_t hidden);
+  bool readOutput(StringRef letters, bool given, int64_t hidden);
   bool takeDiagonals(Labelled &term);
   bool checkSizes();
   Labelled sumAway(Labelled term, StringRef needed);
@@ -101,25 +101,22 @@ bool Einsum::read(StringRef equation, ArrayRef<Value> operands) {
   for (Labelled &term : terms)
     if (!takeDiagonals(term))
       return false;
-  return readOutput(right, given, most) && checkSizes();
+  return readOutput(given ? right : left, given, most) && checkSizes();
 }
 
-/// Without an output, every letter that stands once, in order, behind the
-/// ellipsis.
-bool Einsum::readOutput(StringRef equation, bool given, int64_t hidden) {
+/// `letters` are those of the output, or where none is given of the operands:
+/// then it has every letter that stands once, in order, behind the ellipsis.
+bool Einsum::readOutput(StringRef letters, bool given, int64_t hidden) {
   if (given) {
-    auto axes = readTerm(equation, hidden);
+    auto axes = readTerm(letters, hidden);
     if (!axes)
       return false;
     output = *axes;
   } else {
-    std::string all;
-    for (const Labelled &term : terms)
-      all += term.axes;
     for (int64_t i = hidden; i > 0; --i)
       output.push_back(static_cast<char>(i));
     for (char c = 'A'; c <= 'z'; ++c)
-      if (isLetter(c) && llvm::count(all, c) == 1)
+      if (isLetter(c) && llvm::count(letters, c) == 1)
         output.push_back(c);
   }
   auto isKnown = [&](char axis) {
