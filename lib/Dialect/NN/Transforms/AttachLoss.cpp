@@ -299,12 +299,29 @@ static Value fuseLinear(CrossEntropyOp op) {
   return fused.getSum();
 }
 
+/// Whether the graph has made probabilities of its logits.
+static bool isSoftmax(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (isa<SoftmaxOp>(op))
+      return true;
+    if (!isa<ReshapeOp, CastOp>(op))
+      return false;
+    value = op->getOperand(0);
+  }
+  return false;
+}
+
 LogicalResult LossAttacher::buildCrossEntropy(const Output &output) {
   ArrayRef<int64_t> shape = shapeOf(output.value);
   if (shape.size() < 2)
     return function.emitError("output ")
            << output.name << " has the shape " << shapeText(output.value)
            << ", but a cross-entropy needs [...,classes]";
+  if (isSoftmax(output.value))
+    function.emitWarning("output ")
+        << output.name << " is a Softmax, and the cross-entropy takes one "
+        << "itself: the loss is that of probabilities taken for logits; "
+        << "export the logits as an output and name it with --logits";
   listener.place = placeBehind(output.value);
   NNBuilder b(builder, output.value.getLoc());
   auto labelType =
