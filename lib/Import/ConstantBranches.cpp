@@ -40,11 +40,12 @@ const ::onnx::AttributeProto *findAttribute(const ::onnx::NodeProto &node,
 
 class BranchTaker {
 public:
-  explicit BranchTaker(::onnx::GraphProto &graph) : graph(graph) {
+  BranchTaker(::onnx::GraphProto &graph, bool byInitializers) : graph(graph) {
     // What is an input, too, may be given another value.
-    for (const auto &tensor : graph.initializer())
-      if (std::optional<bool> truth = truthOf(tensor))
-        known[tensor.name()] = *truth;
+    if (byInitializers)
+      for (const auto &tensor : graph.initializer())
+        if (std::optional<bool> truth = truthOf(tensor))
+          known[tensor.name()] = *truth;
     for (const auto &input : graph.input())
       known.erase(input.name());
     for (const auto &tensor : graph.initializer())
@@ -69,6 +70,7 @@ private:
   }
 
   const ::onnx::GraphProto *branchOf(const ::onnx::NodeProto &node) const;
+  std::optional<bool> truthOfNode(const ::onnx::NodeProto &node) const;
   void take(::onnx::NodeProto &node);
 
   ::onnx::GraphProto &graph;
@@ -102,13 +104,32 @@ BranchTaker::branchOf(const ::onnx::NodeProto &node) const {
   return &branch;
 }
 
+/// Of what a function makes of one of its attributes, too: Cast(Constant).
+std::optional<bool>
+BranchTaker::truthOfNode(const ::onnx::NodeProto &node) const {
+  StringRef op = node.op_type();
+  if (node.output_size() != 1)
+    return std::nullopt;
+  if (op == "Constant") {
+    if (const auto *value = findAttribute(node, "value"))
+      return truthOf(value->t());
+    if (const auto *value = findAttribute(node, "value_int"))
+      return value->i() != 0;
+  }
+  if (node.input_size() != 1 ||
+      (op != "Cast" && op != "Not" && op != "Identity"))
+    return std::nullopt;
+  auto truth = known.find(node.input(0));
+  if (truth == known.end())
+    return std::nullopt;
+  return truth->second != (op == "Not");
+}
+
 void BranchTaker::take(::onnx::NodeProto &node) {
   const ::onnx::GraphProto *branch = branchOf(node);
   if (!branch) {
-    if (node.op_type() == "Constant" && node.output_size() == 1)
-      if (const auto *value = findAttribute(node, "value"))
-        if (std::optional<bool> truth = truthOf(value->t()))
-          known[node.output(0)] = *truth;
+    if (std::optional<bool> truth = truthOfNode(node))
+      known[node.output(0)] = *truth;
     graph.add_node()->Swap(&node);
     return;
   }
@@ -129,10 +150,10 @@ void BranchTaker::take(::onnx::NodeProto &node) {
   }
 }
 
-void takeConstantBranches(::onnx::GraphProto &graph) {
+void takeConstantBranches(::onnx::GraphProto &graph, bool byInitializers) {
   auto branches = [](const auto &node) { return node.op_type() == "If"; };
   if (any_of(graph.node(), branches))
-    BranchTaker(graph).run();
+    BranchTaker(graph, byInitializers).run();
 }
 
 } // namespace shardonnx

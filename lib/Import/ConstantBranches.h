@@ -13,9 +13,12 @@ class GraphProto;
 namespace shardonnx {
 
 /// Puts the nodes of the branch that is taken in the place of each `If` whose
-/// condition is an initializer or a Constant. An `If` whose branch has
-/// initializers of its own, or names a value as another does, stays.
-void takeConstantBranches(::onnx::GraphProto &graph);
+/// condition is an initializer or a Constant, or made of one by Cast or Not. An
+/// `If` whose branch has initializers of its own, or names a value as another
+/// does, stays. Once the initializers have left the inputs, those that may be
+/// given another value are not told from others: `byInitializers` is false.
+void takeConstantBranches(::onnx::GraphProto &graph,
+                          bool byInitializers = true);
 
 } // namespace shardonnx
 

@@ -234,9 +234,9 @@ LogicalResult Emitter::emitNode(const ::onnx::NodeProto &node) {
   for (int i = 0; i < outputs; ++i) {
     auto type = types.find(node.output(i));
     if (type == types.end() && !node.output(i).empty())
-      return fail("node '" + node.name() + "' (" + node.op_type() +
-                  "): the type of its output '" + node.output(i) +
-                  "' cannot be inferred");
+      return fail("node '" + nameAndPathOf(node).first + "' (" +
+                  node.op_type() + "): the type of its output '" +
+                  node.output(i) + "' cannot be inferred");
     resultTypes.push_back(type == types.end() ? Type(UnrankedTensorType::get(
                                                     builder.getF32Type()))
                                               : type->second);
@@ -245,8 +245,8 @@ LogicalResult Emitter::emitNode(const ::onnx::NodeProto &node) {
   for (const ::onnx::AttributeProto &attribute : node.attribute()) {
     FailureOr<Attribute> value = convert(attribute);
     if (failed(value))
-      return fail("node '" + node.name() + "' (" + node.op_type() +
-                  "): attribute '" + attribute.name() +
+      return fail("node '" + nameAndPathOf(node).first + "' (" +
+                  node.op_type() + "): attribute '" + attribute.name() +
                   "' has a type that is not supported");
     attrs.append(attribute.name(), *value);
   }

@@ -192,6 +192,8 @@ LogicalResult Importer::read() {
   shortenDomains(model, *model.mutable_graph()->mutable_node());
   for (auto &function : *model.mutable_functions())
     shortenDomains(function, *function.mutable_node());
+  if (parsed && opsetOf(model) == 0 && model.graph().node_size() > 0)
+    return fail("cannot be imported: it names no opset; add an opset_import");
   if (!parsed || opsetOf(model) == 0)
     return fail("cannot be imported: it is not an ONNX model");
   if (opsetOf(model) > onnxlib::newestOpset())
@@ -202,6 +204,9 @@ LogicalResult Importer::read() {
     return fail("types that are not supported: " + list +
                 "; dense tensors of f64, f32, f16, bf16, integers of 8 to 64 "
                 "bits and bool are");
+  if (std::string list = listShapeless(model.graph()); !list.empty())
+    return fail("inputs without a shape: " + list +
+                "; export with one, dimensions of which may be names");
   return success();
 }
 
@@ -237,8 +242,11 @@ LogicalResult Importer::normalize(const Metadata &metadata) {
   if (failed(
           step(onnxlib::inlineFunctions(model), "functions cannot be inlined")))
     return failure();
+  // A function may choose by its attributes.
+  takeConstantBranches(*model.mutable_graph(), /*byInitializers=*/false);
   if (failed(refuseUnsupported(metadata, /*expanded=*/false)))
     return failure();
+  completeOutputs(model);
   if (opsetOf(model) < oldestOpset && failed(convert()))
     return failure();
   if (failed(check()))

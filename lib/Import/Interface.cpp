@@ -7,8 +7,12 @@
 
 #include "Interface.h"
 
+#include "OnnxLibrary.h"
+
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -60,6 +64,12 @@ std::string unsupportedType(const ::onnx::TypeProto &type) {
   }
 }
 
+bool hasShape(const ::onnx::ValueInfoProto &info) {
+  return !info.type().has_tensor_type()
+             ? info.type().value_case() != ::onnx::TypeProto::VALUE_NOT_SET
+             : info.type().tensor_type().has_shape();
+}
+
 /// The op of the first node that names a value; empty without one.
 template <typename Names>
 std::string findOp(const ::onnx::GraphProto &graph, const std::string &value,
@@ -86,10 +96,56 @@ std::string listUnsupportedTypes(const ::onnx::GraphProto &graph) {
   for (const ::onnx::ValueInfoProto &input : graph.input())
     add("input", input,
         [](const ::onnx::NodeProto &node) -> auto & { return node.input(); });
+  for (const ::onnx::TensorProto &tensor : graph.initializer()) {
+    ::onnx::ValueInfoProto info;
+    info.set_name(tensor.name());
+    info.mutable_type()->mutable_tensor_type()->set_elem_type(
+        tensor.data_type());
+    add("initializer", info,
+        [](const ::onnx::NodeProto &node) -> auto & { return node.input(); });
+  }
   for (const ::onnx::ValueInfoProto &output : graph.output())
     add("output", output,
         [](const ::onnx::NodeProto &node) -> auto & { return node.output(); });
   return list;
+}
+
+std::string listShapeless(const ::onnx::GraphProto &graph) {
+  llvm::StringSet<> known;
+  for (const ::onnx::TensorProto &tensor : graph.initializer())
+    known.insert(tensor.name());
+  std::string list;
+  for (const ::onnx::ValueInfoProto &input : graph.input())
+    if (!hasShape(input) && !known.contains(input.name()))
+      list += (list.empty() ? "'" : ", '") + input.name() + "'";
+  return list;
+}
+
+void completeOutputs(::onnx::ModelProto &model) {
+  ::onnx::GraphProto &graph = *model.mutable_graph();
+  if (llvm::all_of(graph.output(), hasShape))
+    return;
+  ::onnx::ModelProto typed = model;
+  llvm::consumeError(onnxlib::inferShapes(typed));
+  llvm::StringMap<const ::onnx::TypeProto *> types;
+  for (const auto *infos : {&typed.graph().value_info(), &typed.graph().input(),
+                            &typed.graph().output()})
+    for (const ::onnx::ValueInfoProto &info : *infos)
+      if (hasShape(info))
+        types[info.name()] = &info.type();
+  ::onnx::GraphProto weights; // an output may be one
+  for (const ::onnx::TensorProto &tensor : graph.initializer()) {
+    ::onnx::TypeProto &type = *weights.add_input()->mutable_type();
+    type.mutable_tensor_type()->set_elem_type(tensor.data_type());
+    auto *shape = type.mutable_tensor_type()->mutable_shape();
+    for (int64_t size : tensor.dims())
+      shape->add_dim()->set_dim_value(size);
+    types[tensor.name()] = &type;
+  }
+  for (::onnx::ValueInfoProto &output : *graph.mutable_output())
+    if (const ::onnx::TypeProto *type = types.lookup(output.name());
+        type && !hasShape(output))
+      *output.mutable_type() = *type;
 }
 
 } // namespace shardonnx

@@ -36,4 +36,11 @@ kinds = {
     "names": graph([choose("yes", "a", branch("Relu"), branch("Tanh")), choose("yes", "z", branch("Relu"), branch("Tanh")),
                     node("Add", ["a", "z"], ["y"], "add")], X, Y, [truth("yes", True)]),
 }
-write(model(kinds[sys.argv[2]]))
+# A function that chooses by its attribute, as onnxscript writes one.
+chooser = function("Choose", "local", ["x"], ["y"], [
+    node("Constant", [], ["k"], refers={"value_int": ("flag", 2)}),
+    node("Cast", ["k"], ["c"], to=BOOL),
+    choose("c", "y", branch("Relu"), branch("Tanh"))])
+kinds["attribute"] = graph([node("Choose", ["x"], ["t"], domain="local", flag=1),
+                            node("Choose", ["t"], ["y"], domain="local", flag=0)], X, Y)
+write(model(kinds[sys.argv[2]], functions=[chooser], domains=["local"]))

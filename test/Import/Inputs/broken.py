@@ -32,7 +32,10 @@ kinds = {
     "varints": simple(
         [field(1, 4) + field(2, 10) + field(5, b"".join(varint(i) for i in [0, 15360, 16384, 300])) + field(8, "w")],
         [node("Add", ["x", "w"], ["y"], "add")]),
-    "strings": simple([tensor("w", [1], 8, raw=b"abcd")]),
+    "strings": simple([tensor("w", [1], 8, raw=b"abcd")], [node("Add", ["x", "w"], ["y"], "add")]),
+    "no_shape": model(graph(RELU, [field(1, "x") + field(2, field(1, field(1, FLOAT)))], Y)),
+    "untyped_outputs": model(graph(RELU, X, [field(1, "y"), field(1, "w")], [tensor("w", [2], raw=floats(2))])),
+    "optional": simple(nodes=[node("Optional", ["x"], ["o"]), node("OptionalGetElement", ["o"], ["y"])]),
     "control_flow": model(
         graph(
             [
