@@ -29,6 +29,7 @@ def op(*names):
 
 def axes_of(node, x, axes):
     """The axes of a reduction; None where it leaves its operand as it is."""
+    axes = node.attributes.get("axes") if axes is None else axes
     axes = () if axes is None else tuple(int(a) for a in axes)
     if not axes and node.attributes.get("noop_with_empty_axes"):
         return None
@@ -87,10 +88,24 @@ def shrink(node, x):
                     np.where(x > limit, x - bias, np.zeros_like(x)))
 
 
+ALONG_AXIS = 13  # the first opset in which softmaxes go along one axis
+
+
+def as_matrix(function, node, x):
+    """What they were before: of the axes from theirs on as one."""
+    axis = node.attributes.get("axis", 1) % max(x.ndim, 1)
+    newer = type(node)(node.op, node.inputs, node.outputs, {"axis": 1},
+                       ALONG_AXIS)
+    rows = x.reshape(int(np.prod(x.shape[:axis])), -1)
+    return function(newer, rows).reshape(x.shape)
+
+
 @op("Softmax", "LogSoftmax")
 def softmax(node, x):
     if x.dtype != values.DOUBLE or not x.size:
         return None
+    if node.opset < ALONG_AXIS:
+        return as_matrix(softmax, node, x)
     axis = node.attributes.get("axis", -1)
     with np.errstate(all="ignore"):
         x = x - x.max(axis, keepdims=True)
@@ -111,6 +126,8 @@ def arg(node, x):
 
 @op("Hardmax")
 def hardmax(node, x):
+    if node.opset < ALONG_AXIS:
+        return as_matrix(hardmax, node, x)
     axis = node.attributes.get("axis", -1)
     made = np.zeros_like(x)
     np.put_along_axis(made, np.argmax(x, axis, keepdims=True), 1, axis)
@@ -118,9 +135,10 @@ def hardmax(node, x):
 
 
 @op("TopK")
-def top_k(node, x, count):
+def top_k(node, x, count=None):
     """A NaN is the largest; of equal ones the first comes first."""
     axis = node.attributes["axis"]
+    count = [node.attributes["k"]] if count is None else count
     ranks = np.unique(x, return_inverse=True)[1].reshape(x.shape)
     if node.attributes.get("largest", 1):
         ranks = -ranks

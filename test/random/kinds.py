@@ -7,10 +7,12 @@ import numpy as np
 import graph
 import layout_ops  # registers
 import model_ops  # registers
+import old_ops  # registers
 import ops
 import values
 
-OPSETS = [18, 19, 20, 21, 22, 23, 23, 23]
+OPSETS = [7, 8, 9, 10, 11, 12, 13, 15, 17,
+          18, 19, 20, 21, 22, 22, 23, 23, 23, 23, 23, 24, 25]
 
 
 class Kind:
@@ -40,8 +42,9 @@ KINDS = {kind.name: kind for kind in (
 def draw(rng, kind, prefix, opset, shapes_as_inputs=False):
     """One graph of some nodes."""
     builder = graph.Builder(rng, kind, prefix, opset, shapes_as_inputs)
-    fits = [(function, weight) for function, first, where, weight
-            in ops.OPS.values() if where in kind.where and first <= opset]
+    fits = [(function, weight) for function, first, where, weight, last
+            in ops.OPS.values()
+            if where in kind.where and ops.in_opset(first, last, opset)]
     weights = np.array([weight for _, weight in fits])
     weights /= weights.sum()
     wanted = builder.integer(1, 7)

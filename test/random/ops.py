@@ -8,16 +8,25 @@ import numpy as np
 import values
 from values import BOOL, FLOAT, INT32, INT64
 
-# By name: the function, the first opset that has it, where it may be ("all",
-# "forward": no gradients, "folded": only the interpreter has it), and how often.
+OLDEST, NEWEST = 18, 99
+
+# By name: the function, the first opset that has it (from OLDEST, of those that
+# old_ops.py has not), where it may be ("all", "forward": no gradients, "folded":
+# only the interpreter has it), how often, and the last opset.
 OPS = {}
 
 
-def op(name, first=18, where="all", weight=1.0):
+def op(name, first=OLDEST, where="all", weight=1.0, last=NEWEST):
     def register(function):
-        OPS[name] = (function, first, where, weight)
+        OPS[name] = (function, first, where, weight, last)
         return function
     return register
+
+
+def in_opset(first, last, opset):
+    """Whether an op may be drawn; an older opset may refuse its form."""
+    return (first <= max(opset, OLDEST) if last == NEWEST
+            else first <= opset <= last)
 
 
 # ---- Of one operand
@@ -27,7 +36,7 @@ def unary(name, first=18, **attributes):
         chosen = {k: b.number(*v) for k, v in attributes.items()
                   if b.chance(0.5)}
         b.add(name, [b.floats()], **chosen)
-    OPS[name] = (draw, first, "all", 0.4)
+    OPS[name] = (draw, first, "all", 0.4, NEWEST)
 
 
 for each in ("Exp", "Log", "Sqrt", "Reciprocal", "Sigmoid", "Tanh", "Relu",

@@ -83,7 +83,14 @@ def check_order(op, x):
 
 def check_types(node, arrays):
     """That the opset has the op of these types, which are given as f32."""
-    schema = onnx.defs.get_schema(node.op, node.opset)
+    try:
+        schema = onnx.defs.get_schema(node.op, node.opset)
+    except Exception:
+        raise Refused(f"{node.op}: not in opset {node.opset}") from None
+    if not schema.min_input <= len(node.inputs) <= schema.max_input or \
+            len(node.outputs) > schema.max_output or \
+            not set(node.attributes) <= set(schema.attributes):
+        raise Refused(f"{node.op}: not of this form in opset {node.opset}")
     for i, name in enumerate(node.inputs):
         formal = schema.inputs[min(i, len(schema.inputs) - 1)]
         kind = onnx.TensorProto.DataType.Name(
@@ -95,6 +102,10 @@ def check_types(node, arrays):
 def check_judged(node, arrays):
     """Raises Refused where the reference is no judge."""
     op = node.op
+    # The default axis of a matrix is none of a vector.
+    if op in ("Softmax", "LogSoftmax", "Hardmax") and node.opset < 13 and \
+            arrays[node.inputs[0]].ndim == 1 and "axis" not in node.attributes:
+        raise Refused(f"{op}: a vector has no axis 1")
     if op == "Attention":
         check_attention([arrays[name] for name in node.inputs if name])
     floats = [a.astype(np.float64) for a in arrays.values()
@@ -185,10 +196,11 @@ class Node:
         # Neither has arithmetic of bf16, and that of f16 is not rounded alike.
         small = {a.dtype for a in arrays.values()
                  if a.dtype in (values.HALF, values.BFLOAT16)}
+        if judged:
+            check_types(self, arrays)
         if self.op in ("Cast", "CastLike"):
             return [self.cast(arrays)]
         if judged:
-            check_types(self, arrays)
             check_judged(self, arrays)
         if not small:
             return self.compute(arrays)
@@ -268,7 +280,8 @@ class Node:
                 return functools.partial(session.run, wanted)
             except Exception:  # its kinds of errors have no base of their own
                 pass
-        if self.op in WRONG_IN_EVALUATOR:
+        # It has the newer ops only, whatever the opset.
+        if self.op in WRONG_IN_EVALUATOR or self.opset < OLDEST_EVALUATED:
             raise Refused(f"{self.op}: the reference evaluator is not right")
         try:
             evaluator = ReferenceEvaluator(model)
@@ -282,6 +295,7 @@ WRONG_IN_RUNTIME = {}
 
 # Ops for which ONNX's reference evaluator does not.
 WRONG_IN_EVALUATOR = {}
+OLDEST_EVALUATED = 18
 
 
 @functools.lru_cache

@@ -28,8 +28,9 @@ def move(node, inputs, known):
     """Each element of the outputs, by the reference, from which it comes."""
     data = range(len(inputs)) if node.op == "Concat" else [0]
     arrays = {name: known[name] for name in node.inputs if name}
-    filler = torch.zeros(1, dtype=inputs[0].dtype)
-    if node.op == "Pad" and inputs[2] is not None:
+    attributes = dict(node.attributes)
+    filler = torch.full([1], attributes.pop("value", 0), dtype=inputs[0].dtype)
+    if node.op == "Pad" and len(inputs) > 2 and inputs[2] is not None:
         filler = inputs[2].reshape(1)
         arrays[node.inputs[2]] = np.zeros((), np.float32)
     parts, count = [filler], 1
@@ -45,8 +46,7 @@ def move(node, inputs, known):
         count += size
     arrays |= renamed
     arrays = {name: arrays[name] for name in names if name}
-    moving = type(node)(node.op, names, node.outputs, node.attributes,
-                        node.opset)
+    moving = type(node)(node.op, names, node.outputs, attributes, node.opset)
     flat = torch.cat(parts)
     return [flat[torch.from_numpy(made.astype(np.int64))]
             for made in moving.evaluate(arrays)]

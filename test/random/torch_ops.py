@@ -94,6 +94,9 @@ def gelu(node, x):
 
 @op("Clip")
 def clip(node, x, low=None, high=None):
+    if node.opset < 11:
+        low, high = (torch.tensor(attribute(node, name, None), dtype=x.dtype)
+                     for name in ("min", "max"))
     # As with bounds that are numbers, a gradient at a bound is the operand's.
     if low is not None:
         x = torch.where(x < low, low, x)
@@ -129,6 +132,7 @@ def cast(node, x, like=None):
     "ReduceSumSquare")
 def reduce(node, x, axes=None):
     keep = bool(attribute(node, "keepdims", 1))
+    axes = attribute(node, "axes", None) if axes is None else axes
     axes = [] if axes is None else [int(a) % x.ndim for a in axes]
     if not axes and attribute(node, "noop_with_empty_axes", 0):
         return x
@@ -153,6 +157,9 @@ def reduce(node, x, axes=None):
 @op("Softmax", "LogSoftmax")
 def softmax(node, x):
     function = F.softmax if node.op == "Softmax" else F.log_softmax
+    if node.opset < 13:
+        axis = attribute(node, "axis", 1)
+        return function(x.flatten(axis), -1).reshape(x.shape)
     return function(x, attribute(node, "axis", -1))
 
 
@@ -186,6 +193,11 @@ def rms_normalization(node, x, scale):
     axis = attribute(node, "axis", -1)
     return F.rms_norm(x, x.shape[axis:], scale,
                       attribute(node, "epsilon", 1e-5))
+
+
+@op("Dropout")
+def dropout(node, x):
+    return x
 
 
 def beside(vector, x):

@@ -30,6 +30,17 @@ func.func @clip(%x: tensor<4xi64>, %low: tensor<i64>, %high: tensor<i64>) -> ten
 
 // -----
 
+// Bounds that were attributes are f32.
+// CHECK-LABEL: func.func @clip_f16
+func.func @clip_f16(%x: tensor<4xf16>, %low: tensor<f32>) -> tensor<4xf16> {
+  // CHECK: %[[LOW:.*]] = nn.cast %{{.*}} : tensor<f32> -> tensor<f16>
+  // CHECK: nn.select %{{.*}}, %[[LOW]], %{{.*}} -> tensor<4xf16>
+  %0 = onnx.node "Clip"(%x, %low) : (tensor<4xf16>, tensor<f32>) -> tensor<4xf16>
+  return %0 : tensor<4xf16>
+}
+
+// -----
+
 // CHECK-LABEL: func.func @integers
 func.func @integers(%x: tensor<2x4xi64>, %y: tensor<4xi64>) -> tensor<2x4xi64> {
   // CHECK: nn.quotient

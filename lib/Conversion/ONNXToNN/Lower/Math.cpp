@@ -150,16 +150,18 @@ LogicalResult lowerShrink(Lowering &l, onnx::NodeOp node) {
   });
 }
 
-/// At a bound the gradient is the operand's, as torch.clamp has it.
+/// At a bound the gradient is the operand's, as torch.clamp has it. Bounds that
+/// were attributes, before opset 11, have been made f32 whatever the operand is.
 LogicalResult lowerClip(Lowering &l, onnx::NodeOp node) {
   Value result = l.get(node.getInput(0));
+  Type type = elementType(result);
   if (node.getInput(1)) {
-    Value low = l.getBroadcastable(node.getInput(1));
+    Value low = l.cast(l.getBroadcastable(node.getInput(1)), type);
     result =
         l.select(l.compare(ComparePredicate::lt, result, low), low, result);
   }
   if (node.getInput(2)) {
-    Value high = l.getBroadcastable(node.getInput(2));
+    Value high = l.cast(l.getBroadcastable(node.getInput(2)), type);
     result =
         l.select(l.compare(ComparePredicate::gt, result, high), high, result);
   }
