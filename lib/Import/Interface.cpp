@@ -123,7 +123,10 @@ std::string listShapeless(const ::onnx::GraphProto &graph) {
 
 void completeOutputs(::onnx::ModelProto &model) {
   ::onnx::GraphProto &graph = *model.mutable_graph();
-  if (llvm::all_of(graph.output(), hasShape))
+  auto isTyped = [](const ::onnx::ValueInfoProto &info) {
+    return info.type().value_case() != ::onnx::TypeProto::VALUE_NOT_SET;
+  };
+  if (llvm::all_of(graph.output(), isTyped))
     return;
   ::onnx::ModelProto typed = model;
   llvm::consumeError(onnxlib::inferShapes(typed));
@@ -144,7 +147,7 @@ void completeOutputs(::onnx::ModelProto &model) {
   }
   for (::onnx::ValueInfoProto &output : *graph.mutable_output())
     if (const ::onnx::TypeProto *type = types.lookup(output.name());
-        type && !hasShape(output))
+        type && !isTyped(output))
       *output.mutable_type() = *type;
 }
 

@@ -23,8 +23,8 @@ std::string listUnsupportedTypes(const ::onnx::GraphProto &graph);
 /// The inputs that state no type or not even a rank; empty when there are none.
 std::string listShapeless(const ::onnx::GraphProto &graph);
 
-/// Outputs that state no type or shape, as tools leave them, get what shape
-/// inference finds: the library's checker wants one.
+/// Outputs that state no type, as tools leave them, get what shape inference
+/// finds: the library's checker wants one.
 void completeOutputs(::onnx::ModelProto &model);
 
 } // namespace shardonnx
