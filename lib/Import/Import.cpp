@@ -225,12 +225,15 @@ LogicalResult Importer::convert() {
   if (failed(check()))
     return failure();
   int opset = opsetOf(model);
+  llvm::StringSet<> known;
+  for (const auto &tensor : model.graph().initializer())
+    known.insert(tensor.name());
   writeOutOldOps(*model.mutable_graph(), opset);
   if (failed(step(onnxlib::convertVersion(model, convertedOpset),
                   "opset " + Twine(opset) + " cannot be converted to " +
                       Twine(convertedOpset) + "; export with that opset")))
     return failure();
-  completeConverted(*model.mutable_graph(), opset);
+  completeConverted(*model.mutable_graph(), opset, known);
   return success();
 }
 

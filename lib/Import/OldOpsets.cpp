@@ -9,6 +9,8 @@
 
 #include <onnx/onnx_pb.h>
 
+#include <algorithm>
+
 namespace shardonnx {
 namespace {
 
@@ -77,10 +79,16 @@ void writeOutOldOps(::onnx::GraphProto &graph, int opset) {
   }
 }
 
-void completeConverted(::onnx::GraphProto &graph, int opset) {
+void completeConverted(::onnx::GraphProto &graph, int opset,
+                       const llvm::StringSet<> &known) {
   ::google::protobuf::RepeatedPtrField<NodeProto> nodes;
   nodes.Swap(graph.mutable_node());
-  for (::onnx::TensorProto &tensor : *graph.mutable_initializer()) {
+  auto &tensors = *graph.mutable_initializer();
+  auto made = std::stable_partition(
+      tensors.begin(), tensors.end(),
+      [&](const auto &tensor) { return known.contains(tensor.name()); });
+  for (auto it = made; it != tensors.end(); ++it) {
+    ::onnx::TensorProto &tensor = *it;
     NodeProto &node = *graph.add_node();
     node.set_op_type("Constant");
     node.add_output(tensor.name());
@@ -89,7 +97,7 @@ void completeConverted(::onnx::GraphProto &graph, int opset) {
     value.set_type(AttributeProto::TENSOR);
     value.mutable_t()->Swap(&tensor);
   }
-  graph.clear_initializer();
+  tensors.erase(made, tensors.end());
   for (NodeProto &node : nodes) {
     if (node.op_type() == "Resize" && opset <= lastAsymmetricResize) {
       setString(node, "coordinate_transformation_mode", "asymmetric");

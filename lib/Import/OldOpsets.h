@@ -6,6 +6,8 @@
 #ifndef SHARDONNX_LIB_IMPORT_OLDOPSETS_H
 #define SHARDONNX_LIB_IMPORT_OLDOPSETS_H
 
+#include "llvm/ADT/StringSet.h"
+
 namespace onnx {
 class GraphProto;
 }
@@ -17,8 +19,10 @@ namespace shardonnx {
 void writeOutOldOps(::onnx::GraphProto &graph, int opset);
 
 /// Completes a graph that was converted from `opset`: attributes whose defaults
-/// have changed, and constants that the converter has made initializers.
-void completeConverted(::onnx::GraphProto &graph, int opset);
+/// have changed, and constants that the converter has made initializers: others
+/// than the `known`, which were there before and may be trained.
+void completeConverted(::onnx::GraphProto &graph, int opset,
+                       const llvm::StringSet<> &known);
 
 } // namespace shardonnx
 

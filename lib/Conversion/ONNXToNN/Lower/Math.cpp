@@ -151,7 +151,8 @@ LogicalResult lowerShrink(Lowering &l, onnx::NodeOp node) {
 }
 
 /// At a bound the gradient is the operand's, as torch.clamp has it. Bounds that
-/// were attributes, before opset 11, have been made f32 whatever the operand is.
+/// were attributes, before opset 11, have been made f32 whatever the operand
+/// is.
 LogicalResult lowerClip(Lowering &l, onnx::NodeOp node) {
   Value result = l.get(node.getInput(0));
   Type type = elementType(result);
