@@ -92,11 +92,13 @@ struct Problem {
 
 TEST(CpuProduct, EveryLayoutOnEveryPath) {
   // Several chunks of depth, of rows, of columns; less than a tile; few columns
-  // and few rows, with whole vectors of B and without.
+  // and few rows, with whole vectors of B and without; pairs that an odd depth
+  // does not fill.
   for (Shape shape :
        {Shape{70, 101, 1700}, Shape{1100, 50, 1540}, Shape{33, 1130, 1540},
         Shape{2, 3, 5}, Shape{208, 16, 1600}, Shape{75, 41, 300},
-        Shape{21, 192, 1600}, Shape{16, 150, 300}, Shape{150, 816, 40}})
+        Shape{21, 192, 1600}, Shape{16, 150, 300}, Shape{150, 816, 40},
+        Shape{37, 60, 801}})
     for (int32_t dtype : {SHX_F32, SHX_BF16})
       for (int layout = 0; layout < 4; ++layout) {
         // The small shapes do all, each large one another kind of result.

@@ -86,9 +86,9 @@ const Isa *chooseIsa(const char *wanted, const char *&refusal) {
   return wanted ? nullptr : best;
 }
 
-// A dot product of bf16 pairs takes Zen 4 no longer than a multiply-add of f32,
-// and Intel's chips four times as long: there to widen is faster, and pairs are
-// AMX's.
+// A dot product of bf16 pairs takes Zen 4 and Zen 5 no longer than a
+// multiply-add of f32, and Intel's chips four times as long: there to widen is
+// faster, and pairs are AMX's.
 bool hasFastDots() { return __builtin_cpu_is("amd"); }
 
 Kernels tableOf(const Isa &isa, bool dots) {

@@ -33,9 +33,10 @@ struct ProductOperand {
   int64_t lineStride, depthStride; // one of them is 1
 };
 
-/// Operands of a product in f32 of which one is not worth packing: rows of A,
-/// aLine apart and aDepth 1, or rows of B, a depth each. Of what is packed the
-/// distances are those of its panels; tiles of A are aTile apart.
+/// Operands of a product of which one is not worth packing: rows of A, aLine
+/// apart and aDepth 1, or rows of B, a depth each. Of what is packed the
+/// distances are those of its panels; tiles of A are aTile apart. All of them
+/// are counted in units of 32 bits: one f32, or two bf16 along the depth.
 struct StridedOperands {
   const float *a;
   int64_t aLine, aDepth, aTile;
@@ -62,8 +63,8 @@ struct ProductKernels {
   void (*multiply)(int64_t rows, int64_t columns, int64_t depth, const void *a,
                    int64_t aPanelBytes, const void *b, float *c,
                    int64_t cStride, bool add);
-  /// The same, of whole vectors of B where B is not packed; null: there is
-  /// none.
+  /// The same, of rows of A where they lie, or, in f32, of whole vectors of B
+  /// where it is not packed; null: there is none.
   void (*multiplyStrided)(int64_t rows, int64_t columns, int64_t depth,
                           const StridedOperands &operands, float *c,
                           int64_t cStride, bool add);

@@ -62,15 +62,18 @@ public:
         plan(planProduct(p.m, p.n, p.k, p.cDtype)),
         memory(static_cast<char *>(workspace)) {
     auto mayLie = [&](const ProductOperand &operand) {
-      return kernels.multiplyStrided && operand.dtype == SHX_F32;
+      return kernels.multiplyStrided &&
+             floatBytes(operand.dtype) == kernels.elementBytes;
     };
-    bool rows = mayLie(p.a) && p.a.depthStride == 1;
+    bool rows = mayLie(p.a) && p.a.depthStride == 1 &&
+                p.a.lineStride % kernels.depthStep == 0 &&
+                p.k % kernels.depthStep == 0;
     leftLies = rows && p.n <= kernels.columns;
-    // A vector of B has no end in it. Where A is packed, packing B as well is
-    // what waits for memory.
+    // A vector of B has no end in it, and no pairs of two rows. Where A is
+    // packed, packing B as well is what waits for memory.
     int64_t deep = evenPart(plan.depth, kernels.depthBlock, kDepthStep);
     rightLies = !leftLies && mayLie(p.b) && p.b.lineStride == 1 &&
-                p.n % kernels.vector == 0 &&
+                kernels.depthStep == 1 && p.n % kernels.vector == 0 &&
                 (p.m <= kFewRows || (!rows && kernels.rowsLie &&
                                      staysInCache(deep, p.b.depthStride)));
     leftLies |= rows && !rightLies && kernels.rowsLie;
@@ -245,21 +248,22 @@ private:
   StridedOperands stridedAt(int64_t k, int64_t firstRow,
                             int64_t firstColumn) const {
     auto operandAt = [&](const ProductOperand &operand, int64_t line) {
-      return static_cast<const float *>(operand.data) +
-             line * operand.lineStride + (depth + k) * operand.depthStride;
+      return static_cast<const float *>(floatAt(
+          operand.dtype, operand.data,
+          line * operand.lineStride + (depth + k) * operand.depthStride));
     };
     StridedOperands from{};
     if (leftLies) {
       from.a = operandAt(p.a, row + firstRow);
-      from.aLine = p.a.lineStride;
-      from.aDepth = p.a.depthStride;
-      from.aTile = kernels.rows * p.a.lineStride;
+      from.aLine = p.a.lineStride / kernels.depthStep;
+      from.aDepth = 1;
+      from.aTile = kernels.rows * from.aLine;
     } else {
       from.a = reinterpret_cast<const float *>(
           memory + panelAt(k, firstRow, rows, kernels.rows));
       from.aLine = 1;
       from.aDepth = kernels.rows;
-      from.aTile = panelBytes(k, kernels.rows) / kernels.elementBytes;
+      from.aTile = panelBytes(k, kernels.rows) / int64_t(sizeof(float));
     }
     if (rightLies) {
       from.b = operandAt(p.b, column + firstColumn);
@@ -293,10 +297,10 @@ public:
       : p(product), kernels(kernels), memory(static_cast<char *>(workspace)) {}
 
   bool pays() const {
-    return kernels.multiplyStrided && p.n <= kernels.columns &&
-           p.m > kernels.columns && p.a.dtype == SHX_F32 &&
-           p.cDtype == SHX_F32 && p.a.depthStride != 1 &&
-           p.m % kernels.vector == 0 && hasRoom();
+    return kernels.multiplyStrided && kernels.depthStep == 1 &&
+           p.n <= kernels.columns && p.m > kernels.columns &&
+           p.a.dtype == SHX_F32 && p.cDtype == SHX_F32 &&
+           p.a.depthStride != 1 && p.m % kernels.vector == 0 && hasRoom();
   }
 
   void run() const {

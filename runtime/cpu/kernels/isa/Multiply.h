@@ -24,8 +24,11 @@ struct FusedMultiplyAdd {
 /// around it on any CPU.
 struct DotOfPairs {
   static constexpr int64_t kDepth = 2;
+  /// Where rows lie, pairs are at addresses of bf16.
   SHX_INLINE Vec broadcast(const float *unit) {
-    return (Vec)splatInt(int32_t(floatToBits(*unit)));
+    int32_t bits;
+    __builtin_memcpy(&bits, unit, sizeof(bits));
+    return (Vec)splatInt(bits);
   }
   SHX_INLINE Vec step(Vec sum, Vec element, Vec row) {
 #if defined(__AVX512BF16__)

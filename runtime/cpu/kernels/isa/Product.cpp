@@ -14,14 +14,11 @@ namespace {
 void multiplyOperands(int64_t rows, int64_t columns, int64_t depth,
                       const StridedOperands &from, float *c, int64_t cStride,
                       bool add) {
-  auto multiply = [&](auto steps) {
-    multiplyTiles<FusedMultiplyAdd>(rows, columns, steps, depth, from.a,
-                                    from.aTile, from.b, c, cStride, add);
-  };
   if (from.aDepth == 1)
-    multiply(RowsOfA{from.aLine});
-  else
-    multiply(RowsOfB{from.bDepth});
+    return multiplyRowsOfA<FusedMultiplyAdd>(rows, columns, depth, from, c,
+                                             cStride, add);
+  multiplyTiles<FusedMultiplyAdd>(rows, columns, RowsOfB{from.bDepth}, depth,
+                                  from.a, from.aTile, from.b, c, cStride, add);
 }
 
 } // namespace

@@ -1,7 +1,8 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Matrix products of bf16 by AVX512-BF16.
+// Matrix products of bf16 by AVX512-BF16. A row of A that lies is pairs
+// already.
 
 #include "ProductTile.h"
 
@@ -17,9 +18,9 @@ const ProductKernels bf16Product = {
     pack<Bf16Units, kProductRows>,
     pack<Bf16Units, kProductColumns>,
     multiplyPanels<DotOfPairs>,
-    nullptr,
+    multiplyRowsOfA<DotOfPairs>,
     kLanes,
-    false,
+    true,
 };
 
 } // namespace shardonnx::rt::SHX_ISA

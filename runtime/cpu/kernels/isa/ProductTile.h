@@ -146,6 +146,16 @@ static void multiplyPanels(int64_t rows, int64_t columns, int64_t depth,
                           static_cast<const float *>(b), c, cStride, add);
 }
 
+/// Rows of A where they lie, by a panel of B.
+template <typename Multiply>
+static void multiplyRowsOfA(int64_t rows, int64_t columns, int64_t depth,
+                            const StridedOperands &from, float *c,
+                            int64_t cStride, bool add) {
+  multiplyTiles<Multiply>(rows, columns, RowsOfA{from.aLine},
+                          depth / Multiply::kDepth, from.a, from.aTile, from.b,
+                          c, cStride, add);
+}
+
 } // namespace shardonnx::rt::SHX_ISA
 
 #endif // SHARDONNX_RUNTIME_CPU_ISA_PRODUCTTILE_H
