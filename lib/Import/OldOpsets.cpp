@@ -3,9 +3,12 @@
 //
 // See OldOpsets.h. The converter of ONNX 1.23 takes Hardmax of opset 12 for
 // that of 13, and Resize of opset 10 (as which Upsample comes, too) for that of
-// 11, whose coordinates are others; a Pad's sizes become an initializer.
+// 11, whose coordinates are others; a Pad's sizes become an initializer; a
+// softmax of an empty tensor loses its shape.
 
 #include "OldOpsets.h"
+
+#include "llvm/ADT/StringMap.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -63,6 +66,28 @@ void writeOutHardmax(::onnx::GraphProto &graph, const NodeProto &node) {
   addPart(graph, node, "Reshape", {y + "/hardmax", y + "/shape"}, y);
 }
 
+bool isSoftmax(const NodeProto &node) {
+  const std::string &op = node.op_type();
+  return op == "Softmax" || op == "LogSoftmax" || op == "Hardmax";
+}
+
+/// Whether a Reshape puts the softmax of a flattened tensor back into that
+/// one's shape, as softmaxes of matrices are written out.
+bool restoresShape(const NodeProto &reshape,
+                   const llvm::StringMap<const NodeProto *> &producers) {
+  auto producer = [&](const NodeProto *node, int input) {
+    return node && input < node->input_size()
+               ? producers.lookup(node->input(input))
+               : nullptr;
+  };
+  const NodeProto *shape = producer(&reshape, 1);
+  const NodeProto *softmax = producer(&reshape, 0);
+  const NodeProto *flatten = producer(softmax, 0);
+  return reshape.op_type() == "Reshape" && shape && flatten &&
+         shape->op_type() == "Shape" && flatten->op_type() == "Flatten" &&
+         isSoftmax(*softmax) && shape->input(0) == flatten->input(0);
+}
+
 } // namespace
 
 void writeOutOldOps(::onnx::GraphProto &graph, int opset) {
@@ -98,6 +123,13 @@ void completeConverted(::onnx::GraphProto &graph, int opset,
     value.mutable_t()->Swap(&tensor);
   }
   tensors.erase(made, tensors.end());
+  llvm::StringMap<const NodeProto *> producers;
+  for (const NodeProto &node : nodes)
+    for (const std::string &output : node.output())
+      producers[output] = &node;
+  for (NodeProto &node : nodes)
+    if (restoresShape(node, producers))
+      setInt(node, "allowzero", 1); // else zero means another length
   for (NodeProto &node : nodes) {
     if (node.op_type() == "Resize" && opset <= lastAsymmetricResize) {
       setString(node, "coordinate_transformation_mode", "asymmetric");

@@ -178,15 +178,16 @@ elif kind == "slopes":
 elif kind == "old":
     # Of opset 10; outputs without a shape.
     outputs = [field(1, name) + field(2, field(1, field(1, FLOAT)))
-               for name in ("hard", "padded", "resized")]
+               for name in ("hard", "padded", "resized", "soft")]
     save(
         [
             node("Hardmax", ["x"], ["hard"], "hard", axis=0),
             node("Pad", ["x"], ["padded"], "pad", pads=[0, 1, 0, 0], value=7.0),
             node("Resize", ["x", "scales"], ["resized"], "resize", mode="linear"),
+            node("Softmax", ["nothing"], ["soft"], "soft", axis=1),
         ],
         [X],
         outputs,
-        [tensor("scales", [2], raw=floats(2, 1.0))],
+        [tensor("scales", [2], raw=floats(2, 1.0)), tensor("nothing", [2, 3, 0], raw=b"")],
         opset=10,
     )
