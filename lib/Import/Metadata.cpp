@@ -78,7 +78,7 @@ std::string pathFromName(StringRef name) {
 /// Reads `%linear : [num_users=1] = call_function[target=torch.ops.aten.linear
 /// .default](args = (%mul_4, %p_weight), kwargs = {})`.
 void readFxNode(StringRef text, NodeInfo &info) {
-  auto isName = [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; };
+  auto isName = [](char c) { return !StringRef(" ,:()[]{}").contains(c); };
   auto [head, tail] = text.split("target=");
   auto [target, arguments] = tail.split(']');
   if (head.consume_front("%"))
