@@ -95,8 +95,9 @@ def gelu(node, x):
 @op("Clip")
 def clip(node, x, low=None, high=None):
     if node.opset < 11:
-        low, high = (torch.tensor(attribute(node, name, None), dtype=x.dtype)
-                     for name in ("min", "max"))
+        bounds = (attribute(node, name, None) for name in ("min", "max"))
+        low, high = (bound if bound is None else
+                     torch.tensor(bound, dtype=x.dtype) for bound in bounds)
     # As with bounds that are numbers, a gradient at a bound is the operand's.
     if low is not None:
         x = torch.where(x < low, low, x)
