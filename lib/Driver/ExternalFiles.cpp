@@ -30,8 +30,10 @@ public:
   OpenFile(const OpenFile &) = delete;
   OpenFile &operator=(const OpenFile &) = delete;
   ~OpenFile() {
-    if (file != fs::kInvalidFile)
-      (void)fs::closeFile(file); // nothing was written
+    if (file == fs::kInvalidFile)
+      return;
+    // It was only read.
+    [[maybe_unused]] std::error_code closed = fs::closeFile(file);
   }
   bool isRegular() const {
     return file != fs::kInvalidFile &&
