@@ -22,7 +22,6 @@
 #include "shardonnx/Support/TemporaryFile.h"
 #include "shardonnx/Target/Link.h"
 #include "shardonnx/runtime/ByteSize.h"
-#include "shardonnx/runtime/Sha256.h"
 
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
@@ -187,23 +186,9 @@ LogicalResult Compilation::runPasses(Level level) {
   return failure();
 }
 
-// Of the file as it is: the executable refuses weights of another one. Read in
-// parts, because a model may be larger than the memory; and by the runtime's
-// own code, because llvm::SHA256 is wrong beyond 2 GiB.
-static FileHash sha256OfFile(const std::string &path) {
-  constexpr uint64_t kPart = 8 << 20;
-  uint64_t size = 0;
-  if (std::error_code error = llvm::sys::fs::file_size(path, size))
-    return {{}, error};
-  rt::Sha256 hash;
-  for (uint64_t at = 0; at < size; at += kPart) {
-    auto part = llvm::MemoryBuffer::getFileSlice(
-        path, std::min(kPart, size - at), static_cast<int64_t>(at));
-    if (!part)
-      return {{}, part.getError()};
-    hash.update((*part)->getBufferStart(), (*part)->getBufferSize());
-  }
-  return {hash.hex(), {}};
+// The executable refuses weights of another one.
+static FileHash hashOfModel(const std::string &path) {
+  return hashOfFile(path, /*every=*/0);
 }
 
 // Beside the passes: it takes as long as they do where the weights are in the
@@ -211,7 +196,7 @@ static FileHash sha256OfFile(const std::string &path) {
 void Compilation::startHashing() {
   if (options.program == ProgramKind::Train && !program && !modelHash.valid())
     modelHash = std::async(std::launch::async | std::launch::deferred,
-                           sha256OfFile, options.model);
+                           hashOfModel, options.model);
 }
 
 void Compilation::startHashingExternal() {
@@ -244,7 +229,7 @@ FailureOr<const ProgramOptions *> Compilation::programOptions() {
   llvm::sys::path::remove_dots(path, /*remove_dot_dot=*/true);
   made.modelPath = path.str().str();
   FileHash hash =
-      modelHash.valid() ? modelHash.get() : sha256OfFile(options.model);
+      modelHash.valid() ? modelHash.get() : hashOfModel(options.model);
   if (hash.error)
     return diags.error("'" + options.model +
                        "': cannot be read: " + hash.error.message());

@@ -13,6 +13,13 @@
 
 namespace shardonnx {
 
+struct FileHash;
+
+/// The SHA-256 of a file as it is, or of blocks of it (ExternalFile.h). It is
+/// read in parts, because it may be larger than the memory, and hashed by the
+/// runtime's own code, because llvm::SHA256 is wrong beyond 2 GiB.
+FileHash hashOfFile(const std::string &path, int64_t every);
+
 /// Of a module at Level::NN or beyond, in the order of their names.
 std::vector<std::string> externalFilesOf(mlir::ModuleOp module,
                                          llvm::StringRef modelPath);

@@ -5,6 +5,7 @@
 
 #include "FoldedParameters.h"
 
+#include "InitializerTable.h"
 #include "Types.h"
 #include "shardonnx/Support/InputFile.h"
 #include "llvm/ADT/STLExtras.h"
@@ -129,18 +130,11 @@ private:
 
   /// Whether nodes only multiply by it: what is added to a scale is one.
   bool isScale(StringRef name) const {
-    bool used = false;
-    for (const ::onnx::NodeProto &node : graph.node())
-      for (int i = 0; i < node.input_size(); ++i) {
-        if (node.input(i) != name)
-          continue;
-        used = true;
-        bool norm = i == 1 && (node.op_type() == "RMSNormalization" ||
-                               node.op_type() == "LayerNormalization");
-        if (!norm && node.op_type() != "Mul")
-          return false;
-      }
-    return used;
+    return isReadOnlyAs(graph, name, [](const ::onnx::NodeProto &node, int i) {
+      bool norm = i == 1 && (node.op_type() == "RMSNormalization" ||
+                             node.op_type() == "LayerNormalization");
+      return norm || node.op_type() == "Mul";
+    });
   }
 
   /// Whether slices are taken of it, such as the weights of a token's experts:

@@ -49,6 +49,21 @@ InitializerTable::uses(::onnx::NodeProto &node) const {
   return found;
 }
 
+bool isReadOnlyAs(
+    const ::onnx::GraphProto &graph, StringRef value,
+    llvm::function_ref<bool(const ::onnx::NodeProto &, int)> isSo) {
+  bool read = false;
+  for (const ::onnx::NodeProto &node : graph.node())
+    for (int i = 0; i < node.input_size(); ++i) {
+      if (node.input(i) != value)
+        continue;
+      read = true;
+      if (!isSo(node, i))
+        return false;
+    }
+  return read;
+}
+
 bool hasEqualElements(const Initializer &init, StringRef modelPath) {
   if (auto value = dyn_cast_or_null<DenseElementsAttr>(init.value))
     return value.isSplat();

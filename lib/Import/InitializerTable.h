@@ -9,6 +9,7 @@
 #define SHARDONNX_LIB_IMPORT_INITIALIZERTABLE_H
 
 #include "Parameters.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <onnx/onnx_pb.h>
@@ -18,6 +19,12 @@ namespace shardonnx {
 /// Whether all elements are the same number: what an initialisation makes of
 /// many parameters at once. False where the bytes cannot be read.
 bool hasEqualElements(const Initializer &init, llvm::StringRef modelPath);
+
+/// Whether nodes read the value, each of them as `isSo` says of the node and of
+/// which operand that is.
+bool isReadOnlyAs(
+    const ::onnx::GraphProto &graph, llvm::StringRef value,
+    llvm::function_ref<bool(const ::onnx::NodeProto &, int)> isSo);
 
 /// Operand `operand` of `node` is initializer number `init`.
 struct InitializerUse {

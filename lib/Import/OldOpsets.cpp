@@ -19,6 +19,7 @@ namespace {
 
 using ::onnx::AttributeProto;
 using ::onnx::NodeProto;
+using Nodes = ::google::protobuf::RepeatedPtrField<NodeProto>;
 
 /// The last opsets in which Hardmax is of rows of a matrix, and in which
 /// coordinates are multiples of the scale.
@@ -88,12 +89,40 @@ bool restoresShape(const NodeProto &reshape,
          isSoftmax(*softmax) && shape->input(0) == flatten->input(0);
 }
 
+void keepEmptyShapes(Nodes &nodes) {
+  llvm::StringMap<const NodeProto *> producers;
+  for (const NodeProto &node : nodes)
+    for (const std::string &output : node.output())
+      producers[output] = &node;
+  for (NodeProto &node : nodes)
+    if (restoresShape(node, producers))
+      setInt(node, "allowzero", 1); // else zero means another length
+}
+
+/// Of the initializers that are not known.
+void makeConstants(::onnx::GraphProto &graph, const llvm::StringSet<> &known) {
+  auto &tensors = *graph.mutable_initializer();
+  auto made = std::stable_partition(
+      tensors.begin(), tensors.end(),
+      [&](const auto &tensor) { return known.contains(tensor.name()); });
+  for (auto it = made; it != tensors.end(); ++it) {
+    NodeProto &node = *graph.add_node();
+    node.set_op_type("Constant");
+    node.add_output(it->name());
+    AttributeProto &value = *node.add_attribute();
+    value.set_name("value");
+    value.set_type(AttributeProto::TENSOR);
+    value.mutable_t()->Swap(&*it);
+  }
+  tensors.erase(made, tensors.end());
+}
+
 } // namespace
 
 void writeOutOldOps(::onnx::GraphProto &graph, int opset) {
   if (opset > lastHardmaxOfMatrix)
     return;
-  ::google::protobuf::RepeatedPtrField<NodeProto> nodes;
+  Nodes nodes;
   nodes.Swap(graph.mutable_node());
   for (NodeProto &node : nodes) {
     bool whole = node.input_size() == 1 && node.output_size() == 1;
@@ -106,30 +135,10 @@ void writeOutOldOps(::onnx::GraphProto &graph, int opset) {
 
 void completeConverted(::onnx::GraphProto &graph, int opset,
                        const llvm::StringSet<> &known) {
-  ::google::protobuf::RepeatedPtrField<NodeProto> nodes;
+  Nodes nodes;
   nodes.Swap(graph.mutable_node());
-  auto &tensors = *graph.mutable_initializer();
-  auto made = std::stable_partition(
-      tensors.begin(), tensors.end(),
-      [&](const auto &tensor) { return known.contains(tensor.name()); });
-  for (auto it = made; it != tensors.end(); ++it) {
-    ::onnx::TensorProto &tensor = *it;
-    NodeProto &node = *graph.add_node();
-    node.set_op_type("Constant");
-    node.add_output(tensor.name());
-    AttributeProto &value = *node.add_attribute();
-    value.set_name("value");
-    value.set_type(AttributeProto::TENSOR);
-    value.mutable_t()->Swap(&tensor);
-  }
-  tensors.erase(made, tensors.end());
-  llvm::StringMap<const NodeProto *> producers;
-  for (const NodeProto &node : nodes)
-    for (const std::string &output : node.output())
-      producers[output] = &node;
-  for (NodeProto &node : nodes)
-    if (restoresShape(node, producers))
-      setInt(node, "allowzero", 1); // else zero means another length
+  makeConstants(graph, known);
+  keepEmptyShapes(nodes);
   for (NodeProto &node : nodes) {
     if (node.op_type() == "Resize" && opset <= lastAsymmetricResize) {
       setString(node, "coordinate_transformation_mode", "asymmetric");

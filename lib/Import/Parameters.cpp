@@ -8,6 +8,7 @@
 
 #include "ExternalData.h"
 #include "FoldedParameters.h"
+#include "InitializerTable.h"
 #include "LegacyWeights.h"
 #include "MergedParameters.h"
 #include "Types.h"
@@ -331,27 +332,19 @@ bool Taker::isParameter(const Initializer &init) const {
   if (!metadata.parameters.empty())
     return metadata.findParameter(init.symbol);
   return !init.isConstant && !isBufferName(init.symbol) &&
-         !isBufferByUse(init.name) &&
          (init.type.getNumElements() > 1 ||
-          (untold && !isComputedName(init.symbol)));
+          (untold && !isComputedName(init.symbol))) &&
+         !isBufferByUse(init.name);
 }
 
 /// Whether its readers are ops to which it is no weight: running statistics,
 /// the scales of a resampled image.
 bool Taker::isBufferByUse(StringRef name) const {
-  bool read = false;
-  for (const ::onnx::NodeProto &node : graph.node())
-    for (int i = 0; i < node.input_size(); ++i) {
-      if (node.input(i) != name)
-        continue;
-      read = true;
-      bool norm = node.op_type() == "BatchNormalization";
-      bool resampled =
-          node.op_type() == "Resize" || node.op_type() == "Upsample";
-      if (!(norm && i >= 3) && !(resampled && i >= 1))
-        return false;
-    }
-  return read;
+  return isReadOnlyAs(graph, name, [](const ::onnx::NodeProto &node, int i) {
+    bool norm = node.op_type() == "BatchNormalization";
+    bool resampled = node.op_type() == "Resize" || node.op_type() == "Upsample";
+    return (norm && i >= 3) || (resampled && i >= 1);
+  });
 }
 
 LogicalResult Taker::markTrainable() {
