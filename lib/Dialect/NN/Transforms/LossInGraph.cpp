@@ -127,9 +127,13 @@ static HostTensor sampleLabels(BlockArgument labels, int64_t ignored,
   return HostTensor::ints(type.getShape(), values, type.getElementType());
 }
 
+/// Elements that countsLabels computes at most, and how many of them take as
+/// long as what is done for each op. Vocabularies of today take a tenth.
+constexpr int64_t kMostElements = int64_t(1) << 28, kElementsOfOp = 64;
+
 /// True when `count` is the number of labels that `op` does not ignore: that
 /// of other labels, or some number more, is another quotient. Each class is a
-/// label once.
+/// label once; where that would be too many to look at, nothing is claimed.
 static bool countsLabels(Value count, CrossEntropyOp op, BlockArgument labels) {
   auto ops = opsOfAlone({count, op.getLabels()}, labels);
   if (!ops || tensorType(count).getNumElements() != 1)
@@ -137,11 +141,15 @@ static bool countsLabels(Value count, CrossEntropyOp op, BlockArgument labels) {
   auto ignored = static_cast<int64_t>(op.getIgnoreIndex());
   int64_t classes = shapeOf(op.getLogits()).back();
   int64_t size = std::max<int64_t>(1, tensorType(labels).getNumElements());
-  for (int64_t next = 0; next < classes; next += (size + 1) / 2) {
+  int64_t each = (size + 1) / 2, rounds = (classes + each - 1) / each;
+  if (double(rounds) * double(ops->size()) * double(size + kElementsOfOp) >
+      double(kMostElements))
+    return false;
+  for (int64_t next = 0; next < classes; next += each) {
     Interpreter interpreter;
     (void)interpreter.set(labels, sampleLabels(labels, ignored, classes, next));
-    for (Operation *each : *ops) {
-      auto interpretable = dyn_cast<InterpretableOpInterface>(each);
+    for (Operation *one : *ops) {
+      auto interpretable = dyn_cast<InterpretableOpInterface>(one);
       if (!interpretable || failed(interpretable.evaluate(interpreter)))
         return false;
     }

@@ -69,3 +69,34 @@ func.func @forward(%logits: tensor<6x8xf32>, %labels: tensor<6xi64> {nn.name = "
   %mean = nn.div %sum, %twice : (tensor<f32>, tensor<f32>) -> tensor<f32>
   return %mean : tensor<f32>
 }
+
+// -----
+
+// Every class is looked at, unless there are too many for that: then nobody
+// says that it is their number.
+// CHECK-LABEL: func.func @forward(
+// CHECK: nn.loss %{{.*}} {denominator = "batches"} : tensor<f32>
+func.func @forward(%logits: tensor<3x2147483648xf32>, %labels: tensor<3xi64> {nn.name = "labels"}) -> (tensor<f32> {nn.name = "loss"}) {
+  %sum = nn.cross_entropy %logits, %labels : (tensor<3x2147483648xf32>, tensor<3xi64>) -> tensor<f32>
+  %skip = nn.constant dense<-100> : tensor<i64>
+  %counts = nn.compare ne %labels, %skip : (tensor<3xi64>, tensor<i64>) -> tensor<3xi1>
+  %ones = nn.cast %counts : tensor<3xi1> -> tensor<3xf32>
+  %count = nn.reduce_sum %ones {axes = array<i64: 0>} : (tensor<3xf32>) -> tensor<f32>
+  %mean = nn.div %sum, %count : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %mean : tensor<f32>
+}
+
+// -----
+
+// A vocabulary of today is not, even with few labels.
+// CHECK-LABEL: func.func @forward(
+// CHECK: nn.loss %{{.*}} {denominator = "labels", denominator_arg = 1 : i64} : tensor<f32>
+func.func @forward(%logits: tensor<8x262144xf32>, %labels: tensor<8xi64> {nn.name = "labels"}) -> (tensor<f32> {nn.name = "loss"}) {
+  %sum = nn.cross_entropy %logits, %labels : (tensor<8x262144xf32>, tensor<8xi64>) -> tensor<f32>
+  %skip = nn.constant dense<-100> : tensor<i64>
+  %counts = nn.compare ne %labels, %skip : (tensor<8xi64>, tensor<i64>) -> tensor<8xi1>
+  %ones = nn.cast %counts : tensor<8xi1> -> tensor<8xf32>
+  %count = nn.reduce_sum %ones {axes = array<i64: 0>} : (tensor<8xf32>) -> tensor<f32>
+  %mean = nn.div %sum, %count : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %mean : tensor<f32>
+}
