@@ -78,6 +78,8 @@ struct SumOutputsPass : shardonnx::impl::SumOutputsPassBase<SumOutputsPass> {
     Value total = sumResults(forward, builder);
     if (!total)
       return;
+    total = nn::NNBuilder(builder, forward.getLoc())
+                .cast(total, builder.getF32Type());
     auto loss = nn::LossOp::create(
         builder, forward.getLoc(), total, builder.getStringAttr("batches"),
         builder.getI64IntegerAttr(-1), builder.getI64IntegerAttr(0),

@@ -70,6 +70,8 @@ kinds = {
     "tile": lambda: constant_of("Tile", [int64s("c0", [7]), [BIG]]),
     "tile_minus": lambda: constant_of("Tile", [int64s("c0", [7]), [-1]]),
     "pad": lambda: constant_of("Pad", [int64s("c0", [7]), [BIG, 0]]),
+    "pad_lowest": lambda: simple([node("Pad", ["x", "p"], ["y"], "p")], [int64s("p", [-1 << 63, 0, (1 << 63) - 1, 0])],
+                                 outputs=[value("y", [1, 4])]),
     "range": lambda: constant_of("Range", [scalar("c0", 0), scalar("c1", 1 << 62), scalar("c2", 1)]),
     "range_zero": lambda: constant_of("Range", [scalar("c0", 0), scalar("c1", 4), scalar("c2", 0)]),
     "onehot": lambda: constant_of("OneHot", [int64s("c0", [7]), scalar("c1", BIG), int64s("c2", [0, 1])]),

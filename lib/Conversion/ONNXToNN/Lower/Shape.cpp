@@ -303,7 +303,7 @@ LogicalResult lowerPad(Lowering &l, onnx::NodeOp node) {
       filler = Value();
   }
   if (pads.size() != 2 * axes.size() ||
-      llvm::any_of(pads, [](int64_t p) { return std::abs(p) > widest; }))
+      llvm::any_of(pads, [](int64_t p) { return p < -widest || p > widest; }))
     return l.unsupported(node, "its pads do not fit");
   for (size_t i = 0; i < axes.size(); ++i) {
     auto axis = normalizeAxis(axes[i], rank);

@@ -342,7 +342,8 @@ LogicalResult LossAttacher::buildCrossEntropy(const Output &output) {
 LogicalResult LossAttacher::buildMse(const Output &output) {
   listener.place = placeBehind(output.value);
   NNBuilder b(builder, output.value.getLoc());
-  Value prediction = b.f32(output.value);
+  // Targets are f32, beside a prediction of f64 too.
+  Value prediction = b.cast(output.value, builder.getF32Type());
   BlockArgument target = addLabels(tensorType(prediction));
   Value sum = MseOp::create(builder, output.value.getLoc(), prediction, target);
   dropOutputs();
@@ -382,7 +383,8 @@ LogicalResult LossAttacher::buildGraph(const Output &output) {
   } else {
     listener.place = placeBehind(output.value);
     NNBuilder b(builder, output.value.getLoc());
-    Value scalar = b.reshape(b.f32(output.value), {});
+    Value loss = b.cast(output.value, builder.getF32Type());
+    Value scalar = b.reshape(loss, {});
     dropOutputs();
     report(scalar, "batches", -1, 0, 1);
   }

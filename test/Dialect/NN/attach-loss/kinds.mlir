@@ -106,3 +106,16 @@ func.func @forward(%unread: tensor<3xf32> {nn.name = "unread"}, %mask: tensor<2x
   %o = nn.relu %unread : (tensor<3xf32>) -> tensor<3xf32>
   return %r, %o : tensor<2x5xf32>, tensor<3xf32>
 }
+
+// -----
+
+// A scalar of f64, and targets beside a prediction of f64, are rounded: a loss
+// is f32.
+// CHECK-LABEL: func.func @forward(
+// CHECK: %[[L:.*]] = nn.cast %{{.*}} : tensor<f64> -> tensor<f32>
+// CHECK: nn.loss %[[L]] {denominator = "batches"} : tensor<f32>
+func.func @forward(%x: tensor<3x4xf32>) -> (tensor<f64> {nn.name = "loss"}) {
+  %wide = nn.cast %x : tensor<3x4xf32> -> tensor<3x4xf64>
+  %s = nn.reduce_sum %wide {axes = array<i64: 0, 1>} : (tensor<3x4xf64>) -> tensor<f64>
+  return %s : tensor<f64>
+}
