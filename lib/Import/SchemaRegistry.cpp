@@ -9,6 +9,7 @@ namespace shardonnx::onnxlib {
 namespace {
 
 constexpr int64_t longestFollowed = 1024;
+constexpr int64_t mostParts = int64_t(1) << 20;
 
 /// Whether the library has not said which types the op makes: those of its
 /// first input, as its function body has it.
@@ -31,9 +32,24 @@ void checkGatherND(::onnx::InferenceContext &context) {
     fail_shape_inference("GatherND: batch_dims or a size is negative");
 }
 
-bool readsUnchecked(const ::onnx::OpSchema &schema) {
-  return schema.has_type_and_shape_inference_function() &&
-         schema.domain() == ::onnx::ONNX_DOMAIN && schema.Name() == "GatherND";
+/// The library makes a list of so many sizes before it compares it with the
+/// outputs.
+void checkSplit(::onnx::InferenceContext &context) {
+  const ::onnx::AttributeProto *parts = context.getAttribute("num_outputs");
+  if (parts && (parts->i() < 1 || parts->i() > mostParts))
+    fail_shape_inference("Split: num_outputs is negative or too large");
+}
+
+using Check = void (*)(::onnx::InferenceContext &);
+
+/// What is checked before the library infers, or null.
+Check findCheck(const ::onnx::OpSchema &schema) {
+  if (!schema.has_type_and_shape_inference_function() ||
+      schema.domain() != ::onnx::ONNX_DOMAIN)
+    return nullptr;
+  return schema.Name() == "GatherND" ? checkGatherND
+         : schema.Name() == "Split"  ? checkSplit
+                                     : nullptr;
 }
 
 /// Whether no input is a long vector.
@@ -57,7 +73,7 @@ SchemaRegistry::GetSchema(const std::string &op, int version,
   const ::onnx::OpSchema *schema =
       ::onnx::OpSchemaRegistry::Schema(op, version, domain);
   if (!schema || !(schema->has_data_propagation_function() ||
-                   lacksInference(*schema) || readsUnchecked(*schema)))
+                   lacksInference(*schema) || findCheck(*schema)))
     return schema;
   auto &own = schemas[{op, version, domain}];
   if (own)
@@ -66,11 +82,11 @@ SchemaRegistry::GetSchema(const std::string &op, int version,
   if (lacksInference(*schema))
     own->TypeAndShapeInferenceFunction(
         ::onnx::propagateShapeAndTypeFromFirstInput);
-  if (readsUnchecked(*schema))
+  if (Check check = findCheck(*schema))
     own->TypeAndShapeInferenceFunction(
-        [infer = schema->GetTypeAndShapeInferenceFunction()](
+        [check, infer = schema->GetTypeAndShapeInferenceFunction()](
             ::onnx::InferenceContext &context) {
-          checkGatherND(context);
+          check(context);
           infer(context);
         });
   if (schema->has_data_propagation_function())

@@ -115,10 +115,42 @@ struct AttentionProblem {
     return c.mask == Mask::None ? nullptr : mask.data();
   }
 
+  // Every other query sees no key, by what absorbs the scores or replaces them.
+  void hideByNumbers() {
+    bool flags = c.mask == Mask::Bool;
+    float number = !flags ? -1e9f : c.heads > 1 ? -3e38f : -1e4f;
+    for (int64_t i = 0; i < c.seqQ; i += 2)
+      for (int64_t j = 0; j < c.seqK; ++j)
+        mask.set(i * c.seqK + j, flags ? 0 : number);
+    if (flags || c.causal)
+      desc.hidden = number;
+    if (desc.hidden < -1e4f)
+      desc.flags = SHX_ATTENTION_ADDED;
+  }
+
   AttentionCase c;
   Buffer q, k, v, out, dout, dq, dk, dv, lse, mask;
   ShxAttention desc;
 };
+
+inline std::vector<AttentionCase> unseenCases() {
+  std::vector<AttentionCase> cases;
+  for (Mask mask : {Mask::Bool, Mask::Additive})
+    for (int32_t dtype : {SHX_F32, SHX_BF16})
+      for (int64_t heads : {1, 4})
+        for (int64_t seqK : {40, 75, 130}) {
+          AttentionCase c;
+          c.heads = heads;
+          c.kvHeads = (heads + 1) / 2;
+          c.seqQ = 70;
+          c.seqK = seqK;
+          c.causal = seqK != 75;
+          c.dtype = dtype;
+          c.mask = mask;
+          cases.push_back(c);
+        }
+  return cases;
+}
 
 // The definition, in double.
 struct AttentionReference {
@@ -160,10 +192,24 @@ struct AttentionReference {
       s = d.softcap * t;
     }
     int64_t m = h * d.maskStride[1] + i * d.maskStride[2] + j;
-    if (p.c.mask == Mask::Additive)
-      s += p.mask.get(m);
     bool hidden = p.c.mask == Mask::Bool && p.mask.get(m) == 0;
-    return hidden || !visible(b, i, j) ? -INFINITY : s;
+    if (hidden || !visible(b, i, j))
+      s = hide(s, slope);
+    if (p.c.mask != Mask::Additive)
+      return s;
+    double number = p.mask.get(m);
+    bool rounds = std::min(s, number) < SHX_ATTENTION_UNSEEN; // in f32
+    return rounds ? float(float(s) + number) : s + number;
+  }
+
+  // A hidden score, rounded to f32.
+  double hide(double s, double &slope) const {
+    if (d.hidden == 0)
+      return -INFINITY;
+    if (d.flags & SHX_ATTENTION_ADDED)
+      return float(s) + d.hidden;
+    slope = 0;
+    return d.hidden;
   }
 
   void row(int64_t b, int64_t h, int64_t i) {
@@ -175,7 +221,9 @@ struct AttentionReference {
     }
     for (double &x : s)
       sum += x = peak == -INFINITY ? 0 : std::exp(x - peak);
-    lse[size_t((b * d.heads + h) * d.seqQ + i)] = peak + std::log(sum);
+    bool unseen = sum > 0 && peak < SHX_ATTENTION_UNSEEN;
+    lse[size_t((b * d.heads + h) * d.seqQ + i)] =
+        unseen ? peak : peak + std::log(sum);
     int64_t kv = h * d.kvHeads / d.heads;
     size_t qAt = at(d.qStride, b, i, h), oAt = at(d.outStride, b, i, h);
     double delta = 0;

@@ -129,6 +129,16 @@ TEST(CudaAttention, FullyMaskedRowsGiveZeros) {
     }
 }
 
+TEST(CudaAttention, NumbersThatHideEveryKey) {
+  for (const AttentionCase &c : unseenCases()) {
+    Problem p(c);
+    p.hideByNumbers();
+    p.run();
+    SCOPED_TRACE(testing::Message() << c << " hidden " << p.desc.hidden);
+    expectResults(p, AttentionReference(p));
+  }
+}
+
 // Without a guard a softmax of nothing is NaN, and so is its gradient.
 TEST(CudaAttention, UnguardedFullyMaskedRowsGiveNaN) {
   for (int32_t dtype : {SHX_F32, SHX_F16}) {

@@ -4,6 +4,7 @@
 // The attention calls: tasks for the pool.
 
 #include "AttentionPlan.h"
+#include "AttentionUnseen.h"
 #include "Kernels.h"
 #include "Pool.h"
 #include "shardonnx/runtime/Workspace.h"
@@ -33,6 +34,8 @@ void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
     table.forward(*desc, args, task, taskAfter(task),
                   static_cast<float *>(threadScratch(bytes)));
   });
+  if (mayBeUnseen(*desc, mask))
+    attendUnseen(*desc, args, bytes);
 }
 
 // dq = the parts' sum, in the order of the parts.
@@ -75,4 +78,6 @@ void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
   });
   if (partial)
     sumPartialDq(*desc, plan, partial, dq);
+  if (mayBeUnseen(*desc, mask))
+    attendUnseenGrad(*desc, args, bytes);
 }

@@ -12,6 +12,7 @@
 #include "../launch/Launch.h"
 #include "../plan/AttentionPlan.h"
 #include "CudnnAttention.h"
+#include <cmath>
 #include <cstring>
 
 namespace shardonnx::rt::cuda {
@@ -221,7 +222,7 @@ int32_t vectorsOf(const AttentionArgs &args, bool grad) {
                                     : kAttentionFours;
 }
 
-enum Own { Forward, Dots, Keys, Queries };
+enum Own { Forward, Dots, Keys, Queries, Unseen, UnseenQueries, UnseenKeys };
 
 // By kernel, dtype and head dim. The names outlive the launch, which leaves one
 // in the context.
@@ -230,15 +231,19 @@ enum Own { Forward, Dots, Keys, Queries };
   {SHX_NAMES_OF_TYPE(stem "f32"), SHX_NAMES_OF_TYPE(stem "bf16"),              \
    SHX_NAMES_OF_TYPE(stem "f16")}
 #define SHX_SAME(name) {name, name, name}
-constexpr const char *kKernels[4][3][3] = {
+#define SHX_SAMES(stem)                                                        \
+  {SHX_SAME(stem "f32"), SHX_SAME(stem "bf16"), SHX_SAME(stem "f16")}
+constexpr const char *kKernels[7][3][3] = {
     SHX_NAMES("shx_k_attention_"),
-    {SHX_SAME("shx_k_attention_dots_f32"),
-     SHX_SAME("shx_k_attention_dots_bf16"),
-     SHX_SAME("shx_k_attention_dots_f16")},
+    SHX_SAMES("shx_k_attention_dots_"),
     SHX_NAMES("shx_k_attention_keys_"),
-    SHX_NAMES("shx_k_attention_queries_")};
+    SHX_NAMES("shx_k_attention_queries_"),
+    SHX_SAMES("shx_k_attention_unseen_"),
+    SHX_SAMES("shx_k_attention_unseen_queries_"),
+    SHX_SAMES("shx_k_attention_unseen_keys_")};
 #undef SHX_NAMES_OF_TYPE
 #undef SHX_NAMES
+#undef SHX_SAMES
 #undef SHX_SAME
 
 void launchOwn(Context &context, Own which, const AttentionArgs &args) {
@@ -253,6 +258,13 @@ void launchOwn(Context &context, Own which, const AttentionArgs &args) {
            kAttentionThreads, 0, args);
     return;
   }
+  if (which >= Unseen) {
+    int64_t rows = which == UnseenKeys ? d.seqK : d.seqQ;
+    launch(context, kernel,
+           blocksFor(rows, kAttentionRows) * d.batch * d.kvHeads,
+           kAttentionThreads, 0, args);
+    return;
+  }
   int shared = which == Forward ? (half ? attentionHalfForwardShared(dim)
                                         : attentionForwardShared(dim))
                                 : (half ? attentionHalfGradShared(dim)
@@ -262,6 +274,11 @@ void launchOwn(Context &context, Own which, const AttentionArgs &args) {
   launch(context, kernel, blocks * d.batch,
          half ? attentionHalfThreads(dim, which == Keys) : kAttentionThreads,
          unsigned(shared), args);
+}
+
+// Whether a query may see no key and yet have finite scores.
+bool mayBeUnseen(const AttentionArgs &args) {
+  return args.desc.hidden != 0 || (args.mask && args.desc.maskDtype == SHX_F32);
 }
 
 AttentionArgs argsOf(const ShxAttention &desc, const void *q, const void *k,
@@ -275,6 +292,7 @@ AttentionArgs argsOf(const ShxAttention &desc, const void *q, const void *k,
   args.k = k;
   args.v = v;
   args.mask = mask;
+  args.leastLse = mayBeUnseen(args) ? SHX_ATTENTION_UNSEEN : -INFINITY;
   return args;
 }
 
@@ -297,6 +315,8 @@ void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
   args.lse = lse;
   args.vectors = vectorsOf(args, false);
   launchOwn(context, Forward, args);
+  if (mayBeUnseen(args))
+    launchOwn(context, Unseen, args);
 }
 
 void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
@@ -324,4 +344,8 @@ void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
   launchOwn(context, Dots, args);
   launchOwn(context, Keys, args);
   launchOwn(context, Queries, args);
+  if (mayBeUnseen(args)) {
+    launchOwn(context, UnseenQueries, args);
+    launchOwn(context, UnseenKeys, args);
+  }
 }

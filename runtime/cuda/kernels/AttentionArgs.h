@@ -20,7 +20,9 @@ struct AttentionArgs {
   float *delta; // [batch, heads, seqQ]: out·dout
   void *dq, *dk, *dv;
   int32_t vectors; // how every row begins: 0, kAttentionFours, kAttentionPacks
-  int32_t reserved;
+  /// Backward: a query with this log-sum-exp or less has no gradient (but see
+  /// AttentionUnseen.cu).
+  float leastLse;
 };
 
 /// At multiples of four elements; of 16 bytes of 16-bit floats, and ends there.

@@ -68,7 +68,7 @@ __device__ Pair pairOf(const Scoring &scoring, float product, float dproduct,
   float slope;
   const float score = scoring.score(product, query, key, slope);
   // A query that sees no key has minus infinity twice, and no gradient.
-  const float p = lse == minusInfinity() ? 0 : expf(score - lse);
+  const float p = lse <= scoring.leastLse ? 0 : expf(score - lse);
   return {p, p * (dproduct - delta) * slope};
 }
 

@@ -48,7 +48,7 @@ __device__ void differentiate(const Scoring &scoring, bool plain, float &score,
   score =
       plain ? score * scoring.d.scale : scoring.score(score, query, key, slope);
   // A query that sees no key has minus infinity twice, and no gradient.
-  score = lse == minusInfinity() ? 0 : __expf(score - lse);
+  score = lse <= scoring.leastLse ? 0 : __expf(score - lse);
   dscore = score * (dscore - delta) * slope;
 }
 

@@ -269,10 +269,11 @@ struct Scoring {
   const ShxAttention &d;
   const Visible visible;
   const void *mask; // of the batch and head; null: none
+  const float leastLse;
 
   __device__ Scoring(const AttentionArgs &args, int64_t batch, int64_t head)
       : d(args.desc), visible(args, batch),
-        mask(visible.firstKeys ? nullptr : args.mask) {
+        mask(visible.firstKeys ? nullptr : args.mask), leastLse(args.leastLse) {
     if (!mask)
       return;
     int64_t at = batch * d.maskStride[0] + head * d.maskStride[1];

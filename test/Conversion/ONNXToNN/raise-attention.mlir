@@ -41,7 +41,7 @@ func.func @sdpa(%q: tensor<2x5x4x8xf32>, %k: tensor<2x5x2x8xf32>, %v: tensor<2x5
 // Eager attention: scores divided, capped, selected by the mask; another mask is
 // data and stays an operand.
 // CHECK-LABEL: func.func @eager
-// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %arg3 {causal, scale = 5.000000e-01 : f32, softcap = 2.000000e+01 : f32, window = 3 : i64}
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %arg3 {causal, hidden = -1.000000e+09 : f32, scale = 5.000000e-01 : f32, softcap = 2.000000e+01 : f32, window = 3 : i64}
 func.func @eager(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %bias: tensor<2x1x5x5xf32>) -> tensor<2x4x5x8xf32> {
   %two = nn.constant dense<2.0> : tensor<f32>
   %cap = nn.constant dense<20.0> : tensor<f32>
@@ -88,7 +88,7 @@ func.func @masks(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> (tensor<2x
 // CHECK-LABEL: func.func @joined
 // CHECK: %[[HIDE:.*]] = nn.select %arg3, %{{.*}}, %{{.*}} : (tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>) -> tensor<2x1x1x5xf32>
 // CHECK: %[[SUM:.*]] = nn.add %{{.*}}, %{{.*}} : {{.*}} -> tensor<2x1x5x5xf32>
-// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[SUM]] {scale = 1.000000e+00 : f32}
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[SUM]] {hidden = -1.000000e+09 : f32, scale = 1.000000e+00 : f32}
 func.func @joined(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %keep: tensor<2x1x1x5xi1>, %bias: tensor<2x1x5x5xf32>) -> tensor<2x4x5x8xf32> {
   %hide = nn.constant dense<-1.0e+09> : tensor<f32>
   %s = nn.matmul %q, %k {transpose_rhs} : (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x5xf32>
@@ -126,7 +126,7 @@ func.func @masked_fill(%q: tensor<2x3x4x8xf32>, %k: tensor<2x3x4x8xf32>, %v: ten
 // still hides; a bias is divided, too.
 // CHECK-LABEL: func.func @mask_before_scale
 // CHECK: %[[BIAS:.*]] = nn.mul %arg3, %{{.*}} : (tensor<1x4x5x5xf32>, tensor<f32>)
-// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[BIAS]] {causal, scale = 2.500000e-01 : f32}
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[BIAS]] {added, causal, hidden = -8.50705867E+37 : f32, scale = 2.500000e-01 : f32}
 func.func @mask_before_scale(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %bias: tensor<1x4x5x5xf32>) -> tensor<2x4x5x8xf32> {
   %four = nn.constant dense<4.0> : tensor<f32>
   %zero = nn.constant dense<0.0> : tensor<f32>

@@ -128,7 +128,8 @@ Value asOne(Lowering &l, const Attention &a) {
       a.mask.causal ? l.builder.getUnitAttr() : UnitAttr(),
       l.builder.getI64IntegerAttr(a.mask.window),
       l.builder.getF32FloatAttr(static_cast<float>(a.softcap)),
-      /*unguarded=*/UnitAttr());
+      /*unguarded=*/UnitAttr(), l.builder.getF32FloatAttr(0),
+      /*added=*/UnitAttr());
   return narrow(l, attention.getResult(), width);
 }
 
@@ -157,7 +158,8 @@ LogicalResult lowerAttention(Lowering &l, onnx::NodeOp node) {
   a.q = toSeqFirst(l, query, heads);
   a.k = toSeqFirst(l, l.get(node.getInput(1)), kvHeads);
   a.v = toSeqFirst(l, l.get(node.getInput(2)), kvHeads);
-  if (!a.q || !a.k || !a.v || shapeOf(a.q)[2] % shapeOf(a.k)[2] != 0)
+  if (!a.q || !a.k || !a.v || shapeOf(a.k)[2] == 0 ||
+      shapeOf(a.q)[2] % shapeOf(a.k)[2] != 0)
     return l.unsupported(node, "its heads do not divide its width");
   if (!isFloat(a.q) || elementType(a.q) != elementType(a.k) ||
       elementType(a.q) != elementType(a.v))

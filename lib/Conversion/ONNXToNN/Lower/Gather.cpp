@@ -50,7 +50,9 @@ Value withCoordinates(Lowering &l, Value indices) {
 
 /// Known indices that count up by one are a slice.
 std::optional<int64_t> contiguousStart(ArrayRef<int64_t> indices, int64_t dim) {
-  if (indices.empty())
+  if (indices.empty() || llvm::any_of(indices, [&](int64_t index) {
+        return index < -dim || index >= dim;
+      }))
     return std::nullopt;
   int64_t start = indices.front() < 0 ? indices.front() + dim : indices.front();
   for (auto [i, index] : llvm::enumerate(indices))

@@ -47,6 +47,9 @@ std::optional<Pooling> pool(Lowering &l, onnx::NodeOp node, double filler) {
   if (StringRef why = readWindows(node, shapeOf(x).drop_front(2), kernel, w);
       !why.empty())
     return l.unsupported(node, why);
+  for (int64_t i = 0; i < w.rank(); ++i)
+    if (std::max(w.span(i), shapeOf(x)[i + 2]) > maxEvaluated)
+      return l.unsupported(node, "its windows are too large or too many");
   // A window over padding alone has no elements to pool.
   for (int64_t i = 0; i < w.rank(); ++i)
     if (w.low[i] >= w.span(i) || w.high[i] >= w.span(i))

@@ -210,6 +210,8 @@ LogicalResult lowerSplitToSequence(Lowering &l, onnx::NodeOp node) {
   if (!axis)
     return l.unsupported(node, "its axis is out of range");
   int64_t dim = shapeOf(operand)[*axis];
+  if (dim > maxEvaluated)
+    return l.unsupported(node, "it has too many parts");
   SmallVector<int64_t> sizes(dim, 1);
   if (Value split = node.getInput(1)) {
     const HostTensor *known = l.getConstant(split);

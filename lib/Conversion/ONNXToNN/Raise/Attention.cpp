@@ -7,7 +7,7 @@
 
 #include "../Lower/CausalMask.h"
 #include "../Lower/HeadWidths.h"
-#include "Match.h"
+#include "MaskFlags.h"
 #include "mlir/IR/Matchers.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
@@ -23,9 +23,6 @@ namespace shardonnx {
 #include "shardonnx/Conversion/ONNXToNN/Passes.h.inc"
 
 namespace {
-
-/// A score of this or less hides a key: its weight is zero in f32.
-constexpr double hiddenScore = -1e4;
 
 /// A condition that holds nowhere.
 bool isNever(Value condition) {
@@ -80,14 +77,14 @@ struct Scores {
   double scale = 1;
   double softcap = 0;
   SmallVector<Mask> masks;
-  /// Whether what a mask hides keeps a finite score: a query that sees nothing
-  /// then has a number after the softmax.
-  bool hidesByNumbers = false;
-};
+  /// What a condition puts in the place of a score, or what is added to it; one
+  /// of several that differ.
+  std::optional<double> hidden;
+  bool added = false;
 
-bool isMinusInfinity(double score) {
-  return score == -std::numeric_limits<double>::infinity();
-}
+  /// Whether a query that sees nothing has numbers as scores.
+  bool hidesByNumbers() const { return hidden && std::isfinite(*hidden); }
+};
 
 bool isQueryKeyProduct(Value value) {
   return static_cast<bool>(value.getDefiningOp<nn::MatmulOp>());
@@ -141,11 +138,11 @@ std::optional<Scores> matchScores(Value value) {
     }
     if (auto select = value.getDefiningOp<nn::SelectOp>()) {
       std::optional<double> hidden = matchSplat(select.getFalseValue());
-      if (!hidden || *hidden * scores.scale > hiddenScore ||
+      if (!hidden || *hidden * scores.scale > kHiddenScore ||
           scores.softcap != 0)
         return std::nullopt;
       scores.masks.push_back({select.getCondition()});
-      scores.hidesByNumbers |= !isMinusInfinity(*hidden);
+      scores.hidden = *hidden * scores.scale;
       value = select.getTrueValue();
       continue;
     }
@@ -196,8 +193,8 @@ Heads readHeads(Value value, bool swapped) {
   return read;
 }
 
-/// Several masks as one: booleans become numbers to add, `hidden` where they
-/// are false.
+/// Several masks as one: beside numbers to add, booleans become such, `hidden`
+/// where they are false.
 Value joinMasks(ArrayRef<Mask> masks, float hidden, PatternRewriter &rewriter,
                 Location loc) {
   if (masks.empty())
@@ -208,8 +205,13 @@ Value joinMasks(ArrayRef<Mask> masks, float hidden, PatternRewriter &rewriter,
       shape.insert(shape.begin(), 1);
     return nn::NNBuilder(rewriter, loc).reshape(mask, shape);
   };
-  if (masks.size() == 1 && elementType(masks[0].value).isInteger(1))
-    return toRank4(masks[0].value);
+  auto isFlags = [](const Mask &mask) {
+    return elementType(mask.value).isInteger(1);
+  };
+  if (llvm::all_of(masks, isFlags)) {
+    auto values = llvm::map_to_vector(masks, [](auto &m) { return m.value; });
+    return toRank4(joinFlags(values, rewriter, loc));
+  }
   Type f32 = rewriter.getF32Type();
   auto number = [&](float value) -> Value {
     return nn::ConstantOp::create(
@@ -245,8 +247,9 @@ Value joinMasks(ArrayRef<Mask> masks, float hidden, PatternRewriter &rewriter,
 }
 
 /// The causal mask behind a boolean, or behind numbers that hide by their size,
-/// which `byNumbers` then says.
-std::optional<CausalMask> readCausalMask(const Mask &added, bool &byNumbers) {
+/// which `number` then says.
+std::optional<CausalMask> readCausalMask(const Mask &added,
+                                         std::optional<double> &number) {
   Value mask = added.value;
   if (elementType(mask).isInteger(1))
     return matchCausalMask(mask);
@@ -259,9 +262,9 @@ std::optional<CausalMask> readCausalMask(const Mask &added, bool &byNumbers) {
   if (!select || !isSplatOf(select.getTrueValue(), 0))
     return std::nullopt;
   std::optional<double> hidden = matchSplat(select.getFalseValue());
-  if (!hidden || *hidden * added.scale > hiddenScore)
+  if (!hidden || *hidden * added.scale > kHiddenScore)
     return std::nullopt;
-  byNumbers = !isMinusInfinity(*hidden);
+  number = *hidden * added.scale;
   return matchCausalMask(select.getCondition());
 }
 
@@ -269,11 +272,14 @@ std::optional<CausalMask> readCausalMask(const Mask &added, bool &byNumbers) {
 std::optional<CausalMask> takeCausalMask(Scores &scores, int64_t rows,
                                          int64_t columns) {
   for (Mask &mask : scores.masks) {
-    bool byNumbers = false;
-    std::optional<CausalMask> causal = readCausalMask(mask, byNumbers);
+    std::optional<double> number;
+    std::optional<CausalMask> causal = readCausalMask(mask, number);
     if (!causal || causal->rows != rows || causal->columns != columns)
       continue;
-    scores.hidesByNumbers |= byNumbers;
+    if (number) {
+      scores.hidden = number;
+      scores.added = true;
+    }
     scores.masks.erase(&mask);
     return causal;
   }
@@ -328,23 +334,27 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     int64_t width = std::max(k.dim(), v.dim());
     Value query = q.seqFirst(b, element, width);
     std::optional<CausalMask> causal = takeCausalMask(scores, q.seq(), k.seq());
-    // Zeros for a query that sees nothing are what a guard makes of it. One
-    // that has a number there is left zeros.
-    bool unguarded = !guarded && !scores.hidesByNumbers;
-    float hidden = scores.hidesByNumbers
-                       ? -std::numeric_limits<float>::max()
-                       : -std::numeric_limits<float>::infinity();
+    // Zeros for a query that sees nothing are what a guard makes of it; behind
+    // a causal mask alone there is none.
+    bool unguarded = !guarded && !scores.hidesByNumbers();
+    bool seesItself = scores.masks.empty() && q.seq() <= k.seq();
+    auto number = static_cast<float>(
+        scores.hidden.value_or(-std::numeric_limits<double>::infinity()));
+    float hidden = std::isfinite(number) && !seesItself ? number : 0;
+    bool added = hidden != 0 && scores.added;
     Type lse = RankedTensorType::get({q.batch(), q.heads(), q.seq()},
                                      rewriter.getF32Type());
     auto attention = nn::AttentionOp::create(
         rewriter, loc, TypeRange{query.getType(), lse}, query,
         k.seqFirst(b, element, width), v.seqFirst(b, element, width),
-        joinMasks(scores.masks, hidden, rewriter, loc),
+        joinMasks(scores.masks, number, rewriter, loc),
         rewriter.getF32FloatAttr(static_cast<float>(scores.scale)),
         causal ? rewriter.getUnitAttr() : UnitAttr(),
         rewriter.getI64IntegerAttr(causal ? causal->window : 0),
         rewriter.getF32FloatAttr(static_cast<float>(scores.softcap)),
-        unguarded ? rewriter.getUnitAttr() : UnitAttr());
+        unguarded ? rewriter.getUnitAttr() : UnitAttr(),
+        rewriter.getF32FloatAttr(hidden),
+        added ? rewriter.getUnitAttr() : UnitAttr());
     Value result =
         b.transpose(narrow(b, attention.getResult(), v.dim()), kSwapHeads);
     rewriter.replaceOp(op, b.cast(result, elementType(op.getResult())));
@@ -416,14 +426,6 @@ bool hidesNothing(Value mask) {
          attr.getSplatValue<bool>();
 }
 
-/// Whether `value` is `flag` everywhere.
-bool isFlag(Value value, bool flag) {
-  DenseElementsAttr attr;
-  return matchPattern(value, m_Constant(&attr)) &&
-         attr.getElementType().isInteger(1) && attr.isSplat() &&
-         attr.getSplatValue<bool>() == flag;
-}
-
 /// masked_fill (torch) says what to hide: select(hide, -∞, scores). Everything
 /// else here reads what to show.
 struct ShowInsteadOfHide : OpRewritePattern<nn::SelectOp> {
@@ -432,39 +434,12 @@ struct ShowInsteadOfHide : OpRewritePattern<nn::SelectOp> {
   LogicalResult matchAndRewrite(nn::SelectOp op,
                                 PatternRewriter &rewriter) const override {
     std::optional<double> hidden = matchSplat(op.getTrueValue());
-    if (!hidden || *hidden > hiddenScore || matchSplat(op.getFalseValue()))
+    if (!hidden || *hidden > kHiddenScore || matchSplat(op.getFalseValue()))
       return failure();
-    Value show = invert(op.getCondition(), rewriter);
+    Value show = invertFlags(op.getCondition(), rewriter);
     rewriter.replaceOpWithNewOp<nn::SelectOp>(
         op, op.getType(), show, op.getFalseValue(), op.getTrueValue());
     return success();
-  }
-
-  static Value invert(Value flags, PatternRewriter &rewriter) {
-    if (auto select = flags.getDefiningOp<nn::SelectOp>())
-      if (isFlag(select.getTrueValue(), false) &&
-          isFlag(select.getFalseValue(), true))
-        return select.getCondition();
-    auto compare = flags.getDefiningOp<nn::CompareOp>();
-    bool equal = compare && compare.getPredicate() == nn::ComparePredicate::eq;
-    if (equal && isFlag(compare.getRhs(), false))
-      return compare.getLhs();
-    Location loc = flags.getLoc();
-    nn::CompareOp inverted;
-    if (equal) {
-      inverted = nn::CompareOp::create(rewriter, loc, flags.getType(),
-                                       nn::ComparePredicate::ne,
-                                       compare.getLhs(), compare.getRhs());
-    } else {
-      auto scalar = RankedTensorType::get({}, rewriter.getI1Type());
-      Value no = nn::ConstantOp::create(rewriter, loc,
-                                        DenseElementsAttr::get(scalar, false));
-      inverted = nn::CompareOp::create(rewriter, loc, flags.getType(),
-                                       nn::ComparePredicate::eq, flags, no);
-    }
-    if (Operation *source = flags.getDefiningOp())
-      nn::inheritPlace(inverted, source);
-    return inverted;
   }
 };
 
@@ -480,8 +455,8 @@ struct FoldCausalMask : OpRewritePattern<nn::AttentionOp> {
       rewriter.modifyOpInPlace(op, [&] { op.getMaskMutable().clear(); });
       return success();
     }
-    bool byNumbers = false;
-    std::optional<CausalMask> causal = readCausalMask({mask}, byNumbers);
+    std::optional<double> number;
+    std::optional<CausalMask> causal = readCausalMask({mask}, number);
     if (!causal || causal->rows != shapeOf(op.getQuery())[1] ||
         causal->columns != shapeOf(op.getKey())[1] || op.getWindow() != 0)
       return failure();

@@ -5,10 +5,12 @@
 // once, and its causal part becomes an attribute of attention.
 
 #include "../Lower/CausalMask.h"
-#include "Match.h"
+#include "MaskFlags.h"
 #include "mlir/IR/Matchers.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+
+#include <cmath>
 
 using namespace mlir;
 
@@ -18,23 +20,6 @@ namespace shardonnx {
 #include "shardonnx/Conversion/ONNXToNN/Passes.h.inc"
 
 namespace {
-
-/// A score of this or less hides a key: its weight is zero in f32.
-constexpr double hiddenScore = -1e4;
-
-/// The common shape of values that broadcast to one.
-SmallVector<int64_t> joinShapes(ArrayRef<Value> values) {
-  SmallVector<int64_t> joined;
-  for (Value value : values) {
-    ArrayRef<int64_t> shape = shapeOf(value);
-    if (shape.size() > joined.size())
-      joined.insert(joined.begin(), shape.size() - joined.size(), 1);
-    auto at = joined.end() - static_cast<ptrdiff_t>(shape.size());
-    for (auto [i, dim] : llvm::enumerate(shape))
-      at[i] = at[i] == 1 ? dim : at[i];
-  }
-  return joined;
-}
 
 /// Broadcasts move behind ops on booleans, and behind ops all of whose operands
 /// are repeated or constant: these then compute each value once.
@@ -116,6 +101,33 @@ struct FoldMaskBroadcast : OpRewritePattern<nn::AttentionOp> {
   }
 };
 
+/// Numbers to add become booleans; what hides is said once. Beside a causal
+/// mask they are another one's, unless both hide by -inf.
+struct ReadNumbersAsFlags : OpRewritePattern<nn::AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::AttentionOp op,
+                                PatternRewriter &rewriter) const override {
+    Value mask = op.getMask();
+    if (!mask || !elementType(mask).isF32() || op.getHidden().isNonZero())
+      return failure();
+    std::optional<double> number = matchHidingNumber(mask);
+    bool finite = number && std::isfinite(*number);
+    if (!number || (finite && op.getCausal()))
+      return failure();
+    Value flags = buildFlags(mask, rewriter, op.getLoc());
+    rewriter.modifyOpInPlace(op, [&] {
+      op.getMaskMutable().assign(flags);
+      if (!finite)
+        return;
+      op.setUnguarded(false);
+      op.setHidden(APFloat(static_cast<float>(*number)));
+      op.setAdded(true);
+    });
+    return success();
+  }
+};
+
 /// The booleans whose conjunction `mask` is.
 void collectTerms(Value mask, SmallVectorImpl<Value> &terms) {
   auto both = mask.getDefiningOp<nn::AndOp>();
@@ -127,25 +139,15 @@ void collectTerms(Value mask, SmallVectorImpl<Value> &terms) {
   collectTerms(both.getRhs(), terms);
 }
 
-/// causal ∧ rest, as booleans or as numbers to add: the first becomes an
-/// attribute, the rest stays.
+/// causal ∧ rest: the first becomes an attribute, the rest stays.
 struct SplitCausalMask : OpRewritePattern<nn::AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(nn::AttentionOp op,
                                 PatternRewriter &rewriter) const override {
-    if (!op.getMask() || op.getCausal() || op.getWindow() != 0)
-      return failure();
-    auto select = op.getMask().getDefiningOp<nn::SelectOp>();
     Value flags = op.getMask();
-    if (select) {
-      std::optional<double> hidden = matchSplat(select.getFalseValue());
-      if (!isSplatOf(select.getTrueValue(), 0) || !hidden ||
-          *hidden > hiddenScore)
-        return failure();
-      flags = select.getCondition();
-    }
-    if (!elementType(flags).isInteger(1))
+    if (!flags || !elementType(flags).isInteger(1) || op.getCausal() ||
+        op.getWindow() != 0)
       return failure();
     SmallVector<Value> terms;
     collectTerms(flags, terms);
@@ -161,7 +163,10 @@ struct SplitCausalMask : OpRewritePattern<nn::AttentionOp> {
     }
     if (!causal || terms.empty())
       return failure();
-    Value rest = join(op.getLoc(), terms, select, rewriter);
+    Value rest = joinFlags(terms, rewriter, op.getLoc());
+    SmallVector<int64_t> shape(shapeOf(rest));
+    shape.insert(shape.begin(), 4 - shape.size(), 1);
+    rest = nn::NNBuilder(rewriter, op.getLoc()).reshape(rest, shape);
     rewriter.modifyOpInPlace(op, [&] {
       op.getMaskMutable().assign(rest);
       op.setCausal(true);
@@ -169,39 +174,13 @@ struct SplitCausalMask : OpRewritePattern<nn::AttentionOp> {
     });
     return success();
   }
-
-  /// The terms as one mask of rank 4, of the kind that `select` was.
-  static Value join(Location loc, ArrayRef<Value> terms, nn::SelectOp select,
-                    PatternRewriter &rewriter) {
-    Value all = terms.front();
-    for (Value term : terms.drop_front())
-      all = nn::AndOp::create(
-          rewriter, loc,
-          RankedTensorType::get(joinShapes({all, term}), rewriter.getI1Type()),
-          all, term);
-    SmallVector<int64_t> shape(shapeOf(all));
-    shape.insert(shape.begin(), 4 - shape.size(), 1);
-    all = nn::NNBuilder(rewriter, loc).reshape(all, shape);
-    if (!select)
-      return all;
-    Type element = elementType(select.getResult());
-    auto number = [&](double value) -> Value {
-      auto type = RankedTensorType::get({}, element);
-      return nn::ConstantOp::create(
-          rewriter, loc,
-          DenseElementsAttr::get(type, rewriter.getFloatAttr(element, value)));
-    };
-    return nn::SelectOp::create(
-        rewriter, loc, RankedTensorType::get(shape, element), all, number(0),
-        number(*matchSplat(select.getFalseValue())));
-  }
 };
 
 struct RaiseMasks : impl::RaiseMasksBase<RaiseMasks> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<FoldMaskBroadcast, FoldTrue, SinkBroadcast, SplitCausalMask>(
-        &getContext());
+    patterns.add<FoldMaskBroadcast, FoldTrue, ReadNumbersAsFlags, SinkBroadcast,
+                 SplitCausalMask>(&getContext());
     if (failed(rewriteInPlace(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -86,10 +86,12 @@ static ShxAttention describeAttention(AttentionLike op) {
   }
   desc.scale = op.getScale().convertToFloat();
   desc.softcap = op.getSoftcap().convertToFloat();
+  desc.hidden = op.getHidden().convertToFloat();
   desc.causal = op.getCausal();
   desc.window = op.getWindow();
   desc.dtype = dtypeOf(op.getQuery());
-  desc.flags = op.getDeterministic() ? SHX_ATTENTION_DETERMINISTIC : 0;
+  desc.flags = (op.getDeterministic() ? SHX_ATTENTION_DETERMINISTIC : 0) |
+               (op.getAdded() ? SHX_ATTENTION_ADDED : 0);
   desc.documents = op.getDocuments();
   return desc;
 }
@@ -229,10 +231,10 @@ struct AttentionCall : LibraryCallModel<AttentionCall, nn::AttentionOp> {
     Value mask = maskBuffer(emitter, op.getMask(), op.getQuery(), op.getKey());
     Value result = emitter.resultBuffer(op.getResult());
     Value lse = emitter.resultBuffer(op.getLse());
-    emitter.create<AttentionOp>(q, k, v, mask, result, lse, Value(),
-                                op.getScale(), op.getCausal(), op.getWindow(),
-                                op.getSoftcap(), op.getUnguarded(),
-                                emitter.options.deterministic, documentsOf(op));
+    emitter.create<AttentionOp>(
+        q, k, v, mask, result, lse, Value(), op.getScale(), op.getCausal(),
+        op.getWindow(), op.getSoftcap(), op.getUnguarded(), op.getHidden(),
+        op.getAdded(), emitter.options.deterministic, documentsOf(op));
   }
 };
 
@@ -256,7 +258,8 @@ struct AttentionGradCall
     emitter.create<AttentionGradOp>(
         q, k, v, mask, result, lse, resultGrad, dq, dk, dv, Value(),
         op.getScale(), op.getCausal(), op.getWindow(), op.getSoftcap(),
-        emitter.options.deterministic, documentsOf(op));
+        op.getHidden(), op.getAdded(), emitter.options.deterministic,
+        documentsOf(op));
   }
 };
 

@@ -29,6 +29,11 @@ LogicalResult AttentionOp::verify() {
   ArrayRef<int64_t> q = shapeOf(getQuery()), k = shapeOf(getKey());
   if (int64_t(getWindow()) < 0 || getSoftcap().convertToFloat() < 0)
     return emitOpError("window and softcap cannot be negative");
+  float hidden = getHidden().convertToFloat();
+  if (hidden > 0 || !std::isfinite(hidden))
+    return emitOpError("what hides is a negative number, or 0 for -inf");
+  if ((getUnguarded() && hidden != 0) || (getAdded() && hidden == 0))
+    return emitOpError("unguarded is for -inf, added for another number");
   if (Value mask = getMask()) {
     if (elementType(mask).isInteger(32)) {
       if (shapeOf(mask) != ArrayRef<int64_t>{q[0], 1, q[1], 1})
@@ -131,7 +136,8 @@ NN_VJP(AttentionOp) {
   auto grad = AttentionGradOp::create(
       builder, getLoc(), getQuery(), getKey(), getValue(), getMask(),
       getResult(), getLse(), b.cast(resultGrads[0], elementType(getResult())),
-      getScaleAttr(), getCausalAttr(), getWindowAttr(), getSoftcapAttr());
+      getScaleAttr(), getCausalAttr(), getWindowAttr(), getSoftcapAttr(),
+      getHiddenAttr(), getAddedAttr());
   for (unsigned i = 0; i < 3; ++i)
     if (needed[i])
       operandGrads[i] = grad->getResult(i);
@@ -351,10 +357,10 @@ template <typename Op> struct AttentionReference {
         score = cap * t;
         slope = 1 - t * t;
       }
-      if (mask && isa<FloatType>(maskType))
-        score += mask->at({b, h, i, j}).f;
       if (!isVisible(b, h, i, j))
-        score = -std::numeric_limits<double>::infinity();
+        score = hide(score, slope);
+      if (mask && isa<FloatType>(maskType))
+        score = float(score) + float(mask->at({b, h, i, j}).f);
       scores.push_back(ofFloat(score));
       row.slope.push_back(slope);
     }
@@ -366,6 +372,17 @@ template <typename Op> struct AttentionReference {
     for (Scalar score : scores)
       row.probability.push_back(none ? 0 : std::exp(score.f - row.lse));
     return row;
+  }
+
+  /// A score of what is not visible, rounded as f32 is.
+  double hide(double score, double &slope) {
+    float number = op.getHidden().convertToFloat();
+    if (number == 0)
+      return -std::numeric_limits<double>::infinity();
+    if (op.getAdded())
+      return float(score) + number;
+    slope = 0;
+    return number;
   }
 
   /// Whether a query that sees nothing has no number; the gradient reads it

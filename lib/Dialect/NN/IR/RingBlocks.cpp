@@ -327,7 +327,7 @@ void RingForward::visit(const ScoreBlock &block, int64_t behind, Value key,
       b.builder, b.loc, ring.queriesOf(op.getQuery(), block, behind),
       ring.keysOf(key, block, behind), ring.keysOf(value, block, behind),
       ring.maskOf(block, behind), op.getScale(), block.causal, /*window=*/0,
-      op.getSoftcap());
+      op.getSoftcap(), /*unguarded=*/false, /*hidden=*/APFloat(0.0F));
   Value result = attention.getResult(), lse = attention.getLse();
   if (block.byRank && block.queries == Chunk::Both) {
     Value none = b.constant(-std::numeric_limits<double>::infinity());
@@ -429,7 +429,7 @@ AttentionGradOp RingBackward::visit(const ScoreBlock &block, int64_t behind,
       ring.keysOf(received.second, block, behind), ring.maskOf(block, behind),
       queries(op.getResult()), queries(op.getLse(), 2),
       queries(op.getResultGrad()), op.getScale(), block.causal, /*window=*/0,
-      op.getSoftcap());
+      op.getSoftcap(), /*hidden=*/APFloat(0.0F));
 }
 
 /// A block's gradient belongs to its chunk, or to that which the rank chose.

@@ -449,6 +449,9 @@ void SequenceSplitter::makeRing(AttentionOp op, const ShardingQuery &query) {
   Value mask = rowsOfMask(op);
   if (op.getWindow() > 0)
     mask = firstKeysInWindow(op, mask);
+  if (op.getHidden().isNonZero())
+    op.emitWarning("--context: masks hide by finite numbers, and a query that "
+                   "sees no key gets zeros, not what a softmax makes of them");
   PlaceListener listener(placeOf(op));
   OpBuilder builder(op, &listener);
   auto ring = RingAttentionOp::create(

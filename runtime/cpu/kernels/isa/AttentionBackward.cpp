@@ -169,9 +169,11 @@ private:
     Rows out = rowsOf(args.out, d.outStride, first, last, head);
     const float *lse =
         args.lse + (here.batch * d.heads + head) * d.seqQ + first;
+    float least =
+        mayBeUnseen(d, args.mask) ? SHX_ATTENTION_UNSEEN : kMinusInfinity;
     for (int64_t i = 0; i < kQueryTile; ++i) {
       // Lanes without a query, and queries that see no key: p must be 0.
-      bool none = i >= count || lse[i] == kMinusInfinity;
+      bool none = i >= count || lse[i] <= least;
       scratch[at.lse + i] = none ? -kMinusInfinity : lse[i];
       scratch[at.delta + i] = i < count ? delta(out, dout, i) : 0;
     }

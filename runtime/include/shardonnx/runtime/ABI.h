@@ -190,7 +190,13 @@ typedef struct ShxAttention {
   int64_t dqStride[3], dkStride[3], dvStride[3], doutStride[3]; // grad only
   int64_t maskStride[3]; // of (batch, head, query), key contiguous
   float scale;
-  float softcap;  // 0: none; else cap·tanh(score/cap)
+  float softcap; // 0: none; else cap·tanh(score/cap)
+  // 0: -inf; else the score of a key that is not visible, or what is added to
+  // it, before an added mask. A query that no key is visible to, whose largest
+  // score is less than SHX_ATTENTION_UNSEEN, weighs those; its lse is that
+  // score.
+  float hidden;
+  int32_t reserved;
   int32_t causal; // query i sees keys ≤ i + seqK - seqQ
   int32_t dtype;  // of q, k, v, out and their gradients
   // SHX_F32: added to scores; SHX_I1: 1 = visible; SHX_I32: the first key that
@@ -202,10 +208,12 @@ typedef struct ShxAttention {
   // samples, at most so many where cuDNN does it. lse is [batch, seqQ, heads].
   int64_t documents;
 } ShxAttention;
+#define SHX_ATTENTION_UNSEEN (-2048.0f)
 typedef enum ShxAttentionFlags {
   SHX_ATTENTION_DETERMINISTIC = 1, // the same bits in every run
   // A query all of whose scores are -inf gets NaN, in lse too, and not zeros.
   SHX_ATTENTION_UNGUARDED = 2,
+  SHX_ATTENTION_ADDED = 4, // `hidden` is added to scores
 } ShxAttentionFlags;
 // mask may be null. workspace: LibraryModel::attention(desc).
 void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,

@@ -133,7 +133,9 @@ def Exec_AttentionOp : Exec_CallOp<"attention",
                        F32Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<I64Attr, "0">:$window,
                        DefaultValuedAttr<F32Attr, "0.0">:$softcap,
-                       UnitAttr:$unguarded, UnitAttr:$deterministic,
+                       UnitAttr:$unguarded,
+                       DefaultValuedAttr<F32Attr, "0.0">:$hidden,
+                       UnitAttr:$added, UnitAttr:$deterministic,
                        DefaultValuedAttr<I64Attr, "0">:$documents);
   let assemblyFormat = [{
     $query `,` $key `,` $value (`mask` $mask^ `:` type($mask))? `into`
@@ -156,7 +158,8 @@ def Exec_AttentionGradOp : Exec_CallOp<"attention_grad",
                        F32Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<I64Attr, "0">:$window,
                        DefaultValuedAttr<F32Attr, "0.0">:$softcap,
-                       UnitAttr:$deterministic,
+                       DefaultValuedAttr<F32Attr, "0.0">:$hidden,
+                       UnitAttr:$added, UnitAttr:$deterministic,
                        DefaultValuedAttr<I64Attr, "0">:$documents);
   let assemblyFormat = [{
     $query `,` $key `,` $value (`mask` $mask^ `:` type($mask))? `,`

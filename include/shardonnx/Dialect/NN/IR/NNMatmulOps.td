@@ -83,7 +83,10 @@ def NN_AttentionOp : NN_PureOp<"attention", [
     (true = visible) or f32 (added); or it is i32 [batch, 1, seqQ, 1], the first
     key that each query sees, which never falls along the queries. A query all
     of whose scores are -inf gets zeros; where `unguarded` NaN, as a softmax
-    alone has it. `lse` is the log-sum-exp of the scores, f32 [batch, heads,
+    alone has it. Unless `hidden` is 0: then what is not visible has that large
+    negative score, or, where `added`, its score and that, which matters to a
+    query that no key is visible to (f32 masks, too, may hide by numbers): it
+    weighs what PyTorch's softmax weighs, keys after it among them. `lse` is the log-sum-exp of the scores, f32 [batch, heads,
     seqQ], kept for the gradient: NaN where the result is.
   }];
   let args = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
@@ -91,7 +94,9 @@ def NN_AttentionOp : NN_PureOp<"attention", [
                        F32Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<I64Attr, "0">:$window,
                        DefaultValuedAttr<F32Attr, "0.0">:$softcap,
-                       UnitAttr:$unguarded);
+                       UnitAttr:$unguarded,
+                       DefaultValuedAttr<F32Attr, "0.0">:$hidden,
+                       UnitAttr:$added);
   let results = (outs NN_FloatTensor:$result, NN_F32Tensor:$lse);
   let hasVerifier = 1;
 }
@@ -102,7 +107,8 @@ def NN_AttentionGradOp : NN_PureOp<"attention_grad", [
   let summary = "Gradients of attention with respect to query, key and value";
   let description = [{
     Recomputes probabilities from lse, never keeps scores (Dao 2023,
-    FlashAttention-2, algorithm 2). The mask gets no gradient.
+    FlashAttention-2, algorithm 2). The mask gets no gradient. A query that no
+    key is visible to is known by its lse.
   }];
   let args = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
@@ -110,7 +116,9 @@ def NN_AttentionGradOp : NN_PureOp<"attention_grad", [
                        NN_FloatTensor:$resultGrad,
                        F32Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<I64Attr, "0">:$window,
-                       DefaultValuedAttr<F32Attr, "0.0">:$softcap);
+                       DefaultValuedAttr<F32Attr, "0.0">:$softcap,
+                       DefaultValuedAttr<F32Attr, "0.0">:$hidden,
+                       UnitAttr:$added);
   let results = (outs NN_FloatTensor:$queryGrad, NN_FloatTensor:$keyGrad,
                       NN_FloatTensor:$valueGrad);
 }
