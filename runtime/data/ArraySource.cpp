@@ -325,8 +325,9 @@ void ArraySource::checkFolded(const Manifest::Input &input, const Array &array,
            input.kind == Kind::AttentionMask
                ? ", or compile with --attention-mask=input"
            : input.kind == Kind::PositionIds
-               ? ", or compile with --document-separator=ID for positions "
-                 "that restart in each document"
+               ? ", or compile with --position-ids=input, or with "
+                 "--document-separator=ID for positions that restart in each "
+                 "document"
                : "");
   }
 }

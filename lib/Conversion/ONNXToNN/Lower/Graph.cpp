@@ -281,7 +281,8 @@ void GraphLowering::finish(std::unique_ptr<Block> entry) {
     nn::noteUntrained(module, name, "nothing reads it", /*asked=*/false);
   for (StringRef attr :
        {StringRef("onnx.opset"), StringRef(kEvaluateAttr),
-        StringRef(kDifferentiateAttr), StringRef(onnx::kReadMasksAttr)})
+        StringRef(kDifferentiateAttr), StringRef(onnx::kReadMasksAttr),
+        StringRef(onnx::kReadPositionsAttr)})
     module->removeAttr(attr);
 }
 
