@@ -113,8 +113,11 @@ bool GraphLowering::isCompilable(onnx::NodeOp node) {
       continue;
     ArrayRef<int64_t> shape = l.getShape(input);
     bool empty = llvm::is_contained(shape, 0);
-    // Known integers say sizes or axes: none of them.
-    bool lists = isa<IntegerType>(type.getElementType()) && shape.size() == 1;
+    // Known integers say sizes or axes: none of them. Below opset 13 a Resize
+    // to given sizes has a region and scales without elements.
+    bool lists = (isa<IntegerType>(type.getElementType()) ||
+                  node.getOpType() == "Resize") &&
+                 shape.size() == 1;
     if (empty && (joins || lists) && l.getConstant(input))
       continue;
     if ((empty && !emptyToo) || (!isOfProgram(type.getElementType()) &&
