@@ -476,12 +476,16 @@ TEST(Npz, NamesWhatIsWrong) {
       say(npz(npy("{'descr': '<i8', 'fortran_order': True, 'shape': (2, 4)}",
                   eight()),
               false)),
-      "Fortran order");
-  EXPECT_SAYS(
-      say(npz(npy("{'descr': '>i8', 'fortran_order': False, 'shape': (2, 4)}",
-                  eight()),
-              false)),
-      "dtype that cannot be read");
+      "' is in Fortran order: save np.ascontiguousarray of it");
+  std::string strange = npz(
+      npy("{'descr': '>i8', 'fortran_order': False, 'shape': (2, 4)}", eight()),
+      false);
+  EXPECT_SAYS(say(strange),
+              "' has dtype '>i8', which cannot be read: save it as");
+  // No fault of an array that nothing wants.
+  m.inputs[0].name = "other_ids";
+  EXPECT_SAYS(say(strange), "has no array 'other_ids'");
+  m = dataModel();
   std::string torn = npz(npy(kI64, eight()), true);
   torn[60] = static_cast<char>(torn[60] ^ 0x55);
   EXPECT_NE(say(torn), "");
