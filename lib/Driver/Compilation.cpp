@@ -122,9 +122,14 @@ LogicalResult Compilation::import() {
 
 // What the raise assumes of the graph.
 void Compilation::prepareRaise() {
-  if (options.program == ProgramKind::Train)
-    return chooseMasks(module(), options);
   auto yes = UnitAttr::get(&context);
+  if (options.program == ProgramKind::Train) {
+    // Positions that restart in documents are read in any case.
+    if (options.positionIds == PositionMode::Input &&
+        !options.documentSeparator)
+      module()->setAttr(onnx::kReadPositionsAttr, yes);
+    return chooseMasks(module(), options);
+  }
   module()->setAttr(kEvaluateAttr, yes);
   if (options.program == ProgramKind::EvalGradients)
     module()->setAttr(kDifferentiateAttr, yes);

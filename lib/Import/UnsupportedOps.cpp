@@ -34,11 +34,17 @@ StringRef nameOf(const ::onnx::NodeProto &node) {
   return node.output(0);
 }
 
-std::string adviseOnControlFlow(bool bags) {
-  return bags ? "write nn.EmbeddingBag as nn.Embedding and a sum or mean over "
-                "its bags"
-              : "export with fixed shapes and without branches, and "
-                "nn.EmbeddingBag as nn.Embedding and a sum or mean";
+/// Branches are of the module's own; the older exporter makes loops of a bag,
+/// and of nothing else but torch.jit.script.
+std::string adviseOnControlFlow(bool bags, bool loops) {
+  if (bags)
+    return "write nn.EmbeddingBag as nn.Embedding and a sum or mean over its "
+           "bags";
+  std::string advice =
+      "export with fixed shapes and without branches or torch.jit.script";
+  if (loops)
+    advice += ", and nn.EmbeddingBag as nn.Embedding and a sum or mean";
+  return advice;
 }
 
 } // namespace
@@ -48,7 +54,7 @@ std::string describeUnsupportedOps(const ::onnx::ModelProto &model,
                                    function_ref<bool(StringRef)> isKnown,
                                    bool expanded) {
   RefusedOps refused, flow;
-  bool bags = false, strange = false, others = false;
+  bool bags = false, loops = false, strange = false, others = false;
   for (const ::onnx::NodeProto &node : model.graph().node()) {
     StringRef domain = node.domain();
     onnxlib::Schema schema = onnxlib::findSchema(model, node);
@@ -57,6 +63,7 @@ std::string describeUnsupportedOps(const ::onnx::ModelProto &model,
     std::string why;
     if (isControlFlow(node)) {
       flow.add(domain, node.op_type(), nameOf(node));
+      loops |= node.op_type() != "If";
       bags |= targetOf(node, metadata).starts_with("aten.embedding_bag");
       why = "control flow";
     } else if (schema == onnxlib::Schema::None) {
@@ -72,7 +79,8 @@ std::string describeUnsupportedOps(const ::onnx::ModelProto &model,
   }
   if (flow.empty() && !strange)
     return "";
-  std::string advice = flow.empty() ? "" : "; " + adviseOnControlFlow(bags);
+  std::string advice =
+      flow.empty() ? "" : "; " + adviseOnControlFlow(bags, loops);
   if (!strange && !others)
     return "control flow is not supported: " + flow.list() + advice;
   return "these ONNX ops are not supported: " + refused.list() + advice;

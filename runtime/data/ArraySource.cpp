@@ -166,8 +166,10 @@ void ArraySource::decideShift(std::optional<bool> asked) {
 // the program keeps them apart.
 void ArraySource::findPositions() {
   auto found = arrays.find("position_ids");
-  if (manifest.documentSeparator < 0 || found == arrays.end() ||
-      isFloat(found->second.type) || found->second.shape.size() != 2 ||
+  if (manifest.documentSeparator < 0 || found == arrays.end())
+    return;
+  checkReadable(found->first, found->second);
+  if (isFloat(found->second.type) || found->second.shape.size() != 2 ||
       found->second.shape[0] != count)
     return;
   positions = &found->second;
@@ -206,6 +208,12 @@ std::string ArraySource::describeLabels() const {
   return {};
 }
 
+void ArraySource::checkReadable(const std::string &name,
+                                const Array &array) const {
+  if (!array.unreadable.empty())
+    fail("array '", name, "' of '", path, "' ", array.unreadable);
+}
+
 const Array *ArraySource::bind(const Manifest::Input &input) {
   if (input.kind == Kind::Random || input.kind == Kind::FirstKeys)
     return nullptr;
@@ -222,6 +230,7 @@ const Array *ArraySource::bind(const Manifest::Input &input) {
          "', which the graph wants; it has: ", there);
   }
   const Array &array = found->second;
+  checkReadable(input.name, array);
   std::vector<int64_t> wanted(input.shape), got(array.shape);
   if (wanted.empty() || got.empty())
     fail("array '", input.name, "' of '", path,
@@ -325,8 +334,9 @@ void ArraySource::checkFolded(const Manifest::Input &input, const Array &array,
            input.kind == Kind::AttentionMask
                ? ", or compile with --attention-mask=input"
            : input.kind == Kind::PositionIds
-               ? ", or compile with --document-separator=ID for positions "
-                 "that restart in each document"
+               ? ", or compile with --position-ids=input, or with "
+                 "--document-separator=ID for positions that restart in each "
+                 "document"
                : "");
   }
 }

@@ -37,6 +37,7 @@ struct Array {
   std::shared_ptr<File> file; // null: the bytes are in `held`
   int64_t offset = 0;
   std::vector<uint8_t> held;
+  std::string unreadable; // why, and what mends it: an error if it is wanted
 
   int64_t bytes() const;
 };
@@ -72,6 +73,7 @@ public:
 
 private:
   const Array *bind(const Manifest::Input &input);
+  void checkReadable(const std::string &name, const Array &array) const;
   const uint8_t *load(const Array &array, int64_t sample, int64_t elements);
   void checkFolded(const Manifest::Input &input, const Array &array,
                    int64_t sample, const uint8_t *from);

@@ -84,13 +84,15 @@ int64_t rowElements(const Manifest::Input &input) {
 bool hasKnownValue(const Manifest::Input &input) {
   using Kind = Manifest::InputKind;
   return input.kind == Kind::AttentionMask || input.kind == Kind::ReadMask ||
-         input.kind == Kind::TokenTypeIds || input.kind == Kind::PositionIds;
+         input.kind == Kind::TokenTypeIds || input.kind == Kind::PositionIds ||
+         input.kind == Kind::ReadPositions;
 }
 
 int64_t knownValue(const Manifest::Input &input, int64_t at) {
-  if (input.kind == Manifest::InputKind::TokenTypeIds)
+  using Kind = Manifest::InputKind;
+  if (input.kind == Kind::TokenTypeIds)
     return 0;
-  if (input.kind != Manifest::InputKind::PositionIds)
+  if (input.kind != Kind::PositionIds && input.kind != Kind::ReadPositions)
     return 1;
   return input.shape.empty() ? 0 : at % input.shape.back();
 }

@@ -196,8 +196,7 @@ std::vector<uint8_t> inflateMember(const ZipReader &zip, const Member &member) {
   return out;
 }
 
-ElementType npyType(const ZipReader &zip, const std::string &name,
-                    const std::string &descr) {
+std::optional<ElementType> npyType(const std::string &descr) {
   static const std::pair<const char *, ElementType> names[] = {
       {"|u1", ElementType::U8},  {"|b1", ElementType::U8},
       {"|i1", ElementType::I8},  {"<u2", ElementType::U16},
@@ -208,11 +207,12 @@ ElementType npyType(const ZipReader &zip, const std::string &name,
   for (auto &[text, type] : names)
     if (descr == text)
       return type;
-  zip.damaged("array '" + name + "' has a dtype that cannot be read: '" +
-              descr + "'");
+  return std::nullopt;
 }
 
 // Reads the header that stands before the array's bytes; returns its length.
+// People keep names and other notes beside the arrays: what cannot be read is
+// no fault of the file.
 int64_t readNpyHeader(const ZipReader &zip, const Member &member,
                       const std::string &name,
                       const std::vector<uint8_t> &start, Array &array) {
@@ -221,11 +221,17 @@ int64_t readNpyHeader(const ZipReader &zip, const Member &member,
       {reinterpret_cast<const char *>(start.data()), start.size()}, error);
   if (!header)
     zip.damaged("array '" + name + "': " + error);
-  array.type = npyType(zip, name, header->descr);
   array.shape = header->shape;
+  std::optional<ElementType> type = npyType(header->descr);
+  if (!type) {
+    array.unreadable = "has dtype '" + header->descr +
+                       "', which cannot be read: save it as little-endian "
+                       "integers or floats";
+    return header->length;
+  }
+  array.type = *type;
   if (header->fortranOrder)
-    zip.damaged("array '" + name +
-                "' is in Fortran order: save np.ascontiguousarray of it");
+    array.unreadable = "is in Fortran order: save np.ascontiguousarray of it";
   if (checkedElements(array.shape) < 0 ||
       array.bytes() != member.size - header->length)
     zip.damaged("array '" + name + "' has another size than its shape says");

@@ -425,19 +425,24 @@ TEST(Npz, MasksAndPositionsAreWhatTheProgramWasCompiledFor) {
       "has 4 in sample 1 at position 0, the program was compiled for 0");
 }
 
-// Masks that the program reads, token types, and inputs of narrow types.
+// Masks and positions that the program reads, token types, and inputs of narrow
+// types.
 TEST(Npz, FeedsMasksAndNarrowInputs) {
   Folder folder;
   Manifest m = dataModel();
   m.inputs = {{"input_ids", Kind::ReadMask, SHX_I64, {2, 4}, 0},
               {"other_mask", Kind::ReadMask, SHX_I64, {2, 4}, 0},
-              {"token_type_ids", Kind::TokenTypeIds, SHX_I64, {2, 4}, 2}};
+              {"token_type_ids", Kind::TokenTypeIds, SHX_I64, {2, 4}, 2},
+              {"input_ids", Kind::ReadPositions, SHX_I64, {2, 4}, 4},
+              {"position_ids", Kind::ReadPositions, SHX_I64, {2, 4}, 4}};
   std::vector<int64_t> values = {1, 1, 1, 0, 1, 0, 1, 1};
   auto data = openData(
       {folder.write("d.npz", npz(npy(kI64, bytesOf(values)), true))}, {}, m);
   EXPECT_EQ(row(*data, 1, 0), (std::vector<int64_t>{1, 0, 1, 1}));
   EXPECT_EQ(row(*data, 1, 1), (std::vector<int64_t>{1, 1, 1, 1}));
   EXPECT_EQ(row(*data, 1, 2), (std::vector<int64_t>{0, 0, 0, 0}));
+  EXPECT_EQ(row(*data, 1, 3), (std::vector<int64_t>{1, 0, 1, 1}));
+  EXPECT_EQ(row(*data, 1, 4), (std::vector<int64_t>{0, 1, 2, 3}));
   m.inputs = {{"input_ids", Kind::Data, SHX_BF16, {2, 4}, 0},
               {"input_ids", Kind::Data, SHX_F16, {2, 4}, 0},
               {"input_ids", Kind::Data, SHX_I1, {2, 4}, 0}};
@@ -471,12 +476,16 @@ TEST(Npz, NamesWhatIsWrong) {
       say(npz(npy("{'descr': '<i8', 'fortran_order': True, 'shape': (2, 4)}",
                   eight()),
               false)),
-      "Fortran order");
-  EXPECT_SAYS(
-      say(npz(npy("{'descr': '>i8', 'fortran_order': False, 'shape': (2, 4)}",
-                  eight()),
-              false)),
-      "dtype that cannot be read");
+      "' is in Fortran order: save np.ascontiguousarray of it");
+  std::string strange = npz(
+      npy("{'descr': '>i8', 'fortran_order': False, 'shape': (2, 4)}", eight()),
+      false);
+  EXPECT_SAYS(say(strange),
+              "' has dtype '>i8', which cannot be read: save it as");
+  // No fault of an array that nothing wants.
+  m.inputs[0].name = "other_ids";
+  EXPECT_SAYS(say(strange), "has no array 'other_ids'");
+  m = dataModel();
   std::string torn = npz(npy(kI64, eight()), true);
   torn[60] = static_cast<char>(torn[60] ^ 0x55);
   EXPECT_NE(say(torn), "");

@@ -282,6 +282,9 @@ void addTrainingOptions(CLI::App &app, CompileOptions &o) {
   addChoice(app, "--attention-mask", o.attentionMask,
             "the graph's padding masks: folded to ones, read from the data, or "
             "read where they matter");
+  addChoice(app, "--position-ids", o.positionIds,
+            "the graph's input position_ids: 0…S-1 in every sample, or read "
+            "from the data");
   whole(app.add_option("--document-separator", o.documentSeparator,
                        "the token that ends a document: attention and the loss "
                        "stay within documents"),

@@ -94,6 +94,7 @@ struct CompileOptions {
   std::optional<Packing> baseDtype;     // none: as paramDtype
   DropoutMode dropout = DropoutMode::Graph;
   MaskMode attentionMask = MaskMode::Auto;
+  PositionMode positionIds = PositionMode::Counted;
   std::vector<std::string> ignore; // whole on every rank
   bool strictNumerics = false;
   bool tf32 = false; // f32 products may round their operands to TF32

@@ -199,6 +199,36 @@ func.func @loss(%logits: tensor<6x16xf32>, %labels: tensor<6xi64>) -> tensor<f32
 
 // -----
 
+// PyTorch's exporters write probabilities of the classes into the same node:
+// nothing is ignored, and weights do not divide the mean.
+// CHECK-LABEL: func.func @probabilities
+func.func @probabilities(%logits: tensor<2x3x4xf32>, %labels: tensor<2x3x4xf32>, %weights: tensor<3xf32>) -> tensor<f32> {
+  // CHECK: %[[ROWS:.*]] = nn.reshape %{{.*}} -> tensor<8x3xf32>
+  // CHECK: %[[LABELS:.*]] = nn.reshape %{{.*}} -> tensor<8x3xf32>
+  // CHECK: %[[LOG:.*]] = nn.log_softmax %[[ROWS]]
+  // CHECK: %[[SHARES:.*]] = nn.mul %[[LABELS]], %arg2
+  // CHECK: nn.mul %[[SHARES]], %[[LOG]]
+  // CHECK: %[[SUM:.*]] = nn.reduce_sum %{{.*}} -> tensor<f32>
+  // CHECK: %[[SHARE:.*]] = nn.constant dense<1.250000e-01>
+  // CHECK: nn.mul %[[SUM]], %[[SHARE]]
+  %0 = onnx.node "SoftmaxCrossEntropyLoss"(%logits, %labels, %weights) {ignore_index = -100 : i64, reduction = "mean"} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<3xf32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// Below opset 13 a Resize to given sizes has a region and scales of no elements.
+// CHECK-LABEL: func.func @resize
+func.func @resize(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x4x3xf32> {
+  %none = onnx.node "Constant"() {value = dense<> : tensor<0xf32>} : () -> tensor<0xf32>
+  %sizes = onnx.node "Constant"() {value_ints = array<i64: 1, 2, 4, 3>} : () -> tensor<4xi64>
+  // CHECK: return %{{.*}} : tensor<1x2x4x3xf32>
+  %0 = onnx.node "Resize"(%x, %none, %none, %sizes) {mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"} : (tensor<1x2x2x2xf32>, tensor<0xf32>, tensor<0xf32>, tensor<4xi64>) -> tensor<1x2x4x3xf32>
+  return %0 : tensor<1x2x4x3xf32>
+}
+
+// -----
+
 // What a model of full rotary width leaves unrotated has no elements.
 // CHECK-LABEL: func.func @empty_slice
 func.func @empty_slice(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {

@@ -154,3 +154,14 @@ module {
     return %0 : tensor<1x1x8192x8192xf32>
   }
 }
+
+// -----
+
+// expected-error @+1 {{these ONNX ops are not supported: Cast ×1 ('c'): it computes f64 from data, and a program computes f32, f16, bf16, i32, i64 and bool: let the module use one of these}}
+module {
+  func.func @f(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+    %0 = onnx.node "Cast"(%x) {to = 11 : i64} : (tensor<2x4xf32>) -> tensor<2x4xf64> loc(fused<{node = "c", op = "Cast"}>["c"])
+    %1 = onnx.node "Cast"(%0) {to = 1 : i64} : (tensor<2x4xf64>) -> tensor<2x4xf32> loc(fused<{node = "d", op = "Cast"}>["d"])
+    return %1 : tensor<2x4xf32>
+  }
+}

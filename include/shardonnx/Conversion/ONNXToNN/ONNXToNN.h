@@ -18,6 +18,8 @@ namespace shardonnx {
 namespace onnx {
 /// On a module: padding masks are data, not ones (--attention-mask).
 constexpr llvm::StringLiteral kReadMasksAttr("onnx.read_masks");
+/// On a module: positions are data, not 0…S-1 (--position-ids).
+constexpr llvm::StringLiteral kReadPositionsAttr("onnx.read_positions");
 } // namespace onnx
 
 /// Whether the raise understands an ONNX op type; the import expands the

@@ -14,8 +14,9 @@ def ConvertONNXToNN : Pass<"convert-onnx-to-nn", "::mlir::ModuleOp"> {
     Nodes whose inputs are known (shapes, masks, position ids, tables) are
     computed; each other node becomes a few `nn` ops. One error lists all ops
     that are not supported. Padding masks are ones, or data if the module has
-    `onnx.read_masks`. Preserves numerics bit for bit, up to the rounding of
-    transcendental functions in tables.
+    `onnx.read_masks`; so are positions with `onnx.read_positions`. Preserves
+    numerics bit for bit, up to the rounding of transcendental functions in
+    tables.
   }];
   let options = [
     Option<"assumeFullMask", "assume-full-mask", "bool", "true",

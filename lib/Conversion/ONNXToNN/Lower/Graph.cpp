@@ -113,8 +113,11 @@ bool GraphLowering::isCompilable(onnx::NodeOp node) {
       continue;
     ArrayRef<int64_t> shape = l.getShape(input);
     bool empty = llvm::is_contained(shape, 0);
-    // Known integers say sizes or axes: none of them.
-    bool lists = isa<IntegerType>(type.getElementType()) && shape.size() == 1;
+    // Known integers say sizes or axes: none of them. Below opset 13 a Resize
+    // to given sizes has a region and scales without elements.
+    bool lists = (isa<IntegerType>(type.getElementType()) ||
+                  node.getOpType() == "Resize") &&
+                 shape.size() == 1;
     if (empty && (joins || lists) && l.getConstant(input))
       continue;
     if ((empty && !emptyToo) || (!isOfProgram(type.getElementType()) &&
@@ -129,6 +132,16 @@ bool GraphLowering::isCompilable(onnx::NodeOp node) {
   });
 }
 
+std::string typeName(Type element) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  if (element.isUnsignedInteger())
+    stream << 'u' << element.getIntOrFloatBitWidth();
+  else
+    stream << element;
+  return text;
+}
+
 /// The first of what the node reads that is an input of the graph and can be in
 /// no program, and its type; empty where there is none.
 std::string GraphLowering::strangeInput(onnx::NodeOp node) {
@@ -139,13 +152,18 @@ std::string GraphLowering::strangeInput(onnx::NodeOp node) {
       continue;
     auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
                                                       "onnx.name");
-    std::string text = name ? "'" + name.str() + "' of type " : "";
-    llvm::raw_string_ostream stream(text);
-    if (type.getElementType().isUnsignedInteger())
-      stream << 'u' << type.getElementTypeBitWidth();
-    else
-      stream << type.getElementType();
-    return text;
+    return (name ? "'" + name.str() + "' of type " : "") +
+           typeName(type.getElementType());
+  }
+  return "";
+}
+
+/// The type of the first result that can be in no program, empty where all can.
+std::string strangeResult(onnx::NodeOp node) {
+  for (Type result : node.getResultTypes()) {
+    auto type = dyn_cast<ShapedType>(result);
+    if (type && !isOfProgram(type.getElementType()))
+      return typeName(type.getElementType());
   }
   return "";
 }
@@ -159,6 +177,11 @@ LogicalResult GraphLowering::lowerData(onnx::NodeOp node) {
     return l.unsupported(node, "it reads the graph's input " + input +
                                    ", and a program takes f32, f16, bf16, i32, "
                                    "i64 and bool: export with one of these");
+  if (std::string result = strangeResult(node); !result.empty())
+    return l.unsupported(node, "it computes " + result +
+                                   " from data, and a program computes f32, "
+                                   "f16, bf16, i32, i64 and bool: let the "
+                                   "module use one of these");
   if (!isCompilable(node))
     return l.unsupported(node, "of these types or sizes it can be computed "
                                "only where its inputs are known");
@@ -281,7 +304,8 @@ void GraphLowering::finish(std::unique_ptr<Block> entry) {
     nn::noteUntrained(module, name, "nothing reads it", /*asked=*/false);
   for (StringRef attr :
        {StringRef("onnx.opset"), StringRef(kEvaluateAttr),
-        StringRef(kDifferentiateAttr), StringRef(onnx::kReadMasksAttr)})
+        StringRef(kDifferentiateAttr), StringRef(onnx::kReadMasksAttr),
+        StringRef(onnx::kReadPositionsAttr)})
     module->removeAttr(attr);
 }
 

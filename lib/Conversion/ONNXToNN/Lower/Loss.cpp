@@ -35,12 +35,20 @@ Value countLabels(Lowering &l, Value labels, int64_t ignored) {
 /// A loss of labels among classes, as rows.
 struct Classes {
   Value rows;   // [N·d…, C]
-  Value labels; // [N·d…]
+  Value labels; // [N·d…], or [N·d…, C] where they are probabilities
   int64_t count;
   /// The order that moves axis 1 of [N, C, d…] to the end, empty where it is
   /// there, and the shape [N, d…, C] with it.
   SmallVector<int64_t> order, shape;
 };
+
+/// PyTorch's cross_entropy also takes a probability of each class, which ONNX
+/// has no node for: its exporters write the labels' node all the same.
+bool takesProbabilities(Lowering &l, onnx::NodeOp node) {
+  Value labels = l.get(node.getInput(1));
+  return node.getOpType() == "SoftmaxCrossEntropyLoss" && isFloat(labels) &&
+         shapeOf(labels) == shapeOf(l.get(node.getInput(0)));
+}
 
 /// Null where scores and labels do not fit.
 std::optional<Classes> readClasses(Lowering &l, onnx::NodeOp node) {
@@ -51,9 +59,10 @@ std::optional<Classes> readClasses(Lowering &l, onnx::NodeOp node) {
   SmallVector<int64_t> without(shape);
   if (shape.size() >= 2)
     without.erase(without.begin() + 1);
+  bool soft = takesProbabilities(l, node);
   if (shape.size() < 2 || !isFloat(scores) ||
-      !isa<IntegerType>(elementType(labels)) ||
-      shapeOf(labels) != ArrayRef<int64_t>(without))
+      (!soft && (!isa<IntegerType>(elementType(labels)) ||
+                 shapeOf(labels) != ArrayRef<int64_t>(without))))
     return l.unsupported(node, "its labels do not fit its scores");
   c.count = shape[1];
   if (shape.size() > 2) {
@@ -62,11 +71,14 @@ std::optional<Classes> readClasses(Lowering &l, onnx::NodeOp node) {
       c.order.push_back(static_cast<int64_t>(i));
     c.order.push_back(1);
     scores = l.transpose(scores, c.order);
+    if (soft)
+      labels = l.transpose(labels, c.order);
   }
   c.shape.assign(shapeOf(scores).begin(), shapeOf(scores).end());
   int64_t rows = ShapedType::getNumElements(without);
   c.rows = l.reshape(scores, {rows, c.count});
-  c.labels = l.reshape(labels, {rows});
+  c.labels =
+      soft ? l.reshape(labels, {rows, c.count}) : l.reshape(labels, {rows});
   return c;
 }
 
@@ -125,6 +137,27 @@ Value likelihoodLoss(Lowering &l, onnx::NodeOp node, const Classes &c,
   return l.div(sum, l.sum(weight, {0, 1}, /*keepdims=*/false));
 }
 
+/// -Σ w·p·logProb over the classes of each row. As in PyTorch weights do not
+/// divide the mean, and no row is ignored.
+Value probabilityLoss(Lowering &l, onnx::NodeOp node, const Classes &c,
+                      Value logProb) {
+  StringRef reduction = node.getString("reduction", "mean");
+  Value shares = l.f32(c.labels);
+  if (double smoothing = node.getFloat("label_smoothing", 0); smoothing != 0)
+    shares = l.add(l.mul(shares, 1 - smoothing),
+                   smoothing / static_cast<double>(c.count));
+  if (node.getInput(2))
+    shares = l.mul(shares, l.f32(l.get(node.getInput(2))));
+  Value loss = l.unary<nn::NegOp>(l.rowSum(l.mul(shares, logProb)));
+  if (reduction == "none") {
+    ArrayRef<int64_t> shape(c.shape);
+    return l.reshape(loss, shape.drop_back());
+  }
+  Value sum = l.sum(loss, {0, 1}, /*keepdims=*/false);
+  auto rows = static_cast<double>(shapeOf(c.rows)[0]);
+  return reduction == "sum" ? sum : l.mul(sum, 1 / rows);
+}
+
 /// The plain mean or sum.
 Value crossEntropy(Lowering &l, onnx::NodeOp node, const Classes &c) {
   int64_t ignored = node.getInt("ignore_index", -100);
@@ -144,14 +177,16 @@ LogicalResult lowerCrossEntropy(Lowering &l, onnx::NodeOp node) {
   Type element = elementType(c->rows);
   bool wantsLogProb =
       node->getNumResults() > 1 && !isa<NoneType>(node->getResult(1).getType());
-  if (!node.getInput(2) && !wantsLogProb &&
+  bool soft = takesProbabilities(l, node);
+  if (!soft && !node.getInput(2) && !wantsLogProb &&
       !node.getNodeAttr("label_smoothing") &&
       node.getString("reduction", "mean") != "none") {
     l.set(node->getResult(0), l.cast(crossEntropy(l, node, *c), element));
     return success();
   }
   Value logProb = l.unary<nn::LogSoftmaxOp>(l.f32(c->rows));
-  Value loss = likelihoodLoss(l, node, *c, logProb);
+  Value loss = soft ? probabilityLoss(l, node, *c, logProb)
+                    : likelihoodLoss(l, node, *c, logProb);
   l.set(node->getResult(0), l.cast(loss, element));
   if (!wantsLogProb)
     return success();

@@ -23,8 +23,8 @@ bool Signature::bindKnownInput(Lowering &l, Value argument, StringRef name) {
                                               scalarOf(1, element)));
     return true;
   }
-  if (name != "position_ids" || options.positionsVary ||
-      !isa<IntegerType>(element))
+  if (name != spell(InputKind::PositionIds) || options.positionsVary ||
+      module->hasAttr(onnx::kReadPositionsAttr) || !isa<IntegerType>(element))
     return false;
   int64_t length = type.getShape()[1];
   auto positions = llvm::to_vector(llvm::seq<int64_t>(0, length));
@@ -64,12 +64,17 @@ Value Signature::returned(Lowering &l, Value output, Attribute &known) {
   return l.constant(0);
 }
 
-/// Masks that the program reads are fed from the data.
-static void nameMasks(func::FuncOp function) {
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (isPaddingMask(nn::inputName(function, i)) &&
-        cast<ShapedType>(function.getArgumentTypes()[i]).getRank() == 2)
+/// Masks and positions that the program reads are fed from the data.
+static void nameReadInputs(func::FuncOp function, bool masks, bool positions) {
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    if (cast<ShapedType>(function.getArgumentTypes()[i]).getRank() != 2)
+      continue;
+    StringRef name = nn::inputName(function, i);
+    if (masks && isPaddingMask(name))
       nn::setInputKind(function, i, InputKind::ReadMask);
+    if (positions && name == spell(InputKind::PositionIds))
+      nn::setInputKind(function, i, InputKind::ReadPositions);
+  }
 }
 
 void Signature::replaceFunction(Lowering &l, Block *entry,
@@ -94,8 +99,8 @@ void Signature::replaceFunction(Lowering &l, Block *entry,
     if (known[i])
       raised.setResultAttr(i, nn::kValueAttr, known[i]);
   }
-  if (module->hasAttr(onnx::kReadMasksAttr))
-    nameMasks(raised);
+  nameReadInputs(raised, module->hasAttr(onnx::kReadMasksAttr),
+                 module->hasAttr(onnx::kReadPositionsAttr));
   if (random)
     raised.setArgAttrs(
         random.getArgNumber(),

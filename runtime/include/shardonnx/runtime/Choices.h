@@ -179,6 +179,15 @@ template <> struct Spellings<MaskMode> {
       {MaskMode::Auto, "auto", "read where attention is not causal"}};
 };
 
+/// What the graph's position_ids are.
+enum class PositionMode { Counted, Input };
+
+template <> struct Spellings<PositionMode> {
+  static constexpr Spelling<PositionMode> table[] = {
+      {PositionMode::Counted, "counted", "0…S-1 in every sample"},
+      {PositionMode::Input, "input", "read from the data"}};
+};
+
 } // namespace shardonnx
 
 #endif // SHARDONNX_RUNTIME_CHOICES_H

@@ -22,8 +22,9 @@ enum class InputKind {
   ReadMask,      // from the data; ones where it has none
   TokenTypeIds,  // from the data; zeros where it has none
   PositionIds,
-  FirstKeys, // of each query: where its document begins
-  Random,    // of dropout: the first sample's number, a key for each op
+  ReadPositions, // from the data; 0…S-1 where it has none
+  FirstKeys,     // of each query: where its document begins
+  Random,        // of dropout: the first sample's number, a key for each op
   Data
 };
 
@@ -43,6 +44,7 @@ template <> struct Spellings<InputKind> {
       {InputKind::ReadMask, "read_mask"},
       {InputKind::TokenTypeIds, "token_type_ids"},
       {InputKind::PositionIds, "position_ids"},
+      {InputKind::ReadPositions, "read_positions"},
       {InputKind::FirstKeys, "first_keys"},
       {InputKind::Random, "random"},
       {InputKind::Data, "data"}};

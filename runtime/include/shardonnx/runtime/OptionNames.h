@@ -60,6 +60,7 @@ inline const std::vector<std::string> &compileOptionNames() {
                                                  "--base-dtype",
                                                  "--dropout",
                                                  "--attention-mask",
+                                                 "--position-ids",
                                                  "--document-separator",
                                                  "--max-documents",
                                                  "--ignore",
