@@ -383,6 +383,8 @@ void checkNames(const CLI::App &app, std::vector<std::string> &arguments) {
     failUsage(wrong, "; --help lists the options");
   if (std::string empty = explainEmptyValue(arguments); !empty.empty())
     failUsage(empty);
+  if (std::string flag = explainFlagValue(app, arguments); !flag.empty())
+    failUsage(flag);
 }
 
 } // namespace
