@@ -8,6 +8,7 @@
 #include "ExternalFiles.h"
 #include "Fit.h"
 #include "MaskChoice.h"
+#include "OutputCheck.h"
 #include "Trial.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
@@ -454,6 +455,10 @@ LogicalResult Compilation::runTo(Level level) {
   for (; next <= static_cast<int>(level); ++next) {
     Level now = static_cast<Level>(next);
     if (failed(runLevel(now)))
+      return failure();
+    if (now == Level::Onnx &&
+        failed(checkIsNoInput("-o", options.output,
+                              weightFilesOf(module(), options.model), diags)))
       return failure();
     if (now == std::min(level, Level::Grad) && failed(reportUntrained()))
       return failure();

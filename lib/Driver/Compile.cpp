@@ -5,6 +5,7 @@
 // names.
 
 #include "CheckOptions.h"
+#include "OutputCheck.h"
 #include "shardonnx/Driver/Compilation.h"
 #include "shardonnx/Driver/Plan.h"
 
@@ -25,7 +26,7 @@ static std::string outputPath(const CompileOptions &options) {
   return llvm::sys::path::stem(options.model).str();
 }
 
-// Whatever is written replaces what lies there: never the model, a device only
+// Whatever is written replaces what lies there: never an input, a device only
 // by text.
 static LogicalResult checkOutput(const CompileOptions &options,
                                  const std::string &path,
@@ -40,9 +41,8 @@ static LogicalResult checkOutput(const CompileOptions &options,
   if (llvm::sys::fs::is_directory(path))
     return diagnostics.error("-o: '" + Twine(path) +
                              "' is a folder; name a file");
-  if (llvm::sys::fs::equivalent(path, options.model))
-    return diagnostics.error("-o: '" + Twine(path) +
-                             "' is the model itself; name another file");
+  if (failed(checkIsNoInput("-o", path, inputsOf(options), diagnostics)))
+    return failure();
   if (!options.emit && llvm::sys::fs::exists(path) &&
       !llvm::sys::fs::is_regular_file(path))
     return diagnostics.error("-o: '" + Twine(path) +
@@ -76,6 +76,7 @@ int runCompile(const CompileOptions &given) {
   std::string path = outputPath(options);
   if (!path.empty() && failed(checkOutput(options, path, diagnostics)))
     return kExitInput;
+  options.output = path;
   if (failed(takePlannedStrategy(options, diagnostics)))
     return kExitInput;
   ImportOptions import;

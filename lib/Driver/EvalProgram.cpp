@@ -4,6 +4,7 @@
 // See EvalProgram.h.
 
 #include "EvalProgram.h"
+#include "OutputCheck.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
@@ -254,6 +255,9 @@ void EvalProgram::keepGradients(ArrayRef<std::string> names) {
 
 /// Writes every output beside its final name, then gives all their names.
 LogicalResult EvalProgram::run() {
+  std::vector<InputName> read = {{"the model itself", options.model}};
+  for (const EvalInput &input : inputs)
+    read.push_back({"the file that --input names", input.path});
   std::vector<std::pair<std::unique_ptr<TemporaryFile>, std::string>> files;
   size_t computed = firstOutput;
   for (const EvalOutput &output : outputs) {
@@ -262,6 +266,8 @@ LogicalResult EvalProgram::run() {
       continue;
     llvm::SmallString<256> path(options.outputDir);
     llvm::sys::path::append(path, output.fileName);
+    if (failed(checkIsNoInput("--output-dir", path.str().str(), read, diags)))
+      return failure();
     int descriptor = -1;
     std::string half;
     if (std::error_code error =

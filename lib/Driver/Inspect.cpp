@@ -7,6 +7,7 @@
 #include "FlightLog.h"
 #include "InspectElf.h"
 #include "InspectReport.h"
+#include "OutputCheck.h"
 #include "ReportPage.h"
 #include "Trial.h"
 #include "shardonnx/Driver/Compilation.h"
@@ -15,6 +16,8 @@
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Threading.h"
+
+#include <set>
 
 #include <cstdlib>
 
@@ -122,6 +125,25 @@ void printText(const Manifest &manifest, const InspectView &view) {
   llvm::outs() << printable(text, /*keepLines=*/true);
 }
 
+// Of both kinds of program; `manifest` knows where its weights lie.
+std::vector<InputName> inputsOf(const InspectOptions &options,
+                                const Manifest &manifest) {
+  std::vector<InputName> inputs = inputsOf(options.compile);
+  if (isElf(options.compile.model))
+    inputs.front().what = "the executable itself";
+  inputs.push_back({"the model", manifest.modelPath});
+  inputs.push_back({"the file that --log names", options.log});
+  inputs.push_back({"the file that --trace names", options.trace});
+  inputs.push_back({"the file that --device names", options.device});
+  std::set<std::string> files;
+  for (const Manifest::Unit &unit : manifest.units)
+    for (const Manifest::Param &param : unit.params)
+      if (param.source)
+        files.insert(param.source->file);
+  addWeightFiles(manifest.modelPath, files, inputs);
+  return inputs;
+}
+
 // The page says the same as --json, in a file of its own.
 LogicalResult writePage(const Manifest &manifest, InspectView view,
                         const std::string &path, Diagnostics &diagnostics) {
@@ -212,6 +234,10 @@ int runInspect(const InspectOptions &options) {
   if (failed(found))
     return exitCode;
   const auto &[manifest, view] = *found;
+  if (!options.html.empty() &&
+      failed(checkIsNoInput("--html", options.html, inputsOf(options, manifest),
+                            diagnostics)))
+    return kExitInput;
   if (!options.html.empty() &&
       failed(writePage(manifest, view, options.html, diagnostics)))
     return kExitInput;

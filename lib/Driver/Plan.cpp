@@ -10,6 +10,7 @@
 #include "shardonnx/Driver/Plan.h"
 #include "CheckOptions.h"
 #include "InspectReport.h"
+#include "OutputCheck.h"
 #include "PlanSearch.h"
 #include "ReportPage.h"
 #include "Trial.h"
@@ -509,6 +510,11 @@ int runPlan(const PlanOptions &options) {
   }
   if (failed(checkPlanned(options.compile, "plan", diagnostics)))
     return kExitUsage;
+  std::vector<InputName> inputs = inputsOf(options.compile);
+  inputs.push_back({"the file that --device names", options.device});
+  inputs.push_back({"the file that --as names", options.as});
+  if (failed(checkIsNoInput("--html", options.html, inputs, diagnostics)))
+    return kExitInput;
   FailureOr<Plan> plan = makePlan(options, diagnostics);
   if (failed(plan) || (!options.html.empty() &&
                        failed(writePlanPage(*plan, options, diagnostics))))

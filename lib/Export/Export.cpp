@@ -92,6 +92,22 @@ void checkAdapters(const rt::Checkpoint &index, const ExportOptions &options,
                   "them to the weights, -o DIR writes them for PEFT");
 }
 
+// The output would take its place, and no checkpoint be left.
+void checkIsNoPart(const std::string &output, const std::string &folder,
+                   const rt::Checkpoint &index) {
+  std::vector<std::string> names = {rt::kIndexName};
+  for (const auto &file : index.files)
+    names.push_back(file.name);
+  for (const std::string &name : names) {
+    std::error_code ignored;
+    std::string path = folder + "/" + name;
+    if (std::filesystem::equivalent(output, path, ignored))
+      rt::fail("-o: '", output,
+               "' is a file of the checkpoint itself; name "
+               "another");
+  }
+}
+
 void exportCheckpoint(const ExportOptions &options) {
   bool named = options.output != kStandardOutput;
   bool onnx = options.format.empty() ? endsWith(options.output, ".onnx")
@@ -104,6 +120,7 @@ void exportCheckpoint(const ExportOptions &options) {
              "'; give one, or the folder that --save named");
   rt::CheckpointReader reader(*folder);
   checkAdapters(reader.index(), options, adapter);
+  checkIsNoPart(options.output, *folder, reader.index());
   reader.verify();
   std::string model =
       options.model.empty() ? reader.index().modelPath : options.model;

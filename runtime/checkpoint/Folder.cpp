@@ -150,7 +150,8 @@ SaveFolder::SaveFolder(const std::string &path, int64_t step) : path(path) {
       removeCheckpoint(folder);
     } else if (entry.step > step) {
       fail("'", folder, "' is of a later step than ", step,
-           ", where this run begins: --resume it, or give another --save");
+           ", where this run begins: --resume it, remove it, or give another "
+           "--save");
     }
   }
 }

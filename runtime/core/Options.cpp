@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <regex>
 #include <system_error>
@@ -319,26 +318,11 @@ void addCheckpoints(CLI::App &app, Options &o) {
       ->type_name("DIR");
 }
 
-// Under whatever names; neither need be there.
-bool isSameFile(const std::string &one, const std::string &other) {
-  std::error_code error;
-  auto whole = [&](const std::string &path) {
-    return std::filesystem::weakly_canonical(
-        std::filesystem::absolute(path, error), error);
-  };
-  return whole(one) == whole(other) && !error;
-}
-
 void checkTogether(const Options &o) {
   if (o.save.empty() && (o.saveEvery > 0 || o.keep > 0))
     failUsage(o.keep > 0 ? "--keep" : "--save-every", " needs --save DIR");
   if (o.trace == "-")
     failUsage("--trace -: a trace is put together in a file; name one");
-  if (!o.trace.empty() && !o.log.empty() && o.log != "-" &&
-      isSameFile(o.log, o.trace))
-    failUsage(
-        "--log and --trace both name '", o.trace,
-        "', and either would overwrite the other; give each its own file");
   if (o.evalEvery > 0 && o.evalData.empty())
     failUsage("--eval-every needs --eval-data FILE");
   if (o.patience > 0 && o.evalEvery == 0)
@@ -383,6 +367,8 @@ void checkNames(const CLI::App &app, std::vector<std::string> &arguments) {
     failUsage(wrong, "; --help lists the options");
   if (std::string empty = explainEmptyValue(arguments); !empty.empty())
     failUsage(empty);
+  if (std::string flag = explainFlagValue(app, arguments); !flag.empty())
+    failUsage(flag);
 }
 
 } // namespace

@@ -14,6 +14,7 @@
 #include "../support/Error.h"
 #include "Adapter.h"
 #include "Log.h"
+#include "OutputFiles.h"
 #include "TraceFile.h"
 #include "Trainer.h"
 #include "Weights.h"
@@ -254,6 +255,7 @@ int runChecked(Platform &platform, const Program &program, int argc,
     return kExitDone;
   platform.check();
   checkOffload(*options, manifest);
+  checkOutputFiles(*options, manifest);
   RankInfo info;
   bool child = std::getenv(kRankVariable);
   if (child || options->nproc == 0)

@@ -21,7 +21,11 @@ void addDim(CompileOptions &options, const std::string &text) {
     usageError("--dim: '" + text.substr(equals + 1) + "' in '" + text +
                "' is not a whole number within 1..." +
                std::to_string(kLargestSize));
-  options.dims[text.substr(0, equals)] = *size;
+  auto [entry, isNew] = options.dims.try_emplace(text.substr(0, equals), *size);
+  if (!isNew && entry->second != *size)
+    usageError("--dim: '" + entry->first + "' is given twice, as " +
+               std::to_string(entry->second) + " and as " +
+               std::to_string(*size) + "; leave one out");
 }
 
 CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most) {

@@ -93,6 +93,8 @@ void checkNames(CLI::App &app, const std::string &name,
     usageError(where + wrong + "; see shardonnx " + name + " --help");
   if (std::string empty = explainEmptyValue(arguments); !empty.empty())
     usageError(where + empty);
+  if (std::string flag = explainFlagValue(*command, arguments); !flag.empty())
+    usageError(where + flag);
 }
 
 // The exit code of --help and --version, where one of them was asked for.

@@ -149,6 +149,30 @@ explainEmptyValue(const std::vector<std::string> &arguments) {
                             "option out";
 }
 
+/// What is wrong where one of `arguments` gives a flag of a CLI::App a value
+/// that is neither true nor false; empty where none does. CLI11 takes any
+/// number for one, and ends with std::stoll's word for one of twenty digits.
+template <typename App>
+std::string explainFlagValue(const App &app,
+                             const std::vector<std::string> &arguments) {
+  const std::vector<std::string> values = {"true", "false", "yes", "no",
+                                           "on",   "off",   "1",   "0"};
+  auto end = std::find(arguments.begin(), arguments.end(), "--");
+  for (auto it = arguments.begin(); it != end; ++it) {
+    size_t equals = it->rfind("--", 0) == 0 ? it->find('=') : std::string::npos;
+    if (equals == std::string::npos)
+      continue;
+    const auto *option = app.get_option_no_throw(it->substr(0, equals));
+    std::string value = it->substr(equals + 1);
+    if (option && option->get_expected_max() == 0 &&
+        std::find(values.begin(), values.end(), value) == values.end())
+      return it->substr(0, equals) + ": '" + value +
+             "' is neither true nor false; give one of them, or the option "
+             "without a value";
+  }
+  return "";
+}
+
 /// How many letters must be put in, left out or changed.
 inline size_t editDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);

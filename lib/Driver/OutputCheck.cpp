@@ -1,0 +1,51 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See OutputCheck.h.
+
+#include "OutputCheck.h"
+#include "shardonnx/Dialect/ONNX/IR/ONNX.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+
+namespace shardonnx {
+
+std::vector<InputName> inputsOf(const CompileOptions &options) {
+  return {{"the model itself", options.model},
+          {"the file that --config names", options.config},
+          {"the file that --tensor-plan names", options.tensorPlan}};
+}
+
+void addWeightFiles(StringRef modelPath, const std::set<std::string> &names,
+                    std::vector<InputName> &inputs) {
+  for (const std::string &name : names) {
+    llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
+    llvm::sys::path::append(path, name);
+    inputs.push_back({"a file of the model's weights", path.str().str()});
+  }
+}
+
+std::vector<InputName> weightFilesOf(ModuleOp module, StringRef modelPath) {
+  std::set<std::string> names;
+  for (auto initializer : module.getOps<onnx::InitializerOp>())
+    if (std::optional<StringRef> file = initializer.getFile())
+      names.insert(file->str());
+  std::vector<InputName> files;
+  addWeightFiles(modelPath, names, files);
+  return files;
+}
+
+LogicalResult checkIsNoInput(StringRef option, const std::string &path,
+                             ArrayRef<InputName> inputs,
+                             Diagnostics &diagnostics) {
+  for (const InputName &input : inputs)
+    if (!input.path.empty() && llvm::sys::fs::equivalent(path, input.path))
+      return diagnostics.error(option + ": '" + Twine(path) + "' is " +
+                               input.what + "; name another file");
+  return success();
+}
+
+} // namespace shardonnx

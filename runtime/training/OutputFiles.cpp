@@ -1,0 +1,92 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See OutputFiles.h.
+
+#include "OutputFiles.h"
+#include "../data/SeveralFiles.h"
+#include "../support/Error.h"
+#include "Log.h"
+#include <filesystem>
+
+namespace shardonnx::rt {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct NamedFile {
+  std::string name; // the option, or what the file is
+  std::string path;
+};
+
+// Under whatever names; neither need be there.
+bool isSameFile(const std::string &one, const std::string &other) {
+  std::error_code error;
+  if (fs::equivalent(one, other, error)) // by a link, too
+    return true;
+  error.clear();
+  auto whole = [&](const std::string &path) {
+    return fs::weakly_canonical(fs::absolute(path, error), error);
+  };
+  return whole(one) == whole(other) && !error;
+}
+
+std::vector<NamedFile> outputsOf(const Options &options) {
+  std::vector<NamedFile> outputs;
+  if (!options.log.empty() && options.log != kStandardOutput)
+    outputs.push_back({"--log", options.log});
+  if (!options.trace.empty())
+    outputs.push_back({"--trace", options.trace});
+  if (!options.flightRecord.empty() && options.flightRecord != "none")
+    outputs.push_back({"--flight-record", options.flightRecord});
+  return outputs;
+}
+
+// What a pattern that cannot be expanded means is told by who reads the data.
+void addData(const std::vector<std::string> &words, const char *option,
+             std::vector<NamedFile> &inputs) {
+  try {
+    for (const std::string &path : expandPatterns(words))
+      inputs.push_back({option, path});
+  } catch (const Error &) {
+  }
+}
+
+std::vector<NamedFile> inputsOf(const Options &options,
+                                const Manifest &manifest) {
+  std::vector<NamedFile> inputs = {{"the program", "/proc/self/exe"}};
+  addData(options.data, "--data", inputs);
+  addData(options.evalData, "--eval-data", inputs);
+  std::string model =
+      options.model.empty() ? manifest.modelPath : options.model;
+  if (!model.empty())
+    inputs.push_back({"--model", model});
+  for (const ExternalFile &file : manifest.external.files)
+    inputs.push_back(
+        {"the model", (fs::path(model).parent_path() / file.name).string()});
+  return inputs;
+}
+
+} // namespace
+
+void checkOutputFiles(const Options &options, const Manifest &manifest) {
+  std::vector<NamedFile> outputs = outputsOf(options);
+  if (outputs.empty())
+    return;
+  std::vector<NamedFile> inputs = inputsOf(options, manifest);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const NamedFile &output = outputs[i];
+    for (const NamedFile &input : inputs)
+      if (isSameFile(output.path, input.path))
+        failUsage(output.name, ": '", output.path, "' is a file of ",
+                  input.name, ", and would be overwritten; name another");
+    for (size_t j = i + 1; j < outputs.size(); ++j)
+      if (isSameFile(output.path, outputs[j].path))
+        failUsage(output.name, " and ", outputs[j].name, " both name '",
+                  outputs[j].path,
+                  "', and either would overwrite the other; give each its own "
+                  "file");
+  }
+}
+
+} // namespace shardonnx::rt
