@@ -100,7 +100,7 @@ void checkIsNoPart(const std::string &output, const std::string &folder,
     names.push_back(file.name);
   for (const std::string &name : names) {
     std::error_code ignored;
-    std::string path = folder + "/" + name;
+    std::filesystem::path path = std::filesystem::path(folder) / name;
     if (std::filesystem::equivalent(output, path, ignored))
       rt::fail("-o: '", output,
                "' is a file of the checkpoint itself; name "

@@ -42,12 +42,13 @@ std::vector<NamedFile> outputsOf(const Options &options) {
   return outputs;
 }
 
-// What a pattern that cannot be expanded means is told by who reads the data.
 void addData(const std::vector<std::string> &words, const char *option,
              std::vector<NamedFile> &inputs) {
   try {
     for (const std::string &path : expandPatterns(words))
       inputs.push_back({option, path});
+    // What is wrong with a pattern is told by who reads the data.
+    // NOLINTNEXTLINE(bugprone-empty-catch)
   } catch (const Error &) {
   }
 }

@@ -98,6 +98,7 @@ MODELS = {
     "quantised": "own Quantised unoptimized --batch 6",
     "tables": "own Tables default --batch 6",
     "one-output": "own OneOutput legacy --batch 6",
+    "padded-left": "own PaddedOnTheLeft default --batch 6",
     "modulation": "own Modulation legacy --batch 6",
 }
 
@@ -332,6 +333,9 @@ CASES = [
     case("tables", data="tables.npz", batch=6),
     case("one-output", data="one-output.npz", batch=6,
          compile=["--loss=mse"]),
+    # Padding before the text, which the loss counts.
+    case("padded-left", data="padded-left.npz", batch=6,
+         compile=["--attention-mask=input"]),
     case("modulation", data="modulation.npz", batch=6),
     # Rounding differs from PyTorch's in every product, hence the bar of 2 %.
     case("gpt2-bf16", model="gpt2-18", policy="bf16", loss_rtol=2e-2,

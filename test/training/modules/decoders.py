@@ -4,11 +4,12 @@
 
 import math
 
+import numpy
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from registry import LENGTH, VOCABULARY, language, module
+from registry import LENGTH, SAMPLES, VOCABULARY, language, module
 
 WIDTH, HEADS, LAYERS = 32, 4, 2
 
@@ -135,6 +136,43 @@ class MaskedAttention(SelfAttention):
 class BufferMask(Decoder):
     def __init__(self):
         super().__init__(MaskedAttention, lambda: MLP(bias=False))
+
+
+class EagerAttention(SelfAttention):
+    """As transformers computes it: a mask of the least number is added."""
+
+    def forward(self, x, mask):
+        q, k, v = (heads_of(y, self.heads)
+                   for y in self.c_attn(x).split(x.shape[-1], dim=2))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(k.size(-1)) + mask
+        return self.c_proj(merged(F.softmax(scores, dim=-1) @ v))
+
+
+def padded_on_the_left(random):
+    """Every position has a label, those of the padding too."""
+    length = random.integers(2, LENGTH + 1, (SAMPLES, 1))
+    mask = numpy.arange(LENGTH) >= LENGTH - length
+    return dict(language(random), attention_mask=mask.astype(numpy.int64))
+
+
+@module(padded_on_the_left, "causal-lm", compile=("--attention-mask=input",))
+class PaddedOnTheLeft(Decoder):
+    """A position before the text sees no key: the softmax of its scores, all
+    of which are the least number, weighs all keys alike."""
+
+    def __init__(self):
+        super().__init__(EagerAttention)
+
+    def forward(self, input_ids, attention_mask):
+        t = input_ids.shape[1]
+        causal = torch.ones(t, t, dtype=torch.bool).tril()
+        seen = causal & attention_mask[:, None, None, :].bool()
+        mask = torch.where(seen, 0.0, torch.finfo(torch.float32).min)
+        x = self.wte(input_ids) + self.wpe(torch.arange(t))
+        for block in self.blocks:
+            x = x + block.attn(block.ln_1(x), mask)
+            x = x + block.mlp(block.ln_2(x))
+        return self.head(self.norm(x))
 
 
 def rotate(x, cos, sin):
