@@ -190,6 +190,13 @@ RankInfo detect() {
     return fromPMI();
   if (slurm)
     return fromSlurm();
+  // Half of torchrun's: one rank alone would be another run than was meant.
+  if (get("WORLD_SIZE") && number("WORLD_SIZE") > 1)
+    failUsage("the environment has WORLD_SIZE=", get("WORLD_SIZE"),
+              " but no RANK: set both, as torchrun does, or neither");
+  if (get("RANK") && number("RANK") > 0)
+    failUsage("the environment has RANK=", get("RANK"),
+              " but no WORLD_SIZE: set both, as torchrun does, or neither");
   return {};
 }
 

@@ -219,6 +219,19 @@ TEST_F(Environment, LaunchersInTheirOrder) {
   EXPECT_EQ(rankFromEnvironment().worldSize, 5);
 }
 
+TEST_F(Environment, HalfOfTorchrunsIsRefused) {
+  set("WORLD_SIZE", "1"); // as containers have it
+  EXPECT_EQ(rankFromEnvironment().worldSize, 1);
+  set("WORLD_SIZE", "2");
+  EXPECT_THROW(rankFromEnvironment(), Error);
+  set("WORLD_SIZE", "");
+  set("RANK", "1");
+  EXPECT_THROW(rankFromEnvironment(), Error);
+  set("OMPI_COMM_WORLD_RANK", "0");
+  set("OMPI_COMM_WORLD_SIZE", "4"); // another launcher's is whole
+  EXPECT_EQ(rankFromEnvironment().worldSize, 4);
+}
+
 TEST_F(Environment, NonsenseIsRefused) {
   set("RANK", "4");
   set("WORLD_SIZE", "4");
