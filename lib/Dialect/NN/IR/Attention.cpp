@@ -360,7 +360,7 @@ template <typename Op> struct AttentionReference {
       if (!isVisible(b, h, i, j))
         score = hide(score, slope);
       if (mask && isa<FloatType>(maskType))
-        score = float(score) + float(mask->at({b, h, i, j}).f);
+        score = addNumber(score, mask->at({b, h, i, j}).f);
       scores.push_back(ofFloat(score));
       row.slope.push_back(slope);
     }
@@ -374,13 +374,20 @@ template <typename Op> struct AttentionReference {
     return row;
   }
 
-  /// A score of what is not visible, rounded as f32 is.
+  /// A number that hides leaves of a score what it does in f32.
+  static double addNumber(double score, double number) {
+    constexpr double hides = -1e3;
+    double sum = score + number;
+    return sum < hides ? float(float(score) + float(number)) : sum;
+  }
+
+  /// A score of what is not visible.
   double hide(double score, double &slope) {
     float number = op.getHidden().convertToFloat();
     if (number == 0)
       return -std::numeric_limits<double>::infinity();
     if (op.getAdded())
-      return float(score) + number;
+      return addNumber(score, number);
     slope = 0;
     return number;
   }
