@@ -272,6 +272,18 @@ inline void expectResults(const AttentionProblem &p,
   expectClose(p.dv, r.dv, 5 * tolerance, "dv");
 }
 
+// Numbers hide all keys from half of the queries, by themselves or beside
+// causality: what is hidden is weighed all the same. `Problem`: of a device.
+template <typename Problem> void checkUnseenQueries() {
+  for (const AttentionCase &c : unseenCases()) {
+    Problem p(c);
+    p.hideByNumbers();
+    p.run();
+    SCOPED_TRACE(testing::Message() << c << " hidden " << p.desc.hidden);
+    expectResults(p, AttentionReference(p));
+  }
+}
+
 inline AttentionCase randomAttention(std::mt19937 &random) {
   auto pick = [&](std::vector<int64_t> values) {
     return values[random() % values.size()];

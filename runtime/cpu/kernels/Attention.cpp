@@ -7,6 +7,7 @@
 #include "AttentionUnseen.h"
 #include "Kernels.h"
 #include "Pool.h"
+#include "shardonnx/runtime/UnseenQueries.h"
 #include "shardonnx/runtime/Workspace.h"
 
 using namespace shardonnx;

@@ -59,12 +59,6 @@ static constexpr int64_t scratchLine(int64_t floats) {
   return ceilDiv(floats, 16) * 16;
 }
 
-/// Whether a query may see no key and yet have finite scores
-/// (AttentionUnseen.h).
-static constexpr bool mayBeUnseen(const ShxAttention &desc, const void *mask) {
-  return desc.hidden != 0 || (mask && desc.maskDtype == SHX_F32);
-}
-
 struct ForwardScratch {
   int64_t queries, output, peak, sum; // of a block of queries
   int64_t keys, values;               // of a chunk of keys

@@ -12,6 +12,7 @@
 #include "../launch/Launch.h"
 #include "../plan/AttentionPlan.h"
 #include "CudnnAttention.h"
+#include "shardonnx/runtime/UnseenQueries.h"
 #include <cmath>
 #include <cstring>
 
@@ -276,11 +277,6 @@ void launchOwn(Context &context, Own which, const AttentionArgs &args) {
          unsigned(shared), args);
 }
 
-// Whether a query may see no key and yet have finite scores.
-bool mayBeUnseen(const AttentionArgs &args) {
-  return args.desc.hidden != 0 || (args.mask && args.desc.maskDtype == SHX_F32);
-}
-
 AttentionArgs argsOf(const ShxAttention &desc, const void *q, const void *k,
                      const void *v, const void *mask) {
   if (desc.headDim > kAttentionMaxDim)
@@ -292,7 +288,7 @@ AttentionArgs argsOf(const ShxAttention &desc, const void *q, const void *k,
   args.k = k;
   args.v = v;
   args.mask = mask;
-  args.leastLse = mayBeUnseen(args) ? SHX_ATTENTION_UNSEEN : -INFINITY;
+  args.leastLse = mayBeUnseen(desc, mask) ? SHX_ATTENTION_UNSEEN : -INFINITY;
   return args;
 }
 
@@ -300,6 +296,7 @@ AttentionArgs argsOf(const ShxAttention &desc, const void *q, const void *k,
 } // namespace shardonnx::rt::cuda
 
 using namespace shardonnx::rt::cuda;
+using shardonnx::rt::mayBeUnseen;
 
 void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
                    const void *k, const void *v, const void *mask, void *out,
@@ -315,7 +312,7 @@ void shx_attention(ShxContext *ctx, const ShxAttention *desc, const void *q,
   args.lse = lse;
   args.vectors = vectorsOf(args, false);
   launchOwn(context, Forward, args);
-  if (mayBeUnseen(args))
+  if (mayBeUnseen(d, mask))
     launchOwn(context, Unseen, args);
 }
 
@@ -344,7 +341,7 @@ void shx_attention_grad(ShxContext *ctx, const ShxAttention *desc,
   launchOwn(context, Dots, args);
   launchOwn(context, Keys, args);
   launchOwn(context, Queries, args);
-  if (mayBeUnseen(args)) {
+  if (mayBeUnseen(d, mask)) {
     launchOwn(context, UnseenQueries, args);
     launchOwn(context, UnseenKeys, args);
   }

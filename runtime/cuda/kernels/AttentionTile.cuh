@@ -284,7 +284,9 @@ struct Scoring {
   }
 
   /// The score of a pair that is within the tensors; `slope` is the derivative
-  /// by scale·q·k. Minus infinity where the query does not see the key.
+  /// by scale·q·k. Of a key that the query does not see it is minus infinity,
+  /// or, `ByDefinition`, what the masks' number makes of it.
+  template <bool ByDefinition = false>
   __device__ float score(float product, int query, int key,
                          float &slope) const {
     float x = product * d.scale;
@@ -294,17 +296,20 @@ struct Scoring {
       x = d.softcap * t;
       slope = 1 - t * t;
     }
-    KeyRange seen = visible(query);
-    if (key < seen.begin || key >= seen.end)
-      return minusInfinity();
-    if (mask) {
-      int64_t at = query * d.maskStride[2] + key;
-      if (d.maskDtype == SHX_F32)
-        x += static_cast<const float *>(mask)[at];
-      else if (!static_cast<const uint8_t *>(mask)[at])
-        x = minusInfinity();
+    KeyRange range = visible(query);
+    const int64_t at = query * d.maskStride[2] + key;
+    const bool numbers = mask && d.maskDtype == SHX_F32;
+    bool seen = key >= range.begin && key < range.end;
+    if (seen && mask && !numbers)
+      seen = static_cast<const uint8_t *>(mask)[at];
+    if (!seen) {
+      if (!ByDefinition || d.hidden == 0)
+        return minusInfinity();
+      const bool added = d.flags & SHX_ATTENTION_ADDED;
+      x = added ? x + d.hidden : d.hidden;
+      slope = added ? slope : 0;
     }
-    return x;
+    return numbers ? x + static_cast<const float *>(mask)[at] : x;
   }
 
   /// Whether every pair of the tile is seen and its score is the product times

@@ -68,36 +68,6 @@ struct Row {
   }
 };
 
-struct Score {
-  float value, slope; // ∂/∂(k·q)
-};
-
-/// What is between a product q·k and the score, of hidden keys too.
-__device__ Score scoreOf(const Scoring &scoring, float product, int query,
-                         int key) {
-  const ShxAttention &d = scoring.d;
-  Score s = {product * d.scale, d.scale};
-  if (d.softcap > 0) {
-    const float t = tanhf(s.value / d.softcap);
-    s = {d.softcap * t, d.scale * (1 - t * t)};
-  }
-  const KeyRange range = scoring.visible(query);
-  const int64_t at = query * d.maskStride[2] + key;
-  const bool numbers = scoring.mask && d.maskDtype == SHX_F32;
-  bool seen = key >= range.begin && key < range.end;
-  if (seen && scoring.mask && !numbers)
-    seen = static_cast<const uint8_t *>(scoring.mask)[at];
-  if (!seen && d.hidden == 0)
-    s = {minusInfinity(), 0};
-  else if (!seen && d.flags & SHX_ATTENTION_ADDED)
-    s.value += d.hidden;
-  else if (!seen)
-    s = {d.hidden, 0};
-  if (numbers)
-    s.value += static_cast<const float *>(scoring.mask)[at];
-  return s;
-}
-
 /// The softmax of scores that come one by one.
 struct Running {
   float peak = minusInfinity(), sum = 0;
@@ -187,7 +157,8 @@ template <int32_t Type> struct Group {
     out.clear();
     for (int64_t j = 0; j < d.seqK; ++j) {
       const float product = query.dot(load(a.k, d.kStride, j, kvHead));
-      const float s = scoreOf(scoring, product, int(i), int(j)).value;
+      float slope;
+      const float s = scoring.score<true>(product, int(i), int(j), slope);
       out.scale(softmax.join(s));
       if (s != minusInfinity())
         out.add(expf(s - softmax.peak), load(a.v, d.vStride, j, kvHead));
@@ -210,16 +181,19 @@ template <int32_t Type> struct Group {
     Running softmax;
     for (int64_t j = 0; j < d.seqK; ++j) {
       const float product = query.dot(load(a.k, d.kStride, j, kvHead));
-      softmax.join(scoreOf(scoring, product, int(i), int(j)).value);
+      float slope;
+      softmax.join(scoring.score<true>(product, int(i), int(j), slope));
     }
     Row dq;
     dq.clear();
     for (int64_t j = 0; j < d.seqK && softmax.sum > 0; ++j) {
       const Row key = load(a.k, d.kStride, j, kvHead);
-      const Score s = scoreOf(scoring, query.dot(key), int(i), int(j));
-      const float p = expf(s.value - softmax.peak) / softmax.sum;
+      float slope;
+      const float s =
+          scoring.score<true>(query.dot(key), int(i), int(j), slope);
+      const float p = expf(s - softmax.peak) / softmax.sum;
       const float dp = dout.dot(load(a.v, d.vStride, j, kvHead));
-      dq.add(p * (dp - outDout) * s.slope, key);
+      dq.add(p * (dp - outDout) * slope * d.scale, key);
     }
     store(dq, a.dq, d.dqStride, i, head);
     __syncwarp();
@@ -258,10 +232,11 @@ template <int32_t Type> struct Group {
     const Row query = load(a.q, d.qStride, i, head);
     const Row dout = load(a.dout, d.doutStride, i, head);
     const float outDout = dout.dot(load(a.out, d.outStride, i, head));
-    const Score s = scoreOf(scoring, query.dot(key), int(i), int(j));
-    const float p = expf(s.value - lse(head, i)) / delta(head, i);
+    float slope;
+    const float s = scoring.score<true>(query.dot(key), int(i), int(j), slope);
+    const float p = expf(s - lse(head, i)) / delta(head, i);
     dv.add(p, dout);
-    dk.add(p * (dout.dot(value) - outDout) * s.slope, query);
+    dk.add(p * (dout.dot(value) - outDout) * slope * d.scale, query);
   }
 };
 

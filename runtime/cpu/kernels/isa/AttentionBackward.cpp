@@ -9,6 +9,7 @@
 // order.
 
 #include "IsaKernels.h"
+#include "shardonnx/runtime/UnseenQueries.h"
 
 namespace shardonnx::rt::SHX_ISA {
 namespace {

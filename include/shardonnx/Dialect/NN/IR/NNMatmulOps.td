@@ -86,8 +86,9 @@ def NN_AttentionOp : NN_PureOp<"attention", [
     alone has it. Unless `hidden` is 0: then what is not visible has that large
     negative score, or, where `added`, its score and that, which matters to a
     query that no key is visible to (f32 masks, too, may hide by numbers): it
-    weighs what PyTorch's softmax weighs, keys after it among them. `lse` is the log-sum-exp of the scores, f32 [batch, heads,
-    seqQ], kept for the gradient: NaN where the result is.
+    weighs what PyTorch's softmax weighs, keys after it among them. `lse` is the
+    log-sum-exp of the scores, f32 [batch, heads, seqQ], kept for the gradient:
+    NaN where the result is, the largest score of such a query.
   }];
   let args = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
