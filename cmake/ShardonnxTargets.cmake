@@ -40,6 +40,12 @@ macro(shardonnx_use_runtime_compiler)
   set(CMAKE_CXX_COMPILER_ID GNU)
 endmacro()
 
+# shardonnx_no_optimisation(SOURCES…): for what takes no time where it runs, and
+# much where it is compiled.
+function(shardonnx_no_optimisation)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -O0)
+endfunction()
+
 # shardonnx_installed_program(TARGET FOLDER): once installed it finds libraries in
 # FOLDER, from its own, where a package brings them. So do these libraries of
 # each other: that takes RPATH, which RUNPATH is not.
