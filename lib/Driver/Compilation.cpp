@@ -5,6 +5,7 @@
 // dumped and timed by its name.
 
 #include "shardonnx/Driver/Compilation.h"
+#include "Conditions.h"
 #include "ExternalFiles.h"
 #include "Fit.h"
 #include "MaskChoice.h"
@@ -57,6 +58,7 @@ Compilation::Compilation(const CompileOptions &options,
       !options.freeze.empty() || !options.trainable.empty() || options.lora;
   if (!importOptions.isSupported)
     importOptions.isSupported = isRaisable;
+  importOptions.conditionsOf = foldConditions;
   DialectRegistry registry;
   registerAllDialects(registry);
   context.appendDialectRegistry(registry);

@@ -38,16 +38,63 @@ const ::onnx::AttributeProto *findAttribute(const ::onnx::NodeProto &node,
   return found == node.attribute().end() ? nullptr : &*found;
 }
 
+using NewNames = StringMap<std::string>;
+
+void rename(std::string &name, const NewNames &newNames) {
+  auto found = newNames.find(name);
+  if (found != newNames.end())
+    name = found->second;
+}
+
+/// Branches inside may read what is renamed; what they name as it was named is
+/// renamed with it, in all that reads it.
+void renameAll(::onnx::NodeProto &node, const NewNames &newNames) {
+  for (std::string &name : *node.mutable_input())
+    rename(name, newNames);
+  for (std::string &name : *node.mutable_output())
+    rename(name, newNames);
+  for (::onnx::AttributeProto &attribute : *node.mutable_attribute()) {
+    if (!attribute.has_g())
+      continue;
+    for (::onnx::NodeProto &inner : *attribute.mutable_g()->mutable_node())
+      renameAll(inner, newNames);
+    for (auto &output : *attribute.mutable_g()->mutable_output())
+      rename(*output.mutable_name(), newNames);
+    for (auto &tensor : *attribute.mutable_g()->mutable_initializer())
+      rename(*tensor.mutable_name(), newNames);
+  }
+}
+
+/// Whether training could change it: as a Constant it would not.
+bool mayBeWeight(const ::onnx::TensorProto &tensor) {
+  switch (tensor.data_type()) {
+  case ::onnx::TensorProto::FLOAT:
+  case ::onnx::TensorProto::DOUBLE:
+  case ::onnx::TensorProto::FLOAT16:
+  case ::onnx::TensorProto::BFLOAT16:
+    return any_of(tensor.dims(), [](int64_t size) { return size != 1; });
+  default:
+    return false;
+  }
+}
+
+/// An initializer of a branch, as a node.
+::onnx::NodeProto asNode(const ::onnx::TensorProto &tensor) {
+  ::onnx::NodeProto node;
+  node.set_op_type("Constant");
+  node.set_name(tensor.name());
+  node.add_output(tensor.name());
+  ::onnx::AttributeProto *value = node.add_attribute();
+  value->set_name("value");
+  value->set_type(::onnx::AttributeProto::TENSOR);
+  *value->mutable_t() = tensor;
+  return node;
+}
+
 class BranchTaker {
 public:
-  BranchTaker(::onnx::GraphProto &graph, bool byInitializers) : graph(graph) {
-    // What is an input, too, may be given another value.
-    if (byInitializers)
-      for (const auto &tensor : graph.initializer())
-        if (std::optional<bool> truth = truthOf(tensor))
-          known[tensor.name()] = *truth;
-    for (const auto &input : graph.input())
-      known.erase(input.name());
+  BranchTaker(::onnx::GraphProto &graph, StringMap<bool> truths)
+      : graph(graph), known(std::move(truths)) {
     for (const auto &tensor : graph.initializer())
       names.insert(tensor.name());
     for (const auto &input : graph.input())
@@ -71,6 +118,7 @@ private:
 
   const ::onnx::GraphProto *branchOf(const ::onnx::NodeProto &node) const;
   std::optional<bool> truthOfNode(const ::onnx::NodeProto &node) const;
+  NewNames newNamesOf(const std::vector<::onnx::NodeProto> &nodes);
   void take(::onnx::NodeProto &node);
 
   ::onnx::GraphProto &graph;
@@ -95,13 +143,28 @@ BranchTaker::branchOf(const ::onnx::NodeProto &node) const {
     return nullptr;
   const ::onnx::GraphProto &branch = attribute->g();
   if (branch.output_size() != node.output_size() || branch.input_size() > 0 ||
-      branch.initializer_size() > 0 || branch.sparse_initializer_size() > 0)
+      branch.sparse_initializer_size() > 0 ||
+      any_of(branch.initializer(), mayBeWeight))
     return nullptr;
-  for (const ::onnx::NodeProto &inner : branch.node())
-    for (const std::string &name : inner.output())
-      if (names.contains(name))
-        return nullptr;
   return &branch;
+}
+
+/// For what has a name that is taken. All names are taken from then on.
+NewNames
+BranchTaker::newNamesOf(const std::vector<::onnx::NodeProto> &nodes) {
+  NewNames newNames;
+  for (const ::onnx::NodeProto &node : nodes)
+    for (const std::string &name : node.output()) {
+      if (name.empty() || names.insert(name).second)
+        continue;
+      unsigned number = 1;
+      std::string other;
+      do
+        other = name + "_" + std::to_string(number++);
+      while (!names.insert(other).second);
+      newNames[name] = other;
+    }
+  return newNames;
 }
 
 /// Of what a function makes of one of its attributes, too: Cast(Constant).
@@ -133,11 +196,17 @@ void BranchTaker::take(::onnx::NodeProto &node) {
     graph.add_node()->Swap(&node);
     return;
   }
-  for (const ::onnx::NodeProto &inner : branch->node())
-    addNames(inner);
-  for (const ::onnx::NodeProto &inner : branch->node()) {
-    ::onnx::NodeProto copy = inner; // may be such a node itself
-    take(copy);
+  std::vector<::onnx::NodeProto> nodes; // copies
+  for (const ::onnx::TensorProto &tensor : branch->initializer())
+    nodes.push_back(asNode(tensor));
+  nodes.insert(nodes.end(), branch->node().begin(), branch->node().end());
+  NewNames newNames = newNamesOf(nodes);
+  std::vector<std::string> results;
+  for (const auto &output : branch->output())
+    rename(results.emplace_back(output.name()), newNames);
+  for (::onnx::NodeProto &inner : nodes) {
+    renameAll(inner, newNames);
+    take(inner); // may be such a node itself
   }
   for (int i = 0; i < node.output_size(); ++i) {
     if (node.output(i).empty())
@@ -145,15 +214,34 @@ void BranchTaker::take(::onnx::NodeProto &node) {
     ::onnx::NodeProto *same = graph.add_node();
     same->set_op_type("Identity");
     same->set_name(node.name());
-    same->add_input(branch->output(i).name());
+    same->add_input(results[i]);
     same->add_output(node.output(i));
   }
 }
 
+static bool hasBranches(const ::onnx::GraphProto &graph) {
+  return any_of(graph.node(),
+                [](const auto &node) { return node.op_type() == "If"; });
+}
+
 void takeConstantBranches(::onnx::GraphProto &graph, bool byInitializers) {
-  auto branches = [](const auto &node) { return node.op_type() == "If"; };
-  if (any_of(graph.node(), branches))
-    BranchTaker(graph, byInitializers).run();
+  if (!hasBranches(graph))
+    return;
+  StringMap<bool> truths;
+  if (byInitializers)
+    for (const auto &tensor : graph.initializer())
+      if (std::optional<bool> truth = truthOf(tensor))
+        truths[tensor.name()] = *truth;
+  // What is an input, too, may be given another value.
+  for (const auto &input : graph.input())
+    truths.erase(input.name());
+  BranchTaker(graph, std::move(truths)).run();
+}
+
+void takeKnownBranches(::onnx::GraphProto &graph,
+                       const StringMap<bool> &truths) {
+  if (hasBranches(graph))
+    BranchTaker(graph, truths).run();
 }
 
 } // namespace shardonnx

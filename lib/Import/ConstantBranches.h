@@ -1,10 +1,12 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// `If` nodes whose condition the graph itself says are no control flow.
+// `If` nodes whose condition is known are no control flow.
 
 #ifndef SHARDONNX_LIB_IMPORT_CONSTANTBRANCHES_H
 #define SHARDONNX_LIB_IMPORT_CONSTANTBRANCHES_H
+
+#include "llvm/ADT/StringMap.h"
 
 namespace onnx {
 class GraphProto;
@@ -13,12 +15,17 @@ class GraphProto;
 namespace shardonnx {
 
 /// Puts the nodes of the branch that is taken in the place of each `If` whose
-/// condition is an initializer or a Constant, or made of one by Cast or Not. An
-/// `If` whose branch has initializers of its own, or names a value as another
-/// does, stays. Once the initializers have left the inputs, those that may be
-/// given another value are not told from others: `byInitializers` is false.
+/// condition is an initializer or a Constant, or made of one by Cast or Not.
+/// Values of the branch that are named as others are get new names; a branch
+/// with weights of its own stays. Once the initializers have left the inputs,
+/// those that may be given another value are not told from others:
+/// `byInitializers` is false.
 void takeConstantBranches(::onnx::GraphProto &graph,
                           bool byInitializers = true);
+
+/// The same where the condition is a key of `truths`.
+void takeKnownBranches(::onnx::GraphProto &graph,
+                       const llvm::StringMap<bool> &truths);
 
 } // namespace shardonnx
 

@@ -17,6 +17,7 @@
 #include "OldOpsets.h"
 #include "OnnxLibrary.h"
 #include "Parameters.h"
+#include "ShapeBranches.h"
 #include "UnsupportedOps.h"
 #include "Untold.h"
 #include "WireFormat.h"
@@ -99,6 +100,8 @@ public:
       return {};
     if (failed(bindDimensions(*model.mutable_graph(), options, diagnostics)))
       return {};
+    if (options.conditionsOf)
+      takeBranchesByShape(model, stripped, options.conditionsOf);
     FailureOr<ModelInitializers> taken =
         takeInitializers(model, stripped, metadata, options.model, &context,
                          forTraining, diagnostics);

@@ -31,11 +31,34 @@ kinds = {
     # An input may be given another value than its initializer's.
     "input": graph([choose("no", "y", branch("Relu"), branch("Tanh"))],
                    X + [value("no", [], BOOL)], Y, [truth("no", False)]),
-    "weights": graph([choose("yes", "y", branch("Relu", "b", [tensor("w", [1], raw=floats(1))]), branch("Tanh"))],
+    "weights": graph([choose("yes", "y", branch("Relu", "b", [tensor("w", [2], raw=floats(2))]), branch("Tanh"))],
                      X, Y, [truth("yes", True)]),
     "names": graph([choose("yes", "a", branch("Relu"), branch("Tanh")), choose("yes", "z", branch("Relu"), branch("Tanh")),
                     node("Add", ["a", "z"], ["y"], "add")], X, Y, [truth("yes", True)]),
 }
+
+
+def by_size(data, output, taken, other, prefix=""):
+    """Whether axis 0 of `data` is 2."""
+    p = prefix
+    return [node("Shape", [data], [p + "shape"]), node("Gather", [p + "shape", "first"], [p + "size"]),
+            node("Equal", [p + "size", "two"], [p + "is"]), choose(p + "is", output, taken, other)]
+
+
+def whole(name, dims, number):
+    return tensor(name, dims, INT64, raw=number.to_bytes(8, "little"))
+
+
+dynamic = [value("x", ["N", 4])], [value("y", ["N", 4])]
+# The second condition reads what the first If gives; its branch has an index.
+sliced = graph([node("Slice", ["a", "axis", "end", "axis"], ["s"], "slice")], [], [value("s", ["N", 4])],
+               [whole("axis", [1], 0), whole("end", [1], 9)])
+kinds["shape"] = graph(by_size("x", "a", branch("Relu"), branch("Tanh")) +
+                       by_size("a", "y", branch("Cos"), sliced, "second_"), *dynamic,
+                       [whole("first", [], 0), whole("two", [], 2)])
+# Which element is the largest is no matter of shapes.
+kinds["value"] = graph([node("ReduceMax", ["x"], ["m"], keepdims=0), node("ReduceMin", ["x"], ["k"], keepdims=0), node("Greater", ["m", "k"], ["is"]),
+                        choose("is", "y", branch("Relu"), branch("Tanh"))], *dynamic)
 # A function that chooses by its attribute, as onnxscript writes one.
 chooser = function("Choose", "local", ["x"], ["y"], [
     node("Constant", [], ["k"], refers={"value_int": ("flag", 2)}),
