@@ -5,6 +5,7 @@
 
 #include "../support/Error.h"
 #include "ArraySource.h"
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -30,6 +31,22 @@ ElementType elementType(const std::string &name, const std::string &array,
       return type;
   fail("array '", array, "' of '", path, "' has dtype ", name,
        ", which cannot be read: have PyTorch write it as F32, BF16 or F16");
+}
+
+bool isListOfSizes(const Json &entry, const char *key) {
+  auto found = entry.find(key);
+  return found != entry.end() && found->is_array() &&
+         std::all_of(found->begin(), found->end(), [](const Json &size) {
+           return size.is_number_unsigned() && size.get<uint64_t>() <= INT64_MAX;
+         });
+}
+
+/// {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
+bool isEntry(const Json &entry) {
+  return entry.is_object() && entry.contains("dtype") &&
+         entry["dtype"].is_string() && isListOfSizes(entry, "shape") &&
+         isListOfSizes(entry, "data_offsets") &&
+         entry["data_offsets"].size() == 2;
 }
 
 } // namespace
@@ -60,14 +77,16 @@ Arrays readSafeTensors(std::shared_ptr<File> file,
           *metadata = entry.get<std::map<std::string, std::string>>();
         continue;
       }
-      Array array;
-      array.type =
-          elementType(entry.at("dtype").get<std::string>(), name, path);
-      array.shape = entry.at("shape").get<std::vector<int64_t>>();
-      auto range = entry.at("data_offsets").get<std::vector<int64_t>>();
-      if (range.size() != 2 || range[0] < 0 || range[1] < range[0])
+      if (!isEntry(entry))
         fail("'", path, "' is damaged: array '", name,
-             "' does not say where it lies; ", kCopyAgain);
+             "' does not say its dtype, shape and place; ", kCopyAgain);
+      Array array;
+      array.type = elementType(entry["dtype"].get<std::string>(), name, path);
+      array.shape = entry["shape"].get<std::vector<int64_t>>();
+      auto range = entry["data_offsets"].get<std::vector<int64_t>>();
+      if (range[1] < range[0])
+        fail("'", path, "' is damaged: array '", name,
+             "' ends before it begins; ", kCopyAgain);
       if (range[1] > file->size() - begin)
         fail("'", path, "' is truncated: array '", name,
              "' lies outside the file of ", file->size(), " bytes; ",

@@ -113,7 +113,9 @@ std::optional<int> parse(CLI::App &app, const std::vector<std::string> &args) {
   } catch (const CLI::CallForVersion &version) {
     return app.exit(version);
   } catch (const CLI::ParseError &error) {
-    usageError(std::string(error.what()) + "; see shardonnx --help");
+    const std::string &command = args.front(); // checkCommand knows it
+    usageError(std::string(error.what()) + "; see shardonnx " +
+               (command[0] == '-' ? "" : command + " ") + "--help");
   }
 }
 
