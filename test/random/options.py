@@ -19,8 +19,8 @@ from run_cases import STRATEGIES
 
 # What both are made of: options of the compiler, of the run.
 Words = collections.namedtuple("Words", "compile run")
-# `exact`: f32 throughout, so that losses agree to the order of sums.
-Numbers = collections.namedtuple("Numbers", "case words exact")
+# `rounding`: what values are rounded to (configurations.py, BARS).
+Numbers = collections.namedtuple("Numbers", "case words rounding")
 # A world: ranks, how many of them see the same samples, samples a microbatch,
 # replicas; `resumed`: ranks of a second run that goes on from its middle.
 Places = collections.namedtuple("Places",
@@ -53,6 +53,8 @@ PRECISION = (
     (0.15, [["--optimizer-dtype=bf16"], ["--optimizer-dtype=int8"]]),
     (0.1, [["--master-dtype=bf16", "--param-dtype=bf16"]]),
 )
+FEW_BITS = tuple(word.split("=")[0] for _, values in PRECISION
+                 for words in values for word in words) + ("--base-dtype",)
 ADAPTERS = ["--lora=4", "--lora=4,alpha=16", "--lora=2,rslora", "--lora=3,dora",
             "--lora=4,dropout=0.1", "--lora=5,alpha=4,dropout=0.2,dora"]
 TARGETS = r"--lora-targets=.*\.(q_proj|v_proj|down_proj|c_attn|c_fc|query)"
@@ -75,7 +77,7 @@ RUNS = (
 LAYOUT = (
     (0.5, [["--recompute=block"], ["--recompute=selective"],
            ["--recompute=every:2"], ["--recompute=budget:300KB"],
-           ["--recompute=budget:1KB"]]),
+           ["--recompute=budget:2MB"]]),
     (0.25, [["--mlp-chunks=2"], ["--mlp-chunks=3"], ["--mlp-chunks=auto"]]),
     (0.3, [["--forward-prefetch=0"], ["--forward-prefetch=3"],
            ["--backward-prefetch=0"],
@@ -134,14 +136,17 @@ def draw_numbers(rng, name=None):
             compile += [choose(rng, BASES)]
     elif rng.random() < 0.15:
         compile += choose(rng, TRAINED)
-    exact = plain or not compile
+    rounding = ("directions" if "--optimizer=muon" in optimizer.compile
+                else "f32")
+    if any(word.startswith(FEW_BITS) for word in compile):
+        rounding = "few bits"
     run = draw_each(rng, RUNS)
     # What is given twice is an error of the command line.
     taken = {word.split("=")[0] for word in optimizer.run}
     run = [word for word in run if word.split("=")[0] not in taken]
     compile = list(dict.fromkeys(compile))
     return Numbers(case, Words([*optimizer.compile, *compile],
-                               [*optimizer.run, *run]), exact)
+                               [*optimizer.run, *run]), rounding)
 
 
 def draw_world(rng, case):
