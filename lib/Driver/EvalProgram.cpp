@@ -4,6 +4,7 @@
 // See EvalProgram.h.
 
 #include "EvalProgram.h"
+#include "ExternalFiles.h"
 #include "OutputCheck.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -138,7 +139,6 @@ static std::string gradientFile(StringRef name) {
 /// The arguments of @eval, then its results: what lies in which buffer.
 void EvalProgram::collectBuffers() {
   auto eval = module().lookupSymbol<func::FuncOp>("eval");
-  StringRef folder = llvm::sys::path::parent_path(options.model);
   for (unsigned i = 0; i < eval.getNumArguments(); ++i) {
     EvalBuffer buffer;
     buffer.type = cast<RankedTensorType>(eval.getArgument(i).getType());
@@ -146,9 +146,7 @@ void EvalProgram::collectBuffers() {
     auto weight = eval.getArgAttrOfType<StringAttr>(i, nn::kWeightAttr);
     auto source = eval.getArgAttrOfType<nn::ExternalAttr>(i, nn::kSourceAttr);
     if (source) {
-      llvm::SmallString<256> path(folder);
-      llvm::sys::path::append(path, source.getFile().getValue());
-      buffer.file = path.str().str();
+      buffer.file = pathBeside(options.model, source.getFile().getValue());
       buffer.offset = source.getOffset();
     } else if (weight) {
       buffer.value = values.lookup(weight.getValue());

@@ -20,6 +20,12 @@ namespace fs = llvm::sys::fs;
 
 namespace shardonnx {
 
+std::string pathBeside(llvm::StringRef modelPath, llvm::StringRef name) {
+  llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
+  llvm::sys::path::append(path, name);
+  return path.str().str();
+}
+
 FileHash hashOfFile(const std::string &path, int64_t every) {
   uint64_t size = 0;
   if (std::error_code error = fs::file_size(path, size))
@@ -52,19 +58,14 @@ std::vector<std::string> externalFilesOf(mlir::ModuleOp module,
 
 ExternalFiles describeExternalFiles(const std::string &modelPath,
                                     const std::vector<std::string> &names) {
-  auto pathOf = [&](const std::string &name) {
-    llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
-    llvm::sys::path::append(path, name);
-    return path.str().str();
-  };
   ExternalFiles all;
   int64_t bytes = 0;
   for (const std::string &name : names)
-    if (uint64_t size = 0; !fs::file_size(pathOf(name), size))
+    if (uint64_t size = 0; !fs::file_size(pathBeside(modelPath, name), size))
       bytes += static_cast<int64_t>(size);
   all.hashedEvery = hashedEvery(bytes);
   for (const std::string &name : names) {
-    std::string path = pathOf(name);
+    std::string path = pathBeside(modelPath, name);
     fs::file_status status;
     if (fs::status(path, status) ||
         status.type() != fs::file_type::regular_file)

@@ -15,6 +15,9 @@ namespace shardonnx {
 
 struct FileHash;
 
+/// A file that the model names: relative to the model's folder.
+std::string pathBeside(llvm::StringRef modelPath, llvm::StringRef name);
+
 /// The SHA-256 of a file as it is, or of blocks of it (ExternalFile.h). It is
 /// read in parts, because it may be larger than the memory, and hashed by the
 /// runtime's own code, because llvm::SHA256 is wrong beyond 2 GiB.

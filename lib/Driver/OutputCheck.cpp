@@ -4,10 +4,10 @@
 // See OutputCheck.h.
 
 #include "OutputCheck.h"
+#include "ExternalFiles.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Path.h"
 
 using namespace mlir;
 
@@ -21,11 +21,9 @@ std::vector<InputName> inputsOf(const CompileOptions &options) {
 
 void addWeightFiles(StringRef modelPath, const std::set<std::string> &names,
                     std::vector<InputName> &inputs) {
-  for (const std::string &name : names) {
-    llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
-    llvm::sys::path::append(path, name);
-    inputs.push_back({"a file of the model's weights", path.str().str()});
-  }
+  for (const std::string &name : names)
+    inputs.push_back(
+        {"a file of the model's weights", pathBeside(modelPath, name)});
 }
 
 std::vector<InputName> weightFilesOf(ModuleOp module, StringRef modelPath) {

@@ -340,15 +340,6 @@ void checkTogether(const Options &o) {
   }
 }
 
-// CLI11's messages may have several lines.
-std::string oneLine(std::string text) {
-  while (!text.empty() && text.back() == '\n')
-    text.pop_back();
-  for (size_t at; (at = text.find('\n')) != std::string::npos;)
-    text.replace(at, 1, "; ");
-  return text;
-}
-
 // Underscores in names become dashes; a name that is none of ours is explained.
 void checkNames(const CLI::App &app, std::vector<std::string> &arguments) {
   std::vector<std::string> names;
@@ -403,7 +394,7 @@ std::optional<Options> parseOptions(int argc, char **argv,
     std::cout << app.help();
     return std::nullopt;
   } catch (const CLI::ParseError &e) {
-    failUsage(oneLine(e.what()), "; --help lists the options");
+    failUsage(explainParseError(e.what()), "; --help lists the options");
   }
   if (std::string empty = explainEmptyValue(app); !empty.empty())
     failUsage(empty);

@@ -217,6 +217,20 @@ def products():
                    equation=equation)
 
 
+def transforms():
+    """Real and complex, one side and both, longer and shorter than the signal."""
+    for parts, more in ((1, {}), (2, {}), (1, {"onesided": 1}),
+                        (2, {"inverse": 1, "onesided": 1})):
+        yield case("DFT", floats(2, 5, parts), **more)
+        yield case("DFT", floats(2, 4, 3, parts), None, np.int64(1), **more)
+        for length in (3, 6):
+            yield case("DFT", floats(2, 4, parts), np.int64(length), **more)
+    for window, length in ((floats(4, seed=3), None), (None, np.int64(3))):
+        for sides in (0, 1):
+            yield case("STFT", floats(2, 9, 1), np.int64(2), window, length,
+                       onesided=sides)
+
+
 def shapes():
     x = floats(2, 3, 4)
     yield case("Reshape", x, ints(4, -1))
@@ -356,8 +370,8 @@ def attention():
                np.sin(floats(5, 2)), positions)
 
 
-FAMILIES = (unary, binary, reductions, norms, products, shapes, indexing,
-            windows, losses, attention)
+FAMILIES = (unary, binary, reductions, norms, products, transforms, shapes,
+            indexing, windows, losses, attention)
 
 
 def all_cases():

@@ -319,9 +319,19 @@ TEST(SafeTensors, NamesWhatIsWrong) {
               "another size than its shape says");
   EXPECT_SAYS(say(one(R"("dtype":"F32","shape":[2,4],"data_offsets":[0,32])")),
               "is f32, the graph wants integers");
-  EXPECT_SAYS(
-      say(one(R"("dtype":"I32","shape":[-2,-4],"data_offsets":[0,32])")),
-      "another size");
+  for (const char *entry :
+       {R"("dtype":"I32","shape":[-2,-4],"data_offsets":[0,32])",
+        R"("dtype":"I32","shape":[2,4.5],"data_offsets":[0,32])",
+        R"("dtype":"I32","shape":[2,4],"data_offsets":[0])",
+        R"("dtype":"I32","shape":null,"data_offsets":[0,32])",
+        R"("dtype":4,"shape":[2,4],"data_offsets":[0,32])"})
+    EXPECT_SAYS(say(one(entry)),
+                "is damaged: array 'input_ids' does not say its dtype, shape "
+                "and place");
+  EXPECT_SAYS(say(safeTensors(R"({"input_ids":null})", "")),
+              "does not say its dtype, shape and place");
+  EXPECT_SAYS(say(one(R"("dtype":"I32","shape":[2,4],"data_offsets":[32,0])")),
+              "ends before it begins");
   EXPECT_SAYS(
       say(one(
           R"("dtype":"I32","shape":[4294967296,4294967296],"data_offsets":[0,0])")),

@@ -114,7 +114,7 @@ std::optional<int> parse(CLI::App &app, const std::vector<std::string> &args) {
     return app.exit(version);
   } catch (const CLI::ParseError &error) {
     const std::string &command = args.front(); // checkCommand knows it
-    usageError(std::string(error.what()) + "; see shardonnx " +
+    usageError(explainParseError(error.what()) + "; see shardonnx " +
                (command[0] == '-' ? "" : command + " ") + "--help");
   }
 }

@@ -21,6 +21,7 @@ void addConvolutionHandlers(HandlerTable &table);
 void addDropoutHandlers(HandlerTable &table);
 void addEinsumHandlers(HandlerTable &table);
 void addElementwiseHandlers(HandlerTable &table);
+void addFourierHandlers(HandlerTable &table);
 void addGatherHandlers(HandlerTable &table);
 void addLossHandlers(HandlerTable &table);
 void addMathHandlers(HandlerTable &table);

@@ -26,9 +26,6 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
 
-/// What the products of 8 bits want of every size.
-static constexpr int64_t kSizeMultiple = 16;
-
 namespace {
 
 /// Which of a weight's dimensions the ranks of the tensor axis have parts of.
@@ -179,7 +176,7 @@ StringRef F8ProductsPass::whyNot(MatmulOp product, F8Recipe recipe) const {
   if (!isParameterView(product.getRhs()) || lhs.size() != 2 ||
       rhs.size() != 2 || product.getTransposeLhs())
     return "they are no linear layers";
-  auto isMultiple = [](int64_t size) { return size % kSizeMultiple == 0; };
+  auto isMultiple = [](int64_t size) { return size % kF8SizeMultiple == 0; };
   if (!llvm::all_of(lhs, isMultiple) || !llvm::all_of(rhs, isMultiple))
     return "a size is no multiple of 16";
   if (splitOf(product.getRhs(), depthOf(product)) == WeightSplit::unknown &&

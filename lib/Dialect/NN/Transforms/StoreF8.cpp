@@ -25,9 +25,6 @@ using namespace mlir;
 using namespace shardonnx;
 using namespace shardonnx::nn;
 
-/// What the library's kernels for 8 bits want of every size.
-static constexpr int64_t kSizeMultiple = 16;
-
 namespace {
 
 /// A rounded operand, in parts that lie side by side, and how a product reads
@@ -124,8 +121,8 @@ static std::optional<Rounded> roundedOperand(Value value, bool byColumns) {
   bool together = parts.size() == 1 || !byColumns;
   if (!Rounded::isOne(operand.step()) && !(ofRows && together))
     return std::nullopt;
-  if (operand.depth() % kSizeMultiple != 0 ||
-      operand.width() % kSizeMultiple != 0)
+  if (operand.depth() % kF8SizeMultiple != 0 ||
+      operand.width() % kF8SizeMultiple != 0)
     return std::nullopt;
   return operand;
 }

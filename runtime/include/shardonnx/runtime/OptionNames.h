@@ -149,6 +149,19 @@ explainEmptyValue(const std::vector<std::string> &arguments) {
                             "option out";
 }
 
+/// What CLI11 says, in one line; of an option that takes one value and is given
+/// several, which of them would count being anyone's guess, in plain words.
+inline std::string explainParseError(std::string said) {
+  while (!said.empty() && said.back() == '\n')
+    said.pop_back();
+  for (size_t at; (at = said.find('\n')) != std::string::npos;)
+    said.replace(at, 1, "; ");
+  size_t times = said.find(": At Most 1 required but received ");
+  if (times == std::string::npos)
+    return said;
+  return said.substr(0, times) + " is given more than once; give it once";
+}
+
 /// What is wrong where one of `arguments` gives a flag of a CLI::App a value
 /// that is neither true nor false; empty where none does. CLI11 takes any
 /// number for one, and ends with std::stoll's word for one of twenty digits.

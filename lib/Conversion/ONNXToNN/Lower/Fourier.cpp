@@ -1,0 +1,214 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Lowers discrete Fourier transforms: products with a known matrix of cosines
+// and sines, which have a gradient and, at the lengths of sequences and widths
+// of models, take less time than all that would lie around a fast transform.
+
+#include "Rearrange.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace shardonnx {
+namespace {
+
+/// A transform of `length` points along an axis. The last axis of an operand is
+/// 1 (real) or 2 (real and imaginary part).
+struct Transform {
+  int64_t length;
+  bool inverse, oneSided;
+  int64_t points, parts; // of the operand, along its axis and the last one
+
+  /// Frequencies of a real signal, of which the others are conjugates.
+  int64_t half() const { return length / 2 + 1; }
+  bool makesReal() const { return oneSided && inverse; }
+  int64_t resultPoints() const {
+    return oneSided && !inverse ? half() : length;
+  }
+  int64_t resultParts() const { return makesReal() ? 1 : 2; }
+  int64_t elements() const {
+    return points * parts * resultPoints() * resultParts();
+  }
+  /// Points of the operand that count.
+  int64_t used() const {
+    return std::min(points, makesReal() ? half() : length);
+  }
+  double weight(int64_t point, bool imaginary, int64_t result,
+                bool resultImaginary) const;
+};
+
+/// At most so many elements of its matrix: 64 MiB.
+constexpr int64_t mostElements = 1 << 24;
+
+} // namespace
+
+/// What a part of a point of the operand counts in a part of one of the result.
+double Transform::weight(int64_t point, bool imaginary, int64_t result,
+                         bool resultImaginary) const {
+  // The angle of a multiple of the turn is exact.
+  double angle = 2 * M_PI * double(point * result % length) / double(length);
+  double cosine = std::cos(angle);
+  double sine = inverse ? std::sin(angle) : -std::sin(angle);
+  double scale = inverse ? 1.0 / double(length) : 1.0;
+  if (makesReal()) {
+    // Frequencies that are their own conjugates are real, and counted once.
+    bool own = point == 0 || 2 * point == length;
+    if (own && imaginary)
+      return 0;
+    scale *= own ? 1 : 2;
+  }
+  if (imaginary == resultImaginary)
+    return scale * cosine;
+  return imaginary ? -scale * sine : scale * sine;
+}
+
+/// [points·parts, resultPoints·resultParts]
+static Value matrixOf(Lowering &l, const Transform &t, Type type) {
+  std::vector<Scalar> values;
+  values.reserve(size_t(t.elements()));
+  for (int64_t point = 0; point < t.points; ++point)
+    for (int64_t part = 0; part < t.parts; ++part)
+      for (int64_t result = 0; result < t.resultPoints(); ++result)
+        for (int64_t half = 0; half < t.resultParts(); ++half) {
+          Scalar weight;
+          weight.f = point < t.used()
+                         ? t.weight(point, part == 1, result, half == 1)
+                         : 0;
+          values.push_back(weight);
+        }
+  return l.constant(HostTensor::dense(
+      {t.points * t.parts, t.resultPoints() * t.resultParts()}, type,
+      std::move(values)));
+}
+
+/// `value` of rank 2 or more transformed along `axis`, which is not the last.
+static Value transform(Lowering &l, const Transform &t, Value value,
+                       int64_t axis) {
+  int64_t rank = rankOf(value);
+  auto order = llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  std::swap(order[axis], order[rank - 2]); // its own inverse
+  Value turned = l.transpose(value, order);
+  SmallVector<int64_t> shape(shapeOf(turned));
+  int64_t rows = 1;
+  for (int64_t size : ArrayRef<int64_t>(shape).drop_back(2))
+    rows *= size;
+  Value flat = l.reshape(turned, {rows, t.points * t.parts});
+  Value product = nn::MatmulOp::create(
+      l.builder, l.loc, flat, matrixOf(l, t, elementType(flat)),
+      /*transposeLhs=*/false, /*transposeRhs=*/false);
+  shape[rank - 2] = t.resultPoints();
+  shape[rank - 1] = t.resultParts();
+  return l.transpose(l.reshape(product, shape), order);
+}
+
+/// Whether the transform can be written out; records why not.
+static LogicalResult check(Lowering &l, onnx::NodeOp node,
+                           const Transform &t) {
+  if (t.length < 1 || t.points < 1)
+    return l.unsupported(node, "it has no points");
+  if (t.parts != 1 && t.parts != 2)
+    return l.unsupported(node, "the last axis of its operand is neither 1 "
+                               "(real) nor 2 (complex)");
+  // What the standard's own test of it expects is, for zeros, the rounding of
+  // one fast transform in f32.
+  if (t.inverse && !t.oneSided)
+    return l.unsupported(node, "an inverse of both sides; that of one side "
+                               "(torch.fft.irfft) is");
+  if (t.oneSided && !t.inverse && t.parts != 1)
+    return l.unsupported(node, "one side is only of real signals");
+  int64_t width = t.resultPoints() * t.resultParts();
+  if (t.points * t.parts > mostElements / width)
+    return l.unsupported(node, "its " + Twine(t.length) +
+                                   " points would be a matrix of more than " +
+                                   Twine(mostElements) + " elements");
+  return success();
+}
+
+/// A float operand as what is computed in.
+static Value operandOf(Lowering &l, Value input) {
+  Value value = l.get(input);
+  return l.interpreting ? value : l.f32(value);
+}
+
+/// Since opset 20 the axis is an input, and another one where it is left out.
+static int64_t defaultAxis(onnx::NodeOp node) {
+  auto opset = node->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>(
+      "onnx.opset");
+  return opset && opset.getInt() >= 20 ? -2 : node.getInt("axis", 1);
+}
+
+static LogicalResult lowerDFT(Lowering &l, onnx::NodeOp node) {
+  Value value = operandOf(l, node.getInput(0));
+  if (!isFloat(value) || rankOf(value) < 2)
+    return l.unsupported(node, "only of floats, with an axis for the parts of "
+                               "complex numbers");
+  SmallVector<int64_t> axis = {defaultAxis(node)}, length;
+  if (!l.getOptionalInts(node.getInput(1), length) ||
+      !l.getOptionalInts(node.getInput(2), axis))
+    return l.unsupported(node, "its length and axis must be known");
+  int64_t along = axis[0] < 0 ? axis[0] + rankOf(value) : axis[0];
+  if (along < 0 || along > rankOf(value) - 2)
+    return l.wrong(node, "it has no axis " + Twine(axis[0]));
+  Transform t;
+  t.inverse = node.getInt("inverse", 0) != 0;
+  t.oneSided = node.getInt("onesided", 0) != 0;
+  t.points = shapeOf(value)[along];
+  t.parts = shapeOf(value).back();
+  t.length = !length.empty() ? length[0]
+             : t.makesReal() ? 2 * (t.points - 1)
+                             : t.points;
+  if (failed(check(l, node, t)))
+    return failure();
+  Value result = transform(l, t, value, along);
+  l.set(node->getResult(0),
+        l.cast(result, elementType(l.get(node.getInput(0)))));
+  return success();
+}
+
+/// Frames of the signal, each times the window, then transformed.
+static LogicalResult lowerSTFT(Lowering &l, onnx::NodeOp node) {
+  Value signal = operandOf(l, node.getInput(0));
+  if (!isFloat(signal) || (rankOf(signal) != 2 && rankOf(signal) != 3))
+    return l.unsupported(node, "only of floats of shape [batch, length, 1 or "
+                               "2]");
+  SmallVector<int64_t> shape(shapeOf(signal));
+  if (shape.size() == 2)
+    shape.push_back(1);
+  signal = l.reshape(signal, shape);
+  Value window = node.getInput(2) ? operandOf(l, node.getInput(2)) : Value();
+  SmallVector<int64_t> step, points = {window ? shapeOf(window)[0] : shape[1]};
+  if (!l.getInts(node.getInput(1), step) ||
+      !l.getOptionalInts(node.getInput(3), points))
+    return l.unsupported(node, "its steps and frames must be known");
+  Transform t;
+  t.inverse = false;
+  t.oneSided = node.getInt("onesided", 1) != 0;
+  t.length = t.points = points[0];
+  t.parts = shape[2];
+  if (failed(check(l, node, t)))
+    return failure();
+  if (step[0] < 1 || t.points > shape[1])
+    return l.wrong(node, "its frames do not lie in the signal");
+  int64_t frames = (shape[1] - t.points) / step[0] + 1;
+  SmallVector<int64_t> indices;
+  for (int64_t frame = 0; frame < frames; ++frame)
+    for (int64_t point = 0; point < t.points; ++point)
+      indices.push_back(frame * step[0] + point);
+  Value cut = l.reshape(takeAxis(l, signal, 1, indices),
+                        {shape[0], frames, t.points, t.parts});
+  if (window)
+    cut = l.mul(cut, l.reshape(window, {1, 1, t.points, 1}));
+  l.set(node->getResult(0),
+        l.cast(transform(l, t, cut, 2),
+               elementType(l.get(node.getInput(0)))));
+  return success();
+}
+
+void addFourierHandlers(HandlerTable &table) {
+  table["DFT"] = lowerDFT;
+  table["STFT"] = lowerSTFT;
+}
+
+} // namespace shardonnx
