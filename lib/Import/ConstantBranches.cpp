@@ -150,8 +150,7 @@ BranchTaker::branchOf(const ::onnx::NodeProto &node) const {
 }
 
 /// For what has a name that is taken. All names are taken from then on.
-NewNames
-BranchTaker::newNamesOf(const std::vector<::onnx::NodeProto> &nodes) {
+NewNames BranchTaker::newNamesOf(const std::vector<::onnx::NodeProto> &nodes) {
   NewNames newNames;
   for (const ::onnx::NodeProto &node : nodes)
     for (const std::string &name : node.output()) {

@@ -352,7 +352,8 @@ LogicalResult Taker::markTrainable() {
     if (!isa<FloatType>(init.type.getElementType()))
       continue;
     const ModuleParameter *annotated = metadata.findParameter(init.symbol);
-    init.isParameter = isParameter(init);
+    // One without elements has nothing to train.
+    init.isParameter = isParameter(init) && init.type.getNumElements() > 0;
     init.trainable =
         init.isParameter && (!annotated || annotated->requiresGrad);
     if (init.isParameter && !init.trainable)

@@ -85,8 +85,8 @@ bool Slice::isAtHand(int initializer) const {
   return !left && tensor.data_location() != ::onnx::TensorProto::EXTERNAL;
 }
 
-/// Of a weight that has no bytes here, its shape is all that may count; so it is
-/// of one that is an input, too, and may be given another value.
+/// Of a weight that has no bytes here, its shape is all that may count; so it
+/// is of one that is an input, too, and may be given another value.
 void Slice::addInputs(::onnx::GraphProto &graph) const {
   StringSet<> given, inputs;
   for (const ::onnx::ValueInfoProto &input : model.graph().input())

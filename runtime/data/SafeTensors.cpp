@@ -37,7 +37,8 @@ bool isListOfSizes(const Json &entry, const char *key) {
   auto found = entry.find(key);
   return found != entry.end() && found->is_array() &&
          std::all_of(found->begin(), found->end(), [](const Json &size) {
-           return size.is_number_unsigned() && size.get<uint64_t>() <= INT64_MAX;
+           return size.is_number_unsigned() &&
+                  size.get<uint64_t>() <= INT64_MAX;
          });
 }
 

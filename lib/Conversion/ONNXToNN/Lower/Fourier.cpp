@@ -104,8 +104,7 @@ static Value transform(Lowering &l, const Transform &t, Value value,
 }
 
 /// Whether the transform can be written out; records why not.
-static LogicalResult check(Lowering &l, onnx::NodeOp node,
-                           const Transform &t) {
+static LogicalResult check(Lowering &l, onnx::NodeOp node, const Transform &t) {
   if (t.length < 1 || t.points < 1)
     return l.unsupported(node, "it has no points");
   if (t.parts != 1 && t.parts != 2)
@@ -201,8 +200,7 @@ static LogicalResult lowerSTFT(Lowering &l, onnx::NodeOp node) {
   if (window)
     cut = l.mul(cut, l.reshape(window, {1, 1, t.points, 1}));
   l.set(node->getResult(0),
-        l.cast(transform(l, t, cut, 2),
-               elementType(l.get(node.getInput(0)))));
+        l.cast(transform(l, t, cut, 2), elementType(l.get(node.getInput(0)))));
   return success();
 }
 

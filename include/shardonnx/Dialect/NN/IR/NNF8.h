@@ -16,7 +16,8 @@
 
 namespace shardonnx::nn {
 
-/// What products of 8 bits want of every size: libraries' kernels take no other.
+/// What products of 8 bits want of every size: libraries' kernels take no
+/// other.
 inline constexpr int64_t kF8SizeMultiple = 16;
 
 /// Of a parameter: the numbers of the steps that it is scaled by
