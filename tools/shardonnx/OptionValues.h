@@ -20,6 +20,10 @@ namespace shardonnx {
 
 constexpr int64_t kLargestSize = int64_t(1) << 40;
 
+/// More positions of one axis than any machine holds; products of a few such
+/// sizes are still counted in 64 bits.
+constexpr int64_t kLargestDimension = (int64_t(1) << 31) - 1;
+
 /// NAME=N of --dim.
 void addDim(CompileOptions &options, const std::string &text);
 

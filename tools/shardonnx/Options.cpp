@@ -65,10 +65,10 @@ void addTargetOptions(CLI::App &app, CompileOptions &o) {
   whole(app.add_option("--batch", o.batch,
                        "axis 0 of every input: samples per rank and "
                        "microbatch"),
-        1, kLargestSize);
+        1, kLargestDimension);
   whole(app.add_option("--seq", o.seq,
                        "axis 1 of token inputs: tokens per sample"),
-        1, kLargestSize);
+        1, kLargestDimension);
   app.add_option_function<std::vector<std::string>>(
          "--dim",
          [&o](const std::vector<std::string> &all) {
