@@ -41,6 +41,8 @@ struct Transform {
 
 /// At most so many elements of its matrix: 64 MiB.
 constexpr int64_t mostElements = 1 << 24;
+/// Points of all frames together.
+constexpr int64_t mostIndices = 1 << 26;
 
 } // namespace
 
@@ -117,12 +119,21 @@ static LogicalResult check(Lowering &l, onnx::NodeOp node, const Transform &t) {
                                "(torch.fft.irfft) is");
   if (t.oneSided && !t.inverse && t.parts != 1)
     return l.unsupported(node, "one side is only of real signals");
-  int64_t width = t.resultPoints() * t.resultParts();
-  if (t.points * t.parts > mostElements / width)
+  if (t.length > mostElements || t.points > mostElements ||
+      t.points * t.parts > mostElements / (t.resultPoints() * t.resultParts()))
     return l.unsupported(node, "its " + Twine(t.length) +
                                    " points would be a matrix of more than " +
                                    Twine(mostElements) + " elements");
   return success();
+}
+
+/// The one number of a known input; `value` as it is where there is none.
+static bool getNumber(Lowering &l, Value input, int64_t &value) {
+  SmallVector<int64_t> numbers = {value};
+  if (!l.getOptionalInts(input, numbers) || numbers.size() != 1)
+    return false;
+  value = numbers[0];
+  return true;
 }
 
 /// A float operand as what is computed in.
@@ -143,21 +154,20 @@ static LogicalResult lowerDFT(Lowering &l, onnx::NodeOp node) {
   if (!isFloat(value) || rankOf(value) < 2)
     return l.unsupported(node, "only of floats, with an axis for the parts of "
                                "complex numbers");
-  SmallVector<int64_t> axis = {defaultAxis(node)}, length;
-  if (!l.getOptionalInts(node.getInput(1), length) ||
-      !l.getOptionalInts(node.getInput(2), axis))
-    return l.unsupported(node, "its length and axis must be known");
-  int64_t along = axis[0] < 0 ? axis[0] + rankOf(value) : axis[0];
+  int64_t axis = defaultAxis(node);
+  if (!getNumber(l, node.getInput(2), axis))
+    return l.unsupported(node, "its axis must be a known number");
+  int64_t along = axis < 0 ? axis + rankOf(value) : axis;
   if (along < 0 || along > rankOf(value) - 2)
-    return l.wrong(node, "it has no axis " + Twine(axis[0]));
+    return l.wrong(node, "it has no axis " + Twine(axis));
   Transform t;
   t.inverse = node.getInt("inverse", 0) != 0;
   t.oneSided = node.getInt("onesided", 0) != 0;
   t.points = shapeOf(value)[along];
   t.parts = shapeOf(value).back();
-  t.length = !length.empty() ? length[0]
-             : t.makesReal() ? 2 * (t.points - 1)
-                             : t.points;
+  t.length = t.makesReal() ? 2 * (t.points - 1) : t.points;
+  if (!getNumber(l, node.getInput(1), t.length))
+    return l.unsupported(node, "its length must be a known number");
   if (failed(check(l, node, t)))
     return failure();
   Value result = transform(l, t, value, along);
@@ -177,24 +187,30 @@ static LogicalResult lowerSTFT(Lowering &l, onnx::NodeOp node) {
     shape.push_back(1);
   signal = l.reshape(signal, shape);
   Value window = node.getInput(2) ? operandOf(l, node.getInput(2)) : Value();
-  SmallVector<int64_t> step, points = {window ? shapeOf(window)[0] : shape[1]};
-  if (!l.getInts(node.getInput(1), step) ||
-      !l.getOptionalInts(node.getInput(3), points))
-    return l.unsupported(node, "its steps and frames must be known");
+  if (window && rankOf(window) != 1)
+    return l.wrong(node, "its window is no vector");
   Transform t;
   t.inverse = false;
   t.oneSided = node.getInt("onesided", 1) != 0;
-  t.length = t.points = points[0];
+  t.points = window ? shapeOf(window)[0] : shape[1];
   t.parts = shape[2];
+  int64_t step = 0;
+  if (!getNumber(l, node.getInput(1), step) ||
+      !getNumber(l, node.getInput(3), t.points))
+    return l.unsupported(node, "its step and length must be known numbers");
+  t.length = t.points;
   if (failed(check(l, node, t)))
     return failure();
-  if (step[0] < 1 || t.points > shape[1])
+  if (step < 1 || t.points > shape[1])
     return l.wrong(node, "its frames do not lie in the signal");
-  int64_t frames = (shape[1] - t.points) / step[0] + 1;
+  int64_t frames = (shape[1] - t.points) / step + 1;
+  if (frames > mostIndices / t.points)
+    return l.unsupported(node, "its frames have more than " +
+                                   Twine(mostIndices) + " points");
   SmallVector<int64_t> indices;
   for (int64_t frame = 0; frame < frames; ++frame)
     for (int64_t point = 0; point < t.points; ++point)
-      indices.push_back(frame * step[0] + point);
+      indices.push_back(frame * step + point);
   Value cut = l.reshape(takeAxis(l, signal, 1, indices),
                         {shape[0], frames, t.points, t.parts});
   if (window)
