@@ -54,6 +54,8 @@ std::vector<std::optional<bool>>
 foldConditions(StringRef model, const llvm::StringMap<GivenInput> &inputs) {
   std::string path;
   std::unique_ptr<TemporaryFile> file = store(model, path);
+  if (!file)
+    return {};
   CompileOptions options;
   options.model = path;
   options.program = ProgramKind::Eval;
@@ -62,7 +64,7 @@ foldConditions(StringRef model, const llvm::StringMap<GivenInput> &inputs) {
   import.isSupported = isEvaluable;
   Diagnostics quiet("shardonnx", llvm::nulls());
   Compilation compilation(options, quiet, std::move(import));
-  if (!file || failed(compilation.runTo(Level::Onnx)))
+  if (failed(compilation.runTo(Level::Onnx)))
     return {};
   for (auto init : compilation.module().getOps<onnx::InitializerOp>())
     init.setTrainable(false);

@@ -7,6 +7,7 @@
 #include "ShapeBranches.h"
 
 #include "ConstantBranches.h"
+#include "UnsupportedOps.h"
 #include "WireFormat.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -18,12 +19,6 @@ using namespace llvm;
 
 namespace shardonnx {
 namespace {
-
-bool hasBody(const ::onnx::NodeProto &node) {
-  return any_of(node.attribute(), [](const ::onnx::AttributeProto &attribute) {
-    return attribute.has_g() || attribute.graphs_size() > 0;
-  });
-}
 
 /// What conditions of a model are made of.
 class Slice {
@@ -67,7 +62,7 @@ bool Slice::add(StringRef value) {
         !found.insert(producer->second).second)
       continue;
     const ::onnx::NodeProto &node = model.graph().node(producer->second);
-    if (hasBody(node))
+    if (isControlFlow(node))
       return false;
     waiting.insert(waiting.end(), node.input().begin(), node.input().end());
   }

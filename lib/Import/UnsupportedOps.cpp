@@ -13,14 +13,14 @@
 using namespace llvm;
 
 namespace shardonnx {
-namespace {
 
-/// Branches and loops depend on data, which a compiled step cannot.
 bool isControlFlow(const ::onnx::NodeProto &node) {
   return any_of(node.attribute(), [](const ::onnx::AttributeProto &attribute) {
     return attribute.has_g() || attribute.graphs_size() > 0;
   });
 }
+
+namespace {
 
 /// Its operator in the framework, if the exporter has said so.
 StringRef targetOf(const ::onnx::NodeProto &node, const Metadata &metadata) {

@@ -33,6 +33,7 @@ import time
 import numpy as np
 
 import options as draws
+import turns
 
 import cases  # of test/training, which options.py has found
 import check
@@ -275,7 +276,7 @@ def text(numbers, places):
             f"run {' '.join(run)}{resumed}")
 
 
-def trial(machine, asked, number):
+def trial(number, machine, asked):
     numbers, places = draw(asked, number)
     end = attempt(machine, numbers, places)
     if end.kind not in ("ok", "refused"):
@@ -285,26 +286,9 @@ def trial(machine, asked, number):
 
 def trials(asked, machine):
     """Trials as they end: so many at most, and until the time is over."""
-    end = time.monotonic() + (asked.seconds or float("inf"))
-    most = asked.trials or (float("inf") if asked.seconds else 100)
-    numbers = iter([asked.only] if asked.only is not None
-                   else itertools.count(asked.first))
+    most = asked.trials or (None if asked.seconds else 100)
     with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
-        running, drawn = set(), 0
-        while True:
-            while len(running) < asked.jobs and drawn < most and \
-                    time.monotonic() < end:
-                number = next(numbers, None)
-                if number is None:
-                    break
-                running.add(pool.submit(trial, machine, asked, number))
-                drawn += 1
-            if not running:
-                return
-            done, running = concurrent.futures.wait(
-                running, return_when=concurrent.futures.FIRST_COMPLETED)
-            for future in done:
-                yield future.result()
+        yield from turns.ended(pool, asked, most, 1, trial, machine, asked)
 
 
 def parse_options():

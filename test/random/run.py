@@ -15,7 +15,6 @@ right answer the graph at fault is found and made small, and is written into
 import argparse
 import collections
 import concurrent.futures
-import itertools
 import json
 import os
 import re
@@ -33,6 +32,7 @@ import fault
 import judge
 import kinds
 import ops
+import turns
 
 PACK = 12  # graphs of a model
 TURNS = ["compiled", "gradients", "compiled", "gradients", "compiled",
@@ -67,26 +67,9 @@ def run_pack(number, options):
 
 def packs(options):
     """Packs as they end: so many at most, and until the time is over."""
-    end = time.monotonic() + (options.seconds or float("inf"))
-    most = options.graphs or (float("inf") if options.seconds else 240)
-    numbers = iter([options.only] if options.only is not None
-                   else itertools.count(options.first))
+    most = options.graphs or (None if options.seconds else 240)
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
-        running, drawn = set(), 0
-        while True:
-            while len(running) < options.jobs and drawn < most and \
-                    time.monotonic() < end:
-                number = next(numbers, None)
-                if number is None:
-                    break
-                running.add(pool.submit(run_pack, number, options))
-                drawn += PACK
-            if not running:
-                return
-            done, running = concurrent.futures.wait(
-                running, return_when=concurrent.futures.FIRST_COMPLETED)
-            for future in done:
-                yield future.result()
+        yield from turns.ended(pool, options, most, PACK, run_pack, options)
 
 
 def parse_options():
