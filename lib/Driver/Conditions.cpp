@@ -11,29 +11,10 @@
 #include "shardonnx/Support/TemporaryFile.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/Support/FileSystem.h"
 
 using namespace mlir;
 
 namespace shardonnx {
-
-/// A file that holds `bytes`, or null.
-static std::unique_ptr<TemporaryFile> store(StringRef bytes,
-                                            std::string &path) {
-  int descriptor = -1;
-  llvm::SmallString<128> name;
-  if (llvm::sys::fs::createTemporaryFile("shardonnx-if", "onnx", descriptor,
-                                         name))
-    return nullptr;
-  path = name.str().str();
-  auto file = std::make_unique<TemporaryFile>(path);
-  llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
-  stream << bytes;
-  stream.close();
-  bool whole = !stream.has_error();
-  stream.clear_error(); // it would end the program
-  return whole ? std::move(file) : nullptr;
-}
 
 /// What the raise has folded the results of @forward to.
 static std::vector<std::optional<bool>> readResults(ModuleOp module) {
@@ -52,12 +33,11 @@ static std::vector<std::optional<bool>> readResults(ModuleOp module) {
 
 std::vector<std::optional<bool>>
 foldConditions(StringRef model, const llvm::StringMap<GivenInput> &inputs) {
-  std::string path;
-  std::unique_ptr<TemporaryFile> file = store(model, path);
+  auto file = TemporaryFile::createHolding("shardonnx-if", "onnx", model);
   if (!file)
     return {};
   CompileOptions options;
-  options.model = path;
+  options.model = (*file)->getPath().str();
   options.program = ProgramKind::Eval;
   ImportOptions import;
   import.inputs = inputs;

@@ -9,7 +9,6 @@
 #include "shardonnx/Support/ElementType.h"
 #include "shardonnx/Support/TemporaryFile.h"
 #include "shardonnx/Target/Link.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -119,20 +118,11 @@ LogicalResult JobRunner::storeValues() {
 }
 
 FailureOr<std::string> JobRunner::write(StringRef suffix, StringRef content) {
-  llvm::SmallString<128> path;
-  int descriptor = -1;
-  if (std::error_code error = llvm::sys::fs::createTemporaryFile(
-          "shardonnx-eval", suffix, descriptor, path))
+  auto file = TemporaryFile::createHolding("shardonnx-eval", suffix, content);
+  if (std::error_code error = file.getError())
     return fail("cannot write to the temporary folder: " + error.message());
-  temporary.push_back(std::make_unique<TemporaryFile>(path));
-  llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
-  stream << content;
-  stream.close();
-  if (!stream.has_error())
-    return path.str().str();
-  std::string message = stream.error().message();
-  stream.clear_error();
-  return fail("cannot write to the temporary folder: " + message);
+  temporary.push_back(std::move(*file));
+  return temporary.back()->getPath().str();
 }
 
 /// Calls read rows by these numbers without asking.

@@ -8,6 +8,7 @@
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Signals.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <array>
 #include <csignal>
@@ -58,6 +59,25 @@ std::error_code TemporaryFile::createBeside(llvm::StringRef target,
       return error;
   }
   return error;
+}
+
+llvm::ErrorOr<std::unique_ptr<TemporaryFile>>
+TemporaryFile::createHolding(llvm::StringRef prefix, llvm::StringRef suffix,
+                             llvm::StringRef content) {
+  llvm::SmallString<128> name;
+  int descriptor = -1;
+  if (std::error_code error =
+          llvm::sys::fs::createTemporaryFile(prefix, suffix, descriptor, name))
+    return error;
+  auto file = std::make_unique<TemporaryFile>(name);
+  llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
+  stream << content;
+  stream.close();
+  std::error_code error = stream.error();
+  stream.clear_error(); // it would end the program
+  if (error)
+    return error;
+  return file;
 }
 
 std::error_code TemporaryFile::moveTo(llvm::StringRef target) {

@@ -8,8 +8,10 @@
 #define SHARDONNX_SUPPORT_TEMPORARYFILE_H
 
 #include "llvm/ADT/StringRef.h"
+#include "llvm/Support/ErrorOr.h"
 #include "llvm/Support/FileUtilities.h"
 
+#include <memory>
 #include <string>
 
 namespace shardonnx {
@@ -27,6 +29,13 @@ public:
   /// '%' in `target` for what it is.
   static std::error_code createBeside(llvm::StringRef target, int &descriptor,
                                       std::string &path);
+
+  /// A file of a new name in the system's temporary folder, with this content.
+  static llvm::ErrorOr<std::unique_ptr<TemporaryFile>>
+  createHolding(llvm::StringRef prefix, llvm::StringRef suffix,
+                llvm::StringRef content);
+
+  llvm::StringRef getPath() const { return path; }
 
   /// Before a file of that name is made. A signal that whoever started this
   /// program ignores (nohup, a script's jobs in the background) stays ignored.
