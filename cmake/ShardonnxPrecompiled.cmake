@@ -53,16 +53,22 @@ function(shardonnx_precompiled name)
 endfunction()
 
 # shardonnx_use_precompiled(TARGET NAME): every source of TARGET, which lies in
-# this folder, is compiled with NAME's header.
+# this folder, is compiled with NAME's header, but those that go without its
+# optimisation (shardonnx_no_optimisation): clang refuses them.
 function(shardonnx_use_precompiled target name)
   if(NOT SHARDONNX_PRECOMPILED)
     return()
   endif()
   set(pch ${PROJECT_BINARY_DIR}/precompiled/${name}.pch)
-  target_compile_options(${target} PRIVATE
-    "SHELL:-Xclang -fno-pch-timestamp" "SHELL:-include-pch ${pch}")
   add_dependencies(${target} shardonnx-precompiled-${name})
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources INCLUDE REGEX "\\.cpp$")
-  set_property(SOURCE ${sources} APPEND PROPERTY OBJECT_DEPENDS ${pch})
+  list(FILTER sources INCLUDE REGEX "\\.(cpp|cu)$")
+  foreach(source ${sources})
+    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    if(NOT "-O0" IN_LIST options)
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
+        -Xclang -fno-pch-timestamp -include-pch ${pch})
+      set_property(SOURCE ${source} APPEND PROPERTY OBJECT_DEPENDS ${pch})
+    endif()
+  endforeach()
 endfunction()

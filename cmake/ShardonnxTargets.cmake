@@ -105,6 +105,20 @@ function(shardonnx_dialect td dialect)
   add_dependencies(shardonnx-headers ${td}IncGen)
 endfunction()
 
+# shardonnx_op_shards(VARIABLE TD HEADER COUNT): appends sources, each with one of
+# the shards of op classes that -op-shard-count=COUNT made of <TD>.td, which
+# HEADER declares: sixty ops in one file would take a compiler a minute.
+function(shardonnx_op_shards variable td header count)
+  math(EXPR last "${count} - 1")
+  cmake_path(GET header PARENT_PATH folder)
+  foreach(shard RANGE ${last})
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/${td}Shard${shard}.cpp)
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/OpShard.cpp.in ${file} @ONLY)
+    list(APPEND ${variable} ${file})
+  endforeach()
+  set(${variable} ${${variable}} PARENT_SCOPE)
+endfunction()
+
 # shardonnx_op_group(TD): the classes of the ops of <TD>.td, a group of a dialect
 # that has a header of its own, and of its enumerations.
 function(shardonnx_op_group td)

@@ -70,7 +70,7 @@ RUNS = (
            ["--clip-grad-value=0.01"]]),
     (0.2, [["--schedule=cosine", "--warmup=2"], ["--schedule=linear"],
            ["--schedule=wsd", "--warmup=1", "--min-lr=1e-4"]]),
-    (0.15, [["--betas", "0.8,0.99"], ["--eps=1e-6"]]),
+    (0.15, [["--betas=0.8,0.99"], ["--eps=1e-6"]]),
     (0.2, [["--init=random", "--seed=5"], ["--seed=3", "--shuffle"],
            ["--shuffle"]]),
 )
@@ -140,13 +140,24 @@ def draw_numbers(rng, name=None):
                 else "f32")
     if any(word.startswith(FEW_BITS) for word in compile):
         rounding = "few bits"
-    run = draw_each(rng, RUNS)
-    # What is given twice is an error of the command line.
-    taken = {word.split("=")[0] for word in optimizer.run}
-    run = [word for word in run if word.split("=")[0] not in taken]
-    compile = list(dict.fromkeys(compile))
-    return Numbers(case, Words([*optimizer.compile, *compile],
-                               [*optimizer.run, *run]), rounding)
+    return Numbers(
+        case,
+        Words(once([*optimizer.compile, *compile], case["compile"]),
+              once([*optimizer.run, *draw_each(rng, RUNS)], case["run"])),
+        rounding)
+
+
+def once(words, given):
+    """Without options that the case or an earlier word gives: what is given
+    twice is an error of the command line, unless it is a pattern."""
+    names, kept = {word.split("=")[0] for word in given}, []
+    for word in words:
+        name = word.split("=")[0]
+        if name not in names:
+            kept.append(word)
+        if name not in ("--freeze", "--trainable"):
+            names.add(name)
+    return kept
 
 
 def draw_world(rng, case):

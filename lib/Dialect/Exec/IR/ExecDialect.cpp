@@ -11,34 +11,11 @@
 using namespace mlir;
 using namespace shardonnx;
 
-// The kind of nn.fused as a bare word.
-static ParseResult parseKind(OpAsmParser &parser, nn::FusedKindAttr &kind) {
-  StringRef keyword;
-  llvm::SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseKeyword(&keyword))
-    return failure();
-  std::optional<nn::FusedKind> value = nn::symbolizeFusedKind(keyword);
-  if (!value)
-    return parser.emitError(loc, "expected rows or columns");
-  kind = nn::FusedKindAttr::get(parser.getContext(), *value);
-  return success();
-}
-
-static void printKind(OpAsmPrinter &printer, Operation *,
-                      nn::FusedKindAttr kind) {
-  printer << nn::stringifyFusedKind(kind.getValue());
-}
-
 #include "shardonnx/Dialect/Exec/IR/ExecOpsDialect.cpp.inc"
 #include "shardonnx/Dialect/Exec/IR/ExecOpsEnums.cpp.inc"
-#define GET_OP_CLASSES
-#include "shardonnx/Dialect/Exec/IR/ExecOps.cpp.inc"
 
 void exec::ExecDialect::initialize() {
-  addOperations<
-#define GET_OP_LIST
-#include "shardonnx/Dialect/Exec/IR/ExecOps.cpp.inc"
-      >();
+  registerExecDialectOperations(this);
   // The nn dialect, which this one depends on, is loaded.
   MLIRContext &context = *getContext();
   for (RegisteredOperationName name : context.getRegisteredOperations())

@@ -137,7 +137,7 @@ def Exec_KernelOp : Exec_Op<"kernel", [Symbol, IsolatedFromAbove]> {
                        TypeArrayAttr:$operand_types);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name custom<Kind>($kind) $domain $operand_types
+    $sym_name $kind $domain $operand_types
     attr-dict-with-keyword $body
   }];
   let extraClassDeclaration = [{
