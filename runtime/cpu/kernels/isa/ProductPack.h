@@ -125,6 +125,41 @@ SHX_INLINE void storeLines(char *to, int64_t panelBytes, int64_t line,
   }
 }
 
+/// Eight lines at eight units of depth, from one vector a line.
+template <int64_t Width>
+SHX_INLINE void storeSquare(char *to, int64_t panelBytes, int64_t line,
+                            int64_t unit, __m256 (&lines)[8]) {
+  if constexpr (Width % 8 == 0) {
+    transposeSquare(lines);
+    for (int64_t i = 0; i < 8; ++i)
+      storeLines<Width>(to, panelBytes, line, unit + i, lines[i]);
+  } else {
+    // Two units of a panel of four lines are a whole vector.
+    for (int64_t l = 0; l < 8; l += 4) {
+      transposeFour(&lines[l]);
+      auto *panel = reinterpret_cast<float *>(to + (line + l) / 4 * panelBytes);
+      for (int64_t i = 0; i < 4; ++i)
+        _mm256_storeu_ps(panel + (unit + 2 * i) * 4, lines[l + i]);
+    }
+  }
+}
+
+/// Lines [line, line + 8) at two units of depth that follow each other.
+template <int64_t Width>
+SHX_INLINE void storePair(char *to, int64_t panelBytes, int64_t line,
+                          int64_t unit, __m256 first, __m256 second) {
+  if constexpr (Width % 8 == 0) {
+    storeLines<Width>(to, panelBytes, line, unit, first);
+    storeLines<Width>(to, panelBytes, line, unit + 1, second);
+  } else {
+    char *panel = to + line / 4 * panelBytes;
+    _mm256_storeu_ps(reinterpret_cast<float *>(panel) + unit * 4,
+                     _mm256_permute2f128_ps(first, second, 0x20));
+    _mm256_storeu_ps(reinterpret_cast<float *>(panel + panelBytes) + unit * 4,
+                     _mm256_permute2f128_ps(first, second, 0x31));
+  }
+}
+
 template <typename Units, int64_t Width, int64_t Step, int32_t DType>
 static void packPanels(const ProductOperand &from, int64_t lines, int64_t depth,
                        char *to, int64_t panelBytes) {
@@ -152,29 +187,34 @@ static void packPanels(const ProductOperand &from, int64_t lines, int64_t depth,
             square[i] = Units::template alongDepth<DType>(
                 data +
                 ((line + i) * from.lineStride + unit * Units::kDepth) * kBytes);
-          transposeSquare(square);
-          for (int64_t i = 0; i < 8; ++i)
-            storeLines<Width>(to, panelBytes, line, unit + i, square[i]);
+          storeSquare<Width>(to, panelBytes, line, unit, square);
         }
       for (; unit < units; ++unit)
         rest(line, unit);
     }
     return;
   }
-  for (int64_t unit = 0; unit < units; ++unit) {
-    const char *row = data + unit * Units::kDepth * from.depthStride * kBytes;
-    const char *next = row + from.depthStride * kBytes;
+  const int64_t apart = from.depthStride * kBytes;
+  auto rowOf = [&](int64_t unit) {
+    return data + unit * Units::kDepth * apart;
+  };
+  auto linesAt = [&](int64_t line, int64_t unit) {
+    const char *row = rowOf(unit) + line * kBytes;
+    return Units::template alongLines<DType>(row, row + apart);
+  };
+  for (int64_t unit = 0; unit < units; unit += 2) {
     // A piece of each row: too short for the CPU to see what comes next.
-    for (int64_t at = 0; at < lines * kBytes; at += 64)
-      __builtin_prefetch(row + kRowsAhead * (next - row) + at);
+    for (int64_t i = 0; i < 2; ++i)
+      for (int64_t at = 0; at < lines * kBytes; at += 64)
+        __builtin_prefetch(rowOf(unit + i) + kRowsAhead * apart + at);
     int64_t line = 0;
-    if (unit < whole)
+    if (unit + 2 <= whole)
       for (; line + 8 <= lines; line += 8)
-        storeLines<Width>(to, panelBytes, line, unit,
-                          Units::template alongLines<DType>(
-                              row + line * kBytes, next + line * kBytes));
+        storePair<Width>(to, panelBytes, line, unit, linesAt(line, unit),
+                         linesAt(line, unit + 1));
     for (; line < padded; line += 8)
-      rest(line, unit);
+      for (int64_t u = unit; u < least(unit + 2, units); ++u)
+        rest(line, u);
   }
 }
 

@@ -28,16 +28,21 @@ SHX_INLINE void storePart(float *c, int64_t columns, Vec sum, bool add) {
 
 /// How far apart what a tile reads lies: in panels, or where one operand is
 /// read where it lies. Rows of B are then asked for before they are read: they
-/// are too short for the CPU to see what comes next.
+/// are too short for the CPU to see what comes next. So is the next panel of B
+/// (nextPanel) where panels come from the cache that cores share into the
+/// first.
 struct PanelSteps {
+  static constexpr bool nextPanel = SHX_VECTOR_BYTES == 32;
   static constexpr int64_t aLine = 1, aDepth = kProductRows,
                            bDepth = kProductColumns;
 };
 struct RowsOfA {
+  static constexpr bool nextPanel = false;
   int64_t aLine;
   static constexpr int64_t aDepth = 1, bDepth = kProductColumns;
 };
 struct RowsOfB {
+  static constexpr bool nextPanel = false;
   int64_t bDepth;
   static constexpr int64_t aLine = 1, aDepth = kProductRows;
 };
@@ -118,12 +123,31 @@ static void multiplyRest(int64_t rows, Args... args) {
   }
 }
 
+/// Of a panel of B, what comes to the second cache with each tile of A, so that
+/// all of it is there when the tiles end: floats, in whole cache lines.
+SHX_INLINE int64_t partOfPanel(int64_t rows, int64_t units) {
+  constexpr int64_t kLine = 16;
+  int64_t lines = units * kProductColumns / kLine;
+  return roundUp(lines * kProductRows, rows) / rows * kLine;
+}
+
+SHX_INLINE void prefetchPart(const float *panel, int64_t floats) {
+  for (int64_t i = 0; i < floats; i += 16)
+    __builtin_prefetch(panel + i, 0, 2);
+}
+
 /// Tiles of all rows, of at most kProductColumns columns.
 template <typename Multiply, typename Steps>
 static void multiplyTiles(int64_t rows, int64_t columns, Steps steps,
                           int64_t units, const float *a, int64_t aTile,
                           const float *b, float *c, int64_t cStride, bool add) {
+  const float *next = b + units * kProductColumns;
+  const int64_t part = partOfPanel(rows, units);
   for (int64_t r = 0; r < rows; r += kProductRows) {
+    if constexpr (Steps::nextPanel) {
+      prefetchPart(next, part);
+      next += part;
+    }
     const float *left = a + r / kProductRows * aTile;
     float *to = c + r * cStride;
     if (rows - r >= kProductRows)

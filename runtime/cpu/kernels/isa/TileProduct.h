@@ -125,6 +125,21 @@ static void productOfColumns(int64_t rows, int64_t columns, float *c,
                               factor);
 }
 
+/// Rows become columns, of four rows two in a vector.
+SHX_INLINE void transposeFour(__m256 *r) {
+  __m256 t[4] = {_mm256_unpacklo_ps(r[0], r[1]), _mm256_unpackhi_ps(r[0], r[1]),
+                 _mm256_unpacklo_ps(r[2], r[3]),
+                 _mm256_unpackhi_ps(r[2], r[3])};
+  // Columns i and i + 4 of the vector.
+  __m256 c[4] = {
+      _mm256_shuffle_ps(t[0], t[2], 0x44), _mm256_shuffle_ps(t[0], t[2], 0xee),
+      _mm256_shuffle_ps(t[1], t[3], 0x44), _mm256_shuffle_ps(t[1], t[3], 0xee)};
+  r[0] = _mm256_permute2f128_ps(c[0], c[1], 0x20);
+  r[1] = _mm256_permute2f128_ps(c[2], c[3], 0x20);
+  r[2] = _mm256_permute2f128_ps(c[0], c[1], 0x31);
+  r[3] = _mm256_permute2f128_ps(c[2], c[3], 0x31);
+}
+
 /// Rows become columns.
 SHX_INLINE void transposeSquare(__m256 (&r)[8]) {
   __m256 t[8];
