@@ -5,9 +5,9 @@
 // dumped and timed by its name.
 
 #include "shardonnx/Driver/Compilation.h"
-#include "Conditions.h"
 #include "ExternalFiles.h"
 #include "Fit.h"
+#include "FoldNumbers.h"
 #include "MaskChoice.h"
 #include "OutputCheck.h"
 #include "Trial.h"
@@ -58,7 +58,7 @@ Compilation::Compilation(const CompileOptions &options,
       !options.freeze.empty() || !options.trainable.empty() || options.lora;
   if (!importOptions.isSupported)
     importOptions.isSupported = isRaisable;
-  importOptions.conditionsOf = foldConditions;
+  importOptions.foldNumbers = foldNumbers;
   DialectRegistry registry;
   registerAllDialects(registry);
   context.appendDialectRegistry(registry);

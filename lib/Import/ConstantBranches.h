@@ -8,11 +8,20 @@
 
 #include "llvm/ADT/StringMap.h"
 
+#include <optional>
+
 namespace onnx {
 class GraphProto;
-}
+class NodeProto;
+class TensorProto;
+} // namespace onnx
 
 namespace shardonnx {
+
+/// Of one element of type bool.
+std::optional<bool> truthOf(const ::onnx::TensorProto &tensor);
+/// Of a Constant's value.
+std::optional<bool> truthOfConstant(const ::onnx::NodeProto &node);
 
 /// Puts the nodes of the branch that is taken in the place of each `If` whose
 /// condition is an initializer or a Constant, or made of one by Cast or Not.

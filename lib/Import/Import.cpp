@@ -9,6 +9,7 @@
 #include "ConstantBranches.h"
 #include "Dimensions.h"
 #include "Emit.h"
+#include "FlowByShape.h"
 #include "GivenInputs.h"
 #include "Interface.h"
 #include "LocalFunctions.h"
@@ -17,7 +18,6 @@
 #include "OldOpsets.h"
 #include "OnnxLibrary.h"
 #include "Parameters.h"
-#include "ShapeBranches.h"
 #include "UnsupportedOps.h"
 #include "Untold.h"
 #include "WireFormat.h"
@@ -100,8 +100,9 @@ public:
       return {};
     if (failed(bindDimensions(*model.mutable_graph(), options, diagnostics)))
       return {};
-    if (options.conditionsOf)
-      takeBranchesByShape(model, stripped, options.conditionsOf);
+    for (const auto &input : model.graph().input())
+      fileInputs.insert(input.name());
+    resolveFlow(&stripped);
     FailureOr<ModelInitializers> taken =
         takeInitializers(model, stripped, metadata, options.model, &context,
                          forTraining, diagnostics);
@@ -146,8 +147,15 @@ private:
   LogicalResult check() {
     return step(onnxlib::check(model), "is not a valid ONNX model");
   }
+  /// `strippedModel`: as long as the initializers are as in the file.
+  void resolveFlow(const StrippedModel *strippedModel) {
+    if (options.foldNumbers)
+      resolveFlowByShape(model, opsetOf(model), {strippedModel, fileInputs},
+                         options.foldNumbers);
+  }
   LogicalResult refuseUnsupported(const Metadata &metadata, bool expanded);
   LogicalResult convert();
+  void expandFunctions();
   LogicalResult normalize(const Metadata &metadata);
   /// Runs one step of the ONNX library.
   LogicalResult step(llvm::Error error, const Twine &what) {
@@ -161,6 +169,7 @@ private:
   Diagnostics &diagnostics;
   StrippedModel stripped;
   ::onnx::ModelProto model;
+  llvm::StringSet<> fileInputs; // also those of initializers
 };
 
 /// An export in evaluation mode has no dropout, which its author may not know.
@@ -240,6 +249,19 @@ LogicalResult Importer::convert() {
   return success();
 }
 
+/// The bodies of schemas, in which there may be branches and loops, in which
+/// there may be ops that have such bodies.
+void Importer::expandFunctions() {
+  if (!options.isSupported)
+    return;
+  int nodes;
+  do {
+    onnxlib::expandSchemaFunctions(model, options.isSupported);
+    nodes = model.graph().node_size();
+    resolveFlow(/*strippedModel=*/nullptr);
+  } while (model.graph().node_size() != nodes);
+}
+
 /// Functions inlined, opset raised where it is too old, checked, and typed.
 LogicalResult Importer::normalize(const Metadata &metadata) {
   // Initializers have left the inputs, where older files list them, too.
@@ -248,8 +270,9 @@ LogicalResult Importer::normalize(const Metadata &metadata) {
   if (failed(
           step(onnxlib::inlineFunctions(model), "functions cannot be inlined")))
     return failure();
-  // A function may choose by its attributes.
+  // A function may choose by its attributes, or have a loop.
   takeConstantBranches(*model.mutable_graph(), /*byInitializers=*/false);
+  resolveFlow(/*strippedModel=*/nullptr);
   if (failed(refuseUnsupported(metadata, /*expanded=*/false)))
     return failure();
   completeOutputs(model);
@@ -257,8 +280,7 @@ LogicalResult Importer::normalize(const Metadata &metadata) {
     return failure();
   if (failed(check()))
     return failure();
-  if (options.isSupported)
-    onnxlib::expandSchemaFunctions(model, options.isSupported);
+  expandFunctions();
   if (failed(refuseUnsupported(metadata, /*expanded=*/true)))
     return failure();
   if (failed(step(onnxlib::inferShapes(model), "shapes cannot be inferred")))

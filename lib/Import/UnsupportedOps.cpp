@@ -5,7 +5,9 @@
 
 #include "UnsupportedOps.h"
 
+#include "Loops.h"
 #include "OnnxLibrary.h"
+#include "Subgraphs.h"
 #include "shardonnx/Support/RefusedOps.h"
 
 #include <onnx/onnx_pb.h>
@@ -13,12 +15,6 @@
 using namespace llvm;
 
 namespace shardonnx {
-
-bool isControlFlow(const ::onnx::NodeProto &node) {
-  return any_of(node.attribute(), [](const ::onnx::AttributeProto &attribute) {
-    return attribute.has_g() || attribute.graphs_size() > 0;
-  });
-}
 
 namespace {
 
@@ -43,7 +39,9 @@ std::string adviseOnControlFlow(bool bags, bool loops) {
   std::string advice =
       "export with fixed shapes and without branches or torch.jit.script";
   if (loops)
-    advice += ", and nn.EmbeddingBag as nn.Embedding and a sum or mean";
+    advice += ", and nn.EmbeddingBag as nn.Embedding and a sum or mean; loops "
+              "are unrolled where shapes say how often they turn, up to " +
+              std::to_string(kMostNodes) + " nodes of a graph";
   return advice;
 }
 

@@ -12,14 +12,7 @@
 
 #include <string>
 
-namespace onnx {
-class NodeProto;
-}
-
 namespace shardonnx {
-
-/// Branches and loops depend on data, which a compiled step cannot.
-bool isControlFlow(const ::onnx::NodeProto &node);
 
 /// What is wrong with a graph that has ops of unknown domains, ops that no
 /// opset has, or control flow: a list of them and of what `isKnown` refuses

@@ -10,6 +10,8 @@ and keep away from the kinks of the ops that read them.
 import itertools
 
 import numpy as np
+import onnx
+from onnx import helper
 
 UNARY_SHAPES = [(2, 3), (), (1,), (3, 1, 5), (17,), (0, 4)]
 BINARY_SHAPES = [((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)),
@@ -37,7 +39,7 @@ class Case:
         words = [self.op]
         for array in self.inputs:
             words.append(described(array))
-        words += [f"{k}={v}".replace(" ", "")
+        words += [f"{k}={getattr(v, 'name', v)}".replace(" ", "")
                   for k, v in self.attributes.items()]
         if self.outputs > 1:
             words.append("->" + ",".join(f"y{i}" for i in self.kept))
@@ -370,8 +372,29 @@ def attention():
                np.sin(floats(5, 2)), positions)
 
 
+def loops():
+    """Bodies are typed by what they are given, f32 here and f64 in the reference."""
+    def body(name, nodes, inputs, outputs):
+        def values(names):
+            return [onnx.ValueInfoProto(name=each) for each in names]
+        return helper.make_graph([helper.make_node(op, words, [to], **attributes)
+                                  for op, words, to, attributes in nodes],
+                                 name, values(inputs), values(outputs))
+    decay = body("decay", [("Mul", ["s", "g"], "m", {}), ("Add", ["m", "t"], "n", {}),
+                           ("Tanh", ["n"], "u", {})], ["s", "t", "g"], ["n", "u"])
+    yield case("Scan", floats(3), floats(4, 3, seed=1), positive(4, 3), outputs=2,
+               body=decay, num_scan_inputs=2)
+    yield case("Scan", floats(2, 3), floats(1, 2, 3, seed=1), positive(1, 2, 3), outputs=2,
+               kept=[1], body=decay, num_scan_inputs=2)
+    power = body("power", [("Identity", ["c"], "k", {}), ("Mul", ["x", "x"], "q", {}),
+                           ("Sin", ["q"], "n", {}), ("Add", ["x", "y"], "m", {})],
+                 ["i", "c", "x", "y"], ["k", "n", "m"])
+    yield case("Loop", np.array(3), np.array(True), floats(2, 2), floats(2, 2, seed=1),
+               outputs=2, body=power)
+
+
 FAMILIES = (unary, binary, reductions, norms, products, transforms, shapes,
-            indexing, windows, losses, attention)
+            indexing, windows, losses, attention, loops)
 
 
 def all_cases():

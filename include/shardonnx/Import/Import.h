@@ -47,13 +47,14 @@ struct ImportOptions {
   /// Says which ONNX op types the next step understands. The others are
   /// replaced by the function bodies of their schemas where these have one.
   std::function<bool(llvm::StringRef)> isSupported;
-  /// Values of the outputs of a serialized model, scalars of type bool, of
-  /// which nothing but the shapes of its inputs is known; no value for those
+  /// Values of the outputs of a serialized model, scalars of type i64 or bool,
+  /// of which nothing but the shapes of its inputs is known; no value for those
   /// that depend on more, and none at all where the model is not understood.
-  using Conditions = std::function<std::vector<std::optional<bool>>(
+  using FoldNumbers = std::function<std::vector<std::optional<int64_t>>(
       llvm::StringRef model, const llvm::StringMap<GivenInput> &inputs)>;
-  /// Decides which branches of `If` are taken, where shapes do; may be null.
-  Conditions conditionsOf;
+  /// Decides which branches of `If` are taken and how often loops turn, where
+  /// shapes do; may be null.
+  FoldNumbers foldNumbers;
 };
 
 /// Imports a model into a module of the `onnx` and `func` dialects, which it

@@ -111,7 +111,9 @@ LogicalResult lowerSlice(Lowering &l, onnx::NodeOp node) {
   SmallVector<int64_t> starts, ends;
   if (!l.getInts(node.getInput(1), starts) ||
       !l.getInts(node.getInput(2), ends))
-    return l.unsupported(node, "its bounds depend on data");
+    return l.unsupported(node, "its bounds depend on data (those of "
+                               "nn.EmbeddingBag do: write it as nn.Embedding "
+                               "and a sum or mean)");
   auto axes = llvm::to_vector(llvm::seq<int64_t>(0, starts.size()));
   SmallVector<int64_t> steps(starts.size(), 1);
   if (!l.getOptionalInts(node.getInput(3), axes) ||

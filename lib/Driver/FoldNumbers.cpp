@@ -1,9 +1,9 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// See Conditions.h.
+// See FoldNumbers.h.
 
-#include "Conditions.h"
+#include "FoldNumbers.h"
 
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
@@ -17,23 +17,29 @@ using namespace mlir;
 namespace shardonnx {
 
 /// What the raise has folded the results of @forward to.
-static std::vector<std::optional<bool>> readResults(ModuleOp module) {
-  std::vector<std::optional<bool>> truths;
+static std::vector<std::optional<int64_t>> readResults(ModuleOp module) {
+  std::vector<std::optional<int64_t>> numbers;
   auto forward = module.lookupSymbol<func::FuncOp>("forward");
   for (unsigned i = 0; i < forward.getNumResults(); ++i) {
     auto value =
         forward.getResultAttrOfType<DenseElementsAttr>(i, nn::kValueAttr);
-    bool known = value && value.getElementType().isInteger(1) &&
-                 value.getNumElements() == 1;
-    truths.push_back(known ? std::optional(*value.value_begin<bool>())
-                           : std::nullopt);
+    Type type = value ? value.getElementType() : Type();
+    bool known = value && value.getNumElements() == 1 &&
+                 (type.isInteger(1) || type.isInteger(64));
+    std::optional<int64_t> number;
+    if (known) {
+      APInt bits = *value.value_begin<APInt>();
+      number = type.isInteger(1) ? int64_t(bits.getZExtValue())
+                                 : bits.getSExtValue();
+    }
+    numbers.push_back(number);
   }
-  return truths;
+  return numbers;
 }
 
-std::vector<std::optional<bool>>
-foldConditions(StringRef model, const llvm::StringMap<GivenInput> &inputs) {
-  auto file = TemporaryFile::createHolding("shardonnx-if", "onnx", model);
+std::vector<std::optional<int64_t>>
+foldNumbers(StringRef model, const llvm::StringMap<GivenInput> &inputs) {
+  auto file = TemporaryFile::createHolding("shardonnx-fold", "onnx", model);
   if (!file)
     return {};
   CompileOptions options;
@@ -41,7 +47,11 @@ foldConditions(StringRef model, const llvm::StringMap<GivenInput> &inputs) {
   options.program = ProgramKind::Eval;
   ImportOptions import;
   import.inputs = inputs;
-  import.isSupported = isEvaluable;
+  // For each CastLike that it replaces by its body, the library would infer the
+  // whole graph's shapes anew.
+  import.isSupported = [](StringRef op) {
+    return isEvaluable(op) || op == "CastLike";
+  };
   Diagnostics quiet("shardonnx", llvm::nulls());
   Compilation compilation(options, quiet, std::move(import));
   if (failed(compilation.runTo(Level::Onnx)))

@@ -1,0 +1,97 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See NodeWriter.h.
+
+#include "NodeWriter.h"
+
+using namespace llvm;
+
+namespace shardonnx {
+
+/// Since which sizes and axes are inputs.
+static constexpr int kNumbersAreInputs = 13;
+
+static void setAxis(::onnx::NodeProto &node, int64_t axis) {
+  ::onnx::AttributeProto &attribute = *node.add_attribute();
+  attribute.set_name("axis");
+  attribute.set_type(::onnx::AttributeProto::INT);
+  attribute.set_i(axis);
+}
+
+::onnx::NodeProto &NodeWriter::add(StringRef op, ArrayRef<std::string> inputs,
+                                   ArrayRef<std::string> outputs) {
+  ::onnx::NodeProto &node = *graph.add_node();
+  node.set_op_type(op.str());
+  node.set_name(instead->name());
+  *node.mutable_metadata_props() = instead->metadata_props();
+  for (const std::string &name : inputs)
+    node.add_input(name);
+  for (const std::string &name : outputs)
+    node.add_output(name);
+  return node;
+}
+
+std::string NodeWriter::addConstant(const ::onnx::TensorProto &value,
+                                    StringRef name) {
+  std::string result = names.newName(name);
+  ::onnx::AttributeProto &attribute =
+      *add("Constant", {}, {result}).add_attribute();
+  attribute.set_name("value");
+  attribute.set_type(::onnx::AttributeProto::TENSOR);
+  *attribute.mutable_t() = value;
+  return result;
+}
+
+/// Nothing where they are an attribute.
+std::string NodeWriter::constantOf(ArrayRef<int64_t> numbers, StringRef name) {
+  if (opset < kNumbersAreInputs)
+    return "";
+  ::onnx::TensorProto value;
+  value.set_data_type(::onnx::TensorProto::INT64);
+  value.add_dims(int64_t(numbers.size()));
+  for (int64_t number : numbers)
+    value.add_int64_data(number);
+  return addConstant(value, name);
+}
+
+void NodeWriter::setNumbers(::onnx::NodeProto &node, ArrayRef<int64_t> numbers,
+                            StringRef attribute, const std::string &input) {
+  if (opset >= kNumbersAreInputs) {
+    node.add_input(input);
+    return;
+  }
+  ::onnx::AttributeProto &list = *node.add_attribute();
+  list.set_name(attribute.str());
+  list.set_type(::onnx::AttributeProto::INTS);
+  for (int64_t number : numbers)
+    list.add_ints(number);
+}
+
+std::string NodeWriter::changeAxis(StringRef op, const std::string &of,
+                                   int64_t axis) {
+  std::string axes = constantOf({axis}, of + "_axis");
+  std::string result = names.newName(of + "_" + op.lower());
+  setNumbers(add(op, {of}, {result}), {axis}, "axes", axes);
+  return result;
+}
+
+void NodeWriter::split(const std::string &whole, ArrayRef<std::string> parts,
+                       int64_t axis) {
+  std::vector<int64_t> ones(parts.size(), 1);
+  std::string sizes = constantOf(ones, whole + "_sizes");
+  ::onnx::NodeProto &node = add("Split", {whole}, parts);
+  setNumbers(node, ones, "split", sizes);
+  setAxis(node, axis);
+}
+
+void NodeWriter::concat(ArrayRef<std::string> parts, const std::string &whole,
+                        int64_t axis) {
+  setAxis(add("Concat", parts, {whole}), axis);
+}
+
+void NodeWriter::keep(::onnx::NodeProto &node) {
+  graph.add_node()->Swap(&node);
+}
+
+} // namespace shardonnx

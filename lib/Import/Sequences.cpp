@@ -1,0 +1,207 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Sequences.h.
+
+#include "Sequences.h"
+
+#include "NodeWriter.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/Endian.h"
+
+#include <optional>
+
+using namespace llvm;
+
+namespace shardonnx {
+namespace {
+
+using Nodes = google::protobuf::RepeatedPtrField<::onnx::NodeProto>;
+using Names = std::vector<std::string>;
+
+/// Of a longer one, no elements are known: each op of it copies their names.
+constexpr size_t kMostElements = 4096;
+
+std::optional<int64_t> numberOf(const ::onnx::TensorProto &tensor) {
+  if (tensor.data_type() != ::onnx::TensorProto::INT64)
+    return std::nullopt;
+  if (tensor.int64_data_size() == 1)
+    return tensor.int64_data(0);
+  if (tensor.raw_data().size() == sizeof(int64_t))
+    return support::endian::read64le(tensor.raw_data().data());
+  return std::nullopt;
+}
+
+class SequenceResolver {
+public:
+  SequenceResolver(::onnx::GraphProto &graph, int opset)
+      : graph(graph), writer(graph, opset) {}
+
+  void run() {
+    for (const ::onnx::TensorProto &tensor : graph.initializer())
+      noteNumber(tensor.name(), tensor);
+    Nodes nodes;
+    nodes.Swap(graph.mutable_node());
+    for (::onnx::NodeProto &node : nodes) {
+      writer.standFor(node);
+      if (!resolve(node))
+        writer.keep(node);
+    }
+    dropUnread();
+  }
+
+private:
+  void noteNumber(const std::string &name, const ::onnx::TensorProto &value) {
+    if (std::optional<int64_t> number = numberOf(value))
+      numbers[name] = *number;
+  }
+
+  /// The elements of a sequence that is known.
+  const Names *elements(const ::onnx::NodeProto &node) const {
+    auto known = sequences.find(node.input_size() ? node.input(0) : "");
+    return known == sequences.end() ? nullptr : &known->second;
+  }
+
+  /// The place that input `i` says, of 0 … `size` - 1; `otherwise` without it.
+  std::optional<size_t> placeAt(const ::onnx::NodeProto &node, int i,
+                                size_t size,
+                                std::optional<size_t> otherwise) const {
+    if (node.input_size() <= i || node.input(i).empty())
+      return otherwise;
+    auto number = numbers.find(node.input(i));
+    if (number == numbers.end())
+      return std::nullopt;
+    int64_t place = number->second, end = int64_t(size);
+    place += place < 0 ? end : 0;
+    if (place < 0 || place >= end)
+      return std::nullopt;
+    return size_t(place);
+  }
+
+  bool isTensor(const ::onnx::NodeProto &node, int i) const {
+    return node.input_size() > i && !node.input(i).empty() &&
+           !sequences.contains(node.input(i));
+  }
+
+  bool resolve(const ::onnx::NodeProto &node);
+  void make(const ::onnx::NodeProto &node);
+  void change(const ::onnx::NodeProto &node, const Names &before);
+  bool read(const ::onnx::NodeProto &node, const Names &from);
+  void dropUnread();
+
+  ::onnx::GraphProto &graph;
+  NodeWriter writer;
+  StringMap<int64_t> numbers;
+  StringMap<Names> sequences; // their elements
+};
+
+} // namespace
+
+void SequenceResolver::make(const ::onnx::NodeProto &node) {
+  if (!isOp(node, "SequenceEmpty") && !isOp(node, "SequenceConstruct"))
+    return;
+  for (int i = 0; i < node.input_size(); ++i)
+    if (!isTensor(node, i))
+      return;
+  sequences[node.output(0)] = Names(node.input().begin(), node.input().end());
+}
+
+void SequenceResolver::change(const ::onnx::NodeProto &node,
+                              const Names &before) {
+  Names after = before;
+  size_t size = before.size();
+  if (isOp(node, "SequenceInsert") && isTensor(node, 1) &&
+      size < kMostElements) {
+    // Before an element, or behind the last.
+    std::optional<size_t> place = placeAt(node, 2, size + 1, size);
+    if (!place)
+      return;
+    after.insert(after.begin() + ptrdiff_t(*place), node.input(1));
+  } else if (isOp(node, "SequenceErase") && size > 0) {
+    std::optional<size_t> place = placeAt(node, 1, size, size - 1);
+    if (!place)
+      return;
+    after.erase(after.begin() + ptrdiff_t(*place));
+  } else if (!isOp(node, "Identity")) {
+    return;
+  }
+  sequences[node.output(0)] = std::move(after);
+}
+
+/// Whether the node, which reads a sequence, has another in its place.
+bool SequenceResolver::read(const ::onnx::NodeProto &node, const Names &from) {
+  if (isOp(node, "SequenceAt")) {
+    std::optional<size_t> place =
+        placeAt(node, 1, from.size(), /*otherwise=*/std::nullopt);
+    if (place)
+      writer.add("Identity", {from[*place]}, {node.output(0)});
+    return place.has_value();
+  }
+  const ::onnx::AttributeProto *axis = findAttribute(node, "axis");
+  if (!isOp(node, "ConcatFromSequence") || from.empty() || !axis)
+    return false;
+  Names parts = from;
+  const ::onnx::AttributeProto *isNew = findAttribute(node, "new_axis");
+  if (isNew && isNew->i() != 0)
+    for (std::string &part : parts)
+      part = writer.changeAxis("Unsqueeze", part, axis->i());
+  writer.concat(parts, node.output(0), axis->i());
+  return true;
+}
+
+bool SequenceResolver::resolve(const ::onnx::NodeProto &node) {
+  if (node.output_size() != 1)
+    return false;
+  if (isOp(node, "Constant"))
+    if (const auto *value = findAttribute(node, "value"))
+      noteNumber(node.output(0), value->t());
+  const Names *known = elements(node);
+  if (!known)
+    make(node);
+  else if (read(node, *known))
+    return true;
+  else
+    change(node, Names(*known));
+  return false;
+}
+
+static void addReads(const ::onnx::NodeProto &node, StringSet<> &reads) {
+  for (const std::string &input : node.input())
+    reads.insert(input);
+  for (const ::onnx::AttributeProto &attribute : node.attribute()) {
+    for (const ::onnx::NodeProto &inner : attribute.g().node())
+      addReads(inner, reads);
+    for (const auto &output : attribute.g().output())
+      reads.insert(output.name());
+  }
+}
+
+/// Sequences that are known and that nobody reads any longer.
+void SequenceResolver::dropUnread() {
+  StringSet<> reads;
+  for (const auto &output : graph.output())
+    reads.insert(output.name());
+  std::vector<::onnx::NodeProto> kept;
+  for (::onnx::NodeProto &node : reverse(*graph.mutable_node())) {
+    if (node.output_size() == 1 && sequences.contains(node.output(0)) &&
+        !reads.contains(node.output(0)))
+      continue;
+    addReads(node, reads);
+    kept.emplace_back().Swap(&node);
+  }
+  graph.clear_node();
+  for (::onnx::NodeProto &node : reverse(kept))
+    graph.add_node()->Swap(&node);
+}
+
+void resolveSequences(::onnx::GraphProto &graph, int opset) {
+  bool any = any_of(graph.node(), [](const ::onnx::NodeProto &node) {
+    return isOp(node, "SequenceEmpty") || isOp(node, "SequenceConstruct");
+  });
+  if (any)
+    SequenceResolver(graph, opset).run();
+}
+
+} // namespace shardonnx

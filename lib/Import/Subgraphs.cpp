@@ -1,0 +1,143 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Subgraphs.h.
+
+#include "Subgraphs.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <onnx/onnx_pb.h>
+
+using namespace llvm;
+
+namespace shardonnx {
+
+const ::onnx::AttributeProto *findAttribute(const ::onnx::NodeProto &node,
+                                            StringRef name) {
+  auto found = find_if(node.attribute(), [&](const auto &attribute) {
+    return attribute.name() == name;
+  });
+  return found == node.attribute().end() ? nullptr : &*found;
+}
+
+bool isControlFlow(const ::onnx::NodeProto &node) {
+  return any_of(node.attribute(), [](const ::onnx::AttributeProto &attribute) {
+    return attribute.has_g() || attribute.graphs_size() > 0;
+  });
+}
+
+bool isOp(const ::onnx::NodeProto &node, StringRef op) {
+  return node.op_type() == op &&
+         (node.domain().empty() || node.domain() == "ai.onnx");
+}
+
+namespace {
+
+using NewNames = StringMap<std::string>;
+
+void rename(std::string &name, const NewNames &newNames) {
+  auto found = newNames.find(name);
+  if (found != newNames.end())
+    name = found->second;
+}
+
+/// Subgraphs inside may read what is renamed; what they name as it was named is
+/// renamed with it, in all that reads it.
+void renameAll(::onnx::NodeProto &node, const NewNames &newNames) {
+  for (std::string &name : *node.mutable_input())
+    rename(name, newNames);
+  for (std::string &name : *node.mutable_output())
+    rename(name, newNames);
+  for (::onnx::AttributeProto &attribute : *node.mutable_attribute()) {
+    if (!attribute.has_g())
+      continue;
+    ::onnx::GraphProto &inner = *attribute.mutable_g();
+    for (::onnx::NodeProto &innerNode : *inner.mutable_node())
+      renameAll(innerNode, newNames);
+    for (auto &input : *inner.mutable_input())
+      rename(*input.mutable_name(), newNames);
+    for (auto &output : *inner.mutable_output())
+      rename(*output.mutable_name(), newNames);
+    for (auto &tensor : *inner.mutable_initializer())
+      rename(*tensor.mutable_name(), newNames);
+  }
+}
+
+/// Whether training could change it: as a Constant it would not.
+bool mayBeWeight(const ::onnx::TensorProto &tensor) {
+  switch (tensor.data_type()) {
+  case ::onnx::TensorProto::FLOAT:
+  case ::onnx::TensorProto::DOUBLE:
+  case ::onnx::TensorProto::FLOAT16:
+  case ::onnx::TensorProto::BFLOAT16:
+    return any_of(tensor.dims(), [](int64_t size) { return size != 1; });
+  default:
+    return false;
+  }
+}
+
+/// An initializer of a subgraph, as a node.
+::onnx::NodeProto asNode(const ::onnx::TensorProto &tensor) {
+  ::onnx::NodeProto node;
+  node.set_op_type("Constant");
+  node.set_name(tensor.name());
+  node.add_output(tensor.name());
+  ::onnx::AttributeProto *value = node.add_attribute();
+  value->set_name("value");
+  value->set_type(::onnx::AttributeProto::TENSOR);
+  *value->mutable_t() = tensor;
+  return node;
+}
+
+} // namespace
+
+SubgraphWriter::SubgraphWriter(const ::onnx::GraphProto &graph) {
+  for (const auto &tensor : graph.initializer())
+    taken[tensor.name()];
+  for (const auto &input : graph.input())
+    taken[input.name()];
+  for (const auto &node : graph.node())
+    for (const std::string &name : node.output())
+      taken[name];
+}
+
+bool SubgraphWriter::canStandOutside(const ::onnx::GraphProto &subgraph) {
+  return subgraph.sparse_initializer_size() == 0 &&
+         none_of(subgraph.initializer(), mayBeWeight);
+}
+
+std::string SubgraphWriter::newName(StringRef name) {
+  auto [wanted, isNew] = taken.try_emplace(name);
+  if (isNew)
+    return name.str();
+  std::string other;
+  do
+    other = (name + "_" + Twine(++wanted->second)).str();
+  while (taken.contains(other));
+  taken[other];
+  return other;
+}
+
+SubgraphWriter::Copy SubgraphWriter::copy(const ::onnx::GraphProto &subgraph,
+                                          ArrayRef<std::string> inputs) {
+  Copy copy;
+  for (const ::onnx::TensorProto &tensor : subgraph.initializer())
+    copy.nodes.push_back(asNode(tensor));
+  copy.nodes.insert(copy.nodes.end(), subgraph.node().begin(),
+                    subgraph.node().end());
+  NewNames newNames;
+  for (auto [input, name] : zip(subgraph.input(), inputs))
+    newNames[input.name()] = name;
+  for (const ::onnx::NodeProto &node : copy.nodes)
+    for (const std::string &name : node.output())
+      if (!name.empty())
+        newNames[name] = newName(name);
+  for (::onnx::NodeProto &node : copy.nodes)
+    renameAll(node, newNames);
+  for (const auto &output : subgraph.output())
+    rename(copy.results.emplace_back(output.name()), newNames);
+  return copy;
+}
+
+} // namespace shardonnx

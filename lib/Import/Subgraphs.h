@@ -1,0 +1,62 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What control flow carries: branches of `If`, bodies of `Loop` and `Scan`.
+
+#ifndef SHARDONNX_LIB_IMPORT_SUBGRAPHS_H
+#define SHARDONNX_LIB_IMPORT_SUBGRAPHS_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <string>
+#include <vector>
+
+namespace onnx {
+class AttributeProto;
+class GraphProto;
+class NodeProto;
+} // namespace onnx
+
+namespace shardonnx {
+
+/// Null where the node has no such attribute.
+const ::onnx::AttributeProto *findAttribute(const ::onnx::NodeProto &node,
+                                            llvm::StringRef name);
+
+/// Branches and loops depend on data, which a compiled step cannot.
+bool isControlFlow(const ::onnx::NodeProto &node);
+
+/// Whether `node` is of the default domain, and this op.
+bool isOp(const ::onnx::NodeProto &node, llvm::StringRef op);
+
+/// Writes nodes of subgraphs as nodes of the graph around them.
+class SubgraphWriter {
+public:
+  /// The names of the graph's values are taken.
+  explicit SubgraphWriter(const ::onnx::GraphProto &graph);
+
+  /// Initializers become Constants: weights, which training could change, stay
+  /// where they are.
+  static bool canStandOutside(const ::onnx::GraphProto &subgraph);
+
+  struct Copy {
+    std::vector<::onnx::NodeProto> nodes;
+    std::vector<std::string> results;
+  };
+  /// The inputs of the subgraph are the values named `inputs`; what is named as
+  /// a value of the graph or of an earlier copy gets a new name.
+  Copy copy(const ::onnx::GraphProto &subgraph,
+            llvm::ArrayRef<std::string> inputs);
+
+  /// A name that no value has; it is taken from then on.
+  std::string newName(llvm::StringRef name);
+
+private:
+  llvm::StringMap<unsigned> taken; // names, and how often others wanted them
+};
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_LIB_IMPORT_SUBGRAPHS_H
