@@ -97,11 +97,11 @@ bool Slice::isAtHand(int initializer) const {
   bool left = stripped && size_t(initializer) < stripped->initializers.size() &&
               stripped->initializers[initializer].stripped;
   return !left && tensor.data_location() != ::onnx::TensorProto::EXTERNAL &&
-         !known.inputs.contains(tensor.name());
+         !known.changing.contains(tensor.name());
 }
 
-/// Of a weight that has no bytes here, its shape is all that may count; so it
-/// is of one that is an input, too, and may be given another value.
+/// Of a weight that has no bytes here, or whose value changes, its shape is all
+/// that may count.
 void Slice::addInputs(::onnx::GraphProto &graph) const {
   StringSet<> given;
   for (int i = 0; i < model.graph().initializer_size(); ++i) {

@@ -23,8 +23,9 @@ struct StrippedModel;
 struct KnownInitializers {
   /// Which of them have bytes; null once all that are left do.
   const StrippedModel *stripped;
-  /// The inputs of the file, all of which may be given another value.
-  const llvm::StringSet<> &inputs;
+  /// Those whose values are not for ever: also inputs of the file, which may be
+  /// given others, or weights, which training changes.
+  const llvm::StringSet<> &changing;
 };
 
 /// Puts the nodes of the branch that is taken in the place of each such `If`,

@@ -18,6 +18,7 @@
 #include "OldOpsets.h"
 #include "OnnxLibrary.h"
 #include "Parameters.h"
+#include "Subgraphs.h"
 #include "UnsupportedOps.h"
 #include "Untold.h"
 #include "WireFormat.h"
@@ -100,8 +101,7 @@ public:
       return {};
     if (failed(bindDimensions(*model.mutable_graph(), options, diagnostics)))
       return {};
-    for (const auto &input : model.graph().input())
-      fileInputs.insert(input.name());
+    noteChanging(metadata, forTraining);
     resolveFlow(&stripped);
     FailureOr<ModelInitializers> taken =
         takeInitializers(model, stripped, metadata, options.model, &context,
@@ -147,10 +147,11 @@ private:
   LogicalResult check() {
     return step(onnxlib::check(model), "is not a valid ONNX model");
   }
+  void noteChanging(const Metadata &metadata, bool forTraining);
   /// `strippedModel`: as long as the initializers are as in the file.
   void resolveFlow(const StrippedModel *strippedModel) {
     if (options.foldNumbers)
-      resolveFlowByShape(model, opsetOf(model), {strippedModel, fileInputs},
+      resolveFlowByShape(model, opsetOf(model), {strippedModel, changing},
                          options.foldNumbers);
   }
   LogicalResult refuseUnsupported(const Metadata &metadata, bool expanded);
@@ -169,8 +170,17 @@ private:
   Diagnostics &diagnostics;
   StrippedModel stripped;
   ::onnx::ModelProto model;
-  llvm::StringSet<> fileInputs; // also those of initializers
+  llvm::StringSet<> changing; // initializers, see KnownInitializers
 };
+
+void Importer::noteChanging(const Metadata &metadata, bool forTraining) {
+  for (const auto &input : model.graph().input())
+    changing.insert(input.name());
+  for (const auto &tensor : model.graph().initializer())
+    if (forTraining &&
+        (mayBeWeight(tensor) || metadata.holdsParameter(tensor.name())))
+      changing.insert(tensor.name());
+}
 
 /// An export in evaluation mode has no dropout, which its author may not know.
 void Importer::warnOfDropout(const Metadata &metadata) {

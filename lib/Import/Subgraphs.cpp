@@ -27,6 +27,18 @@ bool isControlFlow(const ::onnx::NodeProto &node) {
   });
 }
 
+bool mayBeWeight(const ::onnx::TensorProto &tensor) {
+  switch (tensor.data_type()) {
+  case ::onnx::TensorProto::FLOAT:
+  case ::onnx::TensorProto::DOUBLE:
+  case ::onnx::TensorProto::FLOAT16:
+  case ::onnx::TensorProto::BFLOAT16:
+    return any_of(tensor.dims(), [](int64_t size) { return size != 1; });
+  default:
+    return false;
+  }
+}
+
 bool isOp(const ::onnx::NodeProto &node, StringRef op) {
   return node.op_type() == op &&
          (node.domain().empty() || node.domain() == "ai.onnx");
@@ -61,19 +73,6 @@ void renameAll(::onnx::NodeProto &node, const NewNames &newNames) {
       rename(*output.mutable_name(), newNames);
     for (auto &tensor : *inner.mutable_initializer())
       rename(*tensor.mutable_name(), newNames);
-  }
-}
-
-/// Whether training could change it: as a Constant it would not.
-bool mayBeWeight(const ::onnx::TensorProto &tensor) {
-  switch (tensor.data_type()) {
-  case ::onnx::TensorProto::FLOAT:
-  case ::onnx::TensorProto::DOUBLE:
-  case ::onnx::TensorProto::FLOAT16:
-  case ::onnx::TensorProto::BFLOAT16:
-    return any_of(tensor.dims(), [](int64_t size) { return size != 1; });
-  default:
-    return false;
   }
 }
 

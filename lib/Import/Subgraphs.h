@@ -17,6 +17,7 @@ namespace onnx {
 class AttributeProto;
 class GraphProto;
 class NodeProto;
+class TensorProto;
 } // namespace onnx
 
 namespace shardonnx {
@@ -30,6 +31,10 @@ bool isControlFlow(const ::onnx::NodeProto &node);
 
 /// Whether `node` is of the default domain, and this op.
 bool isOp(const ::onnx::NodeProto &node, llvm::StringRef op);
+
+/// Whether training could change it; without a signature a single float is
+/// taken for a constant.
+bool mayBeWeight(const ::onnx::TensorProto &tensor);
 
 /// Writes nodes of subgraphs as nodes of the graph around them.
 class SubgraphWriter {

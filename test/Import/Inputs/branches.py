@@ -59,6 +59,11 @@ kinds["shape"] = graph(by_size("x", "a", branch("Relu"), branch("Tanh")) +
 # Which element is the largest is no matter of shapes.
 kinds["value"] = graph([node("ReduceMax", ["x"], ["m"], keepdims=0), node("ReduceMin", ["x"], ["k"], keepdims=0), node("Greater", ["m", "k"], ["is"]),
                         choose("is", "y", branch("Relu"), branch("Tanh"))], *dynamic)
+# Training changes what the weight sums up to.
+kinds["trained"] = graph([node("ReduceSum", ["w"], ["m"], keepdims=0), node("Greater", ["m", "none"], ["is"]),
+                          node("Mul", ["x", "w"], ["z"]), choose("is", "y", branch("Relu"), branch("Tanh"))],
+                         dynamic[0], dynamic[1] + [value("z", ["N", 4])],
+                         [tensor("w", [4], raw=floats(4)), tensor("none", [], raw=floats(1))])
 # A function that chooses by its attribute, as onnxscript writes one.
 chooser = function("Choose", "local", ["x"], ["y"], [
     node("Constant", [], ["k"], refers={"value_int": ("flag", 2)}),
