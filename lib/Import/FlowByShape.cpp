@@ -233,7 +233,7 @@ void resolveFlowByShape(::onnx::ModelProto &model, int opset,
                         const ImportOptions::FoldNumbers &foldNumbers) {
   StringSet<> tried; // conditions, names of loops
   resolveSequences(*model.mutable_graph(), opset);
-  while (true) {
+  while (any_of(model.graph().node(), isControlFlow)) {
     Slice slice(model, known);
     std::vector<Question> questions;
     for (const ::onnx::NodeProto &node : model.graph().node()) {
