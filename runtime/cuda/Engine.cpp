@@ -143,12 +143,9 @@ void CudaEngine::allocate(const DeviceProgram &code) {
     muon = std::make_unique<Muon>(context, options.adjustLR);
   context.muon = muon.get();
   constants = DeviceMemory(constantBytes, "constants");
-  if (constantBytes > 0)
-    check(driver().cuMemcpyHtoD(constants.address(), code.constants,
-                                code.constantsSize),
-          "copying constants to the GPU");
-  // That copy is ordered with none of our streams.
-  check(driver().cuCtxSynchronize(), "copying constants to the GPU");
+  writeNow(constants.address(), code.constants,
+           static_cast<int64_t>(code.constantsSize),
+           "copying constants to the GPU");
   context.constants = constants.data();
   context.privateBase = state->privateBase();
   context.params = state->paramPointers.data();

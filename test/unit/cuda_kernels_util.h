@@ -70,17 +70,14 @@ public:
       : size(size), before(kGuard + offset),
         memory(before + size + kGuard, "a test") {
     std::vector<uint8_t> guards(size_t(memory.size()), kGuardByte);
-    rt::cuda::check(rt::cuda::driver().cuMemcpyHtoD(
-                        memory.address(), guards.data(), guards.size()),
-                    "writing guards");
+    rt::cuda::writeNow(memory.address(), guards.data(), memory.size(),
+                       "writing guards");
   }
   void *data() const { return memory.data() + before; }
 
   void upload(const void *from) const {
-    if (size > 0)
-      rt::cuda::check(rt::cuda::driver().cuMemcpyHtoD(
-                          rt::cuda::deviceAddress(data()), from, size_t(size)),
-                      "uploading");
+    rt::cuda::writeNow(rt::cuda::deviceAddress(data()), from, size,
+                       "uploading");
   }
   void download(void *to) const {
     if (size > 0)

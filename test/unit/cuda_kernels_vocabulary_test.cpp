@@ -39,10 +39,8 @@ public:
                         mine.size() * sizeof(float)),
                     "reading shares");
     exchange(mine.data(), all.data(), count);
-    rt::cuda::check(rt::cuda::driver().cuMemcpyHtoD(
-                        rt::cuda::deviceAddress(what.to), all.data(),
-                        size_t(parts) * mine.size() * sizeof(float)),
-                    "telling shares");
+    rt::cuda::writeNow(rt::cuda::deviceAddress(what.to), all.data(),
+                       parts * what.bytes, "telling shares");
   }
 
   int64_t parts = 1;

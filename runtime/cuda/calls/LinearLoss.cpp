@@ -8,6 +8,7 @@
 #include "../plan/LossPlan.h"
 #include "LossRows.h"
 #include <algorithm>
+#include <type_traits>
 
 namespace shardonnx::rt::cuda {
 namespace {
@@ -32,17 +33,16 @@ public:
     auto *losses = reinterpret_cast<double *>(workspace + plan.losses);
     for (begin = 0; begin < d.rows; begin += d.chunkRows) {
       count = std::min(d.chunkRows, d.rows - begin);
-      product(lossProducts(d, count).logits, rowOf(x, d.ldx), w, logits());
+      eachPart([this](LossWords words) { addLogits(words); });
       LossRows rows = rowsOfChunk(labels, seed);
       if (shared.ranks > 1)
         lossOfSharedRows(rows, losses + begin);
       else
         lossOfRows(context, rows, count, losses + begin);
       if (dx)
-        product(lossProducts(d, count).dx, logits(), w,
-                const_cast<void *>(rowOf(dx, d.lddx)));
+        eachPart([this](LossWords words) { addDx(words); });
       if (dw)
-        addDw();
+        eachPart([this](LossWords words) { addDw(words); });
     }
     if (dw && plan.dw >= 0)
       storeDw();
@@ -51,6 +51,17 @@ public:
 
 private:
   void *logits() const { return workspace + plan.logits; }
+  void *logitsOf(LossWords words) const {
+    return workspace + plan.logits + words.begin * bytesOf(plan.dtype);
+  }
+  // Where words begin in the weight, or in what is laid out as it is.
+  template <typename Matrix>
+  Matrix *wordsOf(Matrix *matrix, int32_t dtype, LossWords words) const {
+    using Byte = std::conditional_t<std::is_const_v<Matrix>, const uint8_t,
+                                    uint8_t>;
+    int64_t elements = words.begin * (d.transW ? d.width : 1);
+    return static_cast<Byte *>(matrix) + elements * bytesOf(dtype);
+  }
   // Row `begin` of x or dx.
   const void *rowOf(const void *matrix, int64_t stride) const {
     return static_cast<const uint8_t *>(matrix) +
@@ -87,12 +98,29 @@ private:
     gemm(context, desc, a, b, c, workspace + plan.gemm);
   }
 
-  void addDw() {
-    ShxGemm desc = lossProducts(d, count).dw;
+  // First those that are many, then those that are left.
+  template <typename Body> void eachPart(Body body) {
+    int64_t cut = lossWordsCut(d);
+    body({0, cut});
+    if (cut < d.vocab)
+      body({cut, d.vocab - cut});
+  }
+  void addLogits(LossWords words) {
+    product(lossProducts(d, count, words).logits, rowOf(x, d.ldx),
+            wordsOf(w, d.dtypeW, words), logitsOf(words));
+  }
+  void addDx(LossWords words) {
+    product(lossProducts(d, count, words).dx, logitsOf(words),
+            wordsOf(w, d.dtypeW, words),
+            const_cast<void *>(rowOf(dx, d.lddx)));
+  }
+  void addDw(LossWords words) {
+    ShxGemm desc = lossProducts(d, count, words).dw;
     desc.accumulate = begin > 0 || (plan.dw < 0 && d.accumulateDw);
     const void *rows = rowOf(x, d.ldx);
-    void *to = plan.dw < 0 ? dw : workspace + plan.dw;
-    product(desc, d.transW ? logits() : rows, d.transW ? rows : logits(), to);
+    void *to = wordsOf(plan.dw < 0 ? dw : workspace + plan.dw, SHX_F32, words);
+    const void *parts = logitsOf(words);
+    product(desc, d.transW ? parts : rows, d.transW ? rows : parts, to);
   }
 
   // The sum of all chunks is rounded once.

@@ -63,6 +63,14 @@ void DeviceMemory::swap(DeviceMemory &other) noexcept {
   std::swap(allocator, other.allocator);
 }
 
+void writeNow(CUdeviceptr to, const void *from, int64_t bytes,
+              const std::string &what) {
+  if (bytes == 0)
+    return;
+  check(driver().cuMemcpyHtoD(to, from, static_cast<size_t>(bytes)), what);
+  check(driver().cuCtxSynchronize(), what);
+}
+
 PinnedMemory::PinnedMemory(int64_t bytes, const std::string &what)
     : bytes(bytes) {
   if (bytes == 0)

@@ -61,6 +61,12 @@ private:
   Allocator *allocator = nullptr;
 };
 
+/// Copies from host memory that is not pinned, and waits until it is there:
+/// cuMemcpyHtoD may return as soon as it has read the last of `from`, and the
+/// stream that it writes on is ordered with none of ours.
+void writeNow(CUdeviceptr to, const void *from, int64_t bytes,
+              const std::string &what);
+
 /// Host memory that copies do not have to go around. Zero at first.
 class PinnedMemory {
 public:

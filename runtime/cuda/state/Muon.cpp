@@ -26,10 +26,10 @@ Muon::Muon(Context &context, AdjustLR adjust)
     for (const MuonPlan::Matrix &matrix : owners.units[u].matrices)
       factors.push_back(matrix.factor(adjust));
   }
-  check(driver().cuMemcpyHtoD(workspace.address() +
-                                  static_cast<CUdeviceptr>(memory.factors),
-                              factors.data(), factors.size() * sizeof(float)),
-        "copying factors of the learning rate to the GPU");
+  writeNow(workspace.address() + static_cast<CUdeviceptr>(memory.factors),
+           factors.data(),
+           static_cast<int64_t>(factors.size() * sizeof(float)),
+           "copying factors of the learning rate to the GPU");
 }
 
 // A rank of the group that has a part of a matrix sends it to the owner, and

@@ -67,8 +67,7 @@ static void joinOnHost(const UnitState &unit, const Interval &cut,
         "reading a largest weight");
   uint32_t now =
       std::max(before, largestOnHost(unit.unit->paramType, from, cut.size()));
-  check(driver().cuMemcpyHtoD(deviceAddress(to), &now, sizeof(now)),
-        "writing a largest weight");
+  writeNow(deviceAddress(to), &now, sizeof(now), "writing a largest weight");
 }
 
 void WeightSteps::start() {

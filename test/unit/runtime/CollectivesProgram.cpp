@@ -183,8 +183,8 @@ public:
       upload(newMasters[u].address(), bytesOf(values, SHX_F32));
     }
     std::vector<double> mine = {context.rank + turn * 0.5};
-    check(driver().cuMemcpyHtoD(numbers.address(), mine.data(), sizeof(double)),
-          "setting a number");
+    writeNow(numbers.address(), mine.data(), sizeof(double),
+             "setting a number");
   }
 
   void expectGathered(size_t units, int turn) {
@@ -258,8 +258,7 @@ private:
             "copying");
   }
   static void upload(CUdeviceptr to, const std::vector<uint8_t> &bytes) {
-    if (!bytes.empty())
-      check(driver().cuMemcpyHtoD(to, bytes.data(), bytes.size()), "uploading");
+    writeNow(to, bytes.data(), static_cast<int64_t>(bytes.size()), "uploading");
   }
   static void expect(CUdeviceptr at, const std::vector<uint8_t> &wanted,
                      const std::string &what) {
