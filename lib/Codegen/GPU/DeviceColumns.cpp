@@ -19,8 +19,12 @@ static constexpr int64_t kThreads = 256;
 /// Blocks of the first launch that fill a GPU, and the most parts of a column.
 static constexpr int64_t kFillingBlocks = 132 * 4;
 static constexpr int64_t kMostChunks = 256;
-/// Blocks of a row kernel that sums columns besides: two for each processor.
-static constexpr int64_t kWalkingChunks = 132 * 2;
+/// Blocks of a row kernel that sums columns besides, for each processor: as
+/// many as have kWalkingThreads together. With less at work, each row's way to
+/// memory and back shows (two blocks of 96 threads, for rows of 768 elements:
+/// 1.2 TB/s on an H100).
+static constexpr int64_t kProcessors = 132, kWalkingThreads = 1024;
+static constexpr int64_t kLeastWalking = 2, kMostWalking = 8;
 /// Rows of a thread below which another chunk is not worth its partial sums.
 static constexpr int64_t kLeastRows = 4;
 /// Bytes that a thread should have asked for before it waits.
@@ -32,15 +36,27 @@ static int64_t threadsAcross(int64_t columns, int64_t lanes) {
   return llvm::PowerOf2Ceil(std::clamp<int64_t>(vectors, 1, kWarp));
 }
 
+/// Rows of a block of a row kernel. A row within a warp shares its block with
+/// others, and two of those fill a processor.
+static int64_t rowsPerWalk(const Kernel &kernel, int64_t lanes) {
+  int64_t vectors = llvm::divideCeil(kernel.getRowLength(), lanes);
+  int64_t threads = llvm::alignTo(vectors, kWarp);
+  int64_t blocks = threads == kWarp
+                       ? kLeastWalking
+                       : std::clamp(kWalkingThreads / threads, kLeastWalking,
+                                    kMostWalking);
+  return std::max<int64_t>(
+      kLeastRows, llvm::divideCeil(kernel.getRowCount(), kProcessors * blocks));
+}
+
 int64_t kernels::rowsPerChunk(const Kernel &kernel) {
   int64_t lanes = 4, columns = kernel.getRowLength();
-  if (kernel.getMode() == Kernel::Mode::Rows)
-    return std::max<int64_t>(
-        kLeastRows, llvm::divideCeil(kernel.getRowCount(), kWalkingChunks));
   for (const BufferLayout &layout : kernel.getBuffers())
     if (layout.strides.back() == 1 &&
         layout.elementType.getIntOrFloatBitWidth() <= 16)
       lanes = 8;
+  if (kernel.getMode() == Kernel::Mode::Rows)
+    return rowsPerWalk(kernel, lanes);
   int64_t across = threadsAcross(columns, lanes);
   int64_t blocks = llvm::divideCeil(columns, lanes * across);
   int64_t down = kThreads / across, rows = kernel.getRowCount();
