@@ -62,6 +62,8 @@ struct CUctx_st {
   /// The first error a kernel made; every later call returns it.
   CUresult error = CUDA_SUCCESS;
   int retained = 0;
+  /// Does what calls without a stream leave unfinished when they return.
+  CUstream unfinished = nullptr;
 };
 
 struct CUmod_st {

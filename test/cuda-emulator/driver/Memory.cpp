@@ -195,6 +195,28 @@ static CUresult runNow(const char *name, const Work &work) {
   return currentContext()->error;
 }
 
+static CUstream unfinishedOf(CUctx_st *context) {
+  std::lock_guard<std::recursive_mutex> lock(Driver::get().mutex);
+  if (!context->unfinished)
+    cuStreamCreate(&context->unfinished, CU_STREAM_DEFAULT);
+  return context->unfinished;
+}
+
+/// Calls that return before the device's memory is written. What is written is
+/// ordered with no stream that opts out of the default one.
+static CUresult finishLater(const char *name, CUdeviceptr to, size_t bytes,
+                            Work work) {
+  CUresult result = runNow(name, [=] {
+    if (!DeviceMemory::get().translate(to, bytes))
+      throw Fault(CUDA_ERROR_ILLEGAL_ADDRESS,
+                  std::string(name) + ": " +
+                      DeviceMemory::get().describe(to, bytes));
+  });
+  return result ? result
+                : enqueue(unfinishedOf(currentContext()), name,
+                          std::move(work));
+}
+
 static Work toDevice(CUdeviceptr to, const void *from, size_t bytes) {
   return [=] {
     std::memcpy(bytesOf(to, bytes, true, "copy to the device"),
@@ -233,8 +255,22 @@ template <class T> static Work fill(CUdeviceptr to, T value, size_t count) {
   };
 }
 
+static bool isPinned(const void *host) {
+  MemoryRange range;
+  return DeviceMemory::get().find(reinterpret_cast<uint64_t>(host), range) &&
+         range.pinned;
+}
+
+/// Of memory that is not page-locked it returns when that has been read.
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
-  return runNow("cuMemcpyHtoD", toDevice(to, from, bytes));
+  constexpr const char *name = "cuMemcpyHtoD";
+  if (isPinned(from) || reinterpret_cast<uint64_t>(from) >> 48)
+    return runNow(name, toDevice(to, from, bytes));
+  const char *begin = static_cast<const char *>(from);
+  auto staged = std::make_shared<std::vector<char>>(begin, begin + bytes);
+  return finishLater(name, to, bytes, [=] {
+    std::memcpy(bytesOf(to, bytes, true, name), staged->data(), bytes);
+  });
 }
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
   return runNow("cuMemcpyDtoH", toHost(to, from, bytes));
@@ -307,14 +343,20 @@ CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr to, cuuint64_t value,
   return enqueue(stream, "write of a value", writeValue(to, value));
 }
 
+template <class T>
+static CUresult setLater(const char *name, CUdeviceptr to, T value,
+                         size_t count) {
+  return finishLater(name, to, count * sizeof(T), fill(to, value, count));
+}
+
 CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {
-  return runNow("cuMemsetD8", fill(to, value, count));
+  return setLater("cuMemsetD8", to, value, count);
 }
 CUresult cuMemsetD16(CUdeviceptr to, unsigned short value, size_t count) {
-  return runNow("cuMemsetD16", fill(to, value, count));
+  return setLater("cuMemsetD16", to, value, count);
 }
 CUresult cuMemsetD32(CUdeviceptr to, unsigned value, size_t count) {
-  return runNow("cuMemsetD32", fill(to, value, count));
+  return setLater("cuMemsetD32", to, value, count);
 }
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count,
                          CUstream stream) {

@@ -30,6 +30,8 @@ public:
   explicit Buffer(const std::vector<T> &values) : Buffer(values.size()) {
     EXPECT_EQ(cuMemcpyHtoD(address, values.data(), count * sizeof(T)),
               CUDA_SUCCESS);
+    // Which is ordered with no stream of the tests'.
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
   }
   Buffer(const Buffer &) = delete;
   ~Buffer() { cuMemFree(address); }

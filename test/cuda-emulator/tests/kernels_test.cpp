@@ -257,6 +257,7 @@ TEST_P(KernelTest, ModuleVariables) {
   EXPECT_EQ(bytes, 4u);
   unsigned value = 100;
   CHECK_CU(cuMemcpyHtoD(counter, &value, 4));
+  CHECK_CU(cuCtxSynchronize());
   Buffer<float> a(32);
   Buffer<unsigned> b(32);
   CHECK_CU(launch(kernel, 1, 32, 0, a.address, b.address));

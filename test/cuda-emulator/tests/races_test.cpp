@@ -85,6 +85,16 @@ protected:
       std::fprintf(stderr, "failed\n");
     finish();
   }
+  /// What has returned need not have reached the device.
+  void uploads(bool ordered) {
+    allocate();
+    std::vector<char> host(1024);
+    cuMemcpyHtoD(a, host.data(), 1024);
+    if (ordered)
+      cuCtxSynchronize();
+    addOne(other, a, b);
+    finish();
+  }
   void betweenBlocks(unsigned blocks) {
     allocate();
     launch(function("blockRace"), blocks, 1, 0, a);
@@ -116,6 +126,11 @@ TEST_F(RaceTest, BetweenHostAndStream) {
         hostCopy(false);
       },
       exited, "nothing orders it and(.|\n)*failed");
+}
+
+TEST_F(RaceTest, BetweenAnUploadAndAStreamThatIsNotOrderedWithIt) {
+  EXPECT_EXIT(uploads(true), exited, "no race");
+  EXPECT_EXIT(uploads(false), exited, "nothing orders it and(.|\n)*failed");
 }
 
 TEST_F(RaceTest, BetweenBlocks) {

@@ -66,6 +66,7 @@ protected:
     CHECK_CU(cuMemcpyHtoD(a.address, zeros.data(), 1024));
     CHECK_CU(cuMemsetD8(b.address, 0, 1024));
     CHECK_CU(cuMemsetD8(c.address, 0, 1024));
+    CHECK_CU(cuCtxSynchronize());
   }
 
   CUstream other = nullptr;
