@@ -57,8 +57,8 @@ private:
   // Where words begin in the weight, or in what is laid out as it is.
   template <typename Matrix>
   Matrix *wordsOf(Matrix *matrix, int32_t dtype, LossWords words) const {
-    using Byte = std::conditional_t<std::is_const_v<Matrix>, const uint8_t,
-                                    uint8_t>;
+    using Byte =
+        std::conditional_t<std::is_const_v<Matrix>, const uint8_t, uint8_t>;
     int64_t elements = words.begin * (d.transW ? d.width : 1);
     return static_cast<Byte *>(matrix) + elements * bytesOf(dtype);
   }
@@ -111,8 +111,7 @@ private:
   }
   void addDx(LossWords words) {
     product(lossProducts(d, count, words).dx, logitsOf(words),
-            wordsOf(w, d.dtypeW, words),
-            const_cast<void *>(rowOf(dx, d.lddx)));
+            wordsOf(w, d.dtypeW, words), const_cast<void *>(rowOf(dx, d.lddx)));
   }
   void addDw(LossWords words) {
     ShxGemm desc = lossProducts(d, count, words).dw;

@@ -108,12 +108,13 @@ constexpr LossPlan planLoss(const ShxLinearCrossEntropy &desc) {
   plan.losses = take(desc.rows * 8);
   plan.dw = desc.dtypeDw == SHX_F32 ? -1 : take(desc.vocab * desc.width * 4);
   int64_t gemmBytes = 0, cut = lossWordsCut(desc);
-  for (LossWords words : {LossWords{0, cut}, LossWords{cut, desc.vocab - cut}}) {
+  for (LossWords words :
+       {LossWords{0, cut}, LossWords{cut, desc.vocab - cut}}) {
     LossProducts products = lossProducts(desc, desc.chunkRows, words);
     for (const ShxGemm *product :
          {&products.logits, &products.dx, &products.dw}) {
-      bool made = words.count > 0 &&
-                  (product == &products.logits || desc.lddx != 0);
+      bool made =
+          words.count > 0 && (product == &products.logits || desc.lddx != 0);
       if (made && planGemm(*product).bytes > gemmBytes)
         gemmBytes = planGemm(*product).bytes;
     }

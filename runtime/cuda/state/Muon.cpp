@@ -27,8 +27,7 @@ Muon::Muon(Context &context, AdjustLR adjust)
       factors.push_back(matrix.factor(adjust));
   }
   writeNow(workspace.address() + static_cast<CUdeviceptr>(memory.factors),
-           factors.data(),
-           static_cast<int64_t>(factors.size() * sizeof(float)),
+           factors.data(), static_cast<int64_t>(factors.size() * sizeof(float)),
            "copying factors of the learning rate to the GPU");
 }
 

@@ -212,9 +212,9 @@ static CUresult finishLater(const char *name, CUdeviceptr to, size_t bytes,
                   std::string(name) + ": " +
                       DeviceMemory::get().describe(to, bytes));
   });
-  return result ? result
-                : enqueue(unfinishedOf(currentContext()), name,
-                          std::move(work));
+  return result
+             ? result
+             : enqueue(unfinishedOf(currentContext()), name, std::move(work));
 }
 
 static Work toDevice(CUdeviceptr to, const void *from, size_t bytes) {
