@@ -40,10 +40,11 @@ static int64_t threadsAcross(int64_t columns, int64_t lanes) {
 /// others, and two of those fill a processor.
 static int64_t rowsPerWalk(const Kernel &kernel, int64_t lanes) {
   int64_t vectors = llvm::divideCeil(kernel.getRowLength(), lanes);
-  int64_t threads = llvm::alignTo(vectors, kWarp);
-  int64_t blocks = threads == kWarp ? kLeastWalking
-                                    : std::clamp(kWalkingThreads / threads,
-                                                 kLeastWalking, kMostWalking);
+  int64_t warps = std::max<int64_t>(1, llvm::divideCeil(vectors, kWarp));
+  int64_t blocks = std::clamp(kWalkingThreads / (warps * kWarp), kLeastWalking,
+                              kMostWalking);
+  if (warps == 1)
+    blocks = kLeastWalking;
   return std::max<int64_t>(
       kLeastRows, llvm::divideCeil(kernel.getRowCount(), kProcessors * blocks));
 }
