@@ -13,6 +13,7 @@
 #include "../../runtime/cuda/launch/Launch.h"
 #include "../../runtime/cuda/state/Slices.h"
 #include "../../runtime/cuda/state/State.h"
+#include "emulated.h"
 #include "shardonnx/runtime/ByteSize.h"
 #include <cmath>
 #include <cstdlib>
@@ -34,6 +35,7 @@ extern "C" const char test_ptx[], test_ptx_end[];
 using namespace shardonnx;
 using namespace shardonnx::rt;
 using namespace shardonnx::rt::cuda;
+using shardonnx::test::isEmulated;
 
 namespace {
 
@@ -49,11 +51,6 @@ template <typename T>
 void fill(const DeviceMemory &to, const std::vector<T> &values) {
   writeNow(to.address(), values.data(), int64_t(values.size() * sizeof(T)),
            "writing");
-}
-
-bool isEmulated() {
-  void *library = ::dlopen("libcuda.so.1", RTLD_LAZY);
-  return library && ::dlsym(library, "shardonnxEmulatorInstructions");
 }
 
 const ShxDeviceImage &testImage() {
