@@ -171,8 +171,11 @@ void StepWalk::finishUpdate(int64_t unit) {
 
 void StepWalk::work(const Work &parts) {
   // Of memory's speed, what products and attention leave to optimizers beside
-  // them; everything else leaves nothing. Assumed: nobody has measured it.
-  constexpr double kLeft = 0.5;
+  // them; everything else leaves nothing. Their blocks fill the processors, so
+  // that optimizers run in the gaps: of 15.3 ms of GPT-2 1.5B's on an H100 13.7
+  // were seen with nothing beside them (benchmarks/README.md, 2026-11-26), and
+  // 1.6 beside 85 ms.
+  constexpr double kLeft = 0.02;
   step.products += parts.products;
   step.attention += parts.attention;
   step.memory += parts.memory;

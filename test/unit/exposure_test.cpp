@@ -196,15 +196,16 @@ protected:
   Manifest m;
 };
 
-TEST_F(UpdateBeside, ProductsLeaveHalfOfMemory) {
-  runs(0, 4);
+TEST_F(UpdateBeside, ProductsLeaveLittleOfMemory) {
+  runs(0, 50);
   StepExposure step = predictExposure(m, slow(), Topology(1, 1));
-  // The first unit's is awaited; of the second one's 20 ms run beside 40.
-  EXPECT_NEAR(step.work, 0.014 + 0.040 + 0.008, 1e-9);
+  // The first unit's is awaited; of the second one's 10 ms run beside 500.
+  EXPECT_NEAR(step.work, 0.014 + 0.500 + 0.018, 1e-9);
   EXPECT_NEAR(step.exposed, 0, 1e-9);
-  runs(0, 8);
+  runs(0, 200);
   step = predictExposure(m, slow(), Topology(1, 1));
-  EXPECT_NEAR(step.work, 0.014 + 0.080, 1e-9);
+  EXPECT_NEAR(step.work, 0.014 + 2, 1e-9);
+  runs(0, 8);
   StepPlay offloads;
   offloads.offload = Offload::Optimizer;
   step = predictExposure(m, slow(), Topology(1, 1), offloads);
@@ -221,7 +222,7 @@ TEST_F(UpdateBeside, WhatMovesMemoryLeavesNothing) {
 }
 
 TEST_F(UpdateBeside, TheTimelineHasThemInTheirOrder) {
-  runs(0, 8);
+  runs(0, 200);
   std::vector<FunctionSchedule> schedule =
       predictSchedule(m, slow(), Topology(1, 1));
   std::vector<Span> spans;
@@ -232,7 +233,7 @@ TEST_F(UpdateBeside, TheTimelineHasThemInTheirOrder) {
   EXPECT_EQ(spans[0].unit, 0);
   EXPECT_NEAR(spans[0].end, 0.014, 1e-9);
   EXPECT_EQ(spans[1].unit, 1);
-  EXPECT_NEAR(spans[1].end, 0.014 + 2 * 0.028, 1e-9);
+  EXPECT_NEAR(spans[1].end, 0.014 + 50 * 0.028, 1e-9);
 }
 
 // A gather begins behind its unit's optimizer, beside the others'.
