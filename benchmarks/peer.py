@@ -4,8 +4,8 @@
 """One rank of PyTorch training what our executable trains, as fast as it can.
 
 Sdpa, fused AdamW, the same samples and step as the executable; f32, or bf16
-with f32 masters and moments: autocast, or FSDP2's policy in its modes. With
---lora, PEFT's adapters are trained and the rest is frozen.
+with f32 masters and moments: autocast, or FSDP2's policy in its modes; fp8 is
+bf16 but for torchao's products of the blocks. With --lora, PEFT's adapters are trained and the rest is frozen.
 Rank and world size come from the environment, as torchrun sets them; threads
 from OMP_NUM_THREADS. Rank 0 writes a JSON line a step. Several jobs may be
 given at once, parted by `+`: they share one start of PyTorch.
@@ -30,6 +30,9 @@ import export
 
 # Modes with a process for each rank.
 DISTRIBUTED = ("ddp", "fsdp2", "fsdp2-compile")
+
+# torchao's names of the executable's products of 8 bits.
+RECIPES = {"fp8": "tensorwise", "fp8:rowwise": "rowwise_with_gw_hp"}
 
 
 def causal_attention(module, query, key, value, attention_mask, scaling=None,
@@ -68,12 +71,24 @@ def build(options):
     if options.recompute == "block":
         model.gradient_checkpointing_enable(
             gradient_checkpointing_kwargs={"use_reentrant": False})
+    if options.precision in RECIPES:
+        multiply_eight_bits(model, RECIPES[options.precision])
     if options.lora:
         import peft
 
         model = peft.get_peft_model(model, peft.LoraConfig(
             r=options.lora, target_modules="all-linear"))
     return model.train()
+
+
+def multiply_eight_bits(model, recipe):
+    """Gives the blocks' linear layers products of 8 bits, as torchao has
+    them; the head keeps its own, as it does in the executable."""
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+    convert_to_float8_training(
+        model, config=Float8LinearConfig.from_recipe_name(recipe),
+        module_filter_fn=lambda _, name: "lm_head" not in name)
 
 
 def exported(options):
@@ -115,7 +130,7 @@ def wrap(model, options, world):
         settings = {"mesh": init_device_mesh(options.device, (world,)),
                     # One rank has nothing to give back after the forward.
                     "reshard_after_forward": world > 1}
-        if options.precision == "bf16":
+        if options.precision != "f32":
             settings["mp_policy"] = MixedPrecisionPolicy(
                 param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         for block in blocks(model):
@@ -284,7 +299,7 @@ def train(model, config, options, rank, world, log):
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     clock = kind(world, write)
-    autocast = options.precision == "bf16" and "fsdp2" not in options.mode
+    autocast = options.precision != "f32" and "fsdp2" not in options.mode
     data = batches(options, getattr(config, "max_position_embeddings", None),
                    rank, world)
     profile = Profile(options)
@@ -345,7 +360,8 @@ def parse(words):
     parser.add_argument("--mode", default="eager",
                         choices=("eager", "compile", *DISTRIBUTED))
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--precision", default="f32", choices=("f32", "bf16"))
+    parser.add_argument("--precision", default="f32",
+                        choices=("f32", "bf16", *RECIPES))
     parser.add_argument("--recompute", default="none",
                         choices=("none", "block"))
     parser.add_argument("--seq", metavar="N")

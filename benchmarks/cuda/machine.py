@@ -49,9 +49,11 @@ print(0 if library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count))
 """
 
 ASK_TORCH = """
-import json, torch, transformers
+import importlib.metadata, json, torch, transformers
+names = {d.name.lower(): d.version for d in importlib.metadata.distributions()}
 print(json.dumps(dict(torch=torch.__version__, cuda=torch.version.cuda,
                       transformers=transformers.__version__,
+                      torchao=names.get("torchao"),
                       device=torch.cuda.is_available())))
 """
 

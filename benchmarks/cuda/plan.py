@@ -41,8 +41,11 @@ def of_session(bundle, number):
     """A session's own rows, in order of worth."""
     found = list(everything(bundle))
     first, others = bundle["workloads"][:1], bundle["workloads"][1:]
+    eight = [work for work in others if work["precision"].startswith("fp8")]
+    others = [work for work in others if work not in eight]
     if number == 1:
-        return [*named(found, "machine", "f32-", "bf16-", "documents-"),
+        return [*named(found, "machine", "f32-", "bf16-", "documents-",
+                       "fp8-"),
                 *map(speed.speed_row, first),
                 *named(found, "strict-", "ranks-2-")]
     if number == 2:
@@ -52,7 +55,8 @@ def of_session(bundle, number):
                 *(speed.speed_row(work) for work in others
                   if work["recompute"] != "none")]
     profiles = named(found, "profile-")
-    return [*named(found, "memcheck-"), *profiles[1:], *profiles[:1],
+    return [*named(found, "memcheck-"), *map(speed.speed_row, eight),
+            *profiles[1:], *profiles[:1],
             *named(found, "racecheck-", "start-", "ranks-4-")]
 
 

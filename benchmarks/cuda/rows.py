@@ -32,8 +32,8 @@ Row = namedtuple("Row", "name limit run over keeps", defaults=[ended, False])
 STEPS = 20  # that are recorded
 SAMPLES = 12  # of one step, however they are dealt out
 LEARNING_RATE = "1e-3"
-NORM_RTOL = {"f32": 1e-3, "bf16": 5e-2}
-LOSS_RTOL = {"f32": 1e-4, "bf16": 1e-2}
+NORM_RTOL = {"f32": 1e-3, "bf16": 5e-2, "fp8": 5e-2}
+LOSS_RTOL = {"f32": 1e-4, "bf16": 1e-2, "fp8": 1e-3}
 # NCCL lets ranks share a GPU from this version on, if it is told to.
 SHARING_NCCL = 23000
 STRATEGIES = ("full_shard", "shard_grad_op", "no_shard")
@@ -211,6 +211,21 @@ def documents_row(model):
     return Row(name, 120, run)
 
 
+def eight_bits_row(model):
+    """Products of 8 bits with torch's own float8, by each recipe."""
+    name = f"fp8-{model['name']}"
+
+    def run(session):
+        for recipe in model["recorded"]:
+            steps = train_check(session, model, recipe)
+            session.add(name, "check",
+                        against=f"the recorded PyTorch run ({recipe})",
+                        **faults(steps, recorded(session, model, recipe),
+                                 "fp8"))
+
+    return Row(name, 120, run)
+
+
 def sanitizer_row(model, tool):
     """compute-sanitizer over a few steps; its summary must say zero."""
     name = f"{tool}-{model['name']}"
@@ -271,6 +286,8 @@ def correctness(bundle):
                 yield check_row(model, precision)
     for model in bundle.get("documents", ()):
         yield documents_row(model)
+    for model in bundle.get("eight_bits", ()):
+        yield eight_bits_row(model)
     for model in models:
         if "strict" in model["programs"]:
             yield strict_row(model)

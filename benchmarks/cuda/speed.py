@@ -116,6 +116,10 @@ def chosen_peers(session, work, name, wanted):
     except Skip as reason:
         session.add(name, "note", text=f"without PyTorch: {reason}")
         return ()
+    if work["precision"].startswith("fp8") and not session.torch()["torchao"]:
+        session.add(name, "note", text="without PyTorch, whose products of 8 "
+                    "bits are torchao's: there is none")
+        return ()
     return [peer for peer in wanted or work["peers"]
             if peer in session.options.peers]
 

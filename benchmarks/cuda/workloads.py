@@ -5,6 +5,11 @@
 from collections import namedtuple
 
 BF16 = ("--param-dtype=bf16", "--reduce-dtype=f32")
+# Compile options by what a large model computes in; peer.py's --precision.
+PRECISIONS = {
+    "f32": (), "bf16": BF16, "fp8": (*BF16, "--matmul-dtype=fp8"),
+    "fp8:rowwise": (*BF16, "--matmul-dtype=fp8:rowwise"),
+}
 
 # Tiny models, weights included: the project's recorded training runs. `cases`
 # are recordings by precision, `programs` compile options by name.
@@ -32,6 +37,14 @@ DOCUMENTS = [
            "some": (*PACKED, "--max-documents=6")}),
 ]
 
+# Products of 8 bits, however small, with what torch's own float8 recorded.
+EIGHT_BITS = [
+    Check("llama", "llama-sixteens",
+          {"fp8": "llama-fp8", "fp8-rowwise": "llama-fp8-rowwise"},
+          {"fp8": ("--matmul-dtype=fp8", "--matmul-gain=0"),
+           "fp8-rowwise": ("--matmul-dtype=fp8:rowwise", "--matmul-gain=0")}),
+]
+
 # `peers`: modes of peer.py. `limit`: seconds for the whole row. `start`: its
 # time to start is measured, too.
 Work = namedtuple("Work", "name title preset shape batch seq precision "
@@ -41,9 +54,9 @@ MODES = ("eager", "compile", "fsdp2", "fsdp2-compile")
 
 
 def large(name, title, preset, batch, seq, recompute, limit, steps=25,
-          start=False):
-    return Work(name, title, preset, "", batch, seq, "bf16", recompute, steps,
-                MODES, limit, start)
+          start=False, precision="bf16", peers=MODES):
+    return Work(name, title, preset, "", batch, seq, precision, recompute,
+                steps, peers, limit, start)
 
 
 CUDA_WORK = [
@@ -58,6 +71,13 @@ CUDA_WORK = [
           "block", 560),
     large("smollm3-3b-4096-block", "SmolLM3-3B", "smollm3-3b", 4, 4096,
           "block", 560),
+    # torchao, which the peers' 8 bits are of, knows no Conv1D of GPT-2.
+    large("gpt2-1.5b-fp8", "GPT-2 1.5B", "gpt2-1.5b", 16, 1024, "none", 200,
+          precision="fp8", peers=()),
+    large("smollm3-3b-8192-fp8", "SmolLM3-3B", "smollm3-3b", 1, 8192, "none",
+          560, precision="fp8", peers=("compile",)),
+    large("smollm3-3b-8192-fp8-rowwise", "SmolLM3-3B", "smollm3-3b", 1, 8192,
+          "none", 560, precision="fp8:rowwise", peers=("compile",)),
 ]
 
 # The same rows at a size that a CPU trains in a moment.

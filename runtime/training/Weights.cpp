@@ -14,6 +14,7 @@
 #include "shardonnx/runtime/Sha256.h"
 #include <cctype>
 #include <cmath>
+#include <future>
 #include <map>
 #include <thread>
 
@@ -23,7 +24,7 @@ namespace {
 constexpr const char *kRemedy =
     "give --model FILE (where the ONNX file is now, its external data beside "
     "it), or --init=random";
-constexpr int64_t kChunk = 1 << 22; // elements drawn at a time
+constexpr int64_t kChunk = 1 << 20; // elements drawn at a time
 constexpr int64_t kWorth = 1 << 14; // of a thread of its own
 
 std::string folderOf(const std::string &path) {
@@ -201,7 +202,7 @@ Distribution distributionOf(const Manifest::Param &param, uint64_t seed) {
 }
 
 // A large model's numbers would take one core minutes.
-void fill(std::vector<float> &values, const Distribution &from, int64_t first,
+void fillOn(std::vector<float> &values, const Distribution &from, int64_t first,
           int threads) {
   auto count = static_cast<int64_t>(values.size());
   int64_t share = std::max((count + threads - 1) / threads, kWorth);
@@ -215,20 +216,49 @@ void fill(std::vector<float> &values, const Distribution &from, int64_t first,
     other.join();
 }
 
+// A run of elements: where they go in the range, and which of the whole
+// parameter they are.
+struct Piece {
+  int64_t to, first, count;
+};
+
+std::vector<Piece> piecesOf(const OwnedRange &target) {
+  std::vector<Piece> pieces;
+  target.part().forRuns(
+      target.begin, target.end, [&](int64_t to, int64_t first, int64_t count) {
+        for (int64_t at = 0; at < count; at += kChunk)
+          pieces.push_back({to + at, first + at, std::min(kChunk, count - at)});
+      });
+  return pieces;
+}
+
+// While one piece is written, which a single thread does, the next is drawn.
 void draw(const OwnedRange &target, uint64_t seed, int threads) {
   Distribution from = distributionOf(*target.param, seed);
-  std::vector<float> values;
-  auto drawRun = [&](int64_t to, int64_t whole, int64_t count) {
-    for (int64_t at = 0; at < count; at += kChunk) {
-      int64_t n = std::min(kChunk, count - at);
-      values.assign(static_cast<size_t>(n),
-                    from.kind == Draw::Ones ? 1.0f : 0.0f);
-      if (from.kind == Draw::Normal || from.kind == Draw::Uniform)
-        fill(values, from, whole + at, threads);
-      target.write(to + at, values.data(), n);
-    }
+  std::vector<Piece> pieces = piecesOf(target);
+  std::vector<float> now, next;
+  auto drawPiece = [&](std::vector<float> &values, const Piece &piece) {
+    values.assign(static_cast<size_t>(piece.count),
+                  from.kind == Draw::Ones ? 1.0f : 0.0f);
+    if (from.kind == Draw::Normal || from.kind == Draw::Uniform)
+      fillOn(values, from, piece.first, threads);
   };
-  target.part().forRuns(target.begin, target.end, drawRun);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (i == 0)
+      drawPiece(now, pieces[0]);
+    std::future<void> drawn;
+    if (i + 1 < pieces.size()) {
+      const Piece &ahead = pieces[i + 1];
+      bool aside = threads > 1 && ahead.count > kWorth;
+      drawn =
+          std::async(aside ? std::launch::async : std::launch::deferred,
+                     drawPiece, std::ref(next), std::cref(ahead));
+    }
+    target.write(pieces[i].to, now.data(), pieces[i].count);
+    if (drawn.valid())
+      drawn.get();
+    now.swap(next);
+  }
 }
 
 // What no file has.

@@ -217,7 +217,8 @@ bool Emitter::emitLeaf(Operation &op) {
   } else if (auto scale = dyn_cast<nn::LossScaleOp>(op)) {
     addScalar(scale.getResult(), SHX_LOSS_SCALE);
   } else if (auto step = dyn_cast<nn::F8WeightStepOp>(op)) {
-    addScalar(step.getResult(), SHX_NUM_SCALARS + int64_t(*step.getIndex()));
+    addScalar(step.getResult(), SHX_NUM_SCALARS + SHX_STEP_STRIDE *
+                                                      int64_t(*step.getIndex()));
   } else {
     return false;
   }
@@ -340,7 +341,8 @@ void Emitter::emit(nn::LossOp op) {
 }
 
 /// Steps of whole tensors, which blocks of threads join as they find them, lie
-/// side by side and are zero when the function begins: one call for all.
+/// SHX_STEP_STRIDE apart and are zero when the function begins: one call for
+/// all.
 void Emitter::clearSteps() {
   SmallVector<Value> steps;
   for (auto fused : function.front().getOps<nn::FusedOp>())
@@ -352,12 +354,13 @@ void Emitter::clearSteps() {
   if (steps.empty())
     return;
   Root root;
-  root.shape = {int64_t(steps.size())};
+  root.shape = {int64_t(steps.size()) * SHX_STEP_STRIDE};
   root.elementType = builder.getF32Type();
-  Storage all = {placement.newRoot(std::move(root)),
-                 Layout::rowMajor({int64_t(steps.size())})};
+  Layout layout = Layout::rowMajor(root.shape);
+  Storage all = {placement.newRoot(std::move(root)), layout};
   for (auto [i, step] : llvm::enumerate(steps))
-    placement.put(step, {all.root, all.layout.slice({int64_t(i)}, {1})});
+    placement.put(step, {all.root, layout.slice(
+                                       {int64_t(i) * SHX_STEP_STRIDE}, {1})});
   loc = exec::withPlace(steps.front().getDefiningOp());
   exec::ZeroOp::create(builder, loc, bufferOf(all));
 }

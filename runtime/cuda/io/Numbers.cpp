@@ -24,7 +24,7 @@ int64_t lossAt(int ranks) { return reportDoubles(ranks); }
 int64_t squaresAt(int ranks) { return lossAt(ranks) + 2; }
 int64_t partialsAt(int ranks) { return squaresAt(ranks) + 1 + ranks; }
 
-int64_t doublesOf(int64_t steps) { return (steps + 1) / 2; }
+int64_t doublesOf(int64_t steps) { return steps * (SHX_STEP_STRIDE / 2); }
 
 // Of the pinned memory: each slot's report, then two forms of its scalars.
 int64_t slotDoubles(int ranks) {
@@ -60,6 +60,7 @@ Cells Numbers::cells(bool keepsScalars) const {
   cells.scalarsWithoutDecay = devicePointer<float>(device.address());
   cells.scalars = cells.scalarsWithoutDecay + SHX_NUM_SCALARS;
   cells.steps = cells.scalars + SHX_NUM_SCALARS;
+  static_assert(2 * SHX_NUM_SCALARS % SHX_STEP_STRIDE == 0);
   double *base = devicePointer<double>(device.address()) + 2 * kScalarDoubles +
                  stepDoubles;
   cells.optimizerScalarsWithoutDecay = keepsScalars

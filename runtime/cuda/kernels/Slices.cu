@@ -201,7 +201,7 @@ __device__ void joinLargest(const Stored<From> *x, uint32_t *largest,
   }
 SHX_FOR_FLOATS(SHX_LARGEST)
 
-// steps[i] = nn.f8_step e4m3 of each largest value: the least power of two that
+// steps[i][0] = nn.f8_step e4m3 of each largest value: the least power of two that
 // 448 times is no less, at least that of 1e-12; what is not finite stays so.
 extern "C" __global__ void __launch_bounds__(kSliceThreads)
     shx_k_f8_steps(const float *largest, float *steps, int64_t count) {
@@ -215,7 +215,7 @@ extern "C" __global__ void __launch_bounds__(kSliceThreads)
     bits = __float_as_uint(fmaxf(largest[i], 1e-12f)) + (kOne / 4 - 1);
     bits = (bits & kExponent) - 8 * kOne;
   }
-  steps[i] = __uint_as_float(bits);
+  steps[i * SHX_STEP_STRIDE] = __uint_as_float(bits);
 }
 
 namespace shardonnx::rt::cuda {

@@ -57,7 +57,8 @@ struct Cells {
   /// run beside the next one, else the same.
   float *optimizerScalars = nullptr;
   float *optimizerScalarsWithoutDecay = nullptr;
-  float *steps = nullptr; // of weights that products read in 8 bits
+  /// Of weights that products read in 8 bits, SHX_STEP_STRIDE apart.
+  float *steps = nullptr;
   /// Of this rank's microbatches: their sum, and what evaluation divides by.
   double *loss = nullptr;       // [2]
   double *losses = nullptr;     // [ranks][2]

@@ -121,7 +121,7 @@ void WeightSteps::castUnit(size_t unit) const {
   for (const Owned &owned : units[unit])
     castToCodes(context, u.unit->masterType,
                 u.master + owned.cut.begin * master,
-                context.cells.steps + owned.step, u.params + owned.cut.begin,
+                context.cells.steps + owned.step * SHX_STEP_STRIDE, u.params + owned.cut.begin,
                 owned.cut.size());
   context.collectives->updated(unit);
 }

@@ -66,6 +66,10 @@ typedef enum ShxScalar {
   SHX_NUM_SCALARS = 18,
 } ShxScalar;
 
+// From one tensor's step to the next, in f32: cuBLASLt 13 refuses the scale of
+// an operand that does not lie on 16 bytes.
+enum { SHX_STEP_STRIDE = 4 };
+
 // The head of the runtime's context: the bases that generated code adds its
 // fixed offsets to. The runtime derives its own struct from it.
 typedef struct ShxContext {
@@ -73,7 +77,7 @@ typedef struct ShxContext {
   uint8_t *const *params;   // [unit] gathered parameters, param_dtype
   uint8_t *const *grads;    // [unit] this rank's full gradients, reduce_dtype
   uint8_t *const *inputs;   // [graph input] the current microbatch
-  const float *scalars;     // [ShxScalar], then steps (nn.f8_weight_step)
+  const float *scalars; // [ShxScalar], then [nn.f8_weight_step][SHX_STEP_STRIDE]
   const uint8_t *constants; // CUDA: the device's copy of shx_constants
 } ShxContext;
 
@@ -162,8 +166,7 @@ void shx_gemm_epilogue(ShxContext *ctx, const ShxGemm *desc, const void *a,
 // C = stepA·stepB·(A·Bᵀ) (+ C when accumulate, + addend unless that is null): A
 // is m×k, B stored n×k (transB). Steps are one for each operand, or with
 // SHX_GEMM_ROW_STEPS m of A and n of B. The addend has C's dtype: laid out as
-// C, or with SHX_EPILOGUE_BIAS n elements. What the call wants lies on 16
-// bytes.
+// C, or with SHX_EPILOGUE_BIAS n elements. Everything lies on 16 bytes.
 void shx_f8_gemm(ShxContext *ctx, const ShxGemm *desc, const void *a,
                  const void *b, const float *stepA, const float *stepB, void *c,
                  void *addend, void *workspace);
