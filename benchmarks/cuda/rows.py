@@ -11,6 +11,7 @@ how it failed. What a row that `keeps` has found, a later call adds to.
 import json
 import os
 import re
+import statistics
 from collections import namedtuple
 
 import check
@@ -32,7 +33,7 @@ Row = namedtuple("Row", "name limit run over keeps", defaults=[ended, False])
 STEPS = 20  # that are recorded
 SAMPLES = 12  # of one step, however they are dealt out
 LEARNING_RATE = "1e-3"
-NORM_RTOL = {"f32": 1e-3, "bf16": 5e-2, "fp8": 5e-2}
+NORM_RTOL = {"f32": 1e-3, "bf16": 5e-2, "fp8": 1e-2}
 LOSS_RTOL = {"f32": 1e-4, "bf16": 1e-2, "fp8": 1e-3}
 # NCCL lets ranks share a GPU from this version on, if it is told to.
 SHARING_NCCL = 23000
@@ -43,19 +44,18 @@ class Skip(Exception):
     """The machine lacks what the row, or the rest of it, needs."""
 
 
-def relative(first, second):
-    """Largest relative difference of losses, and of gradient norms."""
-    return [max(check.relative(a.get(key), b[key])
-                for a, b in zip(first, second))
-            for key in ("loss", "grad_norm")]
+def relative(first, second, key):
+    """Each step's relative difference."""
+    return [check.relative(a.get(key), b[key]) for a, b in zip(first, second)]
 
 
-def faults(steps, reference, precision):
+def faults(steps, reference, precision, of_norms=max):
     """Worst errors against a run of equally many steps; raises if too big."""
     if len(steps) != len(reference):
         raise RuntimeError(f"{len(steps)} steps in the log, not "
                            f"{len(reference)}")
-    loss, norm = relative(steps, reference)
+    loss = max(relative(steps, reference, "loss"))
+    norm = of_norms(relative(steps, reference, "grad_norm"))
     if not (loss <= LOSS_RTOL[precision] and norm <= NORM_RTOL[precision]):
         raise RuntimeError(
             f"losses part by {loss:.1e} (allowed {LOSS_RTOL[precision]:.0e}), "
@@ -212,16 +212,22 @@ def documents_row(model):
 
 
 def eight_bits_row(model):
-    """Products of 8 bits with torch's own float8, by each recipe."""
+    """Products of 8 bits with torch's own float8, by each recipe.
+
+    A value that lies between two of 8 bits is rounded up in one program and
+    down in another, which a single step's norm may show (of the 20 of
+    llama-fp8 on a CPU, one is off by 2.6e-2, the others by 2e-4 at most): of
+    norms the median counts.
+    """
     name = f"fp8-{model['name']}"
 
     def run(session):
         for recipe in model["recorded"]:
             steps = train_check(session, model, recipe)
-            session.add(name, "check",
-                        against=f"the recorded PyTorch run ({recipe})",
+            session.add(name, "check", against="the recorded PyTorch run "
+                        f"({recipe}; median of norms)",
                         **faults(steps, recorded(session, model, recipe),
-                                 "fp8"))
+                                 "fp8", statistics.median))
 
     return Row(name, 120, run)
 

@@ -7,8 +7,8 @@
 // RUN: shardonnx-opt %s -fsdp-to-exec | FileCheck %s
 
 // CHECK-LABEL: func.func @eval
-// CHECK: %[[STEPS:.*]] = exec.alloc : memref<2xf32>
-// CHECK-NEXT: exec.zero %[[STEPS]] : memref<2xf32>
+// CHECK: %[[STEPS:.*]] = exec.alloc : memref<8xf32>
+// CHECK-NEXT: exec.zero %[[STEPS]] : memref<8xf32>
 // CHECK-NOT: exec.zero
 // CHECK: exec.launch @rows_f8_tensor_step(
 // CHECK: exec.launch @rows_f8_tensor_step(

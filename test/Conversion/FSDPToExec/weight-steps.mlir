@@ -13,7 +13,7 @@
 // CHECK-NOT: nn.f8_steps
 // CHECK-LABEL: func.func @first
 // CHECK: exec.buffer scalar 18 : memref<1xf32>
-// CHECK: exec.buffer scalar 19 : memref<1xf32>
+// CHECK: exec.buffer scalar 22 : memref<1xf32>
 // CHECK-LABEL: func.func @second
 // CHECK: exec.buffer scalar 18 : memref<1xf32>
 nn.parameter @p : tensor<32x48xf32> trainable {onnx_name = "p", place = #nn.place<@h>}
