@@ -203,7 +203,7 @@ Distribution distributionOf(const Manifest::Param &param, uint64_t seed) {
 
 // A large model's numbers would take one core minutes.
 void fillOn(std::vector<float> &values, const Distribution &from, int64_t first,
-          int threads) {
+            int threads) {
   auto count = static_cast<int64_t>(values.size());
   int64_t share = std::max((count + threads - 1) / threads, kWorth);
   std::vector<std::thread> others;
@@ -250,9 +250,8 @@ void draw(const OwnedRange &target, uint64_t seed, int threads) {
     if (i + 1 < pieces.size()) {
       const Piece &ahead = pieces[i + 1];
       bool aside = threads > 1 && ahead.count > kWorth;
-      drawn =
-          std::async(aside ? std::launch::async : std::launch::deferred,
-                     drawPiece, std::ref(next), std::cref(ahead));
+      drawn = std::async(aside ? std::launch::async : std::launch::deferred,
+                         drawPiece, std::ref(next), std::cref(ahead));
     }
     target.write(pieces[i].to, now.data(), pieces[i].count);
     if (drawn.valid())

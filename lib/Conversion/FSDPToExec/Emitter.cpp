@@ -217,8 +217,8 @@ bool Emitter::emitLeaf(Operation &op) {
   } else if (auto scale = dyn_cast<nn::LossScaleOp>(op)) {
     addScalar(scale.getResult(), SHX_LOSS_SCALE);
   } else if (auto step = dyn_cast<nn::F8WeightStepOp>(op)) {
-    addScalar(step.getResult(), SHX_NUM_SCALARS + SHX_STEP_STRIDE *
-                                                      int64_t(*step.getIndex()));
+    addScalar(step.getResult(),
+              SHX_NUM_SCALARS + SHX_STEP_STRIDE * int64_t(*step.getIndex()));
   } else {
     return false;
   }
@@ -359,8 +359,8 @@ void Emitter::clearSteps() {
   Layout layout = Layout::rowMajor(root.shape);
   Storage all = {placement.newRoot(std::move(root)), layout};
   for (auto [i, step] : llvm::enumerate(steps))
-    placement.put(step, {all.root, layout.slice(
-                                       {int64_t(i) * SHX_STEP_STRIDE}, {1})});
+    placement.put(
+        step, {all.root, layout.slice({int64_t(i) * SHX_STEP_STRIDE}, {1})});
   loc = exec::withPlace(steps.front().getDefiningOp());
   exec::ZeroOp::create(builder, loc, bufferOf(all));
 }

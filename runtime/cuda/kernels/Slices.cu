@@ -201,8 +201,9 @@ __device__ void joinLargest(const Stored<From> *x, uint32_t *largest,
   }
 SHX_FOR_FLOATS(SHX_LARGEST)
 
-// steps[i][0] = nn.f8_step e4m3 of each largest value: the least power of two that
-// 448 times is no less, at least that of 1e-12; what is not finite stays so.
+// steps[i][0] = nn.f8_step e4m3 of each largest value: the least power of two
+// that 448 times is no less, at least that of 1e-12; what is not finite stays
+// so.
 extern "C" __global__ void __launch_bounds__(kSliceThreads)
     shx_k_f8_steps(const float *largest, float *steps, int64_t count) {
   int64_t i = int64_t(blockIdx.x) * kSliceThreads + threadIdx.x;

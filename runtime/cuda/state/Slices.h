@@ -15,7 +15,8 @@ namespace shardonnx::rt::cuda {
 
 /// On the compute stream: *largest, the bits of a number that is not negative,
 /// becomes no less than any |x|, rounded to bf16 where products read it so; the
-/// steps of e4m3 of such numbers, SHX_STEP_STRIDE apart; and x in bf16 over its step, in e4m3.
+/// steps of e4m3 of such numbers, SHX_STEP_STRIDE apart; and x in bf16 over its
+/// step, in e4m3.
 void joinLargest(Context &context, int32_t dtype, const void *x, int64_t count,
                  bool toBF16, uint32_t *largest);
 void takeF8Steps(Context &context, const uint32_t *largest, float *steps,

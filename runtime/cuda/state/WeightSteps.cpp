@@ -121,8 +121,8 @@ void WeightSteps::castUnit(size_t unit) const {
   for (const Owned &owned : units[unit])
     castToCodes(context, u.unit->masterType,
                 u.master + owned.cut.begin * master,
-                context.cells.steps + owned.step * SHX_STEP_STRIDE, u.params + owned.cut.begin,
-                owned.cut.size());
+                context.cells.steps + owned.step * SHX_STEP_STRIDE,
+                u.params + owned.cut.begin, owned.cut.size());
   context.collectives->updated(unit);
 }
 

@@ -223,6 +223,17 @@ class RunTest(unittest.TestCase):
         self.assertEqual(ends["memcheck-a"][0], "skipped")
         self.assertIn("### profile-large", said)
 
+    def test_eight_bits(self):
+        """Rows of session 3, whose peers want torchao; the fake has none."""
+        eight = dict(work("eight", "good", ["compile"]), precision="fp8")
+        bundle = [check("a", "good")], [work("small", "good"), eight]
+        status, ends, said = self.run_it(*bundle, ["--session", "2"])
+        self.assertNotIn("eight", ends)
+        status, ends, said = self.run_it(*bundle, ["--session", "3"])
+        self.assertEqual((status, ends["eight"]), (0, ("ok", None)), said)
+        self.assertEqual(self.turns("eight"), ["shardonnx"])
+        self.assertIn("products of 8 bits are torchao's: there is none", said)
+
     def test_taking_up(self):
         """A row that was cut off goes on where it stood, elsewhere."""
         bundle = ([check("a", "good")],

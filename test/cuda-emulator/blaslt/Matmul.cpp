@@ -298,7 +298,9 @@ static const char *checkCall(const Multiplication &m) {
   if (isF8(m.a.type) && (!m.operation.stepA || !m.operation.stepB))
     return "a product of 8 bits has no scales";
   // So says cuBLASLt 13.1 on an H100, if the scales are those of tensors.
-  auto bits = [](const float *step) { return reinterpret_cast<uintptr_t>(step); };
+  auto bits = [](const float *step) {
+    return reinterpret_cast<uintptr_t>(step);
+  };
   if (isF8(m.a.type) &&
       (bits(m.operation.stepA) | bits(m.operation.stepB)) % 16)
     return "a scale of an operand is not aligned to 16 bytes";
