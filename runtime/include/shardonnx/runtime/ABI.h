@@ -66,19 +66,18 @@ typedef enum ShxScalar {
   SHX_NUM_SCALARS = 18,
 } ShxScalar;
 
-// From one tensor's step to the next, in f32: cuBLASLt 13 refuses the scale of
-// an operand that does not lie on 16 bytes.
+// From one tensor's step to the next in memory, in f32: cuBLASLt 13 refuses the
+// scale of an operand that does not lie on 16 bytes.
 enum { SHX_STEP_STRIDE = 4 };
 
 // The head of the runtime's context: the bases that generated code adds its
 // fixed offsets to. The runtime derives its own struct from it.
 typedef struct ShxContext {
-  uint8_t *privateBase;   // activations and workspaces of this rank
-  uint8_t *const *params; // [unit] gathered parameters, param_dtype
-  uint8_t *const *grads;  // [unit] this rank's full gradients, reduce_dtype
-  uint8_t *const *inputs; // [graph input] the current microbatch
-  const float
-      *scalars; // [ShxScalar], then [nn.f8_weight_step][SHX_STEP_STRIDE]
+  uint8_t *privateBase;     // activations and workspaces of this rank
+  uint8_t *const *params;   // [unit] gathered parameters, param_dtype
+  uint8_t *const *grads;    // [unit] this rank's full gradients, reduce_dtype
+  uint8_t *const *inputs;   // [graph input] the current microbatch
+  const float *scalars;     // [ShxScalar], then steps (nn.f8_weight_step)
   const uint8_t *constants; // CUDA: the device's copy of shx_constants
 } ShxContext;
 
