@@ -5,7 +5,8 @@
 
 Sdpa, fused AdamW, the same samples and step as the executable; f32, or bf16
 with f32 masters and moments: autocast, or FSDP2's policy in its modes; fp8 is
-bf16 but for torchao's products of the blocks. With --lora, PEFT's adapters are trained and the rest is frozen.
+bf16 but for torchao's products of the blocks. With --lora, PEFT's adapters are
+trained and the rest is frozen.
 Rank and world size come from the environment, as torchrun sets them; threads
 from OMP_NUM_THREADS. Rank 0 writes a JSON line a step. Several jobs may be
 given at once, parted by `+`: they share one start of PyTorch.
