@@ -148,7 +148,7 @@ TEST_F(BlasTest, EightBitsWithSteps) {
 
 TEST_F(BlasTest, EightBitsAreMultipliedInOneLayout) {
   Buffer<uint8_t> a(32 * 32), b(32 * 32);
-  Buffer<float> d(32 * 32), step(std::vector<float>{1});
+  Buffer<float> d(32 * 32), step(std::vector<float>(8, 1));
   auto l8 = layout(CUDA_R_8F_E4M3, 32, 32, 32),
        wide = layout(CUDA_R_8F_E5M2, 32, 32, 32),
        ld = layout(CUDA_R_32F, 32, 32, 32);
@@ -167,6 +167,13 @@ TEST_F(BlasTest, EightBitsAreMultipliedInOneLayout) {
   EXPECT_EQ(product(layout(CUDA_R_8F_E4M3, 24, 32, 24),
                     layout(CUDA_R_8F_E4M3, 24, 32, 24), a.address),
             CUBLAS_STATUS_NOT_SUPPORTED);
+  // As an H100's library does, scales that lie on 4 or 8 bytes.
+  for (size_t offset : {4, 8}) {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, step.address + offset);
+    EXPECT_EQ(product(l8, l8, a.address), CUBLAS_STATUS_NOT_SUPPORTED);
+  }
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, step.address + 16);
+  EXPECT_EQ(product(l8, l8, a.address), CUBLAS_STATUS_SUCCESS);
   set<CUdeviceptr>(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, 0);
   EXPECT_EQ(product(l8, l8, a.address), CUBLAS_STATUS_NOT_SUPPORTED);
   CHECK_CU(cuStreamSynchronize(stream));
