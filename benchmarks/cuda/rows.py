@@ -215,9 +215,9 @@ def eight_bits_row(model):
     """Products of 8 bits with torch's own float8, by each recipe.
 
     A value that lies between two of 8 bits is rounded up in one program and
-    down in another, which a single step's norm may show (of the 20 of
-    llama-fp8 on a CPU, one is off by 2.6e-2, the others by 2e-4 at most): of
-    norms the median counts.
+    down in another, which a single step's norm may show (the seventeenth of
+    llama-fp8 is off by 2.6e-2 on a CPU, and by 0.1 where products are changed
+    by 2^-13, the others by 2e-4 and 2e-3 at most): of norms the median counts.
     """
     name = f"fp8-{model['name']}"
 

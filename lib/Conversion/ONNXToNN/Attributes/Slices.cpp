@@ -37,7 +37,7 @@ SliceBounds clampSlice(int64_t start, int64_t end, int64_t step, int64_t dim) {
   // Unlike NumPy's: a start before the first element is the first one.
   start = clamp(start, 0, std::max<int64_t>(dim - 1, 0));
   end = clamp(end, -1, dim - 1);
-  int64_t span = dim == 0 ? 0 : start - end;
+  int64_t span = dim == 0 || step == 0 ? 0 : start - end;
   return {start, step, span <= 0 ? 0 : (span - 1) / -step + 1};
 }
 
