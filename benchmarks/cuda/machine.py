@@ -49,11 +49,10 @@ print(0 if library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count))
 """
 
 ASK_TORCH = """
-import importlib.metadata, json, torch, transformers
-names = {d.name.lower(): d.version for d in importlib.metadata.distributions()}
+import importlib.util, json, torch, transformers
 print(json.dumps(dict(torch=torch.__version__, cuda=torch.version.cuda,
                       transformers=transformers.__version__,
-                      torchao=names.get("torchao"),
+                      torchao=importlib.util.find_spec("torchao") is not None,
                       device=torch.cuda.is_available())))
 """
 

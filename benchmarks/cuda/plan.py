@@ -41,8 +41,8 @@ def of_session(bundle, number):
     """A session's own rows, in order of worth."""
     found = list(everything(bundle))
     first, others = bundle["workloads"][:1], bundle["workloads"][1:]
-    eight = [work for work in others if work["precision"].startswith("fp8")]
-    others = [work for work in others if work not in eight]
+    eight = [work for work in others if speed.eight_bits(work)]
+    others = [work for work in others if not speed.eight_bits(work)]
     if number == 1:
         return [*named(found, "machine", "f32-", "bf16-", "documents-",
                        "fp8-"),

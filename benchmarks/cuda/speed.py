@@ -109,6 +109,11 @@ def take_turn(session, work, who):
                    {"warnings": session.said_by_ours("warning:")}))
 
 
+def eight_bits(work):
+    """Whether its products are of 8 bits."""
+    return work["precision"].startswith("fp8")
+
+
 def chosen_peers(session, work, name, wanted):
     """PyTorch's contenders; none, with the reason as a result, without it."""
     try:
@@ -116,7 +121,7 @@ def chosen_peers(session, work, name, wanted):
     except Skip as reason:
         session.add(name, "note", text=f"without PyTorch: {reason}")
         return ()
-    if work["precision"].startswith("fp8") and not session.torch()["torchao"]:
+    if eight_bits(work) and not session.torch()["torchao"]:
         session.add(name, "note", text="without PyTorch, whose products of 8 "
                     "bits are torchao's: there is none")
         return ()
