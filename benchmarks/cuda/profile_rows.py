@@ -6,13 +6,12 @@ Ours writes a trace (--trace, through CUPTI), PyTorch its own profiler's.
 """
 
 import phases
-from rows import Row, Skip
+from rows import SPEED_LEARNING_RATE, Row, Skip
 
 STEPS = 8  # of a traced run; the last of them are in the trace
 TRACED = 3
 KERNELS = 25  # that the results keep of each
 PEERS = ("eager", "fsdp2-compile")
-LEARNING_RATE = "1e-4"
 
 
 def add(session, row, who, trace, steps, name):
@@ -26,7 +25,7 @@ def add(session, row, who, trace, steps, name):
 def profile_ours(session, work, row):
     trace = session.scratch("trace.json")
     words = ["--data", session.path(session.bundle["speed_data"]),
-             "--lr", LEARNING_RATE, "--init", "random", "--trace", trace,
+             "--lr", SPEED_LEARNING_RATE, "--init", "random", "--trace", trace,
              "--trace-steps", f"{STEPS - TRACED + 1}-{STEPS}"]
     session.ours(work["program"], STEPS, words, limit=120)
     add(session, row, "shardonnx", trace, TRACED, "shardonnx")

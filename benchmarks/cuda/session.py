@@ -19,7 +19,7 @@ import gpu
 import machine
 import measure
 import report
-from rows import Skip
+from rows import SPEED_LEARNING_RATE, Skip
 
 
 class CutOff(Exception):
@@ -327,7 +327,8 @@ class Session:
                  "--data", self.path(self.bundle["speed_data"]),
                  "--batch", str(work["batch"]),
                  "--steps", str(steps or work["steps"]),
-                 "--lr", "1e-4", "--draw", "0", "--log", log, *more]
+                 "--lr", SPEED_LEARNING_RATE, "--draw", "0", "--log", log,
+                 *more]
         for name, ours in work["drawn_as"].items():
             words += ["--drawn-as", f"{name}={ours}"]
         return self.peer(words, log, limit, watch)

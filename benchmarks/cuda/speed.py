@@ -12,7 +12,7 @@ import os
 import measure
 import phases
 import profile_rows
-from rows import Row, Skip
+from rows import SPEED_LEARNING_RATE, Row, Skip
 
 # PyTorch's contenders, in order of worth; the modes are peer.py's.
 PEERS = ("eager", "compile", "fsdp2", "fsdp2-compile")
@@ -23,7 +23,6 @@ LIMITS = {OURS: 120, "eager": 180, "fsdp2": 180, "compile": 330,
 # Bytes a parameter that both sides must hold: f32 master, gradient and two
 # moments. The rest of the peak is what the program adds.
 STATE_BYTES = 16
-LEARNING_RATE = "1e-4"
 MEMORY = "out of memory"
 OUT_OF_MEMORY = ("OutOfMemory", "out of memory", "CUDA_ERROR_OUT_OF_MEMORY")
 # Contenders start from the same weights and see the same tokens, so at no step
@@ -84,7 +83,7 @@ def largest(steps, key):
 
 def ours_words(session):
     return ["--data", session.path(session.bundle["speed_data"]),
-            "--lr", LEARNING_RATE, "--init", "random"]
+            "--lr", SPEED_LEARNING_RATE, "--init", "random"]
 
 
 def take_turn(session, work, who):
@@ -162,6 +161,7 @@ class Turns:
     def take(self, who):
         if who in self.out:
             return
+        turn = {}
         try:
             turn = take_turn(self.session, self.work, who)
             if self.reference:
@@ -174,8 +174,9 @@ class Turns:
             text = str(error)
             self.out.add(who)
             memory = any(word in text for word in OUT_OF_MEMORY)
-            self.session.add(self.name, "turn", who=who,
-                             failed=MEMORY if memory else text)
+            # What it measured is kept, for whoever looks for the reason.
+            self.session.add(self.name, "turn", who=who, **dict(
+                turn, failed=MEMORY if memory else text))
             # That PyTorch needs more than there is, is a result.
             if who == OURS or not memory:
                 self.faults.append(f"{who}: {text}")

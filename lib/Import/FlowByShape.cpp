@@ -128,23 +128,17 @@ void Slice::addInputs(::onnx::GraphProto &graph) const {
 
 void Slice::addAnswer(::onnx::GraphProto &graph, const Answer &answer,
                       const std::string &name) {
-  auto add = [&](StringRef op, ArrayRef<std::string> inputs,
-                 const std::string &output) {
-    ::onnx::NodeProto &node = *graph.add_node();
-    node.set_op_type(op.str());
-    for (const std::string &input : inputs)
-      node.add_input(input);
-    node.add_output(output);
-  };
   graph.add_output()->set_name(name);
-  if (!answer.axis)
-    return add("Identity", {answer.value}, name);
+  if (!answer.axis) {
+    appendNode(graph, "Identity", {answer.value}, {name});
+    return;
+  }
   ::onnx::TensorProto &axis = *graph.add_initializer();
   axis.set_name(name + "_axis");
   axis.set_data_type(::onnx::TensorProto::INT64);
   axis.add_int64_data(*answer.axis);
-  add("Shape", {answer.value}, name + "_shape");
-  add("Gather", {name + "_shape", axis.name()}, name);
+  appendNode(graph, "Shape", {answer.value}, {name + "_shape"});
+  appendNode(graph, "Gather", {name + "_shape", axis.name()}, {name});
 }
 
 ::onnx::ModelProto Slice::build() const {

@@ -6,6 +6,7 @@
 #include "FoldedParameters.h"
 
 #include "InitializerTable.h"
+#include "Subgraphs.h"
 #include "Types.h"
 #include "shardonnx/Support/InputFile.h"
 #include "llvm/ADT/STLExtras.h"
@@ -29,6 +30,15 @@ bool isResultOf(StringRef name, StringRef op) {
 }
 
 namespace {
+
+::onnx::TensorProto asTensor(ArrayRef<int64_t> numbers) {
+  ::onnx::TensorProto tensor;
+  tensor.set_data_type(::onnx::TensorProto::INT64);
+  tensor.add_dims(static_cast<int64_t>(numbers.size()));
+  for (int64_t number : numbers)
+    tensor.add_int64_data(number);
+  return tensor;
+}
 
 class Recovery {
 public:
@@ -187,11 +197,7 @@ private:
   void recoverShape(Initializer &init, ::onnx::TensorProto &tensor,
                     const std::string &target, ArrayRef<int64_t> shape) {
     std::string old = init.name;
-    ::onnx::TensorProto to;
-    to.set_data_type(::onnx::TensorProto::INT64);
-    to.add_dims(init.type.getRank());
-    for (int64_t dim : init.type.getShape())
-      to.add_int64_data(dim);
+    ::onnx::TensorProto to = asTensor(init.type.getShape());
     init.type = RankedTensorType::get(shape, init.type.getElementType());
     rename(init, tensor, target);
     std::string name = addConstant(old + "_shape", to);
@@ -260,17 +266,12 @@ private:
                const std::string &target, int64_t count,
                ArrayRef<int64_t> shape) {
     std::string old = init.name;
-    ::onnx::TensorProto to;
-    to.set_data_type(::onnx::TensorProto::INT64);
-    to.add_dims(static_cast<int64_t>(shape.size()));
-    for (int64_t dim : shape)
-      to.add_int64_data(dim);
     bool same = init.type.getNumElements() == count * shape.back();
     init.type = RankedTensorType::get({count, shape.back()},
                                       init.type.getElementType());
     init.length = storageBytes(init.type);
     rename(init, tensor, target);
-    std::string name = addConstant(old + "_shape", to);
+    std::string name = addConstant(old + "_shape", asTensor(shape));
     addNode(same ? "Reshape" : "Expand", {target, name}, old);
   }
 
@@ -298,25 +299,14 @@ private:
 
   std::string addConstant(const std::string &name,
                           const ::onnx::TensorProto &value) {
-    ::onnx::NodeProto &node = addNode("Constant", {}, name);
-    ::onnx::AttributeProto &attribute = *node.add_attribute();
-    attribute.set_name("value");
-    attribute.set_type(::onnx::AttributeProto::TENSOR);
-    *attribute.mutable_t() = value;
+    addAttribute(addNode("Constant", {}, name), "value", value);
     return name;
   }
 
-  ::onnx::NodeProto &addNode(const std::string &op,
-                             ArrayRef<std::string> inputs,
+  ::onnx::NodeProto &addNode(StringRef op, ArrayRef<std::string> inputs,
                              const std::string &output) {
-    ::onnx::NodeProto &node = *graph.add_node();
-    node.set_op_type(op);
-    node.set_name(output + "_recovered");
-    for (const std::string &input : inputs)
-      node.add_input(input);
-    node.add_output(output);
     ++added;
-    return node;
+    return appendNode(graph, op, inputs, {output}, output + "_recovered");
   }
 
   /// Those that were added, in their order, before all others.

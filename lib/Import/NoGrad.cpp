@@ -5,6 +5,7 @@
 
 #include "NoGrad.h"
 
+#include "Subgraphs.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -134,11 +135,9 @@ void Stopper::addStops() {
     for (const std::string &output : made.output()) {
       if (!stopped.contains(output))
         continue;
-      ::onnx::NodeProto &stop = *graph.add_node();
-      stop.set_op_type("Identity");
-      stop.set_name(output + "_no_grad");
-      stop.add_input(output);
-      stop.add_output(output + "_no_grad");
+      std::string same = output + "_no_grad";
+      const ::onnx::NodeProto &stop =
+          appendNode(graph, "Identity", {output}, {same}, same);
       NodeInfo info;
       info.node = stop.name();
       info.op = stop.op_type();

@@ -12,34 +12,18 @@ namespace shardonnx {
 /// Since which sizes and axes are inputs.
 static constexpr int kNumbersAreInputs = 13;
 
-static void setAxis(::onnx::NodeProto &node, int64_t axis) {
-  ::onnx::AttributeProto &attribute = *node.add_attribute();
-  attribute.set_name("axis");
-  attribute.set_type(::onnx::AttributeProto::INT);
-  attribute.set_i(axis);
-}
-
 ::onnx::NodeProto &NodeWriter::add(StringRef op, ArrayRef<std::string> inputs,
                                    ArrayRef<std::string> outputs) {
-  ::onnx::NodeProto &node = *graph.add_node();
-  node.set_op_type(op.str());
-  node.set_name(instead->name());
+  ::onnx::NodeProto &node =
+      appendNode(graph, op, inputs, outputs, instead->name());
   *node.mutable_metadata_props() = instead->metadata_props();
-  for (const std::string &name : inputs)
-    node.add_input(name);
-  for (const std::string &name : outputs)
-    node.add_output(name);
   return node;
 }
 
 std::string NodeWriter::addConstant(const ::onnx::TensorProto &value,
                                     StringRef name) {
   std::string result = names.newName(name);
-  ::onnx::AttributeProto &attribute =
-      *add("Constant", {}, {result}).add_attribute();
-  attribute.set_name("value");
-  attribute.set_type(::onnx::AttributeProto::TENSOR);
-  *attribute.mutable_t() = value;
+  addAttribute(add("Constant", {}, {result}), "value", value);
   return result;
 }
 
@@ -61,11 +45,7 @@ void NodeWriter::setNumbers(::onnx::NodeProto &node, ArrayRef<int64_t> numbers,
     node.add_input(input);
     return;
   }
-  ::onnx::AttributeProto &list = *node.add_attribute();
-  list.set_name(attribute.str());
-  list.set_type(::onnx::AttributeProto::INTS);
-  for (int64_t number : numbers)
-    list.add_ints(number);
+  addAttribute(node, attribute, numbers);
 }
 
 std::string NodeWriter::changeAxis(StringRef op, const std::string &of,
@@ -82,12 +62,12 @@ void NodeWriter::split(const std::string &whole, ArrayRef<std::string> parts,
   std::string sizes = constantOf(ones, whole + "_sizes");
   ::onnx::NodeProto &node = add("Split", {whole}, parts);
   setNumbers(node, ones, "split", sizes);
-  setAxis(node, axis);
+  addAttribute(node, "axis", axis);
 }
 
 void NodeWriter::concat(ArrayRef<std::string> parts, const std::string &whole,
                         int64_t axis) {
-  setAxis(add("Concat", parts, {whole}), axis);
+  addAttribute(add("Concat", parts, {whole}), "axis", axis);
 }
 
 void NodeWriter::keep(::onnx::NodeProto &node) {

@@ -8,6 +8,8 @@
 
 #include "OldOpsets.h"
 
+#include "NodeWriter.h"
+
 #include "llvm/ADT/StringMap.h"
 
 #include <onnx/onnx_pb.h>
@@ -25,46 +27,18 @@ using Nodes = ::google::protobuf::RepeatedPtrField<NodeProto>;
 /// coordinates are multiples of the scale.
 constexpr int lastHardmaxOfMatrix = 12, lastAsymmetricResize = 10;
 
-void setInt(NodeProto &node, const char *name, int64_t value) {
-  AttributeProto &attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(AttributeProto::INT);
-  attribute.set_i(value);
-}
-
-void setString(NodeProto &node, const char *name, const char *value) {
-  AttributeProto &attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(AttributeProto::STRING);
-  attribute.set_s(value);
-}
-
-/// A node that stands for a part of another.
-NodeProto &addPart(::onnx::GraphProto &graph, const NodeProto &of,
-                   const char *op, std::initializer_list<std::string> inputs,
-                   const std::string &output) {
-  NodeProto &node = *graph.add_node();
-  node.set_name(of.name());
-  node.set_doc_string(of.doc_string());
-  node.set_op_type(op);
-  for (const std::string &input : inputs)
-    node.add_input(input);
-  node.add_output(output);
-  return node;
-}
-
 /// Hardmax of a matrix whose rows are the axes from `axis` on.
-void writeOutHardmax(::onnx::GraphProto &graph, const NodeProto &node) {
-  int64_t axis = 1;
-  for (const AttributeProto &attribute : node.attribute())
-    if (attribute.name() == "axis")
-      axis = attribute.i();
+void writeOutHardmax(NodeWriter &writer, const NodeProto &node) {
+  const AttributeProto *axis = findAttribute(node, "axis");
   const std::string &x = node.input(0), &y = node.output(0);
-  addPart(graph, node, "Shape", {x}, y + "/shape");
-  setInt(addPart(graph, node, "Flatten", {x}, y + "/rows"), "axis", axis);
-  setInt(addPart(graph, node, "Hardmax", {y + "/rows"}, y + "/hardmax"), "axis",
-         -1);
-  addPart(graph, node, "Reshape", {y + "/hardmax", y + "/shape"}, y);
+  std::string shape = writer.names.newName(y + "_shape");
+  std::string rows = writer.names.newName(y + "_rows");
+  std::string hardmax = writer.names.newName(y + "_hardmax");
+  writer.add("Shape", {x}, {shape});
+  addAttribute(writer.add("Flatten", {x}, {rows}), "axis",
+               axis ? axis->i() : int64_t(1));
+  addAttribute(writer.add("Hardmax", {rows}, {hardmax}), "axis", int64_t(-1));
+  writer.add("Reshape", {hardmax, shape}, {y});
 }
 
 bool isSoftmax(const NodeProto &node) {
@@ -96,7 +70,7 @@ void keepEmptyShapes(Nodes &nodes) {
       producers[output] = &node;
   for (NodeProto &node : nodes)
     if (restoresShape(node, producers))
-      setInt(node, "allowzero", 1); // else zero means another length
+      addAttribute(node, "allowzero", int64_t(1)); // else zero means another length
 }
 
 /// Of the initializers that are not known.
@@ -106,13 +80,8 @@ void makeConstants(::onnx::GraphProto &graph, const llvm::StringSet<> &known) {
       tensors.begin(), tensors.end(),
       [&](const auto &tensor) { return known.contains(tensor.name()); });
   for (auto it = made; it != tensors.end(); ++it) {
-    NodeProto &node = *graph.add_node();
-    node.set_op_type("Constant");
-    node.add_output(it->name());
-    AttributeProto &value = *node.add_attribute();
-    value.set_name("value");
-    value.set_type(AttributeProto::TENSOR);
-    value.mutable_t()->Swap(&*it);
+    NodeProto &node = appendNode(graph, "Constant", {}, {it->name()});
+    addAttribute(node, "value", std::move(*it));
   }
   tensors.erase(made, tensors.end());
 }
@@ -122,14 +91,16 @@ void makeConstants(::onnx::GraphProto &graph, const llvm::StringSet<> &known) {
 void writeOutOldOps(::onnx::GraphProto &graph, int opset) {
   if (opset > lastHardmaxOfMatrix)
     return;
+  NodeWriter writer(graph, opset);
   Nodes nodes;
   nodes.Swap(graph.mutable_node());
   for (NodeProto &node : nodes) {
+    writer.standFor(node);
     bool whole = node.input_size() == 1 && node.output_size() == 1;
-    if (node.op_type() == "Hardmax" && node.domain().empty() && whole)
-      writeOutHardmax(graph, node);
+    if (isOp(node, "Hardmax") && whole)
+      writeOutHardmax(writer, node);
     else
-      graph.add_node()->Swap(&node);
+      writer.keep(node);
   }
 }
 
@@ -141,8 +112,8 @@ void completeConverted(::onnx::GraphProto &graph, int opset,
   keepEmptyShapes(nodes);
   for (NodeProto &node : nodes) {
     if (node.op_type() == "Resize" && opset <= lastAsymmetricResize) {
-      setString(node, "coordinate_transformation_mode", "asymmetric");
-      setString(node, "nearest_mode", "floor");
+      addAttribute(node, "coordinate_transformation_mode", "asymmetric");
+      addAttribute(node, "nearest_mode", "floor");
     }
     graph.add_node()->Swap(&node);
   }

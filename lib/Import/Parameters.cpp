@@ -11,6 +11,7 @@
 #include "InitializerTable.h"
 #include "LegacyWeights.h"
 #include "MergedParameters.h"
+#include "Subgraphs.h"
 #include "Types.h"
 #include "Untold.h"
 #include "shardonnx/Support/Diagnostics.h"
@@ -304,11 +305,8 @@ void Taker::recoverLegacy() {
 /// Adds a Transpose of `target` as node number `position`.
 std::string Taker::addTranspose(const std::string &target,
                                 const std::string &name, int position) {
-  ::onnx::NodeProto &transpose = *graph.add_node();
-  transpose.set_op_type("Transpose");
-  transpose.set_name(name + "_transpose");
-  transpose.add_input(target);
-  transpose.add_output(name + "_of_tied");
+  appendNode(graph, "Transpose", {target}, {name + "_of_tied"},
+             name + "_transpose");
   for (int i = graph.node_size() - 1; i > position; --i)
     graph.mutable_node()->SwapElements(i, i - 1);
   return name + "_of_tied";

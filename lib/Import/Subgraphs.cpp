@@ -21,6 +21,51 @@ const ::onnx::AttributeProto *findAttribute(const ::onnx::NodeProto &node,
   return found == node.attribute().end() ? nullptr : &*found;
 }
 
+static ::onnx::AttributeProto &
+addAttribute(::onnx::NodeProto &node, StringRef name,
+             ::onnx::AttributeProto::AttributeType type) {
+  ::onnx::AttributeProto &attribute = *node.add_attribute();
+  attribute.set_name(name.str());
+  attribute.set_type(type);
+  return attribute;
+}
+
+void addAttribute(::onnx::NodeProto &node, StringRef name, int64_t value) {
+  addAttribute(node, name, ::onnx::AttributeProto::INT).set_i(value);
+}
+
+void addAttribute(::onnx::NodeProto &node, StringRef name, StringRef value) {
+  addAttribute(node, name, ::onnx::AttributeProto::STRING).set_s(value.str());
+}
+
+void addAttribute(::onnx::NodeProto &node, StringRef name,
+                  ArrayRef<int64_t> values) {
+  ::onnx::AttributeProto &attribute =
+      addAttribute(node, name, ::onnx::AttributeProto::INTS);
+  for (int64_t value : values)
+    attribute.add_ints(value);
+}
+
+void addAttribute(::onnx::NodeProto &node, StringRef name,
+                  ::onnx::TensorProto value) {
+  *addAttribute(node, name, ::onnx::AttributeProto::TENSOR).mutable_t() =
+      std::move(value);
+}
+
+::onnx::NodeProto &appendNode(::onnx::GraphProto &graph, StringRef op,
+                              ArrayRef<std::string> inputs,
+                              ArrayRef<std::string> outputs, StringRef name) {
+  ::onnx::NodeProto &node = *graph.add_node();
+  node.set_op_type(op.str());
+  if (!name.empty())
+    node.set_name(name.str());
+  for (const std::string &input : inputs)
+    node.add_input(input);
+  for (const std::string &output : outputs)
+    node.add_output(output);
+  return node;
+}
+
 bool isControlFlow(const ::onnx::NodeProto &node) {
   return any_of(node.attribute(), [](const ::onnx::AttributeProto &attribute) {
     return attribute.has_g() || attribute.graphs_size() > 0;
@@ -82,10 +127,7 @@ void renameAll(::onnx::NodeProto &node, const NewNames &newNames) {
   node.set_op_type("Constant");
   node.set_name(tensor.name());
   node.add_output(tensor.name());
-  ::onnx::AttributeProto *value = node.add_attribute();
-  value->set_name("value");
-  value->set_type(::onnx::AttributeProto::TENSOR);
-  *value->mutable_t() = tensor;
+  addAttribute(node, "value", tensor);
   return node;
 }
 

@@ -26,6 +26,21 @@ namespace shardonnx {
 const ::onnx::AttributeProto *findAttribute(const ::onnx::NodeProto &node,
                                             llvm::StringRef name);
 
+/// Adds the attribute, which the node must not have.
+void addAttribute(::onnx::NodeProto &node, llvm::StringRef name, int64_t value);
+void addAttribute(::onnx::NodeProto &node, llvm::StringRef name,
+                  llvm::StringRef value);
+void addAttribute(::onnx::NodeProto &node, llvm::StringRef name,
+                  llvm::ArrayRef<int64_t> values);
+void addAttribute(::onnx::NodeProto &node, llvm::StringRef name,
+                  ::onnx::TensorProto value);
+
+/// At the end of the graph.
+::onnx::NodeProto &appendNode(::onnx::GraphProto &graph, llvm::StringRef op,
+                              llvm::ArrayRef<std::string> inputs,
+                              llvm::ArrayRef<std::string> outputs,
+                              llvm::StringRef name = "");
+
 /// Branches and loops depend on data, which a compiled step cannot.
 bool isControlFlow(const ::onnx::NodeProto &node);
 
