@@ -261,7 +261,8 @@ int runCalibration(const PlanOptions &options) {
     return kExitUsage;
   }
   Calibrator calibrator(diagnostics);
-  if (failed(calibrator.start()))
+  if (failed(checkFileIsWritable(diagnostics, options.calibrate)) ||
+      failed(calibrator.start()))
     return kExitInput;
   for (int round = 0; round < kRounds; ++round)
     for (ShxDType dtype : {SHX_F32, SHX_BF16})

@@ -513,7 +513,16 @@ LogicalResult Compilation::print(llvm::raw_ostream &out) {
   return success();
 }
 
+static LogicalResult cannotWrite(Diagnostics &diagnostics, StringRef path,
+                                 std::error_code error) {
+  return diagnostics.error("cannot write '" + path + "': " + error.message());
+}
+
 // A device or a pipe is written as it is: renaming would replace it.
+static bool isWrittenInPlace(StringRef path) {
+  return llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path);
+}
+
 static LogicalResult writeInPlace(Diagnostics &diagnostics, StringRef path,
                                   StringRef content) {
   std::error_code error;
@@ -524,22 +533,29 @@ static LogicalResult writeInPlace(Diagnostics &diagnostics, StringRef path,
     error = out.error();
     out.clear_error();
   }
-  if (!error)
+  return error ? cannotWrite(diagnostics, path, error) : success();
+}
+
+LogicalResult checkFileIsWritable(Diagnostics &diagnostics, StringRef path) {
+  if (isWrittenInPlace(path))
     return success();
-  return diagnostics.error("cannot write '" + path + "': " + error.message());
+  std::string temporary;
+  int fd = -1;
+  if (std::error_code error = TemporaryFile::createBeside(path, fd, temporary))
+    return cannotWrite(diagnostics, path, error);
+  TemporaryFile empty(temporary); // which goes with it
+  llvm::sys::fs::closeFile(fd);
+  return success();
 }
 
 LogicalResult writeFileAtomically(Diagnostics &diagnostics, StringRef path,
                                   StringRef content) {
-  if (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path))
+  if (isWrittenInPlace(path))
     return writeInPlace(diagnostics, path, content);
   std::string temporary;
   int fd = -1;
-  auto fail = [&](std::error_code error) {
-    return diagnostics.error("cannot write '" + path + "': " + error.message());
-  };
   if (std::error_code error = TemporaryFile::createBeside(path, fd, temporary))
-    return fail(error);
+    return cannotWrite(diagnostics, path, error);
   TemporaryFile half(temporary);
   {
     llvm::raw_fd_ostream out(fd, /*shouldClose=*/true);
@@ -548,11 +564,11 @@ LogicalResult writeFileAtomically(Diagnostics &diagnostics, StringRef path,
     if (out.has_error()) {
       std::error_code error = out.error();
       out.clear_error();
-      return fail(error);
+      return cannotWrite(diagnostics, path, error);
     }
   }
   if (std::error_code error = half.moveTo(path))
-    return fail(error);
+    return cannotWrite(diagnostics, path, error);
   return success();
 }
 

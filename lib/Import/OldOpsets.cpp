@@ -70,7 +70,8 @@ void keepEmptyShapes(Nodes &nodes) {
       producers[output] = &node;
   for (NodeProto &node : nodes)
     if (restoresShape(node, producers))
-      addAttribute(node, "allowzero", int64_t(1)); // else zero means another length
+      addAttribute(node, "allowzero",
+                   int64_t(1)); // else zero means another length
 }
 
 /// Of the initializers that are not known.

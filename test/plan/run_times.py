@@ -196,6 +196,8 @@ def main():
     options.strategies = (STRATEGIES if options.strategies == "all"
                           else options.strategies.split(","))  # fmt: skip
     options.recompute = [word for word in options.recompute.split(",") if word]
+    if options.folder:
+        os.makedirs(options.folder, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         rows, missing = compare(options, options.folder or temporary)
     lines = list(table(rows))

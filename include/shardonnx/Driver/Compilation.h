@@ -106,6 +106,9 @@ private:
 mlir::LogicalResult writeFileAtomically(Diagnostics &diagnostics,
                                         llvm::StringRef path,
                                         llvm::StringRef content);
+/// Whether it could begin to, for what is written after minutes of work.
+mlir::LogicalResult checkFileIsWritable(Diagnostics &diagnostics,
+                                        llvm::StringRef path);
 
 } // namespace shardonnx
 
