@@ -544,8 +544,8 @@ LogicalResult checkFileIsWritable(Diagnostics &diagnostics, StringRef path) {
   if (std::error_code error = TemporaryFile::createBeside(path, fd, temporary))
     return cannotWrite(diagnostics, path, error);
   TemporaryFile empty(temporary); // which goes with it
-  llvm::sys::fs::closeFile(fd);
-  return success();
+  std::error_code error = llvm::sys::fs::closeFile(fd);
+  return error ? cannotWrite(diagnostics, path, error) : success();
 }
 
 LogicalResult writeFileAtomically(Diagnostics &diagnostics, StringRef path,

@@ -169,9 +169,19 @@ static StringMap<GivenInput> shapesOf(const ::onnx::GraphProto &graph) {
 
 namespace {
 
+bool isBranch(const ::onnx::NodeProto &node) {
+  return isOp(node, "If") && node.input_size() == 1;
+}
+
+/// What takeKnownBranches and unrollLoops know it by: a branch's condition, a
+/// loop's name.
+std::string keyOf(const ::onnx::NodeProto &node) {
+  return isBranch(node) ? node.input(0) : loopName(node);
+}
+
 /// The answers that a node of control flow waits for.
 struct Question {
-  const ::onnx::NodeProto *node;
+  std::string key;
   std::vector<size_t> conditions;
   std::optional<size_t> turns; // of a loop
 };
@@ -179,9 +189,9 @@ struct Question {
 /// Nothing for a node that shapes alone do not decide.
 std::optional<Question> questionOf(const ::onnx::NodeProto &node, int opset,
                                    Slice &slice) {
-  Question question{&node, {}, std::nullopt};
+  Question question{keyOf(node), {}, std::nullopt};
   std::vector<std::string> conditions;
-  if (isOp(node, "If") && node.input_size() == 1) {
+  if (isBranch(node)) {
     conditions.push_back(node.input(0));
   } else if (std::optional<LoopTurns> turns = turnsOf(node, opset)) {
     question.turns = slice.ask(turns->value, turns->axis);
@@ -211,9 +221,9 @@ void resolve(::onnx::GraphProto &graph, ArrayRef<Question> questions,
     auto holds = [&](size_t condition) { return answers[condition] == 1; };
     if (question.turns) {
       if (answers[*question.turns] && all_of(question.conditions, holds))
-        turns[loopName(*question.node)] = *answers[*question.turns];
+        turns[question.key] = *answers[*question.turns];
     } else if (answers[question.conditions.front()]) {
-      truths[question.node->input(0)] = holds(question.conditions.front());
+      truths[question.key] = holds(question.conditions.front());
     }
   }
   takeKnownBranches(graph, truths);
@@ -225,21 +235,16 @@ void resolve(::onnx::GraphProto &graph, ArrayRef<Question> questions,
 void resolveFlowByShape(::onnx::ModelProto &model, int opset,
                         const KnownInitializers &known,
                         const ImportOptions::FoldNumbers &foldNumbers) {
-  StringSet<> tried; // conditions, names of loops
+  StringSet<> tried; // by their keys
   resolveSequences(*model.mutable_graph(), opset);
   while (any_of(model.graph().node(), isControlFlow)) {
     Slice slice(model, known);
     std::vector<Question> questions;
     for (const ::onnx::NodeProto &node : model.graph().node()) {
-      if (!isControlFlow(node))
-        continue;
-      std::string name = isOp(node, "If") && node.input_size() == 1
-                             ? node.input(0)
-                             : loopName(node);
-      if (tried.contains(name))
+      if (!isControlFlow(node) || tried.contains(keyOf(node)))
         continue;
       if (std::optional<Question> question = questionOf(node, opset, slice)) {
-        tried.insert(name);
+        tried.insert(question->key);
         questions.push_back(std::move(*question));
       }
     }

@@ -69,9 +69,8 @@ void keepEmptyShapes(Nodes &nodes) {
     for (const std::string &output : node.output())
       producers[output] = &node;
   for (NodeProto &node : nodes)
-    if (restoresShape(node, producers))
-      addAttribute(node, "allowzero",
-                   int64_t(1)); // else zero means another length
+    if (restoresShape(node, producers)) // else zero means another length
+      addAttribute(node, "allowzero", int64_t(1));
 }
 
 /// Of the initializers that are not known.

@@ -243,9 +243,9 @@ void draw(const OwnedRange &target, uint64_t seed, int threads) {
     if (from.kind == Draw::Normal || from.kind == Draw::Uniform)
       fillOn(values, from, piece.first, threads);
   };
+  if (!pieces.empty())
+    drawPiece(now, pieces.front());
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (i == 0)
-      drawPiece(now, pieces[0]);
     std::future<void> drawn;
     if (i + 1 < pieces.size()) {
       const Piece &ahead = pieces[i + 1];
