@@ -34,8 +34,8 @@ STEPS = 20  # that are recorded
 SAMPLES = 12  # of one step, however they are dealt out
 LEARNING_RATE = "1e-3"
 # Of large models, which are compared for speed: at ten times this one a model
-# of 3 B parameters leaves its first weights in leaps, after which neither side
-# repeats its own losses.
+# of 3 B parameters leaves its first weights in leaps, after which a program
+# does not repeat its own losses.
 SPEED_LEARNING_RATE = "1e-5"
 NORM_RTOL = {"f32": 1e-3, "bf16": 5e-2, "fp8": 1e-2}
 LOSS_RTOL = {"f32": 1e-4, "bf16": 1e-2, "fp8": 1e-3}

@@ -31,15 +31,6 @@ bool isResultOf(StringRef name, StringRef op) {
 
 namespace {
 
-::onnx::TensorProto asTensor(ArrayRef<int64_t> numbers) {
-  ::onnx::TensorProto tensor;
-  tensor.set_data_type(::onnx::TensorProto::INT64);
-  tensor.add_dims(static_cast<int64_t>(numbers.size()));
-  for (int64_t number : numbers)
-    tensor.add_int64_data(number);
-  return tensor;
-}
-
 class Recovery {
 public:
   Recovery(::onnx::GraphProto &graph, const Metadata &metadata,

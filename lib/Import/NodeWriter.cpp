@@ -31,12 +31,7 @@ std::string NodeWriter::addConstant(const ::onnx::TensorProto &value,
 std::string NodeWriter::constantOf(ArrayRef<int64_t> numbers, StringRef name) {
   if (opset < kNumbersAreInputs)
     return "";
-  ::onnx::TensorProto value;
-  value.set_data_type(::onnx::TensorProto::INT64);
-  value.add_dims(int64_t(numbers.size()));
-  for (int64_t number : numbers)
-    value.add_int64_data(number);
-  return addConstant(value, name);
+  return addConstant(asTensor(numbers), name);
 }
 
 void NodeWriter::setNumbers(::onnx::NodeProto &node, ArrayRef<int64_t> numbers,

@@ -52,6 +52,15 @@ void addAttribute(::onnx::NodeProto &node, StringRef name,
       std::move(value);
 }
 
+::onnx::TensorProto asTensor(ArrayRef<int64_t> numbers) {
+  ::onnx::TensorProto tensor;
+  tensor.set_data_type(::onnx::TensorProto::INT64);
+  tensor.add_dims(static_cast<int64_t>(numbers.size()));
+  for (int64_t number : numbers)
+    tensor.add_int64_data(number);
+  return tensor;
+}
+
 ::onnx::NodeProto &appendNode(::onnx::GraphProto &graph, StringRef op,
                               ArrayRef<std::string> inputs,
                               ArrayRef<std::string> outputs, StringRef name) {

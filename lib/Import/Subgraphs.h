@@ -35,6 +35,9 @@ void addAttribute(::onnx::NodeProto &node, llvm::StringRef name,
 void addAttribute(::onnx::NodeProto &node, llvm::StringRef name,
                   ::onnx::TensorProto value);
 
+/// The numbers as a vector of int64.
+::onnx::TensorProto asTensor(llvm::ArrayRef<int64_t> numbers);
+
 /// At the end of the graph.
 ::onnx::NodeProto &appendNode(::onnx::GraphProto &graph, llvm::StringRef op,
                               llvm::ArrayRef<std::string> inputs,
