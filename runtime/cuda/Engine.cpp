@@ -201,13 +201,14 @@ void CudaEngine::writeStored(size_t unit, StateArray array, int64_t begin,
 
 void CudaEngine::writeHalves(const UnitState &unit, int64_t begin,
                              const float *values, int64_t count) {
-  splitMasters(unit, begin, values, count,
-               [&](uint8_t *to, const uint8_t *bytes, int64_t size) {
-                 if (state->onHost(StateArray::Master))
-                   std::memcpy(to, bytes, static_cast<size_t>(size));
-                 else
-                   upload->writeBytes(to, bytes, size);
-               });
+  splitMasters(
+      unit, begin, values, count,
+      [&](uint8_t *to, int64_t bytes, int64_t size, const FillHost &fill) {
+        if (state->onHost(StateArray::Master))
+          fill(to, 0, size);
+        else
+          upload->writeFilled(to, bytes, size, fill);
+      });
 }
 
 void CudaEngine::readReduced(size_t unit, int64_t begin, float *values,

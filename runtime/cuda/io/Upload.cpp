@@ -26,19 +26,17 @@ Upload::Upload(CUstream stream) : stream(stream) {
   }
 }
 
-// fill(memory, at, n) puts n elements from the at-th on into host memory.
-template <typename Fill>
-void Upload::writePieces(uint8_t *to, int64_t element, int64_t count,
-                         Fill fill) {
+void Upload::writeFilled(uint8_t *to, int64_t bytes, int64_t count,
+                         const FillHost &fill) {
   for (int64_t at = 0; at < count; at += kBufferElements) {
     int64_t n = std::min(kBufferElements, count - at);
     Buffer &buffer = buffers[next];
     if (buffer.used)
       buffer.sent.synchronize("waiting for weights to be copied");
     fill(buffer.memory.data(), at, n);
-    check(driver().cuMemcpyHtoDAsync(deviceAddress(to + at * element),
+    check(driver().cuMemcpyHtoDAsync(deviceAddress(to + at * bytes),
                                      buffer.memory.data(),
-                                     static_cast<size_t>(n * element), stream),
+                                     static_cast<size_t>(n * bytes), stream),
           "copying weights to the GPU");
     buffer.sent.record(stream);
     buffer.used = true;
@@ -48,14 +46,14 @@ void Upload::writePieces(uint8_t *to, int64_t element, int64_t count,
 
 void Upload::write(uint8_t *to, ShxDType dtype, const float *values,
                    int64_t count) {
-  writePieces(to, dtypeBytes(dtype), count,
+  writeFilled(to, dtypeBytes(dtype), count,
               [&](uint8_t *memory, int64_t at, int64_t n) {
                 narrow(dtype, memory, values + at, n);
               });
 }
 
 void Upload::writeBytes(uint8_t *to, const uint8_t *bytes, int64_t count) {
-  writePieces(to, 1, count, [&](uint8_t *memory, int64_t at, int64_t n) {
+  writeFilled(to, 1, count, [&](uint8_t *memory, int64_t at, int64_t n) {
     std::memcpy(memory, bytes + at, static_cast<size_t>(n));
   });
 }

@@ -10,9 +10,13 @@
 #include "../driver/Memory.h"
 #include "../driver/Stream.h"
 #include "shardonnx/runtime/ABI.h"
+#include <functional>
 #include <vector>
 
 namespace shardonnx::rt::cuda {
+
+/// fill(memory, at, n) makes elements [at, at + n) of an array, in host memory.
+using FillHost = std::function<void(uint8_t *memory, int64_t at, int64_t n)>;
 
 class Upload {
 public:
@@ -23,10 +27,11 @@ public:
   /// Makes to[i] = bytes[i], likewise.
   void writeBytes(uint8_t *to, const uint8_t *bytes, int64_t count);
 
-private:
-  template <typename Fill>
-  void writePieces(uint8_t *to, int64_t element, int64_t count, Fill fill);
+  /// Likewise what `fill` makes: `count` elements of `bytes` each.
+  void writeFilled(uint8_t *to, int64_t bytes, int64_t count,
+                   const FillHost &fill);
 
+private:
   struct Buffer {
     PinnedMemory memory;
     Event sent;

@@ -5,6 +5,7 @@
 
 #include "Masters.h"
 #include "../../support/Convert.h"
+#include "../../support/Half.h"
 #include "shardonnx/runtime/MasterHalves.h"
 #include <algorithm>
 #include <vector>
@@ -32,18 +33,20 @@ template <typename T> uint8_t *bytesOf(std::vector<T> &values) {
 } // namespace
 
 void splitMasters(const UnitState &unit, int64_t begin, const float *values,
-                  int64_t count, const PutBytes &put) {
-  auto room = static_cast<size_t>(std::min(count, kElements));
-  std::vector<uint16_t> upper(room);
-  std::vector<int16_t> lower(room);
-  forPieces(count, [&](int64_t at, int64_t n) {
-    narrow(unit.unit->paramType, bytesOf(upper), values + at, n);
-    for (int64_t i = 0; i < n; ++i)
-      lower[size_t(i)] = lowerHalf(values[at + i], upper[size_t(i)]);
-    put(upperHalves(unit, begin + at), bytesOf(upper), n * kHalf);
-    put(unit.address(StateArray::Master, begin + at), bytesOf(lower),
-        n * kHalf);
-  });
+                  int64_t count, const PutFilled &put) {
+  put(upperHalves(unit, begin), kHalf, count,
+      [&](uint8_t *to, int64_t at, int64_t n) {
+        narrow(SHX_BF16, to, values + at, n);
+      });
+  // Rounded again rather than kept: the loop waits for memory.
+  put(unit.address(StateArray::Master, begin), kHalf, count,
+      [&](uint8_t *to, int64_t at, int64_t n) {
+        auto *lower = reinterpret_cast<int16_t *>(to);
+        for (int64_t i = 0; i < n; ++i) {
+          float value = values[at + i];
+          lower[i] = lowerHalf(value, fromFloat<BFloat16>(value).bits);
+        }
+      });
 }
 
 void joinMasters(const UnitState &unit, const Interval &interval,

@@ -34,10 +34,10 @@ int64_t masterBytes(const Manifest &manifest, const Manifest::Unit &unit);
 int64_t upperHalfBytes(const Manifest &manifest, const Manifest::Unit &unit);
 
 inline int16_t lowerHalf(float master, uint16_t upper) {
-  int32_t bits;
+  uint32_t bits;
   std::memcpy(&bits, &master, sizeof(bits));
-  int64_t rest = int64_t(bits) - int32_t(uint32_t(upper) << 16);
-  return static_cast<int16_t>(std::clamp<int64_t>(rest, INT16_MIN, INT16_MAX));
+  auto rest = static_cast<int32_t>(bits - (uint32_t(upper) << 16));
+  return static_cast<int16_t>(std::clamp<int32_t>(rest, INT16_MIN, INT16_MAX));
 }
 
 inline float joinHalves(uint16_t upper, int16_t lower) {
