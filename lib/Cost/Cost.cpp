@@ -132,6 +132,18 @@ SmallVector<Collective> CollectiveList::of(func::FuncOp function) {
   return list;
 }
 
+// Takes the FLOPs of a unit, so that what is left is of no unit.
+static int64_t take(llvm::StringMap<int64_t> &flops, StringRef unit) {
+  return std::exchange(flops[unit], 0);
+}
+
+static int64_t sumOf(const llvm::StringMap<int64_t> &flops) {
+  int64_t sum = 0;
+  for (const auto &entry : flops)
+    sum += entry.second;
+  return sum;
+}
+
 StepCost estimateStep(ModuleOp module) {
   auto step = module.lookupSymbol<func::FuncOp>(fsdp::kFirstMicrobatch);
   if (!step)
@@ -143,8 +155,13 @@ StepCost estimateStep(ModuleOp module) {
   StepCost cost;
   for (auto unit : module.getOps<fsdp::UnitOp>()) {
     cost.units.push_back(describe(unit));
-    cost.units.back().forwardFlops = forward.lookup(unit.getSymName());
-    cost.units.back().stepFlops = whole.lookup(unit.getSymName());
+    cost.units.back().forwardFlops = take(forward, unit.getSymName());
+    cost.units.back().stepFlops = take(whole, unit.getSymName());
+  }
+  // A module all of whose parameters are ignored is no unit, but computes.
+  if (!cost.units.empty()) {
+    cost.units.front().forwardFlops += sumOf(forward);
+    cost.units.front().stepFlops += sumOf(whole);
   }
   CollectiveList collectives(module);
   cost.microbatch = collectives.of(step);

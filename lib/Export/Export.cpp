@@ -22,9 +22,20 @@ static void failToWrite(const std::string &path, std::error_code error) {
            "; -o needs a folder with room that can be written");
 }
 
+// A device or a pipe would be replaced.
+static void checkIsReplaceable(const std::string &path) {
+  std::error_code ignored;
+  std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(status) &&
+      !std::filesystem::is_regular_file(status) &&
+      !std::filesystem::is_directory(status))
+    rt::fail("-o: '", path, "' is no regular file; name another, or -o -");
+}
+
 OutputFile::OutputFile(std::string to) : path(std::move(to)) {
   int descriptor = STDOUT_FILENO;
   if (path != kStandardOutput) {
+    checkIsReplaceable(path);
     std::string name;
     if (std::error_code error =
             TemporaryFile::createBeside(path, descriptor, name))
@@ -92,16 +103,23 @@ void checkAdapters(const rt::Checkpoint &index, const ExportOptions &options,
                   "them to the weights, -o DIR writes them for PEFT");
 }
 
-// The output would take its place, and no checkpoint be left.
+bool isFile(const std::string &output, const std::filesystem::path &path) {
+  std::error_code ignored;
+  return std::filesystem::equivalent(output, path, ignored);
+}
+
+// The output would take its place, and no checkpoint, or nothing to compile
+// and export from, be left.
 void checkIsNoPart(const std::string &output, const std::string &folder,
-                   const rt::Checkpoint &index) {
+                   const rt::Checkpoint &index, const std::string &model) {
+  if (!model.empty() && isFile(output, model))
+    rt::fail("-o: '", output,
+             "' is the model that the checkpoint is of; name another");
   std::vector<std::string> names = {rt::kIndexName};
   for (const auto &file : index.files)
     names.push_back(file.name);
   for (const std::string &name : names) {
-    std::error_code ignored;
-    std::filesystem::path path = std::filesystem::path(folder) / name;
-    if (std::filesystem::equivalent(output, path, ignored))
+    if (isFile(output, std::filesystem::path(folder) / name))
       rt::fail("-o: '", output,
                "' is a file of the checkpoint itself; name "
                "another");
@@ -120,10 +138,10 @@ void exportCheckpoint(const ExportOptions &options) {
              "'; give one, or the folder that --save named");
   rt::CheckpointReader reader(*folder);
   checkAdapters(reader.index(), options, adapter);
-  checkIsNoPart(options.output, *folder, reader.index());
-  reader.verify();
   std::string model =
       options.model.empty() ? reader.index().modelPath : options.model;
+  checkIsNoPart(options.output, *folder, reader.index(), model);
+  reader.verify();
   if (onnx && model.empty())
     rt::fail("the checkpoint '", *folder,
              "' was converted and names no ONNX file: --model FILE says which "

@@ -9,6 +9,7 @@
 #include "../support/Error.h"
 #include "ByteHash.h"
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -188,6 +189,11 @@ private:
     c.state.samples = size(state, "samples");
     c.state.lossScale = state.at("loss_scale").get<double>();
     c.state.cleanSteps = size(state, "clean_steps");
+    if (state.contains("best_step")) { // there was an evaluation
+      c.state.bestStep = size(state, "best_step");
+      c.state.bestLoss = state.at("best_loss").get<double>();
+      c.state.worseSince = size(state, "worse_since");
+    }
     c.seed = json.at("options").at("seed").get<uint64_t>();
     c.shuffle = json.at("options").at("shuffle").get<bool>();
     if (json.contains("data"))
@@ -381,6 +387,11 @@ std::string writeIndex(const Checkpoint &c) {
         {"frozen", hexText(c.frozenHash)}}},
       {"files", files},
       {"units", units}};
+  if (std::isfinite(c.state.bestLoss)) {
+    json["state"]["best_step"] = c.state.bestStep;
+    json["state"]["best_loss"] = c.state.bestLoss;
+    json["state"]["worse_since"] = c.state.worseSince;
+  }
   if (c.tensor > 1)
     json["mesh"] = {{"tensor", c.tensor}};
   if (c.lora)

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace shardonnx::rt {
@@ -98,14 +99,19 @@ std::string timeOfDay() {
   return text;
 }
 
-// Nothing of it is there until all of it is.
+// Nothing of it is there until all of it is. A device or a pipe is written to,
+// not replaced.
 bool writeWhole(const std::string &path, const std::string &text) {
-  std::string part = concat(path, ".", ::getpid());
+  struct stat old{};
+  bool stays = ::stat(path.c_str(), &old) == 0 && !S_ISREG(old.st_mode);
+  std::string part = stays ? path : concat(path, ".", ::getpid());
   std::FILE *file = std::fopen(part.c_str(), "wb");
   if (!file)
     return false;
   bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   whole = std::fclose(file) == 0 && whole;
+  if (stays)
+    return whole;
   if (whole && std::rename(part.c_str(), path.c_str()) == 0)
     return true;
   std::remove(part.c_str());

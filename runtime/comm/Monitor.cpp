@@ -101,7 +101,9 @@ const char *signalName(int signal) {
 void blockTerminationSignals() {
   sigset_t set = terminationSignals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  std::signal(SIGPIPE, SIG_IGN); // a closed pipe is a failed write
+  // A closed pipe is a failed write, and so is a file at the limit of its size.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 Monitor::Monitor(Control &control, const Group &group, Exchange &exchange)

@@ -177,7 +177,7 @@ RankInfo detect() {
     return fromOurLauncher();
   if (get("RANK") && get("WORLD_SIZE"))
     return fromTorchrun();
-  if (get("OMPI_COMM_WORLD_RANK"))
+  if (get("OMPI_COMM_WORLD_RANK") || get("OMPI_COMM_WORLD_SIZE"))
     return fromOpenMPI();
   // An interactive allocation sets SLURM_JOB_ID and more, but only a task that
   // srun started has a process id in its step.

@@ -8,6 +8,7 @@
 #define SHARDONNX_RUNTIME_TRAINSTATE_H
 
 #include <cstdint>
+#include <limits>
 
 namespace shardonnx::rt {
 
@@ -17,6 +18,9 @@ struct TrainState {
   int64_t samples = 0;        // consumed
   double lossScale = 1;       // of float16 programs
   int64_t cleanSteps = 0;     // since lossScale last changed
+  int64_t bestStep = 0;       // of the best evaluation; 0: none yet
+  double bestLoss = std::numeric_limits<double>::infinity(); // its loss
+  int64_t worseSince = 0; // evaluations after it
 };
 
 /// What is kept of a unit's sections: the masters and the optimizer's tensors

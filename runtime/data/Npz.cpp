@@ -7,6 +7,7 @@
 #include "../support/Error.h"
 #include "ArraySource.h"
 #include "shardonnx/runtime/Npy.h"
+#include <algorithm>
 #include <cstring>
 #include <zlib.h>
 
@@ -21,6 +22,7 @@ constexpr int64_t kEndBytes = 22, kCentralBytes = 46, kLocalBytes = 30,
 struct Member {
   std::string name;
   int method = 0;
+  uint32_t crc = 0;
   int64_t packed = 0, size = 0, header = 0;
 };
 
@@ -127,6 +129,7 @@ std::vector<Member> ZipReader::members() const {
     Member member;
     int flags = at<uint16_t>(bytes, cursor + 8);
     member.method = at<uint16_t>(bytes, cursor + 10);
+    member.crc = at<uint32_t>(bytes, cursor + 16);
     member.packed = at<uint32_t>(bytes, cursor + 20);
     member.size = at<uint32_t>(bytes, cursor + 24);
     member.header = at<uint32_t>(bytes, cursor + 42);
@@ -165,6 +168,11 @@ int64_t ZipReader::dataOffset(const Member &member) const {
   return begin;
 }
 
+void checkSum(const ZipReader &zip, const Member &member, unsigned long crc) {
+  if (crc != member.crc)
+    zip.damaged("'" + member.name + "' is not what its CRC-32 is of");
+}
+
 std::vector<uint8_t> inflateMember(const ZipReader &zip, const Member &member) {
   std::vector<uint8_t> packed =
       readBytes(*zip.file, zip.dataOffset(member), member.packed);
@@ -193,7 +201,20 @@ std::vector<uint8_t> inflateMember(const ZipReader &zip, const Member &member) {
   inflateEnd(&stream);
   if (status != Z_STREAM_END || done != out.size())
     zip.damaged("'" + member.name + "' cannot be inflated");
+  checkSum(zip, member, ::crc32_z(0, out.data(), out.size()));
   return out;
+}
+
+// Of a member that stays in the file: a piece at a time.
+void checkStored(const ZipReader &zip, const Member &member, int64_t begin) {
+  constexpr int64_t kPiece = 4 << 20;
+  unsigned long crc = 0;
+  for (int64_t at = 0; at < member.size; at += kPiece) {
+    std::vector<uint8_t> piece =
+        readBytes(*zip.file, begin + at, std::min(kPiece, member.size - at));
+    crc = ::crc32_z(crc, piece.data(), piece.size());
+  }
+  checkSum(zip, member, crc);
 }
 
 std::optional<ElementType> npyType(const std::string &descr) {
@@ -245,6 +266,7 @@ Array readMember(const ZipReader &zip, const Member &member,
     if (member.packed != member.size)
       zip.damaged("'" + member.name + "' has two sizes");
     int64_t begin = zip.dataOffset(member);
+    checkStored(zip, member, begin);
     std::vector<uint8_t> start = readBytes(
         *zip.file, begin, std::min(member.size, kLargestNpyHeader + 12));
     array.offset = begin + readNpyHeader(zip, member, name, start, array);

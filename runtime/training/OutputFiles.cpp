@@ -4,9 +4,11 @@
 // See OutputFiles.h.
 
 #include "OutputFiles.h"
+#include "../checkpoint/Folder.h"
 #include "../data/SeveralFiles.h"
 #include "../support/Error.h"
 #include "Log.h"
+#include "shardonnx/runtime/EndsWith.h"
 #include <filesystem>
 
 namespace shardonnx::rt {
@@ -53,6 +55,19 @@ void addData(const std::vector<std::string> &words, const char *option,
   }
 }
 
+// What a folder of weights, an adapter's or a checkpoint has that is read.
+void addFolder(const fs::path &folder, const char *option,
+               std::vector<NamedFile> &inputs) {
+  std::error_code error; // what is no folder is told by who reads it
+  for (const fs::directory_entry &entry :
+       fs::directory_iterator(folder, error)) {
+    std::string name = entry.path().filename().string();
+    if (endsWith(name, ".safetensors") || endsWith(name, "index.json") ||
+        name == "adapter_config.json")
+      inputs.push_back({option, entry.path().string()});
+  }
+}
+
 std::vector<NamedFile> inputsOf(const Options &options,
                                 const Manifest &manifest) {
   std::vector<NamedFile> inputs = {{"the program", "/proc/self/exe"}};
@@ -62,6 +77,14 @@ std::vector<NamedFile> inputsOf(const Options &options,
       options.model.empty() ? manifest.modelPath : options.model;
   if (!model.empty())
     inputs.push_back({"--model", model});
+  if (fs::path folder = model; !model.empty())
+    addFolder(endsWith(model, "index.json") ? folder.parent_path() : folder,
+              "--model", inputs);
+  if (!options.adapter.empty())
+    addFolder(options.adapter, "--adapter", inputs);
+  if (std::optional<std::string> from;
+      !options.resume.empty() && (from = findCheckpoint(options.resume)))
+    addFolder(*from, "--resume", inputs);
   for (const ExternalFile &file : manifest.external.files)
     inputs.push_back(
         {"the model", (fs::path(model).parent_path() / file.name).string()});

@@ -246,20 +246,20 @@ double Trainer::evaluate() {
 
 // Every rank has the same loss and comes to the same conclusion.
 void Trainer::judge(int64_t step, double evalLoss) {
-  if (evalLoss < bestLoss) {
-    bestLoss = evalLoss;
-    bestStep = step;
-    worseSince = 0;
+  if (evalLoss < state.bestLoss) {
+    state.bestLoss = evalLoss;
+    state.bestStep = step;
+    state.worseSince = 0;
     if (saver && options.keepBest)
       saver->setBest(step);
     return;
   }
-  ++worseSince;
-  if (options.patience == 0 || worseSince < options.patience)
+  ++state.worseSince;
+  if (options.patience == 0 || state.worseSince < options.patience)
     return;
   lastStep = std::min(lastStep, step);
   if (first() && step < options.steps)
-    progress.note(concat("no evaluation since step ", bestStep,
+    progress.note(concat("no evaluation since step ", state.bestStep,
                          " had a lower loss (--patience=", options.patience,
                          "): the run ends after step ", step));
 }

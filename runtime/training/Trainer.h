@@ -83,8 +83,6 @@ private:
   std::deque<Outstanding> outstanding;
   int64_t lastStep; // sooner than asked for after a signal
   bool stopped = false;
-  double bestLoss = std::numeric_limits<double>::infinity(); // of evaluations
-  int64_t bestStep = 0, worseSince = 0; // evaluations after the best one
   std::optional<SaveRecord> lastSaved;  // that no record of a step tells yet
 };
 

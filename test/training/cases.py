@@ -96,6 +96,7 @@ MODELS = {
     # People's own modules (modules/): the exporter's setting.
     "focal-loss": "own FocalLoss default --batch 6",
     "quantised": "own Quantised unoptimized --batch 6",
+    "fake-quantised": "own FakeQuantised default --batch 6",
     "tables": "own Tables default --batch 6",
     "one-output": "own OneOutput legacy --batch 6",
     "padded-left": "own PaddedOnTheLeft default --batch 6",
@@ -330,6 +331,7 @@ CASES = [
     # parameters that start equal, of which ONNX says nothing.
     case("focal-loss", data="focal-loss.npz", batch=6),
     case("quantised", data="quantised.npz", batch=6),
+    case("fake-quantised", data="fake-quantised.npz", batch=6),
     case("tables", data="tables.npz", batch=6),
     case("one-output", data="one-output.npz", batch=6,
          compile=["--loss=mse"]),

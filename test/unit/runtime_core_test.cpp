@@ -232,6 +232,11 @@ TEST_F(Environment, HalfOfTorchrunsIsRefused) {
   EXPECT_EQ(rankFromEnvironment().worldSize, 4);
 }
 
+TEST_F(Environment, HalfOfOpenMPIsIsRefused) {
+  set("OMPI_COMM_WORLD_SIZE", "2");
+  EXPECT_THROW(rankFromEnvironment(), Error);
+}
+
 TEST_F(Environment, NonsenseIsRefused) {
   set("RANK", "4");
   set("WORLD_SIZE", "4");

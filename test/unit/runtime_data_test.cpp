@@ -362,9 +362,11 @@ std::string npz(const std::string &npy, bool deflated, size_t entries = 1) {
     return bytesOf(std::vector<uint32_t>{static_cast<uint32_t>(x)});
   };
   std::string name = "input_ids.npy";
+  auto *bytes = reinterpret_cast<const Bytef *>(npy.data());
   std::string common = u16(20) + u16(0) + u16(deflated ? 8 : 0) + u32(0) +
-                       u32(0) + u32(packed.size()) + u32(npy.size()) +
-                       u16(name.size()) + u16(0);
+                       u32(::crc32_z(0, bytes, npy.size())) +
+                       u32(packed.size()) + u32(npy.size()) + u16(name.size()) +
+                       u16(0);
   std::string local = u32(0x04034b50) + common + name + packed;
   std::string central = u32(0x02014b50) + u16(20) + common + u16(0) + u16(0) +
                         u16(0) + u32(0) + u32(0) + name;
@@ -499,6 +501,10 @@ TEST(Npz, NamesWhatIsWrong) {
   std::string torn = npz(npy(kI64, eight()), true);
   torn[60] = static_cast<char>(torn[60] ^ 0x55);
   EXPECT_NE(say(torn), "");
+  torn = npz(npy(kI64, eight()), false);
+  size_t five = torn.find(eight()) + 4 * sizeof(int64_t);
+  torn[five] = 4;
+  EXPECT_SAYS(say(torn), "'input_ids.npy' is not what its CRC-32 is of");
 }
 
 } // namespace

@@ -249,7 +249,8 @@ bool isDeepSpeed(const Json &json) {
          isObject("fp16");
 }
 
-// Of keys that an object has twice, the parser would keep the last.
+// Of keys that an object has twice, the parser would keep the last. '-' and '_'
+// are the same in them.
 class KeysOnce {
 public:
   explicit KeysOnce(const std::string &path) : path(path) {}
@@ -260,13 +261,19 @@ public:
     else if (event == Json::parse_event_t::object_end)
       objects.pop_back();
     else if (event == Json::parse_event_t::key &&
-             !objects.back().insert(parsed.get<std::string>()).second)
+             !objects.back().insert(spelling(parsed)).second)
       fileError("--config: '" + path + "' has the key " + parsed.dump() +
                 " twice in one object; leave one of them out");
     return true;
   }
 
 private:
+  static std::string spelling(const Json &key) {
+    std::string text = key.get<std::string>();
+    std::replace(text.begin(), text.end(), '_', '-');
+    return text;
+  }
+
   const std::string &path;
   std::vector<std::set<std::string>> objects; // that are open
 };

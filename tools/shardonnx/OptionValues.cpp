@@ -40,6 +40,20 @@ CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most) {
   return option->transform(CLI::Validator(read, ""))->type_name("N");
 }
 
+CLI::Option *number(CLI::Option *option, double least, double most) {
+  auto check = [=](const std::string &text) {
+    double value = 0;
+    std::ostringstream said;
+    if (CLI::detail::lexical_cast(text, value) && value >= least &&
+        value <= most)
+      return std::string();
+    said << "'" << text << "' is not a number within " << least << "..."
+         << most;
+    return said.str();
+  };
+  return option->check(CLI::Validator(check, ""));
+}
+
 CLI::Option *bytes(CLI::App &app, const std::string &name,
                    std::optional<int64_t> &value, const std::string &help) {
   auto set = [&value](const std::string &text) { value = parseByteSize(text); };

@@ -31,6 +31,9 @@ void addDim(CompileOptions &options, const std::string &text);
 /// what is wanted.
 CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most);
 
+/// A number within bounds, which NaN is not.
+CLI::Option *number(CLI::Option *option, double least, double most);
+
 /// A size in bytes.
 CLI::Option *bytes(CLI::App &app, const std::string &name,
                    std::optional<int64_t> &value, const std::string &help);

@@ -447,19 +447,21 @@ void addPlanOptions(CLI::App &app, PlanOptions &o) {
   whole(app.add_option("--accumulate", o.accumulate, "microbatches of a step"),
         1, kLargestSize)
       ->capture_default_str();
-  CLI::Option *tokens =
-      app.add_option("--tokens", o.tokens, "to train on: hours are shown")
-          ->check(CLI::Range(1.0, 1e18))
-          ->type_name("N");
-  app.add_option("--price", o.price,
-                 "of a device for an hour: with --tokens, cost is shown")
+  CLI::Option *tokens = number(app.add_option("--tokens", o.tokens,
+                                              "to train on: hours are shown"),
+                               1, 1e18)
+                            ->type_name("N");
+  number(app.add_option("--price", o.price,
+                        "of a device for an hour: with --tokens, cost is "
+                        "shown"),
+         0, 1e9)
       ->needs(tokens)
-      ->check(CLI::Range(0.0, 1e9))
       ->type_name("X");
-  app.add_option_function<double>(
-         "--straggler", [&o](double percent) { o.straggler = percent / 100; },
-         "one rank works slower by so many percent")
-      ->check(CLI::Range(0.0, 1000.0))
+  number(app.add_option_function<double>(
+             "--straggler",
+             [&o](double percent) { o.straggler = percent / 100; },
+             "one rank works slower by so many percent"),
+         0, 1000)
       ->type_name("PERCENT");
   app.add_flag("--json", o.json, "for programs");
   app.add_option("--html", o.html, "writes a page that compares them")

@@ -167,6 +167,26 @@ class Quantised(nn.Module):
                 + 0.25 * F.mse_loss(z, code.detach()))
 
 
+@module(lambda random: {"x": floats(random, 10)})
+class FakeQuantised(nn.Module):
+    """Training that is aware of 8 bits: gradients go straight through the
+    roundings of a weight, by channels, and of activations, some of which are
+    out of range."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(10, 24), nn.Linear(24, 10)
+        self.register_buffer("scales", torch.linspace(0.002, 0.004, 24))
+        self.register_buffer("zeros", torch.zeros(24, dtype=torch.int32))
+
+    def forward(self, x):
+        weight = torch.fake_quantize_per_channel_affine(
+            self.encoder.weight, self.scales, self.zeros, 0, -128, 127)
+        z = F.linear(x, weight, self.encoder.bias)
+        z = torch.fake_quantize_per_tensor_affine(z, 0.01, 100, 0, 255)
+        return F.mse_loss(self.decoder(z), x)
+
+
 def classes(random):
     return {"x": floats(random, 10), "target": random.integers(0, 6, SAMPLES)}
 

@@ -9,6 +9,7 @@
 #include "Dropout.h"
 #include "Handlers.h"
 #include "Interpret.h"
+#include "Quantization.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
@@ -107,6 +108,10 @@ bool GraphLowering::isCompilable(onnx::NodeOp node) {
   bool joins = emptyToo || node.getOpType() == "Concat";
   bool cuts =
       emptyToo || node.getOpType() == "Slice" || node.getOpType() == "Split";
+  bool numbers = isOfNumbers(l, node);
+  auto isStrange = [numbers](ShapedType type) {
+    return !numbers && !isOfProgram(type.getElementType());
+  };
   for (Value input : node.getInputs()) {
     auto type = dyn_cast<ShapedType>(input.getType());
     if (!type)
@@ -120,13 +125,13 @@ bool GraphLowering::isCompilable(onnx::NodeOp node) {
                  shape.size() == 1;
     if (empty && (joins || lists) && l.getConstant(input))
       continue;
-    if ((empty && !emptyToo) || (!isOfProgram(type.getElementType()) &&
-                                 !(shape.empty() && l.getConstant(input))))
+    if ((empty && !emptyToo) ||
+        (isStrange(type) && !(shape.empty() && l.getConstant(input))))
       return false;
   }
-  return llvm::all_of(node.getResultTypes(), [cuts](Type result) {
+  return llvm::all_of(node.getResultTypes(), [&](Type result) {
     auto type = dyn_cast<ShapedType>(result);
-    return !type || (isOfProgram(type.getElementType()) &&
+    return !type || (!isStrange(type) &&
                      (cuts || !(type.hasRank() &&
                                 llvm::is_contained(type.getShape(), 0))));
   });
@@ -177,7 +182,8 @@ LogicalResult GraphLowering::lowerData(onnx::NodeOp node) {
     return l.unsupported(node, "it reads the graph's input " + input +
                                    ", and a program takes f32, f16, bf16, i32, "
                                    "i64 and bool: export with one of these");
-  if (std::string result = strangeResult(node); !result.empty())
+  bool numbers = isOfNumbers(l, node);
+  if (std::string result = strangeResult(node); !result.empty() && !numbers)
     return l.unsupported(node, "it computes " + result +
                                    " from data, and a program computes f32, "
                                    "f16, bf16, i32, i64 and bool: let the "

@@ -28,6 +28,7 @@ void addMathHandlers(HandlerTable &table);
 void addMatmulHandlers(HandlerTable &table);
 void addNormHandlers(HandlerTable &table);
 void addPoolingHandlers(HandlerTable &table);
+void addQuantizationHandlers(HandlerTable &table);
 void addRearrangeHandlers(HandlerTable &table);
 void addRecurrentHandlers(HandlerTable &table);
 void addReduceHandlers(HandlerTable &table);

@@ -231,13 +231,14 @@ Value DtypeAssigner::crossing(Operation *user, Value value, StringRef from,
   return isLoss(user) ? result : known = result;
 }
 
-/// Casts what comes from other units.
+/// Casts floats that come from other units.
 void DtypeAssigner::enter(Operation *op) {
   StringRef unit = unitOf(op);
   for (OpOperand &operand : op->getOpOperands()) {
     Value value = operand.get();
     Operation *def = value.getDefiningOp();
-    if (!activations.contains(value) || isa_and_nonnull<GetOp>(def))
+    if (!activations.contains(value) || !isFloat(value) ||
+        isa_and_nonnull<GetOp>(def))
       continue;
     StringRef from = def ? unitOf(def) : StringRef("");
     if (from != unit)
@@ -255,13 +256,13 @@ Type DtypeAssigner::computeType(Operation *op) {
   for (Value operand : op->getOperands()) {
     if (isNamedOp(op) && isParameterView(operand))
       return precision.param;
-    if (!activations.contains(operand))
+    if (!activations.contains(operand) || !isFloat(operand))
       continue;
     Type type = elementType(operand);
     widest =
         !widest || widest == type ? type : Float32Type::get(op->getContext());
   }
-  return widest;
+  return widest ? widest : precision.param;
 }
 
 void DtypeAssigner::assign(Operation *op) {
