@@ -106,6 +106,12 @@ void warnOfIgnored(const Options &o, const Manifest &manifest) {
   };
   if (o.momentum && manifest.optimizer != Optimizer::SGD && !isMuon)
     ignored("--momentum");
+  const Options defaults;
+  if (manifest.optimizer == Optimizer::SGD &&
+      (o.beta1 != defaults.beta1 || o.beta2 != defaults.beta2))
+    ignored("--betas");
+  if (manifest.optimizer == Optimizer::SGD && o.eps != defaults.eps)
+    ignored("--eps");
   if (o.muonLR && !isMuon)
     ignored("--muon-lr");
   if (o.adjustLR != AdjustLR::Original && !isMuon)

@@ -83,7 +83,7 @@ private:
   std::deque<Outstanding> outstanding;
   int64_t lastStep; // sooner than asked for after a signal
   bool stopped = false;
-  std::optional<SaveRecord> lastSaved;  // that no record of a step tells yet
+  std::optional<SaveRecord> lastSaved; // that no record of a step tells yet
 };
 
 } // namespace shardonnx::rt
