@@ -84,12 +84,35 @@ func.func @masks(%q: tensor<2x3x4x8xf32>, %k: tensor<2x5x4x8xf32>) -> (tensor<2x
 
 // -----
 
-// Both masks of eager attention are kept: the boolean one as numbers.
+// Both masks of eager attention are kept: the boolean one as numbers. A query
+// of which it hides every key has the same score everywhere, without the bias.
 // CHECK-LABEL: func.func @joined
 // CHECK: %[[HIDE:.*]] = nn.select %arg3, %{{.*}}, %{{.*}} : (tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>) -> tensor<2x1x1x5xf32>
 // CHECK: %[[SUM:.*]] = nn.add %{{.*}}, %{{.*}} : {{.*}} -> tensor<2x1x5x5xf32>
-// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[SUM]] {hidden = -1.000000e+09 : f32, scale = 1.000000e+00 : f32}
+// CHECK: %[[O:.*]], %{{.*}} = nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[SUM]] {hidden = -1.000000e+09 : f32, scale = 1.000000e+00 : f32}
+// CHECK: %[[SEEING:.*]] = nn.transpose %[[O]]
+// CHECK: %[[NUMBERS:.*]] = nn.cast %arg3
+// CHECK: %[[MOST:.*]] = nn.reduce_max %[[NUMBERS]]
+// CHECK: %[[SEES:.*]] = nn.compare gt %[[MOST]]
+// CHECK: %[[MEAN:.*]] = nn.reduce_mean %arg2
+// CHECK: nn.select %[[SEES]], %[[SEEING]], %[[MEAN]] : (tensor<2x1x1x1xi1>, tensor<2x4x5x8xf32>, tensor<2x4x1x8xf32>)
 func.func @joined(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %keep: tensor<2x1x1x5xi1>, %bias: tensor<2x1x5x5xf32>) -> tensor<2x4x5x8xf32> {
+  %hide = nn.constant dense<-1.0e+09> : tensor<f32>
+  %s = nn.matmul %q, %k {transpose_rhs} : (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x5xf32>
+  %w = nn.add %s, %bias : (tensor<2x4x5x5xf32>, tensor<2x1x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %m = nn.select %keep, %w, %hide : (tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>) -> tensor<2x4x5x5xf32>
+  %p = nn.softmax %m : (tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+  return %o : tensor<2x4x5x8xf32>
+}
+
+// -----
+
+// A bias behind the condition tells such a query's keys apart.
+// CHECK-LABEL: func.func @joined_behind
+// CHECK-NOT: nn.attention
+// CHECK: nn.softmax
+func.func @joined_behind(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %keep: tensor<2x1x1x5xi1>, %bias: tensor<2x1x5x5xf32>) -> tensor<2x4x5x8xf32> {
   %hide = nn.constant dense<-1.0e+09> : tensor<f32>
   %s = nn.matmul %q, %k {transpose_rhs} : (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x5xf32>
   %w = nn.select %keep, %s, %hide : (tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>) -> tensor<2x4x5x5xf32>
@@ -98,6 +121,25 @@ func.func @joined(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2
   %o = nn.matmul %p, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
   return %o : tensor<2x4x5x8xf32>
 }
+
+// -----
+
+// So do two numbers: it sees what the larger one hides.
+// CHECK-LABEL: func.func @two_numbers
+// CHECK-NOT: nn.attention
+// CHECK: nn.softmax
+func.func @two_numbers(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %keep: tensor<2x1x1x5xi1>, %past: tensor<5x5xi1>) -> tensor<2x4x5x8xf32> {
+  %hide = nn.constant dense<-1.0e+09> : tensor<f32>
+  %never = nn.constant dense<0xFF800000> : tensor<f32>
+  %s = nn.matmul %q, %k {transpose_rhs} : (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x5xf32>
+  %w = nn.select %past, %s, %never : (tensor<5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>) -> tensor<2x4x5x5xf32>
+  %m = nn.select %keep, %w, %hide : (tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>) -> tensor<2x4x5x5xf32>
+  %p = nn.softmax %m : (tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+  return %o : tensor<2x4x5x8xf32>
+}
+
+// -----
 
 // masked_fill hides where a flag is set; ALiBi of the heads is a mask to add.
 // CHECK-LABEL: func.func @masked_fill

@@ -12,6 +12,7 @@
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -84,7 +85,13 @@ struct Scores {
 
   /// Whether a query that sees nothing has numbers as scores.
   bool hidesByNumbers() const { return hidden && std::isfinite(*hidden); }
+  /// Whether a condition may put `number` there, too.
+  bool fits(double number) const { return !hidden || *hidden == number; }
 };
+
+bool isCondition(const Mask &mask) {
+  return elementType(mask.value).isInteger(1);
+}
 
 bool isQueryKeyProduct(Value value) {
   return static_cast<bool>(value.getDefiningOp<nn::MatmulOp>());
@@ -140,6 +147,9 @@ std::optional<Scores> matchScores(Value value) {
       std::optional<double> hidden = matchSplat(select.getFalseValue());
       if (!hidden || *hidden * scores.scale > kHiddenScore ||
           scores.softcap != 0)
+        return std::nullopt;
+      // Of a query that sees nothing the largest of several numbers decides.
+      if (!scores.fits(*hidden * scores.scale))
         return std::nullopt;
       scores.masks.push_back({select.getCondition()});
       scores.hidden = *hidden * scores.scale;
@@ -205,10 +215,7 @@ Value joinMasks(ArrayRef<Mask> masks, float hidden, PatternRewriter &rewriter,
       shape.insert(shape.begin(), 1);
     return nn::NNBuilder(rewriter, loc).reshape(mask, shape);
   };
-  auto isFlags = [](const Mask &mask) {
-    return elementType(mask.value).isInteger(1);
-  };
-  if (llvm::all_of(masks, isFlags)) {
+  if (llvm::all_of(masks, isCondition)) {
     auto values = llvm::map_to_vector(masks, [](auto &m) { return m.value; });
     return toRank4(joinFlags(values, rewriter, loc));
   }
@@ -286,6 +293,54 @@ std::optional<CausalMask> takeCausalMask(Scores &scores, int64_t rows,
   return std::nullopt;
 }
 
+/// Beside what is added to scores, a query of which conditions hide every key
+/// by a number has that number everywhere: the mean of all values, and no
+/// gradient of scores.
+class HiddenQueries {
+public:
+  /// Of the masks as they stand on the way from the softmax to the product.
+  HiddenQueries(const Scores &scores, int64_t rows, int64_t columns) {
+    if (!scores.hidesByNumbers() || llvm::all_of(scores.masks, isCondition))
+      return;
+    for (const Mask &mask : scores.masks) {
+      if (!isCondition(mask))
+        continue;
+      conditions.push_back(mask.value);
+      // Behind a causal mask alone there is none.
+      std::optional<CausalMask> causal = matchCausalMask(mask.value);
+      some |= !causal || causal->rows != rows || causal->columns != columns ||
+              rows > columns;
+    }
+    // What is added behind a condition is added to its number, too.
+    addedBehind = !std::is_partitioned(scores.masks.begin(), scores.masks.end(),
+                                       isCondition);
+  }
+
+  /// Whether there are none, or they can be told from the others; the heads of
+  /// values are not shared then.
+  bool canBeRestored(int64_t heads, int64_t valueHeads) const {
+    return !some || (!addedBehind && (valueHeads == 1 || valueHeads == heads));
+  }
+
+  /// `result` [batch, heads, seq, dim], theirs from `values` of such a shape.
+  Value restore(Value result, Value values, PatternRewriter &rewriter) const {
+    if (!some)
+      return result;
+    nn::NNBuilder b(rewriter, result.getLoc());
+    Value seen = joinFlags(conditions, rewriter, result.getLoc());
+    seen = b.rowMax(b.cast(seen, rewriter.getF32Type()));
+    seen = b.compare(nn::ComparePredicate::gt, seen, b.constant(0));
+    Value mean = nn::ReduceMeanOp::create(rewriter, result.getLoc(),
+                                          b.f32(values), ArrayRef<int64_t>{2},
+                                          /*keepdims=*/true);
+    return b.select(seen, result, b.cast(mean, elementType(result)));
+  }
+
+private:
+  SmallVector<Value> conditions;
+  bool some = false, addedBehind = false;
+};
+
 /// softmax(scale·q·kᵀ + masks)·v
 struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -327,6 +382,9 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
         k.heads() != v.heads() || k.seq() != v.seq() || q.dim() != k.dim() ||
         q.heads() % k.heads() != 0)
       return failure();
+    HiddenQueries hiddenQueries(scores, q.seq(), k.seq());
+    if (!hiddenQueries.canBeRestored(q.heads(), v.heads()))
+      return failure();
     scores.scale *= q.scale * k.scale;
     Location loc = op.getLoc();
     nn::NNBuilder b(rewriter, loc);
@@ -357,7 +415,12 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
         added ? rewriter.getUnitAttr() : UnitAttr());
     Value result =
         b.transpose(narrow(b, attention.getResult(), v.dim()), kSwapHeads);
-    rewriter.replaceOp(op, b.cast(result, elementType(op.getResult())));
+    result = b.cast(result, elementType(op.getResult()));
+    rewriter.replaceOp(
+        op, hiddenQueries.restore(result,
+                                  v.swapped ? b.transpose(v.value, {0, 1, 3, 2})
+                                            : v.value,
+                                  rewriter));
     return success();
   }
 };
