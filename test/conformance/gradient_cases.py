@@ -316,6 +316,11 @@ def windows():
     yield case("MaxPool", floats(1, 2, 6), kernel_shape=[2], strides=[2])
     yield case("MaxPool", floats(1, 1, 4, 4), kernel_shape=[3, 3],
                pads=[1, 1, 1, 1])
+    # One window, which begins inside and ends outside.
+    yield case("AveragePool", floats(1, 2, 4), kernel_shape=[5], strides=[4],
+               ceil_mode=1)
+    yield case("MaxPool", floats(1, 2, 4), kernel_shape=[5], strides=[4],
+               ceil_mode=1)
     yield case("GlobalAveragePool", floats(2, 2, 3, 2))
     # The reference reduces the wrong axes of anything but images.
     yield case("GlobalMaxPool", floats(2, 2, 3, 2))

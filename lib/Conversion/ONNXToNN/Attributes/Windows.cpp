@@ -74,9 +74,14 @@ StringRef readWindows(onnx::NodeOp node, ArrayRef<int64_t> input,
                    automatic == "SAME_LOWER");
     }
     int64_t padded = size + w.low[i] + w.high[i], room = padded - w.span(i);
-    if (room < 0)
-      return "its kernel is larger than the padded input";
-    int64_t places = (room + (roundUp ? stride - 1 : 0)) / stride + 1;
+    // Rounded up, a window that begins inside may end outside, the first too.
+    int64_t reach = room + (roundUp ? stride - 1 : 0);
+    if (reach < 0)
+      return roundUp
+                 ? "its kernel is larger than the padded input by more than "
+                   "its stride"
+                 : "its kernel is larger than the padded input";
+    int64_t places = reach / stride + 1;
     // A window that would start in the padding at the end is left out.
     if (roundUp && (places - 1) * stride >= size + w.low[i])
       --places;
