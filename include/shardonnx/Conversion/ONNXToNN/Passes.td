@@ -71,7 +71,10 @@ def RaiseAttention : Pass<"raise-attention"> {
   let description = [{
     Recognises scaled dot-product attention with its scale on the scores, the
     queries or the keys, soft cap, added or selected masks, the guard of rows
-    that see nothing, and repeated key and value heads. Changes rounding only.
+    that see nothing, and repeated key and value heads. Changes rounding only:
+    where masks hide by different numbers, or something is added behind one that
+    hides by a number, a query that sees nothing weighs its keys by these, and
+    the products stay as they are. Beside a bias it gets the mean of all values.
   }];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
