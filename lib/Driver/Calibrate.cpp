@@ -143,7 +143,7 @@ LogicalResult Calibrator::write(const std::string &path, StringRef content) {
 LogicalResult Calibrator::start() {
   if (std::error_code error =
           llvm::sys::fs::createUniqueDirectory("shardonnx-calibrate", folder))
-    return fail("cannot write to the temporary folder: " + error.message());
+    return fail(cannotWriteTemporary(error));
   std::string tokens;
   uint32_t state = 1;
   for (int i = 0; i < 1 << 16; ++i) {

@@ -120,7 +120,7 @@ LogicalResult JobRunner::storeValues() {
 FailureOr<std::string> JobRunner::write(StringRef suffix, StringRef content) {
   auto file = TemporaryFile::createHolding("shardonnx-eval", suffix, content);
   if (std::error_code error = file.getError())
-    return fail("cannot write to the temporary folder: " + error.message());
+    return fail(cannotWriteTemporary(error));
   temporary.push_back(std::move(*file));
   return temporary.back()->getPath().str();
 }

@@ -151,8 +151,7 @@ struct Scratch {
     llvm::SmallString<128> path;
     if (std::error_code error =
             llvm::sys::fs::createTemporaryFile("shardonnx", suffix, path))
-      return failWith("cannot write to the temporary folder: " +
-                      error.message());
+      return failWith(cannotWriteTemporary(error));
     return std::make_unique<Scratch>(path);
   }
   explicit Scratch(StringRef path) : path(path), remover(path) {}
@@ -189,7 +188,7 @@ assemble(StringRef ptxas, StringRef ptx, StringRef chip, std::string &report) {
     stream.clear_error();
   }
   if (error)
-    return failWith("cannot write to the temporary folder: " + error.message());
+    return failWith(cannotWriteTemporary(error));
   std::string arch = "-arch=" + chip.str();
   StringRef arguments[] = {ptxas,           "-v",          "-O3", arch, "-o",
                            (*output)->path, (*input)->path};

@@ -7,6 +7,7 @@
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -31,6 +32,13 @@ void TemporaryFile::removeOnSignal(llvm::StringRef path) {
   // A full quota is an error of write(2) here and in the programs that we
   // start.
   std::signal(SIGXFSZ, SIG_IGN);
+}
+
+std::string cannotWriteTemporary(std::error_code error) {
+  llvm::SmallString<128> folder;
+  llvm::sys::path::system_temp_directory(/*erasedOnReboot=*/true, folder);
+  return "cannot write to the temporary folder '" + folder.str().str() +
+         "': " + error.message() + "; TMPDIR=DIR names another";
 }
 
 TemporaryFile::TemporaryFile(llvm::StringRef path) : path(path), remover(path) {

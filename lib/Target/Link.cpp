@@ -179,7 +179,7 @@ static llvm::Error runLinker(ArrayRef<std::string> command,
   SmallString<128> log;
   if (std::error_code error =
           llvm::sys::fs::createTemporaryFile("shardonnx-link", "log", log))
-    return failWith("cannot write to the temporary folder: " + error.message());
+    return failWith(cannotWriteTemporary(error));
   TemporaryFile removeLog(log);
   llvm::SmallVector<StringRef> arguments(command.begin(), command.end());
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log),
@@ -333,16 +333,16 @@ static llvm::Error writeObjects(ArrayRef<ObjectBytes> objects,
   int descriptor = -1;
   if (std::error_code error = llvm::sys::fs::createTemporaryFile(
           "shardonnx", "a", descriptor, path))
-    return failWith("cannot write to the temporary folder: " + error.message());
+    return failWith(cannotWriteTemporary(error));
   TemporaryFile::removeOnSignal(path);
   llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
   stream << (*archive)->getBuffer();
   stream.close();
   if (!stream.has_error())
     return llvm::Error::success();
-  std::string message = stream.error().message();
+  std::error_code error = stream.error();
   stream.clear_error();
-  return failWith("cannot write to the temporary folder: " + message);
+  return failWith(cannotWriteTemporary(error));
 }
 
 llvm::Error shardonnx::linkExecutable(ArrayRef<ObjectBytes> objects,
@@ -383,7 +383,7 @@ shardonnx::combineObjects(ArrayRef<ObjectBytes> objects) {
   SmallString<128> path;
   if (std::error_code error =
           llvm::sys::fs::createTemporaryFile("shardonnx", "o", path))
-    return failWith("cannot write to the temporary folder: " + error.message());
+    return failWith(cannotWriteTemporary(error));
   TemporaryFile removeObject(path);
   if (llvm::Error error = linkTogether(objects, "--relocatable", path))
     return error;

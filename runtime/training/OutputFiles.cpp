@@ -77,9 +77,10 @@ std::vector<NamedFile> inputsOf(const Options &options,
       options.model.empty() ? manifest.modelPath : options.model;
   if (!model.empty())
     inputs.push_back({"--model", model});
-  if (fs::path folder = model; !model.empty())
-    addFolder(endsWith(model, "index.json") ? folder.parent_path() : folder,
-              "--model", inputs);
+  if (endsWith(model, "index.json"))
+    addFolder(fs::absolute(model).parent_path(), "--model", inputs);
+  else if (!model.empty())
+    addFolder(model, "--model", inputs);
   if (!options.adapter.empty())
     addFolder(options.adapter, "--adapter", inputs);
   if (std::optional<std::string> from;

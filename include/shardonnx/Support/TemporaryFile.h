@@ -49,6 +49,10 @@ private:
   llvm::FileRemover remover;
 };
 
+/// What is said where a file in the system's temporary folder cannot be made or
+/// written.
+std::string cannotWriteTemporary(std::error_code error);
+
 } // namespace shardonnx
 
 #endif // SHARDONNX_SUPPORT_TEMPORARYFILE_H
