@@ -6,6 +6,7 @@
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace llvm;
 
@@ -49,10 +50,15 @@ std::optional<Lora> parseLora(const std::string &text, std::string &error) {
     error = "'" + text + "': the rank wants a whole number from 1, as in 16";
   else
     lora.rank = *rank;
-  for (StringRef word : ArrayRef(words).drop_front())
-    if (std::string wrong = parseWord(word, lora);
-        !wrong.empty() && error.empty())
+  llvm::StringSet<> seen;
+  for (StringRef word : ArrayRef(words).drop_front()) {
+    std::string wrong = parseWord(word, lora);
+    if (StringRef name = word.split('=').first;
+        wrong.empty() && !seen.insert(name).second)
+      wrong = name.str() + " is given twice";
+    if (!wrong.empty() && error.empty())
       error.append("'").append(text).append("': ").append(wrong);
+  }
   if (!error.empty())
     return std::nullopt;
   return lora;

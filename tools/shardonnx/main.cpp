@@ -39,6 +39,14 @@ void shareWorldSize(const CLI::App &app, InspectOptions &o) {
     o.compile.worldSize = o.nproc;
 }
 
+// A plan is for the ranks that --gpus says.
+void checkWorldSize(const PlanOptions &o) {
+  if (o.compile.worldSize.value_or(o.gpus) != o.gpus)
+    usageError("--world-size: " + std::to_string(*o.compile.worldSize) +
+               " are other ranks than --gpus " + std::to_string(o.gpus) +
+               "; leave it out");
+}
+
 // CLI11 would say that a subcommand is missing before it says why.
 void checkCommand(CLI::App &app, const std::vector<std::string> &args) {
   std::vector<std::string> commands;
@@ -253,6 +261,7 @@ int run(int argc, char **argv) {
     addUnits(config, *planApp, plan.compile);
     noteGiven(*planApp, plan.compile);
     notePlanGiven(*planApp, plansOwn, plan);
+    checkWorldSize(plan);
     return runPlan(plan);
   }
   if (*evalApp)
