@@ -27,7 +27,7 @@ void multiplyOperands(int64_t rows, int64_t columns, int64_t depth,
 // stores its sums less often the deeper it is; its rows of A are read often
 // enough to be worth no packing. Smaller vectors want B in the first cache.
 constexpr bool kWide = SHX_VECTOR_BYTES == 64;
-constexpr int64_t kDepthBlock = kWide ? 512 : 256;
+constexpr int64_t kDepthBlock = kWide ? 512 : 192;
 
 extern const ProductKernels f32Product;
 const ProductKernels f32Product = {
