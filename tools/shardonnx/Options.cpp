@@ -152,16 +152,12 @@ void addShardingOptions(CLI::App &app, CompileOptions &o) {
             floatTypes());
   addChoice(app, "--matmul-dtype", o.matmulDtype,
             "what the linear layers of blocks multiply");
-  app.add_option("--matmul-gain", o.matmulGain,
-                 "of those with fp8: 8 bits only where an H100 is predicted to "
-                 "take X times as long without, gradients and roundings "
-                 "counted (default: 1 on GPUs that multiply 8 bits, else 0)")
-      ->check([](const std::string &text) {
-        double gain = 0;
-        return CLI::detail::lexical_cast(text, gain) && gain >= 0 && gain <= 100
-                   ? std::string()
-                   : "'" + text + "' is not a number within 0...100";
-      })
+  number(app.add_option("--matmul-gain", o.matmulGain,
+                        "of those with fp8: 8 bits only where an H100 is "
+                        "predicted to take X times as long without, gradients "
+                        "and roundings counted (default: 1 on GPUs that "
+                        "multiply 8 bits, else 0)"),
+         0, 100)
       ->type_name("X");
   addChoice(app, "--gather-dtype", o.gatherDtype,
             "what trained parameters cross the links as");
