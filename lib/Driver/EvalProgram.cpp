@@ -109,8 +109,13 @@ void EvalProgram::markInitializers() {
 
 /// What no program can compute as the graph says.
 LogicalResult EvalProgram::checkRaised() {
-  WalkResult result = module().walk([](nn::DropoutOp op) {
-    op.emitError("draws random numbers; --dropout=off leaves it out");
+  WalkResult result = module().walk([](Operation *op) {
+    if (isa<nn::DropoutOp>(op))
+      op->emitError("draws random numbers; --dropout=off leaves it out");
+    else if (isa<nn::RandomUniformOp>(op))
+      op->emitError("draws random numbers, which only training does");
+    else
+      return WalkResult::advance();
     return WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());

@@ -91,8 +91,9 @@ void addData(CLI::App &app, Options &o) {
                        "Evaluations without a lower loss after which the run "
                        "ends (0: any number)"),
         0);
-  whole(app.add_option("--seed", o.seed,
-                       "Of --shuffle, --init=random and dropout"),
+  whole(app.add_option(
+            "--seed", o.seed,
+            "Of --shuffle, --init=random, dropout and what the graph draws"),
         0, INT64_MAX)
       ->capture_default_str();
   app.add_flag("--shuffle", o.shuffle, "Permute the samples of each epoch");

@@ -14,8 +14,8 @@ namespace shardonnx::rt {
 
 constexpr int64_t kNoSample = -1;
 
-/// What dropout draws from: the run's seed, and how many samples the run used
-/// before the first one of this microbatch.
+/// What random numbers are drawn from: the run's seed, and how many samples the
+/// run used before the first one of this microbatch.
 struct RandomState {
   uint64_t seed = 0;
   int64_t firstSample = 0;

@@ -227,8 +227,9 @@ double Trainer::evaluate() {
   double denominator = 0;
   std::vector<int64_t> samples(static_cast<size_t>(order.batch));
   for (int64_t round = 0; round < rounds; ++round) {
+    int64_t first = round * perRound + engine.sampleRank() * order.batch;
     for (int64_t b = 0; b < order.batch; ++b) {
-      int64_t i = round * perRound + engine.sampleRank() * order.batch + b;
+      int64_t i = first + b;
       samples[static_cast<size_t>(b)] = i < count ? i : kNoSample;
       if (labels && i < count)
         denominator += static_cast<double>(evalData->countLabels(i));
@@ -237,7 +238,9 @@ double Trainer::evaluate() {
       denominator += kind == Denominator::Elements
                          ? static_cast<double>(manifest.loss.perMicrobatch)
                          : 1;
-    fillBatch(manifest, *evalData, samples, {}, engine.inputs());
+    // Every evaluation draws the same numbers, which are not training's.
+    fillBatch(manifest, *evalData, samples, {~options.seed, first},
+              engine.inputs());
     engine.evalMicrobatch();
   }
   Engine::Evaluation sum = engine.evaluation(denominator);

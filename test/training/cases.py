@@ -97,6 +97,7 @@ MODELS = {
     "focal-loss": "own FocalLoss default --batch 6",
     "quantised": "own Quantised unoptimized --batch 6",
     "fake-quantised": "own FakeQuantised default --batch 6",
+    "stochastic": "own Stochastic default --batch 6",
     "tables": "own Tables default --batch 6",
     "one-output": "own OneOutput legacy --batch 6",
     "padded-left": "own PaddedOnTheLeft default --batch 6",
@@ -332,6 +333,8 @@ CASES = [
     case("focal-loss", data="focal-loss.npz", batch=6),
     case("quantised", data="quantised.npz", batch=6),
     case("fake-quantised", data="fake-quantised.npz", batch=6),
+    # Uniform, normal and Bernoulli numbers, and stochastic depth.
+    case("stochastic", data="stochastic.npz", batch=6),
     case("tables", data="tables.npz", batch=6),
     case("one-output", data="one-output.npz", batch=6,
          compile=["--loss=mse"]),

@@ -14,7 +14,6 @@ over all labels of its 12 samples, one clip, one optimizer step.
 import argparse
 import contextlib
 import importlib.util
-import itertools
 import json
 import math
 import os
@@ -32,6 +31,7 @@ import onnx.numpy_helper
 import peft
 import torch
 
+import draws
 import eight_bits
 import export
 import f8
@@ -131,58 +131,15 @@ def frozen_parameters(module, model):
     return frozen
 
 
-def finalise(x):
-    """splitmix64's finaliser, on arrays (runtime/Random.h)."""
-    x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xbf58476d1ce4e5b9)
-    x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94d049bb133111eb)
-    return x ^ (x >> numpy.uint64(31))
-
-
-def keep_mask(shape, ratio, op, first, seed=0):
-    """What a program keeps: samples along axis 0, the first being `first`."""
-    step = numpy.uint64(0x9e3779b97f4a7c15)
-    with numpy.errstate(over="ignore"):
-        stream = finalise(finalise(numpy.uint64([seed]) + step)
-                          ^ finalise(~numpy.uint64([op])))
-        rows = int(numpy.prod(shape[:-1]))
-        row = numpy.arange(rows, dtype=numpy.uint64)
-        row += numpy.uint64(first * (rows // shape[0]))
-        key = finalise(stream + row * step)[:, None]
-        x = numpy.arange(shape[-1], dtype=numpy.uint32)[None, :]
-        x = x + key.astype(numpy.uint32)
-        x = (x ^ (x >> numpy.uint32(17))) * numpy.uint32(0xed5ad4bb)
-        x = (x ^ (x >> numpy.uint32(11))) + (key >> numpy.uint64(32)).astype(
-            numpy.uint32)
-        x = x * numpy.uint32(0xac4c1b51)
-        x = (x ^ (x >> numpy.uint32(15))) * numpy.uint32(0x31848bab)
-        x = x ^ (x >> numpy.uint32(14))
-    keep = x >= numpy.uint32(int(ratio * 2**32))
-    return torch.from_numpy(keep.reshape(shape))
-
-
 @contextlib.contextmanager
 def our_dropout(case, module, first):
-    """Within it, PyTorch drops what a program drops.
-
-    Each call of a forward pass is the next op of the graph. Exported
-    scaled_dot_product_attention does not drop.
-    """
-    original, ops = torch.nn.functional.dropout, itertools.count()
-
-    def dropout(x, p=0.5, training=True, inplace=False):
-        if not training or p == 0:
-            return x
-        return x * keep_mask(tuple(x.shape), p, next(ops), first) / (1 - p)
-
+    """Within it, PyTorch drops what a program drops."""
     if case.get("dropout") == "no attention":
         for layer in module.transformer.h:
             layer.attn.attn_dropout.p = 0.0
-    torch.nn.functional.dropout = dropout
     module.train("dropout" in case)
-    try:
+    with draws.ours(first):
         yield
-    finally:
-        torch.nn.functional.dropout = original
 
 
 def separate_documents(case, module, batch):

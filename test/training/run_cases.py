@@ -11,7 +11,7 @@
 `cases` runs every case of cases.py on two ranks. `ranks` runs a GPT-2 and a
 Llama on 1 to 4 ranks, with every strategy, recompute and prefetch setting
 once, and twice with the same bits; MLPs in chunks; ranks of tensor and context axes; adapters of six architectures in every
-strategy on 1 to 3 ranks, pairwise, and so Muon; and dropout at several numbers of ranks.
+strategy on 1 to 3 ranks, pairwise, and so Muon; and random numbers at several numbers of ranks.
 `all` is both. `adapters` is every combination of those, `mesh` more of the axes. `core` is one case of each kind, and a Llama with each strategy:
 what an emulated device runs in minutes, and activations on the host, overlapped axes and resumed runs with it. With --emulator, programs are compiled
 for CUDA and run on the emulated device, whose libraries lie in that folder.
@@ -65,10 +65,12 @@ MATRIX = [([], ranks) for ranks in (1, 2, 3, 4)] + [
       r"--ignore=.*\.(ln_2|post_attention_layernorm)\..*"], 4),
 ]
 
-# Masks of dropout depend on none of these.
-DROPOUT_CASE = "gpt2-dropout"
-DROPOUT_MATRIX = [([], 1), ([], 3), ([], 4), (["--recompute=block"], 3),
-                  (["--strategy=no_shard"], 2)]
+# What is drawn depends on none of these.
+RANDOM_MATRIX = [
+    ("gpt2-dropout", [([], 1), ([], 3), ([], 4), (["--recompute=block"], 3),
+                      (["--strategy=no_shard"], 2)]),
+    ("stochastic", [([], 1), (["--recompute=block"], 2)]),
+]
 
 
 STRATEGIES = ("full_shard", "shard_grad_op", "shard_opt", "no_shard",
@@ -475,9 +477,11 @@ def jobs(options):
         whole = options.matrix == "adapters"
         yield from listed(options, strategy_runs(LORA_CASES, whole))
     if options.matrix in ("ranks", "all"):
-        if wanted(options, DROPOUT_CASE):
-            case = cases.by_name(DROPOUT_CASE)
-            for extra, ranks in DROPOUT_MATRIX:
+        for name, settings in RANDOM_MATRIX:
+            if not wanted(options, name):
+                continue
+            case = cases.by_name(name)
+            for extra, ranks in settings:
                 yield lambda r, c=case, e=extra, n=ranks: run(r, c, e, n)
 
 

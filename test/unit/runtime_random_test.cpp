@@ -3,7 +3,8 @@
 //
 // The masks of dropout as samples of independent coins: the share that is
 // dropped, its spread between rows, and correlations between neighbours,
-// rows, samples, ops and seeds. The bounds are five standard deviations.
+// rows, samples, ops and seeds; and numbers in [0, 1) by their moments. The
+// bounds are five standard deviations.
 
 #include "shardonnx/runtime/Random.h"
 #include <cmath>
@@ -76,6 +77,27 @@ TEST(Random, NeighboursAreIndependent) {
     expectIndependent("seeds", [&](int64_t row, int64_t column, double p) {
       return dropped(streamKey(seed, 0), row, column, p);
     });
+}
+
+TEST(Random, FractionsAreUniform) {
+  EXPECT_EQ(fractionOf(0), 0);
+  EXPECT_LT(fractionOf(UINT32_MAX), 1);
+  uint64_t stream = streamKey(3, 1);
+  double sums[4] = {}, n = kRows * kColumns;
+  for (int64_t row = 0; row < kRows; ++row) {
+    uint64_t key = rowKey(stream, static_cast<uint64_t>(row));
+    for (uint32_t column = 0; column < kColumns; ++column) {
+      double power = 1, u = fractionOf(elementBits(key, column));
+      for (double &sum : sums)
+        sum += power *= u;
+    }
+  }
+  // E u^k = 1/(k+1), Var u^k = 1/(2k+1) - 1/(k+1)^2.
+  for (int k = 1; k <= 4; ++k)
+    EXPECT_NEAR(
+        sums[k - 1] / n, 1.0 / (k + 1),
+        5 * std::sqrt((1.0 / (2 * k + 1) - 1.0 / ((k + 1) * (k + 1))) / n))
+        << k;
 }
 
 // Every bit of the input changes about half of the bits.

@@ -242,7 +242,7 @@ unsigned kernels::costOf(Operation *op) {
   if (isa<nn::ExpOp, nn::LogOp, nn::TanhOp, nn::ErfOp, nn::SigmoidOp,
           nn::SiluOp, nn::GeluOp, nn::SinOp, nn::CosOp>(op))
     return 24;
-  if (isa<nn::RandomKeyOp, nn::RandomKeepOp>(op))
+  if (isa<nn::RandomKeyOp, nn::RandomKeepOp, nn::RandomFractionOp>(op))
     return 12;
   if (isa<nn::DivOp, nn::SqrtOp, nn::RsqrtOp, nn::ReciprocalOp>(op))
     return 6;

@@ -1,6 +1,6 @@
 // RUN: shardonnx-opt %s -convert-onnx-to-nn -split-input-file -verify-diagnostics
 
-// expected-error @+1 {{Dropout ×1 ('d'): axis 0 of what it drops from does not count samples, so ranks cannot draw their masks apart; --dropout=off leaves dropout out}}
+// expected-error @+1 {{Dropout ×1 ('d'): axis 0 of what it draws for does not count samples, so ranks cannot draw apart; --dropout=off leaves dropout out}}
 module {
   func.func @f(%x: tensor<2x4xf32>) -> tensor<1x4xf32> {
     %w = onnx.node "Constant"() {value_ints = array<i64: 0>} : () -> tensor<1xi64>

@@ -394,6 +394,14 @@ func.func @dropout(%x: tensor<3x4xf32>, %r: tensor<2xi64>) {
 
 // -----
 
+func.func @uniform(%r: tensor<2xi64>) {
+  // expected-error @below {{axis 0 of 'tensor<3x4xf32>' is not made of 2 samples}}
+  %0 = nn.random_uniform %r {samples = 2 : i64, stream = 0 : i64} : (tensor<2xi64>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
 func.func @axis(%x: tensor<4xf32>) {
   // expected-error @below {{is of an axis 'expert', which no mesh has}}
   %0 = nn.all_reduce %x {axis = "expert", parts = 2 : i64} : (tensor<4xf32>) -> tensor<4xf32>

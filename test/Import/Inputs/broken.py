@@ -58,7 +58,7 @@ kinds = {
                 node("Relu", ["x"], ["a"], domain="com.example"),
                 node("Frob", ["a"], ["b"]),
                 node("If", ["b"], ["c"], "choose", then_branch=branch, else_branch=branch),
-                node("RandomNormalLike", ["c"], ["n"]),
+                node("Multinomial", ["c"], ["n"]),
                 node("Relu", ["c"], ["y"], "r", "com.example"),
             ],
             [value("x", [2, 4])],

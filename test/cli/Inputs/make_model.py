@@ -91,11 +91,14 @@ def build(kind, argument):
     logits = value_info(12, "logits", ["batch", 8, 300])
     if kind == "unsupported":
         nodes = [
-            node("RandomNormalLike", ["x"], ["a"]),
-            node("RandomUniformLike", ["a"], ["b"]),
-            node("RandomUniformLike", ["b"], ["y"]),
+            node("NonMaxSuppression", ["x", "x"], ["a"]),
+            node("Cast", ["a"], ["f"], to=FLOAT),
+            node("Multinomial", ["f"], ["b"], dtype=INT64),
+            node("Cast", ["b"], ["g"], to=FLOAT),
+            node("Multinomial", ["g"], ["y"], dtype=INT64),
         ]
-        return model(nodes, [], [x], [value_info(12, "y", ["batch", 8, 16])])
+        y = value_info(12, "y", ["rows", "columns"], INT64)
+        return model(nodes, [], [x], [y])
     if kind == "external-shape":
         reshape = node("Reshape", ["x", "shape"], ["y"])
         shape = weight("shape", [2], argument, INT64)

@@ -187,6 +187,30 @@ class FakeQuantised(nn.Module):
         return F.mse_loss(self.decoder(z), x)
 
 
+@module(lambda random: {"x": floats(random, 7, 10)}, training=True)
+class Stochastic(nn.Module):
+    """Denoising of what is partly hidden, with stochastic depth as transformers
+    and timm write it: all that a module in training may draw."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(10, 24), nn.Linear(24, 10)
+        self.block, self.other = nn.Linear(24, 24), nn.Linear(24, 24)
+        self.hidden = nn.Parameter(torch.zeros(10))
+
+    def forward(self, x):
+        hidden = torch.rand(x.shape[:2])[..., None] < 0.3
+        z = torch.where(hidden, self.hidden, x + 0.2 * torch.randn_like(x))
+        z = self.encoder(z)
+        kept = 0.8 + torch.rand((x.shape[0], 1, 1), dtype=x.dtype)
+        z = z + self.block(z).div(0.8) * kept.floor()
+        mask = z.new_empty((x.shape[0], 1, 1)).bernoulli_(0.75)
+        z = z + F.dropout(F.gelu(self.other(z)), 0.1, self.training) * (
+            mask.div_(0.75))
+        z = z * torch.bernoulli(torch.sigmoid(z))
+        return F.mse_loss(self.decoder(z) * (0.9 + 0.2 * torch.rand_like(x)), x)
+
+
 def classes(random):
     return {"x": floats(random, 10), "target": random.integers(0, 6, SAMPLES)}
 

@@ -17,6 +17,7 @@ import onnx
 import torch
 from torch.nn import functional as F
 
+import draws
 import registry
 import decoders, encoders, losses, parameters, vision  # they enter modules
 
@@ -67,9 +68,11 @@ def train(entry, module, data, microbatches=1):
                                   eps=1e-8, weight_decay=0.1)
     result = dict(loss=[], grad_norm=[], lr=[])
     for step in range(STEPS):
-        loss = sum(loss_of(entry, module, batch_of(data, step * microbatches
-                                                   + i))
-                   for i in range(microbatches)) / microbatches
+        loss = 0
+        for number in range(step * microbatches, (step + 1) * microbatches):
+            with draws.ours(number * registry.BATCH):
+                loss += loss_of(entry, module, batch_of(data, number))
+        loss /= microbatches
         optimizer.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(trained, 1.0)

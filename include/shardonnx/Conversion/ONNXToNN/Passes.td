@@ -37,6 +37,23 @@ def ConvertONNXToNN : Pass<"convert-onnx-to-nn", "::mlir::ModuleOp"> {
                            "::mlir::func::FuncDialect"];
 }
 
+def RaiseDropout : Pass<"raise-dropout"> {
+  let summary = "Masks that are drawn with one chance become the dropout of it";
+  let description = [{
+    ⌊p + u⌋ and u < p as a number, for u in [0, 1) that nothing else reads, are
+    dropout of p with the ratio 1 - p: 1 where it is kept. So evaluation, and
+    --dropout=off, have the mask's mean, and stochastic depth, which divides by
+    it, is left out there. Which elements are zero changes; their chance
+    does not.
+  }];
+  let options = [
+    Option<"dropout", "dropout", "::shardonnx::DropoutMode",
+           "::shardonnx::DropoutMode::Graph", "off: masks are their mean",
+           "::shardonnx::SpelledValues<::shardonnx::DropoutMode>()">
+  ];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
 def RaiseLayout : Pass<"raise-layout"> {
   let summary = "Transposes around matrix products become their attributes";
   let description = [{

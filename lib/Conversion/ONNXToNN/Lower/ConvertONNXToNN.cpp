@@ -54,6 +54,9 @@ void buildRaisePipeline(OpPassManager &manager, const RaiseOptions &options) {
   convert.positionsVary = options.positionsVary;
   convert.strict = options.strictNumerics;
   manager.addPass(createConvertONNXToNN(convert));
+  RaiseDropoutOptions masks;
+  masks.dropout = options.dropout;
+  manager.addPass(createRaiseDropout(masks));
   manager.addPass(nn::createCSEAcrossModulesPass());
   if (!options.strictNumerics) {
     manager.addPass(createRaiseLayout());

@@ -6,10 +6,10 @@
 
 #include "Graph.h"
 
-#include "Dropout.h"
 #include "Handlers.h"
 #include "Interpret.h"
 #include "Quantization.h"
+#include "Random.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
@@ -26,8 +26,8 @@ public:
   GraphLowering(func::FuncOp function, const LoweringOptions &options)
       : function(function), module(function->getParentOfType<ModuleOp>()),
         builder(function.getContext(), &listener), initializers(module),
-        dropouts(options.dropout), signature(function, options),
-        l(builder, initializers, refusals, dropouts) {}
+        draws(options.dropout), signature(function, options),
+        l(builder, initializers, refusals, draws) {}
 
   LogicalResult run();
 
@@ -49,7 +49,7 @@ private:
   OpBuilder builder;
   Initializers initializers;
   Refusals refusals;
-  Dropouts dropouts;
+  RandomDraws draws;
   Signature signature;
   Lowering l;
 };
@@ -210,14 +210,12 @@ LogicalResult GraphLowering::checkLowered(onnx::NodeOp node,
       why = message.str();
     return success();
   });
-  // A dropout's key comes with the last of them.
-  if (node.getOpType() == "Dropout")
-    return success();
   Block &block = *builder.getInsertionBlock();
   for (Operation &op : llvm::make_range(
            before ? std::next(before->getIterator()) : block.begin(),
            block.end()))
-    if (failed(verify(&op)))
+    // The keys of what draws come with the last of them.
+    if (!isa<nn::DropoutOp, nn::RandomUniformOp>(op) && failed(verify(&op)))
       return l.unsupported(node, "its operands do not fit: " + why);
   for (Value result : node->getResults()) {
     auto type = dyn_cast<RankedTensorType>(result.getType());
@@ -293,7 +291,7 @@ LogicalResult GraphLowering::checkOutputs() {
 
 /// Puts the lowered function in place of the graph and its initializers.
 void GraphLowering::finish(std::unique_ptr<Block> entry) {
-  BlockArgument random = dropouts.finish();
+  BlockArgument random = draws.finish();
   signature.replaceFunction(l, entry.release(), random);
   std::vector<std::string> unread;
   for (auto initializer :

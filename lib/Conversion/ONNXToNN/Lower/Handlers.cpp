@@ -18,9 +18,9 @@ Handler findHandler(llvm::StringRef opType) {
           addFourierHandlers,   addGatherHandlers,       addLossHandlers,
           addMathHandlers,      addMatmulHandlers,       addNormHandlers,
           addPoolingHandlers,   addQuantizationHandlers, addRearrangeHandlers,
-          addRecurrentHandlers, addReduceHandlers,       addResizeHandlers,
-          addRotaryHandlers,    addScatterHandlers,      addSelectionHandlers,
-          addShapeHandlers})
+          addRandomHandlers,    addRecurrentHandlers,    addReduceHandlers,
+          addResizeHandlers,    addRotaryHandlers,       addScatterHandlers,
+          addSelectionHandlers, addShapeHandlers})
       add(all);
     return all;
   }();

@@ -29,6 +29,7 @@ void addMatmulHandlers(HandlerTable &table);
 void addNormHandlers(HandlerTable &table);
 void addPoolingHandlers(HandlerTable &table);
 void addQuantizationHandlers(HandlerTable &table);
+void addRandomHandlers(HandlerTable &table);
 void addRearrangeHandlers(HandlerTable &table);
 void addRecurrentHandlers(HandlerTable &table);
 void addReduceHandlers(HandlerTable &table);

@@ -5,7 +5,7 @@
 
 #include "Interpret.h"
 
-#include "Dropout.h"
+#include "Random.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "shardonnx/Dialect/NN/Interpreter/Interpreter.h"
@@ -38,8 +38,8 @@ HostOutputs interpretLowering(onnx::NodeOp node, HostInputs inputs) {
   builder.setInsertionPointToEnd(&block);
   Initializers initializers(node->getParentOfType<ModuleOp>());
   Refusals refusals;
-  Dropouts dropouts(DropoutMode::Graph);
-  Lowering l(builder, initializers, refusals, dropouts);
+  RandomDraws draws(DropoutMode::Graph);
+  Lowering l(builder, initializers, refusals, draws);
   l.interpreting = true;
   l.loc = node.getLoc();
   nn::Interpreter interpreter;

@@ -22,13 +22,13 @@ inline bool isFloat(mlir::Value value) {
   return llvm::isa<mlir::FloatType>(elementType(value));
 }
 
-class Dropouts;
+class RandomDraws;
 
 class Lowering : public nn::NNBuilder {
 public:
   Lowering(mlir::OpBuilder &builder, Initializers &initializers,
-           Refusals &refusals, Dropouts &dropouts)
-      : NNBuilder(builder, builder.getUnknownLoc()), dropouts(dropouts),
+           Refusals &refusals, RandomDraws &draws)
+      : NNBuilder(builder, builder.getUnknownLoc()), draws(draws),
         initializers(initializers), refusals(refusals) {}
 
   // What a node's inputs are.
@@ -81,7 +81,7 @@ public:
   /// Size 1 along axes where it is uniform; a causal mask as comparisons.
   mlir::Value constant(const HostTensor &tensor);
 
-  Dropouts &dropouts;
+  RandomDraws &draws;
   /// Whether the ops that are built will only be interpreted: their elements
   /// may then be of any type.
   bool interpreting = false;

@@ -1,8 +1,9 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Dropout as elementwise ops on indices: the arithmetic of runtime/Random.h, so
-// that a fused kernel makes the mask in registers, again in backward.
+// Dropout and random numbers as elementwise ops on indices: the arithmetic of
+// runtime/Random.h, so that a fused kernel makes them in registers, again in
+// backward.
 
 #include "shardonnx/runtime/Random.h"
 #include "DefineOps.h"
@@ -19,7 +20,7 @@ using namespace shardonnx;
 using namespace shardonnx::nn;
 
 //===----------------------------------------------------------------------===//
-// dropout
+// dropout, random_uniform
 //===----------------------------------------------------------------------===//
 
 NN_INFER(DropoutOp) {
@@ -33,43 +34,58 @@ NN_INFER(PartDropoutOp) {
 }
 
 namespace {
-/// The tensor that a dropout is of, and where what is dropped lies in it.
-struct Dropped {
-  explicit Dropped(DropoutOp op) : whole(shapeOf(op.getOperand())) {
-    if (whole.size() == 1)
-      whole.push_back(1);
-    part = whole;
-  }
-  explicit Dropped(PartDropoutOp op)
-      : part(shapeOf(op.getOperand())), whole(part), dim(op.getDim()),
-        positions(op.getPositions()) {
+/// What numbers are drawn for: a tensor, of at least two axes, and where it
+/// lies in the whole.
+struct Draw {
+  explicit Draw(DropoutOp op) : Draw(op, op.getOperand()) {}
+  explicit Draw(RandomUniformOp op) : Draw(op, op.getResult()) {}
+  explicit Draw(PartDropoutOp op) : Draw(op, op.getOperand()) {
+    dim = op.getDim();
+    positions = op.getPositions();
     whole[dim] = int64_t(op.getSize());
   }
+  template <typename Op>
+  Draw(Op op, Value of)
+      : random(op.getRandom()), stream(op.getStream()),
+        samples(op.getSamples()), part(shapeOf(of)) {
+    if (part.size() == 1)
+      part.push_back(1);
+    whole = part;
+  }
+
+  Value random;
+  int64_t stream, samples;
   SmallVector<int64_t> part, whole;
   int64_t dim = -1;
   Value positions; // along `dim`; none: all is there
 };
 } // namespace
 
-template <typename Op>
-static LogicalResult verifyDropout(Op op, ArrayRef<int64_t> whole) {
-  double ratio = op.getRatio().convertToDouble();
-  if (!(ratio > 0 && ratio < 1))
-    return op.emitOpError("ratio must be above 0 and below 1");
-  auto random = tensorType(op.getRandom());
-  int64_t stream = op.getStream(), samples = op.getSamples();
+static LogicalResult verifyDraw(Operation *op, const Draw &draw) {
+  RankedTensorType random = tensorType(draw.random);
   if (random.getRank() != 1 || !random.getElementType().isInteger(64) ||
-      stream < 0 || stream + 1 >= random.getDimSize(0))
-    return op.emitOpError("stream ") << stream << " has no key in " << random;
-  if (whole.empty() || samples < 1 || whole[0] % samples != 0)
-    return op.emitOpError("axis 0 of ")
-           << op.getOperand().getType() << " is not made of " << samples
+      draw.stream < 0 || draw.stream + 1 >= random.getDimSize(0))
+    return op->emitOpError("stream ")
+           << draw.stream << " has no key in " << random;
+  if (draw.whole.empty() || draw.samples < 1 ||
+      draw.whole[0] % draw.samples != 0)
+    return op->emitOpError("axis 0 of ")
+           << op->getResult(0).getType() << " is not made of " << draw.samples
            << " samples";
   return success();
 }
 
-LogicalResult DropoutOp::verify() {
-  return verifyDropout(*this, shapeOf(getOperand()));
+template <typename Op> static LogicalResult verifyDropout(Op op) {
+  double ratio = op.getRatio().convertToDouble();
+  if (!(ratio > 0 && ratio < 1))
+    return op.emitOpError("ratio must be above 0 and below 1");
+  return verifyDraw(op, Draw(op));
+}
+
+LogicalResult DropoutOp::verify() { return verifyDropout(*this); }
+
+LogicalResult RandomUniformOp::verify() {
+  return verifyDraw(*this, Draw(*this));
 }
 
 LogicalResult PartDropoutOp::verify() {
@@ -84,7 +100,7 @@ LogicalResult PartDropoutOp::verify() {
            << positions << " are not those of dimension " << dim << " of "
            << getOperand().getType() << ", before its last, among "
            << int64_t(getSize());
-  return verifyDropout(*this, Dropped(*this).whole);
+  return verifyDropout(*this);
 }
 
 // Linear, and its own transpose: the same mask on the gradient.
@@ -104,19 +120,20 @@ NN_VJP(PartDropoutOp) {
 }
 
 /// The indices along an axis of rows.
-static Value indicesOf(NNBuilder &b, const Dropped &dropped,
-                       RankedTensorType rows, int64_t axis) {
-  if (axis != dropped.dim)
+static Value indicesOf(NNBuilder &b, const Draw &draw, RankedTensorType rows,
+                       int64_t axis) {
+  if (axis != draw.dim)
     return IotaOp::create(b.builder, b.loc, rows, axis);
   SmallVector<int64_t> shape(rows.getRank(), 1);
   shape[axis] = rows.getDimSize(axis);
-  return b.reshape(dropped.positions, shape);
+  return b.reshape(draw.positions, shape);
 }
 
-/// The bits' comparison for a tensor of at least two axes.
-template <typename Op>
-static Value keepMask(NNBuilder &b, Op op, const Dropped &dropped) {
-  ArrayRef<int64_t> shape = dropped.part, whole = dropped.whole;
+/// `BitsOp`, which makes an `element` of each column's random bits.
+template <typename BitsOp, typename... Arguments>
+static Value drawBits(NNBuilder &b, const Draw &draw, Type element,
+                      Arguments... arguments) {
+  ArrayRef<int64_t> shape = draw.part, whole = draw.whole;
   Type i64 = b.builder.getI64Type(), i32 = b.builder.getI32Type();
   SmallVector<int64_t> rows(shape);
   rows.back() = 1;
@@ -125,13 +142,13 @@ static Value keepMask(NNBuilder &b, Op op, const Dropped &dropped) {
   SmallVector<int64_t> sizes; // axes of one element have no index
   for (auto [axis, size] : llvm::enumerate(whole.drop_back()))
     if (size != 1) {
-      indices.push_back(indicesOf(b, dropped, rowType, int64_t(axis)));
+      indices.push_back(indicesOf(b, draw, rowType, int64_t(axis)));
       sizes.push_back(size);
     }
-  Value first = b.slice(op.getRandom(), 0, 0, 1);
-  Value stream = b.slice(op.getRandom(), 0, int64_t(op.getStream()) + 1, 1);
+  Value first = b.slice(draw.random, 0, 0, 1);
+  Value stream = b.slice(draw.random, 0, draw.stream + 1, 1);
   // The first row of a sample: a sample has several rows of axis 0.
-  int64_t perSample = whole[0] / int64_t(op.getSamples());
+  int64_t perSample = whole[0] / draw.samples;
   first = b.mul(first, double(perSample));
   if (whole[0] == 1 && !sizes.empty()) // then no index multiplies it
     first = b.mul(first, double(sizes[0]));
@@ -143,19 +160,19 @@ static Value keepMask(NNBuilder &b, Op op, const Dropped &dropped) {
   Value low = half(0), high = half(1);
   Value column = IotaOp::create(b.builder, b.loc,
                                 RankedTensorType::get({shape.back()}, i32), 0);
-  auto maskType = RankedTensorType::get(shape, b.builder.getI1Type());
-  int64_t threshold = random::dropBelow(op.getRatio().convertToDouble());
-  return RandomKeepOp::create(b.builder, b.loc, maskType, low, high, column,
-                              threshold);
+  return BitsOp::create(b.builder, b.loc, RankedTensorType::get(shape, element),
+                        low, high, column, arguments...);
 }
 
 template <typename Op>
 static SmallVector<Value> decomposeDropout(Op op, OpBuilder &builder) {
   NNBuilder b(builder, op.getLoc());
-  Dropped dropped(op);
-  Value x = b.f32(b.reshape(op.getOperand(), dropped.part));
-  x = b.mul(x, 1.0 / (1.0 - op.getRatio().convertToDouble()));
-  Value kept = b.select(keepMask(b, op, dropped), x, b.constant(0.0));
+  Draw draw(op);
+  double ratio = op.getRatio().convertToDouble();
+  int64_t threshold = random::dropBelow(ratio);
+  Value keep = drawBits<RandomKeepOp>(b, draw, builder.getI1Type(), threshold);
+  Value x = b.f32(b.reshape(op.getOperand(), draw.part));
+  Value kept = b.select(keep, b.mul(x, 1.0 / (1.0 - ratio)), b.constant(0.0));
   kept = b.cast(kept, elementType(op.getOperand()));
   return {b.reshape(kept, shapeOf(op.getOperand()))};
 }
@@ -168,8 +185,15 @@ FailureOr<SmallVector<Value>> PartDropoutOp::decompose(OpBuilder &builder) {
   return decomposeDropout(*this, builder);
 }
 
+FailureOr<SmallVector<Value>> RandomUniformOp::decompose(OpBuilder &builder) {
+  NNBuilder b(builder, getLoc());
+  Value drawn =
+      drawBits<RandomFractionOp>(b, Draw(*this), builder.getF32Type());
+  return SmallVector<Value>{b.reshape(drawn, shapeOf(getResult()))};
+}
+
 //===----------------------------------------------------------------------===//
-// random_key, random_keep
+// random_key, random_keep, random_fraction
 //===----------------------------------------------------------------------===//
 
 LogicalResult RandomKeyOp::verify() {
@@ -249,29 +273,59 @@ Value RandomKeepOp::emitVector(OpBuilder &builder, ValueRange vectors) {
                                v.constant(x, getThreshold()));
 }
 
+Value RandomFractionOp::emitVector(OpBuilder &builder, ValueRange vectors) {
+  Location loc = getLoc();
+  Bits v{builder, loc};
+  Value x = emitElementBits(builder, loc, vectors[0], vectors[1], vectors[2]);
+  x = v.shiftRight(x, 32 - random::kFractionBits);
+  Type type = builder.getF32Type();
+  TypedAttr step = builder.getF32FloatAttr(random::kFractionStep);
+  if (auto shaped = dyn_cast<ShapedType>(x.getType())) {
+    type = shaped.clone(type);
+    step = DenseElementsAttr::get(cast<ShapedType>(type), Attribute(step));
+  }
+  // No sign is left: signed conversion is one instruction.
+  x = arith::SIToFPOp::create(builder, loc, type, x);
+  return arith::MulFOp::create(
+      builder, loc, x, arith::ConstantOp::create(builder, loc, type, step));
+}
+
 //===----------------------------------------------------------------------===//
 // By definition
 //===----------------------------------------------------------------------===//
 
-// By the definition in runtime/Random.h; `rowOf` tells where in the whole a row
-// of the operand lies.
+namespace {
+/// The bits of elements by the definition in runtime/Random.h.
+struct DrawnBits {
+  DrawnBits(const Draw &draw, Interpreter &interpreter)
+      : width(uint64_t(draw.whole.back())) {
+    std::vector<Scalar> state = interpreter.get(draw.random).flatten();
+    stream = uint64_t(state[draw.stream + 1].i);
+    uint64_t rows = 1;
+    for (int64_t size : ArrayRef(draw.whole).drop_back())
+      rows *= uint64_t(size);
+    first = uint64_t(state[0].i) * (rows / uint64_t(draw.samples));
+  }
+  /// Of a column of a row of the whole.
+  uint32_t of(uint64_t row, uint64_t column) const {
+    return random::elementBits(random::rowKey(stream, first + row),
+                               uint32_t(column));
+  }
+  uint64_t width, stream, first;
+};
+} // namespace
+
+/// `rowOf` tells where in the whole a row of the operand lies.
 template <typename Op, typename RowOf>
 static LogicalResult evaluateDropout(Op op, Interpreter &interpreter,
                                      RowOf rowOf) {
   if (!interpreter.allows(op))
     return failure();
-  std::vector<Scalar> elements = interpreter.get(op.getOperand()).flatten(),
-                      state = interpreter.get(op.getRandom()).flatten();
-  Dropped dropped(op);
+  std::vector<Scalar> elements = interpreter.get(op.getOperand()).flatten();
+  DrawnBits bits(Draw(op), interpreter);
   double ratio = op.getRatio().convertToDouble();
-  uint64_t width = dropped.whole.back(), rows = 1;
-  for (int64_t size : ArrayRef(dropped.whole).drop_back())
-    rows *= uint64_t(size);
-  auto stream = uint64_t(state[int64_t(op.getStream()) + 1].i);
-  uint64_t first = uint64_t(state[0].i) * (rows / uint64_t(op.getSamples()));
   for (auto [i, x] : llvm::enumerate(elements)) {
-    uint64_t key = random::rowKey(stream, first + rowOf(i / width));
-    bool kept = random::elementBits(key, uint32_t(i % width)) >=
+    bool kept = bits.of(rowOf(i / bits.width), i % bits.width) >=
                 random::dropBelow(ratio);
     x.f = kept ? x.f / (1 - ratio) : 0;
   }
@@ -295,6 +349,16 @@ NN_EVALUATE(PartDropoutOp) {
   });
 }
 
+NN_EVALUATE(RandomUniformOp) {
+  if (!interpreter.allows(*this))
+    return failure();
+  DrawnBits bits(Draw(*this), interpreter);
+  std::vector<Scalar> elements(tensorType(getResult()).getNumElements());
+  for (auto [i, x] : llvm::enumerate(elements))
+    x.f = random::fractionOf(bits.of(i / bits.width, i % bits.width));
+  return interpreter.set(getResult(), std::move(elements));
+}
+
 NN_EVALUATE(RandomKeyOp) {
   bool high = getHalf() == 1;
   ArrayRef<int64_t> sizes = getSizes();
@@ -307,10 +371,20 @@ NN_EVALUATE(RandomKeyOp) {
   });
 }
 
+/// The bits of which low, high and column are `x`.
+static uint32_t bitsOf(ArrayRef<Scalar> x) {
+  uint64_t key = uint64_t(uint32_t(x[1].i)) << 32 | uint32_t(x[0].i);
+  return random::elementBits(key, uint32_t(x[2].i));
+}
+
 NN_EVALUATE(RandomKeepOp) {
   auto threshold = uint64_t(getThreshold());
-  return interpreter.map(*this, [&](ArrayRef<Scalar> x) {
-    uint64_t key = uint64_t(uint32_t(x[1].i)) << 32 | uint32_t(x[0].i);
-    return ofInt(random::elementBits(key, uint32_t(x[2].i)) >= threshold);
+  return interpreter.map(
+      *this, [&](ArrayRef<Scalar> x) { return ofInt(bitsOf(x) >= threshold); });
+}
+
+NN_EVALUATE(RandomFractionOp) {
+  return interpreter.map(*this, [](ArrayRef<Scalar> x) {
+    return ofFloat(random::fractionOf(bitsOf(x)));
   });
 }

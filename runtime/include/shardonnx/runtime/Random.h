@@ -1,9 +1,9 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The random numbers of dropout: a function of where an element stands, so that
-// backward, recomputation, any number of ranks and any accumulation see the
-// same mask, and no mask is ever stored. The compiler emits the same arithmetic
+// The random numbers of dropout and of graphs that draw: a function of where an
+// element stands, so that backward, recomputation, any number of ranks and any
+// accumulation see the same ones, and none is ever stored. The compiler emits the same arithmetic
 // into kernels (lib/Dialect/NN/IR/Random.cpp); this header is the definition.
 //
 // A row (all axes but the last, samples counted over the whole run) gets a key
@@ -14,9 +14,9 @@
 // bias of avalanche), the second half of the key being added
 // between two rounds, so that rows whose first halves lie close are still two
 // permutations, not one shifted. An element is kept if its bits are at least
-// ratio·2³². Philox4x32-10 would cost five times the instructions for bits of
-// which one comparison is all that is used; random_test measures means,
-// variances and correlations between neighbours, rows, samples and ops.
+// ratio·2³²; as a number in [0, 1), its upper 24 bits count. Philox4x32-10 would
+// cost five times the instructions; random_test measures means, variances and
+// correlations between neighbours, rows, samples and ops.
 
 #ifndef SHARDONNX_RUNTIME_RANDOM_H
 #define SHARDONNX_RUNTIME_RANDOM_H
@@ -60,6 +60,14 @@ constexpr uint32_t elementBits(uint64_t key, uint32_t column) {
 // Elements with fewer bits are dropped.
 constexpr uint32_t dropBelow(double ratio) {
   return static_cast<uint32_t>(ratio * 4294967296.0);
+}
+
+// A number in [0, 1), as torch.rand has 24 bits of a float.
+constexpr int kFractionBits = 24;
+constexpr float kFractionStep = 1.0F / (1 << kFractionBits);
+
+constexpr float fractionOf(uint32_t bits) {
+  return static_cast<float>(bits >> (32 - kFractionBits)) * kFractionStep;
 }
 
 } // namespace shardonnx::random

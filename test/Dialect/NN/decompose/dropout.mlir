@@ -1,4 +1,4 @@
-// A mask is elementwise arithmetic on indices: it is made in the kernels that
+// A mask, and a random number, is elementwise arithmetic on indices: it is made in the kernels that
 // use it, forward and backward, and stored by none.
 // RUN: shardonnx-opt %s --nn-decompose | FileCheck %s
 // RUN: shardonnx-opt %s --nn-decompose-step --nn-fuse-step | FileCheck %s --check-prefix=FUSED
@@ -24,4 +24,19 @@ func.func @f(%x: tensor<4x3x8xf32>, %r: tensor<3xi64>) -> tensor<4x3x8xf32> {
   %0 = nn.dropout %x, %r {ratio = 0.25 : f64, samples = 2 : i64, stream = 1 : i64} : (tensor<4x3x8xf32>, tensor<3xi64>) -> tensor<4x3x8xf32>
   %1 = nn.add %0, %x : (tensor<4x3x8xf32>, tensor<4x3x8xf32>) -> tensor<4x3x8xf32>
   return %1 : tensor<4x3x8xf32>
+}
+
+// CHECK-LABEL: func.func @uniform
+// CHECK: %[[LOW:.*]] = nn.random_key %{{.*}} {half = 0 : i64, sizes = array<i64: 4>}
+// CHECK: %[[HIGH:.*]] = nn.random_key %{{.*}} {half = 1 : i64, sizes = array<i64: 4>}
+// CHECK: nn.random_fraction %[[LOW]], %[[HIGH]], %{{.*}} : ({{.*}}) -> tensor<4x8xf32>
+
+// FUSED-LABEL: func.func @uniform
+// FUSED: nn.fused rows
+// FUSED: nn.random_fraction
+// FUSED-NOT: nn.fused
+func.func @uniform(%x: tensor<4x8xf32>, %r: tensor<2xi64>) -> tensor<4x8xf32> {
+  %0 = nn.random_uniform %r {samples = 2 : i64, stream = 0 : i64} : (tensor<2xi64>) -> tensor<4x8xf32>
+  %1 = nn.add %0, %x : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
 }

@@ -1,7 +1,8 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Dropout, and the random bits that a kernel computes where it needs them.
+// Dropout and random numbers, and the random bits that a kernel computes where
+// it needs them.
 
 #ifndef SHARDONNX_DIALECT_NN_RANDOM_OPS
 #define SHARDONNX_DIALECT_NN_RANDOM_OPS
@@ -28,6 +29,19 @@ def NN_DropoutOp : NN_PureOp<"dropout", [
   let hasVerifier = 1;
 }
 
+def NN_RandomUniformOp : NN_PureOp<"random_uniform", [
+    DeclareOpInterfaceMethods<DecomposableOpInterface>]> {
+  let summary = "Random numbers in [0, 1), as torch.rand draws them";
+  let description = [{
+    Multiples of 2^-24, all as likely; which an element gets is told as
+    nn.dropout tells what it keeps: by the seed, the `stream`, the sample and
+    the element's place in it.
+  }];
+  let args = (ins NN_IntTensor:$random, I64Attr:$stream, I64Attr:$samples);
+  let results = (outs NN_F32Tensor:$result);
+  let hasVerifier = 1;
+}
+
 def NN_RandomKeyOp : NN_Op<"random_key", [Pure,
     DeclareOpInterfaceMethods<ElementwiseOpInterface>]> {
   let summary = "Half of a row's key";
@@ -51,6 +65,17 @@ def NN_RandomKeepOp : NN_Op<"random_keep", [Pure,
   let args = (ins NN_IntTensor:$low, NN_IntTensor:$high,
                        NN_IntTensor:$column, I64Attr:$threshold);
   let results = (outs NN_BoolTensor:$result);
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def NN_RandomFractionOp : NN_Op<"random_fraction", [Pure,
+    DeclareOpInterfaceMethods<ElementwiseOpInterface>]> {
+  let summary = "The upper 24 random bits of a column as a number in [0, 1)";
+  let args = (ins NN_IntTensor:$low, NN_IntTensor:$high,
+                       NN_IntTensor:$column);
+  let results = (outs NN_F32Tensor:$result);
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
   }];
