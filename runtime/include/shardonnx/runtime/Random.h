@@ -3,8 +3,9 @@
 //
 // The random numbers of dropout and of graphs that draw: a function of where an
 // element stands, so that backward, recomputation, any number of ranks and any
-// accumulation see the same ones, and none is ever stored. The compiler emits the same arithmetic
-// into kernels (lib/Dialect/NN/IR/Random.cpp); this header is the definition.
+// accumulation see the same ones, and none is ever stored. The compiler emits
+// the same arithmetic into kernels (lib/Dialect/NN/IR/Random.cpp); this header
+// is the definition.
 //
 // A row (all axes but the last, samples counted over the whole run) gets a key
 // of 64 bits: splitmix64's finaliser over a counter that starts at a point of
@@ -14,9 +15,9 @@
 // bias of avalanche), the second half of the key being added
 // between two rounds, so that rows whose first halves lie close are still two
 // permutations, not one shifted. An element is kept if its bits are at least
-// ratio·2³²; as a number in [0, 1), its upper 24 bits count. Philox4x32-10 would
-// cost five times the instructions; random_test measures means, variances and
-// correlations between neighbours, rows, samples and ops.
+// ratio·2³²; as a number in [0, 1), its upper 24 bits count. Philox4x32-10
+// would cost five times the instructions; random_test measures means, variances
+// and correlations between neighbours, rows, samples and ops.
 
 #ifndef SHARDONNX_RUNTIME_RANDOM_H
 #define SHARDONNX_RUNTIME_RANDOM_H
