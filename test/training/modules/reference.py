@@ -57,6 +57,8 @@ def loss_of(entry, module, batch):
     scores = module(**batch)
     if entry.loss == "mse":
         return F.mse_loss(scores, labels)
+    if scores.dim() > 3:
+        return F.cross_entropy(scores, labels)
     return F.cross_entropy(scores.flatten(0, -2), labels.flatten())
 
 

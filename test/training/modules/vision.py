@@ -286,3 +286,26 @@ class Upsampler(nn.Module):
         near = F.interpolate(pixels, scale_factor=2, mode="nearest")
         x = self.shuffle(x) + up + near
         return self.head(x.mean((2, 3))).squeeze(-1)
+
+
+def maps(random):
+    labels = random.integers(0, 5, (SAMPLES, 8, 8))
+    labels[random.random(labels.shape) < 0.1] = -100
+    return {"pixels": floats(random, 3, 8, 8), "labels": labels}
+
+
+@module(maps, "cross-entropy")
+class Segmenter(nn.Module):
+    """Classes in axis 1, as torch.nn.functional.cross_entropy takes a map."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches = nn.Conv2d(3, 24, 2, 2)
+        self.mix = nn.Conv2d(24, 24, 3, padding=1)
+        self.norm, self.head = nn.GroupNorm(4, 24), nn.Conv2d(24, 5, 1)
+
+    def forward(self, pixels):
+        x = F.gelu(self.norm(self.patches(pixels)))
+        x = x + F.silu(self.mix(x))
+        return F.interpolate(self.head(x), scale_factor=2, mode="bilinear",
+                             align_corners=False)

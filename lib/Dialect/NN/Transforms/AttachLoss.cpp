@@ -33,6 +33,9 @@ struct Output {
   bool isSingleElement() const {
     return tensorType(value).getNumElements() == 1;
   }
+  /// Where classes are: last behind samples and tokens, axis 1 of a map of
+  /// several axes (segmentation), as torch.nn.functional.cross_entropy has it.
+  int64_t classAxis() const { return rank() > 3 ? 1 : rank() - 1; }
 };
 
 struct Choice {
@@ -112,7 +115,8 @@ std::string LossAttacher::listOutputs() const {
 /// sample is no class: a cross-entropy of it is always zero.
 FailureOr<Choice> LossAttacher::decide(const Output &output,
                                        std::optional<LossKind> kind) {
-  bool oneClass = output.rank() > 0 && shapeOf(output.value).back() == 1;
+  bool oneClass =
+      output.rank() > 0 && shapeOf(output.value)[output.classAxis()] == 1;
   if (!kind && output.isScalar())
     kind = LossKind::Graph;
   else if (!kind && !oneClass && output.rank() == 3)
@@ -179,6 +183,8 @@ FailureOr<Choice> LossAttacher::choose() {
     output = only(ofRank(2));
   if (!output && kind == LossKind::CrossEntropy)
     output = only(ofRank(3));
+  if (!output && kind == LossKind::CrossEntropy)
+    output = only([](const Output &o) { return o.rank() > 3; });
   if (!output && (!kind || *kind == LossKind::Mse) && outputs.size() == 1)
     output = outputs.begin();
   if (output)
@@ -316,7 +322,8 @@ LogicalResult LossAttacher::buildCrossEntropy(const Output &output) {
   if (shape.size() < 2)
     return function.emitError("output ")
            << output.name << " has the shape " << shapeText(output.value)
-           << ", but a cross-entropy needs [...,classes]";
+           << ", but a cross-entropy needs [...,classes] or "
+              "[batch,classes,height,width]";
   if (isSoftmax(output.value))
     function.emitWarning("output ")
         << output.name << " is a Softmax, and the cross-entropy takes one "
@@ -324,10 +331,18 @@ LogicalResult LossAttacher::buildCrossEntropy(const Output &output) {
         << "export the logits as an output and name it with --logits";
   listener.place = placeBehind(output.value);
   NNBuilder b(builder, output.value.getLoc());
-  auto labelType =
-      RankedTensorType::get(shape.drop_back(), builder.getI64Type());
+  SmallVector<int64_t> labelShape(shape);
+  int64_t axis = output.classAxis(), classes = shape[axis];
+  labelShape.erase(labelShape.begin() + axis);
+  auto labelType = RankedTensorType::get(labelShape, builder.getI64Type());
   int64_t rows = labelType.getNumElements();
-  Value logits = b.reshape(output.value, {rows, shape.back()});
+  Value logits = output.value;
+  if (axis + 1 < output.rank()) {
+    auto order = llvm::to_vector(llvm::seq(output.rank()));
+    std::rotate(order.begin() + axis, order.begin() + axis + 1, order.end());
+    logits = b.transpose(logits, order);
+  }
+  logits = b.reshape(logits, {rows, classes});
   BlockArgument labels = addLabels(labelType);
   Value flat = b.reshape(labels, {rows});
   auto entropy =
