@@ -283,6 +283,13 @@ def indexing():
     yield case("GatherND", x, np.array([[0, 1], [2, 3], [0, 1]]))
     yield case("GatherND", x, np.array([[1], [1]]))
     yield case("GatherND", floats(2, 3, 2), np.array([[1], [0]]), batch_dims=1)
+    for padding in ("zeros", "border", "reflection"):
+        yield case("GridSample", floats(2, 3, 4, 5), floats(2, 2, 3, 2, seed=3),
+                   padding_mode=padding)
+    yield case("GridSample", floats(1, 2, 4, 5), floats(1, 2, 3, 2, seed=3),
+               align_corners=1)
+    yield case("GridSample", floats(1, 2, 4, 5), floats(1, 2, 3, 2, seed=3),
+               mode="cubic")
     places = np.array([[0, 1], [2, 0]])
     for reduction in ("none", "add", "mul", "max", "min"):
         yield case("ScatterElements", x, places, floats(2, 2, seed=3), axis=1,

@@ -25,6 +25,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops import op_grid_sample
 
 import backend
 import gradient_cases
@@ -76,6 +77,14 @@ class GroupNormalization(OpRun):
                 scale.reshape(channels) + bias.reshape(channels),)
 
 
+class GridSample(op_grid_sample.GridSample):
+    """The reference's own has positions in f32."""
+
+    def _gs_denormalize_coordinates(self, n, dims, align_corners):
+        return np.array([self._gs_denormalize(at, size, align_corners)
+                         for at, size in zip(n, dims)])
+
+
 class LpNormalization(OpRun):
     """The reference's own sums x, not |x|, where p is 1."""
 
@@ -89,7 +98,7 @@ def error_function(x):
 
 
 OWN_OPS = [Softsign, Erf, Gelu, MeanVarianceNormalization,
-           GroupNormalization, LpNormalization]
+           GroupNormalization, GridSample, LpNormalization]
 
 
 class Problem:

@@ -309,3 +309,35 @@ class Segmenter(nn.Module):
         x = x + F.silu(self.mix(x))
         return F.interpolate(self.head(x), scale_factor=2, mode="bilinear",
                              align_corners=False)
+
+
+@module(pictures, "cross-entropy")
+class Deformable(nn.Module):
+    """Deformable DETR's attention: heads that read a map at points of their
+    own, of whose places the gradient flows back."""
+
+    def __init__(self, width=32, heads=4, points=3):
+        super().__init__()
+        self.heads, self.points = heads, points
+        self.patches = nn.Conv2d(3, width, 2, 2)
+        self.queries = nn.Parameter(torch.randn(5, width) * 0.5)
+        self.offsets = nn.Linear(width, heads * points * 2)
+        self.weights = nn.Linear(width, heads * points)
+        self.values, self.out = nn.Linear(width, width), nn.Linear(width, width)
+        self.head = nn.Linear(width, 7)
+
+    def forward(self, pixels):
+        x = self.patches(pixels)
+        b, c, h, w = x.shape
+        values = self.values(x.flatten(2).transpose(1, 2)).transpose(1, 2)
+        values = values.reshape(b * self.heads, c // self.heads, h, w)
+        q = self.queries + x.mean((2, 3))[:, None]
+        shape = b, -1, self.heads, self.points
+        grid = torch.tanh(self.offsets(q)).view(*shape, 2)
+        grid = grid.transpose(1, 2).flatten(0, 1)
+        weights = self.weights(q).view(shape).softmax(-1)
+        weights = weights.transpose(1, 2).flatten(0, 1)[:, None]
+        read = F.grid_sample(values, grid, mode="bilinear",
+                             padding_mode="zeros", align_corners=False)
+        read = (read * weights).sum(-1).view(b, c, -1).transpose(1, 2)
+        return self.head((q + self.out(read)).mean(1))

@@ -20,7 +20,6 @@ Evaluator findEvaluator(StringRef opType) {
     addBitEvaluators(all);
     addConstantEvaluators(all);
     addDeterminantEvaluators(all);
-    addGridSampleEvaluators(all);
     addNormEvaluators(all);
     addSelectEvaluators(all);
     return all;

@@ -39,7 +39,6 @@ using Evaluator = HostOutputs (*)(onnx::NodeOp, HostInputs);
 void addBitEvaluators(llvm::StringMap<Evaluator> &table);
 void addConstantEvaluators(llvm::StringMap<Evaluator> &table);
 void addDeterminantEvaluators(llvm::StringMap<Evaluator> &table);
-void addGridSampleEvaluators(llvm::StringMap<Evaluator> &table);
 void addNormEvaluators(llvm::StringMap<Evaluator> &table);
 void addSelectEvaluators(llvm::StringMap<Evaluator> &table);
 

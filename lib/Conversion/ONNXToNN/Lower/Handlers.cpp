@@ -13,14 +13,14 @@ Handler findHandler(llvm::StringRef opType) {
   static const HandlerTable table = [] {
     HandlerTable all;
     for (auto add :
-         {addAttentionHandlers, addChannelNormHandlers,  addConvolutionHandlers,
-          addDropoutHandlers,   addEinsumHandlers,       addElementwiseHandlers,
-          addFourierHandlers,   addGatherHandlers,       addLossHandlers,
-          addMathHandlers,      addMatmulHandlers,       addNormHandlers,
-          addPoolingHandlers,   addQuantizationHandlers, addRearrangeHandlers,
-          addRandomHandlers,    addRecurrentHandlers,    addReduceHandlers,
-          addResizeHandlers,    addRotaryHandlers,       addScatterHandlers,
-          addSelectionHandlers, addShapeHandlers})
+         {addAttentionHandlers, addChannelNormHandlers, addConvolutionHandlers,
+          addDropoutHandlers,   addEinsumHandlers,      addElementwiseHandlers,
+          addFourierHandlers,   addGatherHandlers,      addGridSampleHandlers,
+          addLossHandlers,      addMathHandlers,        addMatmulHandlers,
+          addNormHandlers,      addPoolingHandlers,     addQuantizationHandlers,
+          addRearrangeHandlers, addRandomHandlers,      addRecurrentHandlers,
+          addReduceHandlers,    addResizeHandlers,      addRotaryHandlers,
+          addScatterHandlers,   addSelectionHandlers,   addShapeHandlers})
       add(all);
     return all;
   }();

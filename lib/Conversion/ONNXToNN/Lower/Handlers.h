@@ -23,6 +23,7 @@ void addEinsumHandlers(HandlerTable &table);
 void addElementwiseHandlers(HandlerTable &table);
 void addFourierHandlers(HandlerTable &table);
 void addGatherHandlers(HandlerTable &table);
+void addGridSampleHandlers(HandlerTable &table);
 void addLossHandlers(HandlerTable &table);
 void addMathHandlers(HandlerTable &table);
 void addMatmulHandlers(HandlerTable &table);
