@@ -181,7 +181,7 @@ Value sum(Lowering &l, Value data, ArrayRef<Neighbour> neighbours) {
       llvm::map_to_vector(neighbours, [](auto &n) { return n.index; });
   auto weights =
       llvm::map_to_vector(neighbours, [](auto &n) { return n.weight; });
-  auto axes = nn::IndexAxes::slices(/*coordinates=*/1, /*batch=*/1, 3, 3);
+  auto axes = nn::IndexAxes::slices(/*coordinates=*/1, /*batchRank=*/1, 3, 3);
   Value read = nn::GatherOp::create(l.builder, l.loc, rows, join(l, indices),
                                     axes.data, axes.index, axes.indexed);
   Value weighted = l.mul(l.f32(read), join(l, weights));
