@@ -249,3 +249,14 @@ func.func @other_sequences(%q: tensor<2x3x5x8xf32>, %k: tensor<2x1x5x8xf32>, %v:
   %o = nn.matmul %p, %v : (tensor<2x3x5x5xf32>, tensor<2x3x5x8xf32>) -> tensor<2x3x5x8xf32>
   return %o : tensor<2x3x5x8xf32>
 }
+
+// A largest score that is taken away beforehand takes nothing away.
+// CHECK-LABEL: func.func @row_max
+func.func @row_max(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
+  // CHECK-NEXT: %[[P:.*]] = nn.softmax %arg0
+  // CHECK-NEXT: return %[[P]]
+  %m = nn.reduce_max %x {axes = array<i64: 1>, keepdims} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %d = nn.sub %x, %m : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %p = nn.softmax %d : (tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %p : tensor<2x8xf32>
+}

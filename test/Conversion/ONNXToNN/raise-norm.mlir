@@ -92,3 +92,17 @@ func.func @heads(%x: tensor<2x3x8xf32>, %w: tensor<3x8xf32>) -> tensor<2x3x8xf32
   %5 = nn.mul %w, %4 : (tensor<3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
   return %5 : tensor<2x3x8xf32>
 }
+
+// The root as a power, and an epsilon that the exporter took for nothing.
+// CHECK-LABEL: func.func @power
+func.func @power(%x: tensor<2x8xf32>, %w: tensor<8xf32>) -> tensor<2x8xf32> {
+  // CHECK-NEXT: %[[R:[^,]*]], %{{.*}} = nn.rms_norm %arg0, %arg1 {epsilon = 0.000000e+00 : f32}
+  // CHECK-NEXT: return %[[R]]
+  %minus = nn.constant dense<-0.5> : tensor<f32>
+  %0 = nn.mul %x, %x : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  %1 = nn.reduce_mean %0 {axes = array<i64: 1>, keepdims} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %2 = nn.pow %1, %minus : (tensor<2x1xf32>, tensor<f32>) -> tensor<2x1xf32>
+  %3 = nn.mul %x, %2 : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+  %4 = nn.mul %3, %w : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+  return %4 : tensor<2x8xf32>
+}

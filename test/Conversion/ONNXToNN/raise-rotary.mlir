@@ -67,3 +67,23 @@ func.func @pairs(%q: tensor<2x3x6x4xf32>) -> tensor<2x3x6x4xf32> {
   %y = nn.add %x0, %x1 : (tensor<2x3x6x4xf32>, tensor<2x3x6x4xf32>) -> tensor<2x3x6x4xf32>
   return %y : tensor<2x3x6x4xf32>
 }
+
+// A part of each head that turns back, [right, -left], cut out of the whole
+// head as its halves are (GLM-4 MoE, NanoChat).
+// CHECK-LABEL: func.func @part
+func.func @part(%q: tensor<2x3x6x8xf32>) -> tensor<2x3x6x4xf32> {
+  // CHECK: %[[X:.*]] = nn.slice %arg0 {offsets = array<i64: 0, 0, 0, 4>, sizes = array<i64: 2, 3, 6, 4>}
+  // CHECK: %[[T:.*]] = nn.transpose %[[X]]
+  // CHECK: nn.rotary %[[T]], %{{.*}}, %{{.*}} {inverse}
+  %cos = nn.constant dense<[[[[1.000000000e+00, 1.000000000e+00, 1.000000000e+00, 1.000000000e+00], [5.403022766e-01, 9.689124227e-01, 5.403022766e-01, 9.689124227e-01], [-4.161468446e-01, 8.775825500e-01, -4.161468446e-01, 8.775825500e-01], [-9.899924994e-01, 7.316888571e-01, -9.899924994e-01, 7.316888571e-01], [-6.536436081e-01, 5.403022766e-01, -6.536436081e-01, 5.403022766e-01], [2.836622000e-01, 3.153223693e-01, 2.836622000e-01, 3.153223693e-01]]]]> : tensor<1x1x6x4xf32>
+  %sin = nn.constant dense<[[[[0.000000000e+00, 0.000000000e+00, 0.000000000e+00, 0.000000000e+00], [8.414709568e-01, 2.474039644e-01, 8.414709568e-01, 2.474039644e-01], [9.092974067e-01, 4.794255495e-01, 9.092974067e-01, 4.794255495e-01], [1.411200017e-01, 6.816387773e-01, 1.411200017e-01, 6.816387773e-01], [-7.568024993e-01, 8.414709568e-01, -7.568024993e-01, 8.414709568e-01], [-9.589242935e-01, 9.489846230e-01, -9.589242935e-01, 9.489846230e-01]]]]> : tensor<1x1x6x4xf32>
+  %x = nn.slice %q {offsets = array<i64: 0, 0, 0, 4>, sizes = array<i64: 2, 3, 6, 4>} : (tensor<2x3x6x8xf32>) -> tensor<2x3x6x4xf32>
+  %l = nn.slice %q {offsets = array<i64: 0, 0, 0, 4>, sizes = array<i64: 2, 3, 6, 2>} : (tensor<2x3x6x8xf32>) -> tensor<2x3x6x2xf32>
+  %r = nn.slice %x {offsets = array<i64: 0, 0, 0, 2>, sizes = array<i64: 2, 3, 6, 2>} : (tensor<2x3x6x4xf32>) -> tensor<2x3x6x2xf32>
+  %n = nn.neg %l : (tensor<2x3x6x2xf32>) -> tensor<2x3x6x2xf32>
+  %h = nn.concat %r, %n {axis = 3 : i64} : (tensor<2x3x6x2xf32>, tensor<2x3x6x2xf32>) -> tensor<2x3x6x4xf32>
+  %a = nn.mul %x, %cos : (tensor<2x3x6x4xf32>, tensor<1x1x6x4xf32>) -> tensor<2x3x6x4xf32>
+  %b = nn.mul %h, %sin : (tensor<2x3x6x4xf32>, tensor<1x1x6x4xf32>) -> tensor<2x3x6x4xf32>
+  %y = nn.add %a, %b : (tensor<2x3x6x4xf32>, tensor<2x3x6x4xf32>) -> tensor<2x3x6x4xf32>
+  return %y : tensor<2x3x6x4xf32>
+}

@@ -532,11 +532,30 @@ struct FoldCausalMask : OpRewritePattern<nn::AttentionOp> {
   }
 };
 
+/// softmax(x - max(x)), as some write it for safety, is softmax(x).
+struct DropRowMax : OpRewritePattern<nn::SoftmaxOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::SoftmaxOp op,
+                                PatternRewriter &rewriter) const override {
+    auto sub = op.getOperand().getDefiningOp<nn::SubOp>();
+    auto largest =
+        sub ? sub.getRhs().getDefiningOp<nn::ReduceMaxOp>() : nn::ReduceMaxOp();
+    if (!largest || largest.getOperand() != sub.getLhs() ||
+        !largest.getKeepdims() ||
+        largest.getAxes() != ArrayRef<int64_t>(rankOf(op.getOperand()) - 1))
+      return failure();
+    rewriter.modifyOpInPlace(
+        op, [&] { op.getOperandMutable().assign(sub.getLhs()); });
+    return success();
+  }
+};
+
 struct RaiseAttention : impl::RaiseAttentionBase<RaiseAttention> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<FoldCausalMask, FoldRepeatedHeads, ShowInsteadOfHide,
-                 RaiseScaledDotProduct>(&getContext());
+    patterns.add<DropRowMax, FoldCausalMask, FoldRepeatedHeads,
+                 ShowInsteadOfHide, RaiseScaledDotProduct>(&getContext());
     if (failed(rewriteInPlace(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -26,41 +26,44 @@ Value matchRowMean(Value value) {
   return mean.getOperand();
 }
 
+/// What the square root is taken of in 1/sqrt(…), or null.
+Value matchInverseRoot(Value value) {
+  value = stripCasts(value);
+  if (auto rsqrt = value.getDefiningOp<nn::RsqrtOp>())
+    return rsqrt.getOperand();
+  if (auto pow = value.getDefiningOp<nn::PowOp>())
+    return isSplatOf(pow.getRhs(), -0.5) ? Value(pow.getLhs()) : Value();
+  auto reciprocal = value.getDefiningOp<nn::ReciprocalOp>();
+  auto sqrt = reciprocal ? reciprocal.getOperand().getDefiningOp<nn::SqrtOp>()
+                         : nn::SqrtOp();
+  return sqrt ? sqrt.getOperand() : Value();
+}
+
+/// Whether `value` is mean(x²) + epsilon. Exporters drop a small epsilon.
+bool isMeanSquare(Value value, Value x, double &epsilon) {
+  auto sum = matchWithSplat<nn::AddOp>(value);
+  Value squares = matchRowMean(sum ? sum->first : value);
+  Value operand = squares ? matchSquare(squares) : Value();
+  epsilon = sum ? sum->second : 0;
+  return operand && stripCasts(operand) == stripCasts(x);
+}
+
 /// Matches x·1/sqrt(mean(x²) + epsilon), the core of both norms.
 bool matchNormalized(Value value, Value &x, double &epsilon) {
-  auto match = [&](Value row, Value inverse) {
-    Value inside;
-    inverse = stripCasts(inverse);
-    if (auto rsqrt = inverse.getDefiningOp<nn::RsqrtOp>())
-      inside = rsqrt.getOperand();
-    else if (auto reciprocal = inverse.getDefiningOp<nn::ReciprocalOp>())
-      if (auto sqrt = reciprocal.getOperand().getDefiningOp<nn::SqrtOp>())
-        inside = sqrt.getOperand();
-    if (!inside)
-      return false;
-    auto sum = matchWithSplat<nn::AddOp>(inside);
-    Value squares = sum ? matchRowMean(sum->first) : Value();
-    Value operand = squares ? matchSquare(squares) : Value();
-    if (!operand || stripCasts(operand) != stripCasts(row))
-      return false;
-    x = row;
-    epsilon = sum->second;
-    return true;
-  };
   if (auto mul = value.getDefiningOp<nn::MulOp>())
-    return match(mul.getLhs(), mul.getRhs()) ||
-           match(mul.getRhs(), mul.getLhs());
+    for (bool first : {true, false}) {
+      Value inside = matchInverseRoot(first ? mul.getRhs() : mul.getLhs());
+      x = first ? mul.getLhs() : mul.getRhs();
+      if (inside && isMeanSquare(inside, x, epsilon))
+        return true;
+    }
   auto div = value.getDefiningOp<nn::DivOp>();
   auto sqrt =
       div ? stripCasts(div.getRhs()).getDefiningOp<nn::SqrtOp>() : nn::SqrtOp();
-  auto sum = sqrt ? matchWithSplat<nn::AddOp>(sqrt.getOperand()) : std::nullopt;
-  Value squares = sum ? matchRowMean(sum->first) : Value();
-  Value operand = squares ? matchSquare(squares) : Value();
-  if (!operand || stripCasts(operand) != stripCasts(div.getLhs()))
+  if (!sqrt)
     return false;
   x = div.getLhs();
-  epsilon = sum->second;
-  return true;
+  return isMeanSquare(sqrt.getOperand(), x, epsilon);
 }
 
 /// The x of x - mean(x), or null.

@@ -213,27 +213,47 @@ std::pair<Value, Value> buildTables(OpBuilder &builder, Location loc,
   return {constant(tables.cos), constant(tables.sin)};
 }
 
-/// Whether `value` is [-right half of x, left half of x] over the last axis.
-bool isRotatedHalf(Value value, Value x) {
+/// `size` elements of the last axis of `of`, from `offset` on.
+struct Part {
+  explicit Part(Value value) : of(value), size(shapeOf(value).back()) {
+    auto slice = of.getDefiningOp<nn::SliceOp>();
+    for (; slice; slice = of.getDefiningOp<nn::SliceOp>()) {
+      ArrayRef<int64_t> whole = shapeOf(slice.getOperand());
+      if (slice.getSizes().drop_back() != whole.drop_back())
+        return;
+      of = slice.getOperand();
+      offset += slice.getOffsets().back();
+    }
+  }
+  Value of;
+  int64_t offset = 0, size;
+};
+
+/// Which way a pair turns: (-b, a) or (b, -a), or neither.
+enum class Turn { None, Forward, Back };
+
+/// Whether `value` is [-right half of x, left half of x] over the last axis, or
+/// [right, -left].
+Turn matchRotatedHalf(Value value, Value x) {
   auto concat = value.getDefiningOp<nn::ConcatOp>();
-  int64_t last = rankOf(x) - 1;
-  if (!concat || concat.getInputs().size() != 2 ||
-      static_cast<int64_t>(concat.getAxis()) != last)
-    return false;
-  auto neg = concat.getInputs()[0].getDefiningOp<nn::NegOp>();
-  auto right =
-      neg ? neg.getOperand().getDefiningOp<nn::SliceOp>() : nn::SliceOp();
-  auto left = concat.getInputs()[1].getDefiningOp<nn::SliceOp>();
-  int64_t half = shapeOf(x)[last] / 2;
-  auto isHalf = [&](nn::SliceOp slice, int64_t start) {
-    if (!slice || slice.getOperand() != x || slice.getSizes()[last] != half ||
-        slice.getOffsets()[last] != start)
-      return false;
-    return llvm::all_of(slice.getOffsets().drop_back(),
-                        [](int64_t offset) { return offset == 0; }) &&
-           slice.getSizes().drop_back() == shapeOf(x).drop_back();
+  Part whole(x);
+  if (!concat || concat.getInputs().size() != 2 || whole.size % 2 != 0 ||
+      static_cast<int64_t>(concat.getAxis()) != rankOf(x) - 1)
+    return Turn::None;
+  int64_t half = whole.size / 2;
+  auto isHalf = [&](Value value, int64_t start) {
+    Part part(value);
+    return part.of == whole.of && part.offset == whole.offset + start &&
+           part.size == half;
   };
-  return shapeOf(x)[last] % 2 == 0 && isHalf(right, half) && isHalf(left, 0);
+  Value first = concat.getInputs()[0], second = concat.getInputs()[1];
+  auto minus = first.getDefiningOp<nn::NegOp>();
+  if (minus && isHalf(minus.getOperand(), half) && isHalf(second, 0))
+    return Turn::Forward;
+  minus = second.getDefiningOp<nn::NegOp>();
+  return minus && isHalf(first, half) && isHalf(minus.getOperand(), 0)
+             ? Turn::Back
+             : Turn::None;
 }
 
 Value stripReshapes(Value value) {
@@ -299,18 +319,21 @@ struct RaiseRotaryEmbedding : OpRewritePattern<nn::AddOp> {
         Value sin = second ? rotated.getRhs() : rotated.getLhs();
         if (x.getType() != op.getType())
           continue;
-        if (isRotatedHalf(half, x) &&
-            succeeded(replace(op, x, cos, sin, Layout::Halves, rewriter)))
+        Turn turn = matchRotatedHalf(half, x);
+        if (turn != Turn::None &&
+            succeeded(replace(op, x, cos, sin, Layout::Halves, turn, rewriter)))
           return success();
         if (isRotatedPair(half, x) &&
-            succeeded(replace(op, x, cos, sin, Layout::Pairs, rewriter)))
+            succeeded(replace(op, x, cos, sin, Layout::Pairs, Turn::Forward,
+                              rewriter)))
           return success();
       }
     return failure();
   }
 
   LogicalResult replace(nn::AddOp op, Value x, Value cos, Value sin,
-                        Layout layout, PatternRewriter &rewriter) const {
+                        Layout layout, Turn turn,
+                        PatternRewriter &rewriter) const {
     // [batch, heads, seq, dim] as a rule; some models rotate before they
     // transpose, and then the axis of the tables tells.
     ArrayRef<int64_t> tableShape = shapeOf(cos);
@@ -327,10 +350,12 @@ struct RaiseRotaryEmbedding : OpRewritePattern<nn::AddOp> {
     auto [c, s] = buildTables(rewriter, loc, *tables);
     nn::NNBuilder b(rewriter, loc);
     Value operand = seqFirst ? x : b.transpose(x, kSwapHeads);
+    auto flag = [&](bool set) {
+      return set ? rewriter.getUnitAttr() : UnitAttr();
+    };
     Value result = nn::RotaryOp::create(
         rewriter, loc, operand.getType(), operand, c, s,
-        layout == Layout::Pairs ? rewriter.getUnitAttr() : UnitAttr(),
-        UnitAttr());
+        flag(layout == Layout::Pairs), flag(turn == Turn::Back));
     rewriter.replaceOp(op, seqFirst ? result : b.transpose(result, kSwapHeads));
     return success();
   }
