@@ -124,3 +124,21 @@ func.func @unpools(%x: tensor<1x1x2x2xf32>, %i: tensor<1x1x2x2xi64>) -> tensor<1
   %0 = onnx.node "MaxUnpool"(%x, %i, %shape) {kernel_shape = array<i64: 2, 2>, strides = array<i64: 2, 2>} : (tensor<1x1x2x2xf32>, tensor<1x1x2x2xi64>, tensor<4xi64>) -> tensor<1x1x5x5xf32>
   return %0 : tensor<1x1x5x5xf32>
 }
+
+// -----
+
+// Known indices of rows in turn are a slice, unless one of them is the row that
+// padding_idx gives no gradient.
+// CHECK-LABEL: func.func @padding(
+// CHECK-NOT: nn.slice
+// CHECK: %[[ROWS:.*]] = nn.embedding
+// CHECK: %[[STILL:.*]] = nn.stop_gradient
+// CHECK: nn.select %{{.*}}, %[[STILL]]
+// CHECK: nn.slice %arg0 {offsets = array<i64: 1, 0>, sizes = array<i64: 2, 4>}
+func.func @padding(%table: tensor<5x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
+  %first = onnx.node "Constant"() {value = dense<[0, 1]> : tensor<2xi64>} : () -> tensor<2xi64>
+  %next = onnx.node "Constant"() {value = dense<[1, 2]> : tensor<2xi64>} : () -> tensor<2xi64>
+  %0 = onnx.node "Gather"(%table, %first) {padding_idx = 0 : i64} : (tensor<5x4xf32>, tensor<2xi64>) -> tensor<2x4xf32>
+  %1 = onnx.node "Gather"(%table, %next) {padding_idx = 0 : i64} : (tensor<5x4xf32>, tensor<2xi64>) -> tensor<2x4xf32>
+  return %0, %1 : tensor<2x4xf32>, tensor<2x4xf32>
+}

@@ -47,3 +47,18 @@ module {
     return %r : tensor<2x1xf32>
   }
 }
+
+// -----
+
+// A sink: a column of the softmax that no key has.
+// CHECK: nn.raised = [{nodes = ["sm"], what = "attention", why = "its softmax is over more than its scores (a sink beside the keys)"}]
+module {
+  func.func @sink(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x3x4xf32>, %v: tensor<1x2x3x4xf32>, %s: tensor<1x2x3x1xf32>) -> tensor<1x2x3x4xf32> {
+    %0 = nn.matmul %q, %k {transpose_rhs} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x3xf32>
+    %1 = nn.concat %0, %s {axis = 3 : i64} : (tensor<1x2x3x3xf32>, tensor<1x2x3x1xf32>) -> tensor<1x2x3x4xf32>
+    %2 = nn.softmax %1 : (tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32> loc(fused<{node = "sm", op = "Softmax"}>["sm"])
+    %3 = nn.slice %2 {offsets = array<i64: 0, 0, 0, 0>, sizes = array<i64: 1, 2, 3, 3>} : (tensor<1x2x3x4xf32>) -> tensor<1x2x3x3xf32>
+    %4 = nn.matmul %3, %v : (tensor<1x2x3x3xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
+    return %4 : tensor<1x2x3x4xf32>
+  }
+}

@@ -63,6 +63,12 @@ std::optional<int64_t> contiguousStart(ArrayRef<int64_t> indices, int64_t dim) {
   return start;
 }
 
+/// Whether a row is among them that gets no gradient (stopAtRow).
+bool readsPadding(onnx::NodeOp node, ArrayRef<int64_t> indices) {
+  return node.getNodeAttr("padding_idx") &&
+         llvm::is_contained(indices, node.getInt("padding_idx", 0));
+}
+
 LogicalResult lowerGather(Lowering &l, onnx::NodeOp node) {
   Value data = l.get(node.getInput(0));
   SmallVector<int64_t> shape(shapeOf(data));
@@ -75,7 +81,8 @@ LogicalResult lowerGather(Lowering &l, onnx::NodeOp node) {
     HostTensor compact = known->compact();
     SmallVector<int64_t> flat = compact.flattenInts();
     HostTensor::Dims some(compact.getShape()), all(known->getShape());
-    if (auto start = contiguousStart(flat, shape[*axis])) {
+    auto start = contiguousStart(flat, shape[*axis]);
+    if (start && !readsPadding(node, flat)) {
       Value part =
           l.slice(data, *axis, *start, static_cast<int64_t>(flat.size()));
       auto withIndices = [&](ArrayRef<int64_t> dims) {

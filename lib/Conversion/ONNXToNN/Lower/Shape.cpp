@@ -188,6 +188,8 @@ LogicalResult lowerSplit(Lowering &l, onnx::NodeOp node) {
   int64_t parts = node->getNumResults();
   if (!axis)
     return l.unsupported(node, "its axis is out of range");
+  if (Value given = node.getInput(1); given && !l.getConstant(given))
+    return l.unsupported(node, "its sizes depend on data");
   auto sizes =
       splitSizes(l, node.getInput(1), node, shapeOf(operand)[*axis], parts);
   if (!sizes || static_cast<int64_t>(sizes->size()) != parts)

@@ -68,16 +68,18 @@ nn::MatmulOp findWeighting(Value weights, bool &dropped, unsigned depth = 0) {
 StringRef explainSoftmax(nn::SoftmaxOp softmax) {
   bool dropped = false;
   nn::MatmulOp weighting = findWeighting(softmax.getResult(), dropped);
-  auto product =
-      findBehind<nn::MatmulOp>(softmax.getOperand(), [](Operation *op) {
-        return isView(op) || isa<nn::AddOp, nn::SubOp, nn::MulOp, nn::DivOp,
-                                 nn::TanhOp, nn::SelectOp>(op);
-      });
+  auto isOfScores = [](Operation *op) {
+    return isView(op) || isa<nn::AddOp, nn::SubOp, nn::MulOp, nn::DivOp,
+                             nn::TanhOp, nn::SelectOp, nn::ConcatOp>(op);
+  };
+  auto product = findBehind<nn::MatmulOp>(softmax.getOperand(), isOfScores);
   if (!weighting || !product)
     return "";
   if (dropped)
     return "its weights are dropped, which attention cannot do; --dropout=off "
            "leaves dropout out";
+  if (findBehind<nn::ConcatOp>(softmax.getOperand(), isOfScores))
+    return "its softmax is over more than its scores (a sink beside the keys)";
   if (shapeOf(product.getResult()).size() != 4)
     return "its scores are not [batch, heads, queries, keys]";
   if (shapeOf(weighting.getResult()).back() !=
