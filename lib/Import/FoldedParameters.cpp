@@ -222,9 +222,22 @@ private:
     addNode("Add", {target, addConstant(old + "_one", one)}, old);
   }
 
+  static bool isZeros(StringRef bytes) {
+    return bytes.find_first_not_of('\0') == StringRef::npos;
+  }
+
+  /// Whether a constant was folded from numbers that count.
+  bool isCounted(StringRef constant) const {
+    return llvm::any_of(
+        metadata.foldedFrom.find(constant)->second,
+        [](StringRef source) { return isResultOf(source, "arange"); });
+  }
+
   /// The rows behind `init`: those of one sample where a static batch repeats
   /// them; all of these where no two are equal, one where all are. Otherwise it
-  /// is not known which of them are the same row of the table.
+  /// is not known which of them are the same row of the table: so where they
+  /// are equal although places were counted, or where one is zeros, which may
+  /// be that of a padding_idx.
   void recoverRows(Initializer &init, ::onnx::TensorProto &tensor,
                    const std::string &target) {
     SmallVector<int64_t> shape(init.type.getShape());
@@ -245,10 +258,15 @@ private:
     for (int64_t i = 0; i < count; ++i)
       distinct.insert(row(i));
     // A sparse file is zeros: its rows only look equal.
-    bool empty = bytes->getBuffer().find_first_not_of('\0') == StringRef::npos;
-    if (distinct.size() == 1 && !empty)
+    bool empty = isZeros(bytes->getBuffer());
+    bool sparse = empty && init.file != llvm::sys::path::filename(modelPath);
+    bool same = distinct.size() == 1, counted = isCounted(init.name);
+    if (!sparse && isResultOf(init.name, "embedding") &&
+        llvm::any_of(distinct.keys(), isZeros))
+      return;
+    if (same && !counted && !sparse)
       count = 1;
-    else if (static_cast<int64_t>(distinct.size()) != count && !empty)
+    else if (static_cast<int64_t>(distinct.size()) != count && !sparse)
       return;
     setRows(init, tensor, target, count, shape);
   }

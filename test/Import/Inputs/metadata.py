@@ -37,6 +37,8 @@ p_gate: PARAMETER target='gate'
 p_places: PARAMETER target='places'
 p_scaled_weight: PARAMETER target='scaled.weight'
 p_layer_scale: PARAMETER target='layer_scale'
+p_padded_weight: PARAMETER target='padded.weight'
+p_even_weight: PARAMETER target='even.weight'
 p_half_bias: PARAMETER target='half_bias'
 b_table: BUFFER target='table' persistent=False
 x: USER_INPUT
@@ -67,7 +69,9 @@ write(
                 node("Mul", ["k", "add_4"], ["l"], "node_mul_6"),
                 node("Mul", ["l", "unsqueeze_1"], ["m"], "node_mul_7"),
                 node("Add", ["m", "embedding_4"], ["n"], "node_add_2"),
-                node("Add", ["n", "slice_2"], ["o"], "node_add_3"),
+                node("Add", ["n", "embedding_5"], ["n2"], "node_add_5"),
+                node("Add", ["n2", "embedding_6"], ["n3"], "node_add_6"),
+                node("Add", ["n3", "slice_2"], ["o"], "node_add_3"),
                 node("MatMul", ["o", "permute_1"], ["out"], "node_matmul", meta=fx("aten.linear", "o", "t", "getitem_1")),
                 node("GatherND", ["val_8", "ids"], ["picked"], "node_gather"),
                 node("Mul", ["picked", "select"], ["column"], "node_mul_8"),
@@ -84,6 +88,8 @@ write(
                 tensor("embedding_2", [1, 2, 4], raw=floats(4) + floats(4)),
                 tensor("add_3", [4], raw=floats(4)),
                 tensor("embedding_4", [2, 4], raw=floats(8)),
+                tensor("embedding_5", [2, 4], raw=floats(4) + bytes(16)),
+                tensor("embedding_6", [2, 4], raw=floats(4) + floats(4)),
                 tensor("slice_2", [1, 2, 4], raw=floats(8)),
                 tensor("add_4", [4], raw=floats(4)),
                 tensor("unsqueeze_1", [2, 1], raw=floats(2)),
@@ -106,6 +112,12 @@ write(
                 value("add_3", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['n3.weight', 'scalar_tensor_default_2', 'val_11']"}),
                 value("embedding_4", [2, 4],
                       meta={"pkg.onnxscript.optimizer.folded_from": "['arange', 'mul', 'scaled.weight']"}),
+                # A row of zeros may be that of a padding_idx; places that were
+                # counted are different rows, though these are equal.
+                value("embedding_5", [2, 4],
+                      meta={"pkg.onnxscript.optimizer.folded_from": "['arange', 'padded.weight']"}),
+                value("embedding_6", [2, 4],
+                      meta={"pkg.onnxscript.optimizer.folded_from": "['arange', 'even.weight']"}),
                 value("slice_2", [1, 2, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['places', 'slice_1', 'val_5']"}),
                 value("add_4", [4], meta={"pkg.onnxscript.optimizer.folded_from": "['gate', 'tanh', 'val_3']"}),
                 value("unsqueeze_1", [2, 1],
