@@ -260,3 +260,45 @@ func.func @row_max(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
   %p = nn.softmax %d : (tensor<2x8xf32>) -> tensor<2x8xf32>
   return %p : tensor<2x8xf32>
 }
+
+// Batch and heads as one axis, behind the sequence in memory, as
+// nn.MultiheadAttention has them: many heads of one sample. A mask of three
+// axes goes by both.
+// CHECK-LABEL: func.func @merged_heads
+func.func @merged_heads(%q: tensor<6x8x4xf32>, %k: tensor<6x8x4xf32>, %v: tensor<6x8x4xf32>, %m: tensor<8x6x6xf32>) -> tensor<8x6x4xf32> {
+  // CHECK: %[[MASK:.*]] = nn.reshape %arg3 : tensor<8x6x6xf32> -> tensor<1x8x6x6xf32>
+  // CHECK: %[[R:[^,]*]], %{{.*}} = nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[MASK]] {{.*}} : (tensor<1x6x8x4xf32>, tensor<1x6x8x4xf32>, tensor<1x6x8x4xf32>, tensor<1x8x6x6xf32>)
+  // CHECK: %[[T:.*]] = nn.transpose %[[R]] {permutation = array<i64: 0, 2, 1, 3>}
+  // CHECK: nn.reshape %[[T]] : tensor<1x8x6x4xf32> -> tensor<8x6x4xf32>
+  %0 = nn.transpose %q {permutation = array<i64: 1, 0, 2>} : (tensor<6x8x4xf32>) -> tensor<8x6x4xf32>
+  %1 = nn.transpose %k {permutation = array<i64: 1, 2, 0>} : (tensor<6x8x4xf32>) -> tensor<8x4x6xf32>
+  %2 = nn.transpose %v {permutation = array<i64: 1, 0, 2>} : (tensor<6x8x4xf32>) -> tensor<8x6x4xf32>
+  %3 = nn.matmul %0, %1 : (tensor<8x6x4xf32>, tensor<8x4x6xf32>) -> tensor<8x6x6xf32>
+  %4 = nn.add %3, %m : (tensor<8x6x6xf32>, tensor<8x6x6xf32>) -> tensor<8x6x6xf32>
+  %5 = nn.softmax %4 : (tensor<8x6x6xf32>) -> tensor<8x6x6xf32>
+  %6 = nn.matmul %5, %2 : (tensor<8x6x6xf32>, tensor<8x6x4xf32>) -> tensor<8x6x4xf32>
+  return %6 : tensor<8x6x4xf32>
+}
+
+// Parted for a mask, and merged again: batch and heads are what the reshape says.
+// CHECK-LABEL: func.func @parted_scores
+func.func @parted_scores(%q: tensor<8x6x4xf32>, %k: tensor<8x6x4xf32>, %v: tensor<8x6x4xf32>, %m: tensor<2x1x6x6xf32>) -> tensor<8x6x4xf32> {
+  // CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %arg3 {{.*}} : (tensor<2x6x4x4xf32>, tensor<2x6x4x4xf32>, tensor<2x6x4x4xf32>, tensor<2x1x6x6xf32>)
+  %0 = nn.matmul %q, %k {transpose_rhs} : (tensor<8x6x4xf32>, tensor<8x6x4xf32>) -> tensor<8x6x6xf32>
+  %1 = nn.reshape %0 : tensor<8x6x6xf32> -> tensor<2x4x6x6xf32>
+  %2 = nn.add %1, %m : (tensor<2x4x6x6xf32>, tensor<2x1x6x6xf32>) -> tensor<2x4x6x6xf32>
+  %3 = nn.reshape %2 : tensor<2x4x6x6xf32> -> tensor<8x6x6xf32>
+  %4 = nn.softmax %3 : (tensor<8x6x6xf32>) -> tensor<8x6x6xf32>
+  %5 = nn.matmul %4, %v : (tensor<8x6x6xf32>, tensor<8x6x4xf32>) -> tensor<8x6x4xf32>
+  return %5 : tensor<8x6x4xf32>
+}
+
+// One head of every sample.
+// CHECK-LABEL: func.func @one_head
+func.func @one_head(%q: tensor<2x6x4xf32>) -> tensor<2x6x4xf32> {
+  // CHECK: nn.attention {{.*}} : (tensor<2x6x1x4xf32>, tensor<2x6x1x4xf32>, tensor<2x6x1x4xf32>)
+  %0 = nn.matmul %q, %q {transpose_rhs} : (tensor<2x6x4xf32>, tensor<2x6x4xf32>) -> tensor<2x6x6xf32>
+  %1 = nn.softmax %0 : (tensor<2x6x6xf32>) -> tensor<2x6x6xf32>
+  %2 = nn.matmul %1, %q : (tensor<2x6x6xf32>, tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
+  return %2 : tensor<2x6x4xf32>
+}

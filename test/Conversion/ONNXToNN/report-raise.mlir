@@ -28,11 +28,11 @@ module {
 // CHECK: nn.raised = [{nodes = ["soft"], what = "attention", why = "its scores are not [batch, heads, queries, keys]"}]
 // STRICT: nn.raised = [{nodes = ["soft"], what = "attention", why = "--strict-numerics keeps what is written out"}]
 module {
-  func.func @one_head(%q: tensor<2x4x8xf32>, %k: tensor<2x4x8xf32>, %v: tensor<2x4x8xf32>) -> tensor<2x4x8xf32> {
-    %s = nn.matmul %q, %k {transpose_rhs} : (tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x4xf32>
-    %p = nn.softmax %s : (tensor<2x4x4xf32>) -> tensor<2x4x4xf32> loc(fused<{node = "soft", op = "Softmax"}>["soft"])
-    %r = nn.matmul %p, %v : (tensor<2x4x4xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-    return %r : tensor<2x4x8xf32>
+  func.func @windows(%q: tensor<2x3x5x4x8xf32>, %k: tensor<2x3x5x4x8xf32>, %v: tensor<2x3x5x4x8xf32>) -> tensor<2x3x5x4x8xf32> {
+    %s = nn.matmul %q, %k {transpose_rhs} : (tensor<2x3x5x4x8xf32>, tensor<2x3x5x4x8xf32>) -> tensor<2x3x5x4x4xf32>
+    %p = nn.softmax %s : (tensor<2x3x5x4x4xf32>) -> tensor<2x3x5x4x4xf32> loc(fused<{node = "soft", op = "Softmax"}>["soft"])
+    %r = nn.matmul %p, %v : (tensor<2x3x5x4x4xf32>, tensor<2x3x5x4x8xf32>) -> tensor<2x3x5x4x8xf32>
+    return %r : tensor<2x3x5x4x8xf32>
   }
 }
 

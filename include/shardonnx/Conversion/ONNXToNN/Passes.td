@@ -86,7 +86,8 @@ def RaiseRotary : Pass<"raise-rotary"> {
 def RaiseAttention : Pass<"raise-attention"> {
   let summary = "Products around a softmax become attention; causal masks an attribute";
   let description = [{
-    Recognises scaled dot-product attention with its scale on the scores, the
+    Recognises scaled dot-product attention, with batch and heads as two axes or
+    one (torch.bmm, nn.MultiheadAttention), with its scale on the scores, the
     queries or the keys, soft cap, added or selected masks, the guard of rows
     that see nothing, and repeated key and value heads. Changes rounding only:
     where masks hide by different numbers, or something is added behind one that

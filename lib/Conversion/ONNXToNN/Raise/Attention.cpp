@@ -6,8 +6,8 @@
 // key and value heads that were repeated are read once.
 
 #include "../Lower/CausalMask.h"
-#include "../Lower/HeadWidths.h"
 #include "MaskFlags.h"
+#include "Scores.h"
 #include "mlir/IR/Matchers.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
@@ -64,143 +64,6 @@ Value stripEmptyRowGuard(Value value, bool &guarded) {
     return value;
   guarded = !isNever(select.getCondition());
   return select.getFalseValue();
-}
-
-/// What is added to scores times `scale`, or a condition that hides them.
-struct Mask {
-  Value value;
-  double scale = 1;
-};
-
-/// What stands between the product of queries and keys and the softmax.
-struct Scores {
-  nn::MatmulOp product;
-  double scale = 1;
-  double softcap = 0;
-  SmallVector<Mask> masks;
-  /// What a condition puts in the place of a score, or what is added to it; one
-  /// of several that differ.
-  std::optional<double> hidden;
-  bool added = false;
-
-  /// Whether a query that sees nothing has numbers as scores.
-  bool hidesByNumbers() const { return hidden && std::isfinite(*hidden); }
-  /// Whether a condition may put `number` there, too.
-  bool fits(double number) const { return !hidden || *hidden == number; }
-};
-
-bool isCondition(const Mask &mask) {
-  return elementType(mask.value).isInteger(1);
-}
-
-bool isQueryKeyProduct(Value value) {
-  return static_cast<bool>(value.getDefiningOp<nn::MatmulOp>());
-}
-
-/// cap·tanh(scale·x/cap), down to x.
-Value matchSoftcap(Value value, double &cap, double &scale) {
-  auto product = matchWithSplat<nn::MulOp>(value);
-  auto tanh =
-      product ? product->first.getDefiningOp<nn::TanhOp>() : nn::TanhOp();
-  if (!tanh || product->second <= 0)
-    return {};
-  cap = product->second;
-  scale = cap;
-  return stripScale(tanh.getOperand(), scale);
-}
-
-/// Whether the product of queries and keys is behind `value`.
-bool leadsToProduct(Value value, unsigned depth = 0) {
-  value = stripCasts(value);
-  Operation *op = value.getDefiningOp();
-  if (!op || depth > 8)
-    return false;
-  if (isa<nn::MatmulOp>(op))
-    return true;
-  if (isa<nn::AddOp, nn::MulOp, nn::DivOp, nn::TanhOp, nn::SelectOp>(op))
-    return llvm::any_of(op->getOperands(), [&](Value operand) {
-      return leadsToProduct(operand, depth + 1);
-    });
-  return false;
-}
-
-/// Walks from the softmax down to the product.
-std::optional<Scores> matchScores(Value value) {
-  Scores scores;
-  while (true) {
-    value = stripCasts(value);
-    if (isQueryKeyProduct(value)) {
-      scores.product = value.getDefiningOp<nn::MatmulOp>();
-      return scores;
-    }
-    // Masks come after the cap, mostly after the scale.
-    if (auto add = value.getDefiningOp<nn::AddOp>()) {
-      bool left = leadsToProduct(add.getLhs());
-      if (scores.softcap != 0)
-        return std::nullopt;
-      scores.masks.push_back(
-          {left ? add.getRhs() : add.getLhs(), scores.scale});
-      value = left ? add.getLhs() : add.getRhs();
-      continue;
-    }
-    if (auto select = value.getDefiningOp<nn::SelectOp>()) {
-      std::optional<double> hidden = matchSplat(select.getFalseValue());
-      if (!hidden || *hidden * scores.scale > kHiddenScore ||
-          scores.softcap != 0)
-        return std::nullopt;
-      // Of a query that sees nothing the largest of several numbers decides.
-      if (!scores.fits(*hidden * scores.scale))
-        return std::nullopt;
-      scores.masks.push_back({select.getCondition()});
-      scores.hidden = *hidden * scores.scale;
-      value = select.getTrueValue();
-      continue;
-    }
-    double cap = 0, scale = 1;
-    if (Value inner = matchSoftcap(value, cap, scale)) {
-      if (scores.softcap != 0 || scores.scale != 1)
-        return std::nullopt;
-      scores.softcap = cap;
-      scores.scale = scale;
-      value = inner;
-      continue;
-    }
-    Value scaled = stripScale(value, scores.scale);
-    if (scaled == value)
-      return std::nullopt;
-    value = scaled;
-  }
-}
-
-/// An operand of a product of attention: `scale` times [batch, heads, seq,
-/// dim], or that with its last two axes swapped.
-struct Heads {
-  Value value;
-  bool swapped;
-  double scale = 1;
-
-  int64_t batch() const { return shapeOf(value)[0]; }
-  int64_t heads() const { return shapeOf(value)[1]; }
-  int64_t seq() const { return shapeOf(value)[swapped ? 3 : 2]; }
-  int64_t dim() const { return shapeOf(value)[swapped ? 2 : 3]; }
-
-  /// [batch, seq, heads, dim], of `element`s and of that many dimensions.
-  Value seqFirst(nn::NNBuilder &b, Type element, int64_t width) const {
-    Value whole = swapped ? b.transpose(value, {0, 1, 3, 2}) : value;
-    return widen(b, b.transpose(b.cast(whole, element), kSwapHeads), width);
-  }
-};
-
-Heads readHeads(Value value, bool swapped) {
-  Heads read{value, swapped};
-  read.value = stripScale(value, read.scale);
-  auto transpose = read.value.getDefiningOp<nn::TransposeOp>();
-  if (transpose &&
-      transpose.getPermutation() == ArrayRef<int64_t>{0, 1, 3, 2}) {
-    read.value = stripScale(transpose.getOperand(), read.scale);
-    read.swapped = !swapped;
-  }
-  return read;
 }
 
 /// Several masks as one: beside numbers to add, booleans become such, `hidden`
@@ -341,53 +204,106 @@ private:
   bool some = false, addedBehind = false;
 };
 
+/// Whether every mask broadcasts to the scores that it is added to, of four
+/// axes or of three.
+bool fitMasks(const Scores &scores, ArrayRef<int64_t> full) {
+  return llvm::all_of(scores.masks, [&](const Mask &mask) {
+    ArrayRef<int64_t> shape = shapeOf(mask.value);
+    if (mask.batched && shape.size() == 3 && shape[0] == full[0] * full[1])
+      shape = shape.drop_front();
+    else if (mask.batched && shape.size() > 2 &&
+             shape.drop_back(2).front() != 1)
+      return false;
+    return shape.size() <= full.size() &&
+           llvm::all_of(llvm::zip(llvm::reverse(shape), llvm::reverse(full)),
+                        [](auto dims) {
+                          auto [dim, whole] = dims;
+                          return dim == 1 || dim == whole;
+                        });
+  });
+}
+
 /// softmax(scale·q·kᵀ + masks)·v
 struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(nn::MatmulOp op,
                                 PatternRewriter &rewriter) const override {
-    if (shapeOf(op.getResult()).size() != 4 || op.getTransposeLhs())
+    if (!hasHeads(op.getResult()) || op.getTransposeLhs())
       return failure();
     bool guarded = false;
+    std::optional<BatchHeads> merged;
     Value weights =
         stripCasts(stripEmptyRowGuard(stripCasts(op.getLhs()), guarded));
+    if (auto reshape = weights.getDefiningOp<nn::ReshapeOp>();
+        reshape && isOfBatchHeads(reshape, merged))
+      weights = stripCasts(reshape.getOperand());
     auto softmax = weights.getDefiningOp<nn::SoftmaxOp>();
     if (!softmax)
       return failure();
     std::optional<Scores> scores = matchScores(softmax.getOperand());
-    if (!scores || shapeOf(scores->product.getResult()).size() != 4)
+    if (!scores || !hasHeads(scores->product.getResult()))
       return failure();
-    // Every mask must broadcast to the scores.
-    for (const Mask &mask : scores->masks)
-      for (auto [dim, full] :
-           llvm::zip(llvm::reverse(shapeOf(mask.value)),
-                     llvm::reverse(shapeOf(scores->product.getResult()))))
-        if (dim != 1 && dim != full)
-          return failure();
+    if (!scores->batchHeads)
+      scores->batchHeads = merged;
     return build(op, *scores, guarded, rewriter);
+  }
+
+  /// [batch, heads, …], or both as one axis.
+  static bool hasHeads(Value value) {
+    return rankOf(value) == 4 || rankOf(value) == 3;
+  }
+
+  /// Batch and heads of a product that has both as one axis: as a reshape says,
+  /// else what would be copied least. Queries that come with that axis behind
+  /// the sequence (nn.MultiheadAttention) lie as many heads of one sample.
+  static BatchHeads batchHeadsOf(nn::MatmulOp product,
+                                 std::optional<BatchHeads> said) {
+    ArrayRef<int64_t> shape = shapeOf(product.getResult());
+    if (shape.size() == 4)
+      return {shape[0], shape[1]};
+    double scale = 1;
+    bool behind = false;
+    for (Value operand : product->getOperands()) {
+      Operation *source = stripScale(operand, scale).getDefiningOp();
+      if (auto reshape = dyn_cast_or_null<nn::ReshapeOp>(source);
+          reshape && !said)
+        (void)isOfBatchHeads(reshape, said);
+      auto transpose = dyn_cast_or_null<nn::TransposeOp>(source);
+      behind |= transpose && transpose.getPermutation().front() == 1;
+    }
+    if (said && said->batch * said->heads == shape[0])
+      return *said;
+    return behind ? BatchHeads{1, shape[0]} : BatchHeads{shape[0], 1};
   }
 
   LogicalResult build(nn::MatmulOp op, Scores &scores, bool guarded,
                       PatternRewriter &rewriter) const {
     nn::MatmulOp product = scores.product;
-    if (shapeOf(product.getLhs()).size() != 4 ||
-        shapeOf(product.getRhs()).size() != 4 ||
-        shapeOf(op.getRhs()).size() != 4)
+    if (!hasHeads(product.getLhs()) || !hasHeads(product.getRhs()) ||
+        !hasHeads(op.getRhs()))
       return failure();
-    Heads q = readHeads(product.getLhs(), product.getTransposeLhs());
-    Heads k = readHeads(product.getRhs(), !product.getTransposeRhs());
-    Heads v = readHeads(op.getRhs(), op.getTransposeRhs());
+    BatchHeads merged = batchHeadsOf(product, scores.batchHeads);
+    Heads q = readHeads(product.getLhs(), product.getTransposeLhs(), merged);
+    Heads k = readHeads(product.getRhs(), !product.getTransposeRhs(), merged);
+    Heads v = readHeads(op.getRhs(), op.getTransposeRhs(), merged);
     if (v.scale != 1 || q.batch() != k.batch() || q.batch() != v.batch() ||
         k.heads() != v.heads() || k.seq() != v.seq() || q.dim() != k.dim() ||
-        q.heads() % k.heads() != 0)
+        q.heads() % k.heads() != 0 || !haveAll(q) || !haveAll(k) ||
+        !haveAll(v) ||
+        !fitMasks(scores, {q.batch(), q.heads(), q.seq(), k.seq()}))
       return failure();
+    Location loc = op.getLoc();
+    nn::NNBuilder b(rewriter, loc);
+    for (Mask &mask : scores.masks)
+      if (ArrayRef<int64_t> shape = shapeOf(mask.value);
+          mask.batched && shape.size() == 3 && shape[0] != 1)
+        mask.value =
+            b.reshape(mask.value, {q.batch(), q.heads(), shape[1], shape[2]});
     HiddenQueries hiddenQueries(scores, q.seq(), k.seq());
     if (!hiddenQueries.canBeRestored(q.heads(), v.heads()))
       return failure();
     scores.scale *= q.scale * k.scale;
-    Location loc = op.getLoc();
-    nn::NNBuilder b(rewriter, loc);
     Type element = elementType(q.value);
     int64_t width = std::max(k.dim(), v.dim());
     Value query = q.seqFirst(b, element, width);
@@ -416,12 +332,16 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     Value result =
         b.transpose(narrow(b, attention.getResult(), v.dim()), kSwapHeads);
     result = b.cast(result, elementType(op.getResult()));
-    rewriter.replaceOp(
-        op, hiddenQueries.restore(result,
-                                  v.swapped ? b.transpose(v.value, {0, 1, 3, 2})
-                                            : v.value,
-                                  rewriter));
+    result = hiddenQueries.restore(result, v.whole(b), rewriter);
+    rewriter.replaceOp(op, b.reshape(result, shapeOf(op.getResult())));
     return success();
+  }
+
+  /// Whether batch and heads are all that stands before the last two axes.
+  static bool haveAll(const Heads &heads) {
+    ArrayRef<int64_t> shape = shapeOf(heads.value);
+    return ShapedType::getNumElements(shape.drop_back(2)) ==
+           heads.batch() * heads.heads();
   }
 };
 

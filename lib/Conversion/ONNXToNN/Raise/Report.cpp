@@ -80,7 +80,7 @@ StringRef explainSoftmax(nn::SoftmaxOp softmax) {
            "leaves dropout out";
   if (findBehind<nn::ConcatOp>(softmax.getOperand(), isOfScores))
     return "its softmax is over more than its scores (a sink beside the keys)";
-  if (shapeOf(product.getResult()).size() != 4)
+  if (int64_t rank = rankOf(product.getResult()); rank != 4 && rank != 3)
     return "its scores are not [batch, heads, queries, keys]";
   if (shapeOf(weighting.getResult()).back() !=
       (product.getTransposeLhs() ? shapeOf(product.getLhs())[2]
