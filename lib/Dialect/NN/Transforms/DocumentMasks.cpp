@@ -79,7 +79,12 @@ static LogicalResult checkAttention(AttentionOp op, int64_t batch,
     return op.emitError() << kOption
                           << "attention has a mask of its own, which cannot be "
                              "joined with the documents'";
-  if (q[0] != batch || q[1] != length || shapeOf(op.getKey())[1] != length)
+  if (q[0] != batch)
+    return op.emitError() << kOption
+                          << "attention has its samples among its heads, as "
+                             "nn.MultiheadAttention does; let the module use "
+                             "scaled_dot_product_attention";
+  if (q[1] != length || shapeOf(op.getKey())[1] != length)
     return op.emitError() << kOption << "attention is over " << q[1] << " of "
                           << shapeOf(op.getKey())[1]
                           << " positions, the tokens are " << length;

@@ -122,3 +122,18 @@ func.func @forward(%ids: tensor<2x4xi64> {nn.name = "input_ids"}, %positions: te
   nn.loss %s {denominator = "labels", denominator_arg = 0 : i64} : tensor<f32>
   return
 }
+
+// -----
+
+nn.parameter @w : tensor<8x6xf32> trainable {onnx_name = "w"}
+func.func @forward(%ids: tensor<2x4xi64> {nn.name = "input_ids"}) {
+  %w = nn.get @w : tensor<8x6xf32>
+  %x = nn.embedding %w, %ids : (tensor<8x6xf32>, tensor<2x4xi64>) -> tensor<2x4x6xf32>
+  %t = nn.transpose %x {permutation = array<i64: 1, 0, 2>} : (tensor<2x4x6xf32>) -> tensor<4x2x6xf32>
+  %q = nn.reshape %t : tensor<4x2x6xf32> -> tensor<1x4x2x6xf32>
+  // expected-error @below {{--document-separator: attention has its samples among its heads, as nn.MultiheadAttention does; let the module use scaled_dot_product_attention}}
+  %a, %l = nn.attention %q, %q, %q {scale = 1.0 : f32, causal} : (tensor<1x4x2x6xf32>, tensor<1x4x2x6xf32>, tensor<1x4x2x6xf32>) -> (tensor<1x4x2x6xf32>, tensor<1x2x4xf32>)
+  %s = nn.reduce_sum %q {axes = array<i64: 0, 1, 2, 3>} : (tensor<1x4x2x6xf32>) -> tensor<f32>
+  nn.loss %s {denominator = "labels", denominator_arg = 0 : i64} : tensor<f32>
+  return
+}
