@@ -428,7 +428,8 @@ LogicalResult Taker::nameTied() {
 /// Whether a parameter that no operation mentions may be another name of one
 /// that modules share: all of them read it under one name. Then other modules
 /// than its own read it, or a module has it again from one inside (BERT's
-/// `predictions.bias` is `predictions.decoder.bias`).
+/// `predictions.bias` is `predictions.decoder.bias`). A node that has a copy,
+/// such as a transposed one, tells what it read before.
 bool Taker::isOtherName(const SignatureInput &input) {
   StringRef leaf = StringRef(input.target).rsplit('.').second;
   StringRef module = StringRef(input.target).rsplit('.').first;
@@ -436,12 +437,20 @@ bool Taker::isOtherName(const SignatureInput &input) {
   for (const auto &folded : metadata.foldedFrom)
     if (llvm::is_contained(folded.second, input.target))
       return false;
+  llvm::StringMap<StringRef> targets;
+  for (const SignatureInput &other : metadata.signature)
+    targets[other.placeholder] = other.target;
   for (const ::onnx::NodeProto &node : graph.node()) {
     const NodeInfo *info = infoOf(node);
-    if (info && info->reads(input.placeholder))
+    if (!info)
+      continue;
+    if (info->reads(input.placeholder))
       return false;
-    for (const std::string &name : node.input())
-      if (const Initializer *init = info ? find(name) : nullptr)
+    SmallVector<StringRef> read(node.input().begin(), node.input().end());
+    for (const NodeArgument &argument : info->arguments)
+      read.push_back(targets.lookup(argument.name));
+    for (StringRef name : read)
+      if (const Initializer *init = find(name))
         shared |= init->isParameter && !leaf.empty() &&
                   StringRef(init->symbol).rsplit('.').second == leaf &&
                   (StringRef(init->symbol).starts_with((module + ".").str()) ||

@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # What optimize=True does to matrices that are used twice: a transposed copy of a
-# tied embedding, two transposed copies of one linear weight.
+# tied embedding, which the head alone reads, two transposed copies of one linear
+# weight.
 
 from onnxfile import *
 
 
-def linear(x, w, y, weight):
+def linear(x, w, y, weight, path):
     fx = "%%n : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = (%%x, %%p_%s), kwargs = {})"
-    return node("MatMul", [x, w], [y], y, meta={"pkg.torch.onnx.fx_node": fx % weight})
+    return node("MatMul", [x, w], [y], y, meta={
+        "pkg.torch.onnx.fx_node": fx % weight,
+        "pkg.torch.onnx.name_scopes": repr(["", path, y])})
 
 
 folded = "pkg.onnxscript.optimizer.folded_from"
@@ -17,15 +20,15 @@ write(
     model(
         graph(
             [
-                node("Gather", ["wte", "ids"], ["x"], "embed"),
-                linear("x", "val_1", "a", "fc"),
-                linear("a", "val_2", "b", "fc"),
-                linear("b", "val_3", "logits", "wte"),
+                node("Gather", ["wte.weight", "ids"], ["x"], "embed"),
+                linear("x", "val_1", "a", "fc", "fc"),
+                linear("a", "val_2", "b", "fc", "fc"),
+                linear("b", "val_3", "logits", "wte_weight", "head"),
             ],
             [value("ids", [2, 3], INT64)],
             [value("logits", [2, 3, 8])],
             [
-                tensor("wte", [8, 4], raw=floats(32)),
+                tensor("wte.weight", [8, 4], raw=floats(32)),
                 tensor("val_1", [4, 4], raw=floats(16)),
                 tensor("val_2", [4, 4], raw=floats(16)),
                 tensor("val_3", [4, 8], raw=floats(32)),
@@ -33,11 +36,12 @@ write(
             [
                 value("val_1", [4, 4], meta={folded: "['fc']"}),
                 value("val_2", [4, 4], meta={folded: "['fc']"}),
-                value("val_3", [4, 8], meta={folded: "['wte']"}),
+                value("val_3", [4, 8], meta={folded: "['wte.weight']"}),
             ],
             {
                 "pkg.torch.export.ExportedProgram.graph_signature": "# inputs\n"
-                "p_wte: PARAMETER target='wte'\np_fc: PARAMETER target='fc'\nids: USER_INPUT\n"
+                "p_head_weight: PARAMETER target='head.weight'\n"
+                "p_wte_weight: PARAMETER target='wte.weight'\np_fc: PARAMETER target='fc'\nids: USER_INPUT\n"
             },
         )
     )
