@@ -20,7 +20,10 @@ write(
     model(
         graph(
             [
-                node("Gather", ["wte.weight", "ids"], ["x"], "embed"),
+                node("Gather", ["wte.weight", "ids"], ["x"], "embed", meta={
+                    "pkg.torch.onnx.fx_node": "%embedding : [num_users=1] = call_function[target=torch.ops.aten."
+                    "embedding.default](args = (%p_wte_weight, %ids), kwargs = {})",
+                    "pkg.torch.onnx.name_scopes": repr(["", "wte", "x"])}),
                 linear("x", "val_1", "a", "fc", "fc"),
                 linear("a", "val_2", "b", "fc", "fc"),
                 linear("b", "val_3", "logits", "wte_weight", "head"),
