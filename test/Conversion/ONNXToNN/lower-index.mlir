@@ -142,3 +142,17 @@ func.func @padding(%table: tensor<5x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>
   %1 = onnx.node "Gather"(%table, %next) {padding_idx = 0 : i64} : (tensor<5x4xf32>, tensor<2xi64>) -> tensor<2x4xf32>
   return %0, %1 : tensor<2x4xf32>, tensor<2x4xf32>
 }
+
+// -----
+
+// No elements put into a tensor leave it as it is; joined ones stay none.
+// CHECK-LABEL: func.func @nothing(
+// CHECK-SAME: %[[X:.*]]: tensor<3x4xf32>
+// CHECK-NEXT: return %[[X]]
+func.func @nothing(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %i = onnx.node "Constant"() {value = dense<> : tensor<0x1xi64>} : () -> tensor<0x1xi64>
+  %two = onnx.node "Concat"(%i, %i) {axis = 0 : i64} : (tensor<0x1xi64>, tensor<0x1xi64>) -> tensor<?x1xi64>
+  %u = onnx.node "Constant"() {value = dense<> : tensor<0x4xf32>} : () -> tensor<0x4xf32>
+  %0 = onnx.node "ScatterND"(%x, %two, %u) : (tensor<3x4xf32>, tensor<?x1xi64>, tensor<0x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}

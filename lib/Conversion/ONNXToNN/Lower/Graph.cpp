@@ -173,6 +173,14 @@ std::string strangeResult(onnx::NodeOp node) {
   return "";
 }
 
+/// Whether a node puts no elements at all into its first input.
+bool scattersNothing(Lowering &l, onnx::NodeOp node) {
+  StringRef type = node.getOpType();
+  return (type == "ScatterND" || type == "ScatterElements" ||
+          type == "Scatter") &&
+         llvm::is_contained(l.getShape(node.getInput(1)), 0);
+}
+
 /// Lowers a node whose inputs are data, at least some.
 LogicalResult GraphLowering::lowerData(onnx::NodeOp node) {
   Handler handler = findHandler(node.getOpType());
@@ -182,6 +190,10 @@ LogicalResult GraphLowering::lowerData(onnx::NodeOp node) {
     return l.unsupported(node, "it reads the graph's input " + input +
                                    ", and a program takes f32, f16, bf16, i32, "
                                    "i64 and bool: export with one of these");
+  if (scattersNothing(l, node)) {
+    l.set(node->getResult(0), l.get(node.getInput(0)));
+    return success();
+  }
   bool numbers = isOfNumbers(l, node);
   if (std::string result = strangeResult(node); !result.empty() && !numbers)
     return l.unsupported(node, "it computes " + result +

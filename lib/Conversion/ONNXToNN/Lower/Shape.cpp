@@ -258,13 +258,31 @@ LogicalResult lowerSequenceAt(Lowering &l, onnx::NodeOp node) {
   return success();
 }
 
+/// Joins what has no elements, which is known.
+LogicalResult joinNothing(Lowering &l, onnx::NodeOp node) {
+  auto type = cast<ShapedType>(node.getInput(0).getType());
+  SmallVector<int64_t> shape(l.getShape(node.getInput(0)));
+  auto axis =
+      normalizeAxis(node.getInt("axis", 0), static_cast<int64_t>(shape.size()));
+  if (!axis)
+    return l.unsupported(node, "its axis is out of range");
+  for (Value input : node.getInputs().drop_front()) {
+    if (l.getShape(input).size() != shape.size())
+      return l.unsupported(node, "its parts do not fit");
+    shape[*axis] += l.getShape(input)[*axis];
+  }
+  l.setConstant(node->getResult(0),
+                HostTensor::splat(shape, type.getElementType(), Scalar{}));
+  return success();
+}
+
 LogicalResult lowerConcat(Lowering &l, onnx::NodeOp node) {
   SmallVector<Value> parts;
   for (Value input : node.getInputs())
     if (!llvm::is_contained(l.getShape(input), 0))
       parts.push_back(l.get(input));
   if (parts.empty())
-    return l.unsupported(node, "its result is empty");
+    return joinNothing(l, node);
   SmallVector<int64_t> shape(shapeOf(parts.front()));
   auto axis =
       normalizeAxis(node.getInt("axis", 0), static_cast<int64_t>(shape.size()));
