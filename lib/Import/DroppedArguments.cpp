@@ -103,6 +103,62 @@ DroppedArguments readDroppedArguments(StringRef op, StringRef fxNode) {
   return dropped;
 }
 
+namespace {
+
+/// What a traced operator reads.
+llvm::SmallVector<StringRef> readsOf(StringRef fxNode) {
+  llvm::SmallVector<StringRef> names;
+  StringRef arguments = fxNode.split("(args = (").second.split('%').second;
+  for (; !arguments.empty(); arguments = arguments.split('%').second)
+    names.push_back(arguments.take_while(
+        [](char c) { return llvm::isAlnum(c) || c == '_'; }));
+  return names;
+}
+
+/// Which values of a graph are computed from what trains.
+class TrainedValues {
+public:
+  TrainedValues(const ::onnx::GraphProto &graph,
+                llvm::function_ref<bool(StringRef)> isTrained) {
+    for (const auto &constant : graph.initializer())
+      if (isTrained(constant.name()))
+        trained.insert(constant.name());
+    // Nodes come behind what they read. One with a body may read anything.
+    for (const ::onnx::NodeProto &node : graph.node()) {
+      bool hasBody = llvm::any_of(node.attribute(), [](const auto &attribute) {
+        return attribute.has_g() || attribute.graphs_size() > 0;
+      });
+      if (hasBody || llvm::any_of(node.input(), [&](const std::string &name) {
+            return trained.contains(name);
+          }))
+        trained.insert_range(node.output());
+    }
+  }
+
+  /// Whether what `node` reads beside the values named `others` may be. One
+  /// that it reads more often than these say, or nothing else, may be that.
+  bool mayBeReadBy(const ::onnx::NodeProto &node,
+                   llvm::ArrayRef<StringRef> others) const {
+    bool some = false;
+    for (const std::string &name : node.input()) {
+      if (auto known = llvm::count(others, name)) {
+        if (llvm::count(node.input(), name) > known)
+          return true;
+        continue;
+      }
+      if (trained.contains(name))
+        return true;
+      some = true;
+    }
+    return !some;
+  }
+
+private:
+  llvm::StringSet<> trained;
+};
+
+} // namespace
+
 std::string findErasedDetach(const ::onnx::GraphProto &graph,
                              llvm::function_ref<bool(StringRef)> isTrained) {
   llvm::StringSet<> known;
@@ -115,15 +171,15 @@ std::string findErasedDetach(const ::onnx::GraphProto &graph,
     if (calls(fxNodeOf(node), "detach"))
       known.insert(fxNodeOf(node).drop_front().take_until(
           [](char c) { return c == ' '; }));
+  TrainedValues trained(graph, isTrained);
   for (const ::onnx::NodeProto &node : graph.node()) {
-    StringRef arguments = fxNodeOf(node).split("(args = (").second;
-    while (!arguments.empty()) {
-      arguments = arguments.split('%').second;
-      StringRef name = arguments.take_while(
-          [](char c) { return llvm::isAlnum(c) || c == '_'; });
-      if (isDetachName(name) && !known.contains(name))
-        return node.name();
-    }
+    llvm::SmallVector<StringRef> names = readsOf(fxNodeOf(node));
+    if (llvm::any_of(names,
+                     [&](StringRef name) {
+                       return isDetachName(name) && !known.contains(name);
+                     }) &&
+        trained.mayBeReadBy(node, names))
+      return node.name();
   }
   return "";
 }

@@ -4,7 +4,8 @@
 # What ONNX has no place for: a padding row, smoothed labels, x.detach(); and a
 # batch norm in training, which the exporter writes as in inference. With the
 # word "erased", the exporter's optimizer has taken detach() out; with "folded",
-# it has computed what was detached, from the source that follows.
+# it has computed what was detached, from the source that follows; with "buffer",
+# what is detached has no gradient.
 
 import sys
 
@@ -46,6 +47,8 @@ nodes = [
          reduction="mean"),
 ]
 constants, values = [], []
+if "buffer" in sys.argv:
+    nodes[1] = node("Neg", ["mean"], ["y"], "node_neg", meta=call("y", "neg.default", "%b_mean"))
 if erased:
     del nodes[2]
 elif "folded" in sys.argv:
