@@ -427,9 +427,10 @@ LogicalResult Taker::nameTied() {
 
 /// Whether a parameter that no operation mentions may be another name of one
 /// that modules share: all of them read it under one name. Then other modules
-/// than its own read it, or a module has it again from one inside (BERT's
-/// `predictions.bias` is `predictions.decoder.bias`). A node that has a copy,
-/// such as a transposed one, tells what it read before.
+/// than its own read it (the module that it is named after or, of one that has
+/// nothing else, any: T5's `shared`), or a module has it again from one inside
+/// (BERT's `predictions.bias` is `predictions.decoder.bias`). A node that has a
+/// copy, such as a transposed one, tells what it read before.
 bool Taker::isOtherName(const SignatureInput &input) {
   StringRef leaf = StringRef(input.target).rsplit('.').second;
   StringRef module = StringRef(input.target).rsplit('.').first;
@@ -438,8 +439,12 @@ bool Taker::isOtherName(const SignatureInput &input) {
     if (llvm::is_contained(folded.second, input.target))
       return false;
   llvm::StringMap<StringRef> targets;
-  for (const SignatureInput &other : metadata.signature)
+  bool alone = true;
+  for (const SignatureInput &other : metadata.signature) {
     targets[other.placeholder] = other.target;
+    alone &= other.target == input.target ||
+             StringRef(other.target).rsplit('.').first != module;
+  }
   for (const ::onnx::NodeProto &node : graph.node()) {
     const NodeInfo *info = infoOf(node);
     if (!info)
@@ -451,11 +456,12 @@ bool Taker::isOtherName(const SignatureInput &input) {
       read.push_back(targets.lookup(argument.name));
     for (StringRef name : read)
       if (const Initializer *init = find(name))
-        shared |= init->isParameter && !leaf.empty() &&
-                  StringRef(init->symbol).rsplit('.').second == leaf &&
-                  (StringRef(init->symbol).starts_with((module + ".").str()) ||
-                   (init->type.getRank() > 1 &&
-                    info->path != StringRef(init->symbol).rsplit('.').first));
+        shared |=
+            init->isParameter && !leaf.empty() &&
+            StringRef(init->symbol).rsplit('.').second == leaf &&
+            (StringRef(init->symbol).starts_with((module + ".").str()) ||
+             (init->type.getRank() > 1 && (alone || info->path == module) &&
+              info->path != StringRef(init->symbol).rsplit('.').first));
   }
   return shared && !metadata.findParameter(input.target);
 }

@@ -3,7 +3,7 @@
 #
 # What optimize=True does to matrices that are used twice: a transposed copy of a
 # tied embedding, which the head alone reads, two transposed copies of one linear
-# weight.
+# weight. With "unused", a module that nothing calls has parameters, too.
 
 from onnxfile import *
 
@@ -15,6 +15,7 @@ def linear(x, w, y, weight, path):
         "pkg.torch.onnx.name_scopes": repr(["", path, y])})
 
 
+unused = "p_pooler_weight: PARAMETER target='pooler.weight'\np_pooler_bias: PARAMETER target='pooler.bias'\n"
 folded = "pkg.onnxscript.optimizer.folded_from"
 write(
     model(
@@ -43,6 +44,7 @@ write(
             ],
             {
                 "pkg.torch.export.ExportedProgram.graph_signature": "# inputs\n"
+                + (unused if "unused" in sys.argv else "") +
                 "p_head_weight: PARAMETER target='head.weight'\n"
                 "p_wte_weight: PARAMETER target='wte.weight'\np_fc: PARAMETER target='fc'\nids: USER_INPUT\n"
             },
