@@ -171,14 +171,16 @@ std::string findErasedDetach(const ::onnx::GraphProto &graph,
     if (calls(fxNodeOf(node), "detach"))
       known.insert(fxNodeOf(node).drop_front().take_until(
           [](char c) { return c == ' '; }));
-  TrainedValues trained(graph, isTrained);
+  std::optional<TrainedValues> trained;
   for (const ::onnx::NodeProto &node : graph.node()) {
     llvm::SmallVector<StringRef> names = readsOf(fxNodeOf(node));
-    if (llvm::any_of(names,
-                     [&](StringRef name) {
-                       return isDetachName(name) && !known.contains(name);
-                     }) &&
-        trained.mayBeReadBy(node, names))
+    if (llvm::none_of(names, [&](StringRef name) {
+          return isDetachName(name) && !known.contains(name);
+        }))
+      continue;
+    if (!trained)
+      trained.emplace(graph, isTrained);
+    if (trained->mayBeReadBy(node, names))
       return node.name();
   }
   return "";

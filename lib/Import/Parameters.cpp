@@ -432,14 +432,12 @@ LogicalResult Taker::nameTied() {
 /// (BERT's `predictions.bias` is `predictions.decoder.bias`). A node that has a
 /// copy, such as a transposed one, tells what it read before.
 bool Taker::isOtherName(const SignatureInput &input) {
-  StringRef leaf = StringRef(input.target).rsplit('.').second;
-  StringRef module = StringRef(input.target).rsplit('.').first;
-  bool shared = false;
+  auto [module, leaf] = StringRef(input.target).rsplit('.');
+  bool shared = false, alone = true;
   for (const auto &folded : metadata.foldedFrom)
     if (llvm::is_contained(folded.second, input.target))
       return false;
   llvm::StringMap<StringRef> targets;
-  bool alone = true;
   for (const SignatureInput &other : metadata.signature) {
     targets[other.placeholder] = other.target;
     alone &= other.target == input.target ||

@@ -71,9 +71,10 @@ Value GridSampler::locate(Value positions, double size) {
   return l.mul(l.add(l.mul(moved, size), -1.0), 0.5);
 }
 
-/// What stands beyond the border is zero, or another element.
+/// What stands beyond the border is zero, or another element. Only cubic
+/// neighbours with a weight do, where the position is moved within it.
 Neighbour GridSampler::at(Value index, Value weight, double size) {
-  if (padding == Padding::Reflection)
+  if (mode == Mode::Cubic && padding == Padding::Reflection)
     index = reflect(index, size);
   Value inside = clamp(index, size - 1);
   if (padding == Padding::Zeros)

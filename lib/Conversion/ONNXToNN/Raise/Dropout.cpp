@@ -53,54 +53,43 @@ std::optional<Chance> matchChance(Value flag) {
   return Chance{drawn, below ? *bound : 1 - *bound};
 }
 
-/// Replaces a mask by the dropout of its chance: it is one where that is kept,
-/// and where nothing is dropped the chance, its mean.
-LogicalResult replaceMask(Operation *mask, const Chance &chance, bool dropped,
-                          PatternRewriter &rewriter) {
-  auto type = cast<RankedTensorType>(mask->getResult(0).getType());
-  nn::RandomUniformOp drawn = chance.drawn;
-  if (!(chance.of > 0 && chance.of < 1) ||
-      type.getShape() != drawn.getType().getShape())
-    return failure();
-  Value mean = nn::NNBuilder(rewriter, mask->getLoc()).splat(chance.of, type);
-  if (dropped)
-    mean = nn::DropoutOp::create(rewriter, mask->getLoc(), type, mean,
-                                 drawn.getRandom(),
-                                 rewriter.getF64FloatAttr(1 - chance.of),
-                                 drawn.getStreamAttr(), drawn.getSamplesAttr());
-  rewriter.replaceOp(mask, mean);
-  return success();
+/// A flag as a number.
+std::optional<Chance> matchMask(nn::CastOp op) {
+  return isa<FloatType>(elementType(op.getResult()))
+             ? matchChance(op.getOperand())
+             : std::nullopt;
 }
 
-/// A flag as a number.
-struct RaiseFlag : OpRewritePattern<nn::CastOp> {
-  RaiseFlag(MLIRContext *context, bool dropped)
-      : OpRewritePattern(context), dropped(dropped) {}
-
-  LogicalResult matchAndRewrite(nn::CastOp op,
-                                PatternRewriter &rewriter) const override {
-    std::optional<Chance> chance = matchChance(op.getOperand());
-    if (!chance || !isa<FloatType>(elementType(op.getResult())))
-      return failure();
-    return replaceMask(op, *chance, dropped, rewriter);
-  }
-
-  bool dropped;
-};
-
 /// ⌊p + u⌋
-struct RaiseFloor : OpRewritePattern<nn::FloorOp> {
-  RaiseFloor(MLIRContext *context, bool dropped)
-      : OpRewritePattern(context), dropped(dropped) {}
+std::optional<Chance> matchMask(nn::FloorOp op) {
+  auto sum = matchWithSplat<nn::AddOp>(stripCasts(op.getOperand()));
+  nn::RandomUniformOp drawn =
+      sum ? matchDrawn(sum->first) : nn::RandomUniformOp();
+  return drawn ? std::optional<Chance>({drawn, sum->second}) : std::nullopt;
+}
 
-  LogicalResult matchAndRewrite(nn::FloorOp op,
+/// Replaces a mask by the dropout of its chance: it is one where that is kept,
+/// and where nothing is dropped the chance, its mean.
+template <typename Op> struct RaiseMask : OpRewritePattern<Op> {
+  RaiseMask(MLIRContext *context, bool dropped)
+      : OpRewritePattern<Op>(context), dropped(dropped) {}
+
+  LogicalResult matchAndRewrite(Op op,
                                 PatternRewriter &rewriter) const override {
-    auto sum = matchWithSplat<nn::AddOp>(stripCasts(op.getOperand()));
-    nn::RandomUniformOp drawn =
-        sum ? matchDrawn(sum->first) : nn::RandomUniformOp();
-    if (!drawn)
+    std::optional<Chance> chance = matchMask(op);
+    auto type = cast<RankedTensorType>(op.getResult().getType());
+    if (!chance || !(chance->of > 0 && chance->of < 1) ||
+        type.getShape() != chance->drawn.getType().getShape())
       return failure();
-    return replaceMask(op, {drawn, sum->second}, dropped, rewriter);
+    nn::RandomUniformOp drawn = chance->drawn;
+    Value mean = nn::NNBuilder(rewriter, op.getLoc()).splat(chance->of, type);
+    if (dropped)
+      mean = nn::DropoutOp::create(
+          rewriter, op.getLoc(), type, mean, drawn.getRandom(),
+          rewriter.getF64FloatAttr(1 - chance->of), drawn.getStreamAttr(),
+          drawn.getSamplesAttr());
+    rewriter.replaceOp(op, mean);
+    return success();
   }
 
   bool dropped;
@@ -111,8 +100,8 @@ struct RaiseDropout : impl::RaiseDropoutBase<RaiseDropout> {
 
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<RaiseFlag, RaiseFloor>(&getContext(),
-                                        dropout != DropoutMode::Off);
+    patterns.add<RaiseMask<nn::CastOp>, RaiseMask<nn::FloorOp>>(
+        &getContext(), dropout != DropoutMode::Off);
     if (failed(rewriteInPlace(getOperation(), std::move(patterns))))
       signalPassFailure();
   }
