@@ -25,8 +25,6 @@ class Architecture:
     samples: object = None
     # Outputs of the graph; the first one is trained.
     outputs: tuple = ("logits",)
-    # Whether Shardonnx knows its attention; else it is products and a softmax.
-    raised: bool = True
 
 
 def plain(shape):
@@ -363,7 +361,7 @@ EXPERTS = {
     "gpt_oss": Architecture("GptOssConfig", lambda s: {
         **experts(s), "num_local_experts": 4, "sliding_window": window(s),
         "layer_types": alternating(s), "head_dim": s["hidden"] // s["heads"]},
-        attention=("eager",), raised=False),
+        attention=("eager",)),
 }
 
 ARCHITECTURES = {**DECODERS, **ENCODERS, **EXPERTS}

@@ -203,13 +203,10 @@ FailureOr<Value> Emitter::lookUp(const std::string &name) {
 /// What the trace says; of an embedding that was not traced, what the module's
 /// author says of its table.
 DroppedArguments Emitter::droppedBy(const ::onnx::NodeProto &node) const {
-  auto info = node.output_size() > 0 ? metadata.nodes.find(node.output(0))
-                                     : metadata.nodes.end();
-  bool traced = info != metadata.nodes.end() && !info->second.target.empty();
-  DroppedArguments dropped;
-  if (info != metadata.nodes.end())
-    dropped = info->second.dropped;
-  if (traced || node.op_type() != "Gather" || node.input_size() == 0)
+  const NodeInfo &info = metadata.infoOf(node);
+  DroppedArguments dropped = info.dropped;
+  if (!info.target.empty() || node.op_type() != "Gather" ||
+      node.input_size() == 0)
     return dropped;
   if (const Initializer *table = byName.lookup(node.input(0))) {
     dropped.paddingIndex = table->paddingIndex;

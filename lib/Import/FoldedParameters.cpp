@@ -162,11 +162,10 @@ private:
       if (!llvm::is_contained(node.input(), init.name))
         continue;
       used = true;
-      auto info = metadata.nodes.find(node.output_size() ? node.output(0) : "");
+      const NodeInfo &info = metadata.infoOf(node);
       if ((node.op_type() != "Mul" && node.op_type() != "Add") ||
-          info == metadata.nodes.end() ||
-          !StringRef(info->second.target).starts_with("aten.group_norm") ||
-          !info->second.reads(parameter.placeholder))
+          !StringRef(info.target).starts_with("aten.group_norm") ||
+          !info.reads(parameter.placeholder))
         return false;
     }
     return used && init.type.getRank() > 0 &&

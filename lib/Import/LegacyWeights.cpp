@@ -37,11 +37,9 @@ public:
     for (const ::onnx::NodeProto &node : graph.node()) {
       for (const std::string &input : node.input())
         readers[input].push_back(&node);
-      auto info = node.output_size() == 0 ? metadata.nodes.end()
-                                          : metadata.nodes.find(node.output(0));
-      if (isProduct(node) && info != metadata.nodes.end())
-        products[paths.of(node)][info->second.path].push_back(
-            find(node.input(1)));
+      const NodeInfo *info = metadata.findInfo(node);
+      if (isProduct(node) && info)
+        products[paths.of(node)][info->path].push_back(find(node.input(1)));
     }
   }
 

@@ -127,12 +127,6 @@ private:
   const SignatureInput *ownerOf(size_t init) const {
     return init < owners.size() ? owners[init] : nullptr;
   }
-  const NodeInfo &infoOf(const ::onnx::NodeProto &node) const {
-    static const NodeInfo none;
-    auto found = node.output_size() == 0 ? metadata.nodes.end()
-                                         : metadata.nodes.find(node.output(0));
-    return found == metadata.nodes.end() ? none : found->second;
-  }
 
   ::onnx::GraphProto &graph;
   Metadata &metadata;
@@ -183,7 +177,7 @@ void BySignature::index() {
   for (::onnx::NodeProto &node : *graph.mutable_node()) {
     if (node.output_size() == 0)
       continue;
-    const NodeInfo &info = infoOf(node);
+    const NodeInfo &info = metadata.infoOf(node);
     calls[info.call.empty() ? StringRef(node.output(0)) : StringRef(info.call)]
         .push_back(&node);
     for (const NodeArgument &argument : info.arguments)
@@ -195,7 +189,7 @@ void BySignature::index() {
 void BySignature::settle(ArrayRef<::onnx::NodeProto *> nodes) {
   for (::onnx::NodeProto *node : nodes)
     for (InitializerUse use : table.uses(*node)) {
-      const NodeInfo &info = infoOf(*node);
+      const NodeInfo &info = metadata.infoOf(*node);
       const SignatureInput *owner = ownerOf(use.init);
       if (!table.isFloat(use.init))
         continue;
@@ -216,7 +210,7 @@ void BySignature::settle(ArrayRef<::onnx::NodeProto *> nodes) {
 const NodeArgument *
 BySignature::argumentFor(InitializerUse use,
                          ArrayRef<const NodeArgument *> missing) {
-  StringRef op = infoOf(*use.node).target;
+  StringRef op = metadata.infoOf(*use.node).target;
   int position = argumentOf(op, use.node->op_type(), use.operand);
   if (position == noArgument ||
       (!ownerOf(use.init) && table[use.init].type.getNumElements() == 1 &&
@@ -240,7 +234,7 @@ BySignature::argumentFor(InitializerUse use,
 /// name: parameters, and results that were folded.
 void BySignature::findArguments(InitializerUse use, Arguments &missing,
                                 Arguments &lost) {
-  for (const NodeArgument &argument : infoOf(*use.node).arguments) {
+  for (const NodeArgument &argument : metadata.infoOf(*use.node).arguments) {
     const SignatureInput *input = placeholders.lookup(argument.name);
     bool given = input && copies.count({use.init, input->target});
     if (given ||
@@ -267,7 +261,7 @@ void BySignature::assign(InitializerUse use) {
       unknown.push_back(use);
     return;
   }
-  if (infoOf(*use.node).arguments.empty())
+  if (metadata.infoOf(*use.node).arguments.empty())
     return assignLost(use, "");
   if (const NodeArgument *argument = argumentForLost(use, lost))
     return assignLost(use, argument->name);
@@ -278,8 +272,8 @@ void BySignature::assign(InitializerUse use) {
 /// As argumentFor, of a result that was folded.
 const NodeArgument *BySignature::argumentForLost(InitializerUse use,
                                                  const Arguments &lost) {
-  int position =
-      argumentOf(infoOf(*use.node).target, use.node->op_type(), use.operand);
+  int position = argumentOf(metadata.infoOf(*use.node).target,
+                            use.node->op_type(), use.operand);
   for (const NodeArgument *argument : lost)
     if (position < 0 || argument->position == position)
       return argument;
@@ -291,13 +285,13 @@ const NodeArgument *BySignature::argumentForLost(InitializerUse use,
 StringRef BySignature::pathOfOwn(size_t init) {
   StringRef longest;
   for (const InitializerUse &use : open)
-    if (StringRef path = infoOf(*use.node).path;
+    if (StringRef path = metadata.infoOf(*use.node).path;
         use.init == init && path.size() >= longest.size() &&
         seenFrom(path, ownerOf(init)->target))
       longest = path;
   for (::onnx::NodeProto &node : *graph.mutable_node())
     for (const std::string &input : node.input())
-      if (StringRef path = infoOf(node).path;
+      if (StringRef path = metadata.infoOf(node).path;
           input == table[init].name && path.size() >= longest.size() &&
           seenFrom(path, ownerOf(init)->target))
         longest = path;
@@ -317,7 +311,8 @@ bool BySignature::isOwnFree(size_t init, StringRef lost) const {
 /// the one at the same place of its module, or the only one that the module
 /// has and the graph lacks.
 std::string BySignature::targetOfLost(InitializerUse use, StringRef lost) {
-  StringRef path = infoOf(*use.node).path, own = ownerOf(use.init)->target;
+  StringRef path = metadata.infoOf(*use.node).path,
+            own = ownerOf(use.init)->target;
   if (auto rest = seenFrom(pathOfOwn(use.init), own)) {
     std::string name = join(path, *rest);
     if (const SignatureInput *input = targets.lookup(name))
@@ -357,7 +352,7 @@ void BySignature::assignLost(InitializerUse use, StringRef lost) {
 /// number of the operator, such as the scale of a norm without weights.
 LogicalResult BySignature::settleUnknown(InitializerUse use) {
   const SignatureInput *owner = ownerOf(use.init);
-  const NodeInfo &info = infoOf(*use.node);
+  const NodeInfo &info = metadata.infoOf(*use.node);
   StringRef home = pathOfOwn(use.init);
   if (seenFrom(info.path, home) || seenFrom(home, info.path))
     return success();
@@ -400,7 +395,8 @@ void BySignature::give(InitializerUse use, const std::string &target,
     bool folded = owner && owner->target != table[use.init].name;
     if (!owner)
       folded = use.node->op_type() == "MatMul" && use.operand == 1 &&
-               StringRef(infoOf(*use.node).target).starts_with("aten.linear");
+               StringRef(metadata.infoOf(*use.node).target)
+                   .starts_with("aten.linear");
     std::string name = folded && !lost.empty() ? lost.str()
                        : folded                ? nameLike(table[use.init].name)
                                                : target;
@@ -428,7 +424,7 @@ void BySignature::restoreBias(ArrayRef<::onnx::NodeProto *> nodes) {
     if ((!gemm && node->op_type() != "Conv") || node->input_size() < 2 ||
         (node->input_size() > 2 && !node->input(2).empty()))
       continue;
-    const NodeInfo &info = infoOf(*node);
+    const NodeInfo &info = metadata.infoOf(*node);
     std::optional<size_t> weight = table.find(node->input(1));
     int place = argumentOf(info.target, node->op_type(), 2);
     for (const NodeArgument &argument : info.arguments) {

@@ -189,6 +189,18 @@ bool NodeInfo::reads(StringRef name) const {
   });
 }
 
+const NodeInfo *Metadata::findInfo(const ::onnx::NodeProto &node) const {
+  auto found =
+      node.output_size() == 0 ? nodes.end() : nodes.find(node.output(0));
+  return found == nodes.end() ? nullptr : &found->second;
+}
+
+const NodeInfo &Metadata::infoOf(const ::onnx::NodeProto &node) const {
+  static const NodeInfo none;
+  const NodeInfo *info = findInfo(node);
+  return info ? *info : none;
+}
+
 const SignatureInput *Metadata::findTarget(StringRef target) const {
   for (const SignatureInput &input : signature)
     if (input.target == target)

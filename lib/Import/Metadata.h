@@ -20,7 +20,8 @@
 
 namespace onnx {
 class ModelProto;
-}
+class NodeProto;
+} // namespace onnx
 
 namespace shardonnx {
 
@@ -87,6 +88,10 @@ struct Metadata {
   /// Classes of modules whose code stops gradients.
   std::vector<std::string> stopping;
 
+  /// What is known of a node, or null.
+  const NodeInfo *findInfo(const ::onnx::NodeProto &node) const;
+  /// The same, empty where nothing is known.
+  const NodeInfo &infoOf(const ::onnx::NodeProto &node) const;
   const SignatureInput *findTarget(llvm::StringRef target) const;
   /// The annotation of a parameter, by any of its names, or null.
   const ModuleParameter *findParameter(llvm::StringRef name) const;

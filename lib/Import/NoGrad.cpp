@@ -60,12 +60,6 @@ public:
   LogicalResult run(ArrayRef<Initializer> initializers);
 
 private:
-  const NodeInfo &infoOf(const ::onnx::NodeProto &node) const {
-    static const NodeInfo none;
-    auto found = node.output_size() == 0 ? metadata.nodes.end()
-                                         : metadata.nodes.find(node.output(0));
-    return found == metadata.nodes.end() ? none : found->second;
-  }
   bool isInside(const ::onnx::NodeProto &node, const NodeInfo &info) const;
   LogicalResult leave(::onnx::NodeProto &node, const NodeInfo &info);
   LogicalResult checkMerged(const NodeInfo &reader, StringRef call);
@@ -141,7 +135,7 @@ void Stopper::addStops() {
       NodeInfo info;
       info.node = stop.name();
       info.op = stop.op_type();
-      info.path = infoOf(made).path;
+      info.path = metadata.infoOf(made).path;
       info.dropped.detaches = true;
       metadata.nodes[stop.output(0)] = std::move(info);
     }
@@ -153,9 +147,9 @@ LogicalResult Stopper::run(ArrayRef<Initializer> initializers) {
     if (init.trainable)
       trained.insert(init.name);
   for (const ::onnx::NodeProto &node : graph.node())
-    calls.insert(infoOf(node).call);
+    calls.insert(metadata.infoOf(node).call);
   for (::onnx::NodeProto &node : *graph.mutable_node()) {
-    const NodeInfo &info = infoOf(node);
+    const NodeInfo &info = metadata.infoOf(node);
     bool within = isInside(node, info);
     if (!llvm::any_of(node.input(), [&](const std::string &input) {
           return trained.contains(input);

@@ -14,6 +14,7 @@
 #include "Subgraphs.h"
 #include "Types.h"
 #include "Untold.h"
+#include "UntrainedParameters.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -68,7 +69,7 @@ public:
       return failure();
     if (llvm::failed(nameTied()))
       return failure();
-    listUntrained();
+    listMissing(graph, metadata, initializers, forTraining, untrained);
     return ModelInitializers{std::move(initializers), std::move(untrained)};
   }
 
@@ -95,21 +96,6 @@ private:
   LogicalResult nameTied();
   LogicalResult nameAsAnnotated();
   Initializer *sharedWith(StringRef target);
-  bool isOtherName(const SignatureInput &input);
-  void listMissing(const std::string &name, const std::string &reason);
-  void listComputed();
-  bool isFoldedWithoutGradient(const Initializer &init) const;
-  void listFoldedInPart();
-  void listUntrained();
-  bool lacksBias() const;
-  std::string whyMissing(const SignatureInput &input) const;
-
-  const NodeInfo *infoOf(const ::onnx::NodeProto &node) const {
-    if (node.output_size() == 0)
-      return nullptr;
-    auto found = metadata.nodes.find(node.output(0));
-    return found == metadata.nodes.end() ? nullptr : &found->second;
-  }
   Initializer *find(StringRef name) {
     auto found = byName.find(name);
     return found == byName.end() ? nullptr : &initializers[found->second];
@@ -236,7 +222,7 @@ bool Taker::isTransposedLinear(const Initializer &init,
     for (int i = 0; i < node.input_size(); ++i) {
       if (node.input(i) != init.name)
         continue;
-      const NodeInfo *info = infoOf(node);
+      const NodeInfo *info = metadata.findInfo(node);
       used = true;
       if (!info || i != 1)
         return false;
@@ -372,7 +358,7 @@ LogicalResult Taker::markTrainable() {
 Initializer *Taker::sharedWith(StringRef target) {
   auto [module, name] = target.rsplit('.');
   for (const ::onnx::NodeProto &node : graph.node()) {
-    const NodeInfo *info = infoOf(node);
+    const NodeInfo *info = metadata.findInfo(node);
     if (!info || info->path != module)
       continue;
     for (const std::string &input : node.input()) {
@@ -423,167 +409,6 @@ LogicalResult Taker::nameTied() {
     if (Initializer *init = tied.lookup(input.target))
       init->names.push_back(input.target);
   return success();
-}
-
-/// Whether a parameter that no operation mentions may be another name of one
-/// that modules share: all of them read it under one name. Then other modules
-/// than its own read it (the module that it is named after or, of one that has
-/// nothing else, any: T5's `shared`), or a module has it again from one inside
-/// (BERT's `predictions.bias` is `predictions.decoder.bias`). A node that has a
-/// copy, such as a transposed one, tells what it read before.
-bool Taker::isOtherName(const SignatureInput &input) {
-  auto [module, leaf] = StringRef(input.target).rsplit('.');
-  bool shared = false, alone = true;
-  for (const auto &folded : metadata.foldedFrom)
-    if (llvm::is_contained(folded.second, input.target))
-      return false;
-  llvm::StringMap<StringRef> targets;
-  for (const SignatureInput &other : metadata.signature) {
-    targets[other.placeholder] = other.target;
-    alone &= other.target == input.target ||
-             StringRef(other.target).rsplit('.').first != module;
-  }
-  for (const ::onnx::NodeProto &node : graph.node()) {
-    const NodeInfo *info = infoOf(node);
-    if (!info)
-      continue;
-    if (info->reads(input.placeholder))
-      return false;
-    SmallVector<StringRef> read(node.input().begin(), node.input().end());
-    for (const NodeArgument &argument : info->arguments)
-      read.push_back(targets.lookup(argument.name));
-    for (StringRef name : read)
-      if (const Initializer *init = find(name))
-        shared |=
-            init->isParameter && !leaf.empty() &&
-            StringRef(init->symbol).rsplit('.').second == leaf &&
-            (StringRef(init->symbol).starts_with((module + ".").str()) ||
-             (init->type.getRank() > 1 && (alone || info->path == module) &&
-              info->path != StringRef(init->symbol).rsplit('.').first));
-  }
-  return shared && !metadata.findParameter(input.target);
-}
-
-/// Whether a linear layer has read a bias that was computed from parameters,
-/// such as a part of one, and the exporter has dropped.
-bool Taker::lacksBias() const {
-  llvm::StringSet<> known;
-  for (const auto &node : metadata.nodes)
-    known.insert_range(std::initializer_list<StringRef>{
-        node.first(), StringRef(node.second.call)});
-  for (const SignatureInput &input : metadata.signature)
-    known.insert(input.placeholder);
-  for (const Initializer &init : initializers)
-    known.insert(init.name);
-  return llvm::any_of(metadata.nodes, [&](const auto &node) {
-    const NodeInfo &info = node.second;
-    int place = StringRef(info.target).starts_with("aten.linear")  ? 2
-                : StringRef(info.target).starts_with("aten.addmm") ? 0
-                                                                   : -1;
-    return place >= 0 &&
-           llvm::any_of(info.arguments, [&](const NodeArgument &argument) {
-             return argument.position == place &&
-                    !known.contains(argument.name);
-           });
-  });
-}
-
-/// Why the graph lacks a parameter of the program.
-std::string Taker::whyMissing(const SignatureInput &input) const {
-  for (const auto &folded : metadata.foldedFrom)
-    if (!input.target.empty() &&
-        llvm::is_contained(folded.second, input.target))
-      return ("folded into the constant '" + folded.first() +
-              "' by the exporter")
-          .str();
-  for (const auto &node : metadata.nodes)
-    if (!input.target.empty() && node.second.reads(input.placeholder))
-      return "left out of the graph by the exporter";
-  if (StringRef(input.target).ends_with("bias") && lacksBias())
-    return "left out of the graph by the exporter";
-  return "not in the graph: nothing reads it, or the exporter left it out";
-}
-
-/// A parameter that the graph does not have. What the exporter has done to it
-/// cannot be undone.
-void Taker::listMissing(const std::string &name, const std::string &reason) {
-  const ModuleParameter *annotated = metadata.findParameter(name);
-  if (annotated && !annotated->requiresGrad)
-    return untrained.push_back({name, "requires_grad=False", true});
-  untrained.push_back(
-      {name, reason, false, StringRef(reason).ends_with("by the exporter")});
-}
-
-/// What the older exporter has computed of parameters that train, by the word
-/// of the author: it may be of any, also of those that the graph has.
-void Taker::listComputed() {
-  llvm::StringSet<> read;
-  for (const ::onnx::NodeProto &node : graph.node())
-    for (const std::string &input : node.input())
-      read.insert(input);
-  for (const Initializer &init : initializers)
-    if (!init.isParameter && !init.isConstant && isComputedName(init.name) &&
-        isa<FloatType>(init.type.getElementType()) && read.contains(init.name))
-      untrained.push_back({init.symbol,
-                           "computed from others by the older exporter", false,
-                           true});
-}
-
-/// Whether no gradient went from a folded constant to what it was folded from:
-/// of that the program took the shape, or a copy that is detached.
-bool Taker::isFoldedWithoutGradient(const Initializer &init) const {
-  SmallVector<StringRef> values = {init.name};
-  llvm::append_range(values, metadata.foldedFrom.find(init.name)->second);
-  return llvm::any_of(values, [](StringRef value) {
-    return isResultOf(value, "zeros_like") || isResultOf(value, "ones_like") ||
-           isResultOf(value, "full_like") || isResultOf(value, "detach");
-  });
-}
-
-/// What the exporter has computed of parameters that the graph has, for some
-/// of their uses, where no gradient would go: a column of a matrix.
-void Taker::listFoldedInPart() {
-  llvm::StringSet<> read, listed;
-  for (const ::onnx::NodeProto &node : graph.node())
-    read.insert_range(node.input());
-  for (const Initializer &init : initializers) {
-    auto folded = metadata.foldedFrom.find(init.name);
-    if (init.isParameter || folded == metadata.foldedFrom.end() ||
-        !isa<FloatType>(init.type.getElementType()) ||
-        !read.contains(init.name) || isFoldedWithoutGradient(init))
-      continue;
-    for (const std::string &source : folded->second) {
-      const Initializer *parameter = find(source);
-      if (parameter && parameter->trainable && listed.insert(source).second)
-        untrained.push_back({source,
-                             "in part folded into the constant '" + init.name +
-                                 "' by the exporter",
-                             false, true});
-    }
-  }
-}
-
-/// Every parameter of the module that the graph does not have. Without the
-/// author's word or a signature none is known.
-void Taker::listUntrained() {
-  llvm::StringSet<> present;
-  for (const Initializer &init : initializers) {
-    present.insert(init.symbol);
-    present.insert_range(init.names);
-  }
-  for (const SignatureInput &input : metadata.signature)
-    if (input.kind == "PARAMETER" && present.insert(input.target).second &&
-        !isOtherName(input))
-      listMissing(input.target, whyMissing(input));
-  for (const ModuleParameter &parameter : metadata.parameters)
-    if (llvm::none_of(parameter.names, [&](const std::string &name) {
-          return present.contains(name);
-        }))
-      listMissing(parameter.names.front(), whyMissing({}));
-  if (forTraining && !metadata.parameters.empty() && metadata.signature.empty())
-    listComputed();
-  if (forTraining)
-    listFoldedInPart();
 }
 
 } // namespace

@@ -18,12 +18,6 @@ namespace shardonnx {
 
 namespace {
 
-/// Its operator in the framework, if the exporter has said so.
-StringRef targetOf(const ::onnx::NodeProto &node, const Metadata &metadata) {
-  auto info = metadata.nodes.find(node.output_size() ? node.output(0) : "");
-  return info == metadata.nodes.end() ? StringRef() : info->second.target;
-}
-
 StringRef nameOf(const ::onnx::NodeProto &node) {
   if (!node.name().empty() || node.output_size() == 0)
     return node.name();
@@ -62,7 +56,8 @@ std::string describeUnsupportedOps(const ::onnx::ModelProto &model,
     if (isControlFlow(node)) {
       flow.add(domain, node.op_type(), nameOf(node));
       loops |= node.op_type() != "If";
-      bags |= targetOf(node, metadata).starts_with("aten.embedding_bag");
+      bags |= StringRef(metadata.infoOf(node).target)
+                  .starts_with("aten.embedding_bag");
       why = "control flow";
     } else if (schema == onnxlib::Schema::None) {
       strange = true;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace shardonnx::rt {
 namespace {
@@ -50,6 +51,34 @@ bool isEntry(const Json &entry) {
          entry["data_offsets"].size() == 2;
 }
 
+/// The header. A name that stands twice would be two arrays under one.
+Json parseHeader(const std::string &header, const std::string &path) {
+  std::set<std::string> names;
+  auto check = [&](int depth, Json::parse_event_t event, Json &parsed) {
+    if (event == Json::parse_event_t::key && depth == 1 &&
+        !names.insert(parsed.get<std::string>()).second)
+      fail("'", path, "' is damaged: it has array '", parsed.get<std::string>(),
+           "' twice; ", kCopyAgain);
+    return true;
+  };
+  return Json::parse(header, check);
+}
+
+/// The format has no two arrays that share bytes.
+void checkApart(const Arrays &arrays, const std::string &path) {
+  std::vector<std::pair<int64_t, const Arrays::value_type *>> byOffset;
+  for (const Arrays::value_type &array : arrays)
+    if (array.second.bytes() > 0)
+      byOffset.emplace_back(array.second.offset, &array);
+  std::sort(byOffset.begin(), byOffset.end());
+  for (size_t i = 1; i < byOffset.size(); ++i) {
+    const auto &[name, array] = *byOffset[i - 1].second;
+    if (array.offset + array.bytes() > byOffset[i].first)
+      fail("'", path, "' is damaged: arrays '", name, "' and '",
+           byOffset[i].second->first, "' overlap; ", kCopyAgain);
+  }
+}
+
 } // namespace
 
 Arrays readSafeTensors(const std::string &path,
@@ -71,7 +100,7 @@ Arrays readSafeTensors(std::shared_ptr<File> file,
   int64_t begin = 8 + static_cast<int64_t>(length);
   Arrays arrays;
   try {
-    Json json = Json::parse(header);
+    Json json = parseHeader(header, path);
     for (auto &[name, entry] : json.items()) {
       if (name == "__metadata__") {
         if (metadata)
@@ -104,6 +133,7 @@ Arrays readSafeTensors(std::shared_ptr<File> file,
     fail("'", path, "' is no .safetensors file: ", describe(e), "; ",
          kCopyAgain);
   }
+  checkApart(arrays, path);
   return arrays;
 }
 

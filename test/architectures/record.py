@@ -134,9 +134,6 @@ def expected_ops(model):
         model.module(**batch)
     for hook in hooks:
         hook.remove()
-    if not model.architecture.raised:
-        calls["unrecognised softmax"] += calls["attention"]
-        calls["attention"] = 0
     return calls
 
 

@@ -336,6 +336,18 @@ TEST(SafeTensors, NamesWhatIsWrong) {
       say(one(
           R"("dtype":"I32","shape":[4294967296,4294967296],"data_offsets":[0,0])")),
       "another size");
+  auto two = [](const char *second) {
+    return safeTensors(
+        R"({"a":{"dtype":"I32","shape":[2,4],"data_offsets":[32,64]},)" +
+            std::string(second) + "}",
+        arrayPair());
+  };
+  EXPECT_SAYS(
+      say(two(R"("b":{"dtype":"I32","shape":[1],"data_offsets":[30,34]})")),
+      "is damaged: arrays 'b' and 'a' overlap");
+  EXPECT_SAYS(
+      say(two(R"("a":{"dtype":"I32","shape":[2,4],"data_offsets":[0,32]})")),
+      "is damaged: it has array 'a' twice");
   m.inputs[0].limit = 8;
   EXPECT_SAYS(say(whole), "has 8 in sample 1 at position 3, outside 0…7");
 }

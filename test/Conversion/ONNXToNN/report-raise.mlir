@@ -50,8 +50,9 @@ module {
 
 // -----
 
-// A sink: a column of the softmax that no key has.
-// CHECK: nn.raised = [{nodes = ["sm"], what = "attention", why = "its softmax is over more than its scores (a sink beside the keys)"}]
+// A column of the softmax that no key has, and that is not the same for all
+// queries.
+// CHECK: nn.raised = [{nodes = ["sm"], what = "attention", why = "its softmax is over more than its scores and a sink of each head"}]
 module {
   func.func @sink(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x3x4xf32>, %v: tensor<1x2x3x4xf32>, %s: tensor<1x2x3x1xf32>) -> tensor<1x2x3x4xf32> {
     %0 = nn.matmul %q, %k {transpose_rhs} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x3xf32>

@@ -214,6 +214,22 @@ func.func @attention(%q: tensor<1x3x3x4xf32>, %k: tensor<1x3x2x4xf32>) {
 
 // -----
 
+func.func @attention(%q: tensor<1x3x2x4xf32>, %s: tensor<3xf32>) {
+  // expected-error @below {{sink must be [heads], not 'tensor<3xf32>'}}
+  %0:2 = nn.attention %q, %q, %q sink(%s) {scale = 1.0 : f32} : (tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<3xf32>) -> (tensor<1x3x2x4xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
+func.func @attention(%q: tensor<1x3x2x4xf32>, %s: tensor<2xf32>) {
+  // expected-error @below {{has a sink, which every query sees}}
+  %0:2 = nn.attention %q, %q, %q sink(%s) {scale = 1.0 : f32, unguarded} : (tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<2xf32>) -> (tensor<1x3x2x4xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
 func.func @attention(%q: tensor<1x3x2x4xf32>, %m: tensor<3x4xi1>) {
   // expected-error @below {{mask 'tensor<3x4xi1>' does not broadcast to [batch, heads, seqQ, seqK] = [1, 2, 3, 3]}}
   %0:2 = nn.attention %q, %q, %q, %m {scale = 1.0 : f32} : (tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<3x4xi1>) -> (tensor<1x3x2x4xf32>, tensor<1x2x3xf32>)

@@ -36,8 +36,11 @@ func.func @forward(%x: tensor<2x3x8xf32>) -> tensor<2x3x8xf32> {
   %v = nn.get @v : tensor<4x8xf32>
   %vp = nn.matmul %rows, %v {place = #nn.place<@h.0>, transpose_rhs} : (tensor<6x8xf32>, tensor<4x8xf32>) -> tensor<6x4xf32>
   %vh = nn.reshape %vp {place = #nn.place<@h.0>} : tensor<6x4xf32> -> tensor<2x3x2x2xf32>
-  // CHECK: nn.attention {{.*}} : (tensor<2x3x2x2xf32>, tensor<2x3x1x2xf32>, tensor<2x3x1x2xf32>) -> (tensor<2x3x2x2xf32>, tensor<2x2x3xf32>)
-  %a:2 = nn.attention %qh, %kh, %vh {place = #nn.place<@h.0>, scale = 1.0 : f32, causal} : (tensor<2x3x4x2xf32>, tensor<2x3x2x2xf32>, tensor<2x3x2x2xf32>) -> (tensor<2x3x4x2xf32>, tensor<2x4x3xf32>)
+  // Each head's sink is where the head is.
+  // CHECK: nn.get @sink : tensor<2xf32>
+  %sink = nn.get @sink : tensor<4xf32>
+  // CHECK: nn.attention {{.*}} : (tensor<2x3x2x2xf32>, tensor<2x3x1x2xf32>, tensor<2x3x1x2xf32>, tensor<2xf32>) -> (tensor<2x3x2x2xf32>, tensor<2x2x3xf32>)
+  %a:2 = nn.attention %qh, %kh, %vh sink(%sink) {place = #nn.place<@h.0>, scale = 1.0 : f32, causal} : (tensor<2x3x4x2xf32>, tensor<2x3x2x2xf32>, tensor<2x3x2x2xf32>, tensor<4xf32>) -> (tensor<2x3x4x2xf32>, tensor<2x4x3xf32>)
   %ar = nn.reshape %a#0 {place = #nn.place<@h.0>} : tensor<2x3x4x2xf32> -> tensor<6x8xf32>
   // CHECK: nn.get @o : tensor<8x4xf32>
   %o = nn.get @o : tensor<8x8xf32>
@@ -86,6 +89,7 @@ nn.parameter @q : tensor<8x8xf32> trainable {onnx_name = "q"}
 // CHECK: nn.parameter @k : tensor<8x2xf32> trainable {nn.split = {axis = "tensor", dim = 1 : i64, sections = array<i64: 4>}
 nn.parameter @k : tensor<8x4xf32> trainable {onnx_name = "k"}
 nn.parameter @kb : tensor<4xf32> trainable {onnx_name = "kb"}
+nn.parameter @sink : tensor<4xf32> trainable {onnx_name = "sink"}
 nn.parameter @v : tensor<4x8xf32> trainable {onnx_name = "v"}
 // CHECK: nn.parameter @o : tensor<8x4xf32> trainable {nn.split = {axis = "tensor", dim = 1 : i64, sections = array<i64: 8>}
 nn.parameter @o : tensor<8x8xf32> trainable {onnx_name = "o"}

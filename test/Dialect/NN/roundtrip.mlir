@@ -63,6 +63,9 @@ func.func @model(%ids: tensor<2x4xi64>, %labels: tensor<8xi64>) {
   %q = nn.rotary %h, %cos, %sin : (tensor<2x4x2x4xbf16>, tensor<4x2xf32>, tensor<4x2xf32>) -> tensor<2x4x2x4xbf16>
   // CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} {causal, scale = 5.000000e-01 : f32}
   %a, %lse = nn.attention %q, %q, %h {causal, scale = 0.5 : f32} : (tensor<2x4x2x4xbf16>, tensor<2x4x2x4xbf16>, tensor<2x4x2x4xbf16>) -> (tensor<2x4x2x4xbf16>, tensor<2x2x4xf32>)
+  // CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} sink(%[[SINK:.*]]) {scale
+  %sink = nn.constant dense<1.0> : tensor<2xf32>
+  %as, %lses = nn.attention %q, %q, %h sink(%sink) {scale = 0.5 : f32} : (tensor<2x4x2x4xbf16>, tensor<2x4x2x4xbf16>, tensor<2x4x2x4xbf16>, tensor<2xf32>) -> (tensor<2x4x2x4xbf16>, tensor<2x2x4xf32>)
   %r = nn.reshape %a : tensor<2x4x2x4xbf16> -> tensor<8x8xbf16>
   // CHECK: nn.matmul %{{.*}}, %{{.*}} {transpose_rhs} : (tensor<8x8xbf16>, tensor<32x8xbf16>) -> tensor<8x32xbf16>
   %logits = nn.matmul %r, %w {transpose_rhs} : (tensor<8x8xbf16>, tensor<32x8xbf16>) -> tensor<8x32xbf16>

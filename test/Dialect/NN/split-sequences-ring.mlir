@@ -55,12 +55,16 @@ func.func @encoder(%ids: tensor<1x4xi64>, %bias: tensor<4x4xf32>) {
   // CHECK: nn.part_slice {{.*}} sections = array<i64: 4>} : (tensor<1x4xi64>) -> tensor<1x2xi64>
   %e = nn.embedding %w, %ids : (tensor<16x6xf32>, tensor<1x4xi64>) -> tensor<1x4x6xf32>
   %q = nn.reshape %e : tensor<1x4x6xf32> -> tensor<1x4x3x2xf32>
+  // Every rank has all heads, and their sinks.
+  // CHECK: %[[SINK:.*]] = nn.get @sink : tensor<3xf32>
+  %sink = nn.get @sink : tensor<3xf32>
   // CHECK: %[[MASK:.*]] = nn.part_slice %{{.*}} {axis = "context", dim = 0 : i64, parts = 2 : i64, sections = array<i64: 4>} : (tensor<4x4xf32>) -> tensor<2x4xf32>
-  // CHECK: nn.ring_attention %{{.*}}, %{{.*}}, %{{.*}}, %[[MASK]] {axis = "context", parts = 2 : i64
-  %0:2 = nn.attention %q, %q, %q, %bias {scale = 1.0 : f32} : (tensor<1x4x3x2xf32>, tensor<1x4x3x2xf32>, tensor<1x4x3x2xf32>, tensor<4x4xf32>) -> (tensor<1x4x3x2xf32>, tensor<1x3x4xf32>)
+  // CHECK: nn.ring_attention %{{.*}}, %{{.*}}, %{{.*}}, %[[MASK]] sink(%[[SINK]]) {axis = "context", parts = 2 : i64
+  %0:2 = nn.attention %q, %q, %q, %bias sink(%sink) {scale = 1.0 : f32} : (tensor<1x4x3x2xf32>, tensor<1x4x3x2xf32>, tensor<1x4x3x2xf32>, tensor<4x4xf32>, tensor<3xf32>) -> (tensor<1x4x3x2xf32>, tensor<1x3x4xf32>)
   return
 }
 nn.parameter @w : tensor<16x6xf32> trainable {onnx_name = "w"}
+nn.parameter @sink : tensor<3xf32> trainable {onnx_name = "sink"}
 
 // -----
 

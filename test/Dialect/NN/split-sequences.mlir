@@ -31,12 +31,15 @@ func.func @forward(%ids: tensor<2x4xi64>, %labels: tensor<2x4xi64>, %keys: tenso
   %k = nn.get @k : tensor<8x2xf32>
   %kp = nn.matmul %x, %k : (tensor<2x4x8xf32>, tensor<8x2xf32>) -> tensor<2x4x2xf32>
   %kh = nn.reshape %kp : tensor<2x4x2xf32> -> tensor<2x4x1x2xf32>
+  %sink = nn.get @sink : tensor<4xf32>
   // CHECK: %[[Q:.*]] = nn.all_to_all %{{.*}} {axis = "context", join_dim = 1 : i64, join_sections = array<i64: 4>, parts = 2 : i64, split_dim = 2 : i64, split_sections = array<i64: 4>} : (tensor<2x2x4x2xf32>) -> tensor<2x4x2x2xf32>
   // CHECK: %[[K:.*]] = nn.all_to_all %{{.*}} split_sections = array<i64: 2>} : (tensor<2x2x2x2xf32>) -> tensor<2x4x1x2xf32>
   // CHECK: %[[V:.*]] = nn.all_to_all
-  // CHECK: %[[A:.*]], %{{.*}} = nn.attention %[[Q]], %[[K]], %[[V]], %[[MASK]]
+  // A sink belongs to its head.
+  // CHECK: %[[SINK:.*]] = nn.part_slice %{{.*}} {axis = "context", dim = 0 : i64, parts = 2 : i64, sections = array<i64: 4>} : (tensor<4xf32>) -> tensor<2xf32>
+  // CHECK: %[[A:.*]], %{{.*}} = nn.attention %[[Q]], %[[K]], %[[V]], %[[MASK]] sink(%[[SINK]])
   // CHECK: nn.all_to_all %[[A]] {axis = "context", join_dim = 2 : i64, join_sections = array<i64: 4>, parts = 2 : i64, split_dim = 1 : i64, split_sections = array<i64: 4>} : (tensor<2x4x2x2xf32>) -> tensor<2x2x4x2xf32>
-  %a:2 = nn.attention %r, %kh, %kh, %m {scale = 1.0 : f32, causal} : (tensor<2x4x4x2xf32>, tensor<2x4x1x2xf32>, tensor<2x4x1x2xf32>, tensor<2x1x4x1xi32>) -> (tensor<2x4x4x2xf32>, tensor<2x4x4xf32>)
+  %a:2 = nn.attention %r, %kh, %kh, %m sink(%sink) {scale = 1.0 : f32, causal} : (tensor<2x4x4x2xf32>, tensor<2x4x1x2xf32>, tensor<2x4x1x2xf32>, tensor<2x1x4x1xi32>, tensor<4xf32>) -> (tensor<2x4x4x2xf32>, tensor<2x4x4xf32>)
   // CHECK: nn.reshape {{.*}} : tensor<2x2x4x2xf32> -> tensor<4x8xf32>
   %rows = nn.reshape %a#0 : tensor<2x4x4x2xf32> -> tensor<8x8xf32>
   // The labels of a part are those of its tokens in each sample.
@@ -54,6 +57,7 @@ nn.parameter @w : tensor<16x8xf32> trainable {onnx_name = "w"}
 nn.parameter @p : tensor<4x8xf32> trainable {onnx_name = "p"}
 nn.parameter @q : tensor<8x8xf32> trainable {onnx_name = "q"}
 nn.parameter @k : tensor<8x2xf32> trainable {onnx_name = "k"}
+nn.parameter @sink : tensor<4xf32> trainable {onnx_name = "sink"}
 
 // -----
 

@@ -3,7 +3,8 @@
 #
 # What optimize=True does to matrices that are used twice: a transposed copy of a
 # tied embedding, which the head alone reads, two transposed copies of one linear
-# weight. With "unused", a module that nothing calls has parameters, too.
+# weight. With "unused", modules that nothing calls have parameters, too, one of
+# which stands alone in its own.
 
 from onnxfile import *
 
@@ -15,7 +16,10 @@ def linear(x, w, y, weight, path):
         "pkg.torch.onnx.name_scopes": repr(["", path, y])})
 
 
-unused = "p_pooler_weight: PARAMETER target='pooler.weight'\np_pooler_bias: PARAMETER target='pooler.bias'\n"
+unused = "".join(
+    f"p_{name.replace('.', '_')}: PARAMETER target='{name}'\n" for name in
+    ("pooler.weight", "pooler.bias", "cross.q.weight", "cross.q.bias",
+     "cross.k.weight"))
 folded = "pkg.onnxscript.optimizer.folded_from"
 write(
     model(

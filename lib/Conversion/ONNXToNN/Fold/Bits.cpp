@@ -10,29 +10,18 @@ using namespace mlir;
 namespace shardonnx {
 namespace {
 
-using BinaryBody = llvm::function_ref<Scalar(Scalar, Scalar)>;
-
-HostOutputs mapTwo(HostInputs inputs, BinaryBody body) {
-  return one(
-      HostTensor::map({*inputs[0], *inputs[1]}, inputs[0]->getElementType(),
-                      [&](ArrayRef<Scalar> x) { return body(x[0], x[1]); }));
-}
-
-bool areTwoIntegers(HostInputs inputs) {
-  return hasInputs(inputs, 2) && !inputs[0]->isFloat() &&
-         inputs[0]->getElementType() == inputs[1]->getElementType();
-}
-
 /// Shifts by more bits than there are leave what sign extension fills in.
 HostOutputs bitShift(onnx::NodeOp node, HostInputs inputs) {
-  if (!areTwoIntegers(inputs))
+  if (!hasInputs(inputs, 2) || inputs[0]->isFloat() ||
+      inputs[0]->getElementType() != inputs[1]->getElementType())
     return std::nullopt;
   Type type = inputs[0]->getElementType();
   auto width = static_cast<uint64_t>(type.getIntOrFloatBitWidth());
   StringRef direction = node.getString("direction", "");
   if (direction != "LEFT" && direction != "RIGHT")
     return std::nullopt;
-  return mapTwo(inputs, [&](Scalar a, Scalar b) {
+  auto shift = [&](ArrayRef<Scalar> x) {
+    Scalar a = x[0], b = x[1];
     auto amount = static_cast<uint64_t>(b.i);
     bool negative = !type.isUnsignedInteger() && a.i < 0;
     if (amount >= width)
@@ -41,27 +30,8 @@ HostOutputs bitShift(onnx::NodeOp node, HostInputs inputs) {
       return ofInt(wrapTo(static_cast<int64_t>(uint64_t(a.i) << amount), type));
     return ofInt(negative ? a.i >> amount
                           : static_cast<int64_t>(uint64_t(a.i) >> amount));
-  });
-}
-
-template <int64_t (*Function)(int64_t, int64_t)>
-HostOutputs bitwise(onnx::NodeOp, HostInputs inputs) {
-  if (!areTwoIntegers(inputs))
-    return std::nullopt;
-  return mapTwo(inputs,
-                [](Scalar a, Scalar b) { return ofInt(Function(a.i, b.i)); });
-}
-int64_t bitAnd(int64_t a, int64_t b) { return a & b; }
-int64_t bitOr(int64_t a, int64_t b) { return a | b; }
-int64_t bitXor(int64_t a, int64_t b) { return a ^ b; }
-
-HostOutputs bitwiseNot(onnx::NodeOp, HostInputs inputs) {
-  if (!hasInputs(inputs, 1) || inputs[0]->isFloat())
-    return std::nullopt;
-  Type type = inputs[0]->getElementType();
-  return one(HostTensor::map({*inputs[0]}, type, [&](ArrayRef<Scalar> x) {
-    return ofInt(wrapTo(~x[0].i, type));
-  }));
+  };
+  return one(HostTensor::map({*inputs[0], *inputs[1]}, type, shift));
 }
 
 /// The same bits, read as another type.
@@ -85,10 +55,6 @@ HostOutputs bitCast(onnx::NodeOp node, HostInputs inputs) {
 
 void addBitEvaluators(llvm::StringMap<Evaluator> &table) {
   table["BitShift"] = bitShift;
-  table["BitwiseAnd"] = bitwise<bitAnd>;
-  table["BitwiseOr"] = bitwise<bitOr>;
-  table["BitwiseXor"] = bitwise<bitXor>;
-  table["BitwiseNot"] = bitwiseNot;
   table["BitCast"] = bitCast;
 }
 

@@ -124,7 +124,7 @@ Value asOne(Lowering &l, const Attention &a) {
   auto attention = nn::AttentionOp::create(
       l.builder, l.loc, TypeRange{query.getType(), lse}, query,
       widen(l, a.k, widest), widen(l, a.v, widest), a.mask.value,
-      l.builder.getF32FloatAttr(static_cast<float>(a.scale)),
+      /*sink=*/Value(), l.builder.getF32FloatAttr(static_cast<float>(a.scale)),
       a.mask.causal ? l.builder.getUnitAttr() : UnitAttr(),
       l.builder.getI64IntegerAttr(a.mask.window),
       l.builder.getF32FloatAttr(static_cast<float>(a.softcap)),

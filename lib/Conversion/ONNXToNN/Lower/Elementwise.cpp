@@ -209,6 +209,8 @@ void addElementwiseHandlers(HandlerTable &table) {
   table["GreaterOrEqual"] = comparison<nn::ComparePredicate::ge>;
   table["And"] = binary<nn::AndOp>;
   table["Or"] = binary<nn::OrOp>;
+  table["BitwiseAnd"] = binary<nn::AndOp>;
+  table["BitwiseOr"] = binary<nn::OrOp>;
   table["Not"] = lowerNot;
   table["IsNaN"] = lowerIsNaN;
   table["Where"] = lowerWhere;

@@ -292,6 +292,24 @@ LogicalResult lowerXor(Lowering &l, onnx::NodeOp node) {
   return success();
 }
 
+/// What either has and not both: a ∨ b - a ∧ b.
+LogicalResult lowerBitwiseXor(Lowering &l, onnx::NodeOp node) {
+  Value lhs, rhs;
+  if (!getPair(l, node, lhs, rhs))
+    return failure();
+  l.set(node->getResult(0),
+        l.sub(l.binary<nn::OrOp>(lhs, rhs), l.binary<nn::AndOp>(lhs, rhs)));
+  return success();
+}
+
+/// Of two's complement: -1 - x.
+LogicalResult lowerBitwiseNot(Lowering &l, onnx::NodeOp node) {
+  Value operand = l.get(node.getInput(0));
+  Value ones = l.integer(-1, elementType(operand));
+  l.set(node->getResult(0), l.sub(ones, operand));
+  return success();
+}
+
 LogicalResult lowerMean(Lowering &l, onnx::NodeOp node) {
   unsigned count = node.getInputs().size();
   Value sum;
@@ -344,6 +362,8 @@ void addMathHandlers(HandlerTable &table) {
   table["Div"] = lowerDiv;
   table["Mod"] = lowerMod;
   table["Xor"] = lowerXor;
+  table["BitwiseXor"] = lowerBitwiseXor;
+  table["BitwiseNot"] = lowerBitwiseNot;
   table["Mean"] = lowerMean;
 }
 

@@ -238,15 +238,15 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     if (auto reshape = weights.getDefiningOp<nn::ReshapeOp>();
         reshape && isOfBatchHeads(reshape, merged))
       weights = stripCasts(reshape.getOperand());
-    auto softmax = weights.getDefiningOp<nn::SoftmaxOp>();
-    if (!softmax)
+    std::optional<WeightedScores> weighted = matchWeights(weights);
+    if (!weighted)
       return failure();
-    std::optional<Scores> scores = matchScores(softmax.getOperand());
+    std::optional<Scores> scores = matchScores(weighted->scores);
     if (!scores || !hasHeads(scores->product.getResult()))
       return failure();
     if (!scores->batchHeads)
       scores->batchHeads = merged;
-    return build(op, *scores, guarded, rewriter);
+    return build(op, *scores, weighted->sink, guarded, rewriter);
   }
 
   /// [batch, heads, …], or both as one axis.
@@ -277,7 +277,7 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     return behind ? BatchHeads{1, shape[0]} : BatchHeads{shape[0], 1};
   }
 
-  LogicalResult build(nn::MatmulOp op, Scores &scores, bool guarded,
+  LogicalResult build(nn::MatmulOp op, Scores &scores, Value sink, bool guarded,
                       PatternRewriter &rewriter) const {
     nn::MatmulOp product = scores.product;
     if (!hasHeads(product.getLhs()) || !hasHeads(product.getRhs()) ||
@@ -301,8 +301,11 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
         mask.value =
             b.reshape(mask.value, {q.batch(), q.heads(), shape[1], shape[2]});
     HiddenQueries hiddenQueries(scores, q.seq(), k.seq());
-    if (!hiddenQueries.canBeRestored(q.heads(), v.heads()))
+    // Beside a sink such a query weighs nothing.
+    if (!sink && !hiddenQueries.canBeRestored(q.heads(), v.heads()))
       return failure();
+    if (sink)
+      sink = b.f32(b.reshape(sink, {q.heads()}));
     scores.scale *= q.scale * k.scale;
     Type element = elementType(q.value);
     int64_t width = std::max(k.dim(), v.dim());
@@ -310,7 +313,7 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     std::optional<CausalMask> causal = takeCausalMask(scores, q.seq(), k.seq());
     // Zeros for a query that sees nothing are what a guard makes of it; behind
     // a causal mask alone there is none.
-    bool unguarded = !guarded && !scores.hidesByNumbers();
+    bool unguarded = !guarded && !sink && !scores.hidesByNumbers();
     bool seesItself = scores.masks.empty() && q.seq() <= k.seq();
     auto number = static_cast<float>(
         scores.hidden.value_or(-std::numeric_limits<double>::infinity()));
@@ -321,7 +324,7 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     auto attention = nn::AttentionOp::create(
         rewriter, loc, TypeRange{query.getType(), lse}, query,
         k.seqFirst(b, element, width), v.seqFirst(b, element, width),
-        joinMasks(scores.masks, number, rewriter, loc),
+        joinMasks(scores.masks, number, rewriter, loc), sink,
         rewriter.getF32FloatAttr(static_cast<float>(scores.scale)),
         causal ? rewriter.getUnitAttr() : UnitAttr(),
         rewriter.getI64IntegerAttr(causal ? causal->window : 0),
@@ -332,7 +335,8 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     Value result =
         b.transpose(narrow(b, attention.getResult(), v.dim()), kSwapHeads);
     result = b.cast(result, elementType(op.getResult()));
-    result = hiddenQueries.restore(result, v.whole(b), rewriter);
+    if (!sink)
+      result = hiddenQueries.restore(result, v.whole(b), rewriter);
     rewriter.replaceOp(op, b.reshape(result, shapeOf(op.getResult())));
     return success();
   }

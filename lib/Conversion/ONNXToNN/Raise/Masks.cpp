@@ -63,6 +63,8 @@ struct FoldTrue : OpRewritePattern<nn::AndOp> {
 
   LogicalResult matchAndRewrite(nn::AndOp op,
                                 PatternRewriter &rewriter) const override {
+    if (!elementType(op.getResult()).isInteger(1))
+      return failure();
     auto isTrue = [](Value value) {
       DenseElementsAttr attr;
       return matchPattern(value, m_Constant(&attr)) && attr.isSplat() &&

@@ -79,7 +79,7 @@ StringRef explainSoftmax(nn::SoftmaxOp softmax) {
     return "its weights are dropped, which attention cannot do; --dropout=off "
            "leaves dropout out";
   if (findBehind<nn::ConcatOp>(softmax.getOperand(), isOfScores))
-    return "its softmax is over more than its scores (a sink beside the keys)";
+    return "its softmax is over more than its scores and a sink of each head";
   if (int64_t rank = rankOf(product.getResult()); rank != 4 && rank != 3)
     return "its scores are not [batch, heads, queries, keys]";
   if (shapeOf(weighting.getResult()).back() !=

@@ -59,6 +59,43 @@ bool leadsToProduct(Value value, unsigned depth = 0) {
 
 } // namespace
 
+/// What is repeated over samples and queries as [batch, heads, queries, 1]: an
+/// element for each head. Null if something else is.
+static Value matchSink(Value value) {
+  if (rankOf(value) != 4 || shapeOf(value)[3] != 1)
+    return {};
+  int64_t heads = shapeOf(value)[1];
+  while (auto broadcast = stripCasts(value).getDefiningOp<nn::BroadcastOp>())
+    value = broadcast.getOperand();
+  ArrayRef<int64_t> shape = shapeOf(value);
+  bool perHead = shape.size() >= 3 && shape[shape.size() - 3] == heads;
+  return perHead && nn::tensorType(value).getNumElements() == heads ? value
+                                                                    : Value();
+}
+
+std::optional<WeightedScores> matchWeights(Value weights) {
+  if (auto softmax = weights.getDefiningOp<nn::SoftmaxOp>())
+    return WeightedScores{softmax.getOperand(), {}};
+  auto slice = weights.getDefiningOp<nn::SliceOp>();
+  auto softmax =
+      slice ? stripCasts(slice.getOperand()).getDefiningOp<nn::SoftmaxOp>()
+            : nn::SoftmaxOp();
+  auto concat =
+      softmax ? stripCasts(softmax.getOperand()).getDefiningOp<nn::ConcatOp>()
+              : nn::ConcatOp();
+  if (!concat || concat->getNumOperands() != 2 ||
+      int64_t(concat.getAxis()) != rankOf(concat.getResult()) - 1)
+    return std::nullopt;
+  // The sink is the last score or the first.
+  int64_t first = slice.getOffsets().back();
+  Value scores = concat->getOperand(first == 0 ? 0 : 1),
+        beside = concat->getOperand(first == 0 ? 1 : 0);
+  Value sink = matchSink(beside);
+  if (!sink || first > 1 || shapeOf(slice.getResult()) != shapeOf(scores))
+    return std::nullopt;
+  return WeightedScores{scores, sink};
+}
+
 std::optional<Scores> matchScores(Value value) {
   Scores scores;
   while (true) {

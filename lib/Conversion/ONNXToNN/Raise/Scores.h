@@ -52,6 +52,16 @@ struct Scores {
   bool fits(double number) const { return !hidden || *hidden == number; }
 };
 
+/// What is weighted by a softmax: scores, and a sink where there is one.
+struct WeightedScores {
+  mlir::Value scores;
+  mlir::Value sink; // of any shape with an element for each head, or null
+};
+
+/// Weights that are softmax(scores), or softmax([scores, sink]) without those
+/// of the sink, a score of each query that has no value.
+std::optional<WeightedScores> matchWeights(mlir::Value weights);
+
 /// Walks from the softmax down to the product.
 std::optional<Scores> matchScores(mlir::Value value);
 

@@ -4,6 +4,7 @@
 // Attention and rotary embedding: shape rules, verifiers, gradients, FLOPs.
 
 #include "AttentionShape.h"
+#include "AttentionSink.h"
 #include "DefineOps.h"
 #include "Evaluate.h"
 #include "Shardable.h"
@@ -143,7 +144,19 @@ NN_VJP(AttentionOp) {
       operandGrads[i] = grad->getResult(i);
   if (getMask() && needed[3])
     operandGrads[3] = MaskGradient(*this, builder).build(resultGrads[0]);
+  if (unsigned sink = getMask() ? 4 : 3; getSink() && needed[sink])
+    operandGrads[sink] = sinkGradient(*this, b, resultGrads[0]);
   return success();
+}
+
+bool AttentionOp::isComposite() { return bool(getSink()); }
+
+FailureOr<SmallVector<Value>> AttentionOp::decompose(OpBuilder &builder) {
+  NNBuilder b(builder, getLoc());
+  auto keys = cast<AttentionOp>(builder.clone(*getOperation()));
+  keys.getSinkMutable().clear();
+  return addSink(b, keys.getResult(), keys.getLse(), getSink(),
+                 elementType(getResult()));
 }
 
 /// 2·(queries × keys × (headDim + valueDim)) for every head.
@@ -278,6 +291,8 @@ LogicalResult ShardableAttention::rule(AttentionOp op, ShardingQuery &query) {
     if (dim >= 0 && shapeOf(mask)[dim] == heads.size())
       query.needed[3] = heads.along(dim);
   }
+  if (op.getSink())
+    query.needed.back() = heads.along(0);
   query.results[0] = query.operands[0];
   query.results[1] = heads.along(1);
   if (dim == kSequence)
@@ -330,6 +345,8 @@ template <typename Op> struct AttentionReference {
     }
     if constexpr (std::is_same_v<Op, AttentionGradOp>)
       lse = Elements(interpreter.get(op.getLse()));
+    else if (Value value = op.getSink())
+      sink = Elements(interpreter.get(value));
   }
 
   int64_t kvHead(int64_t head) const { return head * k.shape[2] / q.shape[2]; }
@@ -365,6 +382,10 @@ template <typename Op> struct AttentionReference {
       row.slope.push_back(slope);
     }
     row.lse = logSumExp(scores);
+    if (sink)
+      row.lse = logSumExp({ofFloat(row.lse), sink->at({h})});
+    if constexpr (std::is_same_v<Op, AttentionGradOp>)
+      row.lse = std::max(row.lse, lse->at({b, h, i}).f); // a sink's share
     bool none = row.lse == -std::numeric_limits<double>::infinity();
     if (none && isUnguarded(b, h, i))
       row.lse = std::numeric_limits<double>::quiet_NaN();
@@ -407,7 +428,7 @@ template <typename Op> struct AttentionReference {
 
   Op op;
   Elements q, k, v;
-  std::optional<Elements> mask, lse;
+  std::optional<Elements> mask, sink, lse;
   Type maskType;
   double scale, cap;
   int64_t window;

@@ -29,7 +29,7 @@ inferAttention(std::optional<mlir::Location> loc, mlir::ValueRange operands,
   return llvm::success();
 }
 
-/// Of query, key and value, on a rank or on each of several.
+/// Of query, key, value and sink, on a rank or on each of several.
 template <typename Op> llvm::LogicalResult verifyHeads(Op op) {
   llvm::ArrayRef<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
                           v = shapeOf(op.getValue());
@@ -44,6 +44,11 @@ template <typename Op> llvm::LogicalResult verifyHeads(Op op) {
   if (elementType(op.getKey()) != element ||
       elementType(op.getValue()) != element)
     return op.emitOpError("query, key and value differ in element type");
+  if (op.getSink() && shapeOf(op.getSink()) != llvm::ArrayRef<int64_t>(q[2]))
+    return op.emitOpError("sink must be [heads], not ")
+           << op.getSink().getType();
+  if (op.getSink() && op.getUnguarded())
+    return op.emitOpError("has a sink, which every query sees");
   return llvm::success();
 }
 

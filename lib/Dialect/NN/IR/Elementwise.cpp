@@ -564,11 +564,11 @@ NN_EVALUATE(CompareOp) {
 
 NN_EVALUATE(AndOp) {
   return interpreter.map(
-      *this, [](ArrayRef<Scalar> x) { return ofInt(x[0].i && x[1].i); });
+      *this, [](ArrayRef<Scalar> x) { return ofInt(x[0].i & x[1].i); });
 }
 NN_EVALUATE(OrOp) {
   return interpreter.map(
-      *this, [](ArrayRef<Scalar> x) { return ofInt(x[0].i || x[1].i); });
+      *this, [](ArrayRef<Scalar> x) { return ofInt(x[0].i | x[1].i); });
 }
 NN_EVALUATE(SelectOp) {
   return interpreter.map(

@@ -5,6 +5,7 @@
 // gradient, FLOPs.
 
 #include "AttentionShape.h"
+#include "AttentionSink.h"
 #include "DefineOps.h"
 #include "Evaluate.h"
 #include "Shardable.h"
@@ -60,6 +61,8 @@ NN_VJP(RingAttentionOp) {
   for (unsigned i = 0; i < 3; ++i)
     if (needed[i])
       operandGrads[i] = grad->getResult(i);
+  if (unsigned sink = getMask() ? 4 : 3; getSink() && needed[sink])
+    operandGrads[sink] = sinkGradient(*this, b, resultGrads[0]);
   return success();
 }
 
@@ -96,6 +99,8 @@ LogicalResult ShardableRing::rule(RingAttentionOp op, ShardingQuery &query) {
     if (dim >= 0 && shapeOf(mask)[dim] == heads.size())
       query.needed[3] = heads.along(dim);
   }
+  if (op.getSink())
+    query.needed.back() = heads.along(0);
   query.results = {heads, heads.along(1)};
   return success();
 }

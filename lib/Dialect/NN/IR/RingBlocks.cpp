@@ -11,6 +11,7 @@
 // every rank does the same work, in one program: which is which of the last two
 // is chosen by rank.
 
+#include "AttentionSink.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
 
@@ -284,7 +285,6 @@ public:
 private:
   void visit(const ScoreBlock &block, int64_t behind, Value key, Value value);
   void merge(Chunk chunk, Value result, Value lse);
-  Value weightOfRows(Value weight);
 
   RingAttentionOp op;
   Ring<RingAttentionOp> ring;
@@ -293,12 +293,6 @@ private:
 };
 
 } // namespace
-
-/// [batch, heads, seq] for rows [batch, seq, heads, headDim].
-Value RingForward::weightOfRows(Value weight) {
-  ArrayRef<int64_t> s = shapeOf(weight);
-  return b.reshape(b.transpose(weight, {0, 2, 1}), {s[0], s[2], s[1], 1});
-}
 
 // Shares of two sums of exponentials, from the larger of their logarithms on; a
 // query that has seen nothing has -inf.
@@ -316,8 +310,8 @@ void RingForward::merge(Chunk chunk, Value result, Value lse) {
   Value more = b.unary<ExpOp>(b.sub(lse, base));
   // The larger of them is 1, unless there is none.
   Value sum = b.binary<MaxOp>(b.add(before, more), b.constant(1));
-  Value old = b.mul(seen.result, weightOfRows(b.div(before, sum)));
-  Value fresh = b.mul(b.f32(result), weightOfRows(b.div(more, sum)));
+  Value old = b.mul(seen.result, ofRows(b, b.div(before, sum)));
+  Value fresh = b.mul(b.f32(result), ofRows(b, b.div(more, sum)));
   seen = {b.add(old, fresh), b.add(peak, b.unary<LogOp>(sum))};
 }
 
@@ -326,8 +320,9 @@ void RingForward::visit(const ScoreBlock &block, int64_t behind, Value key,
   auto attention = AttentionOp::create(
       b.builder, b.loc, ring.queriesOf(op.getQuery(), block, behind),
       ring.keysOf(key, block, behind), ring.keysOf(value, block, behind),
-      ring.maskOf(block, behind), op.getScale(), block.causal, /*window=*/0,
-      op.getSoftcap(), /*unguarded=*/false, /*hidden=*/APFloat(0.0F));
+      ring.maskOf(block, behind), /*sink=*/Value(), op.getScale(), block.causal,
+      /*window=*/0, op.getSoftcap(), /*unguarded=*/false,
+      /*hidden=*/APFloat(0.0F));
   Value result = attention.getResult(), lse = attention.getLse();
   if (block.byRank && block.queries == Chunk::Both) {
     Value none = b.constant(-std::numeric_limits<double>::infinity());
@@ -362,8 +357,10 @@ SmallVector<Value> RingForward::build() {
                   b.constant(-std::numeric_limits<double>::infinity()));
     Value nan = b.constant(std::numeric_limits<double>::quiet_NaN());
     lse = b.select(none, nan, lse);
-    result = b.add(result, weightOfRows(b.select(none, nan, b.constant(0))));
+    result = b.add(result, ofRows(b, b.select(none, nan, b.constant(0))));
   }
+  if (Value sink = op.getSink())
+    return addSink(b, result, lse, sink, elementType(op.getResult()));
   return {b.cast(result, elementType(op.getResult())), lse};
 }
 

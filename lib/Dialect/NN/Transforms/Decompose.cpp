@@ -39,7 +39,10 @@ namespace {
 struct DecomposePass : nn::impl::DecomposePassBase<DecomposePass> {
   void runOnOperation() override {
     SmallVector<DecomposableOpInterface> ops;
-    getOperation().walk([&](DecomposableOpInterface op) { ops.push_back(op); });
+    getOperation().walk([&](DecomposableOpInterface op) {
+      if (op.isComposite())
+        ops.push_back(op);
+    });
     for (DecomposableOpInterface op : ops) {
       auto values = buildBefore(
           op, [&](OpBuilder &builder) { return op.decompose(builder); });

@@ -229,7 +229,7 @@ LogicalResult SequenceSplitter::planRows(AttentionOp op) {
   bool split = llvm::all_of(given.take_front(3), [&](const Sharding &s) {
     return s.dim == kSequence && s.sections.size() == (zigzag ? 2 : 1);
   });
-  if (!split || (op.getMask() && !given.back().isWhole()))
+  if (!split || (op.getMask() && !given[3].isWhole()))
     return check(op, query,
                  query.refuse("query, key and value are not all split"));
   query.results = {given[0], given[0].along(2)};
@@ -456,7 +456,7 @@ void SequenceSplitter::makeRing(AttentionOp op, const ShardingQuery &query) {
   OpBuilder builder(op, &listener);
   auto ring = RingAttentionOp::create(
       builder, op.getLoc(), op.getQuery(), op.getKey(), op.getValue(), mask,
-      op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
+      op.getSink(), op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
       op.getSoftcapAttr(), op.getUnguardedAttr(),
       zigzag ? builder.getUnitAttr() : nullptr,
       builder.getStringAttr(spell(MeshAxis::Context)),

@@ -57,6 +57,8 @@ def NN_F8Tensor : NN_TensorOf<NN_Floats8, "floats of 8 bits">;
 def NN_F32Tensor : StaticShapeTensorOf<[F32]>;
 def NN_IntTensor : NN_TensorOf<NN_Integers, "integers">;
 def NN_BoolTensor : StaticShapeTensorOf<[I1]>;
+def NN_BitsTensor : NN_TensorOf<!listconcat([I1], NN_Integers),
+                                "booleans or integers">;
 
 def NN_PlaceAttr : AttrDef<NN_Dialect, "Place"> {
   let mnemonic = "place";
@@ -105,5 +107,11 @@ class NN_PureOp<string mnemonic, list<Trait> traits = []>
     operands attr-dict `:` functional-type(operands, results)
   }];
 }
+
+// Of attention and ring attention.
+defvar NN_AttentionFormat = [{
+  $query `,` $key `,` $value (`,` $mask^)? (`sink` `(` $sink^ `)`)? attr-dict
+  `:` functional-type(operands, results)
+}];
 
 #endif // SHARDONNX_DIALECT_NN_BASE

@@ -103,11 +103,11 @@ def NN_CompareOp : NN_Elementwise<"compare"> {
 class NN_LogicOp<string mnemonic, string doc>
     : NN_Elementwise<mnemonic, [Commutative]> {
   let summary = doc;
-  let args = (ins NN_BoolTensor:$lhs, NN_BoolTensor:$rhs);
-  let results = (outs NN_BoolTensor:$result);
+  let args = (ins NN_BitsTensor:$lhs, NN_BitsTensor:$rhs);
+  let results = (outs NN_BitsTensor:$result);
 }
-def NN_AndOp : NN_LogicOp<"and", "Logical and">;
-def NN_OrOp : NN_LogicOp<"or", "Logical or">;
+def NN_AndOp : NN_LogicOp<"and", "Logical and, of integers bit by bit">;
+def NN_OrOp : NN_LogicOp<"or", "Logical or, of integers bit by bit">;
 
 def NN_SelectOp : NN_Elementwise<"select", [
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {

@@ -65,7 +65,8 @@ def DecomposableOpInterface : OpInterface<"DecomposableOpInterface"> {
   let cppNamespace = "::shardonnx::nn";
   let description = [{
     A named op (a norm, a softmax, rotary) that equals a few elementwise,
-    reduce and shape ops; the fuser takes it apart.
+    reduce and shape ops; the fuser takes it apart. Some only where they have a
+    part that no kernel computes.
   }];
   let methods = [
     InterfaceMethod<[{
@@ -73,7 +74,10 @@ def DecomposableOpInterface : OpInterface<"DecomposableOpInterface"> {
       for each result, of the same type.
     }],
     "::mlir::FailureOr<::llvm::SmallVector<::mlir::Value>>", "decompose",
-    (ins "::mlir::OpBuilder &":$builder)>
+    (ins "::mlir::OpBuilder &":$builder)>,
+    InterfaceMethod<"Whether it must be taken apart.",
+    "bool", "isComposite", (ins), /*methodBody=*/"",
+    /*defaultImplementation=*/"return true;">
   ];
 }
 

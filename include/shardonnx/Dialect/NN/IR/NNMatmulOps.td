@@ -68,9 +68,10 @@ def NN_MatmulEpilogueOp : NN_PureOp<"matmul_epilogue", [
   let hasVerifier = 1;
 }
 
-def NN_AttentionOp : NN_PureOp<"attention", [
+def NN_AttentionOp : NN_PureOp<"attention", [AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<InferTypeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<DecomposableOpInterface, ["isComposite"]>,
     DeclareOpInterfaceMethods<FlopsOpInterface>]> {
   let summary = "Scaled dot-product attention";
   let description = [{
@@ -89,16 +90,22 @@ def NN_AttentionOp : NN_PureOp<"attention", [
     weighs what PyTorch's softmax weighs, keys after it among them. `lse` is the
     log-sum-exp of the scores, f32 [batch, heads, seqQ], kept for the gradient:
     NaN where the result is, the largest score of such a query.
+
+    A `sink`, f32 [heads], is one more score of each query, after scale, cap and
+    masks, whose value is zeros (Xiao et al. 2024, as gpt-oss trains it): `lse`
+    counts it, too. Kernels compute attention without; nn-decompose takes its
+    share from what they give, and the gradients are those of `lse`.
   }];
   let args = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
-                       F32Attr:$scale, UnitAttr:$causal,
+                       Optional<NN_F32Tensor>:$sink, F32Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<I64Attr, "0">:$window,
                        DefaultValuedAttr<F32Attr, "0.0">:$softcap,
                        UnitAttr:$unguarded,
                        DefaultValuedAttr<F32Attr, "0.0">:$hidden,
                        UnitAttr:$added);
   let results = (outs NN_FloatTensor:$result, NN_F32Tensor:$lse);
+  let assemblyFormat = NN_AttentionFormat;
   let hasVerifier = 1;
 }
 

@@ -128,7 +128,7 @@ def NN_PartShiftOp : NN_MeshOp<"part_shift"> {
                        I64Attr:$behind);
 }
 
-def NN_RingAttentionOp : NN_PureOp<"ring_attention", [
+def NN_RingAttentionOp : NN_PureOp<"ring_attention", [AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<InferTypeOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface>,
@@ -147,12 +147,14 @@ def NN_RingAttentionOp : NN_PureOp<"ring_attention", [
   }];
   let args = (ins NN_FloatTensor:$query, NN_FloatTensor:$key,
                        NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
+                       Optional<NN_F32Tensor>:$sink,
                        F32Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<I64Attr, "0">:$window,
                        DefaultValuedAttr<F32Attr, "0.0">:$softcap,
                        UnitAttr:$unguarded, UnitAttr:$zigzag, StrAttr:$axis,
                        I64Attr:$parts);
   let results = (outs NN_FloatTensor:$result, NN_F32Tensor:$lse);
+  let assemblyFormat = NN_AttentionFormat;
   let hasVerifier = 1;
 }
 

@@ -1,0 +1,243 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See UntrainedParameters.h.
+
+#include "UntrainedParameters.h"
+
+#include "FoldedParameters.h"
+#include "Metadata.h"
+#include "Untold.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <onnx/onnx_pb.h>
+
+using namespace mlir;
+
+namespace shardonnx {
+
+namespace {
+
+class Missing {
+public:
+  Missing(const ::onnx::GraphProto &graph, const Metadata &metadata,
+          ArrayRef<Initializer> initializers, bool forTraining,
+          std::vector<Untrained> &untrained)
+      : graph(graph), metadata(metadata), initializers(initializers),
+        forTraining(forTraining), untrained(untrained) {
+    for (const Initializer &init : initializers)
+      byName[init.name] = &init;
+  }
+
+  void list();
+
+private:
+  bool holdsUnread(StringRef module, const SignatureInput &input) const;
+  bool isOtherName(const SignatureInput &input) const;
+  bool lacksBias() const;
+  std::string whyMissing(const SignatureInput &input) const;
+  void add(const std::string &name, const std::string &reason);
+  void listComputed();
+  bool isFoldedWithoutGradient(const Initializer &init) const;
+  void listFoldedInPart();
+
+  const ::onnx::GraphProto &graph;
+  const Metadata &metadata;
+  ArrayRef<Initializer> initializers;
+  bool forTraining;
+  std::vector<Untrained> &untrained;
+  llvm::StringMap<const Initializer *> byName;
+};
+
+} // namespace
+
+/// Whether a module inside of the model has another parameter than `input` that
+/// nothing reads.
+bool Missing::holdsUnread(StringRef module, const SignatureInput &input) const {
+  if (module.empty() || StringRef(input.target).count('.') < 2)
+    return false;
+  return llvm::any_of(metadata.signature, [&](const SignatureInput &other) {
+    return other.kind == "PARAMETER" && other.target != input.target &&
+           StringRef(other.target).starts_with((module + ".").str()) &&
+           llvm::none_of(initializers,
+                         [&](const Initializer &init) {
+                           return init.symbol == other.target;
+                         }) &&
+           llvm::none_of(metadata.nodes, [&](const auto &node) {
+             return node.second.reads(other.placeholder);
+           });
+  });
+}
+
+/// Whether a parameter that no operation mentions may be another name of one
+/// that modules share: all of them read it under one name. Then other modules
+/// than its own read it (the module that it is named after or, of one that has
+/// nothing else, any: T5's `shared`; unless what holds that module is not
+/// called either, as Whisper's cross-attention without its decoder), or a
+/// module has it again from one inside (BERT's `predictions.bias` is
+/// `predictions.decoder.bias`). A node that has a copy, such as a transposed
+/// one, tells what it read before.
+bool Missing::isOtherName(const SignatureInput &input) const {
+  auto [module, leaf] = StringRef(input.target).rsplit('.');
+  bool shared = false;
+  for (const auto &folded : metadata.foldedFrom)
+    if (llvm::is_contained(folded.second, input.target))
+      return false;
+  bool alone = !holdsUnread(module.rsplit('.').first, input);
+  llvm::StringMap<StringRef> targets;
+  for (const SignatureInput &other : metadata.signature) {
+    targets[other.placeholder] = other.target;
+    alone &= other.target == input.target ||
+             StringRef(other.target).rsplit('.').first != module;
+  }
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    const NodeInfo *info = metadata.findInfo(node);
+    if (!info)
+      continue;
+    if (info->reads(input.placeholder))
+      return false;
+    SmallVector<StringRef> read(node.input().begin(), node.input().end());
+    for (const NodeArgument &argument : info->arguments)
+      read.push_back(targets.lookup(argument.name));
+    for (StringRef name : read)
+      if (const Initializer *init = byName.lookup(name))
+        shared |=
+            init->isParameter && !leaf.empty() &&
+            StringRef(init->symbol).rsplit('.').second == leaf &&
+            (StringRef(init->symbol).starts_with((module + ".").str()) ||
+             (init->type.getRank() > 1 && (alone || info->path == module) &&
+              info->path != StringRef(init->symbol).rsplit('.').first));
+  }
+  return shared && !metadata.findParameter(input.target);
+}
+
+/// Whether a linear layer has read a bias that was computed from parameters,
+/// such as a part of one, and the exporter has dropped.
+bool Missing::lacksBias() const {
+  llvm::StringSet<> known;
+  for (const auto &node : metadata.nodes)
+    known.insert_range(std::initializer_list<StringRef>{
+        node.first(), StringRef(node.second.call)});
+  for (const SignatureInput &input : metadata.signature)
+    known.insert(input.placeholder);
+  for (const Initializer &init : initializers)
+    known.insert(init.name);
+  return llvm::any_of(metadata.nodes, [&](const auto &node) {
+    const NodeInfo &info = node.second;
+    int place = StringRef(info.target).starts_with("aten.linear")  ? 2
+                : StringRef(info.target).starts_with("aten.addmm") ? 0
+                                                                   : -1;
+    return place >= 0 &&
+           llvm::any_of(info.arguments, [&](const NodeArgument &argument) {
+             return argument.position == place &&
+                    !known.contains(argument.name);
+           });
+  });
+}
+
+/// Why the graph lacks a parameter of the program.
+std::string Missing::whyMissing(const SignatureInput &input) const {
+  for (const auto &folded : metadata.foldedFrom)
+    if (!input.target.empty() &&
+        llvm::is_contained(folded.second, input.target))
+      return ("folded into the constant '" + folded.first() +
+              "' by the exporter")
+          .str();
+  for (const auto &node : metadata.nodes)
+    if (!input.target.empty() && node.second.reads(input.placeholder))
+      return "left out of the graph by the exporter";
+  if (StringRef(input.target).ends_with("bias") && lacksBias())
+    return "left out of the graph by the exporter";
+  return "not in the graph: nothing reads it, or the exporter left it out";
+}
+
+/// A parameter that the graph does not have. What the exporter has done to it
+/// cannot be undone.
+void Missing::add(const std::string &name, const std::string &reason) {
+  const ModuleParameter *annotated = metadata.findParameter(name);
+  if (annotated && !annotated->requiresGrad)
+    return untrained.push_back({name, "requires_grad=False", true});
+  untrained.push_back(
+      {name, reason, false, StringRef(reason).ends_with("by the exporter")});
+}
+
+/// What the older exporter has computed of parameters that train, by the word
+/// of the author: it may be of any, also of those that the graph has.
+void Missing::listComputed() {
+  llvm::StringSet<> read;
+  for (const ::onnx::NodeProto &node : graph.node())
+    for (const std::string &input : node.input())
+      read.insert(input);
+  for (const Initializer &init : initializers)
+    if (!init.isParameter && !init.isConstant && isComputedName(init.name) &&
+        isa<FloatType>(init.type.getElementType()) && read.contains(init.name))
+      untrained.push_back({init.symbol,
+                           "computed from others by the older exporter", false,
+                           true});
+}
+
+/// Whether no gradient went from a folded constant to what it was folded from:
+/// of that the program took the shape, or a copy that is detached.
+bool Missing::isFoldedWithoutGradient(const Initializer &init) const {
+  SmallVector<StringRef> values = {init.name};
+  llvm::append_range(values, metadata.foldedFrom.find(init.name)->second);
+  return llvm::any_of(values, [](StringRef value) {
+    return isResultOf(value, "zeros_like") || isResultOf(value, "ones_like") ||
+           isResultOf(value, "full_like") || isResultOf(value, "detach");
+  });
+}
+
+/// What the exporter has computed of parameters that the graph has, for some
+/// of their uses, where no gradient would go: a column of a matrix.
+void Missing::listFoldedInPart() {
+  llvm::StringSet<> read, listed;
+  for (const ::onnx::NodeProto &node : graph.node())
+    read.insert_range(node.input());
+  for (const Initializer &init : initializers) {
+    auto folded = metadata.foldedFrom.find(init.name);
+    if (init.isParameter || folded == metadata.foldedFrom.end() ||
+        !isa<FloatType>(init.type.getElementType()) ||
+        !read.contains(init.name) || isFoldedWithoutGradient(init))
+      continue;
+    for (const std::string &source : folded->second) {
+      const Initializer *parameter = byName.lookup(source);
+      if (parameter && parameter->trainable && listed.insert(source).second)
+        untrained.push_back({source,
+                             "in part folded into the constant '" + init.name +
+                                 "' by the exporter",
+                             false, true});
+    }
+  }
+}
+
+/// Every parameter of the module that the graph does not have. Without the
+/// author's word or a signature none is known.
+void Missing::list() {
+  llvm::StringSet<> present;
+  for (const Initializer &init : initializers) {
+    present.insert(init.symbol);
+    present.insert_range(init.names);
+  }
+  for (const SignatureInput &input : metadata.signature)
+    if (input.kind == "PARAMETER" && present.insert(input.target).second &&
+        !isOtherName(input))
+      add(input.target, whyMissing(input));
+  for (const ModuleParameter &parameter : metadata.parameters)
+    if (llvm::none_of(parameter.names, [&](const std::string &name) {
+          return present.contains(name);
+        }))
+      add(parameter.names.front(), whyMissing({}));
+  if (forTraining && !metadata.parameters.empty() && metadata.signature.empty())
+    listComputed();
+  if (forTraining)
+    listFoldedInPart();
+}
+
+void listMissing(const ::onnx::GraphProto &graph, const Metadata &metadata,
+                 ArrayRef<Initializer> initializers, bool forTraining,
+                 std::vector<Untrained> &untrained) {
+  Missing(graph, metadata, initializers, forTraining, untrained).list();
+}
+
+} // namespace shardonnx
