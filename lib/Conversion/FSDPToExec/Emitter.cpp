@@ -371,6 +371,9 @@ LogicalResult Emitter::emit(Operation &op) {
     return emitUnitOp(op);
   if (emitLeaf(op))
     return success();
+  if (auto parts = dyn_cast<nn::DecomposableOpInterface>(op);
+      parts && parts.isComposite())
+    return op.emitOpError("is not taken apart: run nn-decompose first");
   return TypeSwitch<Operation *, LogicalResult>(&op)
       .Case([&](LibraryCallOpInterface call) {
         call.emitCall(*this);

@@ -8,6 +8,14 @@ func.func @eval(%x: tensor<4x8xf32>) {
 
 // -----
 
+func.func @eval(%x: tensor<1x4x2x8xf32>, %s: tensor<2xf32>) {
+  // expected-error @+1 {{is not taken apart: run nn-decompose first}}
+  %0:2 = nn.attention %x, %x, %x sink(%s) {scale = 1.0 : f32} : (tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32>, tensor<2xf32>) -> (tensor<1x4x2x8xf32>, tensor<1x2x4xf32>)
+  return
+}
+
+// -----
+
 fsdp.unit @u sharded f32 reduce f32 length 0 []
 func.func @eval() {
   // expected-error @+1 {{is not asynchronous: run fsdp-schedule first}}
