@@ -229,6 +229,42 @@ class GroupedQueries(Decoder):
                          lambda: nn.RMSNorm(WIDTH, eps=1e-6), positions=False)
 
 
+class SinkAttention(GroupedAttention):
+    """A sink of each head beside its keys, as in gpt-oss; pairs are rotated as
+    complex numbers are, and values are scaled (MiMo)."""
+
+    def __init__(self):
+        super().__init__()
+        self.sinks = nn.Parameter(torch.randn(HEADS))
+
+    def forward(self, x):
+        b, t, _ = x.shape
+        q, k, v = (heads_of(p(x), n) for p, n in (
+            (self.q_proj, HEADS), (self.k_proj, self.groups),
+            (self.v_proj, self.groups)))
+        q, k = self.turn(q, t), self.turn(k, t)
+        k, v = (y.repeat_interleave(HEADS // self.groups, dim=1)
+                for y in (k, v * 0.7))
+        scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+        future = torch.ones(t, t, dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(future, float("-inf"))
+        sinks = self.sinks.reshape(1, -1, 1, 1).expand(b, -1, t, 1)
+        weights = torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]
+        return self.o_proj(merged(weights @ v))
+
+    def turn(self, x, t):
+        cos, sin = self.cos[:t], self.sin[:t]
+        a, b = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
+        return torch.stack([a * cos - b * sin, a * sin + b * cos],
+                           -1).flatten(-2)
+
+
+@module(language, "causal-lm")
+class Sinks(Decoder):
+    def __init__(self):
+        super().__init__(SinkAttention, SwiGLU, positions=False)
+
+
 class OffsetNorm(nn.Module):
     """Gemma's: one is added to a weight that starts as zero."""
 

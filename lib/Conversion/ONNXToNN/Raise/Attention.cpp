@@ -287,7 +287,7 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     Heads q = readHeads(product.getLhs(), product.getTransposeLhs(), merged);
     Heads k = readHeads(product.getRhs(), !product.getTransposeRhs(), merged);
     Heads v = readHeads(op.getRhs(), op.getTransposeRhs(), merged);
-    if (v.scale != 1 || q.batch() != k.batch() || q.batch() != v.batch() ||
+    if (q.batch() != k.batch() || q.batch() != v.batch() ||
         k.heads() != v.heads() || k.seq() != v.seq() || q.dim() != k.dim() ||
         q.heads() % k.heads() != 0 || !haveAll(q) || !haveAll(k) ||
         !haveAll(v) ||
@@ -304,6 +304,10 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     // Beside a sink such a query weighs nothing.
     if (!sink && !hiddenQueries.canBeRestored(q.heads(), v.heads()))
       return failure();
+    if (v.scale != 1) {
+      v.value = b.mul(v.value, v.scale);
+      v.scale = 1;
+    }
     if (sink)
       sink = b.f32(b.reshape(sink, {q.heads()}));
     scores.scale *= q.scale * k.scale;

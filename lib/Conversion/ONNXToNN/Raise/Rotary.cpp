@@ -262,10 +262,11 @@ Value stripReshapes(Value value) {
   return value;
 }
 
-/// Whether `value` holds element `which` of each pair of `x`'s elements.
-bool isOfPairs(Value value, Value x, int64_t which) {
+/// Whether `value` holds element `which` of each pair of the elements of x, or
+/// of a view of it, as one of `shape`.
+bool isOfPairs(Value value, Value x, ArrayRef<int64_t> shape, int64_t which) {
   auto slice = stripReshapes(value).getDefiningOp<nn::SliceOp>();
-  SmallVector<int64_t> pairs(shapeOf(x));
+  SmallVector<int64_t> pairs(shape);
   if (!slice || stripReshapes(slice.getOperand()) != stripReshapes(x))
     return false;
   pairs.back() /= 2;
@@ -290,8 +291,55 @@ bool isRotatedPair(Value value, Value x) {
   auto neg = stripReshapes(concat.getInputs()[0]).getDefiningOp<nn::NegOp>();
   return neg && static_cast<size_t>(concat.getAxis()) == pairs.size() - 1 &&
          shapeOf(concat.getResult()) == ArrayRef<int64_t>(pairs) &&
-         isOfPairs(neg.getOperand(), x, 1) &&
-         isOfPairs(concat.getInputs()[1], x, 0);
+         isOfPairs(neg.getOperand(), x, shapeOf(x), 1) &&
+         isOfPairs(concat.getInputs()[1], x, shapeOf(x), 0);
+}
+
+/// How something of four axes is rotated.
+struct Rotation {
+  const Tables *tables = nullptr;
+  bool seqFirst = false; // [batch, seq, heads, dim]
+  bool interleaved = false;
+  Turn turn = Turn::Forward;
+};
+
+/// The rotation of `shape` by two constants, if they are tables for it.
+std::optional<Rotation> matchRotation(ArrayRef<int64_t> shape, Value cos,
+                                      Value sin, Layout layout,
+                                      TableReader &reader) {
+  // [batch, heads, seq, dim] as a rule; some models rotate before they
+  // transpose, and then the axis of the tables tells.
+  ArrayRef<int64_t> tableShape = shapeOf(cos);
+  if (tableShape.size() != 4 && tableShape.size() != 2)
+    return std::nullopt;
+  Rotation rotation;
+  rotation.seqFirst = tableShape.size() == 4 && tableShape[2] == 1 &&
+                      tableShape[1] == shape[1] && tableShape[1] != 1;
+  int64_t seq = rotation.seqFirst ? 1 : 2;
+  rotation.tables =
+      reader.read(cos, sin, tableShape.size() == 2 ? 0 : seq, layout);
+  if (!rotation.tables || rotation.tables->cos.width * 2 != shape[3] ||
+      rotation.tables->cos.seq != shape[seq])
+    return std::nullopt;
+  return rotation;
+}
+
+/// Puts a rotary of x in the place of `op`.
+void replaceByRotary(Operation *op, Value x, const Rotation &rotation,
+                     PatternRewriter &rewriter) {
+  Location loc = op->getLoc();
+  auto [c, s] = buildTables(rewriter, loc, *rotation.tables);
+  nn::NNBuilder b(rewriter, loc);
+  Value operand = rotation.seqFirst ? x : b.transpose(x, kSwapHeads);
+  auto flag = [&](bool set) {
+    return set ? rewriter.getUnitAttr() : UnitAttr();
+  };
+  Value result = nn::RotaryOp::create(rewriter, loc, operand.getType(), operand,
+                                      c, s, flag(rotation.interleaved),
+                                      flag(rotation.turn == Turn::Back));
+  if (!rotation.seqFirst)
+    result = b.transpose(result, kSwapHeads);
+  rewriter.replaceOp(op, b.reshape(result, shapeOf(op->getResult(0))));
 }
 
 /// x·cos + rotate_half(x)·sin (Su et al. 2021; transformers' apply_rotary).
@@ -320,44 +368,127 @@ struct RaiseRotaryEmbedding : OpRewritePattern<nn::AddOp> {
         if (x.getType() != op.getType())
           continue;
         Turn turn = matchRotatedHalf(half, x);
-        if (turn != Turn::None &&
-            succeeded(replace(op, x, cos, sin, Layout::Halves, turn, rewriter)))
-          return success();
-        if (isRotatedPair(half, x) &&
-            succeeded(replace(op, x, cos, sin, Layout::Pairs, Turn::Forward,
-                              rewriter)))
-          return success();
+        bool interleaved = turn == Turn::None && isRotatedPair(half, x);
+        if (turn == Turn::None && !interleaved)
+          continue;
+        std::optional<Rotation> rotation =
+            matchRotation(shapeOf(x), cos, sin,
+                          interleaved ? Layout::Pairs : Layout::Halves, reader);
+        if (!rotation)
+          continue;
+        rotation->interleaved = interleaved;
+        rotation->turn = interleaved ? Turn::Forward : turn;
+        replaceByRotary(op, x, *rotation, rewriter);
+        return success();
       }
     return failure();
   }
 
-  LogicalResult replace(nn::AddOp op, Value x, Value cos, Value sin,
-                        Layout layout, Turn turn,
-                        PatternRewriter &rewriter) const {
-    // [batch, heads, seq, dim] as a rule; some models rotate before they
-    // transpose, and then the axis of the tables tells.
-    ArrayRef<int64_t> tableShape = shapeOf(cos);
-    if (tableShape.size() != 4 && tableShape.size() != 2)
+  TableReader &reader;
+};
+
+/// Two parts of x and the tables that turn them.
+struct TurnedParts {
+  Value a, b, cos, sin;
+  Turn turn;
+};
+
+/// A product with a constant table, as what it multiplies and that.
+std::optional<std::pair<Value, Value>> matchTableProduct(Value value) {
+  auto product = value.getDefiningOp<nn::MulOp>();
+  if (!product)
+    return std::nullopt;
+  bool left = static_cast<bool>(matchConstant(product.getLhs()));
+  Value table = left ? product.getLhs() : product.getRhs();
+  if (!matchConstant(table))
+    return std::nullopt;
+  return std::pair(left ? product.getRhs() : product.getLhs(), table);
+}
+
+/// (a·cos - b·sin, b·cos + a·sin), or back (a·cos + b·sin, b·cos - a·sin).
+template <typename First, typename Second>
+std::optional<TurnedParts> matchTurnedParts(Value first, Value second,
+                                            Turn turn) {
+  auto one = first.getDefiningOp<First>();
+  auto other = second.getDefiningOp<Second>();
+  if (!one || !other)
+    return std::nullopt;
+  auto ac = matchTableProduct(one.getLhs()),
+       bs = matchTableProduct(one.getRhs());
+  auto bc = matchTableProduct(other.getLhs()),
+       as = matchTableProduct(other.getRhs());
+  if (!ac || !bs || !bc || !as)
+    return std::nullopt;
+  // Sums are written in either order.
+  if (std::is_same_v<Second, nn::AddOp> && bc->first != bs->first)
+    std::swap(bc, as);
+  if (std::is_same_v<First, nn::AddOp> && bc->first != bs->first)
+    std::swap(ac, bs);
+  bool same = ac->first == as->first && bs->first == bc->first &&
+              matchConstant(ac->second) == matchConstant(bc->second) &&
+              matchConstant(bs->second) == matchConstant(as->second);
+  if (!same)
+    return std::nullopt;
+  return TurnedParts{ac->first, bs->first, ac->second, bs->second, turn};
+}
+
+/// The rotated halves of x, or elements of its pairs, side by side (gpt-oss;
+/// llama's complex numbers).
+struct RaiseRotaryOfParts : OpRewritePattern<nn::ConcatOp> {
+  RaiseRotaryOfParts(MLIRContext *context, TableReader &reader)
+      : OpRewritePattern(context), reader(reader) {}
+
+  LogicalResult matchAndRewrite(nn::ConcatOp op,
+                                PatternRewriter &rewriter) const override {
+    int64_t rank = rankOf(op.getResult());
+    if (op.getInputs().size() != 2 || int64_t(op.getAxis()) != rank - 1)
       return failure();
-    bool seqFirst = tableShape.size() == 4 && tableShape[2] == 1 &&
-                    tableShape[1] == shapeOf(x)[1] && tableShape[1] != 1;
-    int64_t axis = tableShape.size() == 2 ? 0 : seqFirst ? 1 : 2;
-    const Tables *tables = reader.read(cos, sin, axis, layout);
-    if (!tables || tables->cos.width * 2 != shapeOf(x)[3] ||
-        tables->cos.seq != shapeOf(x)[seqFirst ? 1 : 2])
+    // Elements of pairs come as [..., dim / 2, 1].
+    bool interleaved = rank == 5;
+    Value first = op.getInputs()[0], second = op.getInputs()[1];
+    if (interleaved) {
+      first = stripReshapes(first);
+      second = stripReshapes(second);
+    }
+    auto parts =
+        matchTurnedParts<nn::SubOp, nn::AddOp>(first, second, Turn::Forward);
+    if (!parts)
+      parts = matchTurnedParts<nn::AddOp, nn::SubOp>(first, second, Turn::Back);
+    if (!parts || rankOf(parts->a) != 4)
       return failure();
-    Location loc = op.getLoc();
-    auto [c, s] = buildTables(rewriter, loc, *tables);
-    nn::NNBuilder b(rewriter, loc);
-    Value operand = seqFirst ? x : b.transpose(x, kSwapHeads);
-    auto flag = [&](bool set) {
-      return set ? rewriter.getUnitAttr() : UnitAttr();
-    };
-    Value result = nn::RotaryOp::create(
-        rewriter, loc, operand.getType(), operand, c, s,
-        flag(layout == Layout::Pairs), flag(turn == Turn::Back));
-    rewriter.replaceOp(op, seqFirst ? result : b.transpose(result, kSwapHeads));
+    SmallVector<int64_t> shape(shapeOf(parts->a));
+    shape.back() *= 2;
+    std::optional<Rotation> rotation =
+        matchRotation(shape, parts->cos, parts->sin, Layout::Once, reader);
+    Value x = !rotation     ? Value()
+              : interleaved ? ofPairs(*parts, shape, rewriter)
+                            : ofHalves(*parts, rewriter);
+    if (!x)
+      return failure();
+    rotation->interleaved = interleaved;
+    rotation->turn = parts->turn;
+    replaceByRotary(op, x, *rotation, rewriter);
     return success();
+  }
+
+  /// What has both halves, one behind the other; null if nothing has.
+  static Value ofHalves(const TurnedParts &parts, PatternRewriter &rewriter) {
+    Part a(parts.a), b(parts.b);
+    if (a.of != b.of || a.size != b.size || b.offset != a.offset + a.size)
+      return {};
+    return nn::NNBuilder(rewriter, a.of.getLoc())
+        .slice(a.of, rankOf(a.of) - 1, a.offset, 2 * a.size);
+  }
+
+  /// What the elements of pairs are of; null if they are not.
+  static Value ofPairs(const TurnedParts &parts, ArrayRef<int64_t> shape,
+                       PatternRewriter &rewriter) {
+    auto slice = stripReshapes(parts.a).getDefiningOp<nn::SliceOp>();
+    if (!slice || !isOfPairs(parts.a, slice.getOperand(), shape, 0) ||
+        !isOfPairs(parts.b, slice.getOperand(), shape, 1))
+      return {};
+    return nn::NNBuilder(rewriter, slice.getLoc())
+        .reshape(slice.getOperand(), shape);
   }
 
   TableReader &reader;
@@ -389,8 +520,8 @@ struct RaiseRotary : impl::RaiseRotaryBase<RaiseRotary> {
   void runOnOperation() override {
     TableReader reader;
     RewritePatternSet patterns(&getContext());
-    patterns.add<RaiseRotaryEmbedding, RaiseRotaryTables>(&getContext(),
-                                                          reader);
+    patterns.add<RaiseRotaryEmbedding, RaiseRotaryOfParts, RaiseRotaryTables>(
+        &getContext(), reader);
     if (failed(rewriteInPlace(getOperation(), std::move(patterns))))
       signalPassFailure();
   }
