@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // --batch binds axis 0 of every input, --seq axis 1 of token inputs, --dim any
-// dimension by name; a name that is bound in one place is bound everywhere.
+// dimension by name; a name that is bound in one place is bound everywhere,
+// also in sums of names.
 
 #include "Dimensions.h"
 
+#include "Subgraphs.h"
 #include "shardonnx/Import/Import.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
@@ -19,6 +21,9 @@ namespace shardonnx {
 namespace {
 
 using Dim = ::onnx::TensorShapeProto::Dimension;
+
+/// As `past_sequence_length + sequence_length`.
+bool isSum(StringRef name) { return name.contains('+'); }
 
 /// Token ids, labels, positions and masks: integers of shape [B, S].
 bool isTokenInput(const ::onnx::TypeProto::Tensor &type) {
@@ -58,7 +63,10 @@ public:
     if (!unbound.empty())
       return diagnostics.error(
           "'" + options.model + "': dynamic dimensions without a value: " +
-          unbound + "; give them with --batch=N, --seq=N or --dim NAME=N");
+          unbound + "; give them with --batch=N, --seq=N or --dim NAME=N" +
+          (isPast ? " (--dim NAME=0: keys and values of an empty past)" : ""));
+    if (!options.inputs)
+      dropEmptyInputs();
     forgetShapes();
     return success();
   }
@@ -73,9 +81,6 @@ private:
 
   LogicalResult bind(const std::string &input, int axis, Dim &dim,
                      int64_t value, StringRef option) {
-    if (value <= 0)
-      return diagnostics.error(option + "=" + Twine(value) +
-                               ": a dimension must be at least 1");
     if (dim.has_dim_value() && dim.dim_value() != value)
       return diagnostics.error(
           option + "=" + Twine(value) + ": axis " + Twine(axis) +
@@ -104,13 +109,19 @@ private:
       if (!name.empty())
         namesSeen.insert(name);
       auto named = options.dims.find(name);
+      if (!name.empty() && named != options.dims.end() && named->second == 0 &&
+          (axis == 0 || isTokenInput(type)))
+        return diagnostics.error(
+            "--dim " + name + "=0: axis " + Twine(axis) + " of input '" +
+            input.name() + "' counts " + (axis == 0 ? "samples" : "tokens") +
+            ", of which there must be one; 0 is for a past that is empty");
       if (!name.empty() && named != options.dims.end() &&
           failed(bind(input.name(), axis, dim, named->second, "--dim " + name)))
         return failure();
       if (axis == 0 && options.batch &&
           failed(bind(input.name(), axis, dim, *options.batch, "--batch")))
         return failure();
-      if (axis == 1 && options.seq && isTokenInput(type)) {
+      if (axis == 1 && options.seq && isTokenInput(type) && !isSum(name)) {
         boundSeq = true;
         if (failed(bind(input.name(), axis, dim, *options.seq, "--seq")))
           return failure();
@@ -125,11 +136,15 @@ private:
       Dim &dim = *shape.mutable_dim(axis);
       if (dim.has_dim_value())
         continue;
-      auto known = byName.find(dim.dim_param());
-      if (!dim.dim_param().empty() && known != byName.end()) {
-        dim.set_dim_value(known->second);
+      std::optional<int64_t> known = valueOf(dim.dim_param());
+      if (!known && axis == 1 && isSum(dim.dim_param()) &&
+          isTokenInput(input.type().tensor_type()))
+        known = options.seq;
+      if (known) {
+        dim.set_dim_value(*known);
         continue;
       }
+      isPast |= StringRef(dim.dim_param()).contains("past");
       unbound += unbound.empty() ? "" : ", ";
       if (!dim.dim_param().empty())
         unbound += "'" + dim.dim_param() + "' (";
@@ -137,6 +152,47 @@ private:
           "axis " + std::to_string(axis) + " of input '" + input.name() + "'";
       if (!dim.dim_param().empty())
         unbound += ")";
+    }
+  }
+
+  /// The value of a name, or of a sum of names and numbers, if it is known.
+  std::optional<int64_t> valueOf(StringRef name) const {
+    int64_t sum = 0;
+    SmallVector<StringRef> terms;
+    name.split(terms, '+');
+    for (StringRef term : terms) {
+      auto known = byName.find(term.trim());
+      int64_t value = 0;
+      if (known != byName.end())
+        value = known->second;
+      else if (term.trim().getAsInteger(10, value))
+        return std::nullopt;
+      sum += value;
+    }
+    return sum;
+  }
+
+  /// Keys and values of a past of no tokens, as it is in training: an input
+  /// without elements is no input.
+  void dropEmptyInputs() {
+    auto &inputs = *graph.mutable_input();
+    for (int i = inputs.size() - 1; i >= 0; --i) {
+      const auto &type = inputs.Get(i).type().tensor_type();
+      if (llvm::none_of(type.shape().dim(),
+                        [](const Dim &dim) { return dim.dim_value() == 0; }))
+        continue;
+      ::onnx::NodeProto &node =
+          appendNode(graph, "Constant", {}, {inputs.Get(i).name()}, "");
+      ::onnx::AttributeProto &value = *node.add_attribute();
+      value.set_name("value");
+      value.set_type(::onnx::AttributeProto::TENSOR);
+      value.mutable_t()->set_data_type(type.elem_type());
+      for (const Dim &dim : type.shape().dim())
+        value.mutable_t()->add_dims(dim.dim_value());
+      value.mutable_t()->set_raw_data("");
+      for (int at = graph.node_size() - 1; at > 0; --at)
+        graph.mutable_node()->SwapElements(at, at - 1);
+      inputs.DeleteSubrange(i, 1);
     }
   }
 
@@ -159,7 +215,7 @@ private:
   Diagnostics &diagnostics;
   llvm::StringMap<int64_t> byName;
   llvm::StringSet<> namesSeen;
-  bool boundSeq = false;
+  bool boundSeq = false, isPast = false;
 };
 
 } // namespace

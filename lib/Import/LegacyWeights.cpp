@@ -4,6 +4,7 @@
 #include "LegacyWeights.h"
 
 #include "MergedByPath.h"
+#include "Untold.h"
 #include "shardonnx/Support/InputFile.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
@@ -20,8 +21,9 @@ namespace shardonnx {
 namespace {
 
 /// A name that the exporter made up: `onnx::MatMul_388`, or `388` before 1.13.
+/// Tools that join graphs put a name before it.
 bool isNumbered(StringRef name) {
-  if (name.consume_front("onnx::"))
+  if (auto at = name.rfind("onnx::"); at != StringRef::npos)
     name = name.rsplit('_').second;
   return !name.empty() && llvm::all_of(name, llvm::isDigit);
 }
@@ -30,7 +32,7 @@ class Finder {
 public:
   Finder(const ::onnx::GraphProto &graph, const Metadata &metadata,
          const std::vector<Initializer> &initializers, StringRef modelPath)
-      : graph(graph), modelPath(modelPath),
+      : graph(graph), initializers(initializers), modelPath(modelPath),
         paths(graph, metadata, initializers) {
     for (const Initializer &init : initializers)
       byName[init.name] = &init;
@@ -58,8 +60,10 @@ private:
   bool isTranspose(const Initializer &a, const Initializer &b) const;
   /// The embedding that `init` holds a transposed copy of, or null.
   const Initializer *findTied(const Initializer &init) const;
+  void addFoldedCopies(std::vector<LegacyWeight> &found) const;
 
   const ::onnx::GraphProto &graph;
+  ArrayRef<Initializer> initializers;
   StringRef modelPath;
   ModulePaths paths;
   llvm::StringMap<const Initializer *> byName;
@@ -103,9 +107,20 @@ bool Finder::isTranspose(const Initializer &a, const Initializer &b) const {
   return true;
 }
 
+/// x·w + b, as tools join a product with its sum.
+static bool isPlainGemm(const ::onnx::NodeProto &node) {
+  return node.op_type() == "Gemm" && node.input_size() >= 2 &&
+         llvm::all_of(node.attribute(), [](const auto &attribute) {
+           return attribute.type() == ::onnx::AttributeProto::FLOAT
+                      ? attribute.f() == 1
+                      : attribute.i() == 0;
+         });
+}
+
 bool Finder::isProduct(const ::onnx::NodeProto &node) const {
-  if (node.op_type() != "MatMul" || node.input_size() != 2 ||
-      node.output_size() == 0 || !isNumbered(node.input(1)))
+  bool product = node.op_type() == "MatMul" && node.input_size() == 2;
+  if ((!product && !isPlainGemm(node)) || node.output_size() == 0 ||
+      !isNumbered(node.input(1)))
     return false;
   const Initializer *init = find(node.input(1));
   return init && init->type.getRank() == 2 &&
@@ -114,6 +129,11 @@ bool Finder::isProduct(const ::onnx::NodeProto &node) const {
 
 /// The vector that is added to the product, if nothing else is done with it.
 const Initializer *Finder::biasOf(const ::onnx::NodeProto &node) const {
+  if (node.op_type() == "Gemm") {
+    const Initializer *bias =
+        node.input_size() > 2 ? find(node.input(2)) : nullptr;
+    return bias && bias->type.getRank() == 1 ? bias : nullptr;
+  }
   auto found = readers.find(node.output(0));
   if (found == readers.end() || found->second.size() != 1 ||
       found->second.front()->op_type() != "Add")
@@ -137,21 +157,24 @@ bool Finder::hasOneProduct(StringRef path) const {
   return true;
 }
 
-/// By the bias (`x.in_proj_bias` is added to a product with
+/// By the bias of a Gemm, whose name a tool may have made up; else by the bias
+/// that is added (`x.in_proj_bias` is added to a product with
 /// `x.in_proj_weight`), which also has the whole path of a module that another
 /// one calls; else by the module, if it has no other product.
 std::string Finder::targetOf(const ::onnx::NodeProto &node) const {
   if (!isProduct(node))
     return "";
   std::string path = paths.of(node), target;
-  if (path.empty())
+  bool unnamed = path.empty() && node.op_type() == "Gemm";
+  if (path.empty() && !unnamed)
     return "";
   const Initializer *bias = biasOf(node);
   StringRef name = bias ? StringRef(bias->name) : StringRef();
   if (name.consume_back("bias") &&
-      (name.starts_with(path + ".") || name.ends_with("." + path + ".")))
+      (unnamed || name.starts_with(path + ".") ||
+       name.ends_with("." + path + ".") || name.ends_with("/" + path + ".")))
     target = name.str() + "weight";
-  else if (hasOneProduct(path))
+  else if (!unnamed && hasOneProduct(path))
     target = path + ".weight";
   return target.empty() || find(target) ? "" : target;
 }
@@ -200,7 +223,24 @@ std::vector<LegacyWeight> Finder::run() {
     }
     found.push_back(std::move(weight));
   }
+  addFoldedCopies(found);
   return found;
+}
+
+/// Transposed copies of embeddings that a tool has folded, whoever reads them:
+/// to train apart from the table they would have names of their own.
+void Finder::addFoldedCopies(std::vector<LegacyWeight> &found) const {
+  llvm::StringSet<> known;
+  for (const LegacyWeight &weight : found)
+    known.insert(weight.name);
+  for (const Initializer &init : initializers) {
+    if (known.contains(init.name) || init.type.getRank() != 2 ||
+        !isa<FloatType>(init.type.getElementType()) ||
+        (!isNumbered(init.name) && !isComputedName(init.name)))
+      continue;
+    if (const Initializer *tied = findTied(init))
+      found.push_back({init.name, "", tied->name, /*copyIsTransposed=*/true});
+  }
 }
 
 } // namespace

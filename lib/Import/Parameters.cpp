@@ -39,6 +39,15 @@ bool isBufferName(StringRef name) {
   return llvm::is_contained(names, last);
 }
 
+bool isBufferByUse(const ::onnx::GraphProto &graph, StringRef name) {
+  return isReadOnlyAs(graph, name, [](const ::onnx::NodeProto &node, int i) {
+    bool norm = node.op_type() == "BatchNormalization";
+    bool scaled = node.op_type() == "Resize" || node.op_type() == "Upsample" ||
+                  node.op_type() == "DequantizeLinear";
+    return (norm && i >= 3) || (scaled && i >= 1);
+  });
+}
+
 namespace {
 
 class Taker {
@@ -91,7 +100,6 @@ private:
   bool isTransposedLinear(const Initializer &init, StringRef target) const;
   void recoverLegacy();
   bool isParameter(const Initializer &init) const;
-  bool isBufferByUse(StringRef name) const;
   LogicalResult markTrainable();
   LogicalResult nameTied();
   LogicalResult nameAsAnnotated();
@@ -119,7 +127,7 @@ LogicalResult Taker::read(const ::onnx::TensorProto &tensor,
                           const InitializerBytes &bytes) {
   Initializer init;
   init.name = init.symbol = tensor.name();
-  init.isConstant = bytes.isConstant;
+  init.isConstant = bytes.isConstant || (untold && isLiteralName(init.name));
   init.isStripped = bytes.stripped;
   if (init.name.empty())
     return fail("an initializer has no name");
@@ -318,17 +326,7 @@ bool Taker::isParameter(const Initializer &init) const {
   return !init.isConstant && !isBufferName(init.symbol) &&
          (init.type.getNumElements() > 1 ||
           (untold && !isComputedName(init.symbol))) &&
-         !isBufferByUse(init.name);
-}
-
-/// Whether its readers are ops to which it is no weight: running statistics,
-/// the scales of a resampled image.
-bool Taker::isBufferByUse(StringRef name) const {
-  return isReadOnlyAs(graph, name, [](const ::onnx::NodeProto &node, int i) {
-    bool norm = node.op_type() == "BatchNormalization";
-    bool resampled = node.op_type() == "Resize" || node.op_type() == "Upsample";
-    return (norm && i >= 3) || (resampled && i >= 1);
-  });
+         !isBufferByUse(graph, init.name);
 }
 
 LogicalResult Taker::markTrainable() {

@@ -18,8 +18,9 @@
 #include <vector>
 
 namespace onnx {
+class GraphProto;
 class ModelProto;
-}
+} // namespace onnx
 
 namespace shardonnx {
 
@@ -70,6 +71,10 @@ struct ModelInitializers {
 
 /// Buffers that are known by the last part of their name.
 bool isBufferName(llvm::StringRef name);
+
+/// Whether its readers are ops to which it is no weight: running statistics,
+/// the scales of a resampled image or of quantized weights.
+bool isBufferByUse(const ::onnx::GraphProto &graph, llvm::StringRef name);
 
 /// Reads the initializers and takes them out of the graph: each becomes a graph
 /// input for the ONNX library, except small constants, which it needs for

@@ -34,6 +34,11 @@ std::string listNames(llvm::ArrayRef<std::string> names) {
   return list;
 }
 
+/// `/transformer/h.0/mlp/act/Mul_3_output_0`
+bool isNodeOutput(StringRef name) {
+  return name.contains('/') && name.rsplit('/').second.contains("_output_");
+}
+
 /// As PyTorch's layers name their parameters, and people those of embeddings.
 bool isWeightName(StringRef name) {
   StringRef last = name.rsplit('.').second;
@@ -218,7 +223,7 @@ llvm::LogicalResult Telling::tellOlder() {
   std::vector<std::string> others, folded;
   for (const Initializer &init : initializers)
     if (isComputedName(init.symbol)) {
-      if (!init.isConstant &&
+      if (!init.isConstant && !isBufferByUse(graph, init.name) &&
           llvm::isa<mlir::FloatType>(init.type.getElementType()))
         folded.push_back(init.symbol);
     } else if (init.trainable && !isWeightName(init.symbol)) {
@@ -260,12 +265,28 @@ llvm::LogicalResult Telling::tellOlder() {
 
 } // namespace
 
-bool isUntold(const ::onnx::ModelProto &model, const Metadata &metadata) {
-  return model.producer_name() == "pytorch" && metadata.signature.empty() &&
-         metadata.parameters.empty();
+/// Names its nodes by their modules, `/lm_head/MatMul_output_0`, whatever tool
+/// has written the file since.
+static bool isOfOlderExporter(const ::onnx::GraphProto &graph) {
+  return llvm::any_of(graph.node(), [](const ::onnx::NodeProto &node) {
+    return llvm::any_of(node.output(), isNodeOutput);
+  });
 }
 
-bool isComputedName(StringRef name) { return name.contains("::"); }
+bool isUntold(const ::onnx::ModelProto &model, const Metadata &metadata) {
+  return metadata.signature.empty() && metadata.parameters.empty() &&
+         (model.producer_name() == "pytorch" ||
+          isOfOlderExporter(model.graph()));
+}
+
+bool isComputedName(StringRef name) {
+  return name.contains("::") || name.ends_with("_transposed") ||
+         isNodeOutput(name);
+}
+
+bool isLiteralName(StringRef name) {
+  return isNodeOutput(name) && name.rsplit('/').second.starts_with("Constant");
+}
 
 llvm::LogicalResult tellUntold(const ::onnx::ModelProto &model,
                                const Metadata &metadata,

@@ -15,8 +15,14 @@ namespace shardonnx {
 /// what it computed, and constants of the program are no initializers.
 bool isUntold(const ::onnx::ModelProto &model, const Metadata &metadata);
 
-/// What the older exporter has computed is named by its node, `onnx::Conv_9`.
+/// What the older exporter has computed is named by its node, `onnx::Conv_9`;
+/// what a tool has folded of its graph, by the node that computed it
+/// (`/attn/Transpose_2_output_0`) or that reads it (`wte.weight_transposed`).
 bool isComputedName(llvm::StringRef name);
+
+/// A Constant of its graph that a tool has made an initializer: a number of the
+/// program.
+bool isLiteralName(llvm::StringRef name);
 
 /// What no exporter says of a module: the older one neither which arrays are
 /// buffers nor which parameters are frozen, none whether adapters train alone.

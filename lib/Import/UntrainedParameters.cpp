@@ -39,6 +39,7 @@ private:
   std::string whyMissing(const SignatureInput &input) const;
   void add(const std::string &name, const std::string &reason);
   void listComputed();
+  void listQuantized();
   bool isFoldedWithoutGradient(const Initializer &init) const;
   void listFoldedInPart();
 
@@ -171,10 +172,23 @@ void Missing::listComputed() {
       read.insert(input);
   for (const Initializer &init : initializers)
     if (!init.isParameter && !init.isConstant && isComputedName(init.name) &&
+        !isBufferByUse(graph, init.name) &&
         isa<FloatType>(init.type.getElementType()) && read.contains(init.name))
       untrained.push_back({init.symbol,
                            "computed from others by the older exporter", false,
                            true});
+}
+
+/// Weights that a tool has quantized: integers have no gradient.
+void Missing::listQuantized() {
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    const Initializer *init =
+        node.op_type() == "DequantizeLinear" && node.input_size() > 0
+            ? byName.lookup(node.input(0))
+            : nullptr;
+    if (init && init->type.getRank() > 1)
+      untrained.push_back({init->symbol, "quantized to integers"});
+  }
 }
 
 /// Whether no gradient went from a folded constant to what it was folded from:
@@ -230,6 +244,8 @@ void Missing::list() {
       add(parameter.names.front(), whyMissing({}));
   if (forTraining && !metadata.parameters.empty() && metadata.signature.empty())
     listComputed();
+  if (forTraining && metadata.parameters.empty() && metadata.signature.empty())
+    listQuantized();
   if (forTraining)
     listFoldedInPart();
 }

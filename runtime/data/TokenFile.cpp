@@ -129,6 +129,7 @@ void TokenFile::checkTokenType(const std::optional<std::string> &tokenType) {
 }
 
 void TokenFile::checkInputs() {
+  const Manifest::Input *tokens = nullptr;
   for (const Manifest::Input &input : manifest.inputs) {
     if (input.kind == Kind::Data)
       fail("'", file.path(), "' holds tokens only, and the graph's input '",
@@ -140,6 +141,15 @@ void TokenFile::checkInputs() {
     if (hasKnownValue(input) || input.kind == Kind::Random ||
         input.kind == Kind::FirstKeys)
       continue;
+    if (input.kind == Kind::Tokens && tokens)
+      fail("'", file.path(),
+           "' holds one row of tokens a sample, and two of "
+           "the graph's inputs index tables, '",
+           tokens->name, "' and '", input.name,
+           "': give an .npz or .safetensors file with an array for "
+           "each, or export positions as 'position_ids'");
+    if (input.kind == Kind::Tokens)
+      tokens = &input;
     int64_t n = rowElements(input);
     if (length != 0 && n != length)
       fail("the graph's input '", input.name, "' takes ", n,

@@ -207,6 +207,10 @@ TEST(TokenFile, NamesWhatIsWrong) {
   EXPECT_SAYS(errorOf(folder.write("v.bin", tokens), m),
               "token 10 at position 10, outside the vocabulary of 10");
   EXPECT_SAYS(errorOf(folder.write("t.txt", tokens), m), ".safetensors");
+  m.inputs[2] = {"places", Kind::Tokens, SHX_I64, {2, 4}, 4};
+  EXPECT_SAYS(errorOf(folder / "v.bin", m),
+              "two of the graph's inputs index tables, 'input_ids' and "
+              "'places'");
   m.inputs[0].kind = Kind::Data;
   EXPECT_SAYS(errorOf(folder / "v.bin", m), "holds tokens only");
   EXPECT_SAYS(errorOf(folder.path + "/", m), "");

@@ -16,10 +16,10 @@ void addDim(CompileOptions &options, const std::string &text) {
   if (equals == std::string::npos || equals == 0)
     usageError("--dim: '" + text + "' is not NAME=N");
   std::optional<int64_t> size =
-      parseWhole(text.substr(equals + 1), 1, kLargestDimension);
+      parseWhole(text.substr(equals + 1), 0, kLargestDimension);
   if (!size)
     usageError("--dim: '" + text.substr(equals + 1) + "' in '" + text +
-               "' is not a whole number within 1..." +
+               "' is not a whole number within 0..." +
                std::to_string(kLargestDimension));
   auto [entry, isNew] = options.dims.try_emplace(text.substr(0, equals), *size);
   if (!isNew && entry->second != *size)
