@@ -21,15 +21,19 @@ What is written is one entry `shardonnx.module` of the model's metadata, JSON:
                      "requires_grad": true, "padding_idx": 0}, ...],
      "buffers": ["mask", ...],
      "dropout": {"h.0.drop": 0.1, ...},
-     "stops_gradients": ["Quantiser", ...]}
+     "stops_gradients": ["Quantiser", ...],
+     "autocast": ["Rotary", ...], "regions": "no_grad"}
 
 `names` are all names of a parameter in the state dict: several where modules
 share it. `stops_gradients` are the classes whose code calls detach() or
-torch.no_grad(), which only `dynamo=True` leaves a trace of. The compiler trains what requires a gradient, lists everything else
-by name and reason, and says where an export in evaluation mode has lost
-dropout.
+torch.no_grad(), of which only `dynamo=True` leaves a trace; `autocast` those
+that call torch.autocast(), which leaves the same one, and `regions` says, where
+`export` has seen it, that all are of torch.no_grad(). The compiler trains what
+requires a gradient, lists everything else by name and reason, and says where an
+export in evaluation mode has lost dropout.
 """
 
+import contextlib
 import inspect
 import json
 import re
@@ -38,21 +42,56 @@ KEY = "shardonnx.module"
 TRACE = "pkg.torch.onnx.stack_trace"
 
 
-def stops_gradients(module):
-    """Classes of people's own in whose code gradients may stop."""
+def classes_with(pattern, modules):
+    """Classes of people's own in whose code the pattern stands."""
     found = set()
-    for part in module.modules():
-        kind = type(part)
-        if kind.__module__.startswith("torch.") or not list(part.parameters()):
+    for kind in map(type, modules):
+        if kind.__module__.startswith("torch."):
             continue
-        for function in filter(inspect.isfunction, vars(kind).values()):
+        for function in vars(kind).values():
+            function = inspect.unwrap(function) if callable(function) else None
+            if not inspect.isfunction(function):
+                continue
             try:
                 code = inspect.getsource(function)
             except OSError:  # made without a file
                 continue
-            if re.search(r"\.detach\(\)|no_grad\(|set_grad_enabled\(", code):
+            if re.search(pattern, code):
                 found.add(kind.__name__)
     return sorted(found)
+
+
+def stops_gradients(module):
+    """Classes in whose code gradients may stop."""
+    return classes_with(r"\.detach\(\)|no_grad\(|set_grad_enabled\(",
+                        (m for m in module.modules() if list(m.parameters())))
+
+
+@contextlib.contextmanager
+def without_idle_autocast():
+    """torch.autocast() that is not enabled does nothing, and is traced as what
+    stands under torch.no_grad() is. Gives a list of those that are enabled."""
+    import torch
+
+    kind = torch.autocast
+    enter, leave, idle, enabled = kind.__enter__, kind.__exit__, [], []
+
+    def entered(self):
+        idle.append(not self._enabled and
+                    not torch.is_autocast_enabled(self.device))
+        if idle[-1]:
+            return self
+        enabled.append(self)
+        return enter(self)
+
+    def left(self, *error):
+        return None if idle.pop() else leave(self, *error)
+
+    kind.__enter__, kind.__exit__ = entered, left
+    try:
+        yield enabled
+    finally:
+        kind.__enter__, kind.__exit__ = enter, leave
 
 
 def drop_traces(nodes):
@@ -83,16 +122,17 @@ def describe(module):
                 dropout[path] = ratio
     return {"version": 1, "parameters": list(parameters.values()),
             "buffers": [name for name, _ in module.named_buffers()],
-            "dropout": dropout, "stops_gradients": stops_gradients(module)}
+            "dropout": dropout, "stops_gradients": stops_gradients(module),
+            "autocast": classes_with(r"\bautocast\(", module.modules())}
 
 
-def annotate(model, module):
-    """Adds the description of `module` to an export of it.
+def annotate(model, module, **known):
+    """Adds the description of `module` to an export of it, and what is `known`.
 
     `model` is the path of a file, a torch.onnx.ONNXProgram that is not yet
     saved, or an onnx.ModelProto. The weights of a file are not read.
     """
-    text = json.dumps(describe(module), separators=(",", ":"))
+    text = json.dumps({**describe(module), **known}, separators=(",", ":"))
     if hasattr(model, "save"):  # an ONNXProgram
         model.model.metadata_props[KEY] = text
         return
@@ -127,9 +167,10 @@ def export(module, args=(), path=None, *, external_data=None, **options):
         return None
     options.setdefault("optimize", False)
     options.setdefault("verbose", False)
-    program = torch.onnx.export(module, args, **options)
+    with without_idle_autocast() as enabled:
+        program = torch.onnx.export(module, args, **options)
     drop_traces(program.model.graph.all_nodes())
-    annotate(program, module)
+    annotate(program, module, **({} if enabled else {"regions": "no_grad"}))
     if path is not None:
         if external_data is None:
             size = sum(p.nbytes for p in module.parameters())

@@ -92,7 +92,8 @@ public:
     // `eval` runs what the graph says, a program is trained as the module was.
     bool forTraining = !options.inputs;
     Metadata metadata = readMetadata(model);
-    if (forTraining && failed(refuseErasedDetach(metadata)))
+    if (forTraining && (failed(refuseErasedDetach(metadata)) ||
+                        failed(refuseMergedNorms(metadata))))
       return {};
     if (!forTraining)
       metadata.forgetDropped();
@@ -108,8 +109,7 @@ public:
                          forTraining, diagnostics);
     if (failed(taken) ||
         failed(stopGradients(*model.mutable_graph(), metadata,
-                             taken->initializers, options.model,
-                             diagnostics)) ||
+                             taken->initializers, options, diagnostics)) ||
         (forTraining && failed(tellUntold(model, metadata, options,
                                           taken->initializers, diagnostics))) ||
         failed(normalize(metadata)))
@@ -143,6 +143,20 @@ private:
     return fail("node '" + reader +
                 "' read x.detach(), which the exporter has erased: gradients "
                 "would flow past it; export with optimize=False");
+  }
+  /// onnxscript's rules FuseBatchNormInto…: running statistics even of a norm
+  /// that takes those of the batch, under the name of the product's weight.
+  LogicalResult refuseMergedNorms(const Metadata &metadata) {
+    static constexpr StringRef products[] = {"Conv", "ConvTranspose", "Gemm",
+                                             "MatMul"};
+    for (const ::onnx::NodeProto &node : model.graph().node())
+      if (StringRef(metadata.infoOf(node).target).contains("batch_norm") &&
+          llvm::is_contained(products, node.op_type()))
+        return fail("node '" + node.name() + "' (" + node.op_type() +
+                    ") is a product that the exporter has merged with a batch "
+                    "norm: neither has its own weights any longer; export with "
+                    "optimize=False");
+    return success();
   }
   LogicalResult check() {
     return step(onnxlib::check(model), "is not a valid ONNX model");

@@ -170,10 +170,13 @@ void readAnnotation(StringRef text, Metadata &metadata) {
     for (const json::Value &name : *buffers)
       if (auto string = name.getAsString())
         metadata.buffers.insert(*string);
-  if (const json::Array *classes = root->getArray("stops_gradients"))
-    for (const json::Value &name : *classes)
-      if (auto string = name.getAsString())
-        metadata.stopping.push_back(string->str());
+  for (auto [key, list] : {std::pair("stops_gradients", &metadata.stopping),
+                           std::pair("autocast", &metadata.autocasting)})
+    if (const json::Array *classes = root->getArray(key))
+      for (const json::Value &name : *classes)
+        if (auto string = name.getAsString())
+          list->push_back(string->str());
+  metadata.onlyNoGrad = root->getString("regions") == StringRef("no_grad");
   if (const json::Object *dropout = root->getObject("dropout"))
     for (const auto &[module, ratio] : *dropout)
       if (auto number = ratio.getAsNumber())

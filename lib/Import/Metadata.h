@@ -85,8 +85,11 @@ struct Metadata {
   /// Modules that drop out in training, in an export that does not.
   std::vector<std::pair<std::string, double>> dropout;
 
-  /// Classes of modules whose code stops gradients.
-  std::vector<std::string> stopping;
+  /// Classes of modules whose code stops gradients, and of those whose code
+  /// calls torch.autocast().
+  std::vector<std::string> stopping, autocasting;
+  /// No region is of torch.autocast().
+  bool onlyNoGrad = false;
 
   /// What is known of a node, or null.
   const NodeInfo *findInfo(const ::onnx::NodeProto &node) const;

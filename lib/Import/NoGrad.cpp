@@ -6,6 +6,7 @@
 #include "NoGrad.h"
 
 #include "Subgraphs.h"
+#include "shardonnx/Import/Import.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -50,16 +51,36 @@ StringRef operatorOf(StringRef call) {
   return !number.empty() && llvm::all_of(number, llvm::isDigit) ? op : call;
 }
 
+/// Integers and flags; no gradient goes through them, wherever they stand.
+bool hasNoGradient(const ::onnx::NodeProto &node) {
+  static constexpr StringRef ops[] = {
+      "ArgMax", "ArgMin", "Shape", "Size",        "Equal", "Greater",
+      "Less",   "Not",    "And",   "LessOrEqual", "Or",    "GreaterOrEqual",
+      "IsNaN",  "IsInf",  "Xor",   "NonZero"};
+  auto isFloat = [](int64_t type) {
+    return type == ::onnx::TensorProto::FLOAT ||
+           type == ::onnx::TensorProto::DOUBLE ||
+           type == ::onnx::TensorProto::FLOAT16 ||
+           type == ::onnx::TensorProto::BFLOAT16;
+  };
+  return llvm::is_contained(ops, node.op_type()) ||
+         (node.op_type() == "Cast" &&
+          llvm::any_of(node.attribute(), [&](const auto &attribute) {
+            return attribute.name() == "to" && !isFloat(attribute.i());
+          }));
+}
+
 class Stopper {
 public:
-  Stopper(::onnx::GraphProto &graph, Metadata &metadata, StringRef modelPath,
-          Diagnostics &diagnostics)
-      : graph(graph), metadata(metadata), modelPath(modelPath),
+  Stopper(::onnx::GraphProto &graph, Metadata &metadata,
+          const ImportOptions &options, Diagnostics &diagnostics)
+      : graph(graph), metadata(metadata), options(options),
         diagnostics(diagnostics) {}
 
   LogicalResult run(ArrayRef<Initializer> initializers);
 
 private:
+  LogicalResult decideWhich();
   bool isInside(const ::onnx::NodeProto &node, const NodeInfo &info) const;
   LogicalResult leave(::onnx::NodeProto &node, const NodeInfo &info);
   LogicalResult checkMerged(const NodeInfo &reader, StringRef call);
@@ -67,11 +88,12 @@ private:
 
   ::onnx::GraphProto &graph;
   Metadata &metadata;
-  StringRef modelPath;
+  const ImportOptions &options;
   Diagnostics &diagnostics;
   /// Values that depend on what is trained; of those that are computed without
   /// gradients, the operator; and those of them that are read outside.
   llvm::StringSet<> trained, stopped, calls;
+  bool stops = true;
   llvm::StringMap<std::string> inside;
 };
 
@@ -99,7 +121,7 @@ LogicalResult Stopper::checkMerged(const NodeInfo &reader, StringRef call) {
     if (operatorOf(argument.name) == operatorOf(call) &&
         !calls.contains(argument.name))
       return diagnostics.error(
-          "'" + modelPath + "': node '" + reader.node + "' read '" +
+          "'" + options.model + "': node '" + reader.node + "' read '" +
           argument.name + "', which the exporter has merged with '" + call +
           "' under torch.no_grad(): gradients could not flow; export with "
           "optimize=False");
@@ -136,7 +158,7 @@ void Stopper::addStops() {
       info.node = stop.name();
       info.op = stop.op_type();
       info.path = metadata.infoOf(made).path;
-      info.dropped.detaches = true;
+      info.dropped.detaches = stops;
       metadata.nodes[stop.output(0)] = std::move(info);
     }
   }
@@ -157,13 +179,40 @@ LogicalResult Stopper::run(ArrayRef<Initializer> initializers) {
       continue;
     if (!within && failed(leave(node, info)))
       return failure();
+    if (hasNoGradient(node))
+      continue;
     for (const std::string &output : node.output()) {
       trained.insert(output);
       if (within)
         inside[output] = info.call;
     }
   }
+  if (!stopped.empty() && failed(decideWhich()))
+    return failure();
   addStops();
+  return success();
+}
+
+/// Both leave the same trace; the module's code may have only one of them.
+LogicalResult Stopper::decideWhich() {
+  bool noGrad = !metadata.stopping.empty(),
+       autocast = !metadata.autocasting.empty();
+  if (metadata.onlyNoGrad || noGrad != autocast) {
+    stops = metadata.onlyNoGrad || noGrad;
+    return success();
+  }
+  stops = !options.trainableGiven;
+  std::string text =
+      "'" + options.model + "': '" + stopped.begin()->first().str() +
+      "' is computed under torch.no_grad() or torch.autocast(), and the file "
+      "does not say under which, whether gradients end there";
+  if (options.refusesGuesses && !options.trainableGiven)
+    return diagnostics.error(
+        text +
+        "; export with models/shardonnx_export.py, have detach() stand "
+        "for torch.no_grad(), or give --trainable='.*' where they go on");
+  diagnostics.warning(
+      text + (stops ? ": they are taken to" : ": --trainable has them go on"));
   return success();
 }
 
@@ -171,11 +220,12 @@ LogicalResult Stopper::run(ArrayRef<Initializer> initializers) {
 
 LogicalResult stopGradients(::onnx::GraphProto &graph, Metadata &metadata,
                             ArrayRef<Initializer> initializers,
-                            StringRef modelPath, Diagnostics &diagnostics) {
+                            const ImportOptions &options,
+                            Diagnostics &diagnostics) {
   if (llvm::none_of(metadata.nodes,
                     [](const auto &node) { return node.second.underNoGrad; }))
     return success();
-  return Stopper(graph, metadata, modelPath, diagnostics).run(initializers);
+  return Stopper(graph, metadata, options, diagnostics).run(initializers);
 }
 
 } // namespace shardonnx

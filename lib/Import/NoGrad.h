@@ -14,21 +14,25 @@ class GraphProto;
 
 namespace shardonnx {
 
+struct ImportOptions;
+
 /// The name of the traced region that a node of the framework's program was
 /// written in, by the stack trace of the node; empty where it is the program
 /// itself. torch.export makes a function of what stands under torch.no_grad()
 /// or torch.autocast(), and traces that: its code has no file.
 llvm::StringRef regionOf(llvm::StringRef stackTrace);
 
-/// Whether a trace inside of a region is of torch.autocast(), whose function
-/// calls its arguments `arg0_1`; that under torch.no_grad() calls them what
-/// they are outside.
+/// Whether a trace inside of a region is of torch.autocast() for sure: its
+/// function may call its arguments `arg0_1`; that under torch.no_grad() calls
+/// them what they are outside.
 bool isAutocast(llvm::StringRef stackTrace);
 
-/// Stops gradients where results of torch.no_grad() leave it.
+/// Stops gradients where results of torch.no_grad() leave it. Where the file
+/// does not tell it from torch.autocast(), and it matters, no executable is
+/// made of a guess.
 llvm::LogicalResult stopGradients(::onnx::GraphProto &graph, Metadata &metadata,
                                   llvm::ArrayRef<Initializer> initializers,
-                                  llvm::StringRef modelPath,
+                                  const ImportOptions &options,
                                   Diagnostics &diagnostics);
 
 } // namespace shardonnx

@@ -3,13 +3,17 @@
 #
 # What PyTorch's exporter leaves of torch.no_grad(): the stack trace of a region
 # names no file. Kinds: plain, autocast (the region is of torch.autocast()),
-# merged (an equal product outside was merged with the one inside).
+# merged (an equal product outside was merged with the one inside), said:KEY (the
+# author says under that key which of both it is).
 
+import json
 import sys
 
 from onnxfile import *
 
-kind = sys.argv.pop(1)
+kind, _, said = sys.argv.pop(1).partition(":")
+annotation = {"version": 1, "parameters": [{"names": [n], "requires_grad": True} for n in ("a.weight", "b.weight")],
+              "buffers": [], said: "no_grad" if said == "regions" else ["Model"]}
 
 
 def traced(call, target, arguments, frame):
@@ -45,6 +49,6 @@ write(
             [],
             {"pkg.torch.export.ExportedProgram.graph_signature":
              "\n# inputs\np_a_weight: PARAMETER target='a.weight'\np_b_weight: PARAMETER target='b.weight'\nx: USER_INPUT\n"},
-        )
+        ), meta={"shardonnx.module": json.dumps(annotation)} if said else {},
     )
 )
