@@ -24,6 +24,14 @@ StringRef nameOf(const ::onnx::NodeProto &node) {
   return node.output(0);
 }
 
+std::string whyStrange(StringRef domain, StringRef op) {
+  if (domain == "com.microsoft" || op == "SimplifiedLayerNormalization")
+    return "of ONNX Runtime's own: give the graph as it was before it was "
+           "optimized or quantized";
+  return domain.empty() ? "the model's opset has no such op"
+                        : "its domain is not ONNX's";
+}
+
 /// Branches are of the module's own; the older exporter makes loops of a bag,
 /// and of nothing else but torch.jit.script.
 std::string adviseOnControlFlow(bool bags, bool loops) {
@@ -61,8 +69,7 @@ std::string describeUnsupportedOps(const ::onnx::ModelProto &model,
       why = "control flow";
     } else if (schema == onnxlib::Schema::None) {
       strange = true;
-      why = domain.empty() ? "the model's opset has no such op"
-                           : "its domain is not ONNX's";
+      why = whyStrange(domain, node.op_type());
     } else if (domain.empty() && isKnown(node.op_type())) {
       continue;
     } else {

@@ -5,7 +5,8 @@
 # join graphs: products are Gemms without a path, the transposed copy of a tied
 # embedding and numbers of the program are initializers, the producer is another.
 # With "prefix", names stand behind that of a graph; with "computed", a buffer is
-# an array that may be anything; with "past", keys of earlier tokens are inputs.
+# an array that may be anything; with "past", keys of earlier tokens are inputs; with
+# "fused", an operator is ONNX Runtime's own.
 
 from onnxfile import *
 
@@ -26,6 +27,7 @@ nodes = [
     node("Gemm", ["r", pre + "onnx::MatMul_11", pre + "fc.bias"], ["a"], "Gemm_3"),
     node("Mul", ["a", "/act/Constant_1_output_0"], ["/act/Mul_output_0"], "/act/Mul"),
     node("Add", ["/act/Mul_output_0", "onnx::Add_30"], ["m"], "/Add_1") if computed
+    else node("QuickGelu", ["/act/Mul_output_0"], ["m"], "/Gelu", domain="com.microsoft") if "fused" in sys.argv
     else node("Identity", ["/act/Mul_output_0"], ["m"], "/Identity"),
     node("DequantizeLinear", ["onnx::MatMul_12_q", "onnx::MatMul_12_s"], ["w"], "dq"),
     node("MatMul", ["m", "w"], ["b"], "MatMul_4"),
@@ -59,6 +61,6 @@ write(
                 turned(pre + "embed.weight_transposed", 8, 4, floats(32)),
                 int64s("rows", [-1, 4]), int64s("shape", [2, 3, 4]), int64s("keys", [2, 1, -1, 4]),
             ] + ([tensor("onnx::Add_30", [4], raw=floats(4))] if computed else []),
-        ), producer="simplifier",
+        ), producer="simplifier", domains=["com.microsoft"] if "fused" in sys.argv else [],
     )
 )

@@ -199,7 +199,11 @@ LogicalResult GraphLowering::lowerData(onnx::NodeOp node) {
     return l.unsupported(node, "it computes " + result +
                                    " from data, and a program computes f32, "
                                    "f16, bf16, i32, i64 and bool: let the "
-                                   "module use one of these");
+                                   "module use one of these" +
+                                   (result == "u8" || result == "i8"
+                                        ? ", or give a quantized graph as it "
+                                          "was before"
+                                        : ""));
   if (!isCompilable(node))
     return l.unsupported(node, "of these types or sizes it can be computed "
                                "only where its inputs are known");

@@ -148,6 +148,11 @@ FailureOr<Choice> LossAttacher::chooseByName(std::optional<LossKind> kind) {
   return decide(*it, kind);
 }
 
+/// As transformers calls what a model without a head returns.
+static bool isHiddenState(StringRef name) {
+  return name.contains("hidden_state") || name.contains("embeddings");
+}
+
 FailureOr<Choice> LossAttacher::choose() {
   std::optional<LossKind> kind;
   if (!kindName.empty()) {
@@ -187,6 +192,11 @@ FailureOr<Choice> LossAttacher::choose() {
     output = only([](const Output &o) { return o.rank() > 3; });
   if (!output && (!kind || *kind == LossKind::Mse) && outputs.size() == 1)
     output = outputs.begin();
+  if (output && !kind && output->rank() == 3 && isHiddenState(output->name))
+    return function.emitError("output ")
+           << output->name << " of shape " << shapeText(output->value)
+           << " holds no logits, by its name; say what it is trained for: "
+              "--loss=mse, or --loss=causal-lm if these are logits";
   if (output)
     return decide(*output, kind);
   return function.emitError("cannot tell which output the loss is made of; "
