@@ -118,7 +118,7 @@ private:
       if (!name.empty() && named != options.dims.end() &&
           failed(bind(input.name(), axis, dim, named->second, "--dim " + name)))
         return failure();
-      if (axis == 0 && options.batch &&
+      if (axis == 0 && options.batch && input.name() != kCacheSwitch &&
           failed(bind(input.name(), axis, dim, *options.batch, "--batch")))
         return failure();
       if (axis == 1 && options.seq && isTokenInput(type) && !isSum(name)) {

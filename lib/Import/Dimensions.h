@@ -14,6 +14,10 @@ class GraphProto;
 
 namespace shardonnx {
 
+/// Optimum's merged decoders are told by this input, one boolean, whether keys
+/// of earlier tokens are given.
+inline constexpr llvm::StringLiteral kCacheSwitch = "use_cache_branch";
+
 class Diagnostics;
 struct ImportOptions;
 

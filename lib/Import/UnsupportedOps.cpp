@@ -5,6 +5,7 @@
 
 #include "UnsupportedOps.h"
 
+#include "Dimensions.h"
 #include "Loops.h"
 #include "OnnxLibrary.h"
 #include "Subgraphs.h"
@@ -34,7 +35,10 @@ std::string whyStrange(StringRef domain, StringRef op) {
 
 /// Branches are of the module's own; the older exporter makes loops of a bag,
 /// and of nothing else but torch.jit.script.
-std::string adviseOnControlFlow(bool bags, bool loops) {
+std::string adviseOnControlFlow(bool bags, bool loops, bool cached) {
+  if (cached)
+    return "a decoder that chooses by an input whether it has a cache is no "
+           "module to train: give the one without (decoder_model.onnx)";
   if (bags)
     return "write nn.EmbeddingBag as nn.Embedding and a sum or mean over its "
            "bags";
@@ -55,6 +59,9 @@ std::string describeUnsupportedOps(const ::onnx::ModelProto &model,
                                    bool expanded) {
   RefusedOps refused, flow;
   bool bags = false, loops = false, strange = false, others = false;
+  bool cached = llvm::any_of(model.graph().input(), [](const auto &input) {
+    return input.name() == kCacheSwitch;
+  });
   for (const ::onnx::NodeProto &node : model.graph().node()) {
     StringRef domain = node.domain();
     onnxlib::Schema schema = onnxlib::findSchema(model, node);
@@ -80,7 +87,7 @@ std::string describeUnsupportedOps(const ::onnx::ModelProto &model,
   if (flow.empty() && !strange)
     return "";
   std::string advice =
-      flow.empty() ? "" : "; " + adviseOnControlFlow(bags, loops);
+      flow.empty() ? "" : "; " + adviseOnControlFlow(bags, loops, cached);
   if (!strange && !others)
     return "control flow is not supported: " + flow.list() + advice;
   return "these ONNX ops are not supported: " + refused.list() + advice;

@@ -165,3 +165,14 @@ module {
     return %1 : tensor<2x4xf32>
   }
 }
+
+// -----
+
+// The exporter's zeros for a convolution without a bias may have two axes.
+// expected-error @+1 {{these ONNX ops are not supported: Conv ×1 ('c'): its bias is not one number for each output channel; give the layer one of its own (bias=True), or export with optimize=True}}
+module {
+  func.func @f(%x: tensor<1x2x4xf32>, %w: tensor<3x2x1xf32>, %b: tensor<3x2xf32>) -> tensor<1x3x4xf32> {
+    %0 = onnx.node "Conv"(%x, %w, %b) : (tensor<1x2x4xf32>, tensor<3x2x1xf32>, tensor<3x2xf32>) -> tensor<1x3x4xf32> loc(fused<{node = "c", op = "Conv"}>["c"])
+    return %0 : tensor<1x3x4xf32>
+  }
+}

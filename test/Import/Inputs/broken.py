@@ -45,6 +45,16 @@ kinds = {
             [value("y", [2, 4])],
         )
     ),
+    # Optimum's merged decoders.
+    "merged_decoder": model(
+        graph(
+            [
+                node("If", ["use_cache_branch"], ["y"], "choose", then_branch=branch, else_branch=branch),
+            ],
+            [value("x", ["batch", 4]), value("use_cache_branch", [1], BOOL)],
+            [value("y", ["batch", 4])],
+        )
+    ),
     "double": model(graph([node("Cast", ["x"], ["y"], "cast", to=1)], [value("x", [2, 4], 11)], Y)),
     "bytes": model(graph([node("Cast", ["x"], ["y"], "cast", to=1)], [value("x", [2, 4], 2)], Y)),
     # f8E4M3FN has number 17.

@@ -113,6 +113,17 @@ Value addWindows(Lowering &l, Value columns, int64_t channels,
       llvm::to_vector(llvm::seq<int64_t>(2, rank + 2)), w.strides, w.dilations);
 }
 
+/// Whether a bias is one number for each output channel, or there is none.
+/// (The exporter gives a convolution without one zeros of [channels, depth].)
+bool fitsBias(Lowering &l, onnx::NodeOp node, int64_t channels) {
+  return !node.getInput(2) ||
+         l.getShape(node.getInput(2)) == ArrayRef<int64_t>(channels);
+}
+
+constexpr StringRef kStrangeBias =
+    "its bias is not one number for each output channel; give the layer one of "
+    "its own (bias=True), or export with optimize=True";
+
 Value addBias(Lowering &l, onnx::NodeOp node, Value result) {
   if (!node.getInput(2))
     return result;
@@ -167,6 +178,8 @@ LogicalResult lowerConv(Lowering &l, onnx::NodeOp node) {
   int64_t channels = o->kernel[1], outputs = o->kernel[0] / o->groups;
   if (channels * o->groups != o->from[1] || o->kernel[0] % o->groups != 0)
     return l.unsupported(node, "its channels do not fit");
+  if (!fitsBias(l, node, o->kernel[0]))
+    return l.unsupported(node, kStrangeBias);
   Shapes s{o->from[0], o->groups, channels, outputs, w.places, w.sizes};
   Value cut = arePatches(w)
                   ? cutPatches(l, o->x, w)
@@ -189,6 +202,8 @@ LogicalResult lowerConvTranspose(Lowering &l, onnx::NodeOp node) {
     return l.unsupported(node, why);
   if (o->kernel[0] != o->from[1] || o->from[1] % o->groups != 0)
     return l.unsupported(node, "its channels do not fit");
+  if (!fitsBias(l, node, o->kernel[1] * o->groups))
+    return l.unsupported(node, kStrangeBias);
   // The product's columns are what each place adds around itself.
   Shapes s{o->from[0], o->groups, o->from[1] / o->groups, 0, w.places, {}};
   s.outPerGroup = o->kernel[1] * productOf(w.sizes);
