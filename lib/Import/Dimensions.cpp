@@ -66,7 +66,7 @@ public:
           unbound + "; give them with --batch=N, --seq=N or --dim NAME=N" +
           (isPast ? " (--dim NAME=0: keys and values of an empty past)" : ""));
     if (!options.inputs)
-      dropEmptyInputs();
+      dropEmptyInputs(weights);
     forgetShapes();
     return success();
   }
@@ -174,11 +174,12 @@ private:
 
   /// Keys and values of a past of no tokens, as it is in training: an input
   /// without elements is no input.
-  void dropEmptyInputs() {
+  void dropEmptyInputs(const llvm::StringSet<> &weights) {
     auto &inputs = *graph.mutable_input();
     for (int i = inputs.size() - 1; i >= 0; --i) {
       const auto &type = inputs.Get(i).type().tensor_type();
-      if (llvm::none_of(type.shape().dim(),
+      if (weights.contains(inputs.Get(i).name()) ||
+          llvm::none_of(type.shape().dim(),
                         [](const Dim &dim) { return dim.dim_value() == 0; }))
         continue;
       ::onnx::NodeProto &node =
