@@ -56,6 +56,8 @@ Compilation::Compilation(const CompileOptions &options,
     importOptions.dims[name] = size;
   importOptions.trainableGiven =
       !options.freeze.empty() || !options.trainable.empty() || options.lora;
+  importOptions.freeze = options.freeze;
+  importOptions.trainable = options.trainable;
   if (!importOptions.isSupported)
     importOptions.isSupported = isRaisable;
   importOptions.foldNumbers = foldNumbers;

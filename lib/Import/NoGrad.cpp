@@ -10,6 +10,7 @@
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Regex.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -81,6 +82,7 @@ public:
 
 private:
   LogicalResult decideWhich();
+  bool trains(const Initializer &init) const;
   bool isInside(const ::onnx::NodeProto &node, const NodeInfo &info) const;
   LogicalResult leave(::onnx::NodeProto &node, const NodeInfo &info);
   LogicalResult checkMerged(const NodeInfo &reader, StringRef call);
@@ -166,7 +168,7 @@ void Stopper::addStops() {
 
 LogicalResult Stopper::run(ArrayRef<Initializer> initializers) {
   for (const Initializer &init : initializers)
-    if (init.trainable)
+    if (trains(init))
       trained.insert(init.name);
   for (const ::onnx::NodeProto &node : graph.node())
     calls.insert(metadata.infoOf(node).call);
@@ -196,6 +198,20 @@ LogicalResult Stopper::run(ArrayRef<Initializer> initializers) {
   return success();
 }
 
+bool Stopper::trains(const Initializer &init) const {
+  auto matches = [&](const std::string &pattern) {
+    llvm::Regex regex("^(" + pattern + ")$");
+    return regex.isValid() &&
+           (regex.match(init.symbol) ||
+            llvm::any_of(init.names, [&](const std::string &name) {
+              return regex.match(name);
+            }));
+  };
+  return init.trainable && llvm::none_of(options.freeze, matches) &&
+         (options.trainable.empty() ||
+          llvm::any_of(options.trainable, matches));
+}
+
 /// Both leave the same trace; the module's code may have only one of them.
 LogicalResult Stopper::decideWhich() {
   bool noGrad = !metadata.stopping.empty(),
@@ -204,16 +220,16 @@ LogicalResult Stopper::decideWhich() {
     stops = metadata.onlyNoGrad || noGrad;
     return success();
   }
-  stops = !options.trainableGiven;
+  stops = options.trainable.empty();
   std::string text =
       "'" + options.model + "': '" + stopped.begin()->first().str() +
       "' is computed under torch.no_grad() or torch.autocast(), and the file "
       "does not say under which, whether gradients end there";
-  if (options.refusesGuesses && !options.trainableGiven)
+  if (options.refusesGuesses && stops)
     return diagnostics.error(
-        text +
-        "; export with models/shardonnx_export.py, have detach() stand "
-        "for torch.no_grad(), or give --trainable='.*' where they go on");
+        text + "; export with models/shardonnx_export.py, give --freeze=REGEX "
+               "for all that is trained there, or --trainable='.*' where they "
+               "go on");
   diagnostics.warning(
       text + (stops ? ": they are taken to" : ": --trainable has them go on"));
   return success();

@@ -44,6 +44,9 @@ struct ImportOptions {
   bool refusesGuesses = false;
   /// The user has said which parameters train.
   bool trainableGiven = false;
+  /// Of whole names of parameters, regular expressions: those that are frozen,
+  /// and those that alone train, if there are any.
+  std::vector<std::string> freeze, trainable;
   /// Says which ONNX op types the next step understands. The others are
   /// replaced by the function bodies of their schemas where these have one.
   std::function<bool(llvm::StringRef)> isSupported;
