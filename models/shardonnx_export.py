@@ -70,26 +70,24 @@ def stops_gradients(module):
 @contextlib.contextmanager
 def without_idle_autocast():
     """torch.autocast() that is not enabled does nothing, and is traced as what
-    stands under torch.no_grad() is. Gives a list of those that are enabled."""
+    stands under torch.no_grad() is. Gives a list of all that are entered, of
+    which true ones are enabled."""
     import torch
 
     kind = torch.autocast
-    enter, leave, idle, enabled = kind.__enter__, kind.__exit__, [], []
+    enter, leave, inside, seen = kind.__enter__, kind.__exit__, [], []
 
     def entered(self):
-        idle.append(not self._enabled and
-                    not torch.is_autocast_enabled(self.device))
-        if idle[-1]:
-            return self
-        enabled.append(self)
-        return enter(self)
+        inside.append(self._enabled or torch.is_autocast_enabled(self.device))
+        seen.append(inside[-1])
+        return enter(self) if inside[-1] else self
 
     def left(self, *error):
-        return None if idle.pop() else leave(self, *error)
+        return leave(self, *error) if inside.pop() else None
 
     kind.__enter__, kind.__exit__ = entered, left
     try:
-        yield enabled
+        yield seen
     finally:
         kind.__enter__, kind.__exit__ = enter, leave
 
@@ -167,10 +165,13 @@ def export(module, args=(), path=None, *, external_data=None, **options):
         return None
     options.setdefault("optimize", False)
     options.setdefault("verbose", False)
-    with without_idle_autocast() as enabled:
+    with without_idle_autocast() as seen:
         program = torch.onnx.export(module, args, **options)
     drop_traces(program.model.graph.all_nodes())
-    annotate(program, module, **({} if enabled else {"regions": "no_grad"}))
+    # A capture by Dynamo enters no autocast by itself.
+    known = bool(seen) or not describe(module)["autocast"]
+    annotate(program, module,
+             **({"regions": "no_grad"} if known and not any(seen) else {}))
     if path is not None:
         if external_data is None:
             size = sum(p.nbytes for p in module.parameters())

@@ -52,14 +52,14 @@ public:
         return diagnostics.error("--dim: '" + options.model +
                                  "' has no dynamic dimension named '" +
                                  entry.first() + "'" + listNames());
+    std::string unbound;
+    for (::onnx::ValueInfoProto &input : *graph.mutable_input())
+      bindByName(input, unbound);
     if (options.seq && !boundSeq)
       return diagnostics.error("--seq=" + Twine(*options.seq) + ": '" +
                                options.model +
                                "' has no token input, an integer tensor of "
                                "shape [batch, tokens]; leave the option out");
-    std::string unbound;
-    for (::onnx::ValueInfoProto &input : *graph.mutable_input())
-      bindByName(input, unbound);
     if (!unbound.empty())
       return diagnostics.error(
           "'" + options.model + "': dynamic dimensions without a value: " +
@@ -138,8 +138,10 @@ private:
         continue;
       std::optional<int64_t> known = valueOf(dim.dim_param());
       if (!known && axis == 1 && isSum(dim.dim_param()) &&
-          isTokenInput(input.type().tensor_type()))
+          isTokenInput(input.type().tensor_type())) {
         known = options.seq;
+        boundSeq |= known.has_value();
+      }
       if (known) {
         dim.set_dim_value(*known);
         continue;
@@ -157,6 +159,8 @@ private:
 
   /// The value of a name, or of a sum of names and numbers, if it is known.
   std::optional<int64_t> valueOf(StringRef name) const {
+    if (auto known = byName.find(name); known != byName.end())
+      return known->second;
     int64_t sum = 0;
     SmallVector<StringRef> terms;
     name.split(terms, '+');
@@ -176,6 +180,7 @@ private:
   /// without elements is no input.
   void dropEmptyInputs(const llvm::StringSet<> &weights) {
     auto &inputs = *graph.mutable_input();
+    std::string dropped;
     for (int i = inputs.size() - 1; i >= 0; --i) {
       const auto &type = inputs.Get(i).type().tensor_type();
       if (weights.contains(inputs.Get(i).name()) ||
@@ -193,8 +198,13 @@ private:
       value.mutable_t()->set_raw_data("");
       for (int at = graph.node_size() - 1; at > 0; --at)
         graph.mutable_node()->SwapElements(at, at - 1);
+      dropped = "'" + inputs.Get(i).name() + (dropped.empty() ? "'" : "', ") +
+                dropped;
       inputs.DeleteSubrange(i, 1);
     }
+    if (!dropped.empty())
+      diagnostics.note("'" + options.model +
+                       "': inputs that have no elements are none: " + dropped);
   }
 
   /// Shapes that named dynamic dimensions are inferred anew. The checker wants

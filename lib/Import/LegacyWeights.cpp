@@ -60,6 +60,10 @@ private:
   bool isTranspose(const Initializer &a, const Initializer &b) const;
   /// The embedding that `init` holds a transposed copy of, or null.
   const Initializer *findTied(const Initializer &init) const;
+  /// `wte.weight_transposed` beside `wte.weight`
+  bool isTransposeOf(StringRef name) const {
+    return name.consume_back("_transposed") && find(name);
+  }
   void addFoldedCopies(std::vector<LegacyWeight> &found) const;
 
   const ::onnx::GraphProto &graph;
@@ -169,6 +173,8 @@ std::string Finder::targetOf(const ::onnx::NodeProto &node) const {
   if (path.empty() && !unnamed)
     return "";
   const Initializer *bias = biasOf(node);
+  if (unnamed && (!bias || readers.lookup(bias->name).size() != 1))
+    return ""; // equal ones are merged
   StringRef name = bias ? StringRef(bias->name) : StringRef();
   if (name.consume_back("bias") &&
       (unnamed || name.starts_with(path + ".") ||
@@ -180,6 +186,8 @@ std::string Finder::targetOf(const ::onnx::NodeProto &node) const {
 }
 
 const Initializer *Finder::findTied(const Initializer &init) const {
+  if (hasEqualElements(init, modelPath))
+    return nullptr; // as many others may be
   for (const ::onnx::NodeProto &node : graph.node()) {
     if (node.op_type() != "Gather" || node.input_size() != 2)
       continue;
@@ -236,7 +244,8 @@ void Finder::addFoldedCopies(std::vector<LegacyWeight> &found) const {
   for (const Initializer &init : initializers) {
     if (known.contains(init.name) || init.type.getRank() != 2 ||
         !isa<FloatType>(init.type.getElementType()) ||
-        (!isNumbered(init.name) && !isComputedName(init.name)))
+        (!isNumbered(init.name) && !isComputedName(init.name) &&
+         !isTransposeOf(init.name)))
       continue;
     if (const Initializer *tied = findTied(init))
       found.push_back({init.name, "", tied->name, /*copyIsTransposed=*/true});

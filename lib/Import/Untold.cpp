@@ -36,7 +36,10 @@ std::string listNames(llvm::ArrayRef<std::string> names) {
 
 /// `/transformer/h.0/mlp/act/Mul_3_output_0`
 bool isNodeOutput(StringRef name) {
-  return name.contains('/') && name.rsplit('/').second.contains("_output_");
+  if (!name.contains('/'))
+    return false;
+  size_t digits = name.size() - name.rtrim("0123456789").size();
+  return digits > 0 && name.drop_back(digits).ends_with("_output_");
 }
 
 /// As PyTorch's layers name their parameters, and people those of embeddings.
@@ -280,8 +283,7 @@ bool isUntold(const ::onnx::ModelProto &model, const Metadata &metadata) {
 }
 
 bool isComputedName(StringRef name) {
-  return name.contains("::") || name.ends_with("_transposed") ||
-         isNodeOutput(name);
+  return name.contains("::") || isNodeOutput(name);
 }
 
 bool isLiteralName(StringRef name) {

@@ -17,7 +17,7 @@ bool isUntold(const ::onnx::ModelProto &model, const Metadata &metadata);
 
 /// What the older exporter has computed is named by its node, `onnx::Conv_9`;
 /// what a tool has folded of its graph, by the node that computed it
-/// (`/attn/Transpose_2_output_0`) or that reads it (`wte.weight_transposed`).
+/// (`/attn/Transpose_2_output_0`).
 bool isComputedName(llvm::StringRef name);
 
 /// A Constant of its graph that a tool has made an initializer: a number of the

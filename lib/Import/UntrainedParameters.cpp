@@ -181,12 +181,13 @@ void Missing::listComputed() {
 
 /// Weights that a tool has quantized: integers have no gradient.
 void Missing::listQuantized() {
+  llvm::StringSet<> listed;
   for (const ::onnx::NodeProto &node : graph.node()) {
     const Initializer *init =
         node.op_type() == "DequantizeLinear" && node.input_size() > 0
             ? byName.lookup(node.input(0))
             : nullptr;
-    if (init && init->type.getRank() > 1)
+    if (init && init->type.getRank() > 0 && listed.insert(init->symbol).second)
       untrained.push_back({init->symbol, "quantized to integers"});
   }
 }

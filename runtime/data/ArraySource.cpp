@@ -165,7 +165,9 @@ void ArraySource::decideShift(std::optional<bool> asked) {
 // Positions that restart tell documents apart, whatever token ends them, where
 // the program keeps them apart.
 void ArraySource::findPositions() {
-  auto found = arrays.find("position_ids");
+  auto found = std::find_if(arrays.begin(), arrays.end(), [](auto &array) {
+    return isNamed(array.first, InputKind::PositionIds);
+  });
   if (manifest.documentSeparator < 0 || found == arrays.end())
     return;
   checkReadable(found->first, found->second);

@@ -70,7 +70,9 @@ void checkApart(const Arrays &arrays, const std::string &path) {
   for (const Arrays::value_type &array : arrays)
     if (array.second.bytes() > 0)
       byOffset.emplace_back(array.second.offset, &array);
-  std::sort(byOffset.begin(), byOffset.end());
+  std::stable_sort(byOffset.begin(), byOffset.end(), [](auto &a, auto &b) {
+    return a.first < b.first; // those are by name
+  });
   for (size_t i = 1; i < byOffset.size(); ++i) {
     const auto &[name, array] = *byOffset[i - 1].second;
     if (array.offset + array.bytes() > byOffset[i].first)

@@ -59,3 +59,44 @@ func.func @other(%q: tensor<2x4x5x8xf32>, %sinks: tensor<4xf32>) -> tensor<2x4x5
   %o = nn.matmul %keys, %q : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
   return %o : tensor<2x4x5x8xf32>
 }
+
+// -----
+
+// Values times a number: the result is. What a mask hides by a number weighs
+// nothing beside a sink.
+// CHECK-LABEL: func.func @scaled_values
+// CHECK: %[[SEVEN:.*]] = nn.constant dense<0.699999988> : tensor<f32>
+// CHECK: %[[R:.*]], %{{.*}} = nn.attention %{{.*}}, %{{.*}}, %{{.*}}, %arg2 sink(%arg1) {scale = 1.000000e+00 : f32} :
+// CHECK: %[[T:.*]] = nn.transpose %[[R]]
+// CHECK: nn.mul %[[T]], %[[SEVEN]]
+func.func @scaled_values(%q: tensor<2x4x5x8xf32>, %sinks: tensor<4xf32>, %seen: tensor<2x1x5x5xi1>) -> tensor<2x4x5x8xf32> {
+  %hide = nn.constant dense<-1.0e+09> : tensor<f32>
+  %seven = nn.constant dense<0.7> : tensor<f32>
+  %v = nn.mul %q, %seven : (tensor<2x4x5x8xf32>, tensor<f32>) -> tensor<2x4x5x8xf32>
+  %s = nn.matmul %q, %q {transpose_rhs} : (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x5xf32>
+  %w = nn.select %seen, %s, %hide : (tensor<2x1x5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>) -> tensor<2x4x5x5xf32>
+  %one = nn.reshape %sinks : tensor<4xf32> -> tensor<4x1x1xf32>
+  %all = nn.broadcast %one : tensor<4x1x1xf32> -> tensor<2x4x5x1xf32>
+  %c = nn.concat %w, %all {axis = 3 : i64} : (tensor<2x4x5x5xf32>, tensor<2x4x5x1xf32>) -> tensor<2x4x5x6xf32>
+  %p = nn.softmax %c : (tensor<2x4x5x6xf32>) -> tensor<2x4x5x6xf32>
+  %keys = nn.slice %p {offsets = array<i64: 0, 0, 0, 0>, sizes = array<i64: 2, 4, 5, 5>} : (tensor<2x4x5x6xf32>) -> tensor<2x4x5x5xf32>
+  %o = nn.matmul %keys, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+  return %o : tensor<2x4x5x8xf32>
+}
+
+// -----
+
+// What is compared may be floats.
+// CHECK-LABEL: func.func @distances
+// CHECK: nn.attention
+func.func @distances(%q: tensor<1x2x3x4xf32>, %d: tensor<3x3xf32>, %e: tensor<3x3xf32>) -> tensor<1x2x3x4xf32> {
+  %one = nn.constant dense<1.5> : tensor<f32>
+  %hide = nn.constant dense<0xFF800000> : tensor<f32>
+  %h = nn.add %d, %one : (tensor<3x3xf32>, tensor<f32>) -> tensor<3x3xf32>
+  %m = nn.compare ge %h, %e : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xi1>
+  %s = nn.matmul %q, %q {transpose_rhs} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x3xf32>
+  %t = nn.select %m, %s, %hide : (tensor<3x3xi1>, tensor<1x2x3x3xf32>, tensor<f32>) -> tensor<1x2x3x3xf32>
+  %p = nn.softmax %t : (tensor<1x2x3x3xf32>) -> tensor<1x2x3x3xf32>
+  %o = nn.matmul %p, %q : (tensor<1x2x3x3xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
+  return %o : tensor<1x2x3x4xf32>
+}

@@ -230,6 +230,14 @@ func.func @attention(%q: tensor<1x3x2x4xf32>, %s: tensor<2xf32>) {
 
 // -----
 
+func.func @attention(%q: tensor<1x3x2x4xf32>, %m: tensor<1x1x3x3xi1>, %s: tensor<2xf32>) {
+  // expected-error @below {{has a sink, beside which what is hidden weighs nothing}}
+  %0:2 = nn.attention %q, %q, %q, %m sink(%s) {scale = 1.0 : f32, hidden = -1.0e+9 : f32} : (tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<1x1x3x3xi1>, tensor<2xf32>) -> (tensor<1x3x2x4xf32>, tensor<1x2x3xf32>)
+  return
+}
+
+// -----
+
 func.func @attention(%q: tensor<1x3x2x4xf32>, %m: tensor<3x4xi1>) {
   // expected-error @below {{mask 'tensor<3x4xi1>' does not broadcast to [batch, heads, seqQ, seqK] = [1, 2, 3, 3]}}
   %0:2 = nn.attention %q, %q, %q, %m {scale = 1.0 : f32} : (tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>, tensor<3x4xi1>) -> (tensor<1x3x2x4xf32>, tensor<1x2x3xf32>)

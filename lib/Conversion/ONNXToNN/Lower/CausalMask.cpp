@@ -98,7 +98,8 @@ static bool matchIndex(Value value, int64_t &axis, int64_t &offset) {
   offset = 0;
   if (auto add = value.getDefiningOp<nn::AddOp>()) {
     DenseElementsAttr attr;
-    if (!matchPattern(add.getRhs(), m_Constant(&attr)) || !attr.isSplat())
+    if (!matchPattern(add.getRhs(), m_Constant(&attr)) || !attr.isSplat() ||
+        !isa<IntegerType>(attr.getElementType()))
       return false;
     offset = attr.getSplatValue<APInt>().getSExtValue();
     value = add.getLhs();

@@ -23,7 +23,7 @@ bool Signature::bindKnownInput(Lowering &l, Value argument, StringRef name) {
                                               scalarOf(1, element)));
     return true;
   }
-  if (name != spell(InputKind::PositionIds) || options.positionsVary ||
+  if (!isNamed(name, InputKind::PositionIds) || options.positionsVary ||
       module->hasAttr(onnx::kReadPositionsAttr) || !isa<IntegerType>(element))
     return false;
   int64_t length = type.getShape()[1];
@@ -72,7 +72,7 @@ static void nameReadInputs(func::FuncOp function, bool masks, bool positions) {
     StringRef name = nn::inputName(function, i);
     if (masks && isPaddingMask(name))
       nn::setInputKind(function, i, InputKind::ReadMask);
-    if (positions && name == spell(InputKind::PositionIds))
+    if (positions && isNamed(name, InputKind::PositionIds))
       nn::setInputKind(function, i, InputKind::ReadPositions);
   }
 }

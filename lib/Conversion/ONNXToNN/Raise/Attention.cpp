@@ -304,10 +304,6 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     // Beside a sink such a query weighs nothing.
     if (!sink && !hiddenQueries.canBeRestored(q.heads(), v.heads()))
       return failure();
-    if (v.scale != 1) {
-      v.value = b.mul(v.value, v.scale);
-      v.scale = 1;
-    }
     if (sink)
       sink = b.f32(b.reshape(sink, {q.heads()}));
     scores.scale *= q.scale * k.scale;
@@ -321,7 +317,8 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     bool seesItself = scores.masks.empty() && q.seq() <= k.seq();
     auto number = static_cast<float>(
         scores.hidden.value_or(-std::numeric_limits<double>::infinity()));
-    float hidden = std::isfinite(number) && !seesItself ? number : 0;
+    bool hides = std::isfinite(number) && !seesItself && !sink;
+    float hidden = hides ? number : 0;
     bool added = hidden != 0 && scores.added;
     Type lse = RankedTensorType::get({q.batch(), q.heads(), q.seq()},
                                      rewriter.getF32Type());
@@ -341,6 +338,8 @@ struct RaiseScaledDotProduct : OpRewritePattern<nn::MatmulOp> {
     result = b.cast(result, elementType(op.getResult()));
     if (!sink)
       result = hiddenQueries.restore(result, v.whole(b), rewriter);
+    if (v.scale != 1)
+      result = b.mul(result, v.scale);
     rewriter.replaceOp(op, b.reshape(result, shapeOf(op.getResult())));
     return success();
   }

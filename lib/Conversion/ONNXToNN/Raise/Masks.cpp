@@ -120,7 +120,7 @@ struct ReadNumbersAsFlags : OpRewritePattern<nn::AttentionOp> {
     Value flags = buildFlags(mask, rewriter, op.getLoc());
     rewriter.modifyOpInPlace(op, [&] {
       op.getMaskMutable().assign(flags);
-      if (!finite)
+      if (!finite || op.getSink())
         return;
       op.setUnguarded(false);
       op.setHidden(APFloat(static_cast<float>(*number)));

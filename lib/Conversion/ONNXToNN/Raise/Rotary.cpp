@@ -456,6 +456,12 @@ struct RaiseRotaryOfParts : OpRewritePattern<nn::ConcatOp> {
       parts = matchTurnedParts<nn::AddOp, nn::SubOp>(first, second, Turn::Back);
     if (!parts || rankOf(parts->a) != 4)
       return failure();
+    SmallVector<int64_t> each(shapeOf(parts->a));
+    if (interleaved)
+      each.push_back(1);
+    if (shapeOf(op.getInputs()[0]) != ArrayRef<int64_t>(each) ||
+        shapeOf(op.getInputs()[1]) != ArrayRef<int64_t>(each))
+      return failure();
     SmallVector<int64_t> shape(shapeOf(parts->a));
     shape.back() *= 2;
     std::optional<Rotation> rotation =

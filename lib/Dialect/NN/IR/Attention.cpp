@@ -35,6 +35,9 @@ LogicalResult AttentionOp::verify() {
     return emitOpError("what hides is a negative number, or 0 for -inf");
   if ((getUnguarded() && hidden != 0) || (getAdded() && hidden == 0))
     return emitOpError("unguarded is for -inf, added for another number");
+  if (getSink() && hidden != 0)
+    return emitOpError(
+        "has a sink, beside which what is hidden weighs nothing");
   if (Value mask = getMask()) {
     if (elementType(mask).isInteger(32)) {
       if (shapeOf(mask) != ArrayRef<int64_t>{q[0], 1, q[1], 1})

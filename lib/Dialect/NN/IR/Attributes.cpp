@@ -137,13 +137,11 @@ std::optional<InputKind> nn::inputKind(FunctionOpInterface function,
 }
 
 std::optional<InputKind> nn::kindByName(StringRef name, Type type) {
-  // Tools that join graphs put a name before it, `lm/position_ids`.
-  name = name.substr(name.find_last_of("/.") + 1);
   // One of more axes says of each query what it sees.
   if (isPaddingMask(name) && cast<ShapedType>(type).getRank() == 2)
     return InputKind::AttentionMask;
   for (InputKind kind : {InputKind::PositionIds, InputKind::TokenTypeIds})
-    if (name == spell(kind))
+    if (isNamed(name, kind))
       return kind;
   return std::nullopt;
 }

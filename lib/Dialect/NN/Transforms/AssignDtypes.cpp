@@ -75,7 +75,7 @@ static bool isLoss(Operation *op) {
 
 static void assignNamed(Operation *op, Type type) {
   castFloats(op, op->getOpOperands().take_front(numLowOperands(op)), type);
-  if (isa<AttentionOp>(op)) // a trained mask comes in the low type
+  if (isa<AttentionOp>(op)) // a trained mask, or a sink, comes in the low type
     castFloats(op, op->getOpOperands().drop_front(3),
                Float32Type::get(op->getContext()));
   if (!isLoss(op))

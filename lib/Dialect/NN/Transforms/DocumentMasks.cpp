@@ -22,7 +22,10 @@ using namespace shardonnx::nn;
 
 static constexpr llvm::StringLiteral kOption = "--document-separator: ";
 /// How exporters name the input of positions.
-static constexpr llvm::StringLiteral kPositionIds = "position_ids";
+static bool isPositions(func::FuncOp function, BlockArgument argument) {
+  return isNamed(inputName(function, argument.getArgNumber()),
+                 InputKind::PositionIds);
+}
 
 /// The ids that embeddings read straight from an argument: the tokens.
 static EmbeddingOp findTokens(func::FuncOp function) {
@@ -34,7 +37,7 @@ static EmbeddingOp findTokens(func::FuncOp function) {
     auto argument = dyn_cast<BlockArgument>(ids);
     if (!argument || shapeOf(argument).size() != 2)
       return;
-    if (!found && inputName(function, argument.getArgNumber()) != kPositionIds)
+    if (!found && !isPositions(function, argument))
       found = op;
   });
   return found;
@@ -52,7 +55,7 @@ static bool readsPositions(func::FuncOp function, Value value) {
   values.insert(value);
   for (size_t i = 0; i < values.size(); ++i) {
     if (auto argument = dyn_cast<BlockArgument>(values[i])) {
-      if (inputName(function, argument.getArgNumber()) == kPositionIds)
+      if (isPositions(function, argument))
         return true;
     } else {
       values.insert_range(values[i].getDefiningOp()->getOperands());
@@ -119,7 +122,7 @@ struct DocumentMasksPass : nn::impl::DocumentMasksPassBase<DocumentMasksPass> {
              << " is outside the vocabulary of " << vocabulary;
     int64_t batch = ids.front(), length = ids.back();
     for (BlockArgument argument : function.getArguments()) {
-      if (inputName(function, argument.getArgNumber()) == kPositionIds &&
+      if (isPositions(function, argument) &&
           shapeOf(argument) != ArrayRef<int64_t>{batch, length})
         return function.emitError()
                << kOption << "the input position_ids is " << argument.getType()

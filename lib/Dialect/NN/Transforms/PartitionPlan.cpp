@@ -57,8 +57,8 @@ static bool readsTokens(EmbeddingOp op) {
   auto function =
       dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
   StringRef name = function ? inputName(function, argument.getArgNumber()) : "";
-  return name != spell(InputKind::PositionIds) &&
-         name != spell(InputKind::TokenTypeIds);
+  return !isNamed(name, InputKind::PositionIds) &&
+         !isNamed(name, InputKind::TokenTypeIds);
 }
 
 bool PartitionPlan::readsVocabulary(Operation *op) {

@@ -50,11 +50,23 @@ template <> struct Spellings<InputKind> {
       {InputKind::Data, "data"}};
 };
 
+/// What the name of an input says behind that of a module, or of a graph that
+/// was joined with others: `lm/position_ids`.
+inline std::string_view lastPart(std::string_view name) {
+  name.remove_prefix(name.find_last_of("./:") + 1);
+  return name;
+}
+
+/// Whether an input is called what those of a kind are.
+inline bool isNamed(std::string_view name, InputKind kind) {
+  return lastPart(name) == spell(kind);
+}
+
 /// Whether an input of this name is a padding mask, of which ones say that
 /// nothing is padded. Other masks are data: of Longformer's
 /// global_attention_mask ones would make another model.
 inline bool isPaddingMask(std::string_view name) {
-  name.remove_prefix(name.find_last_of("./:") + 1); // of the module, if any
+  name = lastPart(name);
   return name == "attention_mask" || name == "encoder_attention_mask" ||
          name == "decoder_attention_mask";
 }
