@@ -11,6 +11,7 @@
 #include "shardonnx/Import/Import.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <onnx/onnx_pb.h>
@@ -180,7 +181,7 @@ private:
   /// without elements is no input.
   void dropEmptyInputs(const llvm::StringSet<> &weights) {
     auto &inputs = *graph.mutable_input();
-    std::string dropped;
+    std::vector<std::string> dropped;
     for (int i = inputs.size() - 1; i >= 0; --i) {
       const auto &type = inputs.Get(i).type().tensor_type();
       if (weights.contains(inputs.Get(i).name()) ||
@@ -198,13 +199,13 @@ private:
       value.mutable_t()->set_raw_data("");
       for (int at = graph.node_size() - 1; at > 0; --at)
         graph.mutable_node()->SwapElements(at, at - 1);
-      dropped = "'" + inputs.Get(i).name() + (dropped.empty() ? "'" : "', ") +
-                dropped;
+      dropped.push_back("'" + inputs.Get(i).name() + "'");
       inputs.DeleteSubrange(i, 1);
     }
     if (!dropped.empty())
       diagnostics.note("'" + options.model +
-                       "': inputs that have no elements are none: " + dropped);
+                       "': inputs that have no elements are none: " +
+                       llvm::join(llvm::reverse(dropped), ", "));
   }
 
   /// Shapes that named dynamic dimensions are inferred anew. The checker wants
