@@ -67,6 +67,11 @@ def stops_gradients(module):
                         (m for m in module.modules() if list(m.parameters())))
 
 
+def calls_autocast(module):
+    """Classes whose code calls torch.autocast()."""
+    return classes_with(r"\bautocast\(", module.modules())
+
+
 @contextlib.contextmanager
 def without_idle_autocast():
     """torch.autocast() that is not enabled does nothing, and is traced as what
@@ -121,7 +126,7 @@ def describe(module):
     return {"version": 1, "parameters": list(parameters.values()),
             "buffers": [name for name, _ in module.named_buffers()],
             "dropout": dropout, "stops_gradients": stops_gradients(module),
-            "autocast": classes_with(r"\bautocast\(", module.modules())}
+            "autocast": calls_autocast(module)}
 
 
 def annotate(model, module, **known):
@@ -169,7 +174,7 @@ def export(module, args=(), path=None, *, external_data=None, **options):
         program = torch.onnx.export(module, args, **options)
     drop_traces(program.model.graph.all_nodes())
     # A capture by Dynamo enters no autocast by itself.
-    known = bool(seen) or not describe(module)["autocast"]
+    known = bool(seen) or not calls_autocast(module)
     annotate(program, module,
              **({"regions": "no_grad"} if known and not any(seen) else {}))
     if path is not None:

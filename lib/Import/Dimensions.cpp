@@ -197,8 +197,7 @@ private:
       for (const Dim &dim : type.shape().dim())
         value.mutable_t()->add_dims(dim.dim_value());
       value.mutable_t()->set_raw_data("");
-      for (int at = graph.node_size() - 1; at > 0; --at)
-        graph.mutable_node()->SwapElements(at, at - 1);
+      moveLastNode(graph, 0);
       dropped.push_back("'" + inputs.Get(i).name() + "'");
       inputs.DeleteSubrange(i, 1);
     }

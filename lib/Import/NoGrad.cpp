@@ -95,8 +95,8 @@ private:
   /// Values that depend on what is trained; of those that are computed without
   /// gradients, the operator; and those of them that are read outside.
   llvm::StringSet<> trained, stopped, calls;
-  bool stops = true;
   llvm::StringMap<std::string> inside;
+  bool stops = true; // where they leave
 };
 
 /// A node that the exporter has rewritten has no trace, and is where all is

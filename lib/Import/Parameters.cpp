@@ -301,8 +301,7 @@ std::string Taker::addTranspose(const std::string &target,
                                 const std::string &name, int position) {
   appendNode(graph, "Transpose", {target}, {name + "_of_tied"},
              name + "_transpose");
-  for (int i = graph.node_size() - 1; i > position; --i)
-    graph.mutable_node()->SwapElements(i, i - 1);
+  moveLastNode(graph, position);
   return name + "_of_tied";
 }
 

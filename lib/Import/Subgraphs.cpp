@@ -75,6 +75,11 @@ void addAttribute(::onnx::NodeProto &node, StringRef name,
   return node;
 }
 
+void moveLastNode(::onnx::GraphProto &graph, int position) {
+  for (int i = graph.node_size() - 1; i > position; --i)
+    graph.mutable_node()->SwapElements(i, i - 1);
+}
+
 bool isControlFlow(const ::onnx::NodeProto &node) {
   return any_of(node.attribute(), [](const ::onnx::AttributeProto &attribute) {
     return attribute.has_g() || attribute.graphs_size() > 0;

@@ -44,6 +44,9 @@ void addAttribute(::onnx::NodeProto &node, llvm::StringRef name,
                               llvm::ArrayRef<std::string> outputs,
                               llvm::StringRef name = "");
 
+/// Makes the node that was appended number `position`.
+void moveLastNode(::onnx::GraphProto &graph, int position);
+
 /// Branches and loops depend on data, which a compiled step cannot.
 bool isControlFlow(const ::onnx::NodeProto &node);
 

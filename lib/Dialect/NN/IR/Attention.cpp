@@ -147,8 +147,8 @@ NN_VJP(AttentionOp) {
       operandGrads[i] = grad->getResult(i);
   if (getMask() && needed[3])
     operandGrads[3] = MaskGradient(*this, builder).build(resultGrads[0]);
-  if (unsigned sink = getMask() ? 4 : 3; getSink() && needed[sink])
-    operandGrads[sink] = sinkGradient(*this, b, resultGrads[0]);
+  if (getSink() && needed.back())
+    operandGrads.back() = sinkGradient(*this, b, resultGrads[0]);
   return success();
 }
 

@@ -61,8 +61,8 @@ NN_VJP(RingAttentionOp) {
   for (unsigned i = 0; i < 3; ++i)
     if (needed[i])
       operandGrads[i] = grad->getResult(i);
-  if (unsigned sink = getMask() ? 4 : 3; getSink() && needed[sink])
-    operandGrads[sink] = sinkGradient(*this, b, resultGrads[0]);
+  if (getSink() && needed.back())
+    operandGrads.back() = sinkGradient(*this, b, resultGrads[0]);
   return success();
 }
 
