@@ -32,10 +32,11 @@ CASES = ("gpt2-18", "gpt2-18-optimized", "gpt2-23", "gpt2-labels", "gpt2-odd",
          "llama-tied-static", "llama-inputs", "llama-labels",
          "llama-dynamic-seq", "llama-long", "llama-masked-labels",
          "smollm3-18", "bert", "bert-labels", "distilbert-classifier", "t5",
-         "mixtral", "qwen3-moe", "gpt2-eight", "llama-eight", "qwen3-eight",
-         "gemma3-eight", "regressor", "classifier", "gpt2-dropout",
-         "gpt2-documents", "llama-documents", "padded-left", "focal-loss",
-         "quantised", "tables", "modulation", "gpt2-small", "llama-small")
+         "mixtral", "qwen3-moe", "gpt-oss", "gpt2-eight", "llama-eight",
+         "qwen3-eight", "gemma3-eight", "regressor", "classifier",
+         "gpt2-dropout", "gpt2-documents", "llama-documents", "padded-left",
+         "focal-loss", "quantised", "tables", "modulation", "gpt2-small",
+         "llama-small")
 
 # Each is drawn with its probability, and then one of its values.
 PRECISION = (
