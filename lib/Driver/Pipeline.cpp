@@ -76,8 +76,10 @@ static void addTrainingPasses(OpPassManager &pm,
       adapters.targets = {"all-linear"};
     pm.addPass(nn::createAddAdaptersPass(adapters));
   }
-  if (!options.strictNumerics)
+  if (!options.strictNumerics) {
+    pm.addPass(nn::createGroupExpertsPass());
     pm.addPass(nn::createGroupMatmulsPass());
+  }
   if (!options.freeze.empty() || !options.trainable.empty()) {
     nn::FreezePassOptions freeze;
     freeze.regexes.assign(options.freeze.begin(), options.freeze.end());

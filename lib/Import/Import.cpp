@@ -18,6 +18,7 @@
 #include "OldOpsets.h"
 #include "OnnxLibrary.h"
 #include "Parameters.h"
+#include "SelectedRows.h"
 #include "Subgraphs.h"
 #include "UnsupportedOps.h"
 #include "Untold.h"
@@ -170,6 +171,7 @@ private:
   }
   LogicalResult refuseUnsupported(const Metadata &metadata, bool expanded);
   LogicalResult convert();
+  void writeOutRows();
   void expandFunctions();
   LogicalResult normalize(const Metadata &metadata);
   /// Runs one step of the ONNX library.
@@ -273,6 +275,17 @@ LogicalResult Importer::convert() {
   return success();
 }
 
+/// A NonZero that stays is for the raise, to which a mask may be known; else it
+/// says why.
+void Importer::writeOutRows() {
+  std::string why = writeOutSelectedRows(model, opsetOf(model));
+  if (why.empty())
+    return;
+  for (::onnx::NodeProto &node : *model.mutable_graph()->mutable_node())
+    if (isOp(node, "NonZero"))
+      addAttribute(node, "refusal", StringRef(why));
+}
+
 /// The bodies of schemas, in which there may be branches and loops, in which
 /// there may be ops that have such bodies.
 void Importer::expandFunctions() {
@@ -304,6 +317,7 @@ LogicalResult Importer::normalize(const Metadata &metadata) {
     return failure();
   if (failed(check()))
     return failure();
+  writeOutRows();
   expandFunctions();
   if (failed(refuseUnsupported(metadata, /*expanded=*/true)))
     return failure();

@@ -58,16 +58,11 @@ bool hasNoGradient(const ::onnx::NodeProto &node) {
       "ArgMax", "ArgMin", "Shape", "Size",        "Equal", "Greater",
       "Less",   "Not",    "And",   "LessOrEqual", "Or",    "GreaterOrEqual",
       "IsNaN",  "IsInf",  "Xor",   "NonZero"};
-  auto isFloat = [](int64_t type) {
-    return type == ::onnx::TensorProto::FLOAT ||
-           type == ::onnx::TensorProto::DOUBLE ||
-           type == ::onnx::TensorProto::FLOAT16 ||
-           type == ::onnx::TensorProto::BFLOAT16;
-  };
   return llvm::is_contained(ops, node.op_type()) ||
          (node.op_type() == "Cast" &&
           llvm::any_of(node.attribute(), [&](const auto &attribute) {
-            return attribute.name() == "to" && !isFloat(attribute.i());
+            return attribute.name() == "to" &&
+                   !isFloat(static_cast<int>(attribute.i()));
           }));
 }
 

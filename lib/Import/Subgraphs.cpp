@@ -21,6 +21,19 @@ const ::onnx::AttributeProto *findAttribute(const ::onnx::NodeProto &node,
   return found == node.attribute().end() ? nullptr : &*found;
 }
 
+int64_t intAttribute(const ::onnx::NodeProto &node, StringRef name,
+                     int64_t otherwise) {
+  const ::onnx::AttributeProto *attribute = findAttribute(node, name);
+  return attribute ? attribute->i() : otherwise;
+}
+
+bool isFloat(int dataType) {
+  return dataType == ::onnx::TensorProto::FLOAT ||
+         dataType == ::onnx::TensorProto::DOUBLE ||
+         dataType == ::onnx::TensorProto::FLOAT16 ||
+         dataType == ::onnx::TensorProto::BFLOAT16;
+}
+
 static ::onnx::AttributeProto &
 addAttribute(::onnx::NodeProto &node, StringRef name,
              ::onnx::AttributeProto::AttributeType type) {
@@ -87,15 +100,8 @@ bool isControlFlow(const ::onnx::NodeProto &node) {
 }
 
 bool mayBeWeight(const ::onnx::TensorProto &tensor) {
-  switch (tensor.data_type()) {
-  case ::onnx::TensorProto::FLOAT:
-  case ::onnx::TensorProto::DOUBLE:
-  case ::onnx::TensorProto::FLOAT16:
-  case ::onnx::TensorProto::BFLOAT16:
-    return any_of(tensor.dims(), [](int64_t size) { return size != 1; });
-  default:
-    return false;
-  }
+  return isFloat(tensor.data_type()) &&
+         any_of(tensor.dims(), [](int64_t size) { return size != 1; });
 }
 
 bool isOp(const ::onnx::NodeProto &node, StringRef op) {

@@ -26,6 +26,13 @@ namespace shardonnx {
 const ::onnx::AttributeProto *findAttribute(const ::onnx::NodeProto &node,
                                             llvm::StringRef name);
 
+/// Of an integer; `otherwise` where the node has no such attribute.
+int64_t intAttribute(const ::onnx::NodeProto &node, llvm::StringRef name,
+                     int64_t otherwise);
+
+/// Whether a TensorProto.DataType is one of floats of 16, 32 or 64 bits.
+bool isFloat(int dataType);
+
 /// Adds the attribute, which the node must not have.
 void addAttribute(::onnx::NodeProto &node, llvm::StringRef name, int64_t value);
 void addAttribute(::onnx::NodeProto &node, llvm::StringRef name,

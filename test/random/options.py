@@ -35,8 +35,8 @@ CASES = ("gpt2-18", "gpt2-18-optimized", "gpt2-23", "gpt2-labels", "gpt2-odd",
          "mixtral", "qwen3-moe", "gpt-oss", "gpt2-eight", "llama-eight",
          "qwen3-eight", "gemma3-eight", "regressor", "classifier",
          "gpt2-dropout", "gpt2-documents", "llama-documents", "padded-left",
-         "focal-loss", "quantised", "tables", "modulation", "gpt2-small",
-         "llama-small")
+         "focal-loss", "quantised", "tables", "modulation", "routed-experts",
+         "added-experts", "hidden-words", "gpt2-small", "llama-small")
 
 # Each is drawn with its probability, and then one of its values.
 PRECISION = (

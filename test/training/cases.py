@@ -105,6 +105,9 @@ MODELS = {
     "one-output": "own OneOutput legacy --batch 6",
     "padded-left": "own PaddedOnTheLeft default --batch 6",
     "modulation": "own Modulation legacy --batch 6",
+    "routed-experts": "own RoutedExperts default --batch 6",
+    "added-experts": "own AddedExperts unoptimized --batch 6",
+    "hidden-words": "own HiddenWords legacy-unfolded --batch 6",
 }
 
 # These two are the project's models/*.onnx and are not exported again.
@@ -346,6 +349,10 @@ CASES = [
     case("padded-left", data="padded-left.npz", batch=6,
          compile=["--attention-mask=input"]),
     case("modulation", data="modulation.npz", batch=6),
+    # Rows that a mask selects: experts that are modules, and labels.
+    case("routed-experts", data="routed-experts.npz", batch=6),
+    case("added-experts", data="added-experts.npz", batch=6),
+    case("hidden-words", data="hidden-words.npz", batch=6),
     # Rounding differs from PyTorch's in every product, hence the bar of 2 %.
     case("gpt2-bf16", model="gpt2-18", policy="bf16", loss_rtol=2e-2,
          norm_rtol=1e-1,

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 import draws
 import registry
-import decoders, encoders, losses, parameters, vision  # they enter modules
+import decoders, encoders, experts, losses, parameters, vision  # they enter modules
 
 STEPS = 20
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)),

@@ -184,8 +184,12 @@ bool scattersNothing(Lowering &l, onnx::NodeOp node) {
 /// Lowers a node whose inputs are data, at least some.
 LogicalResult GraphLowering::lowerData(onnx::NodeOp node) {
   Handler handler = findHandler(node.getOpType());
-  if (!handler)
-    return l.unsupported(node, "its inputs are data");
+  if (!handler) {
+    // What the import could not write out (lib/Import/SelectedRows.h).
+    StringRef why = node.getString("refusal", "");
+    return l.unsupported(node, "its inputs are data" +
+                                   (why.empty() ? "" : "; " + why));
+  }
   if (std::string input = strangeInput(node); !input.empty())
     return l.unsupported(node, "it reads the graph's input " + input +
                                    ", and a program takes f32, f16, bf16, i32, "

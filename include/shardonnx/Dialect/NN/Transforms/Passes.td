@@ -212,6 +212,21 @@ def GroupMatmulsPass : Pass<"nn-group-matmuls", "mlir::ModuleOp"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def GroupExpertsPass : Pass<"nn-group-experts", "mlir::ModuleOp"> {
+  let summary = "Experts that are modules of their own become a stack";
+  let description = [{
+    Of a mixture whose experts each compute every row, of which a condition on
+    an index leaves one expert's, each row is computed by the expert that it
+    chose alone: weights stand side by side (which copies none, see
+    nn-join-products), products are nn.grouped_matmul of the stack. Experts may
+    be chains of products and elementwise ops, with biases.
+
+    Preserves numerics: no, what a row has of several experts is added in the
+    order of its indices, not of the experts.
+  }];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
 def AddAdaptersPass : Pass<"nn-add-adapters", "mlir::ModuleOp"> {
   let summary = "Low-rank adapters beside the products of modules, by --lora";
   let description = [{

@@ -1,0 +1,64 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What is known of a graph's tensors before it is lowered.
+
+#ifndef SHARDONNX_LIB_IMPORT_KNOWNTENSORS_H
+#define SHARDONNX_LIB_IMPORT_KNOWNTENSORS_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <functional>
+#include <numeric>
+#include <vector>
+
+namespace onnx {
+class GraphProto;
+class NodeProto;
+} // namespace onnx
+
+namespace shardonnx {
+
+/// The product of sizes, which must not overflow.
+inline int64_t elementsOf(llvm::ArrayRef<int64_t> sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
+                         std::multiplies<>());
+}
+
+/// The tensors of a graph: static shapes, element types, and small integers
+/// that the file has.
+class KnownTensors {
+public:
+  /// Of a graph whose shapes are inferred.
+  explicit KnownTensors(const ::onnx::GraphProto &graph);
+
+  /// Nothing where the shape is not static.
+  const std::vector<int64_t> *shapeOf(llvm::StringRef name) const;
+  /// Of a value whose shape was not inferred.
+  void setShape(llvm::StringRef name, std::vector<int64_t> shape) {
+    shapes[name] = std::move(shape);
+  }
+  /// A TensorProto.DataType; 0 where it is not known.
+  int typeOf(llvm::StringRef name) const { return types.lookup(name); }
+  const std::vector<int64_t> *intsOf(llvm::StringRef name) const;
+  /// Whether it is a constant all of whose elements are zero.
+  bool isZero(llvm::StringRef name) const;
+  const ::onnx::NodeProto *producerOf(llvm::StringRef name) const {
+    return producers.lookup(name);
+  }
+  /// The value that this one repeats: what exporters permute as it is, or
+  /// expand to the shape that it has, is the same.
+  llvm::StringRef sourceOf(llvm::StringRef name) const;
+
+private:
+  llvm::StringMap<std::vector<int64_t>> shapes, ints;
+  llvm::StringMap<int> types;
+  llvm::StringMap<const ::onnx::NodeProto *> producers;
+  llvm::StringSet<> zeros;
+};
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_LIB_IMPORT_KNOWNTENSORS_H

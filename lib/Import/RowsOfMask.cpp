@@ -1,0 +1,514 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See RowsOfMask.h.
+
+#include "RowsOfMask.h"
+
+#include "Subgraphs.h"
+
+#include <onnx/onnx_pb.h>
+
+#include <numeric>
+
+using namespace llvm;
+
+namespace shardonnx {
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+bool isElementwise(StringRef op) {
+  static const StringSet<> ops = {"Abs",
+                                  "Add",
+                                  "And",
+                                  "Cast",
+                                  "CastLike",
+                                  "Ceil",
+                                  "Celu",
+                                  "Clip",
+                                  "Cos",
+                                  "Div",
+                                  "Dropout",
+                                  "Elu",
+                                  "Equal",
+                                  "Erf",
+                                  "Exp",
+                                  "Floor",
+                                  "Gelu",
+                                  "Greater",
+                                  "GreaterOrEqual",
+                                  "HardSigmoid",
+                                  "HardSwish",
+                                  "Identity",
+                                  "LeakyRelu",
+                                  "Less",
+                                  "LessOrEqual",
+                                  "Log",
+                                  "Max",
+                                  "Mean",
+                                  "Min",
+                                  "Mish",
+                                  "Mod",
+                                  "Mul",
+                                  "Neg",
+                                  "Not",
+                                  "Or",
+                                  "Pow",
+                                  "PRelu",
+                                  "Reciprocal",
+                                  "Relu",
+                                  "Round",
+                                  "Selu",
+                                  "Sigmoid",
+                                  "Sign",
+                                  "Sin",
+                                  "Softplus",
+                                  "Softsign",
+                                  "Sqrt",
+                                  "Sub",
+                                  "Sum",
+                                  "Swish",
+                                  "Tanh",
+                                  "Where",
+                                  "Xor"};
+  return ops.contains(op);
+}
+
+/// What passes a number of rows on.
+bool keepsSizes(StringRef op) {
+  static const StringSet<> ops = {"Cast",    "Concat", "Gather",  "Identity",
+                                  "Reshape", "Slice",  "Squeeze", "Unsqueeze"};
+  return ops.contains(op);
+}
+
+} // namespace
+
+std::string maskCountedBy(const ::onnx::NodeProto &node,
+                          const KnownTensors &known,
+                          ArrayRef<std::string> masks) {
+  if (!isOp(node, "ReduceSum"))
+    return "";
+  const ::onnx::NodeProto *from = known.producerOf(node.input(0));
+  if (!from || !isOp(*from, "Cast") ||
+      intAttribute(*from, "to", 0) != ::onnx::TensorProto::INT64)
+    return "";
+  StringRef flags = from->input(0);
+  if (const auto *flat = known.producerOf(flags);
+      flat && isOp(*flat, "Reshape"))
+    flags = flat->input(0);
+  const Shape *shape = known.shapeOf(node.input(0));
+  return shape && shape->size() == 1 && is_contained(masks, flags) ? flags.str()
+                                                                   : "";
+}
+
+std::vector<std::string> findMasks(const ::onnx::GraphProto &graph) {
+  StringSet<> data;
+  for (const auto &input : graph.input())
+    data.insert(input.name());
+  for (const auto &tensor : graph.initializer())
+    if (mayBeWeight(tensor))
+      data.insert(tensor.name());
+  std::vector<std::string> masks;
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    if (isOp(node, "Shape") || isOp(node, "Size") ||
+        none_of(node.input(),
+                [&](const std::string &input) { return data.contains(input); }))
+      continue;
+    if (isOp(node, "NonZero") && !is_contained(masks, node.input(0)))
+      masks.push_back(node.input(0));
+    for (const std::string &output : node.output())
+      data.insert(output);
+  }
+  return masks;
+}
+
+int64_t RowTracer::countOf(StringRef mask) const {
+  return elementsOf(*known.shapeOf(mask));
+}
+
+/// The axis must be there, and count the places of the mask.
+bool RowTracer::set(StringRef output, Rows value) {
+  const Shape *shape = known.shapeOf(output);
+  if (!shape || value.axis < 0 || value.axis >= int64_t(shape->size()) ||
+      (*shape)[value.axis] != countOf(value.mask))
+    return false;
+  // Of other shapes they are numbers as others.
+  if (value.columns &&
+      (shape->size() > 2 || (value.columns->size() != 1 &&
+                             elementsOf(*shape) / countOf(value.mask) !=
+                                 int64_t(value.columns->size()))))
+    value.columns.reset();
+  rows[output] = std::move(value);
+  return true;
+}
+
+bool RowTracer::isRead(const ::onnx::NodeProto &node, int input) const {
+  return input < node.input_size() && rowsOf(node.input(input));
+}
+
+/// Whether no other input has rows.
+bool RowTracer::onlyReads(const ::onnx::NodeProto &node, int input) const {
+  for (int i = 0; i < node.input_size(); ++i)
+    if (isRead(node, i) != (i == input))
+      return false;
+  return true;
+}
+
+bool RowTracer::visitElementwise(const ::onnx::NodeProto &node) {
+  const Shape *to = known.shapeOf(node.output(0));
+  if (!to)
+    return false;
+  // Of CastLike's second input nothing but the type counts.
+  int inputs = isOp(node, "CastLike") ? 1 : node.input_size();
+  std::optional<Rows> result;
+  for (int i = 0; i < inputs; ++i) {
+    const Rows *read = rowsOf(node.input(i));
+    if (!read)
+      continue;
+    const Shape *from = known.shapeOf(node.input(i));
+    int64_t axis = read->axis + int64_t(to->size()) - int64_t(from->size());
+    if (result && (result->mask != read->mask || result->axis != axis))
+      return false;
+    result = {read->mask, axis, std::nullopt};
+    if (isOp(node, "Identity") || isOp(node, "Cast"))
+      result->columns = read->columns;
+  }
+  if (!result)
+    return true;
+  for (int i = 0; i < inputs; ++i) {
+    if (node.input(i).empty() || rowsOf(node.input(i)))
+      continue;
+    const Shape *from = known.shapeOf(node.input(i));
+    if (!from)
+      return false;
+    int64_t axis = result->axis + int64_t(from->size()) - int64_t(to->size());
+    if (axis >= 0 && (*from)[axis] != 1)
+      return false;
+  }
+  return all_of(node.output(), [&](const std::string &output) {
+    return output.empty() || set(output, *result);
+  });
+}
+
+/// The mask that has the rows' mask for each of their elements, of this shape.
+std::string RowTracer::maskOfElements(const Rows &whole,
+                                      ArrayRef<int64_t> shape) const {
+  for (const std::string &mask : masks) {
+    const ::onnx::NodeProto *all = known.producerOf(mask);
+    const ::onnx::NodeProto *one =
+        all && isOp(*all, "Expand") ? known.producerOf(all->input(0)) : nullptr;
+    if (one && (isOp(*one, "Unsqueeze") || isOp(*one, "Reshape")) &&
+        one->input(0) == whole.mask &&
+        ArrayRef(*known.shapeOf(mask)) == shape &&
+        known.shapeOf(one->output(0)))
+      return mask;
+  }
+  return "";
+}
+
+/// Also Squeeze, Unsqueeze and Flatten.
+bool RowTracer::visitReshape(const ::onnx::NodeProto &node) {
+  const Shape *from = known.shapeOf(node.input(0)),
+              *to = known.shapeOf(node.output(0));
+  if (!to || !onlyReads(node, 0))
+    return false;
+  Rows result = *rowsOf(node.input(0));
+  int64_t count = (*from)[result.axis], before = 1,
+          wanted = elementsOf(ArrayRef(*from).take_front(result.axis));
+  for (auto [axis, size] : enumerate(*to)) {
+    if (before == wanted && size == count) {
+      result.axis = int64_t(axis);
+      return set(node.output(0), result);
+    }
+    before *= size;
+  }
+  // Elements of rows, as `y[mask] = rows` has them.
+  if (to->size() != 1 || result.axis != 0)
+    return false;
+  Shape shape = *known.shapeOf(result.mask);
+  append_range(shape, ArrayRef(*from).drop_front());
+  std::string mask = maskOfElements(result, shape);
+  return !mask.empty() && set(node.output(0), {mask, 0});
+}
+
+bool RowTracer::visitExpand(const ::onnx::NodeProto &node) {
+  const Shape *from = known.shapeOf(node.input(0)),
+              *to = known.shapeOf(node.output(0));
+  if (!to || !onlyReads(node, 0))
+    return false;
+  Rows result = *rowsOf(node.input(0));
+  result.axis += int64_t(to->size()) - int64_t(from->size());
+  return set(node.output(0), result);
+}
+
+/// Along other axes; of indices with numbers that are known.
+bool RowTracer::visitSlice(const ::onnx::NodeProto &node) {
+  const Shape *from = known.shapeOf(node.input(0));
+  if (!onlyReads(node, 0) || node.input_size() < 4)
+    return false;
+  const Shape *axes = known.intsOf(node.input(3)),
+              *starts = known.intsOf(node.input(1)),
+              *ends = known.intsOf(node.input(2));
+  Rows result = *rowsOf(node.input(0));
+  // As many as there are.
+  if (axes && *axes == Shape{result.axis} && starts && *starts == Shape{0} &&
+      isNumberOfRows(node.input(2))) {
+    known.setShape(node.output(0), *from);
+    return set(node.output(0), result);
+  }
+  if (!axes || any_of(*axes, [&](int64_t axis) {
+        return normalized(axis, from->size()) == result.axis;
+      }))
+    return false;
+  bool plain = node.input_size() < 5;
+  if (!plain)
+    if (const Shape *steps = known.intsOf(node.input(4)))
+      plain = all_of(*steps, [](int64_t step) { return step == 1; });
+  if (result.columns && axes->size() == 1 && starts && ends && plain) {
+    auto size = int64_t(result.columns->size());
+    auto place = [&](int64_t at) {
+      return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
+    };
+    int64_t first = place(starts->front()), last = place(ends->front());
+    result.columns = Shape(result.columns->begin() + first,
+                           result.columns->begin() + std::max(first, last));
+  } else {
+    result.columns.reset();
+  }
+  return set(node.output(0), result);
+}
+
+bool RowTracer::visitSplit(const ::onnx::NodeProto &node) {
+  const Shape *from = known.shapeOf(node.input(0));
+  Rows whole = *rowsOf(node.input(0));
+  int64_t axis = normalized(intAttribute(node, "axis", 0), from->size());
+  if (!onlyReads(node, 0) || axis == whole.axis)
+    return false;
+  size_t first = 0;
+  for (const std::string &output : node.output()) {
+    const Shape *to = known.shapeOf(output);
+    if (!to)
+      return false;
+    Rows part = whole;
+    auto size = size_t((*to)[axis]);
+    if (whole.columns)
+      part.columns = Shape(whole.columns->begin() + first,
+                           whole.columns->begin() + first + size);
+    first += size;
+    if (!set(output, part))
+      return false;
+  }
+  return true;
+}
+
+bool RowTracer::visitConcat(const ::onnx::NodeProto &node) {
+  const Shape *to = known.shapeOf(node.output(0));
+  std::optional<Rows> result;
+  for (const std::string &input : node.input()) {
+    const Rows *read = rowsOf(input);
+    if (!read || !to ||
+        normalized(intAttribute(node, "axis", 0), to->size()) == read->axis)
+      return false;
+    if (!result) {
+      result = *read;
+      continue;
+    }
+    if (result->mask != read->mask || result->axis != read->axis)
+      return false;
+    if (!read->columns)
+      result->columns.reset();
+    if (result->columns)
+      append_range(*result->columns, *read->columns);
+  }
+  return set(node.output(0), *result);
+}
+
+/// Rows of the data by indices of each row, or the same places of each row.
+bool RowTracer::visitGather(const ::onnx::NodeProto &node) {
+  const Shape *data = known.shapeOf(node.input(0)),
+              *indices = known.shapeOf(node.input(1));
+  if (!data || !indices)
+    return false;
+  int64_t along = normalized(intAttribute(node, "axis", 0), data->size());
+  if (onlyReads(node, 1)) {
+    const Rows *read = rowsOf(node.input(1));
+    return set(node.output(0), {read->mask, along + read->axis});
+  }
+  Rows result = *rowsOf(node.input(0));
+  if (!onlyReads(node, 0) || along == result.axis)
+    return false;
+  const Shape *places = known.intsOf(node.input(1));
+  if (result.columns && places && data->size() == 2) {
+    Shape chosen;
+    for (int64_t place : *places) {
+      place = normalized(place, result.columns->size());
+      if (place < 0 || place >= int64_t(result.columns->size()))
+        return false;
+      chosen.push_back((*result.columns)[place]);
+    }
+    result.columns = chosen;
+  } else {
+    result.columns.reset();
+  }
+  if (along < result.axis)
+    result.axis += int64_t(indices->size()) - 1;
+  return set(node.output(0), result);
+}
+
+bool RowTracer::visitGatherND(const ::onnx::NodeProto &node) {
+  const Shape *indices = known.shapeOf(node.input(1));
+  if (!onlyReads(node, 1) || !indices || intAttribute(node, "batch_dims", 0))
+    return false;
+  const Rows *read = rowsOf(node.input(1));
+  if (read->axis + 1 == int64_t(indices->size()))
+    return false;
+  return set(node.output(0), {read->mask, read->axis});
+}
+
+/// Gemm and MatMul, of rows and what no mask selects.
+bool RowTracer::visitProduct(const ::onnx::NodeProto &node) {
+  const Shape *from = known.shapeOf(node.input(0)),
+              *right = known.shapeOf(node.input(1)),
+              *to = known.shapeOf(node.output(0));
+  if (!onlyReads(node, 0) || !right || !to)
+    return false;
+  Rows result = *rowsOf(node.input(0));
+  result.columns.reset();
+  bool gemm = isOp(node, "Gemm");
+  if (gemm && intAttribute(node, "transA", 0))
+    result.axis = 1 - result.axis;
+  else if (result.axis + 1 == int64_t(from->size()))
+    return false;
+  if (gemm && result.axis != 0)
+    return false;
+  if (gemm && node.input_size() > 2 && !node.input(2).empty()) {
+    const Shape *bias = known.shapeOf(node.input(2));
+    return bias && (bias->size() < 2 || bias->front() == 1) &&
+           set(node.output(0), result);
+  }
+  // Matrices of several need rows along the last axis but one.
+  if (!gemm && right->size() != 2) {
+    if (result.axis + 2 != int64_t(from->size()) || right->size() < 2)
+      return false;
+    result.axis = int64_t(to->size()) - 2;
+  }
+  return set(node.output(0), result);
+}
+
+/// Norms and softmaxes, and what is chosen, of each row.
+bool RowTracer::visitAlongAxis(const ::onnx::NodeProto &node) {
+  const Shape *from = known.shapeOf(node.input(0));
+  Rows result = *rowsOf(node.input(0));
+  result.columns.reset();
+  StringRef op = node.op_type();
+  bool arg = op.starts_with("Arg");
+  int64_t axis =
+      normalized(intAttribute(node, "axis", arg ? 0 : -1), from->size());
+  bool norm = op.ends_with("Normalization");
+  if (!onlyReads(node, 0) || (norm ? result.axis >= axis : result.axis == axis))
+    return false;
+  if (arg && !intAttribute(node, "keepdims", 1) && axis < result.axis)
+    --result.axis;
+  return all_of(node.output(), [&](const std::string &output) {
+    return output.empty() || set(output, result);
+  });
+}
+
+bool RowTracer::visitReduction(const ::onnx::NodeProto &node) {
+  const Shape *from = known.shapeOf(node.input(0));
+  const Shape *axes =
+      node.input_size() > 1 ? known.intsOf(node.input(1)) : nullptr;
+  if (!axes || axes->empty() || !onlyReads(node, 0))
+    return false;
+  Rows result = *rowsOf(node.input(0));
+  result.columns.reset();
+  int64_t before = 0;
+  for (int64_t axis : *axes) {
+    axis = normalized(axis, from->size());
+    if (axis == result.axis)
+      return false;
+    before += axis < result.axis;
+  }
+  if (!intAttribute(node, "keepdims", 1))
+    result.axis -= before;
+  return set(node.output(0), result);
+}
+
+/// What reads numbers of rows; nothing where the node reads none.
+std::optional<bool> RowTracer::visitSizes(const ::onnx::NodeProto &node) {
+  StringRef op = node.op_type();
+  bool shapes = op == "Expand" || op == "Reshape";
+  auto passOn = [&](StringSet<> &kind) -> std::optional<bool> {
+    if (none_of(node.input(),
+                [&](const auto &input) { return kind.contains(input); }))
+      return std::nullopt;
+    if ((shapes || op == "Slice") && isRead(node, 0))
+      return std::nullopt;
+    if (shapes || !keepsSizes(op))
+      return &kind == &counts && !shapes; // a number as others
+    kind.insert(node.output(0));
+    return true;
+  };
+  if (std::optional<bool> done = passOn(sizes))
+    return done;
+  return passOn(counts);
+}
+
+bool RowTracer::visit(const ::onnx::NodeProto &node) {
+  StringRef op = node.op_type();
+  if (op == "NonZero" && is_contained(masks, node.input(0))) {
+    Shape all(known.shapeOf(node.input(0))->size());
+    std::iota(all.begin(), all.end(), 0);
+    return set(node.output(0), {node.input(0), 1, all});
+  }
+  if (!maskCountedBy(node, known, masks).empty())
+    counts.insert(node.output(0));
+  if (std::optional<bool> done = visitSizes(node))
+    return *done;
+  if (none_of(node.input(), [&](const auto &input) { return rowsOf(input); }))
+    return true;
+  if (op == "Shape") {
+    sizes.insert(node.output(0));
+    return true;
+  }
+  if (op == "Transpose") {
+    Rows result = *rowsOf(node.input(0));
+    const auto *perm = findAttribute(node, "perm");
+    auto rank = int64_t(known.shapeOf(node.input(0))->size());
+    result.axis = perm ? find(perm->ints(), result.axis) - perm->ints().begin()
+                       : rank - 1 - result.axis;
+    return set(node.output(0), result);
+  }
+  if (op == "Reshape" || op == "Squeeze" || op == "Unsqueeze" ||
+      op == "Flatten")
+    return visitReshape(node);
+  if (op == "Expand")
+    return visitExpand(node);
+  if (op == "Slice")
+    return visitSlice(node);
+  if (op == "Split" && isRead(node, 0))
+    return visitSplit(node);
+  if (op == "Concat")
+    return visitConcat(node);
+  if (op == "Gather")
+    return visitGather(node);
+  if (op == "GatherND")
+    return visitGatherND(node);
+  if ((op == "Gemm" || op == "MatMul") && isRead(node, 0))
+    return visitProduct(node);
+  static const StringSet<> alongAxis = {
+      "Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "TopK",
+      "ArgMax",  "ArgMin"};
+  if (alongAxis.contains(op) && isRead(node, 0))
+    return visitAlongAxis(node);
+  if (reducesRows(node))
+    return true;
+  if (op.starts_with("Reduce") && isRead(node, 0))
+    return visitReduction(node);
+  if (op == "ScatterND" || op == "ScatterElements")
+    return putsBack(node);
+  return isElementwise(op) && visitElementwise(node);
+}
+
+} // namespace shardonnx

@@ -1,0 +1,111 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Follows the rows that masks select through a graph (SelectedRows.h).
+
+#ifndef SHARDONNX_LIB_IMPORT_ROWSOFMASK_H
+#define SHARDONNX_LIB_IMPORT_ROWSOFMASK_H
+
+#include "KnownTensors.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace onnx {
+class GraphProto;
+class ModelProto;
+class NodeProto;
+} // namespace onnx
+
+namespace shardonnx {
+
+/// An axis that may count from the end, from the beginning.
+inline int64_t normalized(int64_t axis, size_t rank) {
+  return axis < 0 ? axis + int64_t(rank) : axis;
+}
+
+/// One axis of a value counts the rows that a mask selects.
+struct Rows {
+  std::string mask; // what NonZero reads
+  int64_t axis = 0;
+  /// Of indices as NonZero gives them: the mask's axes that they count along,
+  /// in the order of the other axis (of none, if they are a vector). Of one it
+  /// may be repeated along the other axis.
+  std::optional<std::vector<int64_t>> columns = std::nullopt;
+};
+
+/// The masks, of values that depend on data, that NonZero reads.
+std::vector<std::string> findMasks(const ::onnx::GraphProto &graph);
+
+/// Whether node counts what a mask selects, as the shapes of `y[mask] = …` do:
+/// the mask, else empty.
+std::string maskCountedBy(const ::onnx::NodeProto &node,
+                          const KnownTensors &known,
+                          llvm::ArrayRef<std::string> masks);
+
+/// What depends on the rows that masks select, node by node.
+class RowTracer {
+public:
+  RowTracer(KnownTensors &known, llvm::ArrayRef<std::string> masks)
+      : known(known), masks(masks) {}
+
+  /// Nodes come behind what they read. False where rows are read by what is not
+  /// computed of each row alone.
+  bool visit(const ::onnx::NodeProto &node);
+
+  const Rows *rowsOf(llvm::StringRef name) const {
+    auto found = rows.find(name);
+    return found == rows.end() ? nullptr : &found->second;
+  }
+  bool isNumberOfRows(llvm::StringRef name) const {
+    return sizes.contains(name);
+  }
+  /// Whether it is made of what was counted: a shape of its own, or a number
+  /// that somebody wants.
+  bool isCount(llvm::StringRef name) const { return counts.contains(name); }
+  /// Whether node, a ScatterND or ScatterElements, puts rows back.
+  bool putsBack(const ::onnx::NodeProto &node) const;
+  /// Whether node reduces rows to one: a cross-entropy, a sum, a mean.
+  bool reducesRows(const ::onnx::NodeProto &node) const;
+  /// Whether node, a ScatterND without a reduction, adds to what rows are put
+  /// back to: what it adds, else nothing.
+  std::optional<std::string> addedBy(const ::onnx::NodeProto &node) const;
+
+private:
+  int64_t countOf(llvm::StringRef mask) const;
+  bool set(llvm::StringRef output, Rows value);
+  bool visitElementwise(const ::onnx::NodeProto &node);
+  bool visitReshape(const ::onnx::NodeProto &node);
+  bool visitExpand(const ::onnx::NodeProto &node);
+  bool visitSlice(const ::onnx::NodeProto &node);
+  bool visitSplit(const ::onnx::NodeProto &node);
+  bool visitConcat(const ::onnx::NodeProto &node);
+  bool visitGather(const ::onnx::NodeProto &node);
+  bool visitGatherND(const ::onnx::NodeProto &node);
+  bool visitProduct(const ::onnx::NodeProto &node);
+  bool visitAlongAxis(const ::onnx::NodeProto &node);
+  bool visitReduction(const ::onnx::NodeProto &node);
+  bool areIndices(llvm::StringRef name, size_t columns) const;
+  bool isRead(const ::onnx::NodeProto &node, int input) const;
+  bool onlyReads(const ::onnx::NodeProto &node, int input) const;
+  bool choosesOnce(const Rows &indices) const;
+
+  std::string maskOfElements(const Rows &whole,
+                             llvm::ArrayRef<int64_t> shape) const;
+  std::optional<bool> visitSizes(const ::onnx::NodeProto &node);
+
+  KnownTensors &known;
+  llvm::ArrayRef<std::string> masks;
+  llvm::StringMap<Rows> rows;
+  llvm::StringSet<> sizes, counts;
+};
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_LIB_IMPORT_ROWSOFMASK_H

@@ -1,0 +1,139 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Where rows that a mask selects end: put back to where they came from, or
+// reduced. See RowsOfMask.h.
+
+#include "RowsOfMask.h"
+
+#include "Subgraphs.h"
+
+#include <onnx/onnx_pb.h>
+
+using namespace llvm;
+
+namespace shardonnx {
+
+using Shape = std::vector<int64_t>;
+
+bool RowTracer::reducesRows(const ::onnx::NodeProto &node) const {
+  const Rows *read = rowsOf(node.input(0));
+  if (!read || !isFloat(known.typeOf(node.input(0))))
+    return false;
+  if (isOp(node, "SoftmaxCrossEntropyLoss")) {
+    const Rows *labels = rowsOf(node.input(1));
+    const auto *reduction = findAttribute(node, "reduction");
+    return labels && labels->mask == read->mask && read->axis == 0 &&
+           known.shapeOf(node.input(0))->size() == 2 && !isRead(node, 2) &&
+           known.typeOf(node.input(1)) == ::onnx::TensorProto::INT64 &&
+           (!reduction || reduction->s() != "none") &&
+           (node.output_size() < 2 || node.output(1).empty());
+  }
+  if ((!isOp(node, "ReduceSum") && !isOp(node, "ReduceMean")) ||
+      !onlyReads(node, 0) || intAttribute(node, "noop_with_empty_axes", 0))
+    return false;
+  if (node.input_size() < 2 || node.input(1).empty())
+    return true; // all axes
+  const Shape *axes = known.intsOf(node.input(1));
+  return axes && any_of(*axes, [&](int64_t axis) {
+           return normalized(axis, known.shapeOf(node.input(0))->size()) ==
+                  read->axis;
+         });
+}
+
+/// Whether no two places that a mask selects have the same indices: they are
+/// those along all axes, or of the others no more than one is chosen, as of the
+/// places of TopK.
+bool RowTracer::choosesOnce(const Rows &indices) const {
+  const Shape &shape = *known.shapeOf(indices.mask);
+  int64_t others = 1;
+  for (auto [axis, size] : enumerate(shape))
+    if (!is_contained(*indices.columns, int64_t(axis)))
+      others *= size;
+  if (others == 1)
+    return true;
+  static const StringSet<> layouts = {
+      "Transpose", "Unsqueeze", "Squeeze",  "Slice",  "Gather", "Cast",
+      "Reshape",   "Split",     "Identity", "OneHot", "Equal",  "CastLike"};
+  StringRef name = indices.mask;
+  while (const ::onnx::NodeProto *node = known.producerOf(name)) {
+    if (isOp(*node, "TopK")) {
+      const Shape *places = known.shapeOf(name);
+      int64_t axis = intAttribute(*node, "axis", -1);
+      return node->output(1) == name && places &&
+             (*places)[normalized(axis, places->size())] == others;
+    }
+    if (!layouts.contains(node->op_type()))
+      return false;
+    const ::onnx::NodeProto *left = known.producerOf(node->input(0));
+    bool second = isOp(*node, "Equal") && (!left || isOp(*left, "Constant"));
+    name = node->input(second ? 1 : 0);
+  }
+  return false;
+}
+
+/// Whether they are one for each row and column, [rows, columns].
+bool RowTracer::areIndices(StringRef name, size_t columns) const {
+  const Rows *indices = rowsOf(name);
+  const Shape *shape = known.shapeOf(name);
+  return indices && indices->columns && indices->axis == 0 &&
+         indices->columns->size() == columns && shape->size() == 2 &&
+         (*shape)[1] == int64_t(columns);
+}
+
+bool RowTracer::putsBack(const ::onnx::NodeProto &node) const {
+  const Rows *indices = rowsOf(node.input(1)), *updates = rowsOf(node.input(2));
+  const Shape *data = known.shapeOf(node.input(0));
+  if (rowsOf(node.input(0)) || !indices || !updates || !indices->columns ||
+      indices->axis != 0 || updates->axis != 0 ||
+      indices->mask != updates->mask || !data ||
+      data->size() < indices->columns->size())
+    return false;
+  if (isOp(node, "ScatterElements")) {
+    // All elements of a row go to one row.
+    const Shape &shape = *known.shapeOf(node.input(1));
+    if (intAttribute(node, "axis", 0) != 0 || indices->columns->size() != 1 ||
+        shape.size() != 2 || data->size() != 2 || shape[1] != (*data)[1] ||
+        *known.shapeOf(node.input(2)) != shape)
+      return false;
+  } else if (!areIndices(node.input(1), indices->columns->size())) {
+    return false;
+  }
+  const Shape &mask = *known.shapeOf(indices->mask);
+  for (auto [axis, column] : enumerate(*indices->columns))
+    if ((*data)[axis] != mask[column])
+      return false;
+  const ::onnx::AttributeProto *reduction = findAttribute(node, "reduction");
+  bool adds = isFloat(known.typeOf(node.input(2)));
+  if (reduction && reduction->s() != "none")
+    return adds && reduction->s() == "add";
+  // Each place once: else the last of several would decide.
+  return choosesOnce(*indices) &&
+         (adds || indices->columns->size() == mask.size());
+}
+
+std::optional<std::string>
+RowTracer::addedBy(const ::onnx::NodeProto &node) const {
+  const ::onnx::NodeProto *add =
+      known.producerOf(known.sourceOf(node.input(2)));
+  const Rows *indices = rowsOf(node.input(1));
+  if (!add || !isOp(*add, "Add"))
+    return std::nullopt;
+  for (int i = 0; i < 2; ++i) {
+    const ::onnx::NodeProto *read =
+        known.producerOf(known.sourceOf(add->input(i)));
+    if (!read || !(isOp(*read, "GatherND") || isOp(*read, "Gather")) ||
+        known.sourceOf(read->input(0)) != known.sourceOf(node.input(0)))
+      continue;
+    const std::string &added = add->input(1 - i);
+    const Rows *places = rowsOf(read->input(1)), *rowsAdded = rowsOf(added);
+    const Shape *shape = known.shapeOf(added);
+    if (places && places->columns == indices->columns &&
+        places->mask == indices->mask && intAttribute(*read, "axis", 0) == 0 &&
+        rowsAdded && shape && *shape == *known.shapeOf(node.input(2)))
+      return added;
+  }
+  return std::nullopt;
+}
+
+} // namespace shardonnx
