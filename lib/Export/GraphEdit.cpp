@@ -11,6 +11,7 @@
 #include "../Import/Types.h"
 #include "../Import/WireFormat.h"
 #include "mlir/IR/MLIRContext.h"
+#include "shardonnx/Import/Import.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "shardonnx/Support/InputFile.h"
 #include "llvm/Support/JSON.h"
@@ -47,8 +48,10 @@ ModelInitializers take(const std::string &path, ::onnx::ModelProto &model,
   llvm::raw_string_ostream stream(text);
   Diagnostics diagnostics("", stream);
   Metadata metadata = readMetadata(model);
-  auto taken = takeInitializers(model, stripped, metadata, path, &context,
-                                /*forTraining=*/true, diagnostics);
+  ImportOptions options;
+  options.model = path;
+  auto taken = takeInitializers(model, stripped, metadata, options, &context,
+                                diagnostics);
   if (failed(taken)) {
     llvm::StringRef line = llvm::StringRef(text).split('\n').first;
     line.consume_front(": error: ");

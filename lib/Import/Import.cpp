@@ -105,9 +105,8 @@ public:
       return {};
     noteChanging(metadata, forTraining);
     resolveFlow(&stripped);
-    FailureOr<ModelInitializers> taken =
-        takeInitializers(model, stripped, metadata, options.model, &context,
-                         forTraining, diagnostics);
+    FailureOr<ModelInitializers> taken = takeInitializers(
+        model, stripped, metadata, options, &context, diagnostics);
     if (failed(taken) ||
         failed(stopGradients(*model.mutable_graph(), metadata,
                              taken->initializers, options, diagnostics)) ||

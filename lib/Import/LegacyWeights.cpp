@@ -31,9 +31,10 @@ bool isNumbered(StringRef name) {
 class Finder {
 public:
   Finder(const ::onnx::GraphProto &graph, const Metadata &metadata,
-         const std::vector<Initializer> &initializers, StringRef modelPath)
+         const std::vector<Initializer> &initializers, StringRef modelPath,
+         bool untold)
       : graph(graph), initializers(initializers), modelPath(modelPath),
-        paths(graph, metadata, initializers) {
+        untold(untold), paths(graph, metadata, initializers) {
     for (const Initializer &init : initializers)
       byName[init.name] = &init;
     for (const ::onnx::NodeProto &node : graph.node()) {
@@ -69,6 +70,7 @@ private:
   const ::onnx::GraphProto &graph;
   ArrayRef<Initializer> initializers;
   StringRef modelPath;
+  bool untold; // written by PyTorch's older exporter
   ModulePaths paths;
   llvm::StringMap<const Initializer *> byName;
   llvm::StringMap<SmallVector<const ::onnx::NodeProto *>> readers;
@@ -192,7 +194,7 @@ const Initializer *Finder::findTied(const Initializer &init) const {
     if (node.op_type() != "Gather" || node.input_size() != 2)
       continue;
     const Initializer *table = find(node.input(0));
-    if (table && isTranspose(init, *table))
+    if (table && table != &init && isTranspose(init, *table))
       return table;
   }
   return nullptr;
@@ -235,8 +237,9 @@ std::vector<LegacyWeight> Finder::run() {
   return found;
 }
 
-/// Transposed copies of embeddings that a tool has folded, whoever reads them:
-/// to train apart from the table they would have names of their own.
+/// Transposed copies of embeddings that a tool or another exporter has folded,
+/// whoever reads them: to train apart from the table they would have names of
+/// their own, which of PyTorch's are known.
 void Finder::addFoldedCopies(std::vector<LegacyWeight> &found) const {
   llvm::StringSet<> known;
   for (const LegacyWeight &weight : found)
@@ -244,7 +247,7 @@ void Finder::addFoldedCopies(std::vector<LegacyWeight> &found) const {
   for (const Initializer &init : initializers) {
     if (known.contains(init.name) || init.type.getRank() != 2 ||
         !isa<FloatType>(init.type.getElementType()) ||
-        (!isNumbered(init.name) && !isComputedName(init.name) &&
+        (untold && !isNumbered(init.name) && !isComputedName(init.name) &&
          !isTransposeOf(init.name)))
       continue;
     if (const Initializer *tied = findTied(init))
@@ -257,10 +260,10 @@ void Finder::addFoldedCopies(std::vector<LegacyWeight> &found) const {
 std::vector<LegacyWeight>
 findLegacyWeights(const ::onnx::GraphProto &graph, const Metadata &metadata,
                   const std::vector<Initializer> &initializers,
-                  StringRef modelPath) {
+                  StringRef modelPath, bool untold) {
   if (!metadata.signature.empty())
     return {};
-  return Finder(graph, metadata, initializers, modelPath).run();
+  return Finder(graph, metadata, initializers, modelPath, untold).run();
 }
 
 } // namespace shardonnx

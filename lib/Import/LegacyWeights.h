@@ -34,7 +34,7 @@ struct LegacyWeight {
 std::vector<LegacyWeight>
 findLegacyWeights(const ::onnx::GraphProto &graph, const Metadata &metadata,
                   const std::vector<Initializer> &initializers,
-                  llvm::StringRef modelPath);
+                  llvm::StringRef modelPath, bool untold);
 
 } // namespace shardonnx
 

@@ -5,6 +5,8 @@
 
 #include "MergedByPath.h"
 
+#include "KnownBuffers.h"
+
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"

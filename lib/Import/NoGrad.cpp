@@ -8,6 +8,7 @@
 #include "Subgraphs.h"
 #include "shardonnx/Import/Import.h"
 #include "shardonnx/Support/Diagnostics.h"
+#include "shardonnx/Support/NamePattern.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Regex.h"
@@ -195,7 +196,7 @@ LogicalResult Stopper::run(ArrayRef<Initializer> initializers) {
 
 bool Stopper::trains(const Initializer &init) const {
   auto matches = [&](const std::string &pattern) {
-    llvm::Regex regex("^(" + pattern + ")$");
+    llvm::Regex regex = wholeName(pattern);
     return regex.isValid() &&
            (regex.match(init.symbol) ||
             llvm::any_of(init.names, [&](const std::string &name) {

@@ -9,12 +9,14 @@
 #include "ExternalData.h"
 #include "FoldedParameters.h"
 #include "InitializerTable.h"
+#include "KnownBuffers.h"
 #include "LegacyWeights.h"
 #include "MergedParameters.h"
 #include "Subgraphs.h"
 #include "Types.h"
 #include "Untold.h"
 #include "UntrainedParameters.h"
+#include "shardonnx/Import/Import.h"
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -26,38 +28,17 @@ using namespace mlir;
 
 namespace shardonnx {
 
-bool isBufferName(StringRef name) {
-  StringRef last = name.rsplit('.').second;
-  if (last.empty())
-    last = name;
-  static constexpr StringRef names[] = {
-      "inv_freq",      "original_inv_freq", "mask",        "attn_mask",
-      "causal_mask",   "attention_mask",    "masked_bias", "cos",
-      "sin",           "cos_cached",        "sin_cached",  "cos_cache",
-      "sin_cache",     "position_ids",      "running_var", "running_mean",
-      "token_type_ids"};
-  return llvm::is_contained(names, last);
-}
-
-bool isBufferByUse(const ::onnx::GraphProto &graph, StringRef name) {
-  return isReadOnlyAs(graph, name, [](const ::onnx::NodeProto &node, int i) {
-    bool norm = node.op_type() == "BatchNormalization";
-    bool scaled = node.op_type() == "Resize" || node.op_type() == "Upsample" ||
-                  node.op_type() == "DequantizeLinear";
-    return (norm && i >= 3) || (scaled && i >= 1);
-  });
-}
-
 namespace {
 
 class Taker {
 public:
   Taker(::onnx::ModelProto &model, const StrippedModel &stripped,
-        Metadata &metadata, StringRef modelPath, MLIRContext *context,
-        bool forTraining, Diagnostics &diagnostics)
+        Metadata &metadata, const ImportOptions &options, MLIRContext *context,
+        Diagnostics &diagnostics)
       : graph(*model.mutable_graph()), stripped(stripped), metadata(metadata),
-        modelPath(modelPath), context(context), forTraining(forTraining),
-        untold(isUntold(model, metadata)), diagnostics(diagnostics) {}
+        options(options), modelPath(options.model), context(context),
+        forTraining(!options.inputs), untold(isUntold(model, metadata)),
+        diagnostics(diagnostics) {}
 
   FailureOr<ModelInitializers> run() {
     if (graph.sparse_initializer_size() > 0)
@@ -113,6 +94,7 @@ private:
   ::onnx::GraphProto &graph;
   const StrippedModel &stripped;
   Metadata &metadata;
+  const ImportOptions &options;
   StringRef modelPath;
   MLIRContext *context;
   bool forTraining;
@@ -121,6 +103,7 @@ private:
   std::vector<Initializer> initializers;
   std::vector<Untrained> untrained;
   llvm::StringMap<size_t> byName;
+  llvm::StringSet<> statistics; // of norms that are written out
 };
 
 LogicalResult Taker::read(const ::onnx::TensorProto &tensor,
@@ -276,7 +259,7 @@ void Taker::recoverTransposed() {
 void Taker::recoverLegacy() {
   int nextNode = 0;
   for (const LegacyWeight &weight :
-       findLegacyWeights(graph, metadata, initializers, modelPath)) {
+       findLegacyWeights(graph, metadata, initializers, modelPath, untold)) {
     Initializer &init = *find(weight.name);
     init.isConstant = !weight.copyOf.empty();
     if (weight.copyOf.empty()) {
@@ -314,8 +297,8 @@ void Taker::replaceUses(const std::string &from, const std::string &to) {
 
 /// What the signature calls one, without it what the module's author does: what
 /// neither names was computed from buffers, or from parameters, which are then
-/// listed as missing. Without both, every float tensor of more than one element
-/// that is no known buffer.
+/// listed as missing. Without both, every float tensor of more than one
+/// element, or that --trainable names, that is no known buffer.
 bool Taker::isParameter(const Initializer &init) const {
   const SignatureInput *input = metadata.findTarget(init.symbol);
   if (!metadata.signature.empty())
@@ -324,11 +307,15 @@ bool Taker::isParameter(const Initializer &init) const {
     return metadata.findParameter(init.symbol);
   return !init.isConstant && !isBufferName(init.symbol) &&
          (init.type.getNumElements() > 1 ||
-          (untold && !isComputedName(init.symbol))) &&
-         !isBufferByUse(graph, init.name);
+          (untold && !isComputedName(init.symbol)) ||
+          llvm::is_contained(options.trainable, init.symbol)) &&
+         !isBufferByUse(graph, init.name) &&
+         (untold || (!statistics.contains(init.name) &&
+                     !isMaskOfNumbers(graph, init, modelPath)));
 }
 
 LogicalResult Taker::markTrainable() {
+  statistics = findStatistics(graph);
   for (Initializer &init : initializers) {
     if (!isa<FloatType>(init.type.getElementType()))
       continue;
@@ -412,11 +399,9 @@ LogicalResult Taker::nameTied() {
 
 FailureOr<ModelInitializers>
 takeInitializers(::onnx::ModelProto &model, const StrippedModel &stripped,
-                 Metadata &metadata, StringRef modelPath, MLIRContext *context,
-                 bool forTraining, Diagnostics &diagnostics) {
-  return Taker(model, stripped, metadata, modelPath, context, forTraining,
-               diagnostics)
-      .run();
+                 Metadata &metadata, const ImportOptions &options,
+                 MLIRContext *context, Diagnostics &diagnostics) {
+  return Taker(model, stripped, metadata, options, context, diagnostics).run();
 }
 
 } // namespace shardonnx

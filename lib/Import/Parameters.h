@@ -25,6 +25,7 @@ class ModelProto;
 namespace shardonnx {
 
 class Diagnostics;
+struct ImportOptions;
 
 struct Initializer {
   /// The name in the graph.
@@ -69,13 +70,6 @@ struct ModelInitializers {
   std::vector<Untrained> untrained;
 };
 
-/// Buffers that are known by the last part of their name.
-bool isBufferName(llvm::StringRef name);
-
-/// Whether its readers are ops to which it is no weight: running statistics,
-/// the scales of a resampled image or of quantized weights.
-bool isBufferByUse(const ::onnx::GraphProto &graph, llvm::StringRef name);
-
 /// Reads the initializers and takes them out of the graph: each becomes a graph
 /// input for the ONNX library, except small constants, which it needs for
 /// propagating shapes. Undoes what the exporter's optimizer does to parameters
@@ -83,9 +77,8 @@ bool isBufferByUse(const ::onnx::GraphProto &graph, llvm::StringRef name);
 /// whose values the IR holds can be read but not trained.
 llvm::FailureOr<ModelInitializers>
 takeInitializers(::onnx::ModelProto &model, const StrippedModel &stripped,
-                 Metadata &metadata, llvm::StringRef modelPath,
-                 mlir::MLIRContext *context, bool forTraining,
-                 Diagnostics &diagnostics);
+                 Metadata &metadata, const ImportOptions &options,
+                 mlir::MLIRContext *context, Diagnostics &diagnostics);
 
 } // namespace shardonnx
 

@@ -5,6 +5,7 @@
 
 #include "Untold.h"
 #include "InitializerTable.h"
+#include "KnownBuffers.h"
 #include "Metadata.h"
 
 #include "shardonnx/Support/Diagnostics.h"
@@ -25,10 +26,11 @@ namespace {
 /// More would fill the screen.
 constexpr size_t kNamesShown = 8;
 
-std::string listNames(llvm::ArrayRef<std::string> names) {
+std::string listNames(llvm::ArrayRef<std::string> names,
+                      StringRef between = ", ") {
   std::string list;
   for (size_t i = 0; i < names.size() && i < kNamesShown; ++i)
-    list += (i ? ", '" : "'") + names[i] + "'";
+    list += (i ? between.str() : "") + "'" + names[i] + "'";
   if (names.size() > kNamesShown)
     list += " and " + std::to_string(names.size() - kNamesShown) + " more";
   return list;
@@ -65,12 +67,14 @@ public:
           Diagnostics &diagnostics)
       : graph(model.graph()), metadata(metadata), options(options),
         initializers(initializers), diagnostics(diagnostics),
-        untold(isUntold(model, metadata)) {}
+        untold(isUntold(model, metadata)), producer(model.producer_name()) {}
 
   llvm::LogicalResult run() {
     tellMergedInputs();
     if (llvm::failed(tellAdapters()))
       return llvm::failure();
+    if (metadata.signature.empty() && metadata.parameters.empty() && !untold)
+      tellOthers();
     return untold ? tellOlder() : tellStops();
   }
 
@@ -89,6 +93,8 @@ private:
   llvm::LogicalResult tellAdapters();
   llvm::LogicalResult tellOlder();
   llvm::LogicalResult tellStops();
+  void tellOthers();
+  bool isBias(StringRef name) const;
   InputBytes read(const Initializer &init, uint64_t length) const;
   std::string findPadding();
   std::pair<const Initializer *, const Initializer *> findTwins() const;
@@ -99,6 +105,7 @@ private:
   llvm::MutableArrayRef<Initializer> initializers;
   Diagnostics &diagnostics;
   bool untold;
+  std::string producer;
 };
 
 /// An example that gives one tensor to two inputs makes one of them.
@@ -114,13 +121,18 @@ void Telling::tellMergedInputs() {
     if (metadata.signature.empty() || arrays.contains(input.name()) ||
         read.contains(input.name()))
       continue;
+    // Which of them the example has given twice, nothing says.
+    std::vector<std::string> others;
     for (const ::onnx::ValueInfoProto &other : graph.input())
       if (read.contains(other.name()) && !arrays.contains(other.name()) &&
           other.type().SerializeAsString() == input.type().SerializeAsString())
-        return diagnostics.warning(
-            "'" + options.model + "': nothing reads input '" + input.name() +
-            "'; if the module does, the example gave it the tensor of '" +
-            other.name() + "', which is read in its place: export with two");
+        others.push_back(other.name());
+    if (!others.empty())
+      return diagnostics.warning(
+          "'" + options.model + "': nothing reads input '" + input.name() +
+          "'; if the module does, the example gave it the tensor of " +
+          listNames(others, " or ") +
+          ", which is read in its place: export with two");
   }
 }
 
@@ -220,6 +232,59 @@ llvm::LogicalResult Telling::tellStops() {
                    "exporter does not say where",
                "; export with dynamo=True, or give --trainable='.*' where no "
                "gradient would flow there");
+}
+
+/// Whether it is added to products.
+bool Telling::isBias(StringRef name) const {
+  llvm::StringSet<> products;
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    bool product = node.op_type() == "MatMul" || node.op_type() == "Gemm" ||
+                   node.op_type() == "Conv";
+    if (product && node.input_size() > 2 && node.input(2) == name)
+      return true;
+    if (product)
+      products.insert_range(node.output());
+    if (node.op_type() == "Add" && node.input_size() == 2)
+      for (int i = 0; i < 2; ++i)
+        if (node.input(i) == name && products.contains(node.input(1 - i)))
+          return true;
+  }
+  return false;
+}
+
+/// Of other exporters, which say nothing of what trains, what was decided.
+void Telling::tellOthers() {
+  std::vector<std::string> buffers, single;
+  size_t trained = 0;
+  auto statistics = findStatistics(graph);
+  for (const Initializer &init : initializers) {
+    trained += init.trainable;
+    if (init.trainable || init.isConstant ||
+        !llvm::isa<mlir::FloatType>(init.type.getElementType()))
+      continue;
+    if (init.type.getNumElements() == 1) {
+      if (isBias(init.name))
+        single.push_back(init.symbol);
+    } else if (statistics.contains(init.name) ||
+               isBufferByUse(graph, init.name) ||
+               isMaskOfNumbers(graph, init, options.model)) {
+      buffers.push_back(init.symbol);
+    }
+  }
+  if (options.trainableGiven ||
+      (producer.empty() && buffers.empty() && single.empty()))
+    return;
+  std::string text = "'" + options.model +
+                     "': the file does not say which arrays are parameters: " +
+                     std::to_string(trained) + " train";
+  if (!buffers.empty())
+    text += "; taken for masks, tables or statistics, which do not: " +
+            listNames(buffers);
+  if (!single.empty())
+    text += "; of one element, which do not unless --trainable names them: " +
+            listNames(single);
+  diagnostics.note(text + "; inspect --parameters lists all, --freeze=REGEX "
+                          "and --trainable=REGEX say otherwise");
 }
 
 llvm::LogicalResult Telling::tellOlder() {

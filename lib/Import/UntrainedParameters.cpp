@@ -5,6 +5,8 @@
 
 #include "UntrainedParameters.h"
 
+#include "KnownBuffers.h"
+
 #include "FoldedParameters.h"
 #include "Metadata.h"
 #include "Untold.h"

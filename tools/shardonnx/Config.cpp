@@ -42,6 +42,9 @@ void appendJson(std::vector<std::string> &args, const std::string &key,
     args.push_back(option + "=" + plainText(value));
     return;
   }
+  if (value.empty())
+    usageError("--config: the value of '" + key +
+               "' is empty; leave the key out");
   for (const auto &[name, item] : value.items()) {
     if (item.is_structured())
       usageError("--config: the value of '" + key +

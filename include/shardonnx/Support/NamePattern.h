@@ -8,7 +8,17 @@
 
 #include <string>
 
+namespace llvm {
+class Regex;
+class StringRef;
+} // namespace llvm
+
 namespace shardonnx {
+
+/// Matches whole names. The language is POSIX's of extended regular expressions
+/// with \d, \w, \s, their opposites and (?:…), as Python has them; the result
+/// is not valid where `text` is none.
+llvm::Regex wholeName(llvm::StringRef text);
 
 /// Why `text` is none, for people; empty where it is one.
 std::string checkNamePattern(const std::string &text);

@@ -56,6 +56,8 @@ def int64s(name, values):
 
 def attribute(name, value):
     out = field(1, name)
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        return out + b"".join(field(9, item) for item in value) + field(20, 8)
     if isinstance(value, bytes):  # a TensorProto
         return out + field(5, value) + field(20, 4)
     if isinstance(value, float):

@@ -90,16 +90,35 @@ struct Recurrent {
   }
 };
 
+/// Whether a node names the activations that it has without a word, for each
+/// direction; exporters of TensorFlow do.
+bool hasDefaultActivations(onnx::NodeOp node, const Recurrent &o) {
+  auto given = dyn_cast_or_null<ArrayAttr>(node.getNodeAttr("activations"));
+  if (!given)
+    return !node.getNodeAttr("activations");
+  SmallVector<StringRef> each = {"Tanh"};
+  if (o.cell != Cell::RNN)
+    each = {"Sigmoid", "Tanh"};
+  if (o.cell == Cell::LSTM)
+    each.push_back("Tanh");
+  if (given.size() != each.size() * o.directions)
+    return false;
+  for (auto [i, name] : llvm::enumerate(given.getAsValueRange<StringAttr>()))
+    if (!name.equals_insensitive(each[i % each.size()]))
+      return false;
+  return true;
+}
+
 /// Whether a node asks for what is not computed here.
-bool isUnusual(Lowering &l, onnx::NodeOp node, int64_t steps) {
-  if (node.getNodeAttr("clip") || node.getNodeAttr("activations") ||
+bool isUnusual(Lowering &l, onnx::NodeOp node, const Recurrent &o) {
+  if (node.getNodeAttr("clip") || !hasDefaultActivations(node, o) ||
       node.getInt("input_forget", 0))
     return true;
   SmallVector<int64_t> lengths;
   if (!node.getInput(4))
     return false;
   return !l.getInts(node.getInput(4), lengths) ||
-         llvm::any_of(lengths, [&](int64_t n) { return n != steps; });
+         llvm::any_of(lengths, [&](int64_t n) { return n != o.steps; });
 }
 
 std::optional<Recurrent> readRecurrent(Lowering &l, onnx::NodeOp node,
@@ -147,7 +166,7 @@ std::optional<Recurrent> readRecurrent(Lowering &l, onnx::NodeOp node,
       !fits(o.memory, {d, o.batch, o.hidden}) ||
       !fits(o.peepholes, {d, 3 * o.hidden}))
     return l.unsupported(node, "its operands do not fit");
-  if (isUnusual(l, node, o.steps))
+  if (isUnusual(l, node, o))
     return l.unsupported(node, "only with the default activations, unclipped, "
                                "over sequences of full length");
   return o;

@@ -8,6 +8,7 @@
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
+#include "shardonnx/Support/NamePattern.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -247,7 +248,7 @@ void Assignment::assignBySize(const UnitRule &rule) {
 }
 
 LogicalResult Assignment::ignore(StringRef pattern) {
-  llvm::Regex regex(("^(" + pattern + ")$").str());
+  llvm::Regex regex = wholeName(pattern);
   std::string why;
   if (!regex.isValid(why))
     return module.emitError() << "--ignore: '" << pattern

@@ -4,6 +4,7 @@
 // What --unit and a configuration's `units` say about module paths.
 
 #include "UnitRules.h"
+#include "shardonnx/Support/NamePattern.h"
 #include "shardonnx/runtime/WholeNumber.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -39,7 +40,7 @@ static LogicalResult readWord(StringRef word, UnitRule &rule,
     rule.size = *size;
   } else {
     rule.kind = UnitRule::Kind::Module;
-    rule.patterns.emplace_back(("^(" + word + ")$").str());
+    rule.patterns.push_back(wholeName(word));
     std::string reason;
     if (!rule.patterns.back().isValid(reason))
       return emitError() << rule.origin << ": '" << word

@@ -14,6 +14,7 @@
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/Support/NamePattern.h"
 #include "shardonnx/runtime/Lora.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
@@ -280,7 +281,7 @@ FailureOr<Targets> AddAdaptersPass::chooseTargets(ArrayRef<Linear> linears,
   llvm::DenseSet<Operation *> heads = findHeads(linears, function), chosen;
   Targets result;
   for (const std::string &target : targets) {
-    llvm::Regex regex("^(" + target + ")$");
+    llvm::Regex regex = wholeName(target);
     std::string why;
     bool all = target == kAllLinear, matched = false;
     if (!all && !regex.isValid(why))

@@ -7,6 +7,7 @@
 #include "shardonnx/Dialect/NN/IR/Adapters.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/Support/NamePattern.h"
 #include "llvm/Support/Regex.h"
 
 using namespace mlir;
@@ -23,7 +24,7 @@ struct FreezePass : nn::impl::FreezePassBase<FreezePass> {
   using FreezePassBase::FreezePassBase;
 
   FailureOr<llvm::Regex> compile(StringRef option, const std::string &pattern) {
-    llvm::Regex regex("^(" + pattern + ")$");
+    llvm::Regex regex = wholeName(pattern);
     std::string why;
     if (regex.isValid(why))
       return regex;

@@ -6,6 +6,7 @@
 #include "TensorPlan.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Support/InputFile.h"
+#include "shardonnx/Support/NamePattern.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Regex.h"
 
@@ -61,7 +62,7 @@ LogicalResult Reader::apply(const std::string &pattern,
   if (!style)
     return error() << "the style of '" << pattern << "' is not "
                    << describeWords(spellAll<ParallelStyle>());
-  llvm::Regex regex("^(" + pattern + ")$");
+  llvm::Regex regex = wholeName(pattern);
   std::string why;
   if (!regex.isValid(why))
     return error() << "'" << pattern

@@ -1,0 +1,184 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See KnownBuffers.h.
+
+#include "KnownBuffers.h"
+
+#include "InitializerTable.h"
+#include "Subgraphs.h"
+#include "shardonnx/Support/InputFile.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+#include <onnx/onnx_pb.h>
+
+using llvm::StringRef;
+
+namespace shardonnx {
+
+bool isBufferName(StringRef name) {
+  StringRef last = name.rsplit('.').second;
+  if (last.empty())
+    last = name;
+  static constexpr StringRef names[] = {
+      "inv_freq",      "original_inv_freq", "mask",        "attn_mask",
+      "causal_mask",   "attention_mask",    "masked_bias", "cos",
+      "sin",           "cos_cached",        "sin_cached",  "cos_cache",
+      "sin_cache",     "position_ids",      "running_var", "running_mean",
+      "token_type_ids"};
+  return llvm::is_contained(names, last);
+}
+
+bool isBufferByUse(const ::onnx::GraphProto &graph, StringRef name) {
+  return isReadOnlyAs(graph, name, [](const ::onnx::NodeProto &node, int i) {
+    bool norm = node.op_type() == "BatchNormalization";
+    bool scaled = node.op_type() == "Resize" || node.op_type() == "Upsample" ||
+                  node.op_type() == "DequantizeLinear";
+    // Weights of classes, and what OneHot writes.
+    bool weighs = node.op_type() == "SoftmaxCrossEntropyLoss" ||
+                  node.op_type() == "NegativeLogLikelihoodLoss" ||
+                  node.op_type() == "OneHot";
+    return (norm && i >= 3) || (scaled && i >= 1) || (weighs && i == 2);
+  });
+}
+
+/// What hides a score: as small as this, or smaller.
+static constexpr double kHiding = -1e4;
+
+bool isMaskOfNumbers(const ::onnx::GraphProto &graph, const Initializer &init,
+                     StringRef modelPath) {
+  // Of several axes.
+  auto wide = llvm::count_if(init.type.getShape(),
+                             [](int64_t size) { return size > 1; });
+  if (wide < 2 || !init.type.getElementType().isF32() || init.length == 0)
+    return false;
+  llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
+  llvm::sys::path::append(path, init.file);
+  InputBytes buffer = readInputSlice(path, init.length, init.offset);
+  if (!buffer || (*buffer)->getBufferSize() != init.length)
+    return false;
+  bool zeros = false, ones = false, hides = false;
+  const char *bytes = (*buffer)->getBufferStart();
+  for (uint64_t i = 0; i + sizeof(float) <= init.length; i += sizeof(float)) {
+    float item;
+    std::memcpy(&item, bytes + i, sizeof item);
+    zeros |= item == 0;
+    ones |= item == 1;
+    hides |= item <= kHiding;
+    if (item != 0 && item != 1 && !(item <= kHiding))
+      return false;
+  }
+  return zeros && ones != hides &&
+         !isReadOnlyAs(graph, init.name,
+                       [](const ::onnx::NodeProto &node, int) {
+                         return isOp(node, "LSTM") || isOp(node, "GRU") ||
+                                isOp(node, "RNN");
+                       });
+}
+
+namespace {
+
+/// What is made of arrays alone, and of which.
+class Statistics {
+public:
+  explicit Statistics(const ::onnx::GraphProto &graph) : graph(graph) {
+    for (const auto &input : graph.input())
+      arrays.insert(input.name());
+    for (const auto &tensor : graph.initializer())
+      arrays.insert(tensor.name());
+    for (const ::onnx::NodeProto &node : graph.node())
+      for (const std::string &output : node.output())
+        producers[output] = &node;
+  }
+
+  llvm::StringSet<> find();
+
+private:
+  /// The array that a value is, through changes of its shape; empty if it is
+  /// computed otherwise.
+  StringRef arrayOf(StringRef name) const {
+    while (const ::onnx::NodeProto *node = producers.lookup(name)) {
+      if (!isOp(*node, "Reshape") && !isOp(*node, "Unsqueeze") &&
+          !isOp(*node, "Squeeze") && !isOp(*node, "Expand") &&
+          !isOp(*node, "Identity"))
+        return "";
+      name = node->input(0);
+    }
+    return arrays.contains(name) ? name : "";
+  }
+
+  /// The mean in an offset that is made of arrays alone: -mean·scale, or
+  /// beta - mean·scale; empty if there is none.
+  StringRef meanIn(const ::onnx::NodeProto &node) const;
+
+  const ::onnx::GraphProto &graph;
+  llvm::StringSet<> arrays;
+  llvm::StringMap<const ::onnx::NodeProto *> producers;
+};
+
+} // namespace
+
+StringRef Statistics::meanIn(const ::onnx::NodeProto &node) const {
+  if (isOp(node, "Mul")) {
+    for (const std::string &input : node.input())
+      if (const ::onnx::NodeProto *minus = producers.lookup(input);
+          minus && isOp(*minus, "Neg"))
+        return arrayOf(minus->input(0));
+    return "";
+  }
+  const ::onnx::NodeProto *product =
+      isOp(node, "Sub") ? producers.lookup(node.input(1)) : nullptr;
+  if (product && isOp(*product, "Mul"))
+    for (const std::string &input : product->input())
+      if (StringRef array = arrayOf(input); !array.empty())
+        return array;
+  return "";
+}
+
+llvm::StringSet<> Statistics::find() {
+  llvm::StringSet<> found, scales;
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    if (node.output_size() == 0)
+      continue;
+    bool scaled = llvm::any_of(node.input(), [&](const std::string &input) {
+      return scales.contains(input);
+    });
+    bool others = llvm::all_of(node.input(), [&](const std::string &input) {
+      const ::onnx::NodeProto *minus = producers.lookup(input);
+      bool negated = minus && isOp(*minus, "Neg");
+      return scales.contains(input) ||
+             !arrayOf(negated ? StringRef(minus->input(0)) : StringRef(input))
+                  .empty();
+    });
+    const ::onnx::NodeProto *sum =
+        isOp(node, "Sqrt") ? producers.lookup(node.input(0)) : nullptr;
+    if (sum && isOp(*sum, "Add") && !arrayOf(sum->input(0)).empty() &&
+        !arrayOf(sum->input(1)).empty()) {
+      // One of the two is epsilon, of one element.
+      found.insert(arrayOf(sum->input(0)));
+      found.insert(arrayOf(sum->input(1)));
+      scales.insert(node.output(0));
+    } else if (scaled && others) {
+      scales.insert(node.output(0));
+      if (StringRef mean = meanIn(node); !mean.empty())
+        found.insert(mean);
+    } else if (scaled && (isOp(node, "Div") || isOp(node, "Mul"))) {
+      // The mean is taken from what is scaled.
+      for (const std::string &input : node.input())
+        if (const ::onnx::NodeProto *difference = producers.lookup(input);
+            difference && isOp(*difference, "Sub") &&
+            !arrayOf(difference->input(1)).empty())
+          found.insert(arrayOf(difference->input(1)));
+    }
+  }
+  return found;
+}
+
+llvm::StringSet<> findStatistics(const ::onnx::GraphProto &graph) {
+  return Statistics(graph).find();
+}
+
+} // namespace shardonnx
