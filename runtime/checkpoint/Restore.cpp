@@ -297,7 +297,7 @@ std::optional<Restored> restore(const Options &options, Engine &engine,
          spell(manifest.optimizer));
   Fit fit(manifest, reader);
   fit.require();
-  if (index.state.step >= options.steps)
+  if (index.state.step > options.steps)
     failUsage("the checkpoint '", folder, "' is of step ", index.state.step,
               ", --steps=", options.steps,
               " leaves nothing to do: give more --steps");

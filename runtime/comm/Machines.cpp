@@ -281,6 +281,7 @@ private:
       fds.push_back({listener.get(), POLLIN, 0});
     constexpr int kMilliseconds = 200;
     ::poll(fds.data(), fds.size(), kMilliseconds);
+    failIfStopped();
     size_t known = callers.size();
     for (size_t i = 0; i < known; ++i)
       if (fds[i].revents)

@@ -257,6 +257,7 @@ Group join(const RankInfo &info, const Hello &ours,
            request.timeoutSeconds,
            " s: start as many processes as the launcher announces; on several "
            "machines, LOCAL_RANK and LOCAL_WORLD_SIZE tell which are here");
+    failIfStopped();
     ::usleep(5000); // it is still starting
   }
   if (!isOurUser(connection.get()))

@@ -6,9 +6,11 @@
 #include "Socket.h"
 #include "../support/Error.h"
 #include "Control.h"
+#include "Monitor.h"
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -46,6 +48,10 @@ Addresses resolve(const Endpoint &endpoint, int flags, std::string &error) {
   return nullptr;
 }
 
+// For signals that are blocked.
+constexpr int kMillisecondsBetweenLooks = 200;
+thread_local int stopping = 0;
+
 int millisecondsUntil(double deadline) {
   double left = std::min(deadline - monotonicSeconds(), 1e6);
   return static_cast<int>(std::max(0.0, left) * 1000);
@@ -53,10 +59,12 @@ int millisecondsUntil(double deadline) {
 
 bool waitFor(int fd, short events, double deadline) {
   pollfd p{fd, events, 0};
-  int n;
-  do
-    n = ::poll(&p, 1, millisecondsUntil(deadline));
-  while (n < 0 && errno == EINTR);
+  int n, left;
+  do {
+    failIfStopped();
+    left = millisecondsUntil(deadline);
+    n = ::poll(&p, 1, std::min(left, kMillisecondsBetweenLooks));
+  } while ((n < 0 && errno == EINTR) || (n == 0 && left > 0));
   return n > 0;
 }
 
@@ -157,6 +165,7 @@ FileDescriptor connectTo(const Endpoint &endpoint, double deadline) {
       }
     if (monotonicSeconds() > deadline)
       fail("cannot connect to ", describe(endpoint), ": ", error);
+    failIfStopped();
     ::usleep(kMicrosecondsBetweenTries);
   }
 }
@@ -296,6 +305,19 @@ bool receiveAll(int fd, void *data, size_t bytes, double deadline) {
     }
   }
   return true;
+}
+
+StopOnSignals::StopOnSignals() { ++stopping; }
+StopOnSignals::~StopOnSignals() { --stopping; }
+
+void failIfStopped() {
+  sigset_t pending;
+  if (stopping == 0 || ::sigpending(&pending) != 0)
+    return;
+  for (int signal : {SIGINT, SIGTERM})
+    if (sigismember(&pending, signal) == 1)
+      fail("stopped by ", signalName(signal),
+           " while it waited for the other ranks");
 }
 
 } // namespace shardonnx::rt

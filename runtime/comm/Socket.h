@@ -49,6 +49,19 @@ bool sendAll(int fd, const void *data, size_t bytes, double deadline);
 bool receiveAll(int fd, void *data, size_t bytes, double deadline);
 bool waitReadable(int fd, double deadline);
 
+/// While one lives, what this thread waits for ends as an error when SIGINT or
+/// SIGTERM, which are blocked, have come.
+class StopOnSignals {
+public:
+  StopOnSignals();
+  ~StopOnSignals();
+  StopOnSignals(const StopOnSignals &) = delete;
+  StopOnSignals &operator=(const StopOnSignals &) = delete;
+};
+
+/// The error, if it is due.
+void failIfStopped();
+
 } // namespace shardonnx::rt
 
 #endif // SHARDONNX_RUNTIME_SOCKET_H

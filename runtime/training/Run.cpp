@@ -9,6 +9,7 @@
 #include "../comm/Launch.h"
 #include "../comm/Monitor.h"
 #include "../comm/RankInfo.h"
+#include "../comm/Socket.h"
 #include "../core/Engine.h"
 #include "../core/Topology.h"
 #include "../support/Error.h"
@@ -196,13 +197,22 @@ int runRank(Platform &platform, const Program &program,
                                   group, control, exchange, trace});
     std::optional<Restored> restored =
         initialise(*engine, options, exchange, topology);
-    if (!options.save.empty())
-      saver =
-          std::make_unique<Saver>(options, *engine, control, exchange, topology,
-                                  restored ? restored->state.step : 0);
-    Trainer(options, *engine, control, exchange, restored, saver.get(), trace,
-            traceFile.get())
-        .run();
+    if (restored && restored->state.step == options.steps) {
+      // The same command again, as batch systems give it.
+      if (info.rank == 0)
+        std::printf("done: '%s' is of the last step\n",
+                    restored->folder.c_str());
+      if (traceFile)
+        traceFile->discard();
+    } else {
+      if (!options.save.empty())
+        saver = std::make_unique<Saver>(options, *engine, control, exchange,
+                                        topology,
+                                        restored ? restored->state.step : 0);
+      Trainer(options, *engine, control, exchange, restored, saver.get(), trace,
+              traceFile.get())
+          .run();
+    }
   } catch (const std::exception &e) { // no memory, too
     if (traceFile)
       traceFile->discard();
@@ -233,7 +243,11 @@ int runAsRank(Platform &platform, const Program &program,
   request.program = manifest.hash;
   request.options = commandLine(argc, argv);
   request.sharedBytes = platform.sharedBytes(manifest, options, topology);
-  Group group = meet(info, request);
+  Group group;
+  {
+    StopOnSignals stop;
+    group = meet(info, request);
+  }
   return runRank(platform, program, manifest, options, info, topology, group);
 }
 
