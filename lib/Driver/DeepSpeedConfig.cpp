@@ -135,6 +135,7 @@ private:
 
   json::Object file;
   ForeignConfig out;
+  bool clips = false; // the file says at which norm
 };
 
 // Null where the file says nothing.
@@ -193,8 +194,10 @@ void Mapper::mapSizes() {
   if (auto all = takeText(file, "train_batch_size"))
     out.notes.push_back("train_batch_size (" + *all +
                         ") is --batch times --accumulate times the ranks");
-  if (auto clip = takeText(file, "gradient_clipping"))
+  if (auto clip = takeText(file, "gradient_clipping")) {
     out.runtime.push_back("--clip-grad-norm " + *clip);
+    clips = true;
+  }
 }
 
 void Mapper::mapPrecision() {
@@ -279,6 +282,17 @@ void Mapper::mapOptimizer() {
   json::Object params = takeObject(optimizer, "params");
   if (!type)
     return;
+  std::string own;
+  if (!params.get("betas"))
+    own += " --betas 0.9,0.95";
+  if (!params.get("weight_decay"))
+    own += " --weight-decay 0.1";
+  if (!clips)
+    own += " --clip-grad-norm 1";
+  if (!own.empty())
+    out.notes.push_back("the file leaves out what the executable has values "
+                        "of its own for:" +
+                        own);
   bool decoupled = true;
   if (json::Value *mode = params.get("adam_w_mode"))
     decoupled = mode->getAsBoolean().value_or(true);
@@ -330,10 +344,16 @@ void Mapper::mapScheduler() {
     told += " --steps " + *steps;
   if (auto rate = takeText(params, "warmup_max_lr"))
     told += " --lr " + *rate;
+  // What the schedules here do otherwise.
+  for (const char *name : {"warmup_min_lr", "warmup_min_ratio", "warmup_type"})
+    if (auto value = takeText(params, name); value && *value != "linear")
+      out.notes.push_back(std::string("scheduler.params.") + name + " (" +
+                          *value + ") is not taken: warm-up is linear from 0");
+  if (auto ratio = takeText(params, "cos_min_ratio"))
+    out.notes.push_back("scheduler.params.cos_min_ratio (" + *ratio +
+                        ") is --min-lr: so much of the learning rate");
   out.runtime.push_back(told);
-  checkRest(params, "scheduler.params.",
-            {"warmup_min_lr", "warmup_type", "warmup_min_ratio",
-             "cos_min_ratio", "last_batch_iteration"},
+  checkRest(params, "scheduler.params.", {"last_batch_iteration"},
             "the schedules here have no such option");
 }
 

@@ -311,6 +311,10 @@ LogicalResult GraphLowering::checkOutputs() {
 
 /// Puts the lowered function in place of the graph and its initializers.
 void GraphLowering::finish(std::unique_ptr<Block> entry) {
+  if (draws.dropsNothing())
+    module.emitWarning("--dropout=on: the graph has no Dropout with a ratio, "
+                       "so nothing is dropped; call module.train() before the "
+                       "export to have one");
   BlockArgument random = draws.finish();
   signature.replaceFunction(l, entry.release(), random);
   std::vector<std::string> unread;

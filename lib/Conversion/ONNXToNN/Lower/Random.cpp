@@ -51,6 +51,7 @@ Value RandomDraws::drop(Lowering &l, onnx::NodeOp node, Value value,
       open(l, node, shapeOf(value), "; --dropout=off leaves dropout out");
   if (!stream)
     return {};
+  dropped = true;
   return nn::DropoutOp::create(l.builder, l.loc, value.getType(), value,
                                stream->random, l.builder.getF64FloatAttr(ratio),
                                stream->number, stream->samples);

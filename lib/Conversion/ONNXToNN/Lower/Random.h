@@ -29,6 +29,9 @@ public:
   mlir::Value uniform(Lowering &l, onnx::NodeOp node,
                       llvm::ArrayRef<int64_t> shape);
 
+  /// Whether --dropout=on asks for what no node does.
+  bool dropsNothing() const { return dropout == DropoutMode::On && !dropped; }
+
   /// The argument of random numbers, its type complete; null where nothing is
   /// drawn.
   mlir::BlockArgument finish();
@@ -46,7 +49,7 @@ private:
   DropoutMode dropout;
   mlir::BlockArgument random; // appended for the first draw
   int64_t count = 0;
-  bool warned = false;
+  bool warned = false, dropped = false;
 };
 
 } // namespace shardonnx
