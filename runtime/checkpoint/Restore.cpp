@@ -253,7 +253,9 @@ void warnOfOptions(const Options &options, const Checkpoint &index) {
   if (options.seed != index.seed || options.shuffle != index.shuffle)
     printWarning(concat("the checkpoint was saved with --seed ", index.seed,
                         index.shuffle ? " --shuffle" : "",
-                        "; this run's order of samples is another one"));
+                        options.shuffle || index.shuffle
+                            ? "; this run's order of samples is another one"
+                            : "; what this run draws at random is another"));
   if (options.randomInit || !options.model.empty())
     printWarning(concat(options.randomInit ? "--init=random" : "--model",
                         " is ignored: --resume has the weights"));

@@ -78,10 +78,12 @@ void TokenFile::readHeader(const std::optional<std::string> &tokenType) {
     begin = kHeaderBytes;
     tokenBytes = known.tokenBytes;
     tokens = head[2];
-    if (head[2] < 0 || begin + tokens * tokenBytes != file.size())
-      fail("'", file.path(), "' is truncated: its header announces ", head[2],
-           " tokens, it has ", (file.size() - begin) / tokenBytes, "; ",
-           kCopyAgain);
+    if (head[2] < 0 || begin + tokens * tokenBytes != file.size()) {
+      bool shorter = head[2] > 0 && begin + tokens * tokenBytes > file.size();
+      fail("'", file.path(), shorter ? "' is truncated" : "' is damaged",
+           ": its header announces ", head[2], " tokens, it has ",
+           (file.size() - begin) / tokenBytes, "; ", kCopyAgain);
+    }
     return;
   }
   if (file.size() % tokenBytes != 0)

@@ -216,7 +216,7 @@ TEST_F(Checkpoints, OneLineSaysWhatIsWrong) {
   };
   for (const Case &c :
        {Case{{"--resume", folder / "none"}, 1, "there is no checkpoint in"},
-        Case{{"--resume", folder / "c", "--steps", "4"}, 2, "more --steps"},
+        Case{{"--resume", folder / "c", "--steps", "3"}, 2, "more --steps"},
         Case{{"--save-every", "2"}, 2, "--save-every needs --save"},
         Case{{"--keep", "2"}, 2, "--keep needs --save"},
         Case{{"--save", folder / "c", "--steps", "2"},
