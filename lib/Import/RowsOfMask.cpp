@@ -321,7 +321,7 @@ bool RowTracer::visitConcat(const ::onnx::NodeProto &node) {
     if (result->columns)
       append_range(*result->columns, *read->columns);
   }
-  return set(node.output(0), *result);
+  return result && set(node.output(0), *result);
 }
 
 /// Rows of the data by indices of each row, or the same places of each row.
