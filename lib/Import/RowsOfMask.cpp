@@ -265,7 +265,8 @@ bool RowTracer::visitSlice(const ::onnx::NodeProto &node) {
   if (!plain)
     if (const Shape *steps = known.intsOf(node.input(4)))
       plain = all_of(*steps, [](int64_t step) { return step == 1; });
-  if (result.columns && axes->size() == 1 && starts && ends && plain) {
+  if (result.columns && axes->size() == 1 && starts && starts->size() == 1 &&
+      ends && ends->size() == 1 && plain) {
     auto size = int64_t(result.columns->size());
     auto place = [&](int64_t at) {
       return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
@@ -292,9 +293,11 @@ bool RowTracer::visitSplit(const ::onnx::NodeProto &node) {
       return false;
     Rows part = whole;
     auto size = size_t((*to)[axis]);
-    if (whole.columns)
+    if (whole.columns && first + size <= whole.columns->size())
       part.columns = Shape(whole.columns->begin() + first,
                            whole.columns->begin() + first + size);
+    else
+      part.columns.reset();
     first += size;
     if (!set(output, part))
       return false;

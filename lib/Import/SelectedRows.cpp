@@ -20,8 +20,8 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-/// Of a mask of more places the indices would fill the file's format.
-constexpr int64_t kMostPlaces = int64_t(1) << 24;
+/// Indices of more places would fill the file's format.
+constexpr int64_t kMostIndices = int64_t(1) << 24;
 
 std::string describe(const ::onnx::NodeProto &node) {
   return "'" + node.name() + "' (" + node.op_type() + ")";
@@ -76,12 +76,38 @@ void foldAxes(::onnx::GraphProto &graph) {
 }
 
 /// As many as there are places.
-::onnx::TensorProto countOf(const Shape &mask, bool keepsAxis) {
-  int64_t count = elementsOf(mask);
-  ::onnx::TensorProto number = asTensor({count});
+::onnx::TensorProto countOf(int64_t places, bool keepsAxis) {
+  ::onnx::TensorProto number = asTensor({places});
   if (!keepsAxis)
     number.clear_dims();
   return number;
+}
+
+/// How many places there are; nothing where the shape is not known, or none.
+std::optional<int64_t> placesOf(const Shape *mask) {
+  constexpr int64_t kMost = int64_t(1) << 31;
+  if (!mask || mask->empty())
+    return std::nullopt;
+  int64_t count = 1;
+  for (int64_t size : *mask) {
+    if (size < 1 || size > kMost / count)
+      return std::nullopt;
+    count *= size;
+  }
+  return count;
+}
+
+/// Has the node give an input of the graph, i64 [axes, places].
+void makeInput(::onnx::GraphProto &graph, ::onnx::NodeProto &node, int64_t axes,
+               int64_t places) {
+  ::onnx::ValueInfoProto &input = *graph.add_input();
+  input.set_name(node.output(0) + "_places");
+  auto &type = *input.mutable_type()->mutable_tensor_type();
+  type.set_elem_type(::onnx::TensorProto::INT64);
+  for (int64_t size : {axes, places})
+    type.mutable_shape()->add_dim()->set_dim_value(size);
+  node.set_op_type("Identity");
+  node.set_input(0, input.name());
 }
 
 /// A copy in which NonZero gives the indices of all places; nothing where the
@@ -109,17 +135,16 @@ std::optional<::onnx::ModelProto> withAllPlaces(const ::onnx::ModelProto &model,
     if (counted.empty() && !selects)
       continue;
     const Shape *shape = known.shapeOf(selects ? node.input(0) : counted);
-    int64_t count = 1;
-    if (shape)
-      for (int64_t size : *shape)
-        count = size > 0 && size <= kMostPlaces ? count * size : 0;
-    if (!shape || shape->empty() || count == 0 || count > kMostPlaces) {
+    std::optional<int64_t> places = placesOf(shape);
+    if (!places) {
       why = describe(node) + " reads a mask whose shape is not known";
       return std::nullopt;
     }
     const auto *keepdims = findAttribute(node, "keepdims");
-    makeConstant(node, selects ? allPlaces(*shape)
-                               : countOf(*shape, !keepdims || keepdims->i()));
+    if (selects)
+      makeInput(*typed.mutable_graph(), node, int64_t(shape->size()), *places);
+    else
+      makeConstant(node, countOf(*places, !keepdims || keepdims->i()));
   }
   if (!infer())
     return std::nullopt;
@@ -145,6 +170,8 @@ public:
     else if (!spread(node) && !shapeRows(node))
       writer.keep(node);
   }
+
+  bool finish();
 
 private:
   std::string reshape(const std::string &value, ArrayRef<int64_t> shape);
@@ -188,12 +215,45 @@ std::string RowWriter::transpose(const std::string &value,
   return result;
 }
 
+/// By a name that is not there yet: most indices are read by nobody then.
 void RowWriter::giveAllPlaces(const ::onnx::NodeProto &node) {
-  const Shape &shape = *known.shapeOf(node.input(0));
-  std::string &all = places[shape];
+  std::string &all = places[*known.shapeOf(node.input(0))];
   if (all.empty())
-    all = writer.addConstant(allPlaces(shape), node.output(0) + "_all");
+    all = writer.names.newName(node.output(0) + "_all");
   writer.add("Identity", {all}, {node.output(0)});
+}
+
+/// Drops indices that nobody reads, and makes those that somebody does. False
+/// where these are too many.
+bool RowWriter::finish() {
+  StringSet<> reads;
+  for (const auto &output : writer.graph.output())
+    reads.insert(output.name());
+  std::vector<::onnx::NodeProto> kept;
+  for (::onnx::NodeProto &node : reverse(*writer.graph.mutable_node())) {
+    bool indices = node.output_size() > 0 &&
+                   all_of(node.output(), [&](const std::string &output) {
+                     const Rows *rows = tracer.rowsOf(output);
+                     return rows && rows->columns && !reads.contains(output);
+                   });
+    if (indices)
+      continue;
+    reads.insert_range(node.input());
+    kept.emplace_back().Swap(&node);
+  }
+  writer.graph.clear_node();
+  for (const auto &[shape, name] : places) {
+    if (!reads.contains(name))
+      continue;
+    if (elementsOf(shape) > kMostIndices)
+      return false;
+    ::onnx::NodeProto &constant =
+        appendNode(writer.graph, "Constant", {}, {name});
+    addAttribute(constant, "value", allPlaces(shape));
+  }
+  for (::onnx::NodeProto &node : reverse(kept))
+    writer.graph.add_node()->Swap(&node);
+  return true;
 }
 
 /// Whether each place is selected, a vector.
@@ -432,12 +492,17 @@ std::string writeOutSelectedRows(::onnx::ModelProto &model, int opset) {
   for (const auto &output : model.graph().output())
     if (tracer.rowsOf(output.name()) || tracer.isNumberOfRows(output.name()))
       return "the graph returns them as '" + output.name() + "'";
-  ::google::protobuf::RepeatedPtrField<::onnx::NodeProto> nodes;
-  nodes.Swap(model.mutable_graph()->mutable_node());
+  ::google::protobuf::RepeatedPtrField<::onnx::NodeProto> nodes =
+      model.graph().node();
+  ::google::protobuf::RepeatedPtrField<::onnx::NodeProto> before = nodes;
+  model.mutable_graph()->clear_node();
   RowWriter writer(*model.mutable_graph(), opset, known, tracer);
   for (::onnx::NodeProto &node : nodes)
     writer.write(node);
-  return "";
+  if (writer.finish())
+    return "";
+  model.mutable_graph()->mutable_node()->Swap(&before);
+  return "their masks have too many places";
 }
 
 } // namespace shardonnx
