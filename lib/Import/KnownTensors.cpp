@@ -72,8 +72,10 @@ KnownTensors::KnownTensors(const ::onnx::GraphProto &graph) {
   };
   for (const auto &value : graph.value_info())
     add(value);
-  for (const auto &value : graph.input())
+  for (const auto &value : graph.input()) {
     add(value);
+    inputs.insert(value.name());
+  }
   for (const auto &value : graph.output())
     add(value);
   for (const auto &tensor : graph.initializer()) {
@@ -119,6 +121,22 @@ StringRef KnownTensors::sourceOf(StringRef name) const {
     name = node->input(0);
   }
   return name;
+}
+
+bool KnownTensors::isConstant(StringRef name) const {
+  std::vector<StringRef> waiting = {name};
+  StringSet<> seen;
+  while (!waiting.empty()) {
+    StringRef next = waiting.back();
+    waiting.pop_back();
+    if (inputs.contains(next))
+      return false;
+    const ::onnx::NodeProto *node = producerOf(next);
+    // A shape is known of data, too.
+    if (node && seen.insert(next).second && !isOp(*node, "Shape"))
+      waiting.insert(waiting.end(), node->input().begin(), node->input().end());
+  }
+  return true;
 }
 
 bool KnownTensors::isZero(StringRef name) const {

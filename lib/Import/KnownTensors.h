@@ -48,6 +48,8 @@ public:
   const ::onnx::NodeProto *producerOf(llvm::StringRef name) const {
     return producers.lookup(name);
   }
+  /// Whether it is made of the file's constants alone.
+  bool isConstant(llvm::StringRef name) const;
   /// The value that this one repeats: what exporters permute as it is, or
   /// expand to the shape that it has, is the same.
   llvm::StringRef sourceOf(llvm::StringRef name) const;
@@ -56,7 +58,7 @@ private:
   llvm::StringMap<std::vector<int64_t>> shapes, ints;
   llvm::StringMap<int> types;
   llvm::StringMap<const ::onnx::NodeProto *> producers;
-  llvm::StringSet<> zeros;
+  llvm::StringSet<> zeros, inputs;
 };
 
 } // namespace shardonnx

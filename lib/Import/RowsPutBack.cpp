@@ -65,8 +65,11 @@ bool RowTracer::choosesOnce(const Rows &indices) const {
     }
     if (!layouts.contains(node->op_type()))
       return false;
-    const ::onnx::NodeProto *left = known.producerOf(node->input(0));
-    bool second = isOp(*node, "Equal") && (!left || isOp(*left, "Constant"));
+    // One number for all places, or one for each expert.
+    bool equal = isOp(*node, "Equal");
+    bool second = equal && known.isConstant(node->input(0));
+    if (equal && !second && !known.isConstant(node->input(1)))
+      return false;
     name = node->input(second ? 1 : 0);
   }
   return false;

@@ -309,6 +309,8 @@ bool RowWriter::spread(const ::onnx::NodeProto &node) {
   const Shape &columns = *indices->columns,
               &mask = *known.shapeOf(indices->mask),
               &data = *known.shapeOf(node.input(0));
+  if (data.size() < columns.size())
+    return false;
   Shape sizes(mask.size(), 1);
   for (auto [axis, column] : enumerate(columns)) {
     if (data[axis] != mask[column] || sizes[column] != 1)

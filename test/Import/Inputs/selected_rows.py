@@ -54,6 +54,17 @@ kinds = {
                   [value("x", [4, 2])], [value("y", [4, 2])],
                   [int64s("k", [1]), int64s("zero", [0]), int64s("zeros", [0]), int64s("ones", [1]),
                    tensor("base", [4, 2], floats=[1.0] * 8)]),
+    # Places of TopK that are compared with data may be chosen twice.
+    "paired": graph([node("TopK", ["x", "k"], ["best", "which"], "best", axis=1),
+                     node("Equal", ["which", "given"], ["mask"], "mask"),
+                     node("NonZero", ["mask"], ["places"], "places"),
+                     node("Slice", ["places", "zeros", "ones", "zeros"], ["line"], "line"),
+                     node("Transpose", ["line"], ["index"], "index"),
+                     node("GatherND", ["x", "index"], ["picked"], "picked"),
+                     node("ScatterND", ["base", "index", "picked"], ["y"], "put")],
+                    [value("x", [4, 2]), value("given", [4, 2], INT64)], [value("y", [4, 2])],
+                    [int64s("k", [2]), int64s("zeros", [0]), int64s("ones", [1]),
+                     tensor("base", [4, 2], floats=[1.0] * 8)]),
     # Not of each row alone; given away; a number of rows that is no shape; rows
     # of which several would go to one place.
     "sorted": rows([node("CumSum", ["tens", "first"], ["run"], "run"),
