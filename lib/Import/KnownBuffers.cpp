@@ -97,15 +97,23 @@ public:
   llvm::StringSet<> find();
 
 private:
+  /// Empty where the node has not so many: no checker has seen the graph yet.
+  static StringRef inputOf(const ::onnx::NodeProto &node, int i) {
+    return i < node.input_size() ? StringRef(node.input(i)) : StringRef();
+  }
   /// The array that a value is, through changes of its shape; empty if it is
   /// computed otherwise.
   StringRef arrayOf(StringRef name) const {
-    while (const ::onnx::NodeProto *node = producers.lookup(name)) {
+    // A file may have a circle.
+    for (int i = 0; i < graph.node_size(); ++i) {
+      const ::onnx::NodeProto *node = producers.lookup(name);
+      if (!node)
+        break;
       if (!isOp(*node, "Reshape") && !isOp(*node, "Unsqueeze") &&
           !isOp(*node, "Squeeze") && !isOp(*node, "Expand") &&
           !isOp(*node, "Identity"))
         return "";
-      name = node->input(0);
+      name = inputOf(*node, 0);
     }
     return arrays.contains(name) ? name : "";
   }
@@ -126,11 +134,11 @@ StringRef Statistics::meanIn(const ::onnx::NodeProto &node) const {
     for (const std::string &input : node.input())
       if (const ::onnx::NodeProto *minus = producers.lookup(input);
           minus && isOp(*minus, "Neg"))
-        return arrayOf(minus->input(0));
+        return arrayOf(inputOf(*minus, 0));
     return "";
   }
   const ::onnx::NodeProto *product =
-      isOp(node, "Sub") ? producers.lookup(node.input(1)) : nullptr;
+      isOp(node, "Sub") ? producers.lookup(inputOf(node, 1)) : nullptr;
   if (product && isOp(*product, "Mul"))
     for (const std::string &input : product->input())
       if (StringRef array = arrayOf(input); !array.empty())
@@ -150,16 +158,15 @@ llvm::StringSet<> Statistics::find() {
       const ::onnx::NodeProto *minus = producers.lookup(input);
       bool negated = minus && isOp(*minus, "Neg");
       return scales.contains(input) ||
-             !arrayOf(negated ? StringRef(minus->input(0)) : StringRef(input))
-                  .empty();
+             !arrayOf(negated ? inputOf(*minus, 0) : StringRef(input)).empty();
     });
     const ::onnx::NodeProto *sum =
-        isOp(node, "Sqrt") ? producers.lookup(node.input(0)) : nullptr;
-    if (sum && isOp(*sum, "Add") && !arrayOf(sum->input(0)).empty() &&
-        !arrayOf(sum->input(1)).empty()) {
+        isOp(node, "Sqrt") ? producers.lookup(inputOf(node, 0)) : nullptr;
+    if (sum && isOp(*sum, "Add") && !arrayOf(inputOf(*sum, 0)).empty() &&
+        !arrayOf(inputOf(*sum, 1)).empty()) {
       // One of the two is epsilon, of one element.
-      found.insert(arrayOf(sum->input(0)));
-      found.insert(arrayOf(sum->input(1)));
+      found.insert(arrayOf(inputOf(*sum, 0)));
+      found.insert(arrayOf(inputOf(*sum, 1)));
       scales.insert(node.output(0));
     } else if (scaled && others) {
       scales.insert(node.output(0));
@@ -170,8 +177,8 @@ llvm::StringSet<> Statistics::find() {
       for (const std::string &input : node.input())
         if (const ::onnx::NodeProto *difference = producers.lookup(input);
             difference && isOp(*difference, "Sub") &&
-            !arrayOf(difference->input(1)).empty())
-          found.insert(arrayOf(difference->input(1)));
+            !arrayOf(inputOf(*difference, 1)).empty())
+          found.insert(arrayOf(inputOf(*difference, 1)));
     }
   }
   return found;
