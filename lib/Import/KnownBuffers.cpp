@@ -46,23 +46,20 @@ bool isBufferByUse(const ::onnx::GraphProto &graph, StringRef name) {
 }
 
 /// What hides a score: as small as this, or smaller.
-static constexpr double kHiding = -1e4;
+static constexpr float kHiding = -1e4f;
 
-bool isMaskOfNumbers(const ::onnx::GraphProto &graph, const Initializer &init,
-                     StringRef modelPath) {
-  // Of several axes.
-  auto wide = llvm::count_if(init.type.getShape(),
-                             [](int64_t size) { return size > 1; });
-  if (wide < 2 || !init.type.getElementType().isF32() || init.length == 0)
-    return false;
+/// Whether the first bytes of an array have ones and zeros, or zeros and
+/// numbers that hide scores, some of both and nothing else.
+static bool beginsAsMask(const Initializer &init, StringRef modelPath,
+                         uint64_t length) {
   llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
   llvm::sys::path::append(path, init.file);
-  InputBytes buffer = readInputSlice(path, init.length, init.offset);
-  if (!buffer || (*buffer)->getBufferSize() != init.length)
+  InputBytes buffer = readInputSlice(path, length, init.offset);
+  if (!buffer || (*buffer)->getBufferSize() != length)
     return false;
   bool zeros = false, ones = false, hides = false;
   const char *bytes = (*buffer)->getBufferStart();
-  for (uint64_t i = 0; i + sizeof(float) <= init.length; i += sizeof(float)) {
+  for (uint64_t i = 0; i + sizeof(float) <= length; i += sizeof(float)) {
     float item;
     std::memcpy(&item, bytes + i, sizeof item);
     zeros |= item == 0;
@@ -71,7 +68,21 @@ bool isMaskOfNumbers(const ::onnx::GraphProto &graph, const Initializer &init,
     if (item != 0 && item != 1 && !(item <= kHiding))
       return false;
   }
-  return zeros && ones != hides &&
+  return zeros && ones != hides;
+}
+
+bool isMaskOfNumbers(const ::onnx::GraphProto &graph, const Initializer &init,
+                     StringRef modelPath) {
+  auto wide = llvm::count_if(init.type.getShape(),
+                             [](int64_t size) { return size > 1; });
+  if (wide < 2 || !init.type.getElementType().isF32() || init.length == 0)
+    return false;
+  // A mask has both in its first rows; of a file of zeros that stands for
+  // weights, terabytes maybe, no more is read.
+  constexpr uint64_t kFirst = 1 << 16;
+  return beginsAsMask(init, modelPath, std::min(init.length, kFirst)) &&
+         (init.length <= kFirst ||
+          beginsAsMask(init, modelPath, init.length)) &&
          !isReadOnlyAs(graph, init.name,
                        [](const ::onnx::NodeProto &node, int) {
                          return isOp(node, "LSTM") || isOp(node, "GRU") ||

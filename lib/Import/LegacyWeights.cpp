@@ -102,6 +102,10 @@ bool Finder::isTranspose(const Initializer &a, const Initializer &b) const {
   auto left = bytesOf(a), right = bytesOf(b);
   if (!left || !right || left->getBufferSize() != right->getBufferSize())
     return false;
+  // Nothing, or zeros that stand for weights: no more is read of them.
+  StringRef start = left->getBuffer().take_front(4096);
+  if (start.find_first_not_of(start.take_front(1)) == StringRef::npos)
+    return false;
   size_t rows = shape[0], columns = shape[1], count = rows * columns;
   size_t width = count == 0 ? 0 : left->getBufferSize() / count;
   const char *x = left->getBufferStart(), *y = right->getBufferStart();
@@ -188,13 +192,13 @@ std::string Finder::targetOf(const ::onnx::NodeProto &node) const {
 }
 
 const Initializer *Finder::findTied(const Initializer &init) const {
-  if (hasEqualElements(init, modelPath))
-    return nullptr; // as many others may be
   for (const ::onnx::NodeProto &node : graph.node()) {
     if (node.op_type() != "Gather" || node.input_size() != 2)
       continue;
     const Initializer *table = find(node.input(0));
-    if (table && table != &init && isTranspose(init, *table))
+    // Many others may have equal elements, too.
+    if (table && table != &init && isTranspose(init, *table) &&
+        !hasEqualElements(init, modelPath))
       return table;
   }
   return nullptr;
