@@ -7,6 +7,7 @@
 #include "InitializerTable.h"
 #include "KnownBuffers.h"
 #include "Metadata.h"
+#include "Subgraphs.h"
 
 #include "shardonnx/Support/Diagnostics.h"
 #include "shardonnx/Support/InputFile.h"
@@ -95,6 +96,7 @@ private:
   llvm::LogicalResult tellStops();
   void tellOthers();
   bool isBias(StringRef name) const;
+  std::vector<std::string> constantMatrices() const;
   InputBytes read(const Initializer &init, uint64_t length) const;
   std::string findPadding();
   std::pair<const Initializer *, const Initializer *> findTwins() const;
@@ -252,9 +254,28 @@ bool Telling::isBias(StringRef name) const {
   return false;
 }
 
+/// Matrices of products and tables that stand in Constant nodes.
+std::vector<std::string> Telling::constantMatrices() const {
+  llvm::StringSet<> matrices;
+  std::vector<std::string> read;
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    const ::onnx::AttributeProto *value = findAttribute(node, "value");
+    if (isOp(node, "Constant") && value && node.output_size() == 1 &&
+        value->t().dims_size() >= 2 && mayBeWeight(value->t()))
+      matrices.insert(node.output(0));
+    if (!isOp(node, "MatMul") && !isOp(node, "Gemm") && !isOp(node, "Conv") &&
+        !isOp(node, "Gather"))
+      continue;
+    for (const std::string &input : node.input())
+      if (matrices.erase(input))
+        read.push_back(input);
+  }
+  return read;
+}
+
 /// Of other exporters, which say nothing of what trains, what was decided.
 void Telling::tellOthers() {
-  std::vector<std::string> buffers, single;
+  std::vector<std::string> buffers, single, constants = constantMatrices();
   size_t trained = 0;
   auto statistics = findStatistics(graph);
   for (const Initializer &init : initializers) {
@@ -283,6 +304,9 @@ void Telling::tellOthers() {
   if (!single.empty())
     text += "; of one element, which do not unless --trainable names them: " +
             listNames(single);
+  if (!constants.empty())
+    text += "; in Constant nodes, which are numbers of the program: " +
+            listNames(constants);
   diagnostics.note(text + "; inspect --parameters lists all, --freeze=REGEX "
                           "and --trainable=REGEX say otherwise");
 }

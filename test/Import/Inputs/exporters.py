@@ -49,6 +49,8 @@ kinds = {
                   [value("ids", [2], INT64)], [value("y", [2, 3])],
                   [array("table", [3, 2], [1, 2, 3, 4, 5, 6]), array("copy", [2, 3], [1, 3, 5, 2, 4, 6]),
                    array("square", [2, 2], [2, 7, 7, 2]), int64s("from", [0]), int64s("to", [2]), int64s("axis", [1])]),
+    "constants": net([node("Constant", [], ["k"], value=array("", [4, 4], [i / 16 for i in range(16)])),
+                      node("MatMul", ["x", "k"], ["h"])], []),
     "single": graph([node("MatMul", ["x", "w"], ["p"], "product"), node("Add", ["p", "b"], ["y"], "bias")],
                     [value("x", [2, 4])], [value("y", [2, 1])], [array("w", [4, 1], four), array("b", [1], [0.5])]),
 }
