@@ -7,7 +7,6 @@
 
 #include "Types.h"
 #include "mlir/IR/BuiltinAttributes.h"
-#include "shardonnx/Support/InputFile.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/Path.h"
 
@@ -64,15 +63,20 @@ bool isReadOnlyAs(
   return read;
 }
 
+InputBytes readFirstBytes(const Initializer &init, StringRef modelPath,
+                          uint64_t length) {
+  llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
+  llvm::sys::path::append(path, init.file);
+  return readInputSlice(path, length, init.offset);
+}
+
 bool hasEqualElements(const Initializer &init, StringRef modelPath) {
   if (auto value = dyn_cast_or_null<DenseElementsAttr>(init.value))
     return value.isSplat();
   int64_t count = init.type.getNumElements();
   if (count == 0 || init.length == 0)
     return init.length == 0;
-  llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
-  llvm::sys::path::append(path, init.file);
-  InputBytes buffer = readInputSlice(path, init.length, init.offset);
+  InputBytes buffer = readFirstBytes(init, modelPath, init.length);
   if (!buffer || (*buffer)->getBufferSize() != init.length)
     return false;
   StringRef bytes = (*buffer)->getBuffer();

@@ -9,12 +9,17 @@
 #define SHARDONNX_LIB_IMPORT_INITIALIZERTABLE_H
 
 #include "Parameters.h"
+#include "shardonnx/Support/InputFile.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <onnx/onnx_pb.h>
 
 namespace shardonnx {
+
+/// The first bytes of an initializer that a file has.
+InputBytes readFirstBytes(const Initializer &init, llvm::StringRef modelPath,
+                          uint64_t length);
 
 /// Whether all elements are the same number: what an initialisation makes of
 /// many parameters at once. False where the bytes cannot be read.

@@ -7,11 +7,8 @@
 
 #include "InitializerTable.h"
 #include "Subgraphs.h"
-#include "shardonnx/Support/InputFile.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -52,9 +49,7 @@ static constexpr float kHiding = -1e4f;
 /// numbers that hide scores, some of both and nothing else.
 static bool beginsAsMask(const Initializer &init, StringRef modelPath,
                          uint64_t length) {
-  llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
-  llvm::sys::path::append(path, init.file);
-  InputBytes buffer = readInputSlice(path, length, init.offset);
+  InputBytes buffer = readFirstBytes(init, modelPath, length);
   if (!buffer || (*buffer)->getBufferSize() != length)
     return false;
   bool zeros = false, ones = false, hides = false;

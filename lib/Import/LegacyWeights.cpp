@@ -3,14 +3,12 @@
 
 #include "LegacyWeights.h"
 
+#include "InitializerTable.h"
 #include "MergedByPath.h"
 #include "Untold.h"
-#include "shardonnx/Support/InputFile.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 
 #include <cstring>
 #include <onnx/onnx_pb.h>
@@ -82,9 +80,7 @@ std::unique_ptr<llvm::MemoryBuffer>
 Finder::bytesOf(const Initializer &init) const {
   if (init.file.empty())
     return nullptr;
-  llvm::SmallString<256> path(llvm::sys::path::parent_path(modelPath));
-  llvm::sys::path::append(path, init.file);
-  InputBytes buffer = readInputSlice(path, init.length, init.offset);
+  InputBytes buffer = readFirstBytes(init, modelPath, init.length);
   return buffer ? std::move(*buffer) : nullptr;
 }
 

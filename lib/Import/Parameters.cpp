@@ -81,6 +81,10 @@ private:
   bool isTransposedLinear(const Initializer &init, StringRef target) const;
   void recoverLegacy();
   bool isParameter(const Initializer &init) const;
+  bool isKnownBuffer(const Initializer &init) const;
+  bool guesses() const {
+    return metadata.signature.empty() && metadata.parameters.empty();
+  }
   LogicalResult markTrainable();
   LogicalResult nameTied();
   LogicalResult nameAsAnnotated();
@@ -309,18 +313,27 @@ bool Taker::isParameter(const Initializer &init) const {
          (init.type.getNumElements() > 1 ||
           (untold && !isComputedName(init.symbol)) ||
           llvm::is_contained(options.trainable, init.symbol)) &&
-         !isBufferByUse(graph, init.name) &&
-         (untold || (!statistics.contains(init.name) &&
-                     !isMaskOfNumbers(graph, init, modelPath)));
+         !init.isBuffer;
+}
+
+/// Without a signature and an author's word.
+bool Taker::isKnownBuffer(const Initializer &init) const {
+  if (init.isConstant || !guesses())
+    return false;
+  return isBufferByUse(graph, init.name) ||
+         (!untold && (statistics.contains(init.name) ||
+                      isMaskOfNumbers(graph, init, modelPath)));
 }
 
 LogicalResult Taker::markTrainable() {
-  statistics = findStatistics(graph);
+  if (guesses() && !untold)
+    statistics = findStatistics(graph);
   for (Initializer &init : initializers) {
     if (!isa<FloatType>(init.type.getElementType()))
       continue;
     const ModuleParameter *annotated = metadata.findParameter(init.symbol);
     // One without elements has nothing to train.
+    init.isBuffer = isKnownBuffer(init);
     init.isParameter = isParameter(init) && init.type.getNumElements() > 0;
     init.trainable =
         init.isParameter && (!annotated || annotated->requiresGrad);

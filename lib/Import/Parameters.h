@@ -42,6 +42,9 @@ struct Initializer {
   bool trainable = false;
   /// Of the module, trained or not.
   bool isParameter = false;
+  /// Nothing says what trains, and its use or its numbers tell that it does
+  /// not.
+  bool isBuffer = false;
   /// The message has not its bytes.
   bool isStripped = false;
   /// A large Constant of the graph: a number of the program, not a parameter.

@@ -291,6 +291,14 @@ static Shape orderOf(const Shape &columns, size_t rank) {
   return perm;
 }
 
+/// From that order to the data's.
+static Shape backFrom(const Shape &columns, size_t rank) {
+  Shape back(rank);
+  for (auto [i, axis] : enumerate(orderOf(columns, rank)))
+    back[axis] = int64_t(i);
+  return back;
+}
+
 /// Rows of the data by the places of a mask are a broadcast along its other
 /// axes. False where node is none such.
 bool RowWriter::spread(const ::onnx::NodeProto &node) {
@@ -373,9 +381,7 @@ void RowWriter::replace(const ::onnx::NodeProto &node, const Rows &indices) {
   const Shape &mask = *known.shapeOf(indices.mask),
               &data = *known.shapeOf(node.input(0));
   ArrayRef<int64_t> rest = ArrayRef(data).drop_front(mask.size());
-  Shape perm = orderOf(*indices.columns, data.size()), back(perm.size());
-  for (auto [i, axis] : enumerate(perm))
-    back[axis] = int64_t(i);
+  Shape back = backFrom(*indices.columns, data.size());
   Shape flags = mask, full = mask;
   flags.resize(data.size(), 1);
   append_range(full, rest);
@@ -405,10 +411,7 @@ std::string RowWriter::sumToData(std::string rows,
                  int64_t(0));
     rows = sum;
   }
-  Shape perm = orderOf(columns, data.size()), back(perm.size());
-  for (auto [i, axis] : enumerate(perm))
-    back[axis] = int64_t(i);
-  return transpose(rows, back);
+  return transpose(rows, backFrom(columns, data.size()));
 }
 
 /// Of each element of the data, whether a row is put there.

@@ -10,12 +10,9 @@
 #include "Subgraphs.h"
 
 #include "shardonnx/Support/Diagnostics.h"
-#include "shardonnx/Support/InputFile.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -160,9 +157,7 @@ llvm::LogicalResult Telling::tellAdapters() {
 }
 
 InputBytes Telling::read(const Initializer &init, uint64_t length) const {
-  llvm::SmallString<256> path(llvm::sys::path::parent_path(options.model));
-  llvm::sys::path::append(path, init.file);
-  return readInputSlice(path, length, init.offset);
+  return readFirstBytes(init, options.model, length);
 }
 
 /// Two weights of which the older exporter has made transposed copies, and
@@ -277,7 +272,6 @@ std::vector<std::string> Telling::constantMatrices() const {
 void Telling::tellOthers() {
   std::vector<std::string> buffers, single, constants = constantMatrices();
   size_t trained = 0;
-  auto statistics = findStatistics(graph);
   for (const Initializer &init : initializers) {
     trained += init.trainable;
     if (init.trainable || init.isConstant ||
@@ -286,9 +280,7 @@ void Telling::tellOthers() {
     if (init.type.getNumElements() == 1) {
       if (isBias(init.name))
         single.push_back(init.symbol);
-    } else if (statistics.contains(init.name) ||
-               isBufferByUse(graph, init.name) ||
-               isMaskOfNumbers(graph, init, options.model)) {
+    } else if (init.isBuffer) {
       buffers.push_back(init.symbol);
     }
   }

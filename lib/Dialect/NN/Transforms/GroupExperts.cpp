@@ -68,6 +68,7 @@ public:
   Value merge(ArrayRef<Value> values);
 
 private:
+  Value mergeAnew(ArrayRef<Value> values);
   bool isSame(ArrayRef<Value> values);
   Value stack(ArrayRef<Value> parameters);
   Value mergeProducts(ArrayRef<Value> products);
@@ -83,6 +84,7 @@ private:
   NNBuilder b;
   Value ids; // of each row, 0 … experts - 1
   int64_t experts;
+  /// Of several values what they are as one, null where they are not.
   SmallVector<std::pair<SmallVector<Value>, Value>> merged;
 };
 
@@ -168,6 +170,12 @@ Value Merger::merge(ArrayRef<Value> values) {
   for (const auto &[known, result] : merged)
     if (ArrayRef(known) == values)
       return result;
+  Value result = mergeAnew(values);
+  merged.emplace_back(SmallVector<Value>(values), result);
+  return result;
+}
+
+Value Merger::mergeAnew(ArrayRef<Value> values) {
   Operation *first = values.front().getDefiningOp();
   if (!first || !llvm::all_of(values, [&](Value value) {
         Operation *op = value.getDefiningOp();
@@ -180,14 +188,10 @@ Value Merger::merge(ArrayRef<Value> values) {
   // What counts rows must: else an op does not work on each of them alone.
   if (rankOf(values.front()) < 1 || shapeOf(values.front())[0] != rows())
     return nullptr;
-  Value result;
   if (isa<MatmulOp>(first))
-    result = mergeProducts(values);
-  else if (isa<ElementwiseOpInterface>(first))
-    result = mergeElementwise(values);
-  if (result)
-    merged.emplace_back(SmallVector<Value>(values), result);
-  return result;
+    return mergeProducts(values);
+  return isa<ElementwiseOpInterface>(first) ? mergeElementwise(values)
+                                            : Value();
 }
 
 /// The term that a summand is, or nothing.
@@ -280,6 +284,7 @@ static Value group(Operation *root, Mixture &mixture) {
   PlaceListener listener(cast<PlacedOpInterface>(root).getPlaceAttr());
   OpBuilder builder(root, &listener);
   NNBuilder b(builder, root->getLoc());
+  Operation *before = root->getPrevNode();
   auto chosen = llvm::map_to_vector(
       terms, [](const Term &term) { return term.choice.expert; });
   RowIds ids = rowIds(b, terms.front().choice, chosen);
@@ -287,12 +292,14 @@ static Value group(Operation *root, Mixture &mixture) {
       terms, [](Term &term) -> Value { return term.select.getTrueValue(); });
   Value result =
       Merger(builder, root->getLoc(), ids.ids, experts).merge(values);
-  if (!result)
+  if (!result) { // nothing stays of what could be merged
+    while (root->getPrevNode() != before)
+      root->getPrevNode()->erase();
     return nullptr;
-  bool sums = isa<AddOp>(root);
-  Value base = sums ? Value() : mixture.others.front();
-  if (!sums)
-    return ids.some ? b.select(ids.some, result, base) : result;
+  }
+  if (isa<SelectOp>(root))
+    return ids.some ? b.select(ids.some, result, mixture.others.front())
+                    : result;
   if (ids.some)
     result = b.select(ids.some, result, b.constant(0, elementType(result)));
   for (Operation *op : llvm::reverse(terms.front().behind)) {
