@@ -59,6 +59,10 @@ def build(options):
         AttentionInterface.register("causal", causal_attention)
         AttentionMaskInterface.register("causal", lambda *_, **__: None)
         model.set_attn_implementation("causal")
+    if hasattr(model.config, "num_experts"):
+        # Of a mixture's rows, each with its expert's weights alone; exported
+        # are products with all of them.
+        model.set_experts_implementation("grouped_mm")
     for block in blocks(model):
         # transformers writes GPT-2's GELU in six operations.
         mlp = getattr(block, "mlp", None)

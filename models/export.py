@@ -54,6 +54,11 @@ PRESETS = {
     "smollm3-3b": dict(family="smollm3", layers=36, hidden=2048, heads=16,
                        kv_heads=4, ffn=11008, vocab=128256, seq=8192,
                        rope_theta=2000000.0),
+    # Granite 3.0 1B-A400M's shape: 8 of 32 experts for each token.
+    "qwen3-moe-1b": dict(architecture="qwen3_moe", layers=24, hidden=1024,
+                         heads=16, kv_heads=8, head_dim=64, ffn=512,
+                         vocab=49152, seq=2048, experts=32, chosen=8,
+                         tied=True),
     "llama-8b": dict(family="llama", layers=32, hidden=4096, heads=32,
                      kv_heads=8, ffn=14336, vocab=128256, seq=2048,
                      rope_theta=500000.0),

@@ -45,7 +45,7 @@ def of_session(bundle, number):
     others = [work for work in others if not speed.eight_bits(work)]
     if number == 1:
         return [*named(found, "machine", "f32-", "bf16-", "documents-",
-                       "fp8-"),
+                       "fp8-", "cases"),
                 *map(speed.speed_row, first),
                 *named(found, "strict-", "ranks-2-")]
     if number == 2:

@@ -8,6 +8,7 @@ leaves a row, or the rest of it, out, with the reason; any other exception is
 how it failed. What a row that `keeps` has found, a later call adds to.
 """
 
+import concurrent.futures
 import json
 import os
 import re
@@ -236,6 +237,49 @@ def eight_bits_row(model):
     return Row(name, 120, run)
 
 
+# Recorded runs at a time: they mostly wait for the driver.
+TOGETHER = 4
+
+
+def train_case(session, case):
+    """Errors of a recorded run, or what is wrong with it."""
+    words = ["--data", session.path(case["data"]),
+             "--model", session.path(case["graph"]),
+             "--accumulate", str(case["accumulate"]), *case["run"]]
+    if case["adapter"]:
+        words += ["--adapter", session.path(case["adapter"])]
+    try:
+        # Timing algorithms would take longer than all the rest.
+        steps = session.ours(case["program"], STEPS, words, limit=120,
+                             env={"SHARDONNX_TUNE": "0"},
+                             log=session.scratch(f"case-{case['name']}.jsonl"))
+    except (RuntimeError, OSError) as error:
+        return 0.0, 0.0, [str(error)]
+    with open(session.path(case["recorded"])) as file:
+        return check.compare(steps, json.load(file), case["loss_rtol"],
+                             case["norm_rtol"])
+
+
+def cases_row(found):
+    """Every architecture, loss, optimizer, adapter and dtype that is
+    recorded."""
+    def run(session):
+        session.program("")  # taken out of the archive by one of them
+        wrong = []
+        with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
+            results = pool.map(lambda case: train_case(session, case), found)
+            for case, (loss, norm, faults) in zip(found, results):
+                wrong += [f"{case['name']}: {f}" for f in faults[:1]]
+                if not faults:
+                    session.add("cases", "check", against=case["name"],
+                                loss_error=loss, norm_error=norm)
+        if wrong:
+            raise RuntimeError(f"{len(wrong)} of {len(found)}: "
+                               + "; ".join(wrong))
+
+    return Row("cases", 600, run)
+
+
 def sanitizer_row(model, tool):
     """compute-sanitizer over a few steps; its summary must say zero."""
     name = f"{tool}-{model['name']}"
@@ -298,6 +342,8 @@ def correctness(bundle):
         yield documents_row(model)
     for model in bundle.get("eight_bits", ()):
         yield eight_bits_row(model)
+    if bundle.get("cases"):
+        yield cases_row(bundle["cases"])
     for model in models:
         if "strict" in model["programs"]:
             yield strict_row(model)

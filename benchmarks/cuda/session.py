@@ -287,9 +287,9 @@ class Session:
         return env
 
     def ours(self, program, steps, words, watch=None, limit=120, prefix=(),
-             env=None, cache=None):
+             env=None, cache=None, log=None):
         """Runs one of our executables, returns the steps of its log."""
-        log = self.scratch("ours.jsonl")
+        log = log or self.scratch("ours.jsonl")
         command = [*prefix, self.program(program), *words,
                    "--steps", str(steps), "--log", log]
         environment = self.environment(cache or self.scratch("cache"))

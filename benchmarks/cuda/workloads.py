@@ -71,6 +71,10 @@ CUDA_WORK = [
           "block", 560),
     large("smollm3-3b-4096-block", "SmolLM3-3B", "smollm3-3b", 4, 4096,
           "block", 560),
+    # Without FSDP2 its experts' weights would be f32, whose grouped products
+    # PyTorch computes one by one.
+    large("qwen3-moe-1b", "Mixture of 32 experts, 1.3B", "qwen3-moe-1b", 8,
+          2048, "none", 560, peers=("fsdp2-compile", "fsdp2")),
     # torchao, which the peers' 8 bits are of, knows no Conv1D of GPT-2. To
     # compile all of SmolLM3 with its products takes nearly five minutes.
     large("gpt2-1.5b-fp8", "GPT-2 1.5B", "gpt2-1.5b", 16, 1024, "none", 200,
